@@ -1,0 +1,134 @@
+//! Counters that the BPF programs keep per CPU in one array: probe hits, records sent and lost, and
+//! everything that could not be done, each under a name.
+
+use crate::kind::Kind;
+
+macro_rules! ids {
+    ($(#[$enum_doc:meta])* $enum:ident { $($(#[$doc:meta])* $name:ident = $text:literal,)* }) => {
+        $(#[$enum_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u32)]
+        pub enum $enum { $($(#[$doc])* $name,)* }
+
+        impl $enum {
+            /// All of them, in the order of their index.
+            pub const ALL: &'static [$enum] = &[$($enum::$name,)*];
+
+            /// The name in metrics, JSON and the summary.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $($enum::$name => $text,)* }
+            }
+        }
+    };
+}
+
+ids! {
+    /// One row of the probe table: every BPF program that is attached to the kernel.
+    ProbeId {
+        /// kprobe on `kfd_ioctl`.
+        Ioctl = "ioctl",
+        /// kprobe on every ioctl handler; only where the arguments are asked for.
+        IoctlHandler = "ioctl_handler",
+        /// kretprobe on every ioctl handler but WAIT_EVENTS.
+        IoctlReturn = "ioctl_return",
+        /// kretprobe on `kfd_open`.
+        Open = "open",
+        /// kretprobe on `kfd_create_process`.
+        CreateProcess = "create_process",
+        /// kprobe on `kfd_release`.
+        Release = "release",
+        /// kprobe on `kfd_procfs_add_queue`.
+        QueueAdd = "queue_add",
+        /// kprobe on `kfd_procfs_del_queue`.
+        QueueDel = "queue_del",
+        /// kprobe on `kfd_process_notifier_release`.
+        NotifierRelease = "notifier_release",
+        /// kprobe on `kfd_process_wq_release`.
+        WqRelease = "wq_release",
+        /// kretprobe on the same.
+        WqReleaseReturn = "wq_release_return",
+    }
+}
+
+ids! {
+    /// What went wrong inside the BPF programs. None of these is silent: each is exported by name.
+    Trouble {
+        /// The `kfd_process` behind a file, queue or work item could not be read.
+        ProcessUnreadable = "process_unreadable",
+        /// A `struct queue` or its properties could not be read.
+        QueueUnreadable = "queue_unreadable",
+        /// The arguments of an ioctl could not be read.
+        ArgsUnreadable = "args_unreadable",
+        /// The credentials needed to derive EACCES could not be read.
+        CredUnreadable = "cred_unreadable",
+        /// The table of KFD processes was full: the process is not followed.
+        ProcessesFull = "processes_full",
+        /// The table of calls under way was full: the result of a call is not measured.
+        InFlightFull = "in_flight_full",
+        /// The table of (process, command) was full: a call is not counted.
+        IoctlStatsFull = "ioctl_stats_full",
+        /// The table of (process, command, errno) was full: an errno is not counted.
+        IoctlErrorsFull = "ioctl_errors_full",
+        /// A handler returned for which no entry was seen (it began before the tracer, or its entry was missed).
+        ReturnWithoutEntry = "return_without_entry",
+    }
+}
+
+/// Index of a probe's hits in the array of counters.
+#[must_use]
+pub const fn hits(probe: ProbeId) -> u32 {
+    probe as u32
+}
+
+/// Index of what went wrong.
+#[must_use]
+pub const fn trouble(trouble: Trouble) -> u32 {
+    TROUBLE_BASE + trouble as u32
+}
+
+/// Index of the records of a kind that reached the ring buffer.
+#[must_use]
+pub const fn sent(kind: Kind) -> u32 {
+    SENT_BASE + kind as u32
+}
+
+/// Index of the records of a kind that found the ring buffer full.
+#[must_use]
+pub const fn lost(kind: Kind) -> u32 {
+    LOST_BASE + kind as u32
+}
+
+/// Length of the array.
+pub const COUNTERS: u32 = LOST_BASE + KINDS;
+
+const KINDS: u32 = count(Kind::ALL.len());
+const TROUBLE_BASE: u32 = count(ProbeId::ALL.len());
+const SENT_BASE: u32 = TROUBLE_BASE + count(Trouble::ALL.len());
+const LOST_BASE: u32 = SENT_BASE + KINDS;
+
+#[expect(clippy::cast_possible_truncation, reason = "lists of a few dozen names, and try_into is not const")]
+const fn count(len: usize) -> u32 {
+    len as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_counter_has_an_index_of_its_own() {
+        let mut seen = BTreeSet::new();
+        let all = ProbeId::ALL
+            .iter()
+            .map(|p| hits(*p))
+            .chain(Trouble::ALL.iter().map(|t| trouble(*t)))
+            .chain(Kind::ALL.iter().map(|k| sent(*k)))
+            .chain(Kind::ALL.iter().map(|k| lost(*k)));
+        for index in all {
+            assert!(index < COUNTERS && seen.insert(index), "index {index}");
+        }
+        assert_eq!(seen.len(), COUNTERS as usize);
+    }
+}

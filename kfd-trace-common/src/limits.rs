@@ -1,0 +1,36 @@
+//! Sizes that both sides must agree on, each with its reason.
+
+/// Bytes of a task's `comm`, with the closing NUL (`TASK_COMM_LEN`, include/linux/sched.h).
+pub const COMM_LEN: usize = 16;
+
+/// Bytes kept of the leaf cgroup's name. Container ids take 64 hex digits plus a prefix such as
+/// `cri-containerd-` and the suffix `.scope`; the rest of the path comes from /proc.
+pub const CGROUP_LEN: usize = 128;
+
+/// Bytes copied of `struct queue_properties`: 136, 200 and 208 bytes on 6.1, 6.12 and 7.2, with room to grow.
+pub const PROPERTIES_LEN: usize = 256;
+
+/// Bytes copied of an ioctl's arguments. `kfd_ioctl` keeps up to 128 on its own stack, and only
+/// GET_PROCESS_APERTURES (the deprecated form) is larger.
+pub const ARGS_LEN: usize = 128;
+
+/// Longest kernel read of the `peek` program.
+pub const PEEK_LEN: usize = 256;
+
+/// Calls of `kfd_ioctl` that can be under way at once: one a thread.
+pub const IN_FLIGHT_MAX: u32 = 16_384;
+
+/// KFD processes known at once. The driver's own limit is the PASID space (64 Ki); a node runs some hundreds.
+pub const PROCESSES_MAX: u32 = 8_192;
+
+/// PIDs that `--pid` may name.
+pub const FILTER_MAX: u32 = 1_024;
+
+/// Most entries of the per-CPU ioctl map; the loader lowers it on machines with many CPUs.
+pub const IOCTL_STATS_MAX: u32 = 16_384;
+
+/// (process, command, errno) triples counted at once.
+pub const IOCTL_ERRORS_MAX: u32 = 4_096;
+
+/// Default size of the ring buffer in bytes; the loader may set another power of two.
+pub const RING_BYTES: u32 = 1 << 20;

@@ -1,0 +1,89 @@
+//! The kernel fields that the programs read: one list for both sides.
+//!
+//! The daemon looks each up in the running kernel's BTF and writes the offset into the read-only global of
+//! that name before the programs are loaded. [`ABSENT`] there means that this kernel does not have the field,
+//! and the verifier drops the code that would have read it.
+
+/// Value of a global whose field this kernel does not have, or does not tell.
+pub const ABSENT: u32 = u32::MAX;
+
+/// Whose types a field belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// The kernel image: /sys/kernel/btf/vmlinux.
+    Vmlinux,
+    /// The driver: /sys/kernel/btf/amdgpu, split BTF on top of vmlinux.
+    Amdgpu,
+}
+
+/// One field whose offset a program needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The read-only global of the BPF object that takes the offset.
+    pub global: &'static str,
+    /// Whose BTF to ask.
+    pub object: Object,
+    /// (structure, member path) in the order of preference; drivers renamed some structures.
+    pub paths: &'static [(&'static str, &'static str)],
+}
+
+macro_rules! fields {
+    ($($global:ident: $object:ident $(($strukt:literal, $path:literal))+;)*) => {
+        /// Every field, by the name of its global.
+        pub const FIELDS: &[Field] = &[$(Field {
+            global: stringify!($global),
+            object: Object::$object,
+            paths: &[$(($strukt, $path)),+],
+        },)*];
+    };
+}
+
+fields! {
+    FILE_PRIVATE_DATA: Vmlinux ("file", "private_data");
+    TASK_TGID: Vmlinux ("task_struct", "tgid");
+    TASK_COMM: Vmlinux ("task_struct", "comm");
+    TASK_START_BOOTTIME: Vmlinux ("task_struct", "start_boottime");
+    TASK_CRED: Vmlinux ("task_struct", "cred");
+    TASK_THREAD_PID: Vmlinux ("task_struct", "thread_pid");
+    TASK_CGROUPS: Vmlinux ("task_struct", "cgroups");
+    TASK_GROUP_LEADER: Vmlinux ("task_struct", "group_leader");
+    TASK_PTRACE: Vmlinux ("task_struct", "ptrace");
+    TASK_PARENT: Vmlinux ("task_struct", "parent");
+    PID_LEVEL: Vmlinux ("pid", "level");
+    PID_NUMBERS: Vmlinux ("pid", "numbers");
+    UPID_NR: Vmlinux ("upid", "nr");
+    CRED_UID: Vmlinux ("cred", "uid");
+    CRED_CAP_EFFECTIVE: Vmlinux ("cred", "cap_effective");
+    CRED_USER_NS: Vmlinux ("cred", "user_ns");
+    USER_NS_LEVEL: Vmlinux ("user_namespace", "level");
+    CSS_SET_DFL_CGRP: Vmlinux ("css_set", "dfl_cgrp");
+    CGROUP_KN: Vmlinux ("cgroup", "kn");
+    KERNFS_NAME: Vmlinux ("kernfs_node", "name");
+    KFD_PROCESS_LEAD_THREAD: Amdgpu ("kfd_process", "lead_thread");
+    KFD_PROCESS_MMU_NOTIFIER: Amdgpu ("kfd_process", "mmu_notifier");
+    KFD_PROCESS_RELEASE_WORK: Amdgpu ("kfd_process", "release_work");
+    QUEUE_PROCESS: Amdgpu ("queue", "process");
+    QUEUE_DEVICE: Amdgpu ("queue", "device");
+    QUEUE_PROPERTIES: Amdgpu ("queue", "properties");
+    QUEUE_ID: Amdgpu ("queue", "properties.queue_id");
+    DEVICE_ID: Amdgpu ("kfd_node", "id") ("kfd_dev", "id");
+}
+
+/// The field of this global.
+#[must_use]
+pub fn field(global: &str) -> Option<&'static Field> {
+    FIELDS.iter().find(|field| field.global == global)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_global_stands_once() {
+        let names: BTreeSet<_> = FIELDS.iter().map(|field| field.global).collect();
+        assert_eq!(names.len(), FIELDS.len());
+        assert!(field("QUEUE_ID").is_some() && field("NO_SUCH").is_none());
+    }
+}

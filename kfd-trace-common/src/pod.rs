@@ -1,0 +1,17 @@
+//! Keys and values that the daemon reads out of maps as they stand.
+
+use crate::in_flight::Slot;
+use crate::peek::Answer;
+use crate::stat::{ErrorKey, IoctlKey, IoctlStat};
+use aya::Pod;
+
+// SAFETY: repr(C) structures of integers without padding, as their asserted sizes show.
+unsafe impl Pod for IoctlKey {}
+// SAFETY: as above.
+unsafe impl Pod for ErrorKey {}
+// SAFETY: as above.
+unsafe impl Pod for IoctlStat {}
+// SAFETY: as above.
+unsafe impl Pod for Slot {}
+// SAFETY: as above.
+unsafe impl Pod for Answer {}

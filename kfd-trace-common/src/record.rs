@@ -1,0 +1,165 @@
+//! The records of the ring buffer: a [`Header`] and a body of one kind.
+//!
+//! Times are `bpf_ktime_get_ns` (CLOCK_MONOTONIC). Text is NUL-padded and may be cut. `process` is a number
+//! that the BPF side gives to a `struct kfd_process` when it first sees it: addresses are reused by the
+//! kernel's allocator, these numbers are not.
+
+use crate::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, PROPERTIES_LEN};
+
+/// A record: begins with a [`Header`], has no padding, and all zeros is a valid value.
+///
+/// # Safety
+/// Only for `repr(C)` structures of integers and byte arrays whose first field is a [`Header`].
+pub unsafe trait Record: Copy + 'static {}
+
+macro_rules! records {
+    ($($name:ident)*) => {
+        $(
+            // SAFETY: as the trait asks; the sizes asserted below leave no room for padding.
+            unsafe impl Record for $name {}
+        )*
+    };
+}
+
+records! { ProcessSeen Open Bare QueueCreate QueueDestroy Ioctl }
+
+/// Version of the layout of all records.
+pub const VERSION: u16 = 1;
+
+/// Stands before every body.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Header {
+    /// Bytes of the whole record.
+    pub size: u32,
+    /// [`crate::kind::Kind`].
+    pub kind: u16,
+    /// [`VERSION`].
+    pub version: u16,
+    /// CLOCK_MONOTONIC in nanoseconds.
+    pub mono_ns: u64,
+    /// The KFD process that owns what the record is about; 0 when there is none or it could not be read.
+    pub process: u64,
+    /// tgid of the owner in the initial PID namespace; 0 when it could not be read.
+    pub tgid: u32,
+    /// The running thread.
+    pub tid: u32,
+    /// tgid of the running thread: differs from `tgid` in kworkers and in a forked child.
+    pub task_tgid: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// Command of the ioctl that the running thread is in; 0 when it is in none.
+    pub ioctl: u32,
+    /// Always 0.
+    pub pad: u32,
+}
+
+/// Body of `Kind::ProcessSeen`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ProcessSeen {
+    pub header: Header,
+    /// Start of the thread-group leader on CLOCK_BOOTTIME, nanoseconds; 0 when not readable.
+    pub start_boottime_ns: u64,
+    /// PID of the leader in its own PID namespace; 0 when not readable.
+    pub ns_tgid: u32,
+    /// Real UID in the initial user namespace; `u32::MAX` when not readable.
+    pub uid: u32,
+    /// 1 when the process existed before the tracer saw it, 0 when its creation was seen.
+    pub standing: u32,
+    /// Always 0.
+    pub pad: u32,
+    /// Leader's comm.
+    pub comm: [u8; COMM_LEN],
+    /// Name of the leaf of the cgroup v2 path; empty when not readable.
+    pub cgroup: [u8; CGROUP_LEN],
+}
+
+/// Body of `Kind::Open`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Open {
+    pub header: Header,
+    /// What `kfd_open` returned: 0 or a negative errno.
+    pub result: i32,
+    /// Always 0.
+    pub pad: u32,
+    /// comm of the running thread: a failed open leaves no process behind that could be asked.
+    pub comm: [u8; COMM_LEN],
+}
+
+/// Body of the kinds that tell no more than the header: `Close`, `MmRelease`, `ProcessRelease`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Bare {
+    pub header: Header,
+}
+
+/// Body of `Kind::QueueCreate`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct QueueCreate {
+    pub header: Header,
+    /// KFD's gpu_id; 0 when not readable.
+    pub gpu_id: u32,
+    /// Bytes of `properties` that are valid; 0 when not readable.
+    pub properties_len: u32,
+    /// `struct queue_properties` as this kernel lays it out (kfd_priv.h).
+    pub properties: [u8; PROPERTIES_LEN],
+}
+
+/// Body of `Kind::QueueDestroy` and `Kind::QueueDestroyFailed`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct QueueDestroy {
+    pub header: Header,
+    /// KFD's queue id, unique within the process while the queue lives.
+    pub queue_id: u32,
+    /// KFD's gpu_id; 0 when not readable.
+    pub gpu_id: u32,
+    /// Of a failed destroy: what the handler returned, a negative errno. Else 0.
+    pub result: i32,
+    /// Always 0.
+    pub pad: u32,
+}
+
+/// How an ioctl ended; stands in [`Ioctl::outcome`].
+pub mod outcome {
+    /// The handler returned `result` after `latency_ns`.
+    pub const RETURNED: u32 = 0;
+    /// `kfd_ioctl` refuses the call before any handler; `result` follows from its rules, latency is not measured.
+    pub const REFUSED: u32 = 1;
+    /// WAIT_EVENTS: it sleeps, so its return is not probed. Neither result nor latency is measured.
+    pub const NOT_MEASURED: u32 = 2;
+    /// No handler's return was seen before the thread's next call. Neither result nor latency is measured.
+    pub const NO_RETURN_SEEN: u32 = 3;
+}
+
+/// Body of `Kind::Ioctl`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Ioctl {
+    pub header: Header,
+    /// When the call entered `kfd_ioctl`, CLOCK_MONOTONIC in nanoseconds.
+    pub entered_ns: u64,
+    /// From the entry into `kfd_ioctl` to the handler's return.
+    pub latency_ns: u64,
+    /// The command as user space gave it.
+    pub cmd: u32,
+    /// Return value of the handler, or the derived one.
+    pub result: i32,
+    /// One of [`outcome`].
+    pub outcome: u32,
+    /// Bytes of `args` that are valid: at most the size in `cmd`, 0 when no handler was entered.
+    pub args_len: u32,
+    /// The kernel's copy of the arguments as the handler left it, so with what the driver filled in.
+    pub args: [u8; ARGS_LEN],
+}
+
+const _: () = assert!(size_of::<Header>() == 48);
+const _: () = assert!(size_of::<ProcessSeen>() == 48 + 24 + COMM_LEN + CGROUP_LEN);
+const _: () = assert!(size_of::<Open>() == 48 + 8 + COMM_LEN);
+const _: () = assert!(size_of::<Bare>() == 48);
+const _: () = assert!(size_of::<QueueCreate>() == 48 + 8 + PROPERTIES_LEN);
+const _: () = assert!(size_of::<QueueDestroy>() == 48 + 16);
+const _: () = assert!(size_of::<Ioctl>() == 48 + 32 + ARGS_LEN);

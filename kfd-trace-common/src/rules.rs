@@ -1,0 +1,51 @@
+//! When `kfd_ioctl` refuses a call before any handler (kfd_chardev.c, the same from 5.10 to 7.2): the BPF side
+//! derives the errno by these rules, since no return of a handler will be seen.
+
+/// `AMDKFD_COMMAND_START`.
+pub const FIRST: u32 = 0x01;
+
+/// First number of the commands that only ROCm's out-of-tree driver has (`AMDKFD_COMMAND_START_2`).
+pub const FIRST_ROCM: u32 = 0x80;
+
+/// WAIT_EVENTS sleeps, so its handler carries no kretprobe.
+pub const WAIT_EVENTS: u32 = 0x0c;
+
+/// DESTROY_QUEUE.
+pub const DESTROY_QUEUE: u32 = 0x03;
+
+/// CRIU_OP: the only command with a flag (`KFD_IOC_FLAG_CHECKPOINT_RESTORE`).
+pub const CRIU: u32 = 0x22;
+
+/// CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, as bits of `cred.cap_effective`.
+pub const CRIU_CAPS: u64 = 1 << 40 | 1 << 21;
+
+pub const EBADF: u32 = 9;
+pub const EACCES: u32 = 13;
+pub const ENOTTY: u32 = 25;
+
+/// Number of a command (`_IOC_NR`).
+#[must_use]
+#[inline(always)]
+pub const fn nr(cmd: u32) -> u32 {
+    cmd & 0xff
+}
+
+/// ENOTTY: the driver has no command of this number. `end` and `rocm_end` are one past its last command of
+/// either range; 0 when it has none.
+#[must_use]
+#[inline(always)]
+pub const fn unknown(nr: u32, end: u32, rocm_end: u32) -> bool {
+    !(nr >= FIRST && nr < end || nr >= FIRST_ROCM && nr < rocm_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_outside_of_both_ranges_are_unknown() {
+        assert!(unknown(0, 0x27, 0) && unknown(0x27, 0x27, 0) && unknown(0x82, 0x27, 0));
+        assert!(!unknown(0x01, 0x27, 0) && !unknown(0x26, 0x27, 0));
+        assert!(!unknown(0x82, 0x24, 0x85) && unknown(0x85, 0x24, 0x85) && unknown(0x30, 0x24, 0x85));
+    }
+}

@@ -1,0 +1,94 @@
+//! Sums of ioctls, kept in per-CPU maps: counts and latencies without a record per call.
+
+/// Buckets of the latency histogram. Bucket `i` counts calls of less than `2^(10 + i)` ns (1.024 us, doubling);
+/// the last one has no upper edge.
+pub const BUCKETS: usize = LAST_BUCKET as usize + 1;
+
+const LAST_BUCKET: u32 = 26;
+
+/// Power of two of the first bucket's upper edge, in nanoseconds.
+pub const FIRST_EDGE_LOG2: u32 = 10;
+
+/// Key of [`IoctlStat`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct IoctlKey {
+    /// The process, as in [`crate::record::Header::process`].
+    pub process: u64,
+    /// The command as user space gave it: number, size and direction.
+    pub cmd: u32,
+    /// Always 0.
+    pub pad: u32,
+}
+
+/// Key of the count of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct ErrorKey {
+    /// The process, as in [`crate::record::Header::process`].
+    pub process: u64,
+    /// The command as user space gave it.
+    pub cmd: u32,
+    /// Positive errno.
+    pub errno: u32,
+}
+
+/// What is summed up of one process's calls of one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct IoctlStat {
+    /// Calls that entered `kfd_ioctl`.
+    pub entered: u64,
+    /// Calls whose handler returned.
+    pub returned: u64,
+    /// Calls that `kfd_ioctl` refuses before any handler (ENOTTY, EBADF, EACCES), by its own rules.
+    pub refused: u64,
+    /// Calls whose end was not seen: the thread entered `kfd_ioctl` again without a handler's return.
+    pub no_return_seen: u64,
+    /// Sum of the latencies of `returned`, in nanoseconds.
+    pub latency_ns: u64,
+    /// Histogram of the latencies of `returned`.
+    pub buckets: [u64; BUCKETS],
+}
+
+impl IoctlStat {
+    /// Nothing counted yet.
+    pub const ZERO: Self =
+        Self { entered: 0, returned: 0, refused: 0, no_return_seen: 0, latency_ns: 0, buckets: [0; BUCKETS] };
+}
+
+const _: () = assert!(size_of::<IoctlKey>() == 16 && size_of::<ErrorKey>() == 16);
+const _: () = assert!(size_of::<IoctlStat>() == 256);
+
+/// The bucket that a latency belongs to.
+#[must_use]
+#[inline(always)]
+pub fn bucket_of(latency_ns: u64) -> usize {
+    let bits = u64::BITS - (latency_ns >> FIRST_EDGE_LOG2).leading_zeros();
+    (if bits > LAST_BUCKET { LAST_BUCKET } else { bits }) as usize
+}
+
+/// Upper edge of a bucket in nanoseconds, exclusive; `None` for the last one.
+#[must_use]
+pub fn upper_edge_ns(bucket: usize) -> Option<u64> {
+    let shift = FIRST_EDGE_LOG2.checked_add(u32::try_from(bucket).ok()?)?;
+    (bucket + 1 < BUCKETS).then(|| 1u64 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_stands_below_its_buckets_edge() {
+        for latency in [0, 1, 1023, 1024, 1025, 2047, 2048, 1 << 35, (1 << 35) - 1, u64::MAX] {
+            let bucket = bucket_of(latency);
+            assert!(upper_edge_ns(bucket).is_none_or(|edge| latency < edge), "{latency} in {bucket}");
+            assert!(
+                bucket == 0 || upper_edge_ns(bucket - 1).is_some_and(|edge| latency >= edge),
+                "{latency} not below {bucket}"
+            );
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+}

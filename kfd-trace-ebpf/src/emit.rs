@@ -1,0 +1,56 @@
+//! Sends records to the daemon. The only owner of the ring buffer `EVENTS`.
+
+use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use aya_ebpf::{macros::map, maps::RingBuf};
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::limits::RING_BYTES;
+use kfd_trace_common::record::{Header, Record, VERSION};
+
+use crate::{counters, in_flight, processes::Owner};
+
+#[map]
+static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
+
+/// Reserves a record, zeroed, lets `fill` write it, and sends it; a full buffer is counted.
+#[inline(always)]
+pub(crate) fn emit<T: Record>(kind: Kind, fill: impl FnOnce(&mut T)) {
+    let Some(mut entry) = EVENTS.reserve::<T>(0) else {
+        counters::lost(kind);
+        return;
+    };
+    let record = entry.as_mut_ptr();
+    // SAFETY: reserved memory of this size.
+    unsafe { record.write_bytes(0, 1) };
+    // SAFETY: all zeros is a valid record.
+    fill(unsafe { &mut *record });
+    entry.submit(0);
+    counters::sent(kind);
+}
+
+/// The header of a record about `owner`, sent by the thread that runs.
+#[inline(always)]
+pub(crate) fn header<T>(kind: Kind, owner: Owner) -> Header {
+    header_in::<T>(kind, owner, in_flight::current_cmd())
+}
+
+/// The same where the ioctl that the thread is in is known.
+#[inline(always)]
+pub(crate) fn header_in<T>(kind: Kind, owner: Owner, ioctl: u32) -> Header {
+    let pid_tgid = bpf_get_current_pid_tgid();
+    Header {
+        size: size_of::<T>() as u32,
+        kind: kind as u16,
+        version: VERSION,
+        // SAFETY: no arguments.
+        mono_ns: unsafe { bpf_ktime_get_ns() },
+        process: owner.id,
+        tgid: owner.tgid,
+        tid: pid_tgid as u32,
+        task_tgid: (pid_tgid >> 32) as u32,
+        // SAFETY: no arguments.
+        cpu: unsafe { bpf_get_smp_processor_id() },
+        ioctl,
+        pad: 0,
+    }
+}

@@ -1,0 +1,23 @@
+//! Which processes are asked for. The only owner of `FILTER`.
+
+use aya_ebpf::{Global, macros::map, maps::HashMap};
+use kfd_trace_common::limits::FILTER_MAX;
+
+/// tgids of the initial PID namespace that are asked for; filled before the probes are attached.
+#[map]
+static FILTER: HashMap<u32, u8> = HashMap::with_max_entries(FILTER_MAX, 0);
+
+/// 0: every process is asked for.
+#[unsafe(no_mangle)]
+static FILTER_ON: Global<u32> = Global::new(0);
+
+#[inline(always)]
+pub(crate) fn wanted(tgid: u32) -> bool {
+    off() || FILTER.get_ptr(tgid).is_some()
+}
+
+/// Every process is asked for.
+#[inline(always)]
+pub(crate) fn off() -> bool {
+    FILTER_ON.load() == 0
+}

@@ -1,0 +1,64 @@
+//! Reads of kernel memory at offsets that the daemon took from BTF. The only place that calls
+//! `bpf_probe_read_kernel`; a field that this kernel lacks reads as `None`, and its code is dropped at load.
+
+use aya_ebpf::Global;
+use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf, bpf_probe_read_kernel_str_bytes};
+use kfd_trace_common::offset::ABSENT;
+
+macro_rules! offsets {
+    ($($name:ident)*) => {
+        $(#[unsafe(no_mangle)] pub(crate) static $name: Global<u32> = Global::new(ABSENT);)*
+    };
+}
+
+// One for each entry of kfd_trace_common::offset::FIELDS; the loader fails if one is missing here.
+offsets! {
+    FILE_PRIVATE_DATA
+    TASK_TGID TASK_COMM TASK_START_BOOTTIME TASK_CRED TASK_THREAD_PID TASK_CGROUPS TASK_GROUP_LEADER
+    TASK_PTRACE TASK_PARENT
+    PID_LEVEL PID_NUMBERS UPID_NR
+    CRED_UID CRED_CAP_EFFECTIVE CRED_USER_NS USER_NS_LEVEL
+    CSS_SET_DFL_CGRP CGROUP_KN KERNFS_NAME
+    KFD_PROCESS_LEAD_THREAD KFD_PROCESS_MMU_NOTIFIER KFD_PROCESS_RELEASE_WORK
+    QUEUE_PROCESS QUEUE_DEVICE QUEUE_PROPERTIES QUEUE_ID DEVICE_ID
+}
+
+/// Offset of a field, if this kernel has it.
+#[inline(always)]
+pub(crate) fn offset(field: &Global<u32>) -> Option<u64> {
+    let offset = field.load();
+    (offset != ABSENT).then_some(u64::from(offset))
+}
+
+/// The field of the structure at `base`.
+#[inline(always)]
+pub(crate) fn read<T: Copy>(base: u64, field: &Global<u32>) -> Option<T> {
+    read_at(base, offset(field)?)
+}
+
+/// The value at `base + offset`; `None` for a null base or an address that faults.
+#[inline(always)]
+pub(crate) fn read_at<T: Copy>(base: u64, offset: u64) -> Option<T> {
+    if base == 0 {
+        return None;
+    }
+    // SAFETY: the helper itself refuses addresses that cannot be read.
+    unsafe { bpf_probe_read_kernel((base + offset) as *const T) }.ok()
+}
+
+/// Fills `out` from `address`.
+#[inline(always)]
+pub(crate) fn read_bytes(address: u64, out: &mut [u8]) -> Option<()> {
+    // SAFETY: as above.
+    unsafe { bpf_probe_read_kernel_buf(address as *const u8, out) }.ok()
+}
+
+/// Copies a NUL-terminated text, cut to `out`, and gives its length.
+#[inline(always)]
+pub(crate) fn read_text(address: u64, out: &mut [u8]) -> Option<usize> {
+    if address == 0 {
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe { bpf_probe_read_kernel_str_bytes(address as *const u8, out) }.ok().map(<[u8]>::len)
+}

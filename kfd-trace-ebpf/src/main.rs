@@ -1,0 +1,32 @@
+//! The BPF programs of kfd-trace.
+//!
+//! Each probe has a thin entry function in `probes/` that counts its hit and calls a body; a body that cannot
+//! go on counts a named trouble and stops. Each map is a private static of the file that owns it.
+#![no_std]
+#![no_main]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "helpers pack two u32 in a u64 and return int in u64 registers; try_from would only add branches"
+)]
+#![expect(clippy::needless_pass_by_value, reason = "the program macros pass contexts by value")]
+
+mod counters;
+mod emit;
+mod filter;
+mod in_flight;
+mod kernel;
+mod peek;
+mod probes;
+mod processes;
+mod stats;
+
+// Read by the kernel: helpers such as bpf_probe_read_kernel are for GPL-compatible programs.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    // The verifier rejects a program that could get here, so nothing can be reported from this place.
+    loop {}
+}

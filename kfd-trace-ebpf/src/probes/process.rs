@@ -1,0 +1,138 @@
+//! Life of a KFD process. Traces: `kfd_open` (return), `kfd_create_process` (return), `kfd_release`,
+//! `kfd_process_notifier_release`, `kfd_process_wq_release`. Makes: a record each.
+
+use aya_ebpf::{Global, bindings::BPF_ANY, macros::map, maps::HashMap};
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
+use aya_ebpf::macros::{kprobe, kretprobe};
+use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::limits::COMM_LEN;
+use kfd_trace_common::process::Entry;
+use kfd_trace_common::record::{Bare, Open};
+
+use crate::kernel::{self, read};
+use crate::processes::{self, Met, Owner};
+use crate::{counters, emit, filter};
+
+/// Releases under way, by the kworker's tid.
+#[map]
+static RELEASING: HashMap<u32, u64> = HashMap::with_max_entries(256, 0);
+
+/// `struct kfd_process *kfd_create_process(...)`: called by every open, also where the process exists already.
+#[kretprobe]
+pub(crate) fn create_process(ctx: RetProbeContext) -> u32 {
+    counters::hit(ProbeId::CreateProcess);
+    let process: u64 = ctx.ret();
+    if !is_error(process) {
+        processes::created(process);
+    }
+    0
+}
+
+/// `ERR_PTR` or NULL.
+#[inline(always)]
+fn is_error(pointer: u64) -> bool {
+    pointer == 0 || pointer > u64::MAX - 4095
+}
+
+/// Return of `int kfd_open(struct inode *inode, struct file *filep)`
+#[kretprobe]
+pub(crate) fn open(ctx: RetProbeContext) -> u32 {
+    counters::hit(ProbeId::Open);
+    let result = ctx.ret::<u64>() as i32;
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    if filter::wanted(tgid) {
+        // The process's number is not at hand here; its tgid is, and ProcessSeen came before.
+        record_open(Owner { tgid, ..processes::NOBODY }, result);
+    }
+    0
+}
+
+#[inline(always)]
+fn record_open(owner: Owner, result: i32) {
+    emit::emit(Kind::Open, |record: &mut Open| {
+        record.header = emit::header::<Open>(Kind::Open, owner);
+        record.result = result;
+        record.comm = bpf_get_current_comm().unwrap_or([0; COMM_LEN]);
+    });
+}
+
+/// `int kfd_release(struct inode *inode, struct file *filep)`
+#[kprobe]
+pub(crate) fn release(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::Release);
+    let process = ctx.arg::<u64>(1).and_then(|file| read::<u64>(file, &kernel::FILE_PRIVATE_DATA));
+    match process {
+        Some(0) => {}
+        Some(process) => bare(process, Kind::Close),
+        None => counters::trouble(Trouble::ProcessUnreadable),
+    }
+    0
+}
+
+/// `void kfd_process_notifier_release(struct mmu_notifier *mn, struct mm_struct *mm)`
+#[kprobe]
+pub(crate) fn notifier_release(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::NotifierRelease);
+    match container(ctx.arg(0), &kernel::KFD_PROCESS_MMU_NOTIFIER) {
+        Some(process) => bare(process, Kind::MmRelease),
+        None => counters::trouble(Trouble::ProcessUnreadable),
+    }
+    0
+}
+
+/// `void kfd_process_wq_release(struct work_struct *work)`, in a kworker. On 6.1 and 6.12 the queues go between
+/// its entry and its return.
+#[kprobe]
+pub(crate) fn wq_release(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::WqRelease);
+    match container(ctx.arg(0), &kernel::KFD_PROCESS_RELEASE_WORK) {
+        Some(process) => {
+            // A process that was never met is met now, so that its end is told.
+            let _ = processes::wanted(process, Met::Anywhere);
+            processes::releasing(process);
+            let tid = bpf_get_current_pid_tgid() as u32;
+            if RELEASING.insert(tid, process, u64::from(BPF_ANY)).is_err() {
+                counters::trouble(Trouble::InFlightFull);
+            }
+        }
+        None => counters::trouble(Trouble::ProcessUnreadable),
+    }
+    0
+}
+
+/// Its return: the structure is freed.
+#[kretprobe]
+pub(crate) fn wq_release_return(_ctx: RetProbeContext) -> u32 {
+    counters::hit(ProbeId::WqReleaseReturn);
+    let tid = bpf_get_current_pid_tgid() as u32;
+    // SAFETY: a value of the map, copied at once; only this thread writes it.
+    let Some(process) = RELEASING.get_ptr(tid).map(|process| unsafe { *process }) else {
+        counters::trouble(Trouble::ReturnWithoutEntry);
+        return 0;
+    };
+    let _ = RELEASING.remove(tid);
+    if let Some(entry) = processes::released(process) {
+        record_bare(&entry, Kind::ProcessRelease);
+    }
+    0
+}
+
+#[inline(always)]
+fn container(member: Option<u64>, field: &Global<u32>) -> Option<u64> {
+    Some(member? - kernel::offset(field)?)
+}
+
+#[inline(always)]
+fn bare(process: u64, kind: Kind) {
+    if let Some(entry) = processes::wanted(process, Met::Anywhere) {
+        record_bare(&entry, kind);
+    }
+}
+
+#[inline(always)]
+fn record_bare(entry: &Entry, kind: Kind) {
+    let owner = Owner { id: entry.id, tgid: entry.tgid };
+    emit::emit(kind, |record: &mut Bare| record.header = emit::header::<Bare>(kind, owner));
+}

@@ -1,0 +1,111 @@
+//! Life of a queue. Traces: `kfd_procfs_add_queue`, `kfd_procfs_del_queue`. Makes: a record each.
+//!
+//! Both are called for ioctl, CRIU restore and process death alike, in whatever thread does it; the owner is
+//! `q->process`. On 6.1 the deletion is seen before the destruction is tried, hence the note in the slot.
+
+use aya_ebpf::Global;
+use aya_ebpf::macros::kprobe;
+use aya_ebpf::programs::ProbeContext;
+use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::limits::PROPERTIES_LEN;
+use kfd_trace_common::process::Entry;
+use kfd_trace_common::record::{QueueCreate, QueueDestroy};
+use kfd_trace_common::rules;
+
+use crate::kernel::{self, read};
+use crate::processes::{self, Met, Owner};
+use crate::{counters, emit, in_flight};
+
+/// `sizeof(struct queue_properties)` on this kernel, at most [`PROPERTIES_LEN`].
+#[unsafe(no_mangle)]
+static PROPERTIES_BYTES: Global<u32> = Global::new(0);
+
+/// `int kfd_procfs_add_queue(struct queue *q)`: after a successful creation.
+#[kprobe]
+pub(crate) fn queue_add(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::QueueAdd);
+    let Some(queue) = ctx.arg::<u64>(0) else { return 0 };
+    if let Some(entry) = owner(queue) {
+        record_create(queue, &entry);
+    }
+    0
+}
+
+/// `void kfd_procfs_del_queue(struct queue *q)`: NULL for a kernel queue.
+#[kprobe]
+pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::QueueDel);
+    let queue = ctx.arg::<u64>(0).unwrap_or(0);
+    if queue == 0 {
+        return 0;
+    }
+    let Some(entry) = owner(queue) else { return 0 };
+    let Some(queue_id) = read::<u32>(queue, &kernel::QUEUE_ID) else {
+        counters::trouble(Trouble::QueueUnreadable);
+        return 0;
+    };
+    let gpu_id = gpu_id(queue);
+    if let Some(slot) = in_flight::current() {
+        // SAFETY: a value of the map, and only this thread writes it.
+        let slot = unsafe { &mut *slot };
+        if rules::nr(slot.cmd) == rules::DESTROY_QUEUE {
+            slot.deleted_queue = queue_id + 1;
+            slot.deleted_gpu = gpu_id;
+        }
+    }
+    record_destroy(&entry, queue_id, gpu_id);
+    0
+}
+
+#[inline(always)]
+fn owner(queue: u64) -> Option<Entry> {
+    let Some(process) = read::<u64>(queue, &kernel::QUEUE_PROCESS) else {
+        counters::trouble(Trouble::QueueUnreadable);
+        return None;
+    };
+    processes::wanted(process, Met::Anywhere)
+}
+
+/// KFD's gpu_id, 0 where it cannot be read.
+#[inline(always)]
+fn gpu_id(queue: u64) -> u32 {
+    read::<u64>(queue, &kernel::QUEUE_DEVICE)
+        .and_then(|device| read(device, &kernel::DEVICE_ID))
+        .unwrap_or(0)
+}
+
+#[inline(always)]
+fn record_create(queue: u64, entry: &Entry) {
+    let owner = Owner { id: entry.id, tgid: entry.tgid };
+    emit::emit(Kind::QueueCreate, |record: &mut QueueCreate| {
+        record.header = emit::header::<QueueCreate>(Kind::QueueCreate, owner);
+        record.gpu_id = gpu_id(queue);
+        record.properties_len = properties(queue, &mut record.properties).unwrap_or_else(|| {
+            counters::trouble(Trouble::QueueUnreadable);
+            0
+        });
+    });
+}
+
+/// One contiguous read; the daemon knows this kernel's layout.
+#[inline(always)]
+fn properties(queue: u64, out: &mut [u8; PROPERTIES_LEN]) -> Option<u32> {
+    let len = PROPERTIES_BYTES.load();
+    if len == 0 {
+        return None;
+    }
+    let out = out.get_mut(..len as usize)?;
+    kernel::read_bytes(queue + kernel::offset(&kernel::QUEUE_PROPERTIES)?, out)?;
+    Some(len)
+}
+
+#[inline(always)]
+fn record_destroy(entry: &Entry, queue_id: u32, gpu_id: u32) {
+    let owner = Owner { id: entry.id, tgid: entry.tgid };
+    emit::emit(Kind::QueueDestroy, |record: &mut QueueDestroy| {
+        record.header = emit::header::<QueueDestroy>(Kind::QueueDestroy, owner);
+        record.queue_id = queue_id;
+        record.gpu_id = gpu_id;
+    });
+}

@@ -1,0 +1,201 @@
+//! KFD processes by the address of their `struct kfd_process`. The only owner of `PROCESSES`.
+//!
+//! The first sight of an address gives the process a number of its own, tells the daemon who it is, and
+//! remembers whether it is asked for. The entry goes when the driver frees the structure, so that a reused
+//! address gets a new number.
+
+use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_smp_processor_id, bpf_ktime_get_ns};
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
+use aya_ebpf::{Global, bindings::BPF_NOEXIST, macros::map, maps::HashMap};
+use kfd_trace_common::counter::Trouble;
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::limits::{CGROUP_LEN, COMM_LEN, PROCESSES_MAX};
+use kfd_trace_common::process::Entry;
+use kfd_trace_common::record::ProcessSeen;
+
+use crate::kernel::{self, read};
+use crate::{counters, emit, filter};
+
+#[map]
+static PROCESSES: HashMap<u64, Entry> = HashMap::with_max_entries(PROCESSES_MAX, 0);
+
+/// Bytes of one `struct upid`, the element of `pid.numbers`.
+#[unsafe(no_mangle)]
+static UPID_BYTES: Global<u32> = Global::new(0);
+
+/// Whom a record is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner {
+    pub(crate) id: u64,
+    pub(crate) tgid: u32,
+}
+
+/// Nobody: a failed open.
+pub(crate) const NOBODY: Owner = Owner { id: 0, tgid: 0 };
+
+/// Where a process is met; tells whether the running thread may stand in for an unreadable leader.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Met {
+    /// In its own thread, just created.
+    Created,
+    /// In a call on its own descriptor.
+    Own,
+    /// Anywhere, kworkers included.
+    Anywhere,
+}
+
+/// The process at this address, made known if it is new. `None` if it is not asked for or cannot be followed.
+#[inline(always)]
+pub(crate) fn wanted(process: u64, met: Met) -> Option<Entry> {
+    let entry = known(process, met)?;
+    (entry.wanted != 0).then_some(entry)
+}
+
+#[inline(always)]
+fn known(process: u64, met: Met) -> Option<Entry> {
+    match lookup(process) {
+        // A process that is being freed has no more calls: its address belongs to another one by now.
+        Some(entry) if met == Met::Own && entry.releasing != 0 => {
+            let _ = PROCESSES.remove(process);
+            make_known(process, met)
+        }
+        Some(entry) => Some(entry),
+        None => make_known(process, met),
+    }
+}
+
+#[inline(always)]
+fn lookup(process: u64) -> Option<Entry> {
+    // SAFETY: a value of the map, copied at once.
+    PROCESSES.get_ptr(process).map(|entry| unsafe { *entry })
+}
+
+#[inline(never)]
+fn make_known(process: u64, met: Met) -> Option<Entry> {
+    let leader: Option<u64> = read(process, &kernel::KFD_PROCESS_LEAD_THREAD);
+    let tgid = match leader.and_then(|leader| read::<u32>(leader, &kernel::TASK_TGID)) {
+        Some(tgid) => tgid,
+        // Without the driver's BTF: kfd_ioctl and kfd_open serve only the process that owns the descriptor.
+        None if met != Met::Anywhere => (bpf_get_current_pid_tgid() >> 32) as u32,
+        None => {
+            counters::trouble(Trouble::ProcessUnreadable);
+            return None;
+        }
+    };
+    let entry = Entry {
+        id: new_id(),
+        leader: leader.unwrap_or(0),
+        tgid,
+        wanted: u32::from(filter::wanted(tgid)),
+        releasing: 0,
+        pad: 0,
+    };
+    if PROCESSES.insert(process, entry, u64::from(BPF_NOEXIST)).is_err() {
+        // Another CPU was faster, and has told the daemon; or the table is full.
+        let other = lookup(process);
+        if other.is_none() {
+            counters::trouble(Trouble::ProcessesFull);
+        }
+        return other;
+    }
+    if entry.wanted != 0 {
+        tell(&entry, met);
+    }
+    Some(entry)
+}
+
+/// A process was created at this address, or opened once more.
+#[inline(always)]
+pub(crate) fn created(process: u64) {
+    if let Some(entry) = lookup(process) {
+        let leader: u64 = read(process, &kernel::KFD_PROCESS_LEAD_THREAD).unwrap_or(0);
+        if entry.leader == leader && entry.releasing == 0 {
+            return;
+        }
+        // The leftover of a release whose end was missed.
+        let _ = PROCESSES.remove(process);
+    }
+    make_known(process, Met::Created);
+}
+
+/// The driver begins to free the process; its queues still go under its number.
+#[inline(always)]
+pub(crate) fn releasing(process: u64) {
+    if let Some(entry) = PROCESSES.get_ptr_mut(process) {
+        // SAFETY: a value of the map; nobody else writes the entry of a process that is being freed.
+        unsafe { (*entry).releasing = 1 };
+    }
+}
+
+/// The driver has freed the process. Its address may be in use again: then the entry is a new one.
+#[inline(always)]
+pub(crate) fn released(process: u64) -> Option<Entry> {
+    let entry = lookup(process)?;
+    if entry.releasing == 0 {
+        return None;
+    }
+    let _ = PROCESSES.remove(process);
+    (entry.wanted != 0).then_some(entry)
+}
+
+/// Unique without an atomic counter (5.10 has no fetch-and-add for BPF): the time, told apart by CPU.
+#[inline(always)]
+fn new_id() -> u64 {
+    // SAFETY: no arguments.
+    let now = unsafe { bpf_ktime_get_ns() };
+    // SAFETY: no arguments.
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    now << 10 | u64::from(cpu & 0x3ff)
+}
+
+#[inline(always)]
+fn tell(entry: &Entry, met: Met) {
+    // SAFETY: no arguments.
+    let current = unsafe { bpf_get_current_task() };
+    let own = if met == Met::Anywhere {
+        0
+    } else {
+        read::<u64>(current, &kernel::TASK_GROUP_LEADER).unwrap_or(0)
+    };
+    let leader = if entry.leader == 0 { own } else { entry.leader };
+    let owner = Owner { id: entry.id, tgid: entry.tgid };
+    emit::emit(Kind::ProcessSeen, |record: &mut ProcessSeen| {
+        record.header = emit::header::<ProcessSeen>(Kind::ProcessSeen, owner);
+        record.start_boottime_ns = read(leader, &kernel::TASK_START_BOOTTIME).unwrap_or(0);
+        record.ns_tgid = ns_tgid(leader).unwrap_or(0);
+        record.uid = uid(leader).unwrap_or(u32::MAX);
+        record.standing = u32::from(met != Met::Created);
+        record.comm = comm(leader, met);
+        // Left empty where it cannot be read.
+        let _ = cgroup_leaf(leader, &mut record.cgroup);
+    });
+}
+
+#[inline(always)]
+fn comm(leader: u64, met: Met) -> [u8; COMM_LEN] {
+    read(leader, &kernel::TASK_COMM)
+        .or_else(|| if met == Met::Anywhere { None } else { bpf_get_current_comm().ok() })
+        .unwrap_or([0; COMM_LEN])
+}
+
+#[inline(always)]
+fn uid(leader: u64) -> Option<u32> {
+    read(read(leader, &kernel::TASK_CRED)?, &kernel::CRED_UID)
+}
+
+/// `task_tgid_vnr` of a leader: the number at the deepest level of its struct pid.
+#[inline(always)]
+fn ns_tgid(leader: u64) -> Option<u32> {
+    let pid: u64 = read(leader, &kernel::TASK_THREAD_PID)?;
+    let level: u32 = read(pid, &kernel::PID_LEVEL)?;
+    let number = u64::from(level) * u64::from(UPID_BYTES.load());
+    kernel::read_at(pid, kernel::offset(&kernel::PID_NUMBERS)? + number + kernel::offset(&kernel::UPID_NR)?)
+}
+
+#[inline(always)]
+fn cgroup_leaf(leader: u64, out: &mut [u8; CGROUP_LEN]) -> Option<usize> {
+    let css_set: u64 = read(leader, &kernel::TASK_CGROUPS)?;
+    let cgroup: u64 = read(css_set, &kernel::CSS_SET_DFL_CGRP)?;
+    let node: u64 = read(cgroup, &kernel::CGROUP_KN)?;
+    kernel::read_text(read(node, &kernel::KERNFS_NAME)?, out)
+}

@@ -1,0 +1,252 @@
+//! What the driver itself shows of its processes and queues in sysfs: `class/kfd/kfd/proc/<pid>/`, readable for
+//! every user. The folders come and go while they are read; what is gone is left out, what is there and cannot
+//! be read is an error beside its row. Files: drivers/gpu/drm/amd/amdkfd/kfd_process.c, kfd_procfs_show,
+//! kfd_procfs_queue_show, kfd_procfs_stats_show.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::sysfs_file::{Reader, Unreadable};
+
+/// What to read beyond what lies ready in the driver's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costly {
+    /// `sdma_<gpu>`: the driver starts a worker that reads the process' own memory and waits for it.
+    pub sdma: bool,
+    /// `stats_<gpu>/cu_occupancy`: the driver reads GPU registers.
+    pub cu_occupancy: bool,
+}
+
+/// One `kfd_process`: of a PID there is one, and on 7.x there may be more (secondary contexts).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SysfsProcess {
+    /// In the PID namespace of the host's init.
+    pub tgid: u32,
+    /// None for the primary one.
+    pub context_id: Option<u32>,
+    /// Where a PASID belongs to a process and GPU instead (7.2), the driver shows 0.
+    pub pasid: Option<u32>,
+    /// By queue id.
+    pub queues: Vec<SysfsQueue>,
+    /// Bytes of GPU memory, by gpu_id.
+    pub vram: BTreeMap<u32, u64>,
+    /// Milliseconds that its queues have been evicted, by gpu_id.
+    pub evicted_ms: BTreeMap<u32, u64>,
+    /// Microseconds of SDMA work, by gpu_id; empty unless asked for.
+    pub sdma_us: BTreeMap<u32, u64>,
+    /// Compute units in use, by gpu_id; empty unless asked for, or where the chip does not tell.
+    pub cu_occupancy: BTreeMap<u32, u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SysfsQueue {
+    pub queue_id: u32,
+    pub gpu_id: Option<u32>,
+    /// Size of the ring in bytes.
+    pub size: Option<u64>,
+    /// enum kfd_queue_type of THIS kernel, whose numbers moved between versions: names are in BTF.
+    pub queue_type_raw: Option<u32>,
+}
+
+/// Everything below `proc`, by PID, and what could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KfdSysfs {
+    pub processes: Vec<SysfsProcess>,
+    pub errors: Vec<Unreadable>,
+}
+
+impl KfdSysfs {
+    /// Reads `<sysfs>/class/kfd/kfd/proc`; no KFD gives no processes and no error.
+    #[must_use]
+    pub fn read(sysfs: &Path, costly: Costly) -> KfdSysfs {
+        let mut reader = Reader::default();
+        let mut processes = Vec::new();
+        for (tgid, folder) in reader.numbered(&sysfs.join("class/kfd/kfd/proc")) {
+            read_tree(&mut reader, costly, &folder, tgid, None, &mut processes);
+        }
+        KfdSysfs { processes, errors: reader.errors }
+    }
+
+    /// Number of queues of all processes.
+    #[must_use]
+    pub fn queue_count(&self) -> usize {
+        self.processes.iter().map(|process| process.queues.len()).sum()
+    }
+}
+
+fn read_tree(
+    reader: &mut Reader,
+    costly: Costly,
+    folder: &Path,
+    tgid: u32,
+    context_id: Option<u32>,
+    out: &mut Vec<SysfsProcess>,
+) {
+    let mut process = SysfsProcess { tgid, context_id, ..SysfsProcess::default() };
+    let mut contexts: Vec<(u32, PathBuf)> = Vec::new();
+    for (name, path) in reader.entries(folder) {
+        match split_name(&name) {
+            ("pasid", None) => process.pasid = reader.number(&path),
+            ("queues", None) => process.queues = read_queues(reader, &path),
+            ("vram", Some(gpu)) => keep(&mut process.vram, gpu, reader.number(&path)),
+            ("sdma", Some(gpu)) if costly.sdma => keep(&mut process.sdma_us, gpu, reader.number(&path)),
+            ("stats", Some(gpu)) => {
+                keep(&mut process.evicted_ms, gpu, reader.number(&path.join("evicted_ms")));
+                if costly.cu_occupancy {
+                    keep(&mut process.cu_occupancy, gpu, reader.number(&path.join("cu_occupancy")));
+                }
+            }
+            // A context has no contexts of its own.
+            ("context", Some(id)) if context_id.is_none() => contexts.push((id, path)),
+            _ => {}
+        }
+    }
+    if folder.exists() {
+        out.push(process);
+    }
+    contexts.sort();
+    for (id, path) in contexts {
+        read_tree(reader, costly, &path, tgid, Some(id), out);
+    }
+}
+
+/// `vram_51610` is ("vram", 51610); `pasid` is ("pasid", None).
+fn split_name(name: &str) -> (&str, Option<u32>) {
+    match name.rsplit_once('_').map(|(stem, number)| (stem, number.parse().ok())) {
+        Some((stem, Some(number))) => (stem, Some(number)),
+        _ => (name, None),
+    }
+}
+
+fn keep<T>(map: &mut BTreeMap<u32, T>, gpu: u32, value: Option<T>) {
+    if let Some(value) = value {
+        map.insert(gpu, value);
+    }
+}
+
+fn read_queues(reader: &mut Reader, folder: &Path) -> Vec<SysfsQueue> {
+    let mut queues = Vec::new();
+    for (queue_id, folder) in reader.numbered(folder) {
+        let queue = SysfsQueue {
+            queue_id,
+            gpu_id: reader.number(&folder.join("gpuid")),
+            size: reader.number(&folder.join("size")),
+            queue_type_raw: reader.number(&folder.join("type")),
+        };
+        // Destroyed while it was read: its files are gone with it. A file that is missing from a queue that
+        // stands is the driver's doing and worth a word.
+        if folder.exists() {
+            for (file, missing) in [
+                ("gpuid", queue.gpu_id.is_none()),
+                ("size", queue.size.is_none()),
+                ("type", queue.queue_type_raw.is_none()),
+            ] {
+                let path = folder.join(file);
+                if missing && !path.exists() {
+                    reader.fail::<()>(&path, "the queue is there, the file is not".to_owned());
+                }
+            }
+            queues.push(queue);
+        }
+    }
+    queues
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn put(sysfs: &Path, path: &str, text: &str) {
+        let path = sysfs.join("class/kfd/kfd/proc").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn put_queue(sysfs: &Path, folder: &str, gpu: u32, size: u64, kind: u32) {
+        put(sysfs, &format!("{folder}/gpuid"), &format!("{gpu}"));
+        put(sysfs, &format!("{folder}/size"), &format!("{size}"));
+        put(sysfs, &format!("{folder}/type"), &format!("{kind}"));
+    }
+
+    fn queue(queue_id: u32, gpu_id: u32, size: u64, queue_type_raw: u32) -> SysfsQueue {
+        let (gpu_id, size, queue_type_raw) = (Some(gpu_id), Some(size), Some(queue_type_raw));
+        SysfsQueue { queue_id, gpu_id, size, queue_type_raw }
+    }
+
+    fn sample() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = root.path();
+        put(sysfs, "4711/pasid", "32769\n");
+        put_queue(sysfs, "4711/queues/0", 51610, 1 << 20, 0);
+        put_queue(sysfs, "4711/queues/10", 7, 4096, 1);
+        put_queue(sysfs, "4711/queues/2", 7, 8192, 4);
+        put(sysfs, "4711/vram_51610", "2097152\n");
+        put(sysfs, "4711/sdma_51610", "88\n");
+        put(sysfs, "4711/stats_51610/evicted_ms", "12\n");
+        put(sysfs, "4711/stats_51610/cu_occupancy", "304\n");
+        put(sysfs, "4711/counters_51610/faults", "1\n");
+        put(sysfs, "90/pasid", "0\n");
+        root
+    }
+
+    #[test]
+    fn processes_and_queues_are_read_in_order() {
+        let root = sample();
+        let seen = KfdSysfs::read(root.path(), Costly::default());
+        assert_eq!(seen.errors, []);
+        assert_eq!(seen.processes.iter().map(|process| process.tgid).collect::<Vec<_>>(), [90, 4711]);
+        assert_eq!(seen.queue_count(), 3);
+        let process = &seen.processes[1];
+        assert_eq!((process.pasid, process.context_id), (Some(32769), None));
+        let queues = [queue(0, 51610, 1 << 20, 0), queue(2, 7, 8192, 4), queue(10, 7, 4096, 1)];
+        assert_eq!(process.queues, queues);
+        assert_eq!(process.vram, BTreeMap::from([(51610, 2_097_152)]));
+        assert_eq!(process.evicted_ms, BTreeMap::from([(51610, 12)]));
+    }
+
+    #[test]
+    fn costly_files_are_read_only_when_asked_for() {
+        let root = sample();
+        let cheap = KfdSysfs::read(root.path(), Costly::default());
+        assert!(cheap.processes[1].sdma_us.is_empty() && cheap.processes[1].cu_occupancy.is_empty());
+        let all = KfdSysfs::read(root.path(), Costly { sdma: true, cu_occupancy: true });
+        assert_eq!(all.processes[1].sdma_us, BTreeMap::from([(51610, 88)]));
+        assert_eq!(all.processes[1].cu_occupancy, BTreeMap::from([(51610, 304)]));
+    }
+
+    #[test]
+    fn secondary_contexts_are_processes_of_the_same_pid() {
+        let root = sample();
+        put(root.path(), "4711/context_3/pasid", "0\n");
+        put_queue(root.path(), "4711/context_3/queues/0", 7, 4096, 3);
+        put(root.path(), "4711/context_3/context_4/pasid", "0\n");
+        let seen = KfdSysfs::read(root.path(), Costly::default());
+        let ids: Vec<_> = seen.processes.iter().map(|process| (process.tgid, process.context_id)).collect();
+        assert_eq!(ids, [(90, None), (4711, None), (4711, Some(3))]);
+        assert_eq!(seen.processes[2].queues, [queue(0, 7, 4096, 3)]);
+    }
+
+    #[test]
+    fn a_bad_file_costs_its_value_and_not_the_row() {
+        let root = sample();
+        put(root.path(), "4711/queues/2/size", "lots\n");
+        fs::remove_file(root.path().join("class/kfd/kfd/proc/4711/queues/10/type")).unwrap();
+        put(root.path(), "4711/vram_7", "-1\n");
+        let seen = KfdSysfs::read(root.path(), Costly::default());
+        let process = &seen.processes[1];
+        assert_eq!(process.queues[1], SysfsQueue { size: None, ..queue(2, 7, 0, 4) });
+        assert_eq!(process.queues[2], SysfsQueue { queue_type_raw: None, ..queue(10, 7, 4096, 0) });
+        assert!(!process.vram.contains_key(&7), "unread is not 0");
+        let lines: Vec<_> = seen.errors.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[0].contains("queues/2/size") && lines[1].contains("queues/10/type"));
+        assert!(lines[2].contains("vram_7"));
+    }
+
+    #[test]
+    fn no_kfd_is_no_error() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(KfdSysfs::read(root.path(), Costly::default()), KfdSysfs::default());
+    }
+}

@@ -1,0 +1,12 @@
+//! Who a number is. Takes in PIDs, gpu_ids and the roots of procfs and sysfs; gives out processes, GPUs, and the
+//! driver's own list of processes and queues.
+
+pub mod gpu;
+pub mod kfd_sysfs;
+pub mod process;
+mod sysfs_file;
+
+pub use gpu::{Gpu, Topology};
+pub use kfd_sysfs::{Costly, KfdSysfs, SysfsProcess, SysfsQueue};
+pub use process::{ProcessError, ProcessInfo};
+pub use sysfs_file::Unreadable;

@@ -1,0 +1,161 @@
+//! What procfs tells of a process. Reads go through one open folder, so all of them are of the same process
+//! even when its PID is given to another one meanwhile.
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use procfs::process::{Process, Status};
+use procfs::{FromBufRead as _, ProcError, ProcessCGroup, ProcessCGroups};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// ESRCH, from reading a file of a process that ended after the file was opened.
+const NO_SUCH_PROCESS: i32 = 3;
+/// On cgroup v1 a path worth having; container runtimes make the same path in all of these.
+const V1_CONTROLLERS: [&str; 5] = ["memory", "pids", "devices", "cpu", "name=systemd"];
+
+/// One process (thread group).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessInfo {
+    pub tgid: u32,
+    /// Nanoseconds of CLOCK_BOOTTIME, cut to a clock tick (10 ms), as procfs has it.
+    pub start_boottime_ns: u64,
+    /// At most 15 bytes; what is not UTF-8 is replaced.
+    pub comm: String,
+    /// Real and effective user.
+    pub uid: u32,
+    pub euid: u32,
+    /// Empty for a process that has none left (it is exiting) or cleared it.
+    pub cmdline: Vec<String>,
+    /// Path in the cgroup v2 hierarchy, or in a v1 hierarchy where v2 says nothing.
+    pub cgroup: Option<String>,
+    /// Its PID in each PID namespace from the one procfs was mounted in to its own: the last is its own view.
+    pub ns_pids: Vec<u32>,
+}
+
+impl ProcessInfo {
+    /// The PID that the process has for itself, if that is another one.
+    #[must_use]
+    pub fn inner_pid(&self) -> Option<u32> {
+        self.ns_pids.last().copied().filter(|_| self.ns_pids.len() > 1)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    #[error("process {tgid} does not exist")]
+    Gone { tgid: u32 },
+    /// The number is in use again: by a process that started at another time, or by a thread.
+    #[error("process {tgid} has ended and its number is in use again")]
+    Reused { tgid: u32 },
+    #[error("no permission to read process {tgid} in procfs")]
+    Denied { tgid: u32 },
+    #[error("cannot read process {tgid} in procfs: {why}")]
+    Unreadable { tgid: u32, why: String },
+}
+
+/// Reads a process. With the start time that BPF saw (task_struct.start_boottime), only that very process;
+/// procfs counts whole clock ticks, so a difference of one tick is the same start.
+///
+/// # Errors
+/// See [`ProcessError`].
+pub fn read(
+    procfs: &Path,
+    tgid: u32,
+    expected_start_boottime_ns: Option<u64>,
+) -> Result<ProcessInfo, ProcessError> {
+    let process = open(procfs, tgid)?;
+    let fault = |error| classify(tgid, error);
+    let stat = process.stat().map_err(fault)?;
+    let tick = (SECOND_NS / procfs::ticks_per_second().max(1)).max(1);
+    let other_start = |expected: u64| (expected / tick).abs_diff(stat.starttime) > 1;
+    let status = status(&process).map_err(fault)?;
+    if status.tgid.cast_unsigned() != tgid || expected_start_boottime_ns.is_some_and(other_start) {
+        return Err(ProcessError::Reused { tgid });
+    }
+    let cmdline = bytes(&process, "cmdline").map_err(fault)?;
+    let cgroup = bytes(&process, "cgroup").map_err(fault)?;
+    let cgroups =
+        ProcessCGroups::from_buf_read(String::from_utf8_lossy(&cgroup).as_bytes()).map_err(fault)?;
+    Ok(ProcessInfo {
+        tgid,
+        start_boottime_ns: stat.starttime.saturating_mul(tick),
+        comm: stat.comm,
+        uid: status.ruid,
+        euid: status.euid,
+        cmdline: arguments(&cmdline),
+        cgroup: cgroup_path(&cgroups.0),
+        ns_pids: status.nspid.unwrap_or_default().into_iter().map(i32::cast_unsigned).collect(),
+    })
+}
+
+/// The process that a thread belongs to; its own id for a process.
+///
+/// # Errors
+/// No such thread, or not to be read.
+pub fn tgid_of(procfs: &Path, tid: u32) -> Result<u32, ProcessError> {
+    let thread = open(procfs, tid)?;
+    let status = status(&thread).map_err(|error| classify(tid, error))?;
+    Ok(status.tgid.cast_unsigned())
+}
+
+/// There is a process (not only a thread) of this number.
+#[must_use]
+pub fn exists(procfs: &Path, tgid: u32) -> bool {
+    tgid_of(procfs, tgid).is_ok_and(|found| found == tgid)
+}
+
+fn open(procfs: &Path, tgid: u32) -> Result<Process, ProcessError> {
+    let folder: PathBuf = procfs.join(tgid.to_string());
+    Process::new_with_root(folder).map_err(|error| classify(tgid, error))
+}
+
+fn classify(tgid: u32, error: ProcError) -> ProcessError {
+    match error {
+        ProcError::NotFound(_) => ProcessError::Gone { tgid },
+        ProcError::PermissionDenied(_) => ProcessError::Denied { tgid },
+        ProcError::Io(error, _) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => {
+            ProcessError::Gone { tgid }
+        }
+        error => ProcessError::Unreadable { tgid, why: error.to_string() },
+    }
+}
+
+/// The crate's own reader wants UTF-8, and a process can give itself any name.
+fn status(process: &Process) -> Result<Status, ProcError> {
+    let text = bytes(process, "status")?;
+    Status::from_buf_read(String::from_utf8_lossy(&text).as_bytes())
+}
+
+fn bytes(process: &Process, file: &str) -> Result<Vec<u8>, ProcError> {
+    let mut bytes = Vec::new();
+    let read: io::Result<usize> = process.open_relative(file)?.read_to_end(&mut bytes);
+    match read {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(ProcError::Io(error, Some(file.into()))),
+    }
+}
+
+/// Arguments end in NUL; a process that wrote its own title over them may have left one text without any.
+fn arguments(cmdline: &[u8]) -> Vec<String> {
+    let end = cmdline.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    if end == 0 {
+        return Vec::new();
+    }
+    cmdline[..end].split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+}
+
+fn cgroup_path(groups: &[ProcessCGroup]) -> Option<String> {
+    let v2 = groups.iter().find(|group| group.hierarchy == 0);
+    let by_controller = |name: &&str| groups.iter().find(|group| group.controllers.iter().any(|c| c == name));
+    let worth_having = v2
+        .into_iter()
+        .chain(V1_CONTROLLERS.iter().filter_map(by_controller))
+        .chain(groups)
+        .find(|group| group.pathname != "/");
+    let path = &worth_having.or(v2).or(groups.first())?.pathname;
+    Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
+}
+
+#[cfg(test)]
+#[path = "process_tests.rs"]
+mod tests;

@@ -1,0 +1,117 @@
+//! Made-up procfs folders, and the procfs of this machine for what only a kernel can do.
+
+use super::*;
+use std::fs;
+
+const STATUS: &str = "Name:\tworker\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4711\nNgid:\t0\nPid:\t4711\n\
+PPid:\t1\nTracerPid:\t0\nUid:\t1000\t1001\t1002\t1003\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t0\n\
+NStgid:\t4711\t12\t7\nNSpid:\t4711\t12\t7\nThreads:\t1\nSigQ:\t0/96000\nSigPnd:\t0\nShdPnd:\t0\nSigBlk:\t0\n\
+SigIgn:\t0\nSigCgt:\t0\nCapInh:\t0\nCapPrm:\t0\nCapEff:\t0\n";
+const CGROUP: &str = "0::/system.slice/app.scope\n";
+
+/// A process 4711 that started after `ticks` clock ticks.
+fn process(status: &[u8], cmdline: &[u8], cgroup: &str, ticks: u64) -> tempfile::TempDir {
+    let procfs = tempfile::tempdir().unwrap();
+    let folder = procfs.path().join("4711");
+    fs::create_dir(&folder).unwrap();
+    let zeros = "0 ".repeat(17);
+    let rest = "0 ".repeat(30);
+    fs::write(folder.join("stat"), format!("4711 (a) (b: c) S 1 {zeros}{ticks} {rest}\n")).unwrap();
+    fs::write(folder.join("status"), status).unwrap();
+    fs::write(folder.join("cmdline"), cmdline).unwrap();
+    fs::write(folder.join("cgroup"), cgroup).unwrap();
+    procfs
+}
+
+#[test]
+fn a_process_is_read() {
+    let procfs = process(STATUS.as_bytes(), b"python3\0train.py\0\0--x=\xff\0", CGROUP, 12345);
+    let info = read(procfs.path(), 4711, None).unwrap();
+    let expected = ProcessInfo {
+        tgid: 4711,
+        start_boottime_ns: 123_450_000_000,
+        comm: "a) (b: c".to_owned(),
+        uid: 1000,
+        euid: 1001,
+        cmdline: ["python3", "train.py", "", "--x=\u{fffd}"].map(str::to_owned).to_vec(),
+        cgroup: Some("/system.slice/app.scope".to_owned()),
+        ns_pids: vec![4711, 12, 7],
+    };
+    assert_eq!(info, expected);
+    assert_eq!(info.inner_pid(), Some(7));
+    assert_eq!(ProcessInfo { ns_pids: vec![4711], ..info }.inner_pid(), None);
+}
+
+#[test]
+fn a_start_within_one_tick_is_the_same() {
+    let procfs = process(STATUS.as_bytes(), b"", CGROUP, 500);
+    let start = |ns| read(procfs.path(), 4711, Some(ns));
+    for same in [5_000_000_000, 5_009_999_999, 4_990_000_000, 5_019_999_999] {
+        assert!(start(same).is_ok(), "{same}");
+    }
+    for other in [0, 4_989_999_999, 5_020_000_000, u64::MAX] {
+        assert!(matches!(start(other), Err(ProcessError::Reused { tgid: 4711 })), "{other}");
+    }
+}
+
+#[test]
+fn a_number_that_is_now_a_thread_is_reused() {
+    let status = STATUS.replace("Tgid:\t4711", "Tgid:\t99");
+    let procfs = process(status.as_bytes(), b"", CGROUP, 1);
+    assert!(matches!(read(procfs.path(), 4711, None), Err(ProcessError::Reused { .. })));
+    assert_eq!(tgid_of(procfs.path(), 4711).unwrap(), 99);
+    assert!(!exists(procfs.path(), 4711));
+}
+
+#[test]
+fn a_name_that_is_not_utf8_hides_nothing() {
+    let mut status = STATUS.as_bytes().to_vec();
+    status[6] = 0xff;
+    let procfs = process(&status, b"x", CGROUP, 1);
+    assert_eq!(read(procfs.path(), 4711, None).unwrap().uid, 1000);
+}
+
+#[test]
+fn what_is_not_there_is_gone() {
+    let procfs = process(STATUS.as_bytes(), b"", CGROUP, 1);
+    assert!(matches!(read(procfs.path(), 1, None), Err(ProcessError::Gone { tgid: 1 })));
+    assert!(matches!(tgid_of(procfs.path(), 1), Err(ProcessError::Gone { tgid: 1 })));
+    fs::remove_file(procfs.path().join("4711/cgroup")).unwrap();
+    assert!(matches!(read(procfs.path(), 4711, None), Err(ProcessError::Gone { .. })));
+    fs::write(procfs.path().join("4711/status"), "Name:\tx\n").unwrap();
+    assert!(matches!(read(procfs.path(), 4711, None), Err(ProcessError::Unreadable { .. })));
+}
+
+#[test]
+fn the_cgroup_worth_having_is_taken() {
+    let path = |text: &str| {
+        let procfs = process(STATUS.as_bytes(), b"", text, 1);
+        read(procfs.path(), 4711, None).unwrap().cgroup
+    };
+    assert_eq!(path("0::/a/b (deleted)\n").as_deref(), Some("/a/b"));
+    assert_eq!(path("0::/\n").as_deref(), Some("/"));
+    assert_eq!(path(""), None);
+    let hybrid = "3:cpu,cpuacct:/docker/c\n2:memory:/docker/m\n1:name=systemd:/init\n0::/\n";
+    assert_eq!(path(hybrid).as_deref(), Some("/docker/m"));
+    assert_eq!(path("7:rdma:/\n5:freezer:/f:g\n").as_deref(), Some("/f:g"));
+}
+
+#[test]
+fn a_title_written_over_the_arguments_is_one_argument() {
+    assert_eq!(arguments(b"postgres: writer\0\0\0\0"), ["postgres: writer"]);
+    assert_eq!(arguments(b"\0\0"), [""; 0]);
+}
+
+#[test]
+fn this_very_process_is_found_in_the_real_procfs() {
+    let procfs = Path::new("/proc");
+    let tgid = std::process::id();
+    let info = read(procfs, tgid, None).unwrap();
+    assert!(read(procfs, tgid, Some(info.start_boottime_ns)).is_ok());
+    assert!(!info.cmdline.is_empty());
+    assert_eq!(info.ns_pids.first(), Some(&tgid));
+    let tid = std::thread::spawn(|| fs::read_link("/proc/thread-self").unwrap()).join().unwrap();
+    let tid: u32 = tid.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    assert_ne!(tid, tgid);
+    assert!(exists(procfs, tgid));
+}

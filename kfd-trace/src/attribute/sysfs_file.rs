@@ -1,0 +1,79 @@
+//! Reads small sysfs files, and keeps a named error for each that cannot be read.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A file or folder that is there and could not be read or understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read {}: {why}", path.display())]
+pub struct Unreadable {
+    pub path: PathBuf,
+    pub why: String,
+}
+
+/// ENODEV, from a file whose object went away after it was opened (fs/kernfs/file.c, kernfs_get_active).
+const NO_SUCH_DEVICE: i32 = 19;
+
+/// The object behind a path is gone; usual when a process ends while its folder is read.
+fn gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(NO_SUCH_DEVICE)
+}
+
+/// Collects what could not be read.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    pub(super) errors: Vec<Unreadable>,
+}
+
+impl Reader {
+    /// The trimmed text of a file; None if it is not there (no error) or cannot be read (an error is kept).
+    pub(super) fn text(&mut self, path: &Path) -> Option<String> {
+        match fs::read(path) {
+            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
+            Err(error) if gone(&error) => None,
+            Err(error) => self.fail(path, error.to_string()),
+        }
+    }
+
+    pub(super) fn number<T: FromStr>(&mut self, path: &Path) -> Option<T> {
+        let text = self.text(path)?;
+        text.parse()
+            .ok()
+            .or_else(|| self.fail(path, format!("{text:?} is not a number of the expected size")))
+    }
+
+    /// Names and paths in a folder, sorted by name; empty if the folder is not there.
+    pub(super) fn entries(&mut self, folder: &Path) -> Vec<(String, PathBuf)> {
+        let read: io::Result<Vec<fs::DirEntry>> = fs::read_dir(folder).and_then(Iterator::collect);
+        match read {
+            Ok(entries) => {
+                let named =
+                    |entry: &fs::DirEntry| (entry.file_name().to_string_lossy().into_owned(), entry.path());
+                let mut found: Vec<_> = entries.iter().map(named).collect();
+                found.sort();
+                found
+            }
+            Err(error) => {
+                if !gone(&error) {
+                    self.fail::<()>(folder, error.to_string());
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// Entries whose whole name is a number, by number: nodes, PIDs, queue ids.
+    pub(super) fn numbered(&mut self, folder: &Path) -> Vec<(u32, PathBuf)> {
+        let entries = self.entries(folder).into_iter();
+        let mut found: Vec<_> = entries.filter_map(|(name, path)| Some((name.parse().ok()?, path))).collect();
+        found.sort();
+        found
+    }
+
+    pub(super) fn fail<T>(&mut self, path: &Path, why: String) -> Option<T> {
+        self.errors.push(Unreadable { path: path.to_owned(), why });
+        None
+    }
+}

@@ -1,0 +1,229 @@
+//! The command line. No logic: what was asked for, as values.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::limits::RING_BYTES;
+
+use crate::output::http::DEFAULT_ADDRESS;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  bad usage
+  3  nothing to trace here (no amdgpu driver with KFD; `daemon` waits for it instead)";
+
+/// Traces AMD's compute driver (amdgpu/KFD): who has which queue on which GPU, since when, and what went wrong.
+///
+/// Without a subcommand it streams events until Ctrl-C, and ends with a summary.
+#[derive(Debug, Parser)]
+#[command(name = "kfd-trace", version, after_help = EXIT_CODES, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Good for every command.
+#[derive(Args, Clone, Debug)]
+pub struct Global {
+    /// Where procfs is mounted.
+    #[arg(long = "path.procfs", value_name = "DIR", default_value = "/proc", global = true)]
+    pub procfs: PathBuf,
+    /// Where sysfs is mounted.
+    #[arg(long = "path.sysfs", value_name = "DIR", default_value = "/sys", global = true)]
+    pub sysfs: PathBuf,
+    /// Says more on stderr about what is done; twice for still more.
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    pub verbose: u8,
+}
+
+/// Of the stream.
+#[derive(Args, Clone, Debug)]
+pub struct TraceArgs {
+    /// Only what belongs to this process (host PID of the process, not of a thread); may be repeated.
+    #[arg(long = "pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub pids: Vec<u32>,
+    /// Only processes of this name (as in /proc/PID/comm, at most 15 bytes).
+    #[arg(long, value_name = "NAME")]
+    pub comm: Option<String>,
+    /// Only this kind of event; may be repeated.
+    #[arg(long = "event", value_name = "KIND", value_parser = kinds())]
+    pub events: Vec<Kind>,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+    /// Ends after this time: 10s, 1m30s.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// When to colour the stream.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
+    pub color: Colour,
+    #[command(flatten)]
+    pub ring: Ring,
+}
+
+/// Between kernel and tracer.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Ring {
+    /// Size of the ring buffer of events: a power of two from 4 KiB to 1 GiB.
+    #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
+    pub buffer_size: u32,
+}
+
+/// Whether to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    Always,
+    Never,
+}
+
+/// What to do instead of streaming.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Lists processes and queues now, from every source at hand.
+    Ps(JsonArgs),
+    /// Serves Prometheus metrics until SIGTERM.
+    Daemon(DaemonArgs),
+    /// Tells what can be seen on this kernel: each probe with its verdict.
+    Status(JsonArgs),
+    /// Prints the table of metrics.
+    #[command(hide = true)]
+    Metrics,
+}
+
+/// Text or JSON.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct JsonArgs {
+    /// As one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Of the daemon.
+#[derive(Args, Clone, Debug)]
+pub struct DaemonArgs {
+    /// Address and port to serve on; may be repeated.
+    #[arg(long = "web.listen-address", value_name = "ADDR", default_values_t = [DEFAULT_ADDRESS])]
+    pub listen: Vec<SocketAddr>,
+    /// Processes that get series of their own; the others are counted.
+    #[arg(long = "metrics.max-processes", value_name = "N", default_value_t = 200)]
+    pub max_processes: usize,
+    #[command(flatten)]
+    pub ring: Ring,
+}
+
+fn kinds() -> impl TypedValueParser<Value = Kind> {
+    PossibleValuesParser::new(Kind::ALL.iter().map(|kind| kind.name())).try_map(|name| {
+        Kind::ALL.iter().copied().find(|kind| kind.name() == name).ok_or("no such kind of event")
+    })
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: SignedDuration = text.parse().map_err(|error| format!("{error}; try 10s or 1m30s"))?;
+    match Duration::try_from(parsed) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("must be more than 0; try 10s or 1m30s".to_owned()),
+    }
+}
+
+fn buffer_size(text: &str) -> Result<u32, String> {
+    let size: ByteSize = text.parse().map_err(|error| format!("{error}; try 4MiB"))?;
+    u32::try_from(size.as_u64())
+        .ok()
+        .filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 30).contains(bytes))
+        .ok_or_else(|| {
+            format!("must be a power of two from 4KiB to 1GiB; try {}", ByteSize(u64::from(RING_BYTES)))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    fn refused(line: &str) -> String {
+        parse(line).expect_err(line).to_string()
+    }
+
+    #[test]
+    fn the_definition_is_sound_and_every_flag_has_help() {
+        Cli::command().debug_assert();
+        let mut commands = vec![Cli::command()];
+        commands.extend(Cli::command().get_subcommands().cloned());
+        for command in commands {
+            for arg in
+                command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()))
+            {
+                assert!(arg.get_help().is_some(), "{} {}", command.get_name(), arg.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn the_stream_with_all_its_flags() {
+        let line = "kfd-trace --pid 7 --pid 8 --comm python --event queue_create --event ioctl --json --duration 1m30s \
+                    --color never --buffer-size 4MiB --path.procfs /host/proc -vv";
+        let cli = parse(line).expect("good");
+        assert_eq!((cli.trace.pids, cli.trace.comm.as_deref()), (vec![7, 8], Some("python")));
+        assert_eq!(cli.trace.events, [Kind::QueueCreate, Kind::Ioctl]);
+        assert_eq!((cli.trace.json, cli.trace.duration), (true, Some(Duration::from_secs(90))));
+        assert_eq!((cli.trace.color, cli.trace.ring.buffer_size), (Colour::Never, 4 << 20));
+        assert_eq!((cli.global.procfs, cli.global.verbose), (PathBuf::from("/host/proc"), 2));
+        assert!(cli.command.is_none());
+    }
+
+    #[test]
+    fn defaults() {
+        let cli = parse("kfd-trace").expect("good");
+        assert_eq!(cli.trace.ring.buffer_size, RING_BYTES);
+        assert_eq!((cli.global.procfs, cli.global.sysfs), (PathBuf::from("/proc"), PathBuf::from("/sys")));
+        let Some(Command::Daemon(daemon)) = parse("kfd-trace daemon").expect("good").command else {
+            panic!("daemon")
+        };
+        assert!(daemon.listen.iter().all(|address| address.ip().is_loopback()) && daemon.listen.len() == 1);
+    }
+
+    #[test]
+    fn subcommands_take_the_global_flags_and_their_own() {
+        let cli = parse("kfd-trace ps --json --path.sysfs /host/sys").expect("good");
+        assert_eq!(cli.global.sysfs, PathBuf::from("/host/sys"));
+        assert!(matches!(cli.command, Some(Command::Ps(JsonArgs { json: true }))));
+        let line = "kfd-trace daemon --web.listen-address 127.0.0.1:1 --web.listen-address [::1]:2 --metrics.max-processes 5";
+        let Some(Command::Daemon(daemon)) = parse(line).expect("good").command else { panic!("daemon") };
+        assert_eq!((daemon.listen.len(), daemon.max_processes), (2, 5));
+        assert!(matches!(parse("kfd-trace status").expect("good").command, Some(Command::Status(_))));
+    }
+
+    #[test]
+    fn bad_usage_says_what_would_be_good_and_exits_with_2() {
+        let unknown = refused("kfd-trace --event queue_made");
+        assert!(Kind::ALL.iter().all(|kind| unknown.contains(kind.name())), "{unknown}");
+        assert!(refused("kfd-trace --duration soon").contains("try 10s or 1m30s"));
+        assert!(refused("kfd-trace --duration 0s").contains("more than 0"));
+        assert!(refused("kfd-trace --buffer-size 3MiB").contains("a power of two"));
+        assert!(refused("kfd-trace --buffer-size 8GiB").contains("a power of two"));
+        assert!(refused("kfd-trace --pid 0").contains("--pid"));
+        assert_eq!(parse("kfd-trace --pid x").expect_err("bad").exit_code(), 2);
+        let help = parse("kfd-trace --help").expect_err("help");
+        assert_eq!(help.kind(), ErrorKind::DisplayHelp);
+        assert!(help.to_string().contains("3  nothing to trace here"));
+    }
+}

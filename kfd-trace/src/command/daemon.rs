@@ -1,0 +1,143 @@
+//! `kfd-trace daemon`: traces until SIGTERM, and serves what it knows.
+//!
+//! Where the driver is not loaded yet, it waits for it and says so. Its pages answer from the start.
+
+use super::site::{Page, Serving};
+use super::standing;
+use super::stop::{NOTHING_TO_TRACE, Stop};
+use super::tracer::{Request, Tracer};
+use crate::events::ring::Ring;
+use crate::kernel::{Kernel, Roots};
+use crate::output::{http, status};
+use crate::probes::facts::Facts;
+use crate::state::StateLimits;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::{interval, sleep};
+
+/// How often a driver that is not there yet is looked for.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// How often ended processes are forgotten and the wall clock is looked at.
+const TIDY: Duration = Duration::from_secs(1);
+
+/// What the daemon is asked for.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub roots: Roots,
+    pub listen: Vec<SocketAddr>,
+    pub max_processes: usize,
+    pub ring_bytes: u32,
+}
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// One line and an exit code.
+pub async fn run(ask: &Ask) -> Result<(), Stop> {
+    let cannot = |error: std::io::Error| Stop::failed(format!("cannot go on: {error}"));
+    let mut signals = Signals {
+        terminate: signal(SignalKind::terminate()).map_err(cannot)?,
+        interrupt: signal(SignalKind::interrupt()).map_err(cannot)?,
+    };
+    let listeners = http::bind(&ask.listen).await.map_err(Stop::failed)?;
+    for listener in &listeners {
+        if let Ok(address) = listener.local_addr() {
+            eprintln!("kfd-trace: serving http://{address}/metrics");
+        }
+    }
+    let page = Arc::new(Page::new(ask.roots.clone(), ask.max_processes));
+    let (stop, mut stopped) = watch::channel(false);
+    let server = tokio::spawn(http::serve(listeners, page.clone(), async move {
+        // An error means that the sender is gone, which is a stop, too.
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    }));
+    let traced = trace(ask, &page, &mut signals).await;
+    stop.send_replace(true);
+    let served = server.await;
+    traced?;
+    served.map_err(Stop::failed)?.map_err(cannot)?;
+    eprintln!("kfd-trace: stopped");
+    Ok(())
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop> {
+    let request = Request {
+        roots: ask.roots.clone(),
+        ioctl_records: false,
+        pids: Vec::new(),
+        ring_bytes: ask.ring_bytes,
+        limits: StateLimits::default(),
+    };
+    let mut told = false;
+    let (mut tracer, ring) = loop {
+        match Tracer::start(&request) {
+            Ok(started) => break started,
+            Err(stop) if stop.code == NOTHING_TO_TRACE => {
+                if !told {
+                    eprintln!("kfd-trace: {stop}; waiting for it");
+                    told = true;
+                }
+                page.waits_for(&stop.line);
+            }
+            Err(stop) => return Err(stop),
+        }
+        tokio::select! {
+            () = sleep(WAIT) => {}
+            () = signals.any() => return Ok(()),
+        }
+    };
+    for line in status::meaning(tracer.probes()) {
+        eprintln!("kfd-trace: {line}");
+    }
+    adopt_standing(ask, &mut tracer);
+    page.serves(Serving { tracer, ring_bytes: ask.ring_bytes });
+    eprintln!("kfd-trace: tracing");
+    follow(page, ring, signals).await
+}
+
+/// The probes are on: from here on births and ends are seen, so what stands now is taken in once.
+fn adopt_standing(ask: &Ask, tracer: &mut Tracer) {
+    let Ok(kernel) = Kernel::read(&ask.roots) else { return };
+    let facts = Facts::gather(&kernel);
+    if let Some(why) = standing::adopt_all(&mut tracer.state, &ask.roots, &kernel, &facts) {
+        eprintln!("kfd-trace: queues from before have no addresses: {why}");
+    }
+}
+
+async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<(), Stop> {
+    let mut tidy = interval(TIDY);
+    let mut records = Vec::new();
+    loop {
+        tokio::select! {
+            read = ring.read(&mut records) => read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?,
+            _ = tidy.tick() => page.with_tracer(|tracer| {
+                tracer.renew_clock();
+                tracer.expire()
+            }).transpose().map(drop)?,
+            () = signals.any() => return Ok(()),
+        }
+        page.with_tracer(|tracer| {
+            for record in records.drain(..) {
+                tracer.take_in(record);
+            }
+        });
+    }
+}

@@ -1,0 +1,17 @@
+//! The commands: the only place where the parts meet, and where I/O, clocks and signals are.
+//!
+//! Takes in: what the command line asked for. Gives out: an exit code, and one clear line where it is not 0.
+
+pub mod clock;
+pub mod daemon;
+pub mod enrich;
+pub mod ground;
+pub mod metrics;
+pub mod ps;
+pub mod site;
+pub mod standing;
+pub mod status;
+pub mod stop;
+pub mod trace;
+pub mod tracer;
+pub mod watched;

@@ -1,0 +1,87 @@
+//! `kfd-trace ps`: processes and queues now, each with the sources that have it.
+
+use super::standing::{self, Found};
+use super::stop::Stop;
+use super::{clock, tracer};
+use crate::attribute::Topology;
+use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
+use crate::output::ps::{self, PsRow};
+use crate::probes::facts::Facts;
+use crate::state::{Source, Sources};
+use std::io::{self, ErrorKind};
+
+/// Prints the table.
+///
+/// # Errors
+/// When there is no driver, or the output cannot be written.
+pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
+    let found = findings(&Preflight::read(roots));
+    if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::NothingToTrace) {
+        return Err(Stop { code: super::stop::NOTHING_TO_TRACE, line: finding.to_string() });
+    }
+    let mut asked = Sources::from(Source::Sysfs);
+    let kernel = Kernel::read(roots);
+    let facts = kernel.as_ref().map(Facts::gather).unwrap_or_default();
+    let mut lists = Vec::new();
+    match walk(roots, kernel.as_ref().ok(), &facts, &found) {
+        Ok(standing) => {
+            asked = asked.with(Source::Kernel);
+            lists.push(rows(&standing, Source::Kernel));
+        }
+        Err(why) => eprintln!("kfd-trace: only what sysfs tells is shown, without addresses: {why}"),
+    }
+    lists.push(rows(&standing::sysfs(roots, &facts.layout), Source::Sysfs));
+    let rows = ps::merge(lists);
+    let topology = Topology::read(&roots.sysfs);
+    let mut out = io::stdout().lock();
+    let written = if json {
+        let ts = tracer::wall_clock().rfc3339(clock::mono_ns());
+        ps::json(&mut out, &rows, asked, &topology, ts)
+    } else {
+        ps::text(&mut out, &rows, asked, &topology)
+    };
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Stop::failed(error)),
+        _ => Ok(()),
+    }
+}
+
+fn walk(
+    roots: &Roots,
+    kernel: Option<&Kernel>,
+    facts: &Facts,
+    found: &[Finding],
+) -> Result<Vec<Found>, String> {
+    if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::Blocks) {
+        return Err(finding.what.clone());
+    }
+    let kernel = kernel.ok_or("the kernel's symbols cannot be read")?;
+    standing::walk(roots, kernel, facts)
+}
+
+fn rows(found: &[Found], source: Source) -> Vec<PsRow> {
+    let rows = found.iter().flat_map(|Found { process, info, queues }| {
+        let own = PsRow {
+            pid: Some(process.tgid),
+            ns_pid: process.ns_tgid,
+            uid: process.uid,
+            comm: process.comm.clone(),
+            cmdline: info.as_ref().map(|info| info.cmdline.join(" ")).filter(|line| !line.is_empty()),
+            cgroup: info.as_ref().and_then(|info| info.cgroup.clone()),
+            sources: source.into(),
+            ..PsRow::default()
+        };
+        let with = |queue: &crate::events::event::QueueCreate| PsRow {
+            queue_id: queue.queue_id,
+            gpu_id: queue.gpu_id,
+            queue_type: queue.queue_type,
+            ring_address: queue.ring_address,
+            ring_size: queue.ring_size,
+            write_pointer_address: queue.write_pointer_address,
+            read_pointer_address: queue.read_pointer_address,
+            ..own.clone()
+        };
+        if queues.is_empty() { vec![own.clone()] } else { queues.iter().map(with).collect() }
+    });
+    rows.collect()
+}

@@ -1,0 +1,156 @@
+//! What the daemon's pages show: shared between the task that follows the ring buffer and the scrapes.
+
+use super::clock;
+use super::standing;
+use super::tracer::Tracer;
+use crate::attribute::Topology;
+use crate::events::layout::QueueLayout;
+use crate::events::tables::Tables;
+use crate::kernel::Roots;
+use crate::output::http::Site;
+use crate::output::metrics::{self, Scrape};
+use crate::output::ps::{self, PsRow};
+use crate::state::{IoctlTotals, Snapshot, Source, State, StateLimits};
+use crate::verdict::Verdict;
+use kfd_trace_common::counter::ProbeId;
+use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, PROCESSES_MAX};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A tracer that runs.
+pub struct Serving {
+    pub tracer: Tracer,
+    /// Bytes of the ring buffer.
+    pub ring_bytes: u32,
+}
+
+enum Phase {
+    /// Why there is no tracer yet.
+    Waiting(String),
+    Serving(Box<Serving>),
+}
+
+/// The daemon's pages.
+pub struct Page {
+    phase: Mutex<Phase>,
+    roots: Roots,
+    max_processes: usize,
+}
+
+impl Page {
+    #[must_use]
+    pub fn new(roots: Roots, max_processes: usize) -> Self {
+        Page { phase: Mutex::new(Phase::Waiting("starting".to_owned())), roots, max_processes }
+    }
+
+    /// A scrape that panicked must not end the tracing: the state is whole between two statements.
+    fn phase(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is nothing to trace yet.
+    pub fn waits_for(&self, why: &str) {
+        *self.phase() = Phase::Waiting(why.to_owned());
+    }
+
+    /// From now on there is something to show.
+    pub fn serves(&self, serving: Serving) {
+        *self.phase() = Phase::Serving(Box::new(serving));
+    }
+
+    /// Uses the tracer; `None` while there is none.
+    pub fn with_tracer<T>(&self, act: impl FnOnce(&mut Tracer) -> T) -> Option<T> {
+        match &mut *self.phase() {
+            Phase::Serving(serving) => Some(act(&mut serving.tracer)),
+            Phase::Waiting(_) => None,
+        }
+    }
+
+    /// What sysfs shows now, where queues cannot be probed.
+    fn sysfs(&self, tracer: &Tracer, now_ns: u64) -> Option<Snapshot> {
+        let probed = |id| {
+            let mut probes = tracer.probes().iter().filter(|probe| probe.id == id);
+            probes.any(|probe| matches!(probe.verdict, Verdict::Attached | Verdict::Partly { .. }))
+        };
+        if probed(ProbeId::QueueAdd) && probed(ProbeId::QueueDel) {
+            return None;
+        }
+        let mut state = State::new(StateLimits::default());
+        let found = standing::sysfs(&self.roots, &QueueLayout::default());
+        standing::adopt(&mut state, &found, Source::Sysfs, now_ns);
+        Some(state.snapshot())
+    }
+}
+
+/// Everything about nothing: what is exported before there is a tracer is the tracer's own.
+fn nothing(now_ns: u64, max_processes: usize) -> Result<String, String> {
+    let families = metrics::families(&Scrape {
+        snapshot: &Snapshot::default(),
+        sysfs: None,
+        tables: &Tables::default(),
+        retired: &IoctlTotals::default(),
+        probes: &[],
+        topology: &Topology::default(),
+        decode_errors: &BTreeMap::new(),
+        capacities: &[],
+        max_processes,
+        now_ns,
+        start_time_seconds: clock::unix_seconds(now_ns),
+        duration_seconds: 0.0,
+    });
+    metrics::encode(&families).map_err(|error| error.to_string())
+}
+
+impl Site for Page {
+    fn metrics(&self) -> Result<String, String> {
+        let begin = clock::mono_ns();
+        let phase = self.phase();
+        let Phase::Serving(serving) = &*phase else { return nothing(begin, self.max_processes) };
+        let tracer = &serving.tracer;
+        let tables = tracer.tables().map_err(|stop| stop.line)?;
+        let snapshot = tracer.state.snapshot();
+        let sysfs = self.sysfs(tracer, begin);
+        let capacities = [
+            ("ioctl_stats", u64::from(tracer.stats_entries)),
+            ("ioctl_errors", u64::from(IOCTL_ERRORS_MAX)),
+            ("in_flight", u64::from(IN_FLIGHT_MAX)),
+            ("processes", u64::from(PROCESSES_MAX)),
+            ("ring_bytes", u64::from(serving.ring_bytes)),
+        ];
+        let now_ns = clock::mono_ns();
+        let families = metrics::families(&Scrape {
+            snapshot: &snapshot,
+            sysfs: sysfs.as_ref(),
+            tables: &tables,
+            retired: &tracer.retired,
+            probes: tracer.probes(),
+            topology: &tracer.topology,
+            decode_errors: &tracer.decode_errors,
+            capacities: &capacities,
+            max_processes: self.max_processes,
+            now_ns,
+            start_time_seconds: clock::unix_seconds(tracer.started_ns),
+            duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),
+        });
+        metrics::encode(&families).map_err(|error| error.to_string())
+    }
+
+    fn live(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        match &*self.phase() {
+            Phase::Serving(serving) => {
+                let tracer = &serving.tracer;
+                let rows = PsRow::from_snapshot(&tracer.state.snapshot(), clock::mono_ns());
+                let header = ps::HEADER.map(str::to_owned).to_vec();
+                (header, ps::cells(&rows, Source::Probe.into(), &tracer.topology))
+            }
+            Phase::Waiting(_) => (Vec::new(), Vec::new()),
+        }
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        match &*self.phase() {
+            Phase::Serving(_) => Ok(()),
+            Phase::Waiting(why) => Err(why.clone()),
+        }
+    }
+}

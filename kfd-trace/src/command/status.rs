@@ -1,0 +1,74 @@
+//! `kfd-trace status`: this kernel, each probe and its verdict, and what that means for what can be seen.
+
+use super::stop::{self, Stop};
+use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
+use crate::output::status::{self, Status};
+use crate::probes::facts::Facts;
+use crate::probes::plan::Ask;
+use crate::probes::session::{Options, Session};
+use crate::verdict::ProbeStatus;
+use std::io::{self, ErrorKind};
+
+/// Tries every probe, takes it off again, and prints what came out. The exit code is that of a tracer here.
+///
+/// # Errors
+/// When nothing can be traced, after the report was printed.
+pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
+    let preflight = Preflight::read(roots);
+    let mut found = findings(&preflight);
+    let blocked = matches!(found.first(), Some(f) if f.severity <= Severity::Blocks);
+    let probes = if blocked { Ok(Vec::new()) } else { tried(roots, &mut found) };
+    let (probes, refused) = match probes {
+        Ok(probes) => (probes, None),
+        Err(stop) => (Vec::new(), Some(stop)),
+    };
+    let facts = facts(&preflight);
+    let report = Status { facts: &facts, findings: &found, probes: &probes };
+    let mut out = io::stdout().lock();
+    let written = if json { status::json(&mut out, &report) } else { status::text(&mut out, &report) };
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        return Err(Stop::failed(error));
+    }
+    match found.first() {
+        Some(finding) if finding.severity == Severity::NothingToTrace => {
+            Err(Stop { code: stop::NOTHING_TO_TRACE, line: finding.to_string() })
+        }
+        Some(finding) if finding.severity == Severity::Blocks => Err(Stop::failed(finding)),
+        _ => refused.map_or(Ok(()), Err),
+    }
+}
+
+fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Vec<ProbeStatus>, Stop> {
+    let kernel = Kernel::read(roots).map_err(|error| Stop::failed(super::ground::chain(&error)))?;
+    found.extend(kernel.btf_problems.iter().map(|problem| Finding {
+        severity: Severity::Limits,
+        what: problem.clone(),
+        consequence: "its types are not known",
+        remedy: "see `kfd-trace status` for what that hides",
+    }));
+    let facts = Facts::gather(&kernel);
+    let options = Options {
+        ask: Ask { ioctl_records: true },
+        possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
+        ..Options::default()
+    };
+    let session = Session::start(&kernel.symbols, &facts, &options);
+    let session = session.map_err(|error| Stop::failed(super::ground::chain(&error)))?;
+    Ok(session.probes().to_vec())
+}
+
+fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
+    let told = |value: Option<String>| value.unwrap_or_else(|| "not told".to_owned());
+    let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
+    vec![
+        ("kernel", told(preflight.release.clone())),
+        ("driver", preflight.driver.to_string()),
+        ("BTF of the kernel", yes(preflight.vmlinux_btf)),
+        ("BTF of the driver", yes(preflight.amdgpu_btf)),
+        ("lockdown", told(preflight.lockdown.map(|lockdown| format!("{lockdown:?}").to_lowercase()))),
+        ("kptr_restrict", told(preflight.kptr_restrict.map(|value| value.to_string()))),
+        ("possible CPUs", told(preflight.possible_cpus.map(|value| value.to_string()))),
+    ]
+}

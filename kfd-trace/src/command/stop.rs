@@ -1,0 +1,37 @@
+//! Why a command ends early.
+
+use std::fmt;
+
+/// Done; 1 to 3 stand in the user's manual and in `--help`.
+pub const FAILED: u8 = 1;
+/// Bad usage: what was asked for cannot be meant.
+pub const USAGE: u8 = 2;
+/// There is no amdgpu here.
+pub const NOTHING_TO_TRACE: u8 = 3;
+
+/// An exit code with the one line that says what, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    pub code: u8,
+    pub line: String,
+}
+
+impl Stop {
+    #[must_use]
+    pub fn failed(line: impl fmt::Display) -> Self {
+        Stop { code: FAILED, line: line.to_string() }
+    }
+
+    #[must_use]
+    pub fn usage(line: impl fmt::Display) -> Self {
+        Stop { code: USAGE, line: line.to_string() }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl std::error::Error for Stop {}

@@ -1,0 +1,186 @@
+//! `kfd-trace`: the stream, and at its end the summary.
+
+use super::clock;
+use super::stop::Stop;
+use super::tracer::{Request, Tracer};
+use super::watched::{self, Watched};
+use crate::events::event::Event;
+use crate::kernel::Roots;
+use crate::output::context::Context;
+use crate::output::stream::Stream;
+use crate::output::{json, status, summary};
+use crate::state::{Change, StateLimits};
+use kfd_trace_common::kind::Kind;
+use std::collections::BTreeSet;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, interval, sleep_until};
+
+/// How often watched processes and the wall clock are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// After the last watched process ended: how long its queues may take to go (a kworker frees them).
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What the stream is asked for.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub roots: Roots,
+    /// As the user wrote them: processes or threads.
+    pub pids: Vec<u32>,
+    pub comm: Option<String>,
+    /// Empty for all kinds.
+    pub kinds: BTreeSet<Kind>,
+    pub json: bool,
+    pub colour: bool,
+    pub duration: Option<Duration>,
+    pub ring_bytes: u32,
+}
+
+/// Runs the stream until it is told to end.
+///
+/// # Errors
+/// One line and an exit code.
+pub async fn run(ask: &Ask) -> Result<(), Stop> {
+    super::ground::check(&crate::kernel::Preflight::read(&ask.roots))?;
+    let watched = watched::resolve(&ask.roots.procfs, &ask.pids).map_err(Stop::usage)?;
+    for process in &watched {
+        if let Some(thread) = process.thread {
+            eprintln!("kfd-trace: {thread} is a thread of process {}: tracing that process", process.tgid);
+        }
+    }
+    let shows = |kind| ask.kinds.is_empty() || ask.kinds.contains(&kind);
+    let request = Request {
+        roots: ask.roots.clone(),
+        ioctl_records: shows(Kind::Ioctl),
+        pids: watched.iter().map(|process| process.tgid).collect(),
+        ring_bytes: ask.ring_bytes,
+        limits: StateLimits::default(),
+    };
+    let (tracer, ring) = Tracer::start(&request)?;
+    let mut run = Run { ask, tracer, watched, out: BufWriter::new(io::stdout().lock()) };
+    match run.all(ring).await {
+        // The reader of a pipe has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Stop::failed(format!("cannot go on: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+struct Run<'a, W: Write> {
+    ask: &'a Ask,
+    tracer: Tracer,
+    watched: Vec<Watched>,
+    out: W,
+}
+
+impl<W: Write> Run<'_, W> {
+    async fn all(&mut self, mut ring: crate::events::ring::Ring) -> io::Result<()> {
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
+        let mut look = interval(LOOK);
+        self.begin()?;
+        let mut records = Vec::new();
+        loop {
+            tokio::select! {
+                read = ring.read(&mut records) => read?,
+                _ = look.tick() => end = self.look(end)?,
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+                () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
+            }
+            self.show(&mut records)?;
+        }
+        self.tracer.detach();
+        ring.drain(&mut records);
+        self.show(&mut records)?;
+        self.end()
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        for line in status::meaning(self.tracer.probes()) {
+            eprintln!("kfd-trace: {line}");
+        }
+        if !self.ask.json {
+            Stream { colour: self.ask.colour }.heading(&mut self.out)?;
+            self.out.flush()?;
+        }
+        // Scripts wait for this line: from here on nothing is missed.
+        eprintln!("kfd-trace: tracing");
+        Ok(())
+    }
+
+    fn show(
+        &mut self,
+        records: &mut Vec<Result<Event, crate::events::decode::DecodeError>>,
+    ) -> io::Result<()> {
+        for record in records.drain(..) {
+            let Some((event, change)) = self.tracer.take_in(record) else { continue };
+            if self.shows(&event, &change) {
+                self.line(&event, &change)?;
+            }
+        }
+        self.out.flush()
+    }
+
+    fn shows(&self, event: &Event, change: &Change) -> bool {
+        let kinds = &self.ask.kinds;
+        let Some(comm) = &self.ask.comm else {
+            return kinds.is_empty() || kinds.contains(&event.body.kind());
+        };
+        let process = change.process.and_then(|key| self.tracer.state.process(key));
+        (kinds.is_empty() || kinds.contains(&event.body.kind()))
+            && process.is_some_and(|process| process.comm.as_deref() == Some(comm))
+    }
+
+    fn line(&mut self, event: &Event, change: &Change) -> io::Result<()> {
+        let context = Context {
+            clock: &self.tracer.clock,
+            process: change.process.and_then(|key| self.tracer.state.process(key)),
+            ended: &change.ended,
+            mismatch: self.tracer.mismatch(event),
+            topology: &self.tracer.topology,
+        };
+        if self.ask.json {
+            json::event(&mut self.out, event, &context)
+        } else {
+            Stream { colour: self.ask.colour }.event(&mut self.out, event, &context)
+        }
+    }
+
+    /// Says which watched processes have ended; gives when the stream ends.
+    fn look(&mut self, end: Option<Instant>) -> io::Result<Option<Instant>> {
+        self.tracer.renew_clock();
+        let ended: Vec<u32> = self.watched.iter_mut().filter_map(|w| w.ends().then_some(w.tgid)).collect();
+        for tgid in &ended {
+            eprintln!("kfd-trace: process {tgid} has ended");
+        }
+        self.tracer.expire().map_err(io::Error::other)?;
+        if self.watched.is_empty() || !self.watched.iter().all(Watched::ended) {
+            return Ok(end);
+        }
+        // Its KFD process goes later than the process.
+        let released = |w: &Watched| self.tracer.state.process_of_tgid(w.tgid).is_none();
+        let latest = if self.watched.iter().all(released) { Instant::now() } else { Instant::now() + GRACE };
+        Ok(Some(end.map_or(latest, |end| end.min(latest))))
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let tables = self.tracer.tables().map_err(io::Error::other)?;
+        let summary = summary::Summary::new(&summary::Input {
+            snapshot: &self.tracer.state.snapshot(),
+            tables: &tables,
+            retired: &self.tracer.retired,
+            decode_errors: &self.tracer.decode_errors,
+            duration_ns: clock::mono_ns().saturating_sub(self.tracer.started_ns),
+        });
+        if self.ask.json {
+            summary.json(&mut self.out)?
+        } else {
+            summary.text(&mut self.out)?
+        }
+        self.out.flush()
+    }
+}

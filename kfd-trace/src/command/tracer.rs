@@ -1,0 +1,174 @@
+//! A session with the memory of what it saw: what the stream and the daemon have in common.
+
+use super::clock;
+use super::enrich;
+use super::ground::{self, chain};
+use super::stop::Stop;
+use crate::attribute::Topology;
+use crate::events::decode::DecodeError;
+use crate::events::event::{Body, Event};
+use crate::events::ioctl::{self, Mismatch};
+use crate::events::ring::Ring;
+use crate::events::tables::Tables;
+use crate::kernel::Roots;
+use crate::output::clock::Clock;
+use crate::probes::load;
+use crate::probes::plan::Ask;
+use crate::probes::session::{Options, Session};
+use crate::state::{Change, IoctlTotals, State, StateLimits};
+use crate::verdict::ProbeStatus;
+use jiff::tz::TimeZone;
+use std::collections::BTreeMap;
+
+/// What a tracer is asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub roots: Roots,
+    pub ioctl_records: bool,
+    /// tgids; empty for every process.
+    pub pids: Vec<u32>,
+    /// Bytes of the ring buffer.
+    pub ring_bytes: u32,
+    pub limits: StateLimits,
+}
+
+/// A running tracer.
+pub struct Tracer {
+    session: Session,
+    roots: Roots,
+    ioctl_sizes: BTreeMap<u8, u32>,
+    pub state: State,
+    pub topology: Topology,
+    pub clock: Clock,
+    /// Sums of the processes whose rows have left the maps.
+    pub retired: IoctlTotals,
+    /// Records that could not be decoded, by reason.
+    pub decode_errors: BTreeMap<&'static str, u64>,
+    /// CLOCK_MONOTONIC nanoseconds.
+    pub started_ns: u64,
+    /// Pairs of process and command that the sums of ioctls have room for.
+    pub stats_entries: u32,
+}
+
+impl Tracer {
+    /// Attaches the probes; the ring is given apart, so that it can be awaited while the rest is used.
+    ///
+    /// # Errors
+    /// When nothing could be seen.
+    pub fn start(request: &Request) -> Result<(Tracer, Ring), Stop> {
+        let (kernel, facts) = ground::read(&request.roots)?;
+        let options = Options {
+            ask: Ask { ioctl_records: request.ioctl_records },
+            pids: request.pids.clone(),
+            ring_bytes: request.ring_bytes,
+            possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
+        };
+        let mut session =
+            Session::start(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
+        if !session.sees_something() {
+            let why = session.probes().iter().filter(|probe| probe.required).find_map(|probe| {
+                probe.verdict.reason().map(|why| format!("{}: {why}", probe.symbols.join(", ")))
+            });
+            let why = why.unwrap_or_else(|| "no function of the driver that could be probed".to_owned());
+            return Err(Stop::failed(format!(
+                "nothing can be seen here: {why}; `kfd-trace status` tells more"
+            )));
+        }
+        let ring = session.take_ring().map_err(|error| Stop::failed(chain(&error)))?;
+        let ring = Ring::new(ring, session.layout().clone()).map_err(|error| Stop::failed(chain(&error)))?;
+        let tracer = Tracer {
+            session,
+            ioctl_sizes: facts.ioctl_sizes,
+            state: State::new(request.limits),
+            topology: Topology::read(&request.roots.sysfs),
+            clock: wall_clock(),
+            retired: IoctlTotals::default(),
+            decode_errors: BTreeMap::new(),
+            started_ns: clock::mono_ns(),
+            stats_entries: load::stats_entries(options.possible_cpus),
+            roots: request.roots.clone(),
+        };
+        Ok((tracer, ring))
+    }
+
+    /// Takes in one record; gives the event with what it changed, unless it could not be decoded.
+    pub fn take_in(&mut self, record: Result<Event, DecodeError>) -> Option<(Event, Change)> {
+        match record {
+            Ok(event) => {
+                let change = self.state.apply(&event);
+                if matches!(event.body, Body::ProcessSeen(_)) {
+                    self.enrich(&change);
+                }
+                Some((event, change))
+            }
+            Err(error) => {
+                *self.decode_errors.entry(error.reason()).or_default() += 1;
+                None
+            }
+        }
+    }
+
+    fn enrich(&mut self, change: &Change) {
+        let Some(key) = change.process else { return };
+        let details = self.state.process(key).and_then(|row| enrich::details(&self.roots.procfs, row));
+        if let Some(details) = details {
+            self.state.enrich(key, details);
+        }
+    }
+
+    /// The verdict on every probe.
+    #[must_use]
+    pub fn probes(&self) -> &[ProbeStatus] {
+        self.session.probes()
+    }
+
+    /// What the maps hold.
+    ///
+    /// # Errors
+    /// When the kernel refuses the reading.
+    pub fn tables(&self) -> Result<Tables, Stop> {
+        self.session.tables().map_err(|error| Stop::failed(chain(&error)))
+    }
+
+    /// Takes the probes off; the ring and the maps can still be read.
+    pub fn detach(&mut self) {
+        self.session.detach();
+    }
+
+    /// The wall clock may have been set.
+    pub fn renew_clock(&mut self) {
+        self.clock.mono_to_wall_ns = i128::from(clock::wall_minus_mono_ns());
+    }
+
+    /// Forgets what has ended long enough ago, and makes room in the maps.
+    ///
+    /// # Errors
+    /// When the kernel refuses to read or change the maps.
+    pub fn expire(&mut self) -> Result<(), Stop> {
+        let gone = self.state.expire(clock::mono_ns());
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let Tables { mut ioctls, mut errors, .. } = self.tables()?;
+        ioctls.retain(|row| gone.contains(&row.process));
+        errors.retain(|row| gone.contains(&row.process));
+        for process in gone {
+            self.session.retire(process).map_err(|error| Stop::failed(chain(&error)))?;
+        }
+        self.retired.retire(&ioctls, &errors);
+        Ok(())
+    }
+
+    /// User space and this kernel disagree on the size of an ioctl's arguments.
+    #[must_use]
+    pub fn mismatch(&self, event: &Event) -> Option<Mismatch> {
+        let Body::Ioctl(call) = &event.body else { return None };
+        ioctl::mismatch(call.cmd, self.ioctl_sizes.get(&ioctl::nr(call.cmd)).copied())
+    }
+}
+
+/// Wall time of this machine, in its zone.
+#[must_use]
+pub fn wall_clock() -> Clock {
+    Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), zone: TimeZone::system() }
+}

@@ -1,0 +1,104 @@
+//! The processes named by `--pid`: from what the user wrote to tgids, and the notice of their end.
+
+use crate::attribute::process::{self, ProcessError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::path::Path;
+
+/// One process that is watched.
+#[derive(Debug)]
+pub struct Watched {
+    /// tgid in the initial PID namespace.
+    pub tgid: u32,
+    /// What the user wrote, where it was a thread of the process.
+    pub thread: Option<u32>,
+    pidfd: OwnedFd,
+    ended: bool,
+}
+
+/// Finds the process of each number.
+///
+/// # Errors
+/// One line for the first number that is no process or thread here.
+pub fn resolve(procfs: &Path, numbers: &[u32]) -> Result<Vec<Watched>, String> {
+    let mut watched: Vec<Watched> = Vec::new();
+    for number in numbers {
+        let tgid = process::tgid_of(procfs, *number).map_err(|error| line(*number, &error))?;
+        if watched.iter().any(|known| known.tgid == tgid) {
+            continue;
+        }
+        let thread = (tgid != *number).then_some(*number);
+        let pid = i32::try_from(tgid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| format!("--pid {number}: not a PID"))?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty());
+        let pidfd = pidfd.map_err(|error| format!("--pid {number}: cannot watch process {tgid}: {error}"))?;
+        watched.push(Watched { tgid, thread, pidfd, ended: false });
+    }
+    Ok(watched)
+}
+
+fn line(number: u32, error: &ProcessError) -> String {
+    match error {
+        ProcessError::Gone { .. } => format!(
+            "--pid {number}: no such process. PIDs are those of the host; see `kfd-trace ps` for who uses KFD"
+        ),
+        other => format!("--pid {number}: {other}"),
+    }
+}
+
+impl Watched {
+    /// True once, at the first look after the end of the process.
+    pub fn ends(&mut self) -> bool {
+        if self.ended {
+            return false;
+        }
+        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.ended = poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0);
+        self.ended
+    }
+
+    /// The process has ended.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_number_that_is_no_process_is_told_with_the_way_out() {
+        // Above the largest PID that Linux gives (PID_MAX_LIMIT, 4 Mi).
+        let error = resolve(Path::new("/proc"), &[4_194_305]).unwrap_err();
+        assert!(
+            error.starts_with("--pid 4194305: no such process") && error.contains("kfd-trace ps"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_told_once() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut watched = resolve(Path::new("/proc"), &[child.id(), child.id()]).unwrap();
+        assert_eq!(watched.len(), 1, "the same process twice is one");
+        assert!(!watched[0].ends());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(watched[0].ends() && !watched[0].ends() && watched[0].ended());
+    }
+
+    #[test]
+    fn a_thread_stands_for_its_process() {
+        let thread = std::thread::spawn(|| {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            (tid, resolve(Path::new("/proc"), &[tid]).unwrap())
+        });
+        let (tid, watched) = thread.join().unwrap();
+        assert_eq!((watched[0].tgid, watched[0].thread), (std::process::id(), Some(tid)));
+    }
+}

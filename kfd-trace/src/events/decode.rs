@@ -1,0 +1,228 @@
+//! Bytes of the ring buffer to events. Total: any bytes give an event or an error by name.
+
+use super::event::{Body, Event, IoctlCall, Outcome, ProcessId, ProcessSeen};
+use super::layout::QueueLayout;
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::record::{self, Header, Record, outcome};
+use thiserror::Error;
+
+/// Why a record could not be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    #[error("{0} bytes are too few for a record's header")]
+    NoHeader(usize),
+    #[error("record of version {0}, this program reads version {ours}", ours = record::VERSION)]
+    Version(u16),
+    #[error("unknown kind of record {0}")]
+    Kind(u16),
+    #[error("{name} record of {got} bytes, expected {want}", name = kind.name())]
+    Size { kind: Kind, got: usize, want: usize },
+    #[error("unknown outcome {0} of an ioctl")]
+    Outcome(u32),
+}
+
+impl DecodeError {
+    /// Name in metrics.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            DecodeError::NoHeader(_) => "no_header",
+            DecodeError::Version(_) => "version",
+            DecodeError::Kind(_) => "kind",
+            DecodeError::Size { .. } => "size",
+            DecodeError::Outcome(_) => "outcome",
+        }
+    }
+}
+
+/// Decodes one record; `layout` is that of the kernel which made it.
+///
+/// # Errors
+/// [`DecodeError`] when the bytes are not a record of this version.
+pub fn decode(bytes: &[u8], layout: &QueueLayout) -> Result<Event, DecodeError> {
+    let header: Header = prefix(bytes).ok_or(DecodeError::NoHeader(bytes.len()))?;
+    if header.version != record::VERSION {
+        return Err(DecodeError::Version(header.version));
+    }
+    let kind = Kind::from_raw(header.kind).ok_or(DecodeError::Kind(header.kind))?;
+    let body = match kind {
+        Kind::ProcessSeen => process_seen(&whole(kind, bytes)?),
+        Kind::Open => {
+            let open: record::Open = whole(kind, bytes)?;
+            Body::Open { errno: errno(open.result), comm: text(&open.comm).unwrap_or_default() }
+        }
+        Kind::Close => whole::<record::Bare>(kind, bytes).map(|_| Body::Close)?,
+        Kind::MmRelease => whole::<record::Bare>(kind, bytes).map(|_| Body::MmRelease)?,
+        Kind::ProcessRelease => whole::<record::Bare>(kind, bytes).map(|_| Body::ProcessRelease)?,
+        Kind::QueueCreate => {
+            let create: record::QueueCreate = whole(kind, bytes)?;
+            let len = usize::try_from(create.properties_len).unwrap_or(usize::MAX);
+            let properties = create.properties.get(..len).unwrap_or(&create.properties);
+            Body::QueueCreate(layout.queue(properties, some(create.gpu_id), header.ioctl))
+        }
+        Kind::QueueDestroy => {
+            let destroy: record::QueueDestroy = whole(kind, bytes)?;
+            Body::QueueDestroy { queue_id: destroy.queue_id, gpu_id: some(destroy.gpu_id) }
+        }
+        Kind::QueueDestroyFailed => {
+            let destroy: record::QueueDestroy = whole(kind, bytes)?;
+            let (queue_id, gpu_id) = (destroy.queue_id, some(destroy.gpu_id));
+            Body::QueueDestroyFailed { queue_id, gpu_id, errno: errno(destroy.result) }
+        }
+        Kind::Ioctl => ioctl(&whole(kind, bytes)?)?,
+    };
+    Ok(Event {
+        mono_ns: header.mono_ns,
+        process: (header.process != 0).then_some(ProcessId(header.process)),
+        tgid: some(header.tgid),
+        tid: header.tid,
+        task_tgid: header.task_tgid,
+        cpu: header.cpu,
+        in_ioctl: some(header.ioctl),
+        body,
+    })
+}
+
+fn process_seen(seen: &record::ProcessSeen) -> Body {
+    Body::ProcessSeen(ProcessSeen {
+        standing: seen.standing != 0,
+        start_boottime_ns: (seen.start_boottime_ns != 0).then_some(seen.start_boottime_ns),
+        ns_tgid: some(seen.ns_tgid),
+        uid: (seen.uid != u32::MAX).then_some(seen.uid),
+        comm: text(&seen.comm),
+        cgroup_leaf: text(&seen.cgroup),
+    })
+}
+
+fn ioctl(call: &record::Ioctl) -> Result<Body, DecodeError> {
+    let outcome = match call.outcome {
+        outcome::RETURNED => Outcome::Returned { result: call.result, latency_ns: call.latency_ns },
+        outcome::REFUSED => Outcome::Refused { errno: errno(call.result) },
+        outcome::NOT_MEASURED => Outcome::NotMeasured,
+        outcome::NO_RETURN_SEEN => Outcome::NoReturnSeen,
+        other => return Err(DecodeError::Outcome(other)),
+    };
+    let len = usize::try_from(call.args_len).unwrap_or(usize::MAX);
+    let args = call.args.get(..len).unwrap_or(&call.args).to_vec();
+    Ok(Body::Ioctl(IoctlCall { cmd: call.cmd, entered_ns: call.entered_ns, outcome, args }))
+}
+
+/// 0 stands for "not readable" in the records.
+fn some(value: u32) -> Option<u32> {
+    (value != 0).then_some(value)
+}
+
+/// Positive errno of a return value, 0 for success.
+fn errno(result: i32) -> i32 {
+    if result < 0 { result.saturating_neg() } else { 0 }
+}
+
+/// NUL-padded text; `None` when empty. Bytes that are not UTF-8 are replaced: names come from user space.
+fn text(bytes: &[u8]) -> Option<String> {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let text = bytes.get(..end)?;
+    (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
+}
+
+fn whole<T: Record>(kind: Kind, bytes: &[u8]) -> Result<T, DecodeError> {
+    let size = DecodeError::Size { kind, got: bytes.len(), want: size_of::<T>() };
+    if bytes.len() != size_of::<T>() {
+        return Err(size);
+    }
+    // SAFETY: as many bytes as `T` has, and any bytes are a `Record`.
+    Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+fn prefix(bytes: &[u8]) -> Option<Header> {
+    let bytes = bytes.get(..size_of::<Header>())?;
+    // SAFETY: as many bytes as a `Header` has, which consists of integers only.
+    Some(unsafe { bytes.as_ptr().cast::<Header>().read_unaligned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::layout::QueueLayout;
+
+    /// Bytes of a record as the BPF side would send it.
+    fn bytes<T: Record>(kind: Kind, fill: impl FnOnce(&mut T)) -> Vec<u8> {
+        // SAFETY: all zeros is a `Record`.
+        let mut record: T = unsafe { std::mem::zeroed() };
+        fill(&mut record);
+        let start = (&raw const record).cast::<u8>();
+        // SAFETY: a `Record` has no padding, so all its bytes are initialised.
+        let mut bytes = unsafe { std::slice::from_raw_parts(start, size_of::<T>()) }.to_vec();
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0, &u32::try_from(size_of::<T>()).unwrap().to_le_bytes());
+        put(4, &(kind as u16).to_le_bytes());
+        put(6, &record::VERSION.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
+        super::decode(bytes, &QueueLayout::default())
+    }
+
+    #[test]
+    fn a_process_tells_only_what_was_readable() {
+        let seen = bytes(Kind::ProcessSeen, |r: &mut record::ProcessSeen| {
+            r.header.process = 7;
+            r.uid = u32::MAX;
+            r.comm[..4].copy_from_slice(b"gemm");
+        });
+        let event = decode(&seen).unwrap();
+        assert_eq!(event.process, Some(ProcessId(7)));
+        let Body::ProcessSeen(seen) = event.body else { panic!("{event:?}") };
+        assert_eq!((seen.comm.as_deref(), seen.uid, seen.ns_tgid), (Some("gemm"), None, None));
+        assert!(!seen.standing && seen.cgroup_leaf.is_none());
+    }
+
+    #[test]
+    fn an_ioctl_keeps_what_was_not_measured_apart_from_success() {
+        let call = |outcome, result| {
+            let record =
+                bytes(Kind::Ioctl, |r: &mut record::Ioctl| (r.outcome, r.result) = (outcome, result));
+            match decode(&record)?.body {
+                Body::Ioctl(call) => Ok(call.outcome.errno()),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(call(outcome::RETURNED, 0), Ok(Some(0)));
+        assert_eq!(call(outcome::RETURNED, -22), Ok(Some(22)));
+        assert_eq!(call(outcome::REFUSED, -25), Ok(Some(25)));
+        assert_eq!(call(outcome::NOT_MEASURED, 0), Ok(None));
+        assert_eq!(call(9, 0), Err(DecodeError::Outcome(9)));
+    }
+
+    #[test]
+    fn any_bytes_give_an_event_or_an_error() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33).to_le_bytes()[0]
+        };
+        let mut decoded = 0;
+        for kind in 0..12_u16 {
+            for size in 0..400_usize {
+                let mut bytes: Vec<u8> = (0..size).map(|_| random()).collect();
+                if let Some(head) = bytes.get_mut(4..8) {
+                    head[..2].copy_from_slice(&kind.to_le_bytes());
+                    head[2..].copy_from_slice(&record::VERSION.to_le_bytes());
+                }
+                decoded += u32::from(decode(&bytes).is_ok());
+            }
+        }
+        assert!(decoded >= 8, "only {decoded} of the sizes fitted a kind");
+    }
+
+    #[test]
+    fn another_version_or_size_is_named() {
+        let mut bare = bytes(Kind::Close, |_: &mut record::Bare| ());
+        assert!(decode(&bare).is_ok());
+        assert_eq!(decode(&bare[..10]), Err(DecodeError::NoHeader(10)));
+        bare.push(0);
+        assert_eq!(decode(&bare), Err(DecodeError::Size { kind: Kind::Close, got: 49, want: 48 }));
+        bare[6] = 9;
+        assert_eq!(decode(&bare), Err(DecodeError::Version(9)));
+    }
+}

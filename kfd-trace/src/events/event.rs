@@ -1,0 +1,190 @@
+//! What the tracer saw, decoded: owned values without a byte layout.
+
+use kfd_trace_common::kind::Kind;
+
+/// Number that the BPF side gave to a `struct kfd_process`; never reused, and no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub u64);
+
+/// One record of the ring buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub mono_ns: u64,
+    /// The KFD process that owns what happened; `None` when there is none (a failed open) or it was unreadable.
+    pub process: Option<ProcessId>,
+    /// tgid of the owner in the initial PID namespace; `None` when it could not be read.
+    pub tgid: Option<u32>,
+    /// The thread that ran.
+    pub tid: u32,
+    /// tgid of the thread that ran: a kworker's at teardown, a child's on an inherited descriptor.
+    pub task_tgid: u32,
+    pub cpu: u32,
+    /// Command of the ioctl that this happened in, if any.
+    pub in_ioctl: Option<u32>,
+    pub body: Body,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    ProcessSeen(ProcessSeen),
+    /// Return of `kfd_open`: 0 or a positive errno.
+    Open {
+        errno: i32,
+        comm: String,
+    },
+    Close,
+    MmRelease,
+    ProcessRelease,
+    QueueCreate(QueueCreate),
+    QueueDestroy {
+        queue_id: u32,
+        gpu_id: Option<u32>,
+    },
+    /// The driver removed the queue's sysfs entry, then failed to destroy the queue: it lives on.
+    QueueDestroyFailed {
+        queue_id: u32,
+        gpu_id: Option<u32>,
+        errno: i32,
+    },
+    Ioctl(IoctlCall),
+}
+
+impl Body {
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Body::ProcessSeen(_) => Kind::ProcessSeen,
+            Body::Open { .. } => Kind::Open,
+            Body::Close => Kind::Close,
+            Body::MmRelease => Kind::MmRelease,
+            Body::ProcessRelease => Kind::ProcessRelease,
+            Body::QueueCreate(_) => Kind::QueueCreate,
+            Body::QueueDestroy { .. } => Kind::QueueDestroy,
+            Body::QueueDestroyFailed { .. } => Kind::QueueDestroyFailed,
+            Body::Ioctl(_) => Kind::Ioctl,
+        }
+    }
+}
+
+/// A KFD process at its first sight, told by the kernel itself: it may be gone before /proc is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessSeen {
+    /// It existed before the tracer saw it: its creation was not seen.
+    pub standing: bool,
+    /// Start of the leader, CLOCK_BOOTTIME nanoseconds.
+    pub start_boottime_ns: Option<u64>,
+    /// PID in the process's own PID namespace.
+    pub ns_tgid: Option<u32>,
+    /// UID in the initial user namespace.
+    pub uid: Option<u32>,
+    pub comm: Option<String>,
+    /// Last component of the cgroup v2 path.
+    pub cgroup_leaf: Option<String>,
+}
+
+/// A queue at its birth. `None` is "this kernel does not tell", never 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueCreate {
+    /// `None` when `queue_properties` could not be read: then all below is `None`, too.
+    pub queue_id: Option<u32>,
+    pub gpu_id: Option<u32>,
+    pub queue_type: Option<QueueType>,
+    /// GPU virtual address of the ring (user's view).
+    pub ring_address: Option<u64>,
+    /// Bytes.
+    pub ring_size: Option<u64>,
+    /// User address of the write pointer (AQL: `write_dispatch_id`).
+    pub write_pointer_address: Option<u64>,
+    /// User address of the read pointer.
+    pub read_pointer_address: Option<u64>,
+    /// Offset of the doorbell in the device's doorbell aperture, in dwords.
+    pub doorbell_offset: Option<u32>,
+    /// 0..=15.
+    pub priority: Option<u32>,
+    /// 0..=100.
+    pub percent: Option<u32>,
+    pub sdma_engine_id: Option<u32>,
+    /// Through the CREATE_QUEUE ioctl, by CRIU restore, or found standing.
+    pub origin: Origin,
+}
+
+/// How a queue came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Ioctl,
+    Criu,
+    /// It lived before the tracer started.
+    Standing,
+    /// Called from neither ioctl.
+    Other,
+}
+
+/// Kind of a queue: the kernel's enum with AQL told apart by the format field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QueueType {
+    Compute,
+    ComputeAql,
+    Sdma,
+    SdmaXgmi,
+    SdmaByEngId,
+    Hiq,
+    Diq,
+    /// A value that this kernel's own enum does not name.
+    Unknown(u32),
+}
+
+impl QueueType {
+    /// Name in JSON and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            QueueType::Compute => "compute",
+            QueueType::ComputeAql => "compute_aql",
+            QueueType::Sdma => "sdma",
+            QueueType::SdmaXgmi => "sdma_xgmi",
+            QueueType::SdmaByEngId => "sdma_by_eng_id",
+            QueueType::Hiq => "hiq",
+            QueueType::Diq => "diq",
+            QueueType::Unknown(_) => "unknown",
+        }
+    }
+}
+
+/// One ioctl.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IoctlCall {
+    /// The command as user space gave it; number and size are inside.
+    pub cmd: u32,
+    /// CLOCK_MONOTONIC at the entry, nanoseconds.
+    pub entered_ns: u64,
+    pub outcome: Outcome,
+    /// The kernel's copy of the arguments after the handler; empty when no handler was entered.
+    pub args: Vec<u8>,
+}
+
+/// How an ioctl ended, as far as it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The handler returned. `result` as the driver gave it: 0 or more, or a negative errno.
+    Returned { result: i32, latency_ns: u64 },
+    /// Refused before any handler; the errno (positive) follows from the rules of `kfd_ioctl`.
+    Refused { errno: i32 },
+    /// WAIT_EVENTS: neither result nor latency is measured.
+    NotMeasured,
+    /// The call's end was not seen: it failed before its handler in a way that only the caller was told.
+    NoReturnSeen,
+}
+
+impl Outcome {
+    /// Positive errno, 0 for success; `None` when not measured.
+    #[must_use]
+    pub fn errno(self) -> Option<i32> {
+        match self {
+            Outcome::Returned { result, .. } => Some(if result < 0 { result.saturating_neg() } else { 0 }),
+            Outcome::Refused { errno } => Some(errno),
+            Outcome::NotMeasured | Outcome::NoReturnSeen => None,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Arguments of one call, by the layout of their structure and by the size that user space announced.
+
+use super::{FieldKind, def, nr, size};
+
+/// One decoded argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arg {
+    /// Name in the uapi structure.
+    pub name: &'static str,
+    pub value: u64,
+    /// Addresses, handles and flags are shown in hexadecimal.
+    pub hex: bool,
+}
+
+/// The arguments of a call. Members beyond the bytes at hand (an older user space, or a call that never
+/// reached its handler) are left out, not shown as 0.
+#[must_use]
+pub fn decode_args(cmd: u32, bytes: &[u8]) -> Vec<Arg> {
+    let Some(def) = def(nr(cmd)) else { return Vec::new() };
+    let mut rest = bytes;
+    let mut args = Vec::with_capacity(def.fields.len());
+    for (name, kind) in def.fields {
+        let value = match kind {
+            FieldKind::Dec4 | FieldKind::Hex4 => {
+                take::<4>(&mut rest).map(|b| u64::from(u32::from_le_bytes(b)))
+            }
+            FieldKind::Dec8 | FieldKind::Hex8 => take::<8>(&mut rest).map(u64::from_le_bytes),
+        };
+        let Some(value) = value else { break };
+        if *name != "pad" {
+            args.push(Arg { name, value, hex: matches!(kind, FieldKind::Hex4 | FieldKind::Hex8) });
+        }
+    }
+    args
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = rest.split_first_chunk::<N>()?;
+    *rest = tail;
+    Some(*head)
+}
+
+/// User space and kernel were built with different layouts of the same ioctl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Bytes that user space passed.
+    pub user_size: u32,
+    /// Bytes of the structure in this kernel's BTF.
+    pub kernel_size: u32,
+}
+
+/// Compares a command with this kernel's own structure. `kernel_size` is `None` without module BTF.
+#[must_use]
+pub fn mismatch(cmd: u32, kernel_size: Option<u32>) -> Option<Mismatch> {
+    let (user_size, kernel_size) = (size(cmd), kernel_size?);
+    (user_size != kernel_size).then_some(Mismatch { user_size, kernel_size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DESTROY: u32 = 0xc008_4b03;
+    const CREATE_96: u32 = 0xc060_4b02;
+
+    #[test]
+    fn members_without_bytes_are_left_out() {
+        let full: Vec<u8> = (0..96).collect();
+        let names = |bytes: &[u8]| decode_args(CREATE_96, bytes).iter().map(|a| a.name).collect::<Vec<_>>();
+        assert!(names(&full).contains(&"sdma_engine_id"));
+        assert!(!names(&full[..88]).contains(&"sdma_engine_id"));
+        assert_eq!(names(&full[..11]), ["ring_base_address"]);
+        assert!(names(&[]).is_empty());
+    }
+
+    #[test]
+    fn values_are_little_endian_and_padding_is_not_shown() {
+        let args = decode_args(DESTROY, &[3, 1, 0, 0, 9, 9, 9, 9]);
+        assert_eq!(args, [Arg { name: "queue_id", value: 259, hex: false }]);
+    }
+
+    #[test]
+    fn another_size_than_the_kernels_is_a_mismatch() {
+        assert_eq!(mismatch(0xc058_4b02, Some(96)), Some(Mismatch { user_size: 88, kernel_size: 96 }));
+        assert_eq!(mismatch(CREATE_96, Some(96)), None);
+        assert_eq!(mismatch(CREATE_96, None), None);
+    }
+}

@@ -1,0 +1,11 @@
+//! From the ring buffer's bytes to owned events.
+//!
+//! Takes in: records (`kfd-trace-common`), the layout of this kernel's structures (`kernel::Offsets`).
+//! Gives out: [`event::Event`]; [`ioctl`] knows the names, sizes and arguments of KFD's ioctls.
+
+pub mod decode;
+pub mod event;
+pub mod ioctl;
+pub mod layout;
+pub mod ring;
+pub mod tables;

@@ -1,0 +1,58 @@
+//! The reading end of the ring buffer.
+
+use super::decode::{DecodeError, decode};
+use super::event::Event;
+use super::layout::QueueLayout;
+use aya::maps::{MapData, RingBuf};
+use std::io;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Records taken in one go before other tasks get their turn.
+const BATCH: usize = 4096;
+
+/// Reader of the ring buffer.
+pub struct Ring {
+    ring: AsyncFd<RingBuf<MapData>>,
+    layout: QueueLayout,
+}
+
+impl Ring {
+    /// Takes over the map; `layout` is that of the kernel which fills it.
+    ///
+    /// # Errors
+    /// When the descriptor cannot be registered with the runtime.
+    pub fn new(ring: RingBuf<MapData>, layout: QueueLayout) -> io::Result<Self> {
+        // SAFETY: the map owns its descriptor and keeps it open until it is dropped with this reader.
+        let ring =
+            unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }.map_err(io::Error::from)?;
+        Ok(Ring { ring, layout })
+    }
+
+    /// Waits for records and appends a batch of them.
+    ///
+    /// # Errors
+    /// When waiting fails; records are never the reason.
+    pub async fn read(&mut self, out: &mut Vec<Result<Event, DecodeError>>) -> io::Result<()> {
+        let mut ready = self.ring.readable_mut().await?;
+        let ring = ready.get_inner_mut();
+        let mut taken = 0;
+        while taken < BATCH {
+            let Some(record) = ring.next() else {
+                ready.clear_ready();
+                return Ok(());
+            };
+            out.push(decode(&record, &self.layout));
+            taken += 1;
+        }
+        // More may stand there: the descriptor stays marked as readable.
+        Ok(())
+    }
+
+    /// Takes what stands in the buffer without waiting.
+    pub fn drain(&mut self, out: &mut Vec<Result<Event, DecodeError>>) {
+        while let Some(record) = self.ring.get_mut().next() {
+            out.push(decode(&record, &self.layout));
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What can go wrong between BTF and an offset.
+
+/// Each names what is missing, so that it can be shown as the reason of a probe's verdict.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BtfError {
+    /// The bytes are not BTF that this reader understands.
+    #[error("malformed BTF: {what} at byte {at}")]
+    Malformed { what: &'static str, at: usize },
+    #[error("BTF of another byte order or not BTF at all (magic {magic:#06x})")]
+    NotBtf { magic: u16 },
+    /// A type kind from after this reader's time; its length is unknown, and so is where the next type starts.
+    #[error("type {id} has kind {kind}, which this reader does not know")]
+    UnknownKind { id: u32, kind: u8 },
+    #[error("no struct {name}")]
+    NoStruct { name: String },
+    #[error("no enum {name}")]
+    NoEnum { name: String },
+    #[error("struct {strukt} has no member {member}")]
+    NoMember { strukt: String, member: String },
+    #[error("{copies} types are named {name}, and they do not agree")]
+    Ambiguous { name: String, copies: usize },
+    #[error("{member} of struct {strukt} is a bitfield")]
+    Bitfield { strukt: String, member: String },
+    #[error("{segment} in the path is not a structure: a path cannot go through it")]
+    NotAStruct { segment: String },
+    #[error("{segment} in the path is not an array")]
+    NotAnArray { segment: String },
+    #[error("index {index} of {segment}, which has {length} elements")]
+    OutOfRange { segment: String, index: u32, length: u32 },
+    #[error("the path {path:?} is not of the form a.b[0].c")]
+    BadPath { path: String },
+    #[error("type {id} has no size")]
+    NoSize { id: u32 },
+    /// A cycle, or more nesting than any real structure has.
+    #[error("types nest too deeply")]
+    TooDeep,
+}

@@ -1,0 +1,150 @@
+//! A read-only reader of BTF, the kernel's own type information: takes the bytes of /sys/kernel/btf/vmlinux,
+//! or of a module's split BTF on top of it; gives member offsets by path, sizes, and enum values by name.
+//!
+//! It is total: any bytes give an answer or a [`BtfError`], never a panic and never a long search.
+//! Format: Documentation/bpf/btf.rst.
+
+mod error;
+mod parse;
+mod path;
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use error::BtfError;
+use parse::{Kind, Type, name_hash};
+#[cfg(test)]
+pub(super) use sample::Sample;
+
+/// Where a member lies in its structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Bytes from the start of the structure that was asked for.
+    pub offset: u32,
+    /// Bytes; 0 for a flexible array.
+    pub size: u32,
+}
+
+/// The types of one object: the kernel image, or a module with the image as its base.
+pub struct Btf {
+    data: Vec<u8>,
+    /// Where the strings lie in `data`.
+    strings: std::ops::Range<usize>,
+    /// Ids and string offsets below these belong to the base.
+    first_id: u32,
+    first_string: u32,
+    /// Where each own type lies in `data`, by id - first_id.
+    starts: Vec<u32>,
+    /// Named structures, unions and enums: hash of the name << 32 | id, sorted.
+    by_name: Vec<u64>,
+    base: Option<Arc<Btf>>,
+}
+
+impl Btf {
+    /// Reads BTF; for a module's, `base` is the kernel's.
+    ///
+    /// # Errors
+    /// Not BTF, not of this machine's byte order, cut off, or of a newer format.
+    pub fn parse(data: Vec<u8>, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
+        parse::parse(data, base)
+    }
+
+    /// Offset and size of a member: `offset_of("queue", "properties.queue_id")`. A path goes through nested
+    /// and anonymous structures and unions, typedefs and qualifiers, and array elements (`pdds[0]`), not
+    /// through pointers.
+    ///
+    /// # Errors
+    /// Names what is missing, or says why the member cannot be read; [`BtfError::Ambiguous`] when there are
+    /// several structures of this name that do not agree.
+    pub fn offset_of(&self, strukt: &str, path: &str) -> Result<Member, BtfError> {
+        let segments = path::parse(path)?;
+        let found = self.structs(strukt)?;
+        agree(strukt, found.iter().map(|root| self.member(root, &segments)))
+    }
+
+    /// Size of a structure or union in bytes.
+    ///
+    /// # Errors
+    /// No such structure, or several of unlike sizes.
+    pub fn size_of(&self, strukt: &str) -> Result<u32, BtfError> {
+        let found = self.structs(strukt)?;
+        agree(strukt, found.iter().map(|found| Ok(found.size_or_type)))
+    }
+
+    /// Names and values of an enum, in the order of the source.
+    ///
+    /// # Errors
+    /// No such enum, or several that do not agree.
+    pub fn enum_values(&self, name: &str) -> Result<Vec<(String, i64)>, BtfError> {
+        let found = self.named(name, |kind| matches!(kind, Kind::Enum | Kind::Enum64));
+        if found.is_empty() {
+            return Err(BtfError::NoEnum { name: name.to_owned() });
+        }
+        agree(name, found.iter().map(|found| self.enumerators(found)))
+    }
+
+    /// A structure or union of this name is defined here or in the base.
+    #[must_use]
+    pub fn struct_exists(&self, name: &str) -> bool {
+        self.structs(name).is_ok()
+    }
+
+    fn structs(&self, name: &str) -> Result<Vec<Type>, BtfError> {
+        let found = self.named(name, |kind| matches!(kind, Kind::Struct | Kind::Union));
+        if found.is_empty() { Err(BtfError::NoStruct { name: name.to_owned() }) } else { Ok(found) }
+    }
+
+    /// All own types of this name and kind; those of the base only if there is none: a module that defines
+    /// `struct queue` means its own.
+    fn named(&self, name: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Type> {
+        let hash = u64::from(name_hash(name.as_bytes()));
+        let start = self.by_name.partition_point(|entry| entry >> 32 < hash);
+        let same_hash = self.by_name[start..].iter().take_while(|entry| *entry >> 32 == hash);
+        let ids = same_hash.filter_map(|entry| u32::try_from(entry & u64::from(u32::MAX)).ok());
+        let found: Vec<Type> = ids
+            .filter_map(|id| self.type_of(id).ok())
+            .filter(|found| wanted(found.kind) && self.string(found.name).is_ok_and(|known| known == name))
+            .collect();
+        match &self.base {
+            Some(base) if found.is_empty() => base.named(name, wanted),
+            _ => found,
+        }
+    }
+
+    fn enumerators(&self, found: &Type) -> Result<Vec<(String, i64)>, BtfError> {
+        let words = if found.kind == Kind::Enum64 { 3 } else { 2 };
+        (0..found.count)
+            .map(|index| {
+                let at = found.tail + index as usize * words * 4;
+                let name = self.string(self.word_of(found, at)?)?.to_owned();
+                let low = self.word_of(found, at + 4)?;
+                let value = match found.kind {
+                    Kind::Enum64 => i64::from(low) | i64::from(self.word_of(found, at + 8)?) << 32,
+                    // The flag says that values are signed.
+                    _ if found.flag => i64::from(low.cast_signed()),
+                    _ => i64::from(low),
+                };
+                Ok((name, value))
+            })
+            .collect()
+    }
+}
+
+/// One answer from all types of one name, or the error of all, or the disagreement.
+fn agree<T: PartialEq>(
+    name: &str,
+    answers: impl Iterator<Item = Result<T, BtfError>>,
+) -> Result<T, BtfError> {
+    let mut answers: Vec<_> = answers.collect();
+    let copies = answers.len();
+    let Some(first) = answers.pop() else { return Err(BtfError::NoStruct { name: name.to_owned() }) };
+    let same = |other: &Result<T, BtfError>| match (&first, other) {
+        (Ok(a), Ok(b)) => a == b,
+        (Err(_), Err(_)) => true,
+        _ => false,
+    };
+    if answers.iter().all(same) { first } else { Err(BtfError::Ambiguous { name: name.to_owned(), copies }) }
+}

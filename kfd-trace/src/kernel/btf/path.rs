@@ -1,0 +1,169 @@
+//! Member paths: `properties.queue_id`, `pdds[0]`, `numbers[0].nr`.
+
+use super::parse::{Kind, Type};
+use super::{Btf, BtfError, Member};
+
+/// As the kernel's own limit on chains of typedefs and qualifiers (MAX_RESOLVE_DEPTH).
+const MAX_CHAIN: usize = 32;
+/// Anonymous structures inside each other; real ones stay below 5.
+const MAX_NESTING: usize = 16;
+/// Members looked at for one path. `task_struct` has some 300; only made-up BTF needs more.
+const MAX_LOOKS: u32 = 200_000;
+/// x86-64 and arm64.
+const POINTER: u32 = 8;
+
+/// One step of a path.
+pub(super) struct Segment<'a> {
+    name: &'a str,
+    indices: Vec<u32>,
+}
+
+pub(super) fn parse(path: &str) -> Result<Vec<Segment<'_>>, BtfError> {
+    path.split('.')
+        .map(segment)
+        .collect::<Option<_>>()
+        .ok_or_else(|| BtfError::BadPath { path: path.to_owned() })
+}
+
+fn segment(text: &str) -> Option<Segment<'_>> {
+    let end = text.find('[').unwrap_or(text.len());
+    let (name, mut rest) = text.split_at(end);
+    let mut indices = Vec::new();
+    while !rest.is_empty() {
+        let (index, after) = rest.strip_prefix('[')?.split_once(']')?;
+        indices.push(index.parse().ok()?);
+        rest = after;
+    }
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    (plain && !name.is_empty()).then_some(Segment { name, indices })
+}
+
+/// A member as its structure declares it.
+struct Found {
+    /// Bits from the start of the structure that was searched.
+    bits: u32,
+    bitfield: bool,
+    id: u32,
+}
+
+impl Btf {
+    pub(super) fn member(&self, root: &Type, path: &[Segment<'_>]) -> Result<Member, BtfError> {
+        let mut looks = MAX_LOOKS;
+        let mut current = *root;
+        let mut offset = 0u32;
+        let mut before = "";
+        for segment in path {
+            if !matches!(current.kind, Kind::Struct | Kind::Union) {
+                return Err(BtfError::NotAStruct { segment: before.to_owned() });
+            }
+            let found = self.search(&current, segment.name, 0, &mut looks)?;
+            let (strukt, member) = (self.string(current.name)?, segment.name);
+            let (strukt, member) = (strukt.to_owned(), member.to_owned());
+            let Some(found) = found else { return Err(BtfError::NoMember { strukt, member }) };
+            if found.bitfield {
+                return Err(BtfError::Bitfield { strukt, member });
+            }
+            offset = offset.checked_add(found.bits / 8).ok_or(BtfError::TooDeep)?;
+            current = self.resolve(found.id)?;
+            for index in &segment.indices {
+                let (element, skip) = self.element(&current, segment.name, *index)?;
+                offset = offset.checked_add(skip).ok_or(BtfError::TooDeep)?;
+                current = self.resolve(element)?;
+            }
+            before = segment.name;
+        }
+        Ok(Member { offset, size: self.size(&current, 0)? })
+    }
+
+    /// Looks for a member here and in the anonymous structures and unions of this one.
+    fn search(
+        &self,
+        within: &Type,
+        name: &str,
+        depth: usize,
+        looks: &mut u32,
+    ) -> Result<Option<Found>, BtfError> {
+        if depth > MAX_NESTING {
+            return Err(BtfError::TooDeep);
+        }
+        for index in 0..within.count as usize {
+            *looks = looks.checked_sub(1).ok_or(BtfError::TooDeep)?;
+            let at = within.tail + index * 12;
+            let member = self.string(self.word_of(within, at)?)?;
+            if !member.is_empty() && member != name {
+                continue;
+            }
+            let id = self.word_of(within, at + 4)?;
+            let place = self.word_of(within, at + 8)?;
+            // With the flag, the upper 8 bits are the size of a bitfield.
+            let (bits, width) = if within.flag { (place & 0x00ff_ffff, place >> 24) } else { (place, 0) };
+            let declared = self.resolve(id)?;
+            if member == name {
+                let bitfield = width != 0 || bits % 8 != 0 || self.partial_int(&declared)?;
+                return Ok(Some(Found { bits, bitfield, id }));
+            }
+            if matches!(declared.kind, Kind::Struct | Kind::Union)
+                && let Some(found) = self.search(&declared, name, depth + 1, looks)?
+            {
+                let bits = bits.checked_add(found.bits).ok_or(BtfError::TooDeep)?;
+                return Ok(Some(Found { bits, ..found }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Without the flag, a bitfield is an integer type of fewer bits than its bytes have.
+    fn partial_int(&self, declared: &Type) -> Result<bool, BtfError> {
+        if declared.kind != Kind::Int {
+            return Ok(false);
+        }
+        let encoding = self.word_of(declared, declared.tail)?;
+        let (skipped, bits) = (encoding >> 16 & 0xff, encoding & 0xff);
+        Ok(skipped != 0 || u64::from(bits) != u64::from(declared.size_or_type) * 8)
+    }
+
+    /// The element type of an array and the bytes before element `index`. A flexible array has no length to
+    /// check against.
+    fn element(&self, array: &Type, segment: &str, index: u32) -> Result<(u32, u32), BtfError> {
+        if array.kind != Kind::Array {
+            return Err(BtfError::NotAnArray { segment: segment.to_owned() });
+        }
+        let element = self.word_of(array, array.tail)?;
+        let length = self.word_of(array, array.tail + 8)?;
+        if length != 0 && index >= length {
+            return Err(BtfError::OutOfRange { segment: segment.to_owned(), index, length });
+        }
+        let size = self.size(&self.resolve(element)?, 0)?;
+        Ok((element, size.checked_mul(index).ok_or(BtfError::TooDeep)?))
+    }
+
+    /// The type behind typedefs, qualifiers and tags.
+    fn resolve(&self, id: u32) -> Result<Type, BtfError> {
+        let mut found = self.type_of(id)?;
+        for _ in 0..MAX_CHAIN {
+            match found.kind {
+                Kind::Typedef | Kind::Const | Kind::Volatile | Kind::Restrict | Kind::TypeTag => {
+                    found = self.type_of(found.size_or_type)?;
+                }
+                _ => return Ok(found),
+            }
+        }
+        Err(BtfError::TooDeep)
+    }
+
+    fn size(&self, found: &Type, depth: usize) -> Result<u32, BtfError> {
+        match found.kind {
+            Kind::Int | Kind::Struct | Kind::Union | Kind::Enum | Kind::Enum64 | Kind::Float => {
+                Ok(found.size_or_type)
+            }
+            Kind::Pointer => Ok(POINTER),
+            Kind::Array if depth < MAX_CHAIN => {
+                let element = self.resolve(self.word_of(found, found.tail)?)?;
+                let length = self.word_of(found, found.tail + 8)?;
+                self.size(&element, depth + 1)?.checked_mul(length).ok_or(BtfError::TooDeep)
+            }
+            Kind::Array => Err(BtfError::TooDeep),
+            _ => Err(BtfError::NoSize { id: found.id }),
+        }
+    }
+}

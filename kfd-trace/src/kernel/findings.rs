@@ -1,0 +1,311 @@
+//! What follows from a preflight: one line for each thing that limits what can be seen. Pure.
+
+use std::fmt;
+
+use super::preflight::{Capability, Driver, Lockdown, Preflight};
+
+/// The worst first, so that a sorted list starts with what matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// No driver to trace: exit code 3, or the daemon waits.
+    NothingToTrace,
+    /// There is a driver, but no probe can be set: exit code 1. sysfs still shows processes and queues.
+    Blocks,
+    /// Tracing works, something cannot be seen.
+    Limits,
+    /// Good to know.
+    Note,
+}
+
+/// One finding; displayed it is one line: `what: consequence; remedy`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub severity: Severity,
+    pub what: String,
+    pub consequence: &'static str,
+    pub remedy: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.what, self.consequence, self.remedy)
+    }
+}
+
+/// Everything that limits tracing here, the worst first. Empty: all is well.
+#[must_use]
+pub fn findings(seen: &Preflight) -> Vec<Finding> {
+    let mut found: Vec<Finding> = [
+        driver(seen),
+        privilege(seen),
+        lockdown(seen),
+        kprobes(seen),
+        vmlinux_btf(seen),
+        amdgpu_btf(seen),
+        addresses(seen),
+        memlock(seen),
+        other_processes(seen),
+        tracefs(seen),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    found.sort_by_key(|finding| finding.severity);
+    found
+}
+
+fn finding(
+    severity: Severity,
+    what: impl Into<String>,
+    consequence: &'static str,
+    remedy: &'static str,
+) -> Option<Finding> {
+    Some(Finding { severity, what: what.into(), consequence, remedy })
+}
+
+fn driver(seen: &Preflight) -> Option<Finding> {
+    match seen.driver {
+        Driver::Absent => finding(
+            Severity::NothingToTrace,
+            "the amdgpu driver is not loaded",
+            "there is nothing to trace",
+            "load it (modprobe amdgpu), or run `kfd-trace daemon`, which waits for it",
+        ),
+        _ if !seen.kfd => finding(
+            Severity::NothingToTrace,
+            "amdgpu is loaded without its compute part (no class/kfd in sysfs)",
+            "there is nothing to trace",
+            "use a kernel with CONFIG_HSA_AMD",
+        ),
+        _ => None,
+    }
+}
+
+fn privilege(seen: &Preflight) -> Option<Finding> {
+    let consequence = "no probe can be set; only what sysfs shows can be seen";
+    match (seen.capabilities, seen.euid) {
+        (Some(capabilities), _) if capabilities.can_trace() => None,
+        (Some(_), Some(0)) => finding(
+            Severity::Blocks,
+            "root without CAP_BPF and CAP_PERFMON (and without CAP_SYS_ADMIN)",
+            consequence,
+            "run outside the container, or give the container these capabilities",
+        ),
+        (Some(_), euid) => finding(
+            Severity::Blocks,
+            format!("not root (uid {})", euid.map_or_else(|| "unknown".to_owned(), |uid| uid.to_string())),
+            consequence,
+            "run with sudo, or with CAP_BPF, CAP_PERFMON and CAP_SYSLOG",
+        ),
+        (None, _) => finding(
+            Severity::Limits,
+            "the own capabilities cannot be read (self/status in procfs)",
+            "whether probes may be set is found out by trying",
+            "mount procfs, or check --path.procfs",
+        ),
+    }
+}
+
+fn lockdown(seen: &Preflight) -> Option<Finding> {
+    if seen.lockdown != Some(Lockdown::Confidentiality) {
+        return None;
+    }
+    finding(
+        Severity::Blocks,
+        "kernel lockdown is at confidentiality",
+        "the kernel refuses kprobes and reads of its memory, to root too",
+        "boot with lockdown=integrity",
+    )
+}
+
+fn kprobes(seen: &Preflight) -> Option<Finding> {
+    if seen.kprobes_enabled != Some(false) {
+        return None;
+    }
+    finding(
+        Severity::Blocks,
+        "all kprobes of this machine are switched off",
+        "probes can be set and never fire",
+        "echo 1 > /sys/kernel/debug/kprobes/enabled",
+    )
+}
+
+fn vmlinux_btf(seen: &Preflight) -> Option<Finding> {
+    if seen.vmlinux_btf {
+        return None;
+    }
+    finding(
+        Severity::Limits,
+        "no BTF of the kernel (kernel/btf/vmlinux in sysfs)",
+        "only ioctls are traced: no field of a kernel structure can be read",
+        "use a kernel with CONFIG_DEBUG_INFO_BTF",
+    )
+}
+
+fn amdgpu_btf(seen: &Preflight) -> Option<Finding> {
+    let is_module = matches!(seen.driver, Driver::Module { .. });
+    if seen.amdgpu_btf || !is_module || !seen.vmlinux_btf {
+        return None;
+    }
+    finding(
+        Severity::Limits,
+        "no BTF of the amdgpu module (kernel/btf/amdgpu in sysfs)",
+        "only ioctls are traced: no field of a driver structure can be read",
+        "use a kernel with CONFIG_DEBUG_INFO_BTF_MODULES; a DKMS driver gets BTF when it is built beside vmlinux",
+    )
+}
+
+fn addresses(seen: &Preflight) -> Option<Finding> {
+    let consequence = "functions whose name stands more than once (update_mqd) cannot be probed";
+    let syslog = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::Syslog));
+    match seen.kptr_restrict {
+        Some(2..) => finding(
+            Severity::Limits,
+            "the kernel hides its addresses from everybody (kernel.kptr_restrict is 2)",
+            consequence,
+            "sysctl kernel.kptr_restrict=1",
+        ),
+        restrict if !syslog && restrict != Some(0) => finding(
+            Severity::Limits,
+            "no CAP_SYSLOG: the kernel hides its addresses from this process",
+            consequence,
+            "run with CAP_SYSLOG",
+        ),
+        _ => None,
+    }
+}
+
+fn memlock(seen: &Preflight) -> Option<Finding> {
+    if seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::SysResource)) {
+        return None;
+    }
+    finding(
+        Severity::Note,
+        "no CAP_SYS_RESOURCE: the limit of locked memory cannot be raised",
+        "a kernel before 5.11 charges maps to it and may refuse them",
+        "raise RLIMIT_MEMLOCK (LimitMEMLOCK=infinity)",
+    )
+}
+
+fn other_processes(seen: &Preflight) -> Option<Finding> {
+    if seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::SysPtrace)) {
+        return None;
+    }
+    finding(
+        Severity::Note,
+        "no CAP_SYS_PTRACE",
+        "where /proc is mounted with hidepid, other users' processes have no command line here",
+        "run with CAP_SYS_PTRACE",
+    )
+}
+
+fn tracefs(seen: &Preflight) -> Option<Finding> {
+    if seen.tracefs_mounted != Some(false) {
+        return None;
+    }
+    finding(
+        Severity::Note,
+        "tracefs is not mounted",
+        "the driver's tracepoints cannot be used; kprobes do not need it",
+        "mount -t tracefs tracefs /sys/kernel/tracing",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::preflight::Capabilities;
+    use super::*;
+
+    fn good() -> Preflight {
+        Preflight {
+            release: Some("6.12.0".to_owned()),
+            euid: Some(0),
+            capabilities: Some(Capabilities(u64::MAX)),
+            lockdown: Some(Lockdown::Integrity),
+            kptr_restrict: Some(1),
+            perf_event_paranoid: Some(3),
+            unprivileged_bpf_disabled: Some(2),
+            tracefs_mounted: Some(true),
+            debugfs_mounted: Some(true),
+            kprobes_enabled: Some(true),
+            vmlinux_btf: true,
+            amdgpu_btf: true,
+            driver: Driver::Module { version: None, srcversion: None },
+            kfd: true,
+            possible_cpus: Some(2),
+        }
+    }
+
+    /// Severity and beginning of the only finding.
+    fn only(seen: &Preflight) -> (Severity, String) {
+        let found = findings(seen);
+        assert_eq!(found.len(), 1, "{found:?}");
+        (found[0].severity, found[0].to_string())
+    }
+
+    #[test]
+    fn a_good_machine_has_none() {
+        assert_eq!(findings(&good()), []);
+        let unknown = Preflight { kptr_restrict: None, lockdown: None, tracefs_mounted: None, ..good() };
+        assert_eq!(findings(&unknown), [], "what is not known is not claimed");
+    }
+
+    #[test]
+    fn each_lack_has_its_line() {
+        let module_less = Preflight { driver: Driver::Absent, kfd: false, amdgpu_btf: false, ..good() };
+        let (severity, line) = only(&module_less);
+        assert_eq!(severity, Severity::NothingToTrace);
+        assert!(line.starts_with("the amdgpu driver is not loaded: there is nothing to trace; load it"));
+
+        assert_eq!(only(&Preflight { kfd: false, ..good() }).0, Severity::NothingToTrace);
+        assert_eq!(only(&Preflight { kprobes_enabled: Some(false), ..good() }).0, Severity::Blocks);
+        let locked = Preflight { lockdown: Some(Lockdown::Confidentiality), ..good() };
+        assert_eq!(only(&locked).0, Severity::Blocks);
+
+        let (severity, line) = only(&Preflight { amdgpu_btf: false, ..good() });
+        assert_eq!(severity, Severity::Limits);
+        assert!(line.contains("no BTF of the amdgpu module") && line.contains("only ioctls are traced"));
+        assert!(
+            only(&Preflight { vmlinux_btf: false, amdgpu_btf: false, ..good() }).1.contains("of the kernel")
+        );
+        assert!(only(&Preflight { kptr_restrict: Some(2), ..good() }).1.contains("kptr_restrict is 2"));
+        assert_eq!(only(&Preflight { tracefs_mounted: Some(false), ..good() }).0, Severity::Note);
+        assert_eq!(only(&Preflight { capabilities: None, ..good() }).0, Severity::Limits);
+    }
+
+    #[test]
+    fn a_built_in_driver_needs_no_module_btf() {
+        assert_eq!(findings(&Preflight { driver: Driver::BuiltIn, amdgpu_btf: false, ..good() }), []);
+    }
+
+    #[test]
+    fn an_ordinary_user_is_told_first_what_blocks() {
+        let user = Preflight { euid: Some(1000), capabilities: Some(Capabilities(0)), ..good() };
+        let found = findings(&user);
+        assert_eq!(found[0].severity, Severity::Blocks);
+        assert!(found[0].to_string().starts_with("not root (uid 1000): no probe can be set"));
+        assert!(found.is_sorted_by_key(|finding| finding.severity));
+        let locked = Preflight { capabilities: None, lockdown: Some(Lockdown::Confidentiality), ..good() };
+        let severities: Vec<_> = findings(&locked).iter().map(|finding| finding.severity).collect();
+        assert_eq!(severities, [Severity::Blocks, Severity::Limits]);
+        let container = Preflight { capabilities: Some(Capabilities(0)), ..good() };
+        assert!(findings(&container)[0].to_string().contains("container"));
+    }
+
+    #[test]
+    fn bpf_and_perfmon_are_enough() {
+        let bits = [Capability::Bpf, Capability::Perfmon, Capability::Syslog];
+        let bits = bits.iter().fold(0, |all, bit| all | 1 << *bit as u8);
+        let found =
+            findings(&Preflight { euid: Some(999), capabilities: Some(Capabilities(bits)), ..good() });
+        assert!(found.iter().all(|finding| finding.severity == Severity::Note), "{found:?}");
+        let no_syslog = Some(Capabilities(!(1 << Capability::Syslog as u8)));
+        let (severity, line) = only(&Preflight { capabilities: no_syslog, ..good() });
+        assert!(severity == Severity::Limits && line.starts_with("no CAP_SYSLOG"), "{line}");
+        let open = Preflight { capabilities: no_syslog, kptr_restrict: Some(0), ..good() };
+        assert_eq!(findings(&open), []);
+        let no_perfmon = Capabilities(1 << Capability::Bpf as u8);
+        let found = findings(&Preflight { capabilities: Some(no_perfmon), ..good() });
+        assert_eq!(found[0].severity, Severity::Blocks);
+    }
+}

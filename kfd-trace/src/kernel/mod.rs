@@ -1,0 +1,147 @@
+//! What this kernel is and offers. Takes in a procfs and a sysfs root; gives out its symbols, its types, the
+//! offsets of the fields that the programs read, and what this process may do here. Reads files, attaches
+//! nothing.
+
+pub mod btf;
+pub mod findings;
+pub mod offsets;
+pub mod preflight;
+pub mod symbols;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use btf::{Btf, BtfError, Member};
+pub use findings::{Finding, Severity, findings};
+use kfd_trace_common::offset::Field;
+pub use offsets::{Missing, Offsets};
+pub use preflight::{Capabilities, Capability, Driver, Lockdown, Preflight};
+pub use symbols::{Symbol, SymbolError, Symbols};
+
+/// Where procfs and sysfs are mounted: `--path.procfs`, `--path.sysfs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    pub procfs: PathBuf,
+    pub sysfs: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Roots::under(Path::new("/"))
+    }
+}
+
+impl Roots {
+    /// `proc` and `sys` of one folder: a fixture, or a host's root inside a container.
+    #[must_use]
+    pub fn under(root: &Path) -> Self {
+        Roots { procfs: root.join("proc"), sysfs: root.join("sys") }
+    }
+}
+
+/// All that planning needs. Some 20 MiB on a usual kernel: to be dropped when the probes are set.
+pub struct Kernel {
+    pub symbols: Symbols,
+    pub vmlinux_btf: Option<Arc<Btf>>,
+    /// The driver's types: the module's on top of vmlinux, or vmlinux's own where amdgpu is built in.
+    pub amdgpu_btf: Option<Arc<Btf>>,
+    pub release: Option<String>,
+    pub preflight: Preflight,
+    /// BTF that is there and could not be used, one line each.
+    pub btf_problems: Vec<String>,
+}
+
+impl Kernel {
+    /// Reads everything once. Without BTF, or with BTF that cannot be read, there is still a kernel to plan for.
+    ///
+    /// # Errors
+    /// There are no symbols to be had.
+    pub fn read(roots: &Roots) -> Result<Kernel, SymbolError> {
+        let preflight = Preflight::read(roots);
+        let symbols = Symbols::read(&roots.procfs)?;
+        let mut btf_problems = Vec::new();
+        let folder = roots.sysfs.join("kernel/btf");
+        let vmlinux_btf = read_btf(&folder.join("vmlinux"), None, &mut btf_problems);
+        let module_btf = match &vmlinux_btf {
+            Some(base) => read_btf(&folder.join("amdgpu"), Some(Arc::clone(base)), &mut btf_problems),
+            None => None,
+        };
+        let built_in = || vmlinux_btf.clone().filter(|btf| btf.struct_exists("kfd_process"));
+        let amdgpu_btf = if preflight.amdgpu_btf { module_btf } else { built_in() };
+        let release = preflight.release.clone();
+        Ok(Kernel { symbols, vmlinux_btf, amdgpu_btf, release, preflight, btf_problems })
+    }
+
+    /// The offsets of these fields in this kernel.
+    #[must_use]
+    pub fn offsets(&self, fields: &[Field]) -> Offsets {
+        Offsets::resolve(fields, self.vmlinux_btf.as_deref(), self.amdgpu_btf.as_deref())
+    }
+}
+
+fn read_btf(path: &Path, base: Option<Arc<Btf>>, problems: &mut Vec<String>) -> Option<Arc<Btf>> {
+    let read = match fs::read(path) {
+        Ok(bytes) => Btf::parse(bytes, base).map(Arc::new).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        Err(error) => Err(error.to_string()),
+    };
+    read.map_err(|why| problems.push(format!("cannot use {}: {why}", path.display()))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::btf::Sample;
+    use super::*;
+
+    fn machine(vmlinux: &[u8], amdgpu: Option<&[u8]>) -> (tempfile::TempDir, Roots) {
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots::under(root.path());
+        fs::create_dir_all(&roots.procfs).unwrap();
+        fs::create_dir_all(roots.sysfs.join("kernel/btf")).unwrap();
+        fs::write(roots.procfs.join("kallsyms"), "ffffffff81000000 T kfd_ioctl\n").unwrap();
+        fs::write(roots.sysfs.join("kernel/btf/vmlinux"), vmlinux).unwrap();
+        if let Some(amdgpu) = amdgpu {
+            fs::write(roots.sysfs.join("kernel/btf/amdgpu"), amdgpu).unwrap();
+        }
+        (root, roots)
+    }
+
+    fn driver_types(on: Option<&Sample>) -> Sample {
+        let mut types = on.map_or_else(Sample::new, Sample::on);
+        types.strukt("kfd_process", 8, &[]);
+        types
+    }
+
+    #[test]
+    fn a_built_in_driver_has_the_types_of_the_image() {
+        let (_root, roots) = machine(&driver_types(None).bytes(), None);
+        let kernel = Kernel::read(&roots).unwrap();
+        assert_eq!(kernel.amdgpu_btf.unwrap().size_of("kfd_process"), Ok(8));
+        assert_eq!(kernel.btf_problems, [""; 0]);
+    }
+
+    #[test]
+    fn broken_btf_is_told_and_leaves_the_rest() {
+        let mut base = Sample::new();
+        base.int("int", 4);
+        let module = driver_types(Some(&base)).bytes();
+        let (_root, roots) = machine(&base.bytes(), Some(&module[..module.len() - 3]));
+        let kernel = Kernel::read(&roots).unwrap();
+        assert!(kernel.vmlinux_btf.is_some() && kernel.amdgpu_btf.is_none());
+        assert_eq!(kernel.btf_problems.len(), 1);
+        assert!(kernel.btf_problems[0].contains("btf/amdgpu"), "{:?}", kernel.btf_problems);
+        let (_root, roots) = machine(&base.bytes(), Some(&module));
+        assert!(Kernel::read(&roots).unwrap().amdgpu_btf.unwrap().struct_exists("kfd_process"));
+    }
+
+    #[test]
+    fn without_btf_there_is_still_a_kernel() {
+        let (root, roots) = machine(b"", None);
+        fs::remove_dir_all(root.path().join("sys")).unwrap();
+        let kernel = Kernel::read(&roots).unwrap();
+        assert!(kernel.vmlinux_btf.is_none() && kernel.btf_problems.is_empty());
+        assert!(kernel.symbols.is_unique("kfd_ioctl"));
+    }
+}

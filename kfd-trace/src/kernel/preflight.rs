@@ -1,0 +1,287 @@
+//! What this process may do and what this kernel offers, as procfs and sysfs tell it. What follows from it is
+//! decided in findings.rs.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use procfs::process::Status;
+use procfs::{FromBufRead as _, MountEntry};
+
+use super::Roots;
+
+/// Bits of CapEff, include/uapi/linux/capability.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Capability {
+    DacReadSearch = 2,
+    SysPtrace = 19,
+    SysAdmin = 21,
+    SysResource = 24,
+    Syslog = 34,
+    Perfmon = 38,
+    Bpf = 39,
+}
+
+/// The effective capabilities of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities(pub u64);
+
+impl Capabilities {
+    #[must_use]
+    pub fn has(self, capability: Capability) -> bool {
+        self.0 >> capability as u8 & 1 == 1
+    }
+
+    /// May load tracing programs and attach them to kprobes: kernel/bpf/syscall.c (bpf_capable,
+    /// perfmon_capable) and perf_kprobe_event_init.
+    #[must_use]
+    pub fn can_trace(self) -> bool {
+        self.has(Capability::SysAdmin) || (self.has(Capability::Bpf) && self.has(Capability::Perfmon))
+    }
+}
+
+/// Where the driver is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// Not loaded (and not built in).
+    Absent,
+    /// Built into the kernel image: its types are vmlinux's.
+    BuiltIn,
+    /// A module; `version` only where it declares one (DKMS does, the kernel's own does not).
+    Module { version: Option<String>, srcversion: Option<String> },
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Driver::Absent => f.write_str("not loaded"),
+            Driver::BuiltIn => f.write_str("built into the kernel"),
+            Driver::Module { version, srcversion } => {
+                f.write_str("module")?;
+                if let Some(version) = version {
+                    write!(f, " {version}")?;
+                }
+                srcversion.as_ref().map_or(Ok(()), |srcversion| write!(f, " (srcversion {srcversion})"))
+            }
+        }
+    }
+}
+
+/// security/lockdown/lockdown.c. What tracing needs is refused at `Confidentiality` only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lockdown {
+    None,
+    Integrity,
+    Confidentiality,
+}
+
+impl fmt::Display for Lockdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lockdown::None => "none",
+            Lockdown::Integrity => "integrity",
+            Lockdown::Confidentiality => "confidentiality",
+        })
+    }
+}
+
+/// None everywhere means that it could not be read, not that it is off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preflight {
+    pub release: Option<String>,
+    pub euid: Option<u32>,
+    pub capabilities: Option<Capabilities>,
+    /// None where securityfs is not mounted or the kernel has no lockdown.
+    pub lockdown: Option<Lockdown>,
+    /// 2 hides kernel addresses even from root.
+    pub kptr_restrict: Option<i64>,
+    pub perf_event_paranoid: Option<i64>,
+    pub unprivileged_bpf_disabled: Option<i64>,
+    pub tracefs_mounted: Option<bool>,
+    pub debugfs_mounted: Option<bool>,
+    /// False: somebody switched all kprobes of the machine off. Known only with debugfs and root.
+    pub kprobes_enabled: Option<bool>,
+    pub vmlinux_btf: bool,
+    pub amdgpu_btf: bool,
+    pub driver: Driver,
+    /// /sys/class/kfd is there: the driver has its compute part.
+    pub kfd: bool,
+    pub possible_cpus: Option<usize>,
+}
+
+impl Preflight {
+    #[must_use]
+    pub fn read(roots: &Roots) -> Preflight {
+        let Roots { procfs, sysfs } = roots;
+        let sysctl = |name: &str| number(&procfs.join("sys/kernel").join(name));
+        let status = read_status(&procfs.join("self/status"));
+        let mounts = fs::read(procfs.join("self/mounts")).ok();
+        let mounts = mounts.and_then(|text| Vec::<MountEntry>::from_buf_read(text.as_slice()).ok());
+        let mounted = |kind| Some(mounts.as_ref()?.iter().any(|mount| mount.fs_vfstype == kind));
+        Preflight {
+            release: text(&procfs.join("sys/kernel/osrelease")),
+            euid: status.as_ref().map(|status| status.euid),
+            capabilities: status.as_ref().map(|status| Capabilities(status.capeff)),
+            lockdown: text(&sysfs.join("kernel/security/lockdown")).and_then(|text| parse_lockdown(&text)),
+            kptr_restrict: sysctl("kptr_restrict"),
+            perf_event_paranoid: sysctl("perf_event_paranoid"),
+            unprivileged_bpf_disabled: sysctl("unprivileged_bpf_disabled"),
+            tracefs_mounted: mounted("tracefs"),
+            debugfs_mounted: mounted("debugfs"),
+            kprobes_enabled: number(&sysfs.join("kernel/debug/kprobes/enabled")).map(|on| on != 0),
+            vmlinux_btf: sysfs.join("kernel/btf/vmlinux").exists(),
+            amdgpu_btf: sysfs.join("kernel/btf/amdgpu").exists(),
+            driver: read_driver(&sysfs.join("module/amdgpu")),
+            kfd: sysfs.join("class/kfd").exists(),
+            possible_cpus: text(&sysfs.join("devices/system/cpu/possible"))
+                .and_then(|text| count_cpus(&text)),
+        }
+    }
+}
+
+fn text(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn number(path: &Path) -> Option<i64> {
+    text(path)?.parse().ok()
+}
+
+/// The name of a process need not be UTF-8, and nothing of it is wanted here.
+fn read_status(path: &Path) -> Option<Status> {
+    let text = fs::read(path).ok()?;
+    Status::from_buf_read(String::from_utf8_lossy(&text).as_bytes()).ok()
+}
+
+/// Only a module has a state, a source version, or notes of its own; code of the kernel image has at most its
+/// parameters there.
+fn read_driver(folder: &Path) -> Driver {
+    let of_modules = ["initstate", "srcversion", "notes"];
+    if !folder.exists() {
+        Driver::Absent
+    } else if of_modules.iter().any(|name| folder.join(name).exists()) {
+        Driver::Module {
+            version: text(&folder.join("version")),
+            srcversion: text(&folder.join("srcversion")),
+        }
+    } else {
+        Driver::BuiltIn
+    }
+}
+
+/// `none [integrity] confidentiality`
+fn parse_lockdown(text: &str) -> Option<Lockdown> {
+    let (_, rest) = text.split_once('[')?;
+    match rest.split_once(']')?.0 {
+        "none" => Some(Lockdown::None),
+        "integrity" => Some(Lockdown::Integrity),
+        "confidentiality" => Some(Lockdown::Confidentiality),
+        _ => None,
+    }
+}
+
+/// `0-3,8-11`
+fn count_cpus(text: &str) -> Option<usize> {
+    text.split(',').try_fold(0, |sum: usize, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn an_empty_root_tells_nothing_and_claims_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let seen = Preflight::read(&Roots::under(root.path()));
+        assert_eq!((seen.euid, seen.capabilities, seen.tracefs_mounted), (None, None, None));
+        assert_eq!((seen.driver, seen.kfd, seen.vmlinux_btf), (Driver::Absent, false, false));
+    }
+
+    #[test]
+    fn a_server_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let own = fs::read("/proc/self/status").unwrap();
+        let own = String::from_utf8(own).unwrap();
+        let status: String = own
+            .lines()
+            .map(|line| match line.split(':').next() {
+                Some("CapEff") => "CapEff:\t000000c400000000\n".to_owned(),
+                Some("Uid") => "Uid:\t1000\t1001\t1000\t1000\n".to_owned(),
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        put(root.path(), "proc/self/status", &status);
+        put(root.path(), "proc/self/mounts", "tracefs /sys/kernel/tracing tracefs rw,nosuid 0 0\n");
+        put(root.path(), "proc/sys/kernel/osrelease", "6.12.0-test\n");
+        put(root.path(), "proc/sys/kernel/kptr_restrict", "2\n");
+        put(root.path(), "proc/sys/kernel/perf_event_paranoid", "-1\n");
+        put(root.path(), "sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+        put(root.path(), "sys/kernel/debug/kprobes/enabled", "1\n");
+        put(root.path(), "sys/kernel/btf/vmlinux", "");
+        put(root.path(), "sys/module/amdgpu/initstate", "live\n");
+        put(root.path(), "sys/module/amdgpu/srcversion", "0123456789ABCDEF\n");
+        put(root.path(), "sys/class/kfd/kfd/topology/generation_id", "1\n");
+        put(root.path(), "sys/devices/system/cpu/possible", "0-3,8,10-11\n");
+        let seen = Preflight::read(&Roots::under(root.path()));
+        let capabilities = seen.capabilities.unwrap();
+        assert!(capabilities.can_trace() && capabilities.has(Capability::Syslog));
+        assert!(!capabilities.has(Capability::SysAdmin));
+        let srcversion = Some("0123456789ABCDEF".to_owned());
+        let expected = Preflight {
+            release: Some("6.12.0-test".to_owned()),
+            euid: Some(1001),
+            capabilities: Some(Capabilities(0xc4_0000_0000)),
+            lockdown: Some(Lockdown::Integrity),
+            kptr_restrict: Some(2),
+            perf_event_paranoid: Some(-1),
+            unprivileged_bpf_disabled: None,
+            tracefs_mounted: Some(true),
+            debugfs_mounted: Some(false),
+            kprobes_enabled: Some(true),
+            vmlinux_btf: true,
+            amdgpu_btf: false,
+            driver: Driver::Module { version: None, srcversion },
+            kfd: true,
+            possible_cpus: Some(7),
+        };
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_built_in_driver_is_no_module() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "sys/module/amdgpu/parameters/noretry", "-1\n");
+        assert_eq!(Preflight::read(&Roots::under(root.path())).driver, Driver::BuiltIn);
+    }
+
+    #[test]
+    fn a_driver_is_named_with_what_it_declares() {
+        let module = |version: Option<&str>, srcversion: Option<&str>| {
+            let [version, srcversion] = [version, srcversion].map(|text| text.map(str::to_owned));
+            Driver::Module { version, srcversion }.to_string()
+        };
+        assert_eq!(module(Some("6.10.5"), Some("AB12")), "module 6.10.5 (srcversion AB12)");
+        assert_eq!(module(None, None), "module");
+        assert_eq!(Driver::Absent.to_string(), "not loaded");
+    }
+
+    #[test]
+    fn odd_texts_are_unknown() {
+        assert_eq!(parse_lockdown("none integrity"), None);
+        assert_eq!(parse_lockdown("[none] integrity confidentiality"), Some(Lockdown::None));
+        for text in ["", "3-1", "a", "0-18446744073709551615"] {
+            assert_eq!(count_cpus(text), None, "{text}");
+        }
+    }
+}

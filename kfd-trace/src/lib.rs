@@ -1,0 +1,19 @@
+//! kfd-trace: an eBPF tracer for AMD's compute driver (amdgpu/KFD).
+//!
+//! Data flows one way, and a module uses only what stands to its left:
+//!
+//! ```text
+//! kernel -> probes -> events -> attribute -> state -> output
+//! ```
+//!
+//! [`command`] is the only place where the parts meet; [`verdict`] is plain data that all may name.
+
+pub mod attribute;
+pub mod cli;
+pub mod command;
+pub mod events;
+pub mod kernel;
+pub mod output;
+pub mod probes;
+pub mod state;
+pub mod verdict;

@@ -1,0 +1,61 @@
+//! The program: parses the command line, runs the command, prints an error once.
+
+use anyhow::{Context as _, Result};
+use clap::Parser as _;
+use kfd_trace::cli::{Cli, Colour, Command, Global, TraceArgs};
+use kfd_trace::command::{daemon, metrics, ps, status, stop::Stop, trace};
+use kfd_trace::kernel::Roots;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kfd-trace: {error:#}");
+            let code = error.downcast_ref::<Stop>().map_or(kfd_trace::command::stop::FAILED, |stop| stop.code);
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let Global { procfs, sysfs, verbose: _ } = cli.global;
+    let roots = Roots { procfs, sysfs };
+    match cli.command {
+        None => block_on(trace::run(&stream(roots, cli.trace))),
+        Some(Command::Ps(args)) => Ok(ps::run(&roots, args.json)?),
+        Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
+        Some(Command::Metrics) => Ok(metrics::run()?),
+        Some(Command::Daemon(args)) => block_on(daemon::run(&daemon::Ask {
+            roots,
+            listen: args.listen,
+            max_processes: args.max_processes,
+            ring_bytes: args.ring.buffer_size,
+        })),
+    }
+}
+
+fn stream(roots: Roots, args: TraceArgs) -> trace::Ask {
+    let colour = match args.color {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+    };
+    trace::Ask {
+        roots,
+        pids: args.pids,
+        comm: args.comm,
+        kinds: args.events.into_iter().collect(),
+        json: args.json,
+        colour,
+        duration: args.duration,
+        ring_bytes: args.ring.buffer_size,
+    }
+}
+
+fn block_on(command: impl Future<Output = Result<(), Stop>>) -> Result<()> {
+    // One thread follows the ring buffer; scrapes run beside it on the runtime's blocking threads.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.context("cannot start the runtime")?.block_on(command)?)
+}

@@ -1,0 +1,37 @@
+//! What an event alone does not tell.
+
+use super::clock::Clock;
+use crate::attribute::Topology;
+use crate::events::event::{Body, Event};
+use crate::events::ioctl::Mismatch;
+use crate::state::{Process, Queue};
+
+/// Stands beside an event when it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    pub clock: &'a Clock,
+    /// The row of the process that it is about, after the event was applied.
+    pub process: Option<&'a Process>,
+    /// Queues that it ended ([`crate::state::Change::ended`]).
+    pub ended: &'a [Queue],
+    /// Of an ioctl: user space and kernel disagree on the size of its arguments.
+    pub mismatch: Option<Mismatch>,
+    pub topology: &'a Topology,
+}
+
+impl Context<'_> {
+    /// comm of the owner. A failed open has no row, but brings the opener's.
+    pub(super) fn comm<'e>(&'e self, event: &'e Event) -> Option<&'e str> {
+        let told = match &event.body {
+            Body::Open { comm, .. } => Some(comm.as_str()),
+            Body::ProcessSeen(seen) => seen.comm.as_deref(),
+            _ => None,
+        };
+        self.process.and_then(|process| process.comm.as_deref()).or(told).filter(|comm| !comm.is_empty())
+    }
+
+    /// The queue of this id that the event ended.
+    pub(super) fn ended(&self, queue_id: u32) -> Option<&Queue> {
+        self.ended.iter().find(|queue| queue.queue_id == queue_id)
+    }
+}

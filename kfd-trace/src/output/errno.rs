@@ -1,0 +1,33 @@
+//! Names of errnos.
+
+use nix::errno::Errno;
+
+/// `EINVAL` of 22. Drivers also return numbers that user space does not know (512 and up,
+/// include/linux/errno.h); what has no name is shown as its number.
+#[must_use]
+pub fn name(errno: i32) -> String {
+    match errno {
+        512 => "ERESTARTSYS".to_owned(),
+        513 => "ERESTARTNOINTR".to_owned(),
+        514 => "ERESTARTNOHAND".to_owned(),
+        515 => "ENOIOCTLCMD".to_owned(),
+        516 => "ERESTART_RESTARTBLOCK".to_owned(),
+        517 => "EPROBE_DEFER".to_owned(),
+        524 => "ENOTSUPP".to_owned(),
+        _ => match Errno::from_raw(errno) {
+            Errno::UnknownErrno => errno.to_string(),
+            known => format!("{known:?}"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name;
+
+    #[test]
+    fn numbers_without_a_name_stay_numbers() {
+        let shown = [22, 25, 9, 62, 512, 999, 0].map(name);
+        assert_eq!(shown, ["EINVAL", "ENOTTY", "EBADF", "ETIME", "ERESTARTSYS", "999", "0"]);
+    }
+}

@@ -1,0 +1,121 @@
+use super::*;
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tower::ServiceExt;
+
+#[derive(Default)]
+struct Fake {
+    ready: AtomicBool,
+    broken: bool,
+    empty: bool,
+}
+
+impl Site for Fake {
+    fn metrics(&self) -> Result<String, String> {
+        if self.broken { Err("cannot read the maps".into()) } else { Ok("kfd_processes 1\n".into()) }
+    }
+
+    fn live(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let rows = if self.empty { vec![] } else { vec![vec!["7".into(), "<script>&\"".into()]] };
+        (vec!["PID".into(), "COMM".into()], rows)
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.ready.load(Ordering::Relaxed).then_some(()).ok_or_else(|| "no amdgpu driver".into())
+    }
+}
+
+async fn ask(site: Fake, path: &str) -> (StatusCode, String, String) {
+    let request = Request::get(path).body(Body::empty()).expect("request");
+    let answer = router(Arc::new(site)).oneshot(request).await.expect("infallible");
+    let kind = answer
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or("")
+        .to_owned();
+    let status = answer.status();
+    let body = to_bytes(answer.into_body(), usize::MAX).await.expect("body");
+    (status, kind, String::from_utf8(body.into()).expect("UTF-8"))
+}
+
+#[tokio::test]
+async fn metrics_have_their_content_type_and_a_failure_is_a_500_with_a_line() {
+    let (status, kind, body) = ask(Fake::default(), "/metrics").await;
+    assert_eq!((status, kind.as_str(), body.as_str()), (StatusCode::OK, METRICS_TYPE, "kfd_processes 1\n"));
+    assert!(METRICS_TYPE.starts_with(prometheus::TEXT_FORMAT));
+    let (status, _, body) = ask(Fake { broken: true, ..Fake::default() }, "/metrics").await;
+    assert_eq!((status, body.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "cannot read the maps\n"));
+}
+
+#[tokio::test]
+async fn healthy_at_once_and_ready_when_the_probes_are_attached() {
+    assert_eq!(ask(Fake::default(), "/-/healthy").await.0, StatusCode::OK);
+    let (status, _, body) = ask(Fake::default(), "/-/ready").await;
+    assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "not ready: no amdgpu driver\n"));
+    let site = Fake { ready: true.into(), ..Fake::default() };
+    assert_eq!(ask(site, "/-/ready").await.0, StatusCode::OK);
+    assert_eq!(ask(Fake::default(), "/no/such").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_landing_page_links_to_the_metrics_and_escapes() {
+    let (status, kind, body) = ask(Fake::default(), "/").await;
+    assert_eq!((status, kind.as_str()), (StatusCode::OK, "text/html; charset=utf-8"));
+    assert!(body.contains("<a href=\"/metrics\">") && body.contains("<td>7</td>"), "{body}");
+    assert!(!body.contains("<script>") && body.contains("&lt;script&gt;&amp;&quot;"), "{body}");
+    let (_, _, body) = ask(Fake { empty: true, ..Fake::default() }, "/").await;
+    assert!(body.contains("No process uses KFD now"), "{body}");
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_one_clear_line() {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let taken = bind(&[any]).await.expect("a free port");
+    let address = taken[0].local_addr().expect("bound");
+    let error = bind(&[any, address]).await.expect_err("in use").to_string();
+    assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
+    assert!(error.ends_with("choose another with --web.listen-address") && !error.contains('\n'), "{error}");
+}
+
+#[tokio::test]
+async fn all_addresses_are_served_until_the_stop_even_with_a_silent_client() {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listeners = bind(&[any, any]).await.expect("free ports");
+    let addresses: Vec<_> = listeners.iter().map(|listener| listener.local_addr().expect("bound")).collect();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let server = tokio::spawn(serve(listeners, Arc::new(Fake::default()), async {
+        let _ = stopped.await;
+    }));
+    for address in &addresses {
+        let body = fetch(*address).await;
+        assert!(body.starts_with("HTTP/1.1 200") && body.ends_with("healthy\n"), "{body}");
+    }
+    // Connected, and never asks: must not hold the stop.
+    let _silent = tokio::net::TcpStream::connect(addresses[0]).await.expect("connected");
+    stop.send(()).expect("server runs");
+    let ended = tokio::time::timeout(GRACE * 2, server).await.expect("stops in time");
+    assert!(ended.expect("no panic").is_ok());
+    assert!(tokio::net::TcpStream::connect(addresses[1]).await.is_err(), "nobody listens any more");
+}
+
+async fn fetch(address: SocketAddr) -> String {
+    let stream = tokio::net::TcpStream::connect(address).await.expect("connected");
+    let request = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let mut sent = 0;
+    while sent < request.len() {
+        stream.writable().await.expect("writable");
+        sent += stream.try_write(&request[sent..]).unwrap_or(0);
+    }
+    let mut answer = Vec::new();
+    loop {
+        stream.readable().await.expect("readable");
+        let mut part = [0; 1024];
+        match stream.try_read(&mut part) {
+            Ok(0) => return String::from_utf8(answer).expect("UTF-8"),
+            Ok(count) => answer.extend_from_slice(&part[..count]),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Prometheus families, built anew at each scrape: what is gone leaves no series behind.
+//!
+//! `kfd_*` is what the driver does, `kfd_trace_*` the tracer itself. A family whose probe is not attached is not
+//! exported at all: 0 would say that nothing happened.
+
+use std::collections::BTreeMap;
+
+use kfd_trace_common::counter::ProbeId;
+use prometheus::TextEncoder;
+use prometheus::proto::MetricFamily;
+
+use crate::attribute::Topology;
+use crate::events::tables::Tables;
+use crate::state::{IoctlTotals, Snapshot};
+use crate::verdict::{ProbeStatus, Verdict};
+
+mod driver;
+mod family;
+mod ioctls;
+mod processes;
+mod table;
+mod tracer;
+
+pub use prometheus::TEXT_FORMAT;
+pub use table::{MetricDoc, describe};
+
+/// Everything that a scrape is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Scrape<'a> {
+    pub snapshot: &'a Snapshot,
+    /// Where queues cannot be probed: what sysfs shows at this scrape, adopted into a fresh state.
+    pub sysfs: Option<&'a Snapshot>,
+    pub tables: &'a Tables,
+    /// Sums of the processes whose rows were deleted from the maps.
+    pub retired: &'a IoctlTotals,
+    pub probes: &'a [ProbeStatus],
+    pub topology: &'a Topology,
+    /// Every known reason, with 0 where it did not happen.
+    pub decode_errors: &'a BTreeMap<&'static str, u64>,
+    /// Name and capacity of the BPF maps that can run full: `ioctl_stats`, `ioctl_errors`, `in_flight`, whose
+    /// entries are in `tables`; of others the capacity only is exported.
+    pub capacities: &'a [(&'static str, u64)],
+    /// `--metrics.max-processes`.
+    pub max_processes: usize,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub now_ns: u64,
+    /// Unix time at which the tracer started, seconds.
+    pub start_time_seconds: f64,
+    /// What it took to read the maps and the state, seconds.
+    pub duration_seconds: f64,
+}
+
+impl Scrape<'_> {
+    /// All of these probes are attached, at least to some of their functions.
+    fn sees(&self, probes: &[ProbeId]) -> bool {
+        probes.iter().all(|id| {
+            self.probes.iter().any(|probe| {
+                probe.id == *id && matches!(probe.verdict, Verdict::Attached | Verdict::Partly { .. })
+            })
+        })
+    }
+}
+
+/// All families that have a value, ordered by name.
+#[must_use]
+pub fn families(scrape: &Scrape<'_>) -> Vec<MetricFamily> {
+    let mut all = driver::families(scrape);
+    all.extend(ioctls::families(scrape));
+    all.extend(processes::families(scrape));
+    all.extend(tracer::families(scrape));
+    let mut all: Vec<_> = all.into_iter().filter_map(family::Family::build).collect();
+    all.sort_by(|one, other| one.name().cmp(other.name()));
+    all
+}
+
+/// The text format ([`TEXT_FORMAT`]).
+///
+/// # Errors
+/// Only for a family that is not well formed.
+pub fn encode(families: &[MetricFamily]) -> Result<String, prometheus::Error> {
+    TextEncoder::new().encode_to_string(families)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Processes, queues and opens over the whole machine.
+
+use kfd_trace_common::counter::ProbeId;
+
+use super::Scrape;
+use super::family::{Family, number};
+use super::table as t;
+use crate::events::event::QueueType;
+use crate::output::errno;
+use crate::state::{Cause, QueueLabel};
+
+/// Types that user space can create: their series exist from the start on every GPU.
+const CREATABLE: [QueueType; 5] =
+    [QueueType::Compute, QueueType::ComputeAql, QueueType::Sdma, QueueType::SdmaXgmi, QueueType::SdmaByEngId];
+
+pub(super) fn gpu_label(gpu_id: Option<u32>) -> String {
+    gpu_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string())
+}
+
+/// Queues that are created and destroyed are both seen.
+pub(super) fn sees_queues(scrape: &Scrape<'_>) -> bool {
+    scrape.sees(&[ProbeId::QueueAdd, ProbeId::QueueDel])
+}
+
+pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
+    let totals = &scrape.snapshot.totals;
+    let mut all = vec![gpus(scrape)];
+    if sees_queues(scrape) {
+        all.extend([queues(scrape, scrape.snapshot), created(scrape), destroyed(scrape), revived(scrape)]);
+    } else if let Some(sysfs) = scrape.sysfs {
+        all.push(queues(scrape, sysfs));
+    }
+    if scrape.sees(&[ProbeId::CreateProcess]) {
+        all.push(Family::single(&t::PROCESSES_CREATED, number(totals.processes_created)));
+    }
+    if scrape.sees(&[ProbeId::WqRelease, ProbeId::WqReleaseReturn]) {
+        all.push(Family::single(&t::PROCESSES_ENDED, number(totals.processes_ended)));
+        all.push(processes(scrape.snapshot));
+    } else if let Some(sysfs) = scrape.sysfs {
+        all.push(processes(sysfs));
+    }
+    if scrape.sees(&[ProbeId::Open]) {
+        all.push(Family::single(&t::OPENS, number(totals.opens)));
+        let mut errors = Family::new(&t::OPEN_ERRORS);
+        for (number, count) in &totals.open_errors {
+            errors.add(&[&errno::name(*number)], *count);
+        }
+        all.push(errors);
+    }
+    if scrape.sees(&[ProbeId::Release]) {
+        all.push(Family::single(&t::CLOSES, number(totals.closes)));
+    }
+    all
+}
+
+fn processes(snapshot: &crate::state::Snapshot) -> Family {
+    let mut family = Family::new(&t::PROCESSES);
+    family.add(&[], 0);
+    snapshot.live().for_each(|_| family.add(&[], 1));
+    family
+}
+
+fn gpus(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::GPU_INFO);
+    for gpu in &scrape.topology.gpus {
+        let [id, node] = [gpu.gpu_id, gpu.node].map(|number| number.to_string());
+        let (pci, gfx) = (gpu.pci_address().unwrap_or_default(), gpu.gfx_name().unwrap_or_default());
+        family.set(&[&id, &node, &pci, gpu.name.as_deref().unwrap_or_default(), &gfx], 1.0);
+    }
+    family
+}
+
+/// Every GPU with every type that can be created on it.
+fn known(scrape: &Scrape<'_>) -> impl Iterator<Item = (String, &'static str)> {
+    let gpus: Vec<_> = scrape.topology.gpus.iter().map(|gpu| gpu.gpu_id.to_string()).collect();
+    gpus.into_iter().flat_map(|gpu| CREATABLE.map(|kind| (gpu.clone(), kind.name())))
+}
+
+fn labels(label: &QueueLabel) -> (String, &'static str) {
+    (gpu_label(label.gpu_id), label.type_name())
+}
+
+fn queues(scrape: &Scrape<'_>, snapshot: &crate::state::Snapshot) -> Family {
+    let mut family = Family::new(&t::QUEUES);
+    known(scrape).for_each(|(gpu, kind)| family.add(&[&gpu, kind], 0));
+    for (_, queue) in snapshot.queues() {
+        let (gpu, kind) = labels(&queue.label());
+        family.add(&[&gpu, kind], 1);
+    }
+    family
+}
+
+fn created(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::QUEUES_CREATED);
+    known(scrape).for_each(|(gpu, kind)| family.add(&[&gpu, kind], 0));
+    for (label, count) in &scrape.snapshot.totals.queues_created {
+        let (gpu, kind) = labels(label);
+        family.add(&[&gpu, kind], *count);
+    }
+    family
+}
+
+fn destroyed(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::QUEUES_DESTROYED);
+    for (gpu, kind) in known(scrape) {
+        for cause in [Cause::Ioctl, Cause::ProcessDeath] {
+            family.add(&[&gpu, kind, cause.name()], 0);
+        }
+    }
+    for ((label, cause), count) in &scrape.snapshot.totals.queues_destroyed {
+        let (gpu, kind) = labels(label);
+        family.add(&[&gpu, kind, cause.name()], *count);
+    }
+    family
+}
+
+fn revived(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::DESTROYS_FAILED);
+    known(scrape).for_each(|(gpu, kind)| family.add(&[&gpu, kind], 0));
+    for (label, count) in &scrape.snapshot.totals.queues_revived {
+        let (gpu, kind) = labels(label);
+        family.add(&[&gpu, kind], *count);
+    }
+    family
+}

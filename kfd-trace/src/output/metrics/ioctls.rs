@@ -1,0 +1,97 @@
+//! Ioctls over all processes, ended ones included.
+
+use std::collections::BTreeMap;
+
+use kfd_trace_common::counter::ProbeId;
+
+use super::Scrape;
+use super::family::{Family, number};
+use super::table as t;
+use crate::events::ioctl::{self, IOCTLS, WAIT_EVENTS};
+use crate::events::tables::InFlightRow;
+use crate::output::errno;
+use crate::state::{IoctlSum, IoctlTotals};
+
+/// Of the calls under way of one ioctl: how many, and the entry of the oldest.
+#[derive(Clone, Copy)]
+struct InFlight {
+    calls: u64,
+    oldest_ns: u64,
+}
+
+pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
+    if !scrape.sees(&[ProbeId::Ioctl]) {
+        return Vec::new();
+    }
+    let sums = scrape.retired.with(&scrape.tables.ioctls, &scrape.tables.errors);
+    let mut all = vec![calls(&sums), errors(&sums), not_measured(&sums)];
+    if scrape.sees(&[ProbeId::IoctlReturn]) {
+        all.extend(measured(scrape, &sums));
+    }
+    all
+}
+
+/// Name and sum of every ioctl that is known or was called: series begin at 0.
+fn each(sums: &IoctlTotals) -> BTreeMap<u8, (String, IoctlSum)> {
+    let known = IOCTLS.iter().map(|def| (def.nr, IoctlSum::default()));
+    let called = sums.iter().map(|(nr, sum)| (nr, sum.clone()));
+    known.chain(called).map(|(nr, sum)| (nr, (ioctl::name(u32::from(nr)), sum))).collect()
+}
+
+fn calls(sums: &IoctlTotals) -> Family {
+    let mut family = Family::new(&t::IOCTLS);
+    for (name, sum) in each(sums).values() {
+        family.add(&[name], sum.stat.entered);
+    }
+    family
+}
+
+fn errors(sums: &IoctlTotals) -> Family {
+    let mut family = Family::new(&t::IOCTL_ERRORS);
+    for (name, sum) in each(sums).values() {
+        for (number, count) in &sum.errors {
+            family.add(&[name, &errno::name(*number)], *count);
+        }
+    }
+    family
+}
+
+fn not_measured(sums: &IoctlTotals) -> Family {
+    let mut family = Family::new(&t::IOCTLS_NOT_MEASURED);
+    let calls = sums.get(WAIT_EVENTS).map_or(0, |sum| sum.unexplained(0));
+    family.add(&[&ioctl::name(u32::from(WAIT_EVENTS))], calls);
+    family
+}
+
+/// What needs the handlers' returns; WAIT_EVENTS has none.
+fn measured(scrape: &Scrape<'_>, sums: &IoctlTotals) -> [Family; 5] {
+    let mut duration = Family::new(&t::IOCTL_DURATION);
+    let mut now = Family::new(&t::IOCTLS_IN_FLIGHT);
+    let mut oldest = Family::new(&t::IOCTL_OLDEST);
+    let mut no_return = Family::new(&t::IOCTLS_NO_RETURN);
+    let mut missed = Family::new(&t::RETURNS_MISSED);
+    let in_flight = in_flight(&scrape.tables.in_flight);
+    for (nr, (name, sum)) in each(sums).into_iter().filter(|(nr, _)| *nr != WAIT_EVENTS) {
+        let flying = in_flight.get(&nr).copied();
+        let calls = flying.map_or(0, |flying| flying.calls);
+        now.add(&[&name], calls);
+        if let Some(flying) = flying {
+            oldest.set(&[&name], number(scrape.now_ns.saturating_sub(flying.oldest_ns)) / 1e9);
+        }
+        no_return.add(&[&name], sum.stat.no_return_seen);
+        missed.add(&[&name], sum.unexplained(calls));
+        duration.histogram(&[&name], sum);
+    }
+    [duration, now, oldest, no_return, missed]
+}
+
+fn in_flight(rows: &[InFlightRow]) -> BTreeMap<u8, InFlight> {
+    let mut all = BTreeMap::new();
+    for row in rows {
+        let flying =
+            all.entry(ioctl::nr(row.cmd)).or_insert(InFlight { calls: 0, oldest_ns: row.entered_ns });
+        flying.calls += 1;
+        flying.oldest_ns = flying.oldest_ns.min(row.entered_ns);
+    }
+    all
+}

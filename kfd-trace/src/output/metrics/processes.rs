@@ -1,0 +1,85 @@
+//! Series of single processes: bounded, since PIDs are not.
+
+use super::Scrape;
+use super::driver::{gpu_label, sees_queues};
+use super::family::{Family, number};
+use super::table as t;
+use crate::events::ioctl;
+use crate::state::{IoctlTotals, Process};
+
+pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
+    let (shown, dropped) = choose(scrape);
+    let mut all =
+        vec![Family::single(&t::PROCESSES_DROPPED, number(dropped)), info(&shown), ioctls(scrape, &shown)];
+    if sees_queues(scrape) || scrape.sysfs.is_some() {
+        all.push(queues(&shown));
+    }
+    all
+}
+
+/// The oldest ones live, then the latest of the ended: a choice that does not change from scrape to scrape while
+/// the processes stay the same.
+fn choose<'a>(scrape: &Scrape<'a>) -> (Vec<&'a Process>, u64) {
+    let source = scrape.sysfs.filter(|_| !sees_queues(scrape)).unwrap_or(scrape.snapshot);
+    let mut all: Vec<&Process> = source.processes.iter().collect();
+    all.sort_by_key(|row| match row.released_ns {
+        None => (0, row.first_seen_ns, row.key),
+        Some(released) => (1, u64::MAX - released, row.key),
+    });
+    let dropped = all.len().saturating_sub(scrape.max_processes);
+    all.truncate(scrape.max_processes);
+    (all, u64::try_from(dropped).unwrap_or(u64::MAX))
+}
+
+/// pid, kfd_process, comm.
+fn identity(process: &Process) -> [String; 3] {
+    [
+        process.tgid.map_or_else(|| "unknown".to_owned(), |tgid| tgid.to_string()),
+        process.id().map_or_else(String::new, |id| id.0.to_string()),
+        process.comm.clone().unwrap_or_default(),
+    ]
+}
+
+fn info(shown: &[&Process]) -> Family {
+    let mut family = Family::new(&t::PROCESS_INFO);
+    for process in shown {
+        let [pid, id, comm] = identity(process);
+        let [inner, uid] =
+            [process.ns_tgid, process.uid].map(|told| told.map_or_else(String::new, |told| told.to_string()));
+        let details = &process.details;
+        let cgroup = details.cgroup.as_deref().or(process.cgroup_leaf.as_deref()).unwrap_or_default();
+        let container = details.container.as_deref().unwrap_or_default();
+        family.set(&[&pid, &id, &comm, &inner, &uid, cgroup, container], 1.0);
+    }
+    family
+}
+
+fn queues(shown: &[&Process]) -> Family {
+    let mut family = Family::new(&t::PROCESS_QUEUES);
+    for process in shown.iter().filter(|process| process.alive()) {
+        let [pid, id, comm] = identity(process);
+        for queue in process.queues.values() {
+            let label = queue.label();
+            family.add(&[&pid, &id, &comm, &gpu_label(label.gpu_id), label.type_name()], 1);
+        }
+    }
+    family
+}
+
+fn ioctls(scrape: &Scrape<'_>, shown: &[&Process]) -> Family {
+    let mut family = Family::new(&t::PROCESS_IOCTLS);
+    let by_process = IoctlTotals::by_process(&scrape.tables.ioctls, &[]);
+    // A process that is only known from sysfs has no number: its calls are found by PID in the traced rows.
+    for process in scrape.snapshot.processes.iter().filter(|row| is_shown(row, shown)) {
+        let Some(sums) = process.id().and_then(|id| by_process.get(&id)) else { continue };
+        let [pid, id, comm] = identity(process);
+        for (nr, sum) in sums.iter() {
+            family.add(&[&pid, &id, &comm, &ioctl::name(u32::from(nr))], sum.stat.entered);
+        }
+    }
+    family
+}
+
+fn is_shown(row: &Process, shown: &[&Process]) -> bool {
+    shown.iter().any(|other| other.key == row.key || other.id().is_none() && other.tgid == row.tgid)
+}

@@ -1,0 +1,159 @@
+//! Every metric: name, kind, labels, help. What is not in this table cannot be exported.
+
+/// Kind of a metric, as in the exposition format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// One metric.
+#[derive(Debug, PartialEq)]
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) labels: &'static [&'static str],
+    pub(super) help: &'static str,
+}
+
+/// One metric, for the documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricDoc {
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    pub labels: &'static [&'static str],
+    pub help: &'static str,
+}
+
+/// Every metric, in the order of the table.
+#[must_use]
+pub fn describe() -> Vec<MetricDoc> {
+    let kind = |kind| match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    ALL.iter()
+        .map(|metric| MetricDoc {
+            name: metric.name,
+            kind: kind(metric.kind),
+            labels: metric.labels,
+            help: metric.help,
+        })
+        .collect()
+}
+
+macro_rules! metrics {
+    ($($id:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(pub(super) static $id: Metric =
+            Metric { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
+
+        static ALL: &[&Metric] = &[$(&$id),*];
+    };
+}
+
+metrics! {
+    PROCESSES = Gauge "kfd_processes" []
+        "KFD processes that exist now, also those whose descriptor of /dev/kfd is closed.";
+    PROCESSES_CREATED = Counter "kfd_processes_created_total" []
+        "KFD processes whose creation was seen.";
+    PROCESSES_ENDED = Counter "kfd_processes_ended_total" []
+        "KFD processes whose end was seen.";
+    QUEUES = Gauge "kfd_queues" ["gpu_id", "queue_type"]
+        "Queues that exist now.";
+    QUEUES_CREATED = Counter "kfd_queues_created_total" ["gpu_id", "queue_type"]
+        "Queues whose creation was seen.";
+    QUEUES_DESTROYED = Counter "kfd_queues_destroyed_total" ["gpu_id", "queue_type", "cause"]
+        "Queues that went, by cause: ioctl, process_death, or other; left_at_release, replaced and not_seen are inferred. A destroy that the driver then fails is counted, too: see kfd_queue_destroys_failed_total.";
+    DESTROYS_FAILED = Counter "kfd_queue_destroys_failed_total" ["gpu_id", "queue_type"]
+        "Destroys that failed after the driver had begun: the queue lives on.";
+    OPENS = Counter "kfd_opens_total" []
+        "Calls of open on /dev/kfd, failed ones included.";
+    OPEN_ERRORS = Counter "kfd_open_errors_total" ["errno"]
+        "Calls of open on /dev/kfd that failed.";
+    CLOSES = Counter "kfd_closes_total" []
+        "Open files of /dev/kfd whose last reference went.";
+    GPU_INFO = Gauge "kfd_gpu_info" ["gpu_id", "node", "pci", "name", "gfx"]
+        "A GPU, or a partition of one, that KFD knows; always 1.";
+
+    IOCTLS = Counter "kfd_ioctls_total" ["ioctl"]
+        "Calls of an ioctl on /dev/kfd.";
+    IOCTL_ERRORS = Counter "kfd_ioctl_errors_total" ["ioctl", "errno"]
+        "Calls that failed. Errnos that the driver returns before a handler is entered are derived from its rules.";
+    IOCTL_DURATION = Histogram "kfd_ioctl_duration_seconds" ["ioctl"]
+        "Time from the entry into the driver to the return of the handler; refused calls have none.";
+    IOCTLS_IN_FLIGHT = Gauge "kfd_ioctls_in_flight" ["ioctl"]
+        "Calls that entered and were not seen to return; a thread's last call counts as one if it failed outside of its handler.";
+    IOCTL_OLDEST = Gauge "kfd_ioctl_in_flight_oldest_seconds" ["ioctl"]
+        "Age of the oldest call in flight; no series when there is none.";
+    IOCTLS_NO_RETURN = Counter "kfd_ioctls_no_return_seen_total" ["ioctl"]
+        "Calls whose thread made another call without a return of the handler having been seen: result not measured.";
+    IOCTLS_NOT_MEASURED = Counter "kfd_ioctls_not_measured_total" ["ioctl"]
+        "Calls that are counted at their entry only: WAIT_EVENTS sleeps, so its return is not probed.";
+
+    PROCESS_INFO = Gauge "kfd_process_info" ["pid", "kfd_process", "comm", "ns_pid", "uid", "cgroup", "container"]
+        "A KFD process; always 1. kfd_process tells reused PIDs and several contexts of one PID apart.";
+    PROCESS_QUEUES = Gauge "kfd_process_queues" ["pid", "kfd_process", "comm", "gpu_id", "queue_type"]
+        "Queues of a process.";
+    PROCESS_IOCTLS = Counter "kfd_process_ioctls_total" ["pid", "kfd_process", "comm", "ioctl"]
+        "Calls of an ioctl by a process.";
+
+    BUILD_INFO = Gauge "kfd_trace_build_info" ["version"]
+        "The tracer's version; always 1.";
+    START_TIME = Gauge "kfd_trace_start_time_seconds" []
+        "Unix time at which the tracer started.";
+    PROBE_HITS = Counter "kfd_trace_probe_hits_total" ["probe"]
+        "Runs of a probe's program.";
+    PROBE_ATTACHED = Gauge "kfd_trace_probe_attached" ["probe", "kind"]
+        "1 for a probe that is on all of its functions, 0 for one that is not; none for one that was not asked for.";
+    PROBE_INFO = Gauge "kfd_trace_probe_info" ["probe", "kind", "verdict"]
+        "What became of a probe on this kernel; always 1.";
+    RECORDS = Counter "kfd_trace_records_total" ["kind"]
+        "Records that reached the ring buffer.";
+    RECORDS_LOST = Counter "kfd_trace_records_lost_total" ["kind"]
+        "Records that found the ring buffer full.";
+    TROUBLE = Counter "kfd_trace_trouble_total" ["reason"]
+        "What the BPF programs could not do.";
+    DECODE_ERRORS = Counter "kfd_trace_decode_errors_total" ["reason"]
+        "Records that could not be decoded.";
+    ANOMALIES = Counter "kfd_trace_state_anomalies_total" ["reason"]
+        "Records that do not fit to those before: something was missed.";
+    RETURNS_MISSED = Gauge "kfd_trace_ioctl_returns_missed" ["ioctl"]
+        "Calls that entered and neither returned, were refused, nor are in flight. Not read at one instant: a few are normal under load.";
+    QUEUES_ADOPTED = Counter "kfd_trace_queues_adopted_total" []
+        "Queues that were found standing.";
+    MAP_ENTRIES = Gauge "kfd_trace_map_entries" ["map"]
+        "Entries of a BPF map.";
+    MAP_CAPACITY = Gauge "kfd_trace_map_capacity" ["map"]
+        "Entries that a BPF map can hold.";
+    PROCESSES_REMEMBERED = Gauge "kfd_trace_processes_remembered" []
+        "Processes that ended and are still reported.";
+    PROCESSES_DROPPED = Gauge "kfd_trace_metrics_processes_dropped" []
+        "Processes without series of their own, because there are more than --metrics.max-processes.";
+    SCRAPE_DURATION = Gauge "kfd_trace_scrape_duration_seconds" []
+        "Time to read the maps and the state for this scrape.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_follow_the_conventions() {
+        let names: BTreeSet<_> = ALL.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), ALL.len(), "a name stands twice");
+        for metric in ALL {
+            let name = metric.name;
+            assert!(name.starts_with("kfd_"), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+            assert_eq!(
+                metric.kind == Kind::Histogram,
+                name.ends_with("_duration_seconds") && metric.labels.len() == 1
+            );
+            assert!(!metric.labels.contains(&"type") && metric.help.ends_with('.'), "{name}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+use super::*;
+use crate::events::event::{Body, ProcessId};
+use crate::events::tables::{Counters, InFlightRow};
+use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, topology, traced};
+use crate::state::samples::{create, destroy, error_row, event, ioctl_row, seen};
+use crate::state::{State, StateLimits};
+use kfd_trace_common::counter::{self, COUNTERS};
+use kfd_trace_common::kind::Kind;
+
+struct World {
+    state: State,
+    tables: Tables,
+    retired: IoctlTotals,
+    probes: Vec<ProbeStatus>,
+    max_processes: usize,
+}
+
+impl World {
+    fn new(state: State) -> Self {
+        let probes = ProbeId::ALL.iter().map(|id| probe(*id, Verdict::Attached)).collect();
+        World {
+            state,
+            tables: Tables::default(),
+            retired: IoctlTotals::default(),
+            probes,
+            max_processes: 100,
+        }
+    }
+
+    fn text(&self) -> String {
+        let snapshot = self.state.snapshot();
+        let scrape = Scrape {
+            snapshot: &snapshot,
+            sysfs: None,
+            tables: &self.tables,
+            retired: &self.retired,
+            probes: &self.probes,
+            topology: &topology(),
+            decode_errors: &BTreeMap::from([("short", 0)]),
+            capacities: &[("ioctl_stats", 16_384)],
+            max_processes: self.max_processes,
+            now_ns: 3_000_000_000,
+            start_time_seconds: 1.79e9,
+            duration_seconds: 0.002,
+        };
+        encode(&families(&scrape)).expect("well formed")
+    }
+
+    /// Value of a series, by its whole name and labels.
+    fn value(&self, series: &str) -> Option<f64> {
+        let text = self.text();
+        let line = text.lines().find(|line| line.rsplit_once(' ').is_some_and(|(name, _)| name == series))?;
+        line.rsplit_once(' ')?.1.parse().ok()
+    }
+}
+
+#[test]
+fn queues_are_counted_by_gpu_type_and_cause() {
+    let mut world = World::new(traced());
+    world.state.apply(&event(30, 1, PID, create(4)));
+    world
+        .state
+        .apply(&crate::events::event::Event { in_ioctl: Some(DESTROY), ..event(40, 1, PID, destroy(4)) });
+    let aql = r#"gpu_id="58270",queue_type="compute_aql""#;
+    assert_eq!(world.value(&format!("kfd_queues{{{aql}}}")), Some(1.0));
+    assert_eq!(world.value(&format!("kfd_queues_created_total{{{aql}}}")), Some(2.0));
+    assert_eq!(world.value(&format!("kfd_queues_destroyed_total{{{aql},cause=\"ioctl\"}}")), Some(1.0));
+    assert_eq!(
+        world.value(&format!("kfd_queues_destroyed_total{{{aql},cause=\"process_death\"}}")),
+        Some(0.0)
+    );
+    assert_eq!(world.value("kfd_processes"), Some(1.0));
+    let series = r#"kfd_process_queues{pid="4321",kfd_process="1",comm="train",gpu_id="58270",queue_type="compute_aql"}"#;
+    assert_eq!(world.value(series), Some(1.0));
+    let info =
+        r#"kfd_gpu_info{gpu_id="58270",node="1",pci="0000:c1:00.0",name="aqua_vanjaram",gfx="gfx942"}"#;
+    assert_eq!(world.value(info), Some(1.0));
+}
+
+#[test]
+fn known_series_are_there_from_the_start() {
+    let world = World::new(State::new(StateLimits::default()));
+    for series in [
+        r#"kfd_queues{gpu_id="58270",queue_type="sdma"}"#,
+        r#"kfd_queues_created_total{gpu_id="58270",queue_type="compute"}"#,
+        r#"kfd_ioctls_total{ioctl="CREATE_QUEUE"}"#,
+        r#"kfd_ioctl_duration_seconds_count{ioctl="CREATE_QUEUE"}"#,
+        r#"kfd_ioctls_in_flight{ioctl="ACQUIRE_VM"}"#,
+        r#"kfd_ioctls_not_measured_total{ioctl="WAIT_EVENTS"}"#,
+        r#"kfd_trace_records_lost_total{kind="queue_create"}"#,
+        r#"kfd_trace_trouble_total{reason="in_flight_full"}"#,
+        r#"kfd_trace_state_anomalies_total{reason="left_at_release"}"#,
+        r#"kfd_trace_decode_errors_total{reason="short"}"#,
+        "kfd_opens_total",
+    ] {
+        assert_eq!(world.value(series), Some(0.0), "{series}");
+    }
+}
+
+#[test]
+fn what_cannot_be_seen_is_not_exported_as_zero() {
+    let mut world = World::new(traced());
+    let refused = Verdict::Refused("no".into());
+    for probe in &mut world.probes {
+        if [ProbeId::QueueDel, ProbeId::Open, ProbeId::IoctlReturn].contains(&probe.id) {
+            probe.verdict = refused.clone();
+        }
+        if probe.id == ProbeId::IoctlHandler {
+            probe.verdict = Verdict::NotAsked;
+        }
+    }
+    let text = world.text();
+    for gone in ["kfd_queues", "kfd_process_queues", "kfd_opens_total", "kfd_ioctl_duration_seconds"] {
+        assert!(!text.contains(&format!("\n{gone}")), "{gone}");
+    }
+    assert_eq!(world.value(r#"kfd_ioctls_total{ioctl="CREATE_QUEUE"}"#), Some(0.0));
+    assert_eq!(world.value(r#"kfd_trace_probe_attached{probe="open",kind="kprobe"}"#), Some(0.0));
+    assert_eq!(world.value(r#"kfd_trace_probe_attached{probe="ioctl",kind="kprobe"}"#), Some(1.0));
+    assert_eq!(
+        world.value(r#"kfd_trace_probe_info{probe="open",kind="kprobe",verdict="refused"}"#),
+        Some(1.0)
+    );
+    assert!(!text.contains(r#"hits_total{probe="open"}"#));
+    assert_eq!(world.value(r#"kfd_trace_probe_attached{probe="ioctl_handler",kind="kprobe"}"#), None);
+    let not_asked = r#"kfd_trace_probe_info{probe="ioctl_handler",kind="kprobe",verdict="not_asked"}"#;
+    assert_eq!(world.value(not_asked), Some(1.0));
+}
+
+#[test]
+fn ioctls_have_errors_latencies_and_calls_under_way() {
+    let mut world = World::new(traced());
+    let mut wait = ioctl_row(1, WAIT, 0, 0);
+    (wait.stat.entered, wait.stat.refused) = (5, 1);
+    world.tables.ioctls = vec![ioctl_row(1, CREATE, 3, 1_500), wait];
+    world.tables.errors = vec![error_row(1, CREATE, 22, 2)];
+    let entered_ns = [2_500_000_000, 1_000_000_000];
+    world.tables.in_flight = entered_ns
+        .map(|entered_ns| InFlightRow { process: ProcessId(1), tid: 9, cmd: DESTROY, entered_ns })
+        .into();
+    assert_eq!(world.value(r#"kfd_ioctls_total{ioctl="CREATE_QUEUE"}"#), Some(3.0));
+    assert_eq!(world.value(r#"kfd_ioctl_errors_total{ioctl="CREATE_QUEUE",errno="EINVAL"}"#), Some(2.0));
+    let duration = |what: &str| world.value(&format!("kfd_ioctl_duration_seconds_{what}"));
+    assert_eq!(duration(r#"bucket{ioctl="CREATE_QUEUE",le="0.000001024"}"#), Some(0.0));
+    assert_eq!(duration(r#"bucket{ioctl="CREATE_QUEUE",le="0.000004096"}"#), Some(3.0));
+    assert_eq!(duration(r#"bucket{ioctl="CREATE_QUEUE",le="+Inf"}"#), Some(3.0));
+    assert_eq!(duration(r#"sum{ioctl="CREATE_QUEUE"}"#), Some(4.5e-6));
+    assert_eq!(world.value(r#"kfd_ioctls_in_flight{ioctl="DESTROY_QUEUE"}"#), Some(2.0));
+    assert_eq!(world.value(r#"kfd_ioctl_in_flight_oldest_seconds{ioctl="DESTROY_QUEUE"}"#), Some(2.0));
+    assert_eq!(world.value(r#"kfd_ioctls_not_measured_total{ioctl="WAIT_EVENTS"}"#), Some(4.0));
+    let own = r#"kfd_process_ioctls_total{pid="4321",kfd_process="1",comm="train",ioctl="CREATE_QUEUE"}"#;
+    assert_eq!(world.value(own), Some(3.0));
+}
+
+#[test]
+fn totals_stay_when_the_rows_of_an_ended_process_leave_the_maps() {
+    let mut world = World::new(traced());
+    world.tables.ioctls = vec![ioctl_row(1, CREATE, 3, 1_500), ioctl_row(2, CREATE, 1, 10)];
+    world.tables.errors = vec![error_row(1, CREATE, 22, 2)];
+    let total = r#"kfd_ioctls_total{ioctl="CREATE_QUEUE"}"#;
+    let errors = r#"kfd_ioctl_errors_total{ioctl="CREATE_QUEUE",errno="EINVAL"}"#;
+    let before = [world.value(total), world.value(errors)];
+    let gone: Vec<_> = world.tables.ioctls.extract_if(.., |row| row.process == ProcessId(1)).collect();
+    world.retired.retire(&gone, &world.tables.errors);
+    world.tables.errors.clear();
+    assert_eq!([world.value(total), world.value(errors)], before);
+    assert_eq!(before, [Some(4.0), Some(2.0)]);
+}
+
+#[test]
+fn series_of_processes_are_bounded_and_the_rest_is_counted() {
+    let mut world = World::new(State::new(StateLimits::default()));
+    for id in 1..=5 {
+        world.state.apply(&event(id, id, 100 + u32::try_from(id).expect("small"), seen(false)));
+    }
+    world.state.apply(&event(9, 1, 101, Body::ProcessRelease));
+    world.max_processes = 3;
+    let text = world.text();
+    let pids: Vec<_> =
+        (101..=105).filter(|pid| text.contains(&format!("kfd_process_info{{pid=\"{pid}\""))).collect();
+    assert_eq!(pids, [102, 103, 104], "live ones first, the oldest of them");
+    assert_eq!(world.value("kfd_trace_metrics_processes_dropped"), Some(2.0));
+    assert_eq!(world.value("kfd_processes"), Some(4.0));
+}
+
+#[test]
+fn losses_and_hits_come_from_the_counters_and_labels_are_escaped() {
+    let mut world = World::new(traced());
+    let mut counters = vec![0; COUNTERS as usize];
+    counters[counter::lost(Kind::QueueCreate) as usize] = 7;
+    counters[counter::sent(Kind::QueueCreate) as usize] = 8;
+    counters[counter::hits(ProbeId::Open) as usize] = 9;
+    world.tables.counters = Counters(counters);
+    assert_eq!(world.value(r#"kfd_trace_records_lost_total{kind="queue_create"}"#), Some(7.0));
+    assert_eq!(world.value(r#"kfd_trace_records_total{kind="queue_create"}"#), Some(8.0));
+    assert_eq!(world.value(r#"kfd_trace_probe_hits_total{probe="open"}"#), Some(9.0));
+    assert_eq!(world.value(r#"kfd_trace_map_capacity{map="ioctl_stats"}"#), Some(16_384.0));
+    let Body::ProcessSeen(mut evil) = seen(false) else { unreachable!("a sample") };
+    evil.comm = Some("a\"b\\c\nd".into());
+    world.state.apply(&event(5, 2, 55, Body::ProcessSeen(evil)));
+    assert!(world.text().contains(r#"comm="a\"b\\c\nd""#));
+}
+
+#[test]
+fn without_probes_sysfs_still_tells_queues() {
+    let (empty, sysfs) = (State::new(StateLimits::default()).snapshot(), traced().snapshot());
+    let (tables, retired) = (Tables::default(), IoctlTotals::default());
+    let scrape = Scrape {
+        snapshot: &empty,
+        sysfs: Some(&sysfs),
+        tables: &tables,
+        retired: &retired,
+        probes: &[],
+        topology: &topology(),
+        decode_errors: &BTreeMap::new(),
+        capacities: &[],
+        max_processes: 10,
+        now_ns: 0,
+        start_time_seconds: 0.0,
+        duration_seconds: 0.0,
+    };
+    let text = encode(&families(&scrape)).expect("well formed");
+    assert!(text.contains("kfd_queues{gpu_id=\"58270\",queue_type=\"compute_aql\"} 1\n"), "{text}");
+    assert!(text.contains("kfd_processes 1\n") && text.contains("\nkfd_process_queues{pid=\"4321\""));
+    assert!(!text.contains("kfd_ioctls_total") && !text.contains("kfd_trace_records_total"));
+}
+
+#[test]
+fn every_exported_family_is_described() {
+    let names: Vec<_> = describe().iter().map(|doc| doc.name).collect();
+    let text = World::new(traced()).text();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let name = line.split(' ').next().expect("a name");
+        assert!(names.contains(&name), "{name}");
+    }
+}

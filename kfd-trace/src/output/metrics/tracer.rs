@@ -1,0 +1,104 @@
+//! The tracer itself: probes, records, losses, limits.
+
+use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::kind::Kind;
+
+use super::Scrape;
+use super::family::{Family, number};
+use super::table as t;
+use crate::state::Anomaly;
+use crate::verdict::Verdict;
+
+pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
+    let mut all = vec![
+        build_info(),
+        Family::single(&t::START_TIME, scrape.start_time_seconds),
+        Family::single(&t::SCRAPE_DURATION, scrape.duration_seconds),
+        Family::single(&t::QUEUES_ADOPTED, number(scrape.snapshot.totals.queues_adopted)),
+        remembered(scrape),
+        decode_errors(scrape),
+        anomalies(scrape),
+    ];
+    all.extend(verdicts(scrape));
+    all.extend(counters(scrape));
+    all.extend(maps(scrape));
+    all
+}
+
+fn build_info() -> Family {
+    let mut family = Family::new(&t::BUILD_INFO);
+    family.set(&[env!("CARGO_PKG_VERSION")], 1.0);
+    family
+}
+
+fn remembered(scrape: &Scrape<'_>) -> Family {
+    let ended = scrape.snapshot.processes.iter().filter(|row| !row.alive()).count();
+    Family::single(&t::PROCESSES_REMEMBERED, number(u64::try_from(ended).unwrap_or(u64::MAX)))
+}
+
+fn decode_errors(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::DECODE_ERRORS);
+    for (reason, count) in scrape.decode_errors {
+        family.add(&[reason], *count);
+    }
+    family
+}
+
+fn anomalies(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::ANOMALIES);
+    for anomaly in Anomaly::ALL {
+        let count = scrape.snapshot.totals.anomalies.get(anomaly).copied().unwrap_or(0);
+        family.add(&[anomaly.name()], count);
+    }
+    family
+}
+
+fn verdicts(scrape: &Scrape<'_>) -> [Family; 2] {
+    let (mut attached, mut info) = (Family::new(&t::PROBE_ATTACHED), Family::new(&t::PROBE_INFO));
+    for probe in scrape.probes {
+        // One that nobody asked for is no fault that an alert should find.
+        if probe.verdict != Verdict::NotAsked {
+            let is_attached = probe.verdict == Verdict::Attached;
+            attached.add(&[probe.id.name(), probe.kind], u64::from(is_attached));
+        }
+        info.set(&[probe.id.name(), probe.kind, probe.verdict.word()], 1.0);
+    }
+    [attached, info]
+}
+
+/// The programs' own counters; none of them before a program was loaded.
+fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
+    if scrape.probes.is_empty() {
+        return Vec::new();
+    }
+    let counters = &scrape.tables.counters;
+    let (mut hits, mut trouble) = (Family::new(&t::PROBE_HITS), Family::new(&t::TROUBLE));
+    let (mut sent, mut lost) = (Family::new(&t::RECORDS), Family::new(&t::RECORDS_LOST));
+    for probe in ProbeId::ALL.iter().filter(|probe| scrape.sees(&[**probe])) {
+        hits.add(&[probe.name()], counters.hits(*probe));
+    }
+    for reason in Trouble::ALL {
+        trouble.add(&[reason.name()], counters.trouble(*reason));
+    }
+    for kind in Kind::ALL {
+        sent.add(&[kind.name()], counters.sent(*kind));
+        lost.add(&[kind.name()], counters.lost(*kind));
+    }
+    vec![hits, trouble, sent, lost]
+}
+
+fn maps(scrape: &Scrape<'_>) -> [Family; 2] {
+    let (mut entries, mut capacity) = (Family::new(&t::MAP_ENTRIES), Family::new(&t::MAP_CAPACITY));
+    let tables = scrape.tables;
+    for (map, can_hold) in scrape.capacities {
+        capacity.add(&[map], *can_hold);
+        let used = match *map {
+            "ioctl_stats" => tables.ioctls.len(),
+            "ioctl_errors" => tables.errors.len(),
+            "in_flight" => tables.in_flight.len(),
+            _ => continue,
+        };
+        entries.add(&[map], u64::try_from(used).unwrap_or(u64::MAX));
+    }
+    [entries, capacity]
+}

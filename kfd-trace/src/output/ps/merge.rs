@@ -1,0 +1,162 @@
+//! Rows of several sources to one list.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::PsRow;
+use crate::state::finer_type;
+
+/// Merges lists, each of one source, the one that tells most first: what an earlier one tells is kept, gaps are
+/// filled by the later ones. Rows are the same queue when PID and queue id are, and neither GPU nor kfd_process
+/// says otherwise; two rows of one source are never merged. Ordered by PID, GPU and queue.
+#[must_use]
+pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
+    let mut all: Vec<PsRow> = Vec::new();
+    let mut places: BTreeMap<(Option<u32>, Option<u32>), Vec<usize>> = BTreeMap::new();
+    for row in lists.into_iter().flatten() {
+        let places = places.entry((row.pid, row.queue_id)).or_default();
+        match places.iter().copied().find(|place| same(&all[*place], &row)) {
+            Some(place) => fill(&mut all[place], &row),
+            None => {
+                places.push(all.len());
+                all.push(row);
+            }
+        }
+    }
+    spread_process_facts(&mut all);
+    let with_queues: BTreeSet<_> =
+        all.iter().filter(|row| row.queue_id.is_some()).map(|row| row.pid).collect();
+    all.retain(|row| row.queue_id.is_some() || row.pid.is_none() || !with_queues.contains(&row.pid));
+    all.sort_by_key(|row| (row.pid, row.gpu_id, row.queue_id, row.process));
+    all
+}
+
+fn same(known: &PsRow, row: &PsRow) -> bool {
+    known.pid.is_some()
+        && known.pid == row.pid
+        && known.queue_id == row.queue_id
+        && agree(known.process, row.process)
+        && agree(known.gpu_id, row.gpu_id)
+        && !known.sources.overlaps(row.sources)
+}
+
+/// Not told is no contradiction.
+fn agree<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    }
+}
+
+fn fill(known: &mut PsRow, row: &PsRow) {
+    known.process = known.process.or(row.process);
+    known.gpu_id = known.gpu_id.or(row.gpu_id);
+    known.queue_type = finer_type(known.queue_type, row.queue_type);
+    known.ring_address = known.ring_address.or(row.ring_address);
+    known.ring_size = known.ring_size.or(row.ring_size);
+    known.write_pointer_address = known.write_pointer_address.or(row.write_pointer_address);
+    known.read_pointer_address = known.read_pointer_address.or(row.read_pointer_address);
+    known.age_ns = known.age_ns.or(row.age_ns);
+    known.sources = known.sources.union(row.sources);
+    fill_process(known, row);
+}
+
+fn fill_process(known: &mut PsRow, row: &PsRow) {
+    known.ns_pid = known.ns_pid.or(row.ns_pid);
+    known.uid = known.uid.or(row.uid);
+    known.comm = known.comm.take().or_else(|| row.comm.clone());
+    known.cmdline = known.cmdline.take().or_else(|| row.cmdline.clone());
+    known.cgroup = known.cgroup.take().or_else(|| row.cgroup.clone());
+}
+
+/// What one row tells of its process holds for all rows of that PID.
+fn spread_process_facts(all: &mut [PsRow]) {
+    let told: BTreeMap<_, _> =
+        all.iter().rev().filter(|row| row.comm.is_some()).map(|row| (row.pid, row.clone())).collect();
+    for row in all.iter_mut().filter(|row| row.pid.is_some()) {
+        if let Some(other) = told.get(&row.pid) {
+            fill_process(row, other);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::event::{ProcessId, QueueType};
+    use crate::state::{Source, Sources};
+
+    fn probe(pid: u32, queue_id: u32) -> PsRow {
+        PsRow {
+            pid: Some(pid),
+            process: Some(ProcessId(u64::from(pid) * 10)),
+            comm: Some("train".into()),
+            queue_id: Some(queue_id),
+            gpu_id: Some(58270),
+            queue_type: Some(QueueType::ComputeAql),
+            ring_address: Some(0x1000),
+            sources: Source::Probe.into(),
+            ..PsRow::default()
+        }
+    }
+
+    fn sysfs(pid: u32, queue_id: Option<u32>) -> PsRow {
+        PsRow {
+            pid: Some(pid),
+            queue_id,
+            gpu_id: queue_id.map(|_| 58270),
+            queue_type: queue_id.map(|_| QueueType::Compute),
+            ring_size: Some(4096),
+            sources: Source::Sysfs.into(),
+            ..PsRow::default()
+        }
+    }
+
+    fn asked() -> Sources {
+        Sources::from(Source::Probe).with(Source::Sysfs)
+    }
+
+    #[test]
+    fn both_sources_make_one_row_with_what_each_tells() {
+        let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, Some(1))]]);
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].ring_address, rows[0].ring_size), (Some(0x1000), Some(4096)));
+        assert_eq!(rows[0].queue_type, Some(QueueType::ComputeAql));
+        assert_eq!(rows[0].source(asked()), "probe+sysfs");
+    }
+
+    #[test]
+    fn a_difference_between_the_sources_stays_visible() {
+        let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, Some(2))]]);
+        let sources: Vec<_> = rows.iter().map(|row| (row.queue_id, row.source(asked()))).collect();
+        assert_eq!(sources, [(Some(1), "probe only".into()), (Some(2), "sysfs only".into())]);
+        assert_eq!(rows[1].comm.as_deref(), Some("train"), "the process is the same");
+        assert_eq!(rows[1].source(Source::Sysfs.into()), "sysfs", "nobody else was asked");
+        let other_gpu = PsRow { gpu_id: Some(1), ..sysfs(7, Some(1)) };
+        assert_eq!(merge(vec![vec![probe(7, 1)], vec![other_gpu]]).len(), 2);
+    }
+
+    #[test]
+    fn contexts_of_one_pid_are_kept_apart() {
+        let second = PsRow { process: Some(ProcessId(71)), ..probe(7, 1) };
+        let rows = merge(vec![vec![probe(7, 1), second], vec![sysfs(7, Some(1)), sysfs(7, Some(1))]]);
+        assert_eq!(rows.len(), 2);
+        assert!(rows.iter().all(|row| row.source(asked()) == "probe+sysfs"), "{rows:?}");
+    }
+
+    #[test]
+    fn a_process_has_a_row_of_its_own_only_without_queues() {
+        let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, None), sysfs(8, None)]]);
+        let shown: Vec<_> = rows.iter().map(|row| (row.pid, row.queue_id)).collect();
+        assert_eq!(shown, [(Some(7), Some(1)), (Some(8), None)]);
+    }
+
+    #[test]
+    fn rows_are_ordered_and_unknown_owners_are_not_merged() {
+        let nobody = PsRow { pid: None, process: None, ..probe(0, 1) };
+        let rows = merge(vec![vec![probe(9, 1), nobody.clone(), probe(7, 2), probe(7, 1)], vec![nobody]]);
+        let shown: Vec<_> = rows.iter().map(|row| (row.pid, row.queue_id)).collect();
+        let expected =
+            [(None, Some(1)), (None, Some(1)), (Some(7), Some(1)), (Some(7), Some(2)), (Some(9), Some(1))];
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,82 @@
+//! What the tests of the outputs have in common.
+
+use jiff::tz::TimeZone;
+use kfd_trace_common::counter::ProbeId;
+
+use super::clock::Clock;
+use super::context::Context;
+use crate::attribute::{Gpu, Topology};
+use crate::events::event::{Event, Outcome, ProcessId};
+use crate::state::samples::{create, event, seen};
+use crate::state::{Change, Process, ProcessDetails, State, StateLimits};
+use crate::verdict::{ProbeStatus, Verdict};
+
+pub(crate) const PID: u32 = 4321;
+pub(crate) const CREATE: u32 = 0xc060_4b02;
+pub(crate) const DESTROY: u32 = 0xc008_4b03;
+pub(crate) const WAIT: u32 = 0xc018_4b0c;
+
+pub(crate) fn clock() -> Clock {
+    Clock { mono_to_wall_ns: 1_790_000_000_000_000_000, zone: TimeZone::UTC }
+}
+
+pub(crate) fn topology() -> Topology {
+    let gpu = Gpu {
+        node: 1,
+        gpu_id: 58270,
+        name: Some("aqua_vanjaram".into()),
+        gfx_target_version: Some(90402),
+        vendor_id: Some(0x1002),
+        device_id: Some(0x74a2),
+        domain: Some(0),
+        location_id: Some(0xc100),
+        render_minor: Some(128),
+        unique_id: None,
+        num_cp_queues: Some(24),
+        num_sdma_engines: Some(2),
+        num_sdma_queues_per_engine: Some(8),
+        num_xcc: Some(6),
+        simd_count: Some(304),
+    };
+    Topology { gpus: vec![gpu], errors: Vec::new() }
+}
+
+/// A state with one process and its queue 3, born at 20 us.
+pub(crate) fn traced() -> State {
+    let mut state = State::new(StateLimits::default());
+    state.apply(&event(10_000, 1, PID, seen(false)));
+    state.apply(&event(20_000, 1, PID, create(3)));
+    let details = ProcessDetails {
+        cmdline: Some("python train.py".into()),
+        cgroup: Some("/slurm/job.scope".into()),
+        container: None,
+    };
+    state.enrich(ProcessId(1).into(), details);
+    state
+}
+
+/// Applies the event to [`traced`] and shows it with what follows from that.
+pub(crate) fn shown<T>(event: &Event, show: impl Fn(&Event, &Context<'_>) -> T) -> T {
+    let mut state = traced();
+    let Change { process, ended, .. } = state.apply(event);
+    let process: Option<&Process> = process.and_then(|key| state.process(key));
+    let (clock, topology) = (clock(), topology());
+    let mismatch = None;
+    show(event, &Context { clock: &clock, process, ended: &ended, mismatch, topology: &topology })
+}
+
+pub(crate) fn ioctl_event(cmd: u32, outcome: Outcome, args: &[u8]) -> Event {
+    use crate::events::event::{Body, IoctlCall};
+    let call = IoctlCall { cmd, entered_ns: 29_000, outcome, args: args.to_vec() };
+    event(30_000, 1, PID, Body::Ioctl(call))
+}
+
+pub(crate) fn probe(id: ProbeId, verdict: Verdict) -> ProbeStatus {
+    let symbols = vec!["kfd_one".to_owned(), "kfd_two".to_owned()];
+    let feeds = match id {
+        ProbeId::QueueAdd => "what queue_add feeds",
+        ProbeId::Open => "what open feeds",
+        _ => "something",
+    };
+    ProbeStatus { id, kind: "kprobe", symbols, required: false, feeds, verdict }
+}

@@ -1,0 +1,214 @@
+//! What this kernel lets the tracer see: findings, one verdict a probe, and what follows from them.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::{escape, table};
+use crate::kernel::findings::{Finding, Severity};
+use crate::verdict::{ProbeStatus, Verdict};
+
+/// Version of the JSON format.
+pub const SCHEMA: u32 = 1;
+
+/// All that is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Status<'a> {
+    /// What was asked and what came out, in order: `("kernel", "6.12.0")`.
+    pub facts: &'a [(&'static str, String)],
+    /// The worst first.
+    pub findings: &'a [Finding],
+    /// Empty when no probe could be tried: the findings say why.
+    pub probes: &'a [ProbeStatus],
+}
+
+/// What cannot be seen, a line for each probe that is not on all of its functions though it was asked for.
+#[must_use]
+pub fn meaning(probes: &[ProbeStatus]) -> Vec<String> {
+    probes
+        .iter()
+        .filter_map(|probe| match &probe.verdict {
+            Verdict::Attached | Verdict::NotAsked => None,
+            Verdict::Partly { .. } => Some(format!("seen in part: {}", probe.feeds)),
+            Verdict::NotInKernel | Verdict::MissingFields(_) | Verdict::Refused(_) => {
+                let needed = if probe.required { " (the tracer needs this)" } else { "" };
+                Some(format!("not seen: {}{needed}", probe.feeds))
+            }
+        })
+        .collect()
+}
+
+/// Writes it for people.
+///
+/// # Errors
+/// What `out` gives.
+pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
+    let width = status.facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, value) in status.facts {
+        writeln!(out, "{name:width$}  {}", escape::terminal(value))?;
+    }
+    if !status.findings.is_empty() {
+        writeln!(out, "\nfindings:")?;
+        for finding in status.findings {
+            writeln!(out, "  {}: {finding}", severity(finding.severity))?;
+        }
+    }
+    if status.probes.is_empty() {
+        return writeln!(out, "\nno probe was tried");
+    }
+    writeln!(out, "\n{}", probe_table(status.probes))?;
+    let meaning = meaning(status.probes);
+    if meaning.is_empty() {
+        return writeln!(out, "\neverything that was asked for can be seen");
+    }
+    writeln!(out)?;
+    meaning.iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+fn probe_table(probes: &[ProbeStatus]) -> String {
+    let rows = probes.iter().map(|probe| {
+        vec![
+            probe.id.name().to_owned(),
+            probe.kind.to_owned(),
+            functions(&probe.symbols),
+            probe.verdict.word().to_owned(),
+            probe.verdict.reason().unwrap_or_default(),
+        ]
+    });
+    table::plain(&["PROBE", "KIND", "FUNCTION", "VERDICT", "REASON"], rows.collect(), &[])
+}
+
+fn functions(symbols: &[String]) -> String {
+    match symbols {
+        [] => "-".to_owned(),
+        [one] => one.clone(),
+        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+    }
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::NothingToTrace => "nothing to trace",
+        Severity::Blocks => "blocks",
+        Severity::Limits => "limits",
+        Severity::Note => "note",
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    facts: serde_json::Map<String, serde_json::Value>,
+    findings: Vec<JsonFinding<'a>>,
+    probes: Vec<JsonProbe<'a>>,
+    meaning: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct JsonFinding<'a> {
+    severity: &'static str,
+    what: &'a str,
+    consequence: &'a str,
+    remedy: &'a str,
+}
+
+#[derive(Serialize)]
+struct JsonProbe<'a> {
+    probe: &'static str,
+    kind: &'static str,
+    functions: &'a [String],
+    required: bool,
+    verdict: &'static str,
+    reason: Option<String>,
+    feeds: &'static str,
+}
+
+/// Writes it as one object.
+///
+/// # Errors
+/// What `out` gives.
+pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
+    let findings = status.findings.iter().map(|finding| JsonFinding {
+        severity: match finding.severity {
+            Severity::NothingToTrace => "nothing_to_trace",
+            other => severity(other),
+        },
+        what: &finding.what,
+        consequence: finding.consequence,
+        remedy: finding.remedy,
+    });
+    let probes = status.probes.iter().map(|probe| JsonProbe {
+        probe: probe.id.name(),
+        kind: probe.kind,
+        functions: &probe.symbols,
+        required: probe.required,
+        verdict: probe.verdict.word(),
+        reason: probe.verdict.reason(),
+        feeds: probe.feeds,
+    });
+    let document = Document {
+        schema: SCHEMA,
+        facts: status.facts.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into())).collect(),
+        findings: findings.collect(),
+        probes: probes.collect(),
+        meaning: meaning(status.probes),
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::samples::probe;
+    use kfd_trace_common::counter::ProbeId;
+
+    fn shown(probes: &[ProbeStatus]) -> (String, serde_json::Value) {
+        let findings = [Finding {
+            severity: Severity::Limits,
+            what: "no BTF".into(),
+            consequence: "only ioctls are traced",
+            remedy: "use another kernel",
+        }];
+        let facts = [("kernel", "6.12.0".to_owned()), ("driver", "amdgpu\x1b".to_owned())];
+        let status = Status { facts: &facts, findings: &findings, probes };
+        let (mut plain, mut object) = (Vec::new(), Vec::new());
+        text(&mut plain, &status).expect("memory");
+        json(&mut object, &status).expect("memory");
+        (String::from_utf8(plain).expect("UTF-8"), serde_json::from_slice(&object).expect("JSON"))
+    }
+
+    #[test]
+    fn every_verdict_has_its_row_its_reason_and_its_meaning() {
+        let probes = [
+            probe(ProbeId::Ioctl, Verdict::Attached),
+            probe(ProbeId::IoctlHandler, Verdict::NotAsked),
+            probe(ProbeId::QueueAdd, Verdict::MissingFields(vec!["QUEUE_ID".into()])),
+            probe(ProbeId::Open, Verdict::Partly { failed: vec![("kfd_open".into(), "ENOENT".into())] }),
+        ];
+        let (text, value) = shown(&probes);
+        let expected = concat!(
+            "kernel  6.12.0\ndriver  amdgpu\\u{1b}\n\nfindings:\n",
+            "  limits: no BTF: only ioctls are traced; use another kernel\n\n",
+            "PROBE          KIND    FUNCTION            VERDICT         REASON\n",
+            "ioctl          kprobe  kfd_one and 1 more  attached\n",
+            "ioctl_handler  kprobe  kfd_one and 1 more  not_asked\n",
+            "queue_add      kprobe  kfd_one and 1 more  missing_fields  QUEUE_ID\n",
+            "open           kprobe  kfd_one and 1 more  partly          kfd_open: ENOENT\n\n",
+            "not seen: what queue_add feeds\nseen in part: what open feeds\n",
+        );
+        assert_eq!(text, expected);
+        assert_eq!(value["probes"][2]["verdict"], "missing_fields");
+        assert_eq!(value["probes"][0]["reason"], serde_json::Value::Null);
+        assert_eq!(value["meaning"].as_array().map(Vec::len), Some(2));
+        assert_eq!(value["findings"][0]["severity"], "limits");
+    }
+
+    #[test]
+    fn all_attached_says_so_and_none_tried_does_not() {
+        let (text, value) = shown(&[probe(ProbeId::Ioctl, Verdict::Attached)]);
+        assert!(text.ends_with("\neverything that was asked for can be seen\n"), "{text}");
+        assert_eq!(value["meaning"], serde_json::json!([]));
+        assert!(shown(&[]).0.ends_with("\nno probe was tried\n"));
+    }
+}

@@ -1,0 +1,223 @@
+//! What stands at the end of a stream: ioctls as `strace -c` shows them, queues, and what was lost.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::clock::{latency, span};
+use super::{errno, escape, table};
+use crate::events::ioctl;
+use crate::events::tables::Tables;
+use crate::state::{Edge, IoctlSum, IoctlTotals, Snapshot};
+
+mod lost;
+
+/// Version of the JSON format.
+pub const SCHEMA: u32 = 1;
+
+/// Everything that a summary is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    pub snapshot: &'a Snapshot,
+    /// The maps at the end.
+    pub tables: &'a Tables,
+    /// Sums of the processes whose rows have left the maps.
+    pub retired: &'a IoctlTotals,
+    /// Records that could not be decoded, by reason.
+    pub decode_errors: &'a BTreeMap<&'static str, u64>,
+    /// How long was traced, nanoseconds.
+    pub duration_ns: u64,
+}
+
+/// The summary, ready to be shown; serialises to one JSON object.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    schema: u32,
+    event: &'static str,
+    duration_ns: u64,
+    ioctls: Vec<Calls>,
+    /// Where more than one process was seen.
+    processes: Vec<ProcessCalls>,
+    queues: Queues,
+    /// Counts by name, none of them 0; empty when nothing was lost.
+    lost: BTreeMap<String, u64>,
+    /// Calls whose end is not probed, by ioctl.
+    not_measured: BTreeMap<String, u64>,
+}
+
+/// One ioctl.
+#[derive(Debug, Serialize)]
+struct Calls {
+    ioctl: String,
+    calls: u64,
+    /// Calls whose result is known.
+    measured: u64,
+    errors: BTreeMap<String, u64>,
+    mean_ns: Option<u64>,
+    /// Upper edges of histogram buckets, each twice the one below: the value itself is lower.
+    p50_below_ns: Option<u64>,
+    p99_below_ns: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProcessCalls {
+    pid: Option<u32>,
+    comm: Option<String>,
+    ioctls: Vec<Calls>,
+}
+
+#[derive(Debug, Serialize)]
+struct Queues {
+    /// Standing before the trace.
+    standing: u64,
+    created: u64,
+    /// By cause.
+    destroyed: BTreeMap<&'static str, u64>,
+    /// Destroys that are counted above, and which the driver failed.
+    destroys_failed: u64,
+    alive: u64,
+}
+
+impl Summary {
+    #[must_use]
+    pub fn new(input: &Input<'_>) -> Self {
+        let tables = input.tables;
+        let all = input.retired.with(&tables.ioctls, &tables.errors);
+        let by_process = IoctlTotals::by_process(&tables.ioctls, &tables.errors);
+        let several = by_process.len() > 1;
+        let processes = by_process.iter().filter(|_| several).map(|(id, sums)| {
+            let row = input.snapshot.processes.iter().find(|row| row.id() == Some(*id));
+            ProcessCalls {
+                pid: row.and_then(|row| row.tgid),
+                comm: row.and_then(|row| row.comm.clone()),
+                ioctls: calls(sums),
+            }
+        });
+        Summary {
+            schema: SCHEMA,
+            event: "summary",
+            duration_ns: input.duration_ns,
+            ioctls: calls(&all),
+            processes: processes.collect(),
+            queues: queues(input.snapshot),
+            lost: lost::lost(input, &all),
+            not_measured: lost::not_measured(&all),
+        }
+    }
+
+    /// Writes it for people.
+    ///
+    /// # Errors
+    /// What `out` gives.
+    pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "--- summary of {} ---", span(self.duration_ns))?;
+        calls_table(out, &self.ioctls)?;
+        for process in &self.processes {
+            let pid = process.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+            let comm = process.comm.as_deref().map_or_else(|| "?".to_owned(), escape::terminal);
+            writeln!(out, "\nprocess {pid} {comm}")?;
+            calls_table(out, &process.ioctls)?;
+        }
+        self.queues_text(out)?;
+        for (name, count) in &self.not_measured {
+            writeln!(out, "not measured by design: results and latencies of {count} {name}")?;
+        }
+        if self.lost.is_empty() {
+            return writeln!(out, "nothing was lost");
+        }
+        writeln!(out, "lost:")?;
+        self.lost.iter().try_for_each(|(name, count)| writeln!(out, "  {name}: {count}"))
+    }
+
+    fn queues_text(&self, out: &mut impl Write) -> io::Result<()> {
+        let queues = &self.queues;
+        let destroyed: u64 = queues.destroyed.values().sum();
+        let causes: Vec<_> =
+            queues.destroyed.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
+        write!(
+            out,
+            "\nqueues: {} standing before, {} created, {destroyed} destroyed{causes}, {} alive",
+            queues.standing, queues.created, queues.alive
+        )?;
+        if queues.destroys_failed > 0 {
+            write!(out, "; {} of the destroyed live on, their destroy failed", queues.destroys_failed)?;
+        }
+        writeln!(out)
+    }
+
+    /// Writes it as one line.
+    ///
+    /// # Errors
+    /// What `out` gives.
+    pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, self)?;
+        writeln!(out)
+    }
+}
+
+fn calls(sums: &IoctlTotals) -> Vec<Calls> {
+    let mut all: Vec<_> = sums.iter().map(|(nr, sum)| one(nr, sum)).collect();
+    all.sort_by(|one, other| other.calls.cmp(&one.calls).then_with(|| one.ioctl.cmp(&other.ioctl)));
+    all
+}
+
+fn one(nr: u8, sum: &IoctlSum) -> Calls {
+    let below = |percent| match sum.percentile(percent)? {
+        Edge::Below(ns) => Some(ns),
+        Edge::Above(_) => None,
+    };
+    Calls {
+        ioctl: ioctl::name(u32::from(nr)),
+        calls: sum.stat.entered,
+        measured: sum.stat.returned + sum.stat.refused,
+        errors: sum.errors.iter().map(|(number, count)| (errno::name(*number), *count)).collect(),
+        mean_ns: sum.mean_ns(),
+        p50_below_ns: below(50),
+        p99_below_ns: below(99),
+    }
+}
+
+fn calls_table(out: &mut impl Write, all: &[Calls]) -> io::Result<()> {
+    if all.is_empty() {
+        return writeln!(out, "no ioctl was seen");
+    }
+    let shown = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), latency);
+    let rows = all.iter().map(|calls| {
+        let errors: Vec<_> = calls.errors.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let errors = match (errors.is_empty(), calls.measured) {
+            (true, 0) => "not measured".to_owned(),
+            (true, _) => "-".to_owned(),
+            (false, _) => errors.join(", "),
+        };
+        vec![
+            calls.ioctl.clone(),
+            calls.calls.to_string(),
+            shown(calls.mean_ns),
+            shown(calls.p50_below_ns),
+            shown(calls.p99_below_ns),
+            errors,
+        ]
+    });
+    let header = ["IOCTL", "CALLS", "MEAN", "P50 BELOW", "P99 BELOW", "ERRORS"];
+    writeln!(out, "{}", table::plain(&header, rows.collect(), &[1, 2, 3, 4]))
+}
+
+fn queues(snapshot: &Snapshot) -> Queues {
+    let totals = &snapshot.totals;
+    let mut destroyed = BTreeMap::new();
+    for ((_, cause), count) in &totals.queues_destroyed {
+        *destroyed.entry(cause.name()).or_default() += count;
+    }
+    Queues {
+        standing: totals.queues_adopted.saturating_sub(totals.queues_born_later),
+        created: totals.created(),
+        destroyed,
+        destroys_failed: totals.revived(),
+        alive: u64::try_from(snapshot.queues().count()).unwrap_or(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! What is missing from a summary, each under its name.
+
+use std::collections::BTreeMap;
+
+use kfd_trace_common::counter::Trouble;
+use kfd_trace_common::kind::Kind;
+
+use super::Input;
+use crate::events::ioctl;
+use crate::state::IoctlTotals;
+
+/// Only what is not 0.
+pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64> {
+    let counters = &input.tables.counters;
+    let mut lost = BTreeMap::new();
+    let mut add = |name: String, count: u64| {
+        if count > 0 {
+            *lost.entry(name).or_default() += count;
+        }
+    };
+    for kind in Kind::ALL {
+        add(format!("records lost, {}", kind.name()), counters.lost(*kind));
+    }
+    for trouble in Trouble::ALL {
+        add(format!("trouble, {}", trouble.name()), counters.trouble(*trouble));
+    }
+    for (reason, count) in input.decode_errors {
+        add(format!("records not decoded, {reason}"), *count);
+    }
+    for (anomaly, count) in &input.snapshot.totals.anomalies {
+        add(format!("records that do not fit, {}", anomaly.name()), *count);
+    }
+    for row in &input.tables.in_flight {
+        add(format!("still in flight, {}", ioctl::name(row.cmd)), 1);
+    }
+    for (nr, sum) in all.iter() {
+        let name = ioctl::name(u32::from(nr));
+        add(format!("no return seen, {name}"), sum.stat.no_return_seen);
+        if nr != ioctl::WAIT_EVENTS {
+            let in_flight = input.tables.in_flight.iter().filter(|row| ioctl::nr(row.cmd) == nr).count();
+            let in_flight = u64::try_from(in_flight).unwrap_or(u64::MAX);
+            add(format!("missed return, {name}"), sum.unexplained(in_flight));
+        }
+    }
+    lost
+}
+
+/// WAIT_EVENTS sleeps, so its return is not probed.
+pub(super) fn not_measured(all: &IoctlTotals) -> BTreeMap<String, u64> {
+    let calls = all.get(ioctl::WAIT_EVENTS).map_or(0, |sum| sum.unexplained(0));
+    let name = ioctl::name(u32::from(ioctl::WAIT_EVENTS));
+    BTreeMap::from([(name, calls)]).into_iter().filter(|(_, calls)| *calls > 0).collect()
+}

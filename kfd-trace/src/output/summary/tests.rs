@@ -1,0 +1,101 @@
+use super::*;
+use crate::events::event::ProcessId;
+use crate::events::tables::{Counters, InFlightRow};
+use crate::output::samples::{CREATE, DESTROY, WAIT, traced};
+use crate::state::samples::{error_row, ioctl_row};
+use kfd_trace_common::counter::{self, COUNTERS, Trouble};
+use kfd_trace_common::kind::Kind;
+use serde_json::json;
+
+fn summary(tables: &Tables, retired: &IoctlTotals) -> (String, serde_json::Value) {
+    let snapshot = traced().snapshot();
+    let decode_errors = BTreeMap::new();
+    let input = Input {
+        snapshot: &snapshot,
+        tables,
+        retired,
+        decode_errors: &decode_errors,
+        duration_ns: 2_500_000_000,
+    };
+    let summary = Summary::new(&input);
+    let (mut text, mut object) = (Vec::new(), Vec::new());
+    summary.text(&mut text).expect("memory");
+    summary.json(&mut object).expect("memory");
+    (String::from_utf8(text).expect("UTF-8"), serde_json::from_slice(&object).expect("JSON"))
+}
+
+#[test]
+fn the_summary_of_a_clean_run_as_a_whole() {
+    let tables = Tables {
+        ioctls: vec![ioctl_row(1, CREATE, 3, 1_500), ioctl_row(1, DESTROY, 10, 900)],
+        errors: vec![error_row(1, CREATE, 22, 2)],
+        ..Tables::default()
+    };
+    let (text, value) = summary(&tables, &IoctlTotals::default());
+    let expected = concat!(
+        "--- summary of 2.50s ---\n",
+        "IOCTL          CALLS   MEAN  P50 BELOW  P99 BELOW  ERRORS\n",
+        "DESTROY_QUEUE     10  900ns      1.0us      1.0us  -\n",
+        "CREATE_QUEUE       3  1.5us      2.0us      2.0us  EINVAL 2\n",
+        "\nqueues: 0 standing before, 1 created, 0 destroyed, 1 alive\n",
+        "nothing was lost\n",
+    );
+    assert_eq!(text, expected);
+    assert_eq!(value["event"], "summary");
+    assert_eq!(value["lost"], json!({}));
+    assert_eq!(
+        value["ioctls"][1],
+        json!({"ioctl": "CREATE_QUEUE", "calls": 3, "measured": 3, "errors": {"EINVAL": 2}, "mean_ns": 1500,
+               "p50_below_ns": 2048, "p99_below_ns": 2048})
+    );
+}
+
+#[test]
+fn everything_that_was_lost_or_not_measured_is_named() {
+    let mut counters = vec![0; COUNTERS as usize];
+    counters[counter::lost(Kind::Ioctl) as usize] = 7;
+    counters[counter::trouble(Trouble::InFlightFull) as usize] = 5;
+    let mut wait = ioctl_row(1, WAIT, 0, 0);
+    wait.stat.entered = 4;
+    let mut destroy = ioctl_row(1, DESTROY, 10, 900);
+    destroy.stat.entered = 14;
+    destroy.stat.no_return_seen = 1;
+    let flying = InFlightRow { process: ProcessId(1), tid: 9, cmd: DESTROY, entered_ns: 1 };
+    let tables = Tables {
+        ioctls: vec![wait, destroy],
+        in_flight: vec![flying],
+        counters: Counters(counters),
+        errors: Vec::new(),
+    };
+    let (text, value) = summary(&tables, &IoctlTotals::default());
+    assert_eq!(
+        value["lost"],
+        json!({
+            "records lost, ioctl": 7, "trouble, in_flight_full": 5,
+            "no return seen, DESTROY_QUEUE": 1, "still in flight, DESTROY_QUEUE": 1,
+            "missed return, DESTROY_QUEUE": 2,
+        })
+    );
+    assert!(text.contains("\nlost:\n") && text.contains("  records lost, ioctl: 7\n"), "{text}");
+    assert!(!text.contains("nothing was lost"));
+    assert_eq!(value["not_measured"], json!({"WAIT_EVENTS": 4}));
+    assert!(text.contains("not measured by design: results and latencies of 4 WAIT_EVENTS\n"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("WAIT_EVENTS")).expect("a line");
+    assert_eq!(
+        line.split_whitespace().collect::<Vec<_>>(),
+        ["WAIT_EVENTS", "4", "-", "-", "-", "not", "measured"]
+    );
+}
+
+#[test]
+fn several_processes_are_shown_each_and_retired_ones_are_in_the_sum() {
+    let mut retired = IoctlTotals::default();
+    retired.retire(&[ioctl_row(9, CREATE, 100, 1)], &[]);
+    let tables =
+        Tables { ioctls: vec![ioctl_row(1, CREATE, 3, 1), ioctl_row(2, CREATE, 4, 1)], ..Tables::default() };
+    let (text, value) = summary(&tables, &retired);
+    assert_eq!(value["ioctls"][0]["calls"], 107);
+    assert_eq!(value["processes"][0]["pid"], 4321);
+    assert_eq!(value["processes"][1]["pid"], serde_json::Value::Null);
+    assert!(text.contains("\nprocess 4321 train\n") && text.contains("\nprocess ? ?\n"), "{text}");
+}

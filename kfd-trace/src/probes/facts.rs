@@ -1,0 +1,82 @@
+//! What this kernel tells of itself, reduced to what the plan, the loader and the decoder need.
+
+use crate::events::ioctl::IOCTLS;
+use crate::events::layout::{Place, QueueLayout};
+use crate::kernel::{Kernel, Symbols};
+use kfd_trace_common::limits::PROPERTIES_LEN;
+use kfd_trace_common::offset::FIELDS;
+use std::collections::BTreeMap;
+
+const DRIVER: &str = "amdgpu";
+
+/// The driver's functions by name.
+pub trait Functions {
+    /// Addresses of all copies of a function in the driver, in the order of the text; 0 where hidden.
+    fn copies(&self, name: &str) -> Vec<u64>;
+    /// One copy in the driver, and nothing else in the kernel has the name.
+    fn is_unique(&self, name: &str) -> bool;
+}
+
+impl Functions for Symbols {
+    fn copies(&self, name: &str) -> Vec<u64> {
+        // Without a module of this name the driver is built in.
+        let module = self.has_module(DRIVER).then_some(DRIVER);
+        let copies = self.find_in(module, name);
+        copies.iter().filter(|symbol| symbol.is_code()).map(|symbol| symbol.address).collect()
+    }
+
+    fn is_unique(&self, name: &str) -> bool {
+        Symbols::is_unique(self, name)
+    }
+}
+
+/// Everything that depends on the layout of this kernel's structures.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Offset by global (`kfd_trace_common::offset`), or why it is not known.
+    pub fields: BTreeMap<&'static str, Result<u32, String>>,
+    /// Bytes of `struct upid`, 0 when unknown.
+    pub upid_bytes: u32,
+    /// Bytes of `struct queue_properties`, 0 when unknown or larger than a record.
+    pub properties_bytes: u32,
+    pub layout: QueueLayout,
+    /// Bytes of the arguments of an ioctl in this kernel, by number; empty without the driver's BTF.
+    pub ioctl_sizes: BTreeMap<u8, u32>,
+}
+
+impl Facts {
+    /// Looks everything up.
+    #[must_use]
+    pub fn gather(kernel: &Kernel) -> Self {
+        let offsets = kernel.offsets(FIELDS);
+        let fields = offsets.iter().map(|(global, found)| (global, found.map_err(ToString::to_string)));
+        let upid = kernel.vmlinux_btf.as_ref().and_then(|btf| btf.size_of("upid").ok());
+        let mut facts = Facts { fields: fields.collect(), upid_bytes: upid.unwrap_or(0), ..Facts::default() };
+        let Some(btf) = kernel.amdgpu_btf.as_ref() else { return facts };
+        let bytes = btf.size_of("queue_properties").unwrap_or(0);
+        let fits = usize::try_from(bytes).is_ok_and(|bytes| bytes <= PROPERTIES_LEN);
+        facts.properties_bytes = if fits { bytes } else { 0 };
+        let place = |member: &str| {
+            let member = btf.offset_of("queue_properties", member).ok()?;
+            Some(Place { offset: member.offset, size: member.size })
+        };
+        let values = |name| btf.enum_values(name).unwrap_or_default();
+        facts.layout = QueueLayout::from_members(place)
+            .with_enums(&values("kfd_queue_type"), &values("kfd_queue_format"));
+        let sizes = IOCTLS.iter().filter(|def| !def.strukt.is_empty());
+        facts.ioctl_sizes = sizes.filter_map(|def| Some((def.nr, btf.size_of(def.strukt).ok()?))).collect();
+        facts
+    }
+
+    /// Offset of a field of the list.
+    ///
+    /// # Errors
+    /// The reason why this kernel does not tell it.
+    pub fn field(&self, global: &str) -> Result<u64, String> {
+        match self.fields.get(global) {
+            Some(Ok(offset)) => Ok(u64::from(*offset)),
+            Some(Err(why)) => Err(why.clone()),
+            None => Err(format!("{global}: not looked up")),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! From a plan to attached programs. The only place that loads and attaches.
+
+use super::facts::Facts;
+use super::plan::{Action, At, Plan, Planned, Target};
+use super::session::Options;
+use super::table::Row;
+use crate::verdict::{ProbeStatus, Verdict};
+use aya::programs::{KProbe, ProgramError};
+use aya::{Ebpf, EbpfLoader};
+use kfd_trace_common::limits::IOCTL_STATS_MAX;
+use kfd_trace_common::offset::{ABSENT, FIELDS};
+use kfd_trace_common::stat::IoctlStat;
+use std::error::Error;
+use thiserror::Error;
+
+/// The BPF object, aligned as an ELF file must be to be parsed in place.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/kfd-trace-ebpf"));
+
+/// Most memory that the per-CPU sums of ioctls may take, all CPUs together.
+const STATS_BYTES: usize = 64 << 20;
+
+/// Fewest (process, command) pairs that are kept however many CPUs there are.
+const STATS_LEAST: usize = 2048;
+
+/// Why the object cannot be loaded at all.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    #[error("the kernel refused the tracer's maps: {0}")]
+    Object(String),
+    #[error("the tracer's object has no map {0}")]
+    NoMap(&'static str),
+    #[error("map {map}: {why}")]
+    Map { map: &'static str, why: String },
+}
+
+/// Creates the maps and fills the read-only globals; no program is loaded yet.
+pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options) -> Result<Ebpf, LoadError> {
+    allow_locked_memory();
+    let offsets: Vec<(&str, u32)> = FIELDS.iter().map(|f| (f.global, offset(facts, f.global))).collect();
+    let others = [
+        ("UPID_BYTES", facts.upid_bytes),
+        ("PROPERTIES_BYTES", facts.properties_bytes),
+        ("IOCTL_END", plan.ioctl_end),
+        ("IOCTL_ROCM_END", plan.ioctl_rocm_end),
+        ("RECORD_IOCTLS", u32::from(options.ask.ioctl_records)),
+        ("FILTER_ON", u32::from(!options.pids.is_empty())),
+    ];
+    let mut loader = EbpfLoader::new();
+    // The programs carry no relocations against kernel types: their offsets are the globals below.
+    loader.btf(None);
+    for (name, value) in offsets.iter().chain(&others) {
+        loader.override_global(name, value, true);
+    }
+    loader.map_max_entries("EVENTS", options.ring_bytes);
+    loader.map_max_entries("IOCTL_STATS", stats_entries(options.possible_cpus));
+    loader.load(OBJECT).map_err(|error| LoadError::Object(chain(&error)))
+}
+
+fn offset(facts: &Facts, global: &str) -> u32 {
+    match facts.fields.get(global) {
+        Some(Ok(offset)) => *offset,
+        Some(Err(_)) | None => ABSENT,
+    }
+}
+
+/// Pairs of process and command that the per-CPU map holds on a machine with this many CPUs.
+#[must_use]
+pub fn stats_entries(possible_cpus: usize) -> u32 {
+    let each = size_of::<IoctlStat>() * possible_cpus.max(1);
+    u32::try_from((STATS_BYTES / each).max(STATS_LEAST)).map_or(IOCTL_STATS_MAX, |n| n.min(IOCTL_STATS_MAX))
+}
+
+/// Kernels before 5.11 charge BPF maps against RLIMIT_MEMLOCK. Where it may not be raised, the kernel's own
+/// refusal of the maps tells.
+fn allow_locked_memory() {
+    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a valid pointer to a limit; the result does not matter.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
+}
+
+/// Loads and attaches one planned row.
+pub(super) fn row(ebpf: &mut Ebpf, planned: Planned) -> ProbeStatus {
+    let Planned { row, symbols, action } = planned;
+    let verdict = match action {
+        Action::Skip(verdict) => verdict,
+        Action::Attach(targets) => match program(ebpf, row) {
+            Ok(program) => attach(program, &targets),
+            Err(why) => Verdict::Refused(why),
+        },
+    };
+    ProbeStatus {
+        id: row.id,
+        kind: row.kind.name(),
+        symbols,
+        required: row.required,
+        feeds: row.feeds,
+        verdict,
+    }
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, row: &Row) -> Result<&'a mut KProbe, String> {
+    let program = ebpf.program_mut(row.program).ok_or("not in the object")?;
+    let program: &mut KProbe = program.try_into().map_err(|error: ProgramError| chain(&error))?;
+    program.load().map_err(|error| chain(&error))?;
+    Ok(program)
+}
+
+fn attach(program: &mut KProbe, targets: &[Target]) -> Verdict {
+    let mut failed = Vec::new();
+    for target in targets {
+        let attached = match target.at {
+            At::Name => program.attach(&target.symbol, 0),
+            // An empty name makes the kernel take the offset as the address (perf_kprobe_init).
+            At::Address(address) => program.attach("", address),
+        };
+        if let Err(error) = attached {
+            failed.push((target.symbol.clone(), chain(&error)));
+        }
+    }
+    match failed.first() {
+        None => Verdict::Attached,
+        Some((_, why)) if failed.len() == targets.len() => Verdict::Refused(why.clone()),
+        Some(_) => Verdict::Partly { failed },
+    }
+}
+
+/// An error with its causes in one line; the verifier's log is cut to its end, where the reason stands.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut line = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        if !line.contains(&text) {
+            let tail: Vec<&str> = text.lines().rev().take(4).collect();
+            let tail: Vec<&str> = tail.into_iter().rev().map(str::trim).collect();
+            line += if line.is_empty() { "" } else { ": " };
+            line += &tail.join(" | ");
+        }
+        next = error.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sums_of_ioctls_stay_within_their_memory() {
+        assert_eq!(stats_entries(1), IOCTL_STATS_MAX);
+        let many = stats_entries(64);
+        assert!(usize::try_from(many).unwrap() * 64 * size_of::<IoctlStat>() <= STATS_BYTES, "{many}");
+        assert_eq!(stats_entries(4096), u32::try_from(STATS_LEAST).unwrap());
+        assert_eq!(stats_entries(0), IOCTL_STATS_MAX);
+    }
+
+    #[test]
+    fn an_error_is_one_line_with_its_causes() {
+        #[derive(Debug, Error)]
+        #[error("outer\nsecond line")]
+        struct Outer(#[source] std::io::Error);
+        let inner = std::io::Error::from_raw_os_error(libc::EPERM);
+        assert_eq!(chain(&Outer(inner)), "outer | second line: Operation not permitted (os error 1)");
+    }
+}

@@ -1,0 +1,106 @@
+//! Readings of the maps: per-CPU values are summed up here, and nowhere else.
+
+use super::load::{LoadError, chain};
+use crate::events::event::ProcessId;
+use crate::events::tables::{Counters, ErrorRow, InFlightRow, IoctlRow, Tables};
+use aya::Ebpf;
+use aya::maps::{HashMap, Map, PerCpuArray, PerCpuHashMap};
+use kfd_trace_common::counter::COUNTERS;
+use kfd_trace_common::in_flight::Slot;
+use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat};
+
+fn error(map: &'static str) -> impl Fn(aya::maps::MapError) -> LoadError {
+    move |error| LoadError::Map { map, why: chain(&error) }
+}
+
+fn find<'a>(ebpf: &'a Ebpf, map: &'static str) -> Result<&'a Map, LoadError> {
+    ebpf.map(map).ok_or(LoadError::NoMap(map))
+}
+
+pub(super) fn read(ebpf: &Ebpf) -> Result<Tables, LoadError> {
+    Ok(Tables {
+        ioctls: ioctls(ebpf)?,
+        errors: errors(ebpf)?,
+        in_flight: in_flight(ebpf)?,
+        counters: counters(ebpf)?,
+    })
+}
+
+fn ioctls(ebpf: &Ebpf) -> Result<Vec<IoctlRow>, LoadError> {
+    const MAP: &str = "IOCTL_STATS";
+    let map: PerCpuHashMap<_, IoctlKey, IoctlStat> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
+    let mut rows = Vec::new();
+    for entry in map.iter() {
+        let (key, values) = entry.map_err(error(MAP))?;
+        let stat = values.iter().fold(IoctlStat::ZERO, added);
+        rows.push(IoctlRow { process: ProcessId(key.process), cmd: key.cmd, stat });
+    }
+    rows.sort_by_key(|row| (row.process, row.cmd));
+    Ok(rows)
+}
+
+fn added(mut sum: IoctlStat, value: &IoctlStat) -> IoctlStat {
+    let IoctlStat { entered, returned, refused, no_return_seen, latency_ns, buckets } = value;
+    sum.entered += entered;
+    sum.returned += returned;
+    sum.refused += refused;
+    sum.no_return_seen += no_return_seen;
+    sum.latency_ns += latency_ns;
+    for (sum, bucket) in sum.buckets.iter_mut().zip(buckets) {
+        *sum += bucket;
+    }
+    sum
+}
+
+fn errors(ebpf: &Ebpf) -> Result<Vec<ErrorRow>, LoadError> {
+    const MAP: &str = "IOCTL_ERRORS";
+    let map: PerCpuHashMap<_, ErrorKey, u64> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
+    let mut rows = Vec::new();
+    for entry in map.iter() {
+        let (ErrorKey { process, cmd, errno }, values) = entry.map_err(error(MAP))?;
+        let errno = i32::try_from(errno).unwrap_or(i32::MAX);
+        rows.push(ErrorRow { process: ProcessId(process), cmd, errno, count: values.iter().sum() });
+    }
+    rows.sort_by_key(|row| (row.process, row.cmd, row.errno));
+    Ok(rows)
+}
+
+fn in_flight(ebpf: &Ebpf) -> Result<Vec<InFlightRow>, LoadError> {
+    const MAP: &str = "IN_FLIGHT";
+    let map: HashMap<_, u32, Slot> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
+    let mut rows = Vec::new();
+    for entry in map.iter() {
+        let (tid, slot) = entry.map_err(error(MAP))?;
+        let Slot { entered_ns, process, cmd, .. } = slot;
+        rows.push(InFlightRow { process: ProcessId(process), tid, cmd, entered_ns });
+    }
+    rows.sort_by_key(|row| row.entered_ns);
+    Ok(rows)
+}
+
+fn counters(ebpf: &Ebpf) -> Result<Counters, LoadError> {
+    const MAP: &str = "COUNTERS";
+    let map: PerCpuArray<_, u64> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
+    let sum = |index| map.get(&index, 0).map(|values| values.iter().sum()).map_err(error(MAP));
+    Ok(Counters((0..COUNTERS).map(sum).collect::<Result<_, _>>()?))
+}
+
+pub(super) fn retire(ebpf: &mut Ebpf, process: ProcessId) -> Result<(), LoadError> {
+    const STATS: &str = "IOCTL_STATS";
+    const ERRORS: &str = "IOCTL_ERRORS";
+    let map = ebpf.map_mut(STATS).ok_or(LoadError::NoMap(STATS))?;
+    let mut stats: PerCpuHashMap<_, IoctlKey, IoctlStat> = map.try_into().map_err(error(STATS))?;
+    let keys: Vec<IoctlKey> =
+        stats.keys().filter_map(Result::ok).filter(|k| k.process == process.0).collect();
+    for key in keys {
+        stats.remove(&key).map_err(error(STATS))?;
+    }
+    let map = ebpf.map_mut(ERRORS).ok_or(LoadError::NoMap(ERRORS))?;
+    let mut errors: PerCpuHashMap<_, ErrorKey, u64> = map.try_into().map_err(error(ERRORS))?;
+    let keys: Vec<ErrorKey> =
+        errors.keys().filter_map(Result::ok).filter(|k| k.process == process.0).collect();
+    for key in keys {
+        errors.remove(&key).map_err(error(ERRORS))?;
+    }
+    Ok(())
+}

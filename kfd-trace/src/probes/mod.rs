@@ -1,0 +1,14 @@
+//! From the probe table and this kernel to attached programs.
+//!
+//! Takes in: the table ([`table`]), what the kernel tells of itself ([`facts`]), what is asked for. Gives out: a
+//! plan ([`plan`], pure), a running [`session::Session`] with a verdict for each probe ([`load`]), the readings
+//! of its maps ([`maps`]) and kernel memory for the walk over standing queues ([`peek`]).
+
+pub mod facts;
+pub mod load;
+pub mod maps;
+pub mod peek;
+pub mod plan;
+pub mod session;
+pub mod table;
+pub mod walk;

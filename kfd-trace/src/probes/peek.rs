@@ -1,0 +1,65 @@
+//! Reads of kernel memory through the `peek` program, for the walk over standing queues.
+
+use super::facts::Facts;
+use super::load::{self, LoadError, chain};
+use super::plan::Plan;
+use super::session::Options;
+use aya::Ebpf;
+use aya::maps::Array;
+use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun};
+use kfd_trace_common::limits::PEEK_LEN;
+use kfd_trace_common::peek::Answer;
+
+const PROGRAM: &str = "peek";
+const MAP: &str = "PEEK";
+
+/// Kernel memory, read a few bytes at a time.
+pub trait KernelMemory {
+    /// Fills `out` from `address`; false when it cannot be read.
+    fn read(&mut self, address: u64, out: &mut [u8]) -> bool;
+}
+
+/// Kernel memory through BPF_PROG_TEST_RUN; nothing is attached.
+pub struct Peek {
+    ebpf: Ebpf,
+}
+
+impl Peek {
+    /// Loads the one program.
+    ///
+    /// # Errors
+    /// When the kernel refuses it: no CAP_BPF and CAP_PERFMON, or a kernel before 5.10.
+    pub fn open() -> Result<Self, LoadError> {
+        let plan = Plan { rows: Vec::new(), ioctl_end: 0, ioctl_rocm_end: 0 };
+        let mut ebpf = load::object(&plan, &Facts::default(), &Options::default())?;
+        let program = ebpf.program_mut(PROGRAM).ok_or(LoadError::NoMap(PROGRAM))?;
+        let refused = |error: &dyn std::error::Error| LoadError::Object(chain(error));
+        let program: &mut RawTracePoint = program.try_into().map_err(|error| refused(&error))?;
+        program.load().map_err(|error| refused(&error))?;
+        Ok(Peek { ebpf })
+    }
+
+    fn run(&self, address: u64, len: usize) -> Option<[u8; PEEK_LEN]> {
+        let program: &RawTracePoint = self.ebpf.program(PROGRAM)?.try_into().ok()?;
+        let mut options = RawTracePointRunOptions::new();
+        options.args[0] = address;
+        options.args[1] = u64::try_from(len).ok()?;
+        program.test_run(options).ok()?;
+        let map: Array<_, Answer> = self.ebpf.map(MAP)?.try_into().ok()?;
+        let answer = map.get(&0, 0).ok()?;
+        (usize::try_from(answer.len).ok()? == len).then_some(answer.bytes)
+    }
+}
+
+impl KernelMemory for Peek {
+    fn read(&mut self, address: u64, out: &mut [u8]) -> bool {
+        let mut at = address;
+        for part in out.chunks_mut(PEEK_LEN) {
+            let Some(bytes) = self.run(at, part.len()) else { return false };
+            let Some(bytes) = bytes.get(..part.len()) else { return false };
+            part.copy_from_slice(bytes);
+            at = at.wrapping_add(PEEK_LEN as u64);
+        }
+        true
+    }
+}

@@ -1,0 +1,268 @@
+//! The walk over the driver's own table of processes and their queues: finds what stood before the tracer,
+//! also where every descriptor of /dev/kfd is closed.
+//!
+//! `kfd_processes_table` (kfd_process.c) is a hash table of `struct kfd_process`; each has a list of
+//! `struct process_queue_node` in `pqm.queues`. The walk takes no lock: what it reads may be half gone. Chains
+//! are bounded, unreadable links end them with a count, and the caller compares with sysfs.
+
+use super::facts::Facts;
+use super::peek::KernelMemory;
+use crate::events::event::{Origin, QueueCreate};
+use crate::events::layout::QueueLayout;
+use crate::kernel::Kernel;
+
+/// `1 << KFD_PROCESS_TABLE_SIZE` (kfd_priv.h).
+const BUCKETS: u64 = 32;
+
+/// Longest chain that is followed: more than a node can have, so only a loop through freed memory reaches it.
+const CHAIN_MAX: usize = 65_536;
+
+/// A process that stood in the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StandingProcess {
+    /// tgid in the initial PID namespace.
+    pub tgid: u32,
+    /// Start of the leader, CLOCK_BOOTTIME nanoseconds.
+    pub start_boottime_ns: Option<u64>,
+    /// Queues with addresses; origin [`Origin::Standing`].
+    pub queues: Vec<QueueCreate>,
+}
+
+/// What a walk found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Standing {
+    pub processes: Vec<StandingProcess>,
+    /// Links that could not be read or did not end: something was freed under the walk.
+    pub broken: u32,
+}
+
+/// Where everything is on this kernel.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    table: u64,
+    process_hash: u64,
+    process_queues: u64,
+    node_list: u64,
+    node_queue: u64,
+    lead_thread: u64,
+    task_tgid: u64,
+    task_start: Option<u64>,
+    queue_device: u64,
+    queue_properties: u64,
+    device_id: u64,
+    properties_bytes: usize,
+    layout: QueueLayout,
+}
+
+impl Walk {
+    /// Looks up all that a walk needs.
+    ///
+    /// # Errors
+    /// A line that names what this kernel does not tell.
+    pub fn new(kernel: &Kernel, facts: &Facts) -> Result<Self, String> {
+        const TABLE: &str = "kfd_processes_table";
+        let table = kernel.symbols.find(TABLE).first().map(|symbol| symbol.address);
+        let table = table.ok_or_else(|| format!("no symbol {TABLE}"))?;
+        if table == 0 {
+            return Err("kernel addresses are hidden: needs CAP_SYSLOG, or kptr_restrict=0".to_owned());
+        }
+        if facts.properties_bytes == 0 {
+            return Err("struct queue_properties: size not known".to_owned());
+        }
+        let btf = kernel.amdgpu_btf.as_ref().ok_or("no BTF of amdgpu")?;
+        let member = |strukt, path| match btf.offset_of(strukt, path) {
+            Ok(member) => Ok(u64::from(member.offset)),
+            Err(error) => Err(error.to_string()),
+        };
+        Ok(Walk {
+            table,
+            process_hash: member("kfd_process", "kfd_processes")?,
+            process_queues: member("kfd_process", "pqm.queues")?,
+            node_list: member("process_queue_node", "process_queue_list")?,
+            node_queue: member("process_queue_node", "q")?,
+            lead_thread: facts.field("KFD_PROCESS_LEAD_THREAD")?,
+            task_tgid: facts.field("TASK_TGID")?,
+            task_start: facts.field("TASK_START_BOOTTIME").ok(),
+            queue_device: facts.field("QUEUE_DEVICE")?,
+            queue_properties: facts.field("QUEUE_PROPERTIES")?,
+            device_id: facts.field("DEVICE_ID")?,
+            properties_bytes: usize::try_from(facts.properties_bytes).unwrap_or(0),
+            layout: facts.layout.clone(),
+        })
+    }
+
+    /// Walks the table once.
+    pub fn run(&self, memory: &mut impl KernelMemory) -> Standing {
+        let mut standing = Standing::default();
+        for bucket in 0..BUCKETS {
+            // struct hlist_head { struct hlist_node *first; }, struct hlist_node { next, pprev }
+            let head = self.table + bucket * 8;
+            for node in self.chain(memory, head, 0, &mut standing.broken) {
+                let process = node.wrapping_sub(self.process_hash);
+                match self.process(memory, process, &mut standing.broken) {
+                    Some(process) => standing.processes.push(process),
+                    None => standing.broken += 1,
+                }
+            }
+        }
+        standing.processes.sort_by_key(|process| process.tgid);
+        standing
+    }
+
+    /// Nodes of a list: from `head` until the link is `end`.
+    fn chain(&self, memory: &mut impl KernelMemory, head: u64, end: u64, broken: &mut u32) -> Vec<u64> {
+        let mut nodes = Vec::new();
+        let mut at = head;
+        while nodes.len() < CHAIN_MAX {
+            match word(memory, at) {
+                Some(next) if next == end => return nodes,
+                Some(next) => {
+                    nodes.push(next);
+                    at = next;
+                }
+                None => break,
+            }
+        }
+        *broken += 1;
+        // The last link led nowhere readable: it is no node.
+        nodes.pop();
+        nodes
+    }
+
+    fn process(
+        &self,
+        memory: &mut impl KernelMemory,
+        process: u64,
+        broken: &mut u32,
+    ) -> Option<StandingProcess> {
+        let leader = word(memory, process + self.lead_thread)?;
+        let tgid = half(memory, leader + self.task_tgid)?;
+        let start_boottime_ns = self.task_start.and_then(|offset| word(memory, leader + offset));
+        let head = process + self.process_queues;
+        let mut queues = Vec::new();
+        // struct list_head { next, prev }: circular, so it ends at its head.
+        for node in self.chain(memory, head, head, broken) {
+            let node = node.wrapping_sub(self.node_list);
+            match word(memory, node + self.node_queue) {
+                // A kernel queue (DIQ) has kq instead of q.
+                Some(0) => {}
+                Some(queue) => match self.queue(memory, queue) {
+                    Some(queue) => queues.push(queue),
+                    None => *broken += 1,
+                },
+                None => *broken += 1,
+            }
+        }
+        Some(StandingProcess { tgid, start_boottime_ns, queues })
+    }
+
+    fn queue(&self, memory: &mut impl KernelMemory, queue: u64) -> Option<QueueCreate> {
+        let mut properties = vec![0; self.properties_bytes];
+        if !memory.read(queue + self.queue_properties, &mut properties) {
+            return None;
+        }
+        let device = word(memory, queue + self.queue_device);
+        let gpu_id = device.and_then(|device| half(memory, device + self.device_id));
+        Some(QueueCreate { origin: Origin::Standing, ..self.layout.queue(&properties, gpu_id, 0) })
+    }
+}
+
+fn word(memory: &mut impl KernelMemory, address: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    memory.read(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
+}
+
+fn half(memory: &mut impl KernelMemory, address: u64) -> Option<u32> {
+    let mut bytes = [0; 4];
+    memory.read(address, &mut bytes).then(|| u32::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::layout::Place;
+    use std::collections::BTreeMap;
+
+    /// Memory of 8-byte words.
+    #[derive(Default)]
+    struct Words(BTreeMap<u64, u64>);
+
+    impl KernelMemory for Words {
+        fn read(&mut self, address: u64, out: &mut [u8]) -> bool {
+            for (byte, at) in out.iter_mut().zip(address..) {
+                let Some(word) = self.0.get(&(at & !7)) else { return false };
+                *byte = word.to_le_bytes()[usize::try_from(at & 7).unwrap()];
+            }
+            true
+        }
+    }
+
+    const TABLE: u64 = 0x1000;
+    const PROCESS: u64 = 0x2000;
+    const TASK: u64 = 0x3000;
+    const NODE: u64 = 0x4000;
+    const QUEUE: u64 = 0x5000;
+    const DEVICE: u64 = 0x6000;
+
+    fn walk() -> Walk {
+        let queue_id = Some(Place { offset: 0, size: 4 });
+        Walk {
+            table: TABLE,
+            process_hash: 0,
+            process_queues: 16,
+            node_list: 8,
+            node_queue: 0,
+            lead_thread: 8,
+            task_tgid: 0,
+            task_start: Some(8),
+            queue_device: 8,
+            queue_properties: 0,
+            device_id: 0,
+            properties_bytes: 8,
+            layout: QueueLayout { queue_id, ..QueueLayout::default() },
+        }
+    }
+
+    /// One process with one queue in the third bucket.
+    fn memory() -> Words {
+        let mut words = Words((0..BUCKETS).map(|bucket| (TABLE + 8 * bucket, 0)).collect());
+        words.0.insert(TABLE + 16, PROCESS);
+        words.0.extend([(PROCESS, 0), (PROCESS + 8, TASK), (PROCESS + 16, NODE + 8)]);
+        words.0.extend([(TASK, 4242), (TASK + 8, 77)]);
+        words.0.extend([(NODE, QUEUE), (NODE + 8, PROCESS + 16)]);
+        words.0.extend([(QUEUE, 5), (QUEUE + 8, DEVICE), (DEVICE, 999)]);
+        words
+    }
+
+    #[test]
+    fn a_standing_queue_is_found_with_its_owner() {
+        let standing = walk().run(&mut memory());
+        assert_eq!(standing.broken, 0);
+        let [process] = &standing.processes[..] else { panic!("{standing:?}") };
+        assert_eq!((process.tgid, process.start_boottime_ns), (4242, Some(77)));
+        let [queue] = &process.queues[..] else { panic!("{process:?}") };
+        assert_eq!((queue.queue_id, queue.gpu_id, queue.origin), (Some(5), Some(999), Origin::Standing));
+    }
+
+    #[test]
+    fn memory_that_goes_under_the_walk_is_counted() {
+        let mut gone = memory();
+        gone.0.remove(&QUEUE);
+        let standing = walk().run(&mut gone);
+        assert_eq!((standing.broken, standing.processes[0].queues.len()), (1, 0));
+        let mut gone = memory();
+        gone.0.insert(NODE + 8, 0xdead_0000);
+        let standing = walk().run(&mut gone);
+        assert_eq!((standing.broken, standing.processes[0].queues.len()), (1, 1));
+        let mut gone = memory();
+        gone.0.remove(&TASK);
+        assert_eq!((walk().run(&mut gone).broken, walk().run(&mut gone).processes.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_loop_ends() {
+        let mut looped = memory();
+        looped.0.insert(PROCESS, PROCESS);
+        assert!(walk().run(&mut looped).broken > 0);
+    }
+}

@@ -1,0 +1,156 @@
+//! What stood before the tracer, found in sysfs or by a walk through the kernel.
+//!
+//! `at_ns` is when that was read. Records up to then may still be in the ring buffer, so what they tell is taken
+//! for the same process or queue; what ended at or after that time is not brought back.
+
+use super::apply::Change;
+use super::process::{Process, ProcessKey};
+use super::queue::{Cause, Queue};
+use super::rows::State;
+use super::source::{Source, Sources};
+use super::totals::Anomaly;
+use crate::events::event::{Body, Event, ProcessId, QueueCreate};
+
+/// A process that was found standing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StandingProcess {
+    /// Where the BPF side has met it already.
+    pub id: Option<ProcessId>,
+    /// In the initial PID namespace.
+    pub tgid: u32,
+    /// CLOCK_BOOTTIME nanoseconds.
+    pub start_boottime_ns: Option<u64>,
+    pub ns_tgid: Option<u32>,
+    pub uid: Option<u32>,
+    pub comm: Option<String>,
+    pub cgroup_leaf: Option<String>,
+}
+
+impl State {
+    /// Takes in a standing process; gives the key of its row, which may have been there before.
+    pub fn adopt_process(&mut self, at_ns: u64, found: &StandingProcess, source: Source) -> ProcessKey {
+        let key = self.standing_key(at_ns, found);
+        if let Some(row) = self.rows.get_mut(&key).filter(|row| row.alive()) {
+            row.sources = row.sources.with(source);
+            absorb(row, found);
+        }
+        key
+    }
+
+    fn standing_key(&mut self, at_ns: u64, found: &StandingProcess) -> ProcessKey {
+        if let Some(key) = found.id.map(ProcessKey::from)
+            && self.rows.contains_key(&key)
+        {
+            return key;
+        }
+        let same = |row: &Process| row.same_start(found.start_boottime_ns);
+        if let Some(key) = self.by_tgid.get(&found.tgid).copied()
+            && self.rows.get(&key).is_some_and(same)
+            && (found.id.is_none() || matches!(key, ProcessKey::Adopted(_)))
+        {
+            return self.numbered(key, found.id);
+        }
+        let ended = self.ended.iter().rev().filter_map(|key| self.rows.get(key)).find(|row| {
+            row.tgid == Some(found.tgid) && same(row) && row.released_ns >= Some(at_ns) && found.id.is_none()
+        });
+        if let Some(row) = ended {
+            return row.key;
+        }
+        let mut change = Change::default();
+        self.end_impostor(found, at_ns, &mut change);
+        let key = self.next_key(found.id);
+        let mut row = Process::new(key, Some(found.tgid), Sources::default(), at_ns);
+        row.standing = true;
+        self.insert(row, &mut change);
+        key
+    }
+
+    fn next_key(&mut self, id: Option<ProcessId>) -> ProcessKey {
+        id.map_or_else(
+            || {
+                self.adopted_keys += 1;
+                ProcessKey::Adopted(self.adopted_keys)
+            },
+            ProcessKey::from,
+        )
+    }
+
+    /// A live row of this tgid with another start is of a process that went without being seen to go.
+    fn end_impostor(&mut self, found: &StandingProcess, at_ns: u64, change: &mut Change) {
+        if let Some(key) = self.by_tgid.get(&found.tgid).copied()
+            && self.rows.get(&key).is_some_and(|row| !row.same_start(found.start_boottime_ns))
+        {
+            self.anomaly(Anomaly::EndNotSeen, change);
+            self.end_process(key, at_ns, Cause::NotSeen, change);
+        }
+    }
+
+    /// The row under its number, where it has one now.
+    fn numbered(&mut self, key: ProcessKey, id: Option<ProcessId>) -> ProcessKey {
+        let Some(new) = id.map(ProcessKey::from).filter(|new| *new != key) else { return key };
+        if let Some(mut row) = self.rows.remove(&key) {
+            row.key = new;
+            if let Some(tgid) = row.tgid {
+                self.by_tgid.insert(tgid, new);
+            }
+            self.rows.insert(new, row);
+        }
+        new
+    }
+
+    /// A probe met a process for the first time: if it is one that was found standing, that row gets its number.
+    pub(super) fn claim_adopted(&mut self, new: ProcessKey, event: &Event, change: &mut Change) -> bool {
+        let (ProcessKey::Traced(id), Some(tgid)) = (new, event.tgid) else { return false };
+        let Some(key) = self.by_tgid.get(&tgid).copied() else { return false };
+        let Some(row) = self.rows.get(&key) else { return false };
+        if row.id().is_some() {
+            return false;
+        }
+        let same = match &event.body {
+            // Created after the other was found: an exec, or a reused PID.
+            Body::ProcessSeen(seen) if !seen.standing && event.mono_ns > row.first_seen_ns => false,
+            Body::ProcessSeen(seen) => row.same_start(seen.start_boottime_ns),
+            _ => true,
+        };
+        if same {
+            self.numbered(key, Some(id));
+        } else {
+            self.anomaly(Anomaly::EndNotSeen, change);
+            self.end_process(key, event.mono_ns, Cause::NotSeen, change);
+        }
+        same
+    }
+
+    /// Takes in a standing queue of a process that was adopted or met before. Nothing happens when it is known to
+    /// have ended since, when its process has, or when its id is not told.
+    pub fn adopt_queue(&mut self, process: ProcessKey, at_ns: u64, found: &QueueCreate, source: Source) {
+        let Some(queue_id) = found.queue_id else {
+            self.totals.anomaly(Anomaly::QueueWithoutId);
+            return;
+        };
+        let Some(row) = self.rows.get_mut(&process).filter(|row| row.alive()) else { return };
+        if let Some(queue) = row.queues.get_mut(&queue_id) {
+            queue.sources = queue.sources.with(source);
+            queue.absorb(found);
+            return;
+        }
+        let ended_since =
+            |queue: &Queue| queue.queue_id == queue_id && queue.end.is_some_and(|end| end.at_ns >= at_ns);
+        if row.ended_queues.iter().any(ended_since) {
+            return;
+        }
+        row.queues.insert(queue_id, Queue::standing(queue_id, found, source, at_ns));
+        self.totals.queues_adopted += 1;
+    }
+}
+
+fn absorb(row: &mut Process, found: &StandingProcess) {
+    row.start_boottime_ns = row.start_boottime_ns.or(found.start_boottime_ns);
+    row.ns_tgid = row.ns_tgid.or(found.ns_tgid);
+    row.uid = row.uid.or(found.uid);
+    row.comm = row.comm.take().or_else(|| found.comm.clone());
+    row.cgroup_leaf = row.cgroup_leaf.take().or_else(|| found.cgroup_leaf.clone());
+}
+
+#[cfg(test)]
+mod tests;

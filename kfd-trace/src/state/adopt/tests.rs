@@ -1,0 +1,114 @@
+use super::*;
+use crate::events::event::{Origin, ProcessSeen, QueueType};
+use crate::state::samples::{create, destroy, event, facts, seen, state};
+
+const PID: u32 = 700;
+
+fn found() -> StandingProcess {
+    StandingProcess { tgid: PID, start_boottime_ns: Some(5_000_000_000), ..StandingProcess::default() }
+}
+
+fn sysfs_queue(queue_id: u32) -> QueueCreate {
+    QueueCreate {
+        ring_address: None,
+        queue_type: Some(QueueType::Compute),
+        origin: Origin::Standing,
+        ..facts(queue_id)
+    }
+}
+
+fn started(ns: u64, standing: bool) -> Body {
+    let Body::ProcessSeen(sample) = seen(standing) else { unreachable!("a sample of this kind") };
+    Body::ProcessSeen(ProcessSeen { start_boottime_ns: Some(ns), ..sample })
+}
+
+#[test]
+fn a_probe_that_meets_a_standing_process_takes_over_its_row_and_queues() {
+    let mut state = state();
+    let key = state.adopt_process(100, &found(), Source::Sysfs);
+    state.adopt_queue(key, 100, &sysfs_queue(4), Source::Sysfs);
+    // /proc gives ticks: 6 ms off is the same start.
+    state.apply(&event(200, 1, PID, started(5_006_000_000, true)));
+    let row = state.process(ProcessId(1).into()).expect("numbered");
+    assert_eq!(row.queues.len(), 1);
+    assert_eq!(row.sources.to_string(), "probe+sysfs");
+    assert_eq!(state.snapshot().processes.len(), 1);
+    state.apply(&event(300, 1, PID, destroy(4)));
+    assert_eq!((state.totals().destroyed(), state.totals().queues_adopted), (1, 1));
+    assert!(state.totals().anomalies.is_empty(), "{:?}", state.totals().anomalies);
+}
+
+#[test]
+fn another_start_time_is_another_process() {
+    let mut state = state();
+    let key = state.adopt_process(100, &found(), Source::Sysfs);
+    state.adopt_queue(key, 100, &sysfs_queue(4), Source::Sysfs);
+    let change = state.apply(&event(200, 1, PID, started(9_000_000_000, true)));
+    assert_eq!(change.anomalies, [Anomaly::EndNotSeen]);
+    assert_eq!(change.ended[0].end.map(|end| end.cause), Some(Cause::NotSeen));
+    assert!(state.process(ProcessId(1).into()).is_some_and(|row| row.queues.is_empty()));
+}
+
+#[test]
+fn a_creation_after_the_adoption_is_an_exec_and_before_it_is_the_same_process() {
+    let mut late = state();
+    late.adopt_process(100, &found(), Source::Sysfs);
+    late.apply(&event(150, 1, PID, started(5_000_000_000, false)));
+    assert_eq!(late.snapshot().live().count(), 1);
+    assert_eq!(late.totals().processes_ended, 1);
+
+    let mut early = state();
+    early.adopt_process(100, &found(), Source::Sysfs);
+    early.apply(&event(50, 1, PID, started(5_000_000_000, false)));
+    assert_eq!((early.snapshot().processes.len(), early.totals().processes_ended), (1, 0));
+}
+
+#[test]
+fn a_birth_that_was_still_in_the_ring_buffer_is_the_adopted_queues_own() {
+    let mut state = state();
+    let key = state.adopt_process(100, &found(), Source::Sysfs);
+    state.adopt_queue(key, 100, &sysfs_queue(4), Source::Sysfs);
+    state.apply(&event(40, 1, PID, started(5_000_000_000, false)));
+    let change = state.apply(&event(50, 1, PID, create(4)));
+    assert!(change.anomalies.is_empty() && change.ended.is_empty(), "{change:?}");
+    let queue = &state.process(ProcessId(1).into()).expect("row").queues[&4];
+    assert_eq!((queue.born_ns, queue.facts.ring_address), (Some(50), facts(4).ring_address));
+    assert_eq!(queue.facts.queue_type, Some(QueueType::ComputeAql));
+    assert_eq!(state.totals().queues_born_later, 1);
+}
+
+#[test]
+fn what_ended_since_it_was_read_is_not_brought_back() {
+    let mut state = state();
+    state.apply(&event(10, 1, PID, started(5_000_000_000, false)));
+    state.apply(&event(20, 1, PID, create(4)));
+    state.apply(&event(200, 1, PID, destroy(4)));
+    let key = state.adopt_process(100, &found(), Source::Sysfs);
+    assert_eq!(key, ProcessId(1).into());
+    state.adopt_queue(key, 100, &sysfs_queue(4), Source::Sysfs);
+    assert_eq!(state.snapshot().queues().count(), 0);
+    // Read after that end, it is a new queue.
+    state.adopt_queue(key, 201, &sysfs_queue(4), Source::Sysfs);
+    assert_eq!(state.snapshot().queues().count(), 1);
+
+    state.apply(&event(300, 1, PID, Body::ProcessRelease));
+    let key = state.adopt_process(250, &found(), Source::Sysfs);
+    state.adopt_queue(key, 250, &sysfs_queue(9), Source::Sysfs);
+    assert_eq!(state.snapshot().live().count(), 0);
+}
+
+#[test]
+fn adopting_twice_changes_nothing_but_the_sources() {
+    let mut state = state();
+    for source in [Source::Sysfs, Source::Kernel] {
+        let key = state.adopt_process(100, &found(), source);
+        state.adopt_queue(key, 100, &sysfs_queue(4), source);
+    }
+    let snapshot = state.snapshot();
+    let (process, queue) = snapshot.queues().next().expect("the queue");
+    assert_eq!(
+        (process.sources.to_string(), queue.sources.to_string()),
+        ("kernel+sysfs".into(), "kernel+sysfs".into())
+    );
+    assert_eq!((snapshot.processes.len(), snapshot.totals.queues_adopted), (1, 1));
+}

@@ -1,0 +1,131 @@
+//! The rules: what each event changes.
+
+use super::process::{Process, ProcessKey};
+use super::queue::{Cause, Queue};
+use super::rows::State;
+use super::source::Source;
+use super::totals::Anomaly;
+use crate::events::event::{Body, Event, ProcessId, ProcessSeen};
+
+/// What one event changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// The row it was about.
+    pub process: Option<ProcessKey>,
+    /// The queues that it ended, each with its cause.
+    pub ended: Vec<Queue>,
+    pub anomalies: Vec<Anomaly>,
+}
+
+impl State {
+    /// Takes in one event; events come in the order of the ring buffer.
+    pub fn apply(&mut self, event: &Event) -> Change {
+        let mut change = Change::default();
+        if let Body::Open { errno, .. } = &event.body {
+            self.open(event, *errno, &mut change);
+            return change;
+        }
+        let Some(id) = event.process else {
+            self.anomaly(Anomaly::OwnerUnknown, &mut change);
+            return change;
+        };
+        let key = self.row_of(id, event, &mut change);
+        change.process = Some(key);
+        self.touch(key, event.mono_ns);
+        if self.rows.get(&key).is_some_and(|row| !row.alive()) {
+            self.anomaly(Anomaly::RecordAfterRelease, &mut change);
+            return change;
+        }
+        let now = event.mono_ns;
+        match &event.body {
+            Body::ProcessSeen(seen) => self.seen(key, seen, now),
+            Body::Close => self.close(key),
+            Body::MmRelease => self.mm_release(key, now),
+            Body::ProcessRelease => self.release(key, now, &mut change),
+            Body::QueueCreate(facts) => self.queue_create(key, facts, now, &mut change),
+            Body::QueueDestroy { queue_id, gpu_id } => {
+                self.queue_destroy(key, *queue_id, *gpu_id, event, &mut change);
+            }
+            Body::QueueDestroyFailed { queue_id, .. } => self.queue_revive(key, *queue_id, &mut change),
+            Body::Ioctl(_) | Body::Open { .. } => {}
+        }
+        change
+    }
+
+    fn touch(&mut self, key: ProcessKey, now_ns: u64) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.last_event_ns = row.last_event_ns.max(now_ns);
+            row.sources = row.sources.with(Source::Probe);
+        }
+    }
+
+    /// The row of this number, made if it is new. A row that was found standing becomes this one.
+    fn row_of(&mut self, id: ProcessId, event: &Event, change: &mut Change) -> ProcessKey {
+        let key = ProcessKey::Traced(id);
+        if self.rows.contains_key(&key) {
+            return key;
+        }
+        if !self.claim_adopted(key, event, change) {
+            let row = Process::new(key, event.tgid, Source::Probe.into(), event.mono_ns);
+            self.insert(row, change);
+        }
+        if !matches!(event.body, Body::ProcessSeen(_)) {
+            self.anomaly(Anomaly::ProcessSeenLost, change);
+            if let Some(row) = self.rows.get_mut(&key) {
+                row.seen_lost = true;
+            }
+        }
+        key
+    }
+
+    fn seen(&mut self, key: ProcessKey, seen: &ProcessSeen, now_ns: u64) {
+        if seen.standing {
+            self.totals.processes_standing += 1;
+        } else {
+            self.totals.processes_created += 1;
+        }
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.seen(seen, now_ns);
+        }
+    }
+
+    /// `kfd_open` does not tell the process's number, only the tgid.
+    fn open(&mut self, event: &Event, errno: i32, change: &mut Change) {
+        self.totals.opens += 1;
+        if errno != 0 {
+            *self.totals.open_errors.entry(errno).or_default() += 1;
+        }
+        change.process = event.tgid.and_then(|tgid| self.by_tgid.get(&tgid).copied());
+        let row = change.process.and_then(|key| self.rows.get_mut(&key));
+        match row {
+            Some(row) if errno == 0 => row.opens += 1,
+            Some(row) => row.failed_opens += 1,
+            None if errno == 0 => self.anomaly(Anomaly::OpenOfUnknownProcess, change),
+            None => {}
+        }
+    }
+
+    fn close(&mut self, key: ProcessKey) {
+        self.totals.closes += 1;
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.closes += 1;
+        }
+    }
+
+    fn mm_release(&mut self, key: ProcessKey, now_ns: u64) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.mm_released_ns = Some(now_ns);
+        }
+    }
+
+    fn release(&mut self, key: ProcessKey, now_ns: u64, change: &mut Change) {
+        let left = self.rows.get(&key).map_or(0, |row| row.queues.len());
+        for _ in 0..left {
+            self.anomaly(Anomaly::LeftAtRelease, change);
+        }
+        self.end_process(key, now_ns, Cause::LeftAtRelease, change);
+    }
+}
+
+#[cfg(test)]
+mod tests;

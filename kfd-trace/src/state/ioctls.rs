@@ -1,0 +1,176 @@
+//! Sums of ioctls by number, over all processes, the ended ones included.
+
+use std::collections::BTreeMap;
+
+use kfd_trace_common::stat::{BUCKETS, FIRST_EDGE_LOG2, IoctlStat, upper_edge_ns};
+
+use crate::events::event::ProcessId;
+use crate::events::ioctl;
+use crate::events::tables::{ErrorRow, IoctlRow};
+
+/// What is known of all calls of one ioctl number, whatever size user space announced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IoctlSum {
+    pub stat: IoctlStat,
+    /// Calls by positive errno, refused ones included.
+    pub errors: BTreeMap<i32, u64>,
+}
+
+impl Default for IoctlSum {
+    fn default() -> Self {
+        Self { stat: IoctlStat::ZERO, errors: BTreeMap::new() }
+    }
+}
+
+impl IoctlSum {
+    fn add_stat(&mut self, other: &IoctlStat) {
+        let sum = &mut self.stat;
+        sum.entered += other.entered;
+        sum.returned += other.returned;
+        sum.refused += other.refused;
+        sum.no_return_seen += other.no_return_seen;
+        sum.latency_ns += other.latency_ns;
+        for (bucket, more) in sum.buckets.iter_mut().zip(other.buckets) {
+            *bucket += more;
+        }
+    }
+
+    /// Calls that ended in an errno.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    /// Calls that entered and neither ended in a way that was seen nor are among `in_flight`: misses of the probes.
+    /// Of WAIT_EVENTS, all calls that were not refused. The maps are not read at one instant, so that a busy
+    /// machine may show a few that are merely under way.
+    #[must_use]
+    pub fn unexplained(&self, in_flight: u64) -> u64 {
+        let stat = &self.stat;
+        let ended = stat.returned + stat.refused + stat.no_return_seen;
+        stat.entered.saturating_sub(ended).saturating_sub(in_flight)
+    }
+
+    /// Mean latency of the calls that returned.
+    #[must_use]
+    pub fn mean_ns(&self) -> Option<u64> {
+        self.stat.latency_ns.checked_div(self.stat.returned)
+    }
+
+    /// Upper edge of the bucket that holds the `percent` percentile; `None` without a measured call, and
+    /// [`Edge::Above`] in the last bucket, which has no upper edge.
+    #[must_use]
+    pub fn percentile(&self, percent: u64) -> Option<Edge> {
+        let all: u64 = self.stat.buckets.iter().sum();
+        if all == 0 {
+            return None;
+        }
+        let rank = all.saturating_mul(percent).div_ceil(100).max(1);
+        let mut below = 0;
+        let bucket = self.stat.buckets.iter().position(|count| {
+            below += count;
+            below >= rank
+        })?;
+        Some(upper_edge_ns(bucket).map_or(Edge::Above(LAST_LOWER_EDGE_NS), Edge::Below))
+    }
+}
+
+const LAST_LOWER_EDGE_NS: u64 = 1 << (FIRST_EDGE_LOG2 as usize + BUCKETS - 2);
+
+/// Where in the histogram a latency stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// Less than this, nanoseconds.
+    Below(u64),
+    /// This or more, nanoseconds.
+    Above(u64),
+}
+
+/// Sums by ioctl number. Filled with the rows of processes whose rows were deleted from the maps, it keeps
+/// totals from going down: see [`IoctlTotals::retire`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IoctlTotals(BTreeMap<u8, IoctlSum>);
+
+impl IoctlTotals {
+    /// Takes over rows that were deleted from the maps.
+    pub fn retire(&mut self, ioctls: &[IoctlRow], errors: &[ErrorRow]) {
+        for row in ioctls {
+            self.0.entry(ioctl::nr(row.cmd)).or_default().add_stat(&row.stat);
+        }
+        for row in errors {
+            let sum = self.0.entry(ioctl::nr(row.cmd)).or_default();
+            *sum.errors.entry(row.errno).or_default() += row.count;
+        }
+    }
+
+    /// These and the rows that are in the maps now.
+    #[must_use]
+    pub fn with(&self, ioctls: &[IoctlRow], errors: &[ErrorRow]) -> Self {
+        let mut all = self.clone();
+        all.retire(ioctls, errors);
+        all
+    }
+
+    /// The rows of the maps, by process.
+    #[must_use]
+    pub fn by_process(ioctls: &[IoctlRow], errors: &[ErrorRow]) -> BTreeMap<ProcessId, IoctlTotals> {
+        let mut all: BTreeMap<ProcessId, IoctlTotals> = BTreeMap::new();
+        for row in ioctls {
+            all.entry(row.process).or_default().retire(std::slice::from_ref(row), &[]);
+        }
+        for row in errors {
+            all.entry(row.process).or_default().retire(&[], std::slice::from_ref(row));
+        }
+        all
+    }
+
+    /// By number.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, &IoctlSum)> {
+        self.0.iter().map(|(nr, sum)| (*nr, sum))
+    }
+
+    #[must_use]
+    pub fn get(&self, nr: u8) -> Option<&IoctlSum> {
+        self.0.get(&nr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::samples::{error_row, ioctl_row};
+
+    const CREATE_96: u32 = 0xc060_4b02;
+    const CREATE_88: u32 = 0xc058_4b02;
+
+    #[test]
+    fn both_sizes_of_an_ioctl_are_one_number_and_retired_rows_stay() {
+        let mut retired = IoctlTotals::default();
+        retired.retire(&[ioctl_row(1, CREATE_96, 3, 1000)], &[error_row(1, CREATE_96, 22, 2)]);
+        let now = retired.with(&[ioctl_row(2, CREATE_88, 4, 5000)], &[error_row(2, CREATE_88, 22, 1)]);
+        let sum = now.get(2).expect("CREATE_QUEUE");
+        assert_eq!((sum.stat.entered, sum.stat.returned, sum.failed()), (7, 7, 3));
+        assert_eq!(sum.mean_ns(), Some((3 * 1000 + 4 * 5000) / 7));
+        assert_eq!(retired.get(2).map(|sum| sum.stat.entered), Some(3), "with() must not change the retired");
+    }
+
+    #[test]
+    fn a_percentile_is_an_upper_edge() {
+        let mut sum = IoctlSum::default();
+        assert_eq!(sum.percentile(50), None);
+        sum.stat.buckets[0] = 98;
+        sum.stat.buckets[3] = 1;
+        sum.stat.buckets[BUCKETS - 1] = 1;
+        assert_eq!(sum.percentile(50), Some(Edge::Below(1024)));
+        assert_eq!(sum.percentile(99), Some(Edge::Below(8192)));
+        assert_eq!(sum.percentile(100), Some(Edge::Above(1 << 35)));
+    }
+
+    #[test]
+    fn processes_are_kept_apart() {
+        let rows = [ioctl_row(1, CREATE_96, 3, 10), ioctl_row(2, CREATE_96, 4, 10)];
+        let by = IoctlTotals::by_process(&rows, &[error_row(2, CREATE_96, 22, 1)]);
+        let entered = |id| by[&ProcessId(id)].get(2).map(|sum| (sum.stat.entered, sum.failed()));
+        assert_eq!((entered(1), entered(2)), (Some((3, 0)), Some((4, 1))));
+    }
+}

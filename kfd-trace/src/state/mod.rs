@@ -1,0 +1,34 @@
+//! Who has which queue: the memory of the tracer.
+//!
+//! Takes in: events in the order of the ring buffer, what /proc tells of a process ([`ProcessDetails`]), and what
+//! stood before the tracer (`State::adopt_*`). Gives out: [`Snapshot`], owned and ordered, and for each event the
+//! [`Change`] that it made. Pure: no clock is read here, every time is CLOCK_MONOTONIC and comes from outside.
+
+mod adopt;
+mod apply;
+mod ioctls;
+mod limits;
+mod process;
+mod queue;
+mod queues;
+mod rows;
+mod snapshot;
+mod source;
+mod totals;
+
+#[cfg(test)]
+mod property;
+#[cfg(test)]
+pub(crate) mod samples;
+
+pub use adopt::StandingProcess;
+pub use apply::Change;
+pub use ioctls::{Edge, IoctlSum, IoctlTotals};
+pub use limits::StateLimits;
+pub use process::{Process, ProcessDetails, ProcessKey};
+pub(crate) use queue::finer_type;
+pub use queue::{Cause, Queue, QueueEnd, QueueLabel};
+pub use rows::State;
+pub use snapshot::Snapshot;
+pub use source::{Source, Sources};
+pub use totals::{Anomaly, Totals};

@@ -1,0 +1,134 @@
+//! One KFD process and its queues.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::queue::Queue;
+use super::source::Sources;
+use crate::events::event::{ProcessId, ProcessSeen};
+
+/// Start times from /proc are in ticks of 10 ms and cut off: nearer than this is the same start.
+const START_TOLERANCE_NS: u64 = 20_000_000;
+
+/// Key of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProcessKey {
+    /// Met by a probe.
+    Traced(ProcessId),
+    /// Found standing and not met by a probe yet; numbered by the state.
+    Adopted(u64),
+}
+
+impl From<ProcessId> for ProcessKey {
+    fn from(id: ProcessId) -> Self {
+        ProcessKey::Traced(id)
+    }
+}
+
+/// What /proc tells of a process. `None`: not read, or gone before it could be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessDetails {
+    /// Arguments, separated by spaces. May hold secrets: no metric carries it.
+    pub cmdline: Option<String>,
+    /// Path in the cgroup v2 hierarchy, or the deepest v1 path.
+    pub cgroup: Option<String>,
+    /// Container id taken from that path.
+    pub container: Option<String>,
+}
+
+/// One `struct kfd_process`. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Process {
+    pub key: ProcessKey,
+    /// In the initial PID namespace.
+    pub tgid: Option<u32>,
+    pub start_boottime_ns: Option<u64>,
+    pub ns_tgid: Option<u32>,
+    pub uid: Option<u32>,
+    pub comm: Option<String>,
+    pub cgroup_leaf: Option<String>,
+    pub details: ProcessDetails,
+    pub sources: Sources,
+    /// It existed before the tracer.
+    pub standing: bool,
+    /// The record that tells who it is was lost: the row is made from another record's header.
+    pub seen_lost: bool,
+    pub first_seen_ns: u64,
+    pub last_event_ns: u64,
+    /// When its creation was seen.
+    pub created_ns: Option<u64>,
+    /// When its address space went.
+    pub mm_released_ns: Option<u64>,
+    /// When the driver freed it, or when it was found to be gone.
+    pub released_ns: Option<u64>,
+    /// Successful opens of /dev/kfd since the tracer began.
+    pub opens: u64,
+    pub failed_opens: u64,
+    /// Open files whose last reference went.
+    pub closes: u64,
+    /// Live queues by id.
+    pub queues: BTreeMap<u32, Queue>,
+    /// The last queues that ended, oldest first.
+    pub ended_queues: VecDeque<Queue>,
+}
+
+impl Process {
+    pub(super) fn new(key: ProcessKey, tgid: Option<u32>, sources: Sources, at_ns: u64) -> Self {
+        Self {
+            key,
+            tgid,
+            start_boottime_ns: None,
+            ns_tgid: None,
+            uid: None,
+            comm: None,
+            cgroup_leaf: None,
+            details: ProcessDetails::default(),
+            sources,
+            standing: false,
+            seen_lost: false,
+            first_seen_ns: at_ns,
+            last_event_ns: at_ns,
+            created_ns: None,
+            mm_released_ns: None,
+            released_ns: None,
+            opens: 0,
+            failed_opens: 0,
+            closes: 0,
+            queues: BTreeMap::new(),
+            ended_queues: VecDeque::new(),
+        }
+    }
+
+    /// The number that the BPF side gave it; `None` when no probe has met it.
+    #[must_use]
+    pub fn id(&self) -> Option<ProcessId> {
+        match self.key {
+            ProcessKey::Traced(id) => Some(id),
+            ProcessKey::Adopted(_) => None,
+        }
+    }
+
+    #[must_use]
+    pub fn alive(&self) -> bool {
+        self.released_ns.is_none()
+    }
+
+    /// What the kernel itself tells at the first sight wins over what was read before.
+    pub(super) fn seen(&mut self, seen: &ProcessSeen, at_ns: u64) {
+        self.start_boottime_ns = seen.start_boottime_ns.or(self.start_boottime_ns);
+        self.ns_tgid = seen.ns_tgid.or(self.ns_tgid);
+        self.uid = seen.uid.or(self.uid);
+        self.comm = seen.comm.clone().or_else(|| self.comm.take());
+        self.cgroup_leaf = seen.cgroup_leaf.clone().or_else(|| self.cgroup_leaf.take());
+        self.seen_lost = false;
+        self.standing = seen.standing;
+        self.created_ns = if seen.standing { None } else { Some(at_ns) };
+    }
+
+    /// Whether a start time told by another source can be this process's.
+    pub(super) fn same_start(&self, other: Option<u64>) -> bool {
+        match (self.start_boottime_ns, other) {
+            (Some(own), Some(other)) => own.abs_diff(other) < START_TOLERANCE_NS,
+            _ => true,
+        }
+    }
+}

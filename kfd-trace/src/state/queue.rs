@@ -1,0 +1,170 @@
+//! One queue from its birth to its end.
+
+use super::source::{Source, Sources};
+use crate::events::event::{QueueCreate, QueueType};
+
+/// A queue. Within a process its id is unique while it lives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queue {
+    pub queue_id: u32,
+    /// What is known of it; `None` inside is "not told".
+    pub facts: QueueCreate,
+    pub sources: Sources,
+    /// When its creation was seen; `None` for a queue that stood before the tracer.
+    pub born_ns: Option<u64>,
+    /// When it was found standing.
+    pub adopted_ns: Option<u64>,
+    pub end: Option<QueueEnd>,
+}
+
+/// How a queue ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueEnd {
+    pub at_ns: u64,
+    pub cause: Cause,
+}
+
+/// Why a queue ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// DESTROY_QUEUE.
+    Ioctl,
+    /// The driver cleaned up after its process, in a kworker or in the dying task.
+    ProcessDeath,
+    /// Destroyed outside of DESTROY_QUEUE while its process lived.
+    Other,
+    /// Its process was released, and no destruction of the queue had been seen.
+    LeftAtRelease,
+    /// Its id was given to a new queue, and no destruction had been seen.
+    Replaced,
+    /// Its process went without being seen to go.
+    NotSeen,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: &'static [Cause] = &[
+        Cause::Ioctl,
+        Cause::ProcessDeath,
+        Cause::Other,
+        Cause::LeftAtRelease,
+        Cause::Replaced,
+        Cause::NotSeen,
+    ];
+
+    /// The name in metrics and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Ioctl => "ioctl",
+            Cause::ProcessDeath => "process_death",
+            Cause::Other => "other",
+            Cause::LeftAtRelease => "left_at_release",
+            Cause::Replaced => "replaced",
+            Cause::NotSeen => "not_seen",
+        }
+    }
+}
+
+/// What queues are counted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueLabel {
+    pub gpu_id: Option<u32>,
+    pub queue_type: Option<QueueType>,
+}
+
+impl QueueLabel {
+    /// The type's name; `unknown` where it was not told.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        self.queue_type.map_or("unknown", QueueType::name)
+    }
+}
+
+impl Queue {
+    pub(super) fn born(queue_id: u32, facts: &QueueCreate, at_ns: u64) -> Self {
+        Self {
+            queue_id,
+            facts: facts.clone(),
+            sources: Source::Probe.into(),
+            born_ns: Some(at_ns),
+            adopted_ns: None,
+            end: None,
+        }
+    }
+
+    pub(super) fn standing(queue_id: u32, facts: &QueueCreate, source: Source, at_ns: u64) -> Self {
+        Self {
+            queue_id,
+            facts: facts.clone(),
+            sources: source.into(),
+            born_ns: None,
+            adopted_ns: Some(at_ns),
+            end: None,
+        }
+    }
+
+    #[must_use]
+    pub fn label(&self) -> QueueLabel {
+        QueueLabel { gpu_id: self.facts.gpu_id, queue_type: self.facts.queue_type }
+    }
+
+    /// How long it lived, or lives at `now_ns`; `None` when its birth was not seen.
+    #[must_use]
+    pub fn age_ns(&self, now_ns: u64) -> Option<u64> {
+        let until = self.end.map_or(now_ns, |end| end.at_ns);
+        self.born_ns.map(|born| until.saturating_sub(born))
+    }
+
+    /// Fills in what was not told before; what is known stays.
+    pub(super) fn absorb(&mut self, other: &QueueCreate) {
+        let facts = &mut self.facts;
+        facts.gpu_id = facts.gpu_id.or(other.gpu_id);
+        facts.queue_type = finer_type(facts.queue_type, other.queue_type);
+        facts.ring_address = facts.ring_address.or(other.ring_address);
+        facts.ring_size = facts.ring_size.or(other.ring_size);
+        facts.write_pointer_address = facts.write_pointer_address.or(other.write_pointer_address);
+        facts.read_pointer_address = facts.read_pointer_address.or(other.read_pointer_address);
+        facts.doorbell_offset = facts.doorbell_offset.or(other.doorbell_offset);
+        facts.priority = facts.priority.or(other.priority);
+        facts.percent = facts.percent.or(other.percent);
+        facts.sdma_engine_id = facts.sdma_engine_id.or(other.sdma_engine_id);
+    }
+}
+
+/// sysfs tells the kernel's enum only, in which AQL queues are `compute` too: the finer word wins.
+pub(crate) fn finer_type(known: Option<QueueType>, other: Option<QueueType>) -> Option<QueueType> {
+    match (known, other) {
+        (Some(QueueType::Compute) | None, Some(QueueType::ComputeAql)) => Some(QueueType::ComputeAql),
+        (known, other) => known.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::samples::facts;
+
+    #[test]
+    fn absorbing_fills_gaps_and_keeps_what_is_known() {
+        let mut queue = Queue::standing(
+            1,
+            &QueueCreate { ring_address: None, queue_type: Some(QueueType::Compute), ..facts(1) },
+            Source::Sysfs,
+            5,
+        );
+        queue.absorb(&QueueCreate { gpu_id: Some(99), ..facts(1) });
+        assert_eq!(queue.facts.ring_address, facts(1).ring_address);
+        assert_eq!(queue.facts.queue_type, Some(QueueType::ComputeAql));
+        assert_eq!(queue.facts.gpu_id, facts(1).gpu_id);
+    }
+
+    #[test]
+    fn age_ends_with_the_queue_and_is_unknown_without_a_birth() {
+        let mut queue = Queue::born(1, &facts(1), 100);
+        assert_eq!(queue.age_ns(350), Some(250));
+        queue.end = Some(QueueEnd { at_ns: 200, cause: Cause::Ioctl });
+        assert_eq!(queue.age_ns(350), Some(100));
+        assert_eq!(Queue::standing(1, &facts(1), Source::Sysfs, 5).age_ns(350), None);
+    }
+}

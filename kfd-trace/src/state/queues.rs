@@ -1,0 +1,124 @@
+//! The rules for queues: birth, end, and an end that did not happen.
+
+use super::apply::Change;
+use super::process::{Process, ProcessKey};
+use super::queue::{Cause, Queue, QueueEnd};
+use super::rows::State;
+use super::source::Source;
+use super::totals::Anomaly;
+use crate::events::event::{Event, Origin, QueueCreate};
+use crate::events::ioctl;
+
+/// `AMDKFD_IOC_DESTROY_QUEUE`.
+const DESTROY_QUEUE: u8 = 0x03;
+
+impl State {
+    pub(super) fn queue_create(
+        &mut self,
+        key: ProcessKey,
+        facts: &QueueCreate,
+        now_ns: u64,
+        change: &mut Change,
+    ) {
+        let Some(queue_id) = facts.queue_id else {
+            self.anomaly(Anomaly::QueueWithoutId, change);
+            return;
+        };
+        if facts.origin == Origin::Standing {
+            self.adopt_queue(key, now_ns, facts, Source::Kernel);
+            return;
+        }
+        let Some(row) = self.rows.get_mut(&key) else { return };
+        match row.queues.get_mut(&queue_id) {
+            // It was found standing while this record was still in the ring buffer.
+            Some(queue) if queue.born_ns.is_none() && queue.adopted_ns >= Some(now_ns) => {
+                queue.absorb(facts);
+                queue.facts.origin = facts.origin;
+                queue.born_ns = Some(now_ns);
+                queue.sources = queue.sources.with(Source::Probe);
+                self.totals.queues_born_later += 1;
+            }
+            Some(_) => {
+                self.anomaly(Anomaly::CreateOfLiveQueue, change);
+                let end = QueueEnd { at_ns: now_ns, cause: Cause::Replaced };
+                self.end_queue(key, queue_id, None, end, change);
+                self.put(key, Queue::born(queue_id, facts, now_ns));
+            }
+            None => self.put(key, Queue::born(queue_id, facts, now_ns)),
+        }
+        let label = Queue::born(queue_id, facts, now_ns).label();
+        *self.totals.queues_created.entry(label).or_default() += 1;
+    }
+
+    pub(super) fn put(&mut self, key: ProcessKey, queue: Queue) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.queues.insert(queue.queue_id, queue);
+        }
+    }
+
+    pub(super) fn queue_destroy(
+        &mut self,
+        key: ProcessKey,
+        queue_id: u32,
+        gpu_id: Option<u32>,
+        event: &Event,
+        change: &mut Change,
+    ) {
+        let Some(row) = self.rows.get(&key) else { return };
+        let end = QueueEnd { at_ns: event.mono_ns, cause: cause_of(row, event) };
+        if !self.end_queue(key, queue_id, gpu_id, end, change) {
+            self.anomaly(Anomaly::DestroyOfUnknownQueue, change);
+        }
+    }
+
+    /// False when no such queue lives.
+    pub(super) fn end_queue(
+        &mut self,
+        key: ProcessKey,
+        queue_id: u32,
+        gpu_id: Option<u32>,
+        end: QueueEnd,
+        change: &mut Change,
+    ) -> bool {
+        let Some(row) = self.rows.get_mut(&key) else { return false };
+        let Some(mut queue) = row.queues.remove(&queue_id) else { return false };
+        queue.end = Some(end);
+        queue.facts.gpu_id = queue.facts.gpu_id.or(gpu_id);
+        *self.totals.queues_destroyed.entry((queue.label(), end.cause)).or_default() += 1;
+        change.ended.push(queue.clone());
+        row.ended_queues.push_back(queue);
+        while row.ended_queues.len() > self.limits.ended_queues {
+            row.ended_queues.pop_front();
+        }
+        true
+    }
+
+    pub(super) fn queue_revive(&mut self, key: ProcessKey, queue_id: u32, change: &mut Change) {
+        let revived =
+            self.rows.get_mut(&key).filter(|row| !row.queues.contains_key(&queue_id)).and_then(|row| {
+                let index = row.ended_queues.iter().rposition(|queue| queue.queue_id == queue_id)?;
+                row.ended_queues.remove(index)
+            });
+        let Some(mut queue) = revived else {
+            self.anomaly(Anomaly::DestroyFailedOfUnknownQueue, change);
+            return;
+        };
+        queue.end = None;
+        *self.totals.queues_revived.entry(queue.label()).or_default() += 1;
+        self.put(key, queue);
+    }
+}
+
+/// An address space that went explains a destruction whatever the thread was doing: on 7.2 the dying task cleans
+/// up itself, and a call whose return was not seen may still seem to be under way.
+fn cause_of(row: &Process, event: &Event) -> Cause {
+    if row.mm_released_ns.is_some() {
+        return Cause::ProcessDeath;
+    }
+    match event.in_ioctl {
+        Some(cmd) if ioctl::nr(cmd) == DESTROY_QUEUE => Cause::Ioctl,
+        Some(_) => Cause::Other,
+        None if event.tgid != Some(event.task_tgid) => Cause::ProcessDeath,
+        None => Cause::Other,
+    }
+}

@@ -1,0 +1,157 @@
+//! The rows: how they come, are asked for, end and are forgotten.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::apply::Change;
+use super::limits::StateLimits;
+use super::process::{Process, ProcessDetails, ProcessKey};
+use super::queue::{Cause, QueueEnd};
+use super::snapshot::Snapshot;
+use super::totals::{Anomaly, Totals};
+use crate::events::event::ProcessId;
+
+/// Processes, their queues, and totals.
+#[derive(Debug)]
+pub struct State {
+    pub(super) limits: StateLimits,
+    pub(super) rows: BTreeMap<ProcessKey, Process>,
+    /// The row last met under a tgid, while it lives.
+    pub(super) by_tgid: BTreeMap<u32, ProcessKey>,
+    /// Ended rows, the longest ended first.
+    pub(super) ended: VecDeque<ProcessKey>,
+    /// Rows that went since they were last asked for.
+    forgotten: Vec<ProcessId>,
+    pub(super) totals: Totals,
+    pub(super) adopted_keys: u64,
+}
+
+impl State {
+    #[must_use]
+    pub fn new(limits: StateLimits) -> Self {
+        Self {
+            limits,
+            rows: BTreeMap::new(),
+            by_tgid: BTreeMap::new(),
+            ended: VecDeque::new(),
+            forgotten: Vec::new(),
+            totals: Totals::default(),
+            adopted_keys: 0,
+        }
+    }
+
+    /// Adds what /proc tells. Nothing happens when the row is gone.
+    pub fn enrich(&mut self, key: ProcessKey, details: ProcessDetails) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.details = details;
+        }
+    }
+
+    /// A live process whose end was missed: /proc shows that it is gone. Its queues end with it.
+    pub fn gone(&mut self, key: ProcessKey, now_ns: u64) -> Change {
+        let mut change = Change { process: Some(key), ..Change::default() };
+        if self.rows.get(&key).is_some_and(Process::alive) {
+            self.anomaly(Anomaly::EndNotSeen, &mut change);
+            self.end_process(key, now_ns, Cause::NotSeen, &mut change);
+        }
+        change
+    }
+
+    /// Forgets the processes that ended longer ago than they are remembered. Gives the numbers of all that were
+    /// forgotten since the last call: nobody will ask for their rows in the maps any more.
+    pub fn expire(&mut self, now_ns: u64) -> Vec<ProcessId> {
+        while let Some(key) = self.ended.front().copied() {
+            let fresh = self
+                .rows
+                .get(&key)
+                .and_then(|row| row.released_ns)
+                .is_some_and(|at| now_ns.saturating_sub(at) < self.limits.linger_ns);
+            if fresh {
+                break;
+            }
+            self.forget(key);
+        }
+        std::mem::take(&mut self.forgotten)
+    }
+
+    /// The row of a process, live or remembered.
+    #[must_use]
+    pub fn process(&self, key: ProcessKey) -> Option<&Process> {
+        self.rows.get(&key)
+    }
+
+    /// The live row of a tgid, the one met last.
+    #[must_use]
+    pub fn process_of_tgid(&self, tgid: u32) -> Option<&Process> {
+        self.by_tgid.get(&tgid).and_then(|key| self.rows.get(key))
+    }
+
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// An owned copy, ordered by tgid and first sight.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let mut processes: Vec<_> = self.rows.values().cloned().collect();
+        processes.sort_by_key(|row| (row.tgid, row.first_seen_ns, row.key));
+        Snapshot { processes, totals: self.totals.clone() }
+    }
+
+    pub(super) fn anomaly(&mut self, anomaly: Anomaly, change: &mut Change) {
+        self.totals.anomaly(anomaly);
+        change.anomalies.push(anomaly);
+    }
+
+    pub(super) fn insert(&mut self, row: Process, change: &mut Change) {
+        if self.rows.len() >= self.limits.processes {
+            self.make_room(change);
+        }
+        if let Some(tgid) = row.tgid {
+            self.by_tgid.insert(tgid, row.key);
+        }
+        self.rows.insert(row.key, row);
+    }
+
+    /// Ended rows go first.
+    fn make_room(&mut self, change: &mut Change) {
+        if let Some(key) = self.ended.front().copied() {
+            self.forget(key);
+            return;
+        }
+        let silent =
+            self.rows.values().min_by_key(|row| row.last_event_ns).map(|row| (row.key, row.last_event_ns));
+        if let Some((key, last)) = silent {
+            self.anomaly(Anomaly::ProcessesFull, change);
+            self.end_process(key, last, Cause::NotSeen, change);
+            self.forget(key);
+        }
+    }
+
+    fn forget(&mut self, key: ProcessKey) {
+        self.ended.retain(|ended| *ended != key);
+        self.rows.remove(&key);
+        if let ProcessKey::Traced(id) = key {
+            self.forgotten.push(id);
+        }
+    }
+
+    /// Ends what is left of a live row and keeps it as ended.
+    pub(super) fn end_process(&mut self, key: ProcessKey, at_ns: u64, cause: Cause, change: &mut Change) {
+        let Some(row) = self.rows.get_mut(&key) else { return };
+        row.released_ns = Some(at_ns);
+        let (tgid, left): (_, Vec<_>) = (row.tgid, row.queues.keys().copied().collect());
+        for queue_id in left {
+            self.end_queue(key, queue_id, None, QueueEnd { at_ns, cause }, change);
+        }
+        self.totals.processes_ended += 1;
+        if let Some(tgid) = tgid.filter(|tgid| self.by_tgid.get(tgid) == Some(&key)) {
+            self.by_tgid.remove(&tgid);
+        }
+        self.ended.push_back(key);
+        while self.ended.len() > self.limits.ended_processes {
+            let Some(oldest) = self.ended.front().copied() else { break };
+            self.forget(oldest);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Events for the tests of the state and of the outputs.
+
+use kfd_trace_common::stat::{IoctlStat, bucket_of};
+
+use super::{State, StateLimits};
+use crate::events::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueCreate, QueueType};
+use crate::events::tables::{ErrorRow, IoctlRow};
+
+pub(crate) fn state() -> State {
+    State::new(StateLimits { processes: 8, ended_processes: 2, linger_ns: 1_000, ended_queues: 4 })
+}
+
+/// An event in the owner's own thread, outside of an ioctl.
+pub(crate) fn event(mono_ns: u64, process: u64, tgid: u32, body: Body) -> Event {
+    Event {
+        mono_ns,
+        process: Some(ProcessId(process)),
+        tgid: Some(tgid),
+        tid: tgid + 1,
+        task_tgid: tgid,
+        cpu: 0,
+        in_ioctl: None,
+        body,
+    }
+}
+
+pub(crate) fn seen(standing: bool) -> Body {
+    Body::ProcessSeen(ProcessSeen {
+        standing,
+        start_boottime_ns: Some(1_000_000_000),
+        ns_tgid: Some(7),
+        uid: Some(1000),
+        comm: Some("train".into()),
+        cgroup_leaf: Some("job.scope".into()),
+    })
+}
+
+pub(crate) fn facts(queue_id: u32) -> QueueCreate {
+    QueueCreate {
+        queue_id: Some(queue_id),
+        gpu_id: Some(58270),
+        queue_type: Some(QueueType::ComputeAql),
+        ring_address: Some(0x7fad_66c0_0000),
+        ring_size: Some(1 << 20),
+        write_pointer_address: Some(0x7faf_945b_8038),
+        read_pointer_address: Some(0x7faf_945b_8080),
+        doorbell_offset: Some(16),
+        priority: Some(7),
+        percent: Some(100),
+        sdma_engine_id: None,
+        origin: Origin::Ioctl,
+    }
+}
+
+pub(crate) fn create(queue_id: u32) -> Body {
+    Body::QueueCreate(facts(queue_id))
+}
+
+pub(crate) fn destroy(queue_id: u32) -> Body {
+    Body::QueueDestroy { queue_id, gpu_id: Some(58270) }
+}
+
+/// `calls` calls that returned after `latency_ns` each.
+pub(crate) fn ioctl_row(process: u64, cmd: u32, calls: u64, latency_ns: u64) -> IoctlRow {
+    let mut stat =
+        IoctlStat { entered: calls, returned: calls, latency_ns: calls * latency_ns, ..IoctlStat::ZERO };
+    stat.buckets[bucket_of(latency_ns)] = calls;
+    IoctlRow { process: ProcessId(process), cmd, stat }
+}
+
+pub(crate) fn error_row(process: u64, cmd: u32, errno: i32, count: u64) -> ErrorRow {
+    ErrorRow { process: ProcessId(process), cmd, errno, count }
+}

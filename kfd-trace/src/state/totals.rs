@@ -1,0 +1,127 @@
+//! Counts that outlive the rows they came from: none of them ever goes down.
+
+use std::collections::BTreeMap;
+
+use super::queue::{Cause, QueueLabel};
+
+/// Something in the records that does not fit together. Each occurrence is counted by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Anomaly {
+    /// A record of a process whose first-sight record was not received.
+    ProcessSeenLost,
+    /// A record that names no process.
+    OwnerUnknown,
+    /// A successful open by a process that is not known.
+    OpenOfUnknownProcess,
+    /// A queue was created, and its id could not be read.
+    QueueWithoutId,
+    /// A queue was created under the id of a live one: that one's end was not seen.
+    CreateOfLiveQueue,
+    /// A queue was destroyed that was not known.
+    DestroyOfUnknownQueue,
+    /// A destroy failed, and the queue was not known to have been destroyed.
+    DestroyFailedOfUnknownQueue,
+    /// A queue that was still alive when its process was released.
+    LeftAtRelease,
+    /// A record of a process after its release.
+    RecordAfterRelease,
+    /// A process was found to be gone, and its release had not been seen.
+    EndNotSeen,
+    /// More processes than rows: the one that was silent for longest was dropped.
+    ProcessesFull,
+}
+
+impl Anomaly {
+    /// All of them.
+    pub const ALL: &'static [Anomaly] = &[
+        Anomaly::ProcessSeenLost,
+        Anomaly::OwnerUnknown,
+        Anomaly::OpenOfUnknownProcess,
+        Anomaly::QueueWithoutId,
+        Anomaly::CreateOfLiveQueue,
+        Anomaly::DestroyOfUnknownQueue,
+        Anomaly::DestroyFailedOfUnknownQueue,
+        Anomaly::LeftAtRelease,
+        Anomaly::RecordAfterRelease,
+        Anomaly::EndNotSeen,
+        Anomaly::ProcessesFull,
+    ];
+
+    /// The name in metrics and the summary.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Anomaly::ProcessSeenLost => "process_seen_lost",
+            Anomaly::OwnerUnknown => "owner_unknown",
+            Anomaly::OpenOfUnknownProcess => "open_of_unknown_process",
+            Anomaly::QueueWithoutId => "queue_without_id",
+            Anomaly::CreateOfLiveQueue => "create_of_live_queue",
+            Anomaly::DestroyOfUnknownQueue => "destroy_of_unknown_queue",
+            Anomaly::DestroyFailedOfUnknownQueue => "destroy_failed_of_unknown_queue",
+            Anomaly::LeftAtRelease => "left_at_release",
+            Anomaly::RecordAfterRelease => "record_after_release",
+            Anomaly::EndNotSeen => "end_not_seen",
+            Anomaly::ProcessesFull => "processes_full",
+        }
+    }
+}
+
+/// Totals since the tracer began. For queues holds at any time:
+/// `created + adopted + revived == destroyed + born_later + live`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub processes_created: u64,
+    pub processes_standing: u64,
+    pub processes_ended: u64,
+    pub opens: u64,
+    /// Failed opens by positive errno.
+    pub open_errors: BTreeMap<i32, u64>,
+    pub closes: u64,
+    /// Queues whose creation was seen.
+    pub queues_created: BTreeMap<QueueLabel, u64>,
+    /// Queues whose end was seen or inferred. A destroy that the driver then fails is in here, too.
+    pub queues_destroyed: BTreeMap<(QueueLabel, Cause), u64>,
+    /// Destroys that failed after they had been counted: the queue lives on.
+    pub queues_revived: BTreeMap<QueueLabel, u64>,
+    /// Queues found standing.
+    pub queues_adopted: u64,
+    /// Of these, the ones whose creation was received after they had been found.
+    pub queues_born_later: u64,
+    pub anomalies: BTreeMap<Anomaly, u64>,
+}
+
+impl Totals {
+    pub(super) fn anomaly(&mut self, anomaly: Anomaly) {
+        *self.anomalies.entry(anomaly).or_default() += 1;
+    }
+
+    /// Sum over all labels.
+    #[must_use]
+    pub fn created(&self) -> u64 {
+        self.queues_created.values().sum()
+    }
+
+    /// Sum over all labels and causes.
+    #[must_use]
+    pub fn destroyed(&self) -> u64 {
+        self.queues_destroyed.values().sum()
+    }
+
+    /// Sum over all labels.
+    #[must_use]
+    pub fn revived(&self) -> u64 {
+        self.queues_revived.values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique() {
+        let names: BTreeSet<_> = Anomaly::ALL.iter().map(|anomaly| anomaly.name()).collect();
+        assert_eq!(names.len(), Anomaly::ALL.len());
+    }
+}

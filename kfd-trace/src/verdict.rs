@@ -1,0 +1,64 @@
+//! What became of each probe on this kernel. Pure data: the planner and the loader fill it, every output shows it.
+
+use kfd_trace_common::counter::ProbeId;
+
+/// One row of the probe table after planning and loading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeStatus {
+    pub id: ProbeId,
+    /// `kprobe` or `kretprobe`.
+    pub kind: &'static str,
+    /// The kernel functions it sits on, or would sit on.
+    pub symbols: Vec<String>,
+    /// The tracer has no purpose without it.
+    pub required: bool,
+    /// What cannot be seen without it, in a few words.
+    pub feeds: &'static str,
+    pub verdict: Verdict,
+}
+
+/// The verdict on one probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// On all of its functions.
+    Attached,
+    /// On some of its functions; the others with the reason.
+    Partly { failed: Vec<(String, String)> },
+    /// Not needed for what was asked for (arguments of ioctls in the daemon, say).
+    NotAsked,
+    /// None of its functions is in this kernel.
+    NotInKernel,
+    /// The kernel does not tell where these fields are.
+    MissingFields(Vec<String>),
+    /// The kernel refused the program or the attachment, with its reason.
+    Refused(String),
+}
+
+impl Verdict {
+    /// One word for metrics and tables.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Verdict::Attached => "attached",
+            Verdict::Partly { .. } => "partly",
+            Verdict::NotAsked => "not_asked",
+            Verdict::NotInKernel => "not_in_kernel",
+            Verdict::MissingFields(_) => "missing_fields",
+            Verdict::Refused(_) => "refused",
+        }
+    }
+
+    /// The reason, where the word does not say it all.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Verdict::Attached | Verdict::NotAsked | Verdict::NotInKernel => None,
+            Verdict::Partly { failed } => {
+                let failed: Vec<_> = failed.iter().map(|(symbol, why)| format!("{symbol}: {why}")).collect();
+                Some(failed.join("; "))
+            }
+            Verdict::MissingFields(fields) => Some(fields.join(", ")),
+            Verdict::Refused(why) => Some(why.clone()),
+        }
+    }
+}

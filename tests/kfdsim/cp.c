@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * cp.c - the fake command processor.
+ *
+ * With HWS the driver writes packets (map runlist, unmap queues, query status) to a
+ * ring of its own, the HIQ, and waits for a fence word that the GPU writes.  This
+ * thread takes every packet as done, which is all that KFD looks at; without it each
+ * queue operation would end in a preemption timeout and a GPU reset.
+ */
+#include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/kthread.h>
+#include "kfdsim.h"
+#include "kfd_kernel_queue.h"
+
+static bool hanging;
+
+void cp_hang(bool hang)
+{
+	WRITE_ONCE(hanging, hang);
+}
+
+static void cp_step(struct device_queue_manager *dqm)
+{
+	struct kernel_queue *hiq;
+
+	if (!dqm || !dqm->sched_running)
+		return;
+	hiq = READ_ONCE(dqm->packet_mgr.priv_queue);
+	if (!hiq || !hiq->rptr_kernel || !hiq->queue)
+		return;
+	/* the write pointer counts dwords for ever, the read pointer within the ring */
+	*hiq->rptr_kernel = *hiq->wptr64_kernel % (hiq->queue->properties.queue_size / 4);
+	if (READ_ONCE(*dqm->fence_addr) == KFD_FENCE_INIT)
+		WRITE_ONCE(*dqm->fence_addr, KFD_FENCE_COMPLETED);
+}
+
+static int cp_thread(void *unused)
+{
+	while (!kthread_should_stop()) {
+		int gpu, node;
+
+		for (gpu = 0; !READ_ONCE(hanging) && gpu < nsims; gpu++)
+			for (node = 0; sim_dqm(sims[gpu].kfd, node); node++)
+				cp_step(sim_dqm(sims[gpu].kfd, node));
+		usleep_range(200, 400);
+	}
+	return 0;
+}
+
+int cp_start(void)
+{
+	return PTR_ERR_OR_ZERO(kthread_run(cp_thread, NULL, "kfdsim-cp"));
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * device.c - fabricates one GPU: a struct amdgpu_device with just what KFD reads.
+ *
+ * Everything behind it is real: kgd2kfd_probe() and kgd2kfd_device_init() make the KFD
+ * device, its queue and MQD managers, its topology node and its kernel queue.  Fields
+ * not named here are 0; each one that is set has its reader or reason beside it.
+ */
+#include "kfdsim.h"
+#include "symbols.h"
+#include "amd_pcie.h"
+
+/* Where SDMA doorbells lie in a process's frame: not for compute queues. */
+#define SDMA_DOORBELLS	0xe0
+
+/* A BAR of plain memory takes the doorbells: the client may mmap and write them. */
+static int find_doorbell_bar(struct pci_dev *pdev)
+{
+	int bar;
+
+	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++)
+		if (pci_resource_flags(pdev, bar) & IORESOURCE_MEM &&
+		    pci_resource_len(pdev, bar) >= SZ_1M)
+			return bar;
+	return -ENODEV;
+}
+
+/* who the device is: KFD picks MQD manager, packet format and topology data by it */
+static void fake_identity(struct sim *s)
+{
+	struct amdgpu_device *adev = s->adev;
+	bool mi300 = sim_gfx == 943;
+
+	adev->pdev = s->pdev;
+	adev->dev = &s->pdev->dev;
+	adev->ddev.dev = &s->pdev->dev;
+	s->render.index = 128 + s->index;
+	adev->ddev.render = &s->render;		/* topology: drm_render_minor */
+	adev->asic_type = CHIP_VEGA10;		/* the node's name, doorbell capability */
+	adev->family = AMDGPU_FAMILY_AI;
+	adev->ip_versions[GC_HWIP][0] = mi300 ? IP_VERSION(9, 4, 3) : IP_VERSION(9, 0, 1);
+	adev->ip_versions[SDMA0_HWIP][0] = mi300 ? IP_VERSION(4, 4, 2) : IP_VERSION(4, 0, 0);
+}
+
+/* shape of the compute part: topology properties, CU masks, save area sizes */
+static void fake_compute(struct sim *s)
+{
+	struct amdgpu_gfx *gfx = &s->adev->gfx;
+	int engine;
+
+	gfx->config.max_shader_engines = 4;
+	gfx->config.max_sh_per_se = 1;
+	gfx->config.max_cu_per_sh = 16;
+	gfx->config.max_tile_pipes = 4;
+	gfx->cu_info.number = 64;
+	gfx->cu_info.simd_per_cu = 4;
+	gfx->cu_info.wave_front_size = 64;
+	gfx->cu_info.max_waves_per_simd = 10;
+	gfx->cu_info.max_scratch_slots_per_cu = 32;
+	gfx->cu_info.lds_size = 64;
+	for (engine = 0; engine < gfx->config.max_shader_engines; engine++)
+		sim_set_cu_bitmap(&gfx->cu_info, engine, 0xffff);
+	/* amdgpu_queue_mask_bit_to_set_resource_bit() divides by these */
+	gfx->mec.num_mec = 2;
+	gfx->mec.num_pipe_per_mec = 4;
+	gfx->mec.num_queue_per_pipe = 8;
+	/* new enough a firmware, and a pool, for ALLOC_QUEUE_GWS */
+	gfx->mec2_fw_version = 0x81b3;
+	s->adev->gds.gws_size = 64;
+	gfx->funcs = &s->gfx_funcs;		/* GET_CLOCK_COUNTERS looks into it */
+	s->adev->sdma.num_instances = 2 * sim_parts;	/* shared out among the nodes */
+}
+
+static int fake_memory_and_reset(struct sim *s)
+{
+	struct amdgpu_device *adev = s->adev;
+
+	adev->gmc.real_vram_size = 16ULL << 30;	/* topology: memory banks */
+	adev->gmc.visible_vram_size = 256 << 20;
+	adev->gmc.vram_width = 2048;
+	adev->gmc.noretry = 1;			/* XNACK off */
+	/* bandwidth of the topology's io links */
+	adev->pm.pcie_gen_mask = CAIL_PCIE_LINK_SPEED_SUPPORT_GEN3;
+	adev->pm.pcie_mlw_mask = CAIL_PCIE_LINK_WIDTH_SUPPORT_X16;
+	adev->vm_manager.first_kfd_vmid = 8;
+	/* PASID -> VM, for the process named in a VM fault */
+	xa_init_flags(&adev->vm_manager.pasids, XA_FLAGS_LOCK_IRQ);
+	/* unreserving the page directory moves it in TTM's LRU */
+	spin_lock_init(&adev->mman.bdev.lru_lock);
+	/* its semaphore is taken around MES calls, its workqueue flushed at a process's end */
+	adev->reset_domain = real.create_reset_domain(SINGLE_DEVICE, "kfdsim-reset");
+	if (!adev->reset_domain)
+		return -ENOMEM;
+	INIT_WORK(&s->reset, sim_reset_work);
+	/* before gpu_reset() was redirected, KFD itself could only queue this one */
+	INIT_WORK(&adev->kfd.reset_work, sim_reset_work);
+	return 0;
+}
+
+/* what amdgpu leaves to KFD of the resources of the GPU */
+static void fake_resources(struct sim *s)
+{
+	struct kgd2kfd_shared_resources *res = &s->res;
+	u32 *sdma = s->adev->doorbell_index.sdma_engine;
+	int i;
+
+	BUILD_BUG_ON(sizeof(*res) != 88);	/* a changed layout wants a look */
+	res->compute_vmid_bitmap = 0xff00;
+	res->num_pipe_per_mec = 4;
+	res->num_queue_per_pipe = 8;
+	bitmap_fill(res->cp_queue_bitmap, res->num_pipe_per_mec * res->num_queue_per_pipe);
+	for (i = 0; i < ARRAY_SIZE(s->adev->doorbell_index.sdma_engine); i++)
+		sdma[i] = SDMA_DOORBELLS + 2 * i;
+	res->sdma_doorbell_idx = sdma;
+	res->non_cp_doorbells_start = SDMA_DOORBELLS;
+	res->non_cp_doorbells_end = 0xff;
+	res->doorbell_physical_address = pci_resource_start(s->pdev, s->doorbell_bar);
+	res->doorbell_aperture_size = min_t(size_t, SIM_DOORBELL_BAR,
+					    pci_resource_len(s->pdev, s->doorbell_bar));
+	res->gpuvm_size = 1ULL << 47;
+	res->drm_render_minor = s->render.index;
+}
+
+static int start_kfd(struct sim *s)
+{
+	int node;
+
+	s->kfd = real.probe(s->adev, false);
+	if (!s->kfd)
+		return -ENODEV;
+	s->adev->kfd.dev = s->kfd;
+	sim_fill_stubs(&s->stubs);
+	s->kfd->kfd2kgd = &s->stubs;
+	/* from here on redirected functions ask sim_of() for this device */
+	nsims = s->index + 1;
+	s->adev->kfd.init_complete = real_device_init(s->kfd, s->adev, &s->res);
+	if (!s->adev->kfd.init_complete)
+		return -EIO;
+	/* never 0 -> 1: the first process would switch the power profile of the SMU */
+	atomic_set(&s->kfd->compute_profile, 1);
+	for (node = 0; !sim_hws && sim_dqm(s->kfd, node); node++)
+		sim_dqm(s->kfd, node)->sched_running = false;
+	return 0;
+}
+
+int sim_build(struct sim *s, struct pci_dev *pdev)
+{
+	int err = pci_enable_device(pdev);
+
+	if (err)
+		return err;
+	s->pdev = pdev;
+	s->doorbell_bar = find_doorbell_bar(pdev);
+	if (s->doorbell_bar < 0)
+		return s->doorbell_bar;
+	s->adev = kvzalloc(sizeof(*s->adev), GFP_KERNEL);
+	if (!s->adev)
+		return -ENOMEM;
+
+	fake_identity(s);
+	fake_compute(s);
+	fake_resources(s);
+	err = fake_memory_and_reset(s);
+	if (!err)
+		err = sim_partition(s);
+	if (!err)
+		err = sim_vms_init(s);
+	return err ? err : start_kfd(s);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * kfdsim.h - what the parts of the module share: the fake GPU and each part's entry.
+ */
+#ifndef KFDSIM_H
+#define KFDSIM_H
+
+#include <linux/ftrace.h>
+#include <linux/pci.h>
+#include "compat.h"
+#include "amdgpu_amdkfd.h"
+
+/* after the driver's headers, which set their own */
+#undef pr_fmt
+#define pr_fmt(fmt) "kfdsim: " fmt
+
+#define SIM_MAX_GPUS	4
+/* processes of one GPU that can be alive together with a VM of their own */
+#define SIM_VMS		64
+#define SIM_MAX_PARTS	8
+/* of the BAR, no more than this is taken for doorbells */
+#define SIM_DOORBELL_BAR	SZ_8M
+
+/* what ACQUIRE_VM would have left in a pdd (process.c) */
+struct sim_vm {
+	struct drm_file file;
+	struct amdgpu_fpriv *fpriv;
+	struct amdgpu_task_info info;
+};
+
+struct sim {
+	int index;
+	struct pci_dev *pdev;
+	int doorbell_bar;
+	struct amdgpu_device *adev;
+	struct kfd_dev *kfd;
+	struct kfd2kgd_calls stubs;
+	struct kgd2kfd_shared_resources res;
+	struct drm_minor render;
+	struct amdgpu_gfx_funcs gfx_funcs;	/* all NULL: every caller checks */
+	struct work_struct reset;
+
+	struct amdgpu_bo *page_directory;	/* one for all VMs: only looked at */
+	struct sim_vm vms[SIM_VMS];
+	unsigned int next_vm;
+
+	struct drm_device part_ddev[SIM_MAX_PARTS];
+	struct drm_minor part_render[SIM_MAX_PARTS];
+};
+
+/* main.c */
+extern struct sim sims[SIM_MAX_GPUS];
+extern int nsims;
+extern bool sim_hws;
+extern int sim_gfx, sim_xccs, sim_parts;
+/* The fake GPU behind a device of the driver, NULL for any other. */
+struct sim *sim_of(struct amdgpu_device *adev);
+
+/* redirect.c: a driver function replaced by one of ours; a table ends with an empty row */
+struct redirect {
+	const char *name;
+	void *to;
+	struct ftrace_ops ops;
+};
+
+int redirects_install(struct redirect *table);
+void redirects_remove(struct redirect *table);
+extern struct redirect memory_redirects[], doorbell_redirects[], process_redirects[],
+	reset_redirects[];
+
+/* memory.c: the next stretch of fake GPU address space */
+u64 sim_gpu_address(size_t size);
+
+/* device.c */
+int sim_build(struct sim *s, struct pci_dev *pdev);
+
+/* partition.c: XCCs and KFD nodes, from 6.12 on */
+int sim_partition(struct sim *s);
+
+/* stubs.c */
+void sim_fill_stubs(struct kfd2kgd_calls *calls);
+
+/* cp.c */
+int cp_start(void);
+void cp_hang(bool hang);
+
+/* process.c */
+int process_init(void);
+int sim_vms_init(struct sim *s);
+/* Gives a process its first eviction fence, as its first mapped memory would. */
+int process_make_evictable(struct kfd_process *p, struct mm_struct *mm);
+
+/* reset.c */
+void sim_reset_work(struct work_struct *work);
+
+/* control.c */
+void control_init(void);
+
+#endif

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * main.c - kfdsim: makes the KFD half of the real amdgpu.ko run with no GPU.
+ *
+ * Only a struct amdgpu_device is fabricated (device.c).  What KFD would do to hardware
+ * goes through callbacks, replaced by stubs (stubs.c), through its kernel queue,
+ * answered by a thread (cp.c), or through TTM, redirected to plain memory (redirect.c,
+ * memory.c, doorbell.c).  Every 8 MiB ivshmem device of the VM becomes a GPU.
+ */
+#include <linux/module.h>
+#include <linux/pci.h>
+#include "kfdsim.h"
+#include "symbols.h"
+
+#define IVSHMEM_VENDOR	0x1af4
+#define IVSHMEM_DEVICE	0x1110
+
+bool sim_hws = true;
+module_param_named(hws, sim_hws, bool, 0444);
+MODULE_PARM_DESC(hws, "answer the scheduler's packets (0: no scheduler runs)");
+
+int sim_gfx = 901;
+module_param_named(gfx, sim_gfx, int, 0444);
+MODULE_PARM_DESC(gfx, "901 = Vega10, 943 = MI300 (6.12 and later)");
+
+int sim_xccs = 1;
+module_param_named(xccs, sim_xccs, int, 0444);
+MODULE_PARM_DESC(xccs, "gfx=943: XCCs of a GPU, up to 8");
+
+int sim_parts = 1;
+module_param_named(parts, sim_parts, int, 0444);
+MODULE_PARM_DESC(parts, "gfx=943: spatial partitions, that is KFD nodes, of a GPU");
+
+struct sim sims[SIM_MAX_GPUS];
+int nsims;
+
+struct sim *sim_of(struct amdgpu_device *adev)
+{
+	int i;
+
+	for (i = 0; i < nsims; i++)
+		if (sims[i].adev == adev)
+			return &sims[i];
+	return NULL;
+}
+
+static bool parameters_fit(void)
+{
+	if (sim_gfx == 901)
+		return sim_xccs == 1 && sim_parts == 1;
+	return SIM_HAS_NODES && sim_gfx == 943 && sim_xccs >= 1 && sim_xccs <= SIM_MAX_PARTS &&
+	       sim_parts >= 1 && sim_xccs % sim_parts == 0;
+}
+
+static int hook_driver(void)
+{
+	struct redirect *tables[] = {
+		memory_redirects, doorbell_redirects, process_redirects, reset_redirects,
+	};
+	int i, err = symbols_resolve();
+
+	for (i = 0; !err && i < ARRAY_SIZE(tables); i++)
+		err = redirects_install(tables[i]);
+	if (!err)
+		err = process_init();
+	/* a redirect into a module that did not load would be the end of the kernel */
+	for (i = 0; err && i < ARRAY_SIZE(tables); i++)
+		redirects_remove(tables[i]);
+	return err;
+}
+
+static void build_gpus(void)
+{
+	struct pci_dev *pdev = NULL;
+
+	while (nsims < SIM_MAX_GPUS &&
+	       (pdev = pci_get_device(IVSHMEM_VENDOR, IVSHMEM_DEVICE, pdev))) {
+		struct sim *s = &sims[nsims];
+		int err;
+
+		s->index = nsims;
+		err = sim_build(s, pdev);
+		if (err) {
+			pr_err("GPU %d on %s: %d\n", s->index, pci_name(pdev), err);
+			return;
+		}
+		pr_info("GPU %d on %s ready\n", s->index, pci_name(pdev));
+	}
+}
+
+static int __init kfdsim_init(void)
+{
+	int err;
+
+	if (!parameters_fit()) {
+		pr_err("gfx=%d xccs=%d parts=%d do not fit\n", sim_gfx, sim_xccs, sim_parts);
+		return -EINVAL;
+	}
+	err = hook_driver();
+	if (err)
+		return err;
+	/* KFD offers no way back from a half-fake device: the VM is thrown away instead */
+	__module_get(THIS_MODULE);
+	build_gpus();
+	err = sim_hws ? cp_start() : 0;
+	if (err)
+		pr_err("no command processor: every queue operation will time out: %d\n", err);
+	control_init();
+	return 0;
+}
+module_init(kfdsim_init);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("GPUs made of memory under the real KFD");
+MODULE_SOFTDEP("pre: amdgpu");

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * memory.c - kernel memory instead of TTM buffer objects.
+ *
+ * KFD keeps MQDs, the HIQ, runlists and fences in GTT memory.  Nothing but the driver
+ * and cp.c ever reads them here, so vmalloc memory and an invented GPU address do.
+ */
+#include <linux/vmalloc.h>
+#include "kfdsim.h"
+
+/* half way up the GPU's 47-bit space: far from where mmap puts a client's rings */
+static atomic64_t next_gpu_address = ATOMIC64_INIT(0x400000000000ULL);
+
+struct fake_gtt {
+	void *cpu;
+};
+
+u64 sim_gpu_address(size_t size)
+{
+	return atomic64_fetch_add(ALIGN(size, SZ_64K), &next_gpu_address);
+}
+
+static int alloc_gtt(struct amdgpu_device *adev, size_t size, void **mem, uint64_t *gpu,
+		     void **cpu, bool mqd_gfx9)
+{
+	struct fake_gtt *g = kzalloc(sizeof(*g), GFP_KERNEL);
+
+	if (!g)
+		return -ENOMEM;
+	g->cpu = vzalloc(PAGE_ALIGN(size));
+	if (!g->cpu) {
+		kfree(g);
+		return -ENOMEM;
+	}
+	*mem = g;
+	*gpu = sim_gpu_address(size);
+	*cpu = g->cpu;
+	return 0;
+}
+
+static void free_gtt(struct amdgpu_device *adev, void **mem)
+{
+	struct fake_gtt *g = *mem;
+
+	if (g)
+		vfree(g->cpu);
+	kfree(g);
+	*mem = NULL;
+}
+
+/* GWS is a buffer object that KFD passes around and never looks into. */
+static int alloc_gws(struct amdgpu_device *adev, size_t size, void **mem)
+{
+	*mem = kvzalloc(sizeof(struct amdgpu_bo), GFP_KERNEL);
+	return *mem ? 0 : -ENOMEM;
+}
+
+static void free_gws(struct amdgpu_device *adev, void *mem)
+{
+	kvfree(mem);
+}
+
+static int add_gws_to_process(void *info, void *gws, struct kgd_mem **mem)
+{
+	*mem = gws;
+	return 0;
+}
+
+static int remove_gws_from_process(void *info, void *mem)
+{
+	return 0;
+}
+
+#if SIM_HAS_CONTEXTS
+static int alloc_kernel_mem(struct amdgpu_device *adev, size_t size, u32 domain, void **mem,
+			    uint64_t *gpu, void **cpu, bool mqd_gfx9)
+{
+	return alloc_gtt(adev, size, mem, gpu, cpu, mqd_gfx9);
+}
+#endif
+
+struct redirect memory_redirects[] = {
+#if SIM_HAS_CONTEXTS
+	{ "amdgpu_amdkfd_alloc_kernel_mem", alloc_kernel_mem },
+	{ "amdgpu_amdkfd_free_kernel_mem", free_gtt },
+#else
+	{ "amdgpu_amdkfd_alloc_gtt_mem", alloc_gtt },
+	{ "amdgpu_amdkfd_free_gtt_mem", free_gtt },
+#endif
+	{ "amdgpu_amdkfd_alloc_gws", alloc_gws },
+	{ "amdgpu_amdkfd_free_gws", free_gws },
+	{ "amdgpu_amdkfd_add_gws_to_process", add_gws_to_process },
+	{ "amdgpu_amdkfd_remove_gws_from_process", remove_gws_from_process },
+	{ }
+};

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * process.c - what a client's memory would have set up.
+ *
+ * ROCr hands its render node to KFD by ACQUIRE_VM, which ties a GPU VM to the process.
+ * There is no render node here, so a kprobe gives each process a VM just before KFD
+ * binds it to the device (kfd_bind_process_to_device, first thing in CREATE_QUEUE).
+ */
+#include <linux/kprobes.h>
+#include "kfdsim.h"
+#include "symbols.h"
+
+/* stands for amdkfd_process_info: only restore_process_bos() below is ever given it */
+struct sim_process_info {
+	struct mm_struct *mm;
+};
+
+static void acquire_vm(struct sim *s, struct kfd_process_device *pdd)
+{
+	struct sim_vm *vm = &s->vms[s->next_vm++ % SIM_VMS];
+	struct xarray *pasids = &s->adev->vm_manager.pasids;
+	unsigned long flags;
+
+	sim_assign_pasid(pdd);
+	/* read by the SMI events of a VM fault and, on 7.2, of a process's end */
+	sim_set_task_info(&vm->info, pdd->process->lead_thread);
+	vm->fpriv->vm.task_info = &vm->info;
+	xa_lock_irqsave(pasids, flags);
+	__xa_store(pasids, sim_pasid(pdd), &vm->fpriv->vm, GFP_ATOMIC);
+	xa_unlock_irqrestore(pasids, flags);
+	pdd->drm_priv = &vm->file;
+}
+
+/* kfd_bind_process_to_device(node, process); its caller holds the process's mutex */
+static int before_bind(struct kprobe *kp, struct pt_regs *regs)
+{
+	struct kfd_process *p = (void *)regs->si;
+	int i;
+
+	for (i = 0; i < p->n_pdds; i++) {
+		struct kfd_process_device *pdd = p->pdds[i];
+		struct sim *s = sim_of(pdd->dev->adev);
+
+		if (s && !pdd->drm_priv)
+			acquire_vm(s, pdd);
+	}
+	return 0;
+}
+
+static struct kprobe bind_probe = {
+	.symbol_name = "kfd_bind_process_to_device",
+	.pre_handler = before_bind,
+};
+
+int process_init(void)
+{
+	return register_kprobe(&bind_probe);
+}
+
+int sim_vms_init(struct sim *s)
+{
+	struct amdgpu_bo *root = kvzalloc(sizeof(*root), GFP_KERNEL);
+	int i;
+
+	if (!root)
+		return -ENOMEM;
+	/* CREATE_QUEUE reserves it while it looks up the buffers of the queue */
+	root->tbo.bdev = &s->adev->mman.bdev;
+	dma_resv_init(&root->tbo.base._resv);
+	root->tbo.base.resv = &root->tbo.base._resv;
+	s->page_directory = root;
+
+	for (i = 0; i < SIM_VMS; i++) {
+		struct amdgpu_fpriv *fpriv = kvzalloc(sizeof(*fpriv), GFP_KERNEL);
+
+		if (!fpriv)
+			return -ENOMEM;
+		fpriv->vm.root.bo = root;
+		/* goes into the runlist: never read back, but one per process */
+		fpriv->vm.pd_phys_addr = 0x100000000ULL * (i + 1);
+		s->vms[i].fpriv = fpriv;
+		s->vms[i].file.driver_priv = fpriv;
+	}
+	return 0;
+}
+
+/* replaces the moving back of a process's buffers after an eviction */
+static int restore_process_bos(void *info, struct dma_fence __rcu **ef)
+{
+	struct sim_process_info *process_info = info;
+	struct amdgpu_amdkfd_fence *fence = real_fence_create(process_info->mm);
+
+	if (!fence)
+		return -ENOMEM;
+	/* the next eviction needs an unsignaled one */
+	rcu_assign_pointer(*ef, &fence->base);
+	return 0;
+}
+
+int process_make_evictable(struct kfd_process *p, struct mm_struct *mm)
+{
+	struct sim_process_info *info;
+
+	if (p->kgd_process_info)
+		return 0;
+	info = kzalloc(sizeof(*info), GFP_KERNEL);
+	if (!info)
+		return -ENOMEM;
+	info->mm = mm;
+	p->kgd_process_info = info;
+	return restore_process_bos(info, (void *)&p->ef);
+}
+
+/* Called without HWS only, when a process gets a VMID. */
+#if SIM_HAS_NODES
+static int flush_tlb(struct amdgpu_device *adev, struct amdgpu_vm *vm, uint32_t type,
+		     uint32_t xcc_mask)
+{
+	return 0;
+}
+#define FLUSH_TLB	"amdgpu_vm_flush_compute_tlb"
+#else
+static void flush_tlb(struct kfd_process_device *pdd, enum TLB_FLUSH_TYPE type)
+{
+}
+#define FLUSH_TLB	"kfd_flush_tlb"
+#endif
+
+struct redirect process_redirects[] = {
+	{ "amdgpu_amdkfd_gpuvm_restore_process_bos", restore_process_bos },
+	{ FLUSH_TLB, flush_tlb },
+	{ }
+};

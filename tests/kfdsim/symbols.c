@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * symbols.c - finds the driver's unexported functions.
+ *
+ * kallsyms_lookup_name() itself is not exported to modules; a kprobe on it, set and
+ * removed at once, tells its address.
+ */
+#include <linux/kprobes.h>
+#include "kfdsim.h"
+#include "symbols.h"
+
+struct real_functions real;
+
+static unsigned long (*lookup_name)(const char *name);
+
+static const struct {
+	const char *name;
+	void *slot;
+} wanted[] = {
+	{ "kgd2kfd_probe", &real.probe },
+	{ "kgd2kfd_device_init", &real.device_init },
+	{ "kgd2kfd_pre_reset", &real.pre_reset },
+	{ "kgd2kfd_post_reset", &real.post_reset },
+	{ "kgd2kfd_interrupt", &real.interrupt },
+	{ "amdgpu_reset_create_reset_domain", &real.create_reset_domain },
+	{ "kgd2kfd_quiesce_mm", &real.quiesce_mm },
+	{ "kgd2kfd_resume_mm", &real.resume_mm },
+	{ "kfd_lookup_process_by_mm", &real.lookup_process_by_mm },
+	{ "kfd_unref_process", &real.unref_process },
+	{ "amdgpu_amdkfd_fence_create", &real.fence_create },
+	{ "kgd2kfd_schedule_evict_and_restore_process", &real.schedule_evict },
+};
+
+unsigned long symbol_address(const char *name)
+{
+	return lookup_name(name);
+}
+
+int symbols_resolve(void)
+{
+	struct kprobe finder = { .symbol_name = "kallsyms_lookup_name" };
+	int i, err = register_kprobe(&finder);
+
+	if (err) {
+		pr_err("kprobe on kallsyms_lookup_name: %d\n", err);
+		return err;
+	}
+	lookup_name = (void *)finder.addr;
+	unregister_kprobe(&finder);
+
+	for (i = 0; i < ARRAY_SIZE(wanted); i++) {
+		unsigned long address = lookup_name(wanted[i].name);
+
+		if (!address) {
+			pr_err("no symbol %s: is amdgpu loaded?\n", wanted[i].name);
+			return -ENOENT;
+		}
+		*(unsigned long *)wanted[i].slot = address;
+	}
+	return 0;
+}
+
+bool real_device_init(struct kfd_dev *kfd, struct amdgpu_device *adev,
+		      const struct kgd2kfd_shared_resources *res)
+{
+#if SIM_HAS_NODES
+	return real.device_init(kfd, res);
+#else
+	return real.device_init(kfd, &adev->ddev, res);
+#endif
+}
+
+int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev)
+{
+#if SIM_HAS_NODES
+	struct amdgpu_reset_context context = {
+		.method = AMD_RESET_METHOD_NONE,
+		.reset_req_dev = adev,
+	};
+
+	return real.pre_reset(kfd, &context);
+#else
+	return real.pre_reset(kfd);
+#endif
+}
+
+/* an eviction fence of the mm's primary process */
+struct amdgpu_amdkfd_fence *real_fence_create(struct mm_struct *mm)
+{
+	u64 context = dma_fence_context_alloc(1);
+
+#if SIM_HAS_CONTEXTS
+	return real.fence_create(context, mm, NULL, (u16)-1);
+#else
+	return real.fence_create(context, mm, NULL);
+#endif
+}
+
+int real_schedule_evict(struct kfd_process *p, struct mm_struct *mm)
+{
+	struct dma_fence *fence = (struct dma_fence *)p->ef;
+
+#if SIM_HAS_CONTEXTS
+	return real.schedule_evict(mm, p->context_id, fence);
+#else
+	return real.schedule_evict(mm, fence);
+#endif
+}

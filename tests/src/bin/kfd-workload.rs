@@ -1,0 +1,16 @@
+//! A program that uses KFD as ROCm does; see `kfd_trace_tests::workload`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use kfd_trace_tests::workload::{self, cli::Cli};
+
+fn main() -> ExitCode {
+    match workload::run(&Cli::parse().workload) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kfd-workload: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

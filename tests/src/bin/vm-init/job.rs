@@ -1,0 +1,51 @@
+//! What the host wants done: /etc/vm-job.json, written by xtask/src/vm.rs.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+const PATH: &str = "/etc/vm-job.json";
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// The stages' test executables.
+    Test,
+    /// /bin/kfd-demo after all modules are in.
+    Demo,
+    /// A shell on the first serial port after all modules are in.
+    Shell,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Job {
+    pub(crate) mode: Mode,
+    /// The kernel's release, for example `6.1.0-56-amd64`.
+    pub(crate) release: String,
+    /// The column of the matrix, for example `6.1`.
+    pub(crate) series: String,
+    /// Belongs into the exit line.
+    pub(crate) nonce: String,
+    pub(crate) stages: Vec<Stage>,
+    /// Handed to every test executable.
+    pub(crate) arguments: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stage {
+    pub(crate) name: String,
+    /// Module files in the order of insertion.
+    pub(crate) modules: Vec<String>,
+    /// The test executable to run then.
+    pub(crate) test: String,
+}
+
+impl Job {
+    pub(crate) fn read() -> Result<Self> {
+        let text = fs::read(PATH).with_context(|| format!("cannot read {PATH}"))?;
+        serde_json::from_slice(&text).with_context(|| format!("{PATH} is not understood"))
+    }
+}

@@ -1,0 +1,90 @@
+//! PID 1 of the VM. Takes its job from /etc/vm-job.json, makes the guest a small Linux, goes through
+//! the stages (insert modules, run a test executable), reports the end on the second serial port and
+//! powers off. Kernel messages stay on the first port.
+
+mod job;
+mod machine;
+mod modules;
+mod process;
+mod report;
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use job::{Job, Mode, Stage};
+
+fn main() {
+    // Nothing above PID 1 could take an error: it is reported, then the machine goes off all the same.
+    let outcome = machine::prepare().and_then(|()| Job::read());
+    let (nonce, failures) = match &outcome {
+        Ok(job) => (job.nonce.as_str(), work(job)),
+        Err(error) => {
+            report::line(&format!("vm-init: {error:#}"));
+            ("", 1)
+        }
+    };
+    report::exit(nonce, failures);
+    machine::power_off();
+}
+
+/// Does the job and gives the number of things that failed.
+fn work(job: &Job) -> u32 {
+    machine::name(&job.release);
+    let environment = [("KFD_VM_KERNEL", job.release.as_str()), ("KFD_VM_SERIES", job.series.as_str())];
+    if job.mode == Mode::Test {
+        return job.stages.iter().map(|stage| u32::from(!test(job, stage, &environment))).sum();
+    }
+    for stage in &job.stages {
+        if let Err(error) = insert(stage) {
+            report::line(&format!("vm-init: {error:#}"));
+            return 1;
+        }
+    }
+    let done = match job.mode {
+        Mode::Demo => {
+            report::to_port().and_then(|()| process::run(Command::new("/bin/kfd-demo").envs(environment)))
+        }
+        Mode::Shell | Mode::Test => process::shell(Command::new("/bin/sh").envs(environment)),
+    };
+    match done {
+        Ok(end) => u32::from(job.mode == Mode::Demo && !end.success()),
+        Err(error) => {
+            report::line(&format!("vm-init: {error:#}"));
+            1
+        }
+    }
+}
+
+/// One stage of the tests: whether it went well. What failed inside is told by the executable itself.
+fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
+    report::line(&format!("\n==> Linux {}, stage {}", job.release, stage.name));
+    let outcome = insert(stage).and_then(|()| {
+        report::to_port()?;
+        let mut command = Command::new(&stage.test);
+        // Probes and counters are machine-wide: one test at a time.
+        command.arg("--test-threads=1").args(&job.arguments);
+        command.envs(environment.iter().copied()).env("KFD_VM_STAGE", &stage.name);
+        process::run(&mut command)
+    });
+    // A test's stray daemon must not be seen by the next stage.
+    process::end_all();
+    match outcome {
+        Ok(end) if end.success() => true,
+        Ok(end) => {
+            report::line(&format!("stage {}: {} ended with {end}", stage.name, stage.test));
+            false
+        }
+        Err(error) => {
+            report::line(&format!("stage {}: {error:#}", stage.name));
+            false
+        }
+    }
+}
+
+fn insert(stage: &Stage) -> Result<()> {
+    for module in &stage.modules {
+        modules::insert(module).with_context(|| format!("cannot insert {module}"))?;
+    }
+    Ok(())
+}

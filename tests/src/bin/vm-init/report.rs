@@ -1,0 +1,62 @@
+//! The second serial port: everything the host is to see.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Error, Write as _};
+use std::os::fd::AsRawFd as _;
+
+use anyhow::{Context as _, Result, ensure};
+
+const PORT: &str = "/dev/ttyS1";
+
+fn port() -> Result<File> {
+    let port = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(PORT)
+        .with_context(|| format!("cannot open {PORT}"))?;
+    raw(&port).with_context(|| format!("cannot set {PORT} raw"))?;
+    Ok(port)
+}
+
+/// No echo, no newline translation: bytes go through as they are.
+fn raw(port: &File) -> Result<()> {
+    // SAFETY: all-zero is a valid termios to be filled in.
+    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open, `settings` is live.
+    let read = unsafe { libc::tcgetattr(port.as_raw_fd(), &raw mut settings) };
+    ensure!(read == 0, Error::last_os_error());
+    // SAFETY: `settings` is live.
+    unsafe { libc::cfmakeraw(&raw mut settings) };
+    // SAFETY: the descriptor is open, `settings` is live.
+    let set = unsafe { libc::tcsetattr(port.as_raw_fd(), libc::TCSANOW, &raw const settings) };
+    ensure!(set == 0, Error::last_os_error());
+    Ok(())
+}
+
+/// Makes the port stdout and stderr of this process, and so of those it starts.
+pub(crate) fn to_port() -> Result<()> {
+    let port = port()?;
+    for target in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: both descriptors are open or may be closed by dup2.
+        let done = unsafe { libc::dup2(port.as_raw_fd(), target) };
+        ensure!(done >= 0, Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// One line for the host. Where the port fails, the kernel's console is all that is left.
+pub(crate) fn line(text: &str) {
+    if port().is_ok_and(|mut port| writeln!(port, "{text}").is_ok()) {
+        return;
+    }
+    eprintln!("{text}");
+}
+
+/// The last line: without it the host takes the guest for dead. Waits until it is out.
+pub(crate) fn exit(nonce: &str, failures: u32) {
+    line(&format!("kfd-vm-exit {nonce} {}", failures.min(100)));
+    if let Ok(port) = port() {
+        // SAFETY: the descriptor is open.
+        unsafe { libc::tcdrain(port.as_raw_fd()) };
+    }
+}

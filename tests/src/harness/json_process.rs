@@ -1,0 +1,207 @@
+//! A child process that prints JSON lines, which can be waited for as they come.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::wait::until;
+
+#[derive(Debug, Default)]
+struct Output {
+    lines: Vec<Value>,
+    /// Lines that were no JSON.
+    other: Vec<String>,
+    ended: bool,
+    stderr: String,
+}
+
+/// Killed and reaped when dropped.
+#[derive(Debug)]
+pub struct JsonProcess {
+    name: String,
+    child: Child,
+    output: Arc<(Mutex<Output>, Condvar)>,
+}
+
+impl JsonProcess {
+    /// Starts `program` with its standard input open; see [`Self::close_stdin`].
+    pub fn spawn(program: &str, args: &[&str]) -> Result<Self> {
+        let name = [program].iter().chain(args).copied().collect::<Vec<_>>().join(" ");
+        let mut child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start `{name}`"))?;
+        let stdout = child.stdout.take().context("standard output is piped")?;
+        let stderr = child.stderr.take().context("standard error is piped")?;
+        let output = Arc::<(Mutex<Output>, Condvar)>::default();
+        let lines = Arc::clone(&output);
+        std::thread::spawn(move || read_lines(stdout, &lines));
+        let errors = Arc::clone(&output);
+        std::thread::spawn(move || read_errors(stderr, &errors));
+        Ok(Self { name, child, output })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All JSON lines so far.
+    pub fn lines(&self) -> Vec<Value> {
+        lock(&self.output.0).lines.clone()
+    }
+
+    /// Lines of standard output that were no JSON.
+    pub fn other_lines(&self) -> Vec<String> {
+        lock(&self.output.0).other.clone()
+    }
+
+    pub fn stderr(&self) -> String {
+        lock(&self.output.0).stderr.clone()
+    }
+
+    /// The first line, of those printed already and those to come, that `wanted` accepts.
+    pub fn wait_line(&self, what: &str, limit: Duration, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+        self.wait_lines(what, limit, |lines| lines.iter().find(|line| wanted(line)).cloned())
+    }
+
+    /// Looks at all lines so far, whenever there is a new one, until `look` gives a value.
+    pub fn wait_lines<T>(
+        &self,
+        what: &str,
+        limit: Duration,
+        look: impl Fn(&[Value]) -> Option<T>,
+    ) -> Result<T> {
+        let start = Instant::now();
+        let (mutex, changed) = &*self.output;
+        let mut output = lock(mutex);
+        loop {
+            if let Some(value) = look(&output.lines) {
+                return Ok(value);
+            }
+            let left = limit.saturating_sub(start.elapsed());
+            if output.ended || left.is_zero() {
+                let why = if output.ended { "its output ended" } else { "not in time" };
+                let (lines, stderr) = (output.lines.len(), &output.stderr);
+                bail!("{what}: {why} ({limit:?}); `{}`: {lines} lines, stderr: {stderr}", self.name);
+            }
+            output = changed.wait_timeout(output, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// One line to its standard input.
+    pub fn send_line(&mut self, line: &str) -> Result<()> {
+        let stdin = self.child.stdin.as_mut().context("standard input is closed")?;
+        writeln!(stdin, "{line}").with_context(|| format!("write to `{}`", self.name))
+    }
+
+    /// Ends its standard input: a workload's sign to finish.
+    pub fn close_stdin(&mut self) {
+        self.child.stdin = None;
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.pid())?);
+        kill(pid, signal).with_context(|| format!("{signal} to `{}`", self.name))
+    }
+
+    /// How it ended, if it has.
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().with_context(|| format!("look after `{}`", self.name))
+    }
+
+    /// Waits for its end, and for all of its output.
+    pub fn wait_exit(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let what = format!("the end of `{}`", self.name);
+        let status = until(&what, limit, || Ok(self.child.try_wait()?))?;
+        // a child of its own may still hold the pipe: that is the caller's affair
+        let _ = self.wait_lines(&what, Duration::from_secs(1), |_| None::<()>);
+        Ok(status)
+    }
+
+    /// [`Self::wait_exit`], and its success.
+    pub fn wait_success(&mut self, limit: Duration) -> Result<()> {
+        let status = self.wait_exit(limit)?;
+        ensure!(status.success(), "`{}`: {status}, stderr: {}", self.name, self.stderr());
+        Ok(())
+    }
+}
+
+impl Drop for JsonProcess {
+    fn drop(&mut self) {
+        // fails only if it is gone already
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A panic of a reader leaves the lines read so far usable.
+fn lock(mutex: &Mutex<Output>) -> MutexGuard<'_, Output> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read_lines(stdout: impl Read, (mutex, changed): &(Mutex<Output>, Condvar)) {
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        let mut output = lock(mutex);
+        match serde_json::from_str(&line) {
+            Ok(value) => output.lines.push(value),
+            Err(_) => output.other.push(line),
+        }
+        changed.notify_all();
+    }
+    lock(mutex).ended = true;
+    changed.notify_all();
+}
+
+fn read_errors(stderr: impl Read, (mutex, _): &(Mutex<Output>, Condvar)) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        let mut output = lock(mutex);
+        output.stderr.push_str(&line);
+        output.stderr.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wait::SOON;
+    use super::*;
+
+    #[test]
+    fn lines_are_waited_for_as_they_come() {
+        let script = "read a; echo '{\"n\":1}'; echo plain; read b; echo '{\"n\":2}'";
+        let mut process = JsonProcess::spawn("sh", &["-c", script]).unwrap();
+        process.send_line("go").unwrap();
+        process.wait_line("one", SOON, |line| line["n"] == 1).unwrap();
+        assert_eq!(process.lines().len(), 1);
+        process.close_stdin();
+        process.wait_line("two", SOON, |line| line["n"] == 2).unwrap();
+        process.wait_success(SOON).unwrap();
+        assert_eq!(process.other_lines(), ["plain"]);
+    }
+
+    #[test]
+    fn an_early_end_is_told_with_what_it_said() {
+        let process = JsonProcess::spawn("sh", &["-c", "echo sorry >&2; sleep 0.2"]).unwrap();
+        let error = process.wait_line("never", SOON, |_| true).unwrap_err().to_string();
+        assert!(error.contains("never") && error.contains("sorry"), "{error}");
+    }
+
+    #[test]
+    fn dropping_kills() {
+        let process = JsonProcess::spawn("sleep", &["30"]).unwrap();
+        let proc_entry = format!("/proc/{}", process.pid());
+        assert!(std::path::Path::new(&proc_entry).exists());
+        let start = Instant::now();
+        drop(process);
+        assert!(!std::path::Path::new(&proc_entry).exists());
+        assert!(start.elapsed() < SOON, "it was left to end by itself");
+    }
+}

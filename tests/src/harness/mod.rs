@@ -1,0 +1,22 @@
+//! What an integration test needs inside the VM: the tracer and workloads as child processes whose JSON
+//! lines can be waited for, the tracer's metrics, and the kernel's own lists to hold against both.
+//!
+//! Every wait has a limit and a name for what is waited for; nothing sleeps for a fixed time. Children are
+//! killed when dropped, so that a failing test leaves no probe and no queue to the next one.
+
+pub mod exposition;
+pub mod http;
+pub mod json_process;
+pub mod kernel;
+pub mod stage;
+pub mod sysfs;
+pub mod tracer;
+pub mod wait;
+pub mod workload;
+
+pub use exposition::Metrics;
+pub use json_process::JsonProcess;
+pub use stage::{Stage, VmKernel};
+pub use tracer::{Daemon, Stream};
+pub use wait::until;
+pub use workload::Workload;

@@ -1,0 +1,43 @@
+//! Which kernel and which stage of its boot the tests run in, as the VM's init says it in the environment.
+
+use anyhow::{Context, Result, bail};
+
+/// What is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Not even amdgpu.
+    NoAmdgpu,
+    /// amdgpu without a GPU.
+    NoGpu,
+    /// amdgpu and kfdsim's GPUs.
+    Sim,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmKernel {
+    /// As `uname -r` prints it.
+    pub release: String,
+    /// `5.10`, `6.1`, `6.12` or `7.2`.
+    pub series: String,
+    pub stage: Stage,
+}
+
+impl VmKernel {
+    /// From `KFD_VM_KERNEL`, `KFD_VM_SERIES` and `KFD_VM_STAGE`.
+    pub fn from_env() -> Result<Self> {
+        let variable = |name: &str| {
+            std::env::var(name)
+                .with_context(|| format!("{name} is not set: run this test by `cargo xtask vm`"))
+        };
+        Ok(Self {
+            release: variable("KFD_VM_KERNEL")?,
+            series: variable("KFD_VM_SERIES")?,
+            stage: match variable("KFD_VM_STAGE")?.as_str() {
+                "no_amdgpu" => Stage::NoAmdgpu,
+                "no_gpu" => Stage::NoGpu,
+                "sim" => Stage::Sim,
+                other => bail!("KFD_VM_STAGE={other}: no such stage"),
+            },
+        })
+    }
+}

@@ -1,0 +1,139 @@
+//! `kfd-trace` as a child: its stream, its daemon, and commands that end by themselves.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::{Deref, DerefMut};
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use super::exposition::Metrics;
+use super::http;
+use super::json_process::JsonProcess;
+use super::wait::{SOON, until};
+
+/// The program under test; `KFD_TRACE` names another.
+pub fn program() -> String {
+    std::env::var("KFD_TRACE").unwrap_or_else(|_| "/bin/kfd-trace".to_owned())
+}
+
+/// Runs a command that ends by itself (`ps`, `status`, bad usage...).
+pub fn run(args: &[&str]) -> Result<Output> {
+    Command::new(program()).args(args).output().with_context(|| format!("run kfd-trace {args:?}"))
+}
+
+/// [`run`], its success, and the JSON on its standard output: one value, or one a line.
+pub fn run_json(args: &[&str]) -> Result<Vec<Value>> {
+    let output = run(args)?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "kfd-trace {args:?}: {}, stderr: {errors}", output.status);
+    let values = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    values.collect::<Result<_, _>>().with_context(|| format!("JSON of kfd-trace {args:?}"))
+}
+
+/// `kfd-trace --json`.
+#[derive(Debug)]
+pub struct Stream(JsonProcess);
+
+impl Stream {
+    /// Starts it without waiting for anything.
+    pub fn spawn(args: &[&str]) -> Result<Self> {
+        let words: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
+        JsonProcess::spawn(&program(), &words).map(Self)
+    }
+
+    /// Events of one kind, in order.
+    pub fn events(&self, event: &str) -> Vec<Value> {
+        self.0.lines().into_iter().filter(|line| line["event"] == event).collect()
+    }
+
+    /// Ctrl-C, and its end with success.
+    pub fn interrupt(&mut self) -> Result<()> {
+        self.0.signal(Signal::SIGINT)?;
+        self.0.wait_success(SOON)
+    }
+}
+
+impl Deref for Stream {
+    type Target = JsonProcess;
+    fn deref(&self) -> &JsonProcess {
+        &self.0
+    }
+}
+
+impl DerefMut for Stream {
+    fn deref_mut(&mut self) -> &mut JsonProcess {
+        &mut self.0
+    }
+}
+
+/// `kfd-trace daemon`, on a port of its own.
+#[derive(Debug)]
+pub struct Daemon {
+    process: JsonProcess,
+    pub address: SocketAddr,
+}
+
+impl Daemon {
+    /// Starts it without waiting for anything.
+    pub fn spawn(args: &[&str]) -> Result<Self> {
+        let address = free_address()?;
+        let listen = format!("--web.listen-address={address}");
+        let words: Vec<&str> = ["daemon", &listen].iter().chain(args).copied().collect();
+        Ok(Self { process: JsonProcess::spawn(&program(), &words)?, address })
+    }
+
+    /// Starts it and waits until `/-/ready` says so: all probes are attached then.
+    pub fn ready(args: &[&str]) -> Result<Self> {
+        let mut daemon = Self::spawn(args)?;
+        until("the daemon to be ready", SOON, || {
+            if let Some(status) = daemon.process.exited()? {
+                anyhow::bail!("it ended: {status}, stderr: {}", daemon.process.stderr());
+            }
+            let ready = http::get(daemon.address, "/-/ready").is_ok_and(|response| response.status == 200);
+            Ok(ready.then_some(()))
+        })?;
+        Ok(daemon)
+    }
+
+    pub fn get(&self, path: &str) -> Result<http::Response> {
+        http::get(self.address, path)
+    }
+
+    pub fn scrape(&self) -> Result<Metrics> {
+        let response = self.get("/metrics")?;
+        ensure!(response.status == 200, "/metrics: status {}", response.status);
+        Metrics::parse(&response.body).context("/metrics")
+    }
+
+    /// Scrapes until `look` gives a value.
+    pub fn scrape_until<T>(&self, what: &str, look: impl Fn(&Metrics) -> Option<T>) -> Result<T> {
+        until(what, SOON, || Ok(look(&self.scrape()?)))
+    }
+
+    /// SIGTERM, and its end with success.
+    pub fn stop(&mut self) -> Result<()> {
+        self.process.signal(Signal::SIGTERM)?;
+        self.process.wait_success(SOON)
+    }
+}
+
+impl Deref for Daemon {
+    type Target = JsonProcess;
+    fn deref(&self) -> &JsonProcess {
+        &self.process
+    }
+}
+
+impl DerefMut for Daemon {
+    fn deref_mut(&mut self) -> &mut JsonProcess {
+        &mut self.process
+    }
+}
+
+/// A port that was free a moment ago: good enough where nobody else opens any.
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
+    listener.local_addr().context("find a free port")
+}

@@ -1,0 +1,46 @@
+//! Waiting for a condition, with a limit.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// For what should take milliseconds: generous, because an emulated CPU is slow and shared.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// Between two looks at a condition that nothing announces.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Looks until `probe` gives a value; an error of `probe` ends the wait at once.
+pub fn until<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = probe().with_context(|| format!("while waiting for {what}"))? {
+            return Ok(value);
+        }
+        if start.elapsed() >= limit {
+            bail!("{what}: not within {limit:?}");
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_is_given_once_it_is_there() {
+        let mut looks = 0;
+        let value = until("the third look", SOON, || {
+            looks += 1;
+            Ok((looks == 3).then_some("seen"))
+        });
+        assert_eq!((value.unwrap(), looks), ("seen", 3));
+    }
+
+    #[test]
+    fn a_limit_passed_names_what_was_waited_for() {
+        let waited = until("rain", Duration::ZERO, || Ok(None::<()>));
+        assert!(format!("{:#}", waited.unwrap_err()).contains("rain"));
+    }
+}

@@ -1,0 +1,110 @@
+//! `kfd-workload` as a child.
+
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::json_process::JsonProcess;
+use super::wait::SOON;
+
+const PROGRAM: &str = "/bin/kfd-workload";
+
+#[derive(Debug)]
+pub struct Workload(JsonProcess);
+
+impl Workload {
+    /// See `kfd_trace_tests::workload::cli` for the words.
+    pub fn spawn(args: &[&str]) -> Result<Self> {
+        let program = std::env::var("KFD_WORKLOAD").ok();
+        JsonProcess::spawn(program.as_deref().unwrap_or(PROGRAM), args).map(Self)
+    }
+
+    /// Starts it and waits until its queues stand.
+    pub fn ready(args: &[&str]) -> Result<Self> {
+        let workload = Self::spawn(args)?;
+        workload.wait_line("the workload to be ready", SOON, |line| line["ready"] == true)?;
+        Ok(workload)
+    }
+
+    /// Starts it, lets it run to its end, and gives its counts.
+    pub fn run(args: &[&str]) -> Result<(Self, Vec<Count>)> {
+        let mut workload = Self::spawn(args)?;
+        let counts = workload.finish()?;
+        Ok((workload, counts))
+    }
+
+    /// The sign to finish; then its counts, of its last life if it had several.
+    pub fn finish(&mut self) -> Result<Vec<Count>> {
+        self.0.close_stdin();
+        self.0.wait_success(SOON)?;
+        self.counts()
+    }
+
+    pub fn counts(&self) -> Result<Vec<Count>> {
+        let lines = self.0.lines();
+        let line = lines.iter().rfind(|line| line.get("counts").is_some()).context("it gave no counts")?;
+        line["counts"].as_array().context("counts")?.iter().map(Count::from_json).collect()
+    }
+
+    /// The PID the host sees as owner of the queues: a hidden workload's is its child's.
+    pub fn host_pid(&self) -> u32 {
+        let told = self.0.lines().iter().find_map(|line| line["host_pid"].as_u64());
+        told.and_then(|pid| pid.try_into().ok()).unwrap_or_else(|| self.0.pid())
+    }
+
+    /// The lines of one operation, in order.
+    pub fn operations(&self, op: &str) -> Vec<Value> {
+        self.0.lines().into_iter().filter(|line| line["op"] == op).collect()
+    }
+
+    /// The lines of the queues it made.
+    pub fn queues(&self) -> Vec<Value> {
+        self.operations("create").into_iter().filter(|line| line["errno"].is_null()).collect()
+    }
+}
+
+impl Deref for Workload {
+    type Target = JsonProcess;
+    fn deref(&self) -> &JsonProcess {
+        &self.0
+    }
+}
+
+impl DerefMut for Workload {
+    fn deref_mut(&mut self) -> &mut JsonProcess {
+        &mut self.0
+    }
+}
+
+/// What a workload counted of one command with one outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub nr: u64,
+    pub cmd: u64,
+    /// Of the arguments, in bytes, as the command tells.
+    pub size: u64,
+    /// By name; `None` is success.
+    pub errno: Option<String>,
+    pub count: u64,
+}
+
+impl Count {
+    fn from_json(value: &Value) -> Result<Self> {
+        let number = |key: &str| value[key].as_u64().with_context(|| format!("{key} in {value}"));
+        Ok(Self {
+            nr: number("nr")?,
+            cmd: number("cmd")?,
+            size: number("size")?,
+            errno: value["errno"].as_str().map(ToOwned::to_owned),
+            count: number("count")?,
+        })
+    }
+}
+
+/// Writes to one of kfdsim's controls, see `tests/kfdsim/control.c`.
+pub fn kfdsim(control: &str, value: u32) -> Result<()> {
+    let path = Path::new("/sys/kernel/debug/kfdsim").join(control);
+    std::fs::write(&path, value.to_string()).with_context(|| format!("write {value} to {}", path.display()))
+}

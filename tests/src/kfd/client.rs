@@ -1,0 +1,173 @@
+//! One open `/dev/kfd`. Every method issues exactly one ioctl, tallies it and remembers how it went.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::errno::Errno;
+use super::memory::QueueMemory;
+use super::tally::Tally;
+use super::topology::Gpu;
+use super::uapi::{self, Command};
+
+/// How the last ioctl of a [`Client`] went.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub cmd: Command,
+    pub outcome: Result<(), Errno>,
+    pub elapsed: Duration,
+}
+
+/// A queue that the driver made.
+#[derive(Debug)]
+pub struct Queue {
+    pub queue_id: u32,
+    pub doorbell_offset: u64,
+    pub gpu_id: u32,
+    pub memory: QueueMemory,
+}
+
+/// The arguments of CREATE_QUEUE before they are sent: a test may spoil them.
+#[derive(Debug)]
+pub struct NewQueue {
+    pub args: uapi::CreateQueueOld,
+    pub memory: QueueMemory,
+}
+
+impl NewQueue {
+    pub fn new(queue_type: uapi::QueueType, gpu: &Gpu) -> nix::Result<Self> {
+        let memory = QueueMemory::new(queue_type, gpu)?;
+        Ok(Self { args: memory.create_args(gpu), memory })
+    }
+}
+
+#[derive(Debug)]
+pub struct Client {
+    fd: Arc<OwnedFd>,
+    pub tally: Tally,
+    pub last: Option<Call>,
+}
+
+impl Client {
+    /// Opens the device close-on-exec, as the thunk does.
+    pub fn open(device: &Path) -> io::Result<Self> {
+        let file: File = OpenOptions::new().read(true).write(true).open(device)?;
+        Ok(Self { fd: Arc::new(file.into()), tally: Tally::default(), last: None })
+    }
+
+    /// The same open file for another thread, with a tally of its own.
+    pub fn share(&self) -> Self {
+        Self { fd: Arc::clone(&self.fd), tally: Tally::default(), last: None }
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub fn version(&mut self) -> Result<uapi::GetVersion, Errno> {
+        let mut args = uapi::GetVersion::default();
+        self.issue(uapi::GET_VERSION, &mut args)?;
+        Ok(args)
+    }
+
+    pub fn clock_counters(&mut self, gpu_id: u32) -> Result<uapi::GetClockCounters, Errno> {
+        let mut args = uapi::GetClockCounters { gpu_id, ..Default::default() };
+        self.issue(uapi::GET_CLOCK_COUNTERS, &mut args)?;
+        Ok(args)
+    }
+
+    /// How many GPUs there are: asking for more entries than that is EINVAL.
+    pub fn aperture_count(&mut self) -> Result<u32, Errno> {
+        let mut args = uapi::GetProcessAperturesNew::default();
+        self.issue(uapi::GET_PROCESS_APERTURES_NEW, &mut args)?;
+        Ok(args.num_of_nodes)
+    }
+
+    pub fn apertures(&mut self, count: u32) -> Result<Vec<uapi::ProcessDeviceApertures>, Errno> {
+        let mut list = vec![uapi::ProcessDeviceApertures::default(); count as usize];
+        let mut args = uapi::GetProcessAperturesNew {
+            apertures_ptr: list.as_mut_ptr().expose_provenance() as u64,
+            num_of_nodes: count,
+            pad: 0,
+        };
+        // the driver writes at most `count` entries (kfd_ioctl_get_process_apertures_new)
+        self.issue(uapi::GET_PROCESS_APERTURES_NEW, &mut args)?;
+        list.truncate(args.num_of_nodes as usize);
+        Ok(list)
+    }
+
+    /// `old` issues the 88-byte command of programs built before UAPI 1.17.
+    pub fn create_queue(&mut self, new: NewQueue, old: bool) -> Result<Queue, Errno> {
+        let mut args = uapi::CreateQueue { old: new.args, ..Default::default() };
+        let cmd = if old { uapi::CREATE_QUEUE_OLD } else { uapi::CREATE_QUEUE };
+        self.issue(cmd, &mut args)?;
+        Ok(Queue {
+            queue_id: args.old.queue_id,
+            doorbell_offset: args.old.doorbell_offset,
+            gpu_id: args.old.gpu_id,
+            memory: new.memory,
+        })
+    }
+
+    pub fn destroy_queue(&mut self, queue_id: u32) -> Result<(), Errno> {
+        self.issue(uapi::DESTROY_QUEUE, &mut uapi::DestroyQueue { queue_id, pad: 0 })
+    }
+
+    /// Percentage 0 suspends the queue.
+    pub fn update_queue(&mut self, queue: &Queue, percentage: u32) -> Result<(), Errno> {
+        let mut args = uapi::UpdateQueue {
+            ring_base_address: queue.memory.ring(),
+            queue_id: queue.queue_id,
+            ring_size: queue.memory.ring_size(),
+            queue_percentage: percentage,
+            queue_priority: 7,
+        };
+        self.issue(uapi::UPDATE_QUEUE, &mut args)
+    }
+
+    pub fn set_cu_mask(&mut self, queue_id: u32, mask: &[u32; 2]) -> Result<(), Errno> {
+        let mut args = uapi::SetCuMask {
+            queue_id,
+            num_cu_mask: u32::BITS * 2,
+            cu_mask_ptr: mask.as_ptr().expose_provenance() as u64,
+        };
+        self.issue(uapi::SET_CU_MASK, &mut args)
+    }
+
+    pub fn set_memory_policy(&mut self, gpu_id: u32) -> Result<(), Errno> {
+        let mut args = uapi::SetMemoryPolicy { gpu_id, ..Default::default() };
+        self.issue(uapi::SET_MEMORY_POLICY, &mut args)
+    }
+
+    /// Any number with `size` zero bytes of arguments (256 at most are there).
+    ///
+    /// # Panics
+    /// For a number in [`uapi::NEEDS_GPU_MEMORY`] or a larger size.
+    pub fn by_number(&mut self, nr: u8, size: usize) -> Result<(), Errno> {
+        assert!(!uapi::NEEDS_GPU_MEMORY.contains(&nr), "ioctl {nr:#x} needs real GPU memory");
+        self.issue(uapi::iowr(nr, size), &mut [0u64; 32])
+    }
+
+    fn issue<T: Copy>(&mut self, cmd: Command, args: &mut T) -> Result<(), Errno> {
+        let start = Instant::now();
+        let outcome = raw(self.fd.as_fd(), cmd, args);
+        let elapsed = start.elapsed();
+        self.tally.add(cmd, outcome);
+        self.last = Some(Call { cmd, outcome, elapsed });
+        outcome
+    }
+}
+
+/// One ioctl, without tally or allocation: also fit for a forked child. `T` is one of [`uapi`]'s structures
+/// or an array of integers, so that any bytes the driver writes make a valid value.
+pub(crate) fn raw<T: Copy>(fd: BorrowedFd<'_>, cmd: Command, args: &mut T) -> Result<(), Errno> {
+    assert!(uapi::size(cmd) <= size_of::<T>(), "the driver would write past the arguments");
+    // SAFETY: KFD copies at most the size named in the command to and from `args`, checked above. Addresses
+    // inside the arguments are those of vectors that outlive the call, of queue memory that is never
+    // unmapped, or null.
+    let status = unsafe { libc::ioctl(fd.as_raw_fd(), cmd as libc::Ioctl, std::ptr::from_mut(args)) };
+    if status == -1 { Err(Errno::last()) } else { Ok(()) }
+}

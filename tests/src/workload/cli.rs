@@ -1,0 +1,120 @@
+//! The words of `kfd-workload`.
+
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Issues KFD ioctls as a ROCm program would and says on standard output, as JSON lines, what it did.
+#[derive(Debug, Parser)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub workload: Workload,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Workload {
+    /// Make queues, say ready, keep them until standard input ends or SIGTERM comes
+    Hold(Hold),
+    /// Make queues over several GPUs and wait to be killed
+    KillMe {
+        #[arg(long, default_value = "2")]
+        gpus: NonZeroUsize,
+        #[arg(long, default_value = "8")]
+        queues: NonZeroUsize,
+    },
+    /// Run operations in order: the arguments, or the lines of standard input if there are none
+    ///
+    /// version | clock | apertures | create aql|sdma|compute [bad|bad-type] [old] [gpu=N] | destroy ID |
+    /// update ID PERCENT | cu-mask ID | memory-policy [gpu=N] | unknown NR [SIZE] | fork-ioctl | sleep MS |
+    /// close | open | wait | exec
+    Script { operations: Vec<String> },
+    /// Issue many short ioctls from several threads as fast as they can
+    Burst {
+        #[arg(long, default_value = "4")]
+        threads: NonZeroU64,
+        /// Of all threads together
+        #[arg(long, default_value = "100000")]
+        count: NonZeroU64,
+    },
+    /// Issue short ioctls until standard input ends
+    Noise,
+    /// Make a queue, then exec this program again, which makes another
+    ExecSelf,
+    /// Make a queue, and start a child that makes its own
+    ForkChild,
+    /// Make and destroy one queue and be gone
+    Short,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct Hold {
+    /// AQL queues per GPU
+    #[arg(long, default_value_t = 1)]
+    pub aql: usize,
+    /// SDMA queues per GPU
+    #[arg(long, default_value_t = 1)]
+    pub sdma: usize,
+    /// `all`, or how many of the GPUs
+    #[arg(long, default_value = "1")]
+    pub gpus: Gpus,
+    /// In a mount and a PID namespace of its own, with its own /dev/kfd made by mknod: as in a container
+    #[arg(long)]
+    pub hidden: bool,
+    /// Move to this cgroup (made if missing) below /sys/fs/cgroup first
+    #[arg(long, value_name = "NAME")]
+    pub cgroup: Option<String>,
+    /// Close the device once the queues stand; the queues live on
+    #[arg(long)]
+    pub close_fd: bool,
+    /// Exit without destroying the queues
+    #[arg(long)]
+    pub leave: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpus {
+    All,
+    First(usize),
+}
+
+impl Gpus {
+    pub fn of<T>(self, all: &[T]) -> &[T] {
+        match self {
+            Self::All => all,
+            Self::First(n) => &all[..n.min(all.len())],
+        }
+    }
+}
+
+impl FromStr for Gpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            _ if text == "all" => Ok(Self::All),
+            Ok(n) if n > 0 => Ok(Self::First(n)),
+            _ => Err("`all` or a number from 1".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn gpus_are_all_or_a_number() {
+        assert_eq!("all".parse(), Ok(Gpus::All));
+        assert_eq!("2".parse(), Ok(Gpus::First(2)));
+        assert!("0".parse::<Gpus>().is_err());
+        assert_eq!(Gpus::First(5).of(&[1, 2]), [1, 2]);
+        assert_eq!(Gpus::First(1).of(&[1, 2]), [1]);
+    }
+}

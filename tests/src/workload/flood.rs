@@ -1,0 +1,67 @@
+//! `burst` and `noise`: more ioctls than a record each could carry.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::Result;
+
+use super::until::Finish;
+use super::{queues, report};
+use crate::kfd::{Client, Tally};
+
+/// `count` ioctls in all, shared out among threads that use one descriptor.
+pub(crate) fn burst(threads: NonZeroU64, count: NonZeroU64) -> Result<()> {
+    let gpu_id = queues::gpus()?[0].gpu_id;
+    let mut client = queues::open()?;
+    // the pid is in the ready line: whoever watches it can do so from here on
+    report::ready()?;
+    let threads = threads.get();
+    let shares = (0..threads).map(|i| count.get() / threads + u64::from(i < count.get() % threads));
+    let tallies: Vec<Tally> = thread::scope(|scope| {
+        let workers: Vec<_> = shares
+            .map(|share| {
+                let mut client = client.share();
+                scope.spawn(move || {
+                    (0..share).for_each(|i| flip(&mut client, gpu_id, i));
+                    client.tally
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect()
+    });
+    tallies.iter().for_each(|tally| client.tally.merge(tally));
+    report::counts(&client.tally)
+}
+
+/// One thread, until the sign to finish.
+pub(crate) fn noise() -> Result<()> {
+    let finish = Finish::on_signals()?;
+    let gpu_id = queues::gpus()?[0].gpu_id;
+    let mut client = queues::open()?;
+    let stop = AtomicBool::new(false);
+    report::ready()?;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                flip(&mut client, gpu_id, i);
+            }
+        });
+        let finished = finish.wait();
+        stop.store(true, Ordering::Relaxed);
+        finished
+    })?;
+    report::counts(&client.tally)
+}
+
+/// GET_VERSION and GET_CLOCK_COUNTERS in turn; the outcome is in the tally.
+fn flip(client: &mut Client, gpu_id: u32, i: u64) {
+    if i.is_multiple_of(2) {
+        let _ = client.version();
+    } else {
+        let _ = client.clock_counters(gpu_id);
+    }
+}

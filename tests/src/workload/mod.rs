@@ -1,0 +1,34 @@
+//! Programs that use KFD as ROCm does, each to bring about one situation the tracer has to tell right.
+//!
+//! Takes in command-line words; gives out one JSON line per thing done on standard output, `{"ready":true}`
+//! once its state stands, and the counts of every ioctl it issued at its end. Whoever starts it holds its
+//! standard input open: the end of that input, or SIGTERM, is the sign to finish.
+
+pub mod cli;
+mod flood;
+mod hidden;
+mod hold;
+mod lives;
+mod operation;
+mod queues;
+mod report;
+mod script;
+mod until;
+
+use anyhow::Result;
+use cli::Workload;
+
+/// Runs one workload to its end.
+pub fn run(workload: &Workload) -> Result<()> {
+    match workload {
+        Workload::Hold(args) if args.hidden => hidden::run(args),
+        Workload::Hold(args) => hold::run(args),
+        Workload::KillMe { gpus, queues } => hold::kill_me(*gpus, *queues),
+        Workload::Script { operations } => script::run(operations),
+        Workload::Burst { threads, count } => flood::burst(*threads, *count),
+        Workload::Noise => flood::noise(),
+        Workload::ExecSelf => lives::exec_self(),
+        Workload::ForkChild => lives::fork_child(),
+        Workload::Short => lives::short(),
+    }
+}

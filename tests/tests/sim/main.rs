@@ -1,0 +1,11 @@
+//! Runs in the VM with the real amdgpu and kfdsim's two GPUs.
+
+#[test]
+fn two_gpus_are_in_the_topology() {
+    let nodes = std::fs::read_dir("/sys/class/kfd/kfd/topology/nodes").expect("the topology");
+    let gpus = nodes.filter(|node| {
+        let path = node.as_ref().expect("a node").path().join("gpu_id");
+        std::fs::read_to_string(path).expect("a gpu_id").trim() != "0"
+    });
+    assert_eq!(gpus.count(), 2);
+}

@@ -1,0 +1,212 @@
+//! A private apt root under target/: Debian suites this machine does not use, without touching its
+//! own package state. Takes package names, gives verified .deb files and unpacked trees.
+//!
+//! Archive addresses are those of the machine's own apt configuration, so that a local mirror or a
+//! proxy is used here too. The dpkg status is empty: dependency closures come out whole.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::paths;
+use crate::run::{self, note, size, step};
+
+/// Indexes older than this are asked for anew; kernels change every few days.
+const INDEX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Suite, and whether it lies in the security archive.
+const SUITES: [(&str, bool); 5] = [
+    ("bookworm", false),
+    ("bookworm-updates", false),
+    ("bookworm-security", true),
+    ("bullseye-security", true),
+    ("trixie-backports", false),
+];
+
+pub(crate) struct Apt {
+    dir: PathBuf,
+}
+
+impl Apt {
+    /// Makes the root if needed and brings its indexes up to date.
+    pub(crate) fn open() -> Result<Self> {
+        let apt = Self { dir: paths::cache().join("apt") };
+        let age = apt.age();
+        if age.is_some_and(|age| age < INDEX_AGE) {
+            return Ok(apt);
+        }
+        match apt.refresh() {
+            Err(error) if age.is_some() => note(format!("kept the older indexes: {error:#}")),
+            refreshed => refreshed?,
+        }
+        Ok(apt)
+    }
+
+    fn stamp(&self) -> PathBuf {
+        self.dir.join("updated")
+    }
+
+    /// Since when the indexes are there; `None` if they are not.
+    fn age(&self) -> Option<Duration> {
+        let modified = fs::metadata(self.stamp()).and_then(|meta| meta.modified()).ok()?;
+        Some(modified.elapsed().unwrap_or(Duration::ZERO))
+    }
+
+    /// Fetches the indexes.
+    pub(crate) fn refresh(&self) -> Result<()> {
+        self.configure()?;
+        let suites = SUITES.map(|(suite, _)| suite).join(", ");
+        step(format!("fetching package indexes of {suites} (private apt root)"));
+        run::output(self.get().args(["update", "-q", "--error-on=any"]))
+            .context("cannot fetch the package indexes")?;
+        fs::write(self.stamp(), "").context("cannot write the apt root")
+    }
+
+    fn configure(&self) -> Result<()> {
+        let (main, security) = archives()?;
+        for sub in ["lists/partial", "archives/partial", "parts"] {
+            make(&self.dir.join(sub))?;
+        }
+        let mut sources = String::new();
+        for (suite, is_security) in SUITES {
+            let uri = if is_security { &security } else { &main };
+            // `target=Packages`: machines with a desktop would also fetch icons and the like.
+            sources += &format!("deb [arch=amd64 target=Packages signed-by={KEYRING}] {uri} {suite} main\n");
+        }
+        fs::write(self.dir.join("sources.list"), sources).context("cannot write the apt root")?;
+        fs::write(self.dir.join("status"), "").context("cannot write the apt root")
+    }
+
+    fn options(&self, command: &mut Command) {
+        let at = |sub: &str| self.dir.join(sub).display().to_string();
+        for (key, value) in [
+            ("Dir::Etc::sourcelist", at("sources.list")),
+            ("Dir::Etc::sourceparts", at("parts")),
+            ("Dir::Etc::preferences", at("none")),
+            ("Dir::Etc::preferencesparts", at("parts")),
+            ("Dir::State", self.dir.display().to_string()),
+            ("Dir::State::status", at("status")),
+            ("Dir::Cache", self.dir.display().to_string()),
+            ("Dir::Cache::archives", at("archives")),
+            ("APT::Architecture", "amd64".to_owned()),
+            ("APT::Sandbox::User", String::new()),
+            ("APT::Install-Recommends", "false".to_owned()),
+            ("Acquire::Languages", "none".to_owned()),
+            ("Acquire::Retries", "3".to_owned()),
+        ] {
+            command.arg("-o").arg(format!("{key}={value}"));
+        }
+        command.env("LC_ALL", "C");
+    }
+
+    fn get(&self) -> Command {
+        let mut command = Command::new("apt-get");
+        self.options(&mut command);
+        command
+    }
+
+    fn cache(&self) -> Command {
+        let mut command = Command::new("apt-cache");
+        self.options(&mut command);
+        command
+    }
+
+    /// Names of all packages that begin so.
+    pub(crate) fn names(&self, prefix: &str) -> Result<Vec<String>> {
+        let text = run::output(self.cache().args(["pkgnames", prefix]))?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Versions of a package that the indexes offer; empty if there is none.
+    pub(crate) fn versions(&self, package: &str) -> Result<Vec<String>> {
+        let text = run::output(self.cache().args(["madison", package]))?;
+        let fields = text.lines().filter_map(|line| line.split('|').nth(1));
+        Ok(fields.map(|version| version.trim().to_owned()).collect())
+    }
+
+    /// Fetches one package into the cache and gives the file.
+    pub(crate) fn download(&self, package: &str, version: &str) -> Result<PathBuf> {
+        let dir = self.dir.join("debs").join(package);
+        make(&dir)?;
+        let wanted = format!("{package}={version}");
+        let shown = run::output(self.cache().args(["show", &wanted]))?;
+        let length = shown.lines().find_map(|line| line.strip_prefix("Size: ")?.parse().ok());
+        note(format!("{package} {version}: {}", length.map_or("size unknown".to_owned(), size)));
+        run::output(self.get().args(["download", "-q", &wanted]).current_dir(&dir))
+            .with_context(|| format!("cannot fetch {wanted}"))?;
+        newest_deb(&dir)
+    }
+
+    /// Fetches packages with all they depend on.
+    pub(crate) fn download_closure(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
+        let archives = self.dir.join("archives");
+        run::output(self.get().args(["install", "-q", "-y", "--download-only"]).args(packages))
+            .with_context(|| format!("cannot fetch {}", packages.join(" ")))?;
+        let debs = debs_in(&archives)?;
+        let total = debs.iter().filter_map(|deb| Some(fs::metadata(deb).ok()?.len())).sum();
+        note(format!("{} packages, {}", debs.len(), size(total)));
+        Ok(debs)
+    }
+}
+
+fn make(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))
+}
+
+/// The Debian and Debian-Security archives this machine's apt uses.
+fn archives() -> Result<(String, String)> {
+    let format = "$(ORIGIN)|$(LABEL)|$(REPO_URI)";
+    let text = run::output(Command::new("apt-get").args(["indextargets", "--format", format]))?;
+    let find = |label: &str| {
+        let wanted = format!("Debian|{label}|");
+        let uris: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix(&wanted)).collect();
+        uris.first().map(|uri| (*uri).to_owned())
+    };
+    match (find("Debian"), find("Debian-Security")) {
+        (Some(main), Some(security)) => Ok((main, security)),
+        _ => bail!(
+            "this machine's apt has no index of Debian and Debian-Security: check its sources and run `apt-get update`"
+        ),
+    }
+}
+
+fn debs_in(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut debs = Vec::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ext| ext == "deb") {
+            debs.push(path);
+        }
+    }
+    debs.sort();
+    Ok(debs)
+}
+
+fn newest_deb(dir: &Path) -> Result<PathBuf> {
+    let debs = debs_in(dir)?;
+    let newest = debs.into_iter().max_by_key(|deb| fs::metadata(deb).and_then(|meta| meta.modified()).ok());
+    newest.with_context(|| format!("apt left no package in {}", dir.display()))
+}
+
+/// Unpacks packages over each other into `tree`, all or nothing, and deletes them.
+pub(crate) fn unpack(debs: &[PathBuf], tree: &Path) -> Result<()> {
+    let partial = tree.with_extension("partial");
+    if partial.exists() {
+        fs::remove_dir_all(&partial).with_context(|| format!("cannot clear {}", partial.display()))?;
+    }
+    make(&partial)?;
+    for deb in debs {
+        run::output(Command::new("dpkg-deb").arg("-x").arg(deb).arg(&partial))?;
+    }
+    fs::rename(&partial, tree).with_context(|| format!("cannot place {}", tree.display()))?;
+    for deb in debs {
+        fs::remove_file(deb).with_context(|| format!("cannot delete {}", deb.display()))?;
+    }
+    Ok(())
+}

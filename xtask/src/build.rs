@@ -1,0 +1,35 @@
+//! The release binary: static musl, the BPF object inside (kfd-trace/build.rs makes that).
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use object::LittleEndian;
+use object::elf::{FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+
+use crate::guest::{self, TARGET};
+use crate::paths;
+use crate::run::{self, size, step};
+
+/// Builds, checks and prints it.
+pub(crate) fn build() -> Result<PathBuf> {
+    step("building kfd-trace (release, static)");
+    run::run(guest::cargo().args(["build", "--release", "-p", "kfd-trace", "--target", TARGET]))?;
+    let binary = paths::target().join(TARGET).join("release/kfd-trace");
+    let bytes = fs::read(&binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    if !is_static(&bytes).with_context(|| format!("{} is no ELF file", binary.display()))? {
+        bail!("{} needs a dynamic loader: it would not run on every server", binary.display());
+    }
+    println!("{} ({}, static)", binary.display(), size(bytes.len() as u64));
+    Ok(binary)
+}
+
+/// No interpreter asked for: musl's static executables may be position-independent, with a dynamic
+/// section that only relocates themselves.
+fn is_static(elf: &[u8]) -> Result<bool> {
+    let header = FileHeader64::<LittleEndian>::parse(elf)?;
+    let endian = header.endian()?;
+    let segments = header.program_headers(endian, elf)?;
+    Ok(!segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP))
+}

@@ -1,0 +1,75 @@
+//! `cargo xtask`: set-up, build, VM test bed, tests and demo of kfd-trace. This file only dispatches.
+
+mod apt;
+mod bench;
+mod build;
+mod closing;
+mod console;
+mod demo;
+mod fixtures;
+mod guest;
+mod initramfs;
+mod kernels;
+mod kfdsim;
+mod modules;
+mod paths;
+mod qemu;
+mod run;
+mod series;
+mod setup;
+mod symbols;
+mod test;
+mod userland;
+mod vm;
+mod vmlinux;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Set-up, build, VM test bed, tests and demo of kfd-trace.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what is missing: Debian packages, Rust components, bpf-linker
+    Setup,
+    /// Build the release binary: one static file, the BPF object inside
+    Build,
+    /// Boot Debian kernels with the real amdgpu in QEMU and run the integration tests inside
+    Vm(vm::Args),
+    /// Write files of every kernel of the matrix to target/fixtures, without booting
+    Fixtures,
+    /// Everything: set-up, format, lints, unit tests, kernel-model tests, VM tests on all kernels
+    Test,
+    /// Show kfd-trace at work: here if there is an AMD GPU, else in the VM on a simulated one
+    Demo,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Setup => setup::setup(),
+        Command::Build => build::build().map(drop),
+        Command::Vm(args) => return exit(vm::vm(&args)),
+        Command::Fixtures => fixtures::fixtures().map(drop),
+        Command::Test => return exit(test::test()),
+        Command::Demo => return exit(demo::demo()),
+    };
+    exit(done.map(|()| true))
+}
+
+/// `Ok(false)` is a failure that has already been told (a failed test, say).
+fn exit(outcome: anyhow::Result<bool>) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

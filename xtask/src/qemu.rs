@@ -1,0 +1,219 @@
+//! One QEMU run. Takes kernel, initramfs and the nonce the guest ends with; streams the guest's test
+//! output to stdout and gives how the run ended. QEMU never outlives us.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use crate::closing::Totals;
+use crate::console;
+
+/// Without a byte on either port for so long, the guest hangs.
+const SILENCE: Duration = Duration::from_secs(180);
+
+/// One page of doorbells is plenty, but kfdsim checks for 8 MiB: the size of a real doorbell BAR's share.
+const DOORBELL_BAR: &str = "8M";
+
+pub(crate) struct Machine<'a> {
+    pub(crate) vmlinuz: &'a Path,
+    pub(crate) initramfs: &'a Path,
+    /// Kernel log.
+    pub(crate) console: &'a Path,
+    /// Fake GPUs: one ivshmem device each.
+    pub(crate) gpus: usize,
+}
+
+/// How the guest ended.
+pub(crate) enum End {
+    /// With its own exit line.
+    Exit(i32),
+    /// Without: why.
+    Lost(String),
+}
+
+pub(crate) struct Run {
+    pub(crate) end: End,
+    pub(crate) totals: Totals,
+    /// Closing lines seen: one for each test executable that came to its end.
+    pub(crate) closings: usize,
+}
+
+/// KVM only where the CPU says that it can: a /dev/kvm that is there may still hang the guest.
+fn kvm_usable() -> bool {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let capable = flags.split_whitespace().any(|flag| flag == "svm" || flag == "vmx");
+    capable && fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
+}
+
+impl Machine<'_> {
+    fn command(&self) -> Command {
+        let mut command = Command::new("qemu-system-x86_64");
+        if kvm_usable() {
+            command.args(["-accel", "kvm", "-cpu", "host"]);
+        } else {
+            // One thread for all CPUs: with a thread each, QEMU 7.2 loses an interrupt now and then
+            // while the kernel patches text, and the guest locks up.
+            command.args(["-accel", "tcg,thread=single", "-cpu", "max"]);
+        }
+        command.args(["-m", "2G", "-smp", "2", "-no-reboot", "-nodefaults", "-display", "none"]);
+        command.arg("-kernel").arg(self.vmlinuz).arg("-initrd").arg(self.initramfs);
+        command.args(["-append", "console=ttyS0 panic=-1 oops=panic mitigations=off rdinit=/init"]);
+        for gpu in 0..self.gpus {
+            let memory = format!("memory-backend-ram,id=hm{gpu},size={DOORBELL_BAR},share=on");
+            command.arg("-object").arg(memory);
+            command.arg("-device").arg(format!("ivshmem-plain,memdev=hm{gpu}"));
+        }
+        die_with_parent(&mut command);
+        command
+    }
+
+    /// An interactive guest on this terminal. Ends when the guest powers off.
+    pub(crate) fn shell(&self) -> Result<()> {
+        crate::run::run(self.command().args(["-serial", "mon:stdio"]))
+    }
+
+    /// Runs to the end, to `limit`, or until the guest has been silent too long.
+    pub(crate) fn run(&self, nonce: &str, limit: Duration) -> Result<Run> {
+        let mut command = self.command();
+        command.arg("-serial").arg(format!("file:{}", self.console.display()));
+        command.args(["-chardev", "stdio,id=tests,signal=off", "-serial", "chardev:tests"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let _ = fs::remove_file(self.console);
+        let child =
+            command.spawn().context("cannot run qemu-system-x86_64: run `cargo xtask setup` first")?;
+        let mut guest = Guest(child);
+        let stdout = guest.0.stdout.take().context("QEMU has no stdout")?;
+        let mut run = Run { end: End::Lost(String::new()), totals: Totals::default(), closings: 0 };
+        run.end = follow(&lines(stdout), &mut run, nonce, limit, self.console);
+        if matches!(run.end, End::Exit(_)) {
+            guest.settle(Duration::from_secs(20));
+        }
+        Ok(run)
+    }
+}
+
+/// QEMU, killed when dropped.
+struct Guest(Child);
+
+impl Guest {
+    /// Gives the guest time to power off by itself.
+    fn settle(&mut self, limit: Duration) {
+        let start = Instant::now();
+        while start.elapsed() < limit && matches!(self.0.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Fails only where it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Ctrl-C reaches QEMU through the process group; this covers every other end of ours.
+fn die_with_parent(command: &mut Command) {
+    let ask = || {
+        // SAFETY: changes only the calling process; plain integers.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: prctl is async-signal-safe, and nothing of the parent's memory is touched.
+    unsafe { command.pre_exec(ask) };
+}
+
+fn lines(stdout: ChildStdout) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// Passes lines on until the exit line, the end of QEMU, or a time limit.
+fn follow(lines: &Receiver<String>, run: &mut Run, nonce: &str, limit: Duration, log: &Path) -> End {
+    let start = Instant::now();
+    let (mut alive, mut logged) = (start, 0);
+    loop {
+        match lines.recv_timeout(Duration::from_millis(500)) {
+            Ok(line) => {
+                alive = Instant::now();
+                if let Some(code) = exit_code(&line, nonce) {
+                    return End::Exit(code);
+                }
+                if let Some(totals) = Totals::parse(&line) {
+                    run.totals.add(totals);
+                    run.closings += 1;
+                }
+                println!("{line}");
+                // A closed stdout is no reason to stop the guest half-way.
+                let _ = std::io::stdout().flush();
+            }
+            Err(RecvTimeoutError::Disconnected) => return End::Lost("the guest died".to_owned()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let length = fs::metadata(log).map_or(0, |meta| meta.len());
+        if length != logged {
+            (alive, logged) = (Instant::now(), length);
+        }
+        if alive.elapsed() > SILENCE {
+            return End::Lost(format!("the guest hangs: silent for {} s", SILENCE.as_secs()));
+        }
+        if start.elapsed() > limit {
+            return End::Lost(format!("the guest hangs: not done after {} s", limit.as_secs()));
+        }
+    }
+}
+
+/// The code in the guest's last line, `kfd-vm-exit NONCE CODE`.
+fn exit_code(line: &str, nonce: &str) -> Option<i32> {
+    let rest = line.trim().strip_prefix("kfd-vm-exit ")?;
+    rest.strip_prefix(nonce)?.trim().parse().ok()
+}
+
+/// What the kernel log says, and its end on stderr if the run has failed.
+pub(crate) fn verdict(end: &End, log: &Path) -> Option<String> {
+    let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let trouble = console::trouble(&text).map(|(name, line)| format!("{name} in the guest: {line}"));
+    let problem = match (end, trouble) {
+        (_, Some(trouble)) => trouble,
+        (End::Lost(why), None) => why.clone(),
+        (End::Exit(_), None) => return None,
+    };
+    eprintln!("---- end of the kernel log ({}) ----", log.display());
+    for line in console::tail(&text, 60) {
+        eprintln!("{}", line.trim_end());
+    }
+    eprintln!("---- {problem} ----");
+    Some(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exit_code;
+
+    #[test]
+    fn only_the_own_nonce_ends_a_run() {
+        assert_eq!(exit_code("kfd-vm-exit 12ab 0", "12ab"), Some(0));
+        assert_eq!(exit_code("kfd-vm-exit 12ab 1\r", "12ab"), Some(1));
+        assert_eq!(exit_code("kfd-vm-exit 99 0", "12ab"), None);
+        assert_eq!(exit_code("kfd-vm-exit 12ab", "12ab"), None);
+        assert_eq!(exit_code("test kfd-vm-exit 12ab 0", "12ab"), None);
+    }
+}

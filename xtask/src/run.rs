@@ -1,0 +1,109 @@
+//! Running other programs, and telling what is being done.
+//!
+//! Progress goes to stderr, one line a step; stdout is for results.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+
+/// Announces a step.
+pub(crate) fn step(text: impl std::fmt::Display) {
+    eprintln!("==> {text}");
+}
+
+/// A detail below a step.
+pub(crate) fn note(text: impl std::fmt::Display) {
+    eprintln!("    {text}");
+}
+
+/// `12.3 MiB` for a number of bytes.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut whole, mut rest, mut unit) = (bytes / 1024, bytes % 1024, 0);
+    while whole >= 1024 && unit + 1 < UNITS.len() {
+        (whole, rest, unit) = (whole / 1024, whole % 1024, unit + 1);
+    }
+    format!("{whole}.{} {}", rest * 10 / 1024, UNITS[unit])
+}
+
+/// The program's name as the user would type it, for messages.
+fn name(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+fn spawn_error(command: &Command, error: std::io::Error) -> anyhow::Error {
+    let name = name(command);
+    if error.kind() == ErrorKind::NotFound {
+        anyhow!("{name} is not installed: run `cargo xtask setup` first")
+    } else {
+        anyhow::Error::new(error).context(format!("cannot run {name}"))
+    }
+}
+
+/// Runs with the caller's stdout and stderr; how it ended is the caller's to judge.
+pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
+    command.status().map_err(|error| spawn_error(command, error))
+}
+
+/// Runs with the caller's stdout and stderr; anything but success is an error.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = status(command)?;
+    if !status.success() {
+        bail!("{} failed ({status})", describe(command));
+    }
+    Ok(())
+}
+
+/// Runs and gives stdout; on failure the last lines of stderr become the error.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let done = command.stdin(Stdio::null()).output().map_err(|error| spawn_error(command, error))?;
+    if !done.status.success() {
+        let told = String::from_utf8_lossy(&done.stderr);
+        let told: Vec<&str> = told.lines().filter(|line| !line.trim().is_empty()).collect();
+        let tail = &told[told.len().saturating_sub(3)..];
+        bail!("{} failed ({}): {}", describe(command), done.status, tail.join("; "));
+    }
+    String::from_utf8(done.stdout).with_context(|| format!("{} printed no text", name(command)))
+}
+
+/// Runs with all output kept in `log`; on failure the error shows the log's end.
+pub(crate) fn logged(command: &mut Command, log: &Path) -> Result<()> {
+    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let copy = file.try_clone().context("cannot share a log file")?;
+    let status = status(command.stdin(Stdio::null()).stdout(file).stderr(copy))?;
+    if !status.success() {
+        let text = std::fs::read_to_string(log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        for line in &lines[lines.len().saturating_sub(25)..] {
+            eprintln!("    {line}");
+        }
+        bail!("{} failed ({status}), see {}", describe(command), log.display());
+    }
+    Ok(())
+}
+
+/// Program and its first arguments: enough to recognise the step.
+fn describe(command: &Command) -> String {
+    let mut text = name(command);
+    for argument in command.get_args().take(4) {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(super::size(1023), "1023 B");
+        assert_eq!(super::size(1024), "1.0 KiB");
+        assert_eq!(super::size(107_179_464), "102.2 MiB");
+    }
+}

@@ -1,0 +1,148 @@
+//! `cargo xtask setup`: installs what is missing and says so. What is there is left alone; when all is
+//! there, nothing is fetched.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::guest::{self, TARGET};
+use crate::run::{self, note, step};
+
+/// Debian package, and what it is for.
+const PACKAGES: [(&str, &str); 14] = [
+    ("binutils", "strip"),
+    ("debian-archive-keyring", "signatures of other Debian suites"),
+    ("gcc", "linker of Rust programs"),
+    ("gcc-12", "the compiler of Debian's kernels"),
+    ("kmod", "depmod"),
+    ("libc6-dev", "linking"),
+    ("libelf1", "objtool, part of kbuild"),
+    ("libpolly-22-dev", "bpf-linker"),
+    ("libstdc++-12-dev", "bpf-linker"),
+    ("llvm-22-dev", "bpf-linker; 22 is the LLVM of Rust 1.95"),
+    ("make", "kbuild"),
+    ("qemu-system-x86", "the VM"),
+    ("xz-utils", "kernel packages"),
+    ("zstd", "kernel images"),
+];
+
+const COMPONENTS: [&str; 3] = ["rust-src", "clippy", "rustfmt"];
+
+const LINKER: &str = "bpf-linker";
+const LINKER_VERSION: &str = "0.13.0";
+const LLVM: &str = "/usr/lib/llvm-22";
+
+pub(crate) fn setup() -> Result<()> {
+    debian()?;
+    rust()?;
+    bpf_linker()
+}
+
+fn debian() -> Result<()> {
+    let missing = missing_packages()?;
+    if missing.is_empty() {
+        step(format!("Debian packages: all {} present", PACKAGES.len()));
+        return Ok(());
+    }
+    step("Debian packages missing:");
+    for (package, purpose) in PACKAGES.iter().filter(|(package, _)| missing.contains(package)) {
+        note(format!("{package} ({purpose})"));
+    }
+    let update = vec!["apt-get", "update"];
+    let mut install = vec!["apt-get", "install", "--yes", "--no-install-recommends"];
+    install.extend(&missing);
+    let Some(prefix) = privilege() else {
+        eprintln!("Run as root, then start again:\n  {}\n  {}", update.join(" "), install.join(" "));
+        bail!("{} Debian packages are missing and this user may not install them", missing.len());
+    };
+    for command in [update, install] {
+        let words = [prefix, &command].concat();
+        note(words.join(" "));
+        let (program, arguments) = words.split_first().context("an empty command")?;
+        run::run(Command::new(program).args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))?;
+    }
+    Ok(())
+}
+
+fn missing_packages() -> Result<Vec<&'static str>> {
+    let names = PACKAGES.map(|(package, _)| package);
+    // dpkg-query fails where one is unknown, but lists the others all the same.
+    let listed = Command::new("dpkg-query")
+        .args(["-W", "-f", "${db:Status-Status} ${Package}\\n"])
+        .args(names)
+        .output()
+        .context("cannot run dpkg-query: the set-up knows Debian only")?;
+    Ok(not_listed(&names, &String::from_utf8_lossy(&listed.stdout)))
+}
+
+/// Names that dpkg does not show as installed.
+fn not_listed(names: &[&'static str], listed: &str) -> Vec<&'static str> {
+    let installed = |name: &str| listed.lines().any(|line| line.strip_prefix("installed ") == Some(name));
+    names.iter().copied().filter(|name| !installed(name)).collect()
+}
+
+/// What to put before a command that needs root; `None` where this user cannot become root unasked.
+fn privilege() -> Option<&'static [&'static str]> {
+    // SAFETY: no arguments, cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        return Some(&[]);
+    }
+    let sudo = Command::new("sudo").args(["-n", "true"]).output();
+    sudo.is_ok_and(|done| done.status.success()).then_some(&["sudo", "-n"])
+}
+
+/// Parts of the pinned toolchain (rust-toolchain.toml names it; rustup reads that in the workspace).
+fn rust() -> Result<()> {
+    let components = run::output(rustup().args(["component", "list", "--installed"]))?;
+    let targets = run::output(rustup().args(["target", "list", "--installed"]))?;
+    let have = |name: &str| {
+        components.lines().any(|line| line == name || line.starts_with(&format!("{name}-x86_64")))
+    };
+    let missing: Vec<&str> = COMPONENTS.into_iter().filter(|name| !have(name)).collect();
+    let target = targets.lines().any(|line| line == TARGET);
+    if missing.is_empty() && target {
+        step(format!("Rust: {}, {TARGET}: present", COMPONENTS.join(", ")));
+        return Ok(());
+    }
+    step(format!("Rust: adding {} {}", missing.join(" "), if target { "" } else { TARGET }));
+    if !missing.is_empty() {
+        run::run(rustup().args(["component", "add"]).args(&missing))?;
+    }
+    if !target {
+        run::run(rustup().args(["target", "add", TARGET]))?;
+    }
+    Ok(())
+}
+
+fn rustup() -> Command {
+    let mut command = Command::new("rustup");
+    command.current_dir(crate::paths::root());
+    command
+}
+
+fn bpf_linker() -> Result<()> {
+    let version = run::output(Command::new(LINKER).arg("--version")).unwrap_or_default();
+    if version.split_whitespace().any(|word| word == LINKER_VERSION) {
+        step(format!("{LINKER} {LINKER_VERSION}: present"));
+        return Ok(());
+    }
+    step(format!("building {LINKER} {LINKER_VERSION} with {LLVM} (a few minutes)"));
+    let mut cargo = guest::cargo();
+    cargo.args(["install", LINKER, "--version", LINKER_VERSION, "--locked", "--force"]);
+    cargo.args(["--no-default-features", "--features", "llvm-22"]).env("LLVM_PREFIX", LLVM);
+    run::run(&mut cargo)?;
+    run::output(Command::new(LINKER).arg("--version"))
+        .context("it was installed, but is not found: is cargo's bin folder in PATH?")
+        .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::not_listed;
+
+    #[test]
+    fn only_installed_packages_count() {
+        let listed = "installed make\nconfig-files gcc\nnot-installed kmod\n";
+        assert_eq!(not_listed(&["make", "gcc", "kmod", "zstd"], listed), ["gcc", "kmod", "zstd"]);
+    }
+}

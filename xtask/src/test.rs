@@ -1,0 +1,88 @@
+//! `cargo xtask test`: every check there is, each announced, in the order of how soon it tells.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::closing::Totals;
+use crate::guest;
+use crate::run::{self, step};
+use crate::series::Series;
+use crate::{fixtures, setup, vm};
+
+/// Crates that cargo can build for this machine: the BPF programs have their own target.
+const HOST: [&str; 3] = ["--workspace", "--exclude", "kfd-trace-ebpf"];
+
+/// `Ok(false)`: something failed, and was named.
+pub(crate) fn test() -> Result<bool> {
+    let start = Instant::now();
+    // Without its tools nothing else can run.
+    announce("set-up");
+    setup::setup().context("set-up")?;
+
+    let mut totals = Totals::default();
+    let mut failed: Vec<&str> = Vec::new();
+    let mut check = |name: &'static str, work: &mut dyn FnMut() -> Result<()>| {
+        announce(name);
+        let begin = Instant::now();
+        if let Err(error) = work() {
+            eprintln!("error: {name}: {error:#}");
+            failed.push(name);
+        }
+        step(format!("{name}: {:.1} s", begin.elapsed().as_secs_f64()));
+    };
+    check("format", &mut || run::run(guest::cargo().args(["fmt", "--all", "--check"])));
+    check("lints", &mut || {
+        run::run(guest::cargo().arg("clippy").args(HOST).args(["--all-targets", "--", "-D", "warnings"]))
+    });
+    check("unit tests", &mut || {
+        cargo_test(guest::cargo().args(["test", "--no-fail-fast"]), &mut totals)?;
+        let tests = ["test", "--no-fail-fast", "-p", "kfd-trace-tests", "--lib", "--bins"];
+        cargo_test(guest::cargo().args(tests), &mut totals)
+    });
+    check("kernel model on the matrix", &mut || {
+        let dir = fixtures::fixtures()?;
+        // Ignored in a plain `cargo test`, which has no kernel packages at hand.
+        let arguments = ["test", "--no-fail-fast", "-p", "kfd-trace", "--tests", "--", "--ignored"];
+        cargo_test(guest::cargo().args(arguments).env("KFD_TRACE_FIXTURES", dir), &mut totals)
+    });
+    check("VM on the matrix", &mut || {
+        let (ok, part) = vm::test(&Series::ALL, &[], vm::LIMIT)?;
+        totals.add(part);
+        if !ok {
+            bail!("see above");
+        }
+        Ok(())
+    });
+
+    println!();
+    for name in &failed {
+        println!("failed: {name}");
+    }
+    println!("{}", totals.line(failed.is_empty(), start.elapsed()));
+    Ok(failed.is_empty())
+}
+
+fn announce(name: &str) {
+    eprintln!("\n######## {name}");
+}
+
+/// Runs `cargo test`, passes its lines on and adds up its closing lines.
+fn cargo_test(command: &mut Command, totals: &mut Totals) -> Result<()> {
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
+    let stdout = child.stdout.take().context("cargo has no stdout")?;
+    for line in BufReader::new(stdout).lines() {
+        let line = line.context("cannot read cargo's output")?;
+        println!("{line}");
+        if let Some(part) = Totals::parse(&line) {
+            totals.add(part);
+        }
+    }
+    let status = child.wait().context("cannot wait for cargo")?;
+    if !status.success() {
+        bail!("cargo test failed ({status})");
+    }
+    Ok(())
+}
