@@ -2,6 +2,7 @@
 
 use crate::in_flight::Slot;
 use crate::peek::Answer;
+use crate::process::Entry;
 use crate::stat::{ErrorKey, IoctlKey, IoctlStat};
 use aya::Pod;
 
@@ -15,3 +16,5 @@ unsafe impl Pod for IoctlStat {}
 unsafe impl Pod for Slot {}
 // SAFETY: as above.
 unsafe impl Pod for Answer {}
+// SAFETY: as above.
+unsafe impl Pod for Entry {}

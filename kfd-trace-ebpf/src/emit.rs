@@ -1,7 +1,7 @@
 //! Sends records to the daemon. The only owner of the ring buffer `EVENTS`.
 
-use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::{macros::map, maps::RingBuf};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;

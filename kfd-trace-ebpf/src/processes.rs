@@ -109,7 +109,9 @@ fn make_known(process: u64, met: Met) -> Option<Entry> {
 pub(crate) fn created(process: u64) {
     if let Some(entry) = lookup(process) {
         let leader: u64 = read(process, &kernel::KFD_PROCESS_LEAD_THREAD).unwrap_or(0);
-        if entry.leader == leader && entry.releasing == 0 {
+        // The creator is the process itself; without the driver's BTF its tgid is all there is to compare.
+        let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+        if entry.leader == leader && entry.tgid == tgid && entry.releasing == 0 {
             return;
         }
         // The leftover of a release whose end was missed.
@@ -152,11 +154,8 @@ fn new_id() -> u64 {
 fn tell(entry: &Entry, met: Met) {
     // SAFETY: no arguments.
     let current = unsafe { bpf_get_current_task() };
-    let own = if met == Met::Anywhere {
-        0
-    } else {
-        read::<u64>(current, &kernel::TASK_GROUP_LEADER).unwrap_or(0)
-    };
+    let own =
+        if met == Met::Anywhere { 0 } else { read::<u64>(current, &kernel::TASK_GROUP_LEADER).unwrap_or(0) };
     let leader = if entry.leader == 0 { own } else { entry.leader };
     let owner = Owner { id: entry.id, tgid: entry.tgid };
     emit::emit(Kind::ProcessSeen, |record: &mut ProcessSeen| {

@@ -51,7 +51,7 @@ pub struct Global {
 /// Of the stream.
 #[derive(Args, Clone, Debug)]
 pub struct TraceArgs {
-    /// Only what belongs to this process (host PID of the process, not of a thread); may be repeated.
+    /// Only what belongs to this process (PID on the host; a thread stands for its process); may be repeated.
     #[arg(long = "pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub pids: Vec<u32>,
     /// Only processes of this name (as in /proc/PID/comm, at most 15 bytes).

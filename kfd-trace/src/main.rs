@@ -5,6 +5,7 @@ use clap::Parser as _;
 use kfd_trace::cli::{Cli, Colour, Command, Global, TraceArgs};
 use kfd_trace::command::{daemon, metrics, ps, status, stop::Stop, trace};
 use kfd_trace::kernel::Roots;
+use log::LevelFilter;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
@@ -13,14 +14,18 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("kfd-trace: {error:#}");
-            let code = error.downcast_ref::<Stop>().map_or(kfd_trace::command::stop::FAILED, |stop| stop.code);
+            let code =
+                error.downcast_ref::<Stop>().map_or(kfd_trace::command::stop::FAILED, |stop| stop.code);
             ExitCode::from(code)
         }
     }
 }
 
 fn run(cli: Cli) -> Result<()> {
-    let Global { procfs, sysfs, verbose: _ } = cli.global;
+    let Global { procfs, sysfs, verbose } = cli.global;
+    let level = [LevelFilter::Warn, LevelFilter::Info, LevelFilter::Debug].get(usize::from(verbose));
+    let level = level.copied().unwrap_or(LevelFilter::Trace);
+    env_logger::Builder::new().filter_level(level).format_timestamp(None).init();
     let roots = Roots { procfs, sysfs };
     match cli.command {
         None => block_on(trace::run(&stream(roots, cli.trace))),

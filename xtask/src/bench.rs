@@ -14,6 +14,7 @@ use crate::closing::Totals;
 use crate::guest::{self, Binaries};
 use crate::initramfs::Archive;
 use crate::kernels::{self, Kernel};
+use crate::lock::{self, Held};
 use crate::qemu::{self, End, Machine, Run};
 use crate::run::{note, size, step};
 use crate::series::Series;
@@ -54,6 +55,7 @@ struct Ready {
     initramfs: PathBuf,
     console: PathBuf,
     nonce: String,
+    _held: Held,
 }
 
 /// A boot that is over.
@@ -67,6 +69,7 @@ impl Bench {
     pub(crate) fn new() -> Result<Self> {
         let tracer = build::build()?;
         let binaries = guest::build()?;
+        let _cache = lock::hold(&paths::cache())?;
         let apt = Apt::open()?;
         let userland = userland::piece(&apt)?;
         Ok(Self { apt, userland, tracer, binaries })
@@ -116,9 +119,13 @@ impl Bench {
     }
 
     fn prepare(&self, series: Series, mode: Mode, arguments: &[String]) -> Result<Ready> {
+        let cache = lock::hold(&paths::cache())?;
         let kernel = kernels::fetch(&self.apt, series)?;
+        drop(cache);
+        // Log and initramfs of one release belong to one run at a time. Nobody waits for this while
+        // holding the cache.
         let dir = paths::vm(&kernel.release);
-        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let held = lock::hold(&dir)?;
         let mut archive = Archive::new();
         for folder in ["modules", "tests", "etc", "bin"] {
             archive.dir(folder);
@@ -140,7 +147,7 @@ impl Bench {
         let initramfs = dir.join("initramfs.cpio");
         fs::write(&initramfs, &whole).with_context(|| format!("cannot write {}", initramfs.display()))?;
         note(format!("initramfs for {}: {}", kernel.release, size(whole.len() as u64)));
-        Ok(Ready { kernel, initramfs, console: dir.join("console.log"), nonce })
+        Ok(Ready { kernel, initramfs, console: dir.join("console.log"), nonce, _held: held })
     }
 
     /// Puts programs, modules and tests in the archive and gives the stages for the job.
@@ -158,6 +165,7 @@ impl Bench {
                     inserted.push(place_module(archive, &path, modules::read(&path)?));
                 }
             } else if name == "sim" {
+                let _cache = lock::hold(&paths::cache())?;
                 let path = kfdsim::build(&self.apt, kernel)?;
                 inserted.push(place_module(archive, &path, guest::stripped(&path, scratch)?));
             }

@@ -20,11 +20,7 @@ pub(crate) fn demo() -> Result<bool> {
     let tracer = build::build()?;
     let binaries = guest::build()?;
     let demo = binaries.program("kfd-demo")?;
-    // The demo calls its companions by name.
-    let folders = [tracer.parent(), demo.parent()].into_iter().flatten().map(Path::to_path_buf);
-    let inherited = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(folders.chain(std::env::split_paths(&inherited)))?;
-    Ok(run::status(Command::new(demo).env("PATH", path))?.success())
+    Ok(run::status(Command::new(demo).env("KFD_TRACE", tracer))?.success())
 }
 
 /// Whether amdgpu is loaded and the KFD topology has a node with a GPU (CPU nodes have gpu_id 0).

@@ -12,7 +12,7 @@ use crate::apt::Apt;
 use crate::kernels::{self, Kernel};
 use crate::run::{note, size, step};
 use crate::series::Series;
-use crate::{modules, paths, symbols, vmlinux};
+use crate::{lock, modules, paths, symbols, vmlinux};
 
 /// Where the made-up layout starts: in the range x86-64 gives to modules.
 const MODULE_BASE: u64 = 0xffff_ffff_c060_0000;
@@ -23,6 +23,7 @@ const FORMAT: u32 = 2;
 /// Makes what is missing and gives the folder.
 pub(crate) fn fixtures() -> Result<PathBuf> {
     let root = paths::fixtures();
+    let _cache = lock::hold(&paths::cache())?;
     let apt = Apt::open()?;
     for series in Series::ALL {
         let kernel = kernels::fetch(&apt, series)?;

@@ -11,6 +11,7 @@ mod guest;
 mod initramfs;
 mod kernels;
 mod kfdsim;
+mod lock;
 mod modules;
 mod paths;
 mod qemu;

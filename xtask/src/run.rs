@@ -65,9 +65,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     let done = command.stdin(Stdio::null()).output().map_err(|error| spawn_error(command, error))?;
     if !done.status.success() {
         let told = String::from_utf8_lossy(&done.stderr);
-        let told: Vec<&str> = told.lines().filter(|line| !line.trim().is_empty()).collect();
-        let tail = &told[told.len().saturating_sub(3)..];
-        bail!("{} failed ({}): {}", describe(command), done.status, tail.join("; "));
+        bail!("{} failed ({}): {}", describe(command), done.status, complaint(&told));
     }
     String::from_utf8(done.stdout).with_context(|| format!("{} printed no text", name(command)))
 }
@@ -88,18 +86,41 @@ pub(crate) fn logged(command: &mut Command, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Program and its first arguments: enough to recognise the step.
+/// The one line of a program's complaints that says most: apt's first `E:`, else the last one.
+fn complaint(told: &str) -> &str {
+    let mut lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
+    let error = lines.clone().find_map(|line| line.strip_prefix("E: "));
+    error.or_else(|| lines.next_back()).unwrap_or("it said nothing")
+}
+
+/// Program and its first arguments, without `-o KEY=VALUE`: enough to recognise the step.
 fn describe(command: &Command) -> String {
-    let mut text = name(command);
-    for argument in command.get_args().take(4) {
-        text.push(' ');
-        text.push_str(&argument.to_string_lossy());
+    let mut words = vec![name(command)];
+    let mut arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    while let Some(argument) = arguments.next() {
+        if argument == "-o" {
+            arguments.next();
+        } else if words.len() < 5 {
+            words.push(argument);
+        }
     }
-    text
+    words.join(" ")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    #[test]
+    fn failures_are_told_in_one_line() {
+        let mut command = Command::new("apt-get");
+        command.args(["-o", "Dir::State=/x", "download", "linux=1"]);
+        assert_eq!(super::describe(&command), "apt-get download linux=1");
+        assert_eq!(super::complaint("W: slow\nE: no space left\nE: sorry\n"), "no space left");
+        assert_eq!(super::complaint("first\n\nlast\n"), "last");
+        assert_eq!(super::complaint(""), "it said nothing");
+    }
+
     #[test]
     fn sizes_are_readable() {
         assert_eq!(super::size(1023), "1023 B");

@@ -1,10 +1,10 @@
 //! Life of a KFD process. Traces: `kfd_open` (return), `kfd_create_process` (return), `kfd_release`,
 //! `kfd_process_notifier_release`, `kfd_process_wq_release`. Makes: a record each.
 
-use aya_ebpf::{Global, bindings::BPF_ANY, macros::map, maps::HashMap};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use aya_ebpf::{Global, bindings::BPF_ANY, macros::map, maps::HashMap};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::COMM_LEN;
@@ -42,6 +42,7 @@ pub(crate) fn open(ctx: RetProbeContext) -> u32 {
     counters::hit(ProbeId::Open);
     let result = ctx.ret::<u64>() as i32;
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    note!(&ctx, "open: tgid {} result {}", tgid, result);
     if filter::wanted(tgid) {
         // The process's number is not at hand here; its tgid is, and ProcessSeen came before.
         record_open(Owner { tgid, ..processes::NOBODY }, result);

@@ -27,6 +27,7 @@ pub(crate) fn queue_add(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::QueueAdd);
     let Some(queue) = ctx.arg::<u64>(0) else { return 0 };
     if let Some(entry) = owner(queue) {
+        note!(&ctx, "queue_add: tgid {}", entry.tgid);
         record_create(queue, &entry);
     }
     0
@@ -45,6 +46,7 @@ pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
         counters::trouble(Trouble::QueueUnreadable);
         return 0;
     };
+    note!(&ctx, "queue_del: tgid {} queue {}", entry.tgid, queue_id);
     let gpu_id = gpu_id(queue);
     if let Some(slot) = in_flight::current() {
         // SAFETY: a value of the map, and only this thread writes it.
@@ -70,9 +72,7 @@ fn owner(queue: u64) -> Option<Entry> {
 /// KFD's gpu_id, 0 where it cannot be read.
 #[inline(always)]
 fn gpu_id(queue: u64) -> u32 {
-    read::<u64>(queue, &kernel::QUEUE_DEVICE)
-        .and_then(|device| read(device, &kernel::DEVICE_ID))
-        .unwrap_or(0)
+    read::<u64>(queue, &kernel::QUEUE_DEVICE).and_then(|device| read(device, &kernel::DEVICE_ID)).unwrap_or(0)
 }
 
 #[inline(always)]

@@ -3,13 +3,11 @@
 //! Where the driver is not loaded yet, it waits for it and says so. Its pages answer from the start.
 
 use super::site::{Page, Serving};
-use super::standing;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
 use crate::events::ring::Ring;
-use crate::kernel::{Kernel, Roots};
+use crate::kernel::Roots;
 use crate::output::{http, status};
-use crate::probes::facts::Facts;
 use crate::state::StateLimits;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,6 +21,9 @@ const WAIT: Duration = Duration::from_secs(2);
 
 /// How often ended processes are forgotten and the wall clock is looked at.
 const TIDY: Duration = Duration::from_secs(1);
+
+/// How often rows are held against /proc and KFD's sysfs.
+const RECONCILE: Duration = Duration::from_secs(10);
 
 /// What the daemon is asked for.
 #[derive(Clone, Debug)]
@@ -87,7 +88,7 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
         limits: StateLimits::default(),
     };
     let mut told = false;
-    let (mut tracer, ring) = loop {
+    let (tracer, ring) = loop {
         match Tracer::start(&request) {
             Ok(started) => break started,
             Err(stop) if stop.code == NOTHING_TO_TRACE => {
@@ -107,23 +108,13 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
     for line in status::meaning(tracer.probes()) {
         eprintln!("kfd-trace: {line}");
     }
-    adopt_standing(ask, &mut tracer);
     page.serves(Serving { tracer, ring_bytes: ask.ring_bytes });
     eprintln!("kfd-trace: tracing");
     follow(page, ring, signals).await
 }
 
-/// The probes are on: from here on births and ends are seen, so what stands now is taken in once.
-fn adopt_standing(ask: &Ask, tracer: &mut Tracer) {
-    let Ok(kernel) = Kernel::read(&ask.roots) else { return };
-    let facts = Facts::gather(&kernel);
-    if let Some(why) = standing::adopt_all(&mut tracer.state, &ask.roots, &kernel, &facts) {
-        eprintln!("kfd-trace: queues from before have no addresses: {why}");
-    }
-}
-
 async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<(), Stop> {
-    let mut tidy = interval(TIDY);
+    let (mut tidy, mut reconcile) = (interval(TIDY), interval(RECONCILE));
     let mut records = Vec::new();
     loop {
         tokio::select! {
@@ -132,6 +123,7 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<()
                 tracer.renew_clock();
                 tracer.expire()
             }).transpose().map(drop)?,
+            _ = reconcile.tick() => page.with_tracer(Tracer::reconcile).unwrap_or_default(),
             () = signals.any() => return Ok(()),
         }
         page.with_tracer(|tracer| {

@@ -101,17 +101,28 @@ pub fn adopt(state: &mut State, found: &[Found], source: Source, at_ns: u64) {
     }
 }
 
-/// Puts all that stands into a state: addresses from the kernel, where it can be walked, and what sysfs lists.
-/// Gives the reason where the kernel cannot be walked.
-pub fn adopt_all(state: &mut State, roots: &Roots, kernel: &Kernel, facts: &Facts) -> Option<String> {
+/// Puts all that stands into a state: addresses from the kernel, where it can be walked, and what sysfs lists;
+/// of these processes only, if any are named. Gives the reason where the kernel cannot be walked.
+pub fn adopt_all(
+    state: &mut State,
+    roots: &Roots,
+    kernel: &Kernel,
+    facts: &Facts,
+    tgids: &[u32],
+) -> Option<String> {
+    let asked = |found: Vec<Found>| -> Vec<Found> {
+        let asked = |one: &Found| tgids.is_empty() || tgids.contains(&one.process.tgid);
+        found.into_iter().filter(asked).collect()
+    };
     let at_ns = clock::mono_ns();
     let refused = match walk(roots, kernel, facts) {
         Ok(found) => {
-            adopt(state, &found, Source::Kernel, at_ns);
+            adopt(state, &asked(found), Source::Kernel, at_ns);
             None
         }
         Err(why) => Some(why),
     };
-    adopt(state, &sysfs(roots, &facts.layout), Source::Sysfs, at_ns);
-    refused
+    let listed = asked(sysfs(roots, &facts.layout));
+    adopt(state, &listed, Source::Sysfs, at_ns);
+    refused.filter(|_| listed.iter().any(|found| !found.queues.is_empty()))
 }

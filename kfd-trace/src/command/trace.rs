@@ -177,9 +177,9 @@ impl<W: Write> Run<'_, W> {
             duration_ns: clock::mono_ns().saturating_sub(self.tracer.started_ns),
         });
         if self.ask.json {
-            summary.json(&mut self.out)?
+            summary.json(&mut self.out)?;
         } else {
-            summary.text(&mut self.out)?
+            summary.text(&mut self.out)?;
         }
         self.out.flush()
     }

@@ -3,8 +3,11 @@
 use super::clock;
 use super::enrich;
 use super::ground::{self, chain};
+use super::standing;
 use super::stop::Stop;
 use crate::attribute::Topology;
+use crate::attribute::kfd_sysfs::{Costly, KfdSysfs};
+use crate::attribute::process::{self, ProcessError};
 use crate::events::decode::DecodeError;
 use crate::events::event::{Body, Event};
 use crate::events::ioctl::{self, Mismatch};
@@ -15,10 +18,10 @@ use crate::output::clock::Clock;
 use crate::probes::load;
 use crate::probes::plan::Ask;
 use crate::probes::session::{Options, Session};
-use crate::state::{Change, IoctlTotals, State, StateLimits};
+use crate::state::{Change, IoctlTotals, ProcessKey, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use jiff::tz::TimeZone;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a tracer is asked for.
 #[derive(Clone, Debug)]
@@ -48,6 +51,8 @@ pub struct Tracer {
     pub started_ns: u64,
     /// Pairs of process and command that the sums of ioctls have room for.
     pub stats_entries: u32,
+    /// Live rows that were gone from /proc and from KFD's sysfs at the last look.
+    suspects: BTreeSet<ProcessKey>,
 }
 
 impl Tracer {
@@ -74,20 +79,34 @@ impl Tracer {
                 "nothing can be seen here: {why}; `kfd-trace status` tells more"
             )));
         }
+        for probe in session.probes() {
+            log::info!("{} {}: {}", probe.kind, probe.id.name(), probe.verdict.word());
+            log::debug!("{} sits on {}", probe.id.name(), probe.symbols.join(", "));
+        }
+        #[cfg(debug_assertions)]
+        if let Some(logger) = session.take_log() {
+            tokio::spawn(crate::events::ring::follow_log(logger));
+        }
         let ring = session.take_ring().map_err(|error| Stop::failed(chain(&error)))?;
         let ring = Ring::new(ring, session.layout().clone()).map_err(|error| Stop::failed(chain(&error)))?;
-        let tracer = Tracer {
+        let mut tracer = Tracer {
             session,
-            ioctl_sizes: facts.ioctl_sizes,
+            ioctl_sizes: facts.ioctl_sizes.clone(),
             state: State::new(request.limits),
             topology: Topology::read(&request.roots.sysfs),
             clock: wall_clock(),
             retired: IoctlTotals::default(),
-            decode_errors: BTreeMap::new(),
+            decode_errors: DecodeError::REASONS.map(|reason| (reason, 0)).into(),
             started_ns: clock::mono_ns(),
             stats_entries: load::stats_entries(options.possible_cpus),
             roots: request.roots.clone(),
+            suspects: BTreeSet::new(),
         };
+        // The probes are on: from here on births and ends are seen, so what stands is taken in once.
+        let standing = standing::adopt_all(&mut tracer.state, &request.roots, &kernel, &facts, &request.pids);
+        if let Some(why) = standing {
+            eprintln!("kfd-trace: queues from before have no addresses: {why}");
+        }
         Ok((tracer, ring))
     }
 
@@ -157,6 +176,24 @@ impl Tracer {
         }
         self.retired.retire(&ioctls, &errors);
         Ok(())
+    }
+
+    /// Ends the rows of processes whose end was missed: gone from /proc and from KFD's sysfs, at two looks in a
+    /// row, since the record of the end may still stand in the ring buffer at the first.
+    pub fn reconcile(&mut self) {
+        let listed: BTreeSet<u32> =
+            KfdSysfs::read(&self.roots.sysfs, Costly::default()).processes.iter().map(|p| p.tgid).collect();
+        let snapshot = self.state.snapshot();
+        let gone = snapshot.live().filter(|row| row.tgid.is_some_and(|tgid| !listed.contains(&tgid)));
+        let gone = gone.filter(|row| {
+            let read = row.tgid.map(|tgid| process::read(&self.roots.procfs, tgid, row.start_boottime_ns));
+            matches!(read, Some(Err(ProcessError::Gone { .. } | ProcessError::Reused { .. })))
+        });
+        let gone: BTreeSet<ProcessKey> = gone.map(|row| row.key).collect();
+        for key in gone.intersection(&self.suspects) {
+            self.state.gone(*key, clock::mono_ns());
+        }
+        self.suspects = gone;
     }
 
     /// User space and this kernel disagree on the size of an ioctl's arguments.

@@ -22,6 +22,9 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
+    /// Every name that [`DecodeError::reason`] gives.
+    pub const REASONS: [&str; 5] = ["no_header", "version", "kind", "size", "outcome"];
+
     /// Name in metrics.
     #[must_use]
     pub fn reason(&self) -> &'static str {
@@ -213,6 +216,14 @@ mod tests {
             }
         }
         assert!(decoded >= 8, "only {decoded} of the sizes fitted a kind");
+    }
+
+    #[test]
+    fn every_reason_is_listed() {
+        let size = DecodeError::Size { kind: Kind::Open, got: 0, want: 0 };
+        let errors = [DecodeError::NoHeader(0), DecodeError::Version(0), DecodeError::Kind(0), size];
+        let reasons = errors.iter().chain(&[DecodeError::Outcome(0)]).map(DecodeError::reason);
+        assert_eq!(reasons.collect::<Vec<_>>(), DecodeError::REASONS);
     }
 
     #[test]

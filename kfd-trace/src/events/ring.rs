@@ -56,3 +56,19 @@ impl Ring {
         }
     }
 }
+
+/// Hands the lines of the BPF side (debug builds) to the program's own log, until the task is dropped.
+///
+/// # Errors
+/// When the descriptor cannot be registered with the runtime.
+#[cfg(debug_assertions)]
+pub async fn follow_log(logger: aya_log::EbpfLogger<&'static dyn log::Log>) -> io::Result<()> {
+    // SAFETY: the logger owns its map, which keeps its descriptor open.
+    let logger = unsafe { AsyncFd::register_with_interest(logger, Interest::READABLE) };
+    let mut logger = logger.map_err(io::Error::from)?;
+    loop {
+        let mut ready = logger.readable_mut().await?;
+        ready.get_inner_mut().flush();
+        ready.clear_ready();
+    }
+}

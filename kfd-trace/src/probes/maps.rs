@@ -4,12 +4,14 @@ use super::load::{LoadError, chain};
 use crate::events::event::ProcessId;
 use crate::events::tables::{Counters, ErrorRow, InFlightRow, IoctlRow, Tables};
 use aya::Ebpf;
-use aya::maps::{HashMap, Map, PerCpuArray, PerCpuHashMap};
+use aya::maps::{HashMap, Map, MapError, PerCpuArray, PerCpuHashMap};
 use kfd_trace_common::counter::COUNTERS;
 use kfd_trace_common::in_flight::Slot;
+use kfd_trace_common::process::Entry;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat};
+use std::io::ErrorKind;
 
-fn error(map: &'static str) -> impl Fn(aya::maps::MapError) -> LoadError {
+fn error(map: &'static str) -> impl Fn(MapError) -> LoadError {
     move |error| LoadError::Map { map, why: chain(&error) }
 }
 
@@ -85,22 +87,40 @@ fn counters(ebpf: &Ebpf) -> Result<Counters, LoadError> {
     Ok(Counters((0..COUNTERS).map(sum).collect::<Result<_, _>>()?))
 }
 
+/// Drops all that the maps hold of a process. Its entry by address is usually gone by then; where its release
+/// cannot be probed (no BTF of the driver) it is dropped here.
 pub(super) fn retire(ebpf: &mut Ebpf, process: ProcessId) -> Result<(), LoadError> {
     const STATS: &str = "IOCTL_STATS";
     const ERRORS: &str = "IOCTL_ERRORS";
+    const PROCESSES: &str = "PROCESSES";
     let map = ebpf.map_mut(STATS).ok_or(LoadError::NoMap(STATS))?;
     let mut stats: PerCpuHashMap<_, IoctlKey, IoctlStat> = map.try_into().map_err(error(STATS))?;
     let keys: Vec<IoctlKey> =
         stats.keys().filter_map(Result::ok).filter(|k| k.process == process.0).collect();
     for key in keys {
-        stats.remove(&key).map_err(error(STATS))?;
+        absent_is_fine(stats.remove(&key)).map_err(error(STATS))?;
     }
     let map = ebpf.map_mut(ERRORS).ok_or(LoadError::NoMap(ERRORS))?;
     let mut errors: PerCpuHashMap<_, ErrorKey, u64> = map.try_into().map_err(error(ERRORS))?;
     let keys: Vec<ErrorKey> =
         errors.keys().filter_map(Result::ok).filter(|k| k.process == process.0).collect();
     for key in keys {
-        errors.remove(&key).map_err(error(ERRORS))?;
+        absent_is_fine(errors.remove(&key)).map_err(error(ERRORS))?;
+    }
+    let map = ebpf.map_mut(PROCESSES).ok_or(LoadError::NoMap(PROCESSES))?;
+    let mut processes: HashMap<_, u64, Entry> = map.try_into().map_err(error(PROCESSES))?;
+    let entries = processes.iter().filter_map(Result::ok);
+    let keys: Vec<u64> = entries.filter(|(_, entry)| entry.id == process.0).map(|(key, _)| key).collect();
+    for key in keys {
+        absent_is_fine(processes.remove(&key)).map_err(error(PROCESSES))?;
     }
     Ok(())
+}
+
+fn absent_is_fine(removed: Result<(), MapError>) -> Result<(), MapError> {
+    match removed {
+        Err(MapError::KeyNotFound) => Ok(()),
+        Err(MapError::SyscallError(error)) if error.io_error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }

@@ -80,6 +80,12 @@ impl Session {
         RingBuf::try_from(map).map_err(|error| LoadError::Map { map: "EVENTS", why: load::chain(&error) })
     }
 
+    /// The lines of the BPF side; only a debug build has them, and they can be taken once.
+    #[cfg(debug_assertions)]
+    pub fn take_log(&mut self) -> Option<aya_log::EbpfLogger<&'static dyn log::Log>> {
+        aya_log::EbpfLogger::init(&mut self.ebpf).ok()
+    }
+
     /// Reads all sums and counters.
     ///
     /// # Errors

@@ -158,6 +158,9 @@ mod tests {
     fn a_percentile_is_an_upper_edge() {
         let mut sum = IoctlSum::default();
         assert_eq!(sum.percentile(50), None);
+        sum.stat.buckets[..3].copy_from_slice(&[1, 1, 1]);
+        assert_eq!(sum.percentile(50), Some(Edge::Below(2048)), "the median of three is the second");
+        sum.stat.buckets[..3].copy_from_slice(&[0, 0, 0]);
         sum.stat.buckets[0] = 98;
         sum.stat.buckets[3] = 1;
         sum.stat.buckets[BUCKETS - 1] = 1;

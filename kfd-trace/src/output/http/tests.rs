@@ -100,6 +100,13 @@ async fn all_addresses_are_served_until_the_stop_even_with_a_silent_client() {
     assert!(tokio::net::TcpStream::connect(addresses[1]).await.is_err(), "nobody listens any more");
 }
 
+#[tokio::test]
+async fn a_stop_without_clients_is_immediate() {
+    let listeners = bind(&[SocketAddr::from(([127, 0, 0, 1], 0))]).await.expect("a free port");
+    let served = serve(listeners, Arc::new(Fake::default()), async {});
+    assert!(tokio::time::timeout(GRACE / 2, served).await.expect("at once").is_ok());
+}
+
 async fn fetch(address: SocketAddr) -> String {
     let stream = tokio::net::TcpStream::connect(address).await.expect("connected");
     let request = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

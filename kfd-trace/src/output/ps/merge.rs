@@ -144,6 +144,14 @@ mod tests {
     }
 
     #[test]
+    fn another_kfd_process_is_another_queue() {
+        let kernel = PsRow { process: Some(ProcessId(71)), sources: Source::Kernel.into(), ..probe(7, 1) };
+        assert_eq!(merge(vec![vec![probe(7, 1)], vec![kernel.clone()]]).len(), 2);
+        let unnumbered = PsRow { process: None, ..kernel };
+        assert_eq!(merge(vec![vec![probe(7, 1)], vec![unnumbered]]).len(), 1);
+    }
+
+    #[test]
     fn a_process_has_a_row_of_its_own_only_without_queues() {
         let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, None), sysfs(8, None)]]);
         let shown: Vec<_> = rows.iter().map(|row| (row.pid, row.queue_id)).collect();

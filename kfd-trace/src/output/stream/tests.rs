@@ -50,6 +50,8 @@ fn an_ioctl_looks_as_in_strace_and_what_was_not_measured_is_no_zero() {
     assert!(create.contains("CREATE_QUEUE(ring_base_address=0x7fad66c00000) = 0"), "{create}");
     let unknown = line(&ioctl_event(0x4028_4bfe, Outcome::Refused { errno: 25 }, &[]));
     assert!(unknown.ends_with("0xfe(...) = -ENOTTY (refused before its handler)\n"), "{unknown}");
+    let child = Event { task_tgid: 5, tid: 6, ..ioctl_event(DESTROY, Outcome::Refused { errno: 9 }, &[]) };
+    assert!(line(&child).ends_with("= -EBADF (refused before its handler) by=tid 6\n"), "{}", line(&child));
     let wait = line(&ioctl_event(WAIT, Outcome::NotMeasured, &[]));
     assert!(wait.ends_with("WAIT_EVENTS(...) = ? (not measured)\n"), "{wait}");
     let lost = line(&ioctl_event(DESTROY, Outcome::NoReturnSeen, &[]));

@@ -112,3 +112,25 @@ fn adopting_twice_changes_nothing_but_the_sources() {
     );
     assert_eq!((snapshot.processes.len(), snapshot.totals.queues_adopted), (1, 1));
 }
+
+#[test]
+fn a_live_row_with_another_start_ends_when_its_pid_is_found_again() {
+    let mut state = state();
+    state.apply(&event(10, 1, PID, started(1_000_000_000, false)));
+    state.apply(&event(20, 1, PID, create(4)));
+    let key = state.adopt_process(100, &found(), Source::Sysfs);
+    assert_ne!(key, ProcessId(1).into());
+    let old = state.process(ProcessId(1).into()).expect("remembered");
+    assert_eq!((old.released_ns, old.queues.len()), (Some(100), 0));
+    assert_eq!(state.totals().anomalies.get(&Anomaly::EndNotSeen), Some(&1));
+}
+
+#[test]
+fn a_second_context_of_a_pid_has_a_row_of_its_own() {
+    let mut state = state();
+    state.apply(&event(10, 1, PID, started(5_000_000_000, true)));
+    let second = StandingProcess { id: Some(ProcessId(2)), ..found() };
+    assert_eq!(state.adopt_process(100, &second, Source::Kernel), ProcessId(2).into());
+    assert_eq!(state.adopt_process(100, &second, Source::Kernel), ProcessId(2).into());
+    assert_eq!(state.snapshot().live().count(), 2);
+}

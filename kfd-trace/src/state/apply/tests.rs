@@ -51,6 +51,16 @@ fn a_failed_destroy_brings_the_queue_back_as_it_was() {
 }
 
 #[test]
+fn of_two_queues_with_one_id_the_later_one_comes_back() {
+    let mut state = born();
+    state.apply(&event(50, 1, PID, destroy(3)));
+    state.apply(&event(60, 1, PID, create(3)));
+    state.apply(&event(70, 1, PID, destroy(3)));
+    state.apply(&event(80, 1, PID, Body::QueueDestroyFailed { queue_id: 3, gpu_id: None, errno: 62 }));
+    assert_eq!(state.snapshot().queues().map(|(_, queue)| queue.born_ns).collect::<Vec<_>>(), [Some(60)]);
+}
+
+#[test]
 fn an_id_that_is_still_alive_is_replaced_and_counted() {
     let mut state = born();
     let change = state.apply(&event(50, 1, PID, create(3)));

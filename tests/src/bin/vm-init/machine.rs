@@ -57,6 +57,9 @@ fn mount(kind: &str, place: &str, options: &str) -> Result<()> {
     Ok(())
 }
 
+/// The libc crate gives it a type that fits the ioctl function of only one C library.
+const SIOCSIFFLAGS: libc::Ioctl = 0x8914;
+
 /// Exporters listen on 127.0.0.1.
 fn loopback_up() -> Result<()> {
     // SAFETY: plain system call.
@@ -70,7 +73,7 @@ fn loopback_up() -> Result<()> {
     let flags = libc::IFF_UP | libc::IFF_RUNNING;
     request.ifr_ifru.ifru_flags = i16::try_from(flags).context("interface flags")?;
     // SAFETY: SIOCSIFFLAGS reads an ifreq; `request` lives until the call is over.
-    let done = unsafe { libc::ioctl(socket, libc::SIOCSIFFLAGS.try_into()?, &raw const request) };
+    let done = unsafe { libc::ioctl(socket, SIOCSIFFLAGS, &raw const request) };
     let error = Error::last_os_error();
     // SAFETY: the descriptor is ours and not used again.
     unsafe { libc::close(socket) };
