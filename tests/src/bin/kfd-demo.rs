@@ -107,7 +107,8 @@ fn hidden_workload() -> Result<()> {
     title("curl /metrics (a part)");
     let live = daemon.scrape_until("both queues in the metrics", |metrics| metrics.sum("kfd_queues", &[]));
     let metrics = daemon.get("/metrics")?.body;
-    for line in metrics.lines().filter(|line| SHOWN.iter().any(|shown| line.starts_with(shown))) {
+    let counted = metrics.lines().filter(|line| SHOWN.iter().any(|shown| line.starts_with(shown)));
+    for line in counted.filter(|line| !line.ends_with(" 0") || line.contains("_lost_")) {
         println!("{line}");
     }
     #[expect(clippy::float_cmp, reason = "a count")]
