@@ -141,12 +141,15 @@ impl Tracer {
         self.session.probes()
     }
 
-    /// What the maps hold.
+    /// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight, its end
+    /// was not seen.
     ///
     /// # Errors
     /// When the kernel refuses the reading.
     pub fn tables(&self) -> Result<Tables, Stop> {
-        self.session.tables().map_err(|error| Stop::failed(chain(&error)))
+        let mut tables = self.session.tables().map_err(|error| Stop::failed(chain(&error)))?;
+        tables.in_flight.retain(|row| self.roots.procfs.join(row.tid.to_string()).exists());
+        Ok(tables)
     }
 
     /// Takes the probes off; the ring and the maps can still be read.

@@ -40,6 +40,8 @@ pub struct Summary {
     /// Where more than one process was seen.
     processes: Vec<ProcessCalls>,
     queues: Queues,
+    /// Records that reached the ring buffer, by kind, none of them 0: what the trace cost in user space.
+    records: BTreeMap<&'static str, u64>,
     /// Counts by name, none of them 0; empty when nothing was lost.
     lost: BTreeMap<String, u64>,
     /// Calls whose end is not probed, by ioctl.
@@ -101,6 +103,7 @@ impl Summary {
             ioctls: calls(&all),
             processes: processes.collect(),
             queues: queues(input.snapshot),
+            records: lost::sent(input),
             lost: lost::lost(input, &all),
             not_measured: lost::not_measured(&all),
         }

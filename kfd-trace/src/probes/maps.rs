@@ -92,6 +92,7 @@ fn counters(ebpf: &Ebpf) -> Result<Counters, LoadError> {
 pub(super) fn retire(ebpf: &mut Ebpf, process: ProcessId) -> Result<(), LoadError> {
     const STATS: &str = "IOCTL_STATS";
     const ERRORS: &str = "IOCTL_ERRORS";
+    const IN_FLIGHT: &str = "IN_FLIGHT";
     const PROCESSES: &str = "PROCESSES";
     let map = ebpf.map_mut(STATS).ok_or(LoadError::NoMap(STATS))?;
     let mut stats: PerCpuHashMap<_, IoctlKey, IoctlStat> = map.try_into().map_err(error(STATS))?;
@@ -106,6 +107,13 @@ pub(super) fn retire(ebpf: &mut Ebpf, process: ProcessId) -> Result<(), LoadErro
         errors.keys().filter_map(Result::ok).filter(|k| k.process == process.0).collect();
     for key in keys {
         absent_is_fine(errors.remove(&key)).map_err(error(ERRORS))?;
+    }
+    let map = ebpf.map_mut(IN_FLIGHT).ok_or(LoadError::NoMap(IN_FLIGHT))?;
+    let mut slots: HashMap<_, u32, Slot> = map.try_into().map_err(error(IN_FLIGHT))?;
+    let entries = slots.iter().filter_map(Result::ok);
+    let keys: Vec<u32> = entries.filter(|(_, slot)| slot.process == process.0).map(|(key, _)| key).collect();
+    for key in keys {
+        absent_is_fine(slots.remove(&key)).map_err(error(IN_FLIGHT))?;
     }
     let map = ebpf.map_mut(PROCESSES).ok_or(LoadError::NoMap(PROCESSES))?;
     let mut processes: HashMap<_, u64, Entry> = map.try_into().map_err(error(PROCESSES))?;

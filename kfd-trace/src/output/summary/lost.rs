@@ -1,4 +1,4 @@
-//! What is missing from a summary, each under its name.
+//! The records behind a summary, and what is missing from it, each under its name.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,12 @@ use kfd_trace_common::kind::Kind;
 use super::Input;
 use crate::events::ioctl;
 use crate::state::IoctlTotals;
+
+/// Only what is not 0.
+pub(super) fn sent(input: &Input<'_>) -> BTreeMap<&'static str, u64> {
+    let sent = Kind::ALL.iter().map(|kind| (kind.name(), input.tables.counters.sent(*kind)));
+    sent.filter(|(_, count)| *count > 0).collect()
+}
 
 /// Only what is not 0.
 pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64> {

@@ -54,6 +54,7 @@ fn the_summary_of_a_clean_run_as_a_whole() {
 fn everything_that_was_lost_or_not_measured_is_named() {
     let mut counters = vec![0; COUNTERS as usize];
     counters[counter::lost(Kind::Ioctl) as usize] = 7;
+    counters[counter::sent(Kind::Ioctl) as usize] = 3;
     counters[counter::trouble(Trouble::InFlightFull) as usize] = 5;
     let mut wait = ioctl_row(1, WAIT, 0, 0);
     wait.stat.entered = 4;
@@ -76,6 +77,7 @@ fn everything_that_was_lost_or_not_measured_is_named() {
             "missed return, DESTROY_QUEUE": 2,
         })
     );
+    assert_eq!(value["records"], json!({"ioctl": 3}));
     assert!(text.contains("\nlost:\n") && text.contains("  records lost, ioctl: 7\n"), "{text}");
     assert!(!text.contains("nothing was lost"));
     assert_eq!(value["not_measured"], json!({"WAIT_EVENTS": 4}));
