@@ -66,7 +66,9 @@ ids! {
         ProcessesFull = "processes_full",
         /// The table of calls under way was full: the result of a call is not measured.
         InFlightFull = "in_flight_full",
-        /// The table of (process, command) was full: a call is not counted.
+        /// The table of releases under way was full: the end of a process is not told.
+        ReleasingFull = "releasing_full",
+        /// The table of (process, command) was full: a call is counted by its number only, for no process.
         IoctlStatsFull = "ioctl_stats_full",
         /// The table of (process, command, errno) was full: an errno is not counted.
         IoctlErrorsFull = "ioctl_errors_full",

@@ -19,9 +19,19 @@ pub const CRIU: u32 = 0x22;
 /// CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, as bits of `cred.cap_effective`.
 pub const CRIU_CAPS: u64 = 1 << 40 | 1 << 21;
 
+/// DESTROY_QUEUE ends in one of these after the queue is gone all the same: the preemption timed out or failed
+/// (`pqm_destroy_queue`, kfd_process_queue_manager.c).
+#[must_use]
+#[inline(always)]
+pub const fn destroyed_anyway(errno: u32) -> bool {
+    matches!(errno, EIO | ETIME)
+}
+
+pub const EIO: u32 = 5;
 pub const EBADF: u32 = 9;
 pub const EACCES: u32 = 13;
 pub const ENOTTY: u32 = 25;
+pub const ETIME: u32 = 62;
 
 /// Number of a command (`_IOC_NR`).
 #[must_use]

@@ -13,11 +13,5 @@ static FILTER_ON: Global<u32> = Global::new(0);
 
 #[inline(always)]
 pub(crate) fn wanted(tgid: u32) -> bool {
-    off() || FILTER.get_ptr(tgid).is_some()
-}
-
-/// Every process is asked for.
-#[inline(always)]
-pub(crate) fn off() -> bool {
-    FILTER_ON.load() == 0
+    FILTER_ON.load() == 0 || FILTER.get_ptr(tgid).is_some()
 }

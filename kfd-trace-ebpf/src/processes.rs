@@ -11,7 +11,7 @@ use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::{CGROUP_LEN, COMM_LEN, PROCESSES_MAX};
 use kfd_trace_common::process::Entry;
-use kfd_trace_common::record::ProcessSeen;
+use kfd_trace_common::record::{Bare, ProcessSeen};
 
 use crate::kernel::{self, read};
 use crate::{counters, emit, filter};
@@ -56,7 +56,7 @@ fn known(process: u64, met: Met) -> Option<Entry> {
     match lookup(process) {
         // A process that is being freed has no more calls: its address belongs to another one by now.
         Some(entry) if met == Met::Own && entry.releasing != 0 => {
-            let _ = PROCESSES.remove(process);
+            forget_leftover(process, &entry);
             make_known(process, met)
         }
         Some(entry) => Some(entry),
@@ -108,16 +108,38 @@ fn make_known(process: u64, met: Met) -> Option<Entry> {
 #[inline(always)]
 pub(crate) fn created(process: u64) {
     if let Some(entry) = lookup(process) {
-        let leader: u64 = read(process, &kernel::KFD_PROCESS_LEAD_THREAD).unwrap_or(0);
-        // The creator is the process itself; without the driver's BTF its tgid is all there is to compare.
-        let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-        if entry.leader == leader && entry.tgid == tgid && entry.releasing == 0 {
+        if entry.releasing == 0 && is_still(process, &entry) {
             return;
         }
-        // The leftover of a release whose end was missed.
-        let _ = PROCESSES.remove(process);
+        forget_leftover(process, &entry);
     }
     make_known(process, Met::Created);
+}
+
+/// The structure at this address still belongs to the process of the entry. A debugger, too, asks for the process
+/// of another thread (`kfd_ioctl_set_debug_trap`), so the running thread tells nothing where the leader is known.
+#[inline(always)]
+fn is_still(process: u64, entry: &Entry) -> bool {
+    match read::<u64>(process, &kernel::KFD_PROCESS_LEAD_THREAD) {
+        Some(leader) => leader == entry.leader && read::<u32>(leader, &kernel::TASK_TGID) == Some(entry.tgid),
+        None => entry.tgid == (bpf_get_current_pid_tgid() >> 32) as u32,
+    }
+}
+
+/// Drops the entry of a process whose release was not seen to its end, and tells of that end.
+#[inline(always)]
+fn forget_leftover(process: u64, entry: &Entry) {
+    let _ = PROCESSES.remove(process);
+    if entry.wanted != 0 {
+        tell_end(entry, Kind::ProcessRelease);
+    }
+}
+
+/// Sends a record that tells no more than who it is about.
+#[inline(always)]
+pub(crate) fn tell_end(entry: &Entry, kind: Kind) {
+    let owner = Owner { id: entry.id, tgid: entry.tgid };
+    emit::emit(kind, |record: &mut Bare| record.header = emit::header::<Bare>(kind, owner));
 }
 
 /// The driver begins to free the process; its queues still go under its number.

@@ -3,6 +3,7 @@
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::PerCpuHashMap};
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::limits::{IOCTL_ERRORS_MAX, IOCTL_STATS_MAX};
+use kfd_trace_common::rules;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat, bucket_of};
 
 use crate::counters;
@@ -25,9 +26,11 @@ fn stat_of(process: u64, cmd: u32) -> Option<&'static mut IoctlStat> {
         let _ = IOCTL_STATS.insert(key, zero, u64::from(BPF_NOEXIST));
         IOCTL_STATS.get_ptr_mut(key)
     });
-    if stat.is_none() {
+    let stat = stat.or_else(|| {
         counters::trouble(Trouble::IoctlStatsFull);
-    }
+        // Made by the daemon beforehand, so that the machine's sums stay exact.
+        IOCTL_STATS.get_ptr_mut(IoctlKey { process: 0, cmd: rules::nr(cmd), pad: 0 })
+    });
     // SAFETY: a value of this CPU, and a program is not preempted by another one on its CPU.
     stat.map(|stat| unsafe { &mut *stat })
 }

@@ -35,6 +35,12 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// It is on at least some of its functions.
+    #[must_use]
+    pub fn sees(&self) -> bool {
+        matches!(self, Verdict::Attached | Verdict::Partly { .. })
+    }
+
     /// One word for metrics and tables.
     #[must_use]
     pub fn word(&self) -> &'static str {

@@ -87,12 +87,13 @@ fn refusal(entry: &Entry, nr: u32) -> Option<u32> {
     (nr == rules::CRIU && !may_criu(current)).then_some(rules::EACCES)
 }
 
-/// `process->lead_thread == current->group_leader`; the tgid where the kernel does not tell the fields.
+/// `process->lead_thread == current->group_leader`. Without the driver's BTF the leader is not known: the call is
+/// taken as admitted, and ends as "no return seen" if it was not.
 #[inline(always)]
 fn is_owner(entry: &Entry, current: u64) -> bool {
     match read::<u64>(current, &kernel::TASK_GROUP_LEADER) {
         Some(leader) if entry.leader != 0 => leader == entry.leader,
-        _ => (bpf_get_current_pid_tgid() >> 32) as u32 == entry.tgid,
+        _ => true,
     }
 }
 
@@ -138,7 +139,10 @@ pub(crate) fn ioctl_return(ctx: RetProbeContext) -> u32 {
     match in_flight::leave() {
         Some(slot) => leave(&slot, ctx.ret::<u64>() as i32),
         // Calls of processes that are not asked for have no slot, either.
-        None if filter::off() => counters::trouble(Trouble::ReturnWithoutEntry),
+        // A process that is not asked for has no slot.
+        None if filter::wanted((bpf_get_current_pid_tgid() >> 32) as u32) => {
+            counters::trouble(Trouble::ReturnWithoutEntry);
+        }
         None => {}
     }
     0
@@ -149,7 +153,7 @@ fn leave(slot: &Slot, result: i32) {
     // SAFETY: no arguments.
     let latency_ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(slot.entered_ns);
     stats::returned(slot.process, slot.cmd, result, latency_ns);
-    if slot.deleted_queue != 0 && result < 0 {
+    if slot.deleted_queue != 0 && result < 0 && !rules::destroyed_anyway(result.unsigned_abs()) {
         destroy_failed(slot, result);
     }
     record(slot, result, latency_ns, outcome::RETURNED);

@@ -8,8 +8,7 @@ use aya_ebpf::{Global, bindings::BPF_ANY, macros::map, maps::HashMap};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::COMM_LEN;
-use kfd_trace_common::process::Entry;
-use kfd_trace_common::record::{Bare, Open};
+use kfd_trace_common::record::Open;
 
 use crate::kernel::{self, read};
 use crate::processes::{self, Met, Owner};
@@ -95,7 +94,7 @@ pub(crate) fn wq_release(ctx: ProbeContext) -> u32 {
             processes::releasing(process);
             let tid = bpf_get_current_pid_tgid() as u32;
             if RELEASING.insert(tid, process, u64::from(BPF_ANY)).is_err() {
-                counters::trouble(Trouble::InFlightFull);
+                counters::trouble(Trouble::ReleasingFull);
             }
         }
         None => counters::trouble(Trouble::ProcessUnreadable),
@@ -115,7 +114,7 @@ pub(crate) fn wq_release_return(_ctx: RetProbeContext) -> u32 {
     };
     let _ = RELEASING.remove(tid);
     if let Some(entry) = processes::released(process) {
-        record_bare(&entry, Kind::ProcessRelease);
+        processes::tell_end(&entry, Kind::ProcessRelease);
     }
     0
 }
@@ -128,12 +127,6 @@ fn container(member: Option<u64>, field: &Global<u32>) -> Option<u64> {
 #[inline(always)]
 fn bare(process: u64, kind: Kind) {
     if let Some(entry) = processes::wanted(process, Met::Anywhere) {
-        record_bare(&entry, kind);
+        processes::tell_end(&entry, kind);
     }
-}
-
-#[inline(always)]
-fn record_bare(entry: &Entry, kind: Kind) {
-    let owner = Owner { id: entry.id, tgid: entry.tgid };
-    emit::emit(kind, |record: &mut Bare| record.header = emit::header::<Bare>(kind, owner));
 }

@@ -3,6 +3,7 @@
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::probes::facts::Facts;
+pub use crate::probes::load::chain;
 
 /// The first finding that makes tracing impossible, as an exit code and a line.
 ///
@@ -29,16 +30,4 @@ pub fn read(roots: &Roots) -> Result<(Kernel, Facts), Stop> {
     let kernel = Kernel::read(roots).map_err(|error| Stop::failed(chain(&error)))?;
     let facts = Facts::gather(&kernel);
     Ok((kernel, facts))
-}
-
-/// An error with its causes, in one line.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        line += &format!(": {cause}");
-        next = cause.source();
-    }
-    line
 }

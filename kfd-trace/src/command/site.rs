@@ -11,7 +11,7 @@ use crate::output::http::Site;
 use crate::output::metrics::{self, Scrape};
 use crate::output::ps::{self, PsRow};
 use crate::state::{IoctlTotals, Snapshot, Source, State, StateLimits};
-use crate::verdict::Verdict;
+use crate::verdict::ProbeStatus;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, PROCESSES_MAX};
 use std::collections::BTreeMap;
@@ -35,12 +35,14 @@ pub struct Page {
     phase: Mutex<Phase>,
     roots: Roots,
     max_processes: usize,
+    started_seconds: f64,
 }
 
 impl Page {
     #[must_use]
     pub fn new(roots: Roots, max_processes: usize) -> Self {
-        Page { phase: Mutex::new(Phase::Waiting("starting".to_owned())), roots, max_processes }
+        let phase = Mutex::new(Phase::Waiting("starting".to_owned()));
+        Page { phase, roots, max_processes, started_seconds: clock::unix_seconds(clock::mono_ns()) }
     }
 
     /// A scrape that panicked must not end the tracing: the state is whole between two statements.
@@ -66,24 +68,56 @@ impl Page {
         }
     }
 
+    /// A copy of all that a scrape shows, so that the ring buffer is not left alone while it is written down.
+    fn take(&self) -> Result<Option<Taken>, String> {
+        let phase = self.phase();
+        let Phase::Serving(serving) = &*phase else { return Ok(None) };
+        let tracer = &serving.tracer;
+        Ok(Some(Taken {
+            tables: tracer.tables().map_err(|stop| stop.line)?,
+            snapshot: tracer.state.snapshot(),
+            retired: tracer.retired.clone(),
+            probes: tracer.probes().to_vec(),
+            topology: tracer.topology.clone(),
+            decode_errors: tracer.decode_errors.clone(),
+            capacities: vec![
+                ("ioctl_stats", u64::from(tracer.stats_entries)),
+                ("ioctl_errors", u64::from(IOCTL_ERRORS_MAX)),
+                ("in_flight", u64::from(IN_FLIGHT_MAX)),
+                ("processes", u64::from(PROCESSES_MAX)),
+                ("ring_bytes", u64::from(serving.ring_bytes)),
+            ],
+            start_time_seconds: tracer.start_time_seconds,
+        }))
+    }
+
     /// What sysfs shows now, where queues cannot be probed.
-    fn sysfs(&self, tracer: &Tracer, now_ns: u64) -> Option<Snapshot> {
-        let probed = |id| {
-            let mut probes = tracer.probes().iter().filter(|probe| probe.id == id);
-            probes.any(|probe| matches!(probe.verdict, Verdict::Attached | Verdict::Partly { .. }))
-        };
+    fn sysfs(&self, probes: &[ProbeStatus], now_ns: u64) -> Option<Snapshot> {
+        let probed = |id| probes.iter().any(|probe| probe.id == id && probe.verdict.sees());
         if probed(ProbeId::QueueAdd) && probed(ProbeId::QueueDel) {
             return None;
         }
         let mut state = State::new(StateLimits::default());
         let found = standing::sysfs(&self.roots, &QueueLayout::default());
-        standing::adopt(&mut state, &found, Source::Sysfs, now_ns);
+        standing::adopt(&mut state, &found, Source::Sysfs, now_ns.into());
         Some(state.snapshot())
     }
 }
 
+/// What a scrape is made from.
+struct Taken {
+    snapshot: Snapshot,
+    tables: Tables,
+    retired: IoctlTotals,
+    probes: Vec<ProbeStatus>,
+    topology: Topology,
+    decode_errors: BTreeMap<&'static str, u64>,
+    capacities: Vec<(&'static str, u64)>,
+    start_time_seconds: f64,
+}
+
 /// Everything about nothing: what is exported before there is a tracer is the tracer's own.
-fn nothing(now_ns: u64, max_processes: usize) -> Result<String, String> {
+fn nothing(start_time_seconds: f64, now_ns: u64, max_processes: usize) -> Result<String, String> {
     let families = metrics::families(&Scrape {
         snapshot: &Snapshot::default(),
         sysfs: None,
@@ -95,7 +129,7 @@ fn nothing(now_ns: u64, max_processes: usize) -> Result<String, String> {
         capacities: &[],
         max_processes,
         now_ns,
-        start_time_seconds: clock::unix_seconds(now_ns),
+        start_time_seconds,
         duration_seconds: 0.0,
     });
     metrics::encode(&families).map_err(|error| error.to_string())
@@ -104,32 +138,22 @@ fn nothing(now_ns: u64, max_processes: usize) -> Result<String, String> {
 impl Site for Page {
     fn metrics(&self) -> Result<String, String> {
         let begin = clock::mono_ns();
-        let phase = self.phase();
-        let Phase::Serving(serving) = &*phase else { return nothing(begin, self.max_processes) };
-        let tracer = &serving.tracer;
-        let tables = tracer.tables().map_err(|stop| stop.line)?;
-        let snapshot = tracer.state.snapshot();
-        let sysfs = self.sysfs(tracer, begin);
-        let capacities = [
-            ("ioctl_stats", u64::from(tracer.stats_entries)),
-            ("ioctl_errors", u64::from(IOCTL_ERRORS_MAX)),
-            ("in_flight", u64::from(IN_FLIGHT_MAX)),
-            ("processes", u64::from(PROCESSES_MAX)),
-            ("ring_bytes", u64::from(serving.ring_bytes)),
-        ];
+        let Some(taken) = self.take()? else {
+            return nothing(self.started_seconds, begin, self.max_processes);
+        };
         let now_ns = clock::mono_ns();
         let families = metrics::families(&Scrape {
-            snapshot: &snapshot,
-            sysfs: sysfs.as_ref(),
-            tables: &tables,
-            retired: &tracer.retired,
-            probes: tracer.probes(),
-            topology: &tracer.topology,
-            decode_errors: &tracer.decode_errors,
-            capacities: &capacities,
+            snapshot: &taken.snapshot,
+            sysfs: self.sysfs(&taken.probes, begin).as_ref(),
+            tables: &taken.tables,
+            retired: &taken.retired,
+            probes: &taken.probes,
+            topology: &taken.topology,
+            decode_errors: &taken.decode_errors,
+            capacities: &taken.capacities,
             max_processes: self.max_processes,
             now_ns,
-            start_time_seconds: clock::unix_seconds(tracer.started_ns),
+            start_time_seconds: taken.start_time_seconds,
             duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),
         });
         metrics::encode(&families).map_err(|error| error.to_string())

@@ -54,8 +54,9 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Vec<ProbeStatus>, St
         possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
         ..Options::default()
     };
-    let session = Session::start(&kernel.symbols, &facts, &options);
-    let session = session.map_err(|error| Stop::failed(super::ground::chain(&error)))?;
+    let session = Session::load(&kernel.symbols, &facts, &options);
+    let mut session = session.map_err(|error| Stop::failed(super::ground::chain(&error)))?;
+    session.attach();
     Ok(session.probes().to_vec())
 }
 

@@ -4,7 +4,7 @@ use super::clock;
 use super::stop::Stop;
 use super::tracer::{Request, Tracer};
 use super::watched::{self, Watched};
-use crate::events::event::Event;
+use crate::events::event::{Body, Event};
 use crate::kernel::Roots;
 use crate::output::context::Context;
 use crate::output::stream::Stream;
@@ -19,6 +19,9 @@ use tokio::time::{Instant, interval, sleep_until};
 
 /// How often watched processes and the wall clock are looked at.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How many looks there are between two comparisons with /proc and KFD's sysfs.
+const RECONCILE_LOOKS: u64 = 40;
 
 /// After the last watched process ended: how long its queues may take to go (a kworker frees them).
 const GRACE: Duration = Duration::from_secs(5);
@@ -56,10 +59,11 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         ioctl_records: shows(Kind::Ioctl),
         pids: watched.iter().map(|process| process.tgid).collect(),
         ring_bytes: ask.ring_bytes,
-        limits: StateLimits::default(),
+        // The summary tells of all that was seen.
+        limits: StateLimits { linger_ns: u64::MAX, ..StateLimits::default() },
     };
     let (tracer, ring) = Tracer::start(&request)?;
-    let mut run = Run { ask, tracer, watched, out: BufWriter::new(io::stdout().lock()) };
+    let mut run = Run { ask, tracer, watched, looks: 0, out: BufWriter::new(io::stdout().lock()) };
     match run.all(ring).await {
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -72,6 +76,7 @@ struct Run<'a, W: Write> {
     ask: &'a Ask,
     tracer: Tracer,
     watched: Vec<Watched>,
+    looks: u64,
     out: W,
 }
 
@@ -127,12 +132,16 @@ impl<W: Write> Run<'_, W> {
 
     fn shows(&self, event: &Event, change: &Change) -> bool {
         let kinds = &self.ask.kinds;
-        let Some(comm) = &self.ask.comm else {
-            return kinds.is_empty() || kinds.contains(&event.body.kind());
-        };
+        if !kinds.is_empty() && !kinds.contains(&event.body.kind()) {
+            return false;
+        }
+        let Some(asked) = &self.ask.comm else { return true };
         let process = change.process.and_then(|key| self.tracer.state.process(key));
-        (kinds.is_empty() || kinds.contains(&event.body.kind()))
-            && process.is_some_and(|process| process.comm.as_deref() == Some(comm))
+        match (&event.body, process) {
+            // A failed open leaves no process behind.
+            (Body::Open { comm, .. }, None) => comm == asked,
+            (_, process) => process.is_some_and(|process| process.comm.as_ref() == Some(asked)),
+        }
     }
 
     fn line(&mut self, event: &Event, change: &Change) -> io::Result<()> {
@@ -158,6 +167,10 @@ impl<W: Write> Run<'_, W> {
             eprintln!("kfd-trace: process {tgid} has ended");
         }
         self.tracer.expire().map_err(io::Error::other)?;
+        self.looks += 1;
+        if self.looks.is_multiple_of(RECONCILE_LOOKS) {
+            self.tracer.reconcile();
+        }
         if self.watched.is_empty() || !self.watched.iter().all(Watched::ended) {
             return Ok(end);
         }
@@ -168,6 +181,9 @@ impl<W: Write> Run<'_, W> {
     }
 
     fn end(&mut self) -> io::Result<()> {
+        if self.ask.comm.is_some() {
+            eprintln!("kfd-trace: --comm chooses the lines; the summary is of all processes");
+        }
         let tables = self.tracer.tables().map_err(io::Error::other)?;
         let summary = summary::Summary::new(&summary::Input {
             snapshot: &self.tracer.state.snapshot(),

@@ -3,22 +3,22 @@
 use super::clock;
 use super::enrich;
 use super::ground::{self, chain};
-use super::standing;
+use super::standing::Standings;
 use super::stop::Stop;
 use crate::attribute::Topology;
 use crate::attribute::kfd_sysfs::{Costly, KfdSysfs};
 use crate::attribute::process::{self, ProcessError};
 use crate::events::decode::DecodeError;
-use crate::events::event::{Body, Event};
+use crate::events::event::{Body, Event, ProcessId};
 use crate::events::ioctl::{self, Mismatch};
 use crate::events::ring::Ring;
-use crate::events::tables::Tables;
+use crate::events::tables::{InFlightRow, Tables};
 use crate::kernel::Roots;
 use crate::output::clock::Clock;
 use crate::probes::load;
 use crate::probes::plan::Ask;
 use crate::probes::session::{Options, Session};
-use crate::state::{Change, IoctlTotals, ProcessKey, State, StateLimits};
+use crate::state::{Anomaly, Change, IoctlTotals, ProcessKey, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +49,8 @@ pub struct Tracer {
     pub decode_errors: BTreeMap<&'static str, u64>,
     /// CLOCK_MONOTONIC nanoseconds.
     pub started_ns: u64,
+    /// Unix time, seconds.
+    pub start_time_seconds: f64,
     /// Pairs of process and command that the sums of ioctls have room for.
     pub stats_entries: u32,
     /// Live rows that were gone from /proc and from KFD's sysfs at the last look.
@@ -69,7 +71,10 @@ impl Tracer {
             possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
         };
         let mut session =
-            Session::start(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
+            Session::load(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
+        let standings = Standings::new(&request.roots, &kernel, &facts, &request.pids);
+        standings.number(&mut session);
+        session.attach();
         if !session.sees_something() {
             let why = session.probes().iter().filter(|probe| probe.required).find_map(|probe| {
                 probe.verdict.reason().map(|why| format!("{}: {why}", probe.symbols.join(", ")))
@@ -98,13 +103,13 @@ impl Tracer {
             retired: IoctlTotals::default(),
             decode_errors: DecodeError::REASONS.map(|reason| (reason, 0)).into(),
             started_ns: clock::mono_ns(),
+            start_time_seconds: clock::unix_seconds(clock::mono_ns()),
             stats_entries: load::stats_entries(options.possible_cpus),
             roots: request.roots.clone(),
             suspects: BTreeSet::new(),
         };
         // The probes are on: from here on births and ends are seen, so what stands is taken in once.
-        let standing = standing::adopt_all(&mut tracer.state, &request.roots, &kernel, &facts, &request.pids);
-        if let Some(why) = standing {
+        if let Some(why) = standings.adopt(&mut tracer.session, &mut tracer.state) {
             eprintln!("kfd-trace: queues from before have no addresses: {why}");
         }
         Ok((tracer, ring))
@@ -115,7 +120,9 @@ impl Tracer {
         match record {
             Ok(event) => {
                 let change = self.state.apply(&event);
-                if matches!(event.body, Body::ProcessSeen(_)) {
+                if matches!(event.body, Body::ProcessSeen(_))
+                    || change.anomalies.contains(&Anomaly::ProcessSeenLost)
+                {
                     self.enrich(&change);
                 }
                 Some((event, change))
@@ -141,14 +148,24 @@ impl Tracer {
         self.session.probes()
     }
 
-    /// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight, its end
+    /// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight, its return
     /// was not seen.
     ///
     /// # Errors
     /// When the kernel refuses the reading.
     pub fn tables(&self) -> Result<Tables, Stop> {
         let mut tables = self.session.tables().map_err(|error| Stop::failed(chain(&error)))?;
-        tables.in_flight.retain(|row| self.roots.procfs.join(row.tid.to_string()).exists());
+        let procfs = &self.roots.procfs;
+        let alive = |row: &InFlightRow| procfs.join(format!("{}/task/{}", row.tgid, row.tid)).exists();
+        let (in_flight, ended) = std::mem::take(&mut tables.in_flight).into_iter().partition(alive);
+        tables.in_flight = in_flight;
+        let ended: Vec<InFlightRow> = ended;
+        for call in ended {
+            let row = tables.ioctls.iter_mut().find(|row| (row.process, row.cmd) == (call.process, call.cmd));
+            if let Some(row) = row {
+                row.stat.no_return_seen += 1;
+            }
+        }
         Ok(tables)
     }
 
@@ -167,16 +184,14 @@ impl Tracer {
     /// # Errors
     /// When the kernel refuses to read or change the maps.
     pub fn expire(&mut self) -> Result<(), Stop> {
-        let gone = self.state.expire(clock::mono_ns());
+        let gone: BTreeSet<ProcessId> = self.state.expire(clock::mono_ns()).into_iter().collect();
         if gone.is_empty() {
             return Ok(());
         }
         let Tables { mut ioctls, mut errors, .. } = self.tables()?;
         ioctls.retain(|row| gone.contains(&row.process));
         errors.retain(|row| gone.contains(&row.process));
-        for process in gone {
-            self.session.retire(process).map_err(|error| Stop::failed(chain(&error)))?;
-        }
+        self.session.retire(&gone).map_err(|error| Stop::failed(chain(&error)))?;
         self.retired.retire(&ioctls, &errors);
         Ok(())
     }
@@ -184,6 +199,8 @@ impl Tracer {
     /// Ends the rows of processes whose end was missed: gone from /proc and from KFD's sysfs, at two looks in a
     /// row, since the record of the end may still stand in the ring buffer at the first.
     pub fn reconcile(&mut self) {
+        // GPUs come after the driver, and partitions change.
+        self.topology = Topology::read(&self.roots.sysfs);
         let listed: BTreeSet<u32> =
             KfdSysfs::read(&self.roots.sysfs, Costly::default()).processes.iter().map(|p| p.tgid).collect();
         let snapshot = self.state.snapshot();

@@ -37,6 +37,8 @@ pub struct ErrorRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InFlightRow {
     pub process: ProcessId,
+    /// tgid of the owner.
+    pub tgid: u32,
     pub tid: u32,
     pub cmd: u32,
     /// CLOCK_MONOTONIC, nanoseconds.

@@ -12,7 +12,7 @@ use prometheus::proto::MetricFamily;
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::state::{IoctlTotals, Snapshot};
-use crate::verdict::{ProbeStatus, Verdict};
+use crate::verdict::ProbeStatus;
 
 mod driver;
 mod family;
@@ -53,11 +53,7 @@ pub struct Scrape<'a> {
 impl Scrape<'_> {
     /// All of these probes are attached, at least to some of their functions.
     fn sees(&self, probes: &[ProbeId]) -> bool {
-        probes.iter().all(|id| {
-            self.probes.iter().any(|probe| {
-                probe.id == *id && matches!(probe.verdict, Verdict::Attached | Verdict::Partly { .. })
-            })
-        })
+        probes.iter().all(|id| self.probes.iter().any(|probe| probe.id == *id && probe.verdict.sees()))
     }
 }
 

@@ -15,6 +15,8 @@ pub trait Functions {
     fn copies(&self, name: &str) -> Vec<u64>;
     /// One copy in the driver, and nothing else in the kernel has the name.
     fn is_unique(&self, name: &str) -> bool;
+    /// The driver's functions whose names begin so, without the parts that the compiler split off (`.cold`).
+    fn beginning(&self, prefix: &str) -> Vec<String>;
 }
 
 impl Functions for Symbols {
@@ -28,6 +30,12 @@ impl Functions for Symbols {
     fn is_unique(&self, name: &str) -> bool {
         Symbols::is_unique(self, name)
     }
+
+    fn beginning(&self, prefix: &str) -> Vec<String> {
+        let named =
+            self.in_module(DRIVER).filter(|(name, symbol)| name.starts_with(prefix) && symbol.is_code());
+        named.filter(|(name, _)| !name.contains('.')).map(|(name, _)| name.to_owned()).collect()
+    }
 }
 
 /// Everything that depends on the layout of this kernel's structures.
@@ -37,7 +45,7 @@ pub struct Facts {
     pub fields: BTreeMap<&'static str, Result<u32, String>>,
     /// Bytes of `struct upid`, 0 when unknown.
     pub upid_bytes: u32,
-    /// Bytes of `struct queue_properties`, 0 when unknown or larger than a record.
+    /// Bytes of `struct queue_properties`, at most what a record takes; 0 when unknown.
     pub properties_bytes: u32,
     pub layout: QueueLayout,
     /// Bytes of the arguments of an ioctl in this kernel, by number; empty without the driver's BTF.
@@ -53,9 +61,9 @@ impl Facts {
         let upid = kernel.vmlinux_btf.as_ref().and_then(|btf| btf.size_of("upid").ok());
         let mut facts = Facts { fields: fields.collect(), upid_bytes: upid.unwrap_or(0), ..Facts::default() };
         let Some(btf) = kernel.amdgpu_btf.as_ref() else { return facts };
-        let bytes = btf.size_of("queue_properties").unwrap_or(0);
-        let fits = usize::try_from(bytes).is_ok_and(|bytes| bytes <= PROPERTIES_LEN);
-        facts.properties_bytes = if fits { bytes } else { 0 };
+        // Of a structure that outgrew the record the tail is not told.
+        let most = u32::try_from(PROPERTIES_LEN).unwrap_or(u32::MAX);
+        facts.properties_bytes = btf.size_of("queue_properties").unwrap_or(0).min(most);
         let place = |member: &str| {
             let member = btf.offset_of("queue_properties", member).ok()?;
             Some(Place { offset: member.offset, size: member.size })

@@ -19,6 +19,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/kf
 /// Most memory that the per-CPU sums of ioctls may take, all CPUs together.
 const STATS_BYTES: usize = 64 << 20;
 
+/// Smallest ring buffer that the kernel makes.
+const PAGE_BYTES: u32 = 4096;
+
 /// Fewest (process, command) pairs that are kept however many CPUs there are.
 const STATS_LEAST: usize = 2048;
 
@@ -33,8 +36,20 @@ pub enum LoadError {
     Map { map: &'static str, why: String },
 }
 
+/// How large the maps are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// For tracing.
+    Full,
+    /// For `peek` alone: no other program will run.
+    Least,
+}
+
+/// Maps whose size follows from what is traced.
+const SIZED: [&str; 6] = ["FILTER", "IN_FLIGHT", "IOCTL_ERRORS", "IOCTL_STATS", "PROCESSES", "RELEASING"];
+
 /// Creates the maps and fills the read-only globals; no program is loaded yet.
-pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options) -> Result<Ebpf, LoadError> {
+pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) -> Result<Ebpf, LoadError> {
     allow_locked_memory();
     let offsets: Vec<(&str, u32)> = FIELDS.iter().map(|f| (f.global, offset(facts, f.global))).collect();
     let others = [
@@ -51,8 +66,18 @@ pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options) -> Result<Eb
     for (name, value) in offsets.iter().chain(&others) {
         loader.override_global(name, value, true);
     }
-    loader.map_max_entries("EVENTS", options.ring_bytes);
-    loader.map_max_entries("IOCTL_STATS", stats_entries(options.possible_cpus));
+    match room {
+        Room::Full => {
+            loader.map_max_entries("EVENTS", options.ring_bytes);
+            loader.map_max_entries("IOCTL_STATS", stats_entries(options.possible_cpus));
+        }
+        Room::Least => {
+            loader.map_max_entries("EVENTS", PAGE_BYTES);
+            for map in SIZED {
+                loader.map_max_entries(map, 1);
+            }
+        }
+    }
     loader.load(OBJECT).map_err(|error| LoadError::Object(chain(&error)))
 }
 
@@ -125,7 +150,8 @@ fn attach(program: &mut KProbe, targets: &[Target]) -> Verdict {
 }
 
 /// An error with its causes in one line; the verifier's log is cut to its end, where the reason stands.
-pub(super) fn chain(error: &dyn Error) -> String {
+#[must_use]
+pub fn chain(error: &dyn Error) -> String {
     let mut line = String::new();
     let mut next = Some(error);
     while let Some(error) = next {

@@ -4,11 +4,13 @@ use super::load::{LoadError, chain};
 use crate::events::event::ProcessId;
 use crate::events::tables::{Counters, ErrorRow, InFlightRow, IoctlRow, Tables};
 use aya::Ebpf;
-use aya::maps::{HashMap, Map, MapError, PerCpuArray, PerCpuHashMap};
+use aya::maps::{HashMap, Map, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues};
 use kfd_trace_common::counter::COUNTERS;
 use kfd_trace_common::in_flight::Slot;
+use kfd_trace_common::limits::IN_FLIGHT_MAX;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
 fn error(map: &'static str) -> impl Fn(MapError) -> LoadError {
@@ -35,10 +37,44 @@ fn ioctls(ebpf: &Ebpf) -> Result<Vec<IoctlRow>, LoadError> {
     for entry in map.iter() {
         let (key, values) = entry.map_err(error(MAP))?;
         let stat = values.iter().fold(IoctlStat::ZERO, added);
+        if key.process == NOBODY && stat.entered == 0 {
+            continue;
+        }
         rows.push(IoctlRow { process: ProcessId(key.process), cmd: key.cmd, stat });
     }
     rows.sort_by_key(|row| (row.process, row.cmd));
     Ok(rows)
+}
+
+/// Calls that found the map full are summed up under this process, by their number only.
+const NOBODY: u64 = 0;
+
+/// Makes the entries that a full map falls back to.
+pub(super) fn make_fallback(ebpf: &mut Ebpf) -> Result<(), LoadError> {
+    const MAP: &str = "IOCTL_STATS";
+    let cpus = aya::util::nr_cpus().map_err(|(_, why)| LoadError::Map { map: MAP, why: why.to_string() })?;
+    let map = ebpf.map_mut(MAP).ok_or(LoadError::NoMap(MAP))?;
+    let mut stats: PerCpuHashMap<_, IoctlKey, IoctlStat> = map.try_into().map_err(error(MAP))?;
+    for cmd in 0..=u32::from(u8::MAX) {
+        let zero = PerCpuValues::try_from(vec![IoctlStat::ZERO; cpus]);
+        let zero = zero.map_err(|why| LoadError::Map { map: MAP, why: why.to_string() })?;
+        stats.insert(IoctlKey { process: NOBODY, cmd, pad: 0 }, zero, 0).map_err(error(MAP))?;
+    }
+    Ok(())
+}
+
+/// The number of the process at this address; one that the BPF side has not met yet gets one.
+pub(super) fn number(ebpf: &mut Ebpf, address: u64, fresh: Entry) -> Result<ProcessId, LoadError> {
+    const MAP: &str = "PROCESSES";
+    const NO_EXIST: u64 = 1;
+    let map = ebpf.map_mut(MAP).ok_or(LoadError::NoMap(MAP))?;
+    let mut processes: HashMap<_, u64, Entry> = map.try_into().map_err(error(MAP))?;
+    if let Ok(known) = processes.get(&address, 0) {
+        return Ok(ProcessId(known.id));
+    }
+    // A probe may be faster: then this fails, and its number stands.
+    let _ = processes.insert(address, fresh, NO_EXIST);
+    processes.get(&address, 0).map(|entry| ProcessId(entry.id)).map_err(error(MAP))
 }
 
 fn added(mut sum: IoctlStat, value: &IoctlStat) -> IoctlStat {
@@ -70,12 +106,14 @@ fn errors(ebpf: &Ebpf) -> Result<Vec<ErrorRow>, LoadError> {
 fn in_flight(ebpf: &Ebpf) -> Result<Vec<InFlightRow>, LoadError> {
     const MAP: &str = "IN_FLIGHT";
     let map: HashMap<_, u32, Slot> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
-    let mut rows = Vec::new();
-    for entry in map.iter() {
+    // The walk over a hash map begins anew when its key is deleted under it, as every returning call does.
+    let mut rows = BTreeMap::new();
+    for entry in map.iter().take(2 * IN_FLIGHT_MAX as usize) {
         let (tid, slot) = entry.map_err(error(MAP))?;
-        let Slot { entered_ns, process, cmd, .. } = slot;
-        rows.push(InFlightRow { process: ProcessId(process), tid, cmd, entered_ns });
+        let Slot { entered_ns, process, cmd, tgid, .. } = slot;
+        rows.insert(tid, InFlightRow { process: ProcessId(process), tgid, tid, cmd, entered_ns });
     }
+    let mut rows: Vec<_> = rows.into_values().collect();
     rows.sort_by_key(|row| row.entered_ns);
     Ok(rows)
 }
@@ -87,41 +125,27 @@ fn counters(ebpf: &Ebpf) -> Result<Counters, LoadError> {
     Ok(Counters((0..COUNTERS).map(sum).collect::<Result<_, _>>()?))
 }
 
-/// Drops all that the maps hold of a process. Its entry by address is usually gone by then; where its release
+/// Drops the rows of a map that a closure picks by key and value.
+macro_rules! drop_rows {
+    ($ebpf:expr, $name:literal, $map:ty, $of:expr) => {{
+        let map = $ebpf.map_mut($name).ok_or(LoadError::NoMap($name))?;
+        let mut map: $map = map.try_into().map_err(error($name))?;
+        let rows = map.iter().filter_map(Result::ok);
+        let keys: Vec<_> = rows.filter($of).map(|(key, _)| key).collect();
+        for key in keys {
+            absent_is_fine(map.remove(&key)).map_err(error($name))?;
+        }
+    }};
+}
+
+/// Drops all that the maps hold of ended processes. An entry by address is usually gone by then; where its release
 /// cannot be probed (no BTF of the driver) it is dropped here.
-pub(super) fn retire(ebpf: &mut Ebpf, process: ProcessId) -> Result<(), LoadError> {
-    const STATS: &str = "IOCTL_STATS";
-    const ERRORS: &str = "IOCTL_ERRORS";
-    const IN_FLIGHT: &str = "IN_FLIGHT";
-    const PROCESSES: &str = "PROCESSES";
-    let map = ebpf.map_mut(STATS).ok_or(LoadError::NoMap(STATS))?;
-    let mut stats: PerCpuHashMap<_, IoctlKey, IoctlStat> = map.try_into().map_err(error(STATS))?;
-    let keys: Vec<IoctlKey> =
-        stats.keys().filter_map(Result::ok).filter(|k| k.process == process.0).collect();
-    for key in keys {
-        absent_is_fine(stats.remove(&key)).map_err(error(STATS))?;
-    }
-    let map = ebpf.map_mut(ERRORS).ok_or(LoadError::NoMap(ERRORS))?;
-    let mut errors: PerCpuHashMap<_, ErrorKey, u64> = map.try_into().map_err(error(ERRORS))?;
-    let keys: Vec<ErrorKey> =
-        errors.keys().filter_map(Result::ok).filter(|k| k.process == process.0).collect();
-    for key in keys {
-        absent_is_fine(errors.remove(&key)).map_err(error(ERRORS))?;
-    }
-    let map = ebpf.map_mut(IN_FLIGHT).ok_or(LoadError::NoMap(IN_FLIGHT))?;
-    let mut slots: HashMap<_, u32, Slot> = map.try_into().map_err(error(IN_FLIGHT))?;
-    let entries = slots.iter().filter_map(Result::ok);
-    let keys: Vec<u32> = entries.filter(|(_, slot)| slot.process == process.0).map(|(key, _)| key).collect();
-    for key in keys {
-        absent_is_fine(slots.remove(&key)).map_err(error(IN_FLIGHT))?;
-    }
-    let map = ebpf.map_mut(PROCESSES).ok_or(LoadError::NoMap(PROCESSES))?;
-    let mut processes: HashMap<_, u64, Entry> = map.try_into().map_err(error(PROCESSES))?;
-    let entries = processes.iter().filter_map(Result::ok);
-    let keys: Vec<u64> = entries.filter(|(_, entry)| entry.id == process.0).map(|(key, _)| key).collect();
-    for key in keys {
-        absent_is_fine(processes.remove(&key)).map_err(error(PROCESSES))?;
-    }
+pub(super) fn retire(ebpf: &mut Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
+    let of_ended = |process: u64| ended.contains(&ProcessId(process));
+    drop_rows!(ebpf, "IOCTL_STATS", PerCpuHashMap<_, IoctlKey, IoctlStat>, |(key, _)| of_ended(key.process));
+    drop_rows!(ebpf, "IOCTL_ERRORS", PerCpuHashMap<_, ErrorKey, u64>, |(key, _)| of_ended(key.process));
+    drop_rows!(ebpf, "IN_FLIGHT", HashMap<_, u32, Slot>, |(_, slot)| of_ended(slot.process));
+    drop_rows!(ebpf, "PROCESSES", HashMap<_, u64, Entry>, |(_, entry)| of_ended(entry.id));
     Ok(())
 }
 

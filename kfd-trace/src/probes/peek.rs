@@ -1,7 +1,7 @@
 //! Reads of kernel memory through the `peek` program, for the walk over standing queues.
 
 use super::facts::Facts;
-use super::load::{self, LoadError, chain};
+use super::load::{self, LoadError, Room, chain};
 use super::plan::Plan;
 use super::session::Options;
 use aya::Ebpf;
@@ -9,6 +9,7 @@ use aya::maps::Array;
 use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun};
 use kfd_trace_common::limits::PEEK_LEN;
 use kfd_trace_common::peek::Answer;
+use std::error::Error;
 
 const PROGRAM: &str = "peek";
 const MAP: &str = "PEEK";
@@ -19,7 +20,7 @@ pub trait KernelMemory {
     fn read(&mut self, address: u64, out: &mut [u8]) -> bool;
 }
 
-/// Kernel memory through BPF_PROG_TEST_RUN; nothing is attached.
+/// The program alone, attached to nothing.
 pub struct Peek {
     ebpf: Ebpf,
 }
@@ -31,14 +32,29 @@ impl Peek {
     /// When the kernel refuses it: no CAP_BPF and CAP_PERFMON, or a kernel before 5.10.
     pub fn open() -> Result<Self, LoadError> {
         let plan = Plan { rows: Vec::new(), ioctl_end: 0, ioctl_rocm_end: 0 };
-        let mut ebpf = load::object(&plan, &Facts::default(), &Options::default())?;
-        let program = ebpf.program_mut(PROGRAM).ok_or(LoadError::NoMap(PROGRAM))?;
-        let refused = |error: &dyn std::error::Error| LoadError::Object(chain(error));
-        let program: &mut RawTracePoint = program.try_into().map_err(|error| refused(&error))?;
-        program.load().map_err(|error| refused(&error))?;
+        let mut ebpf = load::object(&plan, &Facts::default(), &Options::default(), Room::Least)?;
+        load_program(&mut ebpf)?;
         Ok(Peek { ebpf })
     }
 
+    pub fn memory(&self) -> Memory<'_> {
+        Memory { ebpf: &self.ebpf }
+    }
+}
+
+pub(super) fn load_program(ebpf: &mut Ebpf) -> Result<(), LoadError> {
+    let refused = |error: &dyn Error| LoadError::Object(chain(error));
+    let program = ebpf.program_mut(PROGRAM).ok_or(LoadError::NoMap(PROGRAM))?;
+    let program: &mut RawTracePoint = program.try_into().map_err(|error| refused(&error))?;
+    program.load().map_err(|error| refused(&error))
+}
+
+/// Kernel memory through BPF_PROG_TEST_RUN of the loaded program.
+pub struct Memory<'a> {
+    pub(super) ebpf: &'a Ebpf,
+}
+
+impl Memory<'_> {
     fn run(&self, address: u64, len: usize) -> Option<[u8; PEEK_LEN]> {
         let program: &RawTracePoint = self.ebpf.program(PROGRAM)?.try_into().ok()?;
         let mut options = RawTracePointRunOptions::new();
@@ -51,7 +67,7 @@ impl Peek {
     }
 }
 
-impl KernelMemory for Peek {
+impl KernelMemory for Memory<'_> {
     fn read(&mut self, address: u64, out: &mut [u8]) -> bool {
         let mut at = address;
         for part in out.chunks_mut(PEEK_LEN) {

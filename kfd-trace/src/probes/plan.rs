@@ -127,7 +127,21 @@ fn ends(functions: &impl Functions) -> (u32, u32) {
         let here = here.filter(|def| def.handler != SHARED || rocm_range == rocm);
         here.map(|def| u32::from(def.nr) + 1).max().unwrap_or(0)
     };
-    (end(false), if rocm { end(true) } else { 0 })
+    let upstream = end(false);
+    if upstream == 0 || has_newer_commands(functions) {
+        // The driver has commands that this program does not know: none is called unknown to it.
+        return (ALL_NUMBERS, 0);
+    }
+    (upstream, if rocm { end(true) } else { 0 })
+}
+
+/// One past the largest number that a command can have.
+const ALL_NUMBERS: u32 = 0x100;
+
+/// A handler by its name that is in no row of the table, and no validator (`AMDKFD_IOCTL_DEF_V`).
+fn has_newer_commands(functions: &impl Functions) -> bool {
+    let known = |name: &str| IOCTLS.iter().any(|def| def.handler == name) || name.ends_with("_validate");
+    functions.beginning("kfd_ioctl_").iter().any(|name| !known(name))
 }
 
 #[cfg(test)]
@@ -146,6 +160,9 @@ mod tests {
         }
         fn is_unique(&self, name: &str) -> bool {
             self.0.get(name).is_some_and(|(addresses, clash)| addresses.len() == 1 && !clash)
+        }
+        fn beginning(&self, prefix: &str) -> Vec<String> {
+            self.0.keys().filter(|name| name.starts_with(prefix)).map(|name| (*name).to_owned()).collect()
         }
     }
 
@@ -218,5 +235,12 @@ mod tests {
         assert_eq!(with(&["kfd_ioctl_set_debug_trap"]), (0x27, 0));
         assert_eq!(with(&["kfd_ioctl_profiler"]), (0x29, 0));
         assert_eq!(with(&["kfd_ioctl_profiler", "kfd_ioctl_rlc_spm"]), (0x0d, 0x87));
+        assert_eq!(with(&["kfd_ioctl_svm_validate"]), (0x0d, 0));
+        assert_eq!(
+            with(&["kfd_ioctl_of_tomorrow"]),
+            (0x100, 0),
+            "nothing is called unknown to a newer driver"
+        );
+        assert_eq!(ends(&Made::default()), (0x100, 0));
     }
 }

@@ -1,17 +1,21 @@
 //! A running tracer: loaded object, attached probes, their verdicts. Dropping it detaches everything.
 
 use super::facts::{Facts, Functions};
-use super::load::{self, LoadError};
+use super::load::{self, LoadError, Room};
 use super::maps;
-use super::plan::{self, Ask};
+use super::peek::{self, Memory};
+use super::plan::{self, Ask, Planned};
+use super::walk::StandingProcess;
 use crate::events::event::ProcessId;
 use crate::events::layout::QueueLayout;
 use crate::events::tables::Tables;
-use crate::verdict::{ProbeStatus, Verdict};
+use crate::verdict::ProbeStatus;
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, RingBuf};
 use aya::programs::Program;
 use kfd_trace_common::limits::{FILTER_MAX, RING_BYTES};
+use kfd_trace_common::process::Entry;
+use std::collections::BTreeSet;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -34,21 +38,67 @@ impl Default for Options {
 /// The running tracer.
 pub struct Session {
     ebpf: Ebpf,
+    planned: Vec<Planned>,
     probes: Vec<ProbeStatus>,
     layout: QueueLayout,
+    /// The program that reads kernel memory is loaded.
+    peeks: bool,
+    pids: Vec<u32>,
 }
 
 impl Session {
-    /// Plans, loads and attaches. Probes that cannot be had are told by their verdicts, not by an error.
+    /// Plans and loads; nothing is attached yet.
     ///
     /// # Errors
     /// When the maps cannot be made: then nothing can be traced.
-    pub fn start(functions: &impl Functions, facts: &Facts, options: &Options) -> Result<Self, LoadError> {
+    pub fn load(functions: &impl Functions, facts: &Facts, options: &Options) -> Result<Self, LoadError> {
         let plan = plan::plan(functions, facts, options.ask);
-        let mut ebpf = load::object(&plan, facts, options)?;
+        let mut ebpf = load::object(&plan, facts, options, Room::Full)?;
         fill_filter(&mut ebpf, &options.pids)?;
-        let probes = plan.rows.into_iter().map(|row| load::row(&mut ebpf, row)).collect();
-        Ok(Session { ebpf, probes, layout: facts.layout.clone() })
+        maps::make_fallback(&mut ebpf)?;
+        // Without it only the walk over standing queues is missing, and that is said where it is tried.
+        let peeks = peek::load_program(&mut ebpf).is_ok();
+        let pids = options.pids.clone();
+        Ok(Session {
+            ebpf,
+            planned: plan.rows,
+            probes: Vec::new(),
+            layout: facts.layout.clone(),
+            peeks,
+            pids,
+        })
+    }
+
+    /// Attaches what was planned. Probes that cannot be had are told by their verdicts, not by an error.
+    pub fn attach(&mut self) {
+        for planned in std::mem::take(&mut self.planned) {
+            self.probes.push(load::row(&mut self.ebpf, planned));
+        }
+    }
+
+    /// Kernel memory, for the walk over what stands.
+    #[must_use]
+    pub fn memory(&self) -> Option<Memory<'_>> {
+        self.peeks.then_some(Memory { ebpf: &self.ebpf })
+    }
+
+    /// The number of a process that was found standing: the BPF side and the daemon know it by the same.
+    ///
+    /// # Errors
+    /// When the table of processes is full.
+    pub fn number(&mut self, found: &StandingProcess, mono_ns: u64) -> Result<ProcessId, LoadError> {
+        /// Ids of the BPF side are made of the time and the CPU; no machine has a CPU of this number.
+        const NO_CPU: u64 = 0x3ff;
+        let wanted = self.pids.is_empty() || self.pids.contains(&found.tgid);
+        let fresh = Entry {
+            id: mono_ns << 10 | NO_CPU,
+            leader: found.leader,
+            tgid: found.tgid,
+            wanted: u32::from(wanted),
+            releasing: 0,
+            pad: 0,
+        };
+        maps::number(&mut self.ebpf, found.address, fresh)
     }
 
     /// The verdict on every probe of the table.
@@ -60,9 +110,7 @@ impl Session {
     /// Something at all can be seen: one of the required probes is attached.
     #[must_use]
     pub fn sees_something(&self) -> bool {
-        let attached =
-            |probe: &&ProbeStatus| matches!(probe.verdict, Verdict::Attached | Verdict::Partly { .. });
-        self.probes.iter().filter(|probe| probe.required).any(|probe| attached(&probe))
+        self.probes.iter().any(|probe| probe.required && probe.verdict.sees())
     }
 
     /// How this kernel lays out what the records carry.
@@ -104,12 +152,12 @@ impl Session {
         }
     }
 
-    /// Makes room: drops the sums of a process that has ended and whose rows were read.
+    /// Makes room: drops all of processes that have ended and whose rows were read.
     ///
     /// # Errors
     /// When the kernel refuses the change of a map.
-    pub fn retire(&mut self, process: ProcessId) -> Result<(), LoadError> {
-        maps::retire(&mut self.ebpf, process)
+    pub fn retire(&mut self, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
+        maps::retire(&mut self.ebpf, ended)
     }
 }
 

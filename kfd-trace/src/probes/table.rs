@@ -88,16 +88,6 @@ pub const PROBES: &[Row] = &[
         feeds: "ioctls: counts, refused calls",
     },
     Row {
-        id: ProbeId::Open,
-        program: "open",
-        kind: ProbeKind::Kretprobe,
-        site: Site::Function(&["kfd_open"]),
-        when: When::Always,
-        needs: &[],
-        required: false,
-        feeds: "opens of /dev/kfd, failed ones too",
-    },
-    Row {
         id: ProbeId::CreateProcess,
         program: "create_process",
         kind: ProbeKind::Kretprobe,
@@ -106,6 +96,16 @@ pub const PROBES: &[Row] = &[
         needs: &[],
         required: false,
         feeds: "new KFD processes, before they end",
+    },
+    Row {
+        id: ProbeId::Open,
+        program: "open",
+        kind: ProbeKind::Kretprobe,
+        site: Site::Function(&["kfd_open"]),
+        when: When::Always,
+        needs: &[],
+        required: false,
+        feeds: "opens of /dev/kfd, failed ones too",
     },
     Row {
         id: ProbeId::Release,

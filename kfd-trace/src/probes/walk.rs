@@ -20,6 +20,9 @@ const CHAIN_MAX: usize = 65_536;
 /// A process that stood in the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StandingProcess {
+    /// Address of its `struct kfd_process` and of the task of its leader: keys for the BPF side, never shown.
+    pub address: u64,
+    pub leader: u64,
     /// tgid in the initial PID namespace.
     pub tgid: u32,
     /// Start of the leader, CLOCK_BOOTTIME nanoseconds.
@@ -153,7 +156,7 @@ impl Walk {
                 None => *broken += 1,
             }
         }
-        Some(StandingProcess { tgid, start_boottime_ns, queues })
+        Some(StandingProcess { address: process, leader, tgid, start_boottime_ns, queues })
     }
 
     fn queue(&self, memory: &mut impl KernelMemory, queue: u64) -> Option<QueueCreate> {
@@ -240,6 +243,7 @@ mod tests {
         assert_eq!(standing.broken, 0);
         let [process] = &standing.processes[..] else { panic!("{standing:?}") };
         assert_eq!((process.tgid, process.start_boottime_ns), (4242, Some(77)));
+        assert_eq!((process.address, process.leader), (PROCESS, TASK));
         let [queue] = &process.queues[..] else { panic!("{process:?}") };
         assert_eq!((queue.queue_id, queue.gpu_id, queue.origin), (Some(5), Some(999), Origin::Standing));
     }

@@ -1,7 +1,7 @@
 //! What stood before the tracer, found in sysfs or by a walk through the kernel.
 //!
-//! `at_ns` is when that was read. Records up to then may still be in the ring buffer, so what they tell is taken
-//! for the same process or queue; what ended at or after that time is not brought back.
+//! Reading takes time ([`Read`]). Records up to its end may still be in the ring buffer, so what they tell is taken
+//! for the same process or queue; what ended since its begin is not brought back.
 
 use super::apply::Change;
 use super::process::{Process, ProcessKey};
@@ -10,6 +10,20 @@ use super::rows::State;
 use super::source::{Source, Sources};
 use super::totals::Anomaly;
 use crate::events::event::{Body, Event, ProcessId, QueueCreate};
+
+/// When a source was read, CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub from_ns: u64,
+    pub until_ns: u64,
+}
+
+impl From<u64> for Read {
+    /// Read in one moment.
+    fn from(at_ns: u64) -> Self {
+        Read { from_ns: at_ns, until_ns: at_ns }
+    }
+}
 
 /// A process that was found standing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,8 +42,13 @@ pub struct StandingProcess {
 
 impl State {
     /// Takes in a standing process; gives the key of its row, which may have been there before.
-    pub fn adopt_process(&mut self, at_ns: u64, found: &StandingProcess, source: Source) -> ProcessKey {
-        let key = self.standing_key(at_ns, found);
+    pub fn adopt_process(
+        &mut self,
+        read: impl Into<Read>,
+        found: &StandingProcess,
+        source: Source,
+    ) -> ProcessKey {
+        let key = self.standing_key(read.into(), found);
         if let Some(row) = self.rows.get_mut(&key).filter(|row| row.alive()) {
             row.sources = row.sources.with(source);
             absorb(row, found);
@@ -37,7 +56,7 @@ impl State {
         key
     }
 
-    fn standing_key(&mut self, at_ns: u64, found: &StandingProcess) -> ProcessKey {
+    fn standing_key(&mut self, read: Read, found: &StandingProcess) -> ProcessKey {
         if let Some(key) = found.id.map(ProcessKey::from)
             && self.rows.contains_key(&key)
         {
@@ -51,15 +70,18 @@ impl State {
             return self.numbered(key, found.id);
         }
         let ended = self.ended.iter().rev().filter_map(|key| self.rows.get(key)).find(|row| {
-            row.tgid == Some(found.tgid) && same(row) && row.released_ns >= Some(at_ns) && found.id.is_none()
+            row.tgid == Some(found.tgid)
+                && same(row)
+                && row.released_ns >= Some(read.from_ns)
+                && found.id.is_none()
         });
         if let Some(row) = ended {
             return row.key;
         }
         let mut change = Change::default();
-        self.end_impostor(found, at_ns, &mut change);
+        self.end_impostor(found, read.until_ns, &mut change);
         let key = self.next_key(found.id);
-        let mut row = Process::new(key, Some(found.tgid), Sources::default(), at_ns);
+        let mut row = Process::new(key, Some(found.tgid), Sources::default(), read.until_ns);
         row.standing = true;
         self.insert(row, &mut change);
         key
@@ -123,7 +145,14 @@ impl State {
 
     /// Takes in a standing queue of a process that was adopted or met before. Nothing happens when it is known to
     /// have ended since, when its process has, or when its id is not told.
-    pub fn adopt_queue(&mut self, process: ProcessKey, at_ns: u64, found: &QueueCreate, source: Source) {
+    pub fn adopt_queue(
+        &mut self,
+        process: ProcessKey,
+        read: impl Into<Read>,
+        found: &QueueCreate,
+        source: Source,
+    ) {
+        let read = read.into();
         let Some(queue_id) = found.queue_id else {
             self.totals.anomaly(Anomaly::QueueWithoutId);
             return;
@@ -134,12 +163,13 @@ impl State {
             queue.absorb(found);
             return;
         }
-        let ended_since =
-            |queue: &Queue| queue.queue_id == queue_id && queue.end.is_some_and(|end| end.at_ns >= at_ns);
+        let ended_since = |queue: &Queue| {
+            queue.queue_id == queue_id && queue.end.is_some_and(|end| end.at_ns >= read.from_ns)
+        };
         if row.ended_queues.iter().any(ended_since) {
             return;
         }
-        row.queues.insert(queue_id, Queue::standing(queue_id, found, source, at_ns));
+        row.queues.insert(queue_id, Queue::standing(queue_id, found, source, read.until_ns));
         self.totals.queues_adopted += 1;
     }
 }

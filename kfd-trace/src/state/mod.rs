@@ -21,7 +21,7 @@ mod property;
 #[cfg(test)]
 pub(crate) mod samples;
 
-pub use adopt::StandingProcess;
+pub use adopt::{Read, StandingProcess};
 pub use apply::Change;
 pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use limits::StateLimits;

@@ -4,6 +4,7 @@ use crate::events::tables::{Counters, InFlightRow};
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, topology, traced};
 use crate::state::samples::{create, destroy, error_row, event, ioctl_row, seen};
 use crate::state::{State, StateLimits};
+use crate::verdict::Verdict;
 use kfd_trace_common::counter::{self, COUNTERS};
 use kfd_trace_common::kind::Kind;
 
@@ -135,7 +136,7 @@ fn ioctls_have_errors_latencies_and_calls_under_way() {
     world.tables.errors = vec![error_row(1, CREATE, 22, 2)];
     let entered_ns = [2_500_000_000, 1_000_000_000];
     world.tables.in_flight = entered_ns
-        .map(|entered_ns| InFlightRow { process: ProcessId(1), tid: 9, cmd: DESTROY, entered_ns })
+        .map(|entered_ns| InFlightRow { process: ProcessId(1), tgid: 9, tid: 9, cmd: DESTROY, entered_ns })
         .into();
     assert_eq!(world.value(r#"kfd_ioctls_total{ioctl="CREATE_QUEUE"}"#), Some(3.0));
     assert_eq!(world.value(r#"kfd_ioctl_errors_total{ioctl="CREATE_QUEUE",errno="EINVAL"}"#), Some(2.0));

@@ -134,3 +134,18 @@ fn a_second_context_of_a_pid_has_a_row_of_its_own() {
     assert_eq!(state.adopt_process(100, &second, Source::Kernel), ProcessId(2).into());
     assert_eq!(state.snapshot().live().count(), 2);
 }
+
+#[test]
+fn a_birth_while_the_source_was_read_is_the_same_queue() {
+    let mut state = state();
+    let read = Read { from_ns: 100, until_ns: 200 };
+    let key = state.adopt_process(read, &found(), Source::Sysfs);
+    state.adopt_queue(key, read, &sysfs_queue(4), Source::Sysfs);
+    state.apply(&event(150, 1, PID, started(5_000_000_000, false)));
+    let change = state.apply(&event(160, 1, PID, create(4)));
+    assert!(change.anomalies.is_empty(), "{change:?}");
+    assert_eq!((state.totals().created(), state.totals().destroyed()), (1, 0));
+    state.apply(&event(170, 1, PID, destroy(4)));
+    state.adopt_queue(ProcessId(1).into(), read, &sysfs_queue(4), Source::Sysfs);
+    assert_eq!(state.snapshot().queues().count(), 0, "it ended since the read began");
+}
