@@ -4,7 +4,7 @@ use super::clock;
 use super::stop::Stop;
 use super::tracer::{Request, Tracer};
 use super::watched::{self, Watched};
-use crate::events::event::{Body, Event};
+use crate::events::event::{Body, Event, ProcessSeen};
 use crate::kernel::Roots;
 use crate::output::context::Context;
 use crate::output::stream::Stream;
@@ -112,9 +112,33 @@ impl<W: Write> Run<'_, W> {
             Stream { colour: self.ask.colour }.heading(&mut self.out)?;
             self.out.flush()?;
         }
+        self.standing()?;
         // Scripts wait for this line: from here on nothing is missed.
         eprintln!("kfd-trace: tracing");
         Ok(())
+    }
+
+    /// What stands already, as events of the moment in which it was found: a reader knows the whole from the start.
+    fn standing(&mut self) -> io::Result<()> {
+        for row in self.tracer.state.snapshot().processes {
+            let change = Change { process: Some(row.key), ..Change::default() };
+            let seen = ProcessSeen {
+                standing: true,
+                start_boottime_ns: row.start_boottime_ns,
+                ns_tgid: row.ns_tgid,
+                uid: row.uid,
+                comm: row.comm.clone(),
+                cgroup_leaf: row.cgroup_leaf.clone(),
+            };
+            let queues = row.queues.values().map(|queue| Body::QueueCreate(queue.facts.clone()));
+            for body in std::iter::once(Body::ProcessSeen(seen)).chain(queues) {
+                let event = Event::of_standing(row.first_seen_ns, row.id(), row.tgid, body);
+                if self.shows(&event, &change) {
+                    self.line(&event, &change)?;
+                }
+            }
+        }
+        self.out.flush()
     }
 
     fn show(

@@ -25,6 +25,15 @@ pub struct Event {
     pub body: Body,
 }
 
+impl Event {
+    /// What was found standing, told as an event of its owner: nothing ran when it was found.
+    #[must_use]
+    pub fn of_standing(mono_ns: u64, process: Option<ProcessId>, tgid: Option<u32>, body: Body) -> Self {
+        let own = tgid.unwrap_or(0);
+        Event { mono_ns, process, tgid, tid: own, task_tgid: own, cpu: 0, in_ioctl: None, body }
+    }
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {

@@ -32,9 +32,14 @@ pub struct JsonProcess {
 impl JsonProcess {
     /// Starts `program` with its standard input open; see [`Self::close_stdin`].
     pub fn spawn(program: &str, args: &[&str]) -> Result<Self> {
-        let name = [program].iter().chain(args).copied().collect::<Vec<_>>().join(" ");
-        let mut child = Command::new(program)
-            .args(args)
+        Self::start(Command::new(program).args(args))
+    }
+
+    /// [`Self::spawn`] of a prepared command, for a user of its own, say.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let name = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -95,6 +100,20 @@ impl JsonProcess {
             }
             output = changed.wait_timeout(output, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Waits until its standard error holds this text.
+    pub fn wait_stderr(&mut self, text: &str, limit: Duration) -> Result<()> {
+        let what = format!("`{text}` of `{}`", self.name);
+        until(&what, limit, || {
+            if self.stderr().contains(text) {
+                return Ok(Some(()));
+            }
+            if let Some(status) = self.exited()? {
+                bail!("it ended: {status}, stderr: {}", self.stderr());
+            }
+            Ok(None)
+        })
     }
 
     /// One line to its standard input.

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::{Deref, DerefMut};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
@@ -21,6 +22,12 @@ pub fn program() -> String {
 /// Runs a command that ends by itself (`ps`, `status`, bad usage...).
 pub fn run(args: &[&str]) -> Result<Output> {
     Command::new(program()).args(args).output().with_context(|| format!("run kfd-trace {args:?}"))
+}
+
+/// [`run`] as another user, without any capability.
+pub fn run_as(uid: u32, args: &[&str]) -> Result<Output> {
+    let mut command = Command::new(program());
+    command.args(args).uid(uid).gid(uid).output().with_context(|| format!("run kfd-trace {args:?} as {uid}"))
 }
 
 /// [`run`], its success, and the JSON on its standard output: one value, or one a line.
@@ -43,6 +50,13 @@ impl Stream {
         JsonProcess::spawn(&program(), &words).map(Self)
     }
 
+    /// Starts it and waits until it says that nothing is missed from here on.
+    pub fn tracing(args: &[&str]) -> Result<Self> {
+        let mut stream = Self::spawn(args)?;
+        stream.0.wait_stderr("kfd-trace: tracing", SOON)?;
+        Ok(stream)
+    }
+
     /// Events of one kind, in order.
     pub fn events(&self, event: &str) -> Vec<Value> {
         self.0.lines().into_iter().filter(|line| line["event"] == event).collect()
@@ -52,6 +66,19 @@ impl Stream {
     pub fn interrupt(&mut self) -> Result<()> {
         self.0.signal(Signal::SIGINT)?;
         self.0.wait_success(SOON)
+    }
+
+    /// [`Self::interrupt`], and the summary it ends with.
+    pub fn finish(&mut self) -> Result<Value> {
+        self.interrupt()?;
+        self.summary()
+    }
+
+    /// The line it ended with.
+    pub fn summary(&self) -> Result<Value> {
+        let last = self.0.lines().pop().context("it printed nothing")?;
+        ensure!(last["event"] == "summary", "the last line is no summary: {last}");
+        Ok(last)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 /// For what should take milliseconds: generous, because an emulated CPU is slow and shared.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// Between two looks at a condition that nothing announces.
 const PERIOD: Duration = Duration::from_millis(20);

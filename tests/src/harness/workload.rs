@@ -1,7 +1,10 @@
 //! `kfd-workload` as a child.
 
 use std::ops::{Deref, DerefMut};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -9,7 +12,10 @@ use serde_json::Value;
 use super::json_process::JsonProcess;
 use super::wait::SOON;
 
-const PROGRAM: &str = "/bin/kfd-workload";
+/// The workload; `KFD_WORKLOAD` names another.
+pub fn program() -> String {
+    std::env::var("KFD_WORKLOAD").unwrap_or_else(|_| "/bin/kfd-workload".to_owned())
+}
 
 #[derive(Debug)]
 pub struct Workload(JsonProcess);
@@ -17,8 +23,12 @@ pub struct Workload(JsonProcess);
 impl Workload {
     /// See `kfd_trace_tests::workload::cli` for the words.
     pub fn spawn(args: &[&str]) -> Result<Self> {
-        let program = std::env::var("KFD_WORKLOAD").ok();
-        JsonProcess::spawn(program.as_deref().unwrap_or(PROGRAM), args).map(Self)
+        JsonProcess::spawn(&program(), args).map(Self)
+    }
+
+    /// [`Self::spawn`] as another user, without any capability.
+    pub fn spawn_as(uid: u32, args: &[&str]) -> Result<Self> {
+        JsonProcess::start(Command::new(program()).args(args).uid(uid).gid(uid)).map(Self)
     }
 
     /// Starts it and waits until its queues stand.
@@ -37,8 +47,13 @@ impl Workload {
 
     /// The sign to finish; then its counts, of its last life if it had several.
     pub fn finish(&mut self) -> Result<Vec<Count>> {
+        self.finish_within(SOON)
+    }
+
+    /// [`Self::finish`] of one with more to do.
+    pub fn finish_within(&mut self, limit: Duration) -> Result<Vec<Count>> {
         self.0.close_stdin();
-        self.0.wait_success(SOON)?;
+        self.0.wait_success(limit)?;
         self.counts()
     }
 
@@ -57,6 +72,15 @@ impl Workload {
     /// The lines of one operation, in order.
     pub fn operations(&self, op: &str) -> Vec<Value> {
         self.0.lines().into_iter().filter(|line| line["op"] == op).collect()
+    }
+
+    /// The lines of its ioctls, in order, whatever the operation.
+    pub fn ioctls(&self) -> Vec<Value> {
+        self.0
+            .lines()
+            .into_iter()
+            .filter(|line| line.get("op").is_some() && line.get("cmd").is_some())
+            .collect()
     }
 
     /// The lines of the queues it made.

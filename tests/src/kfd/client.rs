@@ -142,6 +142,11 @@ impl Client {
         self.issue(uapi::SET_MEMORY_POLICY, &mut args)
     }
 
+    /// CRIU_OP with an operation that no driver knows: the capability check comes first.
+    pub fn criu(&mut self) -> Result<(), Errno> {
+        self.issue(uapi::CRIU_OP, &mut uapi::Criu { op: u32::MAX, ..Default::default() })
+    }
+
     /// Any number with `size` zero bytes of arguments (256 at most are there).
     ///
     /// # Panics

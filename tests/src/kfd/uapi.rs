@@ -41,6 +41,7 @@ pub const GET_CLOCK_COUNTERS: Command = iowr(0x05, size_of::<GetClockCounters>()
 pub const UPDATE_QUEUE: Command = command(WRITE, 0x07, size_of::<UpdateQueue>());
 pub const GET_PROCESS_APERTURES_NEW: Command = iowr(0x14, size_of::<GetProcessAperturesNew>());
 pub const SET_CU_MASK: Command = command(WRITE, 0x1a, size_of::<SetCuMask>());
+pub const CRIU_OP: Command = iowr(0x22, size_of::<Criu>());
 
 /// Numbers that reach GPU memory or another process: on a GPU made of memory they end in an oops, so they
 /// are never issued by number alone.
@@ -165,6 +166,21 @@ pub struct SetCuMask {
     pub cu_mask_ptr: u64,
 }
 
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Criu {
+    pub devices: u64,
+    pub bos: u64,
+    pub priv_data: u64,
+    pub priv_data_size: u64,
+    pub num_devices: u32,
+    pub num_bos: u32,
+    pub num_objects: u32,
+    pub pid: u32,
+    pub op: u32,
+    pub pad: u32,
+}
+
 const _: () = {
     assert!(size_of::<GetVersion>() == 8);
     assert!(size_of::<CreateQueueOld>() == 88);
@@ -176,6 +192,7 @@ const _: () = {
     assert!(size_of::<GetProcessAperturesNew>() == 16);
     assert!(size_of::<ProcessDeviceApertures>() == 56);
     assert!(size_of::<SetCuMask>() == 16);
+    assert!(size_of::<Criu>() == 56);
 };
 
 #[cfg(test)]
@@ -194,6 +211,7 @@ mod tests {
         assert_eq!(UPDATE_QUEUE, 0x4018_4b07);
         assert_eq!(GET_PROCESS_APERTURES_NEW, 0xc010_4b14);
         assert_eq!(SET_CU_MASK, 0x4010_4b1a);
+        assert_eq!(CRIU_OP, 0xc038_4b22);
     }
 
     #[test]

@@ -25,9 +25,9 @@ pub enum Workload {
     },
     /// Run operations in order: the arguments, or the lines of standard input if there are none
     ///
-    /// version | clock | apertures | create aql|sdma|compute [bad|bad-type] [old] [gpu=N] | destroy ID |
-    /// update ID PERCENT | cu-mask ID | memory-policy [gpu=N] | unknown NR [SIZE] | fork-ioctl | sleep MS |
-    /// close | open | wait | exec
+    /// version | clock [gpu=N] | apertures | create aql|sdma|compute [bad|bad-type] [old] [gpu=N] | destroy ID |
+    /// update ID PERCENT | cu-mask ID | memory-policy [gpu=N] | criu | unknown NR [SIZE] | fork-ioctl |
+    /// sleep MS | close | open | wait | exec; gpu=none is a GPU that is not there
     Script { operations: Vec<String> },
     /// Issue many short ioctls from several threads as fast as they can
     Burst {
@@ -44,7 +44,11 @@ pub enum Workload {
     /// Make a queue, and start a child that makes its own
     ForkChild,
     /// Make and destroy one queue and be gone
-    Short,
+    Short {
+        /// Move to this cgroup (made if missing) below /sys/fs/cgroup first
+        #[arg(long, value_name = "NAME")]
+        cgroup: Option<String>,
+    },
 }
 
 #[derive(Args, Clone, Debug)]

@@ -1,21 +1,19 @@
 //! `hold` and `kill-me`: queues that stand still, to be looked at or to die with their process.
 
-use std::fs;
 use std::num::NonZeroUsize;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::cli::Hold;
 use super::until::Finish;
-use super::{queues, report};
+use super::{cgroup, queues, report};
 use crate::kfd::uapi::QueueType;
 
 pub(crate) fn run(args: &Hold) -> Result<()> {
     let finish = Finish::on_signals()?;
     if let Some(name) = &args.cgroup {
-        join_cgroup(&Path::new("/sys/fs/cgroup").join(name))?;
+        cgroup::join(name)?;
     }
     let all = queues::gpus()?;
     let mut client = queues::open()?;
@@ -63,9 +61,4 @@ pub(crate) fn kill_me(gpus: NonZeroUsize, count: NonZeroUsize) -> Result<()> {
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())
         .context("wait for the end of standard input")?;
     report::counts(&client.tally)
-}
-
-fn join_cgroup(cgroup: &Path) -> Result<()> {
-    fs::create_dir_all(cgroup).with_context(|| format!("make cgroup {}", cgroup.display()))?;
-    fs::write(cgroup.join("cgroup.procs"), "0").with_context(|| format!("join cgroup {}", cgroup.display()))
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use super::until::Finish;
-use super::{queues, report, script};
+use super::{cgroup, queues, report, script};
 use crate::kfd::uapi::QueueType;
 
 /// One PID, two lives: the first one's queue dies in exec, the second one opens the device anew.
@@ -49,7 +49,8 @@ pub(crate) fn fork_child() -> Result<()> {
 }
 
 /// A process that is gone before anybody can read its /proc entry.
-pub(crate) fn short() -> Result<()> {
+pub(crate) fn short(cgroup: Option<&str>) -> Result<()> {
+    cgroup.map_or(Ok(()), cgroup::join)?;
     let gpus = queues::gpus()?;
     let mut client = queues::open()?;
     let queue = queues::make(&mut client, QueueType::ComputeAql, &gpus[0])?;

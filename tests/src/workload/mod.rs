@@ -4,6 +4,7 @@
 //! once its state stands, and the counts of every ioctl it issued at its end. Whoever starts it holds its
 //! standard input open: the end of that input, or SIGTERM, is the sign to finish.
 
+mod cgroup;
 pub mod cli;
 mod flood;
 mod hidden;
@@ -29,6 +30,6 @@ pub fn run(workload: &Workload) -> Result<()> {
         Workload::Noise => flood::noise(),
         Workload::ExecSelf => lives::exec_self(),
         Workload::ForkChild => lives::fork_child(),
-        Workload::Short => lives::short(),
+        Workload::Short { cgroup } => lives::short(cgroup.as_deref()),
     }
 }

@@ -10,20 +10,50 @@ use crate::kfd::uapi::{self, CreateQueueOld, QueueType};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Version,
-    Clock { gpu: usize },
+    Clock {
+        gpu: Place,
+    },
     Apertures,
-    Create { queue_type: QueueType, spoil: Spoil, old: bool, gpu: usize },
-    Destroy { queue_id: u32 },
-    Update { queue_id: u32, percent: u32 },
-    CuMask { queue_id: u32 },
-    MemoryPolicy { gpu: usize },
-    Unknown { nr: u8, size: usize },
+    Create {
+        queue_type: QueueType,
+        spoil: Spoil,
+        old: bool,
+        gpu: Place,
+    },
+    Destroy {
+        queue_id: u32,
+    },
+    Update {
+        queue_id: u32,
+        percent: u32,
+    },
+    CuMask {
+        queue_id: u32,
+    },
+    MemoryPolicy {
+        gpu: Place,
+    },
+    /// CRIU_OP: for its capability check.
+    Criu,
+    Unknown {
+        nr: u8,
+        size: usize,
+    },
     ForkIoctl,
     Sleep(Duration),
     Open,
     Close,
     Wait,
     Exec,
+}
+
+/// Which GPU an operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The N-th of the topology, from 0.
+    Gpu(usize),
+    /// One that is not there: the driver refuses the call.
+    Nowhere,
 }
 
 /// What is made wrong with a CREATE_QUEUE, for its errno.
@@ -61,6 +91,7 @@ impl Operation {
             Self::Update { .. } => "update",
             Self::CuMask { .. } => "cu-mask",
             Self::MemoryPolicy { .. } => "memory-policy",
+            Self::Criu => "criu",
             Self::Unknown { .. } => "unknown",
             Self::ForkIoctl => "fork-ioctl",
             Self::Sleep(_) => "sleep",
@@ -90,6 +121,7 @@ impl FromStr for Operation {
             }
             ("cu-mask", [id]) => Ok(Self::CuMask { queue_id: id.parse()? }),
             ("memory-policy", rest) => Ok(Self::MemoryPolicy { gpu: only_gpu(rest)? }),
+            ("criu", []) => Ok(Self::Criu),
             ("unknown", [nr]) => unknown(nr, UNKNOWN_SIZE),
             ("unknown", [nr, size]) => unknown(nr, number(size)?),
             ("fork-ioctl", []) => Ok(Self::ForkIoctl),
@@ -110,7 +142,7 @@ fn create(queue_type: &str, options: &[&str]) -> Result<Operation> {
         "compute" => QueueType::Compute,
         other => bail!("no queue type `{other}`: aql, sdma or compute"),
     };
-    let (mut spoil, mut old, mut gpu) = (Spoil::Nothing, false, 0);
+    let (mut spoil, mut old, mut gpu) = (Spoil::Nothing, false, Place::Gpu(0));
     for option in options {
         match *option {
             "bad" => spoil = Spoil::Percentage,
@@ -129,17 +161,20 @@ fn unknown(nr: &str, size: usize) -> Result<Operation> {
     Ok(Operation::Unknown { nr, size })
 }
 
-fn only_gpu(words: &[&str]) -> Result<usize> {
+fn only_gpu(words: &[&str]) -> Result<Place> {
     match words {
-        [] => Ok(0),
+        [] => Ok(Place::Gpu(0)),
         [word] => gpu_word(word),
-        _ => bail!("at most gpu=N"),
+        _ => bail!("at most gpu=N or gpu=none"),
     }
 }
 
-/// `gpu=N`: the N-th GPU of the topology, from 0.
-fn gpu_word(word: &str) -> Result<usize> {
-    word.strip_prefix("gpu=").with_context(|| format!("`{word}` is not gpu=N"))?.parse().context("gpu=N")
+/// `gpu=N` or `gpu=none`
+fn gpu_word(word: &str) -> Result<Place> {
+    match word.strip_prefix("gpu=").with_context(|| format!("`{word}` is not gpu=N"))? {
+        "none" => Ok(Place::Nowhere),
+        number => number.parse().map(Place::Gpu).context("gpu=N"),
+    }
 }
 
 fn number(text: &str) -> Result<usize> {
@@ -157,13 +192,18 @@ mod tests {
 
     #[test]
     fn words_become_operations() {
-        let spoiled =
-            Operation::Create { queue_type: QueueType::Sdma, spoil: Spoil::Percentage, old: true, gpu: 1 };
+        let spoiled = Operation::Create {
+            queue_type: QueueType::Sdma,
+            spoil: Spoil::Percentage,
+            old: true,
+            gpu: Place::Gpu(1),
+        };
         assert_eq!(parse("create sdma bad old gpu=1").unwrap(), spoiled);
         assert_eq!(parse("unknown 0x82").unwrap(), Operation::Unknown { nr: 0x82, size: 0x28 });
         assert_eq!(parse("unknown 130 64").unwrap(), Operation::Unknown { nr: 0x82, size: 64 });
         assert_eq!(parse("update 3 0").unwrap(), Operation::Update { queue_id: 3, percent: 0 });
-        assert_eq!(parse(" clock ").unwrap(), Operation::Clock { gpu: 0 });
+        assert_eq!(parse(" clock ").unwrap(), Operation::Clock { gpu: Place::Gpu(0) });
+        assert_eq!(parse("memory-policy gpu=none").unwrap(), Operation::MemoryPolicy { gpu: Place::Nowhere });
     }
 
     #[test]

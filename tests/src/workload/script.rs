@@ -9,7 +9,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use serde_json::{Value, json};
 
-use super::operation::Operation;
+use super::operation::{Operation, Place};
 use super::{lives, queues, report};
 use crate::kfd::client::{NewQueue, raw};
 use crate::kfd::{Client, Errno, Gpu, Queue, Tally, uapi};
@@ -80,14 +80,14 @@ impl Script {
         let detail = match *operation {
             Operation::Version => queues::version_detail(client.version()),
             Operation::Clock { gpu } => {
-                let gpu_id = id_of(&self.gpus, gpu)?.gpu_id;
+                let gpu_id = at(&self.gpus, gpu)?.gpu_id;
                 let _ = client.clock_counters(gpu_id);
                 json!({"gpu_id": gpu_id})
             }
             Operation::Apertures => return queues::apertures(client),
             Operation::Create { queue_type, spoil, old, gpu } => {
-                let gpu = id_of(&self.gpus, gpu)?;
-                let mut new = NewQueue::new(queue_type, gpu).context("map memory for a queue")?;
+                let gpu = at(&self.gpus, gpu)?;
+                let mut new = NewQueue::new(queue_type, &gpu).context("map memory for a queue")?;
                 spoil.apply(&mut new.args);
                 match client.create_queue(new, old) {
                     Ok(queue) => {
@@ -109,9 +109,13 @@ impl Script {
                 json!({"queue_id": queue_id})
             }
             Operation::MemoryPolicy { gpu } => {
-                let gpu_id = id_of(&self.gpus, gpu)?.gpu_id;
+                let gpu_id = at(&self.gpus, gpu)?.gpu_id;
                 let _ = client.set_memory_policy(gpu_id);
                 json!({"gpu_id": gpu_id})
+            }
+            Operation::Criu => {
+                let _ = client.criu();
+                json!({})
             }
             Operation::Unknown { nr, size } => {
                 let _ = client.by_number(nr, size);
@@ -130,8 +134,12 @@ impl Script {
     }
 }
 
-fn id_of(gpus: &[Gpu], index: usize) -> Result<&Gpu> {
-    gpus.get(index).with_context(|| format!("no GPU number {index}: there are {}", gpus.len()))
+/// No GPU has this id: it is a hash of properties, never so small.
+const NOWHERE: Gpu = Gpu { gpu_id: 1, ctl_stack_size: None, cwsr_size: None, num_xcc: 1 };
+
+fn at(gpus: &[Gpu], place: Place) -> Result<Gpu> {
+    let Place::Gpu(index) = place else { return Ok(NOWHERE) };
+    gpus.get(index).copied().with_context(|| format!("no GPU number {index}: there are {}", gpus.len()))
 }
 
 /// GET_VERSION by a child on the inherited descriptor: refused, and counted with the file's owner.

@@ -1,4 +1,16 @@
-//! Runs in the VM with the real amdgpu and kfdsim's two GPUs.
+//! Runs in the VM with the real amdgpu and kfdsim's two GPUs: real ioctls, real queues.
+
+mod burst;
+mod daemon;
+mod death;
+mod hidden;
+mod leftovers;
+mod pid_filter;
+mod refused;
+mod script;
+mod short_lived;
+mod unprivileged;
+mod without_btf;
 
 #[test]
 fn two_gpus_are_in_the_topology() {

@@ -1,0 +1,13 @@
+//! Moving into a cgroup, as a container runtime does with what it starts.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Joins a cgroup below /sys/fs/cgroup; it is made if it is not there.
+pub(crate) fn join(name: &str) -> Result<()> {
+    let cgroup = Path::new("/sys/fs/cgroup").join(name);
+    fs::create_dir_all(&cgroup).with_context(|| format!("make cgroup {}", cgroup.display()))?;
+    fs::write(cgroup.join("cgroup.procs"), "0").with_context(|| format!("join cgroup {}", cgroup.display()))
+}

@@ -1,0 +1,34 @@
+//! Without the driver there is nothing to trace: one clear line, and the exit code for it.
+
+use kfd_trace_tests::harness::tracer::run;
+
+const NOTHING_TO_TRACE: i32 = 3;
+
+#[test]
+fn every_command_says_so_in_one_line() {
+    assert!(!std::path::Path::new("/dev/kfd").exists(), "this stage is without amdgpu");
+    for args in [&[][..], &["--json"], &["ps"], &["status"]] {
+        let output = run(args).expect("kfd-trace");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(NOTHING_TO_TRACE), "{args:?}: {errors}");
+        let lines: Vec<_> = errors.lines().collect();
+        let [line] = lines[..] else { panic!("{args:?}: {errors}") };
+        assert!(line.starts_with("kfd-trace: the amdgpu driver is not loaded"), "{line}");
+        assert!(line.contains("modprobe amdgpu"), "it says what to do: {line}");
+    }
+}
+
+#[test]
+fn status_reports_all_the_same() {
+    let output = run(&["status"]).expect("kfd-trace");
+    let report = String::from_utf8_lossy(&output.stdout);
+    let driver = report.lines().find(|line| line.starts_with("driver")).expect("the driver's line");
+    assert!(driver.contains("not loaded"), "{driver}");
+}
+
+#[test]
+fn bad_usage_is_another_exit_code() {
+    for args in [&["--event", "no_such"][..], &["--duration", "soon"], &["no_such_command"]] {
+        assert_eq!(run(args).expect("kfd-trace").status.code(), Some(2), "{args:?}");
+    }
+}

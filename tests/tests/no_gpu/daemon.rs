@@ -1,0 +1,57 @@
+//! The daemon counts what the driver does without a GPU: its refusals, and opens that fail.
+
+use anyhow::Result;
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, VmKernel, Workload, counts};
+use serde_json::json;
+
+/// Operations with the errno of every driver that lets /dev/kfd be opened without a GPU.
+const OPERATIONS: [(&str, Option<&str>); 8] = [
+    ("version", None),
+    ("clock gpu=none", None),
+    ("memory-policy gpu=none", Some("EINVAL")),
+    ("create aql gpu=none", Some("EINVAL")),
+    ("create sdma gpu=none", Some("EINVAL")),
+    ("destroy 0", Some("EINVAL")),
+    ("unknown 0x82", Some("ENOTTY")),
+    ("unknown 0x0c 24", None),
+];
+
+#[test]
+fn refusals_are_counted_by_ioctl_and_errno() -> Result<()> {
+    if VmKernel::from_env()?.series == "7.2" {
+        // kfd_open refuses without a GPU: no ioctl is reached
+        return Ok(());
+    }
+    let mut daemon = Daemon::ready(&[])?;
+    let words: Vec<&str> = ["script"].into_iter().chain(OPERATIONS.map(|(operation, _)| operation)).collect();
+    let (workload, truth) = Workload::run(&words)?;
+    let said = workload.ioctls();
+    assert_eq!(said.len(), OPERATIONS.len());
+    for ((operation, errno), line) in OPERATIONS.iter().zip(&said) {
+        assert_eq!(line["errno"], json!(errno), "{operation}: the driver's own word");
+    }
+    let metrics = daemon.scrape()?;
+    assert_eq!(counts::by_label(&metrics, "kfd_ioctls_total", "ioctl")?, counts::calls(&truth));
+    assert_eq!(counts::metric_errors(&metrics)?, counts::errors(&truth));
+    assert_eq!(metrics.sum("kfd_opens_total", &[]), Some(1.0));
+    assert_eq!(metrics.sum("kfd_open_errors_total", &[]), None, "none has failed");
+    daemon.stop()
+}
+
+#[test]
+fn failed_opens_are_counted_by_errno() -> Result<()> {
+    if VmKernel::from_env()?.series != "7.2" {
+        return Ok(());
+    }
+    let mut daemon = Daemon::ready(&[])?;
+    let mut workload = Workload::spawn(&["script", "version"])?;
+    assert!(!workload.wait_exit(SOON)?.success());
+    assert!(workload.stderr().contains("os error 22"), "the driver's own word: {}", workload.stderr());
+    let metrics = daemon.scrape_until("the open", |metrics| {
+        (metrics.sum("kfd_opens_total", &[]) == Some(1.0)).then(|| metrics.clone())
+    })?;
+    assert_eq!(metrics.sum("kfd_open_errors_total", &[("errno", "EINVAL")]), Some(1.0));
+    assert_eq!(counts::by_label(&metrics, "kfd_ioctls_total", "ioctl")?, counts::Sums::new());
+    daemon.stop()
+}

@@ -1,0 +1,88 @@
+//! Queues that die with their process: the driver frees them in a kworker, the tracer names the owner.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::tracer::run_json;
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Stream, Workload};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+fn of(lines: &[Value], event: &str, pid: u32) -> Vec<Value> {
+    lines.iter().filter(|line| line["event"] == event && line["pid"] == pid).cloned().collect()
+}
+
+fn place(line: &Value) -> (u64, u64) {
+    (line["gpu_id"].as_u64().unwrap_or(0), line["queue_id"].as_u64().unwrap_or(u64::MAX))
+}
+
+/// SIGKILL, and all there is to hear of it.
+fn killed(stream: &Stream, workload: &mut Workload) -> Result<Vec<Value>> {
+    let pid = workload.pid();
+    workload.signal(Signal::SIGKILL)?;
+    workload.wait_exit(SOON)?;
+    stream.wait_line("the release of the process", SOON, |line| {
+        line["event"] == "process_release" && line["pid"] == pid
+    })?;
+    Ok(stream.lines())
+}
+
+/// A kworker did it, as on the driver of every kernel that kfdsim is built for.
+fn by_a_kworker(end: &Value, pid: u32) {
+    let task = end["task_pid"].as_u64().expect("a task");
+    assert!(task != u64::from(pid) && task != 0, "{end}");
+}
+
+#[test]
+fn every_queue_of_a_killed_process_ends() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = Workload::ready(&["kill-me", "--gpus=2", "--queues=8"])?;
+    let pid = workload.pid();
+    let queues: BTreeSet<_> = workload.queues().iter().map(place).collect();
+    let gpus: BTreeSet<_> = queues.iter().map(|(gpu, _)| gpu).collect();
+    assert_eq!((queues.len(), gpus.len()), (8, 2));
+
+    let lines = killed(&stream, &mut workload)?;
+    let ends = of(&lines, "queue_destroy", pid);
+    assert_eq!(ends.len(), 8, "{ends:?}");
+    assert_eq!(ends.iter().map(place).collect::<BTreeSet<_>>(), queues);
+    for end in &ends {
+        assert_eq!(end["cause"], "process_death", "{end}");
+        assert_eq!(end["comm"], "kfd-workload", "{end}");
+        assert!(end["lifetime_ns"].as_u64().is_some_and(|ns| ns > 0), "{end}");
+        by_a_kworker(end, pid);
+    }
+    assert_eq!(of(&lines, "mm_release", pid).len(), 1);
+    let release = of(&lines, "process_release", pid);
+    assert_eq!(release.len(), 1);
+    by_a_kworker(&release[0], pid);
+
+    let ps = run_json(&["ps", "--json"])?.pop().context("one object")?;
+    assert_eq!((&ps["queues"], &ps["processes"]), (&json!([]), &json!([])));
+    let summary = stream.finish()?;
+    assert_eq!(summary["queues"]["destroyed"], json!({"process_death": 8}));
+    assert_eq!(summary["lost"], json!({}));
+    Ok(())
+}
+
+#[test]
+fn the_filter_goes_by_the_owner_and_not_by_who_runs() -> Result<()> {
+    let mut wanted = Workload::ready(&["kill-me", "--queues=8"])?;
+    let mut other = Workload::ready(&["kill-me", "--queues=4"])?;
+    let pid = wanted.pid();
+    let mut stream = Stream::tracing(&["--pid", &pid.to_string()])?;
+    other.signal(Signal::SIGKILL)?;
+    other.wait_exit(SOON)?;
+    let lines = killed(&stream, &mut wanted)?;
+    let ends = of(&lines, "queue_destroy", pid);
+    assert_eq!(ends.len(), 8, "{lines:?}");
+    ends.iter().for_each(|end| by_a_kworker(end, pid));
+    assert_eq!(of(&lines, "queue_destroy", other.pid()), Vec::<Value>::new());
+    // it ends by itself, since what it watched has ended
+    stream.wait_success(SOON)?;
+    let summary = stream.summary()?;
+    assert_eq!(summary["queues"]["standing"], 8);
+    assert_eq!(summary["records"]["queue_destroy"], 8, "the other one's four cost no record: {summary}");
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! `--pid`: what is traced, what costs nothing, and what is said.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::tracer::run;
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, JsonProcess, Stream, Workload, counts, workload};
+use serde_json::{Value, json};
+
+/// A PID above the largest that Linux gives (PID_MAX_LIMIT, 4 Mi).
+const NOBODY: &str = "4194305";
+
+#[test]
+fn a_noisy_neighbour_costs_no_record() -> Result<()> {
+    let mut daemon = Daemon::ready(&[])?;
+    let mut noise = Workload::ready(&["noise"])?;
+    let mut wanted = Workload::ready(&["script"])?;
+    let noisy = noise.pid().to_string();
+    let heard = |daemon: &Daemon| -> Result<f64> {
+        daemon
+            .scrape()?
+            .sum("kfd_process_ioctls_total", &[("pid", &noisy)])
+            .context("the noise is not counted")
+    };
+
+    let mut stream = Stream::tracing(&["--pid", &wanted.pid().to_string()])?;
+    let before = heard(&daemon)?;
+    for operation in ["version", "create aql", "unknown 0x82", "destroy 0"] {
+        wanted.send_line(operation)?;
+    }
+    wanted.wait_lines("the last operation", SOON, |lines| {
+        lines.iter().find(|line| line["op"] == "destroy").cloned()
+    })?;
+    let after = heard(&daemon)?;
+    assert!(after > before + 10.0, "the neighbour was not noisy: {before} {after}");
+    let summary = stream.finish()?;
+
+    let lines = stream.lines();
+    let foreign = lines.iter().find(|line| line["event"] != "summary" && line["pid"] != wanted.pid());
+    assert_eq!(foreign, None);
+    // It stood before the stream: that is told at the start, and costs no record.
+    let standing = stream.events("process_seen");
+    assert_eq!(standing.iter().map(|line| &line["standing"]).collect::<Vec<_>>(), [&json!(true)]);
+    let records = json!({"ioctl": 4, "queue_create": 1, "queue_destroy": 1});
+    assert_eq!(summary["records"], records);
+    assert_eq!(summary["lost"], json!({}));
+    assert_eq!(counts::summary_calls(&summary)?, counts::calls(&wanted.finish()?));
+    noise.finish()?;
+    daemon.stop()
+}
+
+#[test]
+fn a_thread_stands_for_its_process() -> Result<()> {
+    let noise = Workload::ready(&["noise"])?;
+    let pid = noise.pid();
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))?.map(|task| Ok(task?.file_name()));
+    let threads: Vec<_> = threads.collect::<Result<_>>()?;
+    let thread = threads.iter().filter_map(|name| name.to_str()).find(|name| *name != pid.to_string());
+    let thread = thread.context("noise has a second thread")?;
+    // small, so that the end does not have to wait for the reading of what the noise left in it
+    let mut stream = Stream::tracing(&["--pid", thread, "--buffer-size=16KiB"])?;
+    assert!(
+        stream.stderr().contains(&format!("{thread} is a thread of process {pid}")),
+        "{}",
+        stream.stderr()
+    );
+    let call = stream.wait_line("a call of the process", SOON, |line| line["event"] == "ioctl")?;
+    assert_eq!(call["pid"], pid);
+    stream.interrupt()
+}
+
+#[test]
+fn exec_is_followed_and_a_child_is_not() -> Result<()> {
+    let mut shell = shell()?;
+    let pid = shell.pid();
+    let mut stream = Stream::tracing(&["--pid", &pid.to_string()])?;
+    shell.send_line("go")?;
+    shell.wait_success(SOON)?;
+    let opened: Vec<Value> = shell.lines().iter().filter(|line| line["op"] == "open").cloned().collect();
+    let pids: Vec<bool> = opened.iter().map(|line| line["pid"] == pid).collect();
+    assert_eq!(
+        pids,
+        [false, true, true],
+        "a child, then two programs in the shell's own process: {opened:?}"
+    );
+
+    // it ends by itself, and says why
+    stream.wait_success(SOON)?;
+    assert!(stream.stderr().contains(&format!("process {pid} has ended")), "{}", stream.stderr());
+    let lines = stream.lines();
+    let (summary, events) = lines.split_last().context("no line")?;
+    assert!(events.iter().all(|line| line["pid"] == pid), "{events:?}");
+    let calls: Vec<&Value> =
+        events.iter().filter(|line| line["event"] == "ioctl").map(|line| &line["ioctl"]).collect();
+    assert_eq!(
+        calls,
+        ["GET_CLOCK_COUNTERS", "GET_VERSION", "CREATE_QUEUE"],
+        "GET_PROCESS_APERTURES_NEW is the child's"
+    );
+    let lives: Vec<&Value> = events
+        .iter()
+        .filter(|line| line["event"] == "process_seen")
+        .map(|line| &line["kfd_process"])
+        .collect();
+    assert!(lives.len() == 2 && lives[0] != lives[1], "exec makes a new KFD process: {lives:?}");
+    assert_eq!(summary["queues"]["created"], 1);
+    assert_eq!(summary["records"]["open"], 2);
+    Ok(())
+}
+
+/// Waits for a line; then a child of it asks for the apertures, then it becomes a workload itself, which
+/// becomes another.
+fn shell() -> Result<JsonProcess> {
+    let program = workload::program();
+    let script =
+        format!("read go; {program} script apertures; exec {program} script clock exec version 'create aql'");
+    JsonProcess::spawn("sh", &["-c", &script])
+}
+
+#[test]
+fn who_is_not_there_is_bad_usage() -> Result<()> {
+    let output = run(&["--pid", NOBODY])?;
+    let said = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(NOBODY) && said.contains("no such process"), "{said}");
+    assert_eq!(output.stdout, b"");
+    Ok(())
+}

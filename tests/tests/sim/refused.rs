@@ -1,0 +1,96 @@
+//! Calls that `kfd_ioctl` refuses before any handler runs, and the one that is not measured.
+
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, Stream, Workload, counts};
+use serde_json::{Value, json};
+
+const NOBODY: u32 = 65534;
+
+/// The events of one ioctl number.
+fn calls(stream: &Stream, nr: u8, wanted: usize) -> Result<Vec<Value>> {
+    stream.wait_lines("its events", SOON, |lines| {
+        let calls: Vec<_> =
+            lines.iter().filter(|line| line["event"] == "ioctl" && line["nr"] == nr).cloned().collect();
+        (calls.len() >= wanted).then_some(calls)
+    })
+}
+
+/// How an event tells the end of its call.
+fn ending(event: &Value) -> Value {
+    json!([event["outcome"], event["errno"], event["measured"], event["latency_ns"].is_null()])
+}
+
+#[test]
+fn a_forked_child_on_its_parents_descriptor() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let (workload, _) = Workload::run(&["script", "version", "fork-ioctl"])?;
+    let said = workload.operations("fork-ioctl").pop().context("fork-ioctl")?;
+    assert_eq!(said["errno"], "EBADF", "the driver's own word");
+    let calls = calls(&stream, 0x01, 2)?;
+    assert_eq!(ending(&calls[0]), json!(["returned", null, true, false]));
+    assert_eq!(ending(&calls[1]), json!(["refused", "EBADF", true, true]));
+    assert_eq!((&calls[1]["pid"], &calls[1]["task_pid"]), (&json!(workload.pid()), &said["child"]));
+    stream.interrupt()
+}
+
+#[test]
+fn criu_by_who_may_not() -> Result<()> {
+    set_permissions("/dev/kfd", Permissions::from_mode(0o666))?;
+    let mut stream = Stream::tracing(&[])?;
+    let mut nobody = Workload::spawn_as(NOBODY, &["script", "criu", "version"])?;
+    nobody.finish()?;
+    let (root, _) = Workload::run(&["script", "criu"])?;
+    let calls = calls(&stream, 0x22, 2)?;
+    for (workload, call) in [&nobody, &root].into_iter().zip(&calls) {
+        let said = workload.operations("criu").pop().context("criu")?;
+        assert_eq!((&call["pid"], &call["errno"]), (&json!(workload.pid()), &said["errno"]), "{call}");
+    }
+    assert_eq!(ending(&calls[0]), json!(["refused", "EACCES", true, true]));
+    assert_eq!(ending(&calls[1]), json!(["returned", "EINVAL", true, false]), "root reaches the handler");
+    let seen = stream.events("process_seen");
+    let uids: Vec<&Value> = seen.iter().map(|line| &line["uid"]).collect();
+    assert_eq!(uids, [&json!(NOBODY), &json!(0)]);
+    stream.interrupt()
+}
+
+#[test]
+fn numbers_that_the_driver_does_not_have() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let (workload, _) = Workload::run(&["script", "unknown 0x82", "unknown 0x7f 8", "unknown 0 8"])?;
+    for (nr, said) in [0x82, 0x7f, 0].into_iter().zip(workload.ioctls()) {
+        assert_eq!(said["errno"], "ENOTTY", "the driver's own word");
+        let call = calls(&stream, nr, 1)?.remove(0);
+        assert_eq!(ending(&call), json!(["refused", "ENOTTY", true, true]));
+        assert_eq!(call["args"], Value::Null);
+    }
+    stream.interrupt()
+}
+
+#[test]
+fn waiting_is_counted_and_not_measured() -> Result<()> {
+    let mut daemon = Daemon::ready(&[])?;
+    let mut stream = Stream::tracing(&[])?;
+    // no event to wait for, no time to wait: it returns at once
+    let (_, truth) = Workload::run(&["script", "unknown 0x0c 24", "unknown 0x0c 24", "version"])?;
+    assert_eq!(counts::calls(&truth)["WAIT_EVENTS"], 2);
+    for call in calls(&stream, 0x0c, 2)? {
+        assert_eq!(ending(&call), json!(["not_measured", null, false, true]));
+        assert_eq!(call["result"], Value::Null);
+    }
+    let summary = stream.finish()?;
+    assert_eq!(summary["not_measured"], json!({"WAIT_EVENTS": 2}));
+    assert_eq!(summary["lost"], json!({}));
+
+    let metrics = daemon.scrape()?;
+    let waits = [("ioctl", "WAIT_EVENTS")];
+    assert_eq!(metrics.sum("kfd_ioctls_total", &waits), Some(2.0));
+    assert_eq!(metrics.sum("kfd_ioctls_not_measured_total", &waits), Some(2.0));
+    for unmeasured in ["kfd_ioctl_duration_seconds_count", "kfd_ioctl_errors_total", "kfd_ioctls_in_flight"] {
+        assert_eq!(metrics.sum(unmeasured, &waits), None, "{unmeasured}: not measured is not 0");
+    }
+    daemon.stop()
+}

@@ -1,0 +1,141 @@
+//! Ioctls one by one: the stream tells each as the workload saw it, and the metrics count them as it did.
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, Stream, VmKernel, Workload, counts};
+use serde_json::{Value, json};
+
+const OPERATIONS: [&str; 14] = [
+    "version",
+    "apertures",
+    "create aql",
+    "create sdma gpu=1",
+    "create aql bad",
+    "create aql bad-type",
+    "create aql old",
+    "destroy 77",
+    "update 0 0",
+    "cu-mask 0",
+    "memory-policy",
+    "unknown 0x82",
+    "unknown 0x60 16",
+    "destroy 0",
+];
+
+fn script() -> [&'static str; OPERATIONS.len() + 1] {
+    let mut words = ["script"; OPERATIONS.len() + 1];
+    words[1..].copy_from_slice(&OPERATIONS);
+    words
+}
+
+/// Of the whole script, once all of it has arrived.
+fn ioctl_events(stream: &Stream, wanted: usize) -> Result<Vec<Value>> {
+    stream.wait_lines("an event for each ioctl", SOON, |lines| {
+        let events: Vec<_> = lines.iter().filter(|line| line["event"] == "ioctl").cloned().collect();
+        (events.len() >= wanted).then_some(events)
+    })
+}
+
+#[test]
+fn the_stream_tells_every_ioctl() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let (workload, counts) = Workload::run(&script())?;
+    let truth = workload.ioctls();
+    let events = ioctl_events(&stream, truth.len())?;
+    assert_eq!(events.len(), truth.len(), "{events:?}");
+    for (event, said) in events.iter().zip(&truth) {
+        assert_eq!(event["pid"], workload.pid(), "{event}");
+        assert_eq!(event["cmd"], format!("{:#010x}", said["cmd"].as_u64().context("cmd")?), "{event}");
+        assert_eq!(event["ioctl"], counts::ioctl_name(said["nr"].as_u64().context("nr")?), "{event}");
+        assert_eq!(event["errno"], said["errno"], "{event}");
+        let succeeded = event["result"].as_i64().context("a result")? >= 0;
+        assert_eq!(succeeded, said["errno"].is_null(), "{event}");
+        latency_fits(event, said)?;
+        arguments_fit(event, said)?;
+    }
+    assert!(truth.iter().any(|said| said["errno"] == "EINVAL"), "nothing went wrong: {truth:?}");
+
+    let summary = stream.finish()?;
+    assert_eq!(counts::summary_calls(&summary)?, counts::calls(&counts));
+    assert_eq!(summary["lost"], json!({}));
+    Ok(())
+}
+
+/// Within what the caller measured around its call; a refused call has none.
+fn latency_fits(event: &Value, said: &Value) -> Result<()> {
+    if event["outcome"] == "refused" {
+        assert_eq!((&event["errno"], &event["latency_ns"]), (&json!("ENOTTY"), &Value::Null));
+        return Ok(());
+    }
+    assert_eq!(event["outcome"], "returned", "{event}");
+    let latency = event["latency_ns"].as_u64().with_context(|| format!("no latency: {event}"))?;
+    assert!(latency > 0 && latency <= said["ns"].as_u64().context("ns")?, "{event} {said}");
+    Ok(())
+}
+
+/// The kernel's copy of the arguments holds what the workload passed and got.
+fn arguments_fit(event: &Value, said: &Value) -> Result<()> {
+    let args = &event["args"];
+    let same = |pairs: &[(&str, &str)]| {
+        for (argument, line) in pairs.iter().filter(|(_, line)| said.get(line).is_some()) {
+            assert_eq!(args[*argument], said[*line], "{argument}: {event} {said}");
+        }
+    };
+    match event["ioctl"].as_str().context("a name")? {
+        "GET_VERSION" => same(&[("major_version", "major"), ("minor_version", "minor")]),
+        "CREATE_QUEUE" => {
+            same(&[("gpu_id", "gpu_id"), ("ring_size", "ring_size"), ("ring_base_address", "ring")]);
+            same(&[
+                ("write_pointer_address", "wptr"),
+                ("read_pointer_address", "rptr"),
+                ("queue_id", "queue_id"),
+            ]);
+            assert!(args["ring_base_address"].is_string(), "{event}");
+        }
+        "DESTROY_QUEUE" | "SET_CU_MASK" => same(&[("queue_id", "queue_id")]),
+        "UPDATE_QUEUE" => same(&[("queue_id", "queue_id"), ("queue_percentage", "percent")]),
+        "SET_MEMORY_POLICY" => same(&[("gpu_id", "gpu_id")]),
+        "GET_PROCESS_APERTURES_NEW" => same(&[("num_of_nodes", "gpus")]),
+        _ => assert_eq!(args, &Value::Null, "{event}"),
+    }
+    Ok(())
+}
+
+#[test]
+fn the_metrics_count_as_the_workload_did() -> Result<()> {
+    let mut daemon = Daemon::ready(&[])?;
+    let (workload, truth) = Workload::run(&script())?;
+    let metrics = daemon.scrape()?;
+    assert_eq!(counts::by_label(&metrics, "kfd_ioctls_total", "ioctl")?, counts::calls(&truth));
+    assert_eq!(counts::metric_errors(&metrics)?, counts::errors(&truth));
+    let of_process = metrics.sum("kfd_process_ioctls_total", &[("pid", &workload.pid().to_string())]);
+    assert_eq!(of_process, metrics.sum("kfd_ioctls_total", &[]));
+    // each but the two that are refused before a handler has a latency
+    let refused = truth.iter().filter(|count| count.errno.as_deref() == Some("ENOTTY")).count();
+    let measured = counts::by_label(&metrics, "kfd_ioctl_duration_seconds_count", "ioctl")?;
+    assert_eq!(refused, 2);
+    assert_eq!(measured.values().sum::<u64>() + 2, counts::total(&truth));
+    assert_eq!(metrics.sum("kfd_ioctls_no_return_seen_total", &[]), Some(0.0));
+    daemon.stop()
+}
+
+#[test]
+fn a_header_of_another_age_is_reported() -> Result<()> {
+    let kernel = VmKernel::from_env()?;
+    // kfd_ioctl_create_queue_args grew from 88 to 96 bytes with UAPI 1.17
+    let (own, mismatching) = if kernel.series == "6.1" { (88, "96") } else { (96, "88") };
+    let mut stream = Stream::tracing(&["--event", "ioctl"])?;
+    let (workload, _) = Workload::run(&["script", "create aql", "create aql old", "version"])?;
+    assert_eq!(workload.queues().len(), 2, "the driver takes both sizes");
+    let events = ioctl_events(&stream, 3)?;
+    for event in &events {
+        let size = event["size"].as_u64().context("size")?;
+        let expected = (event["ioctl"] == "CREATE_QUEUE" && size != own)
+            .then(|| json!({"user_size": size, "kernel_size": own}));
+        assert_eq!(event["abi_mismatch"], json!(expected), "{event}");
+    }
+    let reported = events.iter().filter(|event| !event["abi_mismatch"].is_null());
+    let sizes: Vec<String> = reported.map(|event| event["size"].to_string()).collect();
+    assert_eq!(sizes, [mismatching]);
+    stream.interrupt()
+}

@@ -1,0 +1,103 @@
+//! A kernel without BTF of the driver: ioctls are traced, the rest is said to be missing.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::tracer::{run, run_json};
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, Stream, Workload, counts};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A sysfs that lacks `kernel/btf/amdgpu` and nothing else.
+fn sysfs() -> Result<TempDir> {
+    let root = tempfile::tempdir()?;
+    let real = Path::new("/sys");
+    for (below, leave) in [("", "kernel"), ("kernel", "btf"), ("kernel/btf", "amdgpu")] {
+        let folder = root.path().join(below);
+        fs::create_dir_all(&folder)?;
+        let entries = fs::read_dir(real.join(below)).with_context(|| format!("list /sys/{below}"))?;
+        for entry in entries {
+            let name = entry?.file_name();
+            if name != leave {
+                symlink(real.join(below).join(&name), folder.join(&name))?;
+            }
+        }
+    }
+    assert!(root.path().join("kernel/btf/vmlinux").exists() && real.join("kernel/btf/amdgpu").exists());
+    Ok(root)
+}
+
+fn flag(root: &TempDir) -> String {
+    format!("--path.sysfs={}", root.path().display())
+}
+
+#[test]
+fn ioctls_are_traced_and_the_rest_is_said_to_be_missing() -> Result<()> {
+    let root = sysfs()?;
+    let mut stream = Stream::tracing(&[&flag(&root)])?;
+    let said = stream.stderr();
+    assert!(said.lines().any(|line| line.contains("not seen") && line.contains("queues")), "{said}");
+    let (workload, truth) =
+        Workload::run(&["script", "version", "create aql", "create aql bad", "unknown 0x82", "destroy 0"])?;
+    let expected = workload.ioctls();
+    let events = stream.wait_lines("an event for each ioctl", SOON, |lines| {
+        let events: Vec<Value> = lines.iter().filter(|line| line["event"] == "ioctl").cloned().collect();
+        (events.len() >= expected.len()).then_some(events)
+    })?;
+    let tell = |lines: &[Value]| -> Vec<Value> {
+        lines.iter().map(|line| json!([line["nr"], line["errno"]])).collect()
+    };
+    assert_eq!(tell(&events), tell(&expected));
+    assert!(events.iter().all(|event| event["pid"] == workload.pid()), "{events:?}");
+    let create = &events[1];
+    assert_eq!(create["args"]["ring_base_address"], workload.queues()[0]["ring"], "{create}");
+    assert_eq!(stream.events("queue_create"), Vec::<Value>::new());
+    let summary = stream.finish()?;
+    assert_eq!(counts::summary_calls(&summary)?, counts::calls(&truth));
+    Ok(())
+}
+
+#[test]
+fn status_names_what_is_missing() -> Result<()> {
+    let root = sysfs()?;
+    let status = run_json(&["status", "--json", &flag(&root)])?.pop().context("one object")?;
+    let verdict = |status: &Value, probe: &str| -> Value {
+        let probes = status["probes"].as_array().into_iter().flatten();
+        probes.filter(|row| row["probe"] == probe).map(|row| row["verdict"].clone()).collect()
+    };
+    assert_eq!(verdict(&status, "ioctl"), json!(["attached"]));
+    assert_eq!(verdict(&status, "queue_add"), json!(["missing_fields"]));
+    let limit = status["findings"].as_array().into_iter().flatten().find(|f| f["severity"] == "limits");
+    let what = limit.context("a finding")?["what"].to_string();
+    assert!(what.contains("no BTF of the amdgpu module"), "{what}");
+    // with its BTF everything is there
+    let whole = run_json(&["status", "--json"])?.pop().context("one object")?;
+    assert_eq!(verdict(&whole, "queue_add"), json!(["attached"]));
+    Ok(())
+}
+
+#[test]
+fn ps_and_daemon_fall_back_to_sysfs() -> Result<()> {
+    let root = sysfs()?;
+    let workload = Workload::ready(&["hold"])?;
+    let output = run(&["ps", "--json", &flag(&root)])?;
+    let said = String::from_utf8(output.stderr)?;
+    assert!(output.status.success() && said.contains("without addresses"), "{said}");
+    let ps: Value = serde_json::from_slice(&output.stdout)?;
+    let rows = ps["queues"].as_array().context("queues")?;
+    assert_eq!(rows.len(), 2);
+    assert!(
+        rows.iter().all(|row| row["pid"] == workload.pid() && row["sources"] == json!(["sysfs"])),
+        "{rows:?}"
+    );
+
+    let mut daemon = Daemon::ready(&[&flag(&root)])?;
+    let metrics = daemon.scrape()?;
+    assert_eq!(metrics.sum("kfd_queues", &[]), Some(2.0));
+    assert_eq!(metrics.sum("kfd_queues_created_total", &[]), None, "not seen is not 0");
+    assert_eq!(metrics.sum("kfd_trace_probe_attached", &[("probe", "queue_add")]), Some(0.0));
+    daemon.stop()
+}
