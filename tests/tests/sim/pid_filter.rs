@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::run;
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, JsonProcess, Stream, Workload, counts, workload};
+use kfd_trace_tests::harness::{Daemon, JsonProcess, Stream, Workload, counts, until, workload};
 use serde_json::{Value, json};
 
 /// A PID above the largest that Linux gives (PID_MAX_LIMIT, 4 Mi).
@@ -54,12 +54,15 @@ fn a_noisy_neighbour_costs_no_record() -> Result<()> {
 fn a_thread_stands_for_its_process() -> Result<()> {
     let noise = Workload::ready(&["noise"])?;
     let pid = noise.pid();
-    let threads = fs::read_dir(format!("/proc/{pid}/task"))?.map(|task| Ok(task?.file_name()));
-    let threads: Vec<_> = threads.collect::<Result<_>>()?;
-    let thread = threads.iter().filter_map(|name| name.to_str()).find(|name| *name != pid.to_string());
-    let thread = thread.context("noise has a second thread")?;
+    // Its threads start after it has said that it is ready.
+    let thread = until("a second thread of the noise", SOON, || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task"))?.map(|task| Ok(task?.file_name()));
+        let threads: Vec<_> = threads.collect::<Result<_>>()?;
+        let mut names = threads.iter().filter_map(|name| name.to_str());
+        Ok(names.find(|name| *name != pid.to_string()).map(str::to_owned))
+    })?;
     // small, so that the end does not have to wait for the reading of what the noise left in it
-    let mut stream = Stream::tracing(&["--pid", thread, "--buffer-size=16KiB"])?;
+    let mut stream = Stream::tracing(&["--pid", &thread, "--buffer-size=16KiB"])?;
     assert!(
         stream.stderr().contains(&format!("{thread} is a thread of process {pid}")),
         "{}",
