@@ -55,6 +55,19 @@ impl IoctlStat {
     /// Nothing counted yet.
     pub const ZERO: Self =
         Self { entered: 0, returned: 0, refused: 0, no_return_seen: 0, latency_ns: 0, buckets: [0; BUCKETS] };
+
+    /// Adds what another CPU, process or command counted.
+    pub fn add(&mut self, other: &Self) {
+        let Self { entered, returned, refused, no_return_seen, latency_ns, buckets } = other;
+        self.entered += entered;
+        self.returned += returned;
+        self.refused += refused;
+        self.no_return_seen += no_return_seen;
+        self.latency_ns += latency_ns;
+        for (sum, bucket) in self.buckets.iter_mut().zip(buckets) {
+            *sum += bucket;
+        }
+    }
 }
 
 const _: () = assert!(size_of::<IoctlKey>() == 16 && size_of::<ErrorKey>() == 16);

@@ -36,7 +36,8 @@ fn ioctls(ebpf: &Ebpf) -> Result<Vec<IoctlRow>, LoadError> {
     let mut rows = Vec::new();
     for entry in map.iter() {
         let (key, values) = entry.map_err(error(MAP))?;
-        let stat = values.iter().fold(IoctlStat::ZERO, added);
+        let mut stat = IoctlStat::ZERO;
+        values.iter().for_each(|value| stat.add(value));
         if key.process == NOBODY && stat.entered == 0 {
             continue;
         }
@@ -75,19 +76,6 @@ pub(super) fn number(ebpf: &mut Ebpf, address: u64, fresh: Entry) -> Result<Proc
     // A probe may be faster: then this fails, and its number stands.
     let _ = processes.insert(address, fresh, NO_EXIST);
     processes.get(&address, 0).map(|entry| ProcessId(entry.id)).map_err(error(MAP))
-}
-
-fn added(mut sum: IoctlStat, value: &IoctlStat) -> IoctlStat {
-    let IoctlStat { entered, returned, refused, no_return_seen, latency_ns, buckets } = value;
-    sum.entered += entered;
-    sum.returned += returned;
-    sum.refused += refused;
-    sum.no_return_seen += no_return_seen;
-    sum.latency_ns += latency_ns;
-    for (sum, bucket) in sum.buckets.iter_mut().zip(buckets) {
-        *sum += bucket;
-    }
-    sum
 }
 
 fn errors(ebpf: &Ebpf) -> Result<Vec<ErrorRow>, LoadError> {

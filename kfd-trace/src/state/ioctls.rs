@@ -23,18 +23,6 @@ impl Default for IoctlSum {
 }
 
 impl IoctlSum {
-    fn add_stat(&mut self, other: &IoctlStat) {
-        let sum = &mut self.stat;
-        sum.entered += other.entered;
-        sum.returned += other.returned;
-        sum.refused += other.refused;
-        sum.no_return_seen += other.no_return_seen;
-        sum.latency_ns += other.latency_ns;
-        for (bucket, more) in sum.buckets.iter_mut().zip(other.buckets) {
-            *bucket += more;
-        }
-    }
-
     /// Calls that ended in an errno.
     #[must_use]
     pub fn failed(&self) -> u64 {
@@ -95,7 +83,7 @@ impl IoctlTotals {
     /// Takes over rows that were deleted from the maps.
     pub fn retire(&mut self, ioctls: &[IoctlRow], errors: &[ErrorRow]) {
         for row in ioctls {
-            self.0.entry(ioctl::nr(row.cmd)).or_default().add_stat(&row.stat);
+            self.0.entry(ioctl::nr(row.cmd)).or_default().stat.add(&row.stat);
         }
         for row in errors {
             let sum = self.0.entry(ioctl::nr(row.cmd)).or_default();
