@@ -48,6 +48,58 @@ ids! {
         WqRelease = "wq_release",
         /// kretprobe on the same.
         WqReleaseReturn = "wq_release_return",
+        /// kprobe on `update_queue`.
+        QueueUpdate = "queue_update",
+        /// kretprobe on the same.
+        QueueUpdateReturn = "queue_update_return",
+        /// kprobe on every copy of `init_mqd*`.
+        MqdInit = "mqd_init",
+        /// kprobe on every copy of `update_mqd*`.
+        MqdUpdate = "mqd_update",
+        /// kprobe on every copy of `restore_mqd*`.
+        MqdRestore = "mqd_restore",
+        /// kretprobe on all of these.
+        MqdReturn = "mqd_return",
+        /// kprobe on `kfd_process_evict_queues`.
+        EvictProcess = "evict_process",
+        /// kprobe on the eviction of a process after a fault.
+        EvictFault = "evict_fault",
+        /// kretprobe on both.
+        EvictReturn = "evict_return",
+        /// kprobe on `evict_process_queues_*` and `restore_process_queues_*`.
+        EvictGpu = "evict_gpu",
+        /// kretprobe on the same.
+        EvictGpuReturn = "evict_gpu_return",
+        /// kprobe on `kfd_signal_vm_fault_event`.
+        VmFault = "vm_fault",
+        /// kprobe on `kfd_smi_event_update_gpu_reset`.
+        GpuReset = "gpu_reset",
+        /// kprobe on `kfd_hws_hang`.
+        HwsHang = "hws_hang",
+        /// kprobe on `kfd_process_hw_exception`, where `kfd_hws_hang` is inlined.
+        HwException = "hw_exception",
+        /// kprobe on `amdgpu_userq_ioctl`.
+        UserQueue = "user_queue",
+        /// kretprobe on the same.
+        UserQueueReturn = "user_queue_return",
+        /// Tracepoint `amdgpu:amdgpu_cs`: a submission through DRM.
+        TpCs = "tp_cs",
+        /// Tracepoint `amdgpu:amdgpu_iv`: an interrupt.
+        TpInterrupt = "tp_interrupt",
+        /// Tracepoint `gpu_scheduler:drm_sched_job*`: a job is queued.
+        TpJobQueue = "tp_job_queue",
+        /// Tracepoint `gpu_scheduler:drm_run_job` or `drm_sched_job_run`.
+        TpJobRun = "tp_job_run",
+        /// Tracepoint `gpu_scheduler:drm_sched_process_job` or `drm_sched_job_done`.
+        TpJobDone = "tp_job_done",
+        /// Tracepoint `amdkfd:kfd_evict_process_worker_start` of ROCm's out-of-tree driver.
+        TpEvictStart = "tp_evict_start",
+        /// Its `kfd_evict_process_worker_end`.
+        TpEvictEnd = "tp_evict_end",
+        /// Its `kfd_restore_process_worker_start`.
+        TpRestoreStart = "tp_restore_start",
+        /// Its `kfd_restore_process_worker_end`.
+        TpRestoreEnd = "tp_restore_end",
     }
 }
 
@@ -72,6 +124,16 @@ ids! {
         IoctlStatsFull = "ioctl_stats_full",
         /// The table of (process, command, errno) was full: an errno is not counted.
         IoctlErrorsFull = "ioctl_errors_full",
+        /// The process device behind an eviction could not be read.
+        EvictionUnreadable = "eviction_unreadable",
+        /// The GPU behind a fault, a reset or a hang could not be read.
+        DeviceUnreadable = "device_unreadable",
+        /// A VM fault of a process that is not known.
+        FaultOfUnknownProcess = "fault_of_unknown_process",
+        /// A map of calls under way inside the driver was full: an update, MQD write or eviction is not told.
+        NestedFull = "nested_full",
+        /// The return of an MQD function was missed: found by the thread's next one.
+        MqdReturnMissed = "mqd_return_missed",
         /// A handler returned for which no entry was seen (it began before the tracer, or its entry was missed).
         ReturnWithoutEntry = "return_without_entry",
     }

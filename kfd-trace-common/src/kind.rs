@@ -45,6 +45,24 @@ kinds! {
     QueueDestroyFailed = 7, "queue_destroy_failed";
     /// One ioctl, with its arguments and its result.
     Ioctl = 8, "ioctl";
+    /// `update_queue` returned: the queue as it stands after an update, a CU mask or a change of its GWS.
+    QueueUpdate = 9, "queue_update";
+    /// The outermost call of `init_mqd*`, `update_mqd*` or `restore_mqd*` for a queue of a process.
+    MqdWrite = 10, "mqd_write";
+    /// The queues of a process on one GPU were evicted: `qpd->evicted` went from 0.
+    Evict = 11, "evict";
+    /// They were restored: `qpd->evicted` came back to 0.
+    Restore = 12, "restore";
+    /// `kfd_signal_vm_fault_event`: a VM fault of a process.
+    VmFault = 13, "vm_fault";
+    /// `kfd_smi_event_update_gpu_reset` before a reset of a GPU.
+    GpuResetBegin = 14, "gpu_reset_begin";
+    /// The same after it.
+    GpuResetEnd = 15, "gpu_reset_end";
+    /// The hardware scheduler of a GPU hangs: a preemption timed out.
+    HwsHang = 16, "hws_hang";
+    /// `amdgpu_userq_ioctl` returned: a DRM user queue, which does not pass KFD.
+    UserQueue = 17, "user_queue";
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub mod counter;
 pub mod in_flight;
 pub mod kind;
 pub mod limits;
+pub mod nested;
 pub mod offset;
 pub mod peek;
 pub mod process;

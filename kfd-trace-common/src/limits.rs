@@ -34,3 +34,9 @@ pub const IOCTL_ERRORS_MAX: u32 = 4_096;
 
 /// Default size of the ring buffer in bytes; the loader may set another power of two.
 pub const RING_BYTES: u32 = 1 << 20;
+
+/// Bytes kept of a CU mask. `kfd_ioctl_set_cu_mask` cuts it to 1024 bits (kfd_chardev.c).
+pub const CU_MASK_LEN: usize = 128;
+
+/// Calls inside the driver that can be under way at once: updates, MQD writes, evictions; one a thread.
+pub const NESTED_MAX: u32 = 4_096;

@@ -67,6 +67,21 @@ fields! {
     QUEUE_PROPERTIES: Amdgpu ("queue", "properties");
     QUEUE_ID: Amdgpu ("queue", "properties.queue_id");
     DEVICE_ID: Amdgpu ("kfd_node", "id") ("kfd_dev", "id");
+    KFD_PROCESS_PASID: Amdgpu ("kfd_process", "pasid");
+    KFD_PROCESS_CONTEXT_ID: Amdgpu ("kfd_process", "context_id");
+    PDD_QPD: Amdgpu ("kfd_process_device", "qpd");
+    PDD_PROCESS: Amdgpu ("kfd_process_device", "process");
+    PDD_DEV: Amdgpu ("kfd_process_device", "dev");
+    QPD_EVICTED: Amdgpu ("qcm_process_device", "evicted");
+    DQM_DEV: Amdgpu ("device_queue_manager", "dev");
+    DQM_HW_EXCEPTION_WORK: Amdgpu ("device_queue_manager", "hw_exception_work");
+    MINFO_CU_MASK_COUNT: Amdgpu ("mqd_update_info", "cu_mask.count");
+    MINFO_CU_MASK_PTR: Amdgpu ("mqd_update_info", "cu_mask.ptr");
+    FAULT_PAGE_ADDR: Amdgpu ("kfd_vm_fault_info", "page_addr");
+    FAULT_PROT_VALID: Amdgpu ("kfd_vm_fault_info", "prot_valid");
+    FAULT_PROT_READ: Amdgpu ("kfd_vm_fault_info", "prot_read");
+    FAULT_PROT_WRITE: Amdgpu ("kfd_vm_fault_info", "prot_write");
+    FAULT_PROT_EXEC: Amdgpu ("kfd_vm_fault_info", "prot_exec");
 }
 
 /// The field of this global.

@@ -14,8 +14,8 @@ pub struct Entry {
     pub wanted: u32,
     /// 1 from the begin of `kfd_process_wq_release` on: an entry under this address is a leftover.
     pub releasing: u32,
-    /// Always 0.
-    pub pad: u32,
+    /// Its PASID, under which faults name it; 0 where the driver keeps one per GPU.
+    pub pasid: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);

@@ -4,7 +4,7 @@
 //! that the BPF side gives to a `struct kfd_process` when it first sees it: addresses are reused by the
 //! kernel's allocator, these numbers are not.
 
-use crate::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, PROPERTIES_LEN};
+use crate::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, CU_MASK_LEN, PROPERTIES_LEN};
 
 /// A record: begins with a [`Header`], has no padding, and all zeros is a valid value.
 ///
@@ -21,10 +21,12 @@ macro_rules! records {
     };
 }
 
-records! { ProcessSeen Open Bare QueueCreate QueueDestroy Ioctl }
+records! {
+    ProcessSeen Open Bare QueueCreate QueueDestroy Ioctl QueueUpdate MqdWrite Eviction VmFault Gpu UserQueue
+}
 
 /// Version of the layout of all records.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Stands before every body.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +69,11 @@ pub struct ProcessSeen {
     pub uid: u32,
     /// 1 when the process existed before the tracer saw it, 0 when its creation was seen.
     pub standing: u32,
+    /// PASID of all its GPUs; 0 where the driver keeps one per GPU (7.2) or it is not readable.
+    pub pasid: u32,
+    /// `kfd_process.context_id` (7.2): [`crate::rules::PRIMARY_CONTEXT`] for the first of its PID; `u32::MAX` when
+    /// not readable.
+    pub context_id: u32,
     /// Always 0.
     pub pad: u32,
     /// Leader's comm.
@@ -123,6 +130,127 @@ pub struct QueueDestroy {
     pub pad: u32,
 }
 
+/// Body of `Kind::QueueUpdate`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct QueueUpdate {
+    pub header: Header,
+    /// KFD's gpu_id; 0 when not readable.
+    pub gpu_id: u32,
+    /// What `update_queue` returned: 0 or a negative errno.
+    pub result: i32,
+    /// Bits of `cu_mask` that this update sets; 0 when it is about something else.
+    pub cu_mask_bits: u32,
+    /// Bytes of `properties` that are valid; 0 when not readable.
+    pub properties_len: u32,
+    /// The mask as the caller gave it, bit 0 first.
+    pub cu_mask: [u8; CU_MASK_LEN],
+    /// `struct queue_properties` after the update.
+    pub properties: [u8; PROPERTIES_LEN],
+}
+
+/// Which function wrote an MQD; stands in [`MqdWrite::op`].
+pub mod mqd_op {
+    pub const INIT: u32 = 0;
+    pub const UPDATE: u32 = 1;
+    pub const RESTORE: u32 = 2;
+}
+
+/// Body of `Kind::MqdWrite`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct MqdWrite {
+    pub header: Header,
+    /// KFD's queue id.
+    pub queue_id: u32,
+    /// KFD's gpu_id; 0 when not readable.
+    pub gpu_id: u32,
+    /// One of [`mqd_op`].
+    pub op: u32,
+    /// Always 0.
+    pub pad: u32,
+}
+
+/// Why queues are evicted; stands in [`Eviction::trigger`]. Below [`trigger::FAULT`]: the driver's own numbers
+/// (`enum KFD_QUEUE_EVICTION_TRIGGERS`, include/uapi/linux/kfd_ioctl.h).
+pub mod trigger {
+    /// By `kfd_dqm_evict_pasid` or `kfd_evict_process_device`: after a VM fault or a poisoned memory access.
+    pub const FAULT: u32 = 0x100;
+    /// Restored, or not seen.
+    pub const NONE: u32 = u32::MAX;
+}
+
+/// Body of `Kind::Evict` and `Kind::Restore`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Eviction {
+    pub header: Header,
+    /// Time inside of the driver's function, nanoseconds.
+    pub latency_ns: u64,
+    /// KFD's gpu_id; 0 when not readable.
+    pub gpu_id: u32,
+    /// One of [`trigger`].
+    pub trigger: u32,
+    /// What the function returned: 0 or a negative errno. The queues count as evicted or restored all the same.
+    pub result: i32,
+    /// Always 0.
+    pub pad: u32,
+}
+
+/// What a VM fault tells of the access; bits of [`VmFault::flags`] (`struct kfd_vm_fault_info`).
+pub mod fault {
+    /// The driver told an address and these bits.
+    pub const TOLD: u32 = 1;
+    pub const VALID: u32 = 2;
+    pub const READ: u32 = 4;
+    pub const WRITE: u32 = 8;
+    pub const EXEC: u32 = 16;
+}
+
+/// Body of `Kind::VmFault`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct VmFault {
+    pub header: Header,
+    /// The page's number (address >> 12); only with [`fault::TOLD`].
+    pub page: u64,
+    /// KFD's gpu_id; 0 when not readable.
+    pub gpu_id: u32,
+    /// Bits of [`fault`].
+    pub flags: u32,
+}
+
+/// Body of the kinds that are about a whole GPU: `GpuResetBegin`, `GpuResetEnd`, `HwsHang`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Gpu {
+    pub header: Header,
+    /// KFD's gpu_id; 0 when not readable.
+    pub gpu_id: u32,
+    /// Always 0.
+    pub pad: u32,
+}
+
+/// Body of `Kind::UserQueue`: `union drm_amdgpu_userq` (include/uapi/drm/amdgpu_drm.h) before and after the call.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct UserQueue {
+    pub header: Header,
+    /// GPU virtual address and bytes of the ring.
+    pub ring_address: u64,
+    pub ring_size: u64,
+    /// `AMDGPU_USERQ_OP_*`: 1 create, 2 free.
+    pub op: u32,
+    /// Given by the driver to a create, by the caller to a free.
+    pub queue_id: u32,
+    /// `AMDGPU_HW_IP_*`: 0 gfx, 1 compute, 2 SDMA.
+    pub ip_type: u32,
+    /// 0 or a negative errno.
+    pub result: i32,
+    /// comm of the caller: it need not be known to KFD.
+    pub comm: [u8; COMM_LEN],
+}
+
 /// How an ioctl ended; stands in [`Ioctl::outcome`].
 pub mod outcome {
     /// The handler returned `result` after `latency_ns`.
@@ -157,9 +285,15 @@ pub struct Ioctl {
 }
 
 const _: () = assert!(size_of::<Header>() == 48);
-const _: () = assert!(size_of::<ProcessSeen>() == 48 + 24 + COMM_LEN + CGROUP_LEN);
+const _: () = assert!(size_of::<ProcessSeen>() == 48 + 32 + COMM_LEN + CGROUP_LEN);
 const _: () = assert!(size_of::<Open>() == 48 + 8 + COMM_LEN);
 const _: () = assert!(size_of::<Bare>() == 48);
 const _: () = assert!(size_of::<QueueCreate>() == 48 + 8 + PROPERTIES_LEN);
 const _: () = assert!(size_of::<QueueDestroy>() == 48 + 16);
 const _: () = assert!(size_of::<Ioctl>() == 48 + 32 + ARGS_LEN);
+const _: () = assert!(size_of::<QueueUpdate>() == 48 + 16 + CU_MASK_LEN + PROPERTIES_LEN);
+const _: () = assert!(size_of::<MqdWrite>() == 48 + 16);
+const _: () = assert!(size_of::<Eviction>() == 48 + 24);
+const _: () = assert!(size_of::<VmFault>() == 48 + 16);
+const _: () = assert!(size_of::<Gpu>() == 48 + 8);
+const _: () = assert!(size_of::<UserQueue>() == 48 + 32 + COMM_LEN);

@@ -13,6 +13,21 @@ pub const WAIT_EVENTS: u32 = 0x0c;
 /// DESTROY_QUEUE.
 pub const DESTROY_QUEUE: u32 = 0x03;
 
+/// CREATE_QUEUE, UPDATE_QUEUE and SET_CU_MASK.
+pub const CREATE_QUEUE: u32 = 0x02;
+pub const UPDATE_QUEUE: u32 = 0x07;
+pub const SET_CU_MASK: u32 = 0x1a;
+
+/// `KFD_CONTEXT_ID_PRIMARY` of 7.2 (kfd_priv.h).
+pub const PRIMARY_CONTEXT: u32 = 0xffff;
+
+/// What changes a queue: enough to follow queues from the ioctls alone, where the driver's BTF is missing.
+#[must_use]
+#[inline(always)]
+pub const fn changes_queue(nr: u32) -> bool {
+    matches!(nr, CREATE_QUEUE | DESTROY_QUEUE | UPDATE_QUEUE | SET_CU_MASK)
+}
+
 /// CRIU_OP: the only command with a flag (`KFD_IOC_FLAG_CHECKPOINT_RESTORE`).
 pub const CRIU: u32 = 0x22;
 

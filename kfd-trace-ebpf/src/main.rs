@@ -24,6 +24,7 @@ mod emit;
 mod filter;
 mod in_flight;
 mod kernel;
+mod nested;
 mod peek;
 mod probes;
 mod processes;

@@ -1,12 +1,13 @@
-//! KFD processes by the address of their `struct kfd_process`. The only owner of `PROCESSES`.
+//! KFD processes by the address of their `struct kfd_process`. The only owner of `PROCESSES` and `PASIDS`.
 //!
 //! The first sight of an address gives the process a number of its own, tells the daemon who it is, and
 //! remembers whether it is asked for. The entry goes when the driver frees the structure, so that a reused
 //! address gets a new number.
 
+use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
-use aya_ebpf::{Global, bindings::BPF_NOEXIST, macros::map, maps::HashMap};
+use aya_ebpf::{Global, macros::map, maps::HashMap};
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::{CGROUP_LEN, COMM_LEN, PROCESSES_MAX};
@@ -18,6 +19,10 @@ use crate::{counters, emit, filter};
 
 #[map]
 static PROCESSES: HashMap<u64, Entry> = HashMap::with_max_entries(PROCESSES_MAX, 0);
+
+/// Address by PASID, where a process has one: a fault names its process by it.
+#[map]
+static PASIDS: HashMap<u32, u64> = HashMap::with_max_entries(PROCESSES_MAX, 0);
 
 /// Bytes of one `struct upid`, the element of `pid.numbers`.
 #[unsafe(no_mangle)]
@@ -51,8 +56,9 @@ pub(crate) fn wanted(process: u64, met: Met) -> Option<Entry> {
     (entry.wanted != 0).then_some(entry)
 }
 
+/// The same, whether it is asked for or not.
 #[inline(always)]
-fn known(process: u64, met: Met) -> Option<Entry> {
+pub(crate) fn known(process: u64, met: Met) -> Option<Entry> {
     match lookup(process) {
         // A process that is being freed has no more calls: its address belongs to another one by now.
         Some(entry) if met == Met::Own && entry.releasing != 0 => {
@@ -88,7 +94,7 @@ fn make_known(process: u64, met: Met) -> Option<Entry> {
         tgid,
         wanted: u32::from(filter::wanted(tgid)),
         releasing: 0,
-        pad: 0,
+        pasid: read(process, &kernel::KFD_PROCESS_PASID).unwrap_or(0),
     };
     if PROCESSES.insert(process, entry, u64::from(BPF_NOEXIST)).is_err() {
         // Another CPU was faster, and has told the daemon; or the table is full.
@@ -98,10 +104,35 @@ fn make_known(process: u64, met: Met) -> Option<Entry> {
         }
         return other;
     }
+    if entry.pasid != 0 && PASIDS.insert(entry.pasid, process, u64::from(BPF_ANY)).is_err() {
+        counters::trouble(Trouble::ProcessesFull);
+    }
     if entry.wanted != 0 {
-        tell(&entry, met);
+        tell(process, &entry, met);
     }
     Some(entry)
+}
+
+/// The process of a PASID, wherever it is met.
+#[inline(always)]
+pub(crate) fn wanted_by_pasid(pasid: u32) -> Option<Entry> {
+    // SAFETY: a value of the map, copied at once.
+    let process = PASIDS.get_ptr(pasid).map(|process| unsafe { *process });
+    let Some(process) = process else {
+        counters::trouble(Trouble::FaultOfUnknownProcess);
+        return None;
+    };
+    wanted(process, Met::Anywhere)
+}
+
+/// The entry of an address and what leads to it.
+#[inline(always)]
+fn remove(process: u64, entry: &Entry) {
+    // Either may be gone already, dropped by the daemon.
+    let _ = PROCESSES.remove(process);
+    if entry.pasid != 0 {
+        let _ = PASIDS.remove(entry.pasid);
+    }
 }
 
 /// A process was created at this address, or opened once more.
@@ -129,7 +160,7 @@ fn is_still(process: u64, entry: &Entry) -> bool {
 /// Drops the entry of a process whose release was not seen to its end, and tells of that end.
 #[inline(always)]
 fn forget_leftover(process: u64, entry: &Entry) {
-    let _ = PROCESSES.remove(process);
+    remove(process, entry);
     if entry.wanted != 0 {
         tell_end(entry, Kind::ProcessRelease);
     }
@@ -158,7 +189,7 @@ pub(crate) fn released(process: u64) -> Option<Entry> {
     if entry.releasing == 0 {
         return None;
     }
-    let _ = PROCESSES.remove(process);
+    remove(process, &entry);
     (entry.wanted != 0).then_some(entry)
 }
 
@@ -173,7 +204,7 @@ fn new_id() -> u64 {
 }
 
 #[inline(always)]
-fn tell(entry: &Entry, met: Met) {
+fn tell(process: u64, entry: &Entry, met: Met) {
     // SAFETY: no arguments.
     let current = unsafe { bpf_get_current_task() };
     let own =
@@ -186,10 +217,17 @@ fn tell(entry: &Entry, met: Met) {
         record.ns_tgid = ns_tgid(leader).unwrap_or(0);
         record.uid = uid(leader).unwrap_or(u32::MAX);
         record.standing = u32::from(met != Met::Created);
+        record.pasid = entry.pasid;
+        record.context_id = context_id(process).unwrap_or(u32::MAX);
         record.comm = comm(leader, met);
         // Left empty where it cannot be read.
         let _ = cgroup_leaf(leader, &mut record.cgroup);
     });
+}
+
+#[inline(always)]
+fn context_id(process: u64) -> Option<u32> {
+    read::<u16>(process, &kernel::KFD_PROCESS_CONTEXT_ID).map(u32::from)
 }
 
 #[inline(always)]

@@ -79,6 +79,9 @@ pub struct Ring {
     /// Size of the ring buffer of events: a power of two from 4 KiB to 1 GiB.
     #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
     pub buffer_size: u32,
+    /// Counts tracepoints of amdgpu, the DRM scheduler and ROCm's own driver, too: what does not pass KFD.
+    #[arg(long)]
+    pub tracepoints: bool,
 }
 
 /// Whether to colour.

@@ -6,7 +6,7 @@ use kfd_trace_common::counter::ProbeId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeStatus {
     pub id: ProbeId,
-    /// `kprobe` or `kretprobe`.
+    /// `kprobe`, `kretprobe` or `tracepoint`.
     pub kind: &'static str,
     /// The kernel functions it sits on, or would sit on.
     pub symbols: Vec<String>,
@@ -26,6 +26,8 @@ pub enum Verdict {
     Partly { failed: Vec<(String, String)> },
     /// Not needed for what was asked for (arguments of ioctls in the daemon, say).
     NotAsked,
+    /// The probe on this function tells the same.
+    ToldBy(&'static str),
     /// None of its functions is in this kernel.
     NotInKernel,
     /// The kernel does not tell where these fields are.
@@ -48,6 +50,7 @@ impl Verdict {
             Verdict::Attached => "attached",
             Verdict::Partly { .. } => "partly",
             Verdict::NotAsked => "not_asked",
+            Verdict::ToldBy(_) => "told_by_another",
             Verdict::NotInKernel => "not_in_kernel",
             Verdict::MissingFields(_) => "missing_fields",
             Verdict::Refused(_) => "refused",
@@ -63,6 +66,7 @@ impl Verdict {
                 let failed: Vec<_> = failed.iter().map(|(symbol, why)| format!("{symbol}: {why}")).collect();
                 Some(failed.join("; "))
             }
+            Verdict::ToldBy(other) => Some((*other).to_owned()),
             Verdict::MissingFields(fields) => Some(fields.join(", ")),
             Verdict::Refused(why) => Some(why.clone()),
         }

@@ -22,6 +22,10 @@ use crate::{counters, emit, filter, in_flight, stats};
 #[unsafe(no_mangle)]
 static RECORD_IOCTLS: Global<u32> = Global::new(0);
 
+/// 1: a record for each call that changes a queue, where queues themselves cannot be probed.
+#[unsafe(no_mangle)]
+static RECORD_QUEUE_IOCTLS: Global<u32> = Global::new(0);
+
 /// One past the last command of this kernel's driver.
 #[unsafe(no_mangle)]
 static IOCTL_END: Global<u32> = Global::new(0);
@@ -138,7 +142,6 @@ pub(crate) fn ioctl_return(ctx: RetProbeContext) -> u32 {
     counters::hit(ProbeId::IoctlReturn);
     match in_flight::leave() {
         Some(slot) => leave(&slot, ctx.ret::<u64>() as i32),
-        // Calls of processes that are not asked for have no slot, either.
         // A process that is not asked for has no slot.
         None if filter::wanted((bpf_get_current_pid_tgid() >> 32) as u32) => {
             counters::trouble(Trouble::ReturnWithoutEntry);
@@ -178,7 +181,8 @@ fn destroy_failed(slot: &Slot, result: i32) {
 
 #[inline(always)]
 fn record(slot: &Slot, result: i32, latency_ns: u64, outcome: u32) {
-    if RECORD_IOCTLS.load() == 0 {
+    let queues = RECORD_QUEUE_IOCTLS.load() != 0 && rules::changes_queue(rules::nr(slot.cmd));
+    if RECORD_IOCTLS.load() == 0 && !queues {
         return;
     }
     let owner = Owner { id: slot.process, tgid: slot.tgid };

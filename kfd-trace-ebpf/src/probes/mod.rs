@@ -1,6 +1,11 @@
-//! The attached programs, a file for each topic. Each counts its hit first, so that misses can be told from
-//! silence, and its name is the `program` of its row in the probe table (kfd-trace/src/probes/table.rs).
+//! The BPF programs: a file a topic, a program a row of the probe table (kfd-trace/src/probes/table.rs).
 
+mod eviction;
 mod ioctl;
+mod mqd;
 mod process;
 mod queue;
+mod tracepoint;
+mod trouble;
+mod update;
+mod user_queue;

@@ -31,7 +31,7 @@ pub(crate) fn create_process(ctx: RetProbeContext) -> u32 {
 
 /// `ERR_PTR` or NULL.
 #[inline(always)]
-fn is_error(pointer: u64) -> bool {
+pub(super) fn is_error(pointer: u64) -> bool {
     pointer == 0 || pointer > u64::MAX - 4095
 }
 

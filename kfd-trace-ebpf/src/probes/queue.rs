@@ -1,4 +1,4 @@
-//! Life of a queue. Traces: `kfd_procfs_add_queue`, `kfd_procfs_del_queue`. Makes: a record each.
+//! Birth and end of a queue. Traces: `kfd_procfs_add_queue`, `kfd_procfs_del_queue`. Makes: a record each.
 //!
 //! Both are called for ioctl, CRIU restore and process death alike, in whatever thread does it; the owner is
 //! `q->process`. On 6.1 the deletion is seen before the destruction is tried, hence the note in the slot.
@@ -14,6 +14,7 @@ use kfd_trace_common::record::{QueueCreate, QueueDestroy};
 use kfd_trace_common::rules;
 
 use crate::kernel::{self, read};
+use crate::probes::mqd;
 use crate::processes::{self, Met, Owner};
 use crate::{counters, emit, in_flight};
 
@@ -26,6 +27,7 @@ static PROPERTIES_BYTES: Global<u32> = Global::new(0);
 pub(crate) fn queue_add(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::QueueAdd);
     let Some(queue) = ctx.arg::<u64>(0) else { return 0 };
+    mqd::settle();
     if let Some(entry) = owner(queue) {
         note!(&ctx, "queue_add: tgid {}", entry.tgid);
         record_create(queue, &entry);
@@ -60,8 +62,9 @@ pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
     0
 }
 
+/// The process of a queue, if it is asked for.
 #[inline(always)]
-fn owner(queue: u64) -> Option<Entry> {
+pub(super) fn owner(queue: u64) -> Option<Entry> {
     let Some(process) = read::<u64>(queue, &kernel::QUEUE_PROCESS) else {
         counters::trouble(Trouble::QueueUnreadable);
         return None;
@@ -71,7 +74,7 @@ fn owner(queue: u64) -> Option<Entry> {
 
 /// KFD's gpu_id, 0 where it cannot be read.
 #[inline(always)]
-fn gpu_id(queue: u64) -> u32 {
+pub(super) fn gpu_id(queue: u64) -> u32 {
     read::<u64>(queue, &kernel::QUEUE_DEVICE).and_then(|device| read(device, &kernel::DEVICE_ID)).unwrap_or(0)
 }
 
@@ -90,7 +93,7 @@ fn record_create(queue: u64, entry: &Entry) {
 
 /// One contiguous read; the daemon knows this kernel's layout.
 #[inline(always)]
-fn properties(queue: u64, out: &mut [u8; PROPERTIES_LEN]) -> Option<u32> {
+pub(super) fn properties(queue: u64, out: &mut [u8; PROPERTIES_LEN]) -> Option<u32> {
     let len = PROPERTIES_BYTES.load();
     if len == 0 {
         return None;

@@ -32,6 +32,7 @@ pub struct Ask {
     pub listen: Vec<SocketAddr>,
     pub max_processes: usize,
     pub ring_bytes: u32,
+    pub tracepoints: bool,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -85,6 +86,7 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
         ioctl_records: false,
         pids: Vec::new(),
         ring_bytes: ask.ring_bytes,
+        tracepoints: ask.tracepoints,
         limits: StateLimits::default(),
     };
     let mut told = false;

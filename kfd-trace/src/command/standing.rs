@@ -71,6 +71,8 @@ pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> Vec<Found> {
             priority: None,
             percent: None,
             sdma_engine_id: None,
+            active: None,
+            evicted: None,
             origin: Origin::Standing,
         });
         Found { process, info, queues: queues.collect(), secondary: listed.context_id.is_some() }

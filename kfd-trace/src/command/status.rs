@@ -50,7 +50,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Vec<ProbeStatus>, St
     }));
     let facts = Facts::gather(&kernel);
     let options = Options {
-        ask: Ask { ioctl_records: true },
+        ask: Ask { ioctl_records: true, tracepoints: true },
         possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
         ..Options::default()
     };

@@ -39,6 +39,7 @@ pub struct Ask {
     pub colour: bool,
     pub duration: Option<Duration>,
     pub ring_bytes: u32,
+    pub tracepoints: bool,
 }
 
 /// Runs the stream until it is told to end.
@@ -59,6 +60,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         ioctl_records: shows(Kind::Ioctl),
         pids: watched.iter().map(|process| process.tgid).collect(),
         ring_bytes: ask.ring_bytes,
+        tracepoints: ask.tracepoints,
         // The summary tells of all that was seen.
         limits: StateLimits { linger_ns: u64::MAX, ..StateLimits::default() },
     };
@@ -129,6 +131,7 @@ impl<W: Write> Run<'_, W> {
                 uid: row.uid,
                 comm: row.comm.clone(),
                 cgroup_leaf: row.cgroup_leaf.clone(),
+                context_id: row.context_id,
             };
             let queues = row.queues.values().map(|queue| Body::QueueCreate(queue.facts.clone()));
             for body in std::iter::once(Body::ProcessSeen(seen)).chain(queues) {
@@ -174,6 +177,7 @@ impl<W: Write> Run<'_, W> {
             process: change.process.and_then(|key| self.tracer.state.process(key)),
             ended: &change.ended,
             mismatch: self.tracer.mismatch(event),
+            lasted_ns: change.lasted_ns,
             topology: &self.tracer.topology,
         };
         if self.ask.json {

@@ -32,6 +32,8 @@ pub struct Request {
     pub pids: Vec<u32>,
     /// Bytes of the ring buffer.
     pub ring_bytes: u32,
+    /// Count the kernel's own tracepoints, too.
+    pub tracepoints: bool,
     pub limits: StateLimits,
 }
 
@@ -63,9 +65,12 @@ impl Tracer {
     /// # Errors
     /// When nothing could be seen.
     pub fn start(request: &Request) -> Result<(Tracer, Ring), Stop> {
-        let (kernel, facts) = ground::read(&request.roots)?;
+        let (kernel, mut facts) = ground::read(&request.roots)?;
+        if request.tracepoints {
+            facts = facts.with_tracepoints(&request.roots.sysfs);
+        }
         let options = Options {
-            ask: Ask { ioctl_records: request.ioctl_records },
+            ask: Ask { ioctl_records: request.ioctl_records, tracepoints: request.tracepoints },
             pids: request.pids.clone(),
             ring_bytes: request.ring_bytes,
             possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),

@@ -2,8 +2,10 @@
 
 use super::event::{Body, Event, IoctlCall, Outcome, ProcessId, ProcessSeen};
 use super::layout::QueueLayout;
+use super::life::{CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault};
 use kfd_trace_common::kind::Kind;
-use kfd_trace_common::record::{self, Header, Record, outcome};
+use kfd_trace_common::record::{self, Header, Record, fault, mqd_op, outcome};
+use kfd_trace_common::rules::PRIMARY_CONTEXT;
 use thiserror::Error;
 
 /// Why a record could not be decoded.
@@ -19,11 +21,13 @@ pub enum DecodeError {
     Size { kind: Kind, got: usize, want: usize },
     #[error("unknown outcome {0} of an ioctl")]
     Outcome(u32),
+    #[error("unknown function {0} that wrote an MQD")]
+    MqdOp(u32),
 }
 
 impl DecodeError {
     /// Every name that [`DecodeError::reason`] gives.
-    pub const REASONS: [&str; 5] = ["no_header", "version", "kind", "size", "outcome"];
+    pub const REASONS: [&str; 6] = ["no_header", "version", "kind", "size", "outcome", "mqd_op"];
 
     /// Name in metrics.
     #[must_use]
@@ -34,6 +38,7 @@ impl DecodeError {
             DecodeError::Kind(_) => "kind",
             DecodeError::Size { .. } => "size",
             DecodeError::Outcome(_) => "outcome",
+            DecodeError::MqdOp(_) => "mqd_op",
         }
     }
 }
@@ -59,8 +64,7 @@ pub fn decode(bytes: &[u8], layout: &QueueLayout) -> Result<Event, DecodeError> 
         Kind::ProcessRelease => whole::<record::Bare>(kind, bytes).map(|_| Body::ProcessRelease)?,
         Kind::QueueCreate => {
             let create: record::QueueCreate = whole(kind, bytes)?;
-            let len = usize::try_from(create.properties_len).unwrap_or(usize::MAX);
-            let properties = create.properties.get(..len).unwrap_or(&create.properties);
+            let properties = prefix_of(&create.properties, create.properties_len);
             Body::QueueCreate(layout.queue(properties, some(create.gpu_id), header.ioctl))
         }
         Kind::QueueDestroy => {
@@ -73,6 +77,15 @@ pub fn decode(bytes: &[u8], layout: &QueueLayout) -> Result<Event, DecodeError> 
             Body::QueueDestroyFailed { queue_id, gpu_id, errno: errno(destroy.result) }
         }
         Kind::Ioctl => ioctl(&whole(kind, bytes)?)?,
+        Kind::QueueUpdate => queue_update(&whole(kind, bytes)?, layout, header.ioctl),
+        Kind::MqdWrite => mqd_write(&whole(kind, bytes)?)?,
+        Kind::Evict => Body::Evict(eviction(&whole(kind, bytes)?)),
+        Kind::Restore => Body::Restore(eviction(&whole(kind, bytes)?)),
+        Kind::VmFault => vm_fault(&whole(kind, bytes)?),
+        Kind::GpuResetBegin => Body::GpuResetBegin { gpu_id: gpu(kind, bytes)? },
+        Kind::GpuResetEnd => Body::GpuResetEnd { gpu_id: gpu(kind, bytes)? },
+        Kind::HwsHang => Body::HwsHang { gpu_id: gpu(kind, bytes)? },
+        Kind::UserQueue => user_queue(&whole(kind, bytes)?),
     };
     Ok(Event {
         mono_ns: header.mono_ns,
@@ -94,7 +107,81 @@ fn process_seen(seen: &record::ProcessSeen) -> Body {
         uid: (seen.uid != u32::MAX).then_some(seen.uid),
         comm: text(&seen.comm),
         cgroup_leaf: text(&seen.cgroup),
+        context_id: secondary(seen.context_id),
     })
+}
+
+/// `None` for a primary context, and for a driver that has no others.
+#[must_use]
+pub fn secondary(context_id: u32) -> Option<u32> {
+    (context_id < PRIMARY_CONTEXT).then_some(context_id)
+}
+
+fn queue_update(update: &record::QueueUpdate, layout: &QueueLayout, ioctl: u32) -> Body {
+    let properties = prefix_of(&update.properties, update.properties_len);
+    let mask = prefix_of(&update.cu_mask, update.cu_mask_bits / 8);
+    Body::QueueUpdate(QueueUpdate {
+        now: layout.queue(properties, some(update.gpu_id), ioctl),
+        cu_mask: (!mask.is_empty()).then(|| CuMask::from_bytes(mask)),
+        errno: errno(update.result),
+    })
+}
+
+fn mqd_write(write: &record::MqdWrite) -> Result<Body, DecodeError> {
+    let op = match write.op {
+        mqd_op::INIT => MqdOp::Init,
+        mqd_op::UPDATE => MqdOp::Update,
+        mqd_op::RESTORE => MqdOp::Restore,
+        other => return Err(DecodeError::MqdOp(other)),
+    };
+    Ok(Body::MqdWrite { queue_id: write.queue_id, gpu_id: some(write.gpu_id), op })
+}
+
+fn eviction(eviction: &record::Eviction) -> Eviction {
+    Eviction {
+        gpu_id: some(eviction.gpu_id),
+        trigger: Trigger::from_raw(eviction.trigger),
+        errno: errno(eviction.result),
+        latency_ns: eviction.latency_ns,
+    }
+}
+
+fn vm_fault(told: &record::VmFault) -> Body {
+    let has = |bit| told.flags & bit != 0;
+    let access = has(fault::TOLD).then(|| FaultAccess {
+        address: told.page << 12,
+        valid: has(fault::VALID),
+        read: has(fault::READ),
+        write: has(fault::WRITE),
+        exec: has(fault::EXEC),
+    });
+    Body::VmFault(VmFault { gpu_id: some(told.gpu_id), access })
+}
+
+fn gpu(kind: Kind, bytes: &[u8]) -> Result<Option<u32>, DecodeError> {
+    whole::<record::Gpu>(kind, bytes).map(|gpu| some(gpu.gpu_id))
+}
+
+fn user_queue(call: &record::UserQueue) -> Body {
+    Body::UserQueue(UserQueueCall {
+        // AMDGPU_USERQ_OP_CREATE and _FREE (include/uapi/drm/amdgpu_drm.h)
+        op: match call.op {
+            1 => Some("create"),
+            2 => Some("free"),
+            _ => None,
+        },
+        queue_id: call.queue_id,
+        ip_type: call.ip_type,
+        ring_address: call.ring_address,
+        ring_size: call.ring_size,
+        errno: errno(call.result),
+        comm: text(&call.comm).unwrap_or_default(),
+    })
+}
+
+/// As many bytes as the record says are valid.
+fn prefix_of(bytes: &[u8], len: u32) -> &[u8] {
+    usize::try_from(len).ok().and_then(|len| bytes.get(..len)).unwrap_or(bytes)
 }
 
 fn ioctl(call: &record::Ioctl) -> Result<Body, DecodeError> {
@@ -105,8 +192,7 @@ fn ioctl(call: &record::Ioctl) -> Result<Body, DecodeError> {
         outcome::NO_RETURN_SEEN => Outcome::NoReturnSeen,
         other => return Err(DecodeError::Outcome(other)),
     };
-    let len = usize::try_from(call.args_len).unwrap_or(usize::MAX);
-    let args = call.args.get(..len).unwrap_or(&call.args).to_vec();
+    let args = prefix_of(&call.args, call.args_len).to_vec();
     Ok(Body::Ioctl(IoctlCall { cmd: call.cmd, entered_ns: call.entered_ns, outcome, args }))
 }
 
@@ -205,8 +291,8 @@ mod tests {
             (state >> 33).to_le_bytes()[0]
         };
         let mut decoded = 0;
-        for kind in 0..12_u16 {
-            for size in 0..400_usize {
+        for kind in 0..20_u16 {
+            for size in 0..500_usize {
                 let mut bytes: Vec<u8> = (0..size).map(|_| random()).collect();
                 if let Some(head) = bytes.get_mut(4..8) {
                     head[..2].copy_from_slice(&kind.to_le_bytes());
@@ -215,14 +301,15 @@ mod tests {
                 decoded += u32::from(decode(&bytes).is_ok());
             }
         }
-        assert!(decoded >= 8, "only {decoded} of the sizes fitted a kind");
+        assert!(decoded >= 14, "only {decoded} of the sizes fitted a kind");
     }
 
     #[test]
     fn every_reason_is_listed() {
         let size = DecodeError::Size { kind: Kind::Open, got: 0, want: 0 };
         let errors = [DecodeError::NoHeader(0), DecodeError::Version(0), DecodeError::Kind(0), size];
-        let reasons = errors.iter().chain(&[DecodeError::Outcome(0)]).map(DecodeError::reason);
+        let reasons =
+            errors.iter().chain(&[DecodeError::Outcome(0), DecodeError::MqdOp(0)]).map(DecodeError::reason);
         assert_eq!(reasons.collect::<Vec<_>>(), DecodeError::REASONS);
     }
 

@@ -1,5 +1,6 @@
 //! What the tracer saw, decoded: owned values without a byte layout.
 
+use super::life::{Eviction, MqdOp, QueueUpdate, UserQueueCall, VmFault};
 use kfd_trace_common::kind::Kind;
 
 /// Number that the BPF side gave to a `struct kfd_process`; never reused, and no address.
@@ -58,6 +59,26 @@ pub enum Body {
         errno: i32,
     },
     Ioctl(IoctlCall),
+    QueueUpdate(QueueUpdate),
+    /// The outermost call of an MQD function; of an init it comes before the queue's creation.
+    MqdWrite {
+        queue_id: u32,
+        gpu_id: Option<u32>,
+        op: MqdOp,
+    },
+    Evict(Eviction),
+    Restore(Eviction),
+    VmFault(VmFault),
+    GpuResetBegin {
+        gpu_id: Option<u32>,
+    },
+    GpuResetEnd {
+        gpu_id: Option<u32>,
+    },
+    HwsHang {
+        gpu_id: Option<u32>,
+    },
+    UserQueue(UserQueueCall),
 }
 
 impl Body {
@@ -73,6 +94,15 @@ impl Body {
             Body::QueueDestroy { .. } => Kind::QueueDestroy,
             Body::QueueDestroyFailed { .. } => Kind::QueueDestroyFailed,
             Body::Ioctl(_) => Kind::Ioctl,
+            Body::QueueUpdate(_) => Kind::QueueUpdate,
+            Body::MqdWrite { .. } => Kind::MqdWrite,
+            Body::Evict(_) => Kind::Evict,
+            Body::Restore(_) => Kind::Restore,
+            Body::VmFault(_) => Kind::VmFault,
+            Body::GpuResetBegin { .. } => Kind::GpuResetBegin,
+            Body::GpuResetEnd { .. } => Kind::GpuResetEnd,
+            Body::HwsHang { .. } => Kind::HwsHang,
+            Body::UserQueue(_) => Kind::UserQueue,
         }
     }
 }
@@ -91,6 +121,8 @@ pub struct ProcessSeen {
     pub comm: Option<String>,
     /// Last component of the cgroup v2 path.
     pub cgroup_leaf: Option<String>,
+    /// Which of its PID's contexts it is (7.2): `None` for the primary one, and where the driver has no others.
+    pub context_id: Option<u32>,
 }
 
 /// A queue at its birth. `None` is "this kernel does not tell", never 0.
@@ -115,6 +147,10 @@ pub struct QueueCreate {
     /// 0..=100.
     pub percent: Option<u32>,
     pub sdma_engine_id: Option<u32>,
+    /// It is on the runlist: not evicted, and its ring, size and percent are not 0.
+    pub active: Option<bool>,
+    /// Its process is evicted from this GPU.
+    pub evicted: Option<bool>,
     /// Through the CREATE_QUEUE ioctl, by CRIU restore, or found standing.
     pub origin: Origin,
 }

@@ -44,6 +44,8 @@ layout! {
     write_pointer = "write_ptr",
     doorbell = "doorbell_off",
     sdma_engine_id = "sdma_engine_id",
+    is_active = "is_active",
+    is_evicted = "is_evicted",
 }
 
 /// The driver's name of a type of queue, and ours.
@@ -99,6 +101,8 @@ impl QueueLayout {
             priority: short(self.priority),
             percent: short(self.percent),
             sdma_engine_id: short(self.sdma_engine_id),
+            active: short(self.is_active).map(|flag| flag != 0),
+            evicted: short(self.is_evicted).map(|flag| flag != 0),
             origin: match ioctl::nr(ioctl) {
                 CREATE_QUEUE => Origin::Ioctl,
                 CRIU_OP => Origin::Criu,

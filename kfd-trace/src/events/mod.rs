@@ -7,5 +7,6 @@ pub mod decode;
 pub mod event;
 pub mod ioctl;
 pub mod layout;
+pub mod life;
 pub mod ring;
 pub mod tables;

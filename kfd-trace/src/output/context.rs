@@ -14,6 +14,8 @@ pub struct Context<'a> {
     pub process: Option<&'a Process>,
     /// Queues that it ended ([`crate::state::Change::ended`]).
     pub ended: &'a [Queue],
+    /// How long a condition lasted that it ended ([`crate::state::Change::lasted_ns`]).
+    pub lasted_ns: Option<u64>,
     /// Of an ioctl: user space and kernel disagree on the size of its arguments.
     pub mismatch: Option<Mismatch>,
     pub topology: &'a Topology,
@@ -25,6 +27,7 @@ impl Context<'_> {
         let told = match &event.body {
             Body::Open { comm, .. } => Some(comm.as_str()),
             Body::ProcessSeen(seen) => seen.comm.as_deref(),
+            Body::UserQueue(call) => Some(call.comm.as_str()),
             _ => None,
         };
         self.process.and_then(|process| process.comm.as_deref()).or(told).filter(|comm| !comm.is_empty())

@@ -57,12 +57,15 @@ enum BodyFields<'a> {
         errno: Option<String>,
     },
     Ioctl(Box<IoctlFields>),
+    Life(serde_json::Value),
     Bare {},
 }
 
 #[derive(Debug, Serialize)]
 struct ProcessFields<'a> {
     standing: bool,
+    /// Of a further context of its PID (7.2); `null` for the first one.
+    context_id: Option<u32>,
     /// CLOCK_BOOTTIME, nanoseconds.
     start_boottime_ns: Option<u64>,
     ns_pid: Option<u32>,
@@ -85,6 +88,8 @@ struct CreateFields {
     priority: Option<u32>,
     percent: Option<u32>,
     sdma_engine_id: Option<u32>,
+    active: Option<bool>,
+    evicted: Option<bool>,
     /// `ioctl`, `criu`, `standing` or `other`.
     origin: &'static str,
 }
@@ -159,6 +164,7 @@ fn body<'a>(event: &'a Event, context: &Context<'a>) -> BodyFields<'a> {
             let path = details.and_then(|details| details.cgroup.as_deref());
             BodyFields::Process(ProcessFields {
                 standing: seen.standing,
+                context_id: seen.context_id,
                 start_boottime_ns: seen.start_boottime_ns,
                 ns_pid: seen.ns_tgid,
                 uid: seen.uid,
@@ -170,7 +176,6 @@ fn body<'a>(event: &'a Event, context: &Context<'a>) -> BodyFields<'a> {
         Body::Open { errno, .. } => {
             BodyFields::Open { result: errno.saturating_neg(), errno: failed(*errno) }
         }
-        Body::Close | Body::MmRelease | Body::ProcessRelease => BodyFields::Bare {},
         Body::QueueCreate(queue) => BodyFields::Create(create(queue)),
         Body::QueueDestroy { queue_id, gpu_id } => {
             let ended = context.ended(*queue_id);
@@ -189,6 +194,7 @@ fn body<'a>(event: &'a Event, context: &Context<'a>) -> BodyFields<'a> {
             errno: failed(*errno),
         },
         Body::Ioctl(call) => BodyFields::Ioctl(Box::new(ioctl_fields(call, context))),
+        other => life::fields(other, context).map_or(BodyFields::Bare {}, BodyFields::Life),
     }
 }
 
@@ -213,6 +219,8 @@ fn create(queue: &QueueCreate) -> CreateFields {
         priority: queue.priority,
         percent: queue.percent,
         sdma_engine_id: queue.sdma_engine_id,
+        active: queue.active,
+        evicted: queue.evicted,
         origin: match queue.origin {
             Origin::Ioctl => "ioctl",
             Origin::Criu => "criu",
@@ -251,5 +259,6 @@ fn ioctl_fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
     }
 }
 
+pub(super) mod life;
 #[cfg(test)]
 mod tests;

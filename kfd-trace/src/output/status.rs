@@ -28,7 +28,7 @@ pub fn meaning(probes: &[ProbeStatus]) -> Vec<String> {
     probes
         .iter()
         .filter_map(|probe| match &probe.verdict {
-            Verdict::Attached | Verdict::NotAsked => None,
+            Verdict::Attached | Verdict::NotAsked | Verdict::ToldBy(_) => None,
             Verdict::Partly { .. } => Some(format!("seen in part: {}", probe.feeds)),
             Verdict::NotInKernel | Verdict::MissingFields(_) | Verdict::Refused(_) => {
                 let needed = if probe.required { " (the tracer needs this)" } else { "" };

@@ -66,6 +66,14 @@ fn label(body: &Body) -> &'static str {
         Body::QueueDestroy { .. } => "DESTROY_QUEUE",
         Body::QueueDestroyFailed { .. } => "DESTROY_FAILED",
         Body::Ioctl(_) => "IOC",
+        Body::QueueUpdate(_) => "UPDATE_QUEUE",
+        Body::MqdWrite { .. } => "MQD",
+        Body::Evict(_) => "EVICT",
+        Body::Restore(_) => "RESTORE",
+        Body::VmFault(_) => "VM_FAULT",
+        Body::GpuResetBegin { .. } | Body::GpuResetEnd { .. } => "GPU_RESET",
+        Body::HwsHang { .. } => "HWS_HANG",
+        Body::UserQueue(_) => "USER_QUEUE",
     }
 }
 
@@ -73,14 +81,19 @@ fn style(body: &Body) -> Style {
     let failed = match body {
         Body::Open { errno, .. } => *errno != 0,
         Body::Ioctl(call) => call.outcome.errno().is_some_and(|errno| errno != 0),
-        Body::QueueDestroyFailed { .. } => true,
+        Body::QueueDestroyFailed { .. }
+        | Body::VmFault(_)
+        | Body::GpuResetBegin { .. }
+        | Body::HwsHang { .. } => true,
+        Body::QueueUpdate(update) => update.errno != 0,
+        Body::UserQueue(call) => call.errno != 0,
         _ => false,
     };
     let colour = match body {
         _ if failed => AnsiColor::Red,
         Body::QueueCreate(_) => AnsiColor::Green,
-        Body::QueueDestroy { .. } => AnsiColor::Yellow,
-        Body::Ioctl(_) => return Style::new().dimmed(),
+        Body::QueueDestroy { .. } | Body::Evict(_) => AnsiColor::Yellow,
+        Body::Ioctl(_) | Body::MqdWrite { .. } => return Style::new().dimmed(),
         _ => AnsiColor::Cyan,
     };
     colour.on_default()
@@ -103,11 +116,22 @@ fn detail(event: &Event, context: &Context<'_>) -> String {
             format!("{} = -{}, the queue lives on", queue(*queue_id, *gpu_id, context), errno::name(*errno))
         }
         Body::Ioctl(_) => ioctl_call(event, context),
+        other => {
+            let mut text = life::detail(other, context).unwrap_or_default();
+            // Evictions are the work of kworkers, or of whoever frees memory.
+            if event.tgid.is_some() {
+                text += &by(event);
+            }
+            text
+        }
     }
 }
 
 fn process_seen(seen: &ProcessSeen, process: Option<&Process>) -> String {
     let mut text = String::from(if seen.standing { "standing since before the trace" } else { "new" });
+    if let Some(context_id) = seen.context_id {
+        let _ = write!(text, " context={context_id}");
+    }
     if let Some(uid) = seen.uid {
         let _ = write!(text, " uid={uid}");
     }
@@ -163,6 +187,9 @@ fn queue_create(queue: &QueueCreate, context: &Context<'_>) -> String {
         if let Some(value) = value {
             let _ = write!(text, " {name}={value}");
         }
+    }
+    if queue.evicted == Some(true) {
+        text.push_str(" evicted");
     }
     match queue.origin {
         Origin::Ioctl => {}
@@ -222,5 +249,6 @@ fn ioctl_call(event: &Event, context: &Context<'_>) -> String {
     text
 }
 
+mod life;
 #[cfg(test)]
 mod tests;

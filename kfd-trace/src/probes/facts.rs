@@ -5,7 +5,8 @@ use crate::events::layout::{Place, QueueLayout};
 use crate::kernel::{Kernel, Symbols};
 use kfd_trace_common::limits::PROPERTIES_LEN;
 use kfd_trace_common::offset::FIELDS;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 const DRIVER: &str = "amdgpu";
 
@@ -15,7 +16,8 @@ pub trait Functions {
     fn copies(&self, name: &str) -> Vec<u64>;
     /// One copy in the driver, and nothing else in the kernel has the name.
     fn is_unique(&self, name: &str) -> bool;
-    /// The driver's functions whose names begin so, without the parts that the compiler split off (`.cold`).
+    /// The driver's functions whose names begin so, without what the compiler made of them: parts that it split off
+    /// (`.cold`), and copies whose arguments it changed (`.isra.0`), which are never called through a pointer.
     fn beginning(&self, prefix: &str) -> Vec<String>;
 }
 
@@ -50,6 +52,8 @@ pub struct Facts {
     pub layout: QueueLayout,
     /// Bytes of the arguments of an ioctl in this kernel, by number; empty without the driver's BTF.
     pub ioctl_sizes: BTreeMap<u8, u32>,
+    /// `system:name` of the tracepoints that this kernel has; empty unless they were looked for.
+    pub tracepoints: BTreeSet<String>,
 }
 
 impl Facts {
@@ -74,6 +78,15 @@ impl Facts {
         let sizes = IOCTLS.iter().filter(|def| !def.strukt.is_empty());
         facts.ioctl_sizes = sizes.filter_map(|def| Some((def.nr, btf.size_of(def.strukt).ok()?))).collect();
         facts
+    }
+
+    /// Takes in the kernel's own tracepoints, where tracefs can be read.
+    #[must_use]
+    pub fn with_tracepoints(mut self, sysfs: &Path) -> Self {
+        let places = ["kernel/tracing/available_events", "kernel/debug/tracing/available_events"];
+        let listed = places.iter().find_map(|place| std::fs::read_to_string(sysfs.join(place)).ok());
+        self.tracepoints = listed.unwrap_or_default().lines().map(|line| line.trim().to_owned()).collect();
+        self
     }
 
     /// Offset of a field of the list.

@@ -1,11 +1,12 @@
 //! From a plan to attached programs. The only place that loads and attaches.
 
 use super::facts::Facts;
-use super::plan::{Action, At, Plan, Planned, Target};
+use super::plan::{Action, Plan, Planned};
 use super::session::Options;
-use super::table::Row;
+use super::site::{At, Target};
+use super::table::{ProbeKind, Row};
 use crate::verdict::{ProbeStatus, Verdict};
-use aya::programs::{KProbe, ProgramError};
+use aya::programs::{KProbe, ProgramError, TracePoint};
 use aya::{Ebpf, EbpfLoader};
 use kfd_trace_common::limits::IOCTL_STATS_MAX;
 use kfd_trace_common::offset::{ABSENT, FIELDS};
@@ -46,7 +47,19 @@ pub(super) enum Room {
 }
 
 /// Maps whose size follows from what is traced.
-const SIZED: [&str; 6] = ["FILTER", "IN_FLIGHT", "IOCTL_ERRORS", "IOCTL_STATS", "PROCESSES", "RELEASING"];
+const SIZED: [&str; 11] = [
+    "EVICTIONS",
+    "FILTER",
+    "IN_FLIGHT",
+    "IOCTL_ERRORS",
+    "IOCTL_STATS",
+    "MQDS",
+    "PASIDS",
+    "PROCESSES",
+    "RELEASING",
+    "UPDATES",
+    "USER_QUEUES",
+];
 
 /// Creates the maps and fills the read-only globals; no program is loaded yet.
 pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) -> Result<Ebpf, LoadError> {
@@ -58,6 +71,7 @@ pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         ("IOCTL_END", plan.ioctl_end),
         ("IOCTL_ROCM_END", plan.ioctl_rocm_end),
         ("RECORD_IOCTLS", u32::from(options.ask.ioctl_records)),
+        ("RECORD_QUEUE_IOCTLS", u32::from(plan.queues_by_ioctl)),
         ("FILTER_ON", u32::from(!options.pids.is_empty())),
     ];
     let mut loader = EbpfLoader::new();
@@ -105,11 +119,11 @@ fn allow_locked_memory() {
 
 /// Loads and attaches one planned row.
 pub(super) fn row(ebpf: &mut Ebpf, planned: Planned) -> ProbeStatus {
-    let Planned { row, symbols, action } = planned;
+    let Planned { row, symbols, strangers, action } = planned;
     let verdict = match action {
         Action::Skip(verdict) => verdict,
-        Action::Attach(targets) => match program(ebpf, row) {
-            Ok(program) => attach(program, &targets),
+        Action::Attach(targets) => match attach(ebpf, row, &targets) {
+            Ok(failed) => verdict(targets.len(), failed, strangers),
             Err(why) => Verdict::Refused(why),
         },
     };
@@ -123,30 +137,45 @@ pub(super) fn row(ebpf: &mut Ebpf, planned: Planned) -> ProbeStatus {
     }
 }
 
-fn program<'a>(ebpf: &'a mut Ebpf, row: &Row) -> Result<&'a mut KProbe, String> {
+/// Loads the program and puts it on its places; gives those that failed, each with the reason.
+fn attach(ebpf: &mut Ebpf, row: &Row, targets: &[Target]) -> Result<Vec<(String, String)>, String> {
     let program = ebpf.program_mut(row.program).ok_or("not in the object")?;
-    let program: &mut KProbe = program.try_into().map_err(|error: ProgramError| chain(&error))?;
-    program.load().map_err(|error| chain(&error))?;
-    Ok(program)
-}
-
-fn attach(program: &mut KProbe, targets: &[Target]) -> Verdict {
     let mut failed = Vec::new();
-    for target in targets {
-        let attached = match target.at {
-            At::Name => program.attach(&target.symbol, 0),
-            // An empty name makes the kernel take the offset as the address (perf_kprobe_init).
-            At::Address(address) => program.attach("", address),
-        };
+    let mut note = |target: &Target, attached: Result<(), ProgramError>| {
         if let Err(error) = attached {
             failed.push((target.symbol.clone(), chain(&error)));
         }
+    };
+    if row.kind == ProbeKind::Tracepoint {
+        let program: &mut TracePoint = program.try_into().map_err(|error: ProgramError| chain(&error))?;
+        program.load().map_err(|error| chain(&error))?;
+        for target in targets {
+            if let At::Tracepoint(system) = target.at {
+                note(target, program.attach(system, &target.symbol).map(drop));
+            }
+        }
+        return Ok(failed);
     }
-    match failed.first() {
-        None => Verdict::Attached,
-        Some((_, why)) if failed.len() == targets.len() => Verdict::Refused(why.clone()),
-        Some(_) => Verdict::Partly { failed },
+    let program: &mut KProbe = program.try_into().map_err(|error: ProgramError| chain(&error))?;
+    program.load().map_err(|error| chain(&error))?;
+    for target in targets {
+        let attached = match target.at {
+            At::Name | At::Tracepoint(_) => program.attach(&target.symbol, 0),
+            // An empty name makes the kernel take the offset as the address (perf_kprobe_init).
+            At::Address(address) => program.attach("", address),
+        };
+        note(target, attached.map(drop));
     }
+    Ok(failed)
+}
+
+fn verdict(targets: usize, mut failed: Vec<(String, String)>, strangers: Vec<String>) -> Verdict {
+    if let Some((_, why)) = failed.first().filter(|_| failed.len() == targets) {
+        return Verdict::Refused(why.clone());
+    }
+    let unknown = "not known to this version, so not probed";
+    failed.extend(strangers.into_iter().map(|name| (name, unknown.to_owned())));
+    if failed.is_empty() { Verdict::Attached } else { Verdict::Partly { failed } }
 }
 
 /// An error with its causes in one line; the verifier's log is cut to its end, where the reason stands.

@@ -75,7 +75,19 @@ pub(super) fn number(ebpf: &mut Ebpf, address: u64, fresh: Entry) -> Result<Proc
     }
     // A probe may be faster: then this fails, and its number stands.
     let _ = processes.insert(address, fresh, NO_EXIST);
-    processes.get(&address, 0).map(|entry| ProcessId(entry.id)).map_err(error(MAP))
+    let entry = processes.get(&address, 0).map_err(error(MAP))?;
+    by_pasid(ebpf, entry.pasid, address)?;
+    Ok(ProcessId(entry.id))
+}
+
+fn by_pasid(ebpf: &mut Ebpf, pasid: u32, address: u64) -> Result<(), LoadError> {
+    const MAP: &str = "PASIDS";
+    if pasid == 0 {
+        return Ok(());
+    }
+    let map = ebpf.map_mut(MAP).ok_or(LoadError::NoMap(MAP))?;
+    let mut pasids: HashMap<_, u32, u64> = map.try_into().map_err(error(MAP))?;
+    pasids.insert(pasid, address, 0).map_err(error(MAP))
 }
 
 fn errors(ebpf: &Ebpf) -> Result<Vec<ErrorRow>, LoadError> {
@@ -133,7 +145,16 @@ pub(super) fn retire(ebpf: &mut Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(),
     drop_rows!(ebpf, "IOCTL_STATS", PerCpuHashMap<_, IoctlKey, IoctlStat>, |(key, _)| of_ended(key.process));
     drop_rows!(ebpf, "IOCTL_ERRORS", PerCpuHashMap<_, ErrorKey, u64>, |(key, _)| of_ended(key.process));
     drop_rows!(ebpf, "IN_FLIGHT", HashMap<_, u32, Slot>, |(_, slot)| of_ended(slot.process));
-    drop_rows!(ebpf, "PROCESSES", HashMap<_, u64, Entry>, |(_, entry)| of_ended(entry.id));
+    let mut left = BTreeSet::new();
+    drop_rows!(ebpf, "PROCESSES", HashMap<_, u64, Entry>, |(address, entry)| {
+        let ended = of_ended(entry.id);
+        if ended {
+            left.insert(*address);
+        }
+        ended
+    });
+    // The address of another process may stand under the PASID by now: only what leads to a dropped entry goes.
+    drop_rows!(ebpf, "PASIDS", HashMap<_, u32, u64>, |(_, address)| left.contains(address));
     Ok(())
 }
 

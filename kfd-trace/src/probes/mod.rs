@@ -1,6 +1,6 @@
 //! From the probe table and this kernel to attached programs.
 //!
-//! Takes in: the table ([`table`]), what the kernel tells of itself ([`facts`]), what is asked for. Gives out: a
+//! Takes in: the table ([`rows`]), what the kernel tells of itself ([`facts`]), what is asked for. Gives out: a
 //! plan ([`plan`], pure), a running [`session::Session`] with a verdict for each probe ([`load`]), the readings
 //! of its maps ([`maps`]) and kernel memory for the walk over standing queues ([`peek`]).
 
@@ -9,6 +9,11 @@ pub mod load;
 pub mod maps;
 pub mod peek;
 pub mod plan;
+mod rows;
 pub mod session;
+mod site;
 pub mod table;
 pub mod walk;
+
+pub use rows::PROBES;
+pub use site::{At, Target};

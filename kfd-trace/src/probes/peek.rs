@@ -31,7 +31,7 @@ impl Peek {
     /// # Errors
     /// When the kernel refuses it: no CAP_BPF and CAP_PERFMON, or a kernel before 5.10.
     pub fn open() -> Result<Self, LoadError> {
-        let plan = Plan { rows: Vec::new(), ioctl_end: 0, ioctl_rocm_end: 0 };
+        let plan = Plan { rows: Vec::new(), ioctl_end: 0, ioctl_rocm_end: 0, queues_by_ioctl: false };
         let mut ebpf = load::object(&plan, &Facts::default(), &Options::default(), Room::Least)?;
         load_program(&mut ebpf)?;
         Ok(Peek { ebpf })

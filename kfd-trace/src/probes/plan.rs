@@ -1,31 +1,21 @@
 //! What to attach where: a pure function of the table, the kernel and what is asked for.
 
 use super::facts::{Facts, Functions};
-use super::table::{PROBES, Row, Site, When};
-use crate::events::ioctl::{IOCTLS, WAIT_EVENTS};
+use super::rows::PROBES;
+use super::site::{self, Target};
+use super::table::{Row, When};
+use crate::events::ioctl::IOCTLS;
 use crate::verdict::Verdict;
+use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::rules;
-use std::collections::BTreeSet;
 
 /// What the caller wants to see.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask {
     /// A record of each ioctl with its arguments.
     pub ioctl_records: bool,
-}
-
-/// Where one program goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    pub symbol: String,
-    pub at: At,
-}
-
-/// How the kernel is told the place: a name must be unique in the whole kernel, or it is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    Name,
-    Address(u64),
+    /// The kernel's own tracepoints, counted.
+    pub tracepoints: bool,
 }
 
 /// What to do with one row.
@@ -41,6 +31,8 @@ pub struct Planned {
     pub row: &'static Row,
     /// The functions it sits on, or would sit on.
     pub symbols: Vec<String>,
+    /// Functions of the same family that this program does not know.
+    pub strangers: Vec<String>,
     pub action: Action,
 }
 
@@ -51,68 +43,70 @@ pub struct Plan {
     /// One past the driver's last command, and of the range of ROCm's driver (0 when it has none).
     pub ioctl_end: u32,
     pub ioctl_rocm_end: u32,
+    /// Queues cannot be probed: they are followed by the ioctls alone.
+    pub queues_by_ioctl: bool,
 }
 
 /// Plans every row of the table.
 #[must_use]
 pub fn plan(functions: &impl Functions, facts: &Facts, ask: Ask) -> Plan {
     let (ioctl_end, ioctl_rocm_end) = ends(functions);
-    let rows = PROBES.iter().map(|row| planned(row, functions, facts, ask)).collect();
-    Plan { rows, ioctl_end, ioctl_rocm_end }
+    let queues_by_ioctl = !PROBES.iter().filter(|row| QUEUES.contains(&row.id)).all(|row| {
+        !site::names(row.site, functions, facts, false).is_empty() && missing(row, facts).is_empty()
+    });
+    let wanted = Wanted { ask, queues_by_ioctl };
+    let rows = PROBES.iter().map(|row| planned(row, functions, facts, wanted)).collect();
+    Plan { rows, ioctl_end, ioctl_rocm_end, queues_by_ioctl }
 }
 
-fn planned(row: &'static Row, functions: &impl Functions, facts: &Facts, ask: Ask) -> Planned {
-    let names: Vec<&str> = match row.site {
-        Site::Function(candidates) => {
-            candidates.iter().find(|name| !functions.copies(name).is_empty()).into_iter().copied().collect()
+/// Without either of these, queues are followed by the ioctls alone.
+const QUEUES: [ProbeId; 2] = [ProbeId::QueueAdd, ProbeId::QueueDel];
+
+#[derive(Clone, Copy)]
+struct Wanted {
+    ask: Ask,
+    queues_by_ioctl: bool,
+}
+
+impl Wanted {
+    /// Why a row is left out, if it is.
+    fn skips(self, row: &Row, functions: &impl Functions) -> Option<Verdict> {
+        match row.when {
+            When::IoctlRecords if !self.ask.ioctl_records && !self.queues_by_ioctl => Some(Verdict::NotAsked),
+            When::Tracepoints if !self.ask.tracepoints => Some(Verdict::NotAsked),
+            When::Without(other) if !functions.copies(other).is_empty() => Some(Verdict::ToldBy(other)),
+            _ => None,
         }
-        Site::Handlers => handlers(functions).into_iter().collect(),
-    };
-    let action = if row.when == When::IoctlRecords && !ask.ioctl_records {
-        Action::Skip(Verdict::NotAsked)
+    }
+
+    /// Of the handlers, only those that change queues.
+    fn queues_only(self, row: &Row) -> bool {
+        row.when == When::IoctlRecords && !self.ask.ioctl_records
+    }
+}
+
+fn planned(row: &'static Row, functions: &impl Functions, facts: &Facts, wanted: Wanted) -> Planned {
+    let names = site::names(row.site, functions, facts, wanted.queues_only(row));
+    let action = if let Some(verdict) = wanted.skips(row, functions) {
+        Action::Skip(verdict)
     } else if names.is_empty() {
         Action::Skip(Verdict::NotInKernel)
     } else {
         match missing(row, facts) {
-            fields if fields.is_empty() => targets(&names, functions),
+            fields if fields.is_empty() => match site::targets(row.site, &names, functions) {
+                Ok(targets) => Action::Attach(targets),
+                Err(why) => Action::Skip(Verdict::Refused(why)),
+            },
             fields => Action::Skip(Verdict::MissingFields(fields)),
         }
     };
-    let symbols = match (names.is_empty(), row.site) {
-        (true, Site::Function(candidates)) => candidates.iter().map(|name| (*name).to_owned()).collect(),
-        _ => names.into_iter().map(str::to_owned).collect(),
-    };
-    Planned { row, symbols, action }
-}
-
-/// Handlers that can carry a probe: those of the driver that do not sleep, each once.
-fn handlers(functions: &impl Functions) -> BTreeSet<&'static str> {
-    let awake = IOCTLS.iter().filter(|def| def.nr != WAIT_EVENTS);
-    awake.map(|def| def.handler).filter(|name| !functions.copies(name).is_empty()).collect()
+    let strangers = site::strangers(row.site, functions);
+    let symbols = if names.is_empty() { site::candidates(row.site) } else { names };
+    Planned { row, symbols, strangers, action }
 }
 
 fn missing(row: &Row, facts: &Facts) -> Vec<String> {
     row.needs.iter().filter_map(|need| facts.field(need).err()).collect()
-}
-
-fn targets(names: &[&str], functions: &impl Functions) -> Action {
-    let mut targets = Vec::new();
-    for name in names {
-        let copies = functions.copies(name);
-        if functions.is_unique(name) {
-            targets.push(Target { symbol: (*name).to_owned(), at: At::Name });
-            continue;
-        }
-        if copies.contains(&0) {
-            let why = format!(
-                "{name} is not unique and its address is hidden: needs CAP_SYSLOG, or kptr_restrict=0"
-            );
-            return Action::Skip(Verdict::Refused(why));
-        }
-        let at_address = |address| Target { symbol: (*name).to_owned(), at: At::Address(address) };
-        targets.extend(copies.into_iter().map(at_address));
-    }
-    Action::Attach(targets)
 }
 
 /// One past the last command of either range. The driver's table has an entry for each of its handlers;
@@ -146,8 +140,8 @@ fn has_newer_commands(functions: &impl Functions) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::site::At;
     use super::*;
-    use kfd_trace_common::counter::ProbeId;
     use std::collections::BTreeMap;
 
     /// name -> addresses in the driver, and whether vmlinux has the name, too.
@@ -169,6 +163,13 @@ mod tests {
     fn driver() -> Made {
         let names = ["kfd_ioctl", "kfd_ioctl_get_version", "kfd_ioctl_wait_events", "kfd_procfs_add_queue"];
         Made(names.iter().zip(1..).map(|(name, address)| (*name, (vec![address], false))).collect())
+    }
+
+    /// A driver whose queues can be probed.
+    fn with_queues() -> Made {
+        let mut made = driver();
+        made.0.insert("kfd_procfs_del_queue", (vec![77], false));
+        made
     }
 
     fn facts() -> Facts {
@@ -205,9 +206,63 @@ mod tests {
 
     #[test]
     fn arguments_are_probed_only_when_asked_for() {
-        let of = |ioctl_records| action(&driver(), &facts(), Ask { ioctl_records }, ProbeId::IoctlHandler);
+        let of = |ioctl_records| {
+            let ask = Ask { ioctl_records, ..Ask::default() };
+            action(&with_queues(), &facts(), ask, ProbeId::IoctlHandler)
+        };
         assert_eq!(of(false), Action::Skip(Verdict::NotAsked));
         assert!(matches!(of(true), Action::Attach(_)));
+    }
+
+    #[test]
+    fn queues_that_cannot_be_probed_are_followed_by_their_ioctls() {
+        let mut made = driver();
+        for (name, address) in [("kfd_ioctl_create_queue", 50), ("kfd_ioctl_destroy_queue", 51)] {
+            made.0.insert(name, (vec![address], false));
+        }
+        let planned = plan(&made, &facts(), Ask::default());
+        assert!(planned.queues_by_ioctl, "kfd_procfs_del_queue is missing");
+        let Action::Attach(targets) = action(&made, &facts(), Ask::default(), ProbeId::IoctlHandler) else {
+            panic!("not attached")
+        };
+        let symbols: Vec<_> = targets.iter().map(|target| target.symbol.as_str()).collect();
+        assert_eq!(symbols, ["kfd_ioctl_create_queue", "kfd_ioctl_destroy_queue"]);
+        assert!(!plan(&with_queues(), &facts(), Ask::default()).queues_by_ioctl);
+    }
+
+    #[test]
+    fn every_copy_of_a_family_is_attached_and_a_stranger_is_told() {
+        let mut made = with_queues();
+        made.0.insert("init_mqd", (vec![0x10, 0x20], false));
+        made.0.insert("init_mqd_hiq", (vec![0x30], false));
+        made.0.insert("init_mqd_v99", (vec![0x40], false));
+        let planned = plan(&made, &facts(), Ask::default());
+        let row = planned.rows.iter().find(|row| row.row.id == ProbeId::MqdInit).unwrap();
+        let Action::Attach(targets) = &row.action else { panic!("{row:?}") };
+        let places: Vec<_> = targets.iter().map(|target| target.at).collect();
+        assert_eq!(places, [At::Address(0x10), At::Address(0x20)]);
+        assert_eq!(row.strangers, ["init_mqd_v99"]);
+    }
+
+    #[test]
+    fn a_row_that_another_one_tells_for_is_left_out() {
+        let mut made = with_queues();
+        made.0.insert("kfd_process_hw_exception", (vec![0x10], false));
+        let exception = |made: &Made| action(made, &facts(), Ask::default(), ProbeId::HwException);
+        assert!(matches!(exception(&made), Action::Attach(_)));
+        made.0.insert("kfd_hws_hang", (vec![0x20], false));
+        assert_eq!(exception(&made), Action::Skip(Verdict::ToldBy("kfd_hws_hang")));
+    }
+
+    #[test]
+    fn tracepoints_are_attached_when_asked_for_and_there() {
+        let mut facts = facts();
+        facts.tracepoints = ["gpu_scheduler:drm_sched_job".to_owned()].into();
+        let of = |tracepoints, id| action(&with_queues(), &facts, Ask { tracepoints, ..Ask::default() }, id);
+        assert_eq!(of(false, ProbeId::TpJobQueue), Action::Skip(Verdict::NotAsked));
+        let target = Target { symbol: "drm_sched_job".into(), at: At::Tracepoint("gpu_scheduler") };
+        assert_eq!(of(true, ProbeId::TpJobQueue), Action::Attach(vec![target]));
+        assert_eq!(of(true, ProbeId::TpEvictEnd), Action::Skip(Verdict::NotInKernel));
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Session {
     planned: Vec<Planned>,
     probes: Vec<ProbeStatus>,
     layout: QueueLayout,
+    /// Queues cannot be probed: they are followed by the ioctls alone.
+    queues_by_ioctl: bool,
     /// The program that reads kernel memory is loaded.
     peeks: bool,
     pids: Vec<u32>,
@@ -64,6 +66,7 @@ impl Session {
             planned: plan.rows,
             probes: Vec::new(),
             layout: facts.layout.clone(),
+            queues_by_ioctl: plan.queues_by_ioctl,
             peeks,
             pids,
         })
@@ -96,7 +99,7 @@ impl Session {
             tgid: found.tgid,
             wanted: u32::from(wanted),
             releasing: 0,
-            pad: 0,
+            pasid: found.pasid,
         };
         maps::number(&mut self.ebpf, found.address, fresh)
     }
@@ -111,6 +114,12 @@ impl Session {
     #[must_use]
     pub fn sees_something(&self) -> bool {
         self.probes.iter().any(|probe| probe.required && probe.verdict.sees())
+    }
+
+    /// Queues are followed by the records of their ioctls, since they themselves cannot be probed.
+    #[must_use]
+    pub fn queues_by_ioctl(&self) -> bool {
+        self.queues_by_ioctl
     }
 
     /// How this kernel lays out what the records carry.
@@ -145,10 +154,12 @@ impl Session {
     /// Takes all probes off. Maps and ring stay.
     pub fn detach(&mut self) {
         for (_, program) in self.ebpf.programs_mut() {
-            if let Program::KProbe(probe) = program {
-                // A program that was never loaded has nothing to take off.
-                let _ = probe.unload();
-            }
+            // A program that was never loaded has nothing to take off.
+            let _ = match program {
+                Program::KProbe(probe) => probe.unload(),
+                Program::TracePoint(tracepoint) => tracepoint.unload(),
+                _ => Ok(()),
+            };
         }
     }
 

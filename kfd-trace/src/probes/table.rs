@@ -1,12 +1,13 @@
-//! The probe table: one row a probe. Nothing is attached that does not stand here.
+//! What a row of the probe table says. The rows stand in [`super::rows`].
 
 use kfd_trace_common::counter::ProbeId;
 
-/// Entry or return of a function.
+/// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
     Kprobe,
     Kretprobe,
+    Tracepoint,
 }
 
 impl ProbeKind {
@@ -15,6 +16,7 @@ impl ProbeKind {
         match self {
             ProbeKind::Kprobe => "kprobe",
             ProbeKind::Kretprobe => "kretprobe",
+            ProbeKind::Tracepoint => "tracepoint",
         }
     }
 }
@@ -24,20 +26,30 @@ impl ProbeKind {
 pub enum Site {
     /// One function of the driver: the first of these names that the kernel has.
     Function(&'static [&'static str]),
+    /// Every copy of each of these functions that the driver has.
+    Each(&'static [&'static str]),
+    /// The same for functions of a family that grows: one that begins like these and is not among them is told.
+    Family { prefixes: &'static [&'static str], members: &'static [&'static str] },
     /// Every ioctl handler that the driver has, but those that sleep.
     Handlers,
+    /// The first of these tracepoints of a system that the kernel has.
+    Tracepoint { system: &'static str, names: &'static [&'static str] },
 }
 
 /// When a probe is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     Always,
-    /// Only where a record of each ioctl, with its arguments, is asked for.
+    /// Where a record of each ioctl, with its arguments, is asked for, or is the only way to see queues.
     IoctlRecords,
+    /// Only where the kernel's own tracepoints are asked for.
+    Tracepoints,
+    /// Where the driver does not have this function, whose row tells the same.
+    Without(&'static str),
 }
 
 /// One row.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub id: ProbeId,
     /// Name of the BPF program (kfd-trace-ebpf/src/probes/).
@@ -53,137 +65,48 @@ pub struct Row {
     pub feeds: &'static str,
 }
 
-const OWNER: [&str; 2] = ["KFD_PROCESS_LEAD_THREAD", "TASK_TGID"];
+impl Row {
+    const fn new(
+        kind: ProbeKind,
+        id: ProbeId,
+        program: &'static str,
+        site: Site,
+        feeds: &'static str,
+    ) -> Self {
+        Row { id, program, kind, site, when: When::Always, needs: &[], required: false, feeds }
+    }
 
-/// All probes. Returns stand before entries, so that no entry is seen whose return could not be.
-pub const PROBES: &[Row] = &[
-    Row {
-        id: ProbeId::IoctlReturn,
-        program: "ioctl_return",
-        kind: ProbeKind::Kretprobe,
-        site: Site::Handlers,
-        when: When::Always,
-        needs: &["FILE_PRIVATE_DATA"],
-        required: false,
-        feeds: "errno and latency of ioctls",
-    },
-    Row {
-        id: ProbeId::IoctlHandler,
-        program: "ioctl_handler",
-        kind: ProbeKind::Kprobe,
-        site: Site::Handlers,
-        when: When::IoctlRecords,
-        needs: &["FILE_PRIVATE_DATA"],
-        required: false,
-        feeds: "arguments of ioctls",
-    },
-    Row {
-        id: ProbeId::Ioctl,
-        program: "ioctl",
-        kind: ProbeKind::Kprobe,
-        site: Site::Function(&["kfd_ioctl"]),
-        when: When::Always,
-        needs: &["FILE_PRIVATE_DATA"],
-        required: true,
-        feeds: "ioctls: counts, refused calls",
-    },
-    Row {
-        id: ProbeId::CreateProcess,
-        program: "create_process",
-        kind: ProbeKind::Kretprobe,
-        site: Site::Function(&["kfd_create_process"]),
-        when: When::Always,
-        needs: &[],
-        required: false,
-        feeds: "new KFD processes, before they end",
-    },
-    Row {
-        id: ProbeId::Open,
-        program: "open",
-        kind: ProbeKind::Kretprobe,
-        site: Site::Function(&["kfd_open"]),
-        when: When::Always,
-        needs: &[],
-        required: false,
-        feeds: "opens of /dev/kfd, failed ones too",
-    },
-    Row {
-        id: ProbeId::Release,
-        program: "release",
-        kind: ProbeKind::Kprobe,
-        site: Site::Function(&["kfd_release"]),
-        when: When::Always,
-        needs: &["FILE_PRIVATE_DATA"],
-        required: false,
-        feeds: "closes of /dev/kfd",
-    },
-    Row {
-        id: ProbeId::QueueAdd,
-        program: "queue_add",
-        kind: ProbeKind::Kprobe,
-        site: Site::Function(&["kfd_procfs_add_queue"]),
-        when: When::Always,
-        needs: &["QUEUE_PROCESS", "QUEUE_PROPERTIES", OWNER[0], OWNER[1]],
-        required: true,
-        feeds: "births of queues",
-    },
-    Row {
-        id: ProbeId::QueueDel,
-        program: "queue_del",
-        kind: ProbeKind::Kprobe,
-        site: Site::Function(&["kfd_procfs_del_queue"]),
-        when: When::Always,
-        needs: &["QUEUE_PROCESS", "QUEUE_ID", OWNER[0], OWNER[1]],
-        required: true,
-        feeds: "ends of queues",
-    },
-    Row {
-        id: ProbeId::NotifierRelease,
-        program: "notifier_release",
-        kind: ProbeKind::Kprobe,
-        site: Site::Function(&["kfd_process_notifier_release"]),
-        when: When::Always,
-        needs: &["KFD_PROCESS_MMU_NOTIFIER"],
-        required: false,
-        feeds: "ends of address spaces",
-    },
-    Row {
-        id: ProbeId::WqReleaseReturn,
-        program: "wq_release_return",
-        kind: ProbeKind::Kretprobe,
-        site: Site::Function(&["kfd_process_wq_release"]),
-        when: When::Always,
-        needs: &["KFD_PROCESS_RELEASE_WORK"],
-        required: false,
-        feeds: "ends of KFD processes",
-    },
-    Row {
-        id: ProbeId::WqRelease,
-        program: "wq_release",
-        kind: ProbeKind::Kprobe,
-        site: Site::Function(&["kfd_process_wq_release"]),
-        when: When::Always,
-        needs: &["KFD_PROCESS_RELEASE_WORK"],
-        required: false,
-        feeds: "begin of the release of KFD processes",
-    },
-];
+    pub(super) const fn entry(id: ProbeId, program: &'static str, site: Site, feeds: &'static str) -> Self {
+        Self::new(ProbeKind::Kprobe, id, program, site, feeds)
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kfd_trace_common::offset;
-    use std::collections::BTreeSet;
+    pub(super) const fn exit(id: ProbeId, program: &'static str, site: Site, feeds: &'static str) -> Self {
+        Self::new(ProbeKind::Kretprobe, id, program, site, feeds)
+    }
 
-    #[test]
-    fn every_probe_has_one_row_and_needs_only_known_fields() {
-        let ids: BTreeSet<_> = PROBES.iter().map(|row| row.id).collect();
-        assert_eq!(ids.len(), PROBES.len());
-        assert_eq!(ids.len(), ProbeId::ALL.len());
-        for row in PROBES {
-            for need in row.needs {
-                assert!(offset::field(need).is_some(), "{}: {need}", row.program);
-            }
-        }
+    pub(super) const fn tracepoint(
+        id: ProbeId,
+        program: &'static str,
+        system: &'static str,
+        names: &'static [&'static str],
+        feeds: &'static str,
+    ) -> Self {
+        Self::new(ProbeKind::Tracepoint, id, program, Site::Tracepoint { system, names }, feeds)
+            .when(When::Tracepoints)
+    }
+
+    pub(super) const fn when(mut self, when: When) -> Self {
+        self.when = when;
+        self
+    }
+
+    pub(super) const fn needs(mut self, needs: &'static [&'static str]) -> Self {
+        self.needs = needs;
+        self
+    }
+
+    pub(super) const fn required(mut self) -> Self {
+        self.required = true;
+        self
     }
 }

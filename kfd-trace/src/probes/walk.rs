@@ -7,6 +7,7 @@
 
 use super::facts::Facts;
 use super::peek::KernelMemory;
+use crate::events::decode::secondary;
 use crate::events::event::{Origin, QueueCreate};
 use crate::events::layout::QueueLayout;
 use crate::kernel::Kernel;
@@ -27,6 +28,10 @@ pub struct StandingProcess {
     pub tgid: u32,
     /// Start of the leader, CLOCK_BOOTTIME nanoseconds.
     pub start_boottime_ns: Option<u64>,
+    /// 0 where the driver keeps one per GPU.
+    pub pasid: u32,
+    /// Which of its PID's contexts it is (7.2); `None` for the primary one.
+    pub context_id: Option<u32>,
     /// Queues with addresses; origin [`Origin::Standing`].
     pub queues: Vec<QueueCreate>,
 }
@@ -50,6 +55,8 @@ pub struct Walk {
     lead_thread: u64,
     task_tgid: u64,
     task_start: Option<u64>,
+    pasid: Option<u64>,
+    context_id: Option<u64>,
     queue_device: u64,
     queue_properties: u64,
     device_id: u64,
@@ -86,6 +93,8 @@ impl Walk {
             lead_thread: facts.field("KFD_PROCESS_LEAD_THREAD")?,
             task_tgid: facts.field("TASK_TGID")?,
             task_start: facts.field("TASK_START_BOOTTIME").ok(),
+            pasid: facts.field("KFD_PROCESS_PASID").ok(),
+            context_id: facts.field("KFD_PROCESS_CONTEXT_ID").ok(),
             queue_device: facts.field("QUEUE_DEVICE")?,
             queue_properties: facts.field("QUEUE_PROPERTIES")?,
             device_id: facts.field("DEVICE_ID")?,
@@ -141,6 +150,9 @@ impl Walk {
         let leader = word(memory, process + self.lead_thread)?;
         let tgid = half(memory, leader + self.task_tgid)?;
         let start_boottime_ns = self.task_start.and_then(|offset| word(memory, leader + offset));
+        let pasid = self.pasid.and_then(|offset| half(memory, process + offset)).unwrap_or(0);
+        let context_id = self.context_id.and_then(|offset| quarter(memory, process + offset));
+        let context_id = context_id.map(u32::from).and_then(secondary);
         let head = process + self.process_queues;
         let mut queues = Vec::new();
         // struct list_head { next, prev }: circular, so it ends at its head.
@@ -156,7 +168,7 @@ impl Walk {
                 None => *broken += 1,
             }
         }
-        Some(StandingProcess { address: process, leader, tgid, start_boottime_ns, queues })
+        Some(StandingProcess { address: process, leader, tgid, start_boottime_ns, pasid, context_id, queues })
     }
 
     fn queue(&self, memory: &mut impl KernelMemory, queue: u64) -> Option<QueueCreate> {
@@ -178,6 +190,11 @@ fn word(memory: &mut impl KernelMemory, address: u64) -> Option<u64> {
 fn half(memory: &mut impl KernelMemory, address: u64) -> Option<u32> {
     let mut bytes = [0; 4];
     memory.read(address, &mut bytes).then(|| u32::from_le_bytes(bytes))
+}
+
+fn quarter(memory: &mut impl KernelMemory, address: u64) -> Option<u16> {
+    let mut bytes = [0; 2];
+    memory.read(address, &mut bytes).then(|| u16::from_le_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -218,6 +235,8 @@ mod tests {
             lead_thread: 8,
             task_tgid: 0,
             task_start: Some(8),
+            pasid: None,
+            context_id: None,
             queue_device: 8,
             queue_properties: 0,
             device_id: 0,

@@ -14,6 +14,8 @@ pub struct Change {
     pub process: Option<ProcessKey>,
     /// The queues that it ended, each with its cause.
     pub ended: Vec<Queue>,
+    /// Of an event that ends a condition, how long it lasted: an eviction, a reset. `None` where its begin was not seen.
+    pub lasted_ns: Option<u64>,
     pub anomalies: Vec<Anomaly>,
 }
 
@@ -47,7 +49,8 @@ impl State {
                 self.queue_destroy(key, *queue_id, *gpu_id, event, &mut change);
             }
             Body::QueueDestroyFailed { queue_id, .. } => self.queue_revive(key, *queue_id, &mut change),
-            Body::Ioctl(_) | Body::Open { .. } => {}
+            // Not followed yet.
+            _ => {}
         }
         change
     }

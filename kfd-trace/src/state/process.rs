@@ -46,6 +46,8 @@ pub struct Process {
     pub uid: Option<u32>,
     pub comm: Option<String>,
     pub cgroup_leaf: Option<String>,
+    /// Which of its PID's contexts it is (7.2); `None` for the first one.
+    pub context_id: Option<u32>,
     pub details: ProcessDetails,
     pub sources: Sources,
     /// It existed before the tracer.
@@ -81,6 +83,7 @@ impl Process {
             uid: None,
             comm: None,
             cgroup_leaf: None,
+            context_id: None,
             details: ProcessDetails::default(),
             sources,
             standing: false,
@@ -119,6 +122,7 @@ impl Process {
         self.uid = seen.uid.or(self.uid);
         self.comm = seen.comm.clone().or_else(|| self.comm.take());
         self.cgroup_leaf = seen.cgroup_leaf.clone().or_else(|| self.cgroup_leaf.take());
+        self.context_id = seen.context_id;
         self.seen_lost = false;
         self.standing = seen.standing;
         self.created_ns = if seen.standing { None } else { Some(at_ns) };

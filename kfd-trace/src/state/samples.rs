@@ -32,6 +32,7 @@ pub(crate) fn seen(standing: bool) -> Body {
         uid: Some(1000),
         comm: Some("train".into()),
         cgroup_leaf: Some("job.scope".into()),
+        context_id: None,
     })
 }
 
@@ -48,6 +49,8 @@ pub(crate) fn facts(queue_id: u32) -> QueueCreate {
         priority: Some(7),
         percent: Some(100),
         sdma_engine_id: None,
+        active: Some(true),
+        evicted: Some(false),
         origin: Origin::Ioctl,
     }
 }

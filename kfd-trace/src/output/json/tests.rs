@@ -26,7 +26,7 @@ fn the_birth_of_a_queue_as_a_whole() {
             r#""pid":4321,"tid":4322,"task_pid":4321,"comm":"train","kfd_process":"1","gpu_id":58270,"#,
             r#""queue_id":9,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","ring_size":1048576,"#,
             r#""write_pointer_address":"0x7faf945b8038","read_pointer_address":"0x7faf945b8080","#,
-            r#""doorbell_offset":16,"priority":7,"percent":100,"sdma_engine_id":null,"origin":"ioctl"}"#,
+            r#""doorbell_offset":16,"priority":7,"percent":100,"sdma_engine_id":null,"active":true,"evicted":false,"origin":"ioctl"}"#,
             "\n"
         )
     );
@@ -80,7 +80,8 @@ fn what_was_not_measured_is_no_zero() {
 fn addresses_in_arguments_are_hexadecimal_and_two_abis_are_told() {
     let (clock, topology) = (clock(), topology());
     let mismatch = Some(Mismatch { user_size: 88, kernel_size: 96 });
-    let context = Context { clock: &clock, process: None, ended: &[], mismatch, topology: &topology };
+    let context =
+        Context { clock: &clock, process: None, ended: &[], lasted_ns: None, mismatch, topology: &topology };
     let outcome = Outcome::Returned { result: 0, latency_ns: 1 };
     let mut out = Vec::new();
     super::event(&mut out, &ioctl_event(0xc058_4b02, outcome, &[0x10, 0, 0, 0, 0, 0, 0, 0]), &context)

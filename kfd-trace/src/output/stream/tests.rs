@@ -62,7 +62,8 @@ fn an_ioctl_looks_as_in_strace_and_what_was_not_measured_is_no_zero() {
 fn two_abis_are_told() {
     let (clock, topology) = (clock(), topology());
     let mismatch = Some(Mismatch { user_size: 88, kernel_size: 96 });
-    let context = Context { clock: &clock, process: None, ended: &[], mismatch, topology: &topology };
+    let context =
+        Context { clock: &clock, process: None, ended: &[], lasted_ns: None, mismatch, topology: &topology };
     let event = ioctl_event(0xc058_4b02, Outcome::Returned { result: 0, latency_ns: 1 }, &[]);
     assert!(detail(&event, &context).ends_with(" = 0 <1ns> [88 bytes, kernel has 96]"));
 }

@@ -1,0 +1,75 @@
+//! Calls inside the driver between entry and return, by thread: for what only the return can tell, and for calls
+//! that call each other. The only owner of `UPDATES`, `MQDS`, `EVICTIONS` and `USER_QUEUES`.
+
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use aya_ebpf::{bindings::BPF_ANY, macros::map, maps::HashMap};
+use kfd_trace_common::counter::Trouble;
+use kfd_trace_common::limits::NESTED_MAX;
+use kfd_trace_common::nested::{Eviction, Mqd, Update, UserQueue};
+
+use crate::counters;
+
+#[map]
+static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
+
+#[map]
+static MQDS: HashMap<u32, Mqd> = HashMap::with_max_entries(NESTED_MAX, 0);
+
+#[map]
+static EVICTIONS: HashMap<u32, Eviction> = HashMap::with_max_entries(NESTED_MAX, 0);
+
+#[map]
+static USER_QUEUES: HashMap<u32, UserQueue> = HashMap::with_max_entries(NESTED_MAX, 0);
+
+/// One kind of call: how its slot of the running thread is kept.
+pub(crate) trait Call: Copy + 'static {
+    fn map() -> &'static HashMap<u32, Self>;
+}
+
+macro_rules! calls {
+    ($($call:ident in $map:ident;)*) => {
+        $(impl Call for $call {
+            #[inline(always)]
+            fn map() -> &'static HashMap<u32, Self> {
+                &$map
+            }
+        })*
+    };
+}
+
+calls! {
+    Update in UPDATES;
+    Mqd in MQDS;
+    Eviction in EVICTIONS;
+    UserQueue in USER_QUEUES;
+}
+
+#[inline(always)]
+fn tid() -> u32 {
+    bpf_get_current_pid_tgid() as u32
+}
+
+/// The running thread's call, if it is in one. Only this thread writes its slot.
+#[inline(always)]
+pub(crate) fn current<T: Call>() -> Option<*mut T> {
+    T::map().get_ptr_mut(tid())
+}
+
+/// Notes that the running thread is in a call; a full map is counted.
+#[inline(always)]
+pub(crate) fn enter<T: Call>(call: &T) {
+    if T::map().insert(tid(), call, u64::from(BPF_ANY)).is_err() {
+        counters::trouble(Trouble::NestedFull);
+    }
+}
+
+/// Takes the running thread's call out.
+#[inline(always)]
+pub(crate) fn leave<T: Call>() -> Option<T> {
+    let tid = tid();
+    // SAFETY: a value of the map, copied before it is removed; only this thread writes it.
+    let call = unsafe { *T::map().get_ptr(tid)? };
+    // It was there a moment ago, and nobody else removes this thread's slot.
+    let _ = T::map().remove(tid);
+    Some(call)
+}

@@ -1,0 +1,129 @@
+//! Evictions and restores. Traces: `evict_process_queues_*` and `restore_process_queues_*` (entry and return), and what
+//! calls them with a reason: `kfd_process_evict_queues`, `kfd_dqm_evict_pasid` or `kfd_evict_process_device`. Makes: a
+//! record for each real transition of a process on a GPU.
+//!
+//! Evictions are counted (`qpd->evicted`), so only a change from or to 0 does anything: it is read at both ends.
+
+use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
+use aya_ebpf::macros::{kprobe, kretprobe};
+use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::nested::Eviction as Slot;
+use kfd_trace_common::process::Entry;
+use kfd_trace_common::record::{Eviction, trigger};
+
+use crate::kernel::{self, read};
+use crate::processes::{self, Met, Owner};
+use crate::{counters, emit, nested};
+
+/// `int kfd_process_evict_queues(struct kfd_process *p, uint32_t trigger)`
+#[kprobe]
+pub(crate) fn evict_process(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::EvictProcess);
+    begin(ctx.arg(1).unwrap_or(trigger::NONE));
+    0
+}
+
+/// `int kfd_dqm_evict_pasid(dqm, u32 pasid)`, on 7.2 `int kfd_evict_process_device(struct kfd_process_device *pdd)`:
+/// after a fault.
+#[kprobe]
+pub(crate) fn evict_fault(_ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::EvictFault);
+    begin(trigger::FAULT);
+    0
+}
+
+#[inline(always)]
+fn begin(trigger: u32) {
+    nested::enter(&Slot { qpd: 0, entered_ns: 0, before: 0, trigger });
+}
+
+/// The return of either: the thread, a kworker perhaps, may evict for another reason next.
+#[kretprobe]
+pub(crate) fn evict_return(_ctx: RetProbeContext) -> u32 {
+    counters::hit(ProbeId::EvictReturn);
+    let _ = nested::leave::<Slot>();
+    0
+}
+
+/// `int evict_process_queues_*(struct device_queue_manager *dqm, struct qcm_process_device *qpd)`, and
+/// `restore_process_queues_*` with the same arguments.
+#[kprobe]
+pub(crate) fn evict_gpu(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::EvictGpu);
+    let Some(qpd) = ctx.arg::<u64>(1) else { return 0 };
+    let Some(before) = read::<u32>(qpd, &kernel::QPD_EVICTED) else {
+        counters::trouble(Trouble::EvictionUnreadable);
+        return 0;
+    };
+    // SAFETY: no arguments.
+    let entered_ns = unsafe { bpf_ktime_get_ns() };
+    match nested::current::<Slot>() {
+        Some(slot) => {
+            // SAFETY: a value of the map, and only this thread writes it.
+            let slot = unsafe { &mut *slot };
+            (slot.qpd, slot.entered_ns, slot.before) = (qpd, entered_ns, before);
+        }
+        None => nested::enter(&Slot { qpd, entered_ns, before, trigger: trigger::NONE }),
+    }
+    0
+}
+
+/// The return of either.
+#[kretprobe]
+pub(crate) fn evict_gpu_return(ctx: RetProbeContext) -> u32 {
+    counters::hit(ProbeId::EvictGpuReturn);
+    let Some(slot) = nested::current::<Slot>() else {
+        counters::trouble(Trouble::ReturnWithoutEntry);
+        return 0;
+    };
+    // SAFETY: a value of the map, copied at once; only this thread writes it.
+    let call = unsafe { *slot };
+    if call.trigger == trigger::NONE {
+        let _ = nested::leave::<Slot>();
+    }
+    told(&call, ctx.ret::<u64>() as i32);
+    0
+}
+
+#[inline(always)]
+fn told(call: &Slot, result: i32) {
+    let Some(after) = read::<u32>(call.qpd, &kernel::QPD_EVICTED) else {
+        counters::trouble(Trouble::EvictionUnreadable);
+        return;
+    };
+    let kind = match (call.before, after) {
+        (0, 1..) => Kind::Evict,
+        (1.., 0) => Kind::Restore,
+        _ => return,
+    };
+    let Some((entry, gpu_id)) = owner(call.qpd) else {
+        counters::trouble(Trouble::EvictionUnreadable);
+        return;
+    };
+    if entry.wanted != 0 {
+        record(kind, call, &entry, gpu_id, result);
+    }
+}
+
+/// The process device that the `qpd` is part of: its process and its GPU.
+#[inline(always)]
+fn owner(qpd: u64) -> Option<(Entry, u32)> {
+    let pdd = qpd - kernel::offset(&kernel::PDD_QPD)?;
+    let entry = processes::known(read(pdd, &kernel::PDD_PROCESS)?, Met::Anywhere)?;
+    let device: u64 = read(pdd, &kernel::PDD_DEV)?;
+    Some((entry, read(device, &kernel::DEVICE_ID).unwrap_or(0)))
+}
+
+#[inline(always)]
+fn record(kind: Kind, call: &Slot, entry: &Entry, gpu_id: u32, result: i32) {
+    let owner = Owner { id: entry.id, tgid: entry.tgid };
+    emit::emit(kind, |record: &mut Eviction| {
+        record.header = emit::header::<Eviction>(kind, owner);
+        record.latency_ns = record.header.mono_ns.saturating_sub(call.entered_ns);
+        record.gpu_id = gpu_id;
+        record.trigger = if matches!(kind, Kind::Evict) { call.trigger } else { trigger::NONE };
+        record.result = result;
+    });
+}

@@ -1,0 +1,109 @@
+//! MQD writes. Traces: every copy of `init_mqd*`, `update_mqd*` and `restore_mqd*` (entry and return). Makes: one record
+//! for each outermost call.
+//!
+//! These functions call each other: an init ends in an update, and from gfx 9.4.3 on either is repeated for each XCC.
+//! All calls of one write are about the same queue and in the same thread, so the depth tells the outermost one.
+
+use aya_ebpf::macros::{kprobe, kretprobe};
+use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::nested::Mqd;
+use kfd_trace_common::record::{MqdWrite, mqd_op};
+
+use crate::kernel::{self, read};
+use crate::probes::queue;
+use crate::processes::{self, Met, Owner};
+use crate::{counters, emit, nested};
+
+/// `void init_mqd*(mm, void **mqd, struct kfd_mem_obj *, u64 *gart, struct queue_properties *q)`
+#[kprobe]
+pub(crate) fn mqd_init(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::MqdInit);
+    enter(ctx.arg(4), mqd_op::INIT);
+    0
+}
+
+/// `void update_mqd*(mm, void *mqd, struct queue_properties *q, struct mqd_update_info *)`
+#[kprobe]
+pub(crate) fn mqd_update(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::MqdUpdate);
+    enter(ctx.arg(2), mqd_op::UPDATE);
+    0
+}
+
+/// `void restore_mqd*(mm, void **mqd, struct kfd_mem_obj *, u64 *gart, struct queue_properties *q, ...)`: by CRIU.
+#[kprobe]
+pub(crate) fn mqd_restore(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::MqdRestore);
+    enter(ctx.arg(4), mqd_op::RESTORE);
+    0
+}
+
+/// The return of any of them.
+#[kretprobe]
+pub(crate) fn mqd_return(_ctx: RetProbeContext) -> u32 {
+    counters::hit(ProbeId::MqdReturn);
+    match nested::current::<Mqd>() {
+        Some(slot) => {
+            // SAFETY: a value of the map, and only this thread writes it.
+            let slot = unsafe { &mut *slot };
+            slot.depth = slot.depth.saturating_sub(1);
+            if slot.depth == 0 {
+                let _ = nested::leave::<Mqd>();
+            }
+        }
+        None => counters::trouble(Trouble::ReturnWithoutEntry),
+    }
+    0
+}
+
+/// The thread is outside of all MQD functions: what is left of a write lacks a return that was missed, and would
+/// make the next write look nested.
+#[inline(always)]
+pub(super) fn settle() {
+    if nested::leave::<Mqd>().is_some() {
+        counters::trouble(Trouble::MqdReturnMissed);
+    }
+}
+
+#[inline(always)]
+fn enter(properties: Option<u64>, op: u32) {
+    let Some(properties) = properties else { return };
+    if let Some(slot) = nested::current::<Mqd>() {
+        // SAFETY: a value of the map, and only this thread writes it.
+        let slot = unsafe { &mut *slot };
+        if slot.properties == properties {
+            slot.depth += 1;
+            return;
+        }
+        settle();
+    }
+    nested::enter(&Mqd { properties, depth: 1 });
+    let Some(offset) = kernel::offset(&kernel::QUEUE_PROPERTIES) else { return };
+    record(properties - offset, op);
+}
+
+#[inline(always)]
+fn record(queue: u64, op: u32) {
+    let Some(process) = read::<u64>(queue, &kernel::QUEUE_PROCESS) else {
+        counters::trouble(Trouble::QueueUnreadable);
+        return;
+    };
+    // The kernel's own queues (HIQ, DIQ) have no process, or an ERR_PTR of one.
+    if super::process::is_error(process) {
+        return;
+    }
+    let Some(entry) = processes::wanted(process, Met::Anywhere) else { return };
+    let Some(queue_id) = read::<u32>(queue, &kernel::QUEUE_ID) else {
+        counters::trouble(Trouble::QueueUnreadable);
+        return;
+    };
+    let owner = Owner { id: entry.id, tgid: entry.tgid };
+    emit::emit(Kind::MqdWrite, |record: &mut MqdWrite| {
+        record.header = emit::header::<MqdWrite>(Kind::MqdWrite, owner);
+        record.queue_id = queue_id;
+        record.gpu_id = queue::gpu_id(queue);
+        record.op = op;
+    });
+}

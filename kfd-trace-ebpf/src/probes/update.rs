@@ -1,0 +1,69 @@
+//! Changes of a queue. Traces: `update_queue` (entry and return). Makes: a record of the queue as it stands after.
+//!
+//! `update_queue` serves UPDATE_QUEUE, SET_CU_MASK and ALLOC_QUEUE_GWS alike; the properties are the new ones before
+//! it is called, but whether the queue is active follows inside.
+
+use aya_ebpf::macros::{kprobe, kretprobe};
+use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::limits::CU_MASK_LEN;
+use kfd_trace_common::nested::Update;
+use kfd_trace_common::record::QueueUpdate;
+
+use crate::kernel::{self, read};
+use crate::probes::{mqd, queue};
+use crate::processes::Owner;
+use crate::{counters, emit, nested};
+
+/// `int update_queue(struct device_queue_manager *dqm, struct queue *q, struct mqd_update_info *minfo)`
+#[kprobe]
+pub(crate) fn queue_update(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::QueueUpdate);
+    mqd::settle();
+    if let Some(queue) = ctx.arg::<u64>(1) {
+        nested::enter(&Update { queue, minfo: ctx.arg(2).unwrap_or(0) });
+    }
+    0
+}
+
+/// Its return: queue and `minfo` are still there.
+#[kretprobe]
+pub(crate) fn queue_update_return(ctx: RetProbeContext) -> u32 {
+    counters::hit(ProbeId::QueueUpdateReturn);
+    match nested::leave::<Update>() {
+        Some(update) => record(&update, ctx.ret::<u64>() as i32),
+        None => counters::trouble(Trouble::ReturnWithoutEntry),
+    }
+    0
+}
+
+#[inline(always)]
+fn record(update: &Update, result: i32) {
+    let Some(entry) = queue::owner(update.queue) else { return };
+    let owner = Owner { id: entry.id, tgid: entry.tgid };
+    emit::emit(Kind::QueueUpdate, |record: &mut QueueUpdate| {
+        record.header = emit::header::<QueueUpdate>(Kind::QueueUpdate, owner);
+        record.gpu_id = queue::gpu_id(update.queue);
+        record.result = result;
+        record.cu_mask_bits = cu_mask(update.minfo, &mut record.cu_mask).unwrap_or(0);
+        record.properties_len =
+            queue::properties(update.queue, &mut record.properties).unwrap_or_else(|| {
+                counters::trouble(Trouble::QueueUnreadable);
+                0
+            });
+    });
+}
+
+/// The mask that is set, and its bits; the driver takes whole words of 32.
+#[inline(always)]
+fn cu_mask(minfo: u64, out: &mut [u8; CU_MASK_LEN]) -> Option<u32> {
+    let bits = read::<u32>(minfo, &kernel::MINFO_CU_MASK_COUNT)?;
+    let words = read::<u64>(minfo, &kernel::MINFO_CU_MASK_PTR)?;
+    if bits == 0 || words == 0 {
+        return None;
+    }
+    let bits = bits.min(CU_MASK_LEN as u32 * 8);
+    kernel::read_bytes(words, out.get_mut(..(bits / 8) as usize)?)?;
+    Some(bits)
+}

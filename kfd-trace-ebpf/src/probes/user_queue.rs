@@ -1,0 +1,77 @@
+//! DRM user queues, which do not pass KFD. Traces: `amdgpu_userq_ioctl` (entry and return). Makes: a record of each call.
+
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
+use aya_ebpf::macros::{kprobe, kretprobe};
+use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::limits::COMM_LEN;
+use kfd_trace_common::nested::UserQueue as Slot;
+use kfd_trace_common::record::UserQueue;
+
+use crate::kernel::read_at;
+use crate::processes::{NOBODY, Owner};
+use crate::{counters, emit, filter, nested};
+
+/// Offsets in `union drm_amdgpu_userq` (include/uapi/drm/amdgpu_drm.h): user space's own format.
+mod arg {
+    pub(super) const OP: u64 = 0;
+    pub(super) const QUEUE_ID: u64 = 4;
+    pub(super) const IP_TYPE: u64 = 8;
+    pub(super) const QUEUE_VA: u64 = 24;
+    pub(super) const QUEUE_SIZE: u64 = 32;
+    /// Of the answer.
+    pub(super) const OUT_QUEUE_ID: u64 = 0;
+}
+
+const OP_CREATE: u32 = 1;
+
+/// `int amdgpu_userq_ioctl(struct drm_device *dev, void *data, struct drm_file *filp)`
+#[kprobe]
+pub(crate) fn user_queue(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::UserQueue);
+    let args: u64 = ctx.arg(1).unwrap_or(0);
+    let short = |offset| read_at::<u32>(args, offset).unwrap_or(0);
+    let long = |offset| read_at::<u64>(args, offset).unwrap_or(0);
+    nested::enter(&Slot {
+        args,
+        ring_address: long(arg::QUEUE_VA),
+        ring_size: long(arg::QUEUE_SIZE),
+        op: short(arg::OP),
+        queue_id: short(arg::QUEUE_ID),
+        ip_type: short(arg::IP_TYPE),
+        pad: 0,
+    });
+    0
+}
+
+/// Its return: the answer stands over the arguments.
+#[kretprobe]
+pub(crate) fn user_queue_return(ctx: RetProbeContext) -> u32 {
+    counters::hit(ProbeId::UserQueueReturn);
+    let Some(call) = nested::leave::<Slot>() else {
+        counters::trouble(Trouble::ReturnWithoutEntry);
+        return 0;
+    };
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    if filter::wanted(tgid) {
+        record(&call, tgid, ctx.ret::<u64>() as i32);
+    }
+    0
+}
+
+#[inline(always)]
+fn record(call: &Slot, tgid: u32, result: i32) {
+    let answered = call.op == OP_CREATE && result == 0;
+    emit::emit(Kind::UserQueue, |record: &mut UserQueue| {
+        record.header = emit::header::<UserQueue>(Kind::UserQueue, Owner { tgid, ..NOBODY });
+        record.ring_address = call.ring_address;
+        record.ring_size = call.ring_size;
+        record.op = call.op;
+        record.queue_id =
+            if answered { read_at(call.args, arg::OUT_QUEUE_ID).unwrap_or(0) } else { call.queue_id };
+        record.ip_type = call.ip_type;
+        record.result = result;
+        record.comm = bpf_get_current_comm().unwrap_or([0; COMM_LEN]);
+    });
+}

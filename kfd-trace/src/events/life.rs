@@ -1,0 +1,180 @@
+//! What happens to a queue between birth and end, and to the GPU under it.
+
+use super::event::QueueCreate;
+
+/// A queue after `update_queue`: UPDATE_QUEUE, SET_CU_MASK or ALLOC_QUEUE_GWS.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueUpdate {
+    /// The queue as it stands after the call; its origin tells nothing here.
+    pub now: QueueCreate,
+    /// The mask that this call sets; `None` when it is about something else.
+    pub cu_mask: Option<CuMask>,
+    /// Positive errno of `update_queue`, 0 for success. The new properties stand all the same.
+    pub errno: i32,
+}
+
+/// Which compute units a queue may use, as the caller gave it: the driver spreads the bits over the shader engines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CuMask {
+    /// Words of 32 bits, bit 0 of the first word first.
+    pub words: Vec<u32>,
+}
+
+impl CuMask {
+    /// From the bytes of a record.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let (words, _) = bytes.as_chunks::<4>();
+        CuMask { words: words.iter().map(|word| u32::from_le_bytes(*word)).collect() }
+    }
+
+    /// Bits that are set.
+    #[must_use]
+    pub fn enabled(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+/// Which function wrote an MQD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MqdOp {
+    Init,
+    Update,
+    /// By CRIU.
+    Restore,
+}
+
+impl MqdOp {
+    /// Every one.
+    pub const ALL: &'static [MqdOp] = &[MqdOp::Init, MqdOp::Update, MqdOp::Restore];
+
+    /// The name in metrics and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            MqdOp::Init => "init",
+            MqdOp::Update => "update",
+            MqdOp::Restore => "restore",
+        }
+    }
+}
+
+/// Why queues were evicted (`enum KFD_QUEUE_EVICTION_TRIGGERS`, include/uapi/linux/kfd_ioctl.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Trigger {
+    /// A range of shared virtual memory migrates.
+    Svm,
+    /// User memory that the GPU maps moved or went.
+    Userptr,
+    /// Memory pressure: TTM moves the process's buffers.
+    Ttm,
+    /// The device is suspended or reset.
+    Suspend,
+    CriuCheckpoint,
+    CriuRestore,
+    /// A VM fault or a poisoned memory access of the process itself.
+    Fault,
+    /// A number that this program does not know.
+    Unknown(u32),
+}
+
+impl Trigger {
+    /// The name in metrics and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Trigger::Svm => "svm",
+            Trigger::Userptr => "userptr",
+            Trigger::Ttm => "ttm",
+            Trigger::Suspend => "suspend",
+            Trigger::CriuCheckpoint => "criu_checkpoint",
+            Trigger::CriuRestore => "criu_restore",
+            Trigger::Fault => "fault",
+            Trigger::Unknown(_) => "unknown",
+        }
+    }
+
+    /// From the number in a record.
+    #[must_use]
+    pub const fn from_raw(raw: u32) -> Option<Self> {
+        use kfd_trace_common::record::trigger;
+        Some(match raw {
+            0 => Trigger::Svm,
+            1 => Trigger::Userptr,
+            2 => Trigger::Ttm,
+            3 => Trigger::Suspend,
+            4 => Trigger::CriuCheckpoint,
+            5 => Trigger::CriuRestore,
+            trigger::FAULT => Trigger::Fault,
+            trigger::NONE => return None,
+            other => Trigger::Unknown(other),
+        })
+    }
+}
+
+/// The queues of a process on one GPU were evicted or restored; a real transition, nested ones are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    pub gpu_id: Option<u32>,
+    /// Of an eviction; `None` when it was not seen, and for a restore.
+    pub trigger: Option<Trigger>,
+    /// Positive errno of the driver's function, 0 for success.
+    pub errno: i32,
+    /// Time inside of it, nanoseconds.
+    pub latency_ns: u64,
+}
+
+/// A VM fault of a process on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VmFault {
+    pub gpu_id: Option<u32>,
+    /// Where, and how; `None` when the driver was not told.
+    pub access: Option<FaultAccess>,
+}
+
+/// `struct kfd_vm_fault_info` (kgd_kfd_interface.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultAccess {
+    /// GPU virtual address of the page.
+    pub address: u64,
+    pub valid: bool,
+    pub read: bool,
+    pub write: bool,
+    pub exec: bool,
+}
+
+/// A call of AMDGPU_USERQ: a queue that does not pass KFD.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserQueueCall {
+    /// `create`, `free`, or `None` for another operation.
+    pub op: Option<&'static str>,
+    pub queue_id: u32,
+    /// `AMDGPU_HW_IP_*`: 0 gfx, 1 compute, 2 SDMA.
+    pub ip_type: u32,
+    pub ring_address: u64,
+    /// Bytes.
+    pub ring_size: u64,
+    /// Positive errno, 0 for success.
+    pub errno: i32,
+    /// comm of the caller.
+    pub comm: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_is_read_word_by_word() {
+        let mask = CuMask::from_bytes(&[0xff, 0, 0, 0, 1, 0, 0, 0x80]);
+        assert_eq!(mask.words, [0xff, 0x8000_0001]);
+        assert_eq!(mask.enabled(), 10);
+    }
+
+    #[test]
+    fn a_trigger_that_was_not_seen_is_none() {
+        assert_eq!(Trigger::from_raw(u32::MAX), None);
+        assert_eq!(Trigger::from_raw(2), Some(Trigger::Ttm));
+        assert_eq!(Trigger::from_raw(9).map(Trigger::name), Some("unknown"));
+    }
+}

@@ -1,0 +1,96 @@
+//! Where a row of the table goes on this kernel.
+
+use super::facts::{Facts, Functions};
+use super::rows::NOT_OF_USERS;
+use super::table::Site;
+use crate::events::ioctl::{IOCTLS, WAIT_EVENTS};
+use kfd_trace_common::rules;
+use std::collections::BTreeSet;
+
+/// Where one program goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub symbol: String,
+    pub at: At,
+}
+
+/// How the kernel is told the place: a name must be unique in the whole kernel, or it is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    Name,
+    Address(u64),
+    /// A tracepoint of this system.
+    Tracepoint(&'static str),
+}
+
+/// Names of the functions or tracepoints of a site that this kernel has.
+pub(super) fn names(site: Site, functions: &impl Functions, facts: &Facts, queues_only: bool) -> Vec<String> {
+    let has = |name: &&&str| !functions.copies(name).is_empty();
+    let own = |name: &&str| (*name).to_owned();
+    match site {
+        Site::Function(candidates) => candidates.iter().find(has).map(own).into_iter().collect(),
+        Site::Each(names) | Site::Family { members: names, .. } => {
+            names.iter().filter(has).map(own).collect()
+        }
+        Site::Handlers => handlers(functions, queues_only).into_iter().map(str::to_owned).collect(),
+        Site::Tracepoint { system, names } => {
+            let there = |name: &&&str| facts.tracepoints.contains(&format!("{system}:{name}"));
+            names.iter().find(there).map(own).into_iter().collect()
+        }
+    }
+}
+
+/// Names that would be looked for, where this kernel has none of them.
+pub(super) fn candidates(site: Site) -> Vec<String> {
+    let names = match site {
+        Site::Function(names) | Site::Each(names) | Site::Family { members: names, .. } => names,
+        Site::Tracepoint { names, .. } => names,
+        Site::Handlers => &[],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Functions of a family that this program does not know: their arguments may be others.
+pub(super) fn strangers(site: Site, functions: &impl Functions) -> Vec<String> {
+    let Site::Family { prefixes, members } = site else { return Vec::new() };
+    let found = prefixes.iter().flat_map(|prefix| functions.beginning(prefix));
+    found.filter(|name| !members.contains(&name.as_str()) && !name.contains(NOT_OF_USERS)).collect()
+}
+
+/// Handlers that can carry a probe: those of the driver that do not sleep, each once.
+fn handlers(functions: &impl Functions, queues_only: bool) -> BTreeSet<&'static str> {
+    let awake = IOCTLS.iter().filter(|def| def.nr != WAIT_EVENTS);
+    let asked = awake.filter(|def| !queues_only || rules::changes_queue(u32::from(def.nr)));
+    asked.map(|def| def.handler).filter(|name| !functions.copies(name).is_empty()).collect()
+}
+
+/// The places of functions by these names.
+///
+/// # Errors
+/// The reason why a place cannot be told to the kernel.
+pub(super) fn targets(
+    site: Site,
+    names: &[String],
+    functions: &impl Functions,
+) -> Result<Vec<Target>, String> {
+    if let Site::Tracepoint { system, .. } = site {
+        let at = At::Tracepoint(system);
+        return Ok(names.iter().map(|name| Target { symbol: name.clone(), at }).collect());
+    }
+    let mut targets = Vec::new();
+    for name in names {
+        let copies = functions.copies(name);
+        if functions.is_unique(name) {
+            targets.push(Target { symbol: name.clone(), at: At::Name });
+            continue;
+        }
+        if copies.contains(&0) {
+            return Err(format!(
+                "{name} is not unique and its address is hidden: needs CAP_SYSLOG, or kptr_restrict=0"
+            ));
+        }
+        let at_address = |address| Target { symbol: name.clone(), at: At::Address(address) };
+        targets.extend(copies.into_iter().map(at_address));
+    }
+    Ok(targets)
+}
