@@ -16,6 +16,8 @@ pub struct Change {
     pub ended: Vec<Queue>,
     /// Of an event that ends a condition, how long it lasted: an eviction, a reset. `None` where its begin was not seen.
     pub lasted_ns: Option<u64>,
+    /// Of what happens to a whole GPU: tgids of the processes that have queues on it.
+    pub hit: Vec<u32>,
     pub anomalies: Vec<Anomaly>,
 }
 
@@ -23,9 +25,26 @@ impl State {
     /// Takes in one event; events come in the order of the ring buffer.
     pub fn apply(&mut self, event: &Event) -> Change {
         let mut change = Change::default();
-        if let Body::Open { errno, .. } = &event.body {
-            self.open(event, *errno, &mut change);
-            return change;
+        match &event.body {
+            Body::Open { errno, .. } => {
+                self.open(event, *errno, &mut change);
+                return change;
+            }
+            Body::GpuResetBegin { gpu_id } => {
+                self.of_gpu(*gpu_id, event, &mut change, |state, gpu, now, _| state.reset_begins(gpu, now));
+                return change;
+            }
+            Body::GpuResetEnd { gpu_id } => {
+                self.of_gpu(*gpu_id, event, &mut change, Self::reset_ends);
+                return change;
+            }
+            Body::HwsHang { gpu_id } => {
+                self.of_gpu(*gpu_id, event, &mut change, |state, gpu, now, _| state.hangs(gpu, now));
+                return change;
+            }
+            // They do not pass KFD: no KFD process owns them.
+            Body::UserQueue(_) => return change,
+            _ => {}
         }
         let Some(id) = event.process else {
             self.anomaly(Anomaly::OwnerUnknown, &mut change);
@@ -49,8 +68,17 @@ impl State {
                 self.queue_destroy(key, *queue_id, *gpu_id, event, &mut change);
             }
             Body::QueueDestroyFailed { queue_id, .. } => self.queue_revive(key, *queue_id, &mut change),
-            // Not followed yet.
-            _ => {}
+            Body::QueueUpdate(update) => self.queue_update(key, update, now, &mut change),
+            Body::MqdWrite { queue_id, gpu_id, op } => self.mqd_write(key, *queue_id, *gpu_id, *op),
+            Body::Evict(eviction) => self.evict(key, eviction, now),
+            Body::Restore(eviction) => self.restore(key, eviction, now, &mut change),
+            Body::VmFault(fault) => self.vm_fault(key, fault.gpu_id),
+            Body::Ioctl(_)
+            | Body::Open { .. }
+            | Body::GpuResetBegin { .. }
+            | Body::GpuResetEnd { .. }
+            | Body::HwsHang { .. }
+            | Body::UserQueue(_) => {}
         }
         change
     }

@@ -6,15 +6,19 @@
 
 mod adopt;
 mod apply;
+mod eviction;
+mod gpu;
 mod ioctls;
 mod limits;
 mod process;
 mod queue;
 mod queues;
+mod reconcile;
 mod rows;
 mod snapshot;
 mod source;
 mod totals;
+mod update;
 
 #[cfg(test)]
 mod property;
@@ -23,12 +27,16 @@ pub(crate) mod samples;
 
 pub use adopt::{Read, StandingProcess};
 pub use apply::Change;
+pub use eviction::Evictions;
+pub use gpu::{GpuState, GpuStates};
 pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use limits::StateLimits;
 pub use process::{Process, ProcessDetails, ProcessKey};
 pub(crate) use queue::finer_type;
 pub use queue::{Cause, Queue, QueueEnd, QueueLabel};
+pub use reconcile::Difference;
 pub use rows::State;
 pub use snapshot::Snapshot;
 pub use source::{Source, Sources};
 pub use totals::{Anomaly, Totals};
+pub use update::MqdWrites;

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::eviction::Evictions;
 use super::queue::Queue;
 use super::source::Sources;
+use super::update::MqdWrites;
 use crate::events::event::{ProcessId, ProcessSeen};
 
 /// Start times from /proc are in ticks of 10 ms and cut off: nearer than this is the same start.
@@ -67,6 +69,14 @@ pub struct Process {
     pub failed_opens: u64,
     /// Open files whose last reference went.
     pub closes: u64,
+    /// By gpu_id.
+    pub evictions: BTreeMap<u32, Evictions>,
+    /// Of the process: evicted from at least one GPU.
+    pub evicted: Evictions,
+    /// By gpu_id; `None` where it could not be read.
+    pub vm_faults: BTreeMap<Option<u32>, u64>,
+    /// MQD writes of queues whose creation is not told yet, by queue id.
+    pub(super) mqd_of_unborn: BTreeMap<u32, MqdWrites>,
     /// Live queues by id.
     pub queues: BTreeMap<u32, Queue>,
     /// The last queues that ended, oldest first.
@@ -96,6 +106,10 @@ impl Process {
             opens: 0,
             failed_opens: 0,
             closes: 0,
+            evictions: BTreeMap::new(),
+            evicted: Evictions::default(),
+            vm_faults: BTreeMap::new(),
+            mqd_of_unborn: BTreeMap::new(),
             queues: BTreeMap::new(),
             ended_queues: VecDeque::new(),
         }

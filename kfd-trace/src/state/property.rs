@@ -3,6 +3,7 @@
 use super::samples::{create, destroy, event, facts, seen};
 use super::{Source, StandingProcess, State, StateLimits, Totals};
 use crate::events::event::{Body, Event, ProcessId};
+use crate::events::life::{Eviction, MqdOp, QueueUpdate};
 
 /// xorshift64: the same sequence in every run.
 struct Random(u64);
@@ -21,7 +22,7 @@ impl Random {
 
     fn body(&mut self) -> Body {
         let queue_id = self.below32(4);
-        match self.below(16) {
+        match self.below(20) {
             0 => seen(self.below(2) == 0),
             1 => Body::MmRelease,
             2 => Body::ProcessRelease,
@@ -29,8 +30,17 @@ impl Random {
             4 => Body::Open { errno: [0, 22][usize::from(self.below(2) == 0)], comm: "train".into() },
             5 | 6 => Body::QueueDestroyFailed { queue_id, gpu_id: None, errno: 62 },
             7..=11 => create(queue_id),
+            16 => Body::Evict(self.eviction()),
+            17 => Body::Restore(self.eviction()),
+            18 => Body::QueueUpdate(QueueUpdate { now: facts(queue_id), cu_mask: None, errno: 0 }),
+            19 => Body::MqdWrite { queue_id, gpu_id: None, op: MqdOp::ALL[usize::from(self.below(2) == 0)] },
             _ => destroy(queue_id),
         }
+    }
+
+    fn eviction(&mut self) -> Eviction {
+        let gpu_id = Some([58270, 7][usize::from(self.below(2) == 0)]);
+        Eviction { gpu_id, trigger: None, errno: 0, latency_ns: 3 }
     }
 
     fn event(&mut self, now: u64) -> Event {
@@ -61,11 +71,23 @@ fn numbers(totals: &Totals) -> Vec<u64> {
         queues_revived: _,
         queues_adopted,
         queues_born_later,
+        queue_updates,
+        mqd_writes,
+        evictions,
+        restores,
+        evicted_ns,
+        differences,
         anomalies,
     } = totals;
     let mut all = vec![*processes_created, *processes_standing, *processes_ended, *opens, *closes];
     all.extend([*queues_adopted, *queues_born_later, totals.created(), totals.destroyed(), totals.revived()]);
-    all.push(open_errors.values().sum());
+    all.extend::<[u64; 3]>([
+        open_errors.values().sum(),
+        queue_updates.values().sum(),
+        mqd_writes.values().sum(),
+    ]);
+    all.extend::<[u64; 3]>([evictions.values().sum(), restores.values().sum(), evicted_ns.values().sum()]);
+    all.push(differences.values().sum());
     all.extend(super::Anomaly::ALL.iter().map(|name| anomalies.get(name).copied().unwrap_or(0)));
     all
 }

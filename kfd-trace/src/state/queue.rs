@@ -1,7 +1,10 @@
 //! One queue from its birth to its end.
 
+use super::eviction::Evictions;
 use super::source::{Source, Sources};
+use super::update::MqdWrites;
 use crate::events::event::{QueueCreate, QueueType};
+use crate::events::life::CuMask;
 
 /// A queue. Within a process its id is unique while it lives.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +17,18 @@ pub struct Queue {
     pub born_ns: Option<u64>,
     /// When it was found standing.
     pub adopted_ns: Option<u64>,
+    /// Calls of `update_queue` that were seen.
+    pub updates: u64,
+    /// The last mask that was seen to be set.
+    pub cu_mask: Option<CuMask>,
+    pub mqd_writes: MqdWrites,
+    pub evictions: Evictions,
+    /// When its last record was taken in, or when it was found.
+    pub changed_ns: u64,
+    /// When it was taken from sysfs or the kernel anew, since a record had been lost: its counts are too low then.
+    pub resynced_ns: Option<u64>,
+    /// sysfs does not list it: its entry went before a destroy that failed (6.1), or could not be made.
+    pub unlisted: bool,
     pub end: Option<QueueEnd>,
 }
 
@@ -83,23 +98,33 @@ impl QueueLabel {
 
 impl Queue {
     pub(super) fn born(queue_id: u32, facts: &QueueCreate, at_ns: u64) -> Self {
-        Self {
-            queue_id,
-            facts: facts.clone(),
-            sources: Source::Probe.into(),
-            born_ns: Some(at_ns),
-            adopted_ns: None,
-            end: None,
+        let mut queue = Self { born_ns: Some(at_ns), ..Self::new(queue_id, facts, Source::Probe, at_ns) };
+        if facts.evicted == Some(true) {
+            queue.evictions.begin(at_ns, None);
         }
+        queue
     }
 
     pub(super) fn standing(queue_id: u32, facts: &QueueCreate, source: Source, at_ns: u64) -> Self {
+        let mut queue = Self { adopted_ns: Some(at_ns), ..Self::new(queue_id, facts, source, at_ns) };
+        queue.evictions.found(facts.evicted == Some(true));
+        queue
+    }
+
+    fn new(queue_id: u32, facts: &QueueCreate, source: Source, at_ns: u64) -> Self {
         Self {
             queue_id,
             facts: facts.clone(),
             sources: source.into(),
             born_ns: None,
-            adopted_ns: Some(at_ns),
+            adopted_ns: None,
+            updates: 0,
+            cu_mask: None,
+            mqd_writes: MqdWrites::new(),
+            evictions: Evictions::default(),
+            changed_ns: at_ns,
+            resynced_ns: None,
+            unlisted: false,
             end: None,
         }
     }
@@ -129,6 +154,8 @@ impl Queue {
         facts.priority = facts.priority.or(other.priority);
         facts.percent = facts.percent.or(other.percent);
         facts.sdma_engine_id = facts.sdma_engine_id.or(other.sdma_engine_id);
+        facts.active = facts.active.or(other.active);
+        facts.evicted = facts.evicted.or(other.evicted);
     }
 }
 

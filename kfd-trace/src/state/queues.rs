@@ -35,6 +35,7 @@ impl State {
                 queue.absorb(facts);
                 queue.facts.origin = facts.origin;
                 queue.born_ns = Some(now_ns);
+                queue.mqd_writes = row.mqd_of_unborn.remove(&queue_id).unwrap_or_default();
                 queue.sources = queue.sources.with(Source::Probe);
                 self.totals.queues_born_later += 1;
             }
@@ -42,12 +43,20 @@ impl State {
                 self.anomaly(Anomaly::CreateOfLiveQueue, change);
                 let end = QueueEnd { at_ns: now_ns, cause: Cause::Replaced };
                 self.end_queue(key, queue_id, None, end, change);
-                self.put(key, Queue::born(queue_id, facts, now_ns));
+                self.bear(key, queue_id, facts, now_ns);
             }
-            None => self.put(key, Queue::born(queue_id, facts, now_ns)),
+            None => self.bear(key, queue_id, facts, now_ns),
         }
         let label = Queue::born(queue_id, facts, now_ns).label();
         *self.totals.queues_created.entry(label).or_default() += 1;
+    }
+
+    fn bear(&mut self, key: ProcessKey, queue_id: u32, facts: &QueueCreate, now_ns: u64) {
+        let mut queue = Queue::born(queue_id, facts, now_ns);
+        if let Some(row) = self.rows.get_mut(&key) {
+            queue.mqd_writes = row.mqd_of_unborn.remove(&queue_id).unwrap_or_default();
+        }
+        self.put(key, queue);
     }
 
     pub(super) fn put(&mut self, key: ProcessKey, queue: Queue) {
@@ -104,6 +113,8 @@ impl State {
             return;
         };
         queue.end = None;
+        // Its entry in sysfs went before the destroy was tried.
+        queue.unlisted = true;
         *self.totals.queues_revived.entry(queue.label()).or_default() += 1;
         self.put(key, queue);
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::apply::Change;
+use super::gpu::GpuStates;
 use super::limits::StateLimits;
 use super::process::{Process, ProcessDetails, ProcessKey};
 use super::queue::{Cause, QueueEnd};
@@ -21,6 +22,7 @@ pub struct State {
     pub(super) ended: VecDeque<ProcessKey>,
     /// Rows that went since they were last asked for.
     forgotten: Vec<ProcessId>,
+    pub(super) gpus: GpuStates,
     pub(super) totals: Totals,
     pub(super) adopted_keys: u64,
 }
@@ -34,6 +36,7 @@ impl State {
             by_tgid: BTreeMap::new(),
             ended: VecDeque::new(),
             forgotten: Vec::new(),
+            gpus: GpuStates::new(),
             totals: Totals::default(),
             adopted_keys: 0,
         }
@@ -95,7 +98,7 @@ impl State {
     pub fn snapshot(&self) -> Snapshot {
         let mut processes: Vec<_> = self.rows.values().cloned().collect();
         processes.sort_by_key(|row| (row.tgid, row.first_seen_ns, row.key));
-        Snapshot { processes, totals: self.totals.clone() }
+        Snapshot { processes, gpus: self.gpus.clone(), totals: self.totals.clone() }
     }
 
     pub(super) fn anomaly(&mut self, anomaly: Anomaly, change: &mut Change) {

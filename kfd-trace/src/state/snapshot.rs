@@ -1,5 +1,6 @@
 //! The state at one moment, for the outputs.
 
+use super::gpu::GpuStates;
 use super::process::Process;
 use super::queue::Queue;
 use super::totals::Totals;
@@ -9,6 +10,7 @@ use super::totals::Totals;
 pub struct Snapshot {
     /// Live processes, and the remembered ones that ended.
     pub processes: Vec<Process>,
+    pub gpus: GpuStates,
     pub totals: Totals,
 }
 

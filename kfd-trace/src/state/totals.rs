@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::queue::{Cause, QueueLabel};
+use super::reconcile::Difference;
+use crate::events::life::{MqdOp, Trigger};
 
 /// Something in the records that does not fit together. Each occurrence is counted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +21,8 @@ pub enum Anomaly {
     CreateOfLiveQueue,
     /// A queue was destroyed that was not known.
     DestroyOfUnknownQueue,
+    /// A queue was updated that was not known.
+    UpdateOfUnknownQueue,
     /// A destroy failed, and the queue was not known to have been destroyed.
     DestroyFailedOfUnknownQueue,
     /// A queue that was still alive when its process was released.
@@ -40,6 +44,7 @@ impl Anomaly {
         Anomaly::QueueWithoutId,
         Anomaly::CreateOfLiveQueue,
         Anomaly::DestroyOfUnknownQueue,
+        Anomaly::UpdateOfUnknownQueue,
         Anomaly::DestroyFailedOfUnknownQueue,
         Anomaly::LeftAtRelease,
         Anomaly::RecordAfterRelease,
@@ -57,6 +62,7 @@ impl Anomaly {
             Anomaly::QueueWithoutId => "queue_without_id",
             Anomaly::CreateOfLiveQueue => "create_of_live_queue",
             Anomaly::DestroyOfUnknownQueue => "destroy_of_unknown_queue",
+            Anomaly::UpdateOfUnknownQueue => "update_of_unknown_queue",
             Anomaly::DestroyFailedOfUnknownQueue => "destroy_failed_of_unknown_queue",
             Anomaly::LeftAtRelease => "left_at_release",
             Anomaly::RecordAfterRelease => "record_after_release",
@@ -87,6 +93,18 @@ pub struct Totals {
     pub queues_adopted: u64,
     /// Of these, the ones whose creation was received after they had been found.
     pub queues_born_later: u64,
+    /// Calls of `update_queue` by positive errno, 0 for success.
+    pub queue_updates: BTreeMap<(QueueLabel, i32), u64>,
+    /// Outermost calls of the MQD functions, also of creations that failed.
+    pub mqd_writes: BTreeMap<(Option<u32>, MqdOp), u64>,
+    /// Evictions of a process from a GPU, by gpu_id and trigger.
+    pub evictions: BTreeMap<(u32, Option<Trigger>), u64>,
+    /// Restores, by gpu_id.
+    pub restores: BTreeMap<u32, u64>,
+    /// Time evicted, all processes together, of evictions that ended in a restore, by gpu_id; nanoseconds.
+    pub evicted_ns: BTreeMap<u32, u64>,
+    /// What the probes and the driver's own lists did not agree on.
+    pub differences: BTreeMap<Difference, u64>,
     pub anomalies: BTreeMap<Anomaly, u64>,
 }
 

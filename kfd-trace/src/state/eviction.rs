@@ -1,0 +1,169 @@
+//! Evictions: how often, how long, and whether now. One for each queue, each GPU of a process, and each process.
+
+use super::apply::Change;
+use super::process::ProcessKey;
+use super::queue::Queue;
+use super::rows::State;
+use crate::events::life::{Eviction, Trigger};
+
+/// Transitions between evicted and not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evictions {
+    /// Evictions that were seen.
+    pub count: u64,
+    pub evicted: bool,
+    /// Since when; `None` when it is not evicted, or was found so.
+    pub since_ns: Option<u64>,
+    /// Time evicted, up to the last restore; evictions whose begin was not seen are left out.
+    pub total_ns: u64,
+    /// Of the last one.
+    pub trigger: Option<Trigger>,
+}
+
+impl Evictions {
+    /// Time evicted up to `now_ns`, nanoseconds.
+    #[must_use]
+    pub fn evicted_ns(&self, now_ns: u64) -> u64 {
+        self.total_ns + self.since_ns.map_or(0, |since| now_ns.saturating_sub(since))
+    }
+
+    /// False when it was evicted already.
+    pub(super) fn begin(&mut self, at_ns: u64, trigger: Option<Trigger>) -> bool {
+        if self.evicted {
+            return false;
+        }
+        *self = Self { count: self.count + 1, evicted: true, since_ns: Some(at_ns), trigger, ..*self };
+        true
+    }
+
+    /// How long it lasted, where that is known.
+    pub(super) fn end(&mut self, at_ns: u64) -> Option<u64> {
+        let lasted = self.since_ns.map(|since| at_ns.saturating_sub(since));
+        self.total_ns += lasted.unwrap_or(0);
+        (self.evicted, self.since_ns) = (false, None);
+        lasted
+    }
+
+    /// It was found evicted: since when and why is not known.
+    pub(super) fn found(&mut self, evicted: bool) {
+        if evicted != self.evicted {
+            (self.evicted, self.since_ns) = (evicted, None);
+        }
+    }
+}
+
+impl State {
+    pub(super) fn evict(&mut self, key: ProcessKey, told: &Eviction, now_ns: u64) {
+        let (Some(row), Some(gpu_id)) = (self.rows.get_mut(&key), told.gpu_id) else { return };
+        if row.evictions.entry(gpu_id).or_default().begin(now_ns, told.trigger) {
+            *self.totals.evictions.entry((gpu_id, told.trigger)).or_default() += 1;
+        }
+        row.evicted.begin(now_ns, told.trigger);
+        for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == told.gpu_id) {
+            queue.evictions.begin(now_ns, told.trigger);
+            queue.set_evicted(true);
+        }
+    }
+
+    pub(super) fn restore(&mut self, key: ProcessKey, told: &Eviction, now_ns: u64, change: &mut Change) {
+        let (Some(row), Some(gpu_id)) = (self.rows.get_mut(&key), told.gpu_id) else { return };
+        let lasted = row.evictions.entry(gpu_id).or_default().end(now_ns);
+        *self.totals.restores.entry(gpu_id).or_default() += 1;
+        *self.totals.evicted_ns.entry(gpu_id).or_default() += lasted.unwrap_or(0);
+        change.lasted_ns = lasted;
+        if !row.evictions.values().any(|gpu| gpu.evicted) {
+            row.evicted.end(now_ns);
+        }
+        for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == told.gpu_id) {
+            queue.evictions.end(now_ns);
+            queue.set_evicted(false);
+        }
+    }
+}
+
+impl Queue {
+    /// As `evict_process_queues_*` and `restore_process_queues_*` leave its properties
+    /// (kfd_device_queue_manager.c, `QUEUE_IS_ACTIVE`).
+    pub(super) fn set_evicted(&mut self, evicted: bool) {
+        let facts = &mut self.facts;
+        facts.evicted = Some(evicted);
+        let runs = (facts.ring_size, facts.ring_address, facts.percent);
+        facts.active = match runs {
+            _ if evicted => Some(false),
+            (Some(size), Some(address), Some(percent)) => Some(size > 0 && address != 0 && percent > 0),
+            _ => None,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::event::{Body, ProcessId};
+    use crate::state::samples::{create, event, facts, seen, state};
+
+    fn told(gpu_id: u32, trigger: Option<Trigger>) -> Eviction {
+        Eviction { gpu_id: Some(gpu_id), trigger, errno: 0, latency_ns: 5 }
+    }
+
+    const GPU: u32 = 58270;
+
+    fn with_queue() -> State {
+        let mut state = state();
+        state.apply(&event(1, 1, 700, seen(false)));
+        state.apply(&event(2, 1, 700, create(3)));
+        state
+    }
+
+    #[test]
+    fn a_queue_is_evicted_with_its_process_on_its_gpu_only() {
+        let mut state = with_queue();
+        state.apply(&event(10, 1, 700, Body::Evict(told(7, Some(Trigger::Ttm)))));
+        let row = state.process(ProcessId(1).into()).expect("row");
+        assert!(!row.queues[&3].evictions.evicted && row.evicted.evicted);
+        state.apply(&event(20, 1, 700, Body::Evict(told(GPU, Some(Trigger::Ttm)))));
+        let row = state.process(ProcessId(1).into()).expect("row");
+        assert!(row.queues[&3].evictions.evicted && row.queues[&3].facts.evicted == Some(true));
+        assert_eq!(row.queues[&3].facts.active, Some(false));
+        assert_eq!(row.evicted.count, 1, "of the process: once, whatever the number of GPUs");
+    }
+
+    #[test]
+    fn durations_are_of_each_gpu_and_of_the_whole_process() {
+        let mut state = with_queue();
+        for (at, gpu) in [(10, 7), (20, GPU)] {
+            state.apply(&event(at, 1, 700, Body::Evict(told(gpu, Some(Trigger::Userptr)))));
+        }
+        let change = state.apply(&event(50, 1, 700, Body::Restore(told(7, None))));
+        assert_eq!(change.lasted_ns, Some(40));
+        assert_eq!(state.process(ProcessId(1).into()).expect("row").evicted.evicted_ns(60), 50);
+        let change = state.apply(&event(90, 1, 700, Body::Restore(told(GPU, None))));
+        assert_eq!(change.lasted_ns, Some(70));
+        let row = state.process(ProcessId(1).into()).expect("row");
+        assert_eq!((row.evicted.total_ns, row.evicted.evicted), (80, false));
+        assert_eq!((row.queues[&3].evictions.total_ns, row.queues[&3].facts.active), (70, Some(true)));
+        assert_eq!(state.totals().evicted_ns[&GPU], 70);
+        assert_eq!(state.totals().evictions[&(GPU, Some(Trigger::Userptr))], 1);
+    }
+
+    #[test]
+    fn a_second_eviction_is_none_and_a_restore_alone_has_no_duration() {
+        let mut state = with_queue();
+        state.apply(&event(5, 1, 700, Body::Restore(told(GPU, None))));
+        for at in [10, 20] {
+            state.apply(&event(at, 1, 700, Body::Evict(told(GPU, None))));
+        }
+        let row = state.process(ProcessId(1).into()).expect("row");
+        assert_eq!((row.evictions[&GPU].count, row.evictions[&GPU].since_ns), (1, Some(10)));
+        assert_eq!(row.queues[&3].evictions.count, 1);
+    }
+
+    #[test]
+    fn a_queue_without_a_ring_is_not_active_after_a_restore() {
+        let mut queue =
+            Queue::born(1, &crate::events::event::QueueCreate { percent: Some(0), ..facts(1) }, 5);
+        queue.set_evicted(true);
+        queue.set_evicted(false);
+        assert_eq!(queue.facts.active, Some(false));
+    }
+}

@@ -1,0 +1,135 @@
+//! What happens to whole GPUs: resets and hangs; and faults, which are of one process.
+
+use std::collections::BTreeMap;
+
+use super::apply::Change;
+use super::process::ProcessKey;
+use super::rows::State;
+use crate::events::event::Event;
+
+/// One GPU, or one partition of one, under KFD's gpu_id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuState {
+    /// Resets that began.
+    pub resets: u64,
+    /// A reset is under way since.
+    pub resetting_since_ns: Option<u64>,
+    /// Time in resets whose begin and end were seen, nanoseconds.
+    pub reset_ns: u64,
+    /// Incidents: from the first time that the scheduler did not answer to the end of the next reset.
+    pub hangs: u64,
+    pub hung_since_ns: Option<u64>,
+    pub vm_faults: u64,
+}
+
+/// By gpu_id.
+pub type GpuStates = BTreeMap<u32, GpuState>;
+
+impl State {
+    pub(super) fn reset_begins(&mut self, gpu_id: u32, now_ns: u64) {
+        let gpu = self.gpus.entry(gpu_id).or_default();
+        gpu.resets += 1;
+        gpu.resetting_since_ns = Some(now_ns);
+    }
+
+    pub(super) fn reset_ends(&mut self, gpu_id: u32, now_ns: u64, change: &mut Change) {
+        let gpu = self.gpus.entry(gpu_id).or_default();
+        change.lasted_ns = gpu.resetting_since_ns.take().map(|since| now_ns.saturating_sub(since));
+        gpu.reset_ns += change.lasted_ns.unwrap_or(0);
+        gpu.hung_since_ns = None;
+    }
+
+    /// The driver notices the same hang at every operation until the reset is through.
+    pub(super) fn hangs(&mut self, gpu_id: u32, now_ns: u64) {
+        let gpu = self.gpus.entry(gpu_id).or_default();
+        if gpu.hung_since_ns.is_none() {
+            gpu.hangs += 1;
+            gpu.hung_since_ns = Some(now_ns);
+        }
+    }
+
+    pub(super) fn vm_fault(&mut self, key: ProcessKey, gpu_id: Option<u32>) {
+        if let Some(gpu_id) = gpu_id {
+            self.gpus.entry(gpu_id).or_default().vm_faults += 1;
+        }
+        if let Some(row) = self.rows.get_mut(&key) {
+            *row.vm_faults.entry(gpu_id).or_default() += 1;
+        }
+    }
+
+    /// Processes that have queues on this GPU: those that a reset or a hang of it hits.
+    #[must_use]
+    pub fn tgids_on(&self, gpu_id: u32) -> Vec<u32> {
+        let on = self.rows.values().filter(|row| row.alive());
+        let on = on.filter(|row| row.queues.values().any(|queue| queue.facts.gpu_id == Some(gpu_id)));
+        let mut tgids: Vec<u32> = on.filter_map(|row| row.tgid).collect();
+        tgids.sort_unstable();
+        tgids.dedup();
+        tgids
+    }
+
+    pub(super) fn of_gpu(
+        &mut self,
+        gpu_id: Option<u32>,
+        event: &Event,
+        change: &mut Change,
+        rule: impl FnOnce(&mut Self, u32, u64, &mut Change),
+    ) {
+        // An unreadable GPU is counted by the BPF side.
+        if let Some(gpu_id) = gpu_id {
+            change.hit = self.tgids_on(gpu_id);
+            rule(self, gpu_id, event.mono_ns, change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::events::event::{Body, Event};
+    use crate::events::life::VmFault;
+    use crate::state::samples::{create, event, seen, state};
+
+    const GPU: u32 = 58270;
+
+    fn of_nobody(at: u64, body: Body) -> Event {
+        Event { process: None, tgid: None, ..event(at, 1, 0, body) }
+    }
+
+    #[test]
+    fn a_hang_is_one_until_the_reset_that_it_leads_to_is_over() {
+        let mut state = state();
+        state.apply(&event(1, 1, 700, seen(false)));
+        state.apply(&event(2, 1, 700, create(3)));
+        let gpu_id = Some(GPU);
+        for at in [10, 20, 30] {
+            let change = state.apply(&of_nobody(at, Body::HwsHang { gpu_id }));
+            assert!(change.anomalies.is_empty(), "nobody owns it: {change:?}");
+            assert_eq!(change.hit, [700]);
+        }
+        state.apply(&of_nobody(40, Body::GpuResetBegin { gpu_id }));
+        let change = state.apply(&of_nobody(95, Body::GpuResetEnd { gpu_id }));
+        assert_eq!(change.lasted_ns, Some(55));
+        let gpu = state.snapshot().gpus[&GPU];
+        assert_eq!((gpu.hangs, gpu.resets, gpu.reset_ns, gpu.hung_since_ns), (1, 1, 55, None));
+        state.apply(&of_nobody(100, Body::HwsHang { gpu_id }));
+        assert_eq!(state.snapshot().gpus[&GPU].hangs, 2);
+    }
+
+    #[test]
+    fn the_end_of_a_reset_alone_has_no_duration() {
+        let mut state = state();
+        let change = state.apply(&of_nobody(95, Body::GpuResetEnd { gpu_id: Some(GPU) }));
+        assert_eq!((change.lasted_ns, state.snapshot().gpus[&GPU].resets), (None, 0));
+    }
+
+    #[test]
+    fn faults_count_for_process_and_gpu() {
+        let mut state = state();
+        state.apply(&event(1, 1, 700, seen(false)));
+        for _ in 0..2 {
+            state.apply(&event(5, 1, 700, Body::VmFault(VmFault { gpu_id: Some(GPU), access: None })));
+        }
+        assert_eq!(state.snapshot().gpus[&GPU].vm_faults, 2);
+        assert_eq!(state.process_of_tgid(700).expect("row").vm_faults[&Some(GPU)], 2);
+    }
+}

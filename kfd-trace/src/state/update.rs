@@ -1,0 +1,127 @@
+//! The rules for what changes a live queue: updates and MQD writes.
+
+use std::collections::BTreeMap;
+
+use super::apply::Change;
+use super::process::ProcessKey;
+use super::queue::Queue;
+use super::rows::State;
+use super::totals::Anomaly;
+use crate::events::life::{MqdOp, QueueUpdate};
+
+/// Outermost calls of the MQD functions, by function.
+pub type MqdWrites = BTreeMap<MqdOp, u64>;
+
+impl State {
+    pub(super) fn queue_update(
+        &mut self,
+        key: ProcessKey,
+        update: &QueueUpdate,
+        now_ns: u64,
+        change: &mut Change,
+    ) {
+        let row = self.rows.get_mut(&key);
+        let queue = row.zip(update.now.queue_id).and_then(|(row, id)| row.queues.get_mut(&id));
+        let Some(queue) = queue else {
+            self.anomaly(Anomaly::UpdateOfUnknownQueue, change);
+            return;
+        };
+        queue.renew(&update.now);
+        queue.updates += 1;
+        queue.changed_ns = now_ns;
+        if update.cu_mask.is_some() {
+            queue.cu_mask.clone_from(&update.cu_mask);
+        }
+        *self.totals.queue_updates.entry((queue.label(), update.errno)).or_default() += 1;
+    }
+
+    /// An init or a restore is part of a creation that is not told yet.
+    pub(super) fn mqd_write(&mut self, key: ProcessKey, queue_id: u32, gpu_id: Option<u32>, op: MqdOp) {
+        *self.totals.mqd_writes.entry((gpu_id, op)).or_default() += 1;
+        let Some(row) = self.rows.get_mut(&key) else { return };
+        match (op, row.queues.get_mut(&queue_id)) {
+            (MqdOp::Update, Some(queue)) => *queue.mqd_writes.entry(op).or_default() += 1,
+            (MqdOp::Update, None) => {
+                *row.mqd_of_unborn.entry(queue_id).or_default().entry(op).or_default() += 1
+            }
+            (MqdOp::Init | MqdOp::Restore, _) => {
+                row.mqd_of_unborn.insert(queue_id, MqdWrites::from([(op, 1)]));
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// Takes what the driver has now; what is not told stays.
+    pub(super) fn renew(&mut self, now: &crate::events::event::QueueCreate) {
+        let mut facts = now.clone();
+        facts.origin = self.facts.origin;
+        std::mem::swap(&mut self.facts, &mut facts);
+        self.absorb(&facts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::event::{Body, ProcessId, QueueCreate};
+    use crate::events::life::CuMask;
+    use crate::state::samples::{create, event, facts, seen, state};
+
+    fn with_queue() -> State {
+        let mut state = state();
+        state.apply(&event(1, 1, 700, seen(false)));
+        state.apply(&event(2, 1, 700, write(MqdOp::Init)));
+        state.apply(&event(3, 1, 700, create(3)));
+        state
+    }
+
+    fn write(op: MqdOp) -> Body {
+        Body::MqdWrite { queue_id: 3, gpu_id: Some(58270), op }
+    }
+
+    fn queue(state: &State) -> &Queue {
+        &state.process(ProcessId(1).into()).expect("row").queues[&3]
+    }
+
+    #[test]
+    fn an_update_shows_the_queue_as_it_stands() {
+        let mut state = with_queue();
+        let now = QueueCreate { percent: Some(0), ring_size: Some(4096), priority: None, ..facts(3) };
+        let update = QueueUpdate { now, cu_mask: None, errno: 0 };
+        state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
+        let facts = &queue(&state).facts;
+        assert_eq!((facts.percent, facts.ring_size, facts.priority), (Some(0), Some(4096), Some(7)));
+        assert_eq!(queue(&state).updates, 1);
+    }
+
+    #[test]
+    fn a_mask_stays_until_the_next_one() {
+        let mut state = with_queue();
+        let mask = Some(CuMask { words: vec![0xff] });
+        for cu_mask in [mask.clone(), None] {
+            let update = QueueUpdate { now: facts(3), cu_mask, errno: 0 };
+            state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
+        }
+        assert_eq!((queue(&state).cu_mask.clone(), queue(&state).updates), (mask, 2));
+    }
+
+    #[test]
+    fn the_init_before_the_birth_is_the_queues_own() {
+        let mut state = with_queue();
+        state.apply(&event(9, 1, 700, write(MqdOp::Update)));
+        assert_eq!(queue(&state).mqd_writes, MqdWrites::from([(MqdOp::Init, 1), (MqdOp::Update, 1)]));
+    }
+
+    #[test]
+    fn the_init_of_a_creation_that_failed_is_not_the_next_queues() {
+        let mut state = state();
+        state.apply(&event(1, 1, 700, seen(false)));
+        for _ in 0..2 {
+            state.apply(&event(2, 1, 700, write(MqdOp::Init)));
+        }
+        state.apply(&event(3, 1, 700, create(3)));
+        assert_eq!(queue(&state).mqd_writes, MqdWrites::from([(MqdOp::Init, 1)]));
+        assert_eq!(state.totals().mqd_writes[&(Some(58270), MqdOp::Init)], 2);
+    }
+}
