@@ -3,6 +3,7 @@
 //! Where the driver is not loaded yet, it waits for it and says so. Its pages answer from the start.
 
 use super::site::{Page, Serving};
+use super::standing::Look;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
 use crate::events::ring::Ring;
@@ -19,11 +20,8 @@ use tokio::time::{interval, sleep};
 /// How often a driver that is not there yet is looked for.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// How often ended processes are forgotten and the wall clock is looked at.
+/// How often ended processes are forgotten, and it is asked whether to look at the driver's lists ([`Tracer::look`]).
 const TIDY: Duration = Duration::from_secs(1);
-
-/// How often rows are held against /proc and KFD's sysfs.
-const RECONCILE: Duration = Duration::from_secs(10);
 
 /// What the daemon is asked for.
 #[derive(Clone, Debug)]
@@ -116,22 +114,31 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
 }
 
 async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<(), Stop> {
-    let (mut tidy, mut reconcile) = (interval(TIDY), interval(RECONCILE));
+    let mut tidy = interval(TIDY);
     let mut records = Vec::new();
     loop {
+        let mut look = None;
         tokio::select! {
             read = ring.read(&mut records) => read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?,
-            _ = tidy.tick() => page.with_tracer(|tracer| {
-                tracer.renew_clock();
-                tracer.expire()
-            }).transpose().map(drop)?,
-            _ = reconcile.tick() => page.with_tracer(Tracer::reconcile).unwrap_or_default(),
+            _ = tidy.tick() => {
+                look = page.with_tracer(tidied).transpose()?.flatten();
+                ring.drain(&mut records);
+            }
             () = signals.any() => return Ok(()),
         }
         page.with_tracer(|tracer| {
             for record in records.drain(..) {
                 tracer.take_in(record);
             }
+            if let Some(look) = &look {
+                tracer.reconcile(look);
+            }
         });
     }
+}
+
+fn tidied(tracer: &mut Tracer) -> Result<Option<Look>, Stop> {
+    tracer.renew_clock();
+    tracer.expire()?;
+    Ok(tracer.look())
 }

@@ -8,6 +8,7 @@ pub mod enrich;
 pub mod ground;
 pub mod metrics;
 pub mod ps;
+pub mod reconcile;
 pub mod site;
 pub mod standing;
 pub mod status;

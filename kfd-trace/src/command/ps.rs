@@ -60,7 +60,7 @@ fn walk(
 }
 
 fn rows(found: &[Found], source: Source) -> Vec<PsRow> {
-    let rows = found.iter().flat_map(|Found { process, info, queues, secondary: _ }| {
+    let rows = found.iter().flat_map(|Found { process, info, queues }| {
         let own = PsRow {
             pid: Some(process.tgid),
             ns_pid: process.ns_tgid,

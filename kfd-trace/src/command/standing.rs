@@ -12,7 +12,7 @@ use crate::probes::facts::Facts;
 use crate::probes::peek::Peek;
 use crate::probes::session::Session;
 use crate::probes::walk::{self, Standing, Walk};
-use crate::state::{Read, Source, StandingProcess, State};
+use crate::state::{List, Read, Source, StandingProcess, State};
 use std::path::Path;
 
 /// One process with its queues, as one source has it.
@@ -22,8 +22,6 @@ pub struct Found {
     /// What /proc told of it; `None` when it is gone, or not to be read.
     pub info: Option<ProcessInfo>,
     pub queues: Vec<QueueCreate>,
-    /// sysfs lists it as a secondary context of its PID.
-    pub secondary: bool,
 }
 
 /// Walks the kernel's table of processes by a program of its own, with nothing attached.
@@ -46,7 +44,8 @@ fn tell_broken(broken: u32) {
 
 fn found(roots: &Roots, standing: walk::StandingProcess, id: Option<ProcessId>) -> Found {
     let (process, info) = known(&roots.procfs, standing.tgid, standing.start_boottime_ns);
-    Found { process: StandingProcess { id, ..process }, info, queues: standing.queues, secondary: false }
+    let process = StandingProcess { id, context_id: standing.context_id, ..process };
+    Found { process, info, queues: standing.queues }
 }
 
 /// Reads KFD's sysfs. Types are named by the kernel's own enum, where its BTF tells it.
@@ -75,7 +74,8 @@ pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> Vec<Found> {
             evicted: None,
             origin: Origin::Standing,
         });
-        Found { process, info, queues: queues.collect(), secondary: listed.context_id.is_some() }
+        let process = StandingProcess { context_id: listed.context_id, ..process };
+        Found { process, info, queues: queues.collect() }
     });
     found.collect()
 }
@@ -90,6 +90,7 @@ fn known(procfs: &Path, tgid: u32, start: Option<u64>) -> (StandingProcess, Opti
     let process = StandingProcess {
         id: None,
         tgid,
+        context_id: None,
         start_boottime_ns: start.or(told.map(|info| info.start_boottime_ns)),
         ns_tgid: told.and_then(|info| info.ns_pids.last().copied()),
         uid: told.map(|info| info.uid),
@@ -101,7 +102,7 @@ fn known(procfs: &Path, tgid: u32, start: Option<u64>) -> (StandingProcess, Opti
 
 /// Puts what stands into a state.
 pub fn adopt(state: &mut State, found: &[Found], source: Source, read: Read) {
-    for Found { process, info, queues, secondary: _ } in found {
+    for Found { process, info, queues } in found {
         let key = state.adopt_process(read, process, source);
         if let Some(info) = info {
             state.enrich(key, enrich::of(info));
@@ -113,19 +114,34 @@ pub fn adopt(state: &mut State, found: &[Found], source: Source, read: Read) {
 }
 
 /// What stands, for a session: the same numbers for both sides.
-pub struct Standings<'a> {
-    roots: &'a Roots,
-    layout: &'a QueueLayout,
+pub struct Standings {
+    roots: Roots,
+    layout: QueueLayout,
     /// Or why the kernel's table cannot be walked here.
     walk: Result<Walk, String>,
     /// Empty for all.
-    tgids: &'a [u32],
+    tgids: Vec<u32>,
 }
 
-impl<'a> Standings<'a> {
+/// The driver's lists at one look.
+#[derive(Clone, Debug)]
+pub struct Look {
+    pub sysfs: List,
+    /// `None` where it was not asked for, cannot be walked, or changed under the walk.
+    pub kernel: Option<List>,
+}
+
+impl Standings {
     #[must_use]
-    pub fn new(roots: &'a Roots, kernel: &Kernel, facts: &'a Facts, tgids: &'a [u32]) -> Self {
-        Standings { roots, layout: &facts.layout, walk: Walk::new(kernel, facts), tgids }
+    pub fn new(roots: &Roots, kernel: &Kernel, facts: &Facts, tgids: &[u32]) -> Self {
+        let walk = Walk::new(kernel, facts);
+        Standings { roots: roots.clone(), layout: facts.layout.clone(), walk, tgids: tgids.to_vec() }
+    }
+
+    /// The kernel's table can be walked, as far as is known.
+    #[must_use]
+    pub fn walks(&self) -> bool {
+        self.walk.is_ok()
     }
 
     fn walked(&self, session: &Session) -> Result<Standing, String> {
@@ -146,36 +162,57 @@ impl<'a> Standings<'a> {
         }
     }
 
+    /// Reads the driver's lists; the kernel's own table only where `walk` asks for it.
+    pub fn look(&self, session: &mut Session, walk: bool) -> Look {
+        let from_ns = clock::mono_ns();
+        let walked = walk.then(|| self.walked(session).ok()).flatten();
+        let kernel_read = Read { from_ns, until_ns: clock::mono_ns() };
+        let sysfs = self.listed();
+        let sysfs_read = Read { from_ns: kernel_read.until_ns, until_ns: clock::mono_ns() };
+        let kernel = walked.filter(|standing| standing.broken == 0).map(|standing| {
+            let found = self.numbered(session, standing, kernel_read.until_ns);
+            list(Source::Kernel, kernel_read, found)
+        });
+        Look { sysfs: list(Source::Sysfs, sysfs_read, sysfs), kernel }
+    }
+
+    fn listed(&self) -> Vec<Found> {
+        sysfs(&self.roots, &self.layout).into_iter().filter(|one| self.asked(one)).collect()
+    }
+
+    fn numbered(&self, session: &mut Session, standing: Standing, mono_ns: u64) -> Vec<Found> {
+        let numbered = standing.processes.into_iter().zip(mono_ns..).map(|(process, mono_ns)| {
+            let id = session.number(&process, mono_ns).ok();
+            found(&self.roots, process, id)
+        });
+        numbered.filter(|one| self.asked(one)).collect()
+    }
+
     /// Puts all that stands into a state: addresses from the kernel, where it can be walked, and what sysfs lists.
     /// Gives the reason where queues stand and the kernel cannot be walked.
     pub fn adopt(&self, session: &mut Session, state: &mut State) -> Option<String> {
         let from_ns = clock::mono_ns();
         let walked = self.walked(session);
-        let listed: Vec<Found> =
-            sysfs(self.roots, self.layout).into_iter().filter(|one| self.asked(one)).collect();
+        let listed = self.listed();
         let read = Read { from_ns, until_ns: clock::mono_ns() };
-        match walked {
-            Ok(Standing { processes, broken }) => {
-                tell_broken(broken);
-                let numbered = processes.into_iter().zip(read.until_ns..).map(|(process, mono_ns)| {
-                    let id = session.number(&process, mono_ns).ok();
-                    found(self.roots, process, id)
-                });
-                let numbered: Vec<Found> = numbered.filter(|one| self.asked(one)).collect();
+        let why = match walked {
+            Ok(standing) => {
+                tell_broken(standing.broken);
+                let numbered = self.numbered(session, standing, read.until_ns);
                 adopt(state, &numbered, Source::Kernel, read);
-                // sysfs knows contexts by other numbers, and their queue ids begin anew.
-                let primary: Vec<Found> = listed.into_iter().filter(|one| !one.secondary).collect();
-                adopt(state, &primary, Source::Sysfs, read);
                 None
             }
-            Err(why) => {
-                adopt(state, &listed, Source::Sysfs, read);
-                Some(why).filter(|_| listed.iter().any(|one| !one.queues.is_empty()))
-            }
-        }
+            Err(why) => Some(why).filter(|_| listed.iter().any(|one| !one.queues.is_empty())),
+        };
+        adopt(state, &listed, Source::Sysfs, read);
+        why
     }
 
     fn asked(&self, found: &Found) -> bool {
         self.tgids.is_empty() || self.tgids.contains(&found.process.tgid)
     }
+}
+
+fn list(source: Source, read: Read, found: Vec<Found>) -> List {
+    List { source, read, processes: found.into_iter().map(|one| (one.process, one.queues)).collect() }
 }

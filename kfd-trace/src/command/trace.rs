@@ -4,7 +4,9 @@ use super::clock;
 use super::stop::Stop;
 use super::tracer::{Request, Tracer};
 use super::watched::{self, Watched};
+use crate::events::decode::DecodeError;
 use crate::events::event::{Body, Event, ProcessSeen};
+use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::output::context::Context;
 use crate::output::stream::Stream;
@@ -20,8 +22,8 @@ use tokio::time::{Instant, interval, sleep_until};
 /// How often watched processes and the wall clock are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How many looks there are between two comparisons with /proc and KFD's sysfs.
-const RECONCILE_LOOKS: u64 = 40;
+/// How many looks there are before it is asked whether to look at the driver's lists ([`Tracer::look`]).
+const RECONCILE_LOOKS: u64 = 4;
 
 /// After the last watched process ended: how long its queues may take to go (a kworker frees them).
 const GRACE: Duration = Duration::from_secs(5);
@@ -74,6 +76,8 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     }
 }
 
+type Records = Vec<Result<Event, DecodeError>>;
+
 struct Run<'a, W: Write> {
     ask: &'a Ask,
     tracer: Tracer,
@@ -83,7 +87,7 @@ struct Run<'a, W: Write> {
 }
 
 impl<W: Write> Run<'_, W> {
-    async fn all(&mut self, mut ring: crate::events::ring::Ring) -> io::Result<()> {
+    async fn all(&mut self, mut ring: Ring) -> io::Result<()> {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
@@ -93,7 +97,10 @@ impl<W: Write> Run<'_, W> {
         loop {
             tokio::select! {
                 read = ring.read(&mut records) => read?,
-                _ = look.tick() => end = self.look(end)?,
+                _ = look.tick() => {
+                    end = self.look(end)?;
+                    self.reconcile(&mut ring, &mut records)?;
+                }
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
                 () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
@@ -144,17 +151,34 @@ impl<W: Write> Run<'_, W> {
         self.out.flush()
     }
 
-    fn show(
-        &mut self,
-        records: &mut Vec<Result<Event, crate::events::decode::DecodeError>>,
-    ) -> io::Result<()> {
+    fn show(&mut self, records: &mut Records) -> io::Result<()> {
         for record in records.drain(..) {
-            let Some((event, change)) = self.tracer.take_in(record) else { continue };
-            if self.shows(&event, &change) {
-                self.line(&event, &change)?;
-            }
+            let told = self.tracer.take_in(record);
+            self.tell(&told)?;
         }
         self.out.flush()
+    }
+
+    fn tell(&mut self, told: &[(Event, Change)]) -> io::Result<()> {
+        for (event, change) in told {
+            if self.shows(event, change) {
+                self.line(event, change)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares with the driver's lists, when it is time to.
+    fn reconcile(&mut self, ring: &mut Ring, records: &mut Records) -> io::Result<()> {
+        self.looks += 1;
+        if !self.looks.is_multiple_of(RECONCILE_LOOKS) {
+            return Ok(());
+        }
+        let Some(look) = self.tracer.look() else { return Ok(()) };
+        ring.drain(records);
+        self.show(records)?;
+        let told = self.tracer.reconcile(&look);
+        self.tell(&told)
     }
 
     fn shows(&self, event: &Event, change: &Change) -> bool {
@@ -195,10 +219,6 @@ impl<W: Write> Run<'_, W> {
             eprintln!("kfd-trace: process {tgid} has ended");
         }
         self.tracer.expire().map_err(io::Error::other)?;
-        self.looks += 1;
-        if self.looks.is_multiple_of(RECONCILE_LOOKS) {
-            self.tracer.reconcile();
-        }
         if self.watched.is_empty() || !self.watched.iter().all(Watched::ended) {
             return Ok(end);
         }

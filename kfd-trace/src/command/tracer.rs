@@ -3,14 +3,14 @@
 use super::clock;
 use super::enrich;
 use super::ground::{self, chain};
+use super::reconcile::Doubt;
 use super::standing::Standings;
 use super::stop::Stop;
 use crate::attribute::Topology;
-use crate::attribute::kfd_sysfs::{Costly, KfdSysfs};
-use crate::attribute::process::{self, ProcessError};
 use crate::events::decode::DecodeError;
 use crate::events::event::{Body, Event, ProcessId};
 use crate::events::ioctl::{self, Mismatch};
+use crate::events::queue_ioctl;
 use crate::events::ring::Ring;
 use crate::events::tables::{InFlightRow, Tables};
 use crate::kernel::Roots;
@@ -18,7 +18,7 @@ use crate::output::clock::Clock;
 use crate::probes::load;
 use crate::probes::plan::Ask;
 use crate::probes::session::{Options, Session};
-use crate::state::{Anomaly, Change, IoctlTotals, ProcessKey, State, StateLimits};
+use crate::state::{Anomaly, Change, IoctlTotals, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +39,8 @@ pub struct Request {
 
 /// A running tracer.
 pub struct Tracer {
-    session: Session,
-    roots: Roots,
+    pub(super) session: Session,
+    pub(super) roots: Roots,
     ioctl_sizes: BTreeMap<u8, u32>,
     pub state: State,
     pub topology: Topology,
@@ -55,8 +55,7 @@ pub struct Tracer {
     pub start_time_seconds: f64,
     /// Pairs of process and command that the sums of ioctls have room for.
     pub stats_entries: u32,
-    /// Live rows that were gone from /proc and from KFD's sysfs at the last look.
-    suspects: BTreeSet<ProcessKey>,
+    pub(super) doubt: Doubt,
 }
 
 impl Tracer {
@@ -111,32 +110,38 @@ impl Tracer {
             start_time_seconds: clock::unix_seconds(clock::mono_ns()),
             stats_entries: load::stats_entries(options.possible_cpus),
             roots: request.roots.clone(),
-            suspects: BTreeSet::new(),
+            doubt: Doubt::new(standings),
         };
         // The probes are on: from here on births and ends are seen, so what stands is taken in once.
-        if let Some(why) = standings.adopt(&mut tracer.session, &mut tracer.state) {
+        if let Some(why) = tracer.adopt() {
             eprintln!("kfd-trace: queues from before have no addresses: {why}");
         }
         Ok((tracer, ring))
     }
 
-    /// Takes in one record; gives the event with what it changed, unless it could not be decoded.
-    pub fn take_in(&mut self, record: Result<Event, DecodeError>) -> Option<(Event, Change)> {
+    /// Takes in one record; gives the event with what it changed, unless it could not be decoded. Where queues cannot be
+    /// probed, what an ioctl did to a queue follows as an event of its own.
+    pub fn take_in(&mut self, record: Result<Event, DecodeError>) -> Vec<(Event, Change)> {
         match record {
             Ok(event) => {
-                let change = self.state.apply(&event);
-                if matches!(event.body, Body::ProcessSeen(_))
-                    || change.anomalies.contains(&Anomaly::ProcessSeenLost)
-                {
-                    self.enrich(&change);
-                }
-                Some((event, change))
+                let by_ioctl = self.session.queues_by_ioctl();
+                let derived = if by_ioctl { queue_ioctl::derived(&event) } else { None };
+                [Some(event), derived].into_iter().flatten().map(|event| self.apply(event)).collect()
             }
             Err(error) => {
                 *self.decode_errors.entry(error.reason()).or_default() += 1;
-                None
+                Vec::new()
             }
         }
+    }
+
+    fn apply(&mut self, event: Event) -> (Event, Change) {
+        let change = self.state.apply(&event);
+        let first = matches!(event.body, Body::ProcessSeen(_));
+        if first || change.anomalies.contains(&Anomaly::ProcessSeenLost) {
+            self.enrich(&change);
+        }
+        (event, change)
     }
 
     fn enrich(&mut self, change: &Change) {
@@ -199,26 +204,6 @@ impl Tracer {
         self.session.retire(&gone).map_err(|error| Stop::failed(chain(&error)))?;
         self.retired.retire(&ioctls, &errors);
         Ok(())
-    }
-
-    /// Ends the rows of processes whose end was missed: gone from /proc and from KFD's sysfs, at two looks in a
-    /// row, since the record of the end may still stand in the ring buffer at the first.
-    pub fn reconcile(&mut self) {
-        // GPUs come after the driver, and partitions change.
-        self.topology = Topology::read(&self.roots.sysfs);
-        let listed: BTreeSet<u32> =
-            KfdSysfs::read(&self.roots.sysfs, Costly::default()).processes.iter().map(|p| p.tgid).collect();
-        let snapshot = self.state.snapshot();
-        let gone = snapshot.live().filter(|row| row.tgid.is_some_and(|tgid| !listed.contains(&tgid)));
-        let gone = gone.filter(|row| {
-            let read = row.tgid.map(|tgid| process::read(&self.roots.procfs, tgid, row.start_boottime_ns));
-            matches!(read, Some(Err(ProcessError::Gone { .. } | ProcessError::Reused { .. })))
-        });
-        let gone: BTreeSet<ProcessKey> = gone.map(|row| row.key).collect();
-        for key in gone.intersection(&self.suspects) {
-            self.state.gone(*key, clock::mono_ns());
-        }
-        self.suspects = gone;
     }
 
     /// User space and this kernel disagree on the size of an ioctl's arguments.

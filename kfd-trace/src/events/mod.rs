@@ -8,5 +8,6 @@ pub mod event;
 pub mod ioctl;
 pub mod layout;
 pub mod life;
+pub mod queue_ioctl;
 pub mod ring;
 pub mod tables;

@@ -5,8 +5,9 @@ use crate::events::event::ProcessId;
 use crate::events::tables::{Counters, ErrorRow, InFlightRow, IoctlRow, Tables};
 use aya::Ebpf;
 use aya::maps::{HashMap, Map, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues};
-use kfd_trace_common::counter::COUNTERS;
+use kfd_trace_common::counter::{self, COUNTERS};
 use kfd_trace_common::in_flight::Slot;
+use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::IN_FLIGHT_MAX;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat};
@@ -123,6 +124,14 @@ fn counters(ebpf: &Ebpf) -> Result<Counters, LoadError> {
     let map: PerCpuArray<_, u64> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
     let sum = |index| map.get(&index, 0).map(|values| values.iter().sum()).map_err(error(MAP));
     Ok(Counters((0..COUNTERS).map(sum).collect::<Result<_, _>>()?))
+}
+
+/// Lost records, all kinds together.
+pub(super) fn lost(ebpf: &Ebpf) -> Result<u64, LoadError> {
+    const MAP: &str = "COUNTERS";
+    let map: PerCpuArray<_, u64> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
+    let of = |kind: &Kind| map.get(&counter::lost(*kind), 0).map(|values| values.iter().sum::<u64>());
+    Kind::ALL.iter().map(of).sum::<Result<u64, _>>().map_err(error(MAP))
 }
 
 /// Drops the rows of a map that a closure picks by key and value.

@@ -68,7 +68,8 @@ pub const PROBES: &[Row] = &[
     Row::exit(
         ProbeId::CreateProcess,
         "create_process",
-        Site::Function(&["kfd_create_process"]),
+        // The latter makes the further contexts of a PID (7.2); elsewhere it is part of the former.
+        Site::Each(&["kfd_create_process", "create_process"]),
         "new KFD processes, before they end",
     ),
     Row::exit(ProbeId::Open, "open", Site::Function(&["kfd_open"]), "opens of /dev/kfd, failed ones too"),

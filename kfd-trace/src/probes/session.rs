@@ -151,6 +151,14 @@ impl Session {
         maps::read(&self.ebpf)
     }
 
+    /// Records that found the ring buffer full, all kinds together.
+    ///
+    /// # Errors
+    /// When the kernel refuses the reading of the counters.
+    pub fn lost(&self) -> Result<u64, LoadError> {
+        maps::lost(&self.ebpf)
+    }
+
     /// Takes all probes off. Maps and ring stay.
     pub fn detach(&mut self) {
         for (_, program) in self.ebpf.programs_mut() {

@@ -32,6 +32,8 @@ pub struct StandingProcess {
     pub id: Option<ProcessId>,
     /// In the initial PID namespace.
     pub tgid: u32,
+    /// Which of its PID's contexts it is (7.2); `None` for the first one.
+    pub context_id: Option<u32>,
     /// CLOCK_BOOTTIME nanoseconds.
     pub start_boottime_ns: Option<u64>,
     pub ns_tgid: Option<u32>,
@@ -63,7 +65,7 @@ impl State {
             return key;
         }
         let same = |row: &Process| row.same_start(found.start_boottime_ns);
-        if let Some(key) = self.by_tgid.get(&found.tgid).copied()
+        if let Some(key) = self.by_tgid.get(&(found.tgid, found.context_id)).copied()
             && self.rows.get(&key).is_some_and(same)
             && (found.id.is_none() || matches!(key, ProcessKey::Adopted(_)))
         {
@@ -71,6 +73,7 @@ impl State {
         }
         let ended = self.ended.iter().rev().filter_map(|key| self.rows.get(key)).find(|row| {
             row.tgid == Some(found.tgid)
+                && row.context_id == found.context_id
                 && same(row)
                 && row.released_ns >= Some(read.from_ns)
                 && found.id.is_none()
@@ -83,6 +86,7 @@ impl State {
         let key = self.next_key(found.id);
         let mut row = Process::new(key, Some(found.tgid), Sources::default(), read.until_ns);
         row.standing = true;
+        row.context_id = found.context_id;
         self.insert(row, &mut change);
         key
     }
@@ -99,7 +103,7 @@ impl State {
 
     /// A live row of this tgid with another start is of a process that went without being seen to go.
     fn end_impostor(&mut self, found: &StandingProcess, at_ns: u64, change: &mut Change) {
-        if let Some(key) = self.by_tgid.get(&found.tgid).copied()
+        if let Some(key) = self.by_tgid.get(&(found.tgid, found.context_id)).copied()
             && self.rows.get(&key).is_some_and(|row| !row.same_start(found.start_boottime_ns))
         {
             self.anomaly(Anomaly::EndNotSeen, change);
@@ -110,12 +114,11 @@ impl State {
     /// The row under its number, where it has one now.
     fn numbered(&mut self, key: ProcessKey, id: Option<ProcessId>) -> ProcessKey {
         let Some(new) = id.map(ProcessKey::from).filter(|new| *new != key) else { return key };
+        self.unindex(key);
         if let Some(mut row) = self.rows.remove(&key) {
             row.key = new;
-            if let Some(tgid) = row.tgid {
-                self.by_tgid.insert(tgid, new);
-            }
             self.rows.insert(new, row);
+            self.index(new);
         }
         new
     }
@@ -123,7 +126,12 @@ impl State {
     /// A probe met a process for the first time: if it is one that was found standing, that row gets its number.
     pub(super) fn claim_adopted(&mut self, new: ProcessKey, event: &Event, change: &mut Change) -> bool {
         let (ProcessKey::Traced(id), Some(tgid)) = (new, event.tgid) else { return false };
-        let Some(key) = self.by_tgid.get(&tgid).copied() else { return false };
+        // Another record than the first one does not tell the context.
+        let context_id = match &event.body {
+            Body::ProcessSeen(seen) => seen.context_id,
+            _ => None,
+        };
+        let Some(key) = self.by_tgid.get(&(tgid, context_id)).copied() else { return false };
         let Some(row) = self.rows.get(&key) else { return false };
         if row.id().is_some() {
             return false;
@@ -171,6 +179,9 @@ impl State {
         }
         row.queues.insert(queue_id, Queue::standing(queue_id, found, source, read.until_ns));
         self.totals.queues_adopted += 1;
+        if found.evicted == Some(true) {
+            self.found_evicted(process, found);
+        }
     }
 }
 

@@ -67,7 +67,9 @@ impl State {
             Body::QueueDestroy { queue_id, gpu_id } => {
                 self.queue_destroy(key, *queue_id, *gpu_id, event, &mut change);
             }
-            Body::QueueDestroyFailed { queue_id, .. } => self.queue_revive(key, *queue_id, &mut change),
+            Body::QueueDestroyFailed { queue_id, .. } => {
+                self.queue_revive(key, *queue_id, now, &mut change);
+            }
             Body::QueueUpdate(update) => self.queue_update(key, update, now, &mut change),
             Body::MqdWrite { queue_id, gpu_id, op } => self.mqd_write(key, *queue_id, *gpu_id, *op),
             Body::Evict(eviction) => self.evict(key, eviction, now),
@@ -97,7 +99,10 @@ impl State {
             return key;
         }
         if !self.claim_adopted(key, event, change) {
-            let row = Process::new(key, event.tgid, Source::Probe.into(), event.mono_ns);
+            let mut row = Process::new(key, event.tgid, Source::Probe.into(), event.mono_ns);
+            if let Body::ProcessSeen(seen) = &event.body {
+                row.context_id = seen.context_id;
+            }
             self.insert(row, change);
         }
         if !matches!(event.body, Body::ProcessSeen(_)) {
@@ -115,9 +120,11 @@ impl State {
         } else {
             self.totals.processes_created += 1;
         }
+        self.unindex(key);
         if let Some(row) = self.rows.get_mut(&key) {
             row.seen(seen, now_ns);
         }
+        self.index(key);
     }
 
     /// `kfd_open` does not tell the process's number, only the tgid.
@@ -126,7 +133,7 @@ impl State {
         if errno != 0 {
             *self.totals.open_errors.entry(errno).or_default() += 1;
         }
-        change.process = event.tgid.and_then(|tgid| self.by_tgid.get(&tgid).copied());
+        change.process = event.tgid.and_then(|tgid| self.key_of_tgid(tgid));
         let row = change.process.and_then(|key| self.rows.get_mut(&key));
         match row {
             Some(row) if errno == 0 => row.opens += 1,

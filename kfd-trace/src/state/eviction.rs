@@ -4,6 +4,7 @@ use super::apply::Change;
 use super::process::ProcessKey;
 use super::queue::Queue;
 use super::rows::State;
+use crate::events::event::QueueCreate;
 use crate::events::life::{Eviction, Trigger};
 
 /// Transitions between evicted and not.
@@ -61,6 +62,7 @@ impl State {
         row.evicted.begin(now_ns, told.trigger);
         for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == told.gpu_id) {
             queue.evictions.begin(now_ns, told.trigger);
+            queue.changed_ns = now_ns;
             queue.set_evicted(true);
         }
     }
@@ -76,7 +78,22 @@ impl State {
         }
         for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == told.gpu_id) {
             queue.evictions.end(now_ns);
+            queue.changed_ns = now_ns;
             queue.set_evicted(false);
+        }
+    }
+}
+
+impl State {
+    /// A queue was found so: its process is evicted from its GPU, or is not.
+    pub(super) fn found_evicted(&mut self, key: ProcessKey, found: &QueueCreate) {
+        let Some(row) = self.rows.get_mut(&key) else { return };
+        let (Some(gpu_id), Some(evicted)) = (found.gpu_id, found.evicted) else { return };
+        row.evictions.entry(gpu_id).or_default().found(evicted);
+        let any = row.evictions.values().any(|gpu| gpu.evicted);
+        row.evicted.found(any);
+        for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == found.gpu_id) {
+            queue.evictions.found(evicted);
         }
     }
 }

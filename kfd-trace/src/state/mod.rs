@@ -34,7 +34,7 @@ pub use limits::StateLimits;
 pub use process::{Process, ProcessDetails, ProcessKey};
 pub(crate) use queue::finer_type;
 pub use queue::{Cause, Queue, QueueEnd, QueueLabel};
-pub use reconcile::Difference;
+pub use reconcile::{Difference, Finding, List};
 pub use rows::State;
 pub use snapshot::Snapshot;
 pub use source::{Source, Sources};

@@ -124,6 +124,11 @@ impl Process {
         }
     }
 
+    /// What it is found by: its tgid, and which of its contexts it is.
+    pub(super) fn place(&self) -> Option<(u32, Option<u32>)> {
+        self.tgid.map(|tgid| (tgid, self.context_id))
+    }
+
     #[must_use]
     pub fn alive(&self) -> bool {
         self.released_ns.is_none()

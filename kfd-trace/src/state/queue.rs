@@ -46,6 +46,8 @@ pub enum Cause {
     Ioctl,
     /// The driver cleaned up after its process, in a kworker or in the dying task.
     ProcessDeath,
+    /// Its context's descriptor was closed: a further context of a PID (7.2) ends with it.
+    Close,
     /// Destroyed outside of DESTROY_QUEUE while its process lived.
     Other,
     /// Its process was released, and no destruction of the queue had been seen.
@@ -61,6 +63,7 @@ impl Cause {
     pub const ALL: &'static [Cause] = &[
         Cause::Ioctl,
         Cause::ProcessDeath,
+        Cause::Close,
         Cause::Other,
         Cause::LeftAtRelease,
         Cause::Replaced,
@@ -73,6 +76,7 @@ impl Cause {
         match self {
             Cause::Ioctl => "ioctl",
             Cause::ProcessDeath => "process_death",
+            Cause::Close => "close",
             Cause::Other => "other",
             Cause::LeftAtRelease => "left_at_release",
             Cause::Replaced => "replaced",

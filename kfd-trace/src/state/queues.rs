@@ -57,6 +57,9 @@ impl State {
             queue.mqd_writes = row.mqd_of_unborn.remove(&queue_id).unwrap_or_default();
         }
         self.put(key, queue);
+        if facts.evicted == Some(true) && self.rows.get(&key).is_some_and(|row| !row.evicted.evicted) {
+            self.found_evicted(key, facts);
+        }
     }
 
     pub(super) fn put(&mut self, key: ProcessKey, queue: Queue) {
@@ -102,7 +105,7 @@ impl State {
         true
     }
 
-    pub(super) fn queue_revive(&mut self, key: ProcessKey, queue_id: u32, change: &mut Change) {
+    pub(super) fn queue_revive(&mut self, key: ProcessKey, queue_id: u32, now_ns: u64, change: &mut Change) {
         let revived =
             self.rows.get_mut(&key).filter(|row| !row.queues.contains_key(&queue_id)).and_then(|row| {
                 let index = row.ended_queues.iter().rposition(|queue| queue.queue_id == queue_id)?;
@@ -113,6 +116,7 @@ impl State {
             return;
         };
         queue.end = None;
+        queue.changed_ns = now_ns;
         // Its entry in sysfs went before the destroy was tried.
         queue.unlisted = true;
         *self.totals.queues_revived.entry(queue.label()).or_default() += 1;
@@ -129,6 +133,7 @@ fn cause_of(row: &Process, event: &Event) -> Cause {
     match event.in_ioctl {
         Some(cmd) if ioctl::nr(cmd) == DESTROY_QUEUE => Cause::Ioctl,
         Some(_) => Cause::Other,
+        None if row.context_id.is_some() && row.closes > 0 => Cause::Close,
         None if event.tgid != Some(event.task_tgid) => Cause::ProcessDeath,
         None => Cause::Other,
     }

@@ -1,4 +1,21 @@
-//! The state against the driver's own lists.
+//! The state against the driver's own lists: what differs, and how a row is set right.
+//!
+//! Records can be lost; the lists cannot. A list is read over some time while the driver works on, so only what has
+//! been quiet since before the reading is compared, and the caller acts on what it has found twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::adopt::{Read, StandingProcess};
+use super::apply::Change;
+use super::process::{Process, ProcessKey};
+use super::queue::{Cause, Queue, QueueEnd};
+use super::rows::State;
+use super::source::Source;
+use crate::events::event::{Body, Event, QueueCreate};
+use crate::events::life::QueueUpdate;
+
+/// The driver tells of a change shortly before or after it makes it: what changed in this time is left alone.
+const SETTLE_NS: u64 = 1_000_000_000;
 
 /// What the probes and a list of the driver did not agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,3 +46,164 @@ impl Difference {
         }
     }
 }
+
+/// One list of the driver.
+#[derive(Clone, Debug)]
+pub struct List {
+    pub source: Source,
+    pub read: Read,
+    pub processes: Vec<(StandingProcess, Vec<QueueCreate>)>,
+}
+
+/// One difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    pub tgid: u32,
+    /// Which of its contexts (7.2).
+    pub context_id: Option<u32>,
+    pub queue_id: u32,
+    pub difference: Difference,
+}
+
+type Place = (u32, Option<u32>);
+
+impl State {
+    /// Compares with one list.
+    #[must_use]
+    pub fn compare(&self, list: &List) -> BTreeSet<Finding> {
+        let settled_ns = list.read.from_ns.saturating_sub(SETTLE_NS);
+        let mut rows: BTreeMap<Place, Vec<&Process>> = BTreeMap::new();
+        for (place, row) in self.rows.values().filter_map(|row| Some((row.place()?, row))) {
+            rows.entry(place).or_default().push(row);
+        }
+        let listed = by_place(list);
+        let mut found = BTreeSet::new();
+        let mut note = |(tgid, context_id): Place, queue_id, difference| {
+            found.insert(Finding { tgid, context_id, queue_id, difference });
+        };
+        for (place, rows) in &rows {
+            for row in rows.iter().filter(|row| row.alive() && !leaves(row, list.source)) {
+                for queue in row.queues.values().filter(|queue| queue.changed_ns <= settled_ns) {
+                    match listed.get(place).and_then(|queues| queues.get(&queue.queue_id)) {
+                        None if queue.unlisted && list.source == Source::Sysfs => {}
+                        None => note(*place, queue.queue_id, Difference::Ghost),
+                        Some(facts) if differs(&queue.facts, facts) => {
+                            note(*place, queue.queue_id, Difference::Properties);
+                        }
+                        Some(_) => {}
+                    }
+                }
+            }
+        }
+        for (place, queues) in &listed {
+            let rows = rows.get(place).map_or(&[][..], Vec::as_slice);
+            let known = |id: &u32| rows.iter().any(|row| knows(row, *id, settled_ns));
+            for queue_id in queues.keys().filter(|id| !known(id)) {
+                note(*place, *queue_id, Difference::Missing);
+            }
+        }
+        found
+    }
+
+    /// Counts a difference and takes over what the lists tell; the one that tells most stands first. Gives what changed
+    /// as an event of its owner, and what followed from it.
+    pub fn resync(&mut self, finding: Finding, lists: &[&List], now_ns: u64) -> Option<(Event, Change)> {
+        *self.totals.differences.entry(finding.difference).or_default() += 1;
+        let place = (finding.tgid, finding.context_id);
+        let told = lists.iter().find_map(|list| {
+            let (process, queues) = list.processes.iter().find(|(process, _)| place_of(process) == place)?;
+            let queue = queues.iter().find(|queue| queue.queue_id == Some(finding.queue_id))?;
+            Some((*list, process, queue))
+        });
+        let mut change = Change::default();
+        let (key, body) = match (finding.difference, told) {
+            (Difference::Ghost, _) => {
+                let key = self.owner(place, finding.queue_id)?;
+                let end = QueueEnd { at_ns: now_ns, cause: Cause::NotSeen };
+                self.end_queue(key, finding.queue_id, None, end, &mut change);
+                (key, Body::QueueDestroy { queue_id: finding.queue_id, gpu_id: None })
+            }
+            (Difference::Missing, Some((list, process, queue))) => {
+                let key = self.adopt_process(list.read, process, list.source);
+                self.adopt_queue(key, list.read, queue, list.source);
+                self.mark(key, finding.queue_id, now_ns, |_| {});
+                (key, Body::QueueCreate(queue.clone()))
+            }
+            (Difference::Properties, Some((list, _, facts))) => {
+                let key = self.owner(place, finding.queue_id)?;
+                self.mark(key, finding.queue_id, now_ns, |queue| {
+                    queue.renew(facts);
+                    queue.sources = queue.sources.with(list.source);
+                });
+                self.found_evicted(key, facts);
+                (key, Body::QueueUpdate(QueueUpdate { now: facts.clone(), cu_mask: None, errno: 0 }))
+            }
+            (Difference::Unlisted, _) => {
+                let key = self.owner(place, finding.queue_id)?;
+                let queue = self.rows.get_mut(&key).and_then(|row| row.queues.get_mut(&finding.queue_id));
+                queue?.unlisted = true;
+                return None;
+            }
+            (Difference::Missing | Difference::Properties, None) => return None,
+        };
+        change.process = Some(key);
+        let id = self.rows.get(&key).and_then(Process::id);
+        Some((Event::of_standing(now_ns, id, Some(finding.tgid), body), change))
+    }
+
+    fn mark(&mut self, key: ProcessKey, queue_id: u32, now_ns: u64, act: impl FnOnce(&mut Queue)) {
+        if let Some(queue) = self.rows.get_mut(&key).and_then(|row| row.queues.get_mut(&queue_id)) {
+            queue.resynced_ns = Some(now_ns);
+            queue.changed_ns = now_ns;
+            act(queue);
+        }
+    }
+
+    /// The live row of a place that has this queue.
+    fn owner(&self, place: Place, queue_id: u32) -> Option<ProcessKey> {
+        let has = |row: &&Process| row.alive() && row.queues.contains_key(&queue_id);
+        self.rows.values().filter(|row| row.place() == Some(place)).find(has).map(|row| row.key)
+    }
+}
+
+/// The driver takes a dying process off its table first; sysfs lists its queues until they go.
+fn leaves(row: &Process, source: Source) -> bool {
+    row.mm_released_ns.is_some() && source == Source::Kernel
+}
+
+fn knows(row: &Process, queue_id: u32, settled_ns: u64) -> bool {
+    let ended_lately =
+        |queue: &Queue| queue.queue_id == queue_id && queue.end.is_some_and(|end| end.at_ns >= settled_ns);
+    row.queues.contains_key(&queue_id) || row.ended_queues.iter().any(ended_lately)
+}
+
+fn place_of(process: &StandingProcess) -> Place {
+    (process.tgid, process.context_id)
+}
+
+fn by_place(list: &List) -> BTreeMap<Place, BTreeMap<u32, &QueueCreate>> {
+    let mut places: BTreeMap<Place, BTreeMap<u32, &QueueCreate>> = BTreeMap::new();
+    for (process, queues) in &list.processes {
+        let known = places.entry(place_of(process)).or_default();
+        known.extend(queues.iter().filter_map(|queue| Some((queue.queue_id?, queue))));
+    }
+    places
+}
+
+/// What both tell, and tell differently. The type is left out: sysfs does not tell AQL apart.
+fn differs(known: &QueueCreate, listed: &QueueCreate) -> bool {
+    fn unlike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+        one.is_some() && other.is_some() && one != other
+    }
+    unlike(known.gpu_id, listed.gpu_id)
+        || unlike(known.ring_size, listed.ring_size)
+        || unlike(known.ring_address, listed.ring_address)
+        || unlike(known.write_pointer_address, listed.write_pointer_address)
+        || unlike(known.read_pointer_address, listed.read_pointer_address)
+        || unlike(known.priority, listed.priority)
+        || unlike(known.percent, listed.percent)
+        || unlike(known.evicted, listed.evicted)
+}
+
+#[cfg(test)]
+mod tests;

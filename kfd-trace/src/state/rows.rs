@@ -16,8 +16,8 @@ use crate::events::event::ProcessId;
 pub struct State {
     pub(super) limits: StateLimits,
     pub(super) rows: BTreeMap<ProcessKey, Process>,
-    /// The row last met under a tgid, while it lives.
-    pub(super) by_tgid: BTreeMap<u32, ProcessKey>,
+    /// The row last met under a tgid and context, while it lives.
+    pub(super) by_tgid: BTreeMap<(u32, Option<u32>), ProcessKey>,
     /// Ended rows, the longest ended first.
     pub(super) ended: VecDeque<ProcessKey>,
     /// Rows that went since they were last asked for.
@@ -82,10 +82,30 @@ impl State {
         self.rows.get(&key)
     }
 
-    /// The live row of a tgid, the one met last.
+    /// The live row of a tgid, the one met last; of several contexts the first one.
     #[must_use]
     pub fn process_of_tgid(&self, tgid: u32) -> Option<&Process> {
-        self.by_tgid.get(&tgid).and_then(|key| self.rows.get(key))
+        self.key_of_tgid(tgid).and_then(|key| self.rows.get(&key))
+    }
+
+    pub(super) fn key_of_tgid(&self, tgid: u32) -> Option<ProcessKey> {
+        self.by_tgid.range((tgid, None)..=(tgid, Some(u32::MAX))).next().map(|(_, key)| *key)
+    }
+
+    /// A live row is found under its tgid and context from now on.
+    pub(super) fn index(&mut self, key: ProcessKey) {
+        let place = self.rows.get(&key).filter(|row| row.alive()).and_then(Process::place);
+        if let Some(place) = place {
+            self.by_tgid.insert(place, key);
+        }
+    }
+
+    /// It is not, unless another row has taken its place.
+    pub(super) fn unindex(&mut self, key: ProcessKey) {
+        let place = self.rows.get(&key).and_then(Process::place);
+        if let Some(place) = place.filter(|place| self.by_tgid.get(place) == Some(&key)) {
+            self.by_tgid.remove(&place);
+        }
     }
 
     #[must_use]
@@ -110,10 +130,9 @@ impl State {
         if self.rows.len() >= self.limits.processes {
             self.make_room(change);
         }
-        if let Some(tgid) = row.tgid {
-            self.by_tgid.insert(tgid, row.key);
-        }
-        self.rows.insert(row.key, row);
+        let key = row.key;
+        self.rows.insert(key, row);
+        self.index(key);
     }
 
     /// Ended rows go first.
@@ -143,14 +162,13 @@ impl State {
     pub(super) fn end_process(&mut self, key: ProcessKey, at_ns: u64, cause: Cause, change: &mut Change) {
         let Some(row) = self.rows.get_mut(&key) else { return };
         row.released_ns = Some(at_ns);
-        let (tgid, left): (_, Vec<_>) = (row.tgid, row.queues.keys().copied().collect());
+        row.mqd_of_unborn.clear();
+        let left: Vec<_> = row.queues.keys().copied().collect();
         for queue_id in left {
             self.end_queue(key, queue_id, None, QueueEnd { at_ns, cause }, change);
         }
         self.totals.processes_ended += 1;
-        if let Some(tgid) = tgid.filter(|tgid| self.by_tgid.get(tgid) == Some(&key)) {
-            self.by_tgid.remove(&tgid);
-        }
+        self.unindex(key);
         self.ended.push_back(key);
         while self.ended.len() > self.limits.ended_processes {
             let Some(oldest) = self.ended.front().copied() else { break };

@@ -1,0 +1,127 @@
+use super::*;
+use crate::events::event::{Origin, ProcessId};
+use crate::state::samples::{create, destroy, event, facts, seen, state};
+
+const PID: u32 = 700;
+const S: u64 = 1_000_000_000;
+
+fn list(source: Source, at_ns: u64, queues: &[QueueCreate]) -> List {
+    let process = StandingProcess { tgid: PID, ..StandingProcess::default() };
+    List { source, read: at_ns.into(), processes: vec![(process, queues.to_vec())] }
+}
+
+fn standing(queue_id: u32) -> QueueCreate {
+    QueueCreate { origin: Origin::Standing, ..facts(queue_id) }
+}
+
+/// Process 1 with queue 3, quiet since 1 s.
+fn traced() -> State {
+    let mut state = state();
+    state.apply(&event(S, 1, PID, seen(false)));
+    state.apply(&event(S, 1, PID, create(3)));
+    state
+}
+
+fn finding(queue_id: u32, difference: Difference) -> Finding {
+    Finding { tgid: PID, context_id: None, queue_id, difference }
+}
+
+fn only(state: &State, list: &List) -> Vec<Finding> {
+    state.compare(list).into_iter().collect()
+}
+
+#[test]
+fn equal_lists_differ_in_nothing() {
+    let state = traced();
+    assert_eq!(only(&state, &list(Source::Sysfs, 9 * S, &[standing(3)])), []);
+    let of_sysfs = QueueCreate { ring_address: None, queue_type: None, evicted: None, ..standing(3) };
+    assert_eq!(only(&state, &list(Source::Sysfs, 9 * S, &[of_sysfs])), [], "not told is no difference");
+}
+
+#[test]
+fn a_queue_whose_end_was_lost_is_a_ghost_and_ends() {
+    let mut state = traced();
+    let empty = list(Source::Sysfs, 9 * S, &[]);
+    assert_eq!(only(&state, &empty), [finding(3, Difference::Ghost)]);
+    let (told, change) = state.resync(finding(3, Difference::Ghost), &[&empty], 9 * S).expect("an event");
+    assert_eq!((told.tgid, told.process), (Some(PID), Some(ProcessId(1))));
+    assert_eq!(change.ended[0].end.map(|end| end.cause), Some(Cause::NotSeen));
+    assert_eq!(state.snapshot().queues().count(), 0);
+    assert_eq!(state.totals().differences[&Difference::Ghost], 1);
+}
+
+#[test]
+fn a_queue_whose_birth_was_lost_is_taken_in_and_marked() {
+    let mut state = traced();
+    let found = list(Source::Kernel, 9 * S, &[standing(3), standing(4)]);
+    assert_eq!(only(&state, &found), [finding(4, Difference::Missing)]);
+    let (told, _) = state.resync(finding(4, Difference::Missing), &[&found], 9 * S).expect("an event");
+    assert_eq!(told.body, Body::QueueCreate(standing(4)));
+    let row = state.process_of_tgid(PID).expect("row");
+    assert_eq!((row.queues.len(), row.queues[&4].resynced_ns), (2, Some(9 * S)));
+    assert_eq!(row.queues[&4].facts.ring_address, facts(4).ring_address);
+    state.apply(&event(10 * S, 1, PID, destroy(4)));
+    assert!(state.totals().anomalies.is_empty(), "{:?}", state.totals().anomalies);
+}
+
+#[test]
+fn a_process_that_was_lost_with_all_its_records_comes_back() {
+    let mut state = state();
+    let found = list(Source::Sysfs, 9 * S, &[standing(3)]);
+    assert_eq!(only(&state, &found), [finding(3, Difference::Missing)]);
+    state.resync(finding(3, Difference::Missing), &[&found], 9 * S).expect("an event");
+    assert_eq!(state.process_of_tgid(PID).map(|row| row.queues.len()), Some(1));
+}
+
+#[test]
+fn other_properties_are_taken_over() {
+    let mut state = traced();
+    let now = QueueCreate { percent: Some(0), evicted: Some(true), active: Some(false), ..standing(3) };
+    let found = list(Source::Kernel, 9 * S, std::slice::from_ref(&now));
+    assert_eq!(only(&state, &found), [finding(3, Difference::Properties)]);
+    state.resync(finding(3, Difference::Properties), &[&found], 9 * S).expect("an event");
+    let row = state.process_of_tgid(PID).expect("row");
+    assert_eq!(row.queues[&3].facts, QueueCreate { origin: Origin::Ioctl, ..now });
+    assert!(row.queues[&3].evictions.evicted && row.evictions[&58270].evicted && row.evicted.evicted);
+    assert_eq!(row.queues[&3].evictions.since_ns, None, "since when is not known");
+    assert_eq!(only(&state, &list(Source::Kernel, 20 * S, &[row.queues[&3].facts.clone()])), []);
+}
+
+#[test]
+fn what_changed_around_the_reading_is_left_alone() {
+    let mut state = traced();
+    assert_eq!(only(&state, &list(Source::Sysfs, S + S / 2, &[])), [], "born half a second before");
+    state.apply(&event(9 * S, 1, PID, destroy(3)));
+    assert_eq!(only(&state, &list(Source::Sysfs, 9 * S, &[standing(3)])), [], "it has just ended");
+    assert_eq!(only(&state, &list(Source::Sysfs, 20 * S, &[standing(3)])), [finding(3, Difference::Missing)]);
+}
+
+#[test]
+fn a_dying_process_has_left_the_kernels_table_but_not_sysfs() {
+    let mut state = traced();
+    state.apply(&event(2 * S, 1, PID, Body::MmRelease));
+    assert_eq!(only(&state, &list(Source::Kernel, 9 * S, &[])), []);
+    assert_eq!(only(&state, &list(Source::Sysfs, 9 * S, &[])), [finding(3, Difference::Ghost)]);
+}
+
+#[test]
+fn a_queue_that_sysfs_lacks_is_told_once() {
+    let mut state = traced();
+    let empty = list(Source::Sysfs, 9 * S, &[]);
+    assert_eq!(state.resync(finding(3, Difference::Unlisted), &[&empty], 9 * S), None);
+    assert_eq!(only(&state, &empty), []);
+    assert_eq!(only(&state, &list(Source::Kernel, 9 * S, &[])), [finding(3, Difference::Ghost)]);
+}
+
+#[test]
+fn contexts_of_one_pid_are_compared_apart() {
+    let mut state = traced();
+    let process = StandingProcess { tgid: PID, context_id: Some(0), ..StandingProcess::default() };
+    let mut found = list(Source::Sysfs, 9 * S, &[standing(3)]);
+    found.processes.push((process, vec![standing(3)]));
+    let missing = Finding { context_id: Some(0), ..finding(3, Difference::Missing) };
+    assert_eq!(only(&state, &found), [missing]);
+    state.resync(missing, &[&found], 9 * S).expect("an event");
+    assert_eq!(state.snapshot().queues().count(), 2);
+    assert_eq!(only(&state, &found), []);
+}
