@@ -68,6 +68,7 @@ fields! {
     QUEUE_ID: Amdgpu ("queue", "properties.queue_id");
     DEVICE_ID: Amdgpu ("kfd_node", "id") ("kfd_dev", "id");
     KFD_PROCESS_PASID: Amdgpu ("kfd_process", "pasid");
+    KFD_PROCESS_EXCEPTION_STATUS: Amdgpu ("kfd_process", "exception_status");
     KFD_PROCESS_CONTEXT_ID: Amdgpu ("kfd_process", "context_id");
     PDD_QPD: Amdgpu ("kfd_process_device", "qpd");
     PDD_PROCESS: Amdgpu ("kfd_process_device", "process");
@@ -79,7 +80,6 @@ fields! {
     MINFO_CU_MASK_PTR: Amdgpu ("mqd_update_info", "cu_mask.ptr");
     FAULT_PAGE_ADDR: Amdgpu ("kfd_vm_fault_info", "page_addr");
     FAULT_PROT_VALID: Amdgpu ("kfd_vm_fault_info", "prot_valid");
-    FAULT_PROT_READ: Amdgpu ("kfd_vm_fault_info", "prot_read");
     FAULT_PROT_WRITE: Amdgpu ("kfd_vm_fault_info", "prot_write");
     FAULT_PROT_EXEC: Amdgpu ("kfd_vm_fault_info", "prot_exec");
 }

@@ -197,14 +197,13 @@ pub struct Eviction {
     pub pad: u32,
 }
 
-/// What a VM fault tells of the access; bits of [`VmFault::flags`] (`struct kfd_vm_fault_info`).
+/// What a VM fault tells; bits of [`VmFault::flags`] (`struct kfd_memory_exception_failure`, uapi kfd_ioctl.h).
 pub mod fault {
     /// The driver told an address and these bits.
     pub const TOLD: u32 = 1;
-    pub const VALID: u32 = 2;
-    pub const READ: u32 = 4;
-    pub const WRITE: u32 = 8;
-    pub const EXEC: u32 = 16;
+    pub const NOT_PRESENT: u32 = 2;
+    pub const READ_ONLY: u32 = 4;
+    pub const NO_EXECUTE: u32 = 8;
 }
 
 /// Body of `Kind::VmFault`.
@@ -212,8 +211,8 @@ pub mod fault {
 #[repr(C)]
 pub struct VmFault {
     pub header: Header,
-    /// The page's number (address >> 12); only with [`fault::TOLD`].
-    pub page: u64,
+    /// GPU virtual address of the page; only with [`fault::TOLD`].
+    pub address: u64,
     /// KFD's gpu_id; 0 when not readable.
     pub gpu_id: u32,
     /// Bits of [`fault`].

@@ -8,19 +8,22 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{Gpu, VmFault, fault};
 
-use crate::kernel::{self, read};
+use crate::kernel::{self, read, read_at};
 use crate::processes::{self, Met, NOBODY, Owner};
 use crate::{counters, emit};
 
-/// `void kfd_signal_vm_fault_event(dev, u32 pasid, struct kfd_vm_fault_info *info, ...)`; on 7.2, where a process has a
-/// PASID per GPU, `(struct kfd_process_device *pdd, struct kfd_vm_fault_info *info, ...)`.
+/// `void kfd_signal_vm_fault_event(dev, u32 pasid, struct kfd_vm_fault_info *info)`; with the debugger (6.5) came a
+/// fourth argument, `struct kfd_hsa_memory_exception_data *data`, of which either is given; on 7.2, where a process has
+/// a PASID per GPU, `(struct kfd_process_device *pdd, info, data)`.
 #[kprobe]
 pub(crate) fn vm_fault(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::VmFault);
     let first: u64 = ctx.arg(0).unwrap_or(0);
+    let has_data = kernel::offset(&kernel::KFD_PROCESS_EXCEPTION_STATUS).is_some();
+    let given = |arg: Option<u64>, is: bool| if is { arg.unwrap_or(0) } else { 0 };
     if kernel::offset(&kernel::KFD_PROCESS_PASID).is_some() {
         if let Some(entry) = processes::wanted_by_pasid(ctx.arg(1).unwrap_or(0)) {
-            record_fault(&entry, first, ctx.arg(2).unwrap_or(0));
+            record_fault(&entry, first, ctx.arg(2).unwrap_or(0), given(ctx.arg(3), has_data));
         }
         return 0;
     }
@@ -28,7 +31,7 @@ pub(crate) fn vm_fault(ctx: ProbeContext) -> u32 {
         Some(process) => {
             if let Some(entry) = processes::wanted(process, Met::Anywhere) {
                 let device = read(first, &kernel::PDD_DEV).unwrap_or(0);
-                record_fault(&entry, device, ctx.arg(1).unwrap_or(0));
+                record_fault(&entry, device, ctx.arg(1).unwrap_or(0), given(ctx.arg(2), has_data));
             }
         }
         None => counters::trouble(Trouble::ProcessUnreadable),
@@ -37,20 +40,35 @@ pub(crate) fn vm_fault(ctx: ProbeContext) -> u32 {
 }
 
 #[inline(always)]
-fn record_fault(entry: &Entry, device: u64, info: u64) {
+fn record_fault(entry: &Entry, device: u64, info: u64, data: u64) {
     let owner = Owner { id: entry.id, tgid: entry.tgid };
     emit::emit(Kind::VmFault, |record: &mut VmFault| {
         record.header = emit::header::<VmFault>(Kind::VmFault, owner);
         record.gpu_id = gpu_id(device);
-        if let Some(page) = read::<u64>(info, &kernel::FAULT_PAGE_ADDR) {
-            record.page = page;
+        if data != 0 {
+            from_data(data, record);
+        } else if let Some(page) = read::<u64>(info, &kernel::FAULT_PAGE_ADDR) {
+            record.address = page << 12;
             record.flags = fault::TOLD
-                | flag(read(info, &kernel::FAULT_PROT_VALID), fault::VALID)
-                | flag(read(info, &kernel::FAULT_PROT_READ), fault::READ)
-                | flag(read(info, &kernel::FAULT_PROT_WRITE), fault::WRITE)
-                | flag(read(info, &kernel::FAULT_PROT_EXEC), fault::EXEC);
+                | flag(read(info, &kernel::FAULT_PROT_VALID), fault::NOT_PRESENT)
+                | flag(read(info, &kernel::FAULT_PROT_WRITE), fault::READ_ONLY)
+                | flag(read(info, &kernel::FAULT_PROT_EXEC), fault::NO_EXECUTE);
         }
     });
+}
+
+/// `struct kfd_hsa_memory_exception_data` (uapi kfd_ioctl.h): four `__u32` of what failed, then the address.
+#[inline(always)]
+fn from_data(data: u64, record: &mut VmFault) {
+    let Some(failure) = read_at::<[u32; 4]>(data, 0) else { return };
+    let Some(address) = read_at::<u64>(data, 16) else { return };
+    let [not_present, read_only, no_execute, _imprecise] = failure;
+    let bit = |failed: u32, bit: u32| if failed == 0 { 0 } else { bit };
+    record.address = address;
+    record.flags = fault::TOLD
+        | bit(not_present, fault::NOT_PRESENT)
+        | bit(read_only, fault::READ_ONLY)
+        | bit(no_execute, fault::NO_EXECUTE);
 }
 
 /// A C `bool`.

@@ -9,7 +9,7 @@ use super::tracer::Tracer;
 use crate::attribute::Topology;
 use crate::attribute::process::{self, ProcessError};
 use crate::events::event::{Body, Event};
-use crate::state::{Change, Difference, Finding, List, Process, ProcessKey, Source};
+use crate::state::{Change, Difference, Finding, List, Process, ProcessKey};
 use std::collections::BTreeSet;
 
 /// Ticks between looks while there is no doubt; the caller ticks once a second.
@@ -170,8 +170,8 @@ fn line(finding: &Finding) -> String {
 mod tests {
     use super::*;
     use crate::events::event::QueueCreate;
-    use crate::state::StandingProcess;
     use crate::state::samples::{create, event, facts, seen, state};
+    use crate::state::{Source, StandingProcess};
 
     const PID: u32 = 700;
     const S: u64 = 1_000_000_000;

@@ -149,11 +149,10 @@ fn eviction(eviction: &record::Eviction) -> Eviction {
 fn vm_fault(told: &record::VmFault) -> Body {
     let has = |bit| told.flags & bit != 0;
     let access = has(fault::TOLD).then(|| FaultAccess {
-        address: told.page << 12,
-        valid: has(fault::VALID),
-        read: has(fault::READ),
-        write: has(fault::WRITE),
-        exec: has(fault::EXEC),
+        address: told.address,
+        not_present: has(fault::NOT_PRESENT),
+        read_only: has(fault::READ_ONLY),
+        no_execute: has(fault::NO_EXECUTE),
     });
     Body::VmFault(VmFault { gpu_id: some(told.gpu_id), access })
 }

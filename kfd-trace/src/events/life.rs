@@ -132,15 +132,15 @@ pub struct VmFault {
     pub access: Option<FaultAccess>,
 }
 
-/// `struct kfd_vm_fault_info` (kgd_kfd_interface.h).
+/// `struct kfd_memory_exception_failure` (uapi kfd_ioctl.h), and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultAccess {
     /// GPU virtual address of the page.
     pub address: u64,
-    pub valid: bool,
-    pub read: bool,
-    pub write: bool,
-    pub exec: bool,
+    pub not_present: bool,
+    /// A write to a page that may only be read.
+    pub read_only: bool,
+    pub no_execute: bool,
 }
 
 /// A call of AMDGPU_USERQ: a queue that does not pass KFD.

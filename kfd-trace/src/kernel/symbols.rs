@@ -137,6 +137,14 @@ impl Symbols {
         entries.filter_map(|entry| Some((str::from_utf8(self.name(entry)).ok()?, self.symbol(entry))))
     }
 
+    /// Bytes from an address of a module to the module's next symbol: at least the size of what stands there. `None` for
+    /// the last one.
+    #[must_use]
+    pub fn room_at(&self, module: &str, address: u64) -> Option<u64> {
+        let later = self.in_module(module).map(|(_, symbol)| symbol.address).filter(|other| *other > address);
+        later.min().map(|next| next - address)
+    }
+
     #[must_use]
     pub fn has_module(&self, module: &str) -> bool {
         self.modules.iter().any(|known| known == module)

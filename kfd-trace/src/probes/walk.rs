@@ -12,8 +12,8 @@ use crate::events::event::{Origin, QueueCreate};
 use crate::events::layout::QueueLayout;
 use crate::kernel::Kernel;
 
-/// `1 << KFD_PROCESS_TABLE_SIZE` (kfd_priv.h).
-const BUCKETS: u64 = 32;
+/// Fewest and most buckets of the table: `1 << KFD_PROCESS_TABLE_SIZE` (kfd_priv.h) is 32 up to 6.12 and 256 on 7.2.
+const BUCKETS: std::ops::RangeInclusive<u64> = 32..=4096;
 
 /// Longest chain that is followed: more than a node can have, so only a loop through freed memory reaches it.
 const CHAIN_MAX: usize = 65_536;
@@ -48,6 +48,7 @@ pub struct Standing {
 #[derive(Clone, Debug)]
 pub struct Walk {
     table: u64,
+    buckets: u64,
     process_hash: u64,
     process_queues: u64,
     node_list: u64,
@@ -86,6 +87,7 @@ impl Walk {
         };
         Ok(Walk {
             table,
+            buckets: buckets(kernel, table)?,
             process_hash: member("kfd_process", "kfd_processes")?,
             process_queues: member("kfd_process", "pqm.queues")?,
             node_list: member("process_queue_node", "process_queue_list")?,
@@ -106,7 +108,7 @@ impl Walk {
     /// Walks the table once.
     pub fn run(&self, memory: &mut impl KernelMemory) -> Standing {
         let mut standing = Standing::default();
-        for bucket in 0..BUCKETS {
+        for bucket in 0..self.buckets {
             // struct hlist_head { struct hlist_node *first; }, struct hlist_node { next, pprev }
             let head = self.table + bucket * 8;
             for node in self.chain(memory, head, 0, &mut standing.broken) {
@@ -182,6 +184,15 @@ impl Walk {
     }
 }
 
+/// A power of two that fits into the room up to the driver's next symbol: symbols have no sizes here, and what the
+/// linker leaves between two of them is less than the table itself.
+fn buckets(kernel: &Kernel, table: u64) -> Result<u64, String> {
+    let room = kernel.symbols.room_at("amdgpu", table).unwrap_or(0) / 8;
+    let buckets = if room.is_power_of_two() { room } else { room.next_power_of_two() / 2 };
+    let told = format!("the table of processes has room for {buckets} buckets, which cannot be");
+    if BUCKETS.contains(&buckets) { Ok(buckets) } else { Err(told) }
+}
+
 fn word(memory: &mut impl KernelMemory, address: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     memory.read(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
@@ -228,6 +239,7 @@ mod tests {
         let queue_id = Some(Place { offset: 0, size: 4 });
         Walk {
             table: TABLE,
+            buckets: 32,
             process_hash: 0,
             process_queues: 16,
             node_list: 8,
@@ -247,7 +259,7 @@ mod tests {
 
     /// One process with one queue in the third bucket.
     fn memory() -> Words {
-        let mut words = Words((0..BUCKETS).map(|bucket| (TABLE + 8 * bucket, 0)).collect());
+        let mut words = Words((0..32).map(|bucket| (TABLE + 8 * bucket, 0)).collect());
         words.0.insert(TABLE + 16, PROCESS);
         words.0.extend([(PROCESS, 0), (PROCESS + 8, TASK), (PROCESS + 16, NODE + 8)]);
         words.0.extend([(TASK, 4242), (TASK + 8, 77)]);

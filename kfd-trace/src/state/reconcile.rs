@@ -192,17 +192,17 @@ fn by_place(list: &List) -> BTreeMap<Place, BTreeMap<u32, &QueueCreate>> {
 
 /// What both tell, and tell differently. The type is left out: sysfs does not tell AQL apart.
 fn differs(known: &QueueCreate, listed: &QueueCreate) -> bool {
-    fn unlike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+    fn unlike<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
         one.is_some() && other.is_some() && one != other
     }
-    unlike(known.gpu_id, listed.gpu_id)
-        || unlike(known.ring_size, listed.ring_size)
-        || unlike(known.ring_address, listed.ring_address)
-        || unlike(known.write_pointer_address, listed.write_pointer_address)
-        || unlike(known.read_pointer_address, listed.read_pointer_address)
-        || unlike(known.priority, listed.priority)
-        || unlike(known.percent, listed.percent)
-        || unlike(known.evicted, listed.evicted)
+    unlike(&known.gpu_id, &listed.gpu_id)
+        || unlike(&known.ring_size, &listed.ring_size)
+        || unlike(&known.ring_address, &listed.ring_address)
+        || unlike(&known.write_pointer_address, &listed.write_pointer_address)
+        || unlike(&known.read_pointer_address, &listed.read_pointer_address)
+        || unlike(&known.priority, &listed.priority)
+        || unlike(&known.percent, &listed.percent)
+        || unlike(&known.evicted, &listed.evicted)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl State {
         match (op, row.queues.get_mut(&queue_id)) {
             (MqdOp::Update, Some(queue)) => *queue.mqd_writes.entry(op).or_default() += 1,
             (MqdOp::Update, None) => {
-                *row.mqd_of_unborn.entry(queue_id).or_default().entry(op).or_default() += 1
+                *row.mqd_of_unborn.entry(queue_id).or_default().entry(op).or_default() += 1;
             }
             (MqdOp::Init | MqdOp::Restore, _) => {
                 row.mqd_of_unborn.insert(queue_id, MqdWrites::from([(op, 1)]));

@@ -65,10 +65,9 @@ fn vm_fault(fault: &VmFault) -> Value {
     json!({
         "gpu_id": fault.gpu_id,
         "address": access.map(|access| hex(access.address)),
-        "valid": access.map(|access| access.valid),
-        "read": access.map(|access| access.read),
-        "write": access.map(|access| access.write),
-        "exec": access.map(|access| access.exec),
+        "not_present": access.map(|access| access.not_present),
+        "read_only": access.map(|access| access.read_only),
+        "no_execute": access.map(|access| access.no_execute),
     })
 }
 

@@ -57,12 +57,16 @@ fn vm_fault(fault: &VmFault, context: &Context<'_>) -> String {
     let mut text = gpu(fault.gpu_id, context);
     let Some(access) = fault.access else { return text + " address not told" };
     let _ = write!(text, " address={:#x}", access.address);
-    for (told, word) in [(access.read, "read"), (access.write, "write"), (access.exec, "exec")] {
+    for (told, word) in [
+        (access.not_present, "not present"),
+        (access.read_only, "read only"),
+        (access.no_execute, "no execute"),
+    ] {
         if told {
-            let _ = write!(text, " {word}");
+            let _ = write!(text, ", {word}");
         }
     }
-    text + if access.valid { " protection" } else { " not mapped" }
+    text
 }
 
 fn user_queue(call: &UserQueueCall) -> String {
