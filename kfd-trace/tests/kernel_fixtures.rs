@@ -129,7 +129,7 @@ fn every_field_of_the_programs_is_found() {
     let absent = [
         vec!["KFD_PROCESS_EXCEPTION_STATUS", "KFD_PROCESS_CONTEXT_ID"],
         vec!["KFD_PROCESS_CONTEXT_ID"],
-        vec!["KFD_PROCESS_PASID"],
+        vec!["KFD_PROCESS_PASID", "DQM_HW_EXCEPTION_WORK"],
     ];
     for (series, absent) in WITH_BTF.into_iter().zip(absent) {
         let offsets = kernel(series).offsets(FIELDS);
