@@ -1,5 +1,5 @@
-//! A private apt root under target/: Debian suites this machine does not use, without touching its
-//! own package state. Takes package names, gives verified .deb files and unpacked trees.
+//! Private apt roots under target/: Debian suites this machine does not use, without touching its
+//! own package state. Take package names, give verified .deb files and unpacked trees.
 //!
 //! Archive addresses are those of the machine's own apt configuration, so that a local mirror or a
 //! proxy is used here too. The dpkg status is empty: dependency closures come out whole.
@@ -21,7 +21,10 @@ const INDEX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Suite, and whether it lies in the security archive.
-const SUITES: [(&str, bool); 5] = [
+type Suite = (&'static str, bool);
+
+/// Kernels of the matrix and the guest's programs.
+const MATRIX: [Suite; 5] = [
     ("bookworm", false),
     ("bookworm-updates", false),
     ("bookworm-security", true),
@@ -29,14 +32,28 @@ const SUITES: [(&str, bool); 5] = [
     ("trixie-backports", false),
 ];
 
+/// Apart from the matrix: there its newer packages would win over bookworm's.
+const TRIXIE: [Suite; 1] = [("trixie", false)];
+
 pub(crate) struct Apt {
     dir: PathBuf,
+    suites: &'static [Suite],
 }
 
 impl Apt {
-    /// Makes the root if needed and brings its indexes up to date.
+    /// The root of [`MATRIX`].
     pub(crate) fn open() -> Result<Self> {
-        let apt = Self { dir: paths::cache().join("apt") };
+        Self::at("apt", &MATRIX)
+    }
+
+    /// The root of Debian 13.
+    pub(crate) fn trixie() -> Result<Self> {
+        Self::at("apt-trixie", &TRIXIE)
+    }
+
+    /// Makes the root if needed and brings its indexes up to date.
+    fn at(name: &str, suites: &'static [Suite]) -> Result<Self> {
+        let apt = Self { dir: paths::cache().join(name), suites };
         let age = apt.age();
         if age.is_some_and(|age| age < INDEX_AGE) {
             return Ok(apt);
@@ -61,7 +78,8 @@ impl Apt {
     /// Fetches the indexes.
     pub(crate) fn refresh(&self) -> Result<()> {
         self.configure()?;
-        let suites = SUITES.map(|(suite, _)| suite).join(", ");
+        let suites: Vec<&str> = self.suites.iter().map(|(suite, _)| *suite).collect();
+        let suites = suites.join(", ");
         step(format!("fetching package indexes of {suites} (private apt root)"));
         run::output(self.get().args(["update", "-q", "--error-on=any"]))
             .context("cannot fetch the package indexes")?;
@@ -74,8 +92,8 @@ impl Apt {
             make(&self.dir.join(sub))?;
         }
         let mut sources = String::new();
-        for (suite, is_security) in SUITES {
-            let uri = if is_security { &security } else { &main };
+        for (suite, is_security) in self.suites {
+            let uri = if *is_security { &security } else { &main };
             // `target=Packages`: machines with a desktop would also fetch icons and the like.
             sources += &format!("deb [arch=amd64 target=Packages signed-by={KEYRING}] {uri} {suite} main\n");
         }

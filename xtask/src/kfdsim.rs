@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, Result, bail};
 
 use crate::apt::{self, Apt};
+use crate::kbuild::{self, Folders};
 use crate::kernels::Kernel;
 use crate::paths;
 use crate::run::{self, note, size, step};
@@ -20,8 +21,8 @@ fn sources() -> PathBuf {
 
 /// Builds it for a kernel of a series that has it, unless it is newer than its sources.
 pub(crate) fn build(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
-    let tree = headers(apt, kernel)?;
-    let amd = driver_headers(apt, kernel)?;
+    let headers = headers(apt, kernel)?;
+    let driver = driver_headers(apt, kernel)?;
     let dir = paths::vm(&kernel.release).join("kfdsim");
     let module = dir.join("kfdsim.ko");
     let stamp = dir.join("built-for");
@@ -34,13 +35,8 @@ pub(crate) fn build(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     step(format!("building kfdsim for {}", kernel.release));
     copy_sources(&sources(), &dir)?;
     let log = dir.join("build.log");
-    let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut make = Command::new("make");
-    make.arg("-C").arg(&tree).arg(format!("-j{jobs}")).arg(format!("M={}", dir.display()));
-    // kfdsim's own BTF is of no use to anyone, and making it would ask for pahole.
-    make.arg(format!("AMD={}", amd.display())).args(["CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]);
-    // A cargo-set jobserver or flags of the caller must not reach kbuild.
-    make.env_remove("MAKEFLAGS").env_remove("CARGO_MAKEFLAGS").env_remove("CFLAGS");
+    let folders = Folders { headers: &headers, driver: &driver, module: &dir };
+    let mut make = kbuild::make(kernel, &folders)?;
     run::logged(&mut make, &log)?;
     let length = fs::metadata(&module).context("kbuild made no kfdsim.ko")?.len();
     note(format!("kfdsim.ko: {}", size(length)));
@@ -48,13 +44,10 @@ pub(crate) fn build(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     Ok(module)
 }
 
-/// The kbuild tree: headers of the flavour, the common ones and kbuild's tools, unpacked beside each
-/// other as dpkg would under `/`.
+/// Headers of the flavour, the common ones and kbuild's tools, unpacked as dpkg would under `/`.
 fn headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     let (release, version) = (&kernel.release, &kernel.version);
     let tree = paths::cache().join("headers").join(format!("{release}_{version}"));
-    let src = tree.join("usr/src");
-    let common = format!("linux-headers-{}-common", release.strip_suffix("-amd64").unwrap_or(release));
     if !tree.exists() {
         step(format!("fetching headers of {release}"));
         // kbuild's tools are named after the release since 6.12, after the series before.
@@ -65,21 +58,17 @@ fn headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
             own
         };
         let mut debs = Vec::new();
-        for package in [format!("linux-headers-{release}"), common.clone(), kbuild] {
+        for package in [format!("linux-headers-{release}"), kbuild::common_headers(release), kbuild] {
             debs.push(apt.download(&package, version)?);
         }
         fs::create_dir_all(paths::cache().join("headers")).context("cannot make the headers cache")?;
         apt::unpack(&debs, &tree)?;
     }
-    let flavour = src.join(format!("linux-headers-{release}"));
-    // The package names its sibling from the root of the file system. Written at each run: the
-    // checkout may have moved.
-    let makefile = format!("include {}/Makefile\n", src.join(&common).display());
-    fs::write(flavour.join("Makefile"), makefile).context("cannot point the headers at each other")?;
-    Ok(flavour)
+    Ok(tree)
 }
 
-/// The driver's private headers: `drivers/gpu/drm/**/*.h` of Debian's source package.
+/// The driver's private headers: `drivers/gpu/drm/**/*.h` of Debian's source package, below the root of the
+/// kernel's sources.
 fn driver_headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     let (series, version) = (kernel.series.name(), &kernel.version);
     let tree = paths::cache().join("source").join(version);
@@ -105,11 +94,10 @@ fn driver_headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
         fs::rename(&partial, &tree).with_context(|| format!("cannot place {}", tree.display()))?;
         fs::remove_file(&deb).with_context(|| format!("cannot delete {}", deb.display()))?;
     }
-    let amd = tree.join("drivers/gpu/drm/amd");
-    if !amd.join("amdgpu/amdgpu.h").exists() {
+    if !tree.join(kbuild::AMD).join("amdgpu/amdgpu.h").exists() {
         bail!("linux-source-{series} {version} holds no amdgpu headers");
     }
-    Ok(amd)
+    Ok(tree)
 }
 
 /// A fresh copy, so that kbuild's products do not lie among the sources.

@@ -9,6 +9,7 @@ mod demo;
 mod fixtures;
 mod guest;
 mod initramfs;
+mod kbuild;
 mod kernels;
 mod kfdsim;
 mod lock;

@@ -24,10 +24,14 @@ impl Series {
         }
     }
 
-    /// Whether kfdsim is built for it. It knows no driver as old as 5.10's;
-    /// 7.2's kbuild needs a C library and compiler newer than this Debian's.
+    /// Whether kfdsim is built for it. It knows no driver as old as 5.10's.
     pub(crate) fn has_kfdsim(self) -> bool {
-        matches!(self, Self::V6_1 | Self::V6_12)
+        self != Self::V5_10
+    }
+
+    /// Whether kbuild needs a C library and compiler newer than those of Debian 12.
+    pub(crate) fn newer_kbuild(self) -> bool {
+        self == Self::V7_2
     }
 
     /// The release in an image package's name, if it is a plain amd64 kernel of this series: no meta
