@@ -38,6 +38,7 @@ static void fake_identity(struct sim *s)
 	adev->ddev.render = &s->render;		/* topology: drm_render_minor */
 	adev->asic_type = CHIP_VEGA10;		/* the node's name, doorbell capability */
 	adev->family = AMDGPU_FAMILY_AI;
+	adev->rev_id = 1;			/* a 9.4.3 of this revision is gfx942 */
 	adev->ip_versions[GC_HWIP][0] = mi300 ? IP_VERSION(9, 4, 3) : IP_VERSION(9, 0, 1);
 	adev->ip_versions[SDMA0_HWIP][0] = mi300 ? IP_VERSION(4, 4, 2) : IP_VERSION(4, 0, 0);
 }

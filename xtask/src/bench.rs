@@ -1,15 +1,16 @@
 //! The test bed: one kernel made ready (image, modules, initramfs, the init's job) and booted. Takes a
-//! series of the matrix, gives what its guest reported. One boot has three stages: before amdgpu, with
-//! amdgpu, with kfdsim's two GPUs.
+//! series of the matrix and one of its boots, gives what the guest reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::apt::Apt;
+use crate::boots::{Boot, Module, Stage};
 use crate::closing::Totals;
 use crate::guest::{self, Binaries};
 use crate::initramfs::Archive;
@@ -20,21 +21,19 @@ use crate::run::{note, size, step};
 use crate::series::Series;
 use crate::{build, kfdsim, modules, paths, userland};
 
-/// GPUs kfdsim makes: two, so that nothing can mix them up unseen.
-const GPUS: usize = 2;
-
 /// What the guest is to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Test,
+pub(crate) enum Mode<'a> {
+    /// The tests of the stages so named.
+    Test(&'a [&'a str]),
     Demo,
     Shell,
 }
 
-impl Mode {
+impl Mode<'_> {
     fn name(self) -> &'static str {
         match self {
-            Self::Test => "test",
+            Self::Test(_) => "test",
             Self::Demo => "demo",
             Self::Shell => "shell",
         }
@@ -52,6 +51,7 @@ pub(crate) struct Bench {
 /// A kernel ready to boot.
 struct Ready {
     kernel: Kernel,
+    boot: Boot,
     initramfs: PathBuf,
     console: PathBuf,
     nonce: String,
@@ -59,7 +59,7 @@ struct Ready {
 }
 
 /// A boot that is over.
-pub(crate) struct Boot {
+pub(crate) struct Booted {
     pub(crate) run: Run,
     /// What is wrong with the guest itself; it was shown with the kernel log's end.
     pub(crate) trouble: Option<String>,
@@ -75,50 +75,76 @@ impl Bench {
         Ok(Self { apt, userland, tracer, binaries })
     }
 
-    /// One boot of the tests: the sums, and what is wrong beyond failed tests.
+    /// One boot of the tests: the sums, and what is wrong beyond failed tests. `None`: not booted, because
+    /// neither `only` nor the filter leaves it a test.
     pub(crate) fn test(
         &self,
         series: Series,
+        boot: Boot,
+        only: &[&str],
         filter: &[String],
         limit: Duration,
-    ) -> Result<(Totals, Vec<String>)> {
-        let Boot { run, trouble } = self.boot(series, Mode::Test, filter, limit)?;
+    ) -> Result<Option<(Totals, Vec<String>)>> {
+        let mut wanted: Vec<&str> = boot.stages(series).map(|stage| stage.name).collect();
+        wanted.retain(|name| only.is_empty() || only.contains(name));
+        let mut matches = false;
+        for name in &wanted {
+            matches |= self.has_test(name, filter)?;
+        }
+        if !matches {
+            return Ok(None);
+        }
+        let Booted { run, trouble } = self.boot(series, boot, Mode::Test(&wanted), filter, limit)?;
         let mut problems = Vec::from_iter(trouble);
-        let expected = stage_names(series).count();
-        if run.closings != expected {
-            problems.push(format!("{} of {expected} test executables came to their end", run.closings));
+        if run.closings != wanted.len() {
+            problems.push(format!("{} of {} test executables came to their end", run.closings, wanted.len()));
         }
         if let (End::Exit(code @ 1..), 0) = (&run.end, run.totals.failed) {
             problems.push(format!("{code} stages failed outside of their tests"));
         }
-        Ok((run.totals, problems))
+        Ok(Some((run.totals, problems)))
+    }
+
+    /// Whether a stage's executable has a test that the arguments leave: it is static, and lists them here.
+    fn has_test(&self, stage: &str, arguments: &[String]) -> Result<bool> {
+        let path = self.test_of(stage)?;
+        let listed = Command::new(path).args(["--list", "--format=terse"]).args(arguments).output();
+        let listed = listed.with_context(|| format!("cannot run {}", path.display()))?;
+        // Arguments it does not understand are for the guest to complain about.
+        Ok(!listed.status.success() || String::from_utf8_lossy(&listed.stdout).contains(": test"))
+    }
+
+    fn test_of(&self, stage: &str) -> Result<&Path> {
+        self.binaries.test(stage).with_context(|| format!("the tests package has no test {stage}"))
     }
 
     /// One boot to the guest's own end or the limit.
     pub(crate) fn boot(
         &self,
         series: Series,
-        mode: Mode,
+        boot: Boot,
+        mode: Mode<'_>,
         arguments: &[String],
         limit: Duration,
-    ) -> Result<Boot> {
-        let ready = self.prepare(series, mode, arguments)?;
-        step(format!("booting Linux {}", ready.kernel.release));
+    ) -> Result<Booted> {
+        let ready = self.prepare(series, boot, mode, arguments)?;
+        step(format!("booting Linux {}: {}", ready.kernel.release, boot.name));
         let vmlinuz = ready.kernel.vmlinuz();
         let run = ready.machine(&vmlinuz).run(&ready.nonce, limit)?;
         let trouble = qemu::verdict(&run.end, &ready.console);
-        Ok(Boot { run, trouble })
+        Ok(Booted { run, trouble })
     }
 
     /// A guest on this terminal, until it powers off.
-    pub(crate) fn shell(&self, series: Series) -> Result<()> {
-        let ready = self.prepare(series, Mode::Shell, &[])?;
-        step(format!("Linux {}: a shell in the guest; `exit` or Ctrl-A X ends it", ready.kernel.release));
+    pub(crate) fn shell(&self, series: Series, boot: Boot) -> Result<()> {
+        let ready = self.prepare(series, boot, Mode::Shell, &[])?;
+        let (release, name) = (&ready.kernel.release, boot.name);
+        step(format!("Linux {release}, {name}: a shell in the guest; `exit` or Ctrl-A X ends it"));
         let vmlinuz = ready.kernel.vmlinuz();
         ready.machine(&vmlinuz).shell()
     }
 
-    fn prepare(&self, series: Series, mode: Mode, arguments: &[String]) -> Result<Ready> {
+    fn prepare(&self, series: Series, boot: Boot, mode: Mode<'_>, arguments: &[String]) -> Result<Ready> {
         let cache = lock::hold(&paths::cache())?;
         let kernel = kernels::fetch(&self.apt, series)?;
         drop(cache);
@@ -130,7 +156,7 @@ impl Bench {
         for folder in ["modules", "tests", "etc", "bin"] {
             archive.dir(folder);
         }
-        let stages = self.fill(&mut archive, &kernel, mode, &dir.join("stripped"))?;
+        let stages = self.fill(&mut archive, &kernel, boot, mode, &dir.join("stripped"))?;
         let nonce = nonce();
         let job = json!({
             "mode": mode.name(),
@@ -147,60 +173,81 @@ impl Bench {
         let initramfs = dir.join("initramfs.cpio");
         fs::write(&initramfs, &whole).with_context(|| format!("cannot write {}", initramfs.display()))?;
         note(format!("initramfs for {}: {}", kernel.release, size(whole.len() as u64)));
-        Ok(Ready { kernel, initramfs, console: dir.join("console.log"), nonce, _held: held })
+        let console = dir.join(format!("console-{}.log", boot.name));
+        Ok(Ready { kernel, boot, initramfs, console, nonce, _held: held })
     }
 
     /// Puts programs, modules and tests in the archive and gives the stages for the job.
-    fn fill(&self, archive: &mut Archive, kernel: &Kernel, mode: Mode, scratch: &Path) -> Result<Vec<Value>> {
+    fn fill(
+        &self,
+        archive: &mut Archive,
+        kernel: &Kernel,
+        boot: Boot,
+        mode: Mode<'_>,
+        scratch: &Path,
+    ) -> Result<Vec<Value>> {
         archive.file("init", 0o755, guest::stripped(self.binaries.program("vm-init")?, scratch)?);
         archive.file("bin/kfd-trace", 0o755, guest::stripped(&self.tracer, scratch)?);
         for (name, path) in self.binaries.programs.iter().filter(|(name, _)| name != "vm-init") {
             archive.file(&format!("bin/{name}"), 0o755, guest::stripped(path, scratch)?);
         }
         let mut stages = Vec::new();
-        for name in stage_names(kernel.series) {
-            let mut inserted = Vec::new();
-            if name == "no_gpu" {
-                for path in modules::amdgpu(kernel)? {
-                    inserted.push(place_module(archive, &path, modules::read(&path)?));
-                }
-            } else if name == "sim" {
-                let _cache = lock::hold(&paths::cache())?;
-                let path = kfdsim::build(&self.apt, kernel)?;
-                inserted.push(place_module(archive, &path, guest::stripped(&path, scratch)?));
+        for stage in boot.stages(kernel.series) {
+            let modules = self.place_modules(archive, kernel, stage, scratch)?;
+            let mut test = None;
+            if matches!(mode, Mode::Test(wanted) if wanted.contains(&stage.name)) {
+                let place = format!("tests/{}", stage.name);
+                archive.file(&place, 0o755, guest::stripped(self.test_of(stage.name)?, scratch)?);
+                test = Some(format!("/{place}"));
             }
-            if mode == Mode::Test {
-                let Some(test) = self.binaries.test(name) else {
-                    bail!("the tests package has no test {name}")
-                };
-                archive.file(&format!("tests/{name}"), 0o755, guest::stripped(test, scratch)?);
-            }
-            stages.push(json!({ "name": name, "modules": inserted, "test": format!("/tests/{name}") }));
-        }
-        if !kernel.series.has_kfdsim() {
-            note(format!("no kfdsim for Linux {} yet: stage sim is left out", kernel.series.name()));
+            stages.push(json!({ "name": stage.name, "modules": modules, "test": test }));
         }
         Ok(stages)
+    }
+
+    /// Puts a stage's modules in the archive and gives them in the order of insertion.
+    fn place_modules(
+        &self,
+        archive: &mut Archive,
+        kernel: &Kernel,
+        stage: &Stage,
+        scratch: &Path,
+    ) -> Result<Vec<Value>> {
+        let mut inserted = Vec::new();
+        for module in stage.modules {
+            match module {
+                Module::Amdgpu(parameters) => {
+                    let files = modules::amdgpu(kernel)?;
+                    for (left, path) in (0..files.len()).rev().zip(&files) {
+                        // amdgpu itself comes last: the others are its needs.
+                        let parameters = if left == 0 { parameters } else { "" };
+                        inserted.push(place_module(archive, path, modules::read(path)?, parameters));
+                    }
+                }
+                Module::Kfdsim(parameters) => {
+                    let _cache = lock::hold(&paths::cache())?;
+                    let path = kfdsim::build(&self.apt, kernel)?;
+                    let elf = guest::stripped(&path, scratch)?;
+                    inserted.push(place_module(archive, &path, elf, parameters));
+                }
+            }
+        }
+        Ok(inserted)
     }
 }
 
 impl Ready {
     fn machine<'a>(&'a self, vmlinuz: &'a Path) -> Machine<'a> {
-        Machine { vmlinuz, initramfs: &self.initramfs, console: &self.console, gpus: GPUS }
+        let Self { initramfs, console, boot, .. } = self;
+        Machine { vmlinuz, initramfs, console, gpus: boot.gpus }
     }
 }
 
-/// The stages of one boot, in order; each is the name of a test executable.
-fn stage_names(series: Series) -> impl Iterator<Item = &'static str> {
-    let all = ["no_amdgpu", "no_gpu", "sim"];
-    all.into_iter().filter(move |name| *name != "sim" || series.has_kfdsim())
-}
-
-/// Puts a module in the archive and gives its path in the guest.
-fn place_module(archive: &mut Archive, path: &Path, elf: Vec<u8>) -> String {
+/// Puts a module in the archive and gives what the job says of it.
+fn place_module(archive: &mut Archive, path: &Path, elf: Vec<u8>, parameters: &str) -> Value {
     let place = format!("modules/{}.ko", modules::module_name(&path.to_string_lossy()));
     archive.file(&place, 0o644, elf);
-    format!("/{place}")
+    json!({ "file": format!("/{place}"), "parameters": parameters })
 }
 
 /// Text no test prints by chance: a stale or forged exit line does not count.

@@ -2,6 +2,7 @@
 
 mod apt;
 mod bench;
+mod boots;
 mod build;
 mod closing;
 mod console;

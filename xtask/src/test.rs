@@ -49,7 +49,7 @@ pub(crate) fn test() -> Result<bool> {
         cargo_test(guest::cargo().args(arguments).env("KFD_TRACE_FIXTURES", dir), &mut totals)
     });
     check("VM on the matrix", &mut || {
-        let (ok, part) = vm::test(&Series::ALL, &[], vm::LIMIT)?;
+        let (ok, part) = vm::test(&Series::ALL, &[], &[], vm::LIMIT)?;
         totals.add(part);
         if !ok {
             bail!("see above");

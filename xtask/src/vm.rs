@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::bench::{Bench, Mode};
+use crate::boots::{self, Boot};
 use crate::closing::Totals;
 use crate::qemu::End;
 use crate::run::step;
@@ -24,6 +25,9 @@ pub(crate) struct Args {
     /// Kernel series to boot
     #[arg(long, value_enum, default_value = "all")]
     kernel: Choice,
+    /// Only these stages (repeatable); with --shell or --demo the boot of that one
+    #[arg(long = "stage", value_name = "STAGE", value_parser = PossibleValuesParser::new(boots::stage_names()))]
+    stages: Vec<String>,
     /// An interactive shell in the guest, all modules inserted (Ctrl-A X ends it)
     #[arg(long)]
     shell: bool,
@@ -71,50 +75,69 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
         Choice::One(series) => series,
         Choice::All => SHOWN,
     };
-    if args.shell {
-        let bench = Bench::new()?;
-        return bench.shell(one).map(|()| true);
-    }
-    if args.demo {
-        return show(one, limit);
+    let stages: Vec<&str> = args.stages.iter().map(String::as_str).collect();
+    if args.shell || args.demo {
+        let boot = shown_boot(one, &stages)?;
+        return if args.demo {
+            show(one, boot, limit)
+        } else {
+            Bench::new()?.shell(one, boot).map(|()| true)
+        };
     }
     let wanted = match args.kernel {
         Choice::One(series) => vec![series],
         Choice::All => Series::ALL.to_vec(),
     };
-    Ok(test(&wanted, &args.filter, limit)?.0)
+    Ok(test(&wanted, &stages, &args.filter, limit)?.0)
 }
 
 /// The demo on the newest kernel that has kfdsim.
 pub(crate) fn demo() -> Result<bool> {
-    show(SHOWN, LIMIT)
+    show(SHOWN, shown_boot(SHOWN, &[])?, LIMIT)
 }
 
-fn show(series: Series, limit: Duration) -> Result<bool> {
-    let bench = Bench::new()?;
-    let boot = bench.boot(series, Mode::Demo, &[], limit)?;
-    if let Some(trouble) = boot.trouble {
+/// The boot that has the stage asked for, else the first.
+fn shown_boot(series: Series, stages: &[&str]) -> Result<Boot> {
+    let boot = boots::with_stage(stages.first().copied()).context("no such stage")?;
+    if boot.stages(series).next().is_none() {
+        bail!("Linux {} has no boot {}", series.name(), boot.name);
+    }
+    Ok(boot)
+}
+
+fn show(series: Series, boot: Boot, limit: Duration) -> Result<bool> {
+    let booted = Bench::new()?.boot(series, boot, Mode::Demo, &[], limit)?;
+    if let Some(trouble) = booted.trouble {
         bail!("{trouble}");
     }
-    Ok(matches!(boot.run.end, End::Exit(0)))
+    Ok(matches!(booted.run.end, End::Exit(0)))
 }
 
-/// Tests on the given kernels: whether all is well, and the sums. The last line is the sum's.
-pub(crate) fn test(wanted: &[Series], filter: &[String], limit: Duration) -> Result<(bool, Totals)> {
+/// Tests on the given kernels, in the given stages or in all where none is given: whether all is well, and
+/// the sums. The last line is the sum's. The limit is that of one guest.
+pub(crate) fn test(
+    wanted: &[Series],
+    stages: &[&str],
+    filter: &[String],
+    limit: Duration,
+) -> Result<(bool, Totals)> {
     let start = Instant::now();
     let bench = Bench::new()?;
     let mut problems = Vec::new();
     let mut totals = Totals::default();
-    for series in wanted {
+    let all = wanted.iter().flat_map(|series| boots::of(*series).map(|boot| (*series, boot)));
+    for (series, boot) in all {
         let begin = Instant::now();
-        match bench.test(*series, filter, limit) {
-            Ok((part, found)) => {
+        let place = format!("Linux {}, {}", series.name(), boot.name);
+        match bench.test(series, boot, stages, filter, limit) {
+            Ok(None) => continue,
+            Ok(Some((part, found))) => {
                 totals.add(part);
-                problems.extend(found.into_iter().map(|why| format!("Linux {}: {why}", series.name())));
+                problems.extend(found.into_iter().map(|why| format!("{place}: {why}")));
             }
-            Err(error) => problems.push(format!("Linux {}: {error:#}", series.name())),
+            Err(error) => problems.push(format!("{place}: {error:#}")),
         }
-        step(format!("Linux {} done in {:.1} s", series.name(), begin.elapsed().as_secs_f64()));
+        step(format!("{place}: done in {:.1} s", begin.elapsed().as_secs_f64()));
     }
     let unfiltered = filter.iter().all(|word| word.starts_with('-'));
     if totals.run() == 0 && unfiltered {

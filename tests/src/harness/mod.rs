@@ -9,6 +9,7 @@ pub mod exposition;
 pub mod http;
 pub mod json_process;
 pub mod kernel;
+pub mod node;
 pub mod stage;
 pub mod sysfs;
 pub mod tracer;
@@ -17,6 +18,7 @@ pub mod workload;
 
 pub use exposition::Metrics;
 pub use json_process::JsonProcess;
+pub use node::{Node, nodes};
 pub use stage::{Stage, VmKernel};
 pub use tracer::{Daemon, Stream};
 pub use wait::until;

@@ -9,8 +9,14 @@ pub enum Stage {
     NoAmdgpu,
     /// amdgpu without a GPU.
     NoGpu,
-    /// amdgpu and kfdsim's GPUs.
+    /// amdgpu and kfdsim's GPUs: two of gfx 9.0.1.
     Sim,
+    /// Two of gfx 9.4.3 with 8 XCCs each, unpartitioned.
+    Mi300,
+    /// One of gfx 9.4.3 in 8 partitions of one XCC.
+    Cpx,
+    /// As `Sim`, without the hardware scheduler (amdgpu's `sched_policy=2`).
+    NoHws,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +42,9 @@ impl VmKernel {
                 "no_amdgpu" => Stage::NoAmdgpu,
                 "no_gpu" => Stage::NoGpu,
                 "sim" => Stage::Sim,
+                "mi300" => Stage::Mi300,
+                "cpx" => Stage::Cpx,
+                "nohws" => Stage::NoHws,
                 other => bail!("KFD_VM_STAGE={other}: no such stage"),
             },
         })

@@ -1,4 +1,4 @@
-//! What the host wants done: /etc/vm-job.json, written by xtask/src/vm.rs.
+//! What the host wants done: /etc/vm-job.json, written by xtask/src/bench.rs.
 
 use std::fs;
 
@@ -37,10 +37,18 @@ pub(crate) struct Job {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stage {
     pub(crate) name: String,
-    /// Module files in the order of insertion.
-    pub(crate) modules: Vec<String>,
-    /// The test executable to run then.
-    pub(crate) test: String,
+    /// In the order of insertion.
+    pub(crate) modules: Vec<Module>,
+    /// The test executable to run then, if the stage's tests are wanted.
+    pub(crate) test: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Module {
+    pub(crate) file: String,
+    /// As on insmod's command line: `NAME=VALUE`, parted by spaces.
+    pub(crate) parameters: String,
 }
 
 impl Job {

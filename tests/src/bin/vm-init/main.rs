@@ -58,10 +58,14 @@ fn work(job: &Job) -> u32 {
 
 /// One stage of the tests: whether it went well. What failed inside is told by the executable itself.
 fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
+    let inserted = insert(stage);
+    let Some(program) = &stage.test else {
+        return inserted.map_err(|error| report::line(&format!("stage {}: {error:#}", stage.name))).is_ok();
+    };
     report::line(&format!("\n==> Linux {}, stage {}", job.release, stage.name));
-    let outcome = insert(stage).and_then(|()| {
+    let outcome = inserted.and_then(|()| {
         report::to_port()?;
-        let mut command = Command::new(&stage.test);
+        let mut command = Command::new(program);
         // Probes and counters are machine-wide: one test at a time.
         command.arg("--test-threads=1").args(&job.arguments);
         command.envs(environment.iter().copied()).env("KFD_VM_STAGE", &stage.name);
@@ -72,7 +76,7 @@ fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
     match outcome {
         Ok(end) if end.success() => true,
         Ok(end) => {
-            report::line(&format!("stage {}: {} ended with {end}", stage.name, stage.test));
+            report::line(&format!("stage {}: {program} ended with {end}", stage.name));
             false
         }
         Err(error) => {
@@ -84,7 +88,7 @@ fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
 
 fn insert(stage: &Stage) -> Result<()> {
     for module in &stage.modules {
-        modules::insert(module).with_context(|| format!("cannot insert {module}"))?;
+        modules::insert(module).with_context(|| format!("cannot insert {}", module.file))?;
     }
     Ok(())
 }

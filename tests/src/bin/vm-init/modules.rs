@@ -1,14 +1,18 @@
 //! Module insertion (the files are plain ELF; the host has decompressed them).
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::Error;
 use std::os::fd::AsRawFd as _;
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) fn insert(path: &str) -> Result<()> {
+use crate::job::Module;
+
+pub(crate) fn insert(module: &Module) -> Result<()> {
+    let path = &module.file;
     let file = File::open(path).with_context(|| format!("cannot open {path}"))?;
-    let parameters = c"";
+    let parameters = CString::new(module.parameters.as_str()).context("a NUL in the parameters")?;
     // SAFETY: the descriptor is open, the string is NUL-terminated, both outlive the call.
     let done = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), parameters.as_ptr(), 0) };
     let error = Error::last_os_error();

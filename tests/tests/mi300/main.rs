@@ -1,0 +1,3 @@
+//! Runs in the VM with two gfx 9.4.3, unpartitioned: each one KFD node with 8 XCCs.
+
+mod whole_gpus;

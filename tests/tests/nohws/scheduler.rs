@@ -1,0 +1,23 @@
+//! The test bed itself: the driver works without the hardware scheduler.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use kfd_trace_tests::harness::{Stage, VmKernel, Workload, nodes, sysfs, workload};
+
+#[test]
+fn queues_live_without_the_hardware_scheduler() -> Result<()> {
+    assert_eq!(VmKernel::from_env()?.stage, Stage::NoHws);
+    assert_eq!(fs::read_to_string("/sys/module/amdgpu/parameters/sched_policy")?.trim(), "2");
+    assert_eq!(nodes(Path::new("/sys"))?.len(), 2);
+
+    // With a scheduler each of these would wait for a command processor that hangs, and fail.
+    workload::kfdsim("hang", 1)?;
+    let operations = ["create aql gpu=1", "create sdma gpu=0", "update 0 0", "cu-mask 0", "wait"];
+    let mut workload = Workload::ready(&[&["script"], &operations[..]].concat())?;
+    assert!(workload.ioctls().iter().all(|line| line["errno"].is_null()), "{:?}", workload.ioctls());
+    assert_eq!(sysfs::queues(Path::new("/sys"))?.len(), 2);
+    workload.finish()?;
+    workload::kfdsim("hang", 0)
+}

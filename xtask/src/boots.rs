@@ -1,0 +1,143 @@
+//! What a guest goes through: the boots of the test bed, their stages, and on which kernels each is run. Pure.
+//!
+//! A loaded kfdsim cannot be unloaded, so that each shape of GPU takes a boot of its own.
+
+use crate::series::Series;
+
+/// A module with the parameters of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Module {
+    /// With all that it needs.
+    Amdgpu(&'static str),
+    Kfdsim(&'static str),
+}
+
+/// A test executable of the tests package, and what is inserted before it runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stage {
+    pub(crate) name: &'static str,
+    pub(crate) modules: &'static [Module],
+    on: &'static [Series],
+}
+
+/// Stages that follow each other in one guest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Boot {
+    pub(crate) name: &'static str,
+    /// PCI devices that kfdsim makes GPUs of.
+    pub(crate) gpus: usize,
+    stages: &'static [Stage],
+}
+
+/// A preemption that nobody answers takes 0.5 s instead of 9 s, and with it everything that waits for a hang.
+const AMDGPU: Module = Module::Amdgpu("queue_preemption_timeout_ms=500");
+
+/// The series that kfdsim knows ([`Series::has_kfdsim`]).
+const SIMULATED: [Series; 3] = [Series::V6_1, Series::V6_12, Series::V7_2];
+
+/// Those whose driver knows GC 9.4.3 and has KFD nodes.
+const WITH_NODES: [Series; 2] = [Series::V6_12, Series::V7_2];
+
+const BOOTS: [Boot; 4] = [
+    // Two GPUs, so that nothing can mix them up unseen.
+    Boot {
+        name: "main",
+        gpus: 2,
+        stages: &[
+            Stage { name: "no_amdgpu", modules: &[], on: &Series::ALL },
+            Stage { name: "no_gpu", modules: &[AMDGPU], on: &Series::ALL },
+            Stage { name: "sim", modules: &[Module::Kfdsim("")], on: &SIMULATED },
+        ],
+    },
+    Boot {
+        name: "mi300",
+        gpus: 2,
+        stages: &[Stage {
+            name: "mi300",
+            modules: &[AMDGPU, Module::Kfdsim("gfx=943 xccs=8")],
+            on: &WITH_NODES,
+        }],
+    },
+    Boot {
+        name: "cpx",
+        gpus: 1,
+        stages: &[Stage {
+            name: "cpx",
+            modules: &[AMDGPU, Module::Kfdsim("gfx=943 xccs=8 parts=8")],
+            on: &WITH_NODES,
+        }],
+    },
+    Boot {
+        name: "nohws",
+        gpus: 2,
+        stages: &[Stage {
+            name: "nohws",
+            modules: &[Module::Amdgpu("sched_policy=2 queue_preemption_timeout_ms=500"), Module::Kfdsim("")],
+            on: &SIMULATED,
+        }],
+    },
+];
+
+/// The boots of a series that have a stage, in the order in which they are run.
+pub(crate) fn of(series: Series) -> impl Iterator<Item = Boot> {
+    BOOTS.into_iter().filter(move |boot| boot.stages(series).next().is_some())
+}
+
+/// The boot with a stage of this name; without a name the first.
+pub(crate) fn with_stage(name: Option<&str>) -> Option<Boot> {
+    BOOTS.into_iter().find(|boot| name.is_none_or(|name| boot.stages.iter().any(|stage| stage.name == name)))
+}
+
+/// The names of all stages.
+pub(crate) fn stage_names() -> impl Iterator<Item = &'static str> {
+    BOOTS.iter().flat_map(|boot| boot.stages).map(|stage| stage.name)
+}
+
+impl Boot {
+    /// The stages that this series can run, in order.
+    pub(crate) fn stages(self, series: Series) -> impl Iterator<Item = &'static Stage> {
+        self.stages.iter().filter(move |stage| stage.on.contains(&series))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BOOTS, Module, of, stage_names, with_stage};
+    use crate::series::Series;
+
+    fn names(series: Series) -> Vec<&'static str> {
+        of(series).flat_map(|boot| boot.stages(series)).map(|stage| stage.name).collect()
+    }
+
+    #[test]
+    fn each_series_has_the_stages_its_driver_can_run() {
+        assert_eq!(names(Series::V5_10), ["no_amdgpu", "no_gpu"]);
+        assert_eq!(names(Series::V6_1), ["no_amdgpu", "no_gpu", "sim", "nohws"]);
+        assert_eq!(names(Series::V7_2), ["no_amdgpu", "no_gpu", "sim", "mi300", "cpx", "nohws"]);
+        assert_eq!(names(Series::V6_12), names(Series::V7_2));
+    }
+
+    #[test]
+    fn kfdsim_is_inserted_where_it_can_be_built_and_behind_amdgpu() {
+        for series in Series::ALL {
+            for boot in of(series) {
+                let modules: Vec<_> = boot.stages(series).flat_map(|stage| stage.modules).collect();
+                let at = |wanted: fn(&Module) -> bool| modules.iter().position(|module| wanted(module));
+                let kfdsim = at(|module| matches!(module, Module::Kfdsim(_)));
+                let amdgpu = at(|module| matches!(module, Module::Amdgpu(_)));
+                assert!(kfdsim.is_none() || (series.has_kfdsim() && amdgpu < kfdsim), "{}", boot.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stage_names_its_boot() {
+        assert_eq!(with_stage(None).expect("a first one").name, "main");
+        assert_eq!(with_stage(Some("sim")).expect("sim").name, "main");
+        assert_eq!(with_stage(Some("cpx")).expect("cpx").name, "cpx");
+        assert!(with_stage(Some("gfx12")).is_none());
+        let mut all: Vec<_> = stage_names().collect();
+        all.dedup();
+        assert_eq!(all.len(), BOOTS.iter().map(|boot| boot.stages.len()).sum::<usize>());
+    }
+}
