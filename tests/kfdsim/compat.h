@@ -59,6 +59,16 @@ static inline u32 sim_pasid(struct kfd_process_device *pdd)
 #endif
 }
 
+/* which interrupts of a GPU are for this node: bit N of its map is node id N of the ring entry */
+static inline u32 sim_interrupt_node(struct kfd_process_device *pdd)
+{
+#if SIM_HAS_NODES
+	return pdd->dev->interrupt_bitmap ? __ffs(pdd->dev->interrupt_bitmap) : 0;
+#else
+	return 0;
+#endif
+}
+
 /*
  * ACQUIRE_VM copies the VM's PASID to the pdd where processes do not have one of
  * their own: a counter, because two contexts of one task need different ones.

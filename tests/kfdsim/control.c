@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * control.c - debugfs kfdsim/: makes happen what a GPU or TTM would cause.
+ * control.c - debugfs kfdsim/: makes happen what a GPU, TTM or a debugger would cause.
  *
- * Write a PID to quiesce, resume, evict or vmfault; a GPU number to reset; 0 or 1 to hang.
+ * A write is a number and, where it says more, a second one behind a space:
+ * PID to quiesce, resume or evict; PID [NODE] to vmfault; PID [0|1] to debug;
+ * GPU to reset; 0|1 [GPU] to hang.
  */
 #include <linux/debugfs.h>
 #include <linux/sched/mm.h>
@@ -10,12 +12,15 @@
 #include "symbols.h"
 #include "soc15_ih_clientid.h"
 
-enum control { QUIESCE, RESUME, EVICT, VMFAULT, RESET, HANG };
+enum control { QUIESCE, RESUME, EVICT, VMFAULT, DEBUG, RESET, HANG };
 
 static const char * const names[] = {
-	[QUIESCE] = "quiesce", [RESUME] = "resume", [EVICT] = "evict",
-	[VMFAULT] = "vmfault", [RESET] = "reset", [HANG] = "hang",
+	[QUIESCE] = "quiesce", [RESUME] = "resume", [EVICT] = "evict", [VMFAULT] = "vmfault",
+	[DEBUG] = "debug", [RESET] = "reset", [HANG] = "hang",
 };
+
+/* no second number was written */
+#define UNSAID	U32_MAX
 
 /* the way TTM evicts: a fence asked to signal, then KFD's delayed work */
 static int evict(struct kfd_process *p, struct mm_struct *mm)
@@ -25,17 +30,61 @@ static int evict(struct kfd_process *p, struct mm_struct *mm)
 	return err ? err : real_schedule_evict(p, mm);
 }
 
-/* as the interrupt ring tells it: client VMC, VMID 8 (the first of KFD), PASID */
-static int vmfault(struct kfd_process *p)
+/* as the interrupt ring tells it: client VMC, a VMID and the id of the node, PASID */
+static int vmfault(struct kfd_process *p, u32 node)
 {
-	struct kfd_process_device *pdd = p->pdds[0];
-	u32 entry[8] = { SOC15_IH_CLIENTID_VMC | 8 << 24, 0, 0, sim_pasid(pdd) };
+	u32 entry[8] = { };
+	struct kfd_process_device *pdd;
 
+	if (node >= p->n_pdds || !p->pdds[node]->drm_priv)
+		return -ENODEV;
+	pdd = p->pdds[node];
+	entry[0] = SOC15_IH_CLIENTID_VMC | pdd->dev->vm_info.first_vmid_kfd << 24;
+	entry[3] = sim_pasid(pdd) | sim_interrupt_node(pdd) << 16;
 	real.interrupt(sim_of(pdd->dev->adev)->kfd, entry);
 	return 0;
 }
 
-static int control_process(enum control op, struct mm_struct *mm)
+/*
+ * Before 6.12 the driver takes a queue out of sysfs ahead of destroying it, and does so
+ * again once the queue really goes: on an object that is gone, which the kernel warns of.
+ */
+static int republish_queues(struct kfd_process *p)
+{
+	struct process_queue_node *node;
+	int err = 0;
+
+	list_for_each_entry(node, &p->pqm.queues, process_queue_list) {
+		struct queue *q = node->q;
+		const struct kobj_type *type;
+
+		if (err || !q || q->kobj.state_in_sysfs)
+			continue;
+		type = q->kobj.ktype;
+		memset(&q->kobj, 0, sizeof(q->kobj));
+		err = kobject_init_and_add(&q->kobj, type, p->kobj_queues, "%u",
+					   q->properties.queue_id);
+	}
+	return err;
+}
+
+/*
+ * The state in which a debugger holds a process: with the hardware scheduler
+ * DESTROY_QUEUE is refused with EBUSY (destroy_queue_cpsch) and the queue lives on.
+ */
+static int debug(struct kfd_process *p, bool on)
+{
+	int i, err;
+
+	mutex_lock(&p->mutex);
+	for (i = 0; i < p->n_pdds; i++)
+		p->pdds[i]->qpd.is_debug = on;
+	err = on ? 0 : republish_queues(p);
+	mutex_unlock(&p->mutex);
+	return err;
+}
+
+static int control_process(enum control op, struct mm_struct *mm, u32 more)
 {
 	struct kfd_process *p;
 	int err;
@@ -47,7 +96,12 @@ static int control_process(enum control op, struct mm_struct *mm)
 	p = real.lookup_process_by_mm(mm);
 	if (!p)
 		return -ESRCH;
-	err = op == EVICT ? evict(p, mm) : vmfault(p);
+	if (op == EVICT)
+		err = evict(p, mm);
+	else if (op == VMFAULT)
+		err = vmfault(p, more == UNSAID ? 0 : more);
+	else
+		err = debug(p, more);
 	real.unref_process(p);
 	return err;
 }
@@ -64,31 +118,57 @@ static struct mm_struct *mm_of_pid(pid_t nr)
 	return mm;
 }
 
-static int control_write(void *data, u64 value)
+static int control_pid(enum control op, u32 pid, u32 more)
 {
-	enum control op = (long)data;
-	struct mm_struct *mm;
+	struct mm_struct *mm = mm_of_pid(pid);
 	int err;
 
-	if (op == HANG) {
-		cp_hang(value);
-		return 0;
-	}
-	if (op == RESET) {
-		if (value >= nsims)
-			return -EINVAL;
-		schedule_work(&sims[value].reset);
-		return 0;
-	}
-	mm = mm_of_pid(value);
 	if (!mm)
 		return -ESRCH;
-	err = control_process(op, mm);
+	err = control_process(op, mm, more);
 	mmput(mm);
-	pr_info("%s of pid %llu: %d\n", names[op], value, err);
 	return err;
 }
-DEFINE_DEBUGFS_ATTRIBUTE(control_fops, NULL, control_write, "%llu\n");
+
+static int control_gpu(enum control op, u32 value, u32 more)
+{
+	if (op == HANG) {
+		if (more != UNSAID && more >= nsims)
+			return -EINVAL;
+		cp_hang(!value ? CP_NONE : more == UNSAID ? CP_ALL : more);
+		return 0;
+	}
+	if (value >= nsims)
+		return -EINVAL;
+	schedule_work(&sims[value].reset);
+	return 0;
+}
+
+static ssize_t control_write(struct file *file, const char __user *from, size_t length,
+			     loff_t *pos)
+{
+	enum control op = (long)file->private_data;
+	u32 value, more = UNSAID;
+	char text[32] = "";
+	int err;
+
+	if (length >= sizeof(text) || copy_from_user(text, from, length))
+		return -EINVAL;
+	if (sscanf(text, "%u %u", &value, &more) < 1)
+		return -EINVAL;
+	if (op == HANG || op == RESET)
+		err = control_gpu(op, value, more);
+	else
+		err = control_pid(op, value, more);
+	pr_info("%s %s: %d\n", names[op], strim(text), err);
+	return err ? err : length;
+}
+
+static const struct file_operations control_fops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.write = control_write,
+};
 
 void control_init(void)
 {
@@ -96,5 +176,5 @@ void control_init(void)
 	long op;
 
 	for (op = 0; op < ARRAY_SIZE(names); op++)
-		debugfs_create_file_unsafe(names[op], 0200, dir, (void *)op, &control_fops);
+		debugfs_create_file(names[op], 0200, dir, (void *)op, &control_fops);
 }

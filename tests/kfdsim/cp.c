@@ -13,11 +13,24 @@
 #include "kfdsim.h"
 #include "kfd_kernel_queue.h"
 
-static bool hanging;
+static int hanging = CP_NONE;
 
-void cp_hang(bool hang)
+void cp_hang(int gpu)
 {
-	WRITE_ONCE(hanging, hang);
+	WRITE_ONCE(hanging, gpu);
+}
+
+static bool hangs(int gpu)
+{
+	int which = READ_ONCE(hanging);
+
+	return which == gpu || which == CP_ALL;
+}
+
+void cp_after_reset(int gpu)
+{
+	if (hangs(gpu))
+		cp_hang(CP_NONE);
 }
 
 static void cp_step(struct device_queue_manager *dqm)
@@ -40,8 +53,8 @@ static int cp_thread(void *unused)
 	while (!kthread_should_stop()) {
 		int gpu, node;
 
-		for (gpu = 0; !READ_ONCE(hanging) && gpu < nsims; gpu++)
-			for (node = 0; sim_dqm(sims[gpu].kfd, node); node++)
+		for (gpu = 0; gpu < nsims; gpu++)
+			for (node = 0; !hangs(gpu) && sim_dqm(sims[gpu].kfd, node); node++)
 				cp_step(sim_dqm(sims[gpu].kfd, node));
 		usleep_range(200, 400);
 	}

@@ -13,6 +13,9 @@
 /* Where SDMA doorbells lie in a process's frame: not for compute queues. */
 #define SDMA_DOORBELLS	0xe0
 
+/* Of the first GPU; the next ones' are its multiples, partitions count up from their GPU's. */
+#define SIM_UNIQUE_ID	0x1000
+
 /* A BAR of plain memory takes the doorbells: the client may mmap and write them. */
 static int find_doorbell_bar(struct pci_dev *pdev)
 {
@@ -38,6 +41,7 @@ static void fake_identity(struct sim *s)
 	adev->ddev.render = &s->render;		/* topology: drm_render_minor */
 	adev->asic_type = CHIP_VEGA10;		/* the node's name, doorbell capability */
 	adev->family = AMDGPU_FAMILY_AI;
+	adev->unique_id = SIM_UNIQUE_ID * (s->index + 1);
 	adev->rev_id = 1;			/* a 9.4.3 of this revision is gfx942 */
 	adev->ip_versions[GC_HWIP][0] = mi300 ? IP_VERSION(9, 4, 3) : IP_VERSION(9, 0, 1);
 	adev->ip_versions[SDMA0_HWIP][0] = mi300 ? IP_VERSION(4, 4, 2) : IP_VERSION(4, 0, 0);

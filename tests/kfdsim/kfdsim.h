@@ -81,8 +81,13 @@ int sim_partition(struct sim *s);
 void sim_fill_stubs(struct kfd2kgd_calls *calls);
 
 /* cp.c */
+#define CP_NONE	(-1)
+#define CP_ALL	(-2)
 int cp_start(void);
-void cp_hang(bool hang);
+/* From now on the processor of one GPU, of all or of none hangs. */
+void cp_hang(int gpu);
+/* A reset ends the hang of its GPU, and one of all. */
+void cp_after_reset(int gpu);
 
 /* process.c */
 int process_init(void);

@@ -18,8 +18,10 @@ static const struct amdgpu_smuio_funcs smuio_funcs = {
 	.get_pkg_type = get_pkg_type,
 };
 
-static void partition_init(struct sim *s, struct amdgpu_xcp *xcp, int i, int xccs)
+static void partition_init(struct sim *s, struct amdgpu_xcp_mgr *mgr, int i, int xccs)
 {
+	struct amdgpu_xcp *xcp = &mgr->xcp[i];
+
 	/* above the render nodes of the whole GPUs */
 	s->part_render[i].index = 160 + SIM_MAX_PARTS * s->index + i;
 	s->part_ddev[i].dev = s->adev->dev;
@@ -29,6 +31,11 @@ static void partition_init(struct sim *s, struct amdgpu_xcp *xcp, int i, int xcc
 	xcp->ddev = &s->part_ddev[i];
 	xcp->ip[AMDGPU_XCP_GFX].valid = true;
 	xcp->ip[AMDGPU_XCP_GFX].inst_mask = ((1 << xccs) - 1) << (i * xccs);
+#if SIM_HAS_CONTEXTS
+	/* the topology shows the partition's own id unless the GPU is whole */
+	xcp->xcp_mgr = mgr;
+	xcp->unique_id = s->adev->unique_id + 1 + i;
+#endif
 }
 
 int sim_partition(struct sim *s)
@@ -53,7 +60,7 @@ int sim_partition(struct sim *s)
 	mgr->num_xcps = sim_parts;
 	mgr->mode = xccs == 1 ? AMDGPU_CPX_PARTITION_MODE : AMDGPU_DPX_PARTITION_MODE;
 	for (i = 0; i < sim_parts; i++)
-		partition_init(s, &mgr->xcp[i], i, xccs);
+		partition_init(s, mgr, i, xccs);
 	adev->xcp_mgr = mgr;
 	return 0;
 }

@@ -12,8 +12,7 @@ void sim_reset_work(struct work_struct *work)
 	struct sim *s = container_of(work, struct sim, reset);
 
 	pr_info("GPU %d: pre_reset %d\n", s->index, real_pre_reset(s->kfd, s->adev));
-	/* a reset is what ends a hang */
-	cp_hang(false);
+	cp_after_reset(s->index);
 	pr_info("GPU %d: post_reset %d\n", s->index, real.post_reset(s->kfd));
 }
 

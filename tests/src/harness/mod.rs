@@ -4,6 +4,7 @@
 //! Every wait has a limit and a name for what is waited for; nothing sleeps for a fixed time. Children are
 //! killed when dropped, so that a failing test leaves no probe and no queue to the next one.
 
+pub mod calls;
 pub mod counts;
 pub mod exposition;
 pub mod http;
@@ -16,6 +17,7 @@ pub mod tracer;
 pub mod wait;
 pub mod workload;
 
+pub use calls::{Call, Calls};
 pub use exposition::Metrics;
 pub use json_process::JsonProcess;
 pub use node::{Node, nodes};

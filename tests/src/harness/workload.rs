@@ -127,8 +127,17 @@ impl Count {
     }
 }
 
-/// Writes to one of kfdsim's controls, see `tests/kfdsim/control.c`.
+/// Writes a number to one of kfdsim's controls, see `tests/kfdsim/control.c`.
 pub fn kfdsim(control: &str, value: u32) -> Result<()> {
+    write_control(control, &value.to_string())
+}
+
+/// Writes two numbers: a PID and the node of its fault, a PID and whether it is debugged, 1 and the GPU to hang.
+pub fn kfdsim_at(control: &str, value: u32, more: u32) -> Result<()> {
+    write_control(control, &format!("{value} {more}"))
+}
+
+fn write_control(control: &str, text: &str) -> Result<()> {
     let path = Path::new("/sys/kernel/debug/kfdsim").join(control);
-    std::fs::write(&path, value.to_string()).with_context(|| format!("write {value} to {}", path.display()))
+    std::fs::write(&path, text).with_context(|| format!("write {text} to {}", path.display()))
 }

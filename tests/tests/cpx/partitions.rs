@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::{Node, Stage, VmKernel, Workload, nodes, sysfs};
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::workload::kfdsim_at;
+use kfd_trace_tests::harness::{Calls, Node, Stage, VmKernel, Workload, nodes, sysfs, until};
 
 const SYSFS: &str = "/sys";
 
@@ -41,5 +43,17 @@ fn a_queue_is_on_the_partition_it_was_made_on() -> Result<()> {
         assert_eq!(standing.gpu_id, third, "{queue}");
     }
     workload.finish()?;
+    Ok(())
+}
+
+#[test]
+fn a_vm_fault_reaches_each_partition() -> Result<()> {
+    let workload = Workload::ready(&["hold", "--gpus=all"])?;
+    let calls = Calls::of(&["evict_process_queues_cpsch"])?;
+    for node in 0..8 {
+        kfdsim_at("vmfault", workload.pid(), node)?;
+        let wanted = usize::try_from(node)? + 1;
+        until("the eviction on its node", SOON, || Ok((calls.seen()?.len() == wanted).then_some(())))?;
+    }
     Ok(())
 }
