@@ -9,7 +9,7 @@ use crate::guest::{self, TARGET};
 use crate::run::{self, note, step};
 
 /// Debian package, and what it is for.
-const PACKAGES: [(&str, &str); 14] = [
+const PACKAGES: [(&str, &str); 15] = [
     ("binutils", "strip"),
     ("debian-archive-keyring", "signatures of other Debian suites"),
     ("gcc", "linker of Rust programs"),
@@ -21,6 +21,7 @@ const PACKAGES: [(&str, &str); 14] = [
     ("libstdc++-12-dev", "bpf-linker"),
     ("llvm-22-dev", "bpf-linker; 22 is the LLVM of Rust 1.95"),
     ("make", "kbuild"),
+    ("mount", "kbuild in the root of a newer Debian"),
     ("qemu-system-x86", "the VM"),
     ("xz-utils", "kernel packages"),
     ("zstd", "kernel images"),

@@ -118,6 +118,18 @@ fn a_hang_of_one_gpu_leaves_the_other_and_ends_in_its_reset() -> Result<()> {
 }
 
 #[test]
+fn a_destroy_that_runs_into_a_hang_fails_and_takes_the_queue() -> Result<()> {
+    let mut workload = steered()?;
+    let calls = Calls::of(&WATCHED)?;
+    kfdsim_at("hang", 1, 0)?;
+    assert_eq!(errno(&mut workload, "destroy 0")?.as_deref(), Some("ETIME"));
+    let standing: Vec<_> = sysfs::queues(Path::new("/sys"))?.into_keys().collect();
+    assert_eq!(standing, [(workload.pid(), 1)]);
+    assert_eq!(errno(&mut workload, "update 0 50")?.as_deref(), Some("EFAULT"));
+    called(&calls, "kfd_signal_reset_event").map(drop)
+}
+
+#[test]
 fn destroying_a_queue_of_a_debugged_process_is_refused() -> Result<()> {
     let mut workload = steered()?;
     let pid = workload.pid();
