@@ -85,13 +85,13 @@ impl Bench {
         filter: &[String],
         limit: Duration,
     ) -> Result<Option<(Totals, Vec<String>)>> {
-        let mut wanted: Vec<&str> = boot.stages(series).map(|stage| stage.name).collect();
-        wanted.retain(|name| only.is_empty() || only.contains(name));
-        let mut matches = false;
-        for name in &wanted {
-            matches |= self.has_test(name, filter)?;
+        let mut wanted = Vec::new();
+        for Stage { name, .. } in boot.stages(series) {
+            if (only.is_empty() || only.contains(name)) && self.has_test(name, filter)? {
+                wanted.push(*name);
+            }
         }
-        if !matches {
+        if wanted.is_empty() {
             return Ok(None);
         }
         let Booted { run, trouble } = self.boot(series, boot, Mode::Test(&wanted), filter, limit)?;

@@ -18,7 +18,7 @@ use crate::series::Series;
 const SHOWN: Series = Series::V6_12;
 
 /// Longest a guest may take, far beyond what it needs.
-pub(crate) const LIMIT: Duration = Duration::from_secs(900);
+pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
