@@ -6,7 +6,7 @@ pub mod kfd_sysfs;
 pub mod process;
 mod sysfs_file;
 
-pub use gpu::{Gpu, Topology};
+pub use gpu::{Gpu, Pool, Slots, Topology};
 pub use kfd_sysfs::{Costly, KfdSysfs, SysfsProcess, SysfsQueue};
 pub use process::{ProcessError, ProcessInfo};
 pub use sysfs_file::Unreadable;

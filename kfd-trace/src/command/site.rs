@@ -7,7 +7,8 @@ use crate::attribute::Topology;
 use crate::events::layout::QueueLayout;
 use crate::events::tables::Tables;
 use crate::kernel::Roots;
-use crate::output::http::Site;
+use crate::output::api::{self, View};
+use crate::output::http::{Resource, Site};
 use crate::output::metrics::{self, Scrape};
 use crate::output::ps::{self, PsRow};
 use crate::state::{IoctlTotals, Snapshot, Source, State, StateLimits};
@@ -169,6 +170,23 @@ impl Site for Page {
             }
             Phase::Waiting(_) => (Vec::new(), Vec::new()),
         }
+    }
+
+    fn api(&self, resource: Resource) -> Result<String, String> {
+        let (snapshot, topology, wall) = match &*self.phase() {
+            Phase::Serving(serving) => {
+                let tracer = &serving.tracer;
+                (tracer.state.snapshot(), tracer.topology.clone(), tracer.clock.clone())
+            }
+            Phase::Waiting(why) => return Err(why.clone()),
+        };
+        let view = View { snapshot: &snapshot, topology: &topology, clock: &wall, now_ns: clock::mono_ns() };
+        let document = match resource {
+            Resource::Queues => api::queues(&view),
+            Resource::Processes => api::processes(&view),
+            Resource::Gpus => api::gpus(&view),
+        };
+        document.map_err(|error| error.to_string())
     }
 
     fn ready(&self) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The daemon's web pages: `/`, `/metrics`, `/-/healthy`, `/-/ready`.
+//! The daemon's web pages: `/`, `/metrics`, `/api/v1/...`, `/-/healthy`, `/-/ready`.
 //!
 //! Where the pages' contents come from is behind [`Site`]; addresses are bound by [`bind`], served by [`serve`].
 
@@ -28,6 +28,17 @@ const GRACE: Duration = Duration::from_secs(3);
 /// `Content-Type` of the text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// `Content-Type` of the API.
+const JSON_TYPE: &str = "application/json";
+
+/// A document of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    Queues,
+    Processes,
+    Gpus,
+}
+
 /// What the pages show. Called on a thread that may block.
 pub trait Site: Send + Sync + 'static {
     /// The exposition, in the text format.
@@ -39,6 +50,12 @@ pub trait Site: Send + Sync + 'static {
     /// Live queues and processes for the landing page: names of the columns, and rows. Plain text: it is
     /// escaped here.
     fn live(&self) -> (Vec<String>, Vec<Vec<String>>);
+
+    /// A document, as JSON.
+    ///
+    /// # Errors
+    /// Why there is none, in one line: it is told with status 503.
+    fn api(&self, resource: Resource) -> Result<String, String>;
 
     /// `Err`: why not yet, in one line.
     ///
@@ -54,6 +71,9 @@ pub fn router(site: Shared) -> Router {
     Router::new()
         .route("/", get(landing))
         .route("/metrics", get(metrics))
+        .route("/api/v1/queues", get(async |site| api(site, Resource::Queues).await))
+        .route("/api/v1/processes", get(async |site| api(site, Resource::Processes).await))
+        .route("/api/v1/gpus", get(async |site| api(site, Resource::Gpus).await))
         .route("/-/healthy", get(async || "healthy\n"))
         .route("/-/ready", get(ready))
         .with_state(site)
@@ -75,6 +95,15 @@ async fn metrics(State(site): State<Shared>) -> Result<Response, Response> {
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }
 
+async fn api(State(site): State<Shared>, resource: Resource) -> Result<Response, Response> {
+    let answer = blocking(site, move |site| site.api(resource)).await?;
+    let (status, body) = match answer {
+        Ok(body) => (StatusCode::OK, body),
+        Err(line) => (StatusCode::SERVICE_UNAVAILABLE, serde_json::json!({ "error": line }).to_string()),
+    };
+    Ok((status, [(header::CONTENT_TYPE, JSON_TYPE)], body + "\n").into_response())
+}
+
 async fn ready(State(site): State<Shared>) -> Result<&'static str, Response> {
     let answer = blocking(site, <dyn Site>::ready).await?;
     answer
@@ -91,7 +120,9 @@ fn page(header: &[String], rows: &[Vec<String>]) -> String {
     let mut html = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>kfd-trace</title>\
          <style>body{font-family:sans-serif}td,th{text-align:left;padding:0 1em 0 0}</style></head><body>\n\
-         <h1>kfd-trace</h1>\n<p>AMD compute queues (KFD) on this machine. <a href=\"/metrics\">Metrics</a></p>\n",
+         <h1>kfd-trace</h1>\n<p>AMD compute queues (KFD) on this machine. <a href=\"/metrics\">Metrics</a>, \
+         <a href=\"/api/v1/queues\">queues</a>, <a href=\"/api/v1/processes\">processes</a> and \
+         <a href=\"/api/v1/gpus\">GPUs</a> as JSON</p>\n",
     );
     if rows.is_empty() {
         html.push_str("<p>No process uses KFD now.</p>\n");

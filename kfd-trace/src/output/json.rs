@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::context::Context;
 use super::errno;
-use crate::events::event::{Body, Event, IoctlCall, Origin, Outcome, QueueCreate, QueueType};
+use super::names::{self, hex};
+use crate::events::event::{Body, Event, IoctlCall, Outcome, QueueCreate, QueueType};
 use crate::events::ioctl;
 
 /// Version of the format.
@@ -202,10 +203,6 @@ fn failed(errno: i32) -> Option<String> {
     (errno != 0).then(|| errno::name(errno))
 }
 
-fn hex(value: u64) -> String {
-    format!("{value:#x}")
-}
-
 fn create(queue: &QueueCreate) -> CreateFields {
     CreateFields {
         gpu_id: queue.gpu_id,
@@ -221,12 +218,7 @@ fn create(queue: &QueueCreate) -> CreateFields {
         sdma_engine_id: queue.sdma_engine_id,
         active: queue.active,
         evicted: queue.evicted,
-        origin: match queue.origin {
-            Origin::Ioctl => "ioctl",
-            Origin::Criu => "criu",
-            Origin::Standing => "standing",
-            Origin::Other => "other",
-        },
+        origin: names::origin(queue.origin),
     }
 }
 
@@ -259,6 +251,6 @@ fn ioctl_fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
     }
 }
 
-pub(super) mod life;
+mod life;
 #[cfg(test)]
 mod tests;

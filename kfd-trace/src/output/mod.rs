@@ -2,9 +2,12 @@
 //!
 //! Takes in: events with what the state says about them, snapshots, sums, verdicts; all as arguments, so that
 //! nothing here does I/O or reads a clock. Gives out: text and JSON into any writer ([`stream`], [`json`],
-//! [`summary`], [`ps`], [`status`]), Prometheus families ([`metrics`]), and an HTTP router ([`http`]). No output
-//! uses another one; [`clock`], [`errno`], [`escape`] and `table` are the notation that they share.
+//! [`summary`], [`ps`], [`status`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), and an HTTP
+//! router ([`http`]). No output uses another one; [`budget`], [`clock`], [`errno`], [`escape`], `names` and
+//! `table` are what they share.
 
+pub mod api;
+pub mod budget;
 pub mod clock;
 pub mod context;
 pub mod errno;
@@ -12,6 +15,7 @@ pub mod escape;
 pub mod http;
 pub mod json;
 pub mod metrics;
+mod names;
 pub mod ps;
 pub mod status;
 pub mod stream;

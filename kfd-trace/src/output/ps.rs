@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use bytesize::ByteSize;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::clock::age;
-use super::{escape, table};
+use super::{escape, names, table};
 use crate::attribute::Topology;
 use crate::events::event::{ProcessId, QueueType};
 use crate::state::{Process, Queue, Snapshot, Sources};
@@ -127,7 +127,7 @@ pub fn cells(rows: &[PsRow], asked: Sources, topology: &Topology) -> Vec<Vec<Str
             show(row.ns_pid),
             row.comm.as_deref().map_or_else(dash, escape::terminal),
             show(gpu.map(|gpu| gpu.node)),
-            gpu.and_then(crate::attribute::Gpu::pci_address).unwrap_or_else(dash),
+            gpu.and_then(|gpu| gpu.pci.clone()).unwrap_or_else(dash),
             show(row.gpu_id),
             show(row.queue_id),
             row.queue_type.map_or_else(dash, |kind| kind.name().to_owned()),
@@ -159,7 +159,7 @@ fn show(value: Option<u32>) -> String {
 }
 
 fn hex(value: Option<u64>) -> Option<String> {
-    value.map(|value| format!("{value:#x}"))
+    value.map(names::hex)
 }
 
 /// One row in JSON; every field is always there, `null` is "not told".
@@ -182,7 +182,7 @@ struct JsonRow<'a> {
     write_pointer_address: Option<String>,
     read_pointer_address: Option<String>,
     age_ns: Option<u64>,
-    #[serde(serialize_with = "names")]
+    #[serde(serialize_with = "names::sources")]
     sources: Sources,
 }
 
@@ -191,16 +191,11 @@ struct Document<'a> {
     schema: u32,
     ts: Option<String>,
     /// The sources that could be asked.
-    #[serde(serialize_with = "names")]
+    #[serde(serialize_with = "names::sources")]
     asked: Sources,
     queues: Vec<JsonRow<'a>>,
     /// Processes without queues.
     processes: Vec<JsonRow<'a>>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn names<S: Serializer>(sources: &Sources, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(sources.iter().map(crate::state::Source::name))
 }
 
 /// Writes one object: `queues`, and the `processes` that have none.
@@ -231,7 +226,7 @@ fn json_row<'a>(row: &'a PsRow, topology: &Topology) -> JsonRow<'a> {
         cgroup: row.cgroup.as_deref(),
         kfd_process: row.process.map(|id| id.0.to_string()),
         node: gpu.map(|gpu| gpu.node),
-        pci: gpu.and_then(crate::attribute::Gpu::pci_address),
+        pci: gpu.and_then(|gpu| gpu.pci.clone()),
         gpu_id: row.gpu_id,
         queue_id: row.queue_id,
         queue_type: row.queue_type.map(QueueType::name),

@@ -21,6 +21,11 @@ impl Site for Fake {
         (vec!["PID".into(), "COMM".into()], rows)
     }
 
+    fn api(&self, resource: Resource) -> Result<String, String> {
+        self.ready()?;
+        Ok(format!("{{\"told\":\"{resource:?}\"}}"))
+    }
+
     fn ready(&self) -> Result<(), String> {
         self.ready.load(Ordering::Relaxed).then_some(()).ok_or_else(|| "no amdgpu driver".into())
     }
@@ -57,6 +62,20 @@ async fn healthy_at_once_and_ready_when_the_probes_are_attached() {
     let site = Fake { ready: true.into(), ..Fake::default() };
     assert_eq!(ask(site, "/-/ready").await.0, StatusCode::OK);
     assert_eq!(ask(Fake::default(), "/no/such").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_api_is_json_also_when_there_is_nothing_yet() {
+    for (path, told) in [("queues", "Queues"), ("processes", "Processes"), ("gpus", "Gpus")] {
+        let site = Fake { ready: true.into(), ..Fake::default() };
+        let (status, kind, body) = ask(site, &format!("/api/v1/{path}")).await;
+        assert_eq!((status, kind.as_str()), (StatusCode::OK, "application/json"));
+        assert_eq!(body, format!("{{\"told\":\"{told}\"}}\n"));
+        let (status, kind, body) = ask(Fake::default(), &format!("/api/v1/{path}")).await;
+        assert_eq!((status, kind.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "application/json"));
+        assert_eq!(body, "{\"error\":\"no amdgpu driver\"}\n");
+    }
+    assert_eq!(ask(Fake::default(), "/api/v1/secrets").await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

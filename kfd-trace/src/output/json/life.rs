@@ -1,9 +1,10 @@
 //! The fields of what happens between a queue's birth and its end, and to its GPU.
 
-use super::{create, failed, hex};
+use super::{create, failed};
 use crate::events::event::Body;
-use crate::events::life::{CuMask, Eviction, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault};
+use crate::events::life::{Eviction, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault};
 use crate::output::context::Context;
+use crate::output::names::{self, hex};
 use serde_json::{Value, json};
 
 /// `None` for the kinds that have fields elsewhere.
@@ -21,17 +22,11 @@ pub(super) fn fields(body: &Body, context: &Context<'_>) -> Option<Value> {
     })
 }
 
-/// The words of a mask in hex, bit 0 of the first one first.
-pub(crate) fn mask(mask: Option<&CuMask>) -> Value {
-    let words = mask.map(|mask| mask.words.iter().map(|word| format!("{word:#010x}")).collect::<Vec<_>>());
-    json!(words)
-}
-
 fn queue_update(update: &QueueUpdate) -> Value {
     let mut fields = serde_json::to_value(create(&update.now)).unwrap_or_default();
     if let Value::Object(fields) = &mut fields {
         fields.remove("origin");
-        fields.insert("cu_mask".to_owned(), mask(update.cu_mask.as_ref()));
+        fields.insert("cu_mask".to_owned(), json!(update.cu_mask.as_ref().map(names::mask)));
         fields.insert("result".to_owned(), json!(update.errno.saturating_neg()));
         fields.insert("errno".to_owned(), json!(failed(update.errno)));
     }

@@ -64,7 +64,7 @@ fn gpus(scrape: &Scrape<'_>) -> Family {
     let mut family = Family::new(&t::GPU_INFO);
     for gpu in &scrape.topology.gpus {
         let [id, node] = [gpu.gpu_id, gpu.node].map(|number| number.to_string());
-        let (pci, gfx) = (gpu.pci_address().unwrap_or_default(), gpu.gfx_name().unwrap_or_default());
+        let (pci, gfx) = (gpu.pci.clone().unwrap_or_default(), gpu.gfx_name().unwrap_or_default());
         family.set(&[&id, &node, &pci, gpu.name.as_deref().unwrap_or_default(), &gfx], 1.0);
     }
     family

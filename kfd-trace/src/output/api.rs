@@ -1,0 +1,82 @@
+//! The daemon's JSON API: what the tracer knows now, as documents. docs/api.md is its description.
+//!
+//! Takes in a snapshot, the topology, and the time; gives out values for serde. Every field is always there; `null` is
+//! "not told" or "not measured". Addresses, `unique_id` and `kfd_process` are strings, because readers hold numbers
+//! as doubles. A change that breaks a reader raises [`SCHEMA`].
+
+use serde::Serialize;
+
+use super::clock::Clock;
+use crate::attribute::Topology;
+use crate::state::Snapshot;
+
+mod gpus;
+mod processes;
+mod queues;
+
+/// Version of the format.
+pub const SCHEMA: u32 = 1;
+
+/// What a document is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    pub snapshot: &'a Snapshot,
+    pub topology: &'a Topology,
+    pub clock: &'a Clock,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub now_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Document<T> {
+    schema: u32,
+    /// Wall clock, RFC 3339 in UTC.
+    ts: Option<String>,
+    #[serde(flatten)]
+    list: T,
+}
+
+fn document(view: &View<'_>, list: impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(&Document { schema: SCHEMA, ts: view.clock.rfc3339(view.now_ns), list })
+}
+
+/// Live queues.
+///
+/// # Errors
+/// Never for these types; serde_json says so at run time only.
+pub fn queues(view: &View<'_>) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct List<'a> {
+        queues: Vec<queues::Row<'a>>,
+    }
+    let rows = view.snapshot.queues().map(|(process, queue)| queues::row(process, queue, view));
+    document(view, List { queues: rows.collect() })
+}
+
+/// Live processes, and remembered ones that ended.
+///
+/// # Errors
+/// As [`queues`].
+pub fn processes(view: &View<'_>) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct List<'a> {
+        processes: Vec<processes::Row<'a>>,
+    }
+    let rows = view.snapshot.processes.iter().map(|process| processes::row(process, view));
+    document(view, List { processes: rows.collect() })
+}
+
+/// GPUs and partitions of the topology.
+///
+/// # Errors
+/// As [`queues`].
+pub fn gpus(view: &View<'_>) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct List<'a> {
+        gpus: Vec<gpus::Row<'a>>,
+    }
+    document(view, List { gpus: gpus::rows(view) })
+}
+
+#[cfg(test)]
+mod tests;

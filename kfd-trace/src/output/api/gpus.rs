@@ -1,0 +1,76 @@
+//! One GPU, or one partition of one.
+
+use serde::Serialize;
+
+use super::View;
+use crate::attribute::{Gpu, Pool};
+use crate::output::budget::Budget;
+use crate::output::names;
+
+#[derive(Serialize)]
+pub(super) struct Row<'a> {
+    gpu: String,
+    index: u32,
+    gpu_id: u32,
+    node: u32,
+    pci: Option<&'a str>,
+    render: Option<String>,
+    name: Option<&'a str>,
+    gfx: Option<String>,
+    unique_id: Option<String>,
+    partition: Option<u32>,
+    num_xcc: Option<u32>,
+    slots: ByPool<Option<u32>>,
+    /// Queues that take a slot.
+    queues: ByPool<u32>,
+    resets: u64,
+    resetting: bool,
+    reset_ns: u64,
+    hangs: u64,
+    hung: bool,
+    vm_faults: u64,
+}
+
+#[derive(Serialize)]
+struct ByPool<T> {
+    cp: T,
+    sdma: T,
+    sdma_xgmi: T,
+}
+
+impl<T> ByPool<T> {
+    fn each(of: impl Fn(Pool) -> T) -> Self {
+        ByPool { cp: of(Pool::Cp), sdma: of(Pool::Sdma), sdma_xgmi: of(Pool::SdmaXgmi) }
+    }
+}
+
+pub(super) fn rows<'a>(view: &View<'a>) -> Vec<Row<'a>> {
+    let budget = Budget::of_snapshot(view.snapshot, view.topology);
+    view.topology.gpus.iter().map(|gpu| row(gpu, &budget, view)).collect()
+}
+
+fn row<'a>(gpu: &'a Gpu, budget: &Budget, view: &View<'a>) -> Row<'a> {
+    let seen = view.snapshot.gpus.get(&gpu.gpu_id).copied().unwrap_or_default();
+    let slots = gpu.slots();
+    Row {
+        gpu: gpu.label(),
+        index: gpu.index,
+        gpu_id: gpu.gpu_id,
+        node: gpu.node,
+        pci: gpu.pci.as_deref(),
+        render: gpu.render_node(),
+        name: gpu.name.as_deref(),
+        gfx: gpu.gfx_name(),
+        unique_id: gpu.unique_id.map(names::hex),
+        partition: gpu.partition,
+        num_xcc: gpu.num_xcc,
+        slots: ByPool::each(|pool| slots.of(pool)),
+        queues: ByPool::each(|pool| budget.used(gpu, pool)),
+        resets: seen.resets,
+        resetting: seen.resetting_since_ns.is_some(),
+        reset_ns: seen.reset_ns,
+        hangs: seen.hangs,
+        hung: seen.hung_since_ns.is_some(),
+        vm_faults: seen.vm_faults,
+    }
+}

@@ -1,0 +1,97 @@
+//! One live queue.
+
+use serde::Serialize;
+
+use super::View;
+use crate::events::event::QueueType;
+use crate::events::life::MqdOp;
+use crate::output::names;
+use crate::state::{Process, Queue, Sources};
+
+#[derive(Serialize)]
+pub(super) struct Row<'a> {
+    pid: Option<u32>,
+    ns_pid: Option<u32>,
+    comm: Option<&'a str>,
+    kfd_process: Option<String>,
+    context_id: Option<u32>,
+    gpu: Option<String>,
+    gpu_id: Option<u32>,
+    node: Option<u32>,
+    pci: Option<&'a str>,
+    queue_id: u32,
+    queue_type: Option<&'static str>,
+    ring_address: Option<String>,
+    ring_size: Option<u64>,
+    write_pointer_address: Option<String>,
+    read_pointer_address: Option<String>,
+    doorbell_offset: Option<u32>,
+    priority: Option<u32>,
+    percent: Option<u32>,
+    sdma_engine_id: Option<u32>,
+    cu_mask: Option<Vec<String>>,
+    active: Option<bool>,
+    evicted: Option<bool>,
+    evictions: u64,
+    evicted_ns: u64,
+    updates: u64,
+    mqd_writes: MqdWrites,
+    origin: &'static str,
+    born_mono_ns: Option<u64>,
+    age_ns: Option<u64>,
+    resynced: bool,
+    unlisted: bool,
+    #[serde(serialize_with = "names::sources")]
+    sources: Sources,
+}
+
+#[derive(Serialize)]
+struct MqdWrites {
+    init: u64,
+    update: u64,
+    restore: u64,
+}
+
+pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &View<'a>) -> Row<'a> {
+    let facts = &queue.facts;
+    let gpu = facts.gpu_id.and_then(|id| view.topology.gpu(id));
+    let writes = |op| queue.mqd_writes.get(&op).copied().unwrap_or(0);
+    Row {
+        pid: process.tgid,
+        ns_pid: process.ns_tgid,
+        comm: process.comm.as_deref(),
+        kfd_process: process.id().map(|id| id.0.to_string()),
+        context_id: process.context_id,
+        gpu: gpu.map(crate::attribute::Gpu::label),
+        gpu_id: facts.gpu_id,
+        node: gpu.map(|gpu| gpu.node),
+        pci: gpu.and_then(|gpu| gpu.pci.as_deref()),
+        queue_id: queue.queue_id,
+        queue_type: facts.queue_type.map(QueueType::name),
+        ring_address: facts.ring_address.map(names::hex),
+        ring_size: facts.ring_size,
+        write_pointer_address: facts.write_pointer_address.map(names::hex),
+        read_pointer_address: facts.read_pointer_address.map(names::hex),
+        doorbell_offset: facts.doorbell_offset,
+        priority: facts.priority,
+        percent: facts.percent,
+        sdma_engine_id: facts.sdma_engine_id,
+        cu_mask: queue.cu_mask.as_ref().map(names::mask),
+        active: facts.active,
+        evicted: facts.evicted,
+        evictions: queue.evictions.count,
+        evicted_ns: queue.evictions.evicted_ns(view.now_ns),
+        updates: queue.updates,
+        mqd_writes: MqdWrites {
+            init: writes(MqdOp::Init),
+            update: writes(MqdOp::Update),
+            restore: writes(MqdOp::Restore),
+        },
+        origin: names::origin(facts.origin),
+        born_mono_ns: queue.born_ns,
+        age_ns: queue.age_ns(view.now_ns),
+        resynced: queue.resynced_ns.is_some(),
+        unlisted: queue.unlisted,
+        sources: queue.sources,
+    }
+}

@@ -1,0 +1,122 @@
+use super::*;
+use crate::events::event::{Body, QueueCreate};
+use crate::events::life::{CuMask, Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
+use crate::output::samples::{PID, clock, topology, traced};
+use crate::state::State;
+use crate::state::samples::{event, facts, seen};
+use serde_json::{Value, json};
+
+const GPU: u32 = 58270;
+const NOW: u64 = 1_000_000;
+
+fn of(state: &State, document: fn(&View<'_>) -> serde_json::Result<String>) -> Value {
+    let (snapshot, topology, clock) = (state.snapshot(), topology(), clock());
+    let view = View { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: NOW };
+    serde_json::from_str(&document(&view).expect("JSON")).expect("JSON")
+}
+
+fn evicted(at: u64, trigger: Option<Trigger>) -> crate::events::event::Event {
+    let told = Eviction { gpu_id: Some(GPU), trigger, errno: 0, latency_ns: 5 };
+    let body = if trigger.is_some() { Body::Evict(told) } else { Body::Restore(told) };
+    event(at, 1, PID, body)
+}
+
+#[test]
+fn a_queue_with_all_that_happened_to_it() {
+    let mut state = traced();
+    let write = Body::MqdWrite { queue_id: 3, gpu_id: Some(GPU), op: MqdOp::Update };
+    state.apply(&event(30_000, 1, PID, write));
+    let now = QueueCreate { percent: Some(50), ..facts(3) };
+    let cu_mask = Some(CuMask { words: vec![0xff, 1] });
+    state.apply(&event(40_000, 1, PID, Body::QueueUpdate(QueueUpdate { now, cu_mask, errno: 0 })));
+    state.apply(&evicted(100_000, Some(Trigger::Userptr)));
+    state.apply(&evicted(300_000, None));
+    state.apply(&evicted(900_000, Some(Trigger::Ttm)));
+    let value = of(&state, queues);
+    assert_eq!((&value["schema"], &value["ts"]), (&json!(1), &json!("2026-09-21T14:13:20.001000000Z")));
+    assert_eq!(
+        value["queues"],
+        json!([{
+            "pid": 4321, "ns_pid": 7, "comm": "train", "kfd_process": "1", "context_id": null,
+            "gpu": "gpu 0 (0000:c1:00.0, gfx942)", "gpu_id": GPU, "node": 1, "pci": "0000:c1:00.0",
+            "queue_id": 3, "queue_type": "compute_aql", "ring_address": "0x7fad66c00000", "ring_size": 1_048_576,
+            "write_pointer_address": "0x7faf945b8038", "read_pointer_address": "0x7faf945b8080",
+            "doorbell_offset": 16, "priority": 7, "percent": 50, "sdma_engine_id": null,
+            "cu_mask": ["0x000000ff", "0x00000001"], "active": false, "evicted": true,
+            "evictions": 2, "evicted_ns": 300_000, "updates": 1,
+            "mqd_writes": {"init": 0, "update": 1, "restore": 0}, "origin": "ioctl",
+            "born_mono_ns": 20_000, "age_ns": 980_000, "resynced": false, "unlisted": false, "sources": ["probe"],
+        }])
+    );
+}
+
+#[test]
+fn what_is_not_told_is_null_and_counts_are_counts() {
+    let mut state = traced();
+    let bare = QueueCreate {
+        gpu_id: Some(9),
+        queue_type: None,
+        ring_address: None,
+        priority: None,
+        active: None,
+        ..facts(4)
+    };
+    state.apply(&event(30_000, 1, PID, Body::QueueCreate(bare)));
+    let value = of(&state, queues);
+    let queue = &value["queues"][1];
+    assert_eq!(queue["gpu_id"], json!(9), "a GPU that the topology does not have");
+    for field in ["gpu", "node", "pci", "queue_type", "ring_address", "priority", "active", "cu_mask"] {
+        assert!(queue.get(field).is_some_and(Value::is_null), "{field}");
+    }
+    assert_eq!((&queue["updates"], &queue["mqd_writes"]["init"]), (&json!(0), &json!(0)));
+}
+
+#[test]
+fn processes_are_shown_after_their_end_and_without_their_arguments() {
+    let mut state = traced();
+    state.apply(&event(50_000, 1, PID, Body::Close));
+    state.apply(&event(60_000, 1, PID, Body::VmFault(VmFault { gpu_id: Some(GPU), access: None })));
+    state.apply(&evicted(100_000, Some(Trigger::Userptr)));
+    let alive = of(&state, processes);
+    assert_eq!(
+        alive["processes"],
+        json!([{
+            "pid": 4321, "ns_pid": 7, "uid": 1000, "comm": "train", "cgroup": "/slurm/job.scope",
+            "container": null, "kfd_process": "1", "context_id": null, "alive": true, "opens": 0,
+            "failed_opens": 0, "closes": 1, "queues": 1, "vm_faults": 1, "evicted": true, "evictions_total": 1,
+            "evicted_ns": 900_000, "evictions": [{"gpu_id": GPU, "evicted": true, "evictions": 1,
+                "evicted_ns": 900_000, "last_trigger": "userptr"}],
+        }])
+    );
+    state.apply(&event(500_000, 1, PID, Body::ProcessRelease));
+    let ended = of(&state, processes);
+    let row = &ended["processes"][0];
+    assert_eq!((&row["alive"], &row["queues"], &row["evicted"]), (&json!(false), &json!(0), &json!(false)));
+    assert_eq!((&row["evicted_ns"], &row["evictions"][0]["evicted_ns"]), (&json!(400_000), &json!(400_000)));
+    assert_eq!(of(&state, queues)["queues"], json!([]));
+}
+
+#[test]
+fn gpus_with_their_budget_and_their_incidents() {
+    let mut state = traced();
+    state.apply(&event(30_000, 2, 5000, seen(false)));
+    state.apply(&event(40_000, 2, 5000, Body::QueueCreate(QueueCreate { active: Some(false), ..facts(0) })));
+    for (at, body) in [
+        (50_000, Body::HwsHang { gpu_id: Some(GPU) }),
+        (60_000, Body::GpuResetBegin { gpu_id: Some(GPU) }),
+        (90_000, Body::GpuResetEnd { gpu_id: Some(GPU) }),
+        (95_000, Body::GpuResetBegin { gpu_id: Some(GPU) }),
+    ] {
+        state.apply(&event(at, 1, PID, body));
+    }
+    assert_eq!(
+        of(&state, gpus)["gpus"],
+        json!([{
+            "gpu": "gpu 0 (0000:c1:00.0, gfx942)", "index": 0, "gpu_id": GPU, "node": 1, "pci": "0000:c1:00.0",
+            "render": "/dev/dri/renderD128", "name": "aqua_vanjaram", "gfx": "gfx942",
+            "unique_id": "0x18f68e602b8a790f", "partition": null, "num_xcc": 6,
+            "slots": {"cp": 24, "sdma": 16, "sdma_xgmi": 0}, "queues": {"cp": 1, "sdma": 0, "sdma_xgmi": 0},
+            "resets": 2, "resetting": true, "reset_ns": 30_000, "hangs": 1, "hung": false, "vm_faults": 0,
+        }])
+    );
+}

@@ -1,0 +1,30 @@
+//! Values as JSON has them, in events and in the API alike.
+
+use serde::Serializer;
+
+use crate::events::event::Origin;
+use crate::events::life::CuMask;
+use crate::state::{Source, Sources};
+
+pub(super) fn hex(value: u64) -> String {
+    format!("{value:#x}")
+}
+
+/// The words of a mask in hex, bit 0 of the first one first.
+pub(super) fn mask(mask: &CuMask) -> Vec<String> {
+    mask.words.iter().map(|word| format!("{word:#010x}")).collect()
+}
+
+pub(super) fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Ioctl => "ioctl",
+        Origin::Criu => "criu",
+        Origin::Standing => "standing",
+        Origin::Other => "other",
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+pub(super) fn sources<S: Serializer>(sources: &Sources, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(sources.iter().map(Source::name))
+}
