@@ -10,6 +10,8 @@ pub struct ProbeStatus {
     pub kind: &'static str,
     /// The kernel functions it sits on, or would sit on.
     pub symbols: Vec<String>,
+    /// Places that it sits on: copies of these functions, each counted.
+    pub places: usize,
     /// The tracer has no purpose without it.
     pub required: bool,
     /// What cannot be seen without it, in a few words.

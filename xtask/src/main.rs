@@ -23,6 +23,7 @@ mod setup;
 mod symbols;
 mod test;
 mod userland;
+mod verdicts;
 mod vm;
 mod vmlinux;
 
@@ -47,6 +48,8 @@ enum Command {
     Vm(vm::Args),
     /// Write files of every kernel of the matrix to target/fixtures, without booting
     Fixtures,
+    /// Boot every kernel of the matrix once and write docs/kernels.md
+    Kernels,
     /// Everything: set-up, format, lints, unit tests, kernel-model tests, VM tests on all kernels
     Test,
     /// Show kfd-trace at work: here if there is an AMD GPU, else in the VM on a simulated one
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Build => build::build().map(drop),
         Command::Vm(args) => return exit(vm::vm(&args)),
         Command::Fixtures => fixtures::fixtures().map(drop),
+        Command::Kernels => verdicts::write(),
         Command::Test => return exit(test::test()),
         Command::Demo => return exit(demo::demo()),
     };

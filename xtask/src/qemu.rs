@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 
 use crate::closing::Totals;
 use crate::console;
+use crate::verdicts;
 
 /// Without a byte on either port for so long, the guest hangs.
 const SILENCE: Duration = Duration::from_secs(180);
@@ -42,6 +43,8 @@ pub(crate) struct Run {
     pub(crate) totals: Totals,
     /// Closing lines seen: one for each test executable that came to its end.
     pub(crate) closings: usize,
+    /// Lines of tests that a page of the documentation is made from: those that begin with its name.
+    pub(crate) told: Vec<String>,
 }
 
 /// KVM only where the CPU says that it can: a /dev/kvm that is there may still hang the guest.
@@ -93,7 +96,8 @@ impl Machine<'_> {
             command.spawn().context("cannot run qemu-system-x86_64: run `cargo xtask setup` first")?;
         let mut guest = Guest(child);
         let stdout = guest.0.stdout.take().context("QEMU has no stdout")?;
-        let mut run = Run { end: End::Lost(String::new()), totals: Totals::default(), closings: 0 };
+        let mut run =
+            Run { end: End::Lost(String::new()), totals: Totals::default(), closings: 0, told: Vec::new() };
         run.end = follow(&lines(stdout), &mut run, nonce, limit, self.console);
         if matches!(run.end, End::Exit(_)) {
             guest.settle(Duration::from_secs(20));
@@ -165,6 +169,9 @@ fn follow(lines: &Receiver<String>, run: &mut Run, nonce: &str, limit: Duration,
                     run.closings += 1;
                 }
                 println!("{line}");
+                if line.starts_with(verdicts::MARK) {
+                    run.told.push(line);
+                }
                 // A closed stdout is no reason to stop the guest half-way.
                 let _ = std::io::stdout().flush();
             }

@@ -120,17 +120,18 @@ fn allow_locked_memory() {
 /// Loads and attaches one planned row.
 pub(super) fn row(ebpf: &mut Ebpf, planned: Planned) -> ProbeStatus {
     let Planned { row, symbols, strangers, action } = planned;
-    let verdict = match action {
-        Action::Skip(verdict) => verdict,
+    let (places, verdict) = match action {
+        Action::Skip(verdict) => (0, verdict),
         Action::Attach(targets) => match attach(ebpf, row, &targets) {
-            Ok(failed) => verdict(targets.len(), failed, strangers),
-            Err(why) => Verdict::Refused(why),
+            Ok(failed) => (targets.len() - failed.len(), verdict(targets.len(), failed, strangers)),
+            Err(why) => (0, Verdict::Refused(why)),
         },
     };
     ProbeStatus {
         id: row.id,
         kind: row.kind.name(),
         symbols,
+        places,
         required: row.required,
         feeds: row.feeds,
         verdict,

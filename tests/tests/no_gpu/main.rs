@@ -5,4 +5,4 @@ mod ps;
 mod refused;
 mod report;
 mod rocminfo;
-mod status;
+mod verdicts;

@@ -1,0 +1,66 @@
+//! docs/kernels.md tells what becomes of every probe on each kernel of the matrix; here it is held against this kernel.
+//! `cargo xtask kernels` makes the page from what this test prints.
+
+use kfd_trace_tests::harness::VmKernel;
+use kfd_trace_tests::harness::tracer::run_json;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const PAGE: &str = include_str!("../../../docs/kernels.md");
+
+/// Marks the lines that the page is made from (xtask/src/verdicts.rs).
+const MARK: &str = "kernels.md";
+
+fn probes() -> Vec<Value> {
+    let report = run_json(&["status", "--json"]).expect("a report").remove(0);
+    report["probes"].as_array().expect("probes").clone()
+}
+
+/// `attached (13)`: on so many places.
+fn cell(probe: &Value) -> String {
+    let verdict = probe["verdict"].as_str().expect("a verdict");
+    match probe["places"].as_u64().expect("a number") {
+        0 => verdict.to_owned(),
+        places => format!("{verdict} ({places})"),
+    }
+}
+
+/// Probe to cell, of the page's column for a series.
+fn documented(series: &str) -> BTreeMap<String, String> {
+    let mut rows = PAGE.lines().filter_map(|line| {
+        let cells = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+        Some(cells.split('|').map(str::trim).collect::<Vec<_>>())
+    });
+    let header = rows.next().expect("a table");
+    let column = header.iter().position(|name| *name == series).expect("a column for this kernel");
+    let probes = rows.filter(|row| row[0].starts_with('`'));
+    probes.map(|row| (row[0].trim_matches('`').to_owned(), row[column].to_owned())).collect()
+}
+
+#[test]
+fn the_documented_verdicts_hold() {
+    let kernel = VmKernel::from_env().expect("the kernel");
+    let probes = probes();
+    let told: BTreeMap<String, String> = probes
+        .iter()
+        .map(|probe| (probe["probe"].as_str().expect("a name").to_owned(), cell(probe)))
+        .collect();
+    // The test's own name stands on this line.
+    println!();
+    println!("{MARK}\trelease\t{}\t{}", kernel.series, kernel.release);
+    for probe in &probes {
+        let text = |field: &str| probe[field].as_str().expect("a text").to_owned();
+        let (name, kind, feeds) = (text("probe"), text("kind"), text("feeds"));
+        println!("{MARK}\tprobe\t{}\t{name}\t{kind}\t{feeds}\t{}", kernel.series, cell(probe));
+    }
+    assert_eq!(told, documented(&kernel.series));
+}
+
+#[test]
+fn no_required_probe_fails_where_the_driver_has_its_function() {
+    for probe in probes().iter().filter(|probe| probe["required"] == true) {
+        let verdict = probe["verdict"].as_str().expect("a verdict");
+        // Without the driver's types queues are followed by their ioctls, and that is said.
+        assert!(["attached", "missing_fields"].contains(&verdict), "{probe}");
+    }
+}
