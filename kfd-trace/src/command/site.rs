@@ -79,6 +79,7 @@ impl Page {
             snapshot: tracer.state.snapshot(),
             retired: tracer.retired.clone(),
             probes: tracer.probes().to_vec(),
+            queues_by_ioctl: false,
             topology: tracer.topology.clone(),
             decode_errors: tracer.decode_errors.clone(),
             capacities: vec![
@@ -111,6 +112,8 @@ struct Taken {
     tables: Tables,
     retired: IoctlTotals,
     probes: Vec<ProbeStatus>,
+    /// Queues are followed by ioctls alone.
+    queues_by_ioctl: bool,
     topology: Topology,
     decode_errors: BTreeMap<&'static str, u64>,
     capacities: Vec<(&'static str, u64)>,
@@ -121,6 +124,7 @@ struct Taken {
 fn nothing(start_time_seconds: f64, now_ns: u64, max_processes: usize) -> Result<String, String> {
     let families = metrics::families(&Scrape {
         snapshot: &Snapshot::default(),
+        queues_by_ioctl: false,
         sysfs: None,
         tables: &Tables::default(),
         retired: &IoctlTotals::default(),
@@ -145,6 +149,7 @@ impl Site for Page {
         let now_ns = clock::mono_ns();
         let families = metrics::families(&Scrape {
             snapshot: &taken.snapshot,
+            queues_by_ioctl: taken.queues_by_ioctl,
             sysfs: self.sysfs(&taken.probes, begin).as_ref(),
             tables: &taken.tables,
             retired: &taken.retired,

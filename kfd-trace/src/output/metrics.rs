@@ -16,7 +16,9 @@ use crate::verdict::ProbeStatus;
 
 mod driver;
 mod family;
+mod gpus;
 mod ioctls;
+mod life;
 mod processes;
 mod table;
 mod tracer;
@@ -28,6 +30,8 @@ pub use table::{MetricDoc, describe};
 #[derive(Clone, Copy, Debug)]
 pub struct Scrape<'a> {
     pub snapshot: &'a Snapshot,
+    /// Queues cannot be probed, and are followed by the arguments and results of the ioctls.
+    pub queues_by_ioctl: bool,
     /// Where queues cannot be probed: what sysfs shows at this scrape, adopted into a fresh state.
     pub sysfs: Option<&'a Snapshot>,
     pub tables: &'a Tables,
@@ -61,6 +65,8 @@ impl Scrape<'_> {
 #[must_use]
 pub fn families(scrape: &Scrape<'_>) -> Vec<MetricFamily> {
     let mut all = driver::families(scrape);
+    all.extend(gpus::families(scrape));
+    all.extend(life::families(scrape));
     all.extend(ioctls::families(scrape));
     all.extend(processes::families(scrape));
     all.extend(tracer::families(scrape));

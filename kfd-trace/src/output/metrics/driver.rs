@@ -19,14 +19,21 @@ pub(super) fn gpu_label(gpu_id: Option<u32>) -> String {
 
 /// Queues that are created and destroyed are both seen.
 pub(super) fn sees_queues(scrape: &Scrape<'_>) -> bool {
+    scrape.queues_by_ioctl || probes_queues(scrape)
+}
+
+fn probes_queues(scrape: &Scrape<'_>) -> bool {
     scrape.sees(&[ProbeId::QueueAdd, ProbeId::QueueDel])
 }
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let totals = &scrape.snapshot.totals;
-    let mut all = vec![gpus(scrape)];
+    let mut all = Vec::new();
+    if probes_queues(scrape) {
+        all.push(revived(scrape));
+    }
     if sees_queues(scrape) {
-        all.extend([queues(scrape, scrape.snapshot), created(scrape), destroyed(scrape), revived(scrape)]);
+        all.extend([queues(scrape, scrape.snapshot), created(scrape), destroyed(scrape)]);
     } else if let Some(sysfs) = scrape.sysfs {
         all.push(queues(scrape, sysfs));
     }
@@ -60,23 +67,13 @@ fn processes(snapshot: &crate::state::Snapshot) -> Family {
     family
 }
 
-fn gpus(scrape: &Scrape<'_>) -> Family {
-    let mut family = Family::new(&t::GPU_INFO);
-    for gpu in &scrape.topology.gpus {
-        let [id, node] = [gpu.gpu_id, gpu.node].map(|number| number.to_string());
-        let (pci, gfx) = (gpu.pci.clone().unwrap_or_default(), gpu.gfx_name().unwrap_or_default());
-        family.set(&[&id, &node, &pci, gpu.name.as_deref().unwrap_or_default(), &gfx], 1.0);
-    }
-    family
-}
-
 /// Every GPU with every type that can be created on it.
-fn known(scrape: &Scrape<'_>) -> impl Iterator<Item = (String, &'static str)> {
+pub(super) fn known(scrape: &Scrape<'_>) -> impl Iterator<Item = (String, &'static str)> {
     let gpus: Vec<_> = scrape.topology.gpus.iter().map(|gpu| gpu.gpu_id.to_string()).collect();
     gpus.into_iter().flat_map(|gpu| CREATABLE.map(|kind| (gpu.clone(), kind.name())))
 }
 
-fn labels(label: &QueueLabel) -> (String, &'static str) {
+pub(super) fn labels(label: &QueueLabel) -> (String, &'static str) {
     (gpu_label(label.gpu_id), label.type_name())
 }
 

@@ -50,6 +50,13 @@ impl Family {
         }
     }
 
+    /// Adds nanoseconds to a series of seconds, which begins at 0.
+    pub(super) fn add_ns(&mut self, labels: &[&str], ns: u64) {
+        if let Value::Number(sum) = self.values.entry(self.key(labels)).or_insert(Value::Number(0.0)) {
+            *sum += number(ns) / 1e9;
+        }
+    }
+
     pub(super) fn set(&mut self, labels: &[&str], value: f64) {
         self.values.insert(self.key(labels), Value::Number(value));
     }

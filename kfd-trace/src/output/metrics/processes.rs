@@ -1,8 +1,11 @@
 //! Series of single processes: bounded, since PIDs are not.
 
+use kfd_trace_common::counter::ProbeId;
+
 use super::Scrape;
 use super::driver::{gpu_label, sees_queues};
 use super::family::{Family, number};
+use super::life::EVICTIONS;
 use super::table as t;
 use crate::events::ioctl;
 use crate::state::{IoctlTotals, Process};
@@ -13,6 +16,12 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         vec![Family::single(&t::PROCESSES_DROPPED, number(dropped)), info(&shown), ioctls(scrape, &shown)];
     if sees_queues(scrape) || scrape.sysfs.is_some() {
         all.push(queues(&shown));
+    }
+    if scrape.sees(&EVICTIONS) {
+        all.extend(evictions(&shown, scrape.now_ns));
+    }
+    if scrape.sees(&[ProbeId::VmFault]) {
+        all.push(vm_faults(&shown));
     }
     all
 }
@@ -61,6 +70,43 @@ fn queues(shown: &[&Process]) -> Family {
         for queue in process.queues.values() {
             let label = queue.label();
             family.add(&[&pid, &id, &comm, &gpu_label(label.gpu_id), label.type_name()], 1);
+        }
+    }
+    family
+}
+
+/// GPUs that it has queues on: their counters exist from 0.
+fn own_gpus(process: &Process) -> impl Iterator<Item = String> {
+    process.queues.values().map(|queue| gpu_label(queue.facts.gpu_id))
+}
+
+fn evictions(shown: &[&Process], now_ns: u64) -> [Family; 2] {
+    let (mut count, mut seconds) =
+        (Family::new(&t::PROCESS_EVICTIONS), Family::new(&t::PROCESS_EVICTED_SECONDS));
+    for process in shown {
+        let [pid, id, comm] = identity(process);
+        for gpu in own_gpus(process) {
+            count.add(&[&pid, &id, &comm, &gpu], 0);
+            seconds.add_ns(&[&pid, &id, &comm, &gpu], 0);
+        }
+        // What ended is not evicted any longer, though no restore came.
+        let until_ns = process.released_ns.unwrap_or(now_ns);
+        for (gpu_id, evictions) in &process.evictions {
+            let gpu = gpu_id.to_string();
+            count.add(&[&pid, &id, &comm, &gpu], evictions.count);
+            seconds.add_ns(&[&pid, &id, &comm, &gpu], evictions.evicted_ns(until_ns));
+        }
+    }
+    [count, seconds]
+}
+
+fn vm_faults(shown: &[&Process]) -> Family {
+    let mut family = Family::new(&t::PROCESS_VM_FAULTS);
+    for process in shown {
+        let [pid, id, comm] = identity(process);
+        own_gpus(process).for_each(|gpu| family.add(&[&pid, &id, &comm, &gpu], 0));
+        for (gpu_id, count) in &process.vm_faults {
+            family.add(&[&pid, &id, &comm, &gpu_label(*gpu_id)], *count);
         }
     }
     family

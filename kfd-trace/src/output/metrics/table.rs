@@ -75,8 +75,35 @@ metrics! {
         "Calls of open on /dev/kfd that failed.";
     CLOSES = Counter "kfd_closes_total" []
         "Open files of /dev/kfd whose last reference went.";
-    GPU_INFO = Gauge "kfd_gpu_info" ["gpu_id", "node", "pci", "name", "gfx"]
-        "A GPU, or a partition of one, that KFD knows; always 1.";
+
+    GPU_INFO = Gauge "kfd_gpu_info" ["gpu_id", "gpu", "node", "pci", "render", "gfx", "name", "product_name", "serial_number", "unique_id", "gpu_partition_id"]
+        "A GPU, or a partition of one, that KFD knows; always 1. gpu_id is KFD's, gpu the position among the GPUs.";
+    GPU_SLOTS = Gauge "kfd_gpu_queue_slots" ["gpu_id", "kind"]
+        "Queues that the hardware holds at once: cp (compute), sdma, or sdma_xgmi.";
+    GPU_SLOTS_USED = Gauge "kfd_gpu_queue_slots_used" ["gpu_id", "kind"]
+        "Queues that take a slot: of cp those that are active, of the others all that exist. More of cp than slots are run in turns.";
+    QUEUE_UPDATES = Counter "kfd_queue_updates_total" ["gpu_id", "queue_type"]
+        "Updates of a queue: ring, percent, priority, CU mask or GWS; failed ones included.";
+    QUEUE_UPDATE_ERRORS = Counter "kfd_queue_update_errors_total" ["gpu_id", "queue_type", "errno"]
+        "Updates of a queue that failed.";
+    MQD_WRITES = Counter "kfd_mqd_writes_total" ["gpu_id", "function"]
+        "Outermost calls of the driver's functions that write a memory queue descriptor of a process: init, update, or restore (by CRIU).";
+    EVICTIONS = Counter "kfd_evictions_total" ["gpu_id", "trigger"]
+        "Evictions of the queues of a process from a GPU; nested ones are one.";
+    RESTORES = Counter "kfd_restores_total" ["gpu_id"]
+        "Restores of the queues of a process on a GPU.";
+    EVICTED_SECONDS = Counter "kfd_evicted_seconds_total" ["gpu_id"]
+        "Time that processes were evicted, of evictions that ended in a restore.";
+    EVICTED_PROCESSES = Gauge "kfd_evicted_processes" ["gpu_id"]
+        "Processes that are evicted from a GPU now.";
+    VM_FAULTS = Counter "kfd_vm_faults_total" ["gpu_id"]
+        "VM faults of processes.";
+    GPU_RESETS = Counter "kfd_gpu_resets_total" ["gpu_id"]
+        "Resets that began.";
+    GPU_RESET_SECONDS = Counter "kfd_gpu_reset_seconds_total" ["gpu_id"]
+        "Time in resets whose begin and end were seen.";
+    HWS_HANGS = Counter "kfd_hws_hangs_total" ["gpu_id"]
+        "Hangs of the hardware scheduler, each counted once until the reset that follows.";
 
     IOCTLS = Counter "kfd_ioctls_total" ["ioctl"]
         "Calls of an ioctl on /dev/kfd.";
@@ -97,6 +124,12 @@ metrics! {
         "A KFD process; always 1. kfd_process tells reused PIDs and several contexts of one PID apart.";
     PROCESS_QUEUES = Gauge "kfd_process_queues" ["pid", "kfd_process", "comm", "gpu_id", "queue_type"]
         "Queues of a process.";
+    PROCESS_EVICTIONS = Counter "kfd_process_evictions_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Evictions of a process from a GPU.";
+    PROCESS_EVICTED_SECONDS = Counter "kfd_process_evicted_seconds_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Time that a process was evicted from a GPU, a running eviction included.";
+    PROCESS_VM_FAULTS = Counter "kfd_process_vm_faults_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "VM faults of a process.";
     PROCESS_IOCTLS = Counter "kfd_process_ioctls_total" ["pid", "kfd_process", "comm", "ioctl"]
         "Calls of an ioctl by a process.";
 
@@ -120,6 +153,8 @@ metrics! {
         "Records that could not be decoded.";
     ANOMALIES = Counter "kfd_trace_state_anomalies_total" ["reason"]
         "Records that do not fit to those before: something was missed.";
+    DIFFERENCES = Counter "kfd_trace_differences_total" ["kind"]
+        "What the probes and the driver's own lists did not agree on.";
     RETURNS_MISSED = Gauge "kfd_trace_ioctl_returns_missed" ["ioctl"]
         "Calls that entered and neither returned, were refused, nor are in flight. Not read at one instant: a few are normal under load.";
     QUEUES_ADOPTED = Counter "kfd_trace_queues_adopted_total" []

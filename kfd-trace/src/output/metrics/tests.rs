@@ -1,8 +1,8 @@
 use super::*;
-use crate::events::event::{Body, ProcessId};
+use crate::events::event::{Body, ProcessId, QueueCreate, QueueType};
 use crate::events::tables::{Counters, InFlightRow};
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, topology, traced};
-use crate::state::samples::{create, destroy, error_row, event, ioctl_row, seen};
+use crate::state::samples::{create, destroy, error_row, event, facts, ioctl_row, seen};
 use crate::state::{State, StateLimits};
 use crate::verdict::Verdict;
 use kfd_trace_common::counter::{self, COUNTERS};
@@ -14,6 +14,7 @@ struct World {
     retired: IoctlTotals,
     probes: Vec<ProbeStatus>,
     max_processes: usize,
+    queues_by_ioctl: bool,
 }
 
 impl World {
@@ -25,6 +26,7 @@ impl World {
             retired: IoctlTotals::default(),
             probes,
             max_processes: 100,
+            queues_by_ioctl: false,
         }
     }
 
@@ -32,6 +34,7 @@ impl World {
         let snapshot = self.state.snapshot();
         let scrape = Scrape {
             snapshot: &snapshot,
+            queues_by_ioctl: self.queues_by_ioctl,
             sysfs: None,
             tables: &self.tables,
             retired: &self.retired,
@@ -73,9 +76,41 @@ fn queues_are_counted_by_gpu_type_and_cause() {
     assert_eq!(world.value("kfd_processes"), Some(1.0));
     let series = r#"kfd_process_queues{pid="4321",kfd_process="1",comm="train",gpu_id="58270",queue_type="compute_aql"}"#;
     assert_eq!(world.value(series), Some(1.0));
-    let info =
-        r#"kfd_gpu_info{gpu_id="58270",node="1",pci="0000:c1:00.0",name="aqua_vanjaram",gfx="gfx942"}"#;
+    let info = r#"kfd_gpu_info{gpu_id="58270",gpu="0",node="1",pci="0000:c1:00.0",render="/dev/dri/renderD128",gfx="gfx942",name="aqua_vanjaram",product_name="AMD Instinct MI300A",serial_number="692231000131",unique_id="0x18f68e602b8a790f",gpu_partition_id="0"}"#;
     assert_eq!(world.value(info), Some(1.0));
+}
+
+#[test]
+fn queues_stand_against_slots() {
+    let mut world = World::new(traced());
+    world.state.apply(&event(30, 1, PID, Body::QueueCreate(QueueCreate { active: Some(false), ..facts(4) })));
+    let sdma = QueueCreate { queue_type: Some(QueueType::Sdma), active: Some(false), ..facts(5) };
+    world.state.apply(&event(40, 1, PID, Body::QueueCreate(sdma)));
+    for (kind, slots, used) in [("cp", 24.0, 1.0), ("sdma", 16.0, 1.0), ("sdma_xgmi", 0.0, 0.0)] {
+        let labels = format!(r#"{{gpu_id="58270",kind="{kind}"}}"#);
+        assert_eq!(world.value(&format!("kfd_gpu_queue_slots{labels}")), Some(slots));
+        assert_eq!(world.value(&format!("kfd_gpu_queue_slots_used{labels}")), Some(used));
+    }
+}
+
+#[test]
+fn queues_followed_by_ioctls_are_exported_as_probed_ones() {
+    let mut world = World::new(traced());
+    for probe in &mut world.probes {
+        if [ProbeId::QueueAdd, ProbeId::QueueDel].contains(&probe.id) {
+            probe.verdict = Verdict::NotAsked;
+        }
+    }
+    let live = r#"kfd_queues{gpu_id="58270",queue_type="compute_aql"}"#;
+    assert_eq!(world.value(live), None);
+    world.queues_by_ioctl = true;
+    assert_eq!(world.value(live), Some(1.0));
+    assert_eq!(
+        world.value(r#"kfd_queues_created_total{gpu_id="58270",queue_type="compute_aql"}"#),
+        Some(1.0)
+    );
+    let failed = r#"kfd_queue_destroys_failed_total{gpu_id="58270",queue_type="compute_aql"}"#;
+    assert_eq!(world.value(failed), None, "only the probes see a destroy that fails half way");
 }
 
 #[test]
@@ -93,6 +128,18 @@ fn known_series_are_there_from_the_start() {
         r#"kfd_trace_state_anomalies_total{reason="left_at_release"}"#,
         r#"kfd_trace_decode_errors_total{reason="short"}"#,
         "kfd_opens_total",
+        r#"kfd_queue_updates_total{gpu_id="58270",queue_type="sdma"}"#,
+        r#"kfd_mqd_writes_total{gpu_id="58270",function="restore"}"#,
+        r#"kfd_evictions_total{gpu_id="58270",trigger="ttm"}"#,
+        r#"kfd_restores_total{gpu_id="58270"}"#,
+        r#"kfd_evicted_seconds_total{gpu_id="58270"}"#,
+        r#"kfd_evicted_processes{gpu_id="58270"}"#,
+        r#"kfd_vm_faults_total{gpu_id="58270"}"#,
+        r#"kfd_gpu_resets_total{gpu_id="58270"}"#,
+        r#"kfd_gpu_reset_seconds_total{gpu_id="58270"}"#,
+        r#"kfd_hws_hangs_total{gpu_id="58270"}"#,
+        r#"kfd_trace_differences_total{kind="ghost"}"#,
+        r#"kfd_trace_differences_total{kind="properties"}"#,
     ] {
         assert_eq!(world.value(series), Some(0.0), "{series}");
     }
@@ -207,6 +254,7 @@ fn without_probes_sysfs_still_tells_queues() {
     let (tables, retired) = (Tables::default(), IoctlTotals::default());
     let scrape = Scrape {
         snapshot: &empty,
+        queues_by_ioctl: false,
         sysfs: Some(&sysfs),
         tables: &tables,
         retired: &retired,
@@ -234,3 +282,5 @@ fn every_exported_family_is_described() {
         assert!(names.contains(&name), "{name}");
     }
 }
+
+mod life;

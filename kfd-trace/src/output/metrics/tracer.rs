@@ -6,7 +6,7 @@ use kfd_trace_common::kind::Kind;
 use super::Scrape;
 use super::family::{Family, number};
 use super::table as t;
-use crate::state::Anomaly;
+use crate::state::{Anomaly, Difference};
 use crate::verdict::Verdict;
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
@@ -18,6 +18,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         remembered(scrape),
         decode_errors(scrape),
         anomalies(scrape),
+        differences(scrape),
     ];
     all.extend(verdicts(scrape));
     all.extend(counters(scrape));
@@ -49,6 +50,15 @@ fn anomalies(scrape: &Scrape<'_>) -> Family {
     for anomaly in Anomaly::ALL {
         let count = scrape.snapshot.totals.anomalies.get(anomaly).copied().unwrap_or(0);
         family.add(&[anomaly.name()], count);
+    }
+    family
+}
+
+fn differences(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::DIFFERENCES);
+    for difference in Difference::ALL {
+        let count = scrape.snapshot.totals.differences.get(difference).copied().unwrap_or(0);
+        family.add(&[difference.name()], count);
     }
     family
 }

@@ -1,0 +1,146 @@
+//! What happens to queues between birth and end, and to the GPUs under them.
+
+use std::collections::BTreeMap;
+
+use kfd_trace_common::counter::ProbeId;
+
+use super::Scrape;
+use super::driver::{gpu_label, known, labels};
+use super::family::Family;
+use super::table as t;
+use crate::events::life::{MqdOp, Trigger};
+use crate::output::errno;
+use crate::state::GpuState;
+
+/// What evictions and restores are seen by.
+pub(super) const EVICTIONS: [ProbeId; 2] = [ProbeId::EvictGpu, ProbeId::EvictGpuReturn];
+
+/// Triggers that the driver has: their series exist from the start on every GPU.
+const TRIGGERS: [Trigger; 7] = [
+    Trigger::Svm,
+    Trigger::Userptr,
+    Trigger::Ttm,
+    Trigger::Suspend,
+    Trigger::CriuCheckpoint,
+    Trigger::CriuRestore,
+    Trigger::Fault,
+];
+
+pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
+    let mut all = vec![mqd_writes(scrape)];
+    if scrape.sees(&[ProbeId::QueueUpdate, ProbeId::QueueUpdateReturn]) {
+        all.extend(updates(scrape));
+    }
+    if scrape.sees(&EVICTIONS) {
+        all.extend([evictions(scrape), restores(scrape), evicted_seconds(scrape), evicted_now(scrape)]);
+    }
+    if scrape.sees(&[ProbeId::VmFault]) {
+        all.push(of_gpus(scrape, Family::new(&t::VM_FAULTS), |gpu| Count::Number(gpu.vm_faults)));
+    }
+    if scrape.sees(&[ProbeId::GpuReset]) {
+        all.push(of_gpus(scrape, Family::new(&t::GPU_RESETS), |gpu| Count::Number(gpu.resets)));
+        all.push(of_gpus(scrape, Family::new(&t::GPU_RESET_SECONDS), |gpu| Count::Ns(gpu.reset_ns)));
+    }
+    if scrape.sees(&[ProbeId::HwsHang]) || scrape.sees(&[ProbeId::HwException]) {
+        all.push(of_gpus(scrape, Family::new(&t::HWS_HANGS), |gpu| Count::Number(gpu.hangs)));
+    }
+    all
+}
+
+/// GPUs of the topology.
+fn gpus(scrape: &Scrape<'_>) -> impl Iterator<Item = String> {
+    scrape.topology.gpus.iter().map(|gpu| gpu.gpu_id.to_string())
+}
+
+fn updates(scrape: &Scrape<'_>) -> [Family; 2] {
+    let (mut all, mut failed) = (Family::new(&t::QUEUE_UPDATES), Family::new(&t::QUEUE_UPDATE_ERRORS));
+    known(scrape).for_each(|(gpu, kind)| all.add(&[&gpu, kind], 0));
+    for ((label, errno), count) in &scrape.snapshot.totals.queue_updates {
+        let (gpu, kind) = labels(label);
+        all.add(&[&gpu, kind], *count);
+        if *errno != 0 {
+            failed.add(&[&gpu, kind, &errno::name(*errno)], *count);
+        }
+    }
+    [all, failed]
+}
+
+/// Series of the functions that are probed.
+fn mqd_writes(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::MQD_WRITES);
+    let probe = |op| match op {
+        MqdOp::Init => ProbeId::MqdInit,
+        MqdOp::Update => ProbeId::MqdUpdate,
+        MqdOp::Restore => ProbeId::MqdRestore,
+    };
+    let probed = |op| scrape.sees(&[probe(op), ProbeId::MqdReturn]);
+    for op in MqdOp::ALL.iter().filter(|op| probed(**op)) {
+        gpus(scrape).for_each(|gpu| family.add(&[&gpu, op.name()], 0));
+    }
+    for ((gpu_id, op), count) in &scrape.snapshot.totals.mqd_writes {
+        if probed(*op) {
+            family.add(&[&gpu_label(*gpu_id), op.name()], *count);
+        }
+    }
+    family
+}
+
+fn evictions(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::EVICTIONS);
+    for gpu in gpus(scrape) {
+        TRIGGERS.iter().for_each(|trigger| family.add(&[&gpu, trigger.name()], 0));
+    }
+    for ((gpu_id, trigger), count) in &scrape.snapshot.totals.evictions {
+        let trigger = trigger.map_or("unknown", Trigger::name);
+        family.add(&[&gpu_id.to_string(), trigger], *count);
+    }
+    family
+}
+
+fn restores(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::RESTORES);
+    gpus(scrape).for_each(|gpu| family.add(&[&gpu], 0));
+    for (gpu_id, count) in &scrape.snapshot.totals.restores {
+        family.add(&[&gpu_id.to_string()], *count);
+    }
+    family
+}
+
+fn evicted_seconds(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::EVICTED_SECONDS);
+    gpus(scrape).for_each(|gpu| family.add_ns(&[&gpu], 0));
+    for (gpu_id, ns) in &scrape.snapshot.totals.evicted_ns {
+        family.add_ns(&[&gpu_id.to_string()], *ns);
+    }
+    family
+}
+
+fn evicted_now(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::EVICTED_PROCESSES);
+    gpus(scrape).for_each(|gpu| family.add(&[&gpu], 0));
+    for process in scrape.snapshot.live() {
+        for (gpu_id, _) in process.evictions.iter().filter(|(_, evictions)| evictions.evicted) {
+            family.add(&[&gpu_id.to_string()], 1);
+        }
+    }
+    family
+}
+
+enum Count {
+    Number(u64),
+    Ns(u64),
+}
+
+/// One series for each GPU of the topology, and for those that something happened to.
+fn of_gpus(scrape: &Scrape<'_>, mut family: Family, of: impl Fn(&GpuState) -> Count) -> Family {
+    let quiet = scrape.topology.gpus.iter().map(|gpu| (gpu.gpu_id, GpuState::default()));
+    let mut all: BTreeMap<u32, GpuState> = quiet.collect();
+    all.extend(&scrape.snapshot.gpus);
+    for (gpu_id, state) in &all {
+        match of(state) {
+            Count::Number(count) => family.add(&[&gpu_id.to_string()], count),
+            Count::Ns(ns) => family.add_ns(&[&gpu_id.to_string()], ns),
+        }
+    }
+    family
+}

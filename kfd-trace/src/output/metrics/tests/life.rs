@@ -1,0 +1,105 @@
+//! What happens to queues and GPUs, as it is exported.
+
+use super::*;
+use crate::events::life::{Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
+
+const GPU: u32 = 58270;
+const OWN: &str = r#"pid="4321",kfd_process="1",comm="train",gpu_id="58270""#;
+
+fn eviction(at: u64, trigger: Option<Trigger>) -> crate::events::event::Event {
+    let told = Eviction { gpu_id: Some(GPU), trigger, errno: 0, latency_ns: 5 };
+    event(at, 1, PID, if trigger.is_some() { Body::Evict(told) } else { Body::Restore(told) })
+}
+
+#[test]
+fn evictions_have_triggers_and_durations() {
+    let mut world = World::new(traced());
+    world.state.apply(&eviction(500_000_000, Some(Trigger::Ttm)));
+    world.state.apply(&eviction(750_000_000, None));
+    world.state.apply(&eviction(2_000_000_000, Some(Trigger::Userptr)));
+    for (series, value) in [
+        (r#"kfd_evictions_total{gpu_id="58270",trigger="ttm"}"#.to_owned(), 1.0),
+        (r#"kfd_evictions_total{gpu_id="58270",trigger="userptr"}"#.to_owned(), 1.0),
+        (r#"kfd_restores_total{gpu_id="58270"}"#.to_owned(), 1.0),
+        (r#"kfd_evicted_seconds_total{gpu_id="58270"}"#.to_owned(), 0.25),
+        (r#"kfd_evicted_processes{gpu_id="58270"}"#.to_owned(), 1.0),
+        (format!("kfd_process_evictions_total{{{OWN}}}"), 2.0),
+        (format!("kfd_process_evicted_seconds_total{{{OWN}}}"), 1.25),
+        (r#"kfd_gpu_queue_slots_used{gpu_id="58270",kind="cp"}"#.to_owned(), 0.0),
+    ] {
+        assert_eq!(world.value(&series), Some(value), "{series}");
+    }
+    world.state.apply(&event(2_500_000_000, 1, PID, Body::ProcessRelease));
+    assert_eq!(world.value(r#"kfd_evicted_processes{gpu_id="58270"}"#), Some(0.0));
+    let ended = format!("kfd_process_evicted_seconds_total{{{OWN}}}");
+    assert_eq!(world.value(&ended), Some(0.75), "it ended with the process");
+}
+
+#[test]
+fn updates_and_mqd_writes_are_counted() {
+    let mut world = World::new(traced());
+    for errno in [0, 22] {
+        let update = QueueUpdate { now: facts(3), cu_mask: None, errno };
+        world.state.apply(&event(30, 1, PID, Body::QueueUpdate(update)));
+    }
+    for op in [MqdOp::Update, MqdOp::Update, MqdOp::Init] {
+        world.state.apply(&event(40, 1, PID, Body::MqdWrite { queue_id: 3, gpu_id: Some(GPU), op }));
+    }
+    let label = r#"gpu_id="58270",queue_type="compute_aql""#;
+    assert_eq!(world.value(&format!("kfd_queue_updates_total{{{label}}}")), Some(2.0));
+    assert_eq!(world.value(&format!("kfd_queue_update_errors_total{{{label},errno=\"EINVAL\"}}")), Some(1.0));
+    let writes = |function: &str| {
+        world.value(&format!("kfd_mqd_writes_total{{gpu_id=\"58270\",function=\"{function}\"}}"))
+    };
+    assert_eq!([writes("init"), writes("update"), writes("restore")], [Some(1.0), Some(2.0), Some(0.0)]);
+}
+
+#[test]
+fn incidents_are_counted_by_gpu_and_faults_by_process_too() {
+    let mut world = World::new(traced());
+    let gpu_id = Some(GPU);
+    world.state.apply(&event(30, 1, PID, Body::VmFault(VmFault { gpu_id, access: None })));
+    world.state.apply(&event(40, 1, PID, Body::HwsHang { gpu_id }));
+    world.state.apply(&event(1_000_000_000, 1, PID, Body::GpuResetBegin { gpu_id }));
+    world.state.apply(&event(1_500_000_000, 1, PID, Body::GpuResetEnd { gpu_id }));
+    world.state.apply(&event(1_600_000_000, 1, PID, Body::GpuResetBegin { gpu_id: Some(9) }));
+    for (name, value) in [
+        ("kfd_vm_faults_total", 1.0),
+        ("kfd_hws_hangs_total", 1.0),
+        ("kfd_gpu_resets_total", 1.0),
+        ("kfd_gpu_reset_seconds_total", 0.5),
+    ] {
+        assert_eq!(world.value(&format!("{name}{{gpu_id=\"58270\"}}")), Some(value), "{name}");
+    }
+    assert_eq!(world.value(&format!("kfd_process_vm_faults_total{{{OWN}}}")), Some(1.0));
+    let stranger = r#"kfd_gpu_resets_total{gpu_id="9"}"#;
+    assert_eq!(world.value(stranger), Some(1.0), "a GPU that the topology does not have");
+}
+
+#[test]
+fn what_no_probe_sees_is_absent() {
+    let mut world = World::new(traced());
+    for (gone, families) in [
+        (&[ProbeId::QueueUpdateReturn][..], &["kfd_queue_updates_total"][..]),
+        (&[ProbeId::EvictGpuReturn], &["kfd_evictions_total", "kfd_evicted", "kfd_process_evict"]),
+        (&[ProbeId::VmFault], &["kfd_vm_faults_total", "kfd_process_vm_faults_total"]),
+        (&[ProbeId::GpuReset], &["kfd_gpu_reset"]),
+        (&[ProbeId::HwsHang, ProbeId::HwException], &["kfd_hws_hangs_total"]),
+        (&[ProbeId::MqdReturn], &["kfd_mqd_writes_total"]),
+    ] {
+        let before = world.text();
+        for probe in world.probes.iter_mut().filter(|probe| gone.contains(&probe.id)) {
+            probe.verdict = Verdict::Refused("no".into());
+        }
+        let after = world.text();
+        for family in families {
+            let series = format!("\n{family}");
+            assert!(before.contains(&series) && !after.contains(&series), "{family}");
+        }
+    }
+    let mut world = World::new(traced());
+    for probe in world.probes.iter_mut().filter(|probe| probe.id == ProbeId::HwsHang) {
+        probe.verdict = Verdict::Refused("inlined".into());
+    }
+    assert_eq!(world.value(r#"kfd_hws_hangs_total{gpu_id="58270"}"#), Some(0.0), "the exception tells");
+}
