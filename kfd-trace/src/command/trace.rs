@@ -202,6 +202,7 @@ impl<W: Write> Run<'_, W> {
             ended: &change.ended,
             mismatch: self.tracer.mismatch(event),
             lasted_ns: change.lasted_ns,
+            hit: &change.hit,
             topology: &self.tracer.topology,
         };
         if self.ask.json {

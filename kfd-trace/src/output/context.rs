@@ -16,6 +16,8 @@ pub struct Context<'a> {
     pub ended: &'a [Queue],
     /// How long a condition lasted that it ended ([`crate::state::Change::lasted_ns`]).
     pub lasted_ns: Option<u64>,
+    /// tgids of the processes that something hit which happened to a whole GPU ([`crate::state::Change::hit`]).
+    pub hit: &'a [u32],
     /// Of an ioctl: user space and kernel disagree on the size of its arguments.
     pub mismatch: Option<Mismatch>,
     pub topology: &'a Topology,

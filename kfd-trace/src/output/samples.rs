@@ -62,11 +62,19 @@ pub(crate) fn traced() -> State {
 /// Applies the event to [`traced`] and shows it with what follows from that.
 pub(crate) fn shown<T>(event: &Event, show: impl Fn(&Event, &Context<'_>) -> T) -> T {
     let mut state = traced();
-    let Change { process, ended, lasted_ns, .. } = state.apply(event);
+    let Change { process, ended, lasted_ns, hit, .. } = state.apply(event);
     let process: Option<&Process> = process.and_then(|key| state.process(key));
     let (clock, topology) = (clock(), topology());
-    let mismatch = None;
-    show(event, &Context { clock: &clock, process, ended: &ended, lasted_ns, mismatch, topology: &topology })
+    let context = Context {
+        clock: &clock,
+        process,
+        ended: &ended,
+        lasted_ns,
+        hit: &hit,
+        mismatch: None,
+        topology: &topology,
+    };
+    show(event, &context)
 }
 
 pub(crate) fn ioctl_event(cmd: u32, outcome: Outcome, args: &[u8]) -> Event {

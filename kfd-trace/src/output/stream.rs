@@ -155,12 +155,10 @@ fn released(context: &Context<'_>) -> String {
     text
 }
 
+/// A GPU that the topology does not have is told by KFD's own number.
 fn gpu(gpu_id: Option<u32>, context: &Context<'_>) -> String {
-    match (gpu_id, gpu_id.and_then(|id| context.topology.gpu(id))) {
-        (Some(id), Some(gpu)) => format!("gpu=node{}({id})", gpu.node),
-        (Some(id), None) => format!("gpu={id}"),
-        (None, _) => "gpu=?".to_owned(),
-    }
+    let Some(id) = gpu_id else { return "gpu ?".to_owned() };
+    context.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}"))
 }
 
 fn queue(queue_id: u32, gpu_id: Option<u32>, context: &Context<'_>) -> String {

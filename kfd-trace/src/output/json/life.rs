@@ -15,8 +15,12 @@ pub(super) fn fields(body: &Body, context: &Context<'_>) -> Option<Value> {
         Body::Evict(eviction) => evicted(eviction),
         Body::Restore(eviction) => restored(eviction, context),
         Body::VmFault(fault) => vm_fault(fault),
-        Body::GpuResetBegin { gpu_id } | Body::HwsHang { gpu_id } => json!({ "gpu_id": gpu_id }),
-        Body::GpuResetEnd { gpu_id } => json!({ "gpu_id": gpu_id, "reset_ns": context.lasted_ns }),
+        Body::GpuResetBegin { gpu_id } | Body::HwsHang { gpu_id } => {
+            json!({ "gpu_id": gpu_id, "hit_pids": context.hit })
+        }
+        Body::GpuResetEnd { gpu_id } => {
+            json!({ "gpu_id": gpu_id, "hit_pids": context.hit, "reset_ns": context.lasted_ns })
+        }
         Body::UserQueue(call) => user_queue(call),
         _ => return None,
     })

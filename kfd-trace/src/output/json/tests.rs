@@ -80,8 +80,15 @@ fn what_was_not_measured_is_no_zero() {
 fn addresses_in_arguments_are_hexadecimal_and_two_abis_are_told() {
     let (clock, topology) = (clock(), topology());
     let mismatch = Some(Mismatch { user_size: 88, kernel_size: 96 });
-    let context =
-        Context { clock: &clock, process: None, ended: &[], lasted_ns: None, mismatch, topology: &topology };
+    let context = Context {
+        clock: &clock,
+        process: None,
+        ended: &[],
+        lasted_ns: None,
+        hit: &[],
+        mismatch,
+        topology: &topology,
+    };
     let outcome = Outcome::Returned { result: 0, latency_ns: 1 };
     let mut out = Vec::new();
     super::event(&mut out, &ioctl_event(0xc058_4b02, outcome, &[0x10, 0, 0, 0, 0, 0, 0, 0]), &context)

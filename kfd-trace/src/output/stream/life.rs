@@ -17,15 +17,26 @@ pub(super) fn detail(body: &Body, context: &Context<'_>) -> Option<String> {
         Body::Evict(eviction) => evicted(eviction, context),
         Body::Restore(eviction) => restored(eviction, context),
         Body::VmFault(fault) => vm_fault(fault, context),
-        Body::GpuResetBegin { gpu_id } => format!("{} begins", gpu(*gpu_id, context)),
+        Body::GpuResetBegin { gpu_id } => format!("{} begins{}", gpu(*gpu_id, context), hit(context)),
         Body::GpuResetEnd { gpu_id } => {
             let took = context.lasted_ns.map_or_else(String::new, |ns| format!(" after {}", span(ns)));
-            format!("{} ends{took}", gpu(*gpu_id, context))
+            format!("{} ends{took}{}", gpu(*gpu_id, context), hit(context))
         }
-        Body::HwsHang { gpu_id } => format!("{} the scheduler does not answer", gpu(*gpu_id, context)),
+        Body::HwsHang { gpu_id } => {
+            format!("{} the scheduler does not answer{}", gpu(*gpu_id, context), hit(context))
+        }
         Body::UserQueue(call) => user_queue(call),
         _ => return None,
     })
+}
+
+/// Who has queues on the GPU.
+fn hit(context: &Context<'_>) -> String {
+    if context.hit.is_empty() {
+        return ", nobody has queues on it".to_owned();
+    }
+    let pids: Vec<String> = context.hit.iter().map(u32::to_string).collect();
+    format!(", hits pid {}", pids.join(" "))
 }
 
 fn queue_update(update: &QueueUpdate, context: &Context<'_>) -> String {

@@ -20,23 +20,23 @@ fn columns_are_aligned_under_their_names() {
     let text = line(&event(1_500_000, 1, PID, create(9)));
     assert_eq!(
         text,
-        "14:13:20.001500    4321 train           CREATE_QUEUE   gpu=node1(58270) id=9 type=compute_aql \
+        "14:13:20.001500    4321 train           CREATE_QUEUE   gpu 0 (0000:c1:00.0, gfx942) id=9 type=compute_aql \
          ring=0x7fad66c00000 1.0 MiB wptr=0x7faf945b8038 rptr=0x7faf945b8080 prio=7 percent=100\n"
     );
-    assert_eq!(heading.find("DETAIL"), text.find("gpu="));
+    assert_eq!(heading.find("DETAIL"), text.find("gpu 0"));
 }
 
 #[test]
 fn the_end_of_a_queue_tells_cause_lifetime_and_who_did_it() {
     let worker = Event { task_tgid: 77, tid: 77, ..event(120_000, 1, PID, destroy(3)) };
     assert!(line(&worker).ends_with(
-        "DESTROY_QUEUE  gpu=node1(58270) id=3 type=compute_aql cause=process_death lived=100.0us by=tid 77\n"
+        "DESTROY_QUEUE  gpu 0 (0000:c1:00.0, gfx942) id=3 type=compute_aql cause=process_death lived=100.0us by=tid 77\n"
     ));
     let ioctl = Event { in_ioctl: Some(DESTROY), ..event(120_000, 1, PID, destroy(3)) };
     assert!(line(&ioctl).ends_with("cause=ioctl lived=100.0us\n"));
     assert!(line(&event(1, 1, PID, destroy(8))).ends_with("id=8 not known before\n"));
     let failed = Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(1), errno: 62 };
-    assert!(line(&event(1, 1, PID, failed)).ends_with("gpu=1 id=3 = -ETIME, the queue lives on\n"));
+    assert!(line(&event(1, 1, PID, failed)).ends_with("gpu_id=1 id=3 = -ETIME, the queue lives on\n"));
 }
 
 #[test]
@@ -62,8 +62,15 @@ fn an_ioctl_looks_as_in_strace_and_what_was_not_measured_is_no_zero() {
 fn two_abis_are_told() {
     let (clock, topology) = (clock(), topology());
     let mismatch = Some(Mismatch { user_size: 88, kernel_size: 96 });
-    let context =
-        Context { clock: &clock, process: None, ended: &[], lasted_ns: None, mismatch, topology: &topology };
+    let context = Context {
+        clock: &clock,
+        process: None,
+        ended: &[],
+        lasted_ns: None,
+        hit: &[],
+        mismatch,
+        topology: &topology,
+    };
     let event = ioctl_event(0xc058_4b02, Outcome::Returned { result: 0, latency_ns: 1 }, &[]);
     assert!(detail(&event, &context).ends_with(" = 0 <1ns> [88 bytes, kernel has 96]"));
 }
@@ -101,7 +108,7 @@ fn colours_only_when_asked_for_and_nothing_told_is_no_zero() {
     };
     let event = event(1, 1, PID, Body::QueueCreate(nothing));
     let plain = line(&event);
-    assert!(plain.ends_with("gpu=? id=? type=? ring=?\n"), "{plain}");
+    assert!(plain.ends_with("gpu ? id=? type=? ring=?\n"), "{plain}");
     let coloured = shown(&event, |event, context| {
         let mut out = Vec::new();
         Stream { colour: true }.event(&mut out, event, context).expect("memory");
@@ -109,3 +116,5 @@ fn colours_only_when_asked_for_and_nothing_told_is_no_zero() {
     });
     assert!(coloured.contains("\x1b[32mCREATE_QUEUE") && !plain.contains('\x1b'));
 }
+
+mod life;
