@@ -79,7 +79,7 @@ impl Page {
             snapshot: tracer.state.snapshot(),
             retired: tracer.retired.clone(),
             probes: tracer.probes().to_vec(),
-            queues_by_ioctl: false,
+            queues_by_ioctl: tracer.queues_by_ioctl(),
             topology: tracer.topology.clone(),
             decode_errors: tracer.decode_errors.clone(),
             capacities: vec![

@@ -124,8 +124,7 @@ impl Tracer {
     pub fn take_in(&mut self, record: Result<Event, DecodeError>) -> Vec<(Event, Change)> {
         match record {
             Ok(event) => {
-                let by_ioctl = self.session.queues_by_ioctl();
-                let derived = if by_ioctl { queue_ioctl::derived(&event) } else { None };
+                let derived = if self.queues_by_ioctl() { queue_ioctl::derived(&event) } else { None };
                 [Some(event), derived].into_iter().flatten().map(|event| self.apply(event)).collect()
             }
             Err(error) => {
@@ -150,6 +149,12 @@ impl Tracer {
         if let Some(details) = details {
             self.state.enrich(key, details);
         }
+    }
+
+    /// Queues are followed by their ioctls alone, since they cannot be probed.
+    #[must_use]
+    pub fn queues_by_ioctl(&self) -> bool {
+        self.session.queues_by_ioctl()
     }
 
     /// The verdict on every probe.
