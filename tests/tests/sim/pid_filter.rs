@@ -42,7 +42,7 @@ fn a_noisy_neighbour_costs_no_record() -> Result<()> {
     // It stood before the stream: that is told at the start, and costs no record.
     let standing = stream.events("process_seen");
     assert_eq!(standing.iter().map(|line| &line["standing"]).collect::<Vec<_>>(), [&json!(true)]);
-    let records = json!({"ioctl": 4, "queue_create": 1, "queue_destroy": 1});
+    let records = json!({"ioctl": 4, "mqd_write": 1, "queue_create": 1, "queue_destroy": 1});
     assert_eq!(summary["records"], records);
     assert_eq!(summary["lost"], json!({}));
     assert_eq!(counts::summary_calls(&summary)?, counts::calls(&wanted.finish()?));
