@@ -14,6 +14,8 @@ pub struct ProbeStatus {
     pub places: usize,
     /// The tracer has no purpose without it.
     pub required: bool,
+    /// A kernel without its functions leaves nothing unseen by that.
+    pub may_lack: bool,
     /// What cannot be seen without it, in a few words.
     pub feeds: &'static str,
     pub verdict: Verdict,

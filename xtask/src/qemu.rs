@@ -69,7 +69,7 @@ impl Machine<'_> {
         command.arg("-kernel").arg(self.vmlinuz).arg("-initrd").arg(self.initramfs);
         // The boot-time check of the timer interrupt counts on a CPU that is not shared: on a loaded host it fails,
         // and the kernel panics in setup_IO_APIC.
-        let parameters = "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check rdinit=/init";
+        let parameters = "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check rcupdate.rcu_expedited=1 rdinit=/init";
         command.args(["-append", parameters]);
         for gpu in 0..self.gpus {
             let memory = format!("memory-backend-ram,id=hm{gpu},size={DOORBELL_BAR},share=on");

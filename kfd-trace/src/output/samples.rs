@@ -90,5 +90,5 @@ pub(crate) fn probe(id: ProbeId, verdict: Verdict) -> ProbeStatus {
         ProbeId::Open => "what open feeds",
         _ => "something",
     };
-    ProbeStatus { id, kind: "kprobe", symbols, places: 2, required: false, feeds, verdict }
+    ProbeStatus { id, kind: "kprobe", symbols, places: 2, required: false, may_lack: false, feeds, verdict }
 }

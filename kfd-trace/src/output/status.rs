@@ -22,20 +22,24 @@ pub struct Status<'a> {
     pub probes: &'a [ProbeStatus],
 }
 
-/// What cannot be seen, a line for each probe that is not on all of its functions though it was asked for.
+/// What cannot be seen, a line for each topic whose probes are not on all of their functions though they were asked for.
 #[must_use]
 pub fn meaning(probes: &[ProbeStatus]) -> Vec<String> {
-    probes
+    let mut lines: Vec<String> = probes
         .iter()
         .filter_map(|probe| match &probe.verdict {
             Verdict::Attached | Verdict::NotAsked | Verdict::ToldBy(_) => None,
+            Verdict::NotInKernel if probe.may_lack => None,
             Verdict::Partly { .. } => Some(format!("seen in part: {}", probe.feeds)),
             Verdict::NotInKernel | Verdict::MissingFields(_) | Verdict::Refused(_) => {
                 let needed = if probe.required { " (the tracer needs this)" } else { "" };
                 Some(format!("not seen: {}{needed}", probe.feeds))
             }
         })
-        .collect()
+        .collect();
+    // Entry and return of a function have a row each.
+    lines.dedup();
+    lines
 }
 
 /// Writes it for people.

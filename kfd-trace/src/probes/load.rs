@@ -133,6 +133,7 @@ pub(super) fn row(ebpf: &mut Ebpf, planned: Planned) -> ProbeStatus {
         symbols,
         places,
         required: row.required,
+        may_lack: row.may_lack,
         feeds: row.feeds,
         verdict,
     }

@@ -138,7 +138,9 @@ pub const PROBES: &[Row] = &[
     )
     .needs(&["DEVICE_ID"]),
     Row::entry(ProbeId::HwsHang, "hws_hang", Site::Function(&["kfd_hws_hang"]), "hangs of the scheduler")
-        .needs(&["DQM_DEV", "DEVICE_ID"]),
+        .needs(&["DQM_DEV", "DEVICE_ID"])
+        // Inlined on 6.1: then the next row tells.
+        .may_lack(),
     Row::entry(
         ProbeId::HwException,
         "hw_exception",
@@ -152,8 +154,10 @@ pub const PROBES: &[Row] = &[
         "user_queue_return",
         Site::Function(&["amdgpu_userq_ioctl"]),
         "DRM user queues",
-    ),
-    Row::entry(ProbeId::UserQueue, "user_queue", Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues"),
+    )
+    .may_lack(),
+    Row::entry(ProbeId::UserQueue, "user_queue", Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues")
+        .may_lack(),
     Row::entry(
         ProbeId::NotifierRelease,
         "notifier_release",

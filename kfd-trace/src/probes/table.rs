@@ -61,6 +61,8 @@ pub struct Row {
     pub needs: &'static [&'static str],
     /// Without any of the required probes the tracer sees nothing at all.
     pub required: bool,
+    /// Its functions are part of what only some drivers can do: without them nothing stays unseen.
+    pub may_lack: bool,
     /// What is seen by it.
     pub feeds: &'static str,
 }
@@ -73,7 +75,17 @@ impl Row {
         site: Site,
         feeds: &'static str,
     ) -> Self {
-        Row { id, program, kind, site, when: When::Always, needs: &[], required: false, feeds }
+        Row {
+            id,
+            program,
+            kind,
+            site,
+            when: When::Always,
+            needs: &[],
+            required: false,
+            may_lack: false,
+            feeds,
+        }
     }
 
     pub(super) const fn entry(id: ProbeId, program: &'static str, site: Site, feeds: &'static str) -> Self {
@@ -93,6 +105,7 @@ impl Row {
     ) -> Self {
         Self::new(ProbeKind::Tracepoint, id, program, Site::Tracepoint { system, names }, feeds)
             .when(When::Tracepoints)
+            .may_lack()
     }
 
     pub(super) const fn when(mut self, when: When) -> Self {
@@ -102,6 +115,11 @@ impl Row {
 
     pub(super) const fn needs(mut self, needs: &'static [&'static str]) -> Self {
         self.needs = needs;
+        self
+    }
+
+    pub(super) const fn may_lack(mut self) -> Self {
+        self.may_lack = true;
         self
     }
 
