@@ -4,6 +4,7 @@ use super::standing::{self, Found};
 use super::stop::Stop;
 use super::{clock, tracer};
 use crate::attribute::Topology;
+use crate::events::event::QueueCreate;
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::output::ps::{self, PsRow};
 use crate::probes::facts::Facts;
@@ -68,19 +69,11 @@ fn rows(found: &[Found], source: Source) -> Vec<PsRow> {
             comm: process.comm.clone(),
             cmdline: info.as_ref().map(|info| info.cmdline.join(" ")).filter(|line| !line.is_empty()),
             cgroup: info.as_ref().and_then(|info| info.cgroup.clone()),
+            context_id: process.context_id,
             sources: source.into(),
             ..PsRow::default()
         };
-        let with = |queue: &crate::events::event::QueueCreate| PsRow {
-            queue_id: queue.queue_id,
-            gpu_id: queue.gpu_id,
-            queue_type: queue.queue_type,
-            ring_address: queue.ring_address,
-            ring_size: queue.ring_size,
-            write_pointer_address: queue.write_pointer_address,
-            read_pointer_address: queue.read_pointer_address,
-            ..own.clone()
-        };
+        let with = |queue: &QueueCreate| own.clone().with_facts(queue);
         if queues.is_empty() { vec![own.clone()] } else { queues.iter().map(with).collect() }
     });
     rows.collect()

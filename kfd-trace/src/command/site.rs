@@ -170,8 +170,8 @@ impl Site for Page {
             Phase::Serving(serving) => {
                 let tracer = &serving.tracer;
                 let rows = PsRow::from_snapshot(&tracer.state.snapshot(), clock::mono_ns());
-                let header = ps::HEADER.map(str::to_owned).to_vec();
-                (header, ps::cells(&rows, Source::Probe.into(), &tracer.topology))
+                let (header, cells) = ps::table(&rows, Source::Probe.into(), &tracer.topology);
+                (header.into_iter().map(str::to_owned).collect(), cells)
             }
             Phase::Waiting(_) => (Vec::new(), Vec::new()),
         }

@@ -1,7 +1,8 @@
 //! Values as JSON has them, in events and in the API alike.
 
-use serde::Serializer;
+use serde::{Serialize, Serializer};
 
+use crate::attribute::Pool;
 use crate::events::event::Origin;
 use crate::events::life::CuMask;
 use crate::state::{Source, Sources};
@@ -27,4 +28,18 @@ pub(super) fn origin(origin: Origin) -> &'static str {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 pub(super) fn sources<S: Serializer>(sources: &Sources, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(sources.iter().map(Source::name))
+}
+
+/// A value for each pool of slots.
+#[derive(Debug, Serialize)]
+pub(super) struct ByPool<T> {
+    cp: T,
+    sdma: T,
+    sdma_xgmi: T,
+}
+
+impl<T> ByPool<T> {
+    pub(super) fn each(of: impl Fn(Pool) -> T) -> Self {
+        ByPool { cp: of(Pool::Cp), sdma: of(Pool::Sdma), sdma_xgmi: of(Pool::SdmaXgmi) }
+    }
 }

@@ -3,19 +3,17 @@
 use std::io::{self, Write};
 
 use bytesize::ByteSize;
-use serde::Serialize;
 
+use super::budget::{Budget, Claim};
 use super::clock::age;
-use super::{escape, names, table};
+use super::table::plain;
+use super::{escape, names};
 use crate::attribute::Topology;
-use crate::events::event::{ProcessId, QueueType};
+use crate::events::event::{ProcessId, QueueCreate, QueueType};
 use crate::state::{Process, Queue, Snapshot, Sources};
 
 mod merge;
 pub use merge::merge;
-
-/// Version of the JSON format.
-pub const SCHEMA: u32 = 1;
 
 /// One queue, or one process without queues. `None` is "not told".
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +27,8 @@ pub struct PsRow {
     pub comm: Option<String>,
     pub cmdline: Option<String>,
     pub cgroup: Option<String>,
+    /// Of a further context of its PID (7.2); `None` for the first one.
+    pub context_id: Option<u32>,
     /// `None`: the process has no queue.
     pub queue_id: Option<u32>,
     pub gpu_id: Option<u32>,
@@ -38,6 +38,17 @@ pub struct PsRow {
     pub ring_size: Option<u64>,
     pub write_pointer_address: Option<u64>,
     pub read_pointer_address: Option<u64>,
+    /// In the device's doorbell aperture, in dwords.
+    pub doorbell_offset: Option<u32>,
+    /// 0..=15.
+    pub priority: Option<u32>,
+    /// 0..=100.
+    pub percent: Option<u32>,
+    pub sdma_engine_id: Option<u32>,
+    /// On the runlist.
+    pub active: Option<bool>,
+    /// Its process is evicted from this GPU.
+    pub evicted: Option<bool>,
     /// Nanoseconds; `None` when the birth of the queue was not seen.
     pub age_ns: Option<u64>,
     pub sources: Sources,
@@ -66,24 +77,53 @@ impl PsRow {
             comm: process.comm.clone(),
             cmdline: process.details.cmdline.clone(),
             cgroup: process.details.cgroup.clone().or_else(|| process.cgroup_leaf.clone()),
+            context_id: process.context_id,
             sources: process.sources,
             ..PsRow::default()
         }
     }
 
     fn with_queue(self, queue: &Queue, now_ns: u64) -> PsRow {
-        let facts = &queue.facts;
         PsRow {
             queue_id: Some(queue.queue_id),
+            age_ns: queue.age_ns(now_ns),
+            sources: queue.sources,
+            ..self.with_facts(&queue.facts)
+        }
+    }
+
+    /// The same process with a queue.
+    #[must_use]
+    pub fn with_facts(self, facts: &QueueCreate) -> PsRow {
+        PsRow {
+            queue_id: facts.queue_id,
             gpu_id: facts.gpu_id,
             queue_type: facts.queue_type,
             ring_address: facts.ring_address,
             ring_size: facts.ring_size,
             write_pointer_address: facts.write_pointer_address,
             read_pointer_address: facts.read_pointer_address,
-            age_ns: queue.age_ns(now_ns),
-            sources: queue.sources,
+            doorbell_offset: facts.doorbell_offset,
+            priority: facts.priority,
+            percent: facts.percent,
+            sdma_engine_id: facts.sdma_engine_id,
+            active: facts.active,
+            evicted: facts.evicted,
             ..self
+        }
+    }
+
+    /// `active`, `evicted`, or `inactive`; with the percentage that is not the usual 100.
+    fn state(&self) -> String {
+        let word = match (self.evicted, self.active) {
+            (Some(true), _) => "evicted",
+            (_, Some(true)) => "active",
+            (_, Some(false)) => "inactive",
+            (_, None) => return dash(),
+        };
+        match self.percent {
+            None | Some(100) => word.to_owned(),
+            Some(percent) => format!("{word} {percent}%"),
         }
     }
 
@@ -96,148 +136,89 @@ impl PsRow {
     }
 }
 
-/// Names of the columns of [`cells`].
-pub const HEADER: [&str; 14] = [
-    "PID",
-    "PID INSIDE",
-    "COMM",
-    "NODE",
-    "PCI",
-    "GPU_ID",
-    "QUEUE",
-    "TYPE",
-    "RING",
-    "SIZE",
-    "WPTR",
-    "RPTR",
-    "AGE",
-    "SOURCE",
-];
+/// A column: its name, whether it stands to the right, and its cell; `None` is "not told".
+type Column = (&'static str, bool, fn(&PsRow, &View<'_>) -> Option<String>);
 
-/// The columns with numbers.
-const RIGHT: [usize; 7] = [0, 1, 3, 5, 6, 9, 12];
-
-/// One list of cells a row, safe for a terminal; `-` is "not told". `asked`: the sources that could be asked.
-#[must_use]
-pub fn cells(rows: &[PsRow], asked: Sources, topology: &Topology) -> Vec<Vec<String>> {
-    let of = |row: &PsRow| {
-        let gpu = row.gpu_id.and_then(|id| topology.gpu(id));
-        vec![
-            show(row.pid),
-            show(row.ns_pid),
-            row.comm.as_deref().map_or_else(dash, escape::terminal),
-            show(gpu.map(|gpu| gpu.node)),
-            gpu.and_then(|gpu| gpu.pci.clone()).unwrap_or_else(dash),
-            show(row.gpu_id),
-            show(row.queue_id),
-            row.queue_type.map_or_else(dash, |kind| kind.name().to_owned()),
-            hex(row.ring_address).unwrap_or_else(dash),
-            row.ring_size.map_or_else(dash, |size| ByteSize(size).display().iec_short().to_string()),
-            hex(row.write_pointer_address).unwrap_or_else(dash),
-            hex(row.read_pointer_address).unwrap_or_else(dash),
-            row.age_ns.map_or_else(dash, age),
-            row.source(asked),
-        ]
-    };
-    rows.iter().map(of).collect()
+/// What cells are made with.
+struct View<'a> {
+    asked: Sources,
+    topology: &'a Topology,
 }
 
-/// Writes the table.
+const CONTEXT: &str = "CONTEXT";
+
+/// From left to right.
+const COLUMNS: [Column; 15] = [
+    ("PID", true, |row, _| show(row.pid)),
+    ("INSIDE", true, |row, _| show(row.ns_pid)),
+    (CONTEXT, true, |row, _| show(row.context_id)),
+    ("COMM", false, |row, _| row.comm.as_deref().map(escape::terminal)),
+    ("GPU", false, |row, view| {
+        row.gpu_id.map(|id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")))
+    }),
+    ("QUEUE", true, |row, _| show(row.queue_id)),
+    ("TYPE", false, |row, _| row.queue_type.map(|kind| kind.name().to_owned())),
+    ("RING", false, |row, _| row.ring_address.map(names::hex)),
+    ("SIZE", true, |row, _| row.ring_size.map(|size| ByteSize(size).display().iec_short().to_string())),
+    ("WPTR", false, |row, _| row.write_pointer_address.map(names::hex)),
+    ("RPTR", false, |row, _| row.read_pointer_address.map(names::hex)),
+    ("STATE", false, |row, _| row.queue_id.map(|_| row.state())),
+    ("PRIO", true, |row, _| show(row.priority)),
+    ("AGE", true, |row, _| row.age_ns.map(age)),
+    ("SOURCE", false, |row, view| Some(row.source(view.asked))),
+];
+
+/// Names of columns, and one list of cells a row, safe for a terminal; `-` is "not told". The column of contexts is
+/// there when a process has more than its first one. `asked`: the sources that could be asked.
+#[must_use]
+pub fn table(rows: &[PsRow], asked: Sources, topology: &Topology) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let view = View { asked, topology };
+    let columns = columns(rows);
+    let of = |row| columns.iter().map(|(_, _, cell)| cell(row, &view).unwrap_or_else(dash)).collect();
+    (columns.iter().map(|(name, ..)| *name).collect(), rows.iter().map(of).collect())
+}
+
+fn columns(rows: &[PsRow]) -> Vec<Column> {
+    let contexts = rows.iter().any(|row| row.context_id.is_some());
+    COLUMNS.into_iter().filter(|(name, ..)| contexts || *name != CONTEXT).collect()
+}
+
+/// Writes the table, and below it a line for each GPU: queues against slots.
 ///
 /// # Errors
 /// What `out` gives.
 pub fn text(out: &mut impl Write, rows: &[PsRow], asked: Sources, topology: &Topology) -> io::Result<()> {
-    writeln!(out, "{}", table::plain(&HEADER, cells(rows, asked, topology), &RIGHT))
+    let right: Vec<usize> =
+        columns(rows).iter().enumerate().filter(|(_, column)| column.1).map(|(index, _)| index).collect();
+    let (header, cells) = table(rows, asked, topology);
+    writeln!(out, "{}", plain(&header, cells, &right))?;
+    let budget = budget(rows, topology);
+    if !topology.gpus.is_empty() {
+        writeln!(out)?;
+    }
+    topology.gpus.iter().try_for_each(|gpu| writeln!(out, "{}", budget.line(gpu)))
+}
+
+fn budget(rows: &[PsRow], topology: &Topology) -> Budget {
+    let claims = rows.iter().filter(|row| row.queue_id.is_some()).map(|row| Claim {
+        gpu_id: row.gpu_id,
+        queue_type: row.queue_type,
+        sdma_engine_id: row.sdma_engine_id,
+        active: row.active,
+    });
+    Budget::count(claims, topology)
 }
 
 fn dash() -> String {
     "-".to_owned()
 }
 
-fn show(value: Option<u32>) -> String {
-    value.map_or_else(dash, |value| value.to_string())
+fn show(value: Option<u32>) -> Option<String> {
+    value.map(|value| value.to_string())
 }
 
-fn hex(value: Option<u64>) -> Option<String> {
-    value.map(names::hex)
-}
-
-/// One row in JSON; every field is always there, `null` is "not told".
-#[derive(Debug, Serialize)]
-struct JsonRow<'a> {
-    pid: Option<u32>,
-    ns_pid: Option<u32>,
-    uid: Option<u32>,
-    comm: Option<&'a str>,
-    cmdline: Option<&'a str>,
-    cgroup: Option<&'a str>,
-    kfd_process: Option<String>,
-    node: Option<u32>,
-    pci: Option<String>,
-    gpu_id: Option<u32>,
-    queue_id: Option<u32>,
-    queue_type: Option<&'static str>,
-    ring_address: Option<String>,
-    ring_size: Option<u64>,
-    write_pointer_address: Option<String>,
-    read_pointer_address: Option<String>,
-    age_ns: Option<u64>,
-    #[serde(serialize_with = "names::sources")]
-    sources: Sources,
-}
-
-#[derive(Debug, Serialize)]
-struct Document<'a> {
-    schema: u32,
-    ts: Option<String>,
-    /// The sources that could be asked.
-    #[serde(serialize_with = "names::sources")]
-    asked: Sources,
-    queues: Vec<JsonRow<'a>>,
-    /// Processes without queues.
-    processes: Vec<JsonRow<'a>>,
-}
-
-/// Writes one object: `queues`, and the `processes` that have none.
-///
-/// # Errors
-/// What `out` gives.
-pub fn json(
-    out: &mut impl Write,
-    rows: &[PsRow],
-    asked: Sources,
-    topology: &Topology,
-    ts: Option<String>,
-) -> io::Result<()> {
-    let (queues, processes) =
-        rows.iter().map(|row| json_row(row, topology)).partition(|row| row.queue_id.is_some());
-    serde_json::to_writer(&mut *out, &Document { schema: SCHEMA, ts, asked, queues, processes })?;
-    writeln!(out)
-}
-
-fn json_row<'a>(row: &'a PsRow, topology: &Topology) -> JsonRow<'a> {
-    let gpu = row.gpu_id.and_then(|id| topology.gpu(id));
-    JsonRow {
-        pid: row.pid,
-        ns_pid: row.ns_pid,
-        uid: row.uid,
-        comm: row.comm.as_deref(),
-        cmdline: row.cmdline.as_deref(),
-        cgroup: row.cgroup.as_deref(),
-        kfd_process: row.process.map(|id| id.0.to_string()),
-        node: gpu.map(|gpu| gpu.node),
-        pci: gpu.and_then(|gpu| gpu.pci.clone()),
-        gpu_id: row.gpu_id,
-        queue_id: row.queue_id,
-        queue_type: row.queue_type.map(QueueType::name),
-        ring_address: hex(row.ring_address),
-        ring_size: row.ring_size,
-        write_pointer_address: hex(row.write_pointer_address),
-        read_pointer_address: hex(row.read_pointer_address),
-        age_ns: row.age_ns,
-        sources: row.sources,
-    }
-}
+mod json;
+pub use json::json;
 
 #[cfg(test)]
 mod tests;

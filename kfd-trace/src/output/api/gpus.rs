@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::View;
-use crate::attribute::{Gpu, Pool};
+use crate::attribute::Gpu;
 use crate::output::budget::Budget;
-use crate::output::names;
+use crate::output::names::{self, ByPool};
 
 #[derive(Serialize)]
 pub(super) struct Row<'a> {
@@ -29,19 +29,6 @@ pub(super) struct Row<'a> {
     hangs: u64,
     hung: bool,
     vm_faults: u64,
-}
-
-#[derive(Serialize)]
-struct ByPool<T> {
-    cp: T,
-    sdma: T,
-    sdma_xgmi: T,
-}
-
-impl<T> ByPool<T> {
-    fn each(of: impl Fn(Pool) -> T) -> Self {
-        ByPool { cp: of(Pool::Cp), sdma: of(Pool::Sdma), sdma_xgmi: of(Pool::SdmaXgmi) }
-    }
 }
 
 pub(super) fn rows<'a>(view: &View<'a>) -> Vec<Row<'a>> {

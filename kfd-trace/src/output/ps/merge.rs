@@ -6,14 +6,14 @@ use super::PsRow;
 use crate::state::finer_type;
 
 /// Merges lists, each of one source, the one that tells most first: what an earlier one tells is kept, gaps are
-/// filled by the later ones. Rows are the same queue when PID and queue id are, and neither GPU nor kfd_process
-/// says otherwise; two rows of one source are never merged. Ordered by PID, GPU and queue.
+/// filled by the later ones. Rows are the same queue when PID, context and queue id are, and neither GPU nor
+/// kfd_process says otherwise; two rows of one source are never merged. Ordered by PID, context, GPU and queue.
 #[must_use]
 pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
     let mut all: Vec<PsRow> = Vec::new();
-    let mut places: BTreeMap<(Option<u32>, Option<u32>), Vec<usize>> = BTreeMap::new();
+    let mut places: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for row in lists.into_iter().flatten() {
-        let places = places.entry((row.pid, row.queue_id)).or_default();
+        let places = places.entry((row.pid, row.context_id, row.queue_id)).or_default();
         match places.iter().copied().find(|place| same(&all[*place], &row)) {
             Some(place) => fill(&mut all[place], &row),
             None => {
@@ -24,9 +24,10 @@ pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
     }
     spread_process_facts(&mut all);
     let with_queues: BTreeSet<_> =
-        all.iter().filter(|row| row.queue_id.is_some()).map(|row| row.pid).collect();
-    all.retain(|row| row.queue_id.is_some() || row.pid.is_none() || !with_queues.contains(&row.pid));
-    all.sort_by_key(|row| (row.pid, row.gpu_id, row.queue_id, row.process));
+        all.iter().filter(|row| row.queue_id.is_some()).map(|row| (row.pid, row.context_id)).collect();
+    let has_queues = |row: &PsRow| with_queues.contains(&(row.pid, row.context_id));
+    all.retain(|row| row.queue_id.is_some() || row.pid.is_none() || !has_queues(row));
+    all.sort_by_key(|row| (row.pid, row.context_id, row.gpu_id, row.queue_id, row.process));
     all
 }
 
@@ -55,6 +56,12 @@ fn fill(known: &mut PsRow, row: &PsRow) {
     known.ring_size = known.ring_size.or(row.ring_size);
     known.write_pointer_address = known.write_pointer_address.or(row.write_pointer_address);
     known.read_pointer_address = known.read_pointer_address.or(row.read_pointer_address);
+    known.doorbell_offset = known.doorbell_offset.or(row.doorbell_offset);
+    known.priority = known.priority.or(row.priority);
+    known.percent = known.percent.or(row.percent);
+    known.sdma_engine_id = known.sdma_engine_id.or(row.sdma_engine_id);
+    known.active = known.active.or(row.active);
+    known.evicted = known.evicted.or(row.evicted);
     known.age_ns = known.age_ns.or(row.age_ns);
     known.sources = known.sources.union(row.sources);
     fill_process(known, row);
@@ -137,9 +144,15 @@ mod tests {
 
     #[test]
     fn contexts_of_one_pid_are_kept_apart() {
-        let second = PsRow { process: Some(ProcessId(71)), ..probe(7, 1) };
-        let rows = merge(vec![vec![probe(7, 1), second], vec![sysfs(7, Some(1)), sysfs(7, Some(1))]]);
-        assert_eq!(rows.len(), 2);
+        let second =
+            PsRow { process: Some(ProcessId(71)), context_id: Some(5), gpu_id: Some(9), ..probe(7, 1) };
+        let listed = PsRow { context_id: Some(5), gpu_id: None, ..sysfs(7, Some(1)) };
+        let empty = PsRow { context_id: Some(6), ..sysfs(7, None) };
+        let rows = merge(vec![vec![probe(7, 1), second], vec![listed, sysfs(7, Some(1)), empty]]);
+        let shown: Vec<_> = rows.iter().map(|row| (row.context_id, row.gpu_id)).collect();
+        assert_eq!(shown, [(None, Some(58270)), (Some(5), Some(9)), (Some(6), None)]);
+        assert_eq!(rows[2].queue_id, None, "a context without queues beside others that have some");
+        let rows = &rows[..2];
         assert!(rows.iter().all(|row| row.source(asked()) == "probe+sysfs"), "{rows:?}");
     }
 

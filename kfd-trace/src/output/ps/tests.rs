@@ -8,7 +8,7 @@ const NOW: u64 = 303_000_020_000;
 fn rows() -> Vec<PsRow> {
     let sysfs = PsRow {
         pid: Some(99),
-        comm: Some("py\x1bthon".into()),
+        comm: Some("p\x1b".into()),
         queue_id: Some(0),
         gpu_id: Some(7),
         sources: Source::Sysfs.into(),
@@ -30,14 +30,36 @@ fn the_table_as_a_whole() {
         .lines()
         .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
         .collect();
-    let header = "PID,PID INSIDE,COMM,NODE,PCI,GPU_ID,QUEUE,TYPE,RING,SIZE,WPTR,RPTR,AGE,SOURCE";
+    let header = "PID,INSIDE,COMM,GPU,QUEUE,TYPE,RING,SIZE,WPTR,RPTR,STATE,PRIO,AGE,SOURCE";
     assert_eq!(lines[0], header.split(',').collect::<Vec<_>>());
-    assert_eq!(lines[1].join("|"), "99|-|py\\u{1b}thon|-|-|7|0|-|-|-|-|-|-|sysfs only");
-    let probe = "4321|7|train|1|0000:c1:00.0|58270|3|compute_aql|0x7fad66c00000|1.0M|0x7faf945b8038|0x7faf945b8080|5m 3s|probe only";
+    assert_eq!(lines[1].join("|"), "99|-|p\\u{1b}|gpu_id=7|0|-|-|-|-|-|-|-|-|sysfs only");
+    let probe = "4321|7|train|gpu 0 (0000:c1:00.0, gfx942)|3|compute_aql|0x7fad66c00000|1.0M|0x7faf945b8038|0x7faf945b8080|active|7|5m 3s|probe only";
     assert_eq!(lines[2].join("|"), probe);
-    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[3], Vec::<&str>::new());
+    assert_eq!(lines[4].join("|"), "gpu 0 (0000:c1:00.0, gfx942): 1 of 24 compute slots, 0 of 16 SDMA slots");
+    assert_eq!(lines.len(), 5);
+    assert!(text.lines().all(|line| line.len() <= 160), "{text}");
     let column = |name: &str, line: usize| text.lines().nth(line).and_then(|line| line.find(name));
     assert_eq!(column("SOURCE", 0), column("sysfs", 1), "columns stand under their names");
+}
+
+#[test]
+fn the_state_is_a_word_and_contexts_have_a_column_when_there_are_any() {
+    let states = [
+        (Some(true), Some(false), Some(100), "evicted"),
+        (Some(false), Some(true), Some(50), "active 50%"),
+        (Some(false), Some(false), Some(0), "inactive 0%"),
+        (None, Some(true), None, "active"),
+        (None, None, Some(100), "-"),
+    ];
+    for (evicted, active, percent, state) in states {
+        assert_eq!(PsRow { evicted, active, percent, ..PsRow::default() }.state(), state);
+    }
+    let second = PsRow { pid: Some(99), context_id: Some(5), ..PsRow::default() };
+    let (header, cells) = table(&[rows(), vec![second]].concat(), asked(), &topology());
+    assert_eq!(header[2], "CONTEXT");
+    assert_eq!([cells[0][2].as_str(), cells[2][2].as_str()], ["-", "5"]);
+    assert_eq!(cells[2][11], "-", "a process without queues has no state");
 }
 
 #[test]
@@ -53,11 +75,21 @@ fn json_holds_queues_apart_from_processes_without_any() {
         value["queues"][1],
         json!({
             "pid": 4321, "ns_pid": 7, "uid": 1000, "comm": "train", "cmdline": "python train.py",
-            "cgroup": "/slurm/job.scope", "kfd_process": "1", "node": 1, "pci": "0000:c1:00.0", "gpu_id": 58270,
+            "cgroup": "/slurm/job.scope", "kfd_process": "1", "context_id": null,
+            "gpu": "gpu 0 (0000:c1:00.0, gfx942)", "node": 1, "pci": "0000:c1:00.0", "gpu_id": 58270,
             "queue_id": 3, "queue_type": "compute_aql", "ring_address": "0x7fad66c00000", "ring_size": 1048576,
             "write_pointer_address": "0x7faf945b8038", "read_pointer_address": "0x7faf945b8080",
-            "age_ns": 303_000_000_000_u64, "sources": ["probe"],
+            "doorbell_offset": 16, "priority": 7, "percent": 100, "sdma_engine_id": null,
+            "active": true, "evicted": false, "age_ns": 303_000_000_000_u64, "sources": ["probe"],
         })
     );
     assert_eq!(value["queues"][0]["ring_address"], Value::Null);
+    assert_eq!(
+        value["gpus"],
+        json!([{
+            "gpu": "gpu 0 (0000:c1:00.0, gfx942)", "index": 0, "gpu_id": 58270, "node": 1, "pci": "0000:c1:00.0",
+            "partition": null, "slots": {"cp": 24, "sdma": 16, "sdma_xgmi": 0},
+            "queues": {"cp": 1, "sdma": 0, "sdma_xgmi": 0},
+        }])
+    );
 }

@@ -1,0 +1,139 @@
+//! The same as one JSON object.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::{PsRow, budget};
+use crate::attribute::{Gpu, Pool, Topology};
+use crate::events::event::QueueType;
+use crate::output::budget::Budget;
+use crate::output::names::{self, ByPool, hex};
+use crate::state::Sources;
+
+/// Version of the format.
+const SCHEMA: u32 = 1;
+
+/// Every field is always there, `null` is "not told".
+#[derive(Debug, Serialize)]
+struct JsonRow<'a> {
+    pid: Option<u32>,
+    ns_pid: Option<u32>,
+    uid: Option<u32>,
+    comm: Option<&'a str>,
+    cmdline: Option<&'a str>,
+    cgroup: Option<&'a str>,
+    kfd_process: Option<String>,
+    context_id: Option<u32>,
+    gpu: Option<String>,
+    node: Option<u32>,
+    pci: Option<&'a str>,
+    gpu_id: Option<u32>,
+    queue_id: Option<u32>,
+    queue_type: Option<&'static str>,
+    ring_address: Option<String>,
+    ring_size: Option<u64>,
+    write_pointer_address: Option<String>,
+    read_pointer_address: Option<String>,
+    doorbell_offset: Option<u32>,
+    priority: Option<u32>,
+    percent: Option<u32>,
+    sdma_engine_id: Option<u32>,
+    active: Option<bool>,
+    evicted: Option<bool>,
+    age_ns: Option<u64>,
+    #[serde(serialize_with = "names::sources")]
+    sources: Sources,
+}
+
+/// A GPU with its budget.
+#[derive(Debug, Serialize)]
+struct JsonGpu<'a> {
+    gpu: String,
+    index: u32,
+    gpu_id: u32,
+    node: u32,
+    pci: Option<&'a str>,
+    partition: Option<u32>,
+    slots: ByPool<Option<u32>>,
+    /// Queues that take a slot.
+    queues: ByPool<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    schema: u32,
+    ts: Option<String>,
+    /// The sources that could be asked.
+    #[serde(serialize_with = "names::sources")]
+    asked: Sources,
+    queues: Vec<JsonRow<'a>>,
+    /// Processes without queues.
+    processes: Vec<JsonRow<'a>>,
+    gpus: Vec<JsonGpu<'a>>,
+}
+
+/// Writes one object: `queues`, the `processes` that have none, and the `gpus`.
+///
+/// # Errors
+/// What `out` gives.
+pub fn json(
+    out: &mut impl Write,
+    rows: &[PsRow],
+    asked: Sources,
+    topology: &Topology,
+    ts: Option<String>,
+) -> io::Result<()> {
+    let (queues, processes) =
+        rows.iter().map(|row| json_row(row, topology)).partition(|row| row.queue_id.is_some());
+    let budget = budget(rows, topology);
+    let gpus = topology.gpus.iter().map(|gpu| json_gpu(gpu, &budget)).collect();
+    serde_json::to_writer(&mut *out, &Document { schema: SCHEMA, ts, asked, queues, processes, gpus })?;
+    writeln!(out)
+}
+
+fn json_gpu<'a>(gpu: &'a Gpu, budget: &Budget) -> JsonGpu<'a> {
+    let slots = gpu.slots();
+    JsonGpu {
+        gpu: gpu.label(),
+        index: gpu.index,
+        gpu_id: gpu.gpu_id,
+        node: gpu.node,
+        pci: gpu.pci.as_deref(),
+        partition: gpu.partition,
+        slots: ByPool::each(|pool: Pool| slots.of(pool)),
+        queues: ByPool::each(|pool| budget.used(gpu, pool)),
+    }
+}
+
+fn json_row<'a>(row: &'a PsRow, topology: &'a Topology) -> JsonRow<'a> {
+    let gpu = row.gpu_id.and_then(|id| topology.gpu(id));
+    JsonRow {
+        pid: row.pid,
+        ns_pid: row.ns_pid,
+        uid: row.uid,
+        comm: row.comm.as_deref(),
+        cmdline: row.cmdline.as_deref(),
+        cgroup: row.cgroup.as_deref(),
+        kfd_process: row.process.map(|id| id.0.to_string()),
+        context_id: row.context_id,
+        gpu: gpu.map(Gpu::label),
+        node: gpu.map(|gpu| gpu.node),
+        pci: gpu.and_then(|gpu| gpu.pci.as_deref()),
+        gpu_id: row.gpu_id,
+        queue_id: row.queue_id,
+        queue_type: row.queue_type.map(QueueType::name),
+        ring_address: row.ring_address.map(hex),
+        ring_size: row.ring_size,
+        write_pointer_address: row.write_pointer_address.map(hex),
+        read_pointer_address: row.read_pointer_address.map(hex),
+        doorbell_offset: row.doorbell_offset,
+        priority: row.priority,
+        percent: row.percent,
+        sdma_engine_id: row.sdma_engine_id,
+        active: row.active,
+        evicted: row.evicted,
+        age_ns: row.age_ns,
+        sources: row.sources,
+    }
+}
