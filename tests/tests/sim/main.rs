@@ -4,6 +4,7 @@ mod burst;
 mod controls;
 mod daemon;
 mod death;
+mod gpus;
 mod hidden;
 mod leftovers;
 mod pid_filter;
