@@ -6,12 +6,14 @@
 
 pub mod calls;
 pub mod counts;
+pub mod events;
 pub mod exposition;
 pub mod http;
 pub mod json_process;
 pub mod kernel;
 pub mod node;
 pub mod stage;
+pub mod steered;
 pub mod sysfs;
 pub mod tracer;
 pub mod wait;
@@ -22,6 +24,7 @@ pub use exposition::Metrics;
 pub use json_process::JsonProcess;
 pub use node::{Node, nodes};
 pub use stage::{Stage, VmKernel};
+pub use steered::Steered;
 pub use tracer::{Daemon, Stream};
 pub use wait::until;
 pub use workload::Workload;

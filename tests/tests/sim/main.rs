@@ -5,6 +5,7 @@ mod controls;
 mod daemon;
 mod death;
 mod gpus;
+mod eviction;
 mod hidden;
 mod leftovers;
 mod pid_filter;

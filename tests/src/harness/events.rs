@@ -1,0 +1,45 @@
+//! Looking for events among the lines of a stream.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::json_process::JsonProcess;
+use super::steered::Steered;
+use super::wait::SOON;
+
+/// Events of one kind of one process, in order.
+pub fn of(lines: &[Value], event: &str, pid: u32) -> Vec<Value> {
+    lines.iter().filter(|line| line["event"] == event && line["pid"] == pid).cloned().collect()
+}
+
+/// Events of one kind, whoever's, in order.
+pub fn all(lines: &[Value], event: &str) -> Vec<Value> {
+    lines.iter().filter(|line| line["event"] == event).cloned().collect()
+}
+
+/// [`of`], once there are at least `wanted`.
+pub fn wait(stream: &JsonProcess, event: &str, pid: u32, wanted: usize) -> Result<Vec<Value>> {
+    stream.wait_lines(&format!("{wanted} {event} of process {pid}"), SOON, |lines| {
+        Some(of(lines, event, pid)).filter(|found| found.len() >= wanted)
+    })
+}
+
+/// All lines up to now: the ring buffer keeps the order, so that what came before a call of `process` is there once
+/// the call is. Its GET_VERSION before the stream began must not have been asked for by this.
+pub fn so_far(stream: &JsonProcess, process: &mut Steered) -> Result<Vec<Value>> {
+    process.act("version")?;
+    let (pid, wanted) = (process.pid(), process.operations("version").len());
+    stream.wait_lines("a call as a mark", SOON, |lines| {
+        let calls = of(lines, "ioctl", pid);
+        let marks = calls.iter().filter(|call| call["ioctl"] == "GET_VERSION").count();
+        (marks >= wanted).then(|| lines.to_vec())
+    })
+}
+
+pub fn gpu_id(line: &Value) -> u64 {
+    line["gpu_id"].as_u64().unwrap_or_else(|| panic!("no gpu_id: {line}"))
+}
+
+pub fn mono_ns(line: &Value) -> u64 {
+    line["mono_ns"].as_u64().unwrap_or_else(|| panic!("no mono_ns: {line}"))
+}

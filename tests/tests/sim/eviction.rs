@@ -1,0 +1,169 @@
+//! Evictions and restores: told for the process that owns the queues and for each of its GPUs, whoever does it.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::events::{self, gpu_id, mono_ns, of};
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::workload::kfdsim;
+use kfd_trace_tests::harness::{Steered, Stream, Workload};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+/// An AQL and an SDMA queue on each of the two GPUs.
+const ON_BOTH: [&str; 4] = ["create aql", "create sdma", "create aql gpu=1", "create sdma gpu=1"];
+
+/// The GPUs of some events, each of them once.
+fn gpus(lines: &[Value]) -> BTreeSet<u64> {
+    let gpus: BTreeSet<u64> = lines.iter().map(gpu_id).collect();
+    assert_eq!(gpus.len(), lines.len(), "one for each GPU: {lines:?}");
+    gpus
+}
+
+/// The GPUs that a process has queues on.
+fn own_gpus(workload: &Workload) -> BTreeSet<u64> {
+    workload.queues().iter().map(gpu_id).collect()
+}
+
+/// What every eviction and restore of a process has, and the number of the KFD process.
+fn well_formed(lines: &[Value], event: &Value) {
+    let own = lines.iter().find(|line| line["event"] == "process_seen" && line["pid"] == event["pid"]);
+    assert_eq!(event["kfd_process"], own.expect("its process was seen")["kfd_process"], "{event}");
+    assert_eq!(event["comm"], "kfd-workload", "the owner's: {event}");
+    assert_eq!(event["errno"], Value::Null, "{event}");
+    assert!(event["latency_ns"].as_u64().is_some_and(|ns| ns > 0), "{event}");
+}
+
+#[test]
+fn one_of_two_processes_is_quiesced_and_resumed_on_both_gpus() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let workload = Steered::having(&ON_BOTH)?;
+    let other = Steered::having(&ON_BOTH)?;
+    let pid = workload.pid();
+    kfdsim("quiesce", pid)?;
+    kfdsim("resume", pid)?;
+    events::wait(&stream, "restore", pid, 2)?;
+    let summary = stream.finish()?;
+    let lines = stream.lines();
+
+    let (evicts, restores) = (of(&lines, "evict", pid), of(&lines, "restore", pid));
+    assert_eq!(own_gpus(&workload).len(), 2);
+    assert_eq!((gpus(&evicts), gpus(&restores)), (own_gpus(&workload), own_gpus(&workload)));
+    for evict in &evicts {
+        assert_eq!(evict["trigger"], "userptr", "{evict}");
+        let restore =
+            restores.iter().find(|line| line["gpu_id"] == evict["gpu_id"]).context("its restore")?;
+        assert!(mono_ns(restore) > mono_ns(evict), "{evict} {restore}");
+    }
+    for event in evicts.iter().chain(&restores) {
+        well_formed(&lines, event);
+        assert_eq!(event["task_pid"], std::process::id(), "this test wrote to the control: {event}");
+    }
+    for event in ["evict", "restore"] {
+        assert_eq!(of(&lines, event, other.pid()), Vec::<Value>::new());
+    }
+    assert_eq!(summary["records"]["evict"], 2, "{summary}");
+    assert_eq!(summary["lost"], json!({}));
+    Ok(())
+}
+
+#[test]
+fn nested_evictions_are_one_transition() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = Steered::having(&ON_BOTH)?;
+    let pid = workload.pid();
+    kfdsim("quiesce", pid)?;
+    kfdsim("quiesce", pid)?;
+    kfdsim("resume", pid)?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    assert_eq!(of(&lines, "evict", pid).len(), 2, "one for each GPU");
+    assert_eq!(of(&lines, "restore", pid), Vec::<Value>::new(), "it is still evicted once");
+
+    kfdsim("resume", pid)?;
+    // and all over again
+    kfdsim("quiesce", pid)?;
+    kfdsim("resume", pid)?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    let kinds: Vec<Value> = lines
+        .iter()
+        .filter(|line| line["event"] == "evict" || line["event"] == "restore")
+        .map(|line| line["event"].clone())
+        .collect();
+    let turn = ["evict", "evict", "restore", "restore"];
+    assert_eq!(kinds, [turn, turn].concat());
+    stream.interrupt()
+}
+
+#[test]
+fn a_ttm_eviction_is_the_owners_though_a_kworker_does_it() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let workload = Steered::having(&ON_BOTH)?;
+    let mut other = Steered::having(&ON_BOTH)?;
+    let pid = workload.pid();
+    kfdsim("evict", pid)?;
+    let restores = events::wait(&stream, "restore", pid, 2)?;
+    let lines = events::so_far(&stream, &mut other)?;
+    let evicts = of(&lines, "evict", pid);
+    assert_eq!((gpus(&evicts), gpus(&restores)), (own_gpus(&workload), own_gpus(&workload)));
+    for evict in &evicts {
+        assert_eq!(evict["trigger"], "ttm", "{evict}");
+        let restore =
+            restores.iter().find(|line| line["gpu_id"] == evict["gpu_id"]).context("its restore")?;
+        // PROCESS_RESTORE_TIME_MS (kfd_priv.h) is 100 or 50, on a busy machine it takes longer
+        let ms = (mono_ns(restore) - mono_ns(evict)) / 1_000_000;
+        assert!((40..10_000).contains(&ms), "{ms} ms: {evict} {restore}");
+    }
+    for event in evicts.iter().chain(&restores) {
+        well_formed(&lines, event);
+        let task = &event["task_pid"];
+        let comm = fs::read_to_string(format!("/proc/{task}/comm"))?;
+        assert!(comm.starts_with("kworker"), "{comm:?} {event}");
+    }
+    for event in ["evict", "restore"] {
+        assert_eq!(of(&lines, event, other.pid()), Vec::<Value>::new());
+    }
+    stream.interrupt()
+}
+
+#[test]
+fn a_queue_made_while_its_process_is_evicted_says_so() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = Steered::having(&["create aql"])?;
+    let pid = workload.pid();
+    kfdsim("quiesce", pid)?;
+    assert_eq!(workload.act("create sdma")?["errno"], Value::Null);
+    kfdsim("resume", pid)?;
+    assert_eq!(workload.act("create aql")?["errno"], Value::Null);
+    let births = events::wait(&stream, "queue_create", pid, 3)?;
+    let told: Vec<Value> =
+        births.iter().map(|birth| json!([birth["queue_type"], birth["evicted"], birth["active"]])).collect();
+    let expected = [
+        json!(["compute_aql", false, true]),
+        json!(["sdma", true, false]),
+        json!(["compute_aql", false, true]),
+    ];
+    assert_eq!(told, expected);
+    stream.interrupt()
+}
+
+#[test]
+fn who_dies_evicted_is_never_restored() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = Steered::having(&ON_BOTH)?;
+    let pid = workload.pid();
+    kfdsim("quiesce", pid)?;
+    workload.signal(Signal::SIGKILL)?;
+    workload.wait_exit(SOON)?;
+    events::wait(&stream, "process_release", pid, 1)?;
+    let summary = stream.finish()?;
+    let lines = stream.lines();
+    assert_eq!(of(&lines, "evict", pid).len(), 2);
+    assert_eq!(of(&lines, "restore", pid), Vec::<Value>::new());
+    assert_eq!(of(&lines, "queue_destroy", pid).len(), 4);
+    assert_eq!(
+        (&summary["queues"]["alive"], &summary["queues"]["destroyed"]),
+        (&json!(0), &json!({"process_death": 4}))
+    );
+    Ok(())
+}
