@@ -10,6 +10,7 @@ mod hidden;
 mod leftovers;
 mod pid_filter;
 mod refused;
+mod reuse;
 mod script;
 mod short_lived;
 mod unprivileged;
