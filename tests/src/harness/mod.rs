@@ -11,6 +11,7 @@ pub mod exposition;
 pub mod http;
 pub mod json_process;
 pub mod kernel;
+pub mod mqd_calls;
 pub mod node;
 pub mod stage;
 pub mod steered;

@@ -8,6 +8,7 @@ mod gpus;
 mod eviction;
 mod hidden;
 mod leftovers;
+mod mqd;
 mod pid_filter;
 mod refused;
 mod reuse;

@@ -1,0 +1,98 @@
+//! MQD writes: the tracer tells as many, of the same queues and in the same order, as tracefs' probes on the same
+//! functions.
+
+use anyhow::Result;
+use kfd_trace_tests::harness::events::{self, of};
+use kfd_trace_tests::harness::mqd_calls::{MqdCalls, Told};
+use kfd_trace_tests::harness::workload::kfdsim;
+use kfd_trace_tests::harness::{Steered, Stream};
+use serde_json::{Value, json};
+
+/// Every operation that writes an MQD, and some that do not, on both types and both GPUs. Queue 0 is made twice.
+const OPERATIONS: [&str; 16] = [
+    "create aql",
+    "create sdma",
+    "create aql gpu=1",
+    "create sdma gpu=1",
+    "update 0 50",
+    "update 1 30",
+    "update 2 0",
+    "update 3 100",
+    "cu-mask 0",
+    "cu-mask 2",
+    "create aql bad",
+    "destroy 0",
+    "create sdma gpu=1",
+    "update 0 70",
+    "destroy 3",
+    "destroy 0",
+];
+
+/// Thread, queue and function of each write, as the witness has them.
+fn as_the_witness_says(told: &Told) -> Vec<Value> {
+    told.writes.iter().map(|write| json!([write.tid, write.queue_id, write.op])).collect()
+}
+
+/// The same of a process, or of all.
+fn as_the_tracer_says(lines: &[Value]) -> Vec<Value> {
+    lines.iter().map(|line| json!([line["tid"], line["queue_id"], line["op"]])).collect()
+}
+
+#[test]
+fn as_many_as_the_witness_counts() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let witness = MqdCalls::start()?;
+    let (mut workload, mut other) = (Steered::start()?, Steered::start()?);
+    for operation in OPERATIONS {
+        workload.act(operation)?;
+        if operation.starts_with("create") {
+            other.act(operation)?;
+        }
+    }
+    kfdsim("quiesce", other.pid())?;
+    kfdsim("resume", other.pid())?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    let told = witness.told()?;
+
+    let writes = events::all(&lines, "mqd_write");
+    assert_eq!(as_the_tracer_says(&writes), as_the_witness_says(&told));
+    for workload in [&workload, &other] {
+        let pid = workload.pid();
+        let births = of(&lines, "queue_create", pid);
+        let writes = of(&lines, "mqd_write", pid);
+        assert!(writes.iter().all(|line| line["tid"] == pid), "a script has one thread: {writes:?}");
+        let count = |op: &str| writes.iter().filter(|line| line["op"] == op).count();
+        // each creation initialises one, whatever happens inside of that
+        assert_eq!((count("init"), count("restore")), (births.len(), 0), "{writes:?}");
+        assert_eq!(count("update"), of(&lines, "queue_update", pid).len(), "{writes:?}");
+        for write in &writes {
+            let birth = births
+                .iter()
+                .find(|birth| birth["queue_id"] == write["queue_id"] && birth["gpu_id"] == write["gpu_id"]);
+            assert!(birth.is_some(), "a queue of another GPU: {write}");
+        }
+    }
+    assert_eq!((of(&lines, "queue_create", workload.pid()).len(), told.hiq), (5, 0));
+    assert_eq!(of(&lines, "queue_update", workload.pid()).len(), 7);
+    assert!(told.nested >= told.writes.iter().filter(|write| write.op == "init").count());
+    assert_eq!(stream.finish()?["lost"], json!({}));
+    Ok(())
+}
+
+#[test]
+fn the_schedulers_own_queue_is_nobodys() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let witness = MqdCalls::start()?;
+    let mut workload = Steered::having(&["create aql"])?;
+    kfdsim("reset", 1)?;
+    stream.wait_line("the end of the reset", kfd_trace_tests::harness::wait::SOON, |line| {
+        line["event"] == "gpu_reset_end"
+    })?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    let told = witness.told()?;
+    assert!(told.hiq > 0, "a reset makes it anew: {told:?}");
+    assert_eq!(as_the_witness_says(&told), [json!([workload.pid(), 0, "init"])]);
+    assert_eq!(as_the_tracer_says(&events::all(&lines, "mqd_write")), as_the_witness_says(&told));
+    assert_eq!(stream.finish()?["lost"], json!({}));
+    Ok(())
+}
