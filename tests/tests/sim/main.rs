@@ -7,6 +7,7 @@ mod death;
 mod gpus;
 mod eviction;
 mod hidden;
+mod late;
 mod leftovers;
 mod mqd;
 mod pid_filter;
