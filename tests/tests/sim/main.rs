@@ -5,6 +5,7 @@ mod controls;
 mod daemon;
 mod death;
 mod gpus;
+mod destroy_failed;
 mod eviction;
 mod hidden;
 mod late;

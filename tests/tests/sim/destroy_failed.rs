@@ -1,0 +1,97 @@
+//! DESTROY_QUEUE that fails: whether the queue is gone goes by the driver, not by the errno alone.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::events::{self, all, of};
+use kfd_trace_tests::harness::tracer::run_json;
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
+use kfd_trace_tests::harness::{Daemon, Steered, Stream, VmKernel, sysfs};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+/// Queue ids of a process, by the kernel's own table.
+fn listed(pid: u32) -> Result<BTreeSet<u64>> {
+    let ps = run_json(&["ps", "--json"])?.pop().context("one object")?;
+    let rows = ps["queues"].as_array().context("queues")?.iter().filter(|row| row["pid"] == pid);
+    rows.map(|row| row["queue_id"].as_u64().context("a queue id")).collect()
+}
+
+/// A debugged process keeps its queues: destroy_queue_cpsch refuses with EBUSY. 6.1 has taken the queue out of sysfs by
+/// then (pqm_destroy_queue), later drivers have not.
+#[test]
+fn a_refused_destroy_leaves_the_queue_alive() -> Result<()> {
+    let del_comes_first = VmKernel::from_env()?.series == "6.1";
+    let mut daemon = Daemon::ready(&[])?;
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = Steered::having(&["create aql", "create sdma gpu=1"])?;
+    let pid = workload.pid();
+    kfdsim("debug", pid)?;
+    assert_eq!(workload.act("destroy 0")?["errno"], "EBUSY");
+    let lines = events::so_far(&stream, &mut workload)?;
+
+    let failed = of(&lines, "queue_destroy_failed", pid);
+    if del_comes_first {
+        assert_eq!(of(&lines, "queue_destroy", pid).len(), 1, "told too early, by the driver");
+        let told: Vec<Value> =
+            failed.iter().map(|line| json!([line["queue_id"], line["gpu_id"], line["errno"]])).collect();
+        assert_eq!(told, [json!([0, workload.queues()[0]["gpu_id"], "EBUSY"])]);
+        assert!(!sysfs::queues(Path::new("/sys"))?.contains_key(&(pid, 0)), "the driver took it out");
+    } else {
+        assert_eq!((of(&lines, "queue_destroy", pid), failed), (vec![], vec![]));
+    }
+    assert_eq!(listed(pid)?, BTreeSet::from([0, 1]));
+    daemon
+        .scrape_until("both queues", |metrics| (metrics.sum("kfd_queues", &[]) == Some(2.0)).then_some(()))?;
+
+    // it can still be updated, and it ends once it is let go
+    assert_eq!(workload.act("update 0 50")?["errno"], Value::Null);
+    kfdsim_at("debug", pid, 0)?;
+    assert_eq!(workload.act("destroy 0")?["errno"], Value::Null);
+    assert_eq!(listed(pid)?, BTreeSet::from([1]));
+    daemon
+        .scrape_until("one queue", |metrics| (metrics.sum("kfd_queues", &[]) == Some(1.0)).then_some(()))?;
+    workload.signal(Signal::SIGKILL)?;
+    workload.wait_exit(SOON)?;
+    events::wait(&stream, "process_release", pid, 1)?;
+    let summary = stream.finish()?;
+    let queues = &summary["queues"];
+    assert_eq!((&queues["created"], &queues["alive"]), (&json!(2), &json!(0)), "{summary}");
+    assert_eq!(summary["lost"], json!({}));
+    daemon.scrape_until("none", |metrics| (metrics.sum("kfd_queues", &[]) == Some(0.0)).then_some(()))?;
+    assert_eq!(daemon.scrape()?.sum("kfd_trace_state_anomalies_total", &[]), Some(0.0));
+    daemon.stop()
+}
+
+/// The preemption timed out: the driver says so, and deletes the queue all the same (pqm_destroy_queue).
+#[test]
+fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = Steered::having(&["create aql", "create aql"])?;
+    let pid = workload.pid();
+    kfdsim_at("hang", 1, 0)?;
+    let said = workload.act("destroy 0")?;
+    assert_eq!(said["errno"], "ETIME", "{said}");
+    stream.wait_line("the reset that ends the hang", SOON, |line| line["event"] == "gpu_reset_end")?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    let ends = of(&lines, "queue_destroy", pid);
+    let told: Vec<Value> = ends.iter().map(|end| json!([end["queue_id"], end["cause"]])).collect();
+    assert_eq!(told, [json!([0, "ioctl"])]);
+    assert_eq!(all(&lines, "queue_destroy_failed"), Vec::<Value>::new());
+    assert_eq!(listed(pid)?, BTreeSet::from([1]), "by the kernel's own table");
+    assert!(!sysfs::queues(Path::new("/sys"))?.contains_key(&(pid, 0)));
+    assert_eq!(workload.act("destroy 0")?["errno"], "EINVAL", "the driver has no such queue");
+
+    workload.signal(Signal::SIGKILL)?;
+    workload.wait_exit(SOON)?;
+    events::wait(&stream, "process_release", pid, 1)?;
+    let summary = stream.finish()?;
+    let queues = &summary["queues"];
+    assert_eq!(
+        json!([queues["destroyed"], queues["destroys_failed"], queues["alive"]]),
+        json!([{"ioctl": 1, "process_death": 1}, 0, 0])
+    );
+    Ok(())
+}
