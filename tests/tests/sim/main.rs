@@ -16,6 +16,7 @@ mod refused;
 mod reuse;
 mod script;
 mod short_lived;
+mod trouble;
 mod unprivileged;
 mod without_btf;
 

@@ -1,0 +1,187 @@
+//! VM faults, GPU resets and hangs: whose, on which GPU, and what becomes of the queues there.
+//!
+//! After a reset the driver lets the queues of old processes stay evicted until they die; new ones work.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::events::{self, all, gpu_id, mono_ns, of};
+use kfd_trace_tests::harness::tracer::run_json;
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
+use kfd_trace_tests::harness::{Calls, Steered, Stream, Workload, sysfs, until};
+use kfd_trace_tests::kfd::topology;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+const ON_BOTH: [&str; 2] = ["create aql", "create aql gpu=1"];
+
+/// The gpu_id of kfdsim's N-th GPU.
+fn gpu(number: usize) -> Result<u64> {
+    let gpus = topology::gpus(Path::new("/sys"))?;
+    Ok(gpus.get(number).context("this GPU")?.gpu_id.into())
+}
+
+fn of_gpu(lines: &[Value], gpu: u64) -> Vec<Value> {
+    lines.iter().filter(|line| gpu_id(line) == gpu).cloned().collect()
+}
+
+/// Begin and end of each reset so far, all of one GPU and nobody's.
+fn resets_of(lines: &[Value], gpu: u64) -> Vec<[Value; 2]> {
+    let told: Vec<Value> = lines
+        .iter()
+        .filter(|line| line["event"] == "gpu_reset_begin" || line["event"] == "gpu_reset_end")
+        .cloned()
+        .collect();
+    for event in &told {
+        assert_eq!((gpu_id(event), &event["pid"], &event["kfd_process"]), (gpu, &Value::Null, &Value::Null));
+    }
+    let (pairs, rest) = told.as_chunks::<2>();
+    assert!(rest.is_empty(), "{told:?}");
+    for [begin, end] in pairs {
+        assert_eq!((&begin["event"], &end["event"]), (&json!("gpu_reset_begin"), &json!("gpu_reset_end")));
+    }
+    pairs.to_vec()
+}
+
+/// Waits until so many resets are over, as the driver's own functions tell by tracefs.
+fn resets(stream: &Stream, witness: &Calls, gpu: u64) -> Result<Vec<[Value; 2]>> {
+    stream.wait_line("the end of a reset", SOON, |line| line["event"] == "gpu_reset_end")?;
+    let called = |name: &str| -> Result<usize> {
+        Ok(witness.seen()?.iter().filter(|call| call.function == name).count())
+    };
+    until("the resets that the driver makes", SOON, || {
+        let begun = called("kgd2kfd_pre_reset")?;
+        let ended = all(&stream.lines(), "gpu_reset_end").len();
+        Ok((begun == called("kgd2kfd_post_reset")? && begun == ended).then_some(()))
+    })?;
+    Ok(resets_of(&stream.lines(), gpu))
+}
+
+/// A reset of the driver begins and ends with a call of these.
+fn witness() -> Result<Calls> {
+    Calls::of(&["kgd2kfd_pre_reset", "kgd2kfd_post_reset"])
+}
+
+/// Kills it, and waits until the driver has let go of it.
+fn kill(stream: &Stream, workload: &mut Workload) -> Result<()> {
+    let pid = workload.pid();
+    workload.signal(Signal::SIGKILL)?;
+    workload.wait_exit(SOON)?;
+    events::wait(stream, "process_release", pid, 1).map(drop)
+}
+
+/// The driver works for a new process, and nothing is left of the old ones.
+fn all_is_well_again(stream: &mut Stream) -> Result<()> {
+    let mut fresh = Steered::having(&ON_BOTH)?;
+    let births = events::wait(stream, "queue_create", fresh.pid(), 2)?;
+    assert!(births.iter().all(|birth| birth["evicted"] == false), "{births:?}");
+    for operation in ["update 0 50", "update 1 50", "destroy 0", "destroy 1"] {
+        assert_eq!(fresh.act(operation)?["errno"], Value::Null, "{operation}");
+    }
+    fresh.finish()?;
+    events::wait(stream, "process_release", fresh.pid(), 1)?;
+    let ps = run_json(&["ps", "--json"])?.pop().context("one object")?;
+    assert_eq!((&ps["queues"], &ps["processes"]), (&json!([]), &json!([])));
+    assert_eq!(sysfs::queues(Path::new("/sys"))?.len(), 0);
+    let summary = stream.finish()?;
+    assert_eq!(summary["queues"]["alive"], 0, "{summary}");
+    assert_eq!(summary["lost"], json!({}));
+    Ok(())
+}
+
+#[test]
+fn a_vm_fault_is_its_processs_and_its_gpus() -> Result<()> {
+    for number in [0, 1] {
+        // once the stream is there first, and once the process
+        let early = (number == 0).then(|| Stream::tracing(&[])).transpose()?;
+        let mut workload = Steered::having(&ON_BOTH)?;
+        let mut stream = early.map_or_else(|| Stream::tracing(&[]), Ok)?;
+        let mut other = Steered::having(&ON_BOTH)?;
+        let (pid, gpu) = (workload.pid(), gpu(number.try_into()?)?);
+        kfdsim_at("vmfault", pid, number)?;
+        let fault = events::wait(&stream, "vm_fault", pid, 1)?.remove(0);
+        events::wait(&stream, "evict", pid, 1)?;
+        let lines = events::so_far(&stream, &mut other)?;
+        assert_eq!((gpu_id(&fault), &fault["comm"]), (gpu, &json!("kfd-workload")), "{fault}");
+        assert_ne!(fault["task_pid"], pid, "an interrupt's worker: {fault}");
+        let evicts = of(&lines, "evict", pid);
+        let told: Vec<Value> = evicts.iter().map(|line| json!([line["gpu_id"], line["trigger"]])).collect();
+        assert_eq!(told, [json!([gpu, "fault"])]);
+        assert_eq!(
+            (all(&lines, "vm_fault").len(), all(&lines, "evict").len()),
+            (1, 1),
+            "none of the other's"
+        );
+
+        kill(&stream, &mut workload)?;
+        assert_eq!(of(&stream.lines(), "queue_destroy", pid).len(), 2);
+        other.finish()?;
+        all_is_well_again(&mut stream)?;
+    }
+    Ok(())
+}
+
+/// Drivers differ in where they keep it (`struct kfd_vm_fault_info` or `struct kfd_hsa_memory_exception_data`).
+#[test]
+fn a_vm_fault_tells_where() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let workload = Steered::having(&["create aql"])?;
+    kfdsim("vmfault", workload.pid())?;
+    let fault = events::wait(&stream, "vm_fault", workload.pid(), 1)?.remove(0);
+    // the interrupt of kfdsim is about page 0
+    assert_eq!(fault["address"], "0x0", "{fault}");
+    stream.interrupt()
+}
+
+#[test]
+fn a_reset_is_one_gpus_and_evicts_who_has_queues_there() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = Steered::having(&ON_BOTH)?;
+    let mut other = Steered::having(&["create aql gpu=1"])?;
+    let witness = witness()?;
+    kfdsim("reset", 1)?;
+    let resets = resets(&stream, &witness, gpu(1)?)?;
+    let [[begin, end]] = &*resets else { panic!("one reset: {resets:?}") };
+    let lines = events::so_far(&stream, &mut other)?;
+    for pid in [workload.pid(), other.pid()] {
+        let evicts = of_gpu(&of(&lines, "evict", pid), gpu(1)?);
+        assert_eq!(evicts.len(), 1, "{lines:?}");
+        assert_eq!(evicts[0]["trigger"], "suspend", "{evicts:?}");
+        assert!((mono_ns(begin)..mono_ns(end)).contains(&mono_ns(&evicts[0])), "{begin} {evicts:?} {end}");
+        assert_eq!(of_gpu(&of(&lines, "restore", pid), gpu(1)?), Vec::<Value>::new(), "until it dies");
+    }
+    assert_eq!(all(&lines, "hws_hang"), Vec::<Value>::new());
+    kill(&stream, &mut workload)?;
+    kill(&stream, &mut other)?;
+    let lines = stream.lines();
+    for (pid, queues) in [(workload.pid(), 2), (other.pid(), 1)] {
+        let ends = of(&lines, "queue_destroy", pid);
+        assert_eq!(ends.len(), queues, "{ends:?}");
+        assert!(ends.iter().all(|end| end["cause"] == "process_death"), "{ends:?}");
+    }
+    all_is_well_again(&mut stream)
+}
+
+#[test]
+fn a_hang_is_told_and_then_its_reset() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = Steered::having(&["create aql gpu=1"])?;
+    let pid = workload.pid();
+    let witness = witness()?;
+    kfdsim_at("hang", 1, 1)?;
+    let refused = workload.act("create aql gpu=1")?;
+    assert_eq!(refused["errno"], "ETIME", "{refused}");
+    // the eviction that a reset begins with may itself time out and ask for another reset
+    let resets = resets(&stream, &witness, gpu(1)?)?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    let hangs = all(&lines, "hws_hang");
+    let [first, ..] = &*hangs else { panic!("no hang: {lines:?}") };
+    assert!(hangs.iter().all(|hang| gpu_id(hang) == gpu(1).expect("it is there")), "{hangs:?}");
+    assert!(mono_ns(first) < mono_ns(&resets[0][0]), "{first} {resets:?}");
+    assert!(mono_ns(first) > mono_ns(&of(&lines, "queue_create", pid)[0]));
+    assert_eq!(of(&lines, "queue_create", pid).len(), 1, "the refused one was never born");
+    kill(&stream, &mut workload)?;
+    assert_eq!(of(&stream.lines(), "queue_destroy", pid).len(), 1);
+    all_is_well_again(&mut stream)
+}
