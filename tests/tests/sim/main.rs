@@ -6,6 +6,7 @@ mod daemon;
 mod death;
 mod gpus;
 mod destroy_failed;
+mod durations;
 mod eviction;
 mod hidden;
 mod late;
