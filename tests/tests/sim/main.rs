@@ -9,6 +9,7 @@ mod destroy_failed;
 mod durations;
 mod eviction;
 mod hidden;
+mod ioctls_alone;
 mod late;
 mod leftovers;
 mod mqd;

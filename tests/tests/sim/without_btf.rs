@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A sysfs that lacks `kernel/btf/amdgpu` and nothing else.
-fn sysfs() -> Result<TempDir> {
+pub(super) fn sysfs() -> Result<TempDir> {
     let root = tempfile::tempdir()?;
     let real = Path::new("/sys");
     for (below, leave) in [("", "kernel"), ("kernel", "btf"), ("kernel/btf", "amdgpu")] {
@@ -30,7 +30,7 @@ fn sysfs() -> Result<TempDir> {
     Ok(root)
 }
 
-fn flag(root: &TempDir) -> String {
+pub(super) fn flag(root: &TempDir) -> String {
     format!("--path.sysfs={}", root.path().display())
 }
 
