@@ -2,6 +2,7 @@
 //! series of the matrix and one of its boots, gives what the guest reported.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -75,7 +76,7 @@ impl Bench {
         Ok(Self { apt, userland, tracer, binaries })
     }
 
-    /// One boot of the tests: the sums, and what is wrong beyond failed tests. `None`: not booted, because
+    /// One boot of the tests, reported to `out`: the sums, and what is wrong beyond failed tests. `None`: not booted, because
     /// neither `only` nor the filter leaves it a test.
     pub(crate) fn test(
         &self,
@@ -84,6 +85,7 @@ impl Bench {
         only: &[&str],
         filter: &[String],
         limit: Duration,
+        out: &mut dyn Write,
     ) -> Result<Option<(Totals, Vec<String>)>> {
         let mut wanted = Vec::new();
         for Stage { name, .. } in boot.stages(series) {
@@ -94,7 +96,7 @@ impl Bench {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let Booted { run, trouble } = self.boot(series, boot, Mode::Test(&wanted), filter, limit)?;
+        let Booted { run, trouble } = self.boot(series, boot, Mode::Test(&wanted), filter, limit, out)?;
         let mut problems = Vec::from_iter(trouble);
         if run.closings != wanted.len() {
             problems.push(format!("{} of {} test executables came to their end", run.closings, wanted.len()));
@@ -126,11 +128,12 @@ impl Bench {
         mode: Mode<'_>,
         arguments: &[String],
         limit: Duration,
+        out: &mut dyn Write,
     ) -> Result<Booted> {
         let ready = self.prepare(series, boot, mode, arguments)?;
         step(format!("booting Linux {}: {}", ready.kernel.release, boot.name));
         let vmlinuz = ready.kernel.vmlinuz();
-        let run = ready.machine(&vmlinuz).run(&ready.nonce, limit)?;
+        let run = ready.machine(&vmlinuz).run(&ready.nonce, limit, out)?;
         let trouble = qemu::verdict(&run.end, &ready.console);
         Ok(Booted { run, trouble })
     }
@@ -148,9 +151,9 @@ impl Bench {
         let cache = lock::hold(&paths::cache())?;
         let kernel = kernels::fetch(&self.apt, series)?;
         drop(cache);
-        // Log and initramfs of one release belong to one run at a time. Nobody waits for this while
-        // holding the cache.
-        let dir = paths::vm(&kernel.release);
+        // Log and initramfs of one boot of a release belong to one run at a time. Nobody waits for this
+        // while holding the cache.
+        let dir = paths::vm(&kernel.release).join(boot.name);
         let held = lock::hold(&dir)?;
         let mut archive = Archive::new();
         for folder in ["modules", "tests", "etc", "bin"] {
@@ -173,7 +176,7 @@ impl Bench {
         let initramfs = dir.join("initramfs.cpio");
         fs::write(&initramfs, &whole).with_context(|| format!("cannot write {}", initramfs.display()))?;
         note(format!("initramfs for {}: {}", kernel.release, size(whole.len() as u64)));
-        let console = dir.join(format!("console-{}.log", boot.name));
+        let console = dir.join("console.log");
         Ok(Ready { kernel, boot, initramfs, console, nonce, _held: held })
     }
 

@@ -1,8 +1,8 @@
-//! One QEMU run. Takes kernel, initramfs and the nonce the guest ends with; streams the guest's test
-//! output to stdout and gives how the run ended. QEMU never outlives us.
+//! One QEMU run. Takes kernel, initramfs and the nonce the guest ends with; passes on what the guest reports and
+//! gives how the run ended. QEMU never outlives us.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Write};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -85,8 +85,8 @@ impl Machine<'_> {
         crate::run::run(self.command().args(["-serial", "mon:stdio"]))
     }
 
-    /// Runs to the end, to `limit`, or until the guest has been silent too long.
-    pub(crate) fn run(&self, nonce: &str, limit: Duration) -> Result<Run> {
+    /// Runs to the end, to `limit`, or until the guest has been silent too long. What it reports goes to `out`.
+    pub(crate) fn run(&self, nonce: &str, limit: Duration, out: &mut dyn Write) -> Result<Run> {
         let mut command = self.command();
         command.arg("-serial").arg(format!("file:{}", self.console.display()));
         command.args(["-chardev", "stdio,id=tests,signal=off", "-serial", "chardev:tests"]);
@@ -98,7 +98,7 @@ impl Machine<'_> {
         let stdout = guest.0.stdout.take().context("QEMU has no stdout")?;
         let mut run =
             Run { end: End::Lost(String::new()), totals: Totals::default(), closings: 0, told: Vec::new() };
-        run.end = follow(&lines(stdout), &mut run, nonce, limit, self.console);
+        run.end = follow(&lines(stdout), &mut run, nonce, limit, self.console, out);
         if matches!(run.end, End::Exit(_)) {
             guest.settle(Duration::from_secs(20));
         }
@@ -154,7 +154,14 @@ fn lines(stdout: ChildStdout) -> Receiver<String> {
 }
 
 /// Passes lines on until the exit line, the end of QEMU, or a time limit.
-fn follow(lines: &Receiver<String>, run: &mut Run, nonce: &str, limit: Duration, log: &Path) -> End {
+fn follow(
+    lines: &Receiver<String>,
+    run: &mut Run,
+    nonce: &str,
+    limit: Duration,
+    log: &Path,
+    out: &mut dyn Write,
+) -> End {
     let start = Instant::now();
     let (mut alive, mut logged) = (start, 0);
     loop {
@@ -168,12 +175,11 @@ fn follow(lines: &Receiver<String>, run: &mut Run, nonce: &str, limit: Duration,
                     run.totals.add(totals);
                     run.closings += 1;
                 }
-                println!("{line}");
+                // A closed stdout is no reason to stop the guest half-way.
+                let _ = writeln!(out, "{line}").and_then(|()| out.flush());
                 if line.starts_with(verdicts::MARK) {
                     run.told.push(line);
                 }
-                // A closed stdout is no reason to stop the guest half-way.
-                let _ = std::io::stdout().flush();
             }
             Err(RecvTimeoutError::Disconnected) => return End::Lost("the guest died".to_owned()),
             Err(RecvTimeoutError::Timeout) => {}

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -39,7 +40,7 @@ pub(crate) fn write() -> Result<()> {
     for series in Series::ALL {
         let boot = boots::with_stage(Some(STAGE)).context("no such stage")?;
         let arguments = [TEST.to_owned(), "--nocapture".to_owned()];
-        let booted = bench.boot(series, boot, Mode::Test(&[STAGE]), &arguments, LIMIT)?;
+        let booted = bench.boot(series, boot, Mode::Test(&[STAGE]), &arguments, LIMIT, &mut io::stdout())?;
         if let Some(trouble) = booted.trouble {
             bail!("Linux {}: {trouble}", series.name());
         }

@@ -1,6 +1,10 @@
 //! `cargo xtask vm`: boots the kernels of the matrix and runs the integration tests inside, or the demo,
 //! or a shell.
 
+use std::io::{self, Write};
+use std::num::NonZero;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -91,6 +95,56 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
     Ok(test(&wanted, &stages, &args.filter, limit)?.0)
 }
 
+/// What is asked of every boot.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    stages: &'a [&'a str],
+    filter: &'a [String],
+    limit: Duration,
+}
+
+#[derive(Default)]
+struct Outcome {
+    totals: Totals,
+    problems: Vec<String>,
+}
+
+/// A guest takes one CPU: as many run at once as there are. One alone reports as it goes, several each as a whole.
+fn at_once(bench: &Bench, boots: Vec<(Series, Boot)>, ask: Ask<'_>) -> Outcome {
+    let guests = available_parallelism().map_or(1, NonZero::get).min(boots.len());
+    // The newest kernels take longest.
+    let waiting = Mutex::new(boots);
+    let outcome = Mutex::new(Outcome::default());
+    let work = || {
+        while let Some((series, boot)) = unpoisoned(&waiting).pop() {
+            let mut report = Vec::new();
+            let begin = Instant::now();
+            let out: &mut dyn Write = if guests == 1 { &mut io::stdout() } else { &mut report };
+            let tested = bench.test(series, boot, ask.stages, ask.filter, ask.limit, out);
+            let mut outcome = unpoisoned(&outcome);
+            // A closed stdout is no reason to leave the other guests alone.
+            let _ = io::stdout().write_all(&report);
+            let place = format!("Linux {}, {}", series.name(), boot.name);
+            match tested {
+                Ok(None) => continue,
+                Ok(Some((part, found))) => {
+                    outcome.totals.add(part);
+                    outcome.problems.extend(found.into_iter().map(|why| format!("{place}: {why}")));
+                }
+                Err(error) => outcome.problems.push(format!("{place}: {error:#}")),
+            }
+            step(format!("{place}: done in {:.1} s", begin.elapsed().as_secs_f64()));
+        }
+    };
+    scope(|scope| (0..guests).for_each(|_| drop(scope.spawn(work))));
+    outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A guest's thread that panicked has told why; the others go on.
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The demo on the newest kernel that has kfdsim.
 pub(crate) fn demo() -> Result<bool> {
     show(SHOWN, shown_boot(SHOWN, &[])?, LIMIT)
@@ -106,7 +160,7 @@ fn shown_boot(series: Series, stages: &[&str]) -> Result<Boot> {
 }
 
 fn show(series: Series, boot: Boot, limit: Duration) -> Result<bool> {
-    let booted = Bench::new()?.boot(series, boot, Mode::Demo, &[], limit)?;
+    let booted = Bench::new()?.boot(series, boot, Mode::Demo, &[], limit, &mut io::stdout())?;
     if let Some(trouble) = booted.trouble {
         bail!("{trouble}");
     }
@@ -123,22 +177,9 @@ pub(crate) fn test(
 ) -> Result<(bool, Totals)> {
     let start = Instant::now();
     let bench = Bench::new()?;
-    let mut problems = Vec::new();
-    let mut totals = Totals::default();
     let all = wanted.iter().flat_map(|series| boots::of(*series).map(|boot| (*series, boot)));
-    for (series, boot) in all {
-        let begin = Instant::now();
-        let place = format!("Linux {}, {}", series.name(), boot.name);
-        match bench.test(series, boot, stages, filter, limit) {
-            Ok(None) => continue,
-            Ok(Some((part, found))) => {
-                totals.add(part);
-                problems.extend(found.into_iter().map(|why| format!("{place}: {why}")));
-            }
-            Err(error) => problems.push(format!("{place}: {error:#}")),
-        }
-        step(format!("{place}: done in {:.1} s", begin.elapsed().as_secs_f64()));
-    }
+    let ask = Ask { stages, filter, limit };
+    let Outcome { totals, mut problems } = at_once(&bench, all.collect(), ask);
     let unfiltered = filter.iter().all(|word| word.starts_with('-'));
     if totals.run() == 0 && unfiltered {
         problems.push("no test has run".to_owned());
