@@ -3,4 +3,5 @@
 
 pub mod harness;
 pub mod kfd;
+pub mod scenario;
 pub mod workload;

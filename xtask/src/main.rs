@@ -18,6 +18,7 @@ mod modules;
 mod paths;
 mod qemu;
 mod run;
+mod scenario;
 mod series;
 mod setup;
 mod symbols;
@@ -50,6 +51,8 @@ enum Command {
     Fixtures,
     /// Boot every kernel of the matrix once and write docs/kernels.md
     Kernels,
+    /// Play random lives of KFD processes in the VM and hold the tracer against a ledger of them
+    Scenario(scenario::Args),
     /// Everything: set-up, format, lints, unit tests, kernel-model tests, VM tests on all kernels
     Test,
     /// Show kfd-trace at work: here if there is an AMD GPU, else in the VM on a simulated one
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Setup => setup::setup(),
         Command::Build => build::build().map(drop),
         Command::Vm(args) => return exit(vm::vm(&args)),
+        Command::Scenario(args) => return exit(scenario::scenario(&args)),
         Command::Fixtures => fixtures::fixtures().map(drop),
         Command::Kernels => verdicts::write(),
         Command::Test => return exit(test::test()),

@@ -12,6 +12,7 @@ pub mod http;
 pub mod json_process;
 pub mod kernel;
 pub mod mqd_calls;
+pub mod mqd_count;
 pub mod node;
 pub mod stage;
 pub mod steered;

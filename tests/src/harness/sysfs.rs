@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context, Result};
 
@@ -16,22 +17,45 @@ pub struct SysfsQueue {
     pub size: u64,
 }
 
-/// Queues by (host PID, queue id). What vanishes while it is read is left out.
+/// Queues of primary KFD processes by (host PID, queue id). What vanishes while it is read is left out.
 pub fn queues(sysfs: &Path) -> Result<BTreeMap<(u32, u32), SysfsQueue>> {
+    let all = all_queues(sysfs)?.into_iter();
+    Ok(all
+        .filter_map(|((pid, context, id), queue)| context.is_none().then_some(((pid, id), queue)))
+        .collect())
+}
+
+/// Host PID, id of a secondary KFD process (`None` is the primary one), queue id.
+pub type QueueKey = (u32, Option<u64>, u32);
+
+/// Those of secondary KFD processes, too, which lie in `context_<id>` of their PID (Linux 7.x).
+pub fn all_queues(sysfs: &Path) -> Result<BTreeMap<QueueKey, SysfsQueue>> {
     let mut queues = BTreeMap::new();
     for (pid, process) in numbered(&sysfs.join("class/kfd/kfd/proc"))? {
-        for (queue_id, dir) in numbered(&process.join("queues"))? {
-            let read = || {
-                Some(SysfsQueue {
-                    gpu_id: number(&dir.join("gpuid"))?.try_into().ok()?,
-                    queue_type: number(&dir.join("type"))?.try_into().ok()?,
-                    size: number(&dir.join("size"))?,
-                })
-            };
-            queues.extend(read().map(|queue| ((pid, queue_id), queue)));
+        let contexts = prefixed(&process, "context_")?;
+        let contexts = contexts.into_iter().map(|(id, dir): (u64, _)| (Some(id), dir));
+        for (context, owner) in contexts.chain([(None, process)]) {
+            for (queue_id, dir) in numbered(&owner.join("queues"))? {
+                queues.extend(queue(&dir).map(|queue| ((pid, context, queue_id), queue)));
+            }
         }
     }
     Ok(queues)
+}
+
+fn queue(dir: &Path) -> Option<SysfsQueue> {
+    Some(SysfsQueue {
+        gpu_id: number(&dir.join("gpuid"))?.try_into().ok()?,
+        queue_type: number(&dir.join("type"))?.try_into().ok()?,
+        size: number(&dir.join("size"))?,
+    })
+}
+
+/// How long the queues of a process were evicted from a GPU, in milliseconds; an eviction counts from its end on
+/// (kfd_process_device.evict_duration_counter).
+pub fn evicted_ms(sysfs: &Path, pid: u32, gpu_id: u32) -> Result<u64> {
+    let path = sysfs.join(format!("class/kfd/kfd/proc/{pid}/stats_{gpu_id}/evicted_ms"));
+    number(&path).with_context(|| format!("read {}", path.display()))
 }
 
 /// Host PIDs with a KFD process, with or without queues.
@@ -40,6 +64,11 @@ pub fn processes(sysfs: &Path) -> Result<Vec<u32>> {
 }
 
 fn numbered(dir: &Path) -> Result<BTreeMap<u32, PathBuf>> {
+    prefixed(dir, "")
+}
+
+/// Entries whose name is a number after `prefix`, by that number; none without the folder.
+fn prefixed<N: FromStr + Ord>(dir: &Path, prefix: &str) -> Result<BTreeMap<N, PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
         entries => entries.with_context(|| format!("list {}", dir.display()))?,
@@ -47,7 +76,7 @@ fn numbered(dir: &Path) -> Result<BTreeMap<u32, PathBuf>> {
     Ok(entries
         .filter_map(|entry| {
             let path = entry.ok()?.path();
-            Some((path.file_name()?.to_str()?.parse().ok()?, path))
+            Some((path.file_name()?.to_str()?.strip_prefix(prefix)?.parse().ok()?, path))
         })
         .collect())
 }
@@ -70,8 +99,16 @@ mod tests {
                 fs::write(queues_dir.join(id).join(file), "7\n").unwrap();
             }
         }
+        let context = sysfs.path().join("class/kfd/kfd/proc/42/context_3");
+        fs::create_dir_all(&context).unwrap();
+        fs::create_dir_all(context.join("queues/0")).unwrap();
+        for file in ["gpuid", "type", "size"] {
+            fs::copy(queues_dir.join("0").join(file), context.join("queues/0").join(file)).unwrap();
+        }
         let expected = SysfsQueue { gpu_id: 7, queue_type: 7, size: 7 };
         assert_eq!(queues(sysfs.path()).unwrap(), BTreeMap::from([((42, 0), expected)]));
+        let all = BTreeMap::from([((42, None, 0), expected), ((42, Some(3), 0), expected)]);
+        assert_eq!(all_queues(sysfs.path()).unwrap(), all);
         assert_eq!(processes(sysfs.path()).unwrap(), [42]);
     }
 

@@ -34,13 +34,15 @@ pub struct Queue {
 #[derive(Debug)]
 pub struct NewQueue {
     pub args: uapi::CreateQueueOld,
+    /// For [`uapi::QueueType::SdmaByEngId`] only.
+    pub sdma_engine_id: u32,
     pub memory: QueueMemory,
 }
 
 impl NewQueue {
     pub fn new(queue_type: uapi::QueueType, gpu: &Gpu) -> nix::Result<Self> {
         let memory = QueueMemory::new(queue_type, gpu)?;
-        Ok(Self { args: memory.create_args(gpu), memory })
+        Ok(Self { args: memory.create_args(gpu), sdma_engine_id: 0, memory })
     }
 }
 
@@ -101,7 +103,7 @@ impl Client {
 
     /// `old` issues the 88-byte command of programs built before UAPI 1.17.
     pub fn create_queue(&mut self, new: NewQueue, old: bool) -> Result<Queue, Errno> {
-        let mut args = uapi::CreateQueue { old: new.args, ..Default::default() };
+        let mut args = uapi::CreateQueue { old: new.args, sdma_engine_id: new.sdma_engine_id, pad: 0 };
         let cmd = if old { uapi::CREATE_QUEUE_OLD } else { uapi::CREATE_QUEUE };
         self.issue(cmd, &mut args)?;
         Ok(Queue {
@@ -116,22 +118,18 @@ impl Client {
         self.issue(uapi::DESTROY_QUEUE, &mut uapi::DestroyQueue { queue_id, pad: 0 })
     }
 
-    /// Percentage 0 suspends the queue.
-    pub fn update_queue(&mut self, queue: &Queue, percentage: u32) -> Result<(), Errno> {
-        let mut args = uapi::UpdateQueue {
-            ring_base_address: queue.memory.ring(),
-            queue_id: queue.queue_id,
-            ring_size: queue.memory.ring_size(),
-            queue_percentage: percentage,
-            queue_priority: 7,
-        };
+    /// Percentage 0 or a ring at 0 suspends the queue.
+    pub fn update_queue(&mut self, mut args: uapi::UpdateQueue) -> Result<(), Errno> {
         self.issue(uapi::UPDATE_QUEUE, &mut args)
     }
 
-    pub fn set_cu_mask(&mut self, queue_id: u32, mask: &[u32; 2]) -> Result<(), Errno> {
+    /// # Panics
+    /// For a mask of more words than its number of bits could say.
+    pub fn set_cu_mask(&mut self, queue_id: u32, mask: &[u32]) -> Result<(), Errno> {
+        let words = u32::try_from(mask.len()).expect("a mask has few words");
         let mut args = uapi::SetCuMask {
             queue_id,
-            num_cu_mask: u32::BITS * 2,
+            num_cu_mask: u32::BITS * words,
             cu_mask_ptr: mask.as_ptr().expose_provenance() as u64,
         };
         self.issue(uapi::SET_CU_MASK, &mut args)
@@ -140,6 +138,11 @@ impl Client {
     pub fn set_memory_policy(&mut self, gpu_id: u32) -> Result<(), Errno> {
         let mut args = uapi::SetMemoryPolicy { gpu_id, ..Default::default() };
         self.issue(uapi::SET_MEMORY_POLICY, &mut args)
+    }
+
+    /// From here on this open file stands for a KFD process of its own, of the same PID (Linux 7.x).
+    pub fn create_process(&mut self) -> Result<(), Errno> {
+        self.issue(uapi::CREATE_PROCESS, &mut [0u64; 0])
     }
 
     /// CRIU_OP with an operation that no driver knows: the capability check comes first.

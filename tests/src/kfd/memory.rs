@@ -92,14 +92,14 @@ impl QueueMemory {
     pub fn write_pointer(&self) -> u64 {
         match self.queue_type {
             QueueType::ComputeAql => self.address(amd_queue::WRITE_DISPATCH_ID),
-            QueueType::Compute | QueueType::Sdma => self.address(0),
+            _ => self.address(0),
         }
     }
 
     pub fn read_pointer(&self) -> u64 {
         match self.queue_type {
             QueueType::ComputeAql => self.address(amd_queue::READ_DISPATCH_ID),
-            QueueType::Compute | QueueType::Sdma => self.address(8),
+            _ => self.address(8),
         }
     }
 
@@ -116,7 +116,7 @@ impl QueueMemory {
             queue_priority: 15,
             ..CreateQueueOld::default()
         };
-        if self.queue_type != QueueType::Sdma {
+        if self.queue_type.is_compute() {
             args.queue_priority = 7;
             args.eop_buffer_address = self.address(PAGE);
             args.eop_buffer_size = EOP as u64;

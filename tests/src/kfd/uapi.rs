@@ -42,6 +42,8 @@ pub const UPDATE_QUEUE: Command = command(WRITE, 0x07, size_of::<UpdateQueue>())
 pub const GET_PROCESS_APERTURES_NEW: Command = iowr(0x14, size_of::<GetProcessAperturesNew>());
 pub const SET_CU_MASK: Command = command(WRITE, 0x1a, size_of::<SetCuMask>());
 pub const CRIU_OP: Command = iowr(0x22, size_of::<Criu>());
+/// `_IO('K', 0x27)`, from UAPI 1.19 (Linux 7.x) on.
+pub const CREATE_PROCESS: Command = command(0, 0x27, 0);
 
 /// Numbers that reach GPU memory or another process: on a GPU made of memory they end in an oops, so they
 /// are never issued by number alone.
@@ -56,6 +58,15 @@ pub enum QueueType {
     Compute = 0,
     Sdma = 1,
     ComputeAql = 2,
+    SdmaXgmi = 3,
+    /// On the engine that CREATE_QUEUE names; from UAPI 1.17 (Linux 6.12) on.
+    SdmaByEngId = 4,
+}
+
+impl QueueType {
+    pub fn is_compute(self) -> bool {
+        matches!(self, Self::Compute | Self::ComputeAql)
+    }
 }
 
 #[repr(C)]
@@ -212,6 +223,7 @@ mod tests {
         assert_eq!(GET_PROCESS_APERTURES_NEW, 0xc010_4b14);
         assert_eq!(SET_CU_MASK, 0x4010_4b1a);
         assert_eq!(CRIU_OP, 0xc038_4b22);
+        assert_eq!(CREATE_PROCESS, 0x4b27);
     }
 
     #[test]

@@ -25,10 +25,14 @@ pub enum Workload {
     },
     /// Run operations in order: the arguments, or the lines of standard input if there are none
     ///
-    /// version | clock [gpu=N] | apertures | create aql|sdma|compute [bad|bad-type] [old] [gpu=N] | destroy ID |
-    /// update ID PERCENT | cu-mask ID | memory-policy [gpu=N] | criu | unknown NR [SIZE] | fork-ioctl |
-    /// sleep MS | close | open | wait | exec; gpu=none is a GPU that is not there
+    /// version | clock [gpu=N] | apertures | create aql|sdma|compute|xgmi|sdma-engine [bad|bad-type] [old]
+    /// [gpu=N] [percent=N] [priority=N] [ring=BYTES] [engine=N] | destroy ID |
+    /// update ID PERCENT [priority=N] [ring=BYTES] [no-ring] | cu-mask ID [0xWORD...] |
+    /// memory-policy [gpu=N] | criu | unknown NR [SIZE] | fork-ioctl | sleep MS | close | open | context |
+    /// use N | wait | exec; gpu=none is a GPU that is not there
     Script { operations: Vec<String> },
+    /// Greet the driver as a thunk does, then run operations as for `script`, a line each, answering each
+    Agent,
     /// Issue many short ioctls from several threads as fast as they can
     Burst {
         #[arg(long, default_value = "4")]

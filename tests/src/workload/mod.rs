@@ -26,6 +26,7 @@ pub fn run(workload: &Workload) -> Result<()> {
         Workload::Hold(args) => hold::run(args),
         Workload::KillMe { gpus, queues } => hold::kill_me(*gpus, *queues),
         Workload::Script { operations } => script::run(operations),
+        Workload::Agent => script::agent(),
         Workload::Burst { threads, count } => flood::burst(*threads, *count),
         Workload::Noise => flood::noise(),
         Workload::ExecSelf => lives::exec_self(),

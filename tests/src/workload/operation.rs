@@ -14,21 +14,23 @@ pub(crate) enum Operation {
         gpu: Place,
     },
     Apertures,
-    Create {
-        queue_type: QueueType,
-        spoil: Spoil,
-        old: bool,
-        gpu: Place,
-    },
+    Create(Create),
     Destroy {
         queue_id: u32,
     },
     Update {
         queue_id: u32,
         percent: u32,
+        /// 7, ROCr's, where none is said.
+        priority: u32,
+        /// In bytes; the ring's own where none is said.
+        ring_size: Option<u32>,
+        /// No ring address: the queue is off.
+        no_ring: bool,
     },
     CuMask {
         queue_id: u32,
+        mask: Vec<u32>,
     },
     MemoryPolicy {
         gpu: Place,
@@ -43,8 +45,26 @@ pub(crate) enum Operation {
     Sleep(Duration),
     Open,
     Close,
+    /// Opens the device once more and makes a secondary KFD process of it, which is the one in use then.
+    Context,
+    /// Which KFD process the following operations are for: 0 is the first that was opened.
+    Use(usize),
     Wait,
     Exec,
+}
+
+/// A CREATE_QUEUE. What is `None` is as ROCr would have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Create {
+    pub(crate) queue_type: QueueType,
+    pub(crate) spoil: Spoil,
+    pub(crate) old: bool,
+    pub(crate) gpu: Place,
+    pub(crate) percent: Option<u32>,
+    pub(crate) priority: Option<u32>,
+    /// In bytes.
+    pub(crate) ring_size: Option<u32>,
+    pub(crate) engine: u32,
 }
 
 /// Which GPU an operation is for.
@@ -86,7 +106,7 @@ impl Operation {
             Self::Version => "version",
             Self::Clock { .. } => "clock",
             Self::Apertures => "apertures",
-            Self::Create { .. } => "create",
+            Self::Create(_) => "create",
             Self::Destroy { .. } => "destroy",
             Self::Update { .. } => "update",
             Self::CuMask { .. } => "cu-mask",
@@ -97,6 +117,8 @@ impl Operation {
             Self::Sleep(_) => "sleep",
             Self::Open => "open",
             Self::Close => "close",
+            Self::Context => "context",
+            Self::Use(_) => "use",
             Self::Wait => "wait",
             Self::Exec => "exec",
         }
@@ -116,10 +138,12 @@ impl FromStr for Operation {
             ("apertures", []) => Ok(Self::Apertures),
             ("create", [queue_type, options @ ..]) => create(queue_type, options),
             ("destroy", [id]) => Ok(Self::Destroy { queue_id: id.parse()? }),
-            ("update", [id, percent]) => {
-                Ok(Self::Update { queue_id: id.parse()?, percent: percent.parse()? })
-            }
-            ("cu-mask", [id]) => Ok(Self::CuMask { queue_id: id.parse()? }),
+            ("update", [id, percent, options @ ..]) => update(id.parse()?, percent.parse()?, options),
+            ("cu-mask", [id]) => Ok(Self::CuMask { queue_id: id.parse()?, mask: vec![0x0f0f_0f0f; 2] }),
+            ("cu-mask", [id, words @ ..]) => Ok(Self::CuMask {
+                queue_id: id.parse()?,
+                mask: words.iter().map(|w| word(w)).collect::<Result<_>>()?,
+            }),
             ("memory-policy", rest) => Ok(Self::MemoryPolicy { gpu: only_gpu(rest)? }),
             ("criu", []) => Ok(Self::Criu),
             ("unknown", [nr]) => unknown(nr, UNKNOWN_SIZE),
@@ -128,6 +152,8 @@ impl FromStr for Operation {
             ("sleep", [ms]) => Ok(Self::Sleep(Duration::from_millis(ms.parse()?))),
             ("open", []) => Ok(Self::Open),
             ("close", []) => Ok(Self::Close),
+            ("context", []) => Ok(Self::Context),
+            ("use", [index]) => Ok(Self::Use(index.parse()?)),
             ("wait", []) => Ok(Self::Wait),
             ("exec", []) => Ok(Self::Exec),
             _ => bail!("not known, or wrong words after it"),
@@ -140,18 +166,59 @@ fn create(queue_type: &str, options: &[&str]) -> Result<Operation> {
         "aql" => QueueType::ComputeAql,
         "sdma" => QueueType::Sdma,
         "compute" => QueueType::Compute,
-        other => bail!("no queue type `{other}`: aql, sdma or compute"),
+        "xgmi" => QueueType::SdmaXgmi,
+        "sdma-engine" => QueueType::SdmaByEngId,
+        other => bail!("no queue type `{other}`: aql, sdma, compute, xgmi or sdma-engine"),
     };
-    let (mut spoil, mut old, mut gpu) = (Spoil::Nothing, false, Place::Gpu(0));
+    let mut create = Create::of(queue_type);
     for option in options {
-        match *option {
-            "bad" => spoil = Spoil::Percentage,
-            "bad-type" => spoil = Spoil::QueueType,
-            "old" => old = true,
-            other => gpu = gpu_word(other)?,
+        match (*option, option.split_once('=')) {
+            ("bad", _) => create.spoil = Spoil::Percentage,
+            ("bad-type", _) => create.spoil = Spoil::QueueType,
+            ("old", _) => create.old = true,
+            (_, Some(("percent", value))) => create.percent = Some(value.parse()?),
+            (_, Some(("priority", value))) => create.priority = Some(value.parse()?),
+            (_, Some(("ring", value))) => create.ring_size = Some(value.parse()?),
+            (_, Some(("engine", value))) => create.engine = value.parse()?,
+            (other, _) => create.gpu = gpu_word(other)?,
         }
     }
-    Ok(Operation::Create { queue_type, spoil, old, gpu })
+    Ok(Operation::Create(create))
+}
+
+impl Create {
+    fn of(queue_type: QueueType) -> Self {
+        let (percent, priority, ring_size) = (None, None, None);
+        let (spoil, gpu) = (Spoil::Nothing, Place::Gpu(0));
+        Self { queue_type, spoil, old: false, gpu, percent, priority, ring_size, engine: 0 }
+    }
+
+    /// Puts what was asked for in place of what ROCr would give.
+    pub(crate) fn apply(&self, args: &mut CreateQueueOld) {
+        args.queue_percentage = self.percent.unwrap_or(args.queue_percentage);
+        args.queue_priority = self.priority.unwrap_or(args.queue_priority);
+        args.ring_size = self.ring_size.unwrap_or(args.ring_size);
+        self.spoil.apply(args);
+    }
+}
+
+fn update(queue_id: u32, percent: u32, options: &[&str]) -> Result<Operation> {
+    let (mut priority, mut ring_size, mut no_ring) = (7, None, false);
+    for option in options {
+        match (*option, option.split_once('=')) {
+            ("no-ring", _) => no_ring = true,
+            (_, Some(("priority", value))) => priority = value.parse()?,
+            (_, Some(("ring", value))) => ring_size = Some(value.parse()?),
+            (other, _) => bail!("`{other}` is not priority=N, ring=BYTES or no-ring"),
+        }
+    }
+    Ok(Operation::Update { queue_id, percent, priority, ring_size, no_ring })
+}
+
+/// A word of a mask, in hexadecimal.
+fn word(text: &str) -> Result<u32> {
+    let hex = text.strip_prefix("0x").with_context(|| format!("`{text}` is no 0x..."))?;
+    u32::from_str_radix(hex, 16).with_context(|| format!("`{text}` has no 32 bits"))
 }
 
 fn unknown(nr: &str, size: usize) -> Result<Operation> {
@@ -192,16 +259,25 @@ mod tests {
 
     #[test]
     fn words_become_operations() {
-        let spoiled = Operation::Create {
-            queue_type: QueueType::Sdma,
-            spoil: Spoil::Percentage,
-            old: true,
-            gpu: Place::Gpu(1),
-        };
-        assert_eq!(parse("create sdma bad old gpu=1").unwrap(), spoiled);
+        let plain = Create::of(QueueType::Sdma);
+        let spoiled = Create { spoil: Spoil::Percentage, old: true, gpu: Place::Gpu(1), ..plain.clone() };
+        assert_eq!(parse("create sdma bad old gpu=1").unwrap(), Operation::Create(spoiled));
+        let asked = Create { percent: Some(50), priority: Some(3), ring_size: Some(4096), ..plain };
+        assert_eq!(parse("create sdma percent=50 priority=3 ring=4096").unwrap(), Operation::Create(asked));
         assert_eq!(parse("unknown 0x82").unwrap(), Operation::Unknown { nr: 0x82, size: 0x28 });
         assert_eq!(parse("unknown 130 64").unwrap(), Operation::Unknown { nr: 0x82, size: 64 });
-        assert_eq!(parse("update 3 0").unwrap(), Operation::Update { queue_id: 3, percent: 0 });
+        let update = |priority, ring_size, no_ring| Operation::Update {
+            queue_id: 3,
+            percent: 0,
+            priority,
+            ring_size,
+            no_ring,
+        };
+        assert_eq!(parse("update 3 0").unwrap(), update(7, None, false));
+        assert_eq!(parse("update 3 0 priority=1 ring=4096 no-ring").unwrap(), update(1, Some(4096), true));
+        let masked = Operation::CuMask { queue_id: 1, mask: vec![0xff, 0] };
+        assert_eq!(parse("cu-mask 1 0xff 0x0").unwrap(), masked);
+        assert_eq!(parse("use 1").unwrap(), Operation::Use(1));
         assert_eq!(parse(" clock ").unwrap(), Operation::Clock { gpu: Place::Gpu(0) });
         assert_eq!(parse("memory-policy gpu=none").unwrap(), Operation::MemoryPolicy { gpu: Place::Nowhere });
     }
@@ -215,7 +291,17 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "create", "create gfx", "create aql fast", "destroy", "version 2", "clock gpu=x"] {
+        for text in [
+            "",
+            "create",
+            "create gfx",
+            "create aql fast",
+            "destroy",
+            "version 2",
+            "clock gpu=x",
+            "update 1 2 x",
+            "cu-mask 1 9",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

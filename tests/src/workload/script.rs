@@ -1,5 +1,7 @@
 //! `script`: operations in the order a test wants them, each reported by the line of its ioctl.
 
+use std::collections::BTreeSet;
+use std::fs::{self, DirEntry};
 use std::io::{BufRead, stdin};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -12,24 +14,21 @@ use serde_json::{Value, json};
 use super::operation::{Operation, Place};
 use super::{lives, queues, report};
 use crate::kfd::client::{NewQueue, raw};
-use crate::kfd::{Client, Errno, Gpu, Queue, Tally, uapi};
+use crate::kfd::{Client, Errno, Gpu, Queue, QueueMemory, Tally, uapi};
 
-/// The device (`None` once closed), the queues made so far, and what was counted on closed devices.
+/// The open devices, one for each KFD process (`None` once closed), which of them is in use, the queues made
+/// so far with the device they were made on, and what was counted on closed devices.
 struct Script {
     gpus: Vec<Gpu>,
-    client: Option<Client>,
-    queues: Vec<Queue>,
+    clients: Vec<Option<Client>>,
+    current: usize,
+    queues: Vec<(usize, Queue)>,
     earlier: Tally,
 }
 
 /// From the arguments, or line by line from standard input, so that a test can steer it.
 pub(crate) fn run(operations: &[String]) -> Result<()> {
-    let mut script = Script {
-        gpus: queues::gpus().unwrap_or_default(),
-        client: Some(queues::open()?),
-        queues: Vec::new(),
-        earlier: Tally::default(),
-    };
+    let mut script = Script::new()?;
     for (i, text) in operations.iter().enumerate() {
         let operation = text.parse().with_context(|| format!("operation `{text}`"))?;
         if matches!(operation, Operation::Exec) {
@@ -38,28 +37,55 @@ pub(crate) fn run(operations: &[String]) -> Result<()> {
         }
         script.step(&operation).with_context(|| format!("operation `{text}`"))?;
     }
-    if operations.is_empty() {
+    if operations.is_empty() { script.steered() } else { report::counts(&script.tally()) }
+}
+
+/// What a ROCm process does first, then whatever it is told.
+pub(crate) fn agent() -> Result<()> {
+    let mut script = Script::new()?;
+    script.clients.iter_mut().flatten().try_for_each(queues::greet)?;
+    script.steered()
+}
+
+impl Script {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            gpus: queues::gpus().unwrap_or_default(),
+            clients: vec![Some(queues::open()?)],
+            current: 0,
+            queues: Vec::new(),
+            earlier: Tally::default(),
+        })
+    }
+
+    /// One answer a line (`apertures` has two), until standard input ends.
+    fn steered(&mut self) -> Result<()> {
         report::ready()?;
         for line in stdin().lock().lines() {
             let text = line.context("read standard input")?;
             let operation: Operation = text.parse().with_context(|| format!("operation `{text}`"))?;
-            script.step(&operation).with_context(|| format!("operation `{text}`"))?;
+            self.step(&operation).with_context(|| format!("operation `{text}`"))?;
         }
+        report::counts(&self.tally())
     }
-    report::counts(&script.tally())
-}
 
-impl Script {
     fn step(&mut self, operation: &Operation) -> Result<()> {
         match *operation {
             Operation::Open => {
-                ensure!(self.client.is_none(), "the device is open");
-                self.client = Some(queues::open()?);
+                ensure!(self.clients[self.current].is_none(), "the device is open");
+                self.clients[self.current] = Some(queues::open()?);
             }
             Operation::Close => {
-                self.earlier = self.tally();
-                self.client = None;
+                let closed = self.clients[self.current].take().context("the device is closed")?;
+                self.earlier.merge(&closed.tally);
+                drop(closed);
                 report::done("close", &json!({}))?;
+            }
+            Operation::Context => self.context()?,
+            Operation::Use(index) => {
+                ensure!(index < self.clients.len(), "no device {index}");
+                self.current = index;
+                report::done("use", &json!({"index": index}))?;
             }
             Operation::Sleep(time) => {
                 std::thread::sleep(time);
@@ -75,8 +101,24 @@ impl Script {
         Ok(())
     }
 
+    /// A device that was no secondary process in the end is closed again.
+    fn context(&mut self) -> Result<()> {
+        let mut client = Client::open(Path::new("/dev/kfd")).context("open /dev/kfd")?;
+        let before = contexts()?;
+        let made = client.create_process();
+        let ids: Vec<u64> = contexts()?.difference(&before).copied().collect();
+        report::call("context", &client, json!({"context_ids": ids}))?;
+        if made.is_ok() {
+            self.current = self.clients.len();
+            self.clients.push(Some(client));
+        } else {
+            self.earlier.merge(&client.tally);
+        }
+        Ok(())
+    }
+
     fn ioctl(&mut self, operation: &Operation) -> Result<()> {
-        let client = self.client.as_mut().context("the device is closed")?;
+        let client = self.clients[self.current].as_mut().context("the device is closed")?;
         let detail = match *operation {
             Operation::Version => queues::version_detail(client.version()),
             Operation::Clock { gpu } => {
@@ -85,27 +127,41 @@ impl Script {
                 json!({"gpu_id": gpu_id})
             }
             Operation::Apertures => return queues::apertures(client),
-            Operation::Create { queue_type, spoil, old, gpu } => {
-                let gpu = at(&self.gpus, gpu)?;
-                let mut new = NewQueue::new(queue_type, &gpu).context("map memory for a queue")?;
-                spoil.apply(&mut new.args);
-                match client.create_queue(new, old) {
+            Operation::Create(ref create) => {
+                let gpu = at(&self.gpus, create.gpu)?;
+                let mut new = NewQueue::new(create.queue_type, &gpu).context("map memory for a queue")?;
+                create.apply(&mut new.args);
+                new.sdma_engine_id = create.engine;
+                let ring_size = new.args.ring_size;
+                match client.create_queue(new, create.old) {
                     Ok(queue) => {
-                        let detail = report::queue(&queue, queue_type);
-                        self.queues.push(queue);
+                        let mut detail = report::queue(&queue, create.queue_type);
+                        detail["ring_size"] = ring_size.into();
+                        self.queues.push((self.current, queue));
                         detail
                     }
                     Err(_) => json!({"gpu_id": gpu.gpu_id}),
                 }
             }
             Operation::Destroy { queue_id } => return queues::destroy(client, queue_id),
-            Operation::Update { queue_id, percent } => {
-                let queue = self.queues.iter().rfind(|queue| queue.queue_id == queue_id);
-                let _ = client.update_queue(queue.context("this script made no such queue")?, percent);
+            Operation::Update { queue_id, percent, priority, ring_size, no_ring } => {
+                let own = (self.current, queue_id);
+                let mut made = self.queues.iter().rev().map(|(at, queue)| ((*at, queue.queue_id), queue));
+                let memory = made.find(|(id, _)| *id == own).map(|(_, queue)| &queue.memory);
+                // a queue that was never made has no ring either: the driver looks for the queue first
+                let ring = memory.map_or(0, QueueMemory::ring);
+                let args = uapi::UpdateQueue {
+                    ring_base_address: if no_ring { 0 } else { ring },
+                    queue_id,
+                    ring_size: ring_size.or(memory.map(QueueMemory::ring_size)).unwrap_or(0),
+                    queue_percentage: percent,
+                    queue_priority: priority,
+                };
+                let _ = client.update_queue(args);
                 json!({"queue_id": queue_id, "percent": percent})
             }
-            Operation::CuMask { queue_id } => {
-                let _ = client.set_cu_mask(queue_id, &[0x0f0f_0f0f; 2]);
+            Operation::CuMask { queue_id, ref mask } => {
+                let _ = client.set_cu_mask(queue_id, mask);
                 json!({"queue_id": queue_id})
             }
             Operation::MemoryPolicy { gpu } => {
@@ -129,9 +185,19 @@ impl Script {
 
     fn tally(&self) -> Tally {
         let mut tally = self.earlier.clone();
-        tally.merge(&self.client.as_ref().map(|client| client.tally.clone()).unwrap_or_default());
+        self.clients.iter().flatten().for_each(|client| tally.merge(&client.tally));
         tally
     }
+}
+
+/// The secondary KFD processes of this PID, as sysfs lists them (kfd_process.c:kfd_create_process_sysfs).
+fn contexts() -> Result<BTreeSet<u64>> {
+    let dir = format!("/sys/class/kfd/kfd/proc/{}", std::process::id());
+    let entries = fs::read_dir(&dir).with_context(|| format!("list {dir}"))?;
+    let id = |entry: std::io::Result<DirEntry>| {
+        entry.ok()?.file_name().to_str()?.strip_prefix("context_")?.parse().ok()
+    };
+    Ok(entries.filter_map(id).collect())
 }
 
 /// No GPU has this id: it is a hash of properties, never so small.

@@ -11,6 +11,7 @@ mod gpus;
 mod hidden;
 mod ioctls_alone;
 mod late;
+mod ledger;
 mod leftovers;
 mod mqd;
 mod pid_filter;

@@ -1,0 +1,73 @@
+//! Differences between what the ledger holds and what somebody else tells. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Field to value.
+pub type Row = BTreeMap<&'static str, Value>;
+/// Rows by the name of what they describe: `pid 312 queue 4`.
+pub type Table = BTreeMap<String, Row>;
+
+/// Differences shown at most.
+const SHOWN: usize = 20;
+
+/// One line a difference. Of a row, only the ledger's fields are compared: `told` may know more.
+pub fn diff(teller: &str, ledger: &Table, told: &Table) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, expected) in ledger {
+        let Some(row) = told.get(name) else {
+            lines.push(format!("{name}: {teller} does not have it"));
+            continue;
+        };
+        for (field, value) in expected {
+            let given = row.get(field);
+            if given != Some(value) {
+                let given = given.map_or_else(|| "nothing".to_owned(), ToString::to_string);
+                lines.push(format!("{name}: {field}: {teller} {given}, ledger {value}"));
+            }
+        }
+    }
+    let extra = told.keys().filter(|name| !ledger.contains_key(*name));
+    lines.extend(extra.map(|name| format!("{name}: only {teller} has it")));
+    lines
+}
+
+/// The first of them, and how many there are beyond.
+pub fn shown(lines: &[String]) -> String {
+    let mut text = lines[..lines.len().min(SHOWN)].join("\n");
+    if lines.len() > SHOWN {
+        text.push_str(&format!("\n... and {} more", lines.len() - SHOWN));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn table(rows: &[(&str, u64)]) -> Table {
+        rows.iter().map(|(name, size)| ((*name).to_owned(), Row::from([("size", json!(size))]))).collect()
+    }
+
+    #[test]
+    fn every_kind_of_difference_is_a_line() {
+        let mut told = table(&[("a", 1), ("b", 3), ("d", 5)]);
+        let lines = diff("sysfs", &table(&[("a", 1), ("b", 2), ("c", 4)]), &told);
+        let expected = ["b: size: sysfs 3, ledger 2", "c: sysfs does not have it", "d: only sysfs has it"];
+        assert_eq!(lines, expected);
+        told.get_mut("a").unwrap().insert("more", json!(true));
+        assert_eq!(diff("sysfs", &table(&[("a", 1)]), &told).len(), 2, "a field more is no difference");
+        told.get_mut("a").unwrap().remove("size");
+        assert_eq!(diff("sysfs", &table(&[("a", 1)]), &told)[0], "a: size: sysfs nothing, ledger 1");
+    }
+
+    #[test]
+    fn twenty_are_shown() {
+        let lines: Vec<String> = (0..25).map(|i| i.to_string()).collect();
+        let text = shown(&lines);
+        assert_eq!((text.lines().count(), text.lines().last()), (21, Some("... and 5 more")));
+        assert_eq!(shown(&lines[..2]), "0\n1");
+    }
+}

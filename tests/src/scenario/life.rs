@@ -1,0 +1,309 @@
+//! One scenario: agents, driver, tracer and ledger side by side, compared as they go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::Signal;
+
+use super::agent::Agent;
+use super::diff::{Table, diff, shown};
+use super::ledger::Ledger;
+use super::op::{Answer, Kind, Op};
+use super::plan::Plan;
+use super::view::{self, Depth};
+use crate::harness::mqd_count::MqdCount;
+use crate::harness::tracer::run_json;
+use crate::harness::wait::SOON;
+use crate::harness::workload::kfdsim;
+use crate::harness::{Daemon, sysfs, until};
+use crate::kfd::topology;
+
+/// Operations between two comparisons.
+const STRETCH: usize = 50;
+/// So many of each stretch happen while the tracer stands still, where records are to be lost.
+const UNSEEN: usize = 35;
+/// The smallest there is: room for some ten records.
+const SMALL_RING: &str = "4KiB";
+/// Few enough PIDs that a long scenario uses them again; the kernel's least is 301.
+const PID_MAX: &str = "450";
+const SYSFS: &str = "/sys";
+
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    pub seed: u64,
+    pub operations: usize,
+    /// Stops the tracer again and again, so that it loses records.
+    pub drops: bool,
+    /// Whether the driver has secondary KFD processes.
+    pub contexts: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub life: Option<Life>,
+    pub operations: BTreeMap<Kind, usize>,
+    pub refused: usize,
+    pub queues: usize,
+    pub pids_reused: usize,
+    pub comparisons: usize,
+    pub lost: u64,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Life { seed, drops, .. }) = self.life {
+            write!(f, "seed {seed}{}: ", if drops { " (with drops)" } else { "" })?;
+        }
+        let kinds = self.operations.iter().map(|(kind, count)| format!("{} {count}", kind.name()));
+        write!(
+            f,
+            "{} operations ({}), {} refused, {} queues created, {} PIDs reused, {} records lost, {} comparisons, \
+             0 differences",
+            self.operations.values().sum::<usize>(),
+            kinds.collect::<Vec<_>>().join(", "),
+            self.refused,
+            self.queues,
+            self.pids_reused,
+            self.lost,
+            self.comparisons,
+        )
+    }
+}
+
+/// Plays it. A difference that stays is an error, which names the seed and shows the difference.
+pub fn run(life: Life) -> Result<Outcome> {
+    let place = format!("seed {}, {} operations, drops: {}", life.seed, life.operations, life.drops);
+    let _pids = FewPids::set()?;
+    let mut world = World::new(life).with_context(|| place.clone())?;
+    let mut step = 0;
+    world.play(&mut step).with_context(|| format!("{place}: after operation {step}"))?;
+    Ok(world.outcome)
+}
+
+struct World {
+    life: Life,
+    plan: Plan,
+    ledger: Ledger,
+    agents: BTreeMap<u32, Agent>,
+    /// Evictions by TTM that have yet to end: of each agent, the GPUs and their evicted time before.
+    evicted: BTreeMap<u32, Vec<(u32, u64)>>,
+    daemon: Daemon,
+    stopped: bool,
+    calls: MqdCount,
+    pids: BTreeSet<u32>,
+    outcome: Outcome,
+}
+
+impl World {
+    fn new(life: Life) -> Result<Self> {
+        let gpus = topology::gpus(Path::new(SYSFS))?;
+        let gpu_ids: Vec<u32> = gpus.iter().map(|gpu| gpu.gpu_id).collect();
+        let ring: &[&str] = if life.drops { &["--buffer-size", SMALL_RING] } else { &[] };
+        Ok(Self {
+            life,
+            plan: Plan::new(life.seed, life.operations, life.contexts),
+            ledger: Ledger::new(&gpu_ids),
+            agents: BTreeMap::new(),
+            evicted: BTreeMap::new(),
+            daemon: Daemon::ready(ring)?,
+            stopped: false,
+            // kfdsim's GPUs are gfx9 by default
+            calls: MqdCount::of("v9", &["init_mqd", "init_mqd_sdma", "update_mqd", "update_mqd_sdma"])?,
+            pids: BTreeSet::new(),
+            outcome: Outcome { life: Some(life), ..Outcome::default() },
+        })
+    }
+
+    fn play(&mut self, step: &mut usize) -> Result<()> {
+        loop {
+            match *step % STRETCH {
+                0 if self.life.drops => self.stop(true)?,
+                UNSEEN => self.stop(false)?,
+                _ => {}
+            }
+            // where a fault has come to is told by the tracer alone
+            let stopped = self.stopped;
+            let Some(op) = self.plan.next(&self.ledger, |kind| !stopped || kind != Kind::Fault) else {
+                break;
+            };
+            *step += 1;
+            let answer = self.perform(&op).with_context(|| format!("{op:?}"))?;
+            self.ledger.apply(&op, &answer)?;
+            self.count(&op, &answer);
+            if step.is_multiple_of(STRETCH) || op.kind() == Kind::Fault {
+                self.compare()?;
+            }
+        }
+        self.stop(false)?;
+        self.compare()?;
+        self.compare_ps()?;
+        self.check_records()?;
+        self.check_calls()?;
+        self.daemon.stop()
+    }
+
+    fn count(&mut self, op: &Op, answer: &Answer) {
+        *self.outcome.operations.entry(op.kind()).or_default() += 1;
+        self.outcome.refused += usize::from(matches!(answer, Answer::Refused(_)));
+        self.outcome.queues += usize::from(matches!(answer, Answer::Created(_)));
+        if let Answer::Started { pid } = answer {
+            self.outcome.pids_reused += usize::from(!self.pids.insert(*pid));
+        }
+    }
+
+    fn stop(&mut self, stop: bool) -> Result<()> {
+        if self.stopped != stop {
+            self.daemon.signal(if stop { Signal::SIGSTOP } else { Signal::SIGCONT })?;
+            self.stopped = stop;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, op: &Op) -> Result<Answer> {
+        let number = op.agent();
+        if matches!(op, Op::Exit { .. } | Op::Kill { .. }) {
+            self.evicted.remove(&number);
+        } else {
+            self.settle(number)?;
+        }
+        if matches!(op, Op::Start { .. }) {
+            let agent = Agent::start()?;
+            let pid = agent.pid();
+            self.agents.insert(number, agent);
+            return Ok(Answer::Started { pid });
+        }
+        let agent = self.agents.get_mut(&number).context("there is no such agent")?;
+        let pid = agent.pid();
+        match op {
+            Op::Evict { .. } => kfdsim("quiesce", pid)?,
+            Op::Restore { .. } => kfdsim("resume", pid)?,
+            Op::Fault { .. } => kfdsim("vmfault", pid)?,
+            Op::TtmEvict { .. } => {
+                let process = self.ledger.process(super::op::Owner::primary(number)).context("a process")?;
+                let free = process.gpus.iter().filter(|(_, gpu)| gpu.refs == 0).map(|(gpu_id, _)| *gpu_id);
+                let before = free.map(|gpu| Ok((gpu, sysfs::evicted_ms(Path::new(SYSFS), pid, gpu)?)));
+                self.evicted.insert(number, before.collect::<Result<_>>()?);
+                kfdsim("evict", pid)?;
+            }
+            _ => {
+                let answer = agent.perform(op, self.ledger.gpu_ids())?;
+                if matches!(op, Op::Exit { .. } | Op::Kill { .. }) {
+                    self.agents.remove(&number);
+                }
+                return Ok(answer);
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Waits for the end of an eviction by TTM, which the driver shows in sysfs: what follows would nest with it or
+    /// not, as it happens.
+    fn settle(&mut self, number: u32) -> Result<()> {
+        let Some(before) = self.evicted.remove(&number) else { return Ok(()) };
+        let pid = self.agents.get(&number).context("there is no such agent")?.pid();
+        until(&format!("the restore of process {pid}"), SOON, || {
+            for (gpu, before) in &before {
+                if sysfs::evicted_ms(Path::new(SYSFS), pid, *gpu)? <= *before {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(()))
+        })
+    }
+
+    /// Ledger, sysfs and tracer, until they agree.
+    fn compare(&mut self) -> Result<()> {
+        self.stop(false)?;
+        let pending: Vec<u32> = self.evicted.keys().copied().collect();
+        pending.into_iter().try_for_each(|number| self.settle(number))?;
+        let root = Path::new(SYSFS);
+        let ledger = &self.ledger;
+        agree("sysfs", &view::queues(ledger, Depth::Sysfs), || view::sysfs_queues(root))?;
+        agree("sysfs", &view::pids(ledger), || view::sysfs_processes(root))?;
+        let depth = if self.life.drops { Depth::State } else { Depth::History };
+        let get = |path: &str| {
+            let response = self.daemon.get(path)?;
+            ensure!(response.status == 200, "{path}: status {}", response.status);
+            serde_json::from_str(&response.body).with_context(|| format!("JSON of {path}"))
+        };
+        agree("the tracer", &view::queues(ledger, depth), || view::told_queues(&get("/api/v1/queues")?))?;
+        if !self.life.drops {
+            let processes = || view::told_processes(&get("/api/v1/processes")?);
+            agree("the tracer", &view::processes(ledger), processes)?;
+        }
+        self.outcome.comparisons += 1;
+        Ok(())
+    }
+
+    /// A second tracer, started late, finds all that lives.
+    fn compare_ps(&mut self) -> Result<()> {
+        let ledger = view::queues(&self.ledger, Depth::Addresses);
+        agree("ps", &ledger, || {
+            view::told_queues(&run_json(&["ps", "--json"])?.pop().context("one object")?)
+        })?;
+        self.outcome.comparisons += 1;
+        Ok(())
+    }
+
+    /// That records were lost, and none were, is each true where it should be.
+    fn check_records(&mut self) -> Result<()> {
+        let metrics = self.daemon.scrape()?;
+        let lost =
+            metrics.sum("kfd_trace_records_lost_total", &[]).context("no kfd_trace_records_lost_total")?;
+        self.outcome.lost = format!("{lost}").parse().context("a count")?;
+        ensure!((self.outcome.lost > 0) == self.life.drops, "{lost} records were lost");
+        Ok(())
+    }
+
+    /// The ledger's rules on MQD writes against the driver's own calls.
+    fn check_calls(&mut self) -> Result<()> {
+        let sum = |names: [&str; 2]| names.iter().map(|name| self.calls.count(name)).sum::<Result<u64>>();
+        let init = sum(["init_mqd", "init_mqd_sdma"])?;
+        let update = sum(["update_mqd", "update_mqd_sdma"])?;
+        let writes = self.ledger.mqd_writes;
+        // an init_mqd calls update_mqd once itself
+        ensure!(
+            (init, update) == (writes.init, writes.update + init),
+            "the driver called init_mqd {init} and update_mqd {update} times, the ledger holds {writes:?}"
+        );
+        self.outcome.comparisons += 1;
+        Ok(())
+    }
+}
+
+/// Looks until there is no difference; those of the last look are the error.
+fn agree(teller: &str, ledger: &Table, look: impl Fn() -> Result<Table>) -> Result<()> {
+    let mut last = Vec::new();
+    let agreed = until("no difference", SOON, || {
+        last = diff(teller, ledger, &look()?);
+        Ok(last.is_empty().then_some(()))
+    });
+    match agreed {
+        Err(error) if last.is_empty() => Err(error),
+        Err(_) => bail!("{} differences between {teller} and the ledger:\n{}", last.len(), shown(&last)),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Lets PIDs be used again soon; undone when dropped.
+struct FewPids(String);
+
+impl FewPids {
+    const FILE: &str = "/proc/sys/kernel/pid_max";
+
+    fn set() -> Result<Self> {
+        let before = fs::read_to_string(Self::FILE).context("read pid_max")?;
+        fs::write(Self::FILE, PID_MAX).context("set pid_max")?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for FewPids {
+    fn drop(&mut self) {
+        // later tests merely see PIDs again
+        let _ = fs::write(Self::FILE, &self.0);
+    }
+}

@@ -1,0 +1,238 @@
+//! The same tables of the ledger, of sysfs and of what the tracer tells. Pure, but for what sysfs is read by.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::diff::{Row, Table};
+use super::ledger::{Ledger, Queue};
+use crate::harness::sysfs;
+
+/// How much a teller can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// What the driver's sysfs shows.
+    Sysfs,
+    /// What `kfd-trace ps` shows.
+    Addresses,
+    /// What sysfs and the kernel's structures hold.
+    State,
+    /// What only those know who saw everything happen.
+    History,
+}
+
+fn queue_name(pid: u64, context: Option<u64>, queue_id: u64) -> String {
+    match context {
+        None => format!("pid {pid} queue {queue_id}"),
+        Some(id) => format!("pid {pid} context {id} queue {queue_id}"),
+    }
+}
+
+fn process_name(pid: u64, context: Option<u64>) -> String {
+    match context {
+        None => format!("pid {pid}"),
+        Some(id) => format!("pid {pid} context {id}"),
+    }
+}
+
+fn hex(address: u64) -> Value {
+    format!("{address:#x}").into()
+}
+
+/// Live queues, in the words of the tracer's API.
+pub fn queues(ledger: &Ledger, depth: Depth) -> Table {
+    let mut table = Table::new();
+    for (owner, process) in ledger.processes() {
+        for (queue_id, queue) in &process.queues {
+            let name = queue_name(process.pid.into(), owner.context, u64::from(*queue_id));
+            table.insert(name, queue_row(queue, depth));
+        }
+    }
+    table
+}
+
+fn queue_row(queue: &Queue, depth: Depth) -> Row {
+    let mut row = Row::from([("gpu_id", json!(queue.gpu_id)), ("ring_size", json!(queue.ring_size))]);
+    if depth == Depth::Sysfs {
+        row.insert("compute", queue.queue_type.is_compute().into());
+        return row;
+    }
+    row.insert("queue_type", json!(queue.queue_type));
+    row.insert("ring_address", hex(queue.ring_address()));
+    row.insert("write_pointer_address", hex(queue.write_pointer));
+    row.insert("read_pointer_address", hex(queue.read_pointer));
+    if matches!(depth, Depth::State | Depth::History) {
+        row.insert("priority", queue.priority.into());
+        row.insert("percent", queue.percent.into());
+        row.insert("evicted", queue.evicted.into());
+    }
+    if depth == Depth::History {
+        let words = |mask: &Vec<u32>| mask.iter().map(|word| format!("{word:#010x}")).collect::<Vec<_>>();
+        row.insert("cu_mask", json!(queue.cu_mask.as_ref().map(words)));
+        row.insert("active", queue.active().into());
+        row.insert("evictions", queue.evictions.into());
+        row.insert("updates", queue.updates.into());
+        row.insert("mqd_writes", json!({"init": 1, "update": queue.updates, "restore": 0}));
+        row.insert("origin", "ioctl".into());
+        row.insert("resynced", false.into());
+    }
+    row
+}
+
+/// Live processes and what happened to them on each GPU.
+pub fn processes(ledger: &Ledger) -> Table {
+    let mut table = Table::new();
+    for (owner, process) in ledger.processes() {
+        let on_gpu = |(gpu_id, gpu): (&u32, &super::ledger::OnGpu)| {
+            (gpu_id.to_string(), json!({"evicted": gpu.refs > 0, "evictions": gpu.evictions}))
+        };
+        let gpus = process.gpus.iter().filter(|(_, gpu)| gpu.evictions > 0).map(on_gpu);
+        let row = Row::from([
+            ("queues", process.queues.len().into()),
+            ("vm_faults", process.vm_faults.into()),
+            ("evictions", Value::Object(gpus.collect())),
+        ]);
+        table.insert(process_name(process.pid.into(), owner.context), row);
+    }
+    table
+}
+
+/// `GET /api/v1/queues` or `kfd-trace ps --json`: both have their rows in `queues`.
+pub fn told_queues(answer: &Value) -> Result<Table> {
+    let rows = answer["queues"].as_array().context("no queues in the answer")?;
+    rows.iter().map(|row| Ok((name_of(row, true)?, fields(row)))).collect()
+}
+
+/// `GET /api/v1/processes`, those alive; evictions by GPU, where there were any.
+pub fn told_processes(answer: &Value) -> Result<Table> {
+    let rows = answer["processes"].as_array().context("no processes in the answer")?;
+    let mut table = Table::new();
+    for row in rows.iter().filter(|row| row["alive"] == true) {
+        let gpus = row["evictions"].as_array().context("evictions")?;
+        let evicted = gpus.iter().filter(|gpu| gpu["evictions"] != 0).map(|gpu| {
+            let state = json!({"evicted": gpu["evicted"], "evictions": gpu["evictions"]});
+            (gpu["gpu_id"].to_string(), state)
+        });
+        let mut told = fields(row);
+        told.insert("evictions", Value::Object(evicted.collect()));
+        table.insert(name_of(row, false)?, told);
+    }
+    Ok(table)
+}
+
+fn name_of(row: &Value, queue: bool) -> Result<String> {
+    let pid = row["pid"].as_u64().with_context(|| format!("no pid: {row}"))?;
+    let context = row["context_id"].as_u64();
+    if !queue {
+        return Ok(process_name(pid, context));
+    }
+    let queue_id = row["queue_id"].as_u64().with_context(|| format!("no queue id: {row}"))?;
+    Ok(queue_name(pid, context, queue_id))
+}
+
+/// The fields that the ledger has an opinion on.
+fn fields(row: &Value) -> Row {
+    const NAMES: [&str; 18] = [
+        "gpu_id",
+        "queue_type",
+        "ring_address",
+        "ring_size",
+        "write_pointer_address",
+        "read_pointer_address",
+        "priority",
+        "percent",
+        "cu_mask",
+        "active",
+        "evicted",
+        "evictions",
+        "updates",
+        "mqd_writes",
+        "origin",
+        "resynced",
+        "queues",
+        "vm_faults",
+    ];
+    NAMES.iter().filter_map(|name| Some((*name, row.get(*name)?.clone()))).collect()
+}
+
+/// What sysfs shows, secondary processes included.
+pub fn sysfs_queues(root: &Path) -> Result<Table> {
+    let queues = sysfs::all_queues(root)?;
+    let row = |((pid, context, queue_id), queue): (sysfs::QueueKey, sysfs::SysfsQueue)| {
+        let row = Row::from([
+            ("gpu_id", queue.gpu_id.into()),
+            ("ring_size", queue.size.into()),
+            // KFD_QUEUE_TYPE_COMPUTE of kfd_priv.h; other numbers differ between kernels
+            ("compute", (queue.queue_type == 0).into()),
+        ]);
+        (queue_name(pid.into(), context, queue_id.into()), row)
+    };
+    Ok(queues.into_iter().map(row).collect())
+}
+
+/// Processes by PID, as sysfs lists them.
+pub fn sysfs_processes(root: &Path) -> Result<Table> {
+    let pids = sysfs::processes(root)?;
+    Ok(pids.into_iter().map(|pid| (process_name(pid.into(), None), Row::new())).collect())
+}
+
+/// The ledger's, for [`sysfs_processes`].
+pub fn pids(ledger: &Ledger) -> Table {
+    let primary = ledger.processes().filter(|(owner, _)| owner.context.is_none());
+    primary.map(|(_, process)| (process_name(process.pid.into(), None), BTreeMap::new())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kfd::uapi::QueueType;
+    use crate::scenario::diff::diff;
+    use crate::scenario::op::{Answer, Made, NewQueue, Op, Owner};
+
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::new(&[11, 22]);
+        let owner = Owner::primary(1);
+        let made = Made { queue_id: 4, ring: 0x1000, write_pointer: 0x38, read_pointer: 0x80 };
+        let queue_type = QueueType::ComputeAql;
+        let new = NewQueue {
+            gpu_id: 22,
+            queue_type,
+            priority: 7,
+            percent: 100,
+            ring_size: 4096,
+            engine: 0,
+            spoilt: false,
+        };
+        ledger.apply(&Op::Start { agent: 1 }, &Answer::Started { pid: 100 }).unwrap();
+        ledger.apply(&Op::Create { owner, new }, &Answer::Created(made)).unwrap();
+        ledger.apply(&Op::CuMask { owner, queue_id: 4, mask: vec![0xff] }, &Answer::Done).unwrap();
+        ledger.apply(&Op::Fault { agent: 1 }, &Answer::Done).unwrap();
+        ledger
+    }
+
+    #[test]
+    fn a_row_of_the_api_equals_the_ledgers() {
+        let answer = json!({"queues": [{"pid": 100, "context_id": null, "queue_id": 4, "gpu_id": 22,
+            "queue_type": "compute_aql", "ring_address": "0x1000", "ring_size": 4096,
+            "write_pointer_address": "0x38", "read_pointer_address": "0x80", "priority": 7, "percent": 100,
+            "cu_mask": ["0x000000ff"], "active": true, "evicted": false, "evictions": 0, "updates": 1,
+            "mqd_writes": {"init": 1, "update": 1, "restore": 0}, "origin": "ioctl", "resynced": false}]});
+        let told = told_queues(&answer).unwrap();
+        assert_eq!(diff("api", &queues(&ledger(), Depth::History), &told), Vec::<String>::new());
+        let mut other = answer;
+        other["queues"][0]["context_id"] = json!(3);
+        assert_eq!(diff("api", &queues(&ledger(), Depth::State), &told_queues(&other).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn a_process_of_the_api_equals_the_ledgers() {
+        let answer = json!({"processes": [
+            {"pid": 100, "context_id": null, "alive": true, "queues": 1, "vm_faults": 1, "evictions": [
+                {"gpu_id": 11, "evicted": true, "evictions": 1}, {"gpu_id": 22, "evicted": false, "evictions": 0}]},
+            {"pid": 99, "context_id": null, "alive": false, "queues": 0, "vm_faults": 0, "evictions": []}]});
+        let told = told_processes(&answer).unwrap();
+        assert_eq!(diff("api", &processes(&ledger()), &told), Vec::<String>::new());
+    }
+}

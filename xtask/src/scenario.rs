@@ -1,0 +1,52 @@
+//! `cargo xtask scenario`: random lives of KFD processes against a ledger, many seeds in one boot.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::series::Series;
+use crate::vm;
+
+/// A guest second under emulation, for an operation; and for what each seed begins and ends with.
+const PER_OPERATION: Duration = Duration::from_millis(300);
+const PER_SEED: Duration = Duration::from_secs(120);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Kernel series to boot: one with kfdsim
+    #[arg(long, value_parser = series, default_value = "6.12")]
+    kernel: Series,
+    /// Scenarios to play, one after the other
+    #[arg(long, default_value_t = 10)]
+    seeds: u32,
+    /// Seed of the first one
+    #[arg(long, default_value_t = 1, value_name = "SEED")]
+    first: u32,
+    /// Operations of each
+    #[arg(long, default_value_t = 2000)]
+    operations: u32,
+}
+
+fn series(name: &str) -> Result<Series, String> {
+    let known = Series::ALL.into_iter().filter(|series| series.has_kfdsim());
+    known.clone().find(|series| series.name() == name).ok_or_else(|| {
+        let names: Vec<_> = known.map(Series::name).collect();
+        format!("one of {}", names.join(", "))
+    })
+}
+
+/// `Ok(false)`: there were differences, and they were shown.
+pub(crate) fn scenario(args: &Args) -> Result<bool> {
+    // tests/tests/sim/ledger.rs reads the last three
+    let words = [
+        "--ignored".to_owned(),
+        "--nocapture".to_owned(),
+        "ledger::long_random_lives".to_owned(),
+        format!("first={}", args.first),
+        format!("seeds={}", args.seeds),
+        format!("operations={}", args.operations),
+    ];
+    let limit = PER_SEED * args.seeds + PER_OPERATION * args.seeds * args.operations + vm::LIMIT;
+    let (ok, totals) = vm::test(&[args.kernel], &["sim"], &words, limit)?;
+    Ok(ok && totals.passed == 1)
+}
