@@ -36,7 +36,7 @@ pub struct Queue {
     /// Calls of update_queue, each of which calls update_mqd.
     pub updates: u64,
     pub evicted: bool,
-    /// That it lived through; being born evicted is none.
+    /// That it lived through; being born evicted is one: it waits as the others do.
     pub evictions: u64,
 }
 
@@ -60,7 +60,7 @@ impl Queue {
             cu_mask: None,
             updates: 0,
             evicted,
-            evictions: 0,
+            evictions: evicted.into(),
         }
     }
 

@@ -121,7 +121,7 @@ fn a_queue_of_an_evicted_process_is_born_evicted() {
     let mut ledger = two_queues();
     done(&mut ledger, &Op::Evict { agent: 1 });
     ledger.apply(&create(ONE, 11), &made(2)).unwrap();
-    assert_eq!((queue(&ledger, 2).evicted, queue(&ledger, 2).evictions), (true, 0));
+    assert_eq!((queue(&ledger, 2).evicted, queue(&ledger, 2).evictions), (true, 1));
     done(&mut ledger, &Op::Restore { agent: 1 });
     assert!(queue(&ledger, 2).active());
 }
