@@ -62,17 +62,8 @@ pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> Vec<Found> {
             gpu_id: queue.gpu_id,
             // sysfs does not tell AQL apart, and without the enum a number has no meaning.
             queue_type: queue.queue_type_raw.map(|raw| layout.queue_type(raw)).filter(known_type),
-            ring_address: None,
             ring_size: queue.size,
-            write_pointer_address: None,
-            read_pointer_address: None,
-            doorbell_offset: None,
-            priority: None,
-            percent: None,
-            sdma_engine_id: None,
-            active: None,
-            evicted: None,
-            origin: Origin::Standing,
+            ..QueueCreate::untold(Origin::Standing)
         });
         let process = StandingProcess { context_id: listed.context_id, ..process };
         Found { process, info, queues: queues.collect() }

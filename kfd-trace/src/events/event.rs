@@ -155,6 +155,29 @@ pub struct QueueCreate {
     pub origin: Origin,
 }
 
+impl QueueCreate {
+    /// Nothing is told of it yet.
+    #[must_use]
+    pub fn untold(origin: Origin) -> Self {
+        QueueCreate {
+            queue_id: None,
+            gpu_id: None,
+            queue_type: None,
+            ring_address: None,
+            ring_size: None,
+            write_pointer_address: None,
+            read_pointer_address: None,
+            doorbell_offset: None,
+            priority: None,
+            percent: None,
+            sdma_engine_id: None,
+            active: None,
+            evicted: None,
+            origin,
+        }
+    }
+}
+
 /// How a queue came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {

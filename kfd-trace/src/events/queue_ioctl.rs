@@ -32,13 +32,13 @@ fn body(call: &IoctlCall) -> Option<Body> {
                 ring_size: short(12).map(u64::from),
                 percent: short(16).map(|percent| percent & 0xff),
                 priority: short(20),
-                ..nothing_told()
+                ..QueueCreate::untold(Origin::Ioctl)
             };
             Some(Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno }))
         }
         // The mask itself stands in the caller's memory.
         rules::SET_CU_MASK if !failed => {
-            let now = QueueCreate { queue_id: Some(short(0)?), ..nothing_told() };
+            let now = QueueCreate { queue_id: Some(short(0)?), ..QueueCreate::untold(Origin::Ioctl) };
             Some(Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno }))
         }
         _ => None,
@@ -60,8 +60,7 @@ fn created(args: &[u8]) -> Option<QueueCreate> {
         // The top bits of percent tell the XCC of a PM4 queue (6.12).
         percent: short(44).map(|percent| percent & 0xff),
         priority: short(48),
-        origin: Origin::Ioctl,
-        ..nothing_told()
+        ..QueueCreate::untold(Origin::Ioctl)
     })
 }
 
@@ -74,25 +73,6 @@ fn queue_type(raw: u32) -> QueueType {
         3 => QueueType::SdmaXgmi,
         4 => QueueType::SdmaByEngId,
         other => QueueType::Unknown(other),
-    }
-}
-
-fn nothing_told() -> QueueCreate {
-    QueueCreate {
-        queue_id: None,
-        gpu_id: None,
-        queue_type: None,
-        ring_address: None,
-        ring_size: None,
-        write_pointer_address: None,
-        read_pointer_address: None,
-        doorbell_offset: None,
-        priority: None,
-        percent: None,
-        sdma_engine_id: None,
-        active: None,
-        evicted: None,
-        origin: Origin::Other,
     }
 }
 
