@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::{interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// How often a driver that is not there yet is looked for.
 const WAIT: Duration = Duration::from_secs(2);
@@ -115,6 +115,8 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
 
 async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<(), Stop> {
     let mut tidy = interval(TIDY);
+    // After a stop, one tick is enough.
+    tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut records = Vec::new();
     loop {
         let mut look = None;

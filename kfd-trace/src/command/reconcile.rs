@@ -4,6 +4,7 @@
 //! counted, told and set right. A first find, and any lost record, makes the next looks come soon and take in the
 //! kernel's own table, which knows more than sysfs and is never behind.
 
+use super::clock;
 use super::standing::{Look, Standings};
 use super::tracer::Tracer;
 use crate::attribute::Topology;
@@ -15,8 +16,12 @@ use std::collections::BTreeSet;
 /// Ticks between looks while there is no doubt; the caller ticks once a second.
 const QUIET: u32 = 10;
 
-/// Looks in a row after the last reason for doubt: found, found again, mended.
-const LOOKS: u32 = 3;
+/// Ticks between looks at the kernel's own table while there is no doubt.
+const QUIET_WALK: u32 = 60;
+
+/// How long doubt lasts after its last reason, nanoseconds: what changed then must have settled, be found, and be found
+/// again.
+const DOUBT_NS: u64 = 5_000_000_000;
 
 /// Processes that were quiet for so long are compared, nanoseconds.
 const SETTLE_NS: u64 = 1_000_000_000;
@@ -25,8 +30,8 @@ const SETTLE_NS: u64 = 1_000_000_000;
 pub(super) struct Doubt {
     standings: Standings,
     ticks: u32,
-    /// Looks left that come at every tick.
-    looks: u32,
+    /// Until then there is a look at every tick, CLOCK_MONOTONIC nanoseconds.
+    until_ns: u64,
     /// Lost records at the last tick.
     lost: u64,
     found: BTreeSet<Finding>,
@@ -36,7 +41,7 @@ pub(super) struct Doubt {
 
 impl Doubt {
     pub(super) fn new(standings: Standings) -> Self {
-        Doubt { standings, ticks: 0, looks: 0, lost: 0, found: BTreeSet::new(), unlisted: BTreeSet::new() }
+        Doubt { standings, ticks: 0, until_ns: 0, lost: 0, found: BTreeSet::new(), unlisted: BTreeSet::new() }
     }
 }
 
@@ -49,20 +54,22 @@ impl Tracer {
     /// Reads the driver's lists when it is time to; to be called once a second. Give it to [`Tracer::reconcile`] after
     /// all records that stand in the ring buffer were taken in.
     pub fn look(&mut self) -> Option<Look> {
+        let now_ns = clock::mono_ns();
         let doubt = &mut self.doubt;
         let lost = self.session.lost().unwrap_or(doubt.lost);
         if lost > doubt.lost {
             log::warn!("{} records were lost: comparing with the driver's lists", lost - doubt.lost);
-            (doubt.lost, doubt.looks) = (lost, LOOKS);
+            (doubt.lost, doubt.until_ns) = (lost, now_ns + DOUBT_NS);
         }
         doubt.ticks += 1;
-        let often = doubt.looks > 0 || self.session.queues_by_ioctl();
+        let doubtful = now_ns < doubt.until_ns;
+        let often = doubtful || self.session.queues_by_ioctl();
         if !often && !doubt.ticks.is_multiple_of(QUIET) {
             return None;
         }
         // GPUs come after the driver, and partitions change.
         self.topology = Topology::read(&self.roots.sysfs);
-        let walk = doubt.looks > 0;
+        let walk = doubtful || doubt.ticks.is_multiple_of(QUIET_WALK);
         Some(self.doubt.standings.look(&mut self.session, walk))
     }
 
@@ -82,9 +89,10 @@ impl Tracer {
         }
         let believed: BTreeSet<Finding> = believed.into_iter().collect();
         self.doubt.found = &found - &believed;
-        let doubtful = !self.doubt.found.is_empty() || !self.doubt.unlisted.is_empty();
-        let left = self.doubt.looks.saturating_sub(1);
-        self.doubt.looks = if doubtful { left.max(LOOKS - 1) } else { left };
+        if !self.doubt.found.is_empty() || !self.doubt.unlisted.is_empty() {
+            let until_ns = look.sysfs.read.until_ns + DOUBT_NS;
+            self.doubt.until_ns = self.doubt.until_ns.max(until_ns);
+        }
         told
     }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 /// How often watched processes and the wall clock are looked at.
 const LOOK: Duration = Duration::from_millis(250);
@@ -92,6 +92,8 @@ impl<W: Write> Run<'_, W> {
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
         let mut look = interval(LOOK);
+        // After a stop, one look is enough.
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.begin()?;
         let mut records = Vec::new();
         loop {

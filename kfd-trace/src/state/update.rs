@@ -33,6 +33,11 @@ impl State {
             queue.cu_mask.clone_from(&update.cu_mask);
         }
         *self.totals.queue_updates.entry((queue.label(), update.errno)).or_default() += 1;
+        let known = queue.evictions.evicted;
+        if update.now.evicted.is_some_and(|evicted| evicted != known) {
+            // The record of an eviction or a restore was lost.
+            self.found_evicted(key, &update.now);
+        }
     }
 
     /// An init or a restore is part of a creation that is not told yet.
@@ -65,7 +70,7 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::events::event::{Body, ProcessId, QueueCreate};
-    use crate::events::life::CuMask;
+    use crate::events::life::{CuMask, Eviction};
     use crate::state::samples::{create, event, facts, seen, state};
 
     fn with_queue() -> State {
@@ -93,6 +98,18 @@ mod tests {
         let facts = &queue(&state).facts;
         assert_eq!((facts.percent, facts.ring_size, facts.priority), (Some(0), Some(4096), Some(7)));
         assert_eq!(queue(&state).updates, 1);
+    }
+
+    #[test]
+    fn an_update_shows_that_a_restore_was_missed() {
+        let mut state = with_queue();
+        let told = Eviction { gpu_id: Some(58270), trigger: None, errno: 0, latency_ns: 1 };
+        state.apply(&event(5, 1, 700, Body::Evict(told)));
+        let update = QueueUpdate { now: facts(3), cu_mask: None, errno: 0 };
+        state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
+        let row = state.process(ProcessId(1).into()).expect("row");
+        assert!(!row.queues[&3].evictions.evicted && !row.evicted.evicted);
+        assert_eq!(row.queues[&3].evictions.total_ns, 0, "until when is not known");
     }
 
     #[test]
