@@ -14,8 +14,8 @@ fn label(index: usize, node: &Node) -> Result<String> {
     let location = node.property("location_id")?;
     let (bus, device, function) = (location >> 8, location >> 3 & 0x1f, location & 7);
     let pci = format!("{:04x}:{bus:02x}:{device:02x}.{function}", node.property("domain")?);
-    assert_eq!(node.property("gfx_target_version")?, 90_001);
-    Ok(format!("gpu {index} ({pci}, gfx901)"))
+    assert_eq!(node.property("gfx_target_version")?, 90_000);
+    Ok(format!("gpu {index} ({pci}, gfx900)"))
 }
 
 fn api(daemon: &Daemon, list: &str) -> Result<Vec<Value>> {

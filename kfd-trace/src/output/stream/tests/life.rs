@@ -27,10 +27,10 @@ fn what_happens_to_a_gpu_tells_whom_it_hits() {
 #[test]
 fn a_fault_tells_whose_where_and_why() {
     let access =
-        Some(FaultAccess { address: 0x7f00_1000, not_present: true, read_only: true, no_execute: false });
+        Some(FaultAccess { address: 0x7f00_1000, not_present: true, read_only: false, no_execute: true });
     let fault = Body::VmFault(VmFault { gpu_id: GPU, access });
     let worker = Event { task_tgid: 77, tid: 77, ..event(50_000, 1, PID, fault) };
-    let text = format!("VM_FAULT       {LABEL} address=0x7f001000, not present, read only by=tid 77");
+    let text = format!("VM_FAULT       {LABEL} address=0x7f001000, not present, no execute by=tid 77");
     ends(&worker, &text);
     assert!(line(&worker).contains("   4321 train "), "the owner, not the kworker");
 }
