@@ -28,7 +28,12 @@ const UNSEEN: usize = 35;
 /// The smallest there is: room for some ten records.
 const SMALL_RING: &str = "4KiB";
 /// Few enough PIDs that a long scenario uses them again; the kernel's least is 301.
-const PID_MAX: &str = "450";
+const PID_MAX: (&str, &str) = ("/proc/sys/kernel/pid_max", "450");
+/// On a busy host kfdsim's GPU may answer late, whereupon the driver resets it and evicts everybody for good
+/// (kfd_device_queue_manager.c:amdkfd_fence_wait_timeout).
+const PATIENCE: (&str, &str) = ("/sys/module/amdgpu/parameters/queue_preemption_timeout_ms", "60000");
+/// A guest that is silent for minutes is taken for dead: a line each so many operations.
+const STILL_ALIVE: usize = 250;
 const SYSFS: &str = "/sys";
 
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +81,8 @@ impl fmt::Display for Outcome {
 /// Plays it. A difference that stays is an error, which names the seed and shows the difference.
 pub fn run(life: Life) -> Result<Outcome> {
     let place = format!("seed {}, {} operations, drops: {}", life.seed, life.operations, life.drops);
-    let _pids = FewPids::set()?;
+    let _pids = Setting::of(PID_MAX.0, PID_MAX.1)?;
+    let _patience = Setting::of(PATIENCE.0, PATIENCE.1)?;
     let mut world = World::new(life).with_context(|| place.clone())?;
     let mut step = 0;
     world.play(&mut step).with_context(|| format!("{place}: after operation {step}"))?;
@@ -135,6 +141,9 @@ impl World {
             self.count(&op, &answer);
             if step.is_multiple_of(STRETCH) || op.kind() == Kind::Fault {
                 self.compare()?;
+            }
+            if step.is_multiple_of(STILL_ALIVE) {
+                eprintln!("seed {}: {step} operations", self.life.seed);
             }
         }
         self.stop(false)?;
@@ -231,6 +240,7 @@ impl World {
             ensure!(response.status == 200, "{path}: status {}", response.status);
             serde_json::from_str(&response.body).with_context(|| format!("JSON of {path}"))
         };
+        agree("the tracer", &view::gpus(ledger, depth), || view::told_gpus(&get("/api/v1/gpus")?))?;
         agree("the tracer", &view::queues(ledger, depth), || view::told_queues(&get("/api/v1/queues")?))?;
         if !self.life.drops {
             let processes = || view::told_processes(&get("/api/v1/processes")?);
@@ -290,22 +300,23 @@ fn agree(teller: &str, ledger: &Table, look: impl Fn() -> Result<Table>) -> Resu
     }
 }
 
-/// Lets PIDs be used again soon; undone when dropped.
-struct FewPids(String);
+/// Something set in the kernel; undone when dropped.
+struct Setting {
+    file: &'static str,
+    before: String,
+}
 
-impl FewPids {
-    const FILE: &str = "/proc/sys/kernel/pid_max";
-
-    fn set() -> Result<Self> {
-        let before = fs::read_to_string(Self::FILE).context("read pid_max")?;
-        fs::write(Self::FILE, PID_MAX).context("set pid_max")?;
-        Ok(Self(before))
+impl Setting {
+    fn of(file: &'static str, value: &str) -> Result<Self> {
+        let before = fs::read_to_string(file).with_context(|| format!("read {file}"))?;
+        fs::write(file, value).with_context(|| format!("set {file}"))?;
+        Ok(Self { file, before })
     }
 }
 
-impl Drop for FewPids {
+impl Drop for Setting {
     fn drop(&mut self) {
-        // later tests merely see PIDs again
-        let _ = fs::write(Self::FILE, &self.0);
+        // later tests do with either value
+        let _ = fs::write(self.file, &self.before);
     }
 }

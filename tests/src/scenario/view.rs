@@ -99,6 +99,24 @@ pub fn processes(ledger: &Ledger) -> Table {
     table
 }
 
+/// GPUs: none is ever reset here; all faults are on the first one.
+pub fn gpus(ledger: &Ledger, depth: Depth) -> Table {
+    let row = |(index, gpu_id): (usize, &u32)| {
+        let mut row = Row::from([("resets", 0.into()), ("hangs", 0.into())]);
+        if depth == Depth::History {
+            row.insert("vm_faults", if index == 0 { ledger.vm_faults } else { 0 }.into());
+        }
+        (format!("gpu {gpu_id}"), row)
+    };
+    ledger.gpu_ids().iter().enumerate().map(row).collect()
+}
+
+/// `GET /api/v1/gpus`
+pub fn told_gpus(answer: &Value) -> Result<Table> {
+    let rows = answer["gpus"].as_array().context("no gpus in the answer")?;
+    Ok(rows.iter().map(|row| (format!("gpu {}", row["gpu_id"]), fields(row))).collect())
+}
+
 /// `GET /api/v1/queues` or `kfd-trace ps --json`: both have their rows in `queues`.
 pub fn told_queues(answer: &Value) -> Result<Table> {
     let rows = answer["queues"].as_array().context("no queues in the answer")?;
@@ -134,7 +152,7 @@ fn name_of(row: &Value, queue: bool) -> Result<String> {
 
 /// The fields that the ledger has an opinion on.
 fn fields(row: &Value) -> Row {
-    const NAMES: [&str; 18] = [
+    const NAMES: [&str; 20] = [
         "gpu_id",
         "queue_type",
         "ring_address",
@@ -153,6 +171,8 @@ fn fields(row: &Value) -> Row {
         "resynced",
         "queues",
         "vm_faults",
+        "resets",
+        "hangs",
     ];
     NAMES.iter().filter_map(|name| Some((*name, row.get(*name)?.clone()))).collect()
 }
@@ -224,6 +244,17 @@ mod tests {
         let mut other = answer;
         other["queues"][0]["context_id"] = json!(3);
         assert_eq!(diff("api", &queues(&ledger(), Depth::State), &told_queues(&other).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn faults_belong_to_the_first_gpu_and_a_reset_to_nobody() {
+        let mut answer = json!({"gpus": [{"gpu_id": 11, "resets": 0, "hangs": 0, "vm_faults": 1},
+            {"gpu_id": 22, "resets": 0, "hangs": 0, "vm_faults": 0}]});
+        let differences =
+            |answer: &Value| diff("api", &gpus(&ledger(), Depth::History), &told_gpus(answer).unwrap());
+        assert_eq!(differences(&answer), Vec::<String>::new());
+        answer["gpus"][1]["resets"] = 1.into();
+        assert_eq!(differences(&answer), ["gpu 22: resets: api 1, ledger 0"]);
     }
 
     #[test]

@@ -141,8 +141,9 @@ fn a_context_is_a_process_of_its_own_that_ends_with_its_descriptor() {
     assert_eq!(ledger.processes().map(|(owner, _)| owner).collect::<Vec<_>>(), [ONE]);
     done(&mut ledger, &Op::Close { owner: ONE });
     assert_eq!(ledger.process(ONE).map(|process| (process.open, process.queues.len())), Some((false, 2)));
+    ledger.apply(&Op::Context { agent: 1 }, &Answer::Context { id: 5 }).unwrap();
     done(&mut ledger, &Op::Kill { agent: 1 });
-    assert_eq!(ledger.processes().count(), 0);
+    assert_eq!(ledger.processes().count(), 0, "its contexts are gone, too");
 }
 
 #[test]
