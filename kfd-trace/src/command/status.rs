@@ -48,7 +48,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Vec<ProbeStatus>, St
         consequence: "its types are not known",
         remedy: "see `kfd-trace status` for what that hides",
     }));
-    let facts = Facts::gather(&kernel);
+    let facts = Facts::gather(&kernel).with_tracepoints(&roots.sysfs);
     let options = Options {
         ask: Ask { ioctl_records: true, tracepoints: true },
         possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
