@@ -115,8 +115,10 @@ fn at_once(bench: &Bench, boots: Vec<(Series, Boot)>, ask: Ask<'_>) -> Outcome {
     // The newest kernels take longest.
     let waiting = Mutex::new(boots);
     let outcome = Mutex::new(Outcome::default());
+    // A statement of its own: a guard in the loop's head would be held for the whole turn.
+    let next = || unpoisoned(&waiting).pop();
     let work = || {
-        while let Some((series, boot)) = unpoisoned(&waiting).pop() {
+        while let Some((series, boot)) = next() {
             let mut report = Vec::new();
             let begin = Instant::now();
             let out: &mut dyn Write = if guests == 1 { &mut io::stdout() } else { &mut report };
