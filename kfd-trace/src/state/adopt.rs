@@ -51,6 +51,9 @@ impl State {
         source: Source,
     ) -> ProcessKey {
         let key = self.standing_key(read.into(), found);
+        if found.id.is_some() {
+            self.set_context(key, found.context_id);
+        }
         if let Some(row) = self.rows.get_mut(&key).filter(|row| row.alive()) {
             row.sources = row.sources.with(source);
             absorb(row, found);
@@ -89,6 +92,20 @@ impl State {
         row.context_id = found.context_id;
         self.insert(row, &mut change);
         key
+    }
+
+    /// The kernel tells which context a numbered process is; a row whose first record was lost does not know.
+    fn set_context(&mut self, key: ProcessKey, context_id: Option<u32>) {
+        let Some(row) = self.rows.get(&key).filter(|row| row.context_id != context_id) else { return };
+        let left = row.place();
+        self.unindex(key);
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.context_id = context_id;
+        }
+        self.index(key);
+        // The row whose place it had taken can be found again.
+        let other = self.rows.values().find(|row| row.alive() && row.place() == left).map(|row| row.key);
+        other.into_iter().for_each(|key| self.index(key));
     }
 
     fn next_key(&mut self, id: Option<ProcessId>) -> ProcessKey {
@@ -171,10 +188,7 @@ impl State {
             queue.absorb(found);
             return;
         }
-        let ended_since = |queue: &Queue| {
-            queue.queue_id == queue_id && queue.end.is_some_and(|end| end.at_ns >= read.from_ns)
-        };
-        if row.ended_queues.iter().any(ended_since) {
+        if row.last_ends.get(&queue_id).is_some_and(|at_ns| *at_ns >= read.from_ns) {
             return;
         }
         row.queues.insert(queue_id, Queue::standing(queue_id, found, source, read.until_ns));

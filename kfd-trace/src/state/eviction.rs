@@ -28,9 +28,10 @@ impl Evictions {
         self.total_ns + self.since_ns.map_or(0, |since| now_ns.saturating_sub(since))
     }
 
-    /// False when it was evicted already.
+    /// False when its begin was told already. What was only found evicted gets its begin now: the record of an eviction
+    /// comes at the end of the driver's function, and others may see its effect before.
     pub(super) fn begin(&mut self, at_ns: u64, trigger: Option<Trigger>) -> bool {
-        if self.evicted {
+        if self.evicted && self.since_ns.is_some() {
             return false;
         }
         *self = Self { count: self.count + 1, evicted: true, since_ns: Some(at_ns), trigger, ..*self };
@@ -85,16 +86,21 @@ impl State {
 }
 
 impl State {
-    /// A queue was found so: its process is evicted from its GPU, or is not.
+    /// A queue was found so: its process is evicted from its GPU, or is not, where all of its queues there say the same.
     pub(super) fn found_evicted(&mut self, key: ProcessKey, found: &QueueCreate) {
         let Some(row) = self.rows.get_mut(&key) else { return };
         let (Some(gpu_id), Some(evicted)) = (found.gpu_id, found.evicted) else { return };
+        if let Some(queue) = found.queue_id.and_then(|id| row.queues.get_mut(&id)) {
+            queue.evictions.found(evicted);
+        }
+        // One queue alone may be put aside (MES): then the process is not evicted.
+        let here = row.queues.values().filter(|queue| queue.facts.gpu_id == found.gpu_id);
+        if here.map(|queue| queue.facts.evicted).any(|other| other != Some(evicted)) {
+            return;
+        }
         row.evictions.entry(gpu_id).or_default().found(evicted);
         let any = row.evictions.values().any(|gpu| gpu.evicted);
         row.evicted.found(any);
-        for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == found.gpu_id) {
-            queue.evictions.found(evicted);
-        }
     }
 }
 
@@ -173,6 +179,32 @@ mod tests {
         let row = state.process(ProcessId(1).into()).expect("row");
         assert_eq!((row.evictions[&GPU].count, row.evictions[&GPU].since_ns), (1, Some(10)));
         assert_eq!(row.queues[&3].evictions.count, 1);
+    }
+
+    #[test]
+    fn an_eviction_whose_effect_was_seen_first_is_counted() {
+        let mut state = with_queue();
+        let key = ProcessId(1).into();
+        let found = crate::events::event::QueueCreate { evicted: Some(true), ..facts(3) };
+        let update = crate::events::life::QueueUpdate { now: found, cu_mask: None, errno: 0 };
+        state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
+        assert!(state.process(key).is_some_and(|row| row.evicted.evicted && row.evicted.count == 0));
+        state.apply(&event(10, 1, 700, Body::Evict(told(GPU, Some(Trigger::Ttm)))));
+        let row = state.process(key).expect("row");
+        assert_eq!((row.evicted.count, row.evictions[&GPU].since_ns), (1, Some(10)));
+        assert_eq!(state.totals().evictions[&(GPU, Some(Trigger::Ttm))], 1);
+    }
+
+    #[test]
+    fn one_queue_that_is_put_aside_does_not_evict_its_process() {
+        let mut state = with_queue();
+        state.apply(&event(3, 1, 700, create(4)));
+        let aside = crate::events::event::QueueCreate { evicted: Some(true), ..facts(3) };
+        let update = crate::events::life::QueueUpdate { now: aside, cu_mask: None, errno: 0 };
+        state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
+        let row = state.process(ProcessId(1).into()).expect("row");
+        assert!(row.queues[&3].evictions.evicted && !row.queues[&4].evictions.evicted);
+        assert!(!row.evicted.evicted);
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub struct Process {
     pub(super) mqd_of_unborn: BTreeMap<u32, MqdWrites>,
     /// Live queues by id.
     pub queues: BTreeMap<u32, Queue>,
+    /// When the last queue of an id ended; ids are few and given again.
+    pub(super) last_ends: BTreeMap<u32, u64>,
     /// The last queues that ended, oldest first.
     pub ended_queues: VecDeque<Queue>,
 }
@@ -111,6 +113,7 @@ impl Process {
             vm_faults: BTreeMap::new(),
             mqd_of_unborn: BTreeMap::new(),
             queues: BTreeMap::new(),
+            last_ends: BTreeMap::new(),
             ended_queues: VecDeque::new(),
         }
     }

@@ -57,7 +57,9 @@ impl State {
             queue.mqd_writes = row.mqd_of_unborn.remove(&queue_id).unwrap_or_default();
         }
         self.put(key, queue);
-        if facts.evicted == Some(true) && self.rows.get(&key).is_some_and(|row| !row.evicted.evicted) {
+        let gpu =
+            |row: &Process| facts.gpu_id.and_then(|id| row.evictions.get(&id)).is_some_and(|gpu| gpu.evicted);
+        if facts.evicted == Some(true) && !self.rows.get(&key).is_some_and(gpu) {
             self.found_evicted(key, facts);
         }
     }
@@ -95,6 +97,7 @@ impl State {
         let Some(row) = self.rows.get_mut(&key) else { return false };
         let Some(mut queue) = row.queues.remove(&queue_id) else { return false };
         queue.end = Some(end);
+        row.last_ends.insert(queue_id, end.at_ns);
         queue.facts.gpu_id = queue.facts.gpu_id.or(gpu_id);
         *self.totals.queues_destroyed.entry((queue.label(), end.cause)).or_default() += 1;
         change.ended.push(queue.clone());

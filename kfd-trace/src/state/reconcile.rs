@@ -17,6 +17,10 @@ use crate::events::life::QueueUpdate;
 /// The driver tells of a change shortly before or after it makes it: what changed in this time is left alone.
 const SETTLE_NS: u64 = 1_000_000_000;
 
+/// On 6.1 the end of a queue is told before its preemption, which may take as long (9 s) and fail: until then the queue
+/// stands in the kernel's table.
+const PREEMPTION_NS: u64 = 15_000_000_000;
+
 /// What the probes and a list of the driver did not agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Difference {
@@ -76,6 +80,10 @@ impl State {
         for (place, row) in self.rows.values().filter_map(|row| Some((row.place()?, row))) {
             rows.entry(place).or_default().push(row);
         }
+        let ended_ns = match list.source {
+            Source::Kernel => list.read.from_ns.saturating_sub(PREEMPTION_NS),
+            Source::Probe | Source::Sysfs => settled_ns,
+        };
         let listed = by_place(list);
         let mut found = BTreeSet::new();
         let mut note = |(tgid, context_id): Place, queue_id, difference| {
@@ -97,7 +105,7 @@ impl State {
         }
         for (place, queues) in &listed {
             let rows = rows.get(place).map_or(&[][..], Vec::as_slice);
-            let known = |id: &u32| rows.iter().any(|row| knows(row, *id, settled_ns));
+            let known = |id: &u32| rows.iter().any(|row| knows(row, *id, ended_ns));
             for queue_id in queues.keys().filter(|id| !known(id)) {
                 note(*place, *queue_id, Difference::Missing);
             }
@@ -108,7 +116,6 @@ impl State {
     /// Counts a difference and takes over what the lists tell; the one that tells most stands first. Gives what changed
     /// as an event of its owner, and what followed from it.
     pub fn resync(&mut self, finding: Finding, lists: &[&List], now_ns: u64) -> Option<(Event, Change)> {
-        *self.totals.differences.entry(finding.difference).or_default() += 1;
         let place = (finding.tgid, finding.context_id);
         let told = lists.iter().find_map(|list| {
             let (process, queues) = list.processes.iter().find(|(process, _)| place_of(process) == place)?;
@@ -126,6 +133,7 @@ impl State {
             (Difference::Missing, Some((list, process, queue))) => {
                 let key = self.adopt_process(list.read, process, list.source);
                 self.adopt_queue(key, list.read, queue, list.source);
+                self.owner(place, finding.queue_id)?;
                 self.mark(key, finding.queue_id, now_ns, |_| {});
                 (key, Body::QueueCreate(queue.clone()))
             }
@@ -142,13 +150,19 @@ impl State {
                 let key = self.owner(place, finding.queue_id)?;
                 let queue = self.rows.get_mut(&key).and_then(|row| row.queues.get_mut(&finding.queue_id));
                 queue?.unlisted = true;
+                self.count(finding.difference);
                 return None;
             }
             (Difference::Missing | Difference::Properties, None) => return None,
         };
+        self.count(finding.difference);
         change.process = Some(key);
         let id = self.rows.get(&key).and_then(Process::id);
         Some((Event::of_standing(now_ns, id, Some(finding.tgid), body), change))
+    }
+
+    fn count(&mut self, difference: Difference) {
+        *self.totals.differences.entry(difference).or_default() += 1;
     }
 
     fn mark(&mut self, key: ProcessKey, queue_id: u32, now_ns: u64, act: impl FnOnce(&mut Queue)) {
@@ -171,10 +185,10 @@ fn leaves(row: &Process, source: Source) -> bool {
     row.mm_released_ns.is_some() && source == Source::Kernel
 }
 
-fn knows(row: &Process, queue_id: u32, settled_ns: u64) -> bool {
-    let ended_lately =
-        |queue: &Queue| queue.queue_id == queue_id && queue.end.is_some_and(|end| end.at_ns >= settled_ns);
-    row.queues.contains_key(&queue_id) || row.ended_queues.iter().any(ended_lately)
+/// It lives here, or has ended since.
+fn knows(row: &Process, queue_id: u32, since_ns: u64) -> bool {
+    let ended_since = |at_ns: &u64| *at_ns >= since_ns;
+    row.queues.contains_key(&queue_id) || row.last_ends.get(&queue_id).is_some_and(ended_since)
 }
 
 fn place_of(process: &StandingProcess) -> Place {
@@ -202,7 +216,9 @@ fn differs(known: &QueueCreate, listed: &QueueCreate) -> bool {
         || unlike(&known.read_pointer_address, &listed.read_pointer_address)
         || unlike(&known.priority, &listed.priority)
         || unlike(&known.percent, &listed.percent)
+        || unlike(&known.doorbell_offset, &listed.doorbell_offset)
         || unlike(&known.evicted, &listed.evicted)
+        || unlike(&known.active, &listed.active)
 }
 
 #[cfg(test)]

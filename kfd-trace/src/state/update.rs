@@ -29,7 +29,8 @@ impl State {
         queue.renew(&update.now);
         queue.updates += 1;
         queue.changed_ns = now_ns;
-        if update.cu_mask.is_some() {
+        // A mask that could not be set is not there.
+        if update.cu_mask.is_some() && update.errno == 0 {
             queue.cu_mask.clone_from(&update.cu_mask);
         }
         *self.totals.queue_updates.entry((queue.label(), update.errno)).or_default() += 1;
@@ -120,7 +121,11 @@ mod tests {
             let update = QueueUpdate { now: facts(3), cu_mask, errno: 0 };
             state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         }
-        assert_eq!((queue(&state).cu_mask.clone(), queue(&state).updates), (mask, 2));
+        assert_eq!((queue(&state).cu_mask.clone(), queue(&state).updates), (mask.clone(), 2));
+        let cu_mask = Some(CuMask { words: vec![1] });
+        let update = QueueUpdate { now: facts(3), cu_mask, errno: 13 };
+        state.apply(&event(10, 1, 700, Body::QueueUpdate(update)));
+        assert_eq!(queue(&state).cu_mask, mask, "it was refused");
     }
 
     #[test]

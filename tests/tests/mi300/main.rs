@@ -1,3 +1,4 @@
 //! Runs in the VM with two gfx 9.4.3, unpartitioned: each one KFD node with 8 XCCs.
 
+mod mqd;
 mod whole_gpus;

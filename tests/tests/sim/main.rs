@@ -1,6 +1,7 @@
 //! Runs in the VM with the real amdgpu and kfdsim's two GPUs: real ioctls, real queues.
 
 mod burst;
+mod contexts;
 mod controls;
 mod daemon;
 mod death;

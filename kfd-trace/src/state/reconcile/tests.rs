@@ -97,11 +97,74 @@ fn what_changed_around_the_reading_is_left_alone() {
 }
 
 #[test]
+fn many_queues_that_have_just_ended_are_known() {
+    let mut state = traced();
+    let ids: Vec<u32> = (10..80).collect();
+    for id in &ids {
+        state.apply(&event(2 * S, 1, PID, create(*id)));
+    }
+    for id in &ids {
+        state.apply(&event(9 * S, 1, PID, destroy(*id)));
+    }
+    let listed: Vec<_> = [3].iter().chain(&ids).map(|id| standing(*id)).collect();
+    assert_eq!(only(&state, &list(Source::Sysfs, 9 * S + S / 2, &listed)), []);
+}
+
+#[test]
+fn a_queue_that_is_being_preempted_stands_in_the_kernel_after_its_end() {
+    let mut state = traced();
+    state.apply(&event(9 * S, 1, PID, destroy(3)));
+    assert_eq!(only(&state, &list(Source::Kernel, 18 * S, &[standing(3)])), []);
+    assert_eq!(only(&state, &list(Source::Sysfs, 18 * S, &[standing(3)])), [finding(3, Difference::Missing)]);
+    assert_eq!(
+        only(&state, &list(Source::Kernel, 30 * S, &[standing(3)])),
+        [finding(3, Difference::Missing)]
+    );
+}
+
+#[test]
+fn a_context_whose_first_record_was_lost_gets_its_place_from_the_kernel() {
+    let mut state = traced();
+    // The second context's queue 3; its ProcessSeen was lost.
+    state.apply(&event(2 * S, 2, PID, create(3)));
+    let of = |id, context_id| StandingProcess {
+        id: Some(ProcessId(id)),
+        tgid: PID,
+        context_id,
+        ..StandingProcess::default()
+    };
+    let found = List {
+        source: Source::Kernel,
+        read: (9 * S).into(),
+        processes: vec![(of(1, None), vec![standing(3)]), (of(2, Some(0)), vec![standing(3)])],
+    };
+    let missing = Finding { context_id: Some(0), ..finding(3, Difference::Missing) };
+    assert_eq!(only(&state, &found), [missing]);
+    state.resync(missing, &[&found], 9 * S);
+    assert_eq!(only(&state, &found), [], "each row has its place");
+    assert_eq!(state.snapshot().queues().count(), 2);
+    state.apply(&event(10 * S, 2, PID, Body::ProcessRelease));
+    assert_eq!(
+        state.process_of_tgid(PID).and_then(Process::id),
+        Some(ProcessId(1)),
+        "the first one is found"
+    );
+}
+
+#[test]
 fn a_dying_process_has_left_the_kernels_table_but_not_sysfs() {
     let mut state = traced();
     state.apply(&event(2 * S, 1, PID, Body::MmRelease));
     assert_eq!(only(&state, &list(Source::Kernel, 9 * S, &[])), []);
     assert_eq!(only(&state, &list(Source::Sysfs, 9 * S, &[])), [finding(3, Difference::Ghost)]);
+}
+
+#[test]
+fn what_is_not_there_any_more_is_not_counted() {
+    let mut state = traced();
+    let empty = list(Source::Sysfs, 9 * S, &[]);
+    assert_eq!(state.resync(finding(8, Difference::Ghost), &[&empty], 9 * S), None);
+    assert_eq!(state.totals().differences.len(), 0);
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! Further contexts of a PID (7.2): a KFD process of its own with the PID of the first, whose queue ids begin anew.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::events::{self, of};
+use kfd_trace_tests::harness::tracer::run_json;
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, Steered, Stream, VmKernel, sysfs, until};
+use serde_json::{Value, json};
+
+/// Whether this kernel's driver has CREATE_PROCESS.
+fn has_contexts() -> Result<bool> {
+    Ok(VmKernel::from_env()?.series == "7.2")
+}
+
+/// Two queues of the number 0: of the first context and of a second one, which is in use then.
+fn twofold() -> Result<Steered> {
+    Steered::having(&["create aql", "context", "create sdma gpu=1"])
+}
+
+#[test]
+fn each_context_has_a_queue_of_its_own() -> Result<()> {
+    if !has_contexts()? {
+        let mut workload = Steered::start()?;
+        let said = workload.act("context")?;
+        assert_eq!(said["errno"], "ENOTTY", "no such command before 7.2: {said}");
+        return Ok(());
+    }
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = twofold()?;
+    let pid = workload.pid();
+    let lines = events::so_far(&stream, &mut workload)?;
+
+    let seen = of(&lines, "process_seen", pid);
+    let who: Vec<Value> =
+        seen.iter().map(|line| json!([line["standing"], line["context_id"].is_null()])).collect();
+    assert_eq!(who, [json!([false, true]), json!([false, false])], "both were seen to be created");
+    assert_ne!(seen[0]["kfd_process"], seen[1]["kfd_process"]);
+    let births = of(&lines, "queue_create", pid);
+    let queues: Vec<Value> = births
+        .iter()
+        .map(|line| json!([line["queue_id"], line["queue_type"], line["kfd_process"]]))
+        .collect();
+    let expected =
+        [json!([0, "compute_aql", seen[0]["kfd_process"]]), json!([0, "sdma", seen[1]["kfd_process"]])];
+    assert_eq!(queues, expected);
+
+    // The first one lives on when the second is closed.
+    workload.act("close")?;
+    let ends = events::wait(&stream, "queue_destroy", pid, 1)?;
+    assert_eq!(
+        json!([ends[0]["queue_id"], ends[0]["queue_type"], ends[0]["cause"]]),
+        json!([0, "sdma", "close"])
+    );
+    assert_eq!(ends[0]["kfd_process"], seen[1]["kfd_process"]);
+    events::wait(&stream, "process_release", pid, 1)?;
+    let summary = stream.finish()?;
+    assert_eq!(summary["lost"], json!({}));
+    drop(workload);
+    Ok(())
+}
+
+#[test]
+fn standing_contexts_are_told_apart_and_agree_with_sysfs() -> Result<()> {
+    if !has_contexts()? {
+        return Ok(());
+    }
+    let mut workload = twofold()?;
+    let pid = workload.pid();
+    let listed = sysfs::all_queues(Path::new("/sys"))?;
+    let mine: Vec<_> = listed.keys().filter(|(owner, ..)| *owner == pid).collect();
+    let context = mine.iter().find_map(|(_, context, _)| *context).context("a context in sysfs")?;
+    let ps = run_json(&["ps", "--json"])?.pop().context("one object")?;
+    let queues = ps["queues"].as_array().context("queues")?;
+    let shown: Vec<Value> = queues
+        .iter()
+        .filter(|queue| queue["pid"] == pid)
+        .map(|queue| json!([queue["context_id"], queue["queue_id"], queue["queue_type"], queue["sources"]]))
+        .collect();
+    let sources = json!(["kernel", "sysfs"]);
+    assert!(shown.contains(&json!([null, 0, "compute_aql", sources])), "{shown:?}");
+    assert!(shown.contains(&json!([context, 0, "sdma", sources])), "{shown:?}");
+    assert_eq!(shown.len(), 2);
+
+    let daemon = Daemon::ready(&[])?;
+    let queues = |wanted: usize| {
+        until("the queues of both contexts", SOON, || {
+            let page = daemon.json("/api/v1/queues")?;
+            let queues = page["queues"].as_array().context("queues")?;
+            let mine: Vec<Value> = queues.iter().filter(|queue| queue["pid"] == pid).cloned().collect();
+            Ok((mine.len() == wanted).then_some(mine))
+        })
+    };
+    assert!(queues(2)?.iter().all(|queue| queue["origin"] == "standing"));
+    workload.act("close")?;
+    let left = queues(1)?;
+    assert_eq!(json!([left[0]["context_id"], left[0]["queue_type"]]), json!([null, "compute_aql"]));
+    // Longer than a look at the driver's lists takes to be believed: none of it was a difference.
+    assert_eq!(daemon.scrape()?.sum("kfd_trace_differences_total", &[]), Some(0.0));
+    daemon.stop()
+}
