@@ -134,9 +134,22 @@ ids! {
         NestedFull = "nested_full",
         /// The return of an MQD function was missed: found by the thread's next one.
         MqdReturnMissed = "mqd_return_missed",
+        /// The return of an update or an eviction was missed, so it was not told: found by the thread's next one.
+        NestedReturnMissed = "nested_return_missed",
         /// A handler returned for which no entry was seen (it began before the tracer, or its entry was missed).
         ReturnWithoutEntry = "return_without_entry",
     }
+}
+
+impl Trouble {
+    /// Those by which something was not told that the driver's own lists may show.
+    pub const UNTOLD: &'static [Trouble] = &[
+        Trouble::QueueUnreadable,
+        Trouble::ProcessesFull,
+        Trouble::EvictionUnreadable,
+        Trouble::NestedFull,
+        Trouble::NestedReturnMissed,
+    ];
 }
 
 /// Index of a probe's hits in the array of counters.

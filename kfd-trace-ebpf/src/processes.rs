@@ -130,7 +130,10 @@ pub(crate) fn wanted_by_pasid(pasid: u32) -> Option<Entry> {
 fn remove(process: u64, entry: &Entry) {
     // Either may be gone already, dropped by the daemon.
     let _ = PROCESSES.remove(process);
-    if entry.pasid != 0 {
+    // The driver frees a PASID before the structure: another process may have it by now.
+    // SAFETY: a value of the map, copied at once.
+    let holder = PASIDS.get_ptr(entry.pasid).map(|holder| unsafe { *holder });
+    if holder == Some(process) {
         let _ = PASIDS.remove(entry.pasid);
     }
 }

@@ -63,6 +63,9 @@ pub(crate) fn evict_gpu(ctx: ProbeContext) -> u32 {
         Some(slot) => {
             // SAFETY: a value of the map, and only this thread writes it.
             let slot = unsafe { &mut *slot };
+            if slot.qpd != 0 {
+                counters::trouble(Trouble::NestedReturnMissed);
+            }
             (slot.qpd, slot.entered_ns, slot.before) = (qpd, entered_ns, before);
         }
         None => nested::enter(&Slot { qpd, entered_ns, before, trigger: trigger::NONE }),
@@ -78,8 +81,15 @@ pub(crate) fn evict_gpu_return(ctx: RetProbeContext) -> u32 {
         counters::trouble(Trouble::ReturnWithoutEntry);
         return 0;
     };
-    // SAFETY: a value of the map, copied at once; only this thread writes it.
-    let call = unsafe { *slot };
+    // SAFETY: a value of the map, and only this thread writes it.
+    let slot = unsafe { &mut *slot };
+    let call = *slot;
+    slot.qpd = 0;
+    if call.qpd == 0 {
+        // Its entry was missed, or could not be read.
+        counters::trouble(Trouble::ReturnWithoutEntry);
+        return 0;
+    }
     if call.trigger == trigger::NONE {
         let _ = nested::leave::<Slot>();
     }

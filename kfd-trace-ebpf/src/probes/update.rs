@@ -22,6 +22,9 @@ pub(crate) fn queue_update(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::QueueUpdate);
     mqd::settle();
     if let Some(queue) = ctx.arg::<u64>(1) {
+        if nested::current::<Update>().is_some() {
+            counters::trouble(Trouble::NestedReturnMissed);
+        }
         nested::enter(&Update { queue, minfo: ctx.arg(2).unwrap_or(0) });
     }
     0

@@ -32,7 +32,7 @@ pub(super) struct Doubt {
     ticks: u32,
     /// Until then there is a look at every tick, CLOCK_MONOTONIC nanoseconds.
     until_ns: u64,
-    /// Lost records at the last tick.
+    /// Lost records at the last tick, and what could not be told.
     lost: u64,
     found: BTreeSet<Finding>,
     /// Live rows that no list had at the last look.
@@ -56,9 +56,9 @@ impl Tracer {
     pub fn look(&mut self) -> Option<Look> {
         let now_ns = clock::mono_ns();
         let doubt = &mut self.doubt;
-        let lost = self.session.lost().unwrap_or(doubt.lost);
+        let lost = self.session.untold().unwrap_or(doubt.lost);
         if lost > doubt.lost {
-            log::warn!("{} records were lost: comparing with the driver's lists", lost - doubt.lost);
+            log::warn!("{} events were not told: comparing with the driver's lists", lost - doubt.lost);
             (doubt.lost, doubt.until_ns) = (lost, now_ns + DOUBT_NS);
         }
         doubt.ticks += 1;
@@ -70,7 +70,7 @@ impl Tracer {
         // GPUs come after the driver, and partitions change.
         self.topology = Topology::read(&self.roots.sysfs);
         let walk = doubtful || doubt.ticks.is_multiple_of(QUIET_WALK);
-        Some(self.doubt.standings.look(&mut self.session, walk))
+        self.doubt.standings.look(&self.session, walk)
     }
 
     /// Compares; gives what was set right, as events of the owners.
@@ -85,7 +85,12 @@ impl Tracer {
         let lists: Vec<&List> = look.kernel.iter().chain([&look.sysfs]).collect();
         for finding in &believed {
             log::warn!("{}", line(finding));
-            told.extend(self.state.resync(*finding, &lists, look.sysfs.read.until_ns));
+            let resynced = self.state.resync(*finding, &lists, look.sysfs.read.until_ns);
+            if let Some((_, change)) = resynced.as_ref().filter(|_| finding.difference == Difference::Missing)
+            {
+                self.enrich(change);
+            }
+            told.extend(resynced);
         }
         let believed: BTreeSet<Finding> = believed.into_iter().collect();
         self.doubt.found = &found - &believed;

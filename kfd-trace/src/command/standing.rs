@@ -51,6 +51,11 @@ fn found(roots: &Roots, standing: walk::StandingProcess, id: Option<ProcessId>) 
 /// Reads KFD's sysfs. Types are named by the kernel's own enum, where its BTF tells it.
 #[must_use]
 pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> Vec<Found> {
+    read_sysfs(roots, layout).0
+}
+
+/// The same, and whether all of it could be read.
+fn read_sysfs(roots: &Roots, layout: &QueueLayout) -> (Vec<Found>, bool) {
     let sysfs = KfdSysfs::read(&roots.sysfs, Costly::default());
     for error in &sysfs.errors {
         log::warn!("cannot read {}: {}", error.path.display(), error.why);
@@ -68,7 +73,7 @@ pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> Vec<Found> {
         let process = StandingProcess { context_id: listed.context_id, ..process };
         Found { process, info, queues: queues.collect() }
     });
-    found.collect()
+    (found.collect(), sysfs.errors.is_empty())
 }
 
 fn known_type(kind: &QueueType) -> bool {
@@ -153,22 +158,30 @@ impl Standings {
         }
     }
 
-    /// Reads the driver's lists; the kernel's own table only where `walk` asks for it.
-    pub fn look(&self, session: &mut Session, walk: bool) -> Look {
+    /// Reads the driver's lists; the kernel's own table only where `walk` asks for it. `None` where sysfs could not be read
+    /// whole: what it does not tell is not gone.
+    ///
+    /// Numbers are only looked up: a process may be freed since, and its address be another one's.
+    pub fn look(&self, session: &Session, walk: bool) -> Option<Look> {
         let from_ns = clock::mono_ns();
         let walked = walk.then(|| self.walked(session).ok()).flatten();
         let kernel_read = Read { from_ns, until_ns: clock::mono_ns() };
-        let sysfs = self.listed();
+        let sysfs = self.listed()?;
         let sysfs_read = Read { from_ns: kernel_read.until_ns, until_ns: clock::mono_ns() };
         let kernel = walked.filter(|standing| standing.broken == 0).map(|standing| {
-            let found = self.numbered(session, standing, kernel_read.until_ns);
-            list(Source::Kernel, kernel_read, found)
+            let found = standing.processes.into_iter().map(|process| {
+                let id = session.known(&process);
+                found(&self.roots, process, id)
+            });
+            list(Source::Kernel, kernel_read, found.filter(|one| self.asked(one)).collect())
         });
-        Look { sysfs: list(Source::Sysfs, sysfs_read, sysfs), kernel }
+        Some(Look { sysfs: list(Source::Sysfs, sysfs_read, sysfs), kernel })
     }
 
-    fn listed(&self) -> Vec<Found> {
-        sysfs(&self.roots, &self.layout).into_iter().filter(|one| self.asked(one)).collect()
+    /// `None` where it could not be read whole.
+    fn listed(&self) -> Option<Vec<Found>> {
+        let (found, whole) = read_sysfs(&self.roots, &self.layout);
+        whole.then(|| found.into_iter().filter(|one| self.asked(one)).collect())
     }
 
     fn numbered(&self, session: &mut Session, standing: Standing, mono_ns: u64) -> Vec<Found> {
@@ -184,7 +197,8 @@ impl Standings {
     pub fn adopt(&self, session: &mut Session, state: &mut State) -> Option<String> {
         let from_ns = clock::mono_ns();
         let walked = self.walked(session);
-        let listed = self.listed();
+        let (listed, _) = read_sysfs(&self.roots, &self.layout);
+        let listed: Vec<Found> = listed.into_iter().filter(|one| self.asked(one)).collect();
         let read = Read { from_ns, until_ns: clock::mono_ns() };
         let why = match walked {
             Ok(standing) => {

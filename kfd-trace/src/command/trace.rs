@@ -193,6 +193,9 @@ impl<W: Write> Run<'_, W> {
         match (&event.body, process) {
             // A failed open leaves no process behind.
             (Body::Open { comm, .. }, None) => comm == asked,
+            (Body::UserQueue(call), _) => call.comm == *asked,
+            // What happens to a whole GPU is everybody's.
+            (Body::GpuResetBegin { .. } | Body::GpuResetEnd { .. } | Body::HwsHang { .. }, _) => true,
             (_, process) => process.is_some_and(|process| process.comm.as_ref() == Some(asked)),
         }
     }

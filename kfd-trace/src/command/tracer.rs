@@ -143,7 +143,8 @@ impl Tracer {
         (event, change)
     }
 
-    fn enrich(&mut self, change: &Change) {
+    /// Reads what /proc tells of the process of a change.
+    pub(super) fn enrich(&mut self, change: &Change) {
         let Some(key) = change.process else { return };
         let details = self.state.process(key).and_then(|row| enrich::details(&self.roots.procfs, row));
         if let Some(details) = details {

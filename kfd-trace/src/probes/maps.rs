@@ -5,7 +5,7 @@ use crate::events::event::ProcessId;
 use crate::events::tables::{Counters, ErrorRow, InFlightRow, IoctlRow, Tables};
 use aya::Ebpf;
 use aya::maps::{HashMap, Map, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues};
-use kfd_trace_common::counter::{self, COUNTERS};
+use kfd_trace_common::counter::{self, COUNTERS, Trouble};
 use kfd_trace_common::in_flight::Slot;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::IN_FLIGHT_MAX;
@@ -63,6 +63,13 @@ pub(super) fn make_fallback(ebpf: &mut Ebpf) -> Result<(), LoadError> {
         stats.insert(IoctlKey { process: NOBODY, cmd, pad: 0 }, zero, 0).map_err(error(MAP))?;
     }
     Ok(())
+}
+
+/// The number of the process at this address, where the BPF side has met it.
+pub(super) fn known(ebpf: &Ebpf, address: u64) -> Result<Option<ProcessId>, LoadError> {
+    const MAP: &str = "PROCESSES";
+    let processes: HashMap<_, u64, Entry> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
+    Ok(processes.get(&address, 0).ok().map(|entry| ProcessId(entry.id)))
 }
 
 /// The number of the process at this address; one that the BPF side has not met yet gets one.
@@ -126,12 +133,14 @@ fn counters(ebpf: &Ebpf) -> Result<Counters, LoadError> {
     Ok(Counters((0..COUNTERS).map(sum).collect::<Result<_, _>>()?))
 }
 
-/// Lost records, all kinds together.
-pub(super) fn lost(ebpf: &Ebpf) -> Result<u64, LoadError> {
+/// Lost records, all kinds together, and what could not be told in the first place.
+pub(super) fn untold(ebpf: &Ebpf) -> Result<u64, LoadError> {
     const MAP: &str = "COUNTERS";
     let map: PerCpuArray<_, u64> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
-    let of = |kind: &Kind| map.get(&counter::lost(*kind), 0).map(|values| values.iter().sum::<u64>());
-    Kind::ALL.iter().map(of).sum::<Result<u64, _>>().map_err(error(MAP))
+    let lost = Kind::ALL.iter().map(|kind| counter::lost(*kind));
+    let untold = Trouble::UNTOLD.iter().map(|trouble| counter::trouble(*trouble));
+    let of = |index: u32| map.get(&index, 0).map(|values| values.iter().sum::<u64>());
+    lost.chain(untold).map(of).sum::<Result<u64, _>>().map_err(error(MAP))
 }
 
 /// Drops the rows of a map that a closure picks by key and value.

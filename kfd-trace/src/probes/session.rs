@@ -104,6 +104,12 @@ impl Session {
         maps::number(&mut self.ebpf, found.address, fresh)
     }
 
+    /// The number of a process that was found standing, where the BPF side has met it.
+    #[must_use]
+    pub fn known(&self, found: &StandingProcess) -> Option<ProcessId> {
+        maps::known(&self.ebpf, found.address).ok().flatten()
+    }
+
     /// The verdict on every probe of the table.
     #[must_use]
     pub fn probes(&self) -> &[ProbeStatus] {
@@ -151,12 +157,12 @@ impl Session {
         maps::read(&self.ebpf)
     }
 
-    /// Records that found the ring buffer full, all kinds together.
+    /// Records that found the ring buffer full, all kinds together, and what could not be told in the first place.
     ///
     /// # Errors
     /// When the kernel refuses the reading of the counters.
-    pub fn lost(&self) -> Result<u64, LoadError> {
-        maps::lost(&self.ebpf)
+    pub fn untold(&self) -> Result<u64, LoadError> {
+        maps::untold(&self.ebpf)
     }
 
     /// Takes all probes off. Maps and ring stay.
