@@ -128,6 +128,13 @@ impl Daemon {
         http::get(self.address, path)
     }
 
+    /// A page of the API.
+    pub fn json(&self, path: &str) -> Result<Value> {
+        let response = self.get(path)?;
+        ensure!(response.status == 200, "{path}: status {}", response.status);
+        serde_json::from_str(&response.body).with_context(|| format!("JSON of {path}"))
+    }
+
     pub fn scrape(&self) -> Result<Metrics> {
         let response = self.get("/metrics")?;
         ensure!(response.status == 200, "/metrics: status {}", response.status);

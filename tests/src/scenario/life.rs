@@ -235,11 +235,7 @@ impl World {
         agree("sysfs", &view::queues(ledger, Depth::Sysfs), || view::sysfs_queues(root))?;
         agree("sysfs", &view::pids(ledger), || view::sysfs_processes(root))?;
         let depth = if self.life.drops { Depth::State } else { Depth::History };
-        let get = |path: &str| {
-            let response = self.daemon.get(path)?;
-            ensure!(response.status == 200, "{path}: status {}", response.status);
-            serde_json::from_str(&response.body).with_context(|| format!("JSON of {path}"))
-        };
+        let get = |path: &str| self.daemon.json(path);
         agree("the tracer", &view::gpus(ledger, depth), || view::told_gpus(&get("/api/v1/gpus")?))?;
         agree("the tracer", &view::queues(ledger, depth), || view::told_queues(&get("/api/v1/queues")?))?;
         if !self.life.drops {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Steered, Workload, until};
 use nix::sys::signal::Signal;
@@ -30,9 +30,7 @@ fn key(pid: &Value, queue: &Value) -> Result<(u64, u64)> {
 
 /// `GET /api/v1/queues`
 fn listed(daemon: &Daemon) -> Result<Listed> {
-    let response = daemon.get("/api/v1/queues")?;
-    ensure!(response.status == 200, "/api/v1/queues: status {}", response.status);
-    let body: Value = serde_json::from_str(&response.body).context("its JSON")?;
+    let body = daemon.json("/api/v1/queues")?;
     let rows = body["queues"].as_array().with_context(|| format!("no queues in {body}"))?;
     let row = |row: &Value| {
         let facts: Vec<&Value> = FACTS.iter().map(|(name, _)| &row[*name]).collect();
