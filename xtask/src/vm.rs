@@ -22,7 +22,7 @@ use crate::series::Series;
 const SHOWN: Series = Series::V6_12;
 
 /// Longest a guest may take, far beyond what it needs.
-pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
+pub(crate) const LIMIT: Duration = Duration::from_secs(3600);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
