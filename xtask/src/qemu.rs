@@ -13,7 +13,6 @@ use anyhow::{Context as _, Result};
 
 use crate::closing::Totals;
 use crate::console;
-use crate::verdicts;
 
 /// Without a byte on either port for so long, the guest hangs.
 const SILENCE: Duration = Duration::from_secs(180);
@@ -43,8 +42,6 @@ pub(crate) struct Run {
     pub(crate) totals: Totals,
     /// Closing lines seen: one for each test executable that came to its end.
     pub(crate) closings: usize,
-    /// Lines of tests that a page of the documentation is made from: those that begin with its name.
-    pub(crate) told: Vec<String>,
 }
 
 /// KVM only where the CPU says that it can: a /dev/kvm that is there may still hang the guest.
@@ -96,8 +93,7 @@ impl Machine<'_> {
             command.spawn().context("cannot run qemu-system-x86_64: run `cargo xtask setup` first")?;
         let mut guest = Guest(child);
         let stdout = guest.0.stdout.take().context("QEMU has no stdout")?;
-        let mut run =
-            Run { end: End::Lost(String::new()), totals: Totals::default(), closings: 0, told: Vec::new() };
+        let mut run = Run { end: End::Lost(String::new()), totals: Totals::default(), closings: 0 };
         run.end = follow(&lines(stdout), &mut run, nonce, limit, self.console, out);
         if matches!(run.end, End::Exit(_)) {
             guest.settle(Duration::from_secs(20));
@@ -177,9 +173,6 @@ fn follow(
                 }
                 // A closed stdout is no reason to stop the guest half-way.
                 let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-                if line.starts_with(verdicts::MARK) {
-                    run.told.push(line);
-                }
             }
             Err(RecvTimeoutError::Disconnected) => return End::Lost("the guest died".to_owned()),
             Err(RecvTimeoutError::Timeout) => {}
