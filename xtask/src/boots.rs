@@ -38,6 +38,7 @@ const SIMULATED: [Series; 3] = [Series::V6_1, Series::V6_12, Series::V7_2];
 /// Those whose driver knows GC 9.4.3 and has KFD nodes.
 const WITH_NODES: [Series; 2] = [Series::V6_12, Series::V7_2];
 
+/// Those with most tests first.
 const BOOTS: [Boot; 4] = [
     // Two GPUs, so that nothing can mix them up unseen.
     Boot {
@@ -78,9 +79,11 @@ const BOOTS: [Boot; 4] = [
     },
 ];
 
-/// The boots of a series that have a stage, in the order in which they are run.
-pub(crate) fn of(series: Series) -> impl Iterator<Item = Boot> {
-    BOOTS.into_iter().filter(move |boot| boot.stages(series).next().is_some())
+/// The boots of these series that have a stage. Long ones first, and of these the newest kernels,
+/// which take longest: what is begun last is waited for alone.
+pub(crate) fn of(wanted: &[Series]) -> impl Iterator<Item = (Series, Boot)> {
+    let with = |boot: Boot| wanted.iter().rev().map(move |series| (*series, boot));
+    BOOTS.into_iter().flat_map(with).filter(|(series, boot)| boot.stages(*series).next().is_some())
 }
 
 /// The boot with a stage of this name; without a name the first.
@@ -106,7 +109,7 @@ mod tests {
     use crate::series::Series;
 
     fn names(series: Series) -> Vec<&'static str> {
-        of(series).flat_map(|boot| boot.stages(series)).map(|stage| stage.name).collect()
+        of(&[series]).flat_map(|(_, boot)| boot.stages(series)).map(|stage| stage.name).collect()
     }
 
     #[test]
@@ -119,15 +122,19 @@ mod tests {
 
     #[test]
     fn kfdsim_is_inserted_where_it_can_be_built_and_behind_amdgpu() {
-        for series in Series::ALL {
-            for boot in of(series) {
-                let modules: Vec<_> = boot.stages(series).flat_map(|stage| stage.modules).collect();
-                let at = |wanted: fn(&Module) -> bool| modules.iter().position(|module| wanted(module));
-                let kfdsim = at(|module| matches!(module, Module::Kfdsim(_)));
-                let amdgpu = at(|module| matches!(module, Module::Amdgpu(_)));
-                assert!(kfdsim.is_none() || (series.has_kfdsim() && amdgpu < kfdsim), "{}", boot.name);
-            }
+        for (series, boot) in of(&Series::ALL) {
+            let modules: Vec<_> = boot.stages(series).flat_map(|stage| stage.modules).collect();
+            let at = |wanted: fn(&Module) -> bool| modules.iter().position(|module| wanted(module));
+            let kfdsim = at(|module| matches!(module, Module::Kfdsim(_)));
+            let amdgpu = at(|module| matches!(module, Module::Amdgpu(_)));
+            assert!(kfdsim.is_none() || (series.has_kfdsim() && amdgpu < kfdsim), "{}", boot.name);
         }
+    }
+
+    #[test]
+    fn the_long_boots_of_all_kernels_come_first() {
+        let names: Vec<_> = of(&Series::ALL).map(|(_, boot)| boot.name).collect();
+        assert_eq!(names[..5], ["main", "main", "main", "main", "mi300"]);
     }
 
     #[test]

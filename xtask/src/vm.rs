@@ -112,11 +112,10 @@ struct Outcome {
 /// A guest takes one CPU: as many run at once as there are. One alone reports as it goes, several each as a whole.
 fn at_once(bench: &Bench, boots: Vec<(Series, Boot)>, ask: Ask<'_>) -> Outcome {
     let guests = available_parallelism().map_or(1, NonZero::get).min(boots.len());
-    // The newest kernels take longest.
-    let waiting = Mutex::new(boots);
+    let waiting = Mutex::new(boots.into_iter());
     let outcome = Mutex::new(Outcome::default());
     // A statement of its own: a guard in the loop's head would be held for the whole turn.
-    let next = || unpoisoned(&waiting).pop();
+    let next = || unpoisoned(&waiting).next();
     let work = || {
         while let Some((series, boot)) = next() {
             let mut report = Vec::new();
@@ -179,9 +178,8 @@ pub(crate) fn test(
 ) -> Result<(bool, Totals)> {
     let start = Instant::now();
     let bench = Bench::new()?;
-    let all = wanted.iter().flat_map(|series| boots::of(*series).map(|boot| (*series, boot)));
     let ask = Ask { stages, filter, limit };
-    let Outcome { totals, mut problems } = at_once(&bench, all.collect(), ask);
+    let Outcome { totals, mut problems } = at_once(&bench, boots::of(wanted).collect(), ask);
     let unfiltered = filter.iter().all(|word| word.starts_with('-'));
     if totals.run() == 0 && unfiltered {
         problems.push("no test has run".to_owned());
