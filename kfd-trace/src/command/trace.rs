@@ -156,15 +156,15 @@ impl<W: Write> Run<'_, W> {
     fn show(&mut self, records: &mut Records) -> io::Result<()> {
         for record in records.drain(..) {
             let told = self.tracer.take_in(record);
-            self.tell(&told)?;
+            self.tell(told.into_iter().flatten())?;
         }
         self.out.flush()
     }
 
-    fn tell(&mut self, told: &[(Event, Change)]) -> io::Result<()> {
+    fn tell(&mut self, told: impl IntoIterator<Item = (Event, Change)>) -> io::Result<()> {
         for (event, change) in told {
-            if self.shows(event, change) {
-                self.line(event, change)?;
+            if self.shows(&event, &change) {
+                self.line(&event, &change)?;
             }
         }
         Ok(())
@@ -180,7 +180,7 @@ impl<W: Write> Run<'_, W> {
         ring.drain(records);
         self.show(records)?;
         let told = self.tracer.reconcile(&look);
-        self.tell(&told)
+        self.tell(told)
     }
 
     fn shows(&self, event: &Event, change: &Change) -> bool {

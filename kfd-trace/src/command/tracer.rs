@@ -121,15 +121,15 @@ impl Tracer {
 
     /// Takes in one record; gives the event with what it changed, unless it could not be decoded. Where queues cannot be
     /// probed, what an ioctl did to a queue follows as an event of its own.
-    pub fn take_in(&mut self, record: Result<Event, DecodeError>) -> Vec<(Event, Change)> {
+    pub fn take_in(&mut self, record: Result<Event, DecodeError>) -> [Option<(Event, Change)>; 2] {
         match record {
             Ok(event) => {
                 let derived = if self.queues_by_ioctl() { queue_ioctl::derived(&event) } else { None };
-                [Some(event), derived].into_iter().flatten().map(|event| self.apply(event)).collect()
+                [Some(event), derived].map(|event| event.map(|event| self.apply(event)))
             }
             Err(error) => {
                 *self.decode_errors.entry(error.reason()).or_default() += 1;
-                Vec::new()
+                [None, None]
             }
         }
     }
