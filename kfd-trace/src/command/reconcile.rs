@@ -23,9 +23,6 @@ const QUIET_WALK: u32 = 60;
 /// again.
 const DOUBT_NS: u64 = 5_000_000_000;
 
-/// Processes that were quiet for so long are compared, nanoseconds.
-const SETTLE_NS: u64 = 1_000_000_000;
-
 /// What is remembered from look to look.
 pub(super) struct Doubt {
     standings: Standings,
@@ -68,7 +65,9 @@ impl Tracer {
             return None;
         }
         // GPUs come after the driver, and partitions change.
-        self.topology = Topology::read(&self.roots.sysfs);
+        if doubt.ticks.is_multiple_of(QUIET) {
+            self.topology = Topology::read(&self.roots.sysfs);
+        }
         let walk = doubtful || doubt.ticks.is_multiple_of(QUIET_WALK);
         self.doubt.standings.look(&self.session, walk)
     }
@@ -103,9 +102,8 @@ impl Tracer {
 
     /// Ends the rows of processes whose end was missed: in no list, at two looks in a row.
     fn end_gone(&mut self, look: &Look) -> Vec<(Event, Change)> {
-        let settled_ns = look.sysfs.read.from_ns.saturating_sub(SETTLE_NS);
-        let snapshot = self.state.snapshot();
-        let quiet = snapshot.live().filter(|row| row.last_event_ns <= settled_ns);
+        let settled_ns = look.sysfs.settled_ns();
+        let quiet = self.state.live().filter(|row| row.last_event_ns <= settled_ns);
         let gone: BTreeSet<ProcessKey> =
             quiet.filter(|row| self.is_gone(row, look)).map(|row| row.key).collect();
         let mut told = Vec::new();
@@ -122,19 +120,16 @@ impl Tracer {
     }
 
     fn is_gone(&self, row: &Process, look: &Look) -> bool {
-        let Some(tgid) = row.tgid else { return false };
-        let has = |list: &List| {
-            list.processes.iter().any(|(one, _)| one.tgid == tgid && one.context_id == row.context_id)
-        };
-        if has(&look.sysfs) {
+        let Some(place) = row.place() else { return false };
+        if look.sysfs.has(place) {
             return false;
         }
         let not_in_proc = || {
-            let read = process::read(&self.roots.procfs, tgid, row.start_boottime_ns);
+            let read = process::read(&self.roots.procfs, place.0, row.start_boottime_ns);
             matches!(read, Err(ProcessError::Gone { .. } | ProcessError::Reused { .. }))
         };
         match &look.kernel {
-            Some(kernel) => !has(kernel),
+            Some(kernel) => !kernel.has(place),
             None => not_in_proc() || !self.doubt.standings.walks() && !look.sysfs.processes.is_empty(),
         }
     }
@@ -149,7 +144,8 @@ fn findings(look: &Look, compare: impl Fn(&List) -> BTreeSet<Finding>) -> BTreeS
         found.union(&in_kernel).filter(|one| one.difference == Difference::Ghost).copied().collect();
     found.extend(in_kernel.iter().copied());
     for ghost in ghosts {
-        let (by_sysfs, by_kernel) = (lacks(&look.sysfs, &ghost), lacks(kernel, &ghost));
+        let lacks = |list: &List| list.queue(ghost.place(), ghost.queue_id).is_none();
+        let (by_sysfs, by_kernel) = (lacks(&look.sysfs), lacks(kernel));
         if by_sysfs && by_kernel {
             continue;
         }
@@ -159,12 +155,6 @@ fn findings(look: &Look, compare: impl Fn(&List) -> BTreeSet<Finding>) -> BTreeS
         }
     }
     found
-}
-
-fn lacks(list: &List, finding: &Finding) -> bool {
-    let place = (finding.tgid, finding.context_id);
-    let queues = list.processes.iter().filter(|(process, _)| (process.tgid, process.context_id) == place);
-    !queues.flat_map(|(_, queues)| queues).any(|queue| queue.queue_id == Some(finding.queue_id))
 }
 
 fn line(finding: &Finding) -> String {

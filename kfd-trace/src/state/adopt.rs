@@ -4,7 +4,7 @@
 //! for the same process or queue; what ended since its begin is not brought back.
 
 use super::apply::Change;
-use super::process::{Process, ProcessKey};
+use super::process::{Place, Process, ProcessKey};
 use super::queue::{Cause, Queue};
 use super::rows::State;
 use super::source::{Source, Sources};
@@ -42,6 +42,13 @@ pub struct StandingProcess {
     pub cgroup_leaf: Option<String>,
 }
 
+impl StandingProcess {
+    #[must_use]
+    pub fn place(&self) -> Place {
+        (self.tgid, self.context_id)
+    }
+}
+
 impl State {
     /// Takes in a standing process; gives the key of its row, which may have been there before.
     pub fn adopt_process(
@@ -68,15 +75,14 @@ impl State {
             return key;
         }
         let same = |row: &Process| row.same_start(found.start_boottime_ns);
-        if let Some(key) = self.by_tgid.get(&(found.tgid, found.context_id)).copied()
+        if let Some(key) = self.by_tgid.get(&found.place()).copied()
             && self.rows.get(&key).is_some_and(same)
             && (found.id.is_none() || matches!(key, ProcessKey::Adopted(_)))
         {
             return self.numbered(key, found.id);
         }
         let ended = self.ended.iter().rev().filter_map(|key| self.rows.get(key)).find(|row| {
-            row.tgid == Some(found.tgid)
-                && row.context_id == found.context_id
+            row.place() == Some(found.place())
                 && same(row)
                 && row.released_ns >= Some(read.from_ns)
                 && found.id.is_none()
@@ -120,7 +126,7 @@ impl State {
 
     /// A live row of this tgid with another start is of a process that went without being seen to go.
     fn end_impostor(&mut self, found: &StandingProcess, at_ns: u64, change: &mut Change) {
-        if let Some(key) = self.by_tgid.get(&(found.tgid, found.context_id)).copied()
+        if let Some(key) = self.by_tgid.get(&found.place()).copied()
             && self.rows.get(&key).is_some_and(|row| !row.same_start(found.start_boottime_ns))
         {
             self.anomaly(Anomaly::EndNotSeen, change);

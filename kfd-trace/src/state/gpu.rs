@@ -60,8 +60,8 @@ impl State {
     /// Processes that have queues on this GPU: those that a reset or a hang of it hits.
     #[must_use]
     pub fn tgids_on(&self, gpu_id: u32) -> Vec<u32> {
-        let on = self.rows.values().filter(|row| row.alive());
-        let on = on.filter(|row| row.queues.values().any(|queue| queue.facts.gpu_id == Some(gpu_id)));
+        let on =
+            self.live().filter(|row| row.queues.values().any(|queue| queue.facts.gpu_id == Some(gpu_id)));
         let mut tgids: Vec<u32> = on.filter_map(|row| row.tgid).collect();
         tgids.sort_unstable();
         tgids.dedup();

@@ -31,7 +31,7 @@ pub use eviction::Evictions;
 pub use gpu::{GpuState, GpuStates};
 pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use limits::StateLimits;
-pub use process::{Process, ProcessDetails, ProcessKey};
+pub use process::{Place, Process, ProcessDetails, ProcessKey};
 pub(crate) use queue::finer_type;
 pub use queue::{Cause, Queue, QueueEnd, QueueLabel};
 pub use reconcile::{Difference, Finding, List};

@@ -11,6 +11,10 @@ use crate::events::event::{ProcessId, ProcessSeen};
 /// Start times from /proc are in ticks of 10 ms and cut off: nearer than this is the same start.
 const START_TOLERANCE_NS: u64 = 20_000_000;
 
+/// What a process is found by: its tgid in the initial PID namespace, and which of its contexts it is (7.2); `None` for
+/// the first one.
+pub type Place = (u32, Option<u32>);
+
 /// Key of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProcessKey {
@@ -127,8 +131,9 @@ impl Process {
         }
     }
 
-    /// What it is found by: its tgid, and which of its contexts it is.
-    pub(super) fn place(&self) -> Option<(u32, Option<u32>)> {
+    /// `None` where its tgid could not be read.
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
         self.tgid.map(|tgid| (tgid, self.context_id))
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::adopt::{Read, StandingProcess};
 use super::apply::Change;
-use super::process::{Process, ProcessKey};
+use super::process::{Place, Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd};
 use super::rows::State;
 use super::source::Source;
@@ -59,6 +59,33 @@ pub struct List {
     pub processes: Vec<(StandingProcess, Vec<QueueCreate>)>,
 }
 
+impl List {
+    /// What changed later is left alone; CLOCK_MONOTONIC, nanoseconds.
+    #[must_use]
+    pub fn settled_ns(&self) -> u64 {
+        self.read.from_ns.saturating_sub(SETTLE_NS)
+    }
+
+    /// A process stands at this place.
+    #[must_use]
+    pub fn has(&self, place: Place) -> bool {
+        self.at(place).next().is_some()
+    }
+
+    /// The queue of a process at this place, with the process.
+    #[must_use]
+    pub fn queue(&self, place: Place, queue_id: u32) -> Option<(&StandingProcess, &QueueCreate)> {
+        self.at(place).find_map(|(process, queues)| {
+            let queue = queues.iter().find(|queue| queue.queue_id == Some(queue_id))?;
+            Some((process, queue))
+        })
+    }
+
+    fn at(&self, place: Place) -> impl Iterator<Item = &(StandingProcess, Vec<QueueCreate>)> {
+        self.processes.iter().filter(move |(process, _)| process.place() == place)
+    }
+}
+
 /// One difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
@@ -69,13 +96,18 @@ pub struct Finding {
     pub difference: Difference,
 }
 
-type Place = (u32, Option<u32>);
+impl Finding {
+    #[must_use]
+    pub fn place(&self) -> Place {
+        (self.tgid, self.context_id)
+    }
+}
 
 impl State {
     /// Compares with one list.
     #[must_use]
     pub fn compare(&self, list: &List) -> BTreeSet<Finding> {
-        let settled_ns = list.read.from_ns.saturating_sub(SETTLE_NS);
+        let settled_ns = list.settled_ns();
         let mut rows: BTreeMap<Place, Vec<&Process>> = BTreeMap::new();
         for (place, row) in self.rows.values().filter_map(|row| Some((row.place()?, row))) {
             rows.entry(place).or_default().push(row);
@@ -116,10 +148,9 @@ impl State {
     /// Counts a difference and takes over what the lists tell; the one that tells most stands first. Gives what changed
     /// as an event of its owner, and what followed from it.
     pub fn resync(&mut self, finding: Finding, lists: &[&List], now_ns: u64) -> Option<(Event, Change)> {
-        let place = (finding.tgid, finding.context_id);
+        let place = finding.place();
         let told = lists.iter().find_map(|list| {
-            let (process, queues) = list.processes.iter().find(|(process, _)| place_of(process) == place)?;
-            let queue = queues.iter().find(|queue| queue.queue_id == Some(finding.queue_id))?;
+            let (process, queue) = list.queue(place, finding.queue_id)?;
             Some((*list, process, queue))
         });
         let mut change = Change::default();
@@ -175,8 +206,8 @@ impl State {
 
     /// The live row of a place that has this queue.
     fn owner(&self, place: Place, queue_id: u32) -> Option<ProcessKey> {
-        let has = |row: &&Process| row.alive() && row.queues.contains_key(&queue_id);
-        self.rows.values().filter(|row| row.place() == Some(place)).find(has).map(|row| row.key)
+        let has = |row: &&Process| row.place() == Some(place) && row.queues.contains_key(&queue_id);
+        self.live().find(has).map(|row| row.key)
     }
 }
 
@@ -191,14 +222,10 @@ fn knows(row: &Process, queue_id: u32, since_ns: u64) -> bool {
     row.queues.contains_key(&queue_id) || row.last_ends.get(&queue_id).is_some_and(ended_since)
 }
 
-fn place_of(process: &StandingProcess) -> Place {
-    (process.tgid, process.context_id)
-}
-
 fn by_place(list: &List) -> BTreeMap<Place, BTreeMap<u32, &QueueCreate>> {
     let mut places: BTreeMap<Place, BTreeMap<u32, &QueueCreate>> = BTreeMap::new();
     for (process, queues) in &list.processes {
-        let known = places.entry(place_of(process)).or_default();
+        let known = places.entry(process.place()).or_default();
         known.extend(queues.iter().filter_map(|queue| Some((queue.queue_id?, queue))));
     }
     places

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::apply::Change;
 use super::gpu::GpuStates;
 use super::limits::StateLimits;
-use super::process::{Process, ProcessDetails, ProcessKey};
+use super::process::{Place, Process, ProcessDetails, ProcessKey};
 use super::queue::{Cause, QueueEnd};
 use super::snapshot::Snapshot;
 use super::totals::{Anomaly, Totals};
@@ -17,7 +17,7 @@ pub struct State {
     pub(super) limits: StateLimits,
     pub(super) rows: BTreeMap<ProcessKey, Process>,
     /// The row last met under a tgid and context, while it lives.
-    pub(super) by_tgid: BTreeMap<(u32, Option<u32>), ProcessKey>,
+    pub(super) by_tgid: BTreeMap<Place, ProcessKey>,
     /// Ended rows, the longest ended first.
     pub(super) ended: VecDeque<ProcessKey>,
     /// Rows that went since they were last asked for.
@@ -80,6 +80,11 @@ impl State {
     #[must_use]
     pub fn process(&self, key: ProcessKey) -> Option<&Process> {
         self.rows.get(&key)
+    }
+
+    /// The rows of processes that live.
+    pub fn live(&self) -> impl Iterator<Item = &Process> {
+        self.rows.values().filter(|row| row.alive())
     }
 
     /// The live row of a tgid, the one met last; of several contexts the first one.

@@ -26,6 +26,19 @@ fn finding(queue_id: u32, difference: Difference) -> Finding {
     Finding { tgid: PID, context_id: None, queue_id, difference }
 }
 
+#[test]
+fn a_list_knows_what_stands_where() {
+    let mut found = list(Source::Sysfs, 9 * S, &[standing(3)]);
+    let second = StandingProcess { tgid: PID, context_id: Some(0), ..StandingProcess::default() };
+    found.processes.push((second, vec![standing(4)]));
+    assert_eq!(found.settled_ns(), 8 * S);
+    let places = [(PID, None), (PID, Some(0)), (PID, Some(1)), (PID + 1, None)];
+    assert_eq!(places.map(|place| found.has(place)), [true, true, false, false]);
+    let id = |place, queue_id| found.queue(place, queue_id).map(|(process, _)| process.context_id);
+    assert_eq!((id((PID, None), 3), id((PID, Some(0)), 4)), (Some(None), Some(Some(0))));
+    assert_eq!((id((PID, None), 4), id((PID + 1, None), 3)), (None, None));
+}
+
 fn only(state: &State, list: &List) -> Vec<Finding> {
     state.compare(list).into_iter().collect()
 }
