@@ -51,6 +51,26 @@ fn a_queue_with_all_that_happened_to_it() {
 }
 
 #[test]
+fn a_queue_has_its_fields_in_one_order() {
+    let (state, topology, clock) = (traced(), topology(), clock());
+    let snapshot = state.snapshot();
+    let view = View { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: NOW };
+    assert_eq!(
+        queues(&view).expect("JSON"),
+        concat!(
+            r#"{"schema":1,"ts":"2026-09-21T14:13:20.001000000Z","queues":[{"pid":4321,"ns_pid":7,"comm":"train","#,
+            r#""kfd_process":"1","context_id":null,"gpu":"gpu 0 (0000:c1:00.0, gfx942)","gpu_id":58270,"node":1,"#,
+            r#""pci":"0000:c1:00.0","queue_id":3,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","#,
+            r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
+            r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"percent":100,"#,
+            r#""sdma_engine_id":null,"cu_mask":null,"active":true,"evicted":false,"evictions":0,"evicted_ns":0,"#,
+            r#""updates":0,"mqd_writes":{"init":0,"update":0,"restore":0},"origin":"ioctl","born_mono_ns":20000,"#,
+            r#""age_ns":980000,"resynced":false,"unlisted":false,"sources":["probe"]}]}"#
+        )
+    );
+}
+
+#[test]
 fn what_is_not_told_is_null_and_counts_are_counts() {
     let mut state = traced();
     let bare = QueueCreate {

@@ -63,6 +63,34 @@ fn the_state_is_a_word_and_contexts_have_a_column_when_there_are_any() {
 }
 
 #[test]
+fn json_has_its_fields_in_one_order() {
+    let process = PsRow { pid: Some(5), sources: Source::Sysfs.into(), ..PsRow::default() };
+    let mut rows = PsRow::from_snapshot(&traced().snapshot(), NOW);
+    rows.push(process);
+    let mut out = Vec::new();
+    json(&mut out, &rows, asked(), &topology(), None).expect("memory");
+    let text = String::from_utf8(out).expect("UTF-8");
+    assert_eq!(
+        text.split(r#","gpus":"#).next(),
+        Some(concat!(
+            r#"{"schema":1,"ts":null,"asked":["probe","sysfs"],"queues":[{"pid":4321,"ns_pid":7,"uid":1000,"#,
+            r#""comm":"train","cmdline":"python train.py","cgroup":"/slurm/job.scope","kfd_process":"1","#,
+            r#""context_id":null,"gpu":"gpu 0 (0000:c1:00.0, gfx942)","node":1,"pci":"0000:c1:00.0","#,
+            r#""gpu_id":58270,"queue_id":3,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","#,
+            r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
+            r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"percent":100,"#,
+            r#""sdma_engine_id":null,"active":true,"evicted":false,"age_ns":303000000000,"sources":["probe"]}],"#,
+            r#""processes":[{"pid":5,"ns_pid":null,"uid":null,"comm":null,"cmdline":null,"cgroup":null,"#,
+            r#""kfd_process":null,"context_id":null,"gpu":null,"node":null,"pci":null,"gpu_id":null,"#,
+            r#""queue_id":null,"queue_type":null,"ring_address":null,"ring_size":null,"#,
+            r#""write_pointer_address":null,"read_pointer_address":null,"doorbell_offset":null,"priority":null,"#,
+            r#""percent":null,"sdma_engine_id":null,"active":null,"evicted":null,"age_ns":null,"#,
+            r#""sources":["sysfs"]}]"#
+        ))
+    );
+}
+
+#[test]
 fn json_holds_queues_apart_from_processes_without_any() {
     let mut rows = rows();
     rows.push(PsRow { pid: Some(5), sources: Source::Sysfs.into(), ..PsRow::default() });
