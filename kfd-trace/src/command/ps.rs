@@ -73,7 +73,7 @@ fn rows(found: &[Found], source: Source) -> Vec<PsRow> {
             sources: source.into(),
             ..PsRow::default()
         };
-        let with = |queue: &QueueCreate| own.clone().with_facts(queue);
+        let with = |queue: &QueueCreate| PsRow { queue: Some(queue.clone()), ..own.clone() };
         if queues.is_empty() { vec![own.clone()] } else { queues.iter().map(with).collect() }
     });
     rows.collect()

@@ -1,6 +1,7 @@
 //! What the tracer saw, decoded: owned values without a byte layout.
 
 use super::life::{Eviction, MqdOp, QueueUpdate, UserQueueCall, VmFault};
+pub use super::queue::{Origin, QueueCreate, QueueType};
 use kfd_trace_common::kind::Kind;
 
 /// Number that the BPF side gave to a `struct kfd_process`; never reused, and no address.
@@ -123,101 +124,6 @@ pub struct ProcessSeen {
     pub cgroup_leaf: Option<String>,
     /// Which of its PID's contexts it is (7.2): `None` for the primary one, and where the driver has no others.
     pub context_id: Option<u32>,
-}
-
-/// A queue at its birth. `None` is "this kernel does not tell", never 0.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QueueCreate {
-    /// `None` when `queue_properties` could not be read: then all below is `None`, too.
-    pub queue_id: Option<u32>,
-    pub gpu_id: Option<u32>,
-    pub queue_type: Option<QueueType>,
-    /// GPU virtual address of the ring (user's view).
-    pub ring_address: Option<u64>,
-    /// Bytes.
-    pub ring_size: Option<u64>,
-    /// User address of the write pointer (AQL: `write_dispatch_id`).
-    pub write_pointer_address: Option<u64>,
-    /// User address of the read pointer.
-    pub read_pointer_address: Option<u64>,
-    /// Offset of the doorbell in the device's doorbell aperture, in dwords.
-    pub doorbell_offset: Option<u32>,
-    /// 0..=15.
-    pub priority: Option<u32>,
-    /// 0..=100.
-    pub percent: Option<u32>,
-    pub sdma_engine_id: Option<u32>,
-    /// It is on the runlist: not evicted, and its ring, size and percent are not 0.
-    pub active: Option<bool>,
-    /// Its process is evicted from this GPU.
-    pub evicted: Option<bool>,
-    /// Through the CREATE_QUEUE ioctl, by CRIU restore, or found standing.
-    pub origin: Origin,
-}
-
-impl QueueCreate {
-    /// Nothing is told of it yet.
-    #[must_use]
-    pub fn untold(origin: Origin) -> Self {
-        QueueCreate {
-            queue_id: None,
-            gpu_id: None,
-            queue_type: None,
-            ring_address: None,
-            ring_size: None,
-            write_pointer_address: None,
-            read_pointer_address: None,
-            doorbell_offset: None,
-            priority: None,
-            percent: None,
-            sdma_engine_id: None,
-            active: None,
-            evicted: None,
-            origin,
-        }
-    }
-}
-
-/// How a queue came to be known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    Ioctl,
-    Criu,
-    /// It lived before the tracer started.
-    Standing,
-    /// Called from neither ioctl.
-    Other,
-}
-
-/// Kind of a queue: the kernel's enum with AQL told apart by the format field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum QueueType {
-    Compute,
-    ComputeAql,
-    Sdma,
-    SdmaXgmi,
-    SdmaByEngId,
-    Hiq,
-    Diq,
-    /// A value that this kernel's own enum does not name.
-    Unknown(u32),
-}
-
-impl QueueType {
-    /// Name in JSON and metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            QueueType::Compute => "compute",
-            QueueType::ComputeAql => "compute_aql",
-            QueueType::Sdma => "sdma",
-            QueueType::SdmaXgmi => "sdma_xgmi",
-            QueueType::SdmaByEngId => "sdma_by_eng_id",
-            QueueType::Hiq => "hiq",
-            QueueType::Diq => "diq",
-            QueueType::Unknown(_) => "unknown",
-        }
-    }
 }
 
 /// One ioctl.

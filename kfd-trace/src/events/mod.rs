@@ -8,6 +8,7 @@ pub mod event;
 pub mod ioctl;
 pub mod layout;
 pub mod life;
+pub mod queue;
 pub mod queue_ioctl;
 pub mod ring;
 pub mod tables;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::context::Context;
 use super::errno;
 use super::names::{self, hex};
+use super::queue_fields::QueueFields;
 use crate::events::event::{Body, Event, IoctlCall, Outcome, QueueCreate, QueueType};
 use crate::events::ioctl;
 
@@ -79,16 +80,8 @@ struct ProcessFields<'a> {
 #[derive(Debug, Serialize)]
 struct CreateFields {
     gpu_id: Option<u32>,
-    queue_id: Option<u32>,
-    queue_type: Option<&'static str>,
-    ring_address: Option<String>,
-    ring_size: Option<u64>,
-    write_pointer_address: Option<String>,
-    read_pointer_address: Option<String>,
-    doorbell_offset: Option<u32>,
-    priority: Option<u32>,
-    percent: Option<u32>,
-    sdma_engine_id: Option<u32>,
+    #[serde(flatten)]
+    queue: QueueFields,
     active: Option<bool>,
     evicted: Option<bool>,
     /// `ioctl`, `criu`, `standing` or `other`.
@@ -206,16 +199,7 @@ fn failed(errno: i32) -> Option<String> {
 fn create(queue: &QueueCreate) -> CreateFields {
     CreateFields {
         gpu_id: queue.gpu_id,
-        queue_id: queue.queue_id,
-        queue_type: queue.queue_type.map(QueueType::name),
-        ring_address: queue.ring_address.map(hex),
-        ring_size: queue.ring_size,
-        write_pointer_address: queue.write_pointer_address.map(hex),
-        read_pointer_address: queue.read_pointer_address.map(hex),
-        doorbell_offset: queue.doorbell_offset,
-        priority: queue.priority,
-        percent: queue.percent,
-        sdma_engine_id: queue.sdma_engine_id,
+        queue: queue.into(),
         active: queue.active,
         evicted: queue.evicted,
         origin: names::origin(queue.origin),

@@ -3,8 +3,8 @@
 //! Takes in: events with what the state says about them, snapshots, sums, verdicts; all as arguments, so that
 //! nothing here does I/O or reads a clock. Gives out: text and JSON into any writer ([`stream`], [`json`],
 //! [`summary`], [`ps`], [`status`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), and an HTTP
-//! router ([`http`]). No output uses another one; [`budget`], [`clock`], [`errno`], [`escape`], `names` and
-//! `table` are what they share.
+//! router ([`http`]). No output uses another one; [`budget`], [`clock`], [`errno`], [`escape`], `names`,
+//! `queue_fields` and `table` are what they share.
 
 pub mod api;
 pub mod budget;
@@ -17,6 +17,7 @@ pub mod json;
 pub mod metrics;
 mod names;
 pub mod ps;
+mod queue_fields;
 pub mod status;
 pub mod stream;
 pub mod summary;

@@ -9,7 +9,7 @@ use super::clock::age;
 use super::table::plain;
 use super::{escape, names};
 use crate::attribute::Topology;
-use crate::events::event::{ProcessId, QueueCreate, QueueType};
+use crate::events::event::{ProcessId, QueueCreate};
 use crate::state::{Process, Queue, Snapshot, Sources};
 
 mod merge;
@@ -30,25 +30,7 @@ pub struct PsRow {
     /// Of a further context of its PID (7.2); `None` for the first one.
     pub context_id: Option<u32>,
     /// `None`: the process has no queue.
-    pub queue_id: Option<u32>,
-    pub gpu_id: Option<u32>,
-    pub queue_type: Option<QueueType>,
-    pub ring_address: Option<u64>,
-    /// Bytes.
-    pub ring_size: Option<u64>,
-    pub write_pointer_address: Option<u64>,
-    pub read_pointer_address: Option<u64>,
-    /// In the device's doorbell aperture, in dwords.
-    pub doorbell_offset: Option<u32>,
-    /// 0..=15.
-    pub priority: Option<u32>,
-    /// 0..=100.
-    pub percent: Option<u32>,
-    pub sdma_engine_id: Option<u32>,
-    /// On the runlist.
-    pub active: Option<bool>,
-    /// Its process is evicted from this GPU.
-    pub evicted: Option<bool>,
+    pub queue: Option<QueueCreate>,
     /// Nanoseconds; `None` when the birth of the queue was not seen.
     pub age_ns: Option<u64>,
     pub sources: Sources,
@@ -84,47 +66,20 @@ impl PsRow {
     }
 
     fn with_queue(self, queue: &Queue, now_ns: u64) -> PsRow {
-        PsRow {
-            queue_id: Some(queue.queue_id),
-            age_ns: queue.age_ns(now_ns),
-            sources: queue.sources,
-            ..self.with_facts(&queue.facts)
-        }
+        let facts = Some(queue.facts.clone());
+        PsRow { queue: facts, age_ns: queue.age_ns(now_ns), sources: queue.sources, ..self }
     }
 
-    /// The same process with a queue.
-    #[must_use]
-    pub fn with_facts(self, facts: &QueueCreate) -> PsRow {
-        PsRow {
-            queue_id: facts.queue_id,
-            gpu_id: facts.gpu_id,
-            queue_type: facts.queue_type,
-            ring_address: facts.ring_address,
-            ring_size: facts.ring_size,
-            write_pointer_address: facts.write_pointer_address,
-            read_pointer_address: facts.read_pointer_address,
-            doorbell_offset: facts.doorbell_offset,
-            priority: facts.priority,
-            percent: facts.percent,
-            sdma_engine_id: facts.sdma_engine_id,
-            active: facts.active,
-            evicted: facts.evicted,
-            ..self
-        }
+    pub(super) fn queue_id(&self) -> Option<u32> {
+        self.told(|queue| queue.queue_id)
     }
 
-    /// `active`, `evicted`, or `inactive`; with the percentage that is not the usual 100.
-    fn state(&self) -> String {
-        let word = match (self.evicted, self.active) {
-            (Some(true), _) => "evicted",
-            (_, Some(true)) => "active",
-            (_, Some(false)) => "inactive",
-            (_, None) => return dash(),
-        };
-        match self.percent {
-            None | Some(100) => word.to_owned(),
-            Some(percent) => format!("{word} {percent}%"),
-        }
+    pub(super) fn gpu_id(&self) -> Option<u32> {
+        self.told(|queue| queue.gpu_id)
+    }
+
+    fn told<T>(&self, of: impl Fn(&QueueCreate) -> Option<T>) -> Option<T> {
+        self.queue.as_ref().and_then(of)
     }
 
     /// `probe+sysfs`, or `sysfs only` where `asked` names other sources that do not have it.
@@ -133,6 +88,20 @@ impl PsRow {
         let silent = asked.iter().any(|source| !self.sources.has(source));
         let one = self.sources.iter().count() == 1;
         if silent && one { format!("{} only", self.sources) } else { self.sources.to_string() }
+    }
+}
+
+/// `active`, `evicted`, or `inactive`; with the percentage that is not the usual 100.
+fn state(queue: &QueueCreate) -> String {
+    let word = match (queue.evicted, queue.active) {
+        (Some(true), _) => "evicted",
+        (_, Some(true)) => "active",
+        (_, Some(false)) => "inactive",
+        (_, None) => return dash(),
+    };
+    match queue.percent {
+        None | Some(100) => word.to_owned(),
+        Some(percent) => format!("{word} {percent}%"),
     }
 }
 
@@ -154,16 +123,18 @@ const COLUMNS: [Column; 15] = [
     (CONTEXT, true, |row, _| show(row.context_id)),
     ("COMM", false, |row, _| row.comm.as_deref().map(escape::terminal)),
     ("GPU", false, |row, view| {
-        row.gpu_id.map(|id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")))
+        row.gpu_id().map(|id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")))
     }),
-    ("QUEUE", true, |row, _| show(row.queue_id)),
-    ("TYPE", false, |row, _| row.queue_type.map(|kind| kind.name().to_owned())),
-    ("RING", false, |row, _| row.ring_address.map(names::hex)),
-    ("SIZE", true, |row, _| row.ring_size.map(|size| ByteSize(size).display().iec_short().to_string())),
-    ("WPTR", false, |row, _| row.write_pointer_address.map(names::hex)),
-    ("RPTR", false, |row, _| row.read_pointer_address.map(names::hex)),
-    ("STATE", false, |row, _| row.queue_id.map(|_| row.state())),
-    ("PRIO", true, |row, _| show(row.priority)),
+    ("QUEUE", true, |row, _| show(row.queue_id())),
+    ("TYPE", false, |row, _| row.told(|queue| queue.queue_type).map(|kind| kind.name().to_owned())),
+    ("RING", false, |row, _| row.told(|queue| queue.ring_address).map(names::hex)),
+    ("SIZE", true, |row, _| {
+        row.told(|queue| queue.ring_size).map(|size| ByteSize(size).display().iec_short().to_string())
+    }),
+    ("WPTR", false, |row, _| row.told(|queue| queue.write_pointer_address).map(names::hex)),
+    ("RPTR", false, |row, _| row.told(|queue| queue.read_pointer_address).map(names::hex)),
+    ("STATE", false, |row, _| row.queue_id().and(row.queue.as_ref()).map(state)),
+    ("PRIO", true, |row, _| show(row.told(|queue| queue.priority))),
     ("AGE", true, |row, _| row.age_ns.map(age)),
     ("SOURCE", false, |row, view| Some(row.source(view.asked))),
 ];
@@ -200,11 +171,12 @@ pub fn text(out: &mut impl Write, rows: &[PsRow], asked: Sources, topology: &Top
 }
 
 fn budget(rows: &[PsRow], topology: &Topology) -> Budget {
-    let claims = rows.iter().filter(|row| row.queue_id.is_some()).map(|row| Claim {
-        gpu_id: row.gpu_id,
-        queue_type: row.queue_type,
-        sdma_engine_id: row.sdma_engine_id,
-        active: row.active,
+    let queues = rows.iter().filter_map(|row| row.queue.as_ref()).filter(|queue| queue.queue_id.is_some());
+    let claims = queues.map(|queue| Claim {
+        gpu_id: queue.gpu_id,
+        queue_type: queue.queue_type,
+        sdma_engine_id: queue.sdma_engine_id,
+        active: queue.active,
     });
     Budget::count(claims, topology)
 }

@@ -191,7 +191,7 @@ impl State {
         let Some(row) = self.rows.get_mut(&process).filter(|row| row.alive()) else { return };
         if let Some(queue) = row.queues.get_mut(&queue_id) {
             queue.sources = queue.sources.with(source);
-            queue.absorb(found);
+            queue.facts.absorb(found);
             return;
         }
         if row.last_ends.get(&queue_id).is_some_and(|at_ns| *at_ns >= read.from_ns) {

@@ -32,7 +32,6 @@ pub use gpu::{GpuState, GpuStates};
 pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use limits::StateLimits;
 pub use process::{Place, Process, ProcessDetails, ProcessKey};
-pub(crate) use queue::finer_type;
 pub use queue::{Cause, Queue, QueueEnd, QueueLabel};
 pub use reconcile::{Difference, Finding, List};
 pub use rows::State;

@@ -144,51 +144,12 @@ impl Queue {
         let until = self.end.map_or(now_ns, |end| end.at_ns);
         self.born_ns.map(|born| until.saturating_sub(born))
     }
-
-    /// Fills in what was not told before; what is known stays.
-    pub(super) fn absorb(&mut self, other: &QueueCreate) {
-        let facts = &mut self.facts;
-        facts.gpu_id = facts.gpu_id.or(other.gpu_id);
-        facts.queue_type = finer_type(facts.queue_type, other.queue_type);
-        facts.ring_address = facts.ring_address.or(other.ring_address);
-        facts.ring_size = facts.ring_size.or(other.ring_size);
-        facts.write_pointer_address = facts.write_pointer_address.or(other.write_pointer_address);
-        facts.read_pointer_address = facts.read_pointer_address.or(other.read_pointer_address);
-        facts.doorbell_offset = facts.doorbell_offset.or(other.doorbell_offset);
-        facts.priority = facts.priority.or(other.priority);
-        facts.percent = facts.percent.or(other.percent);
-        facts.sdma_engine_id = facts.sdma_engine_id.or(other.sdma_engine_id);
-        facts.active = facts.active.or(other.active);
-        facts.evicted = facts.evicted.or(other.evicted);
-    }
-}
-
-/// sysfs tells the kernel's enum only, in which AQL queues are `compute` too: the finer word wins.
-pub(crate) fn finer_type(known: Option<QueueType>, other: Option<QueueType>) -> Option<QueueType> {
-    match (known, other) {
-        (Some(QueueType::Compute) | None, Some(QueueType::ComputeAql)) => Some(QueueType::ComputeAql),
-        (known, other) => known.or(other),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::state::samples::facts;
-
-    #[test]
-    fn absorbing_fills_gaps_and_keeps_what_is_known() {
-        let mut queue = Queue::standing(
-            1,
-            &QueueCreate { ring_address: None, queue_type: Some(QueueType::Compute), ..facts(1) },
-            Source::Sysfs,
-            5,
-        );
-        queue.absorb(&QueueCreate { gpu_id: Some(99), ..facts(1) });
-        assert_eq!(queue.facts.ring_address, facts(1).ring_address);
-        assert_eq!(queue.facts.queue_type, Some(QueueType::ComputeAql));
-        assert_eq!(queue.facts.gpu_id, facts(1).gpu_id);
-    }
 
     #[test]
     fn age_ends_with_the_queue_and_is_unknown_without_a_birth() {

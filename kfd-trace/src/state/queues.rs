@@ -32,7 +32,7 @@ impl State {
         match row.queues.get_mut(&queue_id) {
             // It was found standing while this record was still in the ring buffer.
             Some(queue) if queue.born_ns.is_none() && queue.adopted_ns >= Some(now_ns) => {
-                queue.absorb(facts);
+                queue.facts.absorb(facts);
                 queue.facts.origin = facts.origin;
                 queue.born_ns = Some(now_ns);
                 queue.mqd_writes = row.mqd_of_unborn.remove(&queue_id).unwrap_or_default();

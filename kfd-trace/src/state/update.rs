@@ -60,10 +60,9 @@ impl State {
 impl Queue {
     /// Takes what the driver has now; what is not told stays.
     pub(super) fn renew(&mut self, now: &crate::events::event::QueueCreate) {
-        let mut facts = now.clone();
-        facts.origin = self.facts.origin;
-        std::mem::swap(&mut self.facts, &mut facts);
-        self.absorb(&facts);
+        let before = std::mem::replace(&mut self.facts, now.clone());
+        self.facts.origin = before.origin;
+        self.facts.absorb(&before);
     }
 }
 

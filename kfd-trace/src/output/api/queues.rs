@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::View;
-use crate::events::event::QueueType;
 use crate::events::life::MqdOp;
 use crate::output::names;
+use crate::output::queue_fields::QueueFields;
 use crate::state::{Process, Queue, Sources};
 
 #[derive(Serialize)]
@@ -19,16 +19,8 @@ pub(super) struct Row<'a> {
     gpu_id: Option<u32>,
     node: Option<u32>,
     pci: Option<&'a str>,
-    queue_id: u32,
-    queue_type: Option<&'static str>,
-    ring_address: Option<String>,
-    ring_size: Option<u64>,
-    write_pointer_address: Option<String>,
-    read_pointer_address: Option<String>,
-    doorbell_offset: Option<u32>,
-    priority: Option<u32>,
-    percent: Option<u32>,
-    sdma_engine_id: Option<u32>,
+    #[serde(flatten)]
+    facts: QueueFields,
     cu_mask: Option<Vec<String>>,
     active: Option<bool>,
     evicted: Option<bool>,
@@ -66,16 +58,7 @@ pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &View<'a>) -
         gpu_id: facts.gpu_id,
         node: gpu.map(|gpu| gpu.node),
         pci: gpu.and_then(|gpu| gpu.pci.as_deref()),
-        queue_id: queue.queue_id,
-        queue_type: facts.queue_type.map(QueueType::name),
-        ring_address: facts.ring_address.map(names::hex),
-        ring_size: facts.ring_size,
-        write_pointer_address: facts.write_pointer_address.map(names::hex),
-        read_pointer_address: facts.read_pointer_address.map(names::hex),
-        doorbell_offset: facts.doorbell_offset,
-        priority: facts.priority,
-        percent: facts.percent,
-        sdma_engine_id: facts.sdma_engine_id,
+        facts: facts.into(),
         cu_mask: queue.cu_mask.as_ref().map(names::mask),
         active: facts.active,
         evicted: facts.evicted,

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::{PsRow, budget};
 use crate::attribute::{Gpu, Pool, Topology};
-use crate::events::event::QueueType;
 use crate::output::budget::Budget;
-use crate::output::names::{self, ByPool, hex};
+use crate::output::names::{self, ByPool};
+use crate::output::queue_fields::QueueFields;
 use crate::state::Sources;
 
 /// Version of the format.
@@ -29,16 +29,8 @@ struct JsonRow<'a> {
     node: Option<u32>,
     pci: Option<&'a str>,
     gpu_id: Option<u32>,
-    queue_id: Option<u32>,
-    queue_type: Option<&'static str>,
-    ring_address: Option<String>,
-    ring_size: Option<u64>,
-    write_pointer_address: Option<String>,
-    read_pointer_address: Option<String>,
-    doorbell_offset: Option<u32>,
-    priority: Option<u32>,
-    percent: Option<u32>,
-    sdma_engine_id: Option<u32>,
+    #[serde(flatten)]
+    queue: QueueFields,
     active: Option<bool>,
     evicted: Option<bool>,
     age_ns: Option<u64>,
@@ -84,8 +76,11 @@ pub fn json(
     topology: &Topology,
     ts: Option<String>,
 ) -> io::Result<()> {
-    let (queues, processes) =
-        rows.iter().map(|row| json_row(row, topology)).partition(|row| row.queue_id.is_some());
+    let json_rows = |queues: bool| {
+        let rows = rows.iter().filter(|row| row.queue_id().is_some() == queues);
+        rows.map(|row| json_row(row, topology)).collect()
+    };
+    let (queues, processes) = (json_rows(true), json_rows(false));
     let budget = budget(rows, topology);
     let gpus = topology.gpus.iter().map(|gpu| json_gpu(gpu, &budget)).collect();
     serde_json::to_writer(&mut *out, &Document { schema: SCHEMA, ts, asked, queues, processes, gpus })?;
@@ -107,7 +102,8 @@ fn json_gpu<'a>(gpu: &'a Gpu, budget: &Budget) -> JsonGpu<'a> {
 }
 
 fn json_row<'a>(row: &'a PsRow, topology: &'a Topology) -> JsonRow<'a> {
-    let gpu = row.gpu_id.and_then(|id| topology.gpu(id));
+    let queue = row.queue.as_ref();
+    let gpu = row.gpu_id().and_then(|id| topology.gpu(id));
     JsonRow {
         pid: row.pid,
         ns_pid: row.ns_pid,
@@ -120,19 +116,10 @@ fn json_row<'a>(row: &'a PsRow, topology: &'a Topology) -> JsonRow<'a> {
         gpu: gpu.map(Gpu::label),
         node: gpu.map(|gpu| gpu.node),
         pci: gpu.and_then(|gpu| gpu.pci.as_deref()),
-        gpu_id: row.gpu_id,
-        queue_id: row.queue_id,
-        queue_type: row.queue_type.map(QueueType::name),
-        ring_address: row.ring_address.map(hex),
-        ring_size: row.ring_size,
-        write_pointer_address: row.write_pointer_address.map(hex),
-        read_pointer_address: row.read_pointer_address.map(hex),
-        doorbell_offset: row.doorbell_offset,
-        priority: row.priority,
-        percent: row.percent,
-        sdma_engine_id: row.sdma_engine_id,
-        active: row.active,
-        evicted: row.evicted,
+        gpu_id: row.gpu_id(),
+        queue: queue.map(QueueFields::from).unwrap_or_default(),
+        active: queue.and_then(|queue| queue.active),
+        evicted: queue.and_then(|queue| queue.evicted),
         age_ns: row.age_ns,
         sources: row.sources,
     }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::PsRow;
-use crate::state::finer_type;
 
 /// Merges lists, each of one source, the one that tells most first: what an earlier one tells is kept, gaps are
 /// filled by the later ones. Rows are the same queue when PID, context and queue id are, and neither GPU nor
@@ -13,7 +12,7 @@ pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
     let mut all: Vec<PsRow> = Vec::new();
     let mut places: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for row in lists.into_iter().flatten() {
-        let places = places.entry((row.pid, row.context_id, row.queue_id)).or_default();
+        let places = places.entry((row.pid, row.context_id, row.queue_id())).or_default();
         match places.iter().copied().find(|place| same(&all[*place], &row)) {
             Some(place) => fill(&mut all[place], &row),
             None => {
@@ -24,19 +23,19 @@ pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
     }
     spread_process_facts(&mut all);
     let with_queues: BTreeSet<_> =
-        all.iter().filter(|row| row.queue_id.is_some()).map(|row| (row.pid, row.context_id)).collect();
+        all.iter().filter(|row| row.queue_id().is_some()).map(|row| (row.pid, row.context_id)).collect();
     let has_queues = |row: &PsRow| with_queues.contains(&(row.pid, row.context_id));
-    all.retain(|row| row.queue_id.is_some() || row.pid.is_none() || !has_queues(row));
-    all.sort_by_key(|row| (row.pid, row.context_id, row.gpu_id, row.queue_id, row.process));
+    all.retain(|row| row.queue_id().is_some() || row.pid.is_none() || !has_queues(row));
+    all.sort_by_key(|row| (row.pid, row.context_id, row.gpu_id(), row.queue_id(), row.process));
     all
 }
 
 fn same(known: &PsRow, row: &PsRow) -> bool {
     known.pid.is_some()
         && known.pid == row.pid
-        && known.queue_id == row.queue_id
+        && known.queue_id() == row.queue_id()
         && agree(known.process, row.process)
-        && agree(known.gpu_id, row.gpu_id)
+        && agree(known.gpu_id(), row.gpu_id())
         && !known.sources.overlaps(row.sources)
 }
 
@@ -50,18 +49,10 @@ fn agree<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
 
 fn fill(known: &mut PsRow, row: &PsRow) {
     known.process = known.process.or(row.process);
-    known.gpu_id = known.gpu_id.or(row.gpu_id);
-    known.queue_type = finer_type(known.queue_type, row.queue_type);
-    known.ring_address = known.ring_address.or(row.ring_address);
-    known.ring_size = known.ring_size.or(row.ring_size);
-    known.write_pointer_address = known.write_pointer_address.or(row.write_pointer_address);
-    known.read_pointer_address = known.read_pointer_address.or(row.read_pointer_address);
-    known.doorbell_offset = known.doorbell_offset.or(row.doorbell_offset);
-    known.priority = known.priority.or(row.priority);
-    known.percent = known.percent.or(row.percent);
-    known.sdma_engine_id = known.sdma_engine_id.or(row.sdma_engine_id);
-    known.active = known.active.or(row.active);
-    known.evicted = known.evicted.or(row.evicted);
+    match (&mut known.queue, &row.queue) {
+        (Some(known), Some(queue)) => known.absorb(queue),
+        (known, queue) => *known = known.take().or_else(|| queue.clone()),
+    }
     known.age_ns = known.age_ns.or(row.age_ns);
     known.sources = known.sources.union(row.sources);
     fill_process(known, row);
@@ -89,7 +80,7 @@ fn spread_process_facts(all: &mut [PsRow]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::{ProcessId, QueueType};
+    use crate::events::event::{Origin, ProcessId, QueueCreate, QueueType};
     use crate::state::{Source, Sources};
 
     fn probe(pid: u32, queue_id: u32) -> PsRow {
@@ -97,25 +88,31 @@ mod tests {
             pid: Some(pid),
             process: Some(ProcessId(u64::from(pid) * 10)),
             comm: Some("train".into()),
-            queue_id: Some(queue_id),
-            gpu_id: Some(58270),
-            queue_type: Some(QueueType::ComputeAql),
-            ring_address: Some(0x1000),
+            queue: Some(QueueCreate {
+                queue_id: Some(queue_id),
+                gpu_id: Some(58270),
+                queue_type: Some(QueueType::ComputeAql),
+                ring_address: Some(0x1000),
+                ..QueueCreate::untold(Origin::Ioctl)
+            }),
             sources: Source::Probe.into(),
             ..PsRow::default()
         }
     }
 
     fn sysfs(pid: u32, queue_id: Option<u32>) -> PsRow {
-        PsRow {
-            pid: Some(pid),
+        let queue = queue_id.map(|_| QueueCreate {
             queue_id,
-            gpu_id: queue_id.map(|_| 58270),
-            queue_type: queue_id.map(|_| QueueType::Compute),
+            gpu_id: Some(58270),
+            queue_type: Some(QueueType::Compute),
             ring_size: Some(4096),
-            sources: Source::Sysfs.into(),
-            ..PsRow::default()
-        }
+            ..QueueCreate::untold(Origin::Standing)
+        });
+        PsRow { pid: Some(pid), queue, sources: Source::Sysfs.into(), ..PsRow::default() }
+    }
+
+    fn on(gpu_id: Option<u32>, row: PsRow) -> PsRow {
+        PsRow { queue: row.queue.map(|queue| QueueCreate { gpu_id, ..queue }), ..row }
     }
 
     fn asked() -> Sources {
@@ -126,32 +123,32 @@ mod tests {
     fn both_sources_make_one_row_with_what_each_tells() {
         let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, Some(1))]]);
         assert_eq!(rows.len(), 1);
-        assert_eq!((rows[0].ring_address, rows[0].ring_size), (Some(0x1000), Some(4096)));
-        assert_eq!(rows[0].queue_type, Some(QueueType::ComputeAql));
+        let queue = rows[0].queue.as_ref().expect("a queue");
+        assert_eq!((queue.ring_address, queue.ring_size), (Some(0x1000), Some(4096)));
+        assert_eq!(queue.queue_type, Some(QueueType::ComputeAql));
         assert_eq!(rows[0].source(asked()), "probe+sysfs");
     }
 
     #[test]
     fn a_difference_between_the_sources_stays_visible() {
         let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, Some(2))]]);
-        let sources: Vec<_> = rows.iter().map(|row| (row.queue_id, row.source(asked()))).collect();
+        let sources: Vec<_> = rows.iter().map(|row| (row.queue_id(), row.source(asked()))).collect();
         assert_eq!(sources, [(Some(1), "probe only".into()), (Some(2), "sysfs only".into())]);
         assert_eq!(rows[1].comm.as_deref(), Some("train"), "the process is the same");
         assert_eq!(rows[1].source(Source::Sysfs.into()), "sysfs", "nobody else was asked");
-        let other_gpu = PsRow { gpu_id: Some(1), ..sysfs(7, Some(1)) };
+        let other_gpu = on(Some(1), sysfs(7, Some(1)));
         assert_eq!(merge(vec![vec![probe(7, 1)], vec![other_gpu]]).len(), 2);
     }
 
     #[test]
     fn contexts_of_one_pid_are_kept_apart() {
-        let second =
-            PsRow { process: Some(ProcessId(71)), context_id: Some(5), gpu_id: Some(9), ..probe(7, 1) };
-        let listed = PsRow { context_id: Some(5), gpu_id: None, ..sysfs(7, Some(1)) };
+        let second = PsRow { process: Some(ProcessId(71)), context_id: Some(5), ..on(Some(9), probe(7, 1)) };
+        let listed = PsRow { context_id: Some(5), ..on(None, sysfs(7, Some(1))) };
         let empty = PsRow { context_id: Some(6), ..sysfs(7, None) };
         let rows = merge(vec![vec![probe(7, 1), second], vec![listed, sysfs(7, Some(1)), empty]]);
-        let shown: Vec<_> = rows.iter().map(|row| (row.context_id, row.gpu_id)).collect();
+        let shown: Vec<_> = rows.iter().map(|row| (row.context_id, row.gpu_id())).collect();
         assert_eq!(shown, [(None, Some(58270)), (Some(5), Some(9)), (Some(6), None)]);
-        assert_eq!(rows[2].queue_id, None, "a context without queues beside others that have some");
+        assert_eq!(rows[2].queue_id(), None, "a context without queues beside others that have some");
         let rows = &rows[..2];
         assert!(rows.iter().all(|row| row.source(asked()) == "probe+sysfs"), "{rows:?}");
     }
@@ -167,7 +164,7 @@ mod tests {
     #[test]
     fn a_process_has_a_row_of_its_own_only_without_queues() {
         let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, None), sysfs(8, None)]]);
-        let shown: Vec<_> = rows.iter().map(|row| (row.pid, row.queue_id)).collect();
+        let shown: Vec<_> = rows.iter().map(|row| (row.pid, row.queue_id())).collect();
         assert_eq!(shown, [(Some(7), Some(1)), (Some(8), None)]);
     }
 
@@ -175,7 +172,7 @@ mod tests {
     fn rows_are_ordered_and_unknown_owners_are_not_merged() {
         let nobody = PsRow { pid: None, process: None, ..probe(0, 1) };
         let rows = merge(vec![vec![probe(9, 1), nobody.clone(), probe(7, 2), probe(7, 1)], vec![nobody]]);
-        let shown: Vec<_> = rows.iter().map(|row| (row.pid, row.queue_id)).collect();
+        let shown: Vec<_> = rows.iter().map(|row| (row.pid, row.queue_id())).collect();
         let expected =
             [(None, Some(1)), (None, Some(1)), (Some(7), Some(1)), (Some(7), Some(2)), (Some(9), Some(1))];
         assert_eq!(shown, expected);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::events::event::Origin;
 use crate::output::samples::{clock, topology, traced};
 use crate::state::Source;
 use serde_json::{Value, json};
@@ -9,12 +10,15 @@ fn rows() -> Vec<PsRow> {
     let sysfs = PsRow {
         pid: Some(99),
         comm: Some("p\x1b".into()),
-        queue_id: Some(0),
-        gpu_id: Some(7),
+        queue: Some(QueueCreate { queue_id: Some(0), gpu_id: Some(7), ..untold() }),
         sources: Source::Sysfs.into(),
         ..PsRow::default()
     };
     merge(vec![PsRow::from_snapshot(&traced().snapshot(), NOW), vec![sysfs]])
+}
+
+fn untold() -> QueueCreate {
+    QueueCreate::untold(Origin::Standing)
 }
 
 fn asked() -> Sources {
@@ -52,8 +56,8 @@ fn the_state_is_a_word_and_contexts_have_a_column_when_there_are_any() {
         (None, Some(true), None, "active"),
         (None, None, Some(100), "-"),
     ];
-    for (evicted, active, percent, state) in states {
-        assert_eq!(PsRow { evicted, active, percent, ..PsRow::default() }.state(), state);
+    for (evicted, active, percent, shown) in states {
+        assert_eq!(state(&QueueCreate { evicted, active, percent, ..untold() }), shown);
     }
     let second = PsRow { pid: Some(99), context_id: Some(5), ..PsRow::default() };
     let (header, cells) = table(&[rows(), vec![second]].concat(), asked(), &topology());

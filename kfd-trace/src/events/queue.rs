@@ -1,0 +1,171 @@
+//! A queue as records, ioctls and the driver's lists tell it.
+
+/// A queue at its birth. `None` is "this kernel does not tell", never 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueCreate {
+    /// `None` when `queue_properties` could not be read: then all below is `None`, too.
+    pub queue_id: Option<u32>,
+    pub gpu_id: Option<u32>,
+    pub queue_type: Option<QueueType>,
+    /// GPU virtual address of the ring (user's view).
+    pub ring_address: Option<u64>,
+    /// Bytes.
+    pub ring_size: Option<u64>,
+    /// User address of the write pointer (AQL: `write_dispatch_id`).
+    pub write_pointer_address: Option<u64>,
+    /// User address of the read pointer.
+    pub read_pointer_address: Option<u64>,
+    /// Offset of the doorbell in the device's doorbell aperture, in dwords.
+    pub doorbell_offset: Option<u32>,
+    /// 0..=15.
+    pub priority: Option<u32>,
+    /// 0..=100.
+    pub percent: Option<u32>,
+    pub sdma_engine_id: Option<u32>,
+    /// It is on the runlist: not evicted, and its ring, size and percent are not 0.
+    pub active: Option<bool>,
+    /// Its process is evicted from this GPU.
+    pub evicted: Option<bool>,
+    /// Through the CREATE_QUEUE ioctl, by CRIU restore, or found standing.
+    pub origin: Origin,
+}
+
+impl QueueCreate {
+    /// Nothing is told of it yet.
+    #[must_use]
+    pub fn untold(origin: Origin) -> Self {
+        QueueCreate {
+            queue_id: None,
+            gpu_id: None,
+            queue_type: None,
+            ring_address: None,
+            ring_size: None,
+            write_pointer_address: None,
+            read_pointer_address: None,
+            doorbell_offset: None,
+            priority: None,
+            percent: None,
+            sdma_engine_id: None,
+            active: None,
+            evicted: None,
+            origin,
+        }
+    }
+
+    /// Fills in what was not told before; what is known stays, and so do id and origin.
+    pub fn absorb(&mut self, other: &QueueCreate) {
+        self.gpu_id = self.gpu_id.or(other.gpu_id);
+        self.queue_type = QueueType::finer(self.queue_type, other.queue_type);
+        self.ring_address = self.ring_address.or(other.ring_address);
+        self.ring_size = self.ring_size.or(other.ring_size);
+        self.write_pointer_address = self.write_pointer_address.or(other.write_pointer_address);
+        self.read_pointer_address = self.read_pointer_address.or(other.read_pointer_address);
+        self.doorbell_offset = self.doorbell_offset.or(other.doorbell_offset);
+        self.priority = self.priority.or(other.priority);
+        self.percent = self.percent.or(other.percent);
+        self.sdma_engine_id = self.sdma_engine_id.or(other.sdma_engine_id);
+        self.active = self.active.or(other.active);
+        self.evicted = self.evicted.or(other.evicted);
+    }
+}
+
+/// How a queue came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Ioctl,
+    Criu,
+    /// It lived before the tracer started.
+    Standing,
+    /// Called from neither ioctl.
+    Other,
+}
+
+/// Kind of a queue: the kernel's enum with AQL told apart by the format field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QueueType {
+    Compute,
+    ComputeAql,
+    Sdma,
+    SdmaXgmi,
+    SdmaByEngId,
+    Hiq,
+    Diq,
+    /// A value that this kernel's own enum does not name.
+    Unknown(u32),
+}
+
+impl QueueType {
+    /// Name in JSON and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            QueueType::Compute => "compute",
+            QueueType::ComputeAql => "compute_aql",
+            QueueType::Sdma => "sdma",
+            QueueType::SdmaXgmi => "sdma_xgmi",
+            QueueType::SdmaByEngId => "sdma_by_eng_id",
+            QueueType::Hiq => "hiq",
+            QueueType::Diq => "diq",
+            QueueType::Unknown(_) => "unknown",
+        }
+    }
+
+    /// sysfs tells the kernel's enum only, in which AQL queues are `compute` too: the finer word wins.
+    #[must_use]
+    pub fn finer(known: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (known, other) {
+            (Some(QueueType::Compute) | None, Some(QueueType::ComputeAql)) => Some(QueueType::ComputeAql),
+            (known, other) => known.or(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told() -> QueueCreate {
+        QueueCreate {
+            queue_id: Some(1),
+            gpu_id: Some(2),
+            queue_type: Some(QueueType::ComputeAql),
+            ring_address: Some(3),
+            ring_size: Some(4),
+            write_pointer_address: Some(5),
+            read_pointer_address: Some(6),
+            doorbell_offset: Some(7),
+            priority: Some(8),
+            percent: Some(9),
+            sdma_engine_id: Some(10),
+            active: Some(true),
+            evicted: Some(false),
+            origin: Origin::Ioctl,
+        }
+    }
+
+    #[test]
+    fn absorbing_fills_every_gap() {
+        let mut queue = QueueCreate { queue_id: Some(1), ..QueueCreate::untold(Origin::Standing) };
+        queue.absorb(&told());
+        assert_eq!(queue, QueueCreate { origin: Origin::Standing, ..told() });
+    }
+
+    #[test]
+    fn absorbing_keeps_what_is_known_but_for_a_finer_type() {
+        let other = QueueCreate {
+            gpu_id: Some(99),
+            queue_type: Some(QueueType::Compute),
+            ring_address: Some(99),
+            active: Some(false),
+            evicted: Some(true),
+            origin: Origin::Standing,
+            ..told()
+        };
+        let mut queue = told();
+        queue.absorb(&other);
+        assert_eq!(queue, told());
+        let mut coarse = other.clone();
+        coarse.absorb(&told());
+        assert_eq!(coarse, QueueCreate { queue_type: Some(QueueType::ComputeAql), ..other });
+    }
+}

@@ -1,0 +1,39 @@
+//! What a queue is in JSON, in events, in `ps` and in the API alike.
+
+use serde::Serialize;
+
+use super::names::hex;
+use crate::events::event::{QueueCreate, QueueType};
+
+/// Flattened into the objects that tell of a queue; `null` is "not told". `gpu_id`, `active` and `evicted` stand in them at
+/// places of their own.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct QueueFields {
+    queue_id: Option<u32>,
+    queue_type: Option<&'static str>,
+    ring_address: Option<String>,
+    ring_size: Option<u64>,
+    write_pointer_address: Option<String>,
+    read_pointer_address: Option<String>,
+    doorbell_offset: Option<u32>,
+    priority: Option<u32>,
+    percent: Option<u32>,
+    sdma_engine_id: Option<u32>,
+}
+
+impl From<&QueueCreate> for QueueFields {
+    fn from(queue: &QueueCreate) -> Self {
+        QueueFields {
+            queue_id: queue.queue_id,
+            queue_type: queue.queue_type.map(QueueType::name),
+            ring_address: queue.ring_address.map(hex),
+            ring_size: queue.ring_size,
+            write_pointer_address: queue.write_pointer_address.map(hex),
+            read_pointer_address: queue.read_pointer_address.map(hex),
+            doorbell_offset: queue.doorbell_offset,
+            priority: queue.priority,
+            percent: queue.percent,
+            sdma_engine_id: queue.sdma_engine_id,
+        }
+    }
+}
