@@ -158,7 +158,7 @@ fn findings(look: &Look, compare: impl Fn(&List) -> BTreeSet<Finding>) -> BTreeS
 }
 
 fn line(finding: &Finding) -> String {
-    let Finding { tgid, context_id, queue_id, difference } = finding;
+    let Finding { key: _, tgid, context_id, queue_id, difference } = finding;
     let context = context_id.map_or_else(String::new, |id| format!(" context {id}"));
     let what = match difference {
         Difference::Ghost => "the driver does not have it any more, and no end was seen: taken off",

@@ -89,6 +89,8 @@ impl List {
 /// One difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
+    /// The row that it is about: of a missing queue the live one at its place, if there is one.
+    pub key: Option<ProcessKey>,
     pub tgid: u32,
     /// Which of its contexts (7.2).
     pub context_id: Option<u32>,
@@ -118,17 +120,17 @@ impl State {
         };
         let listed = by_place(list);
         let mut found = BTreeSet::new();
-        let mut note = |(tgid, context_id): Place, queue_id, difference| {
-            found.insert(Finding { tgid, context_id, queue_id, difference });
+        let mut note = |key, (tgid, context_id): Place, queue_id, difference| {
+            found.insert(Finding { key, tgid, context_id, queue_id, difference });
         };
         for (place, rows) in &rows {
             for row in rows.iter().filter(|row| row.alive() && !leaves(row, list.source)) {
                 for queue in row.queues.values().filter(|queue| queue.changed_ns <= settled_ns) {
                     match listed.get(place).and_then(|queues| queues.get(&queue.queue_id)) {
                         None if queue.unlisted && list.source == Source::Sysfs => {}
-                        None => note(*place, queue.queue_id, Difference::Ghost),
+                        None => note(Some(row.key), *place, queue.queue_id, Difference::Ghost),
                         Some(facts) if differs(&queue.facts, facts) => {
-                            note(*place, queue.queue_id, Difference::Properties);
+                            note(Some(row.key), *place, queue.queue_id, Difference::Properties);
                         }
                         Some(_) => {}
                     }
@@ -139,37 +141,40 @@ impl State {
             let rows = rows.get(place).map_or(&[][..], Vec::as_slice);
             let known = |id: &u32| rows.iter().any(|row| knows(row, *id, ended_ns));
             for queue_id in queues.keys().filter(|id| !known(id)) {
-                note(*place, *queue_id, Difference::Missing);
+                note(self.by_tgid.get(place).copied(), *place, *queue_id, Difference::Missing);
             }
         }
         found
     }
 
     /// Counts a difference and takes over what the lists tell; the one that tells most stands first. Gives what changed
-    /// as an event of its owner, and what followed from it.
+    /// as an event of its owner, and what followed from it. `None` where the row that it was found in has ended since, or
+    /// does not have the queue any more: what is at its place now was not compared.
     pub fn resync(&mut self, finding: Finding, lists: &[&List], now_ns: u64) -> Option<(Event, Change)> {
-        let place = finding.place();
         let told = lists.iter().find_map(|list| {
-            let (process, queue) = list.queue(place, finding.queue_id)?;
+            let (process, queue) = list.queue(finding.place(), finding.queue_id)?;
             Some((*list, process, queue))
         });
         let mut change = Change::default();
         let (key, body) = match (finding.difference, told) {
             (Difference::Ghost, _) => {
-                let key = self.owner(place, finding.queue_id)?;
+                let key = self.holder(&finding)?;
                 let end = QueueEnd { at_ns: now_ns, cause: Cause::NotSeen };
                 self.end_queue(key, finding.queue_id, None, end, &mut change);
                 (key, Body::QueueDestroy { queue_id: finding.queue_id, gpu_id: None })
             }
             (Difference::Missing, Some((list, process, queue))) => {
+                if finding.key.is_some_and(|key| !self.process(key).is_some_and(Process::alive)) {
+                    return None;
+                }
                 let key = self.adopt_process(list.read, process, list.source);
                 self.adopt_queue(key, list.read, queue, list.source);
-                self.owner(place, finding.queue_id)?;
+                self.holder(&Finding { key: Some(key), ..finding })?;
                 self.mark(key, finding.queue_id, now_ns, |_| {});
                 (key, Body::QueueCreate(queue.clone()))
             }
             (Difference::Properties, Some((list, _, facts))) => {
-                let key = self.owner(place, finding.queue_id)?;
+                let key = self.holder(&finding)?;
                 self.mark(key, finding.queue_id, now_ns, |queue| {
                     queue.renew(facts);
                     queue.sources = queue.sources.with(list.source);
@@ -178,7 +183,7 @@ impl State {
                 (key, Body::QueueUpdate(QueueUpdate { now: facts.clone(), cu_mask: None, errno: 0 }))
             }
             (Difference::Unlisted, _) => {
-                let key = self.owner(place, finding.queue_id)?;
+                let key = self.holder(&finding)?;
                 let queue = self.rows.get_mut(&key).and_then(|row| row.queues.get_mut(&finding.queue_id));
                 queue?.unlisted = true;
                 self.count(finding.difference);
@@ -204,10 +209,10 @@ impl State {
         }
     }
 
-    /// The live row of a place that has this queue.
-    fn owner(&self, place: Place, queue_id: u32) -> Option<ProcessKey> {
-        let has = |row: &&Process| row.place() == Some(place) && row.queues.contains_key(&queue_id);
-        self.live().find(has).map(|row| row.key)
+    /// Its row, where that lives and has the queue.
+    fn holder(&self, finding: &Finding) -> Option<ProcessKey> {
+        let holds = |row: &Process| row.alive() && row.queues.contains_key(&finding.queue_id);
+        finding.key.filter(|key| self.process(*key).is_some_and(holds))
     }
 }
 

@@ -23,7 +23,7 @@ fn traced() -> State {
 }
 
 fn finding(queue_id: u32, difference: Difference) -> Finding {
-    Finding { tgid: PID, context_id: None, queue_id, difference }
+    Finding { key: Some(ProcessId(1).into()), tgid: PID, context_id: None, queue_id, difference }
 }
 
 #[test]
@@ -81,8 +81,9 @@ fn a_queue_whose_birth_was_lost_is_taken_in_and_marked() {
 fn a_process_that_was_lost_with_all_its_records_comes_back() {
     let mut state = state();
     let found = list(Source::Sysfs, 9 * S, &[standing(3)]);
-    assert_eq!(only(&state, &found), [finding(3, Difference::Missing)]);
-    state.resync(finding(3, Difference::Missing), &[&found], 9 * S).expect("an event");
+    let missing = Finding { key: None, ..finding(3, Difference::Missing) };
+    assert_eq!(only(&state, &found), [missing]);
+    state.resync(missing, &[&found], 9 * S).expect("an event");
     assert_eq!(state.process_of_tgid(PID).map(|row| row.queues.len()), Some(1));
 }
 
@@ -151,7 +152,7 @@ fn a_context_whose_first_record_was_lost_gets_its_place_from_the_kernel() {
         read: (9 * S).into(),
         processes: vec![(of(1, None), vec![standing(3)]), (of(2, Some(0)), vec![standing(3)])],
     };
-    let missing = Finding { context_id: Some(0), ..finding(3, Difference::Missing) };
+    let missing = Finding { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
     assert_eq!(only(&state, &found), [missing]);
     state.resync(missing, &[&found], 9 * S);
     assert_eq!(only(&state, &found), [], "each row has its place");
@@ -170,6 +171,41 @@ fn a_dying_process_has_left_the_kernels_table_but_not_sysfs() {
     state.apply(&event(2 * S, 1, PID, Body::MmRelease));
     assert_eq!(only(&state, &list(Source::Kernel, 9 * S, &[])), []);
     assert_eq!(only(&state, &list(Source::Sysfs, 9 * S, &[])), [finding(3, Difference::Ghost)]);
+}
+
+#[test]
+fn a_finding_is_not_about_the_next_process_of_its_pid() {
+    let mut state = traced();
+    let empty = list(Source::Sysfs, 9 * S, &[]);
+    let two = list(Source::Sysfs, 9 * S, &[standing(3), standing(4)]);
+    let (ghost, missing) = (only(&state, &empty), only(&state, &two));
+    assert_eq!(ghost, [finding(3, Difference::Ghost)]);
+    state.apply(&event(9 * S, 1, PID, Body::ProcessRelease));
+    state.apply(&event(9 * S, 2, PID, seen(false)));
+    state.apply(&event(9 * S, 2, PID, create(3)));
+    assert_eq!(state.resync(ghost[0], &[&empty], 9 * S), None);
+    assert_eq!(state.resync(missing[0], &[&two], 9 * S), None);
+    let queues: Vec<u32> = state.snapshot().queues().map(|(_, queue)| queue.queue_id).collect();
+    assert_eq!((queues, state.totals().differences.len()), (vec![3], 0));
+    let later = list(Source::Sysfs, 20 * S, &[]);
+    let anew = Finding { key: Some(ProcessId(2).into()), ..ghost[0] };
+    assert_eq!(only(&state, &later), [anew], "it has to be found twice, too");
+}
+
+#[test]
+fn rows_of_one_place_are_told_apart() {
+    let mut state = traced();
+    // Another context; its ProcessSeen was lost, so that its place is not known.
+    state.apply(&event(S, 2, PID, create(3)));
+    let empty = list(Source::Kernel, 9 * S, &[]);
+    let found = only(&state, &empty);
+    assert_eq!(
+        found.iter().filter_map(|one| one.key).collect::<Vec<_>>(),
+        [1, 2].map(|id| ProcessId(id).into())
+    );
+    state.resync(found[1], &[&empty], 9 * S).expect("an event");
+    let left: Vec<_> = state.snapshot().queues().map(|(row, _)| row.id()).collect();
+    assert_eq!(left, [Some(ProcessId(1))]);
 }
 
 #[test]
@@ -195,7 +231,7 @@ fn contexts_of_one_pid_are_compared_apart() {
     let process = StandingProcess { tgid: PID, context_id: Some(0), ..StandingProcess::default() };
     let mut found = list(Source::Sysfs, 9 * S, &[standing(3)]);
     found.processes.push((process, vec![standing(3)]));
-    let missing = Finding { context_id: Some(0), ..finding(3, Difference::Missing) };
+    let missing = Finding { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
     assert_eq!(only(&state, &found), [missing]);
     state.resync(missing, &[&found], 9 * S).expect("an event");
     assert_eq!(state.snapshot().queues().count(), 2);
