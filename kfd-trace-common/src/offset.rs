@@ -66,6 +66,7 @@ fields! {
     QUEUE_DEVICE: Amdgpu ("queue", "device");
     QUEUE_PROPERTIES: Amdgpu ("queue", "properties");
     QUEUE_ID: Amdgpu ("queue", "properties.queue_id");
+    QUEUE_TYPE: Amdgpu ("queue", "properties.type");
     DEVICE_ID: Amdgpu ("kfd_node", "id") ("kfd_dev", "id");
     KFD_PROCESS_PASID: Amdgpu ("kfd_process", "pasid");
     KFD_PROCESS_EXCEPTION_STATUS: Amdgpu ("kfd_process", "exception_status");

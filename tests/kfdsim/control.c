@@ -4,7 +4,7 @@
  *
  * A write is a number and, where it says more, a second one behind a space:
  * PID to quiesce, resume or evict; PID [NODE] to vmfault; PID [0|1] to debug;
- * GPU to reset; 0|1 [GPU] to hang.
+ * GPU [0|1] to reset; 0|1 [GPU] to hang.
  */
 #include <linux/debugfs.h>
 #include <linux/sched/mm.h>
@@ -140,7 +140,11 @@ static int control_gpu(enum control op, u32 value, u32 more)
 	}
 	if (value >= nsims)
 		return -EINVAL;
-	schedule_work(&sims[value].reset);
+	/* as where the runtime's power management wakes the GPU up: in the caller's context */
+	if (more == 1)
+		sim_reset_work(&sims[value].reset);
+	else
+		schedule_work(&sims[value].reset);
 	return 0;
 }
 

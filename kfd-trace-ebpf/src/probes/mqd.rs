@@ -4,17 +4,26 @@
 //! These functions call each other: an init ends in an update, and from gfx 9.4.3 on either is repeated for each XCC.
 //! All calls of one write are about the same queue and in the same thread, so the depth tells the outermost one.
 
+use aya_ebpf::Global;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::nested::Mqd;
+use kfd_trace_common::offset::ABSENT;
 use kfd_trace_common::record::{MqdWrite, mqd_op};
 
 use crate::kernel::{self, read};
 use crate::probes::queue;
 use crate::processes::{self, Met, Owner};
 use crate::{counters, emit, nested};
+
+/// `KFD_QUEUE_TYPE_HIQ` and `KFD_QUEUE_TYPE_DIQ` of this kernel's `enum kfd_queue_type`; [`ABSENT`] where it has none (no
+/// DIQ on 7.2).
+#[unsafe(no_mangle)]
+static TYPE_HIQ: Global<u32> = Global::new(ABSENT);
+#[unsafe(no_mangle)]
+static TYPE_DIQ: Global<u32> = Global::new(ABSENT);
 
 /// `void init_mqd*(mm, void **mqd, struct kfd_mem_obj *, u64 *gart, struct queue_properties *q)`
 #[kprobe]
@@ -84,13 +93,25 @@ fn enter(properties: Option<u64>, op: u32) {
     record(properties - offset, op);
 }
 
+/// The driver's own queue: HIQ or DIQ. Its `process` tells nothing: up to 6.12 `kq_initialize` (kfd_kernel_queue.c) sets it
+/// to `kfd_get_process(current)`, which is an ERR_PTR in a kworker, and whoever opened the device or made a queue where
+/// that woke the GPU up (`kgd2kfd_resume`, `start_cpsch`, `pm_init`, `kernel_queue_init`). On 7.2 it is NULL.
+#[inline(always)]
+fn is_the_drivers(queue: u64) -> bool {
+    let Some(kind) = read::<u32>(queue, &kernel::QUEUE_TYPE) else { return false };
+    kind != ABSENT && (kind == TYPE_HIQ.load() || kind == TYPE_DIQ.load())
+}
+
 #[inline(always)]
 fn record(queue: u64, op: u32) {
+    if is_the_drivers(queue) {
+        return;
+    }
     let Some(process) = read::<u64>(queue, &kernel::QUEUE_PROCESS) else {
         counters::trouble(Trouble::QueueUnreadable);
         return;
     };
-    // The kernel's own queues (HIQ, DIQ) have no process, or an ERR_PTR of one.
+    // NULL or an ERR_PTR belongs to the driver's own queues only, whose type is not known then.
     if super::process::is_error(process) {
         return;
     }

@@ -79,6 +79,12 @@ impl QueueLayout {
         self.types.iter().find(|(value, _)| *value == raw).map_or(QueueType::Unknown(raw), |(_, kind)| *kind)
     }
 
+    /// The number of a type in this kernel's enum, if it has it.
+    #[must_use]
+    pub fn raw_type(&self, queue_type: QueueType) -> Option<u32> {
+        self.types.iter().find(|(_, kind)| *kind == queue_type).map(|(value, _)| *value)
+    }
+
     /// Decodes the bytes of a `queue_properties`; `ioctl` is the command that the queue was made in, 0 for none.
     #[must_use]
     pub fn queue(&self, properties: &[u8], gpu_id: Option<u32>, ioctl: u32) -> QueueCreate {
@@ -148,6 +154,12 @@ mod tests {
             ]),
             &names(&[("KFD_QUEUE_FORMAT_PM4", 0), ("KFD_QUEUE_FORMAT_AQL", 1)]),
         )
+    }
+
+    #[test]
+    fn the_number_of_a_type_is_this_kernels() {
+        assert_eq!(layout().raw_type(QueueType::SdmaXgmi), Some(3));
+        assert_eq!(layout().raw_type(QueueType::Diq), None);
     }
 
     fn properties(kind: u32, format: u32) -> Vec<u8> {

@@ -5,6 +5,7 @@ use super::plan::{Action, Plan, Planned};
 use super::session::Options;
 use super::site::{At, Target};
 use super::table::{ProbeKind, Row};
+use crate::events::event::QueueType;
 use crate::verdict::{ProbeStatus, Verdict};
 use aya::programs::{KProbe, ProgramError, TracePoint};
 use aya::{Ebpf, EbpfLoader};
@@ -68,6 +69,8 @@ pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
     let others = [
         ("UPID_BYTES", facts.upid_bytes),
         ("PROPERTIES_BYTES", facts.properties_bytes),
+        ("TYPE_HIQ", facts.layout.raw_type(QueueType::Hiq).unwrap_or(ABSENT)),
+        ("TYPE_DIQ", facts.layout.raw_type(QueueType::Diq).unwrap_or(ABSENT)),
         ("IOCTL_END", plan.ioctl_end),
         ("IOCTL_ROCM_END", plan.ioctl_rocm_end),
         ("RECORD_IOCTLS", u32::from(options.ask.ioctl_records)),

@@ -1,11 +1,14 @@
 //! MQD writes: the tracer tells as many, of the same queues and in the same order, as tracefs' probes on the same
 //! functions.
 
+use std::path::Path;
+
 use anyhow::Result;
 use kfd_trace_tests::harness::events::{self, of};
 use kfd_trace_tests::harness::mqd_calls::{MqdCalls, Told};
-use kfd_trace_tests::harness::workload::kfdsim;
+use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
 use kfd_trace_tests::harness::{Steered, Stream};
+use kfd_trace_tests::kfd::Client;
 use serde_json::{Value, json};
 
 /// Every operation that writes an MQD, and some that do not, on both types and both GPUs. Queue 0 is made twice.
@@ -95,4 +98,23 @@ fn the_schedulers_own_queue_is_nobodys() -> Result<()> {
     assert_eq!(as_the_tracer_says(&events::all(&lines, "mqd_write")), as_the_witness_says(&told));
     assert_eq!(stream.finish()?["lost"], json!({}));
     Ok(())
+}
+
+/// As where an ioctl wakes a GPU up: up to 6.12 the driver takes the caller for the owner of its own queue
+/// (kfd_kernel_queue.c:kq_initialize).
+#[test]
+fn the_schedulers_own_queue_is_not_its_makers() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let witness = MqdCalls::start()?;
+    let device = Client::open(Path::new("/dev/kfd"))?;
+    kfdsim_at("reset", 1, 1)?;
+    drop(device);
+    let mut mark = Steered::start()?;
+    let lines = events::so_far(&stream, &mut mark)?;
+    assert_eq!(of(&lines, "process_seen", std::process::id()).len(), 1, "this process has a KFD process");
+    assert_eq!(events::all(&lines, "gpu_reset_end").len(), 1);
+    let told = witness.told()?;
+    assert!(told.hiq > 0, "a reset makes it anew: {told:?}");
+    assert_eq!(events::all(&lines, "mqd_write"), Vec::<Value>::new());
+    stream.interrupt()
 }
