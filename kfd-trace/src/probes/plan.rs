@@ -245,6 +245,36 @@ mod tests {
     }
 
     #[test]
+    fn the_functions_of_every_list_of_a_site_are_attached() {
+        let mut made = with_queues();
+        let names = ["init_mqd", "update_mqd_v9_4_3", "restore_mqd_sdma"];
+        made.0.extend(names.iter().zip(0x10..).map(|(name, address)| (*name, (vec![address], false))));
+        let planned = plan(&made, &facts(), Ask::default());
+        let row = planned.rows.iter().find(|row| row.row.id == ProbeId::MqdReturn).unwrap();
+        assert_eq!(row.symbols, names);
+        let planned = plan(&driver(), &facts(), Ask::default());
+        let row = planned.rows.iter().find(|row| row.row.id == ProbeId::EvictReturn).unwrap();
+        assert_eq!(row.action, Action::Skip(Verdict::NotInKernel));
+        let candidates = ["kfd_process_evict_queues", "kfd_dqm_evict_pasid", "kfd_evict_process_device"];
+        assert_eq!(row.symbols, candidates);
+    }
+
+    #[test]
+    fn no_reason_of_an_eviction_is_looked_for_where_evictions_cannot_be_read() {
+        let mut facts = facts();
+        facts.fields.insert("QPD_EVICTED", Err("no BTF of amdgpu".into()));
+        let mut made = with_queues();
+        made.0.extend([
+            ("kfd_process_evict_queues", (vec![0x10], false)),
+            ("kfd_dqm_evict_pasid", (vec![0x20], false)),
+        ]);
+        for id in [ProbeId::EvictProcess, ProbeId::EvictFault, ProbeId::EvictReturn] {
+            let action = action(&made, &facts, Ask::default(), id);
+            assert!(matches!(action, Action::Skip(Verdict::MissingFields(_))), "{id:?}: {action:?}");
+        }
+    }
+
+    #[test]
     fn a_row_that_another_one_tells_for_is_left_out() {
         let mut made = with_queues();
         made.0.insert("kfd_process_hw_exception", (vec![0x10], false));

@@ -29,9 +29,8 @@ pub(super) fn names(site: Site, functions: &impl Functions, facts: &Facts, queue
     let own = |name: &&str| (*name).to_owned();
     match site {
         Site::Function(candidates) => candidates.iter().find(has).map(own).into_iter().collect(),
-        Site::Each(names) | Site::Family { members: names, .. } => {
-            names.iter().filter(has).map(own).collect()
-        }
+        Site::Each(lists) => lists.iter().copied().flatten().filter(has).map(own).collect(),
+        Site::Family { members, .. } => members.iter().filter(has).map(own).collect(),
         Site::Handlers => handlers(functions, queues_only).into_iter().map(str::to_owned).collect(),
         Site::Tracepoint { system, names } => {
             let there = |name: &&&str| facts.tracepoints.contains(&format!("{system}:{name}"));
@@ -42,12 +41,14 @@ pub(super) fn names(site: Site, functions: &impl Functions, facts: &Facts, queue
 
 /// Names that would be looked for, where this kernel has none of them.
 pub(super) fn candidates(site: Site) -> Vec<String> {
-    let names = match site {
-        Site::Function(names) | Site::Each(names) | Site::Family { members: names, .. } => names,
-        Site::Tracepoint { names, .. } => names,
-        Site::Handlers => &[],
-    };
-    names.iter().map(|name| (*name).to_owned()).collect()
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    match site {
+        Site::Function(names) | Site::Family { members: names, .. } | Site::Tracepoint { names, .. } => {
+            named(names)
+        }
+        Site::Each(lists) => named(&lists.concat()),
+        Site::Handlers => Vec::new(),
+    }
 }
 
 /// Functions of a family that this program does not know: their arguments may be others.

@@ -26,8 +26,8 @@ impl ProbeKind {
 pub enum Site {
     /// One function of the driver: the first of these names that the kernel has.
     Function(&'static [&'static str]),
-    /// Every copy of each of these functions that the driver has.
-    Each(&'static [&'static str]),
+    /// Every copy of each of the functions of these lists that the driver has.
+    Each(&'static [&'static [&'static str]]),
     /// The same for functions of a family that grows: one that begins like these and is not among them is told.
     Family { prefixes: &'static [&'static str], members: &'static [&'static str] },
     /// Every ioctl handler that the driver has, but those that sleep.
