@@ -66,9 +66,11 @@ ids! {
         EvictFault = "evict_fault",
         /// kretprobe on both.
         EvictReturn = "evict_return",
-        /// kprobe on `evict_process_queues_*` and `restore_process_queues_*`.
+        /// kprobe on `evict_process_queues_*`.
         EvictGpu = "evict_gpu",
-        /// kretprobe on the same.
+        /// kprobe on `restore_process_queues_*`.
+        RestoreGpu = "restore_gpu",
+        /// kretprobe on both.
         EvictGpuReturn = "evict_gpu_return",
         /// kprobe on `kfd_signal_vm_fault_event`.
         VmFault = "vm_fault",
@@ -126,6 +128,9 @@ ids! {
         IoctlErrorsFull = "ioctl_errors_full",
         /// The process device behind an eviction could not be read.
         EvictionUnreadable = "eviction_unreadable",
+        /// Another eviction or restore of the same process on the same GPU got into one: a transition may not be told, be told
+        /// twice, or in the wrong order.
+        EvictionRaced = "eviction_raced",
         /// The GPU behind a fault, a reset or a hang could not be read.
         DeviceUnreadable = "device_unreadable",
         /// A VM fault of a process that is not known.
@@ -147,6 +152,7 @@ impl Trouble {
         Trouble::QueueUnreadable,
         Trouble::ProcessesFull,
         Trouble::EvictionUnreadable,
+        Trouble::EvictionRaced,
         Trouble::NestedFull,
         Trouble::NestedReturnMissed,
     ];

@@ -5,6 +5,7 @@
 #![no_std]
 
 pub mod counter;
+pub mod eviction;
 pub mod in_flight;
 pub mod kind;
 pub mod limits;

@@ -32,6 +32,10 @@ pub struct Eviction {
     pub before: u32,
     /// One of [`crate::record::trigger`].
     pub trigger: u32,
+    /// One of [`crate::eviction::Call`]: which of the two functions.
+    pub call: u32,
+    /// Always 0.
+    pub pad: u32,
 }
 
 /// A call of `amdgpu_userq_ioctl`.
@@ -51,4 +55,4 @@ pub struct UserQueue {
 }
 
 const _: () = assert!(size_of::<Update>() == 16 && size_of::<Mqd>() == 16);
-const _: () = assert!(size_of::<Eviction>() == 24 && size_of::<UserQueue>() == 40);
+const _: () = assert!(size_of::<Eviction>() == 32 && size_of::<UserQueue>() == 40);

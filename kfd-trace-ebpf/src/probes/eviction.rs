@@ -2,12 +2,15 @@
 //! calls them with a reason: `kfd_process_evict_queues`, `kfd_dqm_evict_pasid` or `kfd_evict_process_device`. Makes: a
 //! record for each real transition of a process on a GPU.
 //!
-//! Evictions are counted (`qpd->evicted`), so only a change from or to 0 does anything: it is read at both ends.
+//! Evictions are counted (`qpd->evicted`), so only a change from or to 0 does anything: it is read at both ends, and once
+//! more after the record. Calls for one process come from several threads at once, and the driver's lock lies inside of
+//! them: a call that another one got into is counted, and the daemon then compares with what the driver has.
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::eviction::{Call, Outcome};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::nested::Eviction as Slot;
 use kfd_trace_common::process::Entry;
@@ -36,7 +39,7 @@ pub(crate) fn evict_fault(_ctx: ProbeContext) -> u32 {
 
 #[inline(always)]
 fn begin(trigger: u32) {
-    nested::enter(&Slot { qpd: 0, entered_ns: 0, before: 0, trigger });
+    nested::enter(&Slot { qpd: 0, entered_ns: 0, before: 0, trigger, call: Call::Evict as u32, pad: 0 });
 }
 
 /// The return of either: the thread, a kworker perhaps, may evict for another reason next.
@@ -47,16 +50,30 @@ pub(crate) fn evict_return(_ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// `int evict_process_queues_*(struct device_queue_manager *dqm, struct qcm_process_device *qpd)`, and
-/// `restore_process_queues_*` with the same arguments.
+/// `int evict_process_queues_*(struct device_queue_manager *dqm, struct qcm_process_device *qpd)`
 #[kprobe]
 pub(crate) fn evict_gpu(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::EvictGpu);
-    let Some(qpd) = ctx.arg::<u64>(1) else { return 0 };
+    enter(ctx.arg(1), Call::Evict);
+    0
+}
+
+/// `int restore_process_queues_*`, with the same arguments.
+#[kprobe]
+pub(crate) fn restore_gpu(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::RestoreGpu);
+    enter(ctx.arg(1), Call::Restore);
+    0
+}
+
+#[inline(always)]
+fn enter(qpd: Option<u64>, call: Call) {
+    let Some(qpd) = qpd else { return };
     let Some(before) = read::<u32>(qpd, &kernel::QPD_EVICTED) else {
         counters::trouble(Trouble::EvictionUnreadable);
-        return 0;
+        return;
     };
+    let call = call as u32;
     // SAFETY: no arguments.
     let entered_ns = unsafe { bpf_ktime_get_ns() };
     match nested::current::<Slot>() {
@@ -66,11 +83,10 @@ pub(crate) fn evict_gpu(ctx: ProbeContext) -> u32 {
             if slot.qpd != 0 {
                 counters::trouble(Trouble::NestedReturnMissed);
             }
-            (slot.qpd, slot.entered_ns, slot.before) = (qpd, entered_ns, before);
+            (slot.qpd, slot.entered_ns, slot.before, slot.call) = (qpd, entered_ns, before, call);
         }
-        None => nested::enter(&Slot { qpd, entered_ns, before, trigger: trigger::NONE }),
+        None => nested::enter(&Slot { qpd, entered_ns, before, trigger: trigger::NONE, call, pad: 0 }),
     }
-    0
 }
 
 /// The return of either.
@@ -98,22 +114,35 @@ pub(crate) fn evict_gpu_return(ctx: RetProbeContext) -> u32 {
 }
 
 #[inline(always)]
-fn told(call: &Slot, result: i32) {
-    let Some(after) = read::<u32>(call.qpd, &kernel::QPD_EVICTED) else {
+fn told(slot: &Slot, result: i32) {
+    let Some(after) = read::<u32>(slot.qpd, &kernel::QPD_EVICTED) else {
         counters::trouble(Trouble::EvictionUnreadable);
         return;
     };
-    let kind = match (call.before, after) {
-        (0, 1..) => Kind::Evict,
-        (1.., 0) => Kind::Restore,
-        _ => return,
+    let (call, kind) = if slot.call == Call::Evict as u32 {
+        (Call::Evict, Kind::Evict)
+    } else {
+        (Call::Restore, Kind::Restore)
     };
-    let Some((entry, gpu_id)) = owner(call.qpd) else {
+    let Outcome { transition, mut raced } = Outcome::of(call, slot.before, after, result != 0);
+    if !transition && !raced {
+        return;
+    }
+    let Some((entry, gpu_id)) = owner(slot.qpd) else {
         counters::trouble(Trouble::EvictionUnreadable);
         return;
     };
-    if entry.wanted != 0 {
-        record(kind, call, &entry, gpu_id, result);
+    if entry.wanted == 0 {
+        return;
+    }
+    if transition {
+        record(kind, slot, &entry, gpu_id, result);
+        // Where the record of the next transition came first, this shows its effect: records are in the order in which
+        // they are reserved, and that one came after its effect.
+        raced |= read::<u32>(slot.qpd, &kernel::QPD_EVICTED) != Some(after);
+    }
+    if raced {
+        counters::trouble(Trouble::EvictionRaced);
     }
 }
 

@@ -111,8 +111,8 @@ pub const PROBES: &[Row] = &[
         "evictions and restores",
     )
     .needs(EVICTION),
-    Row::entry(ProbeId::EvictGpu, "evict_gpu", Site::Each(&[EVICT, RESTORE]), "evictions and restores")
-        .needs(EVICTION),
+    Row::entry(ProbeId::EvictGpu, "evict_gpu", Site::Each(&[EVICT]), "evictions").needs(EVICTION),
+    Row::entry(ProbeId::RestoreGpu, "restore_gpu", Site::Each(&[RESTORE]), "restores").needs(EVICTION),
     Row::entry(ProbeId::VmFault, "vm_fault", Site::Function(&["kfd_signal_vm_fault_event"]), "VM faults")
         .needs(&["KFD_PROCESS_LEAD_THREAD", "PDD_PROCESS", "DEVICE_ID"]),
     Row::entry(

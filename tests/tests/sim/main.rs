@@ -8,6 +8,7 @@ mod death;
 mod destroy_failed;
 mod durations;
 mod eviction;
+mod eviction_race;
 mod gpus;
 mod hidden;
 mod ioctls_alone;

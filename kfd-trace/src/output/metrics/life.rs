@@ -13,7 +13,7 @@ use crate::output::errno;
 use crate::state::GpuState;
 
 /// What evictions and restores are seen by.
-pub(super) const EVICTIONS: [ProbeId; 2] = [ProbeId::EvictGpu, ProbeId::EvictGpuReturn];
+pub(super) const EVICTIONS: [ProbeId; 3] = [ProbeId::EvictGpu, ProbeId::RestoreGpu, ProbeId::EvictGpuReturn];
 
 /// Triggers that the driver has: their series exist from the start on every GPU.
 const TRIGGERS: [Trigger; 7] = [
