@@ -74,6 +74,7 @@ fields! {
     PDD_QPD: Amdgpu ("kfd_process_device", "qpd");
     PDD_PROCESS: Amdgpu ("kfd_process_device", "process");
     PDD_DEV: Amdgpu ("kfd_process_device", "dev");
+    PDD_DRM_PRIV: Amdgpu ("kfd_process_device", "drm_priv");
     QPD_EVICTED: Amdgpu ("qcm_process_device", "evicted");
     DQM_DEV: Amdgpu ("device_queue_manager", "dev");
     DQM_HW_EXCEPTION_WORK: Amdgpu ("device_queue_manager", "hw_exception_work");

@@ -51,7 +51,7 @@ struct sim {
 /* main.c */
 extern struct sim sims[SIM_MAX_GPUS];
 extern int nsims;
-extern bool sim_hws;
+extern bool sim_hws, sim_each_vm;
 extern int sim_gfx, sim_xccs, sim_parts;
 /* The fake GPU behind a device of the driver, NULL for any other. */
 struct sim *sim_of(struct amdgpu_device *adev);

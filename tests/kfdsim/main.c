@@ -31,6 +31,10 @@ int sim_parts = 1;
 module_param_named(parts, sim_parts, int, 0444);
 MODULE_PARM_DESC(parts, "gfx=943: spatial partitions, that is KFD nodes, of a GPU");
 
+bool sim_each_vm;
+module_param_named(each_vm, sim_each_vm, bool, 0644);
+MODULE_PARM_DESC(each_vm, "a process gets a VM on the GPU it binds to, not on all (6.12 and later)");
+
 struct sim sims[SIM_MAX_GPUS];
 int nsims;
 

@@ -4,7 +4,8 @@
  *
  * ROCr hands its render node to KFD by ACQUIRE_VM, which ties a GPU VM to the process.
  * There is no render node here, so a kprobe gives each process a VM just before KFD
- * binds it to the device (kfd_bind_process_to_device, first thing in CREATE_QUEUE).
+ * binds it to the device (kfd_bind_process_to_device, first thing in CREATE_QUEUE): on
+ * every GPU, as a runtime that takes all that it sees, or with each_vm=1 on this one.
  */
 #include <linux/kprobes.h>
 #include "kfdsim.h"
@@ -35,12 +36,16 @@ static void acquire_vm(struct sim *s, struct kfd_process_device *pdd)
 static int before_bind(struct kprobe *kp, struct pt_regs *regs)
 {
 	struct kfd_process *p = (void *)regs->si;
+	/* 6.1 restores through a null pointer where a process has no VM */
+	bool each = SIM_HAS_NODES && READ_ONCE(sim_each_vm);
 	int i;
 
 	for (i = 0; i < p->n_pdds; i++) {
 		struct kfd_process_device *pdd = p->pdds[i];
 		struct sim *s = sim_of(pdd->dev->adev);
 
+		if (each && (void *)pdd->dev != (void *)regs->di)
+			continue;
 		if (s && !pdd->drm_priv)
 			acquire_vm(s, pdd);
 	}

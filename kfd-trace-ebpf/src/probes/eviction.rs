@@ -5,6 +5,9 @@
 //! Evictions are counted (`qpd->evicted`), so only a change from or to 0 does anything: it is read at both ends, and once
 //! more after the record. Calls for one process come from several threads at once, and the driver's lock lies inside of
 //! them: a call that another one got into is counted, and the daemon then compares with what the driver has.
+//!
+//! All GPUs of a process are evicted together. Where it has no VM it has no queue either, and nothing happens: that is not
+//! told. If it gets a VM before the restore, its queues there are born evicted, so that this restore is told alone.
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::macros::{kprobe, kretprobe};
@@ -128,7 +131,11 @@ fn told(slot: &Slot, result: i32) {
     if !transition && !raced {
         return;
     }
-    let Some((entry, gpu_id)) = owner(slot.qpd) else {
+    let Some(pdd) = kernel::offset(&kernel::PDD_QPD).map(|offset| slot.qpd - offset) else { return };
+    if !has_vm(pdd) {
+        return;
+    }
+    let Some((entry, gpu_id)) = owner(pdd) else {
         counters::trouble(Trouble::EvictionUnreadable);
         return;
     };
@@ -146,10 +153,16 @@ fn told(slot: &Slot, result: i32) {
     }
 }
 
-/// The process device that the `qpd` is part of: its process and its GPU.
+/// The process has a GPU VM there (`kfd_process_device_init_vm` sets it, `kfd_bind_process_to_device` asks for it before a
+/// queue is made); taken as so where this kernel does not tell.
 #[inline(always)]
-fn owner(qpd: u64) -> Option<(Entry, u32)> {
-    let pdd = qpd - kernel::offset(&kernel::PDD_QPD)?;
+fn has_vm(pdd: u64) -> bool {
+    read::<u64>(pdd, &kernel::PDD_DRM_PRIV) != Some(0)
+}
+
+/// The process of a `struct kfd_process_device`, and its GPU.
+#[inline(always)]
+fn owner(pdd: u64) -> Option<(Entry, u32)> {
     let entry = processes::known(read(pdd, &kernel::PDD_PROCESS)?, Met::Anywhere)?;
     let device: u64 = read(pdd, &kernel::PDD_DEV)?;
     Some((entry, read(device, &kernel::DEVICE_ID).unwrap_or(0)))

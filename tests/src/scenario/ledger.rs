@@ -6,7 +6,8 @@
 //! - UPDATE_QUEUE and SET_CU_MASK that succeed are one call of update_mqd each (update_queue).
 //! - Evictions are counted per process and GPU: only from 0 to 1 and back queues change
 //!   (evict_/restore_process_queues_cpsch). All GPUs of the machine are evicted together, but for a VM fault,
-//!   after which there is no restore (kfd_dqm_evict_pasid).
+//!   after which there is no restore (kfd_dqm_evict_pasid). A GPU on which the process has no VM counts along, and
+//!   nothing is evicted there; queues that are made while the count stands are born evicted, and restored with it.
 //! - Closing the device ends nothing but a secondary process (kfd_chardev.c:kfd_release).
 
 use std::collections::BTreeMap;
@@ -87,8 +88,18 @@ impl Queue {
 pub struct OnGpu {
     /// qcm_process_device.evicted
     pub refs: u32,
-    /// Real ones: from 0 to 1.
+    /// Real ones: from 0 to 1, where it has a VM.
     pub evictions: u64,
+    /// kfd_process_device.drm_priv
+    pub vm: bool,
+}
+
+/// When a process gets a VM (kfdsim's `each_vm`): with the first GPU that it binds to on all of them, or on each alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Vms {
+    #[default]
+    Together,
+    Each,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +119,7 @@ impl Process {
     fn evict(&mut self, gpu_id: u32) {
         let Some(gpu) = self.gpus.get_mut(&gpu_id) else { return };
         gpu.refs += 1;
-        if gpu.refs > 1 {
+        if gpu.refs > 1 || !gpu.vm {
             return;
         }
         gpu.evictions += 1;
@@ -125,6 +136,18 @@ impl Process {
             let on_gpu = self.queues.values_mut().filter(|queue| queue.gpu_id == gpu_id);
             on_gpu.for_each(|queue| queue.evicted = false);
         }
+    }
+
+    fn bind(&mut self, gpu_id: u32, vms: Vms) {
+        self.bound = true;
+        for (id, gpu) in &mut self.gpus {
+            gpu.vm |= vms == Vms::Together || *id == gpu_id;
+        }
+    }
+
+    /// The restore of an eviction by TTM shows in sysfs, if it does on the last GPU.
+    pub fn shows_restore(&self) -> bool {
+        self.gpus.values().last().is_some_and(|gpu| gpu.refs == 0 && gpu.vm)
     }
 
     /// On every GPU: the driver warns where there is nothing to restore.
@@ -145,14 +168,15 @@ pub struct MqdWrites {
 pub struct Ledger {
     /// In the order of the topology.
     gpu_ids: Vec<u32>,
+    vms: Vms,
     processes: BTreeMap<Owner, Process>,
     pub mqd_writes: MqdWrites,
     pub vm_faults: u64,
 }
 
 impl Ledger {
-    pub fn new(gpu_ids: &[u32]) -> Self {
-        Self { gpu_ids: gpu_ids.to_vec(), ..Self::default() }
+    pub fn new(gpu_ids: &[u32], vms: Vms) -> Self {
+        Self { gpu_ids: gpu_ids.to_vec(), vms, ..Self::default() }
     }
 
     pub fn gpu_ids(&self) -> &[u32] {
@@ -226,6 +250,7 @@ impl Ledger {
     }
 
     fn create(&mut self, owner: Owner, new: &NewQueue, answer: &Answer) -> Result<()> {
+        let vms = self.vms;
         let process = self.live(owner)?;
         match answer {
             Answer::Created(made) => {
@@ -233,11 +258,17 @@ impl Ledger {
                 let on_gpu = process.gpus.get(&new.gpu_id).context("there is no such GPU")?;
                 let queue = Queue::new(new, made, on_gpu.refs > 0);
                 ensure!(process.queues.insert(made.queue_id, queue).is_none(), "this queue lives");
-                process.bound = true;
+                process.bind(new.gpu_id, vms);
                 self.mqd_writes.init += 1;
             }
-            // arguments are looked at before the process is bound, what is left of the GPU after it
-            Answer::Refused(errno) => process.bound |= ["ENOMEM", "ENOSPC"].contains(&errno.as_str()),
+            // arguments are looked at before the process is bound, what is left of the GPU after it; the number of the
+            // engine, too (6.12), where it is known at all
+            Answer::Refused(errno) => {
+                let engine = new.queue_type == QueueType::SdmaByEngId && vms == Vms::Each && !new.spoilt;
+                if engine || ["ENOMEM", "ENOSPC"].contains(&errno.as_str()) {
+                    process.bind(new.gpu_id, vms);
+                }
+            }
             _ => bail!("no driver does that"),
         }
         Ok(())
@@ -260,6 +291,7 @@ impl Ledger {
             }
             // kfdsim has it happen on the first GPU of the process
             Op::Fault { .. } => {
+                ensure!(process.gpus.get(&first).is_some_and(|gpu| gpu.vm), "no VM on the first GPU");
                 process.evict(first);
                 process.vm_faults += 1;
                 self.vm_faults += 1;

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use super::agent::Agent;
 use super::diff::{Table, diff, shown};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Vms};
 use super::op::{Answer, Kind, Op};
 use super::plan::Plan;
 use super::view::{self, Depth};
@@ -32,6 +32,8 @@ const PID_MAX: (&str, &str) = ("/proc/sys/kernel/pid_max", "450");
 /// On a busy host kfdsim's GPU may answer late, whereupon the driver resets it and evicts everybody for good
 /// (kfd_device_queue_manager.c:amdkfd_fence_wait_timeout).
 const PATIENCE: (&str, &str) = ("/sys/module/amdgpu/parameters/queue_preemption_timeout_ms", "60000");
+/// Of kfdsim: a VM on the GPU that a process binds to alone.
+pub const EACH_VM: &str = "/sys/module/kfdsim/parameters/each_vm";
 /// A guest that is silent for minutes is taken for dead: a line each so many operations.
 const STILL_ALIVE: usize = 250;
 const SYSFS: &str = "/sys";
@@ -44,6 +46,8 @@ pub struct Life {
     pub drops: bool,
     /// Whether the driver has secondary KFD processes.
     pub contexts: bool,
+    /// Not on 6.1: its restore reads through a null pointer where a process has no VM.
+    pub vms: Vms,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -83,6 +87,7 @@ pub fn run(life: Life) -> Result<Outcome> {
     let place = format!("seed {}, {} operations, drops: {}", life.seed, life.operations, life.drops);
     let _pids = Setting::of(PID_MAX.0, PID_MAX.1)?;
     let _patience = Setting::of(PATIENCE.0, PATIENCE.1)?;
+    let _vms = Setting::of(EACH_VM, if life.vms == Vms::Each { "1" } else { "0" })?;
     let mut world = World::new(life).with_context(|| place.clone())?;
     let mut step = 0;
     world.play(&mut step).with_context(|| format!("{place}: after operation {step}"))?;
@@ -111,7 +116,7 @@ impl World {
         Ok(Self {
             life,
             plan: Plan::new(life.seed, life.operations, life.contexts),
-            ledger: Ledger::new(&gpu_ids),
+            ledger: Ledger::new(&gpu_ids, life.vms),
             agents: BTreeMap::new(),
             evicted: BTreeMap::new(),
             daemon: Daemon::ready(ring)?,
@@ -194,7 +199,8 @@ impl World {
             Op::Fault { .. } => kfdsim("vmfault", pid)?,
             Op::TtmEvict { .. } => {
                 let process = self.ledger.process(super::op::Owner::primary(number)).context("a process")?;
-                let free = process.gpus.iter().filter(|(_, gpu)| gpu.refs == 0).map(|(gpu_id, _)| *gpu_id);
+                let free =
+                    process.gpus.iter().filter(|(_, gpu)| gpu.refs == 0 && gpu.vm).map(|(gpu_id, _)| *gpu_id);
                 let before = free.map(|gpu| Ok((gpu, sysfs::evicted_ms(Path::new(SYSFS), pid, gpu)?)));
                 self.evicted.insert(number, before.collect::<Result<_>>()?);
                 kfdsim("evict", pid)?;
@@ -297,13 +303,14 @@ fn agree(teller: &str, ledger: &Table, look: impl Fn() -> Result<Table>) -> Resu
 }
 
 /// Something set in the kernel; undone when dropped.
-struct Setting {
+#[derive(Debug)]
+pub struct Setting {
     file: &'static str,
     before: String,
 }
 
 impl Setting {
-    fn of(file: &'static str, value: &str) -> Result<Self> {
+    pub fn of(file: &'static str, value: &str) -> Result<Self> {
         let before = fs::read_to_string(file).with_context(|| format!("read {file}"))?;
         fs::write(file, value).with_context(|| format!("set {file}"))?;
         Ok(Self { file, before })

@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, mono_ns, of};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
-use kfd_trace_tests::harness::{Steered, Stream, Workload};
+use kfd_trace_tests::harness::{Steered, Stream, VmKernel, Workload};
+use kfd_trace_tests::scenario::life::{EACH_VM, Setting};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -144,6 +145,38 @@ fn a_queue_made_while_its_process_is_evicted_says_so() -> Result<()> {
         json!(["compute_aql", false, true]),
     ];
     assert_eq!(told, expected);
+    stream.interrupt()
+}
+
+/// 6.1's restore reads through a null pointer there.
+#[test]
+fn a_gpu_without_a_vm_is_not_evicted() -> Result<()> {
+    if VmKernel::from_env()?.series == "6.1" {
+        return Ok(());
+    }
+    let _each = Setting::of(EACH_VM, "1")?;
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = Steered::having(&["create aql"])?;
+    let pid = workload.pid();
+    kfdsim("quiesce", pid)?;
+    kfdsim("resume", pid)?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    for event in ["evict", "restore"] {
+        assert_eq!(gpus(&of(&lines, event, pid)), own_gpus(&workload), "{event}");
+    }
+
+    // a VM that comes in between: its queue is born evicted, and goes on with the restore
+    kfdsim("quiesce", pid)?;
+    let birth = workload.act("create aql gpu=1")?;
+    assert_eq!(birth["errno"], Value::Null);
+    kfdsim("resume", pid)?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    let (evicts, restores) = (of(&lines, "evict", pid), of(&lines, "restore", pid));
+    assert_eq!((evicts.len(), restores.len()), (2, 3), "{evicts:?} {restores:?}");
+    assert_eq!(gpus(&restores[1..]), own_gpus(&workload));
+    let late = restores.iter().find(|line| gpu_id(line) == gpu_id(&birth)).context("of the second GPU")?;
+    assert_eq!(late["evicted_ns"], Value::Null, "its begin was not told");
+    assert_eq!(of(&lines, "queue_create", pid)[1]["evicted"], true);
     stream.interrupt()
 }
 

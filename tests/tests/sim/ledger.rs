@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::VmKernel;
+use kfd_trace_tests::scenario::ledger::Vms;
 use kfd_trace_tests::scenario::life::{Life, run};
 use kfd_trace_tests::scenario::plan::REQUIRED;
 
@@ -10,16 +11,20 @@ fn contexts() -> Result<bool> {
     Ok(VmKernel::from_env()?.series == "7.2")
 }
 
+fn vms() -> Result<Vms> {
+    Ok(if VmKernel::from_env()?.series == "6.1" { Vms::Together } else { Vms::Each })
+}
+
 #[test]
 fn a_short_random_life() -> Result<()> {
-    let life = Life { seed: 1, operations: 300, drops: false, contexts: contexts()? };
+    let life = Life { seed: 1, operations: 300, drops: false, contexts: contexts()?, vms: vms()? };
     println!("{}", run(life)?);
     Ok(())
 }
 
 #[test]
 fn a_short_random_life_with_lost_records() -> Result<()> {
-    let life = Life { seed: 2, operations: 150, drops: true, contexts: contexts()? };
+    let life = Life { seed: 2, operations: 150, drops: true, contexts: contexts()?, vms: vms()? };
     println!("{}", run(life)?);
     Ok(())
 }
@@ -39,7 +44,13 @@ fn long_random_lives() -> Result<()> {
     let operations = argument("operations", 2000)?;
     let mut failed = 0;
     for seed in first..first + seeds {
-        let life = Life { seed: seed.try_into()?, operations, drops: seed % 3 == 0, contexts: contexts()? };
+        let life = Life {
+            seed: seed.try_into()?,
+            operations,
+            drops: seed % 3 == 0,
+            contexts: contexts()?,
+            vms: vms()?,
+        };
         match run(life) {
             Ok(outcome) => {
                 for kind in REQUIRED {

@@ -21,7 +21,7 @@ fn change(percent: u32, ring_size: u32, no_ring: bool) -> Op {
 
 /// One agent with queue 0 on the first GPU and queue 1 on the second.
 fn two_queues() -> Ledger {
-    let mut ledger = Ledger::new(&GPUS);
+    let mut ledger = Ledger::new(&GPUS, Vms::Together);
     ledger.apply(&Op::Start { agent: 1 }, &Answer::Started { pid: 100 }).unwrap();
     ledger.apply(&create(ONE, 11), &made(0)).unwrap();
     ledger.apply(&create(ONE, 22), &made(1)).unwrap();
@@ -90,7 +90,7 @@ fn only_the_first_eviction_and_the_last_restore_are_real() {
     done(&mut ledger, &Op::Restore { agent: 1 });
     assert_eq!(eviction(&ledger), [(false, 1, true); 2]);
     assert!(ledger.apply(&Op::Restore { agent: 1 }, &Answer::Done).is_err(), "nothing is left to restore");
-    assert_eq!(ledger.process(ONE).unwrap().gpus[&22], OnGpu { refs: 0, evictions: 1 });
+    assert_eq!(ledger.process(ONE).unwrap().gpus[&22], OnGpu { refs: 0, evictions: 1, vm: true });
 }
 
 #[test]
@@ -124,6 +124,38 @@ fn a_queue_of_an_evicted_process_is_born_evicted() {
     assert_eq!((queue(&ledger, 2).evicted, queue(&ledger, 2).evictions), (true, 1));
     done(&mut ledger, &Op::Restore { agent: 1 });
     assert!(queue(&ledger, 2).active());
+}
+
+#[test]
+fn a_gpu_without_a_vm_counts_along_and_is_not_evicted() {
+    let mut ledger = Ledger::new(&GPUS, Vms::Each);
+    ledger.apply(&Op::Start { agent: 1 }, &Answer::Started { pid: 100 }).unwrap();
+    ledger.apply(&create(ONE, 22), &made(0)).unwrap();
+    let fault = ledger.apply(&Op::Fault { agent: 1 }, &Answer::Done);
+    assert!(fault.is_err(), "the first GPU has no VM to fault in");
+    done(&mut ledger, &Op::Evict { agent: 1 });
+    let gpus = |ledger: &Ledger| GPUS.map(|gpu| ledger.process(ONE).unwrap().gpus[&gpu]);
+    let [first, second] = gpus(&ledger);
+    assert_eq!(first, OnGpu { refs: 1, evictions: 0, vm: false });
+    assert_eq!(second, OnGpu { refs: 1, evictions: 1, vm: true });
+    ledger.apply(&create(ONE, 11), &made(1)).unwrap();
+    assert!(queue(&ledger, 1).evicted, "the count stands");
+    done(&mut ledger, &Op::Restore { agent: 1 });
+    assert!(!queue(&ledger, 1).evicted);
+    assert_eq!(gpus(&ledger)[0], OnGpu { refs: 0, evictions: 0, vm: true });
+}
+
+#[test]
+fn a_refused_engine_has_bound_the_process() {
+    let mut ledger = Ledger::new(&GPUS, Vms::Each);
+    ledger.apply(&Op::Start { agent: 1 }, &Answer::Started { pid: 100 }).unwrap();
+    let refused = Answer::Refused("EINVAL".to_owned());
+    ledger.apply(&create(ONE, 11), &refused).unwrap();
+    assert!(!ledger.process(ONE).unwrap().bound);
+    let Op::Create { owner, new } = create(ONE, 11) else { panic!("a creation") };
+    let new = NewQueue { queue_type: QueueType::SdmaByEngId, engine: 2, ..new };
+    ledger.apply(&Op::Create { owner, new }, &refused).unwrap();
+    assert_eq!(GPUS.map(|gpu| ledger.process(ONE).unwrap().gpus[&gpu].vm), [true, false]);
 }
 
 #[test]
