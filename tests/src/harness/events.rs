@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use super::json_process::JsonProcess;
+use super::json_lines::JsonLines;
 use super::steered::Steered;
 use super::wait::SOON;
 
@@ -18,7 +18,7 @@ pub fn all(lines: &[Value], event: &str) -> Vec<Value> {
 }
 
 /// [`of`], once there are at least `wanted`.
-pub fn wait(stream: &JsonProcess, event: &str, pid: u32, wanted: usize) -> Result<Vec<Value>> {
+pub fn wait(stream: &JsonLines, event: &str, pid: u32, wanted: usize) -> Result<Vec<Value>> {
     stream.wait_lines(&format!("{wanted} {event} of process {pid}"), SOON, |lines| {
         Some(of(lines, event, pid)).filter(|found| found.len() >= wanted)
     })
@@ -26,7 +26,7 @@ pub fn wait(stream: &JsonProcess, event: &str, pid: u32, wanted: usize) -> Resul
 
 /// All lines up to now: the ring buffer keeps the order, so that what came before a call of `process` is there once
 /// the call is. Its GET_VERSION before the stream began must not have been asked for by this.
-pub fn so_far(stream: &JsonProcess, process: &mut Steered) -> Result<Vec<Value>> {
+pub fn so_far(stream: &JsonLines, process: &mut Steered) -> Result<Vec<Value>> {
     process.act("version")?;
     let (pid, wanted) = (process.pid(), process.operations("version").len());
     stream.wait_lines("a call as a mark", SOON, |lines| {

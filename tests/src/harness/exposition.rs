@@ -50,6 +50,27 @@ impl Metrics {
         Some(matching.sum())
     }
 
+    /// What has been counted since an earlier scrape: counters and histograms less what they were then, a series that
+    /// was not there having been 0; gauges as they are.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = self.clone();
+        for (key, value) in &mut since.samples {
+            if self.counts(&key.0) {
+                *value -= before.samples.get(key).copied().unwrap_or(0.0);
+            }
+        }
+        since
+    }
+
+    /// Whether a sample's name is one of a counter or a histogram.
+    fn counts(&self, name: &str) -> bool {
+        let is = |name: &str, kind: &str| self.types.get(name).is_some_and(|told| told == kind);
+        let mut ends = ["_bucket", "_sum", "_count"].iter();
+        is(name, "counter")
+            || ends.any(|end| name.strip_suffix(end).is_some_and(|name| is(name, "histogram")))
+    }
+
     pub fn series<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a Labels, f64)> {
         self.samples.iter().filter(move |(key, _)| key.0 == name).map(|(key, value)| (&key.1, *value))
     }
@@ -121,6 +142,20 @@ mod tests {
         let metrics = Metrics::parse("a{c=\"x,\\\"y}\\\\\\n\",d=\"\"} +Inf\n").unwrap();
         let ((_, labels), value) = metrics.samples.first_key_value().unwrap();
         assert_eq!((labels["c"].as_str(), labels["d"].as_str(), *value), ("x,\"y}\\\n", "", f64::INFINITY));
+    }
+
+    #[test]
+    fn only_what_counts_is_told_since() {
+        let at = |n: u32| {
+            let text = format!(
+                "# TYPE a counter\na{{l=\"x\"}} {n}\n# TYPE b gauge\nb {n}\n# TYPE c histogram\nc_count {n}\nd_count {n}\n"
+            );
+            Metrics::parse(&text).unwrap()
+        };
+        let since = at(7).since(&at(5));
+        let told = ["a", "b", "c_count", "d_count"].map(|name| since.sum(name, &[]));
+        assert_eq!(told, [Some(2.0), Some(7.0), Some(2.0), Some(7.0)]);
+        assert_eq!(at(7).since(&Metrics::default()), at(7));
     }
 
     #[test]

@@ -1,32 +1,22 @@
-//! A child process that prints JSON lines, which can be waited for as they come.
+//! A child process that prints JSON lines.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
+use std::ops::Deref;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
 
+use super::json_lines::JsonLines;
 use super::wait::until;
-
-#[derive(Debug, Default)]
-struct Output {
-    lines: Vec<Value>,
-    /// Lines that were no JSON.
-    other: Vec<String>,
-    ended: bool,
-    stderr: String,
-}
 
 /// Killed and reaped when dropped.
 #[derive(Debug)]
 pub struct JsonProcess {
-    name: String,
     child: Child,
-    output: Arc<(Mutex<Output>, Condvar)>,
+    lines: JsonLines,
 }
 
 impl JsonProcess {
@@ -47,64 +37,16 @@ impl JsonProcess {
             .with_context(|| format!("start `{name}`"))?;
         let stdout = child.stdout.take().context("standard output is piped")?;
         let stderr = child.stderr.take().context("standard error is piped")?;
-        let output = Arc::<(Mutex<Output>, Condvar)>::default();
-        let lines = Arc::clone(&output);
-        std::thread::spawn(move || read_lines(stdout, &lines));
-        let errors = Arc::clone(&output);
-        std::thread::spawn(move || read_errors(stderr, &errors));
-        Ok(Self { name, child, output })
+        Ok(Self { child, lines: JsonLines::read(name, stdout, stderr) })
     }
 
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// All JSON lines so far.
-    pub fn lines(&self) -> Vec<Value> {
-        lock(&self.output.0).lines.clone()
-    }
-
-    /// Lines of standard output that were no JSON.
-    pub fn other_lines(&self) -> Vec<String> {
-        lock(&self.output.0).other.clone()
-    }
-
-    pub fn stderr(&self) -> String {
-        lock(&self.output.0).stderr.clone()
-    }
-
-    /// The first line, of those printed already and those to come, that `wanted` accepts.
-    pub fn wait_line(&self, what: &str, limit: Duration, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
-        self.wait_lines(what, limit, |lines| lines.iter().find(|line| wanted(line)).cloned())
-    }
-
-    /// Looks at all lines so far, whenever there is a new one, until `look` gives a value.
-    pub fn wait_lines<T>(
-        &self,
-        what: &str,
-        limit: Duration,
-        look: impl Fn(&[Value]) -> Option<T>,
-    ) -> Result<T> {
-        let start = Instant::now();
-        let (mutex, changed) = &*self.output;
-        let mut output = lock(mutex);
-        loop {
-            if let Some(value) = look(&output.lines) {
-                return Ok(value);
-            }
-            let left = limit.saturating_sub(start.elapsed());
-            if output.ended || left.is_zero() {
-                let why = if output.ended { "its output ended" } else { "not in time" };
-                let (lines, stderr) = (output.lines.len(), &output.stderr);
-                bail!("{what}: {why} ({limit:?}); `{}`: {lines} lines, stderr: {stderr}", self.name);
-            }
-            output = changed.wait_timeout(output, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
     /// Waits until its standard error holds this text.
     pub fn wait_stderr(&mut self, text: &str, limit: Duration) -> Result<()> {
-        let what = format!("`{text}` of `{}`", self.name);
+        let what = format!("`{text}` of `{}`", self.lines.name());
         until(&what, limit, || {
             if self.stderr().contains(text) {
                 return Ok(Some(()));
@@ -119,7 +61,7 @@ impl JsonProcess {
     /// One line to its standard input.
     pub fn send_line(&mut self, line: &str) -> Result<()> {
         let stdin = self.child.stdin.as_mut().context("standard input is closed")?;
-        writeln!(stdin, "{line}").with_context(|| format!("write to `{}`", self.name))
+        writeln!(stdin, "{line}").with_context(|| format!("write to `{}`", self.lines.name()))
     }
 
     /// Ends its standard input: a workload's sign to finish.
@@ -129,28 +71,35 @@ impl JsonProcess {
 
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = Pid::from_raw(i32::try_from(self.pid())?);
-        kill(pid, signal).with_context(|| format!("{signal} to `{}`", self.name))
+        kill(pid, signal).with_context(|| format!("{signal} to `{}`", self.lines.name()))
     }
 
     /// How it ended, if it has.
     pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
-        self.child.try_wait().with_context(|| format!("look after `{}`", self.name))
+        self.child.try_wait().with_context(|| format!("look after `{}`", self.lines.name()))
     }
 
     /// Waits for its end, and for all of its output.
     pub fn wait_exit(&mut self, limit: Duration) -> Result<ExitStatus> {
-        let what = format!("the end of `{}`", self.name);
+        let what = format!("the end of `{}`", self.lines.name());
         let status = until(&what, limit, || Ok(self.child.try_wait()?))?;
         // a child of its own may still hold the pipe: that is the caller's affair
-        let _ = self.wait_lines(&what, Duration::from_secs(1), |_| None::<()>);
+        let _ = self.lines.wait_lines(&what, Duration::from_secs(1), |_| None::<()>);
         Ok(status)
     }
 
     /// [`Self::wait_exit`], and its success.
     pub fn wait_success(&mut self, limit: Duration) -> Result<()> {
         let status = self.wait_exit(limit)?;
-        ensure!(status.success(), "`{}`: {status}, stderr: {}", self.name, self.stderr());
+        ensure!(status.success(), "`{}`: {status}, stderr: {}", self.lines.name(), self.stderr());
         Ok(())
+    }
+}
+
+impl Deref for JsonProcess {
+    type Target = JsonLines;
+    fn deref(&self) -> &JsonLines {
+        &self.lines
     }
 }
 
@@ -162,36 +111,11 @@ impl Drop for JsonProcess {
     }
 }
 
-/// A panic of a reader leaves the lines read so far usable.
-fn lock(mutex: &Mutex<Output>) -> MutexGuard<'_, Output> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read_lines(stdout: impl Read, (mutex, changed): &(Mutex<Output>, Condvar)) {
-    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-        let mut output = lock(mutex);
-        match serde_json::from_str(&line) {
-            Ok(value) => output.lines.push(value),
-            Err(_) => output.other.push(line),
-        }
-        changed.notify_all();
-    }
-    lock(mutex).ended = true;
-    changed.notify_all();
-}
-
-fn read_errors(stderr: impl Read, (mutex, _): &(Mutex<Output>, Condvar)) {
-    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-        let mut output = lock(mutex);
-        output.stderr.push_str(&line);
-        output.stderr.push('\n');
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::wait::SOON;
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn lines_are_waited_for_as_they_come() {

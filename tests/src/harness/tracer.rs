@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::exposition::Metrics;
 use super::http;
 use super::json_process::JsonProcess;
-use super::wait::{SOON, until};
+use super::wait::{ATTACH, SOON, until};
 
 /// The program under test; `KFD_TRACE` names another.
 pub fn program() -> String {
@@ -53,19 +53,14 @@ impl Stream {
     /// Starts it and waits until it says that nothing is missed from here on.
     pub fn tracing(args: &[&str]) -> Result<Self> {
         let mut stream = Self::spawn(args)?;
-        stream.0.wait_stderr("kfd-trace: tracing", SOON)?;
+        stream.0.wait_stderr("kfd-trace: tracing", ATTACH)?;
         Ok(stream)
-    }
-
-    /// Events of one kind, in order.
-    pub fn events(&self, event: &str) -> Vec<Value> {
-        self.0.lines().into_iter().filter(|line| line["event"] == event).collect()
     }
 
     /// Ctrl-C, and its end with success.
     pub fn interrupt(&mut self) -> Result<()> {
         self.0.signal(Signal::SIGINT)?;
-        self.0.wait_success(SOON)
+        self.0.wait_success(ATTACH)
     }
 
     /// [`Self::interrupt`], and the summary it ends with.
@@ -114,7 +109,7 @@ impl Daemon {
     /// Starts it and waits until `/-/ready` says so: all probes are attached then.
     pub fn ready(args: &[&str]) -> Result<Self> {
         let mut daemon = Self::spawn(args)?;
-        until("the daemon to be ready", SOON, || {
+        until("the daemon to be ready", ATTACH, || {
             if let Some(status) = daemon.process.exited()? {
                 anyhow::bail!("it ended: {status}, stderr: {}", daemon.process.stderr());
             }
@@ -149,7 +144,7 @@ impl Daemon {
     /// SIGTERM, and its end with success.
     pub fn stop(&mut self) -> Result<()> {
         self.process.signal(Signal::SIGTERM)?;
-        self.process.wait_success(SOON)
+        self.process.wait_success(ATTACH)
     }
 }
 

@@ -1,8 +1,9 @@
-//! `burst` and `noise`: more ioctls than a record each could carry.
+//! `burst`: more ioctls than a record each could carry; `noise`: some all the time.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -34,6 +35,10 @@ pub(crate) fn burst(threads: NonZeroU64, count: NonZeroU64) -> Result<()> {
     report::counts(&client.tally)
 }
 
+/// Between two ioctls of the noise. Where the threads of a VM's CPUs take turns, one that never sleeps makes whoever puts
+/// on a probe wait for its CPU, for a hundred milliseconds each.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// One thread, until the sign to finish.
 pub(crate) fn noise() -> Result<()> {
     let finish = Finish::on_signals()?;
@@ -48,6 +53,7 @@ pub(crate) fn noise() -> Result<()> {
                     break;
                 }
                 flip(&mut client, gpu_id, i);
+                thread::sleep(PAUSE);
             }
         });
         let finished = finish.wait();

@@ -3,15 +3,21 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::{Daemon, Stream, Workload, counts};
+use kfd_trace_tests::harness::{Daemon, Stream, Workload, counts, shared};
 use nix::sys::signal::Signal;
 
 /// 100,000 ioctls on an emulated CPU.
 const LONG: Duration = Duration::from_secs(150);
 
+/// The stream that tests share would have to tell each.
+fn quiet() -> Result<()> {
+    shared::end_stream()
+}
+
 #[test]
 fn counts_are_exact() -> Result<()> {
-    let mut daemon = Daemon::ready(&[])?;
+    quiet()?;
+    let daemon = Daemon::shared()?;
     let mut burst = Workload::spawn(&["burst", "--threads=4", "--count=100000"])?;
     let truth = burst.finish_within(LONG)?;
     assert_eq!(counts::total(&truth), 100_000);
@@ -21,7 +27,7 @@ fn counts_are_exact() -> Result<()> {
     assert_eq!(measured, counts::calls(&truth), "every return was seen");
     assert_eq!(counts::metric_errors(&metrics)?, counts::errors(&truth));
     assert_eq!(metrics.sum("kfd_trace_records_total", &[("kind", "ioctl")]), Some(0.0), "none was asked for");
-    daemon.stop()
+    daemon.end()
 }
 
 /// With a record for each: those seen, and those that found the buffer full, make the whole.
@@ -37,6 +43,7 @@ fn seen_and_lost(stream: &mut Stream, total: u64) -> Result<(u64, u64)> {
 
 #[test]
 fn seen_and_lost_records_make_the_whole() -> Result<()> {
+    quiet()?;
     let mut stream = Stream::tracing(&["--event", "ioctl", "--buffer-size", "64KiB"])?;
     let mut burst = Workload::spawn(&["burst", "--threads=4", "--count=100000"])?;
     let truth = burst.finish_within(LONG)?;
@@ -47,6 +54,7 @@ fn seen_and_lost_records_make_the_whole() -> Result<()> {
 
 #[test]
 fn a_reader_that_stands_still_loses_and_says_how_much() -> Result<()> {
+    quiet()?;
     let mut stream = Stream::tracing(&["--event", "ioctl", "--buffer-size", "64KiB"])?;
     stream.signal(Signal::SIGSTOP)?;
     let (_, truth) = Workload::run(&["burst", "--threads=2", "--count=2000"])?;

@@ -37,14 +37,14 @@ fn its_pages_answer() -> Result<()> {
 
 #[test]
 fn a_port_in_use_is_one_line() -> Result<()> {
-    let mut daemon = Daemon::ready(&[])?;
+    let daemon = Daemon::shared()?;
     let address = daemon.address.to_string();
     let output = run(&["daemon", "--web.listen-address", &address])?;
     let said = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains(&address) && said.contains("--web.listen-address"), "{said}");
-    daemon.stop()
+    daemon.end()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 #[test]
 fn a_restore_tells_how_long_the_queues_were_evicted() -> Result<()> {
-    let mut stream = Stream::tracing(&[])?;
+    let stream = Stream::shared()?;
     let workload = Steered::having(&["create aql", "create aql gpu=1"])?;
     let pid = workload.pid();
     kfdsim("evict", pid)?;
@@ -19,7 +19,7 @@ fn a_restore_tells_how_long_the_queues_were_evicted() -> Result<()> {
         let evict = evicts.iter().find(|line| line["gpu_id"] == restore["gpu_id"]).context("its eviction")?;
         assert_eq!(restore["evicted_ns"], mono_ns(restore) - mono_ns(evict), "{evict} {restore}");
     }
-    stream.interrupt()
+    stream.end()
 }
 
 /// A tracer that was not there when they were evicted does not know for how long.
@@ -39,7 +39,7 @@ fn an_eviction_before_the_tracer_has_no_duration() -> Result<()> {
 
 #[test]
 fn a_reset_tells_how_long_it_took() -> Result<()> {
-    let mut stream = Stream::tracing(&[])?;
+    let stream = Stream::shared()?;
     for number in [0, 1] {
         kfdsim("reset", number)?;
         let wanted = usize::try_from(number)? + 1;
@@ -51,5 +51,5 @@ fn a_reset_tells_how_long_it_took() -> Result<()> {
         assert_eq!(gpu_id(begin), gpu_id(end));
         assert_eq!(end["reset_ns"], mono_ns(end) - mono_ns(begin), "{begin} {end}");
     }
-    stream.interrupt()
+    stream.end()
 }

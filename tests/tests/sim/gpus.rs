@@ -28,7 +28,7 @@ fn api(daemon: &Daemon, list: &str) -> Result<Vec<Value>> {
 
 #[test]
 fn the_api_tells_each_queue_and_gpu() -> Result<()> {
-    let mut daemon = Daemon::ready(&[])?;
+    let daemon = Daemon::shared()?;
     let script = ["create aql gpu=1", "create sdma gpu=0", "update 0 50", "cu-mask 0", "wait"];
     let workload = Workload::ready(&[&["script"][..], &script].concat())?;
     let nodes = nodes(Path::new("/sys"))?;
@@ -78,12 +78,12 @@ fn the_api_tells_each_queue_and_gpu() -> Result<()> {
     let own = processes.iter().find(|row| row["pid"] == json!(workload.pid())).context("the workload")?;
     assert_eq!(json!([own["alive"], own["queues"], own["opens"]]), json!([true, 2, 1]));
     assert!(own.get("cmdline").is_none(), "arguments may hold secrets");
-    daemon.stop()
+    daemon.end()
 }
 
 #[test]
 fn an_evicted_queue_is_shown_so_and_takes_no_slot() -> Result<()> {
-    let mut daemon = Daemon::ready(&[])?;
+    let daemon = Daemon::shared()?;
     let workload = Workload::ready(&["hold", "--sdma=0"])?;
     let state = |wanted: bool| {
         until("the state of the queue", SOON, || {
@@ -107,7 +107,7 @@ fn an_evicted_queue_is_shown_so_and_takes_no_slot() -> Result<()> {
     assert_eq!(json!([restored["active"], restored["evictions"]]), json!([true, 1]), "{restored}");
     assert!(restored["evicted_ns"].as_u64() > Some(0), "{restored}");
     assert_eq!(api(&daemon, "gpus")?[0]["queues"]["cp"], 1);
-    daemon.stop()
+    daemon.end()
 }
 
 #[test]

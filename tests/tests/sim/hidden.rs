@@ -59,8 +59,8 @@ fn lsof_and_fuser_find_a_plain_workload() -> Result<()> {
 
 #[test]
 fn a_hidden_workload_is_seen_by_the_tracer_only() -> Result<()> {
-    let mut stream = Stream::tracing(&[])?;
-    let mut daemon = Daemon::ready(&[])?;
+    let stream = Stream::shared()?;
+    let daemon = Daemon::shared()?;
     let mut workload = Workload::ready(&["hold", "--hidden", "--aql=1", "--sdma=1"])?;
     let pid = workload.host_pid();
     assert_ne!(pid, workload.pid(), "the hidden one is a child");
@@ -116,6 +116,6 @@ fn a_hidden_workload_is_seen_by_the_tracer_only() -> Result<()> {
     })?;
     let ends = stream.events("queue_destroy");
     assert!(ends.iter().all(|end| end["pid"] == pid && end["cause"] == "ioctl"), "{ends:?}");
-    stream.interrupt()?;
-    daemon.stop()
+    stream.end()?;
+    daemon.end()
 }

@@ -1,7 +1,7 @@
 //! Random lives of KFD processes: the tracer's state, sysfs and a ledger kept beside them are one.
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::VmKernel;
+use kfd_trace_tests::harness::{VmKernel, shared};
 use kfd_trace_tests::scenario::ledger::Vms;
 use kfd_trace_tests::scenario::life::{Life, run};
 use kfd_trace_tests::scenario::plan::REQUIRED;
@@ -17,6 +17,7 @@ fn vms() -> Result<Vms> {
 
 #[test]
 fn a_short_random_life() -> Result<()> {
+    shared::end()?;
     let life = Life { seed: 1, operations: 300, drops: false, contexts: contexts()?, vms: vms()? };
     println!("{}", run(life)?);
     Ok(())
@@ -24,6 +25,7 @@ fn a_short_random_life() -> Result<()> {
 
 #[test]
 fn a_short_random_life_with_lost_records() -> Result<()> {
+    shared::end()?;
     let life = Life { seed: 2, operations: 150, drops: true, contexts: contexts()?, vms: vms()? };
     println!("{}", run(life)?);
     Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use kfd_trace_tests::harness::kernel::{bpf_programs, kprobes};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, JsonProcess, Stream, until};
+use kfd_trace_tests::harness::{Daemon, JsonProcess, Stream, shared, until};
 use nix::sys::signal::Signal;
 
 /// Ids of BPF programs, and probed functions.
@@ -13,6 +13,12 @@ type Attached = (BTreeSet<u32>, BTreeSet<String>);
 
 fn attached() -> Result<Attached> {
     Ok((bpf_programs()?.into_keys().collect(), kprobes()?.into_iter().collect()))
+}
+
+/// With nothing on that other tests use, so that what is on is this test's own.
+fn without_shared() -> Result<Attached> {
+    shared::end()?;
+    attached()
 }
 
 fn none_is_left(tracer: &mut JsonProcess, before: &Attached) -> Result<()> {
@@ -30,21 +36,21 @@ fn none_is_left(tracer: &mut JsonProcess, before: &Attached) -> Result<()> {
 
 #[test]
 fn of_a_killed_stream() -> Result<()> {
-    let before = attached()?;
+    let before = without_shared()?;
     let mut stream = Stream::tracing(&[])?;
     none_is_left(&mut stream, &before)
 }
 
 #[test]
 fn of_a_killed_daemon() -> Result<()> {
-    let before = attached()?;
+    let before = without_shared()?;
     let mut daemon = Daemon::ready(&[])?;
     none_is_left(&mut daemon, &before)
 }
 
 #[test]
 fn of_a_stream_that_ends() -> Result<()> {
-    let before = attached()?;
+    let before = without_shared()?;
     let mut stream = Stream::tracing(&[])?;
     assert_ne!(attached()?, before);
     stream.interrupt()?;

@@ -5,13 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, Stream, Workload, counts};
+use kfd_trace_tests::harness::{Daemon, JsonLines, Stream, Workload, counts};
 use serde_json::{Value, json};
 
 const NOBODY: u32 = 65534;
 
 /// The events of one ioctl number.
-fn calls(stream: &Stream, nr: u8, wanted: usize) -> Result<Vec<Value>> {
+fn calls(stream: &JsonLines, nr: u8, wanted: usize) -> Result<Vec<Value>> {
     stream.wait_lines("its events", SOON, |lines| {
         let calls: Vec<_> =
             lines.iter().filter(|line| line["event"] == "ioctl" && line["nr"] == nr).cloned().collect();
@@ -26,7 +26,7 @@ fn ending(event: &Value) -> Value {
 
 #[test]
 fn a_forked_child_on_its_parents_descriptor() -> Result<()> {
-    let mut stream = Stream::tracing(&[])?;
+    let stream = Stream::shared()?;
     let (workload, _) = Workload::run(&["script", "version", "fork-ioctl"])?;
     let said = workload.operations("fork-ioctl").pop().context("fork-ioctl")?;
     assert_eq!(said["errno"], "EBADF", "the driver's own word");
@@ -34,13 +34,13 @@ fn a_forked_child_on_its_parents_descriptor() -> Result<()> {
     assert_eq!(ending(&calls[0]), json!(["returned", null, true, false]));
     assert_eq!(ending(&calls[1]), json!(["refused", "EBADF", true, true]));
     assert_eq!((&calls[1]["pid"], &calls[1]["task_pid"]), (&json!(workload.pid()), &said["child"]));
-    stream.interrupt()
+    stream.end()
 }
 
 #[test]
 fn criu_by_who_may_not() -> Result<()> {
     set_permissions("/dev/kfd", Permissions::from_mode(0o666))?;
-    let mut stream = Stream::tracing(&[])?;
+    let stream = Stream::shared()?;
     let mut nobody = Workload::spawn_as(NOBODY, &["script", "criu", "version"])?;
     nobody.finish()?;
     let (root, _) = Workload::run(&["script", "criu"])?;
@@ -54,12 +54,12 @@ fn criu_by_who_may_not() -> Result<()> {
     let seen = stream.events("process_seen");
     let uids: Vec<&Value> = seen.iter().map(|line| &line["uid"]).collect();
     assert_eq!(uids, [&json!(NOBODY), &json!(0)]);
-    stream.interrupt()
+    stream.end()
 }
 
 #[test]
 fn numbers_that_the_driver_does_not_have() -> Result<()> {
-    let mut stream = Stream::tracing(&[])?;
+    let stream = Stream::shared()?;
     let (workload, _) = Workload::run(&["script", "unknown 0x82", "unknown 0x7f 8", "unknown 0 8"])?;
     for (nr, said) in [0x82, 0x7f, 0].into_iter().zip(workload.ioctls()) {
         assert_eq!(said["errno"], "ENOTTY", "the driver's own word");
@@ -67,12 +67,12 @@ fn numbers_that_the_driver_does_not_have() -> Result<()> {
         assert_eq!(ending(&call), json!(["refused", "ENOTTY", true, true]));
         assert_eq!(call["args"], Value::Null);
     }
-    stream.interrupt()
+    stream.end()
 }
 
 #[test]
 fn waiting_is_counted_and_not_measured() -> Result<()> {
-    let mut daemon = Daemon::ready(&[])?;
+    let daemon = Daemon::shared()?;
     let mut stream = Stream::tracing(&[])?;
     // no event to wait for, no time to wait: it returns at once
     let (_, truth) = Workload::run(&["script", "unknown 0x0c 24", "unknown 0x0c 24", "version"])?;
@@ -92,5 +92,5 @@ fn waiting_is_counted_and_not_measured() -> Result<()> {
     for unmeasured in ["kfd_ioctl_duration_seconds_count", "kfd_ioctl_errors_total", "kfd_ioctls_in_flight"] {
         assert_eq!(metrics.sum(unmeasured, &waits), None, "{unmeasured}: not measured is not 0");
     }
-    daemon.stop()
+    daemon.end()
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, Stream, VmKernel, Workload, counts};
+use kfd_trace_tests::harness::{Daemon, JsonLines, Stream, VmKernel, Workload, counts};
 use serde_json::{Value, json};
 
 const OPERATIONS: [&str; 14] = [
@@ -29,7 +29,7 @@ fn script() -> [&'static str; OPERATIONS.len() + 1] {
 }
 
 /// Of the whole script, once all of it has arrived.
-fn ioctl_events(stream: &Stream, wanted: usize) -> Result<Vec<Value>> {
+fn ioctl_events(stream: &JsonLines, wanted: usize) -> Result<Vec<Value>> {
     stream.wait_lines("an event for each ioctl", SOON, |lines| {
         let events: Vec<_> = lines.iter().filter(|line| line["event"] == "ioctl").cloned().collect();
         (events.len() >= wanted).then_some(events)
@@ -103,7 +103,7 @@ fn arguments_fit(event: &Value, said: &Value) -> Result<()> {
 
 #[test]
 fn the_metrics_count_as_the_workload_did() -> Result<()> {
-    let mut daemon = Daemon::ready(&[])?;
+    let daemon = Daemon::shared()?;
     let (workload, truth) = Workload::run(&script())?;
     let metrics = daemon.scrape()?;
     assert_eq!(counts::by_label(&metrics, "kfd_ioctls_total", "ioctl")?, counts::calls(&truth));
@@ -116,7 +116,7 @@ fn the_metrics_count_as_the_workload_did() -> Result<()> {
     assert_eq!(refused, 2);
     assert_eq!(measured.values().sum::<u64>() + 2, counts::total(&truth));
     assert_eq!(metrics.sum("kfd_ioctls_no_return_seen_total", &[]), Some(0.0));
-    daemon.stop()
+    daemon.end()
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_header_of_another_age_is_reported() -> Result<()> {
     let kernel = VmKernel::from_env()?;
     // kfd_ioctl_create_queue_args grew from 88 to 96 bytes with UAPI 1.17
     let (own, mismatching) = if kernel.series == "6.1" { (88, "96") } else { (96, "88") };
-    let mut stream = Stream::tracing(&["--event", "ioctl"])?;
+    let stream = Stream::shared()?;
     let (workload, _) = Workload::run(&["script", "create aql", "create aql old", "version"])?;
     assert_eq!(workload.queues().len(), 2, "the driver takes both sizes");
     let events = ioctl_events(&stream, 3)?;
@@ -137,5 +137,5 @@ fn a_header_of_another_age_is_reported() -> Result<()> {
     let reported = events.iter().filter(|event| !event["abi_mismatch"].is_null());
     let sizes: Vec<String> = reported.map(|event| event["size"].to_string()).collect();
     assert_eq!(sizes, [mismatching]);
-    stream.interrupt()
+    stream.end()
 }

@@ -7,23 +7,22 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{JsonProcess, Stream, Workload, workload};
-use nix::sys::signal::Signal;
+use kfd_trace_tests::harness::{JsonProcess, SharedStream, Stream, Workload, workload};
 use serde_json::{Value, json};
 
 /// Lets it live and die while the stream is stopped; gives what the stream says of it.
-fn seen_too_late(mut process: JsonProcess, stream: &Stream) -> Result<(JsonProcess, Value)> {
+fn seen_too_late(mut process: JsonProcess, stream: &mut SharedStream) -> Result<(JsonProcess, Value)> {
     process.close_stdin();
     process.wait_success(SOON)?;
     assert!(!Path::new(&format!("/proc/{}", process.pid())).exists());
-    stream.signal(Signal::SIGCONT)?;
+    stream.go_on()?;
     let seen = stream.wait_line("the process", SOON, |line| line["event"] == "process_seen")?;
     Ok((process, seen))
 }
 
-fn stopped() -> Result<Stream> {
-    let stream = Stream::tracing(&[])?;
-    stream.signal(Signal::SIGSTOP)?;
+fn stopped() -> Result<SharedStream> {
+    let mut stream = Stream::shared()?;
+    stream.pause()?;
     Ok(stream)
 }
 
@@ -33,7 +32,7 @@ fn uid_name_and_cgroup_come_from_the_kernel() -> Result<()> {
     let mut stream = stopped()?;
     // root joins the cgroup, then somebody else lives
     let script = format!("exec {} short --cgroup=pods/kfd-short", workload::program());
-    let (process, seen) = seen_too_late(JsonProcess::spawn("sh", &["-c", &script])?, &stream)?;
+    let (process, seen) = seen_too_late(JsonProcess::spawn("sh", &["-c", &script])?, &mut stream)?;
     let pid = process.pid();
     let told =
         json!([seen["pid"], seen["ns_pid"], seen["uid"], seen["comm"], seen["cgroup"], seen["standing"]]);
@@ -41,7 +40,7 @@ fn uid_name_and_cgroup_come_from_the_kernel() -> Result<()> {
     assert_eq!(seen["cmdline"], Value::Null, "nobody could read it");
     let birth = stream.wait_line("its queue", SOON, |line| line["event"] == "queue_create")?;
     assert_eq!((&birth["pid"], &birth["comm"]), (&json!(pid), &json!("kfd-workload")));
-    stream.interrupt()
+    stream.end()
 }
 
 #[test]
@@ -50,10 +49,10 @@ fn another_uid_is_told() -> Result<()> {
     let mut stream = stopped()?;
     let mut nobody = Workload::spawn_as(65534, &["short"])?;
     nobody.finish()?;
-    stream.signal(Signal::SIGCONT)?;
+    stream.go_on()?;
     let seen = stream.wait_line("the process", SOON, |line| line["event"] == "process_seen")?;
     assert_eq!(json!([seen["pid"], seen["uid"]]), json!([nobody.pid(), 65534]));
-    stream.interrupt()
+    stream.end()
 }
 
 #[test]
@@ -62,10 +61,10 @@ fn the_pid_inside_a_namespace_is_told() -> Result<()> {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", &workload::program(), "short"]);
     let process = JsonProcess::start(&mut command).context("a PID namespace")?;
-    let (process, seen) = seen_too_late(process, &stream)?;
+    let (process, seen) = seen_too_late(process, &mut stream)?;
     assert_eq!((&seen["ns_pid"], &seen["comm"]), (&json!(1), &json!("kfd-workload")));
     assert_ne!(seen["pid"], process.pid(), "the process inside is unshare's child");
     let inside = process.lines().iter().find(|line| line["op"] == "open").cloned().context("it opened")?;
     assert_eq!(inside["pid"], 1);
-    stream.interrupt()
+    stream.end()
 }

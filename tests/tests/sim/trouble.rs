@@ -9,7 +9,7 @@ use kfd_trace_tests::harness::events::{self, all, gpu_id, mono_ns, of};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
-use kfd_trace_tests::harness::{Calls, Steered, Stream, Workload, sysfs, until};
+use kfd_trace_tests::harness::{Calls, JsonLines, Steered, Stream, Workload, sysfs, until};
 use kfd_trace_tests::kfd::topology;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn resets_of(lines: &[Value], gpu: u64) -> Vec<[Value; 2]> {
 }
 
 /// Waits until so many resets are over, as the driver's own functions tell by tracefs.
-fn resets(stream: &Stream, witness: &Calls, gpu: u64) -> Result<Vec<[Value; 2]>> {
+fn resets(stream: &JsonLines, witness: &Calls, gpu: u64) -> Result<Vec<[Value; 2]>> {
     stream.wait_line("the end of a reset", SOON, |line| line["event"] == "gpu_reset_end")?;
     let called = |name: &str| -> Result<usize> {
         Ok(witness.seen()?.iter().filter(|call| call.function == name).count())
@@ -64,7 +64,7 @@ fn witness() -> Result<Calls> {
 }
 
 /// Kills it, and waits until the driver has let go of it.
-fn kill(stream: &Stream, workload: &mut Workload) -> Result<()> {
+fn kill(stream: &JsonLines, workload: &mut Workload) -> Result<()> {
     let pid = workload.pid();
     workload.signal(Signal::SIGKILL)?;
     workload.wait_exit(SOON)?;
@@ -72,7 +72,7 @@ fn kill(stream: &Stream, workload: &mut Workload) -> Result<()> {
 }
 
 /// The driver works for a new process, and nothing is left of the old ones.
-fn all_is_well_again(stream: &mut Stream) -> Result<()> {
+fn all_is_well_again(stream: &JsonLines) -> Result<()> {
     let mut fresh = Steered::having(&ON_BOTH)?;
     let births = events::wait(stream, "queue_create", fresh.pid(), 2)?;
     assert!(births.iter().all(|birth| birth["evicted"] == false), "{births:?}");
@@ -84,59 +84,63 @@ fn all_is_well_again(stream: &mut Stream) -> Result<()> {
     let ps = run_json(&["ps", "--json"])?.pop().context("one object")?;
     assert_eq!((&ps["queues"], &ps["processes"]), (&json!([]), &json!([])));
     assert_eq!(sysfs::queues(Path::new("/sys"))?.len(), 0);
+    Ok(())
+}
+
+#[test]
+fn a_vm_fault_is_its_processs_and_its_gpus() -> Result<()> {
+    let stream = Stream::shared()?;
+    faults(&stream, Steered::having(&ON_BOTH)?, 0)?;
+    stream.end()
+}
+
+#[test]
+fn a_vm_fault_of_a_process_that_stood_is_told_alike() -> Result<()> {
+    let workload = Steered::having(&ON_BOTH)?;
+    let mut stream = Stream::tracing(&[])?;
+    faults(&stream, workload, 1)?;
     let summary = stream.finish()?;
     assert_eq!(summary["queues"]["alive"], 0, "{summary}");
     assert_eq!(summary["lost"], json!({}));
     Ok(())
 }
 
-#[test]
-fn a_vm_fault_is_its_processs_and_its_gpus() -> Result<()> {
-    for number in [0, 1] {
-        // once the stream is there first, and once the process
-        let early = (number == 0).then(|| Stream::tracing(&[])).transpose()?;
-        let mut workload = Steered::having(&ON_BOTH)?;
-        let mut stream = early.map_or_else(|| Stream::tracing(&[]), Ok)?;
-        let mut other = Steered::having(&ON_BOTH)?;
-        let (pid, gpu) = (workload.pid(), gpu(number.try_into()?)?);
-        kfdsim_at("vmfault", pid, number)?;
-        let fault = events::wait(&stream, "vm_fault", pid, 1)?.remove(0);
-        events::wait(&stream, "evict", pid, 1)?;
-        let lines = events::so_far(&stream, &mut other)?;
-        assert_eq!((gpu_id(&fault), &fault["comm"]), (gpu, &json!("kfd-workload")), "{fault}");
-        assert_ne!(fault["task_pid"], pid, "an interrupt's worker: {fault}");
-        let evicts = of(&lines, "evict", pid);
-        let told: Vec<Value> = evicts.iter().map(|line| json!([line["gpu_id"], line["trigger"]])).collect();
-        assert_eq!(told, [json!([gpu, "fault"])]);
-        assert_eq!(
-            (all(&lines, "vm_fault").len(), all(&lines, "evict").len()),
-            (1, 1),
-            "none of the other's"
-        );
+/// Lets a process that has [`ON_BOTH`] fault on a GPU, beside another.
+fn faults(stream: &JsonLines, mut workload: Steered, number: u32) -> Result<()> {
+    let mut other = Steered::having(&ON_BOTH)?;
+    let (pid, gpu) = (workload.pid(), gpu(number.try_into()?)?);
+    kfdsim_at("vmfault", pid, number)?;
+    let fault = events::wait(stream, "vm_fault", pid, 1)?.remove(0);
+    events::wait(stream, "evict", pid, 1)?;
+    let lines = events::so_far(stream, &mut other)?;
+    assert_eq!((gpu_id(&fault), &fault["comm"]), (gpu, &json!("kfd-workload")), "{fault}");
+    assert_ne!(fault["task_pid"], pid, "an interrupt's worker: {fault}");
+    let evicts = of(&lines, "evict", pid);
+    let told: Vec<Value> = evicts.iter().map(|line| json!([line["gpu_id"], line["trigger"]])).collect();
+    assert_eq!(told, [json!([gpu, "fault"])]);
+    assert_eq!((all(&lines, "vm_fault").len(), all(&lines, "evict").len()), (1, 1), "none of the other's");
 
-        kill(&stream, &mut workload)?;
-        assert_eq!(of(&stream.lines(), "queue_destroy", pid).len(), 2);
-        other.finish()?;
-        all_is_well_again(&mut stream)?;
-    }
-    Ok(())
+    kill(stream, &mut workload)?;
+    assert_eq!(of(&stream.lines(), "queue_destroy", pid).len(), 2);
+    other.finish()?;
+    all_is_well_again(stream)
 }
 
 /// Drivers differ in where they keep it (`struct kfd_vm_fault_info` or `struct kfd_hsa_memory_exception_data`).
 #[test]
 fn a_vm_fault_tells_where() -> Result<()> {
-    let mut stream = Stream::tracing(&[])?;
+    let stream = Stream::shared()?;
     let workload = Steered::having(&["create aql"])?;
     kfdsim("vmfault", workload.pid())?;
     let fault = events::wait(&stream, "vm_fault", workload.pid(), 1)?.remove(0);
     // the interrupt of kfdsim is about page 0
     assert_eq!(fault["address"], "0x0", "{fault}");
-    stream.interrupt()
+    stream.end()
 }
 
 #[test]
 fn a_reset_is_one_gpus_and_evicts_who_has_queues_there() -> Result<()> {
-    let mut stream = Stream::tracing(&[])?;
+    let stream = Stream::shared()?;
     let mut workload = Steered::having(&ON_BOTH)?;
     let mut other = Steered::having(&["create aql gpu=1"])?;
     let witness = witness()?;
@@ -160,12 +164,13 @@ fn a_reset_is_one_gpus_and_evicts_who_has_queues_there() -> Result<()> {
         assert_eq!(ends.len(), queues, "{ends:?}");
         assert!(ends.iter().all(|end| end["cause"] == "process_death"), "{ends:?}");
     }
-    all_is_well_again(&mut stream)
+    all_is_well_again(&stream)?;
+    stream.end()
 }
 
 #[test]
 fn a_hang_is_told_and_then_its_reset() -> Result<()> {
-    let mut stream = Stream::tracing(&[])?;
+    let stream = Stream::shared()?;
     let mut workload = Steered::having(&["create aql gpu=1"])?;
     let pid = workload.pid();
     let witness = witness()?;
@@ -183,5 +188,6 @@ fn a_hang_is_told_and_then_its_reset() -> Result<()> {
     assert_eq!(of(&lines, "queue_create", pid).len(), 1, "the refused one was never born");
     kill(&stream, &mut workload)?;
     assert_eq!(of(&stream.lines(), "queue_destroy", pid).len(), 1);
-    all_is_well_again(&mut stream)
+    all_is_well_again(&stream)?;
+    stream.end()
 }

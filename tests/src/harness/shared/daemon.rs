@@ -1,0 +1,143 @@
+//! The shared daemon, and a test's view on it.
+
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{end_at_exit, lock, no_kfd_process, of_shared};
+use crate::harness::exposition::Metrics;
+use crate::harness::tracer::Daemon;
+use crate::harness::wait::{SOON, until};
+
+static DAEMON: Mutex<Option<Daemon>> = Mutex::new(None);
+
+/// What a daemon counts of itself that goes wrong.
+const MISSING: [&str; 4] = [
+    "kfd_trace_records_lost_total",
+    "kfd_trace_trouble_total",
+    "kfd_trace_decode_errors_total",
+    "kfd_trace_state_anomalies_total",
+];
+
+/// The shared daemon with counters that begin at 0; its pages are those of the daemon.
+#[derive(Debug)]
+pub struct SharedDaemon {
+    /// The first scrape.
+    before: Metrics,
+    daemon: MutexGuard<'static, Option<Daemon>>,
+}
+
+impl Daemon {
+    /// A view on the shared `kfd-trace daemon`; waits until all of earlier tests is counted. No KFD process may live.
+    pub fn shared() -> Result<SharedDaemon> {
+        of_shared("daemon", SharedDaemon::new())
+    }
+}
+
+impl SharedDaemon {
+    fn new() -> Result<Self> {
+        let mut daemon = lock(&DAEMON);
+        no_kfd_process()?;
+        if daemon.is_none() {
+            end_at_exit()?;
+            *daemon = Some(Daemon::ready(&[])?);
+        }
+        let running = daemon.as_mut().context("it was just started")?;
+        let settled = until("all of earlier tests to be counted", SOON, || {
+            lives(running)?;
+            let metrics = running.scrape()?;
+            Ok(is_over(&metrics).then_some(metrics))
+        });
+        match settled {
+            Ok(before) => Ok(Self { before, daemon }),
+            Err(error) => {
+                // the next test gets another one
+                *daemon = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// A scrape whose counters and histograms tell what came since the view began.
+    pub fn scrape(&self) -> Result<Metrics> {
+        Ok(Daemon::scrape(self)?.since(&self.before))
+    }
+
+    /// Scrapes until `look` gives a value.
+    pub fn scrape_until<T>(&self, what: &str, look: impl Fn(&Metrics) -> Option<T>) -> Result<T> {
+        until(what, SOON, || Ok(look(&self.scrape()?)))
+    }
+
+    /// The end of the view.
+    ///
+    /// # Errors
+    /// When the tracer has died, or counts anything as lost, undone, not understood or not fitting.
+    pub fn end(mut self) -> Result<()> {
+        let whole = of_shared("daemon", self.is_whole());
+        if whole.is_err() {
+            // the next test gets another one
+            *self.daemon = None;
+        }
+        whole
+    }
+
+    fn is_whole(&mut self) -> Result<()> {
+        lives(self.daemon.as_mut().context("it was ended")?)?;
+        let metrics = self.scrape()?;
+        for name in MISSING {
+            let more: Vec<_> = metrics.series(name).filter(|(_, value)| *value > 0.0).collect();
+            ensure!(more.is_empty(), "beside this test it has counted {name}: {more:?}");
+        }
+        Ok(())
+    }
+}
+
+impl Deref for SharedDaemon {
+    type Target = Daemon;
+    fn deref(&self) -> &Daemon {
+        self.daemon.as_ref().expect("a view is of a daemon that was started, and holds its lock")
+    }
+}
+
+fn lives(daemon: &mut Daemon) -> Result<()> {
+    match daemon.exited()? {
+        Some(status) => bail!("it has died: {status}, stderr: {}", daemon.stderr()),
+        None => Ok(()),
+    }
+}
+
+/// Ends it.
+pub(super) fn end() -> Result<()> {
+    let Some(mut daemon) = lock(&DAEMON).take() else { return Ok(()) };
+    of_shared("daemon", daemon.stop())
+}
+
+/// Whether each record of a process's birth and end has been taken in, and there is none.
+fn is_over(metrics: &Metrics) -> bool {
+    let sum = |name, labels: &[(&str, &str)]| metrics.sum(name, labels).unwrap_or(0.0);
+    let taken_in = |kind, name| sum("kfd_trace_records_total", &[("kind", kind)]) == sum(name, &[]);
+    taken_in("process_seen", "kfd_processes_created_total")
+        && taken_in("process_release", "kfd_processes_ended_total")
+        && sum("kfd_processes", &[]) == 0.0
+        && sum("kfd_queues", &[]) == 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_over_once_all_births_and_ends_are_counted() {
+        let over = |seen: u32, created: u32, released: u32, ended: u32, now: u32| {
+            let text = format!(
+                "kfd_trace_records_total{{kind=\"process_seen\"}} {seen}\nkfd_processes_created_total {created}\n\
+                 kfd_trace_records_total{{kind=\"process_release\"}} {released}\nkfd_processes_ended_total {ended}\n\
+                 kfd_processes {now}\n"
+            );
+            is_over(&Metrics::parse(&text).unwrap())
+        };
+        assert!(over(0, 0, 0, 0, 0) && over(3, 3, 3, 3, 0));
+        assert!(!over(3, 2, 2, 2, 0) && !over(3, 3, 3, 2, 0) && !over(3, 3, 2, 2, 1));
+    }
+}

@@ -1,0 +1,72 @@
+//! One stream and one daemon, without any argument, that the tests of an executable share: a tracer's start and end take
+//! longer than most tests.
+//!
+//! Takes in nothing: each is started where it is first asked for, and ended with the executable. Gives out views that
+//! begin once all of earlier tests has been told, so that they look like a tracer that starts there, and that say at
+//! their end whether the tracer lives and nothing of it is missing. One test at a time has a view.
+
+mod counters;
+mod daemon;
+mod stream;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+
+pub use daemon::SharedDaemon;
+pub use stream::SharedStream;
+
+use super::sysfs;
+use super::wait::{SOON, until};
+
+/// Ends both, for tests that count what is attached.
+///
+/// # Errors
+/// When one does not end well, or something of the whole stream was lost.
+pub fn end() -> Result<()> {
+    let stream = stream::end();
+    stream.and(daemon::end())
+}
+
+/// [`end`] of the stream alone, for tests that flood what it would have to tell.
+///
+/// # Errors
+/// As of [`end`].
+pub fn end_stream() -> Result<()> {
+    stream::end()
+}
+
+/// A test that failed leaves what it shared usable.
+fn lock<T>(mutex: &'static Mutex<Option<T>>) -> MutexGuard<'static, Option<T>> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The driver frees processes in a worker, after their end.
+fn no_kfd_process() -> Result<()> {
+    until("the KFD processes of earlier tests to go", SOON, || {
+        Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
+    })
+}
+
+/// Ends both when the executable does: nothing drops what is static.
+fn end_at_exit() -> Result<()> {
+    extern "C" fn ended() {
+        if let Err(error) = end() {
+            eprintln!("{error:#}");
+            // SAFETY: ends the process; the status of `exit` cannot be changed any more.
+            unsafe { libc::_exit(1) };
+        }
+    }
+    static ASKED: Once = Once::new();
+    let mut refused = false;
+    // SAFETY: `ended` takes no arguments and does not unwind: a panic in it aborts.
+    ASKED.call_once(|| refused = unsafe { libc::atexit(ended) } != 0);
+    ensure!(!refused, "atexit takes no function");
+    Ok(())
+}
+
+/// Says of an error whose it is.
+fn of_shared<T>(which: &str, result: Result<T>) -> Result<T> {
+    result.with_context(|| format!("the {which} that the tests share"))
+}

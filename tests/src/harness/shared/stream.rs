@@ -1,0 +1,211 @@
+//! The shared stream, and a test's view on it.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::counters::{Counters, Counts};
+use super::{end_at_exit, lock, no_kfd_process, of_shared};
+use crate::harness::json_lines::JsonLines;
+use crate::harness::tracer::Stream;
+use crate::harness::wait::{SOON, until};
+
+static STREAM: Mutex<Option<Running>> = Mutex::new(None);
+
+struct Running {
+    stream: Stream,
+    counters: Counters,
+    /// Lines before the last view.
+    mark: usize,
+    /// The counters at that line.
+    before: Counts,
+}
+
+/// The lines of the shared stream from its making on.
+pub struct SharedStream {
+    lines: JsonLines,
+    running: MutexGuard<'static, Option<Running>>,
+}
+
+impl Stream {
+    /// A view on the shared `kfd-trace --json`; waits until all of earlier tests has been told. No KFD process may live.
+    pub fn shared() -> Result<SharedStream> {
+        of_shared("stream", SharedStream::new())
+    }
+}
+
+impl SharedStream {
+    fn new() -> Result<Self> {
+        let mut running = lock(&STREAM);
+        no_kfd_process()?;
+        if running.is_none() {
+            end_at_exit()?;
+            *running = Some(Running::start()?);
+        }
+        let stream = running.as_mut().context("it was just started")?;
+        match stream.settle() {
+            Ok(()) => Ok(Self { lines: stream.stream.after(stream.mark), running }),
+            Err(error) => {
+                // the next test gets another one
+                *running = None;
+                Err(error)
+            }
+        }
+    }
+
+    fn running(&mut self) -> Result<&mut Running> {
+        self.running.as_mut().context("it was ended")
+    }
+
+    /// Stops it, until [`Self::go_on`] or its end.
+    pub fn pause(&mut self) -> Result<()> {
+        self.running()?.stream.signal(Signal::SIGSTOP)
+    }
+
+    pub fn go_on(&mut self) -> Result<()> {
+        self.running()?.stream.signal(Signal::SIGCONT)
+    }
+
+    /// The end of the view. Records that do not fit to those before are told in the summary, so by [`super::end`].
+    ///
+    /// # Errors
+    /// When the tracer has died, has lost a record or could not do something, or does not tell what it was sent.
+    pub fn end(mut self) -> Result<()> {
+        let whole = of_shared("stream", self.running().and_then(Running::is_whole));
+        if whole.is_err() {
+            // the next test gets another one
+            *self.running = None;
+        }
+        whole
+    }
+}
+
+impl Deref for SharedStream {
+    type Target = JsonLines;
+    fn deref(&self) -> &JsonLines {
+        &self.lines
+    }
+}
+
+impl Drop for SharedStream {
+    fn drop(&mut self) {
+        // one that is dead or runs does not mind
+        let _ = self.go_on();
+    }
+}
+
+impl Running {
+    fn start() -> Result<Self> {
+        let stream = Stream::tracing(&[])?;
+        let counters = Counters::of(stream.pid())?;
+        Ok(Self { stream, counters, mark: 0, before: Counts::default() })
+    }
+
+    fn lives(&mut self) -> Result<()> {
+        match self.stream.exited()? {
+            Some(status) => bail!("it has died: {status}, stderr: {}", self.stream.stderr()),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the mark.
+    fn settle(&mut self) -> Result<()> {
+        let (told, counts) = until("all of earlier tests to be told", SOON, || {
+            self.lives()?;
+            let lines = self.stream.after(self.mark);
+            let (told, whole, over) = lines.look(|lines| (lines.len(), kinds(lines), is_over(lines)));
+            let counts = self.counters.read()?;
+            let sent = counts.since(&self.before).sent;
+            Ok((over && untold(&sent, &whole).is_none()).then_some((told, counts)))
+        })?;
+        self.mark += told;
+        self.before = counts;
+        Ok(())
+    }
+
+    fn is_whole(&mut self) -> Result<()> {
+        self.lives()?;
+        let missing = self.counters.read()?.since(&self.before).missing;
+        ensure!(
+            missing.is_empty(),
+            "beside this test it has lost records or could not do something: {missing:?}"
+        );
+        until("every record to be told", SOON, || {
+            let told = self.stream.after(self.mark).look(kinds);
+            Ok(untold(&self.counters.read()?.since(&self.before).sent, &told).is_none().then_some(()))
+        })
+    }
+}
+
+/// Ends it; all of what it saw must be told.
+pub(super) fn end() -> Result<()> {
+    let Some(mut running) = lock(&STREAM).take() else { return Ok(()) };
+    let ended = running.stream.finish().and_then(|summary| {
+        ensure!(summary["lost"] == json!({}), "over all tests it has lost {}", summary["lost"]);
+        Ok(())
+    });
+    of_shared("stream", ended)
+}
+
+type Sums = std::collections::BTreeMap<String, u64>;
+
+/// Lines by what they tell.
+fn kinds(lines: &[Value]) -> Sums {
+    let mut sums = Sums::new();
+    for event in lines.iter().filter_map(|line| line["event"].as_str()) {
+        *sums.entry(event.to_owned()).or_default() += 1;
+    }
+    sums
+}
+
+/// A kind of which more records were sent than lines tell. There may be more lines: some are made of other records.
+fn untold<'a>(sent: &'a std::collections::BTreeMap<&'static str, u64>, told: &Sums) -> Option<&'a str> {
+    let short = sent.iter().find(|(kind, sent)| told.get(**kind).unwrap_or(&0) < sent);
+    short.map(|(kind, _)| *kind)
+}
+
+/// Whether everything that began has ended: KFD processes, of which the release is the last that is told, and resets.
+fn is_over(lines: &[Value]) -> bool {
+    let of = |event: &str| -> BTreeSet<&str> {
+        let lines = lines.iter().filter(|line| line["event"] == event);
+        lines.filter_map(|line| line["kfd_process"].as_str()).collect()
+    };
+    let count = |event: &str| lines.iter().filter(|line| line["event"] == event).count();
+    of("process_seen").is_subset(&of("process_release")) && count("gpu_reset_begin") == count("gpu_reset_end")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(event: &str, kfd_process: Option<&str>) -> Value {
+        json!({ "event": event, "kfd_process": kfd_process })
+    }
+
+    #[test]
+    fn it_is_over_once_each_process_is_released_and_each_reset_has_ended() {
+        let lines = [
+            line("process_seen", Some("1")),
+            line("process_seen", Some("2")),
+            line("process_release", Some("1")),
+            line("gpu_reset_begin", None),
+            line("process_release", Some("2")),
+            line("gpu_reset_end", None),
+        ];
+        let over: Vec<bool> = (0..=lines.len()).map(|seen| is_over(&lines[..seen])).collect();
+        assert_eq!(over, [true, false, false, false, false, false, true]);
+        assert!(is_over(&lines[..1]) != is_over(&lines[1..1]));
+    }
+
+    #[test]
+    fn a_kind_with_too_few_lines_is_untold() {
+        let sent = [("ioctl", 2), ("open", 1)].into();
+        let told = |ioctls: u64| Sums::from([("ioctl".to_owned(), ioctls), ("open".to_owned(), 3)]);
+        assert_eq!((untold(&sent, &told(1)), untold(&sent, &told(2))), (Some("ioctl"), None));
+        assert_eq!(kinds(&[line("open", None), line("open", None)]), Sums::from([("open".to_owned(), 2)]));
+    }
+}
