@@ -19,6 +19,7 @@ pub mod shared;
 pub mod stage;
 pub mod steered;
 pub mod sysfs;
+pub mod tracefs;
 pub mod tracer;
 pub mod wait;
 pub mod workload;

@@ -2,14 +2,11 @@
 //! the tracer. Takes in /proc/kallsyms and a trace; gives out the outermost calls, in order.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-const TRACEFS: &str = "/sys/kernel/tracing";
-const GROUP: &str = "mqd_witness";
+use super::tracefs::{At, Line, TracefsProbes};
 
 /// `KFD_QUEUE_TYPE_HIQ` of `enum kfd_queue_type` (kfd_priv.h), the same in every kernel of the matrix.
 const HIQ: u32 = 2;
@@ -39,12 +36,9 @@ pub struct Told {
     pub nested: usize,
 }
 
-/// The probes, gone when dropped. One at a time.
+/// The probes. One at a time.
 #[derive(Debug)]
-pub struct MqdCalls {
-    instance: PathBuf,
-    events: Vec<String>,
-}
+pub struct MqdCalls(TracefsProbes);
 
 impl MqdCalls {
     /// Probes every copy of every function, by address: the copies share their names.
@@ -53,51 +47,23 @@ impl MqdCalls {
     /// When the kernel refuses one, or the driver has none.
     pub fn start() -> Result<Self> {
         let symbols = fs::read_to_string("/proc/kallsyms").context("read /proc/kallsyms")?;
-        let instance = Path::new(TRACEFS).join("instances").join(GROUP);
-        let mut calls = Self { instance, events: Vec::new() };
-        for (number, (address, op, register)) in symbols.lines().filter_map(function).enumerate() {
-            let arguments = format!("type=+0({register}):u32 id=+8({register}):u32");
-            calls.probe('p', &format!("{op}_{number}"), address, &arguments)?;
-            calls.probe('r', &format!("return_{number}"), address, "")?;
+        let mut probes = TracefsProbes::new("mqd_witness");
+        let functions: Vec<_> = symbols.lines().filter_map(function).collect();
+        ensure!(!functions.is_empty(), "the driver has no MQD functions");
+        for (number, (address, op, register)) in functions.into_iter().enumerate() {
+            let place = format!("0x{address}");
+            let fetchargs = format!("type=+0({register}):u32 id=+8({register}):u32");
+            probes.add(At::Entry, &format!("{op}_{number}"), &place, &fetchargs)?;
+            probes.add(At::Return, &format!("return_{number}"), &place, "")?;
         }
-        ensure!(!calls.events.is_empty(), "the driver has no MQD functions");
-        fs::create_dir_all(&calls.instance).context("make a trace instance")?;
-        calls.enable("1")?;
-        Ok(calls)
-    }
-
-    fn probe(&mut self, kind: char, event: &str, address: &str, arguments: &str) -> Result<()> {
-        command(&format!("{kind}:{GROUP}/{event} 0x{address} {arguments}"))?;
-        self.events.push(event.to_owned());
-        Ok(())
-    }
-
-    fn enable(&self, value: &str) -> Result<()> {
-        let path = self.instance.join("events").join(GROUP).join("enable");
-        fs::write(&path, value).with_context(|| format!("write {value} to {}", path.display()))
+        probes.enable()?;
+        Ok(Self(probes))
     }
 
     /// All that was called so far.
     pub fn told(&self) -> Result<Told> {
-        let text = fs::read_to_string(self.instance.join("trace")).context("read the trace")?;
-        told(&text)
+        told(&self.0.trace()?)
     }
-}
-
-impl Drop for MqdCalls {
-    fn drop(&mut self) {
-        // what cannot be removed is found by the next `start`, which then fails
-        let _ = self.enable("0");
-        let _ = fs::remove_dir(&self.instance);
-        for event in &self.events {
-            let _ = command(&format!("-:{GROUP}/{event}"));
-        }
-    }
-}
-
-fn command(text: &str) -> Result<()> {
-    let mut list = OpenOptions::new().append(true).open(Path::new(TRACEFS).join("kprobe_events"))?;
-    list.write_all(text.as_bytes()).with_context(|| format!("tell kprobe_events `{text}`"))
 }
 
 /// `ffffffffc0a81234 t init_mqd_sdma\t[amdgpu]`: address, what it does, where its queue is. The compiler's parts of a
@@ -119,7 +85,8 @@ fn told(trace: &str) -> Result<Told> {
     let mut depths: BTreeMap<u32, usize> = BTreeMap::new();
     for line in trace.lines().filter(|line| !line.starts_with('#')) {
         ensure!(!line.contains("LOST"), "the trace is not whole: {line}");
-        let (tid, event, rest) = parts(line).with_context(|| format!("not understood: {line}"))?;
+        let Line { tid, event, rest, .. } =
+            Line::parse(line).with_context(|| format!("not understood: {line}"))?;
         let depth = depths.entry(tid).or_default();
         let op = event.split('_').next().unwrap_or_default();
         if op == "return" {
@@ -136,15 +103,6 @@ fn told(trace: &str) -> Result<Told> {
         }
     }
     Ok(told)
-}
-
-/// `  kfd-workload-217  [001] d..1.  163.04: update_3: (update_mqd+0x0/0x90 [amdgpu]) type=0 id=1`: thread, event, rest.
-fn parts(line: &str) -> Option<(u32, &str, &str)> {
-    let (task, rest) = line.split_once(" [")?;
-    let (_, tid) = task.trim().rsplit_once('-')?;
-    let (_, rest) = rest.split_once(": ")?;
-    let (event, rest) = rest.split_once(": ")?;
-    Some((tid.parse().ok()?, event, rest))
 }
 
 fn number(text: &str, key: &str) -> Result<u32> {
