@@ -36,6 +36,12 @@ pub fn so_far(stream: &JsonLines, process: &mut Steered) -> Result<Vec<Value>> {
     })
 }
 
+/// The command of an ioctl, which a line has in hex.
+pub fn command(line: &Value) -> u32 {
+    let hex = line["cmd"].as_str().and_then(|cmd| cmd.strip_prefix("0x"));
+    hex.and_then(|hex| u32::from_str_radix(hex, 16).ok()).unwrap_or_else(|| panic!("no command: {line}"))
+}
+
 pub fn gpu_id(line: &Value) -> u64 {
     line["gpu_id"].as_u64().unwrap_or_else(|| panic!("no gpu_id: {line}"))
 }

@@ -1,6 +1,7 @@
 //! What the driver refuses without a GPU: each operation with its errno, told alike by the kernel to the caller
 //! and by kfd-trace.
 
+use kfd_trace_tests::harness::events::command;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Stream, VmKernel, Workload, until};
 use serde_json::Value;
@@ -19,11 +20,6 @@ const OPERATIONS: [&str; 8] = [
 /// Command and errno of one ioctl: what must be the same on both sides.
 fn told(cmd: u64, errno: &Value) -> (u64, Option<String>) {
     (cmd, errno.as_str().map(str::to_owned))
-}
-
-fn command(event: &Value) -> u64 {
-    let cmd = event["cmd"].as_str().and_then(|cmd| cmd.strip_prefix("0x")).expect("a command in hex");
-    u64::from_str_radix(cmd, 16).expect("a number")
 }
 
 #[test]
@@ -51,7 +47,7 @@ fn each_refused_operation_is_told_with_its_errno() {
     let pid = workload.pid();
     let seen = until("an event for each ioctl", SOON, || {
         let events = stream.events("ioctl").into_iter().filter(|event| event["pid"] == pid);
-        let seen: Vec<_> = events.map(|event| told(command(&event), &event["errno"])).collect();
+        let seen: Vec<_> = events.map(|event| told(command(&event).into(), &event["errno"])).collect();
         Ok((seen.len() >= own.len()).then_some(seen))
     })
     .expect("an event for each ioctl");

@@ -1,8 +1,8 @@
 //! A real client: Debian's rocminfo, so the real ROCr and thunk. What kfd-trace counts per command equals what
 //! strace shows on its KFD descriptors in a like run; errnos too, WAIT_EVENTS apart.
 
+use kfd_trace_tests::harness::events::command;
 use kfd_trace_tests::harness::{Stream, VmKernel};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -70,11 +70,6 @@ fn traced() -> Calls {
         *calls.entry((command(&event), event["errno"].as_str().map(str::to_owned))).or_default() += 1;
     }
     calls
-}
-
-fn command(event: &Value) -> u32 {
-    let cmd = event["cmd"].as_str().and_then(|cmd| cmd.strip_prefix("0x")).expect("a command in hex");
-    u32::from_str_radix(cmd, 16).expect("a number")
 }
 
 #[test]
