@@ -90,7 +90,12 @@ fn standing_contexts_are_told_apart_and_agree_with_sysfs() -> Result<()> {
             Ok((mine.len() == wanted).then_some(mine))
         })
     };
-    assert!(queues(2)?.iter().all(|queue| queue["origin"] == "standing"));
+    let standing = queues(2)?;
+    assert!(standing.iter().all(|queue| queue["origin"] == "standing"));
+    for expected in [json!([null, "compute_aql"]), json!([context, "sdma"])] {
+        let told = |queue: &Value| json!([queue["context_id"], queue["queue_type"]]) == expected;
+        assert!(standing.iter().any(told), "{expected}: {standing:?}");
+    }
     workload.act("close")?;
     let left = queues(1)?;
     assert_eq!(json!([left[0]["context_id"], left[0]["queue_type"]]), json!([null, "compute_aql"]));
