@@ -21,6 +21,7 @@ mod refused;
 mod reuse;
 mod script;
 mod short_lived;
+mod tracepoints;
 mod trouble;
 mod unprivileged;
 mod without_btf;

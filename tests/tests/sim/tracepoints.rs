@@ -1,0 +1,63 @@
+//! `--tracepoints`: the driver's own ones are counted where that is asked for, and cost nothing where it is not.
+//!
+//! kfdsim submits no job and its interrupts go to KFD alone, so that none of them fires here: their counters are at 0.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use kfd_trace_tests::harness::kernel::bpf_programs;
+use kfd_trace_tests::harness::{Daemon, Metrics, Workload};
+
+/// Those of amdgpu and of the DRM scheduler, which each kernel here has.
+const THERE: [&str; 5] = ["tp_cs", "tp_interrupt", "tp_job_queue", "tp_job_run", "tp_job_done"];
+
+/// Those of ROCm's own driver.
+const ELSEWHERE: [&str; 4] = ["tp_evict_start", "tp_evict_end", "tp_restore_start", "tp_restore_end"];
+
+/// Names of the programs that are loaded more often than `before`.
+fn loaded(before: &[String]) -> Result<BTreeSet<String>> {
+    let mut now = programs()?;
+    for name in before {
+        if let Some(at) = now.iter().position(|other| other == name) {
+            now.swap_remove(at);
+        }
+    }
+    Ok(now.into_iter().collect())
+}
+
+fn programs() -> Result<Vec<String>> {
+    Ok(bpf_programs()?.into_values().filter(|name| name.starts_with("tp_")).collect())
+}
+
+/// Attached (1 or 0) and hits, of one of them.
+fn told(metrics: &Metrics, probe: &str) -> (Option<f64>, Option<f64>) {
+    let attached = [("probe", probe), ("kind", "tracepoint")];
+    (
+        metrics.sum("kfd_trace_probe_attached", &attached),
+        metrics.sum("kfd_trace_probe_hits_total", &[("probe", probe)]),
+    )
+}
+
+#[test]
+fn they_are_counted_where_they_are_asked_for() -> Result<()> {
+    let plain = Daemon::shared()?;
+    let before = programs()?;
+    let mut daemon = Daemon::ready(&["--tracepoints"])?;
+    assert_eq!(loaded(&before)?, THERE.map(str::to_owned).into());
+    Workload::run(&["script", "create aql", "destroy 0"])?;
+    let (with, without) = (daemon.scrape()?, plain.scrape()?);
+    for probe in THERE {
+        assert_eq!(told(&with, probe), (Some(1.0), Some(0.0)), "{probe}");
+    }
+    for probe in ELSEWHERE {
+        assert_eq!(told(&with, probe).0, Some(0.0), "{probe}: not in this driver");
+    }
+    for probe in THERE.into_iter().chain(ELSEWHERE) {
+        assert_eq!(told(&without, probe).0, None, "{probe}: nobody asked");
+    }
+    // the others work as ever beside them
+    assert_eq!(with.sum("kfd_queues_created_total", &[]), Some(1.0));
+    daemon.stop()?;
+    assert_eq!(loaded(&before)?, BTreeSet::new());
+    plain.end()
+}
