@@ -2,9 +2,9 @@
 /*
  * control.c - debugfs kfdsim/: makes happen what a GPU, TTM or a debugger would cause.
  *
- * A write is a number and, where it says more, a second one behind a space:
- * PID to quiesce, resume or evict; PID [NODE] to vmfault; PID [0|1] to debug;
- * GPU [0|1] to reset; 0|1 [GPU] to hang.
+ * A write is a number and, where it says more, others behind spaces:
+ * PID to quiesce, resume or evict; PID [NODE [PAGE]] to vmfault;
+ * PID [0|1] to debug; GPU [0|1] to reset; 0|1 [GPU] to hang.
  */
 #include <linux/debugfs.h>
 #include <linux/sched/mm.h>
@@ -19,8 +19,12 @@ static const char * const names[] = {
 	[DEBUG] = "debug", [RESET] = "reset", [HANG] = "hang",
 };
 
-/* no second number was written */
+/* no such number was written */
 #define UNSAID	U32_MAX
+
+/* of the ring id in an interrupt of a VM fault (event_interrupt_wq_v9) */
+#define PROT_VALID	0x08
+#define PROT_WRITE	0x20
 
 /* the way TTM evicts: a fence asked to signal, then KFD's delayed work */
 static int evict(struct kfd_process *p, struct mm_struct *mm)
@@ -30,8 +34,11 @@ static int evict(struct kfd_process *p, struct mm_struct *mm)
 	return err ? err : real_schedule_evict(p, mm);
 }
 
-/* as the interrupt ring tells it: client VMC, a VMID and the id of the node, PASID */
-static int vmfault(struct kfd_process *p, u32 node)
+/*
+ * As the interrupt ring tells it: client VMC, what failed, a VMID; PASID and the id of
+ * the node; 36 bits of the page's number.
+ */
+static int vmfault(struct kfd_process *p, u32 node, u64 page)
 {
 	u32 entry[8] = { };
 	struct kfd_process_device *pdd;
@@ -39,8 +46,11 @@ static int vmfault(struct kfd_process *p, u32 node)
 	if (node >= p->n_pdds || !p->pdds[node]->drm_priv)
 		return -ENODEV;
 	pdd = p->pdds[node];
-	entry[0] = SOC15_IH_CLIENTID_VMC | pdd->dev->vm_info.first_vmid_kfd << 24;
+	entry[0] = SOC15_IH_CLIENTID_VMC | (PROT_VALID | PROT_WRITE) << 16 |
+		   pdd->dev->vm_info.first_vmid_kfd << 24;
 	entry[3] = sim_pasid(pdd) | sim_interrupt_node(pdd) << 16;
+	entry[4] = lower_32_bits(page);
+	entry[5] = upper_32_bits(page) & 0xf;
 	real.interrupt(sim_of(pdd->dev->adev)->kfd, entry);
 	return 0;
 }
@@ -84,7 +94,7 @@ static int debug(struct kfd_process *p, bool on)
 	return err;
 }
 
-static int control_process(enum control op, struct mm_struct *mm, u32 more)
+static int control_process(enum control op, struct mm_struct *mm, u32 more, u64 page)
 {
 	struct kfd_process *p;
 	int err;
@@ -99,7 +109,7 @@ static int control_process(enum control op, struct mm_struct *mm, u32 more)
 	if (op == EVICT)
 		err = evict(p, mm);
 	else if (op == VMFAULT)
-		err = vmfault(p, more == UNSAID ? 0 : more);
+		err = vmfault(p, more == UNSAID ? 0 : more, page);
 	else
 		err = debug(p, more);
 	real.unref_process(p);
@@ -118,14 +128,14 @@ static struct mm_struct *mm_of_pid(pid_t nr)
 	return mm;
 }
 
-static int control_pid(enum control op, u32 pid, u32 more)
+static int control_pid(enum control op, u32 pid, u32 more, u64 page)
 {
 	struct mm_struct *mm = mm_of_pid(pid);
 	int err;
 
 	if (!mm)
 		return -ESRCH;
-	err = control_process(op, mm, more);
+	err = control_process(op, mm, more, page);
 	mmput(mm);
 	return err;
 }
@@ -153,17 +163,18 @@ static ssize_t control_write(struct file *file, const char __user *from, size_t 
 {
 	enum control op = (long)file->private_data;
 	u32 value, more = UNSAID;
-	char text[32] = "";
+	char text[40] = "";
+	u64 page = 0;
 	int err;
 
 	if (length >= sizeof(text) || copy_from_user(text, from, length))
 		return -EINVAL;
-	if (sscanf(text, "%u %u", &value, &more) < 1)
+	if (sscanf(text, "%u %u %llu", &value, &more, &page) < 1)
 		return -EINVAL;
 	if (op == HANG || op == RESET)
 		err = control_gpu(op, value, more);
 	else
-		err = control_pid(op, value, more);
+		err = control_pid(op, value, more, page);
 	pr_info("%s %s: %d\n", names[op], strim(text), err);
 	return err ? err : length;
 }

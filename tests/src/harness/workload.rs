@@ -138,6 +138,11 @@ pub fn kfdsim_at(control: &str, value: u32, more: u32) -> Result<()> {
     write_control(control, &format!("{value} {more}"))
 }
 
+/// Lets a write of a process fault: on its `node`-th GPU, at the page of this number.
+pub fn vm_fault(pid: u32, node: u32, page: u64) -> Result<()> {
+    write_control("vmfault", &format!("{pid} {node} {page}"))
+}
+
 fn write_control(control: &str, text: &str) -> Result<()> {
     let path = Path::new("/sys/kernel/debug/kfdsim").join(control);
     std::fs::write(&path, text).with_context(|| format!("write {text} to {}", path.display()))

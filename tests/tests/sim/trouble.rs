@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, gpu_id, mono_ns, of};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
+use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at, vm_fault};
 use kfd_trace_tests::harness::{Calls, JsonLines, Steered, Stream, Workload, sysfs, until};
 use kfd_trace_tests::kfd::topology;
 use nix::sys::signal::Signal;
@@ -131,10 +131,11 @@ fn faults(stream: &JsonLines, mut workload: Steered, number: u32) -> Result<()> 
 fn a_vm_fault_tells_where() -> Result<()> {
     let stream = Stream::shared()?;
     let workload = Steered::having(&["create aql"])?;
-    kfdsim("vmfault", workload.pid())?;
+    // more than 32 bits of a page's number
+    vm_fault(workload.pid(), 0, 0x7_f001_2345)?;
     let fault = events::wait(&stream, "vm_fault", workload.pid(), 1)?.remove(0);
-    // the interrupt of kfdsim is about page 0
-    assert_eq!(fault["address"], "0x0", "{fault}");
+    let told = ["address", "not_present", "read_only", "no_execute"].map(|name| fault[name].clone());
+    assert_eq!(json!(told), json!(["0x7f0012345000", true, true, false]), "{fault}");
     stream.end()
 }
 
