@@ -131,7 +131,7 @@ ids! {
         /// Another eviction or restore of the same process on the same GPU got into one: a transition may not be told, be told
         /// twice, or in the wrong order.
         EvictionRaced = "eviction_raced",
-        /// The GPU behind a fault, a reset or a hang could not be read.
+        /// The GPU behind a queue, an eviction, a fault, a reset or a hang could not be read.
         DeviceUnreadable = "device_unreadable",
         /// A VM fault of a process that is not known.
         FaultOfUnknownProcess = "fault_of_unknown_process",

@@ -30,13 +30,14 @@ pub(crate) fn emit<T: Record>(kind: Kind, fill: impl FnOnce(&mut T)) {
 
 /// The header of a record about `owner`, sent by the thread that runs.
 #[inline(always)]
-pub(crate) fn header<T>(kind: Kind, owner: Owner) -> Header {
+pub(crate) fn header<T>(kind: Kind, owner: impl Into<Owner>) -> Header {
     header_in::<T>(kind, owner, in_flight::current_cmd())
 }
 
 /// The same where the ioctl that the thread is in is known.
 #[inline(always)]
-pub(crate) fn header_in<T>(kind: Kind, owner: Owner, ioctl: u32) -> Header {
+pub(crate) fn header_in<T>(kind: Kind, owner: impl Into<Owner>, ioctl: u32) -> Header {
+    let owner = owner.into();
     let pid_tgid = bpf_get_current_pid_tgid();
     Header {
         size: size_of::<T>() as u32,

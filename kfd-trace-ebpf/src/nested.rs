@@ -23,12 +23,17 @@ static USER_QUEUES: HashMap<u32, UserQueue> = HashMap::with_max_entries(NESTED_M
 
 /// One kind of call: how its slot of the running thread is kept.
 pub(crate) trait Call: Copy + 'static {
+    /// What a full map is counted as.
+    const FULL: Trouble;
+
     fn map() -> &'static HashMap<u32, Self>;
 }
 
 macro_rules! calls {
     ($($call:ident in $map:ident;)*) => {
         $(impl Call for $call {
+            const FULL: Trouble = Trouble::NestedFull;
+
             #[inline(always)]
             fn map() -> &'static HashMap<u32, Self> {
                 &$map
@@ -59,11 +64,12 @@ pub(crate) fn current<T: Call>() -> Option<*mut T> {
 #[inline(always)]
 pub(crate) fn enter<T: Call>(call: &T) {
     if T::map().insert(tid(), call, u64::from(BPF_ANY)).is_err() {
-        counters::trouble(Trouble::NestedFull);
+        counters::trouble(T::FULL);
     }
 }
 
-/// Takes the running thread's call out.
+/// Takes the running thread's call out. It is always taken out at the return: a stale one would lend its start to a later
+/// call whose entry was missed.
 #[inline(always)]
 pub(crate) fn leave<T: Call>() -> Option<T> {
     let tid = tid();

@@ -9,6 +9,7 @@ use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_smp_processor_i
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::{Global, macros::map, maps::HashMap};
 use kfd_trace_common::counter::Trouble;
+use kfd_trace_common::in_flight::Slot;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::{CGROUP_LEN, COMM_LEN, PROCESSES_MAX};
 use kfd_trace_common::process::Entry;
@@ -33,6 +34,21 @@ static UPID_BYTES: Global<u32> = Global::new(0);
 pub(crate) struct Owner {
     pub(crate) id: u64,
     pub(crate) tgid: u32,
+}
+
+impl From<&Entry> for Owner {
+    #[inline(always)]
+    fn from(entry: &Entry) -> Self {
+        Owner { id: entry.id, tgid: entry.tgid }
+    }
+}
+
+/// The owner of a call under way.
+impl From<&Slot> for Owner {
+    #[inline(always)]
+    fn from(slot: &Slot) -> Self {
+        Owner { id: slot.process, tgid: slot.tgid }
+    }
 }
 
 /// Nobody: a failed open.
@@ -172,8 +188,7 @@ fn forget_leftover(process: u64, entry: &Entry) {
 /// Sends a record that tells no more than who it is about.
 #[inline(always)]
 pub(crate) fn tell_end(entry: &Entry, kind: Kind) {
-    let owner = Owner { id: entry.id, tgid: entry.tgid };
-    emit::emit(kind, |record: &mut Bare| record.header = emit::header::<Bare>(kind, owner));
+    emit::emit(kind, |record: &mut Bare| record.header = emit::header::<Bare>(kind, entry));
 }
 
 /// The driver begins to free the process; its queues still go under its number.
@@ -213,9 +228,8 @@ fn tell(process: u64, entry: &Entry, met: Met) {
     let own =
         if met == Met::Anywhere { 0 } else { read::<u64>(current, &kernel::TASK_GROUP_LEADER).unwrap_or(0) };
     let leader = if entry.leader == 0 { own } else { entry.leader };
-    let owner = Owner { id: entry.id, tgid: entry.tgid };
     emit::emit(Kind::ProcessSeen, |record: &mut ProcessSeen| {
-        record.header = emit::header::<ProcessSeen>(Kind::ProcessSeen, owner);
+        record.header = emit::header::<ProcessSeen>(Kind::ProcessSeen, entry);
         record.start_boottime_ns = read(leader, &kernel::TASK_START_BOOTTIME).unwrap_or(0);
         record.ns_tgid = ns_tgid(leader).unwrap_or(0);
         record.uid = uid(leader).unwrap_or(u32::MAX);

@@ -20,7 +20,8 @@ use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{Eviction, trigger};
 
 use crate::kernel::{self, read};
-use crate::processes::{self, Met, Owner};
+use crate::probes::device;
+use crate::processes::{self, Met};
 use crate::{counters, emit, nested};
 
 /// `int kfd_process_evict_queues(struct kfd_process *p, uint32_t trigger)`
@@ -164,15 +165,13 @@ fn has_vm(pdd: u64) -> bool {
 #[inline(always)]
 fn owner(pdd: u64) -> Option<(Entry, u32)> {
     let entry = processes::known(read(pdd, &kernel::PDD_PROCESS)?, Met::Anywhere)?;
-    let device: u64 = read(pdd, &kernel::PDD_DEV)?;
-    Some((entry, read(device, &kernel::DEVICE_ID).unwrap_or(0)))
+    Some((entry, device::gpu_id(read(pdd, &kernel::PDD_DEV).unwrap_or(0))))
 }
 
 #[inline(always)]
 fn record(kind: Kind, call: &Slot, entry: &Entry, gpu_id: u32, result: i32) {
-    let owner = Owner { id: entry.id, tgid: entry.tgid };
     emit::emit(kind, |record: &mut Eviction| {
-        record.header = emit::header::<Eviction>(kind, owner);
+        record.header = emit::header::<Eviction>(kind, entry);
         record.latency_ns = record.header.mono_ns.saturating_sub(call.entered_ns);
         record.gpu_id = gpu_id;
         record.trigger = if matches!(kind, Kind::Evict) { call.trigger } else { trigger::NONE };

@@ -15,8 +15,8 @@ use kfd_trace_common::record::{Ioctl, QueueDestroy, outcome};
 use kfd_trace_common::rules;
 
 use crate::kernel::{self, read};
-use crate::processes::{self, Met, Owner};
-use crate::{counters, emit, filter, in_flight, stats};
+use crate::processes::{self, Met};
+use crate::{counters, emit, filter, nested, stats};
 
 /// 1: a record for each call.
 #[unsafe(no_mangle)]
@@ -46,7 +46,7 @@ pub(crate) fn ioctl(ctx: ProbeContext) -> u32 {
 fn enter(ctx: &ProbeContext) -> Option<()> {
     let (file, cmd): (u64, u32) = (ctx.arg(0)?, ctx.arg(1)?);
     // A slot of this thread is the leftover of a call whose handler's return was not seen.
-    if let Some(stale) = in_flight::leave() {
+    if let Some(stale) = nested::leave::<Slot>() {
         no_return_seen(&stale);
     }
     let Some(process) = read::<u64>(file, &kernel::FILE_PRIVATE_DATA) else {
@@ -71,7 +71,7 @@ fn enter(ctx: &ProbeContext) -> Option<()> {
     } else if rules::nr(cmd) == rules::WAIT_EVENTS {
         record(&slot, 0, 0, outcome::NOT_MEASURED);
     } else {
-        in_flight::enter(&slot);
+        nested::enter(&slot);
     }
     Some(())
 }
@@ -129,7 +129,7 @@ fn may_criu(current: u64) -> bool {
 #[kprobe]
 pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::IoctlHandler);
-    if let (Some(slot), Some(data)) = (in_flight::current(), ctx.arg::<u64>(2)) {
+    if let (Some(slot), Some(data)) = (nested::current::<Slot>(), ctx.arg::<u64>(2)) {
         // SAFETY: a value of the map, and only this thread writes it.
         unsafe { (*slot).data = data };
     }
@@ -140,7 +140,7 @@ pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
 #[kretprobe]
 pub(crate) fn ioctl_return(ctx: RetProbeContext) -> u32 {
     counters::hit(ProbeId::IoctlReturn);
-    match in_flight::leave() {
+    match nested::leave::<Slot>() {
         Some(slot) => leave(&slot, ctx.ret::<u64>() as i32),
         // A process that is not asked for has no slot.
         None if filter::wanted((bpf_get_current_pid_tgid() >> 32) as u32) => {
@@ -170,9 +170,8 @@ fn no_return_seen(slot: &Slot) {
 
 #[inline(always)]
 fn destroy_failed(slot: &Slot, result: i32) {
-    let owner = Owner { id: slot.process, tgid: slot.tgid };
     emit::emit(Kind::QueueDestroyFailed, |record: &mut QueueDestroy| {
-        record.header = emit::header_in::<QueueDestroy>(Kind::QueueDestroyFailed, owner, slot.cmd);
+        record.header = emit::header_in::<QueueDestroy>(Kind::QueueDestroyFailed, slot, slot.cmd);
         record.queue_id = slot.deleted_queue - 1;
         record.gpu_id = slot.deleted_gpu;
         record.result = result;
@@ -185,9 +184,8 @@ fn record(slot: &Slot, result: i32, latency_ns: u64, outcome: u32) {
     if RECORD_IOCTLS.load() == 0 && !queues {
         return;
     }
-    let owner = Owner { id: slot.process, tgid: slot.tgid };
     emit::emit(Kind::Ioctl, |record: &mut Ioctl| {
-        record.header = emit::header_in::<Ioctl>(Kind::Ioctl, owner, slot.cmd);
+        record.header = emit::header_in::<Ioctl>(Kind::Ioctl, slot, slot.cmd);
         record.entered_ns = slot.entered_ns;
         record.latency_ns = latency_ns;
         record.cmd = slot.cmd;

@@ -15,7 +15,7 @@ use kfd_trace_common::record::{MqdWrite, mqd_op};
 
 use crate::kernel::{self, read};
 use crate::probes::queue;
-use crate::processes::{self, Met, Owner};
+use crate::processes::{self, Met};
 use crate::{counters, emit, nested};
 
 /// `KFD_QUEUE_TYPE_HIQ` and `KFD_QUEUE_TYPE_DIQ` of this kernel's `enum kfd_queue_type`; [`ABSENT`] where it has none (no
@@ -120,9 +120,8 @@ fn record(queue: u64, op: u32) {
         counters::trouble(Trouble::QueueUnreadable);
         return;
     };
-    let owner = Owner { id: entry.id, tgid: entry.tgid };
     emit::emit(Kind::MqdWrite, |record: &mut MqdWrite| {
-        record.header = emit::header::<MqdWrite>(Kind::MqdWrite, owner);
+        record.header = emit::header::<MqdWrite>(Kind::MqdWrite, &entry);
         record.queue_id = queue_id;
         record.gpu_id = queue::gpu_id(queue);
         record.op = op;

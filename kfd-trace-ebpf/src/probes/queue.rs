@@ -7,6 +7,7 @@ use aya_ebpf::Global;
 use aya_ebpf::macros::kprobe;
 use aya_ebpf::programs::ProbeContext;
 use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::in_flight::Slot;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::PROPERTIES_LEN;
 use kfd_trace_common::process::Entry;
@@ -14,9 +15,9 @@ use kfd_trace_common::record::{QueueCreate, QueueDestroy};
 use kfd_trace_common::rules;
 
 use crate::kernel::{self, read};
-use crate::probes::mqd;
-use crate::processes::{self, Met, Owner};
-use crate::{counters, emit, in_flight};
+use crate::probes::{device, mqd};
+use crate::processes::{self, Met};
+use crate::{counters, emit, nested};
 
 /// `sizeof(struct queue_properties)` on this kernel, at most [`PROPERTIES_LEN`].
 #[unsafe(no_mangle)]
@@ -50,7 +51,7 @@ pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
     };
     note!(&ctx, "queue_del: tgid {} queue {}", entry.tgid, queue_id);
     let gpu_id = gpu_id(queue);
-    if let Some(slot) = in_flight::current() {
+    if let Some(slot) = nested::current::<Slot>() {
         // SAFETY: a value of the map, and only this thread writes it.
         let slot = unsafe { &mut *slot };
         if rules::nr(slot.cmd) == rules::DESTROY_QUEUE {
@@ -75,14 +76,13 @@ pub(super) fn owner(queue: u64) -> Option<Entry> {
 /// KFD's gpu_id, 0 where it cannot be read.
 #[inline(always)]
 pub(super) fn gpu_id(queue: u64) -> u32 {
-    read::<u64>(queue, &kernel::QUEUE_DEVICE).and_then(|device| read(device, &kernel::DEVICE_ID)).unwrap_or(0)
+    device::gpu_id(read(queue, &kernel::QUEUE_DEVICE).unwrap_or(0))
 }
 
 #[inline(always)]
 fn record_create(queue: u64, entry: &Entry) {
-    let owner = Owner { id: entry.id, tgid: entry.tgid };
     emit::emit(Kind::QueueCreate, |record: &mut QueueCreate| {
-        record.header = emit::header::<QueueCreate>(Kind::QueueCreate, owner);
+        record.header = emit::header::<QueueCreate>(Kind::QueueCreate, entry);
         record.gpu_id = gpu_id(queue);
         record.properties_len = properties(queue, &mut record.properties).unwrap_or_else(|| {
             counters::trouble(Trouble::QueueUnreadable);
@@ -105,9 +105,8 @@ pub(super) fn properties(queue: u64, out: &mut [u8; PROPERTIES_LEN]) -> Option<u
 
 #[inline(always)]
 fn record_destroy(entry: &Entry, queue_id: u32, gpu_id: u32) {
-    let owner = Owner { id: entry.id, tgid: entry.tgid };
     emit::emit(Kind::QueueDestroy, |record: &mut QueueDestroy| {
-        record.header = emit::header::<QueueDestroy>(Kind::QueueDestroy, owner);
+        record.header = emit::header::<QueueDestroy>(Kind::QueueDestroy, entry);
         record.queue_id = queue_id;
         record.gpu_id = gpu_id;
     });

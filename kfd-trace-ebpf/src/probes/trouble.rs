@@ -9,7 +9,8 @@ use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{Gpu, VmFault, fault};
 
 use crate::kernel::{self, read, read_at};
-use crate::processes::{self, Met, NOBODY, Owner};
+use crate::probes::device::gpu_id;
+use crate::processes::{self, Met, NOBODY};
 use crate::{counters, emit};
 
 /// `void kfd_signal_vm_fault_event(dev, u32 pasid, struct kfd_vm_fault_info *info)`; with the debugger (6.5) came a
@@ -41,9 +42,8 @@ pub(crate) fn vm_fault(ctx: ProbeContext) -> u32 {
 
 #[inline(always)]
 fn record_fault(entry: &Entry, device: u64, info: u64, data: u64) {
-    let owner = Owner { id: entry.id, tgid: entry.tgid };
     emit::emit(Kind::VmFault, |record: &mut VmFault| {
-        record.header = emit::header::<VmFault>(Kind::VmFault, owner);
+        record.header = emit::header::<VmFault>(Kind::VmFault, entry);
         record.gpu_id = gpu_id(device);
         if data != 0 {
             from_data(data, record);
@@ -75,15 +75,6 @@ fn from_data(data: u64, record: &mut VmFault) {
 #[inline(always)]
 fn flag(value: Option<u8>, bit: u32) -> u32 {
     if value.unwrap_or(0) == 0 { 0 } else { bit }
-}
-
-/// KFD's gpu_id of a `kfd_node` or `kfd_dev`; 0 where it cannot be read.
-#[inline(always)]
-fn gpu_id(device: u64) -> u32 {
-    read(device, &kernel::DEVICE_ID).unwrap_or_else(|| {
-        counters::trouble(Trouble::DeviceUnreadable);
-        0
-    })
 }
 
 /// `void kfd_smi_event_update_gpu_reset(dev, bool post_reset, ...)`: called for each node before and after a reset.

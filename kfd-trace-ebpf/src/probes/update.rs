@@ -13,7 +13,6 @@ use kfd_trace_common::record::QueueUpdate;
 
 use crate::kernel::{self, read};
 use crate::probes::{mqd, queue};
-use crate::processes::Owner;
 use crate::{counters, emit, nested};
 
 /// `int update_queue(struct device_queue_manager *dqm, struct queue *q, struct mqd_update_info *minfo)`
@@ -44,9 +43,8 @@ pub(crate) fn queue_update_return(ctx: RetProbeContext) -> u32 {
 #[inline(always)]
 fn record(update: &Update, result: i32) {
     let Some(entry) = queue::owner(update.queue) else { return };
-    let owner = Owner { id: entry.id, tgid: entry.tgid };
     emit::emit(Kind::QueueUpdate, |record: &mut QueueUpdate| {
-        record.header = emit::header::<QueueUpdate>(Kind::QueueUpdate, owner);
+        record.header = emit::header::<QueueUpdate>(Kind::QueueUpdate, &entry);
         record.gpu_id = queue::gpu_id(update.queue);
         record.result = result;
         record.cu_mask_bits = cu_mask(update.minfo, &mut record.cu_mask).unwrap_or(0);
