@@ -14,6 +14,9 @@ pub struct GpuState {
     pub resets: u64,
     /// A reset is under way since.
     pub resetting_since_ns: Option<u64>,
+    /// Resets after which the next one began and whose end was not told. The driver tells it only where all of the device
+    /// came back (`kgd2kfd_post_reset`, kfd_device.c); until the next one begins, such a reset is under way.
+    pub unfinished_resets: u64,
     /// Time in resets whose begin and end were seen, nanoseconds.
     pub reset_ns: u64,
     /// Incidents: from the first time that the scheduler did not answer to the end of the next reset.
@@ -29,7 +32,9 @@ impl State {
     pub(super) fn reset_begins(&mut self, gpu_id: u32, now_ns: u64) {
         let gpu = self.gpus.entry(gpu_id).or_default();
         gpu.resets += 1;
-        gpu.resetting_since_ns = Some(now_ns);
+        if gpu.resetting_since_ns.replace(now_ns).is_some() {
+            gpu.unfinished_resets += 1;
+        }
     }
 
     pub(super) fn reset_ends(&mut self, gpu_id: u32, now_ns: u64, change: &mut Change) {
@@ -39,7 +44,8 @@ impl State {
         gpu.hung_since_ns = None;
     }
 
-    /// The driver notices the same hang at every operation until the reset is through.
+    /// The driver notices the same hang at every operation until the reset is through, also while a reset suspends the
+    /// processes: it does not tell that a reset is over or failed.
     pub(super) fn hangs(&mut self, gpu_id: u32, now_ns: u64) {
         let gpu = self.gpus.entry(gpu_id).or_default();
         if gpu.hung_since_ns.is_none() {
@@ -120,6 +126,24 @@ mod tests {
         let mut state = state();
         let change = state.apply(&of_nobody(95, Body::GpuResetEnd { gpu_id: Some(GPU) }));
         assert_eq!((change.lasted_ns, state.snapshot().gpus[&GPU].resets), (None, 0));
+    }
+
+    #[test]
+    fn a_reset_that_does_not_end_is_closed_by_the_next_one_without_a_duration() {
+        let mut state = state();
+        let gpu_id = Some(GPU);
+        state.apply(&of_nobody(10, Body::GpuResetBegin { gpu_id }));
+        state.apply(&of_nobody(15, Body::HwsHang { gpu_id }));
+        let gpu = state.snapshot().gpus[&GPU];
+        assert_eq!((gpu.resetting_since_ns, gpu.unfinished_resets), (Some(10), 0), "a hang does not end it");
+        state.apply(&of_nobody(1_000, Body::GpuResetBegin { gpu_id }));
+        let gpu = state.snapshot().gpus[&GPU];
+        assert_eq!((gpu.resets, gpu.unfinished_resets, gpu.resetting_since_ns), (2, 1, Some(1_000)));
+        let change = state.apply(&of_nobody(1_040, Body::GpuResetEnd { gpu_id }));
+        let gpu = state.snapshot().gpus[&GPU];
+        assert_eq!((change.lasted_ns, gpu.reset_ns, gpu.resetting_since_ns), (Some(40), 40, None));
+        state.apply(&of_nobody(2_000, Body::GpuResetBegin { gpu_id }));
+        assert_eq!(state.snapshot().gpus[&GPU].unfinished_resets, 1, "the one before ended");
     }
 
     #[test]

@@ -126,6 +126,7 @@ fn gpus_with_their_budget_and_their_incidents() {
         (60_000, Body::GpuResetBegin { gpu_id: Some(GPU) }),
         (90_000, Body::GpuResetEnd { gpu_id: Some(GPU) }),
         (95_000, Body::GpuResetBegin { gpu_id: Some(GPU) }),
+        (99_000, Body::GpuResetBegin { gpu_id: Some(GPU) }),
     ] {
         state.apply(&event(at, 1, PID, body));
     }
@@ -136,7 +137,8 @@ fn gpus_with_their_budget_and_their_incidents() {
             "render": "/dev/dri/renderD128", "name": "aqua_vanjaram", "gfx": "gfx942",
             "unique_id": "0x18f68e602b8a790f", "partition": null, "num_xcc": 6,
             "slots": {"cp": 24, "sdma": 16, "sdma_xgmi": 0}, "queues": {"cp": 1, "sdma": 0, "sdma_xgmi": 0},
-            "resets": 2, "resetting": true, "reset_ns": 30_000, "hangs": 1, "hung": false, "vm_faults": 0,
+            "resets": 3, "resetting": true, "unfinished_resets": 1, "reset_ns": 30_000, "hangs": 1, "hung": false,
+            "vm_faults": 0,
         }])
     );
 }

@@ -40,6 +40,8 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     if scrape.sees(&[ProbeId::GpuReset]) {
         all.push(of_gpus(scrape, Family::new(&t::GPU_RESETS), |gpu| Count::Number(gpu.resets)));
         all.push(of_gpus(scrape, Family::new(&t::GPU_RESET_SECONDS), |gpu| Count::Ns(gpu.reset_ns)));
+        let unfinished = Family::new(&t::GPU_RESETS_UNFINISHED);
+        all.push(of_gpus(scrape, unfinished, |gpu| Count::Number(gpu.unfinished_resets)));
     }
     if scrape.sees(&[ProbeId::HwsHang]) || scrape.sees(&[ProbeId::HwException]) {
         all.push(of_gpus(scrape, Family::new(&t::HWS_HANGS), |gpu| Count::Number(gpu.hangs)));

@@ -102,6 +102,8 @@ metrics! {
         "Resets that began.";
     GPU_RESET_SECONDS = Counter "kfd_gpu_reset_seconds_total" ["gpu_id"]
         "Time in resets whose begin and end were seen.";
+    GPU_RESETS_UNFINISHED = Counter "kfd_gpu_resets_unfinished_total" ["gpu_id"]
+        "Resets after which the next one began and whose end was not told.";
     HWS_HANGS = Counter "kfd_hws_hangs_total" ["gpu_id"]
         "Hangs of the hardware scheduler, each counted once until the reset that follows.";
 

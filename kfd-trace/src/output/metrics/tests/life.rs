@@ -62,12 +62,16 @@ fn incidents_are_counted_by_gpu_and_faults_by_process_too() {
     world.state.apply(&event(40, 1, PID, Body::HwsHang { gpu_id }));
     world.state.apply(&event(1_000_000_000, 1, PID, Body::GpuResetBegin { gpu_id }));
     world.state.apply(&event(1_500_000_000, 1, PID, Body::GpuResetEnd { gpu_id }));
+    for at in [1_550_000_000, 1_600_000_000] {
+        world.state.apply(&event(at, 1, PID, Body::GpuResetBegin { gpu_id }));
+    }
     world.state.apply(&event(1_600_000_000, 1, PID, Body::GpuResetBegin { gpu_id: Some(9) }));
     for (name, value) in [
         ("kfd_vm_faults_total", 1.0),
         ("kfd_hws_hangs_total", 1.0),
-        ("kfd_gpu_resets_total", 1.0),
+        ("kfd_gpu_resets_total", 3.0),
         ("kfd_gpu_reset_seconds_total", 0.5),
+        ("kfd_gpu_resets_unfinished_total", 1.0),
     ] {
         assert_eq!(world.value(&format!("{name}{{gpu_id=\"58270\"}}")), Some(value), "{name}");
     }
