@@ -39,7 +39,7 @@ const SIMULATED: [Series; 3] = [Series::V6_1, Series::V6_12, Series::V7_2];
 const WITH_NODES: [Series; 2] = [Series::V6_12, Series::V7_2];
 
 /// Those with most tests first.
-const BOOTS: [Boot; 4] = [
+const BOOTS: [Boot; 5] = [
     // Two GPUs, so that nothing can mix them up unseen.
     Boot {
         name: "main",
@@ -49,6 +49,12 @@ const BOOTS: [Boot; 4] = [
             Stage { name: "no_gpu", modules: &[AMDGPU], on: &Series::ALL },
             Stage { name: "sim", modules: &[Module::Kfdsim("")], on: &SIMULATED },
         ],
+    },
+    // The same GPUs again, so that two guests share the longest part.
+    Boot {
+        name: "life",
+        gpus: 2,
+        stages: &[Stage { name: "life", modules: &[AMDGPU, Module::Kfdsim("")], on: &SIMULATED }],
     },
     Boot {
         name: "mi300",
@@ -115,8 +121,9 @@ mod tests {
     #[test]
     fn each_series_has_the_stages_its_driver_can_run() {
         assert_eq!(names(Series::V5_10), ["no_amdgpu", "no_gpu"]);
-        assert_eq!(names(Series::V6_1), ["no_amdgpu", "no_gpu", "sim", "nohws"]);
-        assert_eq!(names(Series::V7_2), ["no_amdgpu", "no_gpu", "sim", "mi300", "cpx", "nohws"]);
+        assert_eq!(names(Series::V6_1), ["no_amdgpu", "no_gpu", "sim", "life", "nohws"]);
+        let all = ["no_amdgpu", "no_gpu", "sim", "life", "mi300", "cpx", "nohws"];
+        assert_eq!(names(Series::V7_2), all);
         assert_eq!(names(Series::V6_12), names(Series::V7_2));
     }
 
@@ -134,7 +141,7 @@ mod tests {
     #[test]
     fn the_long_boots_of_all_kernels_come_first() {
         let names: Vec<_> = of(&Series::ALL).map(|(_, boot)| boot.name).collect();
-        assert_eq!(names[..5], ["main", "main", "main", "main", "mi300"]);
+        assert_eq!(names[..8], ["main", "main", "main", "main", "life", "life", "life", "mi300"]);
     }
 
     #[test]

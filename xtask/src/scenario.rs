@@ -37,7 +37,7 @@ fn series(name: &str) -> Result<Series, String> {
 
 /// `Ok(false)`: there were differences, and they were shown.
 pub(crate) fn scenario(args: &Args) -> Result<bool> {
-    // tests/tests/sim/ledger.rs reads the last three
+    // tests/tests/life/ledger.rs reads the last three
     let words = [
         "--ignored".to_owned(),
         "--nocapture".to_owned(),
@@ -47,6 +47,6 @@ pub(crate) fn scenario(args: &Args) -> Result<bool> {
         format!("operations={}", args.operations),
     ];
     let limit = PER_SEED * args.seeds + PER_OPERATION * args.seeds * args.operations + vm::LIMIT;
-    let (ok, totals) = vm::test(&[args.kernel], &["sim"], &words, limit)?;
+    let (ok, totals) = vm::test(&[args.kernel], &["life"], &words, limit)?;
     Ok(ok && totals.passed == 1)
 }

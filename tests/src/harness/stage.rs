@@ -11,6 +11,8 @@ pub enum Stage {
     NoGpu,
     /// amdgpu and kfdsim's GPUs: two of gfx 9.0.1.
     Sim,
+    /// As `Sim`, in a boot of its own.
+    Life,
     /// Two of gfx 9.4.3 with 8 XCCs each, unpartitioned.
     Mi300,
     /// One of gfx 9.4.3 in 8 partitions of one XCC.
@@ -42,6 +44,7 @@ impl VmKernel {
                 "no_amdgpu" => Stage::NoAmdgpu,
                 "no_gpu" => Stage::NoGpu,
                 "sim" => Stage::Sim,
+                "life" => Stage::Life,
                 "mi300" => Stage::Mi300,
                 "cpx" => Stage::Cpx,
                 "nohws" => Stage::NoHws,

@@ -1,28 +1,17 @@
-//! Runs in the VM with the real amdgpu and kfdsim's two GPUs: real ioctls, real queues.
+//! Runs in the VM with the real amdgpu and kfdsim's two GPUs: real ioctls and queues, and what each command of kfd-trace
+//! tells of them.
 
 mod burst;
-mod contexts;
-mod controls;
 mod daemon;
 mod death;
-mod destroy_failed;
-mod durations;
-mod eviction;
-mod eviction_race;
-mod gpus;
 mod hidden;
 mod ioctls_alone;
-mod late;
-mod ledger;
 mod leftovers;
-mod mqd;
 mod pid_filter;
 mod refused;
-mod reuse;
 mod script;
 mod short_lived;
 mod tracepoints;
-mod trouble;
 mod unprivileged;
 mod without_btf;
 

@@ -1,0 +1,15 @@
+//! Runs in the VM with the real amdgpu and kfdsim's two GPUs: queues as they live, from birth or the tracer's start to their
+//! end, through evictions, faults and resets.
+
+mod contexts;
+mod controls;
+mod destroy_failed;
+mod durations;
+mod eviction;
+mod eviction_race;
+mod gpus;
+mod late;
+mod ledger;
+mod mqd;
+mod reuse;
+mod trouble;
