@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod daemon;
+mod differences;
 pub mod enrich;
 pub mod ground;
 pub mod metrics;

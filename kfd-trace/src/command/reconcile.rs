@@ -2,10 +2,11 @@
 //!
 //! A look finds differences that exist only because the driver was at work: what is found twice in a row is believed,
 //! counted, told and set right. A first find, and any lost record, makes the next looks come soon and take in the
-//! kernel's own table, which knows more than sysfs and is never behind.
+//! kernel's own table, which knows more than sysfs and is never behind. Where that does not tell, sysfs decides what it can.
 
 use super::clock;
-use super::standing::{Look, Standings};
+use super::differences::{self, findings, sysfs_is_alone, sysfs_tells_of};
+use super::standing::{Look, Standings, Walked};
 use super::tracer::Tracer;
 use crate::attribute::Topology;
 use crate::attribute::process::{self, ProcessError};
@@ -32,13 +33,23 @@ pub(super) struct Doubt {
     /// Lost records at the last tick, and what could not be told.
     lost: u64,
     found: BTreeSet<Finding>,
+    /// Walks in a row that broke off.
+    broken_walks: u32,
     /// Live rows that no list had at the last look.
     unlisted: BTreeSet<ProcessKey>,
 }
 
 impl Doubt {
     pub(super) fn new(standings: Standings) -> Self {
-        Doubt { standings, ticks: 0, until_ns: 0, lost: 0, found: BTreeSet::new(), unlisted: BTreeSet::new() }
+        Doubt {
+            standings,
+            ticks: 0,
+            until_ns: 0,
+            lost: 0,
+            found: BTreeSet::new(),
+            broken_walks: 0,
+            unlisted: BTreeSet::new(),
+        }
     }
 }
 
@@ -74,16 +85,17 @@ impl Tracer {
 
     /// Compares; gives what was set right, as events of the owners.
     pub fn reconcile(&mut self, look: &Look) -> Vec<(Event, Change)> {
+        match look.kernel {
+            Walked::Told(_) => self.doubt.broken_walks = 0,
+            Walked::Broke => self.doubt.broken_walks += 1,
+            Walked::NotAsked | Walked::Impossible => {}
+        }
         let mut told = self.end_gone(look);
-        let walks = self.doubt.standings.walks();
         let found = findings(look, |list| self.state.compare(list));
-        // Without the kernel's word a ghost may be a queue that sysfs does not list.
-        let certain =
-            |finding: &&Finding| finding.difference != Difference::Ghost || look.kernel.is_some() || !walks;
-        let believed: Vec<Finding> = found.intersection(&self.doubt.found).filter(certain).copied().collect();
-        let lists: Vec<&List> = look.kernel.iter().chain([&look.sysfs]).collect();
-        for finding in &believed {
-            log::warn!("{}", line(finding));
+        let judgement = differences::judge(look, &found, &self.doubt.found, self.doubt.broken_walks);
+        let lists: Vec<&List> = look.kernel.list().into_iter().chain([&look.sysfs]).collect();
+        for finding in &judgement.believed {
+            log::warn!("{}", differences::line(finding));
             let resynced = self.state.resync(*finding, &lists, look.sysfs.read.until_ns);
             if let Some((_, change)) = resynced.as_ref().filter(|_| finding.difference == Difference::Missing)
             {
@@ -91,9 +103,8 @@ impl Tracer {
             }
             told.extend(resynced);
         }
-        let believed: BTreeSet<Finding> = believed.into_iter().collect();
-        self.doubt.found = &found - &believed;
-        if !self.doubt.found.is_empty() || !self.doubt.unlisted.is_empty() {
+        self.doubt.found = judgement.pending;
+        if judgement.doubtful || !self.doubt.unlisted.is_empty() {
             let until_ns = look.sysfs.read.until_ns + DOUBT_NS;
             self.doubt.until_ns = self.doubt.until_ns.max(until_ns);
         }
@@ -128,79 +139,12 @@ impl Tracer {
             let read = process::read(&self.roots.procfs, place.0, row.start_boottime_ns);
             matches!(read, Err(ProcessError::Gone { .. } | ProcessError::Reused { .. }))
         };
-        match &look.kernel {
+        match look.kernel.list() {
             Some(kernel) => !kernel.has(place),
-            None => not_in_proc() || !self.doubt.standings.walks() && !look.sysfs.processes.is_empty(),
+            None => {
+                let alone = sysfs_is_alone(look, self.doubt.broken_walks);
+                not_in_proc() || alone && sysfs_tells_of(&look.sysfs, place)
+            }
         }
-    }
-}
-
-/// The differences of all lists. What one list lacks and another one has is no ghost.
-fn findings(look: &Look, compare: impl Fn(&List) -> BTreeSet<Finding>) -> BTreeSet<Finding> {
-    let mut found = compare(&look.sysfs);
-    let Some(kernel) = &look.kernel else { return found };
-    let in_kernel = compare(kernel);
-    let ghosts: Vec<Finding> =
-        found.union(&in_kernel).filter(|one| one.difference == Difference::Ghost).copied().collect();
-    found.extend(in_kernel.iter().copied());
-    for ghost in ghosts {
-        let lacks = |list: &List| list.queue(ghost.place(), ghost.queue_id).is_none();
-        let (by_sysfs, by_kernel) = (lacks(&look.sysfs), lacks(kernel));
-        if by_sysfs && by_kernel {
-            continue;
-        }
-        found.remove(&ghost);
-        if by_sysfs {
-            found.insert(Finding { difference: Difference::Unlisted, ..ghost });
-        }
-    }
-    found
-}
-
-fn line(finding: &Finding) -> String {
-    let Finding { key: _, tgid, context_id, queue_id, difference } = finding;
-    let context = context_id.map_or_else(String::new, |id| format!(" context {id}"));
-    let what = match difference {
-        Difference::Ghost => "the driver does not have it any more, and no end was seen: taken off",
-        Difference::Missing => "the driver has it, and no birth was seen: taken in",
-        Difference::Unlisted => "the driver has it, and sysfs does not list it: kept",
-        Difference::Properties => "the driver has other properties: taken over",
-    };
-    format!("process {tgid}{context} queue {queue_id}: {what}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::events::event::QueueCreate;
-    use crate::state::samples::{create, event, facts, seen, state};
-    use crate::state::{Source, StandingProcess};
-
-    const PID: u32 = 700;
-    const S: u64 = 1_000_000_000;
-
-    fn list(source: Source, queues: &[QueueCreate]) -> List {
-        let process = StandingProcess { tgid: PID, ..StandingProcess::default() };
-        List { source, read: (9 * S).into(), processes: vec![(process, queues.to_vec())] }
-    }
-
-    fn found(sysfs: &[QueueCreate], kernel: Option<&[QueueCreate]>) -> Vec<Difference> {
-        let mut state = state();
-        state.apply(&event(S, 1, PID, seen(false)));
-        state.apply(&event(S, 1, PID, create(3)));
-        let look = Look {
-            sysfs: list(Source::Sysfs, sysfs),
-            kernel: kernel.map(|queues| list(Source::Kernel, queues)),
-        };
-        findings(&look, |list| state.compare(list)).iter().map(|one| one.difference).collect()
-    }
-
-    #[test]
-    fn a_ghost_is_what_no_list_has() {
-        assert_eq!(found(&[], None), [Difference::Ghost]);
-        assert_eq!(found(&[], Some(&[])), [Difference::Ghost]);
-        assert_eq!(found(&[], Some(&[facts(3)])), [Difference::Unlisted]);
-        assert_eq!(found(&[facts(3)], Some(&[])), [], "the driver removes it from sysfs last");
-        assert_eq!(found(&[facts(3)], Some(&[facts(3), facts(4)])), [Difference::Missing]);
     }
 }

@@ -123,8 +123,29 @@ pub struct Standings {
 #[derive(Clone, Debug)]
 pub struct Look {
     pub sysfs: List,
-    /// `None` where it was not asked for, cannot be walked, or changed under the walk.
-    pub kernel: Option<List>,
+    pub kernel: Walked,
+}
+
+/// What a walk over the kernel's own table gave.
+#[derive(Clone, Debug)]
+pub enum Walked {
+    Told(List),
+    /// It was not asked for at this look.
+    NotAsked,
+    /// Something could not be read, or was freed under it.
+    Broke,
+    /// This kernel does not tell where the table is, or refuses to let its memory be read.
+    Impossible,
+}
+
+impl Walked {
+    #[must_use]
+    pub fn list(&self) -> Option<&List> {
+        match self {
+            Walked::Told(list) => Some(list),
+            Walked::NotAsked | Walked::Broke | Walked::Impossible => None,
+        }
+    }
 }
 
 impl Standings {
@@ -132,12 +153,6 @@ impl Standings {
     pub fn new(roots: &Roots, kernel: &Kernel, facts: &Facts, tgids: &[u32]) -> Self {
         let walk = Walk::new(kernel, facts);
         Standings { roots: roots.clone(), layout: facts.layout.clone(), walk, tgids: tgids.to_vec() }
-    }
-
-    /// The kernel's table can be walked, as far as is known.
-    #[must_use]
-    pub fn walks(&self) -> bool {
-        self.walk.is_ok()
     }
 
     fn walked(&self, session: &Session) -> Result<Standing, String> {
@@ -163,19 +178,29 @@ impl Standings {
     ///
     /// Numbers are only looked up: a process may be freed since, and its address be another one's.
     pub fn look(&self, session: &Session, walk: bool) -> Option<Look> {
+        let kernel = self.kernel(session, walk);
         let from_ns = clock::mono_ns();
-        let walked = walk.then(|| self.walked(session).ok()).flatten();
-        let kernel_read = Read { from_ns, until_ns: clock::mono_ns() };
         let sysfs = self.listed()?;
-        let sysfs_read = Read { from_ns: kernel_read.until_ns, until_ns: clock::mono_ns() };
-        let kernel = walked.filter(|standing| standing.broken == 0).map(|standing| {
-            let found = standing.processes.into_iter().map(|process| {
-                let id = session.known(&process);
-                found(&self.roots, process, id)
-            });
-            list(Source::Kernel, kernel_read, found.filter(|one| self.asked(one)).collect())
+        let read = Read { from_ns, until_ns: clock::mono_ns() };
+        Some(Look { sysfs: list(Source::Sysfs, read, sysfs), kernel })
+    }
+
+    fn kernel(&self, session: &Session, asked: bool) -> Walked {
+        let (Ok(walk), Some(mut memory)) = (&self.walk, session.memory()) else { return Walked::Impossible };
+        if !asked {
+            return Walked::NotAsked;
+        }
+        let from_ns = clock::mono_ns();
+        let standing = walk.run(&mut memory);
+        let read = Read { from_ns, until_ns: clock::mono_ns() };
+        if standing.broken > 0 {
+            return Walked::Broke;
+        }
+        let numbered = standing.processes.into_iter().map(|process| {
+            let id = session.known(&process);
+            found(&self.roots, process, id)
         });
-        Some(Look { sysfs: list(Source::Sysfs, sysfs_read, sysfs), kernel })
+        Walked::Told(list(Source::Kernel, read, numbered.filter(|one| self.asked(one)).collect()))
     }
 
     /// `None` where it could not be read whole.

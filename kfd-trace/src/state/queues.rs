@@ -109,6 +109,11 @@ impl State {
     }
 
     pub(super) fn queue_revive(&mut self, key: ProcessKey, queue_id: u32, now_ns: u64, change: &mut Change) {
+        let live = self.rows.get_mut(&key).and_then(|row| row.queues.get_mut(&queue_id));
+        if let Some(queue) = live {
+            // The record of its end was lost; its entry went all the same.
+            queue.unlisted = true;
+        }
         let revived =
             self.rows.get_mut(&key).filter(|row| !row.queues.contains_key(&queue_id)).and_then(|row| {
                 let index = row.ended_queues.iter().rposition(|queue| queue.queue_id == queue_id)?;

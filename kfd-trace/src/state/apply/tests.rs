@@ -72,6 +72,17 @@ fn an_id_that_is_still_alive_is_replaced_and_counted() {
 }
 
 #[test]
+fn a_failed_destroy_whose_begin_was_lost_has_taken_the_queue_off_sysfs() {
+    let mut state = born();
+    let failed = Body::QueueDestroyFailed { queue_id: 3, gpu_id: None, errno: 62 };
+    let change = state.apply(&event(60, 1, PID, failed));
+    assert_eq!(change.anomalies, [Anomaly::DestroyFailedOfUnknownQueue]);
+    let queues: Vec<_> =
+        state.snapshot().queues().map(|(_, queue)| (queue.queue_id, queue.unlisted)).collect();
+    assert_eq!(queues, [(3, true)]);
+}
+
+#[test]
 fn what_is_not_known_is_counted_and_invents_nothing() {
     let mut state = born();
     let failed = Body::QueueDestroyFailed { queue_id: 9, gpu_id: None, errno: 62 };

@@ -1,0 +1,220 @@
+//! What the driver's lists of one look and the state do not agree on, and what of it is believed.
+//!
+//! Takes in: a [`Look`], the comparison with one list ([`State::compare`](crate::state::State::compare)), and what was
+//! found at the last look. Gives out: a [`Judgement`]. Pure.
+
+use super::standing::{Look, Walked};
+use crate::state::{Difference, Finding, List, Place};
+use std::collections::BTreeSet;
+
+/// A walk that broke off may tell all when it is tried again; after so many in a row it is not waited for.
+const BROKEN_WALKS: u32 = 3;
+
+/// What becomes of the findings of one look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Judgement {
+    /// To be set right.
+    pub believed: BTreeSet<Finding>,
+    /// To be found again, or decided by a later look.
+    pub pending: BTreeSet<Finding>,
+    /// Another look soon can decide what is pending.
+    pub doubtful: bool,
+}
+
+/// What was found twice in a row is believed, when the lists can decide it. `before`: pending since the last look;
+/// `broken_walks`: walks in a row that broke off, this look's included.
+pub(super) fn judge(
+    look: &Look,
+    found: &BTreeSet<Finding>,
+    before: &BTreeSet<Finding>,
+    broken_walks: u32,
+) -> Judgement {
+    let alone = sysfs_is_alone(look, broken_walks);
+    let decided = |finding: &Finding| {
+        let ghost = finding.difference == Difference::Ghost;
+        !ghost || look.kernel.list().is_some() || alone && sysfs_decides(&look.sysfs, finding)
+    };
+    let believed: BTreeSet<Finding> =
+        found.intersection(before).filter(|finding| decided(finding)).copied().collect();
+    let pending = found - &believed;
+    // Nobody will decide what was found twice already.
+    let doubtful = pending.iter().any(|finding| !alone || !before.contains(finding));
+    Judgement { believed, pending, doubtful }
+}
+
+/// The kernel's own table does not tell, and will not: sysfs decides what it can.
+pub(super) fn sysfs_is_alone(look: &Look, broken_walks: u32) -> bool {
+    match look.kernel {
+        Walked::Impossible => true,
+        Walked::Broke => broken_walks >= BROKEN_WALKS,
+        Walked::Told(_) | Walked::NotAsked => false,
+    }
+}
+
+/// What sysfs lacks at this place is not there: of a further context (7.2) only where the folder stands that its own one is
+/// in, that of its process (`kfd_create_process_sysfs`, kfd_process.c).
+pub(super) fn sysfs_tells_of(sysfs: &List, (tgid, context_id): Place) -> bool {
+    match context_id {
+        None => !sysfs.processes.is_empty(),
+        Some(_) => sysfs.has((tgid, None)),
+    }
+}
+
+/// A ghost is no queue of the driver. A row does not know which context it is when the record that tells was lost: it may be
+/// any one of its process.
+fn sysfs_decides(sysfs: &List, ghost: &Finding) -> bool {
+    match ghost.context_id {
+        None => {
+            let mut own = sysfs.processes.iter().filter(|(process, _)| process.tgid == ghost.tgid);
+            !own.any(|(_, queues)| queues.iter().any(|queue| queue.queue_id == Some(ghost.queue_id)))
+        }
+        Some(_) => sysfs_tells_of(sysfs, ghost.place()),
+    }
+}
+
+/// The differences of all lists. What one list lacks and another one has is no ghost.
+pub(super) fn findings(look: &Look, compare: impl Fn(&List) -> BTreeSet<Finding>) -> BTreeSet<Finding> {
+    let mut found = compare(&look.sysfs);
+    let Some(kernel) = look.kernel.list() else { return found };
+    let in_kernel = compare(kernel);
+    let ghosts: Vec<Finding> =
+        found.union(&in_kernel).filter(|one| one.difference == Difference::Ghost).copied().collect();
+    found.extend(in_kernel.iter().copied());
+    for ghost in ghosts {
+        let lacks = |list: &List| list.queue(ghost.place(), ghost.queue_id).is_none();
+        let (by_sysfs, by_kernel) = (lacks(&look.sysfs), lacks(kernel));
+        if by_sysfs && by_kernel {
+            continue;
+        }
+        found.remove(&ghost);
+        if by_sysfs {
+            found.insert(Finding { difference: Difference::Unlisted, ..ghost });
+        }
+    }
+    found
+}
+
+/// For the log.
+pub(super) fn line(finding: &Finding) -> String {
+    let Finding { key: _, tgid, context_id, queue_id, difference } = finding;
+    let context = context_id.map_or_else(String::new, |id| format!(" context {id}"));
+    let what = match difference {
+        Difference::Ghost => "the driver does not have it any more, and no end was seen: taken off",
+        Difference::Missing => "the driver has it, and no birth was seen: taken in",
+        Difference::Unlisted => "the driver has it, and sysfs does not list it: kept",
+        Difference::Properties => "the driver has other properties: taken over",
+    };
+    format!("process {tgid}{context} queue {queue_id}: {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::event::{ProcessId, QueueCreate};
+    use crate::state::samples::{create, event, facts, seen, state};
+    use crate::state::{Source, StandingProcess};
+
+    const PID: u32 = 700;
+    const S: u64 = 1_000_000_000;
+
+    fn process(context_id: Option<u32>) -> StandingProcess {
+        StandingProcess { tgid: PID, context_id, ..StandingProcess::default() }
+    }
+
+    fn list(source: Source, queues: &[QueueCreate]) -> List {
+        List { source, read: (9 * S).into(), processes: vec![(process(None), queues.to_vec())] }
+    }
+
+    fn found(sysfs: &[QueueCreate], kernel: Option<&[QueueCreate]>) -> Vec<Difference> {
+        let mut state = state();
+        state.apply(&event(S, 1, PID, seen(false)));
+        state.apply(&event(S, 1, PID, create(3)));
+        let kernel = kernel.map(|queues| list(Source::Kernel, queues));
+        let look =
+            Look { sysfs: list(Source::Sysfs, sysfs), kernel: kernel.map_or(Walked::Broke, Walked::Told) };
+        findings(&look, |list| state.compare(list)).iter().map(|one| one.difference).collect()
+    }
+
+    #[test]
+    fn a_ghost_is_what_no_list_has() {
+        assert_eq!(found(&[], None), [Difference::Ghost]);
+        assert_eq!(found(&[], Some(&[])), [Difference::Ghost]);
+        assert_eq!(found(&[], Some(&[facts(3)])), [Difference::Unlisted]);
+        assert_eq!(found(&[facts(3)], Some(&[])), [], "the driver removes it from sysfs last");
+        assert_eq!(found(&[facts(3)], Some(&[facts(3), facts(4)])), [Difference::Missing]);
+    }
+
+    fn finding(context_id: Option<u32>, difference: Difference) -> Finding {
+        Finding { key: Some(ProcessId(1).into()), tgid: PID, context_id, queue_id: 3, difference }
+    }
+
+    fn look(kernel: Walked) -> Look {
+        Look { sysfs: list(Source::Sysfs, &[]), kernel }
+    }
+
+    fn told() -> Walked {
+        Walked::Told(list(Source::Kernel, &[]))
+    }
+
+    /// Of one finding: it is believed; another look soon can decide it.
+    fn judged(look: &Look, finding: Finding, before: &[Finding], broken_walks: u32) -> (bool, bool) {
+        let found = BTreeSet::from([finding]);
+        let judgement = judge(look, &found, &before.iter().copied().collect(), broken_walks);
+        assert_eq!(&judgement.believed | &judgement.pending, found);
+        (judgement.pending.is_empty(), judgement.doubtful)
+    }
+
+    #[test]
+    fn what_is_found_once_is_pending() {
+        for difference in Difference::ALL {
+            let finding = finding(None, *difference);
+            for kernel in [told(), Walked::NotAsked, Walked::Broke, Walked::Impossible] {
+                assert_eq!(judged(&look(kernel), finding, &[], 9), (false, true), "{difference:?}");
+            }
+            assert_eq!(judged(&look(told()), finding, &[finding], 0), (true, false), "{difference:?}");
+        }
+    }
+
+    #[test]
+    fn a_ghost_waits_for_a_walk_as_long_as_one_may_tell() {
+        let ghost = finding(None, Difference::Ghost);
+        for (kernel, broken_walks, judgement) in [
+            (Walked::NotAsked, 9, (false, true)),
+            (Walked::Broke, 1, (false, true)),
+            (Walked::Broke, 2, (false, true)),
+            (Walked::Broke, 3, (true, false)),
+            (Walked::Impossible, 0, (true, false)),
+        ] {
+            let look = look(kernel);
+            assert_eq!(judged(&look, ghost, &[ghost], broken_walks), judgement, "{look:?} {broken_walks}");
+        }
+        let other = finding(None, Difference::Properties);
+        assert_eq!(judged(&look(Walked::NotAsked), other, &[other], 0), (true, false));
+    }
+
+    #[test]
+    fn sysfs_alone_decides_where_it_would_list_the_queue() {
+        let mut look = look(Walked::Impossible);
+        let (own, further) = (finding(None, Difference::Ghost), finding(Some(0), Difference::Ghost));
+        assert_eq!(judged(&look, own, &[own], 0), (true, false));
+        assert_eq!(judged(&look, further, &[further], 0), (true, false), "its process is listed, it is not");
+        look.sysfs.processes = vec![(process(Some(0)), vec![facts(3)])];
+        assert_eq!(judged(&look, own, &[own], 0), (false, false), "it may be the other context's");
+        look.sysfs.processes = Vec::new();
+        assert_eq!(judged(&look, own, &[own], 0), (true, false));
+        assert_eq!(judged(&look, further, &[further], 0), (false, false), "nobody will tell");
+        look.kernel = told();
+        assert_eq!(judged(&look, further, &[further], 0), (true, false));
+    }
+
+    #[test]
+    fn sysfs_tells_of_processes_when_it_has_any() {
+        let mut sysfs = list(Source::Sysfs, &[]);
+        let told = |sysfs: &List| {
+            [(PID + 1, None), (PID, Some(0)), (PID + 1, Some(0))].map(|place| sysfs_tells_of(sysfs, place))
+        };
+        assert_eq!(told(&sysfs), [true, true, false]);
+        sysfs.processes = Vec::new();
+        assert_eq!(told(&sysfs), [false; 3]);
+    }
+}
