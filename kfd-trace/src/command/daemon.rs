@@ -3,7 +3,7 @@
 //! Where the driver is not loaded yet, it waits for it and says so. Its pages answer from the start.
 
 use super::site::{Page, Serving};
-use super::standing::Look;
+use super::standing::Begun;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
 use crate::events::ring::Ring;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// How often a driver that is not there yet is looked for.
@@ -119,11 +120,14 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<()
     tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut records = Vec::new();
     loop {
-        let mut look = None;
+        let mut seen = None;
         tokio::select! {
             read = ring.read(&mut records) => read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?,
             _ = tidy.tick() => {
-                look = page.with_tracer(tidied).transpose()?.flatten();
+                if let Some(begun) = page.with_tracer(tidied).transpose()?.flatten() {
+                    // sysfs may take its time: the pages are served meanwhile.
+                    seen = Some(spawn_blocking(|| begun.finish()).await.map_err(Stop::failed)?);
+                }
                 ring.drain(&mut records);
             }
             () = signals.any() => return Ok(()),
@@ -132,14 +136,14 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<()
             for record in records.drain(..) {
                 tracer.take_in(record);
             }
-            if let Some(look) = &look {
-                tracer.reconcile(look);
+            if let Some(seen) = seen {
+                tracer.reconcile(seen);
             }
         });
     }
 }
 
-fn tidied(tracer: &mut Tracer) -> Result<Option<Look>, Stop> {
+fn tidied(tracer: &mut Tracer) -> Result<Option<Begun>, Stop> {
     tracer.renew_clock();
     tracer.expire()?;
     Ok(tracer.look())

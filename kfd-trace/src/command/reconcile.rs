@@ -6,13 +6,13 @@
 
 use super::clock;
 use super::differences::{self, findings, sysfs_is_alone, sysfs_tells_of};
-use super::standing::{Look, Standings, Walked};
+use super::standing::{Begun, Look, Seen, Standings, Walked};
 use super::tracer::Tracer;
-use crate::attribute::Topology;
 use crate::attribute::process::{self, ProcessError};
 use crate::events::event::{Body, Event};
 use crate::state::{Change, Difference, Finding, List, Process, ProcessKey};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Ticks between looks while there is no doubt; the caller ticks once a second.
 const QUIET: u32 = 10;
@@ -26,7 +26,7 @@ const DOUBT_NS: u64 = 5_000_000_000;
 
 /// What is remembered from look to look.
 pub(super) struct Doubt {
-    standings: Standings,
+    standings: Arc<Standings>,
     ticks: u32,
     /// Until then there is a look at every tick, CLOCK_MONOTONIC nanoseconds.
     until_ns: u64,
@@ -40,7 +40,7 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
-    pub(super) fn new(standings: Standings) -> Self {
+    pub(super) fn new(standings: Arc<Standings>) -> Self {
         Doubt {
             standings,
             ticks: 0,
@@ -59,9 +59,9 @@ impl Tracer {
         self.doubt.standings.adopt(&mut self.session, &mut self.state)
     }
 
-    /// Reads the driver's lists when it is time to; to be called once a second. Give it to [`Tracer::reconcile`] after
-    /// all records that stand in the ring buffer were taken in.
-    pub fn look(&mut self) -> Option<Look> {
+    /// Begins to read the driver's lists when it is time to; to be called once a second. Give what [`Begun::finish`] saw to
+    /// [`Tracer::reconcile`] after all records that stand in the ring buffer were taken in.
+    pub fn look(&mut self) -> Option<Begun> {
         let now_ns = clock::mono_ns();
         let doubt = &mut self.doubt;
         let lost = self.session.untold().unwrap_or(doubt.lost);
@@ -75,16 +75,20 @@ impl Tracer {
         if !often && !doubt.ticks.is_multiple_of(QUIET) {
             return None;
         }
-        // GPUs come after the driver, and partitions change.
-        if doubt.ticks.is_multiple_of(QUIET) {
-            self.topology = Topology::read(&self.roots.sysfs);
-        }
+        let topology = doubt.ticks.is_multiple_of(QUIET);
         let walk = doubtful || doubt.ticks.is_multiple_of(QUIET_WALK);
-        self.doubt.standings.look(&self.session, walk)
+        Some(doubt.standings.begin(&self.session, walk, topology))
     }
 
     /// Compares; gives what was set right, as events of the owners.
-    pub fn reconcile(&mut self, look: &Look) -> Vec<(Event, Change)> {
+    pub fn reconcile(&mut self, seen: Seen) -> Vec<(Event, Change)> {
+        if let Some(topology) = seen.topology {
+            self.topology = topology;
+        }
+        seen.look.map(|look| self.compare(&look)).unwrap_or_default()
+    }
+
+    fn compare(&mut self, look: &Look) -> Vec<(Event, Change)> {
         match look.kernel {
             Walked::Told(_) => self.doubt.broken_walks = 0,
             Walked::Broke => self.doubt.broken_walks += 1,

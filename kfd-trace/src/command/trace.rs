@@ -1,6 +1,7 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
 use super::clock;
+use super::standing::Begun;
 use super::stop::Stop;
 use super::tracer::{Request, Tracer};
 use super::watched::{self, Watched};
@@ -176,10 +177,10 @@ impl<W: Write> Run<'_, W> {
         if !self.looks.is_multiple_of(RECONCILE_LOOKS) {
             return Ok(());
         }
-        let Some(look) = self.tracer.look() else { return Ok(()) };
+        let Some(seen) = self.tracer.look().map(Begun::finish) else { return Ok(()) };
         ring.drain(records);
         self.show(records)?;
-        let told = self.tracer.reconcile(&look);
+        let told = self.tracer.reconcile(seen);
         self.tell(told)
     }
 

@@ -22,6 +22,7 @@ use crate::state::{Anomaly, Change, IoctlTotals, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What a tracer is asked for.
 #[derive(Clone, Debug)]
@@ -110,7 +111,7 @@ impl Tracer {
             start_time_seconds: clock::unix_seconds(clock::mono_ns()),
             stats_entries: load::stats_entries(options.possible_cpus),
             roots: request.roots.clone(),
-            doubt: Doubt::new(standings),
+            doubt: Doubt::new(Arc::new(standings)),
         };
         // The probes are on: from here on births and ends are seen, so what stands is taken in once.
         if let Some(why) = tracer.adopt() {
