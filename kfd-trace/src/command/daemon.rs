@@ -2,8 +2,8 @@
 //!
 //! Where the driver is not loaded yet, it waits for it and says so. Its pages answer from the start.
 
+use super::look::Begun;
 use super::site::{Page, Serving};
-use super::standing::Begun;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
 use crate::events::ring::Ring;

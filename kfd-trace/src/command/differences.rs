@@ -3,7 +3,7 @@
 //! Takes in: a [`Look`], the comparison with one list ([`State::compare`](crate::state::State::compare)), and what was
 //! found at the last look. Gives out: a [`Judgement`]. Pure.
 
-use super::standing::{Look, Walked};
+use super::look::{Look, Walked};
 use crate::state::{Difference, Finding, List, Place};
 use std::collections::BTreeSet;
 

@@ -7,6 +7,7 @@ pub mod daemon;
 mod differences;
 pub mod enrich;
 pub mod ground;
+pub mod look;
 pub mod metrics;
 pub mod ps;
 pub mod reconcile;

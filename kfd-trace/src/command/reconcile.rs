@@ -6,7 +6,8 @@
 
 use super::clock;
 use super::differences::{self, findings, sysfs_is_alone, sysfs_tells_of};
-use super::standing::{Begun, Look, Seen, Standings, Walked};
+use super::look::{Begun, Look, Seen, Walked};
+use super::standing::Standings;
 use super::tracer::Tracer;
 use crate::attribute::process::{self, ProcessError};
 use crate::events::event::{Body, Event};

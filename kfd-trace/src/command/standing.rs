@@ -3,7 +3,7 @@
 use super::clock;
 use super::enrich;
 use super::ground::chain;
-use crate::attribute::Topology;
+use super::look::{Begun, Walked};
 use crate::attribute::kfd_sysfs::{Costly, KfdSysfs};
 use crate::attribute::process::{self, ProcessInfo};
 use crate::events::event::{Origin, ProcessId, QueueCreate, QueueType};
@@ -113,71 +113,12 @@ pub fn adopt(state: &mut State, found: &[Found], source: Source, read: Read) {
 
 /// What stands, for a session: the same numbers for both sides.
 pub struct Standings {
-    roots: Roots,
-    layout: QueueLayout,
+    pub(super) roots: Roots,
+    pub(super) layout: QueueLayout,
     /// Or why the kernel's table cannot be walked here.
-    walk: Result<Walk, String>,
+    pub(super) walk: Result<Walk, String>,
     /// Empty for all.
-    tgids: Vec<u32>,
-}
-
-/// The driver's lists at one look.
-#[derive(Clone, Debug)]
-pub struct Look {
-    pub sysfs: List,
-    pub kernel: Walked,
-}
-
-/// A look of which only sysfs is missing. It holds nothing of the tracer, so that reading sysfs keeps nobody waiting.
-pub struct Begun {
-    standings: Arc<Standings>,
-    kernel: Walked,
-    topology: bool,
-}
-
-impl Begun {
-    /// Reads sysfs.
-    #[must_use]
-    pub fn finish(self) -> Seen {
-        let Begun { standings, kernel, topology } = self;
-        let topology = topology.then(|| Topology::read(&standings.roots.sysfs));
-        let from_ns = clock::mono_ns();
-        let listed = standings.listed();
-        let read = Read { from_ns, until_ns: clock::mono_ns() };
-        let look = listed.map(|found| Look { sysfs: list(Source::Sysfs, read, found), kernel });
-        Seen { topology, look }
-    }
-}
-
-/// What a look saw.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    /// Where it was asked for: GPUs come after the driver, and partitions change.
-    pub topology: Option<Topology>,
-    /// `None` where sysfs could not be read whole: what it does not tell is not gone.
-    pub look: Option<Look>,
-}
-
-/// What a walk over the kernel's own table gave.
-#[derive(Clone, Debug)]
-pub enum Walked {
-    Told(List),
-    /// It was not asked for at this look.
-    NotAsked,
-    /// Something could not be read, or was freed under it.
-    Broke,
-    /// This kernel does not tell where the table is, or refuses to let its memory be read.
-    Impossible,
-}
-
-impl Walked {
-    #[must_use]
-    pub fn list(&self) -> Option<&List> {
-        match self {
-            Walked::Told(list) => Some(list),
-            Walked::NotAsked | Walked::Broke | Walked::Impossible => None,
-        }
-    }
+    pub(super) tgids: Vec<u32>,
 }
 
 impl Standings {
@@ -208,7 +149,7 @@ impl Standings {
     /// Begins a look: walks the kernel's own table, only where that is asked for. Numbers are only looked up: a process may be
     /// freed since, and its address be another one's.
     pub(super) fn begin(self: &Arc<Self>, session: &Session, walk: bool, topology: bool) -> Begun {
-        Begun { standings: self.clone(), kernel: self.kernel(session, walk), topology }
+        Begun::new(self.clone(), self.kernel(session, walk), topology)
     }
 
     fn kernel(&self, session: &Session, asked: bool) -> Walked {
@@ -230,7 +171,7 @@ impl Standings {
     }
 
     /// `None` where it could not be read whole.
-    fn listed(&self) -> Option<Vec<Found>> {
+    pub(super) fn listed(&self) -> Option<Vec<Found>> {
         let (found, whole) = read_sysfs(&self.roots, &self.layout);
         whole.then(|| found.into_iter().filter(|one| self.asked(one)).collect())
     }
@@ -269,43 +210,6 @@ impl Standings {
     }
 }
 
-fn list(source: Source, read: Read, found: Vec<Found>) -> List {
+pub(super) fn list(source: Source, read: Read, found: Vec<Found>) -> List {
     List { source, read, processes: found.into_iter().map(|one| (one.process, one.queues)).collect() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    fn begun(sysfs: &Path, topology: bool) -> Begun {
-        let roots = Roots { procfs: sysfs.join("proc"), sysfs: sysfs.to_owned() };
-        let walk = Err("no symbols".to_owned());
-        let standings = Standings { roots, layout: QueueLayout::default(), walk, tgids: vec![4711] };
-        Begun { standings: Arc::new(standings), kernel: Walked::Impossible, topology }
-    }
-
-    fn put(sysfs: &Path, path: &str, text: &str) {
-        let path = sysfs.join("class/kfd/kfd/proc").join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-
-    #[test]
-    fn a_look_has_the_queues_that_sysfs_lists_of_those_who_are_asked_for() {
-        let root = tempfile::tempdir().unwrap();
-        for folder in ["4711/queues/2", "90/queues/3"] {
-            for (file, text) in [("gpuid", "7"), ("size", "4096"), ("type", "0")] {
-                put(root.path(), &format!("{folder}/{file}"), text);
-            }
-        }
-        let Seen { topology, look } = begun(root.path(), true).finish();
-        let look = look.expect("sysfs was read whole");
-        assert!(look.sysfs.queue((4711, None), 2).is_some_and(|(_, queue)| queue.ring_size == Some(4096)));
-        assert!(!look.sysfs.has((90, None)), "not asked for");
-        assert!(look.sysfs.read.from_ns <= look.sysfs.read.until_ns && look.sysfs.read.from_ns > 0);
-        assert!(topology.is_some() && begun(root.path(), false).finish().topology.is_none());
-        put(root.path(), "4711/queues/2/size", "lots");
-        assert!(begun(root.path(), true).finish().look.is_none(), "what cannot be read is not gone");
-    }
 }

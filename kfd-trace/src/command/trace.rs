@@ -1,7 +1,7 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
 use super::clock;
-use super::standing::Begun;
+use super::look::Begun;
 use super::stop::Stop;
 use super::tracer::{Request, Tracer};
 use super::watched::{self, Watched};
