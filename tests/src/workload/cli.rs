@@ -41,7 +41,7 @@ pub enum Workload {
         #[arg(long, default_value = "100000")]
         count: NonZeroU64,
     },
-    /// Issue short ioctls, hundreds a second, until standard input ends
+    /// Issue short ioctls, hundreds a second, from a line on standard input until its end
     Noise,
     /// Make a queue, then exec this program again, which makes another
     ExecSelf,

@@ -35,19 +35,21 @@ pub(crate) fn burst(threads: NonZeroU64, count: NonZeroU64) -> Result<()> {
     report::counts(&client.tally)
 }
 
-/// Between two ioctls of the noise. Where the threads of a VM's CPUs take turns, one that never sleeps makes whoever puts
-/// on a probe wait for its CPU, for a hundred milliseconds each.
+/// Between two ioctls of the noise: each may have to be told.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// One thread, until the sign to finish.
+/// One thread, from a line of standard input on until the sign to finish. Where the CPUs of a VM take turns, whoever puts
+/// on a probe waits for one that is busy: a tracer is started before the noise is.
 pub(crate) fn noise() -> Result<()> {
     let finish = Finish::on_signals()?;
     let gpu_id = queues::gpus()?[0].gpu_id;
     let mut client = queues::open()?;
-    let stop = AtomicBool::new(false);
-    report::ready()?;
+    let (begun, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let noise = scope.spawn(|| {
+            while !begun.load(Ordering::Acquire) {
+                thread::park();
+            }
             for i in 0.. {
                 if stop.load(Ordering::Relaxed) {
                     break;
@@ -56,8 +58,17 @@ pub(crate) fn noise() -> Result<()> {
                 thread::sleep(PAUSE);
             }
         });
-        let finished = finish.wait();
+        let finished = report::ready().and_then(|()| {
+            if finish.input()? {
+                begun.store(true, Ordering::Release);
+                noise.thread().unpark();
+                finish.wait()?;
+            }
+            Ok(())
+        });
         stop.store(true, Ordering::Relaxed);
+        begun.store(true, Ordering::Release);
+        noise.thread().unpark();
         finished
     })?;
     report::counts(&client.tally)

@@ -19,18 +19,18 @@ impl Finish {
     }
 
     pub(crate) fn wait(&self) -> Result<()> {
+        while self.input()? {}
+        Ok(())
+    }
+
+    /// Waits for input, too: true when some came, false when it is time to finish.
+    pub(crate) fn input(&self) -> Result<bool> {
         let input = stdin();
         let mut buffer = [0; 256];
-        loop {
-            let mut fds = [
-                PollFd::new(input.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.0.as_fd(), PollFlags::POLLIN),
-            ];
-            poll(&mut fds, PollTimeout::NONE).context("wait for the end of standard input")?;
-            let [at_input, at_signal] = fds.map(|fd| fd.any().unwrap_or(true));
-            if at_signal || at_input && input.lock().read(&mut buffer)? == 0 {
-                return Ok(());
-            }
-        }
+        let mut fds =
+            [PollFd::new(input.as_fd(), PollFlags::POLLIN), PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::NONE).context("wait for the end of standard input")?;
+        let [at_input, at_signal] = fds.map(|fd| fd.any().unwrap_or(true));
+        Ok(!at_signal && (!at_input || input.lock().read(&mut buffer)? > 0))
     }
 }

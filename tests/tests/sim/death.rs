@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::run_json;
-use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{JsonLines, Stream, VmKernel, Workload};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ fn the_filter_goes_by_the_owner_and_not_by_who_runs() -> Result<()> {
     ends.iter().try_for_each(|end| freed(end, pid))?;
     assert_eq!(of(&lines, "queue_destroy", other.pid()), Vec::<Value>::new());
     // it ends by itself, since what it watched has ended
-    stream.wait_success(SOON)?;
+    stream.wait_success(ATTACH)?;
     let summary = stream.summary()?;
     assert_eq!(summary["queues"]["standing"], 8);
     assert_eq!(summary["records"]["queue_destroy"], 8, "the other one's four cost no record: {summary}");
