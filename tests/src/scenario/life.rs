@@ -247,6 +247,7 @@ impl World {
         if !self.life.drops {
             let processes = || view::told_processes(&get("/api/v1/processes")?);
             agree("the tracer", &view::processes(ledger), processes)?;
+            self.check_unmended()?;
         }
         self.outcome.comparisons += 1;
         Ok(())
@@ -259,6 +260,17 @@ impl World {
             view::told_queues(&run_json(&["ps", "--json"])?.pop().context("one object")?)
         })?;
         self.outcome.comparisons += 1;
+        Ok(())
+    }
+
+    /// The tracer finds what it was not told in the driver's lists, and agrees again: where no record is lost, there is
+    /// nothing to find.
+    fn check_unmended(&self) -> Result<()> {
+        let metrics = self.daemon.scrape()?;
+        let kinds: Vec<_> = metrics.series("kfd_trace_differences_total").collect();
+        ensure!(!kinds.is_empty(), "no kfd_trace_differences_total");
+        let found: Vec<_> = kinds.iter().filter(|(_, count)| *count > 0.0).collect();
+        ensure!(found.is_empty(), "the driver's lists have set the tracer right: {found:?}");
         Ok(())
     }
 
