@@ -128,8 +128,8 @@ ids! {
         IoctlErrorsFull = "ioctl_errors_full",
         /// The process device behind an eviction could not be read.
         EvictionUnreadable = "eviction_unreadable",
-        /// Another eviction or restore of the same process on the same GPU got into one: a transition may not be told, be told
-        /// twice, or in the wrong order.
+        /// Another eviction or restore of the same process on the same GPU got into one, or a restore failed: a transition may
+        /// not be told, be told twice, or in the wrong order.
         EvictionRaced = "eviction_raced",
         /// The GPU behind a queue, an eviction, a fault, a reset or a hang could not be read.
         DeviceUnreadable = "device_unreadable",

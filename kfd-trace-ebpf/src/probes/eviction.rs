@@ -4,9 +4,10 @@
 //!
 //! Evictions are counted (`qpd->evicted`), so only a change from or to 0 does anything: it is read at both ends, and once
 //! more after the record. Calls for one process come from several threads at once, and the driver's lock lies inside of
-//! them: a call that another one got into is counted, and the daemon then compares with what the driver has.
+//! them: a call that another one got into is counted, and the daemon then compares with what the driver has. Pairs that
+//! undo each other in between go unnoticed.
 //!
-//! All GPUs of a process are evicted together. Where it has no VM it has no queue either, and nothing happens: that is not
+//! All GPUs of a process are evicted together, but for a fault. Where it has no VM it has no queue either, and nothing happens: that is not
 //! told. If it gets a VM before the restore, its queues there are born evicted, so that this restore is told alone.
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
@@ -128,7 +129,7 @@ fn told(slot: &Slot, result: i32) {
     } else {
         (Call::Restore, Kind::Restore)
     };
-    let Outcome { transition, mut raced } = Outcome::of(call, slot.before, after, result != 0);
+    let Outcome { transition, mut raced } = Outcome::of(call, slot.before, after);
     if !transition && !raced {
         return;
     }
