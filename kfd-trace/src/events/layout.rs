@@ -3,9 +3,9 @@
 use super::event::{Origin, QueueCreate, QueueType};
 use super::ioctl;
 
-/// Place of one member: offset from the start of `queue_properties`, and size, in bytes.
+/// One member: offset from the start of `queue_properties`, and size, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Member {
     pub offset: u32,
     pub size: u32,
 }
@@ -15,7 +15,7 @@ macro_rules! layout {
         /// Members of `queue_properties` (kfd_priv.h) that are shown; `None` where this kernel lacks one.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct QueueLayout {
-            $($(#[$doc])* pub $field: Option<Place>,)*
+            $($(#[$doc])* pub $field: Option<Member>,)*
             /// `enum kfd_queue_type` of this kernel: the numbers differ between versions.
             pub types: Vec<(u32, QueueType)>,
             /// `KFD_QUEUE_FORMAT_AQL` of this kernel.
@@ -25,7 +25,7 @@ macro_rules! layout {
         impl QueueLayout {
             /// Fills the places from a lookup of members of `queue_properties`.
             #[must_use]
-            pub fn from_members(lookup: impl Fn(&str) -> Option<Place>) -> Self {
+            pub fn from_members(lookup: impl Fn(&str) -> Option<Member>) -> Self {
                 Self { $($field: lookup($member),)* types: Vec::new(), format_aql: None }
             }
         }
@@ -119,8 +119,8 @@ impl QueueLayout {
 }
 
 /// A little-endian number of 1, 2, 4 or 8 bytes; `None` outside of the bytes at hand.
-fn number(bytes: &[u8], place: Option<Place>) -> Option<u64> {
-    let Place { offset, size } = place?;
+fn number(bytes: &[u8], place: Option<Member>) -> Option<u64> {
+    let Member { offset, size } = place?;
     let start = usize::try_from(offset).ok()?;
     let end = start.checked_add(usize::try_from(size).ok()?)?;
     let source = bytes.get(start..end)?;
@@ -142,7 +142,7 @@ mod tests {
                 "queue_address" => 16,
                 _ => return None,
             };
-            Some(Place { offset, size: if member == "queue_address" { 8 } else { 4 } })
+            Some(Member { offset, size: if member == "queue_address" { 8 } else { 4 } })
         };
         let names =
             |list: &[(&str, i64)]| list.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect::<Vec<_>>();

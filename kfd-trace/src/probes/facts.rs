@@ -1,7 +1,7 @@
 //! What this kernel tells of itself, reduced to what the plan, the loader and the decoder need.
 
 use crate::events::ioctl::IOCTLS;
-use crate::events::layout::{Place, QueueLayout};
+use crate::events::layout::{Member, QueueLayout};
 use crate::kernel::{Kernel, Symbols};
 use kfd_trace_common::limits::PROPERTIES_LEN;
 use kfd_trace_common::offset::FIELDS;
@@ -70,7 +70,7 @@ impl Facts {
         facts.properties_bytes = btf.size_of("queue_properties").unwrap_or(0).min(most);
         let place = |member: &str| {
             let member = btf.offset_of("queue_properties", member).ok()?;
-            Some(Place { offset: member.offset, size: member.size })
+            Some(Member { offset: member.offset, size: member.size })
         };
         let values = |name| btf.enum_values(name).unwrap_or_default();
         facts.layout = QueueLayout::from_members(place)

@@ -211,7 +211,7 @@ fn quarter(memory: &mut impl KernelMemory, address: u64) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::layout::Place;
+    use crate::events::layout::Member;
     use std::collections::BTreeMap;
 
     /// Memory of 8-byte words.
@@ -236,7 +236,7 @@ mod tests {
     const DEVICE: u64 = 0x6000;
 
     fn walk() -> Walk {
-        let queue_id = Some(Place { offset: 0, size: 4 });
+        let queue_id = Some(Member { offset: 0, size: 4 });
         Walk {
             table: TABLE,
             buckets: 32,
