@@ -4,6 +4,7 @@
 //! found at the last look. Gives out: a [`Judgement`]. Pure.
 
 use super::look::{Look, Walked};
+use crate::events::event::QueueCreate;
 use crate::state::{Difference, Finding, List, Place};
 use std::collections::BTreeSet;
 
@@ -60,16 +61,13 @@ pub(super) fn sysfs_tells_of(sysfs: &List, (tgid, context_id): Place) -> bool {
     }
 }
 
-/// A ghost is no queue of the driver. A row does not know which context it is when the record that tells was lost: it may be
-/// any one of its process.
+/// A ghost is no queue of the driver. Without the folder of its process sysfs tells nothing of queues. A row does not know
+/// which context it is when the record that tells was lost: it may be any one of its process.
 fn sysfs_decides(sysfs: &List, ghost: &Finding) -> bool {
-    match ghost.context_id {
-        None => {
-            let mut own = sysfs.processes.iter().filter(|(process, _)| process.tgid == ghost.tgid);
-            !own.any(|(_, queues)| queues.iter().any(|queue| queue.queue_id == Some(ghost.queue_id)))
-        }
-        Some(_) => sysfs_tells_of(sysfs, ghost.place()),
-    }
+    let has_it = |queue: &QueueCreate| queue.queue_id == Some(ghost.queue_id);
+    let mut own = sysfs.processes.iter().filter(|(process, _)| process.tgid == ghost.tgid);
+    sysfs.has((ghost.tgid, None))
+        && (ghost.context_id.is_some() || !own.any(|(_, queues)| queues.iter().any(has_it)))
 }
 
 /// The differences of all lists. What one list lacks and another one has is no ghost.
@@ -201,7 +199,7 @@ mod tests {
         look.sysfs.processes = vec![(process(Some(0)), vec![facts(3)])];
         assert_eq!(judged(&look, own, &[own], 0), (false, false), "it may be the other context's");
         look.sysfs.processes = Vec::new();
-        assert_eq!(judged(&look, own, &[own], 0), (true, false));
+        assert_eq!(judged(&look, own, &[own], 0), (false, false), "nobody will tell");
         assert_eq!(judged(&look, further, &[further], 0), (false, false), "nobody will tell");
         look.kernel = told();
         assert_eq!(judged(&look, further, &[further], 0), (true, false));

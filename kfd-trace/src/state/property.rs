@@ -77,6 +77,7 @@ fn numbers(totals: &Totals) -> Vec<u64> {
         restores,
         evicted_ns,
         differences,
+        comparisons,
         anomalies,
     } = totals;
     let mut all = vec![*processes_created, *processes_standing, *processes_ended, *opens, *closes];
@@ -88,6 +89,7 @@ fn numbers(totals: &Totals) -> Vec<u64> {
     ]);
     all.extend::<[u64; 3]>([evictions.values().sum(), restores.values().sum(), evicted_ns.values().sum()]);
     all.push(differences.values().sum());
+    all.push(comparisons.values().sum());
     all.extend(super::Anomaly::ALL.iter().map(|name| anomalies.get(name).copied().unwrap_or(0)));
     all
 }

@@ -85,7 +85,7 @@ impl State {
         }
     }
 
-    /// False when no such queue lives.
+    /// False when no such queue lives. Its end is remembered all the same: a list that was read before still has it.
     pub(super) fn end_queue(
         &mut self,
         key: ProcessKey,
@@ -95,9 +95,9 @@ impl State {
         change: &mut Change,
     ) -> bool {
         let Some(row) = self.rows.get_mut(&key) else { return false };
+        row.last_ends.insert(queue_id, end.at_ns);
         let Some(mut queue) = row.queues.remove(&queue_id) else { return false };
         queue.end = Some(end);
-        row.last_ends.insert(queue_id, end.at_ns);
         queue.facts.gpu_id = queue.facts.gpu_id.or(gpu_id);
         *self.totals.queues_destroyed.entry((queue.label(), end.cause)).or_default() += 1;
         change.ended.push(queue.clone());

@@ -18,7 +18,7 @@ use crate::events::life::QueueUpdate;
 const SETTLE_NS: u64 = 1_000_000_000;
 
 /// On 6.1 the end of a queue is told before its preemption, which may take as long (9 s) and fail: until then the queue
-/// stands in the kernel's table.
+/// stands in the kernel's table. A dying process is on no list while the driver frees its memory, which may take as long.
 const PREEMPTION_NS: u64 = 15_000_000_000;
 
 /// What the probes and a list of the driver did not agree on.
@@ -64,6 +64,13 @@ impl List {
     #[must_use]
     pub fn settled_ns(&self) -> u64 {
         self.read.from_ns.saturating_sub(SETTLE_NS)
+    }
+
+    /// [`List::settled_ns`] of a process as a whole: its release is told at its end (`kfd_process_wq_release`).
+    #[must_use]
+    pub fn settled_ns_of(&self, row: &Process) -> u64 {
+        let dying = row.mm_released_ns.map(|_| self.read.from_ns.saturating_sub(PREEMPTION_NS));
+        dying.unwrap_or_else(|| self.settled_ns())
     }
 
     /// A process stands at this place.
@@ -145,6 +152,11 @@ impl State {
             }
         }
         found
+    }
+
+    /// Counts that it was held against such a list.
+    pub fn compared(&mut self, source: Source) {
+        *self.totals.comparisons.entry(source).or_default() += 1;
     }
 
     /// Counts a difference and takes over what the lists tell; the one that tells most stands first. Gives what changed

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::queue::{Cause, QueueLabel};
 use super::reconcile::Difference;
+use super::source::Source;
 use crate::events::life::{MqdOp, Trigger};
 
 /// Something in the records that does not fit together. Each occurrence is counted by name.
@@ -105,6 +106,8 @@ pub struct Totals {
     pub evicted_ns: BTreeMap<u32, u64>,
     /// What the probes and the driver's own lists did not agree on.
     pub differences: BTreeMap<Difference, u64>,
+    /// How often the state was held against a list of the driver.
+    pub comparisons: BTreeMap<Source, u64>,
     pub anomalies: BTreeMap<Anomaly, u64>,
 }
 

@@ -141,6 +141,14 @@ impl Daemon {
         until(what, SOON, || Ok(look(&self.scrape()?)))
     }
 
+    /// Waits until its state has been held against a list of the driver so many times more.
+    pub fn compared(&self, source: &str, times: u32) -> Result<()> {
+        let count = |metrics: &Metrics| metrics.sum("kfd_trace_comparisons_total", &[("source", source)]);
+        let before = count(&self.scrape()?).context("no comparisons are counted")?;
+        let enough = |metrics: &Metrics| count(metrics).filter(|now| *now >= before + f64::from(times));
+        self.scrape_until(&format!("{times} comparisons with {source}"), enough).map(drop)
+    }
+
     /// SIGTERM, and its end with success.
     pub fn stop(&mut self) -> Result<()> {
         self.process.signal(Signal::SIGTERM)?;

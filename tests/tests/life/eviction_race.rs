@@ -62,6 +62,8 @@ fn what_races_is_counted_and_mended() -> Result<()> {
     let workload = Steered::having(&["create aql", "create aql gpu=1"])?;
     let pid = workload.pid();
     race(&daemon, pid)?;
+    // soon, and not only once a minute
+    daemon.compared("kernel", 2)?;
     settled(&daemon, pid, false)?;
     // under one that stays: the count does not come back to 0
     kfdsim("quiesce", pid)?;

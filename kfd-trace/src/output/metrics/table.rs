@@ -155,6 +155,8 @@ metrics! {
         "Records that could not be decoded.";
     ANOMALIES = Counter "kfd_trace_state_anomalies_total" ["reason"]
         "Records that do not fit to those before: something was missed.";
+    COMPARISONS = Counter "kfd_trace_comparisons_total" ["source"]
+        "Comparisons of the state with a list of the driver that was read whole: sysfs, the kernel's own table.";
     DIFFERENCES = Counter "kfd_trace_differences_total" ["kind"]
         "What the probes and the driver's own lists did not agree on.";
     RETURNS_MISSED = Gauge "kfd_trace_ioctl_returns_missed" ["ioctl"]

@@ -138,6 +138,7 @@ fn known_series_are_there_from_the_start() {
         r#"kfd_gpu_resets_total{gpu_id="58270"}"#,
         r#"kfd_gpu_reset_seconds_total{gpu_id="58270"}"#,
         r#"kfd_hws_hangs_total{gpu_id="58270"}"#,
+        r#"kfd_trace_comparisons_total{source="kernel"}"#,
         r#"kfd_trace_differences_total{kind="ghost"}"#,
         r#"kfd_trace_differences_total{kind="properties"}"#,
     ] {

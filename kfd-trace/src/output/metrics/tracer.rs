@@ -6,7 +6,7 @@ use kfd_trace_common::kind::Kind;
 use super::Scrape;
 use super::family::{Family, number};
 use super::table as t;
-use crate::state::{Anomaly, Difference};
+use crate::state::{Anomaly, Difference, Source};
 use crate::verdict::Verdict;
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
@@ -18,6 +18,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         remembered(scrape),
         decode_errors(scrape),
         anomalies(scrape),
+        comparisons(scrape),
         differences(scrape),
     ];
     all.extend(verdicts(scrape));
@@ -50,6 +51,15 @@ fn anomalies(scrape: &Scrape<'_>) -> Family {
     for anomaly in Anomaly::ALL {
         let count = scrape.snapshot.totals.anomalies.get(anomaly).copied().unwrap_or(0);
         family.add(&[anomaly.name()], count);
+    }
+    family
+}
+
+fn comparisons(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::COMPARISONS);
+    for source in [Source::Sysfs, Source::Kernel] {
+        let count = scrape.snapshot.totals.comparisons.get(&source).copied().unwrap_or(0);
+        family.add(&[source.name()], count);
     }
     family
 }

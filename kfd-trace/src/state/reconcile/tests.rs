@@ -237,3 +237,25 @@ fn contexts_of_one_pid_are_compared_apart() {
     assert_eq!(state.snapshot().queues().count(), 2);
     assert_eq!(only(&state, &found), []);
 }
+
+#[test]
+fn the_end_of_a_queue_whose_birth_was_lost_is_remembered() {
+    let mut state = traced();
+    let both = list(Source::Kernel, 9 * S, &[standing(3), standing(5)]);
+    assert_eq!(only(&state, &both), [finding(5, Difference::Missing)]);
+    // after the list was read, before it is compared again
+    state.apply(&event(9 * S + 1, 1, PID, destroy(5)));
+    assert_eq!(only(&state, &both), []);
+    assert!(state.resync(finding(5, Difference::Missing), &[&both], 10 * S).is_none());
+    assert_eq!((state.snapshot().queues().count(), state.totals().differences.len()), (1, 0));
+}
+
+#[test]
+fn a_dying_process_is_waited_for_while_its_memory_is_freed() {
+    let mut state = traced();
+    let listed = list(Source::Sysfs, 20 * S, &[]);
+    let settled = |state: &State| listed.settled_ns_of(state.process(ProcessId(1).into()).expect("its row"));
+    assert_eq!(settled(&state), listed.settled_ns());
+    state.apply(&event(2 * S, 1, PID, Body::MmRelease));
+    assert_eq!(settled(&state), 5 * S);
+}
