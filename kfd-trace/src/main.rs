@@ -64,5 +64,9 @@ fn stream(roots: Roots, args: TraceArgs) -> trace::Ask {
 fn block_on(command: impl Future<Output = Result<(), Stop>>) -> Result<()> {
     // One thread follows the ring buffer; scrapes run beside it on the runtime's blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    Ok(runtime.context("cannot start the runtime")?.block_on(command)?)
+    let runtime = runtime.context("cannot start the runtime")?;
+    let done = runtime.block_on(command);
+    // A reading that hangs in the kernel does not keep the process.
+    runtime.shutdown_background();
+    Ok(done?)
 }

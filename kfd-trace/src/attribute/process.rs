@@ -4,7 +4,7 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use procfs::process::{Process, Status};
+use procfs::process::{Process, Stat, Status};
 use procfs::{FromBufRead as _, ProcError, ProcessCGroup, ProcessCGroups};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -65,20 +65,14 @@ pub fn read(
 ) -> Result<ProcessInfo, ProcessError> {
     let process = open(procfs, tgid)?;
     let fault = |error| classify(tgid, error);
-    let stat = process.stat().map_err(fault)?;
-    let tick = (SECOND_NS / procfs::ticks_per_second().max(1)).max(1);
-    let other_start = |expected: u64| (expected / tick).abs_diff(stat.starttime) > 1;
-    let status = status(&process).map_err(fault)?;
-    if status.tgid.cast_unsigned() != tgid || expected_start_boottime_ns.is_some_and(other_start) {
-        return Err(ProcessError::Reused { tgid });
-    }
+    let (stat, status) = identified(&process, tgid, expected_start_boottime_ns)?;
     let cmdline = bytes(&process, "cmdline").map_err(fault)?;
     let cgroup = bytes(&process, "cgroup").map_err(fault)?;
     let cgroups =
         ProcessCGroups::from_buf_read(String::from_utf8_lossy(&cgroup).as_bytes()).map_err(fault)?;
     Ok(ProcessInfo {
         tgid,
-        start_boottime_ns: stat.starttime.saturating_mul(tick),
+        start_boottime_ns: stat.starttime.saturating_mul(tick_ns()),
         comm: stat.comm,
         uid: status.ruid,
         euid: status.euid,
@@ -86,6 +80,30 @@ pub fn read(
         cgroup: cgroup_path(&cgroups.0),
         ns_pids: status.nspid.unwrap_or_default().into_iter().map(i32::cast_unsigned).collect(),
     })
+}
+
+/// That this very process is there, as [`read`] has it. Unlike a command line, what is read for it never waits for the
+/// process's own memory lock.
+///
+/// # Errors
+/// See [`ProcessError`].
+pub fn check(procfs: &Path, tgid: u32, expected_start_boottime_ns: Option<u64>) -> Result<(), ProcessError> {
+    identified(&open(procfs, tgid)?, tgid, expected_start_boottime_ns).map(drop)
+}
+
+fn identified(process: &Process, tgid: u32, start: Option<u64>) -> Result<(Stat, Status), ProcessError> {
+    let fault = |error| classify(tgid, error);
+    let stat = process.stat().map_err(fault)?;
+    let other_start = |expected: u64| (expected / tick_ns()).abs_diff(stat.starttime) > 1;
+    let status = status(process).map_err(fault)?;
+    if status.tgid.cast_unsigned() != tgid || start.is_some_and(other_start) {
+        return Err(ProcessError::Reused { tgid });
+    }
+    Ok((stat, status))
+}
+
+fn tick_ns() -> u64 {
+    (SECOND_NS / procfs::ticks_per_second().max(1)).max(1)
 }
 
 /// The process that a thread belongs to; its own id for a process.

@@ -55,6 +55,18 @@ fn a_start_within_one_tick_is_the_same() {
 }
 
 #[test]
+fn a_check_reads_neither_arguments_nor_cgroup() {
+    let procfs = process(STATUS.as_bytes(), b"", CGROUP, 500);
+    for file in ["cmdline", "cgroup"] {
+        std::fs::remove_file(procfs.path().join("4711").join(file)).unwrap();
+    }
+    assert!(read(procfs.path(), 4711, None).is_err());
+    assert!(check(procfs.path(), 4711, Some(5_000_000_000)).is_ok());
+    assert!(matches!(check(procfs.path(), 4711, Some(0)), Err(ProcessError::Reused { tgid: 4711 })));
+    assert!(matches!(check(procfs.path(), 12, None), Err(ProcessError::Gone { tgid: 12 })));
+}
+
+#[test]
 fn a_number_that_is_now_a_thread_is_reused() {
     let status = STATUS.replace("Tgid:\t4711", "Tgid:\t99");
     let procfs = process(status.as_bytes(), b"", CGROUP, 1);

@@ -2,7 +2,7 @@
 //!
 //! Where the driver is not loaded yet, it waits for it and says so. Its pages answer from the start.
 
-use super::look::Begun;
+use super::look::{Begun, Seen};
 use super::site::{Page, Serving};
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
@@ -10,12 +10,13 @@ use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::output::{http, status};
 use crate::state::StateLimits;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// How often a driver that is not there yet is looked for.
@@ -119,15 +120,19 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<()
     // After a stop, one tick is enough.
     tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut records = Vec::new();
+    // sysfs and procfs may take their time, or hang: records, pages and signals are served meanwhile.
+    let mut look: Option<JoinHandle<Seen>> = None;
     loop {
         let mut seen = None;
         tokio::select! {
             read = ring.read(&mut records) => read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?,
             _ = tidy.tick() => {
-                if let Some(begun) = page.with_tracer(tidied).transpose()?.flatten() {
-                    // sysfs may take its time: the pages are served meanwhile.
-                    seen = Some(spawn_blocking(|| begun.finish()).await.map_err(Stop::failed)?);
-                }
+                let idle = look.is_none();
+                let begun = page.with_tracer(|tracer| tidied(tracer, idle)).transpose()?.flatten();
+                look = look.or(begun.map(|begun| spawn_blocking(|| begun.finish())));
+            }
+            finished = finished(&mut look) => {
+                seen = Some(finished.map_err(Stop::failed)?);
                 ring.drain(&mut records);
             }
             () = signals.any() => return Ok(()),
@@ -143,8 +148,17 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<()
     }
 }
 
-fn tidied(tracer: &mut Tracer) -> Result<Option<Begun>, Stop> {
+/// Begins a look where none is under way.
+fn tidied(tracer: &mut Tracer, idle: bool) -> Result<Option<Begun>, Stop> {
     tracer.renew_clock();
     tracer.expire()?;
-    Ok(tracer.look())
+    if idle { tracer.look() } else { Ok(None) }
+}
+
+/// Waits for the look that is under way, for ever without one. Asked for again it goes on where it was.
+async fn finished(look: &mut Option<JoinHandle<Seen>>) -> Result<Seen, JoinError> {
+    let Some(handle) = look else { return pending().await };
+    let seen = handle.await;
+    *look = None;
+    seen
 }

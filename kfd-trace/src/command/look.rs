@@ -3,6 +3,8 @@
 use super::clock;
 use super::standing::{Standings, list};
 use crate::attribute::Topology;
+use crate::events::event::ProcessId;
+use crate::probes::walk;
 use crate::state::{List, Read, Source};
 use std::sync::Arc;
 
@@ -13,28 +15,31 @@ pub struct Look {
     pub kernel: Walked,
 }
 
-/// A look of which only sysfs is missing. It holds nothing of the tracer, so that reading sysfs keeps nobody waiting.
+/// What a walk read of the kernel's memory, with the numbers by which the BPF side knows the processes.
+pub(super) type Numbered = (Read, Vec<(walk::StandingProcess, Option<ProcessId>)>);
+
+/// A look of which sysfs and procfs are missing. It holds nothing of the tracer, so that reading them keeps nobody waiting.
 pub struct Begun {
     standings: Arc<Standings>,
-    kernel: Walked,
+    kernel: Walked<Numbered>,
     topology: bool,
 }
 
 impl Begun {
-    pub(super) fn new(standings: Arc<Standings>, kernel: Walked, topology: bool) -> Self {
+    pub(super) fn new(standings: Arc<Standings>, kernel: Walked<Numbered>, topology: bool) -> Self {
         Begun { standings, kernel, topology }
     }
 
-    /// Reads sysfs.
+    /// Reads sysfs, and procfs of the processes that stand.
     #[must_use]
     pub fn finish(self) -> Seen {
         let Begun { standings, kernel, topology } = self;
-        let topology = topology.then(|| Topology::read(&standings.roots.sysfs));
         let from_ns = clock::mono_ns();
         let listed = standings.listed();
         let read = Read { from_ns, until_ns: clock::mono_ns() };
+        let kernel = kernel.map(|(read, numbered)| list(Source::Kernel, read, standings.found(numbered)));
         let look = listed.map(|found| Look { sysfs: list(Source::Sysfs, read, found), kernel });
-        Seen { topology, look }
+        Seen { topology: topology.then(|| Topology::read(&standings.roots.sysfs)), look }
     }
 }
 
@@ -49,14 +54,25 @@ pub struct Seen {
 
 /// What a walk over the kernel's own table gave.
 #[derive(Clone, Debug)]
-pub enum Walked {
-    Told(List),
+pub enum Walked<T = List> {
+    Told(T),
     /// It was not asked for at this look.
     NotAsked,
     /// Something could not be read, or was freed under it.
     Broke,
     /// This kernel does not tell where the table is, or refuses to let its memory be read.
     Impossible,
+}
+
+impl<T> Walked<T> {
+    fn map<U>(self, act: impl FnOnce(T) -> U) -> Walked<U> {
+        match self {
+            Walked::Told(told) => Walked::Told(act(told)),
+            Walked::NotAsked => Walked::NotAsked,
+            Walked::Broke => Walked::Broke,
+            Walked::Impossible => Walked::Impossible,
+        }
+    }
 }
 
 impl Walked {

@@ -2,12 +2,14 @@
 //!
 //! A look finds differences that exist only because the driver was at work: what is found twice in a row is believed,
 //! counted, told and set right. A first find, and any lost record, makes the next looks come soon and take in the
-//! kernel's own table, which knows more than sysfs and is never behind. Where that does not tell, sysfs decides what it can.
+//! kernel's own table, which knows more than sysfs. Where that does not tell, sysfs decides what it can.
 
 use super::clock;
 use super::differences::{self, findings, sysfs_is_alone, sysfs_tells_of};
+use super::ground::chain;
 use super::look::{Begun, Look, Seen, Walked};
 use super::standing::Standings;
+use super::stop::Stop;
 use super::tracer::Tracer;
 use crate::attribute::process::{self, ProcessError};
 use crate::events::event::{Body, Event};
@@ -62,23 +64,26 @@ impl Tracer {
 
     /// Begins to read the driver's lists when it is time to; to be called once a second. Give what [`Begun::finish`] saw to
     /// [`Tracer::reconcile`] after all records that stand in the ring buffer were taken in.
-    pub fn look(&mut self) -> Option<Begun> {
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell how much was lost.
+    pub fn look(&mut self) -> Result<Option<Begun>, Stop> {
         let now_ns = clock::mono_ns();
         let doubt = &mut self.doubt;
-        let lost = self.session.untold().unwrap_or(doubt.lost);
+        let lost = self.session.untold().map_err(|error| Stop::failed(chain(&error)))?;
         if lost > doubt.lost {
-            log::warn!("{} events were not told: comparing with the driver's lists", lost - doubt.lost);
+            log::warn!("up to {} events were missed: comparing with the driver's lists", lost - doubt.lost);
             (doubt.lost, doubt.until_ns) = (lost, now_ns + DOUBT_NS);
         }
         doubt.ticks += 1;
         let doubtful = now_ns < doubt.until_ns;
         let often = doubtful || self.session.queues_by_ioctl();
         if !often && !doubt.ticks.is_multiple_of(QUIET) {
-            return None;
+            return Ok(None);
         }
         let topology = doubt.ticks.is_multiple_of(QUIET);
         let walk = doubtful || doubt.ticks.is_multiple_of(QUIET_WALK);
-        Some(doubt.standings.begin(&self.session, walk, topology))
+        Ok(Some(doubt.standings.begin(&self.session, walk, topology)))
     }
 
     /// Compares; gives what was set right, as events of the owners.
@@ -99,9 +104,12 @@ impl Tracer {
         let found = findings(look, |list| self.state.compare(list));
         let judgement = differences::judge(look, &found, &self.doubt.found, self.doubt.broken_walks);
         let lists: Vec<&List> = look.kernel.list().into_iter().chain([&look.sysfs]).collect();
+        lists.iter().for_each(|list| self.state.compared(list.source));
         for finding in &judgement.believed {
-            log::warn!("{}", differences::line(finding));
             let resynced = self.state.resync(*finding, &lists, look.sysfs.read.until_ns);
+            if resynced.is_some() || finding.difference == Difference::Unlisted {
+                log::warn!("{}", differences::line(finding));
+            }
             if let Some((_, change)) = resynced.as_ref().filter(|_| finding.difference == Difference::Missing)
             {
                 self.enrich(change);
@@ -118,8 +126,7 @@ impl Tracer {
 
     /// Ends the rows of processes whose end was missed: in no list, at two looks in a row.
     fn end_gone(&mut self, look: &Look) -> Vec<(Event, Change)> {
-        let settled_ns = look.sysfs.settled_ns();
-        let quiet = self.state.live().filter(|row| row.last_event_ns <= settled_ns);
+        let quiet = self.state.live().filter(|row| row.last_event_ns <= look.sysfs.settled_ns_of(row));
         let gone: BTreeSet<ProcessKey> =
             quiet.filter(|row| self.is_gone(row, look)).map(|row| row.key).collect();
         let mut told = Vec::new();
@@ -141,8 +148,8 @@ impl Tracer {
             return false;
         }
         let not_in_proc = || {
-            let read = process::read(&self.roots.procfs, place.0, row.start_boottime_ns);
-            matches!(read, Err(ProcessError::Gone { .. } | ProcessError::Reused { .. }))
+            let check = process::check(&self.roots.procfs, place.0, row.start_boottime_ns);
+            matches!(check, Err(ProcessError::Gone { .. } | ProcessError::Reused { .. }))
         };
         match look.kernel.list() {
             Some(kernel) => !kernel.has(place),

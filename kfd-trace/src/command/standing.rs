@@ -3,7 +3,7 @@
 use super::clock;
 use super::enrich;
 use super::ground::chain;
-use super::look::{Begun, Walked};
+use super::look::{Begun, Numbered, Walked};
 use crate::attribute::kfd_sysfs::{Costly, KfdSysfs};
 use crate::attribute::process::{self, ProcessInfo};
 use crate::events::event::{Origin, ProcessId, QueueCreate, QueueType};
@@ -152,7 +152,7 @@ impl Standings {
         Begun::new(self.clone(), self.kernel(session, walk), topology)
     }
 
-    fn kernel(&self, session: &Session, asked: bool) -> Walked {
+    fn kernel(&self, session: &Session, asked: bool) -> Walked<Numbered> {
         let (Ok(walk), Some(mut memory)) = (&self.walk, session.memory()) else { return Walked::Impossible };
         if !asked {
             return Walked::NotAsked;
@@ -163,25 +163,32 @@ impl Standings {
         if standing.broken > 0 {
             return Walked::Broke;
         }
-        let numbered = standing.processes.into_iter().map(|process| {
+        let asked = standing.processes.into_iter().filter(|process| self.asked(process.tgid));
+        let numbered = asked.map(|process| {
             let id = session.known(&process);
-            found(&self.roots, process, id)
+            (process, id)
         });
-        Walked::Told(list(Source::Kernel, read, numbered.filter(|one| self.asked(one)).collect()))
+        Walked::Told((read, numbered.collect()))
+    }
+
+    /// What a walk read, with what procfs tells.
+    pub(super) fn found(&self, numbered: Vec<(walk::StandingProcess, Option<ProcessId>)>) -> Vec<Found> {
+        numbered.into_iter().map(|(process, id)| found(&self.roots, process, id)).collect()
     }
 
     /// `None` where it could not be read whole.
     pub(super) fn listed(&self) -> Option<Vec<Found>> {
         let (found, whole) = read_sysfs(&self.roots, &self.layout);
-        whole.then(|| found.into_iter().filter(|one| self.asked(one)).collect())
+        whole.then(|| found.into_iter().filter(|one| self.asked(one.process.tgid)).collect())
     }
 
     fn numbered(&self, session: &mut Session, standing: Standing, mono_ns: u64) -> Vec<Found> {
-        let numbered = standing.processes.into_iter().zip(mono_ns..).map(|(process, mono_ns)| {
+        let asked = standing.processes.into_iter().filter(|process| self.asked(process.tgid));
+        let numbered = asked.zip(mono_ns..).map(|(process, mono_ns)| {
             let id = session.number(&process, mono_ns).ok();
-            found(&self.roots, process, id)
+            (process, id)
         });
-        numbered.filter(|one| self.asked(one)).collect()
+        self.found(numbered.collect())
     }
 
     /// Puts all that stands into a state: addresses from the kernel, where it can be walked, and what sysfs lists.
@@ -190,7 +197,7 @@ impl Standings {
         let from_ns = clock::mono_ns();
         let walked = self.walked(session);
         let (listed, _) = read_sysfs(&self.roots, &self.layout);
-        let listed: Vec<Found> = listed.into_iter().filter(|one| self.asked(one)).collect();
+        let listed: Vec<Found> = listed.into_iter().filter(|one| self.asked(one.process.tgid)).collect();
         let read = Read { from_ns, until_ns: clock::mono_ns() };
         let why = match walked {
             Ok(standing) => {
@@ -205,8 +212,8 @@ impl Standings {
         why
     }
 
-    fn asked(&self, found: &Found) -> bool {
-        self.tgids.is_empty() || self.tgids.contains(&found.process.tgid)
+    fn asked(&self, tgid: u32) -> bool {
+        self.tgids.is_empty() || self.tgids.contains(&tgid)
     }
 }
 

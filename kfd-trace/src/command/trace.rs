@@ -177,7 +177,8 @@ impl<W: Write> Run<'_, W> {
         if !self.looks.is_multiple_of(RECONCILE_LOOKS) {
             return Ok(());
         }
-        let Some(seen) = self.tracer.look().map(Begun::finish) else { return Ok(()) };
+        let begun = self.tracer.look().map_err(|stop| io::Error::other(stop.line))?;
+        let Some(seen) = begun.map(Begun::finish) else { return Ok(()) };
         ring.drain(records);
         self.show(records)?;
         let told = self.tracer.reconcile(seen);
