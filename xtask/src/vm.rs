@@ -179,7 +179,10 @@ pub(crate) fn test(
     let start = Instant::now();
     let bench = Bench::new()?;
     let ask = Ask { stages, filter, limit };
-    let Outcome { totals, mut problems } = at_once(&bench, boots::of(wanted).collect(), ask);
+    let asked = |(series, boot): &(Series, Boot)| {
+        stages.is_empty() || boot.stages(*series).any(|stage| stages.contains(&stage.name))
+    };
+    let Outcome { totals, mut problems } = at_once(&bench, boots::of(wanted).filter(asked).collect(), ask);
     let unfiltered = filter.iter().all(|word| word.starts_with('-'));
     if totals.run() == 0 && unfiltered {
         problems.push("no test has run".to_owned());
