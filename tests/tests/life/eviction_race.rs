@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
-use kfd_trace_tests::harness::{Daemon, Steered, until};
+use kfd_trace_tests::harness::{Daemon, Steered, shared, until};
 use serde_json::Value;
 
 const THREADS: usize = 3;
@@ -58,6 +58,8 @@ fn settled(daemon: &Daemon, pid: u32, evicted: bool) -> Result<()> {
 
 #[test]
 fn what_races_is_counted_and_mended() -> Result<()> {
+    // their summary would tell of these races
+    shared::end()?;
     let mut daemon = Daemon::ready(&[])?;
     let workload = Steered::having(&["create aql", "create aql gpu=1"])?;
     let pid = workload.pid();
