@@ -110,7 +110,13 @@ impl QueueType {
         }
     }
 
-    /// sysfs tells the kernel's enum only, in which AQL queues are `compute` too: the finer word wins.
+    /// As sysfs tells it: by the kernel's enum only, in which AQL queues are `compute` too.
+    #[must_use]
+    pub fn in_sysfs(self) -> Self {
+        if self == QueueType::ComputeAql { QueueType::Compute } else { self }
+    }
+
+    /// The finer of sysfs's word ([`Self::in_sysfs`]) and another one wins.
     #[must_use]
     pub fn finer(known: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (known, other) {

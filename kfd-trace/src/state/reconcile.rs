@@ -11,7 +11,7 @@ use super::process::{Place, Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd};
 use super::rows::State;
 use super::source::Source;
-use crate::events::event::{Body, Event, QueueCreate};
+use crate::events::event::{Body, Event, QueueCreate, QueueType};
 use crate::events::life::QueueUpdate;
 
 /// The driver tells of a change shortly before or after it makes it: what changed in this time is left alone.
@@ -136,7 +136,7 @@ impl State {
                     match listed.get(place).and_then(|queues| queues.get(&queue.queue_id)) {
                         None if queue.unlisted && list.source == Source::Sysfs => {}
                         None => note(Some(row.key), *place, queue.queue_id, Difference::Ghost),
-                        Some(facts) if differs(&queue.facts, facts) => {
+                        Some(facts) if differs(&queue.facts, facts, list.source) => {
                             note(Some(row.key), *place, queue.queue_id, Difference::Properties);
                         }
                         Some(_) => {}
@@ -188,7 +188,9 @@ impl State {
             (Difference::Properties, Some((list, _, facts))) => {
                 let key = self.holder(&finding)?;
                 self.mark(key, finding.queue_id, now_ns, |queue| {
+                    let queue_type = type_by(list.source, queue.facts.queue_type, facts.queue_type);
                     queue.renew(facts);
+                    queue.facts.queue_type = queue_type;
                     queue.sources = queue.sources.with(list.source);
                 });
                 self.found_evicted(key, facts);
@@ -248,12 +250,22 @@ fn by_place(list: &List) -> BTreeMap<Place, BTreeMap<u32, &QueueCreate>> {
     places
 }
 
-/// What both tell, and tell differently. The type is left out: sysfs does not tell AQL apart.
-fn differs(known: &QueueCreate, listed: &QueueCreate) -> bool {
+/// The type after a list was read; sysfs does not tell AQL apart.
+fn type_by(source: Source, known: Option<QueueType>, listed: Option<QueueType>) -> Option<QueueType> {
+    let same = match source {
+        Source::Sysfs => known.map(QueueType::in_sysfs) == listed,
+        Source::Kernel | Source::Probe => known == listed,
+    };
+    if same { known } else { listed.or(known) }
+}
+
+/// What both tell, and tell differently.
+fn differs(known: &QueueCreate, listed: &QueueCreate, source: Source) -> bool {
     fn unlike<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
         one.is_some() && other.is_some() && one != other
     }
     unlike(&known.gpu_id, &listed.gpu_id)
+        || unlike(&known.queue_type, &type_by(source, known.queue_type, listed.queue_type))
         || unlike(&known.ring_size, &listed.ring_size)
         || unlike(&known.ring_address, &listed.ring_address)
         || unlike(&known.write_pointer_address, &listed.write_pointer_address)

@@ -259,3 +259,26 @@ fn a_dying_process_is_waited_for_while_its_memory_is_freed() {
     state.apply(&event(2 * S, 1, PID, Body::MmRelease));
     assert_eq!(settled(&state), 5 * S);
 }
+
+#[test]
+fn another_type_is_a_difference_as_far_as_the_list_tells_types_apart() {
+    use QueueType::{Compute, ComputeAql, Sdma};
+    let typed = |queue_type| QueueCreate { queue_type: Some(queue_type), ..standing(3) };
+    for (source, listed, is) in [
+        (Source::Kernel, ComputeAql, None),
+        (Source::Kernel, Compute, Some(Compute)),
+        (Source::Sysfs, Compute, None),
+        (Source::Sysfs, Sdma, Some(Sdma)),
+    ] {
+        let mut state = state();
+        state.apply(&event(S, 1, PID, seen(false)));
+        state.apply(&event(S, 1, PID, Body::QueueCreate(typed(ComputeAql))));
+        let list = list(source, 9 * S, &[typed(listed)]);
+        let found = only(&state, &list);
+        assert_eq!(found.len(), usize::from(is.is_some()), "{source:?} {listed:?}");
+        found.into_iter().for_each(|one| drop(state.resync(one, &[&list], 9 * S)));
+        let snapshot = state.snapshot();
+        let now = snapshot.queues().next().and_then(|(_, queue)| queue.facts.queue_type);
+        assert_eq!(now, Some(is.unwrap_or(ComputeAql)), "{source:?} {listed:?}");
+    }
+}
