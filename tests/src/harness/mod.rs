@@ -15,6 +15,7 @@ pub mod kernel;
 pub mod mqd_calls;
 pub mod mqd_count;
 pub mod node;
+pub mod setting;
 pub mod shared;
 pub mod stage;
 pub mod steered;

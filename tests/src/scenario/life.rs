@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,6 +14,7 @@ use super::op::{Answer, Kind, Op};
 use super::plan::Plan;
 use super::view::{self, Depth};
 use crate::harness::mqd_count::MqdCount;
+use crate::harness::setting::{EACH_VM, Setting};
 use crate::harness::tracer::run_json;
 use crate::harness::wait::SOON;
 use crate::harness::workload::kfdsim;
@@ -32,8 +32,6 @@ const PID_MAX: (&str, &str) = ("/proc/sys/kernel/pid_max", "450");
 /// On a busy host kfdsim's GPU may answer late, whereupon the driver resets it and evicts everybody for good
 /// (kfd_device_queue_manager.c:amdkfd_fence_wait_timeout).
 const PATIENCE: (&str, &str) = ("/sys/module/amdgpu/parameters/queue_preemption_timeout_ms", "60000");
-/// Of kfdsim: a VM on the GPU that a process binds to alone.
-pub const EACH_VM: &str = "/sys/module/kfdsim/parameters/each_vm";
 /// A guest that is silent for minutes is taken for dead: a line each so many operations.
 const STILL_ALIVE: usize = 250;
 const SYSFS: &str = "/sys";
@@ -311,27 +309,5 @@ fn agree(teller: &str, ledger: &Table, look: impl Fn() -> Result<Table>) -> Resu
         Err(error) if last.is_empty() => Err(error),
         Err(_) => bail!("{} differences between {teller} and the ledger:\n{}", last.len(), shown(&last)),
         Ok(()) => Ok(()),
-    }
-}
-
-/// Something set in the kernel; undone when dropped.
-#[derive(Debug)]
-pub struct Setting {
-    file: &'static str,
-    before: String,
-}
-
-impl Setting {
-    pub fn of(file: &'static str, value: &str) -> Result<Self> {
-        let before = fs::read_to_string(file).with_context(|| format!("read {file}"))?;
-        fs::write(file, value).with_context(|| format!("set {file}"))?;
-        Ok(Self { file, before })
-    }
-}
-
-impl Drop for Setting {
-    fn drop(&mut self) {
-        // later tests do with either value
-        let _ = fs::write(self.file, &self.before);
     }
 }

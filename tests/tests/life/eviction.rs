@@ -5,10 +5,10 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, mono_ns, of};
+use kfd_trace_tests::harness::setting::{EACH_VM, Setting};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Steered, Stream, VmKernel, Workload};
-use kfd_trace_tests::scenario::life::{EACH_VM, Setting};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
