@@ -3,9 +3,9 @@
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use super::{end_at_exit, lock, no_kfd_process, of_shared};
+use super::{begin, lives, lock, of_shared};
 use crate::harness::exposition::Metrics;
 use crate::harness::tracer::Daemon;
 use crate::harness::wait::{SOON, until};
@@ -37,26 +37,15 @@ impl Daemon {
 
 impl SharedDaemon {
     fn new() -> Result<Self> {
-        let mut daemon = lock(&DAEMON);
-        no_kfd_process()?;
-        if daemon.is_none() {
-            end_at_exit()?;
-            *daemon = Some(Daemon::ready(&[])?);
-        }
-        let running = daemon.as_mut().context("it was just started")?;
-        let settled = until("all of earlier tests to be counted", SOON, || {
-            lives(running)?;
-            let metrics = running.scrape()?;
-            Ok(is_over(&metrics).then_some(metrics))
-        });
-        match settled {
-            Ok(before) => Ok(Self { before, daemon }),
-            Err(error) => {
-                // the next test gets another one
-                *daemon = None;
-                Err(error)
-            }
-        }
+        let settle = |daemon: &mut Daemon| {
+            until("all of earlier tests to be counted", SOON, || {
+                lives(daemon)?;
+                let metrics = daemon.scrape()?;
+                Ok(is_over(&metrics).then_some(metrics))
+            })
+        };
+        let (daemon, before) = begin(&DAEMON, || Daemon::ready(&[]), settle)?;
+        Ok(Self { before, daemon })
     }
 
     /// A scrape whose counters and histograms tell what came since the view began.
@@ -97,13 +86,6 @@ impl Deref for SharedDaemon {
     type Target = Daemon;
     fn deref(&self) -> &Daemon {
         self.daemon.as_ref().expect("a view is of a daemon that was started, and holds its lock")
-    }
-}
-
-fn lives(daemon: &mut Daemon) -> Result<()> {
-    match daemon.exited()? {
-        Some(status) => bail!("it has died: {status}, stderr: {}", daemon.stderr()),
-        None => Ok(()),
     }
 }
 

@@ -12,11 +12,12 @@ mod stream;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 pub use daemon::SharedDaemon;
 pub use stream::SharedStream;
 
+use super::json_process::JsonProcess;
 use super::sysfs;
 use super::wait::{SOON, until};
 
@@ -40,6 +41,33 @@ pub fn end_stream() -> Result<()> {
 /// A test that failed leaves what it shared usable.
 fn lock<T>(mutex: &'static Mutex<Option<T>>) -> MutexGuard<'static, Option<T>> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What runs, for a view: started where nothing runs, and given once nothing of earlier tests is left, with what `settle`
+/// gives. One that does not settle is ended, so that the next test gets another one.
+fn begin<T, S>(
+    shared: &'static Mutex<Option<T>>,
+    start: impl FnOnce() -> Result<T>,
+    settle: impl FnOnce(&mut T) -> Result<S>,
+) -> Result<(MutexGuard<'static, Option<T>>, S)> {
+    let mut running = lock(shared);
+    no_kfd_process()?;
+    if running.is_none() {
+        end_at_exit()?;
+        *running = Some(start()?);
+    }
+    let settled = settle(running.as_mut().context("it was just started")?);
+    if settled.is_err() {
+        *running = None;
+    }
+    Ok((running, settled?))
+}
+
+fn lives(process: &mut JsonProcess) -> Result<()> {
+    match process.exited()? {
+        Some(status) => bail!("it has died: {status}, stderr: {}", process.stderr()),
+        None => Ok(()),
+    }
 }
 
 /// The driver frees processes in a worker, after their end.

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::counters::{Counters, Counts};
-use super::{end_at_exit, lock, no_kfd_process, of_shared};
+use super::{begin, lives, lock, no_kfd_process, of_shared};
 use crate::harness::json_lines::JsonLines;
 use crate::harness::tracer::Stream;
 use crate::harness::wait::{SOON, until};
@@ -40,21 +40,12 @@ impl Stream {
 
 impl SharedStream {
     fn new() -> Result<Self> {
-        let mut running = lock(&STREAM);
-        no_kfd_process()?;
-        if running.is_none() {
-            end_at_exit()?;
-            *running = Some(Running::start()?);
-        }
-        let stream = running.as_mut().context("it was just started")?;
-        match stream.settle() {
-            Ok(()) => Ok(Self { lines: stream.stream.after(stream.mark), running }),
-            Err(error) => {
-                // the next test gets another one
-                *running = None;
-                Err(error)
-            }
-        }
+        let settle = |running: &mut Running| {
+            running.settle()?;
+            Ok(running.stream.after(running.mark))
+        };
+        let (running, lines) = begin(&STREAM, Running::start, settle)?;
+        Ok(Self { lines, running })
     }
 
     fn running(&mut self) -> Result<&mut Running> {
@@ -105,17 +96,10 @@ impl Running {
         Ok(Self { stream, counters, mark: 0, before: Counts::default() })
     }
 
-    fn lives(&mut self) -> Result<()> {
-        match self.stream.exited()? {
-            Some(status) => bail!("it has died: {status}, stderr: {}", self.stream.stderr()),
-            None => Ok(()),
-        }
-    }
-
     /// Sets the mark.
     fn settle(&mut self) -> Result<()> {
         let (told, counts) = until("all of earlier tests to be told", SOON, || {
-            self.lives()?;
+            lives(&mut self.stream)?;
             let lines = self.stream.after(self.mark);
             let (told, whole, over) = lines.look(|lines| (lines.len(), kinds(lines), is_over(lines)));
             let counts = self.counters.read()?;
@@ -127,8 +111,17 @@ impl Running {
         Ok(())
     }
 
+    fn end(mut self) -> Result<()> {
+        no_kfd_process()?;
+        self.settle()?;
+        let summary = self.stream.finish()?;
+        ensure!(summary["lost"] == json!({}), "over all tests it has lost {}", summary["lost"]);
+        ensure!(summary["queues"]["alive"] == 0, "queues are left: {summary}");
+        Ok(())
+    }
+
     fn is_whole(&mut self) -> Result<()> {
-        self.lives()?;
+        lives(&mut self.stream)?;
         let missing = self.counters.read()?.since(&self.before).missing;
         ensure!(
             missing.is_empty(),
@@ -141,14 +134,10 @@ impl Running {
     }
 }
 
-/// Ends it; all of what it saw must be told.
+/// Ends it; all of what it saw must be told, and no queue outlive its process.
 pub(super) fn end() -> Result<()> {
-    let Some(mut running) = lock(&STREAM).take() else { return Ok(()) };
-    let ended = running.stream.finish().and_then(|summary| {
-        ensure!(summary["lost"] == json!({}), "over all tests it has lost {}", summary["lost"]);
-        Ok(())
-    });
-    of_shared("stream", ended)
+    let Some(running) = lock(&STREAM).take() else { return Ok(()) };
+    of_shared("stream", running.end())
 }
 
 type Sums = BTreeMap<String, u64>;
