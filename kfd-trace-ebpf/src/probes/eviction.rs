@@ -7,8 +7,9 @@
 //! them: a call that another one got into is counted, and the daemon then compares with what the driver has. Pairs that
 //! undo each other in between go unnoticed.
 //!
-//! All GPUs of a process are evicted together, but for a fault. Where it has no VM it has no queue either, and nothing happens: that is not
-//! told. If it gets a VM before the restore, its queues there are born evicted, so that this restore is told alone.
+//! All GPUs of a process are evicted together, but for a fault. Where it has no VM it has no queue either, and nothing
+//! happens: that is not told. If it gets a VM before the restore, its queues there are born evicted, so that this restore
+//! is told alone.
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::macros::{kprobe, kretprobe};
