@@ -8,10 +8,12 @@ use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
+use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;
 
 use crate::output::http::DEFAULT_ADDRESS;
+use crate::probes::plan::Choice;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -74,7 +76,7 @@ pub struct TraceArgs {
 }
 
 /// Between kernel and tracer.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Ring {
     /// Size of the ring buffer of events: a power of two from 4 KiB to 1 GiB.
     #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
@@ -82,6 +84,17 @@ pub struct Ring {
     /// Counts tracepoints of amdgpu, the DRM scheduler and ROCm's own driver, too: what does not pass KFD.
     #[arg(long)]
     pub tracepoints: bool,
+    /// Leaves this probe out (names as in `kfd-trace status`); may be repeated. What it tells is not seen then.
+    #[arg(long = "without-probe", value_name = "PROBE", value_parser = probes(), hide_possible_values = true)]
+    pub without: Vec<ProbeId>,
+}
+
+impl Ring {
+    /// What it says of the probes.
+    #[must_use]
+    pub fn choice(&self) -> Choice {
+        Choice { tracepoints: self.tracepoints, without: self.without.clone() }
+    }
 }
 
 /// Whether to colour.
@@ -131,6 +144,12 @@ pub struct DaemonArgs {
 fn kinds() -> impl TypedValueParser<Value = Kind> {
     PossibleValuesParser::new(Kind::ALL.iter().map(|kind| kind.name())).try_map(|name| {
         Kind::ALL.iter().copied().find(|kind| kind.name() == name).ok_or("no such kind of event")
+    })
+}
+
+fn probes() -> impl TypedValueParser<Value = ProbeId> {
+    PossibleValuesParser::new(ProbeId::ALL.iter().map(|probe| probe.name())).try_map(|name| {
+        ProbeId::ALL.iter().copied().find(|probe| probe.name() == name).ok_or("no such probe")
     })
 }
 
@@ -223,6 +242,7 @@ mod tests {
         assert!(refused("kfd-trace --duration 0s").contains("more than 0"));
         assert!(refused("kfd-trace --buffer-size 3MiB").contains("a power of two"));
         assert!(refused("kfd-trace --buffer-size 8GiB").contains("a power of two"));
+        assert!(refused("kfd-trace daemon --without-probe ioctls").contains("queue_del"));
         assert!(refused("kfd-trace --pid 0").contains("--pid"));
         assert_eq!(parse("kfd-trace --pid x").expect_err("bad").exit_code(), 2);
         let help = parse("kfd-trace --help").expect_err("help");

@@ -37,7 +37,7 @@ fn run(cli: Cli) -> Result<()> {
             listen: args.listen,
             max_processes: args.max_processes,
             ring_bytes: args.ring.buffer_size,
-            tracepoints: args.ring.tracepoints,
+            choice: args.ring.choice(),
         })),
     }
 }
@@ -57,7 +57,7 @@ fn stream(roots: Roots, args: TraceArgs) -> trace::Ask {
         colour,
         duration: args.duration,
         ring_bytes: args.ring.buffer_size,
-        tracepoints: args.ring.tracepoints,
+        choice: args.ring.choice(),
     }
 }
 

@@ -30,6 +30,8 @@ pub enum Verdict {
     Partly { failed: Vec<(String, String)> },
     /// Not needed for what was asked for (arguments of ioctls in the daemon, say).
     NotAsked,
+    /// The user did not want it (`--without-probe`).
+    LeftOut,
     /// The probe on this function tells the same.
     ToldBy(&'static str),
     /// None of its functions is in this kernel.
@@ -54,6 +56,7 @@ impl Verdict {
             Verdict::Attached => "attached",
             Verdict::Partly { .. } => "partly",
             Verdict::NotAsked => "not_asked",
+            Verdict::LeftOut => "left_out",
             Verdict::ToldBy(_) => "told_by_another",
             Verdict::NotInKernel => "not_in_kernel",
             Verdict::MissingFields(_) => "missing_fields",
@@ -65,7 +68,7 @@ impl Verdict {
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         match self {
-            Verdict::Attached | Verdict::NotAsked | Verdict::NotInKernel => None,
+            Verdict::Attached | Verdict::NotAsked | Verdict::LeftOut | Verdict::NotInKernel => None,
             Verdict::Partly { failed } => {
                 let failed: Vec<_> = failed.iter().map(|(symbol, why)| format!("{symbol}: {why}")).collect();
                 Some(failed.join("; "))

@@ -9,6 +9,7 @@ use super::tracer::{Request, Tracer};
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::output::{http, status};
+use crate::probes::plan::Choice;
 use crate::state::StateLimits;
 use std::future::pending;
 use std::net::SocketAddr;
@@ -32,7 +33,7 @@ pub struct Ask {
     pub listen: Vec<SocketAddr>,
     pub max_processes: usize,
     pub ring_bytes: u32,
-    pub tracepoints: bool,
+    pub choice: Choice,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -86,7 +87,7 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
         ioctl_records: false,
         pids: Vec::new(),
         ring_bytes: ask.ring_bytes,
-        tracepoints: ask.tracepoints,
+        choice: ask.choice.clone(),
         limits: StateLimits::default(),
     };
     let mut told = false;

@@ -4,7 +4,7 @@ use super::stop::{self, Stop};
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::output::status::{self, Status};
 use crate::probes::facts::Facts;
-use crate::probes::plan::Ask;
+use crate::probes::plan::{Ask, Choice};
 use crate::probes::session::{Options, Session};
 use crate::verdict::ProbeStatus;
 use std::io::{self, ErrorKind};
@@ -50,7 +50,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Vec<ProbeStatus>, St
     }));
     let facts = Facts::gather(&kernel).with_tracepoints(&roots.sysfs);
     let options = Options {
-        ask: Ask { ioctl_records: true, tracepoints: true },
+        ask: Ask { ioctl_records: true, choice: Choice { tracepoints: true, ..Choice::default() } },
         possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
         ..Options::default()
     };

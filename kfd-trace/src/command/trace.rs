@@ -12,6 +12,7 @@ use crate::kernel::Roots;
 use crate::output::context::Context;
 use crate::output::stream::Stream;
 use crate::output::{json, status, summary};
+use crate::probes::plan::Choice;
 use crate::state::{Change, StateLimits};
 use kfd_trace_common::kind::Kind;
 use std::collections::BTreeSet;
@@ -42,7 +43,7 @@ pub struct Ask {
     pub colour: bool,
     pub duration: Option<Duration>,
     pub ring_bytes: u32,
-    pub tracepoints: bool,
+    pub choice: Choice,
 }
 
 /// Runs the stream until it is told to end.
@@ -63,7 +64,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         ioctl_records: shows(Kind::Ioctl),
         pids: watched.iter().map(|process| process.tgid).collect(),
         ring_bytes: ask.ring_bytes,
-        tracepoints: ask.tracepoints,
+        choice: ask.choice.clone(),
         // The summary tells of all that was seen.
         limits: StateLimits { linger_ns: u64::MAX, ..StateLimits::default() },
     };

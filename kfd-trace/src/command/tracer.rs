@@ -16,7 +16,7 @@ use crate::events::tables::{InFlightRow, Tables};
 use crate::kernel::Roots;
 use crate::output::clock::Clock;
 use crate::probes::load;
-use crate::probes::plan::Ask;
+use crate::probes::plan::{Ask, Choice};
 use crate::probes::session::{Options, Session};
 use crate::state::{Anomaly, Change, IoctlTotals, State, StateLimits};
 use crate::verdict::ProbeStatus;
@@ -33,8 +33,7 @@ pub struct Request {
     pub pids: Vec<u32>,
     /// Bytes of the ring buffer.
     pub ring_bytes: u32,
-    /// Count the kernel's own tracepoints, too.
-    pub tracepoints: bool,
+    pub choice: Choice,
     pub limits: StateLimits,
 }
 
@@ -66,11 +65,11 @@ impl Tracer {
     /// When nothing could be seen.
     pub fn start(request: &Request) -> Result<(Tracer, Ring), Stop> {
         let (kernel, mut facts) = ground::read(&request.roots)?;
-        if request.tracepoints {
+        if request.choice.tracepoints {
             facts = facts.with_tracepoints(&request.roots.sysfs);
         }
         let options = Options {
-            ask: Ask { ioctl_records: request.ioctl_records, tracepoints: request.tracepoints },
+            ask: Ask { ioctl_records: request.ioctl_records, choice: request.choice.clone() },
             pids: request.pids.clone(),
             ring_bytes: request.ring_bytes,
             possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),

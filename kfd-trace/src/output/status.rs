@@ -31,7 +31,7 @@ pub fn meaning(probes: &[ProbeStatus]) -> Vec<String> {
             Verdict::Attached | Verdict::NotAsked | Verdict::ToldBy(_) => None,
             Verdict::NotInKernel if probe.may_lack => None,
             Verdict::Partly { .. } => Some(format!("seen in part: {}", probe.feeds)),
-            Verdict::NotInKernel | Verdict::MissingFields(_) | Verdict::Refused(_) => {
+            Verdict::LeftOut | Verdict::NotInKernel | Verdict::MissingFields(_) | Verdict::Refused(_) => {
                 let needed = if probe.required { " (the tracer needs this)" } else { "" };
                 Some(format!("not seen: {}{needed}", probe.feeds))
             }

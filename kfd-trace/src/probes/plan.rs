@@ -10,12 +10,20 @@ use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::rules;
 
 /// What the caller wants to see.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// A record of each ioctl with its arguments.
     pub ioctl_records: bool,
+    pub choice: Choice,
+}
+
+/// What the user chose of the probes.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
     /// The kernel's own tracepoints, counted.
     pub tracepoints: bool,
+    /// Rows that are not attached, whatever else is asked for.
+    pub without: Vec<ProbeId>,
 }
 
 /// What to do with one row.
@@ -49,7 +57,7 @@ pub struct Plan {
 
 /// Plans every row of the table.
 #[must_use]
-pub fn plan(functions: &impl Functions, facts: &Facts, ask: Ask) -> Plan {
+pub fn plan(functions: &impl Functions, facts: &Facts, ask: &Ask) -> Plan {
     let (ioctl_end, ioctl_rocm_end) = ends(functions);
     let queues_by_ioctl = !PROBES.iter().filter(|row| QUEUES.contains(&row.id)).all(|row| {
         !site::names(row.site, functions, facts, false).is_empty() && missing(row, facts).is_empty()
@@ -63,17 +71,18 @@ pub fn plan(functions: &impl Functions, facts: &Facts, ask: Ask) -> Plan {
 const QUEUES: [ProbeId; 2] = [ProbeId::QueueAdd, ProbeId::QueueDel];
 
 #[derive(Clone, Copy)]
-struct Wanted {
-    ask: Ask,
+struct Wanted<'a> {
+    ask: &'a Ask,
     queues_by_ioctl: bool,
 }
 
-impl Wanted {
+impl Wanted<'_> {
     /// Why a row is left out, if it is.
     fn skips(self, row: &Row, functions: &impl Functions) -> Option<Verdict> {
         match row.when {
+            _ if self.ask.choice.without.contains(&row.id) => Some(Verdict::LeftOut),
             When::IoctlRecords if !self.ask.ioctl_records && !self.queues_by_ioctl => Some(Verdict::NotAsked),
-            When::Tracepoints if !self.ask.tracepoints => Some(Verdict::NotAsked),
+            When::Tracepoints if !self.ask.choice.tracepoints => Some(Verdict::NotAsked),
             When::Without(other) if !functions.copies(other).is_empty() => Some(Verdict::ToldBy(other)),
             _ => None,
         }
@@ -85,7 +94,7 @@ impl Wanted {
     }
 }
 
-fn planned(row: &'static Row, functions: &impl Functions, facts: &Facts, wanted: Wanted) -> Planned {
+fn planned(row: &'static Row, functions: &impl Functions, facts: &Facts, wanted: Wanted<'_>) -> Planned {
     let names = site::names(row.site, functions, facts, wanted.queues_only(row));
     let action = if let Some(verdict) = wanted.skips(row, functions) {
         Action::Skip(verdict)
@@ -177,7 +186,7 @@ mod tests {
         Facts { fields: fields.collect(), ..Facts::default() }
     }
 
-    fn action(made: &Made, facts: &Facts, ask: Ask, id: ProbeId) -> Action {
+    fn action(made: &Made, facts: &Facts, ask: &Ask, id: ProbeId) -> Action {
         plan(made, facts, ask).rows.into_iter().find(|row| row.row.id == id).unwrap().action
     }
 
@@ -185,7 +194,7 @@ mod tests {
     fn a_unique_name_is_attached_by_name_and_a_clash_by_address() {
         let mut made = driver();
         let name = |symbol: &str| Target { symbol: symbol.into(), at: At::Name };
-        let ioctl = |made: &Made| action(made, &facts(), Ask::default(), ProbeId::Ioctl);
+        let ioctl = |made: &Made| action(made, &facts(), &Ask::default(), ProbeId::Ioctl);
         assert_eq!(ioctl(&made), Action::Attach(vec![name("kfd_ioctl")]));
         made.0.insert("kfd_ioctl", (vec![0x10], true));
         let address = Target { symbol: "kfd_ioctl".into(), at: At::Address(0x10) };
@@ -196,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_handler_that_sleeps_carries_no_probe() {
-        let Action::Attach(targets) = action(&driver(), &facts(), Ask::default(), ProbeId::IoctlReturn)
+        let Action::Attach(targets) = action(&driver(), &facts(), &Ask::default(), ProbeId::IoctlReturn)
         else {
             panic!("not attached")
         };
@@ -208,7 +217,7 @@ mod tests {
     fn arguments_are_probed_only_when_asked_for() {
         let of = |ioctl_records| {
             let ask = Ask { ioctl_records, ..Ask::default() };
-            action(&with_queues(), &facts(), ask, ProbeId::IoctlHandler)
+            action(&with_queues(), &facts(), &ask, ProbeId::IoctlHandler)
         };
         assert_eq!(of(false), Action::Skip(Verdict::NotAsked));
         assert!(matches!(of(true), Action::Attach(_)));
@@ -220,14 +229,14 @@ mod tests {
         for (name, address) in [("kfd_ioctl_create_queue", 50), ("kfd_ioctl_destroy_queue", 51)] {
             made.0.insert(name, (vec![address], false));
         }
-        let planned = plan(&made, &facts(), Ask::default());
+        let planned = plan(&made, &facts(), &Ask::default());
         assert!(planned.queues_by_ioctl, "kfd_procfs_del_queue is missing");
-        let Action::Attach(targets) = action(&made, &facts(), Ask::default(), ProbeId::IoctlHandler) else {
+        let Action::Attach(targets) = action(&made, &facts(), &Ask::default(), ProbeId::IoctlHandler) else {
             panic!("not attached")
         };
         let symbols: Vec<_> = targets.iter().map(|target| target.symbol.as_str()).collect();
         assert_eq!(symbols, ["kfd_ioctl_create_queue", "kfd_ioctl_destroy_queue"]);
-        assert!(!plan(&with_queues(), &facts(), Ask::default()).queues_by_ioctl);
+        assert!(!plan(&with_queues(), &facts(), &Ask::default()).queues_by_ioctl);
     }
 
     #[test]
@@ -236,7 +245,7 @@ mod tests {
         made.0.insert("init_mqd", (vec![0x10, 0x20], false));
         made.0.insert("init_mqd_hiq", (vec![0x30], false));
         made.0.insert("init_mqd_v99", (vec![0x40], false));
-        let planned = plan(&made, &facts(), Ask::default());
+        let planned = plan(&made, &facts(), &Ask::default());
         let row = planned.rows.iter().find(|row| row.row.id == ProbeId::MqdInit).unwrap();
         let Action::Attach(targets) = &row.action else { panic!("{row:?}") };
         let places: Vec<_> = targets.iter().map(|target| target.at).collect();
@@ -249,10 +258,10 @@ mod tests {
         let mut made = with_queues();
         let names = ["init_mqd", "update_mqd_v9_4_3", "restore_mqd_sdma"];
         made.0.extend(names.iter().zip(0x10..).map(|(name, address)| (*name, (vec![address], false))));
-        let planned = plan(&made, &facts(), Ask::default());
+        let planned = plan(&made, &facts(), &Ask::default());
         let row = planned.rows.iter().find(|row| row.row.id == ProbeId::MqdReturn).unwrap();
         assert_eq!(row.symbols, names);
-        let planned = plan(&driver(), &facts(), Ask::default());
+        let planned = plan(&driver(), &facts(), &Ask::default());
         let row = planned.rows.iter().find(|row| row.row.id == ProbeId::EvictReturn).unwrap();
         assert_eq!(row.action, Action::Skip(Verdict::NotInKernel));
         let candidates = ["kfd_process_evict_queues", "kfd_dqm_evict_pasid", "kfd_evict_process_device"];
@@ -269,7 +278,7 @@ mod tests {
             ("kfd_dqm_evict_pasid", (vec![0x20], false)),
         ]);
         for id in [ProbeId::EvictProcess, ProbeId::EvictFault, ProbeId::EvictReturn] {
-            let action = action(&made, &facts, Ask::default(), id);
+            let action = action(&made, &facts, &Ask::default(), id);
             assert!(matches!(action, Action::Skip(Verdict::MissingFields(_))), "{id:?}: {action:?}");
         }
     }
@@ -278,7 +287,7 @@ mod tests {
     fn a_row_that_another_one_tells_for_is_left_out() {
         let mut made = with_queues();
         made.0.insert("kfd_process_hw_exception", (vec![0x10], false));
-        let exception = |made: &Made| action(made, &facts(), Ask::default(), ProbeId::HwException);
+        let exception = |made: &Made| action(made, &facts(), &Ask::default(), ProbeId::HwException);
         assert!(matches!(exception(&made), Action::Attach(_)));
         made.0.insert("kfd_hws_hang", (vec![0x20], false));
         assert_eq!(exception(&made), Action::Skip(Verdict::ToldBy("kfd_hws_hang")));
@@ -288,7 +297,10 @@ mod tests {
     fn tracepoints_are_attached_when_asked_for_and_there() {
         let mut facts = facts();
         facts.tracepoints = ["gpu_scheduler:drm_sched_job".to_owned()].into();
-        let of = |tracepoints, id| action(&with_queues(), &facts, Ask { tracepoints, ..Ask::default() }, id);
+        let of = |tracepoints, id| {
+            let choice = Choice { tracepoints, ..Choice::default() };
+            action(&with_queues(), &facts, &Ask { choice, ..Ask::default() }, id)
+        };
         assert_eq!(of(false, ProbeId::TpJobQueue), Action::Skip(Verdict::NotAsked));
         let target = Target { symbol: "drm_sched_job".into(), at: At::Tracepoint("gpu_scheduler") };
         assert_eq!(of(true, ProbeId::TpJobQueue), Action::Attach(vec![target]));
@@ -296,15 +308,24 @@ mod tests {
     }
 
     #[test]
+    fn a_row_that_is_not_wanted_is_left_out_though_queues_could_be_followed() {
+        let choice = Choice { without: vec![ProbeId::QueueDel], ..Choice::default() };
+        let planned = plan(&with_queues(), &facts(), &Ask { choice, ..Ask::default() });
+        let left_out = planned.rows.iter().filter(|row| row.action == Action::Skip(Verdict::LeftOut));
+        assert_eq!(left_out.map(|row| row.row.id).collect::<Vec<_>>(), [ProbeId::QueueDel]);
+        assert!(!planned.queues_by_ioctl);
+    }
+
+    #[test]
     fn a_missing_field_is_named() {
         let mut facts = facts();
         facts.fields.insert("QUEUE_PROCESS", Err("queue.process: no BTF of amdgpu".into()));
-        let Action::Skip(verdict) = action(&driver(), &facts, Ask::default(), ProbeId::QueueAdd) else {
+        let Action::Skip(verdict) = action(&driver(), &facts, &Ask::default(), ProbeId::QueueAdd) else {
             panic!("attached")
         };
         assert_eq!(verdict, Verdict::MissingFields(vec!["queue.process: no BTF of amdgpu".into()]));
         assert_eq!(
-            action(&driver(), &facts, Ask::default(), ProbeId::QueueDel),
+            action(&driver(), &facts, &Ask::default(), ProbeId::QueueDel),
             Action::Skip(Verdict::NotInKernel)
         );
     }

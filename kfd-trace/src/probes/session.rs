@@ -54,7 +54,7 @@ impl Session {
     /// # Errors
     /// When the maps cannot be made: then nothing can be traced.
     pub fn load(functions: &impl Functions, facts: &Facts, options: &Options) -> Result<Self, LoadError> {
-        let plan = plan::plan(functions, facts, options.ask);
+        let plan = plan::plan(functions, facts, &options.ask);
         let mut ebpf = load::object(&plan, facts, options, Room::Full)?;
         fill_filter(&mut ebpf, &options.pids)?;
         maps::make_fallback(&mut ebpf)?;
