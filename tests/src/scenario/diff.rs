@@ -1,6 +1,7 @@
 //! Differences between what the ledger holds and what somebody else tells. Pure.
 
 use std::collections::BTreeMap;
+use std::{error, fmt};
 
 use serde_json::Value;
 
@@ -8,6 +9,18 @@ use serde_json::Value;
 pub type Row = BTreeMap<&'static str, Value>;
 /// Rows by the name of what they describe: `pid 312 queue 4`.
 pub type Table = BTreeMap<String, Row>;
+
+/// A scenario ended so: the tracer did not tell what happened, or only because the driver's lists set it right.
+#[derive(Debug)]
+pub struct Differs(pub String);
+
+impl fmt::Display for Differs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl error::Error for Differs {}
 
 /// Differences shown at most.
 const SHOWN: usize = 20;

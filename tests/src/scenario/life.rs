@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use kfd_trace_common::counter::ProbeId;
 use nix::sys::signal::Signal;
 
 use super::agent::Agent;
-use super::diff::{Table, diff, shown};
+use super::diff::{Differs, Table, diff, shown};
 use super::ledger::{Ledger, Vms};
 use super::op::{Answer, Kind, Op};
 use super::plan::Plan;
@@ -46,6 +47,8 @@ pub struct Life {
     pub contexts: bool,
     /// Not on 6.1: its restore reads through a null pointer where a process has no VM.
     pub vms: Vms,
+    /// A probe that the tracer has to do without.
+    pub without: Option<ProbeId>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -80,7 +83,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Plays it. A difference that stays is an error, which names the seed and shows the difference.
+/// Plays it. A difference that stays is an error ([`Differs`]), which names the seed and shows the difference.
 pub fn run(life: Life) -> Result<Outcome> {
     let place = format!("seed {}, {} operations, drops: {}", life.seed, life.operations, life.drops);
     let _pids = Setting::of(PID_MAX.0, PID_MAX.1)?;
@@ -110,14 +113,20 @@ impl World {
     fn new(life: Life) -> Result<Self> {
         let gpus = topology::gpus(Path::new(SYSFS))?;
         let gpu_ids: Vec<u32> = gpus.iter().map(|gpu| gpu.gpu_id).collect();
-        let ring: &[&str] = if life.drops { &["--buffer-size", SMALL_RING] } else { &[] };
+        let mut asked = Vec::new();
+        if life.drops {
+            asked.extend(["--buffer-size", SMALL_RING]);
+        }
+        if let Some(probe) = life.without {
+            asked.extend(["--without-probe", probe.name()]);
+        }
         Ok(Self {
             life,
             plan: Plan::new(life.seed, life.operations, life.contexts),
             ledger: Ledger::new(&gpu_ids, life.vms),
             agents: BTreeMap::new(),
             evicted: BTreeMap::new(),
-            daemon: Daemon::ready(ring)?,
+            daemon: Daemon::ready(&asked)?,
             stopped: false,
             // kfdsim's GPUs are gfx9 by default
             calls: MqdCount::of("v9", &["init_mqd", "init_mqd_sdma", "update_mqd", "update_mqd_sdma"])?,
@@ -268,7 +277,10 @@ impl World {
         let kinds: Vec<_> = metrics.series("kfd_trace_differences_total").collect();
         ensure!(!kinds.is_empty(), "no kfd_trace_differences_total");
         let found: Vec<_> = kinds.iter().filter(|(_, count)| *count > 0.0).collect();
-        ensure!(found.is_empty(), "the driver's lists have set the tracer right: {found:?}");
+        ensure!(
+            found.is_empty(),
+            Differs(format!("the driver's lists have set the tracer right: {found:?}"))
+        );
         Ok(())
     }
 
@@ -307,7 +319,10 @@ fn agree(teller: &str, ledger: &Table, look: impl Fn() -> Result<Table>) -> Resu
     });
     match agreed {
         Err(error) if last.is_empty() => Err(error),
-        Err(_) => bail!("{} differences between {teller} and the ledger:\n{}", last.len(), shown(&last)),
+        Err(_) => {
+            let found = format!("{} differences between {teller} and the ledger:", last.len());
+            Err(Differs(format!("{found}\n{}", shown(&last))).into())
+        }
         Ok(()) => Ok(()),
     }
 }
