@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::sysfs_file::{Reader, Unreadable};
 
-/// What to read beyond what lies ready in the driver's memory.
+/// What to read of a process beyond what lies ready in the driver's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costly {
     /// `sdma_<gpu>`: the driver starts a worker that reads the process' own memory and waits for it.
@@ -59,10 +59,20 @@ impl KfdSysfs {
     /// Reads `<sysfs>/class/kfd/kfd/proc`; no KFD gives no processes and no error.
     #[must_use]
     pub fn read(sysfs: &Path, costly: Costly) -> KfdSysfs {
+        Self::read_all(sysfs, Some(costly))
+    }
+
+    /// The same, of which only the processes, their contexts and queues are read: an error is one of these.
+    #[must_use]
+    pub fn queues(sysfs: &Path) -> KfdSysfs {
+        Self::read_all(sysfs, None)
+    }
+
+    fn read_all(sysfs: &Path, beyond_queues: Option<Costly>) -> KfdSysfs {
         let mut reader = Reader::default();
         let mut processes = Vec::new();
         for (tgid, folder) in reader.numbered(&sysfs.join("class/kfd/kfd/proc")) {
-            read_tree(&mut reader, costly, &folder, tgid, None, &mut processes);
+            read_tree(&mut reader, beyond_queues, &folder, tgid, None, &mut processes);
         }
         KfdSysfs { processes, errors: reader.errors }
     }
@@ -76,7 +86,7 @@ impl KfdSysfs {
 
 fn read_tree(
     reader: &mut Reader,
-    costly: Costly,
+    beyond_queues: Option<Costly>,
     folder: &Path,
     tgid: u32,
     context_id: Option<u32>,
@@ -85,19 +95,11 @@ fn read_tree(
     let mut process = SysfsProcess { tgid, context_id, ..SysfsProcess::default() };
     let mut contexts: Vec<(u32, PathBuf)> = Vec::new();
     for (name, path) in reader.entries(folder) {
-        match split_name(&name) {
-            ("pasid", None) => process.pasid = reader.number(&path),
-            ("queues", None) => process.queues = read_queues(reader, &path),
-            ("vram", Some(gpu)) => keep(&mut process.vram, gpu, reader.number(&path)),
-            ("sdma", Some(gpu)) if costly.sdma => keep(&mut process.sdma_us, gpu, reader.number(&path)),
-            ("stats", Some(gpu)) => {
-                keep(&mut process.evicted_ms, gpu, reader.number(&path.join("evicted_ms")));
-                if costly.cu_occupancy {
-                    keep(&mut process.cu_occupancy, gpu, reader.number(&path.join("cu_occupancy")));
-                }
-            }
+        match (split_name(&name), beyond_queues) {
+            (("queues", None), _) => process.queues = read_queues(reader, &path),
             // A context has no contexts of its own.
-            ("context", Some(id)) if context_id.is_none() => contexts.push((id, path)),
+            (("context", Some(id)), _) if context_id.is_none() => contexts.push((id, path)),
+            ((stem, gpu), Some(costly)) => read_use(reader, costly, &mut process, (stem, gpu), &path),
             _ => {}
         }
     }
@@ -106,7 +108,28 @@ fn read_tree(
     }
     contexts.sort();
     for (id, path) in contexts {
-        read_tree(reader, costly, &path, tgid, Some(id), out);
+        read_tree(reader, beyond_queues, &path, tgid, Some(id), out);
+    }
+}
+
+fn read_use(
+    reader: &mut Reader,
+    costly: Costly,
+    process: &mut SysfsProcess,
+    name: (&str, Option<u32>),
+    path: &Path,
+) {
+    match name {
+        ("pasid", None) => process.pasid = reader.number(path),
+        ("vram", Some(gpu)) => keep(&mut process.vram, gpu, reader.number(path)),
+        ("sdma", Some(gpu)) if costly.sdma => keep(&mut process.sdma_us, gpu, reader.number(path)),
+        ("stats", Some(gpu)) => {
+            keep(&mut process.evicted_ms, gpu, reader.number(&path.join("evicted_ms")));
+            if costly.cu_occupancy {
+                keep(&mut process.cu_occupancy, gpu, reader.number(&path.join("cu_occupancy")));
+            }
+        }
+        _ => {}
     }
 }
 
@@ -242,6 +265,23 @@ mod tests {
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert!(lines[0].contains("queues/2/size") && lines[1].contains("queues/10/type"));
         assert!(lines[2].contains("vram_7"));
+    }
+
+    #[test]
+    fn for_queues_nothing_else_is_read() {
+        let root = sample();
+        put(root.path(), "4711/vram_7", "-1\n");
+        put(root.path(), "4711/stats_7/evicted_ms", "-1\n");
+        put(root.path(), "90/pasid", "none\n");
+        let seen = KfdSysfs::queues(root.path());
+        assert_eq!(seen.errors, []);
+        let queues = vec![queue(0, 51610, 1 << 20, 0), queue(2, 7, 8192, 4), queue(10, 7, 4096, 1)];
+        let process = |tgid, queues| SysfsProcess { tgid, queues, ..SysfsProcess::default() };
+        assert_eq!(seen.processes, [process(90, Vec::new()), process(4711, queues)]);
+        put(root.path(), "4711/context_3/queues/0/size", "lots\n");
+        assert!(
+            KfdSysfs::queues(root.path()).errors.iter().any(|error| error.path.ends_with("queues/0/size"))
+        );
     }
 
     #[test]

@@ -8,5 +8,5 @@ mod sysfs_file;
 
 pub use gpu::{Gpu, Pool, Slots, Topology};
 pub use kfd_sysfs::{Costly, KfdSysfs, SysfsProcess, SysfsQueue};
-pub use process::{ProcessError, ProcessInfo};
+pub use process::{Identity, ProcessError, ProcessInfo};
 pub use sysfs_file::Unreadable;

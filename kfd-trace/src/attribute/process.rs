@@ -4,7 +4,7 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use procfs::process::{Process, Stat, Status};
+use procfs::process::{Process, Status};
 use procfs::{FromBufRead as _, ProcError, ProcessCGroup, ProcessCGroups};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -13,9 +13,10 @@ const NO_SUCH_PROCESS: i32 = 3;
 /// On cgroup v1 a path worth having; container runtimes make the same path in all of these.
 const V1_CONTROLLERS: [&str; 5] = ["memory", "pids", "devices", "cpu", "name=systemd"];
 
-/// One process (thread group).
+/// Who a process (thread group) is. Unlike a command line, what is read for it never waits for the process's own memory
+/// lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessInfo {
+pub struct Identity {
     pub tgid: u32,
     /// Nanoseconds of CLOCK_BOOTTIME, cut to a clock tick (10 ms), as procfs has it.
     pub start_boottime_ns: u64,
@@ -24,20 +25,26 @@ pub struct ProcessInfo {
     /// Real and effective user.
     pub uid: u32,
     pub euid: u32,
-    /// Empty for a process that has none left (it is exiting) or cleared it.
-    pub cmdline: Vec<String>,
-    /// Path in the cgroup v2 hierarchy, or in a v1 hierarchy where v2 says nothing.
-    pub cgroup: Option<String>,
     /// Its PID in each PID namespace from the one procfs was mounted in to its own: the last is its own view.
     pub ns_pids: Vec<u32>,
 }
 
-impl ProcessInfo {
+impl Identity {
     /// The PID that the process has for itself, if that is another one.
     #[must_use]
     pub fn inner_pid(&self) -> Option<u32> {
         self.ns_pids.last().copied().filter(|_| self.ns_pids.len() > 1)
     }
+}
+
+/// One process, with what it runs and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessInfo {
+    pub who: Identity,
+    /// Empty for a process that has none left (it is exiting) or cleared it.
+    pub cmdline: Vec<String>,
+    /// Path in the cgroup v2 hierarchy, or in a v1 hierarchy where v2 says nothing.
+    pub cgroup: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -65,33 +72,35 @@ pub fn read(
 ) -> Result<ProcessInfo, ProcessError> {
     let process = open(procfs, tgid)?;
     let fault = |error| classify(tgid, error);
-    let (stat, status) = identified(&process, tgid, expected_start_boottime_ns)?;
+    let who = identified(&process, tgid, expected_start_boottime_ns)?;
     let cmdline = bytes(&process, "cmdline").map_err(fault)?;
     let cgroup = bytes(&process, "cgroup").map_err(fault)?;
     let cgroups =
         ProcessCGroups::from_buf_read(String::from_utf8_lossy(&cgroup).as_bytes()).map_err(fault)?;
-    Ok(ProcessInfo {
-        tgid,
-        start_boottime_ns: stat.starttime.saturating_mul(tick_ns()),
-        comm: stat.comm,
-        uid: status.ruid,
-        euid: status.euid,
-        cmdline: arguments(&cmdline),
-        cgroup: cgroup_path(&cgroups.0),
-        ns_pids: status.nspid.unwrap_or_default().into_iter().map(i32::cast_unsigned).collect(),
-    })
+    Ok(ProcessInfo { who, cmdline: arguments(&cmdline), cgroup: cgroup_path(&cgroups.0) })
 }
 
-/// That this very process is there, as [`read`] has it. Unlike a command line, what is read for it never waits for the
-/// process's own memory lock.
+/// Reads who a process is, as [`read`] has it.
+///
+/// # Errors
+/// See [`ProcessError`].
+pub fn identify(
+    procfs: &Path,
+    tgid: u32,
+    expected_start_boottime_ns: Option<u64>,
+) -> Result<Identity, ProcessError> {
+    identified(&open(procfs, tgid)?, tgid, expected_start_boottime_ns)
+}
+
+/// That this very process is there, as [`identify`] has it.
 ///
 /// # Errors
 /// See [`ProcessError`].
 pub fn check(procfs: &Path, tgid: u32, expected_start_boottime_ns: Option<u64>) -> Result<(), ProcessError> {
-    identified(&open(procfs, tgid)?, tgid, expected_start_boottime_ns).map(drop)
+    identify(procfs, tgid, expected_start_boottime_ns).map(drop)
 }
 
-fn identified(process: &Process, tgid: u32, start: Option<u64>) -> Result<(Stat, Status), ProcessError> {
+fn identified(process: &Process, tgid: u32, start: Option<u64>) -> Result<Identity, ProcessError> {
     let fault = |error| classify(tgid, error);
     let stat = process.stat().map_err(fault)?;
     let other_start = |expected: u64| (expected / tick_ns()).abs_diff(stat.starttime) > 1;
@@ -99,7 +108,14 @@ fn identified(process: &Process, tgid: u32, start: Option<u64>) -> Result<(Stat,
     if status.tgid.cast_unsigned() != tgid || start.is_some_and(other_start) {
         return Err(ProcessError::Reused { tgid });
     }
-    Ok((stat, status))
+    Ok(Identity {
+        tgid,
+        start_boottime_ns: stat.starttime.saturating_mul(tick_ns()),
+        comm: stat.comm,
+        uid: status.ruid,
+        euid: status.euid,
+        ns_pids: status.nspid.unwrap_or_default().into_iter().map(i32::cast_unsigned).collect(),
+    })
 }
 
 fn tick_ns() -> u64 {

@@ -28,18 +28,20 @@ fn a_process_is_read() {
     let procfs = process(STATUS.as_bytes(), b"python3\0train.py\0\0--x=\xff\0", CGROUP, 12345);
     let info = read(procfs.path(), 4711, None).unwrap();
     let expected = ProcessInfo {
-        tgid: 4711,
-        start_boottime_ns: 123_450_000_000,
-        comm: "a) (b: c".to_owned(),
-        uid: 1000,
-        euid: 1001,
+        who: Identity {
+            tgid: 4711,
+            start_boottime_ns: 123_450_000_000,
+            comm: "a) (b: c".to_owned(),
+            uid: 1000,
+            euid: 1001,
+            ns_pids: vec![4711, 12, 7],
+        },
         cmdline: ["python3", "train.py", "", "--x=\u{fffd}"].map(str::to_owned).to_vec(),
         cgroup: Some("/system.slice/app.scope".to_owned()),
-        ns_pids: vec![4711, 12, 7],
     };
     assert_eq!(info, expected);
-    assert_eq!(info.inner_pid(), Some(7));
-    assert_eq!(ProcessInfo { ns_pids: vec![4711], ..info }.inner_pid(), None);
+    assert_eq!(info.who.inner_pid(), Some(7));
+    assert_eq!(Identity { ns_pids: vec![4711], ..info.who }.inner_pid(), None);
 }
 
 #[test]
@@ -55,12 +57,14 @@ fn a_start_within_one_tick_is_the_same() {
 }
 
 #[test]
-fn a_check_reads_neither_arguments_nor_cgroup() {
+fn who_it_is_needs_neither_arguments_nor_cgroup() {
     let procfs = process(STATUS.as_bytes(), b"", CGROUP, 500);
+    let who = read(procfs.path(), 4711, None).unwrap().who;
     for file in ["cmdline", "cgroup"] {
         std::fs::remove_file(procfs.path().join("4711").join(file)).unwrap();
     }
     assert!(read(procfs.path(), 4711, None).is_err());
+    assert_eq!(identify(procfs.path(), 4711, Some(5_000_000_000)).unwrap(), who);
     assert!(check(procfs.path(), 4711, Some(5_000_000_000)).is_ok());
     assert!(matches!(check(procfs.path(), 4711, Some(0)), Err(ProcessError::Reused { tgid: 4711 })));
     assert!(matches!(check(procfs.path(), 12, None), Err(ProcessError::Gone { tgid: 12 })));
@@ -80,7 +84,7 @@ fn a_name_that_is_not_utf8_hides_nothing() {
     let mut status = STATUS.as_bytes().to_vec();
     status[6] = 0xff;
     let procfs = process(&status, b"x", CGROUP, 1);
-    assert_eq!(read(procfs.path(), 4711, None).unwrap().uid, 1000);
+    assert_eq!(read(procfs.path(), 4711, None).unwrap().who.uid, 1000);
 }
 
 #[test]
@@ -119,9 +123,9 @@ fn this_very_process_is_found_in_the_real_procfs() {
     let procfs = Path::new("/proc");
     let tgid = std::process::id();
     let info = read(procfs, tgid, None).unwrap();
-    assert!(read(procfs, tgid, Some(info.start_boottime_ns)).is_ok());
+    assert!(read(procfs, tgid, Some(info.who.start_boottime_ns)).is_ok());
     assert!(!info.cmdline.is_empty());
-    assert_eq!(info.ns_pids.first(), Some(&tgid));
+    assert_eq!(info.who.ns_pids.first(), Some(&tgid));
     let tid = std::thread::spawn(|| fs::read_link("/proc/thread-self").unwrap()).join().unwrap();
     let tid: u32 = tid.file_name().unwrap().to_str().unwrap().parse().unwrap();
     assert_ne!(tid, tgid);

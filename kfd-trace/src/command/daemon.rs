@@ -2,28 +2,26 @@
 //!
 //! Where the driver is not loaded yet, it waits for it and says so. Its pages answer from the start.
 
-use super::look::{Begun, Seen};
 use super::site::{Page, Serving};
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
+use super::under_way::UnderWay;
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::output::{http, status};
 use crate::probes::plan::Choice;
 use crate::state::StateLimits;
-use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// How often a driver that is not there yet is looked for.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// How often ended processes are forgotten, and it is asked whether to look at the driver's lists ([`Tracer::look`]).
+/// How often ended processes are forgotten, and it is asked whether to look at the driver's lists ([`UnderWay::tick`]).
 const TIDY: Duration = Duration::from_secs(1);
 
 /// What the daemon is asked for.
@@ -121,18 +119,15 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<()
     // After a stop, one tick is enough.
     tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut records = Vec::new();
-    // sysfs and procfs may take their time, or hang: records, pages and signals are served meanwhile.
-    let mut look: Option<JoinHandle<Seen>> = None;
+    let mut look = UnderWay::default();
     loop {
         let mut seen = None;
         tokio::select! {
             read = ring.read(&mut records) => read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?,
             _ = tidy.tick() => {
-                let idle = look.is_none();
-                let begun = page.with_tracer(|tracer| tidied(tracer, idle)).transpose()?.flatten();
-                look = look.or(begun.map(|begun| spawn_blocking(|| begun.finish())));
+                page.with_tracer(|tracer| tidy_up(tracer, &mut look)).transpose()?;
             }
-            finished = finished(&mut look) => {
+            finished = look.seen() => {
                 seen = Some(finished.map_err(Stop::failed)?);
                 ring.drain(&mut records);
             }
@@ -149,17 +144,8 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<()
     }
 }
 
-/// Begins a look where none is under way.
-fn tidied(tracer: &mut Tracer, idle: bool) -> Result<Option<Begun>, Stop> {
+fn tidy_up(tracer: &mut Tracer, look: &mut UnderWay) -> Result<(), Stop> {
     tracer.renew_clock();
     tracer.expire()?;
-    if idle { tracer.look() } else { Ok(None) }
-}
-
-/// Waits for the look that is under way, for ever without one. Asked for again it goes on where it was.
-async fn finished(look: &mut Option<JoinHandle<Seen>>) -> Result<Seen, JoinError> {
-    let Some(handle) = look else { return pending().await };
-    let seen = handle.await;
-    *look = None;
-    seen
+    look.tick(tracer)
 }

@@ -32,14 +32,20 @@ pub(super) fn judge(
 ) -> Judgement {
     let alone = sysfs_is_alone(look, broken_walks);
     let decided = |finding: &Finding| {
-        let ghost = finding.difference == Difference::Ghost;
-        !ghost || look.kernel.list().is_some() || alone && sysfs_decides(&look.sysfs, finding)
+        finding.difference != Difference::Ghost
+            || match (look.kernel.list(), &look.sysfs) {
+                (Some(_), Some(_)) => true,
+                (None, sysfs) => alone && sysfs.as_ref().is_some_and(|sysfs| sysfs_decides(sysfs, finding)),
+                // A process leaves the table before its queues go: without sysfs nobody tells that they stand.
+                (Some(kernel), None) => kernel.has(finding.place()),
+            }
     };
     let believed: BTreeSet<Finding> =
         found.intersection(before).filter(|finding| decided(finding)).copied().collect();
     let pending = found - &believed;
-    // Nobody will decide what was found twice already.
-    let doubtful = pending.iter().any(|finding| !alone || !before.contains(finding));
+    // Nobody will decide what was found twice already; where sysfs cannot be read, not soon.
+    let decides_soon = !alone && look.sysfs.is_some();
+    let doubtful = pending.iter().any(|finding| decides_soon || !before.contains(finding));
     Judgement { believed, pending, doubtful }
 }
 
@@ -72,15 +78,16 @@ fn sysfs_decides(sysfs: &List, ghost: &Finding) -> bool {
 
 /// The differences of all lists. What one list lacks and another one has is no ghost.
 pub(super) fn findings(look: &Look, compare: impl Fn(&List) -> BTreeSet<Finding>) -> BTreeSet<Finding> {
-    let mut found = compare(&look.sysfs);
+    let mut found = look.sysfs.as_ref().map(&compare).unwrap_or_default();
     let Some(kernel) = look.kernel.list() else { return found };
     let in_kernel = compare(kernel);
+    let Some(sysfs) = &look.sysfs else { return in_kernel };
     let ghosts: Vec<Finding> =
         found.union(&in_kernel).filter(|one| one.difference == Difference::Ghost).copied().collect();
     found.extend(in_kernel.iter().copied());
     for ghost in ghosts {
         let lacks = |list: &List| list.queue(ghost.place(), ghost.queue_id).is_none();
-        let (by_sysfs, by_kernel) = (lacks(&look.sysfs), lacks(kernel));
+        let (by_sysfs, by_kernel) = (lacks(sysfs), lacks(kernel));
         if by_sysfs && by_kernel {
             continue;
         }
@@ -111,6 +118,7 @@ mod tests {
     use crate::events::event::{ProcessId, QueueCreate};
     use crate::state::samples::{create, event, facts, seen, state};
     use crate::state::{Source, StandingProcess};
+    use std::collections::BTreeMap;
 
     const PID: u32 = 700;
     const S: u64 = 1_000_000_000;
@@ -128,8 +136,10 @@ mod tests {
         state.apply(&event(S, 1, PID, seen(false)));
         state.apply(&event(S, 1, PID, create(3)));
         let kernel = kernel.map(|queues| list(Source::Kernel, queues));
-        let look =
-            Look { sysfs: list(Source::Sysfs, sysfs), kernel: kernel.map_or(Walked::Broke, Walked::Told) };
+        let look = Look {
+            sysfs: Some(list(Source::Sysfs, sysfs)),
+            ..look(kernel.map_or(Walked::Broke, Walked::Told))
+        };
         findings(&look, |list| state.compare(list)).iter().map(|one| one.difference).collect()
     }
 
@@ -147,7 +157,8 @@ mod tests {
     }
 
     fn look(kernel: Walked) -> Look {
-        Look { sysfs: list(Source::Sysfs, &[]), kernel }
+        let sysfs = Some(list(Source::Sysfs, &[]));
+        Look { sysfs, kernel, until_ns: 9 * S, details: BTreeMap::new() }
     }
 
     fn told() -> Walked {
@@ -196,13 +207,36 @@ mod tests {
         let (own, further) = (finding(None, Difference::Ghost), finding(Some(0), Difference::Ghost));
         assert_eq!(judged(&look, own, &[own], 0), (true, false));
         assert_eq!(judged(&look, further, &[further], 0), (true, false), "its process is listed, it is not");
-        look.sysfs.processes = vec![(process(Some(0)), vec![facts(3)])];
+        let of = |processes| Some(List { processes, ..list(Source::Sysfs, &[]) });
+        look.sysfs = of(vec![(process(Some(0)), vec![facts(3)])]);
         assert_eq!(judged(&look, own, &[own], 0), (false, false), "it may be the other context's");
-        look.sysfs.processes = Vec::new();
+        look.sysfs = of(Vec::new());
         assert_eq!(judged(&look, own, &[own], 0), (false, false), "nobody will tell");
         assert_eq!(judged(&look, further, &[further], 0), (false, false), "nobody will tell");
         look.kernel = told();
         assert_eq!(judged(&look, further, &[further], 0), (true, false));
+    }
+
+    #[test]
+    fn the_kernel_alone_decides_of_whom_it_lists() {
+        let mut look = Look { sysfs: None, ..look(told()) };
+        let (own, further) = (finding(None, Difference::Ghost), finding(Some(0), Difference::Ghost));
+        assert_eq!(judged(&look, own, &[], 0), (false, true));
+        assert_eq!(judged(&look, own, &[own], 0), (true, false));
+        assert_eq!(
+            judged(&look, further, &[further], 0),
+            (false, false),
+            "it may be dying, and its queues stand"
+        );
+        let missing = finding(Some(0), Difference::Missing);
+        assert_eq!(judged(&look, missing, &[missing], 0), (true, false));
+        let mut state = state();
+        state.apply(&event(S, 1, PID, seen(false)));
+        state.apply(&event(S, 1, PID, create(3)));
+        look.kernel = Walked::Told(list(Source::Kernel, &[facts(4)]));
+        let found = findings(&look, |list| state.compare(list));
+        let found: Vec<_> = found.iter().map(|one| (one.queue_id, one.difference)).collect();
+        assert_eq!(found, [(3, Difference::Ghost), (4, Difference::Missing)]);
     }
 
     #[test]

@@ -1,18 +1,26 @@
 //! One look at the driver's lists: begun with what only the tracer can read, finished without it.
 
 use super::clock;
-use super::standing::{Standings, list};
-use crate::attribute::Topology;
+use super::enrich;
+use super::progress::{Progress, Reading};
+use super::standing::Standings;
+use crate::attribute::{Topology, process};
 use crate::events::event::ProcessId;
 use crate::probes::walk;
-use crate::state::{List, Read, Source};
+use crate::state::{Difference, Finding, List, ProcessDetails, Read, State};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The driver's lists at one look.
+/// The driver's lists at one look; at least one of them.
 #[derive(Clone, Debug)]
 pub struct Look {
-    pub sysfs: List,
+    /// `None` where the processes and queues in it could not be read whole: what it does not tell is not gone.
+    pub sysfs: Option<List>,
     pub kernel: Walked,
+    /// When the lists had been read, CLOCK_MONOTONIC nanoseconds.
+    pub until_ns: u64,
+    /// By tgid: of the processes that they were asked of, where procfs told.
+    pub details: BTreeMap<u32, ProcessDetails>,
 }
 
 /// What a walk read of the kernel's memory, with the numbers by which the BPF side knows the processes.
@@ -23,24 +31,53 @@ pub struct Begun {
     standings: Arc<Standings>,
     kernel: Walked<Numbered>,
     topology: bool,
+    /// tgids whose details are wanted.
+    unknown: BTreeSet<u32>,
+    pub(super) progress: Progress,
 }
 
 impl Begun {
-    pub(super) fn new(standings: Arc<Standings>, kernel: Walked<Numbered>, topology: bool) -> Self {
-        Begun { standings, kernel, topology }
+    pub(super) fn new(
+        standings: Arc<Standings>,
+        kernel: Walked<Numbered>,
+        topology: bool,
+        unknown: BTreeSet<u32>,
+    ) -> Self {
+        Begun { standings, kernel, topology, unknown, progress: Progress::default() }
     }
 
-    /// Reads sysfs, and procfs of the processes that stand.
+    /// Reads sysfs, and who the processes that stand are. Only a command line, which is read of the processes whose details
+    /// are wanted, waits for the memory lock of its process.
     #[must_use]
     pub fn finish(self) -> Seen {
-        let Begun { standings, kernel, topology } = self;
-        let from_ns = clock::mono_ns();
-        let listed = standings.listed();
-        let read = Read { from_ns, until_ns: clock::mono_ns() };
-        let kernel = kernel.map(|(read, numbered)| list(Source::Kernel, read, standings.found(numbered)));
-        let look = listed.map(|found| Look { sysfs: list(Source::Sysfs, read, found), kernel });
-        Seen { topology: topology.then(|| Topology::read(&standings.roots.sysfs)), look }
+        let Begun { standings, kernel, topology, unknown, progress } = self;
+        let sysfs = standings.sysfs_list(&progress);
+        let until_ns = clock::mono_ns();
+        let kernel = kernel.map(|told| standings.kernel_list(told, &progress));
+        let topology = topology.then(|| {
+            progress.reads(Reading::Topology);
+            Topology::read(&standings.roots.sysfs)
+        });
+        let lists = || kernel.list().into_iter().chain(&sysfs);
+        let details = |tgid: u32| {
+            let mut listed = lists().flat_map(|list| &list.processes);
+            let (process, _) = listed.find(|(process, _)| process.tgid == tgid)?;
+            progress.reads(Reading::Details(tgid));
+            let info = process::read(&standings.roots.procfs, tgid, process.start_boottime_ns).ok()?;
+            Some((tgid, enrich::of(&info)))
+        };
+        let details: BTreeMap<u32, ProcessDetails> = unknown.into_iter().filter_map(details).collect();
+        let told = lists().next().is_some();
+        Seen { topology, look: told.then_some(Look { sysfs, kernel, until_ns, details }) }
     }
+}
+
+/// tgids of the processes of missing queues of which procfs has told nothing yet: the look that finds these queues again
+/// has what it takes to show them.
+pub(super) fn unknown(state: &State, found: &BTreeSet<Finding>) -> BTreeSet<u32> {
+    let told = |key| state.process(key).is_some_and(|row| row.details.cmdline.is_some());
+    let missing = found.iter().filter(|finding| finding.difference == Difference::Missing);
+    missing.filter(|finding| !finding.key.is_some_and(told)).map(|finding| finding.tgid).collect()
 }
 
 /// What a look saw.
@@ -48,7 +85,7 @@ impl Begun {
 pub struct Seen {
     /// Where it was asked for: GPUs come after the driver, and partitions change.
     pub topology: Option<Topology>,
-    /// `None` where sysfs could not be read whole: what it does not tell is not gone.
+    /// `None` where no list could be read whole.
     pub look: Option<Look>,
 }
 
@@ -86,41 +123,144 @@ impl Walked {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod samples {
     use super::*;
     use crate::events::layout::QueueLayout;
     use crate::kernel::Roots;
     use std::fs;
     use std::path::Path;
 
-    fn begun(sysfs: &Path, topology: bool) -> Begun {
+    /// A look without a walk, of process 4711 alone; procfs is `proc` in the same folder.
+    pub(crate) fn begun(sysfs: &Path, topology: bool, unknown: &[u32]) -> Begun {
         let roots = Roots { procfs: sysfs.join("proc"), sysfs: sysfs.to_owned() };
         let walk = Err("no symbols".to_owned());
         let standings = Standings { roots, layout: QueueLayout::default(), walk, tgids: vec![4711] };
-        Begun { standings: Arc::new(standings), kernel: Walked::Impossible, topology }
+        Begun::new(Arc::new(standings), Walked::Impossible, topology, unknown.iter().copied().collect())
     }
 
-    fn put(sysfs: &Path, path: &str, text: &str) {
+    /// Puts a file below the driver's processes.
+    pub(crate) fn put(sysfs: &Path, path: &str, text: &str) {
         let path = sysfs.join("class/kfd/kfd/proc").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::{begun, put};
+    use super::*;
+    use crate::events::event::ProcessId;
+    use crate::state::Place;
+    use crate::state::samples::{event, seen, state};
+    use std::fs;
+    use std::path::Path;
+
+    const PLACE: Place = (4711, None);
+
+    fn put_queue(sysfs: &Path, folder: &str) {
+        for (file, text) in [("gpuid", "7"), ("size", "4096"), ("type", "0")] {
+            put(sysfs, &format!("{folder}/{file}"), text);
+        }
+    }
+
+    /// A process 4711 of 5 s after boot in procfs, without command line and cgroup.
+    fn put_process(root: &Path) {
+        let folder = root.join("proc/4711");
+        fs::create_dir_all(&folder).unwrap();
+        let (zeros, rest) = ("0 ".repeat(17), "0 ".repeat(30));
+        fs::write(folder.join("stat"), format!("4711 (train) S 1 {zeros}500 {rest}\n")).unwrap();
+        let status = "Name:\ttrain\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4711\nNgid:\t0\nPid:\t4711\nPPid:\t1\n\
+                      TracerPid:\t0\nUid:\t7\t7\t7\t7\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t0\nNSpid:\t4711\t9\n\
+                      Threads:\t1\nSigQ:\t0/96000\nSigPnd:\t0\nShdPnd:\t0\nSigBlk:\t0\nSigIgn:\t0\nSigCgt:\t0\n\
+                      CapInh:\t0\nCapPrm:\t0\nCapEff:\t0\n";
+        fs::write(folder.join("status"), status).unwrap();
     }
 
     #[test]
     fn a_look_has_the_queues_that_sysfs_lists_of_those_who_are_asked_for() {
         let root = tempfile::tempdir().unwrap();
-        for folder in ["4711/queues/2", "90/queues/3"] {
-            for (file, text) in [("gpuid", "7"), ("size", "4096"), ("type", "0")] {
-                put(root.path(), &format!("{folder}/{file}"), text);
-            }
-        }
-        let Seen { topology, look } = begun(root.path(), true).finish();
+        put_queue(root.path(), "4711/queues/2");
+        put_queue(root.path(), "90/queues/3");
+        let Seen { topology, look } = begun(root.path(), true, &[]).finish();
         let look = look.expect("sysfs was read whole");
-        assert!(look.sysfs.queue((4711, None), 2).is_some_and(|(_, queue)| queue.ring_size == Some(4096)));
-        assert!(!look.sysfs.has((90, None)), "not asked for");
-        assert!(look.sysfs.read.from_ns <= look.sysfs.read.until_ns && look.sysfs.read.from_ns > 0);
-        assert!(topology.is_some() && begun(root.path(), false).finish().topology.is_none());
+        let sysfs = look.sysfs.expect("sysfs was read whole");
+        assert!(sysfs.queue(PLACE, 2).is_some_and(|(_, queue)| queue.ring_size == Some(4096)));
+        assert!(!sysfs.has((90, None)), "not asked for");
+        assert!(sysfs.read.from_ns <= look.until_ns && sysfs.read.from_ns > 0);
+        assert!(topology.is_some() && begun(root.path(), false, &[]).finish().topology.is_none());
+    }
+
+    #[test]
+    fn only_what_a_look_uses_makes_it_blind() {
+        let root = tempfile::tempdir().unwrap();
+        put_queue(root.path(), "4711/queues/2");
+        for (file, text) in [("pasid", "none"), ("vram_7", "-1"), ("stats_7/evicted_ms", "-1")] {
+            put(root.path(), &format!("4711/{file}"), text);
+        }
+        let sees = |begun: Begun| begun.finish().look.and_then(|look| look.sysfs).is_some();
+        assert!(sees(begun(root.path(), false, &[])), "nobody asked for these");
+        put(root.path(), "90/queues/3/size", "lots");
+        assert!(!sees(begun(root.path(), false, &[])), "what cannot be read is not gone");
+        assert!(begun(root.path(), false, &[]).finish().look.is_none(), "and nothing else was read");
+    }
+
+    #[test]
+    fn the_kernels_list_stays_where_sysfs_cannot_be_read() {
+        let root = tempfile::tempdir().unwrap();
         put(root.path(), "4711/queues/2/size", "lots");
-        assert!(begun(root.path(), true).finish().look.is_none(), "what cannot be read is not gone");
+        let standing = walk::StandingProcess {
+            address: 1,
+            leader: 2,
+            tgid: 4711,
+            start_boottime_ns: None,
+            pasid: 0,
+            context_id: None,
+            queues: Vec::new(),
+        };
+        let numbered = vec![(standing, Some(ProcessId(5)))];
+        let begun = Begun { kernel: Walked::Told((7.into(), numbered)), ..begun(root.path(), false, &[]) };
+        let look = begun.finish().look.expect("the kernel's table was walked");
+        assert!(look.sysfs.is_none());
+        assert!(look.kernel.list().is_some_and(|list| list.has(PLACE) && list.read == 7.into()));
+    }
+
+    #[test]
+    fn details_are_wanted_of_who_has_a_missing_queue_and_none() {
+        let mut state = state();
+        for id in [1, 2] {
+            state.apply(&event(1, id, 700 + u32::try_from(id).unwrap(), seen(false)));
+        }
+        let details = ProcessDetails { cmdline: Some("train".to_owned()), ..ProcessDetails::default() };
+        state.enrich(ProcessId(2).into(), details);
+        let finding = |id: Option<u64>, tgid, difference| {
+            let key = id.map(|id| ProcessId(id).into());
+            Finding { key, tgid, context_id: None, queue_id: 3, difference }
+        };
+        let missing = [(Some(1), 701), (Some(2), 702), (None, 703)];
+        let mut found: BTreeSet<_> =
+            missing.map(|(id, tgid)| finding(id, tgid, Difference::Missing)).into_iter().collect();
+        found.insert(finding(None, 704, Difference::Properties));
+        assert_eq!(unknown(&state, &found), BTreeSet::from([701, 703]));
+    }
+
+    #[test]
+    fn command_lines_are_read_of_those_only_whose_details_are_wanted() {
+        let root = tempfile::tempdir().unwrap();
+        put_queue(root.path(), "4711/queues/2");
+        put_process(root.path());
+        let look =
+            |unknown: &[u32]| begun(root.path(), false, unknown).finish().look.expect("sysfs was read");
+        let (process, _) = look(&[]).sysfs.expect("sysfs was read").processes.remove(0);
+        assert_eq!((process.start_boottime_ns, process.uid), (Some(5_000_000_000), Some(7)));
+        assert_eq!((process.comm.as_deref(), process.ns_tgid), (Some("train"), Some(9)));
+        for (file, text) in [("cmdline", "train\0--fast\0"), ("cgroup", "0::/job\n")] {
+            fs::write(root.path().join("proc/4711").join(file), text).unwrap();
+        }
+        assert!(look(&[]).details.is_empty());
+        let details = &look(&[90, 4711]).details;
+        assert_eq!(details.keys().collect::<Vec<_>>(), [&4711]);
+        assert_eq!(details[&4711].cmdline.as_deref(), Some("train --fast"));
+        assert_eq!(details[&4711].cgroup.as_deref(), Some("/job"));
     }
 }

@@ -7,7 +7,7 @@
 use super::clock;
 use super::differences::{self, findings, sysfs_is_alone, sysfs_tells_of};
 use super::ground::chain;
-use super::look::{Begun, Look, Seen, Walked};
+use super::look::{self, Begun, Look, Seen, Walked};
 use super::standing::Standings;
 use super::stop::Stop;
 use super::tracer::Tracer;
@@ -62,12 +62,13 @@ impl Tracer {
         self.doubt.standings.adopt(&mut self.session, &mut self.state)
     }
 
-    /// Begins to read the driver's lists when it is time to; to be called once a second. Give what [`Begun::finish`] saw to
+    /// Begins to read the driver's lists when it is time to; to be called once a second, also while a look is under way
+    /// (then not `idle`): losses are told, and doubt waits for the next look. Give what [`Begun::finish`] saw to
     /// [`Tracer::reconcile`] after all records that stand in the ring buffer were taken in.
     ///
     /// # Errors
     /// When the kernel refuses to tell how much was lost.
-    pub fn look(&mut self) -> Result<Option<Begun>, Stop> {
+    pub fn look(&mut self, idle: bool) -> Result<Option<Begun>, Stop> {
         let now_ns = clock::mono_ns();
         let doubt = &mut self.doubt;
         let lost = self.session.untold().map_err(|error| Stop::failed(chain(&error)))?;
@@ -75,15 +76,22 @@ impl Tracer {
             log::warn!("up to {} events were missed: comparing with the driver's lists", lost - doubt.lost);
             (doubt.lost, doubt.until_ns) = (lost, now_ns + DOUBT_NS);
         }
-        doubt.ticks += 1;
         let doubtful = now_ns < doubt.until_ns;
+        if !idle {
+            if doubtful {
+                doubt.until_ns = now_ns + DOUBT_NS;
+            }
+            return Ok(None);
+        }
+        doubt.ticks += 1;
         let often = doubtful || self.session.queues_by_ioctl();
         if !often && !doubt.ticks.is_multiple_of(QUIET) {
             return Ok(None);
         }
         let topology = doubt.ticks.is_multiple_of(QUIET);
         let walk = doubtful || doubt.ticks.is_multiple_of(QUIET_WALK);
-        Ok(Some(doubt.standings.begin(&self.session, walk, topology)))
+        let unknown = look::unknown(&self.state, &doubt.found);
+        Ok(Some(doubt.standings.begin(&self.session, walk, topology, unknown)))
     }
 
     /// Compares; gives what was set right, as events of the owners.
@@ -103,22 +111,23 @@ impl Tracer {
         let mut told = self.end_gone(look);
         let found = findings(look, |list| self.state.compare(list));
         let judgement = differences::judge(look, &found, &self.doubt.found, self.doubt.broken_walks);
-        let lists: Vec<&List> = look.kernel.list().into_iter().chain([&look.sysfs]).collect();
+        let lists: Vec<&List> = look.kernel.list().into_iter().chain(&look.sysfs).collect();
         lists.iter().for_each(|list| self.state.compared(list.source));
         for finding in &judgement.believed {
-            let resynced = self.state.resync(*finding, &lists, look.sysfs.read.until_ns);
+            let resynced = self.state.resync(*finding, &lists, look.until_ns);
             if resynced.is_some() || finding.difference == Difference::Unlisted {
                 log::warn!("{}", differences::line(finding));
             }
-            if let Some((_, change)) = resynced.as_ref().filter(|_| finding.difference == Difference::Missing)
-            {
-                self.enrich(change);
+            let missing = resynced.as_ref().filter(|_| finding.difference == Difference::Missing);
+            let key = missing.and_then(|(_, change)| change.process);
+            if let (Some(key), Some(details)) = (key, look.details.get(&finding.tgid)) {
+                self.state.enrich(key, details.clone());
             }
             told.extend(resynced);
         }
         self.doubt.found = judgement.pending;
         if judgement.doubtful || !self.doubt.unlisted.is_empty() {
-            let until_ns = look.sysfs.read.until_ns + DOUBT_NS;
+            let until_ns = look.until_ns + DOUBT_NS;
             self.doubt.until_ns = self.doubt.until_ns.max(until_ns);
         }
         told
@@ -126,12 +135,17 @@ impl Tracer {
 
     /// Ends the rows of processes whose end was missed: in no list, at two looks in a row.
     fn end_gone(&mut self, look: &Look) -> Vec<(Event, Change)> {
-        let quiet = self.state.live().filter(|row| row.last_event_ns <= look.sysfs.settled_ns_of(row));
+        // The kernel's table lacks a dying process before the driver is done with it.
+        let Some(sysfs) = &look.sysfs else {
+            self.doubt.unlisted.clear();
+            return Vec::new();
+        };
+        let quiet = self.state.live().filter(|row| row.last_event_ns <= sysfs.settled_ns_of(row));
         let gone: BTreeSet<ProcessKey> =
-            quiet.filter(|row| self.is_gone(row, look)).map(|row| row.key).collect();
+            quiet.filter(|row| self.is_gone(row, look, sysfs)).map(|row| row.key).collect();
         let mut told = Vec::new();
         for key in gone.intersection(&self.doubt.unlisted) {
-            let at_ns = look.sysfs.read.until_ns;
+            let at_ns = look.until_ns;
             let change = self.state.gone(*key, at_ns);
             let row = self.state.process(*key);
             let (id, tgid) = (row.and_then(Process::id), row.and_then(|row| row.tgid));
@@ -142,9 +156,9 @@ impl Tracer {
         told
     }
 
-    fn is_gone(&self, row: &Process, look: &Look) -> bool {
+    fn is_gone(&self, row: &Process, look: &Look, sysfs: &List) -> bool {
         let Some(place) = row.place() else { return false };
-        if look.sysfs.has(place) {
+        if sysfs.has(place) {
             return false;
         }
         let not_in_proc = || {
@@ -155,7 +169,7 @@ impl Tracer {
             Some(kernel) => !kernel.has(place),
             None => {
                 let alone = sysfs_is_alone(look, self.doubt.broken_walks);
-                not_in_proc() || alone && sysfs_tells_of(&look.sysfs, place)
+                not_in_proc() || alone && sysfs_tells_of(sysfs, place)
             }
         }
     }

@@ -4,8 +4,9 @@ use super::clock;
 use super::enrich;
 use super::ground::chain;
 use super::look::{Begun, Numbered, Walked};
-use crate::attribute::kfd_sysfs::{Costly, KfdSysfs};
-use crate::attribute::process::{self, ProcessInfo};
+use super::progress::{Progress, Reading};
+use crate::attribute::kfd_sysfs::{KfdSysfs, SysfsProcess};
+use crate::attribute::process::{self, Identity, ProcessInfo};
 use crate::events::event::{Origin, ProcessId, QueueCreate, QueueType};
 use crate::events::layout::QueueLayout;
 use crate::kernel::{Kernel, Roots};
@@ -14,7 +15,7 @@ use crate::probes::peek::Peek;
 use crate::probes::session::Session;
 use crate::probes::walk::{self, Standing, Walk};
 use crate::state::{List, Read, Source, StandingProcess, State};
-use std::path::Path;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// One process with its queues, as one source has it.
@@ -45,57 +46,66 @@ fn tell_broken(broken: u32) {
 }
 
 fn found(roots: &Roots, standing: walk::StandingProcess, id: Option<ProcessId>) -> Found {
-    let (process, info) = known(&roots.procfs, standing.tgid, standing.start_boottime_ns);
-    let process = StandingProcess { id, context_id: standing.context_id, ..process };
-    Found { process, info, queues: standing.queues }
+    let start = standing.start_boottime_ns;
+    let info = process::read(&roots.procfs, standing.tgid, start).ok();
+    let who = info.as_ref().map(|info| &info.who);
+    let process = process_of(standing.tgid, standing.context_id, start, who);
+    Found { process: StandingProcess { id, ..process }, info, queues: standing.queues }
 }
 
 /// Reads KFD's sysfs. Types are named by the kernel's own enum, where its BTF tells it.
 #[must_use]
 pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> Vec<Found> {
-    read_sysfs(roots, layout).0
+    let found = read_sysfs(roots).processes.into_iter().map(|listed| {
+        let info = process::read(&roots.procfs, listed.tgid, None).ok();
+        let who = info.as_ref().map(|info| &info.who);
+        let process = process_of(listed.tgid, listed.context_id, None, who);
+        Found { process, info, queues: queues_of(layout, &listed) }
+    });
+    found.collect()
 }
 
-/// The same, and whether all of it could be read.
-fn read_sysfs(roots: &Roots, layout: &QueueLayout) -> (Vec<Found>, bool) {
-    let sysfs = KfdSysfs::read(&roots.sysfs, Costly::default());
+fn read_sysfs(roots: &Roots) -> KfdSysfs {
+    let sysfs = KfdSysfs::queues(&roots.sysfs);
     for error in &sysfs.errors {
         log::warn!("cannot read {}: {}", error.path.display(), error.why);
     }
-    let found = sysfs.processes.into_iter().map(|listed| {
-        let (process, info) = known(&roots.procfs, listed.tgid, None);
-        let queues = listed.queues.iter().map(|queue| QueueCreate {
-            queue_id: Some(queue.queue_id),
-            gpu_id: queue.gpu_id,
-            // sysfs does not tell AQL apart, and without the enum a number has no meaning.
-            queue_type: queue.queue_type_raw.map(|raw| layout.queue_type(raw)).filter(known_type),
-            ring_size: queue.size,
-            ..QueueCreate::untold(Origin::Standing)
-        });
-        let process = StandingProcess { context_id: listed.context_id, ..process };
-        Found { process, info, queues: queues.collect() }
+    sysfs
+}
+
+fn queues_of(layout: &QueueLayout, listed: &SysfsProcess) -> Vec<QueueCreate> {
+    let queues = listed.queues.iter().map(|queue| QueueCreate {
+        queue_id: Some(queue.queue_id),
+        gpu_id: queue.gpu_id,
+        // sysfs does not tell AQL apart, and without the enum a number has no meaning.
+        queue_type: queue.queue_type_raw.map(|raw| layout.queue_type(raw)).filter(known_type),
+        ring_size: queue.size,
+        ..QueueCreate::untold(Origin::Standing)
     });
-    (found.collect(), sysfs.errors.is_empty())
+    queues.collect()
 }
 
 fn known_type(kind: &QueueType) -> bool {
     !matches!(kind, QueueType::Unknown(_))
 }
 
-fn known(procfs: &Path, tgid: u32, start: Option<u64>) -> (StandingProcess, Option<ProcessInfo>) {
-    let info = process::read(procfs, tgid, start).ok();
-    let told = info.as_ref();
-    let process = StandingProcess {
+/// `start`: where the source itself tells it; `who`: what procfs tells of that process.
+fn process_of(
+    tgid: u32,
+    context_id: Option<u32>,
+    start: Option<u64>,
+    who: Option<&Identity>,
+) -> StandingProcess {
+    StandingProcess {
         id: None,
         tgid,
-        context_id: None,
-        start_boottime_ns: start.or(told.map(|info| info.start_boottime_ns)),
-        ns_tgid: told.and_then(|info| info.ns_pids.last().copied()),
-        uid: told.map(|info| info.uid),
-        comm: told.map(|info| info.comm.clone()),
+        context_id,
+        start_boottime_ns: start.or(who.map(|who| who.start_boottime_ns)),
+        ns_tgid: who.and_then(|who| who.ns_pids.last().copied()),
+        uid: who.map(|who| who.uid),
+        comm: who.map(|who| who.comm.clone()),
         cgroup_leaf: None,
-    };
-    (process, info)
+    }
 }
 
 /// Puts what stands into a state.
@@ -146,10 +156,17 @@ impl Standings {
         }
     }
 
-    /// Begins a look: walks the kernel's own table, only where that is asked for. Numbers are only looked up: a process may be
+    /// Begins a look: walks the kernel's own table, only where that is asked for. `unknown`: tgids whose details are to be
+    /// read, too. Numbers are only looked up: a process may be
     /// freed since, and its address be another one's.
-    pub(super) fn begin(self: &Arc<Self>, session: &Session, walk: bool, topology: bool) -> Begun {
-        Begun::new(self.clone(), self.kernel(session, walk), topology)
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        session: &Session,
+        walk: bool,
+        topology: bool,
+        unknown: BTreeSet<u32>,
+    ) -> Begun {
+        Begun::new(self.clone(), self.kernel(session, walk), topology, unknown)
     }
 
     fn kernel(&self, session: &Session, asked: bool) -> Walked<Numbered> {
@@ -171,15 +188,34 @@ impl Standings {
         Walked::Told((read, numbered.collect()))
     }
 
-    /// What a walk read, with what procfs tells.
-    pub(super) fn found(&self, numbered: Vec<(walk::StandingProcess, Option<ProcessId>)>) -> Vec<Found> {
-        numbered.into_iter().map(|(process, id)| found(&self.roots, process, id)).collect()
+    /// What a walk read, with who the processes are by procfs.
+    pub(super) fn kernel_list(&self, (read, numbered): Numbered, progress: &Progress) -> List {
+        let processes = numbered.into_iter().map(|(standing, id)| {
+            let start = standing.start_boottime_ns;
+            let who = self.who(standing.tgid, start, progress);
+            let process = process_of(standing.tgid, standing.context_id, start, who.as_ref());
+            (StandingProcess { id, ..process }, standing.queues)
+        });
+        List { source: Source::Kernel, read, processes: processes.collect() }
     }
 
-    /// `None` where it could not be read whole.
-    pub(super) fn listed(&self) -> Option<Vec<Found>> {
-        let (found, whole) = read_sysfs(&self.roots, &self.layout);
-        whole.then(|| found.into_iter().filter(|one| self.asked(one.process.tgid)).collect())
+    /// `None` where the processes or their queues could not be read whole: what sysfs does not tell is not gone.
+    pub(super) fn sysfs_list(&self, progress: &Progress) -> Option<List> {
+        let from_ns = clock::mono_ns();
+        progress.reads(Reading::Sysfs);
+        let KfdSysfs { processes, errors } = read_sysfs(&self.roots);
+        let asked = processes.iter().filter(|listed| self.asked(listed.tgid));
+        let processes = asked.map(|listed| {
+            let who = self.who(listed.tgid, None, progress);
+            (process_of(listed.tgid, listed.context_id, None, who.as_ref()), queues_of(&self.layout, listed))
+        });
+        let processes = errors.is_empty().then(|| processes.collect())?;
+        Some(List { source: Source::Sysfs, read: Read { from_ns, until_ns: clock::mono_ns() }, processes })
+    }
+
+    fn who(&self, tgid: u32, start: Option<u64>, progress: &Progress) -> Option<Identity> {
+        progress.reads(Reading::Process(tgid));
+        process::identify(&self.roots.procfs, tgid, start).ok()
     }
 
     fn numbered(&self, session: &mut Session, standing: Standing, mono_ns: u64) -> Vec<Found> {
@@ -188,7 +224,7 @@ impl Standings {
             let id = session.number(&process, mono_ns).ok();
             (process, id)
         });
-        self.found(numbered.collect())
+        numbered.map(|(process, id)| found(&self.roots, process, id)).collect()
     }
 
     /// Puts all that stands into a state: addresses from the kernel, where it can be walked, and what sysfs lists.
@@ -196,8 +232,8 @@ impl Standings {
     pub fn adopt(&self, session: &mut Session, state: &mut State) -> Option<String> {
         let from_ns = clock::mono_ns();
         let walked = self.walked(session);
-        let (listed, _) = read_sysfs(&self.roots, &self.layout);
-        let listed: Vec<Found> = listed.into_iter().filter(|one| self.asked(one.process.tgid)).collect();
+        let listed = sysfs(&self.roots, &self.layout).into_iter();
+        let listed: Vec<Found> = listed.filter(|one| self.asked(one.process.tgid)).collect();
         let read = Read { from_ns, until_ns: clock::mono_ns() };
         let why = match walked {
             Ok(standing) => {
@@ -215,8 +251,4 @@ impl Standings {
     fn asked(&self, tgid: u32) -> bool {
         self.tgids.is_empty() || self.tgids.contains(&tgid)
     }
-}
-
-pub(super) fn list(source: Source, read: Read, found: Vec<Found>) -> List {
-    List { source, read, processes: found.into_iter().map(|one| (one.process, one.queues)).collect() }
 }

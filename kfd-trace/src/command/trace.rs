@@ -1,9 +1,10 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
 use super::clock;
-use super::look::Begun;
+use super::look::Seen;
 use super::stop::Stop;
 use super::tracer::{Request, Tracer};
+use super::under_way::UnderWay;
 use super::watched::{self, Watched};
 use crate::events::decode::DecodeError;
 use crate::events::event::{Body, Event, ProcessSeen};
@@ -24,7 +25,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 /// How often watched processes and the wall clock are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How many looks there are before it is asked whether to look at the driver's lists ([`Tracer::look`]).
+/// How many looks there are before it is asked whether to look at the driver's lists ([`UnderWay::tick`]).
 const RECONCILE_LOOKS: u64 = 4;
 
 /// After the last watched process ended: how long its queues may take to go (a kworker frees them).
@@ -94,6 +95,7 @@ impl<W: Write> Run<'_, W> {
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
         let mut look = interval(LOOK);
+        let mut lists = UnderWay::default();
         // After a stop, one look is enough.
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.begin()?;
@@ -103,7 +105,13 @@ impl<W: Write> Run<'_, W> {
                 read = ring.read(&mut records) => read?,
                 _ = look.tick() => {
                     end = self.look(end)?;
-                    self.reconcile(&mut ring, &mut records)?;
+                    if self.looks.is_multiple_of(RECONCILE_LOOKS) {
+                        lists.tick(&mut self.tracer).map_err(io::Error::other)?;
+                    }
+                }
+                seen = lists.seen() => {
+                    ring.drain(&mut records);
+                    self.reconcile(seen.map_err(io::Error::other)?, &mut records)?;
                 }
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
@@ -172,15 +180,8 @@ impl<W: Write> Run<'_, W> {
         Ok(())
     }
 
-    /// Compares with the driver's lists, when it is time to.
-    fn reconcile(&mut self, ring: &mut Ring, records: &mut Records) -> io::Result<()> {
-        self.looks += 1;
-        if !self.looks.is_multiple_of(RECONCILE_LOOKS) {
-            return Ok(());
-        }
-        let begun = self.tracer.look().map_err(|stop| io::Error::other(stop.line))?;
-        let Some(seen) = begun.map(Begun::finish) else { return Ok(()) };
-        ring.drain(records);
+    /// Compares with the driver's lists. `records`: all that stood in the ring buffer when they had been read.
+    fn reconcile(&mut self, seen: Seen, records: &mut Records) -> io::Result<()> {
         self.show(records)?;
         let told = self.tracer.reconcile(seen);
         self.tell(told)
@@ -222,6 +223,7 @@ impl<W: Write> Run<'_, W> {
 
     /// Says which watched processes have ended; gives when the stream ends.
     fn look(&mut self, end: Option<Instant>) -> io::Result<Option<Instant>> {
+        self.looks += 1;
         self.tracer.renew_clock();
         let ended: Vec<u32> = self.watched.iter_mut().filter_map(|w| w.ends().then_some(w.tgid)).collect();
         for tgid in &ended {

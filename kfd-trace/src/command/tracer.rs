@@ -143,8 +143,9 @@ impl Tracer {
         (event, change)
     }
 
-    /// Reads what /proc tells of the process of a change.
-    pub(super) fn enrich(&mut self, change: &Change) {
+    /// Reads what /proc tells of the process of a change, here and now: the command line waits for the memory lock of that
+    /// process, and the ring buffer, pages and signals wait with it.
+    fn enrich(&mut self, change: &Change) {
         let Some(key) = change.process else { return };
         let details = self.state.process(key).and_then(|row| enrich::details(&self.roots.procfs, row));
         if let Some(details) = details {
