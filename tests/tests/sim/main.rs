@@ -4,6 +4,7 @@
 mod burst;
 mod daemon;
 mod death;
+mod hang;
 mod hidden;
 mod ioctls_alone;
 mod leftovers;

@@ -14,20 +14,24 @@ use tempfile::TempDir;
 /// A sysfs that lacks `kernel/btf/amdgpu` and nothing else.
 pub(super) fn sysfs() -> Result<TempDir> {
     let root = tempfile::tempdir()?;
-    let real = Path::new("/sys");
     for (below, leave) in [("", "kernel"), ("kernel", "btf"), ("kernel/btf", "amdgpu")] {
-        let folder = root.path().join(below);
-        fs::create_dir_all(&folder)?;
-        let entries = fs::read_dir(real.join(below)).with_context(|| format!("list /sys/{below}"))?;
-        for entry in entries {
-            let name = entry?.file_name();
-            if name != leave {
-                symlink(real.join(below).join(&name), folder.join(&name))?;
-            }
+        mirror(&root, below, leave)?;
+    }
+    assert!(root.path().join("kernel/btf/vmlinux").exists() && Path::new("/sys/kernel/btf/amdgpu").exists());
+    Ok(root)
+}
+
+/// Puts what stands in a folder of /sys into that of another sysfs, but for one name.
+pub(super) fn mirror(root: &TempDir, below: &str, leave: &str) -> Result<()> {
+    let (real, folder) = (Path::new("/sys").join(below), root.path().join(below));
+    fs::create_dir_all(&folder)?;
+    for entry in fs::read_dir(&real).with_context(|| format!("list /sys/{below}"))? {
+        let name = entry?.file_name();
+        if name != leave {
+            symlink(real.join(&name), folder.join(&name))?;
         }
     }
-    assert!(root.path().join("kernel/btf/vmlinux").exists() && real.join("kernel/btf/amdgpu").exists());
-    Ok(root)
+    Ok(())
 }
 
 pub(super) fn flag(root: &TempDir) -> String {

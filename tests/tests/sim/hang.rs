@@ -1,0 +1,48 @@
+//! A file of the driver whose reading hangs: neither the stream nor the daemon waits for it.
+
+use std::fs::{self, OpenOptions};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, Stream, Workload};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use super::without_btf::{flag, mirror};
+
+/// Until the next look at the driver's lists (10 s), and the 30 s after which it is told.
+const TOLD: Duration = Duration::from_secs(100);
+
+#[test]
+fn of_the_lists_is_told_and_keeps_nobody() -> Result<()> {
+    let root = tempfile::tempdir()?;
+    for (below, leave) in [("", "class"), ("class", "kfd"), ("class/kfd", "kfd"), ("class/kfd/kfd", "proc")] {
+        mirror(&root, below, leave)?;
+    }
+    let queue = root.path().join("class/kfd/kfd/proc/1/queues/0");
+    fs::create_dir(root.path().join("class/kfd/kfd/proc"))?;
+    let (mut stream, mut daemon) = (Stream::tracing(&[&flag(&root)])?, Daemon::ready(&[&flag(&root)])?);
+    fs::create_dir_all(&queue)?;
+    mkfifo(&queue.join("gpuid"), Mode::S_IRUSR)?;
+    // who reads waits for who may write
+    let _writer = OpenOptions::new().read(true).write(true).open(queue.join("gpuid"))?;
+    let line = "s and reads the driver's processes in sysfs";
+    stream.wait_stderr(line, TOLD)?;
+    daemon.wait_stderr(line, TOLD)?;
+
+    let (workload, _) = Workload::run(&["script", "create aql", "destroy 0"])?;
+    stream.wait_lines("the end of the queue", SOON, |lines| {
+        let ends =
+            |line: &&serde_json::Value| line["event"] == "queue_destroy" && line["pid"] == workload.pid();
+        lines.iter().find(ends).map(drop)
+    })?;
+    daemon.scrape_until("a queue", |metrics| {
+        metrics.sum("kfd_queues_created_total", &[]).filter(|count| *count > 0.0)
+    })?;
+    for (who, said) in [("stream", stream.stderr()), ("daemon", daemon.stderr())] {
+        ensure!(said.matches(line).count() == 1, "told once by the {who}: {said}");
+    }
+    stream.finish()?;
+    daemon.stop()
+}
