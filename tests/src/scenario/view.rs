@@ -1,6 +1,7 @@
 //! The same tables of the ledger, of sysfs and of what the tracer tells. Pure, but for what sysfs is read by.
 
 use std::collections::BTreeMap;
+use std::iter::once;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -17,7 +18,7 @@ pub enum Depth {
     Sysfs,
     /// What `kfd-trace ps` shows.
     Addresses,
-    /// What sysfs and the kernel's structures hold.
+    /// What sysfs and the kernel's structures hold: all that is left where records were lost.
     State,
     /// What only those know who saw everything happen.
     History,
@@ -67,11 +68,12 @@ fn queue_row(queue: &Queue, depth: Depth) -> Row {
         row.insert("priority", queue.priority.into());
         row.insert("percent", queue.percent.into());
         row.insert("evicted", queue.evicted.into());
+        // not in sysfs: queue_properties.is_active, of the kernel's own table
+        row.insert("active", queue.active().into());
     }
     if depth == Depth::History {
         let words = |mask: &Vec<u32>| mask.iter().map(|word| format!("{word:#010x}")).collect::<Vec<_>>();
         row.insert("cu_mask", json!(queue.cu_mask.as_ref().map(words)));
-        row.insert("active", queue.active().into());
         row.insert("evictions", queue.evictions.into());
         row.insert("updates", queue.updates.into());
         row.insert("mqd_writes", json!({"init": 1, "update": queue.updates, "restore": 0}));
@@ -81,22 +83,31 @@ fn queue_row(queue: &Queue, depth: Depth) -> Row {
     row
 }
 
-/// Live processes and what happened to them on each GPU.
-pub fn processes(ledger: &Ledger) -> Table {
+/// Live processes, their queues, and what happened to them on each GPU.
+pub fn processes(ledger: &Ledger, depth: Depth) -> Table {
     let mut table = Table::new();
     for (owner, process) in ledger.processes() {
-        let on_gpu = |(gpu_id, gpu): (&u32, &super::ledger::OnGpu)| {
-            (gpu_id.to_string(), json!({"evicted": gpu.refs > 0, "evictions": gpu.evictions}))
-        };
-        let gpus = process.gpus.iter().filter(|(_, gpu)| gpu.evictions > 0).map(on_gpu);
-        let row = Row::from([
-            ("queues", process.queues.len().into()),
-            ("vm_faults", process.vm_faults.into()),
-            ("evictions", Value::Object(gpus.collect())),
-        ]);
+        let mut row = Row::from([("queues", process.queues.len().into())]);
+        if depth == Depth::History {
+            let on_gpu = |(gpu_id, gpu): (&u32, &super::ledger::OnGpu)| {
+                (gpu_id.to_string(), json!({"evicted": gpu.refs > 0, "evictions": gpu.evictions}))
+            };
+            let gpus = process.gpus.iter().filter(|(_, gpu)| gpu.evictions > 0).map(on_gpu);
+            row.insert("vm_faults", process.vm_faults.into());
+            row.insert("evictions", Value::Object(gpus.collect()));
+        }
         table.insert(process_name(process.pid.into(), owner.context), row);
     }
     table
+}
+
+/// What is told at [`Depth::State`], and those of the ledger's processes without a queue that are not: where all records of
+/// one were lost, no difference of queues leads to it.
+pub fn with_unseen(ledger: &Table, mut told: Table) -> Table {
+    for (name, row) in ledger.iter().filter(|(_, row)| row.get("queues") == Some(&json!(0))) {
+        told.entry(name.clone()).or_insert_with(|| row.clone());
+    }
+    told
 }
 
 /// GPUs: none is ever reset here; all faults are on the first one.
@@ -114,19 +125,31 @@ pub fn gpus(ledger: &Ledger, depth: Depth) -> Table {
 /// `GET /api/v1/gpus`
 pub fn told_gpus(answer: &Value) -> Result<Table> {
     let rows = answer["gpus"].as_array().context("no gpus in the answer")?;
-    Ok(rows.iter().map(|row| (format!("gpu {}", row["gpu_id"]), fields(row))).collect())
+    Ok(by_name(rows.iter().map(|row| (format!("gpu {}", row["gpu_id"]), fields(row)))))
+}
+
+/// A further row of a name has one that nobody expects: a ghost beside what lives must not be hidden by it, nor hide it.
+fn by_name(rows: impl IntoIterator<Item = (String, Row)>) -> Table {
+    let mut table = Table::new();
+    for (name, row) in rows {
+        let again = (2..).map(|number| format!("{name}, row {number}"));
+        let free = once(name.clone()).chain(again).find(|name| !table.contains_key(name));
+        table.extend(free.map(|name| (name, row)));
+    }
+    table
 }
 
 /// `GET /api/v1/queues` or `kfd-trace ps --json`: both have their rows in `queues`.
 pub fn told_queues(answer: &Value) -> Result<Table> {
     let rows = answer["queues"].as_array().context("no queues in the answer")?;
-    rows.iter().map(|row| Ok((name_of(row, true)?, fields(row)))).collect()
+    let rows = rows.iter().map(|row| Ok((name_of(row, true)?, fields(row))));
+    Ok(by_name(rows.collect::<Result<Vec<_>>>()?))
 }
 
 /// `GET /api/v1/processes`, those alive; evictions by GPU, where there were any.
 pub fn told_processes(answer: &Value) -> Result<Table> {
     let rows = answer["processes"].as_array().context("no processes in the answer")?;
-    let mut table = Table::new();
+    let mut live = Vec::new();
     for row in rows.iter().filter(|row| row["alive"] == true) {
         let gpus = row["evictions"].as_array().context("evictions")?;
         let evicted = gpus.iter().filter(|gpu| gpu["evictions"] != 0).map(|gpu| {
@@ -135,9 +158,9 @@ pub fn told_processes(answer: &Value) -> Result<Table> {
         });
         let mut told = fields(row);
         told.insert("evictions", Value::Object(evicted.collect()));
-        table.insert(name_of(row, false)?, told);
+        live.push((name_of(row, false)?, told));
     }
-    Ok(table)
+    Ok(by_name(live))
 }
 
 fn name_of(row: &Value, queue: bool) -> Result<String> {
@@ -243,8 +266,22 @@ mod tests {
         let told = told_queues(&answer).unwrap();
         assert_eq!(diff("api", &queues(&ledger(), Depth::History), &told), Vec::<String>::new());
         let mut other = answer;
+        other["queues"][0]["active"] = false.into();
+        let of_state = diff("api", &queues(&ledger(), Depth::State), &told_queues(&other).unwrap());
+        assert_eq!(of_state, ["pid 100 queue 4: active: api false, ledger true"]);
         other["queues"][0]["context_id"] = json!(3);
         assert_eq!(diff("api", &queues(&ledger(), Depth::State), &told_queues(&other).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn a_second_row_of_a_queue_is_a_difference() {
+        let row = |size: u64| json!({"pid": 100, "context_id": null, "queue_id": 4, "ring_size": size});
+        let told = |rows: [Value; 3]| told_queues(&json!({ "queues": rows })).unwrap();
+        let ledger = told_queues(&json!({"queues": [row(4096)]})).unwrap();
+        let lines = diff("api", &ledger, &told([row(4096), row(4096), row(512)]));
+        let again = [2, 3].map(|number| format!("pid 100 queue 4, row {number}: only api has it"));
+        assert_eq!(lines, again);
+        assert_eq!(diff("api", &ledger, &told([row(512), row(4096), row(4096)])).len(), 3);
     }
 
     #[test]
@@ -260,11 +297,35 @@ mod tests {
 
     #[test]
     fn a_process_of_the_api_equals_the_ledgers() {
-        let answer = json!({"processes": [
+        let mut answer = json!({"processes": [
             {"pid": 100, "context_id": null, "alive": true, "queues": 1, "vm_faults": 1, "evictions": [
                 {"gpu_id": 11, "evicted": true, "evictions": 1}, {"gpu_id": 22, "evicted": false, "evictions": 0}]},
             {"pid": 99, "context_id": null, "alive": false, "queues": 0, "vm_faults": 0, "evictions": []}]});
         let told = told_processes(&answer).unwrap();
-        assert_eq!(diff("api", &processes(&ledger()), &told), Vec::<String>::new());
+        let differences = |depth, told: &Table| diff("api", &processes(&ledger(), depth), told);
+        assert_eq!(differences(Depth::History, &told), Vec::<String>::new());
+        answer["processes"][0]["vm_faults"] = 0.into();
+        let told = told_processes(&answer).unwrap();
+        assert_eq!(differences(Depth::State, &told), Vec::<String>::new());
+        assert_eq!(differences(Depth::History, &told), ["pid 100: vm_faults: api 0, ledger 1"]);
+    }
+
+    #[test]
+    fn where_records_were_lost_a_process_may_lack_that_has_no_queue() {
+        let mut ledger = ledger();
+        ledger.apply(&Op::Start { agent: 2 }, &Answer::Started { pid: 200 }).unwrap();
+        let ledger = processes(&ledger, Depth::State);
+        let differences = |rows: &[(u32, u32)]| {
+            let row = |(pid, queues): &(u32, u32)| json!({"pid": pid, "context_id": null, "alive": true, "queues": queues, "evictions": []});
+            let rows: Vec<Value> = rows.iter().map(row).collect();
+            let told = told_processes(&json!({ "processes": rows })).unwrap();
+            diff("api", &ledger, &with_unseen(&ledger, told))
+        };
+        assert_eq!(differences(&[(100, 1), (200, 0)]), Vec::<String>::new());
+        assert_eq!(differences(&[(100, 1)]), Vec::<String>::new());
+        assert_eq!(differences(&[(200, 0)]), ["pid 100: api does not have it"]);
+        assert_eq!(differences(&[(100, 2), (200, 0)]), ["pid 100: queues: api 2, ledger 1"]);
+        assert_eq!(differences(&[(100, 1), (300, 0)]), ["pid 300: only api has it"]);
+        assert_eq!(differences(&[(100, 1), (100, 0)]), ["pid 100, row 2: only api has it"]);
     }
 }
