@@ -12,12 +12,14 @@ use crate::harness::wait::{SOON, until};
 
 static DAEMON: Mutex<Option<Daemon>> = Mutex::new(None);
 
-/// What a daemon counts of itself that goes wrong.
-const MISSING: [&str; 4] = [
+/// What a daemon counts of itself that goes wrong; differences that the driver's lists have set right, too: what the probes
+/// saw was not all.
+const MISSING: [&str; 5] = [
     "kfd_trace_records_lost_total",
     "kfd_trace_trouble_total",
     "kfd_trace_decode_errors_total",
     "kfd_trace_state_anomalies_total",
+    "kfd_trace_differences_total",
 ];
 
 /// The shared daemon with counters that begin at 0; its pages are those of the daemon.
@@ -73,12 +75,7 @@ impl SharedDaemon {
 
     fn is_whole(&mut self) -> Result<()> {
         lives(self.daemon.as_mut().context("it was ended")?)?;
-        let metrics = self.scrape()?;
-        for name in MISSING {
-            let more: Vec<_> = metrics.series(name).filter(|(_, value)| *value > 0.0).collect();
-            ensure!(more.is_empty(), "beside this test it has counted {name}: {more:?}");
-        }
-        Ok(())
+        nothing_missing(&self.scrape()?)
     }
 }
 
@@ -93,6 +90,16 @@ impl Deref for SharedDaemon {
 pub(super) fn end() -> Result<()> {
     let Some(mut daemon) = lock(&DAEMON).take() else { return Ok(()) };
     of_shared("daemon", daemon.stop())
+}
+
+fn nothing_missing(metrics: &Metrics) -> Result<()> {
+    for name in MISSING {
+        let series: Vec<_> = metrics.series(name).collect();
+        ensure!(!series.is_empty(), "it does not count {name}");
+        let more: Vec<_> = series.iter().filter(|(_, value)| *value > 0.0).collect();
+        ensure!(more.is_empty(), "beside this test it has counted {name}: {more:?}");
+    }
+    Ok(())
 }
 
 /// Whether each record of a process's birth and end has been taken in, and there is none.
@@ -121,5 +128,18 @@ mod tests {
         };
         assert!(over(0, 0, 0, 0, 0) && over(3, 3, 3, 3, 0));
         assert!(!over(3, 2, 2, 2, 0) && !over(3, 3, 3, 2, 0) && !over(3, 3, 2, 2, 1));
+    }
+
+    #[test]
+    fn each_of_what_may_be_missing_is_told() {
+        let text = |wrong: &str| -> String {
+            MISSING.iter().map(|name| format!("{name} {}\n", u8::from(*name == wrong))).collect()
+        };
+        let judged = |text: &str| nothing_missing(&Metrics::parse(text).unwrap());
+        assert!(judged(&text("")).is_ok());
+        for wrong in MISSING.iter().chain(&["kfd_trace_differences_total"]) {
+            assert!(judged(&text(wrong)).unwrap_err().to_string().contains(wrong), "{wrong}");
+            assert!(judged(&text("").replace(&format!("{wrong} 0\n"), "")).is_err(), "not counted: {wrong}");
+        }
     }
 }
