@@ -1,0 +1,169 @@
+//! Evictions without the hardware scheduler: the driver takes queues off their hardware slots and puts them back itself,
+//! by functions of its own.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::events::{self, gpu_id, of};
+use kfd_trace_tests::harness::tracer::run_json;
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::workload::kfdsim;
+use kfd_trace_tests::harness::{Calls, Daemon, Steered, Stream, Workload, until};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+/// An AQL and an SDMA queue on each of the two GPUs.
+const ON_BOTH: [&str; 4] = ["create aql", "create sdma", "create aql gpu=1", "create sdma gpu=1"];
+
+/// Of each driver one copy; what the hardware scheduler's functions would do is theirs.
+const WITNESSED: [&str; 4] = [
+    "evict_process_queues_nocpsch",
+    "restore_process_queues_nocpsch",
+    "evict_process_queues_cpsch",
+    "restore_process_queues_cpsch",
+];
+
+/// Calls of each of [`WITNESSED`].
+fn called(calls: &Calls) -> Result<[usize; 4]> {
+    let seen = calls.seen()?;
+    Ok(WITNESSED.map(|name| seen.iter().filter(|call| call.function == name).count()))
+}
+
+/// The GPUs of some events, each of them once.
+fn gpus(lines: &[Value]) -> BTreeSet<u64> {
+    let gpus: BTreeSet<u64> = lines.iter().map(gpu_id).collect();
+    assert_eq!(gpus.len(), lines.len(), "one for each GPU: {lines:?}");
+    gpus
+}
+
+fn own_gpus(workload: &Workload) -> BTreeSet<u64> {
+    workload.queues().iter().map(gpu_id).collect()
+}
+
+/// Queue, `evicted`, `active` and number of evictions of each queue of a process, by the daemon.
+fn told(daemon: &Daemon, pid: u32) -> Result<Vec<Value>> {
+    let page = daemon.json("/api/v1/queues")?;
+    let rows = page["queues"].as_array().context("queues")?.iter().filter(|row| row["pid"] == pid);
+    let fields = |row: &Value| json!([row["queue_id"], row["evicted"], row["active"], row["evictions"]]);
+    let mut told: Vec<Value> = rows.map(fields).collect();
+    told.sort_by_key(|row| row[0].as_u64());
+    Ok(told)
+}
+
+/// Waits until the daemon tells of all four that they are evicted, or active, after so many evictions.
+fn wait_told(daemon: &Daemon, pid: u32, evicted: bool, evictions: u64) -> Result<()> {
+    let expected: Vec<Value> = (0..4).map(|id| json!([id, evicted, !evicted, evictions])).collect();
+    let mut last = Vec::new();
+    until("the state of the queues", SOON, || {
+        last = told(daemon, pid)?;
+        Ok((last == expected).then_some(()))
+    })
+    .with_context(|| format!("the last was {last:?}"))
+}
+
+/// `evicted` and `active` of each queue of a process, by a tracer that starts now and asks the kernel.
+fn standing(pid: u32) -> Result<BTreeSet<(Option<bool>, Option<bool>)>> {
+    let ps = run_json(&["ps", "--json"])?.pop().context("one object")?;
+    let rows = ps["queues"].as_array().context("queues")?.iter().filter(|row| row["pid"] == pid);
+    Ok(rows.map(|row| (row["evicted"].as_bool(), row["active"].as_bool())).collect())
+}
+
+#[test]
+fn one_of_two_processes_is_quiesced_and_resumed_on_both_gpus() -> Result<()> {
+    let daemon = Daemon::shared()?;
+    let stream = Stream::shared()?;
+    let calls = Calls::of(&WITNESSED)?;
+    let mut workload = Steered::having(&ON_BOTH)?;
+    let other = Steered::having(&ON_BOTH)?;
+    let pid = workload.pid();
+    wait_told(&daemon, pid, false, 0)?;
+
+    kfdsim("quiesce", pid)?;
+    wait_told(&daemon, pid, true, 1)?;
+    assert_eq!(standing(pid)?, [(Some(true), Some(false))].into(), "by the kernel's own table");
+    assert_eq!(called(&calls)?, [2, 0, 0, 0], "one call for each GPU");
+    kfdsim("resume", pid)?;
+    wait_told(&daemon, pid, false, 1)?;
+    assert_eq!(standing(pid)?, [(Some(false), Some(true))].into(), "by the kernel's own table");
+    assert_eq!(called(&calls)?, [2, 2, 0, 0]);
+
+    let lines = events::so_far(&stream, &mut workload)?;
+    let (evicts, restores) = (of(&lines, "evict", pid), of(&lines, "restore", pid));
+    assert_eq!(own_gpus(&workload).len(), 2);
+    assert_eq!((gpus(&evicts), gpus(&restores)), (own_gpus(&workload), own_gpus(&workload)));
+    let seen = of(&lines, "process_seen", pid);
+    for event in evicts.iter().chain(&restores) {
+        assert_eq!(event["kfd_process"], seen[0]["kfd_process"], "{event}");
+        assert_eq!(event["errno"], Value::Null, "{event}");
+        assert_eq!(event["task_pid"], std::process::id(), "this test wrote to the control: {event}");
+    }
+    assert!(evicts.iter().all(|evict| evict["trigger"] == "userptr"), "{evicts:?}");
+    assert!(restores.iter().all(|line| line["evicted_ns"].as_u64() > Some(0)), "{restores:?}");
+    for event in ["evict", "restore"] {
+        assert_eq!(of(&lines, event, other.pid()), Vec::<Value>::new());
+    }
+    wait_told(&daemon, other.pid(), false, 0)?;
+    drop((workload, other));
+    stream.end()?;
+    daemon.end()
+}
+
+#[test]
+fn nested_evictions_are_one_transition() -> Result<()> {
+    let stream = Stream::shared()?;
+    let calls = Calls::of(&WITNESSED)?;
+    let mut workload = Steered::having(&ON_BOTH)?;
+    let pid = workload.pid();
+    kfdsim("quiesce", pid)?;
+    kfdsim("quiesce", pid)?;
+    kfdsim("resume", pid)?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    assert_eq!(called(&calls)?, [4, 2, 0, 0]);
+    assert_eq!(gpus(&of(&lines, "evict", pid)), own_gpus(&workload));
+    assert_eq!(of(&lines, "restore", pid), Vec::<Value>::new(), "it is still evicted once");
+    kfdsim("resume", pid)?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    assert_eq!(called(&calls)?, [4, 4, 0, 0]);
+    assert_eq!(gpus(&of(&lines, "evict", pid)), own_gpus(&workload));
+    assert_eq!(gpus(&of(&lines, "restore", pid)), own_gpus(&workload));
+    stream.end()
+}
+
+#[test]
+fn a_ttm_eviction_is_restored_by_the_driver() -> Result<()> {
+    let daemon = Daemon::shared()?;
+    let stream = Stream::shared()?;
+    let calls = Calls::of(&WITNESSED)?;
+    let workload = Steered::having(&ON_BOTH)?;
+    let pid = workload.pid();
+    kfdsim("evict", pid)?;
+    let restores = events::wait(&stream, "restore", pid, 2)?;
+    let evicts = of(&stream.lines(), "evict", pid);
+    assert_eq!((gpus(&evicts), gpus(&restores)), (own_gpus(&workload), own_gpus(&workload)));
+    assert!(evicts.iter().all(|evict| evict["trigger"] == "ttm"), "{evicts:?}");
+    assert_eq!(called(&calls)?, [2, 2, 0, 0]);
+    wait_told(&daemon, pid, false, 1)?;
+    drop(workload);
+    stream.end()?;
+    daemon.end()
+}
+
+#[test]
+fn who_dies_evicted_is_never_restored() -> Result<()> {
+    let stream = Stream::shared()?;
+    let calls = Calls::of(&WITNESSED)?;
+    let mut workload = Steered::having(&ON_BOTH)?;
+    let pid = workload.pid();
+    kfdsim("quiesce", pid)?;
+    workload.signal(Signal::SIGKILL)?;
+    workload.wait_exit(SOON)?;
+    events::wait(&stream, "process_release", pid, 1)?;
+    let lines = stream.lines();
+    assert_eq!(of(&lines, "evict", pid).len(), 2);
+    assert_eq!(of(&lines, "restore", pid), Vec::<Value>::new());
+    let ends = of(&lines, "queue_destroy", pid);
+    assert_eq!(ends.len(), 4);
+    assert!(ends.iter().all(|end| end["cause"] == "process_death"), "{ends:?}");
+    assert_eq!(called(&calls)?, [2, 0, 0, 0]);
+    stream.end()
+}
