@@ -283,7 +283,8 @@ impl World {
     }
 
     /// The tracer finds what it was not told in the driver's lists, and agrees again: where no record is lost, there is
-    /// nothing to find. Where some are, there is: a stretch of which ten records get through makes ten queues.
+    /// nothing to find. Where some are, there is: a third of the operations of a stretch make queues, [`SMALL_RING`] takes in
+    /// no more than its first ones, and at its end the tracer is waited for.
     fn check_mended(&mut self) -> Result<()> {
         self.outcome.mended = mended(&self.daemon.scrape()?, self.life.drops)?;
         let resynced = self.outcome.resynced;
@@ -327,7 +328,7 @@ fn mended(metrics: &Metrics, drops: bool) -> Result<f64> {
     let mended = counts.map(|(_, count)| count).sum();
     ensure!(
         (mended > 0.0) == drops,
-        Differs(format!("the driver's lists have set the tracer right: {kinds:?}"))
+        Differs(format!("records lost: {drops}; set right by the driver's lists: {kinds:?}"))
     );
     Ok(mended)
 }
