@@ -6,14 +6,25 @@
  * There is no render node here, so a kprobe gives each process a VM just before KFD
  * binds it to the device (kfd_bind_process_to_device, first thing in CREATE_QUEUE): on
  * every GPU, as a runtime that takes all that it sees, or with each_vm=1 on this one.
+ *
+ * CRIU_OP names a render node per GPU and works on the process's buffers: any open file
+ * does for the node, and there are no buffers.
  */
+#include <linux/file.h>
 #include <linux/kprobes.h>
+#include <linux/sched/mm.h>
 #include "kfdsim.h"
 #include "symbols.h"
 
-/* stands for amdkfd_process_info: only restore_process_bos() below is ever given it */
+/* stands for amdkfd_process_info: only the redirects below are ever given it */
 struct sim_process_info {
 	struct mm_struct *mm;
+	struct pid *pid;
+	/* the process names its render nodes itself, one GPU after the other */
+	bool acquires;
+	/* between CRIU_OP's RESTORE and RESUME */
+	bool notifications_blocked;
+	struct work_struct resume;
 };
 
 static void acquire_vm(struct sim *s, struct kfd_process_device *pdd)
@@ -36,10 +47,13 @@ static void acquire_vm(struct sim *s, struct kfd_process_device *pdd)
 static int before_bind(struct kprobe *kp, struct pt_regs *regs)
 {
 	struct kfd_process *p = (void *)regs->si;
+	struct sim_process_info *info = p->kgd_process_info;
 	/* 6.1 restores through a null pointer where a process has no VM */
 	bool each = SIM_HAS_NODES && READ_ONCE(sim_each_vm);
 	int i;
 
+	if (info && info->acquires)
+		return 0;
 	for (i = 0; i < p->n_pdds; i++) {
 		struct kfd_process_device *pdd = p->pdds[i];
 		struct sim *s = sim_of(pdd->dev->adev);
@@ -102,6 +116,63 @@ static int restore_process_bos(void *info, struct dma_fence __rcu **ef)
 	return 0;
 }
 
+/* the real one moves user memory back before this (restore_userptr_work) */
+static void resume_work(struct work_struct *work)
+{
+	struct sim_process_info *info = container_of(work, struct sim_process_info, resume);
+	struct task_struct *task = get_pid_task(info->pid, PIDTYPE_PID);
+	struct mm_struct *mm = task ? get_task_mm(task) : NULL;
+
+	if (mm) {
+		real.resume_mm(mm);
+		mmput(mm);
+	}
+	if (task)
+		put_task_struct(task);
+}
+
+static void block_mmu_notifications(void *info)
+{
+	struct sim_process_info *process_info = info;
+
+	WRITE_ONCE(process_info->notifications_blocked, true);
+}
+
+static int criu_resume(void *info)
+{
+	struct sim_process_info *process_info = info;
+
+	/* a process that nothing was restored to may have no VM either */
+	if (!process_info || !READ_ONCE(process_info->notifications_blocked))
+		return -EINVAL;
+	WRITE_ONCE(process_info->notifications_blocked, false);
+	schedule_work(&process_info->resume);
+	return 0;
+}
+
+/* kfd_process_device_init_vm: of ACQUIRE_VM and CRIU_OP; takes over the reference to the file */
+static int init_vm(struct kfd_process_device *pdd, struct file *render)
+{
+	struct kfd_process *p = pdd->process;
+	struct sim *s = sim_of(pdd->dev->adev);
+	struct sim_process_info *info;
+	int err;
+
+	if (!s || !render)
+		return -EINVAL;
+	if (pdd->drm_priv)
+		return -EBUSY;
+	err = process_make_evictable(p, p->mm);
+	if (err)
+		return err;
+	info = p->kgd_process_info;
+	info->acquires = true;
+	acquire_vm(s, pdd);
+	/* pdd->drm_file stays NULL: its release would look for a VM of TTM's */
+	fput(render);
+	return 0;
+}
+
 int process_make_evictable(struct kfd_process *p, struct mm_struct *mm)
 {
 	struct sim_process_info *info;
@@ -112,6 +183,8 @@ int process_make_evictable(struct kfd_process *p, struct mm_struct *mm)
 	if (!info)
 		return -ENOMEM;
 	info->mm = mm;
+	info->pid = get_task_pid(p->lead_thread, PIDTYPE_PID);
+	INIT_WORK(&info->resume, resume_work);
 	p->kgd_process_info = info;
 	return restore_process_bos(info, (void *)&p->ef);
 }
@@ -133,6 +206,9 @@ static void flush_tlb(struct kfd_process_device *pdd, enum TLB_FLUSH_TYPE type)
 
 struct redirect process_redirects[] = {
 	{ "amdgpu_amdkfd_gpuvm_restore_process_bos", restore_process_bos },
+	{ "amdgpu_amdkfd_block_mmu_notifications", block_mmu_notifications },
+	{ "amdgpu_amdkfd_criu_resume", criu_resume },
+	{ "kfd_process_device_init_vm", init_vm },
 	{ FLUSH_TLB, flush_tlb },
 	{ }
 };
