@@ -145,9 +145,9 @@ impl Client {
         self.issue(uapi::CREATE_PROCESS, &mut [0u64; 0])
     }
 
-    /// CRIU_OP with an operation that no driver knows: the capability check comes first.
-    pub fn criu(&mut self) -> Result<(), Errno> {
-        self.issue(uapi::CRIU_OP, &mut uapi::Criu { op: u32::MAX, ..Default::default() })
+    /// CRIU_OP. The addresses in `args` are null or those of vectors as long as its numbers say.
+    pub(super) fn criu(&mut self, args: &mut uapi::Criu) -> Result<(), Errno> {
+        self.issue(uapi::CRIU_OP, args)
     }
 
     /// Any number with `size` zero bytes of arguments (256 at most are there).

@@ -3,6 +3,7 @@
 //! counts is independent of what kfd-trace counts.
 
 pub mod client;
+pub mod criu;
 pub mod errno;
 pub mod memory;
 pub mod tally;

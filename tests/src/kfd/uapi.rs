@@ -1,7 +1,7 @@
 //! `include/uapi/linux/kfd_ioctl.h`, the part a queue owner needs. Sizes and command numbers are those the
 //! header compiles to; the driver dispatches on the number alone and accepts any size.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An ioctl command: direction, argument size, `'K'`, number.
 pub type Command = u32;
@@ -187,8 +187,43 @@ pub struct Criu {
     pub num_devices: u32,
     pub num_bos: u32,
     pub num_objects: u32,
+    /// Out of PROCESS_INFO, in of RESUME.
     pub pid: u32,
     pub op: u32,
+    pub pad: u32,
+}
+
+/// `enum kfd_criu_op`
+pub mod criu_op {
+    pub const PROCESS_INFO: u32 = 0;
+    pub const CHECKPOINT: u32 = 1;
+    pub const UNPAUSE: u32 = 2;
+    pub const RESTORE: u32 = 3;
+    pub const RESUME: u32 = 4;
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct CriuDeviceBucket {
+    /// What the process calls the GPU.
+    pub user_gpu_id: u32,
+    /// What the driver calls it.
+    pub actual_gpu_id: u32,
+    /// RESTORE only: its render node, opened.
+    pub drm_fd: u32,
+    pub pad: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CriuBoBucket {
+    pub addr: u64,
+    pub size: u64,
+    pub offset: u64,
+    pub restored_offset: u64,
+    pub gpu_id: u32,
+    pub alloc_flags: u32,
+    pub dmabuf_fd: u32,
     pub pad: u32,
 }
 
@@ -204,6 +239,8 @@ const _: () = {
     assert!(size_of::<ProcessDeviceApertures>() == 56);
     assert!(size_of::<SetCuMask>() == 16);
     assert!(size_of::<Criu>() == 56);
+    assert!(size_of::<CriuDeviceBucket>() == 16);
+    assert!(size_of::<CriuBoBucket>() == 48);
 };
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ pub enum Workload {
     /// version | clock [gpu=N] | apertures | create aql|sdma|compute|xgmi|sdma-engine [bad|bad-type] [old]
     /// [gpu=N] [percent=N] [priority=N] [ring=BYTES] [engine=N] | destroy ID |
     /// update ID PERCENT [priority=N] [ring=BYTES] [no-ring] | cu-mask ID [0xWORD...] |
-    /// memory-policy [gpu=N] | criu | unknown NR [SIZE] | fork-ioctl | sleep MS | close | open | context |
-    /// use N | wait | exec; gpu=none is a GPU that is not there
+    /// memory-policy [gpu=N] | criu [info|checkpoint FILE|unpause|restore FILE|resume] | unknown NR [SIZE] |
+    /// fork-ioctl | sleep MS | close | open | context | use N | wait | exec; gpu=none is a GPU that is not there
     Script { operations: Vec<String> },
     /// Greet the driver as a thunk does, then run operations as for `script`, a line each, answering each
     Agent,

@@ -6,6 +6,7 @@
 
 mod cgroup;
 pub mod cli;
+mod criu;
 mod flood;
 mod hidden;
 mod hold;

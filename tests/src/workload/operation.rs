@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::criu;
 use crate::kfd::uapi::{self, CreateQueueOld, QueueType};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +36,7 @@ pub(crate) enum Operation {
     MemoryPolicy {
         gpu: Place,
     },
-    /// CRIU_OP: for its capability check.
-    Criu,
+    Criu(criu::Step),
     Unknown {
         nr: u8,
         size: usize,
@@ -111,7 +111,7 @@ impl Operation {
             Self::Update { .. } => "update",
             Self::CuMask { .. } => "cu-mask",
             Self::MemoryPolicy { .. } => "memory-policy",
-            Self::Criu => "criu",
+            Self::Criu(_) => "criu",
             Self::Unknown { .. } => "unknown",
             Self::ForkIoctl => "fork-ioctl",
             Self::Sleep(_) => "sleep",
@@ -145,7 +145,7 @@ impl FromStr for Operation {
                 mask: words.iter().map(|w| word(w)).collect::<Result<_>>()?,
             }),
             ("memory-policy", rest) => Ok(Self::MemoryPolicy { gpu: only_gpu(rest)? }),
-            ("criu", []) => Ok(Self::Criu),
+            ("criu", rest) => criu::Step::parse(rest).map(Self::Criu),
             ("unknown", [nr]) => unknown(nr, UNKNOWN_SIZE),
             ("unknown", [nr, size]) => unknown(nr, number(size)?),
             ("fork-ioctl", []) => Ok(Self::ForkIoctl),
@@ -277,6 +277,8 @@ mod tests {
         assert_eq!(parse("update 3 0 priority=1 ring=4096 no-ring").unwrap(), update(1, Some(4096), true));
         let masked = Operation::CuMask { queue_id: 1, mask: vec![0xff, 0] };
         assert_eq!(parse("cu-mask 1 0xff 0x0").unwrap(), masked);
+        assert_eq!(parse("criu").unwrap(), Operation::Criu(criu::Step::Nothing));
+        assert_eq!(parse("criu restore /a").unwrap(), Operation::Criu(criu::Step::Restore("/a".into())));
         assert_eq!(parse("use 1").unwrap(), Operation::Use(1));
         assert_eq!(parse(" clock ").unwrap(), Operation::Clock { gpu: Place::Gpu(0) });
         assert_eq!(parse("memory-policy gpu=none").unwrap(), Operation::MemoryPolicy { gpu: Place::Nowhere });
@@ -301,6 +303,7 @@ mod tests {
             "clock gpu=x",
             "update 1 2 x",
             "cu-mask 1 9",
+            "criu restore",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

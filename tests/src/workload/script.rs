@@ -17,13 +17,14 @@ use crate::kfd::client::{NewQueue, raw};
 use crate::kfd::{Client, Errno, Gpu, Queue, QueueMemory, Tally, uapi};
 
 /// The open devices, one for each KFD process (`None` once closed), which of them is in use, the queues made
-/// so far with the device they were made on, and what was counted on closed devices.
+/// so far with the device they were made on, what was counted on closed devices, and what CRIU was told.
 struct Script {
     gpus: Vec<Gpu>,
     clients: Vec<Option<Client>>,
     current: usize,
     queues: Vec<(usize, Queue)>,
     earlier: Tally,
+    criu_info: Option<uapi::Criu>,
 }
 
 /// From the arguments, or line by line from standard input, so that a test can steer it.
@@ -55,6 +56,7 @@ impl Script {
             current: 0,
             queues: Vec::new(),
             earlier: Tally::default(),
+            criu_info: None,
         })
     }
 
@@ -169,10 +171,7 @@ impl Script {
                 let _ = client.set_memory_policy(gpu_id);
                 json!({"gpu_id": gpu_id})
             }
-            Operation::Criu => {
-                let _ = client.criu();
-                json!({})
-            }
+            Operation::Criu(ref step) => step.take(client, &mut self.criu_info)?,
             Operation::Unknown { nr, size } => {
                 let _ = client.by_number(nr, size);
                 json!({"size": size})
