@@ -3,6 +3,7 @@
 
 mod contexts;
 mod controls;
+mod criu;
 mod destroy_failed;
 mod durations;
 mod eviction;

@@ -1,0 +1,157 @@
+//! Queues that CRIU restores: the driver makes them in another process, out of what it saved of the first, without
+//! CREATE_QUEUE.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::events::{self, gpu_id, of};
+use kfd_trace_tests::harness::mqd_calls::MqdCalls;
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, Steered, Stream, sysfs, until};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+/// Of each type, on both GPUs, and nothing as usual. Queue 0 ends before the checkpoint, so that those that are left do not
+/// have the numbers that new queues would get.
+const QUEUES: [&str; 5] = [
+    "create aql",
+    "create aql gpu=1 percent=50 priority=3",
+    "create sdma gpu=1",
+    "create compute ring=4096 priority=11",
+    "destroy 0",
+];
+const SAVED: usize = 3;
+
+const SAVE: [&str; 3] = ["criu info", "criu checkpoint /tmp/checkpoint", "criu unpause"];
+const RESTORE: &str = "criu restore /tmp/checkpoint";
+
+/// What a queue keeps.
+const KEPT: [&str; 10] = [
+    "queue_id",
+    "gpu_id",
+    "queue_type",
+    "ring_address",
+    "ring_size",
+    "write_pointer_address",
+    "read_pointer_address",
+    "priority",
+    "percent",
+    "sdma_engine_id",
+];
+
+/// [`KEPT`] of each, in the order of their numbers.
+fn kept(queues: &[Value]) -> Vec<Value> {
+    let mut kept: Vec<Value> =
+        queues.iter().map(|queue| KEPT.iter().map(|name| queue[name].clone()).collect()).collect();
+    kept.sort_by_key(|queue| queue[0].as_u64());
+    kept
+}
+
+fn must(steered: &mut Steered, operation: &str) -> Result<()> {
+    let said = steered.act(operation)?;
+    ensure!(said["errno"].is_null(), "`{operation}`: {said}");
+    Ok(())
+}
+
+/// A process of [`QUEUES`] that was saved, gone, and its PID. SDMA queues are slots of the GPU, which must be free again.
+fn saved() -> Result<u32> {
+    let mut first = Steered::having(&[&QUEUES[..], &SAVE].concat())?;
+    let pid = first.pid();
+    first.signal(Signal::SIGKILL)?;
+    first.wait_exit(SOON)?;
+    until("the saved process to go", SOON, || {
+        Ok((!sysfs::processes(Path::new("/sys"))?.contains(&pid)).then_some(()))
+    })?;
+    Ok(pid)
+}
+
+/// CRIU_OP calls of a process that succeeded.
+fn criu_ops(lines: &[Value], pid: u32) -> usize {
+    let calls = of(lines, "ioctl", pid);
+    calls.iter().filter(|call| call["ioctl"] == "CRIU_OP" && call["errno"].is_null()).count()
+}
+
+#[test]
+fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
+    let stream = Stream::shared()?;
+    let witness = MqdCalls::start()?;
+    let first = saved()?;
+    let mut second = Steered::start()?;
+    must(&mut second, RESTORE)?;
+    let listed = sysfs::queues(Path::new("/sys"))?;
+    let pid = second.pid();
+    let standing = events::so_far(&stream, &mut second)?;
+    must(&mut second, "criu resume")?;
+    let restores = events::wait(&stream, "restore", pid, 2)?;
+    must(&mut second, "destroy 2")?;
+    let lines = events::so_far(&stream, &mut second)?;
+    let told = witness.told()?;
+
+    // The saved process: its queues were stopped for it, on each GPU, and let go.
+    let evicts = of(&lines, "evict", first);
+    assert_eq!(evicts.len(), 2, "{evicts:?}");
+    assert!(evicts.iter().all(|evict| evict["trigger"] == "criu_checkpoint"), "{evicts:?}");
+    assert_eq!(of(&lines, "restore", first).len(), 2);
+    assert_eq!((criu_ops(&lines, first), criu_ops(&lines, pid)), (SAVE.len(), 2));
+
+    // The restored one: its queues are those, made by CRIU, and do not run yet.
+    let births = of(&standing, "queue_create", pid);
+    let before = of(&lines, "queue_create", first);
+    let saved: Vec<Value> = before.iter().filter(|birth| birth["queue_id"] != 0).cloned().collect();
+    assert_eq!((kept(&births), births.len()), (kept(&saved), SAVED));
+    let seen = of(&lines, "process_seen", pid).pop().context("the restored process")?;
+    for birth in &births {
+        let how = json!([birth["origin"], birth["evicted"], birth["active"], birth["kfd_process"]]);
+        assert_eq!(how, json!(["criu", true, false, seen["kfd_process"]]), "{birth}");
+        let id = u32::try_from(birth["queue_id"].as_u64().context("queue_id")?)?;
+        let own = listed.get(&(pid, id)).with_context(|| format!("sysfs lacks {birth}: {listed:?}"))?;
+        assert_eq!((u64::from(own.gpu_id), &json!(own.size)), (gpu_id(birth), &birth["ring_size"]));
+    }
+    assert!(before.iter().all(|birth| birth["origin"] == "ioctl"), "{before:?}");
+    assert!(restores.iter().all(|restore| restore["errno"].is_null()), "{restores:?}");
+    let ends = of(&lines, "queue_destroy", pid);
+    let end = json!([ends[0]["queue_id"], ends[0]["queue_type"], ends[0]["cause"]]);
+    assert_eq!((end, ends.len()), (json!([2, "sdma", "ioctl"]), 1));
+
+    // Each MQD is restored, once, and neither made nor updated.
+    let written: Vec<Value> = of(&lines, "mqd_write", pid)
+        .iter()
+        .map(|line| json!([line["tid"], line["queue_id"], line["op"]]))
+        .collect();
+    let counted: Vec<Value> = told
+        .writes
+        .iter()
+        .filter(|write| write.tid == pid)
+        .map(|write| json!([write.tid, write.queue_id, write.op]))
+        .collect();
+    assert_eq!(written, counted);
+    let expected: Vec<Value> =
+        births.iter().map(|birth| json!([pid, birth["queue_id"], "restore"])).collect();
+    assert_eq!(counted, expected);
+    stream.end()
+}
+
+#[test]
+fn the_api_tells_by_whom_a_queue_was_made() -> Result<()> {
+    let daemon = Daemon::shared()?;
+    saved()?;
+    let mut second = Steered::start()?;
+    must(&mut second, RESTORE)?;
+    let state = |evicted: bool| {
+        until("the restored queues", SOON, || {
+            let page = daemon.json("/api/v1/queues")?;
+            let queues = page["queues"].as_array().context("queues")?;
+            let so = queues.len() == SAVED && queues.iter().all(|queue| queue["evicted"] == evicted);
+            Ok(so.then(|| queues.clone()))
+        })
+    };
+    for queue in state(true)? {
+        assert_eq!(json!([queue["pid"], queue["origin"]]), json!([second.pid(), "criu"]), "{queue}");
+        assert_eq!(queue["mqd_writes"], json!({"init": 0, "update": 0, "restore": 1}), "{queue}");
+    }
+    must(&mut second, "criu resume")?;
+    assert!(state(false)?.iter().all(|queue| queue["active"] == true));
+    let restored = daemon.scrape()?.sum("kfd_mqd_writes_total", &[("function", "restore")]);
+    assert_eq!(restored, Some(3.0));
+    daemon.end()
+}
