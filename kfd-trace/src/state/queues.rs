@@ -109,6 +109,10 @@ impl State {
     }
 
     pub(super) fn queue_revive(&mut self, key: ProcessKey, queue_id: u32, now_ns: u64, change: &mut Change) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            // It did not end: what a list has under this id is there.
+            row.last_ends.remove(&queue_id);
+        }
         let live = self.rows.get_mut(&key).and_then(|row| row.queues.get_mut(&queue_id));
         if let Some(queue) = live {
             // The record of its end was lost; its entry went all the same.

@@ -261,6 +261,17 @@ fn a_dying_process_is_waited_for_while_its_memory_is_freed() {
 }
 
 #[test]
+fn a_destroy_that_failed_hides_nothing_from_the_lists() {
+    let mut state = traced();
+    // The birth of queue 4 was lost.
+    state.apply(&event(20 * S, 1, PID, destroy(4)));
+    let found = list(Source::Kernel, 26 * S, &[standing(3), standing(4)]);
+    assert_eq!(only(&state, &found), [], "it may be on its way out");
+    state.apply(&event(20 * S, 1, PID, Body::QueueDestroyFailed { queue_id: 4, gpu_id: None, errno: 16 }));
+    assert_eq!(only(&state, &found), [finding(4, Difference::Missing)]);
+}
+
+#[test]
 fn another_type_is_a_difference_as_far_as_the_list_tells_types_apart() {
     use QueueType::{Compute, ComputeAql, Sdma};
     let typed = |queue_type| QueueCreate { queue_type: Some(queue_type), ..standing(3) };
