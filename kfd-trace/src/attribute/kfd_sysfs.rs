@@ -4,6 +4,7 @@
 //! kfd_procfs_queue_show, kfd_procfs_stats_show.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::sysfs_file::{Reader, Unreadable};
@@ -55,7 +56,16 @@ pub struct KfdSysfs {
     pub errors: Vec<Unreadable>,
 }
 
+/// The folder of all, made with the driver (kfd_procfs_init).
+const PROC: &str = "class/kfd/kfd/proc";
+
 impl KfdSysfs {
+    /// The folder is there, and is to be read: when it lists nothing, there is no process.
+    #[must_use]
+    pub fn is_there(sysfs: &Path) -> bool {
+        fs::read_dir(sysfs.join(PROC)).is_ok()
+    }
+
     /// Reads `<sysfs>/class/kfd/kfd/proc`; no KFD gives no processes and no error.
     #[must_use]
     pub fn read(sysfs: &Path, costly: Costly) -> KfdSysfs {
@@ -71,7 +81,7 @@ impl KfdSysfs {
     fn read_all(sysfs: &Path, beyond_queues: Option<Costly>) -> KfdSysfs {
         let mut reader = Reader::default();
         let mut processes = Vec::new();
-        for (tgid, folder) in reader.numbered(&sysfs.join("class/kfd/kfd/proc")) {
+        for (tgid, folder) in reader.numbered(&sysfs.join(PROC)) {
             read_tree(&mut reader, beyond_queues, &folder, tgid, None, &mut processes);
         }
         KfdSysfs { processes, errors: reader.errors }
@@ -178,7 +188,6 @@ fn read_queues(reader: &mut Reader, folder: &Path) -> Vec<SysfsQueue> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     fn put(sysfs: &Path, path: &str, text: &str) {
         let path = sysfs.join("class/kfd/kfd/proc").join(path);
@@ -288,5 +297,16 @@ mod tests {
     fn no_kfd_is_no_error() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(KfdSysfs::read(root.path(), Costly::default()), KfdSysfs::default());
+        assert!(!KfdSysfs::is_there(root.path()));
+    }
+
+    #[test]
+    fn a_folder_without_processes_is_there() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join(PROC)).unwrap();
+        assert!(KfdSysfs::is_there(root.path()));
+        fs::remove_dir(root.path().join(PROC)).unwrap();
+        fs::write(root.path().join(PROC), "").unwrap();
+        assert!(!KfdSysfs::is_there(root.path()), "not to be read as a folder");
     }
 }

@@ -1,11 +1,10 @@
 //! What the driver's lists of one look and the state do not agree on, and what of it is believed.
 //!
-//! Takes in: a [`Look`], the comparison with one list ([`State::compare`](crate::state::State::compare)), and what was
-//! found at the last look. Gives out: a [`Judgement`]. Pure.
+//! Takes in: a [`Look`], the state, and what was found at the last look. Gives out: a [`Judgement`]. Pure.
 
 use super::look::{Look, Walked};
 use crate::events::event::QueueCreate;
-use crate::state::{Difference, Finding, List, Place};
+use crate::state::{Difference, Finding, List, Shown, State};
 use std::collections::BTreeSet;
 
 /// A walk that broke off may tell all when it is tried again; after so many in a row it is not waited for.
@@ -58,15 +57,6 @@ pub(super) fn sysfs_is_alone(look: &Look, broken_walks: u32) -> bool {
     }
 }
 
-/// What sysfs lacks at this place is not there: of a further context (7.2) only where the folder stands that its own one is
-/// in, that of its process (`kfd_create_process_sysfs`, kfd_process.c).
-pub(super) fn sysfs_tells_of(sysfs: &List, (tgid, context_id): Place) -> bool {
-    match context_id {
-        None => !sysfs.processes.is_empty(),
-        Some(_) => sysfs.has((tgid, None)),
-    }
-}
-
 /// A ghost is no queue of the driver. Without the folder of its process sysfs tells nothing of queues. A row does not know
 /// which context it is when the record that tells was lost: it may be any one of its process.
 fn sysfs_decides(sysfs: &List, ghost: &Finding) -> bool {
@@ -76,17 +66,23 @@ fn sysfs_decides(sysfs: &List, ghost: &Finding) -> bool {
         && (ghost.context_id.is_some() || !own.any(|(_, queues)| queues.iter().any(has_it)))
 }
 
-/// The differences of all lists. What one list lacks and another one has is no ghost.
-pub(super) fn findings(look: &Look, compare: impl Fn(&List) -> BTreeSet<Finding>) -> BTreeSet<Finding> {
-    let mut found = look.sysfs.as_ref().map(&compare).unwrap_or_default();
+/// The differences of all lists. What one list lacks and another one has is no ghost. What sysfs has at a place is no
+/// property of a row whose process is not there by its number.
+pub(super) fn findings(look: &Look, state: &State) -> BTreeSet<Finding> {
+    let mut found = look.sysfs.as_ref().map(|sysfs| state.compare(sysfs)).unwrap_or_default();
     let Some(kernel) = look.kernel.list() else { return found };
-    let in_kernel = compare(kernel);
+    let in_kernel = state.compare(kernel);
     let Some(sysfs) = &look.sysfs else { return in_kernel };
+    let another = |finding: &Finding| {
+        let row = finding.key.and_then(|key| state.process(key));
+        row.is_some_and(|row| state.shown(kernel, row) == Shown::Another)
+    };
+    found.retain(|one| one.difference != Difference::Properties || !another(one));
     let ghosts: Vec<Finding> =
         found.union(&in_kernel).filter(|one| one.difference == Difference::Ghost).copied().collect();
     found.extend(in_kernel.iter().copied());
     for ghost in ghosts {
-        let lacks = |list: &List| list.queue(ghost.place(), ghost.queue_id).is_none();
+        let lacks = |list: &List| state.listed(list, &ghost).is_none();
         let (by_sysfs, by_kernel) = (lacks(sysfs), lacks(kernel));
         if by_sysfs && by_kernel {
             continue;
@@ -115,7 +111,7 @@ pub(super) fn line(finding: &Finding) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::{ProcessId, QueueCreate};
+    use crate::events::event::{Body, ProcessId, QueueCreate};
     use crate::state::samples::{create, event, facts, seen, state};
     use crate::state::{Source, StandingProcess};
     use std::collections::BTreeMap;
@@ -128,7 +124,7 @@ mod tests {
     }
 
     fn list(source: Source, queues: &[QueueCreate]) -> List {
-        List { source, read: (9 * S).into(), processes: vec![(process(None), queues.to_vec())] }
+        List { source, read: (9 * S).into(), there: true, processes: vec![(process(None), queues.to_vec())] }
     }
 
     fn found(sysfs: &[QueueCreate], kernel: Option<&[QueueCreate]>) -> Vec<Difference> {
@@ -140,7 +136,7 @@ mod tests {
             sysfs: Some(list(Source::Sysfs, sysfs)),
             ..look(kernel.map_or(Walked::Broke, Walked::Told))
         };
-        findings(&look, |list| state.compare(list)).iter().map(|one| one.difference).collect()
+        findings(&look, &state).iter().map(|one| one.difference).collect()
     }
 
     #[test]
@@ -234,19 +230,28 @@ mod tests {
         state.apply(&event(S, 1, PID, seen(false)));
         state.apply(&event(S, 1, PID, create(3)));
         look.kernel = Walked::Told(list(Source::Kernel, &[facts(4)]));
-        let found = findings(&look, |list| state.compare(list));
+        let found = findings(&look, &state);
         let found: Vec<_> = found.iter().map(|one| (one.queue_id, one.difference)).collect();
         assert_eq!(found, [(3, Difference::Ghost), (4, Difference::Missing)]);
     }
 
     #[test]
-    fn sysfs_tells_of_processes_when_it_has_any() {
-        let mut sysfs = list(Source::Sysfs, &[]);
-        let told = |sysfs: &List| {
-            [(PID + 1, None), (PID, Some(0)), (PID + 1, Some(0))].map(|place| sysfs_tells_of(sysfs, place))
-        };
-        assert_eq!(told(&sysfs), [true, true, false]);
-        sysfs.processes = Vec::new();
-        assert_eq!(told(&sysfs), [false; 3]);
+    fn a_queue_of_another_process_is_neither_its_own_nor_unlisted() {
+        let mut state = state();
+        state.apply(&event(S, 1, PID, seen(false)));
+        state.apply(&event(S, 1, PID, create(3)));
+        state.apply(&event(S, 2, PID, seen(false)));
+        let other = QueueCreate { ring_size: Some(4096), ..facts(3) };
+        state.apply(&event(S, 2, PID, Body::QueueCreate(other.clone())));
+        let mut kernel = list(Source::Kernel, std::slice::from_ref(&other));
+        kernel.processes[0].0.id = Some(ProcessId(2));
+        let look = |sysfs: List| Look { sysfs: Some(sysfs), ..look(Walked::Told(kernel.clone())) };
+        // An exec: sysfs shows the second process, and cannot tell that it is not the first one.
+        assert_eq!(findings(&look(list(Source::Sysfs, &[other])), &state), BTreeSet::new());
+        let none = List { processes: Vec::new(), ..list(Source::Sysfs, &[]) };
+        let found: Vec<_> =
+            findings(&look(none), &state).iter().map(|one| (one.key, one.difference)).collect();
+        let key = |id| Some(ProcessId(id).into());
+        assert_eq!(found, [(key(1), Difference::Ghost), (key(2), Difference::Unlisted)]);
     }
 }

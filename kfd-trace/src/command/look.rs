@@ -263,4 +263,13 @@ mod tests {
         assert_eq!(details[&4711].cmdline.as_deref(), Some("train --fast"));
         assert_eq!(details[&4711].cgroup.as_deref(), Some("/job"));
     }
+
+    #[test]
+    fn an_empty_folder_is_there_and_a_missing_one_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let seen = |root: &Path| begun(root, false, &[]).finish().look.and_then(|look| look.sysfs);
+        assert_eq!(seen(root.path()).map(|list| (list.there, list.processes.len())), Some((false, 0)));
+        fs::create_dir_all(root.path().join("class/kfd/kfd/proc")).unwrap();
+        assert_eq!(seen(root.path()).map(|list| (list.there, list.processes.len())), Some((true, 0)));
+    }
 }

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod daemon;
 mod differences;
 pub mod enrich;
+mod gone;
 pub mod ground;
 pub mod look;
 pub mod metrics;

@@ -5,7 +5,8 @@
 //! kernel's own table, which knows more than sysfs. Where that does not tell, sysfs decides what it can.
 
 use super::clock;
-use super::differences::{self, findings, sysfs_is_alone, sysfs_tells_of};
+use super::differences::{self, findings, sysfs_is_alone};
+use super::gone::is_gone;
 use super::ground::chain;
 use super::look::{self, Begun, Look, Seen, Walked};
 use super::standing::Standings;
@@ -38,7 +39,7 @@ pub(super) struct Doubt {
     found: BTreeSet<Finding>,
     /// Walks in a row that broke off.
     broken_walks: u32,
-    /// Live rows that no list had at the last look.
+    /// Live rows whose processes were gone by the lists of the last look.
     unlisted: BTreeSet<ProcessKey>,
 }
 
@@ -109,13 +110,14 @@ impl Tracer {
             Walked::NotAsked | Walked::Impossible => {}
         }
         let mut told = self.end_gone(look);
-        let found = findings(look, |list| self.state.compare(list));
+        let found = findings(look, &self.state);
         let judgement = differences::judge(look, &found, &self.doubt.found, self.doubt.broken_walks);
         let lists: Vec<&List> = look.kernel.list().into_iter().chain(&look.sysfs).collect();
         lists.iter().for_each(|list| self.state.compared(list.source));
         for finding in &judgement.believed {
             let resynced = self.state.resync(*finding, &lists, look.until_ns);
-            if resynced.is_some() || finding.difference == Difference::Unlisted {
+            let kept = finding.difference == Difference::Unlisted && self.state.keep_unlisted(finding);
+            if resynced.is_some() || kept {
                 log::warn!("{}", differences::line(finding));
             }
             let missing = resynced.as_ref().filter(|_| finding.difference == Difference::Missing);
@@ -133,7 +135,7 @@ impl Tracer {
         told
     }
 
-    /// Ends the rows of processes whose end was missed: in no list, at two looks in a row.
+    /// Ends the rows of processes whose end was missed: gone by the lists of two looks in a row.
     fn end_gone(&mut self, look: &Look) -> Vec<(Event, Change)> {
         // The kernel's table lacks a dying process before the driver is done with it.
         let Some(sysfs) = &look.sysfs else {
@@ -157,20 +159,10 @@ impl Tracer {
     }
 
     fn is_gone(&self, row: &Process, look: &Look, sysfs: &List) -> bool {
-        let Some(place) = row.place() else { return false };
-        if sysfs.has(place) {
-            return false;
-        }
-        let not_in_proc = || {
-            let check = process::check(&self.roots.procfs, place.0, row.start_boottime_ns);
-            matches!(check, Err(ProcessError::Gone { .. } | ProcessError::Reused { .. }))
-        };
-        match look.kernel.list() {
-            Some(kernel) => !kernel.has(place),
-            None => {
-                let alone = sysfs_is_alone(look, self.doubt.broken_walks);
-                not_in_proc() || alone && sysfs_tells_of(sysfs, place)
-            }
-        }
+        let alone = sysfs_is_alone(look, self.doubt.broken_walks);
+        is_gone(&self.state, row, sysfs, &look.kernel, alone, || {
+            let check = row.tgid.map(|tgid| process::check(&self.roots.procfs, tgid, row.start_boottime_ns));
+            matches!(check, Some(Err(ProcessError::Gone { .. } | ProcessError::Reused { .. })))
+        })
     }
 }

@@ -196,7 +196,7 @@ impl Standings {
             let process = process_of(standing.tgid, standing.context_id, start, who.as_ref());
             (StandingProcess { id, ..process }, standing.queues)
         });
-        List { source: Source::Kernel, read, processes: processes.collect() }
+        List { source: Source::Kernel, read, there: true, processes: processes.collect() }
     }
 
     /// `None` where the processes or their queues could not be read whole: what sysfs does not tell is not gone.
@@ -210,7 +210,13 @@ impl Standings {
             (process_of(listed.tgid, listed.context_id, None, who.as_ref()), queues_of(&self.layout, listed))
         });
         let processes = errors.is_empty().then(|| processes.collect())?;
-        Some(List { source: Source::Sysfs, read: Read { from_ns, until_ns: clock::mono_ns() }, processes })
+        let there = KfdSysfs::is_there(&self.roots.sysfs);
+        Some(List {
+            source: Source::Sysfs,
+            read: Read { from_ns, until_ns: clock::mono_ns() },
+            there,
+            processes,
+        })
     }
 
     fn who(&self, tgid: u32, start: Option<u64>, progress: &Progress) -> Option<Identity> {

@@ -146,7 +146,8 @@ impl State {
         new
     }
 
-    /// A probe met a process for the first time: if it is one that was found standing, that row gets its number.
+    /// A probe met a process for the first time: if it is one that was found standing, that row gets its number. The row of
+    /// another process that had the PID before ends, unless its release is yet to be told.
     pub(super) fn claim_adopted(&mut self, new: ProcessKey, event: &Event, change: &mut Change) -> bool {
         let (ProcessKey::Traced(id), Some(tgid)) = (new, event.tgid) else { return false };
         // Another record than the first one does not tell the context.
@@ -157,6 +158,15 @@ impl State {
         let Some(key) = self.by_tgid.get(&(tgid, context_id)).copied() else { return false };
         let Some(row) = self.rows.get(&key) else { return false };
         if row.id().is_some() {
+            let start = match &event.body {
+                Body::ProcessSeen(seen) => seen.start_boottime_ns,
+                _ => None,
+            };
+            // Of the same start it may be another context, or still be about to be freed after an exec: the lists tell.
+            if !row.dying() && !row.same_start(start) {
+                self.anomaly(Anomaly::EndNotSeen, change);
+                self.end_process(key, event.mono_ns, Cause::NotSeen, change);
+            }
             return false;
         }
         let same = match &event.body {

@@ -142,6 +142,17 @@ impl Process {
         self.released_ns.is_none()
     }
 
+    /// It leaves the driver's lists, and its release will be told: its address space went, or it is a further context (7.2)
+    /// whose file was closed (`kfd_release` takes the way of `kfd_process_notifier_release`, and no probe of that).
+    pub(super) fn dying(&self) -> bool {
+        self.mm_released_ns.is_some() || self.closed()
+    }
+
+    /// A further context has one file, and ends with it.
+    pub(super) fn closed(&self) -> bool {
+        self.context_id.is_some() && self.closes > 0
+    }
+
     /// What the kernel itself tells at the first sight wins over what was read before.
     pub(super) fn seen(&mut self, seen: &ProcessSeen, at_ns: u64) {
         self.start_boottime_ns = seen.start_boottime_ns.or(self.start_boottime_ns);

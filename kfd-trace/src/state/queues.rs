@@ -145,7 +145,7 @@ fn cause_of(row: &Process, event: &Event) -> Cause {
     match event.in_ioctl {
         Some(cmd) if ioctl::nr(cmd) == DESTROY_QUEUE => Cause::Ioctl,
         Some(_) => Cause::Other,
-        None if row.context_id.is_some() && row.closes > 0 => Cause::Close,
+        None if row.closed() => Cause::Close,
         None if event.tgid != Some(event.task_tgid) => Cause::ProcessDeath,
         None => Cause::Other,
     }

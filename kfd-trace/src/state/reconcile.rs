@@ -5,21 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::adopt::{Read, StandingProcess};
+use super::adopt::StandingProcess;
 use super::apply::Change;
+use super::list::{List, PREEMPTION_NS, Shown};
 use super::process::{Place, Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd};
 use super::rows::State;
 use super::source::Source;
 use crate::events::event::{Body, Event, QueueCreate, QueueType};
 use crate::events::life::QueueUpdate;
-
-/// The driver tells of a change shortly before or after it makes it: what changed in this time is left alone.
-const SETTLE_NS: u64 = 1_000_000_000;
-
-/// On 6.1 the end of a queue is told before its preemption, which may take as long (9 s) and fail: until then the queue
-/// stands in the kernel's table. A dying process is on no list while the driver frees its memory, which may take as long.
-const PREEMPTION_NS: u64 = 15_000_000_000;
 
 /// What the probes and a list of the driver did not agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,48 +45,6 @@ impl Difference {
     }
 }
 
-/// One list of the driver.
-#[derive(Clone, Debug)]
-pub struct List {
-    pub source: Source,
-    pub read: Read,
-    pub processes: Vec<(StandingProcess, Vec<QueueCreate>)>,
-}
-
-impl List {
-    /// What changed later is left alone; CLOCK_MONOTONIC, nanoseconds.
-    #[must_use]
-    pub fn settled_ns(&self) -> u64 {
-        self.read.from_ns.saturating_sub(SETTLE_NS)
-    }
-
-    /// [`List::settled_ns`] of a process as a whole: its release is told at its end (`kfd_process_wq_release`).
-    #[must_use]
-    pub fn settled_ns_of(&self, row: &Process) -> u64 {
-        let dying = row.mm_released_ns.map(|_| self.read.from_ns.saturating_sub(PREEMPTION_NS));
-        dying.unwrap_or_else(|| self.settled_ns())
-    }
-
-    /// A process stands at this place.
-    #[must_use]
-    pub fn has(&self, place: Place) -> bool {
-        self.at(place).next().is_some()
-    }
-
-    /// The queue of a process at this place, with the process.
-    #[must_use]
-    pub fn queue(&self, place: Place, queue_id: u32) -> Option<(&StandingProcess, &QueueCreate)> {
-        self.at(place).find_map(|(process, queues)| {
-            let queue = queues.iter().find(|queue| queue.queue_id == Some(queue_id))?;
-            Some((process, queue))
-        })
-    }
-
-    fn at(&self, place: Place) -> impl Iterator<Item = &(StandingProcess, Vec<QueueCreate>)> {
-        self.processes.iter().filter(move |(process, _)| process.place() == place)
-    }
-}
-
 /// One difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
@@ -113,7 +65,7 @@ impl Finding {
 }
 
 impl State {
-    /// Compares with one list.
+    /// Compares with one list. A row whose process is not the one that is shown at its place is left to [`State::gone`].
     #[must_use]
     pub fn compare(&self, list: &List) -> BTreeSet<Finding> {
         let settled_ns = list.settled_ns();
@@ -125,18 +77,20 @@ impl State {
             Source::Kernel => list.read.from_ns.saturating_sub(PREEMPTION_NS),
             Source::Probe | Source::Sysfs => settled_ns,
         };
-        let listed = by_place(list);
         let mut found = BTreeSet::new();
         let mut note = |key, (tgid, context_id): Place, queue_id, difference| {
             found.insert(Finding { key, tgid, context_id, queue_id, difference });
         };
         for (place, rows) in &rows {
-            for row in rows.iter().filter(|row| row.alive() && !leaves(row, list.source)) {
+            let compared = |row: &&&Process| {
+                row.alive() && !leaves(row, list.source) && self.shown(list, row) != Shown::Another
+            };
+            for row in rows.iter().filter(compared) {
                 for queue in row.queues.values().filter(|queue| queue.changed_ns <= settled_ns) {
-                    match listed.get(place).and_then(|queues| queues.get(&queue.queue_id)) {
+                    match list.queue_of(row, queue.queue_id) {
                         None if queue.unlisted && list.source == Source::Sysfs => {}
                         None => note(Some(row.key), *place, queue.queue_id, Difference::Ghost),
-                        Some(facts) if differs(&queue.facts, facts, list.source) => {
+                        Some((_, facts)) if differs(&queue.facts, facts, list.source) => {
                             note(Some(row.key), *place, queue.queue_id, Difference::Properties);
                         }
                         Some(_) => {}
@@ -144,14 +98,52 @@ impl State {
                 }
             }
         }
-        for (place, queues) in &listed {
-            let rows = rows.get(place).map_or(&[][..], Vec::as_slice);
-            let known = |id: &u32| rows.iter().any(|row| knows(row, *id, ended_ns));
-            for queue_id in queues.keys().filter(|id| !known(id)) {
-                note(self.by_tgid.get(place).copied(), *place, *queue_id, Difference::Missing);
+        for (process, queues) in &list.processes {
+            let place = process.place();
+            let rows = rows.get(&place).map_or(&[][..], Vec::as_slice);
+            let own: Vec<&Process> = rows.iter().copied().filter(|row| list.can_be(row, process)).collect();
+            let known = |id: &u32| own.iter().any(|row| knows(row, *id, ended_ns));
+            let key = self.by_tgid.get(&place).copied().filter(|key| own.iter().any(|row| row.key == *key));
+            for queue_id in queues.iter().filter_map(|queue| queue.queue_id).filter(|id| !known(id)) {
+                note(key, place, queue_id, Difference::Missing);
             }
         }
         found
+    }
+
+    /// What a list shows at the place of a row. sysfs tells no numbers: where it has one process of the PID, that is the row
+    /// which was made last. That one can have been a further context (7.2, without BTF) only if its file was closed.
+    #[must_use]
+    pub fn shown(&self, list: &List, row: &Process) -> Shown {
+        let shown = list.shows(row);
+        let one = |tgid| list.source == Source::Sysfs && list.has_one_of(tgid);
+        if shown == Shown::Itself && row.tgid.is_some_and(one) && self.replaced(row) {
+            return Shown::Another;
+        }
+        shown
+    }
+
+    /// Another process was created at its place after all that is known of it: an exec opened the driver again.
+    fn replaced(&self, row: &Process) -> bool {
+        let last = row.place().and_then(|place| self.by_tgid.get(&place)).and_then(|key| self.rows.get(key));
+        last.is_some_and(|last| {
+            last.key != row.key && last.closes == 0 && last.created_ns > Some(row.last_event_ns)
+        })
+    }
+
+    /// What a list has of the queue of a finding: of its row's process, of a missing one's place.
+    #[must_use]
+    pub fn listed<'a>(
+        &self,
+        list: &'a List,
+        finding: &Finding,
+    ) -> Option<(&'a StandingProcess, &'a QueueCreate)> {
+        let row = finding.key.filter(|_| finding.difference != Difference::Missing);
+        match row.and_then(|key| self.process(key)) {
+            Some(row) if self.shown(list, row) != Shown::Itself => None,
+            Some(row) => list.queue_of(row, finding.queue_id),
+            None => list.queue(finding.place(), finding.queue_id),
+        }
     }
 
     /// Counts that it was held against such a list.
@@ -161,10 +153,11 @@ impl State {
 
     /// Counts a difference and takes over what the lists tell; the one that tells most stands first. Gives what changed
     /// as an event of its owner, and what followed from it. `None` where the row that it was found in has ended since, or
-    /// does not have the queue any more: what is at its place now was not compared.
+    /// does not have the queue any more: what is at its place now was not compared. For an unlisted queue see
+    /// [`State::keep_unlisted`].
     pub fn resync(&mut self, finding: Finding, lists: &[&List], now_ns: u64) -> Option<(Event, Change)> {
         let told = lists.iter().find_map(|list| {
-            let (process, queue) = list.queue(finding.place(), finding.queue_id)?;
+            let (process, queue) = self.listed(list, &finding)?;
             Some((*list, process, queue))
         });
         let mut change = Change::default();
@@ -196,19 +189,22 @@ impl State {
                 self.found_evicted(key, facts);
                 (key, Body::QueueUpdate(QueueUpdate { now: facts.clone(), cu_mask: None, errno: 0 }))
             }
-            (Difference::Unlisted, _) => {
-                let key = self.holder(&finding)?;
-                let queue = self.rows.get_mut(&key).and_then(|row| row.queues.get_mut(&finding.queue_id));
-                queue?.unlisted = true;
-                self.count(finding.difference);
-                return None;
-            }
-            (Difference::Missing | Difference::Properties, None) => return None,
+            (Difference::Unlisted, _) | (Difference::Missing | Difference::Properties, None) => return None,
         };
         self.count(finding.difference);
         change.process = Some(key);
         let id = self.rows.get(&key).and_then(Process::id);
         Some((Event::of_standing(now_ns, id, Some(finding.tgid), body), change))
+    }
+
+    /// Counts a queue that sysfs does not list, and keeps it: nothing of it changes. False where [`State::resync`] gives
+    /// `None`.
+    pub fn keep_unlisted(&mut self, finding: &Finding) -> bool {
+        let holder = self.holder(finding).and_then(|key| self.rows.get_mut(&key));
+        let Some(queue) = holder.and_then(|row| row.queues.get_mut(&finding.queue_id)) else { return false };
+        queue.unlisted = true;
+        self.count(Difference::Unlisted);
+        true
     }
 
     fn count(&mut self, difference: Difference) {
@@ -232,22 +228,13 @@ impl State {
 
 /// The driver takes a dying process off its table first; sysfs lists its queues until they go.
 fn leaves(row: &Process, source: Source) -> bool {
-    row.mm_released_ns.is_some() && source == Source::Kernel
+    row.dying() && source == Source::Kernel
 }
 
 /// It lives here, or has ended since.
 fn knows(row: &Process, queue_id: u32, since_ns: u64) -> bool {
     let ended_since = |at_ns: &u64| *at_ns >= since_ns;
     row.queues.contains_key(&queue_id) || row.last_ends.get(&queue_id).is_some_and(ended_since)
-}
-
-fn by_place(list: &List) -> BTreeMap<Place, BTreeMap<u32, &QueueCreate>> {
-    let mut places: BTreeMap<Place, BTreeMap<u32, &QueueCreate>> = BTreeMap::new();
-    for (process, queues) in &list.processes {
-        let known = places.entry(process.place()).or_default();
-        known.extend(queues.iter().filter_map(|queue| Some((queue.queue_id?, queue))));
-    }
-    places
 }
 
 /// The type after a list was read; sysfs does not tell AQL apart.

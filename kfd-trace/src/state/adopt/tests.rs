@@ -149,3 +149,27 @@ fn a_birth_while_the_source_was_read_is_the_same_queue() {
     state.adopt_queue(ProcessId(1).into(), read, &sysfs_queue(4), Source::Sysfs);
     assert_eq!(state.snapshot().queues().count(), 0, "it ended since the read began");
 }
+
+#[test]
+fn a_first_record_of_another_start_ends_the_numbered_row_before_it() {
+    for (dying, start, ended) in [
+        (false, Some(9_000_000_000), 1),
+        (false, Some(5_010_000_000), 0),
+        (false, None, 0),
+        (true, Some(9_000_000_000), 0),
+    ] {
+        let mut state = state();
+        state.apply(&event(10, 1, PID, started(5_000_000_000, false)));
+        state.apply(&event(20, 1, PID, create(4)));
+        if dying {
+            state.apply(&event(30, 1, PID, Body::MmRelease));
+        }
+        let Body::ProcessSeen(seen) = started(0, false) else { unreachable!("a sample of this kind") };
+        let first = Body::ProcessSeen(ProcessSeen { start_boottime_ns: start, ..seen });
+        let change = state.apply(&event(100, 2, PID, first));
+        assert_eq!((change.anomalies.len(), change.ended.len()), (ended, ended), "{dying} {start:?}");
+        assert!(change.anomalies.iter().all(|one| *one == Anomaly::EndNotSeen));
+        assert_eq!(state.snapshot().live().count(), 2 - ended, "{dying} {start:?}");
+        assert_eq!(state.process_of_tgid(PID).map(|row| row.key), Some(ProcessId(2).into()));
+    }
+}

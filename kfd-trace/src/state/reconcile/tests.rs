@@ -1,5 +1,5 @@
 use super::*;
-use crate::events::event::{Origin, ProcessId};
+use crate::events::event::{Origin, ProcessId, ProcessSeen};
 use crate::state::samples::{create, destroy, event, facts, seen, state};
 
 const PID: u32 = 700;
@@ -7,7 +7,7 @@ const S: u64 = 1_000_000_000;
 
 fn list(source: Source, at_ns: u64, queues: &[QueueCreate]) -> List {
     let process = StandingProcess { tgid: PID, ..StandingProcess::default() };
-    List { source, read: at_ns.into(), processes: vec![(process, queues.to_vec())] }
+    List { source, read: at_ns.into(), there: true, processes: vec![(process, queues.to_vec())] }
 }
 
 fn standing(queue_id: u32) -> QueueCreate {
@@ -150,6 +150,7 @@ fn a_context_whose_first_record_was_lost_gets_its_place_from_the_kernel() {
     let found = List {
         source: Source::Kernel,
         read: (9 * S).into(),
+        there: true,
         processes: vec![(of(1, None), vec![standing(3)]), (of(2, Some(0)), vec![standing(3)])],
     };
     let missing = Finding { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
@@ -220,7 +221,11 @@ fn what_is_not_there_any_more_is_not_counted() {
 fn a_queue_that_sysfs_lacks_is_told_once() {
     let mut state = traced();
     let empty = list(Source::Sysfs, 9 * S, &[]);
-    assert_eq!(state.resync(finding(3, Difference::Unlisted), &[&empty], 9 * S), None);
+    assert!(state.keep_unlisted(&finding(3, Difference::Unlisted)));
+    assert!(!state.keep_unlisted(&finding(4, Difference::Unlisted)), "it has none of this id");
+    let other = Finding { key: Some(ProcessId(9).into()), ..finding(3, Difference::Unlisted) };
+    assert!(!state.keep_unlisted(&other));
+    assert_eq!(state.totals().differences, BTreeMap::from([(Difference::Unlisted, 1)]));
     assert_eq!(only(&state, &empty), []);
     assert_eq!(only(&state, &list(Source::Kernel, 9 * S, &[])), [finding(3, Difference::Ghost)]);
 }
@@ -256,8 +261,91 @@ fn a_dying_process_is_waited_for_while_its_memory_is_freed() {
     let listed = list(Source::Sysfs, 20 * S, &[]);
     let settled = |state: &State| listed.settled_ns_of(state.process(ProcessId(1).into()).expect("its row"));
     assert_eq!(settled(&state), listed.settled_ns());
+    state.apply(&event(2 * S, 1, PID, Body::Close));
+    assert_eq!(settled(&state), listed.settled_ns(), "a file of a first context is not all of it");
     state.apply(&event(2 * S, 1, PID, Body::MmRelease));
     assert_eq!(settled(&state), 5 * S);
+}
+
+#[test]
+fn a_further_context_that_was_closed_is_dying() {
+    let Body::ProcessSeen(sample) = seen(false) else { unreachable!("a sample of this kind") };
+    let mut state = state();
+    state.apply(&event(S, 1, PID, Body::ProcessSeen(ProcessSeen { context_id: Some(0), ..sample })));
+    state.apply(&event(S, 1, PID, create(3)));
+    let listed = list(Source::Kernel, 20 * S, &[]);
+    let settled = |state: &State| listed.settled_ns_of(state.process(ProcessId(1).into()).expect("its row"));
+    assert_eq!((settled(&state), only(&state, &listed).len()), (listed.settled_ns(), 1));
+    state.apply(&event(2 * S, 1, PID, Body::Close));
+    assert_eq!((settled(&state), only(&state, &listed).len()), (5 * S, 0));
+}
+
+/// A list that shows queue 3, with another ring, at the place of [`traced`]'s process.
+fn another(source: Source, id: Option<u64>, start_boottime_ns: Option<u64>) -> List {
+    let id = id.map(ProcessId);
+    let process = StandingProcess { id, tgid: PID, start_boottime_ns, ..StandingProcess::default() };
+    let other_ring = QueueCreate { ring_size: Some(4096), ..standing(3) };
+    List { source, read: (9 * S).into(), there: true, processes: vec![(process, vec![other_ring])] }
+}
+
+#[test]
+fn a_row_is_not_held_against_another_process_at_its_place() {
+    let state = traced();
+    let row = state.process(ProcessId(1).into()).expect("its row");
+    let own = finding(3, Difference::Properties);
+    let missing = Finding { key: None, ..finding(3, Difference::Missing) };
+    for (source, id, start, shown, found) in [
+        (Source::Kernel, Some(1), Some(S), Shown::Itself, own),
+        (Source::Kernel, Some(2), Some(S), Shown::Another, missing),
+        (Source::Kernel, None, Some(S), Shown::Itself, own),
+        (Source::Kernel, None, Some(2 * S), Shown::Another, missing),
+        (Source::Sysfs, None, None, Shown::Itself, own),
+        (Source::Sysfs, None, Some(S + S / 100), Shown::Itself, own),
+        (Source::Sysfs, None, Some(2 * S), Shown::Another, missing),
+    ] {
+        let list = another(source, id, start);
+        assert_eq!((state.shown(&list, row), only(&state, &list)), (shown, vec![found]), "{list:?}");
+    }
+}
+
+#[test]
+fn properties_of_another_process_are_not_taken_over() {
+    let mut state = traced();
+    let own = finding(3, Difference::Properties);
+    assert_eq!(state.resync(own, &[&another(Source::Sysfs, None, Some(2 * S))], 9 * S), None);
+    assert_eq!(state.snapshot().queues().map(|(_, queue)| queue.facts.ring_size).next(), Some(Some(1 << 20)));
+    assert!(state.resync(own, &[&another(Source::Sysfs, None, Some(S))], 9 * S).is_some());
+}
+
+#[test]
+fn the_folder_of_a_dying_process_outlives_its_pid() {
+    let mut state = traced();
+    state.apply(&event(2 * S, 1, PID, Body::MmRelease));
+    let list = another(Source::Sysfs, None, Some(2 * S));
+    let row = state.process(ProcessId(1).into()).expect("its row");
+    assert_eq!(state.shown(&list, row), Shown::Itself);
+}
+
+#[test]
+fn what_was_made_last_is_what_sysfs_shows_after_an_exec() {
+    let mut state = traced();
+    let list = another(Source::Sysfs, None, Some(S));
+    let shown = |state: &State, list: &List| {
+        [1, 2].map(|id| state.process(ProcessId(id).into()).map(|row| state.shown(list, row)))
+    };
+    state.apply(&event(2 * S, 2, PID, seen(false)));
+    assert_eq!(shown(&state, &list), [Some(Shown::Another), Some(Shown::Itself)]);
+    let numbered = another(Source::Kernel, Some(1), Some(S));
+    assert_eq!(shown(&state, &numbered), [Some(Shown::Itself), Some(Shown::Another)]);
+    let mut contexts = list.clone();
+    contexts.processes.push((StandingProcess { context_id: Some(0), ..list.processes[0].0.clone() }, vec![]));
+    assert_eq!(shown(&state, &contexts), [Some(Shown::Itself); 2], "either may be the further context");
+    let mut closed = traced();
+    closed.apply(&event(2 * S, 2, PID, seen(false)));
+    closed.apply(&event(3 * S, 2, PID, Body::Close));
+    assert_eq!(shown(&closed, &list), [Some(Shown::Itself); 2], "it may have been one");
+    state.apply(&event(3 * S, 1, PID, Body::Close));
+    assert_eq!(shown(&state, &list), [Some(Shown::Itself); 2], "it was heard of since");
 }
 
 #[test]

@@ -1,0 +1,109 @@
+//! One list of the driver, and which of its processes a row is.
+//!
+//! A place is given again: after a reused PID or an exec another process stands where a row's one stood.
+
+use super::adopt::{Read, StandingProcess};
+use super::process::{Place, Process};
+use super::source::Source;
+use crate::events::event::QueueCreate;
+
+/// The driver tells of a change shortly before or after it makes it: what changed in this time is left alone.
+const SETTLE_NS: u64 = 1_000_000_000;
+
+/// On 6.1 the end of a queue is told before its preemption, which may take as long (9 s) and fail: until then the queue
+/// stands in the kernel's table. A dying process is on no list while the driver frees its memory, which may take as long.
+pub(super) const PREEMPTION_NS: u64 = 15_000_000_000;
+
+/// One list of the driver.
+#[derive(Clone, Debug)]
+pub struct List {
+    pub source: Source,
+    pub read: Read,
+    /// What it is read from was there to be read: then an empty one says that the driver has no process.
+    pub there: bool,
+    pub processes: Vec<(StandingProcess, Vec<QueueCreate>)>,
+}
+
+/// What stands at the place of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Its process, as far as can be told.
+    Itself,
+    /// Only processes that are not its one: of another number, or of another start.
+    Another,
+    Nothing,
+}
+
+impl List {
+    /// What changed later is left alone; CLOCK_MONOTONIC, nanoseconds.
+    #[must_use]
+    pub fn settled_ns(&self) -> u64 {
+        self.read.from_ns.saturating_sub(SETTLE_NS)
+    }
+
+    /// [`List::settled_ns`] of a process as a whole: its release is told at its end (`kfd_process_wq_release`).
+    #[must_use]
+    pub fn settled_ns_of(&self, row: &Process) -> u64 {
+        if row.dying() { self.read.from_ns.saturating_sub(PREEMPTION_NS) } else { self.settled_ns() }
+    }
+
+    /// A process stands at this place.
+    #[must_use]
+    pub fn has(&self, place: Place) -> bool {
+        self.at(place).next().is_some()
+    }
+
+    /// The queue of a process at this place, with the process.
+    #[must_use]
+    pub fn queue(&self, place: Place, queue_id: u32) -> Option<(&StandingProcess, &QueueCreate)> {
+        queue_in(self.at(place), queue_id)
+    }
+
+    /// The queue of the process that a row is, with the process.
+    pub(super) fn queue_of(&self, row: &Process, queue_id: u32) -> Option<(&StandingProcess, &QueueCreate)> {
+        queue_in(self.of(row), queue_id)
+    }
+
+    pub(super) fn shows(&self, row: &Process) -> Shown {
+        if self.of(row).next().is_some() {
+            Shown::Itself
+        } else if row.place().is_some_and(|place| self.has(place)) {
+            Shown::Another
+        } else {
+            Shown::Nothing
+        }
+    }
+
+    /// It has one process of this PID, and no further context.
+    pub(super) fn has_one_of(&self, tgid: u32) -> bool {
+        self.processes.iter().filter(|(process, _)| process.tgid == tgid).count() == 1
+    }
+
+    /// The row can be this process. A number that is not known, or a start, decides nothing. What sysfs is read with is the
+    /// start of who has the PID now (/proc): the folder of a dying process can outlive its PID.
+    pub(super) fn can_be(&self, row: &Process, found: &StandingProcess) -> bool {
+        match (row.id(), found.id) {
+            (Some(own), Some(other)) => own == other,
+            _ if row.place() != Some(found.place()) => false,
+            _ => self.source == Source::Sysfs && row.dying() || row.same_start(found.start_boottime_ns),
+        }
+    }
+
+    fn of(&self, row: &Process) -> impl Iterator<Item = &(StandingProcess, Vec<QueueCreate>)> {
+        self.processes.iter().filter(|(process, _)| self.can_be(row, process))
+    }
+
+    fn at(&self, place: Place) -> impl Iterator<Item = &(StandingProcess, Vec<QueueCreate>)> {
+        self.processes.iter().filter(move |(process, _)| process.place() == place)
+    }
+}
+
+fn queue_in<'a>(
+    mut processes: impl Iterator<Item = &'a (StandingProcess, Vec<QueueCreate>)>,
+    queue_id: u32,
+) -> Option<(&'a StandingProcess, &'a QueueCreate)> {
+    processes.find_map(|(process, queues)| {
+        let queue = queues.iter().find(|queue| queue.queue_id == Some(queue_id))?;
+        Some((process, queue))
+    })
+}
