@@ -108,6 +108,8 @@ fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
         assert_eq!((u64::from(own.gpu_id), &json!(own.size)), (gpu_id(birth), &birth["ring_size"]));
     }
     assert!(before.iter().all(|birth| birth["origin"] == "ioctl"), "{before:?}");
+    // RESTORE evicts the process while it has no VM yet: that touches no queue, and is not told
+    assert_eq!(of(&lines, "evict", pid), Vec::<Value>::new());
     assert!(restores.iter().all(|restore| restore["errno"].is_null()), "{restores:?}");
     let ends = of(&lines, "queue_destroy", pid);
     let end = json!([ends[0]["queue_id"], ends[0]["queue_type"], ends[0]["cause"]]);

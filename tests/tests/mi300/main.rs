@@ -1,4 +1,5 @@
 //! Runs in the VM with two gfx 9.4.3, unpartitioned: each one KFD node with 8 XCCs.
 
+mod criu;
 mod mqd;
 mod whole_gpus;

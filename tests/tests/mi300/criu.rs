@@ -1,0 +1,50 @@
+//! CRIU's restore over several XCCs: what the driver makes of it, told as it is.
+
+use std::path::Path;
+
+use anyhow::Result;
+use kfd_trace_tests::harness::events::{self, of};
+use kfd_trace_tests::harness::mqd_calls::MqdCalls;
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Steered, Stream, VmKernel, sysfs, until};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+const SAVED: [&str; 5] =
+    ["create aql", "create sdma", "criu info", "criu checkpoint /tmp/checkpoint", "criu unpause"];
+
+/// 6.12 saves and restores the MQD of the first XCC alone. 7.2 saves as many as there are XCCs (get_queue_checkpoint_info)
+/// and refuses what is not the size of one (kfd_criu_restore_queue).
+#[test]
+fn a_restore_over_eight_xccs_is_told_as_the_driver_does_it() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let witness = MqdCalls::start()?;
+    let mut first = Steered::having(&SAVED)?;
+    first.signal(Signal::SIGKILL)?;
+    first.wait_exit(SOON)?;
+    until("the saved process to go", SOON, || {
+        Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
+    })?;
+    let mut second = Steered::start()?;
+    let said = second.act("criu restore /tmp/checkpoint")?;
+    let lines = events::so_far(&stream, &mut second)?;
+    let told = witness.told()?;
+
+    let pid = second.pid();
+    let refused = VmKernel::from_env()?.series == "7.2";
+    assert_eq!(said["errno"], if refused { json!("EINVAL") } else { Value::Null }, "{said}");
+    let call = of(&lines, "ioctl", pid).into_iter().find(|call| call["ioctl"] == "CRIU_OP");
+    assert_eq!(call.map(|call| call["errno"].clone()), Some(said["errno"].clone()));
+    let row = |line: &Value| json!([line["queue_id"], line["origin"]]);
+    let births: Vec<Value> = of(&lines, "queue_create", pid).iter().map(row).collect();
+    let writes: Vec<Value> =
+        of(&lines, "mqd_write", pid).iter().map(|line| json!([line["queue_id"], line["op"]])).collect();
+    let own = told.writes.iter().filter(|write| write.tid == pid);
+    let outermost: Vec<Value> = own.map(|write| json!([write.queue_id, write.op])).collect();
+    assert_eq!(writes, outermost, "the witness has the same outermost calls");
+    let made = if refused { 0 } else { 2 };
+    assert_eq!(births, [json!([0, "criu"]), json!([1, "criu"])][..made]);
+    assert_eq!(writes, [json!([0, "restore"]), json!([1, "restore"])][..made]);
+    assert_eq!(stream.finish()?["lost"], json!({}));
+    Ok(())
+}
