@@ -7,6 +7,7 @@
 pub mod calls;
 pub mod counts;
 pub mod events;
+pub mod evictions;
 pub mod exposition;
 pub mod http;
 pub mod json_lines;

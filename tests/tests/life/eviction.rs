@@ -1,31 +1,14 @@
 //! Evictions and restores: told for the process that owns the queues and for each of its GPUs, whoever does it.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, mono_ns, of};
+use kfd_trace_tests::harness::evictions::{ON_BOTH, death_while_evicted, gpus, own_gpus};
 use kfd_trace_tests::harness::setting::{EACH_VM, Setting};
-use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
-use kfd_trace_tests::harness::{Steered, Stream, VmKernel, Workload};
-use nix::sys::signal::Signal;
+use kfd_trace_tests::harness::{Steered, Stream, VmKernel};
 use serde_json::{Value, json};
-
-/// An AQL and an SDMA queue on each of the two GPUs.
-const ON_BOTH: [&str; 4] = ["create aql", "create sdma", "create aql gpu=1", "create sdma gpu=1"];
-
-/// The GPUs of some events, each of them once.
-fn gpus(lines: &[Value]) -> BTreeSet<u64> {
-    let gpus: BTreeSet<u64> = lines.iter().map(gpu_id).collect();
-    assert_eq!(gpus.len(), lines.len(), "one for each GPU: {lines:?}");
-    gpus
-}
-
-/// The GPUs that a process has queues on.
-fn own_gpus(workload: &Workload) -> BTreeSet<u64> {
-    workload.queues().iter().map(gpu_id).collect()
-}
 
 /// What every eviction and restore of a process has, and the number of the KFD process.
 fn well_formed(lines: &[Value], event: &Value) {
@@ -180,17 +163,6 @@ fn a_gpu_without_a_vm_is_not_evicted() -> Result<()> {
 #[test]
 fn who_dies_evicted_is_never_restored() -> Result<()> {
     let stream = Stream::shared()?;
-    let mut workload = Steered::having(&ON_BOTH)?;
-    let pid = workload.pid();
-    kfdsim("quiesce", pid)?;
-    workload.signal(Signal::SIGKILL)?;
-    workload.wait_exit(SOON)?;
-    events::wait(&stream, "process_release", pid, 1)?;
-    let lines = stream.lines();
-    assert_eq!(of(&lines, "evict", pid).len(), 2);
-    assert_eq!(of(&lines, "restore", pid), Vec::<Value>::new());
-    let ends = of(&lines, "queue_destroy", pid);
-    assert_eq!(ends.len(), 4);
-    assert!(ends.iter().all(|end| end["cause"] == "process_death"), "{ends:?}");
+    death_while_evicted(&stream)?;
     stream.end()
 }

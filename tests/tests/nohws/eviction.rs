@@ -4,16 +4,13 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::events::{self, gpu_id, of};
+use kfd_trace_tests::harness::events::{self, of};
+use kfd_trace_tests::harness::evictions::{ON_BOTH, death_while_evicted, gpus, own_gpus};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
-use kfd_trace_tests::harness::{Calls, Daemon, Steered, Stream, Workload, until};
-use nix::sys::signal::Signal;
+use kfd_trace_tests::harness::{Calls, Daemon, Steered, Stream, until};
 use serde_json::{Value, json};
-
-/// An AQL and an SDMA queue on each of the two GPUs.
-const ON_BOTH: [&str; 4] = ["create aql", "create sdma", "create aql gpu=1", "create sdma gpu=1"];
 
 /// Of each driver one copy; what the hardware scheduler's functions would do is theirs.
 const WITNESSED: [&str; 4] = [
@@ -27,17 +24,6 @@ const WITNESSED: [&str; 4] = [
 fn called(calls: &Calls) -> Result<[usize; 4]> {
     let seen = calls.seen()?;
     Ok(WITNESSED.map(|name| seen.iter().filter(|call| call.function == name).count()))
-}
-
-/// The GPUs of some events, each of them once.
-fn gpus(lines: &[Value]) -> BTreeSet<u64> {
-    let gpus: BTreeSet<u64> = lines.iter().map(gpu_id).collect();
-    assert_eq!(gpus.len(), lines.len(), "one for each GPU: {lines:?}");
-    gpus
-}
-
-fn own_gpus(workload: &Workload) -> BTreeSet<u64> {
-    workload.queues().iter().map(gpu_id).collect()
 }
 
 /// Queue, `evicted`, `active` and number of evictions of each queue of a process, by the daemon.
@@ -152,18 +138,7 @@ fn a_ttm_eviction_is_restored_by_the_driver() -> Result<()> {
 fn who_dies_evicted_is_never_restored() -> Result<()> {
     let stream = Stream::shared()?;
     let calls = Calls::of(&WITNESSED)?;
-    let mut workload = Steered::having(&ON_BOTH)?;
-    let pid = workload.pid();
-    kfdsim("quiesce", pid)?;
-    workload.signal(Signal::SIGKILL)?;
-    workload.wait_exit(SOON)?;
-    events::wait(&stream, "process_release", pid, 1)?;
-    let lines = stream.lines();
-    assert_eq!(of(&lines, "evict", pid).len(), 2);
-    assert_eq!(of(&lines, "restore", pid), Vec::<Value>::new());
-    let ends = of(&lines, "queue_destroy", pid);
-    assert_eq!(ends.len(), 4);
-    assert!(ends.iter().all(|end| end["cause"] == "process_death"), "{ends:?}");
+    death_while_evicted(&stream)?;
     assert_eq!(called(&calls)?, [2, 0, 0, 0]);
     stream.end()
 }
