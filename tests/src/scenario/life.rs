@@ -15,6 +15,7 @@ use super::op::{Answer, Kind, Op};
 use super::plan::Plan;
 use super::view::{self, Depth};
 use crate::harness::mqd_count::MqdCount;
+use crate::harness::restores::Restores;
 use crate::harness::setting::{EACH_VM, Setting};
 use crate::harness::tracer::run_json;
 use crate::harness::wait::SOON;
@@ -96,7 +97,7 @@ pub fn run(life: Life) -> Result<Outcome> {
     let _vms = Setting::of(EACH_VM, if life.vms == Vms::Each { "1" } else { "0" })?;
     let mut world = World::new(life).with_context(|| place.clone())?;
     let mut step = 0;
-    world.play(&mut step).with_context(|| format!("{place}: after operation {step}"))?;
+    world.play(&mut step).with_context(|| format!("{place}: after operation {step}{}", world.troubles()))?;
     Ok(world.outcome)
 }
 
@@ -110,6 +111,7 @@ struct World {
     daemon: Daemon,
     stopped: bool,
     calls: MqdCount,
+    restores: Restores,
     pids: BTreeSet<u32>,
     outcome: Outcome,
 }
@@ -135,6 +137,7 @@ impl World {
             stopped: false,
             // kfdsim's GPUs are gfx9 by default
             calls: MqdCount::of("v9", &["init_mqd", "init_mqd_sdma", "update_mqd", "update_mqd_sdma"])?,
+            restores: Restores::watch()?,
             pids: BTreeSet::new(),
             outcome: Outcome { life: Some(life), ..Outcome::default() },
         })
@@ -172,6 +175,13 @@ impl World {
         self.check_mended()?;
         self.check_calls()?;
         self.daemon.stop()
+    }
+
+    /// What the tracer could not do, by its own counters: the likely cause of a difference.
+    fn troubles(&self) -> String {
+        let Ok(metrics) = self.daemon.scrape() else { return String::new() };
+        let reasons = metrics.series("kfd_trace_trouble_total").filter(|(_, count)| *count > 0.0);
+        reasons.map(|(labels, count)| format!(", {labels:?} {count}")).collect()
     }
 
     fn count(&mut self, op: &Op, answer: &Answer) {
@@ -229,8 +239,8 @@ impl World {
         Ok(Answer::Done)
     }
 
-    /// Waits for the end of an eviction by TTM, which the driver shows in sysfs: what follows would nest with it or
-    /// not, as it happens.
+    /// Waits for the end of an eviction by TTM, which the driver shows in sysfs, and until the restore has returned: what
+    /// follows would nest with it or not, as it happens.
     fn settle(&mut self, number: u32) -> Result<()> {
         let Some(before) = self.evicted.remove(&number) else { return Ok(()) };
         let pid = self.agents.get(&number).context("there is no such agent")?.pid();
@@ -240,7 +250,7 @@ impl World {
                     return Ok(None);
                 }
             }
-            Ok(Some(()))
+            Ok((!self.restores.under_way()?).then_some(()))
         })
     }
 

@@ -1,0 +1,33 @@
+//! Whether the driver is at work to restore a process, by tracefs.
+
+use anyhow::Result;
+
+use super::tracefs::{At, TracefsProbes};
+
+/// Restores that the driver makes by itself after an eviction by TTM. One at a time.
+#[derive(Debug)]
+pub struct Restores(TracefsProbes);
+
+impl Restores {
+    /// Follows `restore_process_worker` (kfd_process.c) from here on.
+    ///
+    /// # Errors
+    /// When the kernel refuses a probe.
+    pub fn watch() -> Result<Self> {
+        let mut probes = TracefsProbes::new("kfd_restores");
+        for (at, event) in [(At::Entry, "restore_begins"), (At::Return, "restore_ends")] {
+            probes.add(at, event, "restore_process_worker", "")?;
+        }
+        probes.enable()?;
+        Ok(Self(probes))
+    }
+
+    /// Whether any is under way. What it does is to be seen in sysfs before it has returned.
+    ///
+    /// # Errors
+    /// When tracefs does not tell.
+    pub fn under_way(&self) -> Result<bool> {
+        let begun = self.0.hits("restore_begins")?;
+        Ok(self.0.hits("restore_ends")? < begun)
+    }
+}
