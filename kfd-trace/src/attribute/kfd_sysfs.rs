@@ -4,10 +4,9 @@
 //! kfd_procfs_queue_show, kfd_procfs_stats_show.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::sysfs_file::{Reader, Unreadable};
+use super::sysfs_file::{Reader, Unreadable, numbered};
 
 /// What to read of a process beyond what lies ready in the driver's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +51,8 @@ pub struct SysfsQueue {
 /// Everything below `proc`, by PID, and what could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KfdSysfs {
+    /// The folder is there, and could be read: when it lists nothing, there is no process.
+    pub there: bool,
     pub processes: Vec<SysfsProcess>,
     pub errors: Vec<Unreadable>,
 }
@@ -60,12 +61,6 @@ pub struct KfdSysfs {
 const PROC: &str = "class/kfd/kfd/proc";
 
 impl KfdSysfs {
-    /// The folder is there, and is to be read: when it lists nothing, there is no process.
-    #[must_use]
-    pub fn is_there(sysfs: &Path) -> bool {
-        fs::read_dir(sysfs.join(PROC)).is_ok()
-    }
-
     /// Reads `<sysfs>/class/kfd/kfd/proc`; no KFD gives no processes and no error.
     #[must_use]
     pub fn read(sysfs: &Path, costly: Costly) -> KfdSysfs {
@@ -81,10 +76,12 @@ impl KfdSysfs {
     fn read_all(sysfs: &Path, beyond_queues: Option<Costly>) -> KfdSysfs {
         let mut reader = Reader::default();
         let mut processes = Vec::new();
-        for (tgid, folder) in reader.numbered(&sysfs.join(PROC)) {
+        let listed = reader.listed(&sysfs.join(PROC));
+        let there = listed.is_some();
+        for (tgid, folder) in numbered(listed.unwrap_or_default()) {
             read_tree(&mut reader, beyond_queues, &folder, tgid, None, &mut processes);
         }
-        KfdSysfs { processes, errors: reader.errors }
+        KfdSysfs { there, processes, errors: reader.errors }
     }
 
     /// Number of queues of all processes.
@@ -188,6 +185,7 @@ fn read_queues(reader: &mut Reader, folder: &Path) -> Vec<SysfsQueue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn put(sysfs: &Path, path: &str, text: &str) {
         let path = sysfs.join("class/kfd/kfd/proc").join(path);
@@ -297,16 +295,16 @@ mod tests {
     fn no_kfd_is_no_error() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(KfdSysfs::read(root.path(), Costly::default()), KfdSysfs::default());
-        assert!(!KfdSysfs::is_there(root.path()));
+        assert!(!KfdSysfs::queues(root.path()).there);
     }
 
     #[test]
     fn a_folder_without_processes_is_there() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join(PROC)).unwrap();
-        assert!(KfdSysfs::is_there(root.path()));
+        assert!(KfdSysfs::queues(root.path()).there);
         fs::remove_dir(root.path().join(PROC)).unwrap();
         fs::write(root.path().join(PROC), "").unwrap();
-        assert!(!KfdSysfs::is_there(root.path()), "not to be read as a folder");
+        assert!(!KfdSysfs::queues(root.path()).there, "not to be read as a folder");
     }
 }

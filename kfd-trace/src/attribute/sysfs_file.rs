@@ -46,6 +46,11 @@ impl Reader {
 
     /// Names and paths in a folder, sorted by name; empty if the folder is not there.
     pub(super) fn entries(&mut self, folder: &Path) -> Vec<(String, PathBuf)> {
+        self.listed(folder).unwrap_or_default()
+    }
+
+    /// The same; None if the folder is not there (no error) or cannot be read (an error is kept).
+    pub(super) fn listed(&mut self, folder: &Path) -> Option<Vec<(String, PathBuf)>> {
         let read: io::Result<Vec<fs::DirEntry>> = fs::read_dir(folder).and_then(Iterator::collect);
         match read {
             Ok(entries) => {
@@ -53,27 +58,28 @@ impl Reader {
                     |entry: &fs::DirEntry| (entry.file_name().to_string_lossy().into_owned(), entry.path());
                 let mut found: Vec<_> = entries.iter().map(named).collect();
                 found.sort();
-                found
+                Some(found)
             }
-            Err(error) => {
-                if !gone(&error) {
-                    self.fail::<()>(folder, error.to_string());
-                }
-                Vec::new()
-            }
+            Err(error) if gone(&error) => None,
+            Err(error) => self.fail(folder, error.to_string()),
         }
     }
 
     /// Entries whose whole name is a number, by number: nodes, PIDs, queue ids.
     pub(super) fn numbered(&mut self, folder: &Path) -> Vec<(u32, PathBuf)> {
-        let entries = self.entries(folder).into_iter();
-        let mut found: Vec<_> = entries.filter_map(|(name, path)| Some((name.parse().ok()?, path))).collect();
-        found.sort();
-        found
+        numbered(self.entries(folder))
     }
 
     pub(super) fn fail<T>(&mut self, path: &Path, why: String) -> Option<T> {
         self.errors.push(Unreadable { path: path.to_owned(), why });
         None
     }
+}
+
+/// Of a folder's entries, those whose whole name is a number, by number.
+pub(super) fn numbered(entries: Vec<(String, PathBuf)>) -> Vec<(u32, PathBuf)> {
+    let numbers = entries.into_iter().filter_map(|(name, path)| Some((name.parse().ok()?, path)));
+    let mut found: Vec<_> = numbers.collect();
+    found.sort();
+    found
 }

@@ -1,6 +1,7 @@
 //! Whether the process of a row is gone, by the driver's lists of one look.
 //!
-//! Takes in: the list of sysfs and the walk of the look, the state, a row of it. Gives out: yes or no; the caller believes what it was told twice. Pure.
+//! Takes in: the list of sysfs and the walk of the look, the state, a row of it. Gives out: yes or no; the
+//! caller believes what it was told twice. Pure.
 
 use super::look::Walked;
 use crate::state::{List, Place, Process, Shown, State};

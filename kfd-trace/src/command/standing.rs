@@ -157,8 +157,7 @@ impl Standings {
     }
 
     /// Begins a look: walks the kernel's own table, only where that is asked for. `unknown`: tgids whose details are to be
-    /// read, too. Numbers are only looked up: a process may be
-    /// freed since, and its address be another one's.
+    /// read, too. Numbers are only looked up: a process may be freed since, and its address be another one's.
     pub(super) fn begin(
         self: &Arc<Self>,
         session: &Session,
@@ -203,14 +202,13 @@ impl Standings {
     pub(super) fn sysfs_list(&self, progress: &Progress) -> Option<List> {
         let from_ns = clock::mono_ns();
         progress.reads(Reading::Sysfs);
-        let KfdSysfs { processes, errors } = read_sysfs(&self.roots);
+        let KfdSysfs { there, processes, errors } = read_sysfs(&self.roots);
         let asked = processes.iter().filter(|listed| self.asked(listed.tgid));
         let processes = asked.map(|listed| {
             let who = self.who(listed.tgid, None, progress);
             (process_of(listed.tgid, listed.context_id, None, who.as_ref()), queues_of(&self.layout, listed))
         });
         let processes = errors.is_empty().then(|| processes.collect())?;
-        let there = KfdSysfs::is_there(&self.roots.sysfs);
         Some(List {
             source: Source::Sysfs,
             read: Read { from_ns, until_ns: clock::mono_ns() },
