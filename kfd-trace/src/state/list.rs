@@ -2,6 +2,8 @@
 //!
 //! A place is given again: after a reused PID or an exec another process stands where a row's one stood.
 
+use std::collections::BTreeMap;
+
 use super::adopt::{Read, StandingProcess};
 use super::process::{Place, Process};
 use super::source::Source;
@@ -62,6 +64,12 @@ impl List {
     /// The queue of the process that a row is, with the process.
     pub(super) fn queue_of(&self, row: &Process, queue_id: u32) -> Option<(&StandingProcess, &QueueCreate)> {
         queue_in(self.of(row), queue_id)
+    }
+
+    /// All of them, by id.
+    pub(super) fn queues_of(&self, row: &Process) -> BTreeMap<u32, &QueueCreate> {
+        let queues = self.of(row).flat_map(|(_, queues)| queues);
+        queues.filter_map(|queue| Some((queue.queue_id?, queue))).collect()
     }
 
     pub(super) fn shows(&self, row: &Process) -> Shown {

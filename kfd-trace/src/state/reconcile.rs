@@ -86,11 +86,12 @@ impl State {
                 row.alive() && !leaves(row, list.source) && self.shown(list, row) != Shown::Another
             };
             for row in rows.iter().filter(compared) {
+                let listed = list.queues_of(row);
                 for queue in row.queues.values().filter(|queue| queue.changed_ns <= settled_ns) {
-                    match list.queue_of(row, queue.queue_id) {
+                    match listed.get(&queue.queue_id) {
                         None if queue.unlisted && list.source == Source::Sysfs => {}
                         None => note(Some(row.key), *place, queue.queue_id, Difference::Ghost),
-                        Some((_, facts)) if differs(&queue.facts, facts, list.source) => {
+                        Some(facts) if differs(&queue.facts, facts, list.source) => {
                             note(Some(row.key), *place, queue.queue_id, Difference::Properties);
                         }
                         Some(_) => {}
