@@ -151,33 +151,24 @@ impl State {
     pub(super) fn claim_adopted(&mut self, new: ProcessKey, event: &Event, change: &mut Change) -> bool {
         let (ProcessKey::Traced(id), Some(tgid)) = (new, event.tgid) else { return false };
         // Another record than the first one does not tell the context.
-        let context_id = match &event.body {
-            Body::ProcessSeen(seen) => seen.context_id,
+        let seen = match &event.body {
+            Body::ProcessSeen(seen) => Some(seen),
             _ => None,
         };
-        let Some(key) = self.by_tgid.get(&(tgid, context_id)).copied() else { return false };
+        let place = (tgid, seen.and_then(|seen| seen.context_id));
+        let Some(key) = self.by_tgid.get(&place).copied() else { return false };
         let Some(row) = self.rows.get(&key) else { return false };
-        if row.id().is_some() {
-            let start = match &event.body {
-                Body::ProcessSeen(seen) => seen.start_boottime_ns,
-                _ => None,
-            };
-            // Of the same start it may be another context, or still be about to be freed after an exec: the lists tell.
-            if !row.dying() && !row.same_start(start) {
-                self.anomaly(Anomaly::EndNotSeen, change);
-                self.end_process(key, event.mono_ns, Cause::NotSeen, change);
-            }
-            return false;
-        }
-        let same = match &event.body {
-            // Created after the other was found: an exec, or a reused PID.
-            Body::ProcessSeen(seen) if !seen.standing && event.mono_ns > row.first_seen_ns => false,
-            Body::ProcessSeen(seen) => row.same_start(seen.start_boottime_ns),
-            _ => true,
-        };
+        let (found, same_start) =
+            (row.id().is_none(), row.same_start(seen.and_then(|seen| seen.start_boottime_ns)));
+        // Created after the other was found: an exec, or a reused PID.
+        let made_since = seen.is_some_and(|seen| !seen.standing && event.mono_ns > row.first_seen_ns);
+        let same = found && same_start && !made_since;
+        // Of one that was traced and has the same start it may be another context, or the one before an exec that is still
+        // about to be freed: the lists tell.
+        let ended = if found { !same } else { !same_start && !row.dying() };
         if same {
             self.numbered(key, Some(id));
-        } else {
+        } else if ended {
             self.anomaly(Anomaly::EndNotSeen, change);
             self.end_process(key, event.mono_ns, Cause::NotSeen, change);
         }
