@@ -29,6 +29,16 @@ pub fn own_gpus(workload: &Workload) -> BTreeSet<u64> {
     workload.queues().iter().map(gpu_id).collect()
 }
 
+/// Neither an eviction nor a restore of this process is told.
+///
+/// # Panics
+/// When one is.
+pub fn spared(lines: &[Value], pid: u32) {
+    for event in ["evict", "restore"] {
+        assert_eq!(of(lines, event, pid), Vec::<Value>::new());
+    }
+}
+
 /// A process with [`ON_BOTH`] is killed while it is evicted: all of its queues end with it, and none is restored.
 ///
 /// # Errors

@@ -16,6 +16,7 @@ pub mod kernel;
 pub mod mqd_calls;
 pub mod mqd_count;
 pub mod node;
+pub mod other_sysfs;
 pub mod restores;
 pub mod setting;
 pub mod shared;

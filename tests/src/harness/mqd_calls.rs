@@ -6,6 +6,8 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
+use serde_json::{Value, json};
+
 use super::tracefs::{At, Line, TracefsProbes};
 
 /// `KFD_QUEUE_TYPE_HIQ` of `enum kfd_queue_type` (kfd_priv.h), the same in every kernel of the matrix.
@@ -34,6 +36,18 @@ pub struct Told {
     pub hiq: usize,
     /// Calls inside of others.
     pub nested: usize,
+}
+
+impl Told {
+    /// Thread, queue and function of each write, as [`traced`] has those of the tracer.
+    pub fn writes(&self) -> Vec<Value> {
+        self.writes.iter().map(|write| json!([write.tid, write.queue_id, write.op])).collect()
+    }
+}
+
+/// Thread, queue and function of `mqd_write` events.
+pub fn traced(lines: &[Value]) -> Vec<Value> {
+    lines.iter().map(|line| json!([line["tid"], line["queue_id"], line["op"]])).collect()
 }
 
 /// The probes. One at a time.

@@ -1,11 +1,14 @@
 //! `kfd-workload script`, steered line by line: each operation is over when [`Steered::act`] comes back.
 
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::wait::SOON;
+use super::sysfs;
+use super::wait::{SOON, until};
 use super::workload::Workload;
 
 #[derive(Debug)]
@@ -19,11 +22,25 @@ impl Steered {
     /// [`Self::start`], and operations that must succeed.
     pub fn having(operations: &[&str]) -> Result<Self> {
         let mut steered = Self::start()?;
-        for operation in operations {
-            let said = steered.act(operation)?;
-            anyhow::ensure!(said["errno"].is_null(), "`{operation}`: {said}");
-        }
+        operations.iter().try_for_each(|operation| steered.must(operation))?;
         Ok(steered)
+    }
+
+    /// [`Self::act`], which must succeed.
+    pub fn must(&mut self, operation: &str) -> Result<()> {
+        let said = self.act(operation)?;
+        ensure!(said["errno"].is_null(), "`{operation}`: {said}");
+        Ok(())
+    }
+
+    /// Kills it, and waits until the driver has freed what it had.
+    pub fn kill(mut self) -> Result<()> {
+        let pid = self.pid();
+        self.signal(Signal::SIGKILL)?;
+        self.wait_exit(SOON)?;
+        until(&format!("process {pid} to go"), SOON, || {
+            Ok((!sysfs::processes(Path::new("/sys"))?.contains(&pid)).then_some(()))
+        })
     }
 
     /// One operation of one ioctl, and the line that it gave.

@@ -266,7 +266,10 @@ impl World {
         let depth = if self.life.drops { Depth::State } else { Depth::History };
         let get = |path: &str| self.daemon.json(path);
         agree("the tracer", &view::gpus(ledger, depth), || view::told_gpus(&get("/api/v1/gpus")?))?;
-        agree("the tracer", &view::queues(ledger, depth), || view::told_queues(&get("/api/v1/queues")?))?;
+        let queues =
+            agree("the tracer", &view::queues(ledger, depth), || view::told_queues(&get("/api/v1/queues")?))?;
+        self.outcome.resynced +=
+            queues.values().filter(|row| row.get("resynced") == Some(&true.into())).count();
         let processes = view::processes(ledger, depth);
         agree("the tracer", &processes, || {
             let told = view::told_processes(&get("/api/v1/processes")?)?;
@@ -275,9 +278,6 @@ impl World {
         if !self.life.drops {
             mended(&self.daemon.scrape()?, false)?;
         }
-        let queues = view::told_queues(&get("/api/v1/queues")?)?;
-        self.outcome.resynced +=
-            queues.values().filter(|row| row.get("resynced") == Some(&true.into())).count();
         self.outcome.comparisons += 1;
         Ok(())
     }
@@ -343,20 +343,20 @@ fn mended(metrics: &Metrics, drops: bool) -> Result<f64> {
     Ok(mended)
 }
 
-/// Looks until there is no difference; those of the last look are the error.
-fn agree(teller: &str, ledger: &Table, look: impl Fn() -> Result<Table>) -> Result<()> {
+/// Looks until there is no difference, and gives what was told then; the differences of the last look are the error.
+fn agree(teller: &str, ledger: &Table, look: impl Fn() -> Result<Table>) -> Result<Table> {
     let mut last = Vec::new();
     let agreed = until("no difference", SOON, || {
-        last = diff(teller, ledger, &look()?);
-        Ok(last.is_empty().then_some(()))
+        let told = look()?;
+        last = diff(teller, ledger, &told);
+        Ok(last.is_empty().then_some(told))
     });
     match agreed {
-        Err(error) if last.is_empty() => Err(error),
-        Err(_) => {
+        Err(_) if !last.is_empty() => {
             let found = format!("{} differences between {teller} and the ledger:", last.len());
             Err(Differs(format!("{found}\n{}", shown(&last))).into())
         }
-        Ok(()) => Ok(()),
+        agreed => agreed,
     }
 }
 

@@ -3,12 +3,11 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, of};
-use kfd_trace_tests::harness::mqd_calls::MqdCalls;
+use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Steered, Stream, sysfs, until};
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 /// Of each type, on both GPUs, and nothing as usual. Queue 0 ends before the checkpoint, so that those that are left do not
@@ -47,21 +46,11 @@ fn kept(queues: &[Value]) -> Vec<Value> {
     kept
 }
 
-fn must(steered: &mut Steered, operation: &str) -> Result<()> {
-    let said = steered.act(operation)?;
-    ensure!(said["errno"].is_null(), "`{operation}`: {said}");
-    Ok(())
-}
-
 /// A process of [`QUEUES`] that was saved, gone, and its PID. SDMA queues are slots of the GPU, which must be free again.
 fn saved() -> Result<u32> {
-    let mut first = Steered::having(&[&QUEUES[..], &SAVE].concat())?;
+    let first = Steered::having(&[&QUEUES[..], &SAVE].concat())?;
     let pid = first.pid();
-    first.signal(Signal::SIGKILL)?;
-    first.wait_exit(SOON)?;
-    until("the saved process to go", SOON, || {
-        Ok((!sysfs::processes(Path::new("/sys"))?.contains(&pid)).then_some(()))
-    })?;
+    first.kill()?;
     Ok(pid)
 }
 
@@ -77,13 +66,13 @@ fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
     let witness = MqdCalls::start()?;
     let first = saved()?;
     let mut second = Steered::start()?;
-    must(&mut second, RESTORE)?;
+    second.must(RESTORE)?;
     let listed = sysfs::queues(Path::new("/sys"))?;
     let pid = second.pid();
     let standing = events::so_far(&stream, &mut second)?;
-    must(&mut second, "criu resume")?;
+    second.must("criu resume")?;
     let restores = events::wait(&stream, "restore", pid, 2)?;
-    must(&mut second, "destroy 2")?;
+    second.must("destroy 2")?;
     let lines = events::so_far(&stream, &mut second)?;
     let told = witness.told()?;
 
@@ -116,17 +105,9 @@ fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
     assert_eq!((end, ends.len()), (json!([2, "sdma", "ioctl"]), 1));
 
     // Each MQD is restored, once, and neither made nor updated.
-    let written: Vec<Value> = of(&lines, "mqd_write", pid)
-        .iter()
-        .map(|line| json!([line["tid"], line["queue_id"], line["op"]]))
-        .collect();
-    let counted: Vec<Value> = told
-        .writes
-        .iter()
-        .filter(|write| write.tid == pid)
-        .map(|write| json!([write.tid, write.queue_id, write.op]))
-        .collect();
-    assert_eq!(written, counted);
+    let mut counted = told.writes();
+    counted.retain(|write| write[0] == pid);
+    assert_eq!(traced(&of(&lines, "mqd_write", pid)), counted);
     let expected: Vec<Value> =
         births.iter().map(|birth| json!([pid, birth["queue_id"], "restore"])).collect();
     assert_eq!(counted, expected);
@@ -138,7 +119,7 @@ fn the_api_tells_by_whom_a_queue_was_made() -> Result<()> {
     let daemon = Daemon::shared()?;
     saved()?;
     let mut second = Steered::start()?;
-    must(&mut second, RESTORE)?;
+    second.must(RESTORE)?;
     let state = |evicted: bool| {
         until("the restored queues", SOON, || {
             let page = daemon.json("/api/v1/queues")?;
@@ -151,7 +132,7 @@ fn the_api_tells_by_whom_a_queue_was_made() -> Result<()> {
         assert_eq!(json!([queue["pid"], queue["origin"]]), json!([second.pid(), "criu"]), "{queue}");
         assert_eq!(queue["mqd_writes"], json!({"init": 0, "update": 0, "restore": 1}), "{queue}");
     }
-    must(&mut second, "criu resume")?;
+    second.must("criu resume")?;
     assert!(state(false)?.iter().all(|queue| queue["active"] == true));
     let restored = daemon.scrape()?.sum("kfd_mqd_writes_total", &[("function", "restore")]);
     assert_eq!(restored, Some(3.0));

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 use kfd_trace_tests::harness::events::{self, of};
-use kfd_trace_tests::harness::mqd_calls::{MqdCalls, Told};
+use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Steered, Stream};
 use serde_json::{Value, json};
@@ -30,16 +30,6 @@ const OPERATIONS: [&str; 16] = [
     "destroy 0",
 ];
 
-/// Thread, queue and function of each write, as the witness has them.
-fn as_the_witness_says(told: &Told) -> Vec<Value> {
-    told.writes.iter().map(|write| json!([write.tid, write.queue_id, write.op])).collect()
-}
-
-/// The same of a process, or of all.
-fn as_the_tracer_says(lines: &[Value]) -> Vec<Value> {
-    lines.iter().map(|line| json!([line["tid"], line["queue_id"], line["op"]])).collect()
-}
-
 #[test]
 fn as_many_as_the_witness_counts() -> Result<()> {
     let stream = Stream::shared()?;
@@ -57,7 +47,7 @@ fn as_many_as_the_witness_counts() -> Result<()> {
     let told = witness.told()?;
 
     let writes = events::all(&lines, "mqd_write");
-    assert_eq!(as_the_tracer_says(&writes), as_the_witness_says(&told));
+    assert_eq!(traced(&writes), told.writes());
     for workload in [&workload, &other] {
         let pid = workload.pid();
         let births = of(&lines, "queue_create", pid);
@@ -92,8 +82,8 @@ fn the_schedulers_own_queue_is_nobodys() -> Result<()> {
     let lines = events::so_far(&stream, &mut workload)?;
     let told = witness.told()?;
     assert!(told.hiq > 0, "a reset makes it anew: {told:?}");
-    assert_eq!(as_the_witness_says(&told), [json!([workload.pid(), 0, "init"])]);
-    assert_eq!(as_the_tracer_says(&events::all(&lines, "mqd_write")), as_the_witness_says(&told));
+    assert_eq!(told.writes(), [json!([workload.pid(), 0, "init"])]);
+    assert_eq!(traced(&events::all(&lines, "mqd_write")), told.writes());
     stream.end()
 }
 

@@ -1,13 +1,9 @@
 //! CRIU's restore over several XCCs: what the driver makes of it, told as it is.
 
-use std::path::Path;
-
 use anyhow::Result;
 use kfd_trace_tests::harness::events::{self, of};
-use kfd_trace_tests::harness::mqd_calls::MqdCalls;
-use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Steered, Stream, VmKernel, sysfs, until};
-use nix::sys::signal::Signal;
+use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
+use kfd_trace_tests::harness::{Steered, Stream, VmKernel};
 use serde_json::{Value, json};
 
 const SAVED: [&str; 5] =
@@ -19,12 +15,7 @@ const SAVED: [&str; 5] =
 fn a_restore_over_eight_xccs_is_told_as_the_driver_does_it() -> Result<()> {
     let mut stream = Stream::tracing(&[])?;
     let witness = MqdCalls::start()?;
-    let mut first = Steered::having(&SAVED)?;
-    first.signal(Signal::SIGKILL)?;
-    first.wait_exit(SOON)?;
-    until("the saved process to go", SOON, || {
-        Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
-    })?;
+    Steered::having(&SAVED)?.kill()?;
     let mut second = Steered::start()?;
     let said = second.act("criu restore /tmp/checkpoint")?;
     let lines = events::so_far(&stream, &mut second)?;
@@ -37,14 +28,13 @@ fn a_restore_over_eight_xccs_is_told_as_the_driver_does_it() -> Result<()> {
     assert_eq!(call.map(|call| call["errno"].clone()), Some(said["errno"].clone()));
     let row = |line: &Value| json!([line["queue_id"], line["origin"]]);
     let births: Vec<Value> = of(&lines, "queue_create", pid).iter().map(row).collect();
-    let writes: Vec<Value> =
-        of(&lines, "mqd_write", pid).iter().map(|line| json!([line["queue_id"], line["op"]])).collect();
-    let own = told.writes.iter().filter(|write| write.tid == pid);
-    let outermost: Vec<Value> = own.map(|write| json!([write.queue_id, write.op])).collect();
+    let writes = traced(&of(&lines, "mqd_write", pid));
+    let mut outermost = told.writes();
+    outermost.retain(|write| write[0] == pid);
     assert_eq!(writes, outermost, "the witness has the same outermost calls");
     let made = if refused { 0 } else { 2 };
     // the driver saves the newest first
-    assert_eq!(writes, [json!([1, "restore"]), json!([0, "restore"])][..made]);
+    assert_eq!(writes, [json!([pid, 1, "restore"]), json!([pid, 0, "restore"])][..made]);
     assert_eq!(births, [json!([1, "criu"]), json!([0, "criu"])][..made]);
     assert_eq!(stream.finish()?["lost"], json!({}));
     Ok(())

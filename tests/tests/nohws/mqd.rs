@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use kfd_trace_tests::harness::events::{self, of};
-use kfd_trace_tests::harness::mqd_calls::MqdCalls;
+use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Steered, Stream};
 use serde_json::{Value, json};
@@ -51,13 +51,9 @@ fn as_many_as_the_witness_counts() -> Result<()> {
 
     let made = OPERATIONS.iter().chain(&EVICTED).filter_map(|(_, write)| *write);
     let made: Vec<Value> = made.map(|(queue_id, op)| json!([pid, queue_id, op])).collect();
-    let witnessed: Vec<Value> =
-        told.writes.iter().map(|write| json!([write.tid, write.queue_id, write.op])).collect();
-    assert_eq!(witnessed, made, "what the driver wrote");
+    assert_eq!(told.writes(), made, "what the driver wrote");
     let writes = events::all(&lines, "mqd_write");
-    let traced: Vec<Value> =
-        writes.iter().map(|line| json!([line["tid"], line["queue_id"], line["op"]])).collect();
-    assert_eq!(traced, witnessed);
+    assert_eq!(traced(&writes), told.writes());
     assert!(writes.iter().all(|write| write["pid"] == pid), "{writes:?}");
     assert_eq!(told.hiq, 0, "the scheduler's own queue is not written");
     assert_eq!((of(&lines, "evict", pid).len(), of(&lines, "restore", pid).len()), (2, 2));

@@ -4,12 +4,11 @@ use std::fs::{self, OpenOptions};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use kfd_trace_tests::harness::other_sysfs::{flag, mirror};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-
-use super::without_btf::{flag, mirror};
 
 /// Until the next look at the driver's lists (10 s), and the 30 s after which it is told.
 const TOLD: Duration = Duration::from_secs(100);

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use kfd_trace_tests::harness::other_sysfs::{flag, without_btf};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Steered, Workload, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use super::without_btf::{flag, sysfs};
 
 /// Under the daemon's names and the workload's.
 const FACTS: [(&str, &str); 6] = [
@@ -58,7 +57,7 @@ fn lists(daemon: &Daemon, what: &str, limit: Duration, expected: &Listed) -> Res
 
 #[test]
 fn births_and_ends_are_followed() -> Result<()> {
-    let root = sysfs()?;
+    let root = without_btf()?;
     let mut daemon = Daemon::ready(&[&flag(&root)])?;
     let mut workload =
         Steered::having(&["create aql", "create sdma", "create aql gpu=1", "create sdma gpu=1"])?;
@@ -83,7 +82,7 @@ fn births_and_ends_are_followed() -> Result<()> {
 
 #[test]
 fn queues_of_a_killed_process_vanish_within_seconds() -> Result<()> {
-    let root = sysfs()?;
+    let root = without_btf()?;
     let mut daemon = Daemon::ready(&[&flag(&root)])?;
     let other = Workload::ready(&["hold"])?;
     let mut killed = Workload::ready(&["kill-me", "--gpus=2", "--queues=8"])?;

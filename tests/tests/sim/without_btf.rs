@@ -1,46 +1,15 @@
 //! A kernel without BTF of the driver: ioctls are traced, the rest is said to be missing.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
-
 use anyhow::{Context, Result};
+use kfd_trace_tests::harness::other_sysfs::{flag, without_btf};
 use kfd_trace_tests::harness::tracer::{run, run_json};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload, counts};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-
-/// A sysfs that lacks `kernel/btf/amdgpu` and nothing else.
-pub(super) fn sysfs() -> Result<TempDir> {
-    let root = tempfile::tempdir()?;
-    for (below, leave) in [("", "kernel"), ("kernel", "btf"), ("kernel/btf", "amdgpu")] {
-        mirror(&root, below, leave)?;
-    }
-    assert!(root.path().join("kernel/btf/vmlinux").exists() && Path::new("/sys/kernel/btf/amdgpu").exists());
-    Ok(root)
-}
-
-/// Puts what stands in a folder of /sys into that of another sysfs, but for one name.
-pub(super) fn mirror(root: &TempDir, below: &str, leave: &str) -> Result<()> {
-    let (real, folder) = (Path::new("/sys").join(below), root.path().join(below));
-    fs::create_dir_all(&folder)?;
-    for entry in fs::read_dir(&real).with_context(|| format!("list /sys/{below}"))? {
-        let name = entry?.file_name();
-        if name != leave {
-            symlink(real.join(&name), folder.join(&name))?;
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn flag(root: &TempDir) -> String {
-    format!("--path.sysfs={}", root.path().display())
-}
 
 #[test]
 fn ioctls_are_traced_and_the_rest_is_said_to_be_missing() -> Result<()> {
-    let root = sysfs()?;
+    let root = without_btf()?;
     let mut stream = Stream::tracing(&[&flag(&root)])?;
     let said = stream.stderr();
     assert!(said.lines().any(|line| line.contains("not seen") && line.contains("queues")), "{said}");
@@ -69,7 +38,7 @@ fn ioctls_are_traced_and_the_rest_is_said_to_be_missing() -> Result<()> {
 
 #[test]
 fn status_names_what_is_missing() -> Result<()> {
-    let root = sysfs()?;
+    let root = without_btf()?;
     let status = run_json(&["status", "--json", &flag(&root)])?.pop().context("one object")?;
     let verdict = |status: &Value, probe: &str| -> Value {
         let probes = status["probes"].as_array().into_iter().flatten();
@@ -88,7 +57,7 @@ fn status_names_what_is_missing() -> Result<()> {
 
 #[test]
 fn ps_and_daemon_fall_back_to_sysfs() -> Result<()> {
-    let root = sysfs()?;
+    let root = without_btf()?;
     let workload = Workload::ready(&["hold"])?;
     let output = run(&["ps", "--json", &flag(&root)])?;
     let said = String::from_utf8(output.stderr)?;
