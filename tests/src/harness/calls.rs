@@ -24,7 +24,8 @@ impl Calls {
     pub fn of(functions: &[&str]) -> Result<Self> {
         let mut probes = TracefsProbes::new("kfd_witness");
         for function in functions {
-            probes.add(At::Entry, function, function, "")?;
+            // Before the line the trace has names from a cache that at times has lost one.
+            probes.add(At::Entry, function, function, "comm=$comm")?;
         }
         probes.enable()?;
         Ok(Self(probes))
@@ -34,9 +35,26 @@ impl Calls {
     pub fn seen(&self) -> Result<Vec<Call>> {
         let call = |line: Line<'_>| Call {
             function: line.event.to_owned(),
-            comm: line.comm.to_owned(),
+            comm: comm(line.rest).unwrap_or_default().to_owned(),
             pid: line.tid,
         };
         Ok(self.0.trace()?.lines().filter_map(Line::parse).map(call).collect())
+    }
+}
+
+/// `(kfd_ioctl+0x0/0x4d0 [amdgpu]) comm="kworker/0:1"`: the name that was fetched. It may have quotes of its own.
+fn comm(rest: &str) -> Option<&str> {
+    rest.split_once(" comm=\"")?.1.strip_suffix('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::comm;
+
+    #[test]
+    fn a_fetched_name_is_read() {
+        let rest = "(kfd_process_restore_queues+0x0/0x90 [amdgpu]) comm=\"a \"b\" [c]\"";
+        assert_eq!(comm(rest), Some("a \"b\" [c]"));
+        assert_eq!(comm("(kfd_process_restore_queues+0x0/0x90 [amdgpu])"), None);
     }
 }

@@ -93,7 +93,6 @@ fn hits(profile: &str, event: &str) -> Option<u64> {
 /// One line of a trace: `  kworker/0:1-9  [001] d..1.  163.04: update_3: (update_mqd+0x0/0x90 [amdgpu]) type=0 id=1`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    pub comm: &'a str,
     pub tid: u32,
     pub event: &'a str,
     /// Where it was, and what was fetched.
@@ -105,10 +104,10 @@ impl<'a> Line<'a> {
     pub fn parse(line: &'a str) -> Option<Self> {
         let (task, rest) = line.split_once(" [")?;
         // A command name may have dashes of its own.
-        let (comm, tid) = task.trim().rsplit_once('-')?;
+        let (_, tid) = task.trim().rsplit_once('-')?;
         let (_, rest) = rest.split_once(": ")?;
         let (event, rest) = rest.split_once(": ")?;
-        Some(Self { comm, tid: tid.parse().ok()?, event, rest })
+        Some(Self { tid: tid.parse().ok()?, event, rest })
     }
 }
 
@@ -121,7 +120,7 @@ mod tests {
         let line =
             "     kfd-workload-217     [001] d..1.   163.043164: up_3: (update_mqd+0x0/0x90 [amdgpu]) type=0";
         let rest = "(update_mqd+0x0/0x90 [amdgpu]) type=0";
-        let expected = Line { comm: "kfd-workload", tid: 217, event: "up_3", rest };
+        let expected = Line { tid: 217, event: "up_3", rest };
         assert_eq!(Line::parse(line), Some(expected));
         assert_eq!(Line::parse("# entries-in-buffer/entries-written: 2/2   #P:2"), None);
         assert_eq!(Line::parse("#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION"), None);
