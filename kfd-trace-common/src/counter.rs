@@ -1,5 +1,5 @@
-//! Counters that the BPF programs keep per CPU in one array: probe hits, records sent and lost, and
-//! everything that could not be done, each under a name.
+//! Counters that the BPF programs keep in one array, each CPU in a part of its own: probe hits, records sent and lost,
+//! and everything that could not be done, each under a name.
 
 use crate::kind::Kind;
 
@@ -158,7 +158,7 @@ impl Trouble {
     ];
 }
 
-/// Index of a probe's hits in the array of counters.
+/// Index of a probe's hits in the counters of a CPU.
 #[must_use]
 pub const fn hits(probe: ProbeId) -> u32 {
     probe as u32
@@ -182,8 +182,15 @@ pub const fn lost(kind: Kind) -> u32 {
     LOST_BASE + kind as u32
 }
 
-/// Length of the array.
+/// Counters of one CPU.
 pub const COUNTERS: u32 = LOST_BASE + KINDS;
+
+/// From a CPU's first counter to the next CPU's: whole cache lines, so that no two CPUs write to one line. Counter `n` of CPU
+/// `c` stands at `c * STRIDE + n`.
+pub const STRIDE: u32 = COUNTERS.next_multiple_of(LINE);
+
+/// Counters in a cache line of 64 bytes.
+const LINE: u32 = 8;
 
 const KINDS: u32 = count(Kind::ALL.len());
 const TROUBLE_BASE: u32 = count(ProbeId::ALL.len());

@@ -1,17 +1,24 @@
-//! Per-CPU counters: probe hits, records, troubles. The only owner of `COUNTERS`.
+//! Counters: probe hits, records, troubles. The only owner of `COUNTERS`.
+//!
+//! One array with a part for each CPU, and no per-CPU map: the daemon maps it into its memory and reads without a system
+//! call. While a bpf(2) lookup is under way, the kernel runs no kprobe program on that CPU, whatever thread is on it.
 
-use aya_ebpf::{macros::map, maps::PerCpuArray};
-use kfd_trace_common::counter::{self, COUNTERS as LEN, ProbeId, Trouble};
+use aya_ebpf::bindings::BPF_F_MMAPABLE;
+use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
+use aya_ebpf::{macros::map, maps::Array};
+use kfd_trace_common::counter::{self, ProbeId, STRIDE, Trouble};
 use kfd_trace_common::kind::Kind;
 
+/// The loader makes it as large as this machine's CPUs need.
 #[map]
-static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(LEN, 0);
+static COUNTERS: Array<u64> = Array::with_max_entries(STRIDE, BPF_F_MMAPABLE);
 
 #[inline(always)]
 fn add(index: u32) {
-    if let Some(counter) = COUNTERS.get_ptr_mut(index) {
-        // SAFETY: the verifier knows this pointer as a value of this CPU, and a program is not preempted by
-        // another one on its CPU.
+    // SAFETY: no arguments.
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    if let Some(counter) = COUNTERS.get_ptr_mut(cpu * STRIDE + index) {
+        // SAFETY: only programs on this CPU write here, and a program is not preempted by another one on its CPU.
         unsafe { *counter += 1 };
     }
 }

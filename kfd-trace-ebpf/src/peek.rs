@@ -1,7 +1,9 @@
 //! Reads kernel memory for the daemon: it walks the driver's process table with the offsets it has from BTF.
 //!
-//! Attached to nothing: the daemon runs it by BPF_PROG_TEST_RUN, one read a run. The only owner of `PEEK`.
+//! Attached to nothing: the daemon runs it by BPF_PROG_TEST_RUN, one read a run, and has `PEEK` mapped into its memory.
+//! The only owner of `PEEK`.
 
+use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::macros::{map, raw_tracepoint};
 use aya_ebpf::maps::Array;
 use aya_ebpf::programs::RawTracePointContext;
@@ -11,7 +13,7 @@ use kfd_trace_common::peek::Answer;
 use crate::kernel;
 
 #[map]
-static PEEK: Array<Answer> = Array::with_max_entries(1, 0);
+static PEEK: Array<Answer> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// Arguments: address, length. The answer stands in the map: a raw tracepoint's program has no return value.
 #[raw_tracepoint]

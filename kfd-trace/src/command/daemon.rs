@@ -147,5 +147,6 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<()
 fn tidy_up(tracer: &mut Tracer, look: &mut UnderWay) -> Result<(), Stop> {
     tracer.renew_clock();
     tracer.expire()?;
-    look.tick(tracer)
+    look.tick(tracer);
+    Ok(())
 }

@@ -7,10 +7,8 @@
 use super::clock;
 use super::differences::{self, findings, sysfs_is_alone};
 use super::gone::is_gone;
-use super::ground::chain;
 use super::look::{self, Begun, Look, Seen, Walked};
 use super::standing::Standings;
-use super::stop::Stop;
 use super::tracer::Tracer;
 use crate::attribute::process::{self, ProcessError};
 use crate::events::event::{Body, Event};
@@ -66,13 +64,10 @@ impl Tracer {
     /// Begins to read the driver's lists when it is time to; to be called once a second, also while a look is under way
     /// (then not `idle`): losses are told, and doubt waits for the next look. Give what [`Begun::finish`] saw to
     /// [`Tracer::reconcile`] after all records that stand in the ring buffer were taken in.
-    ///
-    /// # Errors
-    /// When the kernel refuses to tell how much was lost.
-    pub fn look(&mut self, idle: bool) -> Result<Option<Begun>, Stop> {
+    pub fn look(&mut self, idle: bool) -> Option<Begun> {
         let now_ns = clock::mono_ns();
         let doubt = &mut self.doubt;
-        let lost = self.session.untold().map_err(|error| Stop::failed(chain(&error)))?;
+        let lost = self.session.untold();
         if lost > doubt.lost {
             log::warn!("up to {} events were missed: comparing with the driver's lists", lost - doubt.lost);
             (doubt.lost, doubt.until_ns) = (lost, now_ns + DOUBT_NS);
@@ -82,17 +77,17 @@ impl Tracer {
             if doubtful {
                 doubt.until_ns = now_ns + DOUBT_NS;
             }
-            return Ok(None);
+            return None;
         }
         doubt.ticks += 1;
         let often = doubtful || self.session.queues_by_ioctl();
         if !often && !doubt.ticks.is_multiple_of(QUIET) {
-            return Ok(None);
+            return None;
         }
         let topology = doubt.ticks.is_multiple_of(QUIET);
         let walk = doubtful || doubt.ticks.is_multiple_of(QUIET_WALK);
         let unknown = look::unknown(&self.state, &doubt.found);
-        Ok(Some(doubt.standings.begin(&self.session, walk, topology, unknown)))
+        Some(doubt.standings.begin(&self.session, walk, topology, unknown))
     }
 
     /// Compares; gives what was set right, as events of the owners.

@@ -52,6 +52,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Vec<ProbeStatus>, St
     let options = Options {
         ask: Ask { ioctl_records: true, choice: Choice { tracepoints: true, ..Choice::default() } },
         possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
+        cpu_ids: kernel.preflight.cpu_ids,
         ..Options::default()
     };
     let session = Session::load(&kernel.symbols, &facts, &options);

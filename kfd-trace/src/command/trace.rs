@@ -106,7 +106,7 @@ impl<W: Write> Run<'_, W> {
                 _ = look.tick() => {
                     end = self.look(end)?;
                     if self.looks.is_multiple_of(RECONCILE_LOOKS) {
-                        lists.tick(&mut self.tracer).map_err(io::Error::other)?;
+                        lists.tick(&mut self.tracer);
                     }
                 }
                 seen = lists.seen() => {

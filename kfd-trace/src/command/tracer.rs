@@ -73,6 +73,7 @@ impl Tracer {
             pids: request.pids.clone(),
             ring_bytes: request.ring_bytes,
             possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
+            cpu_ids: kernel.preflight.cpu_ids,
         };
         let mut session =
             Session::load(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;

@@ -6,7 +6,6 @@
 
 use super::look::{Begun, Seen};
 use super::progress::Progress;
-use super::stop::Stop;
 use super::tracer::Tracer;
 use std::future::pending;
 use std::time::{Duration, Instant};
@@ -29,17 +28,13 @@ struct Running {
 impl UnderWay {
     /// Begins a look when it is time to and none is under way, and checks whether records were lost; to be called once a
     /// second.
-    ///
-    /// # Errors
-    /// When the kernel refuses to tell how much was lost.
-    pub(super) fn tick(&mut self, tracer: &mut Tracer) -> Result<(), Stop> {
-        if let Some(begun) = tracer.look(self.0.is_none())? {
+    pub(super) fn tick(&mut self, tracer: &mut Tracer) {
+        if let Some(begun) = tracer.look(self.0.is_none()) {
             self.begin(begun, Instant::now());
         }
         if let Some(line) = self.overdue(Instant::now()) {
             log::warn!("{line}");
         }
-        Ok(())
     }
 
     fn begin(&mut self, begun: Begun, now: Instant) {

@@ -233,6 +233,7 @@ mod tests {
             driver: Driver::Module { version: None, srcversion: None },
             kfd: true,
             possible_cpus: Some(2),
+            cpu_ids: Some(2),
         }
     }
 

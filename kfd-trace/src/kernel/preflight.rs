@@ -108,6 +108,8 @@ pub struct Preflight {
     /// /sys/class/kfd is there: the driver has its compute part.
     pub kfd: bool,
     pub possible_cpus: Option<usize>,
+    /// One past the highest number of a CPU that can be.
+    pub cpu_ids: Option<u32>,
 }
 
 impl Preflight {
@@ -119,6 +121,7 @@ impl Preflight {
         let mounts = fs::read(procfs.join("self/mounts")).ok();
         let mounts = mounts.and_then(|text| Vec::<MountEntry>::from_buf_read(text.as_slice()).ok());
         let mounted = |kind| Some(mounts.as_ref()?.iter().any(|mount| mount.fs_vfstype == kind));
+        let possible = text(&sysfs.join("devices/system/cpu/possible"));
         Preflight {
             release: text(&procfs.join("sys/kernel/osrelease")),
             euid: status.as_ref().map(|status| status.euid),
@@ -134,8 +137,8 @@ impl Preflight {
             amdgpu_btf: sysfs.join("kernel/btf/amdgpu").exists(),
             driver: read_driver(&sysfs.join("module/amdgpu")),
             kfd: sysfs.join("class/kfd").exists(),
-            possible_cpus: text(&sysfs.join("devices/system/cpu/possible"))
-                .and_then(|text| count_cpus(&text)),
+            possible_cpus: possible.as_deref().and_then(count_cpus),
+            cpu_ids: possible.as_deref().and_then(cpu_ids),
         }
     }
 }
@@ -188,6 +191,12 @@ fn count_cpus(text: &str) -> Option<usize> {
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
         sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
     })
+}
+
+/// One past the last number; the list ascends.
+fn cpu_ids(text: &str) -> Option<u32> {
+    let last = text.rsplit([',', '-']).next()?;
+    last.parse::<u32>().ok()?.checked_add(1)
 }
 
 #[cfg(test)]
@@ -254,6 +263,7 @@ mod tests {
             driver: Driver::Module { version: None, srcversion },
             kfd: true,
             possible_cpus: Some(7),
+            cpu_ids: Some(12),
         };
         assert_eq!(seen, expected);
     }
@@ -283,5 +293,6 @@ mod tests {
         for text in ["", "3-1", "a", "0-18446744073709551615"] {
             assert_eq!(count_cpus(text), None, "{text}");
         }
+        assert_eq!((cpu_ids(""), cpu_ids("0-4294967295"), cpu_ids("0")), (None, None, Some(1)));
     }
 }

@@ -1,6 +1,7 @@
 //! From a plan to attached programs. The only place that loads and attaches.
 
 use super::facts::Facts;
+use super::mapped;
 use super::plan::{Action, Plan, Planned};
 use super::session::Options;
 use super::site::{At, Target};
@@ -47,6 +48,9 @@ pub(super) enum Room {
     Least,
 }
 
+/// Its parts, one for each CPU (kfd-trace-ebpf/src/counters.rs).
+pub(super) const COUNTERS: &str = "COUNTERS";
+
 /// Maps whose size follows from what is traced.
 const SIZED: [&str; 11] = [
     "EVICTIONS",
@@ -85,6 +89,11 @@ pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
     }
     match room {
         Room::Full => {
+            let cpu_ids = options.cpu_ids.ok_or_else(|| LoadError::Map {
+                map: COUNTERS,
+                why: "the kernel does not tell which CPUs there can be".to_owned(),
+            })?;
+            loader.map_max_entries(COUNTERS, mapped::counters_len(cpu_ids));
             loader.map_max_entries("EVENTS", options.ring_bytes);
             loader.map_max_entries("IOCTL_STATS", stats_entries(options.possible_cpus));
         }

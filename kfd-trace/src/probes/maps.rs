@@ -1,11 +1,12 @@
 //! Readings of the maps: per-CPU values are summed up here, and nowhere else.
 
 use super::load::{LoadError, chain};
+use super::mapped::{self, Mapped};
 use crate::events::event::ProcessId;
 use crate::events::tables::{Counters, ErrorRow, InFlightRow, IoctlRow, Tables};
 use aya::Ebpf;
-use aya::maps::{HashMap, Map, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues};
-use kfd_trace_common::counter::{self, COUNTERS, Trouble};
+use aya::maps::{HashMap, Map, MapError, PerCpuHashMap, PerCpuValues};
+use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::in_flight::Slot;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::IN_FLIGHT_MAX;
@@ -22,21 +23,33 @@ fn find<'a>(ebpf: &'a Ebpf, map: &'static str) -> Result<&'a Map, LoadError> {
     ebpf.map(map).ok_or(LoadError::NoMap(map))
 }
 
-pub(super) fn read(ebpf: &Ebpf) -> Result<Tables, LoadError> {
+pub(super) fn read(ebpf: &Ebpf, counters: &Mapped) -> Result<Tables, LoadError> {
+    let counters = self::counters(counters);
     Ok(Tables {
-        ioctls: ioctls(ebpf)?,
+        ioctls: ioctls(ebpf, counters.trouble(Trouble::IoctlStatsFull) > 0)?,
         errors: errors(ebpf)?,
         in_flight: in_flight(ebpf)?,
-        counters: counters(ebpf)?,
+        counters,
     })
 }
 
-fn ioctls(ebpf: &Ebpf) -> Result<Vec<IoctlRow>, LoadError> {
+/// `was_full`: some calls are summed up for [`NOBODY`]. Else its rows, one for each number that a command can have, are not
+/// looked up: each lookup keeps probes from running on this CPU.
+fn ioctls(ebpf: &Ebpf, was_full: bool) -> Result<Vec<IoctlRow>, LoadError> {
     const MAP: &str = "IOCTL_STATS";
     let map: PerCpuHashMap<_, IoctlKey, IoctlStat> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
     let mut rows = Vec::new();
-    for entry in map.iter() {
-        let (key, values) = entry.map_err(error(MAP))?;
+    for key in map.keys() {
+        let key = key.map_err(error(MAP))?;
+        if key.process == NOBODY && !was_full {
+            continue;
+        }
+        let values = match map.get(&key, 0) {
+            Ok(values) => values,
+            // Dropped since the walk told of it.
+            Err(MapError::KeyNotFound) => continue,
+            Err(why) => return Err(error(MAP)(why)),
+        };
         let mut stat = IoctlStat::ZERO;
         values.iter().for_each(|value| stat.add(value));
         if key.process == NOBODY && stat.entered == 0 {
@@ -126,21 +139,15 @@ fn in_flight(ebpf: &Ebpf) -> Result<Vec<InFlightRow>, LoadError> {
     Ok(rows)
 }
 
-fn counters(ebpf: &Ebpf) -> Result<Counters, LoadError> {
-    const MAP: &str = "COUNTERS";
-    let map: PerCpuArray<_, u64> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
-    let sum = |index| map.get(&index, 0).map(|values| values.iter().sum()).map_err(error(MAP));
-    Ok(Counters((0..COUNTERS).map(sum).collect::<Result<_, _>>()?))
+fn counters(counters: &Mapped) -> Counters {
+    Counters(mapped::sums(counters.load()))
 }
 
 /// Lost records, all kinds together, and what could not be told in the first place.
-pub(super) fn untold(ebpf: &Ebpf) -> Result<u64, LoadError> {
-    const MAP: &str = "COUNTERS";
-    let map: PerCpuArray<_, u64> = find(ebpf, MAP)?.try_into().map_err(error(MAP))?;
-    let lost = Kind::ALL.iter().map(|kind| counter::lost(*kind));
-    let untold = Trouble::UNTOLD.iter().map(|trouble| counter::trouble(*trouble));
-    let of = |index: u32| map.get(&index, 0).map(|values| values.iter().sum::<u64>());
-    lost.chain(untold).map(of).sum::<Result<u64, _>>().map_err(error(MAP))
+pub(super) fn untold(counters: &Mapped) -> u64 {
+    let counters = self::counters(counters);
+    let lost = Kind::ALL.iter().map(|kind| counters.lost(*kind));
+    lost.chain(Trouble::UNTOLD.iter().map(|trouble| counters.trouble(*trouble))).sum()
 }
 
 /// Drops the rows of a map that a closure picks by key and value.

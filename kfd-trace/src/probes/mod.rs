@@ -6,6 +6,7 @@
 
 pub mod facts;
 pub mod load;
+mod mapped;
 pub mod maps;
 pub mod peek;
 pub mod plan;

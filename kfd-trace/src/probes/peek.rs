@@ -2,10 +2,10 @@
 
 use super::facts::Facts;
 use super::load::{self, LoadError, Room, chain};
+use super::mapped::Mapped;
 use super::plan::Plan;
 use super::session::Options;
 use aya::Ebpf;
-use aya::maps::Array;
 use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun};
 use kfd_trace_common::limits::PEEK_LEN;
 use kfd_trace_common::peek::Answer;
@@ -23,6 +23,7 @@ pub trait KernelMemory {
 /// The program alone, attached to nothing.
 pub struct Peek {
     ebpf: Ebpf,
+    answer: Mapped,
 }
 
 impl Peek {
@@ -33,25 +34,28 @@ impl Peek {
     pub fn open() -> Result<Self, LoadError> {
         let plan = Plan { rows: Vec::new(), ioctl_end: 0, ioctl_rocm_end: 0, queues_by_ioctl: false };
         let mut ebpf = load::object(&plan, &Facts::default(), &Options::default(), Room::Least)?;
-        load_program(&mut ebpf)?;
-        Ok(Peek { ebpf })
+        let answer = load_program(&mut ebpf)?;
+        Ok(Peek { ebpf, answer })
     }
 
     pub fn memory(&self) -> Memory<'_> {
-        Memory { ebpf: &self.ebpf }
+        Memory { ebpf: &self.ebpf, answer: &self.answer }
     }
 }
 
-pub(super) fn load_program(ebpf: &mut Ebpf) -> Result<(), LoadError> {
+/// Loads the program; gives the array that it answers in.
+pub(super) fn load_program(ebpf: &mut Ebpf) -> Result<Mapped, LoadError> {
     let refused = |error: &dyn Error| LoadError::Object(chain(error));
     let program = ebpf.program_mut(PROGRAM).ok_or(LoadError::NoMap(PROGRAM))?;
     let program: &mut RawTracePoint = program.try_into().map_err(|error| refused(&error))?;
-    program.load().map_err(|error| refused(&error))
+    program.load().map_err(|error| refused(&error))?;
+    Mapped::new(ebpf, MAP, size_of::<Answer>() / size_of::<u64>())
 }
 
 /// Kernel memory through BPF_PROG_TEST_RUN of the loaded program.
 pub struct Memory<'a> {
     pub(super) ebpf: &'a Ebpf,
+    pub(super) answer: &'a Mapped,
 }
 
 impl Memory<'_> {
@@ -61,9 +65,16 @@ impl Memory<'_> {
         options.args[0] = address;
         options.args[1] = u64::try_from(len).ok()?;
         program.test_run(options).ok()?;
-        let map: Array<_, Answer> = self.ebpf.map(MAP)?.try_into().ok()?;
-        let answer = map.get(&0, 0).ok()?;
-        (usize::try_from(answer.len).ok()? == len).then_some(answer.bytes)
+        // `kfd_trace_common::peek::Answer`: a word with the length, and the bytes.
+        let mut answer = self.answer.load();
+        if usize::try_from(answer.next()?).ok()? != len {
+            return None;
+        }
+        let mut bytes = [0; PEEK_LEN];
+        for (eight, word) in bytes.chunks_mut(size_of::<u64>()).zip(answer) {
+            eight.copy_from_slice(&word.to_ne_bytes());
+        }
+        Some(bytes)
     }
 }
 

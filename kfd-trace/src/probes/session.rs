@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, Functions};
 use super::load::{self, LoadError, Room};
+use super::mapped::{self, Mapped};
 use super::maps;
 use super::peek::{self, Memory};
 use super::plan::{self, Ask, Planned};
@@ -27,24 +28,33 @@ pub struct Options {
     pub ring_bytes: u32,
     /// CPUs that the kernel makes room for in per-CPU maps.
     pub possible_cpus: usize,
+    /// One past the highest number of a CPU that can be.
+    pub cpu_ids: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { ask: Ask::default(), pids: Vec::new(), ring_bytes: RING_BYTES, possible_cpus: 1 }
+        Options {
+            ask: Ask::default(),
+            pids: Vec::new(),
+            ring_bytes: RING_BYTES,
+            possible_cpus: 1,
+            cpu_ids: None,
+        }
     }
 }
 
 /// The running tracer.
 pub struct Session {
     ebpf: Ebpf,
+    counters: Mapped,
     planned: Vec<Planned>,
     probes: Vec<ProbeStatus>,
     layout: QueueLayout,
     /// Queues cannot be probed: they are followed by the ioctls alone.
     queues_by_ioctl: bool,
-    /// The program that reads kernel memory is loaded.
-    peeks: bool,
+    /// The answers of the program that reads kernel memory, where it is loaded.
+    answer: Option<Mapped>,
     pids: Vec<u32>,
 }
 
@@ -59,15 +69,18 @@ impl Session {
         fill_filter(&mut ebpf, &options.pids)?;
         maps::make_fallback(&mut ebpf)?;
         // Without it only the walk over standing queues is missing, and that is said where it is tried.
-        let peeks = peek::load_program(&mut ebpf).is_ok();
+        let answer = peek::load_program(&mut ebpf).ok();
+        let len = mapped::counters_len(options.cpu_ids.unwrap_or(1));
+        let counters = Mapped::new(&ebpf, load::COUNTERS, len as usize)?;
         let pids = options.pids.clone();
         Ok(Session {
             ebpf,
+            counters,
             planned: plan.rows,
             probes: Vec::new(),
             layout: facts.layout.clone(),
             queues_by_ioctl: plan.queues_by_ioctl,
-            peeks,
+            answer,
             pids,
         })
     }
@@ -82,7 +95,7 @@ impl Session {
     /// Kernel memory, for the walk over what stands.
     #[must_use]
     pub fn memory(&self) -> Option<Memory<'_>> {
-        self.peeks.then_some(Memory { ebpf: &self.ebpf })
+        Some(Memory { ebpf: &self.ebpf, answer: self.answer.as_ref()? })
     }
 
     /// The number of a process that was found standing: the BPF side and the daemon know it by the same.
@@ -154,15 +167,13 @@ impl Session {
     /// # Errors
     /// When the kernel refuses the reading of a map.
     pub fn tables(&self) -> Result<Tables, LoadError> {
-        maps::read(&self.ebpf)
+        maps::read(&self.ebpf, &self.counters)
     }
 
     /// Records that found the ring buffer full, all kinds together, and what could not be told in the first place.
-    ///
-    /// # Errors
-    /// When the kernel refuses the reading of the counters.
-    pub fn untold(&self) -> Result<u64, LoadError> {
-        maps::untold(&self.ebpf)
+    #[must_use]
+    pub fn untold(&self) -> u64 {
+        maps::untold(&self.counters)
     }
 
     /// Takes all probes off. Maps and ring stay.

@@ -1,18 +1,31 @@
 //! The counters of a running tracer, read from its BPF map: what it sends, loses, and cannot do is told by the daemon's
-//! metrics, but by a stream only in its summary.
+//! metrics, but by a stream only in its summary. The map is read as memory: a bpf(2) lookup would keep the tracer's programs
+//! from running on its CPU.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use aya::maps::{Map, MapData, MapInfo, PerCpuArray};
-use kfd_trace_common::counter::{self, Trouble};
+use aya::maps::{MapData, MapInfo};
+use kfd_trace_common::counter::{self, STRIDE, Trouble};
 use kfd_trace_common::kind::Kind;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 /// kfd-trace-ebpf/src/counters.rs
 const NAME: &str = "COUNTERS";
 
-pub(super) struct Counters(PerCpuArray<MapData, u64>);
+/// The array, mapped: a part of [`STRIDE`] words for each CPU.
+pub(super) struct Counters {
+    start: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: it owns its mapping, which any thread may read and unmap.
+unsafe impl Send for Counters {}
 
 /// Since the tracer started, by the names of the metrics; none of them 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,25 +40,46 @@ impl Counters {
     /// Those of this process.
     pub(super) fn of(pid: u32) -> Result<Self> {
         for id in map_ids(pid)? {
-            if MapInfo::from_id(id)?.name_as_str() == Some(NAME) {
-                let map = Map::PerCpuArray(MapData::from_id(id)?);
-                return map.try_into().map(Self).context("the map of counters");
+            let info = MapInfo::from_id(id)?;
+            if info.name_as_str() == Some(NAME) {
+                return Self::map(&MapData::from_id(id)?, info.max_entries() as usize);
             }
         }
         anyhow::bail!("process {pid} has no map {NAME}")
     }
 
-    pub(super) fn read(&self) -> Result<Counts> {
-        let sum = |index: u32| -> Result<u64> { Ok(self.0.get(&index, 0)?.iter().sum()) };
+    fn map(map: &MapData, words: usize) -> Result<Self> {
+        let len = NonZeroUsize::new(words * size_of::<u64>()).context("a map without entries")?;
+        // SAFETY: a new mapping, at a place that the kernel chooses.
+        let start =
+            unsafe { mmap(None, len, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, map.fd().as_fd(), 0) };
+        Ok(Self { start: start.context("map the counters")?.cast(), words })
+    }
+
+    fn sum(&self, index: u32) -> u64 {
+        // SAFETY: mapped for reading until this is dropped, and only ever loaded from.
+        let words = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) };
+        let of_cpus = words.iter().skip(index as usize).step_by(STRIDE as usize);
+        of_cpus.map(|word| word.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(super) fn read(&self) -> Counts {
         let mut counts = Counts::default();
         for kind in Kind::ALL {
-            counts.sent.insert(kind.name(), sum(counter::sent(*kind))?);
-            counts.missing.insert(kind.name(), sum(counter::lost(*kind))?);
+            counts.sent.insert(kind.name(), self.sum(counter::sent(*kind)));
+            counts.missing.insert(kind.name(), self.sum(counter::lost(*kind)));
         }
         for trouble in Trouble::ALL {
-            counts.missing.insert(trouble.name(), sum(counter::trouble(*trouble))?);
+            counts.missing.insert(trouble.name(), self.sum(counter::trouble(*trouble)));
         }
-        Ok(counts.since(&Counts::default()))
+        counts.since(&Counts::default())
+    }
+}
+
+impl Drop for Counters {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `map` made; no reference into it outlives this.
+        let _ = unsafe { munmap(self.start.cast(), self.words * size_of::<u64>()) };
     }
 }
 
