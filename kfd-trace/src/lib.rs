@@ -6,13 +6,15 @@
 //! kernel -> probes -> events -> attribute -> state -> output
 //! ```
 //!
-//! [`command`] is the only place where the parts meet; [`verdict`] is plain data that all may name.
+//! [`command`] is the only place where the parts meet; [`verdict`] and [`missed`] are plain data that all may
+//! name.
 
 pub mod attribute;
 pub mod cli;
 pub mod command;
 pub mod events;
 pub mod kernel;
+pub mod missed;
 pub mod output;
 pub mod probes;
 pub mod state;

@@ -128,6 +128,15 @@ fn the_types_of_queues_are_numbered_by_each_kernel() {
 
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
+fn misses_are_told_from_6_7_on() {
+    for (series, told) in [("5.10", false), ("6.1", false), ("6.12", true), ("7.2", true)] {
+        let (_, facts) = kernel(series);
+        assert_eq!(facts.misses.is_some(), told, "{series}");
+    }
+}
+
+#[test]
+#[ignore = "needs cargo xtask fixtures"]
 fn the_sizes_of_arguments_are_those_of_the_driver() {
     for (series, create) in [("6.1", Some(88)), ("6.12", Some(96)), ("7.2", Some(96)), ("5.10", None)] {
         let (_, facts) = kernel(series);

@@ -2,11 +2,14 @@
 
 use super::stop::{self, Stop};
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
+use crate::missed::Missed;
 use crate::output::status::{self, Status};
 use crate::probes::facts::Facts;
 use crate::probes::plan::{Ask, Choice};
 use crate::probes::session::{Options, Session};
 use crate::verdict::ProbeStatus;
+use kfd_trace_common::counter::ProbeId;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 
 /// Tries every probe, takes it off again, and prints what came out. The exit code is that of a tracer here.
@@ -17,13 +20,13 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
     let preflight = Preflight::read(roots);
     let mut found = findings(&preflight);
     let blocked = matches!(found.first(), Some(f) if f.severity <= Severity::Blocks);
-    let probes = if blocked { Ok(Vec::new()) } else { tried(roots, &mut found) };
-    let (probes, refused) = match probes {
-        Ok(probes) => (probes, None),
-        Err(stop) => (Vec::new(), Some(stop)),
+    let probes = if blocked { Ok(Tried::default()) } else { tried(roots, &mut found) };
+    let (tried, refused) = match probes {
+        Ok(tried) => (tried, None),
+        Err(stop) => (Tried::default(), Some(stop)),
     };
     let facts = facts(&preflight);
-    let report = Status { facts: &facts, findings: &found, probes: &probes };
+    let report = Status { facts: &facts, findings: &found, probes: &tried.probes, missed: &tried.missed };
     let mut out = io::stdout().lock();
     let written = if json { status::json(&mut out, &report) } else { status::text(&mut out, &report) };
     if let Err(error) = written
@@ -40,7 +43,14 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
     }
 }
 
-fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Vec<ProbeStatus>, Stop> {
+/// Probes, and what the kernel left out of each while it was on.
+#[derive(Default)]
+struct Tried {
+    probes: Vec<ProbeStatus>,
+    missed: BTreeMap<ProbeId, Missed>,
+}
+
+fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     let kernel = Kernel::read(roots).map_err(|error| Stop::failed(super::ground::chain(&error)))?;
     found.extend(kernel.btf_problems.iter().map(|problem| Finding {
         severity: Severity::Limits,
@@ -53,12 +63,13 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Vec<ProbeStatus>, St
         ask: Ask { ioctl_records: true, choice: Choice { tracepoints: true, ..Choice::default() } },
         possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
         cpu_ids: kernel.preflight.cpu_ids,
+        procfs: roots.procfs.clone(),
         ..Options::default()
     };
     let session = Session::load(&kernel.symbols, &facts, &options);
     let mut session = session.map_err(|error| Stop::failed(super::ground::chain(&error)))?;
     session.attach();
-    Ok(session.probes().to_vec())
+    Ok(Tried { probes: session.probes().to_vec(), missed: session.missed() })
 }
 
 fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {

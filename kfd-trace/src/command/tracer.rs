@@ -74,6 +74,7 @@ impl Tracer {
             ring_bytes: request.ring_bytes,
             possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
             cpu_ids: kernel.preflight.cpu_ids,
+            procfs: request.roots.procfs.clone(),
         };
         let mut session =
             Session::load(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
@@ -166,12 +167,17 @@ impl Tracer {
         self.session.probes()
     }
 
-    /// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight, its return
-    /// was not seen.
+    /// What the maps hold, and what the kernel left out.
     ///
     /// # Errors
     /// When the kernel refuses the reading.
     pub fn tables(&self) -> Result<Tables, Stop> {
+        Ok(Tables { missed: self.session.missed(), ..self.maps()? })
+    }
+
+    /// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight, its return
+    /// was not seen.
+    fn maps(&self) -> Result<Tables, Stop> {
         let mut tables = self.session.tables().map_err(|error| Stop::failed(chain(&error)))?;
         let procfs = &self.roots.procfs;
         let alive = |row: &InFlightRow| procfs.join(format!("{}/task/{}", row.tgid, row.tid)).exists();
@@ -206,7 +212,7 @@ impl Tracer {
         if gone.is_empty() {
             return Ok(());
         }
-        let Tables { mut ioctls, mut errors, .. } = self.tables()?;
+        let Tables { mut ioctls, mut errors, .. } = self.maps()?;
         ioctls.retain(|row| gone.contains(&row.process));
         errors.retain(|row| gone.contains(&row.process));
         self.session.retire(&gone).map_err(|error| Stop::failed(chain(&error)))?;

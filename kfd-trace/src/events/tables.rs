@@ -1,9 +1,11 @@
 //! What the BPF maps hold, as plain values: sums and counters read at a scrape or at the end of a run.
 
 use super::event::ProcessId;
+use crate::missed::Missed;
 use kfd_trace_common::counter::{self, ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::stat::IoctlStat;
+use std::collections::BTreeMap;
 
 /// One reading of all maps. Totals since the tracer's start, summed over the CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -12,6 +14,8 @@ pub struct Tables {
     pub errors: Vec<ErrorRow>,
     pub in_flight: Vec<InFlightRow>,
     pub counters: Counters,
+    /// What the kernel left out, of each attached probe.
+    pub missed: BTreeMap<ProbeId, Missed>,
 }
 
 /// One process's calls of one command.

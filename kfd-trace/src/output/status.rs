@@ -1,11 +1,14 @@
 //! What this kernel lets the tracer see: findings, one verdict a probe, and what follows from them.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use kfd_trace_common::counter::ProbeId;
 use serde::Serialize;
 
 use super::{escape, table};
 use crate::kernel::findings::{Finding, Severity};
+use crate::missed::Missed;
 use crate::verdict::{ProbeStatus, Verdict};
 
 /// Version of the JSON format.
@@ -20,6 +23,8 @@ pub struct Status<'a> {
     pub findings: &'a [Finding],
     /// Empty when no probe could be tried: the findings say why.
     pub probes: &'a [ProbeStatus],
+    /// What the kernel left out of each probe while it was on.
+    pub missed: &'a BTreeMap<ProbeId, Missed>,
 }
 
 /// What cannot be seen, a line for each topic whose probes are not on all of their functions though they were asked for.
@@ -60,7 +65,7 @@ pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
     if status.probes.is_empty() {
         return writeln!(out, "\nno probe was tried");
     }
-    writeln!(out, "\n{}", probe_table(status.probes))?;
+    writeln!(out, "\n{}", probe_table(status))?;
     let meaning = meaning(status.probes);
     if meaning.is_empty() {
         return writeln!(out, "\neverything that was asked for can be seen");
@@ -69,17 +74,25 @@ pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
     meaning.iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
-fn probe_table(probes: &[ProbeStatus]) -> String {
-    let rows = probes.iter().map(|probe| {
+fn probe_table(status: &Status<'_>) -> String {
+    let rows = status.probes.iter().map(|probe| {
         vec![
             probe.id.name().to_owned(),
             probe.kind.to_owned(),
             functions(&probe.symbols),
             probe.verdict.word().to_owned(),
+            missed(status.missed.get(&probe.id)),
             probe.verdict.reason().unwrap_or_default(),
         ]
     });
-    table::plain(&["PROBE", "KIND", "FUNCTION", "VERDICT", "REASON"], rows.collect(), &[])
+    table::plain(&["PROBE", "KIND", "FUNCTION", "VERDICT", "MISSED", "REASON"], rows.collect(), &[])
+}
+
+/// Nothing for a probe that is on no function.
+fn missed(missed: Option<&Missed>) -> String {
+    let count =
+        |missed: &Missed| missed.counted().map_or_else(|| "not measured".to_owned(), |n| n.to_string());
+    missed.map_or_else(|| "-".to_owned(), count)
 }
 
 fn functions(symbols: &[String]) -> String {
@@ -125,7 +138,21 @@ struct JsonProbe<'a> {
     required: bool,
     verdict: &'static str,
     reason: Option<String>,
+    missed: Option<JsonMissed>,
     feeds: &'static str,
+}
+
+/// While the probe was on; `null` is not measured.
+#[derive(Serialize)]
+struct JsonMissed {
+    program_skipped: Option<u64>,
+    probe_missed: Option<u64>,
+}
+
+impl From<Missed> for JsonMissed {
+    fn from(missed: Missed) -> Self {
+        JsonMissed { program_skipped: missed.program_skipped, probe_missed: missed.probe_missed }
+    }
 }
 
 /// Writes it as one object.
@@ -150,6 +177,7 @@ pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
         required: probe.required,
         verdict: probe.verdict.word(),
         reason: probe.verdict.reason(),
+        missed: status.missed.get(&probe.id).map(|missed| (*missed).into()),
         feeds: probe.feeds,
     });
     let document = Document {
@@ -167,7 +195,6 @@ pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::output::samples::probe;
-    use kfd_trace_common::counter::ProbeId;
 
     fn shown(probes: &[ProbeStatus]) -> (String, serde_json::Value) {
         let findings = [Finding {
@@ -177,7 +204,11 @@ mod tests {
             remedy: "use another kernel",
         }];
         let facts = [("kernel", "6.12.0".to_owned()), ("driver", "amdgpu\x1b".to_owned())];
-        let status = Status { facts: &facts, findings: &findings, probes };
+        let missed = BTreeMap::from([
+            (ProbeId::Ioctl, Missed { program_skipped: Some(3), probe_missed: Some(4) }),
+            (ProbeId::Open, Missed::default()),
+        ]);
+        let status = Status { facts: &facts, findings: &findings, probes, missed: &missed };
         let (mut plain, mut object) = (Vec::new(), Vec::new());
         text(&mut plain, &status).expect("memory");
         json(&mut object, &status).expect("memory");
@@ -196,17 +227,21 @@ mod tests {
         let expected = concat!(
             "kernel  6.12.0\ndriver  amdgpu\\u{1b}\n\nfindings:\n",
             "  limits: no BTF: only ioctls are traced; use another kernel\n\n",
-            "PROBE          KIND    FUNCTION            VERDICT         REASON\n",
-            "ioctl          kprobe  kfd_one and 1 more  attached\n",
-            "ioctl_handler  kprobe  kfd_one and 1 more  not_asked\n",
-            "queue_add      kprobe  kfd_one and 1 more  missing_fields  QUEUE_ID\n",
-            "open           kprobe  kfd_one and 1 more  partly          kfd_open: ENOENT\n\n",
+            "PROBE          KIND    FUNCTION            VERDICT         MISSED        REASON\n",
+            "ioctl          kprobe  kfd_one and 1 more  attached        7\n",
+            "ioctl_handler  kprobe  kfd_one and 1 more  not_asked       -\n",
+            "queue_add      kprobe  kfd_one and 1 more  missing_fields  -             QUEUE_ID\n",
+            "open           kprobe  kfd_one and 1 more  partly          not measured  kfd_open: ENOENT\n\n",
             "not seen: what queue_add feeds\nseen in part: what open feeds\n",
         );
         assert_eq!(text, expected);
         assert_eq!(value["probes"][2]["verdict"], "missing_fields");
         assert_eq!(value["probes"][0]["reason"], serde_json::Value::Null);
         assert_eq!(value["meaning"].as_array().map(Vec::len), Some(2));
+        let missed = |at: usize| value["probes"][at]["missed"].clone();
+        assert_eq!(missed(0), serde_json::json!({"program_skipped": 3, "probe_missed": 4}));
+        assert_eq!(missed(2), serde_json::Value::Null, "it is on no function");
+        assert_eq!(missed(3), serde_json::json!({"program_skipped": null, "probe_missed": null}));
         assert_eq!(value["findings"][0]["severity"], "limits");
     }
 

@@ -46,6 +46,8 @@ pub struct Summary {
     lost: BTreeMap<String, u64>,
     /// Calls whose end is not probed, by ioctl.
     not_measured: BTreeMap<String, u64>,
+    /// Causes of misses ([`crate::missed::Cause`]) that this kernel does not count: none of them is in `lost`.
+    misses_not_measured: Vec<&'static str>,
 }
 
 /// One ioctl.
@@ -106,6 +108,7 @@ impl Summary {
             records: lost::sent(input),
             lost: lost::lost(input, &all),
             not_measured: lost::not_measured(&all),
+            misses_not_measured: lost::not_counted(input),
         }
     }
 
@@ -125,6 +128,9 @@ impl Summary {
         self.queues_text(out)?;
         for (name, count) in &self.not_measured {
             writeln!(out, "not measured by design: results and latencies of {count} {name}")?;
+        }
+        if !self.misses_not_measured.is_empty() {
+            writeln!(out, "not measured on this kernel: {}", self.misses_not_measured.join(", "))?;
         }
         if self.lost.is_empty() {
             return writeln!(out, "nothing was lost");

@@ -1,5 +1,6 @@
 //! What this kernel tells of itself, reduced to what the plan, the loader and the decoder need.
 
+use super::misses::Layout;
 use crate::events::ioctl::IOCTLS;
 use crate::events::layout::{Member, QueueLayout};
 use crate::kernel::{Kernel, Symbols};
@@ -50,6 +51,8 @@ pub struct Facts {
     /// Bytes of `struct queue_properties`, at most what a record takes; 0 when unknown.
     pub properties_bytes: u32,
     pub layout: QueueLayout,
+    /// Where the kernel tells what it left out; `None` where it does not count that, or has no BTF.
+    pub misses: Option<Layout>,
     /// Bytes of the arguments of an ioctl in this kernel, by number; empty without the driver's BTF.
     pub ioctl_sizes: BTreeMap<u8, u32>,
     /// `system:name` of the tracepoints that this kernel has; empty unless they were looked for.
@@ -63,7 +66,12 @@ impl Facts {
         let offsets = kernel.offsets(FIELDS);
         let fields = offsets.iter().map(|(global, found)| (global, found.map_err(ToString::to_string)));
         let upid = kernel.vmlinux_btf.as_ref().and_then(|btf| btf.size_of("upid").ok());
-        let mut facts = Facts { fields: fields.collect(), upid_bytes: upid.unwrap_or(0), ..Facts::default() };
+        let mut facts = Facts {
+            fields: fields.collect(),
+            upid_bytes: upid.unwrap_or(0),
+            misses: kernel.vmlinux_btf.as_ref().and_then(|btf| Layout::find(btf)),
+            ..Facts::default()
+        };
         let Some(btf) = kernel.amdgpu_btf.as_ref() else { return facts };
         // Of a structure that outgrew the record the tail is not told.
         let most = u32::try_from(PROPERTIES_LEN).unwrap_or(u32::MAX);

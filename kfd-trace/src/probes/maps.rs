@@ -30,6 +30,7 @@ pub(super) fn read(ebpf: &Ebpf, counters: &Mapped) -> Result<Tables, LoadError> 
         errors: errors(ebpf)?,
         in_flight: in_flight(ebpf)?,
         counters,
+        ..Tables::default()
     })
 }
 

@@ -2,12 +2,13 @@
 //!
 //! Takes in: the table ([`rows`]), what the kernel tells of itself ([`facts`]), what is asked for. Gives out: a
 //! plan ([`plan`], pure), a running [`session::Session`] with a verdict for each probe ([`load`]), the readings
-//! of its maps ([`maps`]) and kernel memory for the walk over standing queues ([`peek`]).
+//! of its maps ([`maps`]), what its probes missed ([`misses`]), and kernel memory for the walk over standing queues ([`peek`]).
 
 pub mod facts;
 pub mod load;
 mod mapped;
 pub mod maps;
+pub mod misses;
 pub mod peek;
 pub mod plan;
 mod rows;

@@ -4,19 +4,23 @@ use super::facts::{Facts, Functions};
 use super::load::{self, LoadError, Room};
 use super::mapped::{self, Mapped};
 use super::maps;
+use super::misses::{Layout, Watched};
 use super::peek::{self, Memory};
 use super::plan::{self, Ask, Planned};
 use super::walk::StandingProcess;
 use crate::events::event::ProcessId;
 use crate::events::layout::QueueLayout;
 use crate::events::tables::Tables;
+use crate::missed::Missed;
 use crate::verdict::ProbeStatus;
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, RingBuf};
 use aya::programs::Program;
+use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::{FILTER_MAX, RING_BYTES};
 use kfd_trace_common::process::Entry;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -30,6 +34,8 @@ pub struct Options {
     pub possible_cpus: usize,
     /// One past the highest number of a CPU that can be.
     pub cpu_ids: Option<u32>,
+    /// Where /proc is: the links that hold the probes are found there.
+    pub procfs: PathBuf,
 }
 
 impl Default for Options {
@@ -40,6 +46,7 @@ impl Default for Options {
             ring_bytes: RING_BYTES,
             possible_cpus: 1,
             cpu_ids: None,
+            procfs: "/proc".into(),
         }
     }
 }
@@ -56,6 +63,9 @@ pub struct Session {
     /// The answers of the program that reads kernel memory, where it is loaded.
     answer: Option<Mapped>,
     pids: Vec<u32>,
+    misses: Option<Layout>,
+    watched: Watched,
+    procfs: PathBuf,
 }
 
 impl Session {
@@ -82,14 +92,20 @@ impl Session {
             queues_by_ioctl: plan.queues_by_ioctl,
             answer,
             pids,
+            misses: facts.misses,
+            watched: Watched::default(),
+            procfs: options.procfs.clone(),
         })
     }
 
     /// Attaches what was planned. Probes that cannot be had are told by their verdicts, not by an error.
     pub fn attach(&mut self) {
+        let mut programs = BTreeMap::new();
         for planned in std::mem::take(&mut self.planned) {
+            programs.insert(planned.row.id, planned.row.program);
             self.probes.push(load::row(&mut self.ebpf, planned));
         }
+        self.watched = Watched::new(&self.ebpf, &self.probes, &programs, self.misses, &self.procfs);
     }
 
     /// Kernel memory, for the walk over what stands.
@@ -170,6 +186,12 @@ impl Session {
         maps::read(&self.ebpf, &self.counters)
     }
 
+    /// What the kernel left out, of each probe that is or was attached.
+    #[must_use]
+    pub fn missed(&self) -> BTreeMap<ProbeId, Missed> {
+        self.watched.read()
+    }
+
     /// Records that found the ring buffer full, all kinds together, and what could not be told in the first place.
     #[must_use]
     pub fn untold(&self) -> u64 {
@@ -178,6 +200,7 @@ impl Session {
 
     /// Takes all probes off. Maps and ring stay.
     pub fn detach(&mut self) {
+        self.watched.release();
         for (_, program) in self.ebpf.programs_mut() {
             // A program that was never loaded has nothing to take off.
             let _ = match program {

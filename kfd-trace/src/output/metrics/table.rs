@@ -141,6 +141,8 @@ metrics! {
         "Unix time at which the tracer started.";
     PROBE_HITS = Counter "kfd_trace_probe_hits_total" ["probe"]
         "Runs of a probe's program.";
+    PROBE_MISSED = Counter "kfd_trace_probe_missed_total" ["probe", "cause"]
+        "Calls of probed functions for which the probe's program did not run: program_skipped, the CPU was inside another BPF program or a bpf(2) call on a map; probe_missed, the CPU was inside another kprobe, or all instances of the kretprobe were taken. No series where the kernel does not count it (before 6.7).";
     PROBE_ATTACHED = Gauge "kfd_trace_probe_attached" ["probe", "kind"]
         "1 for a probe that is on all of its functions, 0 for one that is not; none for one that was not asked for.";
     PROBE_INFO = Gauge "kfd_trace_probe_info" ["probe", "kind", "verdict"]

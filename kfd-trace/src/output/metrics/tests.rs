@@ -1,6 +1,7 @@
 use super::*;
 use crate::events::event::{Body, ProcessId, QueueCreate, QueueType};
 use crate::events::tables::{Counters, InFlightRow};
+use crate::missed::Missed;
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, topology, traced};
 use crate::state::samples::{create, destroy, error_row, event, facts, ioctl_row, seen};
 use crate::state::{State, StateLimits};
@@ -247,6 +248,19 @@ fn losses_and_hits_come_from_the_counters_and_labels_are_escaped() {
     evil.comm = Some("a\"b\\c\nd".into());
     world.state.apply(&event(5, 2, 55, Body::ProcessSeen(evil)));
     assert!(world.text().contains(r#"comm="a\"b\\c\nd""#));
+}
+
+#[test]
+fn what_the_kernel_does_not_count_has_no_series() {
+    let mut world = World::new(traced());
+    let missed = |program_skipped, probe_missed| Missed { program_skipped, probe_missed };
+    world.tables.missed =
+        BTreeMap::from([(ProbeId::Ioctl, missed(Some(3), None)), (ProbeId::Open, missed(Some(0), Some(4)))]);
+    let value = |probe, cause| {
+        world.value(&format!(r#"kfd_trace_probe_missed_total{{probe="{probe}",cause="{cause}"}}"#))
+    };
+    assert_eq!((value("ioctl", "program_skipped"), value("ioctl", "probe_missed")), (Some(3.0), None));
+    assert_eq!((value("open", "program_skipped"), value("open", "probe_missed")), (Some(0.0), Some(4.0)));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use kfd_trace_common::kind::Kind;
 use super::Scrape;
 use super::family::{Family, number};
 use super::table as t;
+use crate::missed::Cause;
 use crate::state::{Anomaly, Difference, Source};
 use crate::verdict::Verdict;
 
@@ -94,8 +95,16 @@ fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
     let counters = &scrape.tables.counters;
     let (mut hits, mut trouble) = (Family::new(&t::PROBE_HITS), Family::new(&t::TROUBLE));
     let (mut sent, mut lost) = (Family::new(&t::RECORDS), Family::new(&t::RECORDS_LOST));
+    let mut missed = Family::new(&t::PROBE_MISSED);
     for probe in ProbeId::ALL.iter().filter(|probe| scrape.sees(&[**probe])) {
         hits.add(&[probe.name()], counters.hits(*probe));
+    }
+    for (probe, of_probe) in &scrape.tables.missed {
+        for cause in Cause::ALL {
+            if let Some(count) = of_probe.of(cause) {
+                missed.add(&[probe.name(), cause.name()], count);
+            }
+        }
     }
     for reason in Trouble::ALL {
         trouble.add(&[reason.name()], counters.trouble(*reason));
@@ -104,7 +113,7 @@ fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
         sent.add(&[kind.name()], counters.sent(*kind));
         lost.add(&[kind.name()], counters.lost(*kind));
     }
-    vec![hits, trouble, sent, lost]
+    vec![hits, missed, trouble, sent, lost]
 }
 
 fn maps(scrape: &Scrape<'_>) -> [Family; 2] {

@@ -7,6 +7,7 @@ use kfd_trace_common::kind::Kind;
 
 use super::Input;
 use crate::events::ioctl;
+use crate::missed::Cause;
 use crate::state::IoctlTotals;
 
 /// Only what is not 0.
@@ -26,6 +27,11 @@ pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64
     };
     for kind in Kind::ALL {
         add(format!("records lost, {}", kind.name()), counters.lost(*kind));
+    }
+    for (probe, missed) in &input.tables.missed {
+        for cause in Cause::ALL {
+            add(format!("{}, {}", words(cause), probe.name()), missed.of(cause).unwrap_or(0));
+        }
     }
     for trouble in Trouble::ALL {
         add(format!("trouble, {}", trouble.name()), counters.trouble(*trouble));
@@ -49,6 +55,19 @@ pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64
         }
     }
     lost
+}
+
+const fn words(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ProgramSkipped => "program skipped",
+        Cause::ProbeMissed => "probe missed",
+    }
+}
+
+/// Causes of misses that this kernel counts for no probe.
+pub(super) fn not_counted(input: &Input<'_>) -> Vec<&'static str> {
+    let counted = |cause| input.tables.missed.values().any(|missed| missed.of(cause).is_some());
+    Cause::ALL.into_iter().filter(|cause| !counted(*cause)).map(Cause::name).collect()
 }
 
 /// WAIT_EVENTS sleeps, so its return is not probed.

@@ -1,11 +1,16 @@
 use super::*;
 use crate::events::event::ProcessId;
 use crate::events::tables::{Counters, InFlightRow};
+use crate::missed::Missed;
 use crate::output::samples::{CREATE, DESTROY, WAIT, traced};
 use crate::state::samples::{error_row, ioctl_row};
-use kfd_trace_common::counter::{self, COUNTERS, Trouble};
+use kfd_trace_common::counter::{self, COUNTERS, ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use serde_json::json;
+
+fn missed(program_skipped: Option<u64>, probe_missed: Option<u64>) -> Missed {
+    Missed { program_skipped, probe_missed }
+}
 
 fn summary(tables: &Tables, retired: &IoctlTotals) -> (String, serde_json::Value) {
     let snapshot = traced().snapshot();
@@ -29,6 +34,7 @@ fn the_summary_of_a_clean_run_as_a_whole() {
     let tables = Tables {
         ioctls: vec![ioctl_row(1, CREATE, 3, 1_500), ioctl_row(1, DESTROY, 10, 900)],
         errors: vec![error_row(1, CREATE, 22, 2)],
+        missed: BTreeMap::from([(ProbeId::Ioctl, missed(Some(0), Some(0)))]),
         ..Tables::default()
     };
     let (text, value) = summary(&tables, &IoctlTotals::default());
@@ -43,6 +49,7 @@ fn the_summary_of_a_clean_run_as_a_whole() {
     assert_eq!(text, expected);
     assert_eq!(value["event"], "summary");
     assert_eq!(value["lost"], json!({}));
+    assert_eq!(value["misses_not_measured"], json!([]));
     assert_eq!(
         value["ioctls"][1],
         json!({"ioctl": "CREATE_QUEUE", "calls": 3, "measured": 3, "errors": {"EINVAL": 2}, "mean_ns": 1500,
@@ -67,6 +74,10 @@ fn everything_that_was_lost_or_not_measured_is_named() {
         in_flight: vec![flying],
         counters: Counters(counters),
         errors: Vec::new(),
+        missed: BTreeMap::from([
+            (ProbeId::Ioctl, missed(Some(6), None)),
+            (ProbeId::IoctlReturn, missed(Some(0), None)),
+        ]),
     };
     let (text, value) = summary(&tables, &IoctlTotals::default());
     assert_eq!(
@@ -74,9 +85,11 @@ fn everything_that_was_lost_or_not_measured_is_named() {
         json!({
             "records lost, ioctl": 7, "trouble, in_flight_full": 5,
             "no return seen, DESTROY_QUEUE": 1, "still in flight, DESTROY_QUEUE": 1,
-            "missed return, DESTROY_QUEUE": 2,
+            "missed return, DESTROY_QUEUE": 2, "program skipped, ioctl": 6,
         })
     );
+    assert_eq!(value["misses_not_measured"], json!(["probe_missed"]));
+    assert!(text.contains("not measured on this kernel: probe_missed\n"), "{text}");
     assert_eq!(value["records"], json!({"ioctl": 3}));
     assert!(text.contains("\nlost:\n") && text.contains("  records lost, ioctl: 7\n"), "{text}");
     assert!(!text.contains("nothing was lost"));

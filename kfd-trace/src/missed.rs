@@ -1,0 +1,66 @@
+//! Calls of probed functions for which the kernel did not run the probe's program. Plain data: it is read where programs
+//! are loaded, and every output shows it.
+
+/// Why the program did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The CPU was inside another BPF program, or inside a bpf(2) call on a map, be it another thread's that was preempted
+    /// there (`trace_call_bpf`, kernel/trace/bpf_trace.c).
+    ProgramSkipped,
+    /// The CPU was inside another kprobe, or all instances of the kretprobe were taken (`trace_kprobe_missed`,
+    /// kernel/trace/trace_kprobe.c).
+    ProbeMissed,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 2] = [Cause::ProgramSkipped, Cause::ProbeMissed];
+
+    /// The name in metrics, JSON and the summary.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::ProgramSkipped => "program_skipped",
+            Cause::ProbeMissed => "probe_missed",
+        }
+    }
+}
+
+/// What one probe missed since it was attached, all its places together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// `None` where the kernel does not count it.
+    pub program_skipped: Option<u64>,
+    /// `None` where the kernel does not count it, or not for this kind of probe.
+    pub probe_missed: Option<u64>,
+}
+
+impl Missed {
+    /// Calls missed for this cause.
+    #[must_use]
+    pub fn of(self, cause: Cause) -> Option<u64> {
+        match cause {
+            Cause::ProgramSkipped => self.program_skipped,
+            Cause::ProbeMissed => self.probe_missed,
+        }
+    }
+
+    /// Calls missed for any cause that is counted; `None` where none is.
+    #[must_use]
+    pub fn counted(self) -> Option<u64> {
+        Cause::ALL.iter().filter_map(|cause| self.of(*cause)).reduce(|one, other| one + other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_counted_is_not_0() {
+        let missed = |program_skipped, probe_missed| Missed { program_skipped, probe_missed };
+        assert_eq!(missed(None, None).counted(), None);
+        assert_eq!(missed(Some(3), None).counted(), Some(3));
+        assert_eq!(missed(Some(3), Some(4)).counted(), Some(7));
+    }
+}
