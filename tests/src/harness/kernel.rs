@@ -1,4 +1,4 @@
-//! The kernel's own lists of what is attached, to show that nothing stays behind.
+//! The kernel's own lists of what is attached, to show that nothing stays behind; and how it schedules.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,6 +14,17 @@ pub fn bpf_programs() -> Result<BTreeMap<u32, String>> {
             Ok((program.id(), program.name_as_str().unwrap_or_default().to_owned()))
         })
         .collect()
+}
+
+/// Whether threads are preempted inside the kernel, too: the choice in brackets of `none voluntary (full) lazy`.
+pub fn preempts() -> Result<bool> {
+    const PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
+    match fs::read_to_string(PREEMPT) {
+        Ok(text) => Ok(text.contains("(full)") || text.contains("(lazy)")),
+        // before 5.12 there is no choice, and Debian builds without preemption
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).context(PREEMPT),
+    }
 }
 
 /// The symbols probed now, of all kprobes of the machine: kfdsim's own one is on

@@ -40,6 +40,14 @@ pub enum Workload {
         /// Of all threads together
         #[arg(long, default_value = "100000")]
         count: NonZeroU64,
+        /// All of them on this CPU
+        #[arg(long)]
+        cpu: Option<usize>,
+    },
+    /// Look up a large value of a BPF map of its own on one CPU, as fast as it can, until standard input ends
+    Lookups {
+        #[arg(long, default_value_t = 0)]
+        cpu: usize,
     },
     /// Issue short ioctls, hundreds a second, from a line on standard input until its end
     Noise,

@@ -5,14 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 
 use super::until::Finish;
 use super::{queues, report};
 use crate::kfd::{Client, Tally};
 
 /// `count` ioctls in all, shared out among threads that use one descriptor.
-pub(crate) fn burst(threads: NonZeroU64, count: NonZeroU64) -> Result<()> {
+pub(crate) fn burst(threads: NonZeroU64, count: NonZeroU64, cpu: Option<usize>) -> Result<()> {
+    cpu.map(pin_to).transpose()?;
     let gpu_id = queues::gpus()?[0].gpu_id;
     let mut client = queues::open()?;
     // the pid is in the ready line: whoever watches it can do so from here on
@@ -33,6 +36,13 @@ pub(crate) fn burst(threads: NonZeroU64, count: NonZeroU64) -> Result<()> {
     });
     tallies.iter().for_each(|tally| client.tally.merge(tally));
     report::counts(&client.tally)
+}
+
+/// From now on this thread, and those it makes, run on one CPU.
+pub(super) fn pin_to(cpu: usize) -> Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &cpus).with_context(|| format!("run on CPU {cpu}"))
 }
 
 /// Between two ioctls of the noise: each may have to be told.

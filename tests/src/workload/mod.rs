@@ -11,6 +11,7 @@ mod flood;
 mod hidden;
 mod hold;
 mod lives;
+mod lookups;
 mod operation;
 mod queues;
 mod report;
@@ -28,7 +29,8 @@ pub fn run(workload: &Workload) -> Result<()> {
         Workload::KillMe { gpus, queues } => hold::kill_me(*gpus, *queues),
         Workload::Script { operations } => script::run(operations),
         Workload::Agent => script::agent(),
-        Workload::Burst { threads, count } => flood::burst(*threads, *count),
+        Workload::Burst { threads, count, cpu } => flood::burst(*threads, *count, *cpu),
+        Workload::Lookups { cpu } => lookups::run(*cpu),
         Workload::Noise => flood::noise(),
         Workload::ExecSelf => lives::exec_self(),
         Workload::ForkChild => lives::fork_child(),

@@ -57,6 +57,21 @@ fn the_documented_verdicts_hold() {
 }
 
 #[test]
+fn misses_are_measured_where_the_kernel_counts_them() {
+    let counts = !matches!(VmKernel::from_env().expect("the kernel").series.as_str(), "5.10" | "6.1");
+    for probe in probes() {
+        let (missed, is_kprobe) = (&probe["missed"], probe["kind"] != "tracepoint");
+        let measured = |cause: &str| missed[cause].is_u64();
+        if probe["places"] == 0 {
+            assert!(missed.is_null() || !measured("probe_missed"), "{probe}");
+        } else {
+            let expected = (counts, counts && is_kprobe);
+            assert_eq!((measured("program_skipped"), measured("probe_missed")), expected, "{probe}");
+        }
+    }
+}
+
+#[test]
 fn no_required_probe_fails_where_the_driver_has_its_function() {
     for probe in probes().iter().filter(|probe| probe["required"] == true) {
         let verdict = probe["verdict"].as_str().expect("a verdict");

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use kfd_trace_tests::harness::{Daemon, Stream, Workload, counts, shared};
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::{Daemon, Metrics, Stream, Workload, counts, kernel, shared};
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
 /// 100,000 ioctls on an emulated CPU.
 const LONG: Duration = Duration::from_secs(150);
@@ -30,15 +31,36 @@ fn counts_are_exact() -> Result<()> {
     daemon.end()
 }
 
-/// With a record for each: those seen, and those that found the buffer full, make the whole.
-fn seen_and_lost(stream: &mut Stream, total: u64) -> Result<(u64, u64)> {
+/// Calls of the functions of a probe that a stream missed, all causes together; 0 where the kernel does not count them.
+fn missed(summary: &Value, probe: &str) -> Result<u64> {
+    let lost = counts::object(&summary["lost"])?;
+    let of = |words: &str| lost.get(&format!("{words}, {probe}")).copied().unwrap_or(0);
+    Ok(of("program skipped") + of("probe missed"))
+}
+
+/// How the calls of a burst were told.
+#[derive(Debug)]
+struct Told {
+    seen: u64,
+    /// Their records found the buffer full.
+    lost: u64,
+    /// The kernel did not run the program at their entry.
+    missed: u64,
+}
+
+/// With a record for each: those seen, those that found the buffer full, and those whose entry was missed make the whole.
+fn told(stream: &mut Stream, total: u64) -> Result<Told> {
     let summary = stream.finish()?;
-    assert_eq!(counts::summary_calls(&summary)?.values().sum::<u64>(), total);
+    let missed_entries = missed(&summary, "ioctl")?;
+    assert_eq!(counts::summary_calls(&summary)?.values().sum::<u64>() + missed_entries, total);
     let seen = u64::try_from(stream.events("ioctl").len())?;
     let lost = counts::object(&summary["lost"])?.remove("records lost, ioctl").unwrap_or(0);
     assert_eq!(summary["records"]["ioctl"].as_u64().context("records")?, seen);
-    assert_eq!(seen + lost, total);
-    Ok((seen, lost))
+    // A call whose return was missed is told at the thread's next one, which its last call has not.
+    let whole = seen + lost + missed_entries;
+    let untold = missed(&summary, "ioctl_return")?;
+    assert!(whole <= total && total <= whole + untold, "{seen} {lost} {missed_entries} {untold} of {total}");
+    Ok(Told { seen, lost, missed: missed_entries })
 }
 
 #[test]
@@ -47,8 +69,8 @@ fn seen_and_lost_records_make_the_whole() -> Result<()> {
     let mut stream = Stream::tracing(&["--event", "ioctl", "--buffer-size", "64KiB"])?;
     let mut burst = Workload::spawn(&["burst", "--threads=4", "--count=100000"])?;
     let truth = burst.finish_within(LONG)?;
-    let (seen, _) = seen_and_lost(&mut stream, counts::total(&truth))?;
-    assert!(seen > 0);
+    let told = told(&mut stream, counts::total(&truth))?;
+    assert!(told.seen > 0, "{told:?}");
     Ok(())
 }
 
@@ -59,8 +81,40 @@ fn a_reader_that_stands_still_loses_and_says_how_much() -> Result<()> {
     stream.signal(Signal::SIGSTOP)?;
     let (_, truth) = Workload::run(&["burst", "--threads=2", "--count=2000"])?;
     stream.signal(Signal::SIGCONT)?;
-    let (seen, lost) = seen_and_lost(&mut stream, counts::total(&truth))?;
+    let told = told(&mut stream, counts::total(&truth))?;
     // a record is larger than 64 bytes, so that 64 KiB cannot hold more than 1024
-    assert!(seen > 0 && seen <= 1024 && lost > 0, "{seen} {lost}");
+    assert!(told.seen > 0 && told.seen <= 1024 && told.lost > 0, "{told:?}");
+    Ok(())
+}
+
+/// `kfd_trace_probe_missed_total` of a probe, all causes together; `None` where the kernel does not count.
+fn missed_total(metrics: &Metrics, probe: &str) -> Option<f64> {
+    metrics.sum("kfd_trace_probe_missed_total", &[("probe", probe)])
+}
+
+#[test]
+fn what_the_kernel_skips_is_counted() -> Result<()> {
+    quiet()?;
+    let daemon = Daemon::ready(&[])?;
+    let mut stream = Stream::tracing(&["--event", "ioctl"])?;
+    let mut lookups = Workload::ready(&["lookups", "--cpu=0"])?;
+    let mut burst = Workload::spawn(&["burst", "--threads=1", "--count=20000", "--cpu=0"])?;
+    let truth = burst.finish_within(LONG)?;
+    lookups.close_stdin();
+    lookups.wait_success(LONG)?;
+    let metrics = daemon.scrape()?;
+    let told = told(&mut stream, counts::total(&truth))?;
+    let counted = missed_total(&metrics, "ioctl");
+    let not_measured = &stream.summary()?["misses_not_measured"];
+    if let Some(missed) = counted {
+        assert_eq!(*not_measured, json!([]));
+        let calls = metrics.sum("kfd_ioctls_total", &[]).context("no ioctls")?;
+        assert_eq!(calls + missed, 20_000.0);
+        let preempts = kernel::preempts()?;
+        ensure!(!preempts || told.missed > 0 && missed > 0.0, "provoked none: {told:?}, {missed}");
+    } else {
+        assert_eq!(*not_measured, json!(["program_skipped", "probe_missed"]));
+        assert_eq!(told.missed, 0);
+    }
     Ok(())
 }
