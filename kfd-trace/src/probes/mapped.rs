@@ -3,16 +3,16 @@
 //! A bpf(2) lookup keeps kprobe programs from running on its CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), and
 //! where the kernel preempts it half-way, whatever runs there meanwhile goes unseen.
 
-use super::load::LoadError;
-use aya::Ebpf;
-use aya::maps::Map;
+use super::load::{LoadError, chain};
+use aya::maps::{Array, Map};
+use aya::{Ebpf, Pod};
 use kfd_trace_common::counter::{COUNTERS, STRIDE};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The first words of an array made with `BPF_F_MMAPABLE`, as they are now; programs go on writing.
+/// The words of an array made with `BPF_F_MMAPABLE`, as they are now; programs go on writing.
 pub(super) struct Mapped {
     start: NonNull<AtomicU64>,
     words: usize,
@@ -24,12 +24,15 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Maps `words` words of 8 bytes; the kernel refuses more than the array has pages for. The mapping outlives the
-    /// object: it holds the array.
-    pub(super) fn new(ebpf: &Ebpf, name: &'static str, words: usize) -> Result<Self, LoadError> {
-        let Some(Map::Array(map)) = ebpf.map(name) else { return Err(LoadError::NoMap(name)) };
-        let len = words.max(1) * size_of::<u64>();
-        let fd = map.fd().as_fd().as_raw_fd();
+    /// Maps an array of `T` whole; the kernel keeps each at a multiple of 8 bytes. The mapping outlives the object: it
+    /// holds the array.
+    pub(super) fn new<T: Pod>(ebpf: &Ebpf, name: &'static str) -> Result<Self, LoadError> {
+        let Some(map @ Map::Array(data)) = ebpf.map(name) else { return Err(LoadError::NoMap(name)) };
+        let array: Array<_, T> =
+            map.try_into().map_err(|why| LoadError::Map { map: name, why: chain(&why) })?;
+        let words = array.len() as usize * size_of::<T>().div_ceil(size_of::<u64>());
+        let len = words * size_of::<u64>();
+        let fd = data.fd().as_fd().as_raw_fd();
         // SAFETY: a new mapping, at a place that the kernel chooses.
         let start = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
         let mapped = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
@@ -51,7 +54,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        let len = self.words.max(1) * size_of::<u64>();
+        let len = self.words * size_of::<u64>();
         // SAFETY: the mapping that `new` made; no reference into it outlives this.
         let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), len) };
     }

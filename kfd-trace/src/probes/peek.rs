@@ -49,7 +49,7 @@ pub(super) fn load_program(ebpf: &mut Ebpf) -> Result<Mapped, LoadError> {
     let program = ebpf.program_mut(PROGRAM).ok_or(LoadError::NoMap(PROGRAM))?;
     let program: &mut RawTracePoint = program.try_into().map_err(|error| refused(&error))?;
     program.load().map_err(|error| refused(&error))?;
-    Mapped::new(ebpf, MAP, size_of::<Answer>() / size_of::<u64>())
+    Mapped::new::<Answer>(ebpf, MAP)
 }
 
 /// Kernel memory through BPF_PROG_TEST_RUN of the loaded program.

@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, Functions};
 use super::load::{self, LoadError, Room};
-use super::mapped::{self, Mapped};
+use super::mapped::Mapped;
 use super::maps;
 use super::misses::{Layout, Watched};
 use super::peek::{self, Memory};
@@ -80,8 +80,7 @@ impl Session {
         maps::make_fallback(&mut ebpf)?;
         // Without it only the walk over standing queues is missing, and that is said where it is tried.
         let answer = peek::load_program(&mut ebpf).ok();
-        let len = mapped::counters_len(options.cpu_ids.unwrap_or(1));
-        let counters = Mapped::new(&ebpf, load::COUNTERS, len as usize)?;
+        let counters = Mapped::new::<u64>(&ebpf, load::COUNTERS)?;
         let pids = options.pids.clone();
         Ok(Session {
             ebpf,

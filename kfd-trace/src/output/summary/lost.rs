@@ -30,7 +30,10 @@ pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64
     }
     for (probe, missed) in &input.tables.missed {
         for cause in Cause::ALL {
-            add(format!("{}, {}", words(cause), probe.name()), missed.of(cause).unwrap_or(0));
+            add(
+                format!("{}, {}", cause.name().replace('_', " "), probe.name()),
+                missed.of(cause).unwrap_or(0),
+            );
         }
     }
     for trouble in Trouble::ALL {
@@ -55,13 +58,6 @@ pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64
         }
     }
     lost
-}
-
-const fn words(cause: Cause) -> &'static str {
-    match cause {
-        Cause::ProgramSkipped => "program skipped",
-        Cause::ProbeMissed => "probe missed",
-    }
 }
 
 /// Causes of misses that this kernel counts for no probe.
