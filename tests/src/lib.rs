@@ -1,6 +1,8 @@
 //! What the tests and the demo are made of, apart from the tracer: a KFD client, workloads that behave like
-//! ROCm programs, and the harness that runs tracer and workloads side by side in the VM.
+//! ROCm programs, the harness that runs tracer and workloads side by side in the VM, and what measures the cost of
+//! tracing.
 
+pub mod cost;
 pub mod harness;
 pub mod kfd;
 pub mod scenario;

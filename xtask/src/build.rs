@@ -10,9 +10,9 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use crate::guest::{self, TARGET};
 use crate::paths;
-use crate::run::{self, size, step};
+use crate::run::{self, note, size, step};
 
-/// Builds, checks and prints it.
+/// Builds and checks it.
 pub(crate) fn build() -> Result<PathBuf> {
     step("building kfd-trace (release, static)");
     run::run(guest::cargo().args(["build", "--release", "-p", "kfd-trace", "--target", TARGET]))?;
@@ -21,7 +21,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     if !is_static(&bytes).with_context(|| format!("{} is no ELF file", binary.display()))? {
         bail!("{} needs a dynamic loader: it would not run on every server", binary.display());
     }
-    println!("{} ({}, static)", binary.display(), size(bytes.len() as u64));
+    note(format!("{} ({}, static)", binary.display(), size(bytes.len() as u64)));
     Ok(binary)
 }
 

@@ -14,6 +14,8 @@ pub(crate) enum Mode {
     Test,
     /// /bin/kfd-demo after all modules are in.
     Demo,
+    /// /bin/kfd-cost after all modules are in.
+    Cost,
     /// A shell on the first serial port after all modules are in.
     Shell,
 }

@@ -8,7 +8,7 @@ mod modules;
 mod process;
 mod report;
 
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use anyhow::{Context as _, Result};
 
@@ -42,18 +42,23 @@ fn work(job: &Job) -> u32 {
         }
     }
     let done = match job.mode {
-        Mode::Demo => {
-            report::to_port().and_then(|()| process::run(Command::new("/bin/kfd-demo").envs(environment)))
-        }
+        Mode::Demo => program(Command::new("/bin/kfd-demo").envs(environment)),
+        Mode::Cost => program(Command::new("/bin/kfd-cost").args(&job.arguments).envs(environment)),
         Mode::Shell | Mode::Test => process::shell(Command::new("/bin/sh").envs(environment)),
     };
     match done {
-        Ok(end) => u32::from(job.mode == Mode::Demo && !end.success()),
+        Ok(end) => u32::from(job.mode != Mode::Shell && !end.success()),
         Err(error) => {
             report::line(&format!("vm-init: {error:#}"));
             1
         }
     }
+}
+
+/// Runs a program that reports to the host.
+fn program(command: &mut Command) -> Result<ExitStatus> {
+    report::to_port()?;
+    process::run(command)
 }
 
 /// One stage of the tests: whether it went well. What failed inside is told by the executable itself.

@@ -1,0 +1,74 @@
+//! Probes whose programs do nothing: what the kernel takes for a probe, whatever its program. The object is made here,
+//! two instructions a program, so that none of it can come into the product.
+
+use anyhow::{Context, Result};
+use aya::EbpfLoader;
+use aya::programs::KProbe;
+use object::write::{Object, Symbol, SymbolSection};
+use object::{Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
+
+use super::sites::Site;
+
+const ENTRY: &str = "entry";
+const RETURN: &str = "return";
+
+/// `r0 = 0; exit` (include/uapi/linux/bpf.h: BPF_ALU64 | BPF_MOV | BPF_K, BPF_JMP | BPF_EXIT).
+const PROGRAM: [u8; 16] = [0xb7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
+
+/// An ELF object with one program for kprobes and one for kretprobes.
+fn object() -> Result<Vec<u8>> {
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
+    for (section, name) in [("kprobe", ENTRY), ("kretprobe", RETURN)] {
+        let section = object.add_section(Vec::new(), section.into(), SectionKind::Text);
+        object.append_section_data(section, &PROGRAM, 8);
+        object.add_symbol(Symbol {
+            name: name.into(),
+            value: 0,
+            size: PROGRAM.len() as u64,
+            kind: SymbolKind::Text,
+            scope: SymbolScope::Dynamic,
+            weak: false,
+            section: SymbolSection::Section(section),
+            flags: SymbolFlags::None,
+        });
+    }
+    object.write().context("write the object of empty programs")
+}
+
+/// Probes that are on until this is dropped.
+#[derive(Debug)]
+pub(super) struct Empty {
+    _ebpf: aya::Ebpf,
+}
+
+impl Empty {
+    /// On each of these places.
+    pub(super) fn at(sites: &[Site]) -> Result<Self> {
+        // an empty name makes the kernel take the offset as the address (perf_kprobe_init)
+        Self::on(sites.iter().map(|site| (site.is_return, "", site.address)))
+    }
+
+    /// On the entry or the return of functions of unique names.
+    pub(super) fn named(functions: &[&str], entry: bool, on_return: bool) -> Result<Self> {
+        let places = functions.iter().flat_map(|function| [(false, *function, 0), (true, *function, 0)]);
+        Self::on(places.filter(|(is_return, ..)| if *is_return { on_return } else { entry }))
+    }
+
+    fn on<'a>(places: impl Iterator<Item = (bool, &'a str, u64)>) -> Result<Self> {
+        let mut ebpf = EbpfLoader::new().btf(None).load(&object()?).context("load the empty programs")?;
+        for name in [ENTRY, RETURN] {
+            program(&mut ebpf, name)?.load().with_context(|| format!("load the empty program {name}"))?;
+        }
+        for (is_return, function, offset) in places {
+            let probe = program(&mut ebpf, if is_return { RETURN } else { ENTRY })?;
+            let attached = probe.attach(function, offset);
+            attached.with_context(|| format!("an empty probe on `{function}` {offset:#x}"))?;
+        }
+        Ok(Self { _ebpf: ebpf })
+    }
+}
+
+fn program<'a>(ebpf: &'a mut aya::Ebpf, name: &str) -> Result<&'a mut KProbe> {
+    let program = ebpf.program_mut(name).with_context(|| format!("no program {name}"))?;
+    program.try_into().with_context(|| format!("{name} is no kprobe"))
+}

@@ -1,0 +1,65 @@
+//! What is reported of a case under a subject.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::caller::Took;
+use super::case::Case;
+
+/// What the lines for the host begin with (xtask/src/overhead/figures.rs).
+const MARK: &str = "kfd-cost";
+
+/// One line. Instructions are of one operation, a number for each repeat.
+#[derive(Debug, Serialize)]
+pub(super) struct Figure<'a> {
+    pub(super) case: Case,
+    pub(super) subject: &'a str,
+    /// What the caller waits for.
+    pub(super) caller: Vec<f64>,
+    /// Of all tasks, the tracer's own process included.
+    pub(super) machine: Vec<f64>,
+    /// Runs of the tracer's programs, where it counts them.
+    pub(super) probes: Option<f64>,
+}
+
+impl<'a> Figure<'a> {
+    /// From as many repeats of bursts of `operations`, and the same without any operation.
+    pub(super) fn new(case: Case, subject: &'a str, operations: u32, idle: Took, took: &[Took]) -> Self {
+        let operations = f64::from(operations);
+        let caller = |took: &Took| per(took.caller, idle.caller, operations);
+        let machine = |took: &Took| per(took.machine, idle.machine, operations);
+        Self {
+            case,
+            subject,
+            caller: took.iter().map(caller).collect(),
+            machine: took.iter().map(machine).collect(),
+            probes: None,
+        }
+    }
+
+    pub(super) fn report(&self) -> Result<()> {
+        println!("{MARK} {}", serde_json::to_string(self).context("a figure")?);
+        Ok(())
+    }
+}
+
+/// The part of `with` that is not in `without`, of one operation.
+#[expect(clippy::cast_precision_loss, reason = "spans of seconds are far below 2^53 ns")]
+fn per(with: u64, without: u64, operations: f64) -> f64 {
+    (with as f64 - without as f64) / operations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_without_operations_is_taken_off() {
+        let idle = Took { caller: 100, machine: 5_000 };
+        let took = [Took { caller: 600, machine: 15_000 }, Took { caller: 650, machine: 4_000 }];
+        let figure = Figure::new(Case::CreateDestroy, "x", 50, idle, &took);
+        assert_eq!(figure.caller, [10.0, 11.0]);
+        // less than without any: shown as it is, so that nobody takes it for 0
+        assert_eq!(figure.machine, [200.0, -20.0]);
+    }
+}

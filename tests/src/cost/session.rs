@@ -1,0 +1,145 @@
+//! All cases under all subjects, one after the other.
+
+use anyhow::{Context, Result, bail};
+
+use super::caller::{Caller, Order, Took};
+use super::case::{Case, Work};
+use super::clock;
+use super::figure::Figure;
+use super::sites::Site;
+use super::subject::{Running, Subject, Whom};
+
+/// Repeats of each order.
+const REPEATS: usize = 3;
+
+/// Of our own tracer while its process is stopped: what the caller itself spends.
+const STOPPED: &str = "kfd_trace_caller";
+
+/// Bursts that the ring buffer holds while nobody empties it.
+const HELD_BURSTS: u32 = 8;
+
+/// Runs all cases and reports each figure as it is known: under the subjects of these names, or under all if there are
+/// none. `program` is our own, for callers.
+pub fn run(program: &str, names: &[String]) -> Result<()> {
+    let subjects = wanted(names)?;
+    clock::check()?;
+    // where one process is asked for, the tracer may have other probes
+    let (mut all, mut one) = (Vec::new(), Vec::new());
+    for subject in subjects {
+        own(program, subject, &mut all).with_context(|| format!("{subject:?}"))?;
+        another(program, subject, &mut one).with_context(|| format!("{subject:?} on another process"))?;
+    }
+    Ok(())
+}
+
+/// In the order of [`Subject::ALL`], with those that others are held against.
+fn wanted(names: &[String]) -> Result<Vec<Subject>> {
+    let known = |name: &str| Subject::ALL.iter().any(|subject| subject.name() == name);
+    if let Some(name) = names.iter().find(|name| !known(name)) {
+        bail!("no subject {name}");
+    }
+    let named = |subject: Subject| names.is_empty() || names.iter().any(|name| name == subject.name());
+    let needed = |subject: Subject| match subject {
+        Subject::Untraced => true,
+        // the empty probes go where its probes were
+        Subject::KfdTrace => named(Subject::EmptySame),
+        _ => false,
+    };
+    Ok(Subject::ALL.into_iter().filter(|subject| named(*subject) || needed(*subject)).collect())
+}
+
+/// Cases in which the caller is traced, or whoever uses KFD.
+fn own(program: &str, subject: Subject, same: &mut Vec<Site>) -> Result<()> {
+    let mut caller = Caller::start(program, true)?;
+    let mut stranger = Caller::start(program, false)?;
+    let running = Running::start(subject, Whom { pid: caller.pid(), only: false }, same)?;
+    let mut calls = 0;
+    for case in [Case::IoctlNoEvent, Case::CreateDestroy] {
+        calls += case_of(case, subject, &mut caller, &running)?;
+    }
+    calls += stopped(&mut caller, &running)?;
+    case_of(Case::UnrelatedIoctl, subject, &mut stranger, &running)?;
+    end(subject, running, calls)
+}
+
+/// The case in which another process is traced.
+fn another(program: &str, subject: Subject, same: &mut Vec<Site>) -> Result<()> {
+    let mut caller = Caller::start(program, true)?;
+    let traced = Caller::start(program, true)?;
+    let running = Running::start(subject, Whom { pid: traced.pid(), only: true }, same)?;
+    case_of(Case::FilteredOut, subject, &mut caller, &running)?;
+    end(subject, running, 0)
+}
+
+fn end(subject: Subject, running: Running, calls: u64) -> Result<()> {
+    let lost = running.stop(calls)?;
+    if lost > 0 {
+        println!("{}: lost {lost} of {calls} calls", subject.name());
+    }
+    Ok(())
+}
+
+/// Measures and reports; gives the calls of KFD that were made.
+fn case_of(case: Case, subject: Subject, caller: &mut Caller, running: &Running) -> Result<u64> {
+    let order = order(case.work());
+    let warm = Order { bursts: 1, ..order };
+    caller.order(warm)?;
+    let idle = caller.order(Order { operations: 0, ..order })?;
+    let before = running.hits()?;
+    let took: Vec<Took> = (0..REPEATS).map(|_| caller.order(order)).collect::<Result<_>>()?;
+    let mut figure = Figure::new(case, subject.name(), order.operations, idle, &took);
+    let repeats = u32::try_from(REPEATS).context("few repeats")?;
+    if let (Some(before), Some(after)) = (before, running.hits()?) {
+        let operations = f64::from(order.operations) * f64::from(order.bursts) * f64::from(repeats);
+        figure.probes = Some((after - before) / operations);
+    }
+    figure.report()?;
+    Ok(calls(warm) + u64::from(repeats) * calls(order))
+}
+
+/// The pair once more while the tracer's process is stopped: after the first record nobody is woken, since the
+/// reader is behind (kernel/bpf/ringbuf.c:bpf_ringbuf_commit).
+fn stopped(caller: &mut Caller, running: &Running) -> Result<u64> {
+    let case = Case::CreateDestroy;
+    let order = Order { bursts: HELD_BURSTS, ..order(case.work()) };
+    let mut took = Vec::new();
+    let mut idle = None;
+    for _ in 0..REPEATS {
+        if !running.hold(true)? {
+            return Ok(0);
+        }
+        idle = Some(caller.order(Order { operations: 0, ..order })?);
+        took.push(caller.order(order)?);
+        running.hold(false)?;
+        // meanwhile its process empties the ring buffer
+        caller.order(Order { operations: 0, ..order })?;
+    }
+    let idle = idle.context("no repeats")?;
+    let figure = Figure::new(case, STOPPED, order.operations, idle, &took);
+    figure.report()?;
+    Ok(REPEATS as u64 * calls(order))
+}
+
+/// Bursts well below the 4 ms between two timer interrupts, where nobody traces by signals.
+fn order(work: Work) -> Order {
+    let operations = if work == Work::Pair { 50 } else { 500 };
+    Order { work, operations, bursts: 20 }
+}
+
+fn calls(order: Order) -> u64 {
+    u64::from(order.operations) * u64::from(order.bursts) * order.work.ioctls()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_brings_what_it_is_held_against() {
+        let of = |names: &[&str]| wanted(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&[]).unwrap(), Subject::ALL);
+        assert_eq!(of(&["strace"]).unwrap(), [Subject::Untraced, Subject::Strace]);
+        assert_eq!(of(&["empty_same"]).unwrap(), [Subject::Untraced, Subject::KfdTrace, Subject::EmptySame]);
+        assert!(of(&["perf"]).is_err());
+    }
+}

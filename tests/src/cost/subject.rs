@@ -1,0 +1,167 @@
+//! What may trace the caller, started and stopped.
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::Signal;
+use serde::Serialize;
+
+use super::empty::Empty;
+use super::foreign::{self, Foreign, Told};
+use super::sites::{self, Site};
+use crate::harness::{Daemon, Metrics, Stream};
+
+/// The handlers of the calls (kfd_chardev.c), both of a name of their own.
+pub(super) const HANDLERS: [&str; 2] = ["kfd_ioctl_create_queue", "kfd_ioctl_destroy_queue"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Subject {
+    Untraced,
+    /// On the handlers.
+    EmptyKprobe,
+    EmptyKretprobe,
+    EmptyPair,
+    /// The daemon, or the stream where one process is asked for.
+    KfdTrace,
+    /// On every place where kfd-trace was just before.
+    EmptySame,
+    BpftraceHist,
+    BpftraceEvent,
+    Strace,
+}
+
+impl Subject {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Untraced,
+        Self::EmptyKprobe,
+        Self::EmptyKretprobe,
+        Self::EmptyPair,
+        Self::KfdTrace,
+        Self::EmptySame,
+        Self::BpftraceHist,
+        Self::BpftraceEvent,
+        Self::Strace,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Untraced => "untraced",
+            Self::EmptyKprobe => "empty_kprobe",
+            Self::EmptyKretprobe => "empty_kretprobe",
+            Self::EmptyPair => "empty_pair",
+            Self::KfdTrace => "kfd_trace",
+            Self::EmptySame => "empty_same",
+            Self::BpftraceHist => "bpftrace_hist",
+            Self::BpftraceEvent => "bpftrace_event",
+            Self::Strace => "strace",
+        }
+    }
+}
+
+/// Who is traced.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whom {
+    pub(super) pid: u32,
+    /// This process alone. Else whoever comes, where the subject can.
+    pub(super) only: bool,
+}
+
+/// A subject at work.
+#[derive(Debug)]
+pub(super) enum Running {
+    Nothing,
+    Empty(#[expect(dead_code, reason = "held until it is dropped")] Empty),
+    Daemon { daemon: Box<Daemon>, before: Box<Metrics> },
+    Stream(Box<Stream>),
+    Foreign(Foreign),
+}
+
+impl Running {
+    /// Starts it and waits until it traces. `same` is where kfd-trace puts its probes: filled by it, used by `empty_same`.
+    pub(super) fn start(subject: Subject, whom: Whom, same: &mut Vec<Site>) -> Result<Self> {
+        let started = match subject {
+            Subject::Untraced => Self::Nothing,
+            Subject::EmptyKprobe => Self::Empty(Empty::named(&HANDLERS, true, false)?),
+            Subject::EmptyKretprobe => Self::Empty(Empty::named(&HANDLERS, false, true)?),
+            Subject::EmptyPair => Self::Empty(Empty::named(&HANDLERS, true, true)?),
+            Subject::EmptySame => {
+                ensure!(!same.is_empty(), "kfd-trace was not there before");
+                Self::Empty(Empty::at(same)?)
+            }
+            Subject::KfdTrace => {
+                let before = sites::read()?;
+                let tracer = Self::tracer(whom)?;
+                *same = sites::added(&before, &sites::read()?);
+                ensure!(!same.is_empty(), "kfd-trace has put no probe on");
+                tracer
+            }
+            Subject::BpftraceHist => Self::Foreign(Foreign::bpftrace(&foreign::histogram(whom))?),
+            Subject::BpftraceEvent => Self::Foreign(Foreign::bpftrace(&foreign::events(whom))?),
+            Subject::Strace => Self::Foreign(Foreign::strace(whom.pid)?),
+        };
+        Ok(started)
+    }
+
+    fn tracer(whom: Whom) -> Result<Self> {
+        if whom.only {
+            return Ok(Self::Stream(Box::new(Stream::tracing(&["--pid", &whom.pid.to_string()])?)));
+        }
+        let daemon = Daemon::ready(&[])?;
+        let before = daemon.scrape()?;
+        Ok(Self::Daemon { daemon: Box::new(daemon), before: Box::new(before) })
+    }
+
+    /// Runs of the tracer's programs since its start, where it counts them.
+    pub(super) fn hits(&self) -> Result<Option<f64>> {
+        let Self::Daemon { daemon, before } = self else { return Ok(None) };
+        let since = daemon.scrape()?.since(before);
+        let hits = since.sum("kfd_trace_probe_hits_total", &[]);
+        hits.context("no probe hits are counted").map(Some)
+    }
+
+    /// Stops the tracer's own process where it is, or lets it go on; its probes stay. `false`: there is none.
+    pub(super) fn hold(&self, still: bool) -> Result<bool> {
+        let Self::Daemon { daemon, .. } = self else { return Ok(false) };
+        daemon.signal(if still { Signal::SIGSTOP } else { Signal::SIGCONT })?;
+        Ok(true)
+    }
+
+    /// Ends it; fails unless it has told of `calls` ioctls of KFD, neither more nor less. What it says to have lost counts
+    /// as told, except of our own tracer; it is given.
+    pub(super) fn stop(self, calls: u64) -> Result<u64> {
+        let told = match self {
+            Self::Nothing | Self::Empty(_) => return Ok(0),
+            Self::Daemon { mut daemon, before } => {
+                let since = daemon.scrape()?.since(&before);
+                daemon.stop()?;
+                let sum = |name| Ok::<_, anyhow::Error>(whole(since.sum(name, &[]).unwrap_or(0.0)));
+                let lost = sum("kfd_trace_records_lost_total")?;
+                ensure!(lost == 0, "kfd-trace lost {lost} records");
+                Told { calls: sum("kfd_ioctls_total")?, lost }
+            }
+            Self::Stream(mut stream) => {
+                let summary = stream.finish()?;
+                let ioctls = stream.events("ioctl").len();
+                ensure!(
+                    ioctls == 0 || calls > 0,
+                    "of another process, kfd-trace told {ioctls} ioctls: {summary}"
+                );
+                Told { calls: ioctls as u64, lost: 0 }
+            }
+            Self::Foreign(foreign) => foreign.stop()?,
+        };
+        if told.calls + told.lost != calls {
+            bail!("told of {} ioctls, lost {}, of {calls} that were made", told.calls, told.lost);
+        }
+        Ok(told.lost)
+    }
+}
+
+/// A counter of Prometheus' text format.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts of calls, made in seconds"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
+}
