@@ -17,7 +17,7 @@ use crate::guest::{self, Binaries};
 use crate::initramfs::Archive;
 use crate::kernels::{self, Kernel};
 use crate::lock::{self, Held};
-use crate::qemu::{self, End, Machine, Run};
+use crate::qemu::{self, End, Machine, Run, Time};
 use crate::run::{note, size, step};
 use crate::series::Series;
 use crate::{build, kfdsim, modules, paths, userland};
@@ -29,6 +29,8 @@ pub(crate) enum Mode<'a> {
     Test(&'a [&'a str]),
     Demo,
     Shell,
+    /// Count what tracing costs.
+    Cost,
 }
 
 impl Mode<'_> {
@@ -37,6 +39,7 @@ impl Mode<'_> {
             Self::Test(_) => "test",
             Self::Demo => "demo",
             Self::Shell => "shell",
+            Self::Cost => "cost",
         }
     }
 }
@@ -53,6 +56,7 @@ pub(crate) struct Bench {
 struct Ready {
     kernel: Kernel,
     boot: Boot,
+    time: Time,
     initramfs: PathBuf,
     console: PathBuf,
     nonce: String,
@@ -61,6 +65,8 @@ struct Ready {
 
 /// A boot that is over.
 pub(crate) struct Booted {
+    /// Of the kernel.
+    pub(crate) release: String,
     pub(crate) run: Run,
     /// What is wrong with the guest itself; it was shown with the kernel log's end.
     pub(crate) trouble: Option<String>,
@@ -68,8 +74,17 @@ pub(crate) struct Booted {
 
 impl Bench {
     pub(crate) fn new() -> Result<Self> {
+        Self::with(guest::build)
+    }
+
+    /// For guests that run no tests.
+    pub(crate) fn without_tests() -> Result<Self> {
+        Self::with(guest::build_programs)
+    }
+
+    fn with(binaries: fn() -> Result<Binaries>) -> Result<Self> {
         let tracer = build::build()?;
-        let binaries = guest::build()?;
+        let binaries = binaries()?;
         let _cache = lock::hold(&paths::cache())?;
         let apt = Apt::open()?;
         let userland = userland::piece(&apt)?;
@@ -96,7 +111,7 @@ impl Bench {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let Booted { run, trouble } = self.boot(series, boot, Mode::Test(&wanted), filter, limit, out)?;
+        let Booted { run, trouble, .. } = self.boot(series, boot, Mode::Test(&wanted), filter, limit, out)?;
         let mut problems = Vec::from_iter(trouble);
         if run.closings != wanted.len() {
             problems.push(format!("{} of {} test executables came to their end", run.closings, wanted.len()));
@@ -135,7 +150,7 @@ impl Bench {
         let vmlinuz = ready.kernel.vmlinuz();
         let run = ready.machine(&vmlinuz).run(&ready.nonce, limit, out)?;
         let trouble = qemu::verdict(&run.end, &ready.console);
-        Ok(Booted { run, trouble })
+        Ok(Booted { release: ready.kernel.release, run, trouble })
     }
 
     /// A guest on this terminal, until it powers off.
@@ -171,13 +186,19 @@ impl Bench {
         });
         // tests/src/bin/vm-init/job.rs reads it.
         archive.file("etc/vm-job.json", 0o644, serde_json::to_vec_pretty(&job)?);
-        let userland = fs::read(&self.userland).context("cannot read the userland piece")?;
-        let whole = [userland, archive.finish()?].concat();
+        let mut whole = fs::read(&self.userland).context("cannot read the userland piece")?;
+        if mode == Mode::Cost {
+            let _cache = lock::hold(&paths::cache())?;
+            let more = userland::bpftrace(&self.apt)?;
+            whole.extend(fs::read(more).context("cannot read the piece with bpftrace")?);
+        }
+        whole.extend(archive.finish()?);
         let initramfs = dir.join("initramfs.cpio");
         fs::write(&initramfs, &whole).with_context(|| format!("cannot write {}", initramfs.display()))?;
         note(format!("initramfs for {}: {}", kernel.release, size(whole.len() as u64)));
         let console = dir.join("console.log");
-        Ok(Ready { kernel, boot, initramfs, console, nonce, _held: held })
+        let time = if mode == Mode::Cost { Time::Instructions } else { Time::Host };
+        Ok(Ready { kernel, boot, time, initramfs, console, nonce, _held: held })
     }
 
     /// Puts programs, modules and tests in the archive and gives the stages for the job.
@@ -241,8 +262,8 @@ impl Bench {
 
 impl Ready {
     fn machine<'a>(&'a self, vmlinuz: &'a Path) -> Machine<'a> {
-        let Self { initramfs, console, boot, .. } = self;
-        Machine { vmlinuz, initramfs, console, gpus: boot.gpus }
+        let Self { initramfs, console, boot, time, .. } = self;
+        Machine { vmlinuz, initramfs, console, gpus: boot.gpus, time: *time }
     }
 }
 

@@ -85,6 +85,13 @@ const BOOTS: [Boot; 5] = [
     },
 ];
 
+/// Where instructions are counted, instead of tests run. kfdsim answers no packets: its thread would be counted, too.
+pub(crate) const COST: Boot = Boot {
+    name: "cost",
+    gpus: 1,
+    stages: &[Stage { name: "cost", modules: &[AMDGPU, Module::Kfdsim("hws=0")], on: &SIMULATED }],
+};
+
 /// The boots of these series that have a stage. Long ones first, and of these the newest kernels,
 /// which take longest: what is begun last is waited for alone.
 pub(crate) fn of(wanted: &[Series]) -> impl Iterator<Item = (Series, Boot)> {

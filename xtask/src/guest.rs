@@ -44,9 +44,19 @@ pub(crate) fn cargo() -> Command {
 /// Builds everything of the tests package.
 pub(crate) fn build() -> Result<Binaries> {
     step("building the guest's programs and tests");
-    let arguments = ["test", "--no-run", "--message-format=json-render-diagnostics", "-p", "kfd-trace-tests"];
+    binaries(&["test", "--no-run", "--tests"])
+}
+
+/// Builds its programs alone.
+pub(crate) fn build_programs() -> Result<Binaries> {
+    step("building the guest's programs");
+    binaries(&["build"])
+}
+
+fn binaries(words: &[&str]) -> Result<Binaries> {
     let mut command = cargo();
-    command.args(arguments).args(["--bins", "--tests", "--target", TARGET]).stderr(Stdio::inherit());
+    command.args(words).args(["--message-format=json-render-diagnostics", "-p", "kfd-trace-tests"]);
+    command.args(["--bins", "--target", TARGET]).stderr(Stdio::inherit());
     let done = command.output().context("cannot run cargo")?;
     if !done.status.success() {
         bail!("the tests package does not build");

@@ -15,6 +15,7 @@ mod kernels;
 mod kfdsim;
 mod lock;
 mod modules;
+mod overhead;
 mod paths;
 mod qemu;
 mod run;
@@ -53,20 +54,30 @@ enum Command {
     Kernels,
     /// Play random lives of KFD processes in the VM and hold the tracer against a ledger of them
     Scenario(scenario::Args),
+    /// Measure what the tracer costs
+    #[command(subcommand)]
+    Bench(Benchmark),
     /// Everything: set-up, format, lints, unit tests, kernel-model tests, VM tests on all kernels
     Test,
     /// Show kfd-trace at work: here if there is an AMD GPU, else in the VM on a simulated one
     Demo,
 }
 
+#[derive(Subcommand)]
+enum Benchmark {
+    /// Instructions that tracing adds to an ioctl, counted in the VM, beside bpftrace and strace
+    Overhead(overhead::Args),
+}
+
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Setup => setup::setup(),
-        Command::Build => build::build().map(drop),
+        Command::Build => build::build().map(|binary| println!("{}", binary.display())),
         Command::Vm(args) => return exit(vm::vm(&args)),
         Command::Scenario(args) => return exit(scenario::scenario(&args)),
         Command::Fixtures => fixtures::fixtures().map(drop),
         Command::Kernels => verdicts::write(),
+        Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
         Command::Test => return exit(test::test()),
         Command::Demo => return exit(demo::demo()),
     };

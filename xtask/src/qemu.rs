@@ -27,6 +27,17 @@ pub(crate) struct Machine<'a> {
     pub(crate) console: &'a Path,
     /// Fake GPUs: one ivshmem device each.
     pub(crate) gpus: usize,
+    pub(crate) time: Time,
+}
+
+/// What the guest's clocks go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Time {
+    /// The host's time.
+    Host,
+    /// The guest's instructions, one a nanosecond, on one CPU; a guest that waits skips to the next timer. The same run
+    /// after run, however busy the host is.
+    Instructions,
 }
 
 /// How the guest ended.
@@ -55,14 +66,18 @@ fn kvm_usable() -> bool {
 impl Machine<'_> {
     fn command(&self) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
-        if kvm_usable() {
+        if self.time == Time::Host && kvm_usable() {
             command.args(["-accel", "kvm", "-cpu", "host"]);
         } else {
             // One thread for all CPUs: with a thread each, QEMU 7.2 loses an interrupt now and then
             // while the kernel patches text, and the guest locks up.
             command.args(["-accel", "tcg,thread=single", "-cpu", "max"]);
         }
-        command.args(["-m", "2G", "-smp", "2", "-no-reboot", "-nodefaults", "-display", "none"]);
+        match self.time {
+            Time::Host => command.args(["-smp", "2"]),
+            Time::Instructions => command.args(["-smp", "1", "-icount", "shift=0,sleep=off"]),
+        };
+        command.args(["-m", "2G", "-no-reboot", "-nodefaults", "-display", "none"]);
         command.arg("-kernel").arg(self.vmlinuz).arg("-initrd").arg(self.initramfs);
         // The boot-time check of the timer interrupt counts on a CPU that is not shared: on a loaded host it fails,
         // and the kernel panics in setup_IO_APIC.
@@ -215,7 +230,24 @@ pub(crate) fn verdict(end: &End, log: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::exit_code;
+    use std::path::Path;
+
+    use super::{Machine, Time, exit_code};
+
+    #[test]
+    fn instructions_are_counted_on_one_emulated_cpu() {
+        let path = Path::new("x");
+        let machine =
+            Machine { vmlinuz: path, initramfs: path, console: path, gpus: 1, time: Time::Instructions };
+        let command = machine.command();
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        let follows = |option: &str| {
+            let place = words.iter().position(|word| word == option)?;
+            words.get(place + 1).map(AsRef::as_ref)
+        };
+        assert_eq!((follows("-smp"), follows("-icount")), (Some("1"), Some("shift=0,sleep=off")));
+        assert_eq!(follows("-accel"), Some("tcg,thread=single"));
+    }
 
     #[test]
     fn only_the_own_nonce_ends_a_run() {

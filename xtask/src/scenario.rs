@@ -30,7 +30,7 @@ pub(crate) struct Args {
     without: Option<String>,
 }
 
-fn series(name: &str) -> Result<Series, String> {
+pub(crate) fn series(name: &str) -> Result<Series, String> {
     let known = Series::ALL.into_iter().filter(|series| series.has_kfdsim());
     known.clone().find(|series| series.name() == name).ok_or_else(|| {
         let names: Vec<_> = known.map(Series::name).collect();

@@ -1,0 +1,137 @@
+//! `cargo xtask bench overhead`: what tracing adds to an ioctl, in instructions. Boots a guest whose clocks go by them,
+//! takes what its kfd-cost reports (tests/src/cost), and shows it as a table or as JSON.
+
+mod baseline;
+mod figures;
+mod table;
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
+
+use crate::bench::{Bench, Mode};
+use crate::boots::COST;
+use crate::qemu::End;
+use crate::run::{note, step};
+use crate::scenario;
+use crate::series::Series;
+
+use baseline::Baseline;
+use figures::{Report, Row};
+
+/// Longest a guest may take, far beyond what it needs.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Kernel series to boot: one with kfdsim (repeatable)
+    #[arg(long = "kernel", value_name = "KERNEL", value_parser = scenario::series, default_value = "6.12")]
+    kernels: Vec<Series>,
+    /// Only these tracers (repeatable), and what they are held against
+    #[arg(long = "subject", value_name = "SUBJECT", value_parser = PossibleValuesParser::new(figures::SUBJECTS))]
+    subjects: Vec<String>,
+    /// An array of objects instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Fail if one of the tracer's own figures is more than 5 % above the accepted one (xtask/baselines)
+    #[arg(long, conflicts_with = "subjects")]
+    check: bool,
+    /// Make these figures the accepted ones
+    #[arg(long, conflicts_with_all = ["check", "subjects"])]
+    accept: bool,
+}
+
+/// `Ok(false)`: a figure has grown, and was named.
+pub(crate) fn overhead(args: &Args) -> Result<bool> {
+    // What cannot be checked is told before minutes are spent on it.
+    let accepted = args.kernels.iter().filter(|_| args.check).map(|series| Baseline::load(series.name()));
+    let accepted: Vec<Baseline> = accepted.collect::<Result<_>>()?;
+    let bench = Bench::without_tests()?;
+    let mut rows = Vec::new();
+    let mut well = true;
+    for (place, series) in args.kernels.iter().enumerate() {
+        let measured = measure(&bench, *series, &args.subjects)?;
+        let now = Baseline::of(&measured.release, &measured.rows);
+        if let Some(accepted) = accepted.get(place) {
+            well &= is_well(accepted, &now);
+        }
+        if args.accept {
+            note(format!("wrote {}", now.save(series.name())?.display()));
+        }
+        if !args.json {
+            println!(
+                "Linux {}: instructions of an operation\n\n{}",
+                measured.release,
+                table::table(&measured.rows)
+            );
+        }
+        rows.extend(measured.rows);
+    }
+    if args.json {
+        println!("{}", figures::json(&rows)?);
+    }
+    Ok(well)
+}
+
+fn is_well(accepted: &Baseline, now: &Baseline) -> bool {
+    if accepted.release != now.release {
+        note(format!("accepted on {}, measured on {}", accepted.release, now.release));
+    }
+    let grown = accepted.grown(now);
+    for line in &grown {
+        eprintln!("error: {line}");
+    }
+    grown.is_empty()
+}
+
+struct Measured {
+    /// Of the kernel.
+    release: String,
+    rows: Vec<Row>,
+}
+
+fn measure(bench: &Bench, series: Series, subjects: &[String]) -> Result<Measured> {
+    let begin = Instant::now();
+    let mut report = Sieve::default();
+    let words: Vec<String> = subjects.iter().map(|subject| format!("--subject={subject}")).collect();
+    let booted = bench.boot(series, COST, Mode::Cost, &words, LIMIT, &mut report)?;
+    if let Some(trouble) = booted.trouble {
+        bail!("Linux {}: {trouble}", series.name());
+    }
+    if !matches!(booted.run.end, End::Exit(0)) {
+        bail!("Linux {}: the guest could not measure, see above", series.name());
+    }
+    let told: Vec<Report> = report.told().collect::<Result<_>>()?;
+    for line in figures::repeats(&told) {
+        note(line);
+    }
+    let rows = figures::rows(series.name(), &told)?;
+    step(format!("Linux {}: measured in {:.0} s", booted.release, begin.elapsed().as_secs_f64()));
+    Ok(Measured { release: booted.release, rows })
+}
+
+/// What a guest reports: kept, and shown on stderr as it comes, since stdout is for the result.
+#[derive(Default)]
+struct Sieve(Vec<u8>);
+
+impl Sieve {
+    fn told(&self) -> impl Iterator<Item = Result<Report>> {
+        let lines = self.0.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+        lines.filter_map(Report::parse)
+    }
+}
+
+impl Write for Sieve {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        // A closed stderr is no reason to lose the figures.
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
