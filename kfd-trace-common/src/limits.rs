@@ -17,8 +17,11 @@ pub const ARGS_LEN: usize = 128;
 /// Longest kernel read of the `peek` program.
 pub const PEEK_LEN: usize = 256;
 
-/// Calls of `kfd_ioctl` that can be under way at once: one a thread.
+/// Calls of `kfd_ioctl` that can be under way at once, besides those of the seated: one a thread.
 pub const IN_FLIGHT_MAX: u32 = 16_384;
+
+/// Seats of threads that call `kfd_ioctl`, 4.7 kB each; a power of two. With 500 such threads, 30 find their seat taken.
+pub const SEATS: u32 = 4_096;
 
 /// KFD processes known at once. The driver's own limit is the PASID space (64 Ki); a node runs some hundreds.
 pub const PROCESSES_MAX: u32 = 8_192;
@@ -26,7 +29,8 @@ pub const PROCESSES_MAX: u32 = 8_192;
 /// PIDs that `--pid` may name.
 pub const FILTER_MAX: u32 = 1_024;
 
-/// Most entries of the per-CPU ioctl map; the loader lowers it on machines with many CPUs.
+/// Most entries of the per-CPU ioctl map, for the sums that find no place in a seat; the loader lowers it on machines with
+/// many CPUs.
 pub const IOCTL_STATS_MAX: u32 = 16_384;
 
 /// (process, command, errno) triples counted at once.

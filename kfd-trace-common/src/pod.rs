@@ -1,9 +1,9 @@
 //! Keys and values that the daemon reads out of maps as they stand.
 
-use crate::in_flight::Slot;
+use crate::in_flight::{Caller, Seat, Slot};
 use crate::peek::Answer;
 use crate::process::Entry;
-use crate::stat::{ErrorKey, IoctlKey, IoctlStat};
+use crate::stat::{ErrorKey, IoctlKey, IoctlStat, Sum};
 use aya::Pod;
 
 // SAFETY: repr(C) structures of integers without padding, as their asserted sizes show.
@@ -18,3 +18,9 @@ unsafe impl Pod for Slot {}
 unsafe impl Pod for Answer {}
 // SAFETY: as above.
 unsafe impl Pod for Entry {}
+// SAFETY: as above.
+unsafe impl Pod for Seat {}
+// SAFETY: as above.
+unsafe impl Pod for Caller {}
+// SAFETY: as above.
+unsafe impl Pod for Sum {}

@@ -18,6 +18,9 @@ pub const CREATE_QUEUE: u32 = 0x02;
 pub const UPDATE_QUEUE: u32 = 0x07;
 pub const SET_CU_MASK: u32 = 0x1a;
 
+/// CREATE_PROCESS of 7.2: the file that it is called on gets another process (`kfd_ioctl_create_process`).
+pub const CREATE_PROCESS: u32 = 0x27;
+
 /// `KFD_CONTEXT_ID_PRIMARY` of 7.2 (kfd_priv.h).
 pub const PRIMARY_CONTEXT: u32 = 0xffff;
 
@@ -26,6 +29,14 @@ pub const PRIMARY_CONTEXT: u32 = 0xffff;
 #[inline(always)]
 pub const fn changes_queue(nr: u32) -> bool {
     matches!(nr, CREATE_QUEUE | DESTROY_QUEUE | UPDATE_QUEUE | SET_CU_MASK)
+}
+
+/// Which calls have a record each.
+pub mod records {
+    pub const NONE: u32 = 0;
+    /// Those that change a queue, where queues themselves cannot be probed.
+    pub const QUEUES: u32 = 1;
+    pub const ALL: u32 = 2;
 }
 
 /// CRIU_OP: the only command with a flag (`KFD_IOC_FLAG_CHECKPOINT_RESTORE`).

@@ -1,4 +1,4 @@
-//! Sums of ioctls, kept in per-CPU maps: counts and latencies without a record per call.
+//! Sums of ioctls, kept by CPU: counts and latencies without a record per call.
 
 /// Buckets of the latency histogram. Bucket `i` counts calls of less than `2^(10 + i)` ns (1.024 us, doubling);
 /// the last one has no upper edge.
@@ -70,8 +70,27 @@ impl IoctlStat {
     }
 }
 
+/// A sum that one thread keeps in its seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sum {
+    /// As in [`IoctlKey`]; 0 for a free place.
+    pub process: u64,
+    /// As in [`IoctlKey`].
+    pub cmd: u32,
+    /// 1 when every call of the command by a thread of the process gets to a handler whose return is awaited.
+    pub awaited: u32,
+    pub stat: IoctlStat,
+    /// The bucket of the last latency, where the next one is looked for first.
+    pub bucket: u32,
+    /// The errno that came first; 0 for none.
+    pub errno: u32,
+    /// How often it came.
+    pub errors: u64,
+}
+
 const _: () = assert!(size_of::<IoctlKey>() == 16 && size_of::<ErrorKey>() == 16);
-const _: () = assert!(size_of::<IoctlStat>() == 256);
+const _: () = assert!(size_of::<IoctlStat>() == 256 && size_of::<Sum>() == 288);
 
 /// The bucket that a latency belongs to.
 #[must_use]
@@ -79,6 +98,15 @@ const _: () = assert!(size_of::<IoctlStat>() == 256);
 pub fn bucket_of(latency_ns: u64) -> usize {
     let bits = u64::BITS - (latency_ns >> FIRST_EDGE_LOG2).leading_zeros();
     (if bits > LAST_BUCKET { LAST_BUCKET } else { bits }) as usize
+}
+
+/// Whether a latency is in the upper half of what this bucket can hold, which is all of it but for the first one; never in the
+/// last one. Cheaper to ask of a guess than to find the bucket, as programs have no instruction that counts zeros.
+#[must_use]
+#[inline(always)]
+pub fn is_in(bucket: u32, latency_ns: u64) -> bool {
+    // One comparison of the bucket itself, so that the verifier knows its range.
+    bucket < LAST_BUCKET && latency_ns >> (FIRST_EDGE_LOG2 - 1 + bucket) == 1
 }
 
 /// Upper edge of a bucket in nanoseconds, exclusive; `None` for the last one.
@@ -91,7 +119,6 @@ pub fn upper_edge_ns(bucket: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
     #[test]
     fn a_latency_stands_below_its_buckets_edge() {
         for latency in [0, 1, 1023, 1024, 1025, 2047, 2048, 1 << 35, (1 << 35) - 1, u64::MAX] {
@@ -103,5 +130,13 @@ mod tests {
             );
         }
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+        for latency in (0..36).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1]) {
+            let own = u32::try_from(bucket_of(latency)).unwrap();
+            for bucket in 0..=LAST_BUCKET + 1 {
+                let sure = bucket == own && latency >= 512 && own != LAST_BUCKET;
+                assert_eq!(is_in(bucket, latency), sure, "{latency} in {bucket}");
+            }
+        }
+        assert_eq!([1 << 10, 1 << 11, 1 << 12, 1 << 20].map(bucket_of), [1, 2, 3, 11]);
     }
 }

@@ -1,4 +1,4 @@
-//! KFD processes by the address of their `struct kfd_process`. The only owner of `PROCESSES` and `PASIDS`.
+//! KFD processes by the address of their `struct kfd_process`. The only owner of `PROCESSES`, `PASIDS` and `GENERATION`.
 //!
 //! The first sight of an address gives the process a number of its own, tells the daemon who it is, and
 //! remembers whether it is asked for. The entry goes when the driver frees the structure, so that a reused
@@ -8,6 +8,7 @@ use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::{Global, macros::map, maps::HashMap};
+use core::sync::atomic::AtomicU64;
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::in_flight::Slot;
 use kfd_trace_common::kind::Kind;
@@ -25,9 +26,30 @@ static PROCESSES: HashMap<u64, Entry> = HashMap::with_max_entries(PROCESSES_MAX,
 #[map]
 static PASIDS: HashMap<u32, u64> = HashMap::with_max_entries(PROCESSES_MAX, 0);
 
+/// A number that was never there before, written whenever a file's process or an entry goes, changes or stops to hold, here or
+/// by the daemon: what was remembered of either is void then. No addition is needed, which only 5.12 can do with a result.
+/// 0: nothing may be remembered, since not all of that can be seen; the daemon decides.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
 /// Bytes of one `struct upid`, the element of `pid.numbers`.
 #[unsafe(no_mangle)]
 static UPID_BYTES: Global<u32> = Global::new(0);
+
+/// To be read before an entry that is to be remembered.
+#[inline(always)]
+pub(crate) fn generation() -> u64 {
+    // SAFETY: valid and aligned. Volatile, since the compiler does not know of the daemon's hand.
+    unsafe { GENERATION.as_ptr().read_volatile() }
+}
+
+/// What is remembered of any entry is void from here on: to be called after the change.
+#[inline(always)]
+pub(crate) fn changed() {
+    if generation() != 0 {
+        // SAFETY: as above.
+        unsafe { GENERATION.as_ptr().write_volatile(new_id()) };
+    }
+}
 
 /// Whom a record is about.
 #[derive(Clone, Copy)]
@@ -146,6 +168,7 @@ pub(crate) fn wanted_by_pasid(pasid: u32) -> Option<Entry> {
 fn remove(process: u64, entry: &Entry) {
     // Either may be gone already, dropped by the daemon.
     let _ = PROCESSES.remove(process);
+    changed();
     // The driver frees a PASID before the structure: another process may have it by now.
     // SAFETY: a value of the map, copied at once.
     let holder = PASIDS.get_ptr(entry.pasid).map(|holder| unsafe { *holder });
@@ -157,6 +180,8 @@ fn remove(process: u64, entry: &Entry) {
 /// A process was created at this address, or opened once more.
 #[inline(always)]
 pub(crate) fn created(process: u64) {
+    // The file that is opened may have the address of another one.
+    changed();
     if let Some(entry) = lookup(process) {
         if entry.releasing == 0 && is_still(process, &entry) {
             return;
@@ -197,6 +222,7 @@ pub(crate) fn releasing(process: u64) {
     if let Some(entry) = PROCESSES.get_ptr_mut(process) {
         // SAFETY: a value of the map; nobody else writes the entry of a process that is being freed.
         unsafe { (*entry).releasing = 1 };
+        changed();
     }
 }
 

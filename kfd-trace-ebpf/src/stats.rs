@@ -1,10 +1,14 @@
 //! Sums of ioctls per process and command. The only owner of `IOCTL_STATS` and `IOCTL_ERRORS`.
+//!
+//! A thread keeps its sums in its seat: nobody else writes there. What finds no place there goes to the two hash maps. A place
+//! is taken by the first command that comes, and freed by the daemon when the process has ended.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::PerCpuHashMap};
 use kfd_trace_common::counter::Trouble;
+use kfd_trace_common::in_flight::{self, Seat};
 use kfd_trace_common::limits::{IOCTL_ERRORS_MAX, IOCTL_STATS_MAX};
 use kfd_trace_common::rules;
-use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat, bucket_of};
+use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat, Sum, bucket_of, is_in};
 
 use crate::counters;
 
@@ -17,7 +21,27 @@ static IOCTL_ERRORS: PerCpuHashMap<ErrorKey, u64> = PerCpuHashMap::with_max_entr
 /// In read-only data and not on the stack, which has 512 bytes for everything.
 static ZERO: IoctlStat = IoctlStat::ZERO;
 
+/// What a seat keeps of the calls of a command, if it is that command's and the process's that the thread calls.
 #[inline(always)]
+pub(crate) fn seated(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
+    let process = seat.caller.slot.process;
+    let sum = &mut seat.sums[in_flight::cell_of(rules::nr(cmd))];
+    (sum.process == process && sum.cmd == cmd).then_some(sum)
+}
+
+/// The same; a free place is taken.
+#[inline(always)]
+pub(crate) fn settled(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
+    let process = seat.caller.slot.process;
+    let sum = &mut seat.sums[in_flight::cell_of(rules::nr(cmd))];
+    if sum.process == 0 {
+        (sum.cmd, sum.awaited, sum.errno) = (cmd, 0, 0);
+        sum.process = process;
+    }
+    (sum.process == process && sum.cmd == cmd).then_some(sum)
+}
+
+#[inline(never)]
 fn stat_of(process: u64, cmd: u32) -> Option<&'static mut IoctlStat> {
     let key = IoctlKey { process, cmd, pad: 0 };
     let stat = IOCTL_STATS.get_ptr_mut(key).or_else(|| {
@@ -60,22 +84,77 @@ pub(crate) fn no_return_seen(process: u64, cmd: u32) {
     }
 }
 
-/// A handler returned `result` after `latency_ns`.
-#[inline(always)]
+/// A handler returned `result` after `latency_ns`, of a call whose sums are in no seat.
+#[inline(never)]
 pub(crate) fn returned(process: u64, cmd: u32, result: i32, latency_ns: u64) {
     if let Some(stat) = stat_of(process, cmd) {
-        stat.returned += 1;
-        stat.latency_ns += latency_ns;
-        if let Some(bucket) = stat.buckets.get_mut(bucket_of(latency_ns)) {
-            *bucket += 1;
-        }
+        count(stat, bucket_of(latency_ns), latency_ns);
     }
     if result < 0 {
         error(process, cmd, result.unsigned_abs());
     }
 }
 
+/// The same of a call in a seat. Gives the latency as it was counted.
 #[inline(always)]
+pub(crate) fn returned_in(seat: &mut Seat, result: i32, mut latency_ns: u64) -> u64 {
+    let process = seat.caller.slot.process;
+    // The place is the call's as long as it is the process's: the daemon frees those of ended ones.
+    match seat.sums.get_mut(seat.caller.cell as usize).filter(|sum| sum.process == process) {
+        Some(sum) => {
+            let mut bucket = sum.bucket;
+            if !is_in(bucket, latency_ns) {
+                latency_ns = possible(latency_ns);
+                bucket = bucket_of(latency_ns) as u32;
+                sum.bucket = bucket;
+            }
+            count(&mut sum.stat, bucket as usize, latency_ns);
+            if result < 0 {
+                error_in(sum, result.unsigned_abs());
+            }
+        }
+        None => {
+            latency_ns = possible(latency_ns);
+            returned(process, seat.caller.slot.cmd, result, latency_ns);
+        }
+    }
+    latency_ns
+}
+
+/// The clock may step back a little between two CPUs.
+#[inline(always)]
+pub(crate) fn possible(latency_ns: u64) -> u64 {
+    if (latency_ns as i64) < 0 { 0 } else { latency_ns }
+}
+
+#[inline(always)]
+fn count(stat: &mut IoctlStat, bucket: usize, latency_ns: u64) {
+    stat.returned += 1;
+    stat.latency_ns += latency_ns;
+    if let Some(bucket) = stat.buckets.get_mut(bucket) {
+        *bucket += 1;
+    }
+}
+
+#[inline(always)]
+fn error_in(sum: &mut Sum, errno: u32) {
+    if sum.errno == errno {
+        sum.errors += 1;
+    } else {
+        other_error_in(sum, errno);
+    }
+}
+
+#[inline(never)]
+fn other_error_in(sum: &mut Sum, errno: u32) {
+    if sum.errno == 0 {
+        (sum.errno, sum.errors) = (errno, 1);
+    } else {
+        error(sum.process, sum.cmd, errno);
+    }
+}
+
+#[inline(never)]
 fn error(process: u64, cmd: u32, errno: u32) {
     let key = ErrorKey { process, cmd, errno };
     let count = IOCTL_ERRORS.get_ptr_mut(key).or_else(|| {

@@ -7,24 +7,21 @@ use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_ktime_get_ns};
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::in_flight::Slot;
+use kfd_trace_common::in_flight::{self as seats, Caller, NO_CELL, Seat, Slot};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::ARGS_LEN;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{Ioctl, QueueDestroy, outcome};
 use kfd_trace_common::rules;
+use kfd_trace_common::rules::records;
 
 use crate::kernel::{self, read};
 use crate::processes::{self, Met};
-use crate::{counters, emit, filter, nested, stats};
+use crate::{counters, emit, filter, in_flight, nested, stats};
 
-/// 1: a record for each call.
+/// Which calls have a record each: `records`.
 #[unsafe(no_mangle)]
-static RECORD_IOCTLS: Global<u32> = Global::new(0);
-
-/// 1: a record for each call that changes a queue, where queues themselves cannot be probed.
-#[unsafe(no_mangle)]
-static RECORD_QUEUE_IOCTLS: Global<u32> = Global::new(0);
+static RECORD_IOCTLS: Global<u32> = Global::new(records::NONE);
 
 /// One past the last command of this kernel's driver.
 #[unsafe(no_mangle)]
@@ -34,61 +31,171 @@ static IOCTL_END: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 static IOCTL_ROCM_END: Global<u32> = Global::new(0);
 
-/// `long kfd_ioctl(struct file *filep, unsigned int cmd, unsigned long arg)`
+/// `long kfd_ioctl(struct file *filep, unsigned int cmd, unsigned long arg)`. Only runs that count no call are counted as hits
+/// here: the others are the sum of the calls.
 #[kprobe]
 pub(crate) fn ioctl(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::Ioctl);
-    let _ = enter(&ctx);
+    let (Some(file), Some(cmd)) = (ctx.arg::<u64>(0), ctx.arg::<u32>(1)) else { return 0 };
+    match in_flight::seat() {
+        Some(seat) => enter(seat, file, cmd),
+        None => enter_without_seat(file, cmd),
+    }
     0
 }
 
+/// What most calls come to: a thread calls again whom it called the last time, what it has called before.
 #[inline(always)]
-fn enter(ctx: &ProbeContext) -> Option<()> {
-    let (file, cmd): (u64, u32) = (ctx.arg(0)?, ctx.arg(1)?);
-    // A slot of this thread is the leftover of a call whose handler's return was not seen.
-    if let Some(stale) = nested::leave::<Slot>() {
-        no_return_seen(&stale);
+fn enter(seat: &mut Seat, file: u64, cmd: u32) {
+    let caller = &mut seat.caller;
+    // A call that is still under way is the leftover of one whose handler's return was not seen.
+    if caller.busy != 0 {
+        caller.busy = 0;
+        no_return_seen(&mut caller.slot);
     }
-    let Some(process) = read::<u64>(file, &kernel::FILE_PRIVATE_DATA) else {
-        counters::trouble(Trouble::ProcessUnreadable);
-        return None;
-    };
-    let entry = processes::wanted(process, Met::Own)?;
-    let slot = Slot {
-        // SAFETY: no arguments.
-        entered_ns: unsafe { bpf_ktime_get_ns() },
-        process: entry.id,
-        data: 0,
-        tgid: entry.tgid,
-        cmd,
-        deleted_queue: 0,
-        deleted_gpu: 0,
-    };
-    stats::entered(slot.process, cmd);
-    if let Some(errno) = refusal(&entry, rules::nr(cmd)) {
-        stats::refused(slot.process, cmd, errno);
-        record(&slot, -(errno as i32), 0, outcome::REFUSED);
-    } else if rules::nr(cmd) == rules::WAIT_EVENTS {
-        record(&slot, 0, 0, outcome::NOT_MEASURED);
+    if caller.file != file || caller.generation != processes::generation() {
+        meet(caller, file);
+    }
+    let admitted = caller.admitted;
+    if let Some(sum) = stats::seated(seat, cmd).filter(|sum| sum.awaited & admitted != 0) {
+        sum.stat.entered += 1;
+        let caller = &mut seat.caller;
+        begin(&mut caller.slot, cmd);
+        caller.cell = seats::cell_of(rules::nr(cmd)) as u32;
+        caller.busy = 1;
     } else {
-        nested::enter(&slot);
+        enter_for_the_first_time(seat, file, cmd);
     }
-    Some(())
 }
 
-/// The errno of a call that `kfd_ioctl` refuses before any handler, in the order of its checks.
+/// The call of a command that was not called before, or that has no place in the seat, or whose return is not awaited, or of a
+/// process that is not asked for.
+#[inline(never)]
+fn enter_for_the_first_time(seat: &mut Seat, file: u64, cmd: u32) {
+    if seat.caller.wanted == 0 {
+        counters::hit(ProbeId::Ioctl);
+        return;
+    }
+    begin(&mut seat.caller.slot, cmd);
+    let (process, admitted) = (seat.caller.slot.process, seat.caller.admitted != 0);
+    let nr = rules::nr(cmd);
+    seat.caller.cell = match stats::settled(seat, cmd) {
+        Some(sum) => {
+            sum.stat.entered += 1;
+            seats::cell_of(nr) as u32
+        }
+        None => {
+            stats::entered(process, cmd);
+            NO_CELL
+        }
+    };
+    if !is_awaited(&mut seat.caller.slot, admitted, file) {
+        return;
+    }
+    seat.caller.busy = 1;
+    if nr == rules::CREATE_PROCESS {
+        seat.caller.slot.deleted_queue = SOMETHING_LEFT;
+    }
+    // Who may call the one is asked each time; the other has something left to do at its return.
+    if nr != rules::CRIU
+        && nr != rules::CREATE_PROCESS
+        && let Some(sum) = stats::seated(seat, cmd)
+    {
+        sum.awaited = 1;
+    }
+}
+
+#[inline(never)]
+fn enter_without_seat(file: u64, cmd: u32) {
+    if let Some(mut stale) = nested::leave::<Slot>() {
+        no_return_seen(&mut stale);
+    }
+    let mut caller = Caller::NOBODY;
+    meet(&mut caller, file);
+    if caller.wanted == 0 {
+        counters::hit(ProbeId::Ioctl);
+        return;
+    }
+    begin(&mut caller.slot, cmd);
+    stats::entered(caller.slot.process, cmd);
+    let own = caller.admitted != 0;
+    if is_awaited(&mut caller.slot, own, file) {
+        if rules::nr(cmd) == rules::CREATE_PROCESS {
+            caller.slot.deleted_queue = SOMETHING_LEFT;
+        }
+        nested::enter(&caller.slot);
+    }
+}
+
 #[inline(always)]
-fn refusal(entry: &Entry, nr: u32) -> Option<u32> {
+fn begin(slot: &mut Slot, cmd: u32) {
+    // SAFETY: no arguments.
+    slot.entered_ns = unsafe { bpf_ktime_get_ns() };
+    slot.cmd = cmd;
+}
+
+/// See `leave_at_last`.
+const SOMETHING_LEFT: u32 = 1;
+
+/// Whether a handler's return is to be awaited; if not, how the call ends is told here. `own`: a thread of the process calls.
+#[inline(always)]
+fn is_awaited(slot: &mut Slot, own: bool, file: u64) -> bool {
+    let nr = rules::nr(slot.cmd);
+    if let Some(errno) = refusal(own, nr, file) {
+        stats::refused(slot.process, slot.cmd, errno);
+        record(slot, -(errno as i32), 0, outcome::REFUSED);
+        return false;
+    }
+    if nr == rules::WAIT_EVENTS {
+        record(slot, 0, 0, outcome::NOT_MEASURED);
+        return false;
+    }
+    true
+}
+
+/// Looks up the process of a file, and remembers it, if it may be remembered.
+#[inline(never)]
+fn meet(caller: &mut Caller, file: u64) {
+    (caller.file, caller.wanted, caller.admitted) = (0, 0, 0);
+    let generation = processes::generation();
+    let process: u64 = read(file, &kernel::FILE_PRIVATE_DATA).unwrap_or(0);
+    if process == 0 {
+        counters::trouble(Trouble::ProcessUnreadable);
+        return;
+    }
+    let Some(entry) = processes::known(process, Met::Own) else { return };
+    // SAFETY: no arguments.
+    let current = unsafe { bpf_get_current_task() };
+    caller.slot.process = entry.id;
+    caller.slot.tgid = entry.tgid;
+    caller.wanted = entry.wanted;
+    caller.admitted = u32::from(entry.wanted != 0 && is_owner(&entry, current));
+    caller.generation = generation;
+    if generation != 0 {
+        caller.file = file;
+    }
+}
+
+/// The errno of a call that `kfd_ioctl` refuses before any handler, in the order of its checks. `own`: a thread of the
+/// process calls.
+#[inline(always)]
+fn refusal(own: bool, nr: u32, file: u64) -> Option<u32> {
     if rules::unknown(nr, IOCTL_END.load(), IOCTL_ROCM_END.load()) {
         return Some(rules::ENOTTY);
     }
+    if nr == rules::CRIU {
+        return criu_refusal(own, file);
+    }
+    (!own).then_some(rules::EBADF)
+}
+
+#[inline(always)]
+fn criu_refusal(own: bool, file: u64) -> Option<u32> {
     // SAFETY: no arguments.
     let current = unsafe { bpf_get_current_task() };
-    let admitted = is_owner(entry, current) || nr == rules::CRIU && is_tracer(entry, current);
-    if !admitted {
+    if !own && !is_tracer(file, current) {
         return Some(rules::EBADF);
     }
-    (nr == rules::CRIU && !may_criu(current)).then_some(rules::EACCES)
+    (!may_criu(current)).then_some(rules::EACCES)
 }
 
 /// `process->lead_thread == current->group_leader`. Without the driver's BTF the leader is not known: the call is
@@ -103,9 +210,11 @@ fn is_owner(entry: &Entry, current: u64) -> bool {
 
 /// `ptrace_parent(process->lead_thread) == current`
 #[inline(always)]
-fn is_tracer(entry: &Entry, current: u64) -> bool {
-    let traced = read::<u32>(entry.leader, &kernel::TASK_PTRACE).unwrap_or(0) != 0;
-    traced && read::<u64>(entry.leader, &kernel::TASK_PARENT) == Some(current)
+fn is_tracer(file: u64, current: u64) -> bool {
+    let process = read::<u64>(file, &kernel::FILE_PRIVATE_DATA).unwrap_or(0);
+    let leader = read::<u64>(process, &kernel::KFD_PROCESS_LEAD_THREAD).unwrap_or(0);
+    let traced = read::<u32>(leader, &kernel::TASK_PTRACE).unwrap_or(0) != 0;
+    traced && read::<u64>(leader, &kernel::TASK_PARENT) == Some(current)
 }
 
 /// `capable(CAP_CHECKPOINT_RESTORE) || capable(CAP_SYS_ADMIN)`: both ask in the initial user namespace.
@@ -129,43 +238,83 @@ fn may_criu(current: u64) -> bool {
 #[kprobe]
 pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::IoctlHandler);
-    if let (Some(slot), Some(data)) = (nested::current::<Slot>(), ctx.arg::<u64>(2)) {
-        // SAFETY: a value of the map, and only this thread writes it.
-        unsafe { (*slot).data = data };
+    if let (Some(slot), Some(data)) = (in_flight::current(), ctx.arg::<u64>(2)) {
+        slot.data = data;
     }
     0
 }
 
-/// Return of every handler but WAIT_EVENTS.
+/// Return of every handler but WAIT_EVENTS. Hits as in `ioctl`.
 #[kretprobe]
 pub(crate) fn ioctl_return(ctx: RetProbeContext) -> u32 {
-    counters::hit(ProbeId::IoctlReturn);
-    match nested::leave::<Slot>() {
-        Some(slot) => leave(&slot, ctx.ret::<u64>() as i32),
-        // A process that is not asked for has no slot.
-        None if filter::wanted((bpf_get_current_pid_tgid() >> 32) as u32) => {
-            counters::trouble(Trouble::ReturnWithoutEntry);
+    let result = ctx.ret::<u64>() as i32;
+    match in_flight::own_seat() {
+        Some(seat) if seat.caller.busy != 0 => {
+            seat.caller.busy = 0;
+            let latency_ns = since(&seat.caller.slot);
+            let latency_ns = stats::returned_in(seat, result, latency_ns);
+            leave(&mut seat.caller.slot, result, latency_ns);
         }
-        None => {}
+        // A process that is not asked for has no call noted.
+        Some(seat) if seat.caller.wanted == 0 => counters::hit(ProbeId::IoctlReturn),
+        Some(_) => return_without_entry(),
+        None => leave_without_seat(result),
     }
     0
+}
+
+#[inline(never)]
+fn leave_without_seat(result: i32) {
+    match nested::leave::<Slot>() {
+        Some(mut slot) => {
+            let latency_ns = stats::possible(since(&slot));
+            stats::returned(slot.process, slot.cmd, result, latency_ns);
+            leave(&mut slot, result, latency_ns);
+        }
+        None => return_without_entry(),
+    }
+}
+
+/// Nanoseconds since the entry.
+#[inline(always)]
+fn since(slot: &Slot) -> u64 {
+    // SAFETY: no arguments.
+    unsafe { bpf_ktime_get_ns() }.wrapping_sub(slot.entered_ns)
 }
 
 #[inline(always)]
-fn leave(slot: &Slot, result: i32) {
-    // SAFETY: no arguments.
-    let latency_ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(slot.entered_ns);
-    stats::returned(slot.process, slot.cmd, result, latency_ns);
-    if slot.deleted_queue != 0 && result < 0 && !rules::destroyed_anyway(result.unsigned_abs()) {
-        destroy_failed(slot, result);
+fn return_without_entry() {
+    counters::hit(ProbeId::IoctlReturn);
+    if filter::wanted((bpf_get_current_pid_tgid() >> 32) as u32) {
+        counters::trouble(Trouble::ReturnWithoutEntry);
+    }
+}
+
+#[inline(always)]
+fn leave(slot: &mut Slot, result: i32, latency_ns: u64) {
+    if slot.deleted_queue != 0 {
+        leave_at_last(slot, result);
+        slot.deleted_queue = 0;
     }
     record(slot, result, latency_ns, outcome::RETURNED);
 }
 
+/// What is left to do at the return of a few calls.
 #[inline(always)]
-fn no_return_seen(slot: &Slot) {
+fn leave_at_last(slot: &Slot, result: i32) {
+    if rules::nr(slot.cmd) == rules::CREATE_PROCESS {
+        // The file has another process now.
+        processes::changed();
+    } else if result < 0 && !rules::destroyed_anyway(result.unsigned_abs()) {
+        destroy_failed(slot, result);
+    }
+}
+
+#[inline(always)]
+fn no_return_seen(slot: &mut Slot) {
     stats::no_return_seen(slot.process, slot.cmd);
     record(slot, 0, 0, outcome::NO_RETURN_SEEN);
+    slot.deleted_queue = 0;
 }
 
 #[inline(always)]
@@ -178,14 +327,16 @@ fn destroy_failed(slot: &Slot, result: i32) {
     });
 }
 
+/// Sends the record of a call, if it is asked for; its arguments are forgotten.
 #[inline(always)]
-fn record(slot: &Slot, result: i32, latency_ns: u64, outcome: u32) {
-    let queues = RECORD_QUEUE_IOCTLS.load() != 0 && rules::changes_queue(rules::nr(slot.cmd));
-    if RECORD_IOCTLS.load() == 0 && !queues {
-        return;
+fn record(slot: &mut Slot, result: i32, latency_ns: u64, outcome: u32) {
+    match RECORD_IOCTLS.load() {
+        records::NONE => return,
+        records::QUEUES if !rules::changes_queue(rules::nr(slot.cmd)) => return,
+        _ => {}
     }
     emit::emit(Kind::Ioctl, |record: &mut Ioctl| {
-        record.header = emit::header_in::<Ioctl>(Kind::Ioctl, slot, slot.cmd);
+        record.header = emit::header_in::<Ioctl>(Kind::Ioctl, &*slot, slot.cmd);
         record.entered_ns = slot.entered_ns;
         record.latency_ns = latency_ns;
         record.cmd = slot.cmd;
@@ -193,6 +344,7 @@ fn record(slot: &Slot, result: i32, latency_ns: u64, outcome: u32) {
         record.outcome = outcome;
         record.args_len = args(slot, outcome, &mut record.args);
     });
+    slot.data = 0;
 }
 
 /// Copies the arguments. The handler's copy is at least as large as user space announced, and lives until

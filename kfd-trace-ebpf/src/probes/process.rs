@@ -62,6 +62,8 @@ fn record_open(owner: Owner, result: i32) {
 #[kprobe]
 pub(crate) fn release(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::Release);
+    // The address of the file may be another one's soon.
+    processes::changed();
     let process = ctx.arg::<u64>(1).and_then(|file| read::<u64>(file, &kernel::FILE_PRIVATE_DATA));
     match process {
         Some(0) => {}
@@ -76,7 +78,11 @@ pub(crate) fn release(ctx: ProbeContext) -> u32 {
 pub(crate) fn notifier_release(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::NotifierRelease);
     match container(ctx.arg(0), &kernel::KFD_PROCESS_MMU_NOTIFIER) {
-        Some(process) => bare(process, Kind::MmRelease),
+        Some(process) => {
+            bare(process, Kind::MmRelease);
+            // Its threads are ending, or become another program's, which does not own the descriptor.
+            processes::changed();
+        }
         None => counters::trouble(Trouble::ProcessUnreadable),
     }
     0

@@ -7,7 +7,6 @@ use aya_ebpf::Global;
 use aya_ebpf::macros::kprobe;
 use aya_ebpf::programs::ProbeContext;
 use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::in_flight::Slot;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::PROPERTIES_LEN;
 use kfd_trace_common::process::Entry;
@@ -17,7 +16,7 @@ use kfd_trace_common::rules;
 use crate::kernel::{self, read};
 use crate::probes::{device, mqd};
 use crate::processes::{self, Met};
-use crate::{counters, emit, nested};
+use crate::{counters, emit, in_flight};
 
 /// `sizeof(struct queue_properties)` on this kernel, at most [`PROPERTIES_LEN`].
 #[unsafe(no_mangle)]
@@ -51,13 +50,9 @@ pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
     };
     note!(&ctx, "queue_del: tgid {} queue {}", entry.tgid, queue_id);
     let gpu_id = gpu_id(queue);
-    if let Some(slot) = nested::current::<Slot>() {
-        // SAFETY: a value of the map, and only this thread writes it.
-        let slot = unsafe { &mut *slot };
-        if rules::nr(slot.cmd) == rules::DESTROY_QUEUE {
-            slot.deleted_queue = queue_id + 1;
-            slot.deleted_gpu = gpu_id;
-        }
+    if let Some(slot) = in_flight::current().filter(|slot| rules::nr(slot.cmd) == rules::DESTROY_QUEUE) {
+        slot.deleted_queue = queue_id + 1;
+        slot.deleted_gpu = gpu_id;
     }
     record_destroy(&entry, queue_id, gpu_id);
     0

@@ -1,5 +1,6 @@
 //! `kfd-trace status`: this kernel, each probe and its verdict, and what that means for what can be seen.
 
+use super::clock;
 use super::stop::{self, Stop};
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::missed::Missed;
@@ -68,7 +69,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     };
     let session = Session::load(&kernel.symbols, &facts, &options);
     let mut session = session.map_err(|error| Stop::failed(super::ground::chain(&error)))?;
-    session.attach();
+    session.attach(clock::mono_ns());
     Ok(Tried { probes: session.probes().to_vec(), missed: session.missed() })
 }
 

@@ -80,7 +80,7 @@ impl Tracer {
             Session::load(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
         let standings = Standings::new(&request.roots, &kernel, &facts, &request.pids);
         standings.number(&mut session);
-        session.attach();
+        session.attach(clock::mono_ns());
         if !session.sees_something() {
             let why = session.probes().iter().filter(|probe| probe.required).find_map(|probe| {
                 probe.verdict.reason().map(|why| format!("{}: {why}", probe.symbols.join(", ")))
@@ -208,14 +208,15 @@ impl Tracer {
     /// # Errors
     /// When the kernel refuses to read or change the maps.
     pub fn expire(&mut self) -> Result<(), Stop> {
-        let gone: BTreeSet<ProcessId> = self.state.expire(clock::mono_ns()).into_iter().collect();
+        let now_ns = clock::mono_ns();
+        let gone: BTreeSet<ProcessId> = self.state.expire(now_ns).into_iter().collect();
         if gone.is_empty() {
             return Ok(());
         }
         let Tables { mut ioctls, mut errors, .. } = self.maps()?;
         ioctls.retain(|row| gone.contains(&row.process));
         errors.retain(|row| gone.contains(&row.process));
-        self.session.retire(&gone).map_err(|error| Stop::failed(chain(&error)))?;
+        self.session.retire(&gone, now_ns).map_err(|error| Stop::failed(chain(&error)))?;
         self.retired.retire(&ioctls, &errors);
         Ok(())
     }

@@ -13,9 +13,21 @@ pub struct Tables {
     pub ioctls: Vec<IoctlRow>,
     pub errors: Vec<ErrorRow>,
     pub in_flight: Vec<InFlightRow>,
+    pub crowded: Crowded,
     pub counters: Counters,
     /// What the kernel left out, of each attached probe.
     pub missed: BTreeMap<ProbeId, Missed>,
+}
+
+/// Entries of the hash maps that take what finds no place at hand, and that can run full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crowded {
+    /// Pairs of process and command.
+    pub ioctls: usize,
+    /// Triples with an errno.
+    pub errors: usize,
+    /// Calls under way.
+    pub in_flight: usize,
 }
 
 /// One process's calls of one command.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use kfd_trace_common::counter::ProbeId;
+use kfd_trace_common::stat::IoctlStat;
 use prometheus::TextEncoder;
 use prometheus::proto::MetricFamily;
 
@@ -58,6 +59,17 @@ impl Scrape<'_> {
     /// All of these probes are attached, at least to some of their functions.
     fn sees(&self, probes: &[ProbeId]) -> bool {
         probes.iter().all(|id| self.probes.iter().any(|probe| probe.id == *id && probe.verdict.sees()))
+    }
+
+    /// Runs of a probe's program that are counted as calls and not as hits (kfd-trace-ebpf/src/probes/ioctl.rs).
+    fn calls_of(&self, probe: ProbeId) -> u64 {
+        let counted: fn(&IoctlStat) -> u64 = match probe {
+            ProbeId::Ioctl => |stat| stat.entered,
+            ProbeId::IoctlReturn => |stat| stat.returned,
+            _ => return 0,
+        };
+        let now = self.tables.ioctls.iter().map(|row| &row.stat);
+        now.chain(self.retired.iter().map(|(_, sum)| &sum.stat)).map(counted).sum()
     }
 }
 

@@ -12,6 +12,7 @@ use aya::programs::{KProbe, ProgramError, TracePoint};
 use aya::{Ebpf, EbpfLoader};
 use kfd_trace_common::limits::IOCTL_STATS_MAX;
 use kfd_trace_common::offset::{ABSENT, FIELDS};
+use kfd_trace_common::rules::records;
 use kfd_trace_common::stat::IoctlStat;
 use std::error::Error;
 use thiserror::Error;
@@ -26,8 +27,7 @@ const STATS_BYTES: usize = 64 << 20;
 const PAGE_BYTES: u32 = 4096;
 
 /// Fewest (process, command) pairs that are kept however many CPUs there are.
-const STATS_LEAST: usize = 2048;
-
+const STATS_LEAST: usize = 1024;
 /// Why the object cannot be loaded at all.
 #[derive(Debug, Error)]
 pub enum LoadError {
@@ -52,7 +52,8 @@ pub(super) enum Room {
 pub(super) const COUNTERS: &str = "COUNTERS";
 
 /// Maps whose size follows from what is traced.
-const SIZED: [&str; 11] = [
+const SIZED: [&str; 13] = [
+    "CLAIMS",
     "EVICTIONS",
     "FILTER",
     "IN_FLIGHT",
@@ -62,6 +63,7 @@ const SIZED: [&str; 11] = [
     "PASIDS",
     "PROCESSES",
     "RELEASING",
+    "SEATS",
     "UPDATES",
     "USER_QUEUES",
 ];
@@ -77,8 +79,7 @@ pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         ("TYPE_DIQ", facts.layout.raw_type(QueueType::Diq).unwrap_or(ABSENT)),
         ("IOCTL_END", plan.ioctl_end),
         ("IOCTL_ROCM_END", plan.ioctl_rocm_end),
-        ("RECORD_IOCTLS", u32::from(options.ask.ioctl_records)),
-        ("RECORD_QUEUE_IOCTLS", u32::from(plan.queues_by_ioctl)),
+        ("RECORD_IOCTLS", records_of(options.ask.ioctl_records, plan.queues_by_ioctl)),
         ("FILTER_ON", u32::from(!options.pids.is_empty())),
     ];
     let mut loader = EbpfLoader::new();
@@ -105,6 +106,14 @@ pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         }
     }
     loader.load(OBJECT).map_err(|error| LoadError::Object(chain(&error)))
+}
+
+fn records_of(all: bool, queues: bool) -> u32 {
+    match (all, queues) {
+        (true, _) => records::ALL,
+        (false, true) => records::QUEUES,
+        (false, false) => records::NONE,
+    }
 }
 
 fn offset(facts: &Facts, global: &str) -> u32 {

@@ -1,4 +1,4 @@
-//! BPF arrays that are mapped into this process: read without a system call.
+//! BPF arrays that are mapped into this process: read, and cleared, without a system call.
 //!
 //! A bpf(2) lookup keeps kprobe programs from running on its CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), and
 //! where the kernel preempts it half-way, whatever runs there meanwhile goes unseen.
@@ -18,7 +18,7 @@ pub(super) struct Mapped {
     words: usize,
 }
 
-// SAFETY: it owns its mapping, which any thread may read and unmap.
+// SAFETY: it owns its mapping, which any thread may use and unmap.
 unsafe impl Send for Mapped {}
 // SAFETY: shared it gives out atomics only.
 unsafe impl Sync for Mapped {}
@@ -33,22 +33,80 @@ impl Mapped {
         let words = array.len() as usize * size_of::<T>().div_ceil(size_of::<u64>());
         let len = words * size_of::<u64>();
         let fd = data.fd().as_fd().as_raw_fd();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, at a place that the kernel chooses.
-        let start = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
         let mapped = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
         let why = || format!("mmap: {}", io::Error::last_os_error());
         mapped.map(|start| Mapped { start, words }).ok_or_else(|| LoadError::Map { map: name, why: why() })
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped for reading until this is dropped, page-aligned, and only ever loaded from: the kernel writes whole
-        // words of 8 bytes.
+        // SAFETY: mapped until this is dropped, page-aligned, and only ever used as atomics: the kernel writes whole words of 8
+        // bytes.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
     /// All words.
     pub(super) fn load(&self) -> impl Iterator<Item = u64> + '_ {
         self.words().iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// The elements of an array of `T`, of whole words.
+    pub(super) fn elements<T: Pod>(&self) -> impl Iterator<Item = Element<'_>> {
+        self.words().chunks_exact(words_of::<T>()).map(Element)
+    }
+}
+
+/// Words of the largest value that is copied.
+const WORDS_MAX: usize = 36;
+
+/// Words of a value that has only whole ones.
+const fn words_of<T>() -> usize {
+    size_of::<T>() / size_of::<u64>()
+}
+
+/// One element of a mapped array, or a part of it, whose first word says whose it is; 0 for nobody's.
+#[derive(Clone, Copy)]
+pub(super) struct Element<'a>(&'a [AtomicU64]);
+
+impl<'a> Element<'a> {
+    /// Whose it is; `None` for nobody's.
+    pub(super) fn owner(&self) -> Option<u64> {
+        self.0.first().map(|word| word.load(Ordering::Acquire)).filter(|owner| *owner != 0)
+    }
+
+    /// The parts of an array of `T` that begins so many bytes from its begin.
+    pub(super) fn parts<T: Pod>(self, offset: usize, len: usize) -> impl Iterator<Item = Element<'a>> {
+        let from = self.0.get(offset / size_of::<u64>()..).unwrap_or_default();
+        from.chunks_exact(words_of::<T>()).take(len).map(Element)
+    }
+
+    /// What it begins with, as it is now, word by word: what a program writes meanwhile may be there in part.
+    pub(super) fn copy<T: Pod>(&self) -> T {
+        const { assert!(size_of::<T>() <= size_of::<[u64; WORDS_MAX]>()) };
+        let mut words = [0; WORDS_MAX];
+        for (copy, word) in words.iter_mut().zip(self.0) {
+            *copy = word.load(Ordering::Acquire);
+        }
+        // SAFETY: any bytes are a value of a type that is plain data, and these are not fewer than it has.
+        unsafe { words.as_ptr().cast::<T>().read_unaligned() }
+    }
+
+    /// Makes it free, if it is still of this owner; its last word first, so that who takes it finds it empty.
+    pub(super) fn free(&self, owner: u64) -> bool {
+        let Some((first, rest)) = self.0.split_first() else { return false };
+        if first.load(Ordering::Acquire) != owner {
+            return false;
+        }
+        rest.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        first.compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Lets go of it, if it is still of this owner; all else stays as it is.
+    pub(super) fn let_go(&self, owner: u64) -> bool {
+        let Some(first) = self.0.first() else { return false };
+        first.compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -94,5 +152,38 @@ mod tests {
         let sums = sums(words.into_iter());
         assert_eq!((sums.len(), sums.iter().sum::<u64>()), (COUNTERS as usize, 111));
         assert_eq!(sums[counter::lost(last) as usize], 111);
+    }
+
+    fn words(values: &[u64]) -> Vec<AtomicU64> {
+        values.iter().copied().map(AtomicU64::new).collect()
+    }
+
+    #[test]
+    fn an_element_is_freed_whole_and_only_by_its_owners_number() {
+        let memory = words(&[7, 1, 2]);
+        let element = Element(&memory);
+        assert_eq!((element.owner(), element.copy::<[u64; 2]>()), (Some(7), [7, 1]));
+        assert!(!element.free(8));
+        assert_eq!(element.copy::<[u64; 3]>(), [7, 1, 2]);
+        assert!(element.free(7));
+        assert_eq!((element.owner(), element.copy::<[u64; 3]>()), (None, [0, 0, 0]));
+    }
+
+    #[test]
+    fn who_lets_go_leaves_the_rest() {
+        let memory = words(&[7, 1]);
+        assert!(!Element(&memory).let_go(6) && Element(&memory).let_go(7) && !Element(&memory).let_go(7));
+        assert_eq!(Element(&memory).copy::<[u64; 2]>(), [0, 1]);
+    }
+
+    #[test]
+    fn parts_begin_where_they_are_and_none_lies_beyond_the_end() {
+        let memory = words(&[7, 10, 11, 20, 21, 30]);
+        let parts = |len| {
+            Vec::from_iter(Element(&memory).parts::<[u64; 2]>(8, len).map(|part| part.copy::<[u64; 2]>()))
+        };
+        assert_eq!(parts(1), [[10, 11]]);
+        assert_eq!(parts(9), [[10, 11], [20, 21]]);
+        assert_eq!(Element(&memory).parts::<u64>(64, 1).count(), 0);
     }
 }

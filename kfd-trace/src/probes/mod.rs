@@ -7,13 +7,15 @@
 pub mod facts;
 pub mod load;
 mod mapped;
-pub mod maps;
+mod maps;
 pub mod misses;
 pub mod peek;
 pub mod plan;
 mod rows;
+mod seats;
 pub mod session;
 mod site;
+mod sums;
 pub mod table;
 pub mod walk;
 

@@ -3,16 +3,17 @@
 use super::facts::{Facts, Functions};
 use super::load::{self, LoadError, Room};
 use super::mapped::Mapped;
-use super::maps;
+use super::maps::{self, Shared};
 use super::misses::{Layout, Watched};
 use super::peek::{self, Memory};
 use super::plan::{self, Ask, Planned};
+use super::sums;
 use super::walk::StandingProcess;
 use crate::events::event::ProcessId;
 use crate::events::layout::QueueLayout;
 use crate::events::tables::Tables;
 use crate::missed::Missed;
-use crate::verdict::ProbeStatus;
+use crate::verdict::{ProbeStatus, Verdict};
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, RingBuf};
 use aya::programs::Program;
@@ -54,7 +55,7 @@ impl Default for Options {
 /// The running tracer.
 pub struct Session {
     ebpf: Ebpf,
-    counters: Mapped,
+    shared: Shared,
     planned: Vec<Planned>,
     probes: Vec<ProbeStatus>,
     layout: QueueLayout,
@@ -77,14 +78,14 @@ impl Session {
         let plan = plan::plan(functions, facts, &options.ask);
         let mut ebpf = load::object(&plan, facts, options, Room::Full)?;
         fill_filter(&mut ebpf, &options.pids)?;
-        maps::make_fallback(&mut ebpf)?;
+        sums::make_fallback(&mut ebpf)?;
         // Without it only the walk over standing queues is missing, and that is said where it is tried.
         let answer = peek::load_program(&mut ebpf).ok();
-        let counters = Mapped::new::<u64>(&ebpf, load::COUNTERS)?;
+        let shared = Shared::new(&ebpf)?;
         let pids = options.pids.clone();
         Ok(Session {
             ebpf,
-            counters,
+            shared,
             planned: plan.rows,
             probes: Vec::new(),
             layout: facts.layout.clone(),
@@ -98,13 +99,25 @@ impl Session {
     }
 
     /// Attaches what was planned. Probes that cannot be had are told by their verdicts, not by an error.
-    pub fn attach(&mut self) {
+    pub fn attach(&mut self, mono_ns: u64) {
         let mut programs = BTreeMap::new();
         for planned in std::mem::take(&mut self.planned) {
             programs.insert(planned.row.id, planned.row.program);
             self.probes.push(load::row(&mut self.ebpf, planned));
         }
+        if self.sees_files()
+            && let Err(error) = maps::remember(&mut self.ebpf, unique(mono_ns))
+        {
+            log::warn!("each ioctl is asked anew which process it is for, which costs a little: {error}");
+        }
         self.watched = Watched::new(&self.ebpf, &self.probes, &programs, self.misses, &self.procfs);
+    }
+
+    /// All that changes which process a file has is seen: its opening, its release, and CREATE_PROCESS, whose return is that of an
+    /// ioctl.
+    fn sees_files(&self) -> bool {
+        let seen = |id| self.probes.iter().any(|probe| probe.id == id && probe.verdict == Verdict::Attached);
+        [ProbeId::Release, ProbeId::CreateProcess, ProbeId::IoctlReturn].into_iter().all(seen)
     }
 
     /// Kernel memory, for the walk over what stands.
@@ -118,11 +131,9 @@ impl Session {
     /// # Errors
     /// When the table of processes is full.
     pub fn number(&mut self, found: &StandingProcess, mono_ns: u64) -> Result<ProcessId, LoadError> {
-        /// Ids of the BPF side are made of the time and the CPU; no machine has a CPU of this number.
-        const NO_CPU: u64 = 0x3ff;
         let wanted = self.pids.is_empty() || self.pids.contains(&found.tgid);
         let fresh = Entry {
-            id: mono_ns << 10 | NO_CPU,
+            id: unique(mono_ns),
             leader: found.leader,
             tgid: found.tgid,
             wanted: u32::from(wanted),
@@ -182,7 +193,7 @@ impl Session {
     /// # Errors
     /// When the kernel refuses the reading of a map.
     pub fn tables(&self) -> Result<Tables, LoadError> {
-        maps::read(&self.ebpf, &self.counters)
+        self.shared.read(&self.ebpf)
     }
 
     /// What the kernel left out, of each probe that is or was attached.
@@ -194,7 +205,7 @@ impl Session {
     /// Records that found the ring buffer full, all kinds together, and what could not be told in the first place.
     #[must_use]
     pub fn untold(&self) -> u64 {
-        maps::untold(&self.counters)
+        self.shared.untold()
     }
 
     /// Takes all probes off. Maps and ring stay.
@@ -214,9 +225,15 @@ impl Session {
     ///
     /// # Errors
     /// When the kernel refuses the change of a map.
-    pub fn retire(&mut self, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
-        maps::retire(&mut self.ebpf, ended)
+    pub fn retire(&mut self, ended: &BTreeSet<ProcessId>, mono_ns: u64) -> Result<(), LoadError> {
+        self.shared.retire(&mut self.ebpf, ended, unique(mono_ns))
     }
+}
+
+/// Numbers of the BPF side are made of the time and the CPU; no machine has a CPU of this number.
+fn unique(mono_ns: u64) -> u64 {
+    const NO_CPU: u64 = 0x3ff;
+    mono_ns << 10 | NO_CPU
 }
 
 fn fill_filter(ebpf: &mut Ebpf, pids: &[u32]) -> Result<(), LoadError> {

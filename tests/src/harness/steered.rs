@@ -1,9 +1,10 @@
 //! `kfd-workload script`, steered line by line: each operation is over when [`Steered::act`] comes back.
 
+use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -11,12 +12,28 @@ use super::sysfs;
 use super::wait::{SOON, until};
 use super::workload::Workload;
 
+/// The kernel looks for a free PID from the one after this on (kernel/pid.c).
+const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+
 #[derive(Debug)]
 pub struct Steered(Workload);
 
 impl Steered {
     pub fn start() -> Result<Self> {
         Workload::ready(&["script"]).map(Self)
+    }
+
+    /// A process of this very PID, which must be free.
+    pub fn with_pid(pid: u32) -> Result<Self> {
+        for _ in 0..50 {
+            fs::write(LAST_PID, (pid - 1).to_string()).with_context(|| format!("write {LAST_PID}"))?;
+            // another task may have been quicker: then this one is dropped, and the PID asked for again
+            let steered = Self::start()?;
+            if steered.pid() == pid {
+                return Ok(steered);
+            }
+        }
+        bail!("PID {pid} was not to be had")
     }
 
     /// [`Self::start`], and operations that must succeed.

@@ -13,4 +13,5 @@ mod late;
 mod ledger;
 mod mqd;
 mod reuse;
+mod seats;
 mod trouble;

@@ -1,31 +1,14 @@
 //! PIDs and queue ids that are given again: the old one and the new one are never mixed.
 
 use std::collections::BTreeSet;
-use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, mono_ns, of};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Steered, Stream};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-/// The kernel looks for a free PID from the one after this on (kernel/pid.c).
-const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
-
-/// A steered process of this very PID.
-fn with_pid(pid: u32) -> Result<Steered> {
-    for _ in 0..50 {
-        fs::write(LAST_PID, (pid - 1).to_string()).with_context(|| format!("write {LAST_PID}"))?;
-        // another task may have been quicker: then this one is dropped, and the PID asked for again
-        let steered = Steered::start()?;
-        if steered.pid() == pid {
-            return Ok(steered);
-        }
-    }
-    bail!("PID {pid} was not given again")
-}
 
 /// Makes and destroys queue 0 some times, now of one type and now of the other, on alternating GPUs.
 fn loops(steered: &mut Steered, times: usize) -> Result<()> {
@@ -87,7 +70,7 @@ fn a_pid_given_again_is_a_process_of_its_own() -> Result<()> {
     for life in 0..LIVES {
         let mut workload = match pid {
             None => Steered::start()?,
-            Some(pid) => with_pid(pid)?,
+            Some(pid) => Steered::with_pid(pid)?,
         };
         let own = workload.pid();
         pid = Some(own);

@@ -243,6 +243,11 @@ fn losses_and_hits_come_from_the_counters_and_labels_are_escaped() {
     assert_eq!(world.value(r#"kfd_trace_records_lost_total{kind="queue_create"}"#), Some(7.0));
     assert_eq!(world.value(r#"kfd_trace_records_total{kind="queue_create"}"#), Some(8.0));
     assert_eq!(world.value(r#"kfd_trace_probe_hits_total{probe="open"}"#), Some(9.0));
+    let hits = |world: &World| world.value(r#"kfd_trace_probe_hits_total{probe="ioctl"}"#).unwrap();
+    let (before, row) = (hits(&world), ioctl_row(1, 0xc060_4b02, 3, 1000));
+    world.tables.ioctls.push(row.clone());
+    world.retired.retire(&[row], &[]);
+    assert_eq!(hits(&world), before + 6.0, "each call is a run, and so are those of the ended");
     assert_eq!(world.value(r#"kfd_trace_map_capacity{map="ioctl_stats"}"#), Some(16_384.0));
     let Body::ProcessSeen(mut evil) = seen(false) else { unreachable!("a sample") };
     evil.comm = Some("a\"b\\c\nd".into());

@@ -97,7 +97,7 @@ fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
     let (mut sent, mut lost) = (Family::new(&t::RECORDS), Family::new(&t::RECORDS_LOST));
     let mut missed = Family::new(&t::PROBE_MISSED);
     for probe in ProbeId::ALL.iter().filter(|probe| scrape.sees(&[**probe])) {
-        hits.add(&[probe.name()], counters.hits(*probe));
+        hits.add(&[probe.name()], counters.hits(*probe) + scrape.calls_of(*probe));
     }
     for (probe, of_probe) in &scrape.tables.missed {
         for cause in Cause::ALL {
@@ -122,9 +122,9 @@ fn maps(scrape: &Scrape<'_>) -> [Family; 2] {
     for (map, can_hold) in scrape.capacities {
         capacity.add(&[map], *can_hold);
         let used = match *map {
-            "ioctl_stats" => tables.ioctls.len(),
-            "ioctl_errors" => tables.errors.len(),
-            "in_flight" => tables.in_flight.len(),
+            "ioctl_stats" => tables.crowded.ioctls,
+            "ioctl_errors" => tables.crowded.errors,
+            "in_flight" => tables.crowded.in_flight,
             _ => continue,
         };
         entries.add(&[map], u64::try_from(used).unwrap_or(u64::MAX));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::events::event::ProcessId;
-use crate::events::tables::{Counters, InFlightRow};
+use crate::events::tables::{Counters, Crowded, InFlightRow};
 use crate::missed::Missed;
 use crate::output::samples::{CREATE, DESTROY, WAIT, traced};
 use crate::state::samples::{error_row, ioctl_row};
@@ -71,6 +71,7 @@ fn everything_that_was_lost_or_not_measured_is_named() {
     let flying = InFlightRow { process: ProcessId(1), tgid: 9, tid: 9, cmd: DESTROY, entered_ns: 1 };
     let tables = Tables {
         ioctls: vec![wait, destroy],
+        crowded: Crowded::default(),
         in_flight: vec![flying],
         counters: Counters(counters),
         errors: Vec::new(),
