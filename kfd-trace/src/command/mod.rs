@@ -8,6 +8,7 @@ mod differences;
 pub mod enrich;
 mod gone;
 pub mod ground;
+pub mod intake;
 pub mod look;
 pub mod metrics;
 mod progress;

@@ -1,8 +1,8 @@
 //! A session with the memory of what it saw: what the stream and the daemon have in common.
 
 use super::clock;
-use super::enrich;
 use super::ground::{self, chain};
+use super::intake::Intake;
 use super::reconcile::Doubt;
 use super::standing::Standings;
 use super::stop::Stop;
@@ -10,7 +10,6 @@ use crate::attribute::Topology;
 use crate::events::decode::DecodeError;
 use crate::events::event::{Body, Event, ProcessId};
 use crate::events::ioctl::{self, Mismatch};
-use crate::events::queue_ioctl;
 use crate::events::ring::Ring;
 use crate::events::tables::{InFlightRow, Tables};
 use crate::kernel::Roots;
@@ -18,7 +17,7 @@ use crate::output::clock::Clock;
 use crate::probes::load;
 use crate::probes::plan::{Ask, Choice};
 use crate::probes::session::{Options, Session};
-use crate::state::{Anomaly, Change, IoctlTotals, State, StateLimits};
+use crate::state::{Change, IoctlTotals, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,38 +120,11 @@ impl Tracer {
         Ok((tracer, ring))
     }
 
-    /// Takes in one record; gives the event with what it changed, unless it could not be decoded. Where queues cannot be
-    /// probed, what an ioctl did to a queue follows as an event of its own.
+    /// Takes in one record: see [`Intake::take_in`].
     pub fn take_in(&mut self, record: Result<Event, DecodeError>) -> [Option<(Event, Change)>; 2] {
-        match record {
-            Ok(event) => {
-                let derived = if self.queues_by_ioctl() { queue_ioctl::derived(&event) } else { None };
-                [Some(event), derived].map(|event| event.map(|event| self.apply(event)))
-            }
-            Err(error) => {
-                *self.decode_errors.entry(error.reason()).or_default() += 1;
-                [None, None]
-            }
-        }
-    }
-
-    fn apply(&mut self, event: Event) -> (Event, Change) {
-        let change = self.state.apply(&event);
-        let first = matches!(event.body, Body::ProcessSeen(_));
-        if first || change.anomalies.contains(&Anomaly::ProcessSeenLost) {
-            self.enrich(&change);
-        }
-        (event, change)
-    }
-
-    /// Reads what /proc tells of the process of a change, here and now: the command line waits for the memory lock of that
-    /// process, and the ring buffer, pages and signals wait with it.
-    fn enrich(&mut self, change: &Change) {
-        let Some(key) = change.process else { return };
-        let details = self.state.process(key).and_then(|row| enrich::details(&self.roots.procfs, row));
-        if let Some(details) = details {
-            self.state.enrich(key, details);
-        }
+        let queues_by_ioctl = self.queues_by_ioctl();
+        let Self { state, decode_errors, roots, .. } = self;
+        Intake { state, decode_errors, procfs: &roots.procfs, queues_by_ioctl }.take_in(record)
     }
 
     /// Queues are followed by their ioctls alone, since they cannot be probed.
