@@ -86,7 +86,7 @@ pub struct Process {
     /// When the last queue of an id ended; ids are few and given again.
     pub(super) last_ends: BTreeMap<u32, u64>,
     /// The last queues that ended, oldest first.
-    pub ended_queues: VecDeque<Queue>,
+    pub(super) ended_queues: VecDeque<Queue>,
 }
 
 impl Process {
@@ -119,6 +119,22 @@ impl Process {
             queues: BTreeMap::new(),
             last_ends: BTreeMap::new(),
             ended_queues: VecDeque::new(),
+        }
+    }
+
+    /// A copy for the outputs, without what only the rules look at: of a process that had many queues that is the most.
+    pub(super) fn shown(&self) -> Self {
+        Self {
+            comm: self.comm.clone(),
+            cgroup_leaf: self.cgroup_leaf.clone(),
+            details: self.details.clone(),
+            evictions: self.evictions.clone(),
+            vm_faults: self.vm_faults.clone(),
+            queues: self.queues.clone(),
+            mqd_of_unborn: BTreeMap::new(),
+            last_ends: BTreeMap::new(),
+            ended_queues: VecDeque::new(),
+            ..*self
         }
     }
 

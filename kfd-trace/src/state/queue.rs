@@ -124,7 +124,7 @@ impl Queue {
             adopted_ns: None,
             updates: 0,
             cu_mask: None,
-            mqd_writes: MqdWrites::new(),
+            mqd_writes: MqdWrites::default(),
             evictions: Evictions::default(),
             changed_ns: at_ns,
             resynced_ns: None,

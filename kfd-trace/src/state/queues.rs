@@ -2,7 +2,7 @@
 
 use super::apply::Change;
 use super::process::{Process, ProcessKey};
-use super::queue::{Cause, Queue, QueueEnd};
+use super::queue::{Cause, Queue, QueueEnd, QueueLabel};
 use super::rows::State;
 use super::source::Source;
 use super::totals::Anomaly;
@@ -47,7 +47,7 @@ impl State {
             }
             None => self.bear(key, queue_id, facts, now_ns),
         }
-        let label = Queue::born(queue_id, facts, now_ns).label();
+        let label = QueueLabel { gpu_id: facts.gpu_id, queue_type: facts.queue_type };
         *self.totals.queues_created.entry(label).or_default() += 1;
     }
 

@@ -121,7 +121,7 @@ impl State {
     /// An owned copy, ordered by tgid and first sight.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let mut processes: Vec<_> = self.rows.values().cloned().collect();
+        let mut processes: Vec<_> = self.rows.values().map(Process::shown).collect();
         processes.sort_by_key(|row| (row.tgid, row.first_seen_ns, row.key));
         Snapshot { processes, gpus: self.gpus.clone(), totals: self.totals.clone() }
     }
@@ -156,7 +156,12 @@ impl State {
     }
 
     fn forget(&mut self, key: ProcessKey) {
-        self.ended.retain(|ended| *ended != key);
+        // It is the oldest one, as a rule.
+        if self.ended.front() == Some(&key) {
+            self.ended.pop_front();
+        } else {
+            self.ended.retain(|ended| *ended != key);
+        }
         self.rows.remove(&key);
         if let ProcessKey::Traced(id) = key {
             self.forgotten.push(id);

@@ -1,7 +1,5 @@
 //! The rules for what changes a live queue: updates and MQD writes.
 
-use std::collections::BTreeMap;
-
 use super::apply::Change;
 use super::process::ProcessKey;
 use super::queue::Queue;
@@ -10,7 +8,27 @@ use super::totals::Anomaly;
 use crate::events::life::{MqdOp, QueueUpdate};
 
 /// Outermost calls of the MQD functions, by function.
-pub type MqdWrites = BTreeMap<MqdOp, u64>;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MqdWrites([u64; MqdOp::ALL.len()]);
+
+impl MqdWrites {
+    #[must_use]
+    pub fn of(&self, op: MqdOp) -> u64 {
+        self.0[op as usize]
+    }
+
+    fn add(&mut self, op: MqdOp) {
+        self.0[op as usize] += 1;
+    }
+}
+
+impl<const N: usize> From<[(MqdOp, u64); N]> for MqdWrites {
+    fn from(counts: [(MqdOp, u64); N]) -> Self {
+        let mut writes = Self::default();
+        counts.iter().for_each(|(op, count)| writes.0[*op as usize] += count);
+        writes
+    }
+}
 
 impl State {
     pub(super) fn queue_update(
@@ -46,10 +64,8 @@ impl State {
         *self.totals.mqd_writes.entry((gpu_id, op)).or_default() += 1;
         let Some(row) = self.rows.get_mut(&key) else { return };
         match (op, row.queues.get_mut(&queue_id)) {
-            (MqdOp::Update, Some(queue)) => *queue.mqd_writes.entry(op).or_default() += 1,
-            (MqdOp::Update, None) => {
-                *row.mqd_of_unborn.entry(queue_id).or_default().entry(op).or_default() += 1;
-            }
+            (MqdOp::Update, Some(queue)) => queue.mqd_writes.add(op),
+            (MqdOp::Update, None) => row.mqd_of_unborn.entry(queue_id).or_default().add(op),
             (MqdOp::Init | MqdOp::Restore, _) => {
                 row.mqd_of_unborn.insert(queue_id, MqdWrites::from([(op, 1)]));
             }

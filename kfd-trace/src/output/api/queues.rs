@@ -47,7 +47,7 @@ struct MqdWrites {
 pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &View<'a>) -> Row<'a> {
     let facts = &queue.facts;
     let gpu = facts.gpu_id.and_then(|id| view.topology.gpu(id));
-    let writes = |op| queue.mqd_writes.get(&op).copied().unwrap_or(0);
+    let writes = |op| queue.mqd_writes.of(op);
     Row {
         pid: process.tgid,
         ns_pid: process.ns_tgid,

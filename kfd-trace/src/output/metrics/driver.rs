@@ -1,5 +1,7 @@
 //! Processes, queues and opens over the whole machine.
 
+use std::collections::BTreeMap;
+
 use kfd_trace_common::counter::ProbeId;
 
 use super::Scrape;
@@ -7,7 +9,7 @@ use super::family::{Family, number};
 use super::table as t;
 use crate::events::event::QueueType;
 use crate::output::errno;
-use crate::state::{Cause, QueueLabel};
+use crate::state::{Cause, Queue, QueueLabel};
 
 /// Types that user space can create: their series exist from the start on every GPU.
 const CREATABLE: [QueueType; 5] =
@@ -61,10 +63,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
 }
 
 fn processes(snapshot: &crate::state::Snapshot) -> Family {
-    let mut family = Family::new(&t::PROCESSES);
-    family.add(&[], 0);
-    snapshot.live().for_each(|_| family.add(&[], 1));
-    family
+    Family::single(&t::PROCESSES, number(u64::try_from(snapshot.live().count()).unwrap_or(u64::MAX)))
 }
 
 /// Every GPU with every type that can be created on it.
@@ -77,12 +76,19 @@ pub(super) fn labels(label: &QueueLabel) -> (String, &'static str) {
     (gpu_label(label.gpu_id), label.type_name())
 }
 
+/// Numbers of queues. There are many queues and few labels: only these are worth being written down as text.
+pub(super) fn by_label<'a>(queues: impl Iterator<Item = &'a Queue>) -> BTreeMap<QueueLabel, u64> {
+    let mut all = BTreeMap::new();
+    queues.for_each(|queue| *all.entry(queue.label()).or_default() += 1);
+    all
+}
+
 fn queues(scrape: &Scrape<'_>, snapshot: &crate::state::Snapshot) -> Family {
     let mut family = Family::new(&t::QUEUES);
     known(scrape).for_each(|(gpu, kind)| family.add(&[&gpu, kind], 0));
-    for (_, queue) in snapshot.queues() {
-        let (gpu, kind) = labels(&queue.label());
-        family.add(&[&gpu, kind], 1);
+    for (label, count) in by_label(snapshot.queues().map(|(_, queue)| queue)) {
+        let (gpu, kind) = labels(&label);
+        family.add(&[&gpu, kind], count);
     }
     family
 }

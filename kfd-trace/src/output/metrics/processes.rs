@@ -1,14 +1,16 @@
 //! Series of single processes: bounded, since PIDs are not.
 
+use std::collections::BTreeSet;
+
 use kfd_trace_common::counter::ProbeId;
 
 use super::Scrape;
-use super::driver::{gpu_label, sees_queues};
+use super::driver::{by_label, gpu_label, sees_queues};
 use super::family::{Family, number};
 use super::life::EVICTIONS;
 use super::table as t;
 use crate::events::ioctl;
-use crate::state::{IoctlTotals, Process};
+use crate::state::{IoctlTotals, Process, ProcessKey};
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let (shown, dropped) = choose(scrape);
@@ -67,9 +69,8 @@ fn queues(shown: &[&Process]) -> Family {
     let mut family = Family::new(&t::PROCESS_QUEUES);
     for process in shown.iter().filter(|process| process.alive()) {
         let [pid, id, comm] = identity(process);
-        for queue in process.queues.values() {
-            let label = queue.label();
-            family.add(&[&pid, &id, &comm, &gpu_label(label.gpu_id), label.type_name()], 1);
+        for (label, count) in by_label(process.queues.values()) {
+            family.add(&[&pid, &id, &comm, &gpu_label(label.gpu_id), label.type_name()], count);
         }
     }
     family
@@ -77,7 +78,8 @@ fn queues(shown: &[&Process]) -> Family {
 
 /// GPUs that it has queues on: their counters exist from 0.
 fn own_gpus(process: &Process) -> impl Iterator<Item = String> {
-    process.queues.values().map(|queue| gpu_label(queue.facts.gpu_id))
+    let gpus: BTreeSet<_> = process.queues.values().map(|queue| queue.facts.gpu_id).collect();
+    gpus.into_iter().map(gpu_label)
 }
 
 fn evictions(shown: &[&Process], now_ns: u64) -> [Family; 2] {
@@ -115,8 +117,12 @@ fn vm_faults(shown: &[&Process]) -> Family {
 fn ioctls(scrape: &Scrape<'_>, shown: &[&Process]) -> Family {
     let mut family = Family::new(&t::PROCESS_IOCTLS);
     let by_process = IoctlTotals::by_process(&scrape.tables.ioctls, &[]);
+    let keys: BTreeSet<ProcessKey> = shown.iter().map(|row| row.key).collect();
     // A process that is only known from sysfs has no number: its calls are found by PID in the traced rows.
-    for process in scrape.snapshot.processes.iter().filter(|row| is_shown(row, shown)) {
+    let unnumbered = shown.iter().filter(|row| row.id().is_none());
+    let tgids: BTreeSet<Option<u32>> = unnumbered.map(|row| row.tgid).collect();
+    let is_shown = |row: &&Process| keys.contains(&row.key) || tgids.contains(&row.tgid);
+    for process in scrape.snapshot.processes.iter().filter(is_shown) {
         let Some(sums) = process.id().and_then(|id| by_process.get(&id)) else { continue };
         let [pid, id, comm] = identity(process);
         for (nr, sum) in sums.iter() {
@@ -124,8 +130,4 @@ fn ioctls(scrape: &Scrape<'_>, shown: &[&Process]) -> Family {
         }
     }
     family
-}
-
-fn is_shown(row: &Process, shown: &[&Process]) -> bool {
-    shown.iter().any(|other| other.key == row.key || other.id().is_none() && other.tgid == row.tgid)
 }
