@@ -134,9 +134,10 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<()
             () = signals.any() => return Ok(()),
         }
         page.with_tracer(|tracer| {
-            for record in records.drain(..) {
+            for record in &records {
                 tracer.take_in(record);
             }
+            records.clear();
             if let Some(seen) = seen {
                 tracer.reconcile(seen);
             }

@@ -21,29 +21,43 @@ pub struct Intake<'a> {
     pub queues_by_ioctl: bool,
 }
 
+/// What became of a record. An event is some hundred bytes, and comes often: it stays where it is.
+#[derive(Debug)]
+pub struct TakenIn<'r> {
+    pub event: &'r Event,
+    /// What it changed.
+    pub change: Change,
+    /// Where queues cannot be probed: what an ioctl did to a queue, told as an event of its own, and what that changed.
+    pub derived: Option<Box<(Event, Change)>>,
+}
+
 impl Intake<'_> {
-    /// Takes in one record; gives the event with what it changed, unless it could not be decoded. Where queues cannot be
-    /// probed, what an ioctl did to a queue follows as an event of its own.
-    pub fn take_in(&mut self, record: Result<Event, DecodeError>) -> [Option<(Event, Change)>; 2] {
+    /// Takes in one record; `None` when it could not be decoded.
+    pub fn take_in<'r>(&mut self, record: &'r Result<Event, DecodeError>) -> Option<TakenIn<'r>> {
         match record {
             Ok(event) => {
-                let derived = if self.queues_by_ioctl { queue_ioctl::derived(&event) } else { None };
-                [Some(event), derived].map(|event| event.map(|event| self.apply(event)))
+                let derived = if self.queues_by_ioctl { queue_ioctl::derived(event) } else { None };
+                let change = self.apply(event);
+                let derived = derived.map(|event| {
+                    let change = self.apply(&event);
+                    Box::new((event, change))
+                });
+                Some(TakenIn { event, change, derived })
             }
             Err(error) => {
                 *self.decode_errors.entry(error.reason()).or_default() += 1;
-                [None, None]
+                None
             }
         }
     }
 
-    fn apply(&mut self, event: Event) -> (Event, Change) {
-        let change = self.state.apply(&event);
+    fn apply(&mut self, event: &Event) -> Change {
+        let change = self.state.apply(event);
         let first = matches!(event.body, Body::ProcessSeen(_));
         if first || change.anomalies.contains(&Anomaly::ProcessSeenLost) {
             self.enrich(&change);
         }
-        (event, change)
+        change
     }
 
     /// Reads what /proc tells of the process of a change, here and now: the command line waits for the memory lock of that
@@ -54,5 +68,61 @@ impl Intake<'_> {
         if let Some(details) = details {
             self.state.enrich(key, details);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::event::{IoctlCall, Outcome};
+    use crate::state::samples::{event, seen, state};
+
+    const CREATE: u32 = 0xc060_4b02;
+
+    /// What a create that went well leads to: how many queues there are then, and the event that follows from it.
+    fn created(queues_by_ioctl: bool) -> (usize, Option<Body>) {
+        let (mut state, mut decode_errors) = (state(), BTreeMap::new());
+        let procfs = tempfile::tempdir().unwrap();
+        let mut intake = Intake {
+            state: &mut state,
+            decode_errors: &mut decode_errors,
+            procfs: procfs.path(),
+            queues_by_ioctl,
+        };
+        intake.take_in(&Ok(event(10, 1, 700, seen(false))));
+        let call = IoctlCall {
+            cmd: CREATE,
+            entered_ns: 19,
+            outcome: Outcome::Returned { result: 0, latency_ns: 1 },
+            args: vec![0; 96],
+        };
+        let record = Ok(event(20, 1, 700, Body::Ioctl(call)));
+        let taken = intake.take_in(&record).expect("decoded");
+        assert_eq!(Some(taken.event), record.as_ref().ok());
+        let follows = taken.derived.map(|derived| derived.0.body);
+        (state.live().map(|row| row.queues.len()).sum(), follows)
+    }
+
+    #[test]
+    fn what_an_ioctl_did_follows_where_queues_cannot_be_probed() {
+        let (queues, follows) = created(true);
+        assert_eq!(queues, 1);
+        assert!(matches!(follows, Some(Body::QueueCreate(_))), "{follows:?}");
+        assert_eq!(created(false), (0, None));
+    }
+
+    #[test]
+    fn what_could_not_be_decoded_is_counted_by_its_reason() {
+        let (mut state, mut decode_errors) = (state(), BTreeMap::new());
+        let mut intake = Intake {
+            state: &mut state,
+            decode_errors: &mut decode_errors,
+            procfs: Path::new("/nowhere"),
+            queues_by_ioctl: false,
+        };
+        for record in [DecodeError::Kind(99), DecodeError::Version(7), DecodeError::Kind(98)] {
+            assert!(intake.take_in(&Err(record)).is_none());
+        }
+        assert_eq!(decode_errors, BTreeMap::from([("kind", 2), ("version", 1)]));
     }
 }

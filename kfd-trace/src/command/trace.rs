@@ -1,6 +1,7 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
 use super::clock;
+use super::intake::TakenIn;
 use super::look::Seen;
 use super::stop::Stop;
 use super::tracer::{Request, Tracer};
@@ -155,36 +156,34 @@ impl<W: Write> Run<'_, W> {
             let queues = row.queues.values().map(|queue| Body::QueueCreate(queue.facts.clone()));
             for body in std::iter::once(Body::ProcessSeen(seen)).chain(queues) {
                 let event = Event::of_standing(row.first_seen_ns, row.id(), row.tgid, body);
-                if self.shows(&event, &change) {
-                    self.line(&event, &change)?;
-                }
+                self.tell(&event, &change)?;
             }
         }
         self.out.flush()
     }
 
     fn show(&mut self, records: &mut Records) -> io::Result<()> {
-        for record in records.drain(..) {
-            let told = self.tracer.take_in(record);
-            self.tell(told.into_iter().flatten())?;
+        for record in records.iter() {
+            let Some(TakenIn { event, change, derived }) = self.tracer.take_in(record) else { continue };
+            self.tell(event, &change)?;
+            if let Some(derived) = derived {
+                let (event, change) = *derived;
+                self.tell(&event, &change)?;
+            }
         }
+        records.clear();
         self.out.flush()
     }
 
-    fn tell(&mut self, told: impl IntoIterator<Item = (Event, Change)>) -> io::Result<()> {
-        for (event, change) in told {
-            if self.shows(&event, &change) {
-                self.line(&event, &change)?;
-            }
-        }
-        Ok(())
+    fn tell(&mut self, event: &Event, change: &Change) -> io::Result<()> {
+        if self.shows(event, change) { self.line(event, change) } else { Ok(()) }
     }
 
     /// Compares with the driver's lists. `records`: all that stood in the ring buffer when they had been read.
     fn reconcile(&mut self, seen: Seen, records: &mut Records) -> io::Result<()> {
         self.show(records)?;
         let told = self.tracer.reconcile(seen);
-        self.tell(told)
+        told.iter().try_for_each(|(event, change)| self.tell(event, change))
     }
 
     fn shows(&self, event: &Event, change: &Change) -> bool {

@@ -2,7 +2,7 @@
 
 use super::clock;
 use super::ground::{self, chain};
-use super::intake::Intake;
+use super::intake::{Intake, TakenIn};
 use super::reconcile::Doubt;
 use super::standing::Standings;
 use super::stop::Stop;
@@ -17,7 +17,7 @@ use crate::output::clock::Clock;
 use crate::probes::load;
 use crate::probes::plan::{Ask, Choice};
 use crate::probes::session::{Options, Session};
-use crate::state::{Change, IoctlTotals, State, StateLimits};
+use crate::state::{IoctlTotals, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,7 +121,7 @@ impl Tracer {
     }
 
     /// Takes in one record: see [`Intake::take_in`].
-    pub fn take_in(&mut self, record: Result<Event, DecodeError>) -> [Option<(Event, Change)>; 2] {
+    pub fn take_in<'r>(&mut self, record: &'r Result<Event, DecodeError>) -> Option<TakenIn<'r>> {
         let queues_by_ioctl = self.queues_by_ioctl();
         let Self { state, decode_errors, roots, .. } = self;
         Intake { state, decode_errors, procfs: &roots.procfs, queues_by_ioctl }.take_in(record)

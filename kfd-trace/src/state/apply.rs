@@ -5,7 +5,7 @@ use super::queue::{Cause, Queue};
 use super::rows::State;
 use super::source::Source;
 use super::totals::Anomaly;
-use crate::events::event::{Body, Event, ProcessId, ProcessSeen};
+use crate::events::event::{Body, Event, ProcessSeen};
 
 /// What one event changed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,14 +50,16 @@ impl State {
             self.anomaly(Anomaly::OwnerUnknown, &mut change);
             return change;
         };
-        let key = self.row_of(id, event, &mut change);
+        let (key, now) = (ProcessKey::Traced(id), event.mono_ns);
         change.process = Some(key);
-        self.touch(key, event.mono_ns);
-        if self.rows.get(&key).is_some_and(|row| !row.alive()) {
+        let alive = self.touch(key, now).or_else(|| {
+            self.meet(key, event, &mut change);
+            self.touch(key, now)
+        });
+        if alive == Some(false) {
             self.anomaly(Anomaly::RecordAfterRelease, &mut change);
             return change;
         }
-        let now = event.mono_ns;
         match &event.body {
             Body::ProcessSeen(seen) => self.seen(key, seen, now),
             Body::Close => self.close(key),
@@ -85,19 +87,16 @@ impl State {
         change
     }
 
-    fn touch(&mut self, key: ProcessKey, now_ns: u64) {
-        if let Some(row) = self.rows.get_mut(&key) {
-            row.last_event_ns = row.last_event_ns.max(now_ns);
-            row.sources = row.sources.with(Source::Probe);
-        }
+    /// Whether the row is alive; `None` where there is none.
+    fn touch(&mut self, key: ProcessKey, now_ns: u64) -> Option<bool> {
+        let row = self.rows.get_mut(&key)?;
+        row.last_event_ns = row.last_event_ns.max(now_ns);
+        row.sources = row.sources.with(Source::Probe);
+        Some(row.alive())
     }
 
-    /// The row of this number, made if it is new. A row that was found standing becomes this one.
-    fn row_of(&mut self, id: ProcessId, event: &Event, change: &mut Change) -> ProcessKey {
-        let key = ProcessKey::Traced(id);
-        if self.rows.contains_key(&key) {
-            return key;
-        }
+    /// Makes the row of an event that is the first one of its process. A row that was found standing becomes this one.
+    fn meet(&mut self, key: ProcessKey, event: &Event, change: &mut Change) {
         if !self.claim_adopted(key, event, change) {
             let mut row = Process::new(key, event.tgid, Source::Probe.into(), event.mono_ns);
             if let Body::ProcessSeen(seen) = &event.body {
@@ -111,7 +110,6 @@ impl State {
                 row.seen_lost = true;
             }
         }
-        key
     }
 
     fn seen(&mut self, key: ProcessKey, seen: &ProcessSeen, now_ns: u64) {
