@@ -10,6 +10,31 @@ use procfs::{FromBufRead as _, ProcError, ProcessCGroup, ProcessCGroups};
 const SECOND_NS: u64 = 1_000_000_000;
 /// ESRCH, from reading a file of a process that ended after the file was opened.
 const NO_SUCH_PROCESS: i32 = 3;
+/// Lines of `status` (fs/proc/array.c, proc_pid_status): what the crate insists on, and `NSpid`. It would be slow to let it
+/// read the other two thirds.
+const STATUS: [&str; 21] = [
+    "Name",
+    "State",
+    "Tgid",
+    "Pid",
+    "PPid",
+    "TracerPid",
+    "Uid",
+    "Gid",
+    "FDSize",
+    "Groups",
+    "NSpid",
+    "Threads",
+    "SigQ",
+    "SigPnd",
+    "ShdPnd",
+    "SigBlk",
+    "SigIgn",
+    "SigCgt",
+    "CapInh",
+    "CapPrm",
+    "CapEff",
+];
 /// On cgroup v1 a path worth having; container runtimes make the same path in all of these.
 const V1_CONTROLLERS: [&str; 5] = ["memory", "pids", "devices", "cpu", "name=systemd"];
 
@@ -157,7 +182,12 @@ fn classify(tgid: u32, error: ProcError) -> ProcessError {
 /// The crate's own reader wants UTF-8, and a process can give itself any name.
 fn status(process: &Process) -> Result<Status, ProcError> {
     let text = bytes(process, "status")?;
-    Status::from_buf_read(String::from_utf8_lossy(&text).as_bytes())
+    let colon = |line: &[u8]| line.iter().position(|byte| *byte == b':');
+    let is_wanted = |line: &&[u8]| {
+        colon(line).is_some_and(|end| STATUS.iter().any(|wanted| wanted.as_bytes() == &line[..end]))
+    };
+    let wanted: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').filter(is_wanted).collect();
+    Status::from_buf_read(String::from_utf8_lossy(&wanted.concat()).as_bytes())
 }
 
 fn bytes(process: &Process, file: &str) -> Result<Vec<u8>, ProcError> {

@@ -88,6 +88,13 @@ fn a_name_that_is_not_utf8_hides_nothing() {
 }
 
 #[test]
+fn lines_that_nobody_needs_hide_nothing() {
+    let status = STATUS.replace("Threads:", "Seccomp:\tyes\nNSpidx\nVmRSS:\tlots\nThreads:");
+    let procfs = process(status.as_bytes(), b"x", CGROUP, 1);
+    assert_eq!(read(procfs.path(), 4711, None).unwrap().who.ns_pids, [4711, 12, 7]);
+}
+
+#[test]
 fn what_is_not_there_is_gone() {
     let procfs = process(STATUS.as_bytes(), b"", CGROUP, 1);
     assert!(matches!(read(procfs.path(), 1, None), Err(ProcessError::Gone { tgid: 1 })));
