@@ -1,7 +1,5 @@
 //! A family under construction: values by labels, so that each series stands once.
 
-use std::collections::BTreeMap;
-
 use kfd_trace_common::stat::upper_edge_ns;
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, MetricFamily, MetricType};
 
@@ -13,12 +11,27 @@ const EDGE_STEP: usize = 2;
 
 pub(super) struct Family {
     metric: &'static Metric,
-    values: BTreeMap<Vec<String>, Value>,
+    /// What was said of each series, in the order in which it was said. It comes almost sorted, so that to sort it in the end
+    /// is cheaper than to look up each series.
+    said: Vec<(Vec<String>, Value)>,
 }
 
 enum Value {
+    /// Adds to the series, which begins at 0.
+    More(f64),
     Number(f64),
     Histogram(Box<IoctlSum>),
+}
+
+impl Value {
+    /// What it is after the next thing was said of it.
+    fn then(&mut self, next: Value) {
+        *self = match (&*self, next) {
+            (Value::More(sum), Value::More(more)) => Value::More(sum + more),
+            (Value::Number(sum), Value::More(more)) => Value::Number(sum + more),
+            (_, next) => next,
+        }
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the exposition format has doubles only")]
@@ -28,7 +41,7 @@ pub(super) fn number(value: u64) -> f64 {
 
 impl Family {
     pub(super) fn new(metric: &'static Metric) -> Self {
-        Self { metric, values: BTreeMap::new() }
+        Self { metric, said: Vec::new() }
     }
 
     /// A family with one series and no labels.
@@ -38,39 +51,44 @@ impl Family {
         family
     }
 
-    fn key(&self, labels: &[&str]) -> Vec<String> {
+    fn say(&mut self, labels: &[&str], value: Value) {
         debug_assert_eq!(labels.len(), self.metric.labels.len(), "{}", self.metric.name);
-        labels.iter().map(|label| (*label).to_owned()).collect()
+        self.said.push((labels.iter().map(|label| (*label).to_owned()).collect(), value));
     }
 
     /// Adds to a series, which begins at 0.
     pub(super) fn add(&mut self, labels: &[&str], value: u64) {
-        if let Value::Number(sum) = self.values.entry(self.key(labels)).or_insert(Value::Number(0.0)) {
-            *sum += number(value);
-        }
+        self.say(labels, Value::More(number(value)));
     }
 
     /// Adds nanoseconds to a series of seconds, which begins at 0.
     pub(super) fn add_ns(&mut self, labels: &[&str], ns: u64) {
-        if let Value::Number(sum) = self.values.entry(self.key(labels)).or_insert(Value::Number(0.0)) {
-            *sum += number(ns) / 1e9;
-        }
+        self.say(labels, Value::More(number(ns) / 1e9));
     }
 
     pub(super) fn set(&mut self, labels: &[&str], value: f64) {
-        self.values.insert(self.key(labels), Value::Number(value));
+        self.say(labels, Value::Number(value));
     }
 
     pub(super) fn histogram(&mut self, labels: &[&str], sum: IoctlSum) {
-        self.values.insert(self.key(labels), Value::Histogram(Box::new(sum)));
+        self.say(labels, Value::Histogram(Box::new(sum)));
     }
 
     /// `None` without a series: the format has no empty families.
     pub(super) fn build(self) -> Option<MetricFamily> {
-        if self.values.is_empty() {
+        let Self { metric, mut said } = self;
+        if said.is_empty() {
             return None;
         }
-        let metric = self.metric;
+        // Equal labels stay in their order.
+        said.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut series: Vec<(Vec<String>, Value)> = Vec::with_capacity(said.len());
+        for (labels, value) in said {
+            match series.last_mut() {
+                Some((last, before)) if *last == labels => before.then(value),
+                _ => series.push((labels, value)),
+            }
+        }
         let mut family = MetricFamily::default();
         family.set_name(metric.name.to_owned());
         family.set_help(metric.help.to_owned());
@@ -79,7 +97,7 @@ impl Family {
             Kind::Gauge => MetricType::GAUGE,
             Kind::Histogram => MetricType::HISTOGRAM,
         });
-        let series = self.values.into_iter().map(|(labels, value)| one(metric, labels, value));
+        let series = series.into_iter().map(|(labels, value)| one(metric, labels, value));
         family.set_metric(series.collect());
         Some(family)
     }
@@ -94,12 +112,12 @@ fn one(metric: &Metric, labels: Vec<String>, value: Value) -> prometheus::proto:
     });
     let mut series = prometheus::proto::Metric::from_label(labels.collect());
     match value {
-        Value::Number(value) if metric.kind == Kind::Counter => {
+        Value::More(value) | Value::Number(value) if metric.kind == Kind::Counter => {
             let mut counter = Counter::default();
             counter.set_value(value);
             series.set_counter(counter);
         }
-        Value::Number(value) => {
+        Value::More(value) | Value::Number(value) => {
             let mut gauge = Gauge::default();
             gauge.set_value(value);
             series.set_gauge(gauge);
@@ -129,4 +147,38 @@ fn histogram(sum: &IoctlSum) -> Histogram {
     histogram.set_sample_count(below);
     histogram.set_sample_sum(number(sum.stat.latency_ns) / 1e9);
     histogram
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table as t;
+    use super::*;
+
+    /// Labels and value of each series.
+    fn built(family: Family) -> Vec<(Vec<String>, f64)> {
+        let family = family.build().expect("it has series");
+        let series = family.get_metric().iter().map(|series| {
+            let labels = series.get_label().iter().map(|pair| pair.value().to_owned()).collect();
+            (labels, series.get_gauge().get_value())
+        });
+        series.collect()
+    }
+
+    #[test]
+    fn each_series_stands_once_whatever_the_order() {
+        let mut family = Family::new(&t::QUEUES);
+        family.add(&["9", "b"], 0);
+        family.add(&["9", "a"], 1);
+        family.set(&["8", "z"], 7.0);
+        family.add(&["9", "b"], 2);
+        family.add(&["8", "z"], 3);
+        family.add(&["9", "b"], 4);
+        family.set(&["9", "a"], 5.0);
+        let series = [("8", "z", 10.0), ("9", "a", 5.0), ("9", "b", 6.0)];
+        assert_eq!(
+            built(family),
+            series.map(|(gpu, kind, value)| (vec![gpu.to_owned(), kind.to_owned()], value))
+        );
+        assert!(Family::new(&t::QUEUES).build().is_none());
+    }
 }
