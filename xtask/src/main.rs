@@ -1,6 +1,7 @@
 //! `cargo xtask`: set-up, build, VM test bed, tests and demo of kfd-trace. This file only dispatches.
 
 mod apt;
+mod baseline;
 mod bench;
 mod boots;
 mod build;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 
+use crate::baseline::Baseline;
 use crate::bench::{Bench, Mode};
 use crate::boots::COST;
 use crate::qemu::End;
@@ -18,7 +19,6 @@ use crate::run::{note, step};
 use crate::scenario;
 use crate::series::Series;
 
-use baseline::Baseline;
 use figures::{Report, Row};
 
 /// Longest a guest may take, far beyond what it needs.
@@ -46,19 +46,20 @@ pub(crate) struct Args {
 /// `Ok(false)`: a figure has grown, and was named.
 pub(crate) fn overhead(args: &Args) -> Result<bool> {
     // What cannot be checked is told before minutes are spent on it.
-    let accepted = args.kernels.iter().filter(|_| args.check).map(|series| Baseline::load(series.name()));
+    let watched = args.kernels.iter().filter(|_| args.check);
+    let accepted = watched.map(|series| Baseline::load(&baseline::name(series.name())));
     let accepted: Vec<Baseline> = accepted.collect::<Result<_>>()?;
     let bench = Bench::without_tests()?;
     let mut rows = Vec::new();
     let mut well = true;
     for (place, series) in args.kernels.iter().enumerate() {
         let measured = measure(&bench, *series, &args.subjects)?;
-        let now = Baseline::of(&measured.release, &measured.rows);
+        let now = baseline::of(&measured.release, &measured.rows);
         if let Some(accepted) = accepted.get(place) {
             well &= is_well(accepted, &now);
         }
         if args.accept {
-            note(format!("wrote {}", now.save(series.name())?.display()));
+            note(format!("wrote {}", now.save(&baseline::name(series.name()))?.display()));
         }
         if !args.json {
             println!(
@@ -76,10 +77,10 @@ pub(crate) fn overhead(args: &Args) -> Result<bool> {
 }
 
 fn is_well(accepted: &Baseline, now: &Baseline) -> bool {
-    if accepted.release != now.release {
-        note(format!("accepted on {}, measured on {}", accepted.release, now.release));
+    if accepted.measured_on != now.measured_on {
+        note(format!("accepted on {}, measured on {}", accepted.measured_on, now.measured_on));
     }
-    let grown = accepted.grown(now);
+    let grown = accepted.grown(now, baseline::SLACK);
     for line in &grown {
         eprintln!("error: {line}");
     }
