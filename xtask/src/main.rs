@@ -3,6 +3,7 @@
 mod apt;
 mod baseline;
 mod bench;
+mod bench_daemon;
 mod boots;
 mod build;
 mod closing;
@@ -68,6 +69,8 @@ enum Command {
 enum Benchmark {
     /// Instructions that tracing adds to an ioctl, counted in the VM, beside bpftrace and strace
     Overhead(overhead::Args),
+    /// What records and scrapes cost the daemon: natively, from generated records
+    Daemon(bench_daemon::Args),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Fixtures => fixtures::fixtures().map(drop),
         Command::Kernels => verdicts::write(),
         Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
+        Command::Bench(Benchmark::Daemon(args)) => return exit(bench_daemon::bench(&args)),
         Command::Test => return exit(test::test()),
         Command::Demo => return exit(demo::demo()),
     };

@@ -34,19 +34,20 @@ const LINKER_VERSION: &str = "0.13.0";
 const LLVM: &str = "/usr/lib/llvm-22";
 
 pub(crate) fn setup() -> Result<()> {
-    debian()?;
+    debian(&PACKAGES)?;
     rust()?;
     bpf_linker()
 }
 
-fn debian() -> Result<()> {
-    let missing = missing_packages()?;
+/// Installs what is missing of these: Debian package, and what it is for.
+pub(crate) fn debian(packages: &[(&'static str, &str)]) -> Result<()> {
+    let missing = missing_packages(packages)?;
     if missing.is_empty() {
-        step(format!("Debian packages: all {} present", PACKAGES.len()));
+        step(format!("Debian packages: all {} present", packages.len()));
         return Ok(());
     }
     step("Debian packages missing:");
-    for (package, purpose) in PACKAGES.iter().filter(|(package, _)| missing.contains(package)) {
+    for (package, purpose) in packages.iter().filter(|(package, _)| missing.contains(package)) {
         note(format!("{package} ({purpose})"));
     }
     let update = vec!["apt-get", "update"];
@@ -65,12 +66,12 @@ fn debian() -> Result<()> {
     Ok(())
 }
 
-fn missing_packages() -> Result<Vec<&'static str>> {
-    let names = PACKAGES.map(|(package, _)| package);
+fn missing_packages(packages: &[(&'static str, &str)]) -> Result<Vec<&'static str>> {
+    let names: Vec<&str> = packages.iter().map(|(package, _)| *package).collect();
     // dpkg-query fails where one is unknown, but lists the others all the same.
     let listed = Command::new("dpkg-query")
         .args(["-W", "-f", "${db:Status-Status} ${Package}\\n"])
-        .args(names)
+        .args(&names)
         .output()
         .context("cannot run dpkg-query: the set-up knows Debian only")?;
     Ok(not_listed(&names, &String::from_utf8_lossy(&listed.stdout)))

@@ -1,0 +1,91 @@
+//! Memory: anonymous pages, so with what the allocator needs for itself.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use kfd_trace::output::metrics;
+use kfd_trace::state::StateLimits;
+
+use crate::load::Scraped;
+use crate::records::Tape;
+use crate::region::value;
+use crate::world::{self, BATCH, Daemon, PROCESSES, QueueAt};
+
+const QUEUES: usize = 10_000;
+
+/// Bytes of `RssAnon` and, since the last [`forget_peak`], of `VmHWM` (/proc/self/status).
+struct Pages {
+    anonymous: u64,
+    peak: u64,
+}
+
+fn pages() -> Result<Pages> {
+    let status = procfs::process::Process::myself()?.status()?;
+    let bytes = |kib: Option<u64>| kib.map(|kib| kib * 1024).context("/proc/self/status lacks a line");
+    Ok(Pages { anonymous: bytes(status.rssanon)?, peak: bytes(status.vmhwm)? })
+}
+
+/// From here on the peak is a new one (Documentation/filesystems/proc.rst, `clear_refs`).
+fn forget_peak() -> Result<()> {
+    fs::write("/proc/self/clear_refs", "5").context("cannot write /proc/self/clear_refs")
+}
+
+/// Takes in what `write` writes; gives the pages that are more than before.
+fn growth(daemon: &mut Daemon<'_>, write: impl FnOnce(&mut Tape)) -> Result<u64> {
+    let mut tape = Tape::default();
+    write(&mut tape);
+    let before = pages()?.anonymous;
+    daemon.follow(&tape);
+    Ok(pages()?.anonymous.saturating_sub(before))
+}
+
+pub(crate) fn run() -> Result<()> {
+    // Else a page is 2 MiB on some machines.
+    rustix::thread::disable_transparent_huge_pages(true)?;
+    let procfs = world::procfs()?;
+    // What is made once has been made after this: it is no part of any growth.
+    let mut first = Daemon::new(procfs.path());
+    growth(&mut first, |tape| {
+        processes(tape);
+        (0..BATCH).for_each(|_| tape.ioctl(1));
+    })?;
+    let mut daemon = first.renewed();
+    let seen = growth(&mut daemon, processes)?;
+    let queues = growth(&mut daemon, |tape| births(tape, (0..QUEUES).map(world::queue)))?;
+    value("memory.process", seen / PROCESSES as u64, "bytes");
+    value("memory.queue", queues / QUEUES as u64, "bytes");
+    value("memory.state.10000_queues", seen + queues, "bytes");
+    let remembered = PROCESSES * StateLimits::default().ended_queues;
+    let ended = growth(&mut daemon, |tape| {
+        for number in 0..remembered {
+            let queue = QueueAt { queue_id: 1_000, ..world::queue(number) };
+            births(tape, std::iter::once(queue));
+            tape.queue_destroy(queue);
+        }
+    })?;
+    value("memory.ended_queue", ended / remembered as u64, "bytes");
+    ensure!(daemon.faults() == 0, "{} records were refused: the generated ones are wrong", daemon.faults());
+    let world = Scraped::new();
+    forget_peak()?;
+    let before = pages()?;
+    let snapshot = daemon.state.snapshot();
+    let families = world.families(&daemon, &snapshot);
+    let text = metrics::encode(&families)?;
+    value("memory.scrape.10000_queues", pages()?.peak.saturating_sub(before.peak), "bytes");
+    ensure!(!text.is_empty(), "a scrape without a line");
+    drop((text, families, snapshot));
+    let left = pages()?.anonymous.saturating_sub(before.anonymous);
+    value("memory.scrape_left.10000_queues", left, "bytes");
+    Ok(())
+}
+
+fn processes(tape: &mut Tape) {
+    (1..=PROCESSES as u64).for_each(|process| tape.process_seen(process));
+}
+
+fn births(tape: &mut Tape, queues: impl Iterator<Item = QueueAt>) {
+    for queue in queues {
+        tape.mqd_write(queue, kfd_trace_common::record::mqd_op::INIT);
+        tape.queue_create(queue);
+    }
+}

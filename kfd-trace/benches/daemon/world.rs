@@ -1,0 +1,232 @@
+//! The machine that the records tell of: 8 GPUs, 500 processes, and queues spread evenly over both.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use kfd_trace::attribute::{Gpu, Topology};
+use kfd_trace::command::intake::Intake;
+use kfd_trace::events::decode::{DecodeError, decode};
+use kfd_trace::events::event::{Event, ProcessId};
+use kfd_trace::events::layout::QueueLayout;
+use kfd_trace::events::tables::{Counters, ErrorRow, InFlightRow, IoctlRow, Tables};
+use kfd_trace::missed::Missed;
+use kfd_trace::state::{State, StateLimits};
+use kfd_trace::verdict::{ProbeStatus, Verdict};
+use kfd_trace_common::counter::{COUNTERS, ProbeId};
+use kfd_trace_common::stat::IoctlStat;
+
+use crate::records::{self, Tape};
+
+/// Processes that use KFD.
+pub(crate) const PROCESSES: usize = 500;
+
+const GPUS: usize = 8;
+
+/// Records that the daemon takes out of the ring buffer in one go (`events::ring`, `BATCH`).
+pub(crate) const BATCH: usize = 4096;
+
+/// Start of every process, and the time of the first record.
+pub(crate) const START_BOOTTIME_NS: u64 = 3_600_000_000_000;
+
+/// What a process has called: GET_VERSION, CREATE_QUEUE, DESTROY_QUEUE, GET_CLOCK_COUNTERS, CREATE_EVENT, WAIT_EVENTS,
+/// ACQUIRE_VM, ALLOC_MEMORY_OF_GPU, FREE_MEMORY_OF_GPU, MAP_MEMORY_TO_GPU, UNMAP_MEMORY_FROM_GPU, GET_PROCESS_APERTURES_NEW.
+const CALLED: [u32; 12] = [
+    0x8008_4b01,
+    0xc060_4b02,
+    0xc008_4b03,
+    0xc028_4b05,
+    0xc020_4b08,
+    0xc018_4b0c,
+    0x4008_4b15,
+    0xc028_4b16,
+    0x4008_4b17,
+    0xc018_4b18,
+    0xc018_4b19,
+    0xc010_4b14,
+];
+
+/// What the kernel counts of a kprobe, for each of them.
+const MISSED: Missed = Missed { program_skipped: Some(1), probe_missed: Some(0) };
+
+/// A queue: whose, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueAt {
+    pub(crate) process: u64,
+    pub(crate) queue_id: u32,
+    pub(crate) gpu_id: u32,
+}
+
+/// The queue of this number: the processes in turn, each one's next queue on its next GPU.
+pub(crate) fn queue(number: usize) -> QueueAt {
+    let (process, nth) = (number % PROCESSES, number / PROCESSES);
+    QueueAt { process: process as u64 + 1, queue_id: small(nth), gpu_id: gpu_id((process + nth) % GPUS) }
+}
+
+fn gpu_id(index: usize) -> u32 {
+    58_000 + small(index) * 17
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// tgid of a process, by its number from 1.
+pub(crate) fn tgid(process: u64) -> u32 {
+    10_000 + u32::try_from(process).unwrap_or(u32::MAX / 2)
+}
+
+/// A /proc of all processes.
+pub(crate) fn procfs() -> Result<tempfile::TempDir> {
+    let procfs = tempfile::tempdir().context("cannot make a folder")?;
+    (1..=PROCESSES as u64).try_for_each(|process| write_process(procfs.path(), tgid(process)))?;
+    Ok(procfs)
+}
+
+fn write_process(procfs: &Path, tgid: u32) -> Result<()> {
+    let folder = procfs.join(tgid.to_string());
+    // Clock ticks (10 ms).
+    let start = START_BOOTTIME_NS / 10_000_000;
+    let stat = format!(
+        "{tgid} (python3) S 1 {tgid} {tgid} 0 -1 4194560 91823 0 12 0 4321 987 0 0 20 0 64 0 {start} 98765432100 \
+         234567 18446744073709551615 1 1 0 0 0 0 0 16781312 134235650 0 0 0 17 3 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+    );
+    let status = format!(
+        "Name:\tpython3\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t{tgid}\nNgid:\t0\nPid:\t{tgid}\nPPid:\t1\n\
+         TracerPid:\t0\nUid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000\nFDSize:\t256\nGroups:\t44 109 1000 \n\
+         NStgid:\t{tgid}\t7\nNSpid:\t{tgid}\t7\nNSpgid:\t{tgid}\t7\nNSsid:\t{tgid}\t7\nVmPeak:\t98765432 kB\n\
+         VmSize:\t96449640 kB\nVmLck:\t0 kB\nVmPin:\t0 kB\nVmHWM:\t938268 kB\nVmRSS:\t938268 kB\nRssAnon:\t700000 kB\n\
+         RssFile:\t200000 kB\nRssShmem:\t38268 kB\nVmData:\t1234567 kB\nVmStk:\t132 kB\nVmExe:\t2048 kB\n\
+         VmLib:\t345678 kB\nVmPTE:\t4567 kB\nVmSwap:\t0 kB\nHugetlbPages:\t0 kB\nCoreDumping:\t0\nTHP_enabled:\t1\n\
+         Threads:\t64\nSigQ:\t0/96000\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\n\
+         SigBlk:\t0000000000000000\nSigIgn:\t0000000001001000\nSigCgt:\t0000000180000002\n\
+         CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n\
+         CapBnd:\t00000000a80425fb\nCapAmb:\t0000000000000000\nNoNewPrivs:\t0\nSeccomp:\t2\nSeccomp_filters:\t1\n\
+         Cpus_allowed:\tffffffff,ffffffff\nCpus_allowed_list:\t0-63\nMems_allowed:\t00000000,00000003\n\
+         Mems_allowed_list:\t0-1\nvoluntary_ctxt_switches:\t12345\nnonvoluntary_ctxt_switches:\t678\n"
+    );
+    let cmdline = "python3\0-m\0train\0--model\0/data/models/large\0--batch-size\x00256\0--epochs\x00100\0";
+    let cgroup = "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod01234567.slice/\
+                  cri-containerd-0123456789abcdef0123456789abcdef.scope\n";
+    fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (file, text) in [("stat", &*stat), ("status", &*status), ("cmdline", cmdline), ("cgroup", cgroup)] {
+        let path = folder.join(file);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The daemon's memory, with what fills it.
+pub(crate) struct Daemon<'a> {
+    pub(crate) state: State,
+    pub(crate) decode_errors: BTreeMap<&'static str, u64>,
+    procfs: &'a Path,
+    layout: QueueLayout,
+    batch: Vec<Result<Event, DecodeError>>,
+}
+
+impl<'a> Daemon<'a> {
+    pub(crate) fn new(procfs: &'a Path) -> Self {
+        Daemon {
+            state: State::new(StateLimits::default()),
+            decode_errors: DecodeError::REASONS.map(|reason| (reason, 0)).into(),
+            procfs,
+            layout: records::layout(),
+            batch: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// One that knows nothing, with the batch of this one.
+    pub(crate) fn renewed(&mut self) -> Self {
+        Daemon { batch: std::mem::take(&mut self.batch), ..Self::new(self.procfs) }
+    }
+
+    /// As `events::ring` and `command::daemon` do it: a batch is decoded, then taken in.
+    pub(crate) fn follow(&mut self, tape: &Tape) {
+        let mut records = tape.records().peekable();
+        while records.peek().is_some() {
+            self.batch.extend(records.by_ref().take(BATCH).map(|bytes| decode(bytes, &self.layout)));
+            let Self { state, decode_errors, procfs, batch, .. } = self;
+            let mut intake = Intake { state, decode_errors, procfs, queues_by_ioctl: false };
+            for record in batch.iter() {
+                intake.take_in(record);
+            }
+            batch.clear();
+        }
+    }
+
+    /// Records that were not understood, or that did not fit together.
+    pub(crate) fn faults(&self) -> u64 {
+        self.decode_errors.values().chain(self.state.totals().anomalies.values()).sum()
+    }
+}
+
+pub(crate) fn topology() -> Topology {
+    let gpus = (0..GPUS).map(|index| Gpu {
+        index: small(index),
+        node: small(index) + 2,
+        gpu_id: gpu_id(index),
+        name: Some("aqua_vanjaram".into()),
+        product_name: Some("AMD Instinct MI300X OAM".into()),
+        serial_number: Some(format!("6922310001{index:02}")),
+        gfx_target_version: Some(90402),
+        vendor_id: Some(0x1002),
+        device_id: Some(0x74a1),
+        pci: Some(format!("0000:{:02x}:00.0", 0x05 + 0x10 * index)),
+        partition: None,
+        render_minor: Some(128 + small(index)),
+        unique_id: Some(0x18f6_8e60_2b8a_7900 + index as u64),
+        num_cp_queues: Some(24),
+        num_sdma_engines: Some(2),
+        num_sdma_xgmi_engines: Some(14),
+        num_sdma_queues_per_engine: Some(8),
+        num_xcc: Some(8),
+        simd_count: Some(1216),
+    });
+    Topology { gpus: gpus.collect(), errors: Vec::new() }
+}
+
+/// Every probe but the tracepoints, attached.
+pub(crate) fn probes() -> Vec<ProbeStatus> {
+    let all = ProbeId::ALL.iter().filter(|id| !id.name().starts_with("tp_"));
+    let status = |id: &ProbeId| ProbeStatus {
+        id: *id,
+        kind: "kprobe",
+        symbols: vec!["kfd_procfs_add_queue".to_owned()],
+        places: 1,
+        required: false,
+        may_lack: false,
+        feeds: "queues",
+        verdict: Verdict::Attached,
+    };
+    all.map(status).collect()
+}
+
+/// What the BPF maps hold: every process has made the calls of [`CALLED`], waits in one, and every tenth has seen an error.
+pub(crate) fn tables() -> Tables {
+    let processes = 1..=PROCESSES as u64;
+    let stat = |calls: u64| {
+        let mut stat =
+            IoctlStat { entered: calls, returned: calls, latency_ns: calls * 3_000, ..IoctlStat::ZERO };
+        stat.buckets[2] = calls;
+        stat
+    };
+    let called =
+        |process| CALLED.map(|cmd| IoctlRow { process: ProcessId(process), cmd, stat: stat(100 + process) });
+    let error = |process| ErrorRow { process: ProcessId(process), cmd: CALLED[7], errno: 12, count: process };
+    let waits = |process| InFlightRow {
+        process: ProcessId(process),
+        tgid: tgid(process),
+        tid: tgid(process),
+        cmd: CALLED[5],
+        entered_ns: START_BOOTTIME_NS,
+    };
+    Tables {
+        ioctls: processes.clone().flat_map(called).collect(),
+        errors: processes.clone().step_by(10).map(error).collect(),
+        in_flight: processes.map(waits).collect(),
+        counters: Counters(vec![1_000; COUNTERS as usize]),
+        missed: probes().iter().map(|probe| (probe.id, MISSED)).collect(),
+    }
+}
