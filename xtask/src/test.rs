@@ -10,7 +10,7 @@ use crate::closing::Totals;
 use crate::guest;
 use crate::run::{self, step};
 use crate::series::Series;
-use crate::{fixtures, setup, vm};
+use crate::{bench_daemon, fixtures, setup, vm};
 
 /// Crates that cargo can build for this machine: the BPF programs have their own target.
 const HOST: [&str; 3] = ["--workspace", "--exclude", "kfd-trace-ebpf"];
@@ -47,6 +47,12 @@ pub(crate) fn test() -> Result<bool> {
         // Ignored in a plain `cargo test`, which has no kernel packages at hand.
         let arguments = ["test", "--no-fail-fast", "-p", "kfd-trace", "--tests", "--", "--ignored"];
         cargo_test(guest::cargo().args(arguments).env("KFD_TRACE_FIXTURES", dir), &mut totals)
+    });
+    check("cost of the daemon", &mut || {
+        if !bench_daemon::check()? {
+            bail!("see above; `cargo xtask bench daemon --accept` accepts it");
+        }
+        Ok(())
     });
     check("VM on the matrix", &mut || {
         let (ok, part) = vm::test(&Series::ALL, &[], &[], vm::LIMIT)?;
