@@ -31,7 +31,14 @@ pub enum BtfError {
     BadPath { path: String },
     #[error("type {id} has no size")]
     NoSize { id: u32 },
+    #[error("type {id} is referred to, and the types end before {end}")]
+    NoType { id: u32, end: u32 },
     /// A cycle, or more nesting than any real structure has.
-    #[error("types nest too deeply")]
-    TooDeep,
+    #[error("the types below type {id} nest too deeply")]
+    TooDeep { id: u32 },
+    /// More members and structures of one name than any real kernel has.
+    #[error("the search for {member} in struct {strukt} is too long")]
+    TooWide { strukt: String, member: String },
+    #[error("{what} lies beyond 4 GiB")]
+    TooFar { what: String },
 }

@@ -62,7 +62,8 @@ impl Btf {
     pub fn offset_of(&self, strukt: &str, path: &str) -> Result<Member, BtfError> {
         let segments = path::parse(path)?;
         let found = self.structs(strukt)?;
-        agree(strukt, found.iter().map(|root| self.member(root, &segments)))
+        let mut looks = path::MAX_LOOKS;
+        agree(strukt, found.iter().map(|root| self.member(root, &segments, &mut looks)))
     }
 
     /// Size of a structure or union in bytes.
@@ -106,7 +107,7 @@ impl Btf {
         let ids = same_hash.filter_map(|entry| u32::try_from(entry & u64::from(u32::MAX)).ok());
         let found: Vec<Type> = ids
             .filter_map(|id| self.type_of(id).ok())
-            .filter(|found| wanted(found.kind) && self.string(found.name).is_ok_and(|known| known == name))
+            .filter(|found| wanted(found.kind) && self.is_named(found.name, name) == Ok(true))
             .collect();
         match &self.base {
             Some(base) if found.is_empty() => base.named(name, wanted),
@@ -136,15 +137,19 @@ impl Btf {
 /// One answer from all types of one name, or the error of all, or the disagreement.
 fn agree<T: PartialEq>(
     name: &str,
-    answers: impl Iterator<Item = Result<T, BtfError>>,
+    mut answers: impl ExactSizeIterator<Item = Result<T, BtfError>>,
 ) -> Result<T, BtfError> {
-    let mut answers: Vec<_> = answers.collect();
     let copies = answers.len();
-    let Some(first) = answers.pop() else { return Err(BtfError::NoStruct { name: name.to_owned() }) };
-    let same = |other: &Result<T, BtfError>| match (&first, other) {
-        (Ok(a), Ok(b)) => a == b,
-        (Err(_), Err(_)) => true,
-        _ => false,
-    };
-    if answers.iter().all(same) { first } else { Err(BtfError::Ambiguous { name: name.to_owned(), copies }) }
+    let Some(first) = answers.next() else { return Err(BtfError::NoStruct { name: name.to_owned() }) };
+    let mut same = true;
+    for other in answers {
+        same &= match (&first, other) {
+            // Not all of them were looked at.
+            (_, wide @ Err(BtfError::TooWide { .. })) => return wide,
+            (Ok(a), Ok(b)) => *a == b,
+            (Err(_), Err(_)) => true,
+            _ => false,
+        };
+    }
+    if same { first } else { Err(BtfError::Ambiguous { name: name.to_owned(), copies }) }
 }

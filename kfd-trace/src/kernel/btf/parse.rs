@@ -9,6 +9,9 @@ const VERSION: u8 = 1;
 const HEADER: usize = 24;
 /// Name, info, size or type.
 const RECORD: usize = 12;
+/// Longest name that is looked at. The kernel's own check of names ends there, too (KSYM_NAME_LEN, kernel/bpf/btf.c,
+/// btf_name_valid_identifier).
+const LONGEST_NAME: usize = 512;
 
 /// include/uapi/linux/btf.h, BTF_KIND_*; id 0 is void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,8 +138,10 @@ impl Btf {
             self.starts.push(start);
             if found.name != 0 && matches!(found.kind, Kind::Struct | Kind::Union | Kind::Enum | Kind::Enum64)
             {
-                let hash = name_hash(self.string_bytes(found.name)?);
-                self.by_name.push(u64::from(hash) << 32 | u64::from(id));
+                // Nobody asks for a longer name than that: the type is there, and not found by its name.
+                if let Some(name) = short(self.string_from(found.name)?) {
+                    self.by_name.push(u64::from(name_hash(name)) << 32 | u64::from(id));
+                }
             }
         }
         self.starts.shrink_to_fit();
@@ -166,12 +171,10 @@ impl Btf {
         }
         match (id.checked_sub(self.first_id), &self.base) {
             (None, Some(base)) => base.type_of(id),
-            (index, _) => {
-                let start = index.and_then(|index| self.starts.get(index as usize));
-                let start =
-                    *start.ok_or(BtfError::Malformed { what: "a type id beyond the types", at: 0 })?;
-                self.record(id, start as usize)
-            }
+            (index, _) => match index.and_then(|index| self.starts.get(index as usize)) {
+                Some(start) => self.record(id, *start as usize),
+                None => Err(BtfError::NoType { id, end: self.next_id()? }),
+            },
         }
     }
 
@@ -183,31 +186,61 @@ impl Btf {
         }
     }
 
+    /// The text at an offset of the strings.
     pub(super) fn string(&self, offset: u32) -> Result<&str, BtfError> {
-        let bytes = self.string_bytes(offset)?;
-        str::from_utf8(bytes).map_err(|_| BtfError::Malformed { what: "a name that is not UTF-8", at: 0 })
+        let wrong = |what| BtfError::Malformed { what, at: self.place_of(offset) };
+        let bytes = short(self.string_from(offset)?).ok_or_else(|| wrong("a name of more than 511 bytes"))?;
+        str::from_utf8(bytes).map_err(|_| wrong("a name that is not UTF-8"))
     }
 
-    fn string_bytes(&self, offset: u32) -> Result<&[u8], BtfError> {
+    /// Whether the text at an offset of the strings is this one. Costs no more than the name is long, however long the text
+    /// is: damaged BTF may give all of its types a name of megabytes.
+    pub(super) fn is_named(&self, offset: u32, name: &str) -> Result<bool, BtfError> {
+        let rest = self.string_from(offset)?.strip_prefix(name.as_bytes());
+        Ok(rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == 0)))
+    }
+
+    /// The strings from an offset on.
+    fn string_from(&self, offset: u32) -> Result<&[u8], BtfError> {
         let Some(own) = offset.checked_sub(self.first_string) else {
-            return self.base.as_ref().map_or(Ok(&[]), |base| base.string_bytes(offset));
+            return self.base.as_ref().map_or(Ok(&[]), |base| base.string_from(offset));
         };
-        let strings = &self.data[self.strings.clone()];
-        let from = strings.get(own as usize..).filter(|from| !from.is_empty());
-        let from = from.ok_or(BtfError::Malformed { what: "a name beyond the strings", at: own as usize })?;
-        let end = from.iter().position(|byte| *byte == 0).unwrap_or(from.len());
-        Ok(&from[..end])
+        let from = self.data[self.strings.clone()].get(own as usize..).filter(|from| !from.is_empty());
+        from.ok_or_else(|| BtfError::Malformed {
+            what: "a name beyond the strings",
+            at: self.place_of(offset),
+        })
+    }
+
+    /// Where a string lies in the data of the object that it belongs to.
+    fn place_of(&self, offset: u32) -> usize {
+        match (offset.checked_sub(self.first_string), &self.base) {
+            (None, Some(base)) => base.place_of(offset),
+            (own, _) => self.strings.start + own.unwrap_or(0) as usize,
+        }
     }
 
     fn next_id(&self) -> Result<u32, BtfError> {
         let own = u32::try_from(self.starts.len()).ok();
-        own.and_then(|own| self.first_id.checked_add(own)).ok_or(BtfError::TooDeep)
+        own.and_then(|own| self.first_id.checked_add(own))
+            .ok_or_else(|| self.too_many("more types than 32 bits can number"))
     }
 
     fn next_string(&self) -> Result<u32, BtfError> {
         let own = u32::try_from(self.strings.len()).ok();
-        own.and_then(|own| self.first_string.checked_add(own)).ok_or(BtfError::TooDeep)
+        own.and_then(|own| self.first_string.checked_add(own))
+            .ok_or_else(|| self.too_many("more strings than 32 bits can address"))
     }
+
+    fn too_many(&self, what: &'static str) -> BtfError {
+        BtfError::Malformed { what, at: self.data.len() }
+    }
+}
+
+/// Up to the NUL; `None` when that is not within [`LONGEST_NAME`].
+fn short(text: &[u8]) -> Option<&[u8]> {
+    let end = text.iter().take(LONGEST_NAME).position(|byte| *byte == 0)?;
+    text.get(..end)
 }
 
 fn malformed_type(at: usize) -> BtfError {

@@ -7,8 +7,8 @@ use super::{Btf, BtfError, Member};
 const MAX_CHAIN: usize = 32;
 /// Anonymous structures inside each other; real ones stay below 5.
 const MAX_NESTING: usize = 16;
-/// Members looked at for one path. `task_struct` has some 300; only made-up BTF needs more.
-const MAX_LOOKS: u32 = 200_000;
+/// Members looked at for one path, in all structures of the name. `task_struct` has some 300; only made-up BTF needs more.
+pub(super) const MAX_LOOKS: u32 = 200_000;
 /// x86-64 and arm64.
 const POINTER: u32 = 8;
 
@@ -47,8 +47,13 @@ struct Found {
 }
 
 impl Btf {
-    pub(super) fn member(&self, root: &Type, path: &[Segment<'_>]) -> Result<Member, BtfError> {
-        let mut looks = MAX_LOOKS;
+    /// `looks` is what is left of [`MAX_LOOKS`].
+    pub(super) fn member(
+        &self,
+        root: &Type,
+        path: &[Segment<'_>],
+        looks: &mut u32,
+    ) -> Result<Member, BtfError> {
         let mut current = *root;
         let mut offset = 0u32;
         let mut before = "";
@@ -56,23 +61,30 @@ impl Btf {
             if !matches!(current.kind, Kind::Struct | Kind::Union) {
                 return Err(BtfError::NotAStruct { segment: before.to_owned() });
             }
-            let found = self.search(&current, segment.name, 0, &mut looks)?;
-            let (strukt, member) = (self.string(current.name)?, segment.name);
-            let (strukt, member) = (strukt.to_owned(), member.to_owned());
-            let Some(found) = found else { return Err(BtfError::NoMember { strukt, member }) };
+            let found = self.search(&current, segment.name, 0, looks)?;
+            let member = || segment.name.to_owned();
+            let Some(found) = found else {
+                return Err(BtfError::NoMember { strukt: self.shown(&current), member: member() });
+            };
             if found.bitfield {
-                return Err(BtfError::Bitfield { strukt, member });
+                return Err(BtfError::Bitfield { strukt: self.shown(&current), member: member() });
             }
-            offset = offset.checked_add(found.bits / 8).ok_or(BtfError::TooDeep)?;
+            let too_far = || BtfError::TooFar { what: member() };
+            offset = offset.checked_add(found.bits / 8).ok_or_else(too_far)?;
             current = self.resolve(found.id)?;
             for index in &segment.indices {
                 let (element, skip) = self.element(&current, segment.name, *index)?;
-                offset = offset.checked_add(skip).ok_or(BtfError::TooDeep)?;
+                offset = offset.checked_add(skip).ok_or_else(too_far)?;
                 current = self.resolve(element)?;
             }
             before = segment.name;
         }
         Ok(Member { offset, size: self.size(&current, 0)? })
+    }
+
+    /// A structure's name for a message.
+    fn shown(&self, found: &Type) -> String {
+        self.string(found.name).map_or_else(|_| format!("type {}", found.id), str::to_owned)
     }
 
     /// Looks for a member here and in the anonymous structures and unions of this one.
@@ -84,13 +96,16 @@ impl Btf {
         looks: &mut u32,
     ) -> Result<Option<Found>, BtfError> {
         if depth > MAX_NESTING {
-            return Err(BtfError::TooDeep);
+            return Err(BtfError::TooDeep { id: within.id });
         }
         for index in 0..within.count as usize {
-            *looks = looks.checked_sub(1).ok_or(BtfError::TooDeep)?;
+            *looks = looks
+                .checked_sub(1)
+                .ok_or_else(|| BtfError::TooWide { strukt: self.shown(within), member: name.to_owned() })?;
             let at = within.tail + index * 12;
-            let member = self.string(self.word_of(within, at)?)?;
-            if !member.is_empty() && member != name {
+            let named = self.word_of(within, at)?;
+            let wanted = self.is_named(named, name)?;
+            if !wanted && !self.is_named(named, "")? {
                 continue;
             }
             let id = self.word_of(within, at + 4)?;
@@ -98,14 +113,15 @@ impl Btf {
             // With the flag, the upper 8 bits are the size of a bitfield.
             let (bits, width) = if within.flag { (place & 0x00ff_ffff, place >> 24) } else { (place, 0) };
             let declared = self.resolve(id)?;
-            if member == name {
+            if wanted {
                 let bitfield = width != 0 || bits % 8 != 0 || self.partial_int(&declared)?;
                 return Ok(Some(Found { bits, bitfield, id }));
             }
             if matches!(declared.kind, Kind::Struct | Kind::Union)
                 && let Some(found) = self.search(&declared, name, depth + 1, looks)?
             {
-                let bits = bits.checked_add(found.bits).ok_or(BtfError::TooDeep)?;
+                let too_far = || BtfError::TooFar { what: name.to_owned() };
+                let bits = bits.checked_add(found.bits).ok_or_else(too_far)?;
                 return Ok(Some(Found { bits, ..found }));
             }
         }
@@ -134,7 +150,8 @@ impl Btf {
             return Err(BtfError::OutOfRange { segment: segment.to_owned(), index, length });
         }
         let size = self.size(&self.resolve(element)?, 0)?;
-        Ok((element, size.checked_mul(index).ok_or(BtfError::TooDeep)?))
+        let too_far = || BtfError::TooFar { what: format!("{segment}[{index}]") };
+        Ok((element, size.checked_mul(index).ok_or_else(too_far)?))
     }
 
     /// The type behind typedefs, qualifiers and tags.
@@ -148,7 +165,7 @@ impl Btf {
                 _ => return Ok(found),
             }
         }
-        Err(BtfError::TooDeep)
+        Err(BtfError::TooDeep { id })
     }
 
     fn size(&self, found: &Type, depth: usize) -> Result<u32, BtfError> {
@@ -160,9 +177,10 @@ impl Btf {
             Kind::Array if depth < MAX_CHAIN => {
                 let element = self.resolve(self.word_of(found, found.tail)?)?;
                 let length = self.word_of(found, found.tail + 8)?;
-                self.size(&element, depth + 1)?.checked_mul(length).ok_or(BtfError::TooDeep)
+                let too_far = || BtfError::TooFar { what: format!("the end of type {}", found.id) };
+                self.size(&element, depth + 1)?.checked_mul(length).ok_or_else(too_far)
             }
-            Kind::Array => Err(BtfError::TooDeep),
+            Kind::Array => Err(BtfError::TooDeep { id: found.id }),
             _ => Err(BtfError::NoSize { id: found.id }),
         }
     }

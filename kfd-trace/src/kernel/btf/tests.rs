@@ -150,9 +150,9 @@ fn cycles_end() {
     types.array(3, 2);
     types.strukt("holder", 4, &[("typedef", 1, 0), ("array", 3, 0)]);
     let btf = types.btf();
-    assert_eq!(btf.offset_of("nest", "x"), Err(BtfError::TooDeep));
-    assert_eq!(btf.offset_of("holder", "typedef"), Err(BtfError::TooDeep));
-    assert_eq!(btf.offset_of("holder", "array"), Err(BtfError::TooDeep));
+    assert_eq!(btf.offset_of("nest", "x"), Err(BtfError::TooDeep { id: 2 }));
+    assert_eq!(btf.offset_of("holder", "typedef"), Err(BtfError::TooDeep { id: 1 }));
+    assert_eq!(btf.offset_of("holder", "array"), Err(BtfError::TooDeep { id: 3 }));
 }
 
 /// 12 levels of 8 anonymous structures each: a search that follows all of them would not end.
@@ -164,7 +164,53 @@ fn a_wide_tree_ends() {
         below = types.strukt("", 4, &[("", below, 0); 8]);
     }
     types.strukt("tree", 4, &[("", below, 0)]);
-    assert_eq!(types.btf().offset_of("tree", "x"), Err(BtfError::TooDeep));
+    assert!(matches!(types.btf().offset_of("tree", "x"), Err(BtfError::TooWide { .. })));
+}
+
+/// One anonymous structure of many members, in thousands of structures of one name.
+#[test]
+fn many_structures_of_one_name_end() {
+    let mut types = Sample::new();
+    let int = types.int("int", 4);
+    let wide = types.strukt("", 4, &vec![("other", int, 0); 60_000]);
+    for _ in 0..20_000 {
+        types.strukt("queue", 4, &[("", wide, 0)]);
+    }
+    assert!(matches!(types.btf().offset_of("queue", "x"), Err(BtfError::TooWide { .. })));
+}
+
+/// A name of a megabyte, which as many enumerators as there are could have: it is not copied.
+#[test]
+fn a_name_without_an_end_costs_nothing() {
+    let name = "n".repeat(1 << 20);
+    let mut types = Sample::new();
+    let int = types.int(&name, 4);
+    types.enumeration("choice", false, &[("last", 3)]);
+    types.strukt("holder", 8, &[("last", int, 32)]);
+    let mut bytes = types.bytes();
+    let types_end = 24 + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    // Behind the record of the integer and that of the enum; its text stands behind the long name.
+    let enumerator = 24 + 16 + 12;
+    assert_eq!(bytes[enumerator..enumerator + 4], (1u32 + (1 << 20) + 1).to_le_bytes());
+    bytes[enumerator..enumerator + 4].copy_from_slice(&1u32.to_le_bytes());
+    let btf = Btf::parse(bytes, None).unwrap();
+    let error = btf.enum_values("choice").unwrap_err();
+    assert_eq!(error, BtfError::Malformed { what: "a name of more than 511 bytes", at: types_end + 1 });
+    assert_eq!(btf.offset_of("holder", "last"), at(4, 4));
+}
+
+#[test]
+fn what_is_not_there_is_told_with_its_place() {
+    let mut types = Sample::new();
+    types.strukt("holder", 4, &[("far", 77, 0)]);
+    let error = types.btf().offset_of("holder", "far").unwrap_err();
+    assert_eq!(error.to_string(), "type 77 is referred to, and the types end before 2");
+    let mut bytes = types.bytes();
+    let name = 24 + 12;
+    bytes[name..name + 4].copy_from_slice(&500u32.to_le_bytes());
+    let strings = 24 + 24;
+    let error = Btf::parse(bytes, None).unwrap().offset_of("holder", "far").unwrap_err();
+    assert_eq!(error, BtfError::Malformed { what: "a name beyond the strings", at: strings + 500 });
 }
 
 #[test]
