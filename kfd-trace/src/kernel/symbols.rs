@@ -4,6 +4,7 @@
 //! buckets; no symbol owns an allocation. Suffixes (`.constprop.0`, `.isra.0`, `.part.0`) belong to the name:
 //! such a function has other arguments than the one without.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -83,13 +84,13 @@ impl Symbols {
         let mut names = Vec::with_capacity(text.len() / 2);
         let mut entries = Vec::with_capacity(text.len() / 45);
         let mut buckets: Vec<u16> = Vec::with_capacity(entries.capacity());
-        let mut modules: Vec<String> = Vec::new();
+        let mut modules = Modules::default();
         let (mut malformed, mut hidden) = (0, true);
         let mut rest = text;
         while !rest.is_empty() {
             let parsed = parse_line(rest).and_then(|(line, after)| {
                 let name = u32::try_from(names.len()).ok()?;
-                Some((name, module_number(&mut modules, line.module)?, line, after))
+                Some((name, modules.number(line.module)?, line, after))
             });
             let Some((name, module, line, after)) = parsed else {
                 let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
@@ -106,7 +107,8 @@ impl Symbols {
         }
         names.shrink_to_fit();
         let (order, starts) = group(&buckets);
-        Symbols { hidden: hidden && !entries.is_empty(), names, entries, modules, order, starts, malformed }
+        let (hidden, modules) = (hidden && !entries.is_empty(), modules.names);
+        Symbols { hidden, names, entries, modules, order, starts, malformed }
     }
 
     /// Every symbol of this name, in file order, whatever its module and type.
@@ -248,15 +250,38 @@ fn parse_line(text: &[u8]) -> Option<(Line<'_>, &[u8])> {
     Some((Line { address, kind, name, length, bucket: bucket_of(hash), module }, rest))
 }
 
-/// The lines of a module stand together, so the last one is nearly always the right one.
-fn module_number(modules: &mut Vec<String>, module: Option<&[u8]>) -> Option<u16> {
-    let Some(module) = module else { return Some(VMLINUX) };
-    let module = str::from_utf8(module).ok()?;
-    let number = modules.iter().rposition(|known| known == module).unwrap_or_else(|| {
-        modules.push(module.to_owned());
-        modules.len() - 1
-    });
-    u16::try_from(number).ok().filter(|number| *number != VMLINUX)
+/// The modules met so far.
+#[derive(Default)]
+struct Modules<'a> {
+    names: Vec<String>,
+    numbers: HashMap<&'a [u8], u16>,
+    /// The lines of a module stand together, so the last one is nearly always the right one.
+    last: Option<(&'a [u8], u16)>,
+}
+
+impl<'a> Modules<'a> {
+    /// `None` for what is no name of a module.
+    fn number(&mut self, module: Option<&'a [u8]>) -> Option<u16> {
+        let Some(module) = module else { return Some(VMLINUX) };
+        if let Some((_, number)) = self.last.filter(|(name, _)| *name == module) {
+            return Some(number);
+        }
+        let number = match self.numbers.get(module) {
+            Some(number) => *number,
+            None => self.add(module)?,
+        };
+        self.last = Some((module, number));
+        Some(number)
+    }
+
+    fn add(&mut self, module: &'a [u8]) -> Option<u16> {
+        let number = u16::try_from(self.names.len()).ok().filter(|number| *number != VMLINUX)?;
+        let plain = !module.is_empty() && module.iter().all(u8::is_ascii_graphic);
+        let name = str::from_utf8(module).ok().filter(|_| plain)?;
+        self.names.push(name.to_owned());
+        self.numbers.insert(module, number);
+        Some(number)
+    }
 }
 
 /// FNV-1a.
@@ -353,6 +378,28 @@ ffffffffc0b00000 t update_mqd\t[other]
         let text = b"hello\n12 t\n12 t \n12 t a\tb\n12345678123456789 t a\n t a\n12 t \xff\n1 t good";
         let symbols = Symbols::parse(text);
         assert_eq!((symbols.len(), symbols.malformed_lines()), (1, 7));
+    }
+
+    #[test]
+    fn a_module_has_a_plain_name() {
+        let symbols = Symbols::parse(b"12 t a\t[]\n12 t b\t[\x1b[2J]\n12 t c\t[\xff]\n12 t d\t[x86_pkg]\n");
+        assert_eq!((symbols.len(), symbols.malformed_lines()), (1, 3));
+        assert!(symbols.has_module("x86_pkg"));
+    }
+
+    /// As many as there is room for, each of which comes back after all others.
+    #[test]
+    fn tens_of_thousands_of_modules_are_no_search() {
+        let lines = |round: u32| (0..65_000).map(move |module| format!("{round} t s\t[m{module}]\n"));
+        let text: String = (1..=4).flat_map(lines).collect();
+        let begin = std::time::Instant::now();
+        let symbols = Symbols::parse(text.as_bytes());
+        assert_eq!((symbols.len(), symbols.malformed_lines()), (260_000, 0));
+        assert!(begin.elapsed() < std::time::Duration::from_secs(30), "{:?}", begin.elapsed());
+        assert_eq!(
+            symbols.in_module("m64999").map(|(_, symbol)| symbol.address).collect::<Vec<_>>(),
+            [1, 2, 3, 4]
+        );
     }
 
     #[test]
