@@ -153,9 +153,13 @@ fn probes() -> impl TypedValueParser<Value = ProbeId> {
     })
 }
 
+/// Ten years: more would end beyond what clocks can tell.
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed: SignedDuration = text.parse().map_err(|error| format!("{error}; try 10s or 1m30s"))?;
     match Duration::try_from(parsed) {
+        Ok(duration) if duration > LONGEST => Err("must be at most ten years; try 10s or 1m30s".to_owned()),
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err("must be more than 0; try 10s or 1m30s".to_owned()),
     }
@@ -240,6 +244,7 @@ mod tests {
         assert!(Kind::ALL.iter().all(|kind| unknown.contains(kind.name())), "{unknown}");
         assert!(refused("kfd-trace --duration soon").contains("try 10s or 1m30s"));
         assert!(refused("kfd-trace --duration 0s").contains("more than 0"));
+        assert!(refused("kfd-trace --duration 9000000000000000s").contains("at most ten years"));
         assert!(refused("kfd-trace --buffer-size 3MiB").contains("a power of two"));
         assert!(refused("kfd-trace --buffer-size 8GiB").contains("a power of two"));
         assert!(refused("kfd-trace daemon --without-probe ioctls").contains("queue_del"));
