@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use super::clock::Clock;
+use super::escape;
 use crate::attribute::Topology;
 use crate::state::Snapshot;
 
@@ -37,7 +38,7 @@ struct Document<T> {
 }
 
 fn document(view: &View<'_>, list: impl Serialize) -> serde_json::Result<String> {
-    serde_json::to_string(&Document { schema: SCHEMA, ts: view.clock.rfc3339(view.now_ns), list })
+    escape::json_text(&Document { schema: SCHEMA, ts: view.clock.rfc3339(view.now_ns), list })
 }
 
 /// Live queues.

@@ -1,4 +1,10 @@
-//! Text that others chose (comm, cgroup names), made safe for a terminal.
+//! Text that others chose (comm, cgroup names), made safe for a terminal: what is printed may be shown by one, JSON and
+//! metrics, too.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::ser::Formatter;
 
 /// Letters, digits, ASCII punctuation and spaces stay; the rest (control characters, and those that turn the
 /// direction of writing) becomes `\u{...}`, so that no process can steer the terminal by its name.
@@ -6,7 +12,7 @@
 pub fn terminal(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        if c == ' ' || c.is_ascii_graphic() || !c.is_ascii() && c.is_alphanumeric() {
+        if is_safe(c) {
             safe.push(c);
         } else {
             safe.extend(c.escape_unicode());
@@ -15,9 +21,57 @@ pub fn terminal(text: &str) -> String {
     safe
 }
 
+fn is_safe(c: char) -> bool {
+    c == ' ' || c.is_ascii_graphic() || !c.is_ascii() && c.is_alphanumeric()
+}
+
+/// Writes JSON in which everything that [`terminal`] would replace is escaped, as `\u009b`: to a reader the text is the
+/// same. JSON itself asks for that of the characters below U+0020 only.
+///
+/// # Errors
+/// What `out` gives.
+pub fn json(out: impl Write, value: &impl Serialize) -> serde_json::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(out, Safe))
+}
+
+/// [`json`] as text.
+///
+/// # Errors
+/// Never for structures and maps of text; serde_json says so at run time only.
+pub fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
+    let mut bytes = Vec::new();
+    json(&mut bytes, value)?;
+    String::from_utf8(bytes).map_err(serde::ser::Error::custom)
+}
+
+struct Safe;
+
+impl Formatter for Safe {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| !is_safe(*c)) {
+            let (safe, from) = rest.split_at(at);
+            out.write_all(safe.as_bytes())?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = &from[c.len_utf8()..];
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::terminal;
+    use super::{json_text, terminal};
+
+    #[test]
+    fn json_says_the_same_in_safe_characters() {
+        let text = "a\x1b[2J\"\\ \u{7f}\u{9b}31m \u{202e}größe\u{1f600}\n";
+        let json = json_text(&[text]).expect("JSON");
+        assert_eq!(json, r#"["a\u001b[2J\"\\ \u007f\u009b31m \u202egröße\ud83d\ude00\n"]"#);
+        assert_eq!(serde_json::from_str::<[String; 1]>(&json).expect("JSON"), [text]);
+    }
 
     #[test]
     fn nothing_that_steers_a_terminal_passes() {

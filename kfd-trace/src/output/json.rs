@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::context::Context;
-use super::errno;
 use super::names::{self, hex};
 use super::queue_fields::QueueFields;
+use super::{errno, escape};
 use crate::events::event::{Body, Event, IoctlCall, Outcome, QueueCreate, QueueType};
 use crate::events::ioctl;
 
@@ -147,7 +147,7 @@ pub fn event(out: &mut impl Write, event: &Event, context: &Context<'_>) -> io::
             .map(|id| id.0.to_string()),
         body: body(event, context),
     };
-    serde_json::to_writer(&mut *out, &line)?;
+    escape::json(&mut *out, &line)?;
     writeln!(out)
 }
 

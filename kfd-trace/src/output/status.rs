@@ -59,7 +59,7 @@ pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
     if !status.findings.is_empty() {
         writeln!(out, "\nfindings:")?;
         for finding in status.findings {
-            writeln!(out, "  {}: {finding}", severity(finding.severity))?;
+            writeln!(out, "  {}: {}", severity(finding.severity), escape::terminal(&finding.to_string()))?;
         }
     }
     if status.probes.is_empty() {
@@ -79,10 +79,10 @@ fn probe_table(status: &Status<'_>) -> String {
         vec![
             probe.id.name().to_owned(),
             probe.kind.to_owned(),
-            functions(&probe.symbols),
+            escape::terminal(&functions(&probe.symbols)),
             probe.verdict.word().to_owned(),
             missed(status.missed.get(&probe.id)),
-            probe.verdict.reason().unwrap_or_default(),
+            escape::terminal(&probe.verdict.reason().unwrap_or_default()),
         ]
     });
     table::plain(&["PROBE", "KIND", "FUNCTION", "VERDICT", "MISSED", "REASON"], rows.collect(), &[])
@@ -187,7 +187,7 @@ pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
         probes: probes.collect(),
         meaning: meaning(status.probes),
     };
-    serde_json::to_writer(&mut *out, &document)?;
+    escape::json(&mut *out, &document)?;
     writeln!(out)
 }
 

@@ -161,7 +161,7 @@ impl Summary {
     /// # Errors
     /// What `out` gives.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut *out, self)?;
+        escape::json(&mut *out, self)?;
         writeln!(out)
     }
 }

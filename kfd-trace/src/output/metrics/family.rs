@@ -4,6 +4,7 @@ use kfd_trace_common::stat::upper_edge_ns;
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, MetricFamily, MetricType};
 
 use super::table::{Kind, Metric};
+use crate::output::escape;
 use crate::state::IoctlSum;
 
 /// Buckets of the kernel's histogram that are exported: every second edge, since each is a series.
@@ -53,7 +54,7 @@ impl Family {
 
     fn say(&mut self, labels: &[&str], value: Value) {
         debug_assert_eq!(labels.len(), self.metric.labels.len(), "{}", self.metric.name);
-        self.said.push((labels.iter().map(|label| (*label).to_owned()).collect(), value));
+        self.said.push((labels.iter().map(|label| escape::terminal(label)).collect(), value));
     }
 
     /// Adds to a series, which begins at 0.

@@ -250,9 +250,9 @@ fn losses_and_hits_come_from_the_counters_and_labels_are_escaped() {
     assert_eq!(hits(&world), before + 6.0, "each call is a run, and so are those of the ended");
     assert_eq!(world.value(r#"kfd_trace_map_capacity{map="ioctl_stats"}"#), Some(16_384.0));
     let Body::ProcessSeen(mut evil) = seen(false) else { unreachable!("a sample") };
-    evil.comm = Some("a\"b\\c\nd".into());
+    evil.comm = Some("a\"b\\c\nd\u{9b}".into());
     world.state.apply(&event(5, 2, 55, Body::ProcessSeen(evil)));
-    assert!(world.text().contains(r#"comm="a\"b\\c\nd""#));
+    assert!(world.text().contains(r#"comm="a\"b\\c\\u{a}d\\u{9b}""#));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{PsRow, budget};
 use crate::attribute::{Gpu, Pool, Topology};
 use crate::output::budget::Budget;
+use crate::output::escape;
 use crate::output::names::{self, ByPool};
 use crate::output::queue_fields::QueueFields;
 use crate::state::Sources;
@@ -83,7 +84,7 @@ pub fn json(
     let (queues, processes) = (json_rows(true), json_rows(false));
     let budget = budget(rows, topology);
     let gpus = topology.gpus.iter().map(|gpu| json_gpu(gpu, &budget)).collect();
-    serde_json::to_writer(&mut *out, &Document { schema: SCHEMA, ts, asked, queues, processes, gpus })?;
+    escape::json(&mut *out, &Document { schema: SCHEMA, ts, asked, queues, processes, gpus })?;
     writeln!(out)
 }
 
