@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::sysfs_file::{Reader, Unreadable};
+use super::sysfs_file::{self, Reader, Unreadable};
 
 mod place;
 mod slots;
@@ -136,7 +136,11 @@ fn read_gpu(reader: &mut Reader, node: u32, folder: &Path) -> Option<(Gpu, Optio
     let text = reader.text(&properties).unwrap_or_default();
     let mut wide = |wanted: &str| -> Option<u64> {
         let value = text.lines().find_map(|line| line.trim().strip_prefix(wanted)?.strip_prefix(' '))?;
-        value.trim().parse().ok().or_else(|| reader.fail(&properties, format!("{wanted} is {value:?}")))
+        value
+            .trim()
+            .parse()
+            .ok()
+            .or_else(|| reader.fail(&properties, format!("{wanted} is {:?}", sysfs_file::begin(value))))
     };
     let unique_id = wide("unique_id").filter(|id| *id != 0);
     let mut number = |wanted| wide(wanted).and_then(|value| u32::try_from(value).ok());

@@ -4,10 +4,14 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use procfs::process::{Process, Status};
-use procfs::{FromBufRead as _, ProcError, ProcessCGroup, ProcessCGroups};
+use procfs::process::{Process, Stat, Status};
+use procfs::{FromBufRead as _, FromRead as _, ProcError, ProcessCGroup, ProcessCGroups};
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// Bytes taken of a command line, which may have megabytes: they are kept for every process.
+const CMDLINE: u64 = 4096;
+/// Bytes taken of any other file. `Groups` in `status` may have 65,536 numbers.
+const FILE: u64 = 1 << 20;
 /// ESRCH, from reading a file of a process that ended after the file was opened.
 const NO_SUCH_PROCESS: i32 = 3;
 /// Lines of `status` (fs/proc/array.c, proc_pid_status): what the crate insists on, and `NSpid`. It would be slow to let it
@@ -66,7 +70,8 @@ impl Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
     pub who: Identity,
-    /// Empty for a process that has none left (it is exiting) or cleared it.
+    /// Empty for a process that has none left (it is exiting) or cleared it. What goes beyond 4,096 bytes is cut, and ends in
+    /// `...`.
     pub cmdline: Vec<String>,
     /// Path in the cgroup v2 hierarchy, or in a v1 hierarchy where v2 says nothing.
     pub cgroup: Option<String>,
@@ -98,8 +103,8 @@ pub fn read(
     let process = open(procfs, tgid)?;
     let fault = |error| classify(tgid, error);
     let who = identified(&process, tgid, expected_start_boottime_ns)?;
-    let cmdline = bytes(&process, "cmdline").map_err(fault)?;
-    let cgroup = bytes(&process, "cgroup").map_err(fault)?;
+    let cmdline = bytes(&process, "cmdline", CMDLINE).map_err(fault)?;
+    let cgroup = whole(&process, "cgroup").map_err(fault)?;
     let cgroups =
         ProcessCGroups::from_buf_read(String::from_utf8_lossy(&cgroup).as_bytes()).map_err(fault)?;
     Ok(ProcessInfo { who, cmdline: arguments(&cmdline), cgroup: cgroup_path(&cgroups.0) })
@@ -127,7 +132,7 @@ pub fn check(procfs: &Path, tgid: u32, expected_start_boottime_ns: Option<u64>) 
 
 fn identified(process: &Process, tgid: u32, start: Option<u64>) -> Result<Identity, ProcessError> {
     let fault = |error| classify(tgid, error);
-    let stat = process.stat().map_err(fault)?;
+    let stat = stat(process).map_err(fault)?;
     let other_start = |expected: u64| (expected / tick_ns()).abs_diff(stat.starttime) > 1;
     let status = status(process).map_err(fault)?;
     if status.tgid.cast_unsigned() != tgid || start.is_some_and(other_start) {
@@ -175,13 +180,15 @@ fn classify(tgid: u32, error: ProcError) -> ProcessError {
         ProcError::Io(error, _) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => {
             ProcessError::Gone { tgid }
         }
+        // Shown by itself, it is two lines.
+        ProcError::InternalError(error) => ProcessError::Unreadable { tgid, why: error.msg },
         error => ProcessError::Unreadable { tgid, why: error.to_string() },
     }
 }
 
 /// The crate's own reader wants UTF-8, and a process can give itself any name.
 fn status(process: &Process) -> Result<Status, ProcError> {
-    let text = bytes(process, "status")?;
+    let text = whole(process, "status")?;
     let colon = |line: &[u8]| line.iter().position(|byte| *byte == b':');
     let is_wanted = |line: &&[u8]| {
         colon(line).is_some_and(|end| STATUS.iter().any(|wanted| wanted.as_bytes() == &line[..end]))
@@ -190,9 +197,37 @@ fn status(process: &Process) -> Result<Status, ProcError> {
     Status::from_buf_read(String::from_utf8_lossy(&wanted.concat()).as_bytes())
 }
 
-fn bytes(process: &Process, file: &str) -> Result<Vec<u8>, ProcError> {
+/// The crate's own reader takes the form for granted, and panics where it is another one: procfs may be a stand-in.
+fn stat(process: &Process) -> Result<Stat, ProcError> {
+    let text = whole(process, "stat")?;
+    let text = String::from_utf8_lossy(&text);
+    let text = text.trim();
+    let (start, end) = (text.find('('), text.rfind(')'));
+    let formed = start.zip(end).is_some_and(|(start, end)| {
+        start.checked_sub(1).is_some_and(|before| text.is_char_boundary(before))
+            && start < end
+            && text.is_char_boundary(end + 2)
+    });
+    if formed {
+        Stat::from_read(text.as_bytes())
+    } else {
+        Err(ProcError::Other("stat is not of the form `PID (NAME) STATE ...`".to_owned()))
+    }
+}
+
+fn whole(process: &Process, file: &str) -> Result<Vec<u8>, ProcError> {
+    let bytes = bytes(process, file, FILE)?;
+    if u64::try_from(bytes.len()).is_ok_and(|len| len <= FILE) {
+        Ok(bytes)
+    } else {
+        Err(ProcError::Other(format!("{file} has more than {FILE} bytes")))
+    }
+}
+
+/// The first `most` bytes, and one more where there are more.
+fn bytes(process: &Process, file: &str, most: u64) -> Result<Vec<u8>, ProcError> {
     let mut bytes = Vec::new();
-    let read: io::Result<usize> = process.open_relative(file)?.read_to_end(&mut bytes);
+    let read: io::Result<usize> = process.open_relative(file)?.take(most + 1).read_to_end(&mut bytes);
     match read {
         Ok(_) => Ok(bytes),
         Err(error) => Err(ProcError::Io(error, Some(file.into()))),
@@ -205,7 +240,15 @@ fn arguments(cmdline: &[u8]) -> Vec<String> {
     if end == 0 {
         return Vec::new();
     }
-    cmdline[..end].split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+    let most = usize::try_from(CMDLINE).unwrap_or(usize::MAX);
+    let words = cmdline[..end.min(most)].split(|byte| *byte == 0);
+    let mut words: Vec<_> = words.map(|text| String::from_utf8_lossy(text).into_owned()).collect();
+    if cmdline.len() > most
+        && let Some(last) = words.last_mut()
+    {
+        last.push_str("...");
+    }
+    words
 }
 
 fn cgroup_path(groups: &[ProcessCGroup]) -> Option<String> {

@@ -57,6 +57,47 @@ fn a_start_within_one_tick_is_the_same() {
 }
 
 #[test]
+fn a_long_command_line_is_cut() {
+    let long = [b"train\0".as_slice(), &vec![b'x'; 3 << 20], b"\0"].concat();
+    let info = read(process(STATUS.as_bytes(), &long, CGROUP, 1).path(), 4711, None).unwrap();
+    assert_eq!(info.cmdline, ["train".to_owned(), format!("{}...", "x".repeat(4096 - 6))]);
+    let fits = [b"train\0".as_slice(), &vec![b'x'; 4096 - 7], b"\0"].concat();
+    let info = read(process(STATUS.as_bytes(), &fits, CGROUP, 1).path(), 4711, None).unwrap();
+    assert_eq!(info.cmdline.last().map(String::len), Some(4096 - 7));
+}
+
+#[test]
+fn a_file_of_another_form_is_an_error_of_one_line() {
+    let procfs = process(STATUS.as_bytes(), b"", CGROUP, 1);
+    let told = |file: &str, text: &[u8]| {
+        let path = procfs.path().join("4711").join(file);
+        let before = fs::read(&path).unwrap();
+        fs::write(&path, text).unwrap();
+        let error = read(procfs.path(), 4711, None).unwrap_err().to_string();
+        fs::write(&path, before).unwrap();
+        assert!(error.contains("4711") && !error.contains('\n') && error.len() < 200, "{error}");
+        error
+    };
+    let bytes: [&[u8]; 8] = [
+        b"",
+        b"(",
+        b"(a) S",
+        b"4711 )a(",
+        b"4711 (a)",
+        b"4711 (a) ",
+        b"\xc3\xa9(a) S",
+        b"4711 (a)\xc3\xa9 S",
+    ];
+    for stat in bytes {
+        told("stat", stat);
+    }
+    assert!(told("stat", b"4711 (a").contains("PID (NAME) STATE"));
+    assert!(told("status", b"no colon\n").contains("process 4711"));
+    assert!(told("status", &vec![b':'; 2 << 20]).contains("status has more than 1048576 bytes"));
+    assert!(told("cgroup", b"0").contains("process 4711"));
+}
+
+#[test]
 fn who_it_is_needs_neither_arguments_nor_cgroup() {
     let procfs = process(STATUS.as_bytes(), b"", CGROUP, 500);
     let who = read(procfs.path(), 4711, None).unwrap().who;

@@ -1,7 +1,7 @@
 //! Reads small sysfs files, and keeps a named error for each that cannot be read.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -15,6 +15,11 @@ pub struct Unreadable {
 
 /// ENODEV, from a file whose object went away after it was opened (fs/kernfs/file.c, kernfs_get_active).
 const NO_SUCH_DEVICE: i32 = 19;
+
+/// Bytes that a file may have; one of sysfs has a page at most.
+const LONGEST: u64 = 64 << 10;
+/// Characters shown of what is no number.
+const SHOWN: usize = 40;
 
 /// The object behind a path is gone; usual when a process ends while its folder is read.
 fn gone(error: &io::Error) -> bool {
@@ -30,8 +35,12 @@ pub(super) struct Reader {
 impl Reader {
     /// The trimmed text of a file; None if it is not there (no error) or cannot be read (an error is kept).
     pub(super) fn text(&mut self, path: &Path) -> Option<String> {
-        match fs::read(path) {
-            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
+        let mut bytes = Vec::new();
+        match File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)) {
+            Ok(read) if u64::try_from(read).is_ok_and(|read| read > LONGEST) => {
+                self.fail(path, format!("it has more than {LONGEST} bytes"))
+            }
+            Ok(_) => Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
             Err(error) if gone(&error) => None,
             Err(error) => self.fail(path, error.to_string()),
         }
@@ -41,7 +50,7 @@ impl Reader {
         let text = self.text(path)?;
         text.parse()
             .ok()
-            .or_else(|| self.fail(path, format!("{text:?} is not a number of the expected size")))
+            .or_else(|| self.fail(path, format!("{:?} is not a number of the expected size", begin(&text))))
     }
 
     /// Names and paths in a folder, sorted by name; empty if the folder is not there.
@@ -76,10 +85,34 @@ impl Reader {
     }
 }
 
+/// Enough of a text to be recognised.
+pub(super) fn begin(text: &str) -> &str {
+    text.char_indices().nth(SHOWN).map_or(text, |(at, _)| &text[..at])
+}
+
 /// Of a folder's entries, those whose whole name is a number, by number.
 pub(super) fn numbered(entries: Vec<(String, PathBuf)>) -> Vec<(u32, PathBuf)> {
     let numbers = entries.into_iter().filter_map(|(name, path)| Some((name.parse().ok()?, path)));
     let mut found: Vec<_> = numbers.collect();
     found.sort();
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_file_is_an_error_and_a_long_text_is_cut() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("size");
+        let mut reader = Reader::default();
+        fs::write(&path, "é".repeat(1000)).unwrap();
+        assert_eq!(reader.number::<u32>(&path), None);
+        fs::write(&path, vec![b'1'; 70_000]).unwrap();
+        assert_eq!(reader.text(&path), None);
+        let why: Vec<_> = reader.errors.iter().map(|error| error.why.as_str()).collect();
+        let begin = format!("{:?} is not a number of the expected size", "é".repeat(40));
+        assert_eq!(why, [begin.as_str(), "it has more than 65536 bytes"]);
+    }
 }
