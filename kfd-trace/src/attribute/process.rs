@@ -4,6 +4,7 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use super::sysfs_file::begin;
 use procfs::process::{Process, Stat, Status};
 use procfs::{FromBufRead as _, FromRead as _, ProcError, ProcessCGroup, ProcessCGroups};
 
@@ -180,8 +181,11 @@ fn classify(tgid: u32, error: ProcError) -> ProcessError {
         ProcError::Io(error, _) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => {
             ProcessError::Gone { tgid }
         }
-        // Shown by itself, it is two lines.
-        ProcError::InternalError(error) => ProcessError::Unreadable { tgid, why: error.msg },
+        // What it could not understand, and the lines before it, which say where in the crate.
+        ProcError::InternalError(error) => {
+            let last = error.msg.lines().last().unwrap_or_default();
+            ProcessError::Unreadable { tgid, why: begin(last).escape_debug().to_string() }
+        }
         error => ProcessError::Unreadable { tgid, why: error.to_string() },
     }
 }

@@ -95,6 +95,7 @@ fn a_file_of_another_form_is_an_error_of_one_line() {
     assert!(told("status", b"no colon\n").contains("process 4711"));
     assert!(told("status", &vec![b':'; 2 << 20]).contains("status has more than 1048576 bytes"));
     assert!(told("cgroup", b"0").contains("process 4711"));
+    assert!(told("stat", b"4711 (a) S 1 \x1b[2J 0 0").contains("\\u{1b}[2J"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ const NO_SUCH_DEVICE: i32 = 19;
 /// Bytes that a file may have; one of sysfs has a page at most.
 const LONGEST: u64 = 64 << 10;
 /// Characters shown of what is no number.
-const SHOWN: usize = 40;
+const SHOWN: usize = 80;
 
 /// The object behind a path is gone; usual when a process ends while its folder is read.
 fn gone(error: &io::Error) -> bool {
@@ -112,7 +112,7 @@ mod tests {
         fs::write(&path, vec![b'1'; 70_000]).unwrap();
         assert_eq!(reader.text(&path), None);
         let why: Vec<_> = reader.errors.iter().map(|error| error.why.as_str()).collect();
-        let begin = format!("{:?} is not a number of the expected size", "é".repeat(40));
+        let begin = format!("{:?} is not a number of the expected size", "é".repeat(80));
         assert_eq!(why, [begin.as_str(), "it has more than 65536 bytes"]);
     }
 }

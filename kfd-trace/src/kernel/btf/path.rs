@@ -82,9 +82,11 @@ impl Btf {
         Ok(Member { offset, size: self.size(&current, 0)? })
     }
 
-    /// A structure's name for a message.
+    /// A structure's name for a message; its id where it has none that is one.
     fn shown(&self, found: &Type) -> String {
-        self.string(found.name).map_or_else(|_| format!("type {}", found.id), str::to_owned)
+        let name = self.string(found.name).ok();
+        let name = name.filter(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()));
+        name.map_or_else(|| format!("type {}", found.id), str::to_owned)
     }
 
     /// Looks for a member here and in the anonymous structures and unions of this one.
