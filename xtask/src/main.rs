@@ -10,6 +10,7 @@ mod closing;
 mod console;
 mod demo;
 mod fixtures;
+mod fuzz;
 mod guest;
 mod initramfs;
 mod kbuild;
@@ -59,6 +60,8 @@ enum Command {
     /// Measure what the tracer costs
     #[command(subcommand)]
     Bench(Benchmark),
+    /// Feed made-up input to the readers of records, BTF, symbols, flags, procfs and sysfs, until they break or the time is over
+    Fuzz(fuzz::Args),
     /// Everything: set-up, format, lints, unit tests, kernel-model tests, VM tests on all kernels
     Test,
     /// Show kfd-trace at work: here if there is an AMD GPU, else in the VM on a simulated one
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Scenario(args) => return exit(scenario::scenario(&args)),
         Command::Fixtures => fixtures::fixtures().map(drop),
         Command::Kernels => verdicts::write(),
+        Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
         Command::Bench(Benchmark::Daemon(args)) => return exit(bench_daemon::bench(&args)),
         Command::Test => return exit(test::test()),

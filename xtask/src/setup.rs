@@ -1,6 +1,7 @@
 //! `cargo xtask setup`: installs what is missing and says so. What is there is left alone; when all is
 //! there, nothing is fetched.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
@@ -9,7 +10,7 @@ use crate::guest::{self, TARGET};
 use crate::run::{self, note, step};
 
 /// Debian package, and what it is for.
-const PACKAGES: [(&str, &str); 15] = [
+const PACKAGES: [Package; 15] = [
     ("binutils", "strip"),
     ("debian-archive-keyring", "signatures of other Debian suites"),
     ("gcc", "linker of Rust programs"),
@@ -33,14 +34,39 @@ const LINKER: &str = "bpf-linker";
 const LINKER_VERSION: &str = "0.13.0";
 const LLVM: &str = "/usr/lib/llvm-22";
 
+/// For `cargo xtask fuzz` only.
+const FUZZ_PACKAGES: [Package; 1] = [("g++", "libFuzzer")];
+const FUZZ: &str = "cargo-fuzz";
+const FUZZ_VERSION: &str = "0.13.2";
+
 pub(crate) fn setup() -> Result<()> {
     debian(&PACKAGES)?;
     rust()?;
     bpf_linker()
 }
 
+/// All of the above, and what fuzzing needs besides. Gives the folder that cargo finds its subcommand in.
+pub(crate) fn fuzz() -> Result<PathBuf> {
+    setup()?;
+    debian(&FUZZ_PACKAGES)?;
+    let tools = crate::paths::target().join("tools");
+    let folder = tools.join("bin");
+    let version = run::output(Command::new(folder.join(FUZZ)).arg("--version")).unwrap_or_default();
+    if version.split_whitespace().any(|word| word == FUZZ_VERSION) {
+        step(format!("{FUZZ} {FUZZ_VERSION}: present"));
+        return Ok(folder);
+    }
+    step(format!("building {FUZZ} {FUZZ_VERSION} (a minute)"));
+    let mut cargo = guest::cargo();
+    cargo.args(["install", FUZZ, "--version", FUZZ_VERSION, "--locked", "--force", "--root"]).arg(&tools);
+    run::run(&mut cargo)?;
+    Ok(folder)
+}
+
+type Package = (&'static str, &'static str);
+
 /// Installs what is missing of these: Debian package, and what it is for.
-pub(crate) fn debian(packages: &[(&'static str, &str)]) -> Result<()> {
+pub(crate) fn debian(packages: &[Package]) -> Result<()> {
     let missing = missing_packages(packages)?;
     if missing.is_empty() {
         step(format!("Debian packages: all {} present", packages.len()));
@@ -66,8 +92,8 @@ pub(crate) fn debian(packages: &[(&'static str, &str)]) -> Result<()> {
     Ok(())
 }
 
-fn missing_packages(packages: &[(&'static str, &str)]) -> Result<Vec<&'static str>> {
-    let names: Vec<&str> = packages.iter().map(|(package, _)| *package).collect();
+fn missing_packages(packages: &[Package]) -> Result<Vec<&'static str>> {
+    let names: Vec<_> = packages.iter().map(|(package, _)| *package).collect();
     // dpkg-query fails where one is unknown, but lists the others all the same.
     let listed = Command::new("dpkg-query")
         .args(["-W", "-f", "${db:Status-Status} ${Package}\\n"])

@@ -45,7 +45,17 @@ pub(crate) fn test() -> Result<bool> {
     check("kernel model on the matrix", &mut || {
         let dir = fixtures::fixtures()?;
         // Ignored in a plain `cargo test`, which has no kernel packages at hand.
-        let arguments = ["test", "--no-fail-fast", "-p", "kfd-trace", "--tests", "--", "--ignored"];
+        let arguments = [
+            "test",
+            "--no-fail-fast",
+            "-p",
+            "kfd-trace",
+            "-p",
+            "kfd-trace-bad-input",
+            "--tests",
+            "--",
+            "--ignored",
+        ];
         cargo_test(guest::cargo().args(arguments).env("KFD_TRACE_FIXTURES", dir), &mut totals)
     });
     check("cost of the daemon", &mut || {

@@ -1,0 +1,75 @@
+//! The reader of BTF, and all that is asked of it.
+
+use std::sync::Arc;
+
+use kfd_trace::kernel::{Btf, BtfError, Offsets};
+use kfd_trace_common::offset::FIELDS;
+
+use crate::allocation::{Bound, within};
+use crate::shown;
+
+/// Of each type, which has 12 bytes at least, 4 bytes in one table and 8 in another; while a table grows, it is there thrice.
+const PARSE: Bound = Bound { a_byte: 3, always: 2 << 10 };
+/// An enum gives out its names, which may all be one of 511 bytes.
+const ASK: Bound = Bound { a_byte: 150, always: 64 << 10 };
+
+/// What became of some bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Why they are not BTF.
+    Refused(BtfError),
+    /// They are: so many questions had an answer, and so many a reason why not.
+    Parsed { answered: usize, not: usize },
+}
+
+/// Reads them, for a module on top of `base`, and asks for every field of the programs and whatever else is asked of a kernel.
+///
+/// # Panics
+/// When a promise was broken.
+#[must_use]
+pub fn read(bytes: &[u8], base: Option<&Arc<Btf>>) -> Verdict {
+    let (data, base, alone) = (bytes.to_vec(), base.cloned(), base.is_none());
+    match within("BTF", bytes.len(), PARSE, || Btf::parse(data, base)) {
+        Ok(btf) => within("questions on BTF", bytes.len(), ASK, || ask(&btf, alone)),
+        Err(error) => {
+            shown::line(&error.to_string());
+            Verdict::Refused(error)
+        }
+    }
+}
+
+/// Reads the same bytes as a kernel's types, and as a module's on top of these.
+///
+/// # Panics
+/// When a promise was broken.
+#[must_use]
+pub fn read_twice(bytes: &[u8]) -> (Verdict, Option<Verdict>) {
+    let alone = read(bytes, None);
+    let base = Btf::parse(bytes.to_vec(), None).ok().map(Arc::new);
+    (alone, base.map(|base| read(bytes, Some(&base))))
+}
+
+/// What the kernel's own types tell is asked of those that stand alone.
+fn ask(btf: &Btf, alone: bool) -> Verdict {
+    let mut reasons = Vec::new();
+    let mut answered = 0;
+    let mut count = |error: Option<String>| match error {
+        None => answered += 1,
+        Some(error) => reasons.push(error),
+    };
+    for (_, found) in Offsets::resolve(FIELDS, alone.then_some(btf), Some(btf)).iter() {
+        count(found.err().map(ToString::to_string));
+    }
+    for strukt in ["queue_properties", "kfd_ioctl_create_queue_args", "kfd_process"] {
+        count(btf.size_of(strukt).err().map(|error| error.to_string()));
+    }
+    for path in ["type", "queue_id", "queue_size", "priority", "is_evicted"] {
+        count(btf.offset_of("queue_properties", path).err().map(|error| error.to_string()));
+    }
+    count(btf.offset_of("kfd_process", "pdds[1].qpd.evicted").err().map(|error| error.to_string()));
+    for name in ["kfd_queue_type", "kfd_queue_format"] {
+        count(btf.enum_values(name).err().map(|error| error.to_string()));
+    }
+    reasons.iter().for_each(|reason| shown::line(reason));
+    Verdict::Parsed { answered, not: reasons.len() }
+}

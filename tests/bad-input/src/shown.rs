@@ -1,0 +1,151 @@
+//! Every output, and what no text of it may hold.
+
+use std::collections::BTreeMap;
+
+use jiff::tz::TimeZone;
+use kfd_trace::attribute::Topology;
+use kfd_trace::events::event::{Body, Event};
+use kfd_trace::events::tables::{IoctlRow, Tables};
+use kfd_trace::output::api::{self, View};
+use kfd_trace::output::clock::Clock;
+use kfd_trace::output::context::Context;
+use kfd_trace::output::metrics::{self, Scrape};
+use kfd_trace::output::stream::Stream;
+use kfd_trace::output::summary::{Input, Summary};
+use kfd_trace::output::{json, ps};
+use kfd_trace::state::{Change, IoctlTotals, Snapshot, Source, Sources, State};
+use kfd_trace::verdict::{ProbeStatus, Verdict};
+use kfd_trace_common::counter::ProbeId;
+
+const NOW_NS: u64 = 3_600_000_000_000;
+
+/// Longest message about an input, in bytes.
+const MESSAGE: usize = 1000;
+
+/// A message of one clear line.
+///
+/// # Panics
+/// When it is not.
+pub fn line(text: &str) {
+    assert!(!text.is_empty() && text.len() < MESSAGE && !text.contains('\n'), "{text:?}");
+    printable(text);
+}
+
+/// Nothing that steers a terminal (control characters of either range) or turns the direction of writing.
+///
+/// # Panics
+/// When there is.
+pub fn printable(text: &str) {
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let steers = text.chars().find(|c| c.is_control() && *c != '\n' || turns(*c));
+    assert!(steers.is_none(), "{steers:?} in {text:?}");
+}
+
+/// One event in the stream, as text and as JSON: a line each, and the JSON tells the comm as it is.
+///
+/// # Panics
+/// When it does not.
+pub fn event(event: &Event, change: &Change, state: &State, topology: &Topology) {
+    let clock = clock();
+    let context = Context {
+        clock: &clock,
+        process: change.process.and_then(|key| state.process(key)),
+        ended: &change.ended,
+        lasted_ns: change.lasted_ns,
+        hit: &change.hit,
+        mismatch: None,
+        topology,
+    };
+    let text = written(|out| Stream { colour: false }.event(out, event, &context));
+    assert_eq!(text.matches('\n').count(), 1, "{text:?}");
+    let text = written(|out| json::event(out, event, &context));
+    assert_eq!(text.matches('\n').count(), 1, "{text:?}");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(value["event"], event.body.kind().name());
+    if let (Body::ProcessSeen(seen), None) = (&event.body, context.process) {
+        assert_eq!(value["comm"].as_str(), seen.comm.as_deref());
+    }
+}
+
+/// All that is shown of a state: `ps`, the API, the metrics, the summary.
+///
+/// # Panics
+/// When a promise was broken.
+pub fn world(state: &State, topology: &Topology, ioctls: &[IoctlRow]) {
+    let (snapshot, clock) = (state.snapshot(), clock());
+    let rows = ps::merge(vec![ps::PsRow::from_snapshot(&snapshot, NOW_NS)]);
+    let asked = Sources::from(Source::Probe).with(Source::Sysfs);
+    written(|out| ps::text(out, &rows, asked, topology));
+    document(&written(|out| ps::json(out, &rows, asked, topology, clock.rfc3339(NOW_NS))));
+    let view = View { snapshot: &snapshot, topology, clock: &clock, now_ns: NOW_NS };
+    for made in [api::queues(&view), api::processes(&view), api::gpus(&view)] {
+        document(&made.expect("a document"));
+    }
+    let tables = Tables { ioctls: ioctls.to_vec(), ..Tables::default() };
+    exposition(&snapshot, topology, &tables);
+    let (retired, decode_errors) = (IoctlTotals::default(), BTreeMap::new());
+    let input = Input {
+        snapshot: &snapshot,
+        tables: &tables,
+        retired: &retired,
+        decode_errors: &decode_errors,
+        duration_ns: NOW_NS,
+    };
+    let summary = Summary::new(&input);
+    written(|out| summary.text(out));
+    document(&written(|out| summary.json(out)));
+}
+
+/// What Prometheus reads: each line a comment, or a series with a number.
+fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables) {
+    let attached = |id: &ProbeId| ProbeStatus {
+        id: *id,
+        kind: "kprobe",
+        symbols: Vec::new(),
+        places: 1,
+        required: false,
+        may_lack: false,
+        feeds: "",
+        verdict: Verdict::Attached,
+    };
+    let probes: Vec<_> = ProbeId::ALL.iter().map(attached).collect();
+    let families = metrics::families(&Scrape {
+        snapshot,
+        queues_by_ioctl: false,
+        sysfs: None,
+        tables,
+        retired: &IoctlTotals::default(),
+        probes: &probes,
+        topology,
+        decode_errors: &BTreeMap::new(),
+        capacities: &[],
+        max_processes: 200,
+        now_ns: NOW_NS,
+        start_time_seconds: 0.0,
+        duration_seconds: 0.0,
+    });
+    let text = metrics::encode(&families).expect("families that are well formed");
+    printable(&text);
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let value = line.rsplit_once(' ').map(|(_, value)| value.parse::<f64>());
+        assert!(matches!(value, Some(Ok(_))), "{line:?}");
+    }
+}
+
+fn clock() -> Clock {
+    Clock { mono_to_wall_ns: 1_790_000_000_000_000_000, zone: TimeZone::UTC }
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).expect("memory takes all that is written");
+    let text = String::from_utf8(out).expect("UTF-8");
+    printable(&text);
+    text
+}
+
+fn document(text: &str) {
+    printable(text);
+    let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
+    assert_eq!(value["schema"], 1);
+}

@@ -1,0 +1,74 @@
+//! The promises of every reader, held against a fixed sequence of made-up input: what fails once fails again.
+
+use std::cell::RefCell;
+
+use kfd_trace_bad_input::btf::Verdict;
+use kfd_trace_bad_input::{btf, flags, inputs, kallsyms, procfs, records, sysfs};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+/// Holds `cases` inputs against a reader; gives what the reader said of each.
+fn each<T>(cases: u32, input: impl Strategy<Value = Vec<u8>>, read: impl Fn(&[u8]) -> T) -> Vec<T> {
+    let config =
+        Config { cases, rng_seed: RngSeed::Fixed(20_200), failure_persistence: None, ..Config::default() };
+    let told = RefCell::new(Vec::new());
+    let done = TestRunner::new(config).run(&input, |bytes| {
+        let one = read(&bytes);
+        told.borrow_mut().push(one);
+        Ok(())
+    });
+    done.unwrap_or_else(|error| panic!("{error}"));
+    told.into_inner()
+}
+
+/// Of the cases, how many came out this way: enough for both to have been tried.
+fn at_least<T>(told: &[T], least: usize, which: impl Fn(&T) -> bool) {
+    let count = told.iter().filter(|one| which(one)).count();
+    assert!(count >= least, "{count} of {} inputs", told.len());
+}
+
+#[test]
+fn records_are_decoded_taken_in_and_shown() {
+    let told = each(150, inputs::records(), records::read);
+    let (decoded, refused) = told.iter().fold((0, 0), |sum, (yes, no)| (sum.0 + yes, sum.1 + no));
+    assert!(decoded > 2_000 && refused > 100, "{decoded} records were decoded, {refused} refused");
+}
+
+#[test]
+fn btf_is_read_or_refused() {
+    let told = each(1_500, inputs::btf(), btf::read_twice);
+    let (told, of_modules): (Vec<_>, Vec<_>) = told.into_iter().unzip();
+    let of_modules: Vec<_> = of_modules.into_iter().flatten().collect();
+    // A module's types are numbered behind those of its base: its own members are the base's.
+    at_least(&of_modules, 300, |verdict| matches!(verdict, Verdict::Parsed { .. }));
+    at_least(&told, 150, |verdict| matches!(verdict, Verdict::Refused(_)));
+    at_least(&told, 300, |verdict| matches!(verdict, Verdict::Parsed { answered: 1.., not: 1.. }));
+}
+
+#[test]
+fn every_line_of_kallsyms_is_a_symbol_or_counted() {
+    let told = each(500, inputs::kallsyms(), kallsyms::read);
+    at_least(&told, 150, |symbols| *symbols > 3);
+    at_least(&told, 20, |symbols| *symbols == 0);
+}
+
+#[test]
+fn flags_are_taken_or_refused() {
+    let told = each(400, inputs::flags(), flags::read);
+    at_least(&told, 60, |taken| *taken);
+    at_least(&told, 100, |taken| !taken);
+}
+
+#[test]
+fn a_process_is_read_or_told_why_not() {
+    let told = each(300, inputs::procfs(), procfs::read);
+    at_least(&told, 30, |read| *read);
+    at_least(&told, 30, |read| !read);
+}
+
+#[test]
+fn gpus_and_queues_in_sysfs_are_read() {
+    let told = each(150, inputs::sysfs(), sysfs::read);
+    at_least(&told, 30, |gpus| *gpus == 2);
+    at_least(&told, 10, |gpus| *gpus < 2);
+}
