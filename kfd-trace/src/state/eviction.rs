@@ -25,7 +25,7 @@ impl Evictions {
     /// Time evicted up to `now_ns`, nanoseconds.
     #[must_use]
     pub fn evicted_ns(&self, now_ns: u64) -> u64 {
-        self.total_ns + self.since_ns.map_or(0, |since| now_ns.saturating_sub(since))
+        self.total_ns.saturating_add(self.since_ns.map_or(0, |since| now_ns.saturating_sub(since)))
     }
 
     /// False when its begin was told already. What was only found evicted gets its begin now: the record of an eviction
@@ -41,7 +41,7 @@ impl Evictions {
     /// How long it lasted, where that is known.
     pub(super) fn end(&mut self, at_ns: u64) -> Option<u64> {
         let lasted = self.since_ns.map(|since| at_ns.saturating_sub(since));
-        self.total_ns += lasted.unwrap_or(0);
+        self.total_ns = self.total_ns.saturating_add(lasted.unwrap_or(0));
         (self.evicted, self.since_ns) = (false, None);
         lasted
     }
@@ -72,7 +72,8 @@ impl State {
         let (Some(row), Some(gpu_id)) = (self.rows.get_mut(&key), told.gpu_id) else { return };
         let lasted = row.evictions.entry(gpu_id).or_default().end(now_ns);
         *self.totals.restores.entry(gpu_id).or_default() += 1;
-        *self.totals.evicted_ns.entry(gpu_id).or_default() += lasted.unwrap_or(0);
+        let total = self.totals.evicted_ns.entry(gpu_id).or_default();
+        *total = total.saturating_add(lasted.unwrap_or(0));
         change.lasted_ns = lasted;
         if !row.evictions.values().any(|gpu| gpu.evicted) {
             row.evicted.end(now_ns);

@@ -40,7 +40,7 @@ impl State {
     pub(super) fn reset_ends(&mut self, gpu_id: u32, now_ns: u64, change: &mut Change) {
         let gpu = self.gpus.entry(gpu_id).or_default();
         change.lasted_ns = gpu.resetting_since_ns.take().map(|since| now_ns.saturating_sub(since));
-        gpu.reset_ns += change.lasted_ns.unwrap_or(0);
+        gpu.reset_ns = gpu.reset_ns.saturating_add(change.lasted_ns.unwrap_or(0));
         gpu.hung_since_ns = None;
     }
 
@@ -92,7 +92,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use crate::events::event::{Body, Event};
-    use crate::events::life::VmFault;
+    use crate::events::life::{Eviction, VmFault};
     use crate::state::samples::{create, event, seen, state};
 
     const GPU: u32 = 58270;
@@ -126,6 +126,24 @@ mod tests {
         let mut state = state();
         let change = state.apply(&of_nobody(95, Body::GpuResetEnd { gpu_id: Some(GPU) }));
         assert_eq!((change.lasted_ns, state.snapshot().gpus[&GPU].resets), (None, 0));
+    }
+
+    #[test]
+    fn times_that_no_clock_has_are_summed_up_without_a_panic() {
+        let mut state = state();
+        let gpu_id = Some(GPU);
+        state.apply(&event(0, 1, 700, seen(false)));
+        let told = Eviction { gpu_id, trigger: None, errno: 0, latency_ns: 3 };
+        for _ in 0..3 {
+            state.apply(&of_nobody(0, Body::GpuResetBegin { gpu_id }));
+            state.apply(&of_nobody(u64::MAX, Body::GpuResetEnd { gpu_id }));
+            state.apply(&event(0, 1, 700, Body::Evict(told)));
+            state.apply(&event(u64::MAX, 1, 700, Body::Restore(told)));
+        }
+        state.apply(&event(0, 1, 700, Body::Evict(told)));
+        assert_eq!(state.snapshot().gpus[&GPU].reset_ns, u64::MAX);
+        assert_eq!(state.totals().evicted_ns[&GPU], u64::MAX);
+        assert_eq!(state.process_of_tgid(700).expect("row").evicted.evicted_ns(7), u64::MAX);
     }
 
     #[test]
