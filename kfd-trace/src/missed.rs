@@ -36,6 +36,16 @@ pub struct Missed {
 }
 
 impl Missed {
+    /// What was missed before counts on.
+    pub fn add(&mut self, other: Missed) {
+        let sum = |own: Option<u64>, other: Option<u64>| match (own, other) {
+            (Some(own), Some(other)) => Some(own + other),
+            (own, other) => own.or(other),
+        };
+        self.program_skipped = sum(self.program_skipped, other.program_skipped);
+        self.probe_missed = sum(self.probe_missed, other.probe_missed);
+    }
+
     /// Calls missed for this cause.
     #[must_use]
     pub fn of(self, cause: Cause) -> Option<u64> {
@@ -62,5 +72,10 @@ mod tests {
         assert_eq!(missed(None, None).counted(), None);
         assert_eq!(missed(Some(3), None).counted(), Some(3));
         assert_eq!(missed(Some(3), Some(4)).counted(), Some(7));
+        let mut sum = missed(None, Some(1));
+        sum.add(missed(None, None));
+        assert_eq!(sum, missed(None, Some(1)));
+        sum.add(missed(Some(3), Some(4)));
+        assert_eq!(sum, missed(Some(3), Some(5)));
     }
 }

@@ -160,6 +160,7 @@ impl Scraped {
             topology: &self.topology,
             decode_errors: &daemon.decode_errors,
             capacities: &[("ioctl_stats", 16_384), ("ioctl_errors", 4_096), ("in_flight", 16_384)],
+            driver_loads: 1,
             max_processes: PROCESSES,
             now_ns: START_BOOTTIME_NS * 2,
             start_time_seconds: 1.79e9,

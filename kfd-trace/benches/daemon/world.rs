@@ -10,7 +10,7 @@ use kfd_trace::command::intake::Intake;
 use kfd_trace::events::decode::{DecodeError, decode};
 use kfd_trace::events::event::{Event, ProcessId};
 use kfd_trace::events::layout::QueueLayout;
-use kfd_trace::events::tables::{Counters, ErrorRow, InFlightRow, IoctlRow, Tables};
+use kfd_trace::events::tables::{Counters, Crowded, ErrorRow, InFlightRow, IoctlRow, Tables};
 use kfd_trace::missed::Missed;
 use kfd_trace::state::{State, StateLimits};
 use kfd_trace::verdict::{ProbeStatus, Verdict};
@@ -226,6 +226,7 @@ pub(crate) fn tables() -> Tables {
         ioctls: processes.clone().flat_map(called).collect(),
         errors: processes.clone().step_by(10).map(error).collect(),
         in_flight: processes.map(waits).collect(),
+        crowded: Crowded::default(),
         counters: Counters(vec![1_000; COUNTERS as usize]),
         missed: probes().iter().map(|probe| (probe.id, MISSED)).collect(),
     }

@@ -1,7 +1,8 @@
 //! `kfd-trace daemon`: traces until SIGTERM, and serves what it knows.
 //!
-//! Where the driver is not loaded yet, it waits for it and says so. Its pages answer from the start.
+//! Where the driver is not loaded yet, or not any more, it waits for it and says so. Its pages answer from the start.
 
+use super::driver::UNLOADED;
 use super::site::{Page, Serving};
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
@@ -21,7 +22,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 /// How often a driver that is not there yet is looked for.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// How often ended processes are forgotten, and it is asked whether to look at the driver's lists ([`UnderWay::tick`]).
+/// How often ended processes are forgotten, and it is asked whether the driver has gone, and whether to look at its lists
+/// ([`UnderWay::tick`]).
 const TIDY: Duration = Duration::from_secs(1);
 
 /// What the daemon is asked for.
@@ -88,10 +90,35 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
         choice: ask.choice.clone(),
         limits: StateLimits::default(),
     };
+    let mut tracer = Tracer::new(&request);
     let mut told = false;
-    let (tracer, ring) = loop {
-        match Tracer::start(&request) {
-            Ok(started) => break started,
+    while let Some(ring) = wait(&mut tracer, told, page, signals).await? {
+        for line in status::meaning(tracer.probes()) {
+            eprintln!("kfd-trace: {line}");
+        }
+        page.serves(Serving { tracer, ring_bytes: ask.ring_bytes });
+        eprintln!("kfd-trace: tracing");
+        if follow(page, ring, signals).await? == Followed::Signal {
+            return Ok(());
+        }
+        let Some(serving) = page.waits_for(UNLOADED) else { return Ok(()) };
+        tracer = serving.tracer;
+        eprintln!("kfd-trace: {UNLOADED}; waiting for it");
+        told = true;
+    }
+    Ok(())
+}
+
+/// Attaches the tracer, as soon as there is a driver. `told`: it was said that it is waited for. `None` after a signal.
+async fn wait(
+    tracer: &mut Tracer,
+    mut told: bool,
+    page: &Page,
+    signals: &mut Signals,
+) -> Result<Option<Ring>, Stop> {
+    loop {
+        match tracer.attach() {
+            Ok(ring) => return Ok(Some(ring)),
             Err(stop) if stop.code == NOTHING_TO_TRACE => {
                 if !told {
                     eprintln!("kfd-trace: {stop}; waiting for it");
@@ -103,35 +130,42 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
         }
         tokio::select! {
             () = sleep(WAIT) => {}
-            () = signals.any() => return Ok(()),
+            () = signals.any() => return Ok(None),
         }
-    };
-    for line in status::meaning(tracer.probes()) {
-        eprintln!("kfd-trace: {line}");
     }
-    page.serves(Serving { tracer, ring_bytes: ask.ring_bytes });
-    eprintln!("kfd-trace: tracing");
-    follow(page, ring, signals).await
 }
 
-async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<(), Stop> {
+/// Why a tracer is not followed any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Followed {
+    Signal,
+    /// The driver was unloaded, and what it left was taken in.
+    Unloaded,
+}
+
+async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<Followed, Stop> {
     let mut tidy = interval(TIDY);
     // After a stop, one tick is enough.
     tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut records = Vec::new();
     let mut look = UnderWay::default();
     loop {
-        let mut seen = None;
+        let (mut seen, mut unloaded) = (None, false);
         tokio::select! {
             read = ring.read(&mut records) => read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?,
             _ = tidy.tick() => {
-                page.with_tracer(|tracer| tidy_up(tracer, &mut look)).transpose()?;
+                unloaded = page.with_tracer(|tracer| tracer.driver_has_gone()).unwrap_or(false);
+                if unloaded {
+                    ring.drain(&mut records);
+                } else {
+                    page.with_tracer(|tracer| tidy_up(tracer, &mut look)).transpose()?;
+                }
             }
             finished = look.seen() => {
                 seen = Some(finished.map_err(Stop::failed)?);
                 ring.drain(&mut records);
             }
-            () = signals.any() => return Ok(()),
+            () = signals.any() => return Ok(Followed::Signal),
         }
         page.with_tracer(|tracer| {
             for record in &records {
@@ -141,7 +175,13 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<()
             if let Some(seen) = seen {
                 tracer.reconcile(seen);
             }
+            if unloaded {
+                tracer.let_go();
+            }
         });
+        if unloaded {
+            return Ok(Followed::Unloaded);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod daemon;
 mod differences;
+mod driver;
 pub mod enrich;
 mod gone;
 pub mod ground;

@@ -27,8 +27,10 @@ const QUIET_WALK: u32 = 60;
 const DOUBT_NS: u64 = 5_000_000_000;
 
 /// What is remembered from look to look.
+#[derive(Default)]
 pub(super) struct Doubt {
-    standings: Arc<Standings>,
+    /// `None` while the driver is not loaded.
+    standings: Option<Arc<Standings>>,
     ticks: u32,
     /// Until then there is a look at every tick, CLOCK_MONOTONIC nanoseconds.
     until_ns: u64,
@@ -43,31 +45,19 @@ pub(super) struct Doubt {
 
 impl Doubt {
     pub(super) fn new(standings: Arc<Standings>) -> Self {
-        Doubt {
-            standings,
-            ticks: 0,
-            until_ns: 0,
-            lost: 0,
-            found: BTreeSet::new(),
-            broken_walks: 0,
-            unlisted: BTreeSet::new(),
-        }
+        Doubt { standings: Some(standings), ..Doubt::default() }
     }
 }
 
 impl Tracer {
-    /// Takes in what stands already. Gives the reason where queues stand and have no addresses.
-    pub(super) fn adopt(&mut self) -> Option<String> {
-        self.doubt.standings.adopt(&mut self.session, &mut self.state)
-    }
-
     /// Begins to read the driver's lists when it is time to; to be called once a second, also while a look is under way
     /// (then not `idle`): losses are told, and doubt waits for the next look. Give what [`Begun::finish`] saw to
     /// [`Tracer::reconcile`] after all records that stand in the ring buffer were taken in.
     pub fn look(&mut self, idle: bool) -> Option<Begun> {
         let now_ns = clock::mono_ns();
         let doubt = &mut self.doubt;
-        let lost = self.session.untold();
+        let (Some(session), Some(standings)) = (&self.session, &doubt.standings) else { return None };
+        let lost = session.untold();
         if lost > doubt.lost {
             log::warn!("up to {} events were missed: comparing with the driver's lists", lost - doubt.lost);
             (doubt.lost, doubt.until_ns) = (lost, now_ns + DOUBT_NS);
@@ -80,14 +70,14 @@ impl Tracer {
             return None;
         }
         doubt.ticks += 1;
-        let often = doubtful || self.session.queues_by_ioctl();
+        let often = doubtful || session.queues_by_ioctl();
         if !often && !doubt.ticks.is_multiple_of(QUIET) {
             return None;
         }
         let topology = doubt.ticks.is_multiple_of(QUIET);
         let walk = doubtful || doubt.ticks.is_multiple_of(QUIET_WALK);
         let unknown = look::unknown(&self.state, &doubt.found);
-        Some(doubt.standings.begin(&self.session, walk, topology, unknown))
+        Some(standings.begin(session, walk, topology, unknown))
     }
 
     /// Compares; gives what was set right, as events of the owners.

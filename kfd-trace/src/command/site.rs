@@ -26,8 +26,11 @@ pub struct Serving {
 }
 
 enum Phase {
-    /// Why there is no tracer yet.
-    Waiting(String),
+    /// Why nothing is traced now.
+    Waiting {
+        why: String,
+        left: Box<Taken>,
+    },
     Serving(Box<Serving>),
 }
 
@@ -42,7 +45,7 @@ pub struct Page {
 impl Page {
     #[must_use]
     pub fn new(roots: Roots, max_processes: usize) -> Self {
-        let phase = Mutex::new(Phase::Waiting("starting".to_owned()));
+        let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
         Page { phase, roots, max_processes, started_seconds: clock::unix_seconds(clock::mono_ns()) }
     }
 
@@ -51,9 +54,17 @@ impl Page {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is nothing to trace yet.
-    pub fn waits_for(&self, why: &str) {
-        *self.phase() = Phase::Waiting(why.to_owned());
+    /// There is nothing to trace now. Gives back what was served.
+    pub fn waits_for(&self, why: &str) -> Option<Serving> {
+        let mut phase = self.phase();
+        let left = match &*phase {
+            Phase::Serving(serving) => Box::new(left(&serving.tracer)),
+            Phase::Waiting { left, .. } => left.clone(),
+        };
+        match std::mem::replace(&mut *phase, Phase::Waiting { why: why.to_owned(), left }) {
+            Phase::Serving(serving) => Some(*serving),
+            Phase::Waiting { .. } => None,
+        }
     }
 
     /// From now on there is something to show.
@@ -65,16 +76,19 @@ impl Page {
     pub fn with_tracer<T>(&self, act: impl FnOnce(&mut Tracer) -> T) -> Option<T> {
         match &mut *self.phase() {
             Phase::Serving(serving) => Some(act(&mut serving.tracer)),
-            Phase::Waiting(_) => None,
+            Phase::Waiting { .. } => None,
         }
     }
 
     /// A copy of all that a scrape shows, so that the ring buffer is not left alone while it is written down.
-    fn take(&self) -> Result<Option<Taken>, String> {
+    fn take(&self) -> Result<Taken, String> {
         let phase = self.phase();
-        let Phase::Serving(serving) = &*phase else { return Ok(None) };
+        let serving = match &*phase {
+            Phase::Serving(serving) => serving,
+            Phase::Waiting { left, .. } => return Ok(Taken::clone(left)),
+        };
         let tracer = &serving.tracer;
-        Ok(Some(Taken {
+        Ok(Taken {
             tables: tracer.tables().map_err(|stop| stop.line)?,
             snapshot: tracer.state.snapshot(),
             retired: tracer.retired.clone(),
@@ -89,8 +103,8 @@ impl Page {
                 ("processes", u64::from(PROCESSES_MAX)),
                 ("ring_bytes", u64::from(serving.ring_bytes)),
             ],
-            start_time_seconds: tracer.start_time_seconds,
-        }))
+            driver_loads: tracer.driver_loads,
+        })
     }
 
     /// What sysfs shows now, where queues cannot be probed.
@@ -107,6 +121,7 @@ impl Page {
 }
 
 /// What a scrape is made from.
+#[derive(Clone, Debug, Default)]
 struct Taken {
     snapshot: Snapshot,
     tables: Tables,
@@ -117,40 +132,29 @@ struct Taken {
     topology: Topology,
     decode_errors: BTreeMap<&'static str, u64>,
     capacities: Vec<(&'static str, u64)>,
-    start_time_seconds: f64,
+    driver_loads: u64,
 }
 
-/// Everything about nothing: what is exported before there is a tracer is the tracer's own.
-fn nothing(start_time_seconds: f64, now_ns: u64, max_processes: usize) -> Result<String, String> {
-    let families = metrics::families(&Scrape {
-        snapshot: &Snapshot::default(),
-        queues_by_ioctl: false,
-        sysfs: None,
-        tables: &Tables::default(),
-        retired: &IoctlTotals::default(),
-        probes: &[],
-        topology: &Topology::default(),
-        decode_errors: &BTreeMap::new(),
-        capacities: &[],
-        max_processes,
-        now_ns,
-        start_time_seconds,
-        duration_seconds: 0.0,
-    });
-    metrics::encode(&families).map_err(|error| error.to_string())
+/// While nothing is traced, only what the tracer counts of itself is exported: that must not go down meanwhile.
+fn left(tracer: &Tracer) -> Taken {
+    Taken {
+        snapshot: Snapshot { totals: tracer.state.totals().clone(), ..Snapshot::default() },
+        decode_errors: tracer.decode_errors.clone(),
+        driver_loads: tracer.driver_loads,
+        ..Taken::default()
+    }
 }
 
 impl Site for Page {
     fn metrics(&self) -> Result<String, String> {
         let begin = clock::mono_ns();
-        let Some(taken) = self.take()? else {
-            return nothing(self.started_seconds, begin, self.max_processes);
-        };
+        let taken = self.take()?;
+        let sysfs = if taken.probes.is_empty() { None } else { self.sysfs(&taken.probes, begin) };
         let now_ns = clock::mono_ns();
         let families = metrics::families(&Scrape {
             snapshot: &taken.snapshot,
             queues_by_ioctl: taken.queues_by_ioctl,
-            sysfs: self.sysfs(&taken.probes, begin).as_ref(),
+            sysfs: sysfs.as_ref(),
             tables: &taken.tables,
             retired: &taken.retired,
             probes: &taken.probes,
@@ -159,7 +163,8 @@ impl Site for Page {
             capacities: &taken.capacities,
             max_processes: self.max_processes,
             now_ns,
-            start_time_seconds: taken.start_time_seconds,
+            driver_loads: taken.driver_loads,
+            start_time_seconds: self.started_seconds,
             duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),
         });
         metrics::encode(&families).map_err(|error| error.to_string())
@@ -173,7 +178,7 @@ impl Site for Page {
                 let (header, cells) = ps::table(&rows, Source::Probe.into(), &tracer.topology);
                 (header.into_iter().map(str::to_owned).collect(), cells)
             }
-            Phase::Waiting(_) => (Vec::new(), Vec::new()),
+            Phase::Waiting { .. } => (Vec::new(), Vec::new()),
         }
     }
 
@@ -183,7 +188,7 @@ impl Site for Page {
                 let tracer = &serving.tracer;
                 (tracer.state.snapshot(), tracer.topology.clone(), tracer.clock.clone())
             }
-            Phase::Waiting(why) => return Err(why.clone()),
+            Phase::Waiting { why, .. } => return Err(why.clone()),
         };
         let view = View { snapshot: &snapshot, topology: &topology, clock: &wall, now_ns: clock::mono_ns() };
         let document = match resource {
@@ -197,7 +202,46 @@ impl Site for Page {
     fn ready(&self) -> Result<(), String> {
         match &*self.phase() {
             Phase::Serving(_) => Ok(()),
-            Phase::Waiting(why) => Err(why.clone()),
+            Phase::Waiting { why, .. } => Err(why.clone()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::tracer::Request;
+    use crate::probes::plan::Choice;
+    use crate::state::samples::{create, event};
+    use std::path::Path;
+
+    #[test]
+    fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() {
+        let roots = Roots::under(Path::new("/nowhere"));
+        let limits = StateLimits::default();
+        let choice = Choice::default();
+        let request = Request {
+            roots: roots.clone(),
+            ioctl_records: false,
+            pids: vec![],
+            ring_bytes: 0,
+            choice,
+            limits,
+        };
+        let mut tracer = Tracer::new(&request);
+        // A record without the first one of its process.
+        tracer.state.apply(&event(10, 1, 700, create(3)));
+        tracer.driver_loads = 2;
+        let page = Page::new(roots, 10);
+        let has = |line: &str| page.metrics().unwrap().lines().any(|told| told == line);
+        let anomaly =
+            |count: u32| format!("kfd_trace_state_anomalies_total{{reason=\"process_seen_lost\"}} {count}");
+        assert!(has(&anomaly(0)) && has("kfd_trace_driver_loads_total 0"));
+        page.serves(Serving { tracer, ring_bytes: 0 });
+        assert!(has(&anomaly(1)) && has("kfd_trace_driver_loads_total 2") && page.ready().is_ok());
+        assert!(page.waits_for("it went").is_some_and(|serving| serving.tracer.driver_loads == 2));
+        assert!(page.waits_for("it is still away").is_none());
+        assert!(has(&anomaly(1)) && has("kfd_trace_driver_loads_total 2"));
+        assert_eq!(page.ready(), Err("it is still away".to_owned()));
     }
 }

@@ -1,9 +1,10 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
 use super::clock;
+use super::driver::UNLOADED;
 use super::intake::TakenIn;
 use super::look::Seen;
-use super::stop::Stop;
+use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
 use super::under_way::UnderWay;
 use super::watched::{self, Watched};
@@ -15,9 +16,10 @@ use crate::output::context::Context;
 use crate::output::stream::Stream;
 use crate::output::{json, status, summary};
 use crate::probes::plan::Choice;
-use crate::state::{Change, StateLimits};
+use crate::state::{Change, Process, StateLimits};
 use kfd_trace_common::kind::Kind;
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,7 +28,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 /// How often watched processes and the wall clock are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How many looks there are before it is asked whether to look at the driver's lists ([`UnderWay::tick`]).
+/// How many looks there are before it is asked whether to look at the driver's lists ([`UnderWay::tick`]), and before a
+/// driver that was unloaded is looked for.
 const RECONCILE_LOOKS: u64 = 4;
 
 /// After the last watched process ended: how long its queues may take to go (a kworker frees them).
@@ -70,7 +73,8 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         // The summary tells of all that was seen.
         limits: StateLimits { linger_ns: u64::MAX, ..StateLimits::default() },
     };
-    let (tracer, ring) = Tracer::start(&request)?;
+    let mut tracer = Tracer::new(&request);
+    let ring = tracer.attach()?;
     let mut run = Run { ask, tracer, watched, looks: 0, out: BufWriter::new(io::stdout().lock()) };
     match run.all(ring).await {
         // The reader of a pipe has seen enough.
@@ -82,6 +86,20 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
 
 type Records = Vec<Result<Event, DecodeError>>;
 
+/// Waits for records; for ever without a ring.
+async fn read(ring: Option<&mut Ring>, records: &mut Records) -> io::Result<()> {
+    match ring {
+        Some(ring) => ring.read(records).await,
+        None => pending().await,
+    }
+}
+
+fn drain(ring: Option<&mut Ring>, records: &mut Records) {
+    if let Some(ring) = ring {
+        ring.drain(records);
+    }
+}
+
 struct Run<'a, W: Write> {
     ask: &'a Ask,
     tracer: Tracer,
@@ -91,7 +109,8 @@ struct Run<'a, W: Write> {
 }
 
 impl<W: Write> Run<'_, W> {
-    async fn all(&mut self, mut ring: Ring) -> io::Result<()> {
+    async fn all(&mut self, ring: Ring) -> io::Result<()> {
+        let mut ring = Some(ring);
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
@@ -99,19 +118,27 @@ impl<W: Write> Run<'_, W> {
         let mut lists = UnderWay::default();
         // After a stop, one look is enough.
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.heading()?;
         self.begin()?;
         let mut records = Vec::new();
         loop {
             tokio::select! {
-                read = ring.read(&mut records) => read?,
+                read = read(ring.as_mut(), &mut records) => read?,
                 _ = look.tick() => {
                     end = self.look(end)?;
+                    if self.tracer.driver_has_gone() {
+                        lists = UnderWay::default();
+                        self.let_go(ring.take(), &mut records)?;
+                    }
                     if self.looks.is_multiple_of(RECONCILE_LOOKS) {
+                        if ring.is_none() {
+                            ring = self.come_back()?;
+                        }
                         lists.tick(&mut self.tracer);
                     }
                 }
                 seen = lists.seen() => {
-                    ring.drain(&mut records);
+                    drain(ring.as_mut(), &mut records);
                     self.reconcile(seen.map_err(io::Error::other)?, &mut records)?;
                 }
                 _ = interrupt.recv() => break,
@@ -121,18 +148,45 @@ impl<W: Write> Run<'_, W> {
             self.show(&mut records)?;
         }
         self.tracer.detach();
-        ring.drain(&mut records);
+        drain(ring.as_mut(), &mut records);
         self.show(&mut records)?;
         self.end()
+    }
+
+    /// The driver was unloaded: all that it had ends, and the stream waits for it.
+    fn let_go(&mut self, mut ring: Option<Ring>, records: &mut Records) -> io::Result<()> {
+        drain(ring.as_mut(), records);
+        self.show(records)?;
+        let told = self.tracer.let_go();
+        told.iter().try_for_each(|(event, change)| self.tell(event, change))?;
+        self.out.flush()?;
+        eprintln!("kfd-trace: {UNLOADED}; waiting for it");
+        Ok(())
+    }
+
+    /// `None` while the driver is not loaded.
+    fn come_back(&mut self) -> io::Result<Option<Ring>> {
+        match self.tracer.attach() {
+            Ok(ring) => {
+                self.begin()?;
+                Ok(Some(ring))
+            }
+            Err(stop) if stop.code == NOTHING_TO_TRACE => Ok(None),
+            Err(stop) => Err(io::Error::other(stop)),
+        }
+    }
+
+    fn heading(&mut self) -> io::Result<()> {
+        if self.ask.json {
+            return Ok(());
+        }
+        Stream { colour: self.ask.colour }.heading(&mut self.out)?;
+        self.out.flush()
     }
 
     fn begin(&mut self) -> io::Result<()> {
         for line in status::meaning(self.tracer.probes()) {
             eprintln!("kfd-trace: {line}");
-        }
-        if !self.ask.json {
-            Stream { colour: self.ask.colour }.heading(&mut self.out)?;
-            self.out.flush()?;
         }
         self.standing()?;
         // Scripts wait for this line: from here on nothing is missed.
@@ -142,7 +196,7 @@ impl<W: Write> Run<'_, W> {
 
     /// What stands already, as events of the moment in which it was found: a reader knows the whole from the start.
     fn standing(&mut self) -> io::Result<()> {
-        for row in self.tracer.state.snapshot().processes {
+        for row in self.tracer.state.snapshot().processes.into_iter().filter(Process::alive) {
             let change = Change { process: Some(row.key), ..Change::default() };
             let seen = ProcessSeen {
                 standing: true,

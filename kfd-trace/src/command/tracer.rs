@@ -1,6 +1,8 @@
-//! A session with the memory of what it saw: what the stream and the daemon have in common.
+//! A session with the memory of what it saw: what the stream and the daemon have in common. The memory outlives the
+//! session: the driver may go and come again ([`super::driver`]).
 
 use super::clock;
+use super::driver::Past;
 use super::ground::{self, chain};
 use super::intake::{Intake, TakenIn};
 use super::reconcile::Doubt;
@@ -11,8 +13,8 @@ use crate::events::decode::DecodeError;
 use crate::events::event::{Body, Event, ProcessId};
 use crate::events::ioctl::{self, Mismatch};
 use crate::events::ring::Ring;
-use crate::events::tables::{InFlightRow, Tables};
-use crate::kernel::Roots;
+use crate::events::tables::Tables;
+use crate::kernel::{Loading, Roots};
 use crate::output::clock::Clock;
 use crate::probes::load;
 use crate::probes::plan::{Ask, Choice};
@@ -21,6 +23,7 @@ use crate::state::{IoctlTotals, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What a tracer is asked for.
@@ -36,10 +39,14 @@ pub struct Request {
     pub limits: StateLimits,
 }
 
-/// A running tracer.
+/// A tracer.
 pub struct Tracer {
-    pub(super) session: Session,
+    /// `None` while the driver is not loaded.
+    pub(super) session: Option<Session>,
+    /// The driver that the session's probes sit on.
+    pub(super) loading: Option<Loading>,
     pub(super) roots: Roots,
+    request: Request,
     ioctl_sizes: BTreeMap<u8, u32>,
     pub state: State,
     pub topology: Topology,
@@ -48,21 +55,65 @@ pub struct Tracer {
     pub retired: IoctlTotals,
     /// Records that could not be decoded, by reason.
     pub decode_errors: BTreeMap<&'static str, u64>,
-    /// CLOCK_MONOTONIC nanoseconds.
+    /// What the sessions before this one counted.
+    pub(super) past: Past,
+    /// Loadings of the driver that probes were put on.
+    pub driver_loads: u64,
+    /// When probes were on for the first time, CLOCK_MONOTONIC nanoseconds.
     pub started_ns: u64,
-    /// Unix time, seconds.
-    pub start_time_seconds: f64,
     /// Pairs of process and command that the sums of ioctls have room for.
     pub stats_entries: u32,
     pub(super) doubt: Doubt,
+    #[cfg(debug_assertions)]
+    log: Log,
+}
+
+/// The task that shows the lines of the BPF side; it ends when this is dropped.
+#[cfg(debug_assertions)]
+type Log = tokio::task::JoinSet<std::io::Result<()>>;
+
+/// A session whose probes are on, and what came of the same reading of the kernel.
+pub(super) struct Probed {
+    session: Session,
+    ring: Ring,
+    standings: Standings,
+    ioctl_sizes: BTreeMap<u8, u32>,
+    stats_entries: u32,
+    #[cfg(debug_assertions)]
+    log: Log,
 }
 
 impl Tracer {
-    /// Attaches the probes; the ring is given apart, so that it can be awaited while the rest is used.
+    /// Without probes: see [`Tracer::attach`].
+    #[must_use]
+    pub fn new(request: &Request) -> Self {
+        Tracer {
+            session: None,
+            loading: None,
+            roots: request.roots.clone(),
+            request: request.clone(),
+            ioctl_sizes: BTreeMap::new(),
+            state: State::new(request.limits),
+            topology: Topology::default(),
+            clock: wall_clock(),
+            retired: IoctlTotals::default(),
+            decode_errors: DecodeError::REASONS.map(|reason| (reason, 0)).into(),
+            past: Past::default(),
+            driver_loads: 0,
+            started_ns: clock::mono_ns(),
+            stats_entries: 0,
+            doubt: Doubt::default(),
+            #[cfg(debug_assertions)]
+            log: Log::new(),
+        }
+    }
+
+    /// Reads the kernel and puts the probes on; nothing of the tracer changes yet.
     ///
     /// # Errors
     /// When nothing could be seen.
-    pub fn start(request: &Request) -> Result<(Tracer, Ring), Stop> {
+    pub(super) fn probe(&self) -> Result<Probed, Stop> {
+        let request = &self.request;
         let (kernel, mut facts) = ground::read(&request.roots)?;
         if request.choice.tracepoints {
             facts = facts.with_tracepoints(&request.roots.sysfs);
@@ -94,30 +145,42 @@ impl Tracer {
             log::debug!("{} sits on {}", probe.id.name(), probe.symbols.join(", "));
         }
         #[cfg(debug_assertions)]
-        if let Some(logger) = session.take_log() {
-            tokio::spawn(crate::events::ring::follow_log(logger));
-        }
+        let log = session.take_log().map(crate::events::ring::follow_log).into_iter().collect();
         let ring = session.take_ring().map_err(|error| Stop::failed(chain(&error)))?;
         let ring = Ring::new(ring, session.layout().clone()).map_err(|error| Stop::failed(chain(&error)))?;
-        let mut tracer = Tracer {
+        let stats_entries = load::stats_entries(options.possible_cpus);
+        Ok(Probed {
             session,
-            ioctl_sizes: facts.ioctl_sizes.clone(),
-            state: State::new(request.limits),
-            topology: Topology::read(&request.roots.sysfs),
-            clock: wall_clock(),
-            retired: IoctlTotals::default(),
-            decode_errors: DecodeError::REASONS.map(|reason| (reason, 0)).into(),
-            started_ns: clock::mono_ns(),
-            start_time_seconds: clock::unix_seconds(clock::mono_ns()),
-            stats_entries: load::stats_entries(options.possible_cpus),
-            roots: request.roots.clone(),
-            doubt: Doubt::new(Arc::new(standings)),
-        };
+            ring,
+            standings,
+            ioctl_sizes: facts.ioctl_sizes,
+            stats_entries,
+            #[cfg(debug_assertions)]
+            log,
+        })
+    }
+
+    /// Goes on with these probes.
+    pub(super) fn take_over(&mut self, probed: Probed, loading: Loading) -> Ring {
+        #[cfg(debug_assertions)]
+        {
+            self.log = probed.log;
+        }
+        let Probed { session, ring, standings, ioctl_sizes, stats_entries, .. } = probed;
+        let (session, standings) = (self.session.insert(session), Arc::new(standings));
         // The probes are on: from here on births and ends are seen, so what stands is taken in once.
-        if let Some(why) = tracer.adopt() {
+        if let Some(why) = standings.adopt(session, &mut self.state) {
             eprintln!("kfd-trace: queues from before have no addresses: {why}");
         }
-        Ok((tracer, ring))
+        self.doubt = Doubt::new(standings);
+        self.topology = Topology::read(&self.roots.sysfs);
+        (self.ioctl_sizes, self.stats_entries) = (ioctl_sizes, stats_entries);
+        self.loading = Some(loading);
+        if self.driver_loads == 0 {
+            self.started_ns = clock::mono_ns();
+        }
+        self.driver_loads += 1;
+        ring
     }
 
     /// Takes in one record: see [`Intake::take_in`].
@@ -130,44 +193,33 @@ impl Tracer {
     /// Queues are followed by their ioctls alone, since they cannot be probed.
     #[must_use]
     pub fn queues_by_ioctl(&self) -> bool {
-        self.session.queues_by_ioctl()
+        self.session.as_ref().is_some_and(Session::queues_by_ioctl)
     }
 
     /// The verdict on every probe.
     #[must_use]
     pub fn probes(&self) -> &[ProbeStatus] {
-        self.session.probes()
+        self.session.as_ref().map_or(&[], Session::probes)
     }
 
-    /// What the maps hold, and what the kernel left out.
+    /// What the maps hold, what the kernel left out, and what earlier sessions counted.
     ///
     /// # Errors
     /// When the kernel refuses the reading.
     pub fn tables(&self) -> Result<Tables, Stop> {
-        Ok(Tables { missed: self.session.missed(), ..self.maps()? })
-    }
-
-    /// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight, its return
-    /// was not seen.
-    fn maps(&self) -> Result<Tables, Stop> {
-        let mut tables = self.session.tables().map_err(|error| Stop::failed(chain(&error)))?;
-        let procfs = &self.roots.procfs;
-        let alive = |row: &InFlightRow| procfs.join(format!("{}/task/{}", row.tgid, row.tid)).exists();
-        let (in_flight, ended) = std::mem::take(&mut tables.in_flight).into_iter().partition(alive);
-        tables.in_flight = in_flight;
-        let ended: Vec<InFlightRow> = ended;
-        for call in ended {
-            let row = tables.ioctls.iter_mut().find(|row| (row.process, row.cmd) == (call.process, call.cmd));
-            if let Some(row) = row {
-                row.stat.no_return_seen += 1;
-            }
-        }
+        let mut tables = match &self.session {
+            Some(session) => Tables { missed: session.missed(), ..maps(session, &self.roots.procfs)? },
+            None => Tables::default(),
+        };
+        self.past.count_on(&mut tables);
         Ok(tables)
     }
 
     /// Takes the probes off; the ring and the maps can still be read.
     pub fn detach(&mut self) {
-        self.session.detach();
+        if let Some(session) = &mut self.session {
+            session.detach();
+        }
     }
 
     /// The wall clock may have been set.
@@ -182,13 +234,11 @@ impl Tracer {
     pub fn expire(&mut self) -> Result<(), Stop> {
         let now_ns = clock::mono_ns();
         let gone: BTreeSet<ProcessId> = self.state.expire(now_ns).into_iter().collect();
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let Tables { mut ioctls, mut errors, .. } = self.maps()?;
+        let Some(session) = self.session.as_mut().filter(|_| !gone.is_empty()) else { return Ok(()) };
+        let Tables { mut ioctls, mut errors, .. } = maps(session, &self.roots.procfs)?;
         ioctls.retain(|row| gone.contains(&row.process));
         errors.retain(|row| gone.contains(&row.process));
-        self.session.retire(&gone, now_ns).map_err(|error| Stop::failed(chain(&error)))?;
+        session.retire(&gone, now_ns).map_err(|error| Stop::failed(chain(&error)))?;
         self.retired.retire(&ioctls, &errors);
         Ok(())
     }
@@ -199,6 +249,13 @@ impl Tracer {
         let Body::Ioctl(call) = &event.body else { return None };
         ioctl::mismatch(call.cmd, self.ioctl_sizes.get(&ioctl::nr(call.cmd)).copied())
     }
+}
+
+/// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight.
+fn maps(session: &Session, procfs: &Path) -> Result<Tables, Stop> {
+    let mut tables = session.tables().map_err(|error| Stop::failed(chain(&error)))?;
+    tables.close(|call| !procfs.join(format!("{}/task/{}", call.tgid, call.tid)).exists());
+    Ok(tables)
 }
 
 /// Wall time of this machine, in its zone.

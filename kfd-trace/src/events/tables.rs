@@ -30,6 +30,18 @@ pub struct Crowded {
     pub in_flight: usize,
 }
 
+impl Tables {
+    /// Calls that are over: their returns were not seen.
+    pub fn close(&mut self, over: impl Fn(&InFlightRow) -> bool) {
+        for call in self.in_flight.extract_if(.., |call| over(call)) {
+            let row = self.ioctls.iter_mut().find(|row| (row.process, row.cmd) == (call.process, call.cmd));
+            if let Some(row) = row {
+                row.stat.no_return_seen += 1;
+            }
+        }
+    }
+}
+
 /// One process's calls of one command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IoctlRow {
@@ -66,6 +78,14 @@ pub struct InFlightRow {
 pub struct Counters(pub Vec<u64>);
 
 impl Counters {
+    /// Those of an object that was loaded and is gone count on.
+    pub fn add(&mut self, other: &Counters) {
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        for (own, other) in self.0.iter_mut().zip(&other.0) {
+            *own += other;
+        }
+    }
+
     fn at(&self, index: u32) -> u64 {
         usize::try_from(index).ok().and_then(|index| self.0.get(index)).copied().unwrap_or(0)
     }
@@ -92,5 +112,35 @@ impl Counters {
     #[must_use]
     pub fn lost(&self, kind: Kind) -> u64 {
         self.at(counter::lost(kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_over_has_no_return_seen() {
+        let row = |process| IoctlRow { process: ProcessId(process), cmd: 7, stat: IoctlStat::ZERO };
+        let call =
+            |process, tid| InFlightRow { process: ProcessId(process), tgid: 1, tid, cmd: 7, entered_ns: 5 };
+        let mut tables = Tables {
+            ioctls: vec![row(1), row(2)],
+            in_flight: vec![call(1, 10), call(2, 20), call(2, 21)],
+            ..Tables::default()
+        };
+        tables.close(|call| call.tid != 20);
+        assert_eq!(tables.in_flight, [call(2, 20)]);
+        let not_seen: Vec<_> = tables.ioctls.iter().map(|row| row.stat.no_return_seen).collect();
+        assert_eq!(not_seen, [1, 1]);
+    }
+
+    #[test]
+    fn counters_add_up() {
+        let mut sum = Counters::default();
+        sum.add(&Counters(vec![1, 2]));
+        sum.add(&Counters(vec![10, 20, 30]));
+        sum.add(&Counters(vec![100]));
+        assert_eq!(sum, Counters(vec![111, 22, 30]));
     }
 }

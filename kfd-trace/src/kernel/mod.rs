@@ -4,6 +4,7 @@
 
 pub mod btf;
 pub mod findings;
+pub mod loading;
 pub mod offsets;
 pub mod preflight;
 pub mod symbols;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub use btf::{Btf, BtfError, Member};
 pub use findings::{Finding, Severity, findings};
 use kfd_trace_common::offset::Field;
+pub use loading::Loading;
 pub use offsets::{Missing, Offsets};
 pub use preflight::{Capabilities, Capability, Driver, Lockdown, Preflight};
 pub use symbols::{Symbol, SymbolError, Symbols};

@@ -49,6 +49,8 @@ pub struct Scrape<'a> {
     pub max_processes: usize,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub now_ns: u64,
+    /// Loadings of the driver that the probes were put on.
+    pub driver_loads: u64,
     /// Unix time at which the tracer started, seconds.
     pub start_time_seconds: f64,
     /// What it took to read the maps and the state, seconds.

@@ -14,8 +14,8 @@ pub struct GpuState {
     pub resets: u64,
     /// A reset is under way since.
     pub resetting_since_ns: Option<u64>,
-    /// Resets after which the next one began and whose end was not told. The driver tells it only where all of the device
-    /// came back (`kgd2kfd_post_reset`, kfd_device.c); until the next one begins, such a reset is under way.
+    /// Resets after which the next one began, or the driver was unloaded, and whose end was not told. The driver tells it
+    /// only where all of the device came back (`kgd2kfd_post_reset`, kfd_device.c); until then such a reset is under way.
     pub unfinished_resets: u64,
     /// Time in resets whose begin and end were seen, nanoseconds.
     pub reset_ns: u64,
@@ -51,6 +51,16 @@ impl State {
         if gpu.hung_since_ns.is_none() {
             gpu.hangs += 1;
             gpu.hung_since_ns = Some(now_ns);
+        }
+    }
+
+    /// The driver went: nobody will tell the end of what is under way.
+    pub(super) fn gpus_go(&mut self) {
+        for gpu in self.gpus.values_mut() {
+            gpu.hung_since_ns = None;
+            if gpu.resetting_since_ns.take().is_some() {
+                gpu.unfinished_resets += 1;
+            }
         }
     }
 

@@ -19,6 +19,7 @@ mod rows;
 mod snapshot;
 mod source;
 mod totals;
+mod unload;
 mod update;
 
 #[cfg(test)]

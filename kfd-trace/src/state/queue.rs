@@ -56,6 +56,8 @@ pub enum Cause {
     Replaced,
     /// Its process went without being seen to go.
     NotSeen,
+    /// The driver was unloaded, and its end had not been seen.
+    DriverUnloaded,
 }
 
 impl Cause {
@@ -68,6 +70,7 @@ impl Cause {
         Cause::LeftAtRelease,
         Cause::Replaced,
         Cause::NotSeen,
+        Cause::DriverUnloaded,
     ];
 
     /// The name in metrics and JSON.
@@ -81,6 +84,7 @@ impl Cause {
             Cause::LeftAtRelease => "left_at_release",
             Cause::Replaced => "replaced",
             Cause::NotSeen => "not_seen",
+            Cause::DriverUnloaded => "driver_unloaded",
         }
     }
 }

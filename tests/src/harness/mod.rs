@@ -6,6 +6,7 @@
 
 pub mod calls;
 pub mod counts;
+pub mod driver;
 pub mod events;
 pub mod evictions;
 pub mod exposition;
@@ -29,6 +30,7 @@ pub mod wait;
 pub mod workload;
 
 pub use calls::{Call, Calls};
+pub use driver::Driver;
 pub use exposition::Metrics;
 pub use json_lines::JsonLines;
 pub use json_process::JsonProcess;

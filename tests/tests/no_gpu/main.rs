@@ -3,6 +3,7 @@
 mod daemon;
 mod ps;
 mod refused;
+mod reload;
 mod report;
 mod rocminfo;
 mod verdicts;

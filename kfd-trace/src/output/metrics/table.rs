@@ -66,7 +66,7 @@ metrics! {
     QUEUES_CREATED = Counter "kfd_queues_created_total" ["gpu_id", "queue_type"]
         "Queues whose creation was seen.";
     QUEUES_DESTROYED = Counter "kfd_queues_destroyed_total" ["gpu_id", "queue_type", "cause"]
-        "Queues that went, by cause: ioctl, process_death, or other; left_at_release, replaced and not_seen are inferred. A destroy that the driver then fails is counted, too: see kfd_queue_destroys_failed_total.";
+        "Queues that went, by cause: ioctl, process_death, or other; left_at_release, replaced, not_seen and driver_unloaded are inferred. A destroy that the driver then fails is counted, too: see kfd_queue_destroys_failed_total.";
     DESTROYS_FAILED = Counter "kfd_queue_destroys_failed_total" ["gpu_id", "queue_type"]
         "Destroys that failed after the driver had begun: the queue lives on.";
     OPENS = Counter "kfd_opens_total" []
@@ -103,7 +103,7 @@ metrics! {
     GPU_RESET_SECONDS = Counter "kfd_gpu_reset_seconds_total" ["gpu_id"]
         "Time in resets whose begin and end were seen.";
     GPU_RESETS_UNFINISHED = Counter "kfd_gpu_resets_unfinished_total" ["gpu_id"]
-        "Resets after which the next one began and whose end was not told.";
+        "Resets whose end was not told before the next one began or the driver was unloaded.";
     HWS_HANGS = Counter "kfd_hws_hangs_total" ["gpu_id"]
         "Hangs of the hardware scheduler, each counted once until the reset that follows.";
 
@@ -139,6 +139,8 @@ metrics! {
         "The tracer's version; always 1.";
     START_TIME = Gauge "kfd_trace_start_time_seconds" []
         "Unix time at which the tracer started.";
+    DRIVER_LOADS = Counter "kfd_trace_driver_loads_total" []
+        "Times that the tracer put its probes on the driver: more than 1 where the driver was unloaded and loaded again meanwhile.";
     PROBE_HITS = Counter "kfd_trace_probe_hits_total" ["probe"]
         "Runs of a probe's program.";
     PROBE_MISSED = Counter "kfd_trace_probe_missed_total" ["probe", "cause"]

@@ -45,6 +45,7 @@ impl World {
             capacities: &[("ioctl_stats", 16_384)],
             max_processes: self.max_processes,
             now_ns: 3_000_000_000,
+            driver_loads: 2,
             start_time_seconds: 1.79e9,
             duration_seconds: 0.002,
         };
@@ -284,6 +285,7 @@ fn without_probes_sysfs_still_tells_queues() {
         capacities: &[],
         max_processes: 10,
         now_ns: 0,
+        driver_loads: 0,
         start_time_seconds: 0.0,
         duration_seconds: 0.0,
     };

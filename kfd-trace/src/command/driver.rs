@@ -1,0 +1,167 @@
+//! The driver comes and goes. Its probes go with it (`kprobes_module_callback`, kernel/kprobes.c), and nobody is told.
+//!
+//! Takes in: a look at the driver's folder in sysfs, asked for in turns. Gives out: probes on the driver that is loaded, and
+//! what ended with one that is not. What was seen and counted goes on.
+
+use super::clock;
+use super::reconcile::Doubt;
+use super::stop::{NOTHING_TO_TRACE, Stop};
+use super::tracer::Tracer;
+use crate::attribute::Topology;
+use crate::events::event::{Body, Event};
+use crate::events::ring::Ring;
+use crate::events::tables::{Counters, Tables};
+use crate::kernel::Loading;
+use crate::missed::Missed;
+use crate::state::{Change, Process};
+use kfd_trace_common::counter::ProbeId;
+use std::collections::BTreeMap;
+
+/// The reason of a page while the driver is away.
+pub(super) const UNLOADED: &str = "the amdgpu driver was unloaded, and all that it had has ended";
+
+/// What sessions counted that are over, beside what went to [`Tracer::retired`].
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    counters: Counters,
+    missed: BTreeMap<ProbeId, Missed>,
+}
+
+impl Past {
+    /// Takes over what a session counted.
+    fn take(&mut self, tables: &Tables) {
+        self.counters.add(&tables.counters);
+        add(&mut self.missed, &tables.missed);
+    }
+
+    /// Lets the counts of a session begin where those before it ended.
+    pub(super) fn count_on(&self, tables: &mut Tables) {
+        tables.counters.add(&self.counters);
+        add(&mut tables.missed, &self.missed);
+    }
+}
+
+fn add(to: &mut BTreeMap<ProbeId, Missed>, from: &BTreeMap<ProbeId, Missed>) {
+    for (probe, missed) in from {
+        to.entry(*probe).or_default().add(*missed);
+    }
+}
+
+impl Tracer {
+    /// Attaches the probes; the ring is given apart, so that it can be awaited while the rest is used. What stands is
+    /// taken in.
+    ///
+    /// # Errors
+    /// When nothing could be seen: there is no driver, or it went meanwhile (`NOTHING_TO_TRACE`), or it cannot be traced.
+    pub fn attach(&mut self) -> Result<Ring, Stop> {
+        let sysfs = self.roots.sysfs.clone();
+        let loading = Loading::read(&sysfs).ok().flatten();
+        let probed = self.probe();
+        // What was read of one loading does not hold for another, and one that goes refuses probes.
+        match (probed, loading.filter(|loading| loading.stays(&sysfs))) {
+            (Ok(probed), Some(loading)) => Ok(self.take_over(probed, loading)),
+            (Err(stop), Some(_)) => Err(stop),
+            (Err(stop), None) if stop.code == NOTHING_TO_TRACE => Err(stop),
+            (Ok(_) | Err(_), None) => Err(Stop {
+                code: NOTHING_TO_TRACE,
+                line: "the amdgpu driver was loaded or unloaded while probes were put on it".to_owned(),
+            }),
+        }
+    }
+
+    /// The driver that the probes were put on is not there any more, whether or not it was loaded again: nothing is seen.
+    /// To be asked once a second or oftener.
+    #[must_use]
+    pub fn driver_has_gone(&self) -> bool {
+        self.loading.is_some_and(|loading| loading.is_over(&self.roots.sysfs))
+    }
+
+    /// Lets go of a driver that has gone; gives what ended with it, as events of the owners. To be called after all records
+    /// that stand in the ring buffer were taken in.
+    pub fn let_go(&mut self) -> Vec<(Event, Change)> {
+        self.loading = None;
+        self.doubt = Doubt::default();
+        self.topology = Topology::default();
+        if let Some(session) = self.session.take() {
+            match session.tables() {
+                Ok(tables) => {
+                    let mut tables = Tables { missed: session.missed(), ..tables };
+                    // An open file of /dev/kfd would have held the driver.
+                    tables.close(|_| true);
+                    self.retired.retire(&tables.ioctls, &tables.errors);
+                    self.past.take(&tables);
+                }
+                Err(error) => log::warn!("the last counts before the driver went cannot be read: {error}"),
+            }
+        }
+        let now_ns = clock::mono_ns();
+        let ends = self.state.driver_unloaded(now_ns);
+        ends.into_iter().flat_map(|change| told(self.row_of(&change), now_ns, change)).collect()
+    }
+
+    fn row_of(&self, change: &Change) -> Option<&Process> {
+        change.process.and_then(|key| self.state.process(key))
+    }
+}
+
+/// The end of each queue, and that of the process.
+fn told(row: Option<&Process>, now_ns: u64, change: Change) -> Vec<(Event, Change)> {
+    let (id, tgid) = (row.and_then(Process::id), row.and_then(|row| row.tgid));
+    let Change { process, ended, .. } = change;
+    let event = |body| Event::of_standing(now_ns, id, tgid, body);
+    let queues = ended.into_iter().map(|queue| {
+        let body = Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.facts.gpu_id };
+        (event(body), Change { process, ended: vec![queue], ..Change::default() })
+    });
+    let release = (event(Body::ProcessRelease), Change { process, ..Change::default() });
+    queues.chain([release]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::samples::{create, event, seen, state};
+    use crate::state::{Cause, State};
+
+    fn unloaded(mut state: State) -> Vec<(Event, Change)> {
+        let change = state.driver_unloaded(90).remove(0);
+        told(change.process.and_then(|key| state.process(key)), 90, change)
+    }
+
+    #[test]
+    fn each_queue_is_told_before_its_process() {
+        let mut state = state();
+        state.apply(&event(10, 1, 700, seen(false)));
+        state.apply(&event(11, 1, 700, create(3)));
+        state.apply(&event(12, 1, 700, create(4)));
+        let told = unloaded(state);
+        let bodies: Vec<_> =
+            told.iter().map(|(event, _)| (event.tgid, event.mono_ns, event.body.clone())).collect();
+        let queue = |queue_id| Body::QueueDestroy { queue_id, gpu_id: Some(58270) };
+        let expected = [queue(3), queue(4), Body::ProcessRelease].map(|body| (Some(700), 90, body));
+        assert_eq!(bodies, expected);
+        let causes: Vec<_> = told
+            .iter()
+            .map(|(_, change)| change.ended.iter().map(|queue| queue.end.unwrap().cause).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(causes, [vec![Cause::DriverUnloaded], vec![Cause::DriverUnloaded], vec![]]);
+    }
+
+    #[test]
+    fn counts_go_on_where_those_of_the_last_session_ended() {
+        let tables = |hits: &[u64], skipped| Tables {
+            counters: Counters(hits.to_vec()),
+            missed: [(ProbeId::Open, Missed { program_skipped: skipped, probe_missed: None })].into(),
+            ..Tables::default()
+        };
+        let mut past = Past::default();
+        past.take(&tables(&[1, 2], Some(3)));
+        past.take(&tables(&[10, 20], Some(30)));
+        let mut now = tables(&[100, 200], Some(300));
+        past.count_on(&mut now);
+        assert_eq!(now, tables(&[111, 222], Some(333)));
+        let mut waiting = Tables::default();
+        past.count_on(&mut waiting);
+        assert_eq!(waiting, tables(&[11, 22], Some(33)));
+    }
+}

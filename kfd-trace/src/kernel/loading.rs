@@ -1,0 +1,99 @@
+//! Which loading of the driver stands: one that was removed and loaded again is another one.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// One loading of amdgpu, told by the number of its folder in sysfs. The kernel makes the folder anew at each loading
+/// (`mod_sysfs_init`, kernel/module/sysfs.c) and gives its number to nothing else before the next boot: numbers are counted
+/// up, with how often they ran over in the upper half (`__kernfs_new_node`, fs/kernfs/dir.c). A built-in driver keeps its
+/// folder for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loading(u64);
+
+impl Loading {
+    /// `None`: the driver is not there.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn read(sysfs: &Path) -> io::Result<Option<Self>> {
+        match fs::metadata(folder(sysfs)) {
+            Ok(folder) => Ok(Some(Loading(folder.ino()))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// It is over, whether or not another one followed. What cannot be read is not over.
+    #[must_use]
+    pub fn is_over(self, sysfs: &Path) -> bool {
+        matches!(Self::read(sysfs), Ok(now) if now != Some(self))
+    }
+
+    /// It stands, and the kernel is not about to take it out: then no probe can be put on it any more (`try_module_get` in
+    /// `check_kprobe_address_safe`, kernel/kprobes.c). Probes that sit on it run until it is out.
+    #[must_use]
+    pub fn stays(self, sysfs: &Path) -> bool {
+        let state = fs::read_to_string(folder(sysfs).join("initstate"));
+        let going = state.is_ok_and(|state| state.trim() == "going");
+        !going && !self.is_over(sysfs)
+    }
+}
+
+fn folder(sysfs: &Path) -> PathBuf {
+    sysfs.join("module/amdgpu")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(sysfs: &Path, name: &str, state: &str) {
+        fs::create_dir_all(sysfs.join(name)).unwrap();
+        fs::write(sysfs.join(name).join("initstate"), state).unwrap();
+    }
+
+    #[test]
+    fn a_driver_that_is_loaded_again_is_another_loading() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = root.path();
+        assert_eq!(Loading::read(sysfs).unwrap(), None);
+        load(sysfs, "module/amdgpu", "live\n");
+        let first = Loading::read(sysfs).unwrap().unwrap();
+        assert!(!first.is_over(sysfs) && first.stays(sysfs));
+        // Made before the other one goes: file systems on disks give numbers again.
+        load(sysfs, "module/next", "live\n");
+        fs::rename(sysfs.join("module/amdgpu"), sysfs.join("module/old")).unwrap();
+        assert!(first.is_over(sysfs) && !first.stays(sysfs), "it is gone");
+        fs::rename(sysfs.join("module/next"), sysfs.join("module/amdgpu")).unwrap();
+        assert!(first.is_over(sysfs), "gone and back between two looks");
+        assert!(!Loading::read(sysfs).unwrap().unwrap().is_over(sysfs));
+    }
+
+    #[test]
+    fn a_driver_that_is_going_still_stands_and_does_not_stay() {
+        let root = tempfile::tempdir().unwrap();
+        load(root.path(), "module/amdgpu", "going\n");
+        let loading = Loading::read(root.path()).unwrap().unwrap();
+        assert!(!loading.is_over(root.path()) && !loading.stays(root.path()));
+    }
+
+    #[test]
+    fn a_built_in_driver_stays() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("module/amdgpu/parameters")).unwrap();
+        let loading = Loading::read(root.path()).unwrap().unwrap();
+        assert!(loading.stays(root.path()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_over() {
+        let root = tempfile::tempdir().unwrap();
+        load(root.path(), "module/amdgpu", "live\n");
+        let loading = Loading::read(root.path()).unwrap().unwrap();
+        // ENOTDIR
+        let file = root.path().join("module/amdgpu/initstate");
+        assert!(Loading::read(&file).is_err() && !loading.is_over(&file));
+    }
+}

@@ -1,0 +1,106 @@
+//! The real driver taken out of the kernel and put in again. Not below kfdsim, which cannot be unloaded.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::kmod::{DeleteModuleFlags, ModuleInitFlags, delete_module, finit_module};
+use serde_json::Value;
+
+use super::sysfs;
+use super::wait::{SOON, until};
+
+/// What the VM's init was told to insert (xtask/src/bench.rs).
+const JOB: &str = "/etc/vm-job.json";
+
+/// amdgpu as the stage has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driver {
+    file: String,
+    parameters: CString,
+}
+
+/// The driver is not loaded; it is again when this is dropped, so that a failing test leaves it to the next one.
+#[derive(Debug)]
+pub struct Removed(Option<Driver>);
+
+impl Driver {
+    pub fn of_job() -> Result<Self> {
+        let job = fs::read_to_string(JOB).with_context(|| format!("read {JOB}"))?;
+        let job: Value = serde_json::from_str(&job).with_context(|| JOB.to_owned())?;
+        Self::in_job(&job).with_context(|| format!("no amdgpu in {JOB}"))
+    }
+
+    fn in_job(job: &Value) -> Option<Self> {
+        let stages = job["stages"].as_array()?.iter();
+        let mut modules = stages.filter_map(|stage| stage["modules"].as_array()).flatten();
+        let module = modules.find(|module| {
+            module["file"]
+                .as_str()
+                .is_some_and(|file| Path::new(file).file_stem().is_some_and(|name| name == "amdgpu"))
+        })?;
+        let parameters = CString::new(module["parameters"].as_str()?).ok()?;
+        Some(Driver { file: module["file"].as_str()?.to_owned(), parameters })
+    }
+
+    /// `rmmod amdgpu`, as soon as nobody holds it: who does for long makes this fail.
+    pub fn remove(self) -> Result<Removed> {
+        until("the KFD processes of earlier tests to go", SOON, || {
+            Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
+        })?;
+        until("nobody to hold amdgpu", SOON, || {
+            match delete_module(c"amdgpu", DeleteModuleFlags::O_NONBLOCK) {
+                Ok(()) => Ok(Some(())),
+                Err(Errno::EAGAIN) => Ok(None),
+                Err(error) => Err(error).context("remove amdgpu"),
+            }
+        })?;
+        Ok(Removed(Some(self)))
+    }
+
+    fn insert(&self) -> Result<()> {
+        let file = File::open(&self.file).with_context(|| format!("open {}", self.file))?;
+        finit_module(&file, &self.parameters, ModuleInitFlags::empty())
+            .with_context(|| format!("insert {}", self.file))
+    }
+}
+
+impl Removed {
+    /// `insmod` with the parameters that it had.
+    pub fn insert(mut self) -> Result<()> {
+        self.0.take().map_or(Ok(()), |driver| driver.insert())
+    }
+}
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.0.take().map(|driver| driver.insert()) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// How many hold the module.
+pub fn references() -> Result<u64> {
+    const COUNT: &str = "/sys/module/amdgpu/refcnt";
+    let text = fs::read_to_string(COUNT).with_context(|| format!("read {COUNT}"))?;
+    text.trim().parse().with_context(|| format!("{COUNT}: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_driver_of_a_job_is_found_with_its_parameters() {
+        let module = |file: &str, parameters: &str| json!({ "file": file, "parameters": parameters });
+        let modules = json!([module("/modules/ttm.ko", ""), module("/modules/amdgpu.ko", "a=1 b=2")]);
+        let job = json!({ "stages": [{ "modules": [] }, { "modules": modules }] });
+        let driver = Driver { file: "/modules/amdgpu.ko".to_owned(), parameters: c"a=1 b=2".to_owned() };
+        assert_eq!(Driver::in_job(&job), Some(driver));
+        assert_eq!(Driver::in_job(&json!({ "stages": [] })), None);
+    }
+}
