@@ -4,7 +4,7 @@
  *
  * A write is a number and, where it says more, others behind spaces:
  * PID to quiesce, resume or evict; PID [NODE [PAGE]] to vmfault;
- * PID [0|1] to debug; GPU [0|1] to reset; 0|1 [GPU] to hang.
+ * PID [0|1] to debug; GPU [0|1] to reset or suspend; 0|1 [GPU] to hang.
  */
 #include <linux/debugfs.h>
 #include <linux/sched/mm.h>
@@ -12,11 +12,11 @@
 #include "symbols.h"
 #include "soc15_ih_clientid.h"
 
-enum control { QUIESCE, RESUME, EVICT, VMFAULT, DEBUG, RESET, HANG };
+enum control { QUIESCE, RESUME, EVICT, VMFAULT, DEBUG, RESET, SUSPEND, HANG };
 
 static const char * const names[] = {
 	[QUIESCE] = "quiesce", [RESUME] = "resume", [EVICT] = "evict", [VMFAULT] = "vmfault",
-	[DEBUG] = "debug", [RESET] = "reset", [HANG] = "hang",
+	[DEBUG] = "debug", [RESET] = "reset", [SUSPEND] = "suspend", [HANG] = "hang",
 };
 
 /* no such number was written */
@@ -150,6 +150,8 @@ static int control_gpu(enum control op, u32 value, u32 more)
 	}
 	if (value >= nsims)
 		return -EINVAL;
+	if (op == SUSPEND)
+		return sim_suspend(&sims[value], more);
 	/* as where the runtime's power management wakes the GPU up: in the caller's context */
 	if (more == 1)
 		sim_reset_work(&sims[value].reset);
@@ -171,7 +173,7 @@ static ssize_t control_write(struct file *file, const char __user *from, size_t 
 		return -EINVAL;
 	if (sscanf(text, "%u %u %llu", &value, &more, &page) < 1)
 		return -EINVAL;
-	if (op == HANG || op == RESET)
+	if (op == HANG || op == RESET || op == SUSPEND)
 		err = control_gpu(op, value, more);
 	else
 		err = control_pid(op, value, more, page);

@@ -39,6 +39,7 @@ struct sim {
 	struct drm_minor render;
 	struct amdgpu_gfx_funcs gfx_funcs;	/* all NULL: every caller checks */
 	struct work_struct reset;
+	bool suspended;
 
 	struct amdgpu_bo *page_directory;	/* one for all VMs: only looked at */
 	struct sim_vm vms[SIM_VMS];
@@ -97,6 +98,8 @@ int process_make_evictable(struct kfd_process *p, struct mm_struct *mm);
 
 /* reset.c */
 void sim_reset_work(struct work_struct *work);
+/* Suspends or resumes a GPU, in the caller's context. */
+int sim_suspend(struct sim *s, bool on);
 
 /* control.c */
 void control_init(void);

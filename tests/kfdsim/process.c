@@ -107,8 +107,12 @@ int sim_vms_init(struct sim *s)
 static int restore_process_bos(void *info, struct dma_fence __rcu **ef)
 {
 	struct sim_process_info *process_info = info;
-	struct amdgpu_amdkfd_fence *fence = real_fence_create(process_info->mm);
+	struct amdgpu_amdkfd_fence *fence;
 
+	/* 6.1 asks at a resume, also of a process that was never made evictable */
+	if (!process_info)
+		return 0;
+	fence = real_fence_create(process_info->mm);
 	if (!fence)
 		return -ENOMEM;
 	/* the next eviction needs an unsignaled one */

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * reset.c - a GPU reset as KFD sees it: its own pre_reset and post_reset, around nothing.
+ * And a GPU's part in the machine's sleep: its own suspend and resume.
  *
- * The real path runs amdgpu_device_gpu_recover() on every IP block between the two.
+ * The real paths act on every IP block between the two (amdgpu_device_gpu_recover(),
+ * amdgpu_device_suspend() and _resume()).
  */
 #include "kfdsim.h"
 #include "symbols.h"
@@ -18,6 +20,19 @@ void sim_reset_work(struct work_struct *work)
 	cp_after_reset(s->index);
 	pr_info("GPU %d: post_reset %d\n", s->index, real.post_reset(s->kfd));
 	up_write(sem);
+}
+
+int sim_suspend(struct sim *s, bool on)
+{
+	/* KFD would unlock and restore what was never locked and evicted */
+	if (s->suspended == on)
+		return -EALREADY;
+	s->suspended = on;
+	if (on) {
+		real_suspend(s->kfd);
+		return 0;
+	}
+	return real_resume(s->kfd);
 }
 
 /* KFD asks for a reset when a preemption timed out; it may hold locks, hence the work item */

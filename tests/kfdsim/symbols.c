@@ -21,6 +21,8 @@ static const struct {
 	{ "kgd2kfd_device_init", &real.device_init },
 	{ "kgd2kfd_pre_reset", &real.pre_reset },
 	{ "kgd2kfd_post_reset", &real.post_reset },
+	{ "kgd2kfd_suspend", &real.suspend },
+	{ "kgd2kfd_resume", &real.resume },
 	{ "kgd2kfd_interrupt", &real.interrupt },
 	{ "amdgpu_reset_create_reset_domain", &real.create_reset_domain },
 	{ "kgd2kfd_quiesce_mm", &real.quiesce_mm },
@@ -82,6 +84,17 @@ int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev)
 #else
 	return real.pre_reset(kfd);
 #endif
+}
+
+/* the flag was run_pm before it became suspend_proc and resume_proc */
+void real_suspend(struct kfd_dev *kfd)
+{
+	real.suspend(kfd, SIM_HAS_CONTEXTS);
+}
+
+int real_resume(struct kfd_dev *kfd)
+{
+	return real.resume(kfd, SIM_HAS_CONTEXTS);
 }
 
 /* an eviction fence of the mm's primary process */

@@ -23,6 +23,9 @@ struct real_functions {
 	int (*pre_reset)(struct kfd_dev *kfd);
 #endif
 	int (*post_reset)(struct kfd_dev *kfd);
+	/* the flag: 7.2 with the processes, before without the runtime's power management */
+	void (*suspend)(struct kfd_dev *kfd, bool flag);
+	int (*resume)(struct kfd_dev *kfd, bool flag);
 	void (*interrupt)(struct kfd_dev *kfd, const void *ih_ring_entry);
 	struct amdgpu_reset_domain *(*create_reset_domain)(enum amdgpu_reset_domain_type type,
 							   char *wq_name);
@@ -50,6 +53,9 @@ unsigned long symbol_address(const char *name);
 bool real_device_init(struct kfd_dev *kfd, struct amdgpu_device *adev,
 		      const struct kgd2kfd_shared_resources *res);
 int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev);
+/* As when the machine goes to sleep and wakes up: the processes, too. */
+void real_suspend(struct kfd_dev *kfd);
+int real_resume(struct kfd_dev *kfd);
 struct amdgpu_amdkfd_fence *real_fence_create(struct mm_struct *mm);
 int real_schedule_evict(struct kfd_process *p, struct mm_struct *mm);
 

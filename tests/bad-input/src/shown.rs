@@ -119,6 +119,7 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables) {
         topology,
         decode_errors: &BTreeMap::new(),
         capacities: &[],
+        driver_loads: 1,
         max_processes: 200,
         now_ns: NOW_NS,
         start_time_seconds: 0.0,

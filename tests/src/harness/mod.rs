@@ -21,6 +21,7 @@ pub mod other_sysfs;
 pub mod restores;
 pub mod setting;
 pub mod shared;
+pub mod sleep;
 pub mod stage;
 pub mod steered;
 pub mod sysfs;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use kfd_trace_tests::harness::sleep::Asleep;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
 use kfd_trace_tests::harness::{Call, Calls, VmKernel, Workload, nodes, sysfs, until};
@@ -97,6 +98,31 @@ fn after_a_reset_old_queues_stay_evicted() -> Result<()> {
     assert_eq!(errno(&mut workload, "destroy 0")?, None);
     assert_eq!(errno(&mut workload, "destroy 1")?, None);
     assert_eq!(count(&calls, "kfd_process_restore_queues")?, 0);
+    Ok(())
+}
+
+#[test]
+fn all_processes_sleep_from_the_first_gpu_to_the_last() -> Result<()> {
+    let workload = Workload::ready(&["hold"])?;
+    let calls = Calls::of(&WATCHED)?;
+    let evicted = || count(&calls, "kfd_process_evict_queues");
+    let restored = || count(&calls, "kfd_process_restore_queues");
+    let first = Asleep::put(0)?;
+    assert!(kfdsim_at("suspend", 0, 1).is_err(), "it sleeps already");
+    assert_eq!((evicted()?, count(&calls, "evict_process_queues_cpsch")?), (1, 2), "on each GPU");
+    let second = Asleep::put(1)?;
+    let is_6_1 = VmKernel::from_env()?.series == "6.1";
+    // 6.1 makes the process first, and a resume may then find it without a VM and read through a null pointer
+    assert!(is_6_1 || Workload::ready(&["hold"]).is_err(), "nobody may open KFD");
+    second.wake()?;
+    assert_eq!((evicted()?, restored()?), (1, 0));
+    first.wake()?;
+    let restore = called(&calls, "kfd_process_restore_queues")?;
+    // of 6.1 it is a worker's
+    let own = u32::try_from(nix::unistd::gettid().as_raw())?;
+    assert_eq!(restore.pid == own, !is_6_1, "{restore:?}");
+    assert!(kfdsim_at("suspend", 0, 0).is_err(), "it is awake");
+    drop(workload);
     Ok(())
 }
 

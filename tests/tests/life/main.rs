@@ -14,4 +14,5 @@ mod ledger;
 mod mqd;
 mod reuse;
 mod seats;
+mod sleep;
 mod trouble;
