@@ -10,7 +10,7 @@ use crate::closing::Totals;
 use crate::guest;
 use crate::run::{self, step};
 use crate::series::Series;
-use crate::{bench_daemon, fixtures, setup, vm};
+use crate::{bench_daemon, fixtures, overhead, setup, vm};
 
 /// Crates that cargo can build for this machine: the BPF programs have their own target.
 const HOST: [&str; 3] = ["--workspace", "--exclude", "kfd-trace-ebpf"];
@@ -61,6 +61,12 @@ pub(crate) fn test() -> Result<bool> {
     check("cost of the daemon", &mut || {
         if !bench_daemon::check()? {
             bail!("see above; `cargo xtask bench daemon --accept` accepts it");
+        }
+        Ok(())
+    });
+    check("cost of the probes", &mut || {
+        if !overhead::check()? {
+            bail!("see above; `cargo xtask bench overhead --accept` accepts it");
         }
         Ok(())
     });

@@ -10,6 +10,10 @@ use serde_json::ser::Formatter;
 /// direction of writing) becomes `\u{...}`, so that no process can steer the terminal by its name.
 #[must_use]
 pub fn terminal(text: &str) -> String {
+    // Nearly every text is, and there are thousands in a scrape.
+    if text.bytes().fold(true, |plain, byte| plain & (b' '..=b'~').contains(&byte)) {
+        return text.to_owned();
+    }
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         if is_safe(c) {
