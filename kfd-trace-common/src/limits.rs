@@ -20,8 +20,9 @@ pub const PEEK_LEN: usize = 256;
 /// Calls of `kfd_ioctl` that can be under way at once, besides those of the seated: one a thread.
 pub const IN_FLIGHT_MAX: u32 = 16_384;
 
-/// Seats of threads that call `kfd_ioctl`, 4.7 kB each; a power of two. With 500 such threads, 30 find their seat taken.
-pub const SEATS: u32 = 4_096;
+/// Seats of threads that call `kfd_ioctl`, 4.7 kB each and all of them in the daemon's memory; a power of two. With 500 such
+/// threads, 56 find their seat taken.
+pub const SEATS: u32 = 2_048;
 
 /// KFD processes known at once. The driver's own limit is the PASID space (64 Ki); a node runs some hundreds.
 pub const PROCESSES_MAX: u32 = 8_192;
