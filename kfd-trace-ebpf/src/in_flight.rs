@@ -1,5 +1,5 @@
 //! Calls of `kfd_ioctl` between entry and return, by thread. The only owner of `SEATS`, `CLAIMS` and `IN_FLIGHT`; the
-//! daemon reads the first and the last, and frees seats.
+//! daemon reads the first and the last, and drops of all three what ended processes have left.
 //!
 //! A thread keeps its seat, so that taking one may cost: no kernel before 5.12 has a compare-and-exchange for programs, so the
 //! insertion of a claim in a hash map decides between two threads. Who finds the seat taken is kept in `IN_FLIGHT`.
@@ -35,8 +35,9 @@ impl Call for Slot {
 
 #[inline(always)]
 fn at(thread: u64) -> Option<&'static mut Seat> {
-    // SAFETY: a value of the map. Only the thread of the seat writes it, on whatever CPU it runs, and the one that has just
-    // claimed it.
+    // SAFETY: a value of the map. Of the programs only the thread of the seat writes it, on whatever CPU it runs, and the one
+    // that has just claimed it; who finds another thread there leaves it alone. The daemon writes `thread` and the sums of
+    // ended processes.
     SEATS.get_ptr_mut(thread as u32 % SEATS_LEN).map(|seat| unsafe { &mut *seat })
 }
 
