@@ -42,8 +42,8 @@ impl Mapped {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped until this is dropped, page-aligned, and only ever used as atomics: the kernel writes whole words of 8
-        // bytes.
+        // SAFETY: mapped until this is dropped, page-aligned, and only ever used as atomics; programs write within aligned words
+        // of 8 bytes.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
@@ -93,14 +93,14 @@ impl<'a> Element<'a> {
         unsafe { words.as_ptr().cast::<T>().read_unaligned() }
     }
 
-    /// Makes it free, if it is still of this owner; its last word first, so that who takes it finds it empty.
+    /// Makes it free, if it is still of this owner; its first word last, so that who takes it finds it empty.
     pub(super) fn free(&self, owner: u64) -> bool {
         let Some((first, rest)) = self.0.split_first() else { return false };
         if first.load(Ordering::Acquire) != owner {
             return false;
         }
         rest.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        first.compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.let_go(owner)
     }
 
     /// Lets go of it, if it is still of this owner; all else stays as it is.

@@ -10,18 +10,24 @@ use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::kind::Kind;
+use kfd_trace_common::limits::IN_FLIGHT_MAX;
 use kfd_trace_common::process::Entry;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
-/// Drops the rows of a map that a closure picks by key and value.
+/// Most steps of a walk over a hash map, twice the entries of the largest: it begins anew when its key is deleted under it, as
+/// every returning call does to those of calls under way.
+pub(super) const WALK_MAX: usize = 2 * IN_FLIGHT_MAX as usize;
+
+/// Drops the rows of a map that a closure picks by key and value. A walk that fails is an error: rows that stayed would be
+/// counted again.
 macro_rules! drop_rows {
     ($ebpf:expr, $name:expr, $map:ty, $of:expr) => {{
         let map = $ebpf.map_mut($name).ok_or($crate::probes::load::LoadError::NoMap($name))?;
         let mut map: $map = map.try_into().map_err($crate::probes::maps::error($name))?;
-        let rows = map.iter().filter_map(Result::ok);
-        let keys: Vec<_> = rows.filter($of).map(|(key, _)| key).collect();
-        for key in keys {
+        let rows = map.iter().take($crate::probes::maps::WALK_MAX).collect::<Result<Vec<_>, _>>();
+        let rows = rows.map_err($crate::probes::maps::error($name))?;
+        for (key, _) in rows.into_iter().filter($of) {
             $crate::probes::maps::absent_is_fine(map.remove(&key))
                 .map_err($crate::probes::maps::error($name))?;
         }

@@ -9,7 +9,6 @@ use crate::events::tables::InFlightRow;
 use aya::Ebpf;
 use aya::maps::HashMap;
 use kfd_trace_common::in_flight::{Caller, SUMS, Seat, Slot};
-use kfd_trace_common::limits::IN_FLIGHT_MAX;
 use kfd_trace_common::stat::Sum;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
@@ -34,13 +33,12 @@ impl Seats {
     pub(super) fn in_flight(&self, ebpf: &Ebpf) -> Result<(Vec<InFlightRow>, usize), LoadError> {
         let map: HashMap<_, u32, Slot> = maps::find(ebpf, CALLS)?.try_into().map_err(maps::error(CALLS))?;
         let mut rows = BTreeMap::new();
-        // The walk over a hash map begins anew when its key is deleted under it, as every returning call does.
-        for entry in map.iter().take(2 * IN_FLIGHT_MAX as usize) {
+        for entry in map.iter().take(maps::WALK_MAX) {
             let (tid, slot) = entry.map_err(maps::error(CALLS))?;
             rows.insert(tid, row(tid, &slot));
         }
         let crowded = rows.len();
-        let seated = self.0.elements::<Seat>().filter_map(settled).map(|caller| {
+        let seated = self.0.elements::<Seat>().filter_map(in_call).map(|caller| {
             let tid = tid(caller.thread);
             (tid, row(tid, &caller.slot))
         });
@@ -71,7 +69,7 @@ impl Seats {
 }
 
 /// A thread in a call. A seat that its thread writes while it is read is read again.
-fn settled(seat: Element<'_>) -> Option<Caller> {
+fn in_call(seat: Element<'_>) -> Option<Caller> {
     seat.owner()?;
     let mut caller: Caller = seat.copy();
     for _ in 0..3 {

@@ -74,7 +74,7 @@ fn taken(seats: &Seats) -> impl Iterator<Item = Sum> {
     seats.sums().filter(|place| place.owner().is_some()).map(|place| place.copy())
 }
 
-/// Clears all of processes that have ended: they make no more calls, so no program writes there.
+/// Clears all of processes that have ended. One that was wrongly held to have ended may write there meanwhile.
 pub(super) fn retire(ebpf: &mut Ebpf, seats: &Seats, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
     let of_ended = |process: u64| ended.contains(&ProcessId(process));
     for place in seats.sums() {
