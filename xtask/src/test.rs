@@ -37,26 +37,13 @@ pub(crate) fn test() -> Result<bool> {
     check("lints", &mut || {
         run::run(guest::cargo().arg("clippy").args(HOST).args(["--all-targets", "--", "-D", "warnings"]))
     });
-    check("unit tests", &mut || {
-        cargo_test(guest::cargo().args(["test", "--no-fail-fast"]), &mut totals)?;
+    check("unit tests, and the kernel model on the matrix", &mut || {
+        let dir = fixtures::fixtures()?;
+        // Those that need kernel packages are ignored in a plain `cargo test`.
+        let all = ["test", "--no-fail-fast", "--", "--include-ignored"];
+        cargo_test(guest::cargo().args(all).env("KFD_TRACE_FIXTURES", dir), &mut totals)?;
         let tests = ["test", "--no-fail-fast", "-p", "kfd-trace-tests", "--lib", "--bins"];
         cargo_test(guest::cargo().args(tests), &mut totals)
-    });
-    check("kernel model on the matrix", &mut || {
-        let dir = fixtures::fixtures()?;
-        // Ignored in a plain `cargo test`, which has no kernel packages at hand.
-        let arguments = [
-            "test",
-            "--no-fail-fast",
-            "-p",
-            "kfd-trace",
-            "-p",
-            "kfd-trace-bad-input",
-            "--tests",
-            "--",
-            "--ignored",
-        ];
-        cargo_test(guest::cargo().args(arguments).env("KFD_TRACE_FIXTURES", dir), &mut totals)
     });
     check("cost of the daemon", &mut || {
         if !bench_daemon::check()? {
