@@ -14,6 +14,9 @@ struct Cli {
     /// Only these tracers (repeatable), and what they are held against
     #[arg(long = "subject")]
     subjects: Vec<String>,
+    /// What kfd-trace itself needs; no tracer beside unless named, too
+    #[arg(long)]
+    own: bool,
 }
 
 #[derive(Subcommand)]
@@ -27,10 +30,10 @@ enum Part {
 }
 
 fn main() -> ExitCode {
-    let Cli { part, subjects } = Cli::parse();
+    let Cli { part, subjects, own } = Cli::parse();
     let done = match part {
         Some(Part::Caller { kfd }) => cost::caller::serve(kfd),
-        None => measure(&subjects),
+        None => measure(&subjects, own),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,7 +44,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(subjects: &[String]) -> Result<()> {
+/// Without a wish, everything.
+fn measure(subjects: &[String], own: bool) -> Result<()> {
     let program = std::env::current_exe().context("find this program")?;
-    cost::run(program.to_str().context("a path in UTF-8")?, subjects)
+    let program = program.to_str().context("a path in UTF-8")?;
+    let all = subjects.is_empty();
+    if !all || !own {
+        cost::run(program, subjects)?;
+    }
+    if all || own {
+        cost::own::run(program)?;
+    }
+    Ok(())
 }

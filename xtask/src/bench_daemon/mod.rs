@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::baseline::{Baseline, Figure};
 use crate::guest::{self, TARGET};
+use crate::overhead;
 use crate::paths;
 use crate::run::{self, note, step};
 use crate::setup;
@@ -36,6 +37,9 @@ pub(crate) struct Args {
     /// An array of {case, value, unit} instead of a table
     #[arg(long)]
     json: bool,
+    /// Measure a daemon that traces, too: in the VM
+    #[arg(long)]
+    tracing: bool,
     /// Measure instructions and sizes only, and fail if one is more than 5 % above the accepted one (xtask/baselines)
     #[arg(long)]
     check: bool,
@@ -63,13 +67,16 @@ pub(crate) fn bench(args: &Args) -> Result<bool> {
         all.extend(times(&program)?);
         all.extend(waiting::figures()?);
     }
+    if args.tracing {
+        all.extend(overhead::own()?);
+    }
     print!("{}", if args.json { json(&all)? } else { table(&all) });
     Ok(well)
 }
 
 /// What `--check` does.
 pub(crate) fn check() -> Result<bool> {
-    bench(&Args { json: false, check: true, accept: false })
+    bench(&Args { json: false, tracing: false, check: true, accept: false })
 }
 
 fn is_well(accepted: &Baseline, now: &Baseline) -> bool {

@@ -18,15 +18,18 @@ pub(super) fn name(series: &str) -> String {
     format!("overhead-{series}")
 }
 
-/// Ours among these figures, of the kernel of that release.
-pub(super) fn of(release: &str, rows: &[Row]) -> Baseline {
+/// Ours among these figures, and what the tracer itself needs, of the kernel of that release.
+pub(super) fn of(release: &str, rows: &[Row], own: &[Figure]) -> Baseline {
     let is_steady = |row: &&Row| (row.case.as_str(), row.subject.as_str()) != UNSTEADY;
     let ours = rows.iter().filter(|row| OURS.contains(&row.subject.as_str())).filter(is_steady);
     let figure = |row: &Row| {
         let case = format!("{}, {}", row.case, row.subject);
         Figure::new(case, row.extra, "extra instructions an operation")
     };
-    Baseline { measured_on: release.to_owned(), figures: ours.map(figure).collect() }
+    Baseline {
+        measured_on: release.to_owned(),
+        figures: ours.map(figure).chain(own.iter().cloned()).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -49,8 +52,9 @@ mod tests {
             row("a", "strace", 8000),
             row("create_destroy", "kfd_trace", 9),
         ];
-        let kept = of("6.12.1", &rows);
-        let expected = [Figure::new("a, kfd_trace", 7, "extra instructions an operation")];
+        let own = Figure::new("start", 5, "instructions");
+        let kept = of("6.12.1", &rows, std::slice::from_ref(&own));
+        let expected = [Figure::new("a, kfd_trace", 7, "extra instructions an operation"), own];
         assert_eq!((kept.measured_on.as_str(), kept.figures.as_slice()), ("6.12.1", &expected[..]));
     }
 }

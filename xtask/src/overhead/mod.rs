@@ -3,6 +3,7 @@
 
 mod baseline;
 mod figures;
+mod own;
 mod table;
 
 use std::io::{self, Write};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 
-use crate::baseline::Baseline;
+use crate::baseline::{Baseline, Figure};
 use crate::bench::{Bench, Mode};
 use crate::boots::COST;
 use crate::qemu::End;
@@ -38,10 +39,10 @@ pub(crate) struct Args {
     /// An array of objects instead of a table
     #[arg(long)]
     json: bool,
-    /// Fail if one of the tracer's own figures is more than 5 % above the accepted one (xtask/baselines)
+    /// Measure the tracer alone, and fail if a figure is more than 5 % above the accepted one (xtask/baselines)
     #[arg(long, conflicts_with = "subjects")]
     check: bool,
-    /// Make these figures the accepted ones
+    /// Measure the tracer alone, and make its figures the accepted ones
     #[arg(long, conflicts_with_all = ["check", "subjects"])]
     accept: bool,
 }
@@ -53,11 +54,12 @@ pub(crate) fn overhead(args: &Args) -> Result<bool> {
     let accepted = watched.map(|series| Baseline::load(&baseline::name(series.name())));
     let accepted: Vec<Baseline> = accepted.collect::<Result<_>>()?;
     let bench = Bench::without_tests()?;
+    let words = words(args);
     let mut rows = Vec::new();
     let mut well = true;
     for (place, series) in args.kernels.iter().enumerate() {
-        let measured = measure(&bench, *series, &args.subjects)?;
-        let now = baseline::of(&measured.release, &measured.rows);
+        let measured = measure(&bench, *series, &words)?;
+        let now = baseline::of(&measured.release, &measured.rows, &measured.own);
         if let Some(accepted) = accepted.get(place) {
             well &= is_well(accepted, &now);
         }
@@ -70,6 +72,7 @@ pub(crate) fn overhead(args: &Args) -> Result<bool> {
                 measured.release,
                 table::table(&measured.rows)
             );
+            print!("{}", table::own(&measured.own));
         }
         rows.extend(measured.rows);
     }
@@ -81,8 +84,7 @@ pub(crate) fn overhead(args: &Args) -> Result<bool> {
 
 /// The part of `bench overhead --check` that is of the tests: the tracer alone, on one kernel.
 pub(crate) fn check() -> Result<bool> {
-    let subjects = vec!["kfd_trace".to_owned()];
-    overhead(&Args { kernels: vec![CHECKED], subjects, json: false, check: true, accept: false })
+    overhead(&Args { kernels: vec![CHECKED], subjects: vec![], json: false, check: true, accept: false })
 }
 
 /// Another kernel has other costs, which are nobody's fault here: they are told, to be accepted anew.
@@ -99,30 +101,49 @@ fn is_well(accepted: &Baseline, now: &Baseline) -> bool {
     grown.is_empty() || !same
 }
 
+/// Asks the guest for what the tracer itself needs.
+const OWN: &str = "--own";
+
+/// What the guest is asked for: everything, if nothing in particular.
+fn words(args: &Args) -> Vec<String> {
+    if args.check || args.accept {
+        return vec!["--subject=kfd_trace".to_owned(), OWN.to_owned()];
+    }
+    args.subjects.iter().map(|name| format!("--subject={name}")).collect()
+}
+
+/// What the tracer itself needs, on the kernel of the tests.
+pub(crate) fn own() -> Result<Vec<Figure>> {
+    let bench = Bench::without_tests()?;
+    Ok(measure(&bench, CHECKED, &[OWN.to_owned()])?.own)
+}
+
 struct Measured {
     /// Of the kernel.
     release: String,
     rows: Vec<Row>,
+    /// Of the tracer itself.
+    own: Vec<Figure>,
 }
 
-fn measure(bench: &Bench, series: Series, subjects: &[String]) -> Result<Measured> {
+fn measure(bench: &Bench, series: Series, words: &[String]) -> Result<Measured> {
     let begin = Instant::now();
     let mut report = Sieve::default();
-    let words: Vec<String> = subjects.iter().map(|subject| format!("--subject={subject}")).collect();
-    let booted = bench.boot(series, COST, Mode::Cost, &words, LIMIT, &mut report)?;
+    let booted = bench.boot(series, COST, Mode::Cost, words, LIMIT, &mut report)?;
     if let Some(trouble) = booted.trouble {
         bail!("Linux {}: {trouble}", series.name());
     }
     if !matches!(booted.run.end, End::Exit(0)) {
         bail!("Linux {}: the guest could not measure, see above", series.name());
     }
-    let told: Vec<Report> = report.told().collect::<Result<_>>()?;
+    let told: Vec<Report> = report.told(Report::parse)?;
+    let own = report.told(own::parse)?;
     for line in figures::repeats(&told) {
         note(line);
     }
     let rows = figures::rows(series.name(), &told)?;
     step(format!("Linux {}: measured in {:.0} s", booted.release, begin.elapsed().as_secs_f64()));
-    Ok(Measured { release: booted.release, rows })
+    Ok(Measured { release: booted.release, rows, own })
 }
 
 /// What a guest reports: kept, and shown on stderr as it comes, since stdout is for the result.
@@ -130,9 +151,9 @@ fn measure(bench: &Bench, series: Series, subjects: &[String]) -> Result<Measure
 struct Sieve(Vec<u8>);
 
 impl Sieve {
-    fn told(&self) -> impl Iterator<Item = Result<Report>> {
+    fn told<T>(&self, parse: impl Fn(&str) -> Option<Result<T>>) -> Result<Vec<T>> {
         let lines = self.0.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
-        lines.filter_map(Report::parse)
+        lines.filter_map(parse).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The figures for people. Pure.
 
 use super::figures::Row;
+use crate::baseline::Figure;
 
 /// Whose extra instructions are the limit of what our own programs can reach.
 const LIMIT: &str = "empty_same";
@@ -19,6 +20,18 @@ pub(super) fn table(rows: &[Row]) -> String {
     text += &rule(&widths);
     for cells in &cells {
         text += &line(cells, &widths);
+    }
+    text
+}
+
+/// What the tracer itself needs; nothing where it was not measured.
+pub(super) fn own(figures: &[Figure]) -> String {
+    let mut text = String::new();
+    if !figures.is_empty() {
+        text += "\n| the tracer itself | |\n|---|--:|\n";
+    }
+    for Figure { case, value, unit } in figures {
+        text += &format!("| {case} | {value} {unit} |\n");
     }
     text
 }
