@@ -16,6 +16,7 @@ use crate::missed::Missed;
 use crate::state::{Change, Process};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 /// The reason of a page while the driver is away.
 pub(super) const UNLOADED: &str = "the amdgpu driver was unloaded, and all that it had has ended";
@@ -83,25 +84,35 @@ impl Tracer {
         self.doubt = Doubt::default();
         self.topology = Topology::default();
         if let Some(session) = self.session.take() {
-            match session.tables() {
-                Ok(tables) => {
-                    let mut tables = Tables { missed: session.missed(), ..tables };
-                    // An open file of /dev/kfd would have held the driver.
-                    tables.close(|_| true);
-                    self.retired.retire(&tables.ioctls, &tables.errors);
-                    self.past.take(&tables);
-                }
-                Err(error) => log::warn!("the last counts before the driver went cannot be read: {error}"),
-            }
+            let tables = last_counts(session.tables(), || session.mapped_tables());
+            self.count_last(Tables { missed: session.missed(), ..tables });
         }
         let now_ns = clock::mono_ns();
         let ends = self.state.driver_unloaded(now_ns);
         ends.into_iter().flat_map(|change| told(self.row_of(&change), now_ns, change)).collect()
     }
 
+    /// Takes over what a session counted that is over.
+    pub(super) fn count_last(&mut self, mut tables: Tables) {
+        // An open file of /dev/kfd would have held the driver.
+        tables.close(|_| true);
+        self.retired.retire(&tables.ioctls, &tables.errors);
+        self.past.take(&tables);
+    }
+
     fn row_of(&self, change: &Change) -> Option<&Process> {
         change.process.and_then(|key| self.state.process(key))
     }
+}
+
+/// What was counted, or of that what is `at_hand` without the kernel, so that counts do not go down.
+fn last_counts<E: Display>(read: Result<Tables, E>, at_hand: impl FnOnce() -> Tables) -> Tables {
+    read.unwrap_or_else(|error| {
+        log::warn!(
+            "of the last counts before the driver went, those of threads without a seat cannot be read: {error}"
+        );
+        at_hand()
+    })
 }
 
 /// The end of each queue, and that of the process.
@@ -145,6 +156,13 @@ mod tests {
             .map(|(_, change)| change.ended.iter().map(|queue| queue.end.unwrap().cause).collect::<Vec<_>>())
             .collect();
         assert_eq!(causes, [vec![Cause::DriverUnloaded], vec![Cause::DriverUnloaded], vec![]]);
+    }
+
+    #[test]
+    fn what_needs_no_kernel_is_counted_where_the_rest_cannot_be_read() {
+        let tables = |count| Tables { counters: Counters(vec![count]), ..Tables::default() };
+        assert_eq!(last_counts(Ok::<_, &str>(tables(7)), || tables(5)), tables(7));
+        assert_eq!(last_counts(Err("ENOMEM"), || tables(5)), tables(5));
     }
 
     #[test]

@@ -80,6 +80,12 @@ impl Shared {
         Ok(Tables { ioctls, errors, in_flight, counters, crowded, ..Tables::default() })
     }
 
+    /// What is mapped, which cannot fail.
+    pub(super) fn mapped(&self) -> Tables {
+        let (ioctls, errors) = sums::seated(&self.seats);
+        Tables { ioctls, errors, counters: self.counters(), ..Tables::default() }
+    }
+
     fn counters(&self) -> Counters {
         Counters(mapped::sums(self.counters.load()))
     }

@@ -196,6 +196,13 @@ impl Session {
         self.shared.read(&self.ebpf)
     }
 
+    /// [`Session::tables`] as far as it is kept in memory: nothing is asked of the kernel. Calls under way, and what threads
+    /// without a seat did, are missing.
+    #[must_use]
+    pub fn mapped_tables(&self) -> Tables {
+        self.shared.mapped()
+    }
+
     /// What the kernel left out, of each probe that is or was attached.
     #[must_use]
     pub fn missed(&self) -> BTreeMap<ProbeId, Missed> {

@@ -70,6 +70,19 @@ pub(super) fn errors(ebpf: &Ebpf, seats: &Seats) -> Result<Rows<ErrorRow>, LoadE
     Ok((rows.into_iter().map(row).collect(), crowded))
 }
 
+/// Of seats alone; what stands more than once is given so.
+pub(super) fn seated(seats: &Seats) -> (Vec<IoctlRow>, Vec<ErrorRow>) {
+    let ioctls =
+        taken(seats).map(|sum| IoctlRow { process: ProcessId(sum.process), cmd: sum.cmd, stat: sum.stat });
+    let errors = taken(seats).filter(|sum| sum.errno != 0).map(|sum| ErrorRow {
+        process: ProcessId(sum.process),
+        cmd: sum.cmd,
+        errno: i32::try_from(sum.errno).unwrap_or(i32::MAX),
+        count: sum.errors,
+    });
+    (ioctls.collect(), errors.collect())
+}
+
 fn taken(seats: &Seats) -> impl Iterator<Item = Sum> {
     seats.sums().filter(|place| place.owner().is_some()).map(|place| place.copy())
 }
