@@ -135,10 +135,17 @@ struct Taken {
     driver_loads: u64,
 }
 
-/// While nothing is traced, only what the tracer counts of itself is exported: that must not go down meanwhile.
+/// While nothing is traced, only what the tracer counts of itself is exported: that must not go down meanwhile. Of a session
+/// all that it counted was taken over when it was let go.
 fn left(tracer: &Tracer) -> Taken {
+    let tables = tracer.tables().unwrap_or_else(|stop| {
+        log::warn!("the tracer's own counts cannot be read: {stop}");
+        Tables::default()
+    });
     Taken {
         snapshot: Snapshot { totals: tracer.state.totals().clone(), ..Snapshot::default() },
+        tables,
+        retired: tracer.retired.clone(),
         decode_errors: tracer.decode_errors.clone(),
         driver_loads: tracer.driver_loads,
         ..Taken::default()
@@ -170,15 +177,15 @@ impl Site for Page {
         metrics::encode(&families).map_err(|error| error.to_string())
     }
 
-    fn live(&self) -> (Vec<String>, Vec<Vec<String>>) {
+    fn live(&self) -> Result<(Vec<String>, Vec<Vec<String>>), String> {
         match &*self.phase() {
             Phase::Serving(serving) => {
                 let tracer = &serving.tracer;
                 let rows = PsRow::from_snapshot(&tracer.state.snapshot(), clock::mono_ns());
                 let (header, cells) = ps::table(&rows, Source::Probe.into(), &tracer.topology);
-                (header.into_iter().map(str::to_owned).collect(), cells)
+                Ok((header.into_iter().map(str::to_owned).collect(), cells))
             }
-            Phase::Waiting { .. } => (Vec::new(), Vec::new()),
+            Phase::Waiting { why, .. } => Err(why.clone()),
         }
     }
 
@@ -186,7 +193,7 @@ impl Site for Page {
         let (snapshot, topology, wall) = match &*self.phase() {
             Phase::Serving(serving) => {
                 let tracer = &serving.tracer;
-                (tracer.state.snapshot(), tracer.topology.clone(), tracer.clock.clone())
+                (tracer.state.snapshot(), tracer.topology.clone(), tracer.clock_now())
             }
             Phase::Waiting { why, .. } => return Err(why.clone()),
         };
@@ -208,40 +215,4 @@ impl Site for Page {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::command::tracer::Request;
-    use crate::probes::plan::Choice;
-    use crate::state::samples::{create, event};
-    use std::path::Path;
-
-    #[test]
-    fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() {
-        let roots = Roots::under(Path::new("/nowhere"));
-        let limits = StateLimits::default();
-        let choice = Choice::default();
-        let request = Request {
-            roots: roots.clone(),
-            ioctl_records: false,
-            pids: vec![],
-            ring_bytes: 0,
-            choice,
-            limits,
-        };
-        let mut tracer = Tracer::new(&request);
-        // A record without the first one of its process.
-        tracer.state.apply(&event(10, 1, 700, create(3)));
-        tracer.driver_loads = 2;
-        let page = Page::new(roots, 10);
-        let has = |line: &str| page.metrics().unwrap().lines().any(|told| told == line);
-        let anomaly =
-            |count: u32| format!("kfd_trace_state_anomalies_total{{reason=\"process_seen_lost\"}} {count}");
-        assert!(has(&anomaly(0)) && has("kfd_trace_driver_loads_total 0"));
-        page.serves(Serving { tracer, ring_bytes: 0 });
-        assert!(has(&anomaly(1)) && has("kfd_trace_driver_loads_total 2") && page.ready().is_ok());
-        assert!(page.waits_for("it went").is_some_and(|serving| serving.tracer.driver_loads == 2));
-        assert!(page.waits_for("it is still away").is_none());
-        assert!(has(&anomaly(1)) && has("kfd_trace_driver_loads_total 2"));
-        assert_eq!(page.ready(), Err("it is still away".to_owned()));
-    }
-}
+mod tests;

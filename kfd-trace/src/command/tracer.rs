@@ -222,9 +222,15 @@ impl Tracer {
         }
     }
 
-    /// The wall clock may have been set.
+    /// The wall clock may have been set, or have gone on while the machine slept: to be called before events are told.
     pub fn renew_clock(&mut self) {
         self.clock.mono_to_wall_ns = i128::from(clock::wall_minus_mono_ns());
+    }
+
+    /// The clock as it is at this moment.
+    #[must_use]
+    pub fn clock_now(&self) -> Clock {
+        Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), ..self.clock.clone() }
     }
 
     /// Forgets what has ended long enough ago, and makes room in the maps.

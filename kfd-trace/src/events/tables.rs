@@ -15,7 +15,7 @@ pub struct Tables {
     pub in_flight: Vec<InFlightRow>,
     pub crowded: Crowded,
     pub counters: Counters,
-    /// What the kernel left out, of each attached probe.
+    /// What the kernel left out, of each probe that is or was attached.
     pub missed: BTreeMap<ProbeId, Missed>,
 }
 

@@ -49,7 +49,10 @@ pub trait Site: Send + Sync + 'static {
 
     /// Live queues and processes for the landing page: names of the columns, and rows. Plain text: it is
     /// escaped here.
-    fn live(&self) -> (Vec<String>, Vec<Vec<String>>);
+    ///
+    /// # Errors
+    /// Why nothing is traced now, in one line: the page tells it.
+    fn live(&self) -> Result<(Vec<String>, Vec<Vec<String>>), String>;
 
     /// A document, as JSON.
     ///
@@ -112,11 +115,10 @@ async fn ready(State(site): State<Shared>) -> Result<&'static str, Response> {
 }
 
 async fn landing(State(site): State<Shared>) -> Result<Html<String>, Response> {
-    let (header, rows) = blocking(site, <dyn Site>::live).await?;
-    Ok(Html(page(&header, &rows)))
+    Ok(Html(page(&blocking(site, <dyn Site>::live).await?)))
 }
 
-fn page(header: &[String], rows: &[Vec<String>]) -> String {
+fn page(live: &Result<(Vec<String>, Vec<Vec<String>>), String>) -> String {
     let mut html = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>kfd-trace</title>\
          <style>body{font-family:sans-serif}td,th{text-align:left;padding:0 1em 0 0}</style></head><body>\n\
@@ -124,15 +126,19 @@ fn page(header: &[String], rows: &[Vec<String>]) -> String {
          <a href=\"/api/v1/queues\">queues</a>, <a href=\"/api/v1/processes\">processes</a> and \
          <a href=\"/api/v1/gpus\">GPUs</a> as JSON</p>\n",
     );
-    if rows.is_empty() {
-        html.push_str("<p>No process uses KFD now.</p>\n");
-    } else {
-        html.push_str("<table>\n");
-        row(&mut html, "th", header);
-        for cells in rows {
-            row(&mut html, "td", cells);
+    match live {
+        Err(why) => {
+            let _ = writeln!(html, "<p>Nothing is traced now: {}</p>", encode_safe(why));
         }
-        html.push_str("</table>\n");
+        Ok((_, rows)) if rows.is_empty() => html.push_str("<p>No process uses KFD now.</p>\n"),
+        Ok((header, rows)) => {
+            html.push_str("<table>\n");
+            row(&mut html, "th", header);
+            for cells in rows {
+                row(&mut html, "td", cells);
+            }
+            html.push_str("</table>\n");
+        }
     }
     html.push_str("</body></html>\n");
     html

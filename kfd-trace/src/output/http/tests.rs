@@ -16,9 +16,12 @@ impl Site for Fake {
         if self.broken { Err("cannot read the maps".into()) } else { Ok("kfd_processes 1\n".into()) }
     }
 
-    fn live(&self) -> (Vec<String>, Vec<Vec<String>>) {
+    fn live(&self) -> Result<(Vec<String>, Vec<Vec<String>>), String> {
+        if self.broken {
+            return Err("no <driver>".into());
+        }
         let rows = if self.empty { vec![] } else { vec![vec!["7".into(), "<script>&\"".into()]] };
-        (vec!["PID".into(), "COMM".into()], rows)
+        Ok((vec!["PID".into(), "COMM".into()], rows))
     }
 
     fn api(&self, resource: Resource) -> Result<String, String> {
@@ -144,4 +147,12 @@ async fn fetch(address: SocketAddr) -> String {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
         }
     }
+}
+
+#[tokio::test]
+async fn the_landing_page_says_why_nothing_is_traced() {
+    let (status, _, body) = ask(Fake { broken: true, ..Fake::default() }, "/").await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(body.contains("<p>Nothing is traced now: no &lt;driver&gt;</p>"), "{body}");
+    assert!(!body.contains("No process") && body.contains("/metrics"), "{body}");
 }

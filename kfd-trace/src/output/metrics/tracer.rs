@@ -88,16 +88,17 @@ fn verdicts(scrape: &Scrape<'_>) -> [Family; 2] {
     [attached, info]
 }
 
-/// The programs' own counters; none of them before a program was loaded.
+/// The programs' own counters, of all that were ever loaded; none of them before that.
 fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
-    if scrape.probes.is_empty() {
+    let counters = &scrape.tables.counters;
+    if scrape.probes.is_empty() && counters.0.is_empty() {
         return Vec::new();
     }
-    let counters = &scrape.tables.counters;
     let (mut hits, mut trouble) = (Family::new(&t::PROBE_HITS), Family::new(&t::TROUBLE));
     let (mut sent, mut lost) = (Family::new(&t::RECORDS), Family::new(&t::RECORDS_LOST));
     let mut missed = Family::new(&t::PROBE_MISSED);
-    for probe in ProbeId::ALL.iter().filter(|probe| scrape.sees(&[**probe])) {
+    let was_on = |probe: &ProbeId| scrape.tables.missed.contains_key(probe);
+    for probe in ProbeId::ALL.iter().filter(|probe| scrape.sees(&[**probe]) || was_on(probe)) {
         hits.add(&[probe.name()], counters.hits(*probe) + scrape.calls_of(*probe));
     }
     for (probe, of_probe) in &scrape.tables.missed {

@@ -1,0 +1,79 @@
+use super::*;
+use crate::command::tracer::Request;
+use crate::events::tables::Counters;
+use crate::missed::Missed;
+use crate::probes::plan::Choice;
+use crate::state::samples::{create, event, ioctl_row};
+use kfd_trace_common::counter::{self, COUNTERS};
+use kfd_trace_common::kind::Kind;
+use std::path::Path;
+
+fn tracer(roots: &Roots) -> Tracer {
+    Tracer::new(&Request {
+        roots: roots.clone(),
+        ioctl_records: false,
+        pids: vec![],
+        ring_bytes: 0,
+        choice: Choice::default(),
+        limits: StateLimits::default(),
+    })
+}
+
+#[test]
+fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() {
+    let roots = Roots::under(Path::new("/nowhere"));
+    let mut tracer = tracer(&roots);
+    // A record without the first one of its process.
+    tracer.state.apply(&event(10, 1, 700, create(3)));
+    tracer.driver_loads = 2;
+    let mut counters = Counters(vec![0; COUNTERS as usize]);
+    for (index, count) in
+        [(counter::sent(Kind::Open), 5), (counter::lost(Kind::Open), 6), (counter::hits(ProbeId::Open), 7)]
+    {
+        counters.0[index as usize] = count;
+    }
+    let was_on = Missed { program_skipped: Some(8), probe_missed: None };
+    tracer.count_last(Tables {
+        counters,
+        missed: [(ProbeId::Open, was_on), (ProbeId::Ioctl, Missed::default())].into(),
+        ioctls: vec![ioctl_row(1, 7, 9, 100)],
+        ..Tables::default()
+    });
+    let counts = [
+        "kfd_trace_state_anomalies_total{reason=\"process_seen_lost\"} 1",
+        "kfd_trace_driver_loads_total 2",
+        "kfd_trace_records_total{kind=\"open\"} 5",
+        "kfd_trace_records_lost_total{kind=\"open\"} 6",
+        "kfd_trace_probe_hits_total{probe=\"open\"} 7",
+        "kfd_trace_probe_missed_total{probe=\"open\",cause=\"program_skipped\"} 8",
+        "kfd_trace_probe_hits_total{probe=\"ioctl\"} 9",
+        "kfd_trace_trouble_total{reason=\"ioctl_stats_full\"} 0",
+    ];
+    let page = Page::new(roots, 10);
+    let lacks = || {
+        let text = page.metrics().unwrap();
+        Vec::from_iter(counts.into_iter().filter(|count| !text.lines().any(|line| line == *count)))
+    };
+    assert_eq!(lacks(), counts, "nothing is traced yet");
+    page.serves(Serving { tracer, ring_bytes: 0 });
+    assert_eq!((lacks(), page.ready()), (vec![], Ok(())));
+    assert!(page.waits_for("it went").is_some_and(|serving| serving.tracer.driver_loads == 2));
+    assert!(page.waits_for("it is still away").is_none());
+    assert_eq!((lacks(), page.ready()), (vec![], Err("it is still away".to_owned())));
+    let text = page.metrics().unwrap();
+    let of_driver = |line: &&str| line.starts_with("kfd_") && !line.starts_with("kfd_trace_");
+    assert_eq!(text.lines().find(of_driver), None, "not measured is not 0");
+    assert_eq!(page.live(), Err("it is still away".to_owned()));
+}
+
+#[test]
+fn pages_tell_the_time_as_it_is_now() {
+    let roots = Roots::under(Path::new("/nowhere"));
+    let mut tracer = tracer(&roots);
+    tracer.clock.mono_to_wall_ns = 0;
+    let page = Page::new(roots, 10);
+    page.serves(Serving { tracer, ring_bytes: 0 });
+    let document: serde_json::Value = serde_json::from_str(&page.api(Resource::Queues).unwrap()).unwrap();
+    let told: jiff::Timestamp = document["ts"].as_str().unwrap().parse().unwrap();
+    assert!(jiff::Timestamp::now().duration_since(told).abs() < jiff::SignedDuration::from_mins(1), "{told}");
+}
