@@ -1,26 +1,27 @@
 //! `kfd-trace daemon`: traces until SIGTERM, and serves what it knows.
 //!
-//! Where the driver is not loaded yet, or not any more, it waits for it and says so. Its pages answer from the start.
+//! Where the driver is not loaded yet, or not any more, it waits for it and says so. Its pages answer from the start, also
+//! while probes are put on or taken off, which takes the kernel seconds.
 
-use super::driver::UNLOADED;
+use super::driver::{self, UNLOADED};
 use super::site::{Page, Serving};
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
 use super::under_way::UnderWay;
+use super::waiting::Waiting;
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::output::{http, status};
 use crate::probes::plan::Choice;
+use crate::probes::session::Session;
 use crate::state::StateLimits;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
-
-/// How often a driver that is not there yet is looked for.
-const WAIT: Duration = Duration::from_secs(2);
 
 /// How often ended processes are forgotten, and it is asked whether the driver has gone, and whether to look at its lists
 /// ([`UnderWay::tick`]).
@@ -90,57 +91,72 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
         choice: ask.choice.clone(),
         limits: StateLimits::default(),
     };
-    let mut tracer = Tracer::new(&request);
-    let mut told = false;
-    while let Some(ring) = wait(&mut tracer, told, page, signals).await? {
+    let (mut tracer, mut over) = (Tracer::new(&request), None);
+    let mut waiting = Waiting::default();
+    while let Some((attached, ring)) = wait(tracer, over, waiting, page, signals).await? {
+        tracer = attached;
         for line in status::meaning(tracer.probes()) {
             eprintln!("kfd-trace: {line}");
         }
         page.serves(Serving { tracer, ring_bytes: ask.ring_bytes });
         eprintln!("kfd-trace: tracing");
-        if follow(page, ring, signals).await? == Followed::Signal {
-            return Ok(());
+        match follow(page, ring, signals).await? {
+            Followed::Signal => return Ok(()),
+            Followed::Unloaded(session) => over = session,
         }
         let Some(serving) = page.waits_for(UNLOADED) else { return Ok(()) };
         tracer = serving.tracer;
         eprintln!("kfd-trace: {UNLOADED}; waiting for it");
-        told = true;
+        waiting = Waiting::new(driver::absence(&ask.roots));
     }
     Ok(())
 }
 
-/// Attaches the tracer, as soon as there is a driver. `told`: it was said that it is waited for. `None` after a signal.
+/// Attaches the tracer, as soon as there is a driver. `over`: the session that is taken off first. `None` after a signal.
+///
+/// # Errors
+/// When it was never attached, and cannot be: what ran once is worth trying again.
 async fn wait(
-    tracer: &mut Tracer,
-    mut told: bool,
+    mut tracer: Tracer,
+    mut over: Option<Box<Session>>,
+    mut waiting: Waiting,
     page: &Page,
     signals: &mut Signals,
-) -> Result<Option<Ring>, Stop> {
+) -> Result<Option<(Tracer, Ring)>, Stop> {
     loop {
-        match tracer.attach() {
-            Ok(ring) => return Ok(Some(ring)),
-            Err(stop) if stop.code == NOTHING_TO_TRACE => {
-                if !told {
-                    eprintln!("kfd-trace: {stop}; waiting for it");
-                    told = true;
-                }
-                page.waits_for(&stop.line);
-            }
-            Err(stop) => return Err(stop),
+        let session = over.take();
+        let attempt = spawn_blocking(move || {
+            drop(session);
+            let attached = tracer.attach();
+            (tracer, attached)
+        });
+        let attached;
+        (tracer, attached) = tokio::select! {
+            done = attempt => done.map_err(Stop::failed)?,
+            // The attempt ends with the program.
+            () = signals.any() => return Ok(None),
+        };
+        let stop = match attached {
+            Ok(ring) => return Ok(Some((tracer, ring))),
+            Err(stop) if stop.code != NOTHING_TO_TRACE && tracer.driver_loads == 0 => return Err(stop),
+            Err(stop) => stop,
+        };
+        if let Some(line) = waiting.tell(&stop) {
+            eprintln!("kfd-trace: {line}");
         }
+        page.waits_for(&stop.line);
         tokio::select! {
-            () = sleep(WAIT) => {}
+            () = sleep(waiting.pause(&stop)) => {}
             () = signals.any() => return Ok(None),
         }
     }
 }
 
 /// Why a tracer is not followed any longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
     Signal,
-    /// The driver was unloaded, and what it left was taken in.
-    Unloaded,
+    /// The driver was unloaded, and what it left was taken in; the session is to be taken off.
+    Unloaded(Option<Box<Session>>),
 }
 
 async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<Followed, Stop> {
@@ -167,7 +183,7 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<Fo
             }
             () = signals.any() => return Ok(Followed::Signal),
         }
-        page.with_tracer(|tracer| {
+        let over = page.with_tracer(|tracer| {
             for record in &records {
                 tracer.take_in(record);
             }
@@ -175,12 +191,10 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<Fo
             if let Some(seen) = seen {
                 tracer.reconcile(seen);
             }
-            if unloaded {
-                tracer.let_go();
-            }
+            if unloaded { tracer.let_go().session } else { None }
         });
         if unloaded {
-            return Ok(Followed::Unloaded);
+            return Ok(Followed::Unloaded(over.flatten().map(Box::new)));
         }
     }
 }
@@ -191,3 +205,6 @@ fn tidy_up(tracer: &mut Tracer, look: &mut UnderWay) -> Result<(), Stop> {
     look.tick(tracer);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 //! what ended with one that is not. What was seen and counted goes on.
 
 use super::clock;
+use super::ground;
 use super::reconcile::Doubt;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::Tracer;
@@ -11,8 +12,9 @@ use crate::attribute::Topology;
 use crate::events::event::{Body, Event};
 use crate::events::ring::Ring;
 use crate::events::tables::{Counters, Tables};
-use crate::kernel::Loading;
+use crate::kernel::{Loading, Preflight, Roots};
 use crate::missed::Missed;
+use crate::probes::session::Session;
 use crate::state::{Change, Process};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
@@ -48,9 +50,22 @@ fn add(to: &mut BTreeMap<ProbeId, Missed>, from: &BTreeMap<ProbeId, Missed>) {
     }
 }
 
+/// What a driver leaves behind that has gone.
+pub struct LetGo {
+    /// What ended with it, as events of the owners.
+    pub told: Vec<(Event, Change)>,
+    /// To be dropped where nobody waits: to take its probes off takes the kernel seconds.
+    pub session: Option<Session>,
+}
+
+/// Why nothing can be traced at the moment, if so.
+pub(super) fn absence(roots: &Roots) -> Option<String> {
+    ground::check(&Preflight::read(roots)).err().map(|stop| stop.line)
+}
+
 impl Tracer {
     /// Attaches the probes; the ring is given apart, so that it can be awaited while the rest is used. What stands is
-    /// taken in.
+    /// taken in. This takes the kernel seconds.
     ///
     /// # Errors
     /// When nothing could be seen: there is no driver, or it went meanwhile (`NOTHING_TO_TRACE`), or it cannot be traced.
@@ -61,6 +76,9 @@ impl Tracer {
         // What was read of one loading does not hold for another, and one that goes refuses probes.
         match (probed, loading.filter(|loading| loading.stays(&sysfs))) {
             (Ok(probed), Some(loading)) => Ok(self.take_over(probed, loading)),
+            (Err(stop), Some(loading)) if stop.code == NOTHING_TO_TRACE && loading.comes(&sysfs) => {
+                Err(Stop { line: "the amdgpu driver is being loaded".to_owned(), ..stop })
+            }
             (Err(stop), Some(_)) => Err(stop),
             (Err(stop), None) if stop.code == NOTHING_TO_TRACE => Err(stop),
             (Ok(_) | Err(_), None) => Err(Stop {
@@ -77,19 +95,20 @@ impl Tracer {
         self.loading.is_some_and(|loading| loading.is_over(&self.roots.sysfs))
     }
 
-    /// Lets go of a driver that has gone; gives what ended with it, as events of the owners. To be called after all records
-    /// that stand in the ring buffer were taken in.
-    pub fn let_go(&mut self) -> Vec<(Event, Change)> {
+    /// Lets go of a driver that has gone. To be called after all records that stand in the ring buffer were taken in.
+    pub fn let_go(&mut self) -> LetGo {
         self.loading = None;
         self.doubt = Doubt::default();
         self.topology = Topology::default();
-        if let Some(session) = self.session.take() {
+        let session = self.session.take();
+        if let Some(session) = &session {
             let tables = last_counts(session.tables(), || session.mapped_tables());
             self.count_last(Tables { missed: session.missed(), ..tables });
         }
         let now_ns = clock::mono_ns();
         let ends = self.state.driver_unloaded(now_ns);
-        ends.into_iter().flat_map(|change| told(self.row_of(&change), now_ns, change)).collect()
+        let told = ends.into_iter().flat_map(|change| told(self.row_of(&change), now_ns, change)).collect();
+        LetGo { told, session }
     }
 
     /// Takes over what a session counted that is over.

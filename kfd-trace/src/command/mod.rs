@@ -22,4 +22,5 @@ pub mod stop;
 pub mod trace;
 pub mod tracer;
 mod under_way;
+mod waiting;
 pub mod watched;

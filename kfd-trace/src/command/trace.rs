@@ -157,7 +157,7 @@ impl<W: Write> Run<'_, W> {
     fn let_go(&mut self, mut ring: Option<Ring>, records: &mut Records) -> io::Result<()> {
         drain(ring.as_mut(), records);
         self.show(records)?;
-        let told = self.tracer.let_go();
+        let told = self.tracer.let_go().told;
         told.iter().try_for_each(|(event, change)| self.tell(event, change))?;
         self.out.flush()?;
         eprintln!("kfd-trace: {UNLOADED}; waiting for it");

@@ -35,10 +35,20 @@ impl Loading {
     /// `check_kprobe_address_safe`, kernel/kprobes.c). Probes that sit on it run until it is out.
     #[must_use]
     pub fn stays(self, sysfs: &Path) -> bool {
-        let state = fs::read_to_string(folder(sysfs).join("initstate"));
-        let going = state.is_ok_and(|state| state.trim() == "going");
-        !going && !self.is_over(sysfs)
+        !is_in_state(sysfs, "going") && !self.is_over(sysfs)
     }
+
+    /// It stands, and its initialisation runs: what it offers may not be there yet.
+    #[must_use]
+    pub fn comes(self, sysfs: &Path) -> bool {
+        is_in_state(sysfs, "coming") && !self.is_over(sysfs)
+    }
+}
+
+/// `live`, `coming` or `going` (`show_initstate`, kernel/module/sysfs.c).
+fn is_in_state(sysfs: &Path, wanted: &str) -> bool {
+    let state = fs::read_to_string(folder(sysfs).join("initstate"));
+    state.is_ok_and(|state| state.trim() == wanted)
 }
 
 fn folder(sysfs: &Path) -> PathBuf {
@@ -76,7 +86,17 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         load(root.path(), "module/amdgpu", "going\n");
         let loading = Loading::read(root.path()).unwrap().unwrap();
-        assert!(!loading.is_over(root.path()) && !loading.stays(root.path()));
+        assert!(!loading.is_over(root.path()) && !loading.stays(root.path()) && !loading.comes(root.path()));
+    }
+
+    #[test]
+    fn a_driver_that_is_coming_stays() {
+        let root = tempfile::tempdir().unwrap();
+        load(root.path(), "module/amdgpu", "coming\n");
+        let loading = Loading::read(root.path()).unwrap().unwrap();
+        assert!(loading.comes(root.path()) && loading.stays(root.path()));
+        load(root.path(), "module/amdgpu", "live\n");
+        assert!(!loading.comes(root.path()) && loading.stays(root.path()));
     }
 
     #[test]
