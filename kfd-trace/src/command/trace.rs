@@ -1,12 +1,13 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
 use super::clock;
-use super::driver::UNLOADED;
+use super::driver::{self, UNLOADED};
 use super::intake::TakenIn;
 use super::look::Seen;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
 use super::under_way::UnderWay;
+use super::waiting::Waiting;
 use super::watched::{self, Watched};
 use crate::events::decode::DecodeError;
 use crate::events::event::{Body, Event, ProcessSeen};
@@ -75,8 +76,9 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     };
     let mut tracer = Tracer::new(&request);
     let ring = tracer.attach()?;
-    let mut run = Run { ask, tracer, watched, looks: 0, out: BufWriter::new(io::stdout().lock()) };
-    match run.all(ring).await {
+    let out = BufWriter::new(io::stdout().lock());
+    let mut run = Run { ask, tracer, watched, waiting: Waiting::default(), looks: 0, out };
+    match run.all(Some(ring)).await {
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Stop::failed(format!("cannot go on: {error}"))),
@@ -104,13 +106,14 @@ struct Run<'a, W: Write> {
     ask: &'a Ask,
     tracer: Tracer,
     watched: Vec<Watched>,
+    waiting: Waiting,
     looks: u64,
     out: W,
 }
 
 impl<W: Write> Run<'_, W> {
-    async fn all(&mut self, ring: Ring) -> io::Result<()> {
-        let mut ring = Some(ring);
+    /// `ring`: `None` while the driver is not loaded.
+    async fn all(&mut self, mut ring: Option<Ring>) -> io::Result<()> {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
@@ -121,6 +124,7 @@ impl<W: Write> Run<'_, W> {
         self.heading()?;
         self.begin()?;
         let mut records = Vec::new();
+        let mut ended = Ok(());
         loop {
             tokio::select! {
                 read = read(ring.as_mut(), &mut records) => read?,
@@ -132,7 +136,13 @@ impl<W: Write> Run<'_, W> {
                     }
                     if self.looks.is_multiple_of(RECONCILE_LOOKS) {
                         if ring.is_none() {
-                            ring = self.come_back()?;
+                            match self.come_back()? {
+                                Ok(came) => ring = came,
+                                Err(stop) => {
+                                    ended = Err(io::Error::other(stop));
+                                    break;
+                                }
+                            }
                         }
                         lists.tick(&mut self.tracer);
                     }
@@ -150,7 +160,8 @@ impl<W: Write> Run<'_, W> {
         self.tracer.detach();
         drain(ring.as_mut(), &mut records);
         self.show(&mut records)?;
-        self.end()
+        self.end()?;
+        ended
     }
 
     /// The driver was unloaded: all that it had ends, and the stream waits for it.
@@ -159,21 +170,39 @@ impl<W: Write> Run<'_, W> {
         self.show(records)?;
         let told = self.tracer.let_go().told;
         told.iter().try_for_each(|(event, change)| self.tell(event, change))?;
+        self.tell_driver(json::Driver::Unloaded)?;
         self.out.flush()?;
         eprintln!("kfd-trace: {UNLOADED}; waiting for it");
+        self.waiting = Waiting::new(driver::absence(&self.ask.roots));
         Ok(())
     }
 
-    /// `None` while the driver is not loaded.
-    fn come_back(&mut self) -> io::Result<Option<Ring>> {
+    /// `None` while the driver is not loaded; an error inside where it is, and cannot be traced.
+    fn come_back(&mut self) -> io::Result<Result<Option<Ring>, Stop>> {
         match self.tracer.attach() {
             Ok(ring) => {
+                self.tell_driver(json::Driver::Loaded)?;
                 self.begin()?;
-                Ok(Some(ring))
+                Ok(Ok(Some(ring)))
             }
-            Err(stop) if stop.code == NOTHING_TO_TRACE => Ok(None),
-            Err(stop) => Err(io::Error::other(stop)),
+            Err(stop) if stop.code == NOTHING_TO_TRACE => {
+                if let Some(line) = self.waiting.tell(&stop) {
+                    eprintln!("kfd-trace: {line}");
+                }
+                Ok(Ok(None))
+            }
+            Err(stop) => Ok(Err(stop)),
         }
+    }
+
+    /// Whatever events were asked for: without it a gap would look like silence.
+    fn tell_driver(&mut self, what: json::Driver) -> io::Result<()> {
+        if !self.ask.json {
+            return Ok(());
+        }
+        self.tracer.renew_clock();
+        let loads = self.tracer.driver_loads;
+        json::driver(&mut self.out, what, clock::mono_ns(), &self.tracer.clock, loads)
     }
 
     fn heading(&mut self) -> io::Result<()> {
@@ -217,6 +246,7 @@ impl<W: Write> Run<'_, W> {
     }
 
     fn show(&mut self, records: &mut Records) -> io::Result<()> {
+        self.tracer.renew_clock();
         for record in records.iter() {
             let Some(TakenIn { event, change, derived }) = self.tracer.take_in(record) else { continue };
             self.tell(event, &change)?;
@@ -312,3 +342,6 @@ impl<W: Write> Run<'_, W> {
         self.out.flush()
     }
 }
+
+#[cfg(test)]
+mod tests;

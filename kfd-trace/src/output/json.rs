@@ -235,6 +235,8 @@ fn ioctl_fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
     }
 }
 
+mod driver;
 mod life;
+pub use driver::{Driver, driver};
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,82 @@
+use super::*;
+use crate::command::stop::FAILED;
+use crate::state::samples::{create, event, seen};
+use serde_json::Value;
+use std::path::Path;
+
+fn ask(root: &Path, kinds: &[Kind]) -> Ask {
+    Ask {
+        roots: Roots::under(root),
+        pids: vec![],
+        comm: None,
+        kinds: kinds.iter().copied().collect(),
+        json: true,
+        colour: false,
+        duration: None,
+        ring_bytes: 0,
+        choice: Choice::default(),
+    }
+}
+
+/// Without probes.
+fn begun(ask: &Ask) -> Run<'_, Vec<u8>> {
+    let request = Request {
+        roots: ask.roots.clone(),
+        ioctl_records: false,
+        pids: vec![],
+        ring_bytes: ask.ring_bytes,
+        choice: ask.choice.clone(),
+        limits: StateLimits::default(),
+    };
+    let tracer = Tracer::new(&request);
+    Run { ask, tracer, watched: vec![], waiting: Waiting::default(), looks: 0, out: vec![] }
+}
+
+fn lines(run: &Run<'_, Vec<u8>>) -> Vec<Value> {
+    let text = std::str::from_utf8(&run.out).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn events_are_told_in_the_time_that_the_clock_has_now() {
+    let ask = ask(Path::new("/nowhere"), &[]);
+    let mut run = begun(&ask);
+    // As after a sleep, or after the clock was set.
+    run.tracer.clock.mono_to_wall_ns = 0;
+    run.show(&mut vec![Ok(event(clock::mono_ns(), 1, 700, Body::Close))]).unwrap();
+    let told: jiff::Timestamp = lines(&run)[0]["ts"].as_str().unwrap().parse().unwrap();
+    assert!(jiff::Timestamp::now().duration_since(told).abs() < jiff::SignedDuration::from_mins(1), "{told}");
+}
+
+#[test]
+fn the_going_of_the_driver_is_told_after_all_that_ended_with_it() {
+    let told = |kinds| {
+        let ask = ask(Path::new("/nowhere"), kinds);
+        let mut run = begun(&ask);
+        run.tracer.state.apply(&event(10, 1, 700, seen(false)));
+        run.tracer.state.apply(&event(11, 1, 700, create(3)));
+        run.let_go(None, &mut vec![]).unwrap();
+        let line = |line: Value| format!("{} {}", line["event"].as_str().unwrap(), line["cause"]);
+        Vec::from_iter(lines(&run).into_iter().map(line))
+    };
+    let all = ["queue_destroy \"driver_unloaded\"", "process_release null", "driver_unloaded null"];
+    assert_eq!(told(&[]), all);
+    assert_eq!(told(&[Kind::Open]), all[2..], "whatever was asked for");
+}
+
+/// A driver of which the kernel tells nothing by which it could be probed.
+#[tokio::test]
+async fn a_driver_that_cannot_be_traced_after_a_reload_ends_the_stream_with_its_summary() {
+    let root = tempfile::tempdir().unwrap();
+    for folder in ["sys/module/amdgpu", "sys/class/kfd"] {
+        std::fs::create_dir_all(root.path().join(folder)).unwrap();
+    }
+    let ask = ask(root.path(), &[]);
+    let mut run = begun(&ask);
+    run.tracer.state.apply(&event(10, 1, 700, Body::Open { errno: 0, comm: "train".into() }));
+    let error = run.all(None).await.unwrap_err();
+    let stop = error.get_ref().and_then(|stop| stop.downcast_ref::<Stop>()).expect("why");
+    assert_eq!(stop.code, FAILED);
+    let events: Vec<_> = lines(&run).into_iter().map(|line| line["event"].clone()).collect();
+    assert_eq!(events.last(), Some(&Value::from("summary")), "{events:?}");
+}
