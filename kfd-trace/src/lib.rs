@@ -9,6 +9,8 @@
 //! [`command`] is the only place where the parts meet; [`verdict`] and [`missed`] are plain data that all may
 //! name.
 
+#![warn(clippy::print_stderr)] // `command::say` escapes, and does not panic where nobody listens.
+
 pub mod attribute;
 pub mod cli;
 pub mod command;

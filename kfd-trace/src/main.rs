@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use kfd_trace::cli::{Cli, Colour, Command, Global, TraceArgs};
-use kfd_trace::command::{daemon, metrics, ps, status, stop::Stop, trace};
+use kfd_trace::command::{daemon, metrics, ps, say, status, stop::Stop, trace};
 use kfd_trace::kernel::Roots;
 use log::LevelFilter;
 use std::io::IsTerminal as _;
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("kfd-trace: {error:#}");
+            say::say(format_args!("{error:#}"));
             let code =
                 error.downcast_ref::<Stop>().map_or(kfd_trace::command::stop::FAILED, |stop| stop.code);
             ExitCode::from(code)
@@ -25,7 +25,7 @@ fn run(cli: Cli) -> Result<()> {
     let Global { procfs, sysfs, verbose } = cli.global;
     let level = [LevelFilter::Warn, LevelFilter::Info, LevelFilter::Debug].get(usize::from(verbose));
     let level = level.copied().unwrap_or(LevelFilter::Trace);
-    env_logger::Builder::new().filter_level(level).format_timestamp(None).init();
+    say::log_from(level);
     let roots = Roots { procfs, sysfs };
     match cli.command {
         None => block_on(trace::run(&stream(roots, cli.trace))),

@@ -4,6 +4,7 @@
 //! while probes are put on or taken off, which takes the kernel seconds.
 
 use super::driver::{self, UNLOADED};
+use super::say::say;
 use super::site::{Page, Serving};
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
@@ -50,7 +51,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     let listeners = http::bind(&ask.listen).await.map_err(Stop::failed)?;
     for listener in &listeners {
         if let Ok(address) = listener.local_addr() {
-            eprintln!("kfd-trace: serving http://{address}/metrics");
+            say(format_args!("serving http://{address}/metrics"));
         }
     }
     let page = Arc::new(Page::new(ask.roots.clone(), ask.max_processes));
@@ -64,7 +65,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     let served = server.await;
     traced?;
     served.map_err(Stop::failed)?.map_err(cannot)?;
-    eprintln!("kfd-trace: stopped");
+    say("stopped");
     Ok(())
 }
 
@@ -96,17 +97,17 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
     while let Some((attached, ring)) = wait(tracer, over, waiting, page, signals).await? {
         tracer = attached;
         for line in status::meaning(tracer.probes()) {
-            eprintln!("kfd-trace: {line}");
+            say(line);
         }
         page.serves(Serving { tracer, ring_bytes: ask.ring_bytes });
-        eprintln!("kfd-trace: tracing");
+        say("tracing");
         match follow(page, ring, signals).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => over = session,
         }
         let Some(serving) = page.waits_for(UNLOADED) else { return Ok(()) };
         tracer = serving.tracer;
-        eprintln!("kfd-trace: {UNLOADED}; waiting for it");
+        say(format_args!("{UNLOADED}; waiting for it"));
         waiting = Waiting::new(driver::absence(&ask.roots));
     }
     Ok(())
@@ -142,7 +143,7 @@ async fn wait(
             Err(stop) => stop,
         };
         if let Some(line) = waiting.tell(&stop) {
-            eprintln!("kfd-trace: {line}");
+            say(line);
         }
         page.waits_for(&stop.line);
         tokio::select! {

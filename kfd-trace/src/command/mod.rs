@@ -15,6 +15,7 @@ pub mod metrics;
 mod progress;
 pub mod ps;
 pub mod reconcile;
+pub mod say;
 pub mod site;
 pub mod standing;
 pub mod status;

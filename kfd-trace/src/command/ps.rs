@@ -1,5 +1,6 @@
 //! `kfd-trace ps`: processes and queues now, each with the sources that have it.
 
+use super::say::say;
 use super::standing::{self, Found};
 use super::stop::Stop;
 use super::{clock, tracer};
@@ -29,7 +30,7 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
             asked = asked.with(Source::Kernel);
             lists.push(rows(&standing, Source::Kernel));
         }
-        Err(why) => eprintln!("kfd-trace: only what sysfs tells is shown, without addresses: {why}"),
+        Err(why) => say(format_args!("only what sysfs tells is shown, without addresses: {why}")),
     }
     lists.push(rows(&standing::sysfs(roots, &facts.layout), Source::Sysfs));
     let rows = ps::merge(lists);

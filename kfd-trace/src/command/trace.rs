@@ -4,6 +4,7 @@ use super::clock;
 use super::driver::{self, UNLOADED};
 use super::intake::TakenIn;
 use super::look::Seen;
+use super::say::say;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
 use super::under_way::UnderWay;
@@ -61,7 +62,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     let watched = watched::resolve(&ask.roots.procfs, &ask.pids).map_err(Stop::usage)?;
     for process in &watched {
         if let Some(thread) = process.thread {
-            eprintln!("kfd-trace: {thread} is a thread of process {}: tracing that process", process.tgid);
+            say(format_args!("{thread} is a thread of process {}: tracing that process", process.tgid));
         }
     }
     let shows = |kind| ask.kinds.is_empty() || ask.kinds.contains(&kind);
@@ -172,7 +173,7 @@ impl<W: Write> Run<'_, W> {
         told.iter().try_for_each(|(event, change)| self.tell(event, change))?;
         self.tell_driver(json::Driver::Unloaded)?;
         self.out.flush()?;
-        eprintln!("kfd-trace: {UNLOADED}; waiting for it");
+        say(format_args!("{UNLOADED}; waiting for it"));
         self.waiting = Waiting::new(driver::absence(&self.ask.roots));
         Ok(())
     }
@@ -187,7 +188,7 @@ impl<W: Write> Run<'_, W> {
             }
             Err(stop) if stop.code == NOTHING_TO_TRACE => {
                 if let Some(line) = self.waiting.tell(&stop) {
-                    eprintln!("kfd-trace: {line}");
+                    say(line);
                 }
                 Ok(Ok(None))
             }
@@ -215,11 +216,11 @@ impl<W: Write> Run<'_, W> {
 
     fn begin(&mut self) -> io::Result<()> {
         for line in status::meaning(self.tracer.probes()) {
-            eprintln!("kfd-trace: {line}");
+            say(line);
         }
         self.standing()?;
         // Scripts wait for this line: from here on nothing is missed.
-        eprintln!("kfd-trace: tracing");
+        say("tracing");
         Ok(())
     }
 
@@ -310,7 +311,7 @@ impl<W: Write> Run<'_, W> {
         self.tracer.renew_clock();
         let ended: Vec<u32> = self.watched.iter_mut().filter_map(|w| w.ends().then_some(w.tgid)).collect();
         for tgid in &ended {
-            eprintln!("kfd-trace: process {tgid} has ended");
+            say(format_args!("process {tgid} has ended"));
         }
         self.tracer.expire().map_err(io::Error::other)?;
         if self.watched.is_empty() || !self.watched.iter().all(Watched::ended) {
@@ -324,7 +325,7 @@ impl<W: Write> Run<'_, W> {
 
     fn end(&mut self) -> io::Result<()> {
         if self.ask.comm.is_some() {
-            eprintln!("kfd-trace: --comm chooses the lines; the summary is of all processes");
+            say("--comm chooses the lines; the summary is of all processes");
         }
         let tables = self.tracer.tables().map_err(io::Error::other)?;
         let summary = summary::Summary::new(&summary::Input {

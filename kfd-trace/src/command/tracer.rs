@@ -6,6 +6,7 @@ use super::driver::Past;
 use super::ground::{self, chain};
 use super::intake::{Intake, TakenIn};
 use super::reconcile::Doubt;
+use super::say::say;
 use super::standing::Standings;
 use super::stop::Stop;
 use crate::attribute::Topology;
@@ -170,7 +171,7 @@ impl Tracer {
         let (session, standings) = (self.session.insert(session), Arc::new(standings));
         // The probes are on: from here on births and ends are seen, so what stands is taken in once.
         if let Some(why) = standings.adopt(session, &mut self.state) {
-            eprintln!("kfd-trace: queues from before have no addresses: {why}");
+            say(format_args!("queues from before have no addresses: {why}"));
         }
         self.doubt = Doubt::new(standings);
         self.topology = Topology::read(&self.roots.sysfs);
