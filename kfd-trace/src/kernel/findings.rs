@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::preflight::{Capability, Driver, Lockdown, Preflight};
+use super::preflight::{Capability, Driver, INITIAL_PID_NAMESPACE, Lockdown, Preflight};
 
 /// The worst first, so that a sorted list starts with what matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +38,7 @@ pub fn findings(seen: &Preflight) -> Vec<Finding> {
     let mut found: Vec<Finding> = [
         driver(seen),
         privilege(seen),
+        foreign_pids(seen),
         lockdown(seen),
         kprobes(seen),
         vmlinux_btf(seen),
@@ -104,6 +105,18 @@ fn privilege(seen: &Preflight) -> Option<Finding> {
             "mount procfs, or check --path.procfs",
         ),
     }
+}
+
+/// Whoever has the PID in procfs that the driver or a probe tells is another process than the one that is meant.
+#[must_use]
+pub fn foreign_pids(seen: &Preflight) -> Option<Finding> {
+    seen.pid_namespace.filter(|number| *number != INITIAL_PID_NAMESPACE)?;
+    finding(
+        Severity::Blocks,
+        "procfs shows the processes of a PID namespace that is not the host's",
+        "the PIDs that the kernel tells would be taken for those of other processes",
+        "run in the host's PID namespace (--pid=host of a container), or give the host's procfs with --path.procfs",
+    )
 }
 
 fn lockdown(seen: &Preflight) -> Option<Finding> {
@@ -221,6 +234,7 @@ mod tests {
             release: Some("6.12.0".to_owned()),
             euid: Some(0),
             capabilities: Some(Capabilities(u64::MAX)),
+            pid_namespace: Some(INITIAL_PID_NAMESPACE),
             lockdown: Some(Lockdown::Integrity),
             kptr_restrict: Some(1),
             perf_event_paranoid: Some(3),
@@ -248,6 +262,7 @@ mod tests {
     fn a_good_machine_has_none() {
         assert_eq!(findings(&good()), []);
         let unknown = Preflight { kptr_restrict: None, lockdown: None, tracefs_mounted: None, ..good() };
+        let unknown = Preflight { pid_namespace: None, ..unknown };
         assert_eq!(findings(&unknown), [], "what is not known is not claimed");
     }
 
@@ -259,6 +274,9 @@ mod tests {
         assert!(line.starts_with("the amdgpu driver is not loaded: there is nothing to trace; load it"));
 
         assert_eq!(only(&Preflight { kfd: false, ..good() }).0, Severity::NothingToTrace);
+        let (severity, line) = only(&Preflight { pid_namespace: Some(4_026_532_000), ..good() });
+        assert_eq!(severity, Severity::Blocks);
+        assert!(line.contains("a PID namespace that is not the host's") && line.contains("--path.procfs"));
         assert_eq!(only(&Preflight { kprobes_enabled: Some(false), ..good() }).0, Severity::Blocks);
         let locked = Preflight { lockdown: Some(Lockdown::Confidentiality), ..good() };
         assert_eq!(only(&locked).0, Severity::Blocks);

@@ -92,6 +92,8 @@ pub struct Preflight {
     pub release: Option<String>,
     pub euid: Option<u32>,
     pub capabilities: Option<Capabilities>,
+    /// Number of the PID namespace whose processes procfs shows.
+    pub pid_namespace: Option<u64>,
     /// None where securityfs is not mounted or the kernel has no lockdown.
     pub lockdown: Option<Lockdown>,
     /// 2 hides kernel addresses even from root.
@@ -126,6 +128,7 @@ impl Preflight {
             release: text(&procfs.join("sys/kernel/osrelease")),
             euid: status.as_ref().map(|status| status.euid),
             capabilities: status.as_ref().map(|status| Capabilities(status.capeff)),
+            pid_namespace: pid_namespace(procfs, status.as_ref()),
             lockdown: text(&sysfs.join("kernel/security/lockdown")).and_then(|text| parse_lockdown(&text)),
             kptr_restrict: sysctl("kptr_restrict"),
             perf_event_paranoid: sysctl("perf_event_paranoid"),
@@ -155,6 +158,21 @@ fn number(path: &Path) -> Option<i64> {
 fn read_status(path: &Path) -> Option<Status> {
     let text = fs::read(path).ok()?;
     Status::from_buf_read(String::from_utf8_lossy(&text).as_bytes()).ok()
+}
+
+/// Of the PID namespace that all others are in, and of the PIDs that the driver and BPF tell:
+/// include/uapi/linux/nsfs.h, PID_NS_INIT_INO (PROC_PID_INIT_INO of include/linux/proc_ns.h before that).
+pub const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
+
+/// A procfs shows the namespace that its PID 1 is in. Where that one may not be looked at, it is our own that is shown, if we
+/// have one PID there: in a procfs of a namespace around ours we have two or more.
+fn pid_namespace(procfs: &Path, own: Option<&Status>) -> Option<u64> {
+    let of = |process: &str| {
+        let link = fs::read_link(procfs.join(process).join("ns/pid")).ok()?;
+        link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+    };
+    let shows_ours = || own.and_then(|own| own.nspid.as_ref()).is_some_and(|pids| pids.len() == 1);
+    of("1").or_else(|| if shows_ours() { of("self") } else { None })
 }
 
 /// Only a module has a state, a source version, or notes of its own; code of the kernel image has at most its
@@ -251,6 +269,7 @@ mod tests {
             release: Some("6.12.0-test".to_owned()),
             euid: Some(1001),
             capabilities: Some(Capabilities(0xc4_0000_0000)),
+            pid_namespace: None,
             lockdown: Some(Lockdown::Integrity),
             kptr_restrict: Some(2),
             perf_event_paranoid: Some(-1),
@@ -266,6 +285,29 @@ mod tests {
             cpu_ids: Some(12),
         };
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn procfs_shows_the_namespace_of_its_first_process_or_ours_where_we_have_one_pid() {
+        let root = tempfile::tempdir().unwrap();
+        let link = |process: &str, number: u64| {
+            let folder = root.path().join(process).join("ns");
+            fs::create_dir_all(&folder).unwrap();
+            std::os::unix::fs::symlink(format!("pid:[{number}]"), folder.join("pid")).unwrap();
+        };
+        let own = |nspid: &[i32]| {
+            let status = fs::read("/proc/self/status").unwrap();
+            let mut status = Status::from_buf_read(String::from_utf8_lossy(&status).as_bytes()).unwrap();
+            status.nspid = Some(nspid.to_vec());
+            status
+        };
+        let shown = |nspid: &[i32]| pid_namespace(root.path(), Some(&own(nspid)));
+        assert_eq!(shown(&[7]), None);
+        link("self", 4_026_532_000);
+        assert_eq!((shown(&[7]), shown(&[7, 1])), (Some(4_026_532_000), None));
+        assert_eq!(pid_namespace(root.path(), None), None);
+        link("1", INITIAL_PID_NAMESPACE);
+        assert_eq!(shown(&[7]), Some(INITIAL_PID_NAMESPACE));
     }
 
     #[test]
