@@ -12,6 +12,7 @@ pub mod ground;
 pub mod intake;
 pub mod look;
 pub mod metrics;
+pub mod outlet;
 mod progress;
 pub mod ps;
 pub mod reconcile;

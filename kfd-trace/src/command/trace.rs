@@ -4,6 +4,7 @@ use super::clock;
 use super::driver::{self, UNLOADED};
 use super::intake::TakenIn;
 use super::look::Seen;
+use super::outlet::{self, Outlet, Stdout};
 use super::say::say;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
@@ -22,7 +23,7 @@ use crate::state::{Change, Process, StateLimits};
 use kfd_trace_common::kind::Kind;
 use std::collections::BTreeSet;
 use std::future::pending;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -77,9 +78,11 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     };
     let mut tracer = Tracer::new(&request);
     let ring = tracer.attach()?;
-    let out = BufWriter::new(io::stdout().lock());
+    let out = Stdout::new().and_then(|stdout| Outlet::new(stdout, outlet::room(ask.ring_bytes)));
+    let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
     let mut run = Run { ask, tracer, watched, waiting: Waiting::default(), looks: 0, out };
-    match run.all(Some(ring)).await {
+    let told = run.all(Some(ring)).await;
+    match told.and(run.out.finish()) {
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Stop::failed(format!("cannot go on: {error}"))),
@@ -103,16 +106,16 @@ fn drain(ring: Option<&mut Ring>, records: &mut Records) {
     }
 }
 
-struct Run<'a, W: Write> {
+struct Run<'a> {
     ask: &'a Ask,
     tracer: Tracer,
     watched: Vec<Watched>,
     waiting: Waiting,
     looks: u64,
-    out: W,
+    out: Outlet,
 }
 
-impl<W: Write> Run<'_, W> {
+impl Run<'_> {
     /// `ring`: `None` while the driver is not loaded.
     async fn all(&mut self, mut ring: Option<Ring>) -> io::Result<()> {
         let (mut interrupt, mut terminate) =
@@ -203,14 +206,15 @@ impl<W: Write> Run<'_, W> {
         }
         self.tracer.renew_clock();
         let loads = self.tracer.driver_loads;
-        json::driver(&mut self.out, what, clock::mono_ns(), &self.tracer.clock, loads)
+        let clock = &self.tracer.clock;
+        self.out.always(|out| json::driver(out, what, clock::mono_ns(), clock, loads))
     }
 
     fn heading(&mut self) -> io::Result<()> {
         if self.ask.json {
             return Ok(());
         }
-        Stream { colour: self.ask.colour }.heading(&mut self.out)?;
+        self.out.always(|out| Stream { colour: self.ask.colour }.heading(out))?;
         self.out.flush()
     }
 
@@ -298,16 +302,23 @@ impl<W: Write> Run<'_, W> {
             hit: &change.hit,
             topology: &self.tracer.topology,
         };
-        if self.ask.json {
-            json::event(&mut self.out, event, &context)
-        } else {
-            Stream { colour: self.ask.colour }.event(&mut self.out, event, &context)
-        }
+        let Ask { json, colour, .. } = *self.ask;
+        self.out.line(event.body.kind().name(), |out| {
+            if json {
+                json::event(out, event, &context)
+            } else {
+                Stream { colour }.event(out, event, &context)
+            }
+        })
     }
 
     /// Says which watched processes have ended; gives when the stream ends.
     fn look(&mut self, end: Option<Instant>) -> io::Result<Option<Instant>> {
         self.looks += 1;
+        self.out.flush()?;
+        if let Some(dropped) = self.out.news(std::time::Instant::now()) {
+            say(format_args!("{dropped} lines were dropped so far: standard output is read too slowly"));
+        }
         self.tracer.renew_clock();
         let ended: Vec<u32> = self.watched.iter_mut().filter_map(|w| w.ends().then_some(w.tgid)).collect();
         for tgid in &ended {
@@ -333,14 +344,11 @@ impl<W: Write> Run<'_, W> {
             tables: &tables,
             retired: &self.tracer.retired,
             decode_errors: &self.tracer.decode_errors,
+            dropped: self.out.dropped(),
             duration_ns: clock::mono_ns().saturating_sub(self.tracer.started_ns),
         });
-        if self.ask.json {
-            summary.json(&mut self.out)?;
-        } else {
-            summary.text(&mut self.out)?;
-        }
-        self.out.flush()
+        let json = self.ask.json;
+        self.out.always(|out| if json { summary.json(out) } else { summary.text(out) })
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Input<'a> {
     pub retired: &'a IoctlTotals,
     /// Records that could not be decoded, by reason.
     pub decode_errors: &'a BTreeMap<&'static str, u64>,
+    /// Lines of events for which the output had no room, by kind.
+    pub dropped: &'a BTreeMap<&'static str, u64>,
     /// How long was traced, nanoseconds.
     pub duration_ns: u64,
 }

@@ -83,12 +83,13 @@ pub fn world(state: &State, topology: &Topology, ioctls: &[IoctlRow]) {
     }
     let tables = Tables { ioctls: ioctls.to_vec(), ..Tables::default() };
     exposition(&snapshot, topology, &tables);
-    let (retired, decode_errors) = (IoctlTotals::default(), BTreeMap::new());
+    let (retired, decode_errors, dropped) = (IoctlTotals::default(), BTreeMap::new(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
         tables: &tables,
         retired: &retired,
         decode_errors: &decode_errors,
+        dropped: &dropped,
         duration_ns: NOW_NS,
     };
     let summary = Summary::new(&input);

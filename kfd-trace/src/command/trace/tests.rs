@@ -2,7 +2,23 @@ use super::*;
 use crate::command::stop::FAILED;
 use crate::state::samples::{create, event, seen};
 use serde_json::Value;
+use std::io::Write;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// What was written.
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 fn ask(root: &Path, kinds: &[Kind]) -> Ask {
     Ask {
@@ -19,7 +35,7 @@ fn ask(root: &Path, kinds: &[Kind]) -> Ask {
 }
 
 /// Without probes.
-fn begun(ask: &Ask) -> Run<'_, Vec<u8>> {
+fn begun(ask: &Ask) -> (Run<'_>, Page) {
     let request = Request {
         roots: ask.roots.clone(),
         ioctl_records: false,
@@ -29,22 +45,26 @@ fn begun(ask: &Ask) -> Run<'_, Vec<u8>> {
         limits: StateLimits::default(),
     };
     let tracer = Tracer::new(&request);
-    Run { ask, tracer, watched: vec![], waiting: Waiting::default(), looks: 0, out: vec![] }
+    let page = Page::default();
+    let out = Outlet::new(page.clone(), 1 << 20).unwrap();
+    (Run { ask, tracer, watched: vec![], waiting: Waiting::default(), looks: 0, out }, page)
 }
 
-fn lines(run: &Run<'_, Vec<u8>>) -> Vec<Value> {
-    let text = std::str::from_utf8(&run.out).unwrap();
+fn lines(run: Run<'_>, page: &Page) -> Vec<Value> {
+    run.out.finish().unwrap();
+    let page = page.0.lock().unwrap();
+    let text = std::str::from_utf8(&page).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
 fn events_are_told_in_the_time_that_the_clock_has_now() {
     let ask = ask(Path::new("/nowhere"), &[]);
-    let mut run = begun(&ask);
+    let (mut run, page) = begun(&ask);
     // As after a sleep, or after the clock was set.
     run.tracer.clock.mono_to_wall_ns = 0;
     run.show(&mut vec![Ok(event(clock::mono_ns(), 1, 700, Body::Close))]).unwrap();
-    let told: jiff::Timestamp = lines(&run)[0]["ts"].as_str().unwrap().parse().unwrap();
+    let told: jiff::Timestamp = lines(run, &page)[0]["ts"].as_str().unwrap().parse().unwrap();
     assert!(jiff::Timestamp::now().duration_since(told).abs() < jiff::SignedDuration::from_mins(1), "{told}");
 }
 
@@ -52,12 +72,12 @@ fn events_are_told_in_the_time_that_the_clock_has_now() {
 fn the_going_of_the_driver_is_told_after_all_that_ended_with_it() {
     let told = |kinds| {
         let ask = ask(Path::new("/nowhere"), kinds);
-        let mut run = begun(&ask);
+        let (mut run, page) = begun(&ask);
         run.tracer.state.apply(&event(10, 1, 700, seen(false)));
         run.tracer.state.apply(&event(11, 1, 700, create(3)));
         run.let_go(None, &mut vec![]).unwrap();
         let line = |line: Value| format!("{} {}", line["event"].as_str().unwrap(), line["cause"]);
-        Vec::from_iter(lines(&run).into_iter().map(line))
+        Vec::from_iter(lines(run, &page).into_iter().map(line))
     };
     let all = ["queue_destroy \"driver_unloaded\"", "process_release null", "driver_unloaded null"];
     assert_eq!(told(&[]), all);
@@ -72,11 +92,11 @@ async fn a_driver_that_cannot_be_traced_after_a_reload_ends_the_stream_with_its_
         std::fs::create_dir_all(root.path().join(folder)).unwrap();
     }
     let ask = ask(root.path(), &[]);
-    let mut run = begun(&ask);
+    let (mut run, page) = begun(&ask);
     run.tracer.state.apply(&event(10, 1, 700, Body::Open { errno: 0, comm: "train".into() }));
     let error = run.all(None).await.unwrap_err();
     let stop = error.get_ref().and_then(|stop| stop.downcast_ref::<Stop>()).expect("why");
     assert_eq!(stop.code, FAILED);
-    let events: Vec<_> = lines(&run).into_iter().map(|line| line["event"].clone()).collect();
+    let events: Vec<_> = lines(run, &page).into_iter().map(|line| line["event"].clone()).collect();
     assert_eq!(events.last(), Some(&Value::from("summary")), "{events:?}");
 }

@@ -42,6 +42,9 @@ pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64
     for (reason, count) in input.decode_errors {
         add(format!("records not decoded, {reason}"), *count);
     }
+    for (kind, count) in input.dropped {
+        add(format!("lines dropped, {kind}"), *count);
+    }
     for (anomaly, count) in &input.snapshot.totals.anomalies {
         add(format!("records that do not fit, {}", anomaly.name()), *count);
     }

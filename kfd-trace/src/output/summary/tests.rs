@@ -13,6 +13,14 @@ fn missed(program_skipped: Option<u64>, probe_missed: Option<u64>) -> Missed {
 }
 
 fn summary(tables: &Tables, retired: &IoctlTotals) -> (String, serde_json::Value) {
+    with_dropped(tables, retired, &BTreeMap::new())
+}
+
+fn with_dropped(
+    tables: &Tables,
+    retired: &IoctlTotals,
+    dropped: &BTreeMap<&'static str, u64>,
+) -> (String, serde_json::Value) {
     let snapshot = traced().snapshot();
     let decode_errors = BTreeMap::new();
     let input = Input {
@@ -20,6 +28,7 @@ fn summary(tables: &Tables, retired: &IoctlTotals) -> (String, serde_json::Value
         tables,
         retired,
         decode_errors: &decode_errors,
+        dropped,
         duration_ns: 2_500_000_000,
     };
     let summary = Summary::new(&input);
@@ -80,13 +89,14 @@ fn everything_that_was_lost_or_not_measured_is_named() {
             (ProbeId::IoctlReturn, missed(Some(0), None)),
         ]),
     };
-    let (text, value) = summary(&tables, &IoctlTotals::default());
+    let dropped = BTreeMap::from([("queue_create", 8)]);
+    let (text, value) = with_dropped(&tables, &IoctlTotals::default(), &dropped);
     assert_eq!(
         value["lost"],
         json!({
             "records lost, ioctl": 7, "trouble, in_flight_full": 5,
             "no return seen, DESTROY_QUEUE": 1, "still in flight, DESTROY_QUEUE": 1,
-            "missed return, DESTROY_QUEUE": 2, "program skipped, ioctl": 6,
+            "missed return, DESTROY_QUEUE": 2, "program skipped, ioctl": 6, "lines dropped, queue_create": 8,
         })
     );
     assert_eq!(value["misses_not_measured"], json!(["probe_missed"]));

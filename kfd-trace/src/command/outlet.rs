@@ -1,0 +1,292 @@
+//! Standard output of the stream, behind a thread of its own.
+//!
+//! Takes in: lines, and how many bytes of them may wait. Gives out: the lines in their order, as fast as they are read, and
+//! the count of those that found no room, by kind. A reader that does not read keeps nobody waiting for longer than
+//! [`PATIENCE`] between two flushes.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes handed to the output at once: what a pipe holds.
+const CHUNK: usize = 64 << 10;
+
+/// How long a full queue is waited for: long enough for a reader that only lacks a CPU, and too short to be noticed.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long the end waits for a reader that takes nothing, and for one that takes little.
+const AT_THE_END: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// Between two lines that tell of dropped ones.
+const NEWS: Duration = Duration::from_secs(10);
+
+/// Bytes that may wait: a record becomes a line of a few times its size, and a whole ring buffer may come at once.
+#[must_use]
+pub fn room(ring_bytes: u32) -> usize {
+    (ring_bytes as usize).saturating_mul(8).clamp(256 << 10, 64 << 20)
+}
+
+/// A copy of standard output's descriptor without a buffer. Whoever else has it may have made it non-blocking.
+#[derive(Debug)]
+pub struct Stdout(File);
+
+impl Stdout {
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Stdout(io::stdout().as_fd().try_clone_to_owned()?.into()))
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], None)?;
+                }
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where lines go.
+#[derive(Debug)]
+pub struct Outlet {
+    shared: Arc<Shared>,
+    /// Bytes that may wait.
+    most: usize,
+    /// The line that is being made.
+    line: Vec<u8>,
+    /// What is left of [`PATIENCE`] until the next flush.
+    patience: Duration,
+    /// How far the reader was when it had taken nothing for that long.
+    stuck_at: Option<u64>,
+    dropped: BTreeMap<&'static str, u64>,
+    /// When dropped lines were told of, and how many.
+    told: Option<(Instant, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// There is something to write, or nothing will come any more.
+    filled: Condvar,
+    /// Something was written, or nothing will be any more.
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<u8>,
+    /// Bytes that the output took, and that it is being given, since the start.
+    written: u64,
+    taken: u64,
+    /// Nothing will come any more.
+    closed: bool,
+    /// Nothing will be written any more.
+    over: bool,
+    error: Option<io::Error>,
+}
+
+impl Outlet {
+    /// # Errors
+    /// When there can be no thread.
+    pub fn new(out: impl Write + Send + 'static, most: usize) -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let of_thread = shared.clone();
+        thread::Builder::new().name("output".to_owned()).spawn(move || of_thread.write_to(out))?;
+        Ok(Outlet {
+            shared,
+            most,
+            line: Vec::new(),
+            patience: PATIENCE,
+            stuck_at: None,
+            dropped: BTreeMap::new(),
+            told: None,
+        })
+    }
+
+    /// One line, or several that belong together, if there is room.
+    ///
+    /// # Errors
+    /// What `write` gives.
+    pub fn line(
+        &mut self,
+        kind: &'static str,
+        write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.line.clear();
+        write(&mut self.line)?;
+        if self.has_room() {
+            self.push();
+        } else {
+            *self.dropped.entry(kind).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    /// What must not be missing; it always has room.
+    ///
+    /// # Errors
+    /// What `write` gives.
+    pub fn always(&mut self, write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
+        self.line.clear();
+        write(&mut self.line)?;
+        self.push();
+        Ok(())
+    }
+
+    fn push(&mut self) {
+        let mut queue = self.shared.queue();
+        queue.waiting.extend(&self.line);
+        if queue.waiting.len() >= CHUNK {
+            self.shared.filled.notify_one();
+        }
+    }
+
+    /// Whether the line fits, for which a reader gets some time, unless it has let all of that pass before.
+    fn has_room(&mut self) -> bool {
+        let mut queue = self.shared.queue();
+        let fits =
+            |queue: &Queue| queue.waiting.is_empty() || queue.waiting.len() + self.line.len() <= self.most;
+        while !fits(&queue) && !queue.over && !self.patience.is_zero() && self.stuck_at != Some(queue.written)
+        {
+            self.shared.filled.notify_one();
+            let (before, begin) = (queue.written, Instant::now());
+            queue = self.shared.wait(queue, self.patience);
+            self.patience = self.patience.saturating_sub(begin.elapsed());
+            if self.patience.is_zero() && queue.written == before {
+                self.stuck_at = Some(before);
+            }
+        }
+        fits(&queue)
+    }
+
+    /// Lets the output have what waits.
+    ///
+    /// # Errors
+    /// What the output gave for earlier lines, once.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.patience = PATIENCE;
+        let mut queue = self.shared.queue();
+        self.shared.filled.notify_one();
+        queue.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Lines that found no room, by kind.
+    #[must_use]
+    pub fn dropped(&self) -> &BTreeMap<&'static str, u64> {
+        &self.dropped
+    }
+
+    /// How many lines were dropped, when there are more than were told of; not too often.
+    pub fn news(&mut self, now: Instant) -> Option<u64> {
+        let dropped = self.dropped.values().sum();
+        let due = self.told.is_none_or(|(at, told)| now.duration_since(at) >= NEWS && dropped > told);
+        if !due || dropped == 0 {
+            return None;
+        }
+        self.told = Some((now, dropped));
+        Some(dropped)
+    }
+
+    /// Waits until all is written, or the reader has let some time pass.
+    ///
+    /// # Errors
+    /// What the output gave, or how much was not written.
+    pub fn finish(self) -> io::Result<()> {
+        self.finish_within(AT_THE_END)
+    }
+
+    fn finish_within(self, (still, slow): (Duration, Duration)) -> io::Result<()> {
+        let begin = Instant::now();
+        let mut queue = self.shared.queue();
+        queue.closed = true;
+        self.shared.filled.notify_one();
+        let mut moved = (queue.written, begin);
+        while !queue.over {
+            let now = Instant::now();
+            if queue.written > moved.0 {
+                moved = (queue.written, now);
+            }
+            let left = still.saturating_sub(now - moved.1).min(slow.saturating_sub(now - begin));
+            if left.is_zero() {
+                let bytes = queue.waiting.len() as u64 + queue.taken - queue.written;
+                let why =
+                    format!("standard output is not read: up to {bytes} bytes at its end were not written");
+                return Err(io::Error::new(ErrorKind::TimedOut, why));
+            }
+            queue = self.shared.wait(queue, left);
+        }
+        queue.error.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Shared {
+    /// The queue is whole between two statements.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>, most: Duration) -> MutexGuard<'a, Queue> {
+        self.moved.wait_timeout(queue, most).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn write_to(&self, mut out: impl Write) {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        let mut done = Ok(());
+        while done.is_ok() && self.next(&mut chunk) {
+            done = self.write_all(&mut out, &chunk);
+        }
+        let mut queue = self.queue();
+        queue.over = true;
+        queue.error = done.err();
+        // Nobody will ever have it.
+        queue.waiting = VecDeque::new();
+        self.moved.notify_all();
+    }
+
+    /// The next bytes to write; waits for them. False when no more will come.
+    fn next(&self, chunk: &mut Vec<u8>) -> bool {
+        let mut queue = self.queue();
+        while queue.waiting.is_empty() && !queue.closed {
+            queue = self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        chunk.clear();
+        let (front, _) = queue.waiting.as_slices();
+        chunk.extend_from_slice(&front[..front.len().min(CHUNK)]);
+        queue.waiting.drain(..chunk.len());
+        queue.taken += chunk.len() as u64;
+        !chunk.is_empty()
+    }
+
+    fn write_all(&self, out: &mut impl Write, mut rest: &[u8]) -> io::Result<()> {
+        while !rest.is_empty() {
+            match out.write(rest) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    rest = &rest[written..];
+                    self.queue().written += written as u64;
+                    self.moved.notify_all();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use super::*;
+use std::io::Read as _;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A pipe holds 64 KiB unless it is told otherwise (fs/pipe.c, PIPE_DEF_BUFFERS).
+const PIPE: usize = 64 << 10;
+
+fn numbered(out: &mut Outlet, from: u32, to: u32) {
+    for n in from..to {
+        out.line("test", |line| writeln!(line, "{n:099}")).unwrap();
+    }
+}
+
+fn lines(text: &str) -> Vec<u32> {
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[test]
+fn all_is_written_in_order_to_a_reader_that_reads() {
+    let (mut reader, writer) = io::pipe().unwrap();
+    let mut out = Outlet::new(writer, 10_000).unwrap();
+    let read = thread::spawn(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    });
+    for begin in 0..50 {
+        numbered(&mut out, begin * 100, (begin + 1) * 100);
+        out.flush().unwrap();
+    }
+    out.always(|line| writeln!(line, "5000")).unwrap();
+    assert_eq!(out.dropped().values().sum::<u64>(), 0);
+    out.finish().unwrap();
+    assert_eq!(lines(&read.join().unwrap()), (0..=5000).collect::<Vec<_>>());
+}
+
+#[test]
+fn who_does_not_read_waits_for_nobody_and_what_is_dropped_is_counted() {
+    let (mut reader, writer) = io::pipe().unwrap();
+    let mut out = Outlet::new(writer, 10_000).unwrap();
+    assert_eq!(out.news(Instant::now()), None);
+    let begin = Instant::now();
+    for batch in 0..100 {
+        numbered(&mut out, batch * 100, (batch + 1) * 100);
+        out.flush().unwrap();
+    }
+    assert!(begin.elapsed() < 2 * SECOND, "patience ends once: {:?}", begin.elapsed());
+    let dropped = out.dropped()["test"];
+    let fit = u64::try_from((PIPE + CHUNK + 10_000) / 100).unwrap();
+    assert!(dropped >= 10_000 - fit && dropped < 10_000, "{dropped}");
+    assert_eq!((out.news(begin), out.news(begin + NEWS)), (Some(dropped), None), "it is told once");
+    // it reads again
+    let read = thread::spawn(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    });
+    let went_on = Instant::now();
+    while out.stuck_at == Some(out.shared.queue().written) {
+        assert!(went_on.elapsed() < 10 * SECOND);
+        thread::yield_now();
+    }
+    numbered(&mut out, 10_000, 10_010);
+    assert_eq!(out.dropped()["test"], dropped);
+    out.finish().unwrap();
+    let read = lines(&read.join().unwrap());
+    assert_eq!(read.len() as u64 + dropped, 10_010);
+    assert!(read.is_sorted() && read.ends_with(&(10_000..10_010).collect::<Vec<_>>()));
+}
+
+#[test]
+fn the_end_does_not_wait_for_who_does_not_read_and_says_how_much_is_missing() {
+    let (reader, writer) = io::pipe().unwrap();
+    let mut out = Outlet::new(writer, 10_000).unwrap();
+    numbered(&mut out, 0, 2000);
+    let begin = Instant::now();
+    let sent = 100 * (2000 - out.dropped()["test"]);
+    let error = out.finish_within((SECOND / 10, SECOND)).unwrap_err();
+    assert!(begin.elapsed() < SECOND, "{:?}", begin.elapsed());
+    let text = error.to_string();
+    let bytes = text.split_whitespace().find_map(|word| word.parse::<u64>().ok()).unwrap();
+    // a write that hangs may have filled the pipe in part
+    assert!(bytes <= sent && bytes >= sent - PIPE as u64, "{text}; {sent} were sent");
+    drop(reader);
+}
+
+#[test]
+fn who_reads_a_little_at_a_time_gets_some_time_in_all() {
+    struct Slow;
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            thread::sleep(SECOND / 50);
+            Ok(bytes.len().min(1))
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut out = Outlet::new(Slow, 10_000).unwrap();
+    numbered(&mut out, 0, 50);
+    let begin = Instant::now();
+    assert_eq!(out.finish_within((SECOND, SECOND / 2)).unwrap_err().kind(), ErrorKind::TimedOut);
+    assert!(begin.elapsed() >= SECOND / 2 && begin.elapsed() < SECOND, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn a_closed_pipe_is_told_at_the_next_flush_and_nothing_is_kept_for_it() {
+    let (reader, writer) = io::pipe().unwrap();
+    let mut out = Outlet::new(writer, 10_000).unwrap();
+    drop(reader);
+    numbered(&mut out, 0, 10);
+    let begin = Instant::now();
+    let error = loop {
+        if let Err(error) = out.flush() {
+            break error;
+        }
+        assert!(begin.elapsed() < 10 * SECOND);
+    };
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    numbered(&mut out, 0, 1000);
+    assert!(out.shared.queue().waiting.len() <= 10_000);
+    out.finish().unwrap();
+}
+
+#[test]
+fn room_follows_the_ring_buffer_within_bounds() {
+    assert_eq!([4096, 1 << 20, 1 << 30].map(room), [256 << 10, 8 << 20, 64 << 20]);
+}
