@@ -2,14 +2,18 @@
 
 use super::clock;
 use super::stop::{self, Stop};
+use crate::events::decode::decode;
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::missed::Missed;
 use crate::output::status::{self, Status};
 use crate::probes::facts::Facts;
+use crate::probes::load::LoadError;
 use crate::probes::plan::{Ask, Choice};
 use crate::probes::session::{Options, Session};
 use crate::verdict::ProbeStatus;
 use kfd_trace_common::counter::ProbeId;
+use kfd_trace_common::limits::RING_BYTES;
+use kfd_trace_common::record::Header;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 
@@ -27,7 +31,8 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
         Err(stop) => (Tried::default(), Some(stop)),
     };
     let facts = facts(&preflight);
-    let report = Status { facts: &facts, findings: &found, probes: &tried.probes, missed: &tried.missed };
+    let Tried { probes, missed, lost } = &tried;
+    let report = Status { facts: &facts, findings: &found, probes, missed, lost };
     let mut out = io::stdout().lock();
     let written = if json { status::json(&mut out, &report) } else { status::text(&mut out, &report) };
     if let Err(error) = written
@@ -49,6 +54,8 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
 struct Tried {
     probes: Vec<ProbeStatus>,
     missed: BTreeMap<ProbeId, Missed>,
+    /// What else did not get through, by name.
+    lost: BTreeMap<String, u64>,
 }
 
 fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
@@ -70,7 +77,22 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     let session = Session::load(&kernel.symbols, &facts, &options);
     let mut session = session.map_err(|error| Stop::failed(super::ground::chain(&error)))?;
     session.attach(clock::mono_ns());
-    Ok(Tried { probes: session.probes().to_vec(), missed: session.missed() })
+    let lost = lost(&mut session).map_err(|error| Stop::failed(super::ground::chain(&error)))?;
+    Ok(Tried { probes: session.probes().to_vec(), missed: session.missed(), lost })
+}
+
+/// What the programs could not do or send, and which of their records cannot be decoded. What the kernel left out of a probe
+/// stands beside it.
+fn lost(session: &mut Session) -> Result<BTreeMap<String, u64>, LoadError> {
+    let (mut ring, mut errors) = (session.take_ring()?, BTreeMap::new());
+    // As many as it holds at most: others may go on making records.
+    for _ in 0..RING_BYTES as usize / size_of::<Header>() {
+        let Some(record) = ring.next() else { break };
+        if let Err(error) = decode(&record, session.layout()) {
+            *errors.entry(error.reason()).or_default() += 1;
+        }
+    }
+    Ok(session.tables()?.missing(&errors))
 }
 
 fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {

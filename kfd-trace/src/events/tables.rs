@@ -1,7 +1,7 @@
 //! What the BPF maps hold, as plain values: sums and counters read at a scrape or at the end of a run.
 
 use super::event::ProcessId;
-use crate::missed::Missed;
+use crate::missed::{Cause, Missed};
 use kfd_trace_common::counter::{self, ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::stat::IoctlStat;
@@ -31,6 +31,27 @@ pub struct Crowded {
 }
 
 impl Tables {
+    /// What did not reach the state, each under its name, none of them 0: records that found the ring buffer full, what the
+    /// kernel left out of each probe, what the programs could not do, and records that could not be decoded, which are
+    /// counted by their reason outside of the maps.
+    #[must_use]
+    pub fn missing(&self, decode_errors: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+        let lost = Kind::ALL
+            .iter()
+            .map(|kind| (format!("records lost, {}", kind.name()), self.counters.lost(*kind)));
+        let left_out = self.missed.iter().flat_map(|(probe, missed)| {
+            let name = |cause: Cause| format!("{}, {}", cause.name().replace('_', " "), probe.name());
+            Cause::ALL.into_iter().map(move |cause| (name(cause), missed.of(cause).unwrap_or(0)))
+        });
+        let trouble = Trouble::ALL
+            .iter()
+            .map(|trouble| (format!("trouble, {}", trouble.name()), self.counters.trouble(*trouble)));
+        let not_decoded =
+            decode_errors.iter().map(|(reason, count)| (format!("records not decoded, {reason}"), *count));
+        let all = lost.chain(left_out).chain(trouble).chain(not_decoded);
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
     /// Calls that are over: their returns were not seen.
     pub fn close(&mut self, over: impl Fn(&InFlightRow) -> bool) {
         for call in self.in_flight.extract_if(.., |call| over(call)) {
@@ -133,6 +154,29 @@ mod tests {
         assert_eq!(tables.in_flight, [call(2, 20)]);
         let not_seen: Vec<_> = tables.ioctls.iter().map(|row| row.stat.no_return_seen).collect();
         assert_eq!(not_seen, [1, 1]);
+    }
+
+    #[test]
+    fn all_that_is_missing_is_named_and_nothing_else() {
+        let mut counters = vec![0; counter::COUNTERS as usize];
+        counters[counter::lost(Kind::Open) as usize] = 1;
+        counters[counter::sent(Kind::Close) as usize] = 100;
+        counters[counter::hits(ProbeId::Open) as usize] = 100;
+        counters[counter::trouble(Trouble::ArgsUnreadable) as usize] = 2;
+        let missed = Missed { program_skipped: Some(0), probe_missed: Some(3) };
+        let tables = Tables {
+            counters: Counters(counters),
+            missed: [(ProbeId::Open, missed), (ProbeId::Ioctl, Missed::default())].into(),
+            ..Tables::default()
+        };
+        let missing = tables.missing(&[("kind", 0), ("size", 4)].into());
+        let expected = [
+            ("records lost, open", 1),
+            ("trouble, args_unreadable", 2),
+            ("probe missed, open", 3),
+            ("records not decoded, size", 4),
+        ];
+        assert_eq!(missing, expected.map(|(name, count)| (name.to_owned(), count)).into());
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Status<'a> {
     pub probes: &'a [ProbeStatus],
     /// What the kernel left out of each probe while it was on.
     pub missed: &'a BTreeMap<ProbeId, Missed>,
+    /// What else did not get through meanwhile, by name, none of them 0 ([`crate::events::tables::Tables::missing`]).
+    pub lost: &'a BTreeMap<String, u64>,
 }
 
 /// What cannot be seen, a line for each topic whose probes are not on all of their functions though they were asked for.
@@ -66,6 +68,12 @@ pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
         return writeln!(out, "\nno probe was tried");
     }
     writeln!(out, "\n{}", probe_table(status))?;
+    if status.lost.is_empty() {
+        writeln!(out, "\nnothing was lost while they were on")?;
+    } else {
+        writeln!(out, "\nlost while they were on:")?;
+        status.lost.iter().try_for_each(|(name, count)| writeln!(out, "  {name}: {count}"))?;
+    }
     let meaning = meaning(status.probes);
     if meaning.is_empty() {
         return writeln!(out, "\neverything that was asked for can be seen");
@@ -118,6 +126,7 @@ struct Document<'a> {
     facts: serde_json::Map<String, serde_json::Value>,
     findings: Vec<JsonFinding<'a>>,
     probes: Vec<JsonProbe<'a>>,
+    lost: &'a BTreeMap<String, u64>,
     meaning: Vec<String>,
 }
 
@@ -185,6 +194,7 @@ pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
         facts: status.facts.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into())).collect(),
         findings: findings.collect(),
         probes: probes.collect(),
+        lost: status.lost,
         meaning: meaning(status.probes),
     };
     escape::json(&mut *out, &document)?;
@@ -197,6 +207,10 @@ mod tests {
     use crate::output::samples::probe;
 
     fn shown(probes: &[ProbeStatus]) -> (String, serde_json::Value) {
+        with_lost(probes, &BTreeMap::new())
+    }
+
+    fn with_lost(probes: &[ProbeStatus], lost: &BTreeMap<String, u64>) -> (String, serde_json::Value) {
         let findings = [Finding {
             severity: Severity::Limits,
             what: "no BTF".into(),
@@ -208,7 +222,7 @@ mod tests {
             (ProbeId::Ioctl, Missed { program_skipped: Some(3), probe_missed: Some(4) }),
             (ProbeId::Open, Missed::default()),
         ]);
-        let status = Status { facts: &facts, findings: &findings, probes, missed: &missed };
+        let status = Status { facts: &facts, findings: &findings, probes, missed: &missed, lost };
         let (mut plain, mut object) = (Vec::new(), Vec::new());
         text(&mut plain, &status).expect("memory");
         json(&mut object, &status).expect("memory");
@@ -223,7 +237,8 @@ mod tests {
             probe(ProbeId::QueueAdd, Verdict::MissingFields(vec!["QUEUE_ID".into()])),
             probe(ProbeId::Open, Verdict::Partly { failed: vec![("kfd_open".into(), "ENOENT".into())] }),
         ];
-        let (text, value) = shown(&probes);
+        let lost = BTreeMap::from([("trouble, queue_unreadable".to_owned(), 7)]);
+        let (text, value) = with_lost(&probes, &lost);
         let expected = concat!(
             "kernel  6.12.0\ndriver  amdgpu\\u{1b}\n\nfindings:\n",
             "  limits: no BTF: only ioctls are traced; use another kernel\n\n",
@@ -232,6 +247,7 @@ mod tests {
             "ioctl_handler  kprobe  kfd_one and 1 more  not_asked       -\n",
             "queue_add      kprobe  kfd_one and 1 more  missing_fields  -             QUEUE_ID\n",
             "open           kprobe  kfd_one and 1 more  partly          not measured  kfd_open: ENOENT\n\n",
+            "lost while they were on:\n  trouble, queue_unreadable: 7\n\n",
             "not seen: what queue_add feeds\nseen in part: what open feeds\n",
         );
         assert_eq!(text, expected);
@@ -243,13 +259,15 @@ mod tests {
         assert_eq!(missed(2), serde_json::Value::Null, "it is on no function");
         assert_eq!(missed(3), serde_json::json!({"program_skipped": null, "probe_missed": null}));
         assert_eq!(value["findings"][0]["severity"], "limits");
+        assert_eq!(value["lost"], serde_json::json!(lost));
     }
 
     #[test]
     fn all_attached_says_so_and_none_tried_does_not() {
         let (text, value) = shown(&[probe(ProbeId::Ioctl, Verdict::Attached)]);
-        assert!(text.ends_with("\neverything that was asked for can be seen\n"), "{text}");
-        assert_eq!(value["meaning"], serde_json::json!([]));
+        let end = "\nnothing was lost while they were on\n\neverything that was asked for can be seen\n";
+        assert!(text.ends_with(end), "{text}");
+        assert_eq!((&value["meaning"], &value["lost"]), (&serde_json::json!([]), &serde_json::json!({})));
         assert!(shown(&[]).0.ends_with("\nno probe was tried\n"));
     }
 }

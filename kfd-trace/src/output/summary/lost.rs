@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::kind::Kind;
 
 use super::Input;
@@ -18,30 +17,12 @@ pub(super) fn sent(input: &Input<'_>) -> BTreeMap<&'static str, u64> {
 
 /// Only what is not 0.
 pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64> {
-    let counters = &input.tables.counters;
-    let mut lost = BTreeMap::new();
+    let mut lost = input.tables.missing(input.decode_errors);
     let mut add = |name: String, count: u64| {
         if count > 0 {
             *lost.entry(name).or_default() += count;
         }
     };
-    for kind in Kind::ALL {
-        add(format!("records lost, {}", kind.name()), counters.lost(*kind));
-    }
-    for (probe, missed) in &input.tables.missed {
-        for cause in Cause::ALL {
-            add(
-                format!("{}, {}", cause.name().replace('_', " "), probe.name()),
-                missed.of(cause).unwrap_or(0),
-            );
-        }
-    }
-    for trouble in Trouble::ALL {
-        add(format!("trouble, {}", trouble.name()), counters.trouble(*trouble));
-    }
-    for (reason, count) in input.decode_errors {
-        add(format!("records not decoded, {reason}"), *count);
-    }
     for (kind, count) in input.dropped {
         add(format!("lines dropped, {kind}"), *count);
     }
