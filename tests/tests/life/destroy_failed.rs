@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, of};
+use kfd_trace_tests::harness::setting::Setting;
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
-use kfd_trace_tests::harness::{Daemon, Steered, Stream, VmKernel, sysfs};
+use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, VmKernel, sysfs};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -68,15 +70,35 @@ fn a_refused_destroy_leaves_the_queue_alive() -> Result<()> {
     daemon.end()
 }
 
-/// The preemption timed out: the driver says so, and deletes the queue all the same (pqm_destroy_queue).
+/// The preemption timed out: the driver says so, and deletes the queue all the same (pqm_destroy_queue). Until then the call
+/// is in flight.
 #[test]
 fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
+    let daemon = Daemon::shared()?;
     let stream = Stream::shared()?;
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
     kfdsim_at("hang", 1, 0)?;
-    let said = workload.act("destroy 0")?;
+    let patience = Setting::of("/sys/module/amdgpu/parameters/queue_preemption_timeout_ms", "4000")?;
+    let destroys = [("ioctl", "DESTROY_QUEUE")];
+    let in_flight = |metrics: &Metrics| metrics.sum("kfd_ioctls_in_flight", &destroys);
+    let oldest = |metrics: &Metrics| metrics.sum("kfd_ioctl_in_flight_oldest_seconds", &destroys);
+    workload.send_line("destroy 0")?;
+    let (then, age) = daemon.scrape_until("the call in flight", |metrics| {
+        oldest(metrics)
+            .filter(|age| *age > 0.2 && in_flight(metrics) == Some(1.0))
+            .map(|age| (Instant::now(), age))
+    })?;
+    let (later, older) = daemon.scrape_until("the same call a second older", |metrics| {
+        oldest(metrics).filter(|now| *now >= age + 1.0).map(|age| (Instant::now(), age))
+    })?;
+    let waited = (later - then).as_secs_f64();
+    assert!((older - age - waited).abs() < 1.0, "{age} s, {waited} s later {older} s");
+    let said = workload.wait_line("its end", SOON, |line| line["op"] == "destroy")?;
     assert_eq!(said["errno"], "ETIME", "{said}");
+    drop(patience);
+    let metrics = daemon.scrape()?;
+    assert_eq!((in_flight(&metrics), oldest(&metrics)), (Some(0.0), None), "it has returned");
     stream.wait_line("the reset that ends the hang", SOON, |line| line["event"] == "gpu_reset_end")?;
     let lines = events::so_far(&stream, &mut workload)?;
     let ends = of(&lines, "queue_destroy", pid);
@@ -94,5 +116,6 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
         of(&stream.lines(), "queue_destroy", pid).iter().map(|end| end["cause"].clone()).collect();
     assert_eq!(causes, ["ioctl", "process_death"]);
     assert_eq!(stream.events("queue_destroy_failed"), Vec::<Value>::new());
-    stream.end()
+    stream.end()?;
+    daemon.end()
 }
