@@ -14,6 +14,7 @@ pub mod http;
 pub mod json_lines;
 pub mod json_process;
 pub mod kernel;
+pub mod memory;
 pub mod mqd_calls;
 pub mod mqd_count;
 pub mod node;

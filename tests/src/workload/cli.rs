@@ -44,6 +44,13 @@ pub enum Workload {
         #[arg(long)]
         cpu: Option<usize>,
     },
+    /// Issue many short ioctls from several threads for some time
+    Flood {
+        #[arg(long, default_value = "2")]
+        threads: NonZeroU64,
+        #[arg(long)]
+        seconds: u64,
+    },
     /// Look up a large value of a BPF map of its own on one CPU, as fast as it can, until standard input ends
     Lookups {
         #[arg(long, default_value_t = 0)]

@@ -1,9 +1,9 @@
-//! `burst`: more ioctls than a record each could carry; `noise`: some all the time.
+//! `burst` and `flood`: more ioctls than a record each could carry; `noise`: some all the time.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -16,18 +16,34 @@ use crate::kfd::{Client, Tally};
 /// `count` ioctls in all, shared out among threads that use one descriptor.
 pub(crate) fn burst(threads: NonZeroU64, count: NonZeroU64, cpu: Option<usize>) -> Result<()> {
     cpu.map(pin_to).transpose()?;
+    let threads = threads.get();
+    let share = move |i| count.get() / threads + u64::from(i < count.get() % threads);
+    together(threads, |i| {
+        let share = share(i);
+        move |made| made < share
+    })
+}
+
+/// As many as there can be in that time.
+pub(crate) fn flood(threads: NonZeroU64, time: Duration) -> Result<()> {
+    together(threads.get(), |_| {
+        let begin = Instant::now();
+        move |_| begin.elapsed() < time
+    })
+}
+
+/// Each thread goes on as long as it may after so many ioctls.
+fn together<M: Fn(u64) -> bool + Send>(threads: u64, may: impl Fn(u64) -> M) -> Result<()> {
     let gpu_id = queues::gpus()?[0].gpu_id;
     let mut client = queues::open()?;
     // the pid is in the ready line: whoever watches it can do so from here on
     report::ready()?;
-    let threads = threads.get();
-    let shares = (0..threads).map(|i| count.get() / threads + u64::from(i < count.get() % threads));
     let tallies: Vec<Tally> = thread::scope(|scope| {
-        let workers: Vec<_> = shares
-            .map(|share| {
-                let mut client = client.share();
+        let workers: Vec<_> = (0..threads)
+            .map(|i| {
+                let (mut client, may) = (client.share(), may(i));
                 scope.spawn(move || {
-                    (0..share).for_each(|i| flip(&mut client, gpu_id, i));
+                    (0..).take_while(|made| may(*made)).for_each(|i| flip(&mut client, gpu_id, i));
                     client.tally
                 })
             })

@@ -20,6 +20,7 @@ mod until;
 
 use anyhow::Result;
 use cli::Workload;
+use std::time::Duration;
 
 /// Runs one workload to its end.
 pub fn run(workload: &Workload) -> Result<()> {
@@ -30,6 +31,7 @@ pub fn run(workload: &Workload) -> Result<()> {
         Workload::Script { operations } => script::run(operations),
         Workload::Agent => script::agent(),
         Workload::Burst { threads, count, cpu } => flood::burst(*threads, *count, *cpu),
+        Workload::Flood { threads, seconds } => flood::flood(*threads, Duration::from_secs(*seconds)),
         Workload::Lookups { cpu } => lookups::run(*cpu),
         Workload::Noise => flood::noise(),
         Workload::ExecSelf => lives::exec_self(),

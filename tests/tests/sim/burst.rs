@@ -1,9 +1,10 @@
 //! More ioctls than records could carry: the counts stay exact, and what is missing is counted.
 
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kfd_trace_tests::harness::{Daemon, Metrics, Stream, Workload, counts, kernel, shared};
+use kfd_trace_tests::harness::{Daemon, Metrics, Stream, VmKernel, Workload, counts, kernel, memory, shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -44,23 +45,27 @@ struct Told {
     seen: u64,
     /// Their records found the buffer full.
     lost: u64,
+    /// Their lines did, because this program did not read them in time.
+    dropped: u64,
     /// The kernel did not run the program at their entry.
     missed: u64,
 }
 
-/// With a record for each: those seen, those that found the buffer full, and those whose entry was missed make the whole.
+/// With a record for each: those seen, those that found a buffer full, and those whose entry was missed make the whole.
 fn told(stream: &mut Stream, total: u64) -> Result<Told> {
     let summary = stream.finish()?;
     let missed_entries = missed(&summary, "ioctl")?;
     assert_eq!(counts::summary_calls(&summary)?.values().sum::<u64>() + missed_entries, total);
     let seen = u64::try_from(stream.events("ioctl").len())?;
-    let lost = counts::object(&summary["lost"])?.remove("records lost, ioctl").unwrap_or(0);
-    assert_eq!(summary["records"]["ioctl"].as_u64().context("records")?, seen);
+    let missing = counts::object(&summary["lost"])?;
+    let of = |name: &str| missing.get(name).copied().unwrap_or(0);
+    let (lost, dropped) = (of("records lost, ioctl"), of("lines dropped, ioctl"));
+    assert_eq!(summary["records"]["ioctl"].as_u64().context("records")?, seen + dropped);
     // A call whose return was missed is told at the thread's next one, which its last call has not.
-    let whole = seen + lost + missed_entries;
+    let whole = seen + dropped + lost + missed_entries;
     let untold = missed(&summary, "ioctl_return")?;
     assert!(whole <= total && total <= whole + untold, "{seen} {lost} {missed_entries} {untold} of {total}");
-    Ok(Told { seen, lost, missed: missed_entries })
+    Ok(Told { seen, lost, dropped, missed: missed_entries })
 }
 
 #[test]
@@ -83,7 +88,7 @@ fn a_reader_that_stands_still_loses_and_says_how_much() -> Result<()> {
     stream.signal(Signal::SIGCONT)?;
     let told = told(&mut stream, counts::total(&truth))?;
     // a record is larger than 64 bytes, so that 64 KiB cannot hold more than 1024
-    assert!(told.seen > 0 && told.seen <= 1024 && told.lost > 0, "{told:?}");
+    assert!(told.seen > 0 && told.seen + told.dropped <= 1024 && told.lost > 0, "{told:?}");
     Ok(())
 }
 
@@ -117,4 +122,55 @@ fn what_the_kernel_skips_is_counted() -> Result<()> {
         assert_eq!(told.missed, 0);
     }
     Ok(())
+}
+
+/// How long a flood lasts; `None` where it would tell nothing new.
+fn flood_time() -> Result<Option<Duration>> {
+    Ok(match VmKernel::from_env()?.series.as_str() {
+        "6.12" => Some(Duration::from_secs(60)),
+        "7.2" => Some(Duration::from_secs(10)),
+        _ => None,
+    })
+}
+
+/// Of the daemon at rest, and of what a flood may add to a tracer, KiB.
+const AT_REST: u64 = 25 * 1024;
+const GROWTH: u64 = 2 * 1024;
+
+#[test]
+fn a_flood_blocks_nobody_and_leaves_no_gap_untold() -> Result<()> {
+    let Some(time) = flood_time()? else { return Ok(()) };
+    quiet()?;
+    let mut daemon = Daemon::ready(&[])?;
+    let mut stream = Stream::tracing(&["--event", "ioctl", "--buffer-size", "64KiB"])?;
+    let seconds = format!("--seconds={}", time.as_secs());
+    let mut floods = Vec::new();
+    for _ in 0..3 {
+        floods.push(Workload::spawn(&["flood", "--threads=2", &seconds])?);
+    }
+    let sizes =
+        || Ok::<_, anyhow::Error>([memory::anonymous(daemon.pid())?, memory::anonymous(stream.pid())?]);
+    thread::sleep(time / 4);
+    let early = sizes()?;
+    let under_way = daemon.scrape()?;
+    thread::sleep(time / 2);
+    let (late, resident) = (sizes()?, memory::resident(daemon.pid())?);
+    for (early, late) in early.into_iter().zip(late) {
+        assert!(late <= early + GROWTH, "{early} KiB, then {late}");
+    }
+    assert!(resident <= AT_REST, "{resident} KiB");
+    let mut total = 0;
+    for flood in &mut floods {
+        total += counts::total(&flood.finish_within(LONG)?);
+    }
+    let metrics = daemon.scrape()?;
+    let told = told(&mut stream, total)?;
+    assert!(told.seen > 0 && told.lost > 0, "the buffer is to overflow: {told:?} of {total}");
+    let calls = |metrics: &Metrics| metrics.sum("kfd_ioctls_total", &[]).context("no ioctls");
+    let missed = missed_total(&metrics, "ioctl").unwrap_or(0.0);
+    assert_eq!(calls(&metrics)? + missed, f64::from(u32::try_from(total)?));
+    let then = calls(&under_way)?;
+    assert!(then > 0.0 && then < calls(&metrics)?, "a scrape amid the flood tells of it: {then}");
+    println!("{told:?} of {total}; KiB: anonymous {early:?}, {late:?}, the daemon's resident {resident}");
+    daemon.stop()
 }

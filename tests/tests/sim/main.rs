@@ -8,6 +8,7 @@ mod hang;
 mod hidden;
 mod ioctls_alone;
 mod leftovers;
+mod own_life;
 mod pid_filter;
 mod refused;
 mod script;
