@@ -1,6 +1,7 @@
 //! A call of `kfd_ioctl` that has not returned yet, and the seat that its thread keeps it in.
 
 use crate::stat::Sum;
+use core::mem::offset_of;
 
 /// One call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,13 +15,32 @@ pub struct Slot {
     pub data: u64,
     /// tgid of the owner.
     pub tgid: u32,
+    /// tgid of the thread that calls, which is another one where CRIU calls for the owner; 0 in a seat, whose `thread` tells it.
+    pub caller_tgid: u32,
     /// The command as user space gave it.
     pub cmd: u32,
-    /// Queue id plus one of a queue whose sysfs entry went during this call; 0 for none. Not 0, either, in a call that leaves
-    /// something else to do at its return.
+    /// What is left to do at its return, bits of [`at_return`].
+    pub at_return: u32,
+    /// Id of a queue whose sysfs entry went during this call, and its gpu_id; with [`at_return::QUEUE_DELETED`].
     pub deleted_queue: u32,
-    /// Its gpu_id.
     pub deleted_gpu: u32,
+}
+
+/// What few calls leave to do at their return.
+pub mod at_return {
+    /// The sysfs entry of a queue went: if the call fails, the queue may stand.
+    pub const QUEUE_DELETED: u32 = 1;
+    /// The file has another process then.
+    pub const FILE_CHANGES: u32 = 2;
+}
+
+/// In what call the thread of a seat is.
+pub mod busy {
+    pub const NO: u32 = 0;
+    /// In the one of the slot.
+    pub const IN_CALL: u32 = 1;
+    /// In one of a process that is not asked for, or cannot be followed; whether that ends is not always seen.
+    pub const UNWANTED: u32 = 2;
 }
 
 /// A thread that calls `kfd_ioctl`: its call, and what is remembered of whom it called.
@@ -39,7 +59,7 @@ pub struct Caller {
     pub wanted: u32,
     /// 1 when the owner is asked for and the thread is known to be of it, so that `kfd_ioctl` admits it.
     pub admitted: u32,
-    /// 1 while the thread is in a call.
+    /// One of [`busy`].
     pub busy: u32,
     /// Where among its sums those of its call are; [`NO_CELL`] when they are in a hash map.
     pub cell: u32,
@@ -49,18 +69,29 @@ impl Caller {
     /// Nobody, in no call.
     pub const NOBODY: Self = Self {
         thread: 0,
-        slot: Slot { entered_ns: 0, process: 0, data: 0, tgid: 0, cmd: 0, deleted_queue: 0, deleted_gpu: 0 },
+        slot: Slot {
+            entered_ns: 0,
+            process: 0,
+            data: 0,
+            tgid: 0,
+            caller_tgid: 0,
+            cmd: 0,
+            at_return: 0,
+            deleted_queue: 0,
+            deleted_gpu: 0,
+        },
         file: 0,
         generation: 0,
         wanted: 0,
         admitted: 0,
-        busy: 0,
+        busy: busy::NO,
         cell: 0,
     };
 }
 
-/// The place of a thread that calls `kfd_ioctl`, picked by its tid and kept until its process has ended: its call, and the
-/// sums of its calls, which no other thread touches. What finds no place here goes to hash maps.
+/// The place of a thread that calls `kfd_ioctl`, picked by its tid and kept until the daemon finds that the thread or the process it
+/// called has ended: its call, and the sums of its calls, which no other thread touches. What finds no place here goes to hash
+/// maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Seat {
@@ -83,8 +114,10 @@ pub const fn cell_of(nr: u32) -> usize {
     ((nr * 113) >> 4) as usize % SUMS
 }
 
-const _: () = assert!(size_of::<Slot>() == 40 && size_of::<Caller>() == 80);
-const _: () = assert!(size_of::<Seat>() == 80 + SUMS * size_of::<Sum>());
+const _: () = assert!(size_of::<Slot>() == 48 && size_of::<Caller>() == 88);
+// A seat begins with who has it.
+const _: () = assert!(offset_of!(Seat, caller) == 0 && offset_of!(Caller, thread) == 0);
+const _: () = assert!(size_of::<Seat>() == 88 + SUMS * size_of::<Sum>());
 
 #[cfg(test)]
 mod tests {

@@ -19,3 +19,29 @@ pub struct Entry {
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
+
+/// Until when what is remembered of an entry holds: as long as the generation stands in which it was looked up, a number that was
+/// never there before.
+pub mod generation {
+    /// Nothing may ever be remembered: not all that changes an entry is seen.
+    pub const NEVER: u64 = 0;
+    /// Nothing may be remembered before the next change: one is under way.
+    pub const NOT_NOW: u64 = 1;
+
+    /// Whether what is looked up in this generation may be remembered.
+    #[must_use]
+    #[inline(always)]
+    pub const fn remembers(generation: u64) -> bool {
+        generation > NOT_NOW
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::generation::{NEVER, NOT_NOW, remembers};
+
+    #[test]
+    fn only_a_number_that_was_made_is_remembered() {
+        assert!(!remembers(NEVER) && !remembers(NOT_NOW) && remembers(5 << 10) && remembers(u64::MAX));
+    }
+}

@@ -119,6 +119,7 @@ pub fn upper_edge_ns(bucket: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     #[test]
     fn a_latency_stands_below_its_buckets_edge() {
         for latency in [0, 1, 1023, 1024, 1025, 2047, 2048, 1 << 35, (1 << 35) - 1, u64::MAX] {

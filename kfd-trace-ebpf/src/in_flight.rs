@@ -1,5 +1,6 @@
-//! Calls of `kfd_ioctl` between entry and return, by thread. The only owner of `SEATS`, `CLAIMS` and `IN_FLIGHT`; the
-//! daemon reads the first and the last, and drops of all three what ended processes have left.
+//! Calls of `kfd_ioctl` between entry and return, by thread. The only owner of `SEATS`, `CLAIMS` and `IN_FLIGHT`. The daemon
+//! reads the first and the last; of what ended threads and processes have left it lets go of seats, removes claims (in this
+//! order, a second apart), and drops entries of `IN_FLIGHT`.
 //!
 //! A thread keeps its seat, so that taking one may cost: no kernel before 5.12 has a compare-and-exchange for programs, so the
 //! insertion of a claim in a hash map decides between two threads. Who finds the seat taken is kept in `IN_FLIGHT`.
@@ -9,7 +10,7 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap};
 use kfd_trace_common::counter::Trouble;
-use kfd_trace_common::in_flight::{Caller, Seat, Slot};
+use kfd_trace_common::in_flight::{Caller, Seat, Slot, busy};
 use kfd_trace_common::limits::{IN_FLIGHT_MAX, SEATS as SEATS_LEN};
 
 use crate::nested::{self, Call};
@@ -33,12 +34,32 @@ impl Call for Slot {
     }
 }
 
+/// The seat that a thread's tid leads to, whoever has it.
 #[inline(always)]
-fn at(thread: u64) -> Option<&'static mut Seat> {
-    // SAFETY: a value of the map. Of the programs only the thread of the seat writes it, on whatever CPU it runs, and the one
-    // that has just claimed it; who finds another thread there leaves it alone. The daemon writes `thread` and the sums of
-    // ended processes.
-    SEATS.get_ptr_mut(thread as u32 % SEATS_LEN).map(|seat| unsafe { &mut *seat })
+fn at(thread: u64) -> Option<*mut Seat> {
+    SEATS.get_ptr_mut(thread as u32 % SEATS_LEN)
+}
+
+/// Who has a seat; 0 for nobody. Through the pointer, since it may be another thread's.
+#[inline(always)]
+fn holder(seat: *mut Seat) -> u64 {
+    // SAFETY: the first word of a value of the map. Volatile, since others write it.
+    unsafe { seat.cast::<u64>().read_volatile() }
+}
+
+#[inline(always)]
+fn set_holder(seat: *mut Seat, thread: u64) {
+    // SAFETY: as above. Volatile, so that it comes where it stands.
+    unsafe { seat.cast::<u64>().write_volatile(thread) };
+}
+
+/// The seat of the running thread.
+#[inline(always)]
+fn own(seat: *mut Seat) -> &'static mut Seat {
+    // SAFETY: a value of the map. Of the programs only this thread uses it, on whatever CPU it runs: who finds another thread
+    // there leaves it alone. The daemon stores 0 over `thread` and over a sum's `process`, whole words, and no program relies
+    // on finding there what it has found before.
+    unsafe { &mut *seat }
 }
 
 /// The seat of the running thread; `None` if another one has it.
@@ -46,47 +67,56 @@ fn at(thread: u64) -> Option<&'static mut Seat> {
 pub(crate) fn seat() -> Option<&'static mut Seat> {
     let thread = bpf_get_current_pid_tgid();
     let seat = at(thread)?;
-    if seat.caller.thread != thread && !take(thread) {
+    if holder(seat) != thread && !take(thread) {
         return None;
     }
-    Some(seat)
+    Some(own(seat))
 }
 
-/// Takes a seat for a thread that has none yet. Sums stay: they are cleared by the daemon, when their process has ended.
+/// Takes a seat for a thread that has none yet. Sums stay: they are the daemon's, until their process has ended.
 #[inline(never)]
 fn take(thread: u64) -> bool {
     let Some(seat) = at(thread) else { return false };
-    let caller = &mut seat.caller;
-    if caller.thread != 0 && caller.thread as u32 == thread as u32 {
+    let holder = holder(seat);
+    if holder != 0 && holder as u32 == thread as u32 {
         // Its tid is given again, or it has become another process: nobody else can be using the seat.
-        caller.file = 0;
-        caller.thread = thread;
+        own(seat).caller.file = 0;
+        set_holder(seat, thread);
         return true;
     }
     if CLAIMS.insert(thread as u32 % SEATS_LEN, thread, u64::from(BPF_NOEXIST)).is_err() {
         return false;
     }
+    let caller = &mut own(seat).caller;
     *caller = Caller::NOBODY;
     if let Some(stale) = nested::leave::<Slot>() {
         caller.slot = stale;
-        caller.busy = 1;
+        caller.busy = busy::IN_CALL;
     }
-    caller.thread = thread;
+    set_holder(seat, thread);
     true
+}
+
+/// The running thread stays in a seat that it has found to be its own: the daemon may have let go of it meanwhile, taking the
+/// thread for ended. To be called after `busy` is set. A call that goes by what was remembered need not: the daemon voids that,
+/// and waits for a second, before it lets go.
+#[inline(always)]
+pub(crate) fn stay(seat: &mut Seat) {
+    set_holder(seat, bpf_get_current_pid_tgid());
 }
 
 /// The seat of the running thread, if it has one: then `IN_FLIGHT` holds no call of it.
 #[inline(always)]
 pub(crate) fn own_seat() -> Option<&'static mut Seat> {
     let thread = bpf_get_current_pid_tgid();
-    at(thread).filter(|seat| seat.caller.thread == thread)
+    at(thread).filter(|seat| holder(*seat) == thread).map(own)
 }
 
 /// The call that the running thread is in.
 #[inline(always)]
 pub(crate) fn current() -> Option<&'static mut Slot> {
     match own_seat() {
-        Some(seat) if seat.caller.busy != 0 => Some(&mut seat.caller.slot),
+        Some(seat) if seat.caller.busy == busy::IN_CALL => Some(&mut seat.caller.slot),
         Some(_) => None,
         // SAFETY: a value of the map, and only this thread writes it.
         None => nested::current::<Slot>().map(|slot| unsafe { &mut *slot }),

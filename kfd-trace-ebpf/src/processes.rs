@@ -13,11 +13,12 @@ use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::in_flight::Slot;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::{CGROUP_LEN, COMM_LEN, PROCESSES_MAX};
-use kfd_trace_common::process::Entry;
+use kfd_trace_common::process::{Entry, generation as known_by};
 use kfd_trace_common::record::{Bare, ProcessSeen};
+use kfd_trace_common::rules;
 
 use crate::kernel::{self, read};
-use crate::{counters, emit, filter};
+use crate::{counters, emit, filter, in_flight};
 
 #[map]
 static PROCESSES: HashMap<u64, Entry> = HashMap::with_max_entries(PROCESSES_MAX, 0);
@@ -27,9 +28,9 @@ static PROCESSES: HashMap<u64, Entry> = HashMap::with_max_entries(PROCESSES_MAX,
 static PASIDS: HashMap<u32, u64> = HashMap::with_max_entries(PROCESSES_MAX, 0);
 
 /// A number that was never there before, written whenever a file's process or an entry goes, changes or stops to hold, here or
-/// by the daemon: what was remembered of either is void then. No addition is needed, which only 5.12 can do with a result.
-/// 0: nothing may be remembered, since not all of that can be seen; the daemon decides.
-static GENERATION: AtomicU64 = AtomicU64::new(0);
+/// by the daemon: what was remembered of either is void then. No addition is needed, which only 5.12 can do with a result. The
+/// daemon decides whether anything may be remembered.
+static GENERATION: AtomicU64 = AtomicU64::new(known_by::NEVER);
 
 /// Bytes of one `struct upid`, the element of `pid.numbers`.
 #[unsafe(no_mangle)]
@@ -45,9 +46,18 @@ pub(crate) fn generation() -> u64 {
 /// What is remembered of any entry is void from here on: to be called after the change.
 #[inline(always)]
 pub(crate) fn changed() {
-    if generation() != 0 {
+    if generation() != known_by::NEVER {
         // SAFETY: as above.
         unsafe { GENERATION.as_ptr().write_volatile(new_id()) };
+    }
+}
+
+/// The same, and nothing is remembered before the next change: this one is under way, and its end may be missed.
+#[inline(always)]
+pub(crate) fn changing() {
+    if generation() != known_by::NEVER {
+        // SAFETY: as above.
+        unsafe { GENERATION.as_ptr().write_volatile(known_by::NOT_NOW) };
     }
 }
 
@@ -180,15 +190,24 @@ fn remove(process: u64, entry: &Entry) {
 /// A process was created at this address, or opened once more.
 #[inline(always)]
 pub(crate) fn created(process: u64) {
-    // The file that is opened may have the address of another one.
-    changed();
-    if let Some(entry) = lookup(process) {
-        if entry.releasing == 0 && is_still(process, &entry) {
-            return;
+    let known = match lookup(process) {
+        Some(entry) if entry.releasing == 0 && is_still(process, &entry) => true,
+        Some(entry) => {
+            forget_leftover(process, &entry);
+            false
         }
-        forget_leftover(process, &entry);
+        None => false,
+    };
+    if !known {
+        make_known(process, Met::Created);
     }
-    make_known(process, Met::Created);
+    if rules::nr(in_flight::current_cmd()) == rules::CREATE_PROCESS {
+        // A file that is open gets the process later.
+        changing();
+    } else {
+        // The file that is opened may have the address of another one.
+        changed();
+    }
 }
 
 /// The structure at this address still belongs to the process of the entry. A debugger, too, asks for the process

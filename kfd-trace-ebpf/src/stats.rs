@@ -23,7 +23,7 @@ static ZERO: IoctlStat = IoctlStat::ZERO;
 
 /// What a seat keeps of the calls of a command, if it is that command's and the process's that the thread calls.
 #[inline(always)]
-pub(crate) fn seated(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
+pub(crate) fn place_of(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
     let process = seat.caller.slot.process;
     let sum = &mut seat.sums[in_flight::cell_of(rules::nr(cmd))];
     (sum.process == process && sum.cmd == cmd).then_some(sum)
@@ -31,12 +31,15 @@ pub(crate) fn seated(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
 
 /// The same; a free place is taken.
 #[inline(always)]
-pub(crate) fn settled(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
+pub(crate) fn take_place(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
     let process = seat.caller.slot.process;
     let sum = &mut seat.sums[in_flight::cell_of(rules::nr(cmd))];
     if sum.process == 0 {
-        (sum.cmd, sum.awaited, sum.errno) = (cmd, 0, 0);
-        sum.process = process;
+        // Who freed it left all else as it was.
+        sum.stat = IoctlStat::ZERO;
+        (sum.cmd, sum.awaited, sum.bucket, sum.errno, sum.errors) = (cmd, 0, 0, 0, 0);
+        // SAFETY: a valid and aligned word. Volatile and last: from then on the daemon reads the sums.
+        unsafe { (&raw mut sum.process).write_volatile(process) };
     }
     (sum.process == process && sum.cmd == cmd).then_some(sum)
 }

@@ -7,10 +7,10 @@ use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_ktime_get_ns};
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::in_flight::{self as seats, Caller, NO_CELL, Seat, Slot};
+use kfd_trace_common::in_flight::{Caller, NO_CELL, Seat, Slot, at_return, busy, cell_of};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::ARGS_LEN;
-use kfd_trace_common::process::Entry;
+use kfd_trace_common::process::{Entry, generation};
 use kfd_trace_common::record::{Ioctl, QueueDestroy, outcome};
 use kfd_trace_common::rules;
 use kfd_trace_common::rules::records;
@@ -48,40 +48,42 @@ pub(crate) fn ioctl(ctx: ProbeContext) -> u32 {
 fn enter(seat: &mut Seat, file: u64, cmd: u32) {
     let caller = &mut seat.caller;
     // A call that is still under way is the leftover of one whose handler's return was not seen.
-    if caller.busy != 0 {
-        caller.busy = 0;
+    if caller.busy == busy::IN_CALL {
         no_return_seen(&mut caller.slot);
     }
     if caller.file != file || caller.generation != processes::generation() {
         meet(caller, file);
+        return enter_for_the_first_time(seat, file, cmd);
     }
     let admitted = caller.admitted;
-    if let Some(sum) = stats::seated(seat, cmd).filter(|sum| sum.awaited & admitted != 0) {
+    if let Some(sum) = stats::place_of(seat, cmd).filter(|sum| sum.awaited & admitted != 0) {
         sum.stat.entered += 1;
         let caller = &mut seat.caller;
         begin(&mut caller.slot, cmd);
-        caller.cell = seats::cell_of(rules::nr(cmd)) as u32;
-        caller.busy = 1;
+        caller.cell = cell_of(rules::nr(cmd)) as u32;
+        caller.busy = busy::IN_CALL;
     } else {
         enter_for_the_first_time(seat, file, cmd);
     }
 }
 
-/// The call of a command that was not called before, or that has no place in the seat, or whose return is not awaited, or of a
-/// process that is not asked for.
+/// The call of a process that was looked up just now, of a command that was not called before, or that has no place in the seat,
+/// or whose return is not awaited, or of a process that is not asked for.
 #[inline(never)]
 fn enter_for_the_first_time(seat: &mut Seat, file: u64, cmd: u32) {
     if seat.caller.wanted == 0 {
+        seat.caller.busy = busy::UNWANTED;
         counters::hit(ProbeId::Ioctl);
         return;
     }
+    seat.caller.busy = busy::NO;
     begin(&mut seat.caller.slot, cmd);
     let (process, admitted) = (seat.caller.slot.process, seat.caller.admitted != 0);
     let nr = rules::nr(cmd);
-    seat.caller.cell = match stats::settled(seat, cmd) {
+    seat.caller.cell = match stats::take_place(seat, cmd) {
         Some(sum) => {
             sum.stat.entered += 1;
-            seats::cell_of(nr) as u32
+            cell_of(nr) as u32
         }
         None => {
             stats::entered(process, cmd);
@@ -91,14 +93,15 @@ fn enter_for_the_first_time(seat: &mut Seat, file: u64, cmd: u32) {
     if !is_awaited(&mut seat.caller.slot, admitted, file) {
         return;
     }
-    seat.caller.busy = 1;
+    seat.caller.busy = busy::IN_CALL;
+    in_flight::stay(seat);
     if nr == rules::CREATE_PROCESS {
-        seat.caller.slot.deleted_queue = SOMETHING_LEFT;
+        file_changes(&mut seat.caller.slot);
     }
     // Who may call the one is asked each time; the other has something left to do at its return.
     if nr != rules::CRIU
         && nr != rules::CREATE_PROCESS
-        && let Some(sum) = stats::seated(seat, cmd)
+        && let Some(sum) = stats::place_of(seat, cmd)
     {
         sum.awaited = 1;
     }
@@ -120,8 +123,9 @@ fn enter_without_seat(file: u64, cmd: u32) {
     let own = caller.admitted != 0;
     if is_awaited(&mut caller.slot, own, file) {
         if rules::nr(cmd) == rules::CREATE_PROCESS {
-            caller.slot.deleted_queue = SOMETHING_LEFT;
+            file_changes(&mut caller.slot);
         }
+        caller.slot.caller_tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
         nested::enter(&caller.slot);
     }
 }
@@ -133,8 +137,13 @@ fn begin(slot: &mut Slot, cmd: u32) {
     slot.cmd = cmd;
 }
 
-/// See `leave_at_last`.
-const SOMETHING_LEFT: u32 = 1;
+/// The file has another process when the call returns: until then, whom it has is not to be remembered. By the return alone it
+/// would be, for as long as nothing else changes, if that was missed.
+#[inline(always)]
+fn file_changes(slot: &mut Slot) {
+    slot.at_return |= at_return::FILE_CHANGES;
+    processes::changing();
+}
 
 /// Whether a handler's return is to be awaited; if not, how the call ends is told here. `own`: a thread of the process calls.
 #[inline(always)]
@@ -156,7 +165,7 @@ fn is_awaited(slot: &mut Slot, own: bool, file: u64) -> bool {
 #[inline(never)]
 fn meet(caller: &mut Caller, file: u64) {
     (caller.file, caller.wanted, caller.admitted) = (0, 0, 0);
-    let generation = processes::generation();
+    let now = processes::generation();
     let process: u64 = read(file, &kernel::FILE_PRIVATE_DATA).unwrap_or(0);
     if process == 0 {
         counters::trouble(Trouble::ProcessUnreadable);
@@ -169,8 +178,8 @@ fn meet(caller: &mut Caller, file: u64) {
     caller.slot.tgid = entry.tgid;
     caller.wanted = entry.wanted;
     caller.admitted = u32::from(entry.wanted != 0 && is_owner(&entry, current));
-    caller.generation = generation;
-    if generation != 0 {
+    caller.generation = now;
+    if generation::remembers(now) {
         caller.file = file;
     }
 }
@@ -249,14 +258,16 @@ pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
 pub(crate) fn ioctl_return(ctx: RetProbeContext) -> u32 {
     let result = ctx.ret::<u64>() as i32;
     match in_flight::own_seat() {
-        Some(seat) if seat.caller.busy != 0 => {
-            seat.caller.busy = 0;
+        Some(seat) if seat.caller.busy == busy::IN_CALL => {
+            seat.caller.busy = busy::NO;
             let latency_ns = since(&seat.caller.slot);
             let latency_ns = stats::returned_in(seat, result, latency_ns);
             leave(&mut seat.caller.slot, result, latency_ns);
         }
-        // A process that is not asked for has no call noted.
-        Some(seat) if seat.caller.wanted == 0 => counters::hit(ProbeId::IoctlReturn),
+        Some(seat) if seat.caller.busy == busy::UNWANTED => {
+            seat.caller.busy = busy::NO;
+            counters::hit(ProbeId::IoctlReturn);
+        }
         Some(_) => return_without_entry(),
         None => leave_without_seat(result),
     }
@@ -287,41 +298,47 @@ fn return_without_entry() {
     counters::hit(ProbeId::IoctlReturn);
     if filter::wanted((bpf_get_current_pid_tgid() >> 32) as u32) {
         counters::trouble(Trouble::ReturnWithoutEntry);
+        // It may have been CREATE_PROCESS's.
+        processes::changed();
     }
 }
 
 #[inline(always)]
 fn leave(slot: &mut Slot, result: i32, latency_ns: u64) {
-    if slot.deleted_queue != 0 {
+    if slot.at_return != 0 {
         leave_at_last(slot, result);
-        slot.deleted_queue = 0;
+        slot.at_return = 0;
     }
     record(slot, result, latency_ns, outcome::RETURNED);
 }
 
 /// What is left to do at the return of a few calls.
-#[inline(always)]
+#[inline(never)]
 fn leave_at_last(slot: &Slot, result: i32) {
-    if rules::nr(slot.cmd) == rules::CREATE_PROCESS {
-        // The file has another process now.
+    if slot.at_return & at_return::FILE_CHANGES != 0 {
         processes::changed();
-    } else if result < 0 && !rules::destroyed_anyway(result.unsigned_abs()) {
+    }
+    let deleted = slot.at_return & at_return::QUEUE_DELETED != 0;
+    if deleted && result < 0 && !rules::destroyed_anyway(result.unsigned_abs()) {
         destroy_failed(slot, result);
     }
 }
 
-#[inline(always)]
+#[inline(never)]
 fn no_return_seen(slot: &mut Slot) {
     stats::no_return_seen(slot.process, slot.cmd);
     record(slot, 0, 0, outcome::NO_RETURN_SEEN);
-    slot.deleted_queue = 0;
+    if slot.at_return & at_return::FILE_CHANGES != 0 {
+        processes::changed();
+    }
+    slot.at_return = 0;
 }
 
 #[inline(always)]
 fn destroy_failed(slot: &Slot, result: i32) {
     emit::emit(Kind::QueueDestroyFailed, |record: &mut QueueDestroy| {
         record.header = emit::header_in::<QueueDestroy>(Kind::QueueDestroyFailed, slot, slot.cmd);
-        record.queue_id = slot.deleted_queue - 1;
+        record.queue_id = slot.deleted_queue;
         record.gpu_id = slot.deleted_gpu;
         record.result = result;
     });

@@ -80,7 +80,8 @@ pub(crate) fn notifier_release(ctx: ProbeContext) -> u32 {
     match container(ctx.arg(0), &kernel::KFD_PROCESS_MMU_NOTIFIER) {
         Some(process) => {
             bare(process, Kind::MmRelease);
-            // Its threads are ending, or become another program's, which need not own the descriptor.
+            // Its threads are ending, or one goes on in another program. If that was not the leader, it has the leader's tid
+            // from now on, and does not own the descriptor.
             processes::changed();
         }
         None => counters::trouble(Trouble::ProcessUnreadable),

@@ -7,6 +7,7 @@ use aya_ebpf::Global;
 use aya_ebpf::macros::kprobe;
 use aya_ebpf::programs::ProbeContext;
 use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::in_flight::at_return;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::PROPERTIES_LEN;
 use kfd_trace_common::process::Entry;
@@ -51,7 +52,8 @@ pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
     note!(&ctx, "queue_del: tgid {} queue {}", entry.tgid, queue_id);
     let gpu_id = gpu_id(queue);
     if let Some(slot) = in_flight::current().filter(|slot| rules::nr(slot.cmd) == rules::DESTROY_QUEUE) {
-        slot.deleted_queue = queue_id + 1;
+        slot.at_return |= at_return::QUEUE_DELETED;
+        slot.deleted_queue = queue_id;
         slot.deleted_gpu = gpu_id;
     }
     record_destroy(&entry, queue_id, gpu_id);

@@ -159,7 +159,12 @@ impl Scraped {
             probes: &self.probes,
             topology: &self.topology,
             decode_errors: &daemon.decode_errors,
-            capacities: &[("ioctl_stats", 16_384), ("ioctl_errors", 4_096), ("in_flight", 16_384)],
+            capacities: &[
+                ("ioctl_stats", 16_384),
+                ("ioctl_errors", 4_096),
+                ("in_flight", 16_384),
+                ("seats", 2_048),
+            ],
             driver_loads: 1,
             max_processes: PROCESSES,
             now_ns: START_BOOTTIME_NS * 2,

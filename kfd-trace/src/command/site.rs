@@ -14,7 +14,7 @@ use crate::output::ps::{self, PsRow};
 use crate::state::{IoctlTotals, Snapshot, Source, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use kfd_trace_common::counter::ProbeId;
-use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, PROCESSES_MAX};
+use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, PROCESSES_MAX, SEATS};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -100,6 +100,7 @@ impl Page {
                 ("ioctl_stats", u64::from(tracer.stats_entries)),
                 ("ioctl_errors", u64::from(IOCTL_ERRORS_MAX)),
                 ("in_flight", u64::from(IN_FLIGHT_MAX)),
+                ("seats", u64::from(SEATS)),
                 ("processes", u64::from(PROCESSES_MAX)),
                 ("ring_bytes", u64::from(serving.ring_bytes)),
             ],

@@ -17,7 +17,7 @@ use crate::events::ring::Ring;
 use crate::events::tables::Tables;
 use crate::kernel::{Loading, Roots};
 use crate::output::clock::Clock;
-use crate::probes::load;
+use crate::probes::load::{self, LoadError};
 use crate::probes::plan::{Ask, Choice};
 use crate::probes::session::{Options, Session};
 use crate::state::{IoctlTotals, State, StateLimits};
@@ -234,18 +234,25 @@ impl Tracer {
         Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), ..self.clock.clone() }
     }
 
-    /// Forgets what has ended long enough ago, and makes room in the maps.
+    /// Forgets what has ended long enough ago, and makes room in the maps; to be called once a second.
     ///
     /// # Errors
     /// When the kernel refuses to read or change the maps.
     pub fn expire(&mut self) -> Result<(), Stop> {
         let now_ns = clock::mono_ns();
         let gone: BTreeSet<ProcessId> = self.state.expire(now_ns).into_iter().collect();
-        let Some(session) = self.session.as_mut().filter(|_| !gone.is_empty()) else { return Ok(()) };
+        let Some(session) = self.session.as_mut() else { return Ok(()) };
+        let failed = |error: LoadError| Stop::failed(chain(&error));
+        session.tidy_seats(now_ns).map_err(failed)?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        // From here on nothing is counted for them any more, not even for one that was wrongly held to have ended.
+        session.forget(&gone, now_ns).map_err(failed)?;
         let Tables { mut ioctls, mut errors, .. } = maps(session, &self.roots.procfs)?;
         ioctls.retain(|row| gone.contains(&row.process));
         errors.retain(|row| gone.contains(&row.process));
-        session.retire(&gone, now_ns).map_err(|error| Stop::failed(chain(&error)))?;
+        session.retire(&gone).map_err(failed)?;
         self.retired.retire(&ioctls, &errors);
         Ok(())
     }

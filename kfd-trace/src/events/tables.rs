@@ -19,7 +19,7 @@ pub struct Tables {
     pub missed: BTreeMap<ProbeId, Missed>,
 }
 
-/// Entries of the hash maps that take what finds no place at hand, and that can run full.
+/// Entries of the hash maps that take what finds no place at hand, and of the places themselves: they can run full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crowded {
     /// Pairs of process and command.
@@ -28,6 +28,8 @@ pub struct Crowded {
     pub errors: usize,
     /// Calls under way.
     pub in_flight: usize,
+    /// Threads that have a seat.
+    pub seats: usize,
 }
 
 impl Tables {
@@ -143,8 +145,13 @@ mod tests {
     #[test]
     fn a_call_that_is_over_has_no_return_seen() {
         let row = |process| IoctlRow { process: ProcessId(process), cmd: 7, stat: IoctlStat::ZERO };
-        let call =
-            |process, tid| InFlightRow { process: ProcessId(process), tgid: 1, tid, cmd: 7, entered_ns: 5 };
+        let call = |process, tid| InFlightRow {
+            process: ProcessId(process),
+            tgid: 1,
+            tid,
+            cmd: 7,
+            entered_ns: 5,
+        };
         let mut tables = Tables {
             ioctls: vec![row(1), row(2)],
             in_flight: vec![call(1, 10), call(2, 20), call(2, 21)],

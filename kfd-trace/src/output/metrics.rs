@@ -42,7 +42,7 @@ pub struct Scrape<'a> {
     pub topology: &'a Topology,
     /// Every known reason, with 0 where it did not happen.
     pub decode_errors: &'a BTreeMap<&'static str, u64>,
-    /// Name and capacity of the BPF maps that can run full: `ioctl_stats`, `ioctl_errors`, `in_flight`, whose
+    /// Name and capacity of the BPF maps that can run full: `ioctl_stats`, `ioctl_errors`, `in_flight`, `seats`, whose
     /// entries are in `tables`; of others the capacity only is exported.
     pub capacities: &'a [(&'static str, u64)],
     /// `--metrics.max-processes`.

@@ -42,8 +42,8 @@ impl Mapped {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped until this is dropped, page-aligned, and only ever used as atomics; programs write within aligned words
-        // of 8 bytes.
+        // SAFETY: mapped until this is dropped, page-aligned, and only ever used as atomics; programs write aligned words of 8
+        // bytes and halves of such.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
@@ -93,20 +93,24 @@ impl<'a> Element<'a> {
         unsafe { words.as_ptr().cast::<T>().read_unaligned() }
     }
 
-    /// Makes it free, if it is still of this owner; its first word last, so that who takes it finds it empty.
-    pub(super) fn free(&self, owner: u64) -> bool {
-        let Some((first, rest)) = self.0.split_first() else { return false };
-        if first.load(Ordering::Acquire) != owner {
-            return false;
-        }
-        rest.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        self.let_go(owner)
+    /// Makes it nobody's, if it is still of this owner; all else stays as it is, for who takes it next to clear.
+    pub(super) fn let_go(&self, owner: u64) -> bool {
+        self.passes(owner, 0)
     }
 
-    /// Lets go of it, if it is still of this owner; all else stays as it is.
-    pub(super) fn let_go(&self, owner: u64) -> bool {
+    /// Takes that back, if nobody has it yet.
+    pub(super) fn give_back(&self, owner: u64) -> bool {
+        self.passes(0, owner)
+    }
+
+    fn passes(&self, from: u64, to: u64) -> bool {
         let Some(first) = self.0.first() else { return false };
-        first.compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        first.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    #[cfg(test)]
+    pub(super) fn over(words: &'a [AtomicU64]) -> Self {
+        Element(words)
     }
 }
 
@@ -159,21 +163,21 @@ mod tests {
     }
 
     #[test]
-    fn an_element_is_freed_whole_and_only_by_its_owners_number() {
+    fn who_lets_go_leaves_the_rest() {
         let memory = words(&[7, 1, 2]);
         let element = Element(&memory);
         assert_eq!((element.owner(), element.copy::<[u64; 2]>()), (Some(7), [7, 1]));
-        assert!(!element.free(8));
-        assert_eq!(element.copy::<[u64; 3]>(), [7, 1, 2]);
-        assert!(element.free(7));
-        assert_eq!((element.owner(), element.copy::<[u64; 3]>()), (None, [0, 0, 0]));
+        assert!(!element.let_go(6) && element.let_go(7) && !element.let_go(7));
+        assert_eq!((element.owner(), element.copy::<[u64; 3]>()), (None, [0, 1, 2]));
     }
 
     #[test]
-    fn who_lets_go_leaves_the_rest() {
-        let memory = words(&[7, 1]);
-        assert!(!Element(&memory).let_go(6) && Element(&memory).let_go(7) && !Element(&memory).let_go(7));
-        assert_eq!(Element(&memory).copy::<[u64; 2]>(), [0, 1]);
+    fn only_what_is_nobodys_is_given_back() {
+        let memory = words(&[7]);
+        assert!(
+            !Element(&memory).give_back(8) && Element(&memory).let_go(7) && Element(&memory).give_back(7)
+        );
+        assert_eq!(Element(&memory).owner(), Some(7));
     }
 
     #[test]

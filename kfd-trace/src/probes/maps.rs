@@ -11,7 +11,7 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::IN_FLIGHT_MAX;
-use kfd_trace_common::process::Entry;
+use kfd_trace_common::process::{Entry, generation as known_by};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
@@ -60,6 +60,31 @@ pub(super) fn remember(ebpf: &mut Ebpf, now: u64) -> Result<(), LoadError> {
     generation(ebpf)?.set(0, now, 0).map_err(error(GENERATION))
 }
 
+/// What the programs have remembered is void. `now` as for [`remember`].
+fn void(ebpf: &mut Ebpf, now: u64) -> Result<(), LoadError> {
+    if generation(ebpf)?.get(&0, 0).map_err(error(GENERATION))? == known_by::NEVER {
+        return Ok(());
+    }
+    remember(ebpf, now)
+}
+
+/// Drops the entries of ended processes. One by address is usually gone by then; where its release cannot be probed (no BTF of
+/// the driver) it is dropped here. `now` as for [`remember`].
+pub(super) fn forget(ebpf: &mut Ebpf, ended: &BTreeSet<ProcessId>, now: u64) -> Result<(), LoadError> {
+    let mut left = BTreeSet::new();
+    drop_rows!(ebpf, "PROCESSES", HashMap<_, u64, Entry>, |(address, entry)| {
+        let ended = ended.contains(&ProcessId(entry.id));
+        if ended {
+            left.insert(*address);
+        }
+        ended
+    });
+    void(ebpf, now)?;
+    // The address of another process may stand under the PASID by now: only what leads to a dropped entry goes.
+    drop_rows!(ebpf, "PASIDS", HashMap<_, u32, u64>, |(_, address)| left.contains(address));
+    Ok(())
+}
+
 /// The arrays that are mapped into this process.
 pub(super) struct Shared {
     counters: Mapped,
@@ -76,7 +101,8 @@ impl Shared {
         let (ioctls, stats) = sums::ioctls(ebpf, &self.seats, counters.trouble(Trouble::IoctlStatsFull) > 0)?;
         let (errors, error_counts) = sums::errors(ebpf, &self.seats)?;
         let (in_flight, calls) = self.seats.in_flight(ebpf)?;
-        let crowded = Crowded { ioctls: stats, errors: error_counts, in_flight: calls };
+        let seats = self.seats.taken();
+        let crowded = Crowded { ioctls: stats, errors: error_counts, in_flight: calls, seats };
         Ok(Tables { ioctls, errors, in_flight, counters, crowded, ..Tables::default() })
     }
 
@@ -97,29 +123,20 @@ impl Shared {
         lost.chain(Trouble::UNTOLD.iter().map(|trouble| counters.trouble(*trouble))).sum()
     }
 
-    /// Drops all that the maps hold of ended processes. An entry by address is usually gone by then; where its release
-    /// cannot be probed (no BTF of the driver) it is dropped here. `now` is a number that the BPF side never makes.
-    pub(super) fn retire(
-        &self,
-        ebpf: &mut Ebpf,
-        ended: &BTreeSet<ProcessId>,
-        now: u64,
-    ) -> Result<(), LoadError> {
-        let mut left = BTreeSet::new();
-        drop_rows!(ebpf, "PROCESSES", HashMap<_, u64, Entry>, |(address, entry)| {
-            let ended = ended.contains(&ProcessId(entry.id));
-            if ended {
-                left.insert(*address);
-            }
-            ended
-        });
-        if generation(ebpf)?.get(&0, 0).map_err(error(GENERATION))? != 0 {
-            remember(ebpf, now)?;
-        }
-        // The address of another process may stand under the PASID by now: only what leads to a dropped entry goes.
-        drop_rows!(ebpf, "PASIDS", HashMap<_, u32, u64>, |(_, address)| left.contains(address));
+    /// Drops what the maps have counted for ended processes.
+    pub(super) fn retire(&mut self, ebpf: &mut Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
         sums::retire(ebpf, &self.seats, ended)?;
         self.seats.retire(ebpf, ended)
+    }
+
+    /// One round of freeing seats: see [`Seats::tidy`]. `now` as for [`remember`].
+    pub(super) fn tidy_seats(
+        &mut self,
+        ebpf: &mut Ebpf,
+        now: u64,
+        ended: impl Fn(u32, u32) -> bool,
+    ) -> Result<(), LoadError> {
+        if self.seats.tidy(ebpf, ended)? { void(ebpf, now) } else { Ok(()) }
     }
 }
 

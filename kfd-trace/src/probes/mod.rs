@@ -5,6 +5,7 @@
 //! of its maps ([`maps`]), what its probes missed ([`misses`]), and kernel memory for the walk over standing queues ([`peek`]).
 
 pub mod facts;
+mod leaving;
 pub mod load;
 mod mapped;
 mod maps;

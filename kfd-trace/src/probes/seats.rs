@@ -1,6 +1,7 @@
 //! Calls of `kfd_ioctl` that are under way: in the seats of their threads, in mapped memory, and of threads without a seat in a
-//! hash map. Takes in both; gives out rows, and frees the seats of ended processes.
+//! hash map. Takes in both; gives out rows, and frees seats ([`Leaving`]).
 
+use super::leaving::Leaving;
 use super::load::LoadError;
 use super::mapped::{Element, Mapped};
 use super::maps;
@@ -8,7 +9,7 @@ use crate::events::event::ProcessId;
 use crate::events::tables::InFlightRow;
 use aya::Ebpf;
 use aya::maps::HashMap;
-use kfd_trace_common::in_flight::{Caller, SUMS, Seat, Slot};
+use kfd_trace_common::in_flight::{Caller, SUMS, Seat, Slot, busy};
 use kfd_trace_common::stat::Sum;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
@@ -16,17 +17,20 @@ use std::mem::offset_of;
 const CALLS: &str = "IN_FLIGHT";
 const CLAIMS: &str = "CLAIMS";
 
-/// The mapped array.
-pub(super) struct Seats(Mapped);
+pub(super) struct Seats {
+    /// The array.
+    mapped: Mapped,
+    leaving: Leaving,
+}
 
 impl Seats {
     pub(super) fn new(ebpf: &Ebpf) -> Result<Self, LoadError> {
-        Ok(Seats(Mapped::new::<Seat>(ebpf, "SEATS")?))
+        Ok(Seats { mapped: Mapped::new::<Seat>(ebpf, "SEATS")?, leaving: Leaving::default() })
     }
 
     /// All places for sums.
     pub(super) fn sums(&self) -> impl Iterator<Item = Element<'_>> {
-        self.0.elements::<Seat>().flat_map(|seat| seat.parts::<Sum>(offset_of!(Seat, sums), SUMS))
+        self.mapped.elements::<Seat>().flat_map(|seat| seat.parts::<Sum>(offset_of!(Seat, sums), SUMS))
     }
 
     /// The calls, the oldest first, and how many of them the hash map holds.
@@ -38,28 +42,49 @@ impl Seats {
             rows.insert(tid, row(tid, &slot));
         }
         let crowded = rows.len();
-        let seated = self.0.elements::<Seat>().filter_map(in_call).map(|caller| {
-            let tid = tid(caller.thread);
-            (tid, row(tid, &caller.slot))
-        });
+        let seated =
+            self.mapped.elements::<Seat>().filter_map(in_call).map(|Caller { thread, slot, .. }| {
+                let (_, tid) = ids(thread);
+                (tid, row(tid, &slot))
+            });
         rows.extend(seated);
         let mut rows: Vec<_> = rows.into_values().collect();
         rows.sort_by_key(|row| row.entered_ns);
         Ok((rows, crowded))
     }
 
-    /// Frees the seats of processes that have ended. One of their threads may live on as another program: it takes a seat
-    /// anew when it calls again.
-    pub(super) fn retire(&self, ebpf: &mut Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
-        let map = ebpf.map_mut(CLAIMS).ok_or(LoadError::NoMap(CLAIMS))?;
-        let mut claims: HashMap<_, u32, u64> = map.try_into().map_err(maps::error(CLAIMS))?;
-        for (index, seat) in (0u32..).zip(self.0.elements::<Seat>()) {
-            let Some(thread) = seat.owner() else { continue };
-            let Caller { slot, .. } = seat.copy();
-            // The claim goes last: before that nobody takes the seat.
-            if ended.contains(&ProcessId(slot.process)) && seat.let_go(thread) {
-                maps::absent_is_fine(claims.remove(&index)).map_err(maps::error(CLAIMS))?;
+    /// How many threads have one.
+    pub(super) fn taken(&self) -> usize {
+        self.mapped.elements::<Seat>().filter(|seat| seat.owner().is_some()).count()
+    }
+
+    /// One round of freeing seats, a second after the last one. `ended`: whether the thread of this tgid and tid has. True when
+    /// what the programs have remembered must be void before the next round.
+    pub(super) fn tidy(
+        &mut self,
+        ebpf: &mut Ebpf,
+        ended: impl Fn(u32, u32) -> bool,
+    ) -> Result<bool, LoadError> {
+        let seats: Vec<Element<'_>> = self.mapped.elements::<Seat>().collect();
+        let round = self.leaving.round(&seats, |thread| {
+            let (tgid, tid) = ids(thread);
+            ended(tgid, tid)
+        });
+        if !round.claims.is_empty() {
+            let map = ebpf.map_mut(CLAIMS).ok_or(LoadError::NoMap(CLAIMS))?;
+            let mut claims: HashMap<_, u32, u64> = map.try_into().map_err(maps::error(CLAIMS))?;
+            for seat in round.claims {
+                maps::absent_is_fine(claims.remove(&seat)).map_err(maps::error(CLAIMS))?;
             }
+        }
+        Ok(round.doubts)
+    }
+
+    /// The next rounds free the seats of processes that have ended; what else is kept of their calls goes. One of their threads
+    /// may live on as another program: it takes a seat anew when it calls again.
+    pub(super) fn retire(&mut self, ebpf: &mut Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
+        for (seat, element) in (0u32..).zip(self.mapped.elements::<Seat>()) {
+            self.leaving.retire(seat, element, |process| ended.contains(&ProcessId(process)));
         }
         maps::drop_rows!(ebpf, CALLS, HashMap<_, u32, Slot>, |(_, slot)| {
             ended.contains(&ProcessId(slot.process))
@@ -79,7 +104,7 @@ fn in_call(seat: Element<'_>) -> Option<Caller> {
         }
         caller = again;
     }
-    (caller.busy != 0).then_some(caller)
+    (caller.busy == busy::IN_CALL).then_some(caller)
 }
 
 fn row(tid: u32, slot: &Slot) -> InFlightRow {
@@ -87,7 +112,8 @@ fn row(tid: u32, slot: &Slot) -> InFlightRow {
     InFlightRow { process: ProcessId(process), tgid, tid, cmd, entered_ns }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the lower half, as bpf_get_current_pid_tgid makes it")]
-fn tid(thread: u64) -> u32 {
-    thread as u32
+/// tgid and tid.
+#[expect(clippy::cast_possible_truncation, reason = "the two halves, as bpf_get_current_pid_tgid makes them")]
+fn ids(thread: u64) -> (u32, u32) {
+    ((thread >> 32) as u32, thread as u32)
 }

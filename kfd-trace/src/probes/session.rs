@@ -65,6 +65,8 @@ pub struct Session {
     answer: Option<Mapped>,
     pids: Vec<u32>,
     misses: Option<Layout>,
+    /// Where a process's leader stands in its structure.
+    leader_known: bool,
     watched: Watched,
     procfs: PathBuf,
 }
@@ -93,6 +95,7 @@ impl Session {
             answer,
             pids,
             misses: facts.misses,
+            leader_known: matches!(facts.fields.get(LEADER), Some(Ok(_))),
             watched: Watched::default(),
             procfs: options.procfs.clone(),
         })
@@ -105,19 +108,13 @@ impl Session {
             programs.insert(planned.row.id, planned.row.program);
             self.probes.push(load::row(&mut self.ebpf, planned));
         }
-        if self.sees_files()
+        let seen = |id| self.probes.iter().any(|probe| probe.id == id && probe.verdict == Verdict::Attached);
+        if sees_files(seen, self.leader_known)
             && let Err(error) = maps::remember(&mut self.ebpf, unique(mono_ns))
         {
             log::warn!("each ioctl is asked anew which process it is for, which costs a little: {error}");
         }
         self.watched = Watched::new(&self.ebpf, &self.probes, &programs, self.misses, &self.procfs);
-    }
-
-    /// All that changes which process a file has is seen: its opening, its release, and CREATE_PROCESS, whose return is that of an
-    /// ioctl.
-    fn sees_files(&self) -> bool {
-        let seen = |id| self.probes.iter().any(|probe| probe.id == id && probe.verdict == Verdict::Attached);
-        [ProbeId::Release, ProbeId::CreateProcess, ProbeId::IoctlReturn].into_iter().all(seen)
     }
 
     /// Kernel memory, for the walk over what stands.
@@ -228,13 +225,40 @@ impl Session {
         }
     }
 
+    /// Forgets who processes that have ended were: to be called before their rows are read for the last time.
+    ///
+    /// # Errors
+    /// When the kernel refuses the change of a map.
+    pub fn forget(&mut self, ended: &BTreeSet<ProcessId>, mono_ns: u64) -> Result<(), LoadError> {
+        maps::forget(&mut self.ebpf, ended, unique(mono_ns))
+    }
+
     /// Makes room: drops all of processes that have ended and whose rows were read.
     ///
     /// # Errors
     /// When the kernel refuses the change of a map.
-    pub fn retire(&mut self, ended: &BTreeSet<ProcessId>, mono_ns: u64) -> Result<(), LoadError> {
-        self.shared.retire(&mut self.ebpf, ended, unique(mono_ns))
+    pub fn retire(&mut self, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
+        self.shared.retire(&mut self.ebpf, ended)
     }
+
+    /// Frees the seats of threads that have ended, some seconds later; to be called once a second.
+    ///
+    /// # Errors
+    /// When the kernel refuses the change of a map.
+    pub fn tidy_seats(&mut self, mono_ns: u64) -> Result<(), LoadError> {
+        let task = |tgid: u32, tid: u32| self.procfs.join(format!("{tgid}/task/{tid}"));
+        self.shared.tidy_seats(&mut self.ebpf, unique(mono_ns), |tgid, tid| !task(tgid, tid).exists())
+    }
+}
+
+/// A field of [`kfd_trace_common::offset::FIELDS`].
+const LEADER: &str = "KFD_PROCESS_LEAD_THREAD";
+
+/// All that changes which process a file has is seen: its opening, its release, and CREATE_PROCESS, whose return is that of an
+/// ioctl. Where the leader is known, it is remembered, too, whether a thread is of the process, which exec may change.
+fn sees_files(seen: impl Fn(ProbeId) -> bool, leader_known: bool) -> bool {
+    let exec = leader_known.then_some(ProbeId::NotifierRelease);
+    [ProbeId::Release, ProbeId::CreateProcess, ProbeId::IoctlReturn].into_iter().chain(exec).all(seen)
 }
 
 /// Numbers of the BPF side are made of the time and the CPU; no machine has a CPU of this number.
@@ -253,4 +277,23 @@ fn fill_filter(ebpf: &mut Ebpf, pids: &[u32]) -> Result<(), LoadError> {
         filter.insert(pid, 1, 0).map_err(full)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kfd_trace_common::offset::FIELDS;
+
+    #[test]
+    fn files_are_seen_only_by_all_of_their_probes() {
+        let all = [ProbeId::Release, ProbeId::CreateProcess, ProbeId::IoctlReturn, ProbeId::NotifierRelease];
+        for leader_known in [false, true] {
+            assert!(sees_files(|id| all.contains(&id), leader_known));
+            for missing in all {
+                let needed = leader_known || missing != ProbeId::NotifierRelease;
+                assert_eq!(sees_files(|id| id != missing, leader_known), !needed, "{missing:?}");
+            }
+        }
+        assert!(FIELDS.iter().any(|field| field.global == LEADER));
+    }
 }

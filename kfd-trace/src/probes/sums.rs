@@ -92,7 +92,7 @@ pub(super) fn retire(ebpf: &mut Ebpf, seats: &Seats, ended: &BTreeSet<ProcessId>
     let of_ended = |process: u64| ended.contains(&ProcessId(process));
     for place in seats.sums() {
         if let Some(process) = place.owner().filter(|process| of_ended(*process)) {
-            place.free(process);
+            place.let_go(process);
         }
     }
     maps::drop_rows!(ebpf, STATS, PerCpuHashMap<_, IoctlKey, IoctlStat>, |(key, _)| of_ended(key.process));

@@ -29,7 +29,7 @@ pub enum Workload {
     /// [gpu=N] [percent=N] [priority=N] [ring=BYTES] [engine=N] | destroy ID |
     /// update ID PERCENT [priority=N] [ring=BYTES] [no-ring] | cu-mask ID [0xWORD...] |
     /// memory-policy [gpu=N] | criu [info|checkpoint FILE|unpause|restore FILE|resume] | unknown NR [SIZE] |
-    /// fork-ioctl | sleep MS | close | open | context | use N | wait | exec; gpu=none is a GPU that is not there
+    /// fork-ioctl | threads N | sleep MS | close | open | context | use N | wait | exec; gpu=none is a GPU that is not there
     Script { operations: Vec<String> },
     /// Greet the driver as a thunk does, then run operations as for `script`, a line each, answering each
     Agent,

@@ -42,6 +42,8 @@ pub(crate) enum Operation {
         size: usize,
     },
     ForkIoctl,
+    /// GET_VERSION by so many threads, one after the other.
+    Threads(u32),
     Sleep(Duration),
     Open,
     Close,
@@ -114,6 +116,7 @@ impl Operation {
             Self::Criu(_) => "criu",
             Self::Unknown { .. } => "unknown",
             Self::ForkIoctl => "fork-ioctl",
+            Self::Threads(_) => "threads",
             Self::Sleep(_) => "sleep",
             Self::Open => "open",
             Self::Close => "close",
@@ -149,6 +152,7 @@ impl FromStr for Operation {
             ("unknown", [nr]) => unknown(nr, UNKNOWN_SIZE),
             ("unknown", [nr, size]) => unknown(nr, number(size)?),
             ("fork-ioctl", []) => Ok(Self::ForkIoctl),
+            ("threads", [number]) => Ok(Self::Threads(number.parse()?)),
             ("sleep", [ms]) => Ok(Self::Sleep(Duration::from_millis(ms.parse()?))),
             ("open", []) => Ok(Self::Open),
             ("close", []) => Ok(Self::Close),
@@ -280,6 +284,7 @@ mod tests {
         assert_eq!(parse("criu").unwrap(), Operation::Criu(criu::Step::Nothing));
         assert_eq!(parse("criu restore /a").unwrap(), Operation::Criu(criu::Step::Restore("/a".into())));
         assert_eq!(parse("use 1").unwrap(), Operation::Use(1));
+        assert_eq!(parse("threads 9").unwrap(), Operation::Threads(9));
         assert_eq!(parse(" clock ").unwrap(), Operation::Clock { gpu: Place::Gpu(0) });
         assert_eq!(parse("memory-policy gpu=none").unwrap(), Operation::MemoryPolicy { gpu: Place::Nowhere });
     }

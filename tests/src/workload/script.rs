@@ -5,10 +5,11 @@ use std::fs::{self, DirEntry};
 use std::io::{BufRead, stdin};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, fork};
+use nix::unistd::{ForkResult, fork, gettid};
 use serde_json::{Value, json};
 
 use super::operation::{Operation, Place};
@@ -90,7 +91,7 @@ impl Script {
                 report::done("use", &json!({"index": index}))?;
             }
             Operation::Sleep(time) => {
-                std::thread::sleep(time);
+                thread::sleep(time);
                 report::done("sleep", &json!({}))?;
             }
             Operation::Wait => {
@@ -177,6 +178,7 @@ impl Script {
                 json!({"size": size})
             }
             Operation::ForkIoctl => return fork_ioctl(client),
+            Operation::Threads(number) => return threads(client, number),
             _ => bail!("no ioctl"),
         };
         report::call(operation.name(), client, detail)
@@ -209,7 +211,7 @@ fn at(gpus: &[Gpu], place: Place) -> Result<Gpu> {
 
 /// GET_VERSION by a child on the inherited descriptor: refused, and counted with the file's owner.
 fn fork_ioctl(client: &mut Client) -> Result<()> {
-    // SAFETY: script runs no other thread; the child makes one system call and leaves by _exit.
+    // SAFETY: no other thread of script runs now; the child makes one system call and leaves by _exit.
     let child = match unsafe { fork() }.context("fork")? {
         ForkResult::Child => exit_with_errno_of_get_version(client.fd()),
         ForkResult::Parent { child } => child,
@@ -223,6 +225,19 @@ fn fork_ioctl(client: &mut Client) -> Result<()> {
     let detail = json!({"child": child.as_raw(), "nr": uapi::nr(uapi::GET_VERSION),
         "cmd": uapi::GET_VERSION, "errno": errno});
     report::done("fork-ioctl", &detail)
+}
+
+/// GET_VERSION by threads on the same descriptor, each of which has ended before the next one begins.
+fn threads(client: &mut Client, number: u32) -> Result<()> {
+    let mut tids = Vec::new();
+    for _ in 0..number {
+        let mut own = client.share();
+        let calls = move || own.version().map(|_| (gettid().as_raw(), own.tally));
+        let (tid, tally) = thread::spawn(calls).join().expect("it does not panic").context("GET_VERSION")?;
+        client.tally.merge(&tally);
+        tids.push(tid);
+    }
+    report::done("threads", &json!({"tids": tids}))
 }
 
 fn exit_with_errno_of_get_version(fd: BorrowedFd<'_>) -> ! {

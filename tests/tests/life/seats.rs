@@ -1,8 +1,10 @@
-//! Threads whose tids lead to the same seat of the tracer's: each call is counted for who made it.
+//! The tracer's seats: threads whose tids lead to the same one, and threads that leave theirs.
 
 use anyhow::{Context, Result};
 use kfd_trace_common::limits::SEATS;
-use kfd_trace_tests::harness::{Daemon, Metrics, Steered};
+use kfd_trace_tests::harness::bpf_maps::claims;
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, VmKernel, until};
 
 /// Calls of each kind that one process makes.
 const TIMES: u32 = 40;
@@ -50,4 +52,57 @@ fn who_finds_the_seat_taken_is_counted_as_exactly() -> Result<()> {
     let failed = after.sum("kfd_ioctl_errors_total", &[("ioctl", "DESTROY_QUEUE")]);
     assert_eq!(failed, Some(f64::from(2 * TIMES)));
     daemon.stop()
+}
+
+/// Threads of a process that make a call each and are gone.
+const THREADS: u32 = 150;
+
+/// Their tids.
+fn threads(steered: &mut Steered) -> Result<Vec<u32>> {
+    let said = steered.act(&format!("threads {THREADS}"))?;
+    let tids = said["tids"].as_array().context("tids")?.iter();
+    tids.map(|tid| Ok(u32::try_from(tid.as_u64().context("a tid")?)?)).collect()
+}
+
+/// Waits until so many seats are claimed at most.
+fn claimed(tracer: u32, most: usize) -> Result<()> {
+    until("the claims of ended threads to go", SOON, || Ok((claims(tracer)? <= most).then_some(())))
+}
+
+#[test]
+fn threads_that_have_ended_keep_no_seat() -> Result<()> {
+    let daemon = Daemon::shared()?;
+    let mut crowd = Steered::start()?;
+    crowd.must("version")?;
+    let tids = threads(&mut crowd)?;
+    let taken = entries(&daemon.scrape()?, "seats").context("no seats are told")?;
+    assert!(taken > f64::from(THREADS / 2), "few of the {THREADS} threads had a seat: {taken}");
+    let alone = |metrics: &Metrics| entries(metrics, "seats").filter(|seats| *seats <= 1.0);
+    assert_eq!(daemon.scrape_until("the seats of ended threads to be free", alone)?, 1.0);
+
+    // One of them is there for another thread then, and what was counted stays.
+    claimed(daemon.pid(), 1)?;
+    let mut next = Steered::with_pid(tids[0] + SEATS)?;
+    next.must("create aql")?;
+    let after = daemon.scrape()?;
+    assert_eq!((entries(&after, "seats"), entries(&after, "ioctl_stats")), (Some(2.0), Some(0.0)));
+    let pid = crowd.pid().to_string();
+    let calls = after.sum("kfd_process_ioctls_total", &[("pid", &pid), ("ioctl", "GET_VERSION")]);
+    assert_eq!(calls, Some(f64::from(THREADS + 1)));
+    daemon.end()
+}
+
+/// Of whom nothing is counted, so that no end of theirs is told either.
+#[test]
+fn threads_of_others_keep_no_seat() -> Result<()> {
+    if VmKernel::from_env()?.series != "6.12" {
+        return Ok(());
+    }
+    let (wanted, mut other) = (Steered::start()?, Steered::start()?);
+    let mut stream = Stream::tracing(&["--pid", &wanted.pid().to_string()])?;
+    threads(&mut other)?;
+    let taken = claims(stream.pid())?;
+    assert!(taken > 75, "few of the {THREADS} threads had a seat: {taken}");
+    claimed(stream.pid(), 0)?;
+    stream.interrupt()
 }

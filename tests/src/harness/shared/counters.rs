@@ -3,17 +3,18 @@
 //! from running on its CPU.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use aya::maps::{MapData, MapInfo};
+use aya::maps::MapData;
 use kfd_trace_common::counter::{self, STRIDE, Trouble};
 use kfd_trace_common::kind::Kind;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::harness::bpf_maps;
 
 /// kfd-trace-ebpf/src/counters.rs
 const NAME: &str = "COUNTERS";
@@ -39,13 +40,8 @@ pub(super) struct Counts {
 impl Counters {
     /// Those of this process.
     pub(super) fn of(pid: u32) -> Result<Self> {
-        for id in map_ids(pid)? {
-            let info = MapInfo::from_id(id)?;
-            if info.name_as_str() == Some(NAME) {
-                return Self::map(&MapData::from_id(id)?, info.max_entries() as usize);
-            }
-        }
-        anyhow::bail!("process {pid} has no map {NAME}")
+        let (map, entries) = bpf_maps::find(pid, NAME)?;
+        Self::map(&map, entries)
     }
 
     fn map(map: &MapData, words: usize) -> Result<Self> {
@@ -92,19 +88,6 @@ impl Counts {
         };
         Counts { sent: since(&self.sent, &before.sent), missing: since(&self.missing, &before.missing) }
     }
-}
-
-/// Ids of the BPF maps that a process has open (`map_id:` in /proc/PID/fdinfo, kernel/bpf/syscall.c).
-fn map_ids(pid: u32) -> Result<Vec<u32>> {
-    let dir = format!("/proc/{pid}/fdinfo");
-    let mut ids = Vec::new();
-    for entry in fs::read_dir(&dir).with_context(|| format!("list {dir}"))? {
-        // closed meanwhile: no map that stays
-        let Ok(text) = fs::read_to_string(entry?.path()) else { continue };
-        let id = text.lines().find_map(|line| line.strip_prefix("map_id:"));
-        ids.extend(id.and_then(|id| id.trim().parse::<u32>().ok()));
-    }
-    Ok(ids)
 }
 
 #[cfg(test)]
