@@ -218,6 +218,7 @@ pub(crate) fn tables() -> Tables {
     let waits = |process| InFlightRow {
         process: ProcessId(process),
         tgid: tgid(process),
+        caller_tgid: tgid(process),
         tid: tgid(process),
         cmd: CALLED[5],
         entered_ns: START_BOOTTIME_NS,

@@ -268,7 +268,7 @@ impl Tracer {
 /// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight.
 fn maps(session: &Session, procfs: &Path) -> Result<Tables, Stop> {
     let mut tables = session.tables().map_err(|error| Stop::failed(chain(&error)))?;
-    tables.close(|call| !procfs.join(format!("{}/task/{}", call.tgid, call.tid)).exists());
+    tables.close(|call| !procfs.join(format!("{}/task/{}", call.caller_tgid, call.tid)).exists());
     Ok(tables)
 }
 

@@ -90,6 +90,8 @@ pub struct InFlightRow {
     pub process: ProcessId,
     /// tgid of the owner.
     pub tgid: u32,
+    /// tgid and tid of the thread that calls, which is another process's where CRIU calls for the owner.
+    pub caller_tgid: u32,
     pub tid: u32,
     pub cmd: u32,
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -148,6 +150,7 @@ mod tests {
         let call = |process, tid| InFlightRow {
             process: ProcessId(process),
             tgid: 1,
+            caller_tgid: 1,
             tid,
             cmd: 7,
             entered_ns: 5,

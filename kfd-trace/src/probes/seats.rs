@@ -44,8 +44,8 @@ impl Seats {
         let crowded = rows.len();
         let seated =
             self.mapped.elements::<Seat>().filter_map(in_call).map(|Caller { thread, slot, .. }| {
-                let (_, tid) = ids(thread);
-                (tid, row(tid, &slot))
+                let (caller_tgid, tid) = ids(thread);
+                (tid, row(tid, &Slot { caller_tgid, ..slot }))
             });
         rows.extend(seated);
         let mut rows: Vec<_> = rows.into_values().collect();
@@ -108,8 +108,8 @@ fn in_call(seat: Element<'_>) -> Option<Caller> {
 }
 
 fn row(tid: u32, slot: &Slot) -> InFlightRow {
-    let Slot { entered_ns, process, cmd, tgid, .. } = *slot;
-    InFlightRow { process: ProcessId(process), tgid, tid, cmd, entered_ns }
+    let Slot { entered_ns, process, cmd, tgid, caller_tgid, .. } = *slot;
+    InFlightRow { process: ProcessId(process), tgid, caller_tgid, tid, cmd, entered_ns }
 }
 
 /// tgid and tid.

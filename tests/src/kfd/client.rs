@@ -60,6 +60,11 @@ impl Client {
         Ok(Self { fd: Arc::new(file.into()), tally: Tally::default(), last: None })
     }
 
+    /// A descriptor of the device that somebody has opened.
+    pub fn of(fd: OwnedFd) -> Self {
+        Self { fd: Arc::new(fd), tally: Tally::default(), last: None }
+    }
+
     /// The same open file for another thread, with a tally of its own.
     pub fn share(&self) -> Self {
         Self { fd: Arc::clone(&self.fd), tally: Tally::default(), last: None }

@@ -35,15 +35,24 @@ pub fn process_info(client: &mut Client) -> Result<Criu, Errno> {
 /// Of a process whose [`process_info`] this is. EINVAL if it has buffers.
 pub fn checkpoint(client: &mut Client, info: &Criu) -> Result<Checkpoint, Errno> {
     let size = usize::try_from(info.priv_data_size).map_err(|_| Errno(libc::EFBIG))?;
+    let mut private = vec![0; size];
+    let address = private.as_mut_ptr().expose_provenance() as u64;
+    let made = checkpoint_at(client, info, address)?;
+    Ok(Checkpoint { private, ..made })
+}
+
+/// The same; what only the driver reads is written to this address, where memory is that lasts.
+pub fn checkpoint_at(client: &mut Client, info: &Criu, private: u64) -> Result<Checkpoint, Errno> {
     let mut made = Checkpoint {
         devices: vec![CriuDeviceBucket::default(); info.num_devices as usize],
         objects: info.num_objects,
-        private: vec![0; size],
+        private: Vec::new(),
     };
     // the driver wants an address even for no buffers
     let mut buffers = [CriuBoBucket::default()];
     let bos = buffers.as_mut_ptr().expose_provenance() as u64;
-    let mut args = Criu { bos, ..made.args(criu_op::CHECKPOINT) };
+    let (priv_data, priv_data_size) = (private, info.priv_data_size);
+    let mut args = Criu { bos, priv_data, priv_data_size, ..made.args(criu_op::CHECKPOINT) };
     client.criu(&mut args)?;
     Ok(made)
 }

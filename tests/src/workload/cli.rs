@@ -58,6 +58,8 @@ pub enum Workload {
     },
     /// Issue short ioctls, hundreds a second, from a line on standard input until its end
     Noise,
+    /// Save another process as CRIU does, and stay in CHECKPOINT until standard input ends
+    CriuTracer { pid: u32 },
     /// Make a queue, then exec this program again, which makes another
     ExecSelf,
     /// Make a queue, and start a child that makes its own

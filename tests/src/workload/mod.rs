@@ -7,6 +7,7 @@
 mod cgroup;
 pub mod cli;
 mod criu;
+mod criu_tracer;
 mod flood;
 mod hidden;
 mod hold;
@@ -34,6 +35,7 @@ pub fn run(workload: &Workload) -> Result<()> {
         Workload::Flood { threads, seconds } => flood::flood(*threads, Duration::from_secs(*seconds)),
         Workload::Lookups { cpu } => lookups::run(*cpu),
         Workload::Noise => flood::noise(),
+        Workload::CriuTracer { pid } => criu_tracer::run(*pid),
         Workload::ExecSelf => lives::exec_self(),
         Workload::ForkChild => lives::fork_child(),
         Workload::Short { cgroup } => lives::short(cgroup.as_deref()),

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, of};
 use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, Steered, Stream, sysfs, until};
+use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, Workload, sysfs, until};
 use serde_json::{Value, json};
 
 /// Of each type, on both GPUs, and nothing as usual. Queue 0 ends before the checkpoint, so that those that are left do not
@@ -136,5 +136,30 @@ fn the_api_tells_by_whom_a_queue_was_made() -> Result<()> {
     assert!(state(false)?.iter().all(|queue| queue["active"] == true));
     let restored = daemon.scrape()?.sum("kfd_mqd_writes_total", &[("function", "restore")]);
     assert_eq!(restored, Some(3.0));
+    daemon.end()
+}
+
+#[test]
+fn a_call_by_the_tracer_of_a_process_is_under_way_until_it_returns() -> Result<()> {
+    let daemon = Daemon::shared()?;
+    let saved = Steered::having(&["create aql"])?;
+    let mut criu = Workload::ready(&["criu-tracer", &saved.pid().to_string()])?;
+    let told = |metrics: &Metrics| {
+        let names = ["kfd_ioctls_in_flight", "kfd_ioctls_no_return_seen_total", "kfd_ioctls_total"];
+        names.map(|name| metrics.sum(name, &[("ioctl", "CRIU_OP")]))
+    };
+    let called = |metrics: &Metrics| Some(told(metrics)).filter(|told| told[2] == Some(2.0));
+    let during = daemon.scrape_until("CHECKPOINT to begin", called)?;
+    assert_eq!(during, [Some(1.0), Some(0.0), Some(2.0)], "under way, not returned, made");
+    criu.finish()?;
+    let after = daemon.scrape()?;
+    assert_eq!(told(&after), [Some(0.0), Some(0.0), Some(3.0)]);
+    let of =
+        |pid: u32| after.sum("kfd_process_ioctls_total", &[("pid", &pid.to_string()), ("ioctl", "CRIU_OP")]);
+    assert_eq!(
+        (of(saved.pid()), of(criu.pid())),
+        (Some(3.0), None),
+        "they count for the process that is saved"
+    );
     daemon.end()
 }

@@ -186,7 +186,14 @@ fn ioctls_have_errors_latencies_and_calls_under_way() {
     world.tables.errors = vec![error_row(1, CREATE, 22, 2)];
     let entered_ns = [2_500_000_000, 1_000_000_000];
     world.tables.in_flight = entered_ns
-        .map(|entered_ns| InFlightRow { process: ProcessId(1), tgid: 9, tid: 9, cmd: DESTROY, entered_ns })
+        .map(|entered_ns| InFlightRow {
+            process: ProcessId(1),
+            tgid: 9,
+            caller_tgid: 9,
+            tid: 9,
+            cmd: DESTROY,
+            entered_ns,
+        })
         .into();
     assert_eq!(world.value(r#"kfd_ioctls_total{ioctl="CREATE_QUEUE"}"#), Some(3.0));
     assert_eq!(world.value(r#"kfd_ioctl_errors_total{ioctl="CREATE_QUEUE",errno="EINVAL"}"#), Some(2.0));

@@ -77,7 +77,8 @@ fn everything_that_was_lost_or_not_measured_is_named() {
     let mut destroy = ioctl_row(1, DESTROY, 10, 900);
     destroy.stat.entered = 14;
     destroy.stat.no_return_seen = 1;
-    let flying = InFlightRow { process: ProcessId(1), tgid: 9, tid: 9, cmd: DESTROY, entered_ns: 1 };
+    let flying =
+        InFlightRow { process: ProcessId(1), tgid: 9, caller_tgid: 9, tid: 9, cmd: DESTROY, entered_ns: 1 };
     let tables = Tables {
         ioctls: vec![wait, destroy],
         crowded: Crowded::default(),
