@@ -56,7 +56,7 @@ static int cp_thread(void *unused)
 		for (gpu = 0; gpu < nsims; gpu++)
 			for (node = 0; !hangs(gpu) && sim_dqm(sims[gpu].kfd, node); node++)
 				cp_step(sim_dqm(sims[gpu].kfd, node));
-		usleep_range(200, 400);
+		usleep_range(sim_rest_us, 2 * sim_rest_us);
 	}
 	return 0;
 }

@@ -17,7 +17,7 @@ use crate::guest::{self, Binaries};
 use crate::initramfs::Archive;
 use crate::kernels::{self, Kernel};
 use crate::lock::{self, Held};
-use crate::qemu::{self, End, Machine, Run, Time};
+use crate::qemu::{self, End, Machine, Run};
 use crate::run::{note, size, step};
 use crate::series::Series;
 use crate::{build, kfdsim, modules, paths, userland};
@@ -56,7 +56,6 @@ pub(crate) struct Bench {
 struct Ready {
     kernel: Kernel,
     boot: Boot,
-    time: Time,
     initramfs: PathBuf,
     console: PathBuf,
     nonce: String,
@@ -197,8 +196,7 @@ impl Bench {
         fs::write(&initramfs, &whole).with_context(|| format!("cannot write {}", initramfs.display()))?;
         note(format!("initramfs for {}: {}", kernel.release, size(whole.len() as u64)));
         let console = dir.join("console.log");
-        let time = if mode == Mode::Cost { Time::Instructions } else { Time::Host };
-        Ok(Ready { kernel, boot, time, initramfs, console, nonce, _held: held })
+        Ok(Ready { kernel, boot, initramfs, console, nonce, _held: held })
     }
 
     /// Puts programs, modules and tests in the archive and gives the stages for the job.
@@ -262,8 +260,8 @@ impl Bench {
 
 impl Ready {
     fn machine<'a>(&'a self, vmlinuz: &'a Path) -> Machine<'a> {
-        let Self { initramfs, console, boot, time, .. } = self;
-        Machine { vmlinuz, initramfs, console, gpus: boot.gpus, time: *time }
+        let Self { initramfs, console, boot, .. } = self;
+        Machine { vmlinuz, initramfs, console, gpus: boot.gpus, time: boot.time }
     }
 }
 

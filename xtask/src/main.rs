@@ -25,6 +25,7 @@ mod run;
 mod scenario;
 mod series;
 mod setup;
+mod soak;
 mod symbols;
 mod test;
 mod userland;
@@ -57,6 +58,8 @@ enum Command {
     Kernels,
     /// Play random lives of KFD processes in the VM and hold the tracer against a ledger of them
     Scenario(scenario::Args),
+    /// Play random lives for an hour of the guest's time, and hold the tracer's memory against what it was
+    Soak(soak::Args),
     /// Measure what the tracer costs
     #[command(subcommand)]
     Bench(Benchmark),
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Build => build::build().map(|binary| println!("{}", binary.display())),
         Command::Vm(args) => return exit(vm::vm(&args)),
         Command::Scenario(args) => return exit(scenario::scenario(&args)),
+        Command::Soak(args) => return exit(soak::soak(&args)),
         Command::Fixtures => fixtures::fixtures().map(drop),
         Command::Kernels => verdicts::write(),
         Command::Fuzz(args) => fuzz::fuzz(&args),

@@ -35,9 +35,9 @@ pub(crate) struct Machine<'a> {
 pub(crate) enum Time {
     /// The host's time.
     Host,
-    /// The guest's instructions, one a nanosecond, on one CPU; a guest that waits skips to the next timer. The same run
+    /// The guest's instructions, each 2^`shift` ns, on one CPU; a guest that waits skips to the next timer. The same run
     /// after run, however busy the host is.
-    Instructions,
+    Instructions { shift: u32 },
 }
 
 /// How the guest ended.
@@ -76,7 +76,9 @@ impl Machine<'_> {
         }
         match self.time {
             Time::Host => command.args(["-smp", "2"]),
-            Time::Instructions => command.args(["-smp", "1", "-icount", "shift=0,sleep=off"]),
+            Time::Instructions { shift } => {
+                command.args(["-smp", "1", "-icount"]).arg(format!("shift={shift},sleep=off"))
+            }
         };
         command.args(["-m", "2G", "-no-reboot", "-nodefaults", "-display", "none"]);
         command.arg("-kernel").arg(self.vmlinuz).arg("-initrd").arg(self.initramfs);
@@ -238,15 +240,15 @@ mod tests {
     #[test]
     fn instructions_are_counted_on_one_emulated_cpu() {
         let path = Path::new("x");
-        let machine =
-            Machine { vmlinuz: path, initramfs: path, console: path, gpus: 1, time: Time::Instructions };
+        let time = Time::Instructions { shift: 3 };
+        let machine = Machine { vmlinuz: path, initramfs: path, console: path, gpus: 1, time };
         let command = machine.command();
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let follows = |option: &str| {
             let place = words.iter().position(|word| word == option)?;
             words.get(place + 1).map(AsRef::as_ref)
         };
-        assert_eq!((follows("-smp"), follows("-icount")), (Some("1"), Some("shift=0,sleep=off")));
+        assert_eq!((follows("-smp"), follows("-icount")), (Some("1"), Some("shift=3,sleep=off")));
         assert_eq!(follows("-accel"), Some("tcg,thread=single"));
     }
 

@@ -11,6 +11,7 @@ pub mod driver;
 pub mod events;
 pub mod evictions;
 pub mod exposition;
+pub mod footprint;
 pub mod http;
 pub mod json_lines;
 pub mod json_process;

@@ -19,6 +19,8 @@ pub enum Stage {
     Cpx,
     /// As `Sim`, without the hardware scheduler (amdgpu's `sched_policy=2`).
     NoHws,
+    /// As `Sim`, with clocks that go by the guest's instructions, on one CPU.
+    Soak,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,7 @@ impl VmKernel {
                 "mi300" => Stage::Mi300,
                 "cpx" => Stage::Cpx,
                 "nohws" => Stage::NoHws,
+                "soak" => Stage::Soak,
                 other => bail!("KFD_VM_STAGE={other}: no such stage"),
             },
         })

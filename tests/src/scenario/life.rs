@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_common::counter::ProbeId;
@@ -22,6 +23,8 @@ use crate::harness::wait::SOON;
 use crate::harness::workload::kfdsim;
 use crate::harness::{Daemon, Metrics, sysfs, until};
 use crate::kfd::topology;
+
+pub mod soak;
 
 /// Operations between two comparisons.
 const STRETCH: usize = 50;
@@ -113,6 +116,8 @@ struct World {
     calls: MqdCount,
     restores: Restores,
     pids: BTreeSet<u32>,
+    /// When processes ended, each one.
+    ended: Vec<Instant>,
     outcome: Outcome,
 }
 
@@ -139,11 +144,18 @@ impl World {
             calls: MqdCount::of("v9", &["init_mqd", "init_mqd_sdma", "update_mqd", "update_mqd_sdma"])?,
             restores: Restores::watch()?,
             pids: BTreeSet::new(),
+            ended: Vec::new(),
             outcome: Outcome { life: Some(life), ..Outcome::default() },
         })
     }
 
     fn play(&mut self, step: &mut usize) -> Result<()> {
+        self.operate(step)?;
+        self.end()
+    }
+
+    /// All that is planned.
+    fn operate(&mut self, step: &mut usize) -> Result<()> {
         loop {
             match *step % STRETCH {
                 0 if self.life.drops => self.stop(true)?,
@@ -156,9 +168,7 @@ impl World {
                 break;
             };
             *step += 1;
-            let answer = self.perform(&op).with_context(|| format!("{op:?}"))?;
-            self.ledger.apply(&op, &answer)?;
-            self.count(&op, &answer);
+            self.act(&op)?;
             if step.is_multiple_of(STRETCH) || op.kind() == Kind::Fault {
                 self.compare()?;
             }
@@ -166,7 +176,21 @@ impl World {
                 eprintln!("seed {}: {step} operations", self.life.seed);
             }
         }
-        self.stop(false)?;
+        self.stop(false)
+    }
+
+    fn act(&mut self, op: &Op) -> Result<()> {
+        let before = self.ledger.processes().count();
+        let answer = self.perform(op).with_context(|| format!("{op:?}"))?;
+        self.ledger.apply(op, &answer)?;
+        let ended = before.saturating_sub(self.ledger.processes().count());
+        self.ended.extend(std::iter::repeat_n(Instant::now(), ended));
+        self.count(op, &answer);
+        Ok(())
+    }
+
+    /// The last comparisons, and the tracer's end.
+    fn end(&mut self) -> Result<()> {
         self.compare()?;
         if !self.life.drops {
             self.compare_ps()?;

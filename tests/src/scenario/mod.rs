@@ -7,6 +7,7 @@
 
 pub mod agent;
 pub mod diff;
+pub mod flat;
 pub mod ledger;
 pub mod life;
 pub mod op;

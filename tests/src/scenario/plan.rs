@@ -51,6 +51,8 @@ pub struct Plan {
     /// Still to come, in this order where it is possible.
     left: Vec<Kind>,
     agents: u32,
+    /// One that neither exits nor is killed.
+    spared: Option<u32>,
 }
 
 impl Plan {
@@ -66,7 +68,12 @@ impl Plan {
             .collect();
         left.extend((left.len()..operations).filter_map(|_| rng.choice(&lot).copied()));
         rng.shuffle(&mut left);
-        Self { rng, left, agents: 0 }
+        Self { rng, left, agents: 0, spared: None }
+    }
+
+    /// A further plan for the same ledger; `spared` is an agent that lives on.
+    pub fn again(&self, seed: u64, operations: usize, contexts: bool, spared: u32) -> Self {
+        Self { agents: self.agents, spared: Some(spared), ..Self::new(seed, operations, contexts) }
     }
 
     /// The next operation that the ledger's state allows, of the kinds `allowed`; `None` at the end. What is not
@@ -147,8 +154,8 @@ impl Plan {
             Kind::Context => Op::Context {
                 agent: self.owner(ledger, |owner, process| primary(owner) && process.open)?.agent,
             },
-            Kind::Exit => Op::Exit { agent: self.owner(ledger, |owner, _| primary(owner))?.agent },
-            Kind::Kill => Op::Kill { agent: self.owner(ledger, |owner, _| primary(owner))?.agent },
+            Kind::Exit => Op::Exit { agent: self.mortal(ledger)? },
+            Kind::Kill => Op::Kill { agent: self.mortal(ledger)? },
         })
     }
 
@@ -156,6 +163,12 @@ impl Plan {
         let fitting = ledger.processes().filter(|(owner, process)| fits(*owner, process));
         let owners: Vec<Owner> = fitting.map(|(owner, _)| owner).collect();
         self.rng.choice(owners)
+    }
+
+    fn mortal(&mut self, ledger: &Ledger) -> Option<u32> {
+        let spared = self.spared;
+        let mortal = |owner: Owner| owner.context.is_none() && Some(owner.agent) != spared;
+        self.owner(ledger, |owner, _| mortal(owner)).map(|owner| owner.agent)
     }
 
     /// An agent whose primary process is bound to the GPUs.
@@ -284,6 +297,28 @@ mod tests {
             }
             assert_eq!(kinds.len(), WEIGHTS.len() + 2, "seed {seed}: {kinds:?}");
         }
+    }
+
+    #[test]
+    fn a_further_plan_spares_one_and_uses_no_number_twice() {
+        let mut ledger = Ledger::new(&[11, 22], Vms::Each);
+        let mut plan = Plan::new(1, 0, false);
+        let mut started = Vec::new();
+        for round in 1..6 {
+            plan = plan.again(round, 300, false, 1);
+            let mut next = 0;
+            while let Some(op) = plan.next(&ledger, |_| true) {
+                next += 1;
+                ledger.apply(&op, &answer(&op, u32::try_from(round).unwrap() * 1000 + next)).unwrap();
+                match op {
+                    Op::Start { agent } => started.push(agent),
+                    Op::Exit { agent } | Op::Kill { agent } => assert_ne!(agent, 1),
+                    _ => {}
+                }
+            }
+        }
+        assert!(started.len() > 50 && started.is_sorted_by(|a, b| a < b), "{started:?}");
+        assert!(ledger.process(Owner::primary(1)).is_some());
     }
 
     #[test]

@@ -1,0 +1,29 @@
+//! Runs in the VM with the real amdgpu and kfdsim's two GPUs, on clocks that go by the guest's instructions: the tracer over a
+//! long time.
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::VmKernel;
+use kfd_trace_tests::scenario::ledger::Vms;
+use kfd_trace_tests::scenario::life::{Life, soak};
+
+fn life() -> Result<Life> {
+    let series = VmKernel::from_env()?.series;
+    // AMDKFD_IOC_CREATE_PROCESS came with UAPI 1.19
+    let contexts = series == "7.2";
+    let vms = if series == "6.1" { Vms::Together } else { Vms::Each };
+    Ok(Life { seed: 1, operations: 0, drops: false, contexts, vms, without: None })
+}
+
+#[test]
+fn two_minutes_leave_nothing_behind() -> Result<()> {
+    soak::soak(life()?, 2)
+}
+
+/// `minutes=60` among the arguments, which libtest takes for a filter that no test's name fits.
+#[test]
+#[ignore = "takes long: run by `cargo xtask soak`"]
+fn as_long_as_asked() -> Result<()> {
+    let word = std::env::args().find_map(|word| Some(word.strip_prefix("minutes=")?.to_owned()));
+    let minutes = word.context("how long: minutes=N")?;
+    soak::soak(life()?, minutes.parse().with_context(|| format!("minutes={minutes}"))?)
+}
