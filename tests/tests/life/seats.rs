@@ -72,6 +72,8 @@ fn claimed(tracer: u32, most: usize) -> Result<()> {
 #[test]
 fn threads_that_have_ended_keep_no_seat() -> Result<()> {
     let daemon = Daemon::shared()?;
+    // What earlier processes have left there goes some time after them.
+    let crowded = entries(&daemon.scrape()?, "ioctl_stats");
     let mut crowd = Steered::start()?;
     crowd.must("version")?;
     let tids = threads(&mut crowd)?;
@@ -85,7 +87,8 @@ fn threads_that_have_ended_keep_no_seat() -> Result<()> {
     let mut next = Steered::with_pid(tids[0] + SEATS)?;
     next.must("create aql")?;
     let after = daemon.scrape()?;
-    assert_eq!((entries(&after, "seats"), entries(&after, "ioctl_stats")), (Some(2.0), Some(0.0)));
+    assert_eq!(entries(&after, "seats"), Some(2.0));
+    assert!(entries(&after, "ioctl_stats") <= crowded, "it found the seat taken");
     let pid = crowd.pid().to_string();
     let calls = after.sum("kfd_process_ioctls_total", &[("pid", &pid), ("ioctl", "GET_VERSION")]);
     assert_eq!(calls, Some(f64::from(THREADS + 1)));
