@@ -13,14 +13,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes handed to the output at once: what a pipe holds.
-const CHUNK: usize = 64 << 10;
+/// Bytes handed to the output at once: a part of what a pipe holds, so that it shows when somebody reads.
+const CHUNK: usize = 16 << 10;
 
 /// How long a full queue is waited for: long enough for a reader that only lacks a CPU, and too short to be noticed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long the end waits for a reader that takes nothing, and for one that takes little.
-const AT_THE_END: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+/// How long the end waits for a reader that takes nothing.
+const AT_THE_END: Duration = Duration::from_secs(2);
 
 /// Between two lines that tell of dropped ones.
 const NEWS: Duration = Duration::from_secs(10);
@@ -201,7 +201,7 @@ impl Outlet {
         Some(dropped)
     }
 
-    /// Waits until all is written, or the reader has let some time pass.
+    /// Waits until all is written, as long as somebody reads.
     ///
     /// # Errors
     /// What the output gave, or how much was not written.
@@ -209,18 +209,17 @@ impl Outlet {
         self.finish_within(AT_THE_END)
     }
 
-    fn finish_within(self, (still, slow): (Duration, Duration)) -> io::Result<()> {
-        let begin = Instant::now();
+    fn finish_within(self, still: Duration) -> io::Result<()> {
         let mut queue = self.shared.queue();
         queue.closed = true;
         self.shared.filled.notify_one();
-        let mut moved = (queue.written, begin);
+        let mut moved = (queue.written, Instant::now());
         while !queue.over {
             let now = Instant::now();
             if queue.written > moved.0 {
                 moved = (queue.written, now);
             }
-            let left = still.saturating_sub(now - moved.1).min(slow.saturating_sub(now - begin));
+            let left = still.saturating_sub(now - moved.1);
             if left.is_zero() {
                 let bytes = queue.waiting.len() as u64 + queue.taken - queue.written;
                 let why =

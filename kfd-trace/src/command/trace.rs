@@ -26,6 +26,7 @@ use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 /// How often watched processes and the wall clock are looked at.
@@ -82,11 +83,22 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
     let mut run = Run { ask, tracer, watched, waiting: Waiting::default(), looks: 0, out };
     let told = run.all(Some(ring)).await;
-    match told.and(run.out.finish()) {
+    match told.and(finish(run.out).await) {
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Stop::failed(format!("cannot go on: {error}"))),
         Ok(()) => Ok(()),
+    }
+}
+
+/// Waits for the reader, unless told to end once more.
+async fn finish(out: Outlet) -> io::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let again = || io::Error::other("told to end before all was written to standard output");
+    tokio::select! {
+        finished = spawn_blocking(|| out.finish()) => finished.map_err(io::Error::other)?,
+        _ = interrupt.recv() => Err(again()),
+        _ = terminate.recv() => Err(again()),
     }
 }
 

@@ -146,13 +146,14 @@ fn a_flood_blocks_nobody_and_leaves_no_gap_untold() -> Result<()> {
     let seconds = format!("--seconds={}", time.as_secs());
     let mut floods = Vec::new();
     for _ in 0..3 {
-        floods.push(Workload::spawn(&["flood", "--threads=2", &seconds])?);
+        floods.push(Workload::ready(&["flood", "--threads=2", &seconds])?);
     }
     let sizes =
         || Ok::<_, anyhow::Error>([memory::anonymous(daemon.pid())?, memory::anonymous(stream.pid())?]);
     thread::sleep(time / 4);
     let early = sizes()?;
-    let under_way = daemon.scrape()?;
+    let calls = |metrics: &Metrics| metrics.sum("kfd_ioctls_total", &[]);
+    let amid = daemon.scrape_until("calls", |metrics| calls(metrics).filter(|calls| *calls > 0.0))?;
     thread::sleep(time / 2);
     let (late, resident) = (sizes()?, memory::resident(daemon.pid())?);
     for (early, late) in early.into_iter().zip(late) {
@@ -166,11 +167,10 @@ fn a_flood_blocks_nobody_and_leaves_no_gap_untold() -> Result<()> {
     let metrics = daemon.scrape()?;
     let told = told(&mut stream, total)?;
     assert!(told.seen > 0 && told.lost > 0, "the buffer is to overflow: {told:?} of {total}");
-    let calls = |metrics: &Metrics| metrics.sum("kfd_ioctls_total", &[]).context("no ioctls");
+    let counted = calls(&metrics).context("no ioctls")?;
     let missed = missed_total(&metrics, "ioctl").unwrap_or(0.0);
-    assert_eq!(calls(&metrics)? + missed, f64::from(u32::try_from(total)?));
-    let then = calls(&under_way)?;
-    assert!(then > 0.0 && then < calls(&metrics)?, "a scrape amid the flood tells of it: {then}");
+    assert_eq!(counted + missed, f64::from(u32::try_from(total)?));
+    assert!(amid < counted, "a scrape amid the flood tells of it: {amid} of {counted}");
     println!("{told:?} of {total}; KiB: anonymous {early:?}, {late:?}, the daemon's resident {resident}");
     daemon.stop()
 }
