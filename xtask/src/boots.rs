@@ -51,6 +51,8 @@ const BOOTS: [Boot; 6] = [
             Stage { name: "no_amdgpu", modules: &[], on: &Series::ALL },
             Stage { name: "no_gpu", modules: &[AMDGPU], on: &Series::ALL },
             Stage { name: "sim", modules: &[Module::Kfdsim("")], on: &SIMULATED },
+            // What is the tracer's own and no driver's: once is enough.
+            Stage { name: "tool", modules: &[], on: &[Series::V6_12] },
         ],
     },
     // The same GPUs again, so that two guests share the longest part.
@@ -146,9 +148,12 @@ mod tests {
     fn each_series_has_the_stages_its_driver_can_run() {
         assert_eq!(names(Series::V5_10), ["no_amdgpu", "no_gpu"]);
         assert_eq!(names(Series::V6_1), ["no_amdgpu", "no_gpu", "sim", "life", "nohws"]);
-        let all = ["no_amdgpu", "no_gpu", "sim", "life", "mi300", "soak", "cpx", "nohws"];
+        let all = ["no_amdgpu", "no_gpu", "sim", "tool", "life", "mi300", "soak", "cpx", "nohws"];
         assert_eq!(names(Series::V6_12), all);
-        assert_eq!(names(Series::V7_2), all.into_iter().filter(|name| *name != "soak").collect::<Vec<_>>());
+        assert_eq!(
+            names(Series::V7_2),
+            all.into_iter().filter(|name| !["tool", "soak"].contains(name)).collect::<Vec<_>>()
+        );
     }
 
     #[test]

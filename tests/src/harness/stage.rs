@@ -11,6 +11,8 @@ pub enum Stage {
     NoGpu,
     /// amdgpu and kfdsim's GPUs: two of gfx 9.0.1.
     Sim,
+    /// After `Sim` and on its GPUs: what the tracer does whatever the driver.
+    Tool,
     /// As `Sim`, in a boot of its own.
     Life,
     /// Two of gfx 9.4.3 with 8 XCCs each, unpartitioned.
@@ -46,6 +48,7 @@ impl VmKernel {
                 "no_amdgpu" => Stage::NoAmdgpu,
                 "no_gpu" => Stage::NoGpu,
                 "sim" => Stage::Sim,
+                "tool" => Stage::Tool,
                 "life" => Stage::Life,
                 "mi300" => Stage::Mi300,
                 "cpx" => Stage::Cpx,

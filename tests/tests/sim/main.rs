@@ -2,20 +2,14 @@
 //! tells of them.
 
 mod burst;
-mod daemon;
 mod death;
 mod hang;
 mod hidden;
 mod ioctls_alone;
-mod leftovers;
-mod own_life;
-mod pid_filter;
 mod refused;
 mod script;
 mod short_lived;
 mod tracepoints;
-mod unprivileged;
-mod without_btf;
 
 #[test]
 fn two_gpus_are_in_the_topology() {

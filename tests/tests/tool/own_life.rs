@@ -13,19 +13,13 @@ use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::tracer::program;
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{
-    Daemon, JsonProcess, Metrics, Steered, Stream, VmKernel, Workload, counts, memory, shared, until,
-    workload,
+    Daemon, JsonProcess, Metrics, Steered, Stream, Workload, counts, memory, shared, until, workload,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime, clock_settime};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-
-/// None of this is up to the kernel, and each tracer takes its time to start.
-fn once() -> Result<bool> {
-    Ok(VmKernel::from_env()?.series == "6.12")
-}
 
 const CALLS: u32 = 1000;
 
@@ -41,9 +35,6 @@ fn sum(metrics: &Metrics, name: &str) -> f64 {
 
 #[test]
 fn killed_beside_another_and_started_again_it_finds_what_stands() -> Result<()> {
-    if !once()? {
-        return Ok(());
-    }
     let other = Daemon::shared()?;
     let mut workload = Workload::ready(&["hold", "--aql=2", "--sdma=1"])?;
     let mut killed = Daemon::ready(&[])?;
@@ -133,9 +124,6 @@ impl Drop for Unread {
 
 #[test]
 fn a_full_disk_is_one_line_and_a_closed_pipe_is_none() -> Result<()> {
-    if !once()? {
-        return Ok(());
-    }
     let few = ["--event=open", "--without-probe=ioctl_return"];
     let full = OpenOptions::new().write(true).open("/dev/full")?;
     let mut full = Unread::tracing(&few, full.into())?;
@@ -160,9 +148,6 @@ fn read_lines(mut stdout: ChildStdout) -> Result<Vec<Value>> {
 
 #[test]
 fn who_does_not_read_is_not_waited_for() -> Result<()> {
-    if !once()? {
-        return Ok(());
-    }
     shared::end_stream()?;
     let asked = ["--event=ioctl", "--buffer-size=64KiB"];
     let mut never = Unread::tracing(&asked, Stdio::piped())?;
@@ -206,9 +191,6 @@ fn who_does_not_read_is_not_waited_for() -> Result<()> {
 /// A procfs without processes but for the reader itself, and one that stands for another.
 #[test]
 fn what_proc_does_not_tell_is_told_by_the_kernel_alone() -> Result<()> {
-    if !once()? {
-        return Ok(());
-    }
     let proc = tempfile::tempdir()?;
     for name in ["kallsyms", "modules", "sys", "self"] {
         symlink(format!("/proc/{name}"), proc.path().join(name))?;
@@ -245,9 +227,6 @@ fn what_proc_does_not_tell_is_told_by_the_kernel_alone() -> Result<()> {
 #[test]
 fn a_clock_that_is_set_changes_no_duration() -> Result<()> {
     const HOUR: i64 = 3600;
-    if !once()? {
-        return Ok(());
-    }
     let stream = Stream::shared()?;
     let mut steered = Steered::having(&["create aql"])?;
     let real = clock_gettime(ClockId::CLOCK_REALTIME)?;
@@ -278,9 +257,6 @@ fn inside(script: &str) -> Result<(Option<i32>, String, String)> {
 
 #[test]
 fn in_a_pid_namespace_it_names_the_hosts_pid_or_says_that_it_cannot() -> Result<()> {
-    if !["6.12", "7.2"].contains(&VmKernel::from_env()?.series.as_str()) {
-        return Ok(());
-    }
     let (workload, trace) = (Workload::ready(&["hold"])?, program());
     let own = "mount -t proc proc /proc";
     let hosts = "mkdir -p /tmp/host-proc && mount --bind /proc /tmp/host-proc";
@@ -311,9 +287,6 @@ fn in_a_pid_namespace_it_names_the_hosts_pid_or_says_that_it_cannot() -> Result<
 /// Who read standard error has gone: what is said there gets lost, and nothing else.
 #[test]
 fn a_closed_standard_error_ends_nothing() -> Result<()> {
-    if !once()? {
-        return Ok(());
-    }
     let mut command = Command::new(program());
     command.args(["daemon", "--web.listen-address=127.0.0.1:0", "--path.sysfs=/nowhere"]);
     let mut child = command.stderr(Stdio::piped()).spawn()?;
