@@ -107,7 +107,8 @@ const SOAKED: Stage =
     Stage { name: "soak", modules: &[AMDGPU, Module::Kfdsim("rest_us=5000")], on: &SIMULATED };
 
 /// Where hours go by: a guest that waits costs little, if its command processor does not wake it all the time. A CPU of 125
-/// million instructions a second has time to wait, and gets through the insertion of amdgpu before the watchdog of 20 s. One of the tests' boots, for a short time, on one kernel.
+/// million instructions a second has time to wait, and is through with the insertion of amdgpu before the watchdog barks (20 s).
+/// One of the tests' boots on one kernel, for a short time.
 pub(crate) const SOAK: Boot =
     Boot { name: "soak", gpus: 2, time: Time::Instructions { shift: 3 }, stages: &[SOAKED] };
 
