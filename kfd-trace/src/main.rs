@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use kfd_trace::cli::{Cli, Colour, Command, Global, TraceArgs};
-use kfd_trace::command::{daemon, metrics, ps, say, status, stop::Stop, trace};
+use kfd_trace::command::{daemon, metrics, privilege, ps, say, status, stop::Stop, trace};
 use kfd_trace::kernel::Roots;
 use log::LevelFilter;
 use std::io::IsTerminal as _;
@@ -27,6 +27,13 @@ fn run(cli: Cli) -> Result<()> {
     let level = level.copied().unwrap_or(LevelFilter::Trace);
     say::log_from(level);
     let roots = Roots { procfs, sysfs };
+    // The daemon does it once it has its ports.
+    match &cli.command {
+        None => privilege::give_up(&roots, cli.trace.ring.tracepoints)?,
+        Some(Command::Status(_)) => privilege::give_up(&roots, true)?,
+        Some(Command::Ps(_)) => privilege::give_up(&roots, false)?,
+        Some(Command::Metrics | Command::Daemon(_)) => {}
+    }
     match cli.command {
         None => block_on(trace::run(&stream(roots, cli.trace))),
         Some(Command::Ps(args)) => Ok(ps::run(&roots, args.json)?),

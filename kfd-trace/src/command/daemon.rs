@@ -4,6 +4,7 @@
 //! while probes are put on or taken off, which takes the kernel seconds.
 
 use super::driver::{self, UNLOADED};
+use super::privilege;
 use super::say::say;
 use super::site::{Page, Serving};
 use super::stop::{NOTHING_TO_TRACE, Stop};
@@ -54,6 +55,8 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
             say(format_args!("serving http://{address}/metrics"));
         }
     }
+    // A low port may take one of them.
+    privilege::give_up(&ask.roots, ask.choice.tracepoints)?;
     let page = Arc::new(Page::new(ask.roots.clone(), ask.max_processes));
     let (stop, mut stopped) = watch::channel(false);
     let server = tokio::spawn(http::serve(listeners, page.clone(), async move {

@@ -13,6 +13,7 @@ pub mod intake;
 pub mod look;
 pub mod metrics;
 pub mod outlet;
+pub mod privilege;
 mod progress;
 pub mod ps;
 pub mod reconcile;

@@ -32,6 +32,13 @@ impl fmt::Display for Finding {
     }
 }
 
+/// What is missing of the capabilities and still lets probes be put on: nothing else tells of it while tracing.
+#[must_use]
+pub fn unprivileged(seen: &Preflight) -> Vec<Finding> {
+    let lacks = [perf_events(seen), addresses(seen), other_processes(seen)].into_iter().flatten();
+    lacks.filter(|finding| finding.severity == Severity::Limits).collect()
+}
+
 /// Everything that limits tracing here, the worst first. Empty: all is well.
 #[must_use]
 pub fn findings(seen: &Preflight) -> Vec<Finding> {
@@ -43,6 +50,7 @@ pub fn findings(seen: &Preflight) -> Vec<Finding> {
         kprobes(seen),
         vmlinux_btf(seen),
         amdgpu_btf(seen),
+        perf_events(seen),
         addresses(seen),
         memlock(seen),
         other_processes(seen),
@@ -86,6 +94,15 @@ fn privilege(seen: &Preflight) -> Option<Finding> {
     let consequence = "no probe can be set; only what sysfs shows can be seen";
     match (seen.capabilities, seen.euid) {
         (Some(capabilities), _) if capabilities.can_trace() => None,
+        (Some(capabilities), Some(_)) if capabilities.has(Capability::Bpf) => {
+            finding(Severity::Blocks, "no CAP_PERFMON", consequence, "run with CAP_PERFMON beside CAP_BPF")
+        }
+        (Some(capabilities), Some(_)) if capabilities.has(Capability::Perfmon) => finding(
+            Severity::Blocks,
+            "no CAP_BPF",
+            "no program can be loaded; only what sysfs shows can be seen",
+            "run with CAP_BPF beside CAP_PERFMON",
+        ),
         (Some(_), Some(0)) => finding(
             Severity::Blocks,
             "root without CAP_BPF and CAP_PERFMON (and without CAP_SYS_ADMIN)",
@@ -171,6 +188,8 @@ fn amdgpu_btf(seen: &Preflight) -> Option<Finding> {
 fn addresses(seen: &Preflight) -> Option<Finding> {
     let consequence = "functions whose name stands more than once (update_mqd) cannot be probed";
     let syslog = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::Syslog));
+    // Where perf_event_open is free to all, so are addresses (kernel/ksyms_common.c:kallsyms_show_value).
+    let free = seen.kptr_restrict == Some(0) && seen.perf_event_paranoid.is_some_and(|level| level <= 1);
     match seen.kptr_restrict {
         Some(2..) => finding(
             Severity::Limits,
@@ -178,7 +197,7 @@ fn addresses(seen: &Preflight) -> Option<Finding> {
             consequence,
             "sysctl kernel.kptr_restrict=1",
         ),
-        restrict if !syslog && restrict != Some(0) => finding(
+        _ if !syslog && !free => finding(
             Severity::Limits,
             "no CAP_SYSLOG: the kernel hides its addresses from this process",
             consequence,
@@ -188,8 +207,21 @@ fn addresses(seen: &Preflight) -> Option<Finding> {
     }
 }
 
+/// Levels above 2 are no level of the kernel's own; Debian's refuse perf_event_open to all but CAP_SYS_ADMIN there.
+fn perf_events(seen: &Preflight) -> Option<Finding> {
+    let may = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::SysAdmin));
+    let level = seen.perf_event_paranoid.filter(|level| *level > 2 && !may)?;
+    finding(
+        Severity::Limits,
+        format!("no CAP_SYS_ADMIN, and kernel.perf_event_paranoid is {level}"),
+        "some distributions' kernels (Debian's) let no other process set probes then",
+        "sysctl kernel.perf_event_paranoid=2, or run with CAP_SYS_ADMIN",
+    )
+}
+
 fn memlock(seen: &Preflight) -> Option<Finding> {
-    if seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::SysResource)) {
+    let may = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::SysResource));
+    if may || seen.memory_limited == Some(false) {
         return None;
     }
     finding(
@@ -201,13 +233,14 @@ fn memlock(seen: &Preflight) -> Option<Finding> {
 }
 
 fn other_processes(seen: &Preflight) -> Option<Finding> {
-    if seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::SysPtrace)) {
+    let may = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::SysPtrace));
+    if may || seen.processes_hidden != Some(true) {
         return None;
     }
     finding(
-        Severity::Note,
-        "no CAP_SYS_PTRACE",
-        "where /proc is mounted with hidepid, other users' processes have no command line here",
+        Severity::Limits,
+        "no CAP_SYS_PTRACE, and /proc hides other users' processes (mounted with hidepid)",
+        "they have no command line and no cgroup here, and which of them live is not known",
         "run with CAP_SYS_PTRACE",
     )
 }
@@ -237,10 +270,12 @@ mod tests {
             pid_namespace: Some(INITIAL_PID_NAMESPACE),
             lockdown: Some(Lockdown::Integrity),
             kptr_restrict: Some(1),
-            perf_event_paranoid: Some(3),
+            perf_event_paranoid: Some(2),
             unprivileged_bpf_disabled: Some(2),
             tracefs_mounted: Some(true),
             debugfs_mounted: Some(true),
+            processes_hidden: Some(false),
+            memory_limited: Some(false),
             kprobes_enabled: Some(true),
             vmlinux_btf: true,
             amdgpu_btf: true,
@@ -293,6 +328,20 @@ mod tests {
     }
 
     #[test]
+    fn what_only_some_machines_need_is_told_there_alone() {
+        let lacks = |capability: Capability| Some(Capabilities(!(1 << capability as u8)));
+        let limited =
+            Preflight { capabilities: lacks(Capability::SysResource), memory_limited: Some(true), ..good() };
+        assert!(only(&limited).1.starts_with("no CAP_SYS_RESOURCE"));
+        assert_eq!(findings(&Preflight { memory_limited: Some(false), ..limited }), []);
+        let hidden =
+            Preflight { capabilities: lacks(Capability::SysPtrace), processes_hidden: Some(true), ..good() };
+        let (severity, line) = only(&hidden);
+        assert!(severity == Severity::Limits && line.starts_with("no CAP_SYS_PTRACE"), "{line}");
+        assert_eq!(findings(&Preflight { processes_hidden: Some(false), ..hidden }), []);
+    }
+
+    #[test]
     fn a_built_in_driver_needs_no_module_btf() {
         assert_eq!(findings(&Preflight { driver: Driver::BuiltIn, amdgpu_btf: false, ..good() }), []);
     }
@@ -321,10 +370,27 @@ mod tests {
         let no_syslog = Some(Capabilities(!(1 << Capability::Syslog as u8)));
         let (severity, line) = only(&Preflight { capabilities: no_syslog, ..good() });
         assert!(severity == Severity::Limits && line.starts_with("no CAP_SYSLOG"), "{line}");
-        let open = Preflight { capabilities: no_syslog, kptr_restrict: Some(0), ..good() };
-        assert_eq!(findings(&open), []);
-        let no_perfmon = Capabilities(1 << Capability::Bpf as u8);
-        let found = findings(&Preflight { capabilities: Some(no_perfmon), ..good() });
-        assert_eq!(found[0].severity, Severity::Blocks);
+        let open = |paranoid| Preflight {
+            capabilities: no_syslog,
+            kptr_restrict: Some(0),
+            perf_event_paranoid: paranoid,
+            ..good()
+        };
+        assert_eq!(findings(&open(Some(1))), []);
+        for hidden in [Some(2), Some(3), None] {
+            assert!(only(&open(hidden)).1.starts_with("no CAP_SYSLOG"));
+        }
+        let strict = Preflight {
+            capabilities: Some(Capabilities(!(1 << Capability::SysAdmin as u8))),
+            perf_event_paranoid: Some(3),
+            ..good()
+        };
+        let (severity, line) = only(&strict);
+        assert!(severity == Severity::Limits && line.contains("kernel.perf_event_paranoid is 3"), "{line}");
+        for (held, lacks) in [(Capability::Bpf, "no CAP_PERFMON"), (Capability::Perfmon, "no CAP_BPF")] {
+            let held = Some(Capabilities(1 << held as u8));
+            let found = findings(&Preflight { capabilities: held, ..good() });
+            assert_eq!((found[0].severity, found[0].what.as_str()), (Severity::Blocks, lacks));
+        }
     }
 }

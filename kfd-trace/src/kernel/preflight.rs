@@ -102,6 +102,10 @@ pub struct Preflight {
     pub unprivileged_bpf_disabled: Option<i64>,
     pub tracefs_mounted: Option<bool>,
     pub debugfs_mounted: Option<bool>,
+    /// procfs hides other users' processes (its option hidepid, Documentation/filesystems/proc.rst).
+    pub processes_hidden: Option<bool>,
+    /// There is a limit of locked memory (RLIMIT_MEMLOCK).
+    pub memory_limited: Option<bool>,
     /// False: somebody switched all kprobes of the machine off. Known only with debugfs and root.
     pub kprobes_enabled: Option<bool>,
     pub vmlinux_btf: bool,
@@ -135,6 +139,8 @@ impl Preflight {
             unprivileged_bpf_disabled: sysctl("unprivileged_bpf_disabled"),
             tracefs_mounted: mounted("tracefs"),
             debugfs_mounted: mounted("debugfs"),
+            processes_hidden: mounts.as_ref().map(|mounts| mounts.iter().any(hides)),
+            memory_limited: text(&procfs.join("self/limits")).and_then(|text| limits_memory(&text)),
             kprobes_enabled: number(&sysfs.join("kernel/debug/kprobes/enabled")).map(|on| on != 0),
             vmlinux_btf: sysfs.join("kernel/btf/vmlinux").exists(),
             amdgpu_btf: sysfs.join("kernel/btf/amdgpu").exists(),
@@ -152,6 +158,17 @@ fn text(path: &Path) -> Option<String> {
 
 fn number(path: &Path) -> Option<i64> {
     text(path)?.parse().ok()
+}
+
+fn hides(mount: &MountEntry) -> bool {
+    let hidepid = mount.fs_mntops.get("hidepid").and_then(Option::as_deref);
+    mount.fs_vfstype == "proc" && hidepid.is_some_and(|value| !["0", "off"].contains(&value))
+}
+
+/// `Max locked memory         65536                65536                bytes`: the soft one of both limits.
+fn limits_memory(limits: &str) -> Option<bool> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    Some(line.split_whitespace().next()? != "unlimited")
 }
 
 /// The name of a process need not be UTF-8, and nothing of it is wanted here.
@@ -249,7 +266,12 @@ mod tests {
             })
             .collect();
         put(root.path(), "proc/self/status", &status);
-        put(root.path(), "proc/self/mounts", "tracefs /sys/kernel/tracing tracefs rw,nosuid 0 0\n");
+        let mounts =
+            "tracefs /sys/kernel/tracing tracefs rw,nosuid 0 0\nproc /proc proc rw,hidepid=invisible 0 0\n";
+        put(root.path(), "proc/self/mounts", mounts);
+        let limits =
+            "Limit   Soft Limit   Hard Limit   Units\nMax locked memory   65536   unlimited   bytes\n";
+        put(root.path(), "proc/self/limits", limits);
         put(root.path(), "proc/sys/kernel/osrelease", "6.12.0-test\n");
         put(root.path(), "proc/sys/kernel/kptr_restrict", "2\n");
         put(root.path(), "proc/sys/kernel/perf_event_paranoid", "-1\n");
@@ -276,6 +298,8 @@ mod tests {
             unprivileged_bpf_disabled: None,
             tracefs_mounted: Some(true),
             debugfs_mounted: Some(false),
+            processes_hidden: Some(true),
+            memory_limited: Some(true),
             kprobes_enabled: Some(true),
             vmlinux_btf: true,
             amdgpu_btf: false,
@@ -326,6 +350,23 @@ mod tests {
         assert_eq!(module(Some("6.10.5"), Some("AB12")), "module 6.10.5 (srcversion AB12)");
         assert_eq!(module(None, None), "module");
         assert_eq!(Driver::Absent.to_string(), "not loaded");
+    }
+
+    #[test]
+    fn only_a_procfs_that_hides_does() {
+        let hidden = |mounts: &str| {
+            let root = tempfile::tempdir().unwrap();
+            put(root.path(), "proc/self/mounts", mounts);
+            Preflight::read(&Roots::under(root.path())).processes_hidden
+        };
+        for options in ["rw", "rw,hidepid=0", "rw,hidepid=off"] {
+            assert_eq!(hidden(&format!("proc /proc proc {options} 0 0\n")), Some(false), "{options}");
+        }
+        for value in ["1", "2", "4", "noaccess", "invisible", "ptraceable"] {
+            assert_eq!(hidden(&format!("proc /proc proc rw,hidepid={value} 0 0\n")), Some(true), "{value}");
+        }
+        assert_eq!(limits_memory("Max locked memory   unlimited  unlimited bytes"), Some(false));
+        assert_eq!(limits_memory("Max processes   1  1 processes"), None);
     }
 
     #[test]

@@ -105,7 +105,18 @@ pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
             }
         }
     }
-    loader.load(OBJECT).map_err(|error| LoadError::Object(chain(&error)))
+    loader.load(OBJECT).map_err(|error| LoadError::Object(chain(&error) + remedy()))
+}
+
+/// A kernel before 5.11 refuses maps beyond the limit (`bpf_charge_memlock`) with EPERM.
+fn remedy() -> &'static str {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a valid pointer to a limit, which stays as it is where the call fails.
+    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    if limit.rlim_cur == libc::RLIM_INFINITY {
+        return "";
+    }
+    "; locked memory is limited: run with CAP_SYS_RESOURCE, or raise RLIMIT_MEMLOCK (LimitMEMLOCK=infinity)"
 }
 
 fn records_of(all: bool, queues: bool) -> u32 {
@@ -130,9 +141,8 @@ pub fn stats_entries(possible_cpus: usize) -> u32 {
     u32::try_from((STATS_BYTES / each).max(STATS_LEAST)).map_or(IOCTL_STATS_MAX, |n| n.min(IOCTL_STATS_MAX))
 }
 
-/// Kernels before 5.11 charge BPF maps against RLIMIT_MEMLOCK. Where it may not be raised, the kernel's own
-/// refusal of the maps tells.
-fn allow_locked_memory() {
+/// Kernels before 5.11 charge BPF maps against RLIMIT_MEMLOCK. Where it may not be raised, the refusal of the maps tells.
+pub fn allow_locked_memory() {
     let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a valid pointer to a limit; the result does not matter.
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };

@@ -6,6 +6,7 @@
 
 pub mod bpf_maps;
 pub mod calls;
+pub mod capable;
 pub mod counts;
 pub mod driver;
 pub mod events;

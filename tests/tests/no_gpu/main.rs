@@ -1,6 +1,7 @@
 //! Runs in the VM with the real amdgpu and no GPU.
 
 mod daemon;
+mod privileges;
 mod ps;
 mod refused;
 mod reload;

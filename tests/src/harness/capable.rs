@@ -1,0 +1,57 @@
+//! `kfd-trace` as an ordinary user with some capabilities.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result};
+use rustix::process::{Gid, Uid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
+    set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+use super::stage::VmKernel;
+use super::tracer::program;
+
+/// Owns no file and no process.
+const NOBODY: u32 = 65534;
+
+/// The strictest of the kernel's own levels. Debian sets 3, where its kernels ask for CAP_SYS_ADMIN.
+pub const PARANOID: (&str, &str) = ("/proc/sys/kernel/perf_event_paranoid", "2");
+
+/// What docs/privileges.md says that a tracer needs with all it can be asked for, on this kernel.
+pub fn needed() -> CapabilitySet {
+    let always = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYSLOG;
+    let tracepoints = CapabilitySet::DAC_READ_SEARCH;
+    // Maps are charged to RLIMIT_MEMLOCK before 5.11.
+    let old = VmKernel::from_env().is_ok_and(|kernel| kernel.series == "5.10");
+    always | tracepoints | if old { CapabilitySet::SYS_RESOURCE } else { CapabilitySet::empty() }
+}
+
+/// A `kfd-trace` to be started, by a user with these capabilities, all of them ambient.
+pub fn command(held: &CapabilitySet, args: &[&str]) -> Command {
+    let held = *held;
+    let become_user = move || {
+        // What is permitted outlives the change of the user, and what is ambient the new program.
+        set_keep_capabilities(true)?;
+        let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+        set_thread_groups(&[])?;
+        set_thread_res_gid(group, group, group)?;
+        set_thread_res_uid(user, user, user)?;
+        set_capabilities(None, CapabilitySets { effective: held, permitted: held, inheritable: held })?;
+        for capability in held.iter() {
+            configure_capability_in_ambient_set(capability, true)?;
+        }
+        Ok(())
+    };
+    let mut command = Command::new(program());
+    command.args(args);
+    // SAFETY: these are system calls alone, of the child's only thread; no memory is taken.
+    unsafe { command.pre_exec(become_user) };
+    command
+}
+
+/// Runs one that ends by itself.
+pub fn run(held: &CapabilitySet, args: &[&str]) -> Result<Output> {
+    command(held, args).output().with_context(|| format!("run kfd-trace {args:?} with {held:?}"))
+}

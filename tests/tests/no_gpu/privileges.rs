@@ -1,0 +1,149 @@
+//! The least privilege of docs/privileges.md: it is enough, each part of it is needed, and no more is kept.
+//!
+//! That all probes are attached with it is seen in verdicts.rs.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::capable::PARANOID;
+use kfd_trace_tests::harness::setting::Setting;
+use kfd_trace_tests::harness::wait::{ATTACH, SOON};
+use kfd_trace_tests::harness::{Daemon, JsonProcess, VmKernel, Workload, capable};
+use rustix::thread::CapabilitySet;
+use serde_json::Value;
+
+/// Without the probes that sit on most functions: a tracer starts much sooner.
+const FEW: [&str; 5] = [
+    "--without-probe=ioctl_handler",
+    "--without-probe=mqd_init",
+    "--without-probe=mqd_update",
+    "--without-probe=mqd_restore",
+    "--without-probe=mqd_return",
+];
+
+/// CAP_SYSLOG, CAP_PERFMON and CAP_BPF.
+const KEPT: &str = "000000c400000000";
+const NONE: &str = "0000000000000000";
+
+/// A line of /proc/PID/status of all of its threads, which must be the same.
+fn told(pid: u32, key: &str) -> Result<String> {
+    let mut told: Vec<String> = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let status = fs::read_to_string(task?.path().join("status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        told.push(line.with_context(|| format!("no {key}"))?.trim().to_owned());
+    }
+    told.dedup();
+    ensure!(told.len() == 1, "{key} of its threads: {told:?}");
+    Ok(told.remove(0))
+}
+
+#[test]
+fn a_tracer_that_root_starts_keeps_what_it_needs_and_no_more() -> Result<()> {
+    for (paranoid, kept) in [("2", KEPT), ("3", "000000c400200000")] {
+        let _open = Setting::of(PARANOID.0, paranoid)?;
+        let mut daemon = Daemon::ready(&FEW)?;
+        // a thread for the pages, too
+        daemon.scrape()?;
+        let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs"]
+            .map(|key| told(daemon.pid(), key).unwrap_or_else(|error| format!("{error:#}")));
+        assert_eq!(sets, [NONE, kept, kept, NONE, NONE, "1"], "kernel.perf_event_paranoid={paranoid}");
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// An open of /dev/kfd by root, with or without success; gives the PID.
+fn touch() -> Result<u32> {
+    let mut workload = Workload::spawn(&["script", "version"])?;
+    workload.wait_exit(SOON)?;
+    Ok(workload.pid())
+}
+
+/// Starts a stream with few probes and these capabilities, until it traces.
+fn stream(held: &CapabilitySet, more: &[&str]) -> Result<JsonProcess> {
+    let words: Vec<&str> = ["--json"].iter().chain(&FEW).chain(more).copied().collect();
+    let mut stream = JsonProcess::start(&mut capable::command(held, &words))?;
+    stream.wait_stderr("kfd-trace: tracing", ATTACH)?;
+    Ok(stream)
+}
+
+#[test]
+fn another_users_process_is_named() -> Result<()> {
+    let _open = Setting::of(PARANOID.0, PARANOID.1)?;
+    let held = capable::needed() - CapabilitySet::DAC_READ_SEARCH;
+    let stream = stream(&held, &[])?;
+    let pid = touch()?;
+    let open: Value =
+        stream.wait_line("its open", SOON, |line| line["event"] == "open" && line["pid"] == pid)?;
+    assert_eq!(open["comm"], "kfd-workload", "{open}");
+    assert!(!stream.stderr().contains("no CAP_"), "{}", stream.stderr());
+    assert_eq!((told(stream.pid(), "CapEff")?, told(stream.pid(), "NoNewPrivs")?), (KEPT.into(), "1".into()));
+    Ok(())
+}
+
+#[test]
+fn without_one_of_them_one_line_says_which() -> Result<()> {
+    let needed = capable::needed();
+    // as Debian sets it
+    ensure!(fs::read_to_string(PARANOID.0)?.trim() == "3", "{} is not what it was", PARANOID.0);
+    let output = capable::run(&needed, &FEW)?;
+    let said = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no CAP_SYS_ADMIN, and kernel.perf_event_paranoid is 3: "), "{said}");
+
+    let _open = Setting::of(PARANOID.0, PARANOID.1)?;
+    let mut fatal = vec![
+        (CapabilitySet::BPF, "no CAP_BPF: no program can be loaded"),
+        (CapabilitySet::PERFMON, "no CAP_PERFMON: no probe can be set"),
+    ];
+    if needed.contains(CapabilitySet::SYS_RESOURCE) {
+        fatal.push((CapabilitySet::SYS_RESOURCE, "run with CAP_SYS_RESOURCE"));
+    }
+    for (missing, line) in fatal {
+        let output = capable::run(&(needed - missing), &FEW)?;
+        let said = String::from_utf8(output.stderr)?;
+        // aya may say on its own that a limit stays
+        let own: Vec<&str> = said.lines().filter(|line| line.starts_with("kfd-trace: ")).collect();
+        assert_eq!((output.status.code(), own.len()), (Some(1), 1), "{missing:?}: {said}");
+        assert!(own[0].contains(line), "{missing:?}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_else_is_missing_is_told_by_a_tracer_that_goes_on() -> Result<()> {
+    let _open = Setting::of(PARANOID.0, PARANOID.1)?;
+    let rest = capable::needed() - CapabilitySet::SYSLOG - CapabilitySet::DAC_READ_SEARCH;
+    let stream = stream(&rest, &["--tracepoints"])?;
+    let said = stream.stderr();
+    for line in ["no CAP_SYSLOG: the kernel hides its addresses", "no CAP_DAC_READ_SEARCH: "] {
+        assert_eq!(said.lines().filter(|said| said.contains(line)).count(), 1, "{line}: {said}");
+    }
+    Ok(())
+}
+
+/// A mount of procfs with options of its own came with 5.8; on one kernel it is enough.
+#[test]
+fn hidden_processes_take_a_capability_more() -> Result<()> {
+    if VmKernel::from_env()?.series != "6.12" {
+        return Ok(());
+    }
+    let _open = Setting::of(PARANOID.0, PARANOID.1)?;
+    let folder = tempfile::tempdir()?;
+    let place = folder.path();
+    let options = Some("hidepid=invisible");
+    nix::mount::mount(Some("proc"), place, Some("proc"), nix::mount::MsFlags::empty(), options)?;
+    let looked = (|| {
+        let root = place.to_str().context("a path of text")?;
+        let mut daemon = Daemon::ready(&[&FEW[..], &["--path.procfs", root]].concat())?;
+        assert_eq!(told(daemon.pid(), "CapEff")?, "000000c400080000", "CAP_SYS_PTRACE beside the others");
+        daemon.stop()?;
+        let stream = stream(&(capable::needed() - CapabilitySet::DAC_READ_SEARCH), &["--path.procfs", root])?;
+        let said = stream.stderr();
+        ensure!(said.contains("no CAP_SYS_PTRACE, and /proc hides other users' processes"), "{said}");
+        Ok(())
+    })();
+    nix::mount::umount(place)?;
+    looked
+}
