@@ -37,6 +37,8 @@ pub(crate) fn take_place(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
     if sum.process == 0 {
         // Who freed it left all else as it was.
         sum.stat = IoctlStat::ZERO;
+        // SAFETY: a valid and aligned word. Volatile, since the daemon may read it before the first call is added.
+        unsafe { (&raw mut sum.stat.entered).write_volatile(0) };
         (sum.cmd, sum.awaited, sum.bucket, sum.errno, sum.errors) = (cmd, 0, 0, 0, 0);
         // SAFETY: a valid and aligned word. Volatile and last: from then on the daemon reads the sums.
         unsafe { (&raw mut sum.process).write_volatile(process) };

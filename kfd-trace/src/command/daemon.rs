@@ -6,6 +6,7 @@
 use super::driver::{self, UNLOADED};
 use super::privilege;
 use super::say::say;
+use super::signals::Signals;
 use super::site::{Page, Serving};
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
@@ -20,7 +21,6 @@ use crate::state::StateLimits;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -45,10 +45,7 @@ pub struct Ask {
 /// One line and an exit code.
 pub async fn run(ask: &Ask) -> Result<(), Stop> {
     let cannot = |error: std::io::Error| Stop::failed(format!("cannot go on: {error}"));
-    let mut signals = Signals {
-        terminate: signal(SignalKind::terminate()).map_err(cannot)?,
-        interrupt: signal(SignalKind::interrupt()).map_err(cannot)?,
-    };
+    let mut signals = Signals::new().map_err(cannot)?;
     let listeners = http::bind(&ask.listen).await.map_err(Stop::failed)?;
     for listener in &listeners {
         if let Ok(address) = listener.local_addr() {
@@ -70,20 +67,6 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     served.map_err(Stop::failed)?.map_err(cannot)?;
     say("stopped");
     Ok(())
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    async fn any(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }
 
 async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop> {

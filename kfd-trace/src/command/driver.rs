@@ -8,7 +8,6 @@ use super::ground;
 use super::reconcile::Doubt;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::Tracer;
-use crate::attribute::Topology;
 use crate::events::event::{Body, Event};
 use crate::events::ring::Ring;
 use crate::events::tables::{Counters, Tables};
@@ -99,7 +98,6 @@ impl Tracer {
     pub fn let_go(&mut self) -> LetGo {
         self.loading = None;
         self.doubt = Doubt::default();
-        self.topology = Topology::default();
         let session = self.session.take();
         if let Some(session) = &session {
             let tables = last_counts(session.tables(), || session.mapped_tables());

@@ -18,6 +18,7 @@ mod progress;
 pub mod ps;
 pub mod reconcile;
 pub mod say;
+pub mod signals;
 pub mod site;
 pub mod standing;
 pub mod status;

@@ -13,14 +13,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes handed to the output at once: a part of what a pipe holds, so that it shows when somebody reads.
-const CHUNK: usize = 16 << 10;
+/// Bytes handed to the output at once. A write to a full pipe returns when all has found room, and a pipe gets room by whole
+/// pages: so it shows soon when somebody reads.
+const CHUNK: usize = 4 << 10;
 
 /// How long a full queue is waited for: long enough for a reader that only lacks a CPU, and too short to be noticed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long the end waits for a reader that takes nothing.
-const AT_THE_END: Duration = Duration::from_secs(2);
+/// How long the end waits for a reader that takes nothing, where somebody wants it to end.
+pub const AT_THE_END: Duration = Duration::from_secs(3);
 
 /// Between two lines that tell of dropped ones.
 const NEWS: Duration = Duration::from_secs(10);
@@ -178,8 +179,11 @@ impl Outlet {
     /// # Errors
     /// What the output gave for earlier lines, once.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.patience = PATIENCE;
         let mut queue = self.shared.queue();
+        // A reader that never catches up must not make each batch wait: records would be lost instead of lines.
+        if queue.waiting.len() <= self.most / 2 {
+            self.patience = PATIENCE;
+        }
         self.shared.filled.notify_one();
         queue.error.take().map_or(Ok(()), Err)
     }
@@ -201,15 +205,11 @@ impl Outlet {
         Some(dropped)
     }
 
-    /// Waits until all is written, as long as somebody reads.
+    /// Waits until all is written; for a reader that takes nothing, not longer than `still`.
     ///
     /// # Errors
     /// What the output gave, or how much was not written.
-    pub fn finish(self) -> io::Result<()> {
-        self.finish_within(AT_THE_END)
-    }
-
-    fn finish_within(self, still: Duration) -> io::Result<()> {
+    pub fn finish(self, still: Duration) -> io::Result<()> {
         let mut queue = self.shared.queue();
         queue.closed = true;
         self.shared.filled.notify_one();

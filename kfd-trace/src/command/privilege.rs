@@ -5,7 +5,7 @@
 
 use super::say::say;
 use super::stop::Stop;
-use crate::kernel::findings::unprivileged;
+use crate::kernel::findings::{foreign_pids, unprivileged};
 use crate::kernel::{Capabilities, Capability, Preflight, Roots};
 use crate::probes::load;
 use rustix::io::Errno;
@@ -51,10 +51,14 @@ fn kept(held: Capabilities, needs: Needs) -> Capabilities {
 /// thread: each has capabilities of its own. Locked memory is made free before, which takes one that is given up.
 ///
 /// # Errors
-/// When the kernel refuses: then it would go on with more than it should have.
+/// When the kernel refuses: then it would go on with more than it should have. When procfs is not the host's.
 pub fn give_up(roots: &Roots, tracefs: bool) -> Result<(), Stop> {
     load::allow_locked_memory();
     let seen = Preflight::read(roots);
+    // Without CAP_SYS_PTRACE, PID 1's namespace cannot be told any more.
+    if let Some(finding) = foreign_pids(&seen) {
+        return Err(Stop::failed(finding));
+    }
     // What cannot be told may be so.
     let needs = Needs {
         tracefs,

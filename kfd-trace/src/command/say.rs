@@ -5,13 +5,39 @@
 
 use crate::output::escape;
 use log::{LevelFilter, Record};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+/// How long a line waits for room, ns. It is often the same pipe or terminal as standard output: what nobody reads must not
+/// hold up the tracing.
+const PATIENCE_NS: i64 = 200_000_000;
 
 /// One line for people.
 pub fn say(line: impl fmt::Display) {
     // `eprintln` panics where standard error is closed, and there is nobody else to tell.
-    let _ = io::stderr().write_all(said(&line).as_bytes());
+    let _ = Patient.write_all(said(&line).as_bytes());
+}
+
+/// Standard error, as long as somebody reads it; else lines are left out.
+struct Patient;
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut out = io::stderr().lock();
+        if has_room(&out) { out.write(bytes) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What cannot be asked is tried.
+fn has_room(out: &impl AsFd) -> bool {
+    let patience = Timespec { tv_sec: 0, tv_nsec: PATIENCE_NS };
+    !matches!(poll(&mut [PollFd::from_borrowed_fd(out.as_fd(), PollFlags::OUT)], Some(&patience)), Ok(0))
 }
 
 fn said(line: &impl fmt::Display) -> String {
@@ -22,7 +48,8 @@ fn said(line: &impl fmt::Display) -> String {
 pub fn log_from(level: LevelFilter) {
     let format =
         |out: &mut env_logger::fmt::Formatter, record: &Record<'_>| out.write_all(logged(record).as_bytes());
-    env_logger::Builder::new().filter_level(level).format(format).init();
+    let target = env_logger::Target::Pipe(Box::new(Patient));
+    env_logger::Builder::new().filter_level(level).format(format).target(target).init();
 }
 
 fn logged(record: &Record<'_>) -> String {

@@ -6,6 +6,7 @@ use super::intake::TakenIn;
 use super::look::Seen;
 use super::outlet::{self, Outlet, Stdout};
 use super::say::say;
+use super::signals::Signals;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::{Request, Tracer};
 use super::under_way::UnderWay;
@@ -25,7 +26,6 @@ use std::collections::BTreeSet;
 use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -35,6 +35,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How many looks there are before it is asked whether to look at the driver's lists ([`UnderWay::tick`]), and before a
 /// driver that was unloaded is looked for.
 const RECONCILE_LOOKS: u64 = 4;
+
+/// Looks in a second.
+const EXPIRE_LOOKS: u64 = 4;
 
 /// After the last watched process ended: how long its queues may take to go (a kworker frees them).
 const GRACE: Duration = Duration::from_secs(5);
@@ -81,9 +84,10 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     let ring = tracer.attach()?;
     let out = Stdout::new().and_then(|stdout| Outlet::new(stdout, outlet::room(ask.ring_bytes)));
     let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
-    let mut run = Run { ask, tracer, watched, waiting: Waiting::default(), looks: 0, out };
-    let told = run.all(Some(ring)).await;
-    match told.and(finish(run.out).await) {
+    let mut signals = Signals::new().map_err(Stop::failed)?;
+    let mut run = Run { ask, tracer, watched, waiting: Waiting::default(), looks: 0, asked: false, out };
+    let told = run.all(Some(ring), &mut signals).await;
+    match told.and(finish(run.out, run.asked, &mut signals).await) {
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Stop::failed(format!("cannot go on: {error}"))),
@@ -91,14 +95,14 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     }
 }
 
-/// Waits for the reader, unless told to end once more.
-async fn finish(out: Outlet) -> io::Result<()> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let again = || io::Error::other("told to end before all was written to standard output");
+/// Waits for the reader: where nobody wants it to end, as long as it takes; a (further) signal ends that.
+async fn finish(out: Outlet, asked: bool, signals: &mut Signals) -> io::Result<()> {
+    // Taking off the probes took a while.
+    signals.forget().await;
+    let still = if asked { outlet::AT_THE_END } else { Duration::MAX };
     tokio::select! {
-        finished = spawn_blocking(|| out.finish()) => finished.map_err(io::Error::other)?,
-        _ = interrupt.recv() => Err(again()),
-        _ = terminate.recv() => Err(again()),
+        finished = spawn_blocking(move || out.finish(still)) => finished.map_err(io::Error::other)?,
+        () = signals.any() => Err(io::Error::other("told to end before all was written to standard output")),
     }
 }
 
@@ -124,14 +128,14 @@ struct Run<'a> {
     watched: Vec<Watched>,
     waiting: Waiting,
     looks: u64,
+    /// Somebody wants it to end.
+    asked: bool,
     out: Outlet,
 }
 
 impl Run<'_> {
     /// `ring`: `None` while the driver is not loaded.
-    async fn all(&mut self, mut ring: Option<Ring>) -> io::Result<()> {
-        let (mut interrupt, mut terminate) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    async fn all(&mut self, mut ring: Option<Ring>, signals: &mut Signals) -> io::Result<()> {
         let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
         let mut look = interval(LOOK);
         let mut lists = UnderWay::default();
@@ -167,8 +171,10 @@ impl Run<'_> {
                     drain(ring.as_mut(), &mut records);
                     self.reconcile(seen.map_err(io::Error::other)?, &mut records)?;
                 }
-                _ = interrupt.recv() => break,
-                _ = terminate.recv() => break,
+                () = signals.any() => {
+                    self.asked = true;
+                    break;
+                }
                 () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
             }
             self.show(&mut records)?;
@@ -336,7 +342,9 @@ impl Run<'_> {
         for tgid in &ended {
             say(format_args!("process {tgid} has ended"));
         }
-        self.tracer.expire().map_err(io::Error::other)?;
+        if self.looks.is_multiple_of(EXPIRE_LOOKS) {
+            self.tracer.expire().map_err(io::Error::other)?;
+        }
         if self.watched.is_empty() || !self.watched.iter().all(Watched::ended) {
             return Ok(end);
         }

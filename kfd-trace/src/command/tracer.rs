@@ -15,7 +15,7 @@ use crate::events::event::{Body, Event, ProcessId};
 use crate::events::ioctl::{self, Mismatch};
 use crate::events::ring::Ring;
 use crate::events::tables::Tables;
-use crate::kernel::{Loading, Roots};
+use crate::kernel::{Loading, Roots, thread};
 use crate::output::clock::Clock;
 use crate::probes::load::{self, LoadError};
 use crate::probes::plan::{Ask, Choice};
@@ -248,7 +248,7 @@ impl Tracer {
             return Ok(());
         }
         // From here on nothing is counted for them any more, not even for one that was wrongly held to have ended.
-        session.forget(&gone, now_ns).map_err(failed)?;
+        session.forget(&gone, clock::mono_ns()).map_err(failed)?;
         let Tables { mut ioctls, mut errors, .. } = maps(session, &self.roots.procfs)?;
         ioctls.retain(|row| gone.contains(&row.process));
         errors.retain(|row| gone.contains(&row.process));
@@ -268,7 +268,7 @@ impl Tracer {
 /// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight.
 fn maps(session: &Session, procfs: &Path) -> Result<Tables, Stop> {
     let mut tables = session.tables().map_err(|error| Stop::failed(chain(&error)))?;
-    tables.close(|call| !procfs.join(format!("{}/task/{}", call.caller_tgid, call.tid)).exists());
+    tables.close(|call| thread::has_ended(procfs, call.caller_tgid, call.tid));
     Ok(tables)
 }
 

@@ -8,6 +8,7 @@ pub mod loading;
 pub mod offsets;
 pub mod preflight;
 pub mod symbols;
+pub mod thread;
 
 use std::fs;
 use std::io::ErrorKind;

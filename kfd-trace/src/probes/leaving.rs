@@ -87,7 +87,16 @@ fn is_idle(element: &Element<'_>) -> bool {
 /// A thread that began a call meanwhile keeps its seat.
 fn let_go_of(element: &Element<'_>, doubt: Doubt) -> bool {
     let was_idle = is_idle(element);
-    element.let_go(doubt.thread) && (is_idle(element) || !was_idle || !element.give_back(doubt.thread))
+    let Some(process) = doubt.process else {
+        return was_idle
+            && element.let_go(doubt.thread)
+            && (is_idle(element) || !element.give_back(doubt.thread));
+    };
+    let goes_on = || {
+        let caller: Caller = element.copy();
+        caller.slot.process != process || (was_idle && caller.busy == busy::IN_CALL)
+    };
+    element.let_go(doubt.thread) && (!goes_on() || !element.give_back(doubt.thread))
 }
 
 #[cfg(test)]

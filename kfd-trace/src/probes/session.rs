@@ -12,6 +12,7 @@ use super::walk::StandingProcess;
 use crate::events::event::ProcessId;
 use crate::events::layout::QueueLayout;
 use crate::events::tables::Tables;
+use crate::kernel::thread;
 use crate::missed::Missed;
 use crate::verdict::{ProbeStatus, Verdict};
 use aya::Ebpf;
@@ -246,8 +247,8 @@ impl Session {
     /// # Errors
     /// When the kernel refuses the change of a map.
     pub fn tidy_seats(&mut self, mono_ns: u64) -> Result<(), LoadError> {
-        let task = |tgid: u32, tid: u32| self.procfs.join(format!("{tgid}/task/{tid}"));
-        self.shared.tidy_seats(&mut self.ebpf, unique(mono_ns), |tgid, tid| !task(tgid, tid).exists())
+        let ended = |tgid, tid| thread::has_ended(&self.procfs, tgid, tid);
+        self.shared.tidy_seats(&mut self.ebpf, unique(mono_ns), ended)
     }
 }
 

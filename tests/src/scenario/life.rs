@@ -5,10 +5,6 @@ use std::fmt;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use kfd_trace_common::counter::ProbeId;
-use nix::sys::signal::Signal;
-
 use super::agent::Agent;
 use super::diff::{Differs, Table, diff, shown};
 use super::ledger::{Ledger, Vms};
@@ -23,6 +19,9 @@ use crate::harness::wait::SOON;
 use crate::harness::workload::kfdsim;
 use crate::harness::{Daemon, Metrics, sysfs, until};
 use crate::kfd::topology;
+use anyhow::{Context, Result, ensure};
+use kfd_trace_common::counter::ProbeId;
+use nix::sys::signal::Signal;
 
 pub mod soak;
 
@@ -116,7 +115,6 @@ struct World {
     calls: MqdCount,
     restores: Restores,
     pids: BTreeSet<u32>,
-    /// When processes ended, each one.
     ended: Vec<Instant>,
     outcome: Outcome,
 }

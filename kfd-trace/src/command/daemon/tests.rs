@@ -28,10 +28,7 @@ async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Re
     let mut tracer = Tracer::new(&request);
     tracer.driver_loads = driver_loads;
     let page = Page::new(roots, 10);
-    let mut signals = Signals {
-        terminate: signal(SignalKind::terminate()).unwrap(),
-        interrupt: signal(SignalKind::interrupt()).unwrap(),
-    };
+    let mut signals = Signals::new().unwrap();
     let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals);
     let ended = timeout(Duration::from_secs(1), waiting).await.ok();
     (ended.map(|ended| ended.map(drop)), page.ready())

@@ -47,11 +47,11 @@ fn begun(ask: &Ask) -> (Run<'_>, Page) {
     let tracer = Tracer::new(&request);
     let page = Page::default();
     let out = Outlet::new(page.clone(), 1 << 20).unwrap();
-    (Run { ask, tracer, watched: vec![], waiting: Waiting::default(), looks: 0, out }, page)
+    (Run { ask, tracer, watched: vec![], waiting: Waiting::default(), looks: 0, asked: false, out }, page)
 }
 
 fn lines(run: Run<'_>, page: &Page) -> Vec<Value> {
-    run.out.finish().unwrap();
+    run.out.finish(Duration::MAX).unwrap();
     let page = page.0.lock().unwrap();
     let text = std::str::from_utf8(&page).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -94,7 +94,7 @@ async fn a_driver_that_cannot_be_traced_after_a_reload_ends_the_stream_with_its_
     let ask = ask(root.path(), &[]);
     let (mut run, page) = begun(&ask);
     run.tracer.state.apply(&event(10, 1, 700, Body::Open { errno: 0, comm: "train".into() }));
-    let error = run.all(None).await.unwrap_err();
+    let error = run.all(None, &mut Signals::new().unwrap()).await.unwrap_err();
     let stop = error.get_ref().and_then(|stop| stop.downcast_ref::<Stop>()).expect("why");
     assert_eq!(stop.code, FAILED);
     let events: Vec<_> = lines(run, &page).into_iter().map(|line| line["event"].clone()).collect();

@@ -1,0 +1,65 @@
+//! What asks a tracer to end: SIGINT (Ctrl-C) and SIGTERM.
+
+use std::future::ready;
+use std::io;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::yield_now;
+
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From now on they end nothing by themselves.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new() -> io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next one.
+    pub async fn any(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Forgets those that came until now.
+    pub async fn forget(&mut self) {
+        // The runtime learns of them when it has nothing else to do.
+        yield_now().await;
+        for _ in 0..2 {
+            tokio::select! {
+                biased;
+                () = self.any() => {}
+                () = ready(()) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Signal, getpid, kill_process};
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn what_came_is_forgotten_and_what_comes_is_not() {
+        let mut signals = Signals::new().unwrap();
+        let soon = Duration::from_millis(200);
+        kill_process(getpid(), Signal::INT).unwrap();
+        kill_process(getpid(), Signal::TERM).unwrap();
+        signals.forget().await;
+        assert!(timeout(soon, signals.any()).await.is_err(), "it was forgotten");
+        kill_process(getpid(), Signal::TERM).unwrap();
+        assert!(timeout(10 * soon, signals.any()).await.is_ok());
+    }
+}
