@@ -1,8 +1,10 @@
 //! What the tracer itself needs: from its start to the first event it tells, and while it has nothing to tell. One process
 //! uses KFD meanwhile.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -17,8 +19,8 @@ use crate::harness::{Daemon, Stream};
 /// What the lines for the host begin with (xtask/src/overhead/own.rs).
 const MARK: &str = "kfd-own";
 
-/// After its start, until a daemon only waits.
-const SETTLES: Duration = Duration::from_secs(5);
+/// After its start, until a daemon only waits, and the threads that did its start for it have ended (tokio keeps them for 10 s).
+const SETTLES: Duration = Duration::from_secs(20);
 
 /// For so long a daemon is watched.
 const WATCHED: Duration = Duration::from_secs(30);
@@ -54,9 +56,9 @@ fn rest(caller: &mut Caller) -> Result<()> {
     daemon.scrape()?;
     std::thread::sleep(SETTLES);
     let proc = Path::new("/proc").join(daemon.pid().to_string());
-    let before = Tasks::read(&proc)?;
+    let before = threads(&proc)?;
     std::thread::sleep(WATCHED);
-    let after = Tasks::read(&proc)?;
+    let done = since(&before, &threads(&proc)?);
     let status = fs::read_to_string(proc.join("status")).context("the daemon has ended")?;
     let seconds = WATCHED.as_secs();
     for (case, field) in
@@ -65,41 +67,44 @@ fn rest(caller: &mut Caller) -> Result<()> {
         let kib = number(&status, field).with_context(|| format!("its status has no {field}"))?;
         report(case, kib * 1024, "bytes")?;
     }
-    report(&format!("tracing.wake_ups.{seconds}_seconds"), after.waits - before.waits, "wake-ups")?;
-    let (ran, case) = (after.ran - before.ran, format!("tracing.work.{seconds}_seconds"));
-    report(&case, ran, "instructions")?;
+    report(&format!("tracing.wake_ups.{seconds}_seconds"), done.waits, "wake-ups")?;
+    report(&format!("tracing.work.{seconds}_seconds"), done.ran, "instructions")?;
     daemon.stop()
 }
 
-/// All threads of a process together.
+/// What a thread has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tasks {
+struct Done {
     /// Instructions.
     ran: u64,
-    /// How often they went to sleep, and so woke up.
+    /// How often it went to sleep, and so woke up.
     waits: u64,
 }
 
-impl Tasks {
-    fn read(proc: &Path) -> Result<Self> {
-        let mut all = Self::default();
-        let tasks = fs::read_dir(proc.join("task")).context("the daemon has ended")?;
-        let threads: Vec<PathBuf> =
-            tasks.map(|task| task.map(|task| task.path())).collect::<Result<_, _>>()?;
-        ensure!(!threads.is_empty(), "the daemon has no threads");
-        for thread in threads {
-            let read = |name: &str| {
-                fs::read_to_string(thread.join(name)).with_context(|| format!("{}: {name}", thread.display()))
-            };
-            // The first number is the time on a CPU (proc_pid_schedstat, fs/proc/base.c).
-            let ran: Option<u64> =
-                read("schedstat")?.split_whitespace().next().and_then(|word| word.parse().ok());
-            all.ran += ran.context("schedstat")?;
-            all.waits +=
-                number(&read("status")?, "voluntary_ctxt_switches").context("voluntary_ctxt_switches")?;
-        }
-        Ok(all)
+/// The threads of a process, by tid.
+fn threads(proc: &Path) -> Result<BTreeMap<OsString, Done>> {
+    let mut all = BTreeMap::new();
+    for thread in fs::read_dir(proc.join("task")).context("the daemon has ended")? {
+        let thread = thread.context("the daemon's threads")?;
+        let read = |name: &str| fs::read_to_string(thread.path().join(name));
+        // One that ends meanwhile has nothing more to tell.
+        let (Ok(schedstat), Ok(status)) = (read("schedstat"), read("status")) else { continue };
+        // The first number is the time on a CPU (proc_pid_schedstat, fs/proc/base.c).
+        let ran = schedstat.split_whitespace().next().and_then(|word| word.parse().ok());
+        let waits = number(&status, "voluntary_ctxt_switches");
+        let work = ran.zip(waits).map(|(ran, waits)| Done { ran, waits });
+        all.insert(thread.file_name(), work.context("a thread's schedstat or status")?);
     }
+    ensure!(!all.is_empty(), "the daemon has no threads");
+    Ok(all)
+}
+
+/// What all threads together have done between two looks, as far as the second one shows them.
+fn since(before: &BTreeMap<OsString, Done>, after: &BTreeMap<OsString, Done>) -> Done {
+    after.iter().fold(Done::default(), |sum, (tid, now)| {
+        let then = before.get(tid).copied().unwrap_or_default();
+        Done { ran: sum.ran + now.ran - then.ran, waits: sum.waits + now.waits - then.waits }
+    })
 }
 
 /// The number after a name in a `status` file of procfs.
@@ -120,18 +125,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_threads_count() {
+    fn threads_that_come_and_go_are_counted_for_what_they_did_meanwhile() {
         let root = tempfile::tempdir().unwrap();
-        assert!(Tasks::read(root.path()).is_err(), "no such process");
-        for (thread, ran, waits) in [("7", 1000, 3), ("9", 20, 4)] {
-            let folder = root.path().join("task").join(thread);
+        assert!(threads(root.path()).is_err(), "no such process");
+        let thread = |tid: &str, ran: u64, waits: u64| {
+            let folder = root.path().join("task").join(tid);
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("schedstat"), format!("{ran} 55 66\n")).unwrap();
             let status =
                 format!("Name:\tx\nnonvoluntary_ctxt_switches:\t99\nvoluntary_ctxt_switches:\t{waits}\n");
             fs::write(folder.join("status"), status).unwrap();
-        }
-        assert_eq!(Tasks::read(root.path()).unwrap(), Tasks { ran: 1020, waits: 7 });
+        };
+        thread("7", 1000, 3);
+        thread("9", 50_000, 400);
+        let before = threads(root.path()).unwrap();
+        fs::remove_dir_all(root.path().join("task/9")).unwrap();
+        thread("7", 1020, 7);
+        thread("11", 300, 1);
+        assert_eq!(since(&before, &threads(root.path()).unwrap()), Done { ran: 320, waits: 5 });
     }
 
     #[test]
