@@ -25,20 +25,32 @@ const SETTLES: Duration = Duration::from_secs(20);
 /// For so long a daemon is watched.
 const WATCHED: Duration = Duration::from_secs(30);
 
+const STARTS: usize = 3;
+
 const ONE_PAIR: Order = Order { work: Work::Pair, operations: 1, bursts: 1 };
 
 /// Measures and reports. `program` is our own, for callers.
 pub fn run(program: &str) -> Result<()> {
     clock::check()?;
     let mut caller = Caller::start(program, true)?;
-    // The first one finds nothing in the page cache, and a kernel that has not put a probe on yet.
-    Stream::tracing(&[])?.finish()?;
-    start(&mut caller).context("from its start")?;
+    starts(&mut caller).context("from its start")?;
     rest(&mut caller).context("at rest")
 }
 
-/// Of all tasks: the tracer's, the kernel's for it, and a caller's pair of ioctls, which is little beside.
-fn start(caller: &mut Caller) -> Result<()> {
+/// The least of some starts: the first one finds nothing in the page cache, and a kernel that has not put a probe on yet.
+fn starts(caller: &mut Caller) -> Result<()> {
+    let (mut tracing, mut first_event) = (u64::MAX, u64::MAX);
+    for _ in 0..STARTS {
+        let start = start(caller)?;
+        tracing = tracing.min(start.0);
+        first_event = first_event.min(start.1);
+    }
+    report("start.tracing", tracing, "instructions")?;
+    report("start.first_event", first_event, "instructions")
+}
+
+/// To its line, and to the first event. Of all tasks: the tracer's, the kernel's for it, and a caller's pair of ioctls, which is little beside.
+fn start(caller: &mut Caller) -> Result<(u64, u64)> {
     let begin = clock::busy()?;
     let mut stream = Stream::tracing(&[])?;
     let tracing = clock::busy()? - begin;
@@ -46,8 +58,7 @@ fn start(caller: &mut Caller) -> Result<()> {
     stream.wait_line("a queue", ATTACH, |line| line["event"] == "queue_create")?;
     let first_event = clock::busy()? - begin;
     stream.finish()?;
-    report("start.tracing", tracing, "instructions")?;
-    report("start.first_event", first_event, "instructions")
+    Ok((tracing, first_event))
 }
 
 fn rest(caller: &mut Caller) -> Result<()> {
