@@ -79,11 +79,11 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
     kfdsim_at("hang", 1, 0)?;
-    let patience = Setting::of("/sys/module/amdgpu/parameters/queue_preemption_timeout_ms", "12000")?;
+    let patience = Setting::of("/sys/module/amdgpu/parameters/queue_preemption_timeout_ms", "20000")?;
     let destroys = [("ioctl", "DESTROY_QUEUE")];
     let in_flight = |metrics: &Metrics| metrics.sum("kfd_ioctls_in_flight", &destroys);
     let oldest = |metrics: &Metrics| metrics.sum("kfd_ioctl_in_flight_oldest_seconds", &destroys);
-    // a scrape takes its time here: the age is one of a moment between its begin and its end
+    // the driver waits in a loop, so that a scrape takes seconds: the age is one of a moment between its begin and its end
     let older_than = |least: f64| {
         until("the call in flight, and older", SOON, || {
             let (begin, metrics) = (Instant::now(), daemon.scrape()?);
@@ -92,8 +92,8 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
         })
     };
     workload.send_line("destroy 0")?;
-    let (age, begin, end) = older_than(0.2)?;
-    let (later_age, later_begin, later_end) = older_than(age + 1.0)?;
+    let (age, begin, end) = older_than(0.0)?;
+    let (later_age, later_begin, later_end) = older_than(age)?;
     let (grown, least, most) = (later_age - age, later_begin - end, later_end - begin);
     assert!(
         (least.as_secs_f64()..=most.as_secs_f64()).contains(&grown),
