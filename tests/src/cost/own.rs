@@ -13,6 +13,8 @@ use serde_json::json;
 use super::caller::{Caller, Order};
 use super::case::Work;
 use super::clock;
+use crate::harness::footprint::Footprint;
+use crate::harness::status::number;
 use crate::harness::wait::ATTACH;
 use crate::harness::{Daemon, Stream};
 
@@ -70,12 +72,11 @@ fn rest(caller: &mut Caller) -> Result<()> {
     let before = threads(&proc)?;
     std::thread::sleep(WATCHED);
     let done = since(&before, &threads(&proc)?);
-    let status = fs::read_to_string(proc.join("status")).context("the daemon has ended")?;
+    let Footprint { resident, anonymous, highest, .. } = Footprint::of(daemon.pid())?;
     let seconds = WATCHED.as_secs();
-    for (case, field) in
-        [("tracing.resident", "VmRSS"), ("tracing.anonymous", "RssAnon"), ("tracing.highest", "VmHWM")]
+    for (case, kib) in
+        [("tracing.resident", resident), ("tracing.anonymous", anonymous), ("tracing.highest", highest)]
     {
-        let kib = number(&status, field).with_context(|| format!("its status has no {field}"))?;
         report(case, kib * 1024, "bytes")?;
     }
     report(&format!("tracing.wake_ups.{seconds}_seconds"), done.waits, "wake-ups")?;
@@ -102,7 +103,7 @@ fn threads(proc: &Path) -> Result<BTreeMap<OsString, Done>> {
         let (Ok(schedstat), Ok(status)) = (read("schedstat"), read("status")) else { continue };
         // The first number is the time on a CPU (proc_pid_schedstat, fs/proc/base.c).
         let ran = schedstat.split_whitespace().next().and_then(|word| word.parse().ok());
-        let waits = number(&status, "voluntary_ctxt_switches");
+        let waits = number(&status, "voluntary_ctxt_switches").ok();
         let work = ran.zip(waits).map(|(ran, waits)| Done { ran, waits });
         all.insert(thread.file_name(), work.context("a thread's schedstat or status")?);
     }
@@ -116,13 +117,6 @@ fn since(before: &BTreeMap<OsString, Done>, after: &BTreeMap<OsString, Done>) ->
         let then = before.get(tid).copied().unwrap_or_default();
         Done { ran: sum.ran + now.ran - then.ran, waits: sum.waits + now.waits - then.waits }
     })
-}
-
-/// The number after a name in a `status` file of procfs.
-fn number(status: &str, name: &str) -> Option<u64> {
-    let mut fields = status.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = fields.find(|(field, _)| *field == name)?;
-    value.split_whitespace().next()?.parse().ok()
 }
 
 fn report(case: &str, value: u64, unit: &str) -> Result<()> {
@@ -154,11 +148,5 @@ mod tests {
         thread("7", 1020, 7);
         thread("11", 300, 1);
         assert_eq!(since(&before, &threads(root.path()).unwrap()), Done { ran: 320, waits: 5 });
-    }
-
-    #[test]
-    fn a_number_is_found_by_its_whole_name() {
-        let status = "VmRSSx:\t1 kB\nVmRSS:\t  5220 kB\n";
-        assert_eq!((number(status, "VmRSS"), number(status, "VmHWM")), (Some(5220), None));
     }
 }

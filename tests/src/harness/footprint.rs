@@ -5,11 +5,15 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use super::status::number;
+
 /// Of one process at one moment. Sizes in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Resident memory of all kinds (`VmRSS`).
     pub resident: u64,
+    /// The most of it that there ever was (`VmHWM`).
+    pub highest: u64,
     /// Of it what no file stands behind: heap and stacks (`RssAnon`).
     pub anonymous: u64,
     pub threads: u64,
@@ -21,6 +25,11 @@ pub struct Footprint {
 }
 
 impl Footprint {
+    /// Of a process of this machine, as [`Footprint::read`].
+    pub fn of(pid: u32) -> Result<Self> {
+        Self::read(Path::new("/proc"), pid)
+    }
+
     /// Reads that of the process `pid` below `procfs`.
     ///
     /// # Errors
@@ -31,6 +40,7 @@ impl Footprint {
         let status = text(&root.join("status"))?;
         let mut footprint = Self {
             resident: number(&status, "VmRSS")?,
+            highest: number(&status, "VmHWM")?,
             anonymous: number(&status, "RssAnon")?,
             threads: number(&status, "Threads")?,
             ..Self::default()
@@ -53,13 +63,6 @@ impl Footprint {
     }
 }
 
-/// The number behind `key:`; a unit may follow.
-fn number(text: &str, key: &str) -> Result<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-    let value = line.and_then(|line| line.split_whitespace().next()).with_context(|| format!("no {key}"))?;
-    value.parse().with_context(|| format!("{key}: {value}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,22 +74,39 @@ mod tests {
         let own = root.path().join("7");
         fs::create_dir_all(own.join("fd")).unwrap();
         fs::create_dir_all(own.join("fdinfo")).unwrap();
-        fs::write(own.join("status"), "VmRSS:\t   900 kB\nRssAnon:\t 400 kB\nThreads:\t2\n").unwrap();
+        fs::write(
+            own.join("status"),
+            "VmHWM:\t 1000 kB\nVmRSS:\t   900 kB\nRssAnon:\t 400 kB\nThreads:\t2\n",
+        )
+        .unwrap();
         let kinds = ["anon_inode:bpf-map", "socket:[1]", "anon_inode:bpf-map", "anon_inode:bpf-prog"];
         for (fd, kind) in kinds.iter().enumerate() {
             symlink(kind, own.join(format!("fd/{fd}"))).unwrap();
             fs::write(own.join(format!("fdinfo/{fd}")), "flags:\t02\nmap_type:\t2\nmemlock:\t4096\n")
                 .unwrap();
         }
-        let expected =
-            Footprint { resident: 900, anonymous: 400, threads: 2, descriptors: 4, maps: 2, map_memory: 8 };
+        let expected = Footprint {
+            resident: 900,
+            highest: 1000,
+            anonymous: 400,
+            threads: 2,
+            descriptors: 4,
+            maps: 2,
+            map_memory: 8,
+        };
         assert_eq!(Footprint::read(root.path(), 7).unwrap(), expected);
         assert!(Footprint::read(root.path(), 8).is_err());
     }
 
     #[test]
     fn a_real_process_is_read() {
-        let own = Footprint::read(Path::new("/proc"), std::process::id()).unwrap();
-        assert!(own.resident > own.anonymous && own.anonymous > 0 && own.descriptors > 2, "{own:?}");
+        let own = Footprint::of(std::process::id()).unwrap();
+        assert!(
+            own.resident > own.anonymous
+                && own.anonymous > 0
+                && own.highest >= own.resident
+                && own.descriptors > 2,
+            "{own:?}"
+        );
     }
 }

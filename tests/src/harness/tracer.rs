@@ -19,6 +19,16 @@ pub fn program() -> String {
     std::env::var("KFD_TRACE").unwrap_or_else(|_| "/bin/kfd-trace".to_owned())
 }
 
+/// Arguments of a tracer that starts much sooner: without the probes that sit on most functions. For tests that ask for nothing
+/// of theirs.
+pub const FEW: [&str; 5] = [
+    "--without-probe=ioctl_handler",
+    "--without-probe=mqd_init",
+    "--without-probe=mqd_update",
+    "--without-probe=mqd_restore",
+    "--without-probe=mqd_return",
+];
+
 /// Runs a command that ends by itself (`ps`, `status`, bad usage...).
 pub fn run(args: &[&str]) -> Result<Output> {
     Command::new(program()).args(args).output().with_context(|| format!("run kfd-trace {args:?}"))

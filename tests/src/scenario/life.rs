@@ -1,9 +1,12 @@
 //! One scenario: agents, driver, tracer and ledger side by side, compared as they go.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::Path;
 use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use kfd_trace_common::counter::ProbeId;
+use nix::sys::signal::Signal;
 
 use super::agent::Agent;
 use super::diff::{Differs, Table, diff, shown};
@@ -19,11 +22,11 @@ use crate::harness::wait::SOON;
 use crate::harness::workload::kfdsim;
 use crate::harness::{Daemon, Metrics, sysfs, until};
 use crate::kfd::topology;
-use anyhow::{Context, Result, ensure};
-use kfd_trace_common::counter::ProbeId;
-use nix::sys::signal::Signal;
 
+mod outcome;
 pub mod soak;
+
+pub use outcome::Outcome;
 
 /// Operations between two comparisons.
 const STRETCH: usize = 50;
@@ -54,53 +57,21 @@ pub struct Life {
     pub without: Option<ProbeId>,
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    pub life: Option<Life>,
-    pub operations: BTreeMap<Kind, usize>,
-    pub refused: usize,
-    pub queues: usize,
-    pub pids_reused: usize,
-    pub comparisons: usize,
-    pub lost: u64,
-    /// Differences that the tracer found in the driver's lists and set right.
-    pub mended: f64,
-    /// Rows of queues that said so, at all comparisons.
-    pub resynced: usize,
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(Life { seed, drops, .. }) = self.life {
-            write!(f, "seed {seed}{}: ", if drops { " (with drops)" } else { "" })?;
-        }
-        let kinds = self.operations.iter().map(|(kind, count)| format!("{} {count}", kind.name()));
-        write!(
-            f,
-            "{} operations ({}), {} refused, {} queues created, {} PIDs reused, {} records lost, {} set right by the \
-             tracer, {} comparisons, 0 differences",
-            self.operations.values().sum::<usize>(),
-            kinds.collect::<Vec<_>>().join(", "),
-            self.refused,
-            self.queues,
-            self.pids_reused,
-            self.lost,
-            self.mended,
-            self.comparisons,
-        )
-    }
-}
-
 /// Plays it. A difference that stays is an error ([`Differs`]), which names the seed and shows the difference.
 pub fn run(life: Life) -> Result<Outcome> {
     let place = format!("seed {}, {} operations, drops: {}", life.seed, life.operations, life.drops);
-    let _pids = Setting::of(PID_MAX.0, PID_MAX.1)?;
-    let _patience = Setting::of(PATIENCE.0, PATIENCE.1)?;
-    let _vms = Setting::of(EACH_VM, if life.vms == Vms::Each { "1" } else { "0" })?;
+    let _settings = settings(life.vms)?;
     let mut world = World::new(life).with_context(|| place.clone())?;
     let mut step = 0;
     world.play(&mut step).with_context(|| format!("{place}: after operation {step}{}", world.troubles()))?;
     Ok(world.outcome)
+}
+
+/// What the machine is set to for the time of a scenario.
+fn settings(vms: Vms) -> Result<[Setting; 3]> {
+    let each_vm = (EACH_VM, if vms == Vms::Each { "1" } else { "0" });
+    let set = |(file, value)| Setting::of(file, value);
+    Ok([set(PID_MAX)?, set(PATIENCE)?, set(each_vm)?])
 }
 
 struct World {
@@ -115,6 +86,7 @@ struct World {
     calls: MqdCount,
     restores: Restores,
     pids: BTreeSet<u32>,
+    /// When processes ended, each one.
     ended: Vec<Instant>,
     outcome: Outcome,
 }

@@ -7,19 +7,12 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::capable::PARANOID;
 use kfd_trace_tests::harness::setting::Setting;
+use kfd_trace_tests::harness::status::field;
+use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{Daemon, JsonProcess, VmKernel, Workload, capable};
 use rustix::thread::CapabilitySet;
 use serde_json::Value;
-
-/// Without the probes that sit on most functions: a tracer starts much sooner.
-const FEW: [&str; 5] = [
-    "--without-probe=ioctl_handler",
-    "--without-probe=mqd_init",
-    "--without-probe=mqd_update",
-    "--without-probe=mqd_restore",
-    "--without-probe=mqd_return",
-];
 
 /// CAP_SYSLOG, CAP_PERFMON and CAP_BPF.
 const KEPT: &str = "000000c400000000";
@@ -30,8 +23,7 @@ fn told(pid: u32, key: &str) -> Result<String> {
     let mut told: Vec<String> = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         let status = fs::read_to_string(task?.path().join("status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-        told.push(line.with_context(|| format!("no {key}"))?.trim().to_owned());
+        told.push(field(&status, key)?.to_owned());
     }
     told.dedup();
     ensure!(told.len() == 1, "{key} of its threads: {told:?}");

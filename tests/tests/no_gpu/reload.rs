@@ -1,13 +1,13 @@
 //! The driver is taken out and put in again under running tracers: they do not hold it, say that it went, and see again
 //! what the new one does. This is the only stage that can: kfdsim cannot be unloaded.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use kfd_trace_tests::harness::driver::references;
+use kfd_trace_tests::harness::footprint::Footprint;
 use kfd_trace_tests::harness::kernel::{bpf_programs, kprobes};
-use kfd_trace_tests::harness::tracer::run;
+use kfd_trace_tests::harness::tracer::{FEW, run};
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{Daemon, Driver, JsonProcess, Stream, VmKernel, Workload, until};
 use serde_json::{Value, json};
@@ -15,15 +15,6 @@ use serde_json::{Value, json};
 const UNLOADED: &str =
     "kfd-trace: the amdgpu driver was unloaded, and all that it had has ended; waiting for it\n";
 const TRACING: &str = "kfd-trace: tracing\n";
-
-/// Without the probes that sit on most functions, and that nothing here asks: a tracer starts much sooner.
-const FEW: [&str; 5] = [
-    "--without-probe=ioctl_handler",
-    "--without-probe=mqd_init",
-    "--without-probe=mqd_update",
-    "--without-probe=mqd_restore",
-    "--without-probe=mqd_return",
-];
 
 /// The kernel for what is the tracer's own affair, or the same in every kernel.
 const ONE: &str = "6.12";
@@ -87,12 +78,9 @@ fn waits(daemon: &Daemon, why: &str, opens: Option<f64>) -> Result<()> {
 }
 
 /// Open descriptors, and what it has in memory of its own, in KiB.
-fn holds(process: &JsonProcess) -> Result<(usize, u64)> {
-    let proc = format!("/proc/{}", process.pid());
-    let status = fs::read_to_string(format!("{proc}/status"))?;
-    let anon = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("RssAnon")?;
-    let kib = anon.trim().strip_suffix(" kB").context("kB")?.parse()?;
-    Ok((fs::read_dir(format!("{proc}/fd"))?.count(), kib))
+fn holds(process: &JsonProcess) -> Result<(u64, u64)> {
+    let Footprint { descriptors, anonymous, .. } = Footprint::of(process.pid())?;
+    Ok((descriptors, anonymous))
 }
 
 /// The lines of the stream on what became of the driver and who opened it, and with which PID.

@@ -4,7 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kfd_trace_tests::harness::{Daemon, Metrics, Stream, VmKernel, Workload, counts, kernel, memory, shared};
+use kfd_trace_tests::harness::footprint::Footprint;
+use kfd_trace_tests::harness::{Daemon, Metrics, Stream, VmKernel, Workload, counts, kernel, shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -148,14 +149,18 @@ fn a_flood_blocks_nobody_and_leaves_no_gap_untold() -> Result<()> {
     for _ in 0..3 {
         floods.push(Workload::ready(&["flood", "--threads=2", &seconds])?);
     }
-    let sizes =
-        || Ok::<_, anyhow::Error>([memory::anonymous(daemon.pid())?, memory::anonymous(stream.pid())?]);
+    let sizes = || {
+        Ok::<_, anyhow::Error>([
+            Footprint::of(daemon.pid())?.anonymous,
+            Footprint::of(stream.pid())?.anonymous,
+        ])
+    };
     thread::sleep(time / 4);
     let early = sizes()?;
     let calls = |metrics: &Metrics| metrics.sum("kfd_ioctls_total", &[]);
     let amid = daemon.scrape_until("calls", |metrics| calls(metrics).filter(|calls| *calls > 0.0))?;
     thread::sleep(time / 2);
-    let (late, resident) = (sizes()?, memory::resident(daemon.pid())?);
+    let (late, resident) = (sizes()?, Footprint::of(daemon.pid())?.resident);
     for (early, late) in early.into_iter().zip(late) {
         assert!(late <= early + GROWTH, "{early} KiB, then {late}");
     }

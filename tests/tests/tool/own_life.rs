@@ -10,10 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::footprint::Footprint;
 use kfd_trace_tests::harness::tracer::program;
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{
-    Daemon, JsonProcess, Metrics, Steered, Stream, Workload, counts, memory, shared, until, workload,
+    Daemon, JsonProcess, Metrics, Steered, Stream, Workload, counts, shared, until, workload,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeSpec;
@@ -152,7 +153,7 @@ fn who_does_not_read_is_not_waited_for() -> Result<()> {
     let asked = ["--event=ioctl", "--buffer-size=64KiB"];
     let mut never = Unread::tracing(&asked, Stdio::piped())?;
     let mut late = Unread::tracing(&asked, Stdio::piped())?;
-    let before = memory::anonymous(never.child.id())?;
+    let before = Footprint::of(never.child.id())?.anonymous;
     let mut calls = 0;
     for stream in [&never, &late] {
         until("lines to be dropped", SOON, || {
@@ -161,7 +162,7 @@ fn who_does_not_read_is_not_waited_for() -> Result<()> {
             Ok(stream.says("lines were dropped so far: standard output is read too slowly", MOMENT).ok())
         })?;
     }
-    let grown = memory::anonymous(never.child.id())?.saturating_sub(before);
+    let grown = Footprint::of(never.child.id())?.anonymous.saturating_sub(before);
     // 512 KiB may wait (`outlet::room`); the rest is that of anybody who tells of ioctls
     assert!(grown < 4096, "{before} KiB, then {grown} more");
     never.interrupt()?;

@@ -3,17 +3,15 @@
 //! Each round ends with a rest: all agents but one have ended, and that one, which lives from begin to end, has no queue. Then
 //! what the tracer takes of the machine is sampled: it may depend on how long it runs by nothing.
 
-use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Life, PATIENCE, PID_MAX, World};
+use super::{Life, World, settings};
 use crate::harness::footprint::Footprint;
-use crate::harness::setting::{EACH_VM, Setting};
 use crate::scenario::flat::{self, Sample};
-use crate::scenario::ledger::{Ledger, Vms};
+use crate::scenario::ledger::Ledger;
 use crate::scenario::op::{Op, Owner};
 
 /// The agent that lives on.
@@ -33,9 +31,7 @@ const LATE: Duration = Duration::from_secs(5);
 /// # Errors
 /// A difference between ledger, sysfs and tracer ([`super::Differs`]), or memory that does not stop growing.
 pub fn soak(life: Life, minutes: u32) -> Result<()> {
-    let _pids = Setting::of(PID_MAX.0, PID_MAX.1)?;
-    let _patience = Setting::of(PATIENCE.0, PATIENCE.1)?;
-    let _vms = Setting::of(EACH_VM, if life.vms == Vms::Each { "1" } else { "0" })?;
+    let _settings = settings(life.vms)?;
     let length = PERIOD * minutes;
     let period = PERIOD.min(length / SAMPLES);
     let mut soak = Soak { world: World::new(life)?, begin: Instant::now(), step: 0 };
@@ -86,8 +82,8 @@ impl Soak {
 
     fn sample(&self) -> Result<Sample> {
         let world = &self.world;
-        let Footprint { resident, anonymous, threads, descriptors, maps, map_memory } =
-            Footprint::read(Path::new("/proc"), world.daemon.pid())?;
+        let Footprint { resident, anonymous, threads, descriptors, maps, map_memory, .. } =
+            Footprint::of(world.daemon.pid())?;
         let metrics = world.daemon.scrape()?;
         let number = |name: &str, labels: &[(&str, &str)]| -> Result<u64> {
             let value = metrics.sum(name, labels).with_context(|| format!("no {name} {labels:?}"))?;
@@ -160,6 +156,7 @@ fn ended_within(ended: &[Instant], now: Instant, age: Duration) -> u64 {
 mod tests {
     use super::*;
     use crate::kfd::uapi::QueueType;
+    use crate::scenario::ledger::Vms;
     use crate::scenario::op::{Answer, Made, NewQueue};
 
     #[test]
