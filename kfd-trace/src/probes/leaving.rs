@@ -87,14 +87,12 @@ fn is_idle(element: &Element<'_>) -> bool {
 /// A thread that began a call meanwhile keeps its seat.
 fn let_go_of(element: &Element<'_>, doubt: Doubt) -> bool {
     let was_idle = is_idle(element);
-    let Some(process) = doubt.process else {
-        return was_idle
-            && element.let_go(doubt.thread)
-            && (is_idle(element) || !element.give_back(doubt.thread));
-    };
+    if doubt.process.is_none() && !was_idle {
+        return false;
+    }
     let goes_on = || {
-        let caller: Caller = element.copy();
-        caller.slot.process != process || (was_idle && caller.busy == busy::IN_CALL)
+        let Caller { slot, .. } = element.copy();
+        doubt.process.is_some_and(|process| slot.process != process) || (was_idle && !is_idle(element))
     };
     element.let_go(doubt.thread) && (!goes_on() || !element.give_back(doubt.thread))
 }
@@ -121,6 +119,11 @@ mod tests {
 
         fn element(&self) -> Element<'_> {
             Element::over(&self.0)
+        }
+
+        fn becomes(&self, other: &Sitting) {
+            let words = self.0.iter().zip(&other.0);
+            words.for_each(|(to, from)| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed));
         }
 
         fn holder(&self) -> u64 {
@@ -185,6 +188,19 @@ mod tests {
     }
 
     #[test]
+    fn who_begins_a_call_while_it_is_looked_for_keeps_its_seat() {
+        let seats = [Sitting::of(7, 1, busy::NO)];
+        let mut leaving = doubting(&seats, |_| true);
+        let calls = |_| {
+            seats[0].becomes(&Sitting::of(7, 1, busy::IN_CALL));
+            true
+        };
+        assert_eq!(round(&mut leaving, &seats, calls), claims(&[]));
+        assert_eq!(seats[0].holder(), 7);
+        assert_eq!(round(&mut leaving, &seats, |_| true), claims(&[]));
+    }
+
+    #[test]
     fn who_says_that_the_seat_is_its_own_keeps_its_claim() {
         let seats = [Sitting::of(7, 1, busy::NO)];
         let mut leaving = doubting(&seats, |_| true);
@@ -203,12 +219,7 @@ mod tests {
             leaving.retire(seat, sitting.element(), |process| process == 1);
         }
         // It has called as another program.
-        let other = Sitting::of(9, 3, busy::NO);
-        seats[2]
-            .0
-            .iter()
-            .zip(&other.0)
-            .for_each(|(to, from)| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed));
+        seats[2].becomes(&Sitting::of(9, 3, busy::NO));
         assert_eq!(round(&mut leaving, &seats, |_| false), claims(&[]));
         assert_eq!([0, 1, 2].map(|seat: usize| seats[seat].holder()), [0, 8, 9]);
         assert_eq!(round(&mut leaving, &seats, |_| false), claims(&[0]));
