@@ -2,7 +2,7 @@
 //!
 //! Takes in: lines, and how many bytes of them may wait. Gives out: the lines in their order, as fast as they are read, and
 //! the count of those that found no room, by kind. A reader that does not read keeps nobody waiting for longer than
-//! [`PATIENCE`] between two flushes.
+//! [`PATIENCE`] before it has caught up.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
@@ -69,10 +69,8 @@ pub struct Outlet {
     most: usize,
     /// The line that is being made.
     line: Vec<u8>,
-    /// What is left of [`PATIENCE`] until the next flush.
+    /// What is left of [`PATIENCE`] until the reader has caught up.
     patience: Duration,
-    /// How far the reader was when it had taken nothing for that long.
-    stuck_at: Option<u64>,
     dropped: BTreeMap<&'static str, u64>,
     /// When dropped lines were told of, and how many.
     told: Option<(Instant, u64)>,
@@ -112,7 +110,6 @@ impl Outlet {
             most,
             line: Vec::new(),
             patience: PATIENCE,
-            stuck_at: None,
             dropped: BTreeMap::new(),
             told: None,
         })
@@ -156,20 +153,16 @@ impl Outlet {
         }
     }
 
-    /// Whether the line fits, for which a reader gets some time, unless it has let all of that pass before.
+    /// Whether the line fits, for which a reader gets some time, unless all of that has passed before.
     fn has_room(&mut self) -> bool {
         let mut queue = self.shared.queue();
         let fits =
             |queue: &Queue| queue.waiting.is_empty() || queue.waiting.len() + self.line.len() <= self.most;
-        while !fits(&queue) && !queue.over && !self.patience.is_zero() && self.stuck_at != Some(queue.written)
-        {
+        while !fits(&queue) && !queue.over && !self.patience.is_zero() {
             self.shared.filled.notify_one();
-            let (before, begin) = (queue.written, Instant::now());
+            let begin = Instant::now();
             queue = self.shared.wait(queue, self.patience);
             self.patience = self.patience.saturating_sub(begin.elapsed());
-            if self.patience.is_zero() && queue.written == before {
-                self.stuck_at = Some(before);
-            }
         }
         fits(&queue)
     }
