@@ -6,7 +6,6 @@ use super::stop::Stop;
 use super::{clock, tracer};
 use crate::attribute::Topology;
 use crate::events::event::QueueCreate;
-use crate::kernel::findings::foreign_pids;
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::output::ps::{self, PsRow};
 use crate::probes::facts::Facts;
@@ -18,13 +17,9 @@ use std::io::{self, ErrorKind};
 /// # Errors
 /// When there is no driver, or the output cannot be written.
 pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
-    let preflight = Preflight::read(roots);
-    let found = findings(&preflight);
+    let found = findings(&Preflight::read(roots));
     if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::NothingToTrace) {
         return Err(Stop { code: super::stop::NOTHING_TO_TRACE, line: finding.to_string() });
-    }
-    if let Some(finding) = foreign_pids(&preflight) {
-        return Err(Stop::failed(finding));
     }
     let mut asked = Sources::from(Source::Sysfs);
     let kernel = Kernel::read(roots);

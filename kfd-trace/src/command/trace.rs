@@ -32,12 +32,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 /// How often watched processes and the wall clock are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How many looks there are before it is asked whether to look at the driver's lists ([`UnderWay::tick`]), and before a
-/// driver that was unloaded is looked for.
-const RECONCILE_LOOKS: u64 = 4;
-
-/// Looks in a second.
-const EXPIRE_LOOKS: u64 = 4;
+/// Looks in a second. So often it is asked whether to look at the driver's lists ([`UnderWay::tick`]), a driver that was
+/// unloaded is looked for, and what has ended is forgotten.
+const SECOND_LOOKS: u64 = 4;
 
 /// After the last watched process ended: how long its queues may take to go (a kworker frees them).
 const GRACE: Duration = Duration::from_secs(5);
@@ -154,12 +151,12 @@ impl Run<'_> {
                         lists = UnderWay::default();
                         self.let_go(ring.take(), &mut records)?;
                     }
-                    if self.looks.is_multiple_of(RECONCILE_LOOKS) {
+                    if self.looks.is_multiple_of(SECOND_LOOKS) {
                         if ring.is_none() {
-                            match self.come_back()? {
+                            match self.come_back() {
                                 Ok(came) => ring = came,
-                                Err(stop) => {
-                                    ended = Err(io::Error::other(stop));
+                                Err(error) => {
+                                    ended = Err(error);
                                     break;
                                 }
                             }
@@ -199,21 +196,24 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// `None` while the driver is not loaded; an error inside where it is, and cannot be traced.
-    fn come_back(&mut self) -> io::Result<Result<Option<Ring>, Stop>> {
+    /// `None` while the driver is not loaded.
+    ///
+    /// # Errors
+    /// When it is loaded and cannot be traced.
+    fn come_back(&mut self) -> io::Result<Option<Ring>> {
         match self.tracer.attach() {
             Ok(ring) => {
                 self.tell_driver(json::Driver::Loaded)?;
                 self.begin()?;
-                Ok(Ok(Some(ring)))
+                Ok(Some(ring))
             }
             Err(stop) if stop.code == NOTHING_TO_TRACE => {
                 if let Some(line) = self.waiting.tell(&stop) {
                     say(line);
                 }
-                Ok(Ok(None))
+                Ok(None)
             }
-            Err(stop) => Ok(Err(stop)),
+            Err(stop) => Err(io::Error::other(stop)),
         }
     }
 
@@ -342,7 +342,7 @@ impl Run<'_> {
         for tgid in &ended {
             say(format_args!("process {tgid} has ended"));
         }
-        if self.looks.is_multiple_of(EXPIRE_LOOKS) {
+        if self.looks.is_multiple_of(SECOND_LOOKS) {
             self.tracer.expire().map_err(io::Error::other)?;
         }
         if self.watched.is_empty() || !self.watched.iter().all(Watched::ended) {

@@ -225,7 +225,7 @@ impl Tracer {
 
     /// The wall clock may have been set, or have gone on while the machine slept: to be called before events are told.
     pub fn renew_clock(&mut self) {
-        self.clock.mono_to_wall_ns = i128::from(clock::wall_minus_mono_ns());
+        self.clock = self.clock_now();
     }
 
     /// The clock as it is at this moment.
@@ -262,6 +262,21 @@ impl Tracer {
     pub fn mismatch(&self, event: &Event) -> Option<Mismatch> {
         let Body::Ioctl(call) = &event.body else { return None };
         ioctl::mismatch(call.cmd, self.ioctl_sizes.get(&ioctl::nr(call.cmd)).copied())
+    }
+}
+
+#[cfg(test)]
+impl Tracer {
+    /// Without probes.
+    pub(super) fn idle(roots: &Roots) -> Self {
+        Tracer::new(&Request {
+            roots: roots.clone(),
+            ioctl_records: false,
+            pids: vec![],
+            ring_bytes: 0,
+            choice: Choice::default(),
+            limits: StateLimits::default(),
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use kfd_trace_common::limits::IOCTL_STATS_MAX;
 use kfd_trace_common::offset::{ABSENT, FIELDS};
 use kfd_trace_common::rules::records;
 use kfd_trace_common::stat::IoctlStat;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::error::Error;
 use thiserror::Error;
 
@@ -110,10 +111,7 @@ pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
 
 /// A kernel before 5.11 refuses maps beyond the limit (`bpf_charge_memlock`) with EPERM.
 fn remedy() -> &'static str {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: a valid pointer to a limit, which stays as it is where the call fails.
-    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    if limit.rlim_cur == libc::RLIM_INFINITY {
+    if getrlimit(Resource::Memlock).current.is_none() {
         return "";
     }
     "; locked memory is limited: run with CAP_SYS_RESOURCE, or raise RLIMIT_MEMLOCK (LimitMEMLOCK=infinity)"
@@ -143,9 +141,7 @@ pub fn stats_entries(possible_cpus: usize) -> u32 {
 
 /// Kernels before 5.11 charge BPF maps against RLIMIT_MEMLOCK. Where it may not be raised, the refusal of the maps tells.
 pub fn allow_locked_memory() {
-    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: a valid pointer to a limit; the result does not matter.
-    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
+    let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
 }
 
 /// Loads and attaches one planned row.

@@ -43,8 +43,7 @@ pub(super) fn ioctls(ebpf: &Ebpf, seats: &Seats, was_full: bool) -> Result<Rows<
         values.iter().for_each(|value| row.add(value));
     }
     let named = rows.into_iter().filter(|((process, _), stat)| *process != NOBODY || stat.entered > 0);
-    let row = |((process, cmd), stat)| IoctlRow { process: ProcessId(process), cmd, stat };
-    Ok((named.map(row).collect(), crowded))
+    Ok((named.map(|((process, cmd), stat)| ioctl_row(process, cmd, stat)).collect(), crowded))
 }
 
 /// By process, command and errno.
@@ -61,26 +60,24 @@ pub(super) fn errors(ebpf: &Ebpf, seats: &Seats) -> Result<Rows<ErrorRow>, LoadE
         crowded += 1;
         *rows.entry((process, cmd, errno)).or_default() += values.iter().sum::<u64>();
     }
-    let row = |((process, cmd, errno), count)| ErrorRow {
-        process: ProcessId(process),
-        cmd,
-        errno: i32::try_from(errno).unwrap_or(i32::MAX),
-        count,
-    };
-    Ok((rows.into_iter().map(row).collect(), crowded))
+    let rows = rows.into_iter().map(|((process, cmd, errno), count)| error_row(process, cmd, errno, count));
+    Ok((rows.collect(), crowded))
 }
 
 /// Of seats alone; what stands more than once is given so.
 pub(super) fn seated(seats: &Seats) -> (Vec<IoctlRow>, Vec<ErrorRow>) {
-    let ioctls =
-        taken(seats).map(|sum| IoctlRow { process: ProcessId(sum.process), cmd: sum.cmd, stat: sum.stat });
-    let errors = taken(seats).filter(|sum| sum.errno != 0).map(|sum| ErrorRow {
-        process: ProcessId(sum.process),
-        cmd: sum.cmd,
-        errno: i32::try_from(sum.errno).unwrap_or(i32::MAX),
-        count: sum.errors,
-    });
+    let ioctls = taken(seats).map(|sum| ioctl_row(sum.process, sum.cmd, sum.stat));
+    let failed = taken(seats).filter(|sum| sum.errno != 0);
+    let errors = failed.map(|sum| error_row(sum.process, sum.cmd, sum.errno, sum.errors));
     (ioctls.collect(), errors.collect())
+}
+
+fn ioctl_row(process: u64, cmd: u32, stat: IoctlStat) -> IoctlRow {
+    IoctlRow { process: ProcessId(process), cmd, stat }
+}
+
+fn error_row(process: u64, cmd: u32, errno: u32, count: u64) -> ErrorRow {
+    ErrorRow { process: ProcessId(process), cmd, errno: i32::try_from(errno).unwrap_or(i32::MAX), count }
 }
 
 fn taken(seats: &Seats) -> impl Iterator<Item = Sum> {

@@ -17,15 +17,7 @@ fn driver() -> TempDir {
 /// Waits for a second, after this many loadings of the driver. Gives how the waiting ended, if it did, and what the pages say.
 async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Result<(), String>) {
     let roots = Roots::under(root);
-    let request = Request {
-        roots: roots.clone(),
-        ioctl_records: false,
-        pids: vec![],
-        ring_bytes: 0,
-        choice: Choice::default(),
-        limits: StateLimits::default(),
-    };
-    let mut tracer = Tracer::new(&request);
+    let mut tracer = Tracer::idle(&roots);
     tracer.driver_loads = driver_loads;
     let page = Page::new(roots, 10);
     let mut signals = Signals::new().unwrap();

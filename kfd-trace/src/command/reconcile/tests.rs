@@ -1,9 +1,6 @@
 use super::*;
 use crate::command::look::samples::begun;
-use crate::command::tracer::Request;
 use crate::kernel::{Loading, Roots};
-use crate::probes::plan::Choice;
-use crate::state::StateLimits;
 use crate::state::samples::{event, seen};
 use std::fs;
 
@@ -14,14 +11,7 @@ fn told(reloaded: bool) -> Vec<Body> {
     for folder in ["module/amdgpu", "module/next", "class/kfd/kfd/proc"] {
         fs::create_dir_all(sysfs.join(folder)).unwrap();
     }
-    let mut tracer = Tracer::new(&Request {
-        roots: Roots { procfs: sysfs.join("proc"), sysfs: sysfs.to_owned() },
-        ioctl_records: false,
-        pids: vec![],
-        ring_bytes: 0,
-        choice: Choice::default(),
-        limits: StateLimits::default(),
-    });
+    let mut tracer = Tracer::idle(&Roots { procfs: sysfs.join("proc"), sysfs: sysfs.to_owned() });
     tracer.loading = Loading::read(sysfs).unwrap();
     tracer.state.apply(&event(10, 1, 4711, seen(false)));
     if reloaded {

@@ -1,28 +1,15 @@
 use super::*;
-use crate::command::tracer::Request;
 use crate::events::tables::Counters;
 use crate::missed::Missed;
-use crate::probes::plan::Choice;
 use crate::state::samples::{create, event, ioctl_row};
 use kfd_trace_common::counter::{self, COUNTERS};
 use kfd_trace_common::kind::Kind;
 use std::path::Path;
 
-fn tracer(roots: &Roots) -> Tracer {
-    Tracer::new(&Request {
-        roots: roots.clone(),
-        ioctl_records: false,
-        pids: vec![],
-        ring_bytes: 0,
-        choice: Choice::default(),
-        limits: StateLimits::default(),
-    })
-}
-
 #[test]
 fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() {
     let roots = Roots::under(Path::new("/nowhere"));
-    let mut tracer = tracer(&roots);
+    let mut tracer = Tracer::idle(&roots);
     // A record without the first one of its process.
     tracer.state.apply(&event(10, 1, 700, create(3)));
     tracer.driver_loads = 2;
@@ -69,7 +56,7 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
 #[test]
 fn pages_tell_the_time_as_it_is_now() {
     let roots = Roots::under(Path::new("/nowhere"));
-    let mut tracer = tracer(&roots);
+    let mut tracer = Tracer::idle(&roots);
     tracer.clock.mono_to_wall_ns = 0;
     let page = Page::new(roots, 10);
     page.serves(Serving { tracer, ring_bytes: 0 });

@@ -36,15 +36,7 @@ fn ask(root: &Path, kinds: &[Kind]) -> Ask {
 
 /// Without probes.
 fn begun(ask: &Ask) -> (Run<'_>, Page) {
-    let request = Request {
-        roots: ask.roots.clone(),
-        ioctl_records: false,
-        pids: vec![],
-        ring_bytes: ask.ring_bytes,
-        choice: ask.choice.clone(),
-        limits: StateLimits::default(),
-    };
-    let tracer = Tracer::new(&request);
+    let tracer = Tracer::idle(&ask.roots);
     let page = Page::default();
     let out = Outlet::new(page.clone(), 1 << 20).unwrap();
     (Run { ask, tracer, watched: vec![], waiting: Waiting::default(), looks: 0, asked: false, out }, page)
