@@ -47,7 +47,7 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::process::{Signal, getpid, kill_process};
+    use nix::sys::signal::{Signal, raise};
     use std::time::Duration;
     use tokio::time::timeout;
 
@@ -55,11 +55,12 @@ mod tests {
     async fn what_came_is_forgotten_and_what_comes_is_not() {
         let mut signals = Signals::new().unwrap();
         let soon = Duration::from_millis(200);
-        kill_process(getpid(), Signal::INT).unwrap();
-        kill_process(getpid(), Signal::TERM).unwrap();
+        // To this thread: another one of the process might take its time.
+        raise(Signal::SIGINT).unwrap();
+        raise(Signal::SIGTERM).unwrap();
         signals.forget().await;
         assert!(timeout(soon, signals.any()).await.is_err(), "it was forgotten");
-        kill_process(getpid(), Signal::TERM).unwrap();
+        raise(Signal::SIGTERM).unwrap();
         assert!(timeout(10 * soon, signals.any()).await.is_ok());
     }
 }
