@@ -64,8 +64,9 @@ impl Sample {
     }
 }
 
-/// The rule: of each figure the largest of the last quarter of all samples is at most that of the second quarter and a
-/// little more. One line a figure that is not; a line, too, where there are not enough samples to tell.
+/// The rule: of each figure the median of the last quarter of all samples is at most that of the second quarter and a
+/// little more: what fewer than half of the samples have met is no growth. One line a figure that is not; a line, too, where
+/// there are not enough samples to tell.
 #[must_use]
 pub fn grown(samples: &[Sample]) -> Vec<String> {
     let quarter = samples.len() / 4;
@@ -73,11 +74,10 @@ pub fn grown(samples: &[Sample]) -> Vec<String> {
     let (Some(second @ [_, _, ..]), Some(last)) = parts else {
         return vec![format!("{} samples are too few to tell", samples.len())];
     };
-    let most = |part: &[Sample], of: &dyn Fn(&Sample) -> u64| part.iter().map(of).max().unwrap_or(0);
-    let remembered = |part: &[Sample]| most(part, &|sample| sample.remembered);
+    let remembered = |part: &[Sample]| median(part, |sample| sample.remembered);
     let more = remembered(last).saturating_sub(remembered(second));
     let look = |(at, figure): (usize, &Figure)| {
-        let [before, now] = [second, last].map(|part| most(part, &|sample| sample.figures[at]));
+        let [before, now] = [second, last].map(|part| median(part, |sample| sample.figures[at]));
         let allowed = before + before * TOLERANCE / 100 + figure.slack + figure.per_process * more;
         let name = figure.name;
         (now > allowed).then(|| {
@@ -85,6 +85,13 @@ pub fn grown(samples: &[Sample]) -> Vec<String> {
         })
     };
     TABLE.iter().enumerate().filter_map(look).collect()
+}
+
+/// The upper one of an even number.
+fn median(part: &[Sample], of: impl Fn(&Sample) -> u64) -> u64 {
+    let mut values = Vec::from_iter(part.iter().map(of));
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -108,6 +115,15 @@ mod tests {
         growing[7] = 10_365;
         let line = "rss_kib has grown: 10365 in the last quarter, 10000 in the second, 10364 allowed";
         assert_eq!(grown(&samples(0, &growing, |_| 5)), [line]);
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_no_growth() {
+        let once = [9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 900, 9];
+        assert_eq!(grown(&samples(4, &once, |_| 5)), Vec::<String>::new());
+        let mut stays = once;
+        stays[11] = 900;
+        assert_eq!(grown(&samples(4, &stays, |_| 5)).len(), 1);
     }
 
     #[test]
