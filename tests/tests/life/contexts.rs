@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, of};
-use kfd_trace_tests::harness::tracer::run_json;
+use kfd_trace_tests::harness::tracer::{FEW, run_json};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Steered, Stream, VmKernel, sysfs, until};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn standing_contexts_are_told_apart_and_agree_with_sysfs() -> Result<()> {
     assert!(shown.contains(&json!([context, 0, "sdma", sources])), "{shown:?}");
     assert_eq!(shown.len(), 2);
 
-    let mut daemon = Daemon::ready(&[])?;
+    let mut daemon = Daemon::ready(&FEW)?;
     let queues = |wanted: usize| {
         until("the queues of both contexts", SOON, || {
             let page = daemon.json("/api/v1/queues")?;

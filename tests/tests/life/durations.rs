@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, gpu_id, mono_ns, of};
+use kfd_trace_tests::harness::tracer::NO_MQD;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Steered, Stream};
@@ -27,7 +28,7 @@ fn a_restore_tells_how_long_the_queues_were_evicted() -> Result<()> {
 fn an_eviction_before_the_tracer_has_no_duration() -> Result<()> {
     let mut workload = Steered::having(&["create aql"])?;
     kfdsim("quiesce", workload.pid())?;
-    let mut stream = Stream::tracing(&[])?;
+    let mut stream = Stream::tracing(&NO_MQD)?;
     kfdsim("resume", workload.pid())?;
     let lines = events::so_far(&stream, &mut workload)?;
     let restores = of(&lines, "restore", workload.pid());

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, mono_ns, of};
 use kfd_trace_tests::harness::evictions::{ON_BOTH, death_while_evicted, gpus, own_gpus, spared};
 use kfd_trace_tests::harness::setting::{EACH_VM, Setting};
+use kfd_trace_tests::harness::tracer::NO_MQD;
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Steered, Stream, VmKernel};
 use serde_json::{Value, json};
@@ -131,7 +132,7 @@ fn a_gpu_without_a_vm_is_not_evicted() -> Result<()> {
         return Ok(());
     }
     let _each = Setting::of(EACH_VM, "1")?;
-    let mut stream = Stream::tracing(&[])?;
+    let mut stream = Stream::tracing(&NO_MQD)?;
     let mut workload = Steered::having(&["create aql"])?;
     let pid = workload.pid();
     kfdsim("quiesce", pid)?;

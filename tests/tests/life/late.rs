@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, of};
-use kfd_trace_tests::harness::tracer::run_json;
+use kfd_trace_tests::harness::tracer::{FEW, run_json};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Stream, Workload};
 use nix::sys::signal::Signal;
@@ -68,7 +68,7 @@ fn sixteen_queues_of_four_processes_are_listed_and_all_endings_seen() -> Result<
     let truth = as_the_workloads_say(&all);
     assert_eq!(truth.len(), 16);
 
-    let mut stream = Stream::tracing(&[])?;
+    let mut stream = Stream::tracing(&FEW)?;
     let standing = stream.wait_lines("the standing queues", SOON, |lines| {
         Some(events::all(lines, "queue_create")).filter(|found| found.len() >= truth.len())
     })?;
@@ -127,7 +127,7 @@ fn sixteen_queues_of_four_processes_are_listed_and_all_endings_seen() -> Result<
 #[test]
 fn what_is_made_later_is_told_apart() -> Result<()> {
     let mut early = kfd_trace_tests::harness::Steered::having(&["create aql"])?;
-    let mut stream = Stream::tracing(&[])?;
+    let mut stream = Stream::tracing(&FEW)?;
     for operation in ["create sdma gpu=1", "destroy 0", "create sdma", "destroy 0", "destroy 1"] {
         assert_eq!(early.act(operation)?["errno"], Value::Null, "{operation}");
     }

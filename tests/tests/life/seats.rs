@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use kfd_trace_common::limits::SEATS;
 use kfd_trace_tests::harness::bpf_maps::claims;
+use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, VmKernel, until};
 
@@ -24,7 +25,7 @@ fn entries(metrics: &Metrics, map: &str) -> Option<f64> {
 
 #[test]
 fn who_finds_the_seat_taken_is_counted_as_exactly() -> Result<()> {
-    let mut daemon = Daemon::ready(&[])?;
+    let mut daemon = Daemon::ready(&FEW)?;
     let mut seated = Steered::start()?;
     calls(&mut seated)?;
     let before = daemon.scrape()?;
@@ -102,7 +103,7 @@ fn threads_of_others_keep_no_seat() -> Result<()> {
         return Ok(());
     }
     let (wanted, mut other) = (Steered::start()?, Steered::start()?);
-    let mut stream = Stream::tracing(&["--pid", &wanted.pid().to_string()])?;
+    let mut stream = Stream::tracing(&[&FEW[..], &["--pid", &wanted.pid().to_string()]].concat())?;
     threads(&mut other)?;
     let taken = claims(stream.pid())?;
     assert!(taken > 75, "few of the {THREADS} threads had a seat: {taken}");

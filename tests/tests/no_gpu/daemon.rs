@@ -1,6 +1,7 @@
 //! The daemon counts what the driver does without a GPU: its refusals, and opens that fail.
 
 use anyhow::Result;
+use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, VmKernel, Workload, counts};
 use serde_json::json;
@@ -23,7 +24,7 @@ fn refusals_are_counted_by_ioctl_and_errno() -> Result<()> {
         // kfd_open refuses without a GPU: no ioctl is reached
         return Ok(());
     }
-    let mut daemon = Daemon::ready(&[])?;
+    let mut daemon = Daemon::ready(&FEW)?;
     let words: Vec<&str> = ["script"].into_iter().chain(OPERATIONS.map(|(operation, _)| operation)).collect();
     let (workload, truth) = Workload::run(&words)?;
     let said = workload.ioctls();
@@ -44,7 +45,7 @@ fn failed_opens_are_counted_by_errno() -> Result<()> {
     if VmKernel::from_env()?.series != "7.2" {
         return Ok(());
     }
-    let mut daemon = Daemon::ready(&[])?;
+    let mut daemon = Daemon::ready(&FEW)?;
     let mut workload = Workload::spawn(&["script", "version"])?;
     assert!(!workload.wait_exit(SOON)?.success());
     assert!(workload.stderr().contains("os error 22"), "the driver's own word: {}", workload.stderr());

@@ -2,6 +2,7 @@
 //! and by kfd-trace.
 
 use kfd_trace_tests::harness::events::command;
+use kfd_trace_tests::harness::tracer::NO_MQD;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Stream, VmKernel, Workload, until};
 use serde_json::Value;
@@ -25,7 +26,7 @@ fn told(cmd: u64, errno: &Value) -> (u64, Option<String>) {
 #[test]
 fn each_refused_operation_is_told_with_its_errno() {
     let kernel = VmKernel::from_env().expect("the kernel");
-    let mut stream = Stream::tracing(&[]).expect("a stream");
+    let mut stream = Stream::tracing(&NO_MQD).expect("a stream");
     let words: Vec<&str> = ["script"].into_iter().chain(OPERATIONS).collect();
     let mut workload = Workload::spawn(&words).expect("a workload");
     if kernel.series == "7.2" {

@@ -2,6 +2,7 @@
 //! strace shows on its KFD descriptors in a like run; errnos too, WAIT_EVENTS apart.
 
 use kfd_trace_tests::harness::events::command;
+use kfd_trace_tests::harness::tracer::NO_MQD;
 use kfd_trace_tests::harness::{Stream, VmKernel};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -59,7 +60,7 @@ fn calls_in(text: &str) -> Calls {
 }
 
 fn traced() -> Calls {
-    let mut stream = Stream::tracing(&["--event", "ioctl"]).expect("a stream");
+    let mut stream = Stream::tracing(&[&NO_MQD[..], &["--event", "ioctl"]].concat()).expect("a stream");
     let output = Command::new("rocminfo").output().expect("rocminfo");
     assert!(output.status.success(), "{}", output.status);
     assert!(String::from_utf8_lossy(&output.stdout).contains("Agent 1"), "it lists the CPU agent");

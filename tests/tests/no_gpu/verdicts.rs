@@ -6,14 +6,18 @@ use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::{VmKernel, capable};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 const PAGE: &str = include_str!("../../../docs/kernels.md");
 
 /// Marks the lines that the page is made from (xtask/src/verdicts.rs).
 const MARK: &str = "kernels.md";
 
-fn probes() -> Vec<Value> {
-    of_report(&run_json(&["status", "--json"]).expect("a report")[0])
+/// Once for all tests: it puts every probe on and takes it off again.
+fn probes() -> &'static [Value] {
+    static PROBES: LazyLock<Vec<Value>> =
+        LazyLock::new(|| of_report(&run_json(&["status", "--json"]).expect("a report")[0]));
+    &PROBES
 }
 
 /// As an ordinary user with no more than the documented capabilities (docs/privileges.md).
@@ -75,9 +79,11 @@ fn misses_are_measured_where_the_kernel_counts_them() {
         let measured = |cause: &str| missed[cause].is_u64();
         if probe["places"] == 0 {
             assert!(missed.is_null() || !measured("probe_missed"), "{probe}");
+            assert!(probe["lost"].is_null(), "{probe}");
         } else {
             let expected = (counts, counts && is_kprobe);
             assert_eq!((measured("program_skipped"), measured("probe_missed")), expected, "{probe}");
+            assert_eq!(probe["lost"], serde_json::json!({}), "{probe}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::tracer::run_json;
+use kfd_trace_tests::harness::tracer::{FEW, run_json};
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{JsonLines, Stream, VmKernel, Workload};
 use nix::sys::signal::Signal;
@@ -79,7 +79,7 @@ fn the_filter_goes_by_the_owner_and_not_by_who_runs() -> Result<()> {
     let mut wanted = Workload::ready(&["kill-me", "--queues=8"])?;
     let mut other = Workload::ready(&["kill-me", "--queues=4"])?;
     let pid = wanted.pid();
-    let mut stream = Stream::tracing(&["--pid", &pid.to_string()])?;
+    let mut stream = Stream::tracing(&[&FEW[..], &["--pid", &pid.to_string()]].concat())?;
     other.signal(Signal::SIGKILL)?;
     other.wait_exit(SOON)?;
     let lines = killed(&stream, &mut wanted)?;

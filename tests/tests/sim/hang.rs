@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use kfd_trace_tests::harness::other_sysfs::{flag, mirror};
+use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload};
 use nix::sys::stat::Mode;
@@ -21,7 +22,9 @@ fn of_the_lists_is_told_and_keeps_nobody() -> Result<()> {
     }
     let queue = root.path().join("class/kfd/kfd/proc/1/queues/0");
     fs::create_dir(root.path().join("class/kfd/kfd/proc"))?;
-    let (mut stream, mut daemon) = (Stream::tracing(&[&flag(&root)])?, Daemon::ready(&[&flag(&root)])?);
+    let flag = flag(&root);
+    let asked = [&FEW[..], &[&flag]].concat();
+    let (mut stream, mut daemon) = (Stream::tracing(&asked)?, Daemon::ready(&asked)?);
     fs::create_dir_all(&queue)?;
     mkfifo(&queue.join("gpuid"), Mode::S_IRUSR)?;
     // who reads waits for who may write

@@ -4,6 +4,7 @@ use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context, Result};
+use kfd_trace_tests::harness::tracer::NO_MQD;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, JsonLines, Stream, Workload, counts};
 use serde_json::{Value, json};
@@ -73,7 +74,7 @@ fn numbers_that_the_driver_does_not_have() -> Result<()> {
 #[test]
 fn waiting_is_counted_and_not_measured() -> Result<()> {
     let daemon = Daemon::shared()?;
-    let mut stream = Stream::tracing(&[])?;
+    let mut stream = Stream::tracing(&NO_MQD)?;
     // no event to wait for, no time to wait: it returns at once
     let (_, truth) = Workload::run(&["script", "unknown 0x0c 24", "unknown 0x0c 24", "version"])?;
     assert_eq!(counts::calls(&truth)["WAIT_EVENTS"], 2);

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use kfd_trace_tests::harness::kernel::bpf_programs;
+use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::{Daemon, Metrics, Workload};
 
 /// Those of amdgpu and of the DRM scheduler, which each kernel here has.
@@ -42,7 +43,7 @@ fn told(metrics: &Metrics, probe: &str) -> (Option<f64>, Option<f64>) {
 fn they_are_counted_where_they_are_asked_for() -> Result<()> {
     let plain = Daemon::shared()?;
     let before = programs()?;
-    let mut daemon = Daemon::ready(&["--tracepoints"])?;
+    let mut daemon = Daemon::ready(&[&FEW[..], &["--tracepoints"]].concat())?;
     assert_eq!(loaded(&before)?, THERE.map(str::to_owned).into());
     Workload::run(&["script", "create aql", "destroy 0"])?;
     let (with, without) = (daemon.scrape()?, plain.scrape()?);

@@ -1,11 +1,12 @@
 //! The daemon's pages, its start beside standing queues, and its end.
 
 use anyhow::Result;
-use kfd_trace_tests::harness::tracer::run;
+use kfd_trace_tests::harness::tracer::{FEW, run};
 use kfd_trace_tests::harness::{Daemon, Workload};
 
 #[test]
 fn its_pages_answer() -> Result<()> {
+    // every family is there
     let mut daemon = Daemon::ready(&[])?;
     let workload = Workload::ready(&["hold"])?;
     for (path, status, word) in
@@ -50,7 +51,7 @@ fn a_port_in_use_is_one_line() -> Result<()> {
 #[test]
 fn standing_queues_are_adopted_and_their_end_is_seen() -> Result<()> {
     let mut workload = Workload::ready(&["hold", "--aql=2", "--sdma=1"])?;
-    let mut daemon = Daemon::ready(&[])?;
+    let mut daemon = Daemon::ready(&FEW)?;
     let metrics = daemon.scrape()?;
     assert_eq!(metrics.sum("kfd_queues", &[("queue_type", "compute_aql")]), Some(2.0));
     assert_eq!(metrics.sum("kfd_queues", &[("queue_type", "sdma")]), Some(1.0));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use kfd_trace_tests::harness::kernel::{bpf_programs, kprobes};
+use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, JsonProcess, Stream, shared, until};
 use nix::sys::signal::Signal;
@@ -44,7 +45,7 @@ fn of_a_killed_stream() -> Result<()> {
 #[test]
 fn of_a_killed_daemon() -> Result<()> {
     let before = without_shared()?;
-    let mut daemon = Daemon::ready(&[])?;
+    let mut daemon = Daemon::ready(&FEW)?;
     none_is_left(&mut daemon, &before)
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::footprint::Footprint;
-use kfd_trace_tests::harness::tracer::program;
+use kfd_trace_tests::harness::tracer::{FEW, NO_MQD, program};
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{
     Daemon, JsonProcess, Metrics, Steered, Stream, Workload, counts, shared, until, workload,
@@ -38,7 +38,7 @@ fn sum(metrics: &Metrics, name: &str) -> f64 {
 fn killed_beside_another_and_started_again_it_finds_what_stands() -> Result<()> {
     let other = Daemon::shared()?;
     let mut workload = Workload::ready(&["hold", "--aql=2", "--sdma=1"])?;
-    let mut killed = Daemon::ready(&[])?;
+    let mut killed = Daemon::ready(&FEW)?;
     let calls = |metrics: &Metrics| sum(metrics, "kfd_ioctls_total");
     let (before, of_killed) = (calls(&other.scrape()?), killed.scrape()?);
     assert_eq!(calls(&of_killed), 0.0);
@@ -50,7 +50,7 @@ fn killed_beside_another_and_started_again_it_finds_what_stands() -> Result<()> 
     burst()?;
     assert_eq!(calls(&other.scrape()?), before + 2.0 * f64::from(CALLS), "it has lost nothing by that");
 
-    let mut again = Daemon::ready(&[])?;
+    let mut again = Daemon::ready(&FEW)?;
     let metrics = again.scrape()?;
     let queues = [sum(&metrics, "kfd_queues"), sum(&metrics, "kfd_trace_queues_adopted_total")];
     assert_eq!((queues, sum(&metrics, "kfd_processes")), ([3.0, 3.0], 1.0));
@@ -73,14 +73,10 @@ struct Unread {
     said: Receiver<String>,
 }
 
-/// All but those that these tests need: each function that is probed takes its time.
-const FEW: [&str; 5] = ["mqd_init", "mqd_update", "mqd_restore", "mqd_return", "queue_update"];
-
 impl Unread {
     fn tracing(args: &[&str], out: Stdio) -> Result<Self> {
-        let few = FEW.map(|probe| format!("--without-probe={probe}"));
         let mut command = Command::new(program());
-        command.arg("--json").args(few).args(args).stdout(out).stderr(Stdio::piped());
+        command.arg("--json").args(NO_MQD).args(args).stdout(out).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let stderr = child.stderr.take().context("piped")?;
         let (line, said) = channel();
@@ -180,7 +176,7 @@ fn who_does_not_read_is_not_waited_for() -> Result<()> {
     assert_eq!(summary["event"], "summary");
     let lost = counts::object(&summary["lost"])?;
     let of = |name: &str| lost.get(name).copied().unwrap_or(0);
-    let (dropped, overflown) = (of("lines dropped, ioctl"), of("records lost, ioctl"));
+    let (dropped, overflown) = (of("lines dropped, ioctl"), counts::lost(&summary, "ioctl")?);
     let told = u64::try_from(lines.len())?;
     assert!(told > 0 && dropped > 0, "{told} were told, {summary}");
     assert_eq!(told + dropped + overflown, calls, "{summary}");
@@ -196,13 +192,9 @@ fn what_proc_does_not_tell_is_told_by_the_kernel_alone() -> Result<()> {
     for name in ["kallsyms", "modules", "sys", "self"] {
         symlink(format!("/proc/{name}"), proc.path().join(name))?;
     }
-    let mut stream = Stream::tracing(&[
-        &format!("--path.procfs={}", proc.path().display()),
-        "--without-probe=ioctl_return",
-        "--event=process_seen",
-        "--event=queue_create",
-        "--event=queue_destroy",
-    ])?;
+    let root = format!("--path.procfs={}", proc.path().display());
+    let asked = [&root, "--event=process_seen", "--event=queue_create", "--event=queue_destroy"];
+    let mut stream = Stream::tracing(&[&FEW[..], &["--without-probe=ioctl_return"], &asked].concat())?;
     let nowhere = Workload::ready(&["hold"])?;
     let seen =
         |pid: u32| stream.wait_line("it", SOON, |line| line["event"] == "process_seen" && line["pid"] == pid);

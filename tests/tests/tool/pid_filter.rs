@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::tracer::run;
+use kfd_trace_tests::harness::tracer::{NO_MQD, run};
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{Daemon, JsonProcess, Metrics, Stream, Workload, counts, until, workload};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ fn a_thread_stands_for_its_process() -> Result<()> {
         let mut names = threads.iter().filter_map(|name| name.to_str());
         Ok(names.find(|name| *name != pid.to_string()).map(str::to_owned))
     })?;
-    let mut stream = Stream::tracing(&["--pid", &thread])?;
+    let mut stream = Stream::tracing(&[&NO_MQD[..], &["--pid", &thread]].concat())?;
     assert!(
         stream.stderr().contains(&format!("{thread} is a thread of process {pid}")),
         "{}",
