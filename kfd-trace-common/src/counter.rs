@@ -1,5 +1,5 @@
-//! Counters that the BPF programs keep in one array, each CPU in a part of its own: probe hits, records sent and lost,
-//! and everything that could not be done, each under a name.
+//! Counters that the BPF programs keep in one array, each CPU in a part of its own: probe hits and records sent. And the names
+//! of all that is counted; what does not get through has counters of its own ([`crate::loss`]).
 
 use crate::kind::Kind;
 
@@ -146,6 +146,14 @@ ids! {
     }
 }
 
+impl ProbeId {
+    /// The probe with this number, if there is one.
+    #[must_use]
+    pub fn from_raw(raw: u32) -> Option<ProbeId> {
+        usize::try_from(raw).ok().and_then(|index| ProbeId::ALL.get(index)).copied()
+    }
+}
+
 impl Trouble {
     /// Those by which something was not told that the driver's own lists may show.
     pub const UNTOLD: &'static [Trouble] = &[
@@ -164,26 +172,14 @@ pub const fn hits(probe: ProbeId) -> u32 {
     probe as u32
 }
 
-/// Index of what went wrong.
-#[must_use]
-pub const fn trouble(trouble: Trouble) -> u32 {
-    TROUBLE_BASE + trouble as u32
-}
-
 /// Index of the records of a kind that reached the ring buffer.
 #[must_use]
 pub const fn sent(kind: Kind) -> u32 {
     SENT_BASE + kind as u32
 }
 
-/// Index of the records of a kind that found the ring buffer full.
-#[must_use]
-pub const fn lost(kind: Kind) -> u32 {
-    LOST_BASE + kind as u32
-}
-
 /// Counters of one CPU.
-pub const COUNTERS: u32 = LOST_BASE + KINDS;
+pub const COUNTERS: u32 = SENT_BASE + count(Kind::ALL.len());
 
 /// From a CPU's first counter to the next CPU's: whole cache lines, so that no two CPUs write to one line. Counter `n` of CPU
 /// `c` stands at `c * STRIDE + n`.
@@ -192,13 +188,10 @@ pub const STRIDE: u32 = COUNTERS.next_multiple_of(LINE);
 /// Counters in a cache line of 64 bytes.
 const LINE: u32 = 8;
 
-const KINDS: u32 = count(Kind::ALL.len());
-const TROUBLE_BASE: u32 = count(ProbeId::ALL.len());
-const SENT_BASE: u32 = TROUBLE_BASE + count(Trouble::ALL.len());
-const LOST_BASE: u32 = SENT_BASE + KINDS;
+const SENT_BASE: u32 = count(ProbeId::ALL.len());
 
 #[expect(clippy::cast_possible_truncation, reason = "lists of a few dozen names, and try_into is not const")]
-const fn count(len: usize) -> u32 {
+pub(crate) const fn count(len: usize) -> u32 {
     len as u32
 }
 
@@ -210,15 +203,18 @@ mod tests {
     #[test]
     fn every_counter_has_an_index_of_its_own() {
         let mut seen = BTreeSet::new();
-        let all = ProbeId::ALL
-            .iter()
-            .map(|p| hits(*p))
-            .chain(Trouble::ALL.iter().map(|t| trouble(*t)))
-            .chain(Kind::ALL.iter().map(|k| sent(*k)))
-            .chain(Kind::ALL.iter().map(|k| lost(*k)));
+        let all = ProbeId::ALL.iter().map(|p| hits(*p)).chain(Kind::ALL.iter().map(|k| sent(*k)));
         for index in all {
             assert!(index < COUNTERS && seen.insert(index), "index {index}");
         }
         assert_eq!(seen.len(), COUNTERS as usize);
+    }
+
+    #[test]
+    fn a_probe_is_found_by_its_number() {
+        for probe in ProbeId::ALL {
+            assert_eq!(ProbeId::from_raw(*probe as u32), Some(*probe));
+        }
+        assert_eq!(ProbeId::from_raw(count(ProbeId::ALL.len())), None);
     }
 }

@@ -9,6 +9,7 @@ pub mod eviction;
 pub mod in_flight;
 pub mod kind;
 pub mod limits;
+pub mod loss;
 pub mod nested;
 pub mod offset;
 pub mod peek;

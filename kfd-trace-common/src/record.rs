@@ -26,7 +26,7 @@ records! {
 }
 
 /// Version of the layout of all records.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Stands before every body.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +52,8 @@ pub struct Header {
     pub cpu: u32,
     /// Command of the ioctl that the running thread is in; 0 when it is in none.
     pub ioctl: u32,
-    /// Always 0.
-    pub pad: u32,
+    /// The probe whose program sent it: [`crate::counter::ProbeId`].
+    pub probe: u32,
 }
 
 /// Body of `Kind::ProcessSeen`.

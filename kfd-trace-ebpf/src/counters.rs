@@ -1,4 +1,4 @@
-//! Counters: probe hits, records, troubles. The only owner of `COUNTERS`.
+//! Counters: probe hits and records sent. The only owner of `COUNTERS`.
 //!
 //! One array with a part for each CPU, and no per-CPU map: the daemon maps it into its memory and reads without a system
 //! call. While a bpf(2) lookup is under way, the kernel runs no kprobe program on that CPU, whatever thread is on it.
@@ -6,7 +6,7 @@
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::{macros::map, maps::Array};
-use kfd_trace_common::counter::{self, ProbeId, STRIDE, Trouble};
+use kfd_trace_common::counter::{self, ProbeId, STRIDE};
 use kfd_trace_common::kind::Kind;
 
 /// The loader makes it as large as this machine's CPUs need.
@@ -29,16 +29,6 @@ pub(crate) fn hit(probe: ProbeId) {
 }
 
 #[inline(always)]
-pub(crate) fn trouble(trouble: Trouble) {
-    add(counter::trouble(trouble));
-}
-
-#[inline(always)]
 pub(crate) fn sent(kind: Kind) {
     add(counter::sent(kind));
-}
-
-#[inline(always)]
-pub(crate) fn lost(kind: Kind) {
-    add(counter::lost(kind));
 }

@@ -3,41 +3,55 @@
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::{macros::map, maps::RingBuf};
+use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;
 use kfd_trace_common::record::{Header, Record, VERSION};
 
-use crate::{counters, in_flight, processes::Owner};
+use crate::{counters, in_flight, losses, processes::Owner};
 
 #[map]
 static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
 
-/// Reserves a record, zeroed, lets `fill` write it, and sends it; a full buffer is counted.
+/// Reserves a record about `owner`, zeroed but for its header, lets `fill` write the rest, and sends it; a full buffer is
+/// counted. `probe`: whose program runs.
 #[inline(always)]
-pub(crate) fn emit<T: Record>(kind: Kind, fill: impl FnOnce(&mut T)) {
+pub(crate) fn emit<T: Record>(
+    probe: ProbeId,
+    kind: Kind,
+    owner: impl Into<Owner>,
+    fill: impl FnOnce(&mut T),
+) {
+    emit_in(probe, kind, owner, in_flight::current_cmd(), fill);
+}
+
+/// The same where the ioctl that the thread is in is known.
+#[inline(always)]
+pub(crate) fn emit_in<T: Record>(
+    probe: ProbeId,
+    kind: Kind,
+    owner: impl Into<Owner>,
+    ioctl: u32,
+    fill: impl FnOnce(&mut T),
+) {
     let Some(mut entry) = EVENTS.reserve::<T>(0) else {
-        counters::lost(kind);
+        losses::lost(probe, kind);
         return;
     };
     let record = entry.as_mut_ptr();
     // SAFETY: reserved memory of this size.
     unsafe { record.write_bytes(0, 1) };
-    // SAFETY: all zeros is a valid record.
+    // SAFETY: a record begins with its header.
+    unsafe { record.cast::<Header>().write(header::<T>(probe, kind, owner.into(), ioctl)) };
+    // SAFETY: all zeros is a valid record, and so it is with a header.
     fill(unsafe { &mut *record });
     entry.submit(0);
     counters::sent(kind);
 }
 
-/// The header of a record about `owner`, sent by the thread that runs.
+/// The header of a record sent by the thread that runs.
 #[inline(always)]
-pub(crate) fn header<T>(kind: Kind, owner: impl Into<Owner>) -> Header {
-    header_in::<T>(kind, owner, in_flight::current_cmd())
-}
-
-/// The same where the ioctl that the thread is in is known.
-#[inline(always)]
-pub(crate) fn header_in<T>(kind: Kind, owner: impl Into<Owner>, ioctl: u32) -> Header {
-    let owner = owner.into();
+fn header<T>(probe: ProbeId, kind: Kind, owner: Owner, ioctl: u32) -> Header {
     let pid_tgid = bpf_get_current_pid_tgid();
     Header {
         size: size_of::<T>() as u32,
@@ -52,6 +66,6 @@ pub(crate) fn header_in<T>(kind: Kind, owner: impl Into<Owner>, ioctl: u32) -> H
         // SAFETY: no arguments.
         cpu: unsafe { bpf_get_smp_processor_id() },
         ioctl,
-        pad: 0,
+        probe: probe as u32,
     }
 }

@@ -1,12 +1,17 @@
 //! The BPF programs of kfd-trace.
 //!
 //! Each probe has a thin entry function in `probes/` that counts its hit and calls a body; a body that cannot
-//! go on counts a named trouble and stops. Each map is a private static of the file that owns it.
+//! go on counts a named trouble of its probe and stops. Each map is a private static of the file that owns it.
 #![no_std]
 #![no_main]
+#![feature(core_intrinsics)]
 #![expect(
     clippy::cast_possible_truncation,
     reason = "helpers pack two u32 in a u64 and return int in u64 registers; try_from would only add branches"
+)]
+#![expect(
+    internal_features,
+    reason = "no target without compare-and-exchange has an atomic addition of its own"
 )]
 #![expect(clippy::needless_pass_by_value, reason = "the program macros pass contexts by value")]
 
@@ -24,6 +29,7 @@ mod emit;
 mod filter;
 mod in_flight;
 mod kernel;
+mod losses;
 mod nested;
 mod peek;
 mod probes;

@@ -3,11 +3,11 @@
 
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::{bindings::BPF_ANY, macros::map, maps::HashMap};
-use kfd_trace_common::counter::Trouble;
+use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::limits::NESTED_MAX;
 use kfd_trace_common::nested::{Eviction, Mqd, Update, UserQueue};
 
-use crate::counters;
+use crate::losses;
 
 #[map]
 static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
@@ -62,9 +62,9 @@ pub(crate) fn current<T: Call>() -> Option<*mut T> {
 
 /// Notes that the running thread is in a call; a full map is counted.
 #[inline(always)]
-pub(crate) fn enter<T: Call>(call: &T) {
+pub(crate) fn enter<T: Call>(probe: ProbeId, call: &T) {
     if T::map().insert(tid(), call, u64::from(BPF_ANY)).is_err() {
-        counters::trouble(T::FULL);
+        losses::trouble(probe, T::FULL);
     }
 }
 

@@ -9,7 +9,7 @@ use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_smp_processor_i
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::{Global, macros::map, maps::HashMap};
 use core::sync::atomic::AtomicU64;
-use kfd_trace_common::counter::Trouble;
+use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::in_flight::Slot;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::{CGROUP_LEN, COMM_LEN, PROCESSES_MAX};
@@ -18,7 +18,7 @@ use kfd_trace_common::record::{Bare, ProcessSeen};
 use kfd_trace_common::rules;
 
 use crate::kernel::{self, read};
-use crate::{counters, emit, filter, in_flight};
+use crate::{emit, filter, in_flight, losses};
 
 #[map]
 static PROCESSES: HashMap<u64, Entry> = HashMap::with_max_entries(PROCESSES_MAX, 0);
@@ -99,22 +99,22 @@ pub(crate) enum Met {
 
 /// The process at this address, made known if it is new. `None` if it is not asked for or cannot be followed.
 #[inline(always)]
-pub(crate) fn wanted(process: u64, met: Met) -> Option<Entry> {
-    let entry = known(process, met)?;
+pub(crate) fn wanted(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
+    let entry = known(probe, process, met)?;
     (entry.wanted != 0).then_some(entry)
 }
 
 /// The same, whether it is asked for or not.
 #[inline(always)]
-pub(crate) fn known(process: u64, met: Met) -> Option<Entry> {
+pub(crate) fn known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
     match lookup(process) {
         // A process that is being freed has no more calls: its address belongs to another one by now.
         Some(entry) if met == Met::Own && entry.releasing != 0 => {
-            forget_leftover(process, &entry);
-            make_known(process, met)
+            forget_leftover(probe, process, &entry);
+            make_known(probe, process, met)
         }
         Some(entry) => Some(entry),
-        None => make_known(process, met),
+        None => make_known(probe, process, met),
     }
 }
 
@@ -124,15 +124,16 @@ fn lookup(process: u64) -> Option<Entry> {
     PROCESSES.get_ptr(process).map(|entry| unsafe { *entry })
 }
 
+// One copy: many programs meet processes.
 #[inline(never)]
-fn make_known(process: u64, met: Met) -> Option<Entry> {
+fn make_known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
     let leader: Option<u64> = read(process, &kernel::KFD_PROCESS_LEAD_THREAD);
     let tgid = match leader.and_then(|leader| read::<u32>(leader, &kernel::TASK_TGID)) {
         Some(tgid) => tgid,
         // Without the driver's BTF: kfd_ioctl and kfd_open serve only the process that owns the descriptor.
         None if met != Met::Anywhere => (bpf_get_current_pid_tgid() >> 32) as u32,
         None => {
-            counters::trouble(Trouble::ProcessUnreadable);
+            losses::trouble(probe, Trouble::ProcessUnreadable);
             return None;
         }
     };
@@ -148,29 +149,29 @@ fn make_known(process: u64, met: Met) -> Option<Entry> {
         // Another CPU was faster, and has told the daemon; or the table is full.
         let other = lookup(process);
         if other.is_none() {
-            counters::trouble(Trouble::ProcessesFull);
+            losses::trouble(probe, Trouble::ProcessesFull);
         }
         return other;
     }
     if entry.pasid != 0 && PASIDS.insert(entry.pasid, process, u64::from(BPF_ANY)).is_err() {
-        counters::trouble(Trouble::ProcessesFull);
+        losses::trouble(probe, Trouble::ProcessesFull);
     }
     if entry.wanted != 0 {
-        tell(process, &entry, met);
+        tell(probe, process, &entry, met);
     }
     Some(entry)
 }
 
 /// The process of a PASID, wherever it is met.
 #[inline(always)]
-pub(crate) fn wanted_by_pasid(pasid: u32) -> Option<Entry> {
+pub(crate) fn wanted_by_pasid(probe: ProbeId, pasid: u32) -> Option<Entry> {
     // SAFETY: a value of the map, copied at once.
     let process = PASIDS.get_ptr(pasid).map(|process| unsafe { *process });
     let Some(process) = process else {
-        counters::trouble(Trouble::FaultOfUnknownProcess);
+        losses::trouble(probe, Trouble::FaultOfUnknownProcess);
         return None;
     };
-    wanted(process, Met::Anywhere)
+    wanted(probe, process, Met::Anywhere)
 }
 
 /// The entry of an address and what leads to it.
@@ -189,17 +190,17 @@ fn remove(process: u64, entry: &Entry) {
 
 /// A process was created at this address, or opened once more.
 #[inline(always)]
-pub(crate) fn created(process: u64) {
+pub(crate) fn created(probe: ProbeId, process: u64) {
     let known = match lookup(process) {
         Some(entry) if entry.releasing == 0 && is_still(process, &entry) => true,
         Some(entry) => {
-            forget_leftover(process, &entry);
+            forget_leftover(probe, process, &entry);
             false
         }
         None => false,
     };
     if !known {
-        make_known(process, Met::Created);
+        make_known(probe, process, Met::Created);
     }
     if rules::nr(in_flight::current_cmd()) == rules::CREATE_PROCESS {
         // A file that is open gets the process later.
@@ -222,17 +223,17 @@ fn is_still(process: u64, entry: &Entry) -> bool {
 
 /// Drops the entry of a process whose release was not seen to its end, and tells of that end.
 #[inline(always)]
-fn forget_leftover(process: u64, entry: &Entry) {
+fn forget_leftover(probe: ProbeId, process: u64, entry: &Entry) {
     remove(process, entry);
     if entry.wanted != 0 {
-        tell_end(entry, Kind::ProcessRelease);
+        tell_end(probe, entry, Kind::ProcessRelease);
     }
 }
 
 /// Sends a record that tells no more than who it is about.
 #[inline(always)]
-pub(crate) fn tell_end(entry: &Entry, kind: Kind) {
-    emit::emit(kind, |record: &mut Bare| record.header = emit::header::<Bare>(kind, entry));
+pub(crate) fn tell_end(probe: ProbeId, entry: &Entry, kind: Kind) {
+    emit::emit(probe, kind, entry, |_: &mut Bare| ());
 }
 
 /// The driver begins to free the process; its queues still go under its number.
@@ -267,14 +268,13 @@ fn new_id() -> u64 {
 }
 
 #[inline(always)]
-fn tell(process: u64, entry: &Entry, met: Met) {
+fn tell(probe: ProbeId, process: u64, entry: &Entry, met: Met) {
     // SAFETY: no arguments.
     let current = unsafe { bpf_get_current_task() };
     let own =
         if met == Met::Anywhere { 0 } else { read::<u64>(current, &kernel::TASK_GROUP_LEADER).unwrap_or(0) };
     let leader = if entry.leader == 0 { own } else { entry.leader };
-    emit::emit(Kind::ProcessSeen, |record: &mut ProcessSeen| {
-        record.header = emit::header::<ProcessSeen>(Kind::ProcessSeen, entry);
+    emit::emit(probe, Kind::ProcessSeen, entry, |record: &mut ProcessSeen| {
         record.start_boottime_ns = read(leader, &kernel::TASK_START_BOOTTIME).unwrap_or(0);
         record.ns_tgid = ns_tgid(leader).unwrap_or(0);
         record.uid = uid(leader).unwrap_or(u32::MAX);

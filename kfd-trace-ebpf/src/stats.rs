@@ -4,19 +4,23 @@
 //! is taken by the first command that comes, and freed by the daemon when the process has ended.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::PerCpuHashMap};
-use kfd_trace_common::counter::Trouble;
+use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::in_flight::{self, Seat};
 use kfd_trace_common::limits::{IOCTL_ERRORS_MAX, IOCTL_STATS_MAX};
 use kfd_trace_common::rules;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat, Sum, bucket_of, is_in};
 
-use crate::counters;
+use crate::losses;
 
 #[map]
 static IOCTL_STATS: PerCpuHashMap<IoctlKey, IoctlStat> = PerCpuHashMap::with_max_entries(IOCTL_STATS_MAX, 0);
 
 #[map]
 static IOCTL_ERRORS: PerCpuHashMap<ErrorKey, u64> = PerCpuHashMap::with_max_entries(IOCTL_ERRORS_MAX, 0);
+
+/// Who counts a call at its entry, and who at its return.
+const ENTRY: ProbeId = ProbeId::Ioctl;
+const RETURN: ProbeId = ProbeId::IoctlReturn;
 
 /// In read-only data and not on the stack, which has 512 bytes for everything.
 static ZERO: IoctlStat = IoctlStat::ZERO;
@@ -47,7 +51,7 @@ pub(crate) fn take_place(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
 }
 
 #[inline(never)]
-fn stat_of(process: u64, cmd: u32) -> Option<&'static mut IoctlStat> {
+fn stat_of(probe: ProbeId, process: u64, cmd: u32) -> Option<&'static mut IoctlStat> {
     let key = IoctlKey { process, cmd, pad: 0 };
     let stat = IOCTL_STATS.get_ptr_mut(key).or_else(|| {
         // Another CPU may have made the entry meanwhile: then this fails, and the second look finds it.
@@ -56,7 +60,7 @@ fn stat_of(process: u64, cmd: u32) -> Option<&'static mut IoctlStat> {
         IOCTL_STATS.get_ptr_mut(key)
     });
     let stat = stat.or_else(|| {
-        counters::trouble(Trouble::IoctlStatsFull);
+        losses::trouble(probe, Trouble::IoctlStatsFull);
         // Made by the daemon beforehand, so that the machine's sums stay exact.
         IOCTL_STATS.get_ptr_mut(IoctlKey { process: 0, cmd: rules::nr(cmd), pad: 0 })
     });
@@ -67,7 +71,7 @@ fn stat_of(process: u64, cmd: u32) -> Option<&'static mut IoctlStat> {
 /// A call entered `kfd_ioctl`.
 #[inline(always)]
 pub(crate) fn entered(process: u64, cmd: u32) {
-    if let Some(stat) = stat_of(process, cmd) {
+    if let Some(stat) = stat_of(ENTRY, process, cmd) {
         stat.entered += 1;
     }
 }
@@ -75,16 +79,16 @@ pub(crate) fn entered(process: u64, cmd: u32) {
 /// `kfd_ioctl` refuses the call before any handler.
 #[inline(always)]
 pub(crate) fn refused(process: u64, cmd: u32, errno: u32) {
-    if let Some(stat) = stat_of(process, cmd) {
+    if let Some(stat) = stat_of(ENTRY, process, cmd) {
         stat.refused += 1;
     }
-    error(process, cmd, errno);
+    error(ENTRY, process, cmd, errno);
 }
 
 /// The thread entered another call without this one's return having been seen.
 #[inline(always)]
 pub(crate) fn no_return_seen(process: u64, cmd: u32) {
-    if let Some(stat) = stat_of(process, cmd) {
+    if let Some(stat) = stat_of(ENTRY, process, cmd) {
         stat.no_return_seen += 1;
     }
 }
@@ -92,11 +96,11 @@ pub(crate) fn no_return_seen(process: u64, cmd: u32) {
 /// A handler returned `result` after `latency_ns`, of a call whose sums are in no seat.
 #[inline(never)]
 pub(crate) fn returned(process: u64, cmd: u32, result: i32, latency_ns: u64) {
-    if let Some(stat) = stat_of(process, cmd) {
+    if let Some(stat) = stat_of(RETURN, process, cmd) {
         count(stat, bucket_of(latency_ns), latency_ns);
     }
     if result < 0 {
-        error(process, cmd, result.unsigned_abs());
+        error(RETURN, process, cmd, result.unsigned_abs());
     }
 }
 
@@ -155,12 +159,12 @@ fn other_error_in(sum: &mut Sum, errno: u32) {
     if sum.errno == 0 {
         (sum.errno, sum.errors) = (errno, 1);
     } else {
-        error(sum.process, sum.cmd, errno);
+        error(RETURN, sum.process, sum.cmd, errno);
     }
 }
 
 #[inline(never)]
-fn error(process: u64, cmd: u32, errno: u32) {
+fn error(probe: ProbeId, process: u64, cmd: u32, errno: u32) {
     let key = ErrorKey { process, cmd, errno };
     let count = IOCTL_ERRORS.get_ptr_mut(key).or_else(|| {
         let _ = IOCTL_ERRORS.insert(key, 0, u64::from(BPF_NOEXIST));
@@ -169,6 +173,6 @@ fn error(process: u64, cmd: u32, errno: u32) {
     match count {
         // SAFETY: a value of this CPU, as above.
         Some(count) => unsafe { *count += 1 },
-        None => counters::trouble(Trouble::IoctlErrorsFull),
+        None => losses::trouble(probe, Trouble::IoctlErrorsFull),
     }
 }

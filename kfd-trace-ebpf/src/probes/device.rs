@@ -1,16 +1,16 @@
 //! GPUs as the driver's structures name them.
 
-use kfd_trace_common::counter::Trouble;
+use kfd_trace_common::counter::{ProbeId, Trouble};
 
-use crate::counters;
 use crate::kernel::{self, read};
+use crate::losses;
 
 /// KFD's gpu_id of the `struct kfd_node` (`kfd_dev` on 6.1) at this address; 0 where it cannot be read, which is counted.
 // One copy: many programs ask.
 #[inline(never)]
-pub(super) fn gpu_id(device: u64) -> u32 {
+pub(super) fn gpu_id(probe: ProbeId, device: u64) -> u32 {
     read(device, &kernel::DEVICE_ID).unwrap_or_else(|| {
-        counters::trouble(Trouble::DeviceUnreadable);
+        losses::trouble(probe, Trouble::DeviceUnreadable);
         0
     })
 }

@@ -24,13 +24,13 @@ use kfd_trace_common::record::{Eviction, trigger};
 use crate::kernel::{self, read};
 use crate::probes::device;
 use crate::processes::{self, Met};
-use crate::{counters, emit, nested};
+use crate::{counters, emit, losses, nested};
 
 /// `int kfd_process_evict_queues(struct kfd_process *p, uint32_t trigger)`
 #[kprobe]
 pub(crate) fn evict_process(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::EvictProcess);
-    begin(ctx.arg(1).unwrap_or(trigger::NONE));
+    begin(ProbeId::EvictProcess, ctx.arg(1).unwrap_or(trigger::NONE));
     0
 }
 
@@ -39,13 +39,14 @@ pub(crate) fn evict_process(ctx: ProbeContext) -> u32 {
 #[kprobe]
 pub(crate) fn evict_fault(_ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::EvictFault);
-    begin(trigger::FAULT);
+    begin(ProbeId::EvictFault, trigger::FAULT);
     0
 }
 
 #[inline(always)]
-fn begin(trigger: u32) {
-    nested::enter(&Slot { qpd: 0, entered_ns: 0, before: 0, trigger, call: Call::Evict as u32, pad: 0 });
+fn begin(probe: ProbeId, trigger: u32) {
+    let call = Call::Evict as u32;
+    nested::enter(probe, &Slot { qpd: 0, entered_ns: 0, before: 0, trigger, call, pad: 0 });
 }
 
 /// The return of either: the thread, a kworker perhaps, may evict for another reason next.
@@ -60,7 +61,7 @@ pub(crate) fn evict_return(_ctx: RetProbeContext) -> u32 {
 #[kprobe]
 pub(crate) fn evict_gpu(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::EvictGpu);
-    enter(ctx.arg(1), Call::Evict);
+    enter(ProbeId::EvictGpu, ctx.arg(1), Call::Evict);
     0
 }
 
@@ -68,15 +69,15 @@ pub(crate) fn evict_gpu(ctx: ProbeContext) -> u32 {
 #[kprobe]
 pub(crate) fn restore_gpu(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::RestoreGpu);
-    enter(ctx.arg(1), Call::Restore);
+    enter(ProbeId::RestoreGpu, ctx.arg(1), Call::Restore);
     0
 }
 
 #[inline(always)]
-fn enter(qpd: Option<u64>, call: Call) {
+fn enter(probe: ProbeId, qpd: Option<u64>, call: Call) {
     let Some(qpd) = qpd else { return };
     let Some(before) = read::<u32>(qpd, &kernel::QPD_EVICTED) else {
-        counters::trouble(Trouble::EvictionUnreadable);
+        losses::trouble(probe, Trouble::EvictionUnreadable);
         return;
     };
     let call = call as u32;
@@ -87,20 +88,22 @@ fn enter(qpd: Option<u64>, call: Call) {
             // SAFETY: a value of the map, and only this thread writes it.
             let slot = unsafe { &mut *slot };
             if slot.qpd != 0 {
-                counters::trouble(Trouble::NestedReturnMissed);
+                losses::trouble(RETURN, Trouble::NestedReturnMissed);
             }
             (slot.qpd, slot.entered_ns, slot.before, slot.call) = (qpd, entered_ns, before, call);
         }
-        None => nested::enter(&Slot { qpd, entered_ns, before, trigger: trigger::NONE, call, pad: 0 }),
+        None => {
+            nested::enter(probe, &Slot { qpd, entered_ns, before, trigger: trigger::NONE, call, pad: 0 });
+        }
     }
 }
 
 /// The return of either.
 #[kretprobe]
 pub(crate) fn evict_gpu_return(ctx: RetProbeContext) -> u32 {
-    counters::hit(ProbeId::EvictGpuReturn);
+    counters::hit(RETURN);
     let Some(slot) = nested::current::<Slot>() else {
-        counters::trouble(Trouble::ReturnWithoutEntry);
+        losses::trouble(RETURN, Trouble::ReturnWithoutEntry);
         return 0;
     };
     // SAFETY: a value of the map, and only this thread writes it.
@@ -109,7 +112,7 @@ pub(crate) fn evict_gpu_return(ctx: RetProbeContext) -> u32 {
     slot.qpd = 0;
     if call.qpd == 0 {
         // Its entry was missed, or could not be read.
-        counters::trouble(Trouble::ReturnWithoutEntry);
+        losses::trouble(RETURN, Trouble::ReturnWithoutEntry);
         return 0;
     }
     if call.trigger == trigger::NONE {
@@ -119,10 +122,12 @@ pub(crate) fn evict_gpu_return(ctx: RetProbeContext) -> u32 {
     0
 }
 
+const RETURN: ProbeId = ProbeId::EvictGpuReturn;
+
 #[inline(always)]
 fn told(slot: &Slot, result: i32) {
     let Some(after) = read::<u32>(slot.qpd, &kernel::QPD_EVICTED) else {
-        counters::trouble(Trouble::EvictionUnreadable);
+        losses::trouble(RETURN, Trouble::EvictionUnreadable);
         return;
     };
     let (call, kind) = if slot.call == Call::Evict as u32 {
@@ -139,7 +144,7 @@ fn told(slot: &Slot, result: i32) {
         return;
     }
     let Some((entry, gpu_id)) = owner(pdd) else {
-        counters::trouble(Trouble::EvictionUnreadable);
+        losses::trouble(RETURN, Trouble::EvictionUnreadable);
         return;
     };
     if entry.wanted == 0 {
@@ -152,7 +157,7 @@ fn told(slot: &Slot, result: i32) {
         raced |= read::<u32>(slot.qpd, &kernel::QPD_EVICTED) != Some(after);
     }
     if raced {
-        counters::trouble(Trouble::EvictionRaced);
+        losses::trouble(RETURN, Trouble::EvictionRaced);
     }
 }
 
@@ -166,14 +171,13 @@ fn has_vm(pdd: u64) -> bool {
 /// The process of a `struct kfd_process_device`, and its GPU.
 #[inline(always)]
 fn owner(pdd: u64) -> Option<(Entry, u32)> {
-    let entry = processes::known(read(pdd, &kernel::PDD_PROCESS)?, Met::Anywhere)?;
-    Some((entry, device::gpu_id(read(pdd, &kernel::PDD_DEV).unwrap_or(0))))
+    let entry = processes::known(RETURN, read(pdd, &kernel::PDD_PROCESS)?, Met::Anywhere)?;
+    Some((entry, device::gpu_id(RETURN, read(pdd, &kernel::PDD_DEV).unwrap_or(0))))
 }
 
 #[inline(always)]
 fn record(kind: Kind, call: &Slot, entry: &Entry, gpu_id: u32, result: i32) {
-    emit::emit(kind, |record: &mut Eviction| {
-        record.header = emit::header::<Eviction>(kind, entry);
+    emit::emit(RETURN, kind, entry, |record: &mut Eviction| {
         record.latency_ns = record.header.mono_ns.saturating_sub(call.entered_ns);
         record.gpu_id = gpu_id;
         record.trigger = if matches!(kind, Kind::Evict) { call.trigger } else { trigger::NONE };

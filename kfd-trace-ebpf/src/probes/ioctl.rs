@@ -17,7 +17,7 @@ use kfd_trace_common::rules::records;
 
 use crate::kernel::{self, read};
 use crate::processes::{self, Met};
-use crate::{counters, emit, filter, in_flight, nested, stats};
+use crate::{counters, emit, filter, in_flight, losses, nested, stats};
 
 /// Which calls have a record each: `records`.
 #[unsafe(no_mangle)]
@@ -126,7 +126,7 @@ fn enter_without_seat(file: u64, cmd: u32) {
             file_changes(&mut caller.slot);
         }
         caller.slot.caller_tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-        nested::enter(&caller.slot);
+        nested::enter(ProbeId::Ioctl, &caller.slot);
     }
 }
 
@@ -168,10 +168,10 @@ fn meet(caller: &mut Caller, file: u64) {
     let now = processes::generation();
     let process: u64 = read(file, &kernel::FILE_PRIVATE_DATA).unwrap_or(0);
     if process == 0 {
-        counters::trouble(Trouble::ProcessUnreadable);
+        losses::trouble(ProbeId::Ioctl, Trouble::ProcessUnreadable);
         return;
     }
-    let Some(entry) = processes::known(process, Met::Own) else { return };
+    let Some(entry) = processes::known(ProbeId::Ioctl, process, Met::Own) else { return };
     // SAFETY: no arguments.
     let current = unsafe { bpf_get_current_task() };
     caller.slot.process = entry.id;
@@ -237,7 +237,7 @@ fn may_criu(current: u64) -> bool {
     };
     // Unreadable: the call is taken as admitted, and ends as "no return seen" if it was not.
     may().unwrap_or_else(|| {
-        counters::trouble(Trouble::CredUnreadable);
+        losses::trouble(ProbeId::Ioctl, Trouble::CredUnreadable);
         true
     })
 }
@@ -297,7 +297,7 @@ fn since(slot: &Slot) -> u64 {
 fn return_without_entry() {
     counters::hit(ProbeId::IoctlReturn);
     if filter::wanted((bpf_get_current_pid_tgid() >> 32) as u32) {
-        counters::trouble(Trouble::ReturnWithoutEntry);
+        losses::trouble(ProbeId::IoctlReturn, Trouble::ReturnWithoutEntry);
         // It may have been CREATE_PROCESS's.
         processes::changed();
     }
@@ -336,8 +336,8 @@ fn no_return_seen(slot: &mut Slot) {
 
 #[inline(always)]
 fn destroy_failed(slot: &Slot, result: i32) {
-    emit::emit(Kind::QueueDestroyFailed, |record: &mut QueueDestroy| {
-        record.header = emit::header_in::<QueueDestroy>(Kind::QueueDestroyFailed, slot, slot.cmd);
+    let (probe, kind) = (ProbeId::IoctlReturn, Kind::QueueDestroyFailed);
+    emit::emit_in(probe, kind, slot, slot.cmd, |record: &mut QueueDestroy| {
         record.queue_id = slot.deleted_queue;
         record.gpu_id = slot.deleted_gpu;
         record.result = result;
@@ -352,8 +352,9 @@ fn record(slot: &mut Slot, result: i32, latency_ns: u64, outcome: u32) {
         records::QUEUES if !rules::changes_queue(rules::nr(slot.cmd)) => return,
         _ => {}
     }
-    emit::emit(Kind::Ioctl, |record: &mut Ioctl| {
-        record.header = emit::header_in::<Ioctl>(Kind::Ioctl, &*slot, slot.cmd);
+    // What returned is told by the return, all else by the entry.
+    let probe = if outcome == outcome::RETURNED { ProbeId::IoctlReturn } else { ProbeId::Ioctl };
+    emit::emit_in(probe, Kind::Ioctl, &*slot, slot.cmd, |record: &mut Ioctl| {
         record.entered_ns = slot.entered_ns;
         record.latency_ns = latency_ns;
         record.cmd = slot.cmd;
@@ -377,7 +378,7 @@ fn args(slot: &Slot, outcome: u32, out: &mut [u8; ARGS_LEN]) -> u32 {
         return 0;
     }
     if kernel::read_bytes(slot.data, out).is_none() {
-        counters::trouble(Trouble::ArgsUnreadable);
+        losses::trouble(ProbeId::IoctlReturn, Trouble::ArgsUnreadable);
         return 0;
     }
     len

@@ -16,7 +16,7 @@ use kfd_trace_common::record::{MqdWrite, mqd_op};
 use crate::kernel::{self, read};
 use crate::probes::queue;
 use crate::processes::{self, Met};
-use crate::{counters, emit, nested};
+use crate::{counters, emit, losses, nested};
 
 /// `KFD_QUEUE_TYPE_HIQ` and `KFD_QUEUE_TYPE_DIQ` of this kernel's `enum kfd_queue_type`; [`ABSENT`] where it has none (no
 /// DIQ on 7.2).
@@ -29,7 +29,7 @@ static TYPE_DIQ: Global<u32> = Global::new(ABSENT);
 #[kprobe]
 pub(crate) fn mqd_init(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::MqdInit);
-    enter(ctx.arg(4), mqd_op::INIT);
+    enter(ProbeId::MqdInit, ctx.arg(4), mqd_op::INIT);
     0
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn mqd_init(ctx: ProbeContext) -> u32 {
 #[kprobe]
 pub(crate) fn mqd_update(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::MqdUpdate);
-    enter(ctx.arg(2), mqd_op::UPDATE);
+    enter(ProbeId::MqdUpdate, ctx.arg(2), mqd_op::UPDATE);
     0
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn mqd_update(ctx: ProbeContext) -> u32 {
 #[kprobe]
 pub(crate) fn mqd_restore(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::MqdRestore);
-    enter(ctx.arg(4), mqd_op::RESTORE);
+    enter(ProbeId::MqdRestore, ctx.arg(4), mqd_op::RESTORE);
     0
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn mqd_return(_ctx: RetProbeContext) -> u32 {
                 let _ = nested::leave::<Mqd>();
             }
         }
-        None => counters::trouble(Trouble::ReturnWithoutEntry),
+        None => losses::trouble(ProbeId::MqdReturn, Trouble::ReturnWithoutEntry),
     }
     0
 }
@@ -72,12 +72,12 @@ pub(crate) fn mqd_return(_ctx: RetProbeContext) -> u32 {
 #[inline(always)]
 pub(super) fn settle() {
     if nested::leave::<Mqd>().is_some() {
-        counters::trouble(Trouble::MqdReturnMissed);
+        losses::trouble(ProbeId::MqdReturn, Trouble::MqdReturnMissed);
     }
 }
 
 #[inline(always)]
-fn enter(properties: Option<u64>, op: u32) {
+fn enter(probe: ProbeId, properties: Option<u64>, op: u32) {
     let Some(properties) = properties else { return };
     if let Some(slot) = nested::current::<Mqd>() {
         // SAFETY: a value of the map, and only this thread writes it.
@@ -88,9 +88,9 @@ fn enter(properties: Option<u64>, op: u32) {
         }
         settle();
     }
-    nested::enter(&Mqd { properties, depth: 1 });
+    nested::enter(probe, &Mqd { properties, depth: 1 });
     let Some(offset) = kernel::offset(&kernel::QUEUE_PROPERTIES) else { return };
-    record(properties - offset, op);
+    record(probe, properties - offset, op);
 }
 
 /// The driver's own queue: HIQ or DIQ. Its `process` tells nothing: up to 6.12 `kq_initialize` (kfd_kernel_queue.c) sets it
@@ -103,27 +103,26 @@ fn is_the_drivers(queue: u64) -> bool {
 }
 
 #[inline(always)]
-fn record(queue: u64, op: u32) {
+fn record(probe: ProbeId, queue: u64, op: u32) {
     if is_the_drivers(queue) {
         return;
     }
     let Some(process) = read::<u64>(queue, &kernel::QUEUE_PROCESS) else {
-        counters::trouble(Trouble::QueueUnreadable);
+        losses::trouble(probe, Trouble::QueueUnreadable);
         return;
     };
     // NULL or an ERR_PTR belongs to the driver's own queues only, whose type is not known then.
     if super::process::is_error(process) {
         return;
     }
-    let Some(entry) = processes::wanted(process, Met::Anywhere) else { return };
+    let Some(entry) = processes::wanted(probe, process, Met::Anywhere) else { return };
     let Some(queue_id) = read::<u32>(queue, &kernel::QUEUE_ID) else {
-        counters::trouble(Trouble::QueueUnreadable);
+        losses::trouble(probe, Trouble::QueueUnreadable);
         return;
     };
-    emit::emit(Kind::MqdWrite, |record: &mut MqdWrite| {
-        record.header = emit::header::<MqdWrite>(Kind::MqdWrite, &entry);
+    emit::emit(probe, Kind::MqdWrite, &entry, |record: &mut MqdWrite| {
         record.queue_id = queue_id;
-        record.gpu_id = queue::gpu_id(queue);
+        record.gpu_id = queue::gpu_id(probe, queue);
         record.op = op;
     });
 }

@@ -12,7 +12,7 @@ use kfd_trace_common::record::Open;
 
 use crate::kernel::{self, read};
 use crate::processes::{self, Met, Owner};
-use crate::{counters, emit, filter};
+use crate::{counters, emit, filter, losses};
 
 /// Releases under way, by the kworker's tid.
 #[map]
@@ -24,7 +24,7 @@ pub(crate) fn create_process(ctx: RetProbeContext) -> u32 {
     counters::hit(ProbeId::CreateProcess);
     let process: u64 = ctx.ret();
     if !is_error(process) {
-        processes::created(process);
+        processes::created(ProbeId::CreateProcess, process);
     }
     0
 }
@@ -51,8 +51,7 @@ pub(crate) fn open(ctx: RetProbeContext) -> u32 {
 
 #[inline(always)]
 fn record_open(owner: Owner, result: i32) {
-    emit::emit(Kind::Open, |record: &mut Open| {
-        record.header = emit::header::<Open>(Kind::Open, owner);
+    emit::emit(ProbeId::Open, Kind::Open, owner, |record: &mut Open| {
         record.result = result;
         record.comm = bpf_get_current_comm().unwrap_or([0; COMM_LEN]);
     });
@@ -61,14 +60,15 @@ fn record_open(owner: Owner, result: i32) {
 /// `int kfd_release(struct inode *inode, struct file *filep)`
 #[kprobe]
 pub(crate) fn release(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::Release);
+    const ID: ProbeId = ProbeId::Release;
+    counters::hit(ID);
     // The address of the file may be another one's soon.
     processes::changed();
     let process = ctx.arg::<u64>(1).and_then(|file| read::<u64>(file, &kernel::FILE_PRIVATE_DATA));
     match process {
         Some(0) => {}
-        Some(process) => bare(process, Kind::Close),
-        None => counters::trouble(Trouble::ProcessUnreadable),
+        Some(process) => bare(ID, process, Kind::Close),
+        None => losses::trouble(ID, Trouble::ProcessUnreadable),
     }
     0
 }
@@ -76,15 +76,16 @@ pub(crate) fn release(ctx: ProbeContext) -> u32 {
 /// `void kfd_process_notifier_release(struct mmu_notifier *mn, struct mm_struct *mm)`
 #[kprobe]
 pub(crate) fn notifier_release(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::NotifierRelease);
+    const ID: ProbeId = ProbeId::NotifierRelease;
+    counters::hit(ID);
     match container(ctx.arg(0), &kernel::KFD_PROCESS_MMU_NOTIFIER) {
         Some(process) => {
-            bare(process, Kind::MmRelease);
+            bare(ID, process, Kind::MmRelease);
             // Its threads are ending, or one goes on in another program. If that was not the leader, it has the leader's tid
             // from now on, and does not own the descriptor.
             processes::changed();
         }
-        None => counters::trouble(Trouble::ProcessUnreadable),
+        None => losses::trouble(ID, Trouble::ProcessUnreadable),
     }
     0
 }
@@ -93,18 +94,19 @@ pub(crate) fn notifier_release(ctx: ProbeContext) -> u32 {
 /// its entry and its return.
 #[kprobe]
 pub(crate) fn wq_release(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::WqRelease);
+    const ID: ProbeId = ProbeId::WqRelease;
+    counters::hit(ID);
     match container(ctx.arg(0), &kernel::KFD_PROCESS_RELEASE_WORK) {
         Some(process) => {
             // A process that was never met is met now, so that its end is told.
-            let _ = processes::wanted(process, Met::Anywhere);
+            let _ = processes::wanted(ID, process, Met::Anywhere);
             processes::releasing(process);
             let tid = bpf_get_current_pid_tgid() as u32;
             if RELEASING.insert(tid, process, u64::from(BPF_ANY)).is_err() {
-                counters::trouble(Trouble::ReleasingFull);
+                losses::trouble(ID, Trouble::ReleasingFull);
             }
         }
-        None => counters::trouble(Trouble::ProcessUnreadable),
+        None => losses::trouble(ID, Trouble::ProcessUnreadable),
     }
     0
 }
@@ -112,16 +114,17 @@ pub(crate) fn wq_release(ctx: ProbeContext) -> u32 {
 /// Its return: the structure is freed.
 #[kretprobe]
 pub(crate) fn wq_release_return(_ctx: RetProbeContext) -> u32 {
-    counters::hit(ProbeId::WqReleaseReturn);
+    const ID: ProbeId = ProbeId::WqReleaseReturn;
+    counters::hit(ID);
     let tid = bpf_get_current_pid_tgid() as u32;
     // SAFETY: a value of the map, copied at once; only this thread writes it.
     let Some(process) = RELEASING.get_ptr(tid).map(|process| unsafe { *process }) else {
-        counters::trouble(Trouble::ReturnWithoutEntry);
+        losses::trouble(ID, Trouble::ReturnWithoutEntry);
         return 0;
     };
     let _ = RELEASING.remove(tid);
     if let Some(entry) = processes::released(process) {
-        processes::tell_end(&entry, Kind::ProcessRelease);
+        processes::tell_end(ID, &entry, Kind::ProcessRelease);
     }
     0
 }
@@ -132,8 +135,8 @@ fn container(member: Option<u64>, field: &Global<u32>) -> Option<u64> {
 }
 
 #[inline(always)]
-fn bare(process: u64, kind: Kind) {
-    if let Some(entry) = processes::wanted(process, Met::Anywhere) {
-        processes::tell_end(&entry, kind);
+fn bare(probe: ProbeId, process: u64, kind: Kind) {
+    if let Some(entry) = processes::wanted(probe, process, Met::Anywhere) {
+        processes::tell_end(probe, &entry, kind);
     }
 }

@@ -17,7 +17,7 @@ use kfd_trace_common::rules;
 use crate::kernel::{self, read};
 use crate::probes::{device, mqd};
 use crate::processes::{self, Met};
-use crate::{counters, emit, in_flight};
+use crate::{counters, emit, in_flight, losses};
 
 /// `sizeof(struct queue_properties)` on this kernel, at most [`PROPERTIES_LEN`].
 #[unsafe(no_mangle)]
@@ -26,12 +26,13 @@ static PROPERTIES_BYTES: Global<u32> = Global::new(0);
 /// `int kfd_procfs_add_queue(struct queue *q)`: after a successful creation.
 #[kprobe]
 pub(crate) fn queue_add(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::QueueAdd);
+    const ID: ProbeId = ProbeId::QueueAdd;
+    counters::hit(ID);
     let Some(queue) = ctx.arg::<u64>(0) else { return 0 };
     mqd::settle();
-    if let Some(entry) = owner(queue) {
+    if let Some(entry) = owner(ID, queue) {
         note!(&ctx, "queue_add: tgid {}", entry.tgid);
-        record_create(queue, &entry);
+        record_create(ID, queue, &entry);
     }
     0
 }
@@ -39,50 +40,50 @@ pub(crate) fn queue_add(ctx: ProbeContext) -> u32 {
 /// `void kfd_procfs_del_queue(struct queue *q)`: NULL for a kernel queue.
 #[kprobe]
 pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::QueueDel);
+    const ID: ProbeId = ProbeId::QueueDel;
+    counters::hit(ID);
     let queue = ctx.arg::<u64>(0).unwrap_or(0);
     if queue == 0 {
         return 0;
     }
-    let Some(entry) = owner(queue) else { return 0 };
+    let Some(entry) = owner(ID, queue) else { return 0 };
     let Some(queue_id) = read::<u32>(queue, &kernel::QUEUE_ID) else {
-        counters::trouble(Trouble::QueueUnreadable);
+        losses::trouble(ID, Trouble::QueueUnreadable);
         return 0;
     };
     note!(&ctx, "queue_del: tgid {} queue {}", entry.tgid, queue_id);
-    let gpu_id = gpu_id(queue);
+    let gpu_id = gpu_id(ID, queue);
     if let Some(slot) = in_flight::current().filter(|slot| rules::nr(slot.cmd) == rules::DESTROY_QUEUE) {
         slot.at_return |= at_return::QUEUE_DELETED;
         slot.deleted_queue = queue_id;
         slot.deleted_gpu = gpu_id;
     }
-    record_destroy(&entry, queue_id, gpu_id);
+    record_destroy(ID, &entry, queue_id, gpu_id);
     0
 }
 
 /// The process of a queue, if it is asked for.
 #[inline(always)]
-pub(super) fn owner(queue: u64) -> Option<Entry> {
+pub(super) fn owner(probe: ProbeId, queue: u64) -> Option<Entry> {
     let Some(process) = read::<u64>(queue, &kernel::QUEUE_PROCESS) else {
-        counters::trouble(Trouble::QueueUnreadable);
+        losses::trouble(probe, Trouble::QueueUnreadable);
         return None;
     };
-    processes::wanted(process, Met::Anywhere)
+    processes::wanted(probe, process, Met::Anywhere)
 }
 
 /// KFD's gpu_id, 0 where it cannot be read.
 #[inline(always)]
-pub(super) fn gpu_id(queue: u64) -> u32 {
-    device::gpu_id(read(queue, &kernel::QUEUE_DEVICE).unwrap_or(0))
+pub(super) fn gpu_id(probe: ProbeId, queue: u64) -> u32 {
+    device::gpu_id(probe, read(queue, &kernel::QUEUE_DEVICE).unwrap_or(0))
 }
 
 #[inline(always)]
-fn record_create(queue: u64, entry: &Entry) {
-    emit::emit(Kind::QueueCreate, |record: &mut QueueCreate| {
-        record.header = emit::header::<QueueCreate>(Kind::QueueCreate, entry);
-        record.gpu_id = gpu_id(queue);
+fn record_create(probe: ProbeId, queue: u64, entry: &Entry) {
+    emit::emit(probe, Kind::QueueCreate, entry, |record: &mut QueueCreate| {
+        record.gpu_id = gpu_id(probe, queue);
         record.properties_len = properties(queue, &mut record.properties).unwrap_or_else(|| {
-            counters::trouble(Trouble::QueueUnreadable);
+            losses::trouble(probe, Trouble::QueueUnreadable);
             0
         });
     });
@@ -101,9 +102,8 @@ pub(super) fn properties(queue: u64, out: &mut [u8; PROPERTIES_LEN]) -> Option<u
 }
 
 #[inline(always)]
-fn record_destroy(entry: &Entry, queue_id: u32, gpu_id: u32) {
-    emit::emit(Kind::QueueDestroy, |record: &mut QueueDestroy| {
-        record.header = emit::header::<QueueDestroy>(Kind::QueueDestroy, entry);
+fn record_destroy(probe: ProbeId, entry: &Entry, queue_id: u32, gpu_id: u32) {
+    emit::emit(probe, Kind::QueueDestroy, entry, |record: &mut QueueDestroy| {
         record.queue_id = queue_id;
         record.gpu_id = gpu_id;
     });

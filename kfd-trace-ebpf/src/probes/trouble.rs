@@ -11,40 +11,40 @@ use kfd_trace_common::record::{Gpu, VmFault, fault};
 use crate::kernel::{self, read, read_at};
 use crate::probes::device::gpu_id;
 use crate::processes::{self, Met, NOBODY};
-use crate::{counters, emit};
+use crate::{counters, emit, losses};
 
 /// `void kfd_signal_vm_fault_event(dev, u32 pasid, struct kfd_vm_fault_info *info)`; with the debugger (6.5) came a
 /// fourth argument, `struct kfd_hsa_memory_exception_data *data`, of which either is given; on 7.2, where a process has
 /// a PASID per GPU, `(struct kfd_process_device *pdd, info, data)`.
 #[kprobe]
 pub(crate) fn vm_fault(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::VmFault);
+    const ID: ProbeId = ProbeId::VmFault;
+    counters::hit(ID);
     let first: u64 = ctx.arg(0).unwrap_or(0);
     let has_data = kernel::offset(&kernel::KFD_PROCESS_EXCEPTION_STATUS).is_some();
     let given = |arg: Option<u64>, is: bool| if is { arg.unwrap_or(0) } else { 0 };
     if kernel::offset(&kernel::KFD_PROCESS_PASID).is_some() {
-        if let Some(entry) = processes::wanted_by_pasid(ctx.arg(1).unwrap_or(0)) {
-            record_fault(&entry, first, ctx.arg(2).unwrap_or(0), given(ctx.arg(3), has_data));
+        if let Some(entry) = processes::wanted_by_pasid(ID, ctx.arg(1).unwrap_or(0)) {
+            record_fault(ID, &entry, first, ctx.arg(2).unwrap_or(0), given(ctx.arg(3), has_data));
         }
         return 0;
     }
     match read::<u64>(first, &kernel::PDD_PROCESS) {
         Some(process) => {
-            if let Some(entry) = processes::wanted(process, Met::Anywhere) {
+            if let Some(entry) = processes::wanted(ID, process, Met::Anywhere) {
                 let device = read(first, &kernel::PDD_DEV).unwrap_or(0);
-                record_fault(&entry, device, ctx.arg(1).unwrap_or(0), given(ctx.arg(2), has_data));
+                record_fault(ID, &entry, device, ctx.arg(1).unwrap_or(0), given(ctx.arg(2), has_data));
             }
         }
-        None => counters::trouble(Trouble::ProcessUnreadable),
+        None => losses::trouble(ID, Trouble::ProcessUnreadable),
     }
     0
 }
 
 #[inline(always)]
-fn record_fault(entry: &Entry, device: u64, info: u64, data: u64) {
-    emit::emit(Kind::VmFault, |record: &mut VmFault| {
-        record.header = emit::header::<VmFault>(Kind::VmFault, entry);
-        record.gpu_id = gpu_id(device);
+fn record_fault(probe: ProbeId, entry: &Entry, device: u64, info: u64, data: u64) {
+    emit::emit(probe, Kind::VmFault, entry, |record: &mut VmFault| {
+        record.gpu_id = gpu_id(probe, device);
         if data != 0 {
             from_data(data, record);
         } else if let Some(page) = read::<u64>(info, &kernel::FAULT_PAGE_ADDR) {
@@ -80,17 +80,19 @@ fn flag(value: Option<u8>, bit: u32) -> u32 {
 /// `void kfd_smi_event_update_gpu_reset(dev, bool post_reset, ...)`: called for each node before and after a reset.
 #[kprobe]
 pub(crate) fn gpu_reset(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::GpuReset);
+    const ID: ProbeId = ProbeId::GpuReset;
+    counters::hit(ID);
     let after = ctx.arg::<u64>(1).unwrap_or(0) as u8 != 0;
-    record_gpu(if after { Kind::GpuResetEnd } else { Kind::GpuResetBegin }, ctx.arg(0).unwrap_or(0));
+    record_gpu(ID, if after { Kind::GpuResetEnd } else { Kind::GpuResetBegin }, ctx.arg(0).unwrap_or(0));
     0
 }
 
 /// `void kfd_hws_hang(struct device_queue_manager *dqm)`
 #[kprobe]
 pub(crate) fn hws_hang(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::HwsHang);
-    hang(ctx.arg(0).unwrap_or(0));
+    const ID: ProbeId = ProbeId::HwsHang;
+    counters::hit(ID);
+    hang(ID, ctx.arg(0).unwrap_or(0));
     0
 }
 
@@ -98,21 +100,19 @@ pub(crate) fn hws_hang(ctx: ProbeContext) -> u32 {
 /// leads to, probed where `kfd_hws_hang` is inlined.
 #[kprobe]
 pub(crate) fn hw_exception(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::HwException);
+    const ID: ProbeId = ProbeId::HwException;
+    counters::hit(ID);
     let work: u64 = ctx.arg(0).unwrap_or(0);
-    hang(kernel::offset(&kernel::DQM_HW_EXCEPTION_WORK).map_or(0, |offset| work - offset));
+    hang(ID, kernel::offset(&kernel::DQM_HW_EXCEPTION_WORK).map_or(0, |offset| work - offset));
     0
 }
 
 #[inline(always)]
-fn hang(dqm: u64) {
-    record_gpu(Kind::HwsHang, read(dqm, &kernel::DQM_DEV).unwrap_or(0));
+fn hang(probe: ProbeId, dqm: u64) {
+    record_gpu(probe, Kind::HwsHang, read(dqm, &kernel::DQM_DEV).unwrap_or(0));
 }
 
 #[inline(always)]
-fn record_gpu(kind: Kind, device: u64) {
-    emit::emit(kind, |record: &mut Gpu| {
-        record.header = emit::header::<Gpu>(kind, NOBODY);
-        record.gpu_id = gpu_id(device);
-    });
+fn record_gpu(probe: ProbeId, kind: Kind, device: u64) {
+    emit::emit(probe, kind, NOBODY, |record: &mut Gpu| record.gpu_id = gpu_id(probe, device));
 }

@@ -13,18 +13,19 @@ use kfd_trace_common::record::QueueUpdate;
 
 use crate::kernel::{self, read};
 use crate::probes::{mqd, queue};
-use crate::{counters, emit, nested};
+use crate::{counters, emit, losses, nested};
 
 /// `int update_queue(struct device_queue_manager *dqm, struct queue *q, struct mqd_update_info *minfo)`
 #[kprobe]
 pub(crate) fn queue_update(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::QueueUpdate);
+    const ID: ProbeId = ProbeId::QueueUpdate;
+    counters::hit(ID);
     mqd::settle();
     if let Some(queue) = ctx.arg::<u64>(1) {
         if nested::current::<Update>().is_some() {
-            counters::trouble(Trouble::NestedReturnMissed);
+            losses::trouble(RETURN, Trouble::NestedReturnMissed);
         }
-        nested::enter(&Update { queue, minfo: ctx.arg(2).unwrap_or(0) });
+        nested::enter(ID, &Update { queue, minfo: ctx.arg(2).unwrap_or(0) });
     }
     0
 }
@@ -32,25 +33,26 @@ pub(crate) fn queue_update(ctx: ProbeContext) -> u32 {
 /// Its return: queue and `minfo` are still there.
 #[kretprobe]
 pub(crate) fn queue_update_return(ctx: RetProbeContext) -> u32 {
-    counters::hit(ProbeId::QueueUpdateReturn);
+    counters::hit(RETURN);
     match nested::leave::<Update>() {
         Some(update) => record(&update, ctx.ret::<u64>() as i32),
-        None => counters::trouble(Trouble::ReturnWithoutEntry),
+        None => losses::trouble(RETURN, Trouble::ReturnWithoutEntry),
     }
     0
 }
 
+const RETURN: ProbeId = ProbeId::QueueUpdateReturn;
+
 #[inline(always)]
 fn record(update: &Update, result: i32) {
-    let Some(entry) = queue::owner(update.queue) else { return };
-    emit::emit(Kind::QueueUpdate, |record: &mut QueueUpdate| {
-        record.header = emit::header::<QueueUpdate>(Kind::QueueUpdate, &entry);
-        record.gpu_id = queue::gpu_id(update.queue);
+    let Some(entry) = queue::owner(RETURN, update.queue) else { return };
+    emit::emit(RETURN, Kind::QueueUpdate, &entry, |record: &mut QueueUpdate| {
+        record.gpu_id = queue::gpu_id(RETURN, update.queue);
         record.result = result;
         record.cu_mask_bits = cu_mask(update.minfo, &mut record.cu_mask).unwrap_or(0);
         record.properties_len =
             queue::properties(update.queue, &mut record.properties).unwrap_or_else(|| {
-                counters::trouble(Trouble::QueueUnreadable);
+                losses::trouble(RETURN, Trouble::QueueUnreadable);
                 0
             });
     });

@@ -11,7 +11,7 @@ use kfd_trace_common::record::UserQueue;
 
 use crate::kernel::read_at;
 use crate::processes::{NOBODY, Owner};
-use crate::{counters, emit, filter, nested};
+use crate::{counters, emit, filter, losses, nested};
 
 /// Offsets in `union drm_amdgpu_userq` (include/uapi/drm/amdgpu_drm.h): user space's own format.
 mod arg {
@@ -29,11 +29,12 @@ const OP_CREATE: u32 = 1;
 /// `int amdgpu_userq_ioctl(struct drm_device *dev, void *data, struct drm_file *filp)`
 #[kprobe]
 pub(crate) fn user_queue(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::UserQueue);
+    const ID: ProbeId = ProbeId::UserQueue;
+    counters::hit(ID);
     let args: u64 = ctx.arg(1).unwrap_or(0);
     let short = |offset| read_at::<u32>(args, offset).unwrap_or(0);
     let long = |offset| read_at::<u64>(args, offset).unwrap_or(0);
-    nested::enter(&Slot {
+    let call = Slot {
         args,
         ring_address: long(arg::QUEUE_VA),
         ring_size: long(arg::QUEUE_SIZE),
@@ -41,16 +42,17 @@ pub(crate) fn user_queue(ctx: ProbeContext) -> u32 {
         queue_id: short(arg::QUEUE_ID),
         ip_type: short(arg::IP_TYPE),
         pad: 0,
-    });
+    };
+    nested::enter(ID, &call);
     0
 }
 
 /// Its return: the answer stands over the arguments.
 #[kretprobe]
 pub(crate) fn user_queue_return(ctx: RetProbeContext) -> u32 {
-    counters::hit(ProbeId::UserQueueReturn);
+    counters::hit(RETURN);
     let Some(call) = nested::leave::<Slot>() else {
-        counters::trouble(Trouble::ReturnWithoutEntry);
+        losses::trouble(RETURN, Trouble::ReturnWithoutEntry);
         return 0;
     };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
@@ -60,11 +62,13 @@ pub(crate) fn user_queue_return(ctx: RetProbeContext) -> u32 {
     0
 }
 
+const RETURN: ProbeId = ProbeId::UserQueueReturn;
+
 #[inline(always)]
 fn record(call: &Slot, tgid: u32, result: i32) {
     let answered = call.op == OP_CREATE && result == 0;
-    emit::emit(Kind::UserQueue, |record: &mut UserQueue| {
-        record.header = emit::header::<UserQueue>(Kind::UserQueue, Owner { tgid, ..NOBODY });
+    let owner = Owner { tgid, ..NOBODY };
+    emit::emit(RETURN, Kind::UserQueue, owner, |record: &mut UserQueue| {
         record.ring_address = call.ring_address;
         record.ring_size = call.ring_size;
         record.op = call.op;

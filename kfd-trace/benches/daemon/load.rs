@@ -158,7 +158,7 @@ impl Scraped {
             retired: &IoctlTotals::default(),
             probes: &self.probes,
             topology: &self.topology,
-            decode_errors: &daemon.decode_errors,
+            undecoded: &daemon.undecoded,
             capacities: &[
                 ("ioctl_stats", 16_384),
                 ("ioctl_errors", 4_096),

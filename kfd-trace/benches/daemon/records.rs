@@ -1,6 +1,7 @@
 //! Records as the BPF side sends them, one behind the other.
 
 use kfd_trace::events::layout::{Member, QueueLayout};
+use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, CU_MASK_LEN, PROPERTIES_LEN};
 use kfd_trace_common::record::{self, Header, Record, mqd_op, outcome, trigger};
@@ -78,7 +79,8 @@ impl Tape {
             task_tgid: tgid,
             cpu: tgid % 64,
             ioctl,
-            pad: 0,
+            // Only asked for where a record cannot be decoded.
+            probe: ProbeId::Ioctl as u32,
         }
     }
 

@@ -1,20 +1,22 @@
 //! The machine that the records tell of: 8 GPUs, 500 processes, and queues spread evenly over both.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use kfd_trace::attribute::{Gpu, Topology};
 use kfd_trace::command::intake::Intake;
-use kfd_trace::events::decode::{DecodeError, decode};
+use kfd_trace::events::counters::Counters;
+use kfd_trace::events::decode::{Undecodable, decode};
 use kfd_trace::events::event::{Event, ProcessId};
 use kfd_trace::events::layout::QueueLayout;
-use kfd_trace::events::tables::{Counters, Crowded, ErrorRow, InFlightRow, IoctlRow, Tables};
+use kfd_trace::events::tables::{Crowded, ErrorRow, InFlightRow, IoctlRow, Tables};
+use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::missed::Missed;
 use kfd_trace::state::{State, StateLimits};
 use kfd_trace::verdict::{ProbeStatus, Verdict};
 use kfd_trace_common::counter::{COUNTERS, ProbeId};
+use kfd_trace_common::loss::LOSSES;
 use kfd_trace_common::stat::IoctlStat;
 
 use crate::records::{self, Tape};
@@ -120,17 +122,17 @@ fn write_process(procfs: &Path, tgid: u32) -> Result<()> {
 /// The daemon's memory, with what fills it.
 pub(crate) struct Daemon<'a> {
     pub(crate) state: State,
-    pub(crate) decode_errors: BTreeMap<&'static str, u64>,
+    pub(crate) undecoded: Undecoded,
     procfs: &'a Path,
     layout: QueueLayout,
-    batch: Vec<Result<Event, DecodeError>>,
+    batch: Vec<Result<Event, Undecodable>>,
 }
 
 impl<'a> Daemon<'a> {
     pub(crate) fn new(procfs: &'a Path) -> Self {
         Daemon {
             state: State::new(StateLimits::default()),
-            decode_errors: DecodeError::REASONS.map(|reason| (reason, 0)).into(),
+            undecoded: Undecoded::default(),
             procfs,
             layout: records::layout(),
             batch: Vec::with_capacity(BATCH),
@@ -147,8 +149,8 @@ impl<'a> Daemon<'a> {
         let mut records = tape.records().peekable();
         while records.peek().is_some() {
             self.batch.extend(records.by_ref().take(BATCH).map(|bytes| decode(bytes, &self.layout)));
-            let Self { state, decode_errors, procfs, batch, .. } = self;
-            let mut intake = Intake { state, decode_errors, procfs, queues_by_ioctl: false };
+            let Self { state, undecoded, procfs, batch, .. } = self;
+            let mut intake = Intake { state, undecoded, procfs, queues_by_ioctl: false };
             for record in batch.iter() {
                 intake.take_in(record);
             }
@@ -158,7 +160,8 @@ impl<'a> Daemon<'a> {
 
     /// Records that were not understood, or that did not fit together.
     pub(crate) fn faults(&self) -> u64 {
-        self.decode_errors.values().chain(self.state.totals().anomalies.values()).sum()
+        let undecoded: u64 = self.undecoded.iter().map(|(_, _, count)| count).sum();
+        undecoded + self.state.totals().anomalies.values().sum::<u64>()
     }
 }
 
@@ -228,7 +231,7 @@ pub(crate) fn tables() -> Tables {
         errors: processes.clone().step_by(10).map(error).collect(),
         in_flight: processes.map(waits).collect(),
         crowded: Crowded::default(),
-        counters: Counters(vec![1_000; COUNTERS as usize]),
+        counters: Counters { counted: vec![1_000; COUNTERS as usize], losses: vec![0; LOSSES as usize] },
         missed: probes().iter().map(|probe| (probe.id, MISSED)).collect(),
     }
 }

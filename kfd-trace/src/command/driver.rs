@@ -8,9 +8,10 @@ use super::ground;
 use super::reconcile::Doubt;
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::tracer::Tracer;
+use crate::events::counters::Counters;
 use crate::events::event::{Body, Event};
 use crate::events::ring::Ring;
-use crate::events::tables::{Counters, Tables};
+use crate::events::tables::Tables;
 use crate::kernel::{Loading, Preflight, Roots};
 use crate::missed::Missed;
 use crate::probes::session::Session;
@@ -177,7 +178,10 @@ mod tests {
 
     #[test]
     fn what_needs_no_kernel_is_counted_where_the_rest_cannot_be_read() {
-        let tables = |count| Tables { counters: Counters(vec![count]), ..Tables::default() };
+        let tables = |count| Tables {
+            counters: Counters { counted: vec![count], ..Counters::default() },
+            ..Tables::default()
+        };
         assert_eq!(last_counts(Ok::<_, &str>(tables(7)), || tables(5)), tables(7));
         assert_eq!(last_counts(Err("ENOMEM"), || tables(5)), tables(5));
     }
@@ -185,7 +189,7 @@ mod tests {
     #[test]
     fn counts_go_on_where_those_of_the_last_session_ended() {
         let tables = |hits: &[u64], skipped| Tables {
-            counters: Counters(hits.to_vec()),
+            counters: Counters { counted: hits.to_vec(), losses: hits.to_vec() },
             missed: [(ProbeId::Open, Missed { program_skipped: skipped, probe_missed: None })].into(),
             ..Tables::default()
         };

@@ -3,19 +3,18 @@
 //! Takes in what the ring buffer gave, in its order. Gives out the events with what they changed.
 
 use super::enrich;
-use crate::events::decode::DecodeError;
+use crate::events::decode::Undecodable;
 use crate::events::event::{Body, Event};
 use crate::events::queue_ioctl;
+use crate::events::undecoded::Undecoded;
 use crate::state::{Anomaly, Change, State};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Where records go.
 #[derive(Debug)]
 pub struct Intake<'a> {
     pub state: &'a mut State,
-    /// Records that could not be decoded, by reason.
-    pub decode_errors: &'a mut BTreeMap<&'static str, u64>,
+    pub undecoded: &'a mut Undecoded,
     pub procfs: &'a Path,
     /// Queues are followed by their ioctls alone, since they cannot be probed.
     pub queues_by_ioctl: bool,
@@ -33,7 +32,7 @@ pub struct TakenIn<'r> {
 
 impl Intake<'_> {
     /// Takes in one record; `None` when it could not be decoded.
-    pub fn take_in<'r>(&mut self, record: &'r Result<Event, DecodeError>) -> Option<TakenIn<'r>> {
+    pub fn take_in<'r>(&mut self, record: &'r Result<Event, Undecodable>) -> Option<TakenIn<'r>> {
         match record {
             Ok(event) => {
                 let derived = if self.queues_by_ioctl { queue_ioctl::derived(event) } else { None };
@@ -45,7 +44,7 @@ impl Intake<'_> {
                 Some(TakenIn { event, change, derived })
             }
             Err(error) => {
-                *self.decode_errors.entry(error.reason()).or_default() += 1;
+                self.undecoded.count(error);
                 None
             }
         }
@@ -74,21 +73,19 @@ impl Intake<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::decode::DecodeError;
     use crate::events::event::{IoctlCall, Outcome};
     use crate::state::samples::{event, seen, state};
+    use kfd_trace_common::counter::ProbeId;
 
     const CREATE: u32 = 0xc060_4b02;
 
     /// What a create that went well leads to: how many queues there are then, and the event that follows from it.
     fn created(queues_by_ioctl: bool) -> (usize, Option<Body>) {
-        let (mut state, mut decode_errors) = (state(), BTreeMap::new());
+        let (mut state, mut undecoded) = (state(), Undecoded::default());
         let procfs = tempfile::tempdir().unwrap();
-        let mut intake = Intake {
-            state: &mut state,
-            decode_errors: &mut decode_errors,
-            procfs: procfs.path(),
-            queues_by_ioctl,
-        };
+        let mut intake =
+            Intake { state: &mut state, undecoded: &mut undecoded, procfs: procfs.path(), queues_by_ioctl };
         intake.take_in(&Ok(event(10, 1, 700, seen(false))));
         let call = IoctlCall {
             cmd: CREATE,
@@ -112,17 +109,21 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_decoded_is_counted_by_its_reason() {
-        let (mut state, mut decode_errors) = (state(), BTreeMap::new());
+    fn what_could_not_be_decoded_is_counted_by_its_reason_and_its_probe() {
+        let (mut state, mut undecoded) = (state(), Undecoded::default());
         let mut intake = Intake {
             state: &mut state,
-            decode_errors: &mut decode_errors,
+            undecoded: &mut undecoded,
             procfs: Path::new("/nowhere"),
             queues_by_ioctl: false,
         };
-        for record in [DecodeError::Kind(99), DecodeError::Version(7), DecodeError::Kind(98)] {
-            assert!(intake.take_in(&Err(record)).is_none());
+        let [open, close] = [ProbeId::Open, ProbeId::Release].map(Some);
+        let records =
+            [(DecodeError::Kind(99), open), (DecodeError::Version(7), None), (DecodeError::Kind(98), close)];
+        for (error, probe) in records {
+            assert!(intake.take_in(&Err(Undecodable { error, probe })).is_none());
         }
-        assert_eq!(decode_errors, BTreeMap::from([("kind", 2), ("version", 1)]));
+        let counted: Vec<_> = undecoded.iter().collect();
+        assert_eq!(counted, [("kind", open, 1), ("kind", close, 1), ("version", None, 1)]);
     }
 }

@@ -6,6 +6,7 @@ use super::tracer::Tracer;
 use crate::attribute::Topology;
 use crate::events::layout::QueueLayout;
 use crate::events::tables::Tables;
+use crate::events::undecoded::Undecoded;
 use crate::kernel::Roots;
 use crate::output::api::{self, View};
 use crate::output::http::{Resource, Site};
@@ -15,7 +16,6 @@ use crate::state::{IoctlTotals, Snapshot, Source, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, PROCESSES_MAX, SEATS};
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A tracer that runs.
@@ -95,7 +95,7 @@ impl Page {
             probes: tracer.probes().to_vec(),
             queues_by_ioctl: tracer.queues_by_ioctl(),
             topology: tracer.topology.clone(),
-            decode_errors: tracer.decode_errors.clone(),
+            undecoded: tracer.undecoded.clone(),
             capacities: vec![
                 ("ioctl_stats", u64::from(tracer.stats_entries)),
                 ("ioctl_errors", u64::from(IOCTL_ERRORS_MAX)),
@@ -131,7 +131,7 @@ struct Taken {
     /// Queues are followed by ioctls alone.
     queues_by_ioctl: bool,
     topology: Topology,
-    decode_errors: BTreeMap<&'static str, u64>,
+    undecoded: Undecoded,
     capacities: Vec<(&'static str, u64)>,
     driver_loads: u64,
 }
@@ -147,7 +147,7 @@ fn left(tracer: &Tracer) -> Taken {
         snapshot: Snapshot { totals: tracer.state.totals().clone(), ..Snapshot::default() },
         tables,
         retired: tracer.retired.clone(),
-        decode_errors: tracer.decode_errors.clone(),
+        undecoded: tracer.undecoded.clone(),
         driver_loads: tracer.driver_loads,
         ..Taken::default()
     }
@@ -167,7 +167,7 @@ impl Site for Page {
             retired: &taken.retired,
             probes: &taken.probes,
             topology: &taken.topology,
-            decode_errors: &taken.decode_errors,
+            undecoded: &taken.undecoded,
             capacities: &taken.capacities,
             max_processes: self.max_processes,
             now_ns,

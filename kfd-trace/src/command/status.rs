@@ -3,9 +3,11 @@
 use super::clock;
 use super::stop::{self, Stop};
 use crate::events::decode::decode;
+use crate::events::tables::Tables;
+use crate::events::undecoded::Undecoded;
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::missed::Missed;
-use crate::output::status::{self, Status};
+use crate::output::status::{self, Losses, Status};
 use crate::probes::facts::Facts;
 use crate::probes::load::LoadError;
 use crate::probes::plan::{Ask, Choice};
@@ -31,8 +33,8 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
         Err(stop) => (Tried::default(), Some(stop)),
     };
     let facts = facts(&preflight);
-    let Tried { probes, missed, lost } = &tried;
-    let report = Status { facts: &facts, findings: &found, probes, missed, lost };
+    let Tried { probes, missed, losses, lost } = &tried;
+    let report = Status { facts: &facts, findings: &found, probes, missed, losses, lost };
     let mut out = io::stdout().lock();
     let written = if json { status::json(&mut out, &report) } else { status::text(&mut out, &report) };
     if let Err(error) = written
@@ -54,7 +56,9 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
 struct Tried {
     probes: Vec<ProbeStatus>,
     missed: BTreeMap<ProbeId, Missed>,
-    /// What else did not get through, by name.
+    /// What else of each did not get through, by cause.
+    losses: BTreeMap<ProbeId, Losses>,
+    /// The same of all of them, by name.
     lost: BTreeMap<String, u64>,
 }
 
@@ -77,22 +81,24 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     let session = Session::load(&kernel.symbols, &facts, &options);
     let mut session = session.map_err(|error| Stop::failed(super::ground::chain(&error)))?;
     session.attach(clock::mono_ns());
-    let lost = lost(&mut session).map_err(|error| Stop::failed(super::ground::chain(&error)))?;
-    Ok(Tried { probes: session.probes().to_vec(), missed: session.missed(), lost })
+    let counted = counted(&mut session).map_err(|error| Stop::failed(super::ground::chain(&error)))?;
+    let (missed, (tables, undecoded)) = (session.missed(), counted);
+    let losses = missed.keys().map(|probe| (*probe, tables.losses_of(*probe, &undecoded))).collect();
+    Ok(Tried { probes: session.probes().to_vec(), missed, losses, lost: tables.missing(&undecoded) })
 }
 
 /// What the programs could not do or send, and which of their records cannot be decoded. What the kernel left out of a probe
 /// stands beside it.
-fn lost(session: &mut Session) -> Result<BTreeMap<String, u64>, LoadError> {
-    let (mut ring, mut errors) = (session.take_ring()?, BTreeMap::new());
+fn counted(session: &mut Session) -> Result<(Tables, Undecoded), LoadError> {
+    let (mut ring, mut undecoded) = (session.take_ring()?, Undecoded::default());
     // As many as it holds at most: others may go on making records.
     for _ in 0..RING_BYTES as usize / size_of::<Header>() {
         let Some(record) = ring.next() else { break };
         if let Err(error) = decode(&record, session.layout()) {
-            *errors.entry(error.reason()).or_default() += 1;
+            undecoded.count(&error);
         }
     }
-    Ok(session.tables()?.missing(&errors))
+    Ok((session.tables()?, undecoded))
 }
 
 fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {

@@ -12,7 +12,7 @@ use super::tracer::{Request, Tracer};
 use super::under_way::UnderWay;
 use super::waiting::Waiting;
 use super::watched::{self, Watched};
-use crate::events::decode::DecodeError;
+use crate::events::decode::Undecodable;
 use crate::events::event::{Body, Event, ProcessSeen};
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
@@ -103,7 +103,7 @@ async fn finish(out: Outlet, asked: bool, signals: &mut Signals) -> io::Result<(
     }
 }
 
-type Records = Vec<Result<Event, DecodeError>>;
+type Records = Vec<Result<Event, Undecodable>>;
 
 /// Waits for records; for ever without a ring.
 async fn read(ring: Option<&mut Ring>, records: &mut Records) -> io::Result<()> {
@@ -363,7 +363,7 @@ impl Run<'_> {
             snapshot: &self.tracer.state.snapshot(),
             tables: &tables,
             retired: &self.tracer.retired,
-            decode_errors: &self.tracer.decode_errors,
+            undecoded: &self.tracer.undecoded,
             dropped: self.out.dropped(),
             duration_ns: clock::mono_ns().saturating_sub(self.tracer.started_ns),
         });

@@ -10,11 +10,12 @@ use super::say::say;
 use super::standing::Standings;
 use super::stop::Stop;
 use crate::attribute::Topology;
-use crate::events::decode::DecodeError;
+use crate::events::decode::Undecodable;
 use crate::events::event::{Body, Event, ProcessId};
 use crate::events::ioctl::{self, Mismatch};
 use crate::events::ring::Ring;
 use crate::events::tables::Tables;
+use crate::events::undecoded::Undecoded;
 use crate::kernel::{Loading, Roots, thread};
 use crate::output::clock::Clock;
 use crate::probes::load::{self, LoadError};
@@ -54,8 +55,7 @@ pub struct Tracer {
     pub clock: Clock,
     /// Sums of the processes whose rows have left the maps.
     pub retired: IoctlTotals,
-    /// Records that could not be decoded, by reason.
-    pub decode_errors: BTreeMap<&'static str, u64>,
+    pub undecoded: Undecoded,
     /// What the sessions before this one counted.
     pub(super) past: Past,
     /// Loadings of the driver that probes were put on.
@@ -98,7 +98,7 @@ impl Tracer {
             topology: Topology::default(),
             clock: wall_clock(),
             retired: IoctlTotals::default(),
-            decode_errors: DecodeError::REASONS.map(|reason| (reason, 0)).into(),
+            undecoded: Undecoded::default(),
             past: Past::default(),
             driver_loads: 0,
             started_ns: clock::mono_ns(),
@@ -185,10 +185,10 @@ impl Tracer {
     }
 
     /// Takes in one record: see [`Intake::take_in`].
-    pub fn take_in<'r>(&mut self, record: &'r Result<Event, DecodeError>) -> Option<TakenIn<'r>> {
+    pub fn take_in<'r>(&mut self, record: &'r Result<Event, Undecodable>) -> Option<TakenIn<'r>> {
         let queues_by_ioctl = self.queues_by_ioctl();
-        let Self { state, decode_errors, roots, .. } = self;
-        Intake { state, decode_errors, procfs: &roots.procfs, queues_by_ioctl }.take_in(record)
+        let Self { state, undecoded, roots, .. } = self;
+        Intake { state, undecoded, procfs: &roots.procfs, queues_by_ioctl }.take_in(record)
     }
 
     /// Queues are followed by their ioctls alone, since they cannot be probed.

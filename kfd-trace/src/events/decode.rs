@@ -3,6 +3,7 @@
 use super::event::{Body, Event, IoctlCall, Outcome, ProcessId, ProcessSeen};
 use super::layout::QueueLayout;
 use super::life::{CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault};
+use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::{self, Header, Record, fault, mqd_op, outcome};
 use kfd_trace_common::rules::PRIMARY_CONTEXT;
@@ -43,11 +44,30 @@ impl DecodeError {
     }
 }
 
+/// A record that could not be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{error}")]
+pub struct Undecodable {
+    pub error: DecodeError,
+    /// The probe whose program sent it; `None` when it does not tell.
+    pub probe: Option<ProbeId>,
+}
+
 /// Decodes one record; `layout` is that of the kernel which made it.
 ///
 /// # Errors
-/// [`DecodeError`] when the bytes are not a record of this version.
-pub fn decode(bytes: &[u8], layout: &QueueLayout) -> Result<Event, DecodeError> {
+/// [`Undecodable`] when the bytes are not a record of this version.
+pub fn decode(bytes: &[u8], layout: &QueueLayout) -> Result<Event, Undecodable> {
+    event(bytes, layout).map_err(|error| Undecodable { error, probe: probe_of(bytes) })
+}
+
+/// The probe in the header of a record of this version.
+fn probe_of(bytes: &[u8]) -> Option<ProbeId> {
+    let header: Header = prefix(bytes).filter(|header| header.version == record::VERSION)?;
+    ProbeId::from_raw(header.probe)
+}
+
+fn event(bytes: &[u8], layout: &QueueLayout) -> Result<Event, DecodeError> {
     let header: Header = prefix(bytes).ok_or(DecodeError::NoHeader(bytes.len()))?;
     if header.version != record::VERSION {
         return Err(DecodeError::Version(header.version));
@@ -248,7 +268,26 @@ mod tests {
     }
 
     fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
-        super::decode(bytes, &QueueLayout::default())
+        super::event(bytes, &QueueLayout::default())
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_tells_the_probe_that_sent_it() {
+        let sent_by = |probe, cut: usize| {
+            let mut record = bytes(Kind::Open, |r: &mut record::Open| r.header.probe = probe);
+            record.truncate(record.len() - cut);
+            record
+        };
+        let probe =
+            |bytes: &[u8]| super::decode(bytes, &QueueLayout::default()).map_err(|record| record.probe);
+        assert!(probe(&sent_by(ProbeId::Open as u32, 0)).is_ok());
+        assert_eq!(probe(&sent_by(ProbeId::Open as u32, 1)).err(), Some(Some(ProbeId::Open)));
+        assert_eq!(probe(&sent_by(9999, 1)).err(), Some(None), "no probe has this number");
+        assert_eq!(probe(&sent_by(9999, 0)).err(), None, "all else is there");
+        assert_eq!(probe(&[0; 20]).err(), Some(None), "no header");
+        let mut other = sent_by(ProbeId::Open as u32, 0);
+        other[6] = 99;
+        assert_eq!(probe(&other).err(), Some(None), "of another version, whose header is not known");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Takes in: records (`kfd-trace-common`), the layout of this kernel's structures (`kernel::Offsets`).
 //! Gives out: [`event::Event`]; [`ioctl`] knows the names, sizes and arguments of KFD's ioctls.
 
+pub mod counters;
 pub mod decode;
 pub mod event;
 pub mod ioctl;
@@ -12,3 +13,4 @@ pub mod queue;
 pub mod queue_ioctl;
 pub mod ring;
 pub mod tables;
+pub mod undecoded;

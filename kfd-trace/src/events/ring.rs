@@ -1,6 +1,6 @@
 //! The reading end of the ring buffer.
 
-use super::decode::{DecodeError, decode};
+use super::decode::{Undecodable, decode};
 use super::event::Event;
 use super::layout::QueueLayout;
 use aya::maps::{MapData, RingBuf};
@@ -33,7 +33,7 @@ impl Ring {
     ///
     /// # Errors
     /// When waiting fails; records are never the reason.
-    pub async fn read(&mut self, out: &mut Vec<Result<Event, DecodeError>>) -> io::Result<()> {
+    pub async fn read(&mut self, out: &mut Vec<Result<Event, Undecodable>>) -> io::Result<()> {
         let mut ready = self.ring.readable_mut().await?;
         let ring = ready.get_inner_mut();
         let mut taken = 0;
@@ -50,7 +50,7 @@ impl Ring {
     }
 
     /// Takes what stands in the buffer without waiting.
-    pub fn drain(&mut self, out: &mut Vec<Result<Event, DecodeError>>) {
+    pub fn drain(&mut self, out: &mut Vec<Result<Event, Undecodable>>) {
         while let Some(record) = self.ring.get_mut().next() {
             out.push(decode(&record, &self.layout));
         }

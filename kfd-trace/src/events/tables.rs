@@ -1,8 +1,10 @@
 //! What the BPF maps hold, as plain values: sums and counters read at a scrape or at the end of a run.
 
+use super::counters::Counters;
 use super::event::ProcessId;
+use super::undecoded::{Undecoded, probe_name};
 use crate::missed::{Cause, Missed};
-use kfd_trace_common::counter::{self, ProbeId, Trouble};
+use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::stat::IoctlStat;
 use std::collections::BTreeMap;
@@ -19,6 +21,12 @@ pub struct Tables {
     pub missed: BTreeMap<ProbeId, Missed>,
 }
 
+/// Of the causes of a probe's losses: records that found the ring buffer full.
+pub const RING_FULL: &str = "ring_full";
+
+/// Records that could not be decoded.
+pub const NOT_DECODED: &str = "not_decoded";
+
 /// Entries of the hash maps that take what finds no place at hand, and of the places themselves: they can run full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crowded {
@@ -33,25 +41,46 @@ pub struct Crowded {
 }
 
 impl Tables {
-    /// What did not reach the state, each under its name, none of them 0: records that found the ring buffer full, what the
-    /// kernel left out of each probe, what the programs could not do, and records that could not be decoded, which are
-    /// counted by their reason outside of the maps.
+    /// What did not reach the state, each under a name that ends in the probe's, none of them 0: records that found the ring
+    /// buffer full, what the kernel left out, what the programs could not do, and records that could not be decoded, which are
+    /// counted outside of the maps.
     #[must_use]
-    pub fn missing(&self, decode_errors: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
-        let lost = Kind::ALL
-            .iter()
-            .map(|kind| (format!("records lost, {}", kind.name()), self.counters.lost(*kind)));
-        let left_out = self.missed.iter().flat_map(|(probe, missed)| {
-            let name = |cause: Cause| format!("{}, {}", cause.name().replace('_', " "), probe.name());
-            Cause::ALL.into_iter().map(move |cause| (name(cause), missed.of(cause).unwrap_or(0)))
-        });
-        let trouble = Trouble::ALL
-            .iter()
-            .map(|trouble| (format!("trouble, {}", trouble.name()), self.counters.trouble(*trouble)));
-        let not_decoded =
-            decode_errors.iter().map(|(reason, count)| (format!("records not decoded, {reason}"), *count));
-        let all = lost.chain(left_out).chain(trouble).chain(not_decoded);
-        all.filter(|(_, count)| *count > 0).collect()
+    pub fn missing(&self, undecoded: &Undecoded) -> BTreeMap<String, u64> {
+        let mut missing = BTreeMap::new();
+        let mut add = |what: &str, which: &str, probe: &str, count: u64| {
+            if count > 0 {
+                missing.insert(format!("{what}, {which}, {probe}"), count);
+            }
+        };
+        for probe in ProbeId::ALL {
+            for kind in Kind::ALL {
+                add("records lost", kind.name(), probe.name(), self.counters.lost_of(*probe, *kind));
+            }
+            for trouble in Trouble::ALL {
+                add("trouble", trouble.name(), probe.name(), self.counters.trouble_of(*probe, *trouble));
+            }
+        }
+        for (reason, probe, count) in undecoded.iter() {
+            add("records not decoded", reason, probe_name(probe), count);
+        }
+        for (probe, missed) in &self.missed {
+            for (cause, count) in Cause::ALL.into_iter().filter_map(|cause| Some((cause, missed.of(cause)?)))
+            {
+                if count > 0 {
+                    missing.insert(format!("{}, {}", cause.name().replace('_', " "), probe.name()), count);
+                }
+            }
+        }
+        missing
+    }
+
+    /// What did not get through of what a probe's program told, or could have, by cause, none of them 0: [`RING_FULL`],
+    /// [`NOT_DECODED`] and the names of [`Trouble`].
+    #[must_use]
+    pub fn losses_of(&self, probe: ProbeId, undecoded: &Undecoded) -> BTreeMap<&'static str, u64> {
+        let records = [(RING_FULL, self.counters.lost_by(probe)), (NOT_DECODED, undecoded.of(Some(probe)))];
+        let troubles = self.counters.troubles_of(probe).map(|(trouble, count)| (trouble.name(), count));
+        records.into_iter().filter(|(_, count)| *count > 0).chain(troubles).collect()
     }
 
     /// Calls that are over: their returns were not seen.
@@ -98,51 +127,12 @@ pub struct InFlightRow {
     pub entered_ns: u64,
 }
 
-/// The programs' own counters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters(pub Vec<u64>);
-
-impl Counters {
-    /// Those of an object that was loaded and is gone count on.
-    pub fn add(&mut self, other: &Counters) {
-        self.0.resize(self.0.len().max(other.0.len()), 0);
-        for (own, other) in self.0.iter_mut().zip(&other.0) {
-            *own += other;
-        }
-    }
-
-    fn at(&self, index: u32) -> u64 {
-        usize::try_from(index).ok().and_then(|index| self.0.get(index)).copied().unwrap_or(0)
-    }
-
-    /// How often a probe's program ran.
-    #[must_use]
-    pub fn hits(&self, probe: ProbeId) -> u64 {
-        self.at(counter::hits(probe))
-    }
-
-    /// How often something could not be done.
-    #[must_use]
-    pub fn trouble(&self, trouble: Trouble) -> u64 {
-        self.at(counter::trouble(trouble))
-    }
-
-    /// Records that reached the ring buffer.
-    #[must_use]
-    pub fn sent(&self, kind: Kind) -> u64 {
-        self.at(counter::sent(kind))
-    }
-
-    /// Records that found the ring buffer full.
-    #[must_use]
-    pub fn lost(&self, kind: Kind) -> u64 {
-        self.at(counter::lost(kind))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::counters::samples::counters;
+    use crate::events::decode::{DecodeError, Undecodable};
+    use kfd_trace_common::{counter, loss};
 
     #[test]
     fn a_call_that_is_over_has_no_return_seen() {
@@ -166,35 +156,50 @@ mod tests {
         assert_eq!(not_seen, [1, 1]);
     }
 
-    #[test]
-    fn all_that_is_missing_is_named_and_nothing_else() {
-        let mut counters = vec![0; counter::COUNTERS as usize];
-        counters[counter::lost(Kind::Open) as usize] = 1;
-        counters[counter::sent(Kind::Close) as usize] = 100;
-        counters[counter::hits(ProbeId::Open) as usize] = 100;
-        counters[counter::trouble(Trouble::ArgsUnreadable) as usize] = 2;
+    /// One of each kind of loss, of three probes and of none.
+    fn losing() -> (Tables, Undecoded) {
+        let counted = [(counter::sent(Kind::Close), 100), (counter::hits(ProbeId::Open), 100)];
+        let losses = [
+            (loss::lost(ProbeId::Open, Kind::Open), 1),
+            (loss::lost(ProbeId::QueueAdd, Kind::ProcessSeen), 5),
+            (loss::lost(ProbeId::QueueAdd, Kind::QueueCreate), 6),
+            (loss::trouble(ProbeId::QueueAdd, Trouble::QueueUnreadable), 2),
+        ];
         let missed = Missed { program_skipped: Some(0), probe_missed: Some(3) };
         let tables = Tables {
-            counters: Counters(counters),
+            counters: counters(&counted, &losses),
             missed: [(ProbeId::Open, missed), (ProbeId::Ioctl, Missed::default())].into(),
             ..Tables::default()
         };
-        let missing = tables.missing(&[("kind", 0), ("size", 4)].into());
-        let expected = [
-            ("records lost, open", 1),
-            ("trouble, args_unreadable", 2),
-            ("probe missed, open", 3),
-            ("records not decoded, size", 4),
-        ];
-        assert_eq!(missing, expected.map(|(name, count)| (name.to_owned(), count)).into());
+        let mut undecoded = Undecoded::default();
+        for probe in [Some(ProbeId::Open), Some(ProbeId::Open), None] {
+            undecoded.count(&Undecodable { error: DecodeError::Kind(99), probe });
+        }
+        (tables, undecoded)
     }
 
     #[test]
-    fn counters_add_up() {
-        let mut sum = Counters::default();
-        sum.add(&Counters(vec![1, 2]));
-        sum.add(&Counters(vec![10, 20, 30]));
-        sum.add(&Counters(vec![100]));
-        assert_eq!(sum, Counters(vec![111, 22, 30]));
+    fn all_that_is_missing_is_named_and_nothing_else() {
+        let (tables, undecoded) = losing();
+        let expected = [
+            ("records lost, open, open", 1),
+            ("records lost, process_seen, queue_add", 5),
+            ("records lost, queue_create, queue_add", 6),
+            ("trouble, queue_unreadable, queue_add", 2),
+            ("probe missed, open", 3),
+            ("records not decoded, kind, open", 2),
+            ("records not decoded, kind, unknown", 1),
+        ];
+        assert_eq!(tables.missing(&undecoded), expected.map(|(name, count)| (name.to_owned(), count)).into());
+        assert_eq!(Tables::default().missing(&Undecoded::default()), BTreeMap::new());
+    }
+
+    #[test]
+    fn a_probe_has_its_own_losses() {
+        let (tables, undecoded) = losing();
+        let of = |probe| tables.losses_of(probe, &undecoded);
+        assert_eq!(of(ProbeId::Open), [(RING_FULL, 1), (NOT_DECODED, 2)].into());
+        assert_eq!(of(ProbeId::QueueAdd), [(RING_FULL, 11), ("queue_unreadable", 2)].into());
+        assert_eq!(of(ProbeId::Ioctl), [].into());
     }
 }

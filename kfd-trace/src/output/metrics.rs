@@ -3,8 +3,6 @@
 //! `kfd_*` is what the driver does, `kfd_trace_*` the tracer itself. A family whose probe is not attached is not
 //! exported at all: 0 would say that nothing happened.
 
-use std::collections::BTreeMap;
-
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::stat::IoctlStat;
 use prometheus::TextEncoder;
@@ -12,6 +10,7 @@ use prometheus::proto::MetricFamily;
 
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
+use crate::events::undecoded::Undecoded;
 use crate::state::{IoctlTotals, Snapshot};
 use crate::verdict::ProbeStatus;
 
@@ -40,8 +39,7 @@ pub struct Scrape<'a> {
     pub retired: &'a IoctlTotals,
     pub probes: &'a [ProbeStatus],
     pub topology: &'a Topology,
-    /// Every known reason, with 0 where it did not happen.
-    pub decode_errors: &'a BTreeMap<&'static str, u64>,
+    pub undecoded: &'a Undecoded,
     /// Name and capacity of the BPF maps that can run full: `ioctl_stats`, `ioctl_errors`, `in_flight`, `seats`, whose
     /// entries are in `tables`; of others the capacity only is exported.
     pub capacities: &'a [(&'static str, u64)],

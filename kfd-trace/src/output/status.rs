@@ -14,6 +14,9 @@ use crate::verdict::{ProbeStatus, Verdict};
 /// Version of the JSON format.
 pub const SCHEMA: u32 = 1;
 
+/// Counts by cause, none of them 0.
+pub type Losses = BTreeMap<&'static str, u64>;
+
 /// All that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Status<'a> {
@@ -25,7 +28,9 @@ pub struct Status<'a> {
     pub probes: &'a [ProbeStatus],
     /// What the kernel left out of each probe while it was on.
     pub missed: &'a BTreeMap<ProbeId, Missed>,
-    /// What else did not get through meanwhile, by name, none of them 0 ([`crate::events::tables::Tables::missing`]).
+    /// What else of each probe did not get through meanwhile, by cause ([`crate::events::tables::Tables::losses_of`]).
+    pub losses: &'a BTreeMap<ProbeId, Losses>,
+    /// The same of all probes, by name, none of them 0 ([`crate::events::tables::Tables::missing`]).
     pub lost: &'a BTreeMap<String, u64>,
 }
 
@@ -148,6 +153,8 @@ struct JsonProbe<'a> {
     verdict: &'static str,
     reason: Option<String>,
     missed: Option<JsonMissed>,
+    /// What else did not get through while it was on, by cause, none of them 0.
+    lost: Option<&'a Losses>,
     feeds: &'static str,
 }
 
@@ -187,6 +194,7 @@ pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
         verdict: probe.verdict.word(),
         reason: probe.verdict.reason(),
         missed: status.missed.get(&probe.id).map(|missed| (*missed).into()),
+        lost: status.losses.get(&probe.id),
         feeds: probe.feeds,
     });
     let document = Document {
@@ -222,7 +230,12 @@ mod tests {
             (ProbeId::Ioctl, Missed { program_skipped: Some(3), probe_missed: Some(4) }),
             (ProbeId::Open, Missed::default()),
         ]);
-        let status = Status { facts: &facts, findings: &findings, probes, missed: &missed, lost };
+        let losses = BTreeMap::from([
+            (ProbeId::Ioctl, Losses::from([("ring_full", 5), ("queue_unreadable", 7)])),
+            (ProbeId::Open, Losses::new()),
+        ]);
+        let status =
+            Status { facts: &facts, findings: &findings, probes, missed: &missed, losses: &losses, lost };
         let (mut plain, mut object) = (Vec::new(), Vec::new());
         text(&mut plain, &status).expect("memory");
         json(&mut object, &status).expect("memory");
@@ -237,7 +250,7 @@ mod tests {
             probe(ProbeId::QueueAdd, Verdict::MissingFields(vec!["QUEUE_ID".into()])),
             probe(ProbeId::Open, Verdict::Partly { failed: vec![("kfd_open".into(), "ENOENT".into())] }),
         ];
-        let lost = BTreeMap::from([("trouble, queue_unreadable".to_owned(), 7)]);
+        let lost = BTreeMap::from([("trouble, queue_unreadable, ioctl".to_owned(), 7)]);
         let (text, value) = with_lost(&probes, &lost);
         let expected = concat!(
             "kernel  6.12.0\ndriver  amdgpu\\u{1b}\n\nfindings:\n",
@@ -247,7 +260,7 @@ mod tests {
             "ioctl_handler  kprobe  kfd_one and 1 more  not_asked       -\n",
             "queue_add      kprobe  kfd_one and 1 more  missing_fields  -             QUEUE_ID\n",
             "open           kprobe  kfd_one and 1 more  partly          not measured  kfd_open: ENOENT\n\n",
-            "lost while they were on:\n  trouble, queue_unreadable: 7\n\n",
+            "lost while they were on:\n  trouble, queue_unreadable, ioctl: 7\n\n",
             "not seen: what queue_add feeds\nseen in part: what open feeds\n",
         );
         assert_eq!(text, expected);
@@ -258,6 +271,10 @@ mod tests {
         assert_eq!(missed(0), serde_json::json!({"program_skipped": 3, "probe_missed": 4}));
         assert_eq!(missed(2), serde_json::Value::Null, "it is on no function");
         assert_eq!(missed(3), serde_json::json!({"program_skipped": null, "probe_missed": null}));
+        let lost_of = |at: usize| value["probes"][at]["lost"].clone();
+        assert_eq!(lost_of(0), serde_json::json!({"ring_full": 5, "queue_unreadable": 7}));
+        assert_eq!(lost_of(2), serde_json::Value::Null, "it is on no function");
+        assert_eq!(lost_of(3), serde_json::json!({}));
         assert_eq!(value["findings"][0]["severity"], "limits");
         assert_eq!(value["lost"], serde_json::json!(lost));
     }

@@ -9,6 +9,7 @@ use super::clock::{latency, span};
 use super::{errno, escape, table};
 use crate::events::ioctl;
 use crate::events::tables::Tables;
+use crate::events::undecoded::Undecoded;
 use crate::state::{Edge, IoctlSum, IoctlTotals, Snapshot};
 
 mod lost;
@@ -24,8 +25,7 @@ pub struct Input<'a> {
     pub tables: &'a Tables,
     /// Sums of the processes whose rows have left the maps.
     pub retired: &'a IoctlTotals,
-    /// Records that could not be decoded, by reason.
-    pub decode_errors: &'a BTreeMap<&'static str, u64>,
+    pub undecoded: &'a Undecoded,
     /// Lines of events for which the output had no room, by kind.
     pub dropped: &'a BTreeMap<&'static str, u64>,
     /// How long was traced, nanoseconds.

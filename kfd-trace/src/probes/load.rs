@@ -52,6 +52,9 @@ pub(super) enum Room {
 /// Its parts, one for each CPU (kfd-trace-ebpf/src/counters.rs).
 pub(super) const COUNTERS: &str = "COUNTERS";
 
+/// One array for all CPUs (kfd-trace-ebpf/src/losses.rs).
+pub(super) const LOSSES: &str = "LOSSES";
+
 /// Maps whose size follows from what is traced.
 const SIZED: [&str; 13] = [
     "CLAIMS",

@@ -150,12 +150,12 @@ mod tests {
         let mut words = vec![0; counters_len(3) as usize];
         let last = *Kind::ALL.last().unwrap();
         for (cpu, part) in words.chunks_mut(STRIDE as usize).enumerate() {
-            part[counter::lost(last) as usize] = 10u64.pow(u32::try_from(cpu).unwrap());
+            part[counter::sent(last) as usize] = 10u64.pow(u32::try_from(cpu).unwrap());
             part[COUNTERS as usize..].fill(77);
         }
         let sums = sums(words.into_iter());
         assert_eq!((sums.len(), sums.iter().sum::<u64>()), (COUNTERS as usize, 111));
-        assert_eq!(sums[counter::lost(last) as usize], 111);
+        assert_eq!(sums[counter::sent(last) as usize], 111);
     }
 
     fn words(values: &[u64]) -> Vec<AtomicU64> {

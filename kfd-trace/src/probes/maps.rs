@@ -4,8 +4,9 @@ use super::load::{self, LoadError, chain};
 use super::mapped::{self, Mapped};
 use super::seats::Seats;
 use super::sums;
+use crate::events::counters::Counters;
 use crate::events::event::ProcessId;
-use crate::events::tables::{Counters, Crowded, Tables};
+use crate::events::tables::{Crowded, Tables};
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use kfd_trace_common::counter::Trouble;
@@ -88,12 +89,18 @@ pub(super) fn forget(ebpf: &mut Ebpf, ended: &BTreeSet<ProcessId>, now: u64) -> 
 /// The arrays that are mapped into this process.
 pub(super) struct Shared {
     counters: Mapped,
+    losses: Mapped,
     seats: Seats,
 }
 
 impl Shared {
     pub(super) fn new(ebpf: &Ebpf) -> Result<Self, LoadError> {
-        Ok(Shared { counters: Mapped::new::<u64>(ebpf, load::COUNTERS)?, seats: Seats::new(ebpf)? })
+        let words = |map| Mapped::new::<u64>(ebpf, map);
+        Ok(Shared {
+            counters: words(load::COUNTERS)?,
+            losses: words(load::LOSSES)?,
+            seats: Seats::new(ebpf)?,
+        })
     }
 
     pub(super) fn read(&self, ebpf: &Ebpf) -> Result<Tables, LoadError> {
@@ -113,12 +120,12 @@ impl Shared {
     }
 
     fn counters(&self) -> Counters {
-        Counters(mapped::sums(self.counters.load()))
+        Counters { counted: mapped::sums(self.counters.load()), losses: self.losses.load().collect() }
     }
 
     /// Lost records, all kinds together, and what could not be told in the first place.
     pub(super) fn untold(&self) -> u64 {
-        let counters = self.counters();
+        let counters = Counters { counted: Vec::new(), losses: self.losses.load().collect() };
         let lost = Kind::ALL.iter().map(|kind| counters.lost(*kind));
         lost.chain(Trouble::UNTOLD.iter().map(|trouble| counters.trouble(*trouble))).sum()
     }

@@ -6,6 +6,7 @@ use kfd_trace::events::event::{Body, Event, QueueType};
 use kfd_trace::events::layout::{Member, QueueLayout};
 use kfd_trace::events::queue_ioctl;
 use kfd_trace::events::tables::IoctlRow;
+use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::state::{ProcessDetails, State, StateLimits};
 use kfd_trace_common::stat::IoctlStat;
 
@@ -31,7 +32,7 @@ pub fn read(input: &[u8]) -> (usize, usize) {
     let layout = layout(records.next().unwrap_or_default());
     within("records, state and outputs", input.len(), ALL, || {
         let mut world = World { state: State::new(LIMITS), topology: topology(), ioctls: Vec::new() };
-        let (mut decoded, mut refused) = (0, 0);
+        let (mut decoded, mut refused, mut undecoded) = (0, 0, Undecoded::default());
         for record in records {
             match within("record", record.len(), DECODE, || decode(record, &layout)) {
                 Ok(event) => {
@@ -40,13 +41,14 @@ pub fn read(input: &[u8]) -> (usize, usize) {
                 }
                 Err(error) => {
                     shown::line(&error.to_string());
-                    assert!(DecodeError::REASONS.contains(&error.reason()));
+                    assert!(DecodeError::REASONS.contains(&error.error.reason()));
+                    undecoded.count(&error);
                     refused += 1;
                 }
             }
         }
         let _ = world.state.expire(u64::MAX);
-        shown::world(&world.state, &world.topology, &world.ioctls);
+        shown::world(&world.state, &world.topology, &world.ioctls, &undecoded);
         (decoded, refused)
     })
 }

@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use kfd_trace::attribute::Topology;
 use kfd_trace::events::event::{Body, Event};
 use kfd_trace::events::tables::{IoctlRow, Tables};
+use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::output::api::{self, View};
 use kfd_trace::output::clock::Clock;
 use kfd_trace::output::context::Context;
@@ -71,7 +72,7 @@ pub fn event(event: &Event, change: &Change, state: &State, topology: &Topology)
 ///
 /// # Panics
 /// When a promise was broken.
-pub fn world(state: &State, topology: &Topology, ioctls: &[IoctlRow]) {
+pub fn world(state: &State, topology: &Topology, ioctls: &[IoctlRow], undecoded: &Undecoded) {
     let (snapshot, clock) = (state.snapshot(), clock());
     let rows = ps::merge(vec![ps::PsRow::from_snapshot(&snapshot, NOW_NS)]);
     let asked = Sources::from(Source::Probe).with(Source::Sysfs);
@@ -82,13 +83,13 @@ pub fn world(state: &State, topology: &Topology, ioctls: &[IoctlRow]) {
         document(&made.expect("a document"));
     }
     let tables = Tables { ioctls: ioctls.to_vec(), ..Tables::default() };
-    exposition(&snapshot, topology, &tables);
-    let (retired, decode_errors, dropped) = (IoctlTotals::default(), BTreeMap::new(), BTreeMap::new());
+    exposition(&snapshot, topology, &tables, undecoded);
+    let (retired, dropped) = (IoctlTotals::default(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
         tables: &tables,
         retired: &retired,
-        decode_errors: &decode_errors,
+        undecoded,
         dropped: &dropped,
         duration_ns: NOW_NS,
     };
@@ -98,7 +99,7 @@ pub fn world(state: &State, topology: &Topology, ioctls: &[IoctlRow]) {
 }
 
 /// What Prometheus reads: each line a comment, or a series with a number.
-fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables) {
+fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecoded: &Undecoded) {
     let attached = |id: &ProbeId| ProbeStatus {
         id: *id,
         kind: "kprobe",
@@ -118,7 +119,7 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables) {
         retired: &IoctlTotals::default(),
         probes: &probes,
         topology,
-        decode_errors: &BTreeMap::new(),
+        undecoded,
         capacities: &[],
         driver_loads: 1,
         max_processes: 200,

@@ -1,6 +1,7 @@
 //! The readers of sysfs: GPUs, and the driver's own list of processes and queues.
 
 use kfd_trace::attribute::{Costly, KfdSysfs, Topology};
+use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::kernel::Roots;
 use kfd_trace::state::{State, StateLimits};
 
@@ -44,6 +45,6 @@ pub fn read(input: &[u8]) -> usize {
     for error in topology.errors.iter().chain(&listed.errors) {
         shown::line(&error.to_string());
     }
-    shown::world(&State::new(StateLimits::default()), &topology, &[]);
+    shown::world(&State::new(StateLimits::default()), &topology, &[], &Undecoded::default());
     topology.gpus.len()
 }

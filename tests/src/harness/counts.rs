@@ -84,6 +84,16 @@ pub fn object(value: &Value) -> Result<Sums<String>> {
     object.iter().map(number).collect()
 }
 
+/// Records of a kind that found the ring buffer full, in the summary of a stream: the sum over the probes that sent them.
+pub fn lost(summary: &Value, kind: &str) -> Result<u64> {
+    let of_kind = format!("records lost, {kind}, ");
+    Ok(object(&summary["lost"])?
+        .iter()
+        .filter(|(name, _)| name.starts_with(&of_kind))
+        .map(|(_, count)| count)
+        .sum())
+}
+
 /// Calls by ioctl in the summary of a stream.
 pub fn summary_calls(summary: &Value) -> Result<Sums<String>> {
     let rows = summary["ioctls"].as_array().context("no ioctls in the summary")?;
@@ -114,6 +124,17 @@ mod tests {
         let calls = calls(&counts);
         assert_eq!((calls["CREATE_QUEUE"], calls["0x60"], total(&counts)), (7, 1, 8));
         assert_eq!(errors(&counts)[&("CREATE_QUEUE".to_owned(), "EINVAL".to_owned())], 4);
+    }
+
+    #[test]
+    fn lost_records_are_those_of_all_probes() {
+        let lost_by = serde_json::json!({
+            "records lost, ioctl, ioctl": 2, "records lost, ioctl, ioctl_return": 30, "lines dropped, ioctl": 9,
+            "records lost, open, open": 4,
+        });
+        let summary = serde_json::json!({ "lost": lost_by });
+        assert_eq!((lost(&summary, "ioctl").unwrap(), lost(&summary, "open").unwrap()), (32, 4));
+        assert_eq!(lost(&summary, "close").unwrap(), 0);
     }
 
     #[test]

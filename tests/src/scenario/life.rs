@@ -303,7 +303,7 @@ impl World {
             metrics.sum("kfd_trace_records_lost_total", &[]).context("no kfd_trace_records_lost_total")?;
         self.outcome.lost = format!("{lost}").parse().context("a count")?;
         ensure!((self.outcome.lost > 0) == self.life.drops, "{lost} records were lost");
-        Ok(())
+        senders(&metrics)
     }
 
     /// The ledger's rules on MQD writes against the driver's own calls.
@@ -320,6 +320,26 @@ impl World {
         self.outcome.comparisons += 1;
         Ok(())
     }
+}
+
+/// Each lost record of these kinds is one of the probes that send such; they send others, too.
+fn senders(metrics: &Metrics) -> Result<()> {
+    const SENDERS: [(&[&str], &[&str]); 5] = [
+        (&["queue_create"], &["queue_add"]),
+        (&["queue_destroy"], &["queue_del"]),
+        (&["queue_update"], &["queue_update_return"]),
+        (&["evict", "restore"], &["evict_gpu_return"]),
+        (&["mqd_write"], &["mqd_init", "mqd_update", "mqd_restore"]),
+    ];
+    let sum = |name: &str, label: &str, values: &[&str]| -> f64 {
+        values.iter().filter_map(|value| metrics.sum(name, &[(label, value)])).sum()
+    };
+    for (kinds, probes) in SENDERS {
+        let of_kinds = sum("kfd_trace_records_lost_total", "kind", kinds);
+        let of_probes = sum("kfd_trace_probe_records_lost_total", "probe", probes);
+        ensure!(of_kinds <= of_probes, "{of_kinds} of {kinds:?} were lost, {of_probes} by {probes:?}");
+    }
+    Ok(())
 }
 
 /// Differences that were set right: some where records were lost, and none, not even a queue that sysfs lacks, where none

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result};
+use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Daemon, Steered, shared, until};
@@ -60,7 +61,7 @@ fn settled(daemon: &Daemon, pid: u32, evicted: bool) -> Result<()> {
 fn what_races_is_counted_and_mended() -> Result<()> {
     // their summary would tell of these races
     shared::end()?;
-    let mut daemon = Daemon::ready(&[])?;
+    let mut daemon = Daemon::ready(&FEW)?;
     let workload = Steered::having(&["create aql", "create aql gpu=1"])?;
     let pid = workload.pid();
     race(&daemon, pid)?;
@@ -73,5 +74,8 @@ fn what_races_is_counted_and_mended() -> Result<()> {
     settled(&daemon, pid, true)?;
     kfdsim("resume", pid)?;
     settled(&daemon, pid, false)?;
+    let own = [("probe", "evict_gpu_return"), ("reason", "eviction_raced")];
+    let of_probe = daemon.scrape()?.sum("kfd_trace_probe_trouble_total", &own);
+    assert_eq!(of_probe, Some(raced(&daemon)?), "its return finds it");
     daemon.stop()
 }

@@ -4,8 +4,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use kfd_trace_common::counter::ProbeId;
+use kfd_trace_common::kind::Kind;
 use kfd_trace_tests::harness::footprint::Footprint;
-use kfd_trace_tests::harness::{Daemon, Metrics, Stream, VmKernel, Workload, counts, kernel, shared};
+use kfd_trace_tests::harness::{Daemon, Metrics, Stream, VmKernel, Workload, counts, kernel, ring, shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -50,6 +52,8 @@ struct Told {
     dropped: u64,
     /// The kernel did not run the program at their entry.
     missed: u64,
+    /// The same at their return: these are told by the entry of the next.
+    untold: u64,
 }
 
 /// With a record for each: those seen, those that found a buffer full, and those whose entry was missed make the whole.
@@ -60,13 +64,16 @@ fn told(stream: &mut Stream, total: u64) -> Result<Told> {
     let seen = u64::try_from(stream.events("ioctl").len())?;
     let missing = counts::object(&summary["lost"])?;
     let of = |name: &str| missing.get(name).copied().unwrap_or(0);
-    let (lost, dropped) = (of("records lost, ioctl"), of("lines dropped, ioctl"));
+    let (lost, dropped) = (counts::lost(&summary, "ioctl")?, of("lines dropped, ioctl"));
     assert_eq!(summary["records"]["ioctl"].as_u64().context("records")?, seen + dropped);
+    let untold = missed(&summary, "ioctl_return")?;
+    // What returned is told by the probe of the return, and nothing else can be lost where every return was seen.
+    let returned = of("records lost, ioctl, ioctl_return");
+    assert!(returned <= lost && lost <= returned + untold, "{lost} were lost: {missing:?}");
     // A call whose return was missed is told at the thread's next one, which its last call has not.
     let whole = seen + dropped + lost + missed_entries;
-    let untold = missed(&summary, "ioctl_return")?;
     assert!(whole <= total && total <= whole + untold, "{seen} {lost} {missed_entries} {untold} of {total}");
-    Ok(Told { seen, lost, dropped, missed: missed_entries })
+    Ok(Told { seen, lost, dropped, missed: missed_entries, untold })
 }
 
 #[test]
@@ -80,14 +87,36 @@ fn seen_and_lost_records_make_the_whole() -> Result<()> {
     Ok(())
 }
 
+/// The probe that tells of a burst of calls, all of which return, and of the process that makes them.
+fn sender(kind: &str) -> &'static str {
+    match kind {
+        "process_seen" => "create_process",
+        "open" => "open",
+        "ioctl" => "ioctl_return",
+        "close" => "release",
+        "mm_release" => "notifier_release",
+        "process_release" => "wq_release_return",
+        _ => panic!("{kind}"),
+    }
+}
+
 #[test]
 fn a_reader_that_stands_still_loses_and_says_how_much() -> Result<()> {
     quiet()?;
     let mut stream = Stream::tracing(&["--event", "ioctl", "--buffer-size", "64KiB"])?;
     stream.signal(Signal::SIGSTOP)?;
     let (_, truth) = Workload::run(&["burst", "--threads=2", "--count=2000"])?;
+    let senders = ring::unread(stream.pid())?;
     stream.signal(Signal::SIGCONT)?;
+    let by_entry = (Kind::Ioctl, Some(ProbeId::Ioctl));
+    for (kind, probe) in senders.iter().filter(|sent| **sent != by_entry) {
+        assert_eq!(probe.map(ProbeId::name), Some(sender(kind.name())), "{}", kind.name());
+    }
     let told = told(&mut stream, counts::total(&truth))?;
+    let ioctls = Vec::from_iter(senders.iter().filter(|(kind, _)| *kind == Kind::Ioctl));
+    let by_entry = ioctls.iter().filter(|sent| ***sent == by_entry).count();
+    assert!(u64::try_from(by_entry)? <= told.untold, "{by_entry} without a return: {told:?}");
+    assert_eq!(u64::try_from(ioctls.len())?, told.seen + told.dropped, "those that stood there, no others");
     // a record is larger than 64 bytes, so that 64 KiB cannot hold more than 1024
     assert!(told.seen > 0 && told.seen + told.dropped <= 1024 && told.lost > 0, "{told:?}");
     Ok(())

@@ -1,9 +1,9 @@
 use super::*;
-use crate::events::tables::Counters;
+use crate::events::counters::samples::counters;
 use crate::missed::Missed;
 use crate::state::samples::{create, event, ioctl_row};
-use kfd_trace_common::counter::{self, COUNTERS};
 use kfd_trace_common::kind::Kind;
+use kfd_trace_common::{counter, loss};
 use std::path::Path;
 
 #[test]
@@ -13,12 +13,8 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
     // A record without the first one of its process.
     tracer.state.apply(&event(10, 1, 700, create(3)));
     tracer.driver_loads = 2;
-    let mut counters = Counters(vec![0; COUNTERS as usize]);
-    for (index, count) in
-        [(counter::sent(Kind::Open), 5), (counter::lost(Kind::Open), 6), (counter::hits(ProbeId::Open), 7)]
-    {
-        counters.0[index as usize] = count;
-    }
+    let counted = [(counter::sent(Kind::Open), 5), (counter::hits(ProbeId::Open), 7)];
+    let counters = counters(&counted, &[(loss::lost(ProbeId::Open, Kind::Open), 6)]);
     let was_on = Missed { program_skipped: Some(8), probe_missed: None };
     tracer.count_last(Tables {
         counters,
@@ -31,6 +27,7 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
         "kfd_trace_driver_loads_total 2",
         "kfd_trace_records_total{kind=\"open\"} 5",
         "kfd_trace_records_lost_total{kind=\"open\"} 6",
+        "kfd_trace_probe_records_lost_total{probe=\"open\",cause=\"ring_full\"} 6",
         "kfd_trace_probe_hits_total{probe=\"open\"} 7",
         "kfd_trace_probe_missed_total{probe=\"open\",cause=\"program_skipped\"} 8",
         "kfd_trace_probe_hits_total{probe=\"ioctl\"} 9",

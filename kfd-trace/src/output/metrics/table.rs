@@ -145,6 +145,10 @@ metrics! {
         "Runs of a probe's program.";
     PROBE_MISSED = Counter "kfd_trace_probe_missed_total" ["probe", "cause"]
         "Calls of probed functions for which the probe's program did not run: program_skipped, the CPU was inside another BPF program or a bpf(2) call on a map; probe_missed, the CPU was inside another kprobe, or all instances of the kretprobe were taken. No series where the kernel does not count it (before 6.7).";
+    PROBE_RECORDS_LOST = Counter "kfd_trace_probe_records_lost_total" ["probe", "cause"]
+        "Records of a probe's program that did not get through: ring_full, the ring buffer was full; not_decoded, they could not be decoded (probe unknown where a record does not tell who sent it).";
+    PROBE_TROUBLE = Counter "kfd_trace_probe_trouble_total" ["probe", "reason"]
+        "kfd_trace_trouble_total by the probe whose program could not do it, or whose run was missed (a missed return is found by a later call). No series before the first one: for alerts there is kfd_trace_trouble_total.";
     PROBE_ATTACHED = Gauge "kfd_trace_probe_attached" ["probe", "kind"]
         "1 for a probe that is on all of its functions, 0 for one that is not; none for one that was not asked for.";
     PROBE_INFO = Gauge "kfd_trace_probe_info" ["probe", "kind", "verdict"]

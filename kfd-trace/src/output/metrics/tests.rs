@@ -1,17 +1,22 @@
 use super::*;
+use crate::events::counters::samples::counters;
+use crate::events::decode::{DecodeError, Undecodable};
 use crate::events::event::{Body, ProcessId, QueueCreate, QueueType};
-use crate::events::tables::{Counters, InFlightRow};
+use crate::events::tables::InFlightRow;
 use crate::missed::Missed;
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, topology, traced};
 use crate::state::samples::{create, destroy, error_row, event, facts, ioctl_row, seen};
 use crate::state::{State, StateLimits};
 use crate::verdict::Verdict;
-use kfd_trace_common::counter::{self, COUNTERS};
+use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::kind::Kind;
+use kfd_trace_common::{counter, loss};
+use std::collections::BTreeMap;
 
 struct World {
     state: State,
     tables: Tables,
+    undecoded: Undecoded,
     retired: IoctlTotals,
     probes: Vec<ProbeStatus>,
     max_processes: usize,
@@ -24,6 +29,7 @@ impl World {
         World {
             state,
             tables: Tables::default(),
+            undecoded: Undecoded::default(),
             retired: IoctlTotals::default(),
             probes,
             max_processes: 100,
@@ -41,7 +47,7 @@ impl World {
             retired: &self.retired,
             probes: &self.probes,
             topology: &topology(),
-            decode_errors: &BTreeMap::from([("short", 0)]),
+            undecoded: &self.undecoded,
             capacities: &[("ioctl_stats", 16_384)],
             max_processes: self.max_processes,
             now_ns: 3_000_000_000,
@@ -127,8 +133,9 @@ fn known_series_are_there_from_the_start() {
         r#"kfd_ioctls_not_measured_total{ioctl="WAIT_EVENTS"}"#,
         r#"kfd_trace_records_lost_total{kind="queue_create"}"#,
         r#"kfd_trace_trouble_total{reason="in_flight_full"}"#,
+        r#"kfd_trace_probe_records_lost_total{probe="queue_add",cause="ring_full"}"#,
         r#"kfd_trace_state_anomalies_total{reason="left_at_release"}"#,
-        r#"kfd_trace_decode_errors_total{reason="short"}"#,
+        r#"kfd_trace_decode_errors_total{reason="size"}"#,
         "kfd_opens_total",
         r#"kfd_queue_updates_total{gpu_id="58270",queue_type="sdma"}"#,
         r#"kfd_mqd_writes_total{gpu_id="58270",function="restore"}"#,
@@ -243,11 +250,9 @@ fn series_of_processes_are_bounded_and_the_rest_is_counted() {
 #[test]
 fn losses_and_hits_come_from_the_counters_and_labels_are_escaped() {
     let mut world = World::new(traced());
-    let mut counters = vec![0; COUNTERS as usize];
-    counters[counter::lost(Kind::QueueCreate) as usize] = 7;
-    counters[counter::sent(Kind::QueueCreate) as usize] = 8;
-    counters[counter::hits(ProbeId::Open) as usize] = 9;
-    world.tables.counters = Counters(counters);
+    let counted = [(counter::sent(Kind::QueueCreate), 8), (counter::hits(ProbeId::Open), 9)];
+    let lost = [(loss::lost(ProbeId::QueueAdd, Kind::QueueCreate), 7)];
+    world.tables.counters = counters(&counted, &lost);
     assert_eq!(world.value(r#"kfd_trace_records_lost_total{kind="queue_create"}"#), Some(7.0));
     assert_eq!(world.value(r#"kfd_trace_records_total{kind="queue_create"}"#), Some(8.0));
     assert_eq!(world.value(r#"kfd_trace_probe_hits_total{probe="open"}"#), Some(9.0));
@@ -277,6 +282,43 @@ fn what_the_kernel_does_not_count_has_no_series() {
 }
 
 #[test]
+fn what_is_lost_is_told_of_each_probe() {
+    let mut world = World::new(traced());
+    let losses = [
+        (loss::lost(ProbeId::QueueAdd, Kind::QueueCreate), 7),
+        (loss::lost(ProbeId::QueueAdd, Kind::ProcessSeen), 1),
+        (loss::lost(ProbeId::CreateProcess, Kind::ProcessSeen), 20),
+        (loss::trouble(ProbeId::QueueAdd, Trouble::QueueUnreadable), 300),
+        (loss::trouble(ProbeId::QueueDel, Trouble::QueueUnreadable), 4000),
+    ];
+    world.tables.counters = counters(&[], &losses);
+    for probe in [Some(ProbeId::Open), Some(ProbeId::Open), None] {
+        world.undecoded.count(&Undecodable { error: DecodeError::Kind(99), probe });
+    }
+    world.probes.retain(|probe| probe.id != ProbeId::Release);
+    let series = |probe, cause| {
+        world.value(&format!(r#"kfd_trace_probe_records_lost_total{{probe="{probe}",cause="{cause}"}}"#))
+    };
+    let trouble = |probe, reason| {
+        world.value(&format!(r#"kfd_trace_probe_trouble_total{{probe="{probe}",reason="{reason}"}}"#))
+    };
+    let full =
+        ["queue_add", "create_process", "queue_del", "release"].map(|probe| series(probe, "ring_full"));
+    assert_eq!(full, [Some(8.0), Some(20.0), Some(0.0), None], "the last is on no function");
+    let unreadable = ["queue_add", "queue_del", "open"].map(|probe| trouble(probe, "queue_unreadable"));
+    assert_eq!(unreadable, [Some(300.0), Some(4000.0), None]);
+    let undecoded = ["open", "unknown", "queue_add"].map(|probe| series(probe, "not_decoded"));
+    assert_eq!(undecoded, [Some(2.0), Some(1.0), Some(0.0)]);
+    for (sum, count) in [
+        (r#"kfd_trace_records_lost_total{kind="process_seen"}"#, 21.0),
+        (r#"kfd_trace_trouble_total{reason="queue_unreadable"}"#, 4300.0),
+        (r#"kfd_trace_decode_errors_total{reason="kind"}"#, 3.0),
+    ] {
+        assert_eq!(world.value(sum), Some(count), "{sum}");
+    }
+}
+
+#[test]
 fn without_probes_sysfs_still_tells_queues() {
     let (empty, sysfs) = (State::new(StateLimits::default()).snapshot(), traced().snapshot());
     let (tables, retired) = (Tables::default(), IoctlTotals::default());
@@ -288,7 +330,7 @@ fn without_probes_sysfs_still_tells_queues() {
         retired: &retired,
         probes: &[],
         topology: &topology(),
-        decode_errors: &BTreeMap::new(),
+        undecoded: &Undecoded::default(),
         capacities: &[],
         max_processes: 10,
         now_ns: 0,

@@ -6,6 +6,8 @@ use kfd_trace_common::kind::Kind;
 use super::Scrape;
 use super::family::{Family, number};
 use super::table as t;
+use crate::events::tables::{NOT_DECODED, RING_FULL};
+use crate::events::undecoded::probe_name;
 use crate::missed::Cause;
 use crate::state::{Anomaly, Difference, Source};
 use crate::verdict::Verdict;
@@ -42,8 +44,8 @@ fn remembered(scrape: &Scrape<'_>) -> Family {
 
 fn decode_errors(scrape: &Scrape<'_>) -> Family {
     let mut family = Family::new(&t::DECODE_ERRORS);
-    for (reason, count) in scrape.decode_errors {
-        family.add(&[reason], *count);
+    for (reason, count) in scrape.undecoded.by_reason() {
+        family.add(&[reason], count);
     }
     family
 }
@@ -91,16 +93,25 @@ fn verdicts(scrape: &Scrape<'_>) -> [Family; 2] {
 /// The programs' own counters, of all that were ever loaded; none of them before that.
 fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
     let counters = &scrape.tables.counters;
-    if scrape.probes.is_empty() && counters.0.is_empty() {
+    if scrape.probes.is_empty() && counters.is_empty() {
         return Vec::new();
     }
     let (mut hits, mut trouble) = (Family::new(&t::PROBE_HITS), Family::new(&t::TROUBLE));
     let (mut sent, mut lost) = (Family::new(&t::RECORDS), Family::new(&t::RECORDS_LOST));
+    let (mut of_probes, mut troubles) = (Family::new(&t::PROBE_RECORDS_LOST), Family::new(&t::PROBE_TROUBLE));
     let mut missed = Family::new(&t::PROBE_MISSED);
     let was_on = |probe: &ProbeId| scrape.tables.missed.contains_key(probe);
-    for probe in ProbeId::ALL.iter().filter(|probe| scrape.sees(&[**probe]) || was_on(probe)) {
-        hits.add(&[probe.name()], counters.hits(*probe) + scrape.calls_of(*probe));
+    for probe in ProbeId::ALL {
+        if scrape.sees(&[*probe]) || was_on(probe) {
+            hits.add(&[probe.name()], counters.hits(*probe) + scrape.calls_of(*probe));
+            of_probes.add(&[probe.name(), RING_FULL], counters.lost_by(*probe));
+            of_probes.add(&[probe.name(), NOT_DECODED], scrape.undecoded.of(Some(*probe)));
+        }
+        for (reason, count) in counters.troubles_of(*probe) {
+            troubles.add(&[probe.name(), reason.name()], count);
+        }
     }
+    of_probes.add(&[probe_name(None), NOT_DECODED], scrape.undecoded.of(None));
     for (probe, of_probe) in &scrape.tables.missed {
         for cause in Cause::ALL {
             if let Some(count) = of_probe.of(cause) {
@@ -115,7 +126,7 @@ fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
         sent.add(&[kind.name()], counters.sent(*kind));
         lost.add(&[kind.name()], counters.lost(*kind));
     }
-    vec![hits, missed, trouble, sent, lost]
+    vec![hits, missed, of_probes, troubles, trouble, sent, lost]
 }
 
 fn maps(scrape: &Scrape<'_>) -> [Family; 2] {

@@ -17,7 +17,7 @@ pub(super) fn sent(input: &Input<'_>) -> BTreeMap<&'static str, u64> {
 
 /// Only what is not 0.
 pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64> {
-    let mut lost = input.tables.missing(input.decode_errors);
+    let mut lost = input.tables.missing(input.undecoded);
     let mut add = |name: String, count: u64| {
         if count > 0 {
             *lost.entry(name).or_default() += count;

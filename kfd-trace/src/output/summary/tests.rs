@@ -1,11 +1,14 @@
 use super::*;
+use crate::events::counters::samples::counters;
+use crate::events::decode::{DecodeError, Undecodable};
 use crate::events::event::ProcessId;
-use crate::events::tables::{Counters, Crowded, InFlightRow};
+use crate::events::tables::{Crowded, InFlightRow};
 use crate::missed::Missed;
 use crate::output::samples::{CREATE, DESTROY, WAIT, traced};
 use crate::state::samples::{error_row, ioctl_row};
-use kfd_trace_common::counter::{self, COUNTERS, ProbeId, Trouble};
+use kfd_trace_common::counter::{self, ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
+use kfd_trace_common::loss;
 use serde_json::json;
 
 fn missed(program_skipped: Option<u64>, probe_missed: Option<u64>) -> Missed {
@@ -13,24 +16,18 @@ fn missed(program_skipped: Option<u64>, probe_missed: Option<u64>) -> Missed {
 }
 
 fn summary(tables: &Tables, retired: &IoctlTotals) -> (String, serde_json::Value) {
-    with_dropped(tables, retired, &BTreeMap::new())
+    with_dropped(tables, retired, &Undecoded::default(), &BTreeMap::new())
 }
 
 fn with_dropped(
     tables: &Tables,
     retired: &IoctlTotals,
+    undecoded: &Undecoded,
     dropped: &BTreeMap<&'static str, u64>,
 ) -> (String, serde_json::Value) {
     let snapshot = traced().snapshot();
-    let decode_errors = BTreeMap::new();
-    let input = Input {
-        snapshot: &snapshot,
-        tables,
-        retired,
-        decode_errors: &decode_errors,
-        dropped,
-        duration_ns: 2_500_000_000,
-    };
+    let input =
+        Input { snapshot: &snapshot, tables, retired, undecoded, dropped, duration_ns: 2_500_000_000 };
     let summary = Summary::new(&input);
     let (mut text, mut object) = (Vec::new(), Vec::new());
     summary.text(&mut text).expect("memory");
@@ -68,10 +65,13 @@ fn the_summary_of_a_clean_run_as_a_whole() {
 
 #[test]
 fn everything_that_was_lost_or_not_measured_is_named() {
-    let mut counters = vec![0; COUNTERS as usize];
-    counters[counter::lost(Kind::Ioctl) as usize] = 7;
-    counters[counter::sent(Kind::Ioctl) as usize] = 3;
-    counters[counter::trouble(Trouble::InFlightFull) as usize] = 5;
+    let losses = [
+        (loss::lost(ProbeId::IoctlReturn, Kind::Ioctl), 7),
+        (loss::trouble(ProbeId::Ioctl, Trouble::InFlightFull), 5),
+    ];
+    let counters = counters(&[(counter::sent(Kind::Ioctl), 3)], &losses);
+    let mut undecoded = Undecoded::default();
+    undecoded.count(&Undecodable { error: DecodeError::Kind(99), probe: Some(ProbeId::Open) });
     let mut wait = ioctl_row(1, WAIT, 0, 0);
     wait.stat.entered = 4;
     let mut destroy = ioctl_row(1, DESTROY, 10, 900);
@@ -83,7 +83,7 @@ fn everything_that_was_lost_or_not_measured_is_named() {
         ioctls: vec![wait, destroy],
         crowded: Crowded::default(),
         in_flight: vec![flying],
-        counters: Counters(counters),
+        counters,
         errors: Vec::new(),
         missed: BTreeMap::from([
             (ProbeId::Ioctl, missed(Some(6), None)),
@@ -91,11 +91,12 @@ fn everything_that_was_lost_or_not_measured_is_named() {
         ]),
     };
     let dropped = BTreeMap::from([("queue_create", 8)]);
-    let (text, value) = with_dropped(&tables, &IoctlTotals::default(), &dropped);
+    let (text, value) = with_dropped(&tables, &IoctlTotals::default(), &undecoded, &dropped);
     assert_eq!(
         value["lost"],
         json!({
-            "records lost, ioctl": 7, "trouble, in_flight_full": 5,
+            "records lost, ioctl, ioctl_return": 7, "trouble, in_flight_full, ioctl": 5,
+            "records not decoded, kind, open": 1,
             "no return seen, DESTROY_QUEUE": 1, "still in flight, DESTROY_QUEUE": 1,
             "missed return, DESTROY_QUEUE": 2, "program skipped, ioctl": 6, "lines dropped, queue_create": 8,
         })
@@ -103,7 +104,10 @@ fn everything_that_was_lost_or_not_measured_is_named() {
     assert_eq!(value["misses_not_measured"], json!(["probe_missed"]));
     assert!(text.contains("not measured on this kernel: probe_missed\n"), "{text}");
     assert_eq!(value["records"], json!({"ioctl": 3}));
-    assert!(text.contains("\nlost:\n") && text.contains("  records lost, ioctl: 7\n"), "{text}");
+    assert!(
+        text.contains("\nlost:\n") && text.contains("  records lost, ioctl, ioctl_return: 7\n"),
+        "{text}"
+    );
     assert!(!text.contains("nothing was lost"));
     assert_eq!(value["not_measured"], json!({"WAIT_EVENTS": 4}));
     assert!(text.contains("not measured by design: results and latencies of 4 WAIT_EVENTS\n"), "{text}");

@@ -1,32 +1,22 @@
-//! The counters of a running tracer, read from its BPF map: what it sends, loses, and cannot do is told by the daemon's
-//! metrics, but by a stream only in its summary. The map is read as memory: a bpf(2) lookup would keep the tracer's programs
-//! from running on its CPU.
+//! The counters of a running tracer, read from its BPF maps: what it sends, loses, and cannot do is told by the daemon's
+//! metrics, but by a stream only in its summary.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result};
-use aya::maps::MapData;
-use kfd_trace_common::counter::{self, STRIDE, Trouble};
+use anyhow::Result;
+use kfd_trace_common::counter::{self, ProbeId, STRIDE, Trouble};
 use kfd_trace_common::kind::Kind;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use kfd_trace_common::loss;
 
 use crate::harness::bpf_maps;
+use crate::harness::mapped::Mapped;
 
-/// kfd-trace-ebpf/src/counters.rs
-const NAME: &str = "COUNTERS";
-
-/// The array, mapped: a part of [`STRIDE`] words for each CPU.
 pub(super) struct Counters {
-    start: NonNull<AtomicU64>,
-    words: usize,
+    /// A part of [`STRIDE`] words for each CPU (kfd-trace-ebpf/src/counters.rs).
+    counted: Mapped,
+    /// One part for all (kfd-trace-ebpf/src/losses.rs).
+    losses: Mapped,
 }
-
-// SAFETY: it owns its mapping, which any thread may read and unmap.
-unsafe impl Send for Counters {}
 
 /// Since the tracer started, by the names of the metrics; none of them 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,42 +30,29 @@ pub(super) struct Counts {
 impl Counters {
     /// Those of this process.
     pub(super) fn of(pid: u32) -> Result<Self> {
-        let (map, entries) = bpf_maps::find(pid, NAME)?;
-        Self::map(&map, entries)
+        let mapped = |name| {
+            let (map, entries) = bpf_maps::find(pid, name)?;
+            Mapped::new(&map, entries)
+        };
+        Ok(Self { counted: mapped("COUNTERS")?, losses: mapped("LOSSES")? })
     }
 
-    fn map(map: &MapData, words: usize) -> Result<Self> {
-        let len = NonZeroUsize::new(words * size_of::<u64>()).context("a map without entries")?;
-        // SAFETY: a new mapping, at a place that the kernel chooses.
-        let start =
-            unsafe { mmap(None, len, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, map.fd().as_fd(), 0) };
-        Ok(Self { start: start.context("map the counters")?.cast(), words })
+    fn of_all_probes(&self, index: impl Fn(ProbeId) -> u32) -> Result<u64> {
+        ProbeId::ALL.iter().map(|probe| self.losses.word(usize::try_from(index(*probe))?)).sum()
     }
 
-    fn sum(&self, index: u32) -> u64 {
-        // SAFETY: mapped for reading until this is dropped, and only ever loaded from.
-        let words = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) };
-        let of_cpus = words.iter().skip(index as usize).step_by(STRIDE as usize);
-        of_cpus.map(|word| word.load(Ordering::Relaxed)).sum()
-    }
-
-    pub(super) fn read(&self) -> Counts {
+    pub(super) fn read(&self) -> Result<Counts> {
         let mut counts = Counts::default();
         for kind in Kind::ALL {
-            counts.sent.insert(kind.name(), self.sum(counter::sent(*kind)));
-            counts.missing.insert(kind.name(), self.sum(counter::lost(*kind)));
+            counts.sent.insert(kind.name(), self.counted.sum(counter::sent(*kind), STRIDE));
+            counts.missing.insert(kind.name(), self.of_all_probes(|probe| loss::lost(probe, *kind))?);
         }
         for trouble in Trouble::ALL {
-            counts.missing.insert(trouble.name(), self.sum(counter::trouble(*trouble)));
+            counts
+                .missing
+                .insert(trouble.name(), self.of_all_probes(|probe| loss::trouble(probe, *trouble))?);
         }
-        counts.since(&Counts::default())
-    }
-}
-
-impl Drop for Counters {
-    fn drop(&mut self) {
-        // SAFETY: the mapping that `map` made; no reference into it outlives this.
-        let _ = unsafe { munmap(self.start.cast(), self.words * size_of::<u64>()) };
+        Ok(counts.since(&Counts::default()))
     }
 }
 

@@ -102,7 +102,7 @@ impl Running {
             lives(&mut self.stream)?;
             let lines = self.stream.after(self.mark);
             let (told, whole, over) = lines.look(|lines| (lines.len(), kinds(lines), is_over(lines)));
-            let counts = self.counters.read();
+            let counts = self.counters.read()?;
             let sent = counts.since(&self.before).sent;
             Ok((over && untold(&sent, &whole).is_none()).then_some((told, counts)))
         })?;
@@ -122,14 +122,14 @@ impl Running {
 
     fn is_whole(&mut self) -> Result<()> {
         lives(&mut self.stream)?;
-        let missing = self.counters.read().since(&self.before).missing;
+        let missing = self.counters.read()?.since(&self.before).missing;
         ensure!(
             missing.is_empty(),
             "beside this test it has lost records or could not do something: {missing:?}"
         );
         until("every record to be told", SOON, || {
             let told = self.stream.after(self.mark).look(kinds);
-            Ok(untold(&self.counters.read().since(&self.before).sent, &told).is_none().then_some(()))
+            Ok(untold(&self.counters.read()?.since(&self.before).sent, &told).is_none().then_some(()))
         })
     }
 }
