@@ -67,11 +67,19 @@ fn sysfs_decides(sysfs: &List, ghost: &Finding) -> bool {
 }
 
 /// The differences of all lists. What one list lacks and another one has is no ghost. What sysfs has at a place is no
-/// property of a row whose process is not there by its number.
+/// property of a row whose process is not there by its number. What a scheduler at work has changed, it has not told yet.
 pub(super) fn findings(look: &Look, state: &State) -> BTreeSet<Finding> {
     let mut found = look.sysfs.as_ref().map(|sysfs| state.compare(sysfs)).unwrap_or_default();
     let Some(kernel) = look.kernel.list() else { return found };
-    let in_kernel = state.compare(kernel);
+    let mut in_kernel = state.compare(kernel);
+    let at_work = |finding: &Finding| {
+        let queues = finding.key.and_then(|key| state.process(key)).map(|row| &row.queues);
+        let gpu_id = queues.and_then(|queues| queues.get(&finding.queue_id)?.facts.gpu_id);
+        gpu_id.is_some_and(|gpu_id| kernel.at_work.contains(&gpu_id))
+    };
+    let settled = |one: &Finding| one.difference != Difference::Properties || !at_work(one);
+    found.retain(settled);
+    in_kernel.retain(settled);
     let Some(sysfs) = &look.sysfs else { return in_kernel };
     let another = |finding: &Finding| {
         let row = finding.key.and_then(|key| state.process(key));
@@ -124,7 +132,13 @@ mod tests {
     }
 
     fn list(source: Source, queues: &[QueueCreate]) -> List {
-        List { source, read: (9 * S).into(), there: true, processes: vec![(process(None), queues.to_vec())] }
+        List {
+            source,
+            read: (9 * S).into(),
+            there: true,
+            processes: vec![(process(None), queues.to_vec())],
+            at_work: BTreeSet::new(),
+        }
     }
 
     fn found(sysfs: &[QueueCreate], kernel: Option<&[QueueCreate]>) -> Vec<Difference> {
@@ -233,6 +247,28 @@ mod tests {
         let found = findings(&look, &state);
         let found: Vec<_> = found.iter().map(|one| (one.queue_id, one.difference)).collect();
         assert_eq!(found, [(3, Difference::Ghost), (4, Difference::Missing)]);
+    }
+
+    #[test]
+    fn what_a_scheduler_at_work_changes_is_no_difference() {
+        let mut state = state();
+        state.apply(&event(S, 1, PID, seen(false)));
+        state.apply(&event(S, 1, PID, create(3)));
+        let gpu_id = facts(3).gpu_id.expect("a GPU");
+        let found = |other: QueueCreate, at_work: &[u32], sysfs: bool| {
+            let queues = [other, facts(4)];
+            let at_work = at_work.iter().copied().collect();
+            let kernel = Walked::Told(List { at_work, ..list(Source::Kernel, &queues) });
+            let sysfs = sysfs.then(|| list(Source::Sysfs, &queues));
+            let found = findings(&Look { sysfs, ..look(kernel) }, &state);
+            found.iter().map(|one| (one.queue_id, one.difference)).collect::<Vec<_>>()
+        };
+        let (missing, properties) = ((4, Difference::Missing), (3, Difference::Properties));
+        let other = || QueueCreate { ring_size: Some(4096), ..facts(3) };
+        for sysfs in [false, true] {
+            assert_eq!(found(other(), &[gpu_id], sysfs), [missing]);
+            assert_eq!(found(other(), &[gpu_id + 1], sysfs), [properties, missing]);
+        }
     }
 
     #[test]

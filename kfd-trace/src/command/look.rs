@@ -24,7 +24,13 @@ pub struct Look {
 }
 
 /// What a walk read of the kernel's memory, with the numbers by which the BPF side knows the processes.
-pub(super) type Numbered = (Read, Vec<(walk::StandingProcess, Option<ProcessId>)>);
+#[derive(Clone, Debug)]
+pub struct Numbered {
+    pub(super) read: Read,
+    pub(super) processes: Vec<(walk::StandingProcess, Option<ProcessId>)>,
+    /// gpu_ids, as [`walk::Standing::at_work`] has them.
+    pub(super) at_work: BTreeSet<u32>,
+}
 
 /// A look of which sysfs and procfs are missing. It holds nothing of the tracer, so that reading them keeps nobody waiting.
 pub struct Begun {
@@ -219,10 +225,12 @@ mod tests {
             queues: Vec::new(),
         };
         let numbered = vec![(standing, Some(ProcessId(5)))];
-        let begun = Begun { kernel: Walked::Told((7.into(), numbered)), ..begun(root.path(), false, &[]) };
+        let told = Numbered { read: 7.into(), processes: numbered, at_work: BTreeSet::from([9]) };
+        let begun = Begun { kernel: Walked::Told(told), ..begun(root.path(), false, &[]) };
         let look = begun.finish().look.expect("the kernel's table was walked");
         assert!(look.sysfs.is_none());
-        assert!(look.kernel.list().is_some_and(|list| list.has(PLACE) && list.read == 7.into()));
+        let list = look.kernel.list().expect("it was told");
+        assert!(list.has(PLACE) && list.read == 7.into() && list.at_work == BTreeSet::from([9]));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct Found {
 pub fn walk(roots: &Roots, kernel: &Kernel, facts: &Facts) -> Result<Vec<Found>, String> {
     let walk = Walk::new(kernel, facts)?;
     let peek = Peek::open().map_err(|error| chain(&error))?;
-    let Standing { processes, broken } = walk.run(&mut peek.memory());
+    let Standing { processes, broken, at_work: _ } = walk.run(&mut peek.memory());
     tell_broken(broken);
     Ok(processes.into_iter().map(|standing| found(roots, standing, None)).collect())
 }
@@ -184,18 +184,19 @@ impl Standings {
             let id = session.known(&process);
             (process, id)
         });
-        Walked::Told((read, numbered.collect()))
+        Walked::Told(Numbered { read, processes: numbered.collect(), at_work: standing.at_work })
     }
 
     /// What a walk read, with who the processes are by procfs.
-    pub(super) fn kernel_list(&self, (read, numbered): Numbered, progress: &Progress) -> List {
-        let processes = numbered.into_iter().map(|(standing, id)| {
+    pub(super) fn kernel_list(&self, told: Numbered, progress: &Progress) -> List {
+        let Numbered { read, processes, at_work } = told;
+        let processes = processes.into_iter().map(|(standing, id)| {
             let start = standing.start_boottime_ns;
             let who = self.who(standing.tgid, start, progress);
             let process = process_of(standing.tgid, standing.context_id, start, who.as_ref());
             (StandingProcess { id, ..process }, standing.queues)
         });
-        List { source: Source::Kernel, read, there: true, processes: processes.collect() }
+        List { source: Source::Kernel, read, there: true, processes: processes.collect(), at_work }
     }
 
     /// `None` where the processes or their queues could not be read whole: what sysfs does not tell is not gone.
@@ -214,6 +215,7 @@ impl Standings {
             read: Read { from_ns, until_ns: clock::mono_ns() },
             there,
             processes,
+            at_work: BTreeSet::new(),
         })
     }
 

@@ -11,6 +11,7 @@ use crate::events::decode::secondary;
 use crate::events::event::{Origin, QueueCreate};
 use crate::events::layout::QueueLayout;
 use crate::kernel::Kernel;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Fewest and most buckets of the table: `1 << KFD_PROCESS_TABLE_SIZE` (kfd_priv.h) is 32 up to 6.12 and 256 on 7.2.
 const BUCKETS: std::ops::RangeInclusive<u64> = 32..=4096;
@@ -42,6 +43,27 @@ pub struct Standing {
     pub processes: Vec<StandingProcess>,
     /// Links that could not be read or did not end: something was freed under the walk.
     pub broken: u32,
+    /// gpu_ids of those whose scheduler was at work when the queues had been read: it holds its lock while it waits for
+    /// the hardware (`execute_queues_cpsch`, up to `queue_preemption_timeout_ms`), and has changed properties of queues by
+    /// then.
+    pub at_work: BTreeSet<u32>,
+}
+
+/// What a walk meets on its way.
+#[derive(Default)]
+struct Met {
+    broken: u32,
+    /// gpu_id by address of the GPU's `struct kfd_node` (`kfd_dev` on 6.1).
+    devices: BTreeMap<u64, u32>,
+}
+
+/// Where the lock of a GPU's scheduler is.
+#[derive(Clone, Copy, Debug)]
+struct SchedulerLock {
+    /// Of the `struct device_queue_manager` of a GPU.
+    device_dqm: u64,
+    /// Of its `lock_hidden`'s owner.
+    dqm_owner: u64,
 }
 
 /// Where everything is on this kernel.
@@ -63,6 +85,8 @@ pub struct Walk {
     device_id: u64,
     properties_bytes: usize,
     layout: QueueLayout,
+    /// `None` where a mutex is something else (PREEMPT_RT).
+    lock: Option<SchedulerLock>,
 }
 
 impl Walk {
@@ -102,29 +126,48 @@ impl Walk {
             device_id: facts.field("DEVICE_ID")?,
             properties_bytes: usize::try_from(facts.properties_bytes).unwrap_or(0),
             layout: facts.layout.clone(),
+            lock: member("kfd_node", "dqm").or_else(|_| member("kfd_dev", "dqm")).ok().and_then(
+                |device_dqm| {
+                    let dqm_owner = member("device_queue_manager", "lock_hidden.owner").ok()?;
+                    Some(SchedulerLock { device_dqm, dqm_owner })
+                },
+            ),
         })
     }
 
     /// Walks the table once.
     pub fn run(&self, memory: &mut impl KernelMemory) -> Standing {
-        let mut standing = Standing::default();
+        let (mut processes, mut met) = (Vec::new(), Met::default());
         for bucket in 0..self.buckets {
             // struct hlist_head { struct hlist_node *first; }, struct hlist_node { next, pprev }
             let head = self.table + bucket * 8;
-            for node in self.chain(memory, head, 0, &mut standing.broken) {
+            for node in self.chain(memory, head, 0, &mut met) {
                 let process = node.wrapping_sub(self.process_hash);
-                match self.process(memory, process, &mut standing.broken) {
-                    Some(process) => standing.processes.push(process),
-                    None => standing.broken += 1,
+                match self.process(memory, process, &mut met) {
+                    Some(process) => processes.push(process),
+                    None => met.broken += 1,
                 }
             }
         }
-        standing.processes.sort_by_key(|process| process.tgid);
-        standing
+        processes.sort_by_key(|process| process.tgid);
+        let at_work = met.devices.iter().filter(|(device, _)| self.is_at_work(memory, **device));
+        let at_work = at_work.map(|(_, gpu_id)| *gpu_id).collect();
+        Standing { processes, broken: met.broken, at_work }
+    }
+
+    /// Somebody holds the lock of its scheduler. What cannot be read says nothing.
+    fn is_at_work(&self, memory: &mut impl KernelMemory, device: u64) -> bool {
+        // The lowest bits of `struct mutex::owner` are flags (MUTEX_FLAGS, kernel/locking/mutex.h).
+        const FLAGS: u64 = 7;
+        let mut owner = |lock: SchedulerLock| {
+            let dqm = word(memory, device + lock.device_dqm)?;
+            word(memory, dqm.wrapping_add(lock.dqm_owner))
+        };
+        self.lock.and_then(&mut owner).is_some_and(|owner| owner & !FLAGS != 0)
     }
 
     /// Nodes of a list: from `head` until the link is `end`.
-    fn chain(&self, memory: &mut impl KernelMemory, head: u64, end: u64, broken: &mut u32) -> Vec<u64> {
+    fn chain(&self, memory: &mut impl KernelMemory, head: u64, end: u64, met: &mut Met) -> Vec<u64> {
         let mut nodes = Vec::new();
         let mut at = head;
         while nodes.len() < CHAIN_MAX {
@@ -137,7 +180,7 @@ impl Walk {
                 None => break,
             }
         }
-        *broken += 1;
+        met.broken += 1;
         // The last link led nowhere readable: it is no node.
         nodes.pop();
         nodes
@@ -147,7 +190,7 @@ impl Walk {
         &self,
         memory: &mut impl KernelMemory,
         process: u64,
-        broken: &mut u32,
+        met: &mut Met,
     ) -> Option<StandingProcess> {
         let leader = word(memory, process + self.lead_thread)?;
         let tgid = half(memory, leader + self.task_tgid)?;
@@ -158,28 +201,29 @@ impl Walk {
         let head = process + self.process_queues;
         let mut queues = Vec::new();
         // struct list_head { next, prev }: circular, so it ends at its head.
-        for node in self.chain(memory, head, head, broken) {
+        for node in self.chain(memory, head, head, met) {
             let node = node.wrapping_sub(self.node_list);
             match word(memory, node + self.node_queue) {
                 // A kernel queue (DIQ) has kq instead of q.
                 Some(0) => {}
-                Some(queue) => match self.queue(memory, queue) {
+                Some(queue) => match self.queue(memory, queue, met) {
                     Some(queue) => queues.push(queue),
-                    None => *broken += 1,
+                    None => met.broken += 1,
                 },
-                None => *broken += 1,
+                None => met.broken += 1,
             }
         }
         Some(StandingProcess { address: process, leader, tgid, start_boottime_ns, pasid, context_id, queues })
     }
 
-    fn queue(&self, memory: &mut impl KernelMemory, queue: u64) -> Option<QueueCreate> {
+    fn queue(&self, memory: &mut impl KernelMemory, queue: u64, met: &mut Met) -> Option<QueueCreate> {
         let mut properties = vec![0; self.properties_bytes];
         if !memory.read(queue + self.queue_properties, &mut properties) {
             return None;
         }
         let device = word(memory, queue + self.queue_device);
         let gpu_id = device.and_then(|device| half(memory, device + self.device_id));
+        met.devices.extend(device.zip(gpu_id));
         Some(QueueCreate { origin: Origin::Standing, ..self.layout.queue(&properties, gpu_id, 0) })
     }
 }
@@ -212,7 +256,6 @@ fn quarter(memory: &mut impl KernelMemory, address: u64) -> Option<u16> {
 mod tests {
     use super::*;
     use crate::events::layout::Member;
-    use std::collections::BTreeMap;
 
     /// Memory of 8-byte words.
     #[derive(Default)]
@@ -234,6 +277,7 @@ mod tests {
     const NODE: u64 = 0x4000;
     const QUEUE: u64 = 0x5000;
     const DEVICE: u64 = 0x6000;
+    const DQM: u64 = 0x7000;
 
     fn walk() -> Walk {
         let queue_id = Some(Member { offset: 0, size: 4 });
@@ -254,6 +298,7 @@ mod tests {
             device_id: 0,
             properties_bytes: 8,
             layout: QueueLayout { queue_id, ..QueueLayout::default() },
+            lock: Some(SchedulerLock { device_dqm: 8, dqm_owner: 16 }),
         }
     }
 
@@ -265,6 +310,7 @@ mod tests {
         words.0.extend([(TASK, 4242), (TASK + 8, 77)]);
         words.0.extend([(NODE, QUEUE), (NODE + 8, PROCESS + 16)]);
         words.0.extend([(QUEUE, 5), (QUEUE + 8, DEVICE), (DEVICE, 999)]);
+        words.0.extend([(DEVICE + 8, DQM), (DQM + 16, 0)]);
         words
     }
 
@@ -277,6 +323,20 @@ mod tests {
         assert_eq!((process.address, process.leader), (PROCESS, TASK));
         let [queue] = &process.queues[..] else { panic!("{process:?}") };
         assert_eq!((queue.queue_id, queue.gpu_id, queue.origin), (Some(5), Some(999), Origin::Standing));
+    }
+
+    #[test]
+    fn a_scheduler_is_at_work_while_its_lock_is_held() {
+        let mut memory = memory();
+        assert_eq!(walk().run(&mut memory).at_work, BTreeSet::new());
+        memory.0.insert(DQM + 16, TASK | 1);
+        assert_eq!(walk().run(&mut memory).at_work, BTreeSet::from([999]));
+        assert_eq!(Walk { lock: None, ..walk() }.run(&mut memory).at_work, BTreeSet::new());
+        memory.0.insert(DQM + 16, 1);
+        assert_eq!(walk().run(&mut memory).at_work, BTreeSet::new(), "flags without an owner");
+        memory.0.remove(&(DQM + 16));
+        let standing = walk().run(&mut memory);
+        assert_eq!((standing.broken, standing.at_work), (0, BTreeSet::new()), "only the lock is not told");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A place is given again: after a reused PID or an exec another process stands where a row's one stood.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::adopt::{Read, StandingProcess};
 use super::process::{Place, Process};
@@ -24,6 +24,9 @@ pub struct List {
     /// What it is read from was there to be read: then an empty one says that the driver has no process.
     pub there: bool,
     pub processes: Vec<(StandingProcess, Vec<QueueCreate>)>,
+    /// GPUs whose scheduler was at work meanwhile: it has changed properties of queues and tells when it is done, which a
+    /// hang puts off for seconds. Only [`Source::Kernel`] tells.
+    pub at_work: BTreeSet<u32>,
 }
 
 /// What stands at the place of a row.

@@ -124,3 +124,46 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
     stream.end()?;
     daemon.end()
 }
+
+/// The driver changes the queue first and tells of its end last (destroy_queue_cpsch); in between it may wait for seconds.
+#[test]
+fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
+    // one kernel: the next look at the kernel's own table is up to a minute away
+    if VmKernel::from_env()?.series != "6.12" {
+        return Ok(());
+    }
+    let daemon = Daemon::shared()?;
+    let mut workload = Steered::having(&["create aql", "create aql"])?;
+    kfdsim_at("hang", 1, 0)?;
+    let patience = Setting::of("/sys/module/amdgpu/parameters/queue_preemption_timeout_ms", "600000")?;
+    workload.send_line("destroy 0")?;
+    let looks = |metrics: &Metrics| {
+        let in_flight = metrics.sum("kfd_ioctls_in_flight", &[("ioctl", "DESTROY_QUEUE")]);
+        let looks = |source| metrics.sum("kfd_trace_comparisons_total", &[("source", source)]);
+        (in_flight == Some(1.0)).then_some((looks("kernel"), looks("sysfs")))
+    };
+    let meanwhile = || {
+        let (before, _) = daemon.scrape_until("the call in flight", looks)?;
+        let later = |metrics: &Metrics| looks(metrics).filter(|(kernel, _)| *kernel > before);
+        let (_, first) =
+            until("a look at the kernel's own table", 2 * SOON, || Ok(later(&daemon.scrape()?)))?;
+        // a first find would make the next looks come soon, and the second be counted
+        let twice =
+            |metrics: &Metrics| looks(metrics).filter(|(_, sysfs)| *sysfs >= first.map(|one| one + 2.0));
+        daemon.scrape_until("two more looks", twice)?;
+        daemon.scrape()
+    };
+    let metrics = meanwhile();
+    kfdsim_at("hang", 0, 0)?;
+    let metrics = metrics?;
+    assert_eq!(metrics.sum("kfd_trace_differences_total", &[]), Some(0.0), "{}", daemon.stderr());
+    assert_eq!(metrics.sum("kfd_queues", &[]), Some(2.0), "until it has ended");
+
+    workload.wait_line("its end", SOON, |line| line["op"] == "destroy")?;
+    drop(patience);
+    daemon
+        .scrape_until("one queue", |metrics| (metrics.sum("kfd_queues", &[]) == Some(1.0)).then_some(()))?;
+    workload.signal(Signal::SIGKILL)?;
+    workload.wait_exit(SOON)?;
+    daemon.end()
+}

@@ -2,6 +2,7 @@ use super::*;
 use crate::events::event::{Body, ProcessId, QueueCreate};
 use crate::state::samples::{create, event, facts, seen, state};
 use crate::state::{Source, StandingProcess};
+use std::collections::BTreeSet;
 
 const PID: u32 = 700;
 const S: u64 = 1_000_000_000;
@@ -21,7 +22,13 @@ fn process(id: Option<u64>, start_s: u64) -> (StandingProcess, Vec<QueueCreate>)
 }
 
 fn list(source: Source, processes: &[(StandingProcess, Vec<QueueCreate>)]) -> List {
-    List { source, read: (9 * S).into(), there: true, processes: processes.to_vec() }
+    List {
+        source,
+        read: (9 * S).into(),
+        there: true,
+        processes: processes.to_vec(),
+        at_work: BTreeSet::new(),
+    }
 }
 
 /// What a look saw in sysfs, and of the kernel's table.

@@ -7,7 +7,13 @@ const S: u64 = 1_000_000_000;
 
 fn list(source: Source, at_ns: u64, queues: &[QueueCreate]) -> List {
     let process = StandingProcess { tgid: PID, ..StandingProcess::default() };
-    List { source, read: at_ns.into(), there: true, processes: vec![(process, queues.to_vec())] }
+    List {
+        source,
+        read: at_ns.into(),
+        there: true,
+        processes: vec![(process, queues.to_vec())],
+        at_work: BTreeSet::new(),
+    }
 }
 
 fn standing(queue_id: u32) -> QueueCreate {
@@ -152,6 +158,7 @@ fn a_context_whose_first_record_was_lost_gets_its_place_from_the_kernel() {
         read: (9 * S).into(),
         there: true,
         processes: vec![(of(1, None), vec![standing(3)]), (of(2, Some(0)), vec![standing(3)])],
+        at_work: BTreeSet::new(),
     };
     let missing = Finding { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
     assert_eq!(only(&state, &found), [missing]);
@@ -285,7 +292,13 @@ fn another(source: Source, id: Option<u64>, start_boottime_ns: Option<u64>) -> L
     let id = id.map(ProcessId);
     let process = StandingProcess { id, tgid: PID, start_boottime_ns, ..StandingProcess::default() };
     let other_ring = QueueCreate { ring_size: Some(4096), ..standing(3) };
-    List { source, read: (9 * S).into(), there: true, processes: vec![(process, vec![other_ring])] }
+    List {
+        source,
+        read: (9 * S).into(),
+        there: true,
+        processes: vec![(process, vec![other_ring])],
+        at_work: BTreeSet::new(),
+    }
 }
 
 #[test]

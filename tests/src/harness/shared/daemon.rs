@@ -75,7 +75,7 @@ impl SharedDaemon {
 
     fn is_whole(&mut self) -> Result<()> {
         lives(self.daemon.as_mut().context("it was ended")?)?;
-        nothing_missing(&self.scrape()?)
+        nothing_missing(&self.scrape()?).with_context(|| format!("it has said:\n{}", self.stderr()))
     }
 }
 
