@@ -21,30 +21,40 @@ pub(super) struct Judgement {
     pub doubtful: bool,
 }
 
+/// What a look found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Findings {
+    pub found: BTreeSet<Finding>,
+    /// There is more that cannot be told from what a scheduler at work has not told yet: another look is needed.
+    pub put_off: bool,
+}
+
 /// What was found twice in a row is believed, when the lists can decide it. `before`: pending since the last look;
 /// `broken_walks`: walks in a row that broke off, this look's included.
 pub(super) fn judge(
     look: &Look,
-    found: &BTreeSet<Finding>,
+    Findings { found, put_off }: &Findings,
     before: &BTreeSet<Finding>,
     broken_walks: u32,
 ) -> Judgement {
     let alone = sysfs_is_alone(look, broken_walks);
-    let decided = |finding: &Finding| {
-        finding.difference != Difference::Ghost
-            || match (look.kernel.list(), &look.sysfs) {
-                (Some(_), Some(_)) => true,
-                (None, sysfs) => alone && sysfs.as_ref().is_some_and(|sysfs| sysfs_decides(sysfs, finding)),
-                // A process leaves the table before its queues go: without sysfs nobody tells that they stand.
-                (Some(kernel), None) => kernel.has(finding.place()),
-            }
+    let decided = |finding: &Finding| match finding.difference {
+        Difference::Ghost => match (look.kernel.list(), &look.sysfs) {
+            (Some(_), Some(_)) => true,
+            (None, sysfs) => alone && sysfs.as_ref().is_some_and(|sysfs| sysfs_decides(sysfs, finding)),
+            // A process leaves the table before its queues go: without sysfs nobody tells that they stand.
+            (Some(kernel), None) => kernel.has(finding.place()),
+        },
+        // Only a walk tells whether a scheduler is at work.
+        Difference::Properties => alone || !matches!(look.kernel, Walked::Broke),
+        Difference::Missing | Difference::Unlisted => true,
     };
     let believed: BTreeSet<Finding> =
         found.intersection(before).filter(|finding| decided(finding)).copied().collect();
     let pending = found - &believed;
     // Nobody will decide what was found twice already; where sysfs cannot be read, not soon.
     let decides_soon = !alone && look.sysfs.is_some();
-    let doubtful = pending.iter().any(|finding| decides_soon || !before.contains(finding));
+    let doubtful = *put_off || pending.iter().any(|finding| decides_soon || !before.contains(finding));
     Judgement { believed, pending, doubtful }
 }
 
@@ -67,19 +77,27 @@ fn sysfs_decides(sysfs: &List, ghost: &Finding) -> bool {
 }
 
 /// The differences of all lists. What one list lacks and another one has is no ghost. What sysfs has at a place is no
-/// property of a row whose process is not there by its number. What a scheduler at work has changed, it has not told yet.
-pub(super) fn findings(look: &Look, state: &State) -> BTreeSet<Finding> {
-    let mut found = look.sysfs.as_ref().map(|sysfs| state.compare(sysfs)).unwrap_or_default();
-    let Some(kernel) = look.kernel.list() else { return found };
-    let mut in_kernel = state.compare(kernel);
+/// property of a row whose process is not there by its number. What a scheduler at work changes is put off: it tells of
+/// properties when it is done, and on 6.1 of an end before that.
+pub(super) fn findings(look: &Look, state: &State) -> Findings {
+    let all = all_findings(look, state);
+    let Some(kernel) = look.kernel.list() else { return Findings { found: all, put_off: false } };
     let at_work = |finding: &Finding| {
-        let queues = finding.key.and_then(|key| state.process(key)).map(|row| &row.queues);
-        let gpu_id = queues.and_then(|queues| queues.get(&finding.queue_id)?.facts.gpu_id);
+        let listed = state.listed(kernel, finding).and_then(|(_, queue)| queue.gpu_id);
+        let row = || finding.key.and_then(|key| state.process(key));
+        let gpu_id = listed.or_else(|| row()?.queues.get(&finding.queue_id)?.facts.gpu_id);
         gpu_id.is_some_and(|gpu_id| kernel.at_work.contains(&gpu_id))
     };
-    let settled = |one: &Finding| one.difference != Difference::Properties || !at_work(one);
-    found.retain(settled);
-    in_kernel.retain(settled);
+    let may_wait = |one: &Finding| matches!(one.difference, Difference::Properties | Difference::Missing);
+    let (later, found): (BTreeSet<_>, BTreeSet<_>) =
+        all.into_iter().partition(|one| may_wait(one) && at_work(one));
+    Findings { found, put_off: !later.is_empty() }
+}
+
+fn all_findings(look: &Look, state: &State) -> BTreeSet<Finding> {
+    let mut found = look.sysfs.as_ref().map(|sysfs| state.compare(sysfs)).unwrap_or_default();
+    let Some(kernel) = look.kernel.list() else { return found };
+    let in_kernel = state.compare(kernel);
     let Some(sysfs) = &look.sysfs else { return in_kernel };
     let another = |finding: &Finding| {
         let row = finding.key.and_then(|key| state.process(key));
@@ -150,7 +168,7 @@ mod tests {
             sysfs: Some(list(Source::Sysfs, sysfs)),
             ..look(kernel.map_or(Walked::Broke, Walked::Told))
         };
-        findings(&look, &state).iter().map(|one| one.difference).collect()
+        findings(&look, &state).found.iter().map(|one| one.difference).collect()
     }
 
     #[test]
@@ -178,7 +196,8 @@ mod tests {
     /// Of one finding: it is believed; another look soon can decide it.
     fn judged(look: &Look, finding: Finding, before: &[Finding], broken_walks: u32) -> (bool, bool) {
         let found = BTreeSet::from([finding]);
-        let judgement = judge(look, &found, &before.iter().copied().collect(), broken_walks);
+        let findings = Findings { found: found.clone(), put_off: false };
+        let judgement = judge(look, &findings, &before.iter().copied().collect(), broken_walks);
         assert_eq!(&judgement.believed | &judgement.pending, found);
         (judgement.pending.is_empty(), judgement.doubtful)
     }
@@ -209,6 +228,11 @@ mod tests {
         }
         let other = finding(None, Difference::Properties);
         assert_eq!(judged(&look(Walked::NotAsked), other, &[other], 0), (true, false));
+        for (broken_walks, judgement) in [(2, (false, true)), (3, (true, false))] {
+            assert_eq!(judged(&look(Walked::Broke), other, &[other], broken_walks), judgement);
+        }
+        let missing = finding(None, Difference::Missing);
+        assert_eq!(judged(&look(Walked::Broke), missing, &[missing], 1), (true, false));
     }
 
     #[test]
@@ -244,30 +268,33 @@ mod tests {
         state.apply(&event(S, 1, PID, seen(false)));
         state.apply(&event(S, 1, PID, create(3)));
         look.kernel = Walked::Told(list(Source::Kernel, &[facts(4)]));
-        let found = findings(&look, &state);
+        let found = findings(&look, &state).found;
         let found: Vec<_> = found.iter().map(|one| (one.queue_id, one.difference)).collect();
         assert_eq!(found, [(3, Difference::Ghost), (4, Difference::Missing)]);
     }
 
     #[test]
-    fn what_a_scheduler_at_work_changes_is_no_difference() {
+    fn what_a_scheduler_at_work_changes_is_put_off() {
         let mut state = state();
         state.apply(&event(S, 1, PID, seen(false)));
         state.apply(&event(S, 1, PID, create(3)));
+        state.apply(&event(S, 1, PID, create(5)));
         let gpu_id = facts(3).gpu_id.expect("a GPU");
-        let found = |other: QueueCreate, at_work: &[u32], sysfs: bool| {
-            let queues = [other, facts(4)];
-            let at_work = at_work.iter().copied().collect();
+        let found = |at_work: u32, sysfs: bool| {
+            let queues = [QueueCreate { ring_size: Some(4096), ..facts(3) }, facts(4)];
+            let at_work = BTreeSet::from([at_work]);
             let kernel = Walked::Told(List { at_work, ..list(Source::Kernel, &queues) });
             let sysfs = sysfs.then(|| list(Source::Sysfs, &queues));
-            let found = findings(&Look { sysfs, ..look(kernel) }, &state);
-            found.iter().map(|one| (one.queue_id, one.difference)).collect::<Vec<_>>()
+            let look = Look { sysfs, ..look(kernel) };
+            let findings = findings(&look, &state);
+            let told: BTreeSet<_> = findings.found.iter().map(|one| (one.queue_id, one.difference)).collect();
+            (told, findings.put_off, judge(&look, &findings, &findings.found, 0).doubtful)
         };
-        let (missing, properties) = ((4, Difference::Missing), (3, Difference::Properties));
-        let other = || QueueCreate { ring_size: Some(4096), ..facts(3) };
+        let (ghost, missing) = ((5, Difference::Ghost), (4, Difference::Missing));
         for sysfs in [false, true] {
-            assert_eq!(found(other(), &[gpu_id], sysfs), [missing]);
-            assert_eq!(found(other(), &[gpu_id + 1], sysfs), [properties, missing]);
+            assert_eq!(found(gpu_id, sysfs), (BTreeSet::from([ghost]), true, true), "it is looked at again");
+            let all = BTreeSet::from([(3, Difference::Properties), missing, ghost]);
+            assert_eq!(found(gpu_id + 1, sysfs), (all, false, false));
         }
     }
 
@@ -283,10 +310,10 @@ mod tests {
         kernel.processes[0].0.id = Some(ProcessId(2));
         let look = |sysfs: List| Look { sysfs: Some(sysfs), ..look(Walked::Told(kernel.clone())) };
         // An exec: sysfs shows the second process, and cannot tell that it is not the first one.
-        assert_eq!(findings(&look(list(Source::Sysfs, &[other])), &state), BTreeSet::new());
+        assert_eq!(findings(&look(list(Source::Sysfs, &[other])), &state), Findings::default());
         let none = List { processes: Vec::new(), ..list(Source::Sysfs, &[]) };
         let found: Vec<_> =
-            findings(&look(none), &state).iter().map(|one| (one.key, one.difference)).collect();
+            findings(&look(none), &state).found.iter().map(|one| (one.key, one.difference)).collect();
         let key = |id| Some(ProcessId(id).into());
         assert_eq!(found, [(key(1), Difference::Ghost), (key(2), Difference::Unlisted)]);
     }

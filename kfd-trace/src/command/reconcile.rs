@@ -2,7 +2,8 @@
 //!
 //! A look finds differences that exist only because the driver was at work: what is found twice in a row is believed,
 //! counted, told and set right. A first find, and any lost record, makes the next looks come soon and take in the
-//! kernel's own table, which knows more than sysfs. Where that does not tell, sysfs decides what it can.
+//! kernel's own table, which knows more than sysfs. Where that does not tell, sysfs decides what it can. What a GPU's
+//! scheduler may be about to tell is put off.
 
 use super::clock;
 use super::differences::{self, findings, sysfs_is_alone};

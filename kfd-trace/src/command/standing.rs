@@ -135,6 +135,9 @@ impl Standings {
     #[must_use]
     pub fn new(roots: &Roots, kernel: &Kernel, facts: &Facts, tgids: &[u32]) -> Self {
         let walk = Walk::new(kernel, facts);
+        if walk.as_ref().is_ok_and(|walk| !walk.knows_locks()) {
+            log::warn!("locks of schedulers are not known here: what is told late may count as a difference");
+        }
         Standings { roots: roots.clone(), layout: facts.layout.clone(), walk, tgids: tgids.to_vec() }
     }
 

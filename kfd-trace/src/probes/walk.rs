@@ -43,9 +43,8 @@ pub struct Standing {
     pub processes: Vec<StandingProcess>,
     /// Links that could not be read or did not end: something was freed under the walk.
     pub broken: u32,
-    /// gpu_ids of those whose scheduler was at work when the queues had been read: it holds its lock while it waits for
-    /// the hardware (`execute_queues_cpsch`, up to `queue_preemption_timeout_ms`), and has changed properties of queues by
-    /// then.
+    /// gpu_ids of those whose scheduler was at work when all queues had been read: it changes queues with its lock held, and
+    /// waits for the hardware before it lets go (`unmap_queues_cpsch`, up to `queue_preemption_timeout_ms`).
     pub at_work: BTreeSet<u32>,
 }
 
@@ -60,9 +59,9 @@ struct Met {
 /// Where the lock of a GPU's scheduler is.
 #[derive(Clone, Copy, Debug)]
 struct SchedulerLock {
-    /// Of the `struct device_queue_manager` of a GPU.
+    /// Of the pointer to its `struct device_queue_manager`, in `kfd_node` (`kfd_dev` on 6.1).
     device_dqm: u64,
-    /// Of its `lock_hidden`'s owner.
+    /// Of the owner of `lock_hidden`, in that.
     dqm_owner: u64,
 }
 
@@ -85,8 +84,18 @@ pub struct Walk {
     device_id: u64,
     properties_bytes: usize,
     layout: QueueLayout,
-    /// `None` where a mutex is something else (PREEMPT_RT).
+    /// `None` where the types do not tell.
     lock: Option<SchedulerLock>,
+}
+
+impl SchedulerLock {
+    fn find(member: &impl Fn(&str, &str) -> Result<u64, String>) -> Option<Self> {
+        let device_dqm = member("kfd_node", "dqm").or_else(|_| member("kfd_dev", "dqm")).ok()?;
+        let owner = |path| member("device_queue_manager", path);
+        // With PREEMPT_RT a mutex is another structure.
+        let dqm_owner = owner("lock_hidden.owner").or_else(|_| owner("lock_hidden.rtmutex.owner")).ok()?;
+        Some(SchedulerLock { device_dqm, dqm_owner })
+    }
 }
 
 impl Walk {
@@ -105,7 +114,7 @@ impl Walk {
             return Err("struct queue_properties: size not known".to_owned());
         }
         let btf = kernel.amdgpu_btf.as_ref().ok_or("no BTF of amdgpu")?;
-        let member = |strukt, path| match btf.offset_of(strukt, path) {
+        let member = |strukt: &str, path: &str| match btf.offset_of(strukt, path) {
             Ok(member) => Ok(u64::from(member.offset)),
             Err(error) => Err(error.to_string()),
         };
@@ -126,13 +135,14 @@ impl Walk {
             device_id: facts.field("DEVICE_ID")?,
             properties_bytes: usize::try_from(facts.properties_bytes).unwrap_or(0),
             layout: facts.layout.clone(),
-            lock: member("kfd_node", "dqm").or_else(|_| member("kfd_dev", "dqm")).ok().and_then(
-                |device_dqm| {
-                    let dqm_owner = member("device_queue_manager", "lock_hidden.owner").ok()?;
-                    Some(SchedulerLock { device_dqm, dqm_owner })
-                },
-            ),
+            lock: SchedulerLock::find(&member),
         })
+    }
+
+    /// A walk tells which schedulers are at work.
+    #[must_use]
+    pub fn knows_locks(&self) -> bool {
+        self.lock.is_some()
     }
 
     /// Walks the table once.
@@ -157,7 +167,7 @@ impl Walk {
 
     /// Somebody holds the lock of its scheduler. What cannot be read says nothing.
     fn is_at_work(&self, memory: &mut impl KernelMemory, device: u64) -> bool {
-        // The lowest bits of `struct mutex::owner` are flags (MUTEX_FLAGS, kernel/locking/mutex.h).
+        // The lowest bits of the owner are flags (MUTEX_FLAGS, kernel/locking/mutex.h; RT_MUTEX_HAS_WAITERS).
         const FLAGS: u64 = 7;
         let mut owner = |lock: SchedulerLock| {
             let dqm = word(memory, device + lock.device_dqm)?;

@@ -24,7 +24,7 @@ pub struct List {
     /// What it is read from was there to be read: then an empty one says that the driver has no process.
     pub there: bool,
     pub processes: Vec<(StandingProcess, Vec<QueueCreate>)>,
-    /// GPUs whose scheduler was at work meanwhile: it has changed properties of queues and tells when it is done, which a
+    /// GPUs whose scheduler was at work when it had been read: it may have changed queues, and tells when it is done, which a
     /// hang puts off for seconds. Only [`Source::Kernel`] tells.
     pub at_work: BTreeSet<u32>,
 }
