@@ -165,6 +165,7 @@ impl Scraped {
                 ("in_flight", 16_384),
                 ("seats", 2_048),
             ],
+            driver_loaded: true,
             driver_loads: 1,
             max_processes: PROCESSES,
             now_ns: START_BOOTTIME_NS * 2,

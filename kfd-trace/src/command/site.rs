@@ -7,7 +7,7 @@ use crate::attribute::Topology;
 use crate::events::layout::QueueLayout;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
-use crate::kernel::Roots;
+use crate::kernel::{Loading, Roots};
 use crate::output::api::{self, View};
 use crate::output::http::{Resource, Site};
 use crate::output::metrics::{self, Scrape};
@@ -171,6 +171,7 @@ impl Site for Page {
             capacities: &taken.capacities,
             max_processes: self.max_processes,
             now_ns,
+            driver_loaded: Loading::can_be_traced(&self.roots.sysfs),
             driver_loads: taken.driver_loads,
             start_time_seconds: self.started_seconds,
             duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),

@@ -25,6 +25,13 @@ impl Loading {
         }
     }
 
+    /// A driver is there, and its compute part with it: otherwise there is nothing to trace
+    /// ([`findings`](super::findings::findings)).
+    #[must_use]
+    pub fn can_be_traced(sysfs: &Path) -> bool {
+        folder(sysfs).exists() && sysfs.join("class/kfd").exists()
+    }
+
     /// It is over, whether or not another one followed. What cannot be read is not over.
     #[must_use]
     pub fn is_over(self, sysfs: &Path) -> bool {
@@ -105,6 +112,18 @@ mod tests {
         fs::create_dir_all(root.path().join("module/amdgpu/parameters")).unwrap();
         let loading = Loading::read(root.path()).unwrap().unwrap();
         assert!(loading.stays(root.path()));
+    }
+
+    #[test]
+    fn a_driver_without_its_compute_part_is_nothing_to_trace() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = root.path();
+        fs::create_dir_all(sysfs.join("class/kfd")).unwrap();
+        assert!(!Loading::can_be_traced(sysfs), "no driver");
+        load(sysfs, "module/amdgpu", "live\n");
+        assert!(Loading::can_be_traced(sysfs));
+        fs::remove_dir(sysfs.join("class/kfd")).unwrap();
+        assert!(!Loading::can_be_traced(sysfs));
     }
 
     #[test]

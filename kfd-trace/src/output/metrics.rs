@@ -47,6 +47,8 @@ pub struct Scrape<'a> {
     pub max_processes: usize,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub now_ns: u64,
+    /// There is a driver to trace.
+    pub driver_loaded: bool,
     /// Loadings of the driver that the probes were put on.
     pub driver_loads: u64,
     /// Unix time at which the tracer started, seconds.

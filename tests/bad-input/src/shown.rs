@@ -121,6 +121,7 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
         topology,
         undecoded,
         capacities: &[],
+        driver_loaded: true,
         driver_loads: 1,
         max_processes: 200,
         now_ns: NOW_NS,

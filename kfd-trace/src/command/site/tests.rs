@@ -51,6 +51,25 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
 }
 
 #[test]
+fn a_driver_that_is_there_and_not_traced_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let roots = Roots::under(root.path());
+    let sysfs = roots.sysfs.clone();
+    let page = Page::new(roots, 10);
+    let loaded = || {
+        let text = page.metrics().unwrap();
+        let values = text.lines().filter_map(|line| line.strip_prefix("kfd_trace_driver_loaded "));
+        values.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(loaded(), ["0"]);
+    for part in ["module/amdgpu", "class/kfd"] {
+        std::fs::create_dir_all(sysfs.join(part)).unwrap();
+    }
+    assert_eq!(loaded(), ["1"]);
+    assert!(!page.metrics().unwrap().contains("kfd_trace_probe_attached"));
+}
+
+#[test]
 fn pages_tell_the_time_as_it_is_now() {
     let roots = Roots::under(Path::new("/nowhere"));
     let mut tracer = Tracer::idle(&roots);

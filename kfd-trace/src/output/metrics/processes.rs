@@ -22,6 +22,9 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     if scrape.sees(&EVICTIONS) {
         all.extend(evictions(&shown, scrape.now_ns));
     }
+    if scrape.sees(&[ProbeId::NotifierRelease]) {
+        all.push(teardown(&shown, scrape.now_ns));
+    }
     if scrape.sees(&[ProbeId::VmFault]) {
         all.push(vm_faults(&shown));
     }
@@ -100,6 +103,18 @@ fn evictions(shown: &[&Process], now_ns: u64) -> [Family; 2] {
         }
     }
     [count, seconds]
+}
+
+/// Of those whose address space went and whose release by the driver was not told.
+fn teardown(shown: &[&Process], now_ns: u64) -> Family {
+    let mut family = Family::new(&t::PROCESS_TEARDOWN);
+    for process in shown.iter().filter(|process| process.alive()) {
+        if let Some(since_ns) = process.mm_released_ns {
+            let [pid, id, comm] = identity(process);
+            family.add_ns(&[&pid, &id, &comm], now_ns.saturating_sub(since_ns));
+        }
+    }
+    family
 }
 
 fn vm_faults(shown: &[&Process]) -> Family {

@@ -132,6 +132,8 @@ metrics! {
         "Time that a process was evicted from a GPU, a running eviction included.";
     PROCESS_VM_FAULTS = Counter "kfd_process_vm_faults_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "VM faults of a process.";
+    PROCESS_TEARDOWN = Gauge "kfd_process_teardown_seconds" ["pid", "kfd_process", "comm"]
+        "Time since the address space of a process went that the driver has not released yet; no series for others.";
     PROCESS_IOCTLS = Counter "kfd_process_ioctls_total" ["pid", "kfd_process", "comm", "ioctl"]
         "Calls of an ioctl by a process.";
 
@@ -139,6 +141,8 @@ metrics! {
         "The tracer's version; always 1.";
     START_TIME = Gauge "kfd_trace_start_time_seconds" []
         "Unix time at which the tracer started.";
+    DRIVER_LOADED = Gauge "kfd_trace_driver_loaded" []
+        "1 where amdgpu with its compute part is loaded, traced or not; 0 where there is nothing to trace.";
     DRIVER_LOADS = Counter "kfd_trace_driver_loads_total" []
         "Times that the tracer put its probes on the driver: more than 1 where the driver was unloaded and loaded again meanwhile.";
     PROBE_HITS = Counter "kfd_trace_probe_hits_total" ["probe"]

@@ -16,6 +16,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let mut all = vec![
         build_info(),
         Family::single(&t::START_TIME, scrape.start_time_seconds),
+        Family::single(&t::DRIVER_LOADED, number(scrape.driver_loaded.into())),
         Family::single(&t::DRIVER_LOADS, number(scrape.driver_loads)),
         Family::single(&t::SCRAPE_DURATION, scrape.duration_seconds),
         Family::single(&t::QUEUES_ADOPTED, number(scrape.snapshot.totals.queues_adopted)),

@@ -36,6 +36,18 @@ fn evictions_have_triggers_and_durations() {
 }
 
 #[test]
+fn a_process_whose_address_space_went_is_torn_down_until_its_release() {
+    let mut world = World::new(traced());
+    let series = r#"kfd_process_teardown_seconds{pid="4321",kfd_process="1",comm="train"}"#;
+    assert_eq!(world.value(series), None, "it lives");
+    world.state.apply(&event(1_000_000_000, 1, PID, Body::MmRelease));
+    assert_eq!(world.value(series), Some(2.0));
+    assert_eq!(world.value(&format!("kfd_process_queues{{{OWN},queue_type=\"compute_aql\"}}")), Some(1.0));
+    world.state.apply(&event(2_500_000_000, 1, PID, Body::ProcessRelease));
+    assert_eq!(world.value(series), None, "it was released");
+}
+
+#[test]
 fn updates_and_mqd_writes_are_counted() {
     let mut world = World::new(traced());
     for errno in [0, 22] {
@@ -83,9 +95,11 @@ fn incidents_are_counted_by_gpu_and_faults_by_process_too() {
 #[test]
 fn what_no_probe_sees_is_absent() {
     let mut world = World::new(traced());
+    world.state.apply(&event(30, 1, PID, Body::MmRelease));
     for (gone, families) in [
         (&[ProbeId::QueueUpdateReturn][..], &["kfd_queue_updates_total"][..]),
         (&[ProbeId::EvictGpuReturn], &["kfd_evictions_total", "kfd_evicted", "kfd_process_evict"]),
+        (&[ProbeId::NotifierRelease], &["kfd_process_teardown_seconds"]),
         (&[ProbeId::VmFault], &["kfd_vm_faults_total", "kfd_process_vm_faults_total"]),
         (&[ProbeId::GpuReset], &["kfd_gpu_reset"]),
         (&[ProbeId::HwsHang, ProbeId::HwException], &["kfd_hws_hangs_total"]),
