@@ -224,6 +224,20 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
+    fn the_alert_on_required_probes_names_them_all() {
+        let rules = include_str!("../../../deploy/prometheus/kfd-trace.rules.yml");
+        let required = |id: &ProbeId| PROBES.iter().any(|row| row.id == *id && row.required);
+        let names: Vec<_> = ProbeId::ALL.iter().copied().filter(required).map(ProbeId::name).collect();
+        // The first one apart: nothing stands in for it.
+        let [first, rest @ ..] = &names[..] else { panic!("no probe is required") };
+        for selector in
+            [format!("{{probe=\"{first}\", verdict"), format!("{{probe=~\"{}\", verdict", rest.join("|"))]
+        {
+            assert!(rules.contains(&selector), "{selector}");
+        }
+    }
+
+    #[test]
     fn every_probe_has_one_row_and_needs_only_known_fields() {
         let ids: BTreeSet<_> = PROBES.iter().map(|row| row.id).collect();
         assert_eq!(ids.len(), PROBES.len());
