@@ -148,6 +148,13 @@ impl Apt {
         Ok(fields.map(|version| version.trim().to_owned()).collect())
     }
 
+    /// The version that apt would install: of the suite itself before that of its backports.
+    pub(crate) fn candidate(&self, package: &str) -> Result<String> {
+        let shown = run::output(self.cache().args(["show", "--no-all-versions", package]))?;
+        let version = shown.lines().find_map(|line| line.strip_prefix("Version: "));
+        version.map(str::to_owned).with_context(|| format!("Debian's indexes hold no {package}"))
+    }
+
     /// Fetches one package into the cache and gives the file.
     pub(crate) fn download(&self, package: &str, version: &str) -> Result<PathBuf> {
         let dir = self.dir.join("debs").join(package);

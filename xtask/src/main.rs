@@ -21,6 +21,7 @@ mod modules;
 mod overhead;
 mod paths;
 mod qemu;
+mod rules;
 mod run;
 mod scenario;
 mod series;
@@ -65,7 +66,9 @@ enum Command {
     Bench(Benchmark),
     /// Feed made-up input to the readers of records, BTF, symbols, flags, procfs and sysfs, until they break or the time is over
     Fuzz(fuzz::Args),
-    /// Everything: set-up, format, lints, unit tests, kernel-model tests, VM tests on all kernels
+    /// Check the recording rules and alerts of Prometheus, and run their tests
+    Rules,
+    /// Everything: set-up, format, lints, rules, unit tests, kernel-model tests, VM tests on all kernels
     Test,
     /// Show kfd-trace at work: here if there is an AMD GPU, else in the VM on a simulated one
     Demo,
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
         Command::Bench(Benchmark::Daemon(args)) => return exit(bench_daemon::bench(&args)),
+        Command::Rules => rules::rules(),
         Command::Test => return exit(test::test()),
         Command::Demo => return exit(demo::demo()),
     };

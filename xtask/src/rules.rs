@@ -1,0 +1,82 @@
+//! `cargo xtask rules`: the recording rules and alerts below deploy/prometheus, by promtool and by what they must have.
+//!
+//! promtool comes from Debian's package, unpacked below target/: the package itself would start a server.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde::de::DeserializeOwned;
+
+use crate::apt::{self, Apt};
+use crate::run::{self, note, step};
+use crate::{lock, paths};
+
+mod check;
+
+const PACKAGE: &str = "prometheus";
+const FOLDER: &str = "deploy/prometheus";
+const RULES: &str = "kfd-trace.rules.yml";
+const RUNBOOKS: &str = "docs/runbooks.md";
+const METRICS: &str = "docs/metrics.md";
+
+/// # Errors
+/// When a rule or one of its tests is wrong, or something that belongs to a rule is missing; each is told.
+pub(crate) fn rules() -> Result<()> {
+    let folder = paths::root().join(FOLDER);
+    let rules = folder.join(RULES);
+    let tests = tests(&folder.join("tests"))?;
+    let problems = check::problems(&check::Files {
+        rules: &yaml(&rules)?,
+        tests: &tests.iter().map(|path| Ok((name(path), yaml(path)?))).collect::<Result<Vec<_>>>()?,
+        metrics: &read(&paths::root().join(METRICS))?,
+        runbooks: &read(&paths::root().join(RUNBOOKS))?,
+    });
+    for problem in &problems {
+        note(problem);
+    }
+    let promtool = promtool()?;
+    run::run(Command::new(&promtool).args(["check", "rules", "--lint-fatal"]).arg(&rules))?;
+    run::run(Command::new(&promtool).args(["test", "rules"]).args(&tests))?;
+    if !problems.is_empty() {
+        bail!("problems with {FOLDER}: {}, see above", problems.len());
+    }
+    Ok(())
+}
+
+/// The test files, ordered by name.
+fn tests(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        files.push(entry?.path());
+    }
+    files.retain(|path| path.extension().is_some_and(|ext| ext == "yml"));
+    files.sort();
+    Ok(files)
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn yaml<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    serde_saphyr::from_str(&read(path)?).with_context(|| format!("cannot understand {}", path.display()))
+}
+
+/// promtool, fetched at first use.
+fn promtool() -> Result<PathBuf> {
+    let _cache = lock::hold(&paths::cache())?;
+    let tree = paths::cache().join(PACKAGE);
+    if !tree.exists() {
+        step("fetching promtool");
+        let apt = Apt::open()?;
+        let deb = apt.download(PACKAGE, &apt.candidate(PACKAGE)?)?;
+        apt::unpack(&[deb], &tree)?;
+    }
+    Ok(tree.join("usr/bin/promtool"))
+}
