@@ -45,6 +45,9 @@ pub struct Global {
     /// Where sysfs is mounted.
     #[arg(long = "path.sysfs", value_name = "DIR", default_value = "/sys", global = true)]
     pub sysfs: PathBuf,
+    /// Where the kubelet's log folders are (`pods`, `containers`): their names tell those of pods.
+    #[arg(long = "path.logs", value_name = "DIR", default_value = "/var/log", global = true)]
+    pub logs: PathBuf,
     /// Says more on stderr about what is done; twice for still more.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub verbose: u8,
@@ -68,6 +71,9 @@ pub struct TraceArgs {
     /// Ends after this time: 10s, 1m30s.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
+    /// Shows the arguments of processes, up to 4096 bytes: they may hold secrets.
+    #[arg(long)]
+    pub cmdline: bool,
     /// When to colour the stream.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,
@@ -110,7 +116,7 @@ pub enum Colour {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Lists processes and queues now, from every source at hand.
-    Ps(JsonArgs),
+    Ps(PsArgs),
     /// Serves Prometheus metrics until SIGTERM.
     Daemon(DaemonArgs),
     /// Tells what can be seen on this kernel: each probe with its verdict.
@@ -118,6 +124,16 @@ pub enum Command {
     /// Prints the table of metrics.
     #[command(hide = true)]
     Metrics,
+}
+
+/// Of `ps`.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct PsArgs {
+    #[command(flatten)]
+    pub format: JsonArgs,
+    /// With --json: the arguments of processes, too, up to 4096 bytes; they may hold secrets.
+    #[arg(long, requires = "json")]
+    pub cmdline: bool,
 }
 
 /// Text or JSON.
@@ -180,6 +196,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
     use clap::error::ErrorKind;
+    use std::path::Path;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split_whitespace())
@@ -231,7 +248,10 @@ mod tests {
     fn subcommands_take_the_global_flags_and_their_own() {
         let cli = parse("kfd-trace ps --json --path.sysfs /host/sys").expect("good");
         assert_eq!(cli.global.sysfs, PathBuf::from("/host/sys"));
-        assert!(matches!(cli.command, Some(Command::Ps(JsonArgs { json: true }))));
+        let Some(Command::Ps(ps)) = cli.command else { panic!("ps") };
+        assert!(ps.format.json && !ps.cmdline && cli.global.logs == Path::new("/var/log"));
+        assert!(parse("kfd-trace ps --cmdline").is_err(), "the table has no room for them");
+        assert!(!parse("kfd-trace").expect("good").trace.cmdline, "they may hold secrets");
         let line = "kfd-trace daemon --web.listen-address 127.0.0.1:1 --web.listen-address [::1]:2 --metrics.max-processes 5";
         let Some(Command::Daemon(daemon)) = parse(line).expect("good").command else { panic!("daemon") };
         assert_eq!((daemon.listen.len(), daemon.max_processes), (2, 5));

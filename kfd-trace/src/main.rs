@@ -22,11 +22,16 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<()> {
-    let Global { procfs, sysfs, verbose } = cli.global;
+    let Global { procfs, sysfs, logs, verbose } = cli.global;
     let level = [LevelFilter::Warn, LevelFilter::Info, LevelFilter::Debug].get(usize::from(verbose));
     let level = level.copied().unwrap_or(LevelFilter::Trace);
     say::log_from(level);
-    let roots = Roots { procfs, sysfs };
+    let arguments = match &cli.command {
+        None => cli.trace.cmdline,
+        Some(Command::Ps(args)) => args.cmdline,
+        Some(_) => false,
+    };
+    let roots = Roots { procfs, sysfs, logs, arguments };
     // The daemon does it once it has its ports.
     match &cli.command {
         None => privilege::give_up(&roots, cli.trace.ring.tracepoints)?,
@@ -36,7 +41,7 @@ fn run(cli: Cli) -> Result<()> {
     }
     match cli.command {
         None => block_on(trace::run(&stream(roots, cli.trace))),
-        Some(Command::Ps(args)) => Ok(ps::run(&roots, args.json)?),
+        Some(Command::Ps(args)) => Ok(ps::run(&roots, args.format.json)?),
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Daemon(args)) => block_on(daemon::run(&daemon::Ask {

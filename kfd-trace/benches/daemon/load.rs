@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use kfd_trace::attribute::Topology;
 use kfd_trace::events::tables::Tables;
+use kfd_trace::kernel::Roots;
 use kfd_trace::output::metrics::{self, Scrape};
 use kfd_trace::state::{IoctlTotals, Snapshot};
 use kfd_trace::verdict::ProbeStatus;
@@ -23,9 +24,10 @@ const LIVES: usize = PROCESSES;
 const ENDED: u64 = 1_100;
 
 pub(crate) fn run() -> Result<()> {
-    let procfs = world::procfs()?;
+    let host = world::host()?;
+    let roots = Roots::under(host.path());
     for queues in QUEUES {
-        let mut daemon = Daemon::new(procfs.path());
+        let mut daemon = Daemon::new(&roots);
         at(queues, &mut daemon);
         ensure!(
             daemon.faults() == 0,
@@ -36,7 +38,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-fn at(queues: usize, daemon: &mut Daemon<'_>) {
+fn at(queues: usize, daemon: &mut Daemon) {
     processes(queues, daemon);
     births(queues, daemon);
     each_kind(queues, daemon);
@@ -45,20 +47,20 @@ fn at(queues: usize, daemon: &mut Daemon<'_>) {
     lives_of_processes(queues, daemon);
 }
 
-fn follow(case: &str, queues: usize, daemon: &mut Daemon<'_>, tape: &Tape) {
+fn follow(case: &str, queues: usize, daemon: &mut Daemon, tape: &Tape) {
     let case = format!("record.{case}.{queues}_queues");
     region(&case, tape.len(), "record", || daemon.follow(tape));
 }
 
 /// All processes come: each is read in /proc.
-fn processes(queues: usize, daemon: &mut Daemon<'_>) {
+fn processes(queues: usize, daemon: &mut Daemon) {
     let mut tape = Tape::default();
     (1..=PROCESSES as u64).for_each(|process| tape.process_seen(process));
     follow("process_seen", queues, daemon, &tape);
 }
 
 /// The live queues come.
-fn births(queues: usize, daemon: &mut Daemon<'_>) {
+fn births(queues: usize, daemon: &mut Daemon) {
     let mut tape = Tape::default();
     for queue in (0..queues).map(world::queue) {
         tape.mqd_write(queue, mqd_op::INIT);
@@ -73,7 +75,7 @@ fn more() -> impl Iterator<Item = QueueAt> {
 }
 
 /// Lives of queues, one kind of record after the other.
-fn each_kind(queues: usize, daemon: &mut Daemon<'_>) {
+fn each_kind(queues: usize, daemon: &mut Daemon) {
     type Write = fn(&mut Tape, QueueAt);
     let kinds: [(&str, Write); 8] = [
         ("mqd_init", |tape, queue| tape.mqd_write(queue, mqd_op::INIT)),
@@ -93,7 +95,7 @@ fn each_kind(queues: usize, daemon: &mut Daemon<'_>) {
 }
 
 /// Lives of queues in the order of a workload; as many queues live after it as before.
-fn mix(queues: usize, daemon: &mut Daemon<'_>) {
+fn mix(queues: usize, daemon: &mut Daemon) {
     let mut tape = Tape::default();
     for queue in more() {
         tape.mqd_write(queue, mqd_op::INIT);
@@ -108,7 +110,7 @@ fn mix(queues: usize, daemon: &mut Daemon<'_>) {
 }
 
 /// Short processes, of which /proc shows nothing any longer, beside the ones that live.
-fn lives_of_processes(queues: usize, daemon: &mut Daemon<'_>) {
+fn lives_of_processes(queues: usize, daemon: &mut Daemon) {
     let first = PROCESSES as u64 + 1;
     let lives = |from: u64, to: u64| {
         let mut tape = Tape::default();
@@ -126,7 +128,7 @@ fn lives_of_processes(queues: usize, daemon: &mut Daemon<'_>) {
 }
 
 /// What `/metrics` does, but for reading the BPF maps, in three steps.
-fn scrape(queues: usize, daemon: &Daemon<'_>) {
+fn scrape(queues: usize, daemon: &Daemon) {
     let case = |part: &str| format!("scrape.{part}.{queues}_queues");
     let world = Scraped::new();
     // While this is made, the ring buffer waits.
@@ -149,7 +151,7 @@ impl Scraped {
     }
 
     /// Every process has series of its own.
-    pub(crate) fn families(&self, daemon: &Daemon<'_>, snapshot: &Snapshot) -> Vec<MetricFamily> {
+    pub(crate) fn families(&self, daemon: &Daemon, snapshot: &Snapshot) -> Vec<MetricFamily> {
         metrics::families(&Scrape {
             snapshot,
             queues_by_ioctl: false,

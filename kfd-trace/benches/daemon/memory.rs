@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
+use kfd_trace::kernel::Roots;
 use kfd_trace::output::metrics;
 use kfd_trace::state::StateLimits;
 
@@ -31,7 +32,7 @@ fn forget_peak() -> Result<()> {
 }
 
 /// Takes in what `write` writes; gives the pages that are more than before.
-fn growth(daemon: &mut Daemon<'_>, write: impl FnOnce(&mut Tape)) -> Result<u64> {
+fn growth(daemon: &mut Daemon, write: impl FnOnce(&mut Tape)) -> Result<u64> {
     let mut tape = Tape::default();
     write(&mut tape);
     let before = pages()?.anonymous;
@@ -42,9 +43,10 @@ fn growth(daemon: &mut Daemon<'_>, write: impl FnOnce(&mut Tape)) -> Result<u64>
 pub(crate) fn run() -> Result<()> {
     // Else a page is 2 MiB on some machines.
     rustix::thread::disable_transparent_huge_pages(true)?;
-    let procfs = world::procfs()?;
+    let host = world::host()?;
+    let roots = Roots::under(host.path());
     // What is made once has been made after this: it is no part of any growth.
-    let mut first = Daemon::new(procfs.path());
+    let mut first = Daemon::new(&roots);
     growth(&mut first, |tape| {
         processes(tape);
         (0..BATCH).for_each(|_| tape.ioctl(1));

@@ -12,6 +12,7 @@ use kfd_trace::events::event::{Event, ProcessId};
 use kfd_trace::events::layout::QueueLayout;
 use kfd_trace::events::tables::{Crowded, ErrorRow, InFlightRow, IoctlRow, Tables};
 use kfd_trace::events::undecoded::Undecoded;
+use kfd_trace::kernel::Roots;
 use kfd_trace::missed::Missed;
 use kfd_trace::state::{State, StateLimits};
 use kfd_trace::verdict::{ProbeStatus, Verdict};
@@ -79,11 +80,34 @@ pub(crate) fn tgid(process: u64) -> u32 {
     10_000 + u32::try_from(process).unwrap_or(u32::MAX / 2)
 }
 
-/// A /proc of all processes.
-pub(crate) fn procfs() -> Result<tempfile::TempDir> {
-    let procfs = tempfile::tempdir().context("cannot make a folder")?;
-    (1..=PROCESSES as u64).try_for_each(|process| write_process(procfs.path(), tgid(process)))?;
-    Ok(procfs)
+/// Processes of a pod: one for each GPU of a node.
+const POD: u32 = 8;
+
+fn pod_uid(tgid: u32) -> String {
+    format!("6d1f4a3c-0b7e-4d8a-9c11-{:012x}", tgid / POD)
+}
+
+fn container_id(tgid: u32) -> String {
+    format!("{:064x}", tgid / POD)
+}
+
+/// A root with a /proc of all processes, and the kubelet's log folders of their pods.
+pub(crate) fn host() -> Result<tempfile::TempDir> {
+    let host = tempfile::tempdir().context("cannot make a folder")?;
+    let roots = Roots::under(host.path());
+    let make =
+        |path: &Path| fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()));
+    make(&roots.procfs)?;
+    for tgid in (1..=PROCESSES as u64).map(tgid) {
+        write_process(&roots.procfs, tgid)?;
+        make(&roots.logs.join(format!("pods/training_job-{}_{}", tgid / POD, pod_uid(tgid))))?;
+        make(&roots.logs.join("containers").join(format!(
+            "job-{}_training_worker-{}.log",
+            tgid / POD,
+            container_id(tgid)
+        )))?;
+    }
+    Ok(host)
 }
 
 fn write_process(procfs: &Path, tgid: u32) -> Result<()> {
@@ -108,11 +132,12 @@ fn write_process(procfs: &Path, tgid: u32) -> Result<()> {
          Cpus_allowed:\tffffffff,ffffffff\nCpus_allowed_list:\t0-63\nMems_allowed:\t00000000,00000003\n\
          Mems_allowed_list:\t0-1\nvoluntary_ctxt_switches:\t12345\nnonvoluntary_ctxt_switches:\t678\n"
     );
-    let cmdline = "python3\0-m\0train\0--model\0/data/models/large\0--batch-size\x00256\0--epochs\x00100\0";
-    let cgroup = "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod01234567.slice/\
-                  cri-containerd-0123456789abcdef0123456789abcdef.scope\n";
+    let (pod, container) = (pod_uid(tgid).replace('-', "_"), container_id(tgid));
+    let cgroup = format!(
+        "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{pod}.slice/cri-containerd-{container}.scope\n"
+    );
     fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    for (file, text) in [("stat", &*stat), ("status", &*status), ("cmdline", cmdline), ("cgroup", cgroup)] {
+    for (file, text) in [("stat", &stat), ("status", &status), ("cgroup", &cgroup)] {
         let path = folder.join(file);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -120,20 +145,20 @@ fn write_process(procfs: &Path, tgid: u32) -> Result<()> {
 }
 
 /// The daemon's memory, with what fills it.
-pub(crate) struct Daemon<'a> {
+pub(crate) struct Daemon {
     pub(crate) state: State,
     pub(crate) undecoded: Undecoded,
-    procfs: &'a Path,
+    roots: Roots,
     layout: QueueLayout,
     batch: Vec<Result<Event, Undecodable>>,
 }
 
-impl<'a> Daemon<'a> {
-    pub(crate) fn new(procfs: &'a Path) -> Self {
+impl Daemon {
+    pub(crate) fn new(roots: &Roots) -> Self {
         Daemon {
             state: State::new(StateLimits::default()),
             undecoded: Undecoded::default(),
-            procfs,
+            roots: roots.clone(),
             layout: records::layout(),
             batch: Vec::with_capacity(BATCH),
         }
@@ -141,7 +166,7 @@ impl<'a> Daemon<'a> {
 
     /// One that knows nothing, with the batch of this one.
     pub(crate) fn renewed(&mut self) -> Self {
-        Daemon { batch: std::mem::take(&mut self.batch), ..Self::new(self.procfs) }
+        Daemon { batch: std::mem::take(&mut self.batch), ..Self::new(&self.roots) }
     }
 
     /// As `events::ring` and `command::daemon` do it: a batch is decoded, then taken in.
@@ -149,8 +174,8 @@ impl<'a> Daemon<'a> {
         let mut records = tape.records().peekable();
         while records.peek().is_some() {
             self.batch.extend(records.by_ref().take(BATCH).map(|bytes| decode(bytes, &self.layout)));
-            let Self { state, undecoded, procfs, batch, .. } = self;
-            let mut intake = Intake { state, undecoded, procfs, queues_by_ioctl: false };
+            let Self { state, undecoded, roots, batch, .. } = self;
+            let mut intake = Intake { state, undecoded, roots, queues_by_ioctl: false };
             for record in batch.iter() {
                 intake.take_in(record);
             }

@@ -4,6 +4,7 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use super::cgroup::{Belongs, belongs};
 use super::sysfs_file::begin;
 use procfs::process::{Process, Stat, Status};
 use procfs::{FromBufRead as _, FromRead as _, ProcError, ProcessCGroup, ProcessCGroups};
@@ -43,8 +44,7 @@ const STATUS: [&str; 21] = [
 /// On cgroup v1 a path worth having; container runtimes make the same path in all of these.
 const V1_CONTROLLERS: [&str; 5] = ["memory", "pids", "devices", "cpu", "name=systemd"];
 
-/// Who a process (thread group) is. Unlike a command line, what is read for it never waits for the process's own memory
-/// lock.
+/// Who a process (thread group) is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub tgid: u32,
@@ -67,15 +67,14 @@ impl Identity {
     }
 }
 
-/// One process, with what it runs and where.
+/// One process, with where it belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
     pub who: Identity,
-    /// Empty for a process that has none left (it is exiting) or cleared it. What goes beyond 4,096 bytes is cut, and ends in
-    /// `...`.
-    pub cmdline: Vec<String>,
     /// Path in the cgroup v2 hierarchy, or in a v1 hierarchy where v2 says nothing.
     pub cgroup: Option<String>,
+    /// By its paths in all hierarchies.
+    pub belongs: Belongs,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -104,11 +103,29 @@ pub fn read(
     let process = open(procfs, tgid)?;
     let fault = |error| classify(tgid, error);
     let who = identified(&process, tgid, expected_start_boottime_ns)?;
-    let cmdline = bytes(&process, "cmdline", CMDLINE).map_err(fault)?;
     let cgroup = whole(&process, "cgroup").map_err(fault)?;
     let cgroups =
         ProcessCGroups::from_buf_read(String::from_utf8_lossy(&cgroup).as_bytes()).map_err(fault)?;
-    Ok(ProcessInfo { who, cmdline: arguments(&cmdline), cgroup: cgroup_path(&cgroups.0) })
+    let paths = cgroup_paths(&cgroups.0);
+    let cgroup = paths.first().map(|path| (*path).to_owned());
+    Ok(ProcessInfo { who, cgroup, belongs: belongs(paths) })
+}
+
+/// Reads the arguments of a process that is found as [`read`] does. They may hold secrets. Empty for a process that has none
+/// left (it is exiting) or cleared them. What goes beyond 4,096 bytes is cut, and ends in `...`. The kernel waits for the
+/// memory lock of the process.
+///
+/// # Errors
+/// See [`ProcessError`].
+pub fn cmdline(
+    procfs: &Path,
+    tgid: u32,
+    expected_start_boottime_ns: Option<u64>,
+) -> Result<Vec<String>, ProcessError> {
+    let process = open(procfs, tgid)?;
+    identified(&process, tgid, expected_start_boottime_ns)?;
+    let cmdline = bytes(&process, "cmdline", CMDLINE).map_err(|error| classify(tgid, error))?;
+    Ok(arguments(&cmdline))
 }
 
 /// Reads who a process is, as [`read`] has it.
@@ -255,16 +272,21 @@ fn arguments(cmdline: &[u8]) -> Vec<String> {
     words
 }
 
-fn cgroup_path(groups: &[ProcessCGroup]) -> Option<String> {
-    let v2 = groups.iter().find(|group| group.hierarchy == 0);
+/// Each path once, the one worth most first.
+fn cgroup_paths(groups: &[ProcessCGroup]) -> Vec<&str> {
+    let v2 = groups.iter().filter(|group| group.hierarchy == 0);
     let by_controller = |name: &&str| groups.iter().find(|group| group.controllers.iter().any(|c| c == name));
-    let worth_having = v2
-        .into_iter()
-        .chain(V1_CONTROLLERS.iter().filter_map(by_controller))
-        .chain(groups)
-        .find(|group| group.pathname != "/");
-    let path = &worth_having.or(v2).or(groups.first())?.pathname;
-    Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
+    let all: Vec<&ProcessCGroup> =
+        v2.chain(V1_CONTROLLERS.iter().filter_map(by_controller)).chain(groups).collect();
+    let (worth_having, roots): (Vec<_>, Vec<_>) = all.into_iter().partition(|group| group.pathname != "/");
+    let mut paths = Vec::new();
+    for group in worth_having.into_iter().chain(roots) {
+        let path = group.pathname.strip_suffix(" (deleted)").unwrap_or(&group.pathname);
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    paths
 }
 
 #[cfg(test)]

@@ -36,10 +36,13 @@ fn a_process_is_read() {
             euid: 1001,
             ns_pids: vec![4711, 12, 7],
         },
-        cmdline: ["python3", "train.py", "", "--x=\u{fffd}"].map(str::to_owned).to_vec(),
         cgroup: Some("/system.slice/app.scope".to_owned()),
+        belongs: Belongs { unit: Some("app.scope".to_owned()), ..Belongs::default() },
     };
     assert_eq!(info, expected);
+    let words = ["python3", "train.py", "", "--x=\u{fffd}"].map(str::to_owned);
+    assert_eq!(cmdline(procfs.path(), 4711, Some(123_450_000_000)).unwrap(), words);
+    assert!(matches!(cmdline(procfs.path(), 4711, Some(7)), Err(ProcessError::Reused { .. })));
     assert_eq!(info.who.inner_pid(), Some(7));
     assert_eq!(Identity { ns_pids: vec![4711], ..info.who }.inner_pid(), None);
 }
@@ -59,11 +62,11 @@ fn a_start_within_one_tick_is_the_same() {
 #[test]
 fn a_long_command_line_is_cut() {
     let long = [b"train\0".as_slice(), &vec![b'x'; 3 << 20], b"\0"].concat();
-    let info = read(process(STATUS.as_bytes(), &long, CGROUP, 1).path(), 4711, None).unwrap();
-    assert_eq!(info.cmdline, ["train".to_owned(), format!("{}...", "x".repeat(4096 - 6))]);
+    let words = cmdline(process(STATUS.as_bytes(), &long, CGROUP, 1).path(), 4711, None).unwrap();
+    assert_eq!(words, ["train".to_owned(), format!("{}...", "x".repeat(4096 - 6))]);
     let fits = [b"train\0".as_slice(), &vec![b'x'; 4096 - 7], b"\0"].concat();
-    let info = read(process(STATUS.as_bytes(), &fits, CGROUP, 1).path(), 4711, None).unwrap();
-    assert_eq!(info.cmdline.last().map(String::len), Some(4096 - 7));
+    let words = cmdline(process(STATUS.as_bytes(), &fits, CGROUP, 1).path(), 4711, None).unwrap();
+    assert_eq!(words.last().map(String::len), Some(4096 - 7));
 }
 
 #[test]
@@ -162,6 +165,17 @@ fn the_cgroup_worth_having_is_taken() {
 }
 
 #[test]
+fn what_any_hierarchy_tells_is_told() {
+    let text = "9:freezer:/slurm/uid_5/job_7/step_0\n2:memory:/system.slice/slurmd.service\n0::/\n";
+    let info = read(process(STATUS.as_bytes(), b"", text, 1).path(), 4711, None).unwrap();
+    assert_eq!(info.cgroup.as_deref(), Some("/system.slice/slurmd.service"));
+    assert_eq!(info.belongs.slurm.map(|slurm| slurm.job), Some(7));
+    let deleted = format!("0::/docker/{} (deleted)\n", "0a".repeat(32));
+    let info = read(process(STATUS.as_bytes(), b"", &deleted, 1).path(), 4711, None).unwrap();
+    assert_eq!(info.belongs.container.map(|container| container.id), Some("0a".repeat(32)));
+}
+
+#[test]
 fn a_title_written_over_the_arguments_is_one_argument() {
     assert_eq!(arguments(b"postgres: writer\0\0\0\0"), ["postgres: writer"]);
     assert_eq!(arguments(b"\0\0"), [""; 0]);
@@ -173,7 +187,7 @@ fn this_very_process_is_found_in_the_real_procfs() {
     let tgid = std::process::id();
     let info = read(procfs, tgid, None).unwrap();
     assert!(read(procfs, tgid, Some(info.who.start_boottime_ns)).is_ok());
-    assert!(!info.cmdline.is_empty());
+    assert!(!cmdline(procfs, tgid, None).unwrap().is_empty());
     assert_eq!(info.who.ns_pids.first(), Some(&tgid));
     let tid = std::thread::spawn(|| fs::read_link("/proc/thread-self").unwrap()).join().unwrap();
     let tid: u32 = tid.file_name().unwrap().to_str().unwrap().parse().unwrap();

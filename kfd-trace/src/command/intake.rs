@@ -7,15 +7,15 @@ use crate::events::decode::Undecodable;
 use crate::events::event::{Body, Event};
 use crate::events::queue_ioctl;
 use crate::events::undecoded::Undecoded;
+use crate::kernel::Roots;
 use crate::state::{Anomaly, Change, State};
-use std::path::Path;
 
 /// Where records go.
 #[derive(Debug)]
 pub struct Intake<'a> {
     pub state: &'a mut State,
     pub undecoded: &'a mut Undecoded,
-    pub procfs: &'a Path,
+    pub roots: &'a Roots,
     /// Queues are followed by their ioctls alone, since they cannot be probed.
     pub queues_by_ioctl: bool,
 }
@@ -59,11 +59,11 @@ impl Intake<'_> {
         change
     }
 
-    /// Reads what /proc tells of the process of a change, here and now: the command line waits for the memory lock of that
-    /// process, and the ring buffer, pages and signals wait with it.
+    /// Reads what /proc tells of the process of a change, here and now: a command line, where such are asked for, waits for the
+    /// memory lock of that process, and the ring buffer, pages and signals wait with it.
     fn enrich(&mut self, change: &Change) {
         let Some(key) = change.process else { return };
-        let details = self.state.process(key).and_then(|row| enrich::details(self.procfs, row));
+        let details = self.state.process(key).and_then(|row| enrich::details(self.roots, row));
         if let Some(details) = details {
             self.state.enrich(key, details);
         }
@@ -83,9 +83,10 @@ mod tests {
     /// What a create that went well leads to: how many queues there are then, and the event that follows from it.
     fn created(queues_by_ioctl: bool) -> (usize, Option<Body>) {
         let (mut state, mut undecoded) = (state(), Undecoded::default());
-        let procfs = tempfile::tempdir().unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots::under(root.path());
         let mut intake =
-            Intake { state: &mut state, undecoded: &mut undecoded, procfs: procfs.path(), queues_by_ioctl };
+            Intake { state: &mut state, undecoded: &mut undecoded, roots: &roots, queues_by_ioctl };
         intake.take_in(&Ok(event(10, 1, 700, seen(false))));
         let call = IoctlCall {
             cmd: CREATE,
@@ -114,7 +115,7 @@ mod tests {
         let mut intake = Intake {
             state: &mut state,
             undecoded: &mut undecoded,
-            procfs: Path::new("/nowhere"),
+            roots: &Roots::under("/nowhere".as_ref()),
             queues_by_ioctl: false,
         };
         let [open, close] = [ProbeId::Open, ProbeId::Release].map(Some);

@@ -52,8 +52,8 @@ impl Begun {
         Begun { standings, kernel, topology, unknown, progress: Progress::default() }
     }
 
-    /// Reads sysfs, and who the processes that stand are. Only a command line, which is read of the processes whose details
-    /// are wanted, waits for the memory lock of its process.
+    /// Reads sysfs, and who the processes that stand are. Only a command line, where such are asked for, waits for the memory
+    /// lock of its process.
     #[must_use]
     pub fn finish(self) -> Seen {
         let Begun { standings, kernel, topology, unknown, progress } = self;
@@ -70,7 +70,7 @@ impl Begun {
             let (process, _) = listed.find(|(process, _)| process.tgid == tgid)?;
             progress.reads(Reading::Details(tgid));
             let info = process::read(&standings.roots.procfs, tgid, process.start_boottime_ns).ok()?;
-            Some((tgid, enrich::of(&info)))
+            Some((tgid, enrich::of(&standings.roots, &info)))
         };
         let details: BTreeMap<u32, ProcessDetails> = unknown.into_iter().filter_map(details).collect();
         let told = lists().next().is_some();
@@ -81,7 +81,7 @@ impl Begun {
 /// tgids of the processes of missing queues of which procfs has told nothing yet: the look that finds these queues again
 /// has what it takes to show them.
 pub(super) fn unknown(state: &State, found: &BTreeSet<Finding>) -> BTreeSet<u32> {
-    let told = |key| state.process(key).is_some_and(|row| row.details.cmdline.is_some());
+    let told = |key| state.process(key).is_some_and(|row| row.details.cgroup.is_some());
     let missing = found.iter().filter(|finding| finding.difference == Difference::Missing);
     missing.filter(|finding| !finding.key.is_some_and(told)).map(|finding| finding.tgid).collect()
 }
@@ -138,7 +138,12 @@ pub(super) mod samples {
 
     /// A look without a walk, of process 4711 alone; procfs is `proc` in the same folder.
     pub(crate) fn begun(sysfs: &Path, topology: bool, unknown: &[u32]) -> Begun {
-        let roots = Roots { procfs: sysfs.join("proc"), sysfs: sysfs.to_owned() };
+        let roots = Roots {
+            procfs: sysfs.join("proc"),
+            sysfs: sysfs.to_owned(),
+            arguments: true,
+            ..Roots::default()
+        };
         let walk = Err("no symbols".to_owned());
         let standings = Standings { roots, layout: QueueLayout::default(), walk, tgids: vec![4711] };
         Begun::new(Arc::new(standings), Walked::Impossible, topology, unknown.iter().copied().collect())
@@ -239,7 +244,7 @@ mod tests {
         for id in [1, 2] {
             state.apply(&event(1, id, 700 + u32::try_from(id).unwrap(), seen(false)));
         }
-        let details = ProcessDetails { cmdline: Some("train".to_owned()), ..ProcessDetails::default() };
+        let details = ProcessDetails { cgroup: Some("/train".to_owned()), ..ProcessDetails::default() };
         state.enrich(ProcessId(2).into(), details);
         let finding = |id: Option<u64>, tgid, difference| {
             let key = id.map(|id| ProcessId(id).into());
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_are_read_of_those_only_whose_details_are_wanted() {
+    fn details_are_read_of_those_only_of_whom_they_are_wanted() {
         let root = tempfile::tempdir().unwrap();
         put_queue(root.path(), "4711/queues/2");
         put_process(root.path());

@@ -62,14 +62,14 @@ fn walk(
 }
 
 fn rows(found: &[Found], source: Source) -> Vec<PsRow> {
-    let rows = found.iter().flat_map(|Found { process, info, queues }| {
+    let rows = found.iter().flat_map(|Found { process, details, queues }| {
+        let details = details.clone().unwrap_or_default();
         let own = PsRow {
             pid: Some(process.tgid),
             ns_pid: process.ns_tgid,
             uid: process.uid,
             comm: process.comm.clone(),
-            cmdline: info.as_ref().map(|info| info.cmdline.join(" ")).filter(|line| !line.is_empty()),
-            cgroup: info.as_ref().and_then(|info| info.cgroup.clone()),
+            details,
             context_id: process.context_id,
             sources: source.into(),
             ..PsRow::default()

@@ -6,7 +6,7 @@ use super::ground::chain;
 use super::look::{Begun, Numbered, Walked};
 use super::progress::{Progress, Reading};
 use crate::attribute::kfd_sysfs::{KfdSysfs, SysfsProcess};
-use crate::attribute::process::{self, Identity, ProcessInfo};
+use crate::attribute::process::{self, Identity};
 use crate::events::event::{Origin, ProcessId, QueueCreate, QueueType};
 use crate::events::layout::QueueLayout;
 use crate::kernel::{Kernel, Roots};
@@ -14,7 +14,7 @@ use crate::probes::facts::Facts;
 use crate::probes::peek::Peek;
 use crate::probes::session::Session;
 use crate::probes::walk::{self, Standing, Walk};
-use crate::state::{List, Read, Source, StandingProcess, State};
+use crate::state::{List, ProcessDetails, Read, Source, StandingProcess, State};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub struct Found {
     pub process: StandingProcess,
     /// What /proc told of it; `None` when it is gone, or not to be read.
-    pub info: Option<ProcessInfo>,
+    pub details: Option<ProcessDetails>,
     pub queues: Vec<QueueCreate>,
 }
 
@@ -50,7 +50,8 @@ fn found(roots: &Roots, standing: walk::StandingProcess, id: Option<ProcessId>) 
     let info = process::read(&roots.procfs, standing.tgid, start).ok();
     let who = info.as_ref().map(|info| &info.who);
     let process = process_of(standing.tgid, standing.context_id, start, who);
-    Found { process: StandingProcess { id, ..process }, info, queues: standing.queues }
+    let details = info.map(|info| enrich::of(roots, &info));
+    Found { process: StandingProcess { id, ..process }, details, queues: standing.queues }
 }
 
 /// Reads KFD's sysfs. Types are named by the kernel's own enum, where its BTF tells it.
@@ -60,7 +61,8 @@ pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> Vec<Found> {
         let info = process::read(&roots.procfs, listed.tgid, None).ok();
         let who = info.as_ref().map(|info| &info.who);
         let process = process_of(listed.tgid, listed.context_id, None, who);
-        Found { process, info, queues: queues_of(layout, &listed) }
+        let details = info.map(|info| enrich::of(roots, &info));
+        Found { process, details, queues: queues_of(layout, &listed) }
     });
     found.collect()
 }
@@ -110,10 +112,10 @@ fn process_of(
 
 /// Puts what stands into a state.
 pub fn adopt(state: &mut State, found: &[Found], source: Source, read: Read) {
-    for Found { process, info, queues } in found {
+    for Found { process, details, queues } in found {
         let key = state.adopt_process(read, process, source);
-        if let Some(info) = info {
-            state.enrich(key, enrich::of(info));
+        if let Some(details) = details {
+            state.enrich(key, details.clone());
         }
         for queue in queues {
             state.adopt_queue(key, read, queue, source);

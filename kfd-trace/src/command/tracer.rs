@@ -188,7 +188,7 @@ impl Tracer {
     pub fn take_in<'r>(&mut self, record: &'r Result<Event, Undecodable>) -> Option<TakenIn<'r>> {
         let queues_by_ioctl = self.queues_by_ioctl();
         let Self { state, undecoded, roots, .. } = self;
-        Intake { state, undecoded, procfs: &roots.procfs, queues_by_ioctl }.take_in(record)
+        Intake { state, undecoded, roots, queues_by_ioctl }.take_in(record)
     }
 
     /// Queues are followed by their ioctls alone, since they cannot be probed.

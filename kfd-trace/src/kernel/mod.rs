@@ -28,6 +28,10 @@ pub use symbols::{Symbol, SymbolError, Symbols};
 pub struct Roots {
     pub procfs: PathBuf,
     pub sysfs: PathBuf,
+    /// Where the kubelet's log folders `pods` and `containers` are.
+    pub logs: PathBuf,
+    /// The arguments of processes are read, too; they may hold secrets.
+    pub arguments: bool,
 }
 
 impl Default for Roots {
@@ -37,10 +41,15 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// `proc` and `sys` of one folder: a fixture, or a host's root inside a container.
+    /// `proc`, `sys` and `var/log` of one folder: a fixture, or a host's root inside a container.
     #[must_use]
     pub fn under(root: &Path) -> Self {
-        Roots { procfs: root.join("proc"), sysfs: root.join("sys") }
+        Roots {
+            procfs: root.join("proc"),
+            sysfs: root.join("sys"),
+            logs: root.join("var/log"),
+            arguments: false,
+        }
     }
 }
 

@@ -121,7 +121,7 @@ pub struct Preflight {
 impl Preflight {
     #[must_use]
     pub fn read(roots: &Roots) -> Preflight {
-        let Roots { procfs, sysfs } = roots;
+        let Roots { procfs, sysfs, .. } = roots;
         let sysctl = |name: &str| number(&procfs.join("sys/kernel").join(name));
         let status = read_status(&procfs.join("self/status"));
         let mounts = fs::read(procfs.join("self/mounts")).ok();

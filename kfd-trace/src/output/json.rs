@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::belongs::BelongsFields;
 use super::context::Context;
 use super::names::{self, hex};
 use super::queue_fields::QueueFields;
@@ -73,7 +74,8 @@ struct ProcessFields<'a> {
     ns_pid: Option<u32>,
     uid: Option<u32>,
     cgroup: Option<&'a str>,
-    container: Option<&'a str>,
+    #[serde(flatten)]
+    belongs: BelongsFields<'a>,
     cmdline: Option<&'a str>,
 }
 
@@ -163,7 +165,7 @@ fn body<'a>(event: &'a Event, context: &Context<'a>) -> BodyFields<'a> {
                 ns_pid: seen.ns_tgid,
                 uid: seen.uid,
                 cgroup: path.or(seen.cgroup_leaf.as_deref()),
-                container: details.and_then(|details| details.container.as_deref()),
+                belongs: details.map(BelongsFields::from).unwrap_or_default(),
                 cmdline: details.and_then(|details| details.cmdline.as_deref()),
             })
         }

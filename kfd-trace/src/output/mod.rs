@@ -3,10 +3,11 @@
 //! Takes in: events with what the state says about them, snapshots, sums, verdicts; all as arguments, so that
 //! nothing here does I/O or reads a clock. Gives out: text and JSON into any writer ([`stream`], [`json`],
 //! [`summary`], [`ps`], [`status`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), and an HTTP
-//! router ([`http`]). No output uses another one; [`budget`], [`clock`], [`errno`], [`escape`], `names`,
+//! router ([`http`]). No output uses another one; [`belongs`], [`budget`], [`clock`], [`errno`], [`escape`], `names`,
 //! `queue_fields` and `table` are what they share.
 
 pub mod api;
+pub mod belongs;
 pub mod budget;
 pub mod clock;
 pub mod context;

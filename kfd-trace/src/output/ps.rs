@@ -4,13 +4,14 @@ use std::io::{self, Write};
 
 use bytesize::ByteSize;
 
+use super::belongs::BelongsFields;
 use super::budget::{Budget, Claim};
 use super::clock::age;
 use super::table::plain;
 use super::{escape, names};
 use crate::attribute::Topology;
 use crate::events::event::{ProcessId, QueueCreate};
-use crate::state::{Process, Queue, Snapshot, Sources};
+use crate::state::{Process, ProcessDetails, Queue, Snapshot, Sources};
 
 mod merge;
 pub use merge::merge;
@@ -25,8 +26,8 @@ pub struct PsRow {
     pub ns_pid: Option<u32>,
     pub uid: Option<u32>,
     pub comm: Option<String>,
-    pub cmdline: Option<String>,
-    pub cgroup: Option<String>,
+    /// `cgroup` is the last name of its path where only the kernel told it.
+    pub details: ProcessDetails,
     /// Of a further context of its PID (7.2); `None` for the first one.
     pub context_id: Option<u32>,
     /// `None`: the process has no queue.
@@ -57,8 +58,7 @@ impl PsRow {
             ns_pid: process.ns_tgid,
             uid: process.uid,
             comm: process.comm.clone(),
-            cmdline: process.details.cmdline.clone(),
-            cgroup: process.details.cgroup.clone().or_else(|| process.cgroup_leaf.clone()),
+            details: process.told(),
             context_id: process.context_id,
             sources: process.sources,
             ..PsRow::default()
@@ -68,6 +68,11 @@ impl PsRow {
     fn with_queue(self, queue: &Queue, now_ns: u64) -> PsRow {
         let facts = Some(queue.facts.clone());
         PsRow { queue: facts, age_ns: queue.age_ns(now_ns), sources: queue.sources, ..self }
+    }
+
+    /// In which pod, Slurm job, container or unit it is.
+    fn owner(&self) -> Option<String> {
+        BelongsFields::from(&self.details).owner()
     }
 
     pub(super) fn queue_id(&self) -> Option<u32> {
@@ -115,13 +120,15 @@ struct View<'a> {
 }
 
 const CONTEXT: &str = "CONTEXT";
+const OWNER: &str = "OWNER";
 
 /// From left to right.
-const COLUMNS: [Column; 15] = [
+const COLUMNS: [Column; 16] = [
     ("PID", true, |row, _| show(row.pid)),
     ("INSIDE", true, |row, _| show(row.ns_pid)),
     (CONTEXT, true, |row, _| show(row.context_id)),
     ("COMM", false, |row, _| row.comm.as_deref().map(escape::terminal)),
+    (OWNER, false, |row, _| row.owner()),
     ("GPU", false, |row, view| {
         row.gpu_id().map(|id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")))
     }),
@@ -140,7 +147,7 @@ const COLUMNS: [Column; 15] = [
 ];
 
 /// Names of columns, and one list of cells a row, safe for a terminal; `-` is "not told". The column of contexts is
-/// there when a process has more than its first one. `asked`: the sources that could be asked.
+/// there when a process has more than its first one, that of owners (pod, Slurm job, container, unit) where one is told. `asked`: the sources that could be asked.
 #[must_use]
 pub fn table(rows: &[PsRow], asked: Sources, topology: &Topology) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let view = View { asked, topology };
@@ -151,7 +158,9 @@ pub fn table(rows: &[PsRow], asked: Sources, topology: &Topology) -> (Vec<&'stat
 
 fn columns(rows: &[PsRow]) -> Vec<Column> {
     let contexts = rows.iter().any(|row| row.context_id.is_some());
-    COLUMNS.into_iter().filter(|(name, ..)| contexts || *name != CONTEXT).collect()
+    let owners = rows.iter().any(|row| row.owner().is_some());
+    let told = |name: &str| (contexts || name != CONTEXT) && (owners || name != OWNER);
+    COLUMNS.into_iter().filter(|(name, ..)| told(name)).collect()
 }
 
 /// Writes the table, and below it a line for each GPU: queues against slots.

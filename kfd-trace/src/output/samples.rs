@@ -5,7 +5,7 @@ use kfd_trace_common::counter::ProbeId;
 
 use super::clock::Clock;
 use super::context::Context;
-use crate::attribute::{Gpu, Topology};
+use crate::attribute::{Belongs, Gpu, Topology};
 use crate::events::event::{Event, Outcome, ProcessId};
 use crate::state::samples::{create, event, seen};
 use crate::state::{Change, Process, ProcessDetails, State, StateLimits};
@@ -53,7 +53,8 @@ pub(crate) fn traced() -> State {
     let details = ProcessDetails {
         cmdline: Some("python train.py".into()),
         cgroup: Some("/slurm/job.scope".into()),
-        container: None,
+        belongs: Belongs::default(),
+        pod: None,
     };
     state.enrich(ProcessId(1).into(), details);
     state

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use bytesize::ByteSize;
 
+use super::belongs::BelongsFields;
 use super::clock::{latency, span};
 use super::context::Context;
 use super::{errno, escape};
@@ -140,6 +141,10 @@ fn process_seen(seen: &ProcessSeen, process: Option<&Process>) -> String {
     }
     if let Some(cgroup) = process.and_then(|row| row.details.cgroup.as_ref()).or(seen.cgroup_leaf.as_ref()) {
         let _ = write!(text, " cgroup={}", escape::terminal(cgroup));
+    }
+    let owner = process.and_then(|row| BelongsFields::from(&row.details).owner());
+    if let Some(owner) = owner {
+        let _ = write!(text, " owner={owner}");
     }
     if let Some(cmdline) = process.and_then(|row| row.details.cmdline.as_ref()) {
         let _ = write!(text, " cmdline={}", escape::terminal(cmdline));

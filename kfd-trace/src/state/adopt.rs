@@ -211,7 +211,9 @@ fn absorb(row: &mut Process, found: &StandingProcess) {
     row.ns_tgid = row.ns_tgid.or(found.ns_tgid);
     row.uid = row.uid.or(found.uid);
     row.comm = row.comm.take().or_else(|| found.comm.clone());
-    row.cgroup_leaf = row.cgroup_leaf.take().or_else(|| found.cgroup_leaf.clone());
+    if row.cgroup_leaf.is_none() {
+        row.take_leaf(found.cgroup_leaf.clone());
+    }
 }
 
 #[cfg(test)]

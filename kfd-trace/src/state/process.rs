@@ -6,6 +6,7 @@ use super::eviction::Evictions;
 use super::queue::Queue;
 use super::source::Sources;
 use super::update::MqdWrites;
+use crate::attribute::{Belongs, PodNames, belongs};
 use crate::events::event::{ProcessId, ProcessSeen};
 
 /// Start times from /proc are in ticks of 10 ms and cut off: nearer than this is the same start.
@@ -33,12 +34,14 @@ impl From<ProcessId> for ProcessKey {
 /// What /proc tells of a process. `None`: not read, or gone before it could be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessDetails {
-    /// Arguments, separated by spaces. May hold secrets: no metric carries it.
+    /// Arguments, separated by spaces, where they are asked for. May hold secrets: no metric carries it.
     pub cmdline: Option<String>,
     /// Path in the cgroup v2 hierarchy, or the deepest v1 path.
     pub cgroup: Option<String>,
-    /// Container id taken from that path.
-    pub container: Option<String>,
+    /// What its cgroup paths tell; before they are read, what the last name of one tells.
+    pub belongs: Belongs,
+    /// Names of its pod.
+    pub pod: Option<PodNames>,
 }
 
 /// One `struct kfd_process`. Times are CLOCK_MONOTONIC nanoseconds.
@@ -169,13 +172,29 @@ impl Process {
         self.context_id.is_some() && self.closes > 0
     }
 
+    /// Takes the last name of its cgroup's path, where one is told.
+    pub(super) fn take_leaf(&mut self, leaf: Option<String>) {
+        let Some(leaf) = leaf else { return };
+        if self.details.cgroup.is_none() {
+            self.details.belongs = belongs([leaf.as_str()]);
+        }
+        self.cgroup_leaf = Some(leaf);
+    }
+
+    /// Its details; where procfs did not tell the cgroup's path, with the last name of it.
+    #[must_use]
+    pub fn told(&self) -> ProcessDetails {
+        let cgroup = self.details.cgroup.clone().or_else(|| self.cgroup_leaf.clone());
+        ProcessDetails { cgroup, ..self.details.clone() }
+    }
+
     /// What the kernel itself tells at the first sight wins over what was read before.
     pub(super) fn seen(&mut self, seen: &ProcessSeen, at_ns: u64) {
         self.start_boottime_ns = seen.start_boottime_ns.or(self.start_boottime_ns);
         self.ns_tgid = seen.ns_tgid.or(self.ns_tgid);
         self.uid = seen.uid.or(self.uid);
         self.comm = seen.comm.clone().or_else(|| self.comm.take());
-        self.cgroup_leaf = seen.cgroup_leaf.clone().or_else(|| self.cgroup_leaf.take());
+        self.take_leaf(seen.cgroup_leaf.clone());
         self.context_id = seen.context_id;
         self.seen_lost = false;
         self.standing = seen.standing;

@@ -1,6 +1,6 @@
 //! The decoder of records, the state that they change, and every output of both.
 
-use kfd_trace::attribute::{Gpu, Topology};
+use kfd_trace::attribute::{Gpu, PodNames, Topology, belongs};
 use kfd_trace::events::decode::{DecodeError, decode};
 use kfd_trace::events::event::{Body, Event, QueueType};
 use kfd_trace::events::layout::{Member, QueueLayout};
@@ -66,8 +66,11 @@ impl World {
             if let (Body::ProcessSeen(seen), Some(key)) = (&event.body, change.process) {
                 // procfs tells what the process calls itself, too.
                 let text = seen.comm.iter().chain(&seen.cgroup_leaf).cloned().collect::<Vec<_>>().join("/");
-                let (cmdline, cgroup, container) = (Some(text.clone()), Some(text.clone()), Some(text));
-                self.state.enrich(key, ProcessDetails { cmdline, cgroup, container });
+                let belongs = belongs([text.as_str()]);
+                let names =
+                    PodNames { namespace: text.clone(), pod: text.clone(), container: Some(text.clone()) };
+                let (cmdline, cgroup, pod) = (Some(text.clone()), Some(text), Some(names));
+                self.state.enrich(key, ProcessDetails { cmdline, cgroup, belongs, pod });
             }
             shown::event(event, &change, &self.state, &self.topology);
         }

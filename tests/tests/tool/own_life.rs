@@ -193,7 +193,7 @@ fn what_proc_does_not_tell_is_told_by_the_kernel_alone() -> Result<()> {
         symlink(format!("/proc/{name}"), proc.path().join(name))?;
     }
     let root = format!("--path.procfs={}", proc.path().display());
-    let asked = [&root, "--event=process_seen", "--event=queue_create", "--event=queue_destroy"];
+    let asked = [&root, "--cmdline", "--event=process_seen", "--event=queue_create", "--event=queue_destroy"];
     let mut stream = Stream::tracing(&[&FEW[..], &["--without-probe=ioctl_return"], &asked].concat())?;
     let nowhere = Workload::ready(&["hold"])?;
     let seen =

@@ -11,7 +11,8 @@ fn told(reloaded: bool) -> Vec<Body> {
     for folder in ["module/amdgpu", "module/next", "class/kfd/kfd/proc"] {
         fs::create_dir_all(sysfs.join(folder)).unwrap();
     }
-    let mut tracer = Tracer::idle(&Roots { procfs: sysfs.join("proc"), sysfs: sysfs.to_owned() });
+    let mut tracer =
+        Tracer::idle(&Roots { procfs: sysfs.join("proc"), sysfs: sysfs.to_owned(), ..Roots::default() });
     tracer.loading = Loading::read(sysfs).unwrap();
     tracer.state.apply(&event(10, 1, 4711, seen(false)));
     if reloaded {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::View;
 use crate::events::life::Trigger;
+use crate::output::belongs::BelongsFields;
 use crate::state::{Evictions, Process};
 
 #[derive(Serialize)]
@@ -13,7 +14,8 @@ pub(super) struct Row<'a> {
     uid: Option<u32>,
     comm: Option<&'a str>,
     cgroup: Option<&'a str>,
-    container: Option<&'a str>,
+    #[serde(flatten)]
+    belongs: BelongsFields<'a>,
     kfd_process: Option<String>,
     context_id: Option<u32>,
     alive: bool,
@@ -55,7 +57,7 @@ pub(super) fn row<'a>(process: &'a Process, view: &View<'a>) -> Row<'a> {
         uid: process.uid,
         comm: process.comm.as_deref(),
         cgroup: details.cgroup.as_deref().or(process.cgroup_leaf.as_deref()),
-        container: details.container.as_deref(),
+        belongs: BelongsFields::from(details),
         kfd_process: process.id().map(|id| id.0.to_string()),
         context_id: process.context_id,
         alive,

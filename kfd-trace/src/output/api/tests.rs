@@ -102,7 +102,9 @@ fn processes_are_shown_after_their_end_and_without_their_arguments() {
         alive["processes"],
         json!([{
             "pid": 4321, "ns_pid": 7, "uid": 1000, "comm": "train", "cgroup": "/slurm/job.scope",
-            "container": null, "kfd_process": "1", "context_id": null, "alive": true, "opens": 0,
+            "container_id": null, "runtime": null, "pod_uid": null, "namespace": null, "pod": null,
+            "container": null, "slurm_job": null, "slurm_step": null, "slurm_uid": null, "unit": null,
+            "kfd_process": "1", "context_id": null, "alive": true, "opens": 0,
             "failed_opens": 0, "closes": 1, "queues": 1, "vm_faults": 1, "evicted": true, "evictions_total": 1,
             "evicted_ns": 900_000, "evictions": [{"gpu_id": GPU, "evicted": true, "evictions": 1,
                 "evicted_ns": 900_000, "last_trigger": "userptr"}],

@@ -10,6 +10,7 @@ use super::family::{Family, number};
 use super::life::EVICTIONS;
 use super::table as t;
 use crate::events::ioctl;
+use crate::output::belongs::BelongsFields;
 use crate::state::{IoctlTotals, Process, ProcessKey};
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
@@ -62,8 +63,10 @@ fn info(shown: &[&Process]) -> Family {
             [process.ns_tgid, process.uid].map(|told| told.map_or_else(String::new, |told| told.to_string()));
         let details = &process.details;
         let cgroup = details.cgroup.as_deref().or(process.cgroup_leaf.as_deref()).unwrap_or_default();
-        let container = details.container.as_deref().unwrap_or_default();
-        family.set(&[&pid, &id, &comm, &inner, &uid, cgroup, container], 1.0);
+        let belongs = BelongsFields::from(details).labels();
+        let mut labels = vec![&*pid, &id, &comm, &inner, &uid, cgroup];
+        labels.extend(belongs.iter().map(String::as_str));
+        family.set(&labels, 1.0);
     }
     family
 }

@@ -122,7 +122,7 @@ metrics! {
     IOCTLS_NOT_MEASURED = Counter "kfd_ioctls_not_measured_total" ["ioctl"]
         "Calls that are counted at their entry only: WAIT_EVENTS sleeps, so its return is not probed.";
 
-    PROCESS_INFO = Gauge "kfd_process_info" ["pid", "kfd_process", "comm", "ns_pid", "uid", "cgroup", "container"]
+    PROCESS_INFO = Gauge "kfd_process_info" ["pid", "kfd_process", "comm", "ns_pid", "uid", "cgroup", "container_id", "runtime", "pod_uid", "namespace", "pod", "container", "slurm_job", "slurm_step", "unit"]
         "A KFD process; always 1. kfd_process tells reused PIDs and several contexts of one PID apart.";
     PROCESS_QUEUES = Gauge "kfd_process_queues" ["pid", "kfd_process", "comm", "gpu_id", "queue_type"]
         "Queues of a process.";

@@ -1,4 +1,5 @@
 use super::*;
+use crate::attribute::{PodNames, belongs};
 use crate::events::counters::samples::counters;
 use crate::events::decode::{DecodeError, Undecodable};
 use crate::events::event::{Body, ProcessId, QueueCreate, QueueType};
@@ -6,7 +7,7 @@ use crate::events::tables::InFlightRow;
 use crate::missed::Missed;
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, topology, traced};
 use crate::state::samples::{create, destroy, error_row, event, facts, ioctl_row, seen};
-use crate::state::{State, StateLimits};
+use crate::state::{ProcessDetails, State, StateLimits};
 use crate::verdict::Verdict;
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::kind::Kind;
@@ -246,6 +247,26 @@ fn series_of_processes_are_bounded_and_the_rest_is_counted() {
     assert_eq!(pids, [102, 103, 104], "live ones first, the oldest of them");
     assert_eq!(world.value("kfd_trace_metrics_processes_dropped"), Some(2.0));
     assert_eq!(world.value("kfd_processes"), Some(4.0));
+}
+
+#[test]
+fn a_process_tells_where_it_belongs_and_not_its_arguments() {
+    let mut world = World::new(traced());
+    let (hash, path) =
+        ("8f".repeat(16), format!("/kubepods/pod{}/crio-{}", "8f".repeat(16), "0a".repeat(32)));
+    let names = PodNames { namespace: "ml".into(), pod: "train-0".into(), container: Some("trainer".into()) };
+    let cmdline = Some("train --token=secret".to_owned());
+    let (cgroup, belongs) = (Some(path.clone()), belongs([path.as_str()]));
+    let details = ProcessDetails { cmdline, cgroup, belongs, pod: Some(names) };
+    world.state.enrich(ProcessId(1).into(), details);
+    let series = format!(
+        "kfd_process_info{{pid=\"4321\",kfd_process=\"1\",comm=\"train\",ns_pid=\"7\",uid=\"1000\",cgroup=\"{path}\",\
+         container_id=\"{}\",runtime=\"cri-o\",pod_uid=\"{hash}\",namespace=\"ml\",pod=\"train-0\",\
+         container=\"trainer\",slurm_job=\"\",slurm_step=\"\",unit=\"\"}}",
+        "0a".repeat(32)
+    );
+    assert_eq!(world.value(&series), Some(1.0), "{}", world.text());
+    assert!(!world.text().contains("secret"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{PsRow, budget};
 use crate::attribute::{Gpu, Pool, Topology};
+use crate::output::belongs::BelongsFields;
 use crate::output::budget::Budget;
 use crate::output::escape;
 use crate::output::names::{self, ByPool};
@@ -24,6 +25,8 @@ struct JsonRow<'a> {
     comm: Option<&'a str>,
     cmdline: Option<&'a str>,
     cgroup: Option<&'a str>,
+    #[serde(flatten)]
+    belongs: BelongsFields<'a>,
     kfd_process: Option<String>,
     context_id: Option<u32>,
     gpu: Option<String>,
@@ -110,8 +113,9 @@ fn json_row<'a>(row: &'a PsRow, topology: &'a Topology) -> JsonRow<'a> {
         ns_pid: row.ns_pid,
         uid: row.uid,
         comm: row.comm.as_deref(),
-        cmdline: row.cmdline.as_deref(),
-        cgroup: row.cgroup.as_deref(),
+        cmdline: row.details.cmdline.as_deref(),
+        cgroup: row.details.cgroup.as_deref(),
+        belongs: BelongsFields::from(&row.details),
         kfd_process: row.process.map(|id| id.0.to_string()),
         context_id: row.context_id,
         gpu: gpu.map(Gpu::label),

@@ -62,8 +62,9 @@ fn fill_process(known: &mut PsRow, row: &PsRow) {
     known.ns_pid = known.ns_pid.or(row.ns_pid);
     known.uid = known.uid.or(row.uid);
     known.comm = known.comm.take().or_else(|| row.comm.clone());
-    known.cmdline = known.cmdline.take().or_else(|| row.cmdline.clone());
-    known.cgroup = known.cgroup.take().or_else(|| row.cgroup.clone());
+    if known.details.cgroup.is_none() {
+        known.details = row.details.clone();
+    }
 }
 
 /// What one row tells of its process holds for all rows of that PID.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::attribute::Belongs;
 use crate::events::event::Origin;
 use crate::output::samples::{clock, topology, traced};
 use crate::state::Source;
@@ -67,6 +68,20 @@ fn the_state_is_a_word_and_contexts_have_a_column_when_there_are_any() {
 }
 
 #[test]
+fn the_owner_has_a_column_where_one_is_told() {
+    let owned = |unit: Option<&str>| {
+        let belongs = Belongs { unit: unit.map(str::to_owned), ..Belongs::default() };
+        let details = ProcessDetails { belongs, ..ProcessDetails::default() };
+        PsRow { pid: Some(5), details, ..PsRow::default() }
+    };
+    let (header, _) = table(&[owned(None)], asked(), &topology());
+    assert!(!header.contains(&"OWNER"), "{header:?}");
+    let (header, cells) = table(&[owned(None), owned(Some("train.service"))], asked(), &topology());
+    assert_eq!(header[..4], ["PID", "INSIDE", "COMM", "OWNER"]);
+    assert_eq!([&*cells[0][3], &*cells[1][3]], ["-", "train.service"]);
+}
+
+#[test]
 fn json_has_its_fields_in_one_order() {
     let process = PsRow { pid: Some(5), sources: Source::Sysfs.into(), ..PsRow::default() };
     let mut rows = PsRow::from_snapshot(&traced().snapshot(), NOW);
@@ -78,13 +93,17 @@ fn json_has_its_fields_in_one_order() {
         text.split(r#","gpus":"#).next(),
         Some(concat!(
             r#"{"schema":1,"ts":null,"asked":["probe","sysfs"],"queues":[{"pid":4321,"ns_pid":7,"uid":1000,"#,
-            r#""comm":"train","cmdline":"python train.py","cgroup":"/slurm/job.scope","kfd_process":"1","#,
-            r#""context_id":null,"gpu":"gpu 0 (0000:c1:00.0, gfx942)","node":1,"pci":"0000:c1:00.0","#,
+            r#""comm":"train","cmdline":"python train.py","cgroup":"/slurm/job.scope","#,
+            r#""container_id":null,"runtime":null,"pod_uid":null,"namespace":null,"pod":null,"container":null,"#,
+            r#""slurm_job":null,"slurm_step":null,"slurm_uid":null,"unit":null,"#,
+            r#""kfd_process":"1","context_id":null,"gpu":"gpu 0 (0000:c1:00.0, gfx942)","node":1,"pci":"0000:c1:00.0","#,
             r#""gpu_id":58270,"queue_id":3,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","#,
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"percent":100,"#,
             r#""sdma_engine_id":null,"active":true,"evicted":false,"age_ns":303000000000,"sources":["probe"]}],"#,
             r#""processes":[{"pid":5,"ns_pid":null,"uid":null,"comm":null,"cmdline":null,"cgroup":null,"#,
+            r#""container_id":null,"runtime":null,"pod_uid":null,"namespace":null,"pod":null,"container":null,"#,
+            r#""slurm_job":null,"slurm_step":null,"slurm_uid":null,"unit":null,"#,
             r#""kfd_process":null,"context_id":null,"gpu":null,"node":null,"pci":null,"gpu_id":null,"#,
             r#""queue_id":null,"queue_type":null,"ring_address":null,"ring_size":null,"#,
             r#""write_pointer_address":null,"read_pointer_address":null,"doorbell_offset":null,"priority":null,"#,
@@ -107,7 +126,9 @@ fn json_holds_queues_apart_from_processes_without_any() {
         value["queues"][1],
         json!({
             "pid": 4321, "ns_pid": 7, "uid": 1000, "comm": "train", "cmdline": "python train.py",
-            "cgroup": "/slurm/job.scope", "kfd_process": "1", "context_id": null,
+            "cgroup": "/slurm/job.scope", "container_id": null, "runtime": null, "pod_uid": null,
+            "namespace": null, "pod": null, "container": null, "slurm_job": null, "slurm_step": null,
+            "slurm_uid": null, "unit": null, "kfd_process": "1", "context_id": null,
             "gpu": "gpu 0 (0000:c1:00.0, gfx942)", "node": 1, "pci": "0000:c1:00.0", "gpu_id": 58270,
             "queue_id": 3, "queue_type": "compute_aql", "ring_address": "0x7fad66c00000", "ring_size": 1048576,
             "write_pointer_address": "0x7faf945b8038", "read_pointer_address": "0x7faf945b8080",

@@ -1,0 +1,101 @@
+//! Where a process belongs: by the cgroup that it is in, and the kubelet's log folders of the guest.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::tracer::{run, run_json};
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, Stream, Workload};
+use serde_json::{Value, json};
+
+const UID: &str = "6d1f4a3c-0b7e-4d8a-9c11-5e2f7a90b3c4";
+const UID_IN_SLICE: &str = "6d1f4a3c_0b7e_4d8a_9c11_5e2f7a90b3c4";
+
+/// Names of the fields, which the outputs have in common.
+const FIELDS: [&str; 9] = [
+    "container_id",
+    "runtime",
+    "pod_uid",
+    "namespace",
+    "pod",
+    "container",
+    "slurm_job",
+    "slurm_step",
+    "unit",
+];
+
+fn told(line: &Value) -> Vec<Value> {
+    FIELDS.iter().map(|field| line[*field].clone()).collect()
+}
+
+/// What each output tells of a process in a cgroup of this path.
+fn check(cgroup: &str, owner: &str, expected: &Value) -> Result<()> {
+    let (stream, daemon) = (Stream::shared()?, Daemon::shared()?);
+    let mut workload = Workload::ready(&["hold", &format!("--cgroup={cgroup}")])?;
+    let pid = workload.pid();
+    let expected = told(expected);
+    let seen = stream.wait_line("it", SOON, |line| line["event"] == "process_seen" && line["pid"] == pid)?;
+    assert_eq!((told(&seen), &seen["cgroup"]), (expected.clone(), &json!(format!("/{cgroup}"))));
+    assert_eq!(seen["cmdline"], Value::Null, "it may hold secrets");
+
+    let ps = run_json(&["ps", "--json", "--cmdline"])?.pop().context("one object")?;
+    let rows = ps["queues"].as_array().context("queues")?;
+    let row = rows.iter().find(|row| row["pid"] == pid).context("its row")?;
+    assert_eq!(told(row), expected);
+    let cmdline = row["cmdline"].as_str().context("its arguments")?;
+    assert!(cmdline.ends_with(&format!("hold --cgroup={cgroup}")), "{cmdline}");
+    let table = String::from_utf8(run(&["ps"])?.stdout)?;
+    assert!(table.lines().any(|line| line.contains(&pid.to_string()) && line.contains(owner)), "{table}");
+
+    let text = |value: &Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    let (pid, values): (String, Vec<String>) = (pid.to_string(), expected.iter().map(text).collect());
+    let mut labels: Vec<(&str, &str)> =
+        FIELDS.iter().copied().zip(values.iter().map(String::as_str)).collect();
+    labels.push(("pid", &pid));
+    daemon.scrape_until("who it is", |metrics| metrics.sum("kfd_process_info", &labels))?;
+    workload.finish()?;
+    stream.end()?;
+    daemon.end()
+}
+
+#[test]
+fn to_a_pod_with_the_names_that_the_kubelet_gave_its_logs() -> Result<()> {
+    let id = "5d".repeat(32);
+    let logs = Path::new("/var/log");
+    fs::create_dir_all(logs.join(format!("pods/ml_train-0_{UID}/trainer")))?;
+    fs::create_dir_all(logs.join("containers"))?;
+    let link = logs.join(format!("containers/train-0_ml_trainer-{id}.log"));
+    symlink(logs.join(format!("pods/ml_train-0_{UID}/trainer/0.log")), &link)?;
+    let slices =
+        format!("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID_IN_SLICE}.slice");
+    let expected = json!({
+        "container_id": id, "runtime": "containerd", "pod_uid": UID, "namespace": "ml", "pod": "train-0",
+        "container": "trainer",
+    });
+    check(&format!("{slices}/cri-containerd-{id}.scope"), "ml/train-0/trainer", &expected)?;
+    fs::remove_file(link)?;
+    fs::remove_dir_all(logs.join("pods"))?;
+    let expected = json!({ "container_id": id, "runtime": "cri-o", "pod_uid": UID });
+    check(&format!("{slices}/crio-{id}.scope/container"), &format!("pod {UID}"), &expected)
+}
+
+#[test]
+fn to_a_job_of_slurm() -> Result<()> {
+    let expected = json!({ "slurm_job": 4242, "slurm_step": "batch" });
+    let path = "system.slice/slurmstepd.scope/job_4242/step_batch/user/task_0";
+    check(path, "slurm 4242.batch", &expected)
+}
+
+#[test]
+fn to_a_container_or_to_a_unit() -> Result<()> {
+    let id = "0a".repeat(32);
+    let expected = json!({ "container_id": id, "runtime": "docker" });
+    check(&format!("docker/{id}"), "docker 0a0a0a0a0a0a", &expected)?;
+    check("system.slice/train.service", "train.service", &json!({ "unit": "train.service" }))
+}
