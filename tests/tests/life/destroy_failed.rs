@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, of};
-use kfd_trace_tests::harness::setting::Setting;
+use kfd_trace_tests::harness::setting::{Hang, PATIENCE, Setting};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
@@ -81,7 +81,7 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
     kfdsim_at("hang", 1, 0)?;
-    let patience = Setting::of("/sys/module/amdgpu/parameters/queue_preemption_timeout_ms", "20000")?;
+    let patience = Setting::of(PATIENCE, "20000")?;
     let destroys = [("ioctl", "DESTROY_QUEUE")];
     let in_flight = |metrics: &Metrics| metrics.sum("kfd_ioctls_in_flight", &destroys);
     let oldest = |metrics: &Metrics| metrics.sum("kfd_ioctl_in_flight_oldest_seconds", &destroys);
@@ -138,7 +138,7 @@ fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
     let daemon = Daemon::shared()?;
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
-    let patience = Setting::of("/sys/module/amdgpu/parameters/queue_preemption_timeout_ms", "600000")?;
+    let patience = Setting::of(PATIENCE, "600000")?;
     let hang = Hang::begin()?;
     workload.send_line("destroy 0")?;
     let in_flight = |metrics: &Metrics| {
@@ -173,21 +173,4 @@ fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
     workload.signal(Signal::SIGKILL)?;
     workload.wait_exit(SOON)?;
     daemon.end()
-}
-
-/// The scheduler of the first GPU does not answer, until this is dropped.
-struct Hang;
-
-impl Hang {
-    fn begin() -> Result<Self> {
-        kfdsim_at("hang", 1, 0)?;
-        Ok(Hang)
-    }
-}
-
-impl Drop for Hang {
-    fn drop(&mut self) {
-        // where it fails, the time-out ends the wait
-        let _ = kfdsim_at("hang", 0, 0);
-    }
 }

@@ -15,4 +15,5 @@ mod mqd;
 mod reuse;
 mod seats;
 mod sleep;
+mod teardown;
 mod trouble;

@@ -58,6 +58,7 @@ fn ready(daemon: &Daemon, load: f64) -> Result<Duration> {
         let loads = || Ok::<_, anyhow::Error>(daemon.scrape()?.sum("kfd_trace_driver_loads_total", &[]));
         Ok((is_ready && loads()? == Some(load)).then_some(()))
     })?;
+    assert_eq!(daemon.scrape()?.sum("kfd_trace_driver_loaded", &[]), Some(1.0));
     Ok(longest)
 }
 
@@ -72,6 +73,7 @@ fn waits(daemon: &Daemon, why: &str, opens: Option<f64>) -> Result<()> {
     let metrics = daemon.scrape()?;
     assert_eq!(metrics.sum("kfd_opens_total", &[]), None, "not measured is not 0");
     assert_eq!(metrics.sum("kfd_trace_driver_loads_total", &[]), Some(opens.map_or(0.0, |_| 1.0)));
+    assert_eq!(metrics.sum("kfd_trace_driver_loaded", &[]), Some(0.0));
     assert_eq!(metrics.sum("kfd_trace_records_total", &[("kind", "open")]), opens);
     assert_eq!(metrics.sum("kfd_trace_probe_hits_total", &[("probe", "open")]), opens);
     Ok(())
