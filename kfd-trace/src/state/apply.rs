@@ -14,6 +14,8 @@ pub struct Change {
     pub process: Option<ProcessKey>,
     /// The queues that it ended, each with its cause.
     pub ended: Vec<Queue>,
+    /// The process that it ended, which may be another one: of a reused PID, or one whose row was needed.
+    pub released: Option<ProcessKey>,
     /// Of an event that ends a condition, how long it lasted: an eviction, a reset. `None` where its begin was not seen.
     pub lasted_ns: Option<u64>,
     /// Of what happens to a whole GPU: tgids of the processes that have queues on it.

@@ -2,12 +2,14 @@
 //!
 //! Takes in: events in the order of the ring buffer, what /proc tells of a process ([`ProcessDetails`]), and what
 //! stood before the tracer (`State::adopt_*`). Gives out: [`Snapshot`], owned and ordered, and for each event the
-//! [`Change`] that it made. Pure: no clock is read here, every time is CLOCK_MONOTONIC and comes from outside.
+//! [`Change`] that it made; [`History`] keeps what somebody may ask for later. Pure: no clock is read here, every time
+//! comes from outside and is CLOCK_MONOTONIC, if nothing else is said.
 
 mod adopt;
 mod apply;
 mod eviction;
 mod gpu;
+mod history;
 mod ioctls;
 mod limits;
 mod list;
@@ -31,6 +33,7 @@ pub use adopt::{Read, StandingProcess};
 pub use apply::Change;
 pub use eviction::Evictions;
 pub use gpu::{GpuState, GpuStates};
+pub use history::{Class, Ended, Entry, Filter, Found, History, Kept, Owner, What};
 pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use limits::StateLimits;
 pub use list::{List, Shown};

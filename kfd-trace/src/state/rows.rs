@@ -172,6 +172,7 @@ impl State {
     pub(super) fn end_process(&mut self, key: ProcessKey, at_ns: u64, cause: Cause, change: &mut Change) {
         let Some(row) = self.rows.get_mut(&key) else { return };
         row.released_ns = Some(at_ns);
+        change.released = Some(key);
         row.mqd_of_unborn.clear();
         let left: Vec<_> = row.queues.keys().copied().collect();
         for queue_id in left {

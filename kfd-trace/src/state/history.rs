@@ -1,0 +1,243 @@
+//! What changed who holds what, and what went wrong: kept for a while, also when the processes are gone.
+//!
+//! Takes in events with what they changed, and gives out [`Entry`]s. Each class of events has bounds of its own, in number and
+//! in bytes, so that a storm of one class pushes out nothing of another; within a class one process has its share at most. The
+//! oldest goes first. In memory only.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::apply::Change;
+use super::process::ProcessKey;
+use super::queue::Queue;
+use super::rows::State;
+use crate::events::event::{Body, Event, ProcessId};
+
+mod entry;
+mod log;
+mod owner;
+
+pub use entry::{Ended, Entry, What};
+pub use log::Kept;
+pub use owner::Owner;
+
+use log::{Limits, Log};
+use owner::OwnerKey;
+
+/// Events that are bounded together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(usize)]
+pub enum Class {
+    /// Resets, hangs, and the driver's coming and going.
+    Gpus,
+    Faults,
+    Evictions,
+    Queues,
+    Processes,
+}
+
+impl Class {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Class; 5] =
+        [Class::Gpus, Class::Faults, Class::Evictions, Class::Queues, Class::Processes];
+
+    /// The name in the API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Gpus => "gpus",
+            Class::Faults => "faults",
+            Class::Evictions => "evictions",
+            Class::Queues => "queues",
+            Class::Processes => "processes",
+        }
+    }
+
+    /// 2.9 MB in all.
+    const fn limits(self) -> Limits {
+        let (entries, kib) = match self {
+            Class::Gpus => (512, 128),
+            Class::Faults => (512, 128),
+            Class::Evictions => (2_048, 384),
+            Class::Queues => (8_192, 1_536),
+            Class::Processes => (2_048, 640),
+        };
+        Limits { entries, bytes: kib << 10 }
+    }
+}
+
+/// Which entries are asked for. Times are nanoseconds of the Unix epoch, both ends included.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    pub since_ns: Option<i64>,
+    pub until_ns: Option<i64>,
+    /// tgid of the owner, or one of those that something hit which happened to a whole GPU.
+    pub pid: Option<u32>,
+    pub gpu_id: Option<u32>,
+    /// Names of events ([`What::name`]); empty for all.
+    pub events: BTreeSet<&'static str>,
+    /// The newest so many.
+    pub limit: usize,
+}
+
+impl Filter {
+    #[must_use]
+    pub fn newest(limit: usize) -> Self {
+        Filter { since_ns: None, until_ns: None, pid: None, gpu_id: None, events: BTreeSet::new(), limit }
+    }
+
+    fn takes(&self, entry: &Entry) -> bool {
+        let pid = |pid| entry.pid() == Some(pid) || entry.what.hit().contains(&pid);
+        self.since_ns.is_none_or(|since| entry.wall_ns >= since)
+            && self.until_ns.is_none_or(|until| entry.wall_ns <= until)
+            && self.pid.is_none_or(pid)
+            && self.gpu_id.is_none_or(|gpu_id| entry.what.gpu_id() == Some(gpu_id))
+            && (self.events.is_empty() || self.events.contains(entry.what.name()))
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// The newest of those asked for, oldest first.
+    pub entries: Vec<Arc<Entry>>,
+    /// How many there are without the limit.
+    pub matched: usize,
+}
+
+/// The recent past.
+#[derive(Debug)]
+pub struct History {
+    logs: [Log; Class::ALL.len()],
+    /// Of the next entry: the order in which they came.
+    next: u64,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self::bounded(Class::limits)
+    }
+}
+
+impl History {
+    fn bounded(limits: impl Fn(Class) -> Limits) -> Self {
+        History { logs: Class::ALL.map(|class| Log::new(limits(class))), next: 0 }
+    }
+
+    /// Takes in what an event and its change tell. `state`: after the event was applied. `mono_to_wall_ns`: what to add to
+    /// CLOCK_MONOTONIC now.
+    pub fn record(&mut self, event: &Event, change: &Change, state: &State, mono_to_wall_ns: i64) {
+        let mut told = Told { history: self, state, mono_to_wall_ns };
+        told.untold_ends(event, change);
+        let ended = |queue_id| change.ended.iter().find(|queue| queue.queue_id == queue_id);
+        if let Some(what) = What::of(event, change, ended) {
+            told.push(event, change.process, what);
+        }
+    }
+
+    /// The driver went, or another one is traced; `loads`: loadings that were traced, with this one.
+    pub fn driver(&mut self, loaded: bool, loads: u64, mono_ns: u64, mono_to_wall_ns: i64) {
+        let what = What::Driver { loaded, loads };
+        let wall_ns = wall(mono_ns, mono_to_wall_ns);
+        self.put(Entry { mono_ns, wall_ns, owner: None, tid: 0, task_tgid: 0, what });
+    }
+
+    fn put(&mut self, entry: Entry) {
+        self.next += 1;
+        self.logs[entry.what.class() as usize].push(self.next, entry);
+    }
+
+    #[must_use]
+    pub fn find(&self, filter: &Filter) -> Found {
+        let mut found: Vec<(u64, &Arc<Entry>)> =
+            self.logs.iter().flat_map(Log::iter).filter(|(_, entry)| filter.takes(entry)).collect();
+        found.sort_unstable_by_key(|(number, _)| *number);
+        let matched = found.len();
+        let left_out = matched.saturating_sub(filter.limit);
+        Found { entries: found.drain(left_out..).map(|(_, entry)| Arc::clone(entry)).collect(), matched }
+    }
+
+    /// Ends of queues that stood at a moment, nanoseconds of the Unix epoch; of a queue whose end was told twice (a destroy
+    /// that failed lets it live on) the last one.
+    #[must_use]
+    pub fn ended_after(&self, wall_ns: i64) -> Vec<Arc<Entry>> {
+        let mut ends: Vec<&Arc<Entry>> = Vec::new();
+        let mut met = BTreeSet::new();
+        for (_, entry) in self.log(Class::Queues).iter().rev() {
+            let What::QueueDestroy(queue) = &entry.what else { continue };
+            let stood = queue.stood_from_ns().map(|from_ns| wall(from_ns, entry.mono_to_wall_ns()));
+            let who = (entry.pid(), entry.process(), queue.queue_id, queue.stood_from_ns());
+            if entry.wall_ns > wall_ns && stood.is_some_and(|from| from <= wall_ns) && met.insert(who) {
+                ends.push(entry);
+            }
+        }
+        ends.into_iter().rev().map(Arc::clone).collect()
+    }
+
+    /// What is kept of a class, and what was dropped.
+    #[must_use]
+    pub fn kept(&self, class: Class) -> Kept {
+        self.log(class).kept()
+    }
+
+    fn log(&self, class: Class) -> &Log {
+        &self.logs[class as usize]
+    }
+}
+
+/// Nanoseconds of the Unix epoch.
+fn wall(mono_ns: u64, mono_to_wall_ns: i64) -> i64 {
+    i64::try_from(mono_ns).unwrap_or(i64::MAX).saturating_add(mono_to_wall_ns)
+}
+
+/// One event that is taken in.
+struct Told<'a> {
+    history: &'a mut History,
+    state: &'a State,
+    mono_to_wall_ns: i64,
+}
+
+impl Told<'_> {
+    fn push(&mut self, event: &Event, key: Option<ProcessKey>, what: What) {
+        let row = key.and_then(|key| self.state.process(key));
+        let number = event.process.map(ProcessId::into).or(key);
+        let key: OwnerKey = (number, event.tgid.or(row.and_then(|row| row.tgid)));
+        let owner = (key != (None, None)).then(|| {
+            let log = &self.history.logs[what.class() as usize];
+            log.owner(key, row, what.comm())
+        });
+        self.history.put(Entry {
+            mono_ns: event.mono_ns,
+            wall_ns: wall(event.mono_ns, self.mono_to_wall_ns),
+            owner,
+            tid: event.tid,
+            task_tgid: event.task_tgid,
+            what,
+        });
+    }
+
+    /// Queues, and a process, that ended with an event which does not say so: no record told of their ends.
+    fn untold_ends(&mut self, event: &Event, change: &Change) {
+        let own = |queue: &Queue| matches!(event.body, Body::QueueDestroy { queue_id, .. } if queue_id == queue.queue_id);
+        let key = change.released.or(change.process);
+        let row = key.and_then(|key| self.state.process(key));
+        let id = match key {
+            Some(ProcessKey::Traced(id)) => Some(id),
+            _ => None,
+        };
+        let tgid = row.and_then(|row| row.tgid).or(event.tgid);
+        let end = |at_ns, body| Event::of_standing(at_ns, id, tgid, body);
+        for queue in change.ended.iter().filter(|queue| !own(queue)) {
+            let at_ns = queue.end.map_or(event.mono_ns, |end| end.at_ns);
+            let body = Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.facts.gpu_id };
+            self.push(&end(at_ns, body), key, What::QueueDestroy(queue.into()));
+        }
+        let told = matches!(event.body, Body::ProcessRelease) && change.released == change.process;
+        if change.released.is_some() && !told {
+            self.push(&end(event.mono_ns, Body::ProcessRelease), key, What::ProcessRelease);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,314 @@
+//! One entry: as little as the event can be told from again.
+
+use std::sync::Arc;
+
+use super::super::apply::Change;
+use super::super::queue::{Cause, Queue, QueueEnd};
+use super::super::source::Source;
+use super::Class;
+use super::owner::Owner;
+use crate::events::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueCreate, QueueType};
+use crate::events::life::{Eviction, UserQueueCall, VmFault};
+use kfd_trace_common::kind::Kind;
+
+/// What happened, when and whose it was.
+#[derive(Debug, PartialEq)]
+pub struct Entry {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub mono_ns: u64,
+    /// Nanoseconds of the Unix epoch, by the clock as it was when the event was taken in.
+    pub wall_ns: i64,
+    /// `None` for what happens to a whole GPU, and for the driver.
+    pub owner: Option<Arc<Owner>>,
+    pub tid: u32,
+    pub task_tgid: u32,
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug, PartialEq)]
+pub enum What {
+    ProcessSeen { standing: bool },
+    ProcessRelease,
+    QueueCreate(Box<QueueCreate>),
+    QueueDestroy(Ended),
+    QueueDestroyFailed { queue_id: u32, gpu_id: Option<u32>, errno: i32 },
+    UserQueue(Box<UserQueueCall>),
+    Evict(Eviction),
+    Restore { eviction: Eviction, lasted_ns: Option<u64> },
+    VmFault(VmFault),
+    ResetBegin(Hit),
+    ResetEnd { hit: Hit, lasted_ns: Option<u64> },
+    Hang(Hit),
+    Driver { loaded: bool, loads: u64 },
+}
+
+/// A GPU, and the tgids of the processes that had queues on it.
+#[derive(Debug, PartialEq)]
+pub struct Hit {
+    pub gpu_id: Option<u32>,
+    pub pids: Box<[u32]>,
+}
+
+/// A queue that ended. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ended {
+    pub queue_id: u32,
+    pub gpu_id: Option<u32>,
+    pub queue_type: Option<QueueType>,
+    /// `None` for a queue that was not known.
+    pub cause: Option<Cause>,
+    /// `None` when its birth was not seen.
+    pub born_ns: Option<u64>,
+    /// When it was found standing.
+    pub found_ns: Option<u64>,
+}
+
+impl Ended {
+    /// From then on it is known to have stood; `None` for a queue that was not known.
+    #[must_use]
+    pub fn stood_from_ns(&self) -> Option<u64> {
+        self.born_ns.or(self.found_ns)
+    }
+
+    /// As a queue that ended at this time.
+    fn queue(&self, at_ns: u64) -> Queue {
+        let facts = QueueCreate {
+            queue_id: Some(self.queue_id),
+            gpu_id: self.gpu_id,
+            queue_type: self.queue_type,
+            ..QueueCreate::untold(Origin::Other)
+        };
+        let queue = Queue::standing(self.queue_id, &facts, Source::Probe, at_ns);
+        let end = self.cause.map(|cause| QueueEnd { at_ns, cause });
+        Queue { born_ns: self.born_ns, adopted_ns: self.found_ns, end, ..queue }
+    }
+}
+
+impl From<&Queue> for Ended {
+    fn from(queue: &Queue) -> Self {
+        Ended {
+            queue_id: queue.queue_id,
+            gpu_id: queue.facts.gpu_id,
+            queue_type: queue.facts.queue_type,
+            cause: queue.end.map(|end| end.cause),
+            born_ns: queue.born_ns,
+            found_ns: queue.adopted_ns,
+        }
+    }
+}
+
+impl What {
+    /// The names that entries can have.
+    pub const NAMES: [&'static str; 14] = [
+        Kind::ProcessSeen.name(),
+        Kind::ProcessRelease.name(),
+        Kind::QueueCreate.name(),
+        Kind::QueueDestroy.name(),
+        Kind::QueueDestroyFailed.name(),
+        Kind::UserQueue.name(),
+        Kind::Evict.name(),
+        Kind::Restore.name(),
+        Kind::VmFault.name(),
+        Kind::GpuResetBegin.name(),
+        Kind::GpuResetEnd.name(),
+        Kind::HwsHang.name(),
+        "driver_unloaded",
+        "driver_loaded",
+    ];
+
+    /// `None` for what is not kept. `ended`: the queue of an id that the event ended.
+    pub(super) fn of<'c>(
+        event: &Event,
+        change: &Change,
+        ended: impl Fn(u32) -> Option<&'c Queue>,
+    ) -> Option<What> {
+        let hit = |gpu_id| Hit { gpu_id, pids: change.hit.as_slice().into() };
+        let lasted_ns = change.lasted_ns;
+        Some(match &event.body {
+            Body::ProcessSeen(seen) => What::ProcessSeen { standing: seen.standing },
+            Body::ProcessRelease => What::ProcessRelease,
+            Body::QueueCreate(facts) => What::QueueCreate(Box::new(facts.clone())),
+            Body::QueueDestroy { queue_id, gpu_id } => What::QueueDestroy(ended(*queue_id).map_or(
+                Ended {
+                    queue_id: *queue_id,
+                    gpu_id: *gpu_id,
+                    queue_type: None,
+                    cause: None,
+                    born_ns: None,
+                    found_ns: None,
+                },
+                |queue| Ended { gpu_id: gpu_id.or(queue.facts.gpu_id), ..queue.into() },
+            )),
+            Body::QueueDestroyFailed { queue_id, gpu_id, errno } => {
+                What::QueueDestroyFailed { queue_id: *queue_id, gpu_id: *gpu_id, errno: *errno }
+            }
+            Body::UserQueue(call) => What::UserQueue(Box::new(call.clone())),
+            Body::Evict(eviction) => What::Evict(*eviction),
+            Body::Restore(eviction) => What::Restore { eviction: *eviction, lasted_ns },
+            Body::VmFault(fault) => What::VmFault(*fault),
+            Body::GpuResetBegin { gpu_id } => What::ResetBegin(hit(*gpu_id)),
+            Body::GpuResetEnd { gpu_id } => What::ResetEnd { hit: hit(*gpu_id), lasted_ns },
+            Body::HwsHang { gpu_id } => What::Hang(hit(*gpu_id)),
+            Body::Open { .. }
+            | Body::Close
+            | Body::MmRelease
+            | Body::Ioctl(_)
+            | Body::QueueUpdate(_)
+            | Body::MqdWrite { .. } => return None,
+        })
+    }
+
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            What::ProcessSeen { .. } | What::ProcessRelease => Class::Processes,
+            What::QueueCreate(_)
+            | What::QueueDestroy(_)
+            | What::QueueDestroyFailed { .. }
+            | What::UserQueue(_) => Class::Queues,
+            What::Evict(_) | What::Restore { .. } => Class::Evictions,
+            What::VmFault(_) => Class::Faults,
+            What::ResetBegin(_) | What::ResetEnd { .. } | What::Hang(_) | What::Driver { .. } => Class::Gpus,
+        }
+    }
+
+    /// As `event` in JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            What::ProcessSeen { .. } => Kind::ProcessSeen.name(),
+            What::ProcessRelease => Kind::ProcessRelease.name(),
+            What::QueueCreate(_) => Kind::QueueCreate.name(),
+            What::QueueDestroy(_) => Kind::QueueDestroy.name(),
+            What::QueueDestroyFailed { .. } => Kind::QueueDestroyFailed.name(),
+            What::UserQueue(_) => Kind::UserQueue.name(),
+            What::Evict(_) => Kind::Evict.name(),
+            What::Restore { .. } => Kind::Restore.name(),
+            What::VmFault(_) => Kind::VmFault.name(),
+            What::ResetBegin(_) => Kind::GpuResetBegin.name(),
+            What::ResetEnd { .. } => Kind::GpuResetEnd.name(),
+            What::Hang(_) => Kind::HwsHang.name(),
+            What::Driver { loaded: false, .. } => "driver_unloaded",
+            What::Driver { loaded: true, .. } => "driver_loaded",
+        }
+    }
+
+    #[must_use]
+    pub fn gpu_id(&self) -> Option<u32> {
+        match self {
+            What::QueueCreate(facts) => facts.gpu_id,
+            What::QueueDestroy(queue) => queue.gpu_id,
+            What::QueueDestroyFailed { gpu_id, .. } => *gpu_id,
+            What::Evict(eviction) | What::Restore { eviction, .. } => eviction.gpu_id,
+            What::VmFault(fault) => fault.gpu_id,
+            What::ResetBegin(hit) | What::ResetEnd { hit, .. } | What::Hang(hit) => hit.gpu_id,
+            What::ProcessSeen { .. } | What::ProcessRelease | What::UserQueue(_) | What::Driver { .. } => {
+                None
+            }
+        }
+    }
+
+    /// tgids of the processes that something hit which happened to a whole GPU.
+    #[must_use]
+    pub fn hit(&self) -> &[u32] {
+        match self {
+            What::ResetBegin(hit) | What::ResetEnd { hit, .. } | What::Hang(hit) => &hit.pids,
+            _ => &[],
+        }
+    }
+
+    pub(super) fn comm(&self) -> Option<&str> {
+        match self {
+            What::UserQueue(call) => Some(&call.comm),
+            _ => None,
+        }
+    }
+
+    fn lasted_ns(&self) -> Option<u64> {
+        match self {
+            What::Restore { lasted_ns, .. } | What::ResetEnd { lasted_ns, .. } => *lasted_ns,
+            _ => None,
+        }
+    }
+
+    /// Bytes outside of the entry itself, with what the allocator needs.
+    pub(super) fn heap(&self) -> usize {
+        match self {
+            What::QueueCreate(_) => size_of::<QueueCreate>() + 16,
+            What::UserQueue(call) => size_of::<UserQueueCall>() + call.comm.len() + 32,
+            other if other.hit().is_empty() => 0,
+            other => size_of_val(other.hit()) + 16,
+        }
+    }
+
+    fn body(&self, owner: Option<&Owner>) -> Option<Body> {
+        Some(match self {
+            What::ProcessSeen { standing } => Body::ProcessSeen(ProcessSeen {
+                standing: *standing,
+                start_boottime_ns: owner.and_then(|owner| owner.start_boottime_ns),
+                ns_tgid: owner.and_then(|owner| owner.ns_pid),
+                uid: owner.and_then(|owner| owner.uid),
+                comm: None,
+                cgroup_leaf: None,
+                context_id: owner.and_then(|owner| owner.context_id),
+            }),
+            What::ProcessRelease => Body::ProcessRelease,
+            What::QueueCreate(facts) => Body::QueueCreate(QueueCreate::clone(facts)),
+            What::QueueDestroy(queue) => {
+                Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.gpu_id }
+            }
+            What::QueueDestroyFailed { queue_id, gpu_id, errno } => {
+                Body::QueueDestroyFailed { queue_id: *queue_id, gpu_id: *gpu_id, errno: *errno }
+            }
+            What::UserQueue(call) => Body::UserQueue(UserQueueCall::clone(call)),
+            What::Evict(eviction) => Body::Evict(*eviction),
+            What::Restore { eviction, .. } => Body::Restore(*eviction),
+            What::VmFault(fault) => Body::VmFault(*fault),
+            What::ResetBegin(hit) => Body::GpuResetBegin { gpu_id: hit.gpu_id },
+            What::ResetEnd { hit, .. } => Body::GpuResetEnd { gpu_id: hit.gpu_id },
+            What::Hang(hit) => Body::HwsHang { gpu_id: hit.gpu_id },
+            What::Driver { .. } => return None,
+        })
+    }
+}
+
+impl Entry {
+    /// tgid of the owner in the initial PID namespace.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.owner.as_ref().and_then(|owner| owner.pid())
+    }
+
+    #[must_use]
+    pub fn process(&self) -> Option<ProcessId> {
+        self.owner.as_ref().and_then(|owner| owner.id())
+    }
+
+    /// What to add to CLOCK_MONOTONIC, as it was then.
+    #[must_use]
+    pub fn mono_to_wall_ns(&self) -> i64 {
+        self.wall_ns.saturating_sub_unsigned(self.mono_ns)
+    }
+
+    /// The event and what it changed; `None` for the driver's coming and going, which are of no process.
+    #[must_use]
+    pub fn event(&self) -> Option<(Event, Change)> {
+        let event = Event {
+            mono_ns: self.mono_ns,
+            process: self.process(),
+            tgid: self.pid(),
+            tid: self.tid,
+            task_tgid: self.task_tgid,
+            cpu: 0,
+            in_ioctl: None,
+            body: self.what.body(self.owner.as_deref())?,
+        };
+        let ended = match &self.what {
+            What::QueueDestroy(queue) => vec![queue.queue(self.mono_ns)],
+            _ => Vec::new(),
+        };
+        let (lasted_ns, hit) = (self.what.lasted_ns(), self.what.hit().to_vec());
+        Some((event, Change { ended, lasted_ns, hit, ..Change::default() }))
+    }
+}

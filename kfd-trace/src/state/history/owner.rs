@@ -1,0 +1,100 @@
+//! Who a process was: shared by the entries that are about it.
+
+use super::super::process::{Process, ProcessDetails, ProcessKey};
+use super::super::source::Sources;
+use crate::events::event::ProcessId;
+
+/// The row, and the tgid. A DRM user queue has no KFD process, only a caller.
+pub(super) type OwnerKey = (Option<ProcessKey>, Option<u32>);
+
+/// Who a process was. Its arguments are not kept: they are long, and may hold secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    key: OwnerKey,
+    pub ns_pid: Option<u32>,
+    pub uid: Option<u32>,
+    pub comm: Option<Box<str>>,
+    pub cgroup: Option<Box<str>>,
+    pub container: Option<Box<str>>,
+    /// Of a further context of its PID (7.2); `None` for the first one.
+    pub context_id: Option<u32>,
+    /// CLOCK_BOOTTIME, nanoseconds.
+    pub start_boottime_ns: Option<u64>,
+}
+
+impl Owner {
+    pub(super) fn new(key: OwnerKey, row: Option<&Process>, comm: Option<&str>) -> Self {
+        let text = |text: Option<&str>| text.map(Into::into);
+        Owner {
+            key,
+            ns_pid: row.and_then(|row| row.ns_tgid),
+            uid: row.and_then(|row| row.uid),
+            comm: text(row.and_then(|row| row.comm.as_deref()).or(comm)),
+            cgroup: text(row.and_then(cgroup)),
+            container: text(row.and_then(|row| row.details.container.as_deref())),
+            context_id: row.and_then(|row| row.context_id),
+            start_boottime_ns: row.and_then(|row| row.start_boottime_ns),
+        }
+    }
+
+    /// Nothing is to be told anew.
+    pub(super) fn is(&self, row: Option<&Process>, comm: Option<&str>) -> bool {
+        // A row that was forgotten tells nothing new.
+        let Some(row) = row else { return comm.is_none() || self.comm.as_deref() == comm };
+        self.ns_pid == row.ns_tgid
+            && self.uid == row.uid
+            && self.comm.as_deref() == row.comm.as_deref().or(comm)
+            && self.cgroup.as_deref() == cgroup(row)
+            && self.container.as_deref() == row.details.container.as_deref()
+            && self.context_id == row.context_id
+            && self.start_boottime_ns == row.start_boottime_ns
+    }
+
+    pub(super) fn key(&self) -> OwnerKey {
+        self.key
+    }
+
+    /// tgid in the initial PID namespace.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.key.1
+    }
+
+    /// The number that the BPF side gave it.
+    #[must_use]
+    pub fn id(&self) -> Option<ProcessId> {
+        match self.key.0 {
+            Some(ProcessKey::Traced(id)) => Some(id),
+            Some(ProcessKey::Adopted(_)) | None => None,
+        }
+    }
+
+    /// Bytes, with what the allocator needs.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = [&self.comm, &self.cgroup, &self.container];
+        let heap: usize = texts.into_iter().flatten().map(|text| text.len() + 16).sum();
+        size_of::<Owner>() + 32 + heap
+    }
+
+    /// As a row, for those who tell of events.
+    #[must_use]
+    pub fn row(&self) -> Process {
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        let key = self.key.0.unwrap_or(ProcessKey::Adopted(0));
+        let details =
+            ProcessDetails { cmdline: None, cgroup: text(&self.cgroup), container: text(&self.container) };
+        Process {
+            ns_tgid: self.ns_pid,
+            uid: self.uid,
+            comm: text(&self.comm),
+            context_id: self.context_id,
+            start_boottime_ns: self.start_boottime_ns,
+            details,
+            ..Process::new(key, self.pid(), Sources::default(), 0)
+        }
+    }
+}
+
+fn cgroup(row: &Process) -> Option<&str> {
+    row.details.cgroup.as_deref().or(row.cgroup_leaf.as_deref())
+}

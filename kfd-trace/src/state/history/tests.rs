@@ -1,0 +1,304 @@
+use super::*;
+use crate::events::event::{ProcessSeen, QueueCreate};
+use crate::events::life::{Eviction, MqdOp, Trigger, VmFault};
+use crate::state::samples::{create, destroy, event, facts, seen};
+use crate::state::{Cause, StateLimits};
+
+const GPU: u32 = 58270;
+
+/// CLOCK_MONOTONIC 0, nanoseconds of the Unix epoch.
+const BOOT: i64 = 1_790_000_000_000_000_000;
+
+/// A state with what is remembered of it.
+struct World {
+    state: State,
+    history: History,
+}
+
+impl World {
+    fn new() -> Self {
+        World { state: State::new(StateLimits::default()), history: History::default() }
+    }
+
+    fn bounded(entries: usize, bytes: usize) -> Self {
+        World { history: History::bounded(|_| Limits { entries, bytes }), ..Self::new() }
+    }
+
+    fn take(&mut self, event: &Event) {
+        let change = self.state.apply(event);
+        self.history.record(event, &change, &self.state, BOOT);
+    }
+
+    fn all(&self) -> Vec<Arc<Entry>> {
+        self.history.find(&Filter::newest(usize::MAX)).entries
+    }
+
+    /// Name, PID and time of each.
+    fn told(&self) -> Vec<(&'static str, Option<u32>, u64)> {
+        self.all().iter().map(|entry| (entry.what.name(), entry.pid(), entry.mono_ns)).collect()
+    }
+}
+
+fn evict(trigger: Option<Trigger>) -> Body {
+    let eviction = Eviction { gpu_id: Some(GPU), trigger, errno: 0, latency_ns: 5 };
+    if trigger.is_some() { Body::Evict(eviction) } else { Body::Restore(eviction) }
+}
+
+fn of_gpu(at: u64, body: Body) -> Event {
+    Event { process: None, tgid: None, ..event(at, 0, 0, body) }
+}
+
+#[test]
+fn names_are_those_of_the_entries() {
+    let names: BTreeSet<_> = What::NAMES.into_iter().collect();
+    assert_eq!(names.len(), What::NAMES.len());
+    let whats = [
+        What::Driver { loaded: true, loads: 1 },
+        What::Driver { loaded: false, loads: 1 },
+        What::ProcessRelease,
+        What::QueueCreate(Box::new(facts(1))),
+    ];
+    assert!(whats.iter().all(|what| names.contains(what.name())));
+}
+
+#[test]
+fn what_changes_who_holds_what_is_kept_and_nothing_else() {
+    let mut world = World::new();
+    let bodies = [
+        seen(false),
+        Body::Open { errno: 0, comm: "sh".into() },
+        create(3),
+        Body::MqdWrite { queue_id: 3, gpu_id: Some(GPU), op: MqdOp::Update },
+        evict(Some(Trigger::Ttm)),
+        evict(None),
+        Body::VmFault(VmFault { gpu_id: Some(GPU), access: None }),
+        destroy(3),
+        Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 },
+        destroy(3),
+        Body::Close,
+        Body::MmRelease,
+        Body::ProcessRelease,
+    ];
+    for (at, body) in (10..).zip(bodies) {
+        world.take(&event(at, 1, 700, body));
+    }
+    let names: Vec<_> = world.told().into_iter().map(|(name, ..)| name).collect();
+    let expected = [
+        "process_seen",
+        "queue_create",
+        "evict",
+        "restore",
+        "vm_fault",
+        "queue_destroy",
+        "queue_destroy_failed",
+        "queue_destroy",
+        "process_release",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn an_event_comes_back_as_it_went_in_but_for_arguments() {
+    let mut world = World::new();
+    let created = Event { cpu: 0, ..event(20, 1, 700, create(3)) };
+    let seen_event = event(10, 1, 700, seen(false));
+    let fault = event(30, 1, 700, Body::VmFault(VmFault { gpu_id: None, access: None }));
+    let hang = of_gpu(40, Body::HwsHang { gpu_id: Some(GPU) });
+    for event in [&seen_event, &created, &fault, &hang] {
+        world.take(event);
+    }
+    let back: Vec<_> = world.all().iter().map(|entry| entry.event().expect("an event")).collect();
+    let Body::ProcessSeen(seen) = seen_event.body.clone() else { panic!("it was made so") };
+    let without_texts = Body::ProcessSeen(ProcessSeen { comm: None, cgroup_leaf: None, ..seen });
+    assert_eq!(back[0].0, Event { body: without_texts, ..seen_event });
+    assert_eq!((&back[1].0, &back[2].0, &back[3].0), (&created, &fault, &hang));
+    assert_eq!(back[3].1.hit, [700]);
+    let owner = world.all()[0].owner.clone().expect("the process");
+    let row = owner.row();
+    assert_eq!((row.comm.as_deref(), row.details.cgroup.as_deref()), (Some("train"), Some("job.scope")));
+    assert_eq!((row.id(), row.tgid), (Some(ProcessId(1)), Some(700)));
+}
+
+#[test]
+fn a_storm_of_evictions_pushes_out_no_queue_and_no_eviction_of_others() {
+    let mut world = World::bounded(64, 1 << 20);
+    for process in [1, 2] {
+        world.take(&event(1, process, 700 + u32::try_from(process).unwrap(), seen(false)));
+        world.take(&event(2, process, 700, create(3)));
+    }
+    world.take(&event(3, 2, 702, evict(Some(Trigger::Ttm))));
+    for at in 10..1_000 {
+        world.take(&event(at, 1, 701, evict((at % 2 == 0).then_some(Trigger::Userptr))));
+    }
+    let kept = world.history.kept(Class::Evictions);
+    assert_eq!((kept.entries, kept.dropped), (8 + 1, 990 - 8), "its share, and that of the other one");
+    assert_eq!(kept.dropped_until_ns, Some(BOOT + 991), "the newest are kept");
+    assert_eq!(world.history.kept(Class::Queues).entries, 2);
+    let told = world.told();
+    assert!(
+        told.contains(&("evict", Some(702), 3)) && told.contains(&("restore", Some(701), 999)),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_class_is_bounded_in_number() {
+    let mut world = World::bounded(16, 1 << 20);
+    for process in 1..=100 {
+        world.take(&event(process, process, u32::try_from(process).unwrap(), seen(false)));
+    }
+    let kept = world.history.kept(Class::Processes);
+    assert_eq!((kept.entries, kept.dropped, kept.dropped_until_ns), (16, 84, Some(BOOT + 84)));
+    assert_eq!(world.told().first().map(|told| told.2), Some(85));
+}
+
+#[test]
+fn a_class_is_bounded_in_bytes_whatever_the_names() {
+    let mut world = World::bounded(1_000, 50_000);
+    for process in 1..=200 {
+        let Body::ProcessSeen(plain) = seen(false) else { panic!("it was made so") };
+        let long = ProcessSeen { cgroup_leaf: Some("x".repeat(4_096)), ..plain };
+        let tgid = u32::try_from(process).unwrap();
+        world.take(&event(process, process, tgid, Body::ProcessSeen(long)));
+        for queue_id in 0..3 {
+            world.take(&event(process, process, tgid, create(queue_id)));
+        }
+    }
+    for class in [Class::Processes, Class::Queues] {
+        let kept = world.history.kept(class);
+        assert!(kept.bytes <= 50_000 && kept.entries >= 10, "{kept:?}");
+    }
+    let last = world.told().last().copied();
+    assert_eq!(last, Some(("queue_create", Some(200), 200)), "the newest is kept");
+}
+
+#[test]
+fn what_is_dropped_takes_its_owner_with_it() {
+    let mut log = Log::new(Limits { entries: 8, bytes: 1 << 20 });
+    let entry = |at: u64, owner| Entry {
+        mono_ns: at,
+        wall_ns: 0,
+        owner,
+        tid: 1,
+        task_tgid: 1,
+        what: What::ProcessRelease,
+    };
+    let key = |number| (Some(ProcessKey::Adopted(number)), Some(7));
+    for number in 1..=100 {
+        let owner = log.owner(key(number), None, Some("x"));
+        log.push(number, entry(number, Some(owner)));
+    }
+    let steady = log.kept().bytes;
+    for number in 101..=200 {
+        // The name changes: a new owner of the same key.
+        let owner = log.owner(key(number / 2), None, Some("x"));
+        log.push(number, entry(number, Some(owner)));
+        assert!(log.kept().bytes <= steady, "{:?}", log.kept());
+    }
+    for number in 201..=208 {
+        log.push(number, entry(number, None));
+    }
+    assert_eq!(log.kept().bytes, 8 * (size_of::<Entry>() + 80), "no owner is left");
+}
+
+#[test]
+fn filters_choose() {
+    let mut world = World::new();
+    for (at, process, tgid) in [(10, 1, 701), (20, 2, 702)] {
+        world.take(&event(at, process, tgid, seen(false)));
+        world.take(&event(at + 1, process, tgid, create(3)));
+    }
+    let elsewhere = QueueCreate { gpu_id: Some(9), ..facts(4) };
+    world.take(&event(30, 2, 702, Body::QueueCreate(elsewhere)));
+    world.take(&of_gpu(40, Body::HwsHang { gpu_id: Some(GPU) }));
+    world.history.driver(true, 2, 50, BOOT);
+    let times = |filter: Filter| -> (Vec<u64>, usize) {
+        let found = world.history.find(&filter);
+        (found.entries.iter().map(|entry| entry.mono_ns).collect(), found.matched)
+    };
+    let all = Filter::newest(100);
+    assert_eq!(times(all.clone()), (vec![10, 11, 20, 21, 30, 40, 50], 7));
+    assert_eq!(times(Filter::newest(2)), (vec![40, 50], 7), "the newest, oldest first");
+    let bounds = (Some(BOOT + 11), Some(BOOT + 21));
+    let within = Filter { since_ns: bounds.0, until_ns: bounds.1, ..all.clone() };
+    assert_eq!(times(within), (vec![11, 20, 21], 3), "both ends are in");
+    assert_eq!(times(Filter { pid: Some(701), ..all.clone() }), (vec![10, 11, 40], 3), "a hang hits it");
+    assert_eq!(times(Filter { gpu_id: Some(9), ..all.clone() }), (vec![30], 1));
+    let events = BTreeSet::from(["hws_hang", "driver_loaded"]);
+    assert_eq!(times(Filter { events, ..all }), (vec![40, 50], 2));
+}
+
+#[test]
+fn queues_that_stood_at_a_moment() {
+    let mut world = World::new();
+    world.take(&event(10, 1, 700, seen(false)));
+    world.take(&event(20, 1, 700, create(3)));
+    world.take(&event(30, 1, 700, destroy(3)));
+    world.take(&event(40, 1, 700, create(3)));
+    // It fails: the queue lives on until it is tried again.
+    world.take(&event(50, 1, 700, destroy(3)));
+    world.take(&event(55, 1, 700, Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 }));
+    world.take(&event(70, 1, 700, destroy(3)));
+    let at = |mono_ns| -> Vec<u64> {
+        world.history.ended_after(BOOT + mono_ns).iter().map(|entry| entry.mono_ns).collect()
+    };
+    assert_eq!((at(19), at(20), at(29), at(30)), (vec![], vec![30], vec![30], vec![]));
+    assert_eq!((at(45), at(60), at(70)), (vec![70], vec![70], vec![]));
+}
+
+#[test]
+fn ends_that_no_record_told_are_told() {
+    let mut world = World::new();
+    world.take(&event(10, 1, 700, seen(false)));
+    world.take(&event(20, 1, 700, create(3)));
+    world.take(&event(30, 1, 700, create(3)));
+    world.take(&event(40, 1, 700, Body::ProcessRelease));
+    let cause = |entry: &Arc<Entry>| match &entry.what {
+        What::QueueDestroy(queue) => queue.cause,
+        _ => None,
+    };
+    let told: Vec<_> =
+        world.all().iter().map(|entry| (entry.what.name(), entry.mono_ns, cause(entry))).collect();
+    let expected = [
+        ("process_seen", 10, None),
+        ("queue_create", 20, None),
+        ("queue_destroy", 30, Some(Cause::Replaced)),
+        ("queue_create", 30, None),
+        ("queue_destroy", 40, Some(Cause::LeftAtRelease)),
+        ("process_release", 40, None),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn the_end_of_a_process_whose_pid_was_given_again_is_its_own() {
+    let mut world = World::new();
+    world.take(&event(10, 1, 700, seen(false)));
+    world.take(&event(20, 1, 700, create(3)));
+    let Body::ProcessSeen(other) = seen(false) else { panic!("it was made so") };
+    let start_boottime_ns = Some(9_000_000_000);
+    let other = ProcessSeen { start_boottime_ns, comm: Some("next".into()), ..other };
+    world.take(&event(30, 2, 700, Body::ProcessSeen(other)));
+    let told: Vec<_> = world.all()[2..]
+        .iter()
+        .map(|entry| {
+            let comm = entry.owner.as_ref().and_then(|owner| owner.comm.as_deref()).map(str::to_owned);
+            (entry.what.name(), entry.process(), comm.unwrap_or_default())
+        })
+        .collect();
+    let (first, second) = (Some(ProcessId(1)), Some(ProcessId(2)));
+    let expected = [
+        ("queue_destroy", first, "train".to_owned()),
+        ("process_release", first, "train".to_owned()),
+        ("process_seen", second, "next".to_owned()),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn all_classes_together_are_bounded() {
+    let bytes: usize = Class::ALL.into_iter().map(|class| class.limits().bytes).sum();
+    assert_eq!(bytes, 2_816 << 10);
+    assert!(Class::ALL.iter().enumerate().all(|(index, class)| *class as usize == index));
+    assert!(size_of::<Entry>() <= 112, "{}", size_of::<Entry>());
+}
