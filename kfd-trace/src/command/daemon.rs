@@ -5,6 +5,7 @@
 
 use super::driver::{self, UNLOADED};
 use super::privilege;
+use super::remember;
 use super::say::say;
 use super::signals::Signals;
 use super::site::{Page, Serving};
@@ -86,6 +87,7 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
             say(line);
         }
         page.serves(Serving { tracer, ring_bytes: ask.ring_bytes });
+        page.with_history(remember::begins);
         say("tracing");
         match follow(page, ring, signals).await? {
             Followed::Signal => return Ok(()),
@@ -170,15 +172,15 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<Fo
             }
             () = signals.any() => return Ok(Followed::Signal),
         }
-        let over = page.with_tracer(|tracer| {
-            for record in &records {
-                tracer.take_in(record);
-            }
+        let over = page.with_history(|tracer, history| {
+            tracer.renew_clock();
+            remember::records(tracer, history, &records);
             records.clear();
             if let Some(seen) = seen {
-                tracer.reconcile(seen);
+                let told = tracer.reconcile(seen);
+                remember::told(tracer, history, &told);
             }
-            if unloaded { tracer.let_go().session } else { None }
+            if unloaded { remember::let_go(tracer, history) } else { None }
         });
         if unloaded {
             return Ok(Followed::Unloaded(over.flatten().map(Box::new)));

@@ -17,6 +17,7 @@ pub mod privilege;
 mod progress;
 pub mod ps;
 pub mod reconcile;
+mod remember;
 pub mod say;
 pub mod signals;
 pub mod site;

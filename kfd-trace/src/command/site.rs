@@ -7,12 +7,8 @@ use crate::attribute::Topology;
 use crate::events::layout::QueueLayout;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
-use crate::kernel::{Loading, Roots};
-use crate::output::api::{self, View};
-use crate::output::http::{Resource, Site};
-use crate::output::metrics::{self, Scrape};
-use crate::output::ps::{self, PsRow};
-use crate::state::{IoctlTotals, Snapshot, Source, State, StateLimits};
+use crate::kernel::Roots;
+use crate::state::{History, IoctlTotals, Snapshot, Source, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, PROCESSES_MAX, SEATS};
@@ -36,9 +32,14 @@ enum Phase {
 
 /// The daemon's pages.
 pub struct Page {
+    /// Locked before `history`, where both are.
     phase: Mutex<Phase>,
+    /// It outlives the driver.
+    history: Mutex<History>,
     roots: Roots,
     max_processes: usize,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    started_ns: u64,
     started_seconds: f64,
 }
 
@@ -46,12 +47,18 @@ impl Page {
     #[must_use]
     pub fn new(roots: Roots, max_processes: usize) -> Self {
         let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
-        Page { phase, roots, max_processes, started_seconds: clock::unix_seconds(clock::mono_ns()) }
+        let started_ns = clock::mono_ns();
+        let started_seconds = clock::unix_seconds(started_ns);
+        Page { phase, history: Mutex::default(), roots, max_processes, started_ns, started_seconds }
     }
 
     /// A scrape that panicked must not end the tracing: the state is whole between two statements.
     fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// There is nothing to trace now. Gives back what was served.
@@ -80,15 +87,23 @@ impl Page {
         }
     }
 
+    /// Uses the tracer, and what is remembered; `None` while there is no tracer.
+    pub fn with_history<T>(&self, act: impl FnOnce(&mut Tracer, &mut History) -> T) -> Option<T> {
+        self.with_tracer(|tracer| act(tracer, &mut self.history()))
+    }
+
     /// A copy of all that a scrape shows, so that the ring buffer is not left alone while it is written down.
     fn take(&self) -> Result<Taken, String> {
         let phase = self.phase();
         let serving = match &*phase {
             Phase::Serving(serving) => serving,
-            Phase::Waiting { left, .. } => return Ok(Taken::clone(left)),
+            Phase::Waiting { why, left } => {
+                return Ok(Taken { why: Some(why.clone()), ..Taken::clone(left) });
+            }
         };
         let tracer = &serving.tracer;
         Ok(Taken {
+            why: None,
             tables: tracer.tables().map_err(|stop| stop.line)?,
             snapshot: tracer.state.snapshot(),
             retired: tracer.retired.clone(),
@@ -124,6 +139,8 @@ impl Page {
 /// What a scrape is made from.
 #[derive(Clone, Debug, Default)]
 struct Taken {
+    /// Why nothing is traced now, if so.
+    why: Option<String>,
     snapshot: Snapshot,
     tables: Tables,
     retired: IoctlTotals,
@@ -153,68 +170,6 @@ fn left(tracer: &Tracer) -> Taken {
     }
 }
 
-impl Site for Page {
-    fn metrics(&self) -> Result<String, String> {
-        let begin = clock::mono_ns();
-        let taken = self.take()?;
-        let sysfs = if taken.probes.is_empty() { None } else { self.sysfs(&taken.probes, begin) };
-        let now_ns = clock::mono_ns();
-        let families = metrics::families(&Scrape {
-            snapshot: &taken.snapshot,
-            queues_by_ioctl: taken.queues_by_ioctl,
-            sysfs: sysfs.as_ref(),
-            tables: &taken.tables,
-            retired: &taken.retired,
-            probes: &taken.probes,
-            topology: &taken.topology,
-            undecoded: &taken.undecoded,
-            capacities: &taken.capacities,
-            max_processes: self.max_processes,
-            now_ns,
-            driver_loaded: Loading::can_be_traced(&self.roots.sysfs),
-            driver_loads: taken.driver_loads,
-            start_time_seconds: self.started_seconds,
-            duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),
-        });
-        metrics::encode(&families).map_err(|error| error.to_string())
-    }
-
-    fn live(&self) -> Result<(Vec<String>, Vec<Vec<String>>), String> {
-        match &*self.phase() {
-            Phase::Serving(serving) => {
-                let tracer = &serving.tracer;
-                let rows = PsRow::from_snapshot(&tracer.state.snapshot(), clock::mono_ns());
-                let (header, cells) = ps::table(&rows, Source::Probe.into(), &tracer.topology);
-                Ok((header.into_iter().map(str::to_owned).collect(), cells))
-            }
-            Phase::Waiting { why, .. } => Err(why.clone()),
-        }
-    }
-
-    fn api(&self, resource: Resource) -> Result<String, String> {
-        let (snapshot, topology, wall) = match &*self.phase() {
-            Phase::Serving(serving) => {
-                let tracer = &serving.tracer;
-                (tracer.state.snapshot(), tracer.topology.clone(), tracer.clock_now())
-            }
-            Phase::Waiting { why, .. } => return Err(why.clone()),
-        };
-        let view = View { snapshot: &snapshot, topology: &topology, clock: &wall, now_ns: clock::mono_ns() };
-        let document = match resource {
-            Resource::Queues => api::queues(&view),
-            Resource::Processes => api::processes(&view),
-            Resource::Gpus => api::gpus(&view),
-        };
-        document.map_err(|error| error.to_string())
-    }
-
-    fn ready(&self) -> Result<(), String> {
-        match &*self.phase() {
-            Phase::Serving(_) => Ok(()),
-            Phase::Waiting { why, .. } => Err(why.clone()),
-        }
-    }
-}
-
+mod answer;
 #[cfg(test)]
 mod tests;

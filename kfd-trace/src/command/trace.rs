@@ -5,6 +5,7 @@ use super::driver::{self, UNLOADED};
 use super::intake::TakenIn;
 use super::look::Seen;
 use super::outlet::{self, Outlet, Stdout};
+use super::remember;
 use super::say::say;
 use super::signals::Signals;
 use super::stop::{NOTHING_TO_TRACE, Stop};
@@ -13,14 +14,14 @@ use super::under_way::UnderWay;
 use super::waiting::Waiting;
 use super::watched::{self, Watched};
 use crate::events::decode::Undecodable;
-use crate::events::event::{Body, Event, ProcessSeen};
+use crate::events::event::{Body, Event};
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::output::context::Context;
 use crate::output::stream::Stream;
 use crate::output::{json, status, summary};
 use crate::probes::plan::Choice;
-use crate::state::{Change, Process, StateLimits};
+use crate::state::{Change, StateLimits};
 use kfd_trace_common::kind::Kind;
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -246,24 +247,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What stands already, as events of the moment in which it was found: a reader knows the whole from the start.
+    /// What stands already: a reader knows the whole from the start.
     fn standing(&mut self) -> io::Result<()> {
-        for row in self.tracer.state.snapshot().processes.into_iter().filter(Process::alive) {
-            let change = Change { process: Some(row.key), ..Change::default() };
-            let seen = ProcessSeen {
-                standing: true,
-                start_boottime_ns: row.start_boottime_ns,
-                ns_tgid: row.ns_tgid,
-                uid: row.uid,
-                comm: row.comm.clone(),
-                cgroup_leaf: row.cgroup_leaf.clone(),
-                context_id: row.context_id,
-            };
-            let queues = row.queues.values().map(|queue| Body::QueueCreate(queue.facts.clone()));
-            for body in std::iter::once(Body::ProcessSeen(seen)).chain(queues) {
-                let event = Event::of_standing(row.first_seen_ns, row.id(), row.tgid, body);
-                self.tell(&event, &change)?;
-            }
+        for (event, change) in remember::standing(&self.tracer.state) {
+            self.tell(&event, &change)?;
         }
         self.out.flush()
     }

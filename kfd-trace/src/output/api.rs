@@ -1,6 +1,6 @@
-//! The daemon's JSON API: what the tracer knows now, as documents. docs/api.md is its description.
+//! The daemon's JSON API: what the tracer knows now, and what it remembers, as documents. docs/api.md is its description.
 //!
-//! Takes in a snapshot, the topology, and the time; gives out values for serde. Every field is always there; `null` is
+//! Takes in a snapshot, the topology, what is kept of the past, and the time; gives out values for serde. Every field is always there; `null` is
 //! "not told" or "not measured". Addresses, `unique_id` and `kfd_process` are strings, because readers hold numbers
 //! as doubles. A change that breaks a reader raises [`SCHEMA`].
 
@@ -11,9 +11,18 @@ use super::escape;
 use crate::attribute::Topology;
 use crate::state::Snapshot;
 
+mod ask;
+mod events;
 mod gpus;
+mod held;
 mod processes;
 mod queues;
+mod status;
+
+pub use ask::{Ask, Refusal, Resource};
+pub use events::{EventsView, events};
+pub use held::{HeldView, held};
+pub use status::{Tracing, status};
 
 /// Version of the format.
 pub const SCHEMA: u32 = 1;
@@ -38,7 +47,11 @@ struct Document<T> {
 }
 
 fn document(view: &View<'_>, list: impl Serialize) -> serde_json::Result<String> {
-    escape::json_text(&Document { schema: SCHEMA, ts: view.clock.rfc3339(view.now_ns), list })
+    written(view.clock.rfc3339(view.now_ns), list)
+}
+
+fn written(ts: Option<String>, list: impl Serialize) -> serde_json::Result<String> {
+    escape::json_text(&Document { schema: SCHEMA, ts, list })
 }
 
 /// Live queues.

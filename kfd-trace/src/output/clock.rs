@@ -24,6 +24,12 @@ impl Clock {
         self.timestamp(mono_ns).map(|at| format!("{at:.9}"))
     }
 
+    /// Nanoseconds of the Unix epoch. `None` outside of 1677 to 2262.
+    #[must_use]
+    pub fn unix_ns(&self, mono_ns: u64) -> Option<i64> {
+        i128::from(mono_ns).checked_add(self.mono_to_wall_ns)?.try_into().ok()
+    }
+
     /// Time of day in the zone, with microseconds: `05:49:28.000001`.
     #[must_use]
     pub fn time_of_day(&self, mono_ns: u64) -> String {
@@ -32,6 +38,12 @@ impl Clock {
             |at| at.to_zoned(self.zone.clone()).strftime("%H:%M:%S.%6f").to_string(),
         )
     }
+}
+
+/// RFC 3339 in UTC with nanoseconds, of nanoseconds of the Unix epoch.
+#[must_use]
+pub fn rfc3339(unix_ns: i64) -> Option<String> {
+    Timestamp::from_nanosecond(i128::from(unix_ns)).ok().map(|at| format!("{at:.9}"))
 }
 
 /// A latency: `800ns`, `12.3us`, `4.56ms`, `1.20s`.

@@ -1,8 +1,7 @@
-//! The daemon's web pages: `/`, `/metrics`, `/api/v1/...`, `/-/healthy`, `/-/ready`.
+//! The daemon's web pages: `/`, `/static/...`, `/metrics`, `/api/v1/...`, `/-/healthy`, `/-/ready`.
 //!
 //! Where the pages' contents come from is behind [`Site`]; addresses are bound by [`bind`], served by [`serve`].
 
-use std::fmt::Write as _;
 use std::future::{Future, IntoFuture};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -10,14 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use html_escape::encode_safe;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+use super::api::{Ask, Refusal, Resource};
+use super::{escape, page};
 
 /// Where the daemon serves if not told otherwise: loopback only.
 pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_200));
@@ -31,14 +32,6 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// `Content-Type` of the API.
 const JSON_TYPE: &str = "application/json";
 
-/// A document of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resource {
-    Queues,
-    Processes,
-    Gpus,
-}
-
 /// What the pages show. Called on a thread that may block.
 pub trait Site: Send + Sync + 'static {
     /// The exposition, in the text format.
@@ -47,18 +40,17 @@ pub trait Site: Send + Sync + 'static {
     /// One line for the scraper, which gets it with status 500.
     fn metrics(&self) -> Result<String, String>;
 
-    /// Live queues and processes for the landing page: names of the columns, and rows. Plain text: it is
-    /// escaped here.
+    /// The page for people, as HTML; also while nothing is traced.
     ///
     /// # Errors
-    /// Why nothing is traced now, in one line: the page tells it.
-    fn live(&self) -> Result<(Vec<String>, Vec<Vec<String>>), String>;
+    /// One line, which is told with status 500.
+    fn page(&self) -> Result<String, String>;
 
     /// A document, as JSON.
     ///
     /// # Errors
-    /// Why there is none, in one line: it is told with status 503.
-    fn api(&self, resource: Resource) -> Result<String, String>;
+    /// Why there is none.
+    fn api(&self, ask: &Ask) -> Result<String, Refusal>;
 
     /// `Err`: why not yet, in one line.
     ///
@@ -73,10 +65,13 @@ type Shared = Arc<dyn Site>;
 pub fn router(site: Shared) -> Router {
     Router::new()
         .route("/", get(landing))
+        .merge(statics())
         .route("/metrics", get(metrics))
-        .route("/api/v1/queues", get(async |site| api(site, Resource::Queues).await))
-        .route("/api/v1/processes", get(async |site| api(site, Resource::Processes).await))
-        .route("/api/v1/gpus", get(async |site| api(site, Resource::Gpus).await))
+        .route("/api/v1/queues", get(async |site, uri| api(site, uri, Resource::Queues).await))
+        .route("/api/v1/processes", get(async |site, uri| api(site, uri, Resource::Processes).await))
+        .route("/api/v1/gpus", get(async |site, uri| api(site, uri, Resource::Gpus).await))
+        .route("/api/v1/status", get(async |site, uri| api(site, uri, Resource::Status).await))
+        .route("/api/v1/events", get(async |site, uri| api(site, uri, Resource::Events).await))
         .route("/-/healthy", get(async || "healthy\n"))
         .route("/-/ready", get(ready))
         .with_state(site)
@@ -98,13 +93,27 @@ async fn metrics(State(site): State<Shared>) -> Result<Response, Response> {
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }
 
-async fn api(State(site): State<Shared>, resource: Resource) -> Result<Response, Response> {
-    let answer = blocking(site, move |site| site.api(resource)).await?;
+async fn api(State(site): State<Shared>, uri: Uri, resource: Resource) -> Result<Response, Response> {
+    let answer = match asked(&uri, resource) {
+        Ok(ask) => blocking(site, move |site| site.api(&ask)).await?,
+        Err(line) => Err(Refusal::Bad(line)),
+    };
     let (status, body) = match answer {
         Ok(body) => (StatusCode::OK, body),
-        Err(line) => (StatusCode::SERVICE_UNAVAILABLE, serde_json::json!({ "error": line }).to_string()),
+        Err(Refusal::Bad(line)) => (StatusCode::BAD_REQUEST, error(&line)),
+        Err(Refusal::NotTraced(line)) => (StatusCode::SERVICE_UNAVAILABLE, error(&line)),
     };
     Ok((status, [(header::CONTENT_TYPE, JSON_TYPE)], body + "\n").into_response())
+}
+
+fn asked(uri: &Uri, resource: Resource) -> Result<Ask, String> {
+    let query: Query<Vec<(String, String)>> =
+        Query::try_from_uri(uri).map_err(|error| format!("the query cannot be read: {error}"))?;
+    Ask::new(resource, &query)
+}
+
+fn error(line: &str) -> String {
+    serde_json::json!({ "error": escape::terminal(line) }).to_string()
 }
 
 async fn ready(State(site): State<Shared>) -> Result<&'static str, Response> {
@@ -114,42 +123,29 @@ async fn ready(State(site): State<Shared>) -> Result<&'static str, Response> {
     Ok("ready\n")
 }
 
-async fn landing(State(site): State<Shared>) -> Result<Html<String>, Response> {
-    Ok(Html(page(&blocking(site, <dyn Site>::live).await?)))
+async fn landing(State(site): State<Shared>) -> Result<Response, Response> {
+    let html = blocking(site, <dyn Site>::page).await?.map_err(|line| failed(&line))?;
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, page::POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, Html(html)).into_response())
 }
 
-fn page(live: &Result<(Vec<String>, Vec<Vec<String>>), String>) -> String {
-    let mut html = String::from(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>kfd-trace</title>\
-         <style>body{font-family:sans-serif}td,th{text-align:left;padding:0 1em 0 0}</style></head><body>\n\
-         <h1>kfd-trace</h1>\n<p>AMD compute queues (KFD) on this machine. <a href=\"/metrics\">Metrics</a>, \
-         <a href=\"/api/v1/queues\">queues</a>, <a href=\"/api/v1/processes\">processes</a> and \
-         <a href=\"/api/v1/gpus\">GPUs</a> as JSON</p>\n",
-    );
-    match live {
-        Err(why) => {
-            let _ = writeln!(html, "<p>Nothing is traced now: {}</p>", encode_safe(why));
-        }
-        Ok((_, rows)) if rows.is_empty() => html.push_str("<p>No process uses KFD now.</p>\n"),
-        Ok((header, rows)) => {
-            html.push_str("<table>\n");
-            row(&mut html, "th", header);
-            for cells in rows {
-                row(&mut html, "td", cells);
-            }
-            html.push_str("</table>\n");
-        }
-    }
-    html.push_str("</body></html>\n");
-    html
-}
-
-fn row(html: &mut String, tag: &str, cells: &[String]) {
-    html.push_str("<tr>");
-    for cell in cells {
-        let _ = write!(html, "<{tag}>{}</{tag}>", encode_safe(cell));
-    }
-    html.push_str("</tr>\n");
+/// What the page takes along.
+fn statics() -> Router<Shared> {
+    let file = |router: Router<Shared>, (path, kind, content): (&'static str, &'static str, &'static str)| {
+        let headers = [
+            (header::CONTENT_TYPE, kind),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            // Another version of the daemon has others.
+            (header::CACHE_CONTROL, "no-cache"),
+        ];
+        router.route(path, get(async move || (headers, content)))
+    };
+    page::STATIC.into_iter().fold(Router::new(), file)
 }
 
 /// Why an address cannot be served on.

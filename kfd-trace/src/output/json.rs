@@ -134,7 +134,13 @@ struct AbiMismatch {
 /// # Errors
 /// What `out` gives.
 pub fn event(out: &mut impl Write, event: &Event, context: &Context<'_>) -> io::Result<()> {
-    let line = Line {
+    escape::json(&mut *out, &line(event, context))?;
+    writeln!(out)
+}
+
+/// The object of a line.
+pub(super) fn line<'a>(event: &'a Event, context: &'a Context<'a>) -> impl Serialize {
+    Line {
         schema: SCHEMA,
         ts: context.clock.rfc3339(event.mono_ns),
         mono_ns: event.mono_ns,
@@ -148,9 +154,7 @@ pub fn event(out: &mut impl Write, event: &Event, context: &Context<'_>) -> io::
             .or_else(|| context.process.and_then(crate::state::Process::id))
             .map(|id| id.0.to_string()),
         body: body(event, context),
-    };
-    escape::json(&mut *out, &line)?;
-    writeln!(out)
+    }
 }
 
 fn body<'a>(event: &'a Event, context: &Context<'a>) -> BodyFields<'a> {
@@ -239,6 +243,7 @@ fn ioctl_fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
 
 mod driver;
 mod life;
+pub(super) use driver::line as driver_line;
 pub use driver::{Driver, driver};
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,10 @@
 //!
 //! Takes in: events with what the state says about them, snapshots, sums, verdicts; all as arguments, so that
 //! nothing here does I/O or reads a clock. Gives out: text and JSON into any writer ([`stream`], [`json`],
-//! [`summary`], [`ps`], [`status`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), and an HTTP
-//! router ([`http`]). No output uses another one; [`belongs`], [`budget`], [`clock`], [`errno`], [`escape`], `names`,
+//! [`summary`], [`ps`], [`status`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), the page for
+//! people ([`page`]), and an HTTP router ([`http`]). No output uses another one, but that the API tells events as [`json`] and
+//! probes as [`status`] do, and the page shows what the API's documents are made from; [`belongs`],
+//! [`budget`], [`clock`], [`errno`], [`escape`], `names`,
 //! `queue_fields` and `table` are what they share.
 
 pub mod api;
@@ -17,6 +19,7 @@ pub mod http;
 pub mod json;
 pub mod metrics;
 mod names;
+pub mod page;
 pub mod ps;
 mod queue_fields;
 pub mod status;

@@ -97,7 +97,7 @@ impl PsRow {
 }
 
 /// `active`, `evicted`, or `inactive`; with the percentage that is not the usual 100.
-fn state(queue: &QueueCreate) -> String {
+pub(super) fn state(queue: &QueueCreate) -> String {
     let word = match (queue.evicted, queue.active) {
         (Some(true), _) => "evicted",
         (_, Some(true)) => "active",

@@ -130,7 +130,7 @@ struct Document<'a> {
     schema: u32,
     facts: serde_json::Map<String, serde_json::Value>,
     findings: Vec<JsonFinding<'a>>,
-    probes: Vec<JsonProbe<'a>>,
+    probes: Vec<Probed<'a>>,
     lost: &'a BTreeMap<String, u64>,
     meaning: Vec<String>,
 }
@@ -143,8 +143,9 @@ struct JsonFinding<'a> {
     remedy: &'a str,
 }
 
+/// One probe, in `status --json` and in the API.
 #[derive(Serialize)]
-struct JsonProbe<'a> {
+pub(super) struct Probed<'a> {
     probe: &'static str,
     kind: &'static str,
     functions: &'a [String],
@@ -156,6 +157,27 @@ struct JsonProbe<'a> {
     /// What else did not get through while it was on, by cause, none of them 0.
     lost: Option<&'a Losses>,
     feeds: &'static str,
+}
+
+impl<'a> Probed<'a> {
+    pub(super) fn new(
+        probe: &'a ProbeStatus,
+        missed: &BTreeMap<ProbeId, Missed>,
+        losses: &'a BTreeMap<ProbeId, Losses>,
+    ) -> Self {
+        Probed {
+            probe: probe.id.name(),
+            kind: probe.kind,
+            functions: &probe.symbols,
+            places: probe.places,
+            required: probe.required,
+            verdict: probe.verdict.word(),
+            reason: probe.verdict.reason(),
+            missed: missed.get(&probe.id).map(|missed| (*missed).into()),
+            lost: losses.get(&probe.id),
+            feeds: probe.feeds,
+        }
+    }
 }
 
 /// While the probe was on; `null` is not measured.
@@ -185,18 +207,7 @@ pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
         consequence: finding.consequence,
         remedy: finding.remedy,
     });
-    let probes = status.probes.iter().map(|probe| JsonProbe {
-        probe: probe.id.name(),
-        kind: probe.kind,
-        functions: &probe.symbols,
-        places: probe.places,
-        required: probe.required,
-        verdict: probe.verdict.word(),
-        reason: probe.verdict.reason(),
-        missed: status.missed.get(&probe.id).map(|missed| (*missed).into()),
-        lost: status.losses.get(&probe.id),
-        feeds: probe.feeds,
-    });
+    let probes = status.probes.iter().map(|probe| Probed::new(probe, status.missed, status.losses));
     let document = Document {
         schema: SCHEMA,
         facts: status.facts.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into())).collect(),

@@ -19,9 +19,14 @@ fn its_pages_answer() -> Result<()> {
         .scrape_until("the queues", |metrics| (metrics.sum("kfd_queues", &[]) == Some(2.0)).then_some(()))?;
     let landing = daemon.get("/")?;
     assert!(landing.head.to_ascii_lowercase().contains("content-type: text/html"), "{}", landing.head);
-    for text in ["<a href=\"/metrics\">", "compute_aql", &format!("<td>{}</td>", workload.pid())] {
+    for text in ["<a href=\"/metrics\">", "compute_aql", &format!(">{}</th>", workload.pid())] {
         assert!(landing.body.contains(text), "{text}: {}", landing.body);
     }
+    assert_eq!(daemon.get("/static/page.js")?.status, 200);
+    let events = daemon.json(&format!("/api/v1/events?event=queue_create&pid={}", workload.pid()))?;
+    assert_eq!(events["matched"], 2, "{events}");
+    let refused = daemon.get("/api/v1/events?since=yesterday")?;
+    assert_eq!((refused.status, refused.body.contains("since is")), (400, true), "{refused:?}");
     let metrics = daemon.get("/metrics")?;
     assert!(metrics.head.contains("text/plain; version=0.0.4"), "{}", metrics.head);
     let parsed = daemon.scrape()?;

@@ -1,7 +1,11 @@
 use super::*;
+use crate::command::remember;
 use crate::events::counters::samples::counters;
 use crate::missed::Missed;
-use crate::state::samples::{create, event, ioctl_row};
+use crate::output::api::{Ask, Refusal};
+use crate::output::http::Site;
+use crate::state::Filter;
+use crate::state::samples::{create, event, ioctl_row, seen};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::{counter, loss};
 use std::path::Path;
@@ -47,7 +51,8 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
     let text = page.metrics().unwrap();
     let of_driver = |line: &&str| line.starts_with("kfd_") && !line.starts_with("kfd_trace_");
     assert_eq!(text.lines().find(of_driver), None, "not measured is not 0");
-    assert_eq!(page.live(), Err("it is still away".to_owned()));
+    let html = page.page().unwrap();
+    assert!(html.contains("it is still away") && !html.contains("No process"), "{html}");
 }
 
 #[test]
@@ -76,7 +81,44 @@ fn pages_tell_the_time_as_it_is_now() {
     tracer.clock.mono_to_wall_ns = 0;
     let page = Page::new(roots, 10);
     page.serves(Serving { tracer, ring_bytes: 0 });
-    let document: serde_json::Value = serde_json::from_str(&page.api(Resource::Queues).unwrap()).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&page.api(&Ask::Queues).unwrap()).unwrap();
     let told: jiff::Timestamp = document["ts"].as_str().unwrap().parse().unwrap();
     assert!(jiff::Timestamp::now().duration_since(told).abs() < jiff::SignedDuration::from_mins(1), "{told}");
+}
+
+/// What was asked of the page, as JSON.
+fn told(page: &Page, ask: &Ask) -> serde_json::Value {
+    serde_json::from_str(&page.api(ask).unwrap()).unwrap()
+}
+
+#[test]
+fn what_is_remembered_outlives_the_driver() {
+    let roots = Roots::under(Path::new("/nowhere"));
+    let page = Page::new(roots.clone(), 10);
+    let mut tracer = Tracer::idle(&roots);
+    tracer.driver_loads = 1;
+    page.serves(Serving { tracer, ring_bytes: 0 });
+    let now_ns = clock::mono_ns();
+    page.with_history(|tracer, history| {
+        tracer.renew_clock();
+        let records = [event(now_ns, 1, 700, seen(false)), event(now_ns, 1, 700, create(3))].map(Ok);
+        remember::records(tracer, history, &records);
+        // The wall clock has nanoseconds, and both clocks are not read at once.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        remember::let_go(tracer, history);
+    });
+    page.waits_for("it went");
+    let at_ns = clock::wall_minus_mono_ns() + i64::try_from(now_ns).unwrap() + 1_000_000;
+    let held = told(&page, &Ask::QueuesAt(at_ns));
+    assert_eq!(held["queues"][0]["cause"], "driver_unloaded", "{held}");
+    assert_eq!((held["queues"].as_array().unwrap().len(), &held["complete"]), (1, &true.into()));
+    let events = told(&page, &Ask::Events(Filter::newest(10)));
+    let names: Vec<_> = events["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
+    let expected = ["process_seen", "queue_create", "queue_destroy", "process_release", "driver_unloaded"];
+    assert_eq!(names, expected);
+    let status = told(&page, &Ask::Status);
+    assert_eq!((&status["tracing"], &status["reason"]), (&false.into(), &"it went".into()));
+    assert_eq!(page.api(&Ask::Queues), Err(Refusal::NotTraced("it went".into())));
+    let future = page.api(&Ask::QueuesAt(i64::MAX)).unwrap_err();
+    assert!(matches!(&future, Refusal::Bad(line) if line.starts_with("at lies in the future")), "{future:?}");
 }

@@ -2,8 +2,8 @@ use super::*;
 use crate::events::event::{Body, QueueCreate};
 use crate::events::life::{CuMask, Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
 use crate::output::samples::{PID, clock, topology, traced};
-use crate::state::State;
 use crate::state::samples::{event, facts, seen};
+use crate::state::{Class, Filter, History, State};
 use serde_json::{Value, json};
 
 const GPU: u32 = 58270;
@@ -143,4 +143,182 @@ fn gpus_with_their_budget_and_their_incidents() {
             "vm_faults": 0,
         }])
     );
+}
+
+const BOOT: i64 = 1_790_000_000_000_000_000;
+
+/// [`traced`], with what is remembered of it and of these events.
+fn remembered(events: &[crate::events::event::Event]) -> (State, History) {
+    let (mut state, mut history) = (State::new(crate::state::StateLimits::default()), History::default());
+    let begin = [event(10_000, 1, PID, seen(false)), event(20_000, 1, PID, Body::QueueCreate(facts(3)))];
+    for event in begin.iter().chain(events) {
+        let change = state.apply(event);
+        history.record(event, &change, &state, BOOT);
+    }
+    (state, history)
+}
+
+fn kept(history: &History) -> Vec<(Class, crate::state::Kept)> {
+    Class::ALL.map(|class| (class, history.kept(class))).into()
+}
+
+#[test]
+fn events_are_told_as_the_stream_tells_them() {
+    let of_gpu =
+        |at, body| crate::events::event::Event { process: None, tgid: None, ..event(at, 0, 0, body) };
+    let access = crate::events::life::FaultAccess {
+        address: 0x7f00,
+        not_present: true,
+        read_only: false,
+        no_execute: false,
+    };
+    let call = crate::events::life::UserQueueCall {
+        op: Some("create"),
+        queue_id: 5,
+        ip_type: 1,
+        ring_address: 0x1000,
+        ring_size: 4096,
+        errno: 0,
+        comm: "vkcube".into(),
+    };
+    let events = [
+        evicted(30_000, Some(Trigger::Userptr)),
+        evicted(40_000, None),
+        event(50_000, 1, PID, Body::VmFault(VmFault { gpu_id: Some(GPU), access: Some(access) })),
+        of_gpu(55_000, Body::HwsHang { gpu_id: Some(GPU) }),
+        of_gpu(60_000, Body::GpuResetBegin { gpu_id: Some(GPU) }),
+        of_gpu(70_000, Body::GpuResetEnd { gpu_id: Some(GPU) }),
+        crate::events::event::Event { process: None, ..event(75_000, 1, 900, Body::UserQueue(call)) },
+        event(80_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: None }),
+        event(85_000, 1, PID, Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 }),
+        event(90_000, 1, PID, Body::QueueDestroy { queue_id: 9, gpu_id: Some(GPU) }),
+        event(95_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU) }),
+        event(99_000, 1, PID, Body::ProcessRelease),
+    ];
+    // What the stream says.
+    let (mut state, clock, topology) =
+        (State::new(crate::state::StateLimits::default()), clock(), topology());
+    let begin = [event(10_000, 1, PID, seen(false)), event(20_000, 1, PID, Body::QueueCreate(facts(3)))];
+    let mut stream = Vec::new();
+    for event in begin.iter().chain(&events) {
+        let change = state.apply(event);
+        let context = crate::output::context::Context {
+            clock: &clock,
+            process: change.process.and_then(|key| state.process(key)),
+            ended: &change.ended,
+            lasted_ns: change.lasted_ns,
+            hit: &change.hit,
+            mismatch: None,
+            topology: &topology,
+        };
+        crate::output::json::event(&mut stream, event, &context).expect("memory");
+    }
+    crate::output::json::driver(&mut stream, crate::output::json::Driver::Unloaded, 100_000, &clock, 1)
+        .expect("memory");
+    let stream = String::from_utf8(stream).expect("UTF-8");
+    let stream: Vec<Value> = stream.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+
+    let (_, mut history) = remembered(&events);
+    history.driver(false, 1, 100_000, BOOT);
+    let found = history.find(&Filter::newest(100));
+    let view = EventsView { ts: None, began_ns: BOOT, found: &found, kept: &kept(&history) };
+    let text = super::events(&view).expect("JSON");
+    let told: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(told["events"], Value::from(stream));
+    assert_eq!((&told["matched"], &told["began"]), (&json!(15), &json!("2026-09-21T14:13:20.000000000Z")));
+    assert_eq!(
+        told["history"][2],
+        json!({"class": "evictions", "events": 2, "max_events": 2048, "max_events_of_process": 256,
+            "bytes": history.kept(Class::Evictions).bytes, "max_bytes": 393_216, "dropped": 0, "dropped_until": null})
+    );
+}
+
+/// What the document tells of the moment, nanoseconds since the boot.
+fn at(state: &State, history: &History, mono_ns: i64) -> Value {
+    let (snapshot, topology, clock) = (state.snapshot(), topology(), clock());
+    let view = View { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: NOW };
+    let at_ns = BOOT + mono_ns;
+    let ended = history.ended_after(at_ns);
+    let kept = history.kept(Class::Queues);
+    let text = held(&HeldView { now: &view, ended: &ended, at_ns, began_ns: BOOT + 5_000, kept });
+    serde_json::from_str(&text.expect("JSON")).expect("JSON")
+}
+
+#[test]
+fn who_held_what_at_a_moment_is_told_after_the_end() {
+    let (state, history) = remembered(&[
+        event(30_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU) }),
+        event(40_000, 1, PID, Body::QueueCreate(facts(4))),
+        event(50_000, 1, PID, Body::ProcessRelease),
+        event(60_000, 2, PID, seen(false)),
+        event(70_000, 2, PID, Body::QueueCreate(facts(1))),
+    ]);
+    let row = json!({
+        "pid": PID, "ns_pid": 7, "uid": 1000, "comm": "train", "cgroup": "job.scope", "container": null,
+        "kfd_process": "1", "context_id": null, "gpu": "gpu 0 (0000:c1:00.0, gfx942)", "gpu_id": GPU,
+        "queue_id": 3, "queue_type": "compute_aql", "born": "2026-09-21T14:13:20.000020000Z", "found": null,
+        "ended": "2026-09-21T14:13:20.000030000Z", "cause": "other",
+    });
+    let told = at(&state, &history, 25_000);
+    assert_eq!(told["queues"], json!([row]));
+    assert_eq!((&told["at"], &told["complete"]), (&json!("2026-09-21T14:13:20.000025000Z"), &json!(true)));
+    let held = |mono_ns| -> Vec<(Value, Value)> {
+        let told = at(&state, &history, mono_ns);
+        let queues = told["queues"].as_array().expect("a list");
+        queues.iter().map(|queue| (queue["queue_id"].clone(), queue["cause"].clone())).collect()
+    };
+    assert_eq!((held(15_000), held(35_000)), (vec![], vec![]));
+    assert_eq!(held(45_000), [(json!(4), json!("left_at_release"))]);
+    assert_eq!(held(70_000), [(json!(1), json!(null))], "it lives");
+    let before = at(&state, &history, 4_999);
+    assert_eq!((&before["queues"], &before["complete"]), (&json!([]), &json!(false)));
+    assert_eq!(before["complete_since"], json!("2026-09-21T14:13:20.000005000Z"));
+}
+
+#[test]
+fn a_queue_that_outlived_its_destroy_is_told_once() {
+    let (state, history) = remembered(&[
+        event(30_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU) }),
+        event(31_000, 1, PID, Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 }),
+    ]);
+    let told = at(&state, &history, 25_000);
+    assert_eq!(
+        (told["queues"].as_array().map(Vec::len), &told["queues"][0]["ended"]),
+        (Some(1), &json!(null))
+    );
+}
+
+#[test]
+fn the_status_tells_what_cannot_be_seen_and_why() {
+    use crate::output::samples::probe;
+    use crate::verdict::Verdict;
+    use kfd_trace_common::counter::ProbeId;
+    let probes = [
+        probe(ProbeId::Ioctl, Verdict::Attached),
+        probe(ProbeId::QueueAdd, Verdict::MissingFields(vec!["QUEUE_ID".into()])),
+    ];
+    let lost = [("probe missed, ioctl".to_owned(), 3)].into();
+    let missed =
+        [(ProbeId::Ioctl, crate::missed::Missed { program_skipped: None, probe_missed: Some(3) })].into();
+    let tracing = Tracing {
+        ts: &None,
+        began_ns: BOOT,
+        why_not: None,
+        probes: &probes,
+        missed: &missed,
+        losses: &[].into(),
+        lost: &lost,
+        queues_by_ioctl: true,
+        driver_loads: 2,
+        topology: &topology(),
+        kept: &[],
+    };
+    let told: Value = serde_json::from_str(&status(&tracing).expect("JSON")).expect("JSON");
+    assert_eq!((&told["tracing"], &told["reason"]), (&json!(true), &json!(null)));
+    assert_eq!((&told["queues_by_ioctl"], &told["driver_loads"]), (&json!(true), &json!(2)));
+    assert_eq!(told["meaning"], json!(["not seen: what queue_add feeds"]));
+    assert_eq!(told["lost"], json!({"probe missed, ioctl": 3}));
+    assert_eq!(told["probes"][1]["verdict"], "missing_fields");
+    assert_eq!(told["probes"][1]["reason"], "QUEUE_ID");
+    assert_eq!(told["probes"][0]["missed"], json!({"program_skipped": null, "probe_missed": 3}));
 }

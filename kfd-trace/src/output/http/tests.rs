@@ -8,7 +8,6 @@ use tower::ServiceExt;
 struct Fake {
     ready: AtomicBool,
     broken: bool,
-    empty: bool,
 }
 
 impl Site for Fake {
@@ -16,17 +15,13 @@ impl Site for Fake {
         if self.broken { Err("cannot read the maps".into()) } else { Ok("kfd_processes 1\n".into()) }
     }
 
-    fn live(&self) -> Result<(Vec<String>, Vec<Vec<String>>), String> {
-        if self.broken {
-            return Err("no <driver>".into());
-        }
-        let rows = if self.empty { vec![] } else { vec![vec!["7".into(), "<script>&\"".into()]] };
-        Ok((vec!["PID".into(), "COMM".into()], rows))
+    fn page(&self) -> Result<String, String> {
+        if self.broken { Err("cannot read the maps".into()) } else { Ok("<p>page</p>".into()) }
     }
 
-    fn api(&self, resource: Resource) -> Result<String, String> {
-        self.ready()?;
-        Ok(format!("{{\"told\":\"{resource:?}\"}}"))
+    fn api(&self, ask: &Ask) -> Result<String, Refusal> {
+        self.ready().map_err(Refusal::NotTraced)?;
+        Ok(format!("{{\"told\":\"{ask:?}\"}}"))
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -34,9 +29,13 @@ impl Site for Fake {
     }
 }
 
-async fn ask(site: Fake, path: &str) -> (StatusCode, String, String) {
+async fn answer(site: Fake, path: &str) -> Response {
     let request = Request::get(path).body(Body::empty()).expect("request");
-    let answer = router(Arc::new(site)).oneshot(request).await.expect("infallible");
+    router(Arc::new(site)).oneshot(request).await.expect("infallible")
+}
+
+async fn ask(site: Fake, path: &str) -> (StatusCode, String, String) {
+    let answer = answer(site, path).await;
     let kind = answer
         .headers()
         .get(header::CONTENT_TYPE)
@@ -69,26 +68,49 @@ async fn healthy_at_once_and_ready_when_the_probes_are_attached() {
 
 #[tokio::test]
 async fn the_api_is_json_also_when_there_is_nothing_yet() {
-    for (path, told) in [("queues", "Queues"), ("processes", "Processes"), ("gpus", "Gpus")] {
-        let site = Fake { ready: true.into(), ..Fake::default() };
-        let (status, kind, body) = ask(site, &format!("/api/v1/{path}")).await;
+    let ready = || Fake { ready: true.into(), ..Fake::default() };
+    for (path, told) in
+        [("queues", "Queues"), ("processes", "Processes"), ("gpus", "Gpus"), ("status", "Status")]
+    {
+        let (status, kind, body) = ask(ready(), &format!("/api/v1/{path}")).await;
         assert_eq!((status, kind.as_str()), (StatusCode::OK, "application/json"));
         assert_eq!(body, format!("{{\"told\":\"{told}\"}}\n"));
         let (status, kind, body) = ask(Fake::default(), &format!("/api/v1/{path}")).await;
         assert_eq!((status, kind.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "application/json"));
         assert_eq!(body, "{\"error\":\"no amdgpu driver\"}\n");
     }
-    assert_eq!(ask(Fake::default(), "/api/v1/secrets").await.0, StatusCode::NOT_FOUND);
+    let (_, _, body) = ask(ready(), "/api/v1/events?event=evict&pid=7&event=restore&limit=3").await;
+    for part in ["pid: Some(7)", "limit: 3", "evict", "restore"] {
+        assert!(body.contains(part), "{body}");
+    }
+    let (_, _, body) = ask(ready(), "/api/v1/queues?at=2026-09-21T16:13:20%2B02:00").await;
+    assert_eq!(body, "{\"told\":\"QueuesAt(1790000000000000000)\"}\n");
+    assert_eq!(ask(ready(), "/api/v1/secrets").await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn the_landing_page_links_to_the_metrics_and_escapes() {
-    let (status, kind, body) = ask(Fake::default(), "/").await;
-    assert_eq!((status, kind.as_str()), (StatusCode::OK, "text/html; charset=utf-8"));
-    assert!(body.contains("<a href=\"/metrics\">") && body.contains("<td>7</td>"), "{body}");
-    assert!(!body.contains("<script>") && body.contains("&lt;script&gt;&amp;&quot;"), "{body}");
-    let (_, _, body) = ask(Fake { empty: true, ..Fake::default() }, "/").await;
-    assert!(body.contains("No process uses KFD now"), "{body}");
+async fn a_bad_parameter_is_a_400_with_one_clear_line() {
+    let (status, kind, body) = ask(Fake::default(), "/api/v1/events?since=%1b%e2%80%ae%3Cb%3E").await;
+    assert_eq!((status, kind.as_str()), (StatusCode::BAD_REQUEST, "application/json"));
+    assert!(body.starts_with("{\"error\":\"since is ") && body.ends_with("}\n"), "{body}");
+    assert!(body.trim_end().chars().all(|c| !c.is_control() && c != '\u{202e}'), "{body}");
+    assert_eq!(body.lines().count(), 1);
+}
+
+#[tokio::test]
+async fn the_page_runs_nothing_but_its_own_files() {
+    let answer = answer(Fake::default(), "/").await;
+    let told = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
+    assert_eq!((answer.status(), told("content-type")), (StatusCode::OK, "text/html; charset=utf-8"));
+    let policy = told("content-security-policy");
+    assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
+    assert_eq!((told("x-content-type-options"), told("cache-control")), ("nosniff", "no-store"));
+    for (path, kind, _) in page::STATIC {
+        let (status, told, body) = ask(Fake::default(), path).await;
+        assert_eq!((status, told.as_str(), body.is_empty()), (StatusCode::OK, kind, false), "{path}");
+    }
+    let (status, _, body) = ask(Fake { broken: true, ..Fake::default() }, "/").await;
+    assert_eq!((status, body.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "cannot read the maps\n"));
 }
 
 #[tokio::test]
@@ -147,12 +169,4 @@ async fn fetch(address: SocketAddr) -> String {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
         }
     }
-}
-
-#[tokio::test]
-async fn the_landing_page_says_why_nothing_is_traced() {
-    let (status, _, body) = ask(Fake { broken: true, ..Fake::default() }, "/").await;
-    assert_eq!(status, StatusCode::OK);
-    assert!(body.contains("<p>Nothing is traced now: no &lt;driver&gt;</p>"), "{body}");
-    assert!(!body.contains("No process") && body.contains("/metrics"), "{body}");
 }

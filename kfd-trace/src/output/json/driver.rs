@@ -35,7 +35,18 @@ struct Line {
 /// # Errors
 /// What `out` gives.
 pub fn driver(out: &mut impl Write, what: Driver, mono_ns: u64, clock: &Clock, loads: u64) -> io::Result<()> {
-    let line = Line {
+    escape::json(&mut *out, &line(what, mono_ns, clock, loads))?;
+    writeln!(out)
+}
+
+/// The object of a line, see [`driver`].
+pub(in crate::output) fn line(
+    what: Driver,
+    mono_ns: u64,
+    clock: &Clock,
+    loads: u64,
+) -> impl Serialize + use<> {
+    Line {
         schema: SCHEMA,
         ts: clock.rfc3339(mono_ns),
         mono_ns,
@@ -49,9 +60,7 @@ pub fn driver(out: &mut impl Write, what: Driver, mono_ns: u64, clock: &Clock, l
         comm: None,
         kfd_process: None,
         driver_loads: loads,
-    };
-    escape::json(&mut *out, &line)?;
-    writeln!(out)
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,244 @@
+//! What a request asks for, from its path and its parameters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::state::{Filter, What};
+
+/// Events in an answer, if no limit is asked for.
+const LIMIT: usize = 1_000;
+
+/// The highest limit that may be asked for.
+const MOST: usize = 10_000;
+
+/// A document of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    Queues,
+    Processes,
+    Gpus,
+    Status,
+    Events,
+}
+
+impl Resource {
+    const fn parameters(self) -> &'static [&'static str] {
+        match self {
+            Resource::Queues => &["at"],
+            Resource::Processes | Resource::Gpus | Resource::Status => &[],
+            Resource::Events => &["since", "until", "pid", "gpu", "event", "limit"],
+        }
+    }
+}
+
+/// A document, with what of it is asked for. Times are nanoseconds of the Unix epoch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    Queues,
+    QueuesAt(i64),
+    Processes,
+    Gpus,
+    Status,
+    Events(Filter),
+}
+
+/// Why there is no document, in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The request is wrong: status 400.
+    Bad(String),
+    /// Nothing is traced now: status 503.
+    NotTraced(String),
+}
+
+impl Ask {
+    /// `pairs`: names and values of the query, decoded.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub fn new(resource: Resource, pairs: &[(String, String)]) -> Result<Ask, String> {
+        let mut given = Given::new(resource, pairs)?;
+        Ok(match resource {
+            Resource::Queues => given.time("at")?.map_or(Ask::Queues, Ask::QueuesAt),
+            Resource::Processes => Ask::Processes,
+            Resource::Gpus => Ask::Gpus,
+            Resource::Status => Ask::Status,
+            Resource::Events => Ask::Events(given.filter()?),
+        })
+    }
+}
+
+struct Given<'a> {
+    once: BTreeMap<&'a str, &'a str>,
+    events: BTreeSet<&'static str>,
+}
+
+impl<'a> Given<'a> {
+    fn new(resource: Resource, pairs: &'a [(String, String)]) -> Result<Self, String> {
+        let mut given = Given { once: BTreeMap::new(), events: BTreeSet::new() };
+        for (name, value) in pairs {
+            if !resource.parameters().contains(&name.as_str()) {
+                return Err(unknown(resource, name));
+            }
+            if name == "event" {
+                let known = What::NAMES.into_iter().find(|event| event == value);
+                let none = || format!("event {value:?} is not kept; there are {}", What::NAMES.join(", "));
+                given.events.insert(known.ok_or_else(none)?);
+            } else if given.once.insert(name, value).is_some() {
+                return Err(format!("{name} is given twice: give it once"));
+            }
+        }
+        Ok(given)
+    }
+
+    fn filter(mut self) -> Result<Filter, String> {
+        let (since_ns, until_ns) = (self.time("since")?, self.time("until")?);
+        if since_ns.zip(until_ns).is_some_and(|(since, until)| since > until) {
+            return Err("since is later than until: exchange them".to_owned());
+        }
+        let (pid, gpu_id) = (self.number("pid")?, self.number("gpu")?);
+        let limit = self.number("limit")?.map_or(Ok(LIMIT), |limit| {
+            usize::try_from(limit).ok().filter(|limit| (1..=MOST).contains(limit)).ok_or(limit)
+        });
+        let limit = limit.map_err(|limit| format!("limit is {limit}: give a number from 1 to {MOST}"))?;
+        Ok(Filter { since_ns, until_ns, pid, gpu_id, events: self.events, limit })
+    }
+
+    fn number(&mut self, name: &str) -> Result<Option<u32>, String> {
+        let Some(value) = self.once.remove(name) else { return Ok(None) };
+        let why = |_| format!("{name} is {value:?}: give a decimal number below 2^32");
+        value.parse().map(Some).map_err(why)
+    }
+
+    fn time(&mut self, name: &str) -> Result<Option<i64>, String> {
+        let Some(value) = self.once.remove(name) else { return Ok(None) };
+        let why = || {
+            format!("{name} is {value:?}: give RFC 3339 (2026-09-21T03:00:00Z) or seconds of the Unix epoch")
+        };
+        time(value).map(Some).ok_or_else(why)
+    }
+}
+
+fn unknown(resource: Resource, name: &str) -> String {
+    match resource.parameters() {
+        [] => format!("there is no parameter {name:?}: this document has none"),
+        known => format!("there is no parameter {name:?}; there are {}", known.join(", ")),
+    }
+}
+
+/// Nanoseconds of the Unix epoch. `None`: not understood, or outside of 1677 to 2262.
+fn time(value: &str) -> Option<i64> {
+    let seconds = || {
+        let plain = value.bytes().all(|byte| byte.is_ascii_digit() || b".-".contains(&byte));
+        let seconds = plain.then(|| value.parse::<f64>().ok())??;
+        Timestamp::from_duration(SignedDuration::try_from_secs_f64(seconds).ok()?).ok()
+    };
+    // A + that nobody escaped comes as a space: that of a zone stands last.
+    let rfc3339 = || {
+        let zone = value.rsplit_once(' ').filter(|(day, _)| day.contains(['T', 't']));
+        zone.map_or_else(|| value.parse().ok(), |(day, zone)| format!("{day}+{zone}").parse().ok())
+    };
+    let at: Timestamp = seconds().or_else(rfc3339)?;
+    i64::try_from(at.as_nanosecond()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(resource: Resource, query: &[(&str, &str)]) -> Result<Ask, String> {
+        let pairs: Vec<_> =
+            query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Ask::new(resource, &pairs)
+    }
+
+    fn events(query: &[(&str, &str)]) -> Result<Filter, String> {
+        match ask(Resource::Events, query)? {
+            Ask::Events(filter) => Ok(filter),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    const T: i64 = 1_790_000_000_000_000_000;
+
+    #[test]
+    fn times_are_rfc_3339_or_seconds() {
+        for (text, ns) in [
+            ("1790000000", T),
+            ("1790000000.5", T + 500_000_000),
+            ("2026-09-21T14:13:20Z", T),
+            ("2026-09-21T14:13:20.000000001Z", T + 1),
+            ("2026-09-21T16:13:20+02:00", T),
+            ("2026-09-21T16:13:20 02:00", T),
+            ("2026-09-21 14:13:20Z", T),
+            ("0", 0),
+            ("-1", -1_000_000_000),
+        ] {
+            assert_eq!(time(text), Some(ns), "{text}");
+            assert_eq!(ask(Resource::Queues, &[("at", text)]), Ok(Ask::QueuesAt(ns)), "{text}");
+        }
+        for text in
+            ["", "03:00", "2026-09-21", "2026-09-21T14:13:20", "NaN", "inf", "1e300", "9".repeat(40).as_str()]
+        {
+            assert_eq!(time(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for() {
+        assert_eq!(events(&[]), Ok(Filter::newest(LIMIT)));
+        let query = [
+            ("since", "1790000000"),
+            ("until", "1790000000"),
+            ("pid", "7"),
+            ("gpu", "58270"),
+            ("limit", "3"),
+            ("event", "evict"),
+            ("event", "driver_loaded"),
+        ];
+        let expected = Filter {
+            since_ns: Some(T),
+            until_ns: Some(T),
+            pid: Some(7),
+            gpu_id: Some(58270),
+            events: ["evict", "driver_loaded"].into(),
+            limit: 3,
+        };
+        assert_eq!(events(&query), Ok(expected));
+        for (resource, ask_) in [
+            (Resource::Queues, Ask::Queues),
+            (Resource::Processes, Ask::Processes),
+            (Resource::Gpus, Ask::Gpus),
+            (Resource::Status, Ask::Status),
+        ] {
+            assert_eq!(ask(resource, &[]), Ok(ask_));
+        }
+    }
+
+    #[test]
+    fn a_bad_parameter_is_one_line_that_names_it() {
+        type Query = &'static [(&'static str, &'static str)];
+        let bad: [(Resource, Query, &str); 11] = [
+            (Resource::Events, &[("since", "03:00")], "since is \"03:00\": give RFC 3339"),
+            (Resource::Events, &[("until", "")], "until is \"\": give RFC 3339"),
+            (Resource::Events, &[("pid", "-1")], "pid is \"-1\": give a decimal number"),
+            (Resource::Events, &[("gpu", "0xe39e")], "gpu is \"0xe39e\": give a decimal number"),
+            (Resource::Events, &[("limit", "0")], "limit is 0: give a number from 1 to 10000"),
+            (Resource::Events, &[("limit", "10001")], "limit is 10001: give"),
+            (
+                Resource::Events,
+                &[("event", "ioctl\n")],
+                "event \"ioctl\\n\" is not kept; there are process_seen",
+            ),
+            (Resource::Events, &[("pid", "1"), ("pid", "1")], "pid is given twice"),
+            (Resource::Events, &[("since", "2"), ("until", "1")], "since is later than until"),
+            (Resource::Queues, &[("att", "1")], "there is no parameter \"att\"; there are at"),
+            (Resource::Gpus, &[("pid", "1")], "there is no parameter \"pid\": this document has none"),
+        ];
+        for (resource, query, line) in bad {
+            let error = ask(resource, query).expect_err(line);
+            assert!(error.starts_with(line) && !error.contains('\n'), "{error}");
+        }
+    }
+}

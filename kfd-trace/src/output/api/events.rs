@@ -1,0 +1,103 @@
+//! What is kept of the past, each event as the stream tells it.
+
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+use serde::{Serialize, Serializer};
+
+use super::written;
+use crate::attribute::Topology;
+use crate::output::clock::{self, Clock};
+use crate::output::context::Context;
+use crate::output::json::{self, Driver};
+use crate::state::{Class, Entry, Found, Kept, What};
+
+/// What the document is made from.
+#[derive(Clone, Debug)]
+pub struct EventsView<'a> {
+    /// Now, RFC 3339.
+    pub ts: Option<String>,
+    /// The daemon's start, nanoseconds of the Unix epoch: nothing before it is known.
+    pub began_ns: i64,
+    pub found: &'a Found,
+    pub kept: &'a [(Class, Kept)],
+}
+
+/// The events that were found.
+///
+/// # Errors
+/// As [`super::queues`].
+pub fn events(view: &EventsView<'_>) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct List<'a> {
+        began: Option<String>,
+        matched: usize,
+        events: Vec<Told<'a>>,
+        history: Vec<Bounds>,
+    }
+    let Found { entries, matched } = view.found;
+    written(
+        view.ts.clone(),
+        List {
+            began: clock::rfc3339(view.began_ns),
+            matched: *matched,
+            events: entries.iter().map(Told).collect(),
+            history: bounds(view.kept),
+        },
+    )
+}
+
+/// One entry, as a line of the stream.
+struct Told<'a>(&'a Arc<Entry>);
+
+impl Serialize for Told<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entry = self.0;
+        let clock = Clock { mono_to_wall_ns: i128::from(entry.mono_to_wall_ns()), zone: TimeZone::UTC };
+        if let What::Driver { loaded, loads } = entry.what {
+            let what = if loaded { Driver::Loaded } else { Driver::Unloaded };
+            return json::driver_line(what, entry.mono_ns, &clock, loads).serialize(serializer);
+        }
+        let Some((event, change)) = entry.event() else { return serializer.serialize_none() };
+        let row = entry.owner.as_ref().map(|owner| owner.row());
+        let context = Context {
+            clock: &clock,
+            process: row.as_ref(),
+            ended: &change.ended,
+            lasted_ns: change.lasted_ns,
+            hit: &change.hit,
+            mismatch: None,
+            // Objects name GPUs by their gpu_id.
+            topology: &Topology::default(),
+        };
+        json::line(&event, &context).serialize(serializer)
+    }
+}
+
+/// What is kept of one class of events.
+#[derive(Debug, Serialize)]
+pub(super) struct Bounds {
+    class: &'static str,
+    events: usize,
+    max_events: usize,
+    max_events_of_process: usize,
+    bytes: usize,
+    max_bytes: usize,
+    dropped: u64,
+    /// RFC 3339: what came later is whole.
+    dropped_until: Option<String>,
+}
+
+pub(super) fn bounds(kept: &[(Class, Kept)]) -> Vec<Bounds> {
+    let bounds = |(class, kept): &(Class, Kept)| Bounds {
+        class: class.name(),
+        events: kept.entries,
+        max_events: kept.max_entries,
+        max_events_of_process: kept.max_of_process,
+        bytes: kept.bytes,
+        max_bytes: kept.max_bytes,
+        dropped: kept.dropped,
+        dropped_until: kept.dropped_until_ns.and_then(clock::rfc3339),
+    };
+    kept.iter().map(bounds).collect()
+}

@@ -1,0 +1,143 @@
+//! Who held which queue at a moment: those that live still, and those that ended since.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{View, written};
+use crate::attribute::{Gpu, Topology};
+use crate::events::event::{ProcessId, QueueType};
+use crate::output::clock;
+use crate::state::{Entry, Kept, Process, Queue, What};
+
+/// What the document is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldView<'a> {
+    /// Live queues.
+    pub now: &'a View<'a>,
+    /// Ends of queues that stood at the moment ([`crate::state::History::ended_after`]).
+    pub ended: &'a [Arc<Entry>],
+    /// The moment, nanoseconds of the Unix epoch.
+    pub at_ns: i64,
+    /// The daemon's start, nanoseconds of the Unix epoch.
+    pub began_ns: i64,
+    /// Of the class of queues.
+    pub kept: Kept,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    pid: Option<u32>,
+    ns_pid: Option<u32>,
+    uid: Option<u32>,
+    comm: Option<&'a str>,
+    cgroup: Option<&'a str>,
+    container: Option<&'a str>,
+    kfd_process: Option<String>,
+    context_id: Option<u32>,
+    gpu: Option<String>,
+    gpu_id: Option<u32>,
+    queue_id: u32,
+    queue_type: Option<&'static str>,
+    born: Option<String>,
+    /// When it was found, of a queue whose birth was not seen.
+    found: Option<String>,
+    ended: Option<String>,
+    cause: Option<&'static str>,
+}
+
+/// Queues that stood at the moment.
+///
+/// # Errors
+/// As [`super::queues`].
+pub fn held(view: &HeldView<'_>) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct List<'a> {
+        at: Option<String>,
+        complete_since: Option<String>,
+        complete: bool,
+        queues: Vec<Row<'a>>,
+    }
+    let since_ns = view.kept.dropped_until_ns.map_or(view.began_ns, |until| until.max(view.began_ns));
+    let now = view.now;
+    let live = now.snapshot.queues().filter_map(|(process, queue)| live(process, queue, view));
+    let lives: BTreeSet<Stay> = now.snapshot.queues().map(|(process, queue)| stay(process, queue)).collect();
+    let ended = view.ended.iter().filter_map(|entry| ended(entry, &lives, view));
+    let mut queues: Vec<Row<'_>> = live.chain(ended).collect();
+    queues.sort_by(|one, other| key(one).cmp(&key(other)));
+    let list = List {
+        at: clock::rfc3339(view.at_ns),
+        complete_since: clock::rfc3339(since_ns),
+        complete: view.at_ns >= since_ns,
+        queues,
+    };
+    written(now.clock.rfc3339(now.now_ns), list)
+}
+
+fn key<'r>(row: &'r Row<'_>) -> (Option<u32>, Option<u32>, &'r Option<String>, u32) {
+    (row.gpu_id, row.pid, &row.kfd_process, row.queue_id)
+}
+
+fn live<'a>(process: &'a Process, queue: &Queue, view: &HeldView<'a>) -> Option<Row<'a>> {
+    let clock = view.now.clock;
+    let from_ns = clock.unix_ns(queue.born_ns.or(queue.adopted_ns)?)?;
+    let details = &process.details;
+    (from_ns <= view.at_ns).then(|| Row {
+        pid: process.tgid,
+        ns_pid: process.ns_tgid,
+        uid: process.uid,
+        comm: process.comm.as_deref(),
+        cgroup: details.cgroup.as_deref().or(process.cgroup_leaf.as_deref()),
+        container: details.container.as_deref(),
+        kfd_process: process.id().map(|id| id.0.to_string()),
+        context_id: process.context_id,
+        gpu: label(queue.facts.gpu_id, view.now.topology),
+        gpu_id: queue.facts.gpu_id,
+        queue_id: queue.queue_id,
+        queue_type: queue.facts.queue_type.map(QueueType::name),
+        born: queue.born_ns.and_then(|at| clock.rfc3339(at)),
+        found: queue.adopted_ns.filter(|_| queue.born_ns.is_none()).and_then(|at| clock.rfc3339(at)),
+        ended: None,
+        cause: None,
+    })
+}
+
+/// What tells a queue from all others: its process, its id, and since when it is known to stand.
+type Stay = (Option<u32>, Option<ProcessId>, u32, Option<u64>);
+
+fn stay(process: &Process, queue: &Queue) -> Stay {
+    (process.tgid, process.id(), queue.queue_id, queue.born_ns.or(queue.adopted_ns))
+}
+
+fn ended<'a>(entry: &'a Entry, lives: &BTreeSet<Stay>, view: &HeldView<'a>) -> Option<Row<'a>> {
+    let What::QueueDestroy(queue) = &entry.what else { return None };
+    // A destroy that failed afterwards: it lives.
+    if lives.contains(&(entry.pid(), entry.process(), queue.queue_id, queue.stood_from_ns())) {
+        return None;
+    }
+    let at = |mono_ns: u64| clock::rfc3339(entry.mono_to_wall_ns().checked_add_unsigned(mono_ns)?);
+    let owner = entry.owner.as_deref();
+    Some(Row {
+        pid: entry.pid(),
+        ns_pid: owner.and_then(|owner| owner.ns_pid),
+        uid: owner.and_then(|owner| owner.uid),
+        comm: owner.and_then(|owner| owner.comm.as_deref()),
+        cgroup: owner.and_then(|owner| owner.cgroup.as_deref()),
+        container: owner.and_then(|owner| owner.container.as_deref()),
+        kfd_process: entry.process().map(|id| id.0.to_string()),
+        context_id: owner.and_then(|owner| owner.context_id),
+        gpu: label(queue.gpu_id, view.now.topology),
+        gpu_id: queue.gpu_id,
+        queue_id: queue.queue_id,
+        queue_type: queue.queue_type.map(QueueType::name),
+        born: queue.born_ns.and_then(at),
+        found: queue.found_ns.filter(|_| queue.born_ns.is_none()).and_then(at),
+        ended: clock::rfc3339(entry.wall_ns),
+        cause: queue.cause.map(crate::state::Cause::name),
+    })
+}
+
+fn label(gpu_id: Option<u32>, topology: &Topology) -> Option<String> {
+    gpu_id.and_then(|id| topology.gpu(id)).map(Gpu::label)
+}

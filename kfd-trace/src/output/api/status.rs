@@ -1,0 +1,75 @@
+//! What the tracer can see, what it cannot and why, and what it lost.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::events::{Bounds, bounds};
+use super::written;
+use crate::attribute::Topology;
+use crate::missed::Missed;
+use crate::output::clock;
+use crate::output::status::{self, Losses, Probed};
+use crate::state::{Class, Kept};
+use crate::verdict::ProbeStatus;
+use kfd_trace_common::counter::ProbeId;
+
+/// How the tracing goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Tracing<'a> {
+    /// Now, RFC 3339.
+    pub ts: &'a Option<String>,
+    /// The daemon's start, nanoseconds of the Unix epoch.
+    pub began_ns: i64,
+    /// Why nothing is traced now, if so.
+    pub why_not: Option<&'a str>,
+    /// Empty while nothing is traced.
+    pub probes: &'a [ProbeStatus],
+    pub missed: &'a BTreeMap<ProbeId, Missed>,
+    pub losses: &'a BTreeMap<ProbeId, Losses>,
+    /// By name, none of them 0.
+    pub lost: &'a BTreeMap<String, u64>,
+    /// Queues are followed by ioctls alone.
+    pub queues_by_ioctl: bool,
+    pub driver_loads: u64,
+    pub topology: &'a Topology,
+    pub kept: &'a [(Class, Kept)],
+}
+
+/// The document.
+///
+/// # Errors
+/// As [`super::queues`].
+pub fn status(tracing: &Tracing<'_>) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct Fields<'a> {
+        version: &'static str,
+        began: Option<String>,
+        tracing: bool,
+        reason: Option<&'a str>,
+        driver_loads: u64,
+        queues_by_ioctl: bool,
+        meaning: Vec<String>,
+        unreadable: Vec<String>,
+        probes: Vec<Probed<'a>>,
+        lost: &'a BTreeMap<String, u64>,
+        history: Vec<Bounds>,
+    }
+    let probe = |probe| Probed::new(probe, tracing.missed, tracing.losses);
+    written(
+        tracing.ts.clone(),
+        Fields {
+            version: env!("CARGO_PKG_VERSION"),
+            began: clock::rfc3339(tracing.began_ns),
+            tracing: tracing.why_not.is_none(),
+            reason: tracing.why_not,
+            driver_loads: tracing.driver_loads,
+            queues_by_ioctl: tracing.queues_by_ioctl,
+            meaning: status::meaning(tracing.probes),
+            unreadable: tracing.topology.errors.iter().map(ToString::to_string).collect(),
+            probes: tracing.probes.iter().map(probe).collect(),
+            lost: tracing.lost,
+            history: bounds(tracing.kept),
+        },
+    )
+}

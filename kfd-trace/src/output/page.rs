@@ -1,0 +1,226 @@
+//! The page for people: what is traced now, grouped and counted, as HTML of a bounded size.
+//!
+//! Takes in what the API's documents are made from, and gives out the text of page/page.html, which escapes all that is put
+//! into it. What others chose (names, paths) is made safe and short first ([`text`]).
+
+use std::sync::Arc;
+
+use askama::Template;
+
+use super::api::{Tracing, View};
+use super::clock::{self, age};
+use super::{escape, status};
+use crate::attribute::Topology;
+use crate::state::{Entry, Process};
+
+mod events;
+mod gpus;
+mod processes;
+mod queues;
+
+use events::EventRow;
+use gpus::GpuRow;
+use processes::{EvictedRow, ProcessRow};
+use queues::OnGpu;
+
+/// What is served beside the page: path, `Content-Type`, content.
+pub const STATIC: [(&str, &str, &str); 3] = [
+    ("/static/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
+    ("/static/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
+    ("/static/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
+];
+
+/// Nothing but the own files: no script and no style inside of the page, no other host, in no frame.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Rows of a table; what is beyond is counted.
+const ROWS: usize = 100;
+
+/// Events, and evictions, of the recent past that the page shows.
+pub const RECENT: usize = 25;
+
+/// Characters that are shown of a text that others chose.
+const CHARACTERS: usize = 64;
+
+/// What the page is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct PageView<'a> {
+    /// `None`: nothing is traced now; `tracing` tells why.
+    pub now: Option<&'a View<'a>>,
+    pub tracing: &'a Tracing<'a>,
+    /// Of what is kept, oldest first: all but evictions and restores, and these.
+    pub recent: &'a [Arc<Entry>],
+    pub evictions: &'a [Arc<Entry>],
+}
+
+/// Rows that are shown, and how many more there are.
+struct Part<T> {
+    rows: Vec<T>,
+    more: usize,
+}
+
+impl<T> Part<T> {
+    fn new(mut rows: Vec<T>, most: usize) -> Self {
+        let more = rows.len().saturating_sub(most);
+        rows.truncate(most);
+        Part { rows, more }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "page/page.html")]
+struct Page {
+    version: &'static str,
+    /// RFC 3339, and the same for people.
+    ts: String,
+    at: String,
+    began: String,
+    began_at: String,
+    /// Why nothing is traced now, if so.
+    reason: Option<String>,
+    /// What is traced; `None` while nothing is.
+    live: Option<Live>,
+    recent: Vec<EventRow>,
+    evictions: Vec<EventRow>,
+    unseen: Unseen,
+}
+
+struct Live {
+    headline: String,
+    gpus: Part<GpuRow>,
+    processes: Part<ProcessRow>,
+    evicted: Part<EvictedRow>,
+    /// Queues by GPU and process.
+    on_gpus: Vec<OnGpu>,
+}
+
+/// What cannot be seen, and what was lost.
+struct Unseen {
+    queues_by_ioctl: bool,
+    meaning: Vec<String>,
+    unreadable: Part<String>,
+    probes: Vec<ProbeRow>,
+    attached: usize,
+    tried: usize,
+    lost: Vec<(String, u64)>,
+}
+
+struct ProbeRow {
+    name: &'static str,
+    functions: String,
+    verdict: &'static str,
+    reason: String,
+    feeds: &'static str,
+}
+
+/// The page.
+///
+/// # Errors
+/// Never, as far as is known: askama says so at run time only.
+pub fn html(view: &PageView<'_>) -> Result<String, String> {
+    let nothing = Topology::default();
+    let topology = view.now.map_or(&nothing, |now| now.topology);
+    let ts = view.tracing.ts.clone().unwrap_or_default();
+    let began = clock::rfc3339(view.tracing.began_ns).unwrap_or_default();
+    let page = Page {
+        version: env!("CARGO_PKG_VERSION"),
+        at: seconds(&ts),
+        ts,
+        began_at: seconds(&began),
+        began,
+        reason: view.tracing.why_not.map(text),
+        live: view.now.map(live),
+        recent: events::rows(view.recent, topology),
+        evictions: events::rows(view.evictions, topology),
+        unseen: unseen(view.tracing),
+    };
+    page.render().map_err(|error| error.to_string())
+}
+
+fn live(view: &View<'_>) -> Live {
+    let processes: Vec<&Process> = view.snapshot.live().collect();
+    let queues = view.snapshot.queues().count();
+    let evicted = processes.iter().filter(|process| process.evicted.evicted).count();
+    let mut headline = format!(
+        "{}, {}, {}",
+        counted(view.topology.gpus.len(), "GPU", "GPUs"),
+        counted(processes.len(), "process", "processes"),
+        counted(queues, "queue", "queues"),
+    );
+    if evicted > 0 {
+        headline += &format!("; {} evicted", counted(evicted, "process", "processes"));
+    }
+    Live {
+        headline,
+        gpus: Part::new(gpus::rows(view), ROWS),
+        processes: Part::new(processes::rows(&processes, view), ROWS),
+        evicted: Part::new(processes::evicted(&processes, view), ROWS),
+        on_gpus: queues::by_gpu(view),
+    }
+}
+
+fn unseen(tracing: &Tracing<'_>) -> Unseen {
+    let probes = tracing.probes;
+    let row = |probe: &crate::verdict::ProbeStatus| ProbeRow {
+        name: probe.id.name(),
+        functions: shortened(probe.symbols.join(", ")),
+        verdict: probe.verdict.word(),
+        reason: probe.verdict.reason().map(|reason| shortened(escape::terminal(&reason))).unwrap_or_default(),
+        feeds: probe.feeds,
+    };
+    let on = |verdict: &crate::verdict::Verdict| matches!(verdict, crate::verdict::Verdict::Attached);
+    Unseen {
+        queues_by_ioctl: tracing.queues_by_ioctl,
+        meaning: status::meaning(probes),
+        unreadable: Part::new(
+            tracing.topology.errors.iter().map(|error| text(&error.to_string())).collect(),
+            ROWS,
+        ),
+        probes: probes.iter().filter(|probe| !on(&probe.verdict)).map(row).collect(),
+        attached: probes.iter().filter(|probe| on(&probe.verdict)).count(),
+        tried: probes.len(),
+        lost: tracing.lost.iter().map(|(name, count)| (name.clone(), *count)).collect(),
+    }
+}
+
+/// A text that others chose: nothing in it steers the page or turns its direction, and it is not long.
+fn text(text: &str) -> String {
+    let cut = text.char_indices().nth(CHARACTERS).map_or(text.len(), |(at, _)| at);
+    let mut safe = escape::terminal(&text[..cut]);
+    if cut < text.len() {
+        safe += &format!("… ({} bytes)", text.len());
+    }
+    safe
+}
+
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(4 * CHARACTERS) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}
+
+/// Of RFC 3339 what people read: `2026-09-21 03:00:00`.
+fn seconds(rfc3339: &str) -> String {
+    rfc3339.get(..19).map(|time| time.replace('T', " ")).unwrap_or_default()
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn show(value: Option<impl ToString>) -> String {
+    value.map_or_else(dash, |value| value.to_string())
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+fn since(from_ns: Option<u64>, now_ns: u64) -> String {
+    from_ns.map_or_else(dash, |from_ns| age(now_ns.saturating_sub(from_ns)))
+}
+
+#[cfg(test)]
+mod tests;

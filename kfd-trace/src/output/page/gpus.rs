@@ -1,0 +1,70 @@
+//! A row for each GPU.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::View;
+use crate::attribute::Pool;
+use crate::output::budget::Budget;
+
+pub(super) struct GpuRow {
+    pub(super) label: String,
+    pub(super) gpu_id: u32,
+    pub(super) processes: usize,
+    /// Each pool of slots: its name and how it is used.
+    pub(super) slots: Vec<Slots>,
+    pub(super) evicted: usize,
+    pub(super) faults: u64,
+    pub(super) resets: u64,
+    pub(super) hangs: u64,
+    /// What is wrong now, if anything.
+    pub(super) trouble: Option<&'static str>,
+}
+
+pub(super) struct Slots {
+    pub(super) pool: &'static str,
+    pub(super) used: u32,
+    pub(super) slots: String,
+    pub(super) over: bool,
+}
+
+pub(super) fn rows(view: &View<'_>) -> Vec<GpuRow> {
+    let budget = Budget::of_snapshot(view.snapshot, view.topology);
+    let mut users: BTreeMap<u32, BTreeSet<_>> = BTreeMap::new();
+    for (process, queue) in view.snapshot.queues() {
+        if let Some(gpu_id) = queue.facts.gpu_id {
+            users.entry(gpu_id).or_default().insert(process.key);
+        }
+    }
+    let row = |gpu: &crate::attribute::Gpu| {
+        let seen = view.snapshot.gpus.get(&gpu.gpu_id).copied().unwrap_or_default();
+        let slots = gpu.slots();
+        let pool = |pool: Pool| {
+            let (used, slots) = (budget.used(gpu, pool), slots.of(pool));
+            (used > 0 || slots.is_some_and(|slots| slots > 0)).then(|| Slots {
+                pool: pool.words(),
+                used,
+                slots: slots.map_or_else(|| "?".to_owned(), |slots| slots.to_string()),
+                over: slots.is_some_and(|slots| used > slots),
+            })
+        };
+        let evicted = |process: &&crate::state::Process| {
+            process.evictions.get(&gpu.gpu_id).is_some_and(|evictions| evictions.evicted)
+        };
+        GpuRow {
+            label: gpu.label(),
+            gpu_id: gpu.gpu_id,
+            processes: users.get(&gpu.gpu_id).map_or(0, BTreeSet::len),
+            slots: Pool::ALL.iter().filter_map(|one| pool(*one)).collect(),
+            evicted: view.snapshot.live().filter(evicted).count(),
+            faults: seen.vm_faults,
+            resets: seen.resets,
+            hangs: seen.hangs,
+            trouble: match (seen.resetting_since_ns, seen.hung_since_ns) {
+                (Some(_), _) => Some("resetting"),
+                (None, Some(_)) => Some("hung"),
+                (None, None) => None,
+            },
+        }
+    };
+    view.topology.gpus.iter().map(row).collect()
+}

@@ -1,0 +1,139 @@
+//! Queues by GPU and process. Counts are of all of them; rows are shown as long as there is room on the page.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use bytesize::ByteSize;
+
+use super::processes::{comm, pid};
+use super::{View, age, counted, show, since};
+use crate::events::event::QueueType;
+use crate::output::names;
+use crate::state::{Process, ProcessKey, Queue};
+
+/// Queues that the page has rows for.
+const QUEUES: usize = 300;
+
+/// Of one process on one GPU.
+const OF_PROCESS: usize = 12;
+
+/// Processes on GPUs that the page has a line for.
+const GROUPS: usize = 300;
+
+/// The queues of one GPU.
+pub(super) struct OnGpu {
+    /// In the page's own links.
+    pub(super) id: String,
+    pub(super) label: String,
+    pub(super) count: String,
+    pub(super) groups: Vec<Group>,
+    pub(super) more_processes: usize,
+    pub(super) more_queues: usize,
+}
+
+/// Those of one process on it.
+pub(super) struct Group {
+    pub(super) pid: String,
+    pub(super) comm: String,
+    pub(super) count: String,
+    pub(super) evicted: usize,
+    pub(super) rows: Vec<Row>,
+    pub(super) more: usize,
+}
+
+pub(super) struct Row {
+    pub(super) queue_id: u32,
+    pub(super) queue_type: &'static str,
+    pub(super) state: String,
+    pub(super) evicted: bool,
+    pub(super) priority: String,
+    pub(super) ring: String,
+    pub(super) size: String,
+    pub(super) evictions: String,
+    pub(super) age: String,
+    pub(super) remark: &'static str,
+}
+
+type Of<'a> = BTreeMap<ProcessKey, (&'a Process, Vec<&'a Queue>)>;
+
+/// GPUs in the order of the topology, then others, each with the processes that have the most queues first. Room is given
+/// evenly: no GPU takes that of the next one.
+pub(super) fn by_gpu(view: &View<'_>) -> Vec<OnGpu> {
+    let mut found: BTreeMap<(usize, Option<u32>), Of<'_>> = BTreeMap::new();
+    for (process, queue) in view.snapshot.queues() {
+        let gpu_id = queue.facts.gpu_id;
+        let known = view.topology.gpus.iter().position(|gpu| Some(gpu.gpu_id) == gpu_id);
+        let of = found.entry((known.unwrap_or(usize::MAX), gpu_id)).or_default();
+        of.entry(process.key).or_insert_with(|| (process, Vec::new())).1.push(queue);
+    }
+    let gpus = found.len().max(1);
+    let each = |((_, gpu_id), of)| on_gpu(gpu_id, of, (GROUPS / gpus).max(1), QUEUES / gpus, view);
+    found.into_iter().map(each).collect()
+}
+
+fn on_gpu(gpu_id: Option<u32>, of: Of<'_>, most_groups: usize, mut room: usize, view: &View<'_>) -> OnGpu {
+    let mut of: Vec<_> = of.into_values().collect();
+    of.sort_by_key(|(process, queues)| (Reverse(queues.len()), process.tgid, process.key));
+    let queues: usize = of.iter().map(|(_, queues)| queues.len()).sum();
+    let count =
+        format!("{} of {}", counted(queues, "queue", "queues"), counted(of.len(), "process", "processes"));
+    let rest = of.split_off(of.len().min(most_groups));
+    let label = gpu_id.map_or_else(
+        || "GPU not told".to_owned(),
+        |id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")),
+    );
+    let mut group = |(process, queues): (&Process, Vec<&Queue>)| {
+        let shown = queues.len().min(OF_PROCESS).min(room);
+        room -= shown;
+        Group {
+            pid: pid(process),
+            comm: comm(process),
+            count: types(&queues),
+            evicted: queues.iter().filter(|queue| queue.facts.evicted == Some(true)).count(),
+            more: queues.len() - shown,
+            rows: queues.into_iter().take(shown).map(|queue| row(queue, view.now_ns)).collect(),
+        }
+    };
+    OnGpu {
+        id: gpu_id.map_or_else(|| "untold".to_owned(), |id| id.to_string()),
+        label,
+        count,
+        groups: of.into_iter().map(&mut group).collect(),
+        more_processes: rest.len(),
+        more_queues: rest.iter().map(|(_, queues)| queues.len()).sum(),
+    }
+}
+
+/// `24 queues: 16 compute_aql, 8 sdma`.
+fn types(queues: &[&Queue]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for queue in queues {
+        *counts.entry(queue.label().type_name()).or_default() += 1;
+    }
+    let each: Vec<_> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    format!("{}: {}", counted(queues.len(), "queue", "queues"), each.join(", "))
+}
+
+fn row(queue: &Queue, now_ns: u64) -> Row {
+    let facts = &queue.facts;
+    let size = facts.ring_size.map(|size| ByteSize(size).display().iec_short().to_string());
+    Row {
+        queue_id: queue.queue_id,
+        queue_type: facts.queue_type.map_or("–", QueueType::name),
+        state: crate::output::ps::state(facts),
+        evicted: facts.evicted == Some(true),
+        priority: show(facts.priority),
+        ring: show(facts.ring_address.map(names::hex)),
+        size: show(size),
+        evictions: match queue.evictions.count {
+            0 => "0".to_owned(),
+            count => format!("{count} ({})", age(queue.evictions.evicted_ns(now_ns))),
+        },
+        age: since(queue.born_ns, now_ns),
+        remark: match (queue.resynced_ns, queue.unlisted) {
+            (Some(_), _) => "resynced",
+            (None, true) => "unlisted",
+            (None, false) => "",
+        },
+    }
+}
