@@ -255,6 +255,9 @@ fn while_nothing_is_traced_it_says_why_and_what_was() {
     assert!(html.contains("Nothing is traced now: no &#60;driver&#62;"), "{html}");
     assert!(!html.contains("No process") && html.contains("/metrics") && html.contains("queue_create"));
     assert!(html.contains("No probe is on."));
+    let sections: Vec<_> =
+        html.split("<h2 id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(sections, ["events", "unseen"]);
 }
 
 #[test]
@@ -269,8 +272,11 @@ fn every_table_says_what_it_is_and_every_heading_cell_of_what() {
     let ids: Vec<_> = html.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let unique: std::collections::BTreeSet<_> = ids.iter().collect();
     assert_eq!(ids.len(), unique.len(), "{ids:?}");
-    for name in html.split("aria-labelledby=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
-        assert!(ids.contains(&name), "{name}");
+    let named = |mark: &str| -> Vec<String> {
+        html.split(mark).skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+    };
+    for name in named("aria-labelledby=\"").into_iter().chain(named("href=\"#")) {
+        assert!(ids.contains(&name.as_str()), "{name}");
     }
 }
 
