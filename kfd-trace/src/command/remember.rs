@@ -35,13 +35,16 @@ pub(super) fn begins(tracer: &mut Tracer, history: &mut History) {
     }
     let standing = standing(&tracer.state);
     told(tracer, history, &standing);
+    history.begin(clock::mono_ns(), offset_ns(tracer));
 }
 
 /// The driver was unloaded. Gives the session that is to be taken off.
 pub(super) fn let_go(tracer: &mut Tracer, history: &mut History) -> Option<Session> {
     let over = tracer.let_go();
     told(tracer, history, &over.told);
-    history.driver(false, tracer.driver_loads, clock::mono_ns(), offset_ns(tracer));
+    let (now_ns, offset_ns) = (clock::mono_ns(), offset_ns(tracer));
+    history.driver(false, tracer.driver_loads, now_ns, offset_ns);
+    history.end(now_ns, offset_ns);
     over.session
 }
 

@@ -4,7 +4,8 @@
 //! in bytes, so that a storm of one class pushes out nothing of another; within a class one process has its share at most. The
 //! oldest goes first. In memory only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::apply::Change;
@@ -105,12 +106,17 @@ pub struct Found {
     pub matched: usize,
 }
 
+/// Times of tracing that are remembered; a driver that is loaded again begins another one.
+const TRACED: usize = 64;
+
 /// The recent past.
 #[derive(Debug)]
 pub struct History {
     logs: [Log; Class::ALL.len()],
     /// Of the next entry: the order in which they came.
     next: u64,
+    /// When probes were on, the longest ago first: nanoseconds of the Unix epoch.
+    traced: VecDeque<Range<i64>>,
 }
 
 impl Default for History {
@@ -121,7 +127,7 @@ impl Default for History {
 
 impl History {
     fn bounded(limits: impl Fn(Class) -> Limits) -> Self {
-        History { logs: Class::ALL.map(|class| Log::new(limits(class))), next: 0 }
+        History { logs: Class::ALL.map(|class| Log::new(limits(class))), next: 0, traced: VecDeque::new() }
     }
 
     /// Takes in what an event and its change tell. `state`: after the event was applied. `mono_to_wall_ns`: what to add to
@@ -140,6 +146,27 @@ impl History {
         let what = What::Driver { loaded, loads };
         let wall_ns = wall(mono_ns, mono_to_wall_ns);
         self.put(Entry { mono_ns, wall_ns, owner: None, tid: 0, task_tgid: 0, what });
+    }
+
+    /// Probes are on from now on, and what stands is known.
+    pub fn begin(&mut self, mono_ns: u64, mono_to_wall_ns: i64) {
+        if self.traced.len() == TRACED {
+            self.traced.pop_front();
+        }
+        self.traced.push_back(wall(mono_ns, mono_to_wall_ns)..i64::MAX);
+    }
+
+    /// They are not any more.
+    pub fn end(&mut self, mono_ns: u64, mono_to_wall_ns: i64) {
+        if let Some(last) = self.traced.back_mut() {
+            last.end = wall(mono_ns, mono_to_wall_ns).min(last.end);
+        }
+    }
+
+    /// Probes were on at this moment, nanoseconds of the Unix epoch; of more than [`TRACED`] times the last ones count.
+    #[must_use]
+    pub fn was_traced(&self, wall_ns: i64) -> bool {
+        self.traced.iter().any(|traced| traced.contains(&wall_ns))
     }
 
     fn put(&mut self, entry: Entry) {

@@ -65,12 +65,19 @@ impl Page {
             Phase::Serving(serving) => (serving.tracer.state.snapshot(), serving.tracer.topology.clone()),
             Phase::Waiting { .. } => Default::default(),
         };
-        let (ended, kept) = {
+        let (ended, kept, traced) = {
             let history = self.history();
-            (history.ended_after(at_ns), history.kept(Class::Queues))
+            (history.ended_after(at_ns), history.kept(Class::Queues), history.was_traced(at_ns))
         };
         let view = View { snapshot: &snapshot, topology: &topology, clock: &now.clock, now_ns: now.ns };
-        written(api::held(&HeldView { now: &view, ended: &ended, at_ns, began_ns: now.began_ns, kept }))
+        written(api::held(&HeldView {
+            now: &view,
+            ended: &ended,
+            at_ns,
+            began_ns: now.began_ns,
+            kept,
+            traced,
+        }))
     }
 
     fn events(&self, filter: &Filter) -> Result<String, Refusal> {

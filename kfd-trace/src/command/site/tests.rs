@@ -98,9 +98,10 @@ fn what_is_remembered_outlives_the_driver() {
     let mut tracer = Tracer::idle(&roots);
     tracer.driver_loads = 1;
     page.serves(Serving { tracer, ring_bytes: 0 });
+    let began_ns = clock::mono_ns();
+    page.with_history(remember::begins);
     let now_ns = clock::mono_ns();
     page.with_history(|tracer, history| {
-        tracer.renew_clock();
         let records = [event(now_ns, 1, 700, seen(false)), event(now_ns, 1, 700, create(3))].map(Ok);
         remember::records(tracer, history, &records);
         // The wall clock has nanoseconds, and both clocks are not read at once.
@@ -112,6 +113,11 @@ fn what_is_remembered_outlives_the_driver() {
     let held = told(&page, &Ask::QueuesAt(at_ns));
     assert_eq!(held["queues"][0]["cause"], "driver_unloaded", "{held}");
     assert_eq!((held["queues"].as_array().unwrap().len(), &held["complete"]), (1, &true.into()));
+    let untraced = |mono_ns| {
+        let at_ns = clock::wall_minus_mono_ns() + i64::try_from(mono_ns).unwrap();
+        told(&page, &Ask::QueuesAt(at_ns))["traced"] == false
+    };
+    assert!(untraced(began_ns - 1_000_000) && untraced(clock::mono_ns()));
     let events = told(&page, &Ask::Events(Filter::newest(10)));
     let names: Vec<_> = events["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
     let expected = ["process_seen", "queue_create", "queue_destroy", "process_release", "driver_unloaded"];

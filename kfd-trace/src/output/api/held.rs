@@ -24,6 +24,8 @@ pub struct HeldView<'a> {
     pub began_ns: i64,
     /// Of the class of queues.
     pub kept: Kept,
+    /// Probes were on at the moment.
+    pub traced: bool,
 }
 
 #[derive(Serialize)]
@@ -56,6 +58,7 @@ pub fn held(view: &HeldView<'_>) -> serde_json::Result<String> {
     struct List<'a> {
         at: Option<String>,
         complete_since: Option<String>,
+        traced: bool,
         complete: bool,
         queues: Vec<Row<'a>>,
     }
@@ -69,7 +72,8 @@ pub fn held(view: &HeldView<'_>) -> serde_json::Result<String> {
     let list = List {
         at: clock::rfc3339(view.at_ns),
         complete_since: clock::rfc3339(since_ns),
-        complete: view.at_ns >= since_ns,
+        traced: view.traced,
+        complete: view.traced && view.at_ns >= since_ns,
         queues,
     };
     written(now.clock.rfc3339(now.now_ns), list)

@@ -240,7 +240,8 @@ fn at(state: &State, history: &History, mono_ns: i64) -> Value {
     let at_ns = BOOT + mono_ns;
     let ended = history.ended_after(at_ns);
     let kept = history.kept(Class::Queues);
-    let text = held(&HeldView { now: &view, ended: &ended, at_ns, began_ns: BOOT + 5_000, kept });
+    let traced = mono_ns < 65_000;
+    let text = held(&HeldView { now: &view, ended: &ended, at_ns, began_ns: BOOT + 5_000, kept, traced });
     serde_json::from_str(&text.expect("JSON")).expect("JSON")
 }
 
@@ -270,6 +271,8 @@ fn who_held_what_at_a_moment_is_told_after_the_end() {
     assert_eq!((held(15_000), held(35_000)), (vec![], vec![]));
     assert_eq!(held(45_000), [(json!(4), json!("left_at_release"))]);
     assert_eq!(held(70_000), [(json!(1), json!(null))], "it lives");
+    let untraced = at(&state, &history, 70_000);
+    assert_eq!((&untraced["traced"], &untraced["complete"]), (&json!(false), &json!(false)));
     let before = at(&state, &history, 4_999);
     assert_eq!((&before["queues"], &before["complete"]), (&json!([]), &json!(false)));
     assert_eq!(before["complete_since"], json!("2026-09-21T14:13:20.000005000Z"));

@@ -302,3 +302,19 @@ fn all_classes_together_are_bounded() {
     assert!(Class::ALL.iter().enumerate().all(|(index, class)| *class as usize == index));
     assert!(size_of::<Entry>() <= 112, "{}", size_of::<Entry>());
 }
+
+#[test]
+fn it_is_known_when_probes_were_on() {
+    let mut history = History::default();
+    assert!(!history.was_traced(BOOT));
+    history.begin(10, BOOT);
+    history.end(20, BOOT);
+    history.begin(30, BOOT);
+    let traced = |history: &History| [9, 10, 19, 20, 30, 99].map(|at| history.was_traced(BOOT + at));
+    assert_eq!(traced(&history), [false, true, true, false, true, true]);
+    for at in 100..(100 + 2 * u64::try_from(TRACED).unwrap()) {
+        history.begin(at, BOOT);
+        history.end(at, BOOT);
+    }
+    assert_eq!((history.traced.len(), traced(&history)), (TRACED, [false; 6]));
+}
