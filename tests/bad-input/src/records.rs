@@ -7,7 +7,7 @@ use kfd_trace::events::layout::{Member, QueueLayout};
 use kfd_trace::events::queue_ioctl;
 use kfd_trace::events::tables::IoctlRow;
 use kfd_trace::events::undecoded::Undecoded;
-use kfd_trace::state::{ProcessDetails, State, StateLimits};
+use kfd_trace::state::{History, ProcessDetails, State, StateLimits};
 use kfd_trace_common::stat::IoctlStat;
 
 use crate::allocation::{Bound, within};
@@ -31,7 +31,12 @@ pub fn read(input: &[u8]) -> (usize, usize) {
     let mut records = parts::split(input);
     let layout = layout(records.next().unwrap_or_default());
     within("records, state and outputs", input.len(), ALL, || {
-        let mut world = World { state: State::new(LIMITS), topology: topology(), ioctls: Vec::new() };
+        let mut world = World {
+            state: State::new(LIMITS),
+            history: History::default(),
+            topology: topology(),
+            ioctls: Vec::new(),
+        };
         let (mut decoded, mut refused, mut undecoded) = (0, 0, Undecoded::default());
         for record in records {
             match within("record", record.len(), DECODE, || decode(record, &layout)) {
@@ -48,13 +53,14 @@ pub fn read(input: &[u8]) -> (usize, usize) {
             }
         }
         let _ = world.state.expire(u64::MAX);
-        shown::world(&world.state, &world.topology, &world.ioctls, &undecoded);
+        shown::world(&world.state, &world.history, &world.topology, &world.ioctls, &undecoded);
         (decoded, refused)
     })
 }
 
 struct World {
     state: State,
+    history: History,
     topology: Topology,
     ioctls: Vec<IoctlRow>,
 }
@@ -72,6 +78,7 @@ impl World {
                 let (cmdline, cgroup, pod) = (Some(text.clone()), Some(text), Some(names));
                 self.state.enrich(key, ProcessDetails { cmdline, cgroup, belongs, pod });
             }
+            self.history.record(event, &change, &self.state, shown::BOOT_NS);
             shown::event(event, &change, &self.state, &self.topology);
         }
         if let (Body::Ioctl(call), Some(process)) = (&event.body, event.process) {

@@ -7,18 +7,25 @@ use kfd_trace::attribute::Topology;
 use kfd_trace::events::event::{Body, Event};
 use kfd_trace::events::tables::{IoctlRow, Tables};
 use kfd_trace::events::undecoded::Undecoded;
-use kfd_trace::output::api::{self, View};
+use kfd_trace::output::api::{self, EventsView, HeldView, Tracing, View};
 use kfd_trace::output::clock::Clock;
 use kfd_trace::output::context::Context;
 use kfd_trace::output::metrics::{self, Scrape};
+use kfd_trace::output::page::{self, PageView};
 use kfd_trace::output::stream::Stream;
 use kfd_trace::output::summary::{Input, Summary};
 use kfd_trace::output::{json, ps};
-use kfd_trace::state::{Change, IoctlTotals, Snapshot, Source, Sources, State};
+use kfd_trace::state::{Change, Class, Filter, History, IoctlTotals, Snapshot, Source, Sources, State};
 use kfd_trace::verdict::{ProbeStatus, Verdict};
 use kfd_trace_common::counter::ProbeId;
 
 const NOW_NS: u64 = 3_600_000_000_000;
+
+/// CLOCK_MONOTONIC 0, nanoseconds of the Unix epoch.
+pub(crate) const BOOT_NS: i64 = 1_790_000_000_000_000_000;
+
+/// Longest page, in bytes.
+const PAGE: usize = 512 << 10;
 
 /// Longest message about an input, in bytes.
 const MESSAGE: usize = 1000;
@@ -68,11 +75,17 @@ pub fn event(event: &Event, change: &Change, state: &State, topology: &Topology)
     }
 }
 
-/// All that is shown of a state: `ps`, the API, the metrics, the summary.
+/// All that is shown of a state: `ps`, the API, the page, the metrics, the summary.
 ///
 /// # Panics
 /// When a promise was broken.
-pub fn world(state: &State, topology: &Topology, ioctls: &[IoctlRow], undecoded: &Undecoded) {
+pub fn world(
+    state: &State,
+    history: &History,
+    topology: &Topology,
+    ioctls: &[IoctlRow],
+    undecoded: &Undecoded,
+) {
     let (snapshot, clock) = (state.snapshot(), clock());
     let rows = ps::merge(vec![ps::PsRow::from_snapshot(&snapshot, NOW_NS)]);
     let asked = Sources::from(Source::Probe).with(Source::Sysfs);
@@ -82,6 +95,7 @@ pub fn world(state: &State, topology: &Topology, ioctls: &[IoctlRow], undecoded:
     for made in [api::queues(&view), api::processes(&view), api::gpus(&view)] {
         document(&made.expect("a document"));
     }
+    past(history, &view);
     let tables = Tables { ioctls: ioctls.to_vec(), ..Tables::default() };
     exposition(&snapshot, topology, &tables, undecoded);
     let (retired, dropped) = (IoctlTotals::default(), BTreeMap::new());
@@ -96,6 +110,38 @@ pub fn world(state: &State, topology: &Topology, ioctls: &[IoctlRow], undecoded:
     let summary = Summary::new(&input);
     written(|out| summary.text(out));
     document(&written(|out| summary.json(out)));
+}
+
+/// What is remembered, as JSON and on the page, which runs no script but its own and is not long.
+fn past(history: &History, now: &View<'_>) {
+    let kept = Class::ALL.map(|class| (class, history.kept(class)));
+    let found = history.find(&Filter::newest(usize::MAX));
+    let ts = now.clock.rfc3339(NOW_NS);
+    let view = EventsView { ts: ts.clone(), began_ns: BOOT_NS, found: &found, kept: &kept };
+    document(&api::events(&view).expect("a document"));
+    let ended = history.ended_after(BOOT_NS);
+    let queues = history.kept(Class::Queues);
+    let view = HeldView { now, ended: &ended, at_ns: BOOT_NS, began_ns: BOOT_NS, kept: queues, traced: true };
+    document(&api::held(&view).expect("a document"));
+    let tracing = Tracing {
+        ts: &ts,
+        began_ns: BOOT_NS,
+        why_not: None,
+        probes: &[],
+        missed: &BTreeMap::new(),
+        losses: &BTreeMap::new(),
+        lost: &BTreeMap::new(),
+        queues_by_ioctl: false,
+        driver_loads: 1,
+        topology: now.topology,
+        kept: &kept,
+    };
+    document(&api::status(&tracing).expect("a document"));
+    let recent = history.find(&Filter::newest(page::RECENT)).entries;
+    let view = PageView { now: Some(now), tracing: &tracing, recent: &recent, evictions: &recent };
+    let html = page::html(&view).expect("a page");
+    printable(&html);
+    assert!(html.len() < PAGE && html.matches("<script").count() == 1, "{} bytes", html.len());
 }
 
 /// What Prometheus reads: each line a comment, or a series with a number.

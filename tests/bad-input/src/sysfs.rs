@@ -3,7 +3,7 @@
 use kfd_trace::attribute::{Costly, KfdSysfs, Topology};
 use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::kernel::Roots;
-use kfd_trace::state::{State, StateLimits};
+use kfd_trace::state::{History, State, StateLimits};
 
 use crate::allocation::{Bound, within};
 use crate::procfs::lay_out;
@@ -45,6 +45,12 @@ pub fn read(input: &[u8]) -> usize {
     for error in topology.errors.iter().chain(&listed.errors) {
         shown::line(&error.to_string());
     }
-    shown::world(&State::new(StateLimits::default()), &topology, &[], &Undecoded::default());
+    shown::world(
+        &State::new(StateLimits::default()),
+        &History::default(),
+        &topology,
+        &[],
+        &Undecoded::default(),
+    );
     topology.gpus.len()
 }
