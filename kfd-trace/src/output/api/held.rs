@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{View, written};
 use crate::attribute::{Gpu, Topology};
 use crate::events::event::{ProcessId, QueueType};
+use crate::output::belongs::BelongsFields;
 use crate::output::clock;
 use crate::state::{Entry, Kept, Process, Queue, What};
 
@@ -35,7 +36,8 @@ struct Row<'a> {
     uid: Option<u32>,
     comm: Option<&'a str>,
     cgroup: Option<&'a str>,
-    container: Option<&'a str>,
+    #[serde(flatten)]
+    belongs: BelongsFields<'a>,
     kfd_process: Option<String>,
     context_id: Option<u32>,
     gpu: Option<String>,
@@ -93,7 +95,7 @@ fn live<'a>(process: &'a Process, queue: &Queue, view: &HeldView<'a>) -> Option<
         uid: process.uid,
         comm: process.comm.as_deref(),
         cgroup: details.cgroup.as_deref().or(process.cgroup_leaf.as_deref()),
-        container: details.container.as_deref(),
+        belongs: BelongsFields::from(details),
         kfd_process: process.id().map(|id| id.0.to_string()),
         context_id: process.context_id,
         gpu: label(queue.facts.gpu_id, view.now.topology),
@@ -127,8 +129,8 @@ fn ended<'a>(entry: &'a Entry, lives: &BTreeSet<Stay>, view: &HeldView<'a>) -> O
         ns_pid: owner.and_then(|owner| owner.ns_pid),
         uid: owner.and_then(|owner| owner.uid),
         comm: owner.and_then(|owner| owner.comm.as_deref()),
-        cgroup: owner.and_then(|owner| owner.cgroup.as_deref()),
-        container: owner.and_then(|owner| owner.container.as_deref()),
+        cgroup: owner.and_then(|owner| owner.details.cgroup.as_deref()),
+        belongs: owner.map(|owner| BelongsFields::from(&owner.details)).unwrap_or_default(),
         kfd_process: entry.process().map(|id| id.0.to_string()),
         context_id: owner.and_then(|owner| owner.context_id),
         gpu: label(queue.gpu_id, view.now.topology),

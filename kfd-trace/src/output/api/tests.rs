@@ -255,7 +255,9 @@ fn who_held_what_at_a_moment_is_told_after_the_end() {
         event(70_000, 2, PID, Body::QueueCreate(facts(1))),
     ]);
     let row = json!({
-        "pid": PID, "ns_pid": 7, "uid": 1000, "comm": "train", "cgroup": "job.scope", "container": null,
+        "pid": PID, "ns_pid": 7, "uid": 1000, "comm": "train", "cgroup": "job.scope", "container_id": null, "runtime": null,
+        "pod_uid": null, "namespace": null, "pod": null, "container": null, "slurm_job": null, "slurm_step": null,
+        "slurm_uid": null, "unit": "job.scope",
         "kfd_process": "1", "context_id": null, "gpu": "gpu 0 (0000:c1:00.0, gfx942)", "gpu_id": GPU,
         "queue_id": 3, "queue_type": "compute_aql", "born": "2026-09-21T14:13:20.000020000Z", "found": null,
         "ended": "2026-09-21T14:13:20.000030000Z", "cause": "other",

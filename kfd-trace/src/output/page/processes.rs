@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::{View, age, dash, show, since, text};
 use crate::events::life::Trigger;
+use crate::output::belongs::BelongsFields;
 use crate::state::{Evictions, Process};
 
 pub(super) struct ProcessRow {
@@ -11,6 +12,7 @@ pub(super) struct ProcessRow {
     pub(super) comm: String,
     pub(super) ns_pid: String,
     pub(super) uid: String,
+    pub(super) owner: String,
     pub(super) cgroup: String,
     pub(super) queues: usize,
     pub(super) evictions: u64,
@@ -44,6 +46,7 @@ fn row(process: &Process, now_ns: u64) -> ProcessRow {
         comm: comm(process),
         ns_pid: show(process.ns_tgid),
         uid: show(process.uid),
+        owner: BelongsFields::from(&process.details).owner().as_deref().map_or_else(dash, text),
         cgroup: cgroup.map_or_else(dash, text),
         queues: process.queues.len(),
         evictions: process.evicted.count,

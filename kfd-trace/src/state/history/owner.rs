@@ -14,8 +14,8 @@ pub struct Owner {
     pub ns_pid: Option<u32>,
     pub uid: Option<u32>,
     pub comm: Option<Box<str>>,
-    pub cgroup: Option<Box<str>>,
-    pub container: Option<Box<str>>,
+    /// Where it belonged; `cgroup` is the last name of its path where only the kernel told it.
+    pub details: ProcessDetails,
     /// Of a further context of its PID (7.2); `None` for the first one.
     pub context_id: Option<u32>,
     /// CLOCK_BOOTTIME, nanoseconds.
@@ -30,8 +30,7 @@ impl Owner {
             ns_pid: row.and_then(|row| row.ns_tgid),
             uid: row.and_then(|row| row.uid),
             comm: text(row.and_then(|row| row.comm.as_deref()).or(comm)),
-            cgroup: text(row.and_then(cgroup)),
-            container: text(row.and_then(|row| row.details.container.as_deref())),
+            details: row.map(|row| ProcessDetails { cmdline: None, ..row.told() }).unwrap_or_default(),
             context_id: row.and_then(|row| row.context_id),
             start_boottime_ns: row.and_then(|row| row.start_boottime_ns),
         }
@@ -44,8 +43,9 @@ impl Owner {
         self.ns_pid == row.ns_tgid
             && self.uid == row.uid
             && self.comm.as_deref() == row.comm.as_deref().or(comm)
-            && self.cgroup.as_deref() == cgroup(row)
-            && self.container.as_deref() == row.details.container.as_deref()
+            && self.details.cgroup.as_deref() == cgroup(row)
+            && self.details.belongs == row.details.belongs
+            && self.details.pod == row.details.pod
             && self.context_id == row.context_id
             && self.start_boottime_ns == row.start_boottime_ns
     }
@@ -71,9 +71,22 @@ impl Owner {
 
     /// Bytes, with what the allocator needs.
     pub(super) fn bytes(&self) -> usize {
-        let texts = [&self.comm, &self.cgroup, &self.container];
-        let heap: usize = texts.into_iter().flatten().map(|text| text.len() + 16).sum();
-        size_of::<Owner>() + 32 + heap
+        let ProcessDetails { cmdline: _, cgroup, belongs, pod } = &self.details;
+        let names = pod.iter().flat_map(|pod| [Some(&pod.namespace), Some(&pod.pod), pod.container.as_ref()]);
+        let texts = [
+            cgroup.as_ref(),
+            belongs.container.as_ref().map(|container| &container.id),
+            belongs.pod_uid.as_ref(),
+            belongs.slurm.as_ref().and_then(|slurm| slurm.step.as_ref()),
+            belongs.unit.as_ref(),
+        ];
+        let texts = texts
+            .into_iter()
+            .chain(names)
+            .flatten()
+            .map(String::len)
+            .chain(self.comm.as_ref().map(|comm| comm.len()));
+        size_of::<Owner>() + 32 + texts.map(|len| len + 16).sum::<usize>()
     }
 
     /// As a row, for those who tell of events.
@@ -81,15 +94,13 @@ impl Owner {
     pub fn row(&self) -> Process {
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
         let key = self.key.0.unwrap_or(ProcessKey::Adopted(0));
-        let details =
-            ProcessDetails { cmdline: None, cgroup: text(&self.cgroup), container: text(&self.container) };
         Process {
             ns_tgid: self.ns_pid,
             uid: self.uid,
             comm: text(&self.comm),
             context_id: self.context_id,
             start_boottime_ns: self.start_boottime_ns,
-            details,
+            details: self.details.clone(),
             ..Process::new(key, self.pid(), Sources::default(), 0)
         }
     }
