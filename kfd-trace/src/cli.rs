@@ -12,7 +12,7 @@ use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;
 
-use crate::output::http::DEFAULT_ADDRESS;
+use crate::output::web::listen::{DEFAULT_ADDRESS, address};
 use crate::probes::plan::Choice;
 
 const EXIT_CODES: &str = "\
@@ -147,9 +147,15 @@ pub struct JsonArgs {
 /// Of the daemon.
 #[derive(Args, Clone, Debug)]
 pub struct DaemonArgs {
-    /// Address and port to serve on; may be repeated.
-    #[arg(long = "web.listen-address", value_name = "ADDR", default_values_t = [DEFAULT_ADDRESS])]
+    /// Address and port to serve on, `:PORT` for every address of the machine; may be repeated.
+    #[arg(long = "web.listen-address", value_name = "ADDR", value_parser = address, default_values_t = [DEFAULT_ADDRESS])]
     pub listen: Vec<SocketAddr>,
+    /// Serves on the sockets that systemd passes instead.
+    #[arg(long = "web.systemd-socket", conflicts_with = "listen")]
+    pub systemd_socket: bool,
+    /// TLS and passwords, in the format of the Prometheus exporters (docs/web.md).
+    #[arg(long = "web.config.file", value_name = "FILE")]
+    pub web_config: Option<PathBuf>,
     /// Processes that get series of their own; the others are counted.
     #[arg(long = "metrics.max-processes", value_name = "N", default_value_t = 200)]
     pub max_processes: usize,
@@ -255,6 +261,15 @@ mod tests {
         let line = "kfd-trace daemon --web.listen-address 127.0.0.1:1 --web.listen-address [::1]:2 --metrics.max-processes 5";
         let Some(Command::Daemon(daemon)) = parse(line).expect("good").command else { panic!("daemon") };
         assert_eq!((daemon.listen.len(), daemon.max_processes), (2, 5));
+        let line = "kfd-trace daemon --web.listen-address :9100 --web.config.file web.yml";
+        let Some(Command::Daemon(daemon)) = parse(line).expect("good").command else { panic!("daemon") };
+        assert_eq!((daemon.listen[0].port(), daemon.web_config), (9100, Some("web.yml".into())));
+        let Some(Command::Daemon(daemon)) =
+            parse("kfd-trace daemon --web.systemd-socket").expect("good").command
+        else {
+            panic!("daemon")
+        };
+        assert!(daemon.systemd_socket);
         assert!(matches!(parse("kfd-trace status").expect("good").command, Some(Command::Status(_))));
     }
 
@@ -268,6 +283,9 @@ mod tests {
         assert!(refused("kfd-trace --buffer-size 3MiB").contains("a power of two"));
         assert!(refused("kfd-trace --buffer-size 8GiB").contains("a power of two"));
         assert!(refused("kfd-trace daemon --without-probe ioctls").contains("queue_del"));
+        assert!(refused("kfd-trace daemon --web.listen-address 9100").contains("try 127.0.0.1:20200"));
+        let both = "kfd-trace daemon --web.systemd-socket --web.listen-address :1";
+        assert!(refused(both).contains("cannot be used with"));
         assert!(refused("kfd-trace --pid 0").contains("--pid"));
         assert_eq!(parse("kfd-trace --pid x").expect_err("bad").exit_code(), 2);
         let help = parse("kfd-trace --help").expect_err("help");

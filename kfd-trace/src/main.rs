@@ -46,7 +46,8 @@ fn run(cli: Cli) -> Result<()> {
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Daemon(args)) => block_on(daemon::run(&daemon::Ask {
             roots,
-            listen: args.listen,
+            listen: (!args.systemd_socket).then_some(args.listen),
+            web_config: args.web_config,
             max_processes: args.max_processes,
             ring_bytes: args.ring.buffer_size,
             choice: args.ring.choice(),

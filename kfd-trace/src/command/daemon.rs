@@ -15,11 +15,14 @@ use super::under_way::UnderWay;
 use super::waiting::Waiting;
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
-use crate::output::{http, status};
+use crate::output::web::listen;
+use crate::output::web::settings::{Settings, Source};
+use crate::output::{http, status, web};
 use crate::probes::plan::Choice;
 use crate::probes::session::Session;
 use crate::state::StateLimits;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -34,7 +37,9 @@ const TIDY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub roots: Roots,
-    pub listen: Vec<SocketAddr>,
+    /// `None`: on the sockets that systemd passes.
+    pub listen: Option<Vec<SocketAddr>>,
+    pub web_config: Option<PathBuf>,
     pub max_processes: usize,
     pub ring_bytes: u32,
     pub choice: Choice,
@@ -47,20 +52,31 @@ pub struct Ask {
 pub async fn run(ask: &Ask) -> Result<(), Stop> {
     let cannot = |error: std::io::Error| Stop::failed(format!("cannot go on: {error}"));
     let mut signals = Signals::new().map_err(cannot)?;
-    let listeners = http::bind(&ask.listen).await.map_err(Stop::failed)?;
-    for listener in &listeners {
-        if let Ok(address) = listener.local_addr() {
-            say(format_args!("serving http://{address}/metrics"));
-        }
-    }
+    let listeners = match &ask.listen {
+        Some(addresses) => listen::bind(addresses).map_err(Stop::failed)?,
+        None => listen::from_systemd().map_err(Stop::failed)?,
+    };
     // A low port may take one of them.
     privilege::give_up(&ask.roots, ask.choice.tracepoints)?;
+    // After that, so that what can be read now can be read again.
+    let configured = ask.web_config.as_deref().map(Source::open).transpose().map_err(Stop::failed)?;
+    let (source, settings) = match configured {
+        Some((source, settings)) => (Some(source), settings),
+        None => (None, Settings::default()),
+    };
+    for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
+        say(format_args!("serving {}://{address}/metrics", settings.scheme()));
+        if let Some(line) = listen::exposed(address, &settings) {
+            log::warn!("{line}");
+        }
+    }
     let page = Arc::new(Page::new(ask.roots.clone(), ask.max_processes));
     let (stop, mut stopped) = watch::channel(false);
-    let server = tokio::spawn(http::serve(listeners, page.clone(), async move {
+    let stopped = async move {
         // An error means that the sender is gone, which is a stop, too.
         let _ = stopped.wait_for(|stopped| *stopped).await;
-    }));
+    };
+    let server = tokio::spawn(web::serve(listeners, http::router(page.clone()), settings, source, stopped));
     let traced = trace(ask, &page, &mut signals).await;
     stop.send_replace(true);
     let served = server.await;

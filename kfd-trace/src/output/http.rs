@@ -1,30 +1,17 @@
 //! The daemon's web pages: `/`, `/static/...`, `/metrics`, `/api/v1/...`, `/-/healthy`, `/-/ready`.
 //!
-//! Where the pages' contents come from is behind [`Site`]; addresses are bound by [`bind`], served by [`serve`].
+//! Where the pages' contents come from is behind [`Site`]; [`super::web`] serves them.
 
-use std::future::{Future, IntoFuture};
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use super::api::{Ask, Refusal, Resource};
 use super::{escape, page};
-
-/// Where the daemon serves if not told otherwise: loopback only.
-pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_200));
-
-/// How long a stop waits for answers that are under way.
-const GRACE: Duration = Duration::from_secs(3);
 
 /// `Content-Type` of the text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -146,68 +133,6 @@ fn statics() -> Router<Shared> {
         router.route(path, get(async move || (headers, content)))
     };
     page::STATIC.into_iter().fold(Router::new(), file)
-}
-
-/// Why an address cannot be served on.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {source}; {}", hint(source))]
-pub struct BindError {
-    pub address: SocketAddr,
-    source: io::Error,
-}
-
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => "stop what listens there, or choose another with --web.listen-address",
-        io::ErrorKind::AddrNotAvailable => {
-            "no interface of this machine has it: choose another with --web.listen-address"
-        }
-        io::ErrorKind::PermissionDenied => "choose a port above 1023 with --web.listen-address",
-        _ => "choose another with --web.listen-address",
-    }
-}
-
-/// Binds all addresses, or none.
-///
-/// # Errors
-/// The first that cannot be bound, in one line.
-pub async fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, BindError> {
-    let mut listeners = Vec::with_capacity(addresses.len());
-    for address in addresses.iter().copied() {
-        let listener = TcpListener::bind(address).await.map_err(|source| BindError { address, source })?;
-        listeners.push(listener);
-    }
-    Ok(listeners)
-}
-
-/// Serves until `stop` ends; then answers what is under way, for a few seconds at most.
-///
-/// # Errors
-/// When a listener fails.
-pub async fn serve(
-    listeners: Vec<TcpListener>,
-    site: Shared,
-    stop: impl Future<Output = ()>,
-) -> io::Result<()> {
-    let (stopped, _) = watch::channel(false);
-    let router = router(site);
-    let mut servers = JoinSet::new();
-    for listener in listeners {
-        let mut stopped = stopped.subscribe();
-        let server = axum::serve(listener, router.clone()).with_graceful_shutdown(async move {
-            // An error means that the sender is gone, which is a stop, too.
-            let _ = stopped.wait_for(|stopped| *stopped).await;
-        });
-        servers.spawn(server.into_future());
-    }
-    tokio::select! {
-        () = stop => {}
-        Some(ended) = servers.join_next() => return ended.unwrap_or_else(|error| Err(io::Error::other(error))),
-    }
-    stopped.send_replace(true);
-    // A client that does not read its answer must not hold the daemon.
-    let _ = tokio::time::timeout(GRACE, async { while servers.join_next().await.is_some() {} }).await;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Takes in: events with what the state says about them, snapshots, sums, verdicts; all as arguments, so that
 //! nothing here does I/O or reads a clock. Gives out: text and JSON into any writer ([`stream`], [`json`],
 //! [`summary`], [`ps`], [`status`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), the page for
-//! people ([`page`]), and an HTTP router ([`http`]). No output uses another one, but that the API tells events as [`json`] and
+//! people ([`page`]), and an HTTP router ([`http`]); [`web`] serves that, and so is the one that does I/O. No output uses another one, but that the API tells events as [`json`] and
 //! probes as [`status`] do, and the page shows what the API's documents are made from; [`belongs`],
 //! [`budget`], [`clock`], [`errno`], [`escape`], `names`,
 //! `queue_fields` and `table` are what they share.
@@ -26,6 +26,7 @@ pub mod status;
 pub mod stream;
 pub mod summary;
 mod table;
+pub mod web;
 
 #[cfg(test)]
 pub(crate) mod samples;

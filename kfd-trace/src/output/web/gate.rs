@@ -1,0 +1,57 @@
+//! What stands before every page: names and passwords, and the headers of every answer.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use headers::HeaderMapExt as _;
+use headers::authorization::{Authorization, Basic};
+use tokio::sync::watch;
+
+use super::seats::Seat;
+use super::settings::Settings;
+use super::tally::{Event, Tally};
+
+/// What it asks.
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub(super) in_force: watch::Receiver<Arc<Settings>>,
+    pub(super) tally: Arc<Tally>,
+}
+
+pub(super) async fn pass(
+    State(gate): State<Gate>,
+    Extension(seat): Extension<Seat>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let settings = Arc::clone(&gate.in_force.borrow());
+    let mut response = if admits(&settings, request.headers()).await {
+        // Not before: who does not know a password keeps no seat by trying.
+        let _work = seat.work();
+        next.run(request).await
+    } else {
+        gate.tally.count(Event::Denied);
+        let challenge = "Basic realm=\"kfd-trace\", charset=\"UTF-8\"";
+        (
+            StatusCode::UNAUTHORIZED,
+            [(header::WWW_AUTHENTICATE, challenge)],
+            "a name and password are needed\n",
+        )
+            .into_response()
+    };
+    for (name, value) in &settings.headers {
+        response.headers_mut().insert(name, value.clone());
+    }
+    response
+}
+
+async fn admits(settings: &Settings, headers: &HeaderMap) -> bool {
+    let Some(users) = &settings.users else { return true };
+    match headers.typed_get::<Authorization<Basic>>() {
+        Some(given) => users.admit(&given).await,
+        None => false,
+    }
+}

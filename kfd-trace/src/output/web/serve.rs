@@ -1,0 +1,245 @@
+//! Serving a router on sockets, with limits of time and number for each client.
+
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::middleware::from_fn_with_state;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt as _;
+
+use super::gate::{Gate, pass};
+use super::seats::{Seat, Seats};
+use super::settings::{Settings, Source, follow};
+use super::tally::{Event, Tally, tell};
+use super::tls::H2;
+
+/// How long a stop waits for answers that are under way.
+pub(super) const GRACE: Duration = Duration::from_secs(3);
+
+/// Of a head. No header that a scraper sends comes near.
+const HEAD_BYTES: u32 = 16 << 10;
+
+/// Requests at once on one connection (HTTP/2).
+const STREAMS: u32 = 8;
+
+/// What a client may take. The defaults are far beyond what a scraper does, and keep a thousand others from harm.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// On all addresses together.
+    pub(super) connections: usize,
+    /// For the TLS handshake.
+    pub(super) handshake: Duration,
+    /// For a head, from the connection's begin or the end of the answer before: also how long a connection stays idle.
+    pub(super) head: Duration,
+    /// In which nothing of an answer is taken.
+    pub(super) write: Duration,
+    /// In which nothing comes, also while an answer is made.
+    pub(super) read: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Limits {
+            connections: 128,
+            handshake: seconds(10),
+            head: seconds(20),
+            write: seconds(20),
+            read: seconds(120),
+        }
+    }
+}
+
+/// Serves until `stop` ends; then answers what is under way, for a few seconds at most.
+///
+/// # Errors
+/// When a listener's task fails.
+pub async fn serve(
+    listeners: Vec<TcpListener>,
+    pages: Router,
+    settings: Settings,
+    source: Option<Source>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    serve_within(Limits::default(), Arc::default(), listeners, pages, settings, source, stop).await
+}
+
+pub(super) async fn serve_within(
+    limits: Limits,
+    tally: Arc<Tally>,
+    listeners: Vec<TcpListener>,
+    pages: Router,
+    settings: Settings,
+    source: Option<Source>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let (sender, in_force) = watch::channel(Arc::new(settings));
+    let sender = Arc::new(sender);
+    let (stopping, stopped) = watch::channel(false);
+    let mut beside = JoinSet::new();
+    beside.spawn(tell(Arc::clone(&tally)));
+    if let Some(source) = source {
+        beside.spawn(follow(source, Arc::clone(&sender)));
+    }
+    let gate = Gate { in_force: in_force.clone(), tally: Arc::clone(&tally) };
+    let pages = pages.layer(from_fn_with_state(gate, pass));
+    let seats = Seats::new(limits.connections, Arc::clone(&tally));
+    let door = Door { pages, limits, seats, tally, in_force, stopped };
+    let mut doors: JoinSet<()> =
+        listeners.into_iter().map(|listener| door.clone().attend(listener)).collect();
+    let ended = tokio::select! {
+        () = stop => Ok(()),
+        Some(ended) = doors.join_next() => ended.map_err(io::Error::other),
+    };
+    stopping.send_replace(true);
+    while doors.join_next().await.is_some() {}
+    ended
+}
+
+/// What all connections have in common.
+#[derive(Clone)]
+struct Door {
+    pages: Router,
+    limits: Limits,
+    seats: Arc<Seats>,
+    tally: Arc<Tally>,
+    in_force: watch::Receiver<Arc<Settings>>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Door {
+    /// Lets clients in until the stop.
+    async fn attend(mut self, listener: TcpListener) {
+        let mut connections = JoinSet::new();
+        loop {
+            let stream = tokio::select! {
+                stream = accept(&listener, &self.tally) => stream,
+                Some(_) = connections.join_next() => continue,
+                // An error means that the sender is gone, which is a stop, too.
+                _ = self.stopped.wait_for(|stopped| *stopped) => break,
+            };
+            let Some((seat, mut leave)) = self.seats.take() else { continue };
+            let door = self.clone();
+            connections.spawn(async move {
+                tokio::select! {
+                    () = door.receive(stream, seat) => {}
+                    _ = &mut leave => {}
+                }
+            });
+        }
+        drop(listener);
+        // A client that does not read its answer must not hold the daemon.
+        let _ = timeout(GRACE, async { while connections.join_next().await.is_some() {} }).await;
+    }
+
+    /// One connection, to its end.
+    async fn receive(mut self, stream: TcpStream, seat: Seat) {
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_read_timeout(Some(self.limits.read));
+        stream.set_write_timeout(Some(self.limits.write));
+        let stream = Box::pin(stream);
+        let tls = self.in_force.borrow_and_update().tls.clone();
+        let Some(tls) = tls else { return self.talk(stream, false, seat).await };
+        match timeout(self.limits.handshake, TlsAcceptor::from(tls).accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let http2 = stream.get_ref().1.alpn_protocol() == Some(H2);
+                self.talk(stream, http2, seat).await;
+            }
+            Ok(Err(error)) => {
+                log::debug!("no TLS handshake: {error}");
+                self.tally.count(Event::Handshake);
+            }
+            Err(_) => self.tally.count(Event::Handshake),
+        }
+    }
+
+    async fn talk(
+        mut self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        http2: bool,
+        seat: Seat,
+    ) {
+        let pages = self.pages;
+        let asked = Arc::new(AtomicBool::new(false));
+        let asks = Arc::clone(&asked);
+        let service = service_fn(move |request: Request<Incoming>| {
+            asks.store(true, Ordering::Relaxed);
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(seat.clone());
+            pages.clone().oneshot(request)
+        });
+        let builder = builder(self.limits, http2);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut last = false;
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        log::debug!("a connection ended: {error}");
+                        if !(asked.load(Ordering::Relaxed) && is_late_head(error.as_ref())) {
+                            self.tally.count(Event::Broken);
+                        }
+                    }
+                    return;
+                }
+                _ = self.stopped.wait_for(|stopped| *stopped), if !last => {}
+                // Who was let in by other settings comes again by these.
+                _ = self.in_force.changed(), if !last => {}
+            }
+            last = true;
+            connection.as_mut().graceful_shutdown();
+        }
+    }
+}
+
+/// Which is no fault of a client that has asked before: its connection may have been idle for long enough.
+fn is_late_head(error: &(dyn Error + Send + Sync + 'static)) -> bool {
+    error.downcast_ref().is_some_and(hyper::Error::is_timeout)
+}
+
+async fn accept(listener: &TcpListener, tally: &Tally) -> TcpStream {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            // Of one client, which gave up.
+            Err(error) if [ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&error.kind()) => {
+            }
+            Err(error) => {
+                log::debug!("no connection can be accepted: {error}");
+                tally.count(Event::NotAccepted);
+                // There is no descriptor or no memory now: trying at once would take all of a CPU.
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+fn builder(limits: Limits, http2: bool) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(HEAD_BYTES as usize);
+    builder.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES).max_concurrent_streams(STREAMS);
+    if http2 { builder.http2_only() } else { builder.http1_only() }
+}

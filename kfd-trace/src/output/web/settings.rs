@@ -1,0 +1,224 @@
+//! What is in force of the configuration: read at the start, and again when one of its files changes.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_rustls::rustls::ServerConfig;
+
+use super::config::{self, Clients, Config, Pem};
+use super::tls;
+use super::users::Users;
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// More is no configuration.
+const LONGEST: u64 = 1 << 20;
+
+/// What holds for each connection and request. Without a configuration: plain HTTP for everybody.
+#[derive(Default)]
+pub struct Settings {
+    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) client_certificates: bool,
+    pub(super) headers: HeaderMap,
+    pub(super) users: Option<Users>,
+}
+
+impl Settings {
+    /// `https` or `http`.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// Whether not everybody is answered.
+    pub(super) fn asks_who(&self) -> bool {
+        self.client_certificates || self.users.is_some()
+    }
+
+    /// Why this one may not follow `old` without a restart. A file that is half written looks like one that asks for less.
+    fn opens(&self, old: &Settings) -> Option<&'static str> {
+        if old.tls.is_some() && self.tls.is_none() {
+            Some("it has no tls_server_config any more")
+        } else if old.client_certificates && !self.client_certificates {
+            Some("it asks for no client certificate any more")
+        } else if old.users.is_some() && self.users.is_none() {
+            Some("it has no basic_auth_users any more")
+        } else {
+            None
+        }
+    }
+}
+
+/// What tells a changed file; `None`: it cannot be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+type Stamps = Vec<(PathBuf, Option<Stamp>)>;
+
+fn stamps<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Stamps {
+    files.into_iter().map(|path| (path.clone(), stamp(path))).collect()
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    fs::metadata(path).ok().map(|file| Stamp {
+        device: file.dev(),
+        inode: file.ino(),
+        length: file.len(),
+        modified: (file.mtime(), file.mtime_nsec()),
+        changed: (file.ctime(), file.ctime_nsec()),
+    })
+}
+
+/// The configuration's files, with what they were when they were last read.
+pub struct Source {
+    path: PathBuf,
+    /// As read; the first one is the configuration itself.
+    read: Stamps,
+    /// As looked at last.
+    seen: Stamps,
+    /// What was read is in force.
+    good: bool,
+    /// What was said last of one that is not.
+    said: Option<String>,
+}
+
+impl Source {
+    /// Reads it for the first time.
+    ///
+    /// # Errors
+    /// One line: the file, what is wrong.
+    pub fn open(path: &Path) -> Result<(Self, Settings), String> {
+        let mut source = Source { path: path.to_owned(), read: vec![], seen: vec![], good: true, said: None };
+        let settings = source.load()?;
+        source.seen.clone_from(&source.read);
+        Ok((source, settings))
+    }
+
+    fn load(&mut self) -> Result<Settings, String> {
+        // Looked at before they are read: a change in between shows the next time.
+        self.read = stamps([&self.path]);
+        let config = config::parse(&text(&self.path)?, &self.path)?;
+        self.read.extend(stamps(files(&config)));
+        built(config).map_err(|why| format!("{}: {why}", self.path.display()))
+    }
+
+    /// Whether to read them: they are other ones than those in force, and not being written right now.
+    fn is_due(&mut self) -> bool {
+        let now = stamps(self.read.iter().map(|(path, _)| path));
+        let settled = now == self.seen;
+        let changed = now != self.read;
+        self.seen = now;
+        // One that is no good may be waiting for something that no stamp tells, such as a free descriptor.
+        settled && (changed || !self.good)
+    }
+
+    /// What is to be in force instead of `old`, or what is to be said of it: once, as long as it is the same.
+    fn look(&mut self, old: &Settings) -> Result<Option<Settings>, String> {
+        if !self.is_due() {
+            return Ok(None);
+        }
+        let path = self.path.display().to_string();
+        let loaded = self.load().and_then(|new| match new.opens(old) {
+            Some(why) => Err(format!("{path}: {why}: that takes a restart")),
+            None => Ok(new),
+        });
+        self.seen.clone_from(&self.read);
+        self.good = loaded.is_ok();
+        match loaded {
+            Ok(new) => {
+                self.said = None;
+                Ok(Some(new))
+            }
+            Err(line) if self.said.as_ref() == Some(&line) => Ok(None),
+            Err(line) => {
+                self.said = Some(line.clone());
+                Err(line)
+            }
+        }
+    }
+}
+
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)? as u64 > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than a MiB"));
+    }
+    Ok(bytes)
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    let read = bytes(path).map_err(|error| error.to_string());
+    let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()));
+    text.map_err(|why| format!("{} cannot be read: {why}", path.display()))
+}
+
+/// That it names.
+fn files(config: &Config) -> Vec<&PathBuf> {
+    let Some(tls) = &config.tls else { return vec![] };
+    let authorities = match &tls.clients {
+        Clients::NotAsked => None,
+        Clients::IfGiven(pem) | Clients::Required(pem) => Some(pem),
+    };
+    let pems = [&tls.cert, &tls.key].into_iter().chain(authorities);
+    pems.filter_map(|pem| if let Pem::File(path) = pem { Some(path) } else { None }).collect()
+}
+
+fn built(config: Config) -> Result<Settings, String> {
+    let tls = config.tls.as_ref().map(|tls| tls::server_config(tls, config.http2, bytes)).transpose()?;
+    Ok(Settings {
+        client_certificates: config.tls.is_some_and(|tls| matches!(tls.clients, Clients::Required(_))),
+        tls: tls.map(Arc::new),
+        headers: config.headers,
+        users: Users::new(config.users)?,
+    })
+}
+
+/// Keeps what is in force up to date.
+pub(super) async fn follow(mut source: Source, in_force: Arc<watch::Sender<Arc<Settings>>>) {
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let old = Arc::clone(&in_force.borrow());
+        let looked = spawn_blocking(move || {
+            let looked = source.look(&old);
+            (source, looked)
+        });
+        let looked = match looked.await {
+            Ok((same, looked)) => {
+                source = same;
+                looked
+            }
+            Err(error) => {
+                log::error!("changes of the web configuration are not seen any more: {error}");
+                return;
+            }
+        };
+        match looked {
+            Ok(None) => {}
+            Ok(Some(new)) => {
+                log::info!("{} was read again", source.path.display());
+                in_force.send_replace(Arc::new(new));
+            }
+            Err(line) => log::warn!("{line}; what was read before stays in force"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

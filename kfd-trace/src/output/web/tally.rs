@@ -1,0 +1,96 @@
+//! What went wrong with connections, counted, and told in the log: one line a minute at most, whatever their number.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::interval;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    /// Idle ones that were closed when another one came.
+    MadeRoom,
+    /// That came while all others were being answered.
+    Refused,
+    /// Not accepted: the process or the kernel had no descriptor or memory left.
+    NotAccepted,
+    /// TLS: no handshake, a wrong one, or none in time.
+    Handshake,
+    /// Closed for taking too long, or for what is no HTTP.
+    Broken,
+    /// Requests without the name and password of a user.
+    Denied,
+}
+
+/// What is told of each.
+const WORDS: [(Event, &str); 6] = [
+    (Event::MadeRoom, "idle connections closed to make room"),
+    (Event::Refused, "connections refused, since there were too many"),
+    (Event::NotAccepted, "times no connection could be accepted"),
+    (Event::Handshake, "TLS handshakes failed"),
+    (Event::Broken, "connections closed for bad or slow requests"),
+    (Event::Denied, "requests without a right password"),
+];
+
+type Counts = [u64; WORDS.len()];
+
+#[derive(Default)]
+pub(super) struct Tally([AtomicU64; WORDS.len()]);
+
+impl Tally {
+    pub(super) fn count(&self, event: Event) {
+        self.0[event as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// What is new since `before`.
+fn told(now: &Counts, before: &Counts) -> Option<String> {
+    let new = WORDS.iter().filter_map(|&(event, words)| {
+        let count = now[event as usize] - before[event as usize];
+        (count > 0).then(|| format!("{count} {words}"))
+    });
+    let new: Vec<_> = new.collect();
+    (!new.is_empty()).then(|| new.join(", "))
+}
+
+/// Says it, as long as it runs.
+pub(super) async fn tell(tally: Arc<Tally>) {
+    let mut ticks = interval(MINUTE);
+    let mut before = Counts::default();
+    loop {
+        ticks.tick().await;
+        let now = tally.counts();
+        if let Some(line) = told(&now, &before) {
+            log::warn!("in a minute: {line}");
+        }
+        before = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_has_its_words_and_is_told_once() {
+        let tally = Tally::default();
+        let before = tally.counts();
+        assert_eq!(told(&before, &before), None);
+        for (place, (event, _)) in WORDS.iter().enumerate() {
+            assert_eq!(*event as usize, place);
+            (0..=place).for_each(|_| tally.count(*event));
+        }
+        let now = tally.counts();
+        let line = told(&now, &before).unwrap();
+        for (place, (_, words)) in WORDS.iter().enumerate() {
+            assert!(line.contains(&format!("{} {words}", place + 1)), "{line}");
+        }
+        assert_eq!(told(&now, &now), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! TLS of the server: from what the configuration asks for to what rustls takes.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{NamedGroup, RootCertStore, ServerConfig, SupportedCipherSuite};
+
+use super::config::{Clients, Pem, Tls, Version};
+
+pub(super) const H2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
+
+/// `read`: of a file of certificates or a key.
+///
+/// # Errors
+/// One line: what cannot be read, or does not fit, and in which file.
+pub(super) fn server_config(
+    tls: &Tls,
+    http2: bool,
+    read: impl Fn(&Path) -> io::Result<Vec<u8>>,
+) -> Result<ServerConfig, String> {
+    let read = |pem: &Pem, what: &str| match pem {
+        Pem::Inline(text) => Ok((format!("the inline {what}"), text.clone().into_bytes())),
+        Pem::File(path) => match read(path) {
+            Ok(bytes) => Ok((path.display().to_string(), bytes)),
+            Err(error) => Err(format!("{what} {} cannot be read: {error}", path.display())),
+        },
+    };
+    let provider = Arc::new(provider(tls)?);
+    let versions: Vec<_> = [(Version::Tls12, &TLS12), (Version::Tls13, &TLS13)]
+        .into_iter()
+        .filter(|(version, _)| (tls.min..=tls.max).contains(version))
+        .map(|(_, version)| version)
+        .collect();
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions)
+        .map_err(|error| format!("tls_server_config: {error}"))?;
+    let builder = match &tls.clients {
+        Clients::NotAsked => builder.with_no_client_auth(),
+        Clients::IfGiven(authorities) | Clients::Required(authorities) => {
+            let (place, bytes) = read(authorities, "client_ca")?;
+            let roots = roots(&place, &bytes)?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match tls.clients {
+                Clients::IfGiven(_) => verifier.allow_unauthenticated(),
+                _ => verifier,
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| format!("{place}: {error}"))?)
+        }
+    };
+    let (chain_place, chain) = read(&tls.cert, "cert")?;
+    let (key_place, key) = read(&tls.key, "key")?;
+    let key = PrivateKeyDer::from_pem_slice(&key)
+        .map_err(|error| format!("{key_place} has no private key without a passphrase: {error}"))?;
+    let mut config = builder
+        .with_single_cert(certificates(&chain_place, &chain)?, key)
+        .map_err(|error| format!("{chain_place} with {key_place}: {error}"))?;
+    config.ignore_client_order = tls.prefer_server;
+    config.alpn_protocols = if http2 { vec![H2.to_vec(), HTTP1.to_vec()] } else { vec![HTTP1.to_vec()] };
+    Ok(config)
+}
+
+fn certificates(place: &str, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(bytes)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("{place}: {error}"))?;
+    if certificates.is_empty() {
+        return Err(format!("{place} has no certificate in PEM"));
+    }
+    Ok(certificates)
+}
+
+fn roots(place: &str, bytes: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(place, bytes)? {
+        roots.add(certificate).map_err(|error| format!("{place}: {error}"))?;
+    }
+    Ok(roots)
+}
+
+/// ring's algorithms, or those of them that are named, in that order.
+fn provider(tls: &Tls) -> Result<CryptoProvider, String> {
+    let mut provider = ring::default_provider();
+    if let Some(names) = &tls.cipher_suites {
+        // Those of 1.3 cannot be chosen in this format: they stay.
+        let (old, new): (Vec<_>, Vec<_>) = provider
+            .cipher_suites
+            .into_iter()
+            .partition(|suite| matches!(suite, SupportedCipherSuite::Tls12(_)));
+        let name = |suite: &SupportedCipherSuite| format!("{:?}", suite.suite());
+        provider.cipher_suites = named("cipher_suites", names, &old, name)?;
+        provider.cipher_suites.splice(0..0, new);
+    }
+    if let Some(names) = &tls.curves {
+        provider.kx_groups = named("curve_preferences", names, &provider.kx_groups, |group| curve(*group))?;
+    }
+    Ok(provider)
+}
+
+/// As the format names it.
+fn curve(group: &dyn SupportedKxGroup) -> String {
+    match group.name() {
+        NamedGroup::secp256r1 => "CurveP256".into(),
+        NamedGroup::secp384r1 => "CurveP384".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn named<T: Copy>(
+    key: &str,
+    names: &[String],
+    all: &[T],
+    name: impl Fn(&T) -> String,
+) -> Result<Vec<T>, String> {
+    let find = |wanted: &String| {
+        all.iter().find(|each| name(each) == *wanted).copied().ok_or_else(|| {
+            let known: Vec<_> = all.iter().map(&name).collect();
+            format!("tls_server_config: {key}: {wanted} is not supported; these are: {}", known.join(", "))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests;

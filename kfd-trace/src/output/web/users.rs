@@ -1,0 +1,145 @@
+//! Who may ask: names and passwords of HTTP's basic authentication, held against bcrypt hashes.
+//!
+//! A hash is meant to be slow to check, so it is checked on a thread that may block, a few at a time, and a password that was
+//! right is known again by a keyed digest. Whether a name exists cannot be told by the time that a wrong password takes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bcrypt::HashParts;
+use headers::authorization::{Authorization, Basic};
+use ring::{hmac, rand};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+/// Hashes that are checked at once: each takes a CPU.
+const AT_ONCE: usize = 2;
+
+/// 2 to its power rounds. Beyond it a single password takes many seconds.
+const HIGHEST_COST: u32 = 16;
+
+/// A hash of a password, as `htpasswd -B` makes it.
+#[derive(Clone)]
+pub(super) struct Hash(String);
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hash)")
+    }
+}
+
+impl FromStr for Hash {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: HashParts =
+            text.parse().map_err(|_| "this is no bcrypt hash; `htpasswd -nBC 10 \"\"` makes one")?;
+        if !(4..=HIGHEST_COST).contains(&parts.get_cost()) {
+            return Err(format!("a cost of {} is not supported: use 4 to {HIGHEST_COST}", parts.get_cost()));
+        }
+        Ok(Hash(text.to_owned()))
+    }
+}
+
+impl Hash {
+    /// Slow.
+    fn is_of(&self, password: &str) -> bool {
+        bcrypt::verify(password, &self.0).unwrap_or(false)
+    }
+}
+
+/// Those of one configuration: a new one begins with nothing remembered.
+pub(super) struct Users {
+    hashes: BTreeMap<String, Hash>,
+    /// Digest of the password that was right last, by name.
+    remembered: Mutex<HashMap<String, hmac::Tag>>,
+    /// Of the digests; nobody else has it.
+    key: hmac::Key,
+    /// Which user's hash stands in for that of an unknown name.
+    stand_in: RandomState,
+    places: Arc<Semaphore>,
+}
+
+/// What it takes to answer.
+#[derive(Debug)]
+enum Check {
+    /// The password was right before.
+    Remembered,
+    /// It must be held against this hash. `known`: it is the user's own; else the answer is no, whatever comes out.
+    Hash { hash: Hash, known: bool },
+}
+
+impl Users {
+    /// `None` without users: then everybody may ask.
+    ///
+    /// # Errors
+    /// When the kernel gives no random bytes.
+    pub(super) fn new(hashes: BTreeMap<String, Hash>) -> Result<Option<Self>, String> {
+        if hashes.is_empty() {
+            return Ok(None);
+        }
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
+            .map_err(|_| "the kernel gives no random bytes")?;
+        Ok(Some(Users {
+            hashes,
+            remembered: Mutex::default(),
+            key,
+            stand_in: RandomState::new(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }))
+    }
+
+    /// Whether this is one of them, with the right password.
+    pub(super) async fn admit(&self, given: &Authorization<Basic>) -> bool {
+        let (name, password) = (given.username(), given.password());
+        let (hash, known) = match self.check(name, password) {
+            Check::Remembered => return true,
+            Check::Hash { hash, known } => (hash, known),
+        };
+        // It is never closed.
+        let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return false };
+        // Others with the same password may have waited for the same answer.
+        if matches!(self.check(name, password), Check::Remembered) {
+            return true;
+        }
+        let candidate = password.to_owned();
+        let checked = spawn_blocking(move || {
+            let right = hash.is_of(&candidate);
+            drop(place);
+            right
+        });
+        let right = checked.await.unwrap_or(false) && known;
+        if right {
+            let digest = hmac::sign(&self.key, password.as_bytes());
+            self.remembered().insert(name.to_owned(), digest);
+        }
+        right
+    }
+
+    fn check(&self, name: &str, password: &str) -> Check {
+        if let Some(hash) = self.hashes.get(name) {
+            let digest = self.remembered().get(name).copied();
+            // Compares in constant time.
+            let right = digest
+                .is_some_and(|digest| hmac::verify(&self.key, password.as_bytes(), digest.as_ref()).is_ok());
+            return if right { Check::Remembered } else { Check::Hash { hash: hash.clone(), known: true } };
+        }
+        // The same one for the same name, so that asking twice does not tell either.
+        let count = u64::try_from(self.hashes.len()).unwrap_or(1);
+        let turn = usize::try_from(self.stand_in.hash_one(name) % count).unwrap_or_default();
+        match self.hashes.values().nth(turn) {
+            Some(hash) => Check::Hash { hash: hash.clone(), known: false },
+            None => unreachable!("there is at least one user"),
+        }
+    }
+
+    fn remembered(&self) -> std::sync::MutexGuard<'_, HashMap<String, hmac::Tag>> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;
