@@ -194,7 +194,7 @@ async fn who_is_slow_is_cut_off() {
             sleep(Duration::from_secs(5)).await;
         }
     });
-    closed(reader).await;
+    timeout(Duration::from_secs(600), closed(reader)).await.expect("it is cut off");
     dripping.await.unwrap();
     assert_eq!(server.count(Event::Broken), 2);
     // Who has asked may be idle until the time is over.

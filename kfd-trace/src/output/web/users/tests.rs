@@ -33,6 +33,13 @@ async fn a_user_with_the_right_password_and_nobody_else() {
 }
 
 #[tokio::test]
+async fn an_unknown_name_is_nobody_also_with_the_password_of_who_stands_in() {
+    let users = users(&[("alice", "wonder")]);
+    assert!(!admitted(&users, "carol", "wonder").await && !admitted(&users, "carol", "wonder").await);
+    assert!(users.remembered().is_empty());
+}
+
+#[tokio::test]
 async fn a_password_that_was_right_is_known_again_and_no_other() {
     let users = users(&[("alice", "wonder"), ("bob", "builder")]);
     assert!(matches!(users.check("alice", "wonder"), Check::Hash { known: true, .. }));
