@@ -255,8 +255,11 @@ async fn who_is_being_answered_is_not_sent_away_for_others() {
     let server = Server::plain(Limits { connections: 2, ..Limits::default() });
     let mut first = server.connect().await;
     first.write_all(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    for _ in 0..5 {
+    assert!(server.get().await.ends_with("served\n"));
+    for made_room in 1..5 {
+        let _idle = server.connect().await;
         assert!(server.get().await.ends_with("served\n"));
+        assert_eq!(server.count(Event::MadeRoom), made_room);
     }
     assert!(timeout(Duration::from_millis(200), closed(first)).await.is_err(), "it waits for its answer");
 }
