@@ -95,7 +95,7 @@ pub(super) async fn serve_within(
     let sender = Arc::new(sender);
     let (stopping, stopped) = watch::channel(false);
     let mut beside = JoinSet::new();
-    beside.spawn(tell(Arc::clone(&tally)));
+    beside.spawn(tell(Arc::clone(&tally), |line| log::warn!("in the last minute: {line}")));
     if let Some(source) = source {
         beside.spawn(follow(source, Arc::clone(&sender)));
     }

@@ -1,10 +1,12 @@
-//! What went wrong with connections, counted, and told in the log: one line a minute at most, whatever their number.
+//! What went wrong with connections, counted, and told in the log: a minute after the first of them, and then one line a
+//! minute at most, whatever their number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::interval;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -37,15 +39,19 @@ const WORDS: [(Event, &str); 6] = [
 type Counts = [u64; WORDS.len()];
 
 #[derive(Default)]
-pub(super) struct Tally([AtomicU64; WORDS.len()]);
+pub(super) struct Tally {
+    counts: [AtomicU64; WORDS.len()],
+    counted: Notify,
+}
 
 impl Tally {
     pub(super) fn count(&self, event: Event) {
-        self.0[event as usize].fetch_add(1, Ordering::Relaxed);
+        self.counts[event as usize].fetch_add(1, Ordering::Relaxed);
+        self.counted.notify_one();
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+        self.counts.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -59,15 +65,15 @@ fn told(now: &Counts, before: &Counts) -> Option<String> {
     (!new.is_empty()).then(|| new.join(", "))
 }
 
-/// Says it, as long as it runs.
-pub(super) async fn tell(tally: Arc<Tally>) {
-    let mut ticks = interval(MINUTE);
+/// Hands it to `say`, as long as it runs. Sleeps while there is nothing to say.
+pub(super) async fn tell(tally: Arc<Tally>, mut say: impl FnMut(&str)) {
     let mut before = Counts::default();
     loop {
-        ticks.tick().await;
+        tally.counted.notified().await;
+        sleep(MINUTE).await;
         let now = tally.counts();
         if let Some(line) = told(&now, &before) {
-            log::warn!("in a minute: {line}");
+            say(&line);
         }
         before = now;
     }
@@ -76,6 +82,7 @@ pub(super) async fn tell(tally: Arc<Tally>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::sync::mpsc;
 
     #[test]
     fn each_count_has_its_words_and_is_told_once() {
@@ -92,5 +99,21 @@ mod tests {
             assert!(line.contains(&format!("{} {words}", place + 1)), "{line}");
         }
         assert_eq!(told(&now, &now), None);
+    }
+
+    // The clock goes on when all wait for it.
+    #[tokio::test(start_paused = true)]
+    async fn a_minute_has_one_line() {
+        let tally = Arc::new(Tally::default());
+        let (lines, mut said) = mpsc::unbounded_channel();
+        let telling =
+            tokio::spawn(tell(Arc::clone(&tally), move |line| lines.send(line.to_owned()).unwrap()));
+        for number in [3, 5] {
+            (0..number).for_each(|_| tally.count(Event::Denied));
+            assert_eq!(said.recv().await.unwrap(), format!("{number} requests without a right password"));
+        }
+        sleep(10 * MINUTE).await;
+        assert!(said.is_empty(), "nothing is new");
+        telling.abort();
     }
 }
