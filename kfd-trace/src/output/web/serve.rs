@@ -63,7 +63,7 @@ impl Default for Limits {
             handshake: seconds(10),
             head: seconds(20),
             write: seconds(20),
-            read: seconds(120),
+            read: seconds(300),
         }
     }
 }
@@ -194,7 +194,7 @@ impl Door {
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         log::debug!("a connection ended: {error}");
-                        if !(asked.load(Ordering::Relaxed) && is_late_head(error.as_ref())) {
+                        if is_to_blame(error.as_ref(), asked.load(Ordering::Relaxed)) {
                             self.tally.count(Event::Broken);
                         }
                     }
@@ -210,9 +210,13 @@ impl Door {
     }
 }
 
-/// Which is no fault of a client that has asked before: its connection may have been idle for long enough.
-fn is_late_head(error: &(dyn Error + Send + Sync + 'static)) -> bool {
-    error.downcast_ref().is_some_and(hyper::Error::is_timeout)
+/// Whether the client was bad or slow. One that just goes is neither, nor is one that `asked` before and was idle since.
+fn is_to_blame(error: &(dyn Error + Send + Sync + 'static), asked: bool) -> bool {
+    let Some(error) = error.downcast_ref::<hyper::Error>() else { return false };
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    error.is_parse()
+        || (error.is_timeout() && !asked)
+        || source.is_some_and(|source| source.kind() == io::ErrorKind::TimedOut)
 }
 
 async fn accept(listener: &TcpListener, tally: &Tally) -> TcpStream {

@@ -221,12 +221,17 @@ async fn a_head_that_is_too_long_is_refused() {
         let answer = ask(server.connect().await, "/", &headers).await;
         assert!(!answer.as_ref().is_ok_and(|answer| answer.contains("served")), "{answer:?}");
     }
-    assert!(
-        ask(server.connect().await, "/", &format!("X: {}\r\n", "x".repeat(4 << 10)))
-            .await
-            .unwrap()
-            .ends_with("served\n")
-    );
+    assert_eq!(server.count(Event::Broken), 2);
+    // Who goes without a word, or in the middle of one, is not told of.
+    for text in ["", "GET / HTTP/1.1\r\n"] {
+        let mut stream = server.connect().await;
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        closed(stream).await;
+    }
+    assert_eq!(server.count(Event::Broken), 2);
+    let fits = format!("X: {}\r\n", "x".repeat(4 << 10));
+    assert!(ask(server.connect().await, "/", &fits).await.unwrap().ends_with("served\n"));
 }
 
 #[tokio::test]
