@@ -5,6 +5,8 @@ use crate::events::life::{Eviction, Trigger, VmFault};
 use crate::output::api::{Ask, Refusal};
 use crate::output::http::{self, Site};
 use crate::output::samples::{clock, probe, topology};
+use crate::output::web::settings::Settings;
+use crate::output::web::{self, listen};
 use crate::state::samples::{event, facts, seen};
 use crate::state::{Filter, History, State, StateLimits};
 use crate::verdict::{ProbeStatus, Verdict};
@@ -322,8 +324,9 @@ async fn made_up_pages() {
     ];
     let mut servers = tokio::task::JoinSet::new();
     for (port, world) in (20_300..).zip(worlds) {
-        let listeners = http::bind(&[SocketAddr::from(([127, 0, 0, 1], port))]).await.expect("a free port");
-        servers.spawn(http::serve(listeners, Arc::new(world), std::future::pending()));
+        let listeners = listen::bind(&[SocketAddr::from(([127, 0, 0, 1], port))]).expect("a free port");
+        let pages = http::router(Arc::new(world));
+        servers.spawn(web::serve(listeners, pages, Settings::default(), None, std::future::pending()));
     }
     servers.join_all().await;
 }
