@@ -18,6 +18,7 @@ mod held;
 mod processes;
 mod queues;
 mod status;
+mod who;
 
 pub use ask::{Ask, Refusal, Resource};
 pub use events::{EventsView, events};

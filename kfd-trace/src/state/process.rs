@@ -181,11 +181,16 @@ impl Process {
         self.cgroup_leaf = Some(leaf);
     }
 
-    /// Its details; where procfs did not tell the cgroup's path, with the last name of it.
+    /// Its cgroup's path; where procfs did not tell that, the last name of it.
+    #[must_use]
+    pub fn cgroup(&self) -> Option<&str> {
+        self.details.cgroup.as_deref().or(self.cgroup_leaf.as_deref())
+    }
+
+    /// Its details, with [`Process::cgroup`].
     #[must_use]
     pub fn told(&self) -> ProcessDetails {
-        let cgroup = self.details.cgroup.clone().or_else(|| self.cgroup_leaf.clone());
-        ProcessDetails { cgroup, ..self.details.clone() }
+        ProcessDetails { cgroup: self.cgroup().map(str::to_owned), ..self.details.clone() }
     }
 
     /// What the kernel itself tells at the first sight wins over what was read before.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::who::Who;
 use super::{View, written};
-use crate::attribute::{Gpu, Topology};
 use crate::events::event::{ProcessId, QueueType};
-use crate::output::belongs::BelongsFields;
 use crate::output::clock;
 use crate::state::{Entry, Kept, Process, Queue, What};
 
@@ -31,15 +30,8 @@ pub struct HeldView<'a> {
 
 #[derive(Serialize)]
 struct Row<'a> {
-    pid: Option<u32>,
-    ns_pid: Option<u32>,
-    uid: Option<u32>,
-    comm: Option<&'a str>,
-    cgroup: Option<&'a str>,
     #[serde(flatten)]
-    belongs: BelongsFields<'a>,
-    kfd_process: Option<String>,
-    context_id: Option<u32>,
+    who: Who<'a>,
     gpu: Option<String>,
     gpu_id: Option<u32>,
     queue_id: u32,
@@ -82,23 +74,15 @@ pub fn held(view: &HeldView<'_>) -> serde_json::Result<String> {
 }
 
 fn key<'r>(row: &'r Row<'_>) -> (Option<u32>, Option<u32>, &'r Option<String>, u32) {
-    (row.gpu_id, row.pid, &row.kfd_process, row.queue_id)
+    (row.gpu_id, row.who.pid, &row.who.kfd_process, row.queue_id)
 }
 
 fn live<'a>(process: &'a Process, queue: &Queue, view: &HeldView<'a>) -> Option<Row<'a>> {
     let clock = view.now.clock;
     let from_ns = clock.unix_ns(queue.born_ns.or(queue.adopted_ns)?)?;
-    let details = &process.details;
     (from_ns <= view.at_ns).then(|| Row {
-        pid: process.tgid,
-        ns_pid: process.ns_tgid,
-        uid: process.uid,
-        comm: process.comm.as_deref(),
-        cgroup: details.cgroup.as_deref().or(process.cgroup_leaf.as_deref()),
-        belongs: BelongsFields::from(details),
-        kfd_process: process.id().map(|id| id.0.to_string()),
-        context_id: process.context_id,
-        gpu: label(queue.facts.gpu_id, view.now.topology),
+        who: process.into(),
+        gpu: queue.facts.gpu_id.and_then(|id| view.now.topology.label(id)),
         gpu_id: queue.facts.gpu_id,
         queue_id: queue.queue_id,
         queue_type: queue.facts.queue_type.map(QueueType::name),
@@ -123,17 +107,9 @@ fn ended<'a>(entry: &'a Entry, lives: &BTreeSet<Stay>, view: &HeldView<'a>) -> O
         return None;
     }
     let at = |mono_ns: u64| clock::rfc3339(entry.mono_to_wall_ns().checked_add_unsigned(mono_ns)?);
-    let owner = entry.owner.as_deref();
     Some(Row {
-        pid: entry.pid(),
-        ns_pid: owner.and_then(|owner| owner.ns_pid),
-        uid: owner.and_then(|owner| owner.uid),
-        comm: owner.and_then(|owner| owner.comm.as_deref()),
-        cgroup: owner.and_then(|owner| owner.details.cgroup.as_deref()),
-        belongs: owner.map(|owner| BelongsFields::from(&owner.details)).unwrap_or_default(),
-        kfd_process: entry.process().map(|id| id.0.to_string()),
-        context_id: owner.and_then(|owner| owner.context_id),
-        gpu: label(queue.gpu_id, view.now.topology),
+        who: entry.into(),
+        gpu: queue.gpu_id.and_then(|id| view.now.topology.label(id)),
         gpu_id: queue.gpu_id,
         queue_id: queue.queue_id,
         queue_type: queue.queue_type.map(QueueType::name),
@@ -142,8 +118,4 @@ fn ended<'a>(entry: &'a Entry, lives: &BTreeSet<Stay>, view: &HeldView<'a>) -> O
         ended: clock::rfc3339(entry.wall_ns),
         cause: queue.cause.map(crate::state::Cause::name),
     })
-}
-
-fn label(gpu_id: Option<u32>, topology: &Topology) -> Option<String> {
-    gpu_id.and_then(|id| topology.gpu(id)).map(Gpu::label)
 }

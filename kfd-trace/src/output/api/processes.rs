@@ -3,21 +3,14 @@
 use serde::Serialize;
 
 use super::View;
+use super::who::Who;
 use crate::events::life::Trigger;
-use crate::output::belongs::BelongsFields;
 use crate::state::{Evictions, Process};
 
 #[derive(Serialize)]
 pub(super) struct Row<'a> {
-    pid: Option<u32>,
-    ns_pid: Option<u32>,
-    uid: Option<u32>,
-    comm: Option<&'a str>,
-    cgroup: Option<&'a str>,
     #[serde(flatten)]
-    belongs: BelongsFields<'a>,
-    kfd_process: Option<String>,
-    context_id: Option<u32>,
+    who: Who<'a>,
     alive: bool,
     opens: u64,
     failed_opens: u64,
@@ -40,7 +33,6 @@ struct OnGpu {
 }
 
 pub(super) fn row<'a>(process: &'a Process, view: &View<'a>) -> Row<'a> {
-    let details = &process.details;
     // What ended is not evicted any longer, though no restore came.
     let until_ns = process.released_ns.unwrap_or(view.now_ns);
     let alive = process.alive();
@@ -52,14 +44,7 @@ pub(super) fn row<'a>(process: &'a Process, view: &View<'a>) -> Row<'a> {
         last_trigger: evictions.trigger.map(Trigger::name),
     };
     Row {
-        pid: process.tgid,
-        ns_pid: process.ns_tgid,
-        uid: process.uid,
-        comm: process.comm.as_deref(),
-        cgroup: details.cgroup.as_deref().or(process.cgroup_leaf.as_deref()),
-        belongs: BelongsFields::from(details),
-        kfd_process: process.id().map(|id| id.0.to_string()),
-        context_id: process.context_id,
+        who: process.into(),
         alive,
         opens: process.opens,
         failed_opens: process.failed_opens,

@@ -61,9 +61,8 @@ fn info(shown: &[&Process]) -> Family {
         let [pid, id, comm] = identity(process);
         let [inner, uid] =
             [process.ns_tgid, process.uid].map(|told| told.map_or_else(String::new, |told| told.to_string()));
-        let details = &process.details;
-        let cgroup = details.cgroup.as_deref().or(process.cgroup_leaf.as_deref()).unwrap_or_default();
-        let belongs = BelongsFields::from(details).labels();
+        let cgroup = process.cgroup().unwrap_or_default();
+        let belongs = BelongsFields::from(&process.details).labels();
         let mut labels = vec![&*pid, &id, &comm, &inner, &uid, cgroup];
         labels.extend(belongs.iter().map(String::as_str));
         family.set(&labels, 1.0);

@@ -39,7 +39,6 @@ pub(super) fn rows(processes: &[&Process], view: &View<'_>) -> Vec<ProcessRow> {
 }
 
 fn row(process: &Process, now_ns: u64) -> ProcessRow {
-    let cgroup = process.details.cgroup.as_deref().or(process.cgroup_leaf.as_deref());
     let evicted_ns = process.evicted.evicted_ns(now_ns);
     ProcessRow {
         pid: pid(process),
@@ -47,7 +46,7 @@ fn row(process: &Process, now_ns: u64) -> ProcessRow {
         ns_pid: show(process.ns_tgid),
         uid: show(process.uid),
         owner: BelongsFields::from(&process.details).owner().as_deref().map_or_else(dash, text),
-        cgroup: cgroup.map_or_else(dash, text),
+        cgroup: process.cgroup().map_or_else(dash, text),
         queues: process.queues.len(),
         evictions: process.evicted.count,
         evicted_for: if process.evicted.count > 0 { age(evicted_ns) } else { dash() },

@@ -43,7 +43,7 @@ impl Owner {
         self.ns_pid == row.ns_tgid
             && self.uid == row.uid
             && self.comm.as_deref() == row.comm.as_deref().or(comm)
-            && self.details.cgroup.as_deref() == cgroup(row)
+            && self.details.cgroup.as_deref() == row.cgroup()
             && self.details.belongs == row.details.belongs
             && self.details.pod == row.details.pod
             && self.context_id == row.context_id
@@ -104,8 +104,4 @@ impl Owner {
             ..Process::new(key, self.pid(), Sources::default(), 0)
         }
     }
-}
-
-fn cgroup(row: &Process) -> Option<&str> {
-    row.details.cgroup.as_deref().or(row.cgroup_leaf.as_deref())
 }

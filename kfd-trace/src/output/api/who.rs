@@ -1,0 +1,51 @@
+//! Who a process is or was, as every row about one begins.
+
+use serde::Serialize;
+
+use crate::output::belongs::BelongsFields;
+use crate::state::{Entry, Process};
+
+#[derive(Serialize)]
+pub(super) struct Who<'a> {
+    pub(super) pid: Option<u32>,
+    ns_pid: Option<u32>,
+    uid: Option<u32>,
+    comm: Option<&'a str>,
+    cgroup: Option<&'a str>,
+    #[serde(flatten)]
+    belongs: BelongsFields<'a>,
+    pub(super) kfd_process: Option<String>,
+    context_id: Option<u32>,
+}
+
+impl<'a> From<&'a Process> for Who<'a> {
+    fn from(process: &'a Process) -> Self {
+        Who {
+            pid: process.tgid,
+            ns_pid: process.ns_tgid,
+            uid: process.uid,
+            comm: process.comm.as_deref(),
+            cgroup: process.cgroup(),
+            belongs: BelongsFields::from(&process.details),
+            kfd_process: process.id().map(|id| id.0.to_string()),
+            context_id: process.context_id,
+        }
+    }
+}
+
+/// The owner, as it was then.
+impl<'a> From<&'a Entry> for Who<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        let owner = entry.owner.as_deref();
+        Who {
+            pid: entry.pid(),
+            ns_pid: owner.and_then(|owner| owner.ns_pid),
+            uid: owner.and_then(|owner| owner.uid),
+            comm: owner.and_then(|owner| owner.comm.as_deref()),
+            cgroup: owner.and_then(|owner| owner.details.cgroup.as_deref()),
+            belongs: owner.map(|owner| BelongsFields::from(&owner.details)).unwrap_or_default(),
+            kfd_process: entry.process().map(|id| id.0.to_string()),
+            context_id: owner.and_then(|owner| owner.context_id),
+        }
+    }
+}
