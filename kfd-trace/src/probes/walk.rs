@@ -3,7 +3,8 @@
 //!
 //! `kfd_processes_table` (kfd_process.c) is a hash table of `struct kfd_process`; each has a list of
 //! `struct process_queue_node` in `pqm.queues`. The walk takes no lock: what it reads may be half gone. Chains
-//! are bounded, unreadable links end them with a count, and the caller compares with sysfs.
+//! are bounded, unreadable links end them with a count, and the caller compares with sysfs. Last it looks which of the GPUs
+//! met have a scheduler at work: what is unlike there may be a change under way.
 
 use super::facts::Facts;
 use super::peek::KernelMemory;

@@ -245,6 +245,9 @@ impl Told<'_> {
 
     /// Queues, and a process, that ended with an event which does not say so: no record told of their ends.
     fn untold_ends(&mut self, event: &Event, change: &Change) {
+        if change.ended.is_empty() && change.released.is_none() {
+            return;
+        }
         let own = |queue: &Queue| matches!(event.body, Body::QueueDestroy { queue_id, .. } if queue_id == queue.queue_id);
         let key = change.released.or(change.process);
         let row = key.and_then(|key| self.state.process(key));

@@ -49,9 +49,8 @@ pub(super) struct Log {
 /// What one owner has.
 #[derive(Debug)]
 struct Owned {
+    /// As it is known now. Entries from before more was told of it have another one.
     owner: Arc<Owner>,
-    /// Of this owner, and of those that it was before more was told of it.
-    bytes: usize,
     numbers: VecDeque<u64>,
 }
 
@@ -89,14 +88,11 @@ impl Log {
     /// Gives the owner's oldest entry, and how many it has.
     fn owned(&mut self, owner: &Arc<Owner>, number: u64) -> (u64, usize) {
         let known = self.owners.entry(owner.key()).or_insert_with(|| {
-            let bytes = owner.bytes();
-            self.bytes += bytes;
-            Owned { owner: Arc::clone(owner), bytes, numbers: VecDeque::new() }
+            self.bytes += owner.bytes();
+            Owned { owner: Arc::clone(owner), numbers: VecDeque::new() }
         });
         if !Arc::ptr_eq(&known.owner, owner) {
-            let bytes = owner.bytes();
-            self.bytes += bytes;
-            known.bytes += bytes;
+            self.bytes += owner.bytes();
             known.owner = Arc::clone(owner);
         }
         known.numbers.push_back(number);
@@ -109,12 +105,15 @@ impl Log {
         self.bytes -= cost(&entry);
         self.dropped += 1;
         self.dropped_until_ns = self.dropped_until_ns.max(Some(entry.wall_ns));
-        let Some(key) = entry.owner.as_ref().map(|owner| owner.key()) else { return };
-        let Some(owned) = self.owners.get_mut(&key) else { return };
+        let Some(owner) = &entry.owner else { return };
+        let Some(owned) = self.owners.get_mut(&owner.key()) else { return };
         owned.numbers.pop_front();
+        let next = owned.numbers.front().and_then(|number| self.entries.get(number)?.owner.as_ref());
+        if !next.is_some_and(|next| Arc::ptr_eq(next, owner)) {
+            self.bytes -= owner.bytes();
+        }
         if owned.numbers.is_empty() {
-            self.bytes -= owned.bytes;
-            self.owners.remove(&key);
+            self.owners.remove(&owner.key());
         }
     }
 

@@ -190,7 +190,7 @@ fn what_is_dropped_takes_its_owner_with_it() {
     }
     let steady = log.kept().bytes;
     for number in 101..=200 {
-        // The name changes: a new owner of the same key.
+        // Two entries of each.
         let owner = log.owner(key(number / 2), None, Some("x"));
         log.push(number, entry(number, Some(owner)));
         assert!(log.kept().bytes <= steady, "{:?}", log.kept());
@@ -199,6 +199,20 @@ fn what_is_dropped_takes_its_owner_with_it() {
         log.push(number, entry(number, None));
     }
     assert_eq!(log.kept().bytes, 8 * (size_of::<Entry>() + 80), "no owner is left");
+}
+
+#[test]
+fn an_owner_that_changes_costs_what_is_left_of_it() {
+    let mut log = Log::new(Limits { entries: 64, bytes: 1 << 20 });
+    let mut push = |number: u64| {
+        // Threads of a process without a row, each with a name of its own.
+        let owner = log.owner((None, Some(7)), None, Some(if number.is_multiple_of(2) { "a" } else { "b" }));
+        let what = What::ProcessRelease;
+        log.push(number, Entry { mono_ns: 0, wall_ns: 0, owner: Some(owner), tid: 1, task_tgid: 1, what });
+        (log.kept().entries, log.kept().bytes)
+    };
+    let steady = (1..=100).map(&mut push).last();
+    assert_eq!((101..=1_000).map(&mut push).last(), steady);
 }
 
 #[test]
