@@ -3,6 +3,7 @@
 //! Takes in what the API's documents are made from, and gives out the text of page/page.html, which escapes all that is put
 //! into it. What others chose (names, paths) is made safe and short first ([`text`]).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use askama::Template;
@@ -11,7 +12,7 @@ use super::api::{Tracing, View};
 use super::clock::{self, age};
 use super::{escape, status};
 use crate::attribute::Topology;
-use crate::state::{Entry, Process};
+use crate::state::{Entry, Filter, History, Process, What};
 
 mod events;
 mod gpus;
@@ -38,7 +39,7 @@ pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self
 const ROWS: usize = 100;
 
 /// Events, and evictions, of the recent past that the page shows.
-pub const RECENT: usize = 25;
+const RECENT: usize = 25;
 
 /// Characters that are shown of a text that others chose.
 const CHARACTERS: usize = 64;
@@ -66,6 +67,15 @@ impl<T> Part<T> {
         rows.truncate(most);
         Part { rows, more }
     }
+}
+
+/// What the page shows of the past, oldest first: events, and apart from them evictions and restores, which come often.
+#[must_use]
+pub fn recent(history: &History) -> (Vec<Arc<Entry>>, Vec<Arc<Entry>>) {
+    let moves = BTreeSet::from(["evict", "restore"]);
+    let others = What::NAMES.into_iter().filter(|name| !moves.contains(name)).collect();
+    let newest = |events| history.find(&Filter { events, ..Filter::newest(RECENT) }).entries;
+    (newest(others), newest(moves))
 }
 
 #[derive(Template)]

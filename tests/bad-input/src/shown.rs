@@ -137,8 +137,8 @@ fn past(history: &History, now: &View<'_>) {
         kept: &kept,
     };
     document(&api::status(&tracing).expect("a document"));
-    let recent = history.find(&Filter::newest(page::RECENT)).entries;
-    let view = PageView { now: Some(now), tracing: &tracing, recent: &recent, evictions: &recent };
+    let (recent, evictions) = page::recent(history);
+    let view = PageView { now: Some(now), tracing: &tracing, recent: &recent, evictions: &evictions };
     let html = page::html(&view).expect("a page");
     printable(&html);
     assert!(html.len() < PAGE && html.matches("<script").count() == 1, "{} bytes", html.len());

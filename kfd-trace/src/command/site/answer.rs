@@ -1,4 +1,6 @@
 //! The answers of the pages.
+//!
+//! Takes in what was asked, the state, the history and the clock; gives out texts. Nothing is written down under a lock.
 
 use super::{Page, Phase, Taken};
 use crate::command::clock;
@@ -9,10 +11,10 @@ use crate::output::http::Site;
 use crate::output::metrics::{self, Scrape};
 use crate::output::page::{self, PageView};
 use crate::output::status::Losses;
-use crate::state::{Class, Filter, Kept, What};
+use crate::state::{Class, Filter, History, Kept};
 use jiff::tz::TimeZone;
 use kfd_trace_common::counter::ProbeId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The time of an answer.
 struct Now {
@@ -38,8 +40,7 @@ impl Page {
     }
 
     fn kept(&self) -> [(Class, Kept); Class::ALL.len()] {
-        let history = self.history();
-        Class::ALL.map(|class| (class, history.kept(class)))
+        kept(&self.history())
     }
 
     /// A document of what lives.
@@ -82,13 +83,12 @@ impl Page {
 
     fn events(&self, filter: &Filter) -> Result<String, Refusal> {
         let now = self.now();
-        let found = self.history().find(filter);
-        written(api::events(&EventsView {
-            ts: now.ts,
-            began_ns: now.began_ns,
-            found: &found,
-            kept: &self.kept(),
-        }))
+        // Of one moment.
+        let (found, kept) = {
+            let history = self.history();
+            (history.find(filter), kept(&history))
+        };
+        written(api::events(&EventsView { ts: now.ts, began_ns: now.began_ns, found: &found, kept: &kept }))
     }
 
     /// Shows how the tracing goes.
@@ -116,6 +116,10 @@ impl Page {
         let taken = self.take().map_err(Refusal::NotTraced)?;
         written(self.with_tracing(&taken, &now, api::status))
     }
+}
+
+fn kept(history: &History) -> [(Class, Kept); Class::ALL.len()] {
+    Class::ALL.map(|class| (class, history.kept(class)))
 }
 
 fn written(document: serde_json::Result<String>) -> Result<String, Refusal> {
@@ -151,13 +155,7 @@ impl Site for Page {
     fn page(&self) -> Result<String, String> {
         let now = self.now();
         let taken = self.take()?;
-        let moves = BTreeSet::from(["evict", "restore"]);
-        let others = What::NAMES.into_iter().filter(|name| !moves.contains(name)).collect();
-        let (recent, evictions) = {
-            let history = self.history();
-            let newest = |events| history.find(&Filter { events, ..Filter::newest(page::RECENT) }).entries;
-            (newest(others), newest(moves))
-        };
+        let (recent, evictions) = page::recent(&self.history());
         let view =
             View { snapshot: &taken.snapshot, topology: &taken.topology, clock: &now.clock, now_ns: now.ns };
         let live = taken.why.is_none().then_some(&view);

@@ -8,7 +8,7 @@ use crate::output::samples::{clock, probe, topology};
 use crate::output::web::settings::Settings;
 use crate::output::web::{self, listen};
 use crate::state::samples::{event, facts, seen};
-use crate::state::{Filter, History, State, StateLimits};
+use crate::state::{History, State, StateLimits};
 use crate::verdict::{ProbeStatus, Verdict};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
@@ -128,15 +128,12 @@ impl World {
             topology: &self.topology,
             kept: &[],
         };
-        let newest = |of: fn(&str) -> bool| {
-            let events = crate::state::What::NAMES.into_iter().filter(|name| of(name)).collect();
-            self.history.find(&Filter { events, ..Filter::newest(RECENT) }).entries
-        };
+        let (recent, evictions) = recent(&self.history);
         let view = PageView {
             now: self.why_not.is_none().then_some(&view),
             tracing: &tracing,
-            recent: &newest(|name| !["evict", "restore"].contains(&name)),
-            evictions: &newest(|name| ["evict", "restore"].contains(&name)),
+            recent: &recent,
+            evictions: &evictions,
         };
         html(&view).expect("a page")
     }
