@@ -1,4 +1,7 @@
 //! What stands before every page: names and passwords, and the headers of every answer.
+//!
+//! Takes in: a request, the seat of its connection, the settings in force. Gives out: the page's answer or 401, with the headers
+//! that are configured.
 
 use std::sync::Arc;
 

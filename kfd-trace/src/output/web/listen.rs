@@ -1,4 +1,6 @@
 //! Where it is listened: addresses that are bound here, or sockets that systemd has bound.
+//!
+//! Takes in: addresses, or the descriptors that systemd passed. Gives out: listeners, or one line.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};

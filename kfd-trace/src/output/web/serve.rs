@@ -1,4 +1,6 @@
 //! Serving a router on sockets, with limits of time and number for each client.
+//!
+//! Takes in: bound listeners, a router, settings, a stop. Gives out: that all has ended.
 
 use std::error::Error;
 use std::future::Future;

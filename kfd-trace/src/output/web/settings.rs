@@ -1,4 +1,6 @@
 //! What is in force of the configuration: read at the start, and again when one of its files changes.
+//!
+//! Takes in: the path of the configuration. Gives out: [`Settings`], and new ones by a watch channel when the files change.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
