@@ -155,6 +155,7 @@ async fn passwords_stand_before_every_page() {
             );
         }
     }
+    assert_eq!(server.count(Event::Denied), 10);
 }
 
 #[tokio::test]
