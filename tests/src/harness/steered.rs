@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -23,17 +23,19 @@ impl Steered {
         Workload::ready(&["script"]).map(Self)
     }
 
-    /// A process of this very PID, which must be free.
-    pub fn with_pid(pid: u32) -> Result<Self> {
-        for _ in 0..50 {
+    /// A process of this very PID; none where a task that stays has come to have it.
+    pub fn with_pid(pid: u32) -> Result<Option<Self>> {
+        for _ in 0..20 {
             fs::write(LAST_PID, (pid - 1).to_string()).with_context(|| format!("write {LAST_PID}"))?;
             // another task may have been quicker: then this one is dropped, and the PID asked for again
             let steered = Self::start()?;
             if steered.pid() == pid {
-                return Ok(steered);
+                return Ok(Some(steered));
             }
         }
-        bail!("PID {pid} was not to be had")
+        let taker = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        eprintln!("PID {pid} was not to be had: `{}` has it", taker.trim_end());
+        Ok(None)
     }
 
     /// [`Self::start`], and operations that must succeed.

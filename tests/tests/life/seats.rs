@@ -1,6 +1,6 @@
 //! The tracer's seats: threads whose tids lead to the same one, and threads that leave theirs.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use kfd_trace_common::limits::SEATS;
 use kfd_trace_tests::harness::bpf_maps::claims;
 use kfd_trace_tests::harness::tracer::FEW;
@@ -23,6 +23,16 @@ fn entries(metrics: &Metrics, map: &str) -> Option<f64> {
     metrics.sum("kfd_trace_map_entries", &[("map", map)])
 }
 
+/// A process whose main thread's tid leads to the seat of this one.
+fn with_seat_of(tid: u32) -> Result<Steered> {
+    for turn in 1..=5 {
+        if let Some(steered) = Steered::with_pid(tid + turn * SEATS)? {
+            return Ok(steered);
+        }
+    }
+    bail!("each of the PIDs of that seat was lost to another task")
+}
+
 #[test]
 fn who_finds_the_seat_taken_is_counted_as_exactly() -> Result<()> {
     let mut daemon = Daemon::ready(&FEW)?;
@@ -30,7 +40,7 @@ fn who_finds_the_seat_taken_is_counted_as_exactly() -> Result<()> {
     calls(&mut seated)?;
     let before = daemon.scrape()?;
     assert_eq!((entries(&before, "ioctl_stats"), entries(&before, "ioctl_errors")), (Some(0.0), Some(0.0)));
-    let mut other = Steered::with_pid(seated.pid() + SEATS)?;
+    let mut other = with_seat_of(seated.pid())?;
     for _ in 1..TIMES {
         calls(&mut seated)?;
         calls(&mut other)?;
@@ -85,7 +95,7 @@ fn threads_that_have_ended_keep_no_seat() -> Result<()> {
 
     // One of them is there for another thread then, and what was counted stays.
     claimed(daemon.pid(), 1)?;
-    let mut next = Steered::with_pid(tids[0] + SEATS)?;
+    let mut next = with_seat_of(tids[0])?;
     next.must("create aql")?;
     let after = daemon.scrape()?;
     assert_eq!(entries(&after, "seats"), Some(2.0));
