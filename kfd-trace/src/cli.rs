@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use jiff::SignedDuration;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
@@ -121,6 +122,17 @@ pub enum Command {
     Daemon(DaemonArgs),
     /// Tells what can be seen on this kernel: each probe with its verdict.
     Status(JsonArgs),
+    /// Prints the script that completes words in a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Writes the manual pages, one a command.
+    Man {
+        /// Where to; it is made if needed.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
     /// Prints the table of metrics.
     #[command(hide = true)]
     Metrics,

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use kfd_trace::cli::{Cli, Colour, Command, Global, TraceArgs};
-use kfd_trace::command::{daemon, metrics, privilege, ps, say, status, stop::Stop, trace};
+use kfd_trace::command::{daemon, manual, metrics, privilege, ps, say, status, stop::Stop, trace};
 use kfd_trace::kernel::Roots;
 use log::LevelFilter;
 use std::io::IsTerminal as _;
@@ -37,13 +37,16 @@ fn run(cli: Cli) -> Result<()> {
         None => privilege::give_up(&roots, cli.trace.ring.tracepoints)?,
         Some(Command::Status(_)) => privilege::give_up(&roots, true)?,
         Some(Command::Ps(_)) => privilege::give_up(&roots, false)?,
-        Some(Command::Metrics | Command::Daemon(_)) => {}
+        // The others ask nothing of the kernel.
+        Some(_) => {}
     }
     match cli.command {
         None => block_on(trace::run(&stream(roots, cli.trace))),
         Some(Command::Ps(args)) => Ok(ps::run(&roots, args.format.json)?),
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
         Some(Command::Metrics) => Ok(metrics::run()?),
+        Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),
+        Some(Command::Completions { shell }) => Ok(manual::completions(shell)?),
         Some(Command::Daemon(args)) => block_on(daemon::run(&daemon::Ask {
             roots,
             listen: (!args.systemd_socket).then_some(args.listen),

@@ -10,6 +10,7 @@ use super::say::say;
 use super::signals::Signals;
 use super::site::{Page, Serving};
 use super::stop::{NOTHING_TO_TRACE, Stop};
+use super::supervisor::{Supervisor, TURN};
 use super::tracer::{Request, Tracer};
 use super::under_way::UnderWay;
 use super::waiting::Waiting;
@@ -24,14 +25,9 @@ use crate::state::StateLimits;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
-
-/// How often ended processes are forgotten, and it is asked whether the driver has gone, and whether to look at its lists
-/// ([`UnderWay::tick`]).
-const TIDY: Duration = Duration::from_secs(1);
 
 /// What the daemon is asked for.
 #[derive(Clone, Debug)]
@@ -77,7 +73,9 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
     let server = tokio::spawn(web::serve(listeners, http::router(page.clone()), settings, source, stopped));
-    let traced = trace(ask, &page, &mut signals).await;
+    let mut supervisor = Supervisor::from_env();
+    let traced = trace(ask, &page, &mut signals, &mut supervisor).await;
+    supervisor.stopping();
     stop.send_replace(true);
     let served = server.await;
     traced?;
@@ -86,7 +84,12 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop> {
+async fn trace(
+    ask: &Ask,
+    page: &Page,
+    signals: &mut Signals,
+    supervisor: &mut Supervisor,
+) -> Result<(), Stop> {
     let request = Request {
         roots: ask.roots.clone(),
         ioctl_records: false,
@@ -97,7 +100,7 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
     };
     let (mut tracer, mut over) = (Tracer::new(&request), None);
     let mut waiting = Waiting::default();
-    while let Some((attached, ring)) = wait(tracer, over, waiting, page, signals).await? {
+    while let Some((attached, ring)) = wait(tracer, over, waiting, page, signals, supervisor).await? {
         tracer = attached;
         for line in status::meaning(tracer.probes()) {
             say(line);
@@ -105,13 +108,16 @@ async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop
         page.serves(Serving { tracer, ring_bytes: ask.ring_bytes });
         page.with_history(remember::begins);
         say("tracing");
-        match follow(page, ring, signals).await? {
+        supervisor.up("tracing");
+        match follow(page, ring, signals, supervisor).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => over = session,
         }
         let Some(serving) = page.waits_for(UNLOADED) else { return Ok(()) };
         tracer = serving.tracer;
-        say(format_args!("{UNLOADED}; waiting for it"));
+        let line = format!("{UNLOADED}; waiting for it");
+        say(&line);
+        supervisor.up(line);
         waiting = Waiting::new(driver::absence(&ask.roots));
     }
     Ok(())
@@ -127,6 +133,7 @@ async fn wait(
     mut waiting: Waiting,
     page: &Page,
     signals: &mut Signals,
+    supervisor: &mut Supervisor,
 ) -> Result<Option<(Tracer, Ring)>, Stop> {
     loop {
         let session = over.take();
@@ -135,25 +142,32 @@ async fn wait(
             let attached = tracer.attach();
             (tracer, attached)
         });
+        // Where a signal comes first, the attempt ends with the program.
+        let Some(done) = supervisor.beside(unless(signals, attempt)).await else { return Ok(None) };
         let attached;
-        (tracer, attached) = tokio::select! {
-            done = attempt => done.map_err(Stop::failed)?,
-            // The attempt ends with the program.
-            () = signals.any() => return Ok(None),
-        };
+        (tracer, attached) = done.map_err(Stop::failed)?;
         let stop = match attached {
             Ok(ring) => return Ok(Some((tracer, ring))),
             Err(stop) if stop.code != NOTHING_TO_TRACE && tracer.driver_loads == 0 => return Err(stop),
             Err(stop) => stop,
         };
         if let Some(line) = waiting.tell(&stop) {
-            say(line);
+            say(&line);
+            supervisor.up(line);
         }
         page.waits_for(&stop.line);
-        tokio::select! {
-            () = sleep(waiting.pause(&stop)) => {}
-            () = signals.any() => return Ok(None),
+        let pause = sleep(waiting.pause(&stop));
+        if supervisor.beside(unless(signals, pause)).await.is_none() {
+            return Ok(None);
         }
+    }
+}
+
+/// `None`: a signal came before.
+async fn unless<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        done = work => Some(done),
+        () = signals.any() => None,
     }
 }
 
@@ -164,8 +178,15 @@ enum Followed {
     Unloaded(Option<Box<Session>>),
 }
 
-async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<Followed, Stop> {
-    let mut tidy = interval(TIDY);
+async fn follow(
+    page: &Page,
+    mut ring: Ring,
+    signals: &mut Signals,
+    supervisor: &mut Supervisor,
+) -> Result<Followed, Stop> {
+    // Ended processes are forgotten, and it is asked whether the driver has gone, and whether to look at its lists
+    // (`UnderWay::tick`).
+    let mut tidy = interval(TURN);
     // After a stop, one tick is enough.
     tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut records = Vec::new();
@@ -201,6 +222,7 @@ async fn follow(page: &Page, mut ring: Ring, signals: &mut Signals) -> Result<Fo
         if unloaded {
             return Ok(Followed::Unloaded(over.flatten().map(Box::new)));
         }
+        supervisor.alive();
     }
 }
 

@@ -1,7 +1,9 @@
 use super::*;
+use crate::command::supervisor::tests::listening;
 use crate::output::http::Site;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -20,8 +22,8 @@ async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Re
     let mut tracer = Tracer::idle(&roots);
     tracer.driver_loads = driver_loads;
     let page = Page::new(roots, 10);
-    let mut signals = Signals::new().unwrap();
-    let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals);
+    let (mut signals, mut supervisor) = (Signals::new().unwrap(), Supervisor::from_env());
+    let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);
     let ended = timeout(Duration::from_secs(1), waiting).await.ok();
     (ended.map(|ended| ended.map(drop)), page.ready())
 }
@@ -34,4 +36,21 @@ async fn a_driver_that_cannot_be_traced_is_waited_for_by_who_traced_one_before()
     assert_ne!(stop.code, NOTHING_TO_TRACE);
     assert_eq!(ready, Err("starting".to_owned()));
     assert_eq!(waited(root.path(), 1).await, (None, Err(stop.line)));
+}
+
+#[tokio::test]
+async fn who_waits_for_a_driver_is_up() {
+    let root = tempfile::tempdir().unwrap();
+    let (page, mut signals) = (Page::new(Roots::under(root.path()), 10), Signals::new().unwrap());
+    let (mut supervisor, told) = listening();
+    let tracer = Tracer::idle(&Roots::under(root.path()));
+    let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);
+    assert!(timeout(Duration::from_secs(3), waiting).await.is_err(), "it goes on waiting");
+    let told = told.borrow();
+    assert!(told.iter().any(|line| line == "READY=1"), "{told:?}");
+    assert!(
+        told.iter().any(|line| line.starts_with("STATUS=") && line.ends_with("; waiting for it")),
+        "{told:?}"
+    );
+    assert_eq!(told.iter().filter(|line| *line == "WATCHDOG=1").count(), 1, "{told:?}");
 }
