@@ -1,7 +1,7 @@
 //! The release binary: static musl, the BPF object inside (kfd-trace/build.rs makes that).
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use object::LittleEndian;
@@ -17,12 +17,18 @@ pub(crate) fn build() -> Result<PathBuf> {
     step("building kfd-trace (release, static)");
     run::run(guest::cargo().args(["build", "--release", "-p", "kfd-trace", "--target", TARGET]))?;
     let binary = paths::target().join(TARGET).join("release/kfd-trace");
-    let bytes = fs::read(&binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    check(&binary)?;
+    Ok(binary)
+}
+
+/// It runs on every server of its kind.
+pub(crate) fn check(binary: &Path) -> Result<()> {
+    let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     if !is_static(&bytes).with_context(|| format!("{} is no ELF file", binary.display()))? {
         bail!("{} needs a dynamic loader: it would not run on every server", binary.display());
     }
     note(format!("{} ({}, static)", binary.display(), size(bytes.len() as u64)));
-    Ok(binary)
+    Ok(())
 }
 
 /// No interpreter asked for: musl's static executables may be position-independent, with a dynamic

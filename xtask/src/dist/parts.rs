@@ -1,0 +1,58 @@
+//! Reads what is to be packed: from the workspace, and from the binary itself, which knows its pages and completions.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::Machine;
+use super::contents::Parts;
+use crate::{paths, run};
+
+/// Files below deploy that are used as they are.
+const DEPLOY: [&str; 1] = ["prometheus/kfd-trace.rules.yml"];
+
+pub(super) fn gather(binary: &Path, _machine: Machine) -> Result<Parts> {
+    let root = paths::root();
+    let file = |path: &str| {
+        let path = root.join(path);
+        fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let pages = paths::target().join("dist/man");
+    if pages.exists() {
+        fs::remove_dir_all(&pages).with_context(|| format!("cannot clear {}", pages.display()))?;
+    }
+    run::output(Command::new(binary).arg("man").arg(&pages))?;
+    let complete =
+        |shell| run::output(Command::new(binary).args(["completions", shell])).map(String::into_bytes);
+    let docs = files(&root.join("docs"), |name| name.ends_with(".md"))?;
+    Ok(Parts {
+        binary: fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?,
+        pages: files(&pages, |_| true)?,
+        completions: [complete("bash")?, complete("zsh")?, complete("fish")?],
+        unit: file("deploy/systemd/kfd-trace.service")?,
+        options: file("deploy/systemd/kfd-trace.env")?,
+        deploy: DEPLOY
+            .iter()
+            .map(|path| Ok(((*path).to_owned(), file(&format!("deploy/{path}"))?)))
+            .collect::<Result<_>>()?,
+        docs,
+        licences: files(&root.join("docs"), |name| name.starts_with("LICENSE-"))?,
+    })
+}
+
+/// Those of a folder whose names are wanted, by name.
+fn files(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_file() && wanted(&name) {
+            let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            found.push((name, bytes));
+        }
+    }
+    found.sort();
+    Ok(found)
+}

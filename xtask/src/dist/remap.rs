@@ -1,0 +1,48 @@
+//! The release binary without a trace of where it was built.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::Machine;
+use crate::run::{self, step};
+use crate::{build, guest, paths};
+
+/// Stands before each call of rustc, also of those that build the BPF object.
+const WRAPPER: &str = "xtask/src/dist/rustc.sh";
+
+/// Builds it, in a target folder of its own, so that `cargo xtask build` need not begin anew.
+pub(super) fn build(machine: Machine) -> Result<PathBuf> {
+    let target = machine.target;
+    step(format!("building kfd-trace for {target} (release, static, paths remapped)"));
+    let folder = paths::target().join("dist/build");
+    let mut cargo = guest::cargo();
+    cargo
+        .args(["build", "--locked", "--release", "-p", "kfd-trace", "--target", target, "--target-dir"])
+        .arg(&folder);
+    cargo.env("RUSTC_WRAPPER", paths::root().join(WRAPPER));
+    let home = cargo_home()?;
+    for (key, path) in [("KFD_TRACE_ROOT", paths::root()), ("KFD_TRACE_CARGO_HOME", &home)] {
+        cargo.env(key, path);
+    }
+    // .cargo/config.toml's, which the environment wins over, and that for C.
+    let c = format!("-U_FORTIFY_SOURCE -ffile-prefix-map={}=/cargo", home.display());
+    cargo.env(format!("CFLAGS_{}", target.replace('-', "_")), c);
+    run::run(&mut cargo)?;
+    let binary = folder.join(target).join("release/kfd-trace");
+    build::check(&binary)?;
+    let stripped = folder.join(target).join("kfd-trace");
+    run::output(Command::new("strip").arg("-o").arg(&stripped).arg(&binary))?;
+    Ok(stripped)
+}
+
+/// As cargo finds it.
+fn cargo_home() -> Result<PathBuf> {
+    let told = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = told
+        .or_else(|| Some(std::env::home_dir()?.join(".cargo")))
+        .context("no home folder: set CARGO_HOME")?;
+    fs::canonicalize(&home).with_context(|| format!("cannot find cargo's folder {}", home.display()))
+}
