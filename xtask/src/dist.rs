@@ -7,6 +7,8 @@ mod contents;
 mod deb;
 mod parts;
 mod remap;
+mod rpm;
+mod tarball;
 mod tree;
 
 use std::io::Write as _;
@@ -17,7 +19,7 @@ use anyhow::{Context as _, Result};
 use flate2::{Compression, GzBuilder};
 
 use crate::paths;
-use crate::run::{self, note, step};
+use crate::run::{self, step};
 
 const SUMMARY: &str = "eBPF tracer of AMD's compute driver (amdgpu/KFD)";
 const DESCRIPTION: [&str; 4] = [
@@ -28,7 +30,7 @@ const DESCRIPTION: [&str; 4] = [
 ];
 const COPYRIGHT: &str = "2026 The kfd-trace developers";
 /// Where DEBFULLNAME and DEBEMAIL name nobody, it is nobody who can be written to.
-const MAINTAINER: (&str, &str) = ("The kfd-trace developers", "kfd-trace@localhost.localdomain");
+const MAINTAINER: (&str, &str) = ("The kfd-trace developers", "kfd-trace@kfd-trace.invalid");
 
 /// A machine's names.
 #[derive(Clone, Copy, Debug)]
@@ -67,11 +69,19 @@ fn packages(machine: Machine, folder: &Path) -> Result<Vec<PathBuf>> {
     let binary = remap::build(machine)?;
     let parts = parts::gather(&binary, machine)?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let deb = folder.join(format!("kfd-trace_{}_{}.deb", about.version, machine.debian));
-    step(format!("packing {}", deb.display()));
-    deb::build(&parts, &about, &paths::root().join("deploy/debian"), &folder.join("deb"), &deb)?;
-    note("packed");
-    Ok(vec![deb])
+    let (version, deploy) = (&about.version, paths::root().join("deploy"));
+    let name = format!("kfd-trace-{version}-{}-linux", machine.uname);
+    let [tarball, deb, rpm] = [
+        format!("{name}.tar.gz"),
+        format!("kfd-trace_{version}_{}.deb", machine.debian),
+        format!("kfd-trace-{version}-1.{}.rpm", machine.uname),
+    ]
+    .map(|file| folder.join(file));
+    step("packing");
+    tarball::build(&parts, &about, &name, &tarball)?;
+    deb::build(&parts, &about, &deploy.join("debian"), &folder.join("deb"), &deb)?;
+    rpm::build(&parts, &about, &deploy.join("rpm/kfd-trace.spec"), &folder.join("rpm"), &rpm)?;
+    Ok(vec![tarball, deb, rpm])
 }
 
 impl About {
