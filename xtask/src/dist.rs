@@ -3,14 +3,19 @@
 //! The same commit gives the same bytes, wherever it is built: dates are those of the commit, and no path of the machine
 //! is left in the binary.
 
+mod again;
+pub(crate) mod check;
 mod contents;
 mod deb;
+mod leaks;
 mod parts;
 mod remap;
 mod rpm;
 mod tarball;
+mod third_party;
 mod tree;
 
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,8 +23,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use flate2::{Compression, GzBuilder};
 
-use crate::paths;
 use crate::run::{self, step};
+use crate::{paths, setup};
 
 const SUMMARY: &str = "eBPF tracer of AMD's compute driver (amdgpu/KFD)";
 const DESCRIPTION: [&str; 4] = [
@@ -32,7 +37,10 @@ const COPYRIGHT: &str = "2026 The kfd-trace developers";
 /// Where DEBFULLNAME and DEBEMAIL name nobody, it is nobody who can be written to.
 const MAINTAINER: (&str, &str) = ("The kfd-trace developers", "kfd-trace@kfd-trace.invalid");
 
-/// A machine's names.
+/// Checksums of all files.
+const SUMS: &str = "SHA256SUMS";
+
+/// A machine's names, and what strips its binaries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine {
     /// For Rust.
@@ -40,9 +48,39 @@ pub(crate) struct Machine {
     /// For uname and .rpm.
     uname: &'static str,
     debian: &'static str,
+    strip: &'static str,
 }
 
-const X86_64: Machine = Machine { target: crate::guest::TARGET, uname: "x86_64", debian: "amd64" };
+const X86_64: Machine =
+    Machine { target: crate::guest::TARGET, uname: "x86_64", debian: "amd64", strip: "strip" };
+const AARCH64: Machine = Machine {
+    target: "aarch64-unknown-linux-musl",
+    uname: "aarch64",
+    debian: "arm64",
+    strip: "aarch64-linux-gnu-strip",
+};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// For which machines
+    #[arg(long, value_parser = machine, default_value = "x86_64")]
+    arch: Machine,
+    /// Builds the same commit a second time in another folder, and compares all bytes
+    #[arg(long)]
+    check: bool,
+}
+
+fn machine(name: &str) -> Result<Machine, String> {
+    let known = [X86_64, AARCH64].into_iter().find(|machine| machine.uname == name);
+    known.ok_or_else(|| "must be x86_64 or aarch64".to_owned())
+}
+
+/// The files that were made.
+struct Packages {
+    tarball: PathBuf,
+    deb: PathBuf,
+    rpm: PathBuf,
+}
 
 /// What packages say of themselves.
 struct About {
@@ -54,34 +92,56 @@ struct About {
     copyright: &'static str,
 }
 
-pub(crate) fn dist() -> Result<()> {
+pub(crate) fn dist(args: &Args) -> Result<()> {
+    setup::packaging()?;
+    if args.arch.uname == AARCH64.uname {
+        setup::cross(AARCH64.target)?;
+    }
     let folder = paths::target().join("dist");
-    let made = packages(X86_64, &folder)?;
-    for path in made {
+    let made = pack(&remap::build(args.arch)?, args.arch, &folder)?;
+    checksums(&folder)?;
+    for path in [&made.tarball, &made.deb, &made.rpm, &folder.join(SUMS)] {
         println!("{}", path.display());
+    }
+    if args.check {
+        again::check(args.arch, &folder)?;
     }
     Ok(())
 }
 
-/// Builds the binary and packs it into this folder; gives the files.
-fn packages(machine: Machine, folder: &Path) -> Result<Vec<PathBuf>> {
+/// Packs a binary into this folder.
+fn pack(binary: &Path, machine: Machine, folder: &Path) -> Result<Packages> {
     let about = About::new(machine)?;
-    let binary = remap::build(machine)?;
-    let parts = parts::gather(&binary, machine)?;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let stripped = folder.join("kfd-trace");
+    run::output(Command::new(machine.strip).arg("-o").arg(&stripped).arg(binary))?;
+    // The pages of all machines are those of this one.
+    let native = if machine.uname == X86_64.uname { binary.to_owned() } else { remap::build(X86_64)? };
+    let parts = parts::gather(&stripped, &native, machine, &folder.join("man"))?;
     let (version, deploy) = (&about.version, paths::root().join("deploy"));
     let name = format!("kfd-trace-{version}-{}-linux", machine.uname);
-    let [tarball, deb, rpm] = [
-        format!("{name}.tar.gz"),
-        format!("kfd-trace_{version}_{}.deb", machine.debian),
-        format!("kfd-trace-{version}-1.{}.rpm", machine.uname),
-    ]
-    .map(|file| folder.join(file));
+    let made = Packages {
+        tarball: folder.join(format!("{name}.tar.gz")),
+        deb: folder.join(format!("kfd-trace_{version}_{}.deb", machine.debian)),
+        rpm: folder.join(format!("kfd-trace-{version}-1.{}.rpm", machine.uname)),
+    };
     step("packing");
-    tarball::build(&parts, &about, &name, &tarball)?;
-    deb::build(&parts, &about, &deploy.join("debian"), &folder.join("deb"), &deb)?;
-    rpm::build(&parts, &about, &deploy.join("rpm/kfd-trace.spec"), &folder.join("rpm"), &rpm)?;
-    Ok(vec![tarball, deb, rpm])
+    tarball::build(&parts, &about, &name, &made.tarball)?;
+    deb::build(&parts, &about, &deploy.join("debian"), &folder.join("deb"), &made.deb)?;
+    rpm::build(&parts, &about, &deploy.join("rpm/kfd-trace.spec"), &folder.join("rpm"), &made.rpm)?;
+    Ok(made)
+}
+
+/// Of all packages in this folder, as sha256sum checks them.
+fn checksums(folder: &Path) -> Result<()> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.retain(|name| [".tar.gz", ".deb", ".rpm"].iter().any(|end| name.ends_with(end)));
+    names.sort();
+    let sums = run::output(Command::new("sha256sum").arg("--").args(&names).current_dir(folder))?;
+    fs::write(folder.join(SUMS), sums).with_context(|| format!("cannot write to {}", folder.display()))
 }
 
 impl About {

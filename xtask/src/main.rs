@@ -72,7 +72,7 @@ enum Command {
     /// Everything: set-up, format, lints, rules, unit tests, kernel-model tests, VM tests on all kernels
     Test,
     /// Pack the release binary: a tarball, a .deb and an .rpm, and their checksums, below target/dist
-    Dist,
+    Dist(dist::Args),
     /// Show kfd-trace at work: here if there is an AMD GPU, else in the VM on a simulated one
     Demo,
 }
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
         Command::Bench(Benchmark::Daemon(args)) => return exit(bench_daemon::bench(&args)),
-        Command::Dist => dist::dist(),
+        Command::Dist(args) => dist::dist(&args),
         Command::Rules => rules::rules(),
         Command::Test => return exit(test::test()),
         Command::Demo => return exit(demo::demo()),

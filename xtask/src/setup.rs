@@ -39,6 +39,14 @@ const FUZZ_PACKAGES: [Package; 1] = [("g++", "libFuzzer")];
 const FUZZ: &str = "cargo-fuzz";
 const FUZZ_VERSION: &str = "0.13.2";
 
+/// For `cargo xtask dist`, and the check of packages.
+const PACKAGING: [Package; 3] =
+    [("lintian", "checks of the .deb"), ("rpm", "the .rpm"), ("xz-utils", "the .deb and the .rpm")];
+
+/// For `cargo xtask dist --arch aarch64`.
+const CROSS: [Package; 2] =
+    [("gcc-aarch64-linux-gnu", "compiler and linker"), ("libc6-dev-arm64-cross", "headers for parts in C")];
+
 pub(crate) fn setup() -> Result<()> {
     debian(&PACKAGES)?;
     rust()?;
@@ -61,6 +69,17 @@ pub(crate) fn fuzz() -> Result<PathBuf> {
     cargo.args(["install", FUZZ, "--version", FUZZ_VERSION, "--locked", "--force", "--root"]).arg(&tools);
     run::run(&mut cargo)?;
     Ok(folder)
+}
+
+/// What packs and checks packages.
+pub(crate) fn packaging() -> Result<()> {
+    debian(&PACKAGING)
+}
+
+/// What builds for another machine, by Rust's name of it.
+pub(crate) fn cross(target: &str) -> Result<()> {
+    debian(&CROSS)?;
+    run::run(rustup().args(["target", "add", target]))
 }
 
 type Package = (&'static str, &'static str);

@@ -10,7 +10,7 @@ use crate::closing::Totals;
 use crate::guest;
 use crate::run::{self, step};
 use crate::series::Series;
-use crate::{bench_daemon, fixtures, overhead, rules, setup, vm};
+use crate::{bench_daemon, dist, fixtures, overhead, rules, setup, vm};
 
 /// Crates that cargo can build for this machine: the BPF programs have their own target.
 const HOST: [&str; 3] = ["--workspace", "--exclude", "kfd-trace-ebpf"];
@@ -38,6 +38,7 @@ pub(crate) fn test() -> Result<bool> {
         run::run(guest::cargo().arg("clippy").args(HOST).args(["--all-targets", "--", "-D", "warnings"]))
     });
     check("rules of Prometheus", &mut rules::rules);
+    check("packages", &mut dist::check::check);
     check("unit tests, and the kernel model on the matrix", &mut || {
         let dir = fixtures::fixtures()?;
         // Those that need kernel packages are ignored in a plain `cargo test`.

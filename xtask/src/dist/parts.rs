@@ -6,30 +6,31 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::Machine;
 use super::contents::Parts;
+use super::{Machine, third_party};
 use crate::{paths, run};
 
 /// Files below deploy that are used as they are.
 const DEPLOY: [&str; 1] = ["prometheus/kfd-trace.rules.yml"];
 
-pub(super) fn gather(binary: &Path, _machine: Machine) -> Result<Parts> {
+/// `native`: the same program for this machine, which writes its pages to the folder `pages`.
+pub(super) fn gather(binary: &Path, native: &Path, machine: Machine, pages: &Path) -> Result<Parts> {
     let root = paths::root();
     let file = |path: &str| {
         let path = root.join(path);
         fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
     };
-    let pages = paths::target().join("dist/man");
     if pages.exists() {
-        fs::remove_dir_all(&pages).with_context(|| format!("cannot clear {}", pages.display()))?;
+        fs::remove_dir_all(pages).with_context(|| format!("cannot clear {}", pages.display()))?;
     }
-    run::output(Command::new(binary).arg("man").arg(&pages))?;
+    run::output(Command::new(native).arg("man").arg(pages))?;
     let complete =
-        |shell| run::output(Command::new(binary).args(["completions", shell])).map(String::into_bytes);
-    let docs = files(&root.join("docs"), |name| name.ends_with(".md"))?;
+        |shell| run::output(Command::new(native).args(["completions", shell])).map(String::into_bytes);
+    let mut licences = files(&root.join("docs"), |name| name.starts_with("LICENSE-"))?;
+    licences.push(("THIRD-PARTY".to_owned(), third_party::notices(machine.target)?.into_bytes()));
     Ok(Parts {
         binary: fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?,
-        pages: files(&pages, |_| true)?,
+        pages: files(pages, |_| true)?,
         completions: [complete("bash")?, complete("zsh")?, complete("fish")?],
         unit: file("deploy/systemd/kfd-trace.service")?,
         options: file("deploy/systemd/kfd-trace.env")?,
@@ -37,8 +38,8 @@ pub(super) fn gather(binary: &Path, _machine: Machine) -> Result<Parts> {
             .iter()
             .map(|path| Ok(((*path).to_owned(), file(&format!("deploy/{path}"))?)))
             .collect::<Result<_>>()?,
-        docs,
-        licences: files(&root.join("docs"), |name| name.starts_with("LICENSE-"))?,
+        docs: files(&root.join("docs"), |name| name.ends_with(".md"))?,
+        licences,
     })
 }
 

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use super::Machine;
+use super::leaks::leaks;
 use crate::run::{self, step};
 use crate::{build, guest, paths};
 
@@ -33,9 +33,13 @@ pub(super) fn build(machine: Machine) -> Result<PathBuf> {
     run::run(&mut cargo)?;
     let binary = folder.join(target).join("release/kfd-trace");
     build::check(&binary)?;
-    let stripped = folder.join(target).join("kfd-trace");
-    run::output(Command::new("strip").arg("-o").arg(&stripped).arg(&binary))?;
-    Ok(stripped)
+    let bytes = fs::read(&binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    let [root, home] = [paths::root(), &home].map(|path| path.display().to_string());
+    let leaked = leaks(&bytes, &[&root, &home]);
+    if !leaked.is_empty() {
+        bail!("{} tells where it was built: {}", binary.display(), leaked.join(" "));
+    }
+    Ok(binary)
 }
 
 /// As cargo finds it.

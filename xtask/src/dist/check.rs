@@ -1,0 +1,149 @@
+//! Whether the packages are good: the unit's exposure by systemd-analyze, the .deb by lintian, the .rpm by installing it.
+//!
+//! systemd-analyze comes from Debian's package, unpacked below target/: the package itself would take over the machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{Packages, X86_64, tree};
+use crate::apt::{self, Apt};
+use crate::run::{self, note, step};
+use crate::{build, lock, paths, setup};
+
+const UNIT: &str = "deploy/systemd/kfd-trace.service";
+/// Of ten; systemd calls what is below 5 "OK" or better.
+const MOST_EXPOSED: f64 = 3.0;
+/// Below a root folder, by rpm's own choice of place.
+const RPM_DATABASE: [&str; 2] = ["root/.rpmdb", "var/lib/rpm"];
+
+/// Packs the binary that `cargo xtask build` makes, and looks at what comes out.
+pub(crate) fn check() -> Result<()> {
+    unit(&paths::root().join(UNIT))?;
+    setup::packaging()?;
+    let folder = paths::target().join("packages");
+    let made = super::pack(&build::build()?, X86_64, &folder)?;
+    step("checking the .deb");
+    run::run(Command::new("lintian").args(["--fail-on", "error", "--allow-root"]).arg(&made.deb))?;
+    step("installing the .rpm into an empty folder, and removing it");
+    rpm(&made, &folder.join("root"))
+}
+
+fn unit(path: &Path) -> Result<()> {
+    let mut analyze = systemd_analyze()?;
+    analyze.args(["security", "--offline=true", "--no-pager"]).arg(path);
+    let done = analyze.output().context("cannot run systemd-analyze")?;
+    let complaints = String::from_utf8_lossy(&done.stderr);
+    if !done.status.success() || !complaints.trim().is_empty() {
+        bail!("{} is not understood: {}", path.display(), complaints.trim());
+    }
+    let exposed =
+        exposure(&String::from_utf8_lossy(&done.stdout)).context("systemd-analyze told no exposure")?;
+    note(format!("{UNIT}: exposure {exposed}"));
+    if exposed >= MOST_EXPOSED {
+        bail!(
+            "{UNIT} is exposed by {exposed}, and {MOST_EXPOSED} or more is too much: `systemd-analyze security` tells why"
+        );
+    }
+    Ok(())
+}
+
+/// `→ Overall exposure level for kfd-trace.service: 2.5 OK 🙂`
+fn exposure(told: &str) -> Option<f64> {
+    let line = told.lines().find(|line| line.contains("Overall exposure level"))?;
+    line.split_once(": ")?.1.split_whitespace().next()?.parse().ok()
+}
+
+/// Run by its own loader, with its own libraries.
+fn systemd_analyze() -> Result<Command> {
+    let _cache = lock::hold(&paths::cache())?;
+    let tree = paths::cache().join("systemd");
+    if !tree.exists() {
+        step("fetching systemd-analyze");
+        let debs = Apt::open()?.download_closure(&["systemd"])?;
+        apt::unpack(&debs, &tree)?;
+    }
+    let libraries = [
+        "lib/x86_64-linux-gnu",
+        "usr/lib/x86_64-linux-gnu",
+        "lib/systemd",
+        "usr/lib/x86_64-linux-gnu/systemd",
+    ];
+    let libraries = libraries.map(|folder| tree.join(folder).display().to_string()).join(":");
+    let mut command = Command::new(tree.join("lib64/ld-linux-x86-64.so.2"));
+    command.args(["--library-path", &libraries]).arg(tree.join("usr/bin/systemd-analyze"));
+    Ok(command)
+}
+
+fn rpm(made: &Packages, root: &Path) -> Result<()> {
+    tree::write(root, [])?;
+    in_root(root, "--install", &made.rpm)?;
+    let binary = root.join("usr/bin/kfd-trace");
+    let version = run::output(Command::new(&binary).arg("--version"))?;
+    if version.trim() != format!("kfd-trace {}", env!("CARGO_PKG_VERSION")) {
+        bail!("{} says that it is {}", binary.display(), version.trim());
+    }
+    in_root(root, "--verify", Path::new("kfd-trace"))?;
+    in_root(root, "--erase", Path::new("kfd-trace"))?;
+    let left = left(root)?;
+    if !left.is_empty() {
+        bail!("the .rpm leaves behind: {}", left.join(" "));
+    }
+    Ok(())
+}
+
+/// rpm, as somebody who may enter a root folder.
+fn in_root(root: &Path, what: &str, package: &Path) -> Result<()> {
+    let mut command = Command::new("unshare");
+    // SAFETY: no arguments, cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        command.args(["--user", "--map-root-user"]);
+    }
+    run::output(command.args(["--mount", "rpm", "--root"]).arg(root).arg(what).arg(package)).map(drop)
+}
+
+/// Files below a root folder, and folders of our own; rpm's database is not ours.
+fn left(root: &Path) -> Result<Vec<String>> {
+    let (mut open, mut found) = (vec![PathBuf::new()], Vec::new());
+    while let Some(folder) = open.pop() {
+        let folder = root.join(folder);
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            let path = entry?.path();
+            let below = path.strip_prefix(root).unwrap_or(&path).to_owned();
+            let name = below.display().to_string();
+            let ours = name.contains("kfd-trace") || !path.is_dir();
+            if RPM_DATABASE.contains(&name.as_str()) {
+                continue;
+            } else if ours {
+                found.push(name);
+            } else {
+                open.push(below);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exposure_stands_in_the_last_line() {
+        let told = "✗ PrivateNetwork=  Service has access  0.5\n\n→ Overall exposure level for kfd-trace.service: 2.5 OK 🙂\n";
+        assert_eq!(exposure(told), Some(2.5));
+        assert_eq!(exposure("nothing"), None);
+    }
+
+    #[test]
+    fn what_is_left_is_told_and_the_database_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let files =
+            ["etc/sysconfig/kfd-trace", "root/.rpmdb/rpmdb.sqlite", "usr/share/kfd-trace/prometheus/x"];
+        tree::add(root.path(), files.map(|path| (path, &b""[..], 0o644))).unwrap();
+        assert_eq!(left(root.path()).unwrap(), ["etc/sysconfig/kfd-trace", "usr/share/kfd-trace"]);
+    }
+}
