@@ -69,7 +69,9 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Check the recording rules and alerts of Prometheus, and run their tests
     Rules,
-    /// Everything: set-up, format, lints, rules, unit tests, kernel-model tests, VM tests on all kernels
+    /// Pack what `cargo xtask build` makes, and check the packages and their systemd unit
+    Packages,
+    /// Everything: set-up, format, lints, rules, packages, unit tests, kernel-model tests, VM tests on all kernels
     Test,
     /// Pack the release binary: a tarball, a .deb and an .rpm, and their checksums, below target/dist
     Dist(dist::Args),
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
         Command::Bench(Benchmark::Daemon(args)) => return exit(bench_daemon::bench(&args)),
         Command::Dist(args) => dist::dist(&args),
+        Command::Packages => dist::check::check(),
         Command::Rules => rules::rules(),
         Command::Test => return exit(test::test()),
         Command::Demo => return exit(demo::demo()),
