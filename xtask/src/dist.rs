@@ -9,6 +9,7 @@ mod contents;
 mod deb;
 mod leaks;
 mod parts;
+mod registers;
 mod remap;
 mod rpm;
 mod tarball;
@@ -20,10 +21,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use flate2::{Compression, GzBuilder};
 
-use crate::run::{self, step};
+use crate::run::{self, note, step};
 use crate::{paths, setup};
 
 const SUMMARY: &str = "eBPF tracer of AMD's compute driver (amdgpu/KFD)";
@@ -49,15 +50,22 @@ pub(crate) struct Machine {
     uname: &'static str,
     debian: &'static str,
     strip: &'static str,
+    registers: registers::Registers,
 }
 
-const X86_64: Machine =
-    Machine { target: crate::guest::TARGET, uname: "x86_64", debian: "amd64", strip: "strip" };
+const X86_64: Machine = Machine {
+    target: crate::guest::TARGET,
+    uname: "x86_64",
+    debian: "amd64",
+    strip: "strip",
+    registers: registers::X86_64,
+};
 const AARCH64: Machine = Machine {
     target: "aarch64-unknown-linux-musl",
     uname: "aarch64",
     debian: "arm64",
     strip: "aarch64-linux-gnu-strip",
+    registers: registers::AARCH64,
 };
 
 #[derive(clap::Args)]
@@ -117,6 +125,19 @@ fn pack(binary: &Path, machine: Machine, folder: &Path) -> Result<Packages> {
     run::output(Command::new(machine.strip).arg("-o").arg(&stripped).arg(binary))?;
     // The pages of all machines are those of this one.
     let native = if machine.uname == X86_64.uname { binary.to_owned() } else { remap::build(X86_64)? };
+    let used = |binary: &Path, machine: Machine| -> Result<_> {
+        let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+        registers::used(&bytes, machine.registers).with_context(|| binary.display().to_string())
+    };
+    let read = used(binary, machine)?;
+    if read != used(&native, X86_64)? {
+        bail!("the programs for {} read other arguments than those for {}", machine.uname, X86_64.uname);
+    }
+    note(format!(
+        "programs on functions that read their arguments by the registers of {}: {}",
+        machine.uname,
+        read.len()
+    ));
     let parts = parts::gather(&stripped, &native, machine, &folder.join("man"))?;
     let (version, deploy) = (&about.version, paths::root().join("deploy"));
     let name = format!("kfd-trace-{version}-{}-linux", machine.uname);
