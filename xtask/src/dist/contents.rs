@@ -22,7 +22,7 @@ pub(super) struct Parts {
 pub(super) enum Layout {
     Debian,
     Rpm,
-    /// One folder, as below a prefix.
+    /// For any other one.
     Tarball,
 }
 
@@ -57,32 +57,28 @@ impl Entry {
 
 /// Entries by path; `gzip` is how texts are compressed where that is the custom.
 pub(super) fn entries(parts: &Parts, layout: Layout, gzip: impl Fn(&[u8]) -> Vec<u8>) -> Vec<Entry> {
-    let (usr, zsh, options) = match layout {
-        Layout::Debian => ("usr/", "zsh/vendor-completions", "etc/default/kfd-trace"),
-        Layout::Rpm => ("usr/", "zsh/site-functions", "etc/sysconfig/kfd-trace"),
-        Layout::Tarball => ("", "zsh/site-functions", "etc/default/kfd-trace"),
+    let (zsh, options) = match layout {
+        Layout::Debian => ("zsh/vendor-completions", "etc/default/kfd-trace"),
+        Layout::Rpm => ("zsh/site-functions", "etc/sysconfig/kfd-trace"),
+        Layout::Tarball => ("zsh/site-functions", "etc/default/kfd-trace"),
     };
-    let docs = format!("{usr}share/doc/kfd-trace");
-    let licences =
-        if layout == Layout::Rpm { format!("{usr}share/licenses/kfd-trace") } else { docs.clone() };
+    let docs = "usr/share/doc/kfd-trace";
+    let licences = if layout == Layout::Rpm { "usr/share/licenses/kfd-trace" } else { docs };
     let [bash_script, zsh_script, fish_script] = &parts.completions;
-    let shell = |path: &str, script: &[u8]| Entry::new(format!("{usr}share/{path}"), script, Kind::Plain);
+    let shell = |path: &str, script: &[u8]| Entry::new(format!("usr/share/{path}"), script, Kind::Plain);
     let mut all = vec![
-        Entry::new(format!("{usr}bin/kfd-trace"), &parts.binary, Kind::Program),
-        Entry::new(format!("{usr}lib/systemd/system/kfd-trace.service"), &parts.unit, Kind::Plain),
+        Entry::new("usr/bin/kfd-trace", &parts.binary, Kind::Program),
+        Entry::new("usr/lib/systemd/system/kfd-trace.service", &parts.unit, Kind::Plain),
         Entry::new(options, &parts.options, Kind::Config),
         shell("bash-completion/completions/kfd-trace", bash_script),
         shell(&format!("{zsh}/_kfd-trace"), zsh_script),
         shell("fish/vendor_completions.d/kfd-trace.fish", fish_script),
     ];
     for (name, text) in &parts.pages {
-        all.push(match layout {
-            Layout::Tarball => Entry::new(format!("share/man/man1/{name}"), text, Kind::Doc),
-            _ => Entry::new(format!("{usr}share/man/man1/{name}.gz"), &gzip(text), Kind::Doc),
-        });
+        all.push(Entry::new(format!("usr/share/man/man1/{name}.gz"), &gzip(text), Kind::Doc));
     }
     for (path, text) in &parts.deploy {
-        all.push(Entry::new(format!("{usr}share/kfd-trace/{path}"), text, Kind::Plain));
+        all.push(Entry::new(format!("usr/share/kfd-trace/{path}"), text, Kind::Plain));
     }
     all.extend(parts.docs.iter().map(|(name, text)| Entry::new(format!("{docs}/{name}"), text, Kind::Doc)));
     for (name, text) in &parts.licences {
@@ -125,11 +121,10 @@ pub(super) mod tests {
             paths(Layout::Debian, Kind::Plain)
                 .contains(&"usr/share/zsh/vendor-completions/_kfd-trace".into())
         );
-        assert_eq!(paths(Layout::Tarball, Kind::Program), ["bin/kfd-trace"]);
+        assert_eq!(paths(Layout::Tarball, Kind::Config), ["etc/default/kfd-trace"]);
         let doc = |name: &str| format!("usr/share/{name}");
         let docs = ["doc/kfd-trace/web.md", "man/man1/kfd-trace-ps.1.gz", "man/man1/kfd-trace.1.gz"].map(doc);
         assert_eq!(paths(Layout::Debian, Kind::Doc), docs);
-        assert!(paths(Layout::Tarball, Kind::Doc).contains(&"share/man/man1/kfd-trace.1".into()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The tarball: one folder, to be unpacked anywhere.
+//! The tarball: one folder, which has what belongs below /.
 
 use std::fs;
 use std::path::Path;
