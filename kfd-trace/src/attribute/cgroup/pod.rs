@@ -28,8 +28,9 @@ fn of_name(name: &str, below_kubepods: bool) -> Option<(String, bool)> {
     uid_of(uid).filter(|_| below_kubepods).map(|uid| (uid, whole))
 }
 
+/// `..`: a tracer in a pod sees the others' paths from its own cgroup, if it has a cgroup namespace.
 fn is_kubepods(parent: &str) -> bool {
-    matches!(parent, "kubepods" | "burstable" | "besteffort")
+    matches!(parent, "kubepods" | "burstable" | "besteffort" | "..")
 }
 
 fn uid_of(text: &str) -> Option<String> {

@@ -68,6 +68,10 @@ fn pods_of_each_runtime_and_driver() {
             "/system.slice/docker-OTHER.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-podUID_.slice/cri-containerd-ID.scope",
             Some(Runtime::Containerd),
         ),
+        // as a tracer in a pod of its own sees a pod of its class and one of another, with either driver
+        ("/../../podUID/ID", None),
+        ("/../../../besteffort/podUID/ID", None),
+        ("/../../kubepods-burstable-podUID_.slice/cri-containerd-ID.scope", Some(Runtime::Containerd)),
         // a container that is run in a pod's one
         ("SLICE/cri-containerd-ID.scope/docker/OTHER", Some(Runtime::Containerd)),
     ] {
