@@ -231,6 +231,25 @@ pub fn chain(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probes::rows::PROBES;
+    use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_object_has_the_program_of_each_row_and_the_global_of_each_field() {
+        let object = object::File::parse(OBJECT).unwrap();
+        let named = object.symbols().filter_map(|symbol| {
+            let section = object.section_by_index(symbol.section_index()?).ok()?;
+            Some((symbol.name().ok()?, section.name().ok()?))
+        });
+        let named: BTreeMap<&str, &str> = named.collect();
+        for row in PROBES {
+            assert_eq!(named.get(row.program), Some(&row.kind.name()), "{}", row.program);
+        }
+        for field in FIELDS {
+            assert_eq!(named.get(field.global), Some(&".rodata"), "{}", field.global);
+        }
+    }
 
     #[test]
     fn the_sums_of_ioctls_stay_within_their_memory() {
