@@ -17,6 +17,7 @@ mod initramfs;
 mod kbuild;
 mod kernels;
 mod kfdsim;
+mod links;
 mod lock;
 mod modules;
 mod overhead;
@@ -71,7 +72,9 @@ enum Command {
     Rules,
     /// Pack what `cargo xtask build` makes, and check the packages and their systemd unit
     Packages,
-    /// Everything: set-up, format, lints, rules, packages, unit tests, kernel-model tests, VM tests on all kernels
+    /// Check that the documentation's links lead somewhere
+    Links,
+    /// Everything: set-up, and every check and test there is
     Test,
     /// Pack the release binary: a tarball, a .deb and an .rpm, and their checksums, below target/dist
     Dist(dist::Args),
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::Dist(args) => dist::dist(&args),
         Command::Packages => dist::check::check(),
         Command::Rules => rules::rules(),
+        Command::Links => links::links(),
         Command::Test => return exit(test::test()),
         Command::Demo => return exit(demo::demo()),
     };

@@ -10,10 +10,13 @@ use crate::closing::Totals;
 use crate::guest;
 use crate::run::{self, step};
 use crate::series::Series;
-use crate::{bench_daemon, dist, fixtures, overhead, rules, setup, vm};
+use crate::{bench_daemon, dist, fixtures, links, overhead, rules, setup, vm};
 
 /// Crates that cargo can build for this machine: the BPF programs have their own target.
 const HOST: [&str; 3] = ["--workspace", "--exclude", "kfd-trace-ebpf"];
+
+/// Those that need kernel packages are ignored in a plain `cargo test`.
+const ALL: [&str; 4] = ["test", "--no-fail-fast", "--", "--include-ignored"];
 
 /// `Ok(false)`: something failed, and was named.
 pub(crate) fn test() -> Result<bool> {
@@ -37,13 +40,14 @@ pub(crate) fn test() -> Result<bool> {
     check("lints", &mut || {
         run::run(guest::cargo().arg("clippy").args(HOST).args(["--all-targets", "--", "-D", "warnings"]))
     });
+    check("links of the documentation", &mut links::links);
     check("rules of Prometheus", &mut rules::rules);
     check("packages", &mut dist::check::check);
     check("unit tests, and the kernel model on the matrix", &mut || {
         let dir = fixtures::fixtures()?;
-        // Those that need kernel packages are ignored in a plain `cargo test`.
-        let all = ["test", "--no-fail-fast", "--", "--include-ignored"];
-        cargo_test(guest::cargo().args(all).env("KFD_TRACE_FIXTURES", dir), &mut totals)?;
+        let mut all = guest::cargo();
+        all.args(ALL).env("KFD_TRACE_FIXTURES", dir);
+        cargo_test(&mut all, &mut totals)?;
         let tests = ["test", "--no-fail-fast", "-p", "kfd-trace-tests", "--lib", "--bins"];
         cargo_test(guest::cargo().args(tests), &mut totals)
     });
