@@ -19,6 +19,7 @@ mod kernels;
 mod kfdsim;
 mod links;
 mod lock;
+mod manifests;
 mod modules;
 mod overhead;
 mod paths;
@@ -74,6 +75,8 @@ enum Command {
     Packages,
     /// Check that the documentation's links lead somewhere
     Links,
+    /// Check the manifests of Kubernetes: against the published schemas, and against the daemon's flags, pages and capabilities
+    Manifests,
     /// Everything: set-up, and every check and test there is
     Test,
     /// Pack the release binary: a tarball, a .deb and an .rpm, and their checksums, below target/dist
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Command::Dist(args) => dist::dist(&args),
         Command::Packages => dist::check::check(),
         Command::Rules => rules::rules(),
+        Command::Manifests => manifests::manifests(),
         Command::Links => links::links(),
         Command::Test => return exit(test::test()),
         Command::Demo => return exit(demo::demo()),

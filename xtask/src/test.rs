@@ -10,12 +10,12 @@ use crate::closing::Totals;
 use crate::guest;
 use crate::run::{self, step};
 use crate::series::Series;
-use crate::{bench_daemon, dist, fixtures, links, overhead, rules, setup, vm};
+use crate::{bench_daemon, dist, fixtures, links, manifests, overhead, rules, setup, vm};
 
 /// Crates that cargo can build for this machine: the BPF programs have their own target.
 const HOST: [&str; 3] = ["--workspace", "--exclude", "kfd-trace-ebpf"];
 
-/// Those that need kernel packages are ignored in a plain `cargo test`.
+/// Those that need kernel packages or rendered manifests are ignored in a plain `cargo test`.
 const ALL: [&str; 4] = ["test", "--no-fail-fast", "--", "--include-ignored"];
 
 /// `Ok(false)`: something failed, and was named.
@@ -43,10 +43,11 @@ pub(crate) fn test() -> Result<bool> {
     check("links of the documentation", &mut links::links);
     check("rules of Prometheus", &mut rules::rules);
     check("packages", &mut dist::check::check);
+    check("manifests of Kubernetes", &mut manifests::schemas);
     check("unit tests, and the kernel model on the matrix", &mut || {
         let dir = fixtures::fixtures()?;
         let mut all = guest::cargo();
-        all.args(ALL).env("KFD_TRACE_FIXTURES", dir);
+        all.args(ALL).env("KFD_TRACE_FIXTURES", dir).env(manifests::VARIABLE, manifests::render()?);
         cargo_test(&mut all, &mut totals)?;
         let tests = ["test", "--no-fail-fast", "-p", "kfd-trace-tests", "--lib", "--bins"];
         cargo_test(guest::cargo().args(tests), &mut totals)

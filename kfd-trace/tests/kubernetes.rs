@@ -1,0 +1,214 @@
+//! The manifests of deploy/kubernetes fit the daemon: flags, ports, pages, mounts and capabilities. That they fit Kubernetes is
+//! checked by `cargo xtask manifests`, which also gives what kustomize makes of each component.
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use clap::Parser as _;
+use kfd_trace::cli::{Cli, Command, DaemonArgs, Global};
+use kfd_trace::output::api::{Ask, Refusal};
+use kfd_trace::output::http::{Site, router};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tower::ServiceExt as _;
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn documents(path: &Path) -> Vec<Value> {
+    serde_saphyr::from_multiple(&read(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn base() -> Vec<Value> {
+    documents(&repository().join("deploy/kubernetes/base/kfd-trace.yaml"))
+}
+
+/// What kustomize makes, by name.
+fn rendered() -> Vec<(String, Vec<Value>)> {
+    let folder =
+        std::env::var("KFD_TRACE_MANIFESTS").expect("KFD_TRACE_MANIFESTS: run `cargo xtask manifests`");
+    let files = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path());
+    let name = |file: &Path| file.file_stem().expect("a name").to_string_lossy().into_owned();
+    files.map(|file| (name(&file), documents(&file))).collect()
+}
+
+fn one<'a>(all: &'a [Value], kind: &str) -> &'a Value {
+    all.iter().find(|value| value["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+}
+
+/// The pod of the DaemonSet, its only container, and what its arguments ask for.
+fn pod(all: &[Value]) -> (&Value, &Value, Global, DaemonArgs) {
+    let pod = &one(all, "DaemonSet")["spec"]["template"];
+    let [container] = list(&pod["spec"]["containers"]) else { panic!("one container") };
+    let line = std::iter::once("kfd-trace").chain(list(&container["args"]).iter().map(text));
+    let cli = Cli::try_parse_from(line).unwrap_or_else(|error| panic!("{error}"));
+    let Some(Command::Daemon(daemon)) = cli.command else { panic!("not the daemon: {}", container["args"]) };
+    (pod, container, cli.global, daemon)
+}
+
+struct Pages;
+
+impl Site for Pages {
+    fn metrics(&self) -> Result<String, String> {
+        Ok(String::new())
+    }
+
+    fn page(&self) -> Result<String, String> {
+        Ok(String::new())
+    }
+
+    fn api(&self, _: &Ask) -> Result<String, Refusal> {
+        Ok(String::new())
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+async fn served(path: &str) -> bool {
+    let request = Request::get(path).body(Body::empty()).expect("a request");
+    router(Arc::new(Pages)).oneshot(request).await.expect("infallible").status() == StatusCode::OK
+}
+
+/// Whoever names a port means the one that the daemon listens on, and asks for a page that it has.
+async fn ports(all: &[Value]) {
+    let (pod, container, _, daemon) = pod(all);
+    let [port] = list(&container["ports"]) else { panic!("one port") };
+    let [listen] = daemon.listen.as_slice() else { panic!("one address") };
+    assert_eq!(port["containerPort"], listen.port());
+    assert!(listen.ip().is_unspecified(), "the kubelet and Prometheus come from outside");
+    let service = one(all, "Service");
+    let monitors: Vec<&Value> = all.iter().filter(|value| value["kind"] == "PodMonitor").collect();
+    let selectors = monitors.iter().map(|monitor| &monitor["spec"]["selector"]["matchLabels"]);
+    let selectors = selectors
+        .chain([&service["spec"]["selector"], &one(all, "DaemonSet")["spec"]["selector"]["matchLabels"]]);
+    for selector in selectors {
+        let wanted = selector.as_object().expect("a selector");
+        assert!(!wanted.is_empty());
+        wanted.iter().for_each(|(key, value)| assert_eq!(&pod["metadata"]["labels"][key], value, "{key}"));
+    }
+    let asked = ["livenessProbe", "readinessProbe"].map(|name| &container[name]);
+    let asked = asked.iter().filter(|probe| !probe.is_null());
+    let asked = asked.map(|probe| &probe["httpGet"]);
+    let endpoints = monitors.iter().flat_map(|monitor| list(&monitor["spec"]["podMetricsEndpoints"]));
+    for endpoint in asked.chain(endpoints) {
+        assert_eq!(endpoint["port"], port["name"], "{endpoint}");
+        if let Some(path) = endpoint["path"].as_str() {
+            assert!(served(path).await, "{path}");
+        }
+    }
+    for of_service in list(&service["spec"]["ports"]) {
+        assert_eq!((&of_service["targetPort"], &of_service["port"]), (&port["name"], &port["containerPort"]));
+    }
+}
+
+/// What is mounted is what a flag names, for reading; and what a flag names is mounted.
+fn mounts(all: &[Value]) {
+    let (pod, container, global, daemon) = pod(all);
+    let defaults = Cli::try_parse_from(["kfd-trace"]).expect("no arguments").global;
+    let own =
+        [(global.procfs, defaults.procfs), (global.sysfs, defaults.sysfs), (global.logs, defaults.logs)];
+    let named: BTreeSet<PathBuf> =
+        own.into_iter().filter(|(path, own)| path != own).map(|(path, _)| path).collect();
+    let config = daemon.web_config.map(|file| file.parent().expect("a folder").to_owned());
+    let named: BTreeSet<PathBuf> = named.into_iter().chain(config).collect();
+    let mounted: Vec<&Path> =
+        list(&container["volumeMounts"]).iter().map(|mount| Path::new(text(&mount["mountPath"]))).collect();
+    for path in &mounted {
+        assert!(named.iter().any(|name| path.starts_with(name)), "no flag names {}", path.display());
+    }
+    for name in &named {
+        assert!(mounted.iter().any(|path| path.starts_with(name)), "{} is not mounted", name.display());
+    }
+    let volumes: BTreeSet<&str> =
+        list(&pod["spec"]["volumes"]).iter().map(|volume| text(&volume["name"])).collect();
+    let used = list(&container["volumeMounts"]).iter().map(|mount| {
+        assert_eq!(mount["readOnly"], true, "{mount}");
+        text(&mount["name"])
+    });
+    assert_eq!(used.collect::<BTreeSet<_>>(), volumes);
+}
+
+/// Capabilities of the table of docs/privileges.md, and of these what is always needed.
+fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
+    let page = read(&repository().join("docs/privileges.md"));
+    let rows = page.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("| `CAP_")?.split_once('`')?;
+        Some((
+            name.to_owned(),
+            rest.trim_end_matches([' ', '|']).rsplit('|').next()?.trim().starts_with("always"),
+        ))
+    });
+    let rows: Vec<_> = rows.collect();
+    let always = rows.iter().filter(|(_, always)| *always).map(|(name, _)| name.clone());
+    (rows.iter().map(|(name, _)| name.clone()).collect(), always.collect())
+}
+
+fn privileges(all: &[Value]) -> BTreeSet<String> {
+    let (pod, container, ..) = pod(all);
+    assert_eq!(pod["spec"]["hostPID"], true);
+    for wide in ["hostNetwork", "hostIPC"] {
+        assert!(pod["spec"][wide].is_null(), "{wide}");
+    }
+    let context = &container["securityContext"];
+    assert_eq!((&context["readOnlyRootFilesystem"], &context["runAsUser"]), (&true.into(), &0.into()));
+    if context["privileged"] == true {
+        // The API server refuses these beside it.
+        assert!(context["allowPrivilegeEscalation"].is_null() && context["capabilities"].is_null());
+        return documented().1;
+    }
+    assert_eq!(context["allowPrivilegeEscalation"], false);
+    assert_eq!(pod["spec"]["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]));
+    list(&context["capabilities"]["add"]).iter().map(|name| text(name).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_daemon_takes_what_the_base_gives_it() {
+    let all = base();
+    ports(&all).await;
+    mounts(&all);
+    assert_eq!(one(&all, "ServiceAccount")["automountServiceAccountToken"], false);
+    let (_, always) = documented();
+    assert_eq!(always.len(), 3, "{always:?}");
+    assert_eq!(privileges(&all), always);
+}
+
+#[test]
+fn the_image_starts_the_program() {
+    let file = read(&repository().join("deploy/kubernetes/Containerfile"));
+    for line in ["FROM scratch", "COPY kfd-trace /kfd-trace", "USER 0:0", "ENTRYPOINT [\"/kfd-trace\"]"] {
+        assert!(file.lines().any(|other| other == line), "{line}");
+    }
+    assert!(pod(&base()).1["command"].is_null(), "the image's entry point is meant");
+}
+
+#[tokio::test]
+#[ignore = "needs cargo xtask manifests"]
+async fn the_daemon_takes_what_each_component_gives_it() {
+    let (known, always) = documented();
+    let all = rendered();
+    assert!(all.len() > 5, "{:?}", all.iter().map(|(name, _)| name).collect::<Vec<_>>());
+    for (name, all) in &all {
+        println!("{name}");
+        ports(all).await;
+        mounts(all);
+        let added = privileges(all);
+        assert!(added.is_superset(&always) && added.is_subset(&known), "{name}: {added:?}");
+    }
+}

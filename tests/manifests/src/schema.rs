@@ -1,0 +1,28 @@
+//! The types of the documents that the manifests have.
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount};
+use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
+use kcr_monitoring_coreos_com::v1::podmonitors::PodMonitor;
+use serde_json::Value;
+
+/// The document as its schema knows it.
+///
+/// # Errors
+/// It is of no kind that is known here, or a field has a wrong type, or one is missing.
+pub fn known(document: &Value) -> Result<Value, String> {
+    let name = |key| document[key].as_str().unwrap_or("");
+    match (name("apiVersion"), name("kind")) {
+        ("v1", "Namespace") => of::<Namespace>(document),
+        ("v1", "Service") => of::<Service>(document),
+        ("v1", "ServiceAccount") => of::<ServiceAccount>(document),
+        ("apps/v1", "DaemonSet") => of::<DaemonSet>(document),
+        ("monitoring.coreos.com/v1", "PodMonitor") => of::<PodMonitor>(document),
+        (version, kind) => Err(format!("no schema of {version:?} {kind:?}: add its type to schema.rs")),
+    }
+}
+
+fn of<T: Serialize + DeserializeOwned>(document: &Value) -> Result<Value, String> {
+    let typed: T = serde_json::from_value(document.clone()).map_err(|error| error.to_string())?;
+    serde_json::to_value(&typed).map_err(|error| error.to_string())
+}
