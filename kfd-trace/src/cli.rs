@@ -13,6 +13,7 @@ use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;
 
+use crate::output::metrics::Detail;
 use crate::output::web::listen::{DEFAULT_ADDRESS, address};
 use crate::probes::plan::Choice;
 
@@ -168,11 +169,47 @@ pub struct DaemonArgs {
     /// TLS and passwords, in the format of the Prometheus exporters (docs/web.md).
     #[arg(long = "web.config.file", value_name = "FILE")]
     pub web_config: Option<PathBuf>,
-    /// Processes that get series of their own; the others are counted.
-    #[arg(long = "metrics.max-processes", value_name = "N", default_value_t = 200)]
-    pub max_processes: usize,
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     #[command(flatten)]
     pub ring: Ring,
+}
+
+/// Which processes and queues have series of their own. Of a switch and its opposite the last one counts.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct MetricsArgs {
+    /// Series of single processes; the default.
+    #[arg(long = "metrics.per-process", overrides_with = "no_per_process")]
+    per_process: bool,
+    /// No series with the label `pid`.
+    #[arg(long = "no-metrics.per-process", overrides_with = "per_process")]
+    no_per_process: bool,
+    /// Processes that get series of their own; the others are counted.
+    #[arg(long = "metrics.max-processes", value_name = "N", default_value_t = 200)]
+    max_processes: usize,
+    /// How long a process has series after its end: 0s, 30s, 5m.
+    #[arg(long = "metrics.linger", value_name = "TIME", value_parser = span, default_value = "5m")]
+    linger: Duration,
+    /// Series of single queues, too.
+    #[arg(long = "metrics.per-queue", overrides_with = "no_per_queue", conflicts_with = "no_per_process")]
+    per_queue: bool,
+    /// No series of single queues; the default.
+    #[arg(long = "no-metrics.per-queue", overrides_with = "per_queue")]
+    no_per_queue: bool,
+    /// Queues that get series of their own with --metrics.per-queue; the others are counted.
+    #[arg(long = "metrics.max-queues", value_name = "N", default_value_t = 1000)]
+    max_queues: usize,
+}
+
+impl MetricsArgs {
+    #[must_use]
+    pub fn detail(&self) -> Detail {
+        Detail {
+            processes: (!self.no_per_process).then_some(self.max_processes),
+            queues: self.per_queue.then_some(self.max_queues),
+            linger: self.linger,
+        }
+    }
 }
 
 fn kinds() -> impl TypedValueParser<Value = Kind> {
@@ -191,11 +228,18 @@ fn probes() -> impl TypedValueParser<Value = ProbeId> {
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 fn duration(text: &str) -> Result<Duration, String> {
+    match span(text)? {
+        Duration::ZERO => Err("must be more than 0; try 10s or 1m30s".to_owned()),
+        span => Ok(span),
+    }
+}
+
+fn span(text: &str) -> Result<Duration, String> {
     let parsed: SignedDuration = text.parse().map_err(|error| format!("{error}; try 10s or 1m30s"))?;
     match Duration::try_from(parsed) {
-        Ok(duration) if duration > LONGEST => Err("must be at most ten years; try 10s or 1m30s".to_owned()),
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("must be more than 0; try 10s or 1m30s".to_owned()),
+        Ok(span) if span > LONGEST => Err("must be at most ten years; try 10s or 1m30s".to_owned()),
+        Ok(span) => Ok(span),
+        Err(_) => Err("must not be less than 0; try 10s or 1m30s".to_owned()),
     }
 }
 
@@ -272,7 +316,7 @@ mod tests {
         assert!(!parse("kfd-trace").expect("good").trace.cmdline, "they may hold secrets");
         let line = "kfd-trace daemon --web.listen-address 127.0.0.1:1 --web.listen-address [::1]:2 --metrics.max-processes 5";
         let Some(Command::Daemon(daemon)) = parse(line).expect("good").command else { panic!("daemon") };
-        assert_eq!((daemon.listen.len(), daemon.max_processes), (2, 5));
+        assert_eq!((daemon.listen.len(), daemon.metrics.detail().processes), (2, Some(5)));
         let line = "kfd-trace daemon --web.listen-address :9100 --web.config.file web.yml";
         let Some(Command::Daemon(daemon)) = parse(line).expect("good").command else { panic!("daemon") };
         assert_eq!((daemon.listen[0].port(), daemon.web_config), (9100, Some("web.yml".into())));
@@ -283,6 +327,38 @@ mod tests {
         };
         assert!(daemon.systemd_socket);
         assert!(matches!(parse("kfd-trace status").expect("good").command, Some(Command::Status(_))));
+    }
+
+    fn detail(flags: &str) -> Detail {
+        let Some(Command::Daemon(daemon)) = parse(&format!("kfd-trace daemon {flags}")).expect(flags).command
+        else {
+            panic!("daemon")
+        };
+        daemon.metrics.detail()
+    }
+
+    #[test]
+    fn series_of_processes_and_queues_are_switched_as_those_of_other_exporters() {
+        let default = Detail { processes: Some(200), queues: None, linger: Duration::from_secs(300) };
+        assert_eq!(detail(""), default);
+        assert_eq!(detail("--metrics.per-process --no-metrics.per-queue"), default);
+        assert_eq!(detail("--no-metrics.per-process"), Detail { processes: None, ..default });
+        assert_eq!(detail("--no-metrics.per-process --metrics.per-process"), default, "the last one counts");
+        let queues = Detail { queues: Some(1000), ..default };
+        assert_eq!(detail("--metrics.per-queue"), queues);
+        assert_eq!(detail("--no-metrics.per-process --metrics.per-process --metrics.per-queue"), queues);
+        assert_eq!(detail("--metrics.per-queue --metrics.max-queues 7").queues, Some(7));
+        assert_eq!(detail("--metrics.per-queue --no-metrics.per-queue"), default);
+        assert_eq!(detail("--metrics.linger 0s").linger, Duration::ZERO);
+        assert!(
+            refused("kfd-trace daemon --metrics.linger=-5s").contains("must not be less than 0; try 10s")
+        );
+        let both = "kfd-trace daemon --no-metrics.per-process --metrics.per-queue";
+        let said = refused(both);
+        assert!(
+            said.contains("'--metrics.per-queue'") && said.contains("'--no-metrics.per-process'"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn run(cli: Cli) -> Result<()> {
             roots,
             listen: (!args.systemd_socket).then_some(args.listen),
             web_config: args.web_config,
-            max_processes: args.max_processes,
+            detail: args.metrics.detail(),
             ring_bytes: args.ring.buffer_size,
             choice: args.ring.choice(),
         })),

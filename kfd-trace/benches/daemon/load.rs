@@ -1,10 +1,12 @@
 //! Instructions and time: records and scrapes beside 10, 1,000 and 10,000 live queues.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use kfd_trace::attribute::Topology;
 use kfd_trace::events::tables::Tables;
 use kfd_trace::kernel::Roots;
-use kfd_trace::output::metrics::{self, Scrape};
+use kfd_trace::output::metrics::{self, BPF_MAPS, Collected, Detail, STATE, Scrape};
 use kfd_trace::state::{IoctlTotals, Snapshot};
 use kfd_trace::verdict::ProbeStatus;
 use kfd_trace_common::kind::Kind;
@@ -156,7 +158,12 @@ impl Scraped {
             snapshot,
             queues_by_ioctl: false,
             sysfs: None,
-            tables: &self.tables,
+            tables: Some(&self.tables),
+            collectors: &[BPF_MAPS, STATE].map(|collector| Collected {
+                collector,
+                took_ns: 1_000,
+                failed: None,
+            }),
             retired: &IoctlTotals::default(),
             probes: &self.probes,
             topology: &self.topology,
@@ -169,8 +176,9 @@ impl Scraped {
             ],
             driver_loaded: true,
             driver_loads: 1,
-            max_processes: PROCESSES,
+            detail: Detail { processes: Some(PROCESSES), queues: None, linger: Duration::from_secs(300) },
             now_ns: START_BOOTTIME_NS * 2,
+            wall_minus_mono_ns: 0,
             start_time_seconds: 1.79e9,
             duration_seconds: 0.002,
         })

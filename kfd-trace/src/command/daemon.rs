@@ -16,6 +16,7 @@ use super::under_way::UnderWay;
 use super::waiting::Waiting;
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
+use crate::output::metrics::Detail;
 use crate::output::web::listen;
 use crate::output::web::settings::{Settings, Source};
 use crate::output::{http, status, web};
@@ -36,7 +37,7 @@ pub struct Ask {
     /// `None`: on the sockets that systemd passes.
     pub listen: Option<Vec<SocketAddr>>,
     pub web_config: Option<PathBuf>,
-    pub max_processes: usize,
+    pub detail: Detail,
     pub ring_bytes: u32,
     pub choice: Choice,
 }
@@ -66,7 +67,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
             log::warn!("{line}");
         }
     }
-    let page = Arc::new(Page::new(ask.roots.clone(), ask.max_processes));
+    let page = Arc::new(Page::new(ask.roots.clone(), ask.detail));
     let (stop, mut stopped) = watch::channel(false);
     let stopped = async move {
         // An error means that the sender is gone, which is a stop, too.
@@ -90,13 +91,20 @@ async fn trace(
     signals: &mut Signals,
     supervisor: &mut Supervisor,
 ) -> Result<(), Stop> {
+/// Who ended is remembered for as long as his series are shown, and never for shorter than the rules of the state want.
+fn limits(detail: &Detail) -> StateLimits {
+    let limits = StateLimits::default();
+    StateLimits { linger_ns: limits.linger_ns.max(detail.linger_ns()), ..limits }
+}
+
+async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop> {
     let request = Request {
         roots: ask.roots.clone(),
         ioctl_records: false,
         pids: Vec::new(),
         ring_bytes: ask.ring_bytes,
         choice: ask.choice.clone(),
-        limits: StateLimits::default(),
+        limits: limits(&ask.detail),
     };
     let (mut tracer, mut over) = (Tracer::new(&request), None);
     let mut waiting = Waiting::default();

@@ -20,6 +20,32 @@ Made by `kfd-trace metrics` from the table that the exposition is built from; a 
 A family whose probe is not attached is not exported: 0 would say that nothing happened. `kfd_trace_probe_attached` tells
 which are.
 
+## Processes and queues
+Neither is bounded on a machine; their series are:
+
+| flag of `kfd-trace daemon` | default | what |
+|---|---|---|
+| `--metrics.per-process`, `--no-metrics.per-process` | on | all series with the label `pid`. Without them KfdQueuesLeftByDeadProcess ([runbooks.md](runbooks.md)) cannot fire, and no alert names processes |
+| `--metrics.max-processes` | 200 | live ones first, of these the oldest; `kfd_trace_metrics_processes_dropped` counts the others |
+| `--metrics.linger` | 5m | how long a process has series after its end |
+| `--metrics.per-queue`, `--no-metrics.per-queue` | off | series of single queues: `kfd_queue_info` and the five after it; not together with `--no-metrics.per-process` |
+| `--metrics.max-queues` | 1000 | the oldest ones; `kfd_trace_metrics_queues_dropped` counts the others |
+
+What a process did between the last scrape and its end is still scraped, if the linger is longer than the scrape interval: its
+counters stay as they were at its end, and go with all of its series when the linger is over. What was only true while it lived
+(`kfd_process_queues`, `kfd_process_teardown_seconds`, series of its queues) goes at once. Of the dead at most 1,024 are remembered,
+the last ones, and none once the driver is unloaded. Metrics without `pid` count the dead for ever.
+
+Queues with what they are, of one process:
+
+```promql
+kfd_queue_active * on (instance, pid, kfd_process, queue_id) group_left (queue_type) kfd_queue_info{pid="4321"}
+```
+
+## A scrape
+reads its sources (`collector`) one by one. What is made of one that cannot be read is not exported, the rest is, and
+`kfd_trace_collector_success` is 0; of sysfs what could be read is exported. While nothing is traced no source is read.
+
 ## GPUs
 `gpu_id` is KFD's own number. `kfd_gpu_info` has the names: `gpu` is the position among the GPUs in the order of topology
 nodes, as in `gpu 3 (0000:c1:00.0, gfx942)`; partitions of a chip have the same `pci` and each a `gpu_partition_id` (0 on a

@@ -32,7 +32,7 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
         }
         Err(why) => say(format_args!("only what sysfs tells is shown, without addresses: {why}")),
     }
-    lists.push(rows(&standing::sysfs(roots, &facts.layout), Source::Sysfs));
+    lists.push(rows(&standing::sysfs(roots, &facts.layout).0, Source::Sysfs));
     let rows = ps::merge(lists);
     let topology = Topology::read(&roots.sysfs);
     let mut out = io::stdout().lock();

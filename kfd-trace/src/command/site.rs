@@ -8,6 +8,7 @@ use crate::events::layout::QueueLayout;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::Roots;
+use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
 use crate::state::{History, IoctlTotals, Snapshot, Source, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use kfd_trace_common::counter::ProbeId;
@@ -37,7 +38,7 @@ pub struct Page {
     /// It outlives the driver.
     history: Mutex<History>,
     roots: Roots,
-    max_processes: usize,
+    detail: Detail,
     /// CLOCK_MONOTONIC, nanoseconds.
     started_ns: u64,
     started_seconds: f64,
@@ -45,11 +46,11 @@ pub struct Page {
 
 impl Page {
     #[must_use]
-    pub fn new(roots: Roots, max_processes: usize) -> Self {
+    pub fn new(roots: Roots, detail: Detail) -> Self {
         let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
         let started_ns = clock::mono_ns();
         let started_seconds = clock::unix_seconds(started_ns);
-        Page { phase, history: Mutex::default(), roots, max_processes, started_ns, started_seconds }
+        Page { phase, history: Mutex::default(), roots, detail, started_ns, started_seconds }
     }
 
     /// A scrape that panicked must not end the tracing: the state is whole between two statements.
@@ -93,19 +94,20 @@ impl Page {
     }
 
     /// A copy of all that a scrape shows, so that the ring buffer is not left alone while it is written down.
-    fn take(&self) -> Result<Taken, String> {
+    fn take(&self) -> Taken {
         let phase = self.phase();
         let serving = match &*phase {
             Phase::Serving(serving) => serving,
-            Phase::Waiting { why, left } => {
-                return Ok(Taken { why: Some(why.clone()), ..Taken::clone(left) });
-            }
+            Phase::Waiting { why, left } => return Taken { why: Some(why.clone()), ..Taken::clone(left) },
         };
         let tracer = &serving.tracer;
-        Ok(Taken {
+        let (tables, maps) = collected(BPF_MAPS, || tracer.tables().map_err(|stop| stop.line));
+        let (snapshot, state) = collected(STATE, || Ok(tracer.state.snapshot()));
+        Taken {
             why: None,
-            tables: tracer.tables().map_err(|stop| stop.line)?,
-            snapshot: tracer.state.snapshot(),
+            tables,
+            snapshot: snapshot.unwrap_or_default(),
+            collectors: vec![maps, state],
             retired: tracer.retired.clone(),
             probes: tracer.probes().to_vec(),
             queues_by_ioctl: tracer.queues_by_ioctl(),
@@ -120,20 +122,38 @@ impl Page {
                 ("ring_bytes", u64::from(serving.ring_bytes)),
             ],
             driver_loads: tracer.driver_loads,
-        })
+        }
     }
 
-    /// What sysfs shows now, where queues cannot be probed.
-    fn sysfs(&self, probes: &[ProbeStatus], now_ns: u64) -> Option<Snapshot> {
+    /// What sysfs shows now, where queues cannot be probed; of what cannot be read the rest.
+    fn sysfs(&self, probes: &[ProbeStatus], now_ns: u64) -> Option<(Snapshot, Collected)> {
         let probed = |id| probes.iter().any(|probe| probe.id == id && probe.verdict.sees());
-        if probed(ProbeId::QueueAdd) && probed(ProbeId::QueueDel) {
+        if probes.is_empty() || probed(ProbeId::QueueAdd) && probed(ProbeId::QueueDel) {
             return None;
         }
         let mut state = State::new(StateLimits::default());
-        let found = standing::sysfs(&self.roots, &QueueLayout::default());
+        let begin = clock::mono_ns();
+        let (found, unreadable) = standing::sysfs(&self.roots, &QueueLayout::default());
         standing::adopt(&mut state, &found, Source::Sysfs, now_ns.into());
-        Some(state.snapshot())
+        let failed = unreadable.first().map(ToString::to_string);
+        let took_ns = clock::mono_ns().saturating_sub(begin);
+        Some((state.snapshot(), Collected { collector: SYSFS, took_ns, failed }))
     }
+}
+
+/// Reads a source; the others are read all the same where it cannot be.
+fn collected<T>(collector: &'static str, read: impl FnOnce() -> Result<T, String>) -> (Option<T>, Collected) {
+    let begin = clock::mono_ns();
+    let read = read();
+    let took_ns = clock::mono_ns().saturating_sub(begin);
+    let (read, failed) = match read {
+        Ok(read) => (Some(read), None),
+        Err(why) => (None, Some(why)),
+    };
+    if let Some(why) = &failed {
+        log::warn!("{collector} cannot be read: {why}");
+    }
+    (read, Collected { collector, took_ns, failed })
 }
 
 /// What a scrape is made from.
@@ -142,7 +162,9 @@ struct Taken {
     /// Why nothing is traced now, if so.
     why: Option<String>,
     snapshot: Snapshot,
-    tables: Tables,
+    /// `None` where they could not be read, and before there were any.
+    tables: Option<Tables>,
+    collectors: Vec<Collected>,
     retired: IoctlTotals,
     probes: Vec<ProbeStatus>,
     /// Queues are followed by ioctls alone.
@@ -153,16 +175,23 @@ struct Taken {
     driver_loads: u64,
 }
 
+impl Taken {
+    /// # Errors
+    /// Why a source could not be read.
+    fn whole(self) -> Result<Self, String> {
+        match self.collectors.iter().find_map(|collected| collected.failed.clone()) {
+            Some(why) => Err(why),
+            None => Ok(self),
+        }
+    }
+}
+
 /// While nothing is traced, only what the tracer counts of itself is exported: that must not go down meanwhile. Of a session
 /// all that it counted was taken over when it was let go.
 fn left(tracer: &Tracer) -> Taken {
-    let tables = tracer.tables().unwrap_or_else(|stop| {
-        log::warn!("the tracer's own counts cannot be read: {stop}");
-        Tables::default()
-    });
     Taken {
         snapshot: Snapshot { totals: tracer.state.totals().clone(), ..Snapshot::default() },
-        tables,
+        tables: collected(BPF_MAPS, || tracer.tables().map_err(|stop| stop.line)).0,
         retired: tracer.retired.clone(),
         undecoded: tracer.undecoded.clone(),
         driver_loads: tracer.driver_loads,

@@ -5,6 +5,7 @@ use super::enrich;
 use super::ground::chain;
 use super::look::{Begun, Numbered, Walked};
 use super::progress::{Progress, Reading};
+use crate::attribute::Unreadable;
 use crate::attribute::kfd_sysfs::{KfdSysfs, SysfsProcess};
 use crate::attribute::process::{self, Identity};
 use crate::events::event::{Origin, ProcessId, QueueCreate, QueueType};
@@ -54,17 +55,18 @@ fn found(roots: &Roots, standing: walk::StandingProcess, id: Option<ProcessId>) 
     Found { process: StandingProcess { id, ..process }, details, queues: standing.queues }
 }
 
-/// Reads KFD's sysfs. Types are named by the kernel's own enum, where its BTF tells it.
+/// Reads KFD's sysfs, and tells what of it could not be read. Types are named by the kernel's own enum, where its BTF tells it.
 #[must_use]
-pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> Vec<Found> {
-    let found = read_sysfs(roots).processes.into_iter().map(|listed| {
+pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> (Vec<Found>, Vec<Unreadable>) {
+    let KfdSysfs { processes, errors, .. } = read_sysfs(roots);
+    let found = processes.into_iter().map(|listed| {
         let info = process::read(&roots.procfs, listed.tgid, None).ok();
         let who = info.as_ref().map(|info| &info.who);
         let process = process_of(listed.tgid, listed.context_id, None, who);
         let details = info.map(|info| enrich::of(roots, &info));
         Found { process, details, queues: queues_of(layout, &listed) }
     });
-    found.collect()
+    (found.collect(), errors)
 }
 
 fn read_sysfs(roots: &Roots) -> KfdSysfs {
@@ -243,7 +245,7 @@ impl Standings {
     pub fn adopt(&self, session: &mut Session, state: &mut State) -> Option<String> {
         let from_ns = clock::mono_ns();
         let walked = self.walked(session);
-        let listed = sysfs(&self.roots, &self.layout).into_iter();
+        let listed = sysfs(&self.roots, &self.layout).0.into_iter();
         let listed: Vec<Found> = listed.filter(|one| self.asked(one.process.tgid)).collect();
         let read = Read { from_ns, until_ns: clock::mono_ns() };
         let why = match walked {

@@ -14,15 +14,20 @@ use crate::events::undecoded::Undecoded;
 use crate::state::{IoctlTotals, Snapshot};
 use crate::verdict::ProbeStatus;
 
+mod collectors;
+mod detail;
 mod driver;
 mod family;
 mod gpus;
 mod ioctls;
 mod life;
 mod processes;
+mod single_queues;
 mod table;
 mod tracer;
 
+pub use collectors::{BPF_MAPS, Collected, STATE, SYSFS};
+pub use detail::Detail;
 pub use prometheus::TEXT_FORMAT;
 pub use table::{MetricDoc, describe};
 
@@ -34,7 +39,10 @@ pub struct Scrape<'a> {
     pub queues_by_ioctl: bool,
     /// Where queues cannot be probed: what sysfs shows at this scrape, adopted into a fresh state.
     pub sysfs: Option<&'a Snapshot>,
-    pub tables: &'a Tables,
+    /// `None`: they were not read. What is made of them is not exported then.
+    pub tables: Option<&'a Tables>,
+    /// How the reading of each source went.
+    pub collectors: &'a [Collected],
     /// Sums of the processes whose rows were deleted from the maps.
     pub retired: &'a IoctlTotals,
     pub probes: &'a [ProbeStatus],
@@ -43,10 +51,11 @@ pub struct Scrape<'a> {
     /// Name and capacity of the BPF maps that can run full: `ioctl_stats`, `ioctl_errors`, `in_flight`, `seats`, whose
     /// entries are in `tables`; of others the capacity only is exported.
     pub capacities: &'a [(&'static str, u64)],
-    /// `--metrics.max-processes`.
-    pub max_processes: usize,
+    pub detail: Detail,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub now_ns: u64,
+    /// Nanoseconds of the Unix epoch less those of CLOCK_MONOTONIC.
+    pub wall_minus_mono_ns: i64,
     /// There is a driver to trace.
     pub driver_loaded: bool,
     /// Loadings of the driver that the probes were put on.
@@ -57,7 +66,12 @@ pub struct Scrape<'a> {
     pub duration_seconds: f64,
 }
 
-impl Scrape<'_> {
+impl<'a> Scrape<'a> {
+    /// What tells of single processes and queues.
+    fn source(&self) -> &'a Snapshot {
+        self.sysfs.filter(|_| !driver::sees_queues(self)).unwrap_or(self.snapshot)
+    }
+
     /// All of these probes are attached, at least to some of their functions.
     fn sees(&self, probes: &[ProbeId]) -> bool {
         probes.iter().all(|id| self.probes.iter().any(|probe| probe.id == *id && probe.verdict.sees()))
@@ -70,7 +84,7 @@ impl Scrape<'_> {
             ProbeId::IoctlReturn => |stat| stat.returned,
             _ => return 0,
         };
-        let now = self.tables.ioctls.iter().map(|row| &row.stat);
+        let now = self.tables.into_iter().flat_map(|tables| &tables.ioctls).map(|row| &row.stat);
         now.chain(self.retired.iter().map(|(_, sum)| &sum.stat)).map(counted).sum()
     }
 }
@@ -83,6 +97,8 @@ pub fn families(scrape: &Scrape<'_>) -> Vec<MetricFamily> {
     all.extend(life::families(scrape));
     all.extend(ioctls::families(scrape));
     all.extend(processes::families(scrape));
+    all.extend(single_queues::families(scrape));
+    all.extend(collectors::families(scrape));
     all.extend(tracer::families(scrape));
     let mut all: Vec<_> = all.into_iter().filter_map(family::Family::build).collect();
     all.sort_by(|one, other| one.name().cmp(other.name()));

@@ -1,6 +1,7 @@
 //! Every output, and what no text of it may hold.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use kfd_trace::attribute::Topology;
@@ -10,7 +11,7 @@ use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::output::api::{self, EventsView, HeldView, Tracing, View};
 use kfd_trace::output::clock::Clock;
 use kfd_trace::output::context::Context;
-use kfd_trace::output::metrics::{self, Scrape};
+use kfd_trace::output::metrics::{self, Detail, Scrape};
 use kfd_trace::output::page::{self, PageView};
 use kfd_trace::output::stream::Stream;
 use kfd_trace::output::summary::{Input, Summary};
@@ -161,7 +162,8 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
         snapshot,
         queues_by_ioctl: false,
         sysfs: None,
-        tables,
+        tables: Some(tables),
+        collectors: &[],
         retired: &IoctlTotals::default(),
         probes: &probes,
         topology,
@@ -169,8 +171,9 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
         capacities: &[],
         driver_loaded: true,
         driver_loads: 1,
-        max_processes: 200,
+        detail: Detail { processes: Some(200), queues: Some(200), linger: Duration::from_secs(300) },
         now_ns: NOW_NS,
+        wall_minus_mono_ns: 0,
         start_time_seconds: 0.0,
         duration_seconds: 0.0,
     });

@@ -16,6 +16,10 @@ fn driver() -> TempDir {
     root
 }
 
+fn detail(linger_seconds: u64) -> Detail {
+    Detail { processes: Some(10), queues: None, linger: Duration::from_secs(linger_seconds) }
+}
+
 /// Waits for a second, after this many loadings of the driver. Gives how the waiting ended, if it did, and what the pages say.
 async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Result<(), String>) {
     let roots = Roots::under(root);
@@ -24,6 +28,9 @@ async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Re
     let page = Page::new(roots, 10);
     let (mut signals, mut supervisor) = (Signals::new().unwrap(), Supervisor::from_env());
     let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);
+    let page = Page::new(roots, detail(0));
+    let mut signals = Signals::new().unwrap();
+    let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals);
     let ended = timeout(Duration::from_secs(1), waiting).await.ok();
     (ended.map(|ended| ended.map(drop)), page.ready())
 }
@@ -53,4 +60,11 @@ async fn who_waits_for_a_driver_is_up() {
         "{told:?}"
     );
     assert_eq!(told.iter().filter(|line| *line == "WATCHDOG=1").count(), 1, "{told:?}");
+#[test]
+fn the_state_remembers_at_least_as_long_as_series_linger() {
+    let default = StateLimits::default();
+    assert_eq!(limits(&detail(0)), default, "its own rules want that");
+    let longer = limits(&detail(3600));
+    assert_eq!(longer, StateLimits { linger_ns: 3_600_000_000_000, ..default });
+    assert_eq!(limits(&detail(u64::MAX)).linger_ns, u64::MAX);
 }

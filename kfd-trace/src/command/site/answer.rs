@@ -4,6 +4,7 @@
 
 use super::{Page, Phase, Taken};
 use crate::command::clock;
+use crate::events::tables::Tables;
 use crate::kernel::Loading;
 use crate::output::api::{self, Ask, EventsView, HeldView, Refusal, Tracing, View};
 use crate::output::clock::Clock;
@@ -93,7 +94,8 @@ impl Page {
 
     /// Shows how the tracing goes.
     fn with_tracing<T>(&self, taken: &Taken, now: &Now, show: impl FnOnce(&Tracing<'_>) -> T) -> T {
-        let tables = &taken.tables;
+        let none = Tables::default();
+        let tables = taken.tables.as_ref().unwrap_or(&none);
         let of_probe = |probe: &ProbeId| (*probe, tables.losses_of(*probe, &taken.undecoded));
         let losses: BTreeMap<ProbeId, Losses> = tables.missed.keys().map(of_probe).collect();
         show(&Tracing {
@@ -113,7 +115,7 @@ impl Page {
 
     fn status(&self) -> Result<String, Refusal> {
         let now = self.now();
-        let taken = self.take().map_err(Refusal::NotTraced)?;
+        let taken = self.take().whole().map_err(Refusal::NotTraced)?;
         written(self.with_tracing(&taken, &now, api::status))
     }
 }
@@ -129,21 +131,26 @@ fn written(document: serde_json::Result<String>) -> Result<String, Refusal> {
 impl Site for Page {
     fn metrics(&self) -> Result<String, String> {
         let begin = clock::mono_ns();
-        let taken = self.take()?;
-        let sysfs = if taken.probes.is_empty() { None } else { self.sysfs(&taken.probes, begin) };
+        let mut taken = self.take();
+        let sysfs = self.sysfs(&taken.probes, begin).map(|(listed, collected)| {
+            taken.collectors.push(collected);
+            listed
+        });
         let now_ns = clock::mono_ns();
         let families = metrics::families(&Scrape {
             snapshot: &taken.snapshot,
             queues_by_ioctl: taken.queues_by_ioctl,
             sysfs: sysfs.as_ref(),
-            tables: &taken.tables,
+            tables: taken.tables.as_ref(),
+            collectors: &taken.collectors,
             retired: &taken.retired,
             probes: &taken.probes,
             topology: &taken.topology,
             undecoded: &taken.undecoded,
             capacities: &taken.capacities,
-            max_processes: self.max_processes,
+            detail: self.detail,
             now_ns,
+            wall_minus_mono_ns: clock::wall_minus_mono_ns(),
             driver_loaded: Loading::can_be_traced(&self.roots.sysfs),
             driver_loads: taken.driver_loads,
             start_time_seconds: self.started_seconds,
@@ -154,7 +161,7 @@ impl Site for Page {
 
     fn page(&self) -> Result<String, String> {
         let now = self.now();
-        let taken = self.take()?;
+        let taken = self.take().whole()?;
         let (recent, evictions) = page::recent(&self.history());
         let view =
             View { snapshot: &taken.snapshot, topology: &taken.topology, clock: &now.clock, now_ns: now.ns };

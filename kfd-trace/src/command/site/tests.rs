@@ -9,6 +9,9 @@ use crate::state::samples::{create, event, ioctl_row, seen};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::{counter, loss};
 use std::path::Path;
+use std::time::Duration;
+
+const DETAIL: Detail = Detail { processes: Some(10), queues: None, linger: Duration::from_secs(300) };
 
 #[test]
 fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() {
@@ -37,7 +40,7 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
         "kfd_trace_probe_hits_total{probe=\"ioctl\"} 9",
         "kfd_trace_trouble_total{reason=\"ioctl_stats_full\"} 0",
     ];
-    let page = Page::new(roots, 10);
+    let page = Page::new(roots, DETAIL);
     let lacks = || {
         let text = page.metrics().unwrap();
         Vec::from_iter(counts.into_iter().filter(|count| !text.lines().any(|line| line == *count)))
@@ -60,7 +63,7 @@ fn a_driver_that_is_there_and_not_traced_is_told() {
     let root = tempfile::tempdir().unwrap();
     let roots = Roots::under(root.path());
     let sysfs = roots.sysfs.clone();
-    let page = Page::new(roots, 10);
+    let page = Page::new(roots, DETAIL);
     let loaded = || {
         let text = page.metrics().unwrap();
         let values = text.lines().filter_map(|line| line.strip_prefix("kfd_trace_driver_loaded "));
@@ -79,7 +82,7 @@ fn pages_tell_the_time_as_it_is_now() {
     let roots = Roots::under(Path::new("/nowhere"));
     let mut tracer = Tracer::idle(&roots);
     tracer.clock.mono_to_wall_ns = 0;
-    let page = Page::new(roots, 10);
+    let page = Page::new(roots, DETAIL);
     page.serves(Serving { tracer, ring_bytes: 0 });
     let document: serde_json::Value = serde_json::from_str(&page.api(&Ask::Queues).unwrap()).unwrap();
     let told: jiff::Timestamp = document["ts"].as_str().unwrap().parse().unwrap();
@@ -94,7 +97,7 @@ fn told(page: &Page, ask: &Ask) -> serde_json::Value {
 #[test]
 fn what_is_remembered_outlives_the_driver() {
     let roots = Roots::under(Path::new("/nowhere"));
-    let page = Page::new(roots.clone(), 10);
+    let page = Page::new(roots.clone(), DETAIL);
     let mut tracer = Tracer::idle(&roots);
     tracer.driver_loads = 1;
     page.serves(Serving { tracer, ring_bytes: 0 });
@@ -127,4 +130,37 @@ fn what_is_remembered_outlives_the_driver() {
     assert_eq!(page.api(&Ask::Queues), Err(Refusal::NotTraced("it went".into())));
     let future = page.api(&Ask::QueuesAt(i64::MAX)).unwrap_err();
     assert!(matches!(&future, Refusal::Bad(line) if line.starts_with("at lies in the future")), "{future:?}");
+}
+
+#[test]
+fn what_sysfs_does_not_tell_is_a_failure_of_its_collector_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let roots = Roots::under(root.path());
+    let queue = roots.sysfs.join("class/kfd/kfd/proc/4711/queues/2");
+    std::fs::create_dir_all(&queue).unwrap();
+    for (file, text) in [("gpuid", "58270"), ("size", "4096"), ("type", "0")] {
+        std::fs::write(queue.join(file), text).unwrap();
+    }
+    let page = Page::new(roots, DETAIL);
+    let probe = |id| crate::output::samples::probe(id, crate::verdict::Verdict::Attached);
+    let probes = [ProbeId::Ioctl, ProbeId::QueueAdd, ProbeId::QueueDel].map(probe);
+    assert_eq!((page.sysfs(&[], 5), page.sysfs(&probes, 5)), (None, None), "it is not read");
+    let queues = |snapshot: &Snapshot| snapshot.queues().count();
+    let (snapshot, collected) = page.sysfs(&probes[..2], 5).unwrap();
+    assert_eq!((queues(&snapshot), collected.collector, collected.failed), (1, SYSFS, None));
+    std::fs::write(queue.join("size"), "a lot").unwrap();
+    let (snapshot, collected) = page.sysfs(&probes[..2], 5).unwrap();
+    assert!(collected.failed.is_some_and(|why| why.contains("queues/2/size")));
+    assert_eq!(queues(&snapshot), 1);
+}
+
+#[test]
+fn a_source_that_cannot_be_read_is_told_and_keeps_documents_back() {
+    let (none, failed) = collected(BPF_MAPS, || Err::<Tables, _>("the kernel refused it".to_owned()));
+    assert_eq!((none, failed.failed.as_deref()), (None, Some("the kernel refused it")));
+    let (seven, well) = collected(STATE, || Ok(7));
+    assert_eq!((seven, well.failed.as_ref()), (Some(7), None));
+    let taken = |collectors| Taken { collectors, driver_loads: 3, ..Taken::default() }.whole();
+    assert_eq!(taken(vec![well.clone()]).map(|taken| taken.driver_loads), Ok(3));
+    assert_eq!(taken(vec![well, failed]).err().as_deref(), Some("the kernel refused it"));
 }

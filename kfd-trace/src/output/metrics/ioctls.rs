@@ -8,7 +8,7 @@ use super::Scrape;
 use super::family::{Family, number};
 use super::table as t;
 use crate::events::ioctl::{self, IOCTLS, WAIT_EVENTS};
-use crate::events::tables::InFlightRow;
+use crate::events::tables::{InFlightRow, Tables};
 use crate::output::errno;
 use crate::state::{IoctlSum, IoctlTotals};
 
@@ -20,13 +20,11 @@ struct InFlight {
 }
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
-    if !scrape.sees(&[ProbeId::Ioctl]) {
-        return Vec::new();
-    }
-    let sums = scrape.retired.with(&scrape.tables.ioctls, &scrape.tables.errors);
+    let Some(tables) = scrape.tables.filter(|_| scrape.sees(&[ProbeId::Ioctl])) else { return Vec::new() };
+    let sums = scrape.retired.with(&tables.ioctls, &tables.errors);
     let mut all = vec![calls(&sums), errors(&sums), not_measured(&sums)];
     if scrape.sees(&[ProbeId::IoctlReturn]) {
-        all.extend(measured(scrape, &sums));
+        all.extend(measured(scrape, tables, &sums));
     }
     all
 }
@@ -64,13 +62,13 @@ fn not_measured(sums: &IoctlTotals) -> Family {
 }
 
 /// What needs the handlers' returns; WAIT_EVENTS has none.
-fn measured(scrape: &Scrape<'_>, sums: &IoctlTotals) -> [Family; 5] {
+fn measured(scrape: &Scrape<'_>, tables: &Tables, sums: &IoctlTotals) -> [Family; 5] {
     let mut duration = Family::new(&t::IOCTL_DURATION);
     let mut now = Family::new(&t::IOCTLS_IN_FLIGHT);
     let mut oldest = Family::new(&t::IOCTL_OLDEST);
     let mut no_return = Family::new(&t::IOCTLS_NO_RETURN);
     let mut missed = Family::new(&t::RETURNS_MISSED);
-    let in_flight = in_flight(&scrape.tables.in_flight);
+    let in_flight = in_flight(&tables.in_flight);
     for (nr, (name, sum)) in each(sums).into_iter().filter(|(nr, _)| *nr != WAIT_EVENTS) {
         let flying = in_flight.get(&nr).copied();
         let calls = flying.map_or(0, |flying| flying.calls);

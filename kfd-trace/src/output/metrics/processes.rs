@@ -10,13 +10,15 @@ use super::family::{Family, number};
 use super::life::EVICTIONS;
 use super::table as t;
 use crate::events::ioctl;
+use crate::events::tables::Tables;
 use crate::output::belongs::BelongsFields;
 use crate::state::{IoctlTotals, Process, ProcessKey};
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
-    let (shown, dropped) = choose(scrape);
-    let mut all =
-        vec![Family::single(&t::PROCESSES_DROPPED, number(dropped)), info(&shown), ioctls(scrape, &shown)];
+    let Some(most) = scrape.detail.processes else { return Vec::new() };
+    let (shown, dropped) = choose(scrape, most);
+    let mut all = vec![Family::single(&t::PROCESSES_DROPPED, number(dropped)), info(&shown)];
+    all.extend(scrape.tables.map(|tables| ioctls(scrape, tables, &shown)));
     if sees_queues(scrape) || scrape.sysfs.is_some() {
         all.push(queues(&shown));
     }
@@ -34,20 +36,20 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
 
 /// The oldest ones live, then the latest of the ended: a choice that does not change from scrape to scrape while
 /// the processes stay the same.
-fn choose<'a>(scrape: &Scrape<'a>) -> (Vec<&'a Process>, u64) {
-    let source = scrape.sysfs.filter(|_| !sees_queues(scrape)).unwrap_or(scrape.snapshot);
-    let mut all: Vec<&Process> = source.processes.iter().collect();
+fn choose<'a>(scrape: &Scrape<'a>, most: usize) -> (Vec<&'a Process>, u64) {
+    let mut all: Vec<&Process> = scrape.source().processes.iter().collect();
+    all.retain(|row| scrape.detail.shows(row, scrape.now_ns));
     all.sort_by_key(|row| match row.released_ns {
         None => (0, row.first_seen_ns, row.key),
         Some(released) => (1, u64::MAX - released, row.key),
     });
-    let dropped = all.len().saturating_sub(scrape.max_processes);
-    all.truncate(scrape.max_processes);
+    let dropped = all.len().saturating_sub(most);
+    all.truncate(most);
     (all, u64::try_from(dropped).unwrap_or(u64::MAX))
 }
 
 /// pid, kfd_process, comm.
-fn identity(process: &Process) -> [String; 3] {
+pub(super) fn identity(process: &Process) -> [String; 3] {
     [
         process.tgid.map_or_else(|| "unknown".to_owned(), |tgid| tgid.to_string()),
         process.id().map_or_else(String::new, |id| id.0.to_string()),
@@ -131,14 +133,16 @@ fn vm_faults(shown: &[&Process]) -> Family {
     family
 }
 
-fn ioctls(scrape: &Scrape<'_>, shown: &[&Process]) -> Family {
+fn ioctls(scrape: &Scrape<'_>, tables: &Tables, shown: &[&Process]) -> Family {
     let mut family = Family::new(&t::PROCESS_IOCTLS);
-    let by_process = IoctlTotals::by_process(&scrape.tables.ioctls, &[]);
+    let by_process = IoctlTotals::by_process(&tables.ioctls, &[]);
     let keys: BTreeSet<ProcessKey> = shown.iter().map(|row| row.key).collect();
     // A process that is only known from sysfs has no number: its calls are found by PID in the traced rows.
     let unnumbered = shown.iter().filter(|row| row.id().is_none());
     let tgids: BTreeSet<Option<u32>> = unnumbered.map(|row| row.tgid).collect();
-    let is_shown = |row: &&Process| keys.contains(&row.key) || tgids.contains(&row.tgid);
+    let is_shown = |row: &&Process| {
+        keys.contains(&row.key) || tgids.contains(&row.tgid) && scrape.detail.shows(row, scrape.now_ns)
+    };
     for process in scrape.snapshot.processes.iter().filter(is_shown) {
         let Some(sums) = process.id().and_then(|id| by_process.get(&id)) else { continue };
         let [pid, id, comm] = identity(process);

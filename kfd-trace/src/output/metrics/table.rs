@@ -137,6 +137,19 @@ metrics! {
     PROCESS_IOCTLS = Counter "kfd_process_ioctls_total" ["pid", "kfd_process", "comm", "ioctl"]
         "Calls of an ioctl by a process.";
 
+    QUEUE_INFO = Gauge "kfd_queue_info" ["pid", "kfd_process", "comm", "gpu_id", "queue_id", "queue_type", "sdma_engine_id"]
+        "A queue that exists now; always 1. With --metrics.per-queue, as the five that follow.";
+    QUEUE_CREATED = Gauge "kfd_queue_created_timestamp_seconds" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "Unix time at which a queue was created; no series where that was not seen.";
+    QUEUE_PRIORITY = Gauge "kfd_queue_priority" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "Priority that was asked for, 0 to 15.";
+    QUEUE_SHARE = Gauge "kfd_queue_share_ratio" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "Share of the hardware that was asked for (queue_percentage of the ioctl), 0 to 1; with 0 the queue does not run.";
+    QUEUE_ACTIVE = Gauge "kfd_queue_active" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "1 for a queue that is to run: it has a ring and a share, and is not evicted; else 0.";
+    QUEUE_EVICTED = Gauge "kfd_queue_evicted" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "1 for a queue that is evicted now, else 0.";
+
     BUILD_INFO = Gauge "kfd_trace_build_info" ["version"]
         "The tracer's version; always 1.";
     START_TIME = Gauge "kfd_trace_start_time_seconds" []
@@ -180,9 +193,15 @@ metrics! {
     MAP_CAPACITY = Gauge "kfd_trace_map_capacity" ["map"]
         "Entries that a BPF map can hold.";
     PROCESSES_REMEMBERED = Gauge "kfd_trace_processes_remembered" []
-        "Processes that ended and are still reported.";
+        "Processes that ended and are remembered; those that ended within --metrics.linger have series.";
     PROCESSES_DROPPED = Gauge "kfd_trace_metrics_processes_dropped" []
         "Processes without series of their own, because there are more than --metrics.max-processes.";
+    QUEUES_DROPPED = Gauge "kfd_trace_metrics_queues_dropped" []
+        "Queues without series of their own, because there are more than --metrics.max-queues; only with --metrics.per-queue.";
+    COLLECTOR_SUCCESS = Gauge "kfd_trace_collector_success" ["collector"]
+        "1 for a source that this scrape has read whole, else 0: bpf_maps, state, or sysfs, which is read where queues cannot be probed. No series for one that it did not have to read.";
+    COLLECTOR_DURATION = Gauge "kfd_trace_collector_duration_seconds" ["collector"]
+        "Time to read a source for this scrape.";
     SCRAPE_DURATION = Gauge "kfd_trace_scrape_duration_seconds" []
         "Time to read the maps and the state for this scrape.";
 }
@@ -200,10 +219,8 @@ mod tests {
             let name = metric.name;
             assert!(name.starts_with("kfd_"), "{name}");
             assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
-            assert_eq!(
-                metric.kind == Kind::Histogram,
-                name.ends_with("_duration_seconds") && metric.labels.len() == 1
-            );
+            assert!(!name.contains("percent"), "{name}: a ratio, 0 to 1");
+            assert!(metric.kind != Kind::Histogram || name.ends_with("_duration_seconds"), "{name}");
             assert!(!metric.labels.contains(&"type") && metric.help.ends_with('.'), "{name}");
         }
     }

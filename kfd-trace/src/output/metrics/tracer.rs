@@ -93,7 +93,8 @@ fn verdicts(scrape: &Scrape<'_>) -> [Family; 2] {
 
 /// The programs' own counters, of all that were ever loaded; none of them before that.
 fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
-    let counters = &scrape.tables.counters;
+    let Some(tables) = scrape.tables else { return Vec::new() };
+    let counters = &tables.counters;
     if scrape.probes.is_empty() && counters.is_empty() {
         return Vec::new();
     }
@@ -101,7 +102,7 @@ fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
     let (mut sent, mut lost) = (Family::new(&t::RECORDS), Family::new(&t::RECORDS_LOST));
     let (mut of_probes, mut troubles) = (Family::new(&t::PROBE_RECORDS_LOST), Family::new(&t::PROBE_TROUBLE));
     let mut missed = Family::new(&t::PROBE_MISSED);
-    let was_on = |probe: &ProbeId| scrape.tables.missed.contains_key(probe);
+    let was_on = |probe: &ProbeId| tables.missed.contains_key(probe);
     for probe in ProbeId::ALL {
         if scrape.sees(&[*probe]) || was_on(probe) {
             hits.add(&[probe.name()], counters.hits(*probe) + scrape.calls_of(*probe));
@@ -113,7 +114,7 @@ fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
         }
     }
     of_probes.add(&[probe_name(None), NOT_DECODED], scrape.undecoded.of(None));
-    for (probe, of_probe) in &scrape.tables.missed {
+    for (probe, of_probe) in &tables.missed {
         for cause in Cause::ALL {
             if let Some(count) = of_probe.of(cause) {
                 missed.add(&[probe.name(), cause.name()], count);
@@ -132,9 +133,9 @@ fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
 
 fn maps(scrape: &Scrape<'_>) -> [Family; 2] {
     let (mut entries, mut capacity) = (Family::new(&t::MAP_ENTRIES), Family::new(&t::MAP_CAPACITY));
-    let tables = scrape.tables;
     for (map, can_hold) in scrape.capacities {
         capacity.add(&[map], *can_hold);
+        let Some(tables) = scrape.tables else { continue };
         let used = match *map {
             "ioctl_stats" => tables.crowded.ioctls,
             "ioctl_errors" => tables.crowded.errors,

@@ -1,0 +1,29 @@
+//! Which processes and queues have series of their own.
+
+use std::time::Duration;
+
+use crate::state::Process;
+
+/// What is asked for. Both numbers are bounds, since neither PIDs nor queues are bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// `--metrics.max-processes`; `None` with `--no-metrics.per-process`.
+    pub processes: Option<usize>,
+    /// `--metrics.max-queues`; `None` without `--metrics.per-queue`.
+    pub queues: Option<usize>,
+    /// `--metrics.linger`.
+    pub linger: Duration,
+}
+
+impl Detail {
+    /// [`Detail::linger`] in nanoseconds.
+    #[must_use]
+    pub fn linger_ns(&self) -> u64 {
+        u64::try_from(self.linger.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// It lives, or ended so lately that its counters are still shown.
+    pub(super) fn shows(&self, process: &Process, now_ns: u64) -> bool {
+        process.released_ns.is_none_or(|ended| now_ns.saturating_sub(ended) < self.linger_ns())
+    }
+}

@@ -1,0 +1,58 @@
+//! An exposition that has every metric of the table. `cargo xtask rules` gives it to promtool.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::events::life::{Eviction, QueueUpdate, Trigger, VmFault};
+
+/// Where the exposition is to be written (xtask/src/rules/exposition.rs).
+const FILE: &str = "KFD_TRACE_EXPOSITION";
+
+/// Everything has happened once.
+fn world() -> World {
+    let mut world = World::new(traced());
+    let gpu_id = Some(58270);
+    let evict = |trigger| Eviction { gpu_id, trigger, errno: 0, latency_ns: 5 };
+    for (at_ns, body) in [
+        (30_000, Body::Open { comm: "train".into(), errno: 13 }),
+        (40_000, Body::QueueUpdate(QueueUpdate { now: facts(3), cu_mask: None, errno: 22 })),
+        (50_000, Body::Evict(evict(Some(Trigger::Ttm)))),
+        (60_000, Body::Restore(evict(None))),
+        (70_000, Body::VmFault(VmFault { gpu_id, access: None })),
+        (80_000, Body::MmRelease),
+    ] {
+        world.state.apply(&event(at_ns, 1, PID, body));
+    }
+    world.tables = Tables {
+        ioctls: vec![ioctl_row(1, CREATE, 3, 1_500)],
+        errors: vec![error_row(1, CREATE, 22, 2)],
+        in_flight: vec![InFlightRow {
+            process: ProcessId(1),
+            tgid: PID,
+            caller_tgid: PID,
+            tid: PID,
+            cmd: DESTROY,
+            entered_ns: 1_000_000_000,
+        }],
+        counters: counters(&[], &[(loss::trouble(ProbeId::QueueAdd, Trouble::QueueUnreadable), 1)]),
+        missed: [(ProbeId::Open, Missed { program_skipped: Some(1), probe_missed: Some(2) })].into(),
+        ..Tables::default()
+    };
+    world.collectors = [BPF_MAPS, STATE, SYSFS]
+        .map(|collector| Collected { collector, took_ns: 1_000, failed: None })
+        .into();
+    world.detail.queues = Some(10);
+    world
+}
+
+#[test]
+fn every_metric_of_the_table_is_exported_and_no_other() {
+    let text = world().text();
+    let exported: BTreeSet<_> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let described: BTreeSet<_> = describe().iter().map(|doc| doc.name).collect();
+    assert_eq!(exported.symmetric_difference(&described).collect::<Vec<_>>(), Vec::<&&str>::new());
+    if let Some(file) = std::env::var_os(FILE) {
+        std::fs::write(file, text).expect("a file that can be written");
+    }
+}
