@@ -69,7 +69,7 @@ enum Command {
     Bench(Benchmark),
     /// Feed made-up input to the readers of records, BTF, symbols, flags, procfs and sysfs, until they break or the time is over
     Fuzz(fuzz::Args),
-    /// Check the recording rules and alerts of Prometheus, and run their tests
+    /// Check the recording rules and alerts of Prometheus and run their tests, and check the exposition
     Rules,
     /// Pack what `cargo xtask build` makes, and check the packages and their systemd unit
     Packages,

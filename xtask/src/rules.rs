@@ -1,4 +1,5 @@
-//! `cargo xtask rules`: the recording rules and alerts below deploy/prometheus, by promtool and by what they must have.
+//! `cargo xtask rules`: the recording rules and alerts below deploy/prometheus, by promtool and by what they must have; and the
+//! exposition, by promtool.
 //!
 //! promtool comes from Debian's package, unpacked below target/: the package itself would start a server.
 
@@ -14,6 +15,7 @@ use crate::run::{self, note, step};
 use crate::{lock, paths};
 
 mod check;
+mod exposition;
 
 const PACKAGE: &str = "prometheus";
 const FOLDER: &str = "deploy/prometheus";
@@ -22,7 +24,7 @@ const RUNBOOKS: &str = "docs/runbooks.md";
 const METRICS: &str = "docs/metrics.md";
 
 /// # Errors
-/// When a rule or one of its tests is wrong, or something that belongs to a rule is missing; each is told.
+/// When a rule, one of its tests or a metric is wrong, or something that belongs to a rule is missing; each is told.
 pub(crate) fn rules() -> Result<()> {
     let folder = paths::root().join(FOLDER);
     let rules = folder.join(RULES);
@@ -39,6 +41,7 @@ pub(crate) fn rules() -> Result<()> {
     let promtool = promtool()?;
     run::run(Command::new(&promtool).args(["check", "rules", "--lint-fatal"]).arg(&rules))?;
     run::run(Command::new(&promtool).args(["test", "rules"]).args(&tests))?;
+    exposition::check(&promtool)?;
     if !problems.is_empty() {
         bail!("problems with {FOLDER}: {}, see above", problems.len());
     }

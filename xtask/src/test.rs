@@ -44,6 +44,7 @@ pub(crate) fn test() -> Result<bool> {
     check("rules of Prometheus", &mut rules::rules);
     check("packages", &mut dist::check::check);
     check("manifests of Kubernetes", &mut manifests::schemas);
+    check("rules and exposition for Prometheus", &mut rules::rules);
     check("unit tests, and the kernel model on the matrix", &mut || {
         let dir = fixtures::fixtures()?;
         let mut all = guest::cargo();
