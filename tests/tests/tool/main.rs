@@ -2,6 +2,7 @@
 //! an emulated machine seconds, so that this is not asked of each kernel.
 
 mod daemon;
+mod exposition_switches;
 mod leftovers;
 mod own_life;
 mod pid_filter;
