@@ -8,6 +8,7 @@ mod boots;
 mod build;
 mod closing;
 mod console;
+mod dashboards;
 mod demo;
 mod dist;
 mod fixtures;
@@ -77,6 +78,8 @@ enum Command {
     Links,
     /// Check the manifests of Kubernetes: against the published schemas, and against the daemon's flags, pages and capabilities
     Manifests,
+    /// Write Grafana's dashboards and check them
+    Dashboards(dashboards::Args),
     /// Everything: set-up, and every check and test there is
     Test,
     /// Pack the release binary: a tarball, a .deb and an .rpm, and their checksums, below target/dist
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Command::Rules => rules::rules(),
         Command::Manifests => manifests::manifests(),
         Command::Links => links::links(),
+        Command::Dashboards(args) => dashboards::dashboards(&args),
         Command::Test => return exit(test::test()),
         Command::Demo => return exit(demo::demo()),
     };

@@ -17,11 +17,13 @@ use crate::{lock, paths};
 mod check;
 mod exposition;
 
+pub(crate) use check::{Names, Rules};
+
 const PACKAGE: &str = "prometheus";
 const FOLDER: &str = "deploy/prometheus";
 const RULES: &str = "kfd-trace.rules.yml";
-const RUNBOOKS: &str = "docs/runbooks.md";
-const METRICS: &str = "docs/metrics.md";
+pub(crate) const RUNBOOKS: &str = "docs/runbooks.md";
+pub(crate) const METRICS: &str = "docs/metrics.md";
 
 /// # Errors
 /// When a rule, one of its tests or a metric is wrong, or something that belongs to a rule is missing; each is told.
@@ -30,7 +32,7 @@ pub(crate) fn rules() -> Result<()> {
     let rules = folder.join(RULES);
     let tests = tests(&folder.join("tests"))?;
     let problems = check::problems(&check::Files {
-        rules: &yaml(&rules)?,
+        rules: &read_rules()?,
         tests: &tests.iter().map(|path| Ok((name(path), yaml(path)?))).collect::<Result<Vec<_>>>()?,
         metrics: &read(&paths::root().join(METRICS))?,
         runbooks: &read(&paths::root().join(RUNBOOKS))?,
@@ -59,11 +61,17 @@ fn tests(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The rules, read.
+pub(crate) fn read_rules() -> Result<Rules> {
+    yaml(&paths::root().join(FOLDER).join(RULES))
+}
+
 fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn read(path: &Path) -> Result<String> {
+/// A file of the workspace.
+pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
@@ -72,7 +80,7 @@ fn yaml<T: DeserializeOwned>(path: &Path) -> Result<T> {
 }
 
 /// promtool, fetched at first use.
-fn promtool() -> Result<PathBuf> {
+pub(crate) fn promtool() -> Result<PathBuf> {
     let _cache = lock::hold(&paths::cache())?;
     let tree = paths::cache().join(PACKAGE);
     if !tree.exists() {

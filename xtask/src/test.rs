@@ -10,7 +10,7 @@ use crate::closing::Totals;
 use crate::guest;
 use crate::run::{self, step};
 use crate::series::Series;
-use crate::{bench_daemon, dist, fixtures, links, manifests, overhead, rules, setup, vm};
+use crate::{bench_daemon, dashboards, dist, fixtures, links, manifests, overhead, rules, setup, vm};
 
 /// Crates that cargo can build for this machine: the BPF programs have their own target.
 const HOST: [&str; 3] = ["--workspace", "--exclude", "kfd-trace-ebpf"];
@@ -45,6 +45,7 @@ pub(crate) fn test() -> Result<bool> {
     check("packages", &mut dist::check::check);
     check("manifests of Kubernetes", &mut manifests::schemas);
     check("rules and exposition for Prometheus", &mut rules::rules);
+    check("dashboards of Grafana", &mut dashboards::test);
     check("unit tests, and the kernel model on the matrix", &mut || {
         let dir = fixtures::fixtures()?;
         let mut all = guest::cargo();

@@ -1,5 +1,5 @@
 //! What promtool does not ask of rules: that the metrics are those of the tracer, and that each alert can be understood and
-//! was seen to fire. Pure.
+//! was seen to fire. Pure. Dashboards ask the same of their metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ const QUIET: &str = "quiet.yml";
 
 /// A file of rules, as far as it is looked at.
 #[derive(Debug, Deserialize)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     groups: Vec<Group>,
 }
 
@@ -113,16 +113,11 @@ fn lacks(name: &str, alert: &Rule) -> impl Iterator<Item = String> {
 
 /// Names of metrics that nothing exports or records, and labels that a metric does not have.
 fn names(files: &Files<'_>, rules: &[&Rule]) -> Vec<String> {
-    let known = Known::read(files.metrics);
-    let recorded: BTreeSet<&str> = rules.iter().filter_map(|rule| rule.record.as_deref()).collect();
+    let names = Names::read(files.metrics, files.rules);
     let mut found = BTreeSet::new();
     let mut look = |place: &str, text: &str| {
-        for word in words(text) {
-            let is_known = if word.contains(':') { recorded.contains(word) } else { known.has(word) };
-            if !is_known {
-                found.insert(format!("{place}: neither docs/metrics.md nor a record has {word}"));
-            }
-        }
+        let unknown = names.unknown(text);
+        found.extend(unknown.map(|word| format!("{place}: neither docs/metrics.md nor a record has {word}")));
     };
     for rule in rules {
         let place =
@@ -138,7 +133,7 @@ fn names(files: &Files<'_>, rules: &[&Rule]) -> Vec<String> {
         inputs.flat_map(|(name, test)| test.input_series.iter().map(move |input| (name, input)))
     {
         let (metric, labels) = labels(&input.series);
-        let strange = labels.filter(|label| !known.has_label(metric, label));
+        let strange = labels.filter(|label| !names.known.has_label(metric, label));
         found.extend(strange.map(|label| format!("{name}: {metric} has no label {label}")));
     }
     found.into_iter().collect()
@@ -158,6 +153,30 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     words.map(|word| word.trim_end_matches(':')).filter(|word| {
         word.starts_with("kfd_") || word.split_once(':').is_some_and(|(_, metric)| metric.contains("kfd_"))
     })
+}
+
+/// Names that a query may have.
+pub(crate) struct Names<'a> {
+    known: Known<'a>,
+    recorded: BTreeSet<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    /// Of the text of docs/metrics.md and of rules.
+    pub(crate) fn read(metrics: &'a str, rules: &'a Rules) -> Self {
+        let rules = rules.groups.iter().flat_map(|group| &group.rules);
+        Names {
+            known: Known::read(metrics),
+            recorded: rules.filter_map(|rule| rule.record.as_deref()).collect(),
+        }
+    }
+
+    /// Names in a text that nothing exports or records.
+    pub(crate) fn unknown<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        words(text).filter(|word| {
+            !(if word.contains(':') { self.recorded.contains(word) } else { self.known.has(word) })
+        })
+    }
 }
 
 /// What docs/metrics.md lists.
