@@ -8,6 +8,7 @@ pub mod bpf_maps;
 pub mod calls;
 pub mod capable;
 pub mod counts;
+pub mod dashboards;
 pub mod driver;
 pub mod events;
 pub mod evictions;
