@@ -41,7 +41,6 @@ pub(crate) fn test() -> Result<bool> {
         run::run(guest::cargo().arg("clippy").args(HOST).args(["--all-targets", "--", "-D", "warnings"]))
     });
     check("links of the documentation", &mut links::links);
-    check("rules of Prometheus", &mut rules::rules);
     check("packages", &mut dist::check::check);
     check("manifests of Kubernetes", &mut manifests::schemas);
     check("rules and exposition for Prometheus", &mut rules::rules);

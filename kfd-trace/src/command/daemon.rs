@@ -85,19 +85,18 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn trace(
-    ask: &Ask,
-    page: &Page,
-    signals: &mut Signals,
-    supervisor: &mut Supervisor,
-) -> Result<(), Stop> {
 /// Who ended is remembered for as long as his series are shown, and never for shorter than the rules of the state want.
 fn limits(detail: &Detail) -> StateLimits {
     let limits = StateLimits::default();
     StateLimits { linger_ns: limits.linger_ns.max(detail.linger_ns()), ..limits }
 }
 
-async fn trace(ask: &Ask, page: &Page, signals: &mut Signals) -> Result<(), Stop> {
+async fn trace(
+    ask: &Ask,
+    page: &Page,
+    signals: &mut Signals,
+    supervisor: &mut Supervisor,
+) -> Result<(), Stop> {
     let request = Request {
         roots: ask.roots.clone(),
         ioctl_records: false,

@@ -25,12 +25,9 @@ async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Re
     let roots = Roots::under(root);
     let mut tracer = Tracer::idle(&roots);
     tracer.driver_loads = driver_loads;
-    let page = Page::new(roots, 10);
+    let page = Page::new(roots, detail(0));
     let (mut signals, mut supervisor) = (Signals::new().unwrap(), Supervisor::from_env());
     let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);
-    let page = Page::new(roots, detail(0));
-    let mut signals = Signals::new().unwrap();
-    let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals);
     let ended = timeout(Duration::from_secs(1), waiting).await.ok();
     (ended.map(|ended| ended.map(drop)), page.ready())
 }
@@ -48,7 +45,7 @@ async fn a_driver_that_cannot_be_traced_is_waited_for_by_who_traced_one_before()
 #[tokio::test]
 async fn who_waits_for_a_driver_is_up() {
     let root = tempfile::tempdir().unwrap();
-    let (page, mut signals) = (Page::new(Roots::under(root.path()), 10), Signals::new().unwrap());
+    let (page, mut signals) = (Page::new(Roots::under(root.path()), detail(0)), Signals::new().unwrap());
     let (mut supervisor, told) = listening();
     let tracer = Tracer::idle(&Roots::under(root.path()));
     let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);
@@ -60,6 +57,8 @@ async fn who_waits_for_a_driver_is_up() {
         "{told:?}"
     );
     assert_eq!(told.iter().filter(|line| *line == "WATCHDOG=1").count(), 1, "{told:?}");
+}
+
 #[test]
 fn the_state_remembers_at_least_as_long_as_series_linger() {
     let default = StateLimits::default();
