@@ -18,7 +18,7 @@ use crate::run::{self, note, size, step};
 /// Indexes older than this are asked for anew; kernels change every few days.
 const INDEX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
 
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Suite, and whether it lies in the security archive.
 type Suite = (&'static str, bool);
@@ -185,7 +185,7 @@ fn make(dir: &Path) -> Result<()> {
 }
 
 /// The Debian and Debian-Security archives this machine's apt uses.
-fn archives() -> Result<(String, String)> {
+pub(crate) fn archives() -> Result<(String, String)> {
     let format = "$(ORIGIN)|$(LABEL)|$(REPO_URI)";
     let text = run::output(Command::new("apt-get").args(["indextargets", "--format", format]))?;
     let find = |label: &str| {

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::apt::Apt;
-use crate::boots::{Boot, Module, Stage};
+use crate::boots::{Boot, Module, Root, Stage};
 use crate::closing::Totals;
 use crate::guest::{self, Binaries};
 use crate::initramfs::Archive;
@@ -20,7 +20,7 @@ use crate::lock::{self, Held};
 use crate::qemu::{self, End, Machine, Run};
 use crate::run::{note, size, step};
 use crate::series::Series;
-use crate::{build, kfdsim, modules, paths, userland};
+use crate::{build, debian, dist, kfdsim, modules, paths, userland};
 
 /// What the guest is to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,7 @@ struct Ready {
     boot: Boot,
     initramfs: PathBuf,
     console: PathBuf,
+    disk: Option<PathBuf>,
     nonce: String,
     _held: Held,
 }
@@ -169,11 +170,15 @@ impl Bench {
         // while holding the cache.
         let dir = paths::vm(&kernel.release).join(boot.name);
         let held = lock::hold(&dir)?;
-        let mut archive = Archive::new();
+        let scratch = dir.join("stripped");
+        let mut archive = match boot.root {
+            Root::Initramfs => Archive::new(),
+            Root::Debian => Archive::below(debian::OVERLAY),
+        };
         for folder in ["modules", "tests", "etc", "bin"] {
             archive.dir(folder);
         }
-        let stages = self.fill(&mut archive, &kernel, boot, mode, &dir.join("stripped"))?;
+        let stages = self.fill(&mut archive, &kernel, boot, mode, &scratch)?;
         let nonce = nonce();
         let job = json!({
             "mode": mode.name(),
@@ -185,18 +190,32 @@ impl Bench {
         });
         // tests/src/bin/vm-init/job.rs reads it.
         archive.file("etc/vm-job.json", 0o644, serde_json::to_vec_pretty(&job)?);
-        let mut whole = fs::read(&self.userland).context("cannot read the userland piece")?;
-        if mode == Mode::Cost {
-            let _cache = lock::hold(&paths::cache())?;
-            let more = userland::bpftrace(&self.apt)?;
-            whole.extend(fs::read(more).context("cannot read the piece with bpftrace")?);
-        }
+        let (mut whole, disk) = match boot.root {
+            Root::Initramfs => (self.programs(mode)?, None),
+            Root::Debian => {
+                debian::units(&mut archive);
+                let init = guest::stripped(self.binaries.program("vm-init")?, &scratch)?;
+                let _cache = lock::hold(&paths::cache())?;
+                (debian::initramfs(&kernel, init)?, Some(debian::image()?))
+            }
+        };
         whole.extend(archive.finish()?);
         let initramfs = dir.join("initramfs.cpio");
         fs::write(&initramfs, &whole).with_context(|| format!("cannot write {}", initramfs.display()))?;
         note(format!("initramfs for {}: {}", kernel.release, size(whole.len() as u64)));
         let console = dir.join("console.log");
-        Ok(Ready { kernel, boot, initramfs, console, nonce, _held: held })
+        Ok(Ready { kernel, boot, initramfs, console, disk, nonce, _held: held })
+    }
+
+    /// The pieces with Debian's programs, where they are all that there is of a system.
+    fn programs(&self, mode: Mode<'_>) -> Result<Vec<u8>> {
+        let mut pieces = fs::read(&self.userland).context("cannot read the userland piece")?;
+        if mode == Mode::Cost {
+            let _cache = lock::hold(&paths::cache())?;
+            let more = userland::bpftrace(&self.apt)?;
+            pieces.extend(fs::read(more).context("cannot read the piece with bpftrace")?);
+        }
+        Ok(pieces)
     }
 
     /// Puts programs, modules and tests in the archive and gives the stages for the job.
@@ -208,10 +227,21 @@ impl Bench {
         mode: Mode<'_>,
         scratch: &Path,
     ) -> Result<Vec<Value>> {
-        archive.file("init", 0o755, guest::stripped(self.binaries.program("vm-init")?, scratch)?);
-        archive.file("bin/kfd-trace", 0o755, guest::stripped(&self.tracer, scratch)?);
-        for (name, path) in self.binaries.programs.iter().filter(|(name, _)| name != "vm-init") {
+        for (name, path) in &self.binaries.programs {
             archive.file(&format!("bin/{name}"), 0o755, guest::stripped(path, scratch)?);
+        }
+        if boot.root == Root::Debian {
+            archive.dir("packages");
+            for (number, deb) in
+                dist::two_debs(&self.tracer, &scratch.with_extension("packages"))?.iter().enumerate()
+            {
+                let bytes = fs::read(deb).with_context(|| format!("cannot read {}", deb.display()))?;
+                archive.file(&format!("packages/{number}.deb"), 0o644, bytes);
+            }
+        }
+        if boot.root == Root::Initramfs {
+            archive.symlink("init", "bin/vm-init");
+            archive.file("bin/kfd-trace", 0o755, guest::stripped(&self.tracer, scratch)?);
         }
         let mut stages = Vec::new();
         for stage in boot.stages(kernel.series) {
@@ -239,7 +269,7 @@ impl Bench {
         for module in stage.modules {
             match module {
                 Module::Amdgpu(parameters) => {
-                    let files = modules::amdgpu(kernel)?;
+                    let files = modules::with_needs(kernel, "amdgpu")?;
                     for (left, path) in (0..files.len()).rev().zip(&files) {
                         // amdgpu itself comes last: the others are its needs.
                         let parameters = if left == 0 { parameters } else { "" };
@@ -260,8 +290,8 @@ impl Bench {
 
 impl Ready {
     fn machine<'a>(&'a self, vmlinuz: &'a Path) -> Machine<'a> {
-        let Self { initramfs, console, boot, .. } = self;
-        Machine { vmlinuz, initramfs, console, gpus: boot.gpus, time: boot.time }
+        let Self { initramfs, console, disk, boot, .. } = self;
+        Machine { vmlinuz, initramfs, console, disk: disk.as_deref(), gpus: boot.gpus, time: boot.time }
     }
 }
 

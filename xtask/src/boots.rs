@@ -21,10 +21,20 @@ pub(crate) struct Stage {
     on: &'static [Series],
 }
 
+/// What system the stages run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// The init of the tests and a handful of programs.
+    Initramfs,
+    /// Debian with systemd, where kfd-trace is installed as a package.
+    Debian,
+}
+
 /// Stages that follow each other in one guest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Boot {
     pub(crate) name: &'static str,
+    pub(crate) root: Root,
     /// PCI devices that kfdsim makes GPUs of.
     pub(crate) gpus: usize,
     pub(crate) time: Time,
@@ -41,10 +51,11 @@ const SIMULATED: [Series; 3] = [Series::V6_1, Series::V6_12, Series::V7_2];
 const WITH_NODES: [Series; 2] = [Series::V6_12, Series::V7_2];
 
 /// Those with most tests first.
-const BOOTS: [Boot; 6] = [
+const BOOTS: [Boot; 7] = [
     // Two GPUs, so that nothing can mix them up unseen.
     Boot {
         name: "main",
+        root: Root::Initramfs,
         gpus: 2,
         time: Time::Host,
         stages: &[
@@ -58,12 +69,24 @@ const BOOTS: [Boot; 6] = [
     // The same GPUs again, so that two guests share the longest part.
     Boot {
         name: "life",
+        root: Root::Initramfs,
         gpus: 2,
         time: Time::Host,
         stages: &[Stage { name: "life", modules: &[AMDGPU, Module::Kfdsim("")], on: &SIMULATED }],
     },
     Boot {
+        name: "debian",
+        root: Root::Debian,
+        gpus: 2,
+        time: Time::Instructions { shift: 0 },
+        stages: &[
+            Stage { name: "install", modules: &[], on: &[Series::V6_12] },
+            Stage { name: "service", modules: &[AMDGPU, Module::Kfdsim("")], on: &[Series::V6_12] },
+        ],
+    },
+    Boot {
         name: "mi300",
+        root: Root::Initramfs,
         gpus: 2,
         time: Time::Host,
         stages: &[Stage {
@@ -75,6 +98,7 @@ const BOOTS: [Boot; 6] = [
     Boot { stages: &[Stage { on: &[Series::V6_12], ..SOAKED }], ..SOAK },
     Boot {
         name: "cpx",
+        root: Root::Initramfs,
         gpus: 1,
         time: Time::Host,
         stages: &[Stage {
@@ -85,6 +109,7 @@ const BOOTS: [Boot; 6] = [
     },
     Boot {
         name: "nohws",
+        root: Root::Initramfs,
         gpus: 2,
         time: Time::Host,
         stages: &[Stage {
@@ -98,6 +123,7 @@ const BOOTS: [Boot; 6] = [
 /// Where instructions are counted, instead of tests run. kfdsim answers no packets: its thread would be counted, too.
 pub(crate) const COST: Boot = Boot {
     name: "cost",
+    root: Root::Initramfs,
     gpus: 1,
     time: Time::Instructions { shift: 0 },
     stages: &[Stage { name: "cost", modules: &[AMDGPU, Module::Kfdsim("hws=0")], on: &SIMULATED }],
@@ -109,8 +135,13 @@ const SOAKED: Stage =
 /// Where hours go by: a guest that waits costs little, if its command processor does not wake it all the time. A CPU of 125
 /// million instructions a second has time to wait, and is through with the insertion of amdgpu before the watchdog barks (20 s).
 /// One of the tests' boots on one kernel, for a short time.
-pub(crate) const SOAK: Boot =
-    Boot { name: "soak", gpus: 2, time: Time::Instructions { shift: 3 }, stages: &[SOAKED] };
+pub(crate) const SOAK: Boot = Boot {
+    name: "soak",
+    root: Root::Initramfs,
+    gpus: 2,
+    time: Time::Instructions { shift: 3 },
+    stages: &[SOAKED],
+};
 
 /// The boots of these series that have a stage. Long ones first, and of these the newest kernels,
 /// which take longest: what is begun last is waited for alone.
@@ -149,11 +180,25 @@ mod tests {
     fn each_series_has_the_stages_its_driver_can_run() {
         assert_eq!(names(Series::V5_10), ["no_amdgpu", "no_gpu"]);
         assert_eq!(names(Series::V6_1), ["no_amdgpu", "no_gpu", "sim", "life", "nohws"]);
-        let all = ["no_amdgpu", "no_gpu", "sim", "tool", "life", "mi300", "soak", "cpx", "nohws"];
+        let all = [
+            "no_amdgpu",
+            "no_gpu",
+            "sim",
+            "tool",
+            "life",
+            "install",
+            "service",
+            "mi300",
+            "soak",
+            "cpx",
+            "nohws",
+        ];
         assert_eq!(names(Series::V6_12), all);
         assert_eq!(
             names(Series::V7_2),
-            all.into_iter().filter(|name| !["tool", "soak"].contains(name)).collect::<Vec<_>>()
+            all.into_iter()
+                .filter(|name| !["tool", "install", "service", "soak"].contains(name))
+                .collect::<Vec<_>>()
         );
     }
 
@@ -171,7 +216,7 @@ mod tests {
     #[test]
     fn the_long_boots_of_all_kernels_come_first() {
         let names: Vec<_> = of(&Series::ALL).map(|(_, boot)| boot.name).collect();
-        assert_eq!(names[..8], ["main", "main", "main", "main", "life", "life", "life", "mi300"]);
+        assert_eq!(names[..9], ["main", "main", "main", "main", "life", "life", "life", "debian", "mi300"]);
     }
 
     #[test]

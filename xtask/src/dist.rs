@@ -117,6 +117,23 @@ pub(crate) fn dist(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Two packages of a binary made in this folder, of this version and of one that dpkg takes for later: what a guest installs and
+/// upgrades to.
+pub(crate) fn two_debs(binary: &Path, folder: &Path) -> Result<[PathBuf; 2]> {
+    let about = About::new(X86_64)?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let stripped = folder.join("kfd-trace");
+    run::output(Command::new(X86_64.strip).arg("-o").arg(&stripped).arg(binary))?;
+    let parts = parts::gather(&stripped, binary, X86_64, &folder.join("man"))?;
+    let later = About { version: format!("{}+later", about.version), ..About::new(X86_64)? };
+    let (first, second) = (folder.join("first.deb"), folder.join("second.deb"));
+    let scripts = paths::root().join("deploy/debian");
+    for (about, deb) in [(about, &first), (later, &second)] {
+        deb::build(&parts, &about, &scripts, &folder.join("deb"), deb)?;
+    }
+    Ok([first, second])
+}
+
 /// Packs a binary into this folder.
 fn pack(binary: &Path, machine: Machine, folder: &Path) -> Result<Packages> {
     let about = About::new(machine)?;

@@ -55,7 +55,7 @@ fn write_all(kernel: &Kernel, dir: &Path) -> Result<()> {
     put(dir, "proc/sys/kernel/osrelease", format!("{}\n", kernel.release).as_bytes())?;
     put(dir, "sys/kernel/btf/vmlinux", &section(&base, ".BTF").context("vmlinux has no .BTF")?)?;
 
-    let files = modules::amdgpu(kernel)?;
+    let files = modules::with_needs(kernel, "amdgpu")?;
     let path = files.last().context("no amdgpu among its own dependencies")?;
     let amdgpu = modules::read(path)?;
     let elf = object::File::parse(&*amdgpu).context("amdgpu.ko is no ELF file")?;

@@ -8,6 +8,8 @@ use cpio::newc::{Builder, ModeFileType, trailer};
 
 /// One cpio piece in the making. Pieces may be concatenated; the kernel unpacks all of them.
 pub(crate) struct Archive {
+    /// Before every path.
+    top: &'static str,
     entries: Vec<Entry>,
 }
 
@@ -20,7 +22,12 @@ struct Entry {
 
 impl Archive {
     pub(crate) fn new() -> Self {
-        Self { entries: Vec::new() }
+        Self::below("")
+    }
+
+    /// One of which all paths lie in this folder (with its `/`), which another piece has.
+    pub(crate) fn below(top: &'static str) -> Self {
+        Self { top, entries: Vec::new() }
     }
 
     pub(crate) fn dir(&mut self, path: &str) {
@@ -37,7 +44,7 @@ impl Archive {
     }
 
     fn add(&mut self, path: &str, kind: ModeFileType, mode: u32, data: Vec<u8>) {
-        self.entries.push(Entry { path: path.to_owned(), kind, mode, data });
+        self.entries.push(Entry { path: format!("{}{path}", self.top), kind, mode, data });
     }
 
     pub(crate) fn finish(self) -> Result<Vec<u8>> {

@@ -9,6 +9,7 @@ mod build;
 mod closing;
 mod console;
 mod dashboards;
+mod debian;
 mod demo;
 mod dist;
 mod fixtures;

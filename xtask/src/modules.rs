@@ -10,15 +10,15 @@ use anyhow::{Context as _, Result, bail};
 use crate::kernels::Kernel;
 use crate::run;
 
-/// The files of `amdgpu` and all it needs, in the order in which they can be inserted.
-pub(crate) fn amdgpu(kernel: &Kernel) -> Result<Vec<PathBuf>> {
+/// The files of a module and all it needs, in the order in which they can be inserted.
+pub(crate) fn with_needs(kernel: &Kernel, name: &str) -> Result<Vec<PathBuf>> {
     let dir = kernel.modules();
     if !dir.join("modules.dep").exists() {
         depmod(kernel)?;
     }
     let text = fs::read_to_string(dir.join("modules.dep"))
         .with_context(|| format!("no modules.dep of {}", kernel.release))?;
-    let order = insertion_order(&text, "amdgpu")?;
+    let order = insertion_order(&text, name)?;
     Ok(order.into_iter().map(|module| dir.join(module)).collect())
 }
 

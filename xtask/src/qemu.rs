@@ -25,6 +25,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) initramfs: &'a Path,
     /// Kernel log.
     pub(crate) console: &'a Path,
+    /// A disk image, written to in a copy.
+    pub(crate) disk: Option<&'a Path>,
     /// Fake GPUs: one ivshmem device each.
     pub(crate) gpus: usize,
     pub(crate) time: Time,
@@ -86,6 +88,10 @@ impl Machine<'_> {
         // and the kernel panics in setup_IO_APIC.
         let parameters = "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check rcupdate.rcu_expedited=1 rdinit=/init";
         command.args(["-append", parameters]);
+        if let Some(disk) = self.disk {
+            let drive = format!("file={},format=raw,if=virtio,snapshot=on", disk.display());
+            command.arg("-drive").arg(drive);
+        }
         for gpu in 0..self.gpus {
             let memory = format!("memory-backend-ram,id=hm{gpu},size={DOORBELL_BAR},share=on");
             command.arg("-object").arg(memory);
@@ -241,7 +247,7 @@ mod tests {
     fn instructions_are_counted_on_one_emulated_cpu() {
         let path = Path::new("x");
         let time = Time::Instructions { shift: 3 };
-        let machine = Machine { vmlinuz: path, initramfs: path, console: path, gpus: 1, time };
+        let machine = Machine { vmlinuz: path, initramfs: path, console: path, disk: None, gpus: 1, time };
         let command = machine.command();
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let follows = |option: &str| {

@@ -10,11 +10,13 @@ use crate::guest::{self, TARGET};
 use crate::run::{self, note, step};
 
 /// Debian package, and what it is for.
-const PACKAGES: [Package; 15] = [
+const PACKAGES: [Package; 18] = [
     ("binutils", "strip"),
     ("debian-archive-keyring", "signatures of other Debian suites"),
+    ("e2fsprogs", "the disk of the guest that is a Debian"),
     ("gcc", "linker of Rust programs"),
     ("gcc-12", "the compiler of Debian's kernels"),
+    ("genext2fs", "the disk of the guest that is a Debian"),
     ("kmod", "depmod"),
     ("libc6-dev", "linking"),
     ("libelf1", "objtool, part of kbuild"),
@@ -22,6 +24,7 @@ const PACKAGES: [Package; 15] = [
     ("libstdc++-12-dev", "bpf-linker"),
     ("llvm-22-dev", "bpf-linker; 22 is the LLVM of Rust 1.95"),
     ("make", "kbuild"),
+    ("mmdebstrap", "the disk of the guest that is a Debian"),
     ("mount", "kbuild in the root of a newer Debian"),
     ("qemu-system-x86", "the VM"),
     ("xz-utils", "kernel packages"),

@@ -1,6 +1,6 @@
 //! The real driver taken out of the kernel and put in again. Not below kfdsim, which cannot be unloaded.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -18,6 +18,8 @@ const JOB: &str = "/etc/vm-job.json";
 /// amdgpu as the stage has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
+    /// The modules it needs, in the order of insertion.
+    needs: Vec<String>,
     file: String,
     parameters: CString,
 }
@@ -35,18 +37,26 @@ impl Driver {
 
     fn in_job(job: &Value) -> Option<Self> {
         let stages = job["stages"].as_array()?.iter();
-        let mut modules = stages.filter_map(|stage| stage["modules"].as_array()).flatten();
-        let module = modules.find(|module| {
-            module["file"]
-                .as_str()
-                .is_some_and(|file| Path::new(file).file_stem().is_some_and(|name| name == "amdgpu"))
-        })?;
-        let parameters = CString::new(module["parameters"].as_str()?).ok()?;
-        Some(Driver { file: module["file"].as_str()?.to_owned(), parameters })
+        let mut needs = Vec::new();
+        for module in stages.filter_map(|stage| stage["modules"].as_array()).flatten() {
+            let file = module["file"].as_str()?.to_owned();
+            if Path::new(&file).file_stem().is_some_and(|name| name == "amdgpu") {
+                let parameters = CString::new(module["parameters"].as_str()?).ok()?;
+                return Some(Driver { needs, file, parameters });
+            }
+            needs.push(file);
+        }
+        None
     }
 
     /// `rmmod amdgpu`, as soon as nobody holds it: who does for long makes this fail.
     pub fn remove(self) -> Result<Removed> {
+        self.take_out()?;
+        Ok(Removed(Some(self)))
+    }
+
+    /// [`Self::remove`] for good.
+    pub fn take_out(&self) -> Result<()> {
         until("the KFD processes of earlier tests to go", SOON, || {
             Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
         })?;
@@ -56,15 +66,28 @@ impl Driver {
                 Err(Errno::EAGAIN) => Ok(None),
                 Err(error) => Err(error).context("remove amdgpu"),
             }
-        })?;
-        Ok(Removed(Some(self)))
+        })
+    }
+
+    /// Inserts it where it was not yet, with what it needs.
+    pub fn load(&self) -> Result<()> {
+        for file in &self.needs {
+            match insert(file, c"") {
+                Err(error) if error.downcast_ref() == Some(&Errno::EEXIST) => {}
+                inserted => inserted?,
+            }
+        }
+        self.insert()
     }
 
     fn insert(&self) -> Result<()> {
-        let file = File::open(&self.file).with_context(|| format!("open {}", self.file))?;
-        finit_module(&file, &self.parameters, ModuleInitFlags::empty())
-            .with_context(|| format!("insert {}", self.file))
+        insert(&self.file, &self.parameters)
     }
+}
+
+fn insert(path: &str, parameters: &CStr) -> Result<()> {
+    let file = File::open(path).with_context(|| format!("open {path}"))?;
+    finit_module(&file, parameters, ModuleInitFlags::empty()).with_context(|| format!("insert {path}"))
 }
 
 impl Removed {
@@ -99,7 +122,9 @@ mod tests {
         let module = |file: &str, parameters: &str| json!({ "file": file, "parameters": parameters });
         let modules = json!([module("/modules/ttm.ko", ""), module("/modules/amdgpu.ko", "a=1 b=2")]);
         let job = json!({ "stages": [{ "modules": [] }, { "modules": modules }] });
-        let driver = Driver { file: "/modules/amdgpu.ko".to_owned(), parameters: c"a=1 b=2".to_owned() };
+        let needs = vec!["/modules/ttm.ko".to_owned()];
+        let driver =
+            Driver { needs, file: "/modules/amdgpu.ko".to_owned(), parameters: c"a=1 b=2".to_owned() };
         assert_eq!(Driver::in_job(&job), Some(driver));
         assert_eq!(Driver::in_job(&json!({ "stages": [] })), None);
     }

@@ -1,4 +1,4 @@
-//! GET over HTTP/1.1 on loopback, one connection a request.
+//! GET over HTTP/1.0 on loopback, one connection a request: no answer is chunked then.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ pub fn get(address: SocketAddr, path: &str) -> Result<Response> {
         let limit = Duration::from_secs(10);
         let mut stream = TcpStream::connect_timeout(&address, limit)?;
         stream.set_read_timeout(Some(limit))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Ok(text)
@@ -27,8 +27,7 @@ pub fn get(address: SocketAddr, path: &str) -> Result<Response> {
     request().and_then(|text| parse(&text)).with_context(|| format!("GET http://{address}{path}"))
 }
 
-/// The server closes after the answer, so the body is all there is after the head: it must not be chunked,
-/// which it is not when its length is known.
+/// The server closes after the answer, so the body is all there is after the head.
 fn parse(text: &str) -> Result<Response> {
     let (head, body) = text.split_once("\r\n\r\n").context("no end of the head")?;
     let (status_line, head) = head.split_once("\r\n").unwrap_or((head, ""));

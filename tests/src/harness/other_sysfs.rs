@@ -1,7 +1,7 @@
 //! A sysfs like /sys but for some of its files, for a tracer to read.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -15,11 +15,22 @@ use tempfile::TempDir;
 /// # Panics
 /// When the kernel has no such file.
 pub fn without_btf() -> Result<TempDir> {
-    let root = tempfile::tempdir()?;
-    for (below, leave) in [("", "kernel"), ("kernel", "btf"), ("kernel/btf", "amdgpu")] {
-        mirror(&root, below, leave)?;
-    }
+    let root = lacking("kernel/btf/amdgpu")?;
     assert!(root.path().join("kernel/btf/vmlinux").exists() && Path::new("/sys/kernel/btf/amdgpu").exists());
+    Ok(root)
+}
+
+/// A sysfs that lacks one file or folder. Every user may read it, also a service with a /tmp of its own.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn lacking(path: &str) -> Result<TempDir> {
+    let root = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/run")?;
+    let mut below = String::new();
+    for name in path.split('/') {
+        mirror(&root, &below, name)?;
+        below = format!("{below}{}{name}", if below.is_empty() { "" } else { "/" });
+    }
     Ok(root)
 }
 
@@ -27,7 +38,7 @@ pub fn without_btf() -> Result<TempDir> {
 ///
 /// # Errors
 /// When a folder cannot be read or made.
-pub fn mirror(root: &TempDir, below: &str, leave: &str) -> Result<()> {
+fn mirror(root: &TempDir, below: &str, leave: &str) -> Result<()> {
     let (real, folder) = (Path::new("/sys").join(below), root.path().join(below));
     fs::create_dir_all(&folder)?;
     for entry in fs::read_dir(&real).with_context(|| format!("list /sys/{below}"))? {

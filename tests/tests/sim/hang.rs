@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use kfd_trace_tests::harness::other_sysfs::{flag, mirror};
+use kfd_trace_tests::harness::other_sysfs::{flag, lacking};
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload};
@@ -16,10 +16,7 @@ const TOLD: Duration = Duration::from_secs(100);
 
 #[test]
 fn of_the_lists_is_told_and_keeps_nobody() -> Result<()> {
-    let root = tempfile::tempdir()?;
-    for (below, leave) in [("", "class"), ("class", "kfd"), ("class/kfd", "kfd"), ("class/kfd/kfd", "proc")] {
-        mirror(&root, below, leave)?;
-    }
+    let root = lacking("class/kfd/kfd/proc")?;
     let queue = root.path().join("class/kfd/kfd/proc/1/queues/0");
     fs::create_dir(root.path().join("class/kfd/kfd/proc"))?;
     let flag = flag(&root);

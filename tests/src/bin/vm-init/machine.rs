@@ -45,7 +45,7 @@ pub(crate) fn prepare() -> Result<()> {
     Ok(())
 }
 
-fn mount(kind: &str, place: &str, options: &str) -> Result<()> {
+pub(crate) fn mount(kind: &str, place: &str, options: &str) -> Result<()> {
     // In sysfs the places are there already, and nothing can be made.
     fs::create_dir_all(place)?;
     let (kind, place, options) = (CString::new(kind)?, CString::new(place)?, CString::new(options)?);

@@ -1,7 +1,10 @@
 //! PID 1 of the VM. Takes its job from /etc/vm-job.json, makes the guest a small Linux, goes through
 //! the stages (insert modules, run a test executable), reports the end on the second serial port and
 //! powers off. Kernel messages stay on the first port.
+//!
+//! Where the guest is a Debian on a disk, it goes over to that first, as PID 1, and does its job there as a unit of systemd.
 
+mod disk;
 mod job;
 mod machine;
 mod modules;
@@ -16,7 +19,12 @@ use job::{Job, Mode, Stage};
 
 fn main() {
     // Nothing above PID 1 could take an error: it is reported, then the machine goes off all the same.
-    let outcome = machine::prepare().and_then(|()| Job::read());
+    let prepared = match std::process::id() == 1 {
+        true if disk::wanted() => disk::go_over(),
+        true => machine::prepare(),
+        false => Ok(()),
+    };
+    let outcome = prepared.and_then(|()| Job::read());
     let (nonce, failures) = match &outcome {
         Ok(job) => (job.nonce.as_str(), work(job)),
         Err(error) => {
@@ -77,7 +85,9 @@ fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
         process::run(&mut command)
     });
     // A test's stray daemon must not be seen by the next stage.
-    process::end_all();
+    if std::process::id() == 1 {
+        process::end_all();
+    }
     match outcome {
         Ok(end) if end.success() => true,
         Ok(end) => {

@@ -1,0 +1,28 @@
+//! Runs in a Debian with systemd where no driver is loaded yet: the package from its installation to its removal, and the service
+//! that waits for a driver.
+
+mod driver;
+mod package;
+
+use std::path::Path;
+
+use anyhow::Result;
+use kfd_trace_tests::harness::driver::Driver;
+use kfd_trace_tests::harness::service::{command, install, packages};
+
+/// Nothing of an earlier test: no package, no driver.
+fn clean() -> Result<()> {
+    if Path::new("/etc/default/kfd-trace").exists() {
+        command("dpkg", &["--purge", "kfd-trace"])?;
+    }
+    if Path::new("/sys/module/amdgpu").exists() {
+        Driver::of_job()?.take_out()?;
+    }
+    Ok(())
+}
+
+/// The first package, freshly installed.
+fn installed() -> Result<()> {
+    clean()?;
+    install(&packages()?[0])
+}

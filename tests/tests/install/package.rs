@@ -1,0 +1,144 @@
+//! The package: installed, upgraded, removed, and nothing left.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::service::{
+    ADDRESS, command, install, journal, main_pid, packages, property, scrape_until, signal,
+};
+use kfd_trace_tests::harness::wait::ATTACH;
+use kfd_trace_tests::harness::{Metrics, http, until};
+use nix::sys::signal::Signal;
+
+use crate::{clean, installed};
+
+const SETTINGS: &str = "/etc/default/kfd-trace";
+
+/// What a package may touch, without what changes by itself.
+const FOLDERS: [&str; 5] = ["/etc", "/usr", "/lib", "/opt", "/var"];
+const OTHERS: [&str; 6] = [
+    "/var/lib/dpkg",
+    "/var/log",
+    "/var/cache",
+    "/var/lib/systemd/timers",
+    "/var/lib/systemd/random-seed",
+    "/var/tmp",
+];
+
+/// All files and folders there, links not followed.
+fn files() -> Result<BTreeSet<PathBuf>> {
+    let mut found = BTreeSet::new();
+    let mut folders: Vec<PathBuf> = FOLDERS.iter().map(PathBuf::from).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))? {
+            let entry = entry?;
+            let path = entry.path();
+            if OTHERS.iter().any(|other| path.starts_with(other)) {
+                continue;
+            }
+            if entry.file_type()?.is_dir() {
+                folders.push(path.clone());
+            }
+            found.insert(path);
+        }
+    }
+    Ok(found)
+}
+
+fn is(what: &str) -> Result<String> {
+    let done = Command::new("systemctl").args([what, "kfd-trace.service"]).output()?;
+    Ok(String::from_utf8_lossy(&done.stdout).trim_end().to_owned())
+}
+
+fn version() -> Result<String> {
+    command("dpkg-query", &["--show", "--showformat=${Version}", "kfd-trace"])
+}
+
+/// It runs, and says of the driver that there is none.
+fn waits() -> Result<u32> {
+    ensure!(
+        (is("is-active")?, is("is-enabled")?) == ("active".to_owned(), "enabled".to_owned()),
+        "{}",
+        journal()?
+    );
+    let loaded = |metrics: &Metrics| metrics.sum("kfd_trace_driver_loaded", &[]);
+    ensure!(scrape_until("the service", loaded)? == 0.0, "no driver is loaded");
+    main_pid()?.context("it runs")
+}
+
+#[test]
+fn leaves_nothing_behind() -> Result<()> {
+    clean()?;
+    let before = files()?;
+    let [first, later] = &*packages()? else { anyhow::bail!("two packages") };
+    install(first)?;
+    let pid = waits()?;
+    let old = version()?;
+
+    // What an operator has changed outlives an upgrade, and the new version runs.
+    fs::OpenOptions::new().append(true).open(SETTINGS)?.write_all(b"# mine\n")?;
+    install(later)?;
+    ensure!(version()? != old, "the same version");
+    ensure!(fs::read_to_string(SETTINGS)?.ends_with("# mine\n"), "the settings are lost");
+    ensure!(waits()? != pid, "the old one still runs");
+
+    command("dpkg", &["--remove", "kfd-trace"])?;
+    ensure!(is("is-active")? == "inactive", "it runs");
+    ensure!(!Path::new("/usr/bin/kfd-trace").exists() && Path::new(SETTINGS).exists(), "settings alone stay");
+    command("dpkg", &["--purge", "kfd-trace"])?;
+    let left: Vec<_> = files()?.difference(&before).cloned().collect();
+    ensure!(left.is_empty(), "left: {left:?}");
+    let units = command("systemctl", &["list-units", "--all", "--no-legend", "kfd-trace*"])?;
+    ensure!(units.trim().is_empty(), "{units}");
+    Ok(())
+}
+
+#[test]
+fn is_brought_back_after_a_kill_without_a_driver() -> Result<()> {
+    installed()?;
+    let pid = waits()?;
+    signal(Signal::SIGKILL)?;
+    until("systemd to start it again", ATTACH, || Ok(main_pid()?.filter(|now| *now != pid)))?;
+    waits()?;
+    ensure!(property("NRestarts")? == "1", "restarts: {}", property("NRestarts")?);
+    Ok(())
+}
+
+#[test]
+fn is_exposed_little() -> Result<()> {
+    installed()?;
+    waits()?;
+    let told = command("systemd-analyze", &["security", "--no-pager", "kfd-trace.service"])?;
+    let line = told.lines().find(|line| line.contains("Overall exposure level")).context("no level")?;
+    println!("{line}");
+    let level = line.split_whitespace().find_map(|word| word.parse::<f64>().ok()).context("no number")?;
+    ensure!(level < 3.0, "{told}");
+    Ok(())
+}
+
+#[test]
+fn gives_what_prometheus_checks() -> Result<()> {
+    installed()?;
+    waits()?;
+    check_metrics()
+}
+
+/// `promtool check metrics` has nothing to say of a scrape.
+fn check_metrics() -> Result<()> {
+    let scraped = http::get(ADDRESS, "/metrics")?.body;
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    promtool.stdin.take().context("a pipe")?.write_all(scraped.as_bytes())?;
+    let done = promtool.wait_with_output()?;
+    let said = [done.stdout, done.stderr].concat();
+    ensure!(done.status.success() && said.is_empty(), "{}: {}", done.status, String::from_utf8_lossy(&said));
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! Each alert fires in its scenario and in no other, in a real Prometheus by the shipped rules, whose times are divided.
+
+use std::any::Any;
+use std::io::{Write, stdout};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::other_sysfs;
+use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
+use kfd_trace_tests::harness::service::{ADDRESS, Changed, UNIT, command, scrape, signal, tracing};
+use kfd_trace_tests::harness::setting::{Hang, PATIENCE, Setting};
+use kfd_trace_tests::harness::tracer::FEW;
+use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
+use kfd_trace_tests::harness::{Steered, Workload};
+use nix::sys::signal::Signal;
+
+/// What keeps an alert's cause up, until it is dropped.
+type Cause = Box<dyn Any>;
+
+/// Brings a cause about and takes it back: meanwhile these alerts fire, all of them and no other, and afterwards none.
+fn fire(server: &Prometheus, wanted: &[&str], cause: impl FnOnce() -> Result<Cause>) -> Result<()> {
+    let told = format!("{wanted:?}");
+    let no_other = |firing: &[String]| {
+        let others: Vec<_> = firing.iter().filter(|name| !wanted.contains(&name.as_str())).collect();
+        ensure!(others.is_empty(), "{others:?} fires beside {told}");
+        Ok(firing.len())
+    };
+    let (begin, mut out) = (Instant::now(), stdout());
+    // Not by println!, which is for the test's end: a guest that says nothing is taken for one that hangs.
+    let mut say = |what: &str| writeln!(out, "{told}: {what} after {:.0} s", begin.elapsed().as_secs_f64());
+    let cause = cause().with_context(|| told.clone())?;
+    say("its cause is there")?;
+    server.until(&format!("{told} to fire"), |firing| Ok(no_other(firing)? == wanted.len()))?;
+    say("fires")?;
+    drop(cause);
+    server.until(&format!("{told} to end"), |firing| Ok(no_other(firing)? == 0))?;
+    say("ends").map_err(Into::into)
+}
+
+/// Something done over and over, until it is dropped.
+struct Again(Arc<AtomicBool>, Option<JoinHandle<Result<()>>>);
+
+impl Again {
+    fn and_again(rest: Duration, mut work: impl FnMut() -> Result<()> + Send + 'static) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            while !flag.load(Ordering::Relaxed) {
+                work()?;
+                std::thread::sleep(rest);
+            }
+            Ok(())
+        });
+        Self(over, Some(thread))
+    }
+}
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        if let Some(Err(error)) = self.1.take().and_then(|thread| thread.join().ok()) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// Slots of a kind on one GPU.
+fn slots(kind: &str) -> Result<usize> {
+    let metrics = scrape()?;
+    let slots = metrics.series("kfd_gpu_queue_slots").find(|(labels, _)| labels["kind"] == kind);
+    Ok(format!("{}", slots.with_context(|| format!("slots of {kind}"))?.1).parse()?)
+}
+
+fn storm() -> Result<Cause> {
+    let workload = Steered::having(&["create aql", "create aql gpu=1"])?;
+    let pid = workload.pid();
+    let storm = Again::and_again(Duration::from_millis(200), move || {
+        kfdsim("quiesce", pid).and_then(|()| kfdsim("resume", pid))
+    });
+    Ok(Box::new((storm, workload)))
+}
+
+fn oversubscribed() -> Result<Cause> {
+    let queues = format!("--aql={}", slots("cp")? + 1);
+    Ok(Box::new(Workload::ready(&["hold", &queues])?))
+}
+
+fn sdma_used_up() -> Result<Cause> {
+    let queues = format!("--sdma={}", slots("sdma")?);
+    Ok(Box::new(Workload::ready(&["hold", "--aql=0", &queues])?))
+}
+
+fn creation_fails() -> Result<Cause> {
+    let mut workload = Steered::start()?;
+    let said = workload.act("create aql bad")?;
+    ensure!(!said["errno"].is_null(), "{said}");
+    Ok(Box::new(workload))
+}
+
+/// The scheduler does not answer, and the driver waits for it as long as one likes.
+fn patient() -> Result<(Hang, Setting)> {
+    let patience = Setting::of(PATIENCE, "600000")?;
+    Ok((Hang::begin()?, patience))
+}
+
+fn left_by_dead() -> Result<Cause> {
+    let workload = Steered::having(&["create aql"])?;
+    let hang = patient()?;
+    workload.signal(Signal::SIGKILL)?;
+    Ok(Box::new((hang, workload)))
+}
+
+fn stuck() -> Result<Cause> {
+    let mut workload = Steered::having(&["create aql"])?;
+    let hang = patient()?;
+    workload.send_line("update 0 50")?;
+    Ok(Box::new((hang, workload)))
+}
+
+fn reset() -> Result<Cause> {
+    let workload = Steered::having(&["create aql"])?;
+    kfdsim("reset", 0)?;
+    Ok(Box::new(workload))
+}
+
+/// It ends in a reset.
+fn hang() -> Result<Cause> {
+    let mut workload = Steered::having(&["create aql gpu=1"])?;
+    kfdsim_at("hang", 1, 1)?;
+    let said = workload.act("update 0 50")?;
+    ensure!(said["errno"] == "ETIME", "{said}");
+    Ok(Box::new(workload))
+}
+
+fn faults() -> Result<Cause> {
+    let workload = Steered::having(&["create aql"])?;
+    kfdsim_at("vmfault", workload.pid(), 0)?;
+    Ok(Box::new(workload))
+}
+
+#[test]
+fn of_the_driver() -> Result<()> {
+    tracing()?;
+    let server = Prometheus::scraping(ADDRESS, RULES)?;
+    fire(&server, &[], || Ok(Box::new(Steered::having(&["create aql", "create sdma"])?)))?;
+    fire(&server, &["KfdEvictionStorm"], storm)?;
+    fire(&server, &["KfdQueuesOversubscribed"], oversubscribed)?;
+    fire(&server, &["KfdSdmaSlotsUsedUp"], sdma_used_up)?;
+    fire(&server, &["KfdQueueCreationFails"], creation_fails)?;
+    fire(&server, &["KfdQueuesLeftByDeadProcess"], left_by_dead)?;
+    fire(&server, &["KfdIoctlStuck"], stuck)?;
+    fire(&server, &["KfdGpuReset"], reset)?;
+    fire(&server, &["KfdGpuReset", "KfdHwsHang"], hang)?;
+    fire(&server, &["KfdVmFaults"], faults)
+}
+
+/// Stands still while more happens than its buffer holds.
+fn records_lost() -> Result<Cause> {
+    let mut workload = Steered::start()?;
+    signal(Signal::SIGSTOP)?;
+    let made =
+        (0..60).try_for_each(|_| workload.must("create aql").and_then(|()| workload.must("destroy 0")));
+    signal(Signal::SIGCONT)?;
+    made?;
+    Ok(Box::new(workload))
+}
+
+/// A program that holds the locks of its maps while the tracer's are to run: these are left out at calls, and at the returns of
+/// updates, too, which is found at the next one.
+fn calls_missed() -> Result<Cause> {
+    let mut updated = Steered::having(&["create aql"])?;
+    let lookups = Workload::ready(&["lookups", "--cpu=0"])?;
+    let updates = Again::and_again(Duration::ZERO, move || {
+        (0..100).try_for_each(|percent| updated.must(&format!("update 0 {percent}")))
+    });
+    Ok(Box::new((updates, lookups, Workload::ready(&["noise"])?)))
+}
+
+fn down() -> Result<Cause> {
+    command("systemctl", &["stop", UNIT])?;
+    Ok(Box::new(Started))
+}
+
+/// Starts it when dropped.
+struct Started;
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Err(error) = command("systemctl", &["start", UNIT]).and_then(|_| tracing()) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+fn restarts() -> Result<Cause> {
+    for _ in 0..3 {
+        command("systemctl", &["restart", UNIT])?;
+        tracing()?;
+        // seen by a scrape before the next one
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    Ok(Box::new(()))
+}
+
+#[test]
+fn of_the_tracer() -> Result<()> {
+    tracing()?;
+    let server = Prometheus::scraping(ADDRESS, RULES)?;
+    fire(&server, &["KfdTraceDown"], down)?;
+    fire(&server, &["KfdTraceRestarts"], restarts)?;
+    fire(&server, &["KfdTraceCallsMissed", "KfdTraceTrouble"], calls_missed)?;
+    drop(server);
+
+    let small = Changed::arguments("small", &["--buffer-size=4KiB"])?;
+    tracing()?;
+    fire(&Prometheus::scraping(ADDRESS, RULES)?, &["KfdTraceRecordsLost"], records_lost)?;
+    small.undo()
+}
+
+/// The driver has no BTF, and the probe that takes the place of those that need it was left out.
+#[test]
+fn of_a_tracer_that_is_half_blind() -> Result<()> {
+    tracing()?;
+    let other = other_sysfs::lacking("kernel/btf/amdgpu")?;
+    let blind = Changed::arguments("blind", &[&other_sysfs::flag(&other), FEW[0]])?;
+    let server = Prometheus::scraping(ADDRESS, RULES)?;
+    fire(&server, &["KfdTraceRequiredProbeOff"], || Ok(Box::new(blind)))
+}

@@ -1,0 +1,40 @@
+//! The service's own life: systemd brings it back however it ends.
+
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::service::{journal, main_pid, property, scrape_until, signal, tracing};
+use kfd_trace_tests::harness::wait::ATTACH;
+use kfd_trace_tests::harness::{Metrics, Steered, until};
+use nix::sys::signal::Signal;
+
+/// The service after an end that is not its own: another process, which traces.
+fn come_back(before: u32) -> Result<()> {
+    until("systemd to start it again", ATTACH, || Ok(main_pid()?.filter(|pid| *pid != before)))?;
+    tracing()?;
+    let mut workload = Steered::having(&["create aql"])?;
+    let pid = workload.pid().to_string();
+    let queue = |metrics: &Metrics| metrics.sum("kfd_process_queues", &[("pid", &pid)]);
+    ensure!(scrape_until("a queue", queue)? == 1.0, "one queue");
+    workload.finish().map(drop)
+}
+
+#[test]
+fn is_started_again_after_a_kill() -> Result<()> {
+    tracing()?;
+    let (pid, restarts) = (main_pid()?.context("it runs")?, property("NRestarts")?);
+    signal(Signal::SIGKILL)?;
+    come_back(pid)?;
+    ensure!(property("NRestarts")?.parse::<u32>()? == restarts.parse::<u32>()? + 1, "one restart");
+    Ok(())
+}
+
+/// A daemon that stands still sends no sign of life.
+#[test]
+fn is_started_again_when_it_hangs() -> Result<()> {
+    tracing()?;
+    let pid = main_pid()?.context("it runs")?;
+    signal(Signal::SIGSTOP)?;
+    come_back(pid)?;
+    let said = journal()?;
+    ensure!(said.contains("Watchdog timeout"), "{said}");
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! A load of all kinds: each query of the dashboards has an answer, a scrape stays cheap, and nothing is left of the dead.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::dashboards::{PanelQuery, queries};
+use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
+use kfd_trace_tests::harness::service::{ADDRESS, main_pid, scrape, scrape_until, tracing};
+use kfd_trace_tests::harness::wait::ATTACH;
+use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
+use kfd_trace_tests::harness::{Metrics, Steered, Workload, until};
+use nix::unistd::{SysconfVar, sysconf};
+use serde_json::Value;
+
+const DASHBOARDS: [&str; 3] = [
+    include_str!("../../../deploy/grafana/fleet.json"),
+    include_str!("../../../deploy/grafana/node.json"),
+    include_str!("../../../deploy/grafana/process.json"),
+];
+
+/// Processes with queues of all types, and one that goes on to have trouble.
+struct Load {
+    held: Workload,
+    noise: Workload,
+    busy: Steered,
+}
+
+impl Load {
+    fn begin() -> Result<Self> {
+        let held = Workload::ready(&["hold", "--aql=30", "--sdma=2"])?;
+        let noise = Workload::ready(&["noise"])?;
+        Ok(Self { held, noise, busy: Steered::having(&["create aql", "create aql gpu=1", "create sdma"])? })
+    }
+
+    /// Something of everything that is counted.
+    fn turn(&mut self) -> Result<()> {
+        for operation in ["create aql", "update 0 50", "cu-mask 0", "destroy 3"] {
+            self.busy.must(operation)?;
+        }
+        let refused = self.busy.act("create aql bad")?;
+        ensure!(!refused["errno"].is_null(), "{refused}");
+        kfdsim("evict", self.held.pid())?;
+        kfdsim("quiesce", self.busy.pid()).and_then(|()| kfdsim("resume", self.busy.pid()))
+    }
+
+    fn pids(&self) -> [String; 3] {
+        [self.held.pid(), self.noise.pid(), self.busy.pid()].map(|pid| pid.to_string())
+    }
+}
+
+/// Faults, a hang and its reset: what happens on a bad day only.
+fn bad_day() -> Result<()> {
+    let faulty = Steered::having(&["create aql"])?;
+    kfdsim_at("vmfault", faulty.pid(), 0)?;
+    let mut hung = Steered::having(&["create aql gpu=1"])?;
+    kfdsim_at("hang", 1, 1)?;
+    let said = hung.act("update 0 50")?;
+    ensure!(said["errno"] == "ETIME", "{said}");
+    Ok(())
+}
+
+/// Seconds of CPU that a process has had.
+fn cpu(pid: u32) -> Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = stat.rsplit_once(") ").context("no name")?;
+    // utime and stime, the 14th and 15th (proc(5)); the name is the second
+    let ticks: Vec<f64> = fields.split(' ').skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
+    let second = sysconf(SysconfVar::CLK_TCK)?.context("no clock tick")?;
+    Ok(ticks.iter().sum::<f64>() / f64::from(i32::try_from(second)?))
+}
+
+/// What a scrape costs at most, in seconds of CPU.
+const SCRAPE: f64 = 0.1;
+
+#[test]
+fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
+    tracing()?;
+    let server = Prometheus::scraping(ADDRESS, RULES)?;
+    bad_day()?;
+    let mut load = Load::begin()?;
+    let asked = all_queries(&scrape()?, &load)?;
+    let mut empty = Vec::new();
+    let answered = until("an answer for each panel", ATTACH, || {
+        load.turn()?;
+        empty = asked.iter().filter(|query| unanswered(&server, query)).collect();
+        Ok(empty.is_empty().then_some(()))
+    });
+    answered.with_context(|| format!("of {} queries no data for {empty:#?}", asked.len()))?;
+    println!("all {} queries of {} dashboards return data", asked.len(), DASHBOARDS.len());
+
+    let pid = main_pid()?.context("it runs")?;
+    let (before, times) = (cpu(pid)?, 20);
+    for _ in 0..times {
+        scrape()?;
+    }
+    let each = (cpu(pid)? - before) / f64::from(times);
+    println!("a scrape under load, with all that the daemon does meanwhile: {:.1} ms of CPU", each * 1000.0);
+    // by the guest's instructions, not by the host's time
+    ensure!(each < SCRAPE, "{each} s");
+
+    let pids = load.pids();
+    drop(load);
+    let of_dead = |metrics: &Metrics| {
+        let dead =
+            |labels: &BTreeMap<String, String>| labels.get("pid").is_some_and(|pid| pids.contains(pid));
+        metrics.samples.keys().all(|(_, labels)| !dead(labels)).then_some(())
+    };
+    scrape_until("the series of the dead to go", of_dead)
+}
+
+fn all_queries(metrics: &Metrics, load: &Load) -> Result<Vec<PanelQuery>> {
+    let (gpu, _) = metrics.series("kfd_gpu_info").next().context("a GPU")?;
+    let (pid, address) = (load.busy.pid().to_string(), ADDRESS.to_string());
+    let values = [
+        ("job", "kfd-trace"),
+        ("instance", &address),
+        ("gpu", &gpu["gpu"]),
+        ("gpu_id", &gpu["gpu_id"]),
+        ("pid", &pid),
+        ("__rate_interval", "10s"),
+        ("__range", "1m"),
+    ];
+    let each = DASHBOARDS.map(|json| queries(json, &values));
+    Ok(each.into_iter().collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// No series, or none with a number.
+fn unanswered(server: &Prometheus, query: &PanelQuery) -> bool {
+    let number = |series: &Value| series["value"][1].as_str().is_some_and(|value| value != "NaN");
+    !server.query(&query.expr).is_ok_and(|series| series.iter().any(number))
+}

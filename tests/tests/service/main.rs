@@ -1,0 +1,5 @@
+//! Runs in a Debian with systemd on kfdsim's GPUs: the installed service under load, and Debian's Prometheus, which scrapes it.
+
+mod alerts;
+mod life;
+mod load;

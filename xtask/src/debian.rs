@@ -1,0 +1,104 @@
+//! A Debian 12 with systemd, dpkg and Prometheus, to be booted into: a disk image made of packages at first use, which each guest
+//! writes to in a copy of its own. What a boot adds to it lies in the initramfs, below [`OVERLAY`].
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::initramfs::Archive;
+use crate::kernels::Kernel;
+use crate::modules::{self, sbin};
+use crate::run::{self, step};
+use crate::{apt, paths};
+
+/// Copied over the root by the initramfs's init (tests/src/bin/vm-init/disk.rs).
+pub(crate) const OVERLAY: &str = "overlay/";
+
+/// What the disk and its file system need of the kernel.
+const MODULES: [&str; 3] = ["virtio_blk", "crc32c_generic", "ext4"];
+
+/// systemd's packages, `modprobe`, and the server that asks the daemon.
+const PACKAGES: &str = "dbus,init-system-helpers,kmod,prometheus,systemd-sysv,udev";
+
+/// What nobody reads in a guest.
+const LEFT_OUT: [&str; 5] = ["doc", "man", "locale", "javascript", "fonts"];
+
+/// The tests start Prometheus by themselves; the timers would be in their way.
+const DISABLED: &str = "systemctl disable prometheus.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer";
+
+const SIZE: u64 = 2 << 30;
+
+/// The unit by which the guest goes on with its job.
+const UNIT: &str = "\
+[Unit]
+Description=The job of the test bed
+After=multi-user.target
+
+[Service]
+ExecStart=/usr/bin/vm-init
+Environment=HOME=/root
+StandardOutput=journal+console
+";
+
+/// The image, made at first use.
+pub(crate) fn image() -> Result<PathBuf> {
+    let image = paths::cache().join("debian.ext2");
+    let stamp = paths::cache().join("debian.made-of");
+    let key = format!("{PACKAGES}\n{}\n{DISABLED}\n{SIZE}\n", LEFT_OUT.join(" "));
+    if image.exists() && fs::read_to_string(&stamp).is_ok_and(|have| have == key) {
+        return Ok(image);
+    }
+    step("making a Debian 12 with systemd and Prometheus (half a minute)");
+    let (main, security) = apt::archives()?;
+    let log = paths::cache().join("debian.log");
+    let mut command = Command::new("mmdebstrap");
+    command.args(["--mode=auto", "--variant=minbase", "--architectures=amd64"]);
+    command.arg(format!("--include={PACKAGES}"));
+    command.args(LEFT_OUT.map(|folder| format!("--dpkgopt=path-exclude=/usr/share/{folder}/*")));
+    command.arg(format!("--customize-hook=chroot \"$1\" {DISABLED}"));
+    command.arg("bookworm").arg(&image);
+    for (uri, suite) in [(&main, "bookworm"), (&security, "bookworm-security")] {
+        command.arg(format!("deb [signed-by={}] {uri} {suite} main", apt::KEYRING));
+    }
+    run::logged(&mut command, &log)?;
+    // The image is as small as what is in it.
+    File::options()
+        .write(true)
+        .open(&image)
+        .and_then(|file| file.set_len(SIZE))
+        .context("cannot widen the image")?;
+    run::output(Command::new(sbin("resize2fs")).arg("-f").arg(&image))?;
+    fs::write(&stamp, key).context("cannot write the image's stamp")?;
+    Ok(image)
+}
+
+/// The unit, wanted at every start.
+pub(crate) fn units(archive: &mut Archive) {
+    const FOLDER: &str = "etc/systemd/system";
+    for folder in ["etc/systemd", FOLDER, "etc/systemd/system/multi-user.target.wants"] {
+        archive.dir(folder);
+    }
+    archive.file(&format!("{FOLDER}/kfd-vm.service"), 0o644, UNIT.into());
+    archive.symlink(&format!("{FOLDER}/multi-user.target.wants/kfd-vm.service"), "../kfd-vm.service");
+}
+
+/// What finds the disk and goes over to it.
+pub(crate) fn initramfs(kernel: &Kernel, init: Vec<u8>) -> Result<Vec<u8>> {
+    let mut archive = Archive::new();
+    for folder in ["dev", "disk", "etc", "modules", OVERLAY.trim_end_matches('/')] {
+        archive.dir(folder);
+    }
+    archive.file("init", 0o755, init);
+    let mut listed = String::new();
+    for name in MODULES {
+        for path in modules::with_needs(kernel, name)? {
+            let place = format!("modules/{}.ko", modules::module_name(&path.to_string_lossy()));
+            archive.file(&place, 0o644, modules::read(&path)?);
+            listed += &format!("/{place}\n");
+        }
+    }
+    archive.file("etc/disk-modules", 0o644, listed.into_bytes());
+    archive.finish()
+}
