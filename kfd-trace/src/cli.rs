@@ -179,7 +179,7 @@ pub struct DaemonArgs {
 #[derive(Args, Clone, Copy, Debug)]
 pub struct MetricsArgs {
     /// Series of single processes; the default.
-    #[arg(long = "metrics.per-process", overrides_with = "no_per_process")]
+    #[arg(long = "metrics.per-process")]
     per_process: bool,
     /// No series with the label `pid`.
     #[arg(long = "no-metrics.per-process", overrides_with = "per_process")]
@@ -191,7 +191,7 @@ pub struct MetricsArgs {
     #[arg(long = "metrics.linger", value_name = "TIME", value_parser = span, default_value = "5m")]
     linger: Duration,
     /// Series of single queues, too.
-    #[arg(long = "metrics.per-queue", overrides_with = "no_per_queue", conflicts_with = "no_per_process")]
+    #[arg(long = "metrics.per-queue", conflicts_with = "no_per_process")]
     per_queue: bool,
     /// No series of single queues; the default.
     #[arg(long = "no-metrics.per-queue", overrides_with = "per_queue")]

@@ -48,12 +48,19 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
     assert_eq!(lacks(), counts, "nothing is traced yet");
     page.serves(Serving { tracer, ring_bytes: 0 });
     assert_eq!((lacks(), page.ready()), (vec![], Ok(())));
+    let sources = || {
+        let text = page.metrics().unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("kfd_trace_collector_success"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(sources(), ["{collector=\"bpf_maps\"} 1", "{collector=\"state\"} 1"]);
     assert!(page.waits_for("it went").is_some_and(|serving| serving.tracer.driver_loads == 2));
     assert!(page.waits_for("it is still away").is_none());
     assert_eq!((lacks(), page.ready()), (vec![], Err("it is still away".to_owned())));
     let text = page.metrics().unwrap();
     let of_driver = |line: &&str| line.starts_with("kfd_") && !line.starts_with("kfd_trace_");
     assert_eq!(text.lines().find(of_driver), None, "not measured is not 0");
+    assert!(sources().is_empty(), "none is read");
     let html = page.page().unwrap();
     assert!(html.contains("it is still away") && !html.contains("No process"), "{html}");
 }
