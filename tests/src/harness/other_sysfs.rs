@@ -15,36 +15,33 @@ use tempfile::TempDir;
 /// # Panics
 /// When the kernel has no such file.
 pub fn without_btf() -> Result<TempDir> {
-    let root = lacking("kernel/btf/amdgpu")?;
+    let root = lacking(&["kernel/btf/amdgpu"])?;
     assert!(root.path().join("kernel/btf/vmlinux").exists() && Path::new("/sys/kernel/btf/amdgpu").exists());
     Ok(root)
 }
 
-/// A sysfs that lacks one file or folder. Every user may read it, also a service with a /tmp of its own.
+/// A sysfs that lacks these files or folders. Every user may read it, also a service with a /tmp of its own.
 ///
 /// # Errors
 /// When it cannot be made.
-pub fn lacking(path: &str) -> Result<TempDir> {
+pub fn lacking(paths: &[&str]) -> Result<TempDir> {
     let root = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/run")?;
-    let mut below = String::new();
-    for name in path.split('/') {
-        mirror(&root, &below, name)?;
-        below = format!("{below}{}{name}", if below.is_empty() { "" } else { "/" });
-    }
+    mirror(Path::new("/sys"), root.path(), paths)?;
     Ok(root)
 }
 
-/// Puts what stands in a folder of /sys into that of another sysfs, but for one name.
-///
-/// # Errors
-/// When a folder cannot be read or made.
-fn mirror(root: &TempDir, below: &str, leave: &str) -> Result<()> {
-    let (real, folder) = (Path::new("/sys").join(below), root.path().join(below));
-    fs::create_dir_all(&folder)?;
-    for entry in fs::read_dir(&real).with_context(|| format!("list /sys/{below}"))? {
+/// Links to what stands in a folder, but for these, seen from there.
+fn mirror(real: &Path, folder: &Path, lacking: &[&str]) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    for entry in fs::read_dir(real).with_context(|| format!("list {}", real.display()))? {
         let name = entry?.file_name();
-        if name != leave {
-            symlink(real.join(&name), folder.join(&name))?;
+        let (real, folder) = (real.join(&name), folder.join(&name));
+        let within = |path: &&str| Some(Path::new(path).strip_prefix(&name).ok()?.to_str()?.to_owned());
+        let within: Vec<String> = lacking.iter().filter_map(within).collect();
+        if within.is_empty() {
+            symlink(&real, &folder)?;
+        } else if within.iter().all(|path| !path.is_empty()) {
+            mirror(&real, &folder, &within.iter().map(String::as_str).collect::<Vec<_>>())?;
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Each alert fires in its scenario and in no other, in a real Prometheus by the shipped rules, whose times are divided.
 
 use std::any::Any;
+use std::fs;
 use std::io::{Write, stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -220,11 +221,19 @@ fn of_the_tracer() -> Result<()> {
     small.undo()
 }
 
-/// The driver has no BTF, and the probe that takes the place of those that need it was left out.
+/// The driver has no BTF, and the probe that takes the place of those that need it was left out: sysfs alone tells of queues.
 #[test]
 fn of_a_tracer_that_is_half_blind() -> Result<()> {
     tracing()?;
-    let other = other_sysfs::lacking("kernel/btf/amdgpu")?;
+    let other = other_sysfs::lacking(&["kernel/btf/amdgpu", "class/kfd/kfd/proc"])?;
+    // which no list of processes can be read of
+    fs::write(other.path().join("class/kfd/kfd/proc"), "")?;
+    let blind = Changed::arguments("blind", &[&other_sysfs::flag(&other), FEW[0]])?;
+    let server = Prometheus::scraping(ADDRESS, RULES)?;
+    fire(&server, &["KfdTraceCollectorFails", "KfdTraceRequiredProbeOff"], || Ok(Box::new(blind)))?;
+    drop(server);
+
+    let other = other_sysfs::without_btf()?;
     let blind = Changed::arguments("blind", &[&other_sysfs::flag(&other), FEW[0]])?;
     let server = Prometheus::scraping(ADDRESS, RULES)?;
     fire(&server, &["KfdTraceRequiredProbeOff"], || Ok(Box::new(blind)))

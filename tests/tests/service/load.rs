@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::dashboards::{PanelQuery, queries};
 use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
-use kfd_trace_tests::harness::service::{ADDRESS, main_pid, scrape, scrape_until, tracing};
+use kfd_trace_tests::harness::service::{ADDRESS, command, main_pid, scrape, scrape_until, tracing};
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
-use kfd_trace_tests::harness::{Metrics, Steered, Workload, until};
+use kfd_trace_tests::harness::{Metrics, Steered, Workload, http, until};
 use nix::unistd::{SysconfVar, sysconf};
 use serde_json::Value;
 
@@ -106,6 +106,18 @@ fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
         metrics.samples.keys().all(|(_, labels)| !dead(labels)).then_some(())
     };
     scrape_until("the series of the dead to go", of_dead)
+}
+
+/// `cargo xtask vm --kernel 6.12 --stage service -- --ignored --nocapture pictures`
+#[test]
+#[ignore = "prints what README.md shows: a table, and a page for a browser"]
+fn pictures() -> Result<()> {
+    tracing()?;
+    let mut load = Load::begin()?;
+    (0..5).try_for_each(|_| load.turn())?;
+    println!("$ kfd-trace ps\n{}", command("kfd-trace", &["ps"])?);
+    println!("PAGE BEGINS\n{}\nPAGE ENDS", http::get(ADDRESS, "/")?.body);
+    Ok(())
 }
 
 fn all_queries(metrics: &Metrics, load: &Load) -> Result<Vec<PanelQuery>> {

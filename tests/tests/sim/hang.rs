@@ -16,7 +16,7 @@ const TOLD: Duration = Duration::from_secs(100);
 
 #[test]
 fn of_the_lists_is_told_and_keeps_nobody() -> Result<()> {
-    let root = lacking("class/kfd/kfd/proc")?;
+    let root = lacking(&["class/kfd/kfd/proc"])?;
     let queue = root.path().join("class/kfd/kfd/proc/1/queues/0");
     fs::create_dir(root.path().join("class/kfd/kfd/proc"))?;
     let flag = flag(&root);
