@@ -1,4 +1,6 @@
-//! Each alert fires in its scenario and in no other, in a real Prometheus by the shipped rules, whose times are divided.
+//! Each alert fires in its scenario and in no other, in a real Prometheus by the shipped rules, whose times are divided. Not here:
+//! KfdTraceNothingTraced (tests/install/driver.rs), and KfdTraceCallsMissed and KfdTraceTrouble, whose causes would have to keep
+//! the guest's one CPU busy for minutes.
 
 use std::any::Any;
 use std::fs;
@@ -169,22 +171,6 @@ fn records_lost() -> Result<Cause> {
     Ok(Box::new(workload))
 }
 
-/// A program that holds the locks of its maps while the tracer's are to run: these are left out at calls, and at the returns of
-/// updates, too, which is found at the next one.
-fn calls_missed() -> Result<Cause> {
-    let noise = Workload::ready(&["noise"])?;
-    let mut updated = Steered::having(&["create aql"])?;
-    let updates = Again::and_again(Duration::from_millis(5), move || updated.must("update 0 50"));
-    // A tenth of the time: a guest whose CPU never rests goes too slowly through its minutes.
-    let lookups = Workload::ready(&["lookups", "--cpu=0"])?;
-    let now_and_then = Again::and_again(Duration::from_millis(10), move || {
-        lookups.signal(Signal::SIGSTOP)?;
-        std::thread::sleep(Duration::from_millis(90));
-        lookups.signal(Signal::SIGCONT)
-    });
-    Ok(Box::new((updates, now_and_then, noise)))
-}
-
 fn down() -> Result<Cause> {
     command("systemctl", &["stop", UNIT])?;
     Ok(Box::new(Started))
@@ -217,7 +203,6 @@ fn of_the_tracer() -> Result<()> {
     let server = Prometheus::scraping(ADDRESS, RULES)?;
     fire(&server, &["KfdTraceDown"], down)?;
     fire(&server, &["KfdTraceRestarts"], restarts)?;
-    fire(&server, &["KfdTraceCallsMissed", "KfdTraceTrouble"], calls_missed)?;
     drop(server);
 
     let small = Changed::arguments("small", &["--buffer-size=4KiB"])?;
