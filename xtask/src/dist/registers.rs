@@ -143,8 +143,9 @@ mod tests {
 
     #[test]
     fn a_constant_ends_a_context_and_its_second_half_is_no_instruction() {
-        let constant = [[0x18, 1, 0, 0, 0, 0, 0, 0], load(2, 1, 5)].concat();
-        assert!(context_loads(&[constant, load(2, 1, 8).to_vec()].concat()).is_empty());
+        let constant = |to: u8| [[0x18, to, 0, 0, 0, 0, 0, 0], load(2, 1, 5), load(2, 1, 8)].concat();
+        assert!(context_loads(&constant(1)).is_empty());
+        assert_eq!(context_loads(&constant(3)), BTreeSet::from([8]));
         let added = [0x07, 1, 0, 0, 8, 0, 0, 0];
         assert!(context_loads(&[added, load(2, 1, 8)].concat()).is_empty(), "another address");
     }
