@@ -45,14 +45,19 @@ impl Signals {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use nix::sys::signal::{Signal, raise};
     use std::time::Duration;
+    use tokio::sync::Mutex;
     use tokio::time::timeout;
+
+    /// A signal reaches all that wait for one in this process: tests in which somebody does take turns.
+    pub(crate) static TURN: Mutex<()> = Mutex::const_new(());
 
     #[tokio::test]
     async fn what_came_is_forgotten_and_what_comes_is_not() {
+        let _turn = TURN.lock().await;
         let mut signals = Signals::new().unwrap();
         let soon = Duration::from_millis(200);
         // To this thread: another one of the process might take its time.

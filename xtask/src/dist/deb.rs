@@ -14,9 +14,13 @@ use crate::run;
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 const DOC: &str = "usr/share/doc/kfd-trace";
 
-/// Makes the package at `deb`, from a tree at `stage`, which is made anew. `scripts`: the folder of the maintainer scripts.
+/// Makes the package at `deb`, from a tree at `stage`, which is made anew. `scripts`: the folder of the maintainer scripts
+/// and of lintian's exceptions.
 pub(super) fn build(parts: &Parts, about: &About, scripts: &Path, stage: &Path, deb: &Path) -> Result<()> {
     let mut all = entries(parts, Layout::Debian, gzip);
+    let path = scripts.join("lintian-overrides");
+    let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    all.push(Entry { path: "usr/share/lintian/overrides/kfd-trace".to_owned(), bytes, kind: Kind::Plain });
     let texts = [("copyright", copyright(about)), ("changelog.gz", changelog(about)?)];
     for (name, text) in texts {
         let bytes = if name.ends_with(".gz") { gzip(text.as_bytes()) } else { text.into_bytes() };

@@ -11,7 +11,8 @@ use super::{Machine, third_party};
 use crate::{paths, run};
 
 /// Files below deploy that are used as they are.
-const DEPLOY: [&str; 1] = ["prometheus/kfd-trace.rules.yml"];
+const DEPLOY: [&str; 4] =
+    ["prometheus/kfd-trace.rules.yml", "grafana/fleet.json", "grafana/node.json", "grafana/process.json"];
 
 /// `native`: the same program for this machine, which writes its pages to the folder `pages`.
 pub(super) fn gather(binary: &Path, native: &Path, machine: Machine, pages: &Path) -> Result<Parts> {

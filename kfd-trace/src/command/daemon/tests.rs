@@ -1,4 +1,5 @@
 use super::*;
+use crate::command::signals;
 use crate::command::supervisor::tests::listening;
 use crate::output::http::Site;
 use std::fs;
@@ -26,6 +27,7 @@ async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Re
     let mut tracer = Tracer::idle(&roots);
     tracer.driver_loads = driver_loads;
     let page = Page::new(roots, detail(0));
+    let _turn = signals::tests::TURN.lock().await;
     let (mut signals, mut supervisor) = (Signals::new().unwrap(), Supervisor::from_env());
     let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);
     let ended = timeout(Duration::from_secs(1), waiting).await.ok();
@@ -45,6 +47,7 @@ async fn a_driver_that_cannot_be_traced_is_waited_for_by_who_traced_one_before()
 #[tokio::test]
 async fn who_waits_for_a_driver_is_up() {
     let root = tempfile::tempdir().unwrap();
+    let _turn = signals::tests::TURN.lock().await;
     let (page, mut signals) = (Page::new(Roots::under(root.path()), detail(0)), Signals::new().unwrap());
     let (mut supervisor, told) = listening();
     let tracer = Tracer::idle(&Roots::under(root.path()));

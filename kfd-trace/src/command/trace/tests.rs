@@ -1,4 +1,5 @@
 use super::*;
+use crate::command::signals;
 use crate::command::stop::FAILED;
 use crate::state::samples::{create, event, seen};
 use serde_json::Value;
@@ -86,6 +87,7 @@ async fn a_driver_that_cannot_be_traced_after_a_reload_ends_the_stream_with_its_
     let ask = ask(root.path(), &[]);
     let (mut run, page) = begun(&ask);
     run.tracer.state.apply(&event(10, 1, 700, Body::Open { errno: 0, comm: "train".into() }));
+    let _turn = signals::tests::TURN.lock().await;
     let error = run.all(None, &mut Signals::new().unwrap()).await.unwrap_err();
     let stop = error.get_ref().and_then(|stop| stop.downcast_ref::<Stop>()).expect("why");
     assert_eq!(stop.code, FAILED);
