@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::dashboards::{PanelQuery, queries};
 use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
-use kfd_trace_tests::harness::service::{ADDRESS, command, main_pid, scrape, scrape_until, tracing};
+use kfd_trace_tests::harness::service::{ADDRESS, Changed, command, main_pid, scrape, scrape_until, tracing};
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
 use kfd_trace_tests::harness::{Metrics, Steered, Workload, http, until};
@@ -74,6 +74,8 @@ const SCRAPE: f64 = 0.1;
 #[test]
 fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
     tracing()?;
+    let lingering = Changed::arguments("lingering", &["--metrics.linger=10s"])?;
+    tracing()?;
     let server = Prometheus::scraping(ADDRESS, RULES)?;
     bad_day()?;
     let mut load = Load::begin()?;
@@ -97,6 +99,8 @@ fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
     // by the guest's instructions, not by the host's time
     ensure!(each < SCRAPE, "{each} s");
 
+    drop(server);
+
     let pids = load.pids();
     drop(load);
     let of_dead = |metrics: &Metrics| {
@@ -104,7 +108,8 @@ fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
             |labels: &BTreeMap<String, String>| labels.get("pid").is_some_and(|pid| pids.contains(pid));
         metrics.samples.keys().all(|(_, labels)| !dead(labels)).then_some(())
     };
-    scrape_until("the series of the dead to go", of_dead)
+    scrape_until("the series of the dead to go", of_dead)?;
+    lingering.undo()
 }
 
 /// `cargo xtask vm --kernel 6.12 --stage service -- --ignored --nocapture pictures`
