@@ -85,6 +85,16 @@ async fn served(path: &str) -> bool {
     router(Arc::new(Pages)).oneshot(request).await.expect("infallible").status() == StatusCode::OK
 }
 
+/// What the operator says of kfd-trace's own pod must not take the place of what kfd_process_info says of a process.
+fn owners(endpoint: &Value) {
+    let dropping = list(&endpoint["relabelings"]).iter().filter(|rule| rule["action"] == "labeldrop");
+    let dropped: Vec<&str> =
+        dropping.filter_map(|rule| rule["regex"].as_str()).flat_map(|regex| regex.split('|')).collect();
+    for name in ["namespace", "pod", "container"] {
+        assert!(dropped.contains(&name), "{name} of each process would be kfd-trace's own: {endpoint}");
+    }
+}
+
 /// Whoever names a port means the one that the daemon listens on, and asks for a page that it has.
 async fn ports(all: &[Value]) {
     let (pod, container, _, daemon) = pod(all);
@@ -102,6 +112,7 @@ async fn ports(all: &[Value]) {
         assert!(!wanted.is_empty());
         wanted.iter().for_each(|(key, value)| assert_eq!(&pod["metadata"]["labels"][key], value, "{key}"));
     }
+    monitors.iter().flat_map(|monitor| list(&monitor["spec"]["podMetricsEndpoints"])).for_each(owners);
     let asked = ["livenessProbe", "readinessProbe"].map(|name| &container[name]);
     let asked = asked.iter().filter(|probe| !probe.is_null());
     let asked = asked.map(|probe| &probe["httpGet"]);
