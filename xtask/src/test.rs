@@ -23,7 +23,7 @@ pub(crate) fn test() -> Result<bool> {
     let start = Instant::now();
     // Without its tools nothing else can run.
     announce("set-up");
-    setup::setup().context("set-up")?;
+    setup::setup().and_then(|()| setup::packaging()).context("set-up")?;
 
     let mut totals = Totals::default();
     let mut failed: Vec<&str> = Vec::new();
