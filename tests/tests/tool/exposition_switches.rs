@@ -69,11 +69,11 @@ fn each_queue_has_series_where_that_is_asked_for() -> Result<()> {
 }
 
 /// Long enough for an emulated machine to scrape within it.
-const LINGER: Duration = Duration::from_secs(15);
+const LINGER: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_dead_process_is_shown_for_as_long_as_was_said() -> Result<()> {
-    let mut daemon = daemon(&["--metrics.linger=15s"])?;
+    let mut daemon = daemon(&["--metrics.linger=30s"])?;
     let mut workload = Workload::ready(&["kill-me", "--queues=4"])?;
     let pid = workload.pid().to_string();
     let told = |metrics: &Metrics| {

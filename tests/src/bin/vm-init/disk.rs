@@ -46,7 +46,7 @@ fn try_to() -> Result<Infallible> {
     bail!(Command::new("/sbin/init").exec());
 }
 
-/// Folders are filled up, files and links take the place of what has their name.
+/// Folders are filled up, files take the place of what has their name.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
         let entry = entry?;
