@@ -116,7 +116,7 @@ fn processes() -> Vec<Panel> {
     vec![
         table(
             "Processes",
-            "All that have series of their own, for five minutes after their end. A PID leads to the process. Empty: \
+            "All that have series of their own, for `--metrics.linger` (five minutes) after their end. A PID leads to the process. Empty: \
              not told, or no queue.",
             &[
                 ("pid", "PID"),

@@ -73,7 +73,7 @@ fn md5sums(all: &[Entry], stage: &Path) -> Result<String> {
 fn changelog(about: &About) -> Result<String> {
     let date = run::output(Command::new("date").args(["-R", "-u", "-d"]).arg(format!("@{}", about.epoch)))?;
     Ok(format!(
-        "kfd-trace ({}) unstable; urgency=medium\n\n  * What changed stands in {DOC}/CHANGELOG.md.\n\n -- {}  {date}",
+        "kfd-trace ({}) unstable; urgency=medium\n\n  * What changed stands in /{DOC}/CHANGELOG.md.\n\n -- {}  {date}",
         about.version, about.maintainer
     ))
 }
@@ -82,7 +82,7 @@ fn copyright(about: &About) -> String {
     let texts = format!(" See /{DOC}/LICENSE-");
     format!(
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: kfd-trace\n\
-         Comment: {DOC}/THIRD-PARTY names what is linked into the program, with the texts of its licences.\n\n\
+         Comment: /{DOC}/THIRD-PARTY names what is linked into the program, with the texts of its licences.\n\n\
          Files: *\nCopyright: {}\nLicense: MIT or Apache-2.0\n\n\
          License: MIT\n{texts}MIT.\n\nLicense: Apache-2.0\n{texts}APACHE, or /usr/share/common-licenses/Apache-2.0.\n",
         about.copyright
