@@ -60,11 +60,9 @@ fn version() -> Result<String> {
 
 /// It runs, and says of the driver that there is none.
 fn waits() -> Result<u32> {
-    ensure!(
-        (is("is-active")?, is("is-enabled")?) == ("active".to_owned(), "enabled".to_owned()),
-        "{}",
-        journal()?
-    );
+    let active = until("the service to be up", ATTACH, || Ok((is("is-active")? == "active").then_some(())));
+    active.with_context(|| journal().unwrap_or_default())?;
+    ensure!(is("is-enabled")? == "enabled", "it does not start with the machine");
     let loaded = |metrics: &Metrics| metrics.sum("kfd_trace_driver_loaded", &[]);
     ensure!(scrape_until("the service", loaded)? == 0.0, "no driver is loaded");
     main_pid()?.context("it runs")

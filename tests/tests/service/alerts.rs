@@ -1,5 +1,5 @@
 //! Each alert fires in its scenario and in no other, in a real Prometheus by the shipped rules, whose times are divided. Not here:
-//! KfdTraceNothingTraced (tests/install/driver.rs), and KfdTraceCallsMissed and KfdTraceTrouble, whose causes would have to keep
+//! KfdTraceNothingTraced, and KfdTraceCallsMissed and KfdTraceTrouble, whose causes would have to keep
 //! the guest's one CPU busy for minutes.
 
 use std::any::Any;

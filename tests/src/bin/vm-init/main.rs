@@ -80,7 +80,8 @@ fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
         report::to_port()?;
         let mut command = Command::new(program);
         // Probes and counters are machine-wide: one test at a time.
-        command.arg("--test-threads=1").args(&job.arguments);
+        // The host reads its closing line, and a console may have colours.
+        command.args(["--test-threads=1", "--color=never"]).args(&job.arguments);
         command.envs(environment.iter().copied()).env("KFD_VM_STAGE", &stage.name);
         process::run(&mut command)
     });
