@@ -17,6 +17,7 @@ mod node;
 mod panel;
 mod process;
 mod schema;
+mod totals;
 mod variable;
 
 const FOLDER: &str = "deploy/grafana";

@@ -3,7 +3,7 @@
 use super::panel::{
     Dashboard, PER_SECOND, Panel, SECONDS, SHARE, heatmap, lines, stack, stat, states, table,
 };
-use super::variable;
+use super::{totals, variable};
 
 pub(super) fn dashboard() -> Dashboard {
     Dashboard {
@@ -28,28 +28,12 @@ fn now() -> Vec<Panel> {
     vec![
         stat("GPUs in use", "GPUs that a process has a queue on.")
             .query("", "sum(sum by (gpu_id) (kfd_queues{@, gpu_id!=\"unknown\"}) > bool 0)"),
-        stat("Processes", "KFD processes, also those whose descriptor of /dev/kfd is closed.")
-            .query("", "sum(kfd_processes{@})"),
-        stat("Queues", "User queues of all types.").query("", "sum(kfd_queues{@})"),
-        stat("Alerts firing", "Alerts of kfd-trace. Without its rules in Prometheus there is no number.")
-            .query(
-                "",
-                "count(ALERTS{@, alertname=~\"Kfd.+\", alertstate=\"firing\"}) \
-                 or 0 * count(instance_reason:kfd_trace_trouble:increase10m{@})",
-            )
-            .warn_from(1.0),
-        stat("GPU resets", "In the time shown. The work of those who had queues on the GPU is lost.")
-            .query("", "sum(increase(kfd_gpu_resets_total{@}[$__range]))")
-            .lost_from(1.0)
-            .see(&["KfdGpuReset"]),
-        stat("Scheduler hangs", "In the time shown. The hardware scheduler of a GPU did not answer in time.")
-            .query("", "sum(increase(kfd_hws_hangs_total{@}[$__range]))")
-            .lost_from(1.0)
-            .see(&["KfdHwsHang"]),
-        stat("VM faults", "In the time shown. A process accessed memory on the GPU that it may not.")
-            .query("", "sum(increase(kfd_vm_faults_total{@}[$__range]))")
-            .warn_from(1.0)
-            .see(&["KfdVmFaults"]),
+        totals::processes(),
+        totals::queues(),
+        totals::alerts_firing(),
+        totals::resets(),
+        totals::hangs(),
+        totals::faults(),
         stat(
             "Oldest dead process",
             "Since when the address space of a process is gone whose queues the driver has not released. 0: there is none.",
