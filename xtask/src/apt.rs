@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::paths;
 use crate::run::{self, note, size, step};
+use crate::{lock, paths};
 
 /// Indexes older than this are asked for anew; kernels change every few days.
 const INDEX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
@@ -217,6 +217,19 @@ fn newest_deb(dir: &Path) -> Result<PathBuf> {
     let debs = debs_in(dir)?;
     let newest = debs.into_iter().max_by_key(|deb| fs::metadata(deb).and_then(|meta| meta.modified()).ok());
     newest.with_context(|| format!("apt left no package in {}", dir.display()))
+}
+
+/// The tree of one package, without what it depends on; fetched at first use.
+pub(crate) fn unpacked(package: &str, open: fn() -> Result<Apt>) -> Result<PathBuf> {
+    let _cache = lock::hold(&paths::cache())?;
+    let tree = paths::cache().join(package);
+    if !tree.exists() {
+        step(format!("fetching {package}"));
+        let apt = open()?;
+        let deb = apt.download(package, &apt.candidate(package)?)?;
+        unpack(&[deb], &tree)?;
+    }
+    Ok(tree)
 }
 
 /// Unpacks packages over each other into `tree`, all or nothing, and deletes them.

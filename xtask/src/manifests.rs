@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::apt::{self, Apt};
 use crate::run::{self, step};
-use crate::{guest, lock, paths};
+use crate::{guest, paths};
 
 const PACKAGE: &str = "kustomize";
 const FOLDER: &str = "deploy/kubernetes";
@@ -95,13 +95,5 @@ fn make(folder: &Path) -> Result<()> {
 
 /// kustomize, fetched at first use.
 fn kustomize() -> Result<PathBuf> {
-    let _cache = lock::hold(&paths::cache())?;
-    let tree = paths::cache().join(PACKAGE);
-    if !tree.exists() {
-        step("fetching kustomize");
-        let apt = Apt::trixie()?;
-        let deb = apt.download(PACKAGE, &apt.candidate(PACKAGE)?)?;
-        apt::unpack(&[deb], &tree)?;
-    }
-    Ok(tree.join("usr/bin/kustomize"))
+    Ok(apt::unpacked(PACKAGE, Apt::trixie)?.join("usr/bin/kustomize"))
 }

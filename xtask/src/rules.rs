@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result, bail};
 use serde::de::DeserializeOwned;
 
 use crate::apt::{self, Apt};
-use crate::run::{self, note, step};
-use crate::{lock, paths};
+use crate::paths;
+use crate::run::{self, note};
 
 mod check;
 mod exposition;
@@ -81,13 +81,5 @@ fn yaml<T: DeserializeOwned>(path: &Path) -> Result<T> {
 
 /// promtool, fetched at first use.
 pub(crate) fn promtool() -> Result<PathBuf> {
-    let _cache = lock::hold(&paths::cache())?;
-    let tree = paths::cache().join(PACKAGE);
-    if !tree.exists() {
-        step("fetching promtool");
-        let apt = Apt::open()?;
-        let deb = apt.download(PACKAGE, &apt.candidate(PACKAGE)?)?;
-        apt::unpack(&[deb], &tree)?;
-    }
-    Ok(tree.join("usr/bin/promtool"))
+    Ok(apt::unpacked(PACKAGE, Apt::open)?.join("usr/bin/promtool"))
 }
