@@ -21,7 +21,7 @@ use super::json_process::JsonProcess;
 use super::sysfs;
 use super::wait::{SOON, until};
 
-/// Ends both, for tests that count what is attached.
+/// Ends both, for tests that count what is attached, or that let the kernel skip programs.
 ///
 /// # Errors
 /// When one does not end well, or something of the whole stream was lost.
