@@ -1,17 +1,28 @@
 //! How many connections there may be. One that comes when all seats are taken gets the seat of the one that has been idle for
-//! longest, so that those who only connect, or do not read their answers, keep nobody out.
+//! longest, so that those who only connect, or do not read their answers, keep nobody out. Who came just now is left some time
+//! to ask: else a crowd that comes at once would send each other away, and nobody would be answered.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 use super::tally::{Event, Tally};
 
+/// How long one waits for a seat, before those who come after have their turn: what a scrape waits for an answer, as a rule.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 pub(super) struct Seats {
     limit: usize,
+    /// To ask, from the connection's begin.
+    fresh: Duration,
     tally: Arc<Tally>,
     table: Mutex<Table>,
+    /// Told when a connection ends or becomes idle.
+    freed: Notify,
 }
 
 #[derive(Default)]
@@ -24,16 +35,32 @@ struct Table {
 struct Taken {
     /// By the clock, when it last became idle.
     since: u64,
+    /// Until when it keeps its seat though it is idle; none once it was answered.
+    fresh_until: Option<Instant>,
     /// Requests that are being answered.
     at_work: usize,
     /// Dropped to send it away.
     _stay: oneshot::Sender<()>,
 }
 
+/// A seat, and what ends when it is given to somebody else.
+type Given = (Seat, oneshot::Receiver<()>);
+
+/// All seats are taken; the first is to be had then, if nothing happens before. Not known where all are at work.
+struct Full(Option<Instant>);
+
 impl Table {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
+    }
+
+    /// Whose seat is given to one who comes now.
+    fn idle_for_longest(&self, now: Instant) -> Result<u64, Full> {
+        let idle = self.taken.iter().filter(|(_, taken)| taken.at_work == 0);
+        let old = idle.clone().filter(|(_, taken)| taken.fresh_until.is_none_or(|until| until <= now));
+        let oldest = old.min_by_key(|(_, taken)| taken.since).map(|(&id, _)| id);
+        oldest.ok_or_else(|| Full(idle.filter_map(|(_, taken)| taken.fresh_until).min()))
     }
 }
 
@@ -47,30 +74,47 @@ struct Place {
 }
 
 impl Seats {
-    pub(super) fn new(limit: usize, tally: Arc<Tally>) -> Arc<Self> {
-        Arc::new(Seats { limit, tally, table: Mutex::default() })
+    pub(super) fn new(limit: usize, fresh: Duration, tally: Arc<Tally>) -> Arc<Self> {
+        Arc::new(Seats { limit, fresh, tally, table: Mutex::default(), freed: Notify::new() })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat, and what ends when it is given to somebody else. `None` where all that have one are being answered.
-    pub(super) fn take(self: &Arc<Self>) -> Option<(Seat, oneshot::Receiver<()>)> {
-        let mut table = self.table();
-        if table.taken.len() >= self.limit {
-            let idle = table.taken.iter().filter(|(_, taken)| taken.at_work == 0);
-            let Some((&id, _)) = idle.min_by_key(|(_, taken)| taken.since) else {
+    /// The next seat to be had. `None` where none was for [`PATIENCE`].
+    pub(super) async fn take(self: &Arc<Self>) -> Option<Given> {
+        let limit = Instant::now() + PATIENCE;
+        loop {
+            let mut freed = pin!(self.freed.notified());
+            // From here on nothing is missed.
+            freed.as_mut().enable();
+            let now = Instant::now();
+            let next = match self.try_take(now) {
+                Ok(given) => return Some(given),
+                Err(Full(next)) => next.map_or(limit, |next| next.min(limit)),
+            };
+            if now >= limit {
                 self.tally.count(Event::Refused);
                 return None;
-            };
+            }
+            // Either way one looks again.
+            let _ = timeout_at(next, freed).await;
+        }
+    }
+
+    fn try_take(self: &Arc<Self>, now: Instant) -> Result<Given, Full> {
+        let mut table = self.table();
+        if table.taken.len() >= self.limit {
+            let id = table.idle_for_longest(now)?;
             self.tally.count(Event::MadeRoom);
             table.taken.remove(&id);
         }
         let id = table.tick();
         let (stay, leave) = oneshot::channel();
-        table.taken.insert(id, Taken { since: id, at_work: 0, _stay: stay });
-        Some((Seat(Arc::new(Place { seats: Arc::clone(self), id })), leave))
+        let fresh_until = Some(now + self.fresh);
+        table.taken.insert(id, Taken { since: id, fresh_until, at_work: 0, _stay: stay });
+        Ok((Seat(Arc::new(Place { seats: Arc::clone(self), id })), leave))
     }
 }
 
@@ -87,6 +131,7 @@ impl Seat {
 impl Drop for Place {
     fn drop(&mut self) {
         self.seats.table().taken.remove(&self.id);
+        self.seats.freed.notify_waiters();
     }
 }
 
@@ -100,48 +145,12 @@ impl Drop for Work {
         if let Some(taken) = table.taken.get_mut(&self.0.id) {
             taken.at_work -= 1;
             taken.since = now;
+            taken.fresh_until = None;
         }
+        drop(table);
+        self.0.seats.freed.notify_waiters();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::sync::oneshot::error::TryRecvError;
-
-    fn stays(leave: &mut oneshot::Receiver<()>) -> bool {
-        leave.try_recv() == Err(TryRecvError::Empty)
-    }
-
-    #[test]
-    fn who_was_idle_for_longest_makes_room() {
-        let tally = Arc::new(Tally::default());
-        let seats = Seats::new(2, Arc::clone(&tally));
-        let (first, mut first_leaves) = seats.take().unwrap();
-        let (_second, mut second_leaves) = seats.take().unwrap();
-        drop(first.work());
-        let (_third, mut third_leaves) = seats.take().unwrap();
-        assert!(stays(&mut first_leaves) && !stays(&mut second_leaves) && stays(&mut third_leaves));
-        assert_eq!(tally.counts()[Event::MadeRoom as usize], 1);
-    }
-
-    #[test]
-    fn who_is_being_answered_keeps_the_seat() {
-        let tally = Arc::new(Tally::default());
-        let seats = Seats::new(2, Arc::clone(&tally));
-        let (first, mut first_leaves) = seats.take().unwrap();
-        let work = (first.work(), first.work());
-        let (second, mut second_leaves) = seats.take().unwrap();
-        drop(work.0);
-        let (third, _third_leaves) = seats.take().unwrap();
-        assert!(stays(&mut first_leaves) && !stays(&mut second_leaves));
-        let _third_works = third.work();
-        assert!(seats.take().is_none());
-        assert_eq!(tally.counts()[Event::Refused as usize], 1);
-        // The one that was sent away gives no seat free a second time.
-        drop(second);
-        assert!(seats.take().is_none());
-        drop((work.1, first));
-        assert!(seats.take().is_some());
-    }
-}
+mod tests;

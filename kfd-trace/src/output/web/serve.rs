@@ -47,6 +47,8 @@ const STREAMS: u32 = 8;
 pub(super) struct Limits {
     /// On all addresses together.
     pub(super) connections: usize,
+    /// In which one who has come is not sent away for others: to shake hands and to ask.
+    pub(super) fresh: Duration,
     /// For the TLS handshake.
     pub(super) handshake: Duration,
     /// For a head, from the connection's begin or the end of the answer before: also how long a connection stays idle.
@@ -62,6 +64,7 @@ impl Default for Limits {
         let seconds = Duration::from_secs;
         Limits {
             connections: 128,
+            fresh: Duration::from_millis(500),
             handshake: seconds(10),
             head: seconds(20),
             write: seconds(20),
@@ -103,7 +106,7 @@ pub(super) async fn serve_within(
     }
     let gate = Gate { in_force: in_force.clone(), tally: Arc::clone(&tally) };
     let pages = pages.layer(from_fn_with_state(gate, pass));
-    let seats = Seats::new(limits.connections, Arc::clone(&tally));
+    let seats = Seats::new(limits.connections, limits.fresh, Arc::clone(&tally));
     let door = Door { pages, limits, seats, tally, in_force, stopped };
     let mut doors: JoinSet<()> =
         listeners.into_iter().map(|listener| door.clone().attend(listener)).collect();
@@ -138,7 +141,11 @@ impl Door {
                 // An error means that the sender is gone, which is a stop, too.
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
             };
-            let Some((seat, mut leave)) = self.seats.take() else { continue };
+            let seat = tokio::select! {
+                seat = self.seats.take() => seat,
+                _ = self.stopped.wait_for(|stopped| *stopped) => break,
+            };
+            let Some((seat, mut leave)) = seat else { continue };
             let door = self.clone();
             connections.spawn(async move {
                 tokio::select! {

@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 const TLS: &str = "tls_server_config:\n  cert_file: web.crt\n  key_file: web.key\n";
@@ -254,6 +255,24 @@ async fn a_thousand_idle_connections_keep_no_scrape_out() {
     // Those that came first made room.
     assert!(server.count(Event::MadeRoom) >= 872 && server.count(Event::Refused) == 0);
     assert_eq!(closed(idle.swap_remove(0)).await, 0);
+}
+
+#[tokio::test]
+async fn a_crowd_that_comes_at_once_is_answered() {
+    let server = Server::plain(Limits { connections: 2, ..Limits::default() });
+    let mut crowd = JoinSet::new();
+    for _ in 0..30 {
+        let stream = server.connect().await;
+        crowd.spawn(async move {
+            // as long as a handshake over a network
+            sleep(Duration::from_millis(20)).await;
+            ask(stream, "/", "").await
+        });
+    }
+    while let Some(answer) = crowd.join_next().await {
+        assert!(answer.unwrap().unwrap().ends_with("served\n"));
+    }
+    assert_eq!((server.count(Event::MadeRoom), server.count(Event::Refused)), (0, 0));
 }
 
 #[tokio::test]
