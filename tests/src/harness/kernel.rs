@@ -6,6 +6,8 @@ use std::fs;
 use anyhow::{Context, Result};
 use aya::programs::loaded_programs;
 
+use super::setting::PREEMPT;
+
 /// Id to name (15 characters at most) of every BPF program of the machine.
 pub fn bpf_programs() -> Result<BTreeMap<u32, String>> {
     loaded_programs()
@@ -18,7 +20,6 @@ pub fn bpf_programs() -> Result<BTreeMap<u32, String>> {
 
 /// Whether threads are preempted inside the kernel, too: the choice in brackets of `none voluntary (full) lazy`.
 pub fn preempts() -> Result<bool> {
-    const PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
     match fs::read_to_string(PREEMPT) {
         Ok(text) => Ok(text.contains("(full)") || text.contains("(lazy)")),
         // before 5.12 there is no choice, and Debian builds without preemption

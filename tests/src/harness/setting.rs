@@ -12,6 +12,15 @@ pub const EACH_VM: &str = "/sys/module/kfdsim/parameters/each_vm";
 /// Of amdgpu: how long it waits for a preemption by the hardware scheduler, milliseconds.
 pub const PATIENCE: &str = "/sys/module/amdgpu/parameters/queue_preemption_timeout_ms";
 
+/// How threads are preempted inside the kernel: a choice, of which the one that holds is in brackets.
+pub const PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
+
+/// Of the kernel: whether functions can be traced.
+pub const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
+
+/// Of the kernel: whether kprobes fire.
+pub const KPROBES: &str = "/sys/kernel/debug/kprobes/enabled";
+
 /// Something set in the kernel; undone when dropped.
 #[derive(Debug)]
 pub struct Setting {
@@ -22,6 +31,7 @@ pub struct Setting {
 impl Setting {
     pub fn of(file: &'static str, value: &str) -> Result<Self> {
         let before = fs::read_to_string(file).with_context(|| format!("read {file}"))?;
+        let before = chosen(&before).to_owned();
         fs::write(file, value).with_context(|| format!("set {file}"))?;
         Ok(Self { file, before })
     }
@@ -32,6 +42,12 @@ impl Drop for Setting {
         // later tests do with either value
         let _ = fs::write(self.file, &self.before);
     }
+}
+
+/// Of a choice like `none (voluntary) full` the word in brackets; else all.
+fn chosen(text: &str) -> &str {
+    let rest = text.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+    rest.map_or(text, |(word, _)| word)
 }
 
 /// The scheduler of the first GPU does not answer, until this is dropped: who has changed queues waits, as long as [`PATIENCE`]
@@ -50,5 +66,16 @@ impl Drop for Hang {
     fn drop(&mut self) {
         // where it fails, the time-out ends the wait
         let _ = kfdsim_at("hang", 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chosen;
+
+    #[test]
+    fn a_choice_is_set_back_by_its_word() {
+        assert_eq!(chosen("none (voluntary) full \n"), "voluntary");
+        assert_eq!(chosen("9000\n"), "9000\n");
     }
 }

@@ -51,10 +51,13 @@ pub enum Workload {
         #[arg(long)]
         seconds: u64,
     },
-    /// Look up a large value of a BPF map of its own on one CPU, as fast as it can, until standard input ends
+    /// Look up a large value of a BPF map of its own on one CPU until standard input ends
     Lookups {
         #[arg(long, default_value_t = 0)]
         cpu: usize,
+        /// Of its time, in percent; it rests for the others
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
+        share: u32,
     },
     /// Issue short ioctls, hundreds a second, from a line on standard input until its end
     Noise,

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use aya::maps::{Array, MapData};
@@ -14,7 +15,10 @@ use super::until::Finish;
 /// Copied while programs are kept from running, so that a lookup spends much of its time there.
 type Large = [u64; 4096];
 
-pub(crate) fn run(cpu: usize) -> Result<()> {
+/// A turn of looking up and resting, percent of which are `share`.
+const PERCENT: Duration = Duration::from_micros(500);
+
+pub(crate) fn run(cpu: usize, share: u32) -> Result<()> {
     let finish = Finish::on_signals()?;
     let map: Array<MapData, Large> = Array::create(1, 0)?;
     let stop = AtomicBool::new(false);
@@ -22,7 +26,11 @@ pub(crate) fn run(cpu: usize) -> Result<()> {
         let looker = scope.spawn(|| {
             pin_to(cpu)?;
             while !stop.load(Ordering::Relaxed) {
-                map.get(&0, 0)?;
+                let turn = Instant::now();
+                while turn.elapsed() < PERCENT * share {
+                    map.get(&0, 0)?;
+                }
+                thread::sleep(PERCENT * (100 - share));
             }
             Ok(())
         });

@@ -1,9 +1,13 @@
 //! The service and the driver: it waits for one, lets it go, and follows the next.
 
-use anyhow::{Context, Result};
-use kfd_trace_tests::harness::Metrics;
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::driver::Driver;
-use kfd_trace_tests::harness::service::{command, main_pid, scrape_until, tracing};
+use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
+use kfd_trace_tests::harness::service::{ADDRESS, command, main_pid, scrape_until, tracing};
+use kfd_trace_tests::harness::wait::ATTACH;
+use kfd_trace_tests::harness::{Metrics, until};
 
 use crate::installed;
 
@@ -21,6 +25,50 @@ fn that_comes_later_is_traced() -> Result<()> {
     scrape_until("the driver to go", none)?;
     removed.insert()?;
     tracing()?;
+    assert_eq!(main_pid()?, Some(pid), "no restart was needed");
+    command("dpkg", &["--purge", "kfd-trace"]).map(drop)
+}
+
+/// How many descriptors a process has open.
+fn descriptors(pid: u32) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+/// The soft and the hard limit of a process's descriptors.
+fn limit(pid: u32, limits: &str) -> Result<()> {
+    command("prlimit", &["--pid", &pid.to_string(), &format!("--nofile={limits}")]).map(drop)
+}
+
+/// Enough for the pages, and not for a probe each.
+const FEW: usize = 20;
+
+/// It has no descriptors for the probes on the next driver: it goes on trying, which an alert tells, and needs no restart.
+#[test]
+fn that_cannot_be_traced_again_is_an_alert() -> Result<()> {
+    installed()?;
+    let pid = main_pid()?.context("it runs")?;
+    let driver = Driver::of_job()?;
+    driver.load()?;
+    tracing()?;
+    let all = descriptors(pid)?;
+    let removed = driver.remove()?;
+    let open = until("the probes to be taken off", ATTACH, || {
+        let open = descriptors(pid)?;
+        Ok((open + FEW < all).then_some(open))
+    })?;
+    let before =
+        command("prlimit", &["--pid", &pid.to_string(), "--nofile", "--noheadings", "--output=SOFT,HARD"])?;
+    limit(pid, &format!("{0}:{0}", open + FEW))?;
+    let server = Prometheus::scraping(ADDRESS, RULES)?;
+    removed.insert()?;
+    server.until("KfdTraceNothingTraced to fire", |firing| {
+        ensure!(firing.iter().all(|name| name == "KfdTraceNothingTraced"), "{firing:?}");
+        Ok(firing.len() == 1)
+    })?;
+
+    limit(pid, &Vec::from_iter(before.split_whitespace()).join(":"))?;
+    tracing()?;
+    server.until("it to end", |firing| Ok(firing.is_empty()))?;
     assert_eq!(main_pid()?, Some(pid), "no restart was needed");
     command("dpkg", &["--purge", "kfd-trace"]).map(drop)
 }
