@@ -106,6 +106,7 @@ pub(crate) fn dist(args: &Args) -> Result<()> {
         setup::cross(AARCH64.target)?;
     }
     let folder = paths::target().join("dist");
+    remove_old(&folder, args.arch)?;
     let made = pack(&remap::build(args.arch)?, args.arch, &folder)?;
     checksums(&folder)?;
     for path in [&made.tarball, &made.deb, &made.rpm, &folder.join(SUMS)] {
@@ -170,14 +171,38 @@ fn pack(binary: &Path, machine: Machine, folder: &Path) -> Result<Packages> {
     Ok(made)
 }
 
-/// Of all packages in this folder, as sha256sum checks them.
-fn checksums(folder: &Path) -> Result<()> {
+/// Of all packages in this folder, in order.
+fn packages(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
     names.retain(|name| [".tar.gz", ".deb", ".rpm"].iter().any(|end| name.ends_with(end)));
     names.sort();
+    Ok(names)
+}
+
+/// Earlier packages, which would stand among the checksums: those of this machine, and of another version those of all.
+fn remove_old(folder: &Path, machine: Machine) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    for name in packages(folder)?.iter().filter(|name| is_old(name, machine, env!("CARGO_PKG_VERSION"))) {
+        let path = folder.join(name);
+        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn is_old(package: &str, machine: Machine, version: &str) -> bool {
+    let of_version =
+        ["-", "_"].iter().any(|mark| package.starts_with(&format!("kfd-trace{mark}{version}{mark}")));
+    !of_version || package.contains(machine.uname) || package.contains(machine.debian)
+}
+
+/// Of all packages in this folder, as sha256sum checks them.
+fn checksums(folder: &Path) -> Result<()> {
+    let names = packages(folder)?;
     let sums = run::output(Command::new("sha256sum").arg("--").args(&names).current_dir(folder))?;
     fs::write(folder.join(SUMS), sums).with_context(|| format!("cannot write to {}", folder.display()))
 }
@@ -229,4 +254,26 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     // A vector takes everything.
     let written = out.write_all(bytes).and_then(|()| out.finish());
     written.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_of_this_version_for_another_machine_stay() {
+        let old = |name: &str| is_old(name, X86_64, "0.1.0");
+        for name in [
+            "kfd-trace-0.1.0-1.aarch64.rpm",
+            "kfd-trace_0.1.0_arm64.deb",
+            "kfd-trace-0.1.0-aarch64-linux.tar.gz",
+        ] {
+            assert!(!old(name), "{name}");
+        }
+        for name in
+            ["kfd-trace-0.1.0-1.x86_64.rpm", "kfd-trace_0.1.0_amd64.deb", "kfd-trace_0.1.0~rc1_arm64.deb"]
+        {
+            assert!(old(name), "{name}");
+        }
+    }
 }
