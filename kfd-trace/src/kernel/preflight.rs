@@ -99,6 +99,8 @@ pub struct Preflight {
     /// 2 hides kernel addresses even from root.
     pub kptr_restrict: Option<i64>,
     pub perf_event_paranoid: Option<i64>,
+    /// 0: no function is traced on this machine.
+    pub ftrace_enabled: Option<i64>,
     pub unprivileged_bpf_disabled: Option<i64>,
     pub tracefs_mounted: Option<bool>,
     pub debugfs_mounted: Option<bool>,
@@ -136,6 +138,7 @@ impl Preflight {
             lockdown: text(&sysfs.join("kernel/security/lockdown")).and_then(|text| parse_lockdown(&text)),
             kptr_restrict: sysctl("kptr_restrict"),
             perf_event_paranoid: sysctl("perf_event_paranoid"),
+            ftrace_enabled: sysctl("ftrace_enabled"),
             unprivileged_bpf_disabled: sysctl("unprivileged_bpf_disabled"),
             tracefs_mounted: mounted("tracefs"),
             debugfs_mounted: mounted("debugfs"),
@@ -275,6 +278,7 @@ mod tests {
         put(root.path(), "proc/sys/kernel/osrelease", "6.12.0-test\n");
         put(root.path(), "proc/sys/kernel/kptr_restrict", "2\n");
         put(root.path(), "proc/sys/kernel/perf_event_paranoid", "-1\n");
+        put(root.path(), "proc/sys/kernel/ftrace_enabled", "1\n");
         put(root.path(), "sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
         put(root.path(), "sys/kernel/debug/kprobes/enabled", "1\n");
         put(root.path(), "sys/kernel/btf/vmlinux", "");
@@ -295,6 +299,7 @@ mod tests {
             lockdown: Some(Lockdown::Integrity),
             kptr_restrict: Some(2),
             perf_event_paranoid: Some(-1),
+            ftrace_enabled: Some(1),
             unprivileged_bpf_disabled: None,
             tracefs_mounted: Some(true),
             debugfs_mounted: Some(false),

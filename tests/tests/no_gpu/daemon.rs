@@ -1,7 +1,8 @@
 //! The daemon counts what the driver does without a GPU: its refusals, and opens that fail.
 
 use anyhow::Result;
-use kfd_trace_tests::harness::tracer::FEW;
+use kfd_trace_tests::harness::setting::{FTRACE, KPROBES, Setting};
+use kfd_trace_tests::harness::tracer::{FEW, run};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, VmKernel, Workload, counts};
 use serde_json::json;
@@ -54,5 +55,29 @@ fn failed_opens_are_counted_by_errno() -> Result<()> {
     })?;
     assert_eq!(metrics.sum("kfd_open_errors_total", &[("errno", "EINVAL")]), Some(1.0));
     assert_eq!(counts::by_label(&metrics, "kfd_ioctls_total", "ioctl")?, counts::Sums::new());
+    daemon.stop()
+}
+
+/// Two switches of the machine keep all probes from firing, and nothing refuses them: who switches them off blinds a tracer that
+/// runs, and one that starts says so instead of telling of nothing.
+#[test]
+fn probes_that_would_never_fire_are_not_put_on() -> Result<()> {
+    let mut daemon = Daemon::ready(&FEW)?;
+    let opens = |daemon: &Daemon| Ok::<_, anyhow::Error>(daemon.scrape()?.sum("kfd_opens_total", &[]));
+    for (file, word) in [(FTRACE, "ftrace_enabled"), (KPROBES, "kprobes")] {
+        let before = opens(&daemon)?;
+        let off = Setting::of(file, "0")?;
+        Workload::spawn(&["script"])?.wait_exit(SOON)?;
+        assert_eq!(opens(&daemon)?, before, "{word}: nothing is seen");
+        let output = run(&["--duration", "1s"])?;
+        let said = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("probes can be set and never fire") && said.contains(word), "{said}");
+        drop(off);
+        Workload::spawn(&["script"])?.wait_exit(SOON)?;
+        daemon.scrape_until("an open", |metrics| {
+            (metrics.sum("kfd_opens_total", &[]) > before).then_some(())
+        })?;
+    }
     daemon.stop()
 }

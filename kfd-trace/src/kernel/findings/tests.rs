@@ -1,0 +1,134 @@
+use super::super::preflight::Capabilities;
+use super::*;
+
+fn good() -> Preflight {
+    Preflight {
+        release: Some("6.12.0".to_owned()),
+        euid: Some(0),
+        capabilities: Some(Capabilities(u64::MAX)),
+        pid_namespace: Some(INITIAL_PID_NAMESPACE),
+        lockdown: Some(Lockdown::Integrity),
+        kptr_restrict: Some(1),
+        perf_event_paranoid: Some(2),
+        unprivileged_bpf_disabled: Some(2),
+        tracefs_mounted: Some(true),
+        debugfs_mounted: Some(true),
+        processes_hidden: Some(false),
+        memory_limited: Some(false),
+        ftrace_enabled: Some(1),
+        kprobes_enabled: Some(true),
+        vmlinux_btf: true,
+        amdgpu_btf: true,
+        driver: Driver::Module { version: None, srcversion: None },
+        kfd: true,
+        possible_cpus: Some(2),
+        cpu_ids: Some(2),
+    }
+}
+
+/// Severity and beginning of the only finding.
+fn only(seen: &Preflight) -> (Severity, String) {
+    let found = findings(seen);
+    assert_eq!(found.len(), 1, "{found:?}");
+    (found[0].severity, found[0].to_string())
+}
+
+#[test]
+fn a_good_machine_has_none() {
+    assert_eq!(findings(&good()), []);
+    let unknown = Preflight { kptr_restrict: None, lockdown: None, tracefs_mounted: None, ..good() };
+    let unknown = Preflight { pid_namespace: None, ..unknown };
+    assert_eq!(findings(&unknown), [], "what is not known is not claimed");
+}
+
+#[test]
+fn each_lack_has_its_line() {
+    let module_less = Preflight { driver: Driver::Absent, kfd: false, amdgpu_btf: false, ..good() };
+    let (severity, line) = only(&module_less);
+    assert_eq!(severity, Severity::NothingToTrace);
+    assert!(line.starts_with("the amdgpu driver is not loaded: there is nothing to trace; load it"));
+
+    assert_eq!(only(&Preflight { kfd: false, ..good() }).0, Severity::NothingToTrace);
+    let (severity, line) = only(&Preflight { pid_namespace: Some(4_026_532_000), ..good() });
+    assert_eq!(severity, Severity::Blocks);
+    assert!(line.contains("a PID namespace that is not the host's") && line.contains("--path.procfs"));
+    assert_eq!(only(&Preflight { kprobes_enabled: Some(false), ..good() }).0, Severity::Blocks);
+    let (severity, line) = only(&Preflight { ftrace_enabled: Some(0), ..good() });
+    assert!(severity == Severity::Blocks && line.ends_with("sysctl kernel.ftrace_enabled=1"), "{line}");
+    let locked = Preflight { lockdown: Some(Lockdown::Confidentiality), ..good() };
+    assert_eq!(only(&locked).0, Severity::Blocks);
+
+    let (severity, line) = only(&Preflight { amdgpu_btf: false, ..good() });
+    assert_eq!(severity, Severity::Limits);
+    assert!(line.contains("no BTF of the amdgpu module") && line.contains("only ioctls are traced"));
+    assert!(only(&Preflight { vmlinux_btf: false, amdgpu_btf: false, ..good() }).1.contains("of the kernel"));
+    assert!(only(&Preflight { kptr_restrict: Some(2), ..good() }).1.contains("kptr_restrict is 2"));
+    assert_eq!(only(&Preflight { tracefs_mounted: Some(false), ..good() }).0, Severity::Note);
+    assert_eq!(only(&Preflight { capabilities: None, ..good() }).0, Severity::Limits);
+}
+
+#[test]
+fn what_only_some_machines_need_is_told_there_alone() {
+    let lacks = |capability: Capability| Some(Capabilities(!(1 << capability as u8)));
+    let limited =
+        Preflight { capabilities: lacks(Capability::SysResource), memory_limited: Some(true), ..good() };
+    assert!(only(&limited).1.starts_with("no CAP_SYS_RESOURCE"));
+    assert_eq!(findings(&Preflight { memory_limited: Some(false), ..limited }), []);
+    let hidden =
+        Preflight { capabilities: lacks(Capability::SysPtrace), processes_hidden: Some(true), ..good() };
+    let (severity, line) = only(&hidden);
+    assert!(severity == Severity::Limits && line.starts_with("no CAP_SYS_PTRACE"), "{line}");
+    assert_eq!(findings(&Preflight { processes_hidden: Some(false), ..hidden }), []);
+}
+
+#[test]
+fn a_built_in_driver_needs_no_module_btf() {
+    assert_eq!(findings(&Preflight { driver: Driver::BuiltIn, amdgpu_btf: false, ..good() }), []);
+}
+
+#[test]
+fn an_ordinary_user_is_told_first_what_blocks() {
+    let user = Preflight { euid: Some(1000), capabilities: Some(Capabilities(0)), ..good() };
+    let found = findings(&user);
+    assert_eq!(found[0].severity, Severity::Blocks);
+    assert!(found[0].to_string().starts_with("not root (uid 1000): no probe can be set"));
+    assert!(found.is_sorted_by_key(|finding| finding.severity));
+    let locked = Preflight { capabilities: None, lockdown: Some(Lockdown::Confidentiality), ..good() };
+    let severities: Vec<_> = findings(&locked).iter().map(|finding| finding.severity).collect();
+    assert_eq!(severities, [Severity::Blocks, Severity::Limits]);
+    let container = Preflight { capabilities: Some(Capabilities(0)), ..good() };
+    assert!(findings(&container)[0].to_string().contains("container"));
+}
+
+#[test]
+fn bpf_and_perfmon_are_enough() {
+    let bits = [Capability::Bpf, Capability::Perfmon, Capability::Syslog];
+    let bits = bits.iter().fold(0, |all, bit| all | 1 << *bit as u8);
+    let found = findings(&Preflight { euid: Some(999), capabilities: Some(Capabilities(bits)), ..good() });
+    assert!(found.iter().all(|finding| finding.severity == Severity::Note), "{found:?}");
+    let no_syslog = Some(Capabilities(!(1 << Capability::Syslog as u8)));
+    let (severity, line) = only(&Preflight { capabilities: no_syslog, ..good() });
+    assert!(severity == Severity::Limits && line.starts_with("no CAP_SYSLOG"), "{line}");
+    let open = |paranoid| Preflight {
+        capabilities: no_syslog,
+        kptr_restrict: Some(0),
+        perf_event_paranoid: paranoid,
+        ..good()
+    };
+    assert_eq!(findings(&open(Some(1))), []);
+    for hidden in [Some(2), Some(3), None] {
+        assert!(only(&open(hidden)).1.starts_with("no CAP_SYSLOG"));
+    }
+    let strict = Preflight {
+        capabilities: Some(Capabilities(!(1 << Capability::SysAdmin as u8))),
+        perf_event_paranoid: Some(3),
+        ..good()
+    };
+    let (severity, line) = only(&strict);
+    assert!(severity == Severity::Limits && line.contains("kernel.perf_event_paranoid is 3"), "{line}");
+    for (held, lacks) in [(Capability::Bpf, "no CAP_PERFMON"), (Capability::Perfmon, "no CAP_BPF")] {
+        let held = Some(Capabilities(1 << held as u8));
+        let found = findings(&Preflight { capabilities: held, ..good() });
+        assert_eq!((found[0].severity, found[0].what.as_str()), (Severity::Blocks, lacks));
+    }
+}
