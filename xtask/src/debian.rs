@@ -19,14 +19,17 @@ pub(crate) const OVERLAY: &str = "overlay/";
 /// What the disk and its file system need of the kernel.
 const MODULES: [&str; 3] = ["virtio_blk", "crc32c_generic", "ext4"];
 
-/// systemd's packages, `modprobe`, and the server that asks the daemon.
-const PACKAGES: &str = "dbus,init-system-helpers,kmod,prometheus,systemd-sysv,udev";
+/// systemd's packages, `modprobe`, the server that asks the daemon, and other clients of its pages.
+const PACKAGES: &str = "curl,dbus,init-system-helpers,kmod,openssl,prometheus,systemd-sysv,udev,wrk";
 
-/// What nobody reads in a guest.
+/// What nobody reads in a guest; of packages that are installed there later it is there.
 const LEFT_OUT: [&str; 5] = ["doc", "man", "locale", "javascript", "fonts"];
 
 /// The tests start Prometheus by themselves; the timers would be in their way.
 const DISABLED: &str = "systemctl disable prometheus.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer";
+
+/// What tells dpkg to leave it out (mmdebstrap's --dpkgopt).
+const LEAVES_OUT: &str = "etc/dpkg/dpkg.cfg.d/99mmdebstrap";
 
 const SIZE: u64 = 2 << 30;
 
@@ -46,7 +49,7 @@ StandardOutput=journal+console
 pub(crate) fn image() -> Result<PathBuf> {
     let image = paths::cache().join("debian.ext2");
     let stamp = paths::cache().join("debian.made-of");
-    let key = format!("{PACKAGES}\n{}\n{DISABLED}\n{SIZE}\n", LEFT_OUT.join(" "));
+    let key = format!("{PACKAGES}\n{}\n{DISABLED}\n{LEAVES_OUT}\n{SIZE}\n", LEFT_OUT.join(" "));
     if image.exists() && fs::read_to_string(&stamp).is_ok_and(|have| have == key) {
         return Ok(image);
     }
@@ -58,6 +61,7 @@ pub(crate) fn image() -> Result<PathBuf> {
     command.arg(format!("--include={PACKAGES}"));
     command.args(LEFT_OUT.map(|folder| format!("--dpkgopt=path-exclude=/usr/share/{folder}/*")));
     command.arg(format!("--customize-hook=chroot \"$1\" {DISABLED}"));
+    command.arg(format!("--customize-hook=rm \"$1\"/{LEAVES_OUT}"));
     command.arg("bookworm").arg(&image);
     for (uri, suite) in [(&main, "bookworm"), (&security, "bookworm-security")] {
         command.arg(format!("deb [signed-by={}] {uri} {suite} main", apt::KEYRING));

@@ -3,3 +3,4 @@
 mod alerts;
 mod life;
 mod load;
+mod web;

@@ -64,7 +64,7 @@ impl Default for Limits {
         let seconds = Duration::from_secs;
         Limits {
             connections: 128,
-            fresh: Duration::from_millis(500),
+            fresh: seconds(1),
             handshake: seconds(10),
             head: seconds(20),
             write: seconds(20),
