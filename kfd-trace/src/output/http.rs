@@ -89,6 +89,7 @@ async fn api(State(site): State<Shared>, uri: Uri, resource: Resource) -> Result
         Ok(body) => (StatusCode::OK, body),
         Err(Refusal::Bad(line)) => (StatusCode::BAD_REQUEST, error(&line)),
         Err(Refusal::NotTraced(line)) => (StatusCode::SERVICE_UNAVAILABLE, error(&line)),
+        Err(Refusal::Failed(line)) => (StatusCode::INTERNAL_SERVER_ERROR, error(&line)),
     };
     Ok((status, [(header::CONTENT_TYPE, JSON_TYPE)], body + "\n").into_response())
 }

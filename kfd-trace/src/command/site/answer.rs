@@ -113,9 +113,9 @@ impl Page {
         })
     }
 
-    fn status(&self) -> Result<String, Refusal> {
+    pub(super) fn status(&self, taken: Taken) -> Result<String, Refusal> {
         let now = self.now();
-        let taken = self.take().whole().map_err(Refusal::NotTraced)?;
+        let taken = taken.whole().map_err(Refusal::Failed)?;
         written(self.with_tracing(&taken, &now, api::status))
     }
 }
@@ -124,8 +124,8 @@ fn kept(history: &History) -> [(Class, Kept); Class::ALL.len()] {
     Class::ALL.map(|class| (class, history.kept(class)))
 }
 
-fn written(document: serde_json::Result<String>) -> Result<String, Refusal> {
-    document.map_err(|error| Refusal::NotTraced(error.to_string()))
+pub(super) fn written(document: serde_json::Result<String>) -> Result<String, Refusal> {
+    document.map_err(|error| Refusal::Failed(error.to_string()))
 }
 
 impl Site for Page {
@@ -177,7 +177,7 @@ impl Site for Page {
             Ask::QueuesAt(at_ns) => self.held(*at_ns),
             Ask::Processes => self.live(api::processes),
             Ask::Gpus => self.live(api::gpus),
-            Ask::Status => self.status(),
+            Ask::Status => self.status(self.take()),
             Ask::Events(filter) => self.events(filter),
         }
     }

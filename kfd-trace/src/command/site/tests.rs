@@ -171,3 +171,14 @@ fn a_source_that_cannot_be_read_is_told_and_keeps_documents_back() {
     assert_eq!(taken(vec![well.clone()]).map(|taken| taken.driver_loads), Ok(3));
     assert_eq!(taken(vec![well, failed]).err().as_deref(), Some("the kernel refused it"));
 }
+
+#[test]
+fn what_cannot_be_made_is_a_failure_and_not_told_as_nothing_traced() {
+    let page = Page::new(Roots::under(Path::new("/nowhere")), DETAIL);
+    let (_, failed) = collected(BPF_MAPS, || Err::<Tables, _>("the kernel refused it".to_owned()));
+    let taken = Taken { collectors: vec![failed], ..Taken::default() };
+    assert_eq!(page.status(taken), Err(Refusal::Failed("the kernel refused it".into())));
+    assert!(page.status(Taken::default()).is_ok());
+    let error = <serde_json::Error as serde::ser::Error>::custom("no JSON has that");
+    assert_eq!(answer::written(Err(error)), Err(Refusal::Failed("no JSON has that".into())));
+}

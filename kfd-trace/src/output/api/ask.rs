@@ -50,6 +50,8 @@ pub enum Refusal {
     Bad(String),
     /// Nothing is traced now: status 503.
     NotTraced(String),
+    /// The document could not be made, of a cause in the daemon or the kernel: status 500.
+    Failed(String),
 }
 
 impl Ask {

@@ -21,6 +21,9 @@ impl Site for Fake {
 
     fn api(&self, ask: &Ask) -> Result<String, Refusal> {
         self.ready().map_err(Refusal::NotTraced)?;
+        if self.broken {
+            return Err(Refusal::Failed("cannot read the maps".into()));
+        }
         Ok(format!("{{\"told\":\"{ask:?}\"}}"))
     }
 
@@ -54,6 +57,14 @@ async fn metrics_have_their_content_type_and_a_failure_is_a_500_with_a_line() {
     assert!(METRICS_TYPE.starts_with(prometheus::TEXT_FORMAT));
     let (status, _, body) = ask(Fake { broken: true, ..Fake::default() }, "/metrics").await;
     assert_eq!((status, body.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "cannot read the maps\n"));
+}
+
+#[tokio::test]
+async fn a_document_that_cannot_be_made_is_a_500_with_a_line_in_json() {
+    let broken = Fake { ready: true.into(), broken: true };
+    let (status, kind, body) = ask(broken, "/api/v1/status").await;
+    assert_eq!((status, kind.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, JSON_TYPE));
+    assert_eq!(body, "{\"error\":\"cannot read the maps\"}\n");
 }
 
 #[tokio::test]
