@@ -102,11 +102,14 @@ impl Page {
         };
         let tracer = &serving.tracer;
         let (tables, maps) = collected(BPF_MAPS, || tracer.tables().map_err(|stop| stop.line));
-        let (snapshot, state) = collected(STATE, || Ok(tracer.state.snapshot()));
+        let begin = clock::mono_ns();
+        let snapshot = tracer.state.snapshot();
+        let took_ns = clock::mono_ns().saturating_sub(begin);
+        let state = Collected { collector: STATE, took_ns, failed: None };
         Taken {
             why: None,
             tables,
-            snapshot: snapshot.unwrap_or_default(),
+            snapshot,
             collectors: vec![maps, state],
             retired: tracer.retired.clone(),
             probes: tracer.probes().to_vec(),

@@ -25,7 +25,11 @@ fn nothing_has_a_pid_where_processes_are_switched_off() -> Result<()> {
     let metrics = Metrics::parse(&text)?;
     assert_eq!((metrics.sum("kfd_queues", &[]), metrics.sum("kfd_processes", &[])), (Some(3.0), Some(1.0)));
     let collectors = ["bpf_maps", "state", "sysfs"].map(|collector| success(&metrics, collector));
-    assert_eq!(collectors, [Some(1.0), Some(1.0), None], "queues are probed: sysfs is not read");
+    assert_eq!(
+        collectors,
+        [Some(1.0), None, None],
+        "state cannot fail; queues are probed: sysfs is not read"
+    );
     for (labels, seconds) in metrics.series("kfd_trace_collector_duration_seconds") {
         assert!(seconds > 0.0 && seconds < 10.0, "{labels:?} {seconds}");
     }

@@ -53,7 +53,7 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
         let lines = text.lines().filter_map(|line| line.strip_prefix("kfd_trace_collector_success"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(sources(), ["{collector=\"bpf_maps\"} 1", "{collector=\"state\"} 1"]);
+    assert_eq!(sources(), ["{collector=\"bpf_maps\"} 1"]);
     assert!(page.waits_for("it went").is_some_and(|serving| serving.tracer.driver_loads == 2));
     assert!(page.waits_for("it is still away").is_none());
     assert_eq!((lacks(), page.ready()), (vec![], Err("it is still away".to_owned())));
@@ -165,7 +165,7 @@ fn what_sysfs_does_not_tell_is_a_failure_of_its_collector_alone() {
 fn a_source_that_cannot_be_read_is_told_and_keeps_documents_back() {
     let (none, failed) = collected(BPF_MAPS, || Err::<Tables, _>("the kernel refused it".to_owned()));
     assert_eq!((none, failed.failed.as_deref()), (None, Some("the kernel refused it")));
-    let (seven, well) = collected(STATE, || Ok(7));
+    let (seven, well) = collected(SYSFS, || Ok(7));
     assert_eq!((seven, well.failed.as_ref()), (Some(7), None));
     let taken = |collectors| Taken { collectors, driver_loads: 3, ..Taken::default() }.whole();
     assert_eq!(taken(vec![well.clone()]).map(|taken| taken.driver_loads), Ok(3));

@@ -199,9 +199,9 @@ metrics! {
     QUEUES_DROPPED = Gauge "kfd_trace_metrics_queues_dropped" []
         "Queues without series of their own, because there are more than --metrics.max-queues; only with --metrics.per-queue.";
     COLLECTOR_SUCCESS = Gauge "kfd_trace_collector_success" ["collector"]
-        "1 for a source that this scrape has read whole, else 0: bpf_maps, state, or sysfs, which is read where queues cannot be probed. No series for one that it did not have to read.";
+        "1 for a source that this scrape has read whole, else 0: bpf_maps, or sysfs, which is read where queues cannot be probed. No series for one that it did not have to read.";
     COLLECTOR_DURATION = Gauge "kfd_trace_collector_duration_seconds" ["collector"]
-        "Time to read a source for this scrape.";
+        "Time to read a source for this scrape: bpf_maps, sysfs, or state, the tracer's own memory.";
     SCRAPE_DURATION = Gauge "kfd_trace_scrape_duration_seconds" []
         "Time to read the maps and the state for this scrape.";
 }
