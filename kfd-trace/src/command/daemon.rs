@@ -7,7 +7,7 @@ use super::driver::{self, UNLOADED};
 use super::privilege;
 use super::remember;
 use super::say::say;
-use super::signals::Signals;
+use super::signals::{Hangups, Signals};
 use super::site::{Page, Serving};
 use super::stop::{NOTHING_TO_TRACE, Stop};
 use super::supervisor::{Supervisor, TURN};
@@ -30,6 +30,10 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+/// To who sends SIGHUP, as he would to a daemon that reads its files then.
+const NOTHING_TO_LOAD: &str = "SIGHUP: there is nothing to load again; the web configuration is read by itself when it changes, \
+                               and options take a restart";
+
 /// What the daemon is asked for.
 #[derive(Clone, Debug)]
 pub struct Ask {
@@ -42,13 +46,15 @@ pub struct Ask {
     pub choice: Choice,
 }
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM or SIGINT; SIGHUP changes nothing.
 ///
 /// # Errors
 /// One line and an exit code.
 pub async fn run(ask: &Ask) -> Result<(), Stop> {
     let cannot = |error: std::io::Error| Stop::failed(format!("cannot go on: {error}"));
     let mut signals = Signals::new().map_err(cannot)?;
+    let hangups = Hangups::new().map_err(cannot)?;
+    tokio::spawn(hangups.each(|| say(NOTHING_TO_LOAD)));
     let listeners = match &ask.listen {
         Some(addresses) => listen::bind(addresses).map_err(Stop::failed)?,
         None => listen::from_systemd().map_err(Stop::failed)?,

@@ -1,4 +1,4 @@
-//! What asks a tracer to end: SIGINT (Ctrl-C) and SIGTERM.
+//! What asks a tracer to end: SIGINT (Ctrl-C) and SIGTERM; and SIGHUP, which must not end a daemon.
 
 use std::future::ready;
 use std::io;
@@ -40,6 +40,26 @@ impl Signals {
                 () = self.any() => {}
                 () = ready(()) => {}
             }
+        }
+    }
+}
+
+/// SIGHUP. Others than daemons leave it to the kernel: who goes from his terminal ends what he began on it.
+pub struct Hangups(Signal);
+
+impl Hangups {
+    /// From now on it ends nothing.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new() -> io::Result<Self> {
+        Ok(Hangups(signal(SignalKind::hangup())?))
+    }
+
+    /// Hands each to `tell`, without end.
+    pub async fn each(mut self, mut tell: impl FnMut()) {
+        while self.0.recv().await.is_some() {
+            tell();
         }
     }
 }
