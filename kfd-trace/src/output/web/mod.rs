@@ -4,6 +4,7 @@
 //! router's answers to those who may have them. Of what is in force ([`settings`]) each connection and request asks anew.
 
 mod config;
+mod deaf;
 mod gate;
 pub mod listen;
 mod seats;

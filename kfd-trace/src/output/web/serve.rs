@@ -22,11 +22,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
+use super::deaf::Deaf;
 use super::gate::{Gate, pass};
 use super::seats::{Seat, Seats};
 use super::settings::{Settings, Source, follow};
@@ -57,6 +58,8 @@ pub(super) struct Limits {
     pub(super) write: Duration,
     /// In which nothing comes, also while an answer is made.
     pub(super) read: Duration,
+    /// For what is under way when a connection of HTTP/2 is to end: its client need not confirm that.
+    pub(super) end: Duration,
 }
 
 impl Default for Limits {
@@ -69,6 +72,7 @@ impl Default for Limits {
             head: seconds(20),
             write: seconds(20),
             read: seconds(300),
+            end: seconds(20),
         }
     }
 }
@@ -164,13 +168,14 @@ impl Door {
         let mut stream = TimeoutStream::new(stream);
         stream.set_read_timeout(Some(self.limits.read));
         stream.set_write_timeout(Some(self.limits.write));
-        let stream = Box::pin(stream);
+        let deaf = Arc::new(AtomicBool::new(false));
+        let stream = Deaf::new(Box::pin(stream), Arc::clone(&deaf));
         let tls = self.in_force.borrow_and_update().tls.clone();
-        let Some(tls) = tls else { return self.talk(stream, false, seat).await };
+        let Some(tls) = tls else { return self.talk(stream, false, deaf, seat).await };
         match timeout(self.limits.handshake, TlsAcceptor::from(tls).accept(stream)).await {
             Ok(Ok(stream)) => {
                 let http2 = stream.get_ref().1.alpn_protocol() == Some(H2);
-                self.talk(stream, http2, seat).await;
+                self.talk(stream, http2, deaf, seat).await;
             }
             Ok(Err(error)) => {
                 log::debug!("no TLS handshake: {error}");
@@ -184,6 +189,7 @@ impl Door {
         mut self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         http2: bool,
+        deaf: Arc<AtomicBool>,
         seat: Seat,
     ) {
         let pages = self.pages;
@@ -198,12 +204,14 @@ impl Door {
         let builder = builder(self.limits, http2);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut last = false;
+        let mut end = pin!(sleep(self.limits.end));
         loop {
             tokio::select! {
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         log::debug!("a connection ended: {error}");
-                        if is_to_blame(error.as_ref(), asked.load(Ordering::Relaxed)) {
+                        let (asked, deaf) = (asked.load(Ordering::Relaxed), deaf.load(Ordering::Relaxed));
+                        if is_to_blame(error.as_ref(), asked, deaf) {
                             self.tally.count(Event::Broken);
                         }
                     }
@@ -212,20 +220,23 @@ impl Door {
                 _ = self.stopped.wait_for(|stopped| *stopped), if !last => {}
                 // Who was let in by other settings comes again by these.
                 _ = self.in_force.changed(), if !last => {}
+                // One of HTTP/1 ends with its answer, which has limits of its own.
+                () = end.as_mut(), if last && http2 => return,
             }
             last = true;
+            end.as_mut().reset(Instant::now() + self.limits.end);
             connection.as_mut().graceful_shutdown();
         }
     }
 }
 
-/// Whether the client was bad or slow. One that just goes is neither, nor is one that `asked` before and was idle since.
-fn is_to_blame(error: &(dyn Error + Send + Sync + 'static), asked: bool) -> bool {
+/// Whether the client was bad or slow. One that just goes is neither, nor is one that `asked` before and was silent since.
+/// `deaf`: it took nothing of an answer.
+fn is_to_blame(error: &(dyn Error + Send + Sync + 'static), asked: bool, deaf: bool) -> bool {
     let Some(error) = error.downcast_ref::<hyper::Error>() else { return false };
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-    error.is_parse()
-        || (error.is_timeout() && !asked)
-        || source.is_some_and(|source| source.kind() == io::ErrorKind::TimedOut)
+    let in_time = source.is_none_or(|source| source.kind() != io::ErrorKind::TimedOut);
+    error.is_parse() || deaf || (!asked && (error.is_timeout() || !in_time))
 }
 
 async fn accept(listener: &TcpListener, tally: &Tally) -> TcpStream {

@@ -216,6 +216,43 @@ async fn who_is_slow_is_cut_off() {
     assert_eq!(server.count(Event::Handshake), 1);
 }
 
+/// A connection of HTTP/2 that begins, and says no more: no answer to a ping either.
+async fn mute(server: &Server, authority: &Authority) -> impl tokio::io::AsyncRead + Unpin {
+    let mut stream = server.handshake_for(authority, None, &[b"h2"]).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    stream
+}
+
+// The clock stands still, and goes on when all wait for it.
+#[tokio::test(start_paused = true)]
+async fn who_asked_over_http2_and_is_idle_is_not_blamed() {
+    let authority = Authority::new("ca");
+    let server = tls(&authority, TLS);
+    let stream = server.handshake_for(&authority, None, &[b"h2"]).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::get("https://localhost/").body(Body::empty()).unwrap();
+    assert_eq!(sender.send_request(request).await.unwrap().status().as_u16(), 200);
+    let ended = timeout(Duration::from_secs(600), connection).await.expect("it is closed");
+    drop((sender, ended));
+    assert_eq!(server.count(Event::Broken), 0);
+    assert!(closed(mute(&server, &authority).await).await > 0);
+    assert_eq!(server.count(Event::Broken), 1, "never asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_confirm_the_end_is_cut_off() {
+    let authority = Authority::new("ca");
+    let server = tls(&authority, TLS);
+    let stream = mute(&server, &authority).await;
+    sleep(Duration::from_secs(1)).await;
+    let longer = format!("{TLS}  min_version: TLS13\n");
+    std::fs::write(server.path("web.yml"), longer).unwrap();
+    timeout(Duration::from_secs(60), closed(stream)).await.expect("it was asked to end");
+    assert_eq!(server.count(Event::Broken), 0);
+}
+
 #[tokio::test]
 async fn a_head_that_is_too_long_is_refused() {
     let server = Server::plain(Limits::default());
