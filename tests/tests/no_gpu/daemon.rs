@@ -67,14 +67,14 @@ fn probes_that_would_never_fire_are_not_put_on() -> Result<()> {
     for (file, word) in [(FTRACE, "ftrace_enabled"), (KPROBES, "kprobes")] {
         let before = opens(&daemon)?;
         let off = Setting::of(file, "0")?;
-        Workload::spawn(&["script"])?.wait_exit(SOON)?;
+        Workload::spawn(&["script", "version"])?.wait_exit(SOON)?;
         assert_eq!(opens(&daemon)?, before, "{word}: nothing is seen");
         let output = run(&["--duration", "1s"])?;
         let said = String::from_utf8(output.stderr)?;
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("probes can be set and never fire") && said.contains(word), "{said}");
         drop(off);
-        Workload::spawn(&["script"])?.wait_exit(SOON)?;
+        Workload::spawn(&["script", "version"])?.wait_exit(SOON)?;
         daemon.scrape_until("an open", |metrics| {
             (metrics.sum("kfd_opens_total", &[]) > before).then_some(())
         })?;
