@@ -47,18 +47,18 @@ const FEW: usize = 20;
 fn that_cannot_be_traced_again_is_an_alert() -> Result<()> {
     installed()?;
     let pid = main_pid()?.context("it runs")?;
+    let none =
+        |metrics: &Metrics| metrics.sum("kfd_trace_driver_loaded", &[]).filter(|loaded| *loaded == 0.0);
+    scrape_until("it to wait for a driver", none)?;
+    let limited = descriptors(pid)? + FEW;
     let driver = Driver::of_job()?;
     driver.load()?;
     tracing()?;
-    let all = descriptors(pid)?;
     let removed = driver.remove()?;
-    let open = until("the probes to be taken off", ATTACH, || {
-        let open = descriptors(pid)?;
-        Ok((open + FEW < all).then_some(open))
-    })?;
+    until("the probes to be taken off", ATTACH, || Ok((descriptors(pid)? < limited).then_some(())))?;
     let before =
         command("prlimit", &["--pid", &pid.to_string(), "--nofile", "--noheadings", "--output=SOFT,HARD"])?;
-    limit(pid, &format!("{0}:{0}", open + FEW))?;
+    limit(pid, &format!("{limited}:{limited}"))?;
     let server = Prometheus::scraping(ADDRESS, RULES)?;
     removed.insert()?;
     server.until("KfdTraceNothingTraced to fire", |firing| {
