@@ -123,6 +123,9 @@ pub enum Command {
     Daemon(DaemonArgs),
     /// Tells what can be seen on this kernel: each probe with its verdict.
     Status(JsonArgs),
+    /// Reports what logs of AMD_LOG_LEVEL (ROCm 5.x to 7.x) tell of queues, dispatches and commands.
+    #[command(name = "amd-log")]
+    AmdLog(AmdLogArgs),
     /// Prints the script that completes words in a shell.
     Completions {
         /// Which shell.
@@ -155,6 +158,25 @@ pub struct JsonArgs {
     /// As one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Of `amd-log`.
+#[derive(Args, Clone, Debug)]
+pub struct AmdLogArgs {
+    /// Logs, as they are or compressed by gzip or zstd; `-` is standard input. All are one log of several processes.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub format: JsonArgs,
+    /// Goes on at the ends of the files, also where they begin anew, and reports at Ctrl-C.
+    #[arg(long)]
+    pub follow: bool,
+    /// Joins the log's queues with those that stand now, by addresses.
+    #[arg(long)]
+    pub live: bool,
+    /// Joins them with those that `kfd-trace --json` or `kfd-trace ps --json` wrote into this file, by addresses and time.
+    #[arg(long, value_name = "FILE")]
+    pub stream: Option<PathBuf>,
 }
 
 /// Of the daemon.

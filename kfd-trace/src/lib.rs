@@ -11,6 +11,7 @@
 
 #![warn(clippy::print_stderr)] // `command::say` escapes, and does not panic where nobody listens.
 
+pub mod amd_log;
 pub mod attribute;
 pub mod cli;
 pub mod command;

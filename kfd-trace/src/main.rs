@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
-use kfd_trace::cli::{Cli, Colour, Command, Global, TraceArgs};
-use kfd_trace::command::{daemon, manual, metrics, privilege, ps, say, status, stop::Stop, trace};
+use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, TraceArgs};
+use kfd_trace::command::{amd_log, daemon, manual, metrics, privilege, ps, say, status, stop::Stop, trace};
 use kfd_trace::kernel::Roots;
 use log::LevelFilter;
 use std::io::IsTerminal as _;
@@ -32,7 +32,7 @@ fn run(cli: Cli) -> Result<()> {
         Some(_) => false,
     };
     let roots = Roots { procfs, sysfs, logs, arguments };
-    // The daemon does it once it has its ports.
+    // The daemon does it once it has its ports, `amd-log` once it has its files.
     match &cli.command {
         None => privilege::give_up(&roots, cli.trace.ring.tracepoints)?,
         Some(Command::Status(_)) => privilege::give_up(&roots, true)?,
@@ -44,6 +44,7 @@ fn run(cli: Cli) -> Result<()> {
         None => block_on(trace::run(&stream(roots, cli.trace))),
         Some(Command::Ps(args)) => Ok(ps::run(&roots, args.format.json)?),
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
+        Some(Command::AmdLog(args)) => amd_logs(roots, args),
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),
         Some(Command::Completions { shell }) => Ok(manual::completions(shell)?),
@@ -56,6 +57,17 @@ fn run(cli: Cli) -> Result<()> {
             choice: args.ring.choice(),
         })),
     }
+}
+
+fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
+    let AmdLogArgs { files, format, follow, live, stream } = args;
+    let ask = amd_log::Ask { roots, files, follow, json: format.json, live, stream };
+    // Before capabilities go: a log may be another user's.
+    let opened = amd_log::Opened::open(&ask)?;
+    if live {
+        privilege::give_up(&ask.roots, false)?;
+    }
+    block_on(amd_log::run(ask, opened))
 }
 
 fn stream(roots: Roots, args: TraceArgs) -> trace::Ask {

@@ -2,6 +2,7 @@
 //!
 //! Takes in: what the command line asked for. Gives out: an exit code, and one clear line where it is not 0.
 
+pub mod amd_log;
 pub mod clock;
 pub mod daemon;
 mod differences;

@@ -25,7 +25,7 @@ mod queue_fields;
 pub mod status;
 pub mod stream;
 pub mod summary;
-mod table;
+pub(crate) mod table;
 pub mod web;
 
 #[cfg(test)]

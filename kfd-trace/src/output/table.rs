@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 /// Lines without a closing newline; `right` are the columns that are aligned to the right.
-pub(super) fn plain(header: &[&str], rows: Vec<Vec<String>>, right: &[usize]) -> String {
+pub(crate) fn plain(header: &[&str], rows: Vec<Vec<String>>, right: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(header.to_vec());

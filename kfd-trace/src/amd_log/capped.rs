@@ -1,0 +1,115 @@
+//! Maps that do not grow without end: what finds no room is counted.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// At most `CAP` keys.
+#[derive(Clone, Debug)]
+pub struct Capped<K, V, const CAP: usize> {
+    map: HashMap<K, V>,
+    left_out: u64,
+}
+
+impl<K, V, const CAP: usize> Default for Capped<K, V, CAP> {
+    fn default() -> Self {
+        Capped { map: HashMap::new(), left_out: 0 }
+    }
+}
+
+impl<K: Copy + Eq + Hash + Ord, V: Default, const CAP: usize> Capped<K, V, CAP> {
+    /// The value of this key; `None`, and counted, when there is no room for it.
+    pub fn at(&mut self, key: K) -> Option<&mut V> {
+        if self.map.len() >= CAP && !self.map.contains_key(&key) {
+            self.left_out += 1;
+            return None;
+        }
+        Some(self.map.entry(key).or_default())
+    }
+
+    /// In the order of the keys.
+    #[must_use]
+    pub fn sorted(&self) -> Vec<(K, &V)> {
+        let mut all: Vec<(K, &V)> = self.map.iter().map(|(key, value)| (*key, value)).collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all
+    }
+
+    /// Lines for which there was no room.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+/// Counts of names: at most so many, of so many bytes together, none longer than this.
+#[derive(Clone, Debug)]
+pub struct Names {
+    counts: HashMap<Box<[u8]>, u64>,
+    bytes: usize,
+    left_out: u64,
+    most: usize,
+    most_bytes: usize,
+    longest: usize,
+}
+
+impl Names {
+    #[must_use]
+    pub fn new(most: usize, most_bytes: usize, longest: usize) -> Self {
+        Names { counts: HashMap::new(), bytes: 0, left_out: 0, most, most_bytes, longest }
+    }
+
+    /// One more of it.
+    pub fn count(&mut self, name: &[u8]) {
+        if let Some(count) = self.counts.get_mut(name) {
+            *count += 1;
+            return;
+        }
+        let bytes = self.bytes + name.len();
+        if name.len() > self.longest || bytes > self.most_bytes || self.counts.len() >= self.most {
+            self.left_out += 1;
+            return;
+        }
+        self.bytes = bytes;
+        self.counts.insert(name.into(), 1);
+    }
+
+    /// The most frequent ones first, those of one count by name.
+    #[must_use]
+    pub fn sorted(&self) -> Vec<(&[u8], u64)> {
+        let mut all: Vec<(&[u8], u64)> = self.counts.iter().map(|(name, count)| (&**name, *count)).collect();
+        all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        all
+    }
+
+    /// Names that were not kept, each time they came.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_room_is_counted_and_what_has_goes_on() {
+        let mut map: Capped<u32, u64, 2> = Capped::default();
+        for key in [1, 2, 3, 1, 4, 2] {
+            if let Some(value) = map.at(key) {
+                *value += 1;
+            }
+        }
+        assert_eq!((map.sorted(), map.left_out()), (vec![(1, &2), (2, &2)], 2));
+    }
+
+    #[test]
+    fn names_are_bounded_in_number_length_and_bytes() {
+        let mut names = Names::new(2, 6, 4);
+        for name in ["abcd", "abcde", "xyz", "x", "y", "abcd", "x"] {
+            names.count(name.as_bytes());
+        }
+        assert_eq!(names.sorted(), [(b"abcd".as_slice(), 2), (b"x".as_slice(), 2)]);
+        assert_eq!(names.left_out(), 3);
+    }
+}

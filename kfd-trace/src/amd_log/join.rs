@@ -1,0 +1,151 @@
+//! Which queue of KFD is which of the log: by addresses and time, never by PID, which is the container's in the log.
+//!
+//! HWq is the ring's address, and SWq is the write pointer's less 0x38 (`hsa_queue_t` begins `amd_queue_t`, whose
+//! `write_dispatch_id` is there: rocr, inc/amd_hsa_queue.h). Both clocks are CLOCK_MONOTONIC.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::recorded::Recorded;
+use super::rows::Row;
+
+/// From `hsa_queue_t` to `write_dispatch_id`, bytes.
+const WRITE_DISPATCH_ID: u64 = 0x38;
+
+/// What became of one queue of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Joined,
+    /// No queue of KFD has its addresses.
+    NotFound,
+    /// The ring is there, and its write pointer is not SWq + 0x38.
+    PointerDiffers,
+    /// The addresses are there, of a queue that lived at another time.
+    OtherTime,
+    /// Several have its addresses and may have lived then.
+    Ambiguous,
+}
+
+/// For each row, what became of it, and the index of its queue.
+#[must_use]
+pub fn join(rows: &[Row], recorded: &[Recorded]) -> Vec<(Verdict, Option<usize>)> {
+    let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (index, queue) in recorded.iter().enumerate() {
+        let software = queue.write_pointer.and_then(|at| at.checked_sub(WRITE_DISPATCH_ID));
+        for address in [queue.ring, software].into_iter().flatten() {
+            places.entry(address).or_default().push(index);
+        }
+    }
+    rows.iter().map(|row| one(row, &places, recorded)).collect()
+}
+
+fn one(row: &Row, places: &HashMap<u64, Vec<usize>>, recorded: &[Recorded]) -> (Verdict, Option<usize>) {
+    let at = row.any_address().and_then(|address| places.get(&address)).map_or(&[][..], Vec::as_slice);
+    let there: Vec<usize> = at.iter().copied().filter(|index| has_ring(row, &recorded[*index])).collect();
+    let same: Vec<usize> =
+        there.iter().copied().filter(|index| has_pointer(row, &recorded[*index])).collect();
+    let mut then = same.iter().copied().filter(|index| lived(row, &recorded[*index]));
+    match (then.next(), then.next()) {
+        (Some(index), None) => (Verdict::Joined, Some(index)),
+        (Some(_), Some(_)) => (Verdict::Ambiguous, None),
+        (None, _) if !same.is_empty() => (Verdict::OtherTime, None),
+        (None, _) if !there.is_empty() => (Verdict::PointerDiffers, None),
+        (None, _) => (Verdict::NotFound, None),
+    }
+}
+
+fn has_ring(row: &Row, queue: &Recorded) -> bool {
+    row.hwq.is_none_or(|hwq| queue.ring == Some(hwq))
+}
+
+fn has_pointer(row: &Row, queue: &Recorded) -> bool {
+    row.swq
+        .is_none_or(|swq| queue.write_pointer.is_none_or(|at| Some(at) == swq.checked_add(WRITE_DISPATCH_ID)))
+}
+
+/// Every line that names a queue is written while KFD has it: the ioctls are before and behind.
+fn lived(row: &Row, queue: &Recorded) -> bool {
+    let ended = row.steps.deleted > 0 && row.steps.deleted >= row.created;
+    if queue.stands && ended {
+        return false;
+    }
+    let Some((first, last)) = row.span.0 else { return true };
+    queue.created_us.is_none_or(|created| created <= first)
+        && queue.ended_us.is_none_or(|ended| last <= ended)
+}
+
+/// Of each process that has a joined queue, how many of its queues the log does not name: ROCr's own (its utility queue, and
+/// those of its copies) are never in it.
+#[must_use]
+pub fn unnamed(recorded: &[Recorded], joined: &[(Verdict, Option<usize>)]) -> Vec<(u32, usize)> {
+    let named: Vec<usize> = joined.iter().filter_map(|(_, index)| *index).collect();
+    let mut pids: Vec<u32> = named.iter().filter_map(|index| recorded[*index].pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    let named: std::collections::HashSet<usize> = named.into_iter().collect();
+    for (index, queue) in recorded.iter().enumerate() {
+        if let Some(pid) = queue.pid.filter(|_| !named.contains(&index)) {
+            *counts.entry(pid).or_default() += 1;
+        }
+    }
+    pids.into_iter().map(|pid| (pid, counts.get(&pid).copied().unwrap_or(0))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amd_log::queues::Span;
+
+    fn row() -> Row {
+        let span = Span(Some((100, 200)));
+        Row { pid: Some(7), hwq: Some(0x2000), swq: Some(0x1000), span, ..Row::default() }
+    }
+
+    fn queue() -> Recorded {
+        Recorded { pid: Some(40), ring: Some(0x2000), write_pointer: Some(0x1038), ..Recorded::default() }
+    }
+
+    fn told(row: &Row, queues: &[Recorded]) -> Verdict {
+        join(std::slice::from_ref(row), queues)[0].0
+    }
+
+    #[test]
+    fn addresses_join_whatever_the_pids() {
+        assert_eq!(join(&[row()], &[Recorded::default(), queue()]), [(Verdict::Joined, Some(1))]);
+        assert_eq!(told(&Row { swq: None, ..row() }, &[queue()]), Verdict::Joined, "of 5.x");
+        assert_eq!(told(&Row { hwq: None, ..row() }, &[queue()]), Verdict::Joined, "a birth of 5.x");
+        let alone = Row { hwq: None, swq: None, address: Some(0x1000), ..row() };
+        assert_eq!(told(&alone, &[queue()]), Verdict::Joined);
+        assert_eq!(told(&row(), &[]), Verdict::NotFound);
+        let other = Recorded { write_pointer: Some(0x1040), ..queue() };
+        assert_eq!(told(&row(), &[other]), Verdict::PointerDiffers);
+        assert_eq!(told(&row(), &[queue(), queue()]), Verdict::Ambiguous);
+    }
+
+    #[test]
+    fn time_tells_reused_addresses_apart() {
+        let life = |created_us, ended_us| Recorded { created_us, ended_us, ..queue() };
+        let (before, then, after) =
+            (life(Some(10), Some(99)), life(Some(99), Some(201)), life(Some(202), None));
+        assert_eq!(join(&[row()], &[before.clone(), then, after.clone()])[0], (Verdict::Joined, Some(1)));
+        assert_eq!(told(&row(), &[before, after]), Verdict::OtherTime);
+        assert_eq!(told(&row(), &[life(Some(100), Some(200))]), Verdict::Joined, "to the microsecond");
+        assert_eq!(told(&row(), &[life(Some(101), Some(200))]), Verdict::OtherTime);
+        assert_eq!(told(&row(), &[life(Some(100), Some(199))]), Verdict::OtherTime);
+        let mut deleted = row();
+        deleted.steps.deleted = 1;
+        assert_eq!(told(&deleted, &[Recorded { stands: true, ..queue() }]), Verdict::OtherTime);
+        deleted.created = 2;
+        assert_eq!(told(&deleted, &[Recorded { stands: true, ..queue() }]), Verdict::Joined, "it came again");
+    }
+
+    #[test]
+    fn queues_that_the_log_does_not_name_are_counted() {
+        let own = Recorded { ring: Some(0x9000), write_pointer: None, ..queue() };
+        let all = [queue(), own, Recorded { pid: Some(41), ..Recorded::default() }];
+        assert_eq!(unnamed(&all, &join(&[row()], &all)), [(40, 1)]);
+    }
+}

@@ -1,0 +1,25 @@
+//! The name of a kind of command.
+
+use super::limits::LONGEST_NAME;
+
+/// Kept without an allocation; what is longer than [`LONGEST_NAME`] is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind([u8; LONGEST_NAME]);
+
+impl Kind {
+    #[must_use]
+    pub fn new(name: &[u8]) -> Kind {
+        let mut bytes = [0; LONGEST_NAME];
+        for (to, from) in bytes.iter_mut().zip(name) {
+            *to = *from;
+        }
+        Kind(bytes)
+    }
+
+    /// What of it is no text is replaced.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(LONGEST_NAME);
+        String::from_utf8_lossy(&self.0[..end]).into_owned()
+    }
+}

@@ -1,0 +1,120 @@
+//! Lines out of chunks.
+
+use memchr::memchr;
+
+use super::limits::LONGEST_LINE;
+
+/// A line without its newline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    Whole(&'a [u8]),
+    /// It is longer than [`LONGEST_LINE`]; its bytes were not kept.
+    Overlong,
+}
+
+/// Splits one input; holds at most one line.
+#[derive(Debug, Default)]
+pub struct Lines {
+    begun: Vec<u8>,
+    overlong: bool,
+    nuls: u64,
+}
+
+impl Lines {
+    /// Takes in the next bytes, and calls `each` for every line that ends in them.
+    ///
+    /// NULs before a line are no part of it: a file that is truncated under a writer without O_APPEND begins with a
+    /// hole of any size.
+    pub fn push(&mut self, mut chunk: &[u8], mut each: impl FnMut(Line<'_>)) {
+        while !chunk.is_empty() {
+            if self.begun.is_empty() && !self.overlong && chunk[0] == 0 {
+                let nuls = chunk.iter().take_while(|byte| **byte == 0).count();
+                self.nuls += nuls as u64;
+                chunk = &chunk[nuls..];
+                continue;
+            }
+            let Some(end) = memchr(b'\n', chunk) else {
+                self.keep(chunk);
+                return;
+            };
+            let (line, rest) = (&chunk[..end], &chunk[end + 1..]);
+            chunk = rest;
+            if self.begun.is_empty() && !self.overlong {
+                each(if line.len() > LONGEST_LINE { Line::Overlong } else { Line::Whole(line) });
+                continue;
+            }
+            self.keep(line);
+            each(if self.overlong { Line::Overlong } else { Line::Whole(&self.begun) });
+            self.forget();
+        }
+    }
+
+    fn keep(&mut self, part: &[u8]) {
+        if self.overlong || self.begun.len() + part.len() > LONGEST_LINE {
+            self.overlong = true;
+            self.begun.clear();
+        } else {
+            self.begun.extend_from_slice(part);
+        }
+    }
+
+    /// Drops what has no newline yet; gives whether there was something.
+    pub fn forget(&mut self) -> bool {
+        let begun = self.overlong || !self.begun.is_empty();
+        self.overlong = false;
+        self.begun.clear();
+        begun
+    }
+
+    /// NULs that were left out.
+    #[must_use]
+    pub fn nuls(&self) -> u64 {
+        self.nuls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(chunks: &[&[u8]]) -> (Vec<String>, Lines) {
+        let (mut lines, mut told) = (Lines::default(), Vec::new());
+        for chunk in chunks {
+            lines.push(chunk, |line| {
+                told.push(match line {
+                    Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    Line::Overlong => "overlong".to_owned(),
+                });
+            });
+        }
+        (told, lines)
+    }
+
+    #[test]
+    fn lines_are_the_same_wherever_the_chunks_end() {
+        let text = b"one\n\ntwo words\nthree";
+        for at in 0..text.len() {
+            let (told, mut lines) = split(&[&text[..at], &text[at..]]);
+            assert_eq!(told, ["one", "", "two words"]);
+            assert!(lines.forget() && !lines.forget());
+        }
+    }
+
+    #[test]
+    fn a_line_of_any_length_takes_bounded_memory_and_is_told_once() {
+        let long = vec![b'x'; LONGEST_LINE];
+        let (told, lines) = split(&[&long, &long, b"x\nnext\n"]);
+        assert_eq!(told, ["overlong", "next"]);
+        assert!(lines.begun.capacity() <= 2 * LONGEST_LINE);
+        let (told, _) = split(&[&[&long, b"x\n".as_slice(), &long, b"\n"].concat()]);
+        assert_eq!((told[0].as_str(), told[1].len()), ("overlong", LONGEST_LINE));
+    }
+
+    #[test]
+    fn a_hole_before_a_line_is_left_out_and_counted() {
+        let hole = vec![0; 3 * LONGEST_LINE];
+        let (told, lines) = split(&[&hole, &hole, b"\0first\nsecond\0\n"]);
+        assert_eq!(told, ["first", "second\0"]);
+        assert_eq!(lines.nuls(), 6 * LONGEST_LINE as u64 + 1);
+    }
+}

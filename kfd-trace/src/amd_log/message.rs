@@ -1,0 +1,243 @@
+//! What stands behind the prefix.
+
+use memchr::memmem;
+
+use super::life::{self, Birth, Pool, Step};
+use super::packet::Packet;
+use super::scan::Scan;
+
+/// One message. `Other` is one that the report does not need, `Damaged` one that it needs and that is not whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    Packet(Packet),
+    /// A command was queued.
+    Command {
+        kind: &'a [u8],
+        host_queue: Option<u64>,
+    },
+    /// A command has ended; with profiling, microseconds of wall clock, CPU and GPU.
+    Complete {
+        took_us: Option<[i64; 3]>,
+    },
+    /// A kernel's name.
+    Kernel(&'a [u8]),
+    Pool(Pool),
+    Birth(Birth),
+    Step {
+        address: u64,
+        step: Step,
+    },
+    /// A queue died of an error; the address is an SWq or HWq.
+    Abort {
+        address: u64,
+    },
+    /// The ring had no room.
+    QueueFull,
+    /// Bytes; the engine is a bit mask, and not told of copies that choose none.
+    Copy {
+        engine: Option<u64>,
+        bytes: u64,
+    },
+    /// GPUs that the runtime has found.
+    Agents(u64),
+    Gfx([u64; 3]),
+    /// An API call has returned this error (`hipSuccess` is none).
+    Returned(&'a [u8]),
+    Other,
+    Damaged(Damaged),
+}
+
+/// What was not whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Damaged {
+    Packet,
+    Command,
+    Queue,
+    Copy,
+}
+
+impl Damaged {
+    pub const ALL: [Damaged; 4] = [Damaged::Packet, Damaged::Command, Damaged::Queue, Damaged::Copy];
+
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Damaged::Packet => "packet",
+            Damaged::Command => "command",
+            Damaged::Queue => "queue",
+            Damaged::Copy => "copy",
+        }
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Of any bytes.
+    #[must_use]
+    pub fn parse(text: &'a [u8]) -> Message<'a> {
+        let scan = Scan(text);
+        let read = match text.first() {
+            Some(b'S' | b'H') if text.starts_with(b"SWq=") || text.starts_with(b"HWq=") => {
+                return Packet::parse(text).map_or(Message::Damaged(Damaged::Packet), Message::Packet);
+            }
+            Some(b'C') => command(scan).or_else(|| born(scan, "Created ")).or_else(|| abort(scan)),
+            Some(b'S') => kernel(scan).or_else(|| selected(scan, "Selected")).or_else(|| cu_mask(scan)),
+            Some(b's') => selected(scan, "selected"),
+            Some(b'H') => copy(scan),
+            Some(b'h') => returned(scan),
+            Some(b'N') => pool(scan, "Number"),
+            Some(b'n') => pool(scan, "number"),
+            Some(b'c') => born(scan, "created "),
+            Some(b'a') => step(scan, "acquireQueue ", "refCount:", Step::Acquired),
+            Some(b'r') => step(scan, "releaseQueue ", "refCount:", Step::Released),
+            Some(b'd') => step(scan, "deleting ", "hardware queue ", Step::Deleted),
+            Some(b'D') => step(scan, "Deleting ", "hardware queue ", Step::Deleted),
+            Some(b'R') => full(scan),
+            Some(b'G') => gfx(scan),
+            Some(b'I') => agents(scan),
+            _ => None,
+        };
+        read.unwrap_or(Message::Other)
+    }
+}
+
+/// A message of this kind, or that it is not whole.
+fn or_damaged<'a>(read: Option<Message<'a>>, what: Damaged) -> Option<Message<'a>> {
+    Some(read.unwrap_or(Message::Damaged(what)))
+}
+
+/// `Command (%s) enqueued: %p[ to queue: %p]`, `Command %p complete[ (Wall: %ld, CPU: %ld, GPU: %ld us)]`.
+fn command(mut scan: Scan<'_>) -> Option<Message<'_>> {
+    scan.tag("Command ")?;
+    if scan.tag("(").is_some() {
+        return or_damaged(enqueued(scan), Damaged::Command);
+    }
+    scan.hex()?;
+    scan.tag(" complete")?;
+    Some(Message::Complete { took_us: took(scan) })
+}
+
+fn enqueued(mut scan: Scan<'_>) -> Option<Message<'_>> {
+    let kind = scan.until(") enqueued: ")?;
+    scan.hex()?;
+    let host_queue = if scan.tag(" to queue: ").is_some() { Some(scan.hex()?) } else { None };
+    scan.ends().then_some(Message::Command { kind, host_queue })
+}
+
+fn took(mut scan: Scan<'_>) -> Option<[i64; 3]> {
+    let mut of = [0; 3];
+    for (value, name) in of.iter_mut().zip([" (Wall: ", ", CPU: ", ", GPU: "]) {
+        scan.tag(name)?;
+        let negative = scan.tag("-").is_some();
+        let number = i64::try_from(scan.number()?).ok()?;
+        *value = if negative { -number } else { number };
+    }
+    Some(of)
+}
+
+/// `ShaderName : %s`, and of graphs `Graph ShaderName : %s, device id : %u`.
+fn kernel(mut scan: Scan<'_>) -> Option<Message<'_>> {
+    scan.tag("ShaderName : ")?;
+    named(scan.0)
+}
+
+fn named(name: &[u8]) -> Option<Message<'_>> {
+    let name = name.trim_ascii();
+    (!name.is_empty()).then_some(Message::Kernel(name))
+}
+
+fn gfx(mut scan: Scan<'_>) -> Option<Message<'_>> {
+    if scan.tag("Graph ShaderName : ").is_some() {
+        let end = memmem::rfind(scan.0, b", device id :").unwrap_or(scan.0.len());
+        return named(&scan.0[..end]);
+    }
+    scan.tag("Gfx Major/Minor/Stepping: ")?;
+    let major = scan.number()?;
+    scan.tag("/")?;
+    let minor = scan.number()?;
+    scan.tag("/")?;
+    Some(Message::Gfx([major, minor, scan.number()?]))
+}
+
+/// `Initalizing runtime stack, Enumerated GPU agents = %lu`, spelled so.
+fn agents(mut scan: Scan<'_>) -> Option<Message<'_>> {
+    scan.tag("Init")?;
+    scan.until("Enumerated GPU agents = ")?;
+    Some(Message::Agents(scan.number()?))
+}
+
+fn born<'a>(mut scan: Scan<'a>, word: &str) -> Option<Message<'a>> {
+    scan.tag(word)?;
+    if !scan.0.starts_with(b"SWq=") && !scan.0.starts_with(b"hardware queue ") {
+        return None;
+    }
+    or_damaged(life::birth(scan).map(Message::Birth), Damaged::Queue)
+}
+
+fn pool<'a>(mut scan: Scan<'a>, word: &str) -> Option<Message<'a>> {
+    scan.tag(word)?;
+    scan.tag(" of allocated hardware queues")?;
+    or_damaged(life::pool(scan).map(Message::Pool), Damaged::Queue)
+}
+
+fn selected<'a>(mut scan: Scan<'a>, word: &str) -> Option<Message<'a>> {
+    scan.tag(word)?;
+    scan.tag(" queue")?;
+    let read = life::selected(scan).map(|address| Message::Step { address, step: Step::Selected });
+    or_damaged(read, Damaged::Queue)
+}
+
+fn step<'a>(mut scan: Scan<'a>, begin: &str, before: &str, step: Step) -> Option<Message<'a>> {
+    scan.tag(begin)?;
+    or_damaged(life::at(scan, before).map(|address| Message::Step { address, step }), Damaged::Queue)
+}
+
+/// `Setting CU mask 0x%s for hardware queue %p`.
+fn cu_mask(mut scan: Scan<'_>) -> Option<Message<'_>> {
+    scan.tag("Setting CU mask ")?;
+    let read = life::at(scan, " for hardware queue ");
+    or_damaged(read.map(|address| Message::Step { address, step: Step::CuMask }), Damaged::Queue)
+}
+
+/// `Callback: Queue %p Aborting with error : %s Code: 0x%x ...`
+fn abort(mut scan: Scan<'_>) -> Option<Message<'_>> {
+    scan.tag("Callback: Queue ")?;
+    let address = scan.hex()?;
+    scan.spaces();
+    scan.tag("Aborting with error")?;
+    Some(Message::Abort { address })
+}
+
+/// The spelling was mended in 6.3.
+fn full(mut scan: Scan<'_>) -> Option<Message<'_>> {
+    scan.tag("Runtime ")?;
+    scan.tag("reached").or_else(|| scan.tag("reachead"))?;
+    scan.tag(" the AQL queue limit")?;
+    Some(Message::QueueFull)
+}
+
+/// `HSA Async Copy ...`, `HSA Copy ...`.
+fn copy(mut scan: Scan<'_>) -> Option<Message<'_>> {
+    scan.tag("HSA ")?;
+    scan.tag("Async ");
+    scan.tag("Copy ")?;
+    let engine = || {
+        let mut scan = scan;
+        scan.until("copy_engine=")?;
+        scan.hex()
+    };
+    let read = scan.field("size=").map(|bytes| Message::Copy { engine: engine(), bytes });
+    or_damaged(read, Damaged::Copy)
+}
+
+/// `%s: Returned %s : ...` of an API call. Most lines that begin so are its beginning: `%s ( ... )`.
+fn returned(mut scan: Scan<'_>) -> Option<Message<'_>> {
+    let name = scan.0.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+    scan.0 = &scan.0[name..];
+    scan.tag(": Returned ")?;
+    let error = scan.0.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+    (error > 0).then(|| Message::Returned(&scan.0[..error]))
+}
+
+#[cfg(test)]
+mod tests;

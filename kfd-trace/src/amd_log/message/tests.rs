@@ -1,0 +1,77 @@
+use super::*;
+
+fn parse(text: &str) -> Message<'_> {
+    Message::parse(text.as_bytes())
+}
+
+#[test]
+fn commands_before_7_and_since() {
+    let host = |host_queue| Message::Command { kind: b"KernelExecution", host_queue };
+    assert_eq!(parse("Command (KernelExecution) enqueued: 0xd176c10"), host(None));
+    assert_eq!(
+        parse("Command (KernelExecution) enqueued: 0xd176c10 to queue: 0xbe00d60"),
+        host(Some(0xbe0_0d60))
+    );
+    for cut in
+        ["Command (KernelExe", "Command (Marker) enqueued: ", "Command (Marker) enqueued: 0x1 to queue: "]
+    {
+        assert_eq!(parse(cut), Message::Damaged(Damaged::Command), "{cut}");
+    }
+    assert_eq!(parse("Command 0x10 complete"), Message::Complete { took_us: None });
+    let took = Message::Complete { took_us: Some([30, -20, 10]) };
+    assert_eq!(parse("Command 0x10 complete (Wall: 30, CPU: -20, GPU: 10 us)"), took);
+}
+
+#[test]
+fn lives_of_queues() {
+    let step = |step| Message::Step { address: 0x10, step };
+    assert_eq!(parse("acquireQueue refCount: 0x10 (1)"), step(Step::Acquired));
+    assert_eq!(parse("acquireQueue refCount: 0x10 (1) (dedicated)"), step(Step::Acquired));
+    assert_eq!(parse("selected queue refCount: 0x10 (2)"), step(Step::Selected));
+    assert_eq!(parse("releaseQueue refCount:0x10 (0)"), step(Step::Released));
+    assert_eq!(parse("deleting hardware queue 0x10 with refCount 0"), step(Step::Deleted));
+    assert_eq!(parse("Deleting CG enabled hardware queue 0x10 "), step(Step::Deleted));
+    assert_eq!(parse("Setting CU mask 0xff for hardware queue 0x10"), step(Step::CuMask));
+    assert_eq!(parse("releaseQueue refCount:"), Message::Damaged(Damaged::Queue));
+    let pool = Pool { low: 0, normal: 1, high: 2, maximum: 8 };
+    let text = "umber of allocated hardware queues with low priority: 0, with normal priority: 1, with high \
+                priority: 2, maximum per priority is: 8";
+    assert_eq!(parse(&format!("N{text}")), Message::Pool(pool));
+    assert_eq!(parse(&format!("n{text}")), Message::Pool(pool));
+}
+
+#[test]
+fn copies_kernels_and_gpus() {
+    let copy = |engine| Message::Copy { engine, bytes: 4096 };
+    assert_eq!(
+        parse("HSA Async Copy on copy_engine=1, dst=0x1, src=0x2, size=4096, wait_event=0x0"),
+        copy(Some(1))
+    );
+    assert_eq!(parse("HSA Copy copy_engine=0x10, dst=0x1, src=0x2, size=4096, forceSDMA=0"), copy(Some(16)));
+    assert_eq!(parse("HSA Async Copy dst=0x1, src=0x2, size=4096, wait_event=0x0"), copy(None));
+    assert_eq!(parse("HSA Copy dst=0x1, sr"), Message::Damaged(Damaged::Copy));
+    assert_eq!(parse("ShaderName : Cijk_A, b"), Message::Kernel(b"Cijk_A, b"));
+    assert_eq!(parse("Graph ShaderName : Cijk_A, b, device id : 3"), Message::Kernel(b"Cijk_A, b"));
+    assert_eq!(parse("Gfx Major/Minor/Stepping: 9/4/2"), Message::Gfx([9, 4, 2]));
+    assert_eq!(parse("Initalizing runtime stack, Enumerated GPU agents = 8"), Message::Agents(8));
+}
+
+#[test]
+fn trouble() {
+    assert_eq!(
+        parse("hipMalloc: Returned hipErrorOutOfMemory : "),
+        Message::Returned(b"hipErrorOutOfMemory")
+    );
+    assert_eq!(parse("hipMalloc ( 0x7ffd, 16 )"), Message::Other);
+    let abort =
+        "Callback: Queue 0x10 Aborting with error : HSA_STATUS_ERROR_EXCEPTION: x Code: 0x1016 Available";
+    assert_eq!(parse(abort), Message::Abort { address: 0x10 });
+    let tail = "the AQL queue limit. SW is much ahead of HW. Blocking AQL queue!";
+    for word in ["reached", "reachead"] {
+        assert_eq!(parse(&format!("Runtime {word} {tail}")), Message::QueueFull);
+    }
+    for other in ["", "Arg0:   = ptr:0x7f", "Command queue", "Callback: x", "SVM", "Host active", "created x"]
+    {
+        assert_eq!(parse(other), Message::Other, "{other}");
+    }
+}

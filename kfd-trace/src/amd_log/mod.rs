@@ -1,0 +1,30 @@
+//! Logs of AMD_LOG_LEVEL, as clr of ROCm 5.x to 7.x writes them.
+//!
+//! Takes in: bytes, in chunks of any size ([`lines`], [`Tally`]), and queues that KFD had ([`recorded`]). Gives out: a [`Report`] as
+//! text and as JSON, with the log's queues joined to KFD's ([`join`]). Nothing here does I/O; memory is bounded (limits.rs)
+//! and every line is in exactly one count of [`tally::LineCounts`].
+
+mod capped;
+mod colours;
+pub mod join;
+mod kind;
+pub mod life;
+pub mod limits;
+pub mod lines;
+pub mod message;
+mod notes;
+pub mod packet;
+pub mod prefix;
+mod processes;
+mod queues;
+mod rate;
+pub mod recorded;
+pub mod report;
+mod rows;
+mod scan;
+pub mod tally;
+mod text;
+
+pub use lines::Lines;
+pub use report::Report;
+pub use tally::Tally;

@@ -1,0 +1,97 @@
+//! What a reader of the report must know of its figures.
+
+use super::join::Verdict;
+use super::report::Report;
+
+/// One sentence each.
+pub(super) fn of(report: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    for input in &report.inputs {
+        let name = &input.name;
+        if let Some(problem) = &input.problem {
+            notes.push(format!("{name}: {problem}; figures are of what is before"));
+        }
+        if input.cut {
+            notes.push(format!("{name}: the last line has no newline, and was not taken in"));
+        }
+        if input.nuls > 0 {
+            notes.push(format!("{name}: {} NULs were left out; what stood there is lost", input.nuls));
+        }
+        if input.restarts > 0 {
+            notes.push(format!(
+                "{name}: it began anew {} times; what was not read before is lost",
+                input.restarts
+            ));
+        }
+    }
+    let damaged: u64 = report.lines.damaged.iter().map(|kind| kind.count).sum();
+    if damaged > 0 {
+        notes.push(format!("{damaged} lines are not whole: their figures are missing"));
+    }
+    missing(report, &mut notes);
+    let left_out = report.left_out;
+    if left_out != super::report::LeftOut::default() {
+        notes.push("there was no room for all: what is in left_out is missing".to_owned());
+    }
+    joins(report, &mut notes);
+    notes
+}
+
+fn missing(report: &Report, notes: &mut Vec<String>) {
+    let before: u64 =
+        report.queues.iter().filter_map(|queue| queue.backlog.map(|backlog| backlog.first_write_index)).sum();
+    if before > 0 {
+        notes
+            .push(format!("{before} packets came before the first ones in the log: counts are lower bounds"));
+    }
+    let packets: u64 = report.queues.iter().map(|queue| queue.dispatches).sum();
+    let kernels = report.commands.iter().filter(|command| command.kind == "KernelExecution");
+    let kernels: u64 = kernels.map(|command| command.count).sum();
+    if report.lines.read == 0 {
+        notes.push("nothing of it is of queues or commands: AMD_LOG_LEVEL=5 writes them".to_owned());
+    } else if packets == 0 && kernels > 0 {
+        notes
+            .push("no line of a dispatch: AMD_LOG_LEVEL=4 and AMD_LOG_MASK with bit 8 write them".to_owned());
+    } else if packets > 0 && kernels == 0 {
+        notes.push("no line of a command: AMD_LOG_LEVEL=5 and AMD_LOG_MASK with bit 2 write them".to_owned());
+    }
+    let apart = |queue: &&super::report::QueueReport| queue.created > 0 && queue.hwq.is_none();
+    if report.queues.iter().any(|queue| apart(&queue)) {
+        notes.push(
+            "up to ROCm 6.1 a queue's birth names its SWq and its packets name its HWq: only a join tells that they are one"
+                .to_owned(),
+        );
+    }
+}
+
+fn joins(report: &Report, notes: &mut Vec<String>) {
+    let count = |verdict| report.queues.iter().filter(|queue| queue.join == Some(verdict)).count();
+    for (verdict, why) in [
+        (
+            Verdict::NotFound,
+            "KFD had no queue of that address: it belongs to a profiler's intercept queue, or to a time, a machine or a boot that was not asked",
+        ),
+        (
+            Verdict::PointerDiffers,
+            "KFD's write pointer is not at SWq + 0x38: not a queue of ROCr, or of another process",
+        ),
+        (Verdict::OtherTime, "KFD's queue of that address lived at another time"),
+        (Verdict::Ambiguous, "several queues of KFD have that address, and may have lived then"),
+    ] {
+        let queues = count(verdict);
+        if queues > 0 {
+            notes.push(format!("{queues} of the log's queues not joined: {why}"));
+        }
+    }
+    if let Some(join) = &report.join {
+        let not_in_log: usize = join.not_in_log.iter().map(|of| of.queues).sum();
+        if not_in_log > 0 {
+            notes.push(format!(
+                "{not_in_log} queues of the joined processes are not in the log: ROCr's own and those of copies never are"
+            ));
+        }
+        if join.unreadable_lines > 0 {
+            notes.push(format!("{} lines of the stream are no JSON", join.unreadable_lines));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What every line of the log begins with (clr, rocclr/utils/debug.cpp): `:LEVEL:FILE:LINE: TIME us: PID and TID`.
+
+use memchr::memchr;
+
+use super::limits::LATEST_US;
+use super::scan::Scan;
+
+/// How a prefix is written; it tells the version of ROCm by and by only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Style {
+    /// 5.6: `PID  : [tid:0x...]`.
+    Rocm56,
+    /// 5.7 to 6.2: `[pid:PID   tid:0x...]`.
+    Rocm57,
+    /// From 6.3 on: `[pid:PID tid: 0x...]`.
+    Rocm63,
+    /// 6.3.2 as shipped: `TIMEd us: [pid:PID tid: ...]`, the number without `0x`.
+    Rocm632,
+    /// From 6.3 on, of levels below 4: a time alone.
+    TimeOnly,
+    /// Neither time nor process, as lines are quoted.
+    Quoted,
+}
+
+impl Style {
+    pub const ALL: [Style; 6] =
+        [Style::Rocm56, Style::Rocm57, Style::Rocm63, Style::Rocm632, Style::TimeOnly, Style::Quoted];
+
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Style::Rocm56 => "5.6",
+            Style::Rocm57 => "5.7-6.2",
+            Style::Rocm63 => "6.3+",
+            Style::Rocm632 => "6.3.2",
+            Style::TimeOnly => "6.3+, time only",
+            Style::Quoted => "quoted",
+        }
+    }
+}
+
+/// One prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// 0 to 9. Levels of the same message change between versions.
+    pub level: u8,
+    /// CLOCK_MONOTONIC, microseconds.
+    pub time_us: Option<u64>,
+    /// As the process itself sees it: in a container, the container's.
+    pub pid: Option<u32>,
+    /// `pthread_t`, or a hash of it; never the kernel's thread id.
+    pub tid: Option<u64>,
+    pub style: Style,
+}
+
+impl Prefix {
+    /// A line without colours; gives the prefix and the message behind it. `None`: it has none.
+    #[must_use]
+    pub fn parse(line: &[u8]) -> Option<(Prefix, &[u8])> {
+        let [b':', level @ b'0'..=b'9', b':', rest @ ..] = line else { return None };
+        let level = level - b'0';
+        // Names of files are short: what has no colon soon is no prefix.
+        let file = memchr(b':', &rest[..rest.len().min(200)])?;
+        let mut scan = Scan(&rest[file + 1..]);
+        scan.spaces();
+        scan.number()?;
+        scan.spaces();
+        scan.tag(":")?;
+        scan.spaces();
+        let Some((time_us, odd)) = time(&mut scan) else {
+            return Some((
+                Prefix { level, time_us: None, pid: None, tid: None, style: Style::Quoted },
+                scan.0,
+            ));
+        };
+        let time_us = Some(time_us).filter(|time| *time <= LATEST_US)?;
+        scan.spaces();
+        let who = if scan.0.first() == Some(&b'[') { bracketed(&mut scan, odd) } else { before(&mut scan) };
+        scan.spaces();
+        let (pid, tid, style) = match who {
+            Some((pid, tid, style)) => (Some(pid), Some(tid), style),
+            None => (None, None, Style::TimeOnly),
+        };
+        Some((Prefix { level, time_us: Some(time_us), pid, tid, style }, scan.0))
+    }
+}
+
+/// `TIME us:`, and whether it has 6.3.2's stray `d`.
+#[inline]
+fn time(scan: &mut Scan<'_>) -> Option<(u64, bool)> {
+    let mut ahead = *scan;
+    let time = ahead.number()?;
+    let odd = ahead.tag("d").is_some();
+    ahead.tag(" us:")?;
+    *scan = ahead;
+    Some((time, odd))
+}
+
+/// `[pid:PID tid:0x...]`.
+#[inline]
+fn bracketed(scan: &mut Scan<'_>, odd: bool) -> Option<(u32, u64, Style)> {
+    let mut ahead = *scan;
+    ahead.tag("[pid:")?;
+    ahead.spaces();
+    let pid = u32::try_from(ahead.number()?).ok()?;
+    ahead.spaces();
+    ahead.tag("tid:")?;
+    let apart = ahead.0.first() == Some(&b' ');
+    ahead.spaces();
+    let tid = ahead.hex()?;
+    ahead.tag("]")?;
+    *scan = ahead;
+    let style = match (odd, apart) {
+        (true, _) => Style::Rocm632,
+        (false, true) => Style::Rocm63,
+        (false, false) => Style::Rocm57,
+    };
+    Some((pid, tid, style))
+}
+
+/// `PID  : [tid:0x...]`.
+fn before(scan: &mut Scan<'_>) -> Option<(u32, u64, Style)> {
+    let mut ahead = *scan;
+    let pid = u32::try_from(ahead.number()?).ok()?;
+    ahead.spaces();
+    ahead.tag(": [tid:")?;
+    let tid = ahead.hex()?;
+    ahead.tag("]")?;
+    *scan = ahead;
+    Some((pid, tid, Style::Rocm56))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(line: &str) -> Option<(Prefix, String)> {
+        Prefix::parse(line.as_bytes())
+            .map(|(prefix, rest)| (prefix, String::from_utf8_lossy(rest).into_owned()))
+    }
+
+    #[test]
+    fn prefixes_of_each_version() {
+        let same = |pid, tid, style| Prefix { level: 4, time_us: Some(7_270_505_876), pid, tid, style };
+        let cases = [
+            (
+                ":4:rocvirtual.cpp           :869 : 7270505876 us: 157801: [tid:0x7f316f4006c0] text",
+                same(Some(157_801), Some(0x7f31_6f40_06c0), Style::Rocm56),
+            ),
+            (
+                ":4:rocvirtual.cpp           :871 : 7270505876 us: [pid:21    tid:0x7f316f4006c0] text",
+                same(Some(21), Some(0x7f31_6f40_06c0), Style::Rocm57),
+            ),
+            (
+                ":4:rocvirtual.cpp           :1177: 7270505876 us: [pid:157801 tid: 0x1f6c0] text",
+                same(Some(157_801), Some(0x1f6c0), Style::Rocm63),
+            ),
+            (
+                ":4:rocdevice.cpp            :3211: 7270505876d us: [pid:21983 tid: 7f316f4006c0] text",
+                same(Some(21_983), Some(0x7f31_6f40_06c0), Style::Rocm632),
+            ),
+            (":4:                         :0   : 7270505876 us:  text", same(None, None, Style::TimeOnly)),
+        ];
+        for (line, prefix) in cases {
+            assert_eq!(told(line), Some((prefix, "text".to_owned())), "{line}");
+        }
+        let quoted = Prefix { level: 3, time_us: None, pid: None, tid: None, style: Style::Quoted };
+        assert_eq!(told(":3:rocdevice.cpp:415: Initalizing"), Some((quoted, "Initalizing".to_owned())));
+    }
+
+    #[test]
+    fn what_is_no_prefix_is_not_taken_for_one() {
+        let long = format!(":4:{}:1: x", "f".repeat(300));
+        for line in ["", ":", ":4", ":x:a:1: t", "4:a:1: t", ":4:a:b: t", ":4:a:1 t", " :4:a:1: t", &long] {
+            assert_eq!(told(line), None, "{line}");
+        }
+        assert_eq!(told(":4:a:1: 99999999999999999 us: t"), None, "no machine runs for so long");
+        let (prefix, rest) = told(":4:a:1: 1 us: [pid:99999999999 tid:0x1] t").unwrap();
+        assert_eq!((prefix.pid, rest.as_str()), (None, "[pid:99999999999 tid:0x1] t"));
+    }
+}

@@ -1,0 +1,189 @@
+//! What lines tell of hardware queues, as they come; which address is which queue is found at the end (report.rs).
+
+use super::capped::Capped;
+use super::life::{Birth, Step};
+use super::limits::{ADDRESSES, HOST_QUEUES_A_QUEUE, QUEUES, SHAPES};
+use super::packet::{Packet, PacketKind, Pointers, Shape};
+
+/// A queue as its packets name it. The PID is the log's own; a line of a level below 4 has none from 6.3 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub pid: Option<u32>,
+    pub id: Option<u64>,
+    pub hwq: u64,
+    pub swq: Option<u64>,
+}
+
+/// First and last time, microseconds of CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span(pub Option<(u64, u64)>);
+
+impl Span {
+    #[inline]
+    pub fn take(&mut self, time_us: Option<u64>) {
+        let Some(time) = time_us else { return };
+        self.0 = Some(match self.0 {
+            None => (time, time),
+            Some((first, last)) => (first.min(time), last.max(time)),
+        });
+    }
+
+    pub fn merge(&mut self, other: Span) {
+        if let Some((first, last)) = other.0 {
+            self.take(Some(first));
+            self.take(Some(last));
+        }
+    }
+}
+
+/// Packets of a queue.
+#[derive(Clone, Debug, Default)]
+pub struct Packets {
+    pub dispatches: u64,
+    pub barriers_and: u64,
+    pub barriers_or: u64,
+    pub barrier_values: u64,
+    pub others: u64,
+    pub span: Span,
+    /// Of packets whose line tells `rptr` and `wptr`.
+    pub backlog: Option<Backlog>,
+    /// Those whose commands came right before a packet on the same thread.
+    pub host_queues: Vec<u64>,
+}
+
+/// `rptr` and `wptr` of a queue over time.
+#[derive(Clone, Copy, Debug)]
+pub struct Backlog {
+    pub packets: u64,
+    pub sum: u128,
+    pub most: u64,
+    pub most_at_us: Option<u64>,
+    pub first_write: u64,
+    pub last: Pointers,
+}
+
+impl Backlog {
+    fn take(old: Option<Backlog>, pointers: Pointers, time_us: Option<u64>) -> Backlog {
+        let now = pointers.backlog();
+        let begin = Backlog {
+            packets: 0,
+            sum: 0,
+            most: now,
+            most_at_us: time_us,
+            first_write: pointers.write,
+            last: pointers,
+        };
+        let mut all = old.unwrap_or(begin);
+        all.packets += 1;
+        all.sum += u128::from(now);
+        all.last = pointers;
+        if now > all.most {
+            (all.most, all.most_at_us) = (now, time_us);
+        }
+        all
+    }
+}
+
+/// What happened at an address, which is an SWq or an HWq.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    pub acquired: u64,
+    pub selected: u64,
+    pub released: u64,
+    pub deleted: u64,
+    pub cu_masks: u64,
+    pub aborted: u64,
+    pub span: Span,
+}
+
+/// Births at the same addresses: the latest one's properties.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Births {
+    pub count: u64,
+    pub latest: Option<Birth>,
+    pub span: Span,
+}
+
+/// Of the whole log.
+#[derive(Clone, Debug, Default)]
+pub struct Queues {
+    pub packets: Capped<Key, Packets, QUEUES>,
+    pub shapes: Capped<(Key, Shape), u64, SHAPES>,
+    /// By PID, SWq and HWq.
+    pub births: Capped<(Option<u32>, u64, Option<u64>), Births, QUEUES>,
+    pub steps: Capped<(Option<u32>, u64), Steps, ADDRESSES>,
+    /// Lines of 5.x and 6.0 whose `HWq` is the software queue.
+    pub barrier_values_without_queue: u64,
+}
+
+impl Queues {
+    pub fn packet(
+        &mut self,
+        pid: Option<u32>,
+        time_us: Option<u64>,
+        packet: &Packet,
+        host_queue: Option<u64>,
+    ) {
+        if packet.kind == PacketKind::BarrierValue && packet.swq.is_none() {
+            self.barrier_values_without_queue += 1;
+            return;
+        }
+        let key = Key { pid, id: packet.id, hwq: packet.hwq, swq: packet.swq };
+        let Some(queue) = self.packets.at(key) else { return };
+        *match packet.kind {
+            PacketKind::Dispatch => &mut queue.dispatches,
+            PacketKind::BarrierAnd => &mut queue.barriers_and,
+            PacketKind::BarrierOr => &mut queue.barriers_or,
+            PacketKind::BarrierValue => &mut queue.barrier_values,
+            PacketKind::Other => &mut queue.others,
+        } += 1;
+        queue.span.take(time_us);
+        if let Some(pointers) = packet.pointers {
+            queue.backlog = Some(Backlog::take(queue.backlog, pointers, time_us));
+        }
+        if let Some(host) = host_queue
+            && !queue.host_queues.contains(&host)
+            && queue.host_queues.len() < HOST_QUEUES_A_QUEUE
+        {
+            queue.host_queues.push(host);
+        }
+        if let Some(count) = packet.shape.and_then(|shape| self.shapes.at((key, shape))) {
+            *count += 1;
+        }
+    }
+
+    pub fn birth(&mut self, pid: Option<u32>, time_us: Option<u64>, birth: Birth) {
+        if let Some(births) = self.births.at((pid, birth.swq, birth.hwq)) {
+            births.count += 1;
+            births.latest = Some(birth);
+            births.span.take(time_us);
+        }
+    }
+
+    pub fn step(&mut self, pid: Option<u32>, time_us: Option<u64>, address: u64, step: Step) {
+        self.on_steps(pid, time_us, address, |steps| match step {
+            Step::Acquired => &mut steps.acquired,
+            Step::Selected => &mut steps.selected,
+            Step::Released => &mut steps.released,
+            Step::Deleted => &mut steps.deleted,
+            Step::CuMask => &mut steps.cu_masks,
+        });
+    }
+
+    pub fn abort(&mut self, pid: Option<u32>, time_us: Option<u64>, address: u64) {
+        self.on_steps(pid, time_us, address, |steps| &mut steps.aborted);
+    }
+
+    fn on_steps(
+        &mut self,
+        pid: Option<u32>,
+        time_us: Option<u64>,
+        address: u64,
+        which: impl Fn(&mut Steps) -> &mut u64,
+    ) {
+        if let Some(steps) = self.steps.at((pid, address)) {
+            *which(steps) += 1;
+            steps.span.take(time_us);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Queues that KFD had, as `kfd-trace --json` and `kfd-trace ps --json` tell them (docs/events.md).
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+use super::limits::RECORDED;
+
+/// One queue of KFD.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// In the initial PID namespace.
+    pub pid: Option<u32>,
+    /// In its own, which is what the log has.
+    pub ns_pid: Option<u32>,
+    pub comm: Option<String>,
+    /// As it is shown.
+    pub gpu: Option<String>,
+    pub gpu_id: Option<u32>,
+    pub queue_id: Option<u32>,
+    pub queue_type: Option<String>,
+    pub ring: Option<u64>,
+    pub write_pointer: Option<u64>,
+    /// Microseconds of CLOCK_MONOTONIC; `None`: not seen.
+    pub created_us: Option<u64>,
+    pub ended_us: Option<u64>,
+    /// It stands now, or did when `ps` was asked.
+    pub stands: bool,
+}
+
+/// Fields of all lines and of the queues of `ps`; others are not needed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    event: Option<String>,
+    mono_ns: Option<u64>,
+    pid: Option<u32>,
+    ns_pid: Option<u32>,
+    comm: Option<String>,
+    kfd_process: Option<String>,
+    gpu: Option<String>,
+    gpu_id: Option<u32>,
+    queue_id: Option<u32>,
+    queue_type: Option<String>,
+    ring_address: Option<String>,
+    write_pointer_address: Option<String>,
+    origin: Option<String>,
+    /// Of `ps`.
+    queues: Option<Vec<Fields>>,
+}
+
+/// A process (its `kfd_process`, or its PID) and a queue of it.
+type Live = (Option<String>, Option<u32>, Option<u32>);
+
+/// A stream, or what `ps` wrote, line by line.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    queues: Vec<Recorded>,
+    live: HashMap<Live, usize>,
+    ns_pids: HashMap<Option<String>, u32>,
+    unreadable: u64,
+    left_out: u64,
+}
+
+impl Recorder {
+    /// One line. What is no JSON is counted.
+    pub fn line(&mut self, line: &[u8]) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        let Ok(mut fields) = serde_json::from_slice::<Fields>(line) else {
+            self.unreadable += 1;
+            return;
+        };
+        for queue in fields.queues.take().unwrap_or_default() {
+            self.keep(Recorded { stands: true, ..recorded(queue) });
+        }
+        let key = (fields.kfd_process.clone(), fields.pid, fields.queue_id);
+        match fields.event.as_deref() {
+            Some("process_seen") => {
+                if let Some(ns_pid) = fields.ns_pid
+                    && self.ns_pids.len() < RECORDED
+                {
+                    self.ns_pids.insert(fields.kfd_process, ns_pid);
+                }
+            }
+            Some("queue_create") => {
+                let seen = fields.origin.as_deref() != Some("standing");
+                let created_us = fields.mono_ns.filter(|_| seen).map(|ns| ns / 1000);
+                let ns_pid = self.ns_pids.get(&fields.kfd_process).copied();
+                if let Some(index) = self.keep(Recorded { created_us, ns_pid, ..recorded(fields) }) {
+                    self.live.insert(key, index);
+                }
+            }
+            Some("queue_destroy") => {
+                let ended = self.live.remove(&key).and_then(|index| self.queues.get_mut(index));
+                if let Some(queue) = ended {
+                    queue.ended_us = fields.mono_ns.map(|ns| ns / 1000);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn keep(&mut self, queue: Recorded) -> Option<usize> {
+        if queue.ring.is_none() && queue.write_pointer.is_none() {
+            return None;
+        }
+        if self.queues.len() >= RECORDED {
+            self.left_out += 1;
+            return None;
+        }
+        self.queues.push(queue);
+        Some(self.queues.len() - 1)
+    }
+
+    /// Queues with addresses, in their order; lines that are no JSON; queues for which there was no room.
+    #[must_use]
+    pub fn finish(self) -> (Vec<Recorded>, u64, u64) {
+        (self.queues, self.unreadable, self.left_out)
+    }
+}
+
+fn recorded(fields: Fields) -> Recorded {
+    Recorded {
+        pid: fields.pid,
+        ns_pid: fields.ns_pid,
+        comm: fields.comm,
+        gpu: fields.gpu,
+        gpu_id: fields.gpu_id,
+        queue_id: fields.queue_id,
+        queue_type: fields.queue_type,
+        ring: fields.ring_address.as_deref().and_then(hex),
+        write_pointer: fields.write_pointer_address.as_deref().and_then(hex),
+        ..Recorded::default()
+    }
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_of_a_stream_have_their_begin_and_end() {
+        let mut recorder = Recorder::default();
+        let lines = r#"
+{"event":"process_seen","pid":40,"kfd_process":"3","ns_pid":7,"comm":"python3"}
+{"event":"queue_create","mono_ns":5000,"pid":40,"comm":"python3","kfd_process":"3","gpu_id":9,"queue_id":1,"ring_address":"0x20","write_pointer_address":"0x48","origin":"ioctl"}
+{"event":"queue_create","mono_ns":6000,"pid":40,"kfd_process":"3","queue_id":2,"ring_address":"0x30","origin":"standing"}
+{"event":"queue_create","mono_ns":6000,"pid":41,"kfd_process":"4","queue_id":1,"ring_address":null}
+{"event":"queue_destroy","mono_ns":9000,"pid":40,"kfd_process":"3","queue_id":1}
+{"event":"queue_destroy","mono_ns":9000,"pid":40,"kfd_process":"3","queue_id":77}
+no json
+"#;
+        lines.lines().for_each(|line| recorder.line(line.as_bytes()));
+        let (queues, unreadable, left_out) = recorder.finish();
+        let first = Recorded {
+            pid: Some(40),
+            ns_pid: Some(7),
+            comm: Some("python3".to_owned()),
+            gpu_id: Some(9),
+            queue_id: Some(1),
+            ring: Some(0x20),
+            write_pointer: Some(0x48),
+            created_us: Some(5),
+            ended_us: Some(9),
+            ..Recorded::default()
+        };
+        assert_eq!(queues[0], first);
+        assert_eq!((queues.len(), queues[1].created_us, queues[1].ended_us), (2, None, None));
+        assert_eq!((unreadable, left_out), (1, 0));
+    }
+
+    #[test]
+    fn queues_of_ps_stand() {
+        let mut recorder = Recorder::default();
+        recorder.line(br#"{"schema":1,"queues":[{"pid":40,"queue_id":1,"ring_address":"0x20","gpu":"gpu 0"},{"pid":41}]}"#);
+        let (queues, ..) = recorder.finish();
+        assert_eq!(queues.len(), 1, "one without addresses cannot be joined");
+        assert!(queues[0].stands && queues[0].gpu.as_deref() == Some("gpu 0"));
+    }
+}

@@ -1,0 +1,214 @@
+//! A queue in the report.
+
+use serde::Serialize;
+
+use super::{ends, hex};
+use crate::amd_log::join::Verdict;
+use crate::amd_log::packet::Shape;
+use crate::amd_log::queues::Backlog;
+use crate::amd_log::recorded::Recorded;
+use crate::amd_log::rows::Row;
+
+/// One queue, or what could not be tied to one.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueueReport {
+    pub pid: Option<u32>,
+    pub id: Option<u64>,
+    pub hwq: Option<String>,
+    pub swq: Option<String>,
+    /// Of lines alone that do not say which of both it is.
+    pub address: Option<String>,
+    pub host_queues: Vec<String>,
+    /// `hsa_amd_queue_priority_t`: 0 low, 1 normal, 2 high.
+    pub priority: Option<i64>,
+    pub size_packets: Option<u64>,
+    pub cooperative: Option<bool>,
+    pub created: u64,
+    pub acquired: u64,
+    pub selected: u64,
+    pub released: u64,
+    pub deleted: u64,
+    pub cu_masks: u64,
+    pub aborted: u64,
+    pub first_mono_us: Option<u64>,
+    pub last_mono_us: Option<u64>,
+    pub dispatches: u64,
+    pub barriers_and: u64,
+    pub barriers_or: u64,
+    pub barrier_values: u64,
+    pub other_packets: u64,
+    pub shapes: Vec<ShapeReport>,
+    pub backlog: Option<BacklogReport>,
+    /// `null`: nobody asked.
+    pub join: Option<Verdict>,
+    pub kfd: Option<KfdQueue>,
+}
+
+/// Dispatches that are alike.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ShapeReport {
+    pub header: Header,
+    pub grid: Option<[u64; 3]>,
+    pub workgroup: [u64; 3],
+    pub clusters: Option<[u64; 3]>,
+    pub cluster_size: Option<[u64; 3]>,
+    pub count: u64,
+}
+
+/// An AQL packet's header (HSA platform system architecture specification, 2.9.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Header {
+    pub raw: u16,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub barrier: bool,
+    pub acquire: &'static str,
+    pub release: &'static str,
+}
+
+impl Header {
+    /// Bits 0 to 7 are the type, 8 the barrier bit, 9 and 10 the acquire scope, 11 and 12 the release scope.
+    #[must_use]
+    pub fn decode(raw: u16) -> Header {
+        let scope = |shift: u16| match raw >> shift & 3 {
+            0 => "none",
+            1 => "agent",
+            2 => "system",
+            _ => "reserved",
+        };
+        let kind = match raw & 0xff {
+            0 => "vendor_specific",
+            1 => "invalid",
+            2 => "kernel_dispatch",
+            3 => "barrier_and",
+            4 => "agent_dispatch",
+            5 => "barrier_or",
+            _ => "unknown",
+        };
+        Header { raw, kind, barrier: raw & 0x100 != 0, acquire: scope(9), release: scope(11) }
+    }
+}
+
+/// Packets not retired when one was written, of those whose lines tell.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct BacklogReport {
+    pub packets: u64,
+    pub most: u64,
+    pub most_at_mono_us: Option<u64>,
+    pub mean: f64,
+    /// Index of the first packet in the log: so many packets came before.
+    pub first_write_index: u64,
+    pub last_write_index: u64,
+    pub last_read_index: u64,
+}
+
+/// What KFD knows of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KfdQueue {
+    pub pid: Option<u32>,
+    pub ns_pid: Option<u32>,
+    pub comm: Option<String>,
+    pub gpu: Option<String>,
+    pub gpu_id: Option<u32>,
+    pub queue_id: Option<u32>,
+    pub queue_type: Option<String>,
+}
+
+impl QueueReport {
+    pub(super) fn new(row: &Row, join: Option<Verdict>, recorded: Option<&Recorded>) -> QueueReport {
+        let (first_mono_us, last_mono_us) = ends(row.span);
+        let packets = &row.packets;
+        QueueReport {
+            pid: row.pid,
+            id: row.id,
+            hwq: row.hwq.map(hex),
+            swq: row.swq.map(hex),
+            address: row.address.map(hex),
+            host_queues: packets.host_queues.iter().copied().map(hex).collect(),
+            priority: row.birth.map(|birth| birth.priority),
+            size_packets: row.birth.map(|birth| birth.size),
+            cooperative: row.birth.map(|birth| birth.cooperative),
+            created: row.created,
+            acquired: row.steps.acquired,
+            selected: row.steps.selected,
+            released: row.steps.released,
+            deleted: row.steps.deleted,
+            cu_masks: row.steps.cu_masks,
+            aborted: row.steps.aborted,
+            first_mono_us,
+            last_mono_us,
+            dispatches: packets.dispatches,
+            barriers_and: packets.barriers_and,
+            barriers_or: packets.barriers_or,
+            barrier_values: packets.barrier_values,
+            other_packets: packets.others,
+            shapes: row.shapes.iter().map(|(shape, count)| ShapeReport::new(*shape, *count)).collect(),
+            backlog: packets.backlog.map(BacklogReport::from),
+            join,
+            kfd: recorded.map(KfdQueue::from),
+        }
+    }
+}
+
+impl ShapeReport {
+    fn new(shape: Shape, count: u64) -> ShapeReport {
+        ShapeReport {
+            header: Header::decode(shape.header),
+            grid: shape.grid,
+            workgroup: shape.workgroup,
+            clusters: shape.clusters,
+            cluster_size: shape.cluster_size,
+            count,
+        }
+    }
+}
+
+impl From<Backlog> for BacklogReport {
+    fn from(of: Backlog) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "a mean")]
+        let mean = of.sum as f64 / of.packets.max(1) as f64;
+        BacklogReport {
+            packets: of.packets,
+            most: of.most,
+            most_at_mono_us: of.most_at_us,
+            mean,
+            first_write_index: of.first_write,
+            last_write_index: of.last.write,
+            last_read_index: of.last.read,
+        }
+    }
+}
+
+impl From<&Recorded> for KfdQueue {
+    fn from(of: &Recorded) -> Self {
+        KfdQueue {
+            pid: of.pid,
+            ns_pid: of.ns_pid,
+            comm: of.comm.clone(),
+            gpu: of.gpu.clone(),
+            gpu_id: of.gpu_id,
+            queue_id: of.queue_id,
+            queue_type: of.queue_type.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_decoded_by_their_bits() {
+        let told =
+            Header { raw: 0xb02, kind: "kernel_dispatch", barrier: true, acquire: "agent", release: "agent" };
+        assert_eq!(
+            Header::decode(0xb02),
+            told,
+            "as the log decodes it itself: type=2, barrier=1, acquire=1, release=1"
+        );
+        let told =
+            Header { raw: 0x1403, kind: "barrier_and", barrier: false, acquire: "system", release: "system" };
+        assert_eq!(Header::decode(0x1403), told);
+        assert_eq!(Header::decode(0x600).acquire, "reserved");
+    }
+}

@@ -1,0 +1,187 @@
+//! Queues of the report: what was told of the same addresses, put together.
+
+use std::collections::HashMap;
+
+use super::life::Birth;
+use super::packet::Shape;
+use super::queues::{Births, Key, Packets, Queues, Span, Steps};
+
+/// One queue. Where lines do not tell enough, what they tell of one stands in two: up to 6.1 its birth names the SWq and
+/// its packets the HWq.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    pub pid: Option<u32>,
+    pub id: Option<u64>,
+    pub hwq: Option<u64>,
+    pub swq: Option<u64>,
+    /// Of lines alone that do not say which of both it is.
+    pub address: Option<u64>,
+    pub created: u64,
+    pub birth: Option<Birth>,
+    pub steps: Steps,
+    pub packets: Packets,
+    /// The most frequent ones first.
+    pub shapes: Vec<(Shape, u64)>,
+    pub span: Span,
+}
+
+impl Row {
+    /// The HWq, or what else is known.
+    #[must_use]
+    pub fn any_address(&self) -> Option<u64> {
+        self.hwq.or(self.swq).or(self.address)
+    }
+}
+
+/// In the order of PID, id and addresses; first those that have packets.
+#[must_use]
+pub(super) fn rows(queues: &Queues) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut of_key = HashMap::new();
+    for (key, packets) in queues.packets.sorted() {
+        of_key.insert(key, rows.len());
+        rows.push(with_packets(key, packets));
+    }
+    for ((key, shape), count) in queues.shapes.sorted() {
+        if let Some(row) = of_key.get(&key).and_then(|index| rows.get_mut(*index)) {
+            row.shapes.push((shape, *count));
+        }
+    }
+    for row in &mut rows {
+        row.shapes.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    }
+    let places = places(&rows);
+    for ((pid, swq, hwq), births) in queues.births.sorted() {
+        let known = match hwq {
+            Some(hwq) => one(&rows, &places, hwq, pid, |row| {
+                row.hwq == Some(hwq) && row.swq.is_none_or(|own| own == swq)
+            }),
+            None => one(&rows, &places, swq, pid, |row| row.swq == Some(swq)),
+        };
+        let index = known.unwrap_or(rows.len());
+        if known.is_none() {
+            rows.push(Row { pid, hwq, swq: Some(swq), ..Row::default() });
+        }
+        born(&mut rows[index], births);
+    }
+    let places = self::places(&rows);
+    for ((pid, address), steps) in queues.steps.sorted() {
+        let known = one(&rows, &places, address, pid, |_| true);
+        let index = known.unwrap_or(rows.len());
+        if known.is_none() {
+            rows.push(Row { pid, address: Some(address), ..Row::default() });
+        }
+        stepped(&mut rows[index], pid, steps);
+    }
+    rows
+}
+
+fn with_packets(key: Key, packets: &Packets) -> Row {
+    Row {
+        pid: key.pid,
+        id: key.id,
+        hwq: Some(key.hwq),
+        swq: key.swq,
+        packets: packets.clone(),
+        span: packets.span,
+        ..Row::default()
+    }
+}
+
+fn born(row: &mut Row, births: &Births) {
+    row.created += births.count;
+    row.birth = births.latest;
+    if let Some(birth) = births.latest {
+        row.swq = Some(birth.swq);
+    }
+    row.span.merge(births.span);
+}
+
+fn stepped(row: &mut Row, pid: Option<u32>, steps: &Steps) {
+    row.pid = row.pid.or(pid);
+    let sum = &mut row.steps;
+    sum.acquired += steps.acquired;
+    sum.selected += steps.selected;
+    sum.released += steps.released;
+    sum.deleted += steps.deleted;
+    sum.cu_masks += steps.cu_masks;
+    sum.aborted += steps.aborted;
+    row.span.merge(steps.span);
+}
+
+/// Rows by each of their addresses.
+fn places(rows: &[Row]) -> HashMap<u64, Vec<usize>> {
+    let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (index, row) in rows.iter().enumerate() {
+        for address in [row.hwq, row.swq].into_iter().flatten() {
+            places.entry(address).or_default().push(index);
+        }
+    }
+    places
+}
+
+/// The only row at this address that can be meant: of the same process, or where one of both does not tell its process.
+fn one(
+    rows: &[Row],
+    places: &HashMap<u64, Vec<usize>>,
+    address: u64,
+    pid: Option<u32>,
+    fits: impl Fn(&Row) -> bool,
+) -> Option<usize> {
+    let at = || places.get(&address).into_iter().flatten().copied().filter(|index| fits(&rows[*index]));
+    let mut same = at().filter(|index| rows[*index].pid == pid);
+    match (same.next(), same.next()) {
+        (Some(index), None) => return Some(index),
+        (Some(_), Some(_)) => return None,
+        (None, _) => {}
+    }
+    let mut may_be = at().filter(|index| pid.is_none() || rows[*index].pid.is_none());
+    may_be.next().filter(|_| may_be.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amd_log::{Tally, lines::Line};
+
+    fn told(lines: &[&str]) -> Vec<Row> {
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.line(Line::Whole(line.as_bytes())));
+        rows(&tally.queues)
+    }
+
+    const PACKET: &str = "Dispatch Header = 0xb02 (type=2), grid=[1, 1, 1], workgroup=[1, 1, 1]";
+    const BORN: &str =
+        ":3:a:1: 5 us:  Created SWq=0x10 to map on HWq=0x20 with size 16384 with priority 1, cooperative: 0";
+
+    fn packet(pid: u32, id: u64) -> String {
+        format!(":4:a:1: 9 us: [pid:{pid} tid: 0x1] SWq=0x10, HWq=0x20, id={id}, {PACKET}")
+    }
+
+    #[test]
+    fn lines_without_a_process_belong_to_the_only_queue_there() {
+        let acquired = ":3:a:1: 6 us:  acquireQueue refCount: 0x20 (1)";
+        let rows = told(&[BORN, acquired, &packet(7, 1)]);
+        assert_eq!(rows.len(), 1);
+        let row = &rows[0];
+        assert_eq!((row.pid, row.id, row.created, row.steps.acquired), (Some(7), Some(1), 1, 1));
+        assert_eq!(row.span.0, Some((5, 9)));
+        let rows = told(&[BORN, acquired, &packet(7, 1), &packet(8, 1)]);
+        assert_eq!(rows.len(), 3, "whose it is cannot be told");
+        assert_eq!(rows.iter().map(|row| row.created).collect::<Vec<_>>(), [0, 0, 1]);
+        assert_eq!((rows[2].pid, rows[2].steps.acquired), (None, 1), "both tell no process");
+    }
+
+    #[test]
+    fn before_6_2_births_name_another_address_than_packets() {
+        let head = ":3:a:1: 5 us: [pid:7     tid:0x1] ";
+        let rows = told(&[
+            &format!("{head}created hardware queue 0x10 with size 16384 with priority 1, cooperative: 0"),
+            &format!("{head}acquireQueue refCount: 0x10 (1)"),
+            &format!("{head}HWq=0x20, {PACKET}"),
+        ]);
+        assert_eq!(rows.len(), 2);
+        assert_eq!((rows[0].hwq, rows[0].swq, rows[0].packets.dispatches), (Some(0x20), None, 1));
+        assert_eq!((rows[1].swq, rows[1].created, rows[1].steps.acquired), (Some(0x10), 1, 1));
+    }
+}

@@ -1,0 +1,112 @@
+//! The front of a line, taken off piece by piece.
+
+use memchr::memmem;
+
+/// What is left of a line. What does not fit is not taken off.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scan<'a>(pub(super) &'a [u8]);
+
+impl<'a> Scan<'a> {
+    /// This text.
+    pub(super) fn tag(&mut self, text: &str) -> Option<()> {
+        self.0 = self.0.strip_prefix(text.as_bytes())?;
+        Some(())
+    }
+
+    pub(super) fn spaces(&mut self) {
+        while let [b' ', rest @ ..] = self.0 {
+            self.0 = rest;
+        }
+    }
+
+    /// Decimal digits, at least one, of a number below 2^64.
+    #[inline]
+    pub(super) fn number(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        let mut digits = 0;
+        for byte in self.0 {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+            digits += 1;
+        }
+        if digits == 0 {
+            return None;
+        }
+        self.0 = &self.0[digits..];
+        Some(value)
+    }
+
+    /// Hexadecimal digits, 1 to 16, with or without `0x`.
+    pub(super) fn hex(&mut self) -> Option<u64> {
+        let digits = self.0.strip_prefix(b"0x").unwrap_or(self.0);
+        let length = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        if !(1..=16).contains(&length) {
+            return None;
+        }
+        let value = digits[..length].iter().fold(0u64, |value, byte| {
+            let digit = char::from(*byte).to_digit(16).unwrap_or(0);
+            value << 4 | u64::from(digit)
+        });
+        self.0 = &digits[length..];
+        Some(value)
+    }
+
+    /// What stands before this text, which is taken off, too.
+    pub(super) fn until(&mut self, text: &str) -> Option<&'a [u8]> {
+        let at = memmem::find(self.0, text.as_bytes())?;
+        let before = &self.0[..at];
+        self.0 = &self.0[at + text.len()..];
+        Some(before)
+    }
+
+    /// `NAME[a, b, c]`, somewhere in what is left, which stays.
+    pub(super) fn triple(self, name: &str) -> Option<[u64; 3]> {
+        let mut scan = self;
+        scan.until(name)?;
+        let mut of = [0; 3];
+        for (index, value) in of.iter_mut().enumerate() {
+            *value = scan.number()?;
+            scan.tag(if index < 2 { ", " } else { "]" })?;
+        }
+        Some(of)
+    }
+
+    /// The number behind the first `NAME`, which stays.
+    pub(super) fn field(self, name: &str) -> Option<u64> {
+        let mut scan = self;
+        scan.until(name)?;
+        scan.number()
+    }
+
+    /// Whether a number can end here: at the end of the line, a comma, a bracket or a space.
+    pub(super) fn ends(self) -> bool {
+        matches!(self.0.first(), None | Some(b',' | b')' | b' '))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stop_where_they_end() {
+        let mut scan = Scan(b"12x");
+        assert_eq!((scan.number(), scan.0, scan.number()), (Some(12), b"x".as_slice(), None));
+        assert_eq!(Scan(b"18446744073709551616").number(), None);
+        assert_eq!(Scan(b"18446744073709551615").number(), Some(u64::MAX));
+        let mut scan = Scan(b"0x7fAd66c00000, ");
+        assert_eq!((scan.hex(), scan.0), (Some(0x7fad_66c0_0000), b", ".as_slice()));
+        assert_eq!(Scan(b"7f316f4006c0]").hex(), Some(0x7f31_6f40_06c0));
+        assert_eq!((Scan(b"0x").hex(), Scan(b"00000000000000001").hex()), (None, None));
+    }
+
+    #[test]
+    fn triples_are_whole_or_nothing() {
+        assert_eq!(Scan(b"a, grid=[20480, 1, 2], b").triple("grid=["), Some([20480, 1, 2]));
+        assert_eq!(Scan(b"grid=[20480, 1, 2").triple("grid=["), None);
+        assert_eq!(Scan(b"grid=[1, 2]").triple("grid=["), None);
+    }
+}

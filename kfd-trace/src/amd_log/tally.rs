@@ -1,0 +1,230 @@
+//! What is counted, line by line.
+
+use super::capped::{Capped, Names};
+use super::kind::Kind;
+use super::life::Pool;
+use super::lines::Line;
+use super::message::{Damaged, Message};
+use super::prefix::{Prefix, Style};
+use super::processes::Processes;
+use super::queues::{Queues, Span};
+use super::rate::Rate;
+use super::{colours, limits};
+
+/// Which series of [`Rate`].
+pub const COMMANDS: usize = 0;
+pub const DISPATCHES: usize = 1;
+
+/// Copies of one engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    pub count: u64,
+    pub bytes: u128,
+}
+
+/// Commands that ended. Times are microseconds, of those that were profiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Completed {
+    pub count: u64,
+    pub profiled: u64,
+    pub wall_us: i128,
+    pub cpu_us: i128,
+    pub gpu_us: i128,
+}
+
+/// Lines, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineCounts {
+    pub total: u64,
+    /// The report has taken something from them.
+    pub read: u64,
+    /// Of the log, but of nothing that the report tells.
+    pub other: u64,
+    pub without_prefix: u64,
+    pub blank: u64,
+    pub overlong: u64,
+    pub damaged: [u64; Damaged::ALL.len()],
+    pub by_level: [u64; 10],
+    pub styles: [u64; Style::ALL.len()],
+}
+
+/// Of all lines so far. Its size is bounded (limits.rs).
+#[derive(Clone, Debug)]
+pub struct Tally {
+    pub lines: LineCounts,
+    pub span: Span,
+    pub processes: Processes,
+    pub queues: Queues,
+    pub commands: Capped<(Option<u32>, Kind), u64, { limits::KINDS }>,
+    pub host_queues: Capped<(Option<u32>, u64), u64, { limits::HOST_QUEUES }>,
+    pub completed: Completed,
+    pub rate: Rate,
+    pub kernels: Names,
+    pub copies: Capped<Option<u64>, Copies, { limits::ENGINES }>,
+    pub queue_full: u64,
+    /// The latest line of each kind.
+    pub pool: Option<Pool>,
+    pub agents: Option<u64>,
+    pub gfx: Capped<[u64; 3], u64, { limits::GFX_VERSIONS }>,
+    pub returned: Names,
+    pub returned_success: u64,
+    pub aborts: u64,
+    /// The first lines of level 1 and of aborts, without prefix.
+    pub error_lines: Vec<Vec<u8>>,
+    /// Thread and host queue of the last command.
+    submitting: Option<(u32, u64, u64)>,
+    bare: Vec<u8>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Tally {
+            lines: LineCounts::default(),
+            span: Span::default(),
+            processes: Processes::default(),
+            queues: Queues::default(),
+            commands: Capped::default(),
+            host_queues: Capped::default(),
+            completed: Completed::default(),
+            rate: Rate::default(),
+            kernels: Names::new(limits::KERNELS, limits::KERNEL_TEXT, limits::LONGEST_LINE),
+            copies: Capped::default(),
+            queue_full: 0,
+            pool: None,
+            agents: None,
+            gfx: Capped::default(),
+            returned: Names::new(
+                limits::ERROR_NAMES,
+                limits::ERROR_NAMES * limits::LONGEST_NAME,
+                limits::LONGEST_NAME,
+            ),
+            returned_success: 0,
+            aborts: 0,
+            error_lines: Vec::new(),
+            submitting: None,
+            bare: Vec::new(),
+        }
+    }
+}
+
+impl Tally {
+    /// Takes in one line.
+    pub fn line(&mut self, line: Line<'_>) {
+        self.lines.total += 1;
+        let Line::Whole(line) = line else {
+            self.lines.overlong += 1;
+            return;
+        };
+        if !colours::any(line) {
+            self.plain(line);
+            return;
+        }
+        let mut bare = std::mem::take(&mut self.bare);
+        colours::strip(line, &mut bare);
+        self.plain(&bare);
+        self.bare = bare;
+    }
+
+    fn plain(&mut self, line: &[u8]) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            self.lines.blank += 1;
+            return;
+        }
+        let Some((prefix, text)) = Prefix::parse(line) else {
+            self.lines.without_prefix += 1;
+            return;
+        };
+        self.lines.by_level[usize::from(prefix.level)] += 1;
+        self.lines.styles[prefix.style as usize] += 1;
+        self.span.take(prefix.time_us);
+        if let Some(pid) = prefix.pid {
+            self.processes.line(pid, prefix.time_us);
+        }
+        let message = Message::parse(text);
+        match message {
+            Message::Other => self.lines.other += 1,
+            Message::Damaged(what) => self.lines.damaged[what as usize] += 1,
+            _ => self.lines.read += 1,
+        }
+        if prefix.level == 1 || matches!(message, Message::Abort { .. }) {
+            self.error_line(text);
+        }
+        self.message(&prefix, message);
+    }
+
+    fn error_line(&mut self, text: &[u8]) {
+        if self.error_lines.len() < limits::ERROR_LINES {
+            self.error_lines.push(text[..text.len().min(limits::ERROR_LINE)].to_vec());
+        }
+    }
+
+    fn message(&mut self, prefix: &Prefix, message: Message<'_>) {
+        let (pid, time_us) = (prefix.pid, prefix.time_us);
+        match message {
+            Message::Other | Message::Damaged(_) => {}
+            Message::Packet(packet) => {
+                if packet.shape.is_some() {
+                    self.rate(time_us, DISPATCHES);
+                }
+                let host_queue =
+                    self.submitting.filter(|last| (Some(last.0), Some(last.1)) == (pid, prefix.tid));
+                self.queues.packet(pid, time_us, &packet, host_queue.map(|(.., queue)| queue));
+            }
+            Message::Command { kind, host_queue } => self.command(prefix, kind, host_queue),
+            Message::Complete { took_us } => self.complete(took_us),
+            Message::Kernel(name) => self.kernels.count(name),
+            Message::Pool(pool) => self.pool = Some(pool),
+            Message::Birth(birth) => self.queues.birth(pid, time_us, birth),
+            Message::Step { address, step } => self.queues.step(pid, time_us, address, step),
+            Message::Abort { address } => {
+                self.aborts += 1;
+                self.queues.abort(pid, time_us, address);
+            }
+            Message::QueueFull => self.queue_full += 1,
+            Message::Copy { engine, bytes } => {
+                if let Some(copies) = self.copies.at(engine) {
+                    copies.count += 1;
+                    copies.bytes += u128::from(bytes);
+                }
+            }
+            Message::Agents(count) => self.agents = Some(count),
+            Message::Gfx(version) => {
+                if let Some(count) = self.gfx.at(version) {
+                    *count += 1;
+                }
+            }
+            Message::Returned(b"hipSuccess") => self.returned_success += 1,
+            Message::Returned(error) => self.returned.count(error),
+        }
+    }
+
+    fn rate(&mut self, time_us: Option<u64>, which: usize) {
+        if let Some(time) = time_us {
+            self.rate.count(time, which);
+        }
+    }
+
+    fn command(&mut self, prefix: &Prefix, kind: &[u8], host_queue: Option<u64>) {
+        self.rate(prefix.time_us, COMMANDS);
+        if let Some(count) = self.commands.at((prefix.pid, Kind::new(kind))) {
+            *count += 1;
+        }
+        let Some(host_queue) = host_queue else { return };
+        if let Some(count) = self.host_queues.at((prefix.pid, host_queue)) {
+            *count += 1;
+        }
+        self.submitting = prefix.pid.zip(prefix.tid).map(|(pid, tid)| (pid, tid, host_queue));
+    }
+
+    fn complete(&mut self, took_us: Option<[i64; 3]>) {
+        let completed = &mut self.completed;
+        completed.count += 1;
+        if let Some([wall, cpu, gpu]) = took_us {
+            completed.profiled += 1;
+            completed.wall_us += i128::from(wall);
+            completed.cpu_us += i128::from(cpu);
+            completed.gpu_us += i128::from(gpu);
+        }
+    }
+}

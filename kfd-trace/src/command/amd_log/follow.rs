@@ -1,0 +1,38 @@
+//! Logs that grow.
+
+use std::fs::File;
+use std::io::{self, Seek as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::thread::sleep;
+
+use super::End;
+use super::bar::{Bar, LOOK};
+use super::input::Source;
+use crate::amd_log::Tally;
+
+/// Reads what is there and what comes, until a signal.
+pub(super) fn read(sources: &mut [Source], tally: &mut Tally, end: &End, bar: &Bar) {
+    loop {
+        for source in sources.iter_mut() {
+            while !end.is_asked() && source.read_some(tally, bar) {}
+            if let Err(error) = renew(source) {
+                log::debug!("{}: {error}", source.path.display());
+            }
+        }
+        if end.is_asked() {
+            return;
+        }
+        sleep(LOOK);
+    }
+}
+
+/// Begins anew where the file became shorter (clr does that at AMD_LOG_LEVEL_SIZE), or another one has its name. What cannot
+/// be asked stays as it is.
+fn renew(source: &mut Source) -> io::Result<()> {
+    let Some(file) = &mut source.file else { return Ok(()) };
+    let (open, place) = (file.metadata()?, file.stream_position()?);
+    let named = File::open(&source.path)?;
+    let there = named.metadata()?;
+    let other = (there.dev(), there.ino()) != (open.dev(), open.ino());
+    if other || open.len() < place { source.begin_anew(named) } else { Ok(()) }
+}

@@ -1,0 +1,171 @@
+//! One file, or standard input.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, Seek as _, SeekFrom};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::End;
+use super::bar::{Bar, LOOK};
+use super::compressed::Compression;
+use crate::amd_log::report::Input;
+use crate::amd_log::{Lines, Tally};
+use crate::command::stop::Stop;
+
+/// Bytes at once: they fit into a processor's second cache, and calls are few.
+const CHUNK: usize = 256 << 10;
+
+/// What is read from, and what is known of it.
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    /// It has the same place in the file as `text`. `None`: of pipes, and of what is compressed.
+    pub(super) file: Option<File>,
+    text: Box<dyn Read + Send>,
+    /// What has to have bytes before they are read.
+    pipe: Option<OwnedFd>,
+    lines: Lines,
+    input: Input,
+    /// Bytes; 0: not known.
+    size: u64,
+    failure: Option<String>,
+    chunk: Vec<u8>,
+}
+
+impl Source {
+    /// # Errors
+    /// One line: it cannot be opened, or not followed.
+    pub(super) fn open(path: &Path, follow: bool) -> Result<Source, Stop> {
+        let is_stdin = path == Path::new("-");
+        let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+        let cannot = |error: io::Error| {
+            Stop::failed(format!("cannot read {name}: {error}; name a log of AMD_LOG_LEVEL"))
+        };
+        let opened = if is_stdin {
+            io::stdin().as_fd().try_clone_to_owned().map(File::from)
+        } else {
+            File::open(path)
+        };
+        let mut file = opened.map_err(cannot)?;
+        let about = file.metadata().map_err(cannot)?;
+        if about.is_dir() {
+            return Err(Stop::failed(format!("{name} is a folder; name the logs in it")));
+        }
+        let regular = about.is_file();
+        if follow && (is_stdin || !regular) {
+            return Err(Stop::usage(format!("{name} is read to its end as it comes; leave --follow out")));
+        }
+        let (compression, text, file, pipe) = if regular {
+            let compression = Compression::of(&first_bytes(&mut file).map_err(cannot)?);
+            let same = file.try_clone().map_err(cannot)?;
+            let text: Box<dyn Read + Send> = match compression {
+                Some(compression) => compression.text(BufReader::with_capacity(CHUNK, file)),
+                None => Box::new(file),
+            };
+            (compression, text, compression.is_none().then_some(same), None)
+        } else {
+            let pipe = file.as_fd().try_clone_to_owned().map_err(cannot)?;
+            let mut buffered = BufReader::with_capacity(CHUNK, file);
+            let compression = Compression::of(buffered.fill_buf().map_err(cannot)?);
+            let text: Box<dyn Read + Send> = match compression {
+                Some(compression) => compression.text(buffered),
+                None => Box::new(buffered),
+            };
+            (compression, text, None, Some(pipe))
+        };
+        if let (Some(compression), true) = (compression, follow) {
+            let of = compression.name();
+            return Err(Stop::usage(format!(
+                "{name} is compressed ({of}) and cannot be followed; leave --follow out"
+            )));
+        }
+        let size = if file.is_some() { about.len() } else { 0 };
+        let input = Input { name, compression: compression.map(Compression::name), ..Input::default() };
+        let (path, chunk) = (path.to_owned(), vec![0; CHUNK]);
+        Ok(Source { path, file, text, pipe, lines: Lines::default(), input, size, failure: None, chunk })
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Why it could not be read to its end, if that is worth an exit code: that a compressed file is cut is not.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.failure.clone()
+    }
+
+    /// To its end, or until a signal.
+    pub(super) fn read_all(&mut self, tally: &mut Tally, end: &End, bar: &Bar) {
+        while self.read_some(tally, bar) {
+            if end.is_asked() {
+                self.input.problem = Some("a signal ended the reading".to_owned());
+                return;
+            }
+        }
+    }
+
+    /// Takes in the next bytes, or waits a moment for them; `false` at the end.
+    pub(super) fn read_some(&mut self, tally: &mut Tally, bar: &Bar) -> bool {
+        if self.pipe.as_ref().is_some_and(|pipe| !has_bytes(pipe)) {
+            return true;
+        }
+        match self.text.read(&mut self.chunk) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.input.bytes += count as u64;
+                bar.read(count as u64);
+                self.lines.push(&self.chunk[..count], |line| tally.line(line));
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
+            Err(error) => {
+                self.stopped(&error);
+                false
+            }
+        }
+    }
+
+    fn stopped(&mut self, error: &io::Error) {
+        if self.input.compression.is_some() && error.kind() == ErrorKind::UnexpectedEof {
+            self.input.problem = Some("the end of the compressed data is missing".to_owned());
+            return;
+        }
+        self.input.problem = Some(format!("it cannot be read any further: {error}"));
+        let name = &self.input.name;
+        self.failure =
+            Some(format!("cannot read {name} any further: {error}; the report is of what is before"));
+    }
+
+    /// From the begin of this file on, which is what stands at the path now.
+    pub(super) fn begin_anew(&mut self, mut file: File) -> io::Result<()> {
+        file.rewind()?;
+        self.text = Box::new(file.try_clone()?);
+        self.file = Some(file);
+        self.lines.forget();
+        self.input.restarts += 1;
+        Ok(())
+    }
+
+    /// What is told of it.
+    pub(super) fn finish(mut self) -> Input {
+        self.input.cut = self.lines.forget();
+        self.input.nuls = self.lines.nuls();
+        self.input
+    }
+}
+
+/// Up to four; the place in the file stays.
+fn first_bytes(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut first = Vec::new();
+    let place = file.stream_position()?;
+    file.take(4).read_to_end(&mut first)?;
+    file.seek(SeekFrom::Start(place))?;
+    Ok(first)
+}
+
+/// `true` also at the end, and where it cannot be asked: then reading tells.
+fn has_bytes(pipe: &OwnedFd) -> bool {
+    let patience = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+    !matches!(poll(&mut [PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN)], Some(&patience)), Ok(0))
+}

@@ -1,0 +1,88 @@
+//! Queues of KFD to join with.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+
+use super::End;
+use crate::amd_log::recorded::{Recorded, Recorder};
+use crate::amd_log::report::Kfd;
+use crate::command::ps;
+use crate::command::stop::Stop;
+use crate::kernel::Roots;
+use crate::output::ps::PsRow;
+
+/// Longest line of a stream that is taken in: what `ps --json` writes is one line.
+const LONGEST: u64 = 64 << 20;
+
+/// What `kfd-trace --json` or `kfd-trace ps --json` wrote.
+pub(super) struct Stream {
+    name: String,
+    file: BufReader<File>,
+}
+
+impl Stream {
+    /// # Errors
+    /// One line: it cannot be opened.
+    pub(super) fn open(path: &Path) -> Result<Stream, Stop> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|error| cannot(&name, &error))?;
+        Ok(Stream { name, file: BufReader::new(file) })
+    }
+
+    /// To its end.
+    ///
+    /// # Errors
+    /// One line: it cannot be read, or has no queue and is no stream.
+    pub(super) fn read(mut self, end: &End) -> Result<Kfd, Stop> {
+        let mut recorder = Recorder::default();
+        let mut line = Vec::new();
+        while !end.is_asked() {
+            line.clear();
+            let read = self.file.by_ref().take(LONGEST).read_until(b'\n', &mut line);
+            if read.map_err(|error| cannot(&self.name, &error))? == 0 {
+                break;
+            }
+            recorder.line(&line);
+        }
+        let (queues, unreadable, left_out) = recorder.finish();
+        if queues.is_empty() && unreadable > 0 {
+            return Err(cannot(&self.name, &"it is no stream"));
+        }
+        Ok(Kfd { asked: vec!["stream"], queues, unreadable, left_out })
+    }
+}
+
+fn cannot(name: &str, why: &impl fmt::Display) -> Stop {
+    Stop::failed(format!("cannot read {name}: {why}; --stream takes what kfd-trace --json wrote"))
+}
+
+/// What stands now, as `kfd-trace ps` lists it, and why addresses could not be asked for.
+///
+/// # Errors
+/// There is no driver.
+pub(super) fn live(roots: &Roots) -> Result<(Vec<Recorded>, Option<String>), Stop> {
+    let (listed, problem) = ps::list(roots)?;
+    let queues = listed.rows.iter().filter_map(|row| standing(row, &listed.topology));
+    Ok((queues.collect(), problem))
+}
+
+fn standing(row: &PsRow, topology: &crate::attribute::Topology) -> Option<Recorded> {
+    let queue = row.queue.as_ref()?;
+    queue.ring_address.or(queue.write_pointer_address)?;
+    Some(Recorded {
+        pid: row.pid,
+        ns_pid: row.ns_pid,
+        comm: row.comm.clone(),
+        gpu: queue.gpu_id.and_then(|id| topology.label(id)),
+        gpu_id: queue.gpu_id,
+        queue_id: queue.queue_id,
+        queue_type: queue.queue_type.map(|kind| kind.name().to_owned()),
+        ring: queue.ring_address,
+        write_pointer: queue.write_pointer_address,
+        created_us: None,
+        ended_us: None,
+        stands: true,
+    })
+}
