@@ -1,4 +1,5 @@
 //! `kfd-trace amd-log`, held against the ledgers of made-up logs (tests/amd-logs).
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -17,7 +17,7 @@ const LONGEST: u32 = 16 << 10;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Targets: records, btf, kallsyms, flags, procfs, sysfs; all of them if none is named
+    /// Targets: records, btf, kallsyms, flags, procfs, sysfs, amd_log; all of them if none is named
     targets: Vec<String>,
     /// How long each is fed
     #[arg(long, default_value_t = 60)]
@@ -93,7 +93,7 @@ mod tests {
     fn every_target_is_a_program_of_the_package() {
         let manifest = std::fs::read_to_string(super::package().join("Cargo.toml")).expect("its manifest");
         let known = super::known().expect("targets");
-        assert!(known.len() >= 6, "{known:?}");
+        assert!(known.len() >= 7, "{known:?}");
         for name in &known {
             assert!(manifest.contains(&format!("path = \"targets/{name}.rs\"")), "{name}");
         }

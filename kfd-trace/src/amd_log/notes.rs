@@ -38,8 +38,8 @@ pub(super) fn of(report: &Report) -> Vec<String> {
 }
 
 fn missing(report: &Report, notes: &mut Vec<String>) {
-    let before: u64 =
-        report.queues.iter().filter_map(|queue| queue.backlog.map(|backlog| backlog.first_write_index)).sum();
+    let first = report.queues.iter().filter_map(|queue| queue.backlog.map(|of| of.first_write_index));
+    let before: u128 = first.map(u128::from).sum();
     if before > 0 {
         notes
             .push(format!("{before} packets came before the first ones in the log: counts are lower bounds"));

@@ -31,7 +31,7 @@ impl Plan {
         processes: 1,
         queues: 1,
         kernels: 127_644,
-        filler: 91,
+        filler: 73,
         apart_us: 1410,
         mixed: false,
         before: 0,

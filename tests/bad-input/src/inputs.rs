@@ -1,6 +1,7 @@
 //! Where the bytes of the property tests come from, and the seeds of the fuzz targets: mostly well-formed input, damaged in a
 //! few places, so that it gets far into a reader; and some that is not formed at all.
 
+mod amd_log;
 mod btf;
 mod records;
 mod text;
@@ -8,6 +9,7 @@ mod text;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+pub use amd_log::amd_log;
 pub use btf::btf;
 pub use records::records;
 pub use text::{flags, kallsyms, procfs, sysfs};

@@ -189,7 +189,8 @@ fn clock() -> Clock {
     Clock { mono_to_wall_ns: 1_790_000_000_000_000_000, zone: TimeZone::UTC }
 }
 
-fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+/// What is written, as text that no terminal obeys.
+pub(crate) fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     let mut out = Vec::new();
     write(&mut out).expect("memory takes all that is written");
     let text = String::from_utf8(out).expect("UTF-8");
@@ -197,7 +198,8 @@ fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     text
 }
 
-fn document(text: &str) {
+/// JSON of a schema.
+pub(crate) fn document(text: &str) {
     printable(text);
     let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
     assert_eq!(value["schema"], 1);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use kfd_trace_bad_input::btf::Verdict;
-use kfd_trace_bad_input::{btf, flags, inputs, kallsyms, procfs, records, sysfs};
+use kfd_trace_bad_input::{amd_log, btf, flags, inputs, kallsyms, procfs, records, sysfs};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
@@ -71,4 +71,11 @@ fn gpus_and_queues_in_sysfs_are_read() {
     let told = each(150, inputs::sysfs(), sysfs::read);
     at_least(&told, 30, |gpus| *gpus == 2);
     at_least(&told, 10, |gpus| *gpus < 2);
+}
+
+#[test]
+fn every_line_of_a_log_is_in_one_count() {
+    let told = each(400, inputs::amd_log(), amd_log::read);
+    at_least(&told, 200, |(read, _)| *read > 20);
+    at_least(&told, 200, |(_, not)| *not > 5);
 }

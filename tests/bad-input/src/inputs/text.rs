@@ -55,6 +55,8 @@ pub fn flags() -> impl Strategy<Value = Vec<u8>> {
         "-v",
         "-vvvv",
         "ps",
+        "amd-log",
+        "--follow",
         "daemon",
         "status",
         "metrics",
