@@ -6,6 +6,8 @@
 //! kernel -> probes -> events -> attribute -> state -> output
 //! ```
 //!
+//! [`amd_log`] stands beside it: it reads what the application's own runtime wrote.
+//!
 //! [`command`] is the only place where the parts meet; [`verdict`] and [`missed`] are plain data that all may
 //! name.
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::recorded::Recorded;
 use super::rows::Row;
@@ -14,8 +14,7 @@ use super::rows::Row;
 const WRITE_DISPATCH_ID: u64 = 0x38;
 
 /// What became of one queue of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Joined,
     /// No queue of KFD has its addresses.
@@ -26,6 +25,26 @@ pub enum Verdict {
     OtherTime,
     /// Several have its addresses and may have lived then.
     Ambiguous,
+}
+
+impl Verdict {
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Joined => "joined",
+            Verdict::NotFound => "not_found",
+            Verdict::PointerDiffers => "pointer_differs",
+            Verdict::OtherTime => "other_time",
+            Verdict::Ambiguous => "ambiguous",
+        }
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 /// For each row, what became of it, and the index of its queue.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::join::Verdict;
 use super::report::{QueueReport, Report, ShapeReport};
 use crate::output::clock::span;
 use crate::output::escape;
@@ -110,7 +111,7 @@ impl Report {
                 (queue.barriers_and + queue.barriers_or + queue.barrier_values).to_string(),
                 shown(queue.backlog.map(|backlog| backlog.most)),
                 shown(queue.backlog.map(|backlog| format!("{:.1}", backlog.mean))),
-                shown(queue.join.map(|verdict| format!("{verdict:?}"))),
+                shown(queue.join.map(Verdict::name)),
                 kfd(queue),
             ];
             cells.to_vec()

@@ -90,7 +90,11 @@ pub async fn run(ask: Ask, opened: Opened) -> Result<(), Stop> {
 fn read_and_tell(ask: &Ask, opened: Opened, end: &End) -> Result<(), Stop> {
     let Opened { mut sources, stream } = opened;
     let mut tally = Tally::default();
-    let recorded = stream.map(|stream| stream.read(end)).transpose()?;
+    let mut kfd = stream.map(|stream| stream.read(end)).transpose()?;
+    if ask.live {
+        // First: that there is no driver is told before minutes are spent, and the process may end meanwhile.
+        stands_now(&ask.roots, kfd.get_or_insert_default())?;
+    }
     let bar = Bar::new(sources.iter().map(Source::size).sum(), ask.follow);
     if ask.follow {
         follow::read(&mut sources, &mut tally, end, &bar);
@@ -102,7 +106,10 @@ fn read_and_tell(ask: &Ask, opened: Opened, end: &End) -> Result<(), Stop> {
     bar.done();
     let failed = sources.iter().find_map(Source::failure);
     let inputs: Vec<Input> = sources.into_iter().map(Source::finish).collect();
-    let kfd = with_live(ask, recorded)?;
+    if ask.live && ask.follow {
+        // Queues may have come while the log grew.
+        stands_now(&ask.roots, kfd.get_or_insert_default())?;
+    }
     let report = Report::new(&tally, inputs, kfd.as_ref());
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = if ask.json { report.json(&mut out) } else { report.text(&mut out) };
@@ -113,19 +120,21 @@ fn read_and_tell(ask: &Ask, opened: Opened, end: &End) -> Result<(), Stop> {
     failed.map_or(Ok(()), |line| Err(Stop::failed(line)))
 }
 
-/// What stands now, too. Read last: queues of a log that grows may be made meanwhile.
-fn with_live(ask: &Ask, recorded: Option<Kfd>) -> Result<Option<Kfd>, Stop> {
-    if !ask.live {
-        return Ok(recorded);
+/// Adds what stands now and is not there yet.
+fn stands_now(roots: &Roots, kfd: &mut Kfd) -> Result<(), Stop> {
+    let (queues, problem) = kfd::live(roots)?;
+    if !kfd.asked.contains(&"live") {
+        kfd.asked.push("live");
+        if let Some(why) = problem {
+            say(format_args!(
+                "addresses of queues are not told here: {why}; record them with kfd-trace --json, and use --stream"
+            ));
+        }
     }
-    let mut kfd = recorded.unwrap_or_default();
-    kfd.asked.push("live");
-    let (queues, problem) = kfd::live(&ask.roots)?;
-    kfd.queues.extend(queues);
-    if let Some(why) = problem {
-        say(format_args!(
-            "no addresses of live queues: {why}; record them with kfd-trace --json and --stream"
-        ));
+    for queue in queues {
+        if !kfd.queues.contains(&queue) {
+            kfd.queues.push(queue);
+        }
     }
-    Ok(Some(kfd))
+    Ok(())
 }

@@ -6,7 +6,7 @@
 //! people ([`page`]), and an HTTP router ([`http`]); [`web`] serves that, and so is the one that does I/O. No output uses another one, but that the API tells events as [`json`] and
 //! probes as [`status`] do, and the page shows what the API's documents are made from; [`belongs`],
 //! [`budget`], [`clock`], [`errno`], [`escape`], `names`,
-//! `queue_fields` and `table` are what they share.
+//! `queue_fields` and `table` are what they share; [`crate::amd_log`] uses `escape`, `clock` and `table`.
 
 pub mod api;
 pub mod belongs;

@@ -1,15 +1,18 @@
 //! `kfd-trace amd-log`, held against the ledgers of made-up logs (tests/amd-logs).
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use flate2::write::GzEncoder;
-use kfd_trace_amd_logs::{Format, Ledger, OfQueue, Plan, write};
+use kfd_trace_amd_logs::{Format, Ledger, Plan, write};
 use serde_json::{Value, json};
+
+mod ledger;
+use ledger::equal;
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kfd-trace")).arg("amd-log").args(arguments).output().unwrap()
@@ -33,139 +36,6 @@ fn made(folder: &Path, format: Format, plan: &Plan) -> (std::path::PathBuf, Ledg
 
 fn hex(value: u64) -> Value {
     json!(format!("{value:#x}"))
-}
-
-fn counted(list: &Value, key: &str) -> BTreeMap<String, u64> {
-    let one = |of: &Value| (of[key].as_str().unwrap_or("null").to_owned(), of["count"].as_u64().unwrap());
-    list.as_array().unwrap().iter().map(one).collect()
-}
-
-/// Every figure of the ledger, and no queue more.
-fn equal(report: &Value, ledger: &Ledger, format: Format) {
-    let lines = &report["lines"];
-    let told: Vec<_> =
-        ["total", "read", "other", "without_prefix", "blank", "overlong"].map(|name| &lines[name]).into();
-    let wanted = [ledger.lines, ledger.read, ledger.other, ledger.without_prefix, ledger.blank, 0];
-    assert_eq!(json!(told), json!(wanted));
-    assert_eq!(counted(&lines["damaged"], "name").values().sum::<u64>(), ledger.damaged);
-    assert_eq!(lines["by_level"], json!(ledger.by_level));
-    assert_eq!(
-        (&report["first_mono_us"], &report["last_mono_us"]),
-        (&json!(ledger.first_us), &json!(ledger.last_us))
-    );
-    let of_pid = |of: &Value| (of["pid"].as_u64().unwrap(), of["lines"].as_u64().unwrap());
-    let pids: BTreeMap<u64, u64> = report["processes"].as_array().unwrap().iter().map(of_pid).collect();
-    assert_eq!(pids, ledger.processes.iter().map(|(pid, lines)| (u64::from(*pid), *lines)).collect());
-    assert_eq!(report["gpus"]["found"], json!(ledger.agents));
-    assert_eq!(counted(&report["gpus"]["gfx"], "name"), [("gfx942".to_owned(), ledger.gfx_lines)].into());
-    let mut commands = BTreeMap::new();
-    for of in report["commands"].as_array().unwrap() {
-        let pid = u32::try_from(of["pid"].as_u64().unwrap()).unwrap();
-        commands.insert((pid, of["kind"].as_str().unwrap().to_owned()), of["count"].as_u64().unwrap());
-    }
-    assert_eq!(commands, ledger.commands);
-    assert_eq!(report["completed"]["count"], json!(ledger.completed));
-    assert_eq!(report["completed"]["gpu_us"], json!(ledger.gpu_us));
-    assert_eq!(counted(&report["kernels"], "name"), ledger.kernels);
-    let copies: BTreeMap<u64, [u64; 2]> = report["copies"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|of| {
-            let engine = u64::from_str_radix(&of["engine"].as_str().unwrap()[2..], 16).unwrap();
-            (engine, [of["count"].as_u64().unwrap(), of["bytes"].as_u64().unwrap()])
-        })
-        .collect();
-    assert_eq!(copies, ledger.copies);
-    let errors = &report["errors"];
-    assert_eq!(counted(&errors["returned"], "name"), ledger.returned);
-    assert_eq!(errors["returned_success"], json!(ledger.returned_success));
-    assert_eq!(
-        (&errors["queue_aborts"], &report["queue_full"]),
-        (&json!(ledger.aborts), &json!(ledger.queue_full))
-    );
-    assert_eq!(report["barrier_values_without_queue"], json!(ledger.without_queue));
-    rate(&report["rate"], ledger);
-    queues(report, ledger, format);
-}
-
-fn rate(rate: &Value, ledger: &Ledger) {
-    let length = rate["interval_us"].as_u64().unwrap() / 1_000_000;
-    let mut wanted: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
-    for (second, both) in &ledger.by_second {
-        let sum = wanted.entry(second / length * length * 1_000_000).or_default();
-        *sum = [sum[0] + both[0], sum[1] + both[1]];
-    }
-    let one = |of: &Value| {
-        let both = [of["commands"].as_u64().unwrap(), of["dispatches"].as_u64().unwrap()];
-        (of["from_mono_us"].as_u64().unwrap(), both)
-    };
-    let told: BTreeMap<u64, [u64; 2]> = rate["intervals"].as_array().unwrap().iter().map(one).collect();
-    let told: BTreeMap<_, _> = told.into_iter().filter(|(_, both)| *both != [0, 0]).collect();
-    assert_eq!(told, wanted);
-}
-
-fn queues(report: &Value, ledger: &Ledger, format: Format) {
-    let rows: Vec<&Value> = report["queues"].as_array().unwrap().iter().collect();
-    // The queue of the abort is named by no other line.
-    let aborted = usize::from(ledger.aborts > 0);
-    let apart = if format.tells_software_queue() { 1 } else { 2 };
-    assert_eq!(rows.len(), ledger.queues.len() * apart + aborted);
-    for queue in &ledger.queues {
-        let by = |name: &str, value: u64| {
-            let found: Vec<_> = rows.iter().filter(|row| row[name] == hex(value)).collect();
-            assert_eq!(found.len(), 1, "{name} {value:#x}");
-            *found[0]
-        };
-        let (packets, life) = (by("hwq", queue.hwq), by("swq", queue.swq));
-        assert_eq!((&packets["pid"], &life["pid"]), (&json!(queue.pid), &json!(queue.pid)));
-        assert_eq!(packets == life, format.tells_software_queue());
-        one_queue(packets, life, queue, format);
-    }
-}
-
-fn one_queue(packets: &Value, life: &Value, queue: &OfQueue, format: Format) {
-    for (name, wanted) in [
-        ("dispatches", queue.dispatches),
-        ("barriers_and", queue.barriers_and),
-        ("barriers_or", 0),
-        ("barrier_values", queue.barrier_values),
-    ] {
-        assert_eq!(packets[name], json!(wanted), "{name}");
-    }
-    for (name, wanted) in [
-        ("created", queue.created),
-        ("acquired", queue.acquired),
-        ("selected", queue.selected),
-        ("released", queue.released),
-        ("deleted", queue.deleted),
-        ("priority", 1),
-        ("size_packets", 16384),
-    ] {
-        assert_eq!(life[name], json!(wanted), "{name}");
-    }
-    let mut shapes = BTreeMap::new();
-    for of in packets["shapes"].as_array().unwrap() {
-        let size = |name: &str| -> [u64; 3] { serde_json::from_value(of[name].clone()).unwrap() };
-        let header = u16::try_from(of["header"]["raw"].as_u64().unwrap()).unwrap();
-        shapes.insert((header, size("grid"), size("workgroup")), of["count"].as_u64().unwrap());
-    }
-    assert_eq!(shapes, queue.shapes);
-    if format.tells_software_queue() {
-        assert_eq!(packets["id"], json!(queue.id));
-        let backlog = &packets["backlog"];
-        assert_eq!(
-            (&backlog["packets"], &backlog["most"]),
-            (&json!(queue.with_pointers), &json!(queue.most))
-        );
-        #[expect(clippy::cast_precision_loss, reason = "a mean")]
-        let mean = queue.sum as f64 / queue.with_pointers as f64;
-        assert!((backlog["mean"].as_f64().unwrap() - mean).abs() < 1e-9);
-        assert_eq!(backlog["first_write_index"], json!(queue.first_write));
-        assert_eq!(backlog["last_write_index"], json!(queue.last_write));
-    }
-    let host = if format.is_7() { json!([hex(queue.host_queue)]) } else { json!([]) };
-    assert_eq!(packets["host_queues"], host);
 }
 
 #[test]
@@ -375,4 +245,51 @@ fn what_cannot_be_read_is_said_in_one_line() {
     let report = report(Path::new(other));
     assert_eq!(report["lines"]["without_prefix"], json!(1));
     assert!(report["notes"].to_string().contains("nothing of it is of queues"));
+}
+
+/// Names of all members, at any depth.
+fn members(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(name, value)| {
+            names.insert(name.clone());
+            members(value, names);
+        }),
+        Value::Array(all) => all.iter().for_each(|value| members(value, names)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_is_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, ledger) = made(folder.path(), Format::Rocm72, &Plan { kernels: 200, ..Plan::MIXED });
+    let stream = folder.path().join("stream");
+    let queue = &ledger.queues[0];
+    let event =
+        json!({"queues": [{"pid": 1, "ring_address": hex(queue.hwq)}, {"pid": 1, "ring_address": "0x1"}]});
+    // It was deleted in the log: what stands at its address is another one.
+    let event = event.to_string().replace("\"queues\"", "\"event\":\"other\",\"queues\"");
+    let seen = json!({"event": "queue_create", "pid": 1, "origin": "ioctl", "mono_ns": 1,
+        "ring_address": hex(ledger.queues[1].hwq)});
+    fs::write(&stream, format!("{event}\n{seen}\n")).unwrap();
+    let report = told(&run(&["--json", "--stream", stream.to_str().unwrap(), path.to_str().unwrap()]));
+    let verdicts: Vec<_> =
+        report["queues"].as_array().unwrap().iter().map(|row| row["join"].clone()).collect();
+    assert!(verdicts.contains(&json!("other_time")) && verdicts.contains(&json!("joined")), "{verdicts:?}");
+    let mut names = BTreeSet::new();
+    members(&report, &mut names);
+    let page = include_str!("../../../docs/amd-log.md");
+    let lacking: Vec<_> = names.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(names.len() > 80 && lacking.is_empty(), "docs/amd-log.md lacks {lacking:?}");
+}
+
+#[test]
+fn where_there_is_no_driver_a_join_with_live_queues_says_so_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    fs::write(&log, "no log\n").unwrap();
+    let sysfs = folder.path().to_str().unwrap();
+    let out = run(&["--live", "--path.sysfs", sysfs, log.to_str().unwrap()]);
+    let line = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!((out.status.code(), out.stdout.is_empty()), (Some(3), true), "{line}");
 }
