@@ -211,7 +211,12 @@ mod tests {
                 &whole[..end]
             );
         }
-        assert_eq!(parse(&REPORTED.replace("c00000", ":4:file")), None);
+        // Where two writers met.
+        for (from, to) in
+            [("c00000", ":4:file"), ("0xb02 (", "0xb02:4:file ("), ("[20480, ", "[204:4:file, ")]
+        {
+            assert_eq!(parse(&REPORTED.replace(from, to)), None, "{to}");
+        }
     }
 
     #[test]

@@ -141,6 +141,7 @@ fn a_log_that_grows_and_begins_anew_is_followed() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_kfd-trace"));
     let child =
         child.args(["amd-log", "--json", "--follow"]).arg(&grows).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
     let is_read = |bytes: usize| {
         let place = format!("/proc/{}/fdinfo", child.id());
         let wanted = format!("pos:\t{bytes}\n");
@@ -154,6 +155,7 @@ fn a_log_that_grows_and_begins_anew_is_followed() {
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
+        nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL).unwrap();
         panic!("{bytes} bytes were not read");
     };
     is_read(half);
@@ -163,8 +165,7 @@ fn a_log_that_grows_and_begins_anew_is_followed() {
     let again: &[u8] = b"one more line\n";
     fs::write(&grows, again).unwrap();
     is_read(again.len());
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id().cast_signed()), nix::sys::signal::SIGINT)
-        .unwrap();
+    nix::sys::signal::kill(pid, nix::sys::signal::SIGINT).unwrap();
     let report = told(&child.wait_with_output().unwrap());
     let whole = Ledger { lines: ledger.lines + 1, without_prefix: ledger.without_prefix + 1, ..ledger };
     equal(&report, &whole, Format::Rocm72);

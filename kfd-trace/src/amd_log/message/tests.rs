@@ -12,9 +12,12 @@ fn commands_before_7_and_since() {
         parse("Command (KernelExecution) enqueued: 0xd176c10 to queue: 0xbe00d60"),
         host(Some(0xbe0_0d60))
     );
-    for cut in
-        ["Command (KernelExe", "Command (Marker) enqueued: ", "Command (Marker) enqueued: 0x1 to queue: "]
-    {
+    for cut in [
+        "Command (KernelExe",
+        "Command (Marker) enqueued: ",
+        "Command (Marker) enqueued: 0x1:4:file",
+        "Command (Marker) enqueued: 0x1 to queue: ",
+    ] {
         assert_eq!(parse(cut), Message::Damaged(Damaged::Command), "{cut}");
     }
     assert_eq!(parse("Command 0x10 complete"), Message::Complete { took_us: None });

@@ -46,6 +46,15 @@ struct Zstd<R> {
 }
 
 impl<R: BufRead> Zstd<R> {
+    /// An error where nothing is left is the file's end, which came too early.
+    fn why(&mut self, error: FrameDecoderError) -> io::Error {
+        match self.from.fill_buf() {
+            Ok([]) => ErrorKind::UnexpectedEof.into(),
+            Ok(_) => io::Error::other(error),
+            Err(error) => error,
+        }
+    }
+
     /// `false`: there is none.
     fn next_frame(&mut self) -> io::Result<bool> {
         loop {
@@ -60,7 +69,7 @@ impl<R: BufRead> Zstd<R> {
                 })) => {
                     io::copy(&mut (&mut self.from).take(u64::from(length)), &mut io::sink())?;
                 }
-                Err(error) => return Err(io::Error::other(error)),
+                Err(error) => return Err(self.why(error)),
             }
         }
     }
@@ -77,11 +86,9 @@ impl<R: BufRead> Read for Zstd<R> {
                 self.within = true;
             }
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                // The end within a frame is told as an error of the block.
-                if self.from.fill_buf()?.is_empty() {
-                    return Err(ErrorKind::UnexpectedEof.into());
+                if let Err(error) = self.decoder.decode_blocks(&mut self.from, UptoBlocks(1)) {
+                    return Err(self.why(error));
                 }
-                self.decoder.decode_blocks(&mut self.from, UptoBlocks(1)).map_err(io::Error::other)?;
             }
             let count = self.decoder.read(into)?;
             if count > 0 || into.is_empty() {
@@ -131,6 +138,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_damaged_is_not_taken_for_a_cut() {
+        let mut bytes = zstd(b"text");
+        bytes.extend([0; 100]);
+        let (text, done) = read(bytes);
+        assert_eq!((text.as_slice(), done.unwrap_err().kind()), (b"text".as_slice(), ErrorKind::Other));
+    }
+
+    #[test]
     fn a_cut_file_gives_what_is_before_the_cut() {
         let mut text = String::new();
         for number in 0..200_000u64 {
@@ -140,7 +155,8 @@ mod tests {
             let mut bytes = pack(text.as_bytes());
             bytes.truncate(bytes.len() * 2 / 3);
             let (read, done) = read(bytes);
-            assert!(done.is_err() && read.len() > text.len() / 3, "{}", read.len());
+            assert_eq!(done.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+            assert!(read.len() > text.len() / 3, "{}", read.len());
             assert!(text.as_bytes().starts_with(&read));
         }
     }
