@@ -86,3 +86,40 @@ fn standing(row: &PsRow, topology: &crate::attribute::Topology) -> Option<Record
         stands: true,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::event::{Origin, QueueCreate, QueueType};
+
+    #[test]
+    fn rows_of_ps_stand_with_their_addresses_and_others_are_left_out() {
+        let queue = QueueCreate {
+            queue_id: Some(3),
+            gpu_id: Some(9),
+            queue_type: Some(QueueType::ComputeAql),
+            ring_address: Some(0x20),
+            write_pointer_address: Some(0x48),
+            ..QueueCreate::untold(Origin::Standing)
+        };
+        let row = PsRow { pid: Some(40), ns_pid: Some(7), queue: Some(queue), ..PsRow::default() };
+        let topology = crate::attribute::Topology::default();
+        let told = standing(&row, &topology).unwrap();
+        let wanted = Recorded {
+            pid: Some(40),
+            ns_pid: Some(7),
+            queue_id: Some(3),
+            gpu_id: Some(9),
+            queue_type: Some("compute_aql".to_owned()),
+            ring: Some(0x20),
+            write_pointer: Some(0x48),
+            stands: true,
+            ..Recorded::default()
+        };
+        assert_eq!(told, wanted);
+        // As sysfs alone tells it.
+        let bare = QueueCreate { queue_id: Some(3), ..QueueCreate::untold(Origin::Standing) };
+        assert_eq!(standing(&PsRow { queue: Some(bare), ..row }, &topology), None);
+        assert_eq!(standing(&PsRow::default(), &topology), None);
+    }
+}
