@@ -11,10 +11,18 @@ use serde::de::Error as _;
 use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 
 use super::users::Hash;
+use crate::output::escape;
+
+/// Bytes at either end that are told of a reason which is longer than both: a name or value in it may be as long as the file,
+/// and what to do stands at its end.
+const TOLD: usize = 300;
+
+/// Lists and maps in each other. The format has three.
+const DEEPEST: usize = 8;
 
 /// What the file asks for. Paths are taken from its folder.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
+pub struct Config {
     pub(super) tls: Option<Tls>,
     /// Also offer HTTP/2 in the handshake.
     pub(super) http2: bool,
@@ -215,19 +223,45 @@ impl TryFrom<BTreeMap<String, String>> for Users {
     }
 }
 
+/// Without aliases no file gets near them: what stands in it once (an anchor) may not be held many times.
+fn limits(length: usize) -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEEPEST,
+            // An escape of two bytes may stand for a character of three, and a tag for a longer one.
+            max_total_scalar_bytes: 2 * length + 4096,
+            max_recorded_anchor_events: length / 2,
+            max_recorded_anchor_bytes: 2 * length,
+        },
+    }
+}
+
+fn shortened(why: String) -> String {
+    if why.len() <= 2 * TOLD {
+        return why;
+    }
+    let (begin, end) = (why.floor_char_boundary(TOLD), why.ceil_char_boundary(why.len() - TOLD));
+    format!("{}...{}", &why[..begin], &why[end..])
+}
+
 /// `path`: of the file, whose text this is.
 ///
 /// # Errors
-/// One line: the file, the line where it can be told, what is wrong.
-pub(super) fn parse(text: &str, path: &Path) -> Result<Config, String> {
-    let at = |line: Option<u64>, why: &dyn Display| match line {
-        Some(line) => format!("{}: line {line}: {why}", path.display()),
-        None => format!("{}: {why}", path.display()),
+/// One line without control characters: the file, the line where it can be told, what is wrong.
+pub fn parse(text: &str, path: &Path) -> Result<Config, String> {
+    let path_told = escape::terminal(&path.display().to_string());
+    let at = |line: Option<u64>, why: &dyn Display| {
+        let why = shortened(escape::terminal(&why.to_string()));
+        match line {
+            Some(line) => format!("{path_told}: line {line}: {why}"),
+            None => format!("{path_told}: {why}"),
+        }
     };
-    let file: Option<File> = serde_saphyr::from_str(text).map_err(|error| {
-        let line = error.location().map(|location| location.line());
-        at(line, &UserMessageFormatter.format_message(error.without_snippet()))
-    })?;
+    let file: Option<File> =
+        serde_saphyr::from_str_with_options(text, limits(text.len())).map_err(|error| {
+            let line = error.location().map(|location| location.line());
+            at(line, &UserMessageFormatter.format_message(error.without_snippet()))
+        })?;
     let file = file.unwrap_or_default();
     let http = file.http_server_config.unwrap_or_default();
     let folder = path.parent().unwrap_or(Path::new(""));

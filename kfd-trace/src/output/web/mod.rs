@@ -3,7 +3,7 @@
 //! Takes in: a router, addresses, and a configuration in the format of the Prometheus exporters ([`config`]). Gives out: the
 //! router's answers to those who may have them. Of what is in force ([`settings`]) each connection and request asks anew.
 
-mod config;
+pub mod config;
 mod deaf;
 mod gate;
 pub mod listen;

@@ -170,3 +170,52 @@ fn what_does_not_fit_together_is_refused() {
         assert!(said.starts_with("/etc/kfd/web.yml: tls_server_config: ") && said.contains(words), "{said}");
     }
 }
+
+#[test]
+fn what_is_refused_is_told_in_one_short_line_that_steers_no_terminal() {
+    // A longer one is no key to YAML.
+    let long = "n".repeat(1_000);
+    let steers = "\"two\\nlines \\u009b31m \\u202e:\"";
+    let keys = [
+        "http_server_config:\n  headers:\n    NAME: a\n",
+        "http_server_config:\n  headers:\n    X-Frame-Options: NAME\n",
+        "basic_auth_users:\n  NAME: hunter2\n",
+        "tls_server_config:\n  client_auth_type: NAME\n",
+        "tls_server_config:\n  min_version: NAME\n",
+        "? NAME\n: a\n",
+    ];
+    for key in keys {
+        let said = parsed(&key.replace("NAME", steers)).map(|_| ()).expect_err(key);
+        assert!(said.contains(r"two\u{a}lines \u{9b}31m \u{202e}"), "{said}");
+        assert_eq!(said, escape::terminal(&said));
+        let said = parsed(&key.replace("NAME", &format!("\"{long}\""))).map(|_| ()).expect_err(key);
+        assert!(said.len() < 700 && said.starts_with("/etc/kfd/web.yml: line "), "{said}");
+    }
+    let advice = parsed(&keys[0].replace("NAME", &format!("\"{long}\""))).map(|_| ()).expect_err("a header");
+    assert!(advice.contains("header `nnn") && advice.ends_with("X-XSS-Protection"), "{advice}");
+    let path = parse("a", Path::new("/etc/a\nb")).map(|_| ()).expect_err("a text");
+    assert!(path.starts_with(r"/etc/a\u{a}b: line 1: "), "{path}");
+}
+
+#[test]
+fn what_stands_once_is_not_held_many_times() {
+    let hash = hash("a");
+    let two = format!("basic_auth_users:\n  alice: &one '{hash}'\n  bob: *one\n");
+    assert_eq!(good(&two).users.len(), 2);
+    let suites = |count| {
+        let again = ", *one".repeat(count);
+        section(&format!("cipher_suites: [&one {}{again}]", "n".repeat(5_000)))
+    };
+    assert_eq!(good(&suites(1)).tls.unwrap().cipher_suites.map(|names| names.len()), Some(2));
+    let nested: String = (0..20).map(|n| format!("&a{n} [")).collect();
+    let flat: String = (0..8).map(|n| format!("&a{n} [")).collect();
+    let refused = [
+        suites(5),
+        format!("? {nested}{}\n: a\n", "]".repeat(20)),
+        format!("? {flat}{}{}\n: a\n", "b,".repeat(200), "]".repeat(8)),
+    ];
+    for text in refused {
+        let said = parsed(&text).map(|_| ()).expect_err(&text);
+        assert!(said.contains("too complex"), "{said}");
+    }
+}
