@@ -5,6 +5,7 @@ mod amd_log;
 mod btf;
 mod records;
 mod text;
+mod web;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,6 +14,7 @@ pub use amd_log::amd_log;
 pub use btf::btf;
 pub use records::records;
 pub use text::{flags, kallsyms, procfs, sysfs};
+pub use web::web;
 
 /// One change to some bytes; places are taken modulo their length.
 #[derive(Clone, Debug)]

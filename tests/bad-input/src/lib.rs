@@ -2,8 +2,9 @@
 //! that no terminal obeys.
 //!
 //! Takes in bytes; gives out what became of them, and panics where a promise was broken. There is one function a reader
-//! ([`records`], [`btf`], [`kallsyms`], [`flags`], [`procfs`], [`sysfs`], [`amd_log`]). The fuzz targets (tests/fuzz) and the property tests
-//! of CI (tests/) call the same ones: they differ in where the bytes come from, which for the tests is [`inputs`].
+//! ([`records`], [`btf`], [`kallsyms`], [`flags`], [`procfs`], [`sysfs`], [`amd_log`], [`web`]). The fuzz targets (tests/fuzz) and the
+//! property tests of CI (tests/) call the same ones: they differ in where the bytes come from, which for the tests is
+//! [`inputs`].
 
 pub mod allocation;
 pub mod amd_log;
@@ -16,3 +17,4 @@ pub mod procfs;
 pub mod records;
 pub mod shown;
 pub mod sysfs;
+pub mod web;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use kfd_trace_bad_input::btf::Verdict;
-use kfd_trace_bad_input::{amd_log, btf, flags, inputs, kallsyms, procfs, records, sysfs};
+use kfd_trace_bad_input::{amd_log, btf, flags, inputs, kallsyms, procfs, records, sysfs, web};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
@@ -78,4 +78,11 @@ fn every_line_of_a_log_is_in_one_count() {
     let told = each(400, inputs::amd_log(), amd_log::read);
     at_least(&told, 200, |(read, _)| *read > 20);
     at_least(&told, 200, |(_, not)| *not > 5);
+}
+
+#[test]
+fn a_web_configuration_is_taken_or_refused_in_one_line() {
+    let told = each(1_000, inputs::web(), web::read);
+    at_least(&told, 180, |taken| *taken);
+    at_least(&told, 250, |taken| !taken);
 }

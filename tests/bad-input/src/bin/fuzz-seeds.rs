@@ -20,7 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     write(&folder.join("flags"), inputs::flags())?;
     write(&folder.join("procfs"), inputs::procfs())?;
     write(&folder.join("sysfs"), inputs::sysfs())?;
-    write(&folder.join("amd_log"), inputs::amd_log())
+    write(&folder.join("amd_log"), inputs::amd_log())?;
+    write(&folder.join("web"), inputs::web())
 }
 
 fn write(folder: &Path, input: impl Strategy<Value = Vec<u8>>) -> Result<(), Box<dyn std::error::Error>> {
