@@ -1,0 +1,118 @@
+use super::*;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use std::path::Path;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+fn refused(line: &str) -> String {
+    parse(line).expect_err(line).to_string()
+}
+
+#[test]
+fn the_definition_is_sound_and_every_flag_has_help() {
+    Cli::command().debug_assert();
+    let mut commands = vec![Cli::command()];
+    commands.extend(Cli::command().get_subcommands().cloned());
+    for command in commands {
+        for arg in command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()))
+        {
+            assert!(arg.get_help().is_some(), "{} {}", command.get_name(), arg.get_id());
+        }
+    }
+}
+
+#[test]
+fn the_stream_with_all_its_flags() {
+    let line = "kfd-trace --pid 7 --pid 8 --comm python --event queue_create --event ioctl --json --duration 1m30s \
+                --color never --buffer-size 4MiB --path.procfs /host/proc -vv";
+    let cli = parse(line).expect("good");
+    assert_eq!((cli.trace.pids, cli.trace.comm.as_deref()), (vec![7, 8], Some("python")));
+    assert_eq!(cli.trace.events, [Kind::QueueCreate, Kind::Ioctl]);
+    assert_eq!((cli.trace.json, cli.trace.duration), (true, Some(Duration::from_secs(90))));
+    assert_eq!((cli.trace.color, cli.trace.ring.buffer_size), (Colour::Never, 4 << 20));
+    assert_eq!((cli.global.procfs, cli.global.verbose), (PathBuf::from("/host/proc"), 2));
+    assert!(cli.command.is_none());
+}
+
+#[test]
+fn defaults() {
+    let cli = parse("kfd-trace").expect("good");
+    assert_eq!(cli.trace.ring.buffer_size, RING_BYTES);
+    assert_eq!((cli.global.procfs, cli.global.sysfs), (PathBuf::from("/proc"), PathBuf::from("/sys")));
+    let Some(Command::Daemon(daemon)) = parse("kfd-trace daemon").expect("good").command else {
+        panic!("daemon")
+    };
+    assert!(daemon.listen.iter().all(|address| address.ip().is_loopback()) && daemon.listen.len() == 1);
+}
+
+#[test]
+fn subcommands_take_the_global_flags_and_their_own() {
+    let cli = parse("kfd-trace ps --json --path.sysfs /host/sys").expect("good");
+    assert_eq!(cli.global.sysfs, PathBuf::from("/host/sys"));
+    let Some(Command::Ps(ps)) = cli.command else { panic!("ps") };
+    assert!(ps.format.json && !ps.cmdline && cli.global.logs == Path::new("/var/log"));
+    assert!(parse("kfd-trace ps --cmdline").is_err(), "the table has no room for them");
+    assert!(!parse("kfd-trace").expect("good").trace.cmdline, "they may hold secrets");
+    let line = "kfd-trace daemon --web.listen-address 127.0.0.1:1 --web.listen-address [::1]:2 --metrics.max-processes 5";
+    let Some(Command::Daemon(daemon)) = parse(line).expect("good").command else { panic!("daemon") };
+    assert_eq!((daemon.listen.len(), daemon.metrics.detail().processes), (2, Some(5)));
+    let line = "kfd-trace daemon --web.listen-address :9100 --web.config.file web.yml";
+    let Some(Command::Daemon(daemon)) = parse(line).expect("good").command else { panic!("daemon") };
+    assert_eq!((daemon.listen[0].port(), daemon.web_config), (9100, Some("web.yml".into())));
+    let Some(Command::Daemon(daemon)) = parse("kfd-trace daemon --web.systemd-socket").expect("good").command
+    else {
+        panic!("daemon")
+    };
+    assert!(daemon.systemd_socket);
+    assert!(matches!(parse("kfd-trace status").expect("good").command, Some(Command::Status(_))));
+}
+
+fn detail(flags: &str) -> Detail {
+    let Some(Command::Daemon(daemon)) = parse(&format!("kfd-trace daemon {flags}")).expect(flags).command
+    else {
+        panic!("daemon")
+    };
+    daemon.metrics.detail()
+}
+
+#[test]
+fn series_of_processes_and_queues_are_switched_as_those_of_other_exporters() {
+    let default = Detail { processes: Some(200), queues: None, linger: Duration::from_secs(300) };
+    assert_eq!(detail(""), default);
+    assert_eq!(detail("--metrics.per-process --no-metrics.per-queue"), default);
+    assert_eq!(detail("--no-metrics.per-process"), Detail { processes: None, ..default });
+    assert_eq!(detail("--no-metrics.per-process --metrics.per-process"), default, "the last one counts");
+    let queues = Detail { queues: Some(1000), ..default };
+    assert_eq!(detail("--metrics.per-queue"), queues);
+    assert_eq!(detail("--no-metrics.per-process --metrics.per-process --metrics.per-queue"), queues);
+    assert_eq!(detail("--metrics.per-queue --metrics.max-queues 7").queues, Some(7));
+    assert_eq!(detail("--metrics.per-queue --no-metrics.per-queue"), default);
+    assert_eq!(detail("--metrics.linger 0s").linger, Duration::ZERO);
+    assert!(refused("kfd-trace daemon --metrics.linger=-5s").contains("must not be less than 0; try 10s"));
+    let both = "kfd-trace daemon --no-metrics.per-process --metrics.per-queue";
+    let said = refused(both);
+    assert!(said.contains("'--metrics.per-queue'") && said.contains("'--no-metrics.per-process'"), "{said}");
+}
+
+#[test]
+fn bad_usage_says_what_would_be_good_and_exits_with_2() {
+    let unknown = refused("kfd-trace --event queue_made");
+    assert!(Kind::ALL.iter().all(|kind| unknown.contains(kind.name())), "{unknown}");
+    assert!(refused("kfd-trace --duration soon").contains("try 10s or 1m30s"));
+    assert!(refused("kfd-trace --duration 0s").contains("more than 0"));
+    assert!(refused("kfd-trace --duration 9000000000000000s").contains("at most ten years"));
+    assert!(refused("kfd-trace --buffer-size 3MiB").contains("a power of two"));
+    assert!(refused("kfd-trace --buffer-size 8GiB").contains("a power of two"));
+    assert!(refused("kfd-trace daemon --without-probe ioctls").contains("queue_del"));
+    assert!(refused("kfd-trace daemon --web.listen-address 9100").contains("try 127.0.0.1:20200"));
+    let both = "kfd-trace daemon --web.systemd-socket --web.listen-address :1";
+    assert!(refused(both).contains("cannot be used with"));
+    assert!(refused("kfd-trace --pid 0").contains("--pid"));
+    assert_eq!(parse("kfd-trace --pid x").expect_err("bad").exit_code(), 2);
+    let help = parse("kfd-trace --help").expect_err("help");
+    assert_eq!(help.kind(), ErrorKind::DisplayHelp);
+    assert!(help.to_string().contains("3  nothing to trace here"));
+}
