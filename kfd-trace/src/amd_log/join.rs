@@ -100,13 +100,13 @@ fn lived(row: &Row, queue: &Recorded) -> bool {
 #[must_use]
 pub fn unnamed(recorded: &[Recorded], joined: &[(Verdict, Option<usize>)]) -> Vec<(u32, usize)> {
     let named: Vec<usize> = joined.iter().filter_map(|(_, index)| *index).collect();
-    let mut pids: Vec<u32> = named.iter().filter_map(|index| recorded[*index].pid).collect();
+    let mut pids: Vec<u32> = named.iter().filter_map(|index| recorded[*index].kfd.pid).collect();
     pids.sort_unstable();
     pids.dedup();
     let mut counts: HashMap<u32, usize> = HashMap::new();
     let named: std::collections::HashSet<usize> = named.into_iter().collect();
     for (index, queue) in recorded.iter().enumerate() {
-        if let Some(pid) = queue.pid.filter(|_| !named.contains(&index)) {
+        if let Some(pid) = queue.kfd.pid.filter(|_| !named.contains(&index)) {
             *counts.entry(pid).or_default() += 1;
         }
     }
@@ -117,14 +117,19 @@ pub fn unnamed(recorded: &[Recorded], joined: &[(Verdict, Option<usize>)]) -> Ve
 mod tests {
     use super::*;
     use crate::amd_log::queues::Span;
+    use crate::amd_log::recorded::KfdQueue;
 
     fn row() -> Row {
         let span = Span(Some((100, 200)));
         Row { pid: Some(7), hwq: Some(0x2000), swq: Some(0x1000), span, ..Row::default() }
     }
 
+    fn of(pid: u32) -> KfdQueue {
+        KfdQueue { pid: Some(pid), ..KfdQueue::default() }
+    }
+
     fn queue() -> Recorded {
-        Recorded { pid: Some(40), ring: Some(0x2000), write_pointer: Some(0x1038), ..Recorded::default() }
+        Recorded { kfd: of(40), ring: Some(0x2000), write_pointer: Some(0x1038), ..Recorded::default() }
     }
 
     fn told(row: &Row, queues: &[Recorded]) -> Verdict {
@@ -164,7 +169,7 @@ mod tests {
     #[test]
     fn queues_that_the_log_does_not_name_are_counted() {
         let own = Recorded { ring: Some(0x9000), write_pointer: None, ..queue() };
-        let all = [queue(), own, Recorded { pid: Some(41), ..Recorded::default() }];
+        let all = [queue(), own, Recorded { kfd: of(41), ..Recorded::default() }];
         assert_eq!(unnamed(&all, &join(&[row()], &all)), [(40, 1)]);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::limits::RECORDED;
 
-/// One queue of KFD.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recorded {
+/// What KFD knows of a queue, as reports tell it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KfdQueue {
     /// In the initial PID namespace.
     pub pid: Option<u32>,
     /// In its own, which is what the log has.
@@ -19,6 +19,12 @@ pub struct Recorded {
     pub gpu_id: Option<u32>,
     pub queue_id: Option<u32>,
     pub queue_type: Option<String>,
+}
+
+/// One queue of KFD, with what it is joined by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    pub kfd: KfdQueue,
     pub ring: Option<u64>,
     pub write_pointer: Option<u64>,
     /// Microseconds of CLOCK_MONOTONIC; `None`: not seen.
@@ -88,7 +94,8 @@ impl Recorder {
                 let seen = fields.origin.as_deref() != Some("standing");
                 let created_us = fields.mono_ns.filter(|_| seen).map(|ns| ns / 1000);
                 let ns_pid = self.ns_pids.get(&fields.kfd_process).copied();
-                if let Some(index) = self.keep(Recorded { created_us, ns_pid, ..recorded(fields) }) {
+                let queue = recorded(Fields { ns_pid, ..fields });
+                if let Some(index) = self.keep(Recorded { created_us, ..queue }) {
                     self.live.insert(key, index);
                 }
             }
@@ -122,7 +129,7 @@ impl Recorder {
 }
 
 fn recorded(fields: Fields) -> Recorded {
-    Recorded {
+    let kfd = KfdQueue {
         pid: fields.pid,
         ns_pid: fields.ns_pid,
         comm: fields.comm,
@@ -130,6 +137,9 @@ fn recorded(fields: Fields) -> Recorded {
         gpu_id: fields.gpu_id,
         queue_id: fields.queue_id,
         queue_type: fields.queue_type,
+    };
+    Recorded {
+        kfd,
         ring: fields.ring_address.as_deref().and_then(hex),
         write_pointer: fields.write_pointer_address.as_deref().and_then(hex),
         ..Recorded::default()
@@ -158,12 +168,16 @@ no json
 "#;
         lines.lines().for_each(|line| recorder.line(line.as_bytes()));
         let (queues, unreadable, left_out) = recorder.finish();
-        let first = Recorded {
+        let kfd = KfdQueue {
             pid: Some(40),
             ns_pid: Some(7),
             comm: Some("python3".to_owned()),
             gpu_id: Some(9),
             queue_id: Some(1),
+            ..KfdQueue::default()
+        };
+        let first = Recorded {
+            kfd,
             ring: Some(0x20),
             write_pointer: Some(0x48),
             created_us: Some(5),
@@ -181,6 +195,6 @@ no json
         recorder.line(br#"{"schema":1,"queues":[{"pid":40,"queue_id":1,"ring_address":"0x20","gpu":"gpu 0"},{"pid":41}]}"#);
         let (queues, ..) = recorder.finish();
         assert_eq!(queues.len(), 1, "one without addresses cannot be joined");
-        assert!(queues[0].stands && queues[0].gpu.as_deref() == Some("gpu 0"));
+        assert!(queues[0].stands && queues[0].kfd.gpu.as_deref() == Some("gpu 0"));
     }
 }

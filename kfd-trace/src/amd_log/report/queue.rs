@@ -6,7 +6,7 @@ use super::{ends, hex};
 use crate::amd_log::join::Verdict;
 use crate::amd_log::packet::Shape;
 use crate::amd_log::queues::Backlog;
-use crate::amd_log::recorded::Recorded;
+use crate::amd_log::recorded::{KfdQueue, Recorded};
 use crate::amd_log::rows::Row;
 
 /// One queue, or what could not be tied to one.
@@ -102,18 +102,6 @@ pub struct BacklogReport {
     pub last_read_index: u64,
 }
 
-/// What KFD knows of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KfdQueue {
-    pub pid: Option<u32>,
-    pub ns_pid: Option<u32>,
-    pub comm: Option<String>,
-    pub gpu: Option<String>,
-    pub gpu_id: Option<u32>,
-    pub queue_id: Option<u32>,
-    pub queue_type: Option<String>,
-}
-
 impl QueueReport {
     pub(super) fn new(row: &Row, join: Option<Verdict>, recorded: Option<&Recorded>) -> QueueReport {
         let (first_mono_us, last_mono_us) = ends(row.span);
@@ -145,7 +133,7 @@ impl QueueReport {
             shapes: row.shapes.iter().map(|(shape, count)| ShapeReport::new(*shape, *count)).collect(),
             backlog: packets.backlog.map(BacklogReport::from),
             join,
-            kfd: recorded.map(KfdQueue::from),
+            kfd: recorded.map(|recorded| recorded.kfd.clone()),
         }
     }
 }
@@ -175,20 +163,6 @@ impl From<Backlog> for BacklogReport {
             first_write_index: of.first_write,
             last_write_index: of.last.write,
             last_read_index: of.last.read,
-        }
-    }
-}
-
-impl From<&Recorded> for KfdQueue {
-    fn from(of: &Recorded) -> Self {
-        KfdQueue {
-            pid: of.pid,
-            ns_pid: of.ns_pid,
-            comm: of.comm.clone(),
-            gpu: of.gpu.clone(),
-            gpu_id: of.gpu_id,
-            queue_id: of.queue_id,
-            queue_type: of.queue_type.clone(),
         }
     }
 }

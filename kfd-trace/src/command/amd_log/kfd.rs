@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use super::End;
-use crate::amd_log::recorded::{Recorded, Recorder};
+use crate::amd_log::recorded::{KfdQueue, Recorded, Recorder};
 use crate::amd_log::report::Kfd;
 use crate::command::ps;
 use crate::command::stop::Stop;
@@ -71,7 +71,7 @@ pub(super) fn live(roots: &Roots) -> Result<(Vec<Recorded>, Option<String>), Sto
 fn standing(row: &PsRow, topology: &crate::attribute::Topology) -> Option<Recorded> {
     let queue = row.queue.as_ref()?;
     queue.ring_address.or(queue.write_pointer_address)?;
-    Some(Recorded {
+    let kfd = KfdQueue {
         pid: row.pid,
         ns_pid: row.ns_pid,
         comm: row.comm.clone(),
@@ -79,6 +79,9 @@ fn standing(row: &PsRow, topology: &crate::attribute::Topology) -> Option<Record
         gpu_id: queue.gpu_id,
         queue_id: queue.queue_id,
         queue_type: queue.queue_type.map(|kind| kind.name().to_owned()),
+    };
+    Some(Recorded {
+        kfd,
         ring: queue.ring_address,
         write_pointer: queue.write_pointer_address,
         created_us: None,
@@ -105,12 +108,16 @@ mod tests {
         let row = PsRow { pid: Some(40), ns_pid: Some(7), queue: Some(queue), ..PsRow::default() };
         let topology = crate::attribute::Topology::default();
         let told = standing(&row, &topology).unwrap();
-        let wanted = Recorded {
+        let kfd = KfdQueue {
             pid: Some(40),
             ns_pid: Some(7),
             queue_id: Some(3),
             gpu_id: Some(9),
             queue_type: Some("compute_aql".to_owned()),
+            ..KfdQueue::default()
+        };
+        let wanted = Recorded {
+            kfd,
             ring: Some(0x20),
             write_pointer: Some(0x48),
             stands: true,
