@@ -132,13 +132,33 @@ metrics! {
         "Time that a process was evicted from a GPU, a running eviction included.";
     PROCESS_VM_FAULTS = Counter "kfd_process_vm_faults_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "VM faults of a process.";
+    PROCESS_PACKETS_SUBMITTED = Counter "kfd_process_packets_submitted_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "AQL packets that a process put into its queues, as sampled from its memory: kernels, barriers and others alike.";
+    PROCESS_PACKETS_RETIRED = Counter "kfd_process_packets_retired_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "AQL packets of a process that the GPU has done with.";
+    PROCESS_PACKETS_BACKLOG = Gauge "kfd_process_packets_backlog" ["pid", "kfd_process", "comm", "gpu_id"]
+        "AQL packets in the queues of a process that are not retired, those that run included, at the last sample.";
+    PROCESS_SDMA_SUBMITTED = Counter "kfd_process_sdma_ring_bytes_submitted_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Bytes of commands that a process put into the rings of its SDMA queues: not the bytes that they copy.";
+    PROCESS_SDMA_RETIRED = Counter "kfd_process_sdma_ring_bytes_retired_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Bytes of commands in the rings of its SDMA queues that the engine has done with.";
+    PROCESS_SDMA_BACKLOG = Gauge "kfd_process_sdma_ring_bytes_backlog" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Bytes of commands in its SDMA queues that are not retired: more than 0 means that the engine has work.";
+    PROCESS_STALLED = Gauge "kfd_process_queues_stalled" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Queues of a process that have a backlog and retired nothing for 10 s: a long kernel, an eviction, or a hang.";
+    PROCESS_IDLE = Gauge "kfd_process_idle_seconds" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Time since a sample last saw one of its queues there with a backlog or with new work; no series where a queue is not measured.";
+    PROCESS_NOT_MEASURED = Gauge "kfd_process_queues_not_measured" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Queues of a process whose pointers cannot be sampled now: what passes through them is in no counter.";
+    PROCESS_INCOMPLETE = Counter "kfd_process_queues_incomplete_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Queues of a process that ended without a last reading of their pointers: what they did after their last sample is in no counter.";
     PROCESS_TEARDOWN = Gauge "kfd_process_teardown_seconds" ["pid", "kfd_process", "comm"]
         "Time since the address space of a process went that the driver has not released yet; no series for others.";
     PROCESS_IOCTLS = Counter "kfd_process_ioctls_total" ["pid", "kfd_process", "comm", "ioctl"]
         "Calls of an ioctl by a process.";
 
     QUEUE_INFO = Gauge "kfd_queue_info" ["pid", "kfd_process", "comm", "gpu_id", "queue_id", "queue_type", "sdma_engine_id"]
-        "A queue that exists now; always 1. With --metrics.per-queue, as the five that follow.";
+        "A queue that exists now; always 1. With --metrics.per-queue, as all kfd_queue_ that follow.";
     QUEUE_CREATED = Gauge "kfd_queue_created_timestamp_seconds" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "Unix time at which a queue was created; no series where that was not seen.";
     QUEUE_PRIORITY = Gauge "kfd_queue_priority" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
@@ -149,6 +169,23 @@ metrics! {
         "1 for a queue that is to run: it has a ring and a share, and is not evicted; else 0.";
     QUEUE_EVICTED = Gauge "kfd_queue_evicted" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "1 for a queue that is evicted now, else 0.";
+
+    QUEUE_PACKETS_SUBMITTED = Counter "kfd_queue_packets_submitted_total" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "AQL packets put into a queue since its creation.";
+    QUEUE_PACKETS_RETIRED = Counter "kfd_queue_packets_retired_total" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "AQL packets of a queue that the GPU has done with.";
+    QUEUE_PACKETS_BACKLOG = Gauge "kfd_queue_packets_backlog" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "AQL packets in a queue that are not retired, those that run included, at the last sample.";
+    QUEUE_SDMA_SUBMITTED = Counter "kfd_queue_sdma_ring_bytes_submitted_total" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "Bytes of commands put into the ring of an SDMA queue: not the bytes that they copy.";
+    QUEUE_SDMA_RETIRED = Counter "kfd_queue_sdma_ring_bytes_retired_total" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "Bytes of commands in the ring of an SDMA queue that the engine has done with.";
+    QUEUE_SDMA_BACKLOG = Gauge "kfd_queue_sdma_ring_bytes_backlog" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "Bytes of commands in an SDMA queue that are not retired.";
+    QUEUE_STALLED = Gauge "kfd_queue_stalled" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "1 for a queue that has a backlog and retired nothing for 10 s, else 0; no series where it is not measured.";
+    QUEUE_IDLE = Gauge "kfd_queue_idle_seconds" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
+        "Time since a sample last saw a queue with a backlog or with new work; no series where it is not measured.";
 
     BUILD_INFO = Gauge "kfd_trace_build_info" ["version"]
         "The tracer's version; always 1.";
@@ -192,6 +229,16 @@ metrics! {
         "Entries of a BPF map.";
     MAP_CAPACITY = Gauge "kfd_trace_map_capacity" ["map"]
         "Entries that a BPF map can hold.";
+    SAMPLES = Counter "kfd_trace_samples_total" []
+        "Readings of a queue's pointers in the memory of its process that told them.";
+    SAMPLE_ERRORS = Counter "kfd_trace_sample_errors_total" ["reason"]
+        "Readings of a queue's pointers that told nothing: denied, gone (the address space went), unreadable, foreign (the memory is no queue's, or not this one's any more), went_back, descriptors, or failed.";
+    SAMPLE_INTERVAL = Gauge "kfd_trace_sample_interval_seconds" []
+        "Time from one sample of all queues to the next: --sample.interval, or longer, so that sampling takes no more than 1 % of a CPU; 0 where it is off.";
+    SAMPLE_CPU = Counter "kfd_trace_sample_cpu_seconds_total" []
+        "CPU time of the thread that samples.";
+    SAMPLE_AGE = Gauge "kfd_trace_sample_age_seconds" []
+        "Time since all queues were last sampled; no series before, or where sampling is off.";
     PROCESSES_REMEMBERED = Gauge "kfd_trace_processes_remembered" []
         "Processes that ended and are remembered; those that ended within --metrics.linger have series.";
     PROCESSES_DROPPED = Gauge "kfd_trace_metrics_processes_dropped" []
