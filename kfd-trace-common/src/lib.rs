@@ -4,6 +4,7 @@
 //! structure is `repr(C)`, made of integers only, without hidden padding, and its size is asserted.
 #![no_std]
 
+pub mod aql;
 pub mod counter;
 pub mod eviction;
 pub mod in_flight;

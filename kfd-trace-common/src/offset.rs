@@ -67,6 +67,8 @@ fields! {
     QUEUE_PROPERTIES: Amdgpu ("queue", "properties");
     QUEUE_ID: Amdgpu ("queue", "properties.queue_id");
     QUEUE_TYPE: Amdgpu ("queue", "properties.type");
+    QUEUE_WRITE_PTR: Amdgpu ("queue", "properties.write_ptr");
+    QUEUE_READ_PTR: Amdgpu ("queue", "properties.read_ptr");
     DEVICE_ID: Amdgpu ("kfd_node", "id") ("kfd_dev", "id");
     KFD_PROCESS_PASID: Amdgpu ("kfd_process", "pasid");
     KFD_PROCESS_EXCEPTION_STATUS: Amdgpu ("kfd_process", "exception_status");

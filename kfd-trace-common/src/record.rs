@@ -4,6 +4,7 @@
 //! that the BPF side gives to a `struct kfd_process` when it first sees it: addresses are reused by the
 //! kernel's allocator, these numbers are not.
 
+use crate::aql::HEAD_LEN;
 use crate::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, CU_MASK_LEN, PROPERTIES_LEN};
 
 /// A record: begins with a [`Header`], has no padding, and all zeros is a valid value.
@@ -26,7 +27,7 @@ records! {
 }
 
 /// Version of the layout of all records.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Stands before every body.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +116,18 @@ pub struct QueueCreate {
     pub properties: [u8; PROPERTIES_LEN],
 }
 
+/// What [`QueueDestroy::memory`] holds; stands in [`QueueDestroy::pointers`].
+pub mod pointers {
+    /// Nothing: no DESTROY_QUEUE of the process itself, or nobody asked.
+    pub const NOT_READ: u32 = 0;
+    /// Its memory could not be read there and then.
+    pub const UNREADABLE: u32 = 1;
+    /// The head of `amd_queue_t` ([`crate::aql`]).
+    pub const HEAD: u32 = 2;
+    /// The word at the write pointer, u64, and then the one at the read pointer.
+    pub const WORDS: u32 = 3;
+}
+
 /// Body of `Kind::QueueDestroy` and `Kind::QueueDestroyFailed`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -126,8 +139,10 @@ pub struct QueueDestroy {
     pub gpu_id: u32,
     /// Of a failed destroy: what the handler returned, a negative errno. Else 0.
     pub result: i32,
-    /// Always 0.
-    pub pad: u32,
+    /// One of [`pointers`].
+    pub pointers: u32,
+    /// Of the process: what stands at the queue's pointers.
+    pub memory: [u8; HEAD_LEN],
 }
 
 /// Body of `Kind::QueueUpdate`.
@@ -288,7 +303,7 @@ const _: () = assert!(size_of::<ProcessSeen>() == 48 + 32 + COMM_LEN + CGROUP_LE
 const _: () = assert!(size_of::<Open>() == 48 + 8 + COMM_LEN);
 const _: () = assert!(size_of::<Bare>() == 48);
 const _: () = assert!(size_of::<QueueCreate>() == 48 + 8 + PROPERTIES_LEN);
-const _: () = assert!(size_of::<QueueDestroy>() == 48 + 16);
+const _: () = assert!(size_of::<QueueDestroy>() == 48 + 16 + HEAD_LEN);
 const _: () = assert!(size_of::<Ioctl>() == 48 + 32 + ARGS_LEN);
 const _: () = assert!(size_of::<QueueUpdate>() == 48 + 16 + CU_MASK_LEN + PROPERTIES_LEN);
 const _: () = assert!(size_of::<MqdWrite>() == 48 + 16);

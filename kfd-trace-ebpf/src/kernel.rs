@@ -1,8 +1,11 @@
-//! Reads of kernel memory at offsets that the daemon took from BTF. The only place that calls
-//! `bpf_probe_read_kernel`; a field that this kernel lacks reads as `None`, and its code is dropped at load.
+//! Reads of kernel memory at offsets that the daemon took from BTF, and of the running process's own memory. The only place
+//! that calls `bpf_probe_read_kernel` and `bpf_probe_read_user`; a field that this kernel lacks reads as `None`, and its code is dropped at load.
 
 use aya_ebpf::Global;
-use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf, bpf_probe_read_kernel_str_bytes};
+use aya_ebpf::helpers::{
+    bpf_probe_read_kernel, bpf_probe_read_kernel_buf, bpf_probe_read_kernel_str_bytes,
+    bpf_probe_read_user_buf,
+};
 use kfd_trace_common::offset::ABSENT;
 
 macro_rules! offsets {
@@ -21,7 +24,8 @@ offsets! {
     CSS_SET_DFL_CGRP CGROUP_KN KERNFS_NAME
     KFD_PROCESS_LEAD_THREAD KFD_PROCESS_MMU_NOTIFIER KFD_PROCESS_RELEASE_WORK
     KFD_PROCESS_PASID KFD_PROCESS_CONTEXT_ID KFD_PROCESS_EXCEPTION_STATUS
-    QUEUE_PROCESS QUEUE_DEVICE QUEUE_PROPERTIES QUEUE_ID QUEUE_TYPE DEVICE_ID
+    QUEUE_PROCESS QUEUE_DEVICE QUEUE_PROPERTIES QUEUE_ID QUEUE_TYPE
+    QUEUE_WRITE_PTR QUEUE_READ_PTR DEVICE_ID
     PDD_QPD PDD_PROCESS PDD_DEV PDD_DRM_PRIV QPD_EVICTED DQM_DEV DQM_HW_EXCEPTION_WORK
     MINFO_CU_MASK_COUNT MINFO_CU_MASK_PTR
     FAULT_PAGE_ADDR FAULT_PROT_VALID FAULT_PROT_WRITE FAULT_PROT_EXEC
@@ -55,6 +59,13 @@ pub(crate) fn read_at<T: Copy>(base: u64, offset: u64) -> Option<T> {
 pub(crate) fn read_bytes(address: u64, out: &mut [u8]) -> Option<()> {
     // SAFETY: as above.
     unsafe { bpf_probe_read_kernel_buf(address as *const u8, out) }.ok()
+}
+
+/// Fills `out` from an address of the running process; `None` also for a page that is not in memory.
+#[inline(always)]
+pub(crate) fn read_user(address: u64, out: &mut [u8]) -> Option<()> {
+    // SAFETY: as above.
+    unsafe { bpf_probe_read_user_buf(address as *const u8, out) }.ok()
 }
 
 /// Copies a NUL-terminated text, cut to `out`, and gives its length.

@@ -89,6 +89,9 @@ pub struct Ring {
     /// Size of the ring buffer of events: a power of two from 4 KiB to 1 GiB.
     #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
     pub buffer_size: u32,
+    /// How often the queues' read and write pointers are read in the memory of their processes: 1s, 250ms; 0s for never.
+    #[arg(long = "sample.interval", value_name = "TIME", value_parser = sample, default_value = "1s")]
+    pub sample: Duration,
     /// Counts tracepoints of amdgpu, the DRM scheduler and ROCm's own driver, too: what does not pass KFD.
     #[arg(long)]
     pub tracepoints: bool,
@@ -262,6 +265,17 @@ fn span(text: &str) -> Result<Duration, String> {
         Ok(span) if span > LONGEST => Err("must be at most ten years; try 10s or 1m30s".to_owned()),
         Ok(span) => Ok(span),
         Err(_) => Err("must not be less than 0; try 10s or 1m30s".to_owned()),
+    }
+}
+
+/// Below it the interval would be that of the clock's ticks.
+const SHORTEST_SAMPLE: Duration = Duration::from_millis(10);
+
+fn sample(text: &str) -> Result<Duration, String> {
+    // 0 has no unit.
+    match span(if text == "0" { "0s" } else { text })? {
+        span if span.is_zero() || span >= SHORTEST_SAMPLE => Ok(span),
+        _ => Err("must be 10ms or more, or 0 for never".to_owned()),
     }
 }
 

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, TraceArgs};
+use kfd_trace::command::privilege::Purpose;
 use kfd_trace::command::{amd_log, daemon, manual, metrics, privilege, ps, say, status, stop::Stop, trace};
 use kfd_trace::kernel::Roots;
 use log::LevelFilter;
@@ -34,9 +35,14 @@ fn run(cli: Cli) -> Result<()> {
     let roots = Roots { procfs, sysfs, logs, arguments };
     // The daemon does it once it has its ports, `amd-log` once it has its files.
     match &cli.command {
-        None => privilege::give_up(&roots, cli.trace.ring.tracepoints)?,
-        Some(Command::Status(_)) => privilege::give_up(&roots, true)?,
-        Some(Command::Ps(_)) => privilege::give_up(&roots, false)?,
+        None => {
+            let memory = !cli.trace.ring.sample.is_zero();
+            privilege::give_up(&roots, Purpose { tracepoints: cli.trace.ring.tracepoints, memory })?;
+        }
+        Some(Command::Status(_)) => {
+            privilege::give_up(&roots, Purpose { tracepoints: true, memory: false })?;
+        }
+        Some(Command::Ps(_)) => privilege::give_up(&roots, Purpose { tracepoints: false, memory: true })?,
         // The others ask nothing of the kernel.
         Some(_) => {}
     }
@@ -54,6 +60,7 @@ fn run(cli: Cli) -> Result<()> {
             web_config: args.web_config,
             detail: args.metrics.detail(),
             ring_bytes: args.ring.buffer_size,
+            sample: args.ring.sample,
             choice: args.ring.choice(),
         })),
     }
@@ -65,7 +72,7 @@ fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
     // Before capabilities go: a log may be another user's.
     let opened = amd_log::Opened::open(&ask)?;
     if live {
-        privilege::give_up(&ask.roots, false)?;
+        privilege::give_up(&ask.roots, Purpose::default())?;
     }
     block_on(amd_log::run(ask, opened))
 }
@@ -85,6 +92,7 @@ fn stream(roots: Roots, args: TraceArgs) -> trace::Ask {
         colour,
         duration: args.duration,
         ring_bytes: args.ring.buffer_size,
+        sample: args.ring.sample,
         choice: args.ring.choice(),
     }
 }

@@ -1,17 +1,19 @@
 //! Birth and end of a queue. Traces: `kfd_procfs_add_queue`, `kfd_procfs_del_queue`. Makes: a record each.
 //!
 //! Both are called for ioctl, CRIU restore and process death alike, in whatever thread does it; the owner is
-//! `q->process`. On 6.1 the deletion is seen before the destruction is tried, hence the note in the slot.
+//! `q->process`. Within DESTROY_QUEUE the process itself runs, and has not freed its queue's memory yet: what stands at its pointers
+//! is read a last time. On 6.1 the deletion is seen before the destruction is tried, hence the note in the slot.
 
 use aya_ebpf::Global;
 use aya_ebpf::macros::kprobe;
 use aya_ebpf::programs::ProbeContext;
+use kfd_trace_common::aql;
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::in_flight::at_return;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::PROPERTIES_LEN;
 use kfd_trace_common::process::Entry;
-use kfd_trace_common::record::{QueueCreate, QueueDestroy};
+use kfd_trace_common::record::{QueueCreate, QueueDestroy, pointers};
 use kfd_trace_common::rules;
 
 use crate::kernel::{self, read};
@@ -22,6 +24,10 @@ use crate::{counters, emit, in_flight, losses};
 /// `sizeof(struct queue_properties)` on this kernel, at most [`PROPERTIES_LEN`].
 #[unsafe(no_mangle)]
 static PROPERTIES_BYTES: Global<u32> = Global::new(0);
+
+/// 1: what stands at a queue's pointers is wanted.
+#[unsafe(no_mangle)]
+static READ_POINTERS: Global<u32> = Global::new(0);
 
 /// `int kfd_procfs_add_queue(struct queue *q)`: after a successful creation.
 #[kprobe]
@@ -53,12 +59,20 @@ pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
     };
     note!(&ctx, "queue_del: tgid {} queue {}", entry.tgid, queue_id);
     let gpu_id = gpu_id(ID, queue);
-    if let Some(slot) = in_flight::current().filter(|slot| rules::nr(slot.cmd) == rules::DESTROY_QUEUE) {
+    let call = in_flight::current().filter(|slot| rules::nr(slot.cmd) == rules::DESTROY_QUEUE);
+    let own = call.is_some();
+    if let Some(slot) = call {
         slot.at_return |= at_return::QUEUE_DELETED;
         slot.deleted_queue = queue_id;
         slot.deleted_gpu = gpu_id;
     }
-    record_destroy(ID, &entry, queue_id, gpu_id);
+    emit::emit(ID, Kind::QueueDestroy, &entry, |record: &mut QueueDestroy| {
+        record.queue_id = queue_id;
+        record.gpu_id = gpu_id;
+        if own && READ_POINTERS.load() != 0 {
+            record.pointers = read_pointers(queue, record);
+        }
+    });
     0
 }
 
@@ -101,10 +115,21 @@ pub(super) fn properties(queue: u64, out: &mut [u8; PROPERTIES_LEN]) -> Option<u
     Some(len)
 }
 
+/// Reads the memory of the running process; what it means is for the daemon to tell.
 #[inline(always)]
-fn record_destroy(probe: ProbeId, entry: &Entry, queue_id: u32, gpu_id: u32) {
-    emit::emit(probe, Kind::QueueDestroy, entry, |record: &mut QueueDestroy| {
-        record.queue_id = queue_id;
-        record.gpu_id = gpu_id;
-    });
+fn read_pointers(queue: u64, record: &mut QueueDestroy) -> u32 {
+    let told = (read(queue, &kernel::QUEUE_WRITE_PTR), read(queue, &kernel::QUEUE_READ_PTR));
+    let (Some(write), Some(read)) = told else { return pointers::NOT_READ };
+    let (what, done) = match aql::head(write, read) {
+        Some(head) => (pointers::HEAD, kernel::read_user(head, &mut record.memory)),
+        None => (pointers::WORDS, words(write, read, &mut record.memory)),
+    };
+    if done.is_some() { what } else { pointers::UNREADABLE }
+}
+
+#[inline(always)]
+fn words(write: u64, read: u64, out: &mut [u8; aql::HEAD_LEN]) -> Option<()> {
+    // In this order the read pointer is never ahead.
+    kernel::read_user(read, out.get_mut(8..16)?)?;
+    kernel::read_user(write, out.get_mut(..8)?)
 }

@@ -45,6 +45,7 @@ fn at(queues: usize, daemon: &mut Daemon) {
     births(queues, daemon);
     each_kind(queues, daemon);
     mix(queues, daemon);
+    samples(queues, daemon);
     scrape(queues, daemon);
     lives_of_processes(queues, daemon);
 }
@@ -129,6 +130,14 @@ fn lives_of_processes(queues: usize, daemon: &mut Daemon) {
     follow("process_life", queues, daemon, &lives(first + ENDED, first + ENDED + 500));
 }
 
+/// All queues are sampled, a second after they were sampled before.
+fn samples(queues: usize, daemon: &mut Daemon) {
+    let first = START_BOOTTIME_NS * 2;
+    daemon.sample(first);
+    let case = format!("sample.{queues}_queues");
+    region(&case, queues, "queue", || daemon.sample(first + 1_000_000_000));
+}
+
 /// What `/metrics` does, but for reading the BPF maps, in three steps.
 fn scrape(queues: usize, daemon: &Daemon) {
     let case = |part: &str| format!("scrape.{part}.{queues}_queues");
@@ -165,6 +174,7 @@ impl Scraped {
                 failed: None,
             }),
             retired: &IoctlTotals::default(),
+            samples: &daemon.samples,
             probes: &self.probes,
             topology: &self.topology,
             undecoded: &daemon.undecoded,

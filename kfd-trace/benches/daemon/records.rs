@@ -1,6 +1,7 @@
 //! Records as the BPF side sends them, one behind the other.
 
 use kfd_trace::events::layout::{Member, QueueLayout};
+use kfd_trace_common::aql::HEAD_LEN;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, CU_MASK_LEN, PROPERTIES_LEN};
@@ -148,7 +149,8 @@ impl Tape {
     pub(crate) fn queue_destroy(&mut self, queue: QueueAt) {
         let header = self.header::<record::QueueDestroy>(Kind::QueueDestroy, queue.process, DESTROY_QUEUE);
         let QueueAt { queue_id, gpu_id, .. } = queue;
-        self.put(&record::QueueDestroy { header, queue_id, gpu_id, result: 0, pad: 0 });
+        let (pointers, memory) = (record::pointers::NOT_READ, [0; HEAD_LEN]);
+        self.put(&record::QueueDestroy { header, queue_id, gpu_id, result: 0, pointers, memory });
     }
 
     pub(crate) fn evict(&mut self, queue: QueueAt) {

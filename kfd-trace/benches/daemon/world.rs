@@ -10,11 +10,12 @@ use kfd_trace::events::counters::Counters;
 use kfd_trace::events::decode::{Undecodable, decode};
 use kfd_trace::events::event::{Event, ProcessId};
 use kfd_trace::events::layout::QueueLayout;
+use kfd_trace::events::pointers::Counts;
 use kfd_trace::events::tables::{Crowded, ErrorRow, InFlightRow, IoctlRow, Tables};
 use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::kernel::Roots;
 use kfd_trace::missed::Missed;
-use kfd_trace::state::{State, StateLimits};
+use kfd_trace::state::{Sample, SampleTotals, State, StateLimits};
 use kfd_trace::verdict::{ProbeStatus, Verdict};
 use kfd_trace_common::counter::{COUNTERS, ProbeId};
 use kfd_trace_common::loss::LOSSES;
@@ -148,6 +149,7 @@ fn write_process(procfs: &Path, tgid: u32) -> Result<()> {
 pub(crate) struct Daemon {
     pub(crate) state: State,
     pub(crate) undecoded: Undecoded,
+    pub(crate) samples: SampleTotals,
     roots: Roots,
     layout: QueueLayout,
     batch: Vec<Result<Event, Undecodable>>,
@@ -158,6 +160,7 @@ impl Daemon {
         Daemon {
             state: State::new(StateLimits::default()),
             undecoded: Undecoded::default(),
+            samples: SampleTotals { interval_ns: 1_000_000_000, ..SampleTotals::default() },
             roots: roots.clone(),
             layout: records::layout(),
             batch: Vec::with_capacity(BATCH),
@@ -181,6 +184,22 @@ impl Daemon {
             }
             batch.clear();
         }
+    }
+
+    /// A sample of all queues, but for the reading of their memory; gives how many there were.
+    pub(crate) fn sample(&mut self, at_ns: u64) -> usize {
+        let mut samples = Vec::new();
+        for target in self.state.sought() {
+            samples.extend(target.queues.iter().map(|queue| Sample {
+                key: target.key,
+                queue_id: queue.queue_id,
+                since_ns: queue.since_ns,
+                reading: Ok(Counts { submitted: at_ns / 1_000, retired: at_ns / 1_000 - 3 }),
+                at_ns,
+            }));
+        }
+        self.samples.take(&mut self.state, &samples, 1_000_000, at_ns);
+        samples.len()
     }
 
     /// Records that were not understood, or that did not fit together.

@@ -4,6 +4,7 @@
 pub mod cgroup;
 pub mod gpu;
 pub mod kfd_sysfs;
+pub mod memory;
 pub mod pod_names;
 pub mod process;
 mod sysfs_file;

@@ -32,7 +32,7 @@ pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
+pub(super) fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
     let seconds = u64::try_from(seconds).unwrap_or(0);
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(nanoseconds).unwrap_or(0))
 }

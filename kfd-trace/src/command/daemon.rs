@@ -4,8 +4,9 @@
 //! while probes are put on or taken off, which takes the kernel seconds.
 
 use super::driver::{self, UNLOADED};
-use super::privilege;
+use super::privilege::{self, Purpose};
 use super::remember;
+use super::sampling::{Sampling, Step};
 use super::say::say;
 use super::signals::{Hangups, Signals};
 use super::site::{Page, Serving};
@@ -26,6 +27,7 @@ use crate::state::StateLimits;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -43,6 +45,8 @@ pub struct Ask {
     pub web_config: Option<PathBuf>,
     pub detail: Detail,
     pub ring_bytes: u32,
+    /// From one sample of queues to the next; zero for none.
+    pub sample: Duration,
     pub choice: Choice,
 }
 
@@ -60,7 +64,8 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         None => listen::from_systemd().map_err(Stop::failed)?,
     };
     // A low port may take one of them.
-    privilege::give_up(&ask.roots, ask.choice.tracepoints)?;
+    let purpose = Purpose { tracepoints: ask.choice.tracepoints, memory: !ask.sample.is_zero() };
+    privilege::give_up(&ask.roots, purpose)?;
     // After that, so that what can be read now can be read again.
     let configured = ask.web_config.as_deref().map(Source::open).transpose().map_err(Stop::failed)?;
     let (source, settings) = match configured {
@@ -109,6 +114,7 @@ async fn trace(
         pids: Vec::new(),
         ring_bytes: ask.ring_bytes,
         choice: ask.choice.clone(),
+        sample: ask.sample,
         limits: limits(&ask.detail),
     };
     let (mut tracer, mut over) = (Tracer::new(&request), None);
@@ -122,7 +128,8 @@ async fn trace(
         page.with_history(remember::begins);
         say("tracing");
         supervisor.up("tracing");
-        match follow(page, ring, signals, supervisor).await? {
+        let sampling = Sampling::new(ask.sample, ask.roots.procfs.clone());
+        match follow(page, ring, sampling, signals, supervisor).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => over = session,
         }
@@ -194,6 +201,7 @@ enum Followed {
 async fn follow(
     page: &Page,
     mut ring: Ring,
+    mut sampling: Sampling,
     signals: &mut Signals,
     supervisor: &mut Supervisor,
 ) -> Result<Followed, Stop> {
@@ -205,7 +213,7 @@ async fn follow(
     let mut records = Vec::new();
     let mut look = UnderWay::default();
     loop {
-        let (mut seen, mut unloaded) = (None, false);
+        let (mut seen, mut unloaded, mut sampled) = (None, false, None);
         tokio::select! {
             read = ring.read(&mut records) => read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?,
             _ = tidy.tick() => {
@@ -214,12 +222,22 @@ async fn follow(
                     ring.drain(&mut records);
                 } else {
                     page.with_tracer(|tracer| tidy_up(tracer, &mut look)).transpose()?;
+                    if let Some(line) = sampling.overdue() {
+                        log::warn!("{line}");
+                    }
                 }
             }
             finished = look.seen() => {
                 seen = Some(finished.map_err(Stop::failed)?);
                 ring.drain(&mut records);
             }
+            step = sampling.step() => match step.map_err(Stop::failed)? {
+                Step::Due => {
+                    let targets = page.with_tracer(|tracer| tracer.state.sought());
+                    sampling.begin(targets.unwrap_or_default());
+                }
+                Step::Done(pass) => sampled = Some(pass),
+            },
             () = signals.any() => return Ok(Followed::Signal),
         }
         let over = page.with_history(|tracer, history| {
@@ -229,6 +247,9 @@ async fn follow(
             if let Some(seen) = seen {
                 let told = tracer.reconcile(seen);
                 remember::told(tracer, history, &told);
+            }
+            if let Some(pass) = sampled {
+                sampling.take(tracer, &pass);
             }
             if unloaded { remember::let_go(tracer, history) } else { None }
         });

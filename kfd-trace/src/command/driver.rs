@@ -139,7 +139,7 @@ fn told(row: Option<&Process>, now_ns: u64, change: Change) -> Vec<(Event, Chang
     let Change { process, ended, .. } = change;
     let event = |body| Event::of_standing(now_ns, id, tgid, body);
     let queues = ended.into_iter().map(|queue| {
-        let body = Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.facts.gpu_id };
+        let body = Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.facts.gpu_id, last: None };
         (event(body), Change { process, ended: vec![queue], ..Change::default() })
     });
     let release = (event(Body::ProcessRelease), Change { process, ..Change::default() });
@@ -166,7 +166,7 @@ mod tests {
         let told = unloaded(state);
         let bodies: Vec<_> =
             told.iter().map(|(event, _)| (event.tgid, event.mono_ns, event.body.clone())).collect();
-        let queue = |queue_id| Body::QueueDestroy { queue_id, gpu_id: Some(58270) };
+        let queue = |queue_id| Body::QueueDestroy { queue_id, gpu_id: Some(58270), last: None };
         let expected = [queue(3), queue(4), Body::ProcessRelease].map(|body| (Some(700), 90, body));
         assert_eq!(bodies, expected);
         let causes: Vec<_> = told

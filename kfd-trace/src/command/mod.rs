@@ -20,6 +20,8 @@ mod progress;
 pub mod ps;
 pub mod reconcile;
 mod remember;
+mod sampler;
+mod sampling;
 pub mod say;
 pub mod signals;
 pub mod site;

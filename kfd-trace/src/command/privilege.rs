@@ -26,6 +26,8 @@ struct Needs {
     tracefs: bool,
     /// Processes that procfs hides.
     hidden_processes: bool,
+    /// The memory of other users' processes.
+    memory: bool,
     /// kernel.perf_event_paranoid is above 2: Debian's kernels refuse perf_event_open to all but CAP_SYS_ADMIN then.
     strict_perf: bool,
 }
@@ -33,10 +35,10 @@ struct Needs {
 /// Of `held` what is kept. Pure.
 fn kept(held: Capabilities, needs: Needs) -> Capabilities {
     let mut wanted = Vec::from(ALWAYS);
-    if needs.tracefs {
+    if needs.tracefs || needs.memory {
         wanted.push(Capability::DacReadSearch);
     }
-    if needs.hidden_processes {
+    if needs.hidden_processes || needs.memory {
         wanted.push(Capability::SysPtrace);
     }
     if needs.strict_perf || !(held.has(Capability::Bpf) && held.has(Capability::Perfmon)) {
@@ -47,12 +49,22 @@ fn kept(held: Capabilities, needs: Needs) -> Capabilities {
     Capabilities(held.0 & wanted)
 }
 
+/// What a command goes on to do that takes capabilities of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purpose {
+    /// It counts tracepoints.
+    pub tracepoints: bool,
+    /// It reads the memory of processes: /proc/PID/mem takes what ptrace does (proc_mem_open), and is its owner's alone.
+    pub memory: bool,
+}
+
 /// Gives up what this process does not need any more, for good, and says what it lacks. To be called before it has a second
 /// thread: each has capabilities of its own. Locked memory is made free before, which takes one that is given up.
 ///
 /// # Errors
 /// When the kernel refuses: then it would go on with more than it should have. When procfs is not the host's.
-pub fn give_up(roots: &Roots, tracefs: bool) -> Result<(), Stop> {
+pub fn give_up(roots: &Roots, purpose: Purpose) -> Result<(), Stop> {
+    let Purpose { tracepoints: tracefs, memory } = purpose;
     load::allow_locked_memory();
     let seen = Preflight::read(roots);
     // Without CAP_SYS_PTRACE, PID 1's namespace cannot be told any more.
@@ -62,6 +74,7 @@ pub fn give_up(roots: &Roots, tracefs: bool) -> Result<(), Stop> {
     // What cannot be told may be so.
     let needs = Needs {
         tracefs,
+        memory,
         hidden_processes: seen.processes_hidden.unwrap_or(true),
         strict_perf: seen.perf_event_paranoid.is_none_or(|level| level > 2),
     };
@@ -111,7 +124,7 @@ mod tests {
     }
 
     fn plain() -> Needs {
-        Needs { tracefs: false, hidden_processes: false, strict_perf: false }
+        Needs { tracefs: false, hidden_processes: false, memory: false, strict_perf: false }
     }
 
     #[test]
@@ -126,6 +139,8 @@ mod tests {
         assert_eq!(tracefs.0 & !of(&ALWAYS).0, of(&[Capability::DacReadSearch]).0);
         let hidden = kept(ALL, Needs { hidden_processes: true, ..plain() });
         assert_eq!(hidden.0 & !of(&ALWAYS).0, of(&[Capability::SysPtrace]).0);
+        let memory = kept(ALL, Needs { memory: true, ..plain() });
+        assert_eq!(memory.0 & !of(&ALWAYS).0, of(&[Capability::DacReadSearch, Capability::SysPtrace]).0);
         let strict = kept(ALL, Needs { strict_perf: true, ..plain() });
         assert_eq!(strict.0 & !of(&ALWAYS).0, of(&[Capability::SysAdmin]).0);
     }
@@ -140,7 +155,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_that_is_not_held() {
-        let all = Needs { tracefs: true, hidden_processes: true, strict_perf: true };
+        let all = Needs { tracefs: true, hidden_processes: true, memory: true, strict_perf: true };
         assert_eq!(kept(Capabilities(0), all), Capabilities(0));
     }
 }

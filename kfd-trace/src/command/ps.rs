@@ -1,5 +1,6 @@
 //! `kfd-trace ps`: processes and queues now, each with the sources that have it.
 
+use super::sampler::Sampler;
 use super::say::say;
 use super::standing::{self, Found};
 use super::stop::Stop;
@@ -9,8 +10,11 @@ use crate::events::event::QueueCreate;
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::output::ps::{self, PsRow};
 use crate::probes::facts::Facts;
-use crate::state::{Source, Sources};
+use crate::state::{Activity, Process, Queue, Source, Sources, State, StateLimits};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::thread::sleep;
+use std::time::Duration;
 
 /// What stands now.
 pub(super) struct Listed {
@@ -20,12 +24,25 @@ pub(super) struct Listed {
     pub(super) topology: Topology,
 }
 
+/// Whether it is waited for what queues do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measure {
+    Nothing,
+    Activity,
+}
+
+/// What queues do, by tgid, context and queue id.
+type Did = BTreeMap<(u32, Option<u32>, u32), Activity>;
+
+/// Between the two readings that make a rate.
+const BETWEEN: Duration = Duration::from_millis(500);
+
 /// Prints the table.
 ///
 /// # Errors
 /// When there is no driver, or the output cannot be written.
 pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
-    let (Listed { rows, asked, topology }, problem) = list(roots)?;
+    let (Listed { rows, asked, topology }, problem) = list(roots, Measure::Activity)?;
     if let Some(why) = problem {
         say(format_args!("only what sysfs tells is shown, without addresses: {why}"));
     }
@@ -46,7 +63,7 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
 ///
 /// # Errors
 /// When there is no driver.
-pub(super) fn list(roots: &Roots) -> Result<(Listed, Option<String>), Stop> {
+pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listed, Option<String>), Stop> {
     let found = findings(&Preflight::read(roots));
     if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::NothingToTrace) {
         return Err(Stop { code: super::stop::NOTHING_TO_TRACE, line: finding.to_string() });
@@ -59,11 +76,12 @@ pub(super) fn list(roots: &Roots) -> Result<(Listed, Option<String>), Stop> {
     match walk(roots, kernel.as_ref().ok(), &facts, &found) {
         Ok(standing) => {
             asked = asked.with(Source::Kernel);
-            lists.push(rows(&standing, Source::Kernel));
+            let did = if measure == Measure::Activity { measured(roots, &standing) } else { Did::new() };
+            lists.push(rows(&standing, Source::Kernel, &did));
         }
         Err(why) => problem = Some(why),
     }
-    lists.push(rows(&standing::sysfs(roots, &facts.layout).0, Source::Sysfs));
+    lists.push(rows(&standing::sysfs(roots, &facts.layout).0, Source::Sysfs, &Did::new()));
     let topology = Topology::read(&roots.sysfs);
     Ok((Listed { rows: ps::merge(lists), asked, topology }, problem))
 }
@@ -81,7 +99,29 @@ fn walk(
     standing::walk(roots, kernel, facts)
 }
 
-fn rows(found: &[Found], source: Source) -> Vec<PsRow> {
+/// Reads the pointers of all queues twice.
+fn measured(roots: &Roots, standing: &[Found]) -> Did {
+    let mut state = State::new(StateLimits::default());
+    standing::adopt(&mut state, standing, Source::Kernel, clock::mono_ns().into());
+    let targets = state.sought();
+    let mut sampler = Sampler::new(roots.procfs.clone());
+    let mut sample = || {
+        for sample in &sampler.pass(&targets).samples {
+            state.sampled(sample);
+        }
+    };
+    if !targets.is_empty() {
+        sample();
+        sleep(BETWEEN);
+        sample();
+    }
+    let of = |(process, queue): (&Process, &Queue)| {
+        Some(((process.tgid?, process.context_id, queue.queue_id), queue.activity.clone()))
+    };
+    state.snapshot().queues().filter_map(of).collect()
+}
+
+fn rows(found: &[Found], source: Source, did: &Did) -> Vec<PsRow> {
     let rows = found.iter().flat_map(|Found { process, details, queues }| {
         let details = details.clone().unwrap_or_default();
         let own = PsRow {
@@ -94,7 +134,13 @@ fn rows(found: &[Found], source: Source) -> Vec<PsRow> {
             sources: source.into(),
             ..PsRow::default()
         };
-        let with = |queue: &QueueCreate| PsRow { queue: Some(queue.clone()), ..own.clone() };
+        let activity =
+            |queue: &QueueCreate| did.get(&(process.tgid, process.context_id, queue.queue_id?)).cloned();
+        let with = |queue: &QueueCreate| PsRow {
+            queue: Some(queue.clone()),
+            activity: activity(queue),
+            ..own.clone()
+        };
         if queues.is_empty() { vec![own.clone()] } else { queues.iter().map(with).collect() }
     });
     rows.collect()

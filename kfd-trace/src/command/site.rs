@@ -9,7 +9,7 @@ use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::Roots;
 use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
-use crate::state::{History, IoctlTotals, Snapshot, Source, State, StateLimits};
+use crate::state::{History, IoctlTotals, SampleTotals, Snapshot, Source, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, PROCESSES_MAX, SEATS};
@@ -112,6 +112,7 @@ impl Page {
             snapshot,
             collectors: vec![maps, state],
             retired: tracer.retired.clone(),
+            samples: tracer.samples.clone(),
             probes: tracer.probes().to_vec(),
             queues_by_ioctl: tracer.queues_by_ioctl(),
             topology: tracer.topology.clone(),
@@ -169,6 +170,7 @@ struct Taken {
     tables: Option<Tables>,
     collectors: Vec<Collected>,
     retired: IoctlTotals,
+    samples: SampleTotals,
     probes: Vec<ProbeStatus>,
     /// Queues are followed by ioctls alone.
     queues_by_ioctl: bool,
@@ -196,6 +198,7 @@ fn left(tracer: &Tracer) -> Taken {
         snapshot: Snapshot { totals: tracer.state.totals().clone(), ..Snapshot::default() },
         tables: collected(BPF_MAPS, || tracer.tables().map_err(|stop| stop.line)).0,
         retired: tracer.retired.clone(),
+        samples: tracer.samples.clone(),
         undecoded: tracer.undecoded.clone(),
         driver_loads: tracer.driver_loads,
         ..Taken::default()

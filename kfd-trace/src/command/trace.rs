@@ -6,6 +6,7 @@ use super::intake::TakenIn;
 use super::look::Seen;
 use super::outlet::{self, Outlet, Stdout};
 use super::remember;
+use super::sampling::{Sampling, Step};
 use super::say::say;
 use super::signals::Signals;
 use super::stop::{NOTHING_TO_TRACE, Stop};
@@ -53,6 +54,8 @@ pub struct Ask {
     pub colour: bool,
     pub duration: Option<Duration>,
     pub ring_bytes: u32,
+    /// From one sample of queues to the next; zero for none.
+    pub sample: Duration,
     pub choice: Choice,
 }
 
@@ -75,6 +78,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         pids: watched.iter().map(|process| process.tgid).collect(),
         ring_bytes: ask.ring_bytes,
         choice: ask.choice.clone(),
+        sample: ask.sample,
         // The summary tells of all that was seen.
         limits: StateLimits { linger_ns: u64::MAX, ..StateLimits::default() },
     };
@@ -137,6 +141,7 @@ impl Run<'_> {
         let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
         let mut look = interval(LOOK);
         let mut lists = UnderWay::default();
+        let mut sampling = Sampling::new(self.ask.sample, self.ask.roots.procfs.clone());
         // After a stop, one look is enough.
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.heading()?;
@@ -163,12 +168,19 @@ impl Run<'_> {
                             }
                         }
                         lists.tick(&mut self.tracer);
+                        if let Some(line) = sampling.overdue() {
+                            log::warn!("{line}");
+                        }
                     }
                 }
                 seen = lists.seen() => {
                     drain(ring.as_mut(), &mut records);
                     self.reconcile(seen.map_err(io::Error::other)?, &mut records)?;
                 }
+                step = sampling.step() => match step.map_err(io::Error::other)? {
+                    Step::Due => sampling.begin(self.tracer.state.sought()),
+                    Step::Done(pass) => sampling.take(&mut self.tracer, &pass),
+                },
                 () = signals.any() => {
                     self.asked = true;
                     break;
@@ -352,6 +364,7 @@ impl Run<'_> {
             retired: &self.tracer.retired,
             undecoded: &self.tracer.undecoded,
             dropped: self.out.dropped(),
+            sampled: !self.ask.sample.is_zero(),
             duration_ns: clock::mono_ns().saturating_sub(self.tracer.started_ns),
         });
         let json = self.ask.json;

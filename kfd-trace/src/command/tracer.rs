@@ -21,12 +21,13 @@ use crate::output::clock::Clock;
 use crate::probes::load::{self, LoadError};
 use crate::probes::plan::{Ask, Choice};
 use crate::probes::session::{Options, Session};
-use crate::state::{IoctlTotals, State, StateLimits};
+use crate::state::{IoctlTotals, SampleTotals, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a tracer is asked for.
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ pub struct Request {
     /// Bytes of the ring buffer.
     pub ring_bytes: u32,
     pub choice: Choice,
+    /// From one sample of queues to the next; zero for none.
+    pub sample: Duration,
     pub limits: StateLimits,
 }
 
@@ -51,6 +54,7 @@ pub struct Tracer {
     request: Request,
     ioctl_sizes: BTreeMap<u8, u32>,
     pub state: State,
+    pub samples: SampleTotals,
     pub topology: Topology,
     pub clock: Clock,
     /// Sums of the processes whose rows have left the maps.
@@ -88,6 +92,7 @@ impl Tracer {
     /// Without probes: see [`Tracer::attach`].
     #[must_use]
     pub fn new(request: &Request) -> Self {
+        let interval_ns = u64::try_from(request.sample.as_nanos()).unwrap_or(u64::MAX);
         Tracer {
             session: None,
             loading: None,
@@ -95,6 +100,7 @@ impl Tracer {
             request: request.clone(),
             ioctl_sizes: BTreeMap::new(),
             state: State::new(request.limits),
+            samples: SampleTotals { interval_ns, ..SampleTotals::default() },
             topology: Topology::default(),
             clock: wall_clock(),
             retired: IoctlTotals::default(),
@@ -123,6 +129,7 @@ impl Tracer {
             ask: Ask { ioctl_records: request.ioctl_records, choice: request.choice.clone() },
             pids: request.pids.clone(),
             ring_bytes: request.ring_bytes,
+            read_pointers: !request.sample.is_zero(),
             possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
             cpu_ids: kernel.preflight.cpu_ids,
             procfs: request.roots.procfs.clone(),
@@ -275,6 +282,7 @@ impl Tracer {
             pids: vec![],
             ring_bytes: 0,
             choice: Choice::default(),
+            sample: Duration::ZERO,
             limits: StateLimits::default(),
         })
     }

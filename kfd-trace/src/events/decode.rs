@@ -3,6 +3,7 @@
 use super::event::{Body, Event, IoctlCall, Outcome, ProcessId, ProcessSeen};
 use super::layout::QueueLayout;
 use super::life::{CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault};
+use super::pointers::Memory;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::{self, Header, Record, fault, mqd_op, outcome};
@@ -24,11 +25,13 @@ pub enum DecodeError {
     Outcome(u32),
     #[error("unknown function {0} that wrote an MQD")]
     MqdOp(u32),
+    #[error("unknown reading {0} of a queue's pointers")]
+    Pointers(u32),
 }
 
 impl DecodeError {
     /// Every name that [`DecodeError::reason`] gives.
-    pub const REASONS: [&str; 6] = ["no_header", "version", "kind", "size", "outcome", "mqd_op"];
+    pub const REASONS: [&str; 7] = ["no_header", "version", "kind", "size", "outcome", "mqd_op", "pointers"];
 
     /// Name in metrics.
     #[must_use]
@@ -40,6 +43,7 @@ impl DecodeError {
             DecodeError::Size { .. } => "size",
             DecodeError::Outcome(_) => "outcome",
             DecodeError::MqdOp(_) => "mqd_op",
+            DecodeError::Pointers(_) => "pointers",
         }
     }
 }
@@ -89,7 +93,9 @@ fn event(bytes: &[u8], layout: &QueueLayout) -> Result<Event, DecodeError> {
         }
         Kind::QueueDestroy => {
             let destroy: record::QueueDestroy = whole(kind, bytes)?;
-            Body::QueueDestroy { queue_id: destroy.queue_id, gpu_id: some(destroy.gpu_id) }
+            let (queue_id, gpu_id) = (destroy.queue_id, some(destroy.gpu_id));
+            let last = Memory::parse(destroy.pointers, &destroy.memory).map_err(DecodeError::Pointers)?;
+            Body::QueueDestroy { queue_id, gpu_id, last }
         }
         Kind::QueueDestroyFailed => {
             let destroy: record::QueueDestroy = whole(kind, bytes)?;
@@ -346,8 +352,8 @@ mod tests {
     fn every_reason_is_listed() {
         let size = DecodeError::Size { kind: Kind::Open, got: 0, want: 0 };
         let errors = [DecodeError::NoHeader(0), DecodeError::Version(0), DecodeError::Kind(0), size];
-        let reasons =
-            errors.iter().chain(&[DecodeError::Outcome(0), DecodeError::MqdOp(0)]).map(DecodeError::reason);
+        let others = [DecodeError::Outcome(0), DecodeError::MqdOp(0), DecodeError::Pointers(9)];
+        let reasons = errors.iter().chain(&others).map(DecodeError::reason);
         assert_eq!(reasons.collect::<Vec<_>>(), DecodeError::REASONS);
     }
 

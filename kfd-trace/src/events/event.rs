@@ -1,6 +1,7 @@
 //! What the tracer saw, decoded: owned values without a byte layout.
 
 use super::life::{Eviction, MqdOp, QueueUpdate, UserQueueCall, VmFault};
+use super::pointers::Memory;
 pub use super::queue::{Origin, QueueCreate, QueueType};
 use kfd_trace_common::kind::Kind;
 
@@ -52,6 +53,8 @@ pub enum Body {
     QueueDestroy {
         queue_id: u32,
         gpu_id: Option<u32>,
+        /// What stood at its pointers, where it was read.
+        last: Option<Memory>,
     },
     /// The driver removed the queue's sysfs entry, then failed to destroy the queue: it lives on.
     QueueDestroyFailed {

@@ -9,6 +9,7 @@ pub mod event;
 pub mod ioctl;
 pub mod layout;
 pub mod life;
+pub mod pointers;
 pub mod queue;
 pub mod queue_ioctl;
 pub mod ring;

@@ -23,7 +23,7 @@ fn body(call: &IoctlCall) -> Option<Body> {
     match u32::from(nr(call.cmd)) {
         rules::CREATE_QUEUE if !failed => Some(Body::QueueCreate(created(&call.args)?)),
         rules::DESTROY_QUEUE if !failed || rules::destroyed_anyway(errno.unsigned_abs()) => {
-            Some(Body::QueueDestroy { queue_id: short(0)?, gpu_id: None })
+            Some(Body::QueueDestroy { queue_id: short(0)?, gpu_id: None, last: None })
         }
         rules::UPDATE_QUEUE if !failed => {
             let now = QueueCreate {
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_destroy_that_timed_out_has_destroyed_all_the_same() {
         let destroy = |result| body(&call(0xc008_4b03, result, &[5, 0]));
-        let gone = Some(Body::QueueDestroy { queue_id: 5, gpu_id: None });
+        let gone = Some(Body::QueueDestroy { queue_id: 5, gpu_id: None, last: None });
         assert_eq!((destroy(0), destroy(-62)), (gone.clone(), gone));
         assert_eq!(destroy(-22), None);
     }

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::activity::ActivityFields;
 use super::belongs::BelongsFields;
 use super::context::Context;
 use super::names::{self, hex};
@@ -98,6 +99,7 @@ struct DestroyFields {
     /// `null` for a queue that was not known.
     cause: Option<&'static str>,
     lifetime_ns: Option<u64>,
+    activity: Option<ActivityFields>,
 }
 
 #[derive(Debug, Serialize)]
@@ -177,7 +179,7 @@ fn body<'a>(event: &'a Event, context: &Context<'a>) -> BodyFields<'a> {
             BodyFields::Open { result: errno.saturating_neg(), errno: failed(*errno) }
         }
         Body::QueueCreate(queue) => BodyFields::Create(create(queue)),
-        Body::QueueDestroy { queue_id, gpu_id } => {
+        Body::QueueDestroy { queue_id, gpu_id, .. } => {
             let ended = context.ended(*queue_id);
             BodyFields::Destroy(DestroyFields {
                 gpu_id: gpu_id.or(ended.and_then(|queue| queue.facts.gpu_id)),
@@ -185,6 +187,7 @@ fn body<'a>(event: &'a Event, context: &Context<'a>) -> BodyFields<'a> {
                 queue_type: ended.and_then(|queue| queue.facts.queue_type).map(QueueType::name),
                 cause: ended.and_then(|queue| queue.end).map(|end| end.cause.name()),
                 lifetime_ns: ended.and_then(|queue| queue.age_ns(event.mono_ns)),
+                activity: ended.and_then(|queue| ActivityFields::of(&queue.facts, &queue.activity)),
             })
         }
         Body::QueueDestroyFailed { queue_id, gpu_id, errno } => BodyFields::DestroyFailed {

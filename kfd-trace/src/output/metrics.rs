@@ -11,9 +11,10 @@ use prometheus::proto::MetricFamily;
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
-use crate::state::{IoctlTotals, Snapshot};
+use crate::state::{IoctlTotals, SampleTotals, Snapshot};
 use crate::verdict::ProbeStatus;
 
+mod activity;
 mod collectors;
 mod detail;
 mod driver;
@@ -45,6 +46,7 @@ pub struct Scrape<'a> {
     pub collectors: &'a [Collected],
     /// Sums of the processes whose rows were deleted from the maps.
     pub retired: &'a IoctlTotals,
+    pub samples: &'a SampleTotals,
     pub probes: &'a [ProbeStatus],
     pub topology: &'a Topology,
     pub undecoded: &'a Undecoded,
@@ -99,6 +101,7 @@ pub fn families(scrape: &Scrape<'_>) -> Vec<MetricFamily> {
     all.extend(processes::families(scrape));
     all.extend(single_queues::families(scrape));
     all.extend(collectors::families(scrape));
+    all.extend(activity::of_sampling(scrape));
     all.extend(tracer::families(scrape));
     let mut all: Vec<_> = all.into_iter().filter_map(family::Family::build).collect();
     all.sort_by(|one, other| one.name().cmp(other.name()));

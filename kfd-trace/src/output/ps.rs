@@ -8,10 +8,10 @@ use super::belongs::BelongsFields;
 use super::budget::{Budget, Claim};
 use super::clock::age;
 use super::table::plain;
-use super::{escape, names};
+use super::{activity, escape, names};
 use crate::attribute::Topology;
 use crate::events::event::{ProcessId, QueueCreate};
-use crate::state::{Process, ProcessDetails, Queue, Snapshot, Sources};
+use crate::state::{Activity, Process, ProcessDetails, Queue, Snapshot, Sources};
 
 mod merge;
 pub use merge::merge;
@@ -34,6 +34,8 @@ pub struct PsRow {
     pub queue: Option<QueueCreate>,
     /// Nanoseconds; `None` when the birth of the queue was not seen.
     pub age_ns: Option<u64>,
+    /// `None`: nobody looked.
+    pub activity: Option<Activity>,
     pub sources: Sources,
 }
 
@@ -67,7 +69,13 @@ impl PsRow {
 
     fn with_queue(self, queue: &Queue, now_ns: u64) -> PsRow {
         let facts = Some(queue.facts.clone());
-        PsRow { queue: facts, age_ns: queue.age_ns(now_ns), sources: queue.sources, ..self }
+        PsRow {
+            queue: facts,
+            age_ns: queue.age_ns(now_ns),
+            activity: Some(queue.activity.clone()),
+            sources: queue.sources,
+            ..self
+        }
     }
 
     /// In which pod, Slurm job, container or unit it is.
@@ -81,6 +89,11 @@ impl PsRow {
 
     pub(super) fn gpu_id(&self) -> Option<u32> {
         self.told(|queue| queue.gpu_id)
+    }
+
+    /// What its queue does, in words.
+    fn active(&self, word: fn(&QueueCreate, &Activity) -> Option<String>) -> Option<String> {
+        word(self.queue.as_ref()?, self.activity.as_ref()?)
     }
 
     fn told<T>(&self, of: impl Fn(&QueueCreate) -> Option<T>) -> Option<T> {
@@ -121,9 +134,11 @@ struct View<'a> {
 
 const CONTEXT: &str = "CONTEXT";
 const OWNER: &str = "OWNER";
+const RATE: &str = "RATE";
+const BACKLOG: &str = "BACKLOG";
 
 /// From left to right.
-const COLUMNS: [Column; 16] = [
+const COLUMNS: [Column; 18] = [
     ("PID", true, |row, _| show(row.pid)),
     ("INSIDE", true, |row, _| show(row.ns_pid)),
     (CONTEXT, true, |row, _| show(row.context_id)),
@@ -141,13 +156,16 @@ const COLUMNS: [Column; 16] = [
     ("WPTR", false, |row, _| row.told(|queue| queue.write_pointer_address).map(names::hex)),
     ("RPTR", false, |row, _| row.told(|queue| queue.read_pointer_address).map(names::hex)),
     ("STATE", false, |row, _| row.queue_id().and(row.queue.as_ref()).map(state)),
+    (RATE, true, |row, _| row.active(activity::rate)),
+    (BACKLOG, true, |row, _| row.active(activity::backlog)),
     ("PRIO", true, |row, _| show(row.told(|queue| queue.priority))),
     ("AGE", true, |row, _| row.age_ns.map(age)),
     ("SOURCE", false, |row, view| Some(row.source(view.asked))),
 ];
 
 /// Names of columns, and one list of cells a row, safe for a terminal; `-` is "not told". The column of contexts is
-/// there when a process has more than its first one, that of owners (pod, Slurm job, container, unit) where one is told. `asked`: the sources that could be asked.
+/// there when a process has more than its first one, that of owners (pod, Slurm job, container, unit) where one is told, and those
+/// of activity where one was sampled. `asked`: the sources that could be asked.
 #[must_use]
 pub fn table(rows: &[PsRow], asked: Sources, topology: &Topology) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let view = View { asked, topology };
@@ -159,7 +177,13 @@ pub fn table(rows: &[PsRow], asked: Sources, topology: &Topology) -> (Vec<&'stat
 fn columns(rows: &[PsRow]) -> Vec<Column> {
     let contexts = rows.iter().any(|row| row.context_id.is_some());
     let owners = rows.iter().any(|row| row.owner().is_some());
-    let told = |name: &str| (contexts || name != CONTEXT) && (owners || name != OWNER);
+    let active = rows.iter().any(|row| row.active(activity::backlog).is_some());
+    let told = |name: &str| match name {
+        CONTEXT => contexts,
+        OWNER => owners,
+        RATE | BACKLOG => active,
+        _ => true,
+    };
     COLUMNS.into_iter().filter(|(name, ..)| told(name)).collect()
 }
 

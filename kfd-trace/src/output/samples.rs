@@ -8,7 +8,7 @@ use super::context::Context;
 use crate::attribute::{Belongs, Gpu, Topology};
 use crate::events::event::{Event, Outcome, ProcessId};
 use crate::state::samples::{create, event, seen};
-use crate::state::{Change, Process, ProcessDetails, State, StateLimits};
+use crate::state::{Change, Process, ProcessDetails, Reading, Sample, State, StateLimits};
 use crate::verdict::{ProbeStatus, Verdict};
 
 pub(crate) const PID: u32 = 4321;
@@ -58,6 +58,16 @@ pub(crate) fn traced() -> State {
     };
     state.enrich(ProcessId(1).into(), details);
     state
+}
+
+/// A sample of one of its queues.
+pub(crate) fn sampled(state: &mut State, queue_id: u32, reading: Reading, at_ns: u64) {
+    let targets = state.sought();
+    let sought = targets.iter().flat_map(|target| target.queues.iter().map(|queue| (target.key, queue)));
+    let (key, queue) =
+        sought.into_iter().find(|(_, queue)| queue.queue_id == queue_id).expect("it is sampled");
+    let sample = Sample { key, queue_id, since_ns: queue.since_ns, reading, at_ns };
+    state.sampled(&sample).expect("it lives").ok();
 }
 
 /// Applies the event to [`traced`] and shows it with what follows from that.

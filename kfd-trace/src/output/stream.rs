@@ -11,7 +11,7 @@ use bytesize::ByteSize;
 use super::belongs::BelongsFields;
 use super::clock::{latency, span};
 use super::context::Context;
-use super::{errno, escape};
+use super::{activity, errno, escape};
 use crate::events::event::{Body, Event, Origin, Outcome, ProcessSeen, QueueCreate};
 use crate::events::ioctl;
 use crate::state::{Process, Queue};
@@ -109,7 +109,7 @@ fn detail(event: &Event, context: &Context<'_>) -> String {
         Body::MmRelease => "address space released".to_owned(),
         Body::ProcessRelease => released(context),
         Body::QueueCreate(queue) => queue_create(queue, context),
-        Body::QueueDestroy { queue_id, gpu_id } => {
+        Body::QueueDestroy { queue_id, gpu_id, .. } => {
             let known = context.ended(*queue_id);
             format!("{}{}", ended(*queue_id, *gpu_id, known, context), by(event))
         }
@@ -211,6 +211,9 @@ fn ended(queue_id: u32, gpu_id: Option<u32>, known: Option<&Queue>, context: &Co
         let _ = write!(text, " cause={}", end.cause.name());
         if let Some(age) = known.age_ns(end.at_ns) {
             let _ = write!(text, " lived={}", span(age));
+        }
+        if let Some(done) = activity::whole(&known.facts, &known.activity) {
+            let _ = write!(text, " {done}");
         }
     }
     text

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::activity::{WorkFields, works};
 use super::clock::{latency, span};
 use super::{errno, escape, table};
 use crate::events::ioctl;
@@ -28,6 +29,8 @@ pub struct Input<'a> {
     pub undecoded: &'a Undecoded,
     /// Lines of events for which the output had no room, by kind.
     pub dropped: &'a BTreeMap<&'static str, u64>,
+    /// Queues were sampled.
+    pub sampled: bool,
     /// How long was traced, nanoseconds.
     pub duration_ns: u64,
 }
@@ -42,6 +45,8 @@ pub struct Summary {
     /// Where more than one process was seen.
     processes: Vec<ProcessCalls>,
     queues: Queues,
+    /// Of processes whose queues did something, by GPU.
+    activity: Vec<Did>,
     /// Records that reached the ring buffer, by kind, none of them 0: what the trace cost in user space.
     records: BTreeMap<&'static str, u64>,
     /// Counts by name, none of them 0; empty when nothing was lost.
@@ -71,6 +76,15 @@ struct ProcessCalls {
     pid: Option<u32>,
     comm: Option<String>,
     ioctls: Vec<Calls>,
+}
+
+/// What the queues of a process did on one GPU.
+#[derive(Debug, Serialize)]
+struct Did {
+    pid: Option<u32>,
+    comm: Option<String>,
+    #[serde(flatten)]
+    work: WorkFields,
 }
 
 #[derive(Debug, Serialize)]
@@ -107,6 +121,7 @@ impl Summary {
             ioctls: calls(&all),
             processes: processes.collect(),
             queues: queues(input.snapshot),
+            activity: if input.sampled { activity(input.snapshot) } else { Vec::new() },
             records: lost::sent(input),
             lost: lost::lost(input, &all),
             not_measured: lost::not_measured(&all),
@@ -128,6 +143,12 @@ impl Summary {
             calls_table(out, &process.ioctls)?;
         }
         self.queues_text(out)?;
+        for Did { pid, comm, work } in &self.activity {
+            let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+            let comm = comm.as_deref().map_or_else(|| "?".to_owned(), escape::terminal);
+            let gpu = work.gpu_id.map_or_else(|| "?".to_owned(), |id| id.to_string());
+            writeln!(out, "process {pid} {comm} on gpu_id={gpu}: {}", work.words())?;
+        }
         for (name, count) in &self.not_measured {
             writeln!(out, "not measured by design: results and latencies of {count} {name}")?;
         }
@@ -213,6 +234,14 @@ fn calls_table(out: &mut impl Write, all: &[Calls]) -> io::Result<()> {
     });
     let header = ["IOCTL", "CALLS", "MEAN", "P50 BELOW", "P99 BELOW", "ERRORS"];
     writeln!(out, "{}", table::plain(&header, rows.collect(), &[1, 2, 3, 4]))
+}
+
+fn activity(snapshot: &Snapshot) -> Vec<Did> {
+    let all = snapshot.processes.iter().flat_map(|row| {
+        let did = works(row).into_iter().filter(|work| !work.is_nothing());
+        did.map(|work| Did { pid: row.tgid, comm: row.comm.clone(), work })
+    });
+    all.collect()
 }
 
 fn queues(snapshot: &Snapshot) -> Queues {

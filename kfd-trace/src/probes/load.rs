@@ -84,6 +84,7 @@ pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         ("IOCTL_END", plan.ioctl_end),
         ("IOCTL_ROCM_END", plan.ioctl_rocm_end),
         ("RECORD_IOCTLS", records_of(options.ask.ioctl_records, plan.queues_by_ioctl)),
+        ("READ_POINTERS", u32::from(options.read_pointers)),
         ("FILTER_ON", u32::from(!options.pids.is_empty())),
     ];
     let mut loader = EbpfLoader::new();

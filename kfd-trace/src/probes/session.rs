@@ -32,6 +32,8 @@ pub struct Options {
     pub pids: Vec<u32>,
     /// Size of the ring buffer, a power of two and a multiple of the page size.
     pub ring_bytes: u32,
+    /// What stands at the pointers of a queue that is destroyed is wanted.
+    pub read_pointers: bool,
     /// CPUs that the kernel makes room for in per-CPU maps.
     pub possible_cpus: usize,
     /// One past the highest number of a CPU that can be.
@@ -46,6 +48,7 @@ impl Default for Options {
             ask: Ask::default(),
             pids: Vec::new(),
             ring_bytes: RING_BYTES,
+            read_pointers: false,
             possible_cpus: 1,
             cpu_ids: None,
             procfs: "/proc".into(),

@@ -68,7 +68,10 @@ impl State {
             Body::MmRelease => self.mm_release(key, now),
             Body::ProcessRelease => self.release(key, now, &mut change),
             Body::QueueCreate(facts) => self.queue_create(key, facts, now, &mut change),
-            Body::QueueDestroy { queue_id, gpu_id } => {
+            Body::QueueDestroy { queue_id, gpu_id, last } => {
+                if let Some(last) = last {
+                    self.read_last(key, *queue_id, last, now);
+                }
                 self.queue_destroy(key, *queue_id, *gpu_id, event, &mut change);
             }
             Body::QueueDestroyFailed { queue_id, .. } => {

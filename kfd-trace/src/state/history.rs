@@ -259,7 +259,8 @@ impl Told<'_> {
         let end = |at_ns, body| Event::of_standing(at_ns, id, tgid, body);
         for queue in change.ended.iter().filter(|queue| !own(queue)) {
             let at_ns = queue.end.map_or(event.mono_ns, |end| end.at_ns);
-            let body = Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.facts.gpu_id };
+            let body =
+                Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.facts.gpu_id, last: None };
             self.push(&end(at_ns, body), key, What::QueueDestroy(queue.into()));
         }
         let told = matches!(event.body, Body::ProcessRelease) && change.released == change.process;

@@ -5,6 +5,7 @@
 //! [`Change`] that it made; [`History`] keeps what somebody may ask for later. Pure: no clock is read here, every time
 //! comes from outside and is CLOCK_MONOTONIC, if nothing else is said.
 
+mod activity;
 mod adopt;
 mod apply;
 mod eviction;
@@ -18,6 +19,7 @@ mod queue;
 mod queues;
 mod reconcile;
 mod rows;
+mod sample_totals;
 mod snapshot;
 mod source;
 mod totals;
@@ -29,6 +31,9 @@ mod property;
 #[cfg(test)]
 pub(crate) mod samples;
 
+pub use activity::{
+    Activity, Measured, Rate, Reading, STALLED_AFTER_NS, Sample, Sought, Target, Work, Works,
+};
 pub use adopt::{Read, StandingProcess};
 pub use apply::Change;
 pub use eviction::Evictions;
@@ -41,6 +46,7 @@ pub use process::{Place, Process, ProcessDetails, ProcessKey};
 pub use queue::{Cause, Queue, QueueEnd, QueueLabel};
 pub use reconcile::{Difference, Finding};
 pub use rows::State;
+pub use sample_totals::SampleTotals;
 pub use snapshot::Snapshot;
 pub use source::{Source, Sources};
 pub use totals::{Anomaly, Totals};

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::activity::Works;
 use super::eviction::Evictions;
 use super::queue::Queue;
 use super::source::Sources;
@@ -82,6 +83,7 @@ pub struct Process {
     pub evicted: Evictions,
     /// By gpu_id; `None` where it could not be read.
     pub vm_faults: BTreeMap<Option<u32>, u64>,
+    pub works: Works,
     /// MQD writes of queues whose creation is not told yet, by queue id.
     pub(super) mqd_of_unborn: BTreeMap<u32, MqdWrites>,
     /// Live queues by id.
@@ -118,6 +120,7 @@ impl Process {
             evictions: BTreeMap::new(),
             evicted: Evictions::default(),
             vm_faults: BTreeMap::new(),
+            works: Works::new(),
             mqd_of_unborn: BTreeMap::new(),
             queues: BTreeMap::new(),
             last_ends: BTreeMap::new(),
@@ -133,6 +136,7 @@ impl Process {
             details: self.details.clone(),
             evictions: self.evictions.clone(),
             vm_faults: self.vm_faults.clone(),
+            works: self.works.clone(),
             queues: self.queues.clone(),
             mqd_of_unborn: BTreeMap::new(),
             last_ends: BTreeMap::new(),

@@ -1,5 +1,6 @@
 //! One queue from its birth to its end.
 
+use super::activity::Activity;
 use super::eviction::Evictions;
 use super::source::{Source, Sources};
 use super::update::MqdWrites;
@@ -23,6 +24,7 @@ pub struct Queue {
     pub cu_mask: Option<CuMask>,
     pub mqd_writes: MqdWrites,
     pub evictions: Evictions,
+    pub activity: Activity,
     /// When its last record was taken in, or when it was found.
     pub changed_ns: u64,
     /// When it was taken from sysfs or the kernel anew, since a record had been lost: its counts are too low then.
@@ -130,11 +132,17 @@ impl Queue {
             cu_mask: None,
             mqd_writes: MqdWrites::default(),
             evictions: Evictions::default(),
+            activity: Activity::default(),
             changed_ns: at_ns,
             resynced_ns: None,
             unlisted: false,
             end: None,
         }
+    }
+
+    /// When it was created or found, CLOCK_MONOTONIC nanoseconds: no two queues of one id have the same.
+    pub(super) fn since_ns(&self) -> u64 {
+        self.adopted_ns.or(self.born_ns).unwrap_or(0)
     }
 
     #[must_use]

@@ -1,5 +1,6 @@
 //! The rules for queues: birth, end, and an end that did not happen.
 
+use super::activity;
 use super::apply::Change;
 use super::process::{Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd, QueueLabel};
@@ -99,6 +100,7 @@ impl State {
         let Some(mut queue) = row.queues.remove(&queue_id) else { return false };
         queue.end = Some(end);
         queue.facts.gpu_id = queue.facts.gpu_id.or(gpu_id);
+        activity::ends(&queue, &mut row.works);
         *self.totals.queues_destroyed.entry((queue.label(), end.cause)).or_default() += 1;
         change.ended.push(queue.clone());
         row.ended_queues.push_back(queue);
@@ -131,6 +133,9 @@ impl State {
         queue.changed_ns = now_ns;
         // Its entry in sysfs went before the destroy was tried.
         queue.unlisted = true;
+        if let Some(row) = self.rows.get_mut(&key) {
+            activity::revives(&mut queue, &mut row.works);
+        }
         *self.totals.queues_revived.entry(queue.label()).or_default() += 1;
         self.put(key, queue);
     }

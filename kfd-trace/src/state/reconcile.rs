@@ -167,7 +167,7 @@ impl State {
                 let key = self.holder(&finding)?;
                 let end = QueueEnd { at_ns: now_ns, cause: Cause::NotSeen };
                 self.end_queue(key, finding.queue_id, None, end, &mut change);
-                (key, Body::QueueDestroy { queue_id: finding.queue_id, gpu_id: None })
+                (key, Body::QueueDestroy { queue_id: finding.queue_id, gpu_id: None, last: None })
             }
             (Difference::Missing, Some((list, process, queue))) => {
                 if finding.key.is_some_and(|key| !self.process(key).is_some_and(Process::alive)) {

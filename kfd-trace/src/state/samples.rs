@@ -60,7 +60,7 @@ pub(crate) fn create(queue_id: u32) -> Body {
 }
 
 pub(crate) fn destroy(queue_id: u32) -> Body {
-    Body::QueueDestroy { queue_id, gpu_id: Some(58270) }
+    Body::QueueDestroy { queue_id, gpu_id: Some(58270), last: None }
 }
 
 /// `calls` calls that returned after `latency_ns` each.

@@ -63,7 +63,7 @@ fn cannot(name: &str, why: &impl fmt::Display) -> Stop {
 /// # Errors
 /// There is no driver.
 pub(super) fn live(roots: &Roots) -> Result<(Vec<Recorded>, Option<String>), Stop> {
-    let (listed, problem) = ps::list(roots)?;
+    let (listed, problem) = ps::list(roots, ps::Measure::Nothing)?;
     let queues = listed.rows.iter().filter_map(|row| standing(row, &listed.topology));
     Ok((queues.collect(), problem))
 }

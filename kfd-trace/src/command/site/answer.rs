@@ -144,6 +144,7 @@ impl Site for Page {
             tables: taken.tables.as_ref(),
             collectors: &taken.collectors,
             retired: &taken.retired,
+            samples: &taken.samples,
             probes: &taken.probes,
             topology: &taken.topology,
             undecoded: &taken.undecoded,

@@ -32,6 +32,7 @@ fn ask(root: &Path, kinds: &[Kind]) -> Ask {
         duration: None,
         ring_bytes: 0,
         choice: Choice::default(),
+        sample: Duration::ZERO,
     }
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::View;
 use super::who::Who;
 use crate::events::life::Trigger;
+use crate::output::activity::{WorkFields, works};
 use crate::state::{Evictions, Process};
 
 #[derive(Serialize)]
@@ -21,6 +22,7 @@ pub(super) struct Row<'a> {
     evictions_total: u64,
     evicted_ns: u64,
     evictions: Vec<OnGpu>,
+    activity: Vec<WorkFields>,
 }
 
 #[derive(Serialize)]
@@ -55,5 +57,6 @@ pub(super) fn row<'a>(process: &'a Process, view: &View<'a>) -> Row<'a> {
         evictions_total: process.evicted.count,
         evicted_ns: process.evicted.evicted_ns(until_ns),
         evictions: process.evictions.iter().map(on_gpu).collect(),
+        activity: works(process),
     }
 }

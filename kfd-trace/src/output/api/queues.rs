@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::View;
 use crate::events::life::MqdOp;
+use crate::output::activity::ActivityFields;
 use crate::output::names;
 use crate::output::queue_fields::QueueFields;
 use crate::state::{Process, Queue, Sources};
@@ -28,6 +29,7 @@ pub(super) struct Row<'a> {
     evicted_ns: u64,
     updates: u64,
     mqd_writes: MqdWrites,
+    activity: Option<ActivityFields>,
     origin: &'static str,
     born_mono_ns: Option<u64>,
     age_ns: Option<u64>,
@@ -70,6 +72,7 @@ pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &View<'a>) -
             update: writes(MqdOp::Update),
             restore: writes(MqdOp::Restore),
         },
+        activity: ActivityFields::of(facts, &queue.activity),
         origin: names::origin(facts.origin),
         born_mono_ns: queue.born_ns,
         age_ns: queue.age_ns(view.now_ns),

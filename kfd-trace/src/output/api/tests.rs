@@ -44,7 +44,7 @@ fn a_queue_with_all_that_happened_to_it() {
             "doorbell_offset": 16, "priority": 7, "percent": 50, "sdma_engine_id": null,
             "cu_mask": ["0x000000ff", "0x00000001"], "active": false, "evicted": true,
             "evictions": 2, "evicted_ns": 300_000, "updates": 1,
-            "mqd_writes": {"init": 0, "update": 1, "restore": 0}, "origin": "ioctl",
+            "mqd_writes": {"init": 0, "update": 1, "restore": 0}, "activity": null, "origin": "ioctl",
             "born_mono_ns": 20_000, "age_ns": 980_000, "resynced": false, "unlisted": false, "sources": ["probe"],
         }])
     );
@@ -64,7 +64,7 @@ fn a_queue_has_its_fields_in_one_order() {
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"percent":100,"#,
             r#""sdma_engine_id":null,"cu_mask":null,"active":true,"evicted":false,"evictions":0,"evicted_ns":0,"#,
-            r#""updates":0,"mqd_writes":{"init":0,"update":0,"restore":0},"origin":"ioctl","born_mono_ns":20000,"#,
+            r#""updates":0,"mqd_writes":{"init":0,"update":0,"restore":0},"activity":null,"origin":"ioctl","born_mono_ns":20000,"#,
             r#""age_ns":980000,"resynced":false,"unlisted":false,"sources":["probe"]}]}"#
         )
     );
@@ -108,6 +108,7 @@ fn processes_are_shown_after_their_end_and_without_their_arguments() {
             "failed_opens": 0, "closes": 1, "queues": 1, "vm_faults": 1, "evicted": true, "evictions_total": 1,
             "evicted_ns": 900_000, "evictions": [{"gpu_id": GPU, "evicted": true, "evictions": 1,
                 "evicted_ns": 900_000, "last_trigger": "userptr"}],
+            "activity": [],
         }])
     );
     state.apply(&event(500_000, 1, PID, Body::ProcessRelease));
@@ -189,10 +190,10 @@ fn events_are_told_as_the_stream_tells_them() {
         of_gpu(60_000, Body::GpuResetBegin { gpu_id: Some(GPU) }),
         of_gpu(70_000, Body::GpuResetEnd { gpu_id: Some(GPU) }),
         crate::events::event::Event { process: None, ..event(75_000, 1, 900, Body::UserQueue(call)) },
-        event(80_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: None }),
+        event(80_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: None, last: None }),
         event(85_000, 1, PID, Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 }),
-        event(90_000, 1, PID, Body::QueueDestroy { queue_id: 9, gpu_id: Some(GPU) }),
-        event(95_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU) }),
+        event(90_000, 1, PID, Body::QueueDestroy { queue_id: 9, gpu_id: Some(GPU), last: None }),
+        event(95_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU), last: None }),
         event(99_000, 1, PID, Body::ProcessRelease),
     ];
     // What the stream says.
@@ -250,7 +251,7 @@ fn at(state: &State, history: &History, mono_ns: i64) -> Value {
 #[test]
 fn who_held_what_at_a_moment_is_told_after_the_end() {
     let (state, history) = remembered(&[
-        event(30_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU) }),
+        event(30_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU), last: None }),
         event(40_000, 1, PID, Body::QueueCreate(facts(4))),
         event(50_000, 1, PID, Body::ProcessRelease),
         event(60_000, 2, PID, seen(false)),
@@ -285,7 +286,7 @@ fn who_held_what_at_a_moment_is_told_after_the_end() {
 #[test]
 fn a_queue_that_outlived_its_destroy_is_told_once() {
     let (state, history) = remembered(&[
-        event(30_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU) }),
+        event(30_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU), last: None }),
         event(31_000, 1, PID, Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 }),
     ]);
     let told = at(&state, &history, 25_000);

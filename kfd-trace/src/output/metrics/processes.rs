@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use kfd_trace_common::counter::ProbeId;
 
 use super::Scrape;
+use super::activity;
 use super::driver::{by_label, gpu_label, sees_queues};
 use super::family::{Family, number};
 use super::life::EVICTIONS;
@@ -22,6 +23,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     if sees_queues(scrape) || scrape.sysfs.is_some() {
         all.push(queues(&shown));
     }
+    all.extend(activity::of_processes(scrape, &shown));
     if scrape.sees(&EVICTIONS) {
         all.extend(evictions(&shown, scrape.now_ns));
     }

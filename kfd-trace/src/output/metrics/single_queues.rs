@@ -1,6 +1,7 @@
 //! Series of single queues, where they are asked for: bounded, and of live queues only.
 
 use super::Scrape;
+use super::activity::OfQueues;
 use super::driver::{gpu_label, sees_queues};
 use super::family::{Family, number};
 use super::processes::identity;
@@ -17,12 +18,14 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let mut created = Family::new(&t::QUEUE_CREATED);
     let (mut priority, mut share) = (Family::new(&t::QUEUE_PRIORITY), Family::new(&t::QUEUE_SHARE));
     let (mut active, mut evicted) = (Family::new(&t::QUEUE_ACTIVE), Family::new(&t::QUEUE_EVICTED));
+    let mut activity = OfQueues::new();
     for (process, queue) in shown {
         let facts = &queue.facts;
         let [pid, id, comm] = identity(process);
         let (gpu, queue_id) = (gpu_label(facts.gpu_id), queue.queue_id.to_string());
         let labels = [&*pid, &id, &comm, &gpu, &queue_id];
         let engine = facts.sdma_engine_id.map_or_else(String::new, |engine| engine.to_string());
+        activity.queue(&labels, queue);
         let told = [&labels[..], &[queue.label().type_name(), &engine]].concat();
         info.set(&told, 1.0);
         let set = |family: &mut Family, value: Option<f64>| {
@@ -36,7 +39,10 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         set(&mut active, facts.active.map(|active| number(active.into())));
         set(&mut evicted, facts.evicted.map(|evicted| number(evicted.into())));
     }
-    vec![Family::single(&t::QUEUES_DROPPED, number(dropped)), info, created, priority, share, active, evicted]
+    let dropped = Family::single(&t::QUEUES_DROPPED, number(dropped));
+    let mut all = vec![dropped, info, created, priority, share, active, evicted];
+    all.extend(activity.families());
+    all
 }
 
 /// Those that have been known for longest: what is shown once stays until its end.

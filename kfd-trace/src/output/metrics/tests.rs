@@ -5,9 +5,9 @@ use crate::events::decode::{DecodeError, Undecodable};
 use crate::events::event::{Body, ProcessId, QueueCreate, QueueType};
 use crate::events::tables::InFlightRow;
 use crate::missed::Missed;
-use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, topology, traced};
+use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, sampled, topology, traced};
 use crate::state::samples::{create, destroy, error_row, event, facts, ioctl_row, seen};
-use crate::state::{ProcessDetails, State, StateLimits};
+use crate::state::{ProcessDetails, SampleTotals, State, StateLimits};
 use crate::verdict::Verdict;
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::kind::Kind;
@@ -22,6 +22,7 @@ struct World {
     tables: Tables,
     undecoded: Undecoded,
     retired: IoctlTotals,
+    samples: SampleTotals,
     probes: Vec<ProbeStatus>,
     sysfs: Option<Snapshot>,
     collectors: Vec<Collected>,
@@ -37,6 +38,7 @@ impl World {
             tables: Tables::default(),
             undecoded: Undecoded::default(),
             retired: IoctlTotals::default(),
+            samples: SampleTotals { interval_ns: 1_000_000_000, ..SampleTotals::default() },
             probes,
             sysfs: None,
             collectors: Vec::new(),
@@ -54,6 +56,7 @@ impl World {
             tables: Some(&self.tables).filter(|_| self.collectors.iter().all(|one| one.failed.is_none())),
             collectors: &self.collectors,
             retired: &self.retired,
+            samples: &self.samples,
             probes: &self.probes,
             topology: &topology(),
             undecoded: &self.undecoded,
@@ -360,6 +363,7 @@ fn without_probes_sysfs_still_tells_queues() {
         tables: Some(&tables),
         collectors: &[],
         retired: &retired,
+        samples: &SampleTotals::default(),
         probes: &[],
         topology: &topology(),
         undecoded: &Undecoded::default(),
@@ -378,6 +382,7 @@ fn without_probes_sysfs_still_tells_queues() {
     assert!(!text.contains("kfd_ioctls_total") && !text.contains("kfd_trace_records_total"));
 }
 
+mod activity;
 mod detail;
 mod life;
 mod whole;

@@ -8,8 +8,8 @@ use bytesize::ByteSize;
 use super::processes::{comm, pid};
 use super::{View, age, counted, show, since};
 use crate::events::event::QueueType;
-use crate::output::names;
-use crate::state::{Process, ProcessKey, Queue};
+use crate::output::{activity, names};
+use crate::state::{Measured, Process, ProcessKey, Queue};
 
 /// Queues that the page has rows for.
 const QUEUES: usize = 300;
@@ -49,6 +49,9 @@ pub(super) struct Row {
     pub(super) priority: String,
     pub(super) ring: String,
     pub(super) size: String,
+    pub(super) rate: String,
+    pub(super) backlog: String,
+    pub(super) stalled: bool,
     pub(super) evictions: String,
     pub(super) age: String,
     pub(super) remark: &'static str,
@@ -125,6 +128,9 @@ fn row(queue: &Queue, now_ns: u64) -> Row {
         priority: show(facts.priority),
         ring: show(facts.ring_address.map(names::hex)),
         size: show(size),
+        rate: show(activity::rate(facts, &queue.activity)),
+        backlog: show(activity::backlog(facts, &queue.activity)),
+        stalled: queue.activity.now().is_some_and(Measured::stalled),
         evictions: match queue.evictions.count {
             0 => "0".to_owned(),
             count => format!("{count} ({})", age(queue.evictions.evicted_ns(now_ns))),

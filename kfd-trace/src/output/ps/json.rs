@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{PsRow, budget};
 use crate::attribute::{Gpu, Pool, Topology};
+use crate::output::activity::ActivityFields;
 use crate::output::belongs::BelongsFields;
 use crate::output::budget::Budget;
 use crate::output::escape;
@@ -38,6 +39,7 @@ struct JsonRow<'a> {
     active: Option<bool>,
     evicted: Option<bool>,
     age_ns: Option<u64>,
+    activity: Option<ActivityFields>,
     #[serde(serialize_with = "names::sources")]
     sources: Sources,
 }
@@ -126,6 +128,7 @@ fn json_row<'a>(row: &'a PsRow, topology: &'a Topology) -> JsonRow<'a> {
         active: queue.and_then(|queue| queue.active),
         evicted: queue.and_then(|queue| queue.evicted),
         age_ns: row.age_ns,
+        activity: queue.zip(row.activity.as_ref()).and_then(|(queue, did)| ActivityFields::of(queue, did)),
         sources: row.sources,
     }
 }

@@ -54,6 +54,7 @@ fn fill(known: &mut PsRow, row: &PsRow) {
         (known, queue) => *known = known.take().or_else(|| queue.clone()),
     }
     known.age_ns = known.age_ns.or(row.age_ns);
+    known.activity = known.activity.take().or_else(|| row.activity.clone());
     known.sources = known.sources.union(row.sources);
     fill_process(known, row);
 }

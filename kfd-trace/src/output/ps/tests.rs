@@ -100,14 +100,14 @@ fn json_has_its_fields_in_one_order() {
             r#""gpu_id":58270,"queue_id":3,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","#,
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"percent":100,"#,
-            r#""sdma_engine_id":null,"active":true,"evicted":false,"age_ns":303000000000,"sources":["probe"]}],"#,
+            r#""sdma_engine_id":null,"active":true,"evicted":false,"age_ns":303000000000,"activity":null,"sources":["probe"]}],"#,
             r#""processes":[{"pid":5,"ns_pid":null,"uid":null,"comm":null,"cmdline":null,"cgroup":null,"#,
             r#""container_id":null,"runtime":null,"pod_uid":null,"namespace":null,"pod":null,"container":null,"#,
             r#""slurm_job":null,"slurm_step":null,"slurm_uid":null,"unit":null,"#,
             r#""kfd_process":null,"context_id":null,"gpu":null,"node":null,"pci":null,"gpu_id":null,"#,
             r#""queue_id":null,"queue_type":null,"ring_address":null,"ring_size":null,"#,
             r#""write_pointer_address":null,"read_pointer_address":null,"doorbell_offset":null,"priority":null,"#,
-            r#""percent":null,"sdma_engine_id":null,"active":null,"evicted":null,"age_ns":null,"#,
+            r#""percent":null,"sdma_engine_id":null,"active":null,"evicted":null,"age_ns":null,"activity":null,"#,
             r#""sources":["sysfs"]}]"#
         ))
     );
@@ -133,7 +133,7 @@ fn json_holds_queues_apart_from_processes_without_any() {
             "queue_id": 3, "queue_type": "compute_aql", "ring_address": "0x7fad66c00000", "ring_size": 1048576,
             "write_pointer_address": "0x7faf945b8038", "read_pointer_address": "0x7faf945b8080",
             "doorbell_offset": 16, "priority": 7, "percent": 100, "sdma_engine_id": null,
-            "active": true, "evicted": false, "age_ns": 303_000_000_000_u64, "sources": ["probe"],
+            "active": true, "evicted": false, "age_ns": 303_000_000_000_u64, "activity": null, "sources": ["probe"],
         })
     );
     assert_eq!(value["queues"][0]["ring_address"], Value::Null);

@@ -26,8 +26,15 @@ fn with_dropped(
     dropped: &BTreeMap<&'static str, u64>,
 ) -> (String, serde_json::Value) {
     let snapshot = traced().snapshot();
-    let input =
-        Input { snapshot: &snapshot, tables, retired, undecoded, dropped, duration_ns: 2_500_000_000 };
+    let input = Input {
+        snapshot: &snapshot,
+        tables,
+        retired,
+        undecoded,
+        dropped,
+        sampled: true,
+        duration_ns: 2_500_000_000,
+    };
     let summary = Summary::new(&input);
     let (mut text, mut object) = (Vec::new(), Vec::new());
     summary.text(&mut text).expect("memory");

@@ -129,7 +129,7 @@ impl What {
             Body::ProcessSeen(seen) => What::ProcessSeen { standing: seen.standing },
             Body::ProcessRelease => What::ProcessRelease,
             Body::QueueCreate(facts) => What::QueueCreate(Box::new(facts.clone())),
-            Body::QueueDestroy { queue_id, gpu_id } => What::QueueDestroy(ended(*queue_id).map_or(
+            Body::QueueDestroy { queue_id, gpu_id, .. } => What::QueueDestroy(ended(*queue_id).map_or(
                 Ended {
                     queue_id: *queue_id,
                     gpu_id: *gpu_id,
@@ -256,7 +256,7 @@ impl What {
             What::ProcessRelease => Body::ProcessRelease,
             What::QueueCreate(facts) => Body::QueueCreate(QueueCreate::clone(facts)),
             What::QueueDestroy(queue) => {
-                Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.gpu_id }
+                Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.gpu_id, last: None }
             }
             What::QueueDestroyFailed { queue_id, gpu_id, errno } => {
                 Body::QueueDestroyFailed { queue_id: *queue_id, gpu_id: *gpu_id, errno: *errno }

@@ -112,7 +112,7 @@ fn a_dead_process_has_its_counters_for_the_linger_and_none_after_it() {
         world.state.apply(&event(ended_ns, 1, PID, Body::ProcessRelease));
         assert_eq!((world.value(own), world.value(all)), (left, Some(3.0)), "ended at {ended_ns}");
         assert_eq!(world.text().contains("pid="), left.is_some(), "ended at {ended_ns}");
-        assert!(!world.text().contains("kfd_process_queues"), "its queues are gone");
+        assert!(!world.text().contains("kfd_process_queues{"), "its queues are gone");
         assert_eq!(
             world.value("kfd_trace_metrics_processes_dropped"),
             Some(0.0),

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::events::life::{Eviction, QueueUpdate, Trigger, VmFault};
+use crate::events::pointers::Counts;
+use crate::events::pointers::samples::sdma;
 
 /// Where the exposition is to be written (xtask/src/rules/exposition.rs).
 const FILE: &str = "KFD_TRACE_EXPOSITION";
@@ -19,10 +21,14 @@ fn world() -> World {
         (50_000, Body::Evict(evict(Some(Trigger::Ttm)))),
         (60_000, Body::Restore(evict(None))),
         (70_000, Body::VmFault(VmFault { gpu_id, access: None })),
-        (80_000, Body::MmRelease),
+        (80_000, Body::QueueCreate(sdma(4))),
     ] {
         world.state.apply(&event(at_ns, 1, PID, body));
     }
+    for queue_id in [3, 4] {
+        sampled(&mut world.state, queue_id, Ok(Counts { submitted: 9, retired: 4 }), 85_000);
+    }
+    world.state.apply(&event(90_000, 1, PID, Body::MmRelease));
     world.tables = Tables {
         ioctls: vec![ioctl_row(1, CREATE, 3, 1_500)],
         errors: vec![error_row(1, CREATE, 22, 2)],
@@ -42,6 +48,7 @@ fn world() -> World {
         .map(|collector| Collected { collector, took_ns: 1_000, failed: None })
         .into();
     world.detail.queues = Some(10);
+    world.samples.last_ns = Some(2_000_000_000);
     world
 }
 

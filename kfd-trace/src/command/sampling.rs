@@ -1,0 +1,161 @@
+//! When queues are sampled, and the sample that is under way, apart from the thread that follows the ring buffer.
+//!
+//! Takes in the interval that is asked for and what a [`Pass`] took. Gives out when the next one is due, and what the last one
+//! saw. A memory may keep its reader waiting: whoever awaits [`Sampling::step`] beside the ring buffer
+//! and the signals serves them meanwhile.
+
+use super::sampler::{Pass, Sampler};
+use super::tracer::Tracer;
+use crate::state::Target;
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
+
+/// Sampling takes at most one part in so many of a CPU's time: the interval is stretched else.
+const SHARE: u32 = 100;
+
+/// A sample that takes longer is told, once.
+const LONG: Duration = Duration::from_secs(30);
+
+/// At most one sample at a time.
+#[derive(Debug)]
+pub(super) struct Sampling {
+    interval: Duration,
+    due: Instant,
+    /// `None` while it is under way.
+    idle: Option<Sampler>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    done: JoinHandle<(Sampler, Pass)>,
+    since: Instant,
+    told: bool,
+    reads: Arc<AtomicU32>,
+}
+
+/// What is to be done now.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// [`Sampling::begin`].
+    Due,
+    /// [`Sampling::take`].
+    Done(Pass),
+}
+
+impl Sampling {
+    /// `interval`: zero for never.
+    pub(super) fn new(interval: Duration, procfs: PathBuf) -> Self {
+        let idle = (!interval.is_zero()).then(|| Sampler::new(procfs));
+        Sampling { interval, due: Instant::now(), idle, running: None }
+    }
+
+    /// Waits until there is something to do, for ever where sampling is off. Asked for again it goes on where it was.
+    ///
+    /// # Errors
+    /// When a sample panicked.
+    pub(super) async fn step(&mut self) -> Result<Step, JoinError> {
+        if let Some(running) = &mut self.running {
+            let done = (&mut running.done).await;
+            self.running = None;
+            let (sampler, pass) = done?;
+            self.idle = Some(sampler);
+            return Ok(Step::Done(pass));
+        }
+        if self.idle.is_none() {
+            return pending().await;
+        }
+        sleep_until(self.due).await;
+        Ok(Step::Due)
+    }
+
+    /// Begins a sample.
+    pub(super) fn begin(&mut self, targets: Vec<Target>) {
+        let Some(mut sampler) = self.idle.take() else { return };
+        let now = Instant::now();
+        self.due = now + self.interval;
+        let reads = sampler.reads();
+        let done = spawn_blocking(move || {
+            let pass = sampler.pass(&targets);
+            (sampler, pass)
+        });
+        self.running = Some(Running { done, since: now, told: false, reads });
+    }
+
+    /// Takes a sample in, and sets when the next one is due.
+    pub(super) fn take(&mut self, tracer: &mut Tracer, pass: &Pass) {
+        let interval = stretched(self.interval, Duration::from_nanos(pass.cpu_ns));
+        self.due += interval.saturating_sub(self.interval);
+        let Tracer { samples, state, .. } = tracer;
+        samples.interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        samples.take(state, &pass.samples, pass.cpu_ns, pass.at_ns);
+    }
+
+    /// A line for the log, once for a sample that takes long.
+    pub(super) fn overdue(&mut self) -> Option<String> {
+        let running = self.running.as_mut().filter(|running| !running.told)?;
+        let took = running.since.elapsed();
+        if took < LONG {
+            return None;
+        }
+        running.told = true;
+        Some(format!(
+            "sampling has taken {} s and reads the memory of process {}: until it ends, no activity is measured",
+            took.as_secs(),
+            running.reads.load(Ordering::Relaxed),
+        ))
+    }
+}
+
+/// The time from one sample to the next, so that a sample that took `cpu` of a CPU takes no more than its share.
+fn stretched(interval: Duration, cpu: Duration) -> Duration {
+    interval.max(cpu.saturating_mul(SHARE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Roots;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_interval_stretches_where_a_sample_takes_more_than_its_share() {
+        assert_eq!(stretched(1000 * MS, 10 * MS), 1000 * MS);
+        assert_eq!(stretched(1000 * MS, 11 * MS), 1100 * MS);
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn samples_follow_each_other_and_never_where_they_are_off() {
+        block_on(async {
+            let mut sampling = Sampling::new(1000 * MS, "/proc".into());
+            let mut tracer = Tracer::idle(&Roots::default());
+            let begin = Instant::now();
+            for cpu in [MS, 20 * MS, MS] {
+                assert!(matches!(sampling.step().await, Ok(Step::Due)));
+                sampling.begin(Vec::new());
+                let Ok(Step::Done(mut pass)) = sampling.step().await else { panic!("it is done") };
+                pass.cpu_ns = u64::try_from(cpu.as_nanos()).unwrap();
+                sampling.take(&mut tracer, &pass);
+            }
+            assert!(matches!(sampling.step().await, Ok(Step::Due)));
+            let passed = begin.elapsed();
+            assert!((4000 * MS..4900 * MS).contains(&passed), "1 s, 2 s, 1 s: {passed:?}");
+            assert_eq!(tracer.samples.cpu_ns, 22_000_000);
+            assert!(tracer.samples.last_ns.is_some());
+            let mut off = Sampling::new(Duration::ZERO, "/proc".into());
+            let step = tokio::time::timeout(Duration::from_secs(3600), off.step()).await;
+            assert!(step.is_err(), "{step:?}");
+        });
+    }
+}

@@ -1,0 +1,262 @@
+//! What a queue and a process do, in JSON and in words.
+
+use bytesize::ByteSize;
+use serde::Serialize;
+
+use crate::events::event::QueueCreate;
+use crate::events::pointers::{Counts, Pointers, Unit, Unmeasured};
+use crate::state::{Activity, Measured, Process, Work};
+
+/// Of a queue. Every field is always there; `null` is "not measured".
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct ActivityFields {
+    /// What is counted: `packets` or `ring_bytes`.
+    unit: Option<&'static str>,
+    /// Since the queue's creation; the last that was read, also where nothing is measured now.
+    submitted: Option<u64>,
+    retired: Option<u64>,
+    backlog: Option<u64>,
+    submitted_per_second: Option<f64>,
+    retired_per_second: Option<f64>,
+    /// It has a backlog and retired nothing for ten seconds.
+    stalled: Option<bool>,
+    /// Since it was last seen with something to do.
+    idle_ns: Option<u64>,
+    /// Of a queue that ended: nothing was added after the last reading.
+    complete: bool,
+    /// Why the last reading told nothing.
+    not_measured: Option<&'static str>,
+}
+
+impl ActivityFields {
+    /// `None` where nothing was read yet.
+    pub(super) fn of(queue: &QueueCreate, activity: &Activity) -> Option<Self> {
+        let (last, now) = (activity.last(), activity.now());
+        if last.is_none() && activity.problem().is_none() {
+            return None;
+        }
+        let rate = now.and_then(|now| now.rate);
+        Some(ActivityFields {
+            unit: unit(queue).map(Unit::name),
+            submitted: last.map(|last| last.counts.submitted),
+            retired: last.map(|last| last.counts.retired),
+            backlog: now.map(|now| now.counts.backlog()),
+            submitted_per_second: rate.map(|rate| rate.submitted),
+            retired_per_second: rate.map(|rate| rate.retired),
+            stalled: now.map(Measured::stalled),
+            idle_ns: now.map(Measured::idle_ns),
+            complete: activity.complete(),
+            not_measured: activity.problem().map(Unmeasured::name),
+        })
+    }
+}
+
+fn unit(queue: &QueueCreate) -> Option<Unit> {
+    Pointers::of(queue).ok().map(|pointers| pointers.unit)
+}
+
+/// Of a process on one GPU, its ended queues included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct WorkFields {
+    pub(super) gpu_id: Option<u32>,
+    packets_submitted: u64,
+    packets_retired: u64,
+    sdma_ring_bytes_submitted: u64,
+    sdma_ring_bytes_retired: u64,
+    /// Queues that ended without a last reading.
+    queues_incomplete: u64,
+}
+
+impl WorkFields {
+    /// Nothing was done that was seen, and nothing was missed.
+    pub(super) fn is_nothing(&self) -> bool {
+        *self == WorkFields { gpu_id: self.gpu_id, ..WorkFields::default() }
+    }
+
+    /// `12 packets submitted, 12 retired; 4.0 kB of SDMA commands submitted, 4.0 kB retired; ...`
+    pub(super) fn words(&self) -> String {
+        let mut parts = Vec::new();
+        if self.packets_submitted > 0 {
+            parts.push(format!(
+                "{} packets submitted, {} retired",
+                self.packets_submitted, self.packets_retired
+            ));
+        }
+        if self.sdma_ring_bytes_submitted > 0 {
+            let [submitted, retired] = [self.sdma_ring_bytes_submitted, self.sdma_ring_bytes_retired]
+                .map(|bytes| ByteSize(bytes).display().si().to_string());
+            parts.push(format!("{submitted} of SDMA commands submitted, {retired} retired"));
+        }
+        if self.queues_incomplete > 0 {
+            parts.push(format!("{} queues ended without a last reading", self.queues_incomplete));
+        }
+        parts.join("; ")
+    }
+}
+
+/// In the order of gpu_ids.
+pub(super) fn works(process: &Process) -> Vec<WorkFields> {
+    let of = |(gpu_id, work): (&Option<u32>, &Work)| WorkFields {
+        gpu_id: *gpu_id,
+        packets_submitted: work.packets.submitted,
+        packets_retired: work.packets.retired,
+        sdma_ring_bytes_submitted: work.ring_bytes.submitted,
+        sdma_ring_bytes_retired: work.ring_bytes.retired,
+        queues_incomplete: work.incomplete,
+    };
+    process.works.iter().map(of).collect()
+}
+
+/// What it retires: `709/s`, `12.3k/s`; of an SDMA queue `1.2 MB/s`. `None` where that is not known.
+pub(super) fn rate(queue: &QueueCreate, activity: &Activity) -> Option<String> {
+    let rate = activity.now()?.rate?.retired;
+    Some(match unit(queue)? {
+        Unit::Packets => format!("{}/s", short(rate)),
+        Unit::RingBytes => format!("{}/s", bytes(rate)),
+    })
+}
+
+/// What waits or runs, with a word where that stands still; instead of it why it is not known.
+pub(super) fn backlog(queue: &QueueCreate, activity: &Activity) -> Option<String> {
+    let Some(now) = activity.now() else {
+        return activity.problem().map(|why| format!("? ({})", why.name()));
+    };
+    let backlog = now.counts.backlog();
+    let told = match unit(queue)? {
+        Unit::Packets => backlog.to_string(),
+        Unit::RingBytes => ByteSize(backlog).display().si_short().to_string(),
+    };
+    Some(if now.stalled() { format!("{told} stalled") } else { told })
+}
+
+/// What a queue did in its life: `packets=127644 retired=127644`; with `at_least` where its end was not read.
+pub(super) fn whole(queue: &QueueCreate, activity: &Activity) -> Option<String> {
+    let Counts { submitted, retired } = activity.last()?.counts;
+    let unit = unit(queue)?.name();
+    let least = if activity.complete() { "" } else { " at_least" };
+    Some(format!("{unit}={submitted} retired={retired}{least}"))
+}
+
+/// Three digits of a number that is not negative: `0.5`, `12.3k`, `4.56M`.
+fn short(value: f64) -> String {
+    let (scaled, suffix) = match value {
+        ..1e3 => (value, ""),
+        ..1e6 => (value / 1e3, "k"),
+        ..1e9 => (value / 1e6, "M"),
+        _ => (value / 1e9, "G"),
+    };
+    match scaled {
+        ..10.0 if scaled.fract() != 0.0 => format!("{scaled:.2}{suffix}"),
+        ..100.0 if scaled.fract() != 0.0 => format!("{scaled:.1}{suffix}"),
+        _ => format!("{scaled:.0}{suffix}"),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is not negative, and cut where it is too large"
+)]
+fn bytes(value: f64) -> String {
+    ByteSize(value as u64).display().si().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::pointers::samples::sdma;
+    use crate::output::samples::{PID, sampled, traced};
+    use crate::state::samples::event;
+    use crate::state::{Reading, State};
+    use serde_json::json;
+
+    const S: u64 = 1_000_000_000;
+
+    fn of(state: &State, queue_id: u32) -> (QueueCreate, Activity) {
+        let queue = &state.process_of_tgid(PID).expect("the process").queues[&queue_id];
+        (queue.facts.clone(), queue.activity.clone())
+    }
+
+    fn after(readings: &[(u64, Reading)]) -> State {
+        let mut state = traced();
+        for (at_ns, reading) in readings {
+            sampled(&mut state, 3, *reading, *at_ns);
+        }
+        state
+    }
+
+    fn counts(submitted: u64, retired: u64) -> Reading {
+        Ok(Counts { submitted, retired })
+    }
+
+    fn shown(state: &State, queue_id: u32) -> serde_json::Value {
+        let (facts, activity) = of(state, queue_id);
+        serde_json::to_value(ActivityFields::of(&facts, &activity)).expect("JSON")
+    }
+
+    #[test]
+    fn every_field_is_there_and_null_is_not_measured() {
+        assert_eq!(shown(&traced(), 3), json!(null), "nothing was read yet");
+        let state = after(&[(S, counts(100, 90)), (3 * S, counts(300, 290))]);
+        assert_eq!(
+            shown(&state, 3),
+            json!({"unit": "packets", "submitted": 300, "retired": 290, "backlog": 10, "submitted_per_second": 100.0,
+                   "retired_per_second": 100.0, "stalled": false, "idle_ns": 0, "complete": false,
+                   "not_measured": null})
+        );
+        let state = after(&[(S, counts(100, 90)), (3 * S, Err(Unmeasured::Foreign))]);
+        assert_eq!(
+            shown(&state, 3),
+            json!({"unit": "packets", "submitted": 100, "retired": 90, "backlog": null, "submitted_per_second": null,
+                   "retired_per_second": null, "stalled": null, "idle_ns": null, "complete": false,
+                   "not_measured": "foreign"})
+        );
+    }
+
+    #[test]
+    fn words_tell_rate_and_backlog_or_why_not() {
+        let words = |state: &State| {
+            let (facts, activity) = of(state, 3);
+            (rate(&facts, &activity), backlog(&facts, &activity), whole(&facts, &activity))
+        };
+        let told = |rate: Option<&str>, backlog: &str, whole: Option<&str>| {
+            (rate.map(str::to_owned), Some(backlog.to_owned()), whole.map(str::to_owned))
+        };
+        assert_eq!(words(&traced()), (None, None, None));
+        let state = after(&[(S, counts(10, 9)), (2 * S, counts(1428, 1427))]);
+        assert_eq!(words(&state), told(Some("1.42k/s"), "1", Some("packets=1428 retired=1427 at_least")));
+        let state = after(&[(S, counts(10, 9)), (20 * S, counts(10, 9))]);
+        assert_eq!(words(&state), told(Some("0/s"), "1 stalled", Some("packets=10 retired=9 at_least")));
+        let state = after(&[(S, Err(Unmeasured::Denied))]);
+        assert_eq!(words(&state), told(None, "? (denied)", None));
+    }
+
+    #[test]
+    fn sdma_is_told_in_bytes_of_its_ring() {
+        let mut state = traced();
+        state.apply(&event(30_000, 1, PID, crate::events::event::Body::QueueCreate(sdma(4))));
+        sampled(&mut state, 4, counts(0, 0), S);
+        sampled(&mut state, 4, counts(3_000_000, 2_990_000), 2 * S);
+        let (facts, activity) = of(&state, 4);
+        assert_eq!(rate(&facts, &activity).as_deref(), Some("3.0 MB/s"));
+        assert_eq!(backlog(&facts, &activity).as_deref(), Some("10.0k"));
+        assert_eq!(shown(&state, 4)["unit"], "ring_bytes");
+        let works = works(state.process_of_tgid(PID).expect("the process"));
+        assert_eq!(works[0].sdma_ring_bytes_submitted, 3_000_000);
+        assert_eq!(works[0].packets_submitted, 0);
+    }
+
+    #[test]
+    fn three_digits_are_enough() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.5, "0.50"),
+            (709.13, "709"),
+            (12_345.0, "12.3k"),
+            (4_560_000.0, "4.56M"),
+            (2e9, "2G"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What queues do: sampled counts by process and GPU, and how the sampling goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Scrape;
+use super::driver::{gpu_label, sees_queues};
+use super::family::{Family, number};
+use super::processes::identity;
+use super::table as t;
+use crate::events::pointers::{Counts, Pointers, Unit, Unmeasured};
+use crate::state::{Process, Queue};
+
+/// Of processes. Nothing where sampling is off, or queues are not seen: 0 would say that nothing happened.
+pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Family> {
+    if scrape.samples.interval_ns == 0 || !sees_queues(scrape) {
+        return Vec::new();
+    }
+    let mut packets =
+        Three::new(&t::PROCESS_PACKETS_SUBMITTED, &t::PROCESS_PACKETS_RETIRED, &t::PROCESS_PACKETS_BACKLOG);
+    let mut bytes =
+        Three::new(&t::PROCESS_SDMA_SUBMITTED, &t::PROCESS_SDMA_RETIRED, &t::PROCESS_SDMA_BACKLOG);
+    let mut incomplete = Family::new(&t::PROCESS_INCOMPLETE);
+    let (mut stalled, mut idle) = (Family::new(&t::PROCESS_STALLED), Family::new(&t::PROCESS_IDLE));
+    let mut unmeasured = Family::new(&t::PROCESS_NOT_MEASURED);
+    for process in shown {
+        let [pid, id, comm] = identity(process);
+        for (gpu_id, work) in &process.works {
+            let gpu = gpu_label(*gpu_id);
+            let labels = [&*pid, &id, &comm, &gpu];
+            packets.count(&labels, work.packets);
+            bytes.count(&labels, work.ring_bytes);
+            incomplete.add(&labels, work.incomplete);
+        }
+        for (gpu_id, now) in by_gpu(process) {
+            let gpu = gpu_label(gpu_id);
+            let labels = [&*pid, &id, &comm, &gpu];
+            for (three, of) in [(&mut packets, &now.packets), (&mut bytes, &now.ring_bytes)] {
+                if let Some(backlog) = of {
+                    // A queue that was not read yet counts nothing: its counters exist from 0.
+                    three.count(&labels, Counts::default());
+                    three.backlog(&labels, *backlog);
+                }
+            }
+            stalled.add(&labels, now.stalled);
+            unmeasured.add(&labels, now.unmeasured);
+            if now.unmeasured == 0
+                && let Some(idle_ns) = now.idle_ns
+            {
+                idle.add_ns(&labels, idle_ns);
+            }
+        }
+    }
+    let mut all = vec![incomplete, stalled, idle, unmeasured];
+    all.extend(packets.families());
+    all.extend(bytes.families());
+    all
+}
+
+/// Submitted, retired, backlog.
+struct Three([Family; 3]);
+
+impl Three {
+    fn new(submitted: &'static t::Metric, retired: &'static t::Metric, backlog: &'static t::Metric) -> Self {
+        Three([submitted, retired, backlog].map(Family::new))
+    }
+
+    fn count(&mut self, labels: &[&str], counts: Counts) {
+        let Three([submitted, retired, _]) = self;
+        submitted.add(labels, counts.submitted);
+        retired.add(labels, counts.retired);
+    }
+
+    fn backlog(&mut self, labels: &[&str], more: u64) {
+        self.0[2].add(labels, more);
+    }
+
+    fn families(self) -> [Family; 3] {
+        self.0
+    }
+}
+
+/// What the live queues of a process do on one GPU, as of the last sample.
+#[derive(Default)]
+struct Now {
+    /// `None` without such queues.
+    packets: Option<u64>,
+    ring_bytes: Option<u64>,
+    stalled: u64,
+    unmeasured: u64,
+    /// Of the queue that was idle for the shortest time.
+    idle_ns: Option<u64>,
+}
+
+fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, Now> {
+    let mut all: BTreeMap<Option<u32>, Now> = BTreeMap::new();
+    for queue in process.queues.values() {
+        let now = all.entry(queue.facts.gpu_id).or_default();
+        let measured = queue.activity.now();
+        if let Some(unit) = unit(queue) {
+            let sum = match unit {
+                Unit::Packets => &mut now.packets,
+                Unit::RingBytes => &mut now.ring_bytes,
+            };
+            *sum.get_or_insert(0) += measured.map_or(0, |measured| measured.counts.backlog());
+        }
+        now.unmeasured += u64::from(queue.activity.problem().is_some());
+        if let Some(measured) = measured {
+            now.stalled += u64::from(measured.stalled());
+            let idle_ns = measured.idle_ns();
+            now.idle_ns = Some(now.idle_ns.map_or(idle_ns, |least| least.min(idle_ns)));
+        }
+    }
+    all
+}
+
+fn unit(queue: &Queue) -> Option<Unit> {
+    Pointers::of(&queue.facts).ok().map(|pointers| pointers.unit)
+}
+
+/// Of single queues.
+pub(super) struct OfQueues {
+    packets: Three,
+    bytes: Three,
+    stalled: Family,
+    idle: Family,
+}
+
+impl OfQueues {
+    pub(super) fn new() -> Self {
+        OfQueues {
+            packets: Three::new(
+                &t::QUEUE_PACKETS_SUBMITTED,
+                &t::QUEUE_PACKETS_RETIRED,
+                &t::QUEUE_PACKETS_BACKLOG,
+            ),
+            bytes: Three::new(&t::QUEUE_SDMA_SUBMITTED, &t::QUEUE_SDMA_RETIRED, &t::QUEUE_SDMA_BACKLOG),
+            stalled: Family::new(&t::QUEUE_STALLED),
+            idle: Family::new(&t::QUEUE_IDLE),
+        }
+    }
+
+    /// Counters stay where nothing is measured now; gauges do not.
+    pub(super) fn queue(&mut self, labels: &[&str], queue: &Queue) {
+        let (Some(unit), Some(last)) = (unit(queue), queue.activity.last()) else { return };
+        let three = match unit {
+            Unit::Packets => &mut self.packets,
+            Unit::RingBytes => &mut self.bytes,
+        };
+        three.count(labels, last.counts);
+        if let Some(now) = queue.activity.now() {
+            three.backlog(labels, now.counts.backlog());
+            self.stalled.set(labels, number(now.stalled().into()));
+            self.idle.add_ns(labels, now.idle_ns());
+        }
+    }
+
+    pub(super) fn families(self) -> Vec<Family> {
+        let OfQueues { packets, bytes, stalled, idle } = self;
+        let mut all = vec![stalled, idle];
+        all.extend(packets.families());
+        all.extend(bytes.families());
+        all
+    }
+}
+
+/// Of the sampling itself.
+pub(super) fn of_sampling(scrape: &Scrape<'_>) -> Vec<Family> {
+    let samples = scrape.samples;
+    #[expect(clippy::cast_precision_loss, reason = "the exposition format has doubles only")]
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut errors = Family::new(&t::SAMPLE_ERRORS);
+    for reason in Unmeasured::OF_READING {
+        errors.add(&[reason.name()], samples.errors.get(reason).copied().unwrap_or(0));
+    }
+    // What is known without a reading is noted as none.
+    debug_assert!(
+        samples.errors.keys().collect::<BTreeSet<_>>().is_subset(&Unmeasured::OF_READING.iter().collect())
+    );
+    let mut all = vec![
+        Family::single(&t::SAMPLES, number(samples.told)),
+        errors,
+        Family::single(&t::SAMPLE_INTERVAL, seconds(samples.interval_ns)),
+        Family::single(&t::SAMPLE_CPU, seconds(samples.cpu_ns)),
+    ];
+    if let Some(last_ns) = samples.last_ns {
+        let age_ns = scrape.now_ns.saturating_sub(last_ns);
+        all.push(Family::single(&t::SAMPLE_AGE, seconds(age_ns)));
+    }
+    all
+}
