@@ -32,6 +32,16 @@ struct Needs {
     strict_perf: bool,
 }
 
+/// What it means to lack them, and what to do.
+const NO_MEMORY: &str = "no CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: the memory of other users' processes cannot be read, so that what \
+                         their queues do is not measured; run with both, or with --sample.interval=0";
+
+/// /proc/PID/mem of any user's process (proc_mem_open, and the mode of the file).
+fn may_read_memory(held: Option<Capabilities>) -> bool {
+    let both = [Capability::SysPtrace, Capability::DacReadSearch];
+    held.is_none_or(|held| both.iter().all(|one| held.has(*one)))
+}
+
 /// Of `held` what is kept. Pure.
 fn kept(held: Capabilities, needs: Needs) -> Capabilities {
     let mut wanted = Vec::from(ALWAYS);
@@ -82,6 +92,9 @@ pub fn give_up(roots: &Roots, purpose: Purpose) -> Result<(), Stop> {
     let traces = seen.capabilities.is_some_and(Capabilities::can_trace);
     for finding in unprivileged(&seen).iter().filter(|_| traces) {
         say(format_args!("{finding}"));
+    }
+    if traces && memory && !may_read_memory(seen.capabilities) {
+        say(format_args!("{NO_MEMORY}"));
     }
     if traces && tracefs && is_closed(&roots.sysfs.join("kernel/tracing")) {
         say(format_args!(
@@ -143,6 +156,16 @@ mod tests {
         assert_eq!(memory.0 & !of(&ALWAYS).0, of(&[Capability::DacReadSearch, Capability::SysPtrace]).0);
         let strict = kept(ALL, Needs { strict_perf: true, ..plain() });
         assert_eq!(strict.0 & !of(&ALWAYS).0, of(&[Capability::SysAdmin]).0);
+    }
+
+    #[test]
+    fn memory_takes_both() {
+        use Capability::{DacReadSearch, SysPtrace};
+        assert!(may_read_memory(Some(ALL)) && may_read_memory(Some(of(&[DacReadSearch, SysPtrace]))));
+        assert!(may_read_memory(None), "it may be so");
+        for lacking in [of(&[DacReadSearch]), of(&[SysPtrace]), of(&[Capability::SysAdmin])] {
+            assert!(!may_read_memory(Some(lacking)));
+        }
     }
 
     #[test]

@@ -23,9 +23,10 @@ pub const PARANOID: (&str, &str) = ("/proc/sys/kernel/perf_event_paranoid", "2")
 pub fn needed() -> CapabilitySet {
     let always = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYSLOG;
     let tracepoints = CapabilitySet::DAC_READ_SEARCH;
+    let memory = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYS_PTRACE;
     // Maps are charged to RLIMIT_MEMLOCK before 5.11.
     let old = VmKernel::from_env().is_ok_and(|kernel| kernel.series == "5.10");
-    always | tracepoints | if old { CapabilitySet::SYS_RESOURCE } else { CapabilitySet::empty() }
+    always | tracepoints | memory | if old { CapabilitySet::SYS_RESOURCE } else { CapabilitySet::empty() }
 }
 
 /// A `kfd-trace` to be started, by a user with these capabilities, all of them ambient.
