@@ -41,8 +41,11 @@ pub struct NewQueue {
 
 impl NewQueue {
     pub fn new(queue_type: uapi::QueueType, gpu: &Gpu) -> nix::Result<Self> {
-        let memory = QueueMemory::new(queue_type, gpu)?;
-        Ok(Self { args: memory.create_args(gpu), sdma_engine_id: 0, memory })
+        Ok(Self::of(QueueMemory::new(queue_type, gpu)?, gpu))
+    }
+
+    pub fn of(memory: QueueMemory, gpu: &Gpu) -> Self {
+        Self { args: memory.create_args(gpu), sdma_engine_id: 0, memory }
     }
 }
 
@@ -179,8 +182,8 @@ impl Client {
 pub(crate) fn raw<T: Copy>(fd: BorrowedFd<'_>, cmd: Command, args: &mut T) -> Result<(), Errno> {
     assert!(uapi::size(cmd) <= size_of::<T>(), "the driver would write past the arguments");
     // SAFETY: KFD copies at most the size named in the command to and from `args`, checked above. Addresses
-    // inside the arguments are those of vectors that outlive the call, of queue memory that is never
-    // unmapped, or null.
+    // inside the arguments are those of vectors that outlive the call, of queue memory, of which the driver
+    // reads as of any user memory, or null.
     let status = unsafe { libc::ioctl(fd.as_raw_fd(), cmd as libc::Ioctl, std::ptr::from_mut(args)) };
     if status == -1 { Err(Errno::last()) } else { Ok(()) }
 }

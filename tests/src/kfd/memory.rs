@@ -4,36 +4,26 @@
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
 
+use super::pointers::{PAGE, Pointers};
 use super::topology::Gpu;
 use super::uapi::{CreateQueueOld, QueueType};
 
-const PAGE: usize = 4096;
 /// HIP's default: 16384 packets of 64 bytes. SDMA rings have the same size.
 const RING_SIZE: u32 = 1 << 20;
 const RING: usize = RING_SIZE as usize;
-const AQL_PACKET: usize = 64;
 const EOP: usize = PAGE;
 /// For drivers that do not tell their needs and check nothing.
 const CTL_STACK: u32 = 0x1000;
 const CWSR: u32 = 0x10000;
 
-/// Byte offsets in `amd_queue_t` (ROCr, inc/amd_hsa_queue.h).
-mod amd_queue {
-    pub(super) const BASE_ADDRESS: usize = 8;
-    pub(super) const SIZE: usize = 24;
-    pub(super) const WRITE_DISPATCH_ID: usize = 56;
-    pub(super) const READ_DISPATCH_ID: usize = 128;
-    /// Distance from the structure's start to the read id, as the structure itself states it.
-    pub(super) const READ_DISPATCH_ID_OFFSET: usize = 136;
-}
-
-/// One mapping: descriptor page, EOP page, ring, save area. It is never unmapped, because a GPU may write
-/// to it until the process is gone.
+/// One mapping: page of the pointers, EOP page, ring, save area. It is never unmapped, because a GPU may write
+/// to it until the process is gone; only a test that asks for it loses the first page.
 #[derive(Debug)]
 pub struct QueueMemory {
     start: NonNull<u8>,
+    pub pointers: Pointers,
     queue_type: QueueType,
     ctl_stack_size: u32,
     cwsr_size: u32,
@@ -54,26 +44,14 @@ impl QueueMemory {
                 MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE,
             )
         }?;
-        let mut memory = Self { start: start.cast(), queue_type, ctl_stack_size, cwsr_size };
-        if queue_type == QueueType::ComputeAql {
-            memory.describe();
-        }
-        Ok(memory)
-    }
-
-    /// The fields by which a reader recognises an `amd_queue_t`.
-    fn describe(&mut self) {
-        self.put(amd_queue::BASE_ADDRESS, self.ring());
-        self.put(amd_queue::SIZE, (RING / AQL_PACKET) as u64);
-        self.put(amd_queue::READ_DISPATCH_ID_OFFSET, amd_queue::READ_DISPATCH_ID as u64);
-    }
-
-    fn put(&mut self, offset: usize, value: u64) {
-        assert!(offset.is_multiple_of(8) && offset < PAGE);
-        // SAFETY: the offset lies within the first page of the mapping.
-        let field = unsafe { self.start.add(offset) };
-        // SAFETY: mapped, writable, aligned by the assertion above, and nobody else writes this page here.
-        unsafe { field.cast::<u64>().write_volatile(value) };
+        // as the thunk does with all memory that a GPU uses (fmm.c): a child would have a copy that nobody moves
+        // SAFETY: changes what a child gets of the mapping just made, and nothing here.
+        unsafe { madvise(start, length.get(), MmapAdvise::MADV_DONTFORK) }?;
+        let start = start.cast::<u8>();
+        let ring = (start.as_ptr().expose_provenance() + PAGE + EOP) as u64;
+        // SAFETY: the first page is used by nothing else here, and no part of the mapping is unmapped.
+        let pointers = unsafe { Pointers::new(start, queue_type, ring, RING_SIZE) };
+        Ok(Self { start, pointers, queue_type, ctl_stack_size, cwsr_size })
     }
 
     fn address(&self, offset: usize) -> u64 {
@@ -88,27 +66,12 @@ impl QueueMemory {
         RING_SIZE
     }
 
-    /// Where the write pointer lies: in `amd_queue_t` for AQL, at the start of the thunk's structure else.
-    pub fn write_pointer(&self) -> u64 {
-        match self.queue_type {
-            QueueType::ComputeAql => self.address(amd_queue::WRITE_DISPATCH_ID),
-            _ => self.address(0),
-        }
-    }
-
-    pub fn read_pointer(&self) -> u64 {
-        match self.queue_type {
-            QueueType::ComputeAql => self.address(amd_queue::READ_DISPATCH_ID),
-            _ => self.address(8),
-        }
-    }
-
     /// The arguments ROCr would give: priority 7 for compute, 15 for SDMA, no EOP nor save area for SDMA.
     pub fn create_args(&self, gpu: &Gpu) -> CreateQueueOld {
         let mut args = CreateQueueOld {
             ring_base_address: self.ring(),
-            write_pointer_address: self.write_pointer(),
-            read_pointer_address: self.read_pointer(),
+            write_pointer_address: self.pointers.write_address(),
+            read_pointer_address: self.pointers.read_address(),
             ring_size: self.ring_size(),
             gpu_id: gpu.gpu_id,
             queue_type: self.queue_type as u32,
@@ -142,8 +105,8 @@ mod tests {
     #[test]
     fn an_aql_queue_carries_rocrs_signature() {
         let memory = QueueMemory::new(QueueType::ComputeAql, &GPU).unwrap();
-        let descriptor = memory.write_pointer() - 0x38;
-        assert_eq!(memory.read_pointer() - memory.write_pointer(), 0x48);
+        let descriptor = memory.pointers.write_address() - 0x38;
+        assert_eq!(memory.pointers.read_address() - memory.pointers.write_address(), 0x48);
         assert_eq!(read(descriptor + 8), memory.ring());
         assert_eq!(read(descriptor + 24) * 64, u64::from(memory.ring_size()));
         assert_eq!(read(descriptor + 136), 128);

@@ -58,8 +58,8 @@ pub(crate) fn queue(queue: &Queue, queue_type: uapi::QueueType) -> Value {
         "queue_type": queue_type,
         "ring": hex(queue.memory.ring()),
         "ring_size": queue.memory.ring_size(),
-        "wptr": hex(queue.memory.write_pointer()),
-        "rptr": hex(queue.memory.read_pointer()),
+        "wptr": hex(queue.memory.pointers.write_address()),
+        "rptr": hex(queue.memory.pointers.read_address()),
         "doorbell": hex(queue.doorbell_offset),
     })
 }
