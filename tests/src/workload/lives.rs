@@ -4,6 +4,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, pause};
 use serde_json::json;
 
 use super::until::Finish;
@@ -39,13 +42,34 @@ pub(crate) fn fork_child() -> Result<()> {
     report::done("fork", &json!({"child": child.id()}))?;
     report::ready()?;
     finish.wait()?;
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id().cast_signed()), nix::sys::signal::SIGTERM)
-        .ok();
+    nix::sys::signal::kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).ok();
     let status = child.wait().context("wait for the child")?;
     queues::destroy(&mut client, queue.queue_id)?;
     report::counts(&client.tally)?;
     ensure!(status.success(), "the child: {status}");
     Ok(())
+}
+
+/// A child that does nothing: it has what this process has open, and ends with it.
+pub(crate) fn fork_that_stays() -> Result<()> {
+    let parent = getpid();
+    // SAFETY: no other thread of script runs now; the child makes system calls and leaves by _exit or a signal.
+    let child = match unsafe { fork() }.context("fork")? {
+        ForkResult::Child => stay(parent),
+        ForkResult::Parent { child } => child,
+    };
+    report::done("fork", &json!({"child": child.as_raw()}))
+}
+
+fn stay(parent: Pid) -> ! {
+    if prctl::set_pdeathsig(Signal::SIGKILL).is_ok() {
+        // where the parent ended before that, nobody tells
+        while getppid() == parent {
+            pause();
+        }
+    }
+    // SAFETY: _exit runs no handler of the parent's copy.
+    unsafe { libc::_exit(1) }
 }
 
 /// A process that is gone before anybody can read its /proc entry.

@@ -4,6 +4,7 @@
 //! once its state stands, and the counts of every ioctl it issued at its end. Whoever starts it holds its
 //! standard input open: the end of that input, or SIGTERM, is the sign to finish.
 
+mod activity;
 mod cgroup;
 pub mod cli;
 mod criu;

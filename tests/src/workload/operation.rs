@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::activity::Activity;
 use super::criu;
 use crate::kfd::uapi::{self, CreateQueueOld, QueueType};
 
@@ -37,11 +38,15 @@ pub(crate) enum Operation {
         gpu: Place,
     },
     Criu(criu::Step),
+    /// On a queue's pointers: no ioctl.
+    Activity(Activity),
     Unknown {
         nr: u8,
         size: usize,
     },
     ForkIoctl,
+    /// A child that does nothing and ends with this process.
+    Fork,
     /// GET_VERSION by so many threads, one after the other.
     Threads(u32),
     Sleep(Duration),
@@ -67,6 +72,8 @@ pub(crate) struct Create {
     /// In bytes.
     pub(crate) ring_size: Option<u32>,
     pub(crate) engine: u32,
+    /// The pointers lie in a page that cannot be read from outside.
+    pub(crate) unreadable: bool,
 }
 
 /// Which GPU an operation is for.
@@ -114,8 +121,10 @@ impl Operation {
             Self::CuMask { .. } => "cu-mask",
             Self::MemoryPolicy { .. } => "memory-policy",
             Self::Criu(_) => "criu",
+            Self::Activity(activity) => activity.name(),
             Self::Unknown { .. } => "unknown",
             Self::ForkIoctl => "fork-ioctl",
+            Self::Fork => "fork",
             Self::Threads(_) => "threads",
             Self::Sleep(_) => "sleep",
             Self::Open => "open",
@@ -152,6 +161,7 @@ impl FromStr for Operation {
             ("unknown", [nr]) => unknown(nr, UNKNOWN_SIZE),
             ("unknown", [nr, size]) => unknown(nr, number(size)?),
             ("fork-ioctl", []) => Ok(Self::ForkIoctl),
+            ("fork", []) => Ok(Self::Fork),
             ("threads", [number]) => Ok(Self::Threads(number.parse()?)),
             ("sleep", [ms]) => Ok(Self::Sleep(Duration::from_millis(ms.parse()?))),
             ("open", []) => Ok(Self::Open),
@@ -160,7 +170,10 @@ impl FromStr for Operation {
             ("use", [index]) => Ok(Self::Use(index.parse()?)),
             ("wait", []) => Ok(Self::Wait),
             ("exec", []) => Ok(Self::Exec),
-            _ => bail!("not known, or wrong words after it"),
+            (name, rest) => match Activity::parse(name, rest)? {
+                Some(activity) => Ok(Self::Activity(activity)),
+                None => bail!("not known, or wrong words after it"),
+            },
         }
     }
 }
@@ -180,6 +193,7 @@ fn create(queue_type: &str, options: &[&str]) -> Result<Operation> {
             ("bad", _) => create.spoil = Spoil::Percentage,
             ("bad-type", _) => create.spoil = Spoil::QueueType,
             ("old", _) => create.old = true,
+            ("unreadable", _) => create.unreadable = true,
             (_, Some(("percent", value))) => create.percent = Some(value.parse()?),
             (_, Some(("priority", value))) => create.priority = Some(value.parse()?),
             (_, Some(("ring", value))) => create.ring_size = Some(value.parse()?),
@@ -194,7 +208,8 @@ impl Create {
     fn of(queue_type: QueueType) -> Self {
         let (percent, priority, ring_size) = (None, None, None);
         let (spoil, gpu) = (Spoil::Nothing, Place::Gpu(0));
-        Self { queue_type, spoil, old: false, gpu, percent, priority, ring_size, engine: 0 }
+        let (old, unreadable, engine) = (false, false, 0);
+        Self { queue_type, spoil, old, gpu, percent, priority, ring_size, engine, unreadable }
     }
 
     /// Puts what was asked for in place of what ROCr would give.
@@ -256,6 +271,7 @@ fn number(text: &str) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::activity::Step;
 
     fn parse(text: &str) -> Result<Operation> {
         text.parse()
@@ -283,6 +299,11 @@ mod tests {
         assert_eq!(parse("cu-mask 1 0xff 0x0").unwrap(), masked);
         assert_eq!(parse("criu").unwrap(), Operation::Criu(criu::Step::Nothing));
         assert_eq!(parse("criu restore /a").unwrap(), Operation::Criu(criu::Step::Restore("/a".into())));
+        let unreadable = Create { unreadable: true, ..Create::of(QueueType::ComputeAql) };
+        assert_eq!(parse("create aql unreadable").unwrap(), Operation::Create(unreadable));
+        let submit = Activity { queue_id: Some(3), step: Step::Submit(9) };
+        assert_eq!(parse("submit 3 9").unwrap(), Operation::Activity(submit));
+        assert_eq!(parse("fork").unwrap(), Operation::Fork);
         assert_eq!(parse("use 1").unwrap(), Operation::Use(1));
         assert_eq!(parse("threads 9").unwrap(), Operation::Threads(9));
         assert_eq!(parse(" clock ").unwrap(), Operation::Clock { gpu: Place::Gpu(0) });
@@ -309,6 +330,8 @@ mod tests {
             "update 1 2 x",
             "cu-mask 1 9",
             "criu restore",
+            "submit 1",
+            "fork 1",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

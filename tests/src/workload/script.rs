@@ -1,4 +1,4 @@
-//! `script`: operations in the order a test wants them, each reported by the line of its ioctl.
+//! `script`: operations in the order a test wants them, each reported by a line: its ioctl's, or what was done without one.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::operation::{Operation, Place};
 use super::{lives, queues, report};
 use crate::kfd::client::{NewQueue, raw};
+use crate::kfd::pointers::unreadable_page;
 use crate::kfd::{Client, Errno, Gpu, Queue, QueueMemory, Tally, uapi};
 
 /// The open devices, one for each KFD process (`None` once closed), which of them is in use, the queues made
@@ -61,12 +62,18 @@ impl Script {
         })
     }
 
-    /// One answer a line (`apertures` has two), until standard input ends.
+    /// One answer a line (`apertures` has two), until standard input ends; after exec the rest is another life's, which is
+    /// ready anew.
     fn steered(&mut self) -> Result<()> {
         report::ready()?;
         for line in stdin().lock().lines() {
             let text = line.context("read standard input")?;
             let operation: Operation = text.parse().with_context(|| format!("operation `{text}`"))?;
+            if matches!(operation, Operation::Exec) {
+                report::counts(&self.tally())?;
+                report::done("exec", &json!({}))?;
+                return lives::exec_script(&[]);
+            }
             self.step(&operation).with_context(|| format!("operation `{text}`"))?;
         }
         report::counts(&self.tally())
@@ -98,7 +105,15 @@ impl Script {
                 report::ready()?;
                 std::io::copy(&mut stdin(), &mut std::io::sink()).context("read standard input")?;
             }
-            Operation::Exec => bail!("exec needs the operations as arguments"),
+            Operation::Fork => lives::fork_that_stays()?,
+            Operation::Activity(ref activity) => {
+                let current = self.current;
+                let made = self.queues.iter_mut().filter(|(at, _)| *at == current);
+                let told =
+                    activity.take(made.map(|(_, queue)| (queue.queue_id, &mut queue.memory.pointers)))?;
+                report::done(activity.name(), &told)?;
+            }
+            Operation::Exec => bail!("it ends this life"),
             _ => self.ioctl(operation)?,
         }
         Ok(())
@@ -132,7 +147,12 @@ impl Script {
             Operation::Apertures => return queues::apertures(client),
             Operation::Create(ref create) => {
                 let gpu = at(&self.gpus, create.gpu)?;
-                let mut new = NewQueue::new(create.queue_type, &gpu).context("map memory for a queue")?;
+                let mut memory =
+                    QueueMemory::new(create.queue_type, &gpu).context("map memory for a queue")?;
+                if create.unreadable {
+                    memory.pointers.lie_at(unreadable_page()?);
+                }
+                let mut new = NewQueue::of(memory, &gpu);
                 create.apply(&mut new.args);
                 new.sdma_engine_id = create.engine;
                 let ring_size = new.args.ring_size;

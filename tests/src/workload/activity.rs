@@ -1,0 +1,182 @@
+//! Operations of `script` on the two pointers of a queue: what a program and its GPU would do to them, and what goes wrong with the
+//! memory around them. Each is answered with the totals of the queue after it: the ledger that a tracer's counts are held against.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::kfd::{Counts, Pointers};
+
+/// One step, of one queue or of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Activity {
+    /// `None` is every queue that was made on the device in use.
+    pub(crate) queue_id: Option<u32>,
+    pub(crate) step: Step,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Submit(u64),
+    Retire(u64),
+    /// Submits and retires so many, in bursts.
+    Busy {
+        count: u64,
+        burst: u64,
+    },
+    /// Other bytes where the queue's structure was.
+    Scribble(u8),
+    /// Undoes that.
+    Restore,
+    /// Unmaps the page for good.
+    Unmap,
+}
+
+/// Of `busy`, where none is said.
+const BURST: u64 = 1000;
+/// A burst stands in the queue for so long.
+const STOP: Duration = Duration::from_millis(1);
+/// Of `scribble`, where none is said.
+const BYTE: u8 = 0xa5;
+
+impl Activity {
+    /// `None` for a word that names no step.
+    pub(crate) fn parse(name: &str, rest: &[&str]) -> Result<Option<Self>> {
+        const NAMES: [&str; 6] = ["submit", "retire", "busy", "scribble", "restore", "unmap"];
+        if !NAMES.contains(&name) {
+            return Ok(None);
+        }
+        let (queue, rest) = rest.split_first().context("of which queue")?;
+        let queue_id = match *queue {
+            "all" => None,
+            id => Some(id.parse().context("neither a queue's id nor `all`")?),
+        };
+        let step = match (name, rest) {
+            ("submit", [count]) => Step::Submit(count.parse()?),
+            ("retire", [count]) => Step::Retire(count.parse()?),
+            ("busy", [count]) => Step::Busy { count: count.parse()?, burst: BURST },
+            ("busy", [count, burst]) => Step::Busy { count: count.parse()?, burst: burst.parse()? },
+            ("scribble", []) => Step::Scribble(BYTE),
+            ("scribble", [byte]) => Step::Scribble(byte.parse()?),
+            ("restore", []) => Step::Restore,
+            ("unmap", []) => Step::Unmap,
+            _ => bail!("wrong words after the queue"),
+        };
+        ensure!(!matches!(step, Step::Busy { burst: 0, .. }), "a burst of nothing has no end");
+        Ok(Some(Self { queue_id, step }))
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self.step {
+            Step::Submit(_) => "submit",
+            Step::Retire(_) => "retire",
+            Step::Busy { .. } => "busy",
+            Step::Scribble(_) => "scribble",
+            Step::Restore => "restore",
+            Step::Unmap => "unmap",
+        }
+    }
+
+    /// Of these queues, all that were made on the device, the latest last: an id is that of the latest. Gives `queue_id`, or
+    /// "all", and the totals.
+    pub(crate) fn take<'a>(&self, made: impl Iterator<Item = (u32, &'a mut Pointers)>) -> Result<Value> {
+        let mut chosen: Vec<(u32, &mut Pointers)> =
+            made.filter(|(id, _)| self.queue_id.is_none_or(|wanted| wanted == *id)).collect();
+        if let (Some(queue_id), Some((_, pointers))) = (self.queue_id, chosen.last_mut()) {
+            self.step.of(pointers)?;
+            let Counts { write, read } = pointers.counts();
+            return Ok(json!({"queue_id": queue_id, "write": write, "read": read}));
+        }
+        ensure!(self.queue_id.is_none() && !chosen.is_empty(), "no such queue was made");
+        let mut sum = Counts::default();
+        for (_, pointers) in &mut chosen {
+            self.step.of(pointers)?;
+            sum.write += pointers.counts().write;
+            sum.read += pointers.counts().read;
+        }
+        Ok(json!({"queue_id": "all", "write": sum.write, "read": sum.read}))
+    }
+}
+
+impl Step {
+    fn of(self, pointers: &mut Pointers) -> Result<()> {
+        match self {
+            Self::Submit(count) => pointers.submit(count).map(drop),
+            Self::Retire(count) => pointers.retire(count).map(drop),
+            Self::Busy { count, burst } => {
+                let mut left = count;
+                while left > 0 {
+                    let now = left.min(burst);
+                    pointers.submit(now)?;
+                    thread::sleep(STOP);
+                    pointers.retire(now)?;
+                    left -= now;
+                }
+                Ok(())
+            }
+            Self::Scribble(byte) => pointers.scribble(byte),
+            Self::Restore => pointers.restore(),
+            Self::Unmap => pointers.unmap(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kfd::uapi::QueueType;
+    use crate::kfd::{Gpu, QueueMemory};
+
+    const GPU: Gpu = Gpu { gpu_id: 7, ctl_stack_size: None, cwsr_size: None, num_xcc: 1 };
+
+    fn parse(text: &str) -> Result<Option<Activity>> {
+        let words: Vec<&str> = text.split(' ').collect();
+        Activity::parse(words[0], &words[1..])
+    }
+
+    #[test]
+    fn words_become_steps() {
+        for (text, queue_id, step) in [
+            ("submit 3 9", Some(3), Step::Submit(9)),
+            ("retire all 2", None, Step::Retire(2)),
+            ("busy 0 127644", Some(0), Step::Busy { count: 127_644, burst: 1000 }),
+            ("busy 0 10 4", Some(0), Step::Busy { count: 10, burst: 4 }),
+            ("scribble 1", Some(1), Step::Scribble(0xa5)),
+            ("scribble 1 0", Some(1), Step::Scribble(0)),
+            ("restore 1", Some(1), Step::Restore),
+            ("unmap 7", Some(7), Step::Unmap),
+        ] {
+            let parsed = parse(text).unwrap().unwrap();
+            assert_eq!(parsed, Activity { queue_id, step });
+            assert_eq!(parsed.name(), text.split(' ').next().unwrap());
+        }
+        assert_eq!(parse("destroy 3").unwrap(), None);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in
+            ["submit", "submit 1", "submit x 1", "submit 1 -1", "busy 1 5 0", "scribble 1 256", "unmap 1 1"]
+        {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_of_the_latest_queue_of_its_id_or_of_all() {
+        let queue = || QueueMemory::new(QueueType::ComputeAql, &GPU).unwrap();
+        let mut queues = [(4, queue()), (5, queue()), (4, queue())];
+        let mut take = |text: &str| {
+            let made = queues.iter_mut().map(|(id, memory)| (*id, &mut memory.pointers));
+            let told = parse(text).unwrap().unwrap().take(made).ok()?;
+            Some(json!([told["queue_id"], told["write"], told["read"]]))
+        };
+        assert_eq!(take("submit 4 3"), Some(json!([4, 3, 0])));
+        assert_eq!(take("submit all 1"), Some(json!(["all", 6, 0])));
+        assert_eq!(take("busy 5 10 4"), Some(json!([5, 11, 10])));
+        assert_eq!(take("submit 6 1"), None);
+        assert_eq!(queues.map(|(_, memory)| memory.pointers.counts().write), [1, 11, 4]);
+    }
+}
