@@ -1,6 +1,7 @@
 //! Runs in the VM with the real amdgpu and kfdsim's two GPUs: real ioctls and queues, and what each command of kfd-trace
 //! tells of them.
 
+mod activity;
 mod belongs;
 mod burst;
 mod death;

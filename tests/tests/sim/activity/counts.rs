@@ -1,0 +1,196 @@
+//! Counts of queues that live and are destroyed as they should be.
+
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, Metrics, Steered, until};
+
+use super::{
+    PACKETS, RING_BYTES, act, daemon, has_queues, incomplete, ledger, of_process, or_none, samples, tells,
+    told, told_of_queue,
+};
+
+/// Enqueued commands of the run that the first report was about.
+const REPORTED: u32 = 127_644;
+
+pub(super) fn of_the_living(daemon: &Daemon) -> Result<()> {
+    // it stalls while the others run
+    let mut slow = Steered::having(&["create aql", "create sdma gpu=1"])?;
+    let packets = (act(&mut slow, "submit 0 5")?, act(&mut slow, "retire 0 2")?).1;
+    let bytes = (act(&mut slow, "submit 1 4096")?, act(&mut slow, "retire 1 4032")?).1;
+    bursts(daemon).context("bursts")?;
+    fork(daemon).context("fork")?;
+    closed(daemon).context("closed")?;
+
+    let pid = slow.pid();
+    tells(daemon, PACKETS, pid, packets)?;
+    let metrics = tells(daemon, RING_BYTES, pid, bytes)?;
+    assert_eq!(told_of_queue(&metrics, RING_BYTES, pid, "1"), Some(bytes));
+    stalled(daemon, &mut slow).context("stalled")?;
+    let metrics = daemon.scrape()?;
+    for (labels, errors) in metrics.series("kfd_trace_sample_errors_total") {
+        assert_eq!(errors, 0.0, "{labels:?}");
+    }
+    Ok(())
+}
+
+/// The reported run: bursts with stops, and an end right after the last of them.
+fn bursts(daemon: &Daemon) -> Result<()> {
+    let mut workload = Steered::having(&["create aql", "create aql gpu=1"])?;
+    let (pid, whole) = (workload.pid(), f64::from(REPORTED));
+    has_queues(daemon, pid, 2)?;
+    workload.send_line(&format!("busy 0 {REPORTED}"))?;
+    let mut before = (0.0, 0.0);
+    let line = until("the end of the bursts", SOON, || {
+        let now = told(&daemon.scrape()?, PACKETS, pid).unwrap_or_default();
+        let grows = before.0 <= now.0 && before.1 <= now.1;
+        ensure!(grows && now.1 <= now.0 && now.0 <= whole, "{before:?}, then {now:?}");
+        before = now;
+        Ok(workload.operations("busy").pop())
+    })?;
+    assert_eq!(ledger(&line)?, (whole, whole));
+    workload.must("destroy 0")?;
+    let metrics = has_queues(daemon, pid, 1)?;
+    assert_eq!((told(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some((whole, whole)), 0.0));
+
+    // its id is given again, to a queue that begins at 0
+    let created = workload.act("create aql")?;
+    assert_eq!(created["queue_id"], 0);
+    act(&mut workload, "submit 0 6")?;
+    let (submitted, retired) = act(&mut workload, "retire 0 4")?;
+    let other = act(&mut workload, "submit 1 11")?;
+    let all = (whole + submitted + other.0, whole + retired + other.1);
+    tells(daemon, PACKETS, pid, all)?;
+    let metrics = samples(daemon, 2)?;
+    assert_eq!(told(&metrics, PACKETS, pid), Some(all), "there is no more");
+    assert_eq!(told_of_queue(&metrics, PACKETS, pid, "0"), Some((submitted, retired)));
+    assert_eq!(told_of_queue(&metrics, PACKETS, pid, "1"), Some(other));
+    let gpu = created["gpu_id"].to_string();
+    let labels = [("pid", &*pid.to_string()), ("gpu_id", &gpu)];
+    let of_gpu = metrics.sum("kfd_process_packets_submitted_total", &labels);
+    assert_eq!(of_gpu, Some(whole + submitted), "each GPU has its own");
+    let backlogs = ["0", "1"].map(|queue_id| {
+        metrics.sum("kfd_queue_packets_backlog", &[("pid", &pid.to_string()), ("queue_id", queue_id)])
+    });
+    assert_eq!(backlogs, [2.0, 11.0].map(Some));
+    assert_eq!(of_process(&metrics, "kfd_process_packets_backlog", pid), Some(13.0));
+
+    workload.must("destroy 0")?;
+    workload.must("destroy 1")?;
+    let metrics = has_queues(daemon, pid, 0)?;
+    assert_eq!((told(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some(all), 0.0));
+    assert_eq!(told_of_queue(&metrics, PACKETS, pid, "0"), None);
+    workload.finish().map(drop)
+}
+
+/// A child has the device open, and no queue.
+fn fork(daemon: &Daemon) -> Result<()> {
+    let mut workload = Steered::having(&["create aql", "submit 0 100"])?;
+    let forked = workload.act("fork")?;
+    let child = forked["child"].as_u64().context("its child")?.to_string();
+    let counts = act(&mut workload, "submit 0 11")?;
+    tells(daemon, PACKETS, workload.pid(), counts)?;
+    let metrics = samples(daemon, 4)?;
+    assert_eq!(told(&metrics, PACKETS, workload.pid()), Some(counts), "twofold");
+    let of_child = |labels: &std::collections::BTreeMap<String, String>| labels.get("pid") == Some(&child);
+    assert_eq!(metrics.samples.keys().find(|(_, labels)| of_child(labels)), None);
+    workload.must("destroy 0")?;
+    workload.finish().map(drop)
+}
+
+/// The device is closed: the queue and its memory are still there.
+fn closed(daemon: &Daemon) -> Result<()> {
+    let mut workload = Steered::having(&["create aql", "submit 0 3", "close"])?;
+    let pid = workload.pid();
+    tells(daemon, PACKETS, pid, (3.0, 0.0))?;
+    act(&mut workload, "submit 0 4")?;
+    let counts = act(&mut workload, "retire 0 7")?;
+    tells(daemon, PACKETS, pid, counts)?;
+    workload.must("open")?;
+    let counts = act(&mut workload, "busy 0 20 10")?;
+    workload.must("destroy 0")?;
+    let metrics = has_queues(daemon, pid, 0)?;
+    assert_eq!((told(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some(counts), 0.0));
+    workload.finish().map(drop)
+}
+
+/// Queues 0 and 1 have a backlog, and nothing moves.
+fn stalled(daemon: &Daemon, workload: &mut Steered) -> Result<()> {
+    let pid = workload.pid();
+    let stalled = |metrics: &Metrics| of_process(metrics, "kfd_process_queues_stalled", pid);
+    let until_stalled = |wanted: f64| {
+        daemon.scrape_until(&format!("{wanted} to be stalled"), |metrics| {
+            (stalled(metrics) == Some(wanted)).then(|| metrics.clone())
+        })
+    };
+    let metrics = until_stalled(2.0)?;
+    let backlogs =
+        [PACKETS, RING_BYTES].map(|unit| of_process(&metrics, &format!("kfd_process_{unit}_backlog"), pid));
+    assert_eq!(backlogs, [3.0, 64.0].map(Some));
+    assert_eq!(of_process(&metrics, "kfd_queue_stalled", pid), Some(2.0));
+
+    act(workload, "retire 0 1")?;
+    let metrics = until_stalled(1.0)?;
+    assert_eq!(of_process(&metrics, "kfd_process_packets_backlog", pid), Some(2.0), "it moves, and has more");
+    act(workload, "retire 0 2")?;
+    act(workload, "retire 1 64")?;
+    let metrics = until_stalled(0.0)?;
+    let counts = (told(&metrics, RING_BYTES, pid), incomplete(&metrics, pid));
+    assert_eq!(counts, (Some((4096.0, 4096.0)), 0.0));
+    daemon.scrape_until("both queues to be idle", |metrics| {
+        let idle = metrics.series("kfd_process_idle_seconds");
+        let own = idle.filter(|(labels, _)| labels.get("pid") == Some(&pid.to_string()));
+        (own.filter(|(_, seconds)| *seconds > 0.0).count() == 2).then_some(())
+    })
+}
+
+/// A daemon that does not sample within the test: what is told was read when the queue was destroyed.
+#[test]
+fn of_a_destroyed_queue_are_exact_without_any_sample() -> Result<()> {
+    let mut daemon = daemon(&["--sample.interval=1h", "--metrics.per-queue"])?;
+    let mut workload = Steered::having(&["create aql", "create sdma gpu=1"])?;
+    let pid = workload.pid();
+    let packets = act(&mut workload, "busy 0 1000 100")?;
+    act(&mut workload, "submit 1 256")?;
+    let bytes = act(&mut workload, "retire 1 128")?;
+    let metrics = has_queues(&daemon, pid, 2)?;
+    let before = [PACKETS, RING_BYTES].map(|unit| told(&metrics, unit, pid).unwrap_or_default());
+    assert_eq!(before, [(0.0, 0.0); 2], "it has sampled");
+    workload.must("destroy 0")?;
+    workload.must("destroy 1")?;
+    let metrics = has_queues(&daemon, pid, 0)?;
+    assert_eq!(told(&metrics, PACKETS, pid), Some(packets));
+    assert_eq!(told(&metrics, RING_BYTES, pid), Some(bytes));
+    assert_eq!(incomplete(&metrics, pid), 0.0);
+    workload.finish()?;
+
+    let mut killed = Steered::having(&["create aql"])?;
+    let pid = killed.pid();
+    act(&mut killed, "submit 0 9")?;
+    has_queues(&daemon, pid, 1)?;
+    killed.kill()?;
+    let metrics = has_queues(&daemon, pid, 0)?;
+    assert_eq!(told(&metrics, PACKETS, pid).unwrap_or_default(), (0.0, 0.0), "nothing was read");
+    assert_eq!(incomplete(&metrics, pid), 1.0);
+    daemon.stop()
+}
+
+#[test]
+fn are_not_told_where_sampling_is_off() -> Result<()> {
+    let mut daemon = daemon(&["--sample.interval=0", "--metrics.per-queue"])?;
+    let mut workload =
+        Steered::having(&["create aql", "create sdma gpu=1", "busy 0 100", "submit 1 64", "create aql"])?;
+    workload.must("destroy 0")?;
+    let metrics = has_queues(&daemon, workload.pid(), 2)?;
+    let told: Vec<&String> = metrics
+        .samples
+        .keys()
+        .map(|(name, _)| name)
+        .filter(|name| ["_packets_", "_ring_bytes_", "_stalled", "_idle_"].iter().any(|of| name.contains(of)))
+        .collect();
+    assert_eq!(told, Vec::<&String>::new());
+    assert_eq!(metrics.sum("kfd_trace_sample_interval_seconds", &[]), Some(0.0));
+    assert_eq!(metrics.sum("kfd_trace_samples_total", &[]).unwrap_or(0.0), 0.0);
+    assert_eq!(or_none(&metrics, "kfd_queue_info", workload.pid()), 2.0, "queues are told all the same");
+    workload.finish()?;
+    daemon.stop()
+}

@@ -1,0 +1,30 @@
+//! `kfd-trace ps`: what each queue does at the moment.
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::Steered;
+use kfd_trace_tests::harness::tracer::run_json;
+use serde_json::{Value, json};
+
+/// Of a queue that is listed: `[unit, submitted, retired, backlog, why not]`
+fn activity(queues: &[Value], pid: u32, queue_id: u32) -> Result<Value> {
+    let mut own = queues.iter().filter(|queue| queue["pid"] == pid && queue["queue_id"] == queue_id);
+    let told = &own.next().with_context(|| format!("no queue {queue_id} of process {pid}"))?["activity"];
+    Ok(json!(["unit", "submitted", "retired", "backlog", "not_measured"].map(|name| &told[name])))
+}
+
+#[test]
+fn tells_what_each_queue_does() -> Result<()> {
+    let mut good =
+        Steered::having(&["create aql", "create sdma gpu=1", "submit 0 9", "retire 0 4", "submit 1 4096"])?;
+    let mut bad = Steered::having(&["create aql", "create aql unreadable", "submit 0 7", "scribble 0"])?;
+    let ps = run_json(&["ps", "--json"])?.pop().context("one object")?;
+    let queues = ps["queues"].as_array().context("queues")?;
+    assert_eq!(activity(queues, good.pid(), 0)?, json!(["packets", 9, 4, 5, null]));
+    assert_eq!(activity(queues, good.pid(), 1)?, json!(["ring_bytes", 4096, 0, 4096, null]));
+    for (queue_id, why) in [(0, "foreign"), (1, "unreadable")] {
+        let told = activity(queues, bad.pid(), queue_id)?;
+        assert_eq!((&told[4], &told[1]), (&json!(why), &json!(null)), "queue {queue_id}");
+    }
+    good.finish()?;
+    bad.finish().map(drop)
+}
