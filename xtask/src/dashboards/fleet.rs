@@ -1,7 +1,14 @@
 //! All nodes: where is work, where is trouble, and who is not seen.
 
-use super::panel::{Dashboard, PER_SECOND, Panel, SHARE, lines, stack, stat, table};
+use super::panel::{
+    BYTES_PER_SECOND, Dashboard, PACKETS_PER_SECOND, PER_SECOND, Panel, SECONDS, SHARE, lines, stack, stat,
+    table,
+};
 use super::{totals, variable};
+
+/// By process and GPU, with names.
+const IDLE: &str = "topk(50, kfd_process_idle_seconds{@} NAMED * on (job, instance, pid, kfd_process) \
+    group_left (uid, namespace, pod, container, container_id, slurm_job, unit) kfd_process_info{@})";
 
 pub(super) fn dashboard() -> Dashboard {
     Dashboard {
@@ -11,7 +18,13 @@ pub(super) fn dashboard() -> Dashboard {
         from: "now-6h",
         variables: vec![variable::JOB, variable::INSTANCES],
         selects: r#"job="$job", instance=~"$instances""#,
-        rows: vec![("Now", now()), ("Trouble", trouble()), ("Nodes", nodes()), ("Over time", over_time())],
+        rows: vec![
+            ("Now", now()),
+            ("Trouble", trouble()),
+            ("Nodes", nodes()),
+            ("Activity", activity()),
+            ("Over time", over_time()),
+        ],
     }
 }
 
@@ -97,6 +110,11 @@ fn nodes() -> Vec<Panel> {
             "max by (instance) (instance_gpu_id_kind:kfd_gpu_queue_slots_used:ratio{@, kind=\"cp\"})",
         )
         .unit_of("fullest GPU", SHARE)
+        .query(
+            "packets retired",
+            "sum by (instance) (rate(kfd_process_packets_retired_total{@}[$__rate_interval]))",
+        )
+        .unit_of("packets retired", PACKETS_PER_SECOND)
         .query("evictions", "sum by (instance) (instance_gpu_id:kfd_evictions:rate5m{@})")
         .unit_of("evictions", PER_SECOND)
         .query(
@@ -122,6 +140,67 @@ fn nodes() -> Vec<Panel> {
         )
         .query("", "ALERTS{@, alertname=~\"Kfd.+\", alertstate=\"firing\"}")
         .link("node", "node", "instance"),
+    ]
+}
+
+fn activity() -> Vec<Panel> {
+    vec![
+        totals::packets_submitted(),
+        totals::packets_retired(),
+        totals::backlog(),
+        totals::stalled(),
+        totals::gpus_held_idle(),
+        totals::not_measured(),
+        lines("Packets", "AQL packets of all nodes: kernels, barriers and others alike. More submitted than retired: the backlog grows.")
+            .query("submitted", "sum(rate(kfd_process_packets_submitted_total{@}[$__rate_interval]))")
+            .query("retired", "sum(rate(kfd_process_packets_retired_total{@}[$__rate_interval]))")
+            .unit(PACKETS_PER_SECOND),
+        lines("Packets retired by node", "The ten nodes with most.")
+            .query(
+                "{{instance}}",
+                "topk(10, sum by (instance) (rate(kfd_process_packets_retired_total{@}[$__rate_interval])))",
+            )
+            .unit(PACKETS_PER_SECOND),
+        lines("Backlog by node", "AQL packets that are not retired, those that run included; the ten nodes with most.")
+            .query("{{instance}}", "topk(10, sum by (instance) (kfd_process_packets_backlog{@}))")
+            .see(&["KfdQueueStalled"]),
+        lines("SDMA ring bytes", "Bytes of commands in the rings of SDMA queues of all nodes: not the bytes that they copy.")
+            .query("submitted", "sum(rate(kfd_process_sdma_ring_bytes_submitted_total{@}[$__rate_interval]))")
+            .query("retired", "sum(rate(kfd_process_sdma_ring_bytes_retired_total{@}[$__rate_interval]))")
+            .unit(BYTES_PER_SECOND),
+        table(
+            "Who holds a GPU and does nothing",
+            "The 50 that have not used a GPU for longest on which they have queues. 0: in use. A node leads to its dashboard.",
+            &[
+                ("instance", "node"),
+                ("gpu", "GPU"),
+                ("pci", "PCI"),
+                ("pid", "PID"),
+                ("comm", "process"),
+                ("uid", "UID"),
+                ("namespace", "namespace"),
+                ("pod", "pod"),
+                ("container", "container"),
+                ("container_id", "container id"),
+                ("slurm_job", "Slurm job"),
+                ("unit", "unit"),
+            ],
+        )
+        .query("not used for", IDLE)
+        .unit_of("not used for", SECONDS)
+        .link("node", "node", "instance")
+        .see(&["KfdProcessIdle"]),
+        lines("Queues stalled by node", "They have a backlog and retired nothing for 10 s; the ten nodes with most.")
+            .query("{{instance}}", "topk(10, sum by (instance) (kfd_process_queues_stalled{@}))")
+            .warn_from(1.0)
+            .see(&["KfdQueueStalled"]),
+        lines("Queues not measured by node", "Share of the queues whose packets or SDMA commands are in no counter; the ten nodes with most.")
+            .query(
+                "{{instance}}",
+                "topk(10, sum by (instance) (kfd_process_queues_not_measured{@}) / sum by (instance) (kfd_process_queues{@}))",
+            )
+            .unit(SHARE)
+            .see(&["KfdTraceSamplesFail", "KfdTraceSamplesStuck"]),
     ]
 }
 

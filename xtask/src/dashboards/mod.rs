@@ -10,6 +10,7 @@ use crate::paths;
 use crate::rules::{self, Names};
 use crate::run::{self, note};
 
+mod activity;
 mod check;
 mod fleet;
 mod json;

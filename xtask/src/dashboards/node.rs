@@ -3,7 +3,7 @@
 use super::panel::{
     Dashboard, PER_SECOND, Panel, SECONDS, SHARE, heatmap, lines, stack, stat, states, table,
 };
-use super::{totals, variable};
+use super::{activity, totals, variable};
 
 pub(super) fn dashboard() -> Dashboard {
     Dashboard {
@@ -17,6 +17,7 @@ pub(super) fn dashboard() -> Dashboard {
             ("Now", now()),
             ("GPUs", gpus()),
             ("Processes", processes()),
+            ("Activity", activity::of_node()),
             ("Evictions", evictions()),
             ("Ioctls", ioctls()),
             ("Tracer", tracer()),
@@ -246,6 +247,21 @@ fn tracer() -> Vec<Panel> {
         lines("Runs of probes", "What tracing costs is their number; the ten with most.")
             .query("{{probe}}", "topk(10, rate(kfd_trace_probe_hits_total{@}[$__rate_interval]))")
             .unit(PER_SECOND),
+        lines("Readings of queues", "Looks at what a queue has done, in the memory of its process. Those that failed are told by reason.")
+            .query("told", "rate(kfd_trace_samples_total{@}[$__rate_interval])")
+            .query("{{reason}}", "rate(kfd_trace_sample_errors_total{@}[$__rate_interval])")
+            .unit(PER_SECOND)
+            .see(&["KfdTraceSamplesFail"]),
+        lines("Age of the last sample", "Since when all queues were last sampled, and the time from one sample to the next, which many queues stretch.")
+            .query("age", "kfd_trace_sample_age_seconds{@}")
+            .query("interval", "kfd_trace_sample_interval_seconds{@}")
+            .unit(SECONDS)
+            .see(&["KfdTraceSamplesStuck"]),
+        lines("CPU time of sampling", "Share of one CPU. Where it would take more than 1 %, the interval is stretched.")
+            .query("sampling", "rate(kfd_trace_sample_cpu_seconds_total{@}[$__rate_interval])")
+            .unit(SHARE),
+        lines("Queues not measured to their end", "They ended within 10 minutes without a last reading: what they did after their last sample is in no counter.")
+            .query("queues", "sum(increase(kfd_process_queues_incomplete_total{@}[10m]))"),
         lines("Time of a scrape", "To read maps and state, and as Prometheus saw it.")
             .query("maps and state", "kfd_trace_scrape_duration_seconds{@}")
             .query("whole scrape", "scrape_duration_seconds{@}")

@@ -4,6 +4,9 @@
 /// Units of Grafana, by its ids.
 pub(super) const COUNT: &str = "short";
 pub(super) const PER_SECOND: &str = "cps";
+pub(super) const PACKETS_PER_SECOND: &str = "pps";
+pub(super) const BYTES: &str = "bytes";
+pub(super) const BYTES_PER_SECOND: &str = "binBps";
 pub(super) const SECONDS: &str = "s";
 pub(super) const SHARE: &str = "percentunit";
 

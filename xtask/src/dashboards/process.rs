@@ -1,7 +1,7 @@
 //! One process: its queues, what it asks of the driver, what is done to it, and who shares its GPUs.
 
 use super::panel::{Dashboard, PER_SECOND, Panel, SECONDS, SHARE, lines, stack, stat, table};
-use super::variable;
+use super::{activity, variable};
 
 pub(super) fn dashboard() -> Dashboard {
     Dashboard {
@@ -14,6 +14,7 @@ pub(super) fn dashboard() -> Dashboard {
         rows: vec![
             ("Process", process()),
             ("Queues", queues()),
+            ("Activity", activity::of_process()),
             ("Evictions", evictions()),
             ("Ioctls", ioctls()),
         ],

@@ -1,6 +1,6 @@
 //! Single numbers that a node has as the fleet has them: of whatever the dashboard selects.
 
-use super::panel::{Panel, stat};
+use super::panel::{PACKETS_PER_SECOND, Panel, SHARE, stat};
 
 pub(super) fn processes() -> Panel {
     stat("Processes", "KFD processes, also those whose descriptor of /dev/kfd is closed.")
@@ -40,4 +40,60 @@ pub(super) fn faults() -> Panel {
         .query("", "sum(increase(kfd_vm_faults_total{@}[$__range]))")
         .warn_from(1.0)
         .see(&["KfdVmFaults"])
+}
+
+pub(super) fn packets_submitted() -> Panel {
+    stat(
+        "Packets submitted",
+        "AQL packets that processes put into their queues: kernels, barriers and others alike.",
+    )
+    .query("", "sum(rate(kfd_process_packets_submitted_total{@}[$__rate_interval]))")
+    .unit(PACKETS_PER_SECOND)
+    .width(4)
+}
+
+pub(super) fn packets_retired() -> Panel {
+    stat("Packets retired", "AQL packets that the GPUs have done with: kernels, barriers and others alike.")
+        .query("", "sum(rate(kfd_process_packets_retired_total{@}[$__rate_interval]))")
+        .unit(PACKETS_PER_SECOND)
+        .width(4)
+}
+
+pub(super) fn backlog() -> Panel {
+    stat("Backlog", "AQL packets that are not retired, those that run included, at the last sample.")
+        .query("", "sum(kfd_process_packets_backlog{@})")
+        .width(4)
+}
+
+pub(super) fn stalled() -> Panel {
+    stat(
+        "Queues stalled",
+        "They have a backlog and retired nothing for 10 s: a long kernel, an eviction, or a hang.",
+    )
+    .query("", "sum(kfd_process_queues_stalled{@})")
+    .warn_from(1.0)
+    .width(4)
+    .see(&["KfdQueueStalled"])
+}
+
+pub(super) fn gpus_held_idle() -> Panel {
+    stat(
+        "GPUs held and not used",
+        "GPUs that processes hold queues on and none of them has used for an hour. Those with a queue that is not measured \
+         do not count.",
+    )
+    .query("", "sum(instance_gpu_id:kfd_process_idle_seconds:min{@} > bool 3600)")
+    .width(4)
+    .see(&["KfdProcessIdle"])
+}
+
+pub(super) fn not_measured() -> Panel {
+    stat(
+        "Queues not measured",
+        "Share of the queues of processes whose packets or SDMA commands are in no counter.",
+    )
+    .query("", "sum(kfd_process_queues_not_measured{@}) / sum(kfd_process_queues{@})")
+    .unit(SHARE)
+    .width(4)
+    .see(&["KfdTraceSamplesFail"])
 }
