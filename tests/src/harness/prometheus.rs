@@ -170,8 +170,9 @@ pub fn quickened(rules: &str, by: u64) -> Result<String> {
     Ok(quick + rest)
 }
 
-/// Longest an alert takes from its cause on: `for` and window of the slowest, some scrapes, and an emulated CPU.
-const ALERTED: Duration = Duration::from_secs(120);
+/// Longest an alert takes from its cause on: `for` and window of the slowest (a process is idle after an hour, two minutes here), some
+/// scrapes, and an emulated CPU.
+const ALERTED: Duration = Duration::from_secs(160);
 
 #[cfg(test)]
 mod tests {

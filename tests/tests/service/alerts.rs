@@ -1,5 +1,5 @@
 //! Each alert fires in its scenario and in no other, in a real Prometheus by the shipped rules, whose times are divided.
-//! KfdTraceNothingTraced takes a driver that comes again (tests/install/driver.rs).
+//! KfdTraceNothingTraced takes a driver that comes again (tests/install/driver.rs); those of what queues do are in activity.rs.
 
 use std::any::Any;
 use std::fs;
@@ -20,13 +20,19 @@ use kfd_trace_tests::harness::{Steered, Workload};
 use nix::sys::signal::Signal;
 
 /// What keeps an alert's cause up, until it is dropped.
-type Cause = Box<dyn Any>;
+pub(super) type Cause = Box<dyn Any>;
 
-/// How long a cause is there at least: no other alert needs longer to fire (`for: 10m` of quickened rules is 20 s) than it.
-const WATCHED: Duration = Duration::from_secs(30);
+/// How long a cause is there at least: no other alert needs longer to fire than it. `for: 10m` of quickened rules is 20 s, and a queue is
+/// stalled after 10 s; `for: 15m` is 30 s, after two scrapes. Only KfdProcessIdle takes longer, two minutes: no other cause whose
+/// processes do nothing stays for them.
+const WATCHED: Duration = Duration::from_secs(40);
 
 /// Brings a cause about and takes it back: meanwhile these alerts fire, all of them and no other, and afterwards none.
-fn fire(server: &Prometheus, wanted: &[&str], cause: impl FnOnce() -> Result<Cause>) -> Result<()> {
+pub(super) fn fire(
+    server: &Prometheus,
+    wanted: &[&str],
+    cause: impl FnOnce() -> Result<Cause>,
+) -> Result<()> {
     let told = format!("{wanted:?}");
     let no_other = |firing: &[String]| {
         let others: Vec<_> = firing.iter().filter(|name| !wanted.contains(&name.as_str())).collect();
@@ -50,10 +56,10 @@ fn fire(server: &Prometheus, wanted: &[&str], cause: impl FnOnce() -> Result<Cau
 }
 
 /// Something done over and over, until it is dropped.
-struct Again(Arc<AtomicBool>, Option<JoinHandle<Result<()>>>);
+pub(super) struct Again(Arc<AtomicBool>, Option<JoinHandle<Result<()>>>);
 
 impl Again {
-    fn and_again(rest: Duration, mut work: impl FnMut() -> Result<()> + Send + 'static) -> Self {
+    pub(super) fn and_again(rest: Duration, mut work: impl FnMut() -> Result<()> + Send + 'static) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&over);
         let thread = std::thread::spawn(move || {

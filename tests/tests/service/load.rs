@@ -31,9 +31,10 @@ impl Load {
         Ok(Self { held, noise, busy: Steered::having(&["create aql", "create aql gpu=1", "create sdma"])? })
     }
 
-    /// Something of everything that is counted.
+    /// Something of everything that is counted. Of its packets and SDMA commands some are left in the backlog.
     fn turn(&mut self) -> Result<()> {
-        for operation in ["create aql", "update 0 50", "cu-mask 0", "destroy 3"] {
+        let work = ["submit 0 9", "retire 0 8", "submit 2 64", "retire 2 32"];
+        for operation in work.iter().chain(&["create aql", "update 0 50", "cu-mask 0", "destroy 3"]) {
             self.busy.must(operation)?;
         }
         let refused = self.busy.act("create aql bad")?;

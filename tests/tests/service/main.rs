@@ -1,5 +1,6 @@
 //! Runs in a Debian with systemd on kfdsim's GPUs: the installed service under load, and Debian's Prometheus, which scrapes it.
 
+mod activity;
 mod alerts;
 mod life;
 mod load;
