@@ -23,9 +23,9 @@ use nix::sys::signal::Signal;
 pub(super) type Cause = Box<dyn Any>;
 
 /// How long a cause is there at least: no other alert needs longer to fire than it. `for: 10m` of quickened rules is 20 s, and a queue is
-/// stalled after 10 s; `for: 15m` is 30 s, after two scrapes. Only KfdProcessIdle takes longer, two minutes: no other cause whose
+/// stalled after 10 s; `for: 15m` is 30 s, after a rate of two scrapes. Only KfdProcessIdle takes longer, two minutes: no other cause whose
 /// processes do nothing stays for them.
-const WATCHED: Duration = Duration::from_secs(40);
+const WATCHED: Duration = Duration::from_secs(45);
 
 /// Brings a cause about and takes it back: meanwhile these alerts fire, all of them and no other, and afterwards none.
 pub(super) fn fire(
