@@ -31,12 +31,16 @@ fn daemon(flags: &[&str]) -> Result<Daemon> {
 #[test]
 fn samples_are_those_of_the_ledger() -> Result<()> {
     let mut daemon = daemon(&["--sample.interval=200ms", "--metrics.per-queue"])?;
+    // it stalls while the others run
+    let mut slow = counts::Slow::begin()?;
     counts::of_the_living(&daemon)?;
+    slow.told(&daemon).context("a backlog")?;
     ends::killed(&daemon).context("killed")?;
     ends::exec(&daemon).context("exec")?;
     memory::scribbled(&daemon).context("scribbled")?;
     memory::unmapped(&daemon).context("unmapped")?;
     memory::unreadable(&daemon).context("unreadable")?;
+    slow.stalled(&daemon).context("stalled")?;
     daemon.stop()
 }
 

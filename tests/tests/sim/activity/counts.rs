@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, Metrics, Steered, until};
+use kfd_trace_tests::harness::{Daemon, Steered, until};
 
 use super::{
     PACKETS, RING_BYTES, act, daemon, has_queues, incomplete, ledger, of_process, or_none, samples, tells,
@@ -13,21 +13,10 @@ use super::{
 const REPORTED: u32 = 127_644;
 
 pub(super) fn of_the_living(daemon: &Daemon) -> Result<()> {
-    // it stalls while the others run
-    let mut slow = Steered::having(&["create aql", "create sdma gpu=1"])?;
-    let packets = (act(&mut slow, "submit 0 5")?, act(&mut slow, "retire 0 2")?).1;
-    let bytes = (act(&mut slow, "submit 1 4096")?, act(&mut slow, "retire 1 4032")?).1;
     bursts(daemon).context("bursts")?;
     fork(daemon).context("fork")?;
     closed(daemon).context("closed")?;
-
-    let pid = slow.pid();
-    tells(daemon, PACKETS, pid, packets)?;
-    let metrics = tells(daemon, RING_BYTES, pid, bytes)?;
-    assert_eq!(told_of_queue(&metrics, RING_BYTES, pid, "1"), Some(bytes));
-    stalled(daemon, &mut slow).context("stalled")?;
-    let metrics = daemon.scrape()?;
-    for (labels, errors) in metrics.series("kfd_trace_sample_errors_total") {
+    for (labels, errors) in daemon.scrape()?.series("kfd_trace_sample_errors_total") {
         assert_eq!(errors, 0.0, "{labels:?}");
     }
     Ok(())
@@ -113,34 +102,54 @@ fn closed(daemon: &Daemon) -> Result<()> {
     workload.finish().map(drop)
 }
 
-/// Queues 0 and 1 have a backlog, and nothing moves.
-fn stalled(daemon: &Daemon, workload: &mut Steered) -> Result<()> {
-    let pid = workload.pid();
-    let stalled = |metrics: &Metrics| of_process(metrics, "kfd_process_queues_stalled", pid);
-    let until_stalled = |wanted: f64| {
-        daemon.scrape_until(&format!("{wanted} to be stalled"), |metrics| {
-            (stalled(metrics) == Some(wanted)).then(|| metrics.clone())
-        })
-    };
-    let metrics = until_stalled(2.0)?;
-    let backlogs =
-        [PACKETS, RING_BYTES].map(|unit| of_process(&metrics, &format!("kfd_process_{unit}_backlog"), pid));
-    assert_eq!(backlogs, [3.0, 64.0].map(Some));
-    assert_eq!(of_process(&metrics, "kfd_queue_stalled", pid), Some(2.0));
+/// Queues on both GPUs that have a backlog: 3 packets, and 64 bytes of commands.
+pub(super) struct Slow(Steered);
 
-    act(workload, "retire 0 1")?;
-    let metrics = until_stalled(1.0)?;
-    assert_eq!(of_process(&metrics, "kfd_process_packets_backlog", pid), Some(2.0), "it moves, and has more");
-    act(workload, "retire 0 2")?;
-    act(workload, "retire 1 64")?;
-    let metrics = until_stalled(0.0)?;
-    let counts = (told(&metrics, RING_BYTES, pid), incomplete(&metrics, pid));
-    assert_eq!(counts, (Some((4096.0, 4096.0)), 0.0));
-    daemon.scrape_until("both queues to be idle", |metrics| {
-        let idle = metrics.series("kfd_process_idle_seconds");
-        let own = idle.filter(|(labels, _)| labels.get("pid") == Some(&pid.to_string()));
-        (own.filter(|(_, seconds)| *seconds > 0.0).count() == 2).then_some(())
-    })
+impl Slow {
+    pub(super) fn begin() -> Result<Self> {
+        let queues = ["create aql", "create sdma gpu=1"];
+        let work = ["submit 0 5", "retire 0 2", "submit 1 4096", "retire 1 4032"];
+        Steered::having(&[&queues[..], &work].concat()).map(Self)
+    }
+
+    pub(super) fn told(&self, daemon: &Daemon) -> Result<()> {
+        let pid = self.0.pid();
+        tells(daemon, PACKETS, pid, (5.0, 2.0))?;
+        let metrics = tells(daemon, RING_BYTES, pid, (4096.0, 4032.0))?;
+        assert_eq!(told_of_queue(&metrics, RING_BYTES, pid, "1"), Some((4096.0, 4032.0)));
+        let backlogs = [PACKETS, RING_BYTES]
+            .map(|unit| of_process(&metrics, &format!("kfd_process_{unit}_backlog"), pid));
+        assert_eq!(backlogs, [3.0, 64.0].map(Some));
+        Ok(())
+    }
+
+    /// Nothing of them has moved; now it does.
+    pub(super) fn stalled(&mut self, daemon: &Daemon) -> Result<()> {
+        let Self(workload) = self;
+        let pid = workload.pid();
+        let until_stalled = |wanted: f64| {
+            daemon.scrape_until(&format!("{wanted} to be stalled"), |metrics| {
+                let stalled = of_process(metrics, "kfd_process_queues_stalled", pid);
+                (stalled == Some(wanted)).then(|| metrics.clone())
+            })
+        };
+        let metrics = until_stalled(2.0)?;
+        assert_eq!(of_process(&metrics, "kfd_queue_stalled", pid), Some(2.0));
+        act(workload, "retire 0 1")?;
+        let metrics = until_stalled(1.0)?;
+        let backlog = of_process(&metrics, "kfd_process_packets_backlog", pid);
+        assert_eq!(backlog, Some(2.0), "it moves, and has more");
+        act(workload, "retire 0 2")?;
+        act(workload, "retire 1 64")?;
+        let metrics = until_stalled(0.0)?;
+        let counts = (told(&metrics, RING_BYTES, pid), incomplete(&metrics, pid));
+        assert_eq!(counts, (Some((4096.0, 4096.0)), 0.0));
+        daemon.scrape_until("both queues to be idle", |metrics| {
+            let idle = metrics.series("kfd_process_idle_seconds");
+            let own = idle.filter(|(labels, _)| labels.get("pid") == Some(&pid.to_string()));
+            (own.filter(|(_, seconds)| *seconds > 0.0).count() == 2).then_some(())
+        })
+    }
 }
 
 /// A daemon that does not sample within the test: what is told was read when the queue was destroyed.

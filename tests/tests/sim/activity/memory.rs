@@ -67,6 +67,7 @@ pub(super) fn unreadable(daemon: &Daemon) -> Result<()> {
     assert_eq!(not_measured(&metrics, pid), 1.0);
     assert_eq!(told(&metrics, PACKETS, pid).unwrap_or_default(), (0.0, 0.0));
     workload.must("destroy 0")?;
-    has_queues(daemon, pid, 0)?;
+    let metrics = has_queues(daemon, pid, 0)?;
+    assert_eq!(incomplete(&metrics, pid), 1.0);
     workload.finish().map(drop)
 }
