@@ -124,4 +124,25 @@ mod tests {
         let args = QueueMemory::new(QueueType::ComputeAql, &GPU).unwrap().create_args(&GPU);
         assert_eq!((args.ctl_stack_size, args.ctx_save_restore_size), (0x2000, 0x9000));
     }
+
+    /// Flags of the mapping that holds an address (proc_pid_smaps(5)).
+    fn flags(address: u64) -> String {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let begin = |line: &str| {
+            let (begin, end) = line.split(' ').next()?.split_once('-')?;
+            let [begin, end] = [begin, end].map(|text| u64::from_str_radix(text, 16));
+            Some((begin.ok()?..end.ok()?).contains(&address))
+        };
+        let of = smaps.lines().skip_while(|line| begin(line) != Some(true));
+        of.into_iter().find(|line| line.starts_with("VmFlags:")).unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_child_gets_none_of_it() {
+        let memory = QueueMemory::new(QueueType::ComputeAql, &GPU).unwrap();
+        for address in [memory.pointers.write_address(), memory.ring()] {
+            // do not copy on fork
+            assert!(flags(address).split(' ').any(|flag| flag == "dc"), "{}", flags(address));
+        }
+    }
 }

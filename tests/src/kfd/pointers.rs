@@ -241,6 +241,18 @@ mod tests {
         }
     }
 
+    /// Who reads without letting the kernel bring a page in, as a BPF program does, finds it.
+    #[test]
+    fn the_page_is_there_before_anything_is_submitted() {
+        for queue_type in [QueueType::ComputeAql, QueueType::Sdma] {
+            let page = of(queue_type).write_address() / PAGE as u64;
+            let mut entry = [0; 8];
+            File::open("/proc/self/pagemap").unwrap().read_exact_at(&mut entry, page * 8).unwrap();
+            // bit 63: present (Documentation/admin-guide/mm/pagemap.rst)
+            assert_eq!(u64::from_ne_bytes(entry) >> 63, 1, "{queue_type:?}");
+        }
+    }
+
     #[test]
     fn what_was_scribbled_over_can_be_restored() {
         let mut pointers = of(QueueType::ComputeAql);
