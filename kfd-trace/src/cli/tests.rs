@@ -49,6 +49,20 @@ fn defaults() {
 }
 
 #[test]
+fn the_interval_of_samples_is_a_time_or_never() {
+    let sample = |line: &str| parse(line).map(|cli| cli.trace.ring.sample.as_millis());
+    assert_eq!(sample("kfd-trace").expect("good"), 1_000);
+    for (given, ms) in [("0", 0), ("0s", 0), ("10ms", 10), ("250ms", 250), ("2m", 120_000)] {
+        assert_eq!(sample(&format!("kfd-trace --sample.interval {given}")).expect("good"), ms, "{given}");
+    }
+    for given in ["9ms", "1ns", "-1s", "often", "5"] {
+        let said = refused(&format!("kfd-trace daemon --sample.interval={given}"));
+        assert!(said.contains("--sample.interval"), "{given}: {said}");
+    }
+    assert!(refused("kfd-trace --sample.interval 9ms").contains("must be 10ms or more, or 0 for never"));
+}
+
+#[test]
 fn subcommands_take_the_global_flags_and_their_own() {
     let cli = parse("kfd-trace ps --json --path.sysfs /host/sys").expect("good");
     assert_eq!(cli.global.sysfs, PathBuf::from("/host/sys"));

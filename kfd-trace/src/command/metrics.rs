@@ -25,10 +25,10 @@ Neither is bounded on a machine; their series are:
 
 | flag of `kfd-trace daemon` | default | what |
 |---|---|---|
-| `--metrics.per-process`, `--no-metrics.per-process` | on | all series with the label `pid`. Without them KfdQueuesLeftByDeadProcess ([runbooks.md](runbooks.md)) cannot fire, and no alert names processes |
+| `--metrics.per-process`, `--no-metrics.per-process` | on | all series with the label `pid`. Without them KfdQueuesLeftByDeadProcess, KfdQueueStalled and KfdProcessIdle ([runbooks.md](runbooks.md)) cannot fire, and no alert names processes |
 | `--metrics.max-processes` | 200 | live ones first, of these the oldest; `kfd_trace_metrics_processes_dropped` counts the others |
 | `--metrics.linger` | 5m | how long a process has series after its end |
-| `--metrics.per-queue`, `--no-metrics.per-queue` | off | series of single queues: `kfd_queue_info` and the five after it; not together with `--no-metrics.per-process` |
+| `--metrics.per-queue`, `--no-metrics.per-queue` | off | series of single queues: all `kfd_queue_`; not together with `--no-metrics.per-process` |
 | `--metrics.max-queues` | 1000 | the oldest ones; `kfd_trace_metrics_queues_dropped` counts the others |
 
 What a process did between the last scrape and its end is still scraped, if the linger is longer than the scrape interval: its
@@ -43,6 +43,9 @@ Queues with what they are, of one process:
 ```promql
 kfd_queue_active * on (instance, pid, kfd_process, queue_id) group_left (queue_type) kfd_queue_info{pid="4321"}
 ```
+
+## What queues do
+is sampled: [activity.md](activity.md). With `--sample.interval=0` none of its series are exported.
 
 ## A scrape
 reads its sources (`collector`) one by one. What is made of one that cannot be read is not exported, the rest is, and

@@ -16,7 +16,7 @@ use super::clock;
 use crate::harness::footprint::Footprint;
 use crate::harness::status::number;
 use crate::harness::wait::ATTACH;
-use crate::harness::{Daemon, Stream};
+use crate::harness::{Daemon, Metrics, Stream, Workload};
 
 /// What the lines for the host begin with (xtask/src/overhead/own.rs).
 const MARK: &str = "kfd-own";
@@ -29,6 +29,9 @@ const WATCHED: Duration = Duration::from_secs(30);
 
 const STARTS: usize = 3;
 
+/// Queues of one process that are sampled, once a second.
+const SAMPLED: u32 = 200;
+
 const ONE_PAIR: Order = Order { work: Work::Pair, operations: 1, bursts: 1 };
 
 /// Measures and reports. `program` is our own, for callers.
@@ -36,7 +39,9 @@ pub fn run(program: &str) -> Result<()> {
     clock::check()?;
     let mut caller = Caller::start(program, true)?;
     starts(&mut caller).context("from its start")?;
-    rest(&mut caller).context("at rest")
+    rest(&mut caller).context("at rest")?;
+    drop(caller);
+    sampling().context("while it samples")
 }
 
 /// The least of some starts: the first one finds nothing in the page cache, and a kernel that has not put a probe on yet.
@@ -68,10 +73,7 @@ fn rest(caller: &mut Caller) -> Result<()> {
     caller.order(ONE_PAIR)?;
     daemon.scrape()?;
     std::thread::sleep(SETTLES);
-    let proc = Path::new("/proc").join(daemon.pid().to_string());
-    let before = threads(&proc)?;
-    std::thread::sleep(WATCHED);
-    let done = since(&before, &threads(&proc)?);
+    let done = watch(&daemon)?;
     let Footprint { resident, anonymous, highest, .. } = Footprint::of(daemon.pid())?;
     let seconds = WATCHED.as_secs();
     for (case, kib) in
@@ -82,6 +84,45 @@ fn rest(caller: &mut Caller) -> Result<()> {
     report(&format!("tracing.wake_ups.{seconds}_seconds"), done.waits, "wake-ups")?;
     report(&format!("tracing.work.{seconds}_seconds"), done.ran, "instructions")?;
     daemon.stop()
+}
+
+/// What a sample of a queue takes: of its own thread alone, and of all threads beyond what they do at rest.
+fn sampling() -> Result<()> {
+    let mut none = Daemon::ready(&[])?;
+    std::thread::sleep(SETTLES);
+    let at_rest = watch(&none)?;
+    none.stop()?;
+    let mut daemon = Daemon::ready(&[])?;
+    let mut workload = Workload::spawn(&["hold", &format!("--aql={SAMPLED}"), "--sdma=0"])?;
+    workload.wait_line("its queues", ATTACH, |line| line["ready"] == true)?;
+    std::thread::sleep(SETTLES);
+    let before = daemon.scrape()?;
+    let watched = watch(&daemon)?;
+    let after = daemon.scrape()?;
+    let grown = |name: &str| {
+        let of = |metrics: &Metrics| metrics.sum(name, &[]).with_context(|| format!("no {name}"));
+        Ok::<_, anyhow::Error>(of(&after)? - of(&before)?)
+    };
+    let samples = grown("kfd_trace_samples_total")?;
+    let own_ns = grown("kfd_trace_sample_cpu_seconds_total")? * 1e9;
+    ensure!(samples >= f64::from(SAMPLED) * 20.0, "{samples} samples in {WATCHED:?}");
+    workload.finish()?;
+    daemon.stop()?;
+    // Both scrapes stand outside of what was watched, which has one sample less at most.
+    let all = watched.ran.saturating_sub(at_rest.ran);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
+    let each = |all: f64| (all / samples) as u64;
+    report("sample.reading", each(own_ns), "instructions/queue")?;
+    #[expect(clippy::cast_precision_loss, reason = "a mean")]
+    report("sample.all", each(all as f64), "instructions/queue")
+}
+
+/// What all threads of a daemon do in [`WATCHED`].
+fn watch(daemon: &Daemon) -> Result<Done> {
+    let proc = Path::new("/proc").join(daemon.pid().to_string());
+    let before = threads(&proc)?;
+    std::thread::sleep(WATCHED);
+    Ok(since(&before, &threads(&proc)?))
 }
 
 /// What a thread has done.

@@ -47,7 +47,11 @@ fn a_tracer_that_root_starts_keeps_what_it_needs_and_no_more() -> Result<()> {
         daemon.scrape()?;
         let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs"]
             .map(|key| told(daemon.pid(), key).unwrap_or_else(|error| format!("{error:#}")));
-        assert_eq!(sets, [NONE, kept, kept, NONE, NONE, "1"], "kernel.perf_event_paranoid={paranoid} {more:?}");
+        assert_eq!(
+            sets,
+            [NONE, kept, kept, NONE, NONE, "1"],
+            "kernel.perf_event_paranoid={paranoid} {more:?}"
+        );
         daemon.stop()?;
     }
     Ok(())

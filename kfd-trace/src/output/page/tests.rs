@@ -2,13 +2,14 @@ use super::*;
 use crate::attribute::Gpu;
 use crate::events::event::{Body, Event, ProcessSeen, QueueCreate, QueueType};
 use crate::events::life::{Eviction, Trigger, VmFault};
+use crate::events::pointers::{Counts, Unmeasured};
 use crate::output::api::{Ask, Refusal};
 use crate::output::http::{self, Site};
-use crate::output::samples::{clock, probe, topology};
+use crate::output::samples::{clock, probe, sampled, topology};
 use crate::output::web::settings::Settings;
 use crate::output::web::{self, listen};
 use crate::state::samples::{event, facts, seen};
-use crate::state::{History, State, StateLimits};
+use crate::state::{History, Reading, State, StateLimits};
 use crate::verdict::{ProbeStatus, Verdict};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
@@ -185,6 +186,26 @@ fn one_queue_with_all_that_happened() {
     ] {
         assert!(html.contains(part), "{part}: {html}");
     }
+}
+
+#[test]
+fn what_a_queue_does_stands_in_its_row() {
+    let shown = |readings: &[(u64, Reading)]| {
+        let mut world = World::with_queues(1, 1, 1);
+        let queue_id = *world.state.live().next().expect("a process").queues.keys().next().expect("a queue");
+        for (at_ns, reading) in readings {
+            sampled(&mut world.state, queue_id, *reading, *at_ns);
+        }
+        world.html()
+    };
+    let counts = |submitted, retired| Ok(Counts { submitted, retired });
+    let second = 1_000_000_000;
+    let html = shown(&[(HOUR, counts(100, 90)), (HOUR + second, counts(1_310, 1_300))]);
+    assert!(html.contains("<td class=\"n\">1.21k/s</td><td class=\"n\">10</td>"), "{html}");
+    let html = shown(&[(HOUR, counts(100, 90)), (HOUR + 11 * second, counts(100, 90))]);
+    assert!(html.contains("<td class=\"n\"><span class=\"mark warn\">10 stalled</span></td>"), "{html}");
+    let html = shown(&[(HOUR, Err(Unmeasured::Denied))]);
+    assert!(html.contains("<td class=\"n\">–</td><td class=\"n\">? (denied)</td>"), "{html}");
 }
 
 #[test]

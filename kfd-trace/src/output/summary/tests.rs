@@ -2,10 +2,11 @@ use super::*;
 use crate::events::counters::samples::counters;
 use crate::events::decode::{DecodeError, Undecodable};
 use crate::events::event::ProcessId;
+use crate::events::pointers::Counts;
 use crate::events::tables::{Crowded, InFlightRow};
 use crate::missed::Missed;
-use crate::output::samples::{CREATE, DESTROY, WAIT, traced};
-use crate::state::samples::{error_row, ioctl_row};
+use crate::output::samples::{CREATE, DESTROY, WAIT, sampled, traced};
+use crate::state::samples::{destroy, error_row, event, ioctl_row};
 use kfd_trace_common::counter::{self, ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::loss;
@@ -123,6 +124,41 @@ fn everything_that_was_lost_or_not_measured_is_named() {
         line.split_whitespace().collect::<Vec<_>>(),
         ["WAIT_EVENTS", "4", "-", "-", "-", "not", "measured"]
     );
+}
+
+#[test]
+fn what_queues_did_is_told_by_process_and_gpu() {
+    let mut state = traced();
+    sampled(&mut state, 3, Ok(Counts { submitted: 127_644, retired: 127_644 }), 30_000);
+    state.apply(&event(40_000, 1, 4321, destroy(3)));
+    let snapshot = state.snapshot();
+    let (tables, retired) = (Tables::default(), IoctlTotals::default());
+    let shown = |sampled| {
+        let input = Input {
+            snapshot: &snapshot,
+            tables: &tables,
+            retired: &retired,
+            undecoded: &Undecoded::default(),
+            dropped: &BTreeMap::new(),
+            sampled,
+            duration_ns: 1,
+        };
+        let summary = Summary::new(&input);
+        let mut text = Vec::new();
+        summary.text(&mut text).expect("memory");
+        let value = serde_json::to_value(&summary).expect("JSON");
+        (String::from_utf8(text).expect("UTF-8"), value["activity"].clone())
+    };
+    let (text, value) = shown(true);
+    let line = "process 4321 train on gpu_id=58270: 127644 packets submitted, 127644 retired; 1 queues ended without a last reading\n";
+    assert!(text.contains(line), "{text}");
+    assert_eq!(
+        value,
+        json!([{"pid": 4321, "comm": "train", "gpu_id": 58270, "packets_submitted": 127_644, "packets_retired": 127_644,
+                "sdma_ring_bytes_submitted": 0, "sdma_ring_bytes_retired": 0, "queues_incomplete": 1}])
+    );
+    let (text, value) = shown(false);
+    assert!(!text.contains("packets") && value == json!([]), "nobody looked");
 }
 
 #[test]
