@@ -2,6 +2,7 @@
 //! tells of them.
 
 mod activity;
+mod amd_log;
 mod belongs;
 mod burst;
 mod death;
