@@ -29,6 +29,8 @@ pub(super) struct Sampling {
     /// `None` while it is under way.
     idle: Option<Sampler>,
     running: Option<Running>,
+    /// A sample of nobody, which is over at once.
+    empty: Option<Pass>,
 }
 
 #[derive(Debug)]
@@ -52,7 +54,7 @@ impl Sampling {
     /// `interval`: zero for never.
     pub(super) fn new(interval: Duration, procfs: PathBuf) -> Self {
         let idle = (!interval.is_zero()).then(|| Sampler::new(procfs));
-        Sampling { interval, due: Instant::now(), idle, running: None }
+        Sampling { interval, due: Instant::now(), idle, running: None, empty: None }
     }
 
     /// Waits until there is something to do, for ever where sampling is off. Asked for again it goes on where it was.
@@ -60,6 +62,9 @@ impl Sampling {
     /// # Errors
     /// When a sample panicked.
     pub(super) async fn step(&mut self) -> Result<Step, JoinError> {
+        if let Some(pass) = self.empty.take() {
+            return Ok(Step::Done(pass));
+        }
         if let Some(running) = &mut self.running {
             let done = (&mut running.done).await;
             self.running = None;
@@ -76,9 +81,14 @@ impl Sampling {
 
     /// Begins a sample.
     pub(super) fn begin(&mut self, targets: Vec<Target>) {
-        let Some(mut sampler) = self.idle.take() else { return };
         let now = Instant::now();
         self.due = now + self.interval;
+        if targets.is_empty() {
+            // It waits for nobody: no other thread is to wake up for that.
+            self.empty = self.idle.as_mut().map(|sampler| sampler.pass(&[]));
+            return;
+        }
+        let Some(mut sampler) = self.idle.take() else { return };
         let reads = sampler.reads();
         let done = spawn_blocking(move || {
             let pass = sampler.pass(&targets);
@@ -120,6 +130,7 @@ fn stretched(interval: Duration, cpu: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::event::ProcessId;
     use crate::kernel::Roots;
 
     const MS: Duration = Duration::from_millis(1);
@@ -130,9 +141,27 @@ mod tests {
         assert_eq!(stretched(1000 * MS, 11 * MS), 1100 * MS);
     }
 
+    /// A process that is not there.
+    fn nobody() -> Target {
+        Target { key: ProcessId(1).into(), tgid: u32::MAX, start_boottime_ns: None, queues: Vec::new() }
+    }
+
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         runtime.expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn a_sample_of_nobody_takes_no_thread() {
+        block_on(async {
+            let mut sampling = Sampling::new(1000 * MS, "/proc".into());
+            assert!(matches!(sampling.step().await, Ok(Step::Due)));
+            sampling.begin(Vec::new());
+            assert!(sampling.running.is_none() && sampling.overdue().is_none());
+            let Ok(Step::Done(pass)) = sampling.step().await else { panic!("it is over") };
+            assert!(pass.samples.is_empty());
+            assert!(matches!(sampling.step().await, Ok(Step::Due)), "a second later");
+        });
     }
 
     #[test]
@@ -143,7 +172,7 @@ mod tests {
             let begin = Instant::now();
             for cpu in [MS, 20 * MS, MS] {
                 assert!(matches!(sampling.step().await, Ok(Step::Due)));
-                sampling.begin(Vec::new());
+                sampling.begin(vec![nobody()]);
                 let Ok(Step::Done(mut pass)) = sampling.step().await else { panic!("it is done") };
                 pass.cpu_ns = u64::try_from(cpu.as_nanos()).unwrap();
                 sampling.take(&mut tracer, &pass);

@@ -30,7 +30,7 @@ const WATCHED: Duration = Duration::from_secs(30);
 const STARTS: usize = 3;
 
 /// Queues of one process that are sampled, once a second.
-const SAMPLED: u32 = 200;
+const SAMPLED: u32 = 100;
 
 const ONE_PAIR: Order = Order { work: Work::Pair, operations: 1, bursts: 1 };
 
