@@ -73,7 +73,10 @@ fn rest(caller: &mut Caller) -> Result<()> {
     caller.order(ONE_PAIR)?;
     daemon.scrape()?;
     std::thread::sleep(SETTLES);
-    let done = watch(&daemon)?;
+    let proc = Path::new("/proc").join(daemon.pid().to_string());
+    let before = threads(&proc)?;
+    std::thread::sleep(WATCHED);
+    let done = since(&before, &threads(&proc)?);
     let Footprint { resident, anonymous, highest, .. } = Footprint::of(daemon.pid())?;
     let seconds = WATCHED.as_secs();
     for (case, kib) in
@@ -86,18 +89,14 @@ fn rest(caller: &mut Caller) -> Result<()> {
     daemon.stop()
 }
 
-/// What a sample of a queue takes: of its own thread alone, and of all threads beyond what they do at rest.
+/// What the reading of a queue's pointers takes of the thread that does it, the kernel's part included.
 fn sampling() -> Result<()> {
-    let mut none = Daemon::ready(&[])?;
-    std::thread::sleep(SETTLES);
-    let at_rest = watch(&none)?;
-    none.stop()?;
     let mut daemon = Daemon::ready(&[])?;
     let mut workload = Workload::spawn(&["hold", &format!("--aql={SAMPLED}"), "--sdma=0"])?;
     workload.wait_line("its queues", ATTACH, |line| line["ready"] == true)?;
     std::thread::sleep(SETTLES);
     let before = daemon.scrape()?;
-    let watched = watch(&daemon)?;
+    std::thread::sleep(WATCHED);
     let after = daemon.scrape()?;
     let grown = |name: &str| {
         let of = |metrics: &Metrics| metrics.sum(name, &[]).with_context(|| format!("no {name}"));
@@ -108,21 +107,8 @@ fn sampling() -> Result<()> {
     ensure!(samples >= f64::from(SAMPLED) * 20.0, "{samples} samples in {WATCHED:?}");
     workload.finish()?;
     daemon.stop()?;
-    // Both scrapes stand outside of what was watched, which has one sample less at most.
-    let all = watched.ran.saturating_sub(at_rest.ran);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
-    let each = |all: f64| (all / samples) as u64;
-    report("sample.reading", each(own_ns), "instructions/queue")?;
-    #[expect(clippy::cast_precision_loss, reason = "a mean")]
-    report("sample.all", each(all as f64), "instructions/queue")
-}
-
-/// What all threads of a daemon do in [`WATCHED`].
-fn watch(daemon: &Daemon) -> Result<Done> {
-    let proc = Path::new("/proc").join(daemon.pid().to_string());
-    let before = threads(&proc)?;
-    std::thread::sleep(WATCHED);
-    Ok(since(&before, &threads(&proc)?))
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+    report("sample.reading", (own_ns / samples) as u64, "instructions/queue")
 }
 
 /// What a thread has done.

@@ -11,7 +11,7 @@ const OURS: [&str; 2] = ["kfd_trace", "kfd_trace_caller"];
 const UNSTEADY: (&str, &str) = ("create_destroy", "kfd_trace");
 
 /// Of what the tracer itself needs: a page, or a look at the driver's lists more or less, is more than 5 % of them.
-const SMALL: [&str; 4] = ["tracing.anonymous", "tracing.wake_ups", "tracing.work", "sample.all"];
+const SMALL: [&str; 3] = ["tracing.anonymous", "tracing.wake_ups", "tracing.work"];
 
 /// Where hardly any instructions are extra, a share of them says nothing.
 pub(super) const SLACK: i64 = 20;
