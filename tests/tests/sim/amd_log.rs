@@ -40,9 +40,8 @@ fn log(created: &Value) -> Result<String> {
 /// `[hwq, what became of it, pid on the host, queue id]` of each queue of the log.
 fn joined(report: &Value) -> Result<Vec<Value>> {
     let queues = report["queues"].as_array().with_context(|| format!("queues: {report}"))?;
-    let told = |queue: &Value| {
-        json!([queue["hwq"], queue["join"], queue["kfd"]["pid"], queue["kfd"]["queue_id"]])
-    };
+    let told =
+        |queue: &Value| json!([queue["hwq"], queue["join"], queue["kfd"]["pid"], queue["kfd"]["queue_id"]]);
     Ok(queues.iter().map(told).collect())
 }
 

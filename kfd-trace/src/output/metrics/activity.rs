@@ -8,7 +8,7 @@ use super::family::{Family, number};
 use super::processes::identity;
 use super::table as t;
 use crate::events::pointers::{Counts, Pointers, Unit, Unmeasured};
-use crate::state::{Process, Queue};
+use crate::state::{Process, Queue, Work};
 
 /// Of processes. Nothing where sampling is off, or queues are not seen: 0 would say that nothing happened.
 pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Family> {
@@ -24,28 +24,17 @@ pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Famil
     let mut unmeasured = Family::new(&t::PROCESS_NOT_MEASURED);
     for process in shown {
         let [pid, id, comm] = identity(process);
-        for (gpu_id, work) in &process.works {
-            let gpu = gpu_label(*gpu_id);
-            let labels = [&*pid, &id, &comm, &gpu];
-            packets.count(&labels, work.packets);
-            bytes.count(&labels, work.ring_bytes);
-            incomplete.add(&labels, work.incomplete);
-        }
-        for (gpu_id, now) in by_gpu(process) {
+        for (gpu_id, on_gpu) in by_gpu(process) {
             let gpu = gpu_label(gpu_id);
             let labels = [&*pid, &id, &comm, &gpu];
-            for (three, of) in [(&mut packets, &now.packets), (&mut bytes, &now.ring_bytes)] {
-                if let Some(backlog) = of {
-                    // A queue that was not read yet counts nothing: its counters exist from 0.
-                    three.count(&labels, Counts::default());
-                    three.backlog(&labels, *backlog);
-                }
-            }
-            stalled.add(&labels, now.stalled);
-            unmeasured.add(&labels, now.unmeasured);
-            if now.unmeasured == 0
-                && let Some(idle_ns) = now.idle_ns
-            {
+            let OnGpu { work, live } = on_gpu;
+            packets.say(&labels, work.packets, live.as_ref().map(|live| live.packets));
+            bytes.say(&labels, work.ring_bytes, live.as_ref().map(|live| live.ring_bytes));
+            incomplete.add(&labels, work.incomplete);
+            let Some(live) = live else { continue };
+            stalled.add(&labels, live.stalled);
+            unmeasured.add(&labels, live.unmeasured);
+            if let Some(idle_ns) = live.idle_ns.filter(|_| live.unmeasured == 0) {
                 idle.add_ns(&labels, idle_ns);
             }
         }
@@ -64,14 +53,27 @@ impl Three {
         Three([submitted, retired, backlog].map(Family::new))
     }
 
+    /// Of a process on a GPU. Counters of what it has queues for, or has had, exist from 0. `backlog`: of its live queues; `None`
+    /// without such.
+    fn say(&mut self, labels: &[&str], counts: Counts, backlog: Option<Option<u64>>) {
+        let backlog = backlog.flatten();
+        if backlog.is_some() || counts != Counts::default() {
+            self.count(labels, counts);
+        }
+        if let Some(backlog) = backlog {
+            self.backlog(labels, backlog);
+        }
+    }
+
     fn count(&mut self, labels: &[&str], counts: Counts) {
         let Three([submitted, retired, _]) = self;
         submitted.add(labels, counts.submitted);
         retired.add(labels, counts.retired);
     }
 
-    fn backlog(&mut self, labels: &[&str], more: u64) {
-        self.0[2].add(labels, more);
+    fn backlog(&mut self, labels: &[&str], waits: u64) {
+        let Three([_, _, backlog]) = self;
+        backlog.add(labels, waits);
     }
 
     fn families(self) -> [Family; 3] {
@@ -79,10 +81,16 @@ impl Three {
     }
 }
 
-/// What the live queues of a process do on one GPU, as of the last sample.
+/// What a process did on one GPU, and what its live queues do there as of the last sample.
 #[derive(Default)]
-struct Now {
-    /// `None` without such queues.
+struct OnGpu {
+    work: Work,
+    live: Option<Live>,
+}
+
+#[derive(Default)]
+struct Live {
+    /// Backlogs; `None` without such queues.
     packets: Option<u64>,
     ring_bytes: Option<u64>,
     stalled: u64,
@@ -91,23 +99,24 @@ struct Now {
     idle_ns: Option<u64>,
 }
 
-fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, Now> {
-    let mut all: BTreeMap<Option<u32>, Now> = BTreeMap::new();
+fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, OnGpu> {
+    let done = process.works.iter().map(|(gpu_id, work)| (*gpu_id, OnGpu { work: *work, live: None }));
+    let mut all: BTreeMap<Option<u32>, OnGpu> = done.collect();
     for queue in process.queues.values() {
-        let now = all.entry(queue.facts.gpu_id).or_default();
+        let live = all.entry(queue.facts.gpu_id).or_default().live.get_or_insert_default();
         let measured = queue.activity.now();
         if let Some(unit) = unit(queue) {
             let sum = match unit {
-                Unit::Packets => &mut now.packets,
-                Unit::RingBytes => &mut now.ring_bytes,
+                Unit::Packets => &mut live.packets,
+                Unit::RingBytes => &mut live.ring_bytes,
             };
             *sum.get_or_insert(0) += measured.map_or(0, |measured| measured.counts.backlog());
         }
-        now.unmeasured += u64::from(queue.activity.problem().is_some());
+        live.unmeasured += u64::from(queue.activity.problem().is_some());
         if let Some(measured) = measured {
-            now.stalled += u64::from(measured.stalled());
+            live.stalled += u64::from(measured.stalled());
             let idle_ns = measured.idle_ns();
-            now.idle_ns = Some(now.idle_ns.map_or(idle_ns, |least| least.min(idle_ns)));
+            live.idle_ns = Some(live.idle_ns.map_or(idle_ns, |least| least.min(idle_ns)));
         }
     }
     all
