@@ -22,7 +22,9 @@ Exit codes:
   0  done
   1  failed
   2  bad usage
-  3  nothing to trace here (no amdgpu driver with KFD; `daemon` waits for it instead)";
+  3  nothing to trace here (no amdgpu driver with KFD; `daemon` waits for it instead)
+  4  doctor: something is hidden from the usual checks (lsof, fuser, rocm-smi)
+  5  doctor: something is wrong (KFD or a GPU keeps what nobody has)";
 
 /// Traces AMD's compute driver (amdgpu/KFD): who has which queue on which GPU, since when, and what went wrong.
 ///
@@ -126,6 +128,8 @@ pub enum Command {
     Daemon(DaemonArgs),
     /// Tells what can be seen on this kernel: each probe with its verdict.
     Status(JsonArgs),
+    /// Tells why lsof, fuser or rocm-smi show nothing, or something that is not there.
+    Doctor(DoctorArgs),
     /// Reports what logs of AMD_LOG_LEVEL (ROCm 5.x to 7.x) tell of queues, dispatches and commands.
     #[command(name = "amd-log")]
     AmdLog(AmdLogArgs),
@@ -153,6 +157,16 @@ pub struct PsArgs {
     /// With --json: the arguments of processes, too, up to 4096 bytes; they may hold secrets.
     #[arg(long, requires = "json")]
     pub cmdline: bool,
+}
+
+/// Of `doctor`.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct DoctorArgs {
+    /// Only this process (PID on the host; a thread stands for its process), instead of the whole node.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub pid: Option<u32>,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 /// Text or JSON.

@@ -6,7 +6,8 @@
 //! kernel -> probes -> events -> attribute -> state -> output
 //! ```
 //!
-//! [`amd_log`] stands beside it: it reads what the application's own runtime wrote.
+//! [`amd_log`] stands beside it: it reads what the application's own runtime wrote. So does [`doctor`], which holds the views of a node
+//! against each other.
 //!
 //! [`command`] is the only place where the parts meet; [`verdict`] and [`missed`] are plain data that all may
 //! name.
@@ -17,6 +18,7 @@ pub mod amd_log;
 pub mod attribute;
 pub mod cli;
 pub mod command;
+pub mod doctor;
 pub mod events;
 pub mod kernel;
 pub mod missed;

@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
-use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, TraceArgs};
-use kfd_trace::command::privilege::Purpose;
-use kfd_trace::command::{amd_log, daemon, manual, metrics, privilege, ps, say, status, stop::Stop, trace};
+use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, Ring, TraceArgs};
+use kfd_trace::command::privilege::{self, Reads};
+use kfd_trace::command::{amd_log, daemon, doctor, manual, metrics, ps, say, status, stop::Stop, trace};
 use kfd_trace::kernel::Roots;
 use log::LevelFilter;
 use std::io::IsTerminal as _;
@@ -33,16 +33,17 @@ fn run(cli: Cli) -> Result<()> {
         Some(_) => false,
     };
     let roots = Roots { procfs, sysfs, logs, arguments };
+    let nothing = Reads::default();
     // The daemon does it once it has its ports, `amd-log` once it has its files.
     match &cli.command {
         None => {
-            let memory = !cli.trace.ring.sample.is_zero();
-            privilege::give_up(&roots, Purpose { tracepoints: cli.trace.ring.tracepoints, memory })?;
+            let Ring { sample, tracepoints, .. } = &cli.trace.ring;
+            let (tracefs, memory) = (*tracepoints, !sample.is_zero());
+            privilege::give_up(&roots, Reads { tracefs, memory, ..nothing })?;
         }
-        Some(Command::Status(_)) => {
-            privilege::give_up(&roots, Purpose { tracepoints: true, memory: false })?;
-        }
-        Some(Command::Ps(_)) => privilege::give_up(&roots, Purpose { tracepoints: false, memory: true })?,
+        Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
+        Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
+        Some(Command::Doctor(_)) => privilege::give_up(&roots, Reads { descriptors: true, ..nothing })?,
         // The others ask nothing of the kernel.
         Some(_) => {}
     }
@@ -50,6 +51,7 @@ fn run(cli: Cli) -> Result<()> {
         None => block_on(trace::run(&stream(roots, cli.trace))),
         Some(Command::Ps(args)) => Ok(ps::run(&roots, args.format.json)?),
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
+        Some(Command::Doctor(args)) => Ok(doctor::run(&roots, args.pid, args.format.json)?),
         Some(Command::AmdLog(args)) => amd_logs(roots, args),
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),
@@ -72,7 +74,7 @@ fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
     // Before capabilities go: a log may be another user's.
     let opened = amd_log::Opened::open(&ask)?;
     if live {
-        privilege::give_up(&ask.roots, Purpose::default())?;
+        privilege::give_up(&ask.roots, Reads::default())?;
     }
     block_on(amd_log::run(ask, opened))
 }

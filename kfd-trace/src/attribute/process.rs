@@ -148,6 +148,56 @@ pub fn check(procfs: &Path, tgid: u32, expected_start_boottime_ns: Option<u64>) 
     identify(procfs, tgid, expected_start_boottime_ns).map(drop)
 }
 
+/// How far a process is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// As in `stat`: `R`, `S`, `D`, `Z`...
+    pub state: char,
+    /// tgid of its parent, 0 for none.
+    pub parent: u32,
+    /// With its leader, as long as that is not reaped.
+    pub threads: u32,
+    /// Its leader is in do_exit (PF_EXITING).
+    pub exiting: bool,
+    /// A thread of the kernel (PF_KTHREAD): it has no files and no memory.
+    pub of_kernel: bool,
+}
+
+impl Life {
+    /// The leader has ended, and other threads go on.
+    #[must_use]
+    pub fn lives_without_leader(&self) -> bool {
+        self.is_zombie() && self.threads > 1
+    }
+
+    /// All of it has ended, or is about to.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        (self.is_zombie() || self.exiting) && !self.lives_without_leader()
+    }
+
+    fn is_zombie(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// Reads how far a process (or a thread, by its own number) is. Flags: include/linux/sched.h.
+///
+/// # Errors
+/// See [`ProcessError`].
+pub fn life(procfs: &Path, tgid: u32) -> Result<Life, ProcessError> {
+    const PF_EXITING: u32 = 0x4;
+    const PF_KTHREAD: u32 = 0x20_0000;
+    let stat = stat(&open(procfs, tgid)?).map_err(|error| classify(tgid, error))?;
+    Ok(Life {
+        state: stat.state,
+        parent: u32::try_from(stat.ppid).unwrap_or(0),
+        threads: u32::try_from(stat.num_threads).unwrap_or(0),
+        exiting: stat.flags & PF_EXITING != 0,
+        of_kernel: stat.flags & PF_KTHREAD != 0,
+    })
+}
+
 fn identified(process: &Process, tgid: u32, start: Option<u64>) -> Result<Identity, ProcessError> {
     let fault = |error| classify(tgid, error);
     let stat = stat(process).map_err(fault)?;

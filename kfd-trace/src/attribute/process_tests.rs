@@ -194,3 +194,24 @@ fn this_very_process_is_found_in_the_real_procfs() {
     assert_ne!(tid, tgid);
     assert!(exists(procfs, tgid));
 }
+
+#[test]
+fn how_far_a_process_is() {
+    let procfs = tempfile::tempdir().unwrap();
+    let folder = procfs.path().join("4711");
+    fs::create_dir(&folder).unwrap();
+    let told = |state: char, flags: u32, threads: u32| {
+        let zeros = "0 ".repeat(10);
+        let rest = "0 ".repeat(33);
+        let text = format!("4711 (a) {state} 90 0 0 0 0 {flags} {zeros}{threads} {rest}\n");
+        fs::write(folder.join("stat"), text).unwrap();
+        life(procfs.path(), 4711).unwrap()
+    };
+    let lives = told('S', 0x40_0000, 3);
+    let expected = Life { state: 'S', parent: 90, threads: 3, exiting: false, of_kernel: false };
+    assert_eq!((lives, lives.is_over(), lives.lives_without_leader()), (expected, false, false));
+    assert!(told('Z', 0x40_0004, 2).lives_without_leader() && !told('Z', 0x40_0004, 2).is_over());
+    assert!(!told('Z', 0x40_0004, 1).lives_without_leader() && told('Z', 0x40_0004, 1).is_over());
+    assert!(told('D', 0x40_0004, 1).is_over() && told('I', 0x20_8040, 1).of_kernel);
+    assert!(matches!(life(procfs.path(), 4712), Err(ProcessError::Gone { tgid: 4712 })));
+}

@@ -4,7 +4,7 @@
 //! while probes are put on or taken off, which takes the kernel seconds.
 
 use super::driver::{self, UNLOADED};
-use super::privilege::{self, Purpose};
+use super::privilege::{self, Reads};
 use super::remember;
 use super::sampling::{Sampling, Step};
 use super::say::say;
@@ -64,8 +64,8 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         None => listen::from_systemd().map_err(Stop::failed)?,
     };
     // A low port may take one of them.
-    let purpose = Purpose { tracepoints: ask.choice.tracepoints, memory: !ask.sample.is_zero() };
-    privilege::give_up(&ask.roots, purpose)?;
+    let memory = !ask.sample.is_zero();
+    privilege::give_up(&ask.roots, Reads { tracefs: ask.choice.tracepoints, memory, ..Reads::default() })?;
     // After that, so that what can be read now can be read again.
     let configured = ask.web_config.as_deref().map(Source::open).transpose().map_err(Stop::failed)?;
     let (source, settings) = match configured {

@@ -6,6 +6,7 @@ pub mod amd_log;
 pub mod clock;
 pub mod daemon;
 mod differences;
+pub mod doctor;
 mod driver;
 pub mod enrich;
 mod gone;

@@ -26,8 +26,8 @@ struct Needs {
     tracefs: bool,
     /// Processes that procfs hides.
     hidden_processes: bool,
-    /// The memory of other users' processes.
-    memory: bool,
+    /// The memory of other users' processes, or what they have open and mapped.
+    others: bool,
     /// kernel.perf_event_paranoid is above 2: Debian's kernels refuse perf_event_open to all but CAP_SYS_ADMIN then.
     strict_perf: bool,
 }
@@ -45,10 +45,10 @@ fn may_read_memory(held: Option<Capabilities>) -> bool {
 /// Of `held` what is kept. Pure.
 fn kept(held: Capabilities, needs: Needs) -> Capabilities {
     let mut wanted = Vec::from(ALWAYS);
-    if needs.tracefs || needs.memory {
+    if needs.tracefs || needs.others {
         wanted.push(Capability::DacReadSearch);
     }
-    if needs.hidden_processes || needs.memory {
+    if needs.hidden_processes || needs.others {
         wanted.push(Capability::SysPtrace);
     }
     if needs.strict_perf || !(held.has(Capability::Bpf) && held.has(Capability::Perfmon)) {
@@ -59,13 +59,15 @@ fn kept(held: Capabilities, needs: Needs) -> Capabilities {
     Capabilities(held.0 & wanted)
 }
 
-/// What a command goes on to do that takes capabilities of its own.
+/// What a command reads beyond what each does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purpose {
-    /// It counts tracepoints.
-    pub tracepoints: bool,
-    /// It reads the memory of processes: /proc/PID/mem takes what ptrace does (proc_mem_open), and is its owner's alone.
+pub struct Reads {
+    /// Tracepoints' numbers.
+    pub tracefs: bool,
+    /// The memory of other users' processes: /proc/PID/mem asks as ptrace does (proc_mem_open), and is its owner's alone.
     pub memory: bool,
+    /// What other users' processes have open and mapped (fs/proc/base.c, proc_pid_get_link asks as ptrace does).
+    pub descriptors: bool,
 }
 
 /// Gives up what this process does not need any more, for good, and says what it lacks. To be called before it has a second
@@ -73,8 +75,8 @@ pub struct Purpose {
 ///
 /// # Errors
 /// When the kernel refuses: then it would go on with more than it should have. When procfs is not the host's.
-pub fn give_up(roots: &Roots, purpose: Purpose) -> Result<(), Stop> {
-    let Purpose { tracepoints: tracefs, memory } = purpose;
+pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
+    let Reads { tracefs, memory, descriptors } = reads;
     load::allow_locked_memory();
     let seen = Preflight::read(roots);
     // Without CAP_SYS_PTRACE, PID 1's namespace cannot be told any more.
@@ -84,8 +86,8 @@ pub fn give_up(roots: &Roots, purpose: Purpose) -> Result<(), Stop> {
     // What cannot be told may be so.
     let needs = Needs {
         tracefs,
-        memory,
         hidden_processes: seen.processes_hidden.unwrap_or(true),
+        others: memory || descriptors,
         strict_perf: seen.perf_event_paranoid.is_none_or(|level| level > 2),
     };
     reduce(needs).map_err(|error| Stop::failed(format!("capabilities cannot be given up: {error}")))?;
@@ -137,7 +139,7 @@ mod tests {
     }
 
     fn plain() -> Needs {
-        Needs { tracefs: false, hidden_processes: false, memory: false, strict_perf: false }
+        Needs { tracefs: false, hidden_processes: false, others: false, strict_perf: false }
     }
 
     #[test]
@@ -152,8 +154,9 @@ mod tests {
         assert_eq!(tracefs.0 & !of(&ALWAYS).0, of(&[Capability::DacReadSearch]).0);
         let hidden = kept(ALL, Needs { hidden_processes: true, ..plain() });
         assert_eq!(hidden.0 & !of(&ALWAYS).0, of(&[Capability::SysPtrace]).0);
-        let memory = kept(ALL, Needs { memory: true, ..plain() });
-        assert_eq!(memory.0 & !of(&ALWAYS).0, of(&[Capability::DacReadSearch, Capability::SysPtrace]).0);
+        let others = kept(ALL, Needs { others: true, ..plain() });
+        let both = of(&[Capability::DacReadSearch, Capability::SysPtrace]);
+        assert_eq!(others.0 & !of(&ALWAYS).0, both.0);
         let strict = kept(ALL, Needs { strict_perf: true, ..plain() });
         assert_eq!(strict.0 & !of(&ALWAYS).0, of(&[Capability::SysAdmin]).0);
     }
@@ -178,7 +181,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_that_is_not_held() {
-        let all = Needs { tracefs: true, hidden_processes: true, memory: true, strict_perf: true };
+        let all = Needs { tracefs: true, hidden_processes: true, others: true, strict_perf: true };
         assert_eq!(kept(Capabilities(0), all), Capabilities(0));
     }
 }

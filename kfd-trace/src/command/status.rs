@@ -101,7 +101,7 @@ fn counted(session: &mut Session) -> Result<(Tables, Undecoded), LoadError> {
     Ok((session.tables()?, undecoded))
 }
 
-fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
+pub(super) fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
     let told = |value: Option<String>| value.unwrap_or_else(|| "not told".to_owned());
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
     vec![

@@ -2,12 +2,16 @@
 
 use std::fmt;
 
-/// Done; 1 to 3 stand in the user's manual and in `--help`.
+/// Done; 1 to 5 stand in the user's manual and in `--help`.
 pub const FAILED: u8 = 1;
 /// Bad usage: what was asked for cannot be meant.
 pub const USAGE: u8 = 2;
 /// There is no amdgpu here.
 pub const NOTHING_TO_TRACE: u8 = 3;
+/// `doctor`: one of the usual checks misses a process that KFD has.
+pub const HIDDEN: u8 = 4;
+/// `doctor`: KFD or a GPU keeps what nobody has.
+pub const WRONG: u8 = 5;
 
 /// An exit code with the one line that says what, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -54,21 +54,34 @@ pub fn meaning(probes: &[ProbeStatus]) -> Vec<String> {
     lines
 }
 
+/// Writes what was asked of this kernel, and what limits tracing here.
+///
+/// # Errors
+/// What `out` gives.
+pub(crate) fn footing(
+    out: &mut impl Write,
+    facts: &[(&'static str, String)],
+    findings: &[Finding],
+) -> io::Result<()> {
+    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, value) in facts {
+        writeln!(out, "{name:width$}  {}", escape::terminal(value))?;
+    }
+    if !findings.is_empty() {
+        writeln!(out, "\nfindings:")?;
+        for finding in findings {
+            writeln!(out, "  {}: {}", severity(finding.severity), escape::terminal(&finding.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes it for people.
 ///
 /// # Errors
 /// What `out` gives.
 pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
-    let width = status.facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    for (name, value) in status.facts {
-        writeln!(out, "{name:width$}  {}", escape::terminal(value))?;
-    }
-    if !status.findings.is_empty() {
-        writeln!(out, "\nfindings:")?;
-        for finding in status.findings {
-            writeln!(out, "  {}: {}", severity(finding.severity), escape::terminal(&finding.to_string()))?;
-        }
-    }
+    footing(out, status.facts, status.findings)?;
     if status.probes.is_empty() {
         return writeln!(out, "\nno probe was tried");
     }
@@ -135,12 +148,27 @@ struct Document<'a> {
     meaning: Vec<String>,
 }
 
+/// One finding, in `status --json` and `doctor --json`.
 #[derive(Serialize)]
-struct JsonFinding<'a> {
+pub(crate) struct JsonFinding<'a> {
     severity: &'static str,
     what: &'a str,
     consequence: &'a str,
     remedy: &'a str,
+}
+
+impl<'a> From<&'a Finding> for JsonFinding<'a> {
+    fn from(finding: &'a Finding) -> Self {
+        JsonFinding {
+            severity: match finding.severity {
+                Severity::NothingToTrace => "nothing_to_trace",
+                other => severity(other),
+            },
+            what: &finding.what,
+            consequence: finding.consequence,
+            remedy: finding.remedy,
+        }
+    }
 }
 
 /// One probe, in `status --json` and in the API.
@@ -198,15 +226,7 @@ impl From<Missed> for JsonMissed {
 /// # Errors
 /// What `out` gives.
 pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
-    let findings = status.findings.iter().map(|finding| JsonFinding {
-        severity: match finding.severity {
-            Severity::NothingToTrace => "nothing_to_trace",
-            other => severity(other),
-        },
-        what: &finding.what,
-        consequence: finding.consequence,
-        remedy: finding.remedy,
-    });
+    let findings = status.findings.iter().map(JsonFinding::from);
     let probes = status.probes.iter().map(|probe| Probed::new(probe, status.missed, status.losses));
     let document = Document {
         schema: SCHEMA,

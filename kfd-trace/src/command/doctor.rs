@@ -1,0 +1,132 @@
+//! `kfd-trace doctor`: asks every view once, and where something may be a change under way, once more.
+
+use super::ground::chain;
+use super::say::say;
+use super::standing::{self, Found};
+use super::stop::{self, Stop};
+use super::{enrich, status};
+use crate::attribute::process::{self, ProcessError};
+use crate::attribute::{Costly, KfdSysfs, Topology};
+use crate::doctor::devices::{self, Devices};
+use crate::doctor::read::{self, Real};
+use crate::doctor::seen::KfdProcesses;
+use crate::doctor::text::Footing;
+use crate::doctor::{Outcome, Seen, diagnose, json, text};
+use crate::kernel::{Capabilities, Capability, Finding, Kernel, Preflight, Roots, Severity, findings};
+use crate::probes::facts::Facts;
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+/// Between two looks: the driver frees what a process had some time after its end, in less than that where the GPU answers.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// Prints the report; the exit code tells what came out.
+///
+/// # Errors
+/// When there is no driver, `pid` is no process, something is hidden or wrong, or the output cannot be written.
+pub fn run(roots: &Roots, pid: Option<u32>, as_json: bool) -> Result<(), Stop> {
+    let preflight = Preflight::read(roots);
+    let found = findings(&preflight);
+    if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::NothingToTrace) {
+        return Err(Stop { code: stop::NOTHING_TO_TRACE, line: finding.to_string() });
+    }
+    let driver = Driver::read(roots, &found);
+    let pid = pid.map(|pid| asked(roots, pid)).transpose()?;
+    let first = look(roots, &preflight, &driver, pid)?;
+    let mut report = diagnose(&first, None, pid);
+    if report.doubt {
+        std::thread::sleep(SETTLES);
+        let second = look(roots, &preflight, &driver, pid)?;
+        report = diagnose(&second, Some(&first), pid);
+    }
+    let facts = status::facts(&preflight);
+    let footing = Footing { facts: &facts, findings: &found };
+    let mut out = io::stdout().lock();
+    let written = if as_json {
+        json::json(&mut out, &report, footing, pid)
+    } else {
+        text::text(&mut out, &report, footing, pid.is_some())
+    };
+    match (written, report.outcome) {
+        (Err(error), _) if error.kind() != ErrorKind::BrokenPipe => Err(Stop::failed(error)),
+        (_, Outcome::Well) => Ok(()),
+        (_, Outcome::Hidden) => {
+            Err(Stop { code: stop::HIDDEN, line: "something is hidden from the usual checks".to_owned() })
+        }
+        (_, Outcome::Wrong) => Err(Stop { code: stop::WRONG, line: "something is wrong".to_owned() }),
+    }
+}
+
+/// The process that is meant: a thread stands for its process. One that is gone may still be KFD's.
+fn asked(roots: &Roots, pid: u32) -> Result<u32, Stop> {
+    match process::tgid_of(&roots.procfs, pid) {
+        Ok(tgid) => {
+            if tgid != pid {
+                say(format_args!("{pid} is a thread of process {tgid}: looking at that process"));
+            }
+            Ok(tgid)
+        }
+        Err(ProcessError::Gone { .. }) => Ok(pid),
+        Err(error) => Err(Stop::usage(format!("--pid {pid}: {error}"))),
+    }
+}
+
+/// What reading the driver's table takes, or why it cannot be read.
+struct Driver(Result<(Kernel, Facts), String>);
+
+impl Driver {
+    fn read(roots: &Roots, found: &[Finding]) -> Driver {
+        if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::Blocks) {
+            return Driver(Err(finding.what.clone()));
+        }
+        let kernel = Kernel::read(roots).map_err(|error| chain(&error));
+        Driver(kernel.map(|kernel| {
+            let facts = Facts::gather(&kernel);
+            (kernel, facts)
+        }))
+    }
+
+    fn table(&self, roots: &Roots) -> Result<KfdProcesses, String> {
+        let (kernel, facts) = self.0.as_ref().map_err(Clone::clone)?;
+        let mut all = KfdProcesses::new();
+        for Found { process, queues, .. } in standing::walk(roots, kernel, facts)? {
+            let told = process::check(&roots.procfs, process.tgid, process.start_boottime_ns);
+            let reused = matches!(told, Err(ProcessError::Reused { .. }));
+            read::add_standing(&mut all, process.tgid, process.context_id, queues.len(), reused);
+        }
+        Ok(all)
+    }
+}
+
+/// Asks all views.
+fn look(roots: &Roots, preflight: &Preflight, driver: &Driver, pid: Option<u32>) -> Result<Seen, Stop> {
+    let devices = Devices::read(&roots.sysfs);
+    let host_node = devices::host_node(&Real, &roots.procfs, devices.kfd);
+    // A process that is made meanwhile stands in the table first.
+    let listed = KfdSysfs::read(&roots.sysfs, Costly::default());
+    let sysfs = read::of_sysfs(&listed);
+    let kernel = driver.table(roots);
+    let of_kfd: BTreeSet<u32> =
+        sysfs.iter().flatten().chain(kernel.iter().flatten()).map(|(pid, _)| *pid).collect();
+    let wanted = of_kfd.iter().copied().chain(pid).collect();
+    let read =
+        read::processes(&Real, &roots.procfs, &devices, host_node, &wanted, |info| enrich::of(roots, info));
+    if let Some(pid) = pid.filter(|pid| !read.processes.contains_key(pid) && !of_kfd.contains(pid)) {
+        return Err(Stop::usage(format!(
+            "--pid {pid}: no such process. PIDs are those of the host; see `kfd-trace ps` for who uses KFD"
+        )));
+    }
+    let may_see = |capabilities: Capabilities| capabilities.has(Capability::SysPtrace);
+    Ok(Seen {
+        device: devices.kfd,
+        host_node,
+        sysfs,
+        kernel,
+        processes: read.processes,
+        looked_at: read.looked_at,
+        closed: read.closed,
+        hides: preflight.processes_hidden == Some(true) && !preflight.capabilities.is_some_and(may_see),
+        chips: devices::chips(&roots.sysfs, &Topology::read(&roots.sysfs)),
+    })
+}

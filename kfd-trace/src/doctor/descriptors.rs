@@ -1,0 +1,159 @@
+//! Open descriptors of a task: by st_rdev which of them are of /dev/kfd and of amdgpu's DRM nodes, and what fdinfo tells of these.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+
+use super::devices::Devices;
+use super::seen::{Device, DrmDescriptor, KfdDescriptor, Node};
+
+/// Bytes taken of a file of fdinfo.
+const FDINFO: u64 = 64 << 10;
+/// Of `flags` in fdinfo, octal (include/uapi/asm-generic/fcntl.h; 0o2000000 on x86 and arm64).
+const O_CLOEXEC: u32 = 0o2_000_000;
+
+/// What stat(2) tells of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub node: Node,
+    /// Of a character device.
+    pub number: Option<Device>,
+}
+
+/// stat(2), following links. A descriptor's link leads to the open file, whatever mount namespace its path is in.
+pub trait Files {
+    /// # Errors
+    /// As of stat(2).
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+}
+
+/// The files of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Real;
+
+impl Files for Real {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        let told = fs::metadata(path)?;
+        let number = told.file_type().is_char_device().then(|| device(told.rdev()));
+        Ok(Stat { node: Node { filesystem: device(told.dev()), inode: told.ino() }, number })
+    }
+}
+
+fn device(number: u64) -> Device {
+    Device { major: libc::major(number), minor: libc::minor(number) }
+}
+
+/// What a task has open.
+#[derive(Debug, Default)]
+pub(super) struct Open {
+    pub(super) kfd: Vec<KfdDescriptor>,
+    pub(super) drm: Vec<DrmDescriptor>,
+    /// They may not be looked at.
+    pub(super) closed: bool,
+}
+
+/// Reads `<task>/fd` and, of those that match, `<task>/fdinfo`.
+pub(super) fn read(files: &impl Files, devices: &Devices, task: &Path) -> Open {
+    let mut open = Open::default();
+    let entries = match fs::read_dir(task.join("fd")) {
+        Ok(entries) => entries,
+        Err(error) => return Open { closed: error.kind() == ErrorKind::PermissionDenied, ..open },
+    };
+    for entry in entries.flatten() {
+        let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let stat = match files.stat(&entry.path()) {
+            Ok(stat) => stat,
+            Err(error) => {
+                // The folder is the effective user's, what the links lead to is asked as ptrace is (proc_pid_get_link).
+                open.closed |= error.kind() == ErrorKind::PermissionDenied;
+                continue;
+            }
+        };
+        let Some(number) = stat.number else { continue };
+        let info = || fdinfo(&task.join("fdinfo").join(fd.to_string()));
+        if Some(number) == devices.kfd {
+            open.kfd.push(KfdDescriptor { fd, node: stat.node, cloexec: cloexec(&info()) });
+        } else if devices.drm.contains(&number) {
+            open.drm.push(drm(fd, &info()));
+        }
+    }
+    open.kfd.sort_by_key(|descriptor| descriptor.fd);
+    open.drm.sort_by_key(|descriptor| descriptor.fd);
+    open
+}
+
+fn fdinfo(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    // What cannot be read tells nothing.
+    let _ = File::open(path).and_then(|file| file.take(FDINFO).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The value behind `key:`.
+fn value<'a>(info: &'a str, key: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix(key)?.strip_prefix(':');
+    info.lines().find_map(value).map(str::trim)
+}
+
+fn cloexec(info: &str) -> Option<bool> {
+    let flags = u32::from_str_radix(value(info, "flags")?, 8).ok()?;
+    Some(flags & O_CLOEXEC != 0)
+}
+
+fn drm(fd: u32, info: &str) -> DrmDescriptor {
+    let text = |key| value(info, key).map(str::to_owned);
+    DrmDescriptor {
+        fd,
+        driver: text("drm-driver"),
+        pdev: text("drm-pdev"),
+        client_id: value(info, "drm-client-id").and_then(|id| id.parse().ok()),
+        vram_bytes: value(info, "drm-memory-vram").and_then(bytes),
+    }
+}
+
+/// `1024 KiB`, `7 MiB`, or bytes.
+fn bytes(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let scale = match unit.trim() {
+        "" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fdinfo_is_understood() {
+        let info = "pos:\t0\nflags:\t02100002\nmnt_id:\t27\ndrm-driver:\tamdgpu\ndrm-client-id:\t44\n\
+                    drm-pdev:\t0000:c1:00.0\ndrm-memory-vram:\t2048 KiB\n";
+        let expected = DrmDescriptor {
+            fd: 5,
+            driver: Some("amdgpu".to_owned()),
+            pdev: Some("0000:c1:00.0".to_owned()),
+            client_id: Some(44),
+            vram_bytes: Some(2 << 20),
+        };
+        assert_eq!((drm(5, info), cloexec(info)), (expected, Some(true)));
+        assert_eq!(cloexec("flags:\t0100002\n"), Some(false));
+        assert_eq!((cloexec(""), cloexec("flags:\t9\n")), (None, None));
+        assert_eq!(drm(5, "drm-memory-vram:\tlots KiB\n").vram_bytes, None);
+        assert_eq!((bytes("7 MiB"), bytes("12"), bytes("1 GiB")), (Some(7 << 20), Some(12), None));
+        assert_eq!(bytes("18446744073709551615 KiB"), None);
+    }
+
+    #[test]
+    fn a_file_of_this_machine_is_told_by_its_numbers() {
+        let null = Real.stat(Path::new("/dev/null")).unwrap();
+        assert_eq!(null.number, Some(Device { major: 1, minor: 3 }));
+        assert_eq!(Real.stat(Path::new("/proc/self/exe")).unwrap().number, None);
+        let file = File::open("/dev/null").unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        assert_eq!(Real.stat(Path::new(&format!("/proc/self/fd/{fd}"))).unwrap(), null);
+    }
+}

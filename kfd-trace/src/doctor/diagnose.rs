@@ -1,0 +1,246 @@
+//! From what was seen to a report. Pure.
+
+use std::collections::BTreeSet;
+
+use super::finding::{Kind, Weight};
+use super::report::{Descriptor, OfNode, Outcome, Report, RocmSmi, Row, Standing, ViewName};
+use super::seen::{KfdProcess, Seen, SeenProcess};
+use super::{views, vram};
+use crate::output::belongs::BelongsFields;
+
+/// Tells what is seen by which view, and why not by others. `before`: an earlier look, without which nothing counts as left
+/// behind: the driver frees what a process had some time after its end. `only`: that process alone.
+#[must_use]
+pub fn diagnose(seen: &Seen, before: Option<&Seen>, only: Option<u32>) -> Report {
+    let all = seen.kfd_pids().into_iter().chain(seen.processes.keys().copied()).collect::<BTreeSet<u32>>();
+    let asked = all.into_iter().chain(only).filter(|pid| only.is_none_or(|only| only == *pid));
+    let asked: BTreeSet<u32> = asked.collect();
+    let rows = asked.into_iter().map(|pid| row(seen, before, pid, only.is_some()));
+    let processes: Vec<Row> = rows.filter(|row| only.is_some() || has_part(row)).collect();
+    let chips = if only.is_none() { vram::chips(seen) } else { Vec::new() };
+    let worst = processes.iter().map(Row::weight).max().unwrap_or(Weight::Note);
+    let outcome = match worst {
+        _ if chips.iter().any(|chip| chip.unowned) => Outcome::Wrong,
+        Weight::Note => Outcome::Well,
+        Weight::Hidden => Outcome::Hidden,
+        Weight::Wrong => Outcome::Wrong,
+    };
+    Report {
+        outcome,
+        complete: seen.closed.is_empty() && !seen.hides,
+        looked_at: seen.looked_at,
+        not_permitted: seen.closed.len(),
+        hidepid: seen.hides,
+        views: views::all(seen, only),
+        doubt: processes.iter().any(|row| row.findings.contains(&Kind::Ending)),
+        processes,
+        chips,
+    }
+}
+
+/// Of a node's processes those that somebody may ask about: a desktop is full of users of render nodes.
+fn has_part(row: &Row) -> bool {
+    row.kfd == Some(true) || !row.descriptors.is_empty() || row.findings.contains(&Kind::StrayMapping)
+}
+
+impl Seen {
+    /// Whether sysfs has it; `None`: it could not be read.
+    pub(super) fn in_sysfs(&self, pid: u32) -> Option<bool> {
+        Some(self.sysfs.as_ref()?.contains_key(&pid))
+    }
+
+    pub(super) fn in_kernel(&self, pid: u32) -> Option<bool> {
+        Some(self.kernel.as_ref().ok()?.contains_key(&pid))
+    }
+
+    /// Whether KFD has a process of this PID.
+    pub(super) fn is_kfd(&self, pid: u32) -> Option<bool> {
+        match (self.in_sysfs(pid), self.in_kernel(pid)) {
+            (None, None) => None,
+            (sysfs, kernel) => Some(sysfs == Some(true) || kernel == Some(true)),
+        }
+    }
+
+    fn of_kfd(&self, pid: u32) -> impl Iterator<Item = &KfdProcess> {
+        let sysfs = self.sysfs.as_ref().and_then(|all| all.get(&pid));
+        let kernel = self.kernel.as_ref().ok().and_then(|all| all.get(&pid));
+        sysfs.into_iter().chain(kernel)
+    }
+
+    fn kfd_pids(&self) -> BTreeSet<u32> {
+        let sysfs = self.sysfs.iter().flat_map(|all| all.keys());
+        let kernel = self.kernel.iter().flat_map(|all| all.keys());
+        sysfs.chain(kernel).copied().collect()
+    }
+
+    /// The process of a PID, unless its number is in use by another one than KFD means.
+    pub(super) fn process(&self, pid: u32) -> Option<&SeenProcess> {
+        let reused = self.of_kfd(pid).any(|process| process.reused);
+        self.processes.get(&pid).filter(|_| !reused)
+    }
+
+    pub(super) fn standing(&self, pid: u32) -> Standing {
+        match self.process(pid) {
+            Some(process) if process.life.lives_without_leader() => Standing::WithoutLeader,
+            Some(process) if process.life.is_over() => Standing::Ended,
+            Some(_) => Standing::Lives,
+            None if self.hides => Standing::Unknown,
+            None => Standing::Gone,
+        }
+    }
+
+    /// lsof and fuser of a user who may look into it find it, if they compare with this host's node.
+    pub(super) fn found_by_lsof(&self, pid: u32) -> Option<bool> {
+        let Some(process) = self.process(pid) else { return if self.hides { None } else { Some(false) } };
+        if process.life.lives_without_leader() {
+            return Some(false);
+        }
+        let host = self.host_node?;
+        let by_descriptor = process.kfd.iter().any(|open| open.node == host);
+        let by_mapping = process.mappings.as_ref().is_some_and(|mappings| mappings.kfd.contains(&host));
+        if by_descriptor || by_mapping { Some(true) } else { (!process.closed).then_some(false) }
+    }
+
+    /// KFD has it, and it is dead, or has another address space than the one that KFD has.
+    fn is_left(&self, pid: u32) -> bool {
+        let is_kfd = self.is_kfd(pid) == Some(true);
+        match self.standing(pid) {
+            Standing::Gone | Standing::Ended => is_kfd,
+            // The table lacks a process whose address space is gone (kfd_process_notifier_release), sysfs has it until it is freed.
+            Standing::Lives | Standing::WithoutLeader => {
+                self.in_sysfs(pid) == Some(true) && self.in_kernel(pid) == Some(false)
+            }
+            Standing::Unknown => false,
+        }
+    }
+
+    /// Who has KFD open and is not served.
+    fn strays(&self) -> Vec<u32> {
+        let open = self.processes.iter().filter(|(_, process)| !process.kfd.is_empty());
+        open.map(|(pid, _)| *pid).filter(|pid| self.is_kfd(*pid) == Some(false)).collect()
+    }
+}
+
+fn row(seen: &Seen, before: Option<&Seen>, pid: u32, asked: bool) -> Row {
+    let process = seen.process(pid);
+    let kfd = seen.is_kfd(pid);
+    let details = process.map(|process| &process.details);
+    let node = |open| match seen.host_node {
+        Some(host) if host == open => OfNode::Host,
+        Some(_) => OfNode::Own,
+        None => OfNode::Unknown,
+    };
+    let descriptors = process.map_or(&[][..], |process| &process.kfd).iter();
+    let sysfs = seen.sysfs.as_ref().and_then(|all| all.get(&pid));
+    let standing = seen.standing(pid);
+    let rocm_smi = seen.in_sysfs(pid).filter(|_| kfd == Some(true)).map(|listed| match standing {
+        _ if !listed => RocmSmi::Missed,
+        Standing::Lives | Standing::WithoutLeader => RocmSmi::Named,
+        _ => RocmSmi::Unknown,
+    });
+    Row {
+        pid,
+        ns_pid: process.and_then(|process| process.inner_pid),
+        comm: process.map(|process| process.comm.clone()),
+        uid: process.map(|process| process.uid),
+        owner: details.and_then(|details| BelongsFields::from(details).owner()),
+        standing,
+        kfd,
+        contexts: contexts(seen, pid),
+        queues: seen.of_kfd(pid).map(|process| process.queues).max().unwrap_or(0),
+        vram_bytes: sysfs.map(|process| vram::sum(process.vram.values().copied())),
+        seen_by: ViewName::ALL.into_iter().map(|view| (view, views::sees(seen, view, pid))).collect(),
+        rocm_smi,
+        descriptors: descriptors
+            .map(|open| Descriptor { fd: open.fd, node: node(open.node), cloexec: open.cloexec })
+            .collect(),
+        drm: process.map(|process| process.drm.clone()).unwrap_or_default(),
+        libraries: process
+            .and_then(|process| process.mappings.as_ref())
+            .map(|mappings| mappings.libraries.iter().copied().collect())
+            .unwrap_or_default(),
+        findings: match kfd {
+            Some(true) => of_kfd(seen, before, pid),
+            told => beside_kfd(seen, pid, told, asked),
+        },
+    }
+}
+
+fn contexts(seen: &Seen, pid: u32) -> Vec<u32> {
+    let all: BTreeSet<u32> = seen.of_kfd(pid).flat_map(|process| &process.contexts).copied().collect();
+    all.into_iter().collect()
+}
+
+/// What is found of a process that KFD has.
+fn of_kfd(seen: &Seen, before: Option<&Seen>, pid: u32) -> Vec<Kind> {
+    let mut found = Vec::new();
+    let process = seen.process(pid);
+    if seen.is_left(pid) {
+        let believed = before.is_some_and(|before| before.is_left(pid));
+        found.push(if believed { left(seen, pid) } else { Kind::Ending });
+    } else if let Some(process) = process {
+        found.push(by_lsof(seen, process));
+    } else {
+        found.push(Kind::HidePid);
+    }
+    found
+        .extend(process.and_then(|process| process.inner_pid).map(|inner| Kind::OtherPidNamespace { inner }));
+    let further = contexts(seen, pid).len();
+    found.extend((further > 0).then_some(Kind::Contexts { further }));
+    found.extend((seen.in_sysfs(pid) == Some(false)).then_some(Kind::NotInSysfs));
+    found
+}
+
+/// Why it is still there.
+fn left(seen: &Seen, pid: u32) -> Kind {
+    let holders = seen.strays();
+    match seen.standing(pid) {
+        Standing::Lives | Standing::WithoutLeader => {
+            let own = seen.process(pid).is_some_and(|process| !process.kfd.is_empty());
+            Kind::Execed { own, holders }
+        }
+        _ if seen.in_kernel(pid) == Some(true) => Kind::KeptByMemory,
+        _ if !holders.is_empty() => Kind::KeptByDescriptor { holders },
+        _ => Kind::Teardown,
+    }
+}
+
+/// Why lsof and fuser find a process that lives and is served, or not.
+fn by_lsof(seen: &Seen, process: &SeenProcess) -> Kind {
+    if process.life.lives_without_leader() {
+        return Kind::ZombieLeader { threads: process.life.threads };
+    }
+    let Some(host) = seen.host_node else { return Kind::HostNodeUnknown };
+    if let Some(open) = process.kfd.iter().find(|open| open.node == host) {
+        let fd = open.fd;
+        return if process.own_mounts == Some(true) { Kind::BindMounted { fd } } else { Kind::Seen { fd } };
+    }
+    if process.mappings.as_ref().is_some_and(|mappings| mappings.kfd.contains(&host)) {
+        return Kind::MappingOnly;
+    }
+    match process.kfd.first() {
+        _ if process.closed => Kind::NotPermitted,
+        Some(open) => Kind::OwnNode { fd: open.fd },
+        None => Kind::ClosedDescriptor,
+    }
+}
+
+/// What is found of a process that KFD does not have (`Some(false)`), or of which that is not told.
+fn beside_kfd(seen: &Seen, pid: u32, kfd: Option<bool>, asked: bool) -> Vec<Kind> {
+    let Some(process) = seen.process(pid) else { return vec![Kind::NoPart] };
+    let mapped = process.mappings.clone().unwrap_or_default();
+    let kind = match process.kfd.first() {
+        Some(_) if kfd.is_none() => Kind::NotTold,
+        Some(open) if seen.is_kfd(process.life.parent) == Some(true) => {
+            Kind::Inherited { parent: process.life.parent, fd: open.fd }
+        }
+        Some(open) => Kind::Stray { fd: open.fd },
+        None if !mapped.kfd.is_empty() => Kind::StrayMapping,
+        None if !mapped.libraries.is_empty() => Kind::NotOpened { library: true },
+        None if !process.drm.is_empty() || mapped.render > 0 => Kind::NotOpened { library: false },
+        None if asked && process.closed => Kind::Unlooked,
+        None => Kind::NoPart,
+    };
+    let inner = process.inner_pid.map(|inner| Kind::OtherPidNamespace { inner });
+    std::iter::once(kind).chain(inner).collect()
+}

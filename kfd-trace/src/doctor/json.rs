@@ -1,0 +1,40 @@
+//! The report as one JSON object (docs/doctor.md).
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::report::Report;
+use super::text::Footing;
+use crate::output::{escape, status::JsonFinding};
+
+/// Version of the format.
+pub const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    /// Of which process it is; `None`: of the node.
+    pid: Option<u32>,
+    facts: serde_json::Map<String, serde_json::Value>,
+    limits: Vec<JsonFinding<'a>>,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Writes it.
+///
+/// # Errors
+/// What `out` gives.
+pub fn json(out: &mut impl Write, report: &Report, footing: Footing<'_>, pid: Option<u32>) -> io::Result<()> {
+    let fact = |(name, value): &(&'static str, String)| ((*name).to_owned(), value.as_str().into());
+    let document = Document {
+        schema: SCHEMA,
+        pid,
+        facts: footing.facts.iter().map(fact).collect(),
+        limits: footing.findings.iter().map(JsonFinding::from).collect(),
+        report,
+    };
+    escape::json(&mut *out, &document)?;
+    writeln!(out)
+}

@@ -1,0 +1,130 @@
+//! The processes of procfs: what each has open and mapped, of those that have a part in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::descriptors::{self, Files, Open};
+use super::devices::Devices;
+use super::mappings;
+use super::seen::{KfdProcess, KfdProcesses, Mappings, Node, SeenProcess};
+use crate::attribute::process::{self, Life};
+use crate::attribute::{KfdSysfs, ProcessInfo, SysfsProcess};
+use crate::state::ProcessDetails;
+
+pub use super::descriptors::Real;
+
+/// What procfs told.
+#[derive(Debug, Default)]
+pub struct Read {
+    pub processes: BTreeMap<u32, SeenProcess>,
+    pub looked_at: usize,
+    pub closed: BTreeSet<u32>,
+}
+
+/// Looks at all processes; keeps those that have KFD or amdgpu open or mapped, and the `wanted` ones. `host_node`: the host's
+/// /dev/kfd; `details`: what else is to be told of a process.
+pub fn processes(
+    files: &impl Files,
+    procfs: &Path,
+    devices: &Devices,
+    host_node: Option<Node>,
+    wanted: &BTreeSet<u32>,
+    details: impl Fn(&ProcessInfo) -> ProcessDetails,
+) -> Read {
+    let mut read = Read::default();
+    let first_mounts = mounts(&procfs.join("1"));
+    for tgid in numbers(procfs) {
+        // Gone since, or hidden: then the caller knows it from elsewhere.
+        let Ok(life) = process::life(procfs, tgid) else { continue };
+        if life.of_kernel {
+            continue;
+        }
+        read.looked_at += 1;
+        let task = task(procfs, tgid, &life);
+        // A process that is dead has nothing, and says that it is root's.
+        let Open { kfd, drm, closed } = match &task {
+            Some(task) => descriptors::read(files, devices, task),
+            None => Open::default(),
+        };
+        if closed {
+            read.closed.insert(tgid);
+        }
+        let nodes: BTreeSet<Node> = kfd.iter().map(|open| open.node).chain(host_node).collect();
+        let mappings = match &task {
+            Some(task) => mappings::read(task, &nodes),
+            None => Some(Mappings::default()),
+        };
+        let empty = mappings.as_ref().is_none_or(|mappings| *mappings == Mappings::default());
+        if kfd.is_empty() && drm.is_empty() && empty && !wanted.contains(&tgid) {
+            continue;
+        }
+        let Ok(info) = process::read(procfs, tgid, None) else { continue };
+        let own_mounts = first_mounts
+            .as_ref()
+            .zip(mounts(&procfs.join(tgid.to_string())))
+            .map(|(first, own)| *first != own);
+        let seen = SeenProcess {
+            comm: info.who.comm.clone(),
+            uid: info.who.uid,
+            inner_pid: info.who.inner_pid(),
+            life,
+            details: details(&info),
+            own_mounts,
+            closed,
+            kfd,
+            drm,
+            mappings,
+        };
+        read.processes.insert(tgid, seen);
+    }
+    read
+}
+
+fn numbers(folder: &Path) -> BTreeSet<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn mounts(process: &Path) -> Option<PathBuf> {
+    fs::read_link(process.join("ns/mnt")).ok()
+}
+
+/// The task to look into: the leader, or where that is dead a thread that lives. Files and memory are the tasks', and a dead
+/// one has let go of them (exit_files, exit_mm). `None`: all of them are dead.
+fn task(procfs: &Path, tgid: u32, life: &Life) -> Option<PathBuf> {
+    let folder = procfs.join(tgid.to_string());
+    if !life.lives_without_leader() {
+        return (!matches!(life.state, 'Z' | 'X')).then_some(folder);
+    }
+    let tasks = folder.join("task");
+    let lives = |tid: &u32| process::life(&tasks, *tid).is_ok_and(|life| !matches!(life.state, 'Z' | 'X'));
+    numbers(&tasks).into_iter().filter(|tid| *tid != tgid).find(lives).map(|tid| tasks.join(tid.to_string()))
+}
+
+/// What sysfs lists, by PID. `None`: the folder cannot be read.
+#[must_use]
+pub fn of_sysfs(listed: &KfdSysfs) -> Option<KfdProcesses> {
+    let mut processes = KfdProcesses::new();
+    for SysfsProcess { tgid, context_id, queues, vram, .. } in &listed.processes {
+        let process = processes.entry(*tgid).or_default();
+        process.contexts.extend(context_id);
+        process.queues += queues.len();
+        for (gpu, bytes) in vram {
+            let sum = process.vram.entry(*gpu).or_default();
+            *sum = sum.saturating_add(*bytes);
+        }
+    }
+    listed.there.then_some(processes)
+}
+
+/// Takes in one `kfd_process` of the driver's table. `reused`: procfs has another process of that PID.
+pub fn add_standing(all: &mut KfdProcesses, tgid: u32, context: Option<u32>, queues: usize, reused: bool) {
+    let process: &mut KfdProcess = all.entry(tgid).or_default();
+    process.contexts.extend(context);
+    process.queues += queues;
+    process.reused |= reused;
+}
+
+#[cfg(test)]
+mod tests;

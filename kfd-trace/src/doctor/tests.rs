@@ -1,0 +1,245 @@
+//! Every verdict, of what was made up; and the two forms of the report.
+
+use std::collections::BTreeSet;
+
+use super::finding::Kind;
+use super::report::{RocmSmi, Row, Standing, ViewName};
+use super::samples::{GPU, HOST, OTHER, PID, bare, life, open, process, seen, with};
+use super::seen::{KfdProcess, KfdProcesses, Mappings, Node, Seen, SeenProcess};
+use super::{Outcome, Report, diagnose};
+use crate::attribute::process::Life;
+
+mod forms;
+
+/// Of a node that stays as it is.
+fn told(seen: &Seen) -> Report {
+    diagnose(seen, Some(seen), None)
+}
+
+fn row(report: &Report, pid: u32) -> &Row {
+    report.processes.iter().find(|row| row.pid == pid).expect("a row")
+}
+
+/// The outcome, and what is found of the sample's process.
+fn of(seen: &Seen) -> (Outcome, Vec<Kind>) {
+    let report = told(seen);
+    (report.outcome, row(&report, PID).findings.clone())
+}
+
+fn by_view(report: &Report, view: ViewName) -> Option<Vec<u32>> {
+    report.views.iter().find(|told| told.view == view).expect("a view").saw.clone()
+}
+
+#[test]
+fn a_process_that_all_views_have_is_well() {
+    let report = told(&seen());
+    assert_eq!((report.outcome, report.complete, report.doubt), (Outcome::Well, true, false));
+    assert_eq!(row(&report, PID).findings, [Kind::Seen { fd: 3 }]);
+    for view in ViewName::ALL {
+        let expected = (view != ViewName::Sampled).then(|| vec![PID]);
+        assert_eq!(by_view(&report, view), expected, "{view:?}");
+    }
+    let row = row(&report, PID);
+    assert_eq!((row.rocm_smi, row.queues, row.vram_bytes), (Some(RocmSmi::Named), 2, Some(1 << 29)));
+    let sampled = report.views.last().expect("views");
+    assert_eq!(sampled.why.as_deref(), Some("not sampled"));
+}
+
+#[test]
+fn a_node_of_its_own_hides_it_from_lsof() {
+    let own = || {
+        let mappings = Some(Mappings { kfd: BTreeSet::from([OTHER]), ..Mappings::default() });
+        SeenProcess { kfd: vec![open(OTHER)], own_mounts: Some(true), mappings, ..process() }
+    };
+    assert_eq!(of(&with(own())), (Outcome::Hidden, vec![Kind::OwnNode { fd: 3 }]));
+    let report = told(&with(own()));
+    assert_eq!(
+        (by_view(&report, ViewName::Lsof), by_view(&report, ViewName::DeviceNumber)),
+        (Some(vec![]), Some(vec![PID]))
+    );
+    let same_inode = Node { inode: HOST.inode, ..OTHER };
+    let two = SeenProcess { kfd: vec![open(same_inode)], mappings: Some(Mappings::default()), ..own() };
+    assert_eq!(of(&with(two)).1, [Kind::OwnNode { fd: 3 }], "both are compared");
+    let both = SeenProcess { kfd: vec![open(OTHER), open(HOST)], ..own() };
+    assert_eq!(of(&with(both)).0, Outcome::Well);
+}
+
+#[test]
+fn a_bind_mounted_node_is_the_hosts() {
+    let bound = SeenProcess { own_mounts: Some(true), ..process() };
+    assert_eq!(of(&with(bound)), (Outcome::Well, vec![Kind::BindMounted { fd: 3 }]));
+}
+
+#[test]
+fn a_closed_descriptor_hides_it_unless_a_mapping_is_left() {
+    let closed = SeenProcess { kfd: Vec::new(), ..process() };
+    assert_eq!(of(&with(closed.clone())), (Outcome::Well, vec![Kind::MappingOnly]));
+    assert_eq!(row(&told(&with(closed)), PID).seen_by[&ViewName::Lsof], Some(true));
+    assert_eq!(of(&with(bare())), (Outcome::Hidden, vec![Kind::ClosedDescriptor]));
+}
+
+#[test]
+fn a_dead_leader_hides_the_threads_behind_it() {
+    let led = SeenProcess { life: life('Z', 3), ..process() };
+    assert_eq!(of(&with(led.clone())), (Outcome::Hidden, vec![Kind::ZombieLeader { threads: 3 }]));
+    let report = told(&with(led));
+    assert_eq!(row(&report, PID).standing, Standing::WithoutLeader);
+    assert_eq!(by_view(&report, ViewName::Lsof), Some(vec![]));
+}
+
+#[test]
+fn another_pid_namespace_is_told_and_hides_nothing_on_the_host() {
+    let inner = SeenProcess { inner_pid: Some(1), ..process() };
+    let found = vec![Kind::Seen { fd: 3 }, Kind::OtherPidNamespace { inner: 1 }];
+    assert_eq!(of(&with(inner)), (Outcome::Well, found));
+}
+
+#[test]
+fn who_may_not_look_is_told_so_and_nothing_is_claimed() {
+    let closed = SeenProcess { closed: true, mappings: None, own_mounts: None, kfd: Vec::new(), ..process() };
+    let seen = Seen { closed: BTreeSet::from([PID, 7]), ..with(closed) };
+    assert_eq!(of(&seen), (Outcome::Hidden, vec![Kind::NotPermitted]));
+    let report = told(&seen);
+    assert_eq!((report.complete, report.not_permitted), (false, 2));
+    let row = row(&report, PID);
+    assert_eq!((row.seen_by[&ViewName::Lsof], row.seen_by[&ViewName::DeviceNumber]), (None, None));
+    // KFD has nothing, and what others have open is not known.
+    let nothing = KfdProcesses::new();
+    let idle = Seen { sysfs: Some(nothing.clone()), kernel: Ok(nothing), processes: [].into(), ..seen };
+    let report = told(&idle);
+    assert_eq!((report.outcome, report.complete), (Outcome::Well, false));
+}
+
+#[test]
+fn hidepid_is_not_taken_for_an_end() {
+    let hidden = Seen { hides: true, processes: [].into(), ..seen() };
+    assert_eq!(of(&hidden), (Outcome::Hidden, vec![Kind::HidePid]));
+    let report = told(&hidden);
+    assert_eq!((row(&report, PID).standing, report.complete), (Standing::Unknown, false));
+}
+
+#[test]
+fn what_a_dead_process_left_is_wrong_when_it_stays() {
+    let teardown = Seen { kernel: Ok([].into()), processes: [].into(), ..seen() };
+    let once = diagnose(&teardown, None, None);
+    assert_eq!((once.outcome, once.doubt), (Outcome::Well, true));
+    assert_eq!(row(&once, PID).findings, [Kind::Ending]);
+    assert_eq!(diagnose(&teardown, Some(&seen()), None).outcome, Outcome::Well, "it lived a moment ago");
+    assert_eq!(of(&teardown), (Outcome::Wrong, vec![Kind::Teardown]));
+    let report = told(&teardown);
+    let row = row(&report, PID);
+    assert_eq!((row.standing, row.rocm_smi), (Standing::Gone, Some(RocmSmi::Unknown)));
+    let exiting = SeenProcess { life: Life { exiting: true, ..life('D', 1) }, ..process() };
+    for dead in [SeenProcess { life: life('Z', 1), ..bare() }, exiting] {
+        let ended = Seen { kernel: Ok([].into()), ..with(dead) };
+        assert_eq!(of(&ended), (Outcome::Wrong, vec![Kind::Teardown]));
+        assert_eq!(self::row(&told(&ended), PID).standing, Standing::Ended);
+    }
+    // Another process has the number by now.
+    let reused = KfdProcesses::from([(PID, KfdProcess { reused: true, ..KfdProcess::default() })]);
+    assert_eq!(of(&Seen { kernel: Ok(reused), ..seen() }), (Outcome::Wrong, vec![Kind::KeptByMemory]));
+}
+
+#[test]
+fn a_dead_process_that_others_keep_names_them() {
+    let child = SeenProcess { life: Life { parent: 1, ..life('S', 1) }, ..process() };
+    let kept = Seen { kernel: Ok([].into()), processes: [(325, child)].into(), ..seen() };
+    assert_eq!(of(&kept), (Outcome::Wrong, vec![Kind::KeptByDescriptor { holders: vec![325] }]));
+    let shared = Seen { processes: [].into(), ..seen() };
+    assert_eq!(of(&shared), (Outcome::Wrong, vec![Kind::KeptByMemory]));
+    let unreadable = Seen { kernel: Err("no BTF".to_owned()), processes: [].into(), ..seen() };
+    assert_eq!(of(&unreadable), (Outcome::Wrong, vec![Kind::Teardown]), "sysfs alone tells it, too");
+}
+
+#[test]
+fn exec_leaves_what_the_program_before_had() {
+    let execed = Seen { kernel: Ok([].into()), ..seen() };
+    assert_eq!(of(&execed), (Outcome::Wrong, vec![Kind::Execed { own: true, holders: vec![] }]));
+    let other = Seen { kernel: Ok([].into()), processes: [(PID, bare()), (325, process())].into(), ..seen() };
+    assert_eq!(of(&other).1, [Kind::Execed { own: false, holders: vec![325] }]);
+    let unreadable = Seen { kernel: Err("no BTF".to_owned()), ..seen() };
+    assert_eq!(of(&unreadable), (Outcome::Well, vec![Kind::Seen { fd: 3 }]), "only the table tells");
+}
+
+#[test]
+fn who_has_it_open_without_being_served_is_told_apart() {
+    let child = SeenProcess { life: Life { parent: PID, ..life('S', 1) }, ..process() };
+    let seen = Seen { processes: [(PID, process()), (325, child)].into(), ..seen() };
+    let report = told(&seen);
+    assert_eq!(report.outcome, Outcome::Well);
+    assert_eq!(row(&report, 325).findings, [Kind::Inherited { parent: PID, fd: 3 }]);
+    assert_eq!(
+        (row(&report, 325).kfd, by_view(&report, ViewName::Lsof)),
+        (Some(false), Some(vec![PID, 325]))
+    );
+    let mapped = SeenProcess { kfd: Vec::new(), ..process() };
+    let seen = Seen { processes: [(PID, process()), (325, process()), (326, mapped)].into(), ..seen };
+    let report = told(&seen);
+    assert_eq!(row(&report, 325).findings, [Kind::Stray { fd: 3 }]);
+    assert_eq!(row(&report, 326).findings, [Kind::StrayMapping]);
+    let untold = Seen { sysfs: None, kernel: Err("no BTF".to_owned()), ..seen };
+    assert_eq!(row(&told(&untold), 325).findings, [Kind::NotTold]);
+}
+
+#[test]
+fn contexts_and_what_sysfs_lacks_are_told() {
+    let mut twofold = seen();
+    for all in [twofold.sysfs.as_mut(), twofold.kernel.as_mut().ok()].into_iter().flatten() {
+        all.get_mut(&PID).expect("it").contexts.push(3);
+    }
+    assert_eq!(of(&twofold), (Outcome::Well, vec![Kind::Seen { fd: 3 }, Kind::Contexts { further: 1 }]));
+    let lacking = Seen { sysfs: Some([].into()), ..seen() };
+    assert_eq!(of(&lacking), (Outcome::Hidden, vec![Kind::Seen { fd: 3 }, Kind::NotInSysfs]));
+    assert_eq!(row(&told(&lacking), PID).rocm_smi, Some(RocmSmi::Missed));
+    let no_node = Seen { host_node: None, ..seen() };
+    assert_eq!(of(&no_node).1, [Kind::HostNodeUnknown]);
+    assert_eq!(by_view(&told(&no_node), ViewName::Lsof), None);
+}
+
+#[test]
+fn one_process_is_told_of_whatever_it_is() {
+    let only = |process: SeenProcess| {
+        let seen = Seen { sysfs: Some([].into()), kernel: Ok([].into()), ..with(process) };
+        let report = diagnose(&seen, None, Some(PID));
+        assert_eq!((report.processes.len(), report.chips.len()), (1, 0));
+        report.processes[0].findings.clone()
+    };
+    assert_eq!(only(bare()), [Kind::NoPart]);
+    let library = Some(Mappings { libraries: BTreeSet::from(["libamdhip64"]), ..Mappings::default() });
+    assert_eq!(only(SeenProcess { mappings: library, ..bare() }), [Kind::NotOpened { library: true }]);
+    assert_eq!(only(SeenProcess { drm: process().drm, ..bare() }), [Kind::NotOpened { library: false }]);
+    assert_eq!(only(SeenProcess { closed: true, mappings: None, ..bare() }), [Kind::Unlooked]);
+    let node = Seen { processes: [(PID, process()), (7, bare())].into(), ..seen() };
+    assert_eq!(told(&node).processes.len(), 1, "of the node only those with a part in it");
+    let two = Seen { processes: [(PID, process()), (325, process())].into(), ..seen() };
+    let report = diagnose(&two, None, Some(325));
+    assert_eq!(report.processes.iter().map(|row| row.pid).collect::<Vec<_>>(), [325]);
+    assert_eq!(by_view(&report, ViewName::Sysfs), Some(vec![]));
+}
+
+#[test]
+fn memory_that_nobody_owns_is_wrong_where_everybody_was_asked() {
+    let used = |bytes| {
+        let mut seen = seen();
+        seen.chips[0].vram_used = Some(bytes);
+        seen
+    };
+    let owned = told(&used(2 << 30));
+    assert_eq!(
+        (owned.chips[0].vram_owned_bytes, owned.outcome),
+        (1 << 30, Outcome::Well),
+        "the larger, once"
+    );
+    let more = used((2 << 30) + 1);
+    assert_eq!((told(&more).outcome, told(&more).chips[0].unowned), (Outcome::Wrong, true));
+    let blind = Seen { closed: BTreeSet::from([7]), ..more };
+    assert_eq!(told(&blind).outcome, Outcome::Well);
+    let mut other = used(4 << 30);
+    other.chips[0].gpu_ids = BTreeSet::from([GPU + 1]);
+    other.processes.get_mut(&PID).expect("it").drm.clear();
+    assert_eq!(told(&other).chips[0].vram_owned_bytes, 0);
+    let mut twice = used(1 << 30);
+    let again = twice.processes[&PID].drm[0].clone();
+    twice.processes.get_mut(&PID).expect("it").drm.push(again);
+    assert_eq!(told(&twice).chips[0].vram_owned_bytes, 1 << 30, "one client");
+}

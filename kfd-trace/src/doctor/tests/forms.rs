@@ -1,0 +1,174 @@
+//! The report as text and as JSON.
+
+use std::collections::BTreeSet;
+
+use super::super::samples::{OTHER, PID, bare, open, process, seen, with};
+use super::super::text::Footing;
+use super::super::{Report, Seen, json, text};
+use super::{Kind, SeenProcess, told};
+use crate::kernel::{Finding, Severity};
+
+fn finding() -> Finding {
+    Finding {
+        severity: Severity::Limits,
+        what: "no BTF\x1b".to_owned(),
+        consequence: "only ioctls are traced",
+        remedy: "use another kernel",
+    }
+}
+
+fn shown(report: &Report, only: bool) -> String {
+    let (facts, findings) = ([("kernel", "6.12.0".to_owned())], [finding()]);
+    let mut out = Vec::new();
+    text::text(&mut out, report, Footing { facts: &facts, findings: &findings }, only).expect("memory");
+    String::from_utf8(out).expect("UTF-8")
+}
+
+fn value(report: &Report) -> serde_json::Value {
+    let (facts, findings) = ([("kernel", "6.12.0".to_owned())], [finding()]);
+    let mut out = Vec::new();
+    json::json(&mut out, report, Footing { facts: &facts, findings: &findings }, None).expect("memory");
+    assert!(!out.contains(&0x1b) && out.ends_with(b"}\n"), "{}", String::from_utf8_lossy(&out));
+    serde_json::from_slice(&out).expect("JSON")
+}
+
+#[test]
+fn of_a_hidden_process_in_text() {
+    let hidden = SeenProcess {
+        comm: "a\x1b[2Jb".to_owned(),
+        kfd: vec![open(OTHER)],
+        mappings: None,
+        inner_pid: Some(1),
+        ..process()
+    };
+    let text = shown(&told(&Seen { kernel: Err("no\x1b BTF".to_owned()), ..with(hidden) }), false);
+    let begin =
+        "kernel  6.12.0\n\nfindings:\n  limits: no BTF\\u{1b}: only ioctls are traced; use another kernel\n";
+    assert!(text.starts_with(begin), "{text}");
+    for part in [
+        "\nVIEW                          SAW           CAN MISS\n",
+        "\ndescriptors by device number  318         ",
+        "\nlsof, fuser: by inode         nothing     ",
+        "\nthe driver's table            no\\u{1b} BTF  ",
+        "\nsampled counters              not sampled   ",
+        "\nprocess 318 (a\\u{1b}[2Jb), lives, 2 queues, 512.0 MiB of VRAM, rocm-smi has it\n  Hidden from lsof",
+        "\n  It is in another PID namespace and is 1 there",
+        "\n0000:c1:00.0: VRAM in use 1.5 GiB, processes account for 1.0 GiB\n",
+        "\nsomething is hidden from the usual checks: see above\n",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+}
+
+#[test]
+fn who_could_not_look_does_not_say_that_all_is_well() {
+    let seen = Seen { closed: BTreeSet::from([7]), ..seen() };
+    let text = shown(&told(&seen), false);
+    let end = "\ncannot look into 1 of 90 processes, which are other users': run as root, or with CAP_SYS_PTRACE and \
+               CAP_DAC_READ_SEARCH\nnothing wrong was found, but not all could be looked at\n";
+    assert!(text.ends_with(end) && !text.contains("all is well"), "{text}");
+    let text = shown(&told(&Seen { hides: true, closed: BTreeSet::new(), ..seen }), false);
+    assert!(text.contains("(hidepid): run as root") && !text.contains("all is well"), "{text}");
+}
+
+#[test]
+fn of_one_process_there_is_nothing_of_the_node() {
+    let report = super::diagnose(&with(bare()), None, Some(PID));
+    let text = shown(&report, true);
+    assert!(text.starts_with("VIEW ") && text.contains(" not it ") && text.contains(" it "), "{text}");
+    assert!(!text.contains("VRAM in use") && !text.contains("kernel  6.12"), "{text}");
+}
+
+#[test]
+fn in_json() {
+    let report = told(&with(SeenProcess {
+        comm: "a\x1b".to_owned(),
+        kfd: vec![open(OTHER)],
+        mappings: None,
+        ..process()
+    }));
+    let value = value(&report);
+    assert_eq!(
+        (&value["outcome"], &value["schema"], &value["pid"]),
+        (&"hidden".into(), &1.into(), &().into())
+    );
+    let row = &value["processes"][0];
+    assert_eq!(
+        (&row["comm"], &row["seen_by"]["lsof"], &row["seen_by"]["sampled"]),
+        (&"a\x1b".into(), &false.into(), &().into())
+    );
+    assert_eq!(row["findings"][0]["kind"], "own_node");
+    assert_eq!(row["findings"][0]["weight"], "hidden");
+    assert_eq!(row["descriptors"][0]["node"], "own");
+    assert_eq!(value["limits"][0]["severity"], "limits");
+}
+
+/// Names of all members, at any depth.
+fn members(value: &serde_json::Value, names: &mut BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(map) => map.iter().for_each(|(name, value)| {
+            names.insert(name.clone());
+            members(value, names);
+        }),
+        serde_json::Value::Array(all) => all.iter().for_each(|value| members(value, names)),
+        _ => {}
+    }
+}
+
+const PAGE: &str = include_str!("../../../../docs/doctor.md");
+
+#[test]
+fn every_field_is_documented() {
+    let mut names = BTreeSet::new();
+    let mut value = value(&told(&seen()));
+    // Names of facts are those of `kfd-trace status`.
+    value["facts"] = ().into();
+    members(&value, &mut names);
+    let lacking: Vec<_> = names.iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();
+    assert!(names.len() > 50 && lacking.is_empty(), "docs/doctor.md lacks {lacking:?} of {}", names.len());
+    let documented = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let strange: Vec<_> = documented
+        .filter(|name| !names.contains(*name) && !kinds().iter().any(|kind| kind.name() == *name))
+        .collect();
+    assert_eq!(strange, Vec::<&str>::new(), "in docs/doctor.md, and in no report");
+}
+
+fn kinds() -> Vec<Kind> {
+    let holders = Vec::new;
+    vec![
+        Kind::Seen { fd: 3 },
+        Kind::BindMounted { fd: 3 },
+        Kind::OwnNode { fd: 3 },
+        Kind::MappingOnly,
+        Kind::ClosedDescriptor,
+        Kind::ZombieLeader { threads: 2 },
+        Kind::OtherPidNamespace { inner: 1 },
+        Kind::NotPermitted,
+        Kind::HidePid,
+        Kind::HostNodeUnknown,
+        Kind::Contexts { further: 1 },
+        Kind::NotInSysfs,
+        Kind::Ending,
+        Kind::Teardown,
+        Kind::KeptByDescriptor { holders: holders() },
+        Kind::KeptByMemory,
+        Kind::Execed { own: true, holders: holders() },
+        Kind::Inherited { parent: 1, fd: 3 },
+        Kind::Stray { fd: 3 },
+        Kind::StrayMapping,
+        Kind::NotTold,
+        Kind::NotOpened { library: true },
+        Kind::NoPart,
+        Kind::Unlooked,
+    ]
+}
+
+#[test]
+fn every_verdict_is_documented_with_its_weight() {
+    for kind in kinds() {
+        let weight = format!("{:?}", kind.weight()).to_lowercase();
+        let line = format!("| `{}` | {weight} |", kind.name());
+        assert!(PAGE.contains(&line), "docs/doctor.md lacks {line}");
+        assert!(kind.sentence().ends_with('.'), "{kind:?}");
+    }
+}

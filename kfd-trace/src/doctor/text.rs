@@ -1,0 +1,141 @@
+//! The report for people. Names that others chose are escaped.
+
+use std::io::{self, Write};
+
+use super::finding::Weight;
+use super::report::{ChipRow, Outcome, Report, RocmSmi, Row, Standing, View};
+use crate::kernel::Finding;
+use crate::output::{escape, status, table};
+
+/// What this tracer stands on, as `kfd-trace status` tells it.
+#[derive(Clone, Copy, Debug)]
+pub struct Footing<'a> {
+    pub facts: &'a [(&'static str, String)],
+    pub findings: &'a [Finding],
+}
+
+/// Writes it. `only`: it is of one process, and what is of the node is left out.
+///
+/// # Errors
+/// What `out` gives.
+pub fn text(out: &mut impl Write, report: &Report, footing: Footing<'_>, only: bool) -> io::Result<()> {
+    if !only {
+        status::footing(out, footing.facts, footing.findings)?;
+        writeln!(out, "\nprobes are not tried here: see `kfd-trace status`\n")?;
+    }
+    writeln!(out, "{}\n", views(&report.views, only))?;
+    for row in &report.processes {
+        process(out, row)?;
+    }
+    for chip in &report.chips {
+        writeln!(out, "{}", memory(chip))?;
+    }
+    if !report.chips.is_empty() {
+        writeln!(out)?;
+    }
+    for line in limits(report) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out, "{}", verdict(report, only))
+}
+
+fn views(views: &[View], only: bool) -> String {
+    let rows = views.iter().map(|view| {
+        let saw = match (&view.saw, &view.why) {
+            (Some(pids), _) if only => if pids.is_empty() { "not it" } else { "it" }.to_owned(),
+            (Some(pids), _) => listed(pids),
+            (None, why) => escape::terminal(why.as_deref().unwrap_or("not asked")),
+        };
+        vec![view.view.words().to_owned(), saw, view.can_miss.to_owned()]
+    });
+    table::plain(&["VIEW", "SAW", "CAN MISS"], rows.collect(), &[])
+}
+
+/// PIDs, few of them.
+fn listed(pids: &[u32]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = pids.iter().take(SHOWN).map(u32::to_string).collect();
+    match pids.len() {
+        0 => "nothing".to_owned(),
+        many if many > SHOWN => format!("{} and {} more", shown.join(" "), many - SHOWN),
+        _ => shown.join(" "),
+    }
+}
+
+fn process(out: &mut impl Write, row: &Row) -> io::Result<()> {
+    let name = row.comm.as_deref().map_or_else(|| "?".to_owned(), escape::terminal);
+    let mut told = vec![format!("process {} ({name})", row.pid)];
+    told.extend(row.owner.clone());
+    told.push(standing(row.standing).to_owned());
+    if row.kfd == Some(true) {
+        told.push(format!("{} {}", row.queues, if row.queues == 1 { "queue" } else { "queues" }));
+        told.extend(
+            row.vram_bytes.filter(|bytes| *bytes > 0).map(|bytes| format!("{} of VRAM", size(bytes))),
+        );
+        told.extend(row.rocm_smi.map(|told| rocm_smi(told).to_owned()));
+    }
+    writeln!(out, "{}", told.join(", "))?;
+    row.findings.iter().try_for_each(|kind| {
+        let mark = if kind.weight() == Weight::Wrong { "wrong: " } else { "" };
+        writeln!(out, "  {mark}{}", kind.sentence())
+    })?;
+    writeln!(out)
+}
+
+fn standing(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Lives => "lives",
+        Standing::WithoutLeader => "lives without its leader",
+        Standing::Ended => "has ended",
+        Standing::Gone => "is gone",
+        Standing::Unknown => "is not shown by /proc",
+    }
+}
+
+fn rocm_smi(told: RocmSmi) -> &'static str {
+    match told {
+        RocmSmi::Named => "rocm-smi has it",
+        RocmSmi::Unknown => "rocm-smi says UNKNOWN",
+        RocmSmi::Missed => "rocm-smi misses it",
+    }
+}
+
+fn memory(chip: &ChipRow) -> String {
+    let pci = escape::terminal(&chip.pci);
+    let owned = size(chip.vram_owned_bytes);
+    let used = chip.vram_used_bytes.map_or_else(|| "not told".to_owned(), size);
+    let wrong = if chip.unowned { ": wrong: the rest has no owner among the processes" } else { "" };
+    format!("{pci}: VRAM in use {used}, processes account for {owned}{wrong}")
+}
+
+fn size(bytes: u64) -> String {
+    bytesize::ByteSize(bytes).display().iec().to_string()
+}
+
+/// What could not be looked at.
+fn limits(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    if report.not_permitted > 0 {
+        lines.push(format!(
+            "cannot look into {} of {} processes, which are other users': run as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+            report.not_permitted, report.looked_at
+        ));
+    }
+    if report.hidepid {
+        lines.push(
+            "/proc hides other users' processes (hidepid): run as root, or with CAP_SYS_PTRACE".to_owned(),
+        );
+    }
+    lines
+}
+
+fn verdict(report: &Report, only: bool) -> &'static str {
+    match (report.outcome, report.complete, only) {
+        (Outcome::Wrong, _, true) => "something is wrong: KFD keeps what nobody has",
+        (Outcome::Wrong, _, false) => "something is wrong: see above what KFD or a GPU keeps that nobody has",
+        (Outcome::Hidden, ..) => "something is hidden from the usual checks: see above",
+        (Outcome::Well, true, true) => "nothing is hidden of it from the usual checks",
+        (Outcome::Well, true, false) => "all is well: lsof, fuser and rocm-smi show what KFD has",
+        (Outcome::Well, false, _) => "nothing wrong was found, but not all could be looked at",
+    }
+}

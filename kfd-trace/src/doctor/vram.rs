@@ -1,0 +1,48 @@
+//! Memory of a chip against what processes account for. Pure.
+
+use std::collections::BTreeMap;
+
+use super::report::ChipRow;
+use super::seen::{Chip, Seen};
+
+/// What a chip uses for itself (firmware, page tables, the kernel's own buffers) is some hundred MiB; more than that without an
+/// owner is told.
+const OWN_USE: u64 = 1 << 30;
+
+/// Each chip. KFD's memory of a process stands in its DRM client, too, so that the larger of both counts. Memory that is not
+/// owned by anybody is told only where everybody could be looked at.
+pub(super) fn chips(seen: &Seen) -> Vec<ChipRow> {
+    let complete = seen.closed.is_empty() && !seen.hides;
+    let row = |chip: &Chip| {
+        let vram_owned_bytes = owned(seen, chip);
+        let more = |used: u64| used.saturating_sub(vram_owned_bytes) > OWN_USE;
+        ChipRow {
+            pci: chip.pci.clone(),
+            vram_used_bytes: chip.vram_used,
+            vram_owned_bytes,
+            unowned: complete && seen.sysfs.is_some() && chip.vram_used.is_some_and(more),
+        }
+    };
+    seen.chips.iter().map(row).collect()
+}
+
+fn owned(seen: &Seen, chip: &Chip) -> u64 {
+    let mut by_pid: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for (pid, process) in seen.sysfs.iter().flatten() {
+        let bytes = chip.gpu_ids.iter().filter_map(|gpu| process.vram.get(gpu));
+        by_pid.entry(*pid).or_default().0 = sum(bytes.copied());
+    }
+    for (pid, process) in &seen.processes {
+        // Descriptors of one client tell the same.
+        let of_chip = process.drm.iter().filter(|open| open.pdev.as_deref() == Some(&chip.pci));
+        let clients: BTreeMap<_, _> =
+            of_chip.map(|open| (open.client_id, open.vram_bytes.unwrap_or(0))).collect();
+        by_pid.entry(*pid).or_default().1 = sum(clients.into_values());
+    }
+    sum(by_pid.into_values().map(|(kfd, drm)| kfd.max(drm)))
+}
+
+/// Bytes, of what anybody may have written.
+pub(super) fn sum(bytes: impl Iterator<Item = u64>) -> u64 {
+    bytes.fold(0, u64::saturating_add)
+}
