@@ -130,3 +130,15 @@ fn bad_usage_says_what_would_be_good_and_exits_with_2() {
     assert_eq!(help.kind(), ErrorKind::DisplayHelp);
     assert!(help.to_string().contains("3  nothing to trace here"));
 }
+
+#[test]
+fn the_doctor_looks_at_a_node_or_at_one_process() {
+    let Some(Command::Doctor(all)) = parse("kfd-trace doctor").expect("good").command else {
+        panic!("doctor")
+    };
+    assert!(all.pid.is_none() && !all.format.json);
+    let line = "kfd-trace doctor --pid 7 --json --path.procfs /host/proc";
+    let Some(Command::Doctor(one)) = parse(line).expect("good").command else { panic!("doctor") };
+    assert!(one.pid == Some(7) && one.format.json);
+    assert!(parse("kfd-trace doctor --pid 0").is_err() && parse("kfd-trace doctor --pid 7 --pid 8").is_err());
+}

@@ -210,6 +210,9 @@ fn by_lsof(seen: &Seen, process: &SeenProcess) -> Kind {
     if process.life.lives_without_leader() {
         return Kind::ZombieLeader { threads: process.life.threads };
     }
+    if process.closed && process.kfd.is_empty() {
+        return Kind::NotPermitted;
+    }
     let Some(host) = seen.host_node else { return Kind::HostNodeUnknown };
     if let Some(open) = process.kfd.iter().find(|open| open.node == host) {
         let fd = open.fd;
@@ -219,7 +222,6 @@ fn by_lsof(seen: &Seen, process: &SeenProcess) -> Kind {
         return Kind::MappingOnly;
     }
     match process.kfd.first() {
-        _ if process.closed => Kind::NotPermitted,
         Some(open) => Kind::OwnNode { fd: open.fd },
         None => Kind::ClosedDescriptor,
     }

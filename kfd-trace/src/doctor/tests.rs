@@ -101,6 +101,7 @@ fn who_may_not_look_is_told_so_and_nothing_is_claimed() {
     assert_eq!(of(&seen), (Outcome::Hidden, vec![Kind::NotPermitted]));
     let report = told(&seen);
     assert_eq!((report.complete, report.not_permitted), (false, 2));
+    assert_eq!(of(&Seen { host_node: None, ..seen.clone() }).1, [Kind::NotPermitted]);
     let row = row(&report, PID);
     assert_eq!((row.seen_by[&ViewName::Lsof], row.seen_by[&ViewName::DeviceNumber]), (None, None));
     // KFD has nothing, and what others have open is not known.

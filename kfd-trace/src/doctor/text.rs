@@ -117,7 +117,7 @@ fn limits(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if report.not_permitted > 0 {
         lines.push(format!(
-            "cannot look into {} of {} processes, which are other users': run as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+            "cannot look into {} of {} processes, of other users or guarded by a security module: run as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
             report.not_permitted, report.looked_at
         ));
     }

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Issues KFD ioctls as a ROCm program would and says on standard output, as JSON lines, what it did.
 #[derive(Debug, Parser)]
@@ -68,6 +68,8 @@ pub enum Workload {
     ExecSelf,
     /// Make a queue, and start a child that makes its own
     ForkChild,
+    /// Say ready and do nothing until standard input ends
+    Idle,
     /// Make and destroy one queue and be gone
     Short {
         /// Move to this cgroup (made if missing) below /sys/fs/cgroup first
@@ -90,15 +92,41 @@ pub struct Hold {
     /// In a mount and a PID namespace of its own, with its own /dev/kfd made by mknod: as in a container
     #[arg(long)]
     pub hidden: bool,
+    /// Apart from the others in one way alone
+    #[arg(long, value_enum, conflicts_with = "hidden")]
+    pub apart: Option<Apart>,
     /// Move to this cgroup (made if missing) below /sys/fs/cgroup first
     #[arg(long, value_name = "NAME")]
     pub cgroup: Option<String>,
     /// Close the device once the queues stand; the queues live on
     #[arg(long)]
     pub close_fd: bool,
+    /// Map the doorbells of the first queue
+    #[arg(long)]
+    pub map: bool,
+    /// Start a child by fork that keeps the device open, until standard input ends
+    #[arg(long)]
+    pub fork: bool,
+    /// Exec this program as `idle` once the queues stand, with the device kept open
+    #[arg(long)]
+    pub exec: bool,
+    /// End the first thread once the queues stand; another one lives on
+    #[arg(long)]
+    pub dead_leader: bool,
     /// Exit without destroying the queues
     #[arg(long)]
     pub leave: bool,
+}
+
+/// How a process is set apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Apart {
+    /// In a mount namespace, with its own /dev/kfd made by mknod
+    Node,
+    /// In a mount namespace, with the host's /dev/kfd mounted into its own /dev
+    Bind,
+    /// In a PID namespace
+    Pids,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `hold --hidden`: what a container runtime does to a device, so that lsof and fuser on the host, which
+//! `hold --hidden` and `hold --apart`: what a container runtime does to a device, so that lsof and fuser on the host, which
 //! compare device number and inode of the file system, do not find its user.
 
 use std::os::unix::process::CommandExt;
@@ -6,24 +6,33 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MsFlags, mount, umount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, SFlag, mknod, stat};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use super::cli::{Gpus, Hold};
+use super::cli::{Apart, Gpus, Hold};
 use super::report;
 use super::until::Finish;
 
-/// Starts `hold` as PID 1 of a new PID namespace and passes the sign to finish on to it.
+/// Starts `hold` in namespaces of its own, of a PID namespace as PID 1, and passes the sign to finish on to it.
 pub(crate) fn run(args: &Hold) -> Result<()> {
     let finish = Finish::on_signals()?;
     let program = std::env::current_exe().context("find this program")?;
     let device = stat("/dev/kfd").context("look at /dev/kfd")?.st_rdev;
-    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID).context("make namespaces (root only)")?;
-    own_dev(device)?;
+    let namespaces = match args.apart {
+        None => CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID,
+        Some(Apart::Node | Apart::Bind) => CloneFlags::CLONE_NEWNS,
+        Some(Apart::Pids) => CloneFlags::CLONE_NEWPID,
+    };
+    unshare(namespaces).context("make namespaces (root only)")?;
+    match args.apart {
+        None | Some(Apart::Node) => own_dev(device)?,
+        Some(Apart::Bind) => bound_dev()?,
+        Some(Apart::Pids) => {}
+    }
     let mut command = Command::new(program);
     command.args(words(args));
     let die_with_parent = || nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(Into::into);
@@ -41,13 +50,38 @@ pub(crate) fn run(args: &Hold) -> Result<()> {
     Ok(())
 }
 
+const NONE: Option<&Path> = None;
+
 /// An empty /dev with one node: same device number, another inode on another file system.
 fn own_dev(kfd: nix::libc::dev_t) -> Result<()> {
-    let none = None::<&Path>;
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).context("make the mounts private")?;
-    mount(Some("tmpfs"), "/dev", Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
-        .context("mount a tmpfs on /dev")?;
+    private()?;
+    empty_dev()?;
     mknod("/dev/kfd", SFlag::S_IFCHR, Mode::from_bits_truncate(0o666), kfd).context("mknod /dev/kfd")
+}
+
+/// An empty /dev with the host's node mounted on a file of it: same inode on the same file system.
+fn bound_dev() -> Result<()> {
+    private()?;
+    let aside = tempfile::NamedTempFile::new().context("make a file")?;
+    bind(Path::new("/dev/kfd"), aside.path())?;
+    empty_dev()?;
+    std::fs::write("/dev/kfd", "").context("make a file in /dev")?;
+    bind(aside.path(), Path::new("/dev/kfd"))?;
+    umount(aside.path()).context("unmount the node aside")
+}
+
+fn private() -> Result<()> {
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).context("make the mounts private")
+}
+
+fn empty_dev() -> Result<()> {
+    mount(Some("tmpfs"), "/dev", Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
+        .context("mount a tmpfs on /dev")
+}
+
+fn bind(from: &Path, to: &Path) -> Result<()> {
+    let mounted = mount(Some(from), to, NONE, MsFlags::MS_BIND, NONE);
+    mounted.with_context(|| format!("mount {} on {}", from.display(), to.display()))
 }
 
 fn words(args: &Hold) -> Vec<String> {
@@ -58,7 +92,14 @@ fn words(args: &Hold) -> Vec<String> {
     });
     words.extend(args.cgroup.as_ref().map(|name| format!("--cgroup={name}")));
     words.extend(args.close_fd.then(|| "--close-fd".to_owned()));
-    words.extend(args.leave.then(|| "--leave".to_owned()));
+    let flags = [
+        (args.map, "--map"),
+        (args.fork, "--fork"),
+        (args.exec, "--exec"),
+        (args.dead_leader, "--dead-leader"),
+        (args.leave, "--leave"),
+    ];
+    words.extend(flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag.to_owned()));
     words
 }
 
@@ -70,8 +111,21 @@ mod tests {
 
     #[test]
     fn the_hidden_process_gets_the_same_order_without_hiding_again() {
-        let given =
-            ["x", "hold", "--hidden", "--aql=3", "--sdma=0", "--gpus=all", "--cgroup=a/b", "--close-fd"];
+        let given = [
+            "x",
+            "hold",
+            "--hidden",
+            "--aql=3",
+            "--sdma=0",
+            "--gpus=all",
+            "--cgroup=a/b",
+            "--close-fd",
+            "--map",
+            "--fork",
+            "--exec",
+            "--dead-leader",
+            "--leave",
+        ];
         let Workload::Hold(outer) = Cli::parse_from(given).workload else { panic!("hold") };
         let words = ["x".to_owned()].into_iter().chain(words(&outer));
         let Workload::Hold(inner) = Cli::parse_from(words).workload else { panic!("hold") };

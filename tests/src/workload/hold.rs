@@ -1,14 +1,21 @@
 //! `hold` and `kill-me`: queues that stand still, to be looked at or to die with their process.
 
 use std::num::NonZeroUsize;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+use nix::unistd::{ForkResult, fork, read};
 use serde_json::json;
 
 use super::cli::Hold;
 use super::until::Finish;
-use super::{cgroup, queues, report};
+use super::{cgroup, queues, report, script};
 use crate::kfd::uapi::QueueType;
+use crate::kfd::{Client, Queue, Tally};
 
 pub(crate) fn run(args: &Hold) -> Result<()> {
     let finish = Finish::on_signals()?;
@@ -27,6 +34,19 @@ pub(crate) fn run(args: &Hold) -> Result<()> {
             held.push(queues::make(&mut client, QueueType::Sdma, gpu)?);
         }
     }
+    if args.map {
+        let queue = held.first().context("no queue whose doorbells could be mapped")?;
+        map_doorbells(&client, queue)?;
+    }
+    if args.fork {
+        fork_idle()?;
+    }
+    if args.exec {
+        return exec_idle(&client);
+    }
+    if args.dead_leader {
+        return end_leader(finish, client.tally.clone());
+    }
     if args.close_fd {
         let tally = client.tally.clone();
         drop(client);
@@ -43,6 +63,68 @@ pub(crate) fn run(args: &Hold) -> Result<()> {
         }
     }
     report::counts(&client.tally)
+}
+
+/// Maps the doorbells of a queue's process on its GPU, as the thunk does: two pages of gfx9, and the bits of the offset above
+/// say which (kfd_doorbell_process_slice, kfd_mmap).
+fn map_doorbells(client: &Client, queue: &Queue) -> Result<()> {
+    const SLICE: NonZeroUsize = NonZeroUsize::new(8192).expect("it is not 0");
+    let offset = (queue.doorbell_offset & !(SLICE.get() as u64 - 1)).cast_signed();
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    let mapped = unsafe { mmap(None, SLICE, access, MapFlags::MAP_SHARED, client.fd(), offset) };
+    mapped.context("map the doorbells")?;
+    report::done("map", &json!({}))
+}
+
+/// A child that has what is open here, until standard input ends.
+fn fork_idle() -> Result<()> {
+    // SAFETY: this program has one thread, and the child makes system calls alone.
+    match unsafe { fork() }.context("fork")? {
+        ForkResult::Parent { child } => report::done("fork", &json!({"child": child.as_raw()})),
+        ForkResult::Child => {
+            let mut byte = [0];
+            while read(std::io::stdin(), &mut byte).is_ok_and(|count| count > 0) {}
+            // SAFETY: _exit runs no handler of the parent's copy.
+            unsafe { libc::_exit(0) }
+        }
+    }
+}
+
+/// Goes on as [`idle`], with the device open.
+fn exec_idle(client: &Client) -> Result<()> {
+    fcntl(client.fd(), FcntlArg::F_SETFD(FdFlag::empty())).context("keep the device open")?;
+    report::counts(&client.tally)?;
+    let error = Command::new(script::program()).arg("idle").exec();
+    Err(error).context("exec this program")
+}
+
+/// Ends the thread that main runs in, and it alone; another one waits for the sign to finish.
+fn end_leader(finish: Finish, tally: Tally) -> Result<()> {
+    std::thread::spawn(move || {
+        let told = is_led_by_the_dead().and_then(|()| report::ready()).and_then(|()| finish.wait());
+        let told = told.and_then(|()| report::counts(&tally));
+        std::process::exit(i32::from(told.is_err()));
+    });
+    // SAFETY: exit(2) ends this thread without a return; what it has on its stack stays where it is.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+    bail!("exit(2) came back")
+}
+
+fn is_led_by_the_dead() -> Result<()> {
+    let stat = format!("/proc/self/task/{}/stat", std::process::id());
+    while !std::fs::read_to_string(&stat).context("look at the first thread")?.contains(") Z ") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Nothing, until the sign to finish.
+pub(crate) fn idle() -> Result<()> {
+    let finish = Finish::on_signals()?;
+    report::ready()?;
+    finish.wait()?;
+    report::counts(&Tally::default())
 }
 
 /// `count` queues, turn by turn on each of `gpus` GPUs; every fourth of a GPU is an SDMA queue.

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// Runs one workload to its end.
 pub fn run(workload: &Workload) -> Result<()> {
     match workload {
-        Workload::Hold(args) if args.hidden => hidden::run(args),
+        Workload::Hold(args) if args.hidden || args.apart.is_some() => hidden::run(args),
         Workload::Hold(args) => hold::run(args),
         Workload::KillMe { gpus, queues } => hold::kill_me(*gpus, *queues),
         Workload::Script { operations } => script::run(operations),
@@ -39,6 +39,7 @@ pub fn run(workload: &Workload) -> Result<()> {
         Workload::CriuTracer { pid } => criu_tracer::run(*pid),
         Workload::ExecSelf => lives::exec_self(),
         Workload::ForkChild => lives::fork_child(),
+        Workload::Idle => hold::idle(),
         Workload::Short { cgroup } => lives::short(cgroup.as_deref()),
     }
 }

@@ -10,7 +10,7 @@ use kfd_trace_tests::harness::{Daemon, Stream, Workload};
 use serde_json::{Value, json};
 
 /// What `lsof /dev/kfd` and `fuser /dev/kfd` print on standard output: the users they find.
-fn found_by(tool: &str) -> Result<String> {
+pub(super) fn found_by(tool: &str) -> Result<String> {
     let output = Command::new(tool).arg("/dev/kfd").output().with_context(|| format!("run {tool}"))?;
     Ok(String::from_utf8(output.stdout)?)
 }

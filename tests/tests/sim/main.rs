@@ -6,6 +6,7 @@ mod amd_log;
 mod belongs;
 mod burst;
 mod death;
+mod doctor;
 mod hang;
 mod hidden;
 mod ioctls_alone;

@@ -64,7 +64,7 @@ fn of_a_hidden_process_in_text() {
 fn who_could_not_look_does_not_say_that_all_is_well() {
     let seen = Seen { closed: BTreeSet::from([7]), ..seen() };
     let text = shown(&told(&seen), false);
-    let end = "\ncannot look into 1 of 90 processes, which are other users': run as root, or with CAP_SYS_PTRACE and \
+    let end = "\ncannot look into 1 of 90 processes, of other users or guarded by a security module: run as root, or with CAP_SYS_PTRACE and \
                CAP_DAC_READ_SEARCH\nnothing wrong was found, but not all could be looked at\n";
     assert!(text.ends_with(end) && !text.contains("all is well"), "{text}");
     let text = shown(&told(&Seen { hides: true, closed: BTreeSet::new(), ..seen }), false);

@@ -1,0 +1,261 @@
+//! `kfd-trace doctor` beside lsof and fuser: each way in which these show another thing than the driver has.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::setting::{Hang, PATIENCE, Setting};
+use kfd_trace_tests::harness::tracer::{run, run_as};
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Steered, VmKernel, Workload, sysfs, until};
+use nix::mount::{MsFlags, mount, umount};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::hidden::found_by;
+
+const NOBODY: u32 = 65534;
+
+/// Exit codes, docs/doctor.md.
+const WELL: i32 = 0;
+const HIDDEN: i32 = 4;
+const WRONG: i32 = 5;
+
+/// The report of `doctor --json` with these arguments, which ends with this code.
+fn doctor(args: &[&str], code: i32) -> Result<Value> {
+    let output = run(&[&["doctor", "--json"], args].concat())?;
+    report(&output, code)
+}
+
+fn report(output: &std::process::Output, code: i32) -> Result<Value> {
+    let (said, told) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    ensure!(output.status.code() == Some(code), "{}, not {code}: {said}{told}", output.status);
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn row(report: &Value, pid: u32) -> Result<&Value> {
+    let rows = report["processes"].as_array().context("processes")?;
+    rows.iter().find(|row| row["pid"] == pid).with_context(|| format!("no row of {pid}: {report}"))
+}
+
+fn kinds(row: &Value) -> Vec<&str> {
+    row["findings"].as_array().into_iter().flatten().filter_map(|finding| finding["kind"].as_str()).collect()
+}
+
+/// What it says of a process, alone and among all; and that lsof and fuser find it just where it says so.
+fn check(pid: u32, code: i32, expected: &[&str]) -> Result<Value> {
+    let words = pid.to_string();
+    let alone = doctor(&["--pid", &words], code)?;
+    assert_eq!(kinds(row(&alone, pid)?), expected, "{alone}");
+    let all = doctor(&[], code)?;
+    let row = row(&all, pid)?.clone();
+    assert_eq!(kinds(&row), expected, "{all}");
+    for tool in ["lsof", "fuser"] {
+        let found = found_by(tool)?;
+        let finds = found.split_whitespace().any(|word| word == words);
+        assert_eq!(row["seen_by"]["lsof"], finds, "{tool}: {found:?}, doctor: {row}");
+    }
+    assert_eq!((&all["complete"], &all["not_permitted"]), (&json!(true), &json!(0)), "root may look: {all}");
+    Ok(row)
+}
+
+#[test]
+fn a_plain_process_is_seen_by_all_views() -> Result<()> {
+    let mut workload = Workload::ready(&["hold"])?;
+    let row = check(workload.pid(), WELL, &["seen"])?;
+    for (view, sees) in
+        [("device_number", true), ("lsof", true), ("sysfs", true), ("kernel", true), ("drm", false)]
+    {
+        assert_eq!(row["seen_by"][view], sees, "{view}: {row}");
+    }
+    assert_eq!(json!([row["rocm_smi"], row["queues"], row["kfd"]]), json!(["named", 2, true]));
+    assert_eq!(row["descriptors"][0]["cloexec"], true, "{row}");
+    workload.finish()?;
+    assert_eq!(doctor(&[], WELL)?["processes"], json!([]));
+    Ok(())
+}
+
+#[test]
+fn a_node_of_its_own_hides_a_process() -> Result<()> {
+    let workload = Workload::ready(&["hold", "--apart=node"])?;
+    let row = check(workload.host_pid(), HIDDEN, &["own_node"])?;
+    assert_eq!(row["seen_by"]["device_number"], true, "{row}");
+    assert_eq!(row["descriptors"][0]["node"], "own", "{row}");
+    Ok(())
+}
+
+#[test]
+fn a_container_hides_a_process_with_its_node_and_renumbers_it() -> Result<()> {
+    let workload = Workload::ready(&["hold", "--hidden"])?;
+    let row = check(workload.host_pid(), HIDDEN, &["own_node", "other_pid_namespace"])?;
+    assert_eq!(row["ns_pid"], 1, "{row}");
+    Ok(())
+}
+
+#[test]
+fn a_bind_mounted_node_hides_nothing() -> Result<()> {
+    let workload = Workload::ready(&["hold", "--apart=bind"])?;
+    let row = check(workload.host_pid(), WELL, &["bind_mounted"])?;
+    assert_eq!(row["descriptors"][0]["node"], "host", "{row}");
+    Ok(())
+}
+
+#[test]
+fn another_pid_namespace_hides_nothing_from_the_host() -> Result<()> {
+    let workload = Workload::ready(&["hold", "--apart=pids"])?;
+    let row = check(workload.host_pid(), WELL, &["seen", "other_pid_namespace"])?;
+    assert_eq!(row["ns_pid"], 1, "{row}");
+    Ok(())
+}
+
+#[test]
+fn a_closed_descriptor_hides_a_process() -> Result<()> {
+    let workload = Workload::ready(&["hold", "--close-fd"])?;
+    let row = check(workload.pid(), HIDDEN, &["closed_descriptor"])?;
+    assert_eq!(json!([row["descriptors"], row["queues"]]), json!([[], 2]), "its queues live on");
+    Ok(())
+}
+
+#[test]
+fn a_mapping_that_is_kept_shows_it_again() -> Result<()> {
+    let workload = Workload::ready(&["hold", "--close-fd", "--map"])?;
+    let row = check(workload.pid(), WELL, &["mapping_only"])?;
+    assert_eq!(json!([row["descriptors"], row["seen_by"]["mappings"]]), json!([[], true]), "{row}");
+    Ok(())
+}
+
+#[test]
+fn a_dead_leader_hides_the_threads_behind_it() -> Result<()> {
+    let mut workload = Workload::ready(&["hold", "--dead-leader"])?;
+    let row = check(workload.pid(), HIDDEN, &["zombie_leader"])?;
+    assert_eq!(json!([row["standing"], row["seen_by"]["device_number"]]), json!(["without_leader", true]));
+    workload.finish()?;
+    Ok(())
+}
+
+#[test]
+fn a_forked_child_is_shown_and_not_served_and_keeps_what_its_parent_had() -> Result<()> {
+    let mut workload = Workload::ready(&["hold", "--fork"])?;
+    let pid = workload.pid();
+    let forked = workload.operations("fork").pop().context("no child")?;
+    let child = u32::try_from(forked["child"].as_u64().context("a PID")?)?;
+    let row = check(child, WELL, &["inherited"])?;
+    assert_eq!(
+        json!([row["kfd"], row["seen_by"]["lsof"], row["seen_by"]["sysfs"]]),
+        json!([false, true, false])
+    );
+    check(pid, WELL, &["seen"])?;
+
+    workload.signal(Signal::SIGKILL)?;
+    workload.wait_exit(SOON)?;
+    let left = check(pid, WRONG, &["kept_by_descriptor"])?;
+    let text = left["findings"][0]["text"].as_str().context("a sentence")?;
+    assert!(text.contains(&format!("process {child} has /dev/kfd open")), "{text}");
+    assert_eq!(json!([left["standing"], left["rocm_smi"], left["comm"]]), json!(["gone", "unknown", null]));
+    workload.close_stdin();
+    until("what it had to be freed", SOON, || {
+        Ok((!sysfs::processes(Path::new("/sys"))?.contains(&pid)).then_some(()))
+    })?;
+    assert_eq!(doctor(&[], WELL)?["processes"], json!([]));
+    Ok(())
+}
+
+#[test]
+fn exec_with_the_descriptor_keeps_what_the_program_before_had() -> Result<()> {
+    let mut workload = Workload::ready(&["hold", "--exec"])?;
+    let row = check(workload.pid(), WRONG, &["execed"])?;
+    assert_eq!(json!([row["descriptors"][0]["cloexec"], row["seen_by"]["kernel"]]), json!([false, false]));
+    workload.finish()?;
+    Ok(())
+}
+
+#[test]
+fn a_teardown_that_hangs_is_told() -> Result<()> {
+    let mut workload = Steered::having(&["create aql"])?;
+    let pid = workload.pid();
+    let patience = Setting::of(PATIENCE, "600000")?;
+    let hang = Hang::begin()?;
+    workload.signal(Signal::SIGKILL)?;
+    let words = pid.to_string();
+    let told = until("its teardown", SOON, || {
+        let output = run(&["doctor", "--json", "--pid", &words])?;
+        Ok((output.status.code() == Some(WRONG)).then(|| report(&output, WRONG)))
+    })?;
+    drop(hang);
+    let told = told?;
+    let row = row(&told, pid)?;
+    assert_eq!(kinds(row), ["teardown"], "{row}");
+    assert!(["ended", "gone"].iter().any(|standing| row["standing"] == *standing), "{row}");
+    workload.wait_exit(SOON)?;
+    drop(patience);
+    until("its end", SOON, || Ok((!sysfs::processes(Path::new("/sys"))?.contains(&pid)).then_some(())))?;
+    let output = run(&["doctor", "--pid", &words])?;
+    let said = String::from_utf8(output.stderr)?;
+    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains(&format!("--pid {pid}: no such process")), "{said}");
+    Ok(())
+}
+
+#[test]
+fn further_contexts_of_a_pid_are_told() -> Result<()> {
+    if VmKernel::from_env()?.series != "7.2" {
+        return Ok(());
+    }
+    let workload = Steered::having(&["create aql", "context", "create sdma gpu=1"])?;
+    let row = check(workload.pid(), WELL, &["seen", "contexts"])?;
+    assert_eq!(json!([row["contexts"].as_array().map(Vec::len), row["queues"]]), json!([1, 2]), "{row}");
+    Ok(())
+}
+
+#[test]
+fn who_may_not_look_says_so_and_claims_nothing() -> Result<()> {
+    let workload = Workload::ready(&["hold"])?;
+    let told = report(&run_as(NOBODY, &["doctor", "--json"])?, HIDDEN)?;
+    assert_eq!(kinds(row(&told, workload.pid())?), ["not_permitted"], "{told}");
+    assert_eq!((&told["complete"], &told["outcome"]), (&json!(false), &json!("hidden")));
+    assert!(told["not_permitted"].as_u64().is_some_and(|count| count > 0), "{told}");
+    drop(workload);
+    let idle = until("nobody to use KFD", SOON, || {
+        let output = run_as(NOBODY, &["doctor"])?;
+        Ok((output.status.code() == Some(WELL)).then_some(output))
+    })?;
+    let text = String::from_utf8(idle.stdout)?;
+    assert!(text.contains("\ncannot look into ") && !text.contains("all is well"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_process_that_procfs_hides_is_not_taken_for_dead() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let place = folder.path();
+    let workload = Workload::ready(&["hold"])?;
+    mount(Some("proc"), place, Some("proc"), MsFlags::empty(), Some("hidepid=invisible"))?;
+    let looked = (|| {
+        let root = place.to_str().context("a path of text")?;
+        let args = ["doctor", "--json", "--path.procfs", root];
+        let told = report(&run_as(NOBODY, &args)?, HIDDEN)?;
+        let hidden = row(&told, workload.pid())?;
+        assert_eq!(json!([kinds(hidden), hidden["standing"]]), json!([["hidepid"], "unknown"]), "{told}");
+        // With its capabilities root sees it.
+        let told = doctor(&["--path.procfs", root], WELL)?;
+        assert_eq!(kinds(row(&told, workload.pid())?), ["seen"], "{told}");
+        Ok(())
+    })();
+    umount(place)?;
+    looked
+}
+
+#[test]
+fn a_thread_stands_for_its_process() -> Result<()> {
+    let mut workload = Workload::ready(&["hold", "--dead-leader"])?;
+    let pid = workload.pid();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+    let tids: Vec<u32> = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect();
+    let tid = tids.into_iter().find(|tid| *tid != pid).context("a thread")?;
+    let output = run(&["doctor", "--json", "--pid", &tid.to_string()])?;
+    let told = report(&output, HIDDEN)?;
+    assert_eq!((&told["pid"], kinds(row(&told, pid)?)), (&json!(pid), vec!["zombie_leader"]));
+    let said = String::from_utf8(output.stderr)?;
+    assert!(said.contains(&format!("{tid} is a thread of process {pid}")), "{said}");
+    workload.finish()?;
+    Ok(())
+}
