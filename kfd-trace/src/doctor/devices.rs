@@ -1,7 +1,8 @@
 //! Which device numbers are meant, by sysfs; the host's own /dev/kfd; and how much memory each chip has given out.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
 
 use super::descriptors::Files;
@@ -32,9 +33,16 @@ impl Devices {
     }
 }
 
+/// The beginning of a file of sysfs, which has a page at most.
+fn small(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(4096).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 /// `511:0`
 fn number(path: &Path) -> Option<Device> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = small(path)?;
     let (major, minor) = text.trim().split_once(':')?;
     Some(Device { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
@@ -57,8 +65,8 @@ pub fn chips(sysfs: &Path, topology: &Topology) -> Vec<Chip> {
             chip.gpu_ids.insert(gpu.gpu_id);
             continue;
         }
-        let used = fs::read_to_string(sysfs.join("bus/pci/devices").join(pci).join("mem_info_vram_used"));
-        let vram_used = used.ok().and_then(|text| text.trim().parse().ok());
+        let used = small(&sysfs.join("bus/pci/devices").join(pci).join("mem_info_vram_used"));
+        let vram_used = used.and_then(|text| text.trim().parse().ok());
         chips.push(Chip { pci: pci.clone(), gpu_ids: BTreeSet::from([gpu.gpu_id]), vram_used });
     }
     chips

@@ -114,10 +114,13 @@ impl Seen {
         }
     }
 
-    /// Who has KFD open and is not served.
+    /// Who has KFD open and is not served, but for children of those that are: their descriptor is the parent's.
     fn strays(&self) -> Vec<u32> {
+        let served = |pid: u32| self.is_kfd(pid) == Some(true) && !self.is_left(pid);
         let open = self.processes.iter().filter(|(_, process)| !process.kfd.is_empty());
-        open.map(|(pid, _)| *pid).filter(|pid| self.is_kfd(*pid) == Some(false)).collect()
+        open.filter(|(pid, process)| self.is_kfd(**pid) == Some(false) && !served(process.life.parent))
+            .map(|(pid, _)| *pid)
+            .collect()
     }
 }
 

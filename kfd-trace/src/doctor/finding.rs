@@ -145,7 +145,7 @@ impl Kind {
             Kind::Ending => "It has just ended or called exec, and the driver was about to free what it had.".to_owned(),
             Kind::Teardown => "It has ended, and the driver has not yet freed what it had: it waits for the GPU (each queue up to queue_preemption_timeout_ms), or hangs. lsof and fuser find nothing, rocm-smi says UNKNOWN. See the kernel's log, and look again.".to_owned(),
             Kind::KeptByDescriptor { holders } => format!(
-                "It has ended, and its KFD process is kept with queues and memory, since a descriptor of it is still open: {} {} /dev/kfd open without being served. rocm-smi says UNKNOWN. Ending the holder frees it.",
+                "It has ended, and KFD still has what it had. Beside it {} {} /dev/kfd open without being served: a descriptor of the dead process, inherited or passed on, keeps its queues and memory until it is closed. rocm-smi says UNKNOWN.",
                 pids(holders),
                 if holders.len() == 1 { "has" } else { "have" }
             ),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::descriptors::{self, Files, Open};
+use super::descriptors::{self, Open};
 use super::devices::Devices;
 use super::mappings;
 use super::seen::{KfdProcess, KfdProcesses, Mappings, Node, SeenProcess};
@@ -12,7 +12,7 @@ use crate::attribute::process::{self, Life};
 use crate::attribute::{KfdSysfs, ProcessInfo, SysfsProcess};
 use crate::state::ProcessDetails;
 
-pub use super::descriptors::Real;
+pub use super::descriptors::{Files, Real, Stat};
 
 /// What procfs told.
 #[derive(Debug, Default)]

@@ -59,7 +59,8 @@ fn a_node_of_its_own_hides_it_from_lsof() {
     );
     let same_inode = Node { inode: HOST.inode, ..OTHER };
     let two = SeenProcess { kfd: vec![open(same_inode)], mappings: Some(Mappings::default()), ..own() };
-    assert_eq!(of(&with(two)).1, [Kind::OwnNode { fd: 3 }], "both are compared");
+    assert_eq!(of(&with(two.clone())).1, [Kind::OwnNode { fd: 3 }], "both are compared");
+    assert_eq!(row(&told(&with(two)), PID).seen_by[&ViewName::Lsof], Some(false));
     let both = SeenProcess { kfd: vec![open(OTHER), open(HOST)], ..own() };
     assert_eq!(of(&with(both)).0, Outcome::Well);
 }
@@ -146,6 +147,13 @@ fn a_dead_process_that_others_keep_names_them() {
     let child = SeenProcess { life: Life { parent: 1, ..life('S', 1) }, ..process() };
     let kept = Seen { kernel: Ok([].into()), processes: [(325, child)].into(), ..seen() };
     assert_eq!(of(&kept), (Outcome::Wrong, vec![Kind::KeptByDescriptor { holders: vec![325] }]));
+    // A child of one that is served has its descriptor from there.
+    let childs = SeenProcess { life: Life { parent: 902, ..life('S', 1) }, ..process() };
+    let mut other = Seen { processes: [(902, process()), (925, childs)].into(), ..kept };
+    for all in [other.sysfs.as_mut(), other.kernel.as_mut().ok()].into_iter().flatten() {
+        all.insert(902, KfdProcess::default());
+    }
+    assert_eq!(of(&other), (Outcome::Wrong, vec![Kind::Teardown]));
     let shared = Seen { processes: [].into(), ..seen() };
     assert_eq!(of(&shared), (Outcome::Wrong, vec![Kind::KeptByMemory]));
     let unreadable = Seen { kernel: Err("no BTF".to_owned()), processes: [].into(), ..seen() };

@@ -1,10 +1,18 @@
 //! The readers of procfs: a process, and what this program may do.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::Path;
 
-use kfd_trace::attribute::process;
+use kfd_trace::attribute::{ProcessInfo, process};
+use kfd_trace::doctor::devices::Devices;
+use kfd_trace::doctor::read::{Files, Stat};
+use kfd_trace::doctor::seen::{Device, KfdProcess, KfdProcesses, Node};
+use kfd_trace::doctor::text::Footing;
+use kfd_trace::doctor::{self, Seen};
 use kfd_trace::kernel::{Preflight, Roots, findings};
+use kfd_trace::state::ProcessDetails;
 
 use crate::allocation::{Bound, within};
 use crate::{parts, shown};
@@ -12,8 +20,11 @@ use crate::{parts, shown};
 /// The crate that reads `status` keeps a map of its lines, each with two texts.
 const BOUND: Bound = Bound { a_byte: 200, always: 64 << 10 };
 
+/// The report, twice, beside what is read: each byte of a name may take ten in a text.
+const DOCTOR: Bound = Bound { a_byte: 400, always: 256 << 10 };
+
 /// Where each part of an input stands.
-pub const FILES: [&str; 8] = [
+pub const FILES: [&str; 13] = [
     "proc/7/stat",
     "proc/7/status",
     "proc/7/cmdline",
@@ -22,7 +33,57 @@ pub const FILES: [&str; 8] = [
     "proc/self/mounts",
     "sys/devices/system/cpu/possible",
     "sys/kernel/security/lockdown",
+    "proc/7/maps",
+    "proc/7/fd/3",
+    "proc/7/fdinfo/3",
+    "proc/7/fd/4",
+    "proc/7/fdinfo/4",
 ];
+
+const KFD: Device = Device { major: 511, minor: 0 };
+const RENDER: Device = Device { major: 226, minor: 128 };
+const NODE: Node = Node { filesystem: Device { major: 0, minor: 5 }, inode: 371 };
+
+/// Descriptor 3 is of /dev/kfd, 4 of a render node.
+struct Made;
+
+impl Files for Made {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        Ok(Stat { node: NODE, number: Some(if path.ends_with("3") { KFD } else { RENDER }) })
+    }
+}
+
+/// What the doctor makes of process 7.
+fn diagnosed(procfs: &Path) {
+    let devices = Devices { kfd: Some(KFD), drm: BTreeSet::from([RENDER]) };
+    let wanted = BTreeSet::from([7]);
+    let details = |info: &ProcessInfo| ProcessDetails {
+        cgroup: info.cgroup.clone(),
+        belongs: info.belongs.clone(),
+        ..ProcessDetails::default()
+    };
+    let read = doctor::read::processes(&Made, procfs, &devices, Some(NODE), &wanted, details);
+    let kfd = KfdProcesses::from([(7, KfdProcess::default())]);
+    let seen = Seen {
+        device: devices.kfd,
+        host_node: Some(NODE),
+        sysfs: Some(kfd.clone()),
+        kernel: Ok(kfd),
+        processes: read.processes,
+        looked_at: read.looked_at,
+        closed: read.closed,
+        hides: false,
+        chips: Vec::new(),
+    };
+    let report = doctor::diagnose(&seen, Some(&seen), None);
+    let footing = Footing { facts: &[], findings: &[] };
+    let (mut text, mut json) = (Vec::new(), Vec::new());
+    doctor::text::text(&mut text, &report, footing, false).expect("memory");
+    doctor::json::json(&mut json, &report, footing, None).expect("memory");
+    for shown in [text, json] {
+        String::from_utf8(shown).expect("UTF-8").lines().for_each(shown::printable);
+    }
+}
 
 /// Reads process 7 from the parts of an input. Gives whether it could be read.
 ///
@@ -35,6 +96,7 @@ pub fn read(input: &[u8]) -> bool {
     let roots = Roots::under(root.path());
     let preflight = within("preflight", input.len(), BOUND, || Preflight::read(&roots));
     findings(&preflight).iter().for_each(|finding| shown::line(&finding.to_string()));
+    within("doctor", input.len(), DOCTOR, || diagnosed(&roots.procfs));
     match within("process", input.len(), BOUND, || process::read(&roots.procfs, 7, None)) {
         Ok(info) => {
             assert_eq!(info.who.tgid, 7);

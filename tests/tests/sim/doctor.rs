@@ -224,6 +224,15 @@ fn who_may_not_look_says_so_and_claims_nothing() -> Result<()> {
 }
 
 #[test]
+fn root_looks_into_another_users_process() -> Result<()> {
+    let workload = Workload::spawn_as(NOBODY, &["hold"])?;
+    workload.wait_line("its queues", SOON, |line| line["ready"] == true)?;
+    let row = check(workload.pid(), WELL, &["seen"])?;
+    assert_eq!(row["uid"], NOBODY, "{row}");
+    Ok(())
+}
+
+#[test]
 fn a_process_that_procfs_hides_is_not_taken_for_dead() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let place = folder.path();

@@ -1,7 +1,6 @@
 //! Made-up folders of procfs. Device nodes take privileges: what stat(2) tells is made up, too.
 
 use super::*;
-use crate::doctor::descriptors::Stat;
 use crate::doctor::samples::{DEVICE, HOST, OTHER};
 use crate::doctor::seen::{Device, KfdDescriptor};
 use std::io;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::super::samples::{OTHER, PID, bare, open, process, seen, with};
+use super::super::samples::{OTHER, PID, bare, life, listed, open, process, seen, with};
+use super::super::seen::{KfdProcesses, Mappings};
 use super::super::text::Footing;
 use super::super::{Report, Seen, json, text};
 use super::{Kind, SeenProcess, told};
+use crate::attribute::process::Life;
 use crate::kernel::{Finding, Severity};
 
 fn finding() -> Finding {
@@ -171,4 +173,34 @@ fn every_verdict_is_documented_with_its_weight() {
         assert!(PAGE.contains(&line), "docs/doctor.md lacks {line}");
         assert!(kind.sentence().ends_with('.'), "{kind:?}");
     }
+}
+
+#[test]
+fn the_example_of_the_page_is_what_is_printed() {
+    let id = "5d0f3ac7e1b9482f6c75d1e0a94b38f7726e5c1d0b9a8f7e6d5c4b3a29180f7e";
+    let belongs = crate::attribute::belongs([format!("/docker/{id}").as_str()]);
+    let hidden = SeenProcess {
+        comm: "python3".to_owned(),
+        inner_pid: Some(41),
+        own_mounts: Some(true),
+        kfd: vec![open(OTHER)],
+        mappings: Some(Mappings { libraries: ["libhsa-runtime64"].into(), ..Mappings::default() }),
+        details: crate::state::ProcessDetails { belongs, ..crate::state::ProcessDetails::default() },
+        ..process()
+    };
+    let child = SeenProcess { life: Life { parent: 902, ..life('S', 1) }, drm: Vec::new(), ..process() };
+    let listed =
+        |pids: &[u32]| pids.iter().map(|pid| (*pid, listed()[&PID].clone())).collect::<KfdProcesses>();
+    let seen = Seen {
+        sysfs: Some(listed(&[PID, 640, 902])),
+        kernel: Ok(listed(&[PID, 902])),
+        processes: [(PID, hidden), (641, process()), (902, process()), (925, child)].into(),
+        chips: Vec::new(),
+        ..seen()
+    };
+    let facts = [("kernel", "6.12.117".to_owned()), ("driver", "module".to_owned())];
+    let mut out = Vec::new();
+    text::text(&mut out, &told(&seen), Footing { facts: &facts, findings: &[] }, false).expect("memory");
+    let text = String::from_utf8(out).expect("UTF-8");
+    assert!(PAGE.contains(&format!("$ kfd-trace doctor\n{text}```")), "{text}");
 }

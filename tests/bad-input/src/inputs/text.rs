@@ -160,9 +160,46 @@ pub fn procfs() -> impl Strategy<Value = Vec<u8>> {
         bytes(&["0-3,8-11\n", "0\n", "5-3\n", "0-18446744073709551615\n", "4294967295\n", "-\n", ",\n"]);
     let lockdown = bytes(&["none [integrity] confidentiality\n", "[]\n", "][\n", "none\n"]);
     let files = (damaged(stat), damaged(status()), damaged(cmdline), damaged(cgroup), damaged(status()));
-    (files, damaged(mounts), damaged(cpus), damaged(lockdown)).prop_map(
-        |((stat, status, cmdline, cgroup, own), mounts, cpus, lockdown)| {
-            parts::join(&[stat, status, cmdline, cgroup, own, mounts, cpus, lockdown])
+    let path = prop_oneof![
+        3 => bytes(&["/dev/kfd", "/dev/dri/renderD128", "/opt/libamdhip64.so.6 (deleted)", "[heap]", "[stack:/]", "/SYSV0000001"]),
+        1 => hostile(),
+    ];
+    let mapping = path.prop_map(|path| {
+        [b"7f00-7f01 rw-s 00000000 00:05 371                /", path.as_slice(), b"\n"].concat()
+    });
+    let other = bytes(&[
+        "/",
+        "7f00-/\n",
+        "- rwxp / : /",
+        "7f00-7f01 rw-s 0 0 0 /a\n",
+        "7f00-7f01 \u{e9} 00 00:05 1 /\n",
+    ]);
+    let maps = vec(prop_oneof![3 => mapping, 1 => other], 0..6).prop_map(|lines| lines.concat());
+    let info = bytes(&[
+        "flags:\t02100002\ndrm-client-id:\t4\n",
+        "drm-pdev:\t0000:c1:00.0\ndrm-memory-vram:\t18446744073709551615 KiB\n",
+        "flags:\t777777777777\ndrm-driver:\ta\u{1b}\n",
+        ":\n",
+    ]);
+    let of_doctor = (damaged(maps), damaged(info.clone()), damaged(info));
+    (files, damaged(mounts), damaged(cpus), damaged(lockdown), of_doctor).prop_map(
+        |((stat, status, cmdline, cgroup, own), mounts, cpus, lockdown, (maps, kfd, drm))| {
+            let empty = Vec::new;
+            parts::join(&[
+                stat,
+                status,
+                cmdline,
+                cgroup,
+                own,
+                mounts,
+                cpus,
+                lockdown,
+                maps,
+                empty(),
+                kfd,
+                empty(),
+                drm,
+            ])
         },
     )
 }
