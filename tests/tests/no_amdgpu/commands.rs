@@ -7,7 +7,7 @@ const NOTHING_TO_TRACE: i32 = 3;
 #[test]
 fn every_command_says_so_in_one_line() {
     assert!(!std::path::Path::new("/dev/kfd").exists(), "this stage is without amdgpu");
-    for args in [&[][..], &["--json"], &["ps"], &["status"]] {
+    for args in [&[][..], &["--json"], &["ps"], &["status"], &["doctor"], &["doctor", "--pid=1"]] {
         let output = run(args).expect("kfd-trace");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(NOTHING_TO_TRACE), "{args:?}: {errors}");

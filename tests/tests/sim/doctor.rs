@@ -58,9 +58,26 @@ fn check(pid: u32, code: i32, expected: &[&str]) -> Result<Value> {
     Ok(row)
 }
 
+/// What earlier tests left would be told, too.
+fn nobody_left() -> Result<()> {
+    until("KFD to have no process", SOON, || {
+        Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
+    })
+}
+
+fn ready(args: &[&str]) -> Result<Workload> {
+    nobody_left()?;
+    Workload::ready(args)
+}
+
+fn having(operations: &[&str]) -> Result<Steered> {
+    nobody_left()?;
+    Steered::having(operations)
+}
+
 #[test]
 fn a_plain_process_is_seen_by_all_views() -> Result<()> {
-    let mut workload = Workload::ready(&["hold"])?;
+    let mut workload = ready(&["hold"])?;
     let row = check(workload.pid(), WELL, &["seen"])?;
     for (view, sees) in
         [("device_number", true), ("lsof", true), ("sysfs", true), ("kernel", true), ("drm", false)]
@@ -76,7 +93,7 @@ fn a_plain_process_is_seen_by_all_views() -> Result<()> {
 
 #[test]
 fn a_node_of_its_own_hides_a_process() -> Result<()> {
-    let workload = Workload::ready(&["hold", "--apart=node"])?;
+    let workload = ready(&["hold", "--apart=node"])?;
     let row = check(workload.host_pid(), HIDDEN, &["own_node"])?;
     assert_eq!(row["seen_by"]["device_number"], true, "{row}");
     assert_eq!(row["descriptors"][0]["node"], "own", "{row}");
@@ -85,7 +102,7 @@ fn a_node_of_its_own_hides_a_process() -> Result<()> {
 
 #[test]
 fn a_container_hides_a_process_with_its_node_and_renumbers_it() -> Result<()> {
-    let workload = Workload::ready(&["hold", "--hidden"])?;
+    let workload = ready(&["hold", "--hidden"])?;
     let row = check(workload.host_pid(), HIDDEN, &["own_node", "other_pid_namespace"])?;
     assert_eq!(row["ns_pid"], 1, "{row}");
     Ok(())
@@ -93,7 +110,7 @@ fn a_container_hides_a_process_with_its_node_and_renumbers_it() -> Result<()> {
 
 #[test]
 fn a_bind_mounted_node_hides_nothing() -> Result<()> {
-    let workload = Workload::ready(&["hold", "--apart=bind"])?;
+    let workload = ready(&["hold", "--apart=bind"])?;
     let row = check(workload.host_pid(), WELL, &["bind_mounted"])?;
     assert_eq!(row["descriptors"][0]["node"], "host", "{row}");
     Ok(())
@@ -101,7 +118,7 @@ fn a_bind_mounted_node_hides_nothing() -> Result<()> {
 
 #[test]
 fn another_pid_namespace_hides_nothing_from_the_host() -> Result<()> {
-    let workload = Workload::ready(&["hold", "--apart=pids"])?;
+    let workload = ready(&["hold", "--apart=pids"])?;
     let row = check(workload.host_pid(), WELL, &["seen", "other_pid_namespace"])?;
     assert_eq!(row["ns_pid"], 1, "{row}");
     Ok(())
@@ -109,7 +126,7 @@ fn another_pid_namespace_hides_nothing_from_the_host() -> Result<()> {
 
 #[test]
 fn a_closed_descriptor_hides_a_process() -> Result<()> {
-    let workload = Workload::ready(&["hold", "--close-fd"])?;
+    let workload = ready(&["hold", "--close-fd"])?;
     let row = check(workload.pid(), HIDDEN, &["closed_descriptor"])?;
     assert_eq!(json!([row["descriptors"], row["queues"]]), json!([[], 2]), "its queues live on");
     Ok(())
@@ -117,7 +134,7 @@ fn a_closed_descriptor_hides_a_process() -> Result<()> {
 
 #[test]
 fn a_mapping_that_is_kept_shows_it_again() -> Result<()> {
-    let workload = Workload::ready(&["hold", "--close-fd", "--map"])?;
+    let workload = ready(&["hold", "--close-fd", "--map"])?;
     let row = check(workload.pid(), WELL, &["mapping_only"])?;
     assert_eq!(json!([row["descriptors"], row["seen_by"]["mappings"]]), json!([[], true]), "{row}");
     Ok(())
@@ -125,7 +142,7 @@ fn a_mapping_that_is_kept_shows_it_again() -> Result<()> {
 
 #[test]
 fn a_dead_leader_hides_the_threads_behind_it() -> Result<()> {
-    let mut workload = Workload::ready(&["hold", "--dead-leader"])?;
+    let mut workload = ready(&["hold", "--dead-leader"])?;
     let row = check(workload.pid(), HIDDEN, &["zombie_leader"])?;
     assert_eq!(json!([row["standing"], row["seen_by"]["device_number"]]), json!(["without_leader", true]));
     workload.finish()?;
@@ -134,7 +151,7 @@ fn a_dead_leader_hides_the_threads_behind_it() -> Result<()> {
 
 #[test]
 fn a_forked_child_is_shown_and_not_served_and_keeps_what_its_parent_had() -> Result<()> {
-    let mut workload = Workload::ready(&["hold", "--fork"])?;
+    let mut workload = ready(&["hold", "--fork"])?;
     let pid = workload.pid();
     let forked = workload.operations("fork").pop().context("no child")?;
     let child = u32::try_from(forked["child"].as_u64().context("a PID")?)?;
@@ -161,7 +178,7 @@ fn a_forked_child_is_shown_and_not_served_and_keeps_what_its_parent_had() -> Res
 
 #[test]
 fn exec_with_the_descriptor_keeps_what_the_program_before_had() -> Result<()> {
-    let mut workload = Workload::ready(&["hold", "--exec"])?;
+    let mut workload = ready(&["hold", "--exec"])?;
     let row = check(workload.pid(), WRONG, &["execed"])?;
     assert_eq!(json!([row["descriptors"][0]["cloexec"], row["seen_by"]["kernel"]]), json!([false, false]));
     workload.finish()?;
@@ -170,7 +187,7 @@ fn exec_with_the_descriptor_keeps_what_the_program_before_had() -> Result<()> {
 
 #[test]
 fn a_teardown_that_hangs_is_told() -> Result<()> {
-    let mut workload = Steered::having(&["create aql"])?;
+    let mut workload = having(&["create aql"])?;
     let pid = workload.pid();
     let patience = Setting::of(PATIENCE, "600000")?;
     let hang = Hang::begin()?;
@@ -200,7 +217,7 @@ fn further_contexts_of_a_pid_are_told() -> Result<()> {
     if VmKernel::from_env()?.series != "7.2" {
         return Ok(());
     }
-    let workload = Steered::having(&["create aql", "context", "create sdma gpu=1"])?;
+    let workload = having(&["create aql", "context", "create sdma gpu=1"])?;
     let row = check(workload.pid(), WELL, &["seen", "contexts"])?;
     assert_eq!(json!([row["contexts"].as_array().map(Vec::len), row["queues"]]), json!([1, 2]), "{row}");
     Ok(())
@@ -208,7 +225,7 @@ fn further_contexts_of_a_pid_are_told() -> Result<()> {
 
 #[test]
 fn who_may_not_look_says_so_and_claims_nothing() -> Result<()> {
-    let workload = Workload::ready(&["hold"])?;
+    let workload = ready(&["hold"])?;
     let told = report(&run_as(NOBODY, &["doctor", "--json"])?, HIDDEN)?;
     assert_eq!(kinds(row(&told, workload.pid())?), ["not_permitted"], "{told}");
     assert_eq!((&told["complete"], &told["outcome"]), (&json!(false), &json!("hidden")));
@@ -225,6 +242,7 @@ fn who_may_not_look_says_so_and_claims_nothing() -> Result<()> {
 
 #[test]
 fn root_looks_into_another_users_process() -> Result<()> {
+    nobody_left()?;
     let workload = Workload::spawn_as(NOBODY, &["hold"])?;
     workload.wait_line("its queues", SOON, |line| line["ready"] == true)?;
     let row = check(workload.pid(), WELL, &["seen"])?;
@@ -236,7 +254,7 @@ fn root_looks_into_another_users_process() -> Result<()> {
 fn a_process_that_procfs_hides_is_not_taken_for_dead() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let place = folder.path();
-    let workload = Workload::ready(&["hold"])?;
+    let workload = ready(&["hold"])?;
     mount(Some("proc"), place, Some("proc"), MsFlags::empty(), Some("hidepid=invisible"))?;
     let looked = (|| {
         let root = place.to_str().context("a path of text")?;
@@ -255,7 +273,7 @@ fn a_process_that_procfs_hides_is_not_taken_for_dead() -> Result<()> {
 
 #[test]
 fn a_thread_stands_for_its_process() -> Result<()> {
-    let mut workload = Workload::ready(&["hold", "--dead-leader"])?;
+    let mut workload = ready(&["hold", "--dead-leader"])?;
     let pid = workload.pid();
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
     let tids: Vec<u32> = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect();

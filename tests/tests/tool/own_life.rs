@@ -266,7 +266,7 @@ fn in_a_pid_namespace_it_names_the_hosts_pid_or_says_that_it_cannot() -> Result<
         assert_eq!(told, json!([workload.pid(), workload.pid(), "kfd-workload", ["kernel", "sysfs"]]));
     }
     // it is nowhere
-    for args in ["", "--json", "daemon --web.listen-address=127.0.0.1:0", "ps", "status"] {
+    for args in ["", "--json", "daemon --web.listen-address=127.0.0.1:0", "ps", "status", "doctor"] {
         let (code, out, said) = inside(&format!("{own} && exec {trace} {args}"))?;
         assert_eq!((code, out.contains("kfd-workload")), (Some(1), false), "{args}: {out} {said}");
         let lines: Vec<&str> = said.lines().filter(|line| !line.contains("serving http://")).collect();

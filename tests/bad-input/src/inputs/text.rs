@@ -59,6 +59,7 @@ pub fn flags() -> impl Strategy<Value = Vec<u8>> {
         "--follow",
         "daemon",
         "status",
+        "doctor",
         "metrics",
         "--web.listen-address",
         "--metrics.max-processes",
