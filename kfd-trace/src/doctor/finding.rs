@@ -129,8 +129,11 @@ impl Kind {
             Kind::MappingOnly => "It has closed /dev/kfd, and KFD serves its address space all the same. A mapping of the host's /dev/kfd is left: lsof shows it as `mem`, fuser as `m`.".to_owned(),
             Kind::ClosedDescriptor => "Hidden from lsof and fuser: it has closed /dev/kfd, and nothing of the host's node is mapped. KFD serves its address space until that ends; only sysfs and the driver have it.".to_owned(),
             Kind::ZombieLeader { threads } => format!(
-                "Hidden from lsof and fuser: its leader has ended (pthread_exit in main) and /proc/PID/fd is empty with it, while {} of its threads live and have KFD.",
-                threads.saturating_sub(1)
+                "Hidden from lsof and fuser: its leader has ended (pthread_exit in main) and /proc/PID/fd is empty with it, while KFD serves the {} left.",
+                match threads.saturating_sub(1) {
+                    1 => "thread that is".to_owned(),
+                    many => format!("{many} threads that are"),
+                }
             ),
             Kind::OtherPidNamespace { inner } => format!(
                 "It is in another PID namespace and is {inner} there: whoever looks from inside a container sees that number, or does not see it."
