@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::finding::Kind;
 use super::report::{RocmSmi, Row, Standing, ViewName};
 use super::samples::{GPU, HOST, OTHER, PID, bare, life, open, process, seen, with};
-use super::seen::{KfdProcess, KfdProcesses, Mappings, Node, Seen, SeenProcess};
+use super::seen::{DrmDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Seen, SeenProcess};
 use super::{Outcome, Report, diagnose};
 use crate::attribute::process::Life;
 
@@ -248,7 +248,7 @@ fn memory_that_nobody_owns_is_wrong_where_everybody_was_asked() {
     other.processes.get_mut(&PID).expect("it").drm.clear();
     assert_eq!(told(&other).chips[0].vram_owned_bytes, 0);
     let mut twice = used(1 << 30);
-    let again = twice.processes[&PID].drm[0].clone();
+    let again = DrmDescriptor { fd: 5, ..twice.processes[&PID].drm[0].clone() };
     twice.processes.get_mut(&PID).expect("it").drm.push(again);
     assert_eq!(told(&twice).chips[0].vram_owned_bytes, 1 << 30, "one client");
 }
