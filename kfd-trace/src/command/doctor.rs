@@ -4,11 +4,12 @@ use super::ground::chain;
 use super::say::say;
 use super::standing::{self, Found};
 use super::stop::{self, Stop};
-use super::{enrich, status};
+use super::{enrich, ps, status};
 use crate::attribute::process::{self, ProcessError};
 use crate::attribute::{Costly, KfdSysfs, Topology};
 use crate::doctor::devices::{self, Devices};
 use crate::doctor::read::{self, Real};
+use crate::doctor::sampled::AllSampled;
 use crate::doctor::seen::KfdProcesses;
 use crate::doctor::text::Footing;
 use crate::doctor::{Outcome, Seen, diagnose, json, text};
@@ -87,15 +88,23 @@ impl Driver {
         }))
     }
 
-    fn table(&self, roots: &Roots) -> Result<KfdProcesses, String> {
+    /// What it has, and what the queues in it do.
+    fn table(&self, roots: &Roots) -> Result<(KfdProcesses, AllSampled), String> {
         let (kernel, facts) = self.0.as_ref().map_err(Clone::clone)?;
-        let mut all = KfdProcesses::new();
-        for Found { process, queues, .. } in standing::walk(roots, kernel, facts)? {
+        let (mut all, mut sampled) = (KfdProcesses::new(), AllSampled::new());
+        let standing = standing::walk(roots, kernel, facts)?;
+        let did = ps::measured(roots, &standing);
+        for Found { process, queues, .. } in &standing {
+            for queue in queues {
+                let place = queue.queue_id.map(|queue_id| (process.tgid, process.context_id, queue_id));
+                let activity = place.and_then(|place| did.get(&place));
+                sampled.entry(process.tgid).or_default().add(queue, activity);
+            }
             let told = process::check(&roots.procfs, process.tgid, process.start_boottime_ns);
             let reused = matches!(told, Err(ProcessError::Reused { .. }));
             read::add_standing(&mut all, process.tgid, process.context_id, queues.len(), reused);
         }
-        Ok(all)
+        Ok((all, sampled))
     }
 }
 
@@ -106,7 +115,10 @@ fn look(roots: &Roots, preflight: &Preflight, driver: &Driver, pid: Option<u32>)
     // A process that is made meanwhile stands in the table first.
     let listed = KfdSysfs::read(&roots.sysfs, Costly::default());
     let sysfs = read::of_sysfs(&listed);
-    let kernel = driver.table(roots);
+    let (kernel, sampled) = match driver.table(roots) {
+        Ok((kernel, sampled)) => (Ok(kernel), Ok(sampled)),
+        Err(why) => (Err(why.clone()), Err(why)),
+    };
     let of_kfd: BTreeSet<u32> =
         sysfs.iter().flatten().chain(kernel.iter().flatten()).map(|(pid, _)| *pid).collect();
     let wanted = of_kfd.iter().copied().chain(pid).collect();
@@ -123,6 +135,7 @@ fn look(roots: &Roots, preflight: &Preflight, driver: &Driver, pid: Option<u32>)
         host_node,
         sysfs,
         kernel,
+        sampled,
         processes: read.processes,
         looked_at: read.looked_at,
         closed: read.closed,

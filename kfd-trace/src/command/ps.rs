@@ -32,7 +32,7 @@ pub(super) enum Measure {
 }
 
 /// What queues do, by tgid, context and queue id.
-type Did = BTreeMap<(u32, Option<u32>, u32), Activity>;
+pub(super) type Did = BTreeMap<(u32, Option<u32>, u32), Activity>;
 
 /// Between the two readings that make a rate.
 const BETWEEN: Duration = Duration::from_millis(500);
@@ -100,7 +100,7 @@ fn walk(
 }
 
 /// Reads the pointers of all queues twice.
-fn measured(roots: &Roots, standing: &[Found]) -> Did {
+pub(super) fn measured(roots: &Roots, standing: &[Found]) -> Did {
     let mut state = State::new(StateLimits::default());
     standing::adopt(&mut state, standing, Source::Kernel, clock::mono_ns().into());
     let targets = state.sought();

@@ -152,6 +152,7 @@ fn row(seen: &Seen, before: Option<&Seen>, pid: u32, asked: bool) -> Row {
         contexts: contexts(seen, pid),
         queues: seen.of_kfd(pid).map(|process| process.queues).max().unwrap_or(0),
         vram_bytes: sysfs.map(|process| vram::sum(process.vram.values().copied())),
+        activity: seen.sampled.as_ref().ok().and_then(|all| all.get(&pid)).cloned(),
         seen_by: ViewName::ALL.into_iter().map(|view| (view, views::sees(seen, view, pid))).collect(),
         rocm_smi,
         descriptors: descriptors

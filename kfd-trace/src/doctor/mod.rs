@@ -11,6 +11,7 @@ pub mod json;
 mod mappings;
 pub mod read;
 pub mod report;
+pub mod sampled;
 pub mod seen;
 pub mod text;
 mod views;

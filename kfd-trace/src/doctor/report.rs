@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use super::finding::{Kind, Weight};
+use super::sampled::Sampled;
 use super::seen::DrmDescriptor;
 
 /// What comes of it all.
@@ -103,6 +104,8 @@ pub struct Row {
     pub queues: usize,
     /// As sysfs tells.
     pub vram_bytes: Option<u64>,
+    /// What its queues did; `None`: that cannot be read, or it has none.
+    pub activity: Option<Sampled>,
     /// `None`: not known.
     pub seen_by: BTreeMap<ViewName, Option<bool>>,
     pub rocm_smi: Option<RocmSmi>,

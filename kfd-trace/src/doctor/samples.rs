@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::sampled::{AllSampled, Sampled};
 use super::seen::{
     Chip, Device, DrmDescriptor, KfdDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Seen, SeenProcess,
 };
@@ -60,6 +61,11 @@ pub(super) fn listed() -> KfdProcesses {
     KfdProcesses::from([(PID, KfdProcess { queues: 2, vram, ..KfdProcess::default() })])
 }
 
+/// Of two queues.
+pub(super) fn sampled() -> Sampled {
+    Sampled { queues_measured: 2, packets_submitted: 127_644, packets_retired: 127_644, ..Sampled::default() }
+}
+
 pub(super) fn seen() -> Seen {
     let chip = Chip { pci: PCI.to_owned(), gpu_ids: BTreeSet::from([GPU]), vram_used: Some(3 << 29) };
     Seen {
@@ -67,6 +73,7 @@ pub(super) fn seen() -> Seen {
         host_node: Some(HOST),
         sysfs: Some(listed()),
         kernel: Ok(listed()),
+        sampled: Ok(AllSampled::from([(PID, sampled())])),
         processes: BTreeMap::from([(PID, process())]),
         looked_at: 90,
         closed: BTreeSet::new(),

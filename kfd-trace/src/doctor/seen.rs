@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::sampled::AllSampled;
 use crate::attribute::process::Life;
 use crate::state::ProcessDetails;
 
@@ -113,6 +114,8 @@ pub struct Seen {
     pub sysfs: Option<KfdProcesses>,
     /// The driver's table, or why it cannot be read.
     pub kernel: Result<KfdProcesses, String>,
+    /// What queues did, by PID, or why that cannot be read.
+    pub sampled: Result<AllSampled, String>,
     /// Those with a part in it, and those that KFD has or that are asked for, by PID.
     pub processes: BTreeMap<u32, SeenProcess>,
     /// How many were looked at, without the kernel's own threads.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::finding::Kind;
 use super::report::{RocmSmi, Row, Standing, ViewName};
+use super::sampled::Sampled;
 use super::samples::{GPU, HOST, OTHER, PID, bare, life, open, process, seen, with};
 use super::seen::{DrmDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Seen, SeenProcess};
 use super::{Outcome, Report, diagnose};
@@ -36,13 +37,24 @@ fn a_process_that_all_views_have_is_well() {
     assert_eq!((report.outcome, report.complete, report.doubt), (Outcome::Well, true, false));
     assert_eq!(row(&report, PID).findings, [Kind::Seen { fd: 3 }]);
     for view in ViewName::ALL {
-        let expected = (view != ViewName::Sampled).then(|| vec![PID]);
-        assert_eq!(by_view(&report, view), expected, "{view:?}");
+        assert_eq!(by_view(&report, view), Some(vec![PID]), "{view:?}");
     }
     let row = row(&report, PID);
     assert_eq!((row.rocm_smi, row.queues, row.vram_bytes), (Some(RocmSmi::Named), 2, Some(1 << 29)));
-    let sampled = report.views.last().expect("views");
-    assert_eq!(sampled.why.as_deref(), Some("not sampled"));
+    assert_eq!(row.activity.as_ref().map(|activity| activity.packets_retired), Some(127_644));
+}
+
+#[test]
+fn counters_that_cannot_be_read_are_not_known() {
+    let unread = told(&Seen { sampled: Err("no BTF".to_owned()), ..seen() });
+    let view = unread.views.last().expect("views");
+    assert_eq!((view.saw.clone(), view.why.as_deref()), (None, Some("no BTF")));
+    let only = row(&unread, PID);
+    assert_eq!((only.activity.clone(), only.seen_by[&ViewName::Sampled]), (None, None));
+    let of = |sampled: Sampled| told(&Seen { sampled: Ok([(PID, sampled)].into()), ..seen() });
+    let denied = of(Sampled { not_measured: [("denied", 2)].into(), ..Sampled::default() });
+    assert_eq!(by_view(&denied, ViewName::Sampled), Some(vec![]), "none of its queues could be read");
+    assert_eq!(denied.outcome, Outcome::Well, "that hides it from none of the usual checks");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::finding::Weight;
 use super::report::{ChipRow, Outcome, Report, RocmSmi, Row, Standing, View};
+use super::sampled::Sampled;
 use crate::kernel::Finding;
 use crate::output::{escape, status, table};
 
@@ -72,6 +73,7 @@ fn process(out: &mut impl Write, row: &Row) -> io::Result<()> {
         told.extend(
             row.vram_bytes.filter(|bytes| *bytes > 0).map(|bytes| format!("{} of VRAM", size(bytes))),
         );
+        told.extend(row.activity.as_ref().map(Sampled::words));
         told.extend(row.rocm_smi.map(|told| rocm_smi(told).to_owned()));
     }
     writeln!(out, "{}", told.join(", "))?;

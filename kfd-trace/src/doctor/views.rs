@@ -41,7 +41,9 @@ impl ViewName {
             ViewName::Sysfs => "nothing that KFD has; shows what dead processes left, too",
             ViewName::Drm => "who has closed its render nodes; says nothing of KFD",
             ViewName::Kernel => "processes in teardown; takes privileges and the driver's BTF",
-            ViewName::Sampled => "processes whose queues cannot be sampled",
+            ViewName::Sampled => {
+                "who has no AQL or SDMA queue, or one whose pointers are not as ROCr lays them out"
+            }
         }
     }
 }
@@ -70,8 +72,10 @@ pub(super) fn sees(seen: &Seen, view: ViewName, pid: u32) -> Option<bool> {
             None => hidden(),
         },
         ViewName::Kernel => seen.in_kernel(pid),
-        // The seam for the sampler: until a `Seen` has its counters, nothing is said of them.
-        ViewName::Sampled => None,
+        ViewName::Sampled => {
+            let all = seen.sampled.as_ref().ok()?;
+            Some(all.get(&pid).is_some_and(|sampled| sampled.queues_measured > 0))
+        }
     }
 }
 
@@ -102,7 +106,7 @@ fn why_not(seen: &Seen, view: ViewName) -> Option<String> {
         }
         ViewName::Sysfs if seen.sysfs.is_none() => Some("class/kfd/kfd/proc cannot be read".to_owned()),
         ViewName::Kernel => seen.kernel.as_ref().err().cloned(),
-        ViewName::Sampled => Some("not sampled".to_owned()),
+        ViewName::Sampled => seen.sampled.as_ref().err().cloned(),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The readers of procfs: a process, and what this program may do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -69,6 +69,7 @@ fn diagnosed(procfs: &Path) {
         host_node: Some(NODE),
         sysfs: Some(kfd.clone()),
         kernel: Ok(kfd),
+        sampled: Ok(BTreeMap::new()),
         processes: read.processes,
         looked_at: read.looked_at,
         closed: read.closed,

@@ -16,7 +16,9 @@ use kfd_trace::output::page::{self, PageView};
 use kfd_trace::output::stream::Stream;
 use kfd_trace::output::summary::{Input, Summary};
 use kfd_trace::output::{json, ps};
-use kfd_trace::state::{Change, Class, Filter, History, IoctlTotals, Snapshot, Source, Sources, State};
+use kfd_trace::state::{
+    Change, Class, Filter, History, IoctlTotals, SampleTotals, Snapshot, Source, Sources, State,
+};
 use kfd_trace::verdict::{ProbeStatus, Verdict};
 use kfd_trace_common::counter::ProbeId;
 
@@ -106,6 +108,7 @@ pub fn world(
         retired: &retired,
         undecoded,
         dropped: &dropped,
+        sampled: true,
         duration_ns: NOW_NS,
     };
     let summary = Summary::new(&input);
@@ -165,6 +168,7 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
         tables: Some(tables),
         collectors: &[],
         retired: &IoctlTotals::default(),
+        samples: &SampleTotals::default(),
         probes: &probes,
         topology,
         undecoded,

@@ -21,7 +21,7 @@ fn address(line: &Value, field: &str) -> Result<u64> {
 fn log(created: &Value) -> Result<String> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
     let us = now.tv_sec() * 1_000_000 + now.tv_nsec() / 1_000;
-    let line = |text: String| format!(":4:rocvirtual.cpp:1177: {us:010}us: [pid:7 tid: 0x1a2b3] {text}\n");
+    let line = |text: String| format!(":4:rocvirtual.cpp:1177: {us:010} us: [pid:7 tid: 0x1a2b3] {text}\n");
     let queue = |swq: u64, hwq: u64| {
         let created = format!(
             "Created SWq={swq:#x} to map on HWq={hwq:#x} with size 16384 with priority 1, cooperative: 0"

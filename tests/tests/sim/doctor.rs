@@ -1,5 +1,7 @@
 //! `kfd-trace doctor` beside lsof and fuser: each way in which these show another thing than the driver has.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -85,6 +87,9 @@ fn a_plain_process_is_seen_by_all_views() -> Result<()> {
         assert_eq!(row["seen_by"][view], sees, "{view}: {row}");
     }
     assert_eq!(json!([row["rocm_smi"], row["queues"], row["kfd"]]), json!(["named", 2, true]));
+    let activity =
+        json!([row["seen_by"]["sampled"], row["activity"]["queues_measured"], row["activity"]["busy"]]);
+    assert_eq!(activity, json!([true, 2, false]), "{row}");
     assert_eq!(row["descriptors"][0]["cloexec"], true, "{row}");
     workload.finish()?;
     assert_eq!(doctor(&[], WELL)?["processes"], json!([]));
@@ -243,8 +248,14 @@ fn who_may_not_look_says_so_and_claims_nothing() -> Result<()> {
 #[test]
 fn root_looks_into_another_users_process() -> Result<()> {
     nobody_left()?;
+    // As udev makes it for everybody where there is no group for it; only root has it here.
+    let device = Path::new("/dev/kfd");
+    let before = std::fs::metadata(device)?.permissions();
+    std::fs::set_permissions(device, Permissions::from_mode(0o666))?;
     let workload = Workload::spawn_as(NOBODY, &["hold"])?;
-    workload.wait_line("its queues", SOON, |line| line["ready"] == true)?;
+    let ready = workload.wait_line("its queues", SOON, |line| line["ready"] == true);
+    std::fs::set_permissions(device, before)?;
+    ready?;
     let row = check(workload.pid(), WELL, &["seen"])?;
     assert_eq!(row["uid"], NOBODY, "{row}");
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::sampled::Sampled;
 use super::super::samples::{OTHER, PID, bare, life, listed, open, process, seen, with};
 use super::super::seen::{KfdProcesses, Mappings};
 use super::super::text::Footing;
@@ -43,7 +44,14 @@ fn of_a_hidden_process_in_text() {
         inner_pid: Some(1),
         ..process()
     };
-    let text = shown(&told(&Seen { kernel: Err("no\x1b BTF".to_owned()), ..with(hidden) }), false);
+    let text = shown(
+        &told(&Seen {
+            kernel: Err("no\x1b BTF".to_owned()),
+            sampled: Err("no\x1b BTF".to_owned()),
+            ..with(hidden)
+        }),
+        false,
+    );
     let begin =
         "kernel  6.12.0\n\nfindings:\n  limits: no BTF\\u{1b}: only ioctls are traced; use another kernel\n";
     assert!(text.starts_with(begin), "{text}");
@@ -52,7 +60,7 @@ fn of_a_hidden_process_in_text() {
         "\ndescriptors by device number  318         ",
         "\nlsof, fuser: by inode         nothing     ",
         "\nthe driver's table            no\\u{1b} BTF  ",
-        "\nsampled counters              not sampled   ",
+        "\nsampled counters              no\\u{1b} BTF  ",
         "\nprocess 318 (a\\u{1b}[2Jb), lives, 2 queues, 512.0 MiB of VRAM, rocm-smi has it\n  Hidden from lsof",
         "\n  It is in another PID namespace and is 1 there",
         "\n0000:c1:00.0: VRAM in use 1.5 GiB, processes account for 1.0 GiB\n",
@@ -97,7 +105,7 @@ fn in_json() {
     let row = &value["processes"][0];
     assert_eq!(
         (&row["comm"], &row["seen_by"]["lsof"], &row["seen_by"]["sampled"]),
-        (&"a\x1b".into(), &false.into(), &().into())
+        (&"a\x1b".into(), &false.into(), &true.into())
     );
     assert_eq!(row["findings"][0]["kind"], "own_node");
     assert_eq!(row["findings"][0]["weight"], "hidden");
@@ -191,10 +199,13 @@ fn the_example_of_the_page_is_what_is_printed() {
     let child = SeenProcess { life: Life { parent: 902, ..life('S', 1) }, drm: Vec::new(), ..process() };
     let listed =
         |pids: &[u32]| pids.iter().map(|pid| (*pid, listed()[&PID].clone())).collect::<KfdProcesses>();
+    let busy = Sampled { queues_measured: 2, packets_retired: 127_644, busy: true, ..Sampled::default() };
+    let sampled = [(PID, busy.clone()), (902, Sampled { busy: false, ..busy })].into();
     let seen = Seen {
         sysfs: Some(listed(&[PID, 640, 902])),
         kernel: Ok(listed(&[PID, 902])),
         processes: [(PID, hidden), (641, process()), (902, process()), (925, child)].into(),
+        sampled: Ok(sampled),
         chips: Vec::new(),
         ..seen()
     };

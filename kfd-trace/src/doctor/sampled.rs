@@ -1,0 +1,135 @@
+//! What the queues of a process did, by the pointers in its memory: a queue's activity in, sums out. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::events::event::QueueCreate;
+use crate::events::pointers::{Pointers, Unit, Unmeasured};
+use crate::state::Activity;
+
+/// Of a process, all of its contexts and GPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sampled {
+    /// Queues whose pointers were read and understood.
+    pub queues_measured: usize,
+    /// The others, by the reason.
+    pub not_measured: BTreeMap<&'static str, usize>,
+    pub packets_submitted: u64,
+    pub packets_retired: u64,
+    pub sdma_ring_bytes_submitted: u64,
+    pub sdma_ring_bytes_retired: u64,
+    /// Something waits or runs, or was submitted or retired between the two readings.
+    pub busy: bool,
+}
+
+/// By PID.
+pub type AllSampled = BTreeMap<u32, Sampled>;
+
+impl Sampled {
+    /// Adds a queue; `None` for one that could not be asked for.
+    pub fn add(&mut self, queue: &QueueCreate, activity: Option<&Activity>) {
+        let unit = Pointers::of(queue).map(|pointers| pointers.unit);
+        let measured = activity.and_then(Activity::now);
+        let (Ok(unit), Some(measured)) = (unit, measured) else {
+            let why = unit.err().or(activity.and_then(Activity::problem)).unwrap_or(Unmeasured::Failed);
+            *self.not_measured.entry(why.name()).or_default() += 1;
+            return;
+        };
+        self.queues_measured += 1;
+        let (submitted, retired) = match unit {
+            Unit::Packets => (&mut self.packets_submitted, &mut self.packets_retired),
+            Unit::RingBytes => (&mut self.sdma_ring_bytes_submitted, &mut self.sdma_ring_bytes_retired),
+        };
+        *submitted += measured.counts.submitted;
+        *retired += measured.counts.retired;
+        let moves = measured.rate.is_some_and(|rate| rate.submitted > 0.0 || rate.retired > 0.0);
+        self.busy |= moves || measured.counts.backlog() > 0;
+    }
+
+    /// `127644 packets retired, busy`; `idle` where nothing moves and all could be read.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let state = match (self.busy, self.not_measured.is_empty()) {
+            (true, _) => "busy",
+            (false, true) => "idle",
+            (false, false) => "not all measured",
+        };
+        if self.queues_measured == 0 {
+            return state.to_owned();
+        }
+        format!("{} packets retired, {state}", self.packets_retired)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::event::{Body, ProcessId};
+    use crate::events::pointers::Counts;
+    use crate::events::pointers::samples::sdma;
+    use crate::state::samples::{create, event, facts, seen, state};
+    use crate::state::{Reading, Sample, State};
+
+    const S: u64 = 1_000_000_000;
+
+    /// Queues 3 (AQL) and 4 (SDMA) after these readings, each a second after the one before.
+    fn after(readings: &[[Reading; 2]]) -> Sampled {
+        let mut all = state();
+        all.apply(&event(S, 1, 700, seen(false)));
+        all.apply(&event(S, 1, 700, create(3)));
+        all.apply(&event(S, 1, 700, Body::QueueCreate(sdma(4))));
+        for (at, both) in (2..).zip(readings) {
+            for (queue_id, reading) in [3, 4].into_iter().zip(both) {
+                let key = ProcessId(1).into();
+                all.sampled(&Sample { key, queue_id, since_ns: S, reading: *reading, at_ns: at * S });
+            }
+        }
+        sampled(&all)
+    }
+
+    fn sampled(all: &State) -> Sampled {
+        let mut sampled = Sampled::default();
+        for queue in all.process_of_tgid(700).expect("the process").queues.values() {
+            sampled.add(&queue.facts, Some(&queue.activity));
+        }
+        sampled
+    }
+
+    fn counts(submitted: u64, retired: u64) -> Reading {
+        Ok(Counts { submitted, retired })
+    }
+
+    #[test]
+    fn counts_are_summed_by_what_they_count() {
+        let told = after(&[[counts(9, 9), counts(640, 640)]]);
+        let expected = Sampled {
+            queues_measured: 2,
+            packets_submitted: 9,
+            packets_retired: 9,
+            sdma_ring_bytes_submitted: 640,
+            sdma_ring_bytes_retired: 640,
+            ..Sampled::default()
+        };
+        assert_eq!((&told, told.words().as_str()), (&expected, "9 packets retired, idle"));
+    }
+
+    #[test]
+    fn who_moves_or_waits_is_busy() {
+        let idle = [counts(9, 9), counts(0, 0)];
+        assert!(!after(&[idle, idle]).busy);
+        assert!(after(&[idle, [counts(9, 9), counts(64, 0)]]).busy);
+        assert!(after(&[idle, [counts(10, 10), counts(0, 0)]]).busy);
+        assert_eq!(after(&[idle, [counts(10, 10), counts(0, 0)]]).words(), "10 packets retired, busy");
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_named() {
+        let told = after(&[[Err(Unmeasured::Denied), counts(0, 0)]]);
+        assert_eq!((told.queues_measured, &told.not_measured), (1, &[("denied", 1)].into()));
+        assert_eq!(told.words(), "0 packets retired, not all measured");
+        let mut none = Sampled::default();
+        none.add(&facts(3), None);
+        assert_eq!((none.words().as_str(), none.not_measured), ("not all measured", [("failed", 1)].into()));
+    }
+}
