@@ -236,7 +236,11 @@ async fn follow(
                     let targets = page.with_tracer(|tracer| tracer.state.sought());
                     sampling.begin(targets.unwrap_or_default());
                 }
-                Step::Done(pass) => sampled = Some(pass),
+                Step::Done(pass) => {
+                    // A reading is of the queue that had the id then: what ended before is to be known.
+                    ring.drain(&mut records);
+                    sampled = Some(pass);
+                }
             },
             () = signals.any() => return Ok(Followed::Signal),
         }

@@ -155,6 +155,8 @@ impl Run<'_> {
                     end = self.look(end)?;
                     if self.tracer.driver_has_gone() {
                         lists = UnderWay::default();
+                        // Numbers of processes may begin again: no file may stay open under one.
+                        sampling = Sampling::new(self.ask.sample, self.ask.roots.procfs.clone());
                         self.let_go(ring.take(), &mut records)?;
                     }
                     if self.looks.is_multiple_of(SECOND_LOOKS) {
@@ -179,7 +181,12 @@ impl Run<'_> {
                 }
                 step = sampling.step() => match step.map_err(io::Error::other)? {
                     Step::Due => sampling.begin(self.tracer.state.sought()),
-                    Step::Done(pass) => sampling.take(&mut self.tracer, &pass),
+                    Step::Done(pass) => {
+                        // A reading is of the queue that had the id then: what ended before is to be known.
+                        drain(ring.as_mut(), &mut records);
+                        self.show(&mut records)?;
+                        sampling.take(&mut self.tracer, &pass);
+                    }
                 },
                 () = signals.any() => {
                     self.asked = true;
