@@ -152,8 +152,9 @@ impl Work {
             Unit::Packets => &mut self.packets,
             Unit::RingBytes => &mut self.ring_bytes,
         };
-        sum.submitted += more.submitted;
-        sum.retired += more.retired;
+        // Whatever the process wrote there.
+        sum.submitted = sum.submitted.saturating_add(more.submitted);
+        sum.retired = sum.retired.saturating_add(more.retired);
     }
 }
 

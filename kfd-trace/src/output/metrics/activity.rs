@@ -110,7 +110,8 @@ fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, OnGpu> {
                 Unit::Packets => &mut live.packets,
                 Unit::RingBytes => &mut live.ring_bytes,
             };
-            *sum.get_or_insert(0) += measured.map_or(0, |measured| measured.counts.backlog());
+            let sum = sum.get_or_insert(0);
+            *sum = sum.saturating_add(measured.map_or(0, |measured| measured.counts.backlog()));
         }
         live.unmeasured += u64::from(queue.activity.problem().is_some());
         if let Some(measured) = measured {

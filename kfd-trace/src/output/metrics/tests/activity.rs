@@ -63,6 +63,16 @@ fn who_stalls_and_who_is_idle() {
 }
 
 #[test]
+fn whatever_a_process_wrote_there_is_summed() {
+    let mut world = world();
+    for queue_id in [3, 4] {
+        sampled(&mut world.state, queue_id, counts(u64::MAX, 0), S);
+    }
+    let most = Some(18_446_744_073_709_551_615.0);
+    assert_eq!(own(&world, &["packets_submitted_total", "packets_backlog"]), [most; 2]);
+}
+
+#[test]
 fn a_queue_that_is_not_measured_keeps_its_counters_alone() {
     let mut world = world();
     world.detail.queues = Some(10);
