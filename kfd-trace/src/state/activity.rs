@@ -239,10 +239,13 @@ impl State {
 
 fn take(queue: &mut Queue, works: &mut Works, reading: Reading, at_ns: u64) -> Result<(), Unmeasured> {
     let more = queue.activity.take(reading, at_ns);
+    if let Some(why) = queue.activity.problem {
+        return Err(why);
+    }
     if let Ok(pointers) = Pointers::of(&queue.facts) {
         works.entry(queue.facts.gpu_id).or_default().add(pointers.unit, more);
     }
-    queue.activity.problem.map_or(Ok(()), Err)
+    Ok(())
 }
 
 /// A queue ends: whether its counts are whole is noted.

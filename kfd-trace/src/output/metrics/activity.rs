@@ -90,7 +90,7 @@ struct OnGpu {
 
 #[derive(Default)]
 struct Live {
-    /// Backlogs; `None` without such queues.
+    /// Backlogs; `None` without such queues that are, or may be, measured.
     packets: Option<u64>,
     ring_bytes: Option<u64>,
     stalled: u64,
@@ -105,7 +105,7 @@ fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, OnGpu> {
     for queue in process.queues.values() {
         let live = all.entry(queue.facts.gpu_id).or_default().live.get_or_insert_default();
         let measured = queue.activity.now();
-        if let Some(unit) = unit(queue) {
+        if let Some(unit) = unit(queue).filter(|_| queue.activity.problem().is_none()) {
             let sum = match unit {
                 Unit::Packets => &mut live.packets,
                 Unit::RingBytes => &mut live.ring_bytes,

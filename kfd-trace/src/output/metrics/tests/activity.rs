@@ -63,6 +63,22 @@ fn who_stalls_and_who_is_idle() {
 }
 
 #[test]
+fn what_cannot_be_read_is_not_zero() {
+    let mut world = world();
+    let packets = ["packets_submitted_total", "packets_retired_total", "packets_backlog"];
+    for queue_id in [3, 4] {
+        sampled(&mut world.state, queue_id, Err(Unmeasured::Denied), S);
+    }
+    assert_eq!(own(&world, &packets), [None; 3]);
+    assert_eq!(own(&world, &["queues_not_measured"]), [Some(2.0)]);
+    assert_eq!(own(&world, &["sdma_ring_bytes_backlog"]), [Some(0.0)], "queue 5 may yet be read");
+    world.state.apply(&event(2 * S, 1, PID, destroy(4)));
+    assert_eq!(own(&world, &packets), [None; 3], "nothing is known of what has ended, either");
+    sampled(&mut world.state, 3, counts(0, 0), 3 * S);
+    assert_eq!(own(&world, &packets), [Some(0.0); 3]);
+}
+
+#[test]
 fn whatever_a_process_wrote_there_is_summed() {
     let mut world = world();
     for queue_id in [3, 4] {
