@@ -144,6 +144,8 @@ pub struct Work {
     pub ring_bytes: Counts,
     /// Queues that ended without a last reading: what they did after their last sample is in no count.
     pub incomplete: u64,
+    /// When one of them was last seen with a backlog, or with something new or done, CLOCK_MONOTONIC nanoseconds; 0 for never.
+    busy_ns: u64,
 }
 
 impl Work {
@@ -155,6 +157,12 @@ impl Work {
         // Whatever the process wrote there.
         sum.submitted = sum.submitted.saturating_add(more.submitted);
         sum.retired = sum.retired.saturating_add(more.retired);
+    }
+
+    /// Since one of the queues was last seen to work, as of a reading.
+    #[must_use]
+    pub fn idle_ns(&self, reading: &Measured) -> u64 {
+        reading.at_ns.saturating_sub(self.busy_ns)
     }
 }
 
@@ -242,8 +250,10 @@ fn take(queue: &mut Queue, works: &mut Works, reading: Reading, at_ns: u64) -> R
     if let Some(why) = queue.activity.problem {
         return Err(why);
     }
-    if let Ok(pointers) = Pointers::of(&queue.facts) {
-        works.entry(queue.facts.gpu_id).or_default().add(pointers.unit, more);
+    if let (Ok(pointers), Some(measured)) = (Pointers::of(&queue.facts), &queue.activity.measured) {
+        let work = works.entry(queue.facts.gpu_id).or_default();
+        work.add(pointers.unit, more);
+        work.busy_ns = work.busy_ns.max(measured.busy_ns);
     }
     Ok(())
 }

@@ -28,8 +28,8 @@ pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Famil
             let gpu = gpu_label(gpu_id);
             let labels = [&*pid, &id, &comm, &gpu];
             let OnGpu { work, live } = on_gpu;
-            packets.say(&labels, work.packets, live.as_ref().map(|live| live.packets));
-            bytes.say(&labels, work.ring_bytes, live.as_ref().map(|live| live.ring_bytes));
+            packets.say(&labels, work.packets, live.as_ref().and_then(|live| live.packets));
+            bytes.say(&labels, work.ring_bytes, live.as_ref().and_then(|live| live.ring_bytes));
             incomplete.add(&labels, work.incomplete);
             let Some(live) = live else { continue };
             stalled.add(&labels, live.stalled);
@@ -53,10 +53,9 @@ impl Three {
         Three([submitted, retired, backlog].map(Family::new))
     }
 
-    /// Of a process on a GPU. Counters of what it has queues for, or has had, exist from 0. `backlog`: of its live queues; `None`
-    /// without such.
-    fn say(&mut self, labels: &[&str], counts: Counts, backlog: Option<Option<u64>>) {
-        let backlog = backlog.flatten();
+    /// Of a process on a GPU. `backlog`: of its live queues that are, or may be, measured; `None` without such: then 0 may mean that
+    /// nothing was measured.
+    fn say(&mut self, labels: &[&str], counts: Counts, backlog: Option<u64>) {
         if backlog.is_some() || counts != Counts::default() {
             self.count(labels, counts);
         }
@@ -95,7 +94,7 @@ struct Live {
     ring_bytes: Option<u64>,
     stalled: u64,
     unmeasured: u64,
-    /// Of the queue that was idle for the shortest time.
+    /// Of the queue that was idle for the shortest time, ended ones included.
     idle_ns: Option<u64>,
 }
 
@@ -103,7 +102,8 @@ fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, OnGpu> {
     let done = process.works.iter().map(|(gpu_id, work)| (*gpu_id, OnGpu { work: *work, live: None }));
     let mut all: BTreeMap<Option<u32>, OnGpu> = done.collect();
     for queue in process.queues.values() {
-        let live = all.entry(queue.facts.gpu_id).or_default().live.get_or_insert_default();
+        let OnGpu { work, live } = all.entry(queue.facts.gpu_id).or_default();
+        let live = live.get_or_insert_default();
         let measured = queue.activity.now();
         if let Some(unit) = unit(queue).filter(|_| queue.activity.problem().is_none()) {
             let sum = match unit {
@@ -116,7 +116,7 @@ fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, OnGpu> {
         live.unmeasured += u64::from(queue.activity.problem().is_some());
         if let Some(measured) = measured {
             live.stalled += u64::from(measured.stalled());
-            let idle_ns = measured.idle_ns();
+            let idle_ns = work.idle_ns(measured);
             live.idle_ns = Some(live.idle_ns.map_or(idle_ns, |least| least.min(idle_ns)));
         }
     }

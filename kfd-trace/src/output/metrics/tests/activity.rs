@@ -79,6 +79,20 @@ fn what_cannot_be_read_is_not_zero() {
 }
 
 #[test]
+fn who_works_in_queues_that_end_is_not_idle() {
+    let mut world = world();
+    for queue_id in [3, 5] {
+        sampled(&mut world.state, queue_id, counts(5, 5), S);
+    }
+    sampled(&mut world.state, 4, counts(9, 9), 31 * S);
+    world.state.apply(&event(32 * S, 1, PID, destroy(4)));
+    for queue_id in [3, 5] {
+        sampled(&mut world.state, queue_id, counts(5, 5), 41 * S);
+    }
+    assert_eq!(own(&world, &["idle_seconds"]), [Some(10.0)]);
+}
+
+#[test]
 fn whatever_a_process_wrote_there_is_summed() {
     let mut world = world();
     for queue_id in [3, 4] {
