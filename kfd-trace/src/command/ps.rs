@@ -105,15 +105,14 @@ pub(super) fn measured(roots: &Roots, standing: &[Found]) -> Did {
     standing::adopt(&mut state, standing, Source::Kernel, clock::mono_ns().into());
     let targets = state.sought();
     let mut sampler = Sampler::new(roots.procfs.clone());
-    let mut sample = || {
-        for sample in &sampler.pass(&targets).samples {
-            state.sampled(sample);
-        }
+    let mut told = || {
+        let samples = sampler.pass(&targets).samples;
+        samples.iter().filter(|sample| state.sampled(sample) == Some(Ok(()))).count() > 0
     };
-    if !targets.is_empty() {
-        sample();
+    // Where nothing can be read there is no rate to wait for.
+    if told() {
         sleep(BETWEEN);
-        sample();
+        told();
     }
     let of = |(process, queue): (&Process, &Queue)| {
         Some(((process.tgid?, process.context_id, queue.queue_id), queue.activity.clone()))
