@@ -34,7 +34,7 @@ struct Needs {
 
 /// What it means to lack them, and what to do.
 const NO_MEMORY: &str = "no CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: the memory of other users' processes cannot be read, so that what \
-                         their queues do is not measured; run with both, or with --sample.interval=0";
+                         their queues do is not measured; run with both, or trace with --sample.interval=0";
 
 /// /proc/PID/mem of any user's process (proc_mem_open, and the mode of the file).
 fn may_read_memory(held: Option<Capabilities>) -> bool {
