@@ -110,6 +110,11 @@ impl Activity {
         Counts { submitted: counts.submitted - before.submitted, retired: counts.retired - before.retired }
     }
 
+    /// Its memory went.
+    pub(super) fn lost(&mut self) {
+        self.problem = Some(Unmeasured::Gone);
+    }
+
     /// The last counts, also where later readings told nothing.
     #[must_use]
     pub fn last(&self) -> Option<&Measured> {

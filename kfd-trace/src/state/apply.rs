@@ -156,6 +156,8 @@ impl State {
     fn mm_release(&mut self, key: ProcessKey, now_ns: u64) {
         if let Some(row) = self.rows.get_mut(&key) {
             row.mm_released_ns = Some(now_ns);
+            // What is to be read is gone with it.
+            row.queues.values_mut().for_each(|queue| queue.activity.lost());
         }
     }
 

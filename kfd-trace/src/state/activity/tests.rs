@@ -125,6 +125,8 @@ fn a_queue_that_ends_without_a_last_reading_is_incomplete() {
     let mut state = traced();
     sample(&mut state, 3, counts(4, 4), 2 * S);
     state.apply(&event(3 * S, 1, PID, Body::MmRelease));
+    let dying = (queue(&state).now(), queue(&state).problem());
+    assert_eq!(dying, (None, Some(Unmeasured::Gone)), "a backlog would look as if it waited");
     state.apply(&event(3 * S, 1, PID, destroy(3)));
     assert_eq!(packets(&state), (4, 4, 1), "its process died");
     let pm4 = QueueCreate { queue_type: Some(QueueType::Compute), ..facts(5) };
