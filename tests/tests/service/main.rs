@@ -4,4 +4,5 @@ mod activity;
 mod alerts;
 mod life;
 mod load;
+mod rocm_smi;
 mod web;

@@ -1,0 +1,63 @@
+//! Debian's rocm-smi beside the doctor: whom it lists, and how it names them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::Workload;
+use kfd_trace_tests::harness::service::command;
+use kfd_trace_tests::harness::tracer::run;
+use kfd_trace_tests::harness::wait::SOON;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+/// Names by PID, in rows of `PID  PROCESS NAME  GPU(s)  ...`.
+fn listed() -> Result<BTreeMap<u32, String>> {
+    let told = command("rocm-smi", &["--showpids"])?;
+    let row = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.parse().ok()?, words.next()?.to_owned()))
+    };
+    Ok(told.lines().filter_map(row).collect())
+}
+
+/// The doctor's word for what rocm-smi says.
+fn said(name: Option<&String>) -> &'static str {
+    match name.map(String::as_str) {
+        None => "missed",
+        Some("UNKNOWN") => "unknown",
+        Some(_) => "named",
+    }
+}
+
+/// That both say the same of a process.
+fn check(pid: u32, expected: &str) -> Result<()> {
+    let output = run(&["doctor", "--json"])?;
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let rows = report["processes"].as_array().context("processes")?;
+    let row = rows.iter().find(|row| row["pid"] == pid).with_context(|| format!("no row of {pid}: {report}"))?;
+    let listed = listed()?;
+    assert_eq!((&row["rocm_smi"], said(listed.get(&pid))), (&json!(expected), expected), "{listed:?}, {row}");
+    Ok(())
+}
+
+#[test]
+fn is_what_the_doctor_says_that_it_is() -> Result<()> {
+    ensure!(listed()?.is_empty(), "somebody uses KFD: {:?}", listed()?);
+    let plain = Workload::ready(&["hold"])?;
+    check(plain.pid(), "named")?;
+    // it is as blind as lsof to nobody whom KFD has
+    for words in [["hold", "--hidden"], ["hold", "--close-fd"], ["hold", "--dead-leader"]] {
+        let workload = Workload::ready(&words)?;
+        check(workload.host_pid(), "named").with_context(|| format!("{words:?}"))?;
+    }
+    let mut parent = Workload::ready(&["hold", "--fork"])?;
+    let forked = parent.operations("fork").pop().context("no child")?;
+    let child = u32::try_from(forked["child"].as_u64().context("a PID")?)?;
+    assert!(!listed()?.contains_key(&child), "KFD does not serve it");
+    parent.signal(Signal::SIGKILL)?;
+    parent.wait_exit(SOON)?;
+    check(parent.pid(), "unknown")?;
+    parent.close_stdin();
+    Ok(())
+}
