@@ -145,6 +145,16 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_went_is_told_from_what_cannot_be_read() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
+        let memory = ProcessMemory::open("/proc".as_ref(), child.id(), None).expect("its memory");
+        let pointers = Pointers::of(&facts(1)).expect("an AQL queue");
+        assert_eq!(memory.counts(&pointers), Err(Unmeasured::Unreadable), "nothing is there");
+        child.kill().and_then(|()| child.wait()).expect("its end");
+        assert_eq!(memory.counts(&pointers), Err(Unmeasured::Gone));
+    }
+
+    #[test]
     fn errors_have_their_names() {
         let of = |errno: Errno| io::Error::from(errno);
         assert_eq!(of_open(&of(Errno::ACCESS)), Unmeasured::Denied);

@@ -122,7 +122,10 @@ mod tests {
         let address = std::ptr::from_ref(&head) as u64;
         let targets = [target(1, own, address), target(2, u32::MAX, address), target(3, own, 0x1000)];
         let mut sampler = Sampler::new("/proc".into());
+        let (from_ns, reads) = (clock::mono_ns(), sampler.reads());
         let pass = sampler.pass(&targets);
+        assert!(pass.samples.iter().all(|sample| (from_ns..=pass.at_ns).contains(&sample.at_ns)));
+        assert_eq!(reads.load(Ordering::Relaxed), 0, "it is over");
         assert_eq!(readings(&pass), [Ok((9, 4)), Err(Unmeasured::Gone), Err(Unmeasured::Unreadable)]);
         assert!(pass.cpu_ns > 0 && pass.samples.iter().all(|sample| sample.since_ns == 5));
         assert_eq!(sampler.memories.len(), 2);

@@ -176,6 +176,8 @@ mod tests {
                 let Ok(Step::Done(mut pass)) = sampling.step().await else { panic!("it is done") };
                 pass.cpu_ns = u64::try_from(cpu.as_nanos()).unwrap();
                 sampling.take(&mut tracer, &pass);
+                let stretched = (1000 * MS).max(100 * cpu);
+                assert_eq!(u128::from(tracer.samples.interval_ns), stretched.as_nanos());
             }
             assert!(matches!(sampling.step().await, Ok(Step::Due)));
             let passed = begin.elapsed();
@@ -185,6 +187,22 @@ mod tests {
             let mut off = Sampling::new(Duration::ZERO, "/proc".into());
             let step = tokio::time::timeout(Duration::from_secs(3600), off.step()).await;
             assert!(step.is_err(), "{step:?}");
+        });
+    }
+
+    #[test]
+    fn a_sample_that_takes_long_is_told_once() {
+        block_on(async {
+            let mut sampling = Sampling::new(1000 * MS, "/proc".into());
+            assert_eq!(sampling.overdue(), None, "none is under way");
+            let (done, reads) = (tokio::spawn(pending()), Arc::new(AtomicU32::new(4321)));
+            sampling.running = Some(Running { done, since: Instant::now(), told: false, reads });
+            tokio::time::advance(LONG - MS).await;
+            assert_eq!(sampling.overdue(), None);
+            tokio::time::advance(2 * MS).await;
+            let line = sampling.overdue().expect("a line");
+            assert!(line.contains("has taken 30 s") && line.contains("process 4321"), "{line}");
+            assert_eq!(sampling.overdue(), None);
         });
     }
 }

@@ -164,6 +164,7 @@ fn bytes(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::event::Body;
     use crate::events::pointers::samples::sdma;
     use crate::output::samples::{PID, sampled, traced};
     use crate::state::samples::event;
@@ -232,9 +233,21 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_was_read_at_its_end_is_told_whole() {
+        let mut state = after(&[(S, counts(10, 9))]);
+        let last = Some(crate::events::pointers::samples::memory(12, 12));
+        let body = Body::QueueDestroy { queue_id: 3, gpu_id: Some(58270), last };
+        let ended = state.apply(&event(2 * S, 1, PID, body)).ended;
+        let [queue] = ended.as_slice() else { panic!("{ended:?}") };
+        let told = serde_json::to_value(ActivityFields::of(&queue.facts, &queue.activity)).expect("JSON");
+        assert_eq!((&told["submitted"], &told["complete"]), (&json!(12), &json!(true)));
+        assert_eq!(whole(&queue.facts, &queue.activity).as_deref(), Some("packets=12 retired=12"));
+    }
+
+    #[test]
     fn sdma_is_told_in_bytes_of_its_ring() {
         let mut state = traced();
-        state.apply(&event(30_000, 1, PID, crate::events::event::Body::QueueCreate(sdma(4))));
+        state.apply(&event(30_000, 1, PID, Body::QueueCreate(sdma(4))));
         sampled(&mut state, 4, counts(0, 0), S);
         sampled(&mut state, 4, counts(3_000_000, 2_990_000), 2 * S);
         let (facts, activity) = of(&state, 4);

@@ -35,3 +35,36 @@ impl SampleTotals {
         self.last_ns = Some(at_ns);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::event::ProcessId;
+    use crate::events::pointers::Counts;
+    use crate::state::samples::{create, event, seen, state};
+
+    #[test]
+    fn readings_are_counted_by_what_they_told_and_dropped_ones_are_not() {
+        let mut state = state();
+        state.apply(&event(1, 1, 700, seen(false)));
+        state.apply(&event(2, 1, 700, create(3)));
+        let of = |queue_id, reading, at_ns| Sample {
+            key: ProcessId(1).into(),
+            queue_id,
+            since_ns: 2,
+            reading,
+            at_ns,
+        };
+        let counts = Ok(Counts { submitted: 5, retired: 4 });
+        let mut totals = SampleTotals::default();
+        totals.take(
+            &mut state,
+            &[of(3, counts, 5), of(3, Err(Unmeasured::Foreign), 6), of(9, counts, 6)],
+            70,
+            8,
+        );
+        totals.take(&mut state, &[of(3, counts, 9)], 7, 10);
+        assert_eq!(totals.errors, BTreeMap::from([(Unmeasured::Foreign, 1)]));
+        assert_eq!((totals.told, totals.cpu_ns, totals.last_ns), (2, 77, Some(10)));
+    }
+}
