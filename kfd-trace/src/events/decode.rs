@@ -297,6 +297,21 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_queue_tells_what_stood_at_its_pointers() {
+        let last = |pointers| {
+            let record = bytes(Kind::QueueDestroy, |r: &mut record::QueueDestroy| {
+                (r.queue_id, r.gpu_id, r.pointers) = (3, 58270, pointers);
+                (r.memory[0], r.memory[8]) = (7, 6);
+            });
+            decode(&record).map(|event| event.body)
+        };
+        let of = |last| Ok(Body::QueueDestroy { queue_id: 3, gpu_id: Some(58270), last });
+        assert_eq!(last(record::pointers::NOT_READ), of(None));
+        assert_eq!(last(record::pointers::WORDS), of(Some(Memory::Words { write: 7, read: 6 })));
+        assert_eq!(last(9), Err(DecodeError::Pointers(9)));
+    }
+
+    #[test]
     fn a_process_tells_only_what_was_readable() {
         let seen = bytes(Kind::ProcessSeen, |r: &mut record::ProcessSeen| {
             r.header.process = 7;

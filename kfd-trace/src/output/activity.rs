@@ -228,6 +228,7 @@ mod tests {
         assert_eq!(words(&state), told(Some("1.42k/s"), "1", Some("packets=1428 retired=1427 at_least")));
         let state = after(&[(S, counts(10, 9)), (20 * S, counts(10, 9))]);
         assert_eq!(words(&state), told(Some("0/s"), "1 stalled", Some("packets=10 retired=9 at_least")));
+        assert_eq!(shown(&state, 3)["stalled"], json!(true));
         let state = after(&[(S, Err(Unmeasured::Denied))]);
         assert_eq!(words(&state), told(None, "? (denied)", None));
     }

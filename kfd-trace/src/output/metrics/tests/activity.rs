@@ -58,7 +58,12 @@ fn who_stalls_and_who_is_idle() {
     assert_eq!(own(&world, &names), [Some(0.0), Some(0.0), Some(0.0)], "one of them works");
     sampled(&mut world.state, 4, counts(8, 5), 42 * S);
     assert_eq!(own(&world, &names), [Some(1.0), Some(0.0), Some(0.0)]);
-    sampled(&mut world.state, 3, Err(Unmeasured::Foreign), 43 * S);
+    for at_ns in [42 * S, 53 * S] {
+        sampled(&mut world.state, 5, counts(64, 5), at_ns);
+    }
+    assert_eq!(own(&world, &names[..1]), [Some(2.0)], "each of them");
+    sampled(&mut world.state, 5, counts(64, 64), 54 * S);
+    sampled(&mut world.state, 3, Err(Unmeasured::Foreign), 55 * S);
     assert_eq!(own(&world, &names), [Some(1.0), None, Some(1.0)], "it may be working");
 }
 
