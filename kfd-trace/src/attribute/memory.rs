@@ -1,4 +1,4 @@
-//! Reads queues' pointers in the memory of their process, through /proc/PID/mem.
+//! Reads queues' pointers in the memory of their process, through /proc/PID/mem, of a thread that lives where the first one is dead.
 //!
 //! A file of it stays bound to the address space that it was opened on, so that neither an exec nor a reused PID leads it
 //! elsewhere. Only pread is used: the process is neither stopped nor asked. Of a mapping of the driver (VM_PFNMAP) the kernel
@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::process::{self, ProcessError};
+use super::task;
 use crate::events::pointers::{Counts, Head, Memory, Pointers, Unmeasured};
 use kfd_trace_common::aql::HEAD_LEN;
 
@@ -25,14 +26,12 @@ impl ProcessMemory {
     /// # Errors
     /// [`Unmeasured::Denied`], [`Unmeasured::Gone`], [`Unmeasured::Descriptors`], [`Unmeasured::Failed`].
     pub fn open(procfs: &Path, tgid: u32, start_boottime_ns: Option<u64>) -> Result<Self, Unmeasured> {
-        let file = File::open(procfs.join(tgid.to_string()).join("mem")).map_err(|error| of_open(&error))?;
+        let life = process::life(procfs, tgid).map_err(|error| of_process(&error))?;
+        let task = task::living(procfs, tgid, &life).ok_or(Unmeasured::Gone)?;
+        let file = File::open(task.join("mem")).map_err(|error| of_open(&error))?;
         // After that: what is there still was there before.
-        match process::check(procfs, tgid, start_boottime_ns) {
-            Ok(()) => Ok(ProcessMemory(file)),
-            Err(ProcessError::Gone { .. } | ProcessError::Reused { .. }) => Err(Unmeasured::Gone),
-            Err(ProcessError::Denied { .. }) => Err(Unmeasured::Denied),
-            Err(ProcessError::Unreadable { .. }) => Err(Unmeasured::Failed),
-        }
+        process::check(procfs, tgid, start_boottime_ns).map_err(|error| of_process(&error))?;
+        Ok(ProcessMemory(file))
     }
 
     /// Reads a queue's pointers. It may wait for the memory's owner, where that is the driver.
@@ -63,6 +62,14 @@ impl ProcessMemory {
             Ok(_) => Err(Unmeasured::Unreadable),
             Err(error) => Err(of_read(&error)),
         }
+    }
+}
+
+fn of_process(error: &ProcessError) -> Unmeasured {
+    match error {
+        ProcessError::Gone { .. } | ProcessError::Reused { .. } => Unmeasured::Gone,
+        ProcessError::Denied { .. } => Unmeasured::Denied,
+        ProcessError::Unreadable { .. } => Unmeasured::Failed,
     }
 }
 

@@ -8,6 +8,7 @@ pub mod memory;
 pub mod pod_names;
 pub mod process;
 mod sysfs_file;
+pub mod task;
 
 pub use cgroup::{Belongs, Container, Runtime, SlurmStep, belongs};
 pub use gpu::{Gpu, Pool, Slots, Topology};

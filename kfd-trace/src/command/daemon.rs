@@ -225,6 +225,9 @@ async fn follow(
                     if let Some(line) = sampling.overdue() {
                         log::warn!("{line}");
                     }
+                    if sampling.is_late() {
+                        page.with_tracer(|tracer| tracer.state.samples_are_late());
+                    }
                 }
             }
             finished = look.seen() => {

@@ -13,7 +13,9 @@ use crate::probes::facts::Facts;
 use crate::state::{Activity, Process, Queue, Source, Sources, State, StateLimits};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::thread::sleep;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 /// What stands now.
@@ -36,6 +38,9 @@ pub(super) type Did = BTreeMap<(u32, Option<u32>, u32), Activity>;
 
 /// Between the two readings that make a rate.
 const BETWEEN: Duration = Duration::from_millis(500);
+
+/// For both readings.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Prints the table.
 ///
@@ -105,14 +110,29 @@ pub(super) fn measured(roots: &Roots, standing: &[Found]) -> Did {
     standing::adopt(&mut state, standing, Source::Kernel, clock::mono_ns().into());
     let targets = state.sought();
     let mut sampler = Sampler::new(roots.procfs.clone());
-    let mut told = || {
-        let samples = sampler.pass(&targets).samples;
-        samples.iter().filter(|sample| state.sampled(sample) == Some(Ok(()))).count() > 0
-    };
-    // Where nothing can be read there is no rate to wait for.
-    if told() {
-        sleep(BETWEEN);
-        told();
+    let reads = sampler.reads();
+    let (told, samples) = mpsc::channel();
+    // In a thread of its own: a memory may keep its reader waiting, and the table is to be shown all the same.
+    spawn(move || {
+        let first = sampler.pass(&targets).samples;
+        let rest = if first.iter().any(|sample| sample.reading.is_ok()) {
+            sleep(BETWEEN);
+            sampler.pass(&targets).samples
+        } else {
+            // Where nothing can be read there is no rate to wait for.
+            Vec::new()
+        };
+        // Nobody may be waiting any more.
+        let _ = told.send([first, rest].concat());
+    });
+    match samples.recv_timeout(PATIENCE) {
+        Ok(samples) => samples.iter().for_each(|sample| {
+            state.sampled(sample);
+        }),
+        Err(_) => say(format_args!(
+            "what queues do is not shown: reading the memory of process {} takes too long",
+            reads.load(Ordering::Relaxed)
+        )),
     }
     let of = |(process, queue): (&Process, &Queue)| {
         Some(((process.tgid?, process.context_id, queue.queue_id), queue.activity.clone()))

@@ -58,6 +58,7 @@ impl Sampler {
         let mut samples = Vec::with_capacity(targets.iter().map(|target| target.queues.len()).sum());
         for target in targets {
             self.reads.store(target.tgid, Ordering::Relaxed);
+            let first = samples.len();
             let memory = self.open(target);
             samples.extend(target.queues.iter().map(|queue| Sample {
                 key: target.key,
@@ -66,6 +67,11 @@ impl Sampler {
                 reading: memory.and_then(|memory| memory.counts(&queue.pointers)),
                 at_ns: clock::mono_ns(),
             }));
+            let gone = |sample: &Sample| sample.reading == Err(Unmeasured::Gone);
+            if samples.iter().skip(first).any(gone) {
+                // Of a thread that ended while others live, it may have been opened too late.
+                self.memories.remove(&target.key);
+            }
         }
         self.reads.store(0, Ordering::Relaxed);
         Pass { samples, cpu_ns: cpu_ns().saturating_sub(begin), at_ns: clock::mono_ns() }
@@ -129,6 +135,7 @@ mod tests {
         assert_eq!(readings(&pass), [Ok((9, 4)), Err(Unmeasured::Gone), Err(Unmeasured::Unreadable)]);
         assert!(pass.cpu_ns > 0 && pass.samples.iter().all(|sample| sample.since_ns == 5));
         assert_eq!(sampler.memories.len(), 2);
+        assert!(!sampler.memories.contains_key(&ProcessId(2).into()));
         // It is opened once: where there is no procfs any more, it is read all the same.
         sampler.procfs = "/nowhere".into();
         assert_eq!(readings(&sampler.pass(&targets[..1])), [Ok((9, 4))]);

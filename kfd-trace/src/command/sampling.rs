@@ -18,6 +18,9 @@ use tokio::time::{Instant, sleep_until};
 /// Sampling takes at most one part in so many of a CPU's time: the interval is stretched else.
 const SHARE: u32 = 100;
 
+/// No interval is stretched beyond this.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// A sample that takes longer is told, once.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -101,9 +104,19 @@ impl Sampling {
     pub(super) fn take(&mut self, tracer: &mut Tracer, pass: &Pass) {
         let interval = stretched(self.interval, Duration::from_nanos(pass.cpu_ns));
         self.due += interval.saturating_sub(self.interval);
+        let now = Instant::now();
+        if self.due <= now {
+            // It waited for somebody: who is waited for again is not to be asked again at once.
+            self.due = now + interval;
+        }
         let Tracer { samples, state, .. } = tracer;
         samples.interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         samples.take(state, &pass.samples, pass.cpu_ns, pass.at_ns);
+    }
+
+    /// The sample under way takes so long that what was read before is not what is so now.
+    pub(super) fn is_late(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.since.elapsed() >= LONG)
     }
 
     /// A line for the log, once for a sample that takes long.
@@ -122,9 +135,10 @@ impl Sampling {
     }
 }
 
-/// The time from one sample to the next, so that a sample that took `cpu` of a CPU takes no more than its share.
+/// The time from one sample to the next, so that a sample that took `cpu` of a CPU takes no more than its share, up to
+/// [`LONGEST`]: the end of a process may be counted there once, where its memory goes under a reading.
 fn stretched(interval: Duration, cpu: Duration) -> Duration {
-    interval.max(cpu.saturating_mul(SHARE))
+    interval.max(cpu.saturating_mul(SHARE).min(LONGEST))
 }
 
 #[cfg(test)]
@@ -139,6 +153,8 @@ mod tests {
     fn the_interval_stretches_where_a_sample_takes_more_than_its_share() {
         assert_eq!(stretched(1000 * MS, 10 * MS), 1000 * MS);
         assert_eq!(stretched(1000 * MS, 11 * MS), 1100 * MS);
+        assert_eq!(stretched(1000 * MS, 10_000 * MS), 60_000 * MS);
+        assert_eq!(stretched(90_000 * MS, 10_000 * MS), 90_000 * MS);
     }
 
     /// A process that is not there.

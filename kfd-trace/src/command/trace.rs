@@ -173,6 +173,9 @@ impl Run<'_> {
                         if let Some(line) = sampling.overdue() {
                             log::warn!("{line}");
                         }
+                        if sampling.is_late() {
+                            self.tracer.state.samples_are_late();
+                        }
                     }
                 }
                 seen = lists.seen() => {

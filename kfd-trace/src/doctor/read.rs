@@ -8,7 +8,8 @@ use super::descriptors::{self, Open};
 use super::devices::Devices;
 use super::mappings;
 use super::seen::{KfdProcess, KfdProcesses, Mappings, Node, SeenProcess};
-use crate::attribute::process::{self, Life};
+use crate::attribute::process;
+use crate::attribute::task;
 use crate::attribute::{KfdSysfs, ProcessInfo, SysfsProcess};
 use crate::state::ProcessDetails;
 
@@ -41,7 +42,7 @@ pub fn processes(
             continue;
         }
         read.looked_at += 1;
-        let task = task(procfs, tgid, &life);
+        let task = task::living(procfs, tgid, &life);
         // A process that is dead has nothing, and says that it is root's.
         let Open { kfd, drm, closed } = match &task {
             Some(task) => descriptors::read(files, devices, task),
@@ -88,18 +89,6 @@ fn numbers(folder: &Path) -> BTreeSet<u32> {
 
 fn mounts(process: &Path) -> Option<PathBuf> {
     fs::read_link(process.join("ns/mnt")).ok()
-}
-
-/// The task to look into: the leader, or where that is dead a thread that lives. Files and memory are the tasks', and a dead
-/// one has let go of them (exit_files, exit_mm). `None`: all of them are dead.
-fn task(procfs: &Path, tgid: u32, life: &Life) -> Option<PathBuf> {
-    let folder = procfs.join(tgid.to_string());
-    if !life.lives_without_leader() {
-        return (!matches!(life.state, 'Z' | 'X')).then_some(folder);
-    }
-    let tasks = folder.join("task");
-    let lives = |tid: &u32| process::life(&tasks, *tid).is_ok_and(|life| !matches!(life.state, 'Z' | 'X'));
-    numbers(&tasks).into_iter().filter(|tid| *tid != tgid).find(lives).map(|tid| tasks.join(tid.to_string()))
 }
 
 /// What sysfs lists, by PID. `None`: the folder cannot be read.

@@ -50,10 +50,12 @@ pub enum Unmeasured {
     Descriptors,
     /// Any other error of the system.
     Failed,
+    /// A sample of all queues has not ended for long: what was read before is not what is so now.
+    Late,
 }
 
 impl Unmeasured {
-    /// All that a reading may end in. The first two are known without one.
+    /// All that a reading may end in. The others are known without one.
     pub const OF_READING: &'static [Unmeasured] = &[
         Unmeasured::Denied,
         Unmeasured::Gone,
@@ -77,6 +79,7 @@ impl Unmeasured {
             Unmeasured::WentBack => "went_back",
             Unmeasured::Descriptors => "descriptors",
             Unmeasured::Failed => "failed",
+            Unmeasured::Late => "late",
         }
     }
 }

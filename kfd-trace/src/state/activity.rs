@@ -240,13 +240,26 @@ impl State {
         Some(take(queue, &mut row.works, sample.reading, sample.at_ns))
     }
 
+    /// A sample of all queues takes so long that nothing is known of them now.
+    pub fn samples_are_late(&mut self) {
+        for row in self.rows.values_mut().filter(|row| row.alive() && row.mm_released_ns.is_none()) {
+            let sampled = row.queues.values_mut().filter(|queue| Pointers::of(&queue.facts).is_ok());
+            sampled.for_each(|queue| queue.activity.problem = Some(Unmeasured::Late));
+        }
+    }
+
     /// What stood at the pointers of a queue that is destroyed now.
     pub(super) fn read_last(&mut self, key: ProcessKey, queue_id: u32, memory: &Memory, at_ns: u64) {
         let Some(row) = self.rows.get_mut(&key) else { return };
         let Some(queue) = row.queues.get_mut(&queue_id) else { return };
         let Ok(pointers) = Pointers::of(&queue.facts) else { return };
+        let rate = queue.activity.measured.and_then(|measured| measured.rate);
         let told = take(queue, &mut row.works, pointers.counts(memory), at_ns);
         queue.activity.complete = told.is_ok();
+        // The time since the last sample may be next to nothing.
+        if let Some(measured) = &mut queue.activity.measured {
+            measured.rate = rate;
+        }
     }
 }
 

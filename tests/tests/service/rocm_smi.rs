@@ -35,7 +35,8 @@ fn check(pid: u32, expected: &str) -> Result<()> {
     let report: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     let rows = report["processes"].as_array().context("processes")?;
-    let row = rows.iter().find(|row| row["pid"] == pid).with_context(|| format!("no row of {pid}: {report}"))?;
+    let row =
+        rows.iter().find(|row| row["pid"] == pid).with_context(|| format!("no row of {pid}: {report}"))?;
     let listed = listed()?;
     assert_eq!((&row["rocm_smi"], said(listed.get(&pid))), (&json!(expected), expected), "{listed:?}, {row}");
     Ok(())

@@ -84,6 +84,28 @@ fn counts_add_up_over_samples_and_queues() {
 }
 
 #[test]
+fn a_last_reading_makes_no_rate() {
+    let mut state = traced();
+    sample(&mut state, 3, counts(100, 100), 2 * S);
+    sample(&mut state, 3, counts(110, 110), 3 * S);
+    let ended = state.apply(&destroyed(3, Some(memory(111, 111)), 3 * S + 1_000)).ended;
+    let last = ended[0].activity.last().expect("it was measured");
+    assert_eq!(last.counts, Counts { submitted: 111, retired: 111 });
+    assert_eq!(last.rate, Some(Rate { submitted: 10.0, retired: 10.0 }), "not a million");
+}
+
+#[test]
+fn nothing_is_known_now_while_samples_are_late() {
+    let mut state = traced();
+    sample(&mut state, 3, counts(100, 90), 2 * S);
+    state.samples_are_late();
+    let told = (queue(&state).now(), queue(&state).problem(), packets(&state));
+    assert_eq!(told, (None, Some(Unmeasured::Late), (100, 90, 0)));
+    sample(&mut state, 3, counts(101, 90), 50 * S);
+    assert!(queue(&state).now().is_some(), "until it ends");
+}
+
+#[test]
 fn a_reading_that_tells_nothing_leaves_the_counts() {
     let mut state = traced();
     sample(&mut state, 3, counts(100, 90), 2 * S);
