@@ -122,6 +122,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_a_memory_that_went_is_let_go() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let targets = [target(1, child.id(), 0x1000)];
+        let mut sampler = Sampler::new("/proc".into());
+        let before = readings(&sampler.pass(&targets));
+        let open = sampler.memories.len();
+        child.kill().expect("it lives");
+        child.wait().expect("it ends");
+        assert_eq!((before, open), (vec![Err(Unmeasured::Unreadable)], 1));
+        assert_eq!(readings(&sampler.pass(&targets)), [Err(Unmeasured::Gone)]);
+        assert_eq!(sampler.memories.len(), 0, "another thread of it may live");
+    }
+
+    #[test]
     fn each_queue_is_read_through_one_file_of_its_process() {
         let head = head_bytes(9, 4);
         let own = std::process::id();

@@ -150,6 +150,7 @@ fn a_dead_leader_hides_the_threads_behind_it() -> Result<()> {
     let mut workload = ready(&["hold", "--dead-leader"])?;
     let row = check(workload.pid(), HIDDEN, &["zombie_leader"])?;
     assert_eq!(json!([row["standing"], row["seen_by"]["device_number"]]), json!(["without_leader", true]));
+    assert_eq!(row["activity"]["queues_measured"], 2, "a thread that lives has its memory: {row}");
     workload.finish()?;
     Ok(())
 }
