@@ -127,6 +127,9 @@ fn missed_total(metrics: &Metrics, probe: &str) -> Option<f64> {
     metrics.sum("kfd_trace_probe_missed_total", &[("probe", probe)])
 }
 
+/// Bursts that are tried until something is skipped.
+const BURSTS: u32 = 10;
+
 #[test]
 fn what_the_kernel_skips_is_counted() -> Result<()> {
     // what is skipped is skipped for all tracers: the shared daemon would miss births, too
@@ -134,19 +137,26 @@ fn what_the_kernel_skips_is_counted() -> Result<()> {
     let daemon = Daemon::ready(&[])?;
     let mut stream = Stream::tracing(&["--event", "ioctl"])?;
     let mut lookups = Workload::ready(&["lookups", "--cpu=0"])?;
-    let mut burst = Workload::spawn(&["burst", "--threads=1", "--count=20000", "--cpu=0"])?;
-    let truth = burst.finish_within(LONG)?;
+    let preempts = kernel::preempts()?;
+    let (mut total, mut counted) = (0, None);
+    // Which of both threads runs when is the scheduler's: a burst may pass without a call that falls into a lookup.
+    for _ in 0..BURSTS {
+        let mut burst = Workload::spawn(&["burst", "--threads=1", "--count=20000", "--cpu=0"])?;
+        total += counts::total(&burst.finish_within(LONG)?);
+        counted = missed_total(&daemon.scrape()?, "ioctl");
+        if !preempts || counted.is_some_and(|missed| missed > 0.0) {
+            break;
+        }
+    }
     lookups.close_stdin();
     lookups.wait_success(LONG)?;
     let metrics = daemon.scrape()?;
-    let told = told(&mut stream, counts::total(&truth))?;
-    let counted = missed_total(&metrics, "ioctl");
+    let told = told(&mut stream, total)?;
     let not_measured = &stream.summary()?["misses_not_measured"];
     if let Some(missed) = counted {
         assert_eq!(*not_measured, json!([]));
         let calls = metrics.sum("kfd_ioctls_total", &[]).context("no ioctls")?;
-        assert_eq!(calls + missed, 20_000.0);
-        let preempts = kernel::preempts()?;
+        assert_eq!(calls + missed, f64::from(u32::try_from(total)?));
         ensure!(!preempts || told.missed > 0 && missed > 0.0, "provoked none: {told:?}, {missed}");
     } else {
         assert_eq!(*not_measured, json!(["program_skipped", "probe_missed"]));
