@@ -138,8 +138,9 @@ fn row(seen: &Seen, before: Option<&Seen>, pid: u32, asked: bool) -> Row {
     let standing = seen.standing(pid);
     let rocm_smi = seen.in_sysfs(pid).filter(|_| kfd == Some(true)).map(|listed| match standing {
         _ if !listed => RocmSmi::Missed,
-        Standing::Lives | Standing::WithoutLeader => RocmSmi::Named,
-        _ => RocmSmi::Unknown,
+        // It asks ps, which has the name of a zombie until that is reaped.
+        Standing::Lives | Standing::WithoutLeader | Standing::Ended => RocmSmi::Named,
+        Standing::Gone | Standing::Unknown => RocmSmi::Unknown,
     });
     Row {
         pid,

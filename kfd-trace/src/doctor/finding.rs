@@ -146,13 +146,13 @@ impl Kind {
             ),
             Kind::NotInSysfs => "Hidden from rocm-smi: the driver's table has it, and class/kfd/kfd/proc, which rocm-smi reads, has not.".to_owned(),
             Kind::Ending => "It has just ended or called exec, and the driver was about to free what it had.".to_owned(),
-            Kind::Teardown => "It has ended, and the driver has not yet freed what it had: it waits for the GPU (each queue up to queue_preemption_timeout_ms), or hangs. lsof and fuser find nothing, rocm-smi says UNKNOWN. See the kernel's log, and look again.".to_owned(),
+            Kind::Teardown => "It has ended, and the driver has not yet freed what it had: it waits for the GPU (each queue up to queue_preemption_timeout_ms), or hangs. lsof and fuser find nothing. See the kernel's log, and look again.".to_owned(),
             Kind::KeptByDescriptor { holders } => format!(
-                "It has ended, and KFD still has what it had. Beside it {} {} /dev/kfd open without being served: a descriptor of the dead process, inherited or passed on, keeps its queues and memory until it is closed. rocm-smi says UNKNOWN.",
+                "It has ended, and KFD still has what it had. Beside it {} {} /dev/kfd open without being served: a descriptor of the dead process, inherited or passed on, keeps its queues and memory until it is closed.",
                 pids(holders),
                 if holders.len() == 1 { "has" } else { "have" }
             ),
-            Kind::KeptByMemory => "It has ended, and its KFD process lives on: somebody else shares its address space (a child made by vfork or CLONE_VM). rocm-smi says UNKNOWN.".to_owned(),
+            Kind::KeptByMemory => "It has ended, and its KFD process lives on: somebody else shares its address space (a child made by vfork or CLONE_VM).".to_owned(),
             Kind::Execed { own, holders } => {
                 let who = match (own, holders.as_slice()) {
                     (true, _) => "by its own descriptor, which was opened without O_CLOEXEC".to_owned(),

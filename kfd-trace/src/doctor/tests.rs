@@ -147,7 +147,9 @@ fn what_a_dead_process_left_is_wrong_when_it_stays() {
     for dead in [SeenProcess { life: life('Z', 1), ..bare() }, exiting] {
         let ended = Seen { kernel: Ok([].into()), ..with(dead) };
         assert_eq!(of(&ended), (Outcome::Wrong, vec![Kind::Teardown]));
-        assert_eq!(self::row(&told(&ended), PID).standing, Standing::Ended);
+        let told = told(&ended);
+        let row = self::row(&told, PID);
+        assert_eq!((row.standing, row.rocm_smi), (Standing::Ended, Some(RocmSmi::Named)), "ps has its name");
     }
     // Another process has the number by now.
     let reused = KfdProcesses::from([(PID, KfdProcess { reused: true, ..KfdProcess::default() })]);

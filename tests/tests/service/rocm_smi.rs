@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use kfd_trace_tests::harness::Workload;
 use kfd_trace_tests::harness::service::tracing;
 use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Workload, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -46,6 +46,11 @@ fn check(pid: u32, expected: &str) -> Result<()> {
     Ok(())
 }
 
+fn is_zombie(pid: u32) -> Result<bool> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    Ok(stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
+}
+
 #[test]
 fn is_what_the_doctor_says_that_it_is() -> Result<()> {
     tracing()?;
@@ -53,8 +58,17 @@ fn is_what_the_doctor_says_that_it_is() -> Result<()> {
     let plain = Workload::ready(&["hold"])?;
     check(plain.pid(), "named")?;
     // it is as blind as lsof to nobody whom KFD has
-    for words in [["hold", "--hidden"], ["hold", "--close-fd"], ["hold", "--dead-leader"]] {
-        let workload = Workload::ready(&words)?;
+    for words in [
+        &["hold", "--hidden"][..],
+        &["hold", "--apart=node"],
+        &["hold", "--apart=bind"],
+        &["hold", "--apart=pids"],
+        &["hold", "--close-fd"],
+        &["hold", "--close-fd", "--map"],
+        &["hold", "--dead-leader"],
+        &["hold", "--exec"],
+    ] {
+        let workload = Workload::ready(words)?;
         check(workload.host_pid(), "named").with_context(|| format!("{words:?}"))?;
     }
     let mut parent = Workload::ready(&["hold", "--fork"])?;
@@ -62,8 +76,11 @@ fn is_what_the_doctor_says_that_it_is() -> Result<()> {
     let child = u32::try_from(forked["child"].as_u64().context("a PID")?)?;
     assert!(!listed()?.contains_key(&child), "KFD does not serve it");
     parent.signal(Signal::SIGKILL)?;
+    until("its end", SOON, || Ok(is_zombie(parent.pid())?.then_some(())))?;
+    // ps has its name until it is reaped
+    check(parent.pid(), "named").context("a zombie")?;
     parent.wait_exit(SOON)?;
-    check(parent.pid(), "unknown")?;
+    check(parent.pid(), "unknown").context("reaped")?;
     parent.close_stdin();
     Ok(())
 }
