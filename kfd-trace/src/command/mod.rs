@@ -16,6 +16,7 @@ pub mod look;
 pub mod manual;
 pub mod metrics;
 pub mod outlet;
+mod patience;
 pub mod privilege;
 mod progress;
 pub mod ps;

@@ -4,6 +4,7 @@
 //! saw. A memory may keep its reader waiting: whoever awaits [`Sampling::step`] beside the ring buffer
 //! and the signals serves them meanwhile.
 
+use super::patience::Patience;
 use super::sampler::{Pass, Sampler};
 use super::tracer::Tracer;
 use crate::state::Target;
@@ -21,9 +22,6 @@ const SHARE: u32 = 100;
 /// No interval is stretched beyond this.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A sample that takes longer is told, once.
-const LONG: Duration = Duration::from_secs(30);
-
 /// At most one sample at a time.
 #[derive(Debug)]
 pub(super) struct Sampling {
@@ -39,8 +37,7 @@ pub(super) struct Sampling {
 #[derive(Debug)]
 struct Running {
     done: JoinHandle<(Sampler, Pass)>,
-    since: Instant,
-    told: bool,
+    patience: Patience,
     reads: Arc<AtomicU32>,
 }
 
@@ -97,7 +94,7 @@ impl Sampling {
             let pass = sampler.pass(&targets);
             (sampler, pass)
         });
-        self.running = Some(Running { done, since: now, told: false, reads });
+        self.running = Some(Running { done, patience: Patience::new(now.into_std()), reads });
     }
 
     /// Takes a sample in, and sets when the next one is due.
@@ -116,17 +113,14 @@ impl Sampling {
 
     /// The sample under way takes so long that what was read before is not what is so now.
     pub(super) fn is_late(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.since.elapsed() >= LONG)
+        let now = Instant::now().into_std();
+        self.running.as_ref().is_some_and(|running| running.patience.is_over(now).is_some())
     }
 
     /// A line for the log, once for a sample that takes long.
     pub(super) fn overdue(&mut self) -> Option<String> {
-        let running = self.running.as_mut().filter(|running| !running.told)?;
-        let took = running.since.elapsed();
-        if took < LONG {
-            return None;
-        }
-        running.told = true;
+        let running = self.running.as_mut()?;
+        let took = running.patience.ends(Instant::now().into_std())?;
         Some(format!(
             "sampling has taken {} s and reads the memory of process {}: until it ends, no activity is measured",
             took.as_secs(),
@@ -144,6 +138,7 @@ fn stretched(interval: Duration, cpu: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::patience::LONG;
     use crate::events::event::ProcessId;
     use crate::kernel::Roots;
 
@@ -212,7 +207,8 @@ mod tests {
             let mut sampling = Sampling::new(1000 * MS, "/proc".into());
             assert_eq!(sampling.overdue(), None, "none is under way");
             let (done, reads) = (tokio::spawn(pending()), Arc::new(AtomicU32::new(4321)));
-            sampling.running = Some(Running { done, since: Instant::now(), told: false, reads });
+            sampling.running =
+                Some(Running { done, patience: Patience::new(Instant::now().into_std()), reads });
             tokio::time::advance(LONG - MS).await;
             assert_eq!(sampling.overdue(), None);
             tokio::time::advance(2 * MS).await;

@@ -5,14 +5,12 @@
 //! the ring buffer and the signals serves them meanwhile.
 
 use super::look::{Begun, Seen};
+use super::patience::Patience;
 use super::progress::Progress;
 use super::tracer::Tracer;
 use std::future::pending;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
-
-/// A look that takes longer is told.
-const LONG: Duration = Duration::from_secs(30);
 
 /// At most one look.
 #[derive(Debug, Default)]
@@ -66,48 +64,19 @@ impl UnderWay {
     }
 }
 
-/// Ends once.
-#[derive(Debug)]
-struct Patience {
-    since: Instant,
-    ended: bool,
-}
-
-impl Patience {
-    fn new(since: Instant) -> Self {
-        Patience { since, ended: false }
-    }
-
-    /// How long it has lasted, when it ends now.
-    fn ends(&mut self, now: Instant) -> Option<Duration> {
-        let took = now.saturating_duration_since(self.since);
-        let ends = !self.ended && took > LONG;
-        self.ended |= ends;
-        ends.then_some(took)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::command::look::samples::{begun, put};
+    use crate::command::patience::LONG;
     use crate::command::progress::Reading;
     use std::process::Command;
     use std::sync::mpsc;
     use std::thread;
+    use std::time::Duration;
     use tokio::time::timeout;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn patience_ends_once_and_late() {
-        let begin = Instant::now();
-        let mut patience = Patience::new(begin);
-        assert_eq!(patience.ends(begin), None);
-        assert_eq!(patience.ends(begin + LONG), None);
-        assert_eq!(patience.ends(begin + LONG + SECOND), Some(LONG + SECOND));
-        assert_eq!(patience.ends(begin + LONG * 2), None, "it is told already");
-    }
 
     /// A file whose reading hangs until somebody writes: a FIFO.
     #[test]
