@@ -51,7 +51,8 @@ impl ActivityFields {
     }
 }
 
-fn unit(queue: &QueueCreate) -> Option<Unit> {
+/// What its pointers count; `None` where that is not known.
+pub(super) fn unit(queue: &QueueCreate) -> Option<Unit> {
     Pointers::of(queue).ok().map(|pointers| pointers.unit)
 }
 

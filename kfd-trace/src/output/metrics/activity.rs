@@ -7,7 +7,8 @@ use super::driver::{gpu_label, sees_queues};
 use super::family::{Family, number};
 use super::processes::identity;
 use super::table as t;
-use crate::events::pointers::{Counts, Pointers, Unit, Unmeasured};
+use crate::events::pointers::{Counts, Unit, Unmeasured};
+use crate::output::activity::unit;
 use crate::state::{Process, Queue, Work};
 
 /// Of processes. Nothing where sampling is off, or queues are not seen: 0 would say that nothing happened.
@@ -105,7 +106,7 @@ fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, OnGpu> {
         let OnGpu { work, live } = all.entry(queue.facts.gpu_id).or_default();
         let live = live.get_or_insert_default();
         let measured = queue.activity.now();
-        if let Some(unit) = unit(queue).filter(|_| queue.activity.problem().is_none()) {
+        if let Some(unit) = unit(&queue.facts).filter(|_| queue.activity.problem().is_none()) {
             let sum = match unit {
                 Unit::Packets => &mut live.packets,
                 Unit::RingBytes => &mut live.ring_bytes,
@@ -121,10 +122,6 @@ fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, OnGpu> {
         }
     }
     all
-}
-
-fn unit(queue: &Queue) -> Option<Unit> {
-    Pointers::of(&queue.facts).ok().map(|pointers| pointers.unit)
 }
 
 /// Of single queues.
@@ -151,7 +148,7 @@ impl OfQueues {
 
     /// Counters stay where nothing is measured now; gauges do not.
     pub(super) fn queue(&mut self, labels: &[&str], queue: &Queue) {
-        let (Some(unit), Some(last)) = (unit(queue), queue.activity.last()) else { return };
+        let (Some(unit), Some(last)) = (unit(&queue.facts), queue.activity.last()) else { return };
         let three = match unit {
             Unit::Packets => &mut self.packets,
             Unit::RingBytes => &mut self.bytes,
@@ -176,8 +173,11 @@ impl OfQueues {
 /// Of the sampling itself.
 pub(super) fn of_sampling(scrape: &Scrape<'_>) -> Vec<Family> {
     let samples = scrape.samples;
-    #[expect(clippy::cast_precision_loss, reason = "the exposition format has doubles only")]
-    let seconds = |ns: u64| ns as f64 / 1e9;
+    let seconds = |metric, ns| {
+        let mut family = Family::new(metric);
+        family.add_ns(&[], ns);
+        family
+    };
     let mut errors = Family::new(&t::SAMPLE_ERRORS);
     for reason in Unmeasured::OF_READING {
         errors.add(&[reason.name()], samples.errors.get(reason).copied().unwrap_or(0));
@@ -189,12 +189,11 @@ pub(super) fn of_sampling(scrape: &Scrape<'_>) -> Vec<Family> {
     let mut all = vec![
         Family::single(&t::SAMPLES, number(samples.told)),
         errors,
-        Family::single(&t::SAMPLE_INTERVAL, seconds(samples.interval_ns)),
-        Family::single(&t::SAMPLE_CPU, seconds(samples.cpu_ns)),
+        seconds(&t::SAMPLE_INTERVAL, samples.interval_ns),
+        seconds(&t::SAMPLE_CPU, samples.cpu_ns),
     ];
     if let Some(last_ns) = samples.last_ns {
-        let age_ns = scrape.now_ns.saturating_sub(last_ns);
-        all.push(Family::single(&t::SAMPLE_AGE, seconds(age_ns)));
+        all.push(seconds(&t::SAMPLE_AGE, scrape.now_ns.saturating_sub(last_ns)));
     }
     all
 }
