@@ -3,6 +3,22 @@
 use super::panel::{BYTES, BYTES_PER_SECOND, PACKETS_PER_SECOND, Panel, SECONDS, SHARE, lines, stat, table};
 use super::totals;
 
+/// Of a table of who holds a GPU, the node first: label and column.
+pub(super) const HOLDERS: [(&str, &str); 12] = [
+    ("instance", "node"),
+    ("gpu", "GPU"),
+    ("pci", "PCI"),
+    ("pid", "PID"),
+    ("comm", "process"),
+    ("uid", "UID"),
+    ("namespace", "namespace"),
+    ("pod", "pod"),
+    ("container", "container"),
+    ("container_id", "container id"),
+    ("slurm_job", "Slurm job"),
+    ("unit", "unit"),
+];
+
 pub(super) fn of_node() -> Vec<Panel> {
     vec![
         totals::packets_submitted(),
@@ -65,19 +81,7 @@ pub(super) fn of_node() -> Vec<Panel> {
         table(
             "Who holds a GPU and does nothing",
             "For how long a process has not used a GPU on which it has queues. 0: in use. Empty: not told. A PID leads to the process.",
-            &[
-                ("gpu", "GPU"),
-                ("pci", "PCI"),
-                ("pid", "PID"),
-                ("comm", "process"),
-                ("uid", "UID"),
-                ("namespace", "namespace"),
-                ("pod", "pod"),
-                ("container", "container"),
-                ("container_id", "container id"),
-                ("slurm_job", "Slurm job"),
-                ("unit", "unit"),
-            ],
+            HOLDERS.split_at(1).1,
         )
         .query(
             "not used for",

@@ -1,5 +1,6 @@
 //! All nodes: where is work, where is trouble, and who is not seen.
 
+use super::activity::HOLDERS;
 use super::panel::{
     BYTES_PER_SECOND, Dashboard, PACKETS_PER_SECOND, PER_SECOND, Panel, SECONDS, SHARE, lines, stack, stat,
     table,
@@ -171,20 +172,7 @@ fn activity() -> Vec<Panel> {
         table(
             "Who holds a GPU and does nothing",
             "The 50 that have not used a GPU for longest on which they have queues. 0: in use. A node leads to its dashboard.",
-            &[
-                ("instance", "node"),
-                ("gpu", "GPU"),
-                ("pci", "PCI"),
-                ("pid", "PID"),
-                ("comm", "process"),
-                ("uid", "UID"),
-                ("namespace", "namespace"),
-                ("pod", "pod"),
-                ("container", "container"),
-                ("container_id", "container id"),
-                ("slurm_job", "Slurm job"),
-                ("unit", "unit"),
-            ],
+            &HOLDERS,
         )
         .query("not used for", IDLE)
         .unit_of("not used for", SECONDS)
