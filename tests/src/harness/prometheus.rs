@@ -2,9 +2,10 @@
 //! minutes are made seconds.
 
 use std::fs::{self, File};
+use std::io::{Write as _, stdout};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -21,6 +22,10 @@ pub const RULES: &str = include_str!("../../../deploy/prometheus/kfd-trace.rules
 
 /// Between two looks at the rules, as [`CONFIG`] has it.
 const EVALUATED: Duration = Duration::from_secs(2);
+
+/// Between two words of who waits. A guest that says nothing for long is taken for one that hangs, and a second in which its CPU
+/// is busy takes several of the host's.
+const TOLD: Duration = Duration::from_secs(20);
 
 const CONFIG: &str = "\
 global: { scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 2s }
@@ -100,10 +105,16 @@ impl Prometheus {
     /// # Errors
     /// With all alerts and what the service said, when they do not become so.
     pub fn until(&self, what: &str, look: impl Fn(&[String]) -> Result<bool>) -> Result<()> {
+        let mut told = Instant::now();
         let looked = until(what, ALERTED, || {
             // No more often than anything can change: an answer takes an emulated CPU long.
             std::thread::sleep(EVALUATED);
-            Ok(look(&self.firing()?)?.then_some(()))
+            let firing = self.firing()?;
+            if told.elapsed() >= TOLD {
+                told = Instant::now();
+                writeln!(stdout(), "waits for {what}: {firing:?} so far")?;
+            }
+            Ok(look(&firing)?.then_some(()))
         });
         looked.with_context(|| {
             let alerts = self.query("ALERTS").unwrap_or_default();

@@ -184,11 +184,12 @@ fn records_lost() -> Result<Cause> {
 }
 
 /// Where threads are preempted inside the kernel, the programs of who preempts a look-up do not run: calls are missed, and of
-/// some calls the return alone.
+/// some calls the return alone. With this share of look-ups 1.5 to 4 % of the calls are (with a third of it 0.2 to 3 %, and the
+/// alert wants more than 1 % for long).
 fn calls_missed() -> Result<Cause> {
     let preempt = Setting::of(PREEMPT, "full")?;
     let mut workload = Steered::having(&["create aql"])?;
-    let lookups = Workload::ready(&["lookups", "--share=15"])?;
+    let lookups = Workload::ready(&["lookups", "--share=45"])?;
     let updates = Again::and_again(Duration::from_millis(20), move || workload.must("update 0 50").map(drop));
     Ok(Box::new((updates, lookups, preempt)))
 }
