@@ -151,7 +151,7 @@ pub(crate) fn demo() -> Result<bool> {
     show(SHOWN, shown_boot(SHOWN, &[])?, LIMIT)
 }
 
-/// The boot that has the stage asked for, else the first.
+/// The boot that has the stage asked for, else the main one.
 fn shown_boot(series: Series, stages: &[&str]) -> Result<Boot> {
     let boot = boots::with_stage(stages.first().copied()).context("no such stage")?;
     if boot.stages(series).next().is_none() {
