@@ -206,7 +206,7 @@ fn left(seen: &Seen, pid: u32) -> Kind {
         }
         _ if seen.in_kernel(pid) == Some(true) => Kind::KeptByMemory,
         _ if !holders.is_empty() => Kind::KeptByDescriptor { holders },
-        _ => Kind::Teardown,
+        _ => Kind::Teardown { lsof: seen.found_by_lsof(pid) },
     }
 }
 

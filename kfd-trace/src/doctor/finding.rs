@@ -44,7 +44,8 @@ pub enum Kind {
     /// It has just ended, or is about to.
     Ending,
     /// It ended, and the driver still takes its queues off the GPU.
-    Teardown,
+    /// Whether lsof and fuser find it: descriptors may be closed behind that; `None` where this user may not look.
+    Teardown { lsof: Option<bool> },
     /// It ended, and these processes have KFD open without being served: one of them keeps its `kfd_process`.
     KeptByDescriptor { holders: Vec<u32> },
     /// It ended, and its address space lives on.
@@ -85,7 +86,7 @@ impl Kind {
             Kind::Contexts { .. } => "contexts",
             Kind::NotInSysfs => "not_in_sysfs",
             Kind::Ending => "ending",
-            Kind::Teardown => "teardown",
+            Kind::Teardown { .. } => "teardown",
             Kind::KeptByDescriptor { .. } => "kept_by_descriptor",
             Kind::KeptByMemory => "kept_by_memory",
             Kind::Execed { .. } => "execed",
@@ -108,9 +109,10 @@ impl Kind {
             | Kind::NotPermitted
             | Kind::HidePid
             | Kind::NotInSysfs => Weight::Hidden,
-            Kind::Teardown | Kind::KeptByDescriptor { .. } | Kind::KeptByMemory | Kind::Execed { .. } => {
-                Weight::Wrong
-            }
+            Kind::Teardown { .. }
+            | Kind::KeptByDescriptor { .. }
+            | Kind::KeptByMemory
+            | Kind::Execed { .. } => Weight::Wrong,
             _ => Weight::Note,
         }
     }
@@ -146,7 +148,14 @@ impl Kind {
             ),
             Kind::NotInSysfs => "Hidden from rocm-smi: the driver's table has it, and class/kfd/kfd/proc, which rocm-smi reads, has not.".to_owned(),
             Kind::Ending => "It has just ended or called exec, and the driver was about to free what it had.".to_owned(),
-            Kind::Teardown => "It has ended, and the driver has not yet freed what it had: it waits for the GPU (each queue up to queue_preemption_timeout_ms), or hangs. lsof and fuser find nothing. See the kernel's log, and look again.".to_owned(),
+            Kind::Teardown { lsof } => format!(
+                "It has ended, and the driver has not yet freed what it had: it waits for the GPU (each queue up to queue_preemption_timeout_ms), or hangs. {}See the kernel's log, and look again.",
+                match lsof {
+                    Some(true) => "lsof and fuser find it: it waits before its descriptors are closed. ",
+                    Some(false) => "lsof and fuser find nothing. ",
+                    None => "",
+                }
+            ),
             Kind::KeptByDescriptor { holders } => format!(
                 "It has ended, and KFD still has what it had. Beside it {} {} /dev/kfd open without being served: a descriptor of the dead process, inherited or passed on, keeps its queues and memory until it is closed.",
                 pids(holders),

@@ -139,14 +139,21 @@ fn what_a_dead_process_left_is_wrong_when_it_stays() {
     assert_eq!((once.outcome, once.doubt), (Outcome::Well, true));
     assert_eq!(row(&once, PID).findings, [Kind::Ending]);
     assert_eq!(diagnose(&teardown, Some(&seen()), None).outcome, Outcome::Well, "it lived a moment ago");
-    assert_eq!(of(&teardown), (Outcome::Wrong, vec![Kind::Teardown]));
+    assert_eq!(of(&teardown), (Outcome::Wrong, vec![Kind::Teardown { lsof: Some(false) }]));
     let report = told(&teardown);
     let row = row(&report, PID);
     assert_eq!((row.standing, row.rocm_smi), (Standing::Gone, Some(RocmSmi::Unknown)));
     let exiting = SeenProcess { life: Life { exiting: true, ..life('D', 1) }, ..process() };
-    for dead in [SeenProcess { life: life('Z', 1), ..bare() }, exiting] {
+    let own_node = SeenProcess { kfd: vec![open(OTHER)], mappings: None, ..exiting.clone() };
+    let kept_from_looking = SeenProcess { closed: true, ..SeenProcess { life: life('Z', 1), ..bare() } };
+    for (dead, lsof) in [
+        (SeenProcess { life: life('Z', 1), ..bare() }, Some(false)),
+        (exiting, Some(true)),
+        (own_node, Some(false)),
+        (kept_from_looking, None),
+    ] {
         let ended = Seen { kernel: Ok([].into()), ..with(dead) };
-        assert_eq!(of(&ended), (Outcome::Wrong, vec![Kind::Teardown]));
+        assert_eq!(of(&ended), (Outcome::Wrong, vec![Kind::Teardown { lsof }]));
         let told = told(&ended);
         let row = self::row(&told, PID);
         assert_eq!((row.standing, row.rocm_smi), (Standing::Ended, Some(RocmSmi::Named)), "ps has its name");
@@ -167,11 +174,15 @@ fn a_dead_process_that_others_keep_names_them() {
     for all in [other.sysfs.as_mut(), other.kernel.as_mut().ok()].into_iter().flatten() {
         all.insert(902, KfdProcess::default());
     }
-    assert_eq!(of(&other), (Outcome::Wrong, vec![Kind::Teardown]));
+    assert_eq!(of(&other), (Outcome::Wrong, vec![Kind::Teardown { lsof: Some(false) }]));
     let shared = Seen { processes: [].into(), ..seen() };
     assert_eq!(of(&shared), (Outcome::Wrong, vec![Kind::KeptByMemory]));
     let unreadable = Seen { kernel: Err("no BTF".to_owned()), processes: [].into(), ..seen() };
-    assert_eq!(of(&unreadable), (Outcome::Wrong, vec![Kind::Teardown]), "sysfs alone tells it, too");
+    assert_eq!(
+        of(&unreadable),
+        (Outcome::Wrong, vec![Kind::Teardown { lsof: Some(false) }]),
+        "sysfs alone tells it, too"
+    );
 }
 
 #[test]
