@@ -1,10 +1,13 @@
 //! The service's own life: systemd brings it back however it ends.
 
+use std::process::Command;
+
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::service::{journal, main_pid, property, scrape_until, signal, tracing};
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::{Metrics, Steered, until};
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
 /// The service after an end that is not its own: another process, which traces.
 fn come_back(before: u32) -> Result<()> {
@@ -24,6 +27,19 @@ fn is_started_again_after_a_kill() -> Result<()> {
     signal(Signal::SIGKILL)?;
     come_back(pid)?;
     ensure!(property("NRestarts")?.parse::<u32>()? == restarts.parse::<u32>()? + 1, "one restart");
+    Ok(())
+}
+
+#[test]
+fn another_command_of_the_package_looks_beside_it() -> Result<()> {
+    tracing()?;
+    let workload = Steered::having(&["create aql"])?;
+    let output = Command::new("kfd-trace").args(["doctor", "--json"]).output().context("run kfd-trace")?;
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let told = |row: &Value| json!([row["pid"], row["queues"], row["findings"][0]["kind"]]);
+    let rows: Vec<_> = report["processes"].as_array().context("processes")?.iter().map(told).collect();
+    ensure!(rows.contains(&json!([workload.pid(), 1, "seen"])), "{report}");
     Ok(())
 }
 
