@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::apt::Apt;
-use crate::boots::{Boot, Module, Root, Stage};
+use crate::boots::{self, Boot, Module, Root, Stage};
 use crate::closing::Totals;
 use crate::guest::{self, Binaries};
 use crate::initramfs::Archive;
@@ -191,7 +191,7 @@ impl Bench {
         // tests/src/bin/vm-init/job.rs reads it.
         archive.file("etc/vm-job.json", 0o644, serde_json::to_vec_pretty(&job)?);
         let (mut whole, disk) = match boot.root {
-            Root::Initramfs => (self.programs(mode)?, None),
+            Root::Initramfs => (self.programs(boot, mode)?, None),
             Root::Debian => {
                 debian::units(&mut archive);
                 let init = guest::stripped(self.binaries.program("vm-init")?, &scratch)?;
@@ -208,13 +208,16 @@ impl Bench {
     }
 
     /// The pieces with Debian's programs, where they are all that there is of a system.
-    fn programs(&self, mode: Mode<'_>) -> Result<Vec<u8>> {
+    fn programs(&self, boot: Boot, mode: Mode<'_>) -> Result<Vec<u8>> {
         let mut pieces = fs::read(&self.userland).context("cannot read the userland piece")?;
-        if mode == Mode::Cost {
-            let _cache = lock::hold(&paths::cache())?;
-            let more = userland::bpftrace(&self.apt)?;
-            pieces.extend(fs::read(more).context("cannot read the piece with bpftrace")?);
-        }
+        let more = match mode {
+            Mode::Cost => userland::BPFTRACE,
+            Mode::Test(_) | Mode::Shell if boot.name == boots::MAIN.name => userland::ROCM_SMI,
+            _ => return Ok(pieces),
+        };
+        let _cache = lock::hold(&paths::cache())?;
+        let more = userland::more(&self.apt, &more)?;
+        pieces.extend(fs::read(&more).with_context(|| format!("cannot read {}", more.display()))?);
         Ok(pieces)
     }
 

@@ -19,9 +19,8 @@ pub(crate) const OVERLAY: &str = "overlay/";
 /// What the disk and its file system need of the kernel.
 const MODULES: [&str; 3] = ["virtio_blk", "crc32c_generic", "ext4"];
 
-/// systemd's packages, `modprobe`, the server that asks the daemon, other clients of its pages, and rocm-smi, which asks ps for names.
-const PACKAGES: &str =
-    "curl,dbus,init-system-helpers,kmod,openssl,procps,prometheus,rocm-smi,systemd-sysv,udev,wrk";
+/// systemd's packages, `modprobe`, the server that asks the daemon, and other clients of its pages.
+const PACKAGES: &str = "curl,dbus,init-system-helpers,kmod,openssl,prometheus,systemd-sysv,udev,wrk";
 
 /// What nobody reads in a guest; of packages that are installed there later it is there.
 const LEFT_OUT: [&str; 5] = ["doc", "man", "locale", "javascript", "fonts"];

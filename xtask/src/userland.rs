@@ -1,6 +1,6 @@
 //! The guest's Debian programs: lsof, fuser, strace, rocminfo and busybox with the libraries they
-//! need, and nothing else of their packages; and bpftrace, for the boot that compares with it. Gives cached
-//! cpio pieces.
+//! need, and nothing else of their packages; rocm-smi for tests, and bpftrace for the boot that compares with it. Gives
+//! cached cpio pieces.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,11 +29,43 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("usr/bin/strace", "bin/strace"),
 ];
 
-/// Eight times the size of all others: in no boot but the one that measures.
-const BPFTRACE: &str = "bpftrace";
+/// What is laid over [`piece`], which has the folders and the loader, in some guests.
+#[derive(Debug)]
+pub(crate) struct More {
+    name: &'static str,
+    packages: &'static [&'static str],
+    /// As [`PROGRAMS`].
+    programs: &'static [(&'static str, &'static str)],
+    /// Folders that go into the guest whole, and where it finds them.
+    folders: &'static [(&'static str, &'static str)],
+    links: &'static [(&'static str, &'static str)],
+    /// Libraries that are loaded by name: no file has them in its list of needed ones.
+    loaded: &'static [&'static str],
+}
+
+/// Thirteen times the size of [`piece`]: in no boot but the one that measures.
+pub(crate) const BPFTRACE: More = More {
+    name: "bpftrace",
+    packages: &["bpftrace"],
+    programs: &[("usr/bin/bpftrace", "bin/bpftrace")],
+    folders: &[],
+    links: &[],
+    loaded: &[],
+};
+
+/// In no boot that measures: what an allocation costs depends on the memory that is taken. It is a program in Python, which asks
+/// `sh -c "ps ..."` for names, in words that busybox does not know, whose shell takes its own `ps` before any other.
+pub(crate) const ROCM_SMI: More = More {
+    name: "rocm-smi",
+    packages: &["dash", "procps", "rocm-smi"],
+    programs: &[("bin/dash", "bin/sh"), ("bin/ps", "bin/ps"), ("usr/bin/python3.11", "bin/python3")],
+    folders: &[("usr/lib/python3.11", "lib/python3.11"), ("usr/libexec/rocm_smi", "libexec/rocm_smi")],
+    links: &[("usr/libexec", "../libexec"), ("bin/rocm-smi", "../usr/libexec/rocm_smi/rocm_smi.py")],
+    loaded: &["librocm_smi64.so.1"],
+};
 
 const LOADER: &str = "lib64/ld-linux-x86-64.so.2";
-const LIBRARY_DIRS: [&str; 2] = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
+const LIBRARY_DIRS: [&str; 3] = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "usr/lib"];
 
 /// libdrm_amdgpu's marketing names: read by the ROCm thunk.
 const DATA: &str = "usr/share/libdrm/amdgpu.ids";
@@ -49,15 +81,11 @@ const ETC: [(&str, &str); 4] = [
 /// The cpio piece, made at first use.
 pub(crate) fn piece(apt: &Apt) -> Result<PathBuf> {
     let piece = paths::cache().join("userland.cpio");
-    if piece.exists() {
+    let key = format!("{PACKAGES:?} {PROGRAMS:?} {LIBRARY_DIRS:?} {LOADER} {DATA} {ETC:?}");
+    if is_of(&piece, &key) {
         return Ok(piece);
     }
-    let tree = paths::cache().join("userland");
-    if !tree.exists() {
-        step(format!("fetching the guest's programs: {}", PACKAGES.join(", ")));
-        let debs = apt.download_closure(&PACKAGES)?;
-        apt::unpack(&debs, &tree)?;
-    }
+    let tree = tree(apt, "userland", &PACKAGES)?;
     let mut archive = Archive::new();
     for dir in ["bin", "etc", "lib", "lib64", "root", "usr", "usr/share", "usr/share/libdrm"] {
         archive.dir(dir);
@@ -86,36 +114,105 @@ pub(crate) fn piece(apt: &Apt) -> Result<PathBuf> {
             archive.symlink(&format!("bin/{applet}"), "busybox");
         }
     }
-    finish(archive, libraries.len(), piece)
+    finish(archive, libraries.len(), piece, &key)
 }
 
-/// The cpio piece that adds bpftrace, made at first use. It lies over [`piece`], which has the folders and the loader.
-pub(crate) fn bpftrace(apt: &Apt) -> Result<PathBuf> {
-    let piece = paths::cache().join("bpftrace.cpio");
-    if piece.exists() {
+/// A cpio piece that lies over [`piece`], made at first use.
+pub(crate) fn more(apt: &Apt, more: &More) -> Result<PathBuf> {
+    let piece = paths::cache().join(format!("{}.cpio", more.name));
+    let key = format!("{more:?}");
+    if is_of(&piece, &key) {
         return Ok(piece);
     }
-    let tree = paths::cache().join("bpftrace");
-    if !tree.exists() {
-        step("fetching bpftrace");
-        let debs = apt.download_closure(&[BPFTRACE])?;
-        apt::unpack(&debs, &tree)?;
-    }
+    let tree = tree(apt, more.name, more.packages)?;
     let mut archive = Archive::new();
     let mut libraries = BTreeSet::new();
-    let program = read(&tree.join("usr/bin").join(BPFTRACE))?;
-    collect_libraries(&tree, &program, &mut libraries).context("libraries of bpftrace")?;
-    archive.file("bin/bpftrace", 0o755, program);
+    for name in more.loaded {
+        libraries.insert((*name).to_owned());
+        collect_libraries(&tree, &read(&library(&tree, name)?)?, &mut libraries)?;
+    }
+    for (from, to) in more.folders {
+        let parent = to.rsplit_once('/').map_or(*to, |(parent, _)| parent);
+        archive.dir(parent);
+        add_folder(&tree, &tree.join(from), to, &mut archive, &mut libraries)?;
+    }
+    for (from, to) in more.programs {
+        let bytes = read(&tree.join(from))?;
+        collect_libraries(&tree, &bytes, &mut libraries).with_context(|| format!("libraries of {from}"))?;
+        archive.file(to, 0o755, bytes);
+    }
+    for (link, to) in more.links {
+        archive.symlink(link, to);
+    }
     for name in &libraries {
         archive.file(&format!("lib/{name}"), 0o755, read(&library(&tree, name)?)?);
     }
-    finish(archive, libraries.len(), piece)
+    finish(archive, libraries.len(), piece, &key)
 }
 
-fn finish(archive: Archive, libraries: usize, piece: PathBuf) -> Result<PathBuf> {
+/// A folder with all in it, and the names of the libraries that its extensions of Python need.
+fn add_folder(
+    tree: &Path,
+    from: &Path,
+    to: &str,
+    archive: &mut Archive,
+    libraries: &mut BTreeSet<String>,
+) -> Result<()> {
+    archive.dir(to);
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).context("a name that is no text")?;
+        let to = format!("{to}/{name}");
+        // Where it leads to is for the guest to find, not for this machine.
+        if path.is_symlink() {
+            let target = fs::read_link(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            archive.symlink(&to, &target.to_string_lossy());
+            continue;
+        }
+        if path.is_dir() {
+            add_folder(tree, &path, &to, archive, libraries)?;
+            continue;
+        }
+        let bytes = read(&path)?;
+        if path.extension().is_some_and(|extension| extension == "so") {
+            collect_libraries(tree, &bytes, libraries).with_context(|| format!("libraries of {name}"))?;
+        }
+        archive.file(&to, 0o755, bytes);
+    }
+    Ok(())
+}
+
+/// Packages with all they depend on, unpacked.
+fn tree(apt: &Apt, name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let tree = paths::cache().join(name);
+    if tree.exists() {
+        fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
+    }
+    step(format!("fetching the guest's programs: {}", packages.join(", ")));
+    apt::unpack(&apt.download_closure(packages)?, &tree)?;
+    Ok(tree)
+}
+
+/// Says what a piece is made of.
+fn stamp(piece: &Path) -> PathBuf {
+    piece.with_extension("made-of")
+}
+
+fn is_of(piece: &Path, key: &str) -> bool {
+    piece.exists() && fs::read_to_string(stamp(piece)).is_ok_and(|have| have == key)
+}
+
+fn finish(archive: Archive, libraries: usize, piece: PathBuf, key: &str) -> Result<PathBuf> {
     let bytes = archive.finish()?;
     note(format!("{}: {libraries} libraries, {}", piece.display(), size(bytes.len() as u64)));
-    fs::write(&piece, bytes).with_context(|| format!("cannot write {}", piece.display()))?;
+    let stamp = stamp(&piece);
+    if stamp.exists() {
+        fs::remove_file(&stamp).with_context(|| format!("cannot remove {}", stamp.display()))?;
+    }
+    // The stamp last: a piece that was not written to its end has none.
+    fs::write(&piece, bytes)
+        .and_then(|()| fs::write(stamp, key))
+        .with_context(|| format!("cannot write {}", piece.display()))?;
     Ok(piece)
 }
 

@@ -4,5 +4,4 @@ mod activity;
 mod alerts;
 mod life;
 mod load;
-mod rocm_smi;
 mod web;

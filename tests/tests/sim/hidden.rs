@@ -1,19 +1,13 @@
 //! A workload that lsof and fuser cannot see, because its device node is another inode; and the tracer, which
 //! sees it by its queues.
 
-use std::process::Command;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload};
 use serde_json::{Value, json};
 
-/// What `lsof /dev/kfd` and `fuser /dev/kfd` print on standard output: the users they find.
-pub(super) fn found_by(tool: &str) -> Result<String> {
-    let output = Command::new(tool).arg("/dev/kfd").output().with_context(|| format!("run {tool}"))?;
-    Ok(String::from_utf8(output.stdout)?)
-}
+use super::usual::Eyes;
 
 /// The facts of a queue, under the names of `kfd-trace ps` and the stream.
 fn as_the_workload_says(queue: &Value) -> Value {
@@ -51,7 +45,7 @@ fn lsof_and_fuser_find_a_plain_workload() -> Result<()> {
     let workload = Workload::ready(&["hold"])?;
     let pid = workload.pid().to_string();
     for tool in ["lsof", "fuser"] {
-        let found = found_by(tool)?;
+        let found = Eyes::Root.found_by(tool)?;
         assert!(found.split_whitespace().any(|word| word == pid), "{tool}: {found:?}, the workload is {pid}");
     }
     Ok(())
@@ -66,7 +60,7 @@ fn a_hidden_workload_is_seen_by_the_tracer_only() -> Result<()> {
     assert_ne!(pid, workload.pid(), "the hidden one is a child");
 
     for tool in ["lsof", "fuser"] {
-        assert_eq!(found_by(tool)?, "", "{tool}");
+        assert_eq!(Eyes::Root.found_by(tool)?, "", "{tool}");
     }
 
     let queues = workload.queues();

@@ -14,6 +14,7 @@ mod refused;
 mod script;
 mod short_lived;
 mod tracepoints;
+mod usual;
 
 #[test]
 fn two_gpus_are_in_the_topology() {

@@ -52,7 +52,7 @@ fn work(job: &Job) -> u32 {
     let done = match job.mode {
         Mode::Demo => program(Command::new("/bin/kfd-demo").envs(environment)),
         Mode::Cost => program(Command::new("/bin/kfd-cost").args(&job.arguments).envs(environment)),
-        Mode::Shell | Mode::Test => process::shell(Command::new("/bin/sh").envs(environment)),
+        Mode::Shell | Mode::Test => process::shell(Command::new("/bin/busybox").arg("sh").envs(environment)),
     };
     match done {
         Ok(end) => u32::from(job.mode != Mode::Shell && !end.success()),
