@@ -14,6 +14,7 @@ use super::caller::{Caller, Order};
 use super::case::Work;
 use super::clock;
 use crate::harness::footprint::Footprint;
+use crate::harness::setting::{HUGE_PAGES, Setting};
 use crate::harness::status::number;
 use crate::harness::wait::ATTACH;
 use crate::harness::{Daemon, Metrics, Stream, Workload};
@@ -69,6 +70,8 @@ fn start(caller: &mut Caller) -> Result<(u64, u64)> {
 }
 
 fn rest(caller: &mut Caller) -> Result<()> {
+    // By luck of an address one of these is 2 MiB of memory of which the daemon uses next to nothing.
+    let _small_pages = Setting::of(HUGE_PAGES, "never")?;
     let mut daemon = Daemon::ready(&[])?;
     caller.order(ONE_PAIR)?;
     daemon.scrape()?;

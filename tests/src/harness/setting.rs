@@ -15,6 +15,9 @@ pub const PATIENCE: &str = "/sys/module/amdgpu/parameters/queue_preemption_timeo
 /// How threads are preempted inside the kernel: a choice, of which the one that holds is in brackets.
 pub const PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
 
+/// Which memory is given in huge pages: a choice, too.
+pub const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
 /// Of the kernel: whether functions can be traced.
 pub const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
 
@@ -44,9 +47,9 @@ impl Drop for Setting {
     }
 }
 
-/// Of a choice like `none (voluntary) full` the word in brackets; else all.
+/// Of a choice like `none (voluntary) full` or `[always] never` the word in brackets; else all.
 fn chosen(text: &str) -> &str {
-    let rest = text.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+    let rest = text.split_once(['(', '[']).and_then(|(_, rest)| rest.split_once([')', ']']));
     rest.map_or(text, |(word, _)| word)
 }
 
@@ -76,6 +79,7 @@ mod tests {
     #[test]
     fn a_choice_is_set_back_by_its_word() {
         assert_eq!(chosen("none (voluntary) full \n"), "voluntary");
+        assert_eq!(chosen("[always] madvise never\n"), "always");
         assert_eq!(chosen("9000\n"), "9000\n");
     }
 }
