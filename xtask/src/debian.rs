@@ -1,7 +1,7 @@
 //! A Debian 12 with systemd, dpkg and Prometheus, to be booted into: a disk image made of packages at first use, which each guest
 //! writes to in a copy of its own. What a boot adds to it lies in the initramfs, below [`OVERLAY`].
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -11,6 +11,7 @@ use crate::initramfs::Archive;
 use crate::kernels::Kernel;
 use crate::modules::{self, sbin};
 use crate::run::{self, step};
+use crate::stamp::Stamp;
 use crate::{apt, paths};
 
 /// Copied over the root by the initramfs's init (tests/src/bin/vm-init/disk.rs).
@@ -48,11 +49,12 @@ StandardOutput=journal+console
 /// The image, made at first use.
 pub(crate) fn image() -> Result<PathBuf> {
     let image = paths::cache().join("debian.ext2");
-    let stamp = paths::cache().join("debian.made-of");
     let key = format!("{PACKAGES}\n{}\n{DISABLED}\n{LEAVES_OUT}\n{SIZE}\n", LEFT_OUT.join(" "));
-    if image.exists() && fs::read_to_string(&stamp).is_ok_and(|have| have == key) {
+    let stamp = Stamp::beside(&image, key);
+    if image.exists() && stamp.holds() {
         return Ok(image);
     }
+    stamp.clear()?;
     step("making a Debian 12 with systemd and Prometheus (half a minute)");
     let (main, security) = apt::archives()?;
     let log = paths::cache().join("debian.log");
@@ -74,7 +76,7 @@ pub(crate) fn image() -> Result<PathBuf> {
         .and_then(|file| file.set_len(SIZE))
         .context("cannot widen the image")?;
     run::output(Command::new(sbin("resize2fs")).arg("-f").arg(&image))?;
-    fs::write(&stamp, key).context("cannot write the image's stamp")?;
+    stamp.set()?;
     Ok(image)
 }
 

@@ -15,6 +15,7 @@ use crate::apt::{self, Apt};
 use crate::kernels::Kernel;
 use crate::paths;
 use crate::run::step;
+use crate::stamp::Stamp;
 
 /// The driver within the kernel's sources.
 pub(crate) const AMD: &str = "drivers/gpu/drm/amd";
@@ -102,8 +103,8 @@ fn enter(root: &Path, folders: [&Path; 3]) -> Command {
 fn root() -> Result<PathBuf> {
     let root = paths::cache().join("trixie");
     let key = format!("{}\n{ENTER}", PACKAGES.join(" "));
-    let stamp = root.join("unpacked-for");
-    if fs::read_to_string(&stamp).is_ok_and(|have| have == key) {
+    let stamp = Stamp::at(root.join("unpacked-for"), key);
+    if stamp.holds() {
         return Ok(root);
     }
     let clear = |dir: &Path| match dir.exists() {
@@ -122,6 +123,6 @@ fn root() -> Result<PathBuf> {
         fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
     fs::write(root.join("enter"), ENTER).context("cannot write to the root")?;
-    fs::write(&stamp, key).context("cannot write the root's stamp")?;
+    stamp.set()?;
     Ok(root)
 }

@@ -13,6 +13,7 @@ use crate::kbuild::{self, Folders};
 use crate::kernels::Kernel;
 use crate::paths;
 use crate::run::{self, note, size, step};
+use crate::stamp::Stamp;
 
 /// GPL-2.0 sources with their Kbuild.
 fn sources() -> PathBuf {
@@ -25,9 +26,8 @@ pub(crate) fn build(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     let driver = driver_headers(apt, kernel)?;
     let dir = paths::vm(&kernel.release).join("kfdsim");
     let module = dir.join("kfdsim.ko");
-    let stamp = dir.join("built-for");
-    let key = &kernel.version;
-    let fresh = fs::read_to_string(&stamp).is_ok_and(|built| built == *key)
+    let stamp = Stamp::at(dir.join("built-for"), kernel.version.clone());
+    let fresh = stamp.holds()
         && modified(&module).is_some_and(|built| newest(&sources()).is_some_and(|source| source < built));
     if fresh {
         return Ok(module);
@@ -40,7 +40,7 @@ pub(crate) fn build(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     run::logged(&mut make, &log)?;
     let length = fs::metadata(&module).context("kbuild made no kfdsim.ko")?.len();
     note(format!("kfdsim.ko: {}", size(length)));
-    fs::write(&stamp, key).context("cannot write the build stamp")?;
+    stamp.set()?;
     Ok(module)
 }
 

@@ -32,6 +32,7 @@ mod scenario;
 mod series;
 mod setup;
 mod soak;
+mod stamp;
 mod symbols;
 mod test;
 mod userland;

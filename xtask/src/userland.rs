@@ -16,6 +16,7 @@ use crate::apt::{self, Apt};
 use crate::initramfs::Archive;
 use crate::paths;
 use crate::run::{self, note, size, step};
+use crate::stamp::Stamp;
 
 const PACKAGES: [&str; 5] = ["busybox-static", "lsof", "psmisc", "rocminfo", "strace"];
 
@@ -82,7 +83,8 @@ const ETC: [(&str, &str); 4] = [
 pub(crate) fn piece(apt: &Apt) -> Result<PathBuf> {
     let piece = paths::cache().join("userland.cpio");
     let key = format!("{PACKAGES:?} {PROGRAMS:?} {LIBRARY_DIRS:?} {LOADER} {DATA} {ETC:?}");
-    if is_of(&piece, &key) {
+    let stamp = Stamp::beside(&piece, key);
+    if piece.exists() && stamp.holds() {
         return Ok(piece);
     }
     let tree = tree(apt, "userland", &PACKAGES)?;
@@ -96,15 +98,8 @@ pub(crate) fn piece(apt: &Apt) -> Result<PathBuf> {
         archive.symlink(link, to);
     }
     let mut libraries = BTreeSet::new();
-    for (from, to) in PROGRAMS {
-        let bytes = read(&tree.join(from))?;
-        collect_libraries(&tree, &bytes, &mut libraries).with_context(|| format!("libraries of {from}"))?;
-        archive.file(to, 0o755, bytes);
-    }
+    add_programs(&tree, &PROGRAMS, &mut archive, &mut libraries)?;
     archive.file(LOADER, 0o755, read(&tree.join(LOADER))?);
-    for name in &libraries {
-        archive.file(&format!("lib/{name}"), 0o755, read(&library(&tree, name)?)?);
-    }
     archive.file(DATA, 0o644, read(&tree.join(DATA))?);
     for (path, text) in ETC {
         archive.file(path, 0o644, text.as_bytes().to_vec());
@@ -114,14 +109,15 @@ pub(crate) fn piece(apt: &Apt) -> Result<PathBuf> {
             archive.symlink(&format!("bin/{applet}"), "busybox");
         }
     }
-    finish(archive, libraries.len(), piece, &key)
+    finish(archive, &tree, &libraries, piece, &stamp)
 }
 
 /// A cpio piece that lies over [`piece`], made at first use.
 pub(crate) fn more(apt: &Apt, more: &More) -> Result<PathBuf> {
     let piece = paths::cache().join(format!("{}.cpio", more.name));
     let key = format!("{more:?}");
-    if is_of(&piece, &key) {
+    let stamp = Stamp::beside(&piece, key);
+    if piece.exists() && stamp.holds() {
         return Ok(piece);
     }
     let tree = tree(apt, more.name, more.packages)?;
@@ -136,18 +132,11 @@ pub(crate) fn more(apt: &Apt, more: &More) -> Result<PathBuf> {
         archive.dir(parent);
         add_folder(&tree, &tree.join(from), to, &mut archive, &mut libraries)?;
     }
-    for (from, to) in more.programs {
-        let bytes = read(&tree.join(from))?;
-        collect_libraries(&tree, &bytes, &mut libraries).with_context(|| format!("libraries of {from}"))?;
-        archive.file(to, 0o755, bytes);
-    }
+    add_programs(&tree, more.programs, &mut archive, &mut libraries)?;
     for (link, to) in more.links {
         archive.symlink(link, to);
     }
-    for name in &libraries {
-        archive.file(&format!("lib/{name}"), 0o755, read(&library(&tree, name)?)?);
-    }
-    finish(archive, libraries.len(), piece, &key)
+    finish(archive, &tree, &libraries, piece, &stamp)
 }
 
 /// A folder with all in it, and the names of the libraries that its extensions of Python need.
@@ -193,27 +182,38 @@ fn tree(apt: &Apt, name: &str, packages: &[&str]) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// Says what a piece is made of.
-fn stamp(piece: &Path) -> PathBuf {
-    piece.with_extension("made-of")
-}
-
-fn is_of(piece: &Path, key: &str) -> bool {
-    piece.exists() && fs::read_to_string(stamp(piece)).is_ok_and(|have| have == key)
-}
-
-fn finish(archive: Archive, libraries: usize, piece: PathBuf, key: &str) -> Result<PathBuf> {
-    let bytes = archive.finish()?;
-    note(format!("{}: {libraries} libraries, {}", piece.display(), size(bytes.len() as u64)));
-    let stamp = stamp(&piece);
-    if stamp.exists() {
-        fs::remove_file(&stamp).with_context(|| format!("cannot remove {}", stamp.display()))?;
+/// Adds the libraries, and writes the piece.
+fn finish(
+    mut archive: Archive,
+    tree: &Path,
+    libraries: &BTreeSet<String>,
+    piece: PathBuf,
+    stamp: &Stamp,
+) -> Result<PathBuf> {
+    for name in libraries {
+        archive.file(&format!("lib/{name}"), 0o755, read(&library(tree, name)?)?);
     }
-    // The stamp last: a piece that was not written to its end has none.
-    fs::write(&piece, bytes)
-        .and_then(|()| fs::write(stamp, key))
-        .with_context(|| format!("cannot write {}", piece.display()))?;
+    let bytes = archive.finish()?;
+    note(format!("{}: {} libraries, {}", piece.display(), libraries.len(), size(bytes.len() as u64)));
+    stamp.clear()?;
+    fs::write(&piece, bytes).with_context(|| format!("cannot write {}", piece.display()))?;
+    stamp.set()?;
     Ok(piece)
+}
+
+/// Adds programs, and the names of the libraries that they need.
+fn add_programs(
+    tree: &Path,
+    programs: &[(&str, &str)],
+    archive: &mut Archive,
+    libraries: &mut BTreeSet<String>,
+) -> Result<()> {
+    for (from, to) in programs {
+        let bytes = read(&tree.join(from))?;
+        collect_libraries(tree, &bytes, libraries).with_context(|| format!("libraries of {from}"))?;
+        archive.file(to, 0o755, bytes);
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
