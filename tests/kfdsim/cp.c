@@ -10,6 +10,7 @@
 #include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/kthread.h>
+#include <linux/sched.h>
 #include "kfdsim.h"
 #include "kfd_kernel_queue.h"
 
@@ -63,5 +64,10 @@ static int cp_thread(void *unused)
 
 int cp_start(void)
 {
-	return PTR_ERR_OR_ZERO(kthread_run(cp_thread, NULL, "kfdsim-cp"));
+	struct task_struct *thread = kthread_run(cp_thread, NULL, "kfdsim-cp");
+
+	/* hardware does not wait for its turn on a CPU: programs that keep all of them busy are no hang */
+	if (!IS_ERR(thread))
+		sched_set_fifo(thread);
+	return PTR_ERR_OR_ZERO(thread);
 }

@@ -5,5 +5,6 @@
 pub mod cost;
 pub mod harness;
 pub mod kfd;
+pub mod pulse;
 pub mod scenario;
 pub mod workload;

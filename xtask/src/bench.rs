@@ -20,6 +20,7 @@ use crate::lock::{self, Held};
 use crate::qemu::{self, End, Machine, Run};
 use crate::run::{note, size, step};
 use crate::series::Series;
+use crate::timing::Timing;
 use crate::{build, debian, dist, kfdsim, modules, paths, userland};
 
 /// What the guest is to do.
@@ -58,6 +59,7 @@ struct Ready {
     boot: Boot,
     initramfs: PathBuf,
     console: PathBuf,
+    pulse: PathBuf,
     disk: Option<PathBuf>,
     nonce: String,
     _held: Held,
@@ -70,6 +72,36 @@ pub(crate) struct Booted {
     pub(crate) run: Run,
     /// What is wrong with the guest itself; it was shown with the kernel log's end.
     pub(crate) trouble: Option<String>,
+}
+
+/// What came of the tests of one or several boots.
+#[derive(Default)]
+pub(crate) struct Tested {
+    pub(crate) totals: Totals,
+    /// What is wrong beyond failed tests.
+    pub(crate) problems: Vec<String>,
+    pub(crate) timing: Timing,
+}
+
+impl Tested {
+    pub(crate) fn is_well(&self) -> bool {
+        self.problems.is_empty() && self.totals.failed == 0
+    }
+
+    /// Adds what came of a boot.
+    pub(crate) fn add(&mut self, place: &str, boot: Self) {
+        self.totals.add(boot.totals);
+        self.problems.extend(boot.problems.into_iter().map(|why| format!("{place}: {why}")));
+        self.timing.add(boot.timing);
+    }
+
+    /// How long what took, and what is wrong.
+    pub(crate) fn show(&self) {
+        print!("\n{}", self.timing.tables());
+        for problem in &self.problems {
+            eprintln!("error: {problem}");
+        }
+    }
 }
 
 impl Bench {
@@ -91,8 +123,7 @@ impl Bench {
         Ok(Self { apt, userland, tracer, binaries })
     }
 
-    /// One boot of the tests, reported to `out`: the sums, and what is wrong beyond failed tests. `None`: not booted, because
-    /// neither `only` nor the filter leaves it a test.
+    /// One boot of the tests, reported to `out`. `None`: not booted, because neither `only` nor the filter leaves it a test.
     pub(crate) fn test(
         &self,
         series: Series,
@@ -101,7 +132,7 @@ impl Bench {
         filter: &[String],
         limit: Duration,
         out: &mut dyn Write,
-    ) -> Result<Option<(Totals, Vec<String>)>> {
+    ) -> Result<Option<Tested>> {
         let mut wanted = Vec::new();
         for Stage { name, .. } in boot.stages(series) {
             if (only.is_empty() || only.contains(name)) && self.has_test(name, filter)? {
@@ -119,7 +150,7 @@ impl Bench {
         if let (End::Exit(code @ 1..), 0) = (&run.end, run.totals.failed) {
             problems.push(format!("{code} stages failed outside of their tests"));
         }
-        Ok(Some((run.totals, problems)))
+        Ok(Some(Tested { totals: run.totals, problems, timing: run.timing }))
     }
 
     /// Whether a stage's executable has a test that the arguments leave: it is static, and lists them here.
@@ -203,8 +234,8 @@ impl Bench {
         let initramfs = dir.join("initramfs.cpio");
         fs::write(&initramfs, &whole).with_context(|| format!("cannot write {}", initramfs.display()))?;
         note(format!("initramfs for {}: {}", kernel.release, size(whole.len() as u64)));
-        let console = dir.join("console.log");
-        Ok(Ready { kernel, boot, initramfs, console, disk, nonce, _held: held })
+        let [console, pulse] = ["console.log", "pulse"].map(|name| dir.join(name));
+        Ok(Ready { kernel, boot, initramfs, console, pulse, disk, nonce, _held: held })
     }
 
     /// The pieces with Debian's programs, where they are all that there is of a system.
@@ -293,8 +324,9 @@ impl Bench {
 
 impl Ready {
     fn machine<'a>(&'a self, vmlinuz: &'a Path) -> Machine<'a> {
-        let Self { initramfs, console, disk, boot, .. } = self;
-        Machine { vmlinuz, initramfs, console, disk: disk.as_deref(), gpus: boot.gpus, time: boot.time }
+        let Self { initramfs, console, pulse, disk, boot, .. } = self;
+        let (disk, Boot { gpus, time, .. }) = (disk.as_deref(), *boot);
+        Machine { vmlinuz, initramfs, console, pulse, disk, gpus, time }
     }
 }
 

@@ -24,7 +24,9 @@ mod lock;
 mod manifests;
 mod modules;
 mod overhead;
+mod passed;
 mod paths;
+mod pulse;
 mod qemu;
 mod rules;
 mod run;
@@ -35,10 +37,12 @@ mod soak;
 mod stamp;
 mod symbols;
 mod test;
+mod timing;
 mod userland;
 mod verdicts;
 mod vm;
 mod vmlinux;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -83,7 +87,7 @@ enum Command {
     /// Write Grafana's dashboards and check them
     Dashboards(dashboards::Args),
     /// Everything: set-up, and every check and test there is
-    Test,
+    Test(test::Args),
     /// Pack the release binary: a tarball, a .deb and an .rpm, and their checksums, below target/dist
     Dist(dist::Args),
     /// Show kfd-trace at work: here if there is an AMD GPU, else in the VM on a simulated one
@@ -116,7 +120,7 @@ fn main() -> ExitCode {
         Command::Manifests => manifests::manifests(),
         Command::Links => links::links(),
         Command::Dashboards(args) => dashboards::dashboards(&args),
-        Command::Test => return exit(test::test()),
+        Command::Test(args) => return exit(test::test(&args)),
         Command::Demo => return exit(demo::demo()),
     };
     exit(done.map(|()| true))

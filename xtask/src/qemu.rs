@@ -1,8 +1,8 @@
 //! One QEMU run. Takes kernel, initramfs and the nonce the guest ends with; passes on what the guest reports and
 //! gives how the run ended. QEMU never outlives us.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader, Write};
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,12 +10,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 
 use crate::closing::Totals;
 use crate::console;
-
-/// Without a byte on either port for so long, the guest hangs.
-const SILENCE: Duration = Duration::from_secs(180);
+use crate::pulse::Pulse;
+use crate::timing::{Mark, Timing};
+use crate::watch::{Done, Watch};
 
 /// One page of doorbells is plenty, but kfdsim checks for 8 MiB: the size of a real doorbell BAR's share.
 const DOORBELL_BAR: &str = "8M";
@@ -25,6 +27,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) initramfs: &'a Path,
     /// Kernel log.
     pub(crate) console: &'a Path,
+    /// Heartbeats and starts ([`Pulse`]).
+    pub(crate) pulse: &'a Path,
     /// A disk image, written to in a copy.
     pub(crate) disk: Option<&'a Path>,
     /// Fake GPUs: one ivshmem device each.
@@ -35,11 +39,20 @@ pub(crate) struct Machine<'a> {
 /// What the guest's clocks go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Time {
-    /// The host's time.
-    Host,
-    /// The guest's instructions, each 2^`shift` ns, on one CPU; a guest that waits skips to the next timer. The same run
-    /// after run, however busy the host is.
-    Instructions { shift: u32 },
+    /// Two CPUs, each instruction 1 ns. Under KVM, where it can be used, the host's time.
+    Shared,
+    /// One CPU, each instruction 2^`shift` ns; never under KVM, so that counts repeat.
+    Counted { shift: u32 },
+}
+
+impl Time {
+    /// CPUs, and QEMU's `shift`.
+    fn emulated(self) -> (u32, u32) {
+        match self {
+            Self::Shared => (2, 0),
+            Self::Counted { shift } => (1, shift),
+        }
+    }
 }
 
 /// How the guest ended.
@@ -55,6 +68,7 @@ pub(crate) struct Run {
     pub(crate) totals: Totals,
     /// Closing lines seen: one for each test executable that came to its end.
     pub(crate) closings: usize,
+    pub(crate) timing: Timing,
 }
 
 /// KVM only where the CPU says that it can: a /dev/kvm that is there may still hang the guest.
@@ -68,25 +82,26 @@ fn kvm_usable() -> bool {
 impl Machine<'_> {
     fn command(&self) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
-        if self.time == Time::Host && kvm_usable() {
-            command.args(["-accel", "kvm", "-cpu", "host"]);
+        if self.time == Time::Shared && kvm_usable() {
+            command.args(["-accel", "kvm", "-cpu", "host", "-smp", "2"]);
         } else {
             // One thread for all CPUs: with a thread each, QEMU 7.2 loses an interrupt now and then
             // while the kernel patches text, and the guest locks up. Without cmpxchg16b, whose emulation may leave garbage in
             // the flags: seen once as a double fault right after it, in the slab allocator, its only user here.
             command.args(["-accel", "tcg,thread=single", "-cpu", "max,-cx16"]);
+            // The guest's clocks go by its instructions, so that a busy host changes nothing of what it measures or waits for;
+            // while all of its CPUs wait, they skip to the next timer.
+            let (cpus, shift) = self.time.emulated();
+            command.args(["-smp", &cpus.to_string(), "-icount", &format!("shift={shift},sleep=off")]);
         }
-        match self.time {
-            Time::Host => command.args(["-smp", "2"]),
-            Time::Instructions { shift } => {
-                command.args(["-smp", "1", "-icount"]).arg(format!("shift={shift},sleep=off"))
-            }
-        };
         command.args(["-m", "2G", "-no-reboot", "-nodefaults", "-display", "none"]);
         command.arg("-kernel").arg(self.vmlinuz).arg("-initrd").arg(self.initramfs);
         // The boot-time check of the timer interrupt counts on a CPU that is not shared: on a loaded host it fails,
         // and the kernel panics in setup_IO_APIC.
-        let parameters = "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check rcupdate.rcu_expedited=1 rdinit=/init";
+        // Ticks of both CPUs at different times: by instructions, a CPU runs until the next timer of any, and one whose turn
+        // always came just before the other's tick would starve.
+        let parameters = "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check skew_tick=1 \
+                          rcupdate.rcu_expedited=1 rdinit=/init";
         command.args(["-append", parameters]);
         if let Some(disk) = self.disk {
             let drive = format!("file={},format=raw,if=virtio,snapshot=on", disk.display());
@@ -111,14 +126,23 @@ impl Machine<'_> {
         let mut command = self.command();
         command.arg("-serial").arg(format!("file:{}", self.console.display()));
         command.args(["-chardev", "stdio,id=tests,signal=off", "-serial", "chardev:tests"]);
+        command.arg("-debugcon").arg(format!("file:{}", self.pulse.display()));
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let _ = fs::remove_file(self.console);
+        for file in [self.console, self.pulse] {
+            let _ = fs::remove_file(file);
+        }
         let child =
             command.spawn().context("cannot run qemu-system-x86_64: run `cargo xtask setup` first")?;
         let mut guest = Guest(child);
         let stdout = guest.0.stdout.take().context("QEMU has no stdout")?;
-        let mut run = Run { end: End::Lost(String::new()), totals: Totals::default(), closings: 0 };
-        run.end = follow(&lines(stdout), &mut run, nonce, limit, self.console, out);
+        let mut signs = Signs::of(&guest.0, self.console, self.pulse)?;
+        let mut run = Run {
+            end: End::Lost(String::new()),
+            totals: Totals::default(),
+            closings: 0,
+            timing: Timing::default(),
+        };
+        run.end = follow(&lines(stdout), &mut run, nonce, limit, &mut signs, out);
         if matches!(run.end, End::Exit(_)) {
             guest.settle(Duration::from_secs(20));
         }
@@ -173,21 +197,77 @@ fn lines(stdout: ChildStdout) -> Receiver<String> {
     receiver
 }
 
-/// Passes lines on until the exit line, the end of QEMU, or a time limit.
+/// What shows that a guest lives.
+struct Signs<'a> {
+    begin: Instant,
+    /// Of QEMU.
+    clock: ClockId,
+    console: &'a Path,
+    heartbeats: Option<File>,
+    heartbeats_in: &'a Path,
+    pulse: Pulse,
+    /// Bytes that it has reported.
+    reported: u64,
+}
+
+impl<'a> Signs<'a> {
+    fn of(qemu: &Child, console: &'a Path, heartbeats_in: &'a Path) -> Result<Self> {
+        let pid = i32::try_from(qemu.id()).context("PID out of range")?;
+        let clock = clock_getcpuclockid(Pid::from_raw(pid)).context("QEMU's CPU time cannot be read")?;
+        let (begin, pulse) = (Instant::now(), Pulse::default());
+        Ok(Self { begin, clock, console, heartbeats: None, heartbeats_in, pulse, reported: 0 })
+    }
+
+    /// Takes in what has come.
+    fn look(&mut self) {
+        if self.heartbeats.is_none() {
+            self.heartbeats = File::open(self.heartbeats_in).ok();
+        }
+        let mut bytes = Vec::new();
+        if let Some(file) = &mut self.heartbeats {
+            // What cannot be read now is read the next time.
+            let _ = file.read_to_end(&mut bytes);
+        }
+        self.pulse.take(&bytes);
+    }
+
+    fn done(&self) -> Done {
+        let logged = fs::metadata(self.console).map_or(0, |meta| meta.len());
+        Done {
+            bytes: self.reported + logged,
+            uptime: self.pulse.uptime,
+            cpu: self.cpu(),
+            host: self.begin.elapsed(),
+        }
+    }
+
+    /// A QEMU that has ended needs no watch any more.
+    fn cpu(&self) -> Duration {
+        clock_gettime(self.clock).map_or(Duration::ZERO, Duration::from)
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { guest: self.pulse.uptime, cpu: self.cpu(), starts: self.pulse.starts }
+    }
+}
+
+/// Passes lines on until the exit line, the end of QEMU, or until the guest hangs.
 fn follow(
     lines: &Receiver<String>,
     run: &mut Run,
     nonce: &str,
     limit: Duration,
-    log: &Path,
+    signs: &mut Signs<'_>,
     out: &mut dyn Write,
 ) -> End {
-    let start = Instant::now();
-    let (mut alive, mut logged) = (start, 0);
+    let mut watch = Watch::default();
     loop {
-        match lines.recv_timeout(Duration::from_millis(500)) {
+        let received = lines.recv_timeout(Duration::from_millis(500));
+        signs.look();
+        match received {
             Ok(line) => {
-                alive = Instant::now();
+                signs.reported += line.len() as u64 + 1;
+                run.timing.line(&line, signs.mark());
                 if let Some(code) = exit_code(&line, nonce) {
                     return End::Exit(code);
                 }
@@ -201,15 +281,8 @@ fn follow(
             Err(RecvTimeoutError::Disconnected) => return End::Lost("the guest died".to_owned()),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let length = fs::metadata(log).map_or(0, |meta| meta.len());
-        if length != logged {
-            (alive, logged) = (Instant::now(), length);
-        }
-        if alive.elapsed() > SILENCE {
-            return End::Lost(format!("the guest hangs: silent for {} s", SILENCE.as_secs()));
-        }
-        if start.elapsed() > limit {
-            return End::Lost(format!("the guest hangs: not done after {} s", limit.as_secs()));
+        if let Some(why) = watch.hangs(signs.done(), limit) {
+            return End::Lost(why);
         }
     }
 }
@@ -246,8 +319,9 @@ mod tests {
     #[test]
     fn instructions_are_counted_on_one_emulated_cpu() {
         let path = Path::new("x");
-        let time = Time::Instructions { shift: 3 };
-        let machine = Machine { vmlinuz: path, initramfs: path, console: path, disk: None, gpus: 1, time };
+        let time = Time::Counted { shift: 3 };
+        let (console, pulse) = (path, path);
+        let machine = Machine { vmlinuz: path, initramfs: path, console, pulse, disk: None, gpus: 1, time };
         let command = machine.command();
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let follows = |option: &str| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Tested};
 use crate::boots::SOAK;
 use crate::scenario;
 use crate::series::Series;
@@ -31,7 +31,7 @@ pub(crate) fn soak(args: &Args) -> Result<bool> {
         .map(str::to_owned);
     let limit = vm::LIMIT + PER_MINUTE * args.minutes;
     let tested = Bench::new()?.test(args.kernel, SOAK, &[], &words, limit, &mut io::stdout())?;
-    let (totals, problems) = tested.context("there is no such test")?;
+    let Tested { totals, problems, .. } = tested.context("there is no such test")?;
     for problem in &problems {
         eprintln!("error: Linux {}: {problem}", args.kernel.name());
     }

@@ -1,16 +1,20 @@
-//! `cargo xtask test`: every check there is, each announced, in the order of how soon it tells.
+//! `cargo xtask test`: every check there is, each announced, in the order of how soon it ends, beside the guests.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::thread::scope;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::bench::{Bench, Tested};
 use crate::closing::Totals;
 use crate::guest;
+use crate::passed::Passed;
 use crate::run::{self, step};
 use crate::series::Series;
-use crate::{bench_daemon, dashboards, dist, fixtures, links, manifests, overhead, rules, setup, vm};
+use crate::vm::{self, Ask, Boots};
+use crate::{bench_daemon, dashboards, dist, fixtures, links, manifests, overhead, rules, setup};
 
 /// Crates that cargo can build for this machine: the BPF programs have their own target.
 const HOST: [&str; 3] = ["--workspace", "--exclude", "kfd-trace-ebpf"];
@@ -18,68 +22,168 @@ const HOST: [&str; 3] = ["--workspace", "--exclude", "kfd-trace-ebpf"];
 /// Those that need kernel packages or rendered manifests are ignored in a plain `cargo test`.
 const ALL: [&str; 4] = ["test", "--no-fail-fast", "--", "--include-ignored"];
 
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only format, lints, unit tests, and the core of the VM tests on one kernel
+    #[arg(long)]
+    fast: bool,
+    /// Leave out what passed before on this very tree
+    #[arg(long)]
+    resume: bool,
+}
+
+/// A check of this machine. Tests that it runs are added to the sums.
+struct Check {
+    name: &'static str,
+    when: When,
+    run: fn(&mut Totals) -> Result<()>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Always,
+    /// Only with `--fast`.
+    Fast,
+    /// Only without.
+    Whole,
+}
+
+const CHECKS: [Check; 11] = [
+    Check {
+        name: "format",
+        when: When::Always,
+        run: |_| run::run(guest::cargo().args(["fmt", "--all", "--check"])),
+    },
+    Check { name: "links of the documentation", when: When::Always, run: |_| links::links() },
+    Check { name: "lints", when: When::Always, run: |_| lints() },
+    Check {
+        name: "unit tests",
+        when: When::Fast,
+        run: |totals| unit_tests(&mut guest::cargo().arg("test"), totals),
+    },
+    Check { name: "unit tests, and the kernel model on the matrix", when: When::Whole, run: kernel_model },
+    Check { name: "manifests of Kubernetes", when: When::Whole, run: |_| manifests::schemas() },
+    Check { name: "rules and exposition for Prometheus", when: When::Whole, run: |_| rules::rules() },
+    Check { name: "dashboards of Grafana", when: When::Whole, run: |_| dashboards::test() },
+    Check { name: "packages", when: When::Whole, run: |_| dist::check::check() },
+    Check { name: "cost of the daemon", when: When::Whole, run: |_| costs(bench_daemon::check()?, "daemon") },
+    Check { name: "cost of the probes", when: When::Whole, run: |_| costs(overhead::check()?, "overhead") },
+];
+
+/// What `--fast` runs in the VM.
+const CORE: (Series, &str) = (Series::V6_12, "sim");
+
 /// `Ok(false)`: something failed, and was named.
-pub(crate) fn test() -> Result<bool> {
+pub(crate) fn test(args: &Args) -> Result<bool> {
     let start = Instant::now();
     // Without its tools nothing else can run.
     announce("set-up");
-    setup::setup().and_then(|()| setup::packaging()).context("set-up")?;
-
-    let mut totals = Totals::default();
-    let mut failed: Vec<&str> = Vec::new();
-    let mut check = |name: &'static str, work: &mut dyn FnMut() -> Result<()>| {
-        announce(name);
-        let begin = Instant::now();
-        if let Err(error) = work() {
-            eprintln!("error: {name}: {error:#}");
-            failed.push(name);
-        }
-        step(format!("{name}: {:.1} s", begin.elapsed().as_secs_f64()));
-    };
-    check("format", &mut || run::run(guest::cargo().args(["fmt", "--all", "--check"])));
-    check("lints", &mut || {
-        run::run(guest::cargo().arg("clippy").args(HOST).args(["--all-targets", "--", "-D", "warnings"]))
-    });
-    check("links of the documentation", &mut links::links);
-    check("packages", &mut dist::check::check);
-    check("manifests of Kubernetes", &mut manifests::schemas);
-    check("rules and exposition for Prometheus", &mut rules::rules);
-    check("dashboards of Grafana", &mut dashboards::test);
-    check("unit tests, and the kernel model on the matrix", &mut || {
-        let dir = fixtures::fixtures()?;
-        let mut all = guest::cargo();
-        all.args(ALL).env("KFD_TRACE_FIXTURES", dir).env(manifests::VARIABLE, manifests::render()?);
-        cargo_test(&mut all, &mut totals)?;
-        let tests = ["test", "--no-fail-fast", "-p", "kfd-trace-tests", "--lib", "--bins"];
-        cargo_test(guest::cargo().args(tests), &mut totals)
-    });
-    check("cost of the daemon", &mut || {
-        if !bench_daemon::check()? {
-            bail!("see above; `cargo xtask bench daemon --accept` accepts it");
-        }
-        Ok(())
-    });
-    check("cost of the probes", &mut || {
-        if !overhead::check()? {
-            bail!("see above; `cargo xtask bench overhead --accept` accepts it");
-        }
-        Ok(())
-    });
-    check("VM on the matrix", &mut || {
-        let (ok, part) = vm::test(&Series::ALL, &[], &[], vm::LIMIT)?;
-        totals.add(part);
-        if !ok {
-            bail!("see above");
-        }
-        Ok(())
-    });
-
-    println!();
-    for name in &failed {
-        println!("failed: {name}");
+    setup::setup().context("set-up")?;
+    if !args.fast {
+        setup::packaging().context("set-up")?;
     }
-    println!("{}", totals.line(failed.is_empty(), start.elapsed()));
-    Ok(failed.is_empty())
+    let passed = Passed::of_this_tree(args.resume)?;
+    let bench = Bench::new();
+    let stages = if args.fast { &[CORE.1][..] } else { &[] };
+    let kernels = if args.fast { &[CORE.0][..] } else { &Series::ALL };
+    let ask = Ask { stages, filter: &[], limit: vm::LIMIT, passed: Some(&passed) };
+    let boots = bench.as_ref().ok().map(|bench| Boots::new(bench, kernels, ask));
+    let mut checked = Checked::default();
+    scope(|scope| {
+        // The checks of this machine are beside as many guests as leave them a CPU; then one more has its turn.
+        if let Some(boots) = &boots {
+            (1..vm::guests()).for_each(|_| drop(scope.spawn(|| boots.work())));
+        }
+        let skipped = if args.fast { When::Whole } else { When::Fast };
+        for check in CHECKS.iter().filter(|check| check.when != skipped) {
+            checked.check(check, &passed);
+        }
+        if let Some(boots) = &boots {
+            boots.work();
+        }
+    });
+    let mut tested = boots.map(Boots::tested).unwrap_or_default();
+    if let Err(error) = bench {
+        tested.problems.push(format!("the VM: {error:#}"));
+    }
+    tested.show();
+    Ok(checked.close(&tested, start.elapsed()))
+}
+
+/// What came of the checks of this machine.
+#[derive(Default)]
+struct Checked {
+    totals: Totals,
+    failed: Vec<&'static str>,
+    took: Vec<(&'static str, Duration)>,
+}
+
+impl Checked {
+    fn check(&mut self, check: &Check, passed: &Passed) {
+        announce(check.name);
+        if let Some(totals) = passed.before(check.name) {
+            step(format!("{}: passed before", check.name));
+            return self.totals.add(totals);
+        }
+        let (begin, mut totals) = (Instant::now(), Totals::default());
+        match (check.run)(&mut totals) {
+            Ok(()) => passed.keep(check.name, totals),
+            Err(error) => {
+                eprintln!("error: {}: {error:#}", check.name);
+                self.failed.push(check.name);
+            }
+        }
+        self.totals.add(totals);
+        self.took.push((check.name, begin.elapsed()));
+        step(format!("{}: {:.1} s", check.name, begin.elapsed().as_secs_f64()));
+    }
+
+    /// The last lines: whether all is well.
+    fn close(mut self, tested: &Tested, took: Duration) -> bool {
+        println!();
+        for (name, took) in &self.took {
+            println!("{name}: {:.0} s", took.as_secs_f64());
+        }
+        println!();
+        for name in &self.failed {
+            println!("failed: {name}");
+        }
+        if !tested.is_well() {
+            println!("failed: VM on the matrix");
+        }
+        self.totals.add(tested.totals);
+        let ok = self.failed.is_empty() && tested.is_well();
+        println!("{}", self.totals.line(ok, took));
+        ok
+    }
+}
+
+fn lints() -> Result<()> {
+    run::run(guest::cargo().arg("clippy").args(HOST).args(["--all-targets", "--", "-D", "warnings"]))
+}
+
+/// With what needs kernel packages or rendered manifests.
+fn kernel_model(totals: &mut Totals) -> Result<()> {
+    let dir = fixtures::fixtures()?;
+    let mut all = guest::cargo();
+    all.args(ALL).env("KFD_TRACE_FIXTURES", dir).env(manifests::VARIABLE, manifests::render()?);
+    unit_tests(&mut all, totals)
+}
+
+/// What the workspace's command runs, and the library that the VM's tests are made of.
+fn unit_tests(all: &mut Command, totals: &mut Totals) -> Result<()> {
+    let of_hosts = cargo_test(all, totals);
+    let tests = ["test", "--no-fail-fast", "-p", "kfd-trace-tests", "--lib", "--bins"];
+    cargo_test(guest::cargo().args(tests), totals)?;
+    of_hosts
+}
+
+/// `well`: no figure is above the accepted one.
+fn costs(well: bool, bench: &str) -> Result<()> {
+    if !well {
+        bail!("see above; `cargo xtask bench {bench} --accept` accepts it");
+    }
+    Ok(())
 }
 
 fn announce(name: &str) {

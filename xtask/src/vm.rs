@@ -6,14 +6,16 @@ use std::num::NonZero;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
+use std::vec;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use crate::bench::{Bench, Mode};
+use crate::bench::{Bench, Mode, Tested};
 use crate::boots::{self, Boot};
 use crate::closing::Totals;
+use crate::passed::Passed;
 use crate::qemu::End;
 use crate::run::step;
 use crate::series::Series;
@@ -96,49 +98,81 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
 }
 
 /// What is asked of every boot.
-#[derive(Clone, Copy)]
-struct Ask<'a> {
-    stages: &'a [&'a str],
-    filter: &'a [String],
-    limit: Duration,
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ask<'a> {
+    /// All, where none is named.
+    pub(crate) stages: &'a [&'a str],
+    pub(crate) filter: &'a [String],
+    /// Of one guest.
+    pub(crate) limit: Duration,
+    /// What need not be done again.
+    pub(crate) passed: Option<&'a Passed>,
 }
 
-#[derive(Default)]
-struct Outcome {
-    totals: Totals,
-    problems: Vec<String>,
+/// Boots that are still to be made, and what came of those that were.
+pub(crate) struct Boots<'a> {
+    bench: &'a Bench,
+    ask: Ask<'a>,
+    waiting: Mutex<vec::IntoIter<(Series, Boot)>>,
+    tested: Mutex<Tested>,
+    /// Reports go to stdout as they come: there is but one guest at a time, and nothing else.
+    live: bool,
 }
 
-/// A guest takes one CPU: as many run at once as there are. One alone reports as it goes, several each as a whole.
-fn at_once(bench: &Bench, boots: Vec<(Series, Boot)>, ask: Ask<'_>) -> Outcome {
-    let guests = available_parallelism().map_or(1, NonZero::get).min(boots.len());
-    let waiting = Mutex::new(boots.into_iter());
-    let outcome = Mutex::new(Outcome::default());
-    // A statement of its own: a guard in the loop's head would be held for the whole turn.
-    let next = || unpoisoned(&waiting).next();
-    let work = || {
+impl<'a> Boots<'a> {
+    /// Those of these kernels that have one of the stages.
+    pub(crate) fn new(bench: &'a Bench, wanted: &[Series], ask: Ask<'a>) -> Self {
+        let asked = |(series, boot): &(Series, Boot)| {
+            ask.stages.is_empty() || boot.stages(*series).any(|stage| ask.stages.contains(&stage.name))
+        };
+        let waiting: Vec<_> = boots::of(wanted).filter(asked).collect();
+        Self { bench, ask, waiting: Mutex::new(waiting.into_iter()), tested: Mutex::default(), live: false }
+    }
+
+    /// Makes one after the other until none is left. A guest takes one CPU: as many threads may call this at once as there are.
+    pub(crate) fn work(&self) {
+        // A statement of its own: a guard in the loop's head would be held for the whole turn.
+        let next = || unpoisoned(&self.waiting).next();
         while let Some((series, boot)) = next() {
-            let mut report = Vec::new();
-            let begin = Instant::now();
-            let out: &mut dyn Write = if guests == 1 { &mut io::stdout() } else { &mut report };
-            let tested = bench.test(series, boot, ask.stages, ask.filter, ask.limit, out);
-            let mut outcome = unpoisoned(&outcome);
+            let place = format!("Linux {}, {}", series.name(), boot.name);
+            if let Some(totals) = self.ask.passed.and_then(|passed| passed.before(&place)) {
+                step(format!("{place}: passed before"));
+                unpoisoned(&self.tested).totals.add(totals);
+                continue;
+            }
+            let (begin, mut report) = (Instant::now(), Vec::new());
+            let out: &mut dyn Write = if self.live { &mut io::stdout() } else { &mut report };
+            let tested = self.bench.test(series, boot, self.ask.stages, self.ask.filter, self.ask.limit, out);
             // A closed stdout is no reason to leave the other guests alone.
             let _ = io::stdout().write_all(&report);
-            let place = format!("Linux {}, {}", series.name(), boot.name);
             match tested {
                 Ok(None) => continue,
-                Ok(Some((part, found))) => {
-                    outcome.totals.add(part);
-                    outcome.problems.extend(found.into_iter().map(|why| format!("{place}: {why}")));
+                Ok(Some(tested)) => {
+                    if let Some(passed) = self.ask.passed.filter(|_| tested.is_well()) {
+                        passed.keep(&place, tested.totals);
+                    }
+                    unpoisoned(&self.tested).add(&place, tested);
                 }
-                Err(error) => outcome.problems.push(format!("{place}: {error:#}")),
+                Err(error) => unpoisoned(&self.tested).problems.push(format!("{place}: {error:#}")),
             }
             step(format!("{place}: done in {:.1} s", begin.elapsed().as_secs_f64()));
         }
-    };
-    scope(|scope| (0..guests).for_each(|_| drop(scope.spawn(work))));
-    outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What came of all; to be called when none is at work any more.
+    pub(crate) fn tested(self) -> Tested {
+        let mut tested = self.tested.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let unfiltered = self.ask.filter.iter().all(|word| word.starts_with('-'));
+        if tested.totals.run() == 0 && unfiltered {
+            tested.problems.push("no test has run".to_owned());
+        }
+        tested
+    }
+}
+
+/// A guest takes one CPU: as many run at once as there are.
+pub(crate) fn guests() -> usize {
+    available_parallelism().map_or(1, NonZero::get)
 }
 
 /// A guest's thread that panicked has told why; the others go on.
@@ -178,19 +212,14 @@ pub(crate) fn test(
 ) -> Result<(bool, Totals)> {
     let start = Instant::now();
     let bench = Bench::new()?;
-    let ask = Ask { stages, filter, limit };
-    let asked = |(series, boot): &(Series, Boot)| {
-        stages.is_empty() || boot.stages(*series).any(|stage| stages.contains(&stage.name))
-    };
-    let Outcome { totals, mut problems } = at_once(&bench, boots::of(wanted).filter(asked).collect(), ask);
-    let unfiltered = filter.iter().all(|word| word.starts_with('-'));
-    if totals.run() == 0 && unfiltered {
-        problems.push("no test has run".to_owned());
-    }
-    for problem in &problems {
-        eprintln!("error: {problem}");
-    }
-    let ok = problems.is_empty() && totals.failed == 0;
-    println!("\n{}", totals.line(ok, start.elapsed()));
-    Ok((ok, totals))
+    let ask = Ask { stages, filter, limit, passed: None };
+    let mut boots = Boots::new(&bench, wanted, ask);
+    let guests = guests().min(unpoisoned(&boots.waiting).len());
+    boots.live = guests <= 1;
+    scope(|scope| (0..guests).for_each(|_| drop(scope.spawn(|| boots.work()))));
+    let tested = boots.tested();
+    tested.show();
+    let ok = tested.is_well();
+    println!("\n{}", tested.totals.line(ok, start.elapsed()));
+    Ok((ok, tested.totals))
 }

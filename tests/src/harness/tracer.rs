@@ -13,9 +13,11 @@ use super::exposition::Metrics;
 use super::http;
 use super::json_process::JsonProcess;
 use super::wait::{ATTACH, SOON, until};
+use crate::pulse;
 
-/// The program under test; `KFD_TRACE` names another.
+/// The program under test, for one start, which the host counts; `KFD_TRACE` names another.
 pub fn program() -> String {
+    pulse::start();
     std::env::var("KFD_TRACE").unwrap_or_else(|_| "/bin/kfd-trace".to_owned())
 }
 
