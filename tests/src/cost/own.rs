@@ -1,5 +1,5 @@
-//! What the tracer itself needs: from its start to the first event it tells, and while it has nothing to tell. One process
-//! uses KFD meanwhile.
+//! What the tracer itself needs: from its start to the first event it tells, and while it has nothing to tell; and what a
+//! start and an end of each of its commands take. One process uses KFD meanwhile.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,6 +16,7 @@ use super::clock;
 use crate::harness::footprint::Footprint;
 use crate::harness::setting::{HUGE_PAGES, Setting};
 use crate::harness::status::number;
+use crate::harness::tracer::run as run_command;
 use crate::harness::wait::ATTACH;
 use crate::harness::{Daemon, Metrics, Stream, Workload};
 
@@ -40,39 +41,57 @@ pub fn run(program: &str) -> Result<()> {
     clock::check()?;
     let mut caller = Caller::start(program, true)?;
     starts(&mut caller).context("from its start")?;
+    commands().context("commands that end")?;
     rest(&mut caller).context("at rest")?;
     drop(caller);
     sampling().context("while it samples")
 }
 
-/// The least of some starts: the first one finds nothing in the page cache, and a kernel that has not put a probe on yet.
+/// The least of some starts: the first one finds nothing in the page cache, and a kernel that has not attached a probe yet.
 fn starts(caller: &mut Caller) -> Result<()> {
-    let (mut tracing, mut first_event) = (u64::MAX, u64::MAX);
+    let mut least = [u64::MAX; 3];
     for _ in 0..STARTS {
         let start = start(caller)?;
-        tracing = tracing.min(start.0);
-        first_event = first_event.min(start.1);
+        least = std::array::from_fn(|part| least[part].min(start[part]));
     }
+    let [tracing, first_event, end] = least;
     report("start.tracing", tracing, "instructions")?;
-    report("start.first_event", first_event, "instructions")
+    report("start.first_event", first_event, "instructions")?;
+    report("end.stream", end, "instructions")
 }
 
-/// To its line, and to the first event. Of all tasks: the tracer's, the kernel's for it, and a caller's pair of ioctls, which is little beside.
-fn start(caller: &mut Caller) -> Result<(u64, u64)> {
+/// To its line, to the first event, and from SIGINT to its end. Of all tasks: the tracer's, the kernel's for it, and a caller's
+/// pair of ioctls, which is little beside.
+fn start(caller: &mut Caller) -> Result<[u64; 3]> {
     let begin = clock::busy()?;
     let mut stream = Stream::tracing(&[])?;
     let tracing = clock::busy()? - begin;
     caller.order(ONE_PAIR)?;
     stream.wait_line("a queue", ATTACH, |line| line["event"] == "queue_create")?;
     let first_event = clock::busy()? - begin;
+    let ends = clock::busy()?;
     stream.finish()?;
-    Ok((tracing, first_event))
+    Ok([tracing, first_event, clock::busy()? - ends])
+}
+
+/// Commands that end by themselves, each once: their programs and files are in the page cache since the starts.
+fn commands() -> Result<()> {
+    for command in ["ps", "status"] {
+        let begin = clock::busy()?;
+        let output = run_command(&[command])?;
+        let took = clock::busy()? - begin;
+        ensure!(output.status.success(), "{command}: {}", output.status);
+        report(&format!("command.{command}"), took, "instructions")?;
+    }
+    Ok(())
 }
 
 fn rest(caller: &mut Caller) -> Result<()> {
     // By luck of an address one of these is 2 MiB of memory of which the daemon uses next to nothing.
     let _small_pages = Setting::of(HUGE_PAGES, "never")?;
+    let begin = clock::busy()?;
     let mut daemon = Daemon::ready(&[])?;
+    report("start.daemon", clock::busy()? - begin, "instructions")?;
     caller.order(ONE_PAIR)?;
     daemon.scrape()?;
     std::thread::sleep(SETTLES);
@@ -89,7 +108,9 @@ fn rest(caller: &mut Caller) -> Result<()> {
     }
     report(&format!("tracing.wake_ups.{seconds}_seconds"), done.waits, "wake-ups")?;
     report(&format!("tracing.work.{seconds}_seconds"), done.ran, "instructions")?;
-    daemon.stop()
+    let ends = clock::busy()?;
+    daemon.stop()?;
+    report("end.daemon", clock::busy()? - ends, "instructions")
 }
 
 /// What the reading of a queue's pointers takes of the thread that does it, the kernel's part included.
