@@ -1,9 +1,10 @@
 //! The kernel's symbols as /proc/kallsyms lists them: vmlinux and modules, duplicates kept, in file order.
 //!
-//! A kernel lists 150,000 to 250,000 of them, so names are kept in one buffer and found through a table of
+//! A kernel lists 150,000 to 250,000 of them, so names stay where they are in the text and are found through a table of
 //! buckets; no symbol owns an allocation. Suffixes (`.constprop.0`, `.isra.0`, `.part.0`) belong to the name:
 //! such a function has other arguments than the one without.
 
+use memchr::{memchr, memrchr};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
@@ -44,6 +45,7 @@ impl Symbol<'_> {
 
 struct Entry {
     address: u64,
+    /// Where its name begins in the text.
     name: u32,
     length: u16,
     module: u16,
@@ -52,7 +54,7 @@ struct Entry {
 
 /// All symbols of one kernel.
 pub struct Symbols {
-    names: Vec<u8>,
+    text: Vec<u8>,
     entries: Vec<Entry>,
     modules: Vec<String>,
     /// Entry numbers grouped by bucket, in file order within each; bucket b is starts[b]..starts[b + 1].
@@ -73,42 +75,39 @@ impl Symbols {
         if let Err(source) = File::open(&path).and_then(|mut file| file.read_to_end(&mut text)) {
             return Err(SymbolError::Read { path, source });
         }
-        let symbols = Self::parse(&text);
+        let symbols = Self::parse(text);
         if symbols.is_empty() { Err(SymbolError::Empty { path }) } else { Ok(symbols) }
     }
 
     /// Parses the text of a kallsyms file. A line that is not a symbol is counted, see
     /// [`Symbols::malformed_lines`].
     #[must_use]
-    pub fn parse(text: &[u8]) -> Self {
-        let mut names = Vec::with_capacity(text.len() / 2);
+    pub fn parse(text: impl Into<Vec<u8>>) -> Self {
+        let text = text.into();
         let mut entries = Vec::with_capacity(text.len() / 45);
         let mut buckets: Vec<u16> = Vec::with_capacity(entries.capacity());
         let mut modules = Modules::default();
         let (mut malformed, mut hidden) = (0, true);
-        let mut rest = text;
-        while !rest.is_empty() {
-            let parsed = parse_line(rest).and_then(|(line, after)| {
-                let name = u32::try_from(names.len()).ok()?;
-                Some((name, modules.number(line.module)?, line, after))
+        let mut start = 0;
+        while let Some(rest) = text.get(start..).filter(|rest| !rest.is_empty()) {
+            let end = memchr(b'\n', rest).unwrap_or(rest.len());
+            let line = &rest[..end];
+            let parsed = parse_line(line).and_then(|line| {
+                let name = u32::try_from(start + line.name_at).ok()?;
+                Some((name, modules.number(line.module)?, line))
             });
-            let Some((name, module, line, after)) = parsed else {
-                let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            if let Some((name, module, Line { address, kind, length, bucket, .. })) = parsed {
+                hidden &= address == 0;
+                buckets.push(bucket);
+                entries.push(Entry { address, name, length, module, kind });
+            } else {
                 malformed += usize::from(end > 0);
-                rest = rest.get(end + 1..).unwrap_or_default();
-                continue;
-            };
-            rest = after;
-            names.extend_from_slice(line.name);
-            hidden &= line.address == 0;
-            buckets.push(line.bucket);
-            let Line { address, length, kind, .. } = line;
-            entries.push(Entry { address, name, length, module, kind });
+            }
+            start += end + 1;
         }
-        names.shrink_to_fit();
         let (order, starts) = group(&buckets);
         let (hidden, modules) = (hidden && !entries.is_empty(), modules.names);
-        Symbols { hidden, names, entries, modules, order, starts, malformed }
+        Symbols { hidden, text, entries, modules, order, starts, malformed }
     }
 
     /// Every symbol of this name, in file order, whatever its module and type.
@@ -175,8 +174,7 @@ impl Symbols {
     }
 
     fn copies(&self, name: &str) -> impl Iterator<Item = &Entry> {
-        let hash = name.bytes().fold(HASH_START, hash_step);
-        let bucket = usize::from(bucket_of(hash));
+        let bucket = usize::from(bucket_of(name.as_bytes()));
         let range = self.starts[bucket] as usize..self.starts[bucket + 1] as usize;
         let entries = self.order[range].iter().map(|number| &self.entries[*number as usize]);
         entries.filter(move |entry| self.name(entry) == name.as_bytes())
@@ -184,7 +182,7 @@ impl Symbols {
 
     fn name(&self, entry: &Entry) -> &[u8] {
         let start = entry.name as usize;
-        &self.names[start..start + usize::from(entry.length)]
+        &self.text[start..start + usize::from(entry.length)]
     }
 
     fn symbol(&self, entry: &Entry) -> Symbol<'_> {
@@ -199,55 +197,64 @@ impl Symbols {
 struct Line<'a> {
     address: u64,
     kind: u8,
-    name: &'a [u8],
+    /// Where the name begins in the line.
+    name_at: usize,
     length: u16,
     bucket: u16,
     module: Option<&'a [u8]>,
 }
 
-/// One line and what comes after it. Looks at every byte once: a kernel has 10 MiB of them.
+/// Values of lower-case hexadecimal digits; [`NO_DIGIT`] for other bytes.
+static DIGITS: [u8; 256] = digits();
+const NO_DIGIT: u8 = 0xff;
+
+const fn digits() -> [u8; 256] {
+    let mut digits = [NO_DIGIT; 256];
+    let (mut value, text) = (0, b"0123456789abcdef");
+    while value < text.len() {
+        #[expect(clippy::cast_possible_truncation, reason = "less than 16")]
+        let digit = value as u8;
+        digits[text[value] as usize] = digit;
+        value += 1;
+    }
+    digits
+}
+
+/// One line, without its end. Looks at few bytes one by one: a kernel has 10 MiB of them.
 /// `ffffffffc0a1b2c3 t update_mqd<tab>[amdgpu]`: kernel/kallsyms.c, s_show.
-fn parse_line(text: &[u8]) -> Option<(Line<'_>, &[u8])> {
+fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     let mut address = 0u64;
     let mut digits = 0;
-    for byte in text {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            _ => break,
-        };
+    for byte in line {
+        let digit = DIGITS[usize::from(*byte)];
+        if digit == NO_DIGIT {
+            break;
+        }
         address = address << 4 | u64::from(digit);
         digits += 1;
     }
-    let &[b' ', kind, b' ', ref rest @ ..] = &text[digits..] else { return None };
-    let mut hash = HASH_START;
-    let mut end = 0;
-    for byte in rest {
-        if !byte.is_ascii_graphic() {
-            break;
-        }
-        hash = hash_step(hash, *byte);
-        end += 1;
-    }
-    let (name, rest) = rest.split_at(end);
-    let (module, rest) = match rest {
-        [] => (None, rest),
-        [b'\n', rest @ ..] => (None, rest),
-        [b'\t', b'[', rest @ ..] => {
-            let end = rest.iter().position(|byte| matches!(byte, b']' | b'\n'))?;
-            match &rest[end..] {
-                [b']'] => (Some(&rest[..end]), &rest[end + 1..]),
-                [b']', b'\n', after @ ..] => (Some(&rest[..end]), after),
-                _ => return None,
-            }
-        }
-        _ => return None,
+    let &[b' ', kind, b' ', ref rest @ ..] = &line[digits..] else { return None };
+    let (name, module) = match rest.strip_suffix(b"]").and_then(|rest| Some((rest, memrchr(b'\t', rest)?))) {
+        Some((rest, tab)) => (&rest[..tab], Some(rest[tab + 1..].strip_prefix(b"[")?)),
+        None => (rest, None),
     };
-    if !(1..=16).contains(&digits) || name.is_empty() || !kind.is_ascii_graphic() {
+    if !(1..=16).contains(&digits) || name.is_empty() || !kind.is_ascii_graphic() || !is_graphic(name) {
         return None;
     }
     let length = u16::try_from(name.len()).ok()?;
-    Some((Line { address, kind, name, length, bucket: bucket_of(hash), module }, rest))
+    Some(Line { address, kind, name_at: digits + 3, length, bucket: bucket_of(name), module })
+}
+
+/// Printable ASCII without spaces.
+fn is_graphic(name: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    let (eights, rest) = name.as_chunks::<8>();
+    // A byte below '!' borrows, one above '~' carries into its highest bit; others do neither.
+    let odd = |eight: &[u8; 8]| {
+        let word = u64::from_le_bytes(*eight);
+        (word.wrapping_sub(ONES * 0x21) | word.wrapping_add(ONES) | word) & (ONES * 0x80)
+    };
+    eights.iter().map(odd).fold(0, |all, odd| all | odd) == 0 && rest.iter().all(u8::is_ascii_graphic)
 }
 
 /// The modules met so far.
@@ -276,7 +283,7 @@ impl<'a> Modules<'a> {
 
     fn add(&mut self, module: &'a [u8]) -> Option<u16> {
         let number = u16::try_from(self.names.len()).ok().filter(|number| *number != VMLINUX)?;
-        let plain = !module.is_empty() && module.iter().all(u8::is_ascii_graphic);
+        let plain = !module.is_empty() && is_graphic(module) && !module.contains(&b']');
         let name = str::from_utf8(module).ok().filter(|_| plain)?;
         self.names.push(name.to_owned());
         self.numbers.insert(module, number);
@@ -284,17 +291,15 @@ impl<'a> Modules<'a> {
     }
 }
 
-/// FNV-1a.
-const HASH_START: u32 = 0x811c_9dc5;
-
-fn hash_step(hash: u32, byte: u8) -> u32 {
-    (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-}
-
-/// Folded to the number of buckets.
-fn bucket_of(hash: u32) -> u16 {
-    let [a, b, c, d] = hash.to_le_bytes();
-    u16::from_le_bytes([a ^ c, b ^ d])
+/// Eight bytes at a time.
+fn bucket_of(name: &[u8]) -> u16 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let step = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+    let (eights, rest) = name.as_chunks::<8>();
+    let hash = eights.iter().fold(0, |hash, eight| step(hash, u64::from_le_bytes(*eight)));
+    let last = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let [.., low, high] = step(hash, last).to_le_bytes();
+    u16::from_le_bytes([low, high])
 }
 
 /// A counting sort: linear, and it keeps file order within a bucket.

@@ -91,3 +91,18 @@ fn a_missing_or_empty_file_is_an_error() {
     std::fs::write(procfs.path().join("kallsyms"), TEXT).unwrap();
     assert_eq!(Symbols::read(procfs.path()).unwrap().len(), 9);
 }
+
+#[test]
+fn a_name_is_checked_in_all_of_its_bytes() {
+    for place in 0..20 {
+        for odd in [b' ', b'\t', b'\r', 0, 0x7f, 0x80, 0xff] {
+            let mut line = b"ffffffff81000000 t abcdefghijklmnopqrst".to_vec();
+            line[19 + place] = odd;
+            let symbols = Symbols::parse(line);
+            assert_eq!((symbols.len(), symbols.malformed_lines()), (0, 1), "{odd:#x} at {place}");
+        }
+    }
+    let symbols = Symbols::parse(&b"1 t !\n1 t ~~~~~~~~!!!!!!!!~\n1 t a]\n1 t b\t[c]d]\n1 t e]\t[f]\n"[..]);
+    assert_eq!((symbols.len(), symbols.malformed_lines()), (4, 1));
+    assert!(symbols.is_unique("a]") && symbols.has_module("f") && symbols.find("e]").len() == 1);
+}
