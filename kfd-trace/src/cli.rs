@@ -15,7 +15,7 @@ use kfd_trace_common::limits::RING_BYTES;
 
 use crate::output::metrics::Detail;
 use crate::output::web::listen::{DEFAULT_ADDRESS, address};
-use crate::probes::plan::Choice;
+use crate::probes::plan::{Attach, Choice};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -100,13 +100,28 @@ pub struct Ring {
     /// Leaves this probe out (names as in `kfd-trace status`); may be repeated. What it tells is not seen then.
     #[arg(long = "without-probe", value_name = "PROBE", value_parser = probes(), hide_possible_values = true)]
     pub without: Vec<ProbeId>,
+    /// How probes are attached: `multi` starts and ends sooner where the kernel can (Linux 5.18 and later), and keeps amdgpu
+    /// from being unloaded meanwhile; `single` does not. The default is `multi` for the stream, `single` for the daemon.
+    #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true)]
+    pub attach: Option<How>,
+}
+
+/// How to attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum How {
+    Single,
+    Multi,
 }
 
 impl Ring {
-    /// What it says of the probes.
+    /// The chosen probes. `default`: of the command.
     #[must_use]
-    pub fn choice(&self) -> Choice {
-        Choice { tracepoints: self.tracepoints, without: self.without.clone() }
+    pub fn choice(&self, default: Attach) -> Choice {
+        let attach = self.attach.map_or(default, |how| match how {
+            How::Single => Attach::Single,
+            How::Multi => Attach::Multi,
+        });
+        Choice { tracepoints: self.tracepoints, without: self.without.clone(), attach }
     }
 }
 

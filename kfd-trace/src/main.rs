@@ -6,6 +6,7 @@ use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, Ring, TraceArgs};
 use kfd_trace::command::privilege::{self, Reads};
 use kfd_trace::command::{amd_log, daemon, doctor, manual, metrics, ps, say, status, stop::Stop, trace};
 use kfd_trace::kernel::Roots;
+use kfd_trace::probes::plan::Attach;
 use log::LevelFilter;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -63,7 +64,7 @@ fn run(cli: Cli) -> Result<()> {
             detail: args.metrics.detail(),
             ring_bytes: args.ring.buffer_size,
             sample: args.ring.sample,
-            choice: args.ring.choice(),
+            choice: args.ring.choice(Attach::Single),
         })),
     }
 }
@@ -95,7 +96,7 @@ fn stream(roots: Roots, args: TraceArgs) -> trace::Ask {
         duration: args.duration,
         ring_bytes: args.ring.buffer_size,
         sample: args.ring.sample,
-        choice: args.ring.choice(),
+        choice: args.ring.choice(Attach::Multi),
     }
 }
 

@@ -112,6 +112,18 @@ fn series_of_processes_and_queues_are_switched_as_those_of_other_exporters() {
 }
 
 #[test]
+fn each_command_attaches_its_own_way_unless_told_otherwise() {
+    let stream = |line: &str| parse(line).expect("good").trace.ring.choice(Attach::Multi).attach;
+    assert_eq!(stream("kfd-trace"), Attach::Multi);
+    assert_eq!(stream("kfd-trace --attach single"), Attach::Single);
+    let Some(Command::Daemon(args)) = parse("kfd-trace daemon --attach multi").expect("good").command else {
+        panic!("no daemon")
+    };
+    assert_eq!(args.ring.choice(Attach::Single).attach, Attach::Multi);
+    assert!(refused("kfd-trace --attach fentry").contains("single, multi"));
+}
+
+#[test]
 fn bad_usage_says_what_would_be_good_and_exits_with_2() {
     let unknown = refused("kfd-trace --event queue_made");
     assert!(Kind::ALL.iter().all(|kind| unknown.contains(kind.name())), "{unknown}");

@@ -10,7 +10,7 @@ use crate::missed::Missed;
 use crate::output::status::{self, Losses, Status};
 use crate::probes::facts::Facts;
 use crate::probes::load::LoadError;
-use crate::probes::plan::{Ask, Choice};
+use crate::probes::plan::{Ask, Attach, Choice};
 use crate::probes::session::{Options, Session};
 use crate::verdict::ProbeStatus;
 use kfd_trace_common::counter::ProbeId;
@@ -71,8 +71,9 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
         remedy: "see `kfd-trace status` for what that hides",
     }));
     let facts = Facts::gather(&kernel).with_tracepoints(&roots.sysfs);
+    let choice = Choice { tracepoints: true, attach: Attach::Tried, ..Choice::default() };
     let options = Options {
-        ask: Ask { ioctl_records: true, choice: Choice { tracepoints: true, ..Choice::default() } },
+        ask: Ask { ioctl_records: true, choice },
         possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
         cpu_ids: kernel.preflight.cpu_ids,
         procfs: roots.procfs.clone(),

@@ -1,14 +1,10 @@
-//! From a plan to attached programs. The only place that loads and attaches.
+//! From a plan to the loaded object: its maps and its read-only globals. [`super::attach`] attaches its programs.
 
 use super::facts::Facts;
 use super::mapped;
-use super::plan::{Action, Plan, Planned};
+use super::plan::Plan;
 use super::session::Options;
-use super::site::{At, Target};
-use super::table::{ProbeKind, Row};
 use crate::events::event::QueueType;
-use crate::verdict::{ProbeStatus, Verdict};
-use aya::programs::{KProbe, ProgramError, TracePoint};
 use aya::{Ebpf, EbpfLoader};
 use kfd_trace_common::limits::IOCTL_STATS_MAX;
 use kfd_trace_common::offset::{ABSENT, FIELDS};
@@ -19,7 +15,7 @@ use std::error::Error;
 use thiserror::Error;
 
 /// The BPF object, aligned as an ELF file must be to be parsed in place.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/kfd-trace-ebpf"));
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/kfd-trace-ebpf"));
 
 /// Most memory that the per-CPU sums of ioctls may take, all CPUs together.
 const STATS_BYTES: usize = 64 << 20;
@@ -146,69 +142,6 @@ pub fn stats_entries(possible_cpus: usize) -> u32 {
 /// Kernels before 5.11 charge BPF maps against RLIMIT_MEMLOCK. Where it may not be raised, the refusal of the maps tells.
 pub fn allow_locked_memory() {
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-}
-
-/// Loads and attaches one planned row.
-pub(super) fn row(ebpf: &mut Ebpf, planned: Planned) -> ProbeStatus {
-    let Planned { row, symbols, strangers, action } = planned;
-    let (places, verdict) = match action {
-        Action::Skip(verdict) => (0, verdict),
-        Action::Attach(targets) => match attach(ebpf, row, &targets) {
-            Ok(failed) => (targets.len() - failed.len(), verdict(targets.len(), failed, strangers)),
-            Err(why) => (0, Verdict::Refused(why)),
-        },
-    };
-    ProbeStatus {
-        id: row.id,
-        kind: row.kind.name(),
-        symbols,
-        places,
-        required: row.required,
-        may_lack: row.may_lack,
-        feeds: row.feeds,
-        verdict,
-    }
-}
-
-/// Loads the program and puts it on its places; gives those that failed, each with the reason.
-fn attach(ebpf: &mut Ebpf, row: &Row, targets: &[Target]) -> Result<Vec<(String, String)>, String> {
-    let program = ebpf.program_mut(row.program).ok_or("not in the object")?;
-    let mut failed = Vec::new();
-    let mut note = |target: &Target, attached: Result<(), ProgramError>| {
-        if let Err(error) = attached {
-            failed.push((target.symbol.clone(), chain(&error)));
-        }
-    };
-    if row.kind == ProbeKind::Tracepoint {
-        let program: &mut TracePoint = program.try_into().map_err(|error: ProgramError| chain(&error))?;
-        program.load().map_err(|error| chain(&error))?;
-        for target in targets {
-            if let At::Tracepoint(system) = target.at {
-                note(target, program.attach(system, &target.symbol).map(drop));
-            }
-        }
-        return Ok(failed);
-    }
-    let program: &mut KProbe = program.try_into().map_err(|error: ProgramError| chain(&error))?;
-    program.load().map_err(|error| chain(&error))?;
-    for target in targets {
-        let attached = match target.at {
-            At::Name | At::Tracepoint(_) => program.attach(&target.symbol, 0),
-            // An empty name makes the kernel take the offset as the address (perf_kprobe_init).
-            At::Address(address) => program.attach("", address),
-        };
-        note(target, attached.map(drop));
-    }
-    Ok(failed)
-}
-
-fn verdict(targets: usize, mut failed: Vec<(String, String)>, strangers: Vec<String>) -> Verdict {
-    if let Some((_, why)) = failed.first().filter(|_| failed.len() == targets) {
-        return Verdict::Refused(why.clone());
-    }
-    let unknown = "not known to this version, so not probed";
-    failed.extend(strangers.into_iter().map(|name| (name, unknown.to_owned())));
-    if failed.is_empty() { Verdict::Attached } else { Verdict::Partly { failed } }
 }
 
 /// An error with its causes in one line; the verifier's log is cut to its end, where the reason stands.

@@ -1,17 +1,18 @@
 //! Reads how often the kernel did not run a probe's program: of the program from its own information, of the places it sits
 //! on from that of their links. Both came with Linux 6.7, which the kernel's types tell.
 
+use super::attach::Links;
 use super::load::chain;
+use super::rows::PROBES;
+use super::table::{ProbeKind, Row};
 use crate::kernel::Btf;
 use crate::missed::Missed;
 use crate::verdict::ProbeStatus;
 use aya::Ebpf;
-use aya::programs::{Program, ProgramFd};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// Byte offsets in what BPF_OBJ_GET_INFO_BY_FD tells (include/uapi/linux/bpf.h).
@@ -21,6 +22,8 @@ pub struct Layout {
     program: usize,
     /// `bpf_link_info.perf_event.kprobe.missed`
     link: usize,
+    /// `bpf_link_info.kprobe_multi.missed`; `None` where links on many functions do not count it.
+    multi: Option<usize>,
 }
 
 impl Layout {
@@ -30,7 +33,8 @@ impl Layout {
     pub fn find(vmlinux: &Btf) -> Option<Self> {
         let place = |strukt, path| usize::try_from(vmlinux.offset_of(strukt, path).ok()?.offset).ok();
         let program = place("bpf_prog_info", "recursion_misses")?;
-        Some(Layout { program, link: place("bpf_link_info", "perf_event.kprobe.missed")? })
+        let link = place("bpf_link_info", "perf_event.kprobe.missed")?;
+        Some(Layout { program, link, multi: place("bpf_link_info", "kprobe_multi.missed") })
     }
 }
 
@@ -43,8 +47,9 @@ pub(super) struct Watched {
 
 struct Watch {
     id: ProbeId,
-    /// A descriptor of its own: the program can be asked after its links are gone, which makes its count final.
-    program: Option<ProgramFd>,
+    /// Descriptors of its own: a program can be asked after its links are gone, which makes its count final. A row has two
+    /// programs where some of its functions are on a link of their own.
+    programs: Vec<OwnedFd>,
     /// Of the links that hold its places; they are closed when the probes are taken off.
     links: Vec<RawFd>,
     /// What the links told last, once they are closed.
@@ -55,18 +60,20 @@ impl Watched {
     /// Begins with what is attached.
     pub(super) fn new(
         ebpf: &Ebpf,
+        multi: &Links,
         probes: &[ProbeStatus],
-        programs: &BTreeMap<ProbeId, &'static str>,
         layout: Option<Layout>,
         procfs: &Path,
     ) -> Self {
         let links = layout.map(|_| links(procfs)).unwrap_or_default();
-        let attached = probes.iter().filter(|probe| probe.verdict.sees());
+        let attached = probes.iter().filter(|probe| probe.places > 0);
         let watch = attached.map(|probe| {
-            let program = programs.get(&probe.id).and_then(|name| ebpf.program(name));
-            let (id, fd) = layout.and(program).and_then(identity).unzip();
-            let of_program = links.iter().filter(|link| Some(link.program) == id && is_kprobe(program));
-            Watch { id: probe.id, program: fd, links: of_program.map(|link| link.fd).collect(), last: None }
+            let row = layout.and_then(|_| PROBES.iter().find(|row| row.id == probe.id));
+            let (ids, programs): (Vec<u32>, Vec<OwnedFd>) =
+                row.map(|row| programs(ebpf, multi, row)).unwrap_or_default().into_iter().unzip();
+            let is_kprobe = row.is_some_and(|row| row.kind != ProbeKind::Tracepoint);
+            let of_program = links.iter().filter(|link| is_kprobe && ids.contains(&link.program));
+            Watch { id: probe.id, programs, links: of_program.map(|link| link.fd).collect(), last: None }
         });
         Watched { layout, probes: watch.collect() }
     }
@@ -78,9 +85,9 @@ impl Watched {
 
     fn missed(&self, watch: &Watch) -> Missed {
         let Some(layout) = self.layout else { return Missed::default() };
-        let program = watch.program.as_ref().and_then(|fd| Info::of(fd.as_fd()).ok());
+        let skipped = watch.programs.iter().map(|fd| Some(Info::of(fd.as_fd()).ok()?.word(layout.program)));
         Missed {
-            program_skipped: program.map(|info| info.word(layout.program)),
+            program_skipped: sum(skipped),
             probe_missed: watch.last.or_else(|| of_links(&watch.links, layout)),
         }
     }
@@ -97,24 +104,28 @@ impl Watched {
 
 /// Sum over the links; `None` without any, and when one does not tell.
 fn of_links(links: &[RawFd], layout: Layout) -> Option<u64> {
-    let told = links.iter().map(|fd| {
-        // SAFETY: the object that the session owns keeps its links open until `release` has emptied this list.
+    sum(links.iter().map(|fd| {
+        // SAFETY: the session keeps its links open until `release` has emptied this list.
         let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
-        Info::of(fd).ok().map(|info| info.word(layout.link))
-    });
-    told.reduce(|one, other| Some(one? + other?)).flatten()
+        let info = Info::of(fd).ok()?;
+        let missed = if info.half(LINK_TYPE) == KPROBE_MULTI { layout.multi? } else { layout.link };
+        Some(info.word(missed))
+    }))
 }
 
-fn is_kprobe(program: Option<&Program>) -> bool {
-    matches!(program, Some(Program::KProbe(_)))
+/// `None` without any, and when one is not known.
+fn sum(counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    counts.reduce(|one, other| Some(one? + other?)).flatten()
 }
 
-/// Number of the loaded program, and a descriptor of it.
-fn identity(program: &Program) -> Option<(u32, ProgramFd)> {
-    let refused = |error: &dyn Error| log::warn!("misses of a program are not measured: {}", chain(error));
-    let id = program.info().map(|info| info.id()).inspect_err(|error| refused(error)).ok()?;
-    let fd = program.fd().ok()?.try_clone().inspect_err(|error| refused(error)).ok()?;
-    Some((id, fd))
+/// Number of each loaded program of a row, and a descriptor of it.
+fn programs(ebpf: &Ebpf, multi: &Links, row: &Row) -> Vec<(u32, OwnedFd)> {
+    let single = ebpf.program(row.program).and_then(|program| program.fd().ok());
+    let fds = single.map(|fd| fd.as_fd()).into_iter().chain(multi.programs(row.program).map(AsFd::as_fd));
+    let refused =
+        |error: &io::Error| log::warn!("misses of {} are not measured: {}", row.program, chain(error));
+    let identity = |fd: BorrowedFd<'_>| Ok((Info::of(fd)?.half(PROGRAM_ID), fd.try_clone_to_owned()?));
+    fds.filter_map(|fd| identity(fd).inspect_err(refused).ok()).collect()
 }
 
 /// One link of this process.
@@ -141,8 +152,11 @@ fn links(procfs: &Path) -> Vec<Link> {
     entries.filter_map(link).collect()
 }
 
-/// `bpf_link_info.prog_id` (include/uapi/linux/bpf.h)
+/// `bpf_link_info.type` and `.prog_id`, `bpf_prog_info.id`, `BPF_LINK_TYPE_KPROBE_MULTI` (include/uapi/linux/bpf.h)
+const LINK_TYPE: usize = 0;
 const LINK_PROGRAM: usize = 8;
+const PROGRAM_ID: usize = 4;
+const KPROBE_MULTI: u32 = 8;
 
 /// What BPF_OBJ_GET_INFO_BY_FD tells of a program or link: more room than any kernel's structure takes.
 struct Info([u8; 512]);

@@ -1,15 +1,17 @@
 //! From the probe table and this kernel to attached programs.
 //!
 //! Takes in: the table ([`rows`]), what the kernel tells of itself ([`facts`]), what is asked for. Gives out: a
-//! plan ([`plan`], pure), a running [`session::Session`] with a verdict for each probe ([`load`]), the readings
-//! of its maps ([`maps`]), what its probes missed ([`misses`]), and kernel memory for the walk over standing queues ([`peek`]).
+//! plan ([`plan`], pure), a running [`session::Session`] with a verdict for each probe ([`attach`]), the readings
+//! of its maps ([`maps`]), what its probes missed ([`misses`]), and kernel memory for the walk over existing queues ([`peek`]).
 
+pub mod attach;
 pub mod facts;
 mod leaving;
 pub mod load;
 mod mapped;
 mod maps;
 pub mod misses;
+mod multi;
 pub mod peek;
 pub mod plan;
 mod rows;

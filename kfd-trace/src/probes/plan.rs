@@ -24,6 +24,19 @@ pub struct Choice {
     pub tracepoints: bool,
     /// Rows that are not attached, whatever else is asked for.
     pub without: Vec<ProbeId>,
+    pub attach: Attach,
+}
+
+/// How functions are attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attach {
+    /// A kprobe for each function: the driver can be unloaded meanwhile, and each takes the kernel as long as a whole link.
+    #[default]
+    Single,
+    /// One link for all functions of a program (Linux 5.18 and later): the driver cannot be unloaded meanwhile.
+    Multi,
+    /// By links, but for one of the required rows: whether the kernel takes kprobes is found out.
+    Tried,
 }
 
 /// What to do with one row.
@@ -193,11 +206,11 @@ mod tests {
     #[test]
     fn a_unique_name_is_attached_by_name_and_a_clash_by_address() {
         let mut made = driver();
-        let name = |symbol: &str| Target { symbol: symbol.into(), at: At::Name };
+        let name = |symbol: &str| Target { symbol: symbol.into(), at: At::Name, address: Some(1) };
         let ioctl = |made: &Made| action(made, &facts(), &Ask::default(), ProbeId::Ioctl);
         assert_eq!(ioctl(&made), Action::Attach(vec![name("kfd_ioctl")]));
         made.0.insert("kfd_ioctl", (vec![0x10], true));
-        let address = Target { symbol: "kfd_ioctl".into(), at: At::Address(0x10) };
+        let address = Target { symbol: "kfd_ioctl".into(), at: At::Address(0x10), address: Some(0x10) };
         assert_eq!(ioctl(&made), Action::Attach(vec![address]));
         made.0.insert("kfd_ioctl", (vec![0], true));
         assert!(matches!(ioctl(&made), Action::Skip(Verdict::Refused(why)) if why.contains("CAP_SYSLOG")));
@@ -302,7 +315,8 @@ mod tests {
             action(&with_queues(), &facts, &Ask { choice, ..Ask::default() }, id)
         };
         assert_eq!(of(false, ProbeId::TpJobQueue), Action::Skip(Verdict::NotAsked));
-        let target = Target { symbol: "drm_sched_job".into(), at: At::Tracepoint("gpu_scheduler") };
+        let at = At::Tracepoint("gpu_scheduler");
+        let target = Target { symbol: "drm_sched_job".into(), at, address: None };
         assert_eq!(of(true, ProbeId::TpJobQueue), Action::Attach(vec![target]));
         assert_eq!(of(true, ProbeId::TpEvictEnd), Action::Skip(Verdict::NotInKernel));
     }

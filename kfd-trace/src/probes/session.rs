@@ -1,5 +1,6 @@
 //! A running tracer: loaded object, attached probes, their verdicts. Dropping it detaches everything.
 
+use super::attach::{self, Links};
 use super::facts::{Facts, Functions};
 use super::load::{self, LoadError, Room};
 use super::mapped::Mapped;
@@ -62,6 +63,7 @@ pub struct Session {
     shared: Shared,
     planned: Vec<Planned>,
     probes: Vec<ProbeStatus>,
+    links: Links,
     layout: QueueLayout,
     /// Queues cannot be probed: they are followed by the ioctls alone.
     queues_by_ioctl: bool,
@@ -89,11 +91,13 @@ impl Session {
         let answer = peek::load_program(&mut ebpf).ok();
         let shared = Shared::new(&ebpf)?;
         let pids = options.pids.clone();
+        let links = Links::new(&ebpf, options.ask.choice.attach, options.possible_cpus);
         Ok(Session {
             ebpf,
             shared,
             planned: plan.rows,
             probes: Vec::new(),
+            links,
             layout: facts.layout.clone(),
             queues_by_ioctl: plan.queues_by_ioctl,
             answer,
@@ -107,10 +111,8 @@ impl Session {
 
     /// Attaches what was planned. Probes that cannot be had are told by their verdicts, not by an error.
     pub fn attach(&mut self, mono_ns: u64) {
-        let mut programs = BTreeMap::new();
         for planned in std::mem::take(&mut self.planned) {
-            programs.insert(planned.row.id, planned.row.program);
-            self.probes.push(load::row(&mut self.ebpf, planned));
+            self.probes.push(attach::row(&mut self.ebpf, &mut self.links, planned));
         }
         let seen = |id| self.probes.iter().any(|probe| probe.id == id && probe.verdict == Verdict::Attached);
         if sees_files(seen, self.leader_known)
@@ -118,7 +120,11 @@ impl Session {
         {
             log::warn!("each ioctl is asked anew which process it is for, which costs a little: {error}");
         }
-        self.watched = Watched::new(&self.ebpf, &self.probes, &programs, self.misses, &self.procfs);
+        self.watch();
+    }
+
+    fn watch(&mut self) {
+        self.watched = Watched::new(&self.ebpf, &self.links, &self.probes, self.misses, &self.procfs);
     }
 
     /// Kernel memory, for the walk over what stands.
@@ -219,6 +225,7 @@ impl Session {
     /// Takes all probes off. Maps and ring stay.
     pub fn detach(&mut self) {
         self.watched.release();
+        self.links.release();
         for (_, program) in self.ebpf.programs_mut() {
             // A program that was never loaded has nothing to take off.
             let _ = match program {

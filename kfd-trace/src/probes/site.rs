@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 pub struct Target {
     pub symbol: String,
     pub at: At,
+    /// Where the function is, also where the kernel is given its name; `None` where addresses are hidden, and for tracepoints.
+    pub address: Option<u64>,
 }
 
 /// How the kernel is told the place: a name must be unique in the whole kernel, or it is refused.
@@ -76,13 +78,14 @@ pub(super) fn targets(
 ) -> Result<Vec<Target>, String> {
     if let Site::Tracepoint { system, .. } = site {
         let at = At::Tracepoint(system);
-        return Ok(names.iter().map(|name| Target { symbol: name.clone(), at }).collect());
+        return Ok(names.iter().map(|name| Target { symbol: name.clone(), at, address: None }).collect());
     }
     let mut targets = Vec::new();
     for name in names {
         let copies = functions.copies(name);
         if functions.is_unique(name) {
-            targets.push(Target { symbol: name.clone(), at: At::Name });
+            let address = copies.first().copied().filter(|address| *address != 0);
+            targets.push(Target { symbol: name.clone(), at: At::Name, address });
             continue;
         }
         if copies.contains(&0) {
@@ -90,7 +93,8 @@ pub(super) fn targets(
                 "{name} is not unique and its address is hidden: needs CAP_SYSLOG, or kptr_restrict=0"
             ));
         }
-        let at_address = |address| Target { symbol: name.clone(), at: At::Address(address) };
+        let at_address =
+            |address| Target { symbol: name.clone(), at: At::Address(address), address: Some(address) };
         targets.extend(copies.into_iter().map(at_address));
     }
     Ok(targets)

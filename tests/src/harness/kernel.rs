@@ -37,6 +37,14 @@ pub fn kprobes() -> Result<Vec<String>> {
     Ok(text.lines().filter_map(kprobe_symbol).collect())
 }
 
+/// The functions that ftrace calls something for now: those of kprobes at their beginnings, and of BPF's links on many
+/// functions, which are in no other list.
+pub fn traced_functions() -> Result<Vec<String>> {
+    const LIST: &str = "/sys/kernel/tracing/enabled_functions";
+    let text = fs::read_to_string(LIST).with_context(|| format!("read {LIST}"))?;
+    Ok(text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+}
+
 /// `ffffffffc0963e54  k  kfd_bind_process_to_device+0x4  amdgpu [FTRACE]`: the offset is past an ENDBR, if there
 /// is one.
 fn kprobe_symbol(line: &str) -> Option<String> {

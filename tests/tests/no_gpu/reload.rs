@@ -1,5 +1,5 @@
-//! The driver is taken out and put in again under running tracers: they do not hold it, say that it went, and see again
-//! what the new one does. This is the only stage that can: kfdsim cannot be unloaded.
+//! The driver is taken out and put in again under running tracers: those with kprobes do not hold it, say that it went, and see
+//! again what the new one does. This is the only stage that can: kfdsim cannot be unloaded.
 
 use std::time::{Duration, Instant};
 
@@ -103,7 +103,7 @@ fn a_reload_is_followed_by_the_daemon_and_the_stream() -> Result<()> {
     daemon.wait_stderr("the amdgpu driver is not loaded", SOON)?;
     waits(&daemon, "the amdgpu driver is not loaded", None)?;
     removed.insert()?;
-    let mut stream = Stream::tracing(&FEW)?;
+    let mut stream = Stream::tracing(&[&FEW[..], &["--attach=single"]].concat())?;
     ready(&daemon, 1.0)?;
     let first = touch()?;
     counted(&daemon, 1.0)?;
@@ -158,9 +158,10 @@ fn between_two_looks(daemon: &Daemon) -> Result<()> {
     Ok(())
 }
 
-/// The kernel takes a reference for each tracepoint that is used (`trace_event_try_get_ref`), the same way in all kernels.
+/// The kernel takes a reference for each tracepoint that is used (`trace_event_try_get_ref`), the same way in all kernels, and
+/// for a link on many functions (`bpf_kprobe_multi_link_attach`).
 #[test]
-fn its_tracepoints_would_hold_the_driver_across_a_reload() -> Result<()> {
+fn tracepoints_and_links_would_hold_the_driver_across_a_reload() -> Result<()> {
     if VmKernel::from_env()?.series != ONE {
         return Ok(());
     }
@@ -168,5 +169,9 @@ fn its_tracepoints_would_hold_the_driver_across_a_reload() -> Result<()> {
     let mut tracepoints = Daemon::ready(&[&FEW[..], &["--tracepoints"]].concat())?;
     assert!(references()? > 0);
     tracepoints.stop()?;
+    until("nobody to hold amdgpu", SOON, || Ok((references()? == 0).then_some(())))?;
+    let mut stream = Stream::tracing(&FEW)?;
+    assert!(references()? > 0);
+    stream.interrupt()?;
     until("nobody to hold amdgpu", SOON, || Ok((references()? == 0).then_some(())))
 }

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use kfd_trace_tests::harness::kernel::{bpf_programs, kprobes};
+use kfd_trace_tests::harness::kernel::{bpf_programs, traced_functions};
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, JsonProcess, Stream, shared, until};
 use nix::sys::signal::Signal;
 
-/// Ids of BPF programs, and probed functions.
+/// Ids of BPF programs, and functions that are traced.
 type Attached = (BTreeSet<u32>, BTreeSet<String>);
 
 fn attached() -> Result<Attached> {
-    Ok((bpf_programs()?.into_keys().collect(), kprobes()?.into_iter().collect()))
+    Ok((bpf_programs()?.into_keys().collect(), traced_functions()?.into_iter().collect()))
 }
 
 /// With nothing on that other tests use, so that what is on is this test's own.

@@ -1,0 +1,206 @@
+//! Attaches programs to their places. The only place that does.
+//!
+//! Takes in planned rows; gives out a verdict for each, and what holds the programs. A row is attached by one link where that
+//! was chosen and the kernel takes it, else by a kprobe for each of its places: no verdict is worse for the choice.
+
+use super::load::chain;
+use super::multi::{self, Programs};
+use super::plan::{Action, Attach, Planned};
+use super::site::{At, Target};
+use super::table::{ProbeKind, Row};
+use crate::verdict::{ProbeStatus, Verdict};
+use aya::Ebpf;
+use aya::programs::{KProbe, ProgramError, TracePoint};
+use std::os::fd::OwnedFd;
+
+/// Links on many functions, and what makes them.
+pub(super) struct Links {
+    attach: Attach,
+    possible_cpus: usize,
+    /// `None` where they were not chosen, or the kernel has none.
+    programs: Option<Programs>,
+    held: Vec<(&'static str, multi::Attached)>,
+    /// A required row was attached by kprobes.
+    tried: bool,
+}
+
+impl Links {
+    /// None is made yet.
+    pub(super) fn new(ebpf: &Ebpf, attach: Attach, possible_cpus: usize) -> Self {
+        let failed = |why: &String| log::info!("functions are attached one by one: {why}");
+        let programs = (attach != Attach::Single).then(|| Programs::new(ebpf).inspect_err(failed).ok());
+        Links { attach, possible_cpus, programs: programs.flatten(), held: Vec::new(), tried: false }
+    }
+
+    /// Attaches a row by one link, if it can be: where kprobes do not see more, or where they are `refused`.
+    fn attach(&mut self, row: &Row, targets: &[Target], refused: bool) -> bool {
+        let Some(programs) = &self.programs else { return false };
+        let cpus = if refused { usize::from(u16::MAX) } else { self.possible_cpus };
+        let Some(addresses) = addresses(row, targets, cpus) else { return false };
+        if refused && self.attach == Attach::Tried {
+            return false;
+        }
+        if self.attach == Attach::Tried && row.required && !std::mem::replace(&mut self.tried, true) {
+            return false;
+        }
+        match programs.attach(row.program, row.kind, &addresses) {
+            Ok(attached) => {
+                self.held.push((row.program, attached));
+                true
+            }
+            Err(error) => {
+                log::info!("{}: one link is refused, so each function gets a kprobe: {error}", row.program);
+                if self.held.is_empty() {
+                    // A kernel without such links refuses all of them.
+                    self.programs = None;
+                }
+                false
+            }
+        }
+    }
+
+    /// The loaded programs of a row that links hold.
+    pub(super) fn programs(&self, program: &str) -> impl Iterator<Item = &OwnedFd> {
+        let of_row = self.held.iter().filter(move |(name, _)| *name == program);
+        of_row.map(|(_, attached)| &attached.program)
+    }
+
+    /// Detaches all of them.
+    pub(super) fn release(&mut self) {
+        self.held.clear();
+    }
+}
+
+/// Instances of a kretprobe on one function: as many calls of it can be under way and are still seen to return
+/// (kernel/kprobes.c:register_kretprobe).
+fn instances(possible_cpus: usize) -> usize {
+    (2 * possible_cpus).max(10)
+}
+
+/// Where one link goes; `None` where kprobes see more: a link's functions share 2 instances a CPU and function, up to 6.13
+/// (kernel/trace/fprobe.c:fprobe_init_rethook), and addresses may be hidden.
+fn addresses(row: &Row, targets: &[Target], possible_cpus: usize) -> Option<Vec<u64>> {
+    let enough = match row.kind {
+        ProbeKind::Tracepoint => false,
+        ProbeKind::Kprobe => true,
+        ProbeKind::Kretprobe => 2 * possible_cpus * targets.len() >= instances(possible_cpus),
+    };
+    if enough { targets.iter().map(|target| target.address).collect() } else { None }
+}
+
+/// Loads and attaches one planned row.
+pub(super) fn row(ebpf: &mut Ebpf, links: &mut Links, planned: Planned) -> ProbeStatus {
+    let Planned { row, symbols, strangers, action } = planned;
+    let (places, verdict) = match action {
+        Action::Skip(verdict) => (0, verdict),
+        Action::Attach(targets) => places(ebpf, links, row, &targets, strangers),
+    };
+    ProbeStatus {
+        id: row.id,
+        kind: row.kind.name(),
+        symbols,
+        places,
+        required: row.required,
+        may_lack: row.may_lack,
+        feeds: row.feeds,
+        verdict,
+    }
+}
+
+/// Attaches to these places; gives how many it is on now.
+pub(super) fn places(
+    ebpf: &mut Ebpf,
+    links: &mut Links,
+    row: &Row,
+    targets: &[Target],
+    strangers: Vec<String>,
+) -> (usize, Verdict) {
+    let all = targets.len();
+    if links.attach(row, targets, false) {
+        return (all, verdict(all, Vec::new(), strangers));
+    }
+    match one_by_one(ebpf, row, targets) {
+        // Where perf_event_open is kept from all but root, links are not.
+        Ok(failed) if failed.len() == all && links.attach(row, targets, true) => {
+            (all, verdict(all, Vec::new(), strangers))
+        }
+        Ok(failed) => (all - failed.len(), verdict(all, failed, strangers)),
+        Err(why) => (0, Verdict::Refused(why)),
+    }
+}
+
+/// Loads the program and puts it on its places; gives those that failed, each with the reason.
+fn one_by_one(ebpf: &mut Ebpf, row: &Row, targets: &[Target]) -> Result<Vec<(String, String)>, String> {
+    let program = ebpf.program_mut(row.program).ok_or("not in the object")?;
+    let mut failed = Vec::new();
+    let mut note = |target: &Target, attached: Result<(), ProgramError>| {
+        if let Err(error) = attached {
+            failed.push((target.symbol.clone(), chain(&error)));
+        }
+    };
+    if row.kind == ProbeKind::Tracepoint {
+        let program: &mut TracePoint = program.try_into().map_err(|error: ProgramError| chain(&error))?;
+        program.load().map_err(|error| chain(&error))?;
+        for target in targets {
+            if let At::Tracepoint(system) = target.at {
+                note(target, program.attach(system, &target.symbol).map(drop));
+            }
+        }
+        return Ok(failed);
+    }
+    let program: &mut KProbe = program.try_into().map_err(|error: ProgramError| chain(&error))?;
+    program.load().map_err(|error| chain(&error))?;
+    for target in targets {
+        let attached = match target.at {
+            At::Name | At::Tracepoint(_) => program.attach(&target.symbol, 0),
+            // An empty name makes the kernel take the offset as the address (perf_kprobe_init).
+            At::Address(address) => program.attach("", address),
+        };
+        note(target, attached.map(drop));
+    }
+    Ok(failed)
+}
+
+fn verdict(targets: usize, mut failed: Vec<(String, String)>, strangers: Vec<String>) -> Verdict {
+    if let Some((_, why)) = failed.first().filter(|_| failed.len() == targets) {
+        return Verdict::Refused(why.clone());
+    }
+    let unknown = "not known to this version, so not probed";
+    failed.extend(strangers.into_iter().map(|name| (name, unknown.to_owned())));
+    if failed.is_empty() { Verdict::Attached } else { Verdict::Partly { failed } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::PROBES;
+    use super::*;
+    use kfd_trace_common::counter::ProbeId;
+
+    fn row(id: ProbeId) -> &'static Row {
+        PROBES.iter().find(|row| row.id == id).unwrap()
+    }
+
+    fn targets(addresses: &[Option<u64>]) -> Vec<Target> {
+        let target = |address: &Option<u64>| Target { symbol: "f".into(), at: At::Name, address: *address };
+        addresses.iter().map(target).collect()
+    }
+
+    #[test]
+    fn one_link_takes_the_functions_whose_addresses_are_known() {
+        let of = |id, list: &[Option<u64>]| addresses(row(id), &targets(list), 1);
+        assert_eq!(of(ProbeId::Ioctl, &[Some(8)]), Some(vec![8]));
+        assert_eq!(of(ProbeId::MqdInit, &[Some(8), None]), None);
+        assert_eq!(of(ProbeId::TpCs, &[Some(8)]), None);
+    }
+
+    #[test]
+    fn returns_share_a_link_where_as_many_calls_can_be_under_way() {
+        let takes = |functions: usize, cpus| {
+            addresses(row(ProbeId::MqdReturn), &targets(&vec![Some(8); functions]), cpus).is_some()
+        };
+        assert_eq!([4, 5].map(|functions| takes(functions, 1)), [false, true]);
+        assert_eq!([2, 3].map(|functions| takes(functions, 2)), [false, true]);
+        assert_eq!([1, 2].map(|functions| takes(functions, 4)), [false, true]);
+        assert!(takes(1, 5));
+    }
+}

@@ -1,0 +1,168 @@
+//! Programs on many functions by one link (kprobe.multi and kretprobe.multi, Linux 5.18 and later), by bpf(2) itself: the
+//! library that loads the others does not know them.
+//!
+//! Takes in the object whose maps exist already, and addresses of functions; gives out a program with its link. Attaching all
+//! functions of a link costs the kernel hardly more than a single kprobe: ftrace goes through all of its records for each. A
+//! link keeps the driver from being unloaded, which a kprobe does not, and it is refused as a whole.
+
+use super::load::{OBJECT, chain};
+use super::table::ProbeKind;
+use aya::Ebpf;
+use aya::maps::{Map, MapData};
+use aya_obj::Object;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Programs that are ready to be loaded.
+pub(super) struct Programs(Object);
+
+/// A loaded program and the link that holds it on its functions. Closing the link detaches all of them.
+pub(super) struct Attached {
+    pub(super) program: OwnedFd,
+    _link: OwnedFd,
+}
+
+impl Programs {
+    /// The programs of the object, with the maps that are in use.
+    ///
+    /// # Errors
+    /// A line that says what does not fit.
+    pub(super) fn new(ebpf: &Ebpf) -> Result<Self, String> {
+        let mut object = Object::parse(OBJECT).map_err(|error| chain(&error))?;
+        let maps = std::mem::take(&mut object.maps);
+        let used = maps.iter().map(|(name, map)| {
+            let data = ebpf.map(name).and_then(data).ok_or_else(|| format!("no map {name}"))?;
+            Ok((name.as_str(), data.fd().as_fd().as_raw_fd(), map))
+        });
+        let used: Vec<(&str, RawFd, &aya_obj::Map)> = used.collect::<Result<_, String>>()?;
+        let text = object.functions.keys().map(|(section, _)| *section).collect();
+        object.relocate_maps(used.into_iter(), &text).map_err(|error| chain(&error))?;
+        object.relocate_calls(&text).map_err(|error| chain(&error))?;
+        Ok(Programs(object))
+    }
+
+    /// Loads one program and attaches it to all of these functions.
+    ///
+    /// # Errors
+    /// When the kernel refuses either: it has no such links, or one of the addresses is not ftrace's.
+    pub(super) fn attach(&self, program: &str, kind: ProbeKind, addresses: &[u64]) -> io::Result<Attached> {
+        let program = self.load(program)?;
+        let _link = link(&program, kind, addresses)?;
+        Ok(Attached { program, _link })
+    }
+
+    fn load(&self, name: &str) -> io::Result<OwnedFd> {
+        let Object { programs, functions, license, .. } = &self.0;
+        let function = programs.get(name).and_then(|program| functions.get(&program.function_key()));
+        let function = function.ok_or(io::ErrorKind::NotFound)?;
+        let instructions = &function.instructions;
+        let mut attr = ProgLoad {
+            prog_type: PROG_TYPE_KPROBE,
+            insn_cnt: u32::try_from(instructions.len()).map_err(io::Error::other)?,
+            insns: instructions.as_ptr().expose_provenance() as u64,
+            license: license.as_ptr().expose_provenance() as u64,
+            prog_name: [0; 16],
+            expected_attach_type: TRACE_KPROBE_MULTI,
+            ..ProgLoad::default()
+        };
+        // The last byte stays 0.
+        attr.prog_name[..15].iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        // SAFETY: the kernel reads `attr`, and the instructions and the licence that it names, which live until it is back.
+        unsafe { bpf(PROG_LOAD, &attr) }
+    }
+}
+
+fn link(program: &OwnedFd, kind: ProbeKind, addresses: &[u64]) -> io::Result<OwnedFd> {
+    let attr = LinkCreate {
+        prog_fd: program.as_raw_fd().cast_unsigned(),
+        attach_type: TRACE_KPROBE_MULTI,
+        multi_flags: if kind == ProbeKind::Kretprobe { MULTI_RETURN } else { 0 },
+        cnt: u32::try_from(addresses.len()).map_err(io::Error::other)?,
+        addrs: addresses.as_ptr().expose_provenance() as u64,
+        ..LinkCreate::default()
+    };
+    // SAFETY: the kernel reads `attr` and as many addresses as it says, which live until it is back.
+    unsafe { bpf(LINK_CREATE, &attr) }
+}
+
+/// include/uapi/linux/bpf.h
+const PROG_LOAD: libc::c_long = 5;
+const LINK_CREATE: libc::c_long = 28;
+const PROG_TYPE_KPROBE: u32 = 2;
+const TRACE_KPROBE_MULTI: u32 = 42;
+const MULTI_RETURN: u32 = 1;
+
+/// `union bpf_attr`, as far as BPF_PROG_LOAD reads it here.
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+}
+
+/// The same for BPF_LINK_CREATE of a link on many functions.
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    multi_flags: u32,
+    cnt: u32,
+    syms: u64,
+    addrs: u64,
+    cookies: u64,
+}
+
+/// A command that makes a descriptor.
+///
+/// # Safety
+/// What `attr` points to must be as long as it says, and live.
+unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel reads `size_of::<T>()` bytes of `attr`; for what these point to the caller answers.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attr, size_of::<T>()) };
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that the kernel has just made for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Kinds of maps that the object has.
+fn data(map: &Map) -> Option<&MapData> {
+    match map {
+        Map::Array(data)
+        | Map::HashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::PerCpuHashMap(data)
+        | Map::PerfEventArray(data)
+        | Map::RingBuf(data) => Some(data),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_attributes_are_laid_out_as_the_kernel_reads_them() {
+        assert_eq!((offset_of!(ProgLoad, log_buf), offset_of!(ProgLoad, prog_name)), (32, 48));
+        assert_eq!((offset_of!(ProgLoad, expected_attach_type), size_of::<ProgLoad>()), (68, 72));
+        assert_eq!((offset_of!(LinkCreate, multi_flags), offset_of!(LinkCreate, addrs)), (16, 32));
+        assert_eq!(size_of::<LinkCreate>(), 48);
+    }
+}
