@@ -36,6 +36,8 @@ pub enum Verdict {
     ToldBy(&'static str),
     /// None of its functions is in this kernel.
     NotInKernel,
+    /// No GPU here uses its functions; it is attached when one comes.
+    NoGpu,
     /// The kernel does not tell where these fields are.
     MissingFields(Vec<String>),
     /// The kernel refused the program or the attachment, with its reason.
@@ -43,10 +45,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// It is on at least some of its functions.
+    /// It is on at least some of its functions, or none of them can be called: what it counts is known.
     #[must_use]
     pub fn sees(&self) -> bool {
-        matches!(self, Verdict::Attached | Verdict::Partly { .. })
+        matches!(self, Verdict::Attached | Verdict::Partly { .. } | Verdict::NoGpu)
     }
 
     /// One word for metrics and tables.
@@ -59,6 +61,7 @@ impl Verdict {
             Verdict::LeftOut => "left_out",
             Verdict::ToldBy(_) => "told_by_another",
             Verdict::NotInKernel => "not_in_kernel",
+            Verdict::NoGpu => "no_gpu",
             Verdict::MissingFields(_) => "missing_fields",
             Verdict::Refused(_) => "refused",
         }
@@ -68,7 +71,11 @@ impl Verdict {
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         match self {
-            Verdict::Attached | Verdict::NotAsked | Verdict::LeftOut | Verdict::NotInKernel => None,
+            Verdict::Attached
+            | Verdict::NotAsked
+            | Verdict::LeftOut
+            | Verdict::NotInKernel
+            | Verdict::NoGpu => None,
             Verdict::Partly { failed } => {
                 let failed: Vec<_> = failed.iter().map(|(symbol, why)| format!("{symbol}: {why}")).collect();
                 Some(failed.join("; "))

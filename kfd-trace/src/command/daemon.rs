@@ -270,6 +270,7 @@ async fn follow(
 fn tidy_up(tracer: &mut Tracer, look: &mut UnderWay) -> Result<(), Stop> {
     tracer.renew_clock();
     tracer.expire()?;
+    tracer.follow_gpus();
     look.tick(tracer);
     Ok(())
 }

@@ -19,6 +19,8 @@ use crate::state::{Change, Process};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::fs;
+use std::path::Path;
 
 /// The reason of a page while the driver is away.
 pub(super) const UNLOADED: &str = "the amdgpu driver was unloaded, and all that it had has ended";
@@ -63,6 +65,11 @@ pub(super) fn absence(roots: &Roots) -> Option<String> {
     ground::check(&Preflight::read(roots)).err().map(|stop| stop.line)
 }
 
+/// How often the driver's topology has changed, as it counts that itself.
+fn topology_generation(sysfs: &Path) -> Option<u32> {
+    fs::read_to_string(sysfs.join("class/kfd/kfd/topology/generation_id")).ok()?.trim().parse().ok()
+}
+
 impl Tracer {
     /// Attaches the probes; the ring is given apart, so that it can be awaited while the rest is used. What stands is
     /// taken in. This takes the kernel seconds.
@@ -93,6 +100,15 @@ impl Tracer {
     #[must_use]
     pub fn driver_has_gone(&self) -> bool {
         self.loading.is_some_and(|loading| loading.is_over(&self.roots.sysfs))
+    }
+
+    /// Attaches to the functions of GPUs that came since. To be asked once a second, of a driver that is there.
+    pub fn follow_gpus(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        let added = session.follow_gpus(topology_generation(&self.roots.sysfs));
+        if added > 0 {
+            log::info!("a GPU was added: {added} more functions are probed");
+        }
     }
 
     /// Lets go of a driver that has gone. To be called after all records that stand in the ring buffer were taken in.

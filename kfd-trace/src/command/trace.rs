@@ -169,6 +169,7 @@ impl Run<'_> {
                                 }
                             }
                         }
+                        self.tracer.follow_gpus();
                         lists.tick(&mut self.tracer);
                         if let Some(line) = sampling.overdue() {
                             log::warn!("{line}");

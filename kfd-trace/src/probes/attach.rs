@@ -149,7 +149,10 @@ fn one_by_one(ebpf: &mut Ebpf, row: &Row, targets: &[Target]) -> Result<Vec<(Str
         return Ok(failed);
     }
     let program: &mut KProbe = program.try_into().map_err(|error: ProgramError| chain(&error))?;
-    program.load().map_err(|error| chain(&error))?;
+    // A GPU that came later has functions of its own for a program that is loaded.
+    if program.fd().is_err() {
+        program.load().map_err(|error| chain(&error))?;
+    }
     for target in targets {
         let attached = match target.at {
             At::Name | At::Tracepoint(_) => program.attach(&target.symbol, 0),

@@ -1,6 +1,7 @@
 //! What this kernel tells of itself, reduced to what the plan, the loader and the decoder need.
 
 use super::misses::Layout;
+use super::mqds::MqdWalk;
 use crate::events::ioctl::IOCTLS;
 use crate::events::layout::{Member, QueueLayout};
 use crate::kernel::{Kernel, Symbols};
@@ -53,6 +54,8 @@ pub struct Facts {
     pub layout: QueueLayout,
     /// Where the kernel tells what it left out; `None` where it does not count that, or has no BTF.
     pub misses: Option<Layout>,
+    /// Where the driver has which MQD functions its GPUs use; `None` where that is not known.
+    pub mqds: Option<MqdWalk>,
     /// Bytes of the arguments of an ioctl in this kernel, by number; empty without the driver's BTF.
     pub ioctl_sizes: BTreeMap<u8, u32>,
     /// `system:name` of the tracepoints that this kernel has; empty unless they were looked for.
@@ -75,6 +78,7 @@ impl Facts {
         let Some(btf) = kernel.amdgpu_btf.as_ref() else { return facts };
         // Of a structure that outgrew the record the tail is not told.
         let most = u32::try_from(PROPERTIES_LEN).unwrap_or(u32::MAX);
+        facts.mqds = MqdWalk::find(kernel);
         facts.properties_bytes = btf.size_of("queue_properties").unwrap_or(0).min(most);
         let place = |member: &str| {
             let member = btf.offset_of("queue_properties", member).ok()?;

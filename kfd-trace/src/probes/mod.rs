@@ -2,7 +2,8 @@
 //!
 //! Takes in: the table ([`rows`]), what the kernel tells of itself ([`facts`]), what is asked for. Gives out: a
 //! plan ([`plan`], pure), a running [`session::Session`] with a verdict for each probe ([`attach`]), the readings
-//! of its maps ([`maps`]), what its probes missed ([`misses`]), and kernel memory for the walk over existing queues ([`peek`]).
+//! of its maps ([`maps`]), what its probes missed ([`misses`]), and kernel memory for the walks over existing queues and
+//! GPUs ([`peek`]).
 
 pub mod attach;
 pub mod facts;
@@ -11,7 +12,9 @@ pub mod load;
 mod mapped;
 mod maps;
 pub mod misses;
+pub mod mqds;
 mod multi;
+mod narrow;
 pub mod peek;
 pub mod plan;
 mod rows;

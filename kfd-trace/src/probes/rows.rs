@@ -71,28 +71,32 @@ pub const PROBES: &[Row] = &[
         Site::Each(&[INIT_MQD, UPDATE_MQD, RESTORE_MQD]),
         "which MQD writes are part of another",
     )
-    .needs(QUEUE),
+    .needs(QUEUE)
+    .of_gpus(),
     Row::entry(
         ProbeId::MqdInit,
         "mqd_init",
         Site::Family { prefixes: &["init_mqd"], members: INIT_MQD },
         "MQDs of new queues",
     )
-    .needs(QUEUE),
+    .needs(QUEUE)
+    .of_gpus(),
     Row::entry(
         ProbeId::MqdUpdate,
         "mqd_update",
         Site::Family { prefixes: &["update_mqd"], members: UPDATE_MQD },
         "MQDs that change",
     )
-    .needs(QUEUE),
+    .needs(QUEUE)
+    .of_gpus(),
     Row::entry(
         ProbeId::MqdRestore,
         "mqd_restore",
         Site::Family { prefixes: &["restore_mqd"], members: RESTORE_MQD },
         "MQDs restored by CRIU",
     )
-    .needs(QUEUE),
+    .needs(QUEUE)
+    .of_gpus(),
     Row::exit(
         ProbeId::EvictReturn,
         "evict_return",

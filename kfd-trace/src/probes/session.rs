@@ -6,6 +6,8 @@ use super::load::{self, LoadError, Room};
 use super::mapped::Mapped;
 use super::maps::{self, Shared};
 use super::misses::{Layout, Watched};
+use super::mqds::{Arrivals, MqdWalk};
+use super::narrow::{self, Unused};
 use super::peek::{self, Memory};
 use super::plan::{self, Ask, Planned};
 use super::sums;
@@ -64,6 +66,11 @@ pub struct Session {
     planned: Vec<Planned>,
     probes: Vec<ProbeStatus>,
     links: Links,
+    /// `None` where it is not known which MQD functions are in use.
+    mqds: Option<MqdWalk>,
+    /// Places that wait for a GPU that uses them.
+    unused: Vec<Unused>,
+    arrivals: Arrivals,
     layout: QueueLayout,
     /// Queues cannot be probed: they are followed by the ioctls alone.
     queues_by_ioctl: bool,
@@ -98,6 +105,9 @@ impl Session {
             planned: plan.rows,
             probes: Vec::new(),
             links,
+            mqds: facts.mqds.clone(),
+            unused: Vec::new(),
+            arrivals: Arrivals::default(),
             layout: facts.layout.clone(),
             queues_by_ioctl: plan.queues_by_ioctl,
             answer,
@@ -111,8 +121,11 @@ impl Session {
 
     /// Attaches what was planned. Probes that cannot be had are told by their verdicts, not by an error.
     pub fn attach(&mut self, mono_ns: u64) {
+        let used = self.functions_in_use();
         for planned in std::mem::take(&mut self.planned) {
+            let (planned, unused) = narrow::narrow(planned, used.as_ref());
             self.probes.push(attach::row(&mut self.ebpf, &mut self.links, planned));
+            self.unused.extend(unused);
         }
         let seen = |id| self.probes.iter().any(|probe| probe.id == id && probe.verdict == Verdict::Attached);
         if sees_files(seen, self.leader_known)
@@ -125,6 +138,36 @@ impl Session {
 
     fn watch(&mut self) {
         self.watched = Watched::new(&self.ebpf, &self.links, &self.probes, self.misses, &self.procfs);
+    }
+
+    /// MQD functions that the GPUs here use; `None` where that is not known.
+    fn functions_in_use(&self) -> Option<BTreeSet<u64>> {
+        self.mqds.as_ref()?.run(&mut self.memory()?)
+    }
+
+    /// Attaches to the functions of GPUs that came since; gives how many places were added. To be called once a second.
+    /// `generation`: the driver's count of changes of its topology.
+    pub fn follow_gpus(&mut self, generation: Option<u32>) -> usize {
+        if self.unused.is_empty() || !self.arrivals.due(generation) {
+            return 0;
+        }
+        let used = self.arrivals.looked(self.functions_in_use());
+        let mut added = 0;
+        for unused in &mut self.unused {
+            let now = unused.take(used.as_ref());
+            let status = self.probes.iter_mut().find(|probe| probe.id == unused.row.id);
+            let Some(status) = status.filter(|_| !now.is_empty()) else { continue };
+            let strangers = unused.strangers(status);
+            let (places, verdict) =
+                attach::places(&mut self.ebpf, &mut self.links, unused.row, &now, strangers);
+            narrow::add(status, &now, places, verdict);
+            added += places;
+        }
+        self.unused.retain(|unused| !unused.is_empty());
+        if added > 0 {
+            self.watch();
+        }
+        added
     }
 
     /// Kernel memory, for the walk over what stands.

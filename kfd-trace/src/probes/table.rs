@@ -63,6 +63,8 @@ pub struct Row {
     pub required: bool,
     /// Its functions are part of what only some drivers can do: without them nothing stays unseen.
     pub may_lack: bool,
+    /// Its functions are those of generations of GPUs: it is attached to those that a GPU here uses.
+    pub of_gpus: bool,
     /// What is seen by it.
     pub feeds: &'static str,
 }
@@ -84,6 +86,7 @@ impl Row {
             needs: &[],
             required: false,
             may_lack: false,
+            of_gpus: false,
             feeds,
         }
     }
@@ -120,6 +123,11 @@ impl Row {
 
     pub(super) const fn may_lack(mut self) -> Self {
         self.may_lack = true;
+        self
+    }
+
+    pub(super) const fn of_gpus(mut self) -> Self {
+        self.of_gpus = true;
         self
     }
 

@@ -248,7 +248,7 @@ fn buckets(kernel: &Kernel, table: u64) -> Result<u64, String> {
     if BUCKETS.contains(&buckets) { Ok(buckets) } else { Err(told) }
 }
 
-fn word(memory: &mut impl KernelMemory, address: u64) -> Option<u64> {
+pub(super) fn word(memory: &mut impl KernelMemory, address: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     memory.read(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
 }
@@ -264,13 +264,12 @@ fn quarter(memory: &mut impl KernelMemory, address: u64) -> Option<u16> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::events::layout::Member;
+pub(super) mod samples {
+    use super::{BTreeMap, KernelMemory};
 
     /// Memory of 8-byte words.
     #[derive(Default)]
-    struct Words(BTreeMap<u64, u64>);
+    pub(in super::super) struct Words(pub(in super::super) BTreeMap<u64, u64>);
 
     impl KernelMemory for Words {
         fn read(&mut self, address: u64, out: &mut [u8]) -> bool {
@@ -281,6 +280,13 @@ mod tests {
             true
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::Words;
+    use super::*;
+    use crate::events::layout::Member;
 
     const TABLE: u64 = 0x1000;
     const PROCESS: u64 = 0x2000;

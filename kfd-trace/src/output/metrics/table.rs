@@ -204,7 +204,8 @@ metrics! {
     PROBE_TROUBLE = Counter "kfd_trace_probe_trouble_total" ["probe", "reason"]
         "kfd_trace_trouble_total by the probe whose program could not do it, or whose run was missed (a missed return is found by a later call). No series before the first one: for alerts there is kfd_trace_trouble_total.";
     PROBE_ATTACHED = Gauge "kfd_trace_probe_attached" ["probe", "kind"]
-        "1 for a probe that is on all of its functions, 0 for one that is not; none for one that was not asked for.";
+        "1 for a probe that is on all of its functions, 0 for one that is not; none for one that was not requested, or that no GPU \
+         here needs.";
     PROBE_INFO = Gauge "kfd_trace_probe_info" ["probe", "kind", "verdict"]
         "What became of a probe on this kernel; always 1.";
     RECORDS = Counter "kfd_trace_records_total" ["kind"]

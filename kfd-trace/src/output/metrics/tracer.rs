@@ -81,8 +81,8 @@ fn differences(scrape: &Scrape<'_>) -> Family {
 fn verdicts(scrape: &Scrape<'_>) -> [Family; 2] {
     let (mut attached, mut info) = (Family::new(&t::PROBE_ATTACHED), Family::new(&t::PROBE_INFO));
     for probe in scrape.probes {
-        // One that nobody asked for is no fault that an alert should find.
-        if probe.verdict != Verdict::NotAsked {
+        // One that was not requested, or that no GPU here needs, is no fault that an alert should find.
+        if !matches!(probe.verdict, Verdict::NotAsked | Verdict::NoGpu) {
             let is_attached = probe.verdict == Verdict::Attached;
             attached.add(&[probe.id.name(), probe.kind], u64::from(is_attached));
         }
