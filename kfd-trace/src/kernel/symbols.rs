@@ -8,6 +8,7 @@ use memchr::{memchr, memrchr};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Most of a kallsyms file; reserved at once because procfs does not tell its size.
@@ -57,6 +58,8 @@ pub struct Symbols {
     text: Vec<u8>,
     entries: Vec<Entry>,
     modules: Vec<String>,
+    /// Of each module, from its first entry to its last: usually no other stands between.
+    ranges: Vec<Range<usize>>,
     /// Entry numbers grouped by bucket, in file order within each; bucket b is starts[b]..starts[b + 1].
     order: Vec<u32>,
     starts: Vec<u32>,
@@ -87,6 +90,7 @@ impl Symbols {
         let mut entries = Vec::with_capacity(text.len() / 45);
         let mut buckets: Vec<u16> = Vec::with_capacity(entries.capacity());
         let mut modules = Modules::default();
+        let mut ranges: Vec<Range<usize>> = Vec::new();
         let (mut malformed, mut hidden) = (0, true);
         let mut start = 0;
         while let Some(rest) = text.get(start..).filter(|rest| !rest.is_empty()) {
@@ -99,6 +103,12 @@ impl Symbols {
             if let Some((name, module, Line { address, kind, length, bucket, .. })) = parsed {
                 hidden &= address == 0;
                 buckets.push(bucket);
+                let here = entries.len();
+                match ranges.get_mut(usize::from(module)) {
+                    Some(range) => range.end = here + 1,
+                    None if module != VMLINUX => ranges.push(here..here + 1),
+                    None => {}
+                }
                 entries.push(Entry { address, name, length, module, kind });
             } else {
                 malformed += usize::from(end > 0);
@@ -107,7 +117,7 @@ impl Symbols {
         }
         let (order, starts) = group(&buckets);
         let (hidden, modules) = (hidden && !entries.is_empty(), modules.names);
-        Symbols { hidden, text, entries, modules, order, starts, malformed }
+        Symbols { hidden, text, entries, modules, ranges, order, starts, malformed }
     }
 
     /// Every symbol of this name, in file order, whatever its module and type.
@@ -133,8 +143,9 @@ impl Symbols {
     /// Name and symbol of all that one module brings, in file order.
     pub fn in_module(&self, module: &str) -> impl Iterator<Item = (&str, Symbol<'_>)> {
         let number = self.modules.iter().position(|known| known == module);
+        let range = number.and_then(|number| self.ranges.get(number)).cloned().unwrap_or_default();
         let number = number.and_then(|number| u16::try_from(number).ok());
-        let entries = self.entries.iter().filter(move |entry| Some(entry.module) == number);
+        let entries = self.entries[range].iter().filter(move |entry| Some(entry.module) == number);
         entries.filter_map(|entry| Some((str::from_utf8(self.name(entry)).ok()?, self.symbol(entry))))
     }
 
