@@ -35,7 +35,9 @@ impl Links {
     /// Attaches a row by one link, if it can be: where kprobes do not see more, or where they are `refused`.
     fn attach(&mut self, row: &Row, targets: &[Target], refused: bool) -> bool {
         let Some(programs) = &self.programs else { return false };
-        let cpus = if refused { usize::from(u16::MAX) } else { self.possible_cpus };
+        // Who only tries misses no return.
+        let few = refused || self.attach == Attach::Tried;
+        let cpus = if few { MANY_CPUS } else { self.possible_cpus };
         let Some(addresses) = addresses(row, targets, cpus) else { return false };
         if refused && self.attach == Attach::Tried {
             return false;
@@ -70,6 +72,9 @@ impl Links {
         self.held.clear();
     }
 }
+
+/// So many that one link is always enough.
+const MANY_CPUS: usize = 1 << 16;
 
 /// Instances of a kretprobe on one function: as many calls of it can be under way and are still seen to return
 /// (kernel/kprobes.c:register_kretprobe).
