@@ -77,6 +77,14 @@ fn every_copy_of_an_mqd_function_is_probed() {
 
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
+fn the_mqd_functions_of_gpus_are_found_where_the_driver_has_types() {
+    for (series, found) in [("5.10", false), ("6.1", true), ("6.12", true), ("7.2", true)] {
+        assert_eq!(kernel(series).1.mqds.is_some(), found, "{series}");
+    }
+}
+
+#[test]
+#[ignore = "needs cargo xtask fixtures"]
 fn the_range_of_commands_is_that_of_the_driver() {
     // AMDKFD_COMMAND_END of each version's include/uapi/linux/kfd_ioctl.h.
     for (series, end) in [("5.10", 0x20), ("6.1", 0x24), ("6.12", 0x27), ("7.2", 0x29)] {
