@@ -10,6 +10,7 @@ pub mod eviction;
 pub mod in_flight;
 pub mod kind;
 pub mod limits;
+pub mod lookup;
 pub mod loss;
 pub mod nested;
 pub mod offset;

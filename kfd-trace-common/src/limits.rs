@@ -30,9 +30,11 @@ pub const PROCESSES_MAX: u32 = 8_192;
 /// PIDs that `--pid` may name.
 pub const FILTER_MAX: u32 = 1_024;
 
-/// Most entries of the per-CPU ioctl map, for the sums that find no place in a seat; the loader lowers it on machines with
-/// many CPUs.
+/// (process, command) pairs that find no place in a seat, 272 bytes each.
 pub const IOCTL_STATS_MAX: u32 = 16_384;
+
+/// Numbers that a command can have (`_IOC_NRBITS`).
+pub const IOCTL_NUMBERS: u32 = 256;
 
 /// (process, command, errno) triples counted at once.
 pub const IOCTL_ERRORS_MAX: u32 = 4_096;

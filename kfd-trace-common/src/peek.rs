@@ -1,12 +1,12 @@
-//! The answer of the `peek` program.
+//! The answer of the programs `peek` and `lookup`, which the daemon runs itself.
 
 use crate::limits::PEEK_LEN;
 
-/// One read of kernel memory.
+/// One read of kernel memory, or of a map's entry.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Answer {
-    /// Bytes that were read; 0 when the address cannot be read.
+    /// Bytes that were read; 0 when the address cannot be read, or there is no such entry.
     pub len: u64,
     pub bytes: [u8; PEEK_LEN],
 }

@@ -128,3 +128,22 @@ pub(crate) fn current() -> Option<&'static mut Slot> {
 pub(crate) fn current_cmd() -> u32 {
     current().map_or(0, |slot| slot.cmd)
 }
+
+/// For the daemon: the call of a thread without a seat.
+#[inline(always)]
+pub(crate) fn call_of(tid: u32) -> Option<*const Slot> {
+    IN_FLIGHT.get_ptr(tid)
+}
+
+/// For the daemon, of a process that has ended.
+#[inline(always)]
+pub(crate) fn remove_call(tid: u32) {
+    // An entry that is gone already is as good.
+    let _ = IN_FLIGHT.remove(tid);
+}
+
+/// For the daemon, of a seat that it has let go of.
+#[inline(always)]
+pub(crate) fn remove_claim(seat: u32) {
+    let _ = CLAIMS.remove(seat);
+}

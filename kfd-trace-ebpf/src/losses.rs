@@ -5,10 +5,11 @@
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::{macros::map, maps::Array};
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::loss::{self, LOSSES as LEN};
+
+use crate::atomic;
 
 #[map]
 static LOSSES: Array<u64> = Array::with_max_entries(LEN, BPF_F_MMAPABLE);
@@ -16,9 +17,8 @@ static LOSSES: Array<u64> = Array::with_max_entries(LEN, BPF_F_MMAPABLE);
 #[inline(always)]
 fn add(index: u32) {
     if let Some(counter) = LOSSES.get_ptr_mut(index) {
-        // Without the old value this is BPF_XADD, which every kernel has; with it, none before 5.12 would take it.
         // SAFETY: a valid and aligned word of the map, which programs change in this way only.
-        unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1) };
+        unsafe { atomic::add(counter, 1) };
     }
 }
 

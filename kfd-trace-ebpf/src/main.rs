@@ -24,11 +24,13 @@ macro_rules! note {
     };
 }
 
+mod atomic;
 mod counters;
 mod emit;
 mod filter;
 mod in_flight;
 mod kernel;
+mod lookup;
 mod losses;
 mod nested;
 mod peek;

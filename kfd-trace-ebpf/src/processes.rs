@@ -61,6 +61,38 @@ pub(crate) fn changing() {
     }
 }
 
+/// For the daemon: from now on it is remembered which process a file has. All that changes it is probed.
+#[inline(always)]
+pub(crate) fn remember() {
+    // SAFETY: as above.
+    unsafe { GENERATION.as_ptr().write_volatile(new_id()) };
+}
+
+/// For the daemon: the entry of an address.
+#[inline(always)]
+pub(crate) fn entry(address: u64) -> Option<*const Entry> {
+    PROCESSES.get_ptr(address)
+}
+
+/// For the daemon, of a process that has ended; [`changed`] follows.
+#[inline(always)]
+pub(crate) fn remove_entry(address: u64) {
+    // An entry that is gone already is as good.
+    let _ = PROCESSES.remove(address);
+}
+
+/// For the daemon: the address of a PASID.
+#[inline(always)]
+pub(crate) fn holder(pasid: u32) -> Option<*const u64> {
+    PASIDS.get_ptr(pasid)
+}
+
+/// For the daemon, of a process that has ended.
+#[inline(always)]
+pub(crate) fn remove_holder(pasid: u32) {
+    let _ = PASIDS.remove(pasid);
+}
+
 /// Whom a record is about.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner {

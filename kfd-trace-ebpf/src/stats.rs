@@ -1,22 +1,30 @@
-//! Sums of ioctls per process and command. The only owner of `IOCTL_STATS` and `IOCTL_ERRORS`.
+//! Sums of ioctls per process and command. The only owner of `IOCTL_STATS`, `IOCTL_ERRORS` and `IOCTL_REST`.
 //!
-//! A thread keeps its sums in its seat: nobody else writes there. What finds no place there goes to the two hash maps. A place
-//! is taken by the first command that comes, and freed by the daemon when the process has ended.
+//! A thread keeps its sums in its seat: nobody else writes there. What finds no place there goes to the two hash maps, which all
+//! CPUs share: few threads come to them, and with a part for each CPU they would take many times the memory. A place is taken by
+//! the first command that comes, and freed by the daemon when the process has ended.
 
-use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::PerCpuHashMap};
+use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_NOEXIST};
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::{Array, HashMap};
+use core::mem::offset_of;
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::in_flight::{self, Seat};
-use kfd_trace_common::limits::{IOCTL_ERRORS_MAX, IOCTL_STATS_MAX};
+use kfd_trace_common::limits::{IOCTL_ERRORS_MAX, IOCTL_NUMBERS, IOCTL_STATS_MAX};
 use kfd_trace_common::rules;
-use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat, Sum, bucket_of, is_in};
+use kfd_trace_common::stat::{BUCKETS, ErrorKey, IoctlKey, IoctlStat, Sum, bucket_of, is_in};
 
-use crate::losses;
-
-#[map]
-static IOCTL_STATS: PerCpuHashMap<IoctlKey, IoctlStat> = PerCpuHashMap::with_max_entries(IOCTL_STATS_MAX, 0);
+use crate::{atomic, losses};
 
 #[map]
-static IOCTL_ERRORS: PerCpuHashMap<ErrorKey, u64> = PerCpuHashMap::with_max_entries(IOCTL_ERRORS_MAX, 0);
+static IOCTL_STATS: HashMap<IoctlKey, IoctlStat> = HashMap::with_max_entries(IOCTL_STATS_MAX, 0);
+
+#[map]
+static IOCTL_ERRORS: HashMap<ErrorKey, u64> = HashMap::with_max_entries(IOCTL_ERRORS_MAX, 0);
+
+/// By number of the command: what finds `IOCTL_STATS` full, so that the machine's sums stay exact.
+#[map]
+static IOCTL_REST: Array<IoctlStat> = Array::with_max_entries(IOCTL_NUMBERS, BPF_F_MMAPABLE);
 
 /// Who counts a call at its entry, and who at its return.
 const ENTRY: ProbeId = ProbeId::Ioctl;
@@ -50,8 +58,9 @@ pub(crate) fn take_place(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
     (sum.process == process && sum.cmd == cmd).then_some(sum)
 }
 
+/// The value of a process and command, which other CPUs add to as well.
 #[inline(never)]
-fn stat_of(probe: ProbeId, process: u64, cmd: u32) -> Option<&'static mut IoctlStat> {
+fn stat_of(probe: ProbeId, process: u64, cmd: u32) -> Option<*mut IoctlStat> {
     let key = IoctlKey { process, cmd, pad: 0 };
     let stat = IOCTL_STATS.get_ptr_mut(key).or_else(|| {
         // Another CPU may have made the entry meanwhile: then this fails, and the second look finds it.
@@ -59,20 +68,18 @@ fn stat_of(probe: ProbeId, process: u64, cmd: u32) -> Option<&'static mut IoctlS
         let _ = IOCTL_STATS.insert(key, zero, u64::from(BPF_NOEXIST));
         IOCTL_STATS.get_ptr_mut(key)
     });
-    let stat = stat.or_else(|| {
+    stat.or_else(|| {
         losses::trouble(probe, Trouble::IoctlStatsFull);
-        // Made by the daemon beforehand, so that the machine's sums stay exact.
-        IOCTL_STATS.get_ptr_mut(IoctlKey { process: 0, cmd: rules::nr(cmd), pad: 0 })
-    });
-    // SAFETY: a value of this CPU, and a program is not preempted by another one on its CPU.
-    stat.map(|stat| unsafe { &mut *stat })
+        IOCTL_REST.get_ptr_mut(rules::nr(cmd))
+    })
 }
 
 /// A call entered `kfd_ioctl`.
 #[inline(always)]
 pub(crate) fn entered(process: u64, cmd: u32) {
     if let Some(stat) = stat_of(ENTRY, process, cmd) {
-        stat.entered += 1;
+        // SAFETY: a value of a map, to which programs only add in this way.
+        unsafe { atomic::add(&raw mut (*stat).entered, 1) };
     }
 }
 
@@ -80,7 +87,8 @@ pub(crate) fn entered(process: u64, cmd: u32) {
 #[inline(always)]
 pub(crate) fn refused(process: u64, cmd: u32, errno: u32) {
     if let Some(stat) = stat_of(ENTRY, process, cmd) {
-        stat.refused += 1;
+        // SAFETY: as above.
+        unsafe { atomic::add(&raw mut (*stat).refused, 1) };
     }
     error(ENTRY, process, cmd, errno);
 }
@@ -89,7 +97,8 @@ pub(crate) fn refused(process: u64, cmd: u32, errno: u32) {
 #[inline(always)]
 pub(crate) fn no_return_seen(process: u64, cmd: u32) {
     if let Some(stat) = stat_of(ENTRY, process, cmd) {
-        stat.no_return_seen += 1;
+        // SAFETY: as above.
+        unsafe { atomic::add(&raw mut (*stat).no_return_seen, 1) };
     }
 }
 
@@ -97,7 +106,17 @@ pub(crate) fn no_return_seen(process: u64, cmd: u32) {
 #[inline(never)]
 pub(crate) fn returned(process: u64, cmd: u32, result: i32, latency_ns: u64) {
     if let Some(stat) = stat_of(RETURN, process, cmd) {
-        count(stat, bucket_of(latency_ns), latency_ns);
+        // SAFETY: as above.
+        unsafe {
+            atomic::add(&raw mut (*stat).returned, 1);
+            atomic::add(&raw mut (*stat).latency_ns, latency_ns);
+        }
+        let buckets = stat.cast::<u64>().wrapping_add(offset_of!(IoctlStat, buckets) / size_of::<u64>());
+        let bucket = bucket_of(latency_ns);
+        if bucket < BUCKETS {
+            // SAFETY: as above, and one of the buckets.
+            unsafe { atomic::add(buckets.add(bucket), 1) };
+        }
     }
     if result < 0 {
         error(RETURN, process, cmd, result.unsigned_abs());
@@ -171,8 +190,33 @@ fn error(probe: ProbeId, process: u64, cmd: u32, errno: u32) {
         IOCTL_ERRORS.get_ptr_mut(key)
     });
     match count {
-        // SAFETY: a value of this CPU, as above.
-        Some(count) => unsafe { *count += 1 },
+        // SAFETY: as above.
+        Some(count) => unsafe { atomic::add(count, 1) },
         None => losses::trouble(probe, Trouble::IoctlErrorsFull),
     }
+}
+
+/// For the daemon: what the hash map has of a process and command.
+#[inline(always)]
+pub(crate) fn stat(key: &IoctlKey) -> Option<*const IoctlStat> {
+    IOCTL_STATS.get_ptr(key)
+}
+
+/// For the daemon, of a process that has ended.
+#[inline(always)]
+pub(crate) fn remove(key: &IoctlKey) {
+    // An entry that is gone already is as good.
+    let _ = IOCTL_STATS.remove(key);
+}
+
+/// For the daemon: how often an errno came.
+#[inline(always)]
+pub(crate) fn errors(key: &ErrorKey) -> Option<*const u64> {
+    IOCTL_ERRORS.get_ptr(key)
+}
+
+/// For the daemon, of a process that has ended.
+#[inline(always)]
+pub(crate) fn remove_errors(key: &ErrorKey) {
+    let _ = IOCTL_ERRORS.remove(key);
 }

@@ -12,7 +12,7 @@ use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
 use crate::state::{History, IoctlTotals, SampleTotals, Snapshot, Source, State, StateLimits};
 use crate::verdict::ProbeStatus;
 use kfd_trace_common::counter::ProbeId;
-use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, PROCESSES_MAX, SEATS};
+use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, IOCTL_STATS_MAX, PROCESSES_MAX, SEATS};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A tracer that runs.
@@ -118,7 +118,7 @@ impl Page {
             topology: tracer.topology.clone(),
             undecoded: tracer.undecoded.clone(),
             capacities: vec![
-                ("ioctl_stats", u64::from(tracer.stats_entries)),
+                ("ioctl_stats", u64::from(IOCTL_STATS_MAX)),
                 ("ioctl_errors", u64::from(IOCTL_ERRORS_MAX)),
                 ("in_flight", u64::from(IN_FLIGHT_MAX)),
                 ("seats", u64::from(SEATS)),

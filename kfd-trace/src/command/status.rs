@@ -1,6 +1,5 @@
 //! `kfd-trace status`: this kernel, each probe and its verdict, and what that means for what can be seen.
 
-use super::clock;
 use super::stop::{self, Stop};
 use crate::events::decode::decode;
 use crate::events::tables::Tables;
@@ -81,7 +80,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     };
     let session = Session::load(&kernel.symbols, &facts, &options);
     let mut session = session.map_err(|error| Stop::failed(super::ground::chain(&error)))?;
-    session.attach(clock::mono_ns());
+    session.attach();
     let counted = counted(&mut session).map_err(|error| Stop::failed(super::ground::chain(&error)))?;
     let (missed, (tables, undecoded)) = (session.missed(), counted);
     let losses = missed.keys().map(|probe| (*probe, tables.losses_of(*probe, &undecoded))).collect();

@@ -18,7 +18,7 @@ use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::{Loading, Roots, thread};
 use crate::output::clock::Clock;
-use crate::probes::load::{self, LoadError};
+use crate::probes::load::LoadError;
 use crate::probes::plan::{Ask, Choice};
 use crate::probes::session::{Options, Session};
 use crate::state::{IoctlTotals, SampleTotals, State, StateLimits};
@@ -66,8 +66,6 @@ pub struct Tracer {
     pub driver_loads: u64,
     /// When probes were on for the first time, CLOCK_MONOTONIC nanoseconds.
     pub started_ns: u64,
-    /// Pairs of process and command that the sums of ioctls have room for.
-    pub stats_entries: u32,
     pub(super) doubt: Doubt,
     #[cfg(debug_assertions)]
     log: Log,
@@ -83,7 +81,6 @@ pub(super) struct Probed {
     ring: Ring,
     standings: Standings,
     ioctl_sizes: BTreeMap<u8, u32>,
-    stats_entries: u32,
     #[cfg(debug_assertions)]
     log: Log,
 }
@@ -108,7 +105,6 @@ impl Tracer {
             past: Past::default(),
             driver_loads: 0,
             started_ns: clock::mono_ns(),
-            stats_entries: 0,
             doubt: Doubt::default(),
             #[cfg(debug_assertions)]
             log: Log::new(),
@@ -138,7 +134,7 @@ impl Tracer {
             Session::load(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
         let standings = Standings::new(&request.roots, &kernel, &facts, &request.pids);
         standings.number(&mut session);
-        session.attach(clock::mono_ns());
+        session.attach();
         if !session.sees_something() {
             let why = session.probes().iter().filter(|probe| probe.required).find_map(|probe| {
                 probe.verdict.reason().map(|why| format!("{}: {why}", probe.symbols.join(", ")))
@@ -156,13 +152,11 @@ impl Tracer {
         let log = session.take_log().map(crate::events::ring::follow_log).into_iter().collect();
         let ring = session.take_ring().map_err(|error| Stop::failed(chain(&error)))?;
         let ring = Ring::new(ring, session.layout().clone()).map_err(|error| Stop::failed(chain(&error)))?;
-        let stats_entries = load::stats_entries(options.possible_cpus);
         Ok(Probed {
             session,
             ring,
             standings,
             ioctl_sizes: facts.ioctl_sizes,
-            stats_entries,
             #[cfg(debug_assertions)]
             log,
         })
@@ -174,7 +168,7 @@ impl Tracer {
         {
             self.log = probed.log;
         }
-        let Probed { session, ring, standings, ioctl_sizes, stats_entries, .. } = probed;
+        let Probed { session, ring, standings, ioctl_sizes, .. } = probed;
         let (session, standings) = (self.session.insert(session), Arc::new(standings));
         // The probes are on: from here on births and ends are seen, so what stands is taken in once.
         if let Some(why) = standings.adopt(session, &mut self.state) {
@@ -182,7 +176,7 @@ impl Tracer {
         }
         self.doubt = Doubt::new(standings);
         self.topology = Topology::read(&self.roots.sysfs);
-        (self.ioctl_sizes, self.stats_entries) = (ioctl_sizes, stats_entries);
+        self.ioctl_sizes = ioctl_sizes;
         self.loading = Some(loading);
         if self.driver_loads == 0 {
             self.started_ns = clock::mono_ns();
@@ -250,12 +244,12 @@ impl Tracer {
         let gone: BTreeSet<ProcessId> = self.state.expire(now_ns).into_iter().collect();
         let Some(session) = self.session.as_mut() else { return Ok(()) };
         let failed = |error: LoadError| Stop::failed(chain(&error));
-        session.tidy_seats(now_ns).map_err(failed)?;
+        session.tidy_seats().map_err(failed)?;
         if gone.is_empty() {
             return Ok(());
         }
         // From here on nothing is counted for them any more, not even for one that was wrongly held to have ended.
-        session.forget(&gone, clock::mono_ns()).map_err(failed)?;
+        session.forget(&gone).map_err(failed)?;
         let Tables { mut ioctls, mut errors, .. } = maps(session, &self.roots.procfs)?;
         ioctls.retain(|row| gone.contains(&row.process));
         errors.retain(|row| gone.contains(&row.process));

@@ -6,10 +6,8 @@ use super::plan::Plan;
 use super::session::Options;
 use crate::events::event::QueueType;
 use aya::{Ebpf, EbpfLoader};
-use kfd_trace_common::limits::IOCTL_STATS_MAX;
 use kfd_trace_common::offset::{ABSENT, FIELDS};
 use kfd_trace_common::rules::records;
-use kfd_trace_common::stat::IoctlStat;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::error::Error;
 use thiserror::Error;
@@ -17,14 +15,9 @@ use thiserror::Error;
 /// The BPF object, aligned as an ELF file must be to be parsed in place.
 pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/kfd-trace-ebpf"));
 
-/// Most memory that the per-CPU sums of ioctls may take, all CPUs together.
-const STATS_BYTES: usize = 64 << 20;
-
 /// Smallest ring buffer that the kernel makes.
 const PAGE_BYTES: u32 = 4096;
 
-/// Fewest (process, command) pairs that are kept however many CPUs there are.
-const STATS_LEAST: usize = 1024;
 /// Why the object cannot be loaded at all.
 #[derive(Debug, Error)]
 pub enum LoadError {
@@ -52,12 +45,13 @@ pub(super) const COUNTERS: &str = "COUNTERS";
 pub(super) const LOSSES: &str = "LOSSES";
 
 /// Maps whose size follows from what is traced.
-const SIZED: [&str; 13] = [
+const SIZED: [&str; 14] = [
     "CLAIMS",
     "EVICTIONS",
     "FILTER",
     "IN_FLIGHT",
     "IOCTL_ERRORS",
+    "IOCTL_REST",
     "IOCTL_STATS",
     "MQDS",
     "PASIDS",
@@ -97,7 +91,6 @@ pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
             })?;
             loader.map_max_entries(COUNTERS, mapped::counters_len(cpu_ids));
             loader.map_max_entries("EVENTS", options.ring_bytes);
-            loader.map_max_entries("IOCTL_STATS", stats_entries(options.possible_cpus));
         }
         Room::Least => {
             loader.map_max_entries("EVENTS", PAGE_BYTES);
@@ -130,13 +123,6 @@ fn offset(facts: &Facts, global: &str) -> u32 {
         Some(Ok(offset)) => *offset,
         Some(Err(_)) | None => ABSENT,
     }
-}
-
-/// Pairs of process and command that the per-CPU map holds on a machine with this many CPUs.
-#[must_use]
-pub fn stats_entries(possible_cpus: usize) -> u32 {
-    let each = size_of::<IoctlStat>() * possible_cpus.max(1);
-    u32::try_from((STATS_BYTES / each).max(STATS_LEAST)).map_or(IOCTL_STATS_MAX, |n| n.min(IOCTL_STATS_MAX))
 }
 
 /// Kernels before 5.11 charge BPF maps against RLIMIT_MEMLOCK. Where it may not be raised, the refusal of the maps tells.
@@ -183,15 +169,6 @@ mod tests {
         for field in FIELDS {
             assert_eq!(named.get(field.global), Some(&".rodata"), "{}", field.global);
         }
-    }
-
-    #[test]
-    fn the_sums_of_ioctls_stay_within_their_memory() {
-        assert_eq!(stats_entries(1), IOCTL_STATS_MAX);
-        let many = stats_entries(64);
-        assert!(usize::try_from(many).unwrap() * 64 * size_of::<IoctlStat>() <= STATS_BYTES, "{many}");
-        assert_eq!(stats_entries(4096), u32::try_from(STATS_LEAST).unwrap());
-        assert_eq!(stats_entries(0), IOCTL_STATS_MAX);
     }
 
     #[test]

@@ -52,6 +52,13 @@ impl Mapped {
         self.words().iter().map(|word| word.load(Ordering::Relaxed))
     }
 
+    /// Stores a word over the first one.
+    pub(super) fn set_first(&self, value: u64) {
+        if let Some(first) = self.words().first() {
+            first.store(value, Ordering::SeqCst);
+        }
+    }
+
     /// The elements of an array of `T`, of whole words.
     pub(super) fn elements<T: Pod>(&self) -> impl Iterator<Item = Element<'_>> {
         self.words().chunks_exact(words_of::<T>()).map(Element)

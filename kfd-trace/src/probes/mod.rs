@@ -9,6 +9,7 @@ pub mod attach;
 pub mod facts;
 mod leaving;
 pub mod load;
+mod lookup;
 mod mapped;
 mod maps;
 pub mod misses;

@@ -8,6 +8,7 @@ use super::session::Options;
 use aya::Ebpf;
 use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun};
 use kfd_trace_common::limits::PEEK_LEN;
+use kfd_trace_common::lookup::NOT_RUN;
 use kfd_trace_common::peek::Answer;
 use std::error::Error;
 
@@ -45,14 +46,33 @@ impl Peek {
 
 /// Loads the program; gives the array that it answers in.
 pub(super) fn load_program(ebpf: &mut Ebpf) -> Result<Mapped, LoadError> {
-    let refused = |error: &dyn Error| LoadError::Object(chain(error));
-    let program = ebpf.program_mut(PROGRAM).ok_or(LoadError::NoMap(PROGRAM))?;
-    let program: &mut RawTracePoint = program.try_into().map_err(|error| refused(&error))?;
-    program.load().map_err(|error| refused(&error))?;
-    Mapped::new::<Answer>(ebpf, MAP)
+    load(ebpf, PROGRAM, MAP)
 }
 
-/// Kernel memory through BPF_PROG_TEST_RUN of the loaded program.
+/// Loads a program that is attached to nothing; gives the array that it answers in.
+pub(super) fn load(ebpf: &mut Ebpf, program: &'static str, map: &'static str) -> Result<Mapped, LoadError> {
+    let refused = |error: &dyn Error| LoadError::Object(format!("{program}: {}", chain(error)));
+    let loaded = ebpf.program_mut(program).ok_or(LoadError::NoMap(program))?;
+    let loaded: &mut RawTracePoint = loaded.try_into().map_err(|error| refused(&error))?;
+    loaded.load().map_err(|error| refused(&error))?;
+    Mapped::new::<Answer>(ebpf, map)
+}
+
+/// Runs such a program once by BPF_PROG_TEST_RUN, from one thread at a time.
+pub(super) fn run(ebpf: &Ebpf, program: &str, answer: &Mapped, args: &[u64]) -> Result<Answer, String> {
+    let program = ebpf.program(program).ok_or("not in the object")?;
+    let program: &RawTracePoint =
+        program.try_into().map_err(|error: aya::programs::ProgramError| chain(&error))?;
+    let mut options = RawTracePointRunOptions::new();
+    options.args.iter_mut().zip(args).for_each(|(to, from)| *to = *from);
+    // The kernel may leave out a program that it finds running already, without an error.
+    answer.set_first(NOT_RUN);
+    program.test_run(options).map_err(|error| chain(&error))?;
+    let answer: Answer = answer.elements::<Answer>().next().ok_or("no answer")?.copy();
+    if answer.len == NOT_RUN { Err("the kernel did not run the program".to_owned()) } else { Ok(answer) }
+}
+
+/// Kernel memory through the loaded program.
 pub struct Memory<'a> {
     pub(super) ebpf: &'a Ebpf,
     pub(super) answer: &'a Mapped,
@@ -60,21 +80,9 @@ pub struct Memory<'a> {
 
 impl Memory<'_> {
     fn run(&self, address: u64, len: usize) -> Option<[u8; PEEK_LEN]> {
-        let program: &RawTracePoint = self.ebpf.program(PROGRAM)?.try_into().ok()?;
-        let mut options = RawTracePointRunOptions::new();
-        options.args[0] = address;
-        options.args[1] = u64::try_from(len).ok()?;
-        program.test_run(options).ok()?;
-        // `kfd_trace_common::peek::Answer`: a word with the length, and the bytes.
-        let mut answer = self.answer.load();
-        if usize::try_from(answer.next()?).ok()? != len {
-            return None;
-        }
-        let mut bytes = [0; PEEK_LEN];
-        for (eight, word) in bytes.chunks_mut(size_of::<u64>()).zip(answer) {
-            eight.copy_from_slice(&word.to_ne_bytes());
-        }
-        Some(bytes)
+        let asked = u64::try_from(len).ok()?;
+        let answer = run(self.ebpf, PROGRAM, self.answer, &[address, asked]).ok()?;
+        (answer.len == asked).then_some(answer.bytes)
     }
 }
 

@@ -3,19 +3,15 @@
 
 use super::leaving::Leaving;
 use super::load::LoadError;
+use super::lookup::{CLAIMS, IN_FLIGHT, Lookup};
 use super::mapped::{Element, Mapped};
-use super::maps;
 use crate::events::event::ProcessId;
 use crate::events::tables::InFlightRow;
 use aya::Ebpf;
-use aya::maps::HashMap;
 use kfd_trace_common::in_flight::{Caller, SUMS, Seat, Slot, busy};
 use kfd_trace_common::stat::Sum;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
-
-const CALLS: &str = "IN_FLIGHT";
-const CLAIMS: &str = "CLAIMS";
 
 pub(super) struct Seats {
     /// The array.
@@ -34,13 +30,9 @@ impl Seats {
     }
 
     /// The calls, the oldest first, and how many of them the hash map holds.
-    pub(super) fn in_flight(&self, ebpf: &Ebpf) -> Result<(Vec<InFlightRow>, usize), LoadError> {
-        let map: HashMap<_, u32, Slot> = maps::find(ebpf, CALLS)?.try_into().map_err(maps::error(CALLS))?;
-        let mut rows = BTreeMap::new();
-        for entry in map.iter().take(maps::WALK_MAX) {
-            let (tid, slot) = entry.map_err(maps::error(CALLS))?;
-            rows.insert(tid, row(tid, &slot));
-        }
+    pub(super) fn in_flight(&self, lookup: &Lookup<'_>) -> Result<(Vec<InFlightRow>, usize), LoadError> {
+        let crowd = lookup.entries(&IN_FLIGHT)?.into_iter().map(|(tid, slot)| (tid, row(tid, &slot)));
+        let mut rows: BTreeMap<u32, InFlightRow> = crowd.collect();
         let crowded = rows.len();
         let seated =
             self.mapped.elements::<Seat>().filter_map(in_call).map(|Caller { thread, slot, .. }| {
@@ -62,7 +54,7 @@ impl Seats {
     /// what the programs have remembered must be void before the next round.
     pub(super) fn tidy(
         &mut self,
-        ebpf: &mut Ebpf,
+        lookup: &Lookup<'_>,
         ended: impl Fn(u32, u32) -> bool,
     ) -> Result<bool, LoadError> {
         let seats: Vec<Element<'_>> = self.mapped.elements::<Seat>().collect();
@@ -70,25 +62,27 @@ impl Seats {
             let (tgid, tid) = ids(thread);
             ended(tgid, tid)
         });
-        if !round.claims.is_empty() {
-            let map = ebpf.map_mut(CLAIMS).ok_or(LoadError::NoMap(CLAIMS))?;
-            let mut claims: HashMap<_, u32, u64> = map.try_into().map_err(maps::error(CLAIMS))?;
-            for seat in round.claims {
-                maps::absent_is_fine(claims.remove(&seat)).map_err(maps::error(CLAIMS))?;
-            }
+        for seat in round.claims {
+            lookup.remove(&CLAIMS, seat)?;
         }
         Ok(round.doubts)
     }
 
     /// The next rounds free the seats of processes that have ended; what else is kept of their calls goes. One of their threads
     /// may live on as another program: it takes a seat anew when it calls again.
-    pub(super) fn retire(&mut self, ebpf: &mut Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
+    pub(super) fn retire(
+        &mut self,
+        lookup: &Lookup<'_>,
+        ended: &BTreeSet<ProcessId>,
+    ) -> Result<(), LoadError> {
         for (seat, element) in (0u32..).zip(self.mapped.elements::<Seat>()) {
             self.leaving.retire(seat, element, |process| ended.contains(&ProcessId(process)));
         }
-        maps::drop_rows!(ebpf, CALLS, HashMap<_, u32, Slot>, |(_, slot)| {
-            ended.contains(&ProcessId(slot.process))
-        });
+        for (tid, slot) in lookup.entries(&IN_FLIGHT)? {
+            if ended.contains(&ProcessId(slot.process)) {
+                lookup.remove(&IN_FLIGHT, tid)?;
+            }
+        }
         Ok(())
     }
 }

@@ -4,13 +4,12 @@ use super::attach::{self, Links};
 use super::facts::{Facts, Functions};
 use super::load::{self, LoadError, Room};
 use super::mapped::Mapped;
-use super::maps::{self, Shared};
+use super::maps::Shared;
 use super::misses::{Layout, Watched};
 use super::mqds::{Arrivals, MqdWalk};
 use super::narrow::{self, Unused};
 use super::peek::{self, Memory};
 use super::plan::{self, Ask, Planned};
-use super::sums;
 use super::walk::StandingProcess;
 use crate::events::event::ProcessId;
 use crate::events::layout::QueueLayout;
@@ -37,7 +36,7 @@ pub struct Options {
     pub ring_bytes: u32,
     /// What stands at the pointers of a queue that is destroyed is wanted.
     pub read_pointers: bool,
-    /// CPUs that the kernel makes room for in per-CPU maps.
+    /// CPUs that the kernel makes room for: it follows from their number how many calls a kretprobe can hold.
     pub possible_cpus: usize,
     /// One past the highest number of a CPU that can be.
     pub cpu_ids: Option<u32>,
@@ -93,10 +92,9 @@ impl Session {
         let plan = plan::plan(functions, facts, &options.ask);
         let mut ebpf = load::object(&plan, facts, options, Room::Full)?;
         fill_filter(&mut ebpf, &options.pids)?;
-        sums::make_fallback(&mut ebpf)?;
         // Without it only the walk over standing queues is missing, and that is said where it is tried.
         let answer = peek::load_program(&mut ebpf).ok();
-        let shared = Shared::new(&ebpf)?;
+        let shared = Shared::new(&mut ebpf)?;
         let pids = options.pids.clone();
         let links = Links::new(&ebpf, options.ask.choice.attach, options.possible_cpus);
         Ok(Session {
@@ -120,7 +118,7 @@ impl Session {
     }
 
     /// Attaches what was planned. Probes that cannot be had are told by their verdicts, not by an error.
-    pub fn attach(&mut self, mono_ns: u64) {
+    pub fn attach(&mut self) {
         let used = self.functions_in_use();
         for planned in std::mem::take(&mut self.planned) {
             let (planned, unused) = narrow::narrow(planned, used.as_ref());
@@ -129,7 +127,7 @@ impl Session {
         }
         let seen = |id| self.probes.iter().any(|probe| probe.id == id && probe.verdict == Verdict::Attached);
         if sees_files(seen, self.leader_known)
-            && let Err(error) = maps::remember(&mut self.ebpf, unique(mono_ns))
+            && let Err(error) = self.shared.remember(&self.ebpf)
         {
             log::warn!("each ioctl is asked anew which process it is for, which costs a little: {error}");
         }
@@ -190,13 +188,13 @@ impl Session {
             releasing: 0,
             pasid: found.pasid,
         };
-        maps::number(&mut self.ebpf, found.address, fresh)
+        self.shared.number(&mut self.ebpf, found.address, fresh)
     }
 
     /// The number of a process that was found standing, where the BPF side has met it.
     #[must_use]
     pub fn known(&self, found: &StandingProcess) -> Option<ProcessId> {
-        maps::known(&self.ebpf, found.address).ok().flatten()
+        self.shared.known(&self.ebpf, found.address).ok().flatten()
     }
 
     /// The verdict on every probe of the table.
@@ -283,8 +281,8 @@ impl Session {
     ///
     /// # Errors
     /// When the kernel refuses the change of a map.
-    pub fn forget(&mut self, ended: &BTreeSet<ProcessId>, mono_ns: u64) -> Result<(), LoadError> {
-        maps::forget(&mut self.ebpf, ended, unique(mono_ns))
+    pub fn forget(&mut self, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
+        self.shared.forget(&self.ebpf, ended)
     }
 
     /// Makes room: drops all of processes that have ended and whose rows were read.
@@ -292,16 +290,16 @@ impl Session {
     /// # Errors
     /// When the kernel refuses the change of a map.
     pub fn retire(&mut self, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
-        self.shared.retire(&mut self.ebpf, ended)
+        self.shared.retire(&self.ebpf, ended)
     }
 
     /// Frees the seats of threads that have ended, some seconds later; to be called once a second.
     ///
     /// # Errors
     /// When the kernel refuses the change of a map.
-    pub fn tidy_seats(&mut self, mono_ns: u64) -> Result<(), LoadError> {
+    pub fn tidy_seats(&mut self) -> Result<(), LoadError> {
         let ended = |tgid, tid| thread::has_ended(&self.procfs, tgid, tid);
-        self.shared.tidy_seats(&mut self.ebpf, unique(mono_ns), ended)
+        self.shared.tidy_seats(&self.ebpf, ended)
     }
 }
 

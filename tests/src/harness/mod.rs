@@ -4,6 +4,7 @@
 //! Every wait has a limit and a name for what is waited for; nothing sleeps for a fixed time. Children are
 //! killed when dropped, so that a failing test leaves no probe and no queue to the next one.
 
+pub mod bpf_calls;
 pub mod bpf_maps;
 pub mod calls;
 pub mod capable;

@@ -9,6 +9,7 @@ mod cgroup;
 pub mod cli;
 mod criu;
 mod criu_tracer;
+mod crowd;
 mod flood;
 mod hidden;
 mod hold;

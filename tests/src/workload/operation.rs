@@ -47,7 +47,7 @@ pub(crate) enum Operation {
     ForkIoctl,
     /// A child that does nothing and ends with this process.
     Fork,
-    /// GET_VERSION by so many threads, one after the other.
+    /// GET_VERSION by so many threads, one after the other; they stay until the next operation.
     Threads(u32),
     Sleep(Duration),
     Open,

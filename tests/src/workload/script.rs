@@ -9,9 +9,10 @@ use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, fork, gettid};
+use nix::unistd::{ForkResult, fork};
 use serde_json::{Value, json};
 
+use super::crowd::Crowd;
 use super::operation::{Operation, Place};
 use super::{lives, queues, report};
 use crate::kfd::client::{NewQueue, raw};
@@ -27,6 +28,8 @@ struct Script {
     queues: Vec<(usize, Queue)>,
     earlier: Tally,
     criu_info: Option<uapi::Criu>,
+    /// Threads that stay until the next operation.
+    crowd: Crowd,
 }
 
 /// From the arguments, or line by line from standard input, so that a test can steer it.
@@ -59,6 +62,7 @@ impl Script {
             queues: Vec::new(),
             earlier: Tally::default(),
             criu_info: None,
+            crowd: Crowd::default(),
         })
     }
 
@@ -80,6 +84,7 @@ impl Script {
     }
 
     fn step(&mut self, operation: &Operation) -> Result<()> {
+        self.crowd = Crowd::default();
         match *operation {
             Operation::Open => {
                 ensure!(self.clients[self.current].is_none(), "the device is open");
@@ -198,7 +203,10 @@ impl Script {
                 json!({"size": size})
             }
             Operation::ForkIoctl => return fork_ioctl(client),
-            Operation::Threads(number) => return threads(client, number),
+            Operation::Threads(number) => {
+                self.crowd = Crowd::of(client, number)?;
+                return Ok(());
+            }
             _ => bail!("no ioctl"),
         };
         report::call(operation.name(), client, detail)
@@ -245,19 +253,6 @@ fn fork_ioctl(client: &mut Client) -> Result<()> {
     let detail = json!({"child": child.as_raw(), "nr": uapi::nr(uapi::GET_VERSION),
         "cmd": uapi::GET_VERSION, "errno": errno});
     report::done("fork-ioctl", &detail)
-}
-
-/// GET_VERSION by threads on the same descriptor, each of which has ended before the next one begins.
-fn threads(client: &mut Client, number: u32) -> Result<()> {
-    let mut tids = Vec::new();
-    for _ in 0..number {
-        let mut own = client.share();
-        let calls = move || own.version().map(|_| (gettid().as_raw(), own.tally));
-        let (tid, tally) = thread::spawn(calls).join().expect("it does not panic").context("GET_VERSION")?;
-        client.tally.merge(&tally);
-        tids.push(tid);
-    }
-    report::done("threads", &json!({"tids": tids}))
 }
 
 fn exit_with_errno_of_get_version(fd: BorrowedFd<'_>) -> ! {

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use kfd_trace_common::limits::SEATS;
+use kfd_trace_tests::harness::bpf_calls::BpfCalls;
 use kfd_trace_tests::harness::bpf_maps::claims;
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
@@ -41,12 +42,17 @@ fn who_finds_the_seat_taken_is_counted_as_exactly() -> Result<()> {
     let before = daemon.scrape()?;
     assert_eq!((entries(&before, "ioctl_stats"), entries(&before, "ioctl_errors")), (Some(0.0), Some(0.0)));
     let mut other = with_seat_of(seated.pid())?;
+    let of_daemon = BpfCalls::of(daemon.pid())?;
     for _ in 1..TIMES {
         calls(&mut seated)?;
         calls(&mut other)?;
+        daemon.scrape()?;
     }
     calls(&mut other)?;
     let after = daemon.scrape()?;
+    of_daemon.touched_no_entry()?;
+    let missed = after.sum("kfd_trace_probe_missed_total", &[]);
+    assert_eq!(missed.unwrap_or(0.0), 0.0, "no other program uses bpf(2) here");
     assert!(entries(&after, "ioctl_stats") >= Some(2.0), "the other one has no seat");
     assert!(entries(&after, "ioctl_errors") >= Some(1.0));
     for process in [&seated, &other] {
@@ -65,7 +71,7 @@ fn who_finds_the_seat_taken_is_counted_as_exactly() -> Result<()> {
     daemon.stop()
 }
 
-/// Threads of a process that make a call each and are gone.
+/// Threads of a process that make a call each, and stay until the next operation.
 const THREADS: u32 = 150;
 
 /// Their tids.
@@ -87,14 +93,17 @@ fn threads_that_have_ended_keep_no_seat() -> Result<()> {
     let crowded = entries(&daemon.scrape()?, "ioctl_stats");
     let mut crowd = Steered::start()?;
     crowd.must("version")?;
+    let of_daemon = BpfCalls::of(daemon.pid())?;
     let tids = threads(&mut crowd)?;
     let taken = entries(&daemon.scrape()?, "seats").context("no seats are told")?;
     assert!(taken > f64::from(THREADS / 2), "few of the {THREADS} threads had a seat: {taken}");
+    crowd.act("sleep 0")?;
     let alone = |metrics: &Metrics| entries(metrics, "seats").filter(|seats| *seats <= 1.0);
     assert_eq!(daemon.scrape_until("the seats of ended threads to be free", alone)?, 1.0);
 
     // One of them is there for another thread then, and what was counted stays.
     claimed(daemon.pid(), 1)?;
+    of_daemon.touched_no_entry()?;
     let mut next = with_seat_of(tids[0])?;
     next.must("create aql")?;
     let after = daemon.scrape()?;
@@ -117,6 +126,7 @@ fn threads_of_others_keep_no_seat() -> Result<()> {
     threads(&mut other)?;
     let taken = claims(stream.pid())?;
     assert!(taken > 75, "few of the {THREADS} threads had a seat: {taken}");
+    other.act("sleep 0")?;
     claimed(stream.pid(), 0)?;
     stream.interrupt()
 }

@@ -1,0 +1,33 @@
+//! What the daemon asks of the program `lookup`: one entry of a hash map, to read or to remove. Its arguments are a verb, a
+//! table and two words of key; its answer is a [`crate::peek::Answer`], whose length is 0 where there is no such entry.
+
+/// The first argument.
+pub mod verb {
+    /// Copies the value.
+    pub const READ: u64 = 0;
+    /// Removes the entry.
+    pub const REMOVE: u64 = 1;
+    /// From now on the programs remember which process a file has; without a table.
+    pub const REMEMBER: u64 = 2;
+    /// What they have remembered is void; without a table.
+    pub const VOID: u64 = 3;
+}
+
+/// The second argument, and what the key's words are.
+pub mod table {
+    /// Process; command.
+    pub const IOCTL_STATS: u64 = 0;
+    /// Process; command, with the errno in the upper half.
+    pub const IOCTL_ERRORS: u64 = 1;
+    /// tid.
+    pub const IN_FLIGHT: u64 = 2;
+    /// Number of the seat; its entries are only removed.
+    pub const CLAIMS: u64 = 3;
+    /// Address of the `struct kfd_process`.
+    pub const PROCESSES: u64 = 4;
+    /// PASID.
+    pub const PASIDS: u64 = 5;
+}
+
+/// In the answer's length: the program has not run.
+pub const NOT_RUN: u64 = u64::MAX;

@@ -1,0 +1,53 @@
+//! Threads of a script that make a call each and stay until they may go, so that what they have left is not gone before a test looks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result};
+use nix::unistd::gettid;
+use serde_json::json;
+
+use super::report;
+use crate::kfd::Client;
+
+/// They end when it is dropped.
+#[derive(Default)]
+pub(super) struct Crowd {
+    may_go: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crowd {
+    /// GET_VERSION by threads on the same descriptor, one after the other.
+    pub(super) fn of(client: &mut Client, number: u32) -> Result<Self> {
+        let (mut crowd, mut tids) = (Self::default(), Vec::new());
+        for _ in 0..number {
+            let (mut own, may_go) = (client.share(), Arc::clone(&crowd.may_go));
+            let (sender, done) = std::sync::mpsc::channel();
+            crowd.threads.push(thread::spawn(move || {
+                let called = own.version().map(|_| (gettid().as_raw(), own.tally));
+                // Nobody waits for it any more where another one has failed.
+                let _ = sender.send(called);
+                while !may_go.load(Ordering::Acquire) {
+                    thread::park();
+                }
+            }));
+            let (tid, tally) = done.recv().context("a thread that panicked")?.context("GET_VERSION")?;
+            client.tally.merge(&tally);
+            tids.push(tid);
+        }
+        report::done("threads", &json!({"tids": tids}))?;
+        Ok(crowd)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.may_go.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
