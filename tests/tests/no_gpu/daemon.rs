@@ -33,10 +33,11 @@ fn refusals_are_counted_by_ioctl_and_errno() -> Result<()> {
     for ((operation, errno), line) in OPERATIONS.iter().zip(&said) {
         assert_eq!(line["errno"], json!(errno), "{operation}: the driver's own word");
     }
-    let metrics = daemon.scrape()?;
+    let metrics = daemon.scrape_until("the open", |metrics| {
+        (metrics.sum("kfd_opens_total", &[]) == Some(1.0)).then(|| metrics.clone())
+    })?;
     assert_eq!(counts::by_label(&metrics, "kfd_ioctls_total", "ioctl")?, counts::calls(&truth));
     assert_eq!(counts::metric_errors(&metrics)?, counts::errors(&truth));
-    assert_eq!(metrics.sum("kfd_opens_total", &[]), Some(1.0));
     assert_eq!(metrics.sum("kfd_open_errors_total", &[]), None, "none has failed");
     daemon.stop()
 }

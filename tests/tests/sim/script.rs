@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, JsonLines, Stream, VmKernel, Workload, counts};
+use kfd_trace_tests::harness::{Daemon, JsonLines, Metrics, Stream, VmKernel, Workload, counts};
 use serde_json::{Value, json};
 
 const OPERATIONS: [&str; 14] = [
@@ -105,10 +105,14 @@ fn arguments_fit(event: &Value, said: &Value) -> Result<()> {
 fn the_metrics_count_as_the_workload_did() -> Result<()> {
     let daemon = Daemon::shared()?;
     let (workload, truth) = Workload::run(&script())?;
-    let metrics = daemon.scrape()?;
+    // Sums are read as they are, but whose they are comes by a record.
+    let pid = workload.pid().to_string();
+    let own = |metrics: &Metrics| metrics.sum("kfd_process_ioctls_total", &[("pid", &pid)]);
+    let metrics =
+        daemon.scrape_until("the process", |metrics| own(metrics).is_some().then(|| metrics.clone()))?;
     assert_eq!(counts::by_label(&metrics, "kfd_ioctls_total", "ioctl")?, counts::calls(&truth));
     assert_eq!(counts::metric_errors(&metrics)?, counts::errors(&truth));
-    let of_process = metrics.sum("kfd_process_ioctls_total", &[("pid", &workload.pid().to_string())]);
+    let of_process = own(&metrics);
     assert_eq!(of_process, metrics.sum("kfd_ioctls_total", &[]));
     // each but the two that are refused before a handler has a latency
     let refused = truth.iter().filter(|count| count.errno.as_deref() == Some("ENOTTY")).count();

@@ -46,7 +46,10 @@ fn they_are_counted_where_they_are_asked_for() -> Result<()> {
     let mut daemon = Daemon::ready(&[&FEW[..], &["--tracepoints"]].concat())?;
     assert_eq!(loaded(&before)?, THERE.map(str::to_owned).into());
     Workload::run(&["script", "create aql", "destroy 0"])?;
-    let (with, without) = (daemon.scrape()?, plain.scrape()?);
+    let made = |metrics: &Metrics| metrics.sum("kfd_queues_created_total", &[]) == Some(1.0);
+    // the others work as ever beside them
+    let with = daemon.scrape_until("the queue", |metrics| made(metrics).then(|| metrics.clone()))?;
+    let without = plain.scrape()?;
     for probe in THERE {
         assert_eq!(told(&with, probe), (Some(1.0), Some(0.0)), "{probe}");
     }
@@ -56,8 +59,6 @@ fn they_are_counted_where_they_are_asked_for() -> Result<()> {
     for probe in THERE.into_iter().chain(ELSEWHERE) {
         assert_eq!(told(&without, probe).0, None, "{probe}: nobody asked");
     }
-    // the others work as ever beside them
-    assert_eq!(with.sum("kfd_queues_created_total", &[]), Some(1.0));
     daemon.stop()?;
     assert_eq!(loaded(&before)?, BTreeSet::new());
     plain.end()
