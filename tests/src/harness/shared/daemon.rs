@@ -90,8 +90,8 @@ impl Deref for SharedDaemon {
     }
 }
 
-/// Ends one whose programs the kernel has skipped: births and ends that it does not know of would be missing for good. Where
-/// threads are preempted inside the kernel, its own look-ups in maps are enough for that.
+/// Ends one whose programs the kernel has skipped: births and ends that it does not know of would be missing for good. It makes
+/// no such call that they are skipped beside, but another tracer that starts does.
 fn end_if_skipped() -> Result<()> {
     let skipped = match lock(&DAEMON).as_ref() {
         Some(daemon) => daemon.scrape()?.sum("kfd_trace_probe_missed_total", &[]).unwrap_or(0.0),
