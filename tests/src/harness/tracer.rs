@@ -133,6 +133,12 @@ impl Daemon {
         Ok(daemon)
     }
 
+    /// [`Self::ready`] much sooner: with one link for all functions of a program, which holds amdgpu. For tests of what is the same
+    /// whichever way functions are attached.
+    pub fn quick(args: &[&str]) -> Result<Self> {
+        Self::ready(&[&["--attach=multi"], args].concat())
+    }
+
     pub fn get(&self, path: &str) -> Result<http::Response> {
         http::get(self.address, path)
     }

@@ -108,7 +108,7 @@ impl World {
             ledger: Ledger::new(&gpu_ids, life.vms),
             agents: BTreeMap::new(),
             evicted: BTreeMap::new(),
-            daemon: Daemon::ready(&asked)?,
+            daemon: Daemon::quick(&asked)?,
             stopped: false,
             // kfdsim's GPUs are gfx9 by default
             calls: MqdCount::of("v9", &["init_mqd", "init_mqd_sdma", "update_mqd", "update_mqd_sdma"])?,

@@ -81,7 +81,7 @@ fn standing_contexts_are_told_apart_and_agree_with_sysfs() -> Result<()> {
     assert!(shown.contains(&json!([context, 0, "sdma", sources])), "{shown:?}");
     assert_eq!(shown.len(), 2);
 
-    let mut daemon = Daemon::ready(&FEW)?;
+    let mut daemon = Daemon::quick(&FEW)?;
     let queues = |wanted: usize| {
         until("the queues of both contexts", SOON, || {
             let page = daemon.json("/api/v1/queues")?;

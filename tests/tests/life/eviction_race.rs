@@ -61,7 +61,7 @@ fn settled(daemon: &Daemon, pid: u32, evicted: bool) -> Result<()> {
 fn what_races_is_counted_and_mended() -> Result<()> {
     // their summary would tell of these races
     shared::end()?;
-    let mut daemon = Daemon::ready(&FEW)?;
+    let mut daemon = Daemon::quick(&FEW)?;
     let workload = Steered::having(&["create aql", "create aql gpu=1"])?;
     let pid = workload.pid();
     race(&daemon, pid)?;

@@ -36,7 +36,7 @@ fn with_seat_of(tid: u32) -> Result<Steered> {
 
 #[test]
 fn who_finds_the_seat_taken_is_counted_as_exactly() -> Result<()> {
-    let mut daemon = Daemon::ready(&FEW)?;
+    let mut daemon = Daemon::quick(&FEW)?;
     let mut seated = Steered::start()?;
     calls(&mut seated)?;
     let before = daemon.scrape()?;

@@ -47,7 +47,7 @@ fn failed_opens_are_counted_by_errno() -> Result<()> {
     if VmKernel::from_env()?.series != "7.2" {
         return Ok(());
     }
-    let mut daemon = Daemon::ready(&FEW)?;
+    let mut daemon = Daemon::quick(&FEW)?;
     let mut workload = Workload::spawn(&["script", "version"])?;
     assert!(!workload.wait_exit(SOON)?.success());
     assert!(workload.stderr().contains("os error 22"), "the driver's own word: {}", workload.stderr());
@@ -63,7 +63,7 @@ fn failed_opens_are_counted_by_errno() -> Result<()> {
 /// runs, and one that starts says so instead of telling of nothing.
 #[test]
 fn probes_that_would_never_fire_are_not_put_on() -> Result<()> {
-    let mut daemon = Daemon::ready(&FEW)?;
+    let mut daemon = Daemon::quick(&FEW)?;
     let opens = |daemon: &Daemon| Ok::<_, anyhow::Error>(daemon.scrape()?.sum("kfd_opens_total", &[]));
     for (file, word) in [(FTRACE, "ftrace_enabled"), (KPROBES, "kprobes")] {
         let before = opens(&daemon)?;

@@ -24,7 +24,7 @@ type Counts = (f64, f64);
 
 /// Processes that have ended keep their series to the end of the test.
 fn daemon(flags: &[&str]) -> Result<Daemon> {
-    Daemon::ready(&[&FEW[..], &["--metrics.linger=1h"], flags].concat())
+    Daemon::quick(&[&FEW[..], &["--metrics.linger=1h"], flags].concat())
 }
 
 /// Of one daemon, since its start and end take longer than most of these.

@@ -168,7 +168,7 @@ fn what_the_kernel_skips_is_counted() -> Result<()> {
 /// How long a flood lasts; `None` where it would tell nothing new.
 fn flood_time() -> Result<Option<Duration>> {
     Ok(match VmKernel::from_env()?.series.as_str() {
-        "6.12" => Some(Duration::from_secs(60)),
+        "6.12" => Some(Duration::from_secs(30)),
         "7.2" => Some(Duration::from_secs(10)),
         _ => None,
     })
@@ -182,7 +182,7 @@ const GROWTH: u64 = 2 * 1024;
 fn a_flood_blocks_nobody_and_leaves_no_gap_untold() -> Result<()> {
     let Some(time) = flood_time()? else { return Ok(()) };
     quiet()?;
-    let mut daemon = Daemon::ready(&[])?;
+    let mut daemon = Daemon::quick(&[])?;
     let mut stream = Stream::tracing(&["--event", "ioctl", "--buffer-size", "64KiB"])?;
     let seconds = format!("--seconds={}", time.as_secs());
     let mut floods = Vec::new();

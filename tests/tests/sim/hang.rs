@@ -21,7 +21,7 @@ fn of_the_lists_is_told_and_keeps_nobody() -> Result<()> {
     fs::create_dir(root.path().join("class/kfd/kfd/proc"))?;
     let flag = flag(&root);
     let asked = [&FEW[..], &[&flag]].concat();
-    let (mut stream, mut daemon) = (Stream::tracing(&asked)?, Daemon::ready(&asked)?);
+    let (mut stream, mut daemon) = (Stream::tracing(&asked)?, Daemon::quick(&asked)?);
     fs::create_dir_all(&queue)?;
     mkfifo(&queue.join("gpuid"), Mode::S_IRUSR)?;
     // who reads waits for who may write

@@ -57,7 +57,7 @@ fn lists(daemon: &Daemon, what: &str, expected: &Listed) -> Result<()> {
 #[test]
 fn births_and_ends_are_followed() -> Result<()> {
     let root = without_btf()?;
-    let mut daemon = Daemon::ready(&[&flag(&root)])?;
+    let mut daemon = Daemon::quick(&[&flag(&root)])?;
     let mut workload =
         Steered::having(&["create aql", "create sdma", "create aql gpu=1", "create sdma gpu=1"])?;
     assert_eq!(workload.act("create aql bad")?["errno"], "EINVAL");
@@ -82,7 +82,7 @@ fn births_and_ends_are_followed() -> Result<()> {
 #[test]
 fn queues_of_a_killed_process_vanish_within_seconds() -> Result<()> {
     let root = without_btf()?;
-    let mut daemon = Daemon::ready(&[&flag(&root)])?;
+    let mut daemon = Daemon::quick(&[&flag(&root)])?;
     let other = Workload::ready(&["hold"])?;
     let mut killed = Workload::ready(&["kill-me", "--gpus=2", "--queues=8"])?;
     let others = made(&other, &[])?;

@@ -43,7 +43,7 @@ fn told(metrics: &Metrics, probe: &str) -> (Option<f64>, Option<f64>) {
 fn they_are_counted_where_they_are_asked_for() -> Result<()> {
     let plain = Daemon::shared()?;
     let before = programs()?;
-    let mut daemon = Daemon::ready(&[&FEW[..], &["--tracepoints"]].concat())?;
+    let mut daemon = Daemon::quick(&[&FEW[..], &["--tracepoints"]].concat())?;
     assert_eq!(loaded(&before)?, THERE.map(str::to_owned).into());
     Workload::run(&["script", "create aql", "destroy 0"])?;
     let made = |metrics: &Metrics| metrics.sum("kfd_queues_created_total", &[]) == Some(1.0);

@@ -56,7 +56,7 @@ fn a_port_in_use_is_one_line() -> Result<()> {
 #[test]
 fn standing_queues_are_adopted_and_their_end_is_seen() -> Result<()> {
     let mut workload = Workload::ready(&["hold", "--aql=2", "--sdma=1"])?;
-    let mut daemon = Daemon::ready(&FEW)?;
+    let mut daemon = Daemon::quick(&FEW)?;
     let metrics = daemon.scrape()?;
     assert_eq!(metrics.sum("kfd_queues", &[("queue_type", "compute_aql")]), Some(2.0));
     assert_eq!(metrics.sum("kfd_queues", &[("queue_type", "sdma")]), Some(1.0));

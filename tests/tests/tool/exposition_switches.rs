@@ -9,7 +9,7 @@ use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Workload};
 use nix::sys::signal::Signal;
 
 fn daemon(flags: &[&str]) -> Result<Daemon> {
-    Daemon::ready(&[&FEW[..], flags].concat())
+    Daemon::quick(&[&FEW[..], flags].concat())
 }
 
 fn success(metrics: &Metrics, collector: &str) -> Option<f64> {

@@ -50,7 +50,7 @@ fn killed_beside_another_and_started_again_it_finds_what_stands() -> Result<()> 
     burst()?;
     assert_eq!(calls(&other.scrape()?), before + 2.0 * f64::from(CALLS), "it has lost nothing by that");
 
-    let mut again = Daemon::ready(&FEW)?;
+    let mut again = Daemon::quick(&FEW)?;
     let metrics = again.scrape()?;
     let queues = [sum(&metrics, "kfd_queues"), sum(&metrics, "kfd_trace_queues_adopted_total")];
     assert_eq!((queues, sum(&metrics, "kfd_processes")), ([3.0, 3.0], 1.0));

@@ -70,7 +70,7 @@ fn ps_and_daemon_fall_back_to_sysfs() -> Result<()> {
         "{rows:?}"
     );
 
-    let mut daemon = Daemon::ready(&[&flag(&root)])?;
+    let mut daemon = Daemon::quick(&[&flag(&root)])?;
     let metrics = daemon.scrape()?;
     assert_eq!(metrics.sum("kfd_queues", &[]), Some(2.0));
     assert_eq!(metrics.sum("kfd_queues_created_total", &[]), Some(0.0), "they stood before");
