@@ -101,7 +101,8 @@ pub struct Ring {
     #[arg(long = "without-probe", value_name = "PROBE", value_parser = probes(), hide_possible_values = true)]
     pub without: Vec<ProbeId>,
     /// How probes are attached: `multi` starts and ends sooner where the kernel can (Linux 5.18 and later), and keeps amdgpu
-    /// from being unloaded meanwhile; `single` does not. The default is `multi` for the stream, `single` for the daemon.
+    /// from being unloaded meanwhile; `single` does not. The daemon's default is `single`; the stream's is `multi` for programs
+    /// of several functions, and `single` for the others.
     #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true)]
     pub attach: Option<How>,
 }

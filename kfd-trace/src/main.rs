@@ -96,7 +96,7 @@ fn stream(roots: Roots, args: TraceArgs) -> trace::Ask {
         duration: args.duration,
         ring_bytes: args.ring.buffer_size,
         sample: args.ring.sample,
-        choice: args.ring.choice(Attach::Multi),
+        choice: args.ring.choice(Attach::Mixed),
     }
 }
 

@@ -37,6 +37,11 @@ impl Links {
         let Some(programs) = &self.programs else { return false };
         // Who only tries misses no return.
         let few = refused || self.attach == Attach::Tried;
+        // Each link is one more that ftrace asks at every call of a function that has two of any (arch_ftrace_ops_list_func): not
+        // worth it for one function.
+        if self.attach == Attach::Mixed && targets.len() < 2 && !refused {
+            return false;
+        }
         let cpus = if few { MANY_CPUS } else { self.possible_cpus };
         let Some(addresses) = addresses(row, targets, cpus) else { return false };
         if refused && self.attach == Attach::Tried {
