@@ -1,6 +1,6 @@
 //! The kernel's symbols as /proc/kallsyms lists them: vmlinux and modules, duplicates kept, in file order.
 //!
-//! A kernel lists 150,000 to 250,000 of them, so names stay where they are in the text and are found through a table of
+//! A kernel lists 150,000 to 250,000 of them, so names are kept in one buffer and found through a table of
 //! buckets; no symbol owns an allocation. Suffixes (`.constprop.0`, `.isra.0`, `.part.0`) belong to the name:
 //! such a function has other arguments than the one without.
 
@@ -46,7 +46,7 @@ impl Symbol<'_> {
 
 struct Entry {
     address: u64,
-    /// Where its name begins in the text.
+    /// Where its name begins in the buffer.
     name: u32,
     length: u16,
     module: u16,
@@ -55,7 +55,7 @@ struct Entry {
 
 /// All symbols of one kernel.
 pub struct Symbols {
-    text: Vec<u8>,
+    names: Vec<u8>,
     entries: Vec<Entry>,
     modules: Vec<String>,
     /// Of each module, from its first entry to its last: usually no other stands between.
@@ -78,15 +78,16 @@ impl Symbols {
         if let Err(source) = File::open(&path).and_then(|mut file| file.read_to_end(&mut text)) {
             return Err(SymbolError::Read { path, source });
         }
-        let symbols = Self::parse(text);
+        let symbols = Self::parse(&text);
         if symbols.is_empty() { Err(SymbolError::Empty { path }) } else { Ok(symbols) }
     }
 
     /// Parses the text of a kallsyms file. A line that is not a symbol is counted, see
     /// [`Symbols::malformed_lines`].
     #[must_use]
-    pub fn parse(text: impl Into<Vec<u8>>) -> Self {
-        let text = text.into();
+    pub fn parse(text: &[u8]) -> Self {
+        // The text is twice as large, and would be held while the programs are loaded.
+        let mut names = Vec::with_capacity(text.len() / 2);
         let mut entries = Vec::with_capacity(text.len() / 45);
         let mut buckets: Vec<u16> = Vec::with_capacity(entries.capacity());
         let mut modules = Modules::default();
@@ -97,10 +98,11 @@ impl Symbols {
             let end = memchr(b'\n', rest).unwrap_or(rest.len());
             let line = &rest[..end];
             let parsed = parse_line(line).and_then(|line| {
-                let name = u32::try_from(start + line.name_at).ok()?;
+                let name = u32::try_from(names.len()).ok()?;
                 Some((name, modules.number(line.module)?, line))
             });
-            if let Some((name, module, Line { address, kind, length, bucket, .. })) = parsed {
+            if let Some((at, module, Line { address, kind, name, length, bucket, .. })) = parsed {
+                names.extend_from_slice(name);
                 hidden &= address == 0;
                 buckets.push(bucket);
                 let here = entries.len();
@@ -109,15 +111,16 @@ impl Symbols {
                     None if module != VMLINUX => ranges.push(here..here + 1),
                     None => {}
                 }
-                entries.push(Entry { address, name, length, module, kind });
+                entries.push(Entry { address, name: at, length, module, kind });
             } else {
                 malformed += usize::from(end > 0);
             }
             start += end + 1;
         }
+        names.shrink_to_fit();
         let (order, starts) = group(&buckets);
         let (hidden, modules) = (hidden && !entries.is_empty(), modules.names);
-        Symbols { hidden, text, entries, modules, ranges, order, starts, malformed }
+        Symbols { hidden, names, entries, modules, ranges, order, starts, malformed }
     }
 
     /// Every symbol of this name, in file order, whatever its module and type.
@@ -193,7 +196,7 @@ impl Symbols {
 
     fn name(&self, entry: &Entry) -> &[u8] {
         let start = entry.name as usize;
-        &self.text[start..start + usize::from(entry.length)]
+        &self.names[start..start + usize::from(entry.length)]
     }
 
     fn symbol(&self, entry: &Entry) -> Symbol<'_> {
@@ -208,8 +211,7 @@ impl Symbols {
 struct Line<'a> {
     address: u64,
     kind: u8,
-    /// Where the name begins in the line.
-    name_at: usize,
+    name: &'a [u8],
     length: u16,
     bucket: u16,
     module: Option<&'a [u8]>,
@@ -253,7 +255,7 @@ fn parse_line(line: &[u8]) -> Option<Line<'_>> {
         return None;
     }
     let length = u16::try_from(name.len()).ok()?;
-    Some(Line { address, kind, name_at: digits + 3, length, bucket: bucket_of(name), module })
+    Some(Line { address, kind, name, length, bucket: bucket_of(name), module })
 }
 
 /// Printable ASCII without spaces.

@@ -98,7 +98,7 @@ fn a_name_is_checked_in_all_of_its_bytes() {
         for odd in [b' ', b'\t', b'\r', 0, 0x7f, 0x80, 0xff] {
             let mut line = b"ffffffff81000000 t abcdefghijklmnopqrst".to_vec();
             line[19 + place] = odd;
-            let symbols = Symbols::parse(line);
+            let symbols = Symbols::parse(&line);
             assert_eq!((symbols.len(), symbols.malformed_lines()), (0, 1), "{odd:#x} at {place}");
         }
     }
