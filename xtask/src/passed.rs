@@ -27,7 +27,7 @@ impl Passed {
     pub(crate) fn of_this_tree(resume: bool) -> Result<Self> {
         let root = paths::root().to_owned();
         match tree(&root) {
-            Ok(tree) => Self::at(paths::target().join("passed"), root, tree, resume),
+            Ok(tree) => Self::at(&paths::target().join("passed"), root, tree, resume),
             Err(error) if resume => {
                 Err(error.context("--resume: what belongs to this tree, git does not say"))
             }
@@ -35,9 +35,9 @@ impl Passed {
         }
     }
 
-    fn at(all: PathBuf, root: PathBuf, tree: u64, resume: bool) -> Result<Self> {
+    fn at(all: &Path, root: PathBuf, tree: u64, resume: bool) -> Result<Self> {
         let dir = all.join(format!("{tree:016x}"));
-        for other in fs::read_dir(&all).into_iter().flatten().filter_map(Result::ok) {
+        for other in fs::read_dir(all).into_iter().flatten().filter_map(Result::ok) {
             if other.path() != dir {
                 fs::remove_dir_all(other.path()).context("old results cannot be removed")?;
             }
@@ -92,7 +92,7 @@ mod tests {
         let all = tempfile::tempdir().expect("a folder");
         let passed = |resume| {
             let number = tree(root.path()).expect("a tree");
-            Passed::at(all.path().to_owned(), root.path().to_owned(), number, resume).expect("results")
+            Passed::at(all.path(), root.path().to_owned(), number, resume).expect("results")
         };
         fs::write(root.path().join("a"), "1").expect("a file");
         let totals = Totals { passed: 7, ..Totals::default() };

@@ -59,7 +59,7 @@ const CHECKS: [Check; 11] = [
     Check {
         name: "unit tests",
         when: When::Fast,
-        run: |totals| unit_tests(&mut guest::cargo().arg("test"), totals),
+        run: |totals| unit_tests(guest::cargo().arg("test"), totals),
     },
     Check { name: "unit tests, and the kernel model on the matrix", when: When::Whole, run: kernel_model },
     Check { name: "manifests of Kubernetes", when: When::Whole, run: |_| manifests::schemas() },
