@@ -7,6 +7,7 @@
  * thread takes every packet as done, which is all that KFD looks at; without it each
  * queue operation would end in a preemption timeout and a GPU reset.
  */
+#include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/kthread.h>
@@ -62,12 +63,22 @@ static int cp_thread(void *unused)
 	return 0;
 }
 
+/*
+ * One on each CPU.  Hardware does not wait for its turn on a CPU, so programs that keep all of them busy are no hang; nor is it
+ * one where an emulated CPU that waits loses its timer interrupt, since the driver waits on another CPU, whose own ticks.
+ */
 int cp_start(void)
 {
-	struct task_struct *thread = kthread_run(cp_thread, NULL, "kfdsim-cp");
+	int cpu;
 
-	/* hardware does not wait for its turn on a CPU: programs that keep all of them busy are no hang */
-	if (!IS_ERR(thread))
+	for_each_online_cpu(cpu) {
+		struct task_struct *thread = kthread_create(cp_thread, NULL, "kfdsim-cp/%d", cpu);
+
+		if (IS_ERR(thread))
+			return PTR_ERR(thread);
+		kthread_bind(thread, cpu);
 		sched_set_fifo(thread);
-	return PTR_ERR_OR_ZERO(thread);
+		wake_up_process(thread);
+	}
+	return 0;
 }
