@@ -64,8 +64,8 @@ static int cp_thread(void *unused)
 }
 
 /*
- * One on each CPU.  Hardware does not wait for its turn on a CPU, so programs that keep all of them busy are no hang; nor is it
- * one where an emulated CPU that waits loses its timer interrupt, since the driver waits on another CPU, whose own ticks.
+ * One on each CPU, before all programs: hardware does not wait for its turn on a CPU, so programs that keep it busy are no hang.
+ * An emulated CPU that waits may lose a timer interrupt; the driver waits on one that runs.
  */
 int cp_start(void)
 {
