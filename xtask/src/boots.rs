@@ -62,7 +62,7 @@ pub(crate) const MAIN: Boot = Boot {
         Stage { name: "sim", modules: &[Module::Kfdsim("")], on: &SIMULATED },
         // What is the tracer's own and no driver's: once is enough.
         Stage { name: "tool", modules: &[], on: &[Series::V6_12] },
-        // Last, since it resets the GPUs. In this boot, since the insertion of amdgpu takes as long as thirty tests.
+        // Last, since it resets the GPUs. In this boot, since each insertion of amdgpu takes 24 G instructions.
         Stage { name: "life", modules: &[], on: &SIMULATED },
     ],
 };

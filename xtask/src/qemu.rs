@@ -39,8 +39,8 @@ pub(crate) struct Machine<'a> {
 /// What the guest's clocks go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Time {
-    /// The host's time, on two CPUs. Not by instructions: with two CPUs QEMU 7.2 then loses timer interrupts of CPUs that wait, and
-    /// 6.1 does not bring up its second CPU.
+    /// The host's time, on two CPUs. Not by instructions: with two CPUs under QEMU 7.2, preemptions timed out on 7.2, and
+    /// 6.1 hung while it brought up its second CPU.
     Host,
     /// The guest's instructions, each 2^`shift` ns, on one CPU; a guest that waits skips to the next timer. The same run
     /// after run, however busy the host is.

@@ -93,7 +93,7 @@ fn told(stream: &Stream) -> Vec<(Value, Value)> {
 }
 
 /// A daemon that is started before the driver is there: what it waits for is the same in every kernel, and each insertion of amdgpu
-/// takes as long as thirty tests (`ftrace_module_enable` looks each of its functions up among all of its symbols).
+/// takes 24 G instructions (`ftrace_module_enable` looks each of its functions up among all of its symbols).
 fn before_the_driver() -> Result<Daemon> {
     let removed = Driver::of_job()?.remove()?;
     let mut daemon = Daemon::spawn(&FEW)?;
