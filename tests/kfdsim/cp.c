@@ -15,6 +15,9 @@
 #include "kfdsim.h"
 #include "kfd_kernel_queue.h"
 
+/* After packets more of them come at once, and the driver spins until they are answered. */
+#define CP_AWAKE_US 10u
+
 static int hanging = CP_NONE;
 
 void cp_hang(int gpu)
@@ -35,30 +38,40 @@ void cp_after_reset(int gpu)
 		cp_hang(CP_NONE);
 }
 
-static void cp_step(struct device_queue_manager *dqm)
+/* Whether there was something to do. */
+static bool cp_step(struct device_queue_manager *dqm)
 {
 	struct kernel_queue *hiq;
+	u32 written;
+	bool new;
 
 	if (!dqm || !dqm->sched_running)
-		return;
+		return false;
 	hiq = READ_ONCE(dqm->packet_mgr.priv_queue);
 	if (!hiq || !hiq->rptr_kernel || !hiq->queue)
-		return;
+		return false;
 	/* the write pointer counts dwords for ever, the read pointer within the ring */
-	*hiq->rptr_kernel = *hiq->wptr64_kernel % (hiq->queue->properties.queue_size / 4);
+	written = *hiq->wptr64_kernel % (hiq->queue->properties.queue_size / 4);
+	new = written != *hiq->rptr_kernel;
+	*hiq->rptr_kernel = written;
 	if (READ_ONCE(*dqm->fence_addr) == KFD_FENCE_INIT)
 		WRITE_ONCE(*dqm->fence_addr, KFD_FENCE_COMPLETED);
+	return new;
 }
 
 static int cp_thread(void *unused)
 {
+	unsigned int rest = sim_rest_us;
+
 	while (!kthread_should_stop()) {
+		bool worked = false;
 		int gpu, node;
 
 		for (gpu = 0; gpu < nsims; gpu++)
 			for (node = 0; !hangs(gpu) && sim_dqm(sims[gpu].kfd, node); node++)
-				cp_step(sim_dqm(sims[gpu].kfd, node));
-		usleep_range(sim_rest_us, 2 * sim_rest_us);
+				worked |= cp_step(sim_dqm(sims[gpu].kfd, node));
+		rest = worked ? CP_AWAKE_US : min(2 * rest, sim_rest_us);
+		usleep_range(rest, 2 * rest);
 	}
 	return 0;
 }

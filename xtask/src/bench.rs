@@ -21,7 +21,7 @@ use crate::qemu::{self, End, Machine, Run};
 use crate::run::{note, size, step};
 use crate::series::Series;
 use crate::timing::Timing;
-use crate::{build, debian, dist, kfdsim, modules, paths, userland};
+use crate::{build, debian, dist, emulator, kfdsim, modules, paths, userland};
 
 /// What the guest is to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,7 @@ impl Mode<'_> {
 pub(crate) struct Bench {
     apt: Apt,
     userland: PathBuf,
+    emulator: PathBuf,
     tracer: PathBuf,
     binaries: Binaries,
 }
@@ -117,10 +118,11 @@ impl Bench {
     fn with(binaries: fn() -> Result<Binaries>) -> Result<Self> {
         let tracer = build::build()?;
         let binaries = binaries()?;
+        let emulator = emulator::unpacked()?;
         let _cache = lock::hold(&paths::cache())?;
         let apt = Apt::open()?;
         let userland = userland::piece(&apt)?;
-        Ok(Self { apt, userland, tracer, binaries })
+        Ok(Self { apt, userland, emulator, tracer, binaries })
     }
 
     /// One boot of the tests, reported to `out`. `None`: not booted, because neither `only` nor the filter leaves it a test.
@@ -179,7 +181,7 @@ impl Bench {
         let ready = self.prepare(series, boot, mode, arguments)?;
         step(format!("booting Linux {}: {}", ready.kernel.release, boot.name));
         let vmlinuz = ready.kernel.vmlinuz();
-        let run = ready.machine(&vmlinuz).run(&ready.nonce, limit, out)?;
+        let run = ready.machine(&vmlinuz, &self.emulator).run(&ready.nonce, limit, out)?;
         let trouble = qemu::verdict(&run.end, &ready.console);
         Ok(Booted { release: ready.kernel.release, run, trouble })
     }
@@ -190,7 +192,7 @@ impl Bench {
         let (release, name) = (&ready.kernel.release, boot.name);
         step(format!("Linux {release}, {name}: a shell in the guest; `exit` or Ctrl-A X ends it"));
         let vmlinuz = ready.kernel.vmlinuz();
-        ready.machine(&vmlinuz).shell()
+        ready.machine(&vmlinuz, &self.emulator).shell()
     }
 
     fn prepare(&self, series: Series, boot: Boot, mode: Mode<'_>, arguments: &[String]) -> Result<Ready> {
@@ -323,10 +325,10 @@ impl Bench {
 }
 
 impl Ready {
-    fn machine<'a>(&'a self, vmlinuz: &'a Path) -> Machine<'a> {
+    fn machine<'a>(&'a self, vmlinuz: &'a Path, emulator: &'a Path) -> Machine<'a> {
         let Self { initramfs, console, pulse, disk, boot, .. } = self;
         let (disk, Boot { gpus, time, .. }) = (disk.as_deref(), *boot);
-        Machine { vmlinuz, initramfs, console, pulse, disk, gpus, time }
+        Machine { vmlinuz, initramfs, console, pulse, disk, gpus, time, emulator }
     }
 }
 

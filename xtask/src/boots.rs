@@ -55,7 +55,7 @@ pub(crate) const MAIN: Boot = Boot {
     name: "main",
     root: Root::Initramfs,
     gpus: 2,
-    time: Time::Host,
+    time: Time::Shared,
     stages: &[
         Stage { name: "no_amdgpu", modules: &[], on: &Series::ALL },
         Stage { name: "no_gpu", modules: &[AMDGPU], on: &Series::ALL },
@@ -74,7 +74,7 @@ const BOOTS: [Boot; 6] = [
         name: "debian",
         root: Root::Debian,
         gpus: 2,
-        time: Time::Instructions { shift: 0 },
+        time: Time::Counted { shift: 0 },
         stages: &[
             Stage { name: "install", modules: &[], on: &[Series::V6_12] },
             Stage { name: "service", modules: &[AMDGPU, Module::Kfdsim("")], on: &[Series::V6_12] },
@@ -85,7 +85,7 @@ const BOOTS: [Boot; 6] = [
         name: "mi300",
         root: Root::Initramfs,
         gpus: 2,
-        time: Time::Host,
+        time: Time::Shared,
         stages: &[Stage {
             name: "mi300",
             modules: &[AMDGPU, Module::Kfdsim("gfx=943 xccs=8")],
@@ -97,7 +97,7 @@ const BOOTS: [Boot; 6] = [
         name: "cpx",
         root: Root::Initramfs,
         gpus: 1,
-        time: Time::Host,
+        time: Time::Shared,
         stages: &[Stage {
             name: "cpx",
             modules: &[AMDGPU, Module::Kfdsim("gfx=943 xccs=8 parts=8")],
@@ -108,7 +108,7 @@ const BOOTS: [Boot; 6] = [
         name: "nohws",
         root: Root::Initramfs,
         gpus: 2,
-        time: Time::Host,
+        time: Time::Shared,
         stages: &[Stage {
             name: "nohws",
             modules: &[Module::Amdgpu("sched_policy=2 queue_preemption_timeout_ms=500"), Module::Kfdsim("")],
@@ -122,7 +122,7 @@ pub(crate) const COST: Boot = Boot {
     name: "cost",
     root: Root::Initramfs,
     gpus: 1,
-    time: Time::Instructions { shift: 0 },
+    time: Time::Counted { shift: 0 },
     stages: &[Stage { name: "cost", modules: &[AMDGPU, Module::Kfdsim("hws=0")], on: &SIMULATED }],
 };
 
@@ -136,7 +136,7 @@ pub(crate) const SOAK: Boot = Boot {
     name: "soak",
     root: Root::Initramfs,
     gpus: 2,
-    time: Time::Instructions { shift: 3 },
+    time: Time::Counted { shift: 3 },
     stages: &[SOAKED],
 };
 

@@ -44,19 +44,19 @@ pub(crate) fn cargo() -> Command {
 /// Builds everything of the tests package.
 pub(crate) fn build() -> Result<Binaries> {
     step("building the guest's programs and tests");
-    binaries(&["test", "--no-run", "--tests"])
+    binaries(&["test", "--no-run", "--test=*"])
 }
 
 /// Builds its programs alone.
 pub(crate) fn build_programs() -> Result<Binaries> {
     step("building the guest's programs");
-    binaries(&["build"])
+    binaries(&["build", "--bins"])
 }
 
 fn binaries(words: &[&str]) -> Result<Binaries> {
     let mut command = cargo();
     command.args(words).args(["--message-format=json-render-diagnostics", "-p", "kfd-trace-tests"]);
-    command.args(["--bins", "--target", TARGET]).stderr(Stdio::inherit());
+    command.args(["--profile=guest", "--target", TARGET]).stderr(Stdio::inherit());
     let done = command.output().context("cannot run cargo")?;
     if !done.status.success() {
         bail!("the tests package does not build");

@@ -12,6 +12,7 @@ mod dashboards;
 mod debian;
 mod demo;
 mod dist;
+mod emulator;
 mod fixtures;
 mod fuzz;
 mod guest;

@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 
 use crate::closing::Totals;
 use crate::console;
+use crate::emulator;
 use crate::pulse::Pulse;
 use crate::timing::{Mark, Timing};
 use crate::watch::{Done, Watch};
@@ -34,17 +35,27 @@ pub(crate) struct Machine<'a> {
     /// Fake GPUs: one ivshmem device each.
     pub(crate) gpus: usize,
     pub(crate) time: Time,
+    /// Folder of the emulator's packages.
+    pub(crate) emulator: &'a Path,
 }
 
 /// What the guest's clocks go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Time {
-    /// The host's time, on two CPUs. Not by instructions: with two CPUs under QEMU 7.2, preemptions timed out on 7.2, and
-    /// 6.1 hung while it brought up its second CPU.
-    Host,
-    /// The guest's instructions, each 2^`shift` ns, on one CPU; a guest that waits skips to the next timer. The same run
-    /// after run, however busy the host is.
-    Instructions { shift: u32 },
+    /// Two CPUs, each instruction 1 ns. Under KVM, where it can be used, the host's time.
+    Shared,
+    /// One CPU, each instruction 2^`shift` ns; never under KVM, so that counts repeat.
+    Counted { shift: u32 },
+}
+
+impl Time {
+    /// CPUs, and QEMU's `shift`.
+    fn emulated(self) -> (u32, u32) {
+        match self {
+            Self::Shared => (2, 0),
+            Self::Counted { shift } => (1, shift),
+        }
+    }
 }
 
 /// How the guest ended.
@@ -73,21 +84,19 @@ fn kvm_usable() -> bool {
 
 impl Machine<'_> {
     fn command(&self) -> Command {
-        let mut command = Command::new("qemu-system-x86_64");
-        if self.time == Time::Host && kvm_usable() {
-            command.args(["-accel", "kvm", "-cpu", "host"]);
+        let mut command = emulator::command(self.emulator);
+        if self.time == Time::Shared && kvm_usable() {
+            command.args(["-accel", "kvm", "-cpu", "host", "-smp", "2"]);
         } else {
-            // One thread for all CPUs: with a thread each, QEMU 7.2 loses an interrupt now and then
-            // while the kernel patches text, and the guest locks up. Without cmpxchg16b, whose emulation may leave garbage in
-            // the flags: seen once as a double fault right after it, in the slab allocator, its only user here.
-            command.args(["-accel", "tcg,thread=single", "-cpu", "max,-cx16"]);
+            // Without cmpxchg16b, whose emulation may leave garbage in the flags: seen once as a double fault right after it, in the
+            // slab allocator, its only user here. Without the string instructions that are fast on real CPUs: an emulated one takes
+            // as many instructions as there are bytes for each page that it clears.
+            command.args(["-accel", "tcg,thread=single", "-cpu", "max,-cx16,-erms,-fsrm"]);
+            // The guest's clocks go by its instructions, so that a busy host changes nothing of what it measures or waits for;
+            // while all of its CPUs wait, they skip to the next timer.
+            let (cpus, shift) = self.time.emulated();
+            command.args(["-smp", &cpus.to_string(), "-icount", &format!("shift={shift},sleep=off")]);
         }
-        match self.time {
-            Time::Host => command.args(["-smp", "2"]),
-            Time::Instructions { shift } => {
-                command.args(["-smp", "1", "-icount"]).arg(format!("shift={shift},sleep=off"))
-            }
-        };
         command.args(["-m", "2G", "-no-reboot", "-nodefaults", "-display", "none"]);
         command.arg("-kernel").arg(self.vmlinuz).arg("-initrd").arg(self.initramfs);
         // The boot-time check of the timer interrupt counts on a CPU that is not shared: on a loaded host it fails,
@@ -122,8 +131,7 @@ impl Machine<'_> {
         for file in [self.console, self.pulse] {
             let _ = fs::remove_file(file);
         }
-        let child =
-            command.spawn().context("cannot run qemu-system-x86_64: run `cargo xtask setup` first")?;
+        let child = command.spawn().context("cannot run QEMU")?;
         let mut guest = Guest(child);
         let stdout = guest.0.stdout.take().context("QEMU has no stdout")?;
         let mut signs = Signs::of(&guest.0, self.console, self.pulse)?;
@@ -310,9 +318,10 @@ mod tests {
     #[test]
     fn instructions_are_counted_on_one_emulated_cpu() {
         let path = Path::new("x");
-        let time = Time::Instructions { shift: 3 };
-        let (console, pulse) = (path, path);
-        let machine = Machine { vmlinuz: path, initramfs: path, console, pulse, disk: None, gpus: 1, time };
+        let time = Time::Counted { shift: 3 };
+        let (console, pulse, emulator) = (path, path, path);
+        let machine =
+            Machine { vmlinuz: path, initramfs: path, console, pulse, disk: None, gpus: 1, time, emulator };
         let command = machine.command();
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let follows = |option: &str| {

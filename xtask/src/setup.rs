@@ -10,7 +10,7 @@ use crate::guest::{self, TARGET};
 use crate::run::{self, note, step};
 
 /// Debian package, and what it is for.
-const PACKAGES: [Package; 19] = [
+const PACKAGES: [Package; 18] = [
     ("binutils", "strip"),
     ("debian-archive-keyring", "signatures of other Debian suites"),
     ("e2fsprogs", "the disk of the guest that is a Debian"),
@@ -26,7 +26,6 @@ const PACKAGES: [Package; 19] = [
     ("make", "kbuild"),
     ("mmdebstrap", "the disk of the guest that is a Debian"),
     ("mount", "kbuild in the root of a newer Debian"),
-    ("qemu-system-x86", "the VM"),
     ("uidmap", "mmdebstrap, where it is not run by root"),
     ("xz-utils", "kernel packages"),
     ("zstd", "kernel images"),

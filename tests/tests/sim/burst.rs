@@ -168,7 +168,7 @@ fn what_the_kernel_skips_is_counted() -> Result<()> {
 /// How long a flood lasts; `None` where it would tell nothing new.
 fn flood_time() -> Result<Option<Duration>> {
     Ok(match VmKernel::from_env()?.series.as_str() {
-        "6.12" => Some(Duration::from_secs(60)),
+        "6.12" => Some(Duration::from_secs(30)),
         "7.2" => Some(Duration::from_secs(10)),
         _ => None,
     })
