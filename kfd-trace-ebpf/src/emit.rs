@@ -8,6 +8,7 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;
 use kfd_trace_common::record::{Header, Record, VERSION};
 
+use crate::words::zero;
 use crate::{counters, in_flight, losses, processes::Owner};
 
 #[map]
@@ -39,8 +40,8 @@ pub(crate) fn emit_in<T: Record>(
         return;
     };
     let record = entry.as_mut_ptr();
-    // SAFETY: reserved memory of this size.
-    unsafe { record.write_bytes(0, 1) };
+    // SAFETY: reserved memory of this size, and all zeros is a valid record.
+    unsafe { zero(record) };
     // SAFETY: a record begins with its header.
     unsafe { record.cast::<Header>().write(header::<T>(probe, kind, owner.into(), ioctl)) };
     // SAFETY: all zeros is a valid record, and so it is with a header.

@@ -10,10 +10,11 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap};
 use kfd_trace_common::counter::Trouble;
-use kfd_trace_common::in_flight::{Caller, Seat, Slot, busy};
+use kfd_trace_common::in_flight::{Seat, Slot, busy};
 use kfd_trace_common::limits::{IN_FLIGHT_MAX, SEATS as SEATS_LEN};
 
 use crate::nested::{self, Call};
+use crate::words::zero;
 
 #[map]
 static SEATS: Array<Seat> = Array::with_max_entries(SEATS_LEN, BPF_F_MMAPABLE);
@@ -88,7 +89,8 @@ fn take(thread: u64) -> bool {
         return false;
     }
     let caller = &mut own(seat).caller;
-    *caller = Caller::NOBODY;
+    // SAFETY: `Caller::NOBODY` is all zeros.
+    unsafe { zero(caller) };
     if let Some(stale) = nested::leave::<Slot>() {
         caller.slot = stale;
         caller.busy = busy::IN_CALL;

@@ -2,10 +2,14 @@
 //! that calls `bpf_probe_read_kernel` and `bpf_probe_read_user`; a field that this kernel lacks reads as `None`, and its code is dropped at load.
 
 use aya_ebpf::Global;
+use aya_ebpf::cty::c_void;
+use aya_ebpf::helpers::generated::{self, bpf_get_current_comm};
 use aya_ebpf::helpers::{
     bpf_probe_read_kernel, bpf_probe_read_kernel_buf, bpf_probe_read_kernel_str_bytes,
     bpf_probe_read_user_buf,
 };
+use core::mem::MaybeUninit;
+use kfd_trace_common::limits::COMM_LEN;
 use kfd_trace_common::offset::ABSENT;
 
 macro_rules! offsets {
@@ -44,14 +48,51 @@ pub(crate) fn read<T: Copy>(base: u64, field: &Global<u32>) -> Option<T> {
     read_at(base, offset(field)?)
 }
 
-/// The value at `base + offset`; `None` for a null base or an address that faults.
+/// The value at `base + offset`; `None` for an address that faults. That of a null base does: a check of it here would only be one
+/// more way through each program, for the verifier to follow.
 #[inline(always)]
 pub(crate) fn read_at<T: Copy>(base: u64, offset: u64) -> Option<T> {
-    if base == 0 {
-        return None;
-    }
     // SAFETY: the helper itself refuses addresses that cannot be read.
     unsafe { bpf_probe_read_kernel((base + offset) as *const T) }.ok()
+}
+
+/// The field of the structure at `base`, 0 where it cannot be read: without a branch, so that the verifier follows one way on.
+#[inline(always)]
+pub(crate) fn read_or_zero<T: Integer>(base: u64, field: &Global<u32>) -> T {
+    offset(field).map_or(T::default(), |offset| read_at_or_zero(base, offset))
+}
+
+/// The same of the value at `base + offset`.
+#[inline(always)]
+pub(crate) fn read_at_or_zero<T: Integer>(base: u64, offset: u64) -> T {
+    let mut value = MaybeUninit::<T>::uninit();
+    let from = (base + offset) as *const c_void;
+    // SAFETY: the helper itself refuses addresses that cannot be read, and fills `value` with zeros then
+    // (bpf_probe_read_kernel_common, kernel/trace/bpf_trace.c).
+    let _ =
+        unsafe { generated::bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, from) };
+    // SAFETY: filled by the helper either way, and any bytes are an integer.
+    unsafe { value.assume_init() }
+}
+
+/// What any bytes are a value of, and zeros the default one.
+pub(crate) trait Integer: Copy + Default {}
+impl Integer for u8 {}
+impl Integer for u16 {}
+impl Integer for u32 {}
+impl Integer for u64 {}
+
+/// Fills `out` from the field of the structure at `base`; with zeros, or not at all, where that cannot be read.
+#[inline(always)]
+pub(crate) fn read_field(base: u64, field: &Global<u32>, out: &mut [u8]) -> Option<()> {
+    read_bytes(base + offset(field)?, out)
+}
+
+/// The running thread's name; zeros where the kernel does not tell it.
+#[inline(always)]
+pub(crate) fn current_comm(out: &mut [u8; COMM_LEN]) {
+    // SAFETY: the helper writes as many bytes as it is told to, which are `out`'s. It fails only without a thread.
+    let _ = unsafe { bpf_get_current_comm(out.as_mut_ptr().cast(), COMM_LEN as u32) };
 }
 
 /// Fills `out` from `address`.
@@ -71,9 +112,6 @@ pub(crate) fn read_user(address: u64, out: &mut [u8]) -> Option<()> {
 /// Copies a NUL-terminated text, cut to `out`, and gives its length.
 #[inline(always)]
 pub(crate) fn read_text(address: u64, out: &mut [u8]) -> Option<usize> {
-    if address == 0 {
-        return None;
-    }
     // SAFETY: as above.
     unsafe { bpf_probe_read_kernel_str_bytes(address as *const u8, out) }.ok().map(<[u8]>::len)
 }

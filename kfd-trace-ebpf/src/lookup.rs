@@ -12,7 +12,7 @@ use kfd_trace_common::lookup::{table, verb};
 use kfd_trace_common::peek::Answer;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey};
 
-use crate::{in_flight, processes, stats};
+use crate::{in_flight, processes, stats, words};
 
 #[map]
 static ENTRY: Array<Answer> = Array::with_max_entries(1, BPF_F_MMAPABLE);
@@ -70,12 +70,12 @@ fn error_key(process: u64, cmd: u64) -> ErrorKey {
     ErrorKey { process, cmd: cmd as u32, errno: (cmd >> 32) as u32 }
 }
 
-/// Copies a value of a map, which programs may be writing: each of its words is whole.
+/// Copies a value of a map, which programs may be writing.
 #[inline(always)]
 fn copy<T: Copy>(answer: &mut Answer, value: Option<*const T>) {
     const { assert!(size_of::<T>() <= size_of::<[u8; kfd_trace_common::limits::PEEK_LEN]>()) };
     let Some(value) = value else { return };
     // SAFETY: a value of a map, and room for it that is as aligned.
-    unsafe { answer.bytes.as_mut_ptr().cast::<T>().write(value.read()) };
+    unsafe { words::copy(value, answer.bytes.as_mut_ptr().cast::<T>()) };
     answer.len = size_of::<T>() as u64;
 }

@@ -37,6 +37,7 @@ mod peek;
 mod probes;
 mod processes;
 mod stats;
+mod words;
 
 // Read by the kernel: helpers such as bpf_probe_read_kernel are for GPL-compatible programs.
 #[unsafe(link_section = "license")]

@@ -5,8 +5,8 @@
 //! address gets a new number.
 
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_smp_processor_id, bpf_ktime_get_ns};
-use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::{Global, macros::map, maps::HashMap};
 use core::sync::atomic::AtomicU64;
 use kfd_trace_common::counter::{ProbeId, Trouble};
@@ -17,7 +17,7 @@ use kfd_trace_common::process::{Entry, generation as known_by};
 use kfd_trace_common::record::{Bare, ProcessSeen};
 use kfd_trace_common::rules;
 
-use crate::kernel::{self, read};
+use crate::kernel::{self, read, read_or_zero};
 use crate::{emit, filter, in_flight, losses};
 
 #[map]
@@ -159,8 +159,8 @@ fn lookup(process: u64) -> Option<Entry> {
 // One copy: many programs meet processes.
 #[inline(never)]
 fn make_known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
-    let leader: Option<u64> = read(process, &kernel::KFD_PROCESS_LEAD_THREAD);
-    let tgid = match leader.and_then(|leader| read::<u32>(leader, &kernel::TASK_TGID)) {
+    let leader: u64 = read_or_zero(process, &kernel::KFD_PROCESS_LEAD_THREAD);
+    let tgid = match read::<u32>(leader, &kernel::TASK_TGID) {
         Some(tgid) => tgid,
         // Without the driver's BTF: kfd_ioctl and kfd_open serve only the process that owns the descriptor.
         None if met != Met::Anywhere => (bpf_get_current_pid_tgid() >> 32) as u32,
@@ -171,11 +171,11 @@ fn make_known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
     };
     let entry = Entry {
         id: new_id(),
-        leader: leader.unwrap_or(0),
+        leader,
         tgid,
         wanted: u32::from(filter::wanted(tgid)),
         releasing: 0,
-        pasid: read(process, &kernel::KFD_PROCESS_PASID).unwrap_or(0),
+        pasid: read_or_zero(process, &kernel::KFD_PROCESS_PASID),
     };
     if PROCESSES.insert(process, entry, u64::from(BPF_NOEXIST)).is_err() {
         // Another CPU was faster, and has told the daemon; or the table is full.
@@ -303,17 +303,16 @@ fn new_id() -> u64 {
 fn tell(probe: ProbeId, process: u64, entry: &Entry, met: Met) {
     // SAFETY: no arguments.
     let current = unsafe { bpf_get_current_task() };
-    let own =
-        if met == Met::Anywhere { 0 } else { read::<u64>(current, &kernel::TASK_GROUP_LEADER).unwrap_or(0) };
+    let own = if met == Met::Anywhere { 0 } else { read_or_zero::<u64>(current, &kernel::TASK_GROUP_LEADER) };
     let leader = if entry.leader == 0 { own } else { entry.leader };
     emit::emit(probe, Kind::ProcessSeen, entry, |record: &mut ProcessSeen| {
-        record.start_boottime_ns = read(leader, &kernel::TASK_START_BOOTTIME).unwrap_or(0);
+        record.start_boottime_ns = read_or_zero(leader, &kernel::TASK_START_BOOTTIME);
         record.ns_tgid = ns_tgid(leader).unwrap_or(0);
         record.uid = uid(leader).unwrap_or(u32::MAX);
         record.standing = u32::from(met != Met::Created);
         record.pasid = entry.pasid;
         record.context_id = context_id(process).unwrap_or(u32::MAX);
-        record.comm = comm(leader, met);
+        comm(leader, met, &mut record.comm);
         // Left empty where it cannot be read.
         let _ = cgroup_leaf(leader, &mut record.cgroup);
     });
@@ -325,30 +324,31 @@ fn context_id(process: u64) -> Option<u32> {
 }
 
 #[inline(always)]
-fn comm(leader: u64, met: Met) -> [u8; COMM_LEN] {
-    read(leader, &kernel::TASK_COMM)
-        .or_else(|| if met == Met::Anywhere { None } else { bpf_get_current_comm().ok() })
-        .unwrap_or([0; COMM_LEN])
+fn comm(leader: u64, met: Met, out: &mut [u8; COMM_LEN]) {
+    if kernel::read_field(leader, &kernel::TASK_COMM, out).is_none() && met != Met::Anywhere {
+        kernel::current_comm(out);
+    }
 }
 
 #[inline(always)]
 fn uid(leader: u64) -> Option<u32> {
-    read(read(leader, &kernel::TASK_CRED)?, &kernel::CRED_UID)
+    read(read_or_zero(leader, &kernel::TASK_CRED), &kernel::CRED_UID)
 }
 
 /// `task_tgid_vnr` of a leader: the number at the deepest level of its struct pid.
 #[inline(always)]
 fn ns_tgid(leader: u64) -> Option<u32> {
-    let pid: u64 = read(leader, &kernel::TASK_THREAD_PID)?;
-    let level: u32 = read(pid, &kernel::PID_LEVEL)?;
+    let pid: u64 = read_or_zero(leader, &kernel::TASK_THREAD_PID);
+    let level: u32 = kernel::read_at_or_zero(pid, kernel::offset(&kernel::PID_LEVEL)?);
     let number = u64::from(level) * u64::from(UPID_BYTES.load());
-    kernel::read_at(pid, kernel::offset(&kernel::PID_NUMBERS)? + number + kernel::offset(&kernel::UPID_NR)?)
+    let offset = kernel::offset(&kernel::PID_NUMBERS)? + number + kernel::offset(&kernel::UPID_NR)?;
+    Some(kernel::read_at_or_zero(pid, offset))
 }
 
 #[inline(always)]
 fn cgroup_leaf(leader: u64, out: &mut [u8; CGROUP_LEN]) -> Option<usize> {
-    let css_set: u64 = read(leader, &kernel::TASK_CGROUPS)?;
-    let cgroup: u64 = read(css_set, &kernel::CSS_SET_DFL_CGRP)?;
-    let node: u64 = read(cgroup, &kernel::CGROUP_KN)?;
-    kernel::read_text(read(node, &kernel::KERNFS_NAME)?, out)
+    let css_set: u64 = read_or_zero(leader, &kernel::TASK_CGROUPS);
+    let cgroup: u64 = read_or_zero(css_set, &kernel::CSS_SET_DFL_CGRP);
+    let node: u64 = read_or_zero(cgroup, &kernel::CGROUP_KN);
+    kernel::read_text(read_or_zero(node, &kernel::KERNFS_NAME), out)
 }

@@ -14,6 +14,7 @@ use kfd_trace_common::limits::{IOCTL_ERRORS_MAX, IOCTL_NUMBERS, IOCTL_STATS_MAX}
 use kfd_trace_common::rules;
 use kfd_trace_common::stat::{BUCKETS, ErrorKey, IoctlKey, IoctlStat, Sum, bucket_of, is_in};
 
+use crate::words::zero;
 use crate::{atomic, losses};
 
 #[map]
@@ -47,11 +48,10 @@ pub(crate) fn take_place(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
     let process = seat.caller.slot.process;
     let sum = &mut seat.sums[in_flight::cell_of(rules::nr(cmd))];
     if sum.process == 0 {
-        // Who freed it left all else as it was.
-        sum.stat = IoctlStat::ZERO;
-        // SAFETY: a valid and aligned word. Volatile, since the daemon may read it before the first call is added.
-        unsafe { (&raw mut sum.stat.entered).write_volatile(0) };
-        (sum.cmd, sum.awaited, sum.bucket, sum.errno, sum.errors) = (cmd, 0, 0, 0, 0);
+        // Who freed it left all else as it was, and the daemon may read it before the first call is added.
+        // SAFETY: integers.
+        unsafe { zero(sum) };
+        sum.cmd = cmd;
         // SAFETY: a valid and aligned word. Volatile and last: from then on the daemon reads the sums.
         unsafe { (&raw mut sum.process).write_volatile(process) };
     }

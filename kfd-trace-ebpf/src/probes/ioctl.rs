@@ -6,6 +6,7 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_ktime_get_ns};
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use core::mem::MaybeUninit;
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::in_flight::{Caller, NO_CELL, Seat, Slot, at_return, busy, cell_of};
 use kfd_trace_common::kind::Kind;
@@ -17,6 +18,7 @@ use kfd_trace_common::rules::records;
 
 use crate::kernel::{self, read};
 use crate::processes::{self, Met};
+use crate::words::zero;
 use crate::{counters, emit, filter, in_flight, losses, nested, stats};
 
 /// Which calls have a record each: `records`.
@@ -112,8 +114,12 @@ fn enter_without_seat(file: u64, cmd: u32) {
     if let Some(mut stale) = nested::leave::<Slot>() {
         no_return_seen(&mut stale);
     }
-    let mut caller = Caller::NOBODY;
-    meet(&mut caller, file);
+    let mut caller = MaybeUninit::uninit();
+    // SAFETY: `Caller::NOBODY` is all zeros.
+    unsafe { zero(caller.as_mut_ptr()) };
+    // SAFETY: as above.
+    let caller: &mut Caller = unsafe { caller.assume_init_mut() };
+    meet(caller, file);
     if caller.wanted == 0 {
         counters::hit(ProbeId::Ioctl);
         return;

@@ -1,13 +1,12 @@
 //! Life of a KFD process. Traces: `kfd_open` (return), `kfd_create_process` (return), `kfd_release`,
 //! `kfd_process_notifier_release`, `kfd_process_wq_release`. Makes: a record each.
 
-use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use aya_ebpf::{Global, bindings::BPF_ANY, macros::map, maps::HashMap};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
-use kfd_trace_common::limits::COMM_LEN;
 use kfd_trace_common::record::Open;
 
 use crate::kernel::{self, read};
@@ -53,7 +52,7 @@ pub(crate) fn open(ctx: RetProbeContext) -> u32 {
 fn record_open(owner: Owner, result: i32) {
     emit::emit(ProbeId::Open, Kind::Open, owner, |record: &mut Open| {
         record.result = result;
-        record.comm = bpf_get_current_comm().unwrap_or([0; COMM_LEN]);
+        kernel::current_comm(&mut record.comm);
     });
 }
 

@@ -1,15 +1,14 @@
 //! DRM user queues, which do not pass KFD. Traces: `amdgpu_userq_ioctl` (entry and return). Makes: a record of each call.
 
-use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
-use kfd_trace_common::limits::COMM_LEN;
 use kfd_trace_common::nested::UserQueue as Slot;
 use kfd_trace_common::record::UserQueue;
 
-use crate::kernel::read_at;
+use crate::kernel::{self, read_at};
 use crate::processes::{NOBODY, Owner};
 use crate::{counters, emit, filter, losses, nested};
 
@@ -76,6 +75,6 @@ fn record(call: &Slot, tgid: u32, result: i32) {
             if answered { read_at(call.args, arg::OUT_QUEUE_ID).unwrap_or(0) } else { call.queue_id };
         record.ip_type = call.ip_type;
         record.result = result;
-        record.comm = bpf_get_current_comm().unwrap_or([0; COMM_LEN]);
+        kernel::current_comm(&mut record.comm);
     });
 }

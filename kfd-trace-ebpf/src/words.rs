@@ -1,0 +1,36 @@
+//! Zeroing and copying by whole words. The compiler makes a call of `memset` or `memcpy` of others, which are loops over bytes in
+//! BPF: a program pays for each byte, and the verifier follows each turn on each way that leads there.
+
+/// Fills a structure with zeros.
+///
+/// # Safety
+/// `to` is valid for writes and aligned, and all zeros is a value of `T`.
+#[inline(always)]
+pub(crate) unsafe fn zero<T>(to: *mut T) {
+    for at in 0..const { words::<T>() } {
+        // SAFETY: one of the words of `T`.
+        let word = unsafe { to.cast::<u64>().add(at) };
+        // SAFETY: as the caller promises. Volatile, so that no `memset` is made of them.
+        unsafe { word.write_volatile(0) };
+    }
+}
+
+/// Copies a structure that others may be writing: each of its words is whole.
+///
+/// # Safety
+/// `from` is valid for reads, `to` for writes, and both are aligned.
+#[inline(always)]
+pub(crate) unsafe fn copy<T: Copy>(from: *const T, to: *mut T) {
+    for at in 0..const { words::<T>() } {
+        // SAFETY: one of the words of `T`.
+        let (from, to) = unsafe { (from.cast::<u64>().add(at), to.cast::<u64>().add(at)) };
+        // SAFETY: as the caller promises. Volatile, so that no `memcpy` is made of them.
+        unsafe { to.write_volatile(from.read_volatile()) };
+    }
+}
+
+/// How many words a structure takes, which must be all it takes.
+const fn words<T>() -> usize {
+    assert!(align_of::<T>() == size_of::<u64>() && size_of::<T>().is_multiple_of(size_of::<u64>()));
+    size_of::<T>() / size_of::<u64>()
+}
