@@ -8,6 +8,7 @@ use super::multi::{self, Programs};
 use super::plan::{Action, Attach, Planned};
 use super::site::{At, Target};
 use super::table::{ProbeKind, Row};
+use super::together::{Together, Wanted};
 use crate::verdict::{ProbeStatus, Verdict};
 use aya::Ebpf;
 use aya::programs::{KProbe, ProgramError, TracePoint};
@@ -20,6 +21,8 @@ pub(super) struct Links {
     /// `None` where they were not chosen, or the kernel has none.
     programs: Option<Programs>,
     held: Vec<(&'static str, multi::Attached)>,
+    /// Those that hold several rows.
+    shared: Vec<Together>,
     /// A required row was attached by kprobes.
     tried: bool,
 }
@@ -29,7 +32,43 @@ impl Links {
     pub(super) fn new(ebpf: &Ebpf, attach: Attach, possible_cpus: usize) -> Self {
         let failed = |why: &String| log::info!("functions are attached one by one: {why}");
         let programs = (attach != Attach::Single).then(|| Programs::new(ebpf).inspect_err(failed).ok());
-        Links { attach, possible_cpus, programs: programs.flatten(), held: Vec::new(), tried: false }
+        Links {
+            attach,
+            possible_cpus,
+            programs: programs.flatten(),
+            held: Vec::new(),
+            shared: Vec::new(),
+            tried: false,
+        }
+    }
+
+    /// For who only tries: attaches all rows that one link a kind can hold. What is refused here is tried again row by row, for the
+    /// kernel's reason. To be called first.
+    pub(super) fn together(&mut self, planned: &[Planned]) {
+        let Some(programs) = self.programs.as_ref().filter(|_| self.attach == Attach::Tried) else { return };
+        let wanted = |planned: &Planned| {
+            let Action::Attach(targets) = &planned.action else { return None };
+            let Row { program, kind, required, .. } = *planned.row;
+            Some((required, Wanted { program, kind, addresses: addresses(planned.row, targets, MANY_CPUS)? }))
+        };
+        let wanted: Vec<(bool, Wanted)> = planned.iter().filter_map(wanted).collect();
+        // The first one that is required gets kprobes.
+        let single = wanted.iter().position(|(required, _)| *required);
+        let rest = wanted.into_iter().enumerate().filter(|(place, _)| Some(*place) != single);
+        let (returns, entries): (Vec<Wanted>, Vec<Wanted>) =
+            rest.map(|(_, (_, wanted))| wanted).partition(|wanted| wanted.kind == ProbeKind::Kretprobe);
+        // Returns before entries, as in the table.
+        for (kind, rows) in [(ProbeKind::Kretprobe, returns), (ProbeKind::Kprobe, entries)] {
+            match Together::attach(programs, kind, rows) {
+                Ok(together) => self.shared.push(together),
+                Err(error) => log::info!("{}s are attached row by row: {error}", kind.name()),
+            }
+        }
+    }
+
+    /// A link holds the row beside others.
+    pub(super) fn is_shared(&self, program: &str) -> bool {
+        self.shared.iter().any(|shared| shared.programs(program).next().is_some())
     }
 
     /// Attaches a row by one link, if it can be: where kprobes do not see more, or where they are `refused`.
@@ -44,6 +83,9 @@ impl Links {
         }
         let cpus = if few { MANY_CPUS } else { self.possible_cpus };
         let Some(addresses) = addresses(row, targets, cpus) else { return false };
+        if self.shared.iter().any(|shared| shared.has(row.program, &addresses)) {
+            return true;
+        }
         if refused && self.attach == Attach::Tried {
             return false;
         }
@@ -67,14 +109,16 @@ impl Links {
     }
 
     /// The loaded programs of a row that links hold.
-    pub(super) fn programs(&self, program: &str) -> impl Iterator<Item = &OwnedFd> {
+    pub(super) fn programs<'a>(&'a self, program: &'a str) -> impl Iterator<Item = &'a OwnedFd> {
         let of_row = self.held.iter().filter(move |(name, _)| *name == program);
-        of_row.map(|(_, attached)| &attached.program)
+        let shared = self.shared.iter().flat_map(move |shared| shared.programs(program));
+        of_row.map(|(_, attached)| &attached.program).chain(shared)
     }
 
     /// Detaches all of them.
     pub(super) fn release(&mut self) {
         self.held.clear();
+        self.shared.clear();
     }
 }
 

@@ -52,6 +52,8 @@ struct Watch {
     programs: Vec<OwnedFd>,
     /// Of the links that hold its places; they are closed when the probes are taken off.
     links: Vec<RawFd>,
+    /// A link holds it beside other rows: what that has missed is this one's only if it is nothing.
+    shared: bool,
     /// What the links told last, once they are closed.
     last: Option<u64>,
 }
@@ -73,7 +75,14 @@ impl Watched {
                 row.map(|row| programs(ebpf, multi, row)).unwrap_or_default().into_iter().unzip();
             let is_kprobe = row.is_some_and(|row| row.kind != ProbeKind::Tracepoint);
             let of_program = links.iter().filter(|link| is_kprobe && ids.contains(&link.program));
-            Watch { id: probe.id, programs, links: of_program.map(|link| link.fd).collect(), last: None }
+            let shared = row.is_some_and(|row| multi.is_shared(row.program));
+            Watch {
+                id: probe.id,
+                programs,
+                links: of_program.map(|link| link.fd).collect(),
+                shared,
+                last: None,
+            }
         });
         Watched { layout, probes: watch.collect() }
     }
@@ -86,9 +95,10 @@ impl Watched {
     fn missed(&self, watch: &Watch) -> Missed {
         let Some(layout) = self.layout else { return Missed::default() };
         let skipped = watch.programs.iter().map(|fd| Some(Info::of(fd.as_fd()).ok()?.word(layout.program)));
+        let own = |count: &u64| !watch.shared || *count == 0;
         Missed {
-            program_skipped: sum(skipped),
-            probe_missed: watch.last.or_else(|| of_links(&watch.links, layout)),
+            program_skipped: sum(skipped).filter(own),
+            probe_missed: watch.last.or_else(|| of_links(&watch.links, layout)).filter(own),
         }
     }
 

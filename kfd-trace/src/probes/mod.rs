@@ -24,6 +24,7 @@ pub mod session;
 mod site;
 mod sums;
 pub mod table;
+mod together;
 pub mod walk;
 
 pub use rows::PROBES;

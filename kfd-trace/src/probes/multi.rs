@@ -10,6 +10,7 @@ use super::table::ProbeKind;
 use aya::Ebpf;
 use aya::maps::{Map, MapData};
 use aya_obj::Object;
+use aya_obj::generated::bpf_insn;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -47,20 +48,30 @@ impl Programs {
     /// When the kernel refuses either: it has no such links, or one of the addresses is not ftrace's.
     pub(super) fn attach(&self, program: &str, kind: ProbeKind, addresses: &[u64]) -> io::Result<Attached> {
         let program = self.load(program)?;
-        let _link = link(&program, kind, addresses)?;
+        let _link = link(&program, kind, addresses, &[])?;
         Ok(Attached { program, _link })
     }
 
-    fn load(&self, name: &str) -> io::Result<OwnedFd> {
-        let Object { programs, functions, license, .. } = &self.0;
+    /// Loads one program for such links.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub(super) fn load(&self, name: &str) -> io::Result<OwnedFd> {
+        let Object { programs, functions, .. } = &self.0;
         let function = programs.get(name).and_then(|program| functions.get(&program.function_key()));
-        let function = function.ok_or(io::ErrorKind::NotFound)?;
-        let instructions = &function.instructions;
+        self.load_as(name, &function.ok_or(io::ErrorKind::NotFound)?.instructions)
+    }
+
+    /// The same of instructions that are not the object's.
+    ///
+    /// # Errors
+    /// When the kernel refuses them.
+    pub(super) fn load_as(&self, name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
         let mut attr = ProgLoad {
             prog_type: PROG_TYPE_KPROBE,
             insn_cnt: u32::try_from(instructions.len()).map_err(io::Error::other)?,
             insns: instructions.as_ptr().expose_provenance() as u64,
-            license: license.as_ptr().expose_provenance() as u64,
+            license: self.0.license.as_ptr().expose_provenance() as u64,
             prog_name: [0; 16],
             expected_attach_type: TRACE_KPROBE_MULTI,
             ..ProgLoad::default()
@@ -72,16 +83,27 @@ impl Programs {
     }
 }
 
-fn link(program: &OwnedFd, kind: ProbeKind, addresses: &[u64]) -> io::Result<OwnedFd> {
+/// Attaches a program to all of these functions. `cookies`: what it finds out at each of them; none, or one a function.
+///
+/// # Errors
+/// When the kernel refuses it.
+pub(super) fn link(
+    program: &OwnedFd,
+    kind: ProbeKind,
+    addresses: &[u64],
+    cookies: &[u64],
+) -> io::Result<OwnedFd> {
+    debug_assert!(cookies.is_empty() || cookies.len() == addresses.len(), "one a function");
     let attr = LinkCreate {
         prog_fd: program.as_raw_fd().cast_unsigned(),
         attach_type: TRACE_KPROBE_MULTI,
         multi_flags: if kind == ProbeKind::Kretprobe { MULTI_RETURN } else { 0 },
         cnt: u32::try_from(addresses.len()).map_err(io::Error::other)?,
         addrs: addresses.as_ptr().expose_provenance() as u64,
+        cookies: if cookies.is_empty() { 0 } else { cookies.as_ptr().expose_provenance() as u64 },
         ..LinkCreate::default()
     };
-    // SAFETY: the kernel reads `attr` and as many addresses as it says, which live until it is back.
+    // SAFETY: the kernel reads `attr` and as many addresses and cookies as it says, which live until it is back.
     unsafe { bpf(LINK_CREATE, &attr) }
 }
 
@@ -129,7 +151,7 @@ struct LinkCreate {
 ///
 /// # Safety
 /// What `attr` points to must be as long as it says, and live.
-unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
+pub(super) unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads `size_of::<T>()` bytes of `attr`; for what these point to the caller answers.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attr, size_of::<T>()) };
     let fd = RawFd::try_from(fd).map_err(io::Error::other)?;

@@ -38,7 +38,8 @@ pub enum Attach {
     /// The same for programs of several functions, a kprobe for each other: starts nearly as soon, and costs those who call the
     /// driver less.
     Mixed,
-    /// By links, but for one of the required rows: whether the kernel takes kprobes is found out.
+    /// By one link for the entries of all functions and one for the returns, but for one of the required rows: whether the kernel
+    /// takes kprobes is found out.
     Tried,
 }
 

@@ -120,10 +120,13 @@ impl Session {
     /// Attaches what was planned. Probes that cannot be had are told by their verdicts, not by an error.
     pub fn attach(&mut self) {
         let used = self.functions_in_use();
-        for planned in std::mem::take(&mut self.planned) {
-            let (planned, unused) = narrow::narrow(planned, used.as_ref());
+        let narrowed =
+            std::mem::take(&mut self.planned).into_iter().map(|row| narrow::narrow(row, used.as_ref()));
+        let (planned, unused): (Vec<Planned>, Vec<Option<Unused>>) = narrowed.unzip();
+        self.unused.extend(unused.into_iter().flatten());
+        self.links.together(&planned);
+        for planned in planned {
             self.probes.push(attach::row(&mut self.ebpf, &mut self.links, planned));
-            self.unused.extend(unused);
         }
         let seen = |id| self.probes.iter().any(|probe| probe.id == id && probe.verdict == Verdict::Attached);
         if sees_files(seen, self.leader_known)
