@@ -2,16 +2,18 @@
 //! offsets of the fields that the programs read, and what this process may do here. Reads files, attaches
 //! nothing.
 
+pub(crate) mod bpf;
 pub mod btf;
 pub mod findings;
 pub mod loading;
+mod module_symbols;
 pub mod offsets;
 pub mod preflight;
 pub mod symbols;
 pub mod thread;
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,7 +74,6 @@ impl Kernel {
     /// There are no symbols to be had.
     pub fn read(roots: &Roots) -> Result<Kernel, SymbolError> {
         let preflight = Preflight::read(roots);
-        let symbols = Symbols::read(&roots.procfs)?;
         let mut btf_problems = Vec::new();
         let folder = roots.sysfs.join("kernel/btf");
         let vmlinux_btf = read_btf(&folder.join("vmlinux"), None, &mut btf_problems);
@@ -82,6 +83,7 @@ impl Kernel {
         };
         let built_in = || vmlinux_btf.clone().filter(|btf| btf.struct_exists("kfd_process"));
         let amdgpu_btf = if preflight.amdgpu_btf { module_btf } else { built_in() };
+        let symbols = symbols(roots, &preflight, vmlinux_btf.as_deref())?;
         let release = preflight.release.clone();
         Ok(Kernel { symbols, vmlinux_btf, amdgpu_btf, release, preflight, btf_problems })
     }
@@ -92,6 +94,22 @@ impl Kernel {
         Offsets::resolve(fields, self.vmlinux_btf.as_deref(), self.amdgpu_btf.as_deref())
     }
 }
+
+/// Those of the driver's module alone, where the kernel can be asked for them; else all.
+fn symbols(roots: &Roots, preflight: &Preflight, vmlinux: Option<&Btf>) -> Result<Symbols, SymbolError> {
+    // The kernel that answers is the one that runs.
+    let asked = matches!(preflight.driver, Driver::Module { .. }) && roots.procfs == Path::new("/proc");
+    let layout = vmlinux.filter(|_| asked).and_then(module_symbols::Layout::find);
+    let refused = |error: &io::Error| log::info!("the symbols of all modules are read: {error}");
+    let read = layout.and_then(|layout| module_symbols::read(layout, DRIVER).inspect_err(refused).ok());
+    match read.filter(|symbols| !symbols.is_empty() && !symbols.addresses_hidden()) {
+        Some(symbols) => Ok(symbols),
+        None => Symbols::read(&roots.procfs),
+    }
+}
+
+/// The driver's module.
+const DRIVER: &str = "amdgpu";
 
 fn read_btf(path: &Path, base: Option<Arc<Btf>>, problems: &mut Vec<String>) -> Option<Arc<Btf>> {
     let read = match fs::read(path) {

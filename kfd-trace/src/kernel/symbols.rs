@@ -65,6 +65,8 @@ pub struct Symbols {
     starts: Vec<u32>,
     hidden: bool,
     malformed: usize,
+    /// What else the kernel has is not known.
+    partial: bool,
 }
 
 impl Symbols {
@@ -80,6 +82,17 @@ impl Symbols {
         }
         let symbols = Self::parse(&text);
         if symbols.is_empty() { Err(SymbolError::Empty { path }) } else { Ok(symbols) }
+    }
+
+    /// The symbols of one module, in the order of a kallsyms file: address, type and name of each.
+    pub(super) fn of_module<'a>(symbols: impl Iterator<Item = (u64, u8, &'a [u8])>, module: &str) -> Self {
+        let mut text = Vec::new();
+        for (address, kind, name) in symbols {
+            text.extend_from_slice(format!("{address:016x} {} ", char::from(kind)).as_bytes());
+            text.extend_from_slice(name);
+            text.extend_from_slice(format!("\t[{module}]\n").as_bytes());
+        }
+        Symbols { partial: true, ..Self::parse(&text) }
     }
 
     /// Parses the text of a kallsyms file. A line that is not a symbol is counted, see
@@ -120,7 +133,7 @@ impl Symbols {
         names.shrink_to_fit();
         let (order, starts) = group(&buckets);
         let (hidden, modules) = (hidden && !entries.is_empty(), modules.names);
-        Symbols { hidden, names, entries, modules, ranges, order, starts, malformed }
+        Symbols { hidden, names, entries, modules, ranges, order, starts, malformed, partial: false }
     }
 
     /// Every symbol of this name, in file order, whatever its module and type.
@@ -137,10 +150,10 @@ impl Symbols {
         found
     }
 
-    /// The name stands once in the whole kernel: what register_kprobe asks of a bare name.
+    /// The name stands once in the whole kernel, for all that is known: what register_kprobe asks of a bare name.
     #[must_use]
     pub fn is_unique(&self, name: &str) -> bool {
-        self.copies(name).take(2).count() == 1
+        !self.partial && self.copies(name).take(2).count() == 1
     }
 
     /// Name and symbol of all that one module brings, in file order.

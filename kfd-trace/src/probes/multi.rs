@@ -7,12 +7,13 @@
 
 use super::load::{OBJECT, chain};
 use super::table::ProbeKind;
+use crate::kernel::bpf::{LINK_CREATE, ProgLoad, bpf};
 use aya::Ebpf;
 use aya::maps::{Map, MapData};
 use aya_obj::Object;
 use aya_obj::generated::bpf_insn;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// Programs that are ready to be loaded.
 pub(super) struct Programs(Object);
@@ -67,19 +68,8 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses them.
     pub(super) fn load_as(&self, name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
-        let mut attr = ProgLoad {
-            prog_type: PROG_TYPE_KPROBE,
-            insn_cnt: u32::try_from(instructions.len()).map_err(io::Error::other)?,
-            insns: instructions.as_ptr().expose_provenance() as u64,
-            license: self.0.license.as_ptr().expose_provenance() as u64,
-            prog_name: [0; 16],
-            expected_attach_type: TRACE_KPROBE_MULTI,
-            ..ProgLoad::default()
-        };
-        // The last byte stays 0.
-        attr.prog_name[..15].iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-        // SAFETY: the kernel reads `attr`, and the instructions and the licence that it names, which live until it is back.
-        unsafe { bpf(PROG_LOAD, &attr) }
+        let load = ProgLoad::new(PROG_TYPE_KPROBE, TRACE_KPROBE_MULTI, None);
+        load.load(name, instructions, &self.0.license)
     }
 }
 
@@ -108,31 +98,11 @@ pub(super) fn link(
 }
 
 /// include/uapi/linux/bpf.h
-const PROG_LOAD: libc::c_long = 5;
-const LINK_CREATE: libc::c_long = 28;
 const PROG_TYPE_KPROBE: u32 = 2;
 const TRACE_KPROBE_MULTI: u32 = 42;
 const MULTI_RETURN: u32 = 1;
 
-/// `union bpf_attr`, as far as BPF_PROG_LOAD reads it here.
-#[repr(C)]
-#[derive(Default)]
-struct ProgLoad {
-    prog_type: u32,
-    insn_cnt: u32,
-    insns: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buf: u64,
-    kern_version: u32,
-    prog_flags: u32,
-    prog_name: [u8; 16],
-    prog_ifindex: u32,
-    expected_attach_type: u32,
-}
-
-/// The same for BPF_LINK_CREATE of a link on many functions.
+/// `union bpf_attr`, as far as BPF_LINK_CREATE reads it here: of a link on many functions.
 #[repr(C)]
 #[derive(Default)]
 struct LinkCreate {
@@ -145,21 +115,6 @@ struct LinkCreate {
     syms: u64,
     addrs: u64,
     cookies: u64,
-}
-
-/// A command that makes a descriptor.
-///
-/// # Safety
-/// What `attr` points to must be as long as it says, and live.
-pub(super) unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel reads `size_of::<T>()` bytes of `attr`; for what these point to the caller answers.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attr, size_of::<T>()) };
-    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a descriptor that the kernel has just made for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Kinds of maps that the object has.
@@ -181,9 +136,7 @@ mod tests {
     use std::mem::offset_of;
 
     #[test]
-    fn the_attributes_are_laid_out_as_the_kernel_reads_them() {
-        assert_eq!((offset_of!(ProgLoad, log_buf), offset_of!(ProgLoad, prog_name)), (32, 48));
-        assert_eq!((offset_of!(ProgLoad, expected_attach_type), size_of::<ProgLoad>()), (68, 72));
+    fn the_attribute_is_laid_out_as_the_kernel_reads_it() {
         assert_eq!((offset_of!(LinkCreate, multi_flags), offset_of!(LinkCreate, addrs)), (16, 32));
         assert_eq!(size_of::<LinkCreate>(), 48);
     }

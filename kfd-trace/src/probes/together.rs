@@ -4,8 +4,9 @@
 //!
 //! Takes in rows with addresses of functions; gives out their programs and what holds them.
 
-use super::multi::{self, Programs, bpf};
+use super::multi::{self, Programs};
 use super::table::ProbeKind;
+use crate::kernel::bpf::{self, MAP_CREATE, MapCreate, asm, bpf};
 use aya_obj::generated::bpf_insn;
 use std::collections::BTreeSet;
 use std::io;
@@ -70,78 +71,34 @@ fn table(rows: &[(Wanted, OwnedFd)]) -> io::Result<OwnedFd> {
     let attr = MapCreate { map_type: MAP_TYPE_PROG_ARRAY, key_size: 4, value_size: 4, max_entries: count };
     // SAFETY: the kernel reads `attr` alone.
     let table = unsafe { bpf(MAP_CREATE, &attr) }?;
-    for (number, (_, program)) in (0u32..).zip(rows) {
-        let fd = program.as_raw_fd();
-        let attr = MapUpdate {
-            map_fd: table.as_raw_fd().cast_unsigned(),
-            pad: 0,
-            key: (&raw const number).expose_provenance() as u64,
-            value: (&raw const fd).expose_provenance() as u64,
-            flags: 0,
-        };
-        // SAFETY: the kernel reads `attr`, and a key and a value of four bytes, which live until it is back.
-        let result =
-            unsafe { libc::syscall(libc::SYS_bpf, MAP_UPDATE_ELEM, &raw const attr, size_of::<MapUpdate>()) };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
+    for (number, (_, program)) in (0..).zip(rows) {
+        bpf::set(&table, number, program.as_raw_fd())?;
     }
     Ok(table)
 }
 
 /// Goes on with the program of the row whose function was called.
 fn jump(table: &OwnedFd) -> [bpf_insn; 10] {
+    let [map, rest] = asm::set_map(2, table.as_raw_fd());
     [
-        insn(MOV, 6, 1, 0),
-        insn(CALL, 0, 0, GET_ATTACH_COOKIE),
-        insn(MOV, 3, 0, 0),
+        asm::mov(6, 1),
+        asm::call(GET_ATTACH_COOKIE),
+        asm::mov(3, 0),
         // Of what has no row this makes a number beyond all.
-        insn(ADD_CONSTANT, 3, 0, -1),
-        insn(MOV, 1, 6, 0),
-        insn(LOAD_WIDE, 2, MAP_FD, table.as_raw_fd()),
-        insn(0, 0, 0, 0),
-        insn(CALL, 0, 0, TAIL_CALL),
-        insn(MOV_CONSTANT, 0, 0, 0),
-        insn(EXIT, 0, 0, 0),
+        asm::add(3, -1),
+        asm::mov(1, 6),
+        map,
+        rest,
+        asm::call(TAIL_CALL),
+        asm::set(0, 0),
+        asm::exit(),
     ]
 }
 
-fn insn(code: u8, to: u8, from: u8, imm: i32) -> bpf_insn {
-    bpf_insn { code, _bitfield_align_1: [], _bitfield_1: bpf_insn::new_bitfield_1(to, from), off: 0, imm }
-}
-
-/// include/uapi/linux/bpf.h, include/uapi/linux/bpf_common.h
-const MAP_CREATE: libc::c_long = 0;
-const MAP_UPDATE_ELEM: libc::c_long = 2;
+/// include/uapi/linux/bpf.h
 const MAP_TYPE_PROG_ARRAY: u32 = 3;
-const MOV: u8 = 0xbf;
-const MOV_CONSTANT: u8 = 0xb7;
-const ADD_CONSTANT: u8 = 0x07;
-const LOAD_WIDE: u8 = 0x18;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
-const MAP_FD: u8 = 1;
 const TAIL_CALL: i32 = 12;
 const GET_ATTACH_COOKIE: i32 = 174;
-
-/// `union bpf_attr`, as far as BPF_MAP_CREATE reads it here.
-#[repr(C)]
-struct MapCreate {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-}
-
-/// The same for BPF_MAP_UPDATE_ELEM.
-#[repr(C)]
-struct MapUpdate {
-    map_fd: u32,
-    pad: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
 
 #[cfg(test)]
 mod tests {
@@ -156,13 +113,5 @@ mod tests {
         };
         let rows = [row(&[8, 3]), row(&[5])];
         assert_eq!(places(rows.iter()), (vec![8, 3, 5], vec![1, 1, 2]));
-    }
-
-    #[test]
-    fn an_instruction_is_laid_out_as_the_kernel_reads_it() {
-        // SAFETY: eight bytes without padding.
-        let bytes: [u8; 8] = unsafe { std::mem::transmute(insn(LOAD_WIDE, 2, MAP_FD, 7)) };
-        assert_eq!(bytes, [0x18, 0x12, 0, 0, 7, 0, 0, 0]);
-        assert_eq!(size_of::<MapUpdate>(), 32);
     }
 }

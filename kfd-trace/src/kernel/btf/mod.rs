@@ -87,6 +87,16 @@ impl Btf {
         agree(name, found.iter().map(|found| self.enumerators(found)))
     }
 
+    /// The id of a function, by which the kernel knows it. Goes through all types: for a single look.
+    #[must_use]
+    pub fn function(&self, name: &str) -> Option<u32> {
+        let is_it =
+            |found: &Type| found.kind == Kind::Function && self.is_named(found.name, name) == Ok(true);
+        let ids = (self.first_id..).take(self.starts.len());
+        let found = ids.filter_map(|id| self.type_of(id).ok()).find(is_it);
+        found.map(|found| found.id).or_else(|| self.base.as_ref()?.function(name))
+    }
+
     /// A structure or union of this name is defined here or in the base.
     #[must_use]
     pub fn struct_exists(&self, name: &str) -> bool {

@@ -1,0 +1,223 @@
+//! bpf(2) itself, for what the library that loads the other programs does not know, or does at a cost.
+
+use aya_obj::generated::bpf_insn;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// include/uapi/linux/bpf.h: commands, in the order of their numbers.
+pub(crate) const MAP_CREATE: libc::c_long = 0;
+const MAP_UPDATE_ELEM: libc::c_long = 2;
+pub(crate) const PROG_LOAD: libc::c_long = 5;
+pub(crate) const LINK_CREATE: libc::c_long = 28;
+pub(crate) const ITER_CREATE: libc::c_long = 33;
+
+/// `union bpf_attr`, as far as BPF_PROG_LOAD reads it here.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+    /// Types and lines of the program's own.
+    own_types: [u32; 9],
+    /// The type of what it is attached to.
+    attach_btf_id: u32,
+}
+
+impl ProgLoad {
+    /// A program of this type, for links of this type. `target`: the type of what it is attached to, where it has one.
+    pub(crate) fn new(prog_type: u32, expected_attach_type: u32, target: Option<u32>) -> Self {
+        ProgLoad { prog_type, expected_attach_type, attach_btf_id: target.unwrap_or(0), ..Self::default() }
+    }
+
+    /// Loads a program.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub(crate) fn load(
+        mut self,
+        name: &str,
+        instructions: &[bpf_insn],
+        license: &std::ffi::CStr,
+    ) -> io::Result<OwnedFd> {
+        self.insn_cnt = u32::try_from(instructions.len()).map_err(io::Error::other)?;
+        self.insns = instructions.as_ptr().expose_provenance() as u64;
+        self.license = license.as_ptr().expose_provenance() as u64;
+        // The last byte stays 0.
+        self.prog_name[..15].iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        // SAFETY: the kernel reads `self`, and the instructions and the licence that it names, which live until it is back.
+        unsafe { bpf(PROG_LOAD, &self) }
+    }
+}
+
+/// The same for BPF_MAP_CREATE.
+#[repr(C)]
+pub(crate) struct MapCreate {
+    pub(crate) map_type: u32,
+    pub(crate) key_size: u32,
+    pub(crate) value_size: u32,
+    pub(crate) max_entries: u32,
+}
+
+/// The same for BPF_MAP_UPDATE_ELEM.
+#[repr(C)]
+struct MapUpdate {
+    map_fd: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Sets an element of an array whose values have four bytes.
+///
+/// # Errors
+/// When the kernel refuses it.
+pub(crate) fn set(array: &OwnedFd, number: u32, value: i32) -> io::Result<()> {
+    let attr = MapUpdate {
+        map_fd: array.as_raw_fd().cast_unsigned(),
+        pad: 0,
+        key: (&raw const number).expose_provenance() as u64,
+        value: (&raw const value).expose_provenance() as u64,
+        flags: 0,
+    };
+    // SAFETY: the kernel reads `attr`, and a key and a value of four bytes, which live until it is back.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, MAP_UPDATE_ELEM, &raw const attr, size_of::<MapUpdate>()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A command that makes a descriptor.
+///
+/// # Safety
+/// What `attr` points to must be as long as it says, and live.
+pub(crate) unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel reads `size_of::<T>()` bytes of `attr`; for what these point to the caller answers.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attr, size_of::<T>()) };
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that the kernel has just made for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Instructions (Documentation/bpf/standardization/instruction-set.rst), as far as programs are written by hand here.
+pub(crate) mod asm {
+    use super::bpf_insn;
+
+    const LOAD_WIDE: u8 = 0x18;
+    /// In the source register of a wide load: the value is a map.
+    const MAP_FD: u8 = 1;
+
+    /// `to = from`
+    pub(crate) fn mov(to: u8, from: u8) -> bpf_insn {
+        insn(0xbf, to, from, 0, 0)
+    }
+
+    /// `to = value`
+    pub(crate) fn set(to: u8, value: i32) -> bpf_insn {
+        insn(0xb7, to, 0, 0, value)
+    }
+
+    /// `to += value`
+    pub(crate) fn add(to: u8, value: i32) -> bpf_insn {
+        insn(0x07, to, 0, 0, value)
+    }
+
+    /// `to &= from`
+    pub(crate) fn and(to: u8, from: u8) -> bpf_insn {
+        insn(0x5f, to, from, 0, 0)
+    }
+
+    /// `to = *(u64 *)(from + offset)`
+    pub(crate) fn load(to: u8, from: u8, offset: i16) -> bpf_insn {
+        insn(0x79, to, from, offset, 0)
+    }
+
+    /// `to = *(u32 *)(from + offset)`
+    pub(crate) fn load_half(to: u8, from: u8, offset: i16) -> bpf_insn {
+        insn(0x61, to, from, offset, 0)
+    }
+
+    /// `to = *(u8 *)(from + offset)`
+    pub(crate) fn load_byte(to: u8, from: u8, offset: i16) -> bpf_insn {
+        insn(0x71, to, from, offset, 0)
+    }
+
+    /// `*(u64 *)(to + offset) = from`
+    pub(crate) fn store(to: u8, offset: i16, from: u8) -> bpf_insn {
+        insn(0x7b, to, from, offset, 0)
+    }
+
+    /// Skips `count` instructions if the register is 0.
+    pub(crate) fn skip_if_zero(register: u8, count: i16) -> bpf_insn {
+        insn(0x15, register, 0, count, 0)
+    }
+
+    /// Skips `count` instructions if the registers differ.
+    pub(crate) fn skip_unless_same(one: u8, other: u8, count: i16) -> bpf_insn {
+        insn(0x5d, one, other, count, 0)
+    }
+
+    /// Calls a function of the kernel's by its number.
+    pub(crate) fn call(helper: i32) -> bpf_insn {
+        insn(0x85, 0, 0, 0, helper)
+    }
+
+    pub(crate) fn exit() -> bpf_insn {
+        insn(0x95, 0, 0, 0, 0)
+    }
+
+    /// `to = value`: two instructions.
+    pub(crate) fn set_wide(to: u8, value: u64) -> [bpf_insn; 2] {
+        let half =
+            |shift: u32| u32::try_from(value >> shift & u64::from(u32::MAX)).unwrap_or(0).cast_signed();
+        [insn(LOAD_WIDE, to, 0, 0, half(0)), insn(0, 0, 0, 0, half(32))]
+    }
+
+    /// `to` = the map of a descriptor: two instructions.
+    pub(crate) fn set_map(to: u8, map: i32) -> [bpf_insn; 2] {
+        [insn(LOAD_WIDE, to, MAP_FD, 0, map), insn(0, 0, 0, 0, 0)]
+    }
+
+    fn insn(code: u8, to: u8, from: u8, off: i16, imm: i32) -> bpf_insn {
+        bpf_insn { code, _bitfield_align_1: [], _bitfield_1: bpf_insn::new_bitfield_1(to, from), off, imm }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_attributes_are_laid_out_as_the_kernel_reads_them() {
+        assert_eq!((offset_of!(ProgLoad, log_buf), offset_of!(ProgLoad, prog_name)), (32, 48));
+        assert_eq!(
+            (offset_of!(ProgLoad, expected_attach_type), offset_of!(ProgLoad, attach_btf_id)),
+            (68, 108)
+        );
+        assert_eq!((size_of::<ProgLoad>(), size_of::<MapUpdate>()), (112, 32));
+    }
+
+    #[test]
+    fn an_instruction_is_laid_out_as_the_kernel_reads_it() {
+        let [load, next] = asm::set_map(2, 7);
+        // SAFETY: eight bytes without padding.
+        let bytes: [u8; 8] = unsafe { std::mem::transmute(load) };
+        assert_eq!(bytes, [0x18, 0x12, 0, 0, 7, 0, 0, 0]);
+        assert_eq!((next.code, next.imm), (0, 0));
+        let wide = asm::set_wide(1, 0x1234_5678_9abc_def0).map(|half| half.imm.cast_unsigned());
+        assert_eq!(wide, [0x9abc_def0, 0x1234_5678]);
+    }
+}
