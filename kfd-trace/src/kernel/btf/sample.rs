@@ -51,6 +51,10 @@ impl Sample {
         self.composite(name, 4, true, size, members)
     }
 
+    pub(in crate::kernel) fn function(&mut self, name: &str, prototype: u32) -> u32 {
+        self.add(name, 12, 0, false, prototype, &[])
+    }
+
     pub(in crate::kernel) fn typedef(&mut self, name: &str, to: u32) -> u32 {
         self.add(name, 8, 0, false, to, &[])
     }

@@ -285,3 +285,17 @@ fn no_bytes_make_it_panic() {
     }
     assert!(parsed > 1000, "only {parsed} mutations reached the queries");
 }
+
+#[test]
+fn a_function_is_known_by_its_id() {
+    let mut types = Sample::new();
+    let int = types.int("int", 4);
+    types.strukt("bpf_iter_ksym", 4, &[("meta", int, 0)]);
+    let function = types.function("bpf_iter_ksym", 0);
+    let base = types.btf();
+    assert_eq!((base.function("bpf_iter_ksym"), base.function("bpf_iter_task")), (Some(function), None));
+    let mut module = Sample::on(&types);
+    let own = module.function("kfd_ioctl", 0);
+    let module = Btf::parse(module.bytes(), Some(base)).unwrap();
+    assert_eq!((module.function("bpf_iter_ksym"), module.function("kfd_ioctl")), (Some(function), Some(own)));
+}

@@ -106,3 +106,15 @@ fn a_name_is_checked_in_all_of_its_bytes() {
     assert_eq!((symbols.len(), symbols.malformed_lines()), (4, 1));
     assert!(symbols.is_unique("a]") && symbols.has_module("f") && symbols.find("e]").len() == 1);
 }
+
+#[test]
+fn of_a_module_alone_no_name_is_known_to_be_unique() {
+    let names: [(u64, u8, &[u8]); 2] =
+        [(16, b't', b"update_mqd"), (0xffff_ffff_c0a0_0020, b'd', b"kfd_fops")];
+    let symbols = Symbols::of_module(names.into_iter(), "amdgpu");
+    let address = |name| symbols.find_in(Some("amdgpu"), name).first().map(|symbol| symbol.address);
+    assert_eq!((address("update_mqd"), address("kfd_fops")), (Some(16), Some(0xffff_ffff_c0a0_0020)));
+    assert!(
+        !symbols.is_unique("update_mqd") && symbols.has_module("amdgpu") && symbols.malformed_lines() == 0
+    );
+}
