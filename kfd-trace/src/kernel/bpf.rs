@@ -164,6 +164,11 @@ pub(crate) mod asm {
         insn(0x15, register, 0, count, 0)
     }
 
+    /// Skips `count` instructions if the register has another value.
+    pub(crate) fn skip_unless(register: u8, value: i32, count: i16) -> bpf_insn {
+        insn(0x55, register, 0, count, value)
+    }
+
     /// Skips `count` instructions if the registers differ.
     pub(crate) fn skip_unless_same(one: u8, other: u8, count: i16) -> bpf_insn {
         insn(0x5d, one, other, count, 0)

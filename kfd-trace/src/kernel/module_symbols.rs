@@ -90,6 +90,12 @@ fn program(layout: Layout, module: &str) -> Option<Vec<bpf_insn>> {
     // struct bpf_iter__ksym { struct bpf_iter_meta *meta; struct kallsym_iter *ksym; }; the last run of all has no symbol.
     code.extend([asm::load(6, 1, 8), asm::load(7, 1, 0), asm::skip_if_zero(6, 0)]);
     let no_symbol = code.len() - 1;
+    // Most symbols are of no module, and a byte is read for less than a word of bytes.
+    code.extend([
+        asm::load_byte(1, 6, layout.module),
+        asm::skip_unless(1, i32::from(*module.as_bytes().first()?), 0),
+    ]);
+    let other_beginning = code.len() - 1;
     // struct bpf_iter_meta { struct seq_file *seq; ... }
     code.push(asm::load(7, 7, 0));
     code.extend(stack(1, NAME)?);
@@ -121,7 +127,7 @@ fn program(layout: Layout, module: &str) -> Option<Vec<bpf_insn>> {
     code.extend([asm::set(3, -record), asm::call(SEQ_WRITE)]);
     let end = code.len();
     code.extend([asm::set(0, 0), asm::exit()]);
-    for from in [no_symbol, other] {
+    for from in [no_symbol, other_beginning, other] {
         code[from].off = i16::try_from(end - from - 1).ok()?;
     }
     Some(code)

@@ -7,7 +7,7 @@
 use memchr::{memchr, memrchr};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -88,9 +88,12 @@ impl Symbols {
     pub(super) fn of_module<'a>(symbols: impl Iterator<Item = (u64, u8, &'a [u8])>, module: &str) -> Self {
         let mut text = Vec::new();
         for (address, kind, name) in symbols {
-            text.extend_from_slice(format!("{address:016x} {} ", char::from(kind)).as_bytes());
-            text.extend_from_slice(name);
-            text.extend_from_slice(format!("\t[{module}]\n").as_bytes());
+            // A vector takes whatever is written.
+            let _ = write!(text, "{address:x}");
+            text.extend_from_slice(&[b' ', kind, b' ']);
+            for part in [name, b"\t[", module.as_bytes(), b"]\n"] {
+                text.extend_from_slice(part);
+            }
         }
         Symbols { partial: true, ..Self::parse(&text) }
     }
