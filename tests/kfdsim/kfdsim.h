@@ -54,7 +54,6 @@ extern struct sim sims[SIM_MAX_GPUS];
 extern int nsims;
 extern bool sim_hws, sim_each_vm;
 extern int sim_gfx, sim_xccs, sim_parts;
-extern unsigned int sim_rest_us;
 /* The fake GPU behind a device of the driver, NULL for any other. */
 struct sim *sim_of(struct amdgpu_device *adev);
 

@@ -19,10 +19,6 @@ bool sim_hws = true;
 module_param_named(hws, sim_hws, bool, 0444);
 MODULE_PARM_DESC(hws, "answer the scheduler's packets (0: no scheduler runs)");
 
-unsigned int sim_rest_us = 200;
-module_param_named(rest_us, sim_rest_us, uint, 0444);
-MODULE_PARM_DESC(rest_us, "microseconds the command processor rests at least between two looks at its rings");
-
 int sim_gfx = 901;
 module_param_named(gfx, sim_gfx, int, 0444);
 MODULE_PARM_DESC(gfx, "901 = Vega10, 943 = MI300 (6.12 and later)");

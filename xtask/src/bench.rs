@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use crate::apt::Apt;
@@ -99,6 +99,11 @@ impl Tested {
     /// How long what took, and what is wrong.
     pub(crate) fn show(&self) {
         print!("\n{}", self.timing.tables());
+        let all = paths::target().join("vm/tests.txt");
+        match fs::write(&all, self.timing.all()) {
+            Ok(()) => note(format!("of all tests: {}", all.display())),
+            Err(error) => note(format!("cannot write {}: {error}", all.display())),
+        }
         for problem in &self.problems {
             eprintln!("error: {problem}");
         }
@@ -136,9 +141,9 @@ impl Bench {
         out: &mut dyn Write,
     ) -> Result<Option<Tested>> {
         let mut wanted = Vec::new();
-        for Stage { name, .. } in boot.stages(series) {
-            if (only.is_empty() || only.contains(name)) && self.has_test(name, filter)? {
-                wanted.push(*name);
+        for stage in boot.stages(series) {
+            if (only.is_empty() || only.contains(&stage.name)) && self.has_test(stage, filter)? {
+                wanted.push(stage.name);
             }
         }
         if wanted.is_empty() {
@@ -156,10 +161,18 @@ impl Bench {
     }
 
     /// Whether a stage's executable has a test that the arguments leave: it is static, and lists them here.
-    fn has_test(&self, stage: &str, arguments: &[String]) -> Result<bool> {
-        let path = self.test_of(stage)?;
-        let listed = Command::new(path).args(["--list", "--format=terse"]).args(arguments).output();
-        let listed = listed.with_context(|| format!("cannot run {}", path.display()))?;
+    fn has_test(&self, stage: &Stage, arguments: &[String]) -> Result<bool> {
+        let path = self.test_of(stage.name)?;
+        let list = |arguments: &[String]| {
+            let listed = Command::new(path).args(["--list", "--format=terse"]).args(arguments).output();
+            listed.with_context(|| format!("cannot run {}", path.display()))
+        };
+        let all = String::from_utf8_lossy(&list(&[])?.stdout).into_owned();
+        let is_there = |begin: &str| all.lines().any(|test| test.starts_with(begin));
+        if let Some(missing) = stage.once().iter().find(|begin| !is_there(begin)) {
+            bail!("no test of {} begins with {missing}, which xtask/src/boots.rs names", stage.name);
+        }
+        let listed = list(arguments)?;
         // Arguments it does not understand are for the guest to complain about.
         Ok(!listed.status.success() || String::from_utf8_lossy(&listed.stdout).contains(": test"))
     }
@@ -211,7 +224,13 @@ impl Bench {
         for folder in ["modules", "tests", "etc", "bin"] {
             archive.dir(folder);
         }
-        let stages = self.fill(&mut archive, &kernel, boot, mode, &scratch)?;
+        let mut stages = self.fill(&mut archive, &kernel, boot, mode, &scratch)?;
+        // Who asks for a test by name means it.
+        if arguments.is_empty() {
+            for (stage, job) in boot.stages(series).zip(&mut stages) {
+                job["skip"] = json!(stage.left_out(series));
+            }
+        }
         let nonce = nonce();
         let job = json!({
             "mode": mode.name(),
@@ -288,7 +307,7 @@ impl Bench {
                 archive.file(&place, 0o755, guest::stripped(self.test_of(stage.name)?, scratch)?);
                 test = Some(format!("/{place}"));
             }
-            stages.push(json!({ "name": stage.name, "modules": modules, "test": test }));
+            stages.push(json!({ "name": stage.name, "modules": modules, "test": test, "skip": [] }));
         }
         Ok(stages)
     }

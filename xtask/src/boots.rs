@@ -19,6 +19,21 @@ pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) modules: &'static [Module],
     on: &'static [Series],
+    /// Beginnings of the names of its tests of what is the tracer's own, and the same on every kernel: run on [`ONE`] alone, unless
+    /// tests are asked for by name.
+    once: &'static [&'static str],
+}
+
+impl Stage {
+    /// Its tests that this series leaves out.
+    pub(crate) fn left_out(&self, series: Series) -> &'static [&'static str] {
+        if series == ONE { &[] } else { self.once }
+    }
+
+    /// Those that are run on one kernel alone.
+    pub(crate) fn once(&self) -> &'static [&'static str] {
+        self.once
+    }
 }
 
 /// What system the stages run in.
@@ -44,6 +59,9 @@ pub(crate) struct Boot {
 /// A preemption that nobody answers takes 0.5 s instead of 9 s, and with it everything that waits for a hang.
 const AMDGPU: Module = Module::Amdgpu("queue_preemption_timeout_ms=500");
 
+/// Where everything is run.
+const ONE: Series = Series::V6_12;
+
 /// The series that kfdsim knows ([`Series::has_kfdsim`]).
 const SIMULATED: [Series; 3] = [Series::V6_1, Series::V6_12, Series::V7_2];
 
@@ -57,13 +75,50 @@ pub(crate) const MAIN: Boot = Boot {
     gpus: 2,
     time: Time::Shared,
     stages: &[
-        Stage { name: "no_amdgpu", modules: &[], on: &Series::ALL },
-        Stage { name: "no_gpu", modules: &[AMDGPU], on: &Series::ALL },
-        Stage { name: "sim", modules: &[Module::Kfdsim("")], on: &SIMULATED },
+        Stage { name: "no_amdgpu", modules: &[], on: &Series::ALL, once: &[] },
+        Stage {
+            name: "no_gpu",
+            modules: &[AMDGPU],
+            on: &Series::ALL,
+            once: &["privileges::another", "privileges::hidden", "privileges::what_else"],
+        },
+        Stage {
+            name: "sim",
+            modules: &[Module::Kfdsim("")],
+            on: &SIMULATED,
+            once: &[
+                "activity::counts::are_not",
+                "belongs::",
+                "burst::a_flood",
+                "burst::a_reader",
+                "burst::seen",
+                "doctor::a_bind",
+                "doctor::a_container",
+                "doctor::a_dead",
+                "doctor::a_mapping",
+                "doctor::a_node",
+                "doctor::a_process",
+                "doctor::a_thread",
+                "doctor::another",
+                "doctor::root",
+                "doctor::who",
+                "ioctls_alone::queues",
+            ],
+        },
         // What is the tracer's own and no driver's: once is enough.
-        Stage { name: "tool", modules: &[], on: &[Series::V6_12] },
+        Stage { name: "tool", modules: &[], on: &[Series::V6_12], once: &[] },
         // Last, since it resets the GPUs. In this boot, since each insertion of amdgpu takes 24 G instructions.
-        Stage { name: "life", modules: &[], on: &SIMULATED },
+        Stage {
+            name: "life",
+            modules: &[],
+            on: &SIMULATED,
+            once: &[
+                "destroy_failed::what",
+                "ledger::a_short_random_life_with",
+                "ledger::a_tracer",
+                "seats::",
+            ],
+        },
     ],
 };
 
@@ -76,8 +131,13 @@ const BOOTS: [Boot; 6] = [
         gpus: 2,
         time: Time::Counted { shift: 0 },
         stages: &[
-            Stage { name: "install", modules: &[], on: &[Series::V6_12] },
-            Stage { name: "service", modules: &[AMDGPU, Module::Kfdsim("")], on: &[Series::V6_12] },
+            Stage { name: "install", modules: &[], on: &[Series::V6_12], once: &[] },
+            Stage {
+                name: "service",
+                modules: &[AMDGPU, Module::Kfdsim("")],
+                on: &[Series::V6_12],
+                once: &[],
+            },
         ],
     },
     MAIN,
@@ -90,6 +150,7 @@ const BOOTS: [Boot; 6] = [
             name: "mi300",
             modules: &[AMDGPU, Module::Kfdsim("gfx=943 xccs=8")],
             on: &WITH_NODES,
+            once: &[],
         }],
     },
     Boot { stages: &[Stage { on: &[Series::V6_12], ..SOAKED }], ..SOAK },
@@ -102,6 +163,7 @@ const BOOTS: [Boot; 6] = [
             name: "cpx",
             modules: &[AMDGPU, Module::Kfdsim("gfx=943 xccs=8 parts=8")],
             on: &WITH_NODES,
+            once: &[],
         }],
     },
     Boot {
@@ -113,6 +175,7 @@ const BOOTS: [Boot; 6] = [
             name: "nohws",
             modules: &[Module::Amdgpu("sched_policy=2 queue_preemption_timeout_ms=500"), Module::Kfdsim("")],
             on: &SIMULATED,
+            once: &[],
         }],
     },
 ];
@@ -123,14 +186,14 @@ pub(crate) const COST: Boot = Boot {
     root: Root::Initramfs,
     gpus: 1,
     time: Time::Counted { shift: 0 },
-    stages: &[Stage { name: "cost", modules: &[AMDGPU, Module::Kfdsim("hws=0")], on: &SIMULATED }],
+    stages: &[Stage { name: "cost", modules: &[AMDGPU, Module::Kfdsim("hws=0")], on: &SIMULATED, once: &[] }],
 };
 
 const SOAKED: Stage =
-    Stage { name: "soak", modules: &[AMDGPU, Module::Kfdsim("rest_us=5000")], on: &SIMULATED };
+    Stage { name: "soak", modules: &[AMDGPU, Module::Kfdsim("")], on: &SIMULATED, once: &[] };
 
-/// Where hours go by: a guest that waits costs little, if its command processor does not wake it all the time. A CPU of 125
-/// million instructions a second has time to wait, and is through with the insertion of amdgpu before the watchdog barks (20 s).
+/// Where hours go by: a guest that waits costs little. A CPU of 125 million instructions a second has time to wait, and is through
+/// with the insertion of amdgpu before the watchdog barks (20 s).
 /// One of the tests' boots on one kernel, for a short time.
 pub(crate) const SOAK: Boot = Boot {
     name: "soak",

@@ -91,7 +91,7 @@ impl Machine<'_> {
             // Without cmpxchg16b, whose emulation may leave garbage in the flags: seen once as a double fault right after it, in the
             // slab allocator, its only user here. Without the string instructions that are fast on real CPUs: an emulated one takes
             // as many instructions as there are bytes for each page that it clears.
-            command.args(["-accel", "tcg,thread=single", "-cpu", "max,-cx16,-erms,-fsrm"]);
+            command.args(["-accel", "tcg,thread=single", "-cpu", "max,-cx16,-erms,-fsrm,-fsrs,-fzrm,-fsrc"]);
             // The guest's clocks go by its instructions, so that a busy host changes nothing of what it measures or waits for;
             // while all of its CPUs wait, they skip to the next timer.
             let (cpus, shift) = self.time.emulated();

@@ -77,14 +77,24 @@ impl Timing {
         let stages = self.steps.iter().filter(|step| step.test.is_none());
         let mut stages: Vec<_> = stages.map(|stage| row(stage, &stage.stage, tests_of(stage))).collect();
         stages.sort();
-        let mut tests: Vec<&Step> = self.steps.iter().filter(|step| step.test.is_some()).collect();
-        tests.sort_by_key(|test| std::cmp::Reverse(test.took.cpu));
-        let tests = tests.into_iter().take(SLOWEST);
-        let tests = tests.map(|step| row(step, step.test.as_deref().unwrap_or_default(), step.stage.clone()));
         let mut text = table(["stage", "tests", "guest s", "CPU s", "starts"], &stages);
         let _ = writeln!(text);
-        text += &table(["slowest tests", "stage", "guest s", "CPU s", "starts"], &tests.collect::<Vec<_>>());
+        text += &self.tests("slowest tests", SLOWEST);
         text
+    }
+
+    /// A table of all tests.
+    pub(crate) fn all(&self) -> String {
+        self.tests("test", usize::MAX)
+    }
+
+    /// Those that took most CPU time.
+    fn tests(&self, head: &str, most: usize) -> String {
+        let mut tests: Vec<&Step> = self.steps.iter().filter(|step| step.test.is_some()).collect();
+        tests.sort_by_key(|test| std::cmp::Reverse(test.took.cpu));
+        let rows = tests.into_iter().take(most);
+        let rows = rows.map(|step| row(step, step.test.as_deref().unwrap_or_default(), step.stage.clone()));
+        table([head, "stage", "guest s", "CPU s", "starts"], &rows.collect::<Vec<_>>())
     }
 }
 

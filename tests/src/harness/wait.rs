@@ -12,8 +12,13 @@ pub const SOON: Duration = Duration::from_secs(60);
 /// 25 ms each, for up to some 170 of them.
 pub const ATTACH: Duration = Duration::from_secs(120);
 
-/// Between two looks at a condition that nothing announces.
-const PERIOD: Duration = Duration::from_millis(20);
+/// Between two looks at a condition that nothing announces: at first, and at most. A look may be a whole scrape.
+const PERIOD: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+
+/// The longer it has waited, the less a bit more matters.
+fn rest(waited: Duration) -> Duration {
+    (waited / 8).clamp(PERIOD[0], PERIOD[1])
+}
 
 /// Looks until `probe` gives a value; an error of `probe` ends the wait at once.
 pub fn until<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Result<Option<T>>) -> Result<T> {
@@ -22,10 +27,11 @@ pub fn until<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Result<O
         if let Some(value) = probe().with_context(|| format!("while waiting for {what}"))? {
             return Ok(value);
         }
-        if start.elapsed() >= limit {
+        let waited = start.elapsed();
+        if waited >= limit {
             bail!("{what}: not within {limit:?}");
         }
-        std::thread::sleep(PERIOD);
+        std::thread::sleep(rest(waited));
     }
 }
 
@@ -41,6 +47,12 @@ mod tests {
             Ok((looks == 3).then_some("seen"))
         });
         assert_eq!((value.unwrap(), looks), ("seen", 3));
+    }
+
+    #[test]
+    fn who_waits_long_looks_rarely() {
+        let rests = [0, 400, 60_000].map(|waited| rest(Duration::from_millis(waited)).as_millis());
+        assert_eq!(rests, [20, 50, 1000]);
     }
 
     #[test]

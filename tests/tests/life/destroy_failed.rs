@@ -81,11 +81,11 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
     kfdsim_at("hang", 1, 0)?;
-    let patience = Setting::of(PATIENCE, "20000")?;
+    let patience = Setting::of(PATIENCE, "5000")?;
     let destroys = [("ioctl", "DESTROY_QUEUE")];
     let in_flight = |metrics: &Metrics| metrics.sum("kfd_ioctls_in_flight", &destroys);
     let oldest = |metrics: &Metrics| metrics.sum("kfd_ioctl_in_flight_oldest_seconds", &destroys);
-    // the driver waits in a loop, so that a scrape takes seconds: the age is one of a moment between its begin and its end
+    // the driver waits in a loop, so that a scrape takes long: the age is one of a moment between its begin and its end
     let older_than = |least: f64| {
         until("the call in flight, and older", SOON, || {
             let (begin, metrics) = (Instant::now(), daemon.scrape()?);
@@ -132,9 +132,6 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
 #[test]
 fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
     // one kernel: the next look at the kernel's own table is up to a minute away
-    if VmKernel::from_env()?.series != "6.12" {
-        return Ok(());
-    }
     let daemon = Daemon::shared()?;
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();

@@ -6,7 +6,7 @@ use kfd_trace_tests::harness::bpf_calls::BpfCalls;
 use kfd_trace_tests::harness::bpf_maps::claims;
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, VmKernel, until};
+use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, until};
 
 /// Calls of each kind that one process makes.
 const TIMES: u32 = 40;
@@ -118,9 +118,6 @@ fn threads_that_have_ended_keep_no_seat() -> Result<()> {
 /// Of whom nothing is counted, so that no end of theirs is told either.
 #[test]
 fn threads_of_others_keep_no_seat() -> Result<()> {
-    if VmKernel::from_env()?.series != "6.12" {
-        return Ok(());
-    }
     let (wanted, mut other) = (Steered::start()?, Steered::start()?);
     let mut stream = Stream::tracing(&[&FEW[..], &["--pid", &wanted.pid().to_string()]].concat())?;
     threads(&mut other)?;

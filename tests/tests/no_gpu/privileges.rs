@@ -10,7 +10,7 @@ use kfd_trace_tests::harness::setting::Setting;
 use kfd_trace_tests::harness::status::field;
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
-use kfd_trace_tests::harness::{Daemon, JsonProcess, VmKernel, Workload, capable};
+use kfd_trace_tests::harness::{Daemon, JsonProcess, Workload, capable};
 use rustix::thread::CapabilitySet;
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ fn a_tracer_that_root_starts_keeps_what_it_needs_and_no_more() -> Result<()> {
         ("2", &[], "000000c400080004"),
     ] {
         let _open = Setting::of(PARANOID.0, paranoid)?;
-        let mut daemon = Daemon::ready(&[&FEW[..], more].concat())?;
+        let mut daemon = Daemon::quick(&[&FEW[..], more].concat())?;
         // a thread for the pages, too
         daemon.scrape()?;
         let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs"]
@@ -132,12 +132,8 @@ fn what_else_is_missing_is_told_by_a_tracer_that_goes_on() -> Result<()> {
     Ok(())
 }
 
-/// A mount of procfs with options of its own came with 5.8; on one kernel it is enough.
 #[test]
 fn hidden_processes_take_a_capability_more() -> Result<()> {
-    if VmKernel::from_env()?.series != "6.12" {
-        return Ok(());
-    }
     let _open = Setting::of(PARANOID.0, PARANOID.1)?;
     let folder = tempfile::tempdir()?;
     let place = folder.path();

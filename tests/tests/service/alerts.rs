@@ -2,6 +2,8 @@
 //! KfdTraceNothingTraced takes a driver that comes again (tests/install/driver.rs); those of what queues do are in activity.rs.
 
 use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Write, stdout};
 use std::sync::Arc;
@@ -27,10 +29,20 @@ pub(super) type Cause = Box<dyn Any>;
 /// processes do nothing stays for them.
 const WATCHED: Duration = Duration::from_secs(45);
 
-/// Brings a cause about and takes it back: meanwhile these alerts fire, all of them and no other, and afterwards none.
+/// Brings a cause about and takes it back: meanwhile these alerts fire, each of them and no other, and afterwards none.
 pub(super) fn fire(
     server: &Prometheus,
     wanted: &[&str],
+    cause: impl FnOnce() -> Result<Cause>,
+) -> Result<()> {
+    watch(server, wanted, WATCHED, cause)
+}
+
+/// [`fire`] of a cause that is there so long at least.
+fn watch(
+    server: &Prometheus,
+    wanted: &[&str],
+    watched: Duration,
     cause: impl FnOnce() -> Result<Cause>,
 ) -> Result<()> {
     let told = format!("{wanted:?}");
@@ -44,9 +56,15 @@ pub(super) fn fire(
     let mut say = |what: &str| writeln!(out, "{told}: {what} after {:.0} s", begin.elapsed().as_secs_f64());
     let cause = cause().with_context(|| told.clone())?;
     say("its cause is there")?;
-    server.until(&format!("{told} to fire"), |firing| Ok(no_other(firing)? == wanted.len()))?;
+    // not all at once: one of them may come and go
+    let seen = RefCell::new(BTreeSet::new());
+    server.until(&format!("{told} to fire"), |firing| {
+        no_other(firing)?;
+        seen.borrow_mut().extend(firing.iter().cloned());
+        Ok(seen.borrow().len() == wanted.len())
+    })?;
     say("fires")?;
-    while begin.elapsed() < WATCHED {
+    while begin.elapsed() < watched {
         std::thread::sleep(Duration::from_secs(5));
         no_other(&server.firing()?)?;
     }
@@ -165,8 +183,9 @@ fn of_the_driver() -> Result<()> {
     fire(&server, &["KfdQueuesOversubscribed"], oversubscribed)?;
     fire(&server, &["KfdSdmaSlotsUsedUp"], sdma_used_up)?;
     fire(&server, &["KfdQueueCreationFails"], creation_fails)?;
-    fire(&server, &["KfdQueuesLeftByDeadProcess"], left_by_dead)?;
-    fire(&server, &["KfdIoctlStuck"], stuck)?;
+    // Not watched any longer: while it waits for the scheduler, the driver keeps a CPU busy.
+    watch(&server, &["KfdQueuesLeftByDeadProcess"], Duration::ZERO, left_by_dead)?;
+    watch(&server, &["KfdIoctlStuck"], Duration::ZERO, stuck)?;
     fire(&server, &["KfdGpuReset"], reset)?;
     fire(&server, &["KfdGpuReset", "KfdHwsHang"], hang)?;
     fire(&server, &["KfdVmFaults"], faults)
@@ -184,12 +203,12 @@ fn records_lost() -> Result<Cause> {
 }
 
 /// Where threads are preempted inside the kernel, the programs of who preempts a look-up do not run: calls are missed, and of
-/// some calls the return alone. With this share of look-ups 1.5 to 4 % of the calls are (with a third of it 0.2 to 3 %, and the
-/// alert wants more than 1 % for long).
+/// some calls the return alone. The more of the time is spent in look-ups, the more calls are: the alert wants more than 1 % for
+/// long.
 fn calls_missed() -> Result<Cause> {
     let preempt = Setting::of(PREEMPT, "full")?;
     let mut workload = Steered::having(&["create aql"])?;
-    let lookups = Workload::ready(&["lookups", "--share=45"])?;
+    let lookups = Workload::ready(&["lookups", "--share=75"])?;
     let updates = Again::and_again(Duration::from_millis(20), move || workload.must("update 0 50").map(drop));
     Ok(Box::new((updates, lookups, preempt)))
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_tests::harness::footprint::Footprint;
-use kfd_trace_tests::harness::{Daemon, Metrics, Stream, VmKernel, Workload, counts, kernel, ring, shared};
+use kfd_trace_tests::harness::{Daemon, Metrics, Stream, Workload, counts, kernel, ring, shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -165,14 +165,8 @@ fn what_the_kernel_skips_is_counted() -> Result<()> {
     Ok(())
 }
 
-/// How long a flood lasts; `None` where it would tell nothing new.
-fn flood_time() -> Result<Option<Duration>> {
-    Ok(match VmKernel::from_env()?.series.as_str() {
-        "6.12" => Some(Duration::from_secs(30)),
-        "7.2" => Some(Duration::from_secs(10)),
-        _ => None,
-    })
-}
+/// How long a flood lasts.
+const FLOOD: Duration = Duration::from_secs(20);
 
 /// Of the daemon at rest, and of what a flood may add to a tracer, KiB.
 const AT_REST: u64 = 25 * 1024;
@@ -180,11 +174,10 @@ const GROWTH: u64 = 2 * 1024;
 
 #[test]
 fn a_flood_blocks_nobody_and_leaves_no_gap_untold() -> Result<()> {
-    let Some(time) = flood_time()? else { return Ok(()) };
     quiet()?;
     let mut daemon = Daemon::quick(&[])?;
     let mut stream = Stream::tracing(&["--event", "ioctl", "--buffer-size", "64KiB"])?;
-    let seconds = format!("--seconds={}", time.as_secs());
+    let seconds = format!("--seconds={}", FLOOD.as_secs());
     let mut floods = Vec::new();
     for _ in 0..3 {
         floods.push(Workload::ready(&["flood", "--threads=2", &seconds])?);
@@ -195,11 +188,11 @@ fn a_flood_blocks_nobody_and_leaves_no_gap_untold() -> Result<()> {
             Footprint::of(stream.pid())?.anonymous,
         ])
     };
-    thread::sleep(time / 4);
+    thread::sleep(FLOOD / 4);
     let early = sizes()?;
     let calls = |metrics: &Metrics| metrics.sum("kfd_ioctls_total", &[]);
     let amid = daemon.scrape_until("calls", |metrics| calls(metrics).filter(|calls| *calls > 0.0))?;
-    thread::sleep(time / 2);
+    thread::sleep(FLOOD / 2);
     let (late, resident) = (sizes()?, Footprint::of(daemon.pid())?.resident);
     for (early, late) in early.into_iter().zip(late) {
         assert!(late <= early + GROWTH, "{early} KiB, then {late}");

@@ -43,6 +43,8 @@ pub(crate) struct Stage {
     pub(crate) modules: Vec<Module>,
     /// The test executable to run then, if the stage's tests are wanted.
     pub(crate) test: Option<String>,
+    /// Beginnings of names of its tests that are not wanted.
+    pub(crate) skip: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

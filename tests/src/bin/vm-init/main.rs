@@ -100,6 +100,7 @@ fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
         // Probes and counters are machine-wide: one test at a time.
         // The host reads its closing line, and a console may have colours.
         command.args(["--test-threads=1", "--color=never"]).args(&job.arguments);
+        command.args(stage.skip.iter().map(|begin| format!("--skip={begin}")));
         command.envs(environment.iter().copied()).env("KFD_VM_STAGE", &stage.name);
         process::run(&mut command)
     });
