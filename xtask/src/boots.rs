@@ -216,6 +216,12 @@ pub(crate) fn with_stage(name: Option<&str>) -> Option<Boot> {
     BOOTS.into_iter().find(|boot| boot.stages.iter().any(|stage| stage.name == name))
 }
 
+/// Beginnings of the names of a stage's tests that are run on one kernel alone.
+pub(crate) fn once(name: &str) -> impl Iterator<Item = &'static str> {
+    let stages = BOOTS.iter().flat_map(|boot| boot.stages).filter(move |stage| stage.name == name);
+    stages.flat_map(|stage| stage.once).copied()
+}
+
 /// The names of all stages.
 pub(crate) fn stage_names() -> impl Iterator<Item = &'static str> {
     BOOTS.iter().flat_map(|boot| boot.stages).map(|stage| stage.name)
@@ -230,7 +236,7 @@ impl Boot {
 
 #[cfg(test)]
 mod tests {
-    use super::{BOOTS, Module, of, stage_names, with_stage};
+    use super::{BOOTS, Module, of, once, stage_names, with_stage};
     use crate::series::Series;
 
     fn names(series: Series) -> Vec<&'static str> {
@@ -278,6 +284,16 @@ mod tests {
     fn the_long_boots_of_all_kernels_come_first() {
         let names: Vec<_> = of(&Series::ALL).map(|(_, boot)| boot.name).collect();
         assert_eq!(names[..6], ["debian", "main", "main", "main", "main", "mi300"]);
+    }
+
+    #[test]
+    fn what_is_run_once_is_run_on_one_kernel() {
+        let left_out = |series: Series| {
+            let stages = of(&[series]).flat_map(move |(_, boot)| boot.stages(series));
+            stages.flat_map(|stage| stage.left_out(series)).count()
+        };
+        assert_eq!(Series::ALL.map(|series| left_out(series) > 0), [true, true, false, true]);
+        assert!(once("sim").all(|begin| begin.contains("::")));
     }
 
     #[test]
