@@ -13,7 +13,7 @@ use super::report;
 use super::until::Finish;
 
 /// Copied while programs are kept from running, so that a lookup spends much of its time there.
-type Large = [u64; 4096];
+type Large = [u64; 32_768];
 
 /// A turn of looking up and resting, percent of which are `share`.
 const PERCENT: Duration = Duration::from_micros(500);

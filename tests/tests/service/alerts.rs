@@ -208,8 +208,11 @@ fn records_lost() -> Result<Cause> {
 fn calls_missed() -> Result<Cause> {
     let preempt = Setting::of(PREEMPT, "full")?;
     let mut workload = Steered::having(&["create aql"])?;
-    let lookups = Workload::ready(&["lookups", "--share=75"])?;
-    let updates = Again::and_again(Duration::from_millis(20), move || workload.must("update 0 50").map(drop));
+    let lookups = Workload::ready(&["lookups", "--share=45"])?;
+    // A queue's birth tells of a return that was missed before: that is the trouble.
+    let updates = Again::and_again(Duration::from_millis(20), move || {
+        ["update 0 50", "create aql", "destroy 1"].iter().try_for_each(|what| workload.must(what))
+    });
     Ok(Box::new((updates, lookups, preempt)))
 }
 
