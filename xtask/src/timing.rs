@@ -41,20 +41,37 @@ pub(crate) struct Timing {
     stage: String,
     /// When the stage and the test began.
     began: (Mark, Mark),
+    /// A test that said something before its end.
+    speaking: Option<String>,
 }
 
 impl Timing {
-    /// Takes in a line of the guest's. A test's line is whole when the test has ended.
+    /// Takes in a line of the guest's. A test's line is whole when the test has ended, unless the test has written to it: then its
+    /// outcome stands alone.
     pub(crate) fn line(&mut self, line: &str, now: Mark) {
+        let outcome = |word: &str| word == "ok" || word == "FAILED" || word.starts_with("ignored");
         if let Some(stage) = line.strip_prefix("==> ") {
             stage.clone_into(&mut self.stage);
             self.began = (now, now);
-        } else if let Some((test, _)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
-            self.ended(Some(test.to_owned()), now.since(self.began.1));
-            self.began.1 = now;
+            self.speaking = None;
+        } else if let Some((test, rest)) =
+            line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
+        {
+            if outcome(rest) {
+                self.test_ended(test.to_owned(), now);
+            } else {
+                self.speaking = Some(test.to_owned());
+            }
+        } else if let Some(test) = self.speaking.take_if(|_| outcome(line)) {
+            self.test_ended(test, now);
         } else if line.starts_with("test result: ") {
             self.ended(None, now.since(self.began.0));
         }
+    }
+
+    fn test_ended(&mut self, test: String, now: Mark) {
+        self.ended(Some(test), now.since(self.began.1));
+        self.began.1 = now;
     }
 
     fn ended(&mut self, test: Option<String>, took: Mark) {
@@ -139,7 +156,9 @@ mod tests {
             ("==> Linux 6.12.1, stage sim", at(10, 0)),
             ("running 2 tests", at(11, 0)),
             ("test usual::quick ... ok", at(12, 1)),
-            ("test usual::slow ... FAILED", at(30, 4)),
+            ("test usual::slow ... says something", at(20, 2)),
+            ("and more", at(25, 2)),
+            ("FAILED", at(30, 4)),
             (
                 "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 20s",
                 at(30, 4),
