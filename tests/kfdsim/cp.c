@@ -8,8 +8,8 @@
  * queue operation would end in a preemption timeout and a GPU reset.
  *
  * The driver spins while it waits, and each look of this thread is a timer of the
- * guest, which costs its emulator more than a million instructions: so it looks often
- * from the packet on that announces such a wait, and else hardly ever.
+ * guest, which costs its emulator far more than the look: so it looks often from the
+ * packet on that announces such a wait, and else hardly ever.
  */
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -92,10 +92,10 @@ static void cp_listen(struct device_queue_manager *dqm)
 	if (!packets) {
 		announcing = *have;
 		announcing.query_status = cp_query_status;
-		smp_store_release(&packets, have);
+		packets = have;
 	}
 	if (have == packets)
-		WRITE_ONCE(dqm->packet_mgr.pmf, &announcing);
+		smp_store_release(&dqm->packet_mgr.pmf, &announcing);
 }
 
 /* Whether any GPU had something to do. */

@@ -221,15 +221,36 @@ fn newest_deb(dir: &Path) -> Result<PathBuf> {
 
 /// The tree of one package, without what it depends on; fetched at first use.
 pub(crate) fn unpacked(package: &str, open: fn() -> Result<Apt>) -> Result<PathBuf> {
+    tree(package, || {
+        let apt = open()?;
+        Ok(vec![apt.download(package, &apt.candidate(package)?)?])
+    })
+}
+
+/// The same with all that it depends on, the loader and the C library among it: its programs are run by these ([`program`]).
+pub(crate) fn unpacked_whole(package: &str, open: fn() -> Result<Apt>) -> Result<PathBuf> {
+    tree(package, || open()?.download_closure(&[package]))
+}
+
+/// What is there is whole: [`unpack`] places all or nothing.
+fn tree(package: &str, fetch: impl FnOnce() -> Result<Vec<PathBuf>>) -> Result<PathBuf> {
     let _cache = lock::hold(&paths::cache())?;
     let tree = paths::cache().join(package);
     if !tree.exists() {
         step(format!("fetching {package}"));
-        let apt = open()?;
-        let deb = apt.download(package, &apt.candidate(package)?)?;
-        unpack(&[deb], &tree)?;
+        unpack(&fetch()?, &tree)?;
     }
     Ok(tree)
+}
+
+/// A program of such a tree, run by the tree's own loader. `libraries`: folders within it.
+pub(crate) fn program(tree: &Path, path: &str, libraries: &[&str]) -> Command {
+    let libraries: Vec<_> = libraries.iter().map(|folder| tree.join(folder).display().to_string()).collect();
+    // Debian 13 has it below usr alone.
+    let loader = ["lib64", "usr/lib64"].map(|folder| tree.join(folder).join("ld-linux-x86-64.so.2"));
+    let mut command = Command::new(loader.iter().find(|loader| loader.exists()).unwrap_or(&loader[0]));
+    command.args(["--library-path", &libraries.join(":")]).arg(tree.join(path));
+    command
 }
 
 /// Unpacks packages over each other into `tree`, all or nothing, and deletes them.

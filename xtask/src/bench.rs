@@ -169,7 +169,7 @@ impl Bench {
         };
         let all = String::from_utf8_lossy(&list(&[])?.stdout).into_owned();
         let is_there = |begin: &str| all.lines().any(|test| test.starts_with(begin));
-        if let Some(missing) = stage.once().iter().find(|begin| !is_there(begin)) {
+        if let Some(missing) = stage.once.iter().find(|begin| !is_there(begin)) {
             bail!("no test of {} begins with {missing}, which xtask/src/boots.rs names", stage.name);
         }
         let listed = list(arguments)?;
@@ -224,13 +224,9 @@ impl Bench {
         for folder in ["modules", "tests", "etc", "bin"] {
             archive.dir(folder);
         }
-        let mut stages = self.fill(&mut archive, &kernel, boot, mode, &scratch)?;
         // Who asks for a test by name means it.
-        if arguments.is_empty() {
-            for (stage, job) in boot.stages(series).zip(&mut stages) {
-                job["skip"] = json!(stage.left_out(series));
-            }
-        }
+        let whole = arguments.is_empty();
+        let stages = self.fill(&mut archive, &kernel, boot, mode, whole, &scratch)?;
         let nonce = nonce();
         let job = json!({
             "mode": mode.name(),
@@ -280,6 +276,7 @@ impl Bench {
         kernel: &Kernel,
         boot: Boot,
         mode: Mode<'_>,
+        whole: bool,
         scratch: &Path,
     ) -> Result<Vec<Value>> {
         for (name, path) in &self.binaries.programs {
@@ -307,7 +304,8 @@ impl Bench {
                 archive.file(&place, 0o755, guest::stripped(self.test_of(stage.name)?, scratch)?);
                 test = Some(format!("/{place}"));
             }
-            stages.push(json!({ "name": stage.name, "modules": modules, "test": test, "skip": [] }));
+            let skip = if whole { stage.left_out(kernel.series) } else { &[] };
+            stages.push(json!({ "name": stage.name, "modules": modules, "test": test, "skip": skip }));
         }
         Ok(stages)
     }

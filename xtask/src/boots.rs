@@ -21,18 +21,13 @@ pub(crate) struct Stage {
     on: &'static [Series],
     /// Beginnings of the names of its tests of what is the tracer's own, and the same on every kernel: run on [`ONE`] alone, unless
     /// tests are asked for by name.
-    once: &'static [&'static str],
+    pub(crate) once: &'static [&'static str],
 }
 
 impl Stage {
     /// Its tests that this series leaves out.
     pub(crate) fn left_out(&self, series: Series) -> &'static [&'static str] {
         if series == ONE { &[] } else { self.once }
-    }
-
-    /// Those that are run on one kernel alone.
-    pub(crate) fn once(&self) -> &'static [&'static str] {
-        self.once
     }
 }
 

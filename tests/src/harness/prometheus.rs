@@ -104,7 +104,7 @@ impl Prometheus {
     ///
     /// # Errors
     /// With all alerts and what the service said, when they do not become so.
-    pub fn until(&self, what: &str, look: impl Fn(&[String]) -> Result<bool>) -> Result<()> {
+    pub fn until(&self, what: &str, mut look: impl FnMut(&[String]) -> Result<bool>) -> Result<()> {
         let mut told = Instant::now();
         let looked = until(what, ALERTED, || {
             // No more often than anything can change: an answer takes an emulated CPU long.

@@ -42,7 +42,7 @@ fn a_tracer_that_root_starts_keeps_what_it_needs_and_no_more() -> Result<()> {
         ("2", &[], "000000c400080004"),
     ] {
         let _open = Setting::of(PARANOID.0, paranoid)?;
-        let mut daemon = Daemon::quick(&[&FEW[..], more].concat())?;
+        let mut daemon = Daemon::ready(&[&FEW[..], more].concat())?;
         // a thread for the pages, too
         daemon.scrape()?;
         let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs"]

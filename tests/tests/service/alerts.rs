@@ -2,7 +2,6 @@
 //! KfdTraceNothingTraced takes a driver that comes again (tests/install/driver.rs); those of what queues do are in activity.rs.
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Write, stdout};
@@ -57,11 +56,11 @@ fn watch(
     let cause = cause().with_context(|| told.clone())?;
     say("its cause is there")?;
     // not all at once: one of them may come and go
-    let seen = RefCell::new(BTreeSet::new());
+    let mut seen = BTreeSet::new();
     server.until(&format!("{told} to fire"), |firing| {
         no_other(firing)?;
-        seen.borrow_mut().extend(firing.iter().cloned());
-        Ok(seen.borrow().len() == wanted.len())
+        seen.extend(firing.iter().cloned());
+        Ok(seen.len() == wanted.len())
     })?;
     say("fires")?;
     while begin.elapsed() < watched {

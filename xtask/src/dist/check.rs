@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use super::{Packages, X86_64, tree};
 use crate::apt::{self, Apt};
 use crate::run::{self, note, step};
-use crate::{build, lock, paths, setup};
+use crate::{build, paths, setup};
 
 const UNIT: &str = "deploy/systemd/kfd-trace.service";
 /// Of ten; systemd calls what is below 5 "OK" or better.
@@ -56,25 +56,15 @@ fn exposure(told: &str) -> Option<f64> {
     line.split_once(": ")?.1.split_whitespace().next()?.parse().ok()
 }
 
-/// Run by its own loader, with its own libraries.
 fn systemd_analyze() -> Result<Command> {
-    let _cache = lock::hold(&paths::cache())?;
-    let tree = paths::cache().join("systemd");
-    if !tree.exists() {
-        step("fetching systemd-analyze");
-        let debs = Apt::open()?.download_closure(&["systemd"])?;
-        apt::unpack(&debs, &tree)?;
-    }
     let libraries = [
         "lib/x86_64-linux-gnu",
         "usr/lib/x86_64-linux-gnu",
         "lib/systemd",
         "usr/lib/x86_64-linux-gnu/systemd",
     ];
-    let libraries = libraries.map(|folder| tree.join(folder).display().to_string()).join(":");
-    let mut command = Command::new(tree.join("lib64/ld-linux-x86-64.so.2"));
-    command.args(["--library-path", &libraries]).arg(tree.join("usr/bin/systemd-analyze"));
-    Ok(command)
+    let tree = apt::unpacked_whole("systemd", Apt::open)?;
+    Ok(apt::program(&tree, "usr/bin/systemd-analyze", &libraries))
 }
 
 fn rpm(made: &Packages, root: &Path) -> Result<()> {
