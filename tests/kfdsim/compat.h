@@ -37,6 +37,14 @@ static inline struct device_queue_manager *sim_dqm(struct kfd_dev *kfd, int n)
 #endif
 }
 
+/* what a hang that the scheduler met asks for later (kfd_process_hw_exception) */
+static inline void sim_flush_resets(struct device_queue_manager *dqm)
+{
+#if !SIM_HAS_CONTEXTS
+	flush_work(&dqm->hw_exception_work);
+#endif
+}
+
 /* the active CUs of a shader engine, the same in every XCC */
 static inline void sim_set_cu_bitmap(struct amdgpu_cu_info *cu, int engine, u32 cus)
 {

@@ -5,6 +5,7 @@
  * A write is a number and, where it says more, others behind spaces:
  * PID to quiesce, resume or evict; PID [NODE [PAGE]] to vmfault;
  * PID [0|1] to debug; GPU [0|1] to reset or suspend; 0|1 [GPU] to hang.
+ * "gfx=G xccs=X parts=P gpus=N sched_policy=S" to shape makes other GPUs.
  */
 #include <linux/debugfs.h>
 #include <linux/sched/mm.h>
@@ -187,6 +188,29 @@ static const struct file_operations control_fops = {
 	.write = control_write,
 };
 
+static ssize_t shape_write(struct file *file, const char __user *from, size_t length,
+			   loff_t *pos)
+{
+	struct shape shape;
+	char text[80] = "";
+	int err;
+
+	if (length >= sizeof(text) || copy_from_user(text, from, length))
+		return -EINVAL;
+	if (sscanf(text, "gfx=%d xccs=%d parts=%d gpus=%d sched_policy=%d", &shape.gfx,
+		   &shape.xccs, &shape.parts, &shape.gpus, &shape.sched_policy) != 5)
+		return -EINVAL;
+	err = sim_reshape(&shape);
+	pr_info("shape %s: %d\n", strim(text), err);
+	return err ? err : length;
+}
+
+static const struct file_operations shape_fops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.write = shape_write,
+};
+
 void control_init(void)
 {
 	struct dentry *dir = debugfs_create_dir("kfdsim", NULL);
@@ -194,4 +218,5 @@ void control_init(void)
 
 	for (op = 0; op < ARRAY_SIZE(names); op++)
 		debugfs_create_file(names[op], 0200, dir, (void *)op, &control_fops);
+	debugfs_create_file("shape", 0200, dir, NULL, &shape_fops);
 }

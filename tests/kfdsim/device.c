@@ -148,6 +148,28 @@ static int start_kfd(struct sim *s)
 	return 0;
 }
 
+/*
+ * As hot unplug. The fabricated device itself stays in memory: what looks at it late
+ * must not be the kernel's end.
+ */
+void sim_take_away(struct sim *s)
+{
+	struct device_queue_manager *dqm;
+	int node;
+
+	for (node = 0; sim_works(s) && (dqm = sim_dqm(s->kfd, node)); node++) {
+		sim_flush_resets(dqm);
+		/* kgd2kfd_device_exit() of 6.1 leaves it to the suspend before it */
+		dqm->ops.stop(dqm);
+	}
+	flush_work(&s->reset);
+	if (s->kfd)
+		real.device_exit(s->kfd);
+	pci_disable_device(s->pdev);
+	nsims = s->index;
+	memset(s, 0, sizeof(*s));
+}
+
 int sim_build(struct sim *s, struct pci_dev *pdev)
 {
 	int err = pci_enable_device(pdev);

@@ -54,6 +54,17 @@ extern struct sim sims[SIM_MAX_GPUS];
 extern int nsims;
 extern bool sim_hws, sim_each_vm;
 extern int sim_gfx, sim_xccs, sim_parts;
+/* What the GPUs are to be, as module parameters name it; sched_policy is amdgpu's. */
+struct shape {
+	int gfx, xccs, parts, gpus, sched_policy;
+};
+/* Takes all GPUs away and makes others, while no process has KFD open. */
+int sim_reshape(const struct shape *shape);
+/* KFD made a device of it: of one that it gave up halfway nothing is to be looked at. */
+static inline bool sim_works(struct sim *s)
+{
+	return s->kfd && s->kfd->init_complete;
+}
 /* The fake GPU behind a device of the driver, NULL for any other. */
 struct sim *sim_of(struct amdgpu_device *adev);
 
@@ -74,6 +85,7 @@ u64 sim_gpu_address(size_t size);
 
 /* device.c */
 int sim_build(struct sim *s, struct pci_dev *pdev);
+void sim_take_away(struct sim *s);
 
 /* partition.c: XCCs and KFD nodes, from 6.12 on */
 int sim_partition(struct sim *s);
@@ -86,7 +98,7 @@ void sim_fill_stubs(struct kfd2kgd_calls *calls);
 #define CP_ALL	(-2)
 int cp_start(void);
 /* From now on the processor of one GPU, of all or of none hangs. */
-void cp_hang(int gpu);
+void cp_hang(int which);
 /* A reset ends the hang of its GPU, and one of all. */
 void cp_after_reset(int gpu);
 

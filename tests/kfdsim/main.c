@@ -4,7 +4,7 @@
  *
  * Only a struct amdgpu_device is fabricated (device.c).  What KFD would do to hardware
  * goes through callbacks, replaced by stubs (stubs.c), through its kernel queue,
- * answered by a thread (cp.c), or through TTM, redirected to plain memory (redirect.c,
+ * answered at once (cp.c), or through TTM, redirected to plain memory (redirect.c,
  * memory.c, doorbell.c).  Every 8 MiB ivshmem device of the VM becomes a GPU.
  */
 #include <linux/module.h>
@@ -35,6 +35,10 @@ bool sim_each_vm;
 module_param_named(each_vm, sim_each_vm, bool, 0644);
 MODULE_PARM_DESC(each_vm, "a process gets a VM on the GPU it binds to, not on all (6.12 and later)");
 
+static int sim_gpus = SIM_MAX_GPUS;
+module_param_named(gpus, sim_gpus, int, 0444);
+MODULE_PARM_DESC(gpus, "GPUs at most");
+
 struct sim sims[SIM_MAX_GPUS];
 int nsims;
 
@@ -48,12 +52,14 @@ struct sim *sim_of(struct amdgpu_device *adev)
 	return NULL;
 }
 
-static bool parameters_fit(void)
+static bool fits(int gfx, int xccs, int parts, int gpus)
 {
-	if (sim_gfx == 901)
-		return sim_xccs == 1 && sim_parts == 1;
-	return SIM_HAS_NODES && sim_gfx == 943 && sim_xccs >= 1 && sim_xccs <= SIM_MAX_PARTS &&
-	       sim_parts >= 1 && sim_xccs % sim_parts == 0;
+	if (gpus < 1 || gpus > SIM_MAX_GPUS)
+		return false;
+	if (gfx == 901)
+		return xccs == 1 && parts == 1;
+	return SIM_HAS_NODES && gfx == 943 && xccs >= 1 && xccs <= SIM_MAX_PARTS &&
+	       parts >= 1 && xccs % parts == 0;
 }
 
 static int hook_driver(void)
@@ -77,7 +83,7 @@ static void build_gpus(void)
 {
 	struct pci_dev *pdev = NULL;
 
-	while (nsims < SIM_MAX_GPUS &&
+	while (nsims < sim_gpus &&
 	       (pdev = pci_get_device(IVSHMEM_VENDOR, IVSHMEM_DEVICE, pdev))) {
 		struct sim *s = &sims[nsims];
 		int err;
@@ -92,12 +98,42 @@ static void build_gpus(void)
 	}
 }
 
+int sim_reshape(const struct shape *shape)
+{
+	int *sched_policy = (int *)symbol_address("amdgpu:sched_policy");
+	int i, err;
+
+	if (!sched_policy || (shape->sched_policy != 0 && shape->sched_policy != 2) ||
+	    !fits(shape->gfx, shape->xccs, shape->parts, shape->gpus))
+		return -EINVAL;
+	for (i = 0; i < nsims; i++)
+		if (sims[i].suspended)
+			return -EBUSY;
+	err = real_processes_gone();
+	if (err)
+		return err;
+	cp_hang(CP_NONE);
+	while (nsims)
+		sim_take_away(&sims[nsims - 1]);
+	sim_gfx = shape->gfx;
+	sim_xccs = shape->xccs;
+	sim_parts = shape->parts;
+	sim_gpus = shape->gpus;
+	*sched_policy = shape->sched_policy;
+	build_gpus();
+	for (i = 0; i < nsims; i++)
+		if (!sim_works(&sims[i]))
+			return -EIO;
+	return nsims == sim_gpus ? 0 : -ENODEV;
+}
+
 static int __init kfdsim_init(void)
 {
 	int err;
 
-	if (!parameters_fit()) {
-		pr_err("gfx=%d xccs=%d parts=%d do not fit\n", sim_gfx, sim_xccs, sim_parts);
+	if (!fits(sim_gfx, sim_xccs, sim_parts, sim_gpus)) {
+		pr_err("gfx=%d xccs=%d parts=%d gpus=%d do not fit\n", sim_gfx, sim_xccs,
+		       sim_parts, sim_gpus);
 		return -EINVAL;
 	}
 	err = hook_driver();
@@ -105,10 +141,10 @@ static int __init kfdsim_init(void)
 		return err;
 	/* KFD offers no way back from a half-fake device: the VM is thrown away instead */
 	__module_get(THIS_MODULE);
-	build_gpus();
 	err = sim_hws ? cp_start() : 0;
 	if (err)
 		pr_err("no command processor: every queue operation will time out: %d\n", err);
+	build_gpus();
 	control_init();
 	return 0;
 }

@@ -6,6 +6,7 @@
  * removed at once, tells its address.
  */
 #include <linux/kprobes.h>
+#include <linux/mmu_notifier.h>
 #include "kfdsim.h"
 #include "symbols.h"
 
@@ -19,6 +20,7 @@ static const struct {
 } wanted[] = {
 	{ "kgd2kfd_probe", &real.probe },
 	{ "kgd2kfd_device_init", &real.device_init },
+	{ "kgd2kfd_device_exit", &real.device_exit },
 	{ "kgd2kfd_pre_reset", &real.pre_reset },
 	{ "kgd2kfd_post_reset", &real.post_reset },
 	{ "kgd2kfd_suspend", &real.suspend },
@@ -70,6 +72,23 @@ bool real_device_init(struct kfd_dev *kfd, struct amdgpu_device *adev,
 #else
 	return real.device_init(kfd, &adev->ddev, res);
 #endif
+}
+
+int real_processes_gone(void)
+{
+	struct hlist_head *table = (void *)symbol_address("kfd_processes_table");
+	struct workqueue_struct **ends = (void *)symbol_address("kfd_process_wq");
+	int i;
+
+	if (!table || !ends)
+		return -ENOENT;
+	for (i = 0; i < 1 << KFD_PROCESS_TABLE_SIZE; i++)
+		if (!hlist_empty(&table[i]))
+			return -EBUSY;
+	/* out of the table it still has its devices, until a work item of its last reference */
+	mmu_notifier_synchronize();
+	flush_workqueue(*ends);
+	return 0;
 }
 
 int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev)

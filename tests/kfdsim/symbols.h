@@ -22,6 +22,7 @@ struct real_functions {
 			    const struct kgd2kfd_shared_resources *res);
 	int (*pre_reset)(struct kfd_dev *kfd);
 #endif
+	void (*device_exit)(struct kfd_dev *kfd);
 	int (*post_reset)(struct kfd_dev *kfd);
 	/* the flag: 7.2 with the processes, before without the runtime's power management */
 	void (*suspend)(struct kfd_dev *kfd, bool flag);
@@ -52,6 +53,11 @@ unsigned long symbol_address(const char *name);
 
 bool real_device_init(struct kfd_dev *kfd, struct amdgpu_device *adev,
 		      const struct kgd2kfd_shared_resources *res);
+/*
+ * EBUSY while a process has KFD open; else 0, after the ends that KFD has queued. Not
+ * while one is on its way to that queue: wait before until none is in sysfs.
+ */
+int real_processes_gone(void);
 int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev);
 /* As when the machine goes to sleep and wakes up: the processes, too. */
 void real_suspend(struct kfd_dev *kfd);

@@ -296,7 +296,12 @@ impl Bench {
             archive.file("bin/kfd-trace", 0o755, guest::stripped(&self.tracer, scratch)?);
         }
         let mut stages = Vec::new();
-        for stage in boot.stages(kernel.series) {
+        let mut needed: Vec<_> = boot.stages(kernel.series).collect();
+        if let Mode::Test(wanted) = mode {
+            // Modules may be asked for by an earlier stage (`Driver::of_job`).
+            while needed.pop_if(|last| !wanted.contains(&last.name) && last.modules.is_empty()).is_some() {}
+        }
+        for (left, stage) in (0..needed.len()).rev().zip(needed) {
             let modules = self.place_modules(archive, kernel, stage, scratch)?;
             let mut test = None;
             if matches!(mode, Mode::Test(wanted) if wanted.contains(&stage.name)) {
@@ -305,7 +310,15 @@ impl Bench {
                 test = Some(format!("/{place}"));
             }
             let skip = if whole { stage.left_out(kernel.series) } else { &[] };
-            stages.push(json!({ "name": stage.name, "modules": modules, "test": test, "skip": skip }));
+            // A stage without tests keeps the GPUs as they are, unless it is the last.
+            let shape = stage.shape.filter(|_| test.is_some() || left == 0);
+            stages.push(json!({
+                "name": stage.name,
+                "modules": modules,
+                "shape": shape,
+                "test": test,
+                "skip": skip,
+            }));
         }
         Ok(stages)
     }

@@ -1,6 +1,7 @@
 //! What a guest goes through: the boots of the test bed, their stages, and on which kernels each is run. Pure.
 //!
-//! A loaded kfdsim cannot be unloaded, so that each shape of GPU takes a boot of its own.
+//! A boot takes what stages can share, since each insertion of amdgpu takes 24 G instructions: kfdsim's GPUs change their shape between
+//! stages instead.
 
 use crate::qemu::Time;
 use crate::series::Series;
@@ -18,6 +19,8 @@ pub(crate) enum Module {
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) modules: &'static [Module],
+    /// What kfdsim's GPUs are from here on, if not what they were (tests/kfdsim/README.md).
+    pub(crate) shape: Option<&'static str>,
     on: &'static [Series],
     /// Beginnings of the names of its tests of what is the tracer's own, and the same on every kernel: run on [`ONE`] alone, unless
     /// tests are asked for by name.
@@ -70,16 +73,18 @@ pub(crate) const MAIN: Boot = Boot {
     gpus: 2,
     time: Time::Shared,
     stages: &[
-        Stage { name: "no_amdgpu", modules: &[], on: &Series::ALL, once: &[] },
+        Stage { name: "no_amdgpu", modules: &[], shape: None, on: &Series::ALL, once: &[] },
         Stage {
             name: "no_gpu",
             modules: &[AMDGPU],
+            shape: None,
             on: &Series::ALL,
             once: &["privileges::another", "privileges::hidden", "privileges::what_else"],
         },
         Stage {
             name: "sim",
             modules: &[Module::Kfdsim("")],
+            shape: None,
             on: &SIMULATED,
             once: &[
                 "activity::counts::are_not",
@@ -101,11 +106,12 @@ pub(crate) const MAIN: Boot = Boot {
             ],
         },
         // What is the tracer's own and no driver's: once is enough.
-        Stage { name: "tool", modules: &[], on: &[Series::V6_12], once: &[] },
-        // Last, since it resets the GPUs. In this boot, since each insertion of amdgpu takes 24 G instructions.
+        Stage { name: "tool", modules: &[], shape: None, on: &[Series::V6_12], once: &[] },
+        // Last of these GPUs, since it resets them.
         Stage {
             name: "life",
             modules: &[],
+            shape: None,
             on: &SIMULATED,
             once: &[
                 "destroy_failed::what",
@@ -114,11 +120,32 @@ pub(crate) const MAIN: Boot = Boot {
                 "seats::",
             ],
         },
+        Stage {
+            name: "mi300",
+            modules: &[],
+            shape: Some("gfx=943 xccs=8 parts=1 gpus=2 sched_policy=0"),
+            on: &WITH_NODES,
+            once: &[],
+        },
+        Stage {
+            name: "cpx",
+            modules: &[],
+            shape: Some("gfx=943 xccs=8 parts=8 gpus=1 sched_policy=0"),
+            on: &WITH_NODES,
+            once: &[],
+        },
+        Stage {
+            name: "nohws",
+            modules: &[],
+            shape: Some("gfx=901 xccs=1 parts=1 gpus=2 sched_policy=2"),
+            on: &SIMULATED,
+            once: &[],
+        },
     ],
 };
 
 /// In the order in which they are begun.
-const BOOTS: [Boot; 6] = [
+const BOOTS: [Boot; 3] = [
     // Long, and of one kernel alone: begun last, it would be waited for alone.
     Boot {
         name: "debian",
@@ -126,66 +153,37 @@ const BOOTS: [Boot; 6] = [
         gpus: 2,
         time: Time::Counted { shift: 0 },
         stages: &[
-            Stage { name: "install", modules: &[], on: &[Series::V6_12], once: &[] },
+            Stage { name: "install", modules: &[], shape: None, on: &[Series::V6_12], once: &[] },
             Stage {
                 name: "service",
                 modules: &[AMDGPU, Module::Kfdsim("")],
+                shape: None,
                 on: &[Series::V6_12],
                 once: &[],
             },
         ],
     },
     MAIN,
-    Boot {
-        name: "mi300",
-        root: Root::Initramfs,
-        gpus: 2,
-        time: Time::Shared,
-        stages: &[Stage {
-            name: "mi300",
-            modules: &[AMDGPU, Module::Kfdsim("gfx=943 xccs=8")],
-            on: &WITH_NODES,
-            once: &[],
-        }],
-    },
     Boot { stages: &[Stage { on: &[Series::V6_12], ..SOAKED }], ..SOAK },
-    Boot {
-        name: "cpx",
-        root: Root::Initramfs,
-        gpus: 1,
-        time: Time::Shared,
-        stages: &[Stage {
-            name: "cpx",
-            modules: &[AMDGPU, Module::Kfdsim("gfx=943 xccs=8 parts=8")],
-            on: &WITH_NODES,
-            once: &[],
-        }],
-    },
-    Boot {
-        name: "nohws",
-        root: Root::Initramfs,
-        gpus: 2,
-        time: Time::Shared,
-        stages: &[Stage {
-            name: "nohws",
-            modules: &[Module::Amdgpu("sched_policy=2 queue_preemption_timeout_ms=500"), Module::Kfdsim("")],
-            on: &SIMULATED,
-            once: &[],
-        }],
-    },
 ];
 
-/// Where instructions are counted, instead of tests run. kfdsim answers no packets: its thread would be counted, too.
+/// Where instructions are counted, instead of tests run. kfdsim answers no packets: its probe would be counted, too.
 pub(crate) const COST: Boot = Boot {
     name: "cost",
     root: Root::Initramfs,
     gpus: 1,
     time: Time::Counted { shift: 0 },
-    stages: &[Stage { name: "cost", modules: &[AMDGPU, Module::Kfdsim("hws=0")], on: &SIMULATED, once: &[] }],
+    stages: &[Stage {
+        name: "cost",
+        modules: &[AMDGPU, Module::Kfdsim("hws=0")],
+        shape: None,
+        on: &SIMULATED,
+        once: &[],
+    }],
 };
 
 const SOAKED: Stage =
-    Stage { name: "soak", modules: &[AMDGPU, Module::Kfdsim("")], on: &SIMULATED, once: &[] };
+    Stage { name: "soak", modules: &[AMDGPU, Module::Kfdsim("")], shape: None, on: &SIMULATED, once: &[] };
 
 /// Where hours go by: a guest that waits costs little. A CPU of 125 million instructions a second has time to wait, and is through
 /// with the insertion of amdgpu before the watchdog barks (20 s).
@@ -205,10 +203,16 @@ pub(crate) fn of(wanted: &[Series]) -> impl Iterator<Item = (Series, Boot)> {
     BOOTS.into_iter().flat_map(with).filter(|(series, boot)| boot.stages(*series).next().is_some())
 }
 
-/// The boot with a stage of this name; without a name the one that is shown.
+/// The boot with a stage of this name, up to it; without a name the one that is shown.
 pub(crate) fn with_stage(name: Option<&str>) -> Option<Boot> {
-    let Some(name) = name else { return Some(MAIN) };
-    BOOTS.into_iter().find(|boot| boot.stages.iter().any(|stage| stage.name == name))
+    let with = |boot: Boot| {
+        let last = boot.stages.iter().position(|stage| match name {
+            Some(name) => stage.name == name,
+            None => stage.name == "life",
+        })?;
+        Some(Boot { stages: &boot.stages[..=last], ..boot })
+    };
+    BOOTS.into_iter().find_map(with)
 }
 
 /// Beginnings of the names of a stage's tests that are run on one kernel alone.
@@ -251,9 +255,9 @@ mod tests {
             "tool",
             "life",
             "mi300",
-            "soak",
             "cpx",
             "nohws",
+            "soak",
         ];
         assert_eq!(names(Series::V6_12), all);
         assert_eq!(
@@ -278,7 +282,7 @@ mod tests {
     #[test]
     fn the_long_boots_of_all_kernels_come_first() {
         let names: Vec<_> = of(&Series::ALL).map(|(_, boot)| boot.name).collect();
-        assert_eq!(names[..6], ["debian", "main", "main", "main", "main", "mi300"]);
+        assert_eq!(names, ["debian", "main", "main", "main", "main", "soak"]);
     }
 
     #[test]
@@ -296,7 +300,8 @@ mod tests {
     fn a_stage_names_its_boot() {
         assert_eq!(with_stage(None).expect("a first one").name, "main");
         assert_eq!(with_stage(Some("sim")).expect("sim").name, "main");
-        assert_eq!(with_stage(Some("cpx")).expect("cpx").name, "cpx");
+        let last = |name| with_stage(name)?.stages.last().map(|stage| stage.name);
+        assert_eq!((last(None), last(Some("cpx"))), (Some("life"), Some("cpx")));
         assert!(with_stage(Some("gfx12")).is_none());
         let mut all: Vec<_> = stage_names().collect();
         all.dedup();

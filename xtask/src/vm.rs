@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Kernel series to boot
     #[arg(long, value_enum, default_value = "all")]
     kernel: Choice,
-    /// Only these stages (repeatable); with --shell or --demo the boot of that one
+    /// Only these stages (repeatable); with --shell or --demo its boot, up to that stage
     #[arg(long = "stage", value_name = "STAGE", value_parser = PossibleValuesParser::new(boots::stage_names()))]
     stages: Vec<String>,
     /// An interactive shell in the guest, all modules inserted (Ctrl-A X ends it)
@@ -185,11 +185,13 @@ pub(crate) fn demo() -> Result<bool> {
     show(SHOWN, shown_boot(SHOWN, &[])?, LIMIT)
 }
 
-/// The boot that has the stage asked for, else the main one.
+/// The boot of the stage asked for, up to it; else the main one.
 fn shown_boot(series: Series, stages: &[&str]) -> Result<Boot> {
     let boot = boots::with_stage(stages.first().copied()).context("no such stage")?;
-    if boot.stages(series).next().is_none() {
-        bail!("Linux {} has no boot {}", series.name(), boot.name);
+    if let Some(stage) = stages.first()
+        && !boot.stages(series).any(|one| one.name == *stage)
+    {
+        bail!("Linux {} has no stage {stage}", series.name());
     }
     Ok(boot)
 }

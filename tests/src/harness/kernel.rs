@@ -28,9 +28,8 @@ pub fn preempts() -> Result<bool> {
     }
 }
 
-/// The symbols probed now, of all kprobes of the machine: kfdsim's own one is on
-/// `kfd_bind_process_to_device`. A kretprobe is listed
-/// as one, too. BPF's probes are not in tracefs, this is where they show.
+/// The symbols probed now, of all kprobes of the machine: kfdsim's own ones are on `kfd_bind_process_to_device` and
+/// `pm_query_status_v9`. A kretprobe is listed as one, too. BPF's probes are not in tracefs, this is where they show.
 pub fn kprobes() -> Result<Vec<String>> {
     const LIST: &str = "/sys/kernel/debug/kprobes/list";
     let text = fs::read_to_string(LIST).with_context(|| format!("read {LIST}"))?;

@@ -13,7 +13,7 @@ pub enum Stage {
     Sim,
     /// After `Sim` and on its GPUs: what the tracer does whatever the driver.
     Tool,
-    /// As `Sim`, in a boot of its own.
+    /// After those on the same GPUs, which it resets.
     Life,
     /// Two of gfx 9.4.3 with 8 XCCs each, unpartitioned.
     Mi300,

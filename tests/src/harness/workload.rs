@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::json_process::JsonProcess;
-use super::wait::SOON;
+use super::sysfs;
+use super::wait::{SOON, until};
 
 /// The workload; `KFD_WORKLOAD` names another.
 pub fn program() -> String {
@@ -141,6 +142,14 @@ pub fn kfdsim_at(control: &str, value: u32, more: u32) -> Result<()> {
 /// Lets a write of a process fault: on its `node`-th GPU, at the page of this number.
 pub fn vm_fault(pid: u32, node: u32, page: u64) -> Result<()> {
     write_control("vmfault", &format!("{pid} {node} {page}"))
+}
+
+/// Removes kfdsim's GPUs and adds others, see `tests/kfdsim/README.md`, once the processes that end have gone.
+pub fn reshape(shape: &str) -> Result<()> {
+    until("KFD to have no process", SOON, || {
+        Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
+    })?;
+    write_control("shape", shape)
 }
 
 fn write_control(control: &str, text: &str) -> Result<()> {

@@ -36,9 +36,6 @@ const UNSEEN: usize = 35;
 const SMALL_RING: &str = "4KiB";
 /// Few enough PIDs that a long scenario uses them again; the kernel's least is 301.
 const PID_MAX: (&str, &str) = ("/proc/sys/kernel/pid_max", "450");
-/// On a busy host kfdsim's GPU may answer late, whereupon the driver resets it and evicts everybody for good
-/// (kfd_device_queue_manager.c:amdkfd_fence_wait_timeout).
-const PATIENCE: (&str, &str) = ("/sys/module/amdgpu/parameters/queue_preemption_timeout_ms", "60000");
 /// A guest that is silent for minutes is taken for dead: a line each so many operations.
 const STILL_ALIVE: usize = 250;
 const SYSFS: &str = "/sys";
@@ -68,10 +65,10 @@ pub fn run(life: Life) -> Result<Outcome> {
 }
 
 /// What the machine is set to for the time of a scenario.
-fn settings(vms: Vms) -> Result<[Setting; 3]> {
+fn settings(vms: Vms) -> Result<[Setting; 2]> {
     let each_vm = (EACH_VM, if vms == Vms::Each { "1" } else { "0" });
     let set = |(file, value)| Setting::of(file, value);
-    Ok([set(PID_MAX)?, set(PATIENCE)?, set(each_vm)?])
+    Ok([set(PID_MAX)?, set(each_vm)?])
 }
 
 struct World {

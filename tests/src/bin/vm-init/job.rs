@@ -41,6 +41,8 @@ pub(crate) struct Stage {
     pub(crate) name: String,
     /// In the order of insertion.
     pub(crate) modules: Vec<Module>,
+    /// What kfdsim's GPUs become after that, if not what they are (tests/kfdsim/README.md).
+    pub(crate) shape: Option<String>,
     /// The test executable to run then, if the stage's tests are wanted.
     pub(crate) test: Option<String>,
     /// Beginnings of names of its tests that are not wanted.

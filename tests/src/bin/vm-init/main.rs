@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use kfd_trace_tests::harness::workload::reshape;
 use kfd_trace_tests::pulse;
 
 use job::{Job, Mode, Stage};
@@ -121,9 +122,13 @@ fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
     }
 }
 
+/// Brings about what a stage wants: modules, then GPUs.
 fn insert(stage: &Stage) -> Result<()> {
     for module in &stage.modules {
         modules::insert(module).with_context(|| format!("cannot insert {}", module.file))?;
+    }
+    if let Some(shape) = &stage.shape {
+        reshape(shape)?;
     }
     Ok(())
 }
