@@ -18,6 +18,14 @@ const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 #[derive(Debug)]
 pub struct Steered(Workload);
 
+/// An operation that was sent.
+#[derive(Debug)]
+pub struct Begun {
+    op: String,
+    /// Lines of its like that were there before.
+    before: usize,
+}
+
 impl Steered {
     pub fn start() -> Result<Self> {
         Workload::ready(&["script"]).map(Self)
@@ -64,11 +72,22 @@ impl Steered {
 
     /// One operation of one ioctl, and the line that it gave.
     pub fn act(&mut self, operation: &str) -> Result<Value> {
-        let op = operation.split(' ').next().context("no operation")?;
-        let before = self.0.operations(op).len();
+        let begun = self.begin(operation)?;
+        self.answer(&begun)
+    }
+
+    /// The same without a wait for what it gives: see [`Self::answer`].
+    pub fn begin(&mut self, operation: &str) -> Result<Begun> {
+        let op = operation.split(' ').next().context("no operation")?.to_owned();
+        let before = self.0.operations(&op).len();
         self.0.send_line(operation)?;
-        self.0.wait_lines(operation, SOON, |lines| {
-            lines.iter().filter(|line| line["op"] == op).nth(before).cloned()
+        Ok(Begun { op, before })
+    }
+
+    /// Waits for the line of an operation.
+    pub fn answer(&self, Begun { op, before }: &Begun) -> Result<Value> {
+        self.0.wait_lines(op, SOON, |lines| {
+            lines.iter().filter(|line| line["op"] == **op).nth(*before).cloned()
         })
     }
 }

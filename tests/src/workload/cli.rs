@@ -56,9 +56,6 @@ pub enum Workload {
     Lookups {
         #[arg(long, default_value_t = 0)]
         cpu: usize,
-        /// Of its time, in percent; it rests for the others
-        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
-        share: u32,
     },
     /// Issue short ioctls, hundreds a second, from a line on standard input until its end
     Noise,

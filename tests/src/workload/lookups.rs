@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use aya::maps::{Array, MapData};
@@ -15,10 +14,7 @@ use super::until::Finish;
 /// Copied while programs are kept from running, so that a lookup spends much of its time there.
 type Large = [u64; 32_768];
 
-/// A turn of looking up and resting, percent of which are `share`.
-const PERCENT: Duration = Duration::from_micros(500);
-
-pub(crate) fn run(cpu: usize, share: u32) -> Result<()> {
+pub(crate) fn run(cpu: usize) -> Result<()> {
     let finish = Finish::on_signals()?;
     let map: Array<MapData, Large> = Array::create(1, 0)?;
     let stop = AtomicBool::new(false);
@@ -26,11 +22,7 @@ pub(crate) fn run(cpu: usize, share: u32) -> Result<()> {
         let looker = scope.spawn(|| {
             pin_to(cpu)?;
             while !stop.load(Ordering::Relaxed) {
-                let turn = Instant::now();
-                while turn.elapsed() < PERCENT * share {
-                    map.get(&0, 0)?;
-                }
-                thread::sleep(PERCENT * (100 - share));
+                map.get(&0, 0)?;
             }
             Ok(())
         });

@@ -35,7 +35,7 @@ pub fn run(workload: &Workload) -> Result<()> {
         Workload::Agent => script::agent(),
         Workload::Burst { threads, count, cpu } => flood::burst(*threads, *count, *cpu),
         Workload::Flood { threads, seconds } => flood::flood(*threads, Duration::from_secs(*seconds)),
-        Workload::Lookups { cpu, share } => lookups::run(*cpu, *share),
+        Workload::Lookups { cpu } => lookups::run(*cpu),
         Workload::Noise => flood::noise(),
         Workload::CriuTracer { pid } => criu_tracer::run(*pid),
         Workload::ExecSelf => lives::exec_self(),
