@@ -9,12 +9,24 @@ fn the_daemon_waits_and_says_so() {
     let mut daemon = Daemon::spawn(&[]).expect("a daemon");
     daemon.wait_stderr("the amdgpu driver is not loaded", SOON).expect("its reason");
     assert_eq!(daemon.get("/-/healthy").expect("healthy").status, 200);
-    let ready = daemon.get("/-/ready").expect("ready");
-    assert_eq!(ready.status, 503);
-    assert!(ready.body.contains("the amdgpu driver is not loaded"), "{}", ready.body);
+    for path in ["/-/ready", "/api/v1/queues"] {
+        let page = daemon.get(path).expect("a page");
+        assert_eq!(page.status, 503, "{path}");
+        assert!(page.body.contains("the amdgpu driver is not loaded"), "{path}: {}", page.body);
+    }
+    let landing = daemon.get("/").expect("the landing page").body;
+    assert!(
+        landing.contains("the amdgpu driver is not loaded") && !landing.contains("No process"),
+        "{landing}"
+    );
     let metrics = daemon.scrape().expect("metrics");
-    assert_eq!(metrics.sum("kfd_trace_build_info", &[]), Some(1.0));
-    assert_eq!(metrics.sum("kfd_queues", &[]), None, "not measured is not 0");
+    let sum = |name| metrics.sum(name, &[]);
+    assert_eq!(sum("kfd_trace_build_info"), Some(1.0));
+    assert_eq!((sum("kfd_queues"), sum("kfd_opens_total")), (None, None), "not measured is not 0");
+    assert_eq!((sum("kfd_trace_driver_loads_total"), sum("kfd_trace_driver_loaded")), (Some(0.0), Some(0.0)));
+    let of_open = |name, key| metrics.sum(name, &[(key, "open")]);
+    assert_eq!(of_open("kfd_trace_records_total", "kind"), None, "nor here");
+    assert_eq!(of_open("kfd_trace_probe_hits_total", "probe"), None, "nor here");
     daemon.stop().expect("a clean stop");
 }
 
