@@ -128,10 +128,13 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
 }
 
 /// The driver changes the queue first and tells of its end last (destroy_queue_cpsch); in between it may wait for seconds.
-/// 6.1 tells of the end first.
+/// Not so 6.1, which tells of the end first and leaves the queue active meanwhile.
 #[test]
 fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
-    // one kernel: the next look at the kernel's own table is up to a minute away
+    if VmKernel::from_env()?.series == "6.1" {
+        return Ok(());
+    }
+    // the next look at the kernel's own table is up to a minute away
     let daemon = Daemon::shared()?;
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
