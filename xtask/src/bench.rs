@@ -98,11 +98,13 @@ impl Tested {
 
     /// How long what took, and what is wrong.
     pub(crate) fn show(&self) {
-        print!("\n{}", self.timing.tables());
-        let all = paths::target().join("vm/tests.txt");
-        match fs::write(&all, self.timing.all()) {
-            Ok(()) => note(format!("of all tests: {}", all.display())),
-            Err(error) => note(format!("cannot write {}: {error}", all.display())),
+        if !self.timing.is_empty() {
+            print!("\n{}", self.timing.tables());
+            let all = paths::target().join("vm/tests.txt");
+            match fs::write(&all, self.timing.all()) {
+                Ok(()) => note(format!("of all tests: {}", all.display())),
+                Err(error) => note(format!("cannot write {}: {error}", all.display())),
+            }
         }
         for problem in &self.problems {
             eprintln!("error: {problem}");

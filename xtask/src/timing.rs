@@ -82,6 +82,11 @@ impl Timing {
         self.steps.extend(other.steps);
     }
 
+    /// No stage was run: each had passed before (`--resume`).
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// A table of the stages, and one of the tests that took most CPU time.
     pub(crate) fn tables(&self) -> String {
         let tests_of = |stage: &Step| {
