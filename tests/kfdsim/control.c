@@ -193,14 +193,14 @@ static ssize_t shape_write(struct file *file, const char __user *from, size_t le
 {
 	struct shape shape;
 	char text[80] = "";
-	int err;
+	int sched_policy, err;
 
 	if (length >= sizeof(text) || copy_from_user(text, from, length))
 		return -EINVAL;
 	if (sscanf(text, "gfx=%d xccs=%d parts=%d gpus=%d sched_policy=%d", &shape.gfx,
-		   &shape.xccs, &shape.parts, &shape.gpus, &shape.sched_policy) != 5)
+		   &shape.xccs, &shape.parts, &shape.gpus, &sched_policy) != 5)
 		return -EINVAL;
-	err = sim_reshape(&shape);
+	err = sim_reshape(&shape, sched_policy);
 	pr_info("shape %s: %d\n", strim(text), err);
 	return err ? err : length;
 }

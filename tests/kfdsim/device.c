@@ -32,7 +32,7 @@ static int find_doorbell_bar(struct pci_dev *pdev)
 static void fake_identity(struct sim *s)
 {
 	struct amdgpu_device *adev = s->adev;
-	bool mi300 = sim_gfx == 943;
+	bool mi300 = sim_shape.gfx == 943;
 
 	adev->pdev = s->pdev;
 	adev->dev = &s->pdev->dev;
@@ -73,7 +73,7 @@ static void fake_compute(struct sim *s)
 	gfx->mec2_fw_version = 0x81b3;
 	s->adev->gds.gws_size = 64;
 	gfx->funcs = &s->gfx_funcs;		/* GET_CLOCK_COUNTERS looks into it */
-	s->adev->sdma.num_instances = 2 * sim_parts;	/* shared out among the nodes */
+	s->adev->sdma.num_instances = 2 * sim_shape.parts;	/* shared out among the nodes */
 }
 
 static int fake_memory_and_reset(struct sim *s)

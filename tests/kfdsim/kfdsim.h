@@ -53,13 +53,12 @@ struct sim {
 extern struct sim sims[SIM_MAX_GPUS];
 extern int nsims;
 extern bool sim_hws, sim_each_vm;
-extern int sim_gfx, sim_xccs, sim_parts;
-/* What the GPUs are to be, as module parameters name it; sched_policy is amdgpu's. */
-struct shape {
-	int gfx, xccs, parts, gpus, sched_policy;
-};
-/* Takes all GPUs away and makes others, while no process has KFD open. */
-int sim_reshape(const struct shape *shape);
+/* What the GPUs are, as the module parameters name it. */
+extern struct shape {
+	int gfx, xccs, parts, gpus;
+} sim_shape;
+/* Takes all GPUs away and makes others, while no process has KFD open; sched_policy is amdgpu's. */
+int sim_reshape(const struct shape *shape, int sched_policy);
 /* KFD made a device of it: of one that it gave up halfway nothing is to be looked at. */
 static inline bool sim_works(struct sim *s)
 {

@@ -19,25 +19,19 @@ bool sim_hws = true;
 module_param_named(hws, sim_hws, bool, 0444);
 MODULE_PARM_DESC(hws, "answer the scheduler's packets (0: no scheduler runs)");
 
-int sim_gfx = 901;
-module_param_named(gfx, sim_gfx, int, 0444);
+struct shape sim_shape = { .gfx = 901, .xccs = 1, .parts = 1, .gpus = SIM_MAX_GPUS };
+module_param_named(gfx, sim_shape.gfx, int, 0444);
 MODULE_PARM_DESC(gfx, "901 = Vega10, 943 = MI300 (6.12 and later)");
-
-int sim_xccs = 1;
-module_param_named(xccs, sim_xccs, int, 0444);
+module_param_named(xccs, sim_shape.xccs, int, 0444);
 MODULE_PARM_DESC(xccs, "gfx=943: XCCs of a GPU, up to 8");
-
-int sim_parts = 1;
-module_param_named(parts, sim_parts, int, 0444);
+module_param_named(parts, sim_shape.parts, int, 0444);
 MODULE_PARM_DESC(parts, "gfx=943: spatial partitions, that is KFD nodes, of a GPU");
+module_param_named(gpus, sim_shape.gpus, int, 0444);
+MODULE_PARM_DESC(gpus, "GPUs at most");
 
 bool sim_each_vm;
 module_param_named(each_vm, sim_each_vm, bool, 0644);
 MODULE_PARM_DESC(each_vm, "a process gets a VM on the GPU it binds to, not on all (6.12 and later)");
-
-static int sim_gpus = SIM_MAX_GPUS;
-module_param_named(gpus, sim_gpus, int, 0444);
-MODULE_PARM_DESC(gpus, "GPUs at most");
 
 struct sim sims[SIM_MAX_GPUS];
 int nsims;
@@ -52,14 +46,15 @@ struct sim *sim_of(struct amdgpu_device *adev)
 	return NULL;
 }
 
-static bool fits(int gfx, int xccs, int parts, int gpus)
+static bool fits(const struct shape *shape)
 {
-	if (gpus < 1 || gpus > SIM_MAX_GPUS)
+	if (shape->gpus < 1 || shape->gpus > SIM_MAX_GPUS)
 		return false;
-	if (gfx == 901)
-		return xccs == 1 && parts == 1;
-	return SIM_HAS_NODES && gfx == 943 && xccs >= 1 && xccs <= SIM_MAX_PARTS &&
-	       parts >= 1 && xccs % parts == 0;
+	if (shape->gfx == 901)
+		return shape->xccs == 1 && shape->parts == 1;
+	return SIM_HAS_NODES && shape->gfx == 943 && shape->xccs >= 1 &&
+	       shape->xccs <= SIM_MAX_PARTS && shape->parts >= 1 &&
+	       shape->xccs % shape->parts == 0;
 }
 
 static int hook_driver(void)
@@ -83,7 +78,7 @@ static void build_gpus(void)
 {
 	struct pci_dev *pdev = NULL;
 
-	while (nsims < sim_gpus &&
+	while (nsims < sim_shape.gpus &&
 	       (pdev = pci_get_device(IVSHMEM_VENDOR, IVSHMEM_DEVICE, pdev))) {
 		struct sim *s = &sims[nsims];
 		int err;
@@ -98,13 +93,12 @@ static void build_gpus(void)
 	}
 }
 
-int sim_reshape(const struct shape *shape)
+int sim_reshape(const struct shape *shape, int sched_policy)
 {
-	int *sched_policy = (int *)symbol_address("amdgpu:sched_policy");
+	int *of_amdgpu = (int *)symbol_address("amdgpu:sched_policy");
 	int i, err;
 
-	if (!sched_policy || (shape->sched_policy != 0 && shape->sched_policy != 2) ||
-	    !fits(shape->gfx, shape->xccs, shape->parts, shape->gpus))
+	if (!of_amdgpu || (sched_policy != 0 && sched_policy != 2) || !fits(shape))
 		return -EINVAL;
 	for (i = 0; i < nsims; i++)
 		if (sims[i].suspended)
@@ -115,25 +109,22 @@ int sim_reshape(const struct shape *shape)
 	cp_hang(CP_NONE);
 	while (nsims)
 		sim_take_away(&sims[nsims - 1]);
-	sim_gfx = shape->gfx;
-	sim_xccs = shape->xccs;
-	sim_parts = shape->parts;
-	sim_gpus = shape->gpus;
-	*sched_policy = shape->sched_policy;
+	sim_shape = *shape;
+	*of_amdgpu = sched_policy;
 	build_gpus();
 	for (i = 0; i < nsims; i++)
 		if (!sim_works(&sims[i]))
 			return -EIO;
-	return nsims == sim_gpus ? 0 : -ENODEV;
+	return nsims == shape->gpus ? 0 : -ENODEV;
 }
 
 static int __init kfdsim_init(void)
 {
 	int err;
 
-	if (!fits(sim_gfx, sim_xccs, sim_parts, sim_gpus)) {
-		pr_err("gfx=%d xccs=%d parts=%d gpus=%d do not fit\n", sim_gfx, sim_xccs,
-		       sim_parts, sim_gpus);
+	if (!fits(&sim_shape)) {
+		pr_err("gfx=%d xccs=%d parts=%d gpus=%d do not fit\n", sim_shape.gfx,
+		       sim_shape.xccs, sim_shape.parts, sim_shape.gpus);
 		return -EINVAL;
 	}
 	err = hook_driver();

@@ -41,15 +41,15 @@ static void partition_init(struct sim *s, struct amdgpu_xcp_mgr *mgr, int i, int
 int sim_partition(struct sim *s)
 {
 	struct amdgpu_device *adev = s->adev;
-	int i, xccs = sim_xccs / sim_parts;
+	int i, xccs = sim_shape.xccs / sim_shape.parts;
 	struct amdgpu_xcp_mgr *mgr;
 
 	adev->smuio.funcs = &smuio_funcs;
-	adev->gfx.xcc_mask = (1 << sim_xccs) - 1;
+	adev->gfx.xcc_mask = (1 << sim_shape.xccs) - 1;
 	adev->gfx.num_xcc_per_xcp = xccs;
 	/* doorbell frames are counted from here (kfd_get_process_doorbells) */
 	adev->doorbell.base = pci_resource_start(s->pdev, s->doorbell_bar);
-	if (sim_parts == 1)
+	if (sim_shape.parts == 1)
 		return 0;
 
 	mgr = kzalloc(sizeof(*mgr), GFP_KERNEL);
@@ -57,9 +57,9 @@ int sim_partition(struct sim *s)
 		return -ENOMEM;
 	mgr->adev = adev;
 	mutex_init(&mgr->xcp_lock);
-	mgr->num_xcps = sim_parts;
+	mgr->num_xcps = sim_shape.parts;
 	mgr->mode = xccs == 1 ? AMDGPU_CPX_PARTITION_MODE : AMDGPU_DPX_PARTITION_MODE;
-	for (i = 0; i < sim_parts; i++)
+	for (i = 0; i < sim_shape.parts; i++)
 		partition_init(s, mgr, i, xccs);
 	adev->xcp_mgr = mgr;
 	return 0;
