@@ -1,4 +1,5 @@
-//! The real driver taken out of the kernel and put in again. Not below kfdsim, which cannot be unloaded.
+//! The driver and the GPUs that the VM was told to have; the real driver taken out of the kernel and put in again (not below kfdsim, which
+//! cannot be unloaded).
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -15,6 +16,26 @@ use super::wait::{SOON, until};
 /// What the VM's init was told to insert (xtask/src/bench.rs).
 const JOB: &str = "/etc/vm-job.json";
 
+fn job() -> Result<Value> {
+    let job = fs::read_to_string(JOB).with_context(|| format!("read {JOB}"))?;
+    serde_json::from_str(&job).context(JOB)
+}
+
+/// What kfdsim's GPUs are in a stage that names it (xtask/src/boots.rs).
+pub fn shape_of(stage: &str) -> Result<String> {
+    let job = job()?;
+    let named = job["stages"].as_array().into_iter().flatten().find(|one| one["name"] == stage);
+    let shape = named.and_then(|one| one["shape"].as_str());
+    Ok(shape.with_context(|| format!("no shape of {stage} in {JOB}"))?.to_owned())
+}
+
+/// Waits until KFD has let go of the processes that have ended.
+pub fn processes_gone() -> Result<()> {
+    until("the KFD processes of earlier tests to go", SOON, || {
+        Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
+    })
+}
+
 /// amdgpu as the stage has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
@@ -30,9 +51,7 @@ pub struct Removed(Option<Driver>);
 
 impl Driver {
     pub fn of_job() -> Result<Self> {
-        let job = fs::read_to_string(JOB).with_context(|| format!("read {JOB}"))?;
-        let job: Value = serde_json::from_str(&job).with_context(|| JOB.to_owned())?;
-        Self::in_job(&job).with_context(|| format!("no amdgpu in {JOB}"))
+        Self::in_job(&job()?).with_context(|| format!("no amdgpu in {JOB}"))
     }
 
     fn in_job(job: &Value) -> Option<Self> {
@@ -57,9 +76,7 @@ impl Driver {
 
     /// [`Self::remove`] for good.
     pub fn take_out(&self) -> Result<()> {
-        until("the KFD processes of earlier tests to go", SOON, || {
-            Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
-        })?;
+        processes_gone()?;
         until("nobody to hold amdgpu", SOON, || {
             match delete_module(c"amdgpu", DeleteModuleFlags::O_NONBLOCK) {
                 Ok(()) => Ok(Some(())),

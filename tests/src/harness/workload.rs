@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::driver::processes_gone;
 use super::json_process::JsonProcess;
-use super::sysfs;
-use super::wait::{SOON, until};
+use super::wait::SOON;
 
 /// The workload; `KFD_WORKLOAD` names another.
 pub fn program() -> String {
@@ -146,9 +146,7 @@ pub fn vm_fault(pid: u32, node: u32, page: u64) -> Result<()> {
 
 /// Removes kfdsim's GPUs and adds others, see `tests/kfdsim/README.md`, once the processes that end have gone.
 pub fn reshape(shape: &str) -> Result<()> {
-    until("KFD to have no process", SOON, || {
-        Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
-    })?;
+    processes_gone()?;
     write_control("shape", shape)
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use kfd_trace_tests::harness::driver::shape_of;
 use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::reshape;
@@ -11,18 +12,21 @@ use kfd_trace_tests::harness::{Daemon, Steered, Stream, events, nodes};
 use serde_json::json;
 
 /// GPUs of another generation in the place of the stage's, until this is dropped.
-struct Vega;
+struct Vega {
+    before: String,
+}
 
 impl Vega {
     fn begin() -> Result<Self> {
+        let before = shape_of("mi300")?;
         reshape("gfx=901 xccs=1 parts=1 gpus=2 sched_policy=0")?;
-        Ok(Vega)
+        Ok(Vega { before })
     }
 }
 
 impl Drop for Vega {
     fn drop(&mut self) {
-        if let Err(error) = reshape("gfx=943 xccs=8 parts=1 gpus=2 sched_policy=0") {
+        if let Err(error) = reshape(&self.before) {
             eprintln!("{error:#}");
         }
     }
