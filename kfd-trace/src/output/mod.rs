@@ -30,4 +30,6 @@ pub(crate) mod table;
 pub mod web;
 
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 pub(crate) mod samples;

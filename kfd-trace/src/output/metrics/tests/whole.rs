@@ -64,3 +64,8 @@ fn every_metric_of_the_table_is_exported_and_no_other() {
         std::fs::write(file, text).expect("a file that can be written");
     }
 }
+
+#[test]
+fn the_exposition_as_a_whole() {
+    crate::output::golden::check("metrics.prom", &world().text());
+}

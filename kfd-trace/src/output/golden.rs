@@ -1,0 +1,165 @@
+//! The formats that readers rely on, kept as files in kfd-trace/tests/golden: a change of one shows in review. With
+//! KFD_TRACE_ACCEPT=1 in the environment the tests write the files anew.
+
+use super::json::{self, Driver};
+use super::samples::{CREATE, PID, clock, ioctl_event, shown, topology, traced};
+use super::stream::Stream;
+use super::{api, ps};
+use crate::events::event::{Body, Event, Origin, Outcome, QueueCreate};
+use crate::events::life::{
+    CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault,
+};
+use crate::state::samples::{create, destroy, event, facts, seen};
+use crate::state::{History, Source, Sources, State, StateLimits};
+use kfd_trace_common::kind::Kind;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const GPU: Option<u32> = Some(58270);
+const BOOT: i64 = 1_790_000_000_000_000_000;
+
+/// # Panics
+/// Where the text is not that of the file.
+pub(super) fn check(name: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("KFD_TRACE_ACCEPT").is_some() {
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        std::fs::write(&file, text).expect("a file that can be written");
+    }
+    let accepted = std::fs::read_to_string(&file).unwrap_or_default();
+    let different = accepted.lines().zip(text.lines()).find(|(old, new)| old != new);
+    assert_eq!(different, None, "{name}: accepted and now; KFD_TRACE_ACCEPT=1 accepts it");
+    assert_eq!(accepted.len(), text.len(), "{name}: lines were added or removed");
+}
+
+/// Each kind of event, with what it may lack and with what it may have.
+fn events() -> Vec<Event> {
+    let of_gpu = |body| Event { process: None, tgid: None, ..event(60_000, 0, 0, body) };
+    let own = |body| event(50_000, 1, PID, body);
+    let eviction = |trigger| Eviction { gpu_id: GPU, trigger, errno: 0, latency_ns: 5_000 };
+    let update = |cu_mask, errno| {
+        Body::QueueUpdate(QueueUpdate {
+            now: QueueCreate { percent: Some(50), ..facts(3) },
+            cu_mask,
+            errno,
+        })
+    };
+    let access = FaultAccess { address: 0x7f00_1000, not_present: true, read_only: false, no_execute: true };
+    let fault = |access| Body::VmFault(VmFault { gpu_id: GPU, access });
+    let call = UserQueueCall {
+        op: Some("create"),
+        queue_id: 5,
+        ip_type: 1,
+        ring_address: 0x1000,
+        ring_size: 4096,
+        errno: 0,
+        comm: "vkcube".into(),
+    };
+    let other = UserQueueCall { op: None, ring_address: 0, errno: 22, ..call.clone() };
+    let returned = |result| Outcome::Returned { result, latency_ns: 1_500 };
+    let bare = QueueCreate { gpu_id: None, ..QueueCreate::untold(Origin::Standing) };
+    let cleaned = |body| Event { tid: 77, task_tgid: 77, ..own(body) };
+    vec![
+        own(seen(false)),
+        own(seen(true)),
+        Event { process: None, ..own(Body::Open { errno: 0, comm: "train".into() }) },
+        Event { process: None, ..event(50_000, 0, 99, Body::Open { errno: 13, comm: "other".into() }) },
+        own(Body::Close),
+        own(Body::MmRelease),
+        cleaned(Body::ProcessRelease),
+        own(create(4)),
+        own(Body::QueueCreate(bare)),
+        own(Body::QueueCreate(QueueCreate { evicted: Some(true), origin: Origin::Criu, ..facts(5) })),
+        Event { in_ioctl: Some(0xc008_4b03), ..own(destroy(3)) },
+        cleaned(destroy(9)),
+        own(Body::QueueDestroyFailed { queue_id: 3, gpu_id: GPU, errno: 62 }),
+        ioctl_event(CREATE, returned(0), &[1; 96]),
+        ioctl_event(CREATE, returned(-22), &[]),
+        ioctl_event(0xc008_4b03, Outcome::Refused { errno: 25 }, &[]),
+        ioctl_event(0xc018_4b0c, Outcome::NotMeasured, &[]),
+        ioctl_event(0xc018_4b63, Outcome::NoReturnSeen, &[]),
+        own(update(None, 0)),
+        own(update(Some(CuMask { words: vec![0xff, 1] }), 22)),
+        own(Body::MqdWrite { queue_id: 3, gpu_id: GPU, op: MqdOp::Update }),
+        cleaned(Body::Evict(eviction(Some(Trigger::Ttm)))),
+        own(Body::Evict(Eviction { gpu_id: None, errno: 16, ..eviction(None) })),
+        own(Body::Restore(eviction(None))),
+        own(fault(Some(access))),
+        own(fault(None)),
+        of_gpu(Body::GpuResetBegin { gpu_id: GPU }),
+        of_gpu(Body::GpuResetEnd { gpu_id: None }),
+        of_gpu(Body::HwsHang { gpu_id: GPU }),
+        Event { process: None, ..own(Body::UserQueue(call)) },
+        Event { process: None, ..own(Body::UserQueue(other)) },
+    ]
+}
+
+#[test]
+fn every_kind_is_among_the_events() {
+    let kinds: BTreeSet<Kind> = events().iter().map(|event| event.body.kind()).collect();
+    assert_eq!(kinds, Kind::ALL.iter().copied().collect());
+}
+
+#[test]
+fn events_as_json() {
+    let mut out = Vec::new();
+    for event in events() {
+        out.extend(shown(&event, |event, context| {
+            let mut line = Vec::new();
+            json::event(&mut line, event, context).expect("memory");
+            line
+        }));
+    }
+    for what in [Driver::Unloaded, Driver::Loaded] {
+        json::driver(&mut out, what, 70_000, &clock(), 2).expect("memory");
+    }
+    check("events.jsonl", &String::from_utf8(out).expect("UTF-8"));
+}
+
+#[test]
+fn events_as_text() {
+    let mut out = Vec::new();
+    let stream = Stream { colour: true };
+    stream.heading(&mut out).expect("memory");
+    for event in events() {
+        out.extend(shown(&event, |event, context| {
+            let mut line = Vec::new();
+            stream.event(&mut line, event, context).expect("memory");
+            line
+        }));
+    }
+    check("events.txt", &String::from_utf8(out).expect("UTF-8"));
+}
+
+fn pretty(text: &str) -> String {
+    let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
+    serde_json::to_string_pretty(&value).expect("JSON") + "\n"
+}
+
+#[test]
+fn documents_of_the_api() {
+    let (mut state, mut history) = (State::new(StateLimits::default()), History::default());
+    let begin = [event(10_000, 1, PID, seen(false)), event(20_000, 1, PID, create(3))];
+    for event in begin.iter().cloned().chain(events()) {
+        let change = state.apply(&event);
+        history.record(&event, &change, &state, BOOT);
+    }
+    history.driver(false, 1, 100_000, BOOT);
+    let found = history.find(&crate::state::Filter::newest(100));
+    let view = api::EventsView { ts: None, began_ns: BOOT, found: &found, kept: &[] };
+    check("api-events.json", &pretty(&api::events(&view).expect("JSON")));
+    let (snapshot, topology, clock) = (traced().snapshot(), topology(), clock());
+    let view = api::View { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: 1_000_000 };
+    check("api-queues.json", &pretty(&api::queues(&view).expect("JSON")));
+    check("api-processes.json", &pretty(&api::processes(&view).expect("JSON")));
+    check("api-gpus.json", &pretty(&api::gpus(&view).expect("JSON")));
+}
+
+#[test]
+fn rows_of_ps_as_json() {
+    let rows = ps::merge(vec![ps::PsRow::from_snapshot(&traced().snapshot(), 303_000_020_000)]);
+    let asked = Sources::from(Source::Probe);
+    let mut out = Vec::new();
+    ps::json(&mut out, &rows, asked, &topology(), clock().rfc3339(303_000_020_000)).expect("memory");
+    check("ps.json", &pretty(&String::from_utf8(out).expect("UTF-8")));
+}

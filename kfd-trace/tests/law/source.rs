@@ -1,0 +1,202 @@
+//! Which file of the crate uses which other: read from the `use` lines and from the paths in the code, without tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use syn::visit::{self, Visit};
+use syn::{Attribute, File, Item, ItemMod, ItemUse, UseTree, Visibility};
+
+/// A module by its path below the crate: `["state", "apply"]`; the crate itself is empty.
+pub type Module = Vec<String>;
+
+/// The crate's files, as modules.
+pub struct Sources {
+    files: BTreeMap<Module, Parsed>,
+}
+
+struct Parsed {
+    path: PathBuf,
+    /// Names that the file passes on: `pub use`, by the name under which it is passed on.
+    exports: BTreeMap<String, Vec<String>>,
+    /// Absolute paths that its code names.
+    names: BTreeSet<Vec<String>>,
+}
+
+/// One file uses another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edge {
+    pub from: Module,
+    pub to: Module,
+}
+
+impl Sources {
+    /// Reads `lib.rs` of a folder and every module that it declares, but those of tests.
+    pub fn read(src: &Path) -> Self {
+        let mut sources = Sources { files: BTreeMap::new() };
+        sources.file(src, &src.join("lib.rs"), Vec::new(), src);
+        sources
+    }
+
+    fn file(&mut self, src: &Path, path: &Path, module: Module, folder: &Path) {
+        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let parsed: File =
+            syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for item in &parsed.items {
+            if let Item::Mod(child) = item
+                && child.content.is_none()
+                && !of_tests(&child.attrs)
+            {
+                let name = child.ident.to_string();
+                let own = folder.join(format!("{name}.rs"));
+                let own = if own.exists() { own } else { folder.join(&name).join("mod.rs") };
+                let module = [module.as_slice(), &[name.clone()]].concat();
+                self.file(src, &own, module, &folder.join(name));
+            }
+        }
+        let mut names = Names { module: module.clone(), exports: BTreeMap::new(), names: BTreeSet::new() };
+        names.visit_file(&parsed);
+        let path = path.strip_prefix(src).expect("below src").to_owned();
+        self.files.insert(module, Parsed { path, exports: names.exports, names: names.names });
+    }
+
+    /// The path of a module's file below `src`.
+    pub fn path(&self, module: &Module) -> &Path {
+        &self.files[module].path
+    }
+
+    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+        self.files.keys()
+    }
+
+    /// Every use of a file by another one.
+    pub fn edges(&self) -> BTreeSet<Edge> {
+        let mut edges = BTreeSet::new();
+        for (from, parsed) in &self.files {
+            for name in &parsed.names {
+                let to = self.home(name.clone(), 0);
+                if &to != from {
+                    edges.insert(Edge { from: from.clone(), to });
+                }
+            }
+        }
+        edges
+    }
+
+    /// The file that a path leads to, through what others pass on.
+    fn home(&self, path: Vec<String>, depth: usize) -> Module {
+        assert!(depth < 16, "exports in a circle: {path:?}");
+        let known = (0..=path.len()).rev().find(|length| self.files.contains_key(&path[..*length]));
+        let length = known.unwrap_or(0);
+        let module = path[..length].to_vec();
+        let Some(next) = path.get(length) else { return module };
+        match self.files[&module].exports.get(next) {
+            Some(export) => self.home([export.as_slice(), &path[length + 1..]].concat(), depth + 1),
+            None => module,
+        }
+    }
+}
+
+fn of_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+    })
+}
+
+struct Names {
+    module: Module,
+    exports: BTreeMap<String, Vec<String>>,
+    names: BTreeSet<Vec<String>>,
+}
+
+impl Names {
+    /// Absolute, where the path is one of this crate.
+    fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
+        let mut rest = path;
+        let mut base = match path.first()?.as_str() {
+            "crate" => Vec::new(),
+            "super" | "self" => self.module.clone(),
+            _ => return None,
+        };
+        while let Some((first, others)) = rest.split_first() {
+            match first.as_str() {
+                "super" => drop(base.pop()),
+                "crate" | "self" => {}
+                _ => break,
+            }
+            rest = others;
+        }
+        Some([base.as_slice(), rest].concat())
+    }
+
+    fn tree(&mut self, tree: &UseTree, before: &[String], public: bool) {
+        match tree {
+            UseTree::Path(path) => {
+                self.tree(&path.tree, &[before, &[path.ident.to_string()]].concat(), public);
+            }
+            UseTree::Group(group) => group.items.iter().for_each(|item| self.tree(item, before, public)),
+            UseTree::Name(name) if name.ident == "self" => self.leaf(before, None, public),
+            UseTree::Name(name) => {
+                self.leaf(&[before, &[name.ident.to_string()]].concat(), None, public);
+            }
+            UseTree::Rename(rename) => {
+                let path = [before, &[rename.ident.to_string()]].concat();
+                self.leaf(&path, Some(rename.rename.to_string()), public);
+            }
+            UseTree::Glob(_) => self.leaf(before, None, false),
+        }
+    }
+
+    fn leaf(&mut self, path: &[String], name: Option<String>, public: bool) {
+        let child = |path: &[String]| [self.module.as_slice(), path].concat();
+        let absolute = self.absolute(path);
+        if public {
+            let name = name.or_else(|| path.last().cloned()).expect("a name");
+            // What is passed on is no use; a first segment without a keyword is a child, or another crate.
+            self.exports.insert(name, absolute.unwrap_or_else(|| child(path)));
+        } else if let Some(absolute) = absolute {
+            self.names.insert(absolute);
+        } else {
+            let path = child(path);
+            self.names.insert(path);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let attributes = match item {
+            Item::Fn(item) => &item.attrs,
+            Item::Impl(item) => &item.attrs,
+            Item::Mod(item) => &item.attrs,
+            Item::Struct(item) => &item.attrs,
+            Item::Use(item) => &item.attrs,
+            _ => return visit::visit_item(self, item),
+        };
+        if !of_tests(attributes) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if item.content.is_some() {
+            self.module.push(item.ident.to_string());
+            visit::visit_item_mod(self, item);
+            self.module.pop();
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        let public = !matches!(item.vis, Visibility::Inherited);
+        self.tree(&item.tree, &[], public);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let path_names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if path_names.len() > 1
+            && let Some(absolute) = self.absolute(&path_names)
+        {
+            self.names.insert(absolute);
+        }
+        visit::visit_path(self, path);
+    }
+}
