@@ -14,8 +14,8 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;
 
 use crate::output::metrics::Detail;
-use crate::output::web::listen::{DEFAULT_ADDRESS, address};
 use crate::probes::plan::{Attach, Choice};
+use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
 
 const EXIT_CODES: &str = "\
 Exit codes:

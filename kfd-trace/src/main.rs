@@ -3,10 +3,12 @@
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, Ring, TraceArgs};
-use kfd_trace::command::privilege::{self, Reads};
-use kfd_trace::command::{amd_log, daemon, doctor, manual, metrics, ps, say, status, stop::Stop, trace};
+use kfd_trace::command::{amd_log, daemon, doctor, manual, metrics, ps, status, trace};
 use kfd_trace::kernel::Roots;
 use kfd_trace::probes::plan::Attach;
+use kfd_trace::runtime::exit::Stop;
+use kfd_trace::runtime::privilege::{self, Reads};
+use kfd_trace::runtime::stderr;
 use log::LevelFilter;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -15,9 +17,9 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say::say(format_args!("{error:#}"));
+            stderr::say(format_args!("{error:#}"));
             let code =
-                error.downcast_ref::<Stop>().map_or(kfd_trace::command::stop::FAILED, |stop| stop.code);
+                error.downcast_ref::<Stop>().map_or(kfd_trace::runtime::exit::FAILED, |stop| stop.code);
             ExitCode::from(code)
         }
     }
@@ -27,7 +29,7 @@ fn run(cli: Cli) -> Result<()> {
     let Global { procfs, sysfs, logs, verbose } = cli.global;
     let level = [LevelFilter::Warn, LevelFilter::Info, LevelFilter::Debug].get(usize::from(verbose));
     let level = level.copied().unwrap_or(LevelFilter::Trace);
-    say::log_from(level);
+    stderr::log_from(level);
     let arguments = match &cli.command {
         None => cli.trace.cmdline,
         Some(Command::Ps(args)) => args.cmdline,

@@ -6,7 +6,7 @@ use axum::http::{Request, StatusCode};
 use clap::Parser as _;
 use kfd_trace::cli::{Cli, Command, DaemonArgs, Global};
 use kfd_trace::output::api::{Ask, Refusal};
-use kfd_trace::output::http::{Site, router};
+use kfd_trace::serve::router::{Site, router};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
 //! The plan for the real kernels of the matrix, from files that `cargo xtask fixtures` took out of their
 //! packages: symbols and types of the amdgpu module, types of the kernel.
 
-use kfd_trace::events::event::QueueType;
 use kfd_trace::kernel::{Kernel, Roots};
+use kfd_trace::model::event::QueueType;
+use kfd_trace::model::verdict::Verdict;
 use kfd_trace::probes::At;
 use kfd_trace::probes::facts::Facts;
 use kfd_trace::probes::plan::{Action, Ask, Plan, plan};
 use kfd_trace::probes::table::ProbeKind;
-use kfd_trace::verdict::Verdict;
 use kfd_trace_common::counter::ProbeId;
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Records as the BPF side sends them, one behind the other.
 
-use kfd_trace::events::layout::{Member, QueueLayout};
+use kfd_trace::model::layout::{Member, QueueLayout};
 use kfd_trace_common::aql::HEAD_LEN;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;

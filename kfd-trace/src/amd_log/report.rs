@@ -12,7 +12,7 @@ use super::queues::Span;
 use super::recorded::Recorded;
 use super::rows;
 use super::tally::{COMMANDS, DISPATCHES, Tally};
-use crate::output::escape;
+use crate::text::escape;
 
 mod queue;
 pub use queue::{BacklogReport, Header, QueueReport, ShapeReport};

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use super::join::Verdict;
 use super::report::{QueueReport, Report, ShapeReport};
-use crate::output::clock::span;
-use crate::output::escape;
-use crate::output::table::plain;
+use crate::text::clock::span;
+use crate::text::escape;
+use crate::text::table::plain;
 
 /// Names of kernels that are shown, and the letters of one.
 const KERNELS: usize = 10;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::process::{self, ProcessError};
 use super::task;
-use crate::events::pointers::{Counts, Head, Memory, Pointers, Unmeasured};
+use crate::model::pointers::{Counts, Head, Memory, Pointers, Unmeasured};
 use kfd_trace_common::aql::HEAD_LEN;
 
 /// The memory of one process.
@@ -94,8 +94,8 @@ fn of_read(error: &io::Error) -> Unmeasured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::QueueCreate;
-    use crate::events::pointers::samples::{head_bytes, sdma};
+    use crate::model::event::QueueCreate;
+    use crate::model::pointers::samples::{head_bytes, sdma};
     use crate::state::samples::facts;
 
     fn own() -> ProcessMemory {

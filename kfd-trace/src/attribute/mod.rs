@@ -2,17 +2,17 @@
 //! driver's own list of processes and queues.
 
 pub mod cgroup;
+pub mod driver_sysfs;
 pub mod gpu;
-pub mod kfd_sysfs;
 pub mod memory;
-pub mod pod_names;
+pub mod pods;
 pub mod process;
 mod sysfs_file;
 pub mod task;
 
 pub use cgroup::{Belongs, Container, Runtime, SlurmStep, belongs};
+pub use driver_sysfs::{Costly, KfdSysfs, SysfsProcess, SysfsQueue};
 pub use gpu::{Gpu, Pool, Slots, Topology};
-pub use kfd_sysfs::{Costly, KfdSysfs, SysfsProcess, SysfsQueue};
-pub use pod_names::PodNames;
+pub use pods::PodNames;
 pub use process::{Identity, ProcessError, ProcessInfo};
 pub use sysfs_file::Unreadable;

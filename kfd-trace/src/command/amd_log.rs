@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::bar::Bar;
 use self::input::Source;
-use super::say::say;
-use super::signals::Signals;
-use super::stop::Stop;
 use crate::amd_log::report::{Input, Kfd};
 use crate::amd_log::{Report, Tally};
 use crate::kernel::Roots;
+use crate::runtime::exit::Stop;
+use crate::runtime::signals::Signals;
+use crate::runtime::stderr::say;
 
 mod bar;
 mod compressed;

@@ -3,27 +3,28 @@
 //! Where the driver is not loaded yet, or not any more, it waits for it and says so. Its pages answer from the start, also
 //! while probes are put on or taken off, which takes the kernel seconds.
 
-use super::driver::{self, UNLOADED};
-use super::privilege::{self, Reads};
-use super::remember;
-use super::sampling::{Sampling, Step};
-use super::say::say;
-use super::signals::{Hangups, Signals};
-use super::site::{Page, Serving};
-use super::stop::{NOTHING_TO_TRACE, Stop};
-use super::supervisor::{Supervisor, TURN};
-use super::tracer::{Request, Tracer};
-use super::under_way::UnderWay;
-use super::waiting::Waiting;
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::output::metrics::Detail;
-use crate::output::web::listen;
-use crate::output::web::settings::{Settings, Source};
-use crate::output::{http, status, web};
+use crate::output::status;
 use crate::probes::plan::Choice;
 use crate::probes::session::Session;
+use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
+use crate::runtime::privilege::{self, Reads};
+use crate::runtime::signals::{Hangups, Signals};
+use crate::runtime::stderr::say;
+use crate::runtime::systemd::{Supervisor, TURN};
+use crate::serve::shared::{Page, Serving};
+use crate::serve::web::listen;
+use crate::serve::web::settings::{Settings, Source};
+use crate::serve::{router, web};
 use crate::state::StateLimits;
+use crate::tracer::driver::{self, UNLOADED};
+use crate::tracer::engine::{Request, Tracer};
+use crate::tracer::history;
+use crate::tracer::reconcile::background::UnderWay;
+use crate::tracer::sample::schedule::{Sampling, Step};
+use crate::tracer::waiting::Waiting;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         // An error means that the sender is gone, which is a stop, too.
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
-    let server = tokio::spawn(web::serve(listeners, http::router(page.clone()), settings, source, stopped));
+    let server = tokio::spawn(web::serve(listeners, router::router(page.clone()), settings, source, stopped));
     let mut supervisor = Supervisor::from_env();
     let traced = trace(ask, &page, &mut signals, &mut supervisor).await;
     supervisor.stopping();
@@ -125,7 +126,7 @@ async fn trace(
             say(line);
         }
         page.serves(Serving { tracer, ring_bytes: ask.ring_bytes });
-        page.with_history(remember::begins);
+        page.with_history(history::begins);
         say("tracing");
         supervisor.up("tracing");
         let sampling = Sampling::new(ask.sample, ask.roots.procfs.clone());
@@ -249,16 +250,16 @@ async fn follow(
         }
         let over = page.with_history(|tracer, history| {
             tracer.renew_clock();
-            remember::records(tracer, history, &records);
+            history::records(tracer, history, &records);
             records.clear();
             if let Some(seen) = seen {
                 let told = tracer.reconcile(seen);
-                remember::told(tracer, history, &told);
+                history::told(tracer, history, &told);
             }
             if let Some(pass) = sampled {
                 sampling.take(tracer, &pass);
             }
-            if unloaded { remember::let_go(tracer, history) } else { None }
+            if unloaded { history::let_go(tracer, history) } else { None }
         });
         if unloaded {
             return Ok(Followed::Unloaded(over.flatten().map(Box::new)));

@@ -1,10 +1,6 @@
 //! `kfd-trace doctor`: asks every view once, and where something may be a change under way, once more.
 
-use super::ground::chain;
-use super::say::say;
-use super::standing::{self, Found};
-use super::stop::{self, Stop};
-use super::{enrich, ps, status};
+use super::{ps, status};
 use crate::attribute::process::{self, ProcessError};
 use crate::attribute::{Costly, KfdSysfs, Topology};
 use crate::doctor::devices::{self, Devices};
@@ -15,6 +11,11 @@ use crate::doctor::text::Footing;
 use crate::doctor::{Outcome, Seen, diagnose, json, text};
 use crate::kernel::{Capabilities, Capability, Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::probes::facts::Facts;
+use crate::runtime::exit::{self, Stop};
+use crate::runtime::stderr::say;
+use crate::tracer::enrich;
+use crate::tracer::inventory::{self, Found};
+use crate::tracer::preflight::chain;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub fn run(roots: &Roots, pid: Option<u32>, as_json: bool) -> Result<(), Stop> {
     let preflight = Preflight::read(roots);
     let found = findings(&preflight);
     if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::NothingToTrace) {
-        return Err(Stop { code: stop::NOTHING_TO_TRACE, line: finding.to_string() });
+        return Err(Stop { code: exit::NOTHING_TO_TRACE, line: finding.to_string() });
     }
     let driver = Driver::read(roots, &found);
     let pid = pid.map(|pid| asked(roots, pid)).transpose()?;
@@ -53,9 +54,9 @@ pub fn run(roots: &Roots, pid: Option<u32>, as_json: bool) -> Result<(), Stop> {
         (Err(error), _) if error.kind() != ErrorKind::BrokenPipe => Err(Stop::failed(error)),
         (_, Outcome::Well) => Ok(()),
         (_, Outcome::Hidden) => {
-            Err(Stop { code: stop::HIDDEN, line: "something is hidden from the usual checks".to_owned() })
+            Err(Stop { code: exit::HIDDEN, line: "something is hidden from the usual checks".to_owned() })
         }
-        (_, Outcome::Wrong) => Err(Stop { code: stop::WRONG, line: "something is wrong".to_owned() }),
+        (_, Outcome::Wrong) => Err(Stop { code: exit::WRONG, line: "something is wrong".to_owned() }),
     }
 }
 
@@ -92,7 +93,7 @@ impl Driver {
     fn table(&self, roots: &Roots) -> Result<(KfdProcesses, AllSampled), String> {
         let (kernel, facts) = self.0.as_ref().map_err(Clone::clone)?;
         let (mut all, mut sampled) = (KfdProcesses::new(), AllSampled::new());
-        let standing = standing::walk(roots, kernel, facts)?;
+        let standing = inventory::walk(roots, kernel, facts)?;
         let did = ps::measured(roots, &standing);
         for Found { process, queues, .. } in &standing {
             for queue in queues {

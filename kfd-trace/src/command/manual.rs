@@ -1,7 +1,7 @@
 //! `kfd-trace man` and `kfd-trace completions`: what is known of the command line, for man and for shells.
 
-use super::stop::Stop;
 use crate::cli::Cli;
+use crate::runtime::exit::Stop;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use std::fs;

@@ -1,7 +1,7 @@
 //! `kfd-trace metrics` (hidden): the table of metrics, of which docs/metrics.md is made.
 
-use super::stop::Stop;
 use crate::output::metrics::describe;
+use crate::runtime::exit::Stop;
 use std::io::{self, Write as _};
 
 /// Prints the table as Markdown.

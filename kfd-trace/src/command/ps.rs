@@ -1,16 +1,17 @@
 //! `kfd-trace ps`: processes and queues now, each with the sources that have it.
 
-use super::sampler::Sampler;
-use super::say::say;
-use super::standing::{self, Found};
-use super::stop::Stop;
-use super::{clock, tracer};
 use crate::attribute::Topology;
-use crate::events::event::QueueCreate;
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
+use crate::model::event::QueueCreate;
 use crate::output::ps::{self, PsRow};
 use crate::probes::facts::Facts;
+use crate::runtime::clock;
+use crate::runtime::exit::Stop;
+use crate::runtime::stderr::say;
 use crate::state::{Activity, Process, Queue, Source, Sources, State, StateLimits};
+use crate::tracer::engine;
+use crate::tracer::inventory::{self, Found};
+use crate::tracer::sample::pass::Sampler;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering;
@@ -53,7 +54,7 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
     }
     let mut out = io::stdout().lock();
     let written = if json {
-        let ts = tracer::wall_clock().rfc3339(clock::mono_ns());
+        let ts = engine::wall_clock().rfc3339(clock::mono_ns());
         ps::json(&mut out, &rows, asked, &topology, ts)
     } else {
         ps::text(&mut out, &rows, asked, &topology)
@@ -71,7 +72,7 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
 pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listed, Option<String>), Stop> {
     let found = findings(&Preflight::read(roots));
     if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::NothingToTrace) {
-        return Err(Stop { code: super::stop::NOTHING_TO_TRACE, line: finding.to_string() });
+        return Err(Stop { code: crate::runtime::exit::NOTHING_TO_TRACE, line: finding.to_string() });
     }
     let mut asked = Sources::from(Source::Sysfs);
     let kernel = Kernel::read(roots);
@@ -86,7 +87,7 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listed, Option<St
         }
         Err(why) => problem = Some(why),
     }
-    lists.push(rows(&standing::sysfs(roots, &facts.layout).0, Source::Sysfs, &Did::new()));
+    lists.push(rows(&inventory::sysfs(roots, &facts.layout).0, Source::Sysfs, &Did::new()));
     let topology = Topology::read(&roots.sysfs);
     Ok((Listed { rows: ps::merge(lists), asked, topology }, problem))
 }
@@ -101,13 +102,13 @@ fn walk(
         return Err(finding.what.clone());
     }
     let kernel = kernel.ok_or("the kernel's symbols cannot be read")?;
-    standing::walk(roots, kernel, facts)
+    inventory::walk(roots, kernel, facts)
 }
 
 /// Reads the pointers of all queues twice.
 pub(super) fn measured(roots: &Roots, standing: &[Found]) -> Did {
     let mut state = State::new(StateLimits::default());
-    standing::adopt(&mut state, standing, Source::Kernel, clock::mono_ns().into());
+    inventory::adopt(&mut state, standing, Source::Kernel, clock::mono_ns().into());
     let targets = state.sought();
     let mut sampler = Sampler::new(roots.procfs.clone());
     let reads = sampler.reads();

@@ -1,17 +1,17 @@
 //! `kfd-trace status`: this kernel, each probe and its verdict, and what that means for what can be seen.
 
-use super::stop::{self, Stop};
 use crate::events::decode::decode;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
-use crate::missed::Missed;
+use crate::model::missed::Missed;
+use crate::model::verdict::ProbeStatus;
 use crate::output::status::{self, Losses, Status};
 use crate::probes::facts::Facts;
 use crate::probes::load::LoadError;
 use crate::probes::plan::{Ask, Attach, Choice};
 use crate::probes::session::{Options, Session};
-use crate::verdict::ProbeStatus;
+use crate::runtime::exit::{self, Stop};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::RING_BYTES;
 use kfd_trace_common::record::Header;
@@ -43,7 +43,7 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
     }
     match found.first() {
         Some(finding) if finding.severity == Severity::NothingToTrace => {
-            Err(Stop { code: stop::NOTHING_TO_TRACE, line: finding.to_string() })
+            Err(Stop { code: exit::NOTHING_TO_TRACE, line: finding.to_string() })
         }
         Some(finding) if finding.severity == Severity::Blocks => Err(Stop::failed(finding)),
         _ => refused.map_or(Ok(()), Err),
@@ -62,7 +62,8 @@ struct Tried {
 }
 
 fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
-    let kernel = Kernel::read(roots).map_err(|error| Stop::failed(super::ground::chain(&error)))?;
+    let kernel =
+        Kernel::read(roots).map_err(|error| Stop::failed(crate::tracer::preflight::chain(&error)))?;
     found.extend(kernel.btf_problems.iter().map(|problem| Finding {
         severity: Severity::Limits,
         what: problem.clone(),
@@ -79,9 +80,10 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
         ..Options::default()
     };
     let session = Session::load(&kernel.symbols, &facts, &options);
-    let mut session = session.map_err(|error| Stop::failed(super::ground::chain(&error)))?;
+    let mut session = session.map_err(|error| Stop::failed(crate::tracer::preflight::chain(&error)))?;
     session.attach();
-    let counted = counted(&mut session).map_err(|error| Stop::failed(super::ground::chain(&error)))?;
+    let counted =
+        counted(&mut session).map_err(|error| Stop::failed(crate::tracer::preflight::chain(&error)))?;
     let (missed, (tables, undecoded)) = (session.missed(), counted);
     let losses = missed.keys().map(|probe| (*probe, tables.losses_of(*probe, &undecoded))).collect();
     Ok(Tried { probes: session.probes().to_vec(), missed, losses, lost: tables.missing(&undecoded) })

@@ -1,28 +1,29 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
-use super::clock;
-use super::driver::{self, UNLOADED};
-use super::intake::TakenIn;
-use super::look::Seen;
-use super::outlet::{self, Outlet, Stdout};
-use super::remember;
-use super::sampling::{Sampling, Step};
-use super::say::say;
-use super::signals::Signals;
-use super::stop::{NOTHING_TO_TRACE, Stop};
-use super::tracer::{Request, Tracer};
-use super::under_way::UnderWay;
-use super::waiting::Waiting;
-use super::watched::{self, Watched};
 use crate::events::decode::Undecodable;
-use crate::events::event::{Body, Event};
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
-use crate::output::context::Context;
-use crate::output::stream::Stream;
-use crate::output::{json, status, summary};
+use crate::model::event::{Body, Event};
+use crate::output::event::context::Context;
+use crate::output::event::json;
+use crate::output::event::text::Stream;
+use crate::output::{status, summary};
 use crate::probes::plan::Choice;
+use crate::runtime::clock;
+use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
+use crate::runtime::pidfd::{self, Watched};
+use crate::runtime::signals::Signals;
+use crate::runtime::stderr::say;
+use crate::runtime::stdout::{self, Outlet, Stdout};
 use crate::state::{Change, StateLimits};
+use crate::tracer::driver::{self, UNLOADED};
+use crate::tracer::engine::{Request, Tracer};
+use crate::tracer::history;
+use crate::tracer::intake::TakenIn;
+use crate::tracer::reconcile::background::UnderWay;
+use crate::tracer::reconcile::scan::Seen;
+use crate::tracer::sample::schedule::{Sampling, Step};
+use crate::tracer::waiting::Waiting;
 use kfd_trace_common::kind::Kind;
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -64,8 +65,8 @@ pub struct Ask {
 /// # Errors
 /// One line and an exit code.
 pub async fn run(ask: &Ask) -> Result<(), Stop> {
-    super::ground::check(&crate::kernel::Preflight::read(&ask.roots))?;
-    let watched = watched::resolve(&ask.roots.procfs, &ask.pids).map_err(Stop::usage)?;
+    crate::tracer::preflight::check(&crate::kernel::Preflight::read(&ask.roots))?;
+    let watched = pidfd::resolve(&ask.roots.procfs, &ask.pids).map_err(Stop::usage)?;
     for process in &watched {
         if let Some(thread) = process.thread {
             say(format_args!("{thread} is a thread of process {}: tracing that process", process.tgid));
@@ -84,7 +85,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     };
     let mut tracer = Tracer::new(&request);
     let ring = tracer.attach()?;
-    let out = Stdout::new().and_then(|stdout| Outlet::new(stdout, outlet::room(ask.ring_bytes)));
+    let out = Stdout::new().and_then(|stdout| Outlet::new(stdout, stdout::room(ask.ring_bytes)));
     let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
     let mut signals = Signals::new().map_err(Stop::failed)?;
     let mut run = Run { ask, tracer, watched, waiting: Waiting::default(), looks: 0, asked: false, out };
@@ -101,7 +102,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
 async fn finish(out: Outlet, asked: bool, signals: &mut Signals) -> io::Result<()> {
     // Taking off the probes took a while.
     signals.forget().await;
-    let still = if asked { outlet::AT_THE_END } else { Duration::MAX };
+    let still = if asked { stdout::AT_THE_END } else { Duration::MAX };
     tokio::select! {
         finished = spawn_blocking(move || out.finish(still)) => finished.map_err(io::Error::other)?,
         () = signals.any() => Err(io::Error::other("told to end before all was written to standard output")),
@@ -272,7 +273,7 @@ impl Run<'_> {
 
     /// What stands already: a reader knows the whole from the start.
     fn standing(&mut self) -> io::Result<()> {
-        for (event, change) in remember::standing(&self.tracer.state) {
+        for (event, change) in history::standing(&self.tracer.state) {
             self.tell(&event, &change)?;
         }
         self.out.flush()

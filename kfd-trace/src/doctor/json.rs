@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::report::Report;
 use super::text::Footing;
-use crate::output::{escape, status::JsonFinding};
+use crate::output::status::JsonFinding;
+use crate::text::escape;
 
 /// Version of the format.
 pub const SCHEMA: u32 = 1;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::events::event::QueueCreate;
-use crate::events::pointers::{Pointers, Unit, Unmeasured};
+use crate::model::event::QueueCreate;
+use crate::model::pointers::{Pointers, Unit, Unmeasured};
 use crate::state::Activity;
 
 /// Of a process, all of its contexts and GPUs.
@@ -65,9 +65,9 @@ impl Sampled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::{Body, ProcessId};
-    use crate::events::pointers::Counts;
-    use crate::events::pointers::samples::sdma;
+    use crate::model::event::{Body, ProcessId};
+    use crate::model::pointers::Counts;
+    use crate::model::pointers::samples::sdma;
     use crate::state::samples::{create, event, facts, seen, state};
     use crate::state::{Reading, Sample, State};
 

@@ -6,7 +6,8 @@ use super::finding::Weight;
 use super::report::{ChipRow, Outcome, Report, RocmSmi, Row, Standing, View};
 use super::sampled::Sampled;
 use crate::kernel::Finding;
-use crate::output::{escape, status, table};
+use crate::output::status;
+use crate::text::{escape, table};
 
 /// What this tracer stands on, as `kfd-trace status` tells it.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,11 @@
 //! Bytes of the ring buffer to events. Total: any bytes give an event or an error by name.
 
-use super::event::{Body, Event, IoctlCall, Outcome, ProcessId, ProcessSeen};
-use super::layout::QueueLayout;
-use super::life::{CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault};
-use super::pointers::Memory;
+use crate::model::event::{Body, Event, IoctlCall, Outcome, ProcessId, ProcessSeen};
+use crate::model::incident::{
+    CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault,
+};
+use crate::model::layout::QueueLayout;
+use crate::model::pointers::Memory;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::{self, Header, Record, fault, mqd_op, outcome};
@@ -256,7 +258,7 @@ fn prefix(bytes: &[u8]) -> Option<Header> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::layout::QueueLayout;
+    use crate::model::layout::QueueLayout;
 
     /// Bytes of a record as the BPF side would send it.
     fn bytes<T: Record>(kind: Kind, fill: impl FnOnce(&mut T)) -> Vec<u8> {

@@ -1,8 +1,8 @@
 //! The reading end of the ring buffer.
 
 use super::decode::{Undecodable, decode};
-use super::event::Event;
-use super::layout::QueueLayout;
+use crate::model::event::Event;
+use crate::model::layout::QueueLayout;
 use aya::maps::{MapData, RingBuf};
 use std::io;
 use tokio::io::Interest;

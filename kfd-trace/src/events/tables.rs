@@ -1,9 +1,9 @@
 //! What the BPF maps hold, as plain values: sums and counters read at a scrape or at the end of a run.
 
-use super::counters::Counters;
-use super::event::ProcessId;
 use super::undecoded::{Undecoded, probe_name};
-use crate::missed::{Cause, Missed};
+use crate::model::counters::Counters;
+use crate::model::event::ProcessId;
+use crate::model::missed::{Cause, Missed};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::stat::IoctlStat;
@@ -130,8 +130,8 @@ pub struct InFlightRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::counters::samples::counters;
     use crate::events::decode::{DecodeError, Undecodable};
+    use crate::model::counters::samples::counters;
     use kfd_trace_common::{counter, loss};
 
     #[test]

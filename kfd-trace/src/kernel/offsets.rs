@@ -81,8 +81,8 @@ fn resolve_one(field: &Field, btf: &Btf) -> Result<u32, Missing> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::btf::Sample;
     use super::*;
+    use crate::kernel::btf::Sample;
 
     const fn field(
         global: &'static str,

@@ -3,8 +3,8 @@
 use bytesize::ByteSize;
 use serde::Serialize;
 
-use crate::events::event::QueueCreate;
-use crate::events::pointers::{Counts, Pointers, Unit, Unmeasured};
+use crate::model::event::QueueCreate;
+use crate::model::pointers::{Counts, Pointers, Unit, Unmeasured};
 use crate::state::{Activity, Measured, Process, Work};
 
 /// Of a queue. Every field is always there; `null` is "not measured".
@@ -165,8 +165,8 @@ fn bytes(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::Body;
-    use crate::events::pointers::samples::sdma;
+    use crate::model::event::Body;
+    use crate::model::pointers::samples::sdma;
     use crate::output::samples::{PID, sampled, traced};
     use crate::state::samples::event;
     use crate::state::{Reading, State};
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_queue_that_was_read_at_its_end_is_told_whole() {
         let mut state = after(&[(S, counts(10, 9))]);
-        let last = Some(crate::events::pointers::samples::memory(12, 12));
+        let last = Some(crate::model::pointers::samples::memory(12, 12));
         let body = Body::QueueDestroy { queue_id: 3, gpu_id: Some(58270), last };
         let ended = state.apply(&event(2 * S, 1, PID, body)).ended;
         let [queue] = ended.as_slice() else { panic!("{ended:?}") };

@@ -6,10 +6,10 @@
 
 use serde::Serialize;
 
-use super::clock::Clock;
-use super::escape;
 use crate::attribute::Topology;
 use crate::state::Snapshot;
+use crate::text::clock::Clock;
+use crate::text::escape;
 
 mod ask;
 mod events;

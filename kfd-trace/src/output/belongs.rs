@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::escape;
 use crate::attribute::Runtime;
 use crate::state::ProcessDetails;
+use crate::text::escape;
 
 /// Digits of a container id that people use.
 const SHORT_ID: usize = 12;

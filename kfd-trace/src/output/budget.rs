@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::attribute::{Gpu, Pool, Topology};
-use crate::events::event::QueueType;
+use crate::model::event::QueueType;
 use crate::state::{Queue, Snapshot};
 
 /// What of a live queue decides on its slot.

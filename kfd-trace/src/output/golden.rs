@@ -1,12 +1,12 @@
 //! The formats that readers rely on, kept as files in kfd-trace/tests/golden: a change of one shows in review. With
 //! KFD_TRACE_ACCEPT=1 in the environment the tests write the files anew.
 
-use super::json::{self, Driver};
+use super::event::json::{self, Driver};
+use super::event::text::Stream;
 use super::samples::{CREATE, PID, clock, ioctl_event, shown, topology, traced};
-use super::stream::Stream;
 use super::{api, ps};
-use crate::events::event::{Body, Event, Origin, Outcome, QueueCreate};
-use crate::events::life::{
+use crate::model::event::{Body, Event, Origin, Outcome, QueueCreate};
+use crate::model::incident::{
     CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault,
 };
 use crate::state::samples::{create, destroy, event, facts, seen};
@@ -38,11 +38,7 @@ fn events() -> Vec<Event> {
     let own = |body| event(50_000, 1, PID, body);
     let eviction = |trigger| Eviction { gpu_id: GPU, trigger, errno: 0, latency_ns: 5_000 };
     let update = |cu_mask, errno| {
-        Body::QueueUpdate(QueueUpdate {
-            now: QueueCreate { percent: Some(50), ..facts(3) },
-            cu_mask,
-            errno,
-        })
+        Body::QueueUpdate(QueueUpdate { now: QueueCreate { percent: Some(50), ..facts(3) }, cu_mask, errno })
     };
     let access = FaultAccess { address: 0x7f00_1000, not_present: true, read_only: false, no_execute: true };
     let fault = |access| Body::VmFault(VmFault { gpu_id: GPU, access });

@@ -11,8 +11,8 @@ use prometheus::proto::MetricFamily;
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
+use crate::model::verdict::ProbeStatus;
 use crate::state::{IoctlTotals, SampleTotals, Snapshot};
-use crate::verdict::ProbeStatus;
 
 mod activity;
 mod collectors;

@@ -12,22 +12,14 @@ mod activity;
 pub mod api;
 pub mod belongs;
 pub mod budget;
-pub mod clock;
-pub mod context;
-pub mod errno;
-pub mod escape;
-pub mod http;
-pub mod json;
+pub mod event;
 pub mod metrics;
 mod names;
 pub mod page;
 pub mod ps;
 mod queue_fields;
 pub mod status;
-pub mod stream;
 pub mod summary;
-pub(crate) mod table;
-pub mod web;
 
 #[cfg(test)]
 mod golden;

@@ -3,8 +3,8 @@
 use serde::{Serialize, Serializer};
 
 use crate::attribute::Pool;
-use crate::events::event::Origin;
-use crate::events::life::CuMask;
+use crate::model::event::Origin;
+use crate::model::incident::CuMask;
 use crate::state::{Source, Sources};
 
 pub(super) fn hex(value: u64) -> String {

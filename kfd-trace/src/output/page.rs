@@ -9,10 +9,11 @@ use std::sync::Arc;
 use askama::Template;
 
 use super::api::{Tracing, View};
-use super::clock::{self, age};
-use super::{escape, status};
+use super::status;
 use crate::attribute::Topology;
 use crate::state::{Entry, Filter, History, Process, What};
+use crate::text::clock::{self, age};
+use crate::text::escape;
 
 mod events;
 mod gpus;
@@ -172,14 +173,16 @@ fn live(view: &View<'_>) -> Live {
 
 fn unseen(tracing: &Tracing<'_>) -> Unseen {
     let probes = tracing.probes;
-    let row = |probe: &crate::verdict::ProbeStatus| ProbeRow {
+    let row = |probe: &crate::model::verdict::ProbeStatus| ProbeRow {
         name: probe.id.name(),
         functions: shortened(probe.symbols.join(", ")),
         verdict: probe.verdict.word(),
         reason: probe.verdict.reason().map(|reason| shortened(escape::terminal(&reason))).unwrap_or_default(),
         feeds: probe.feeds,
     };
-    let on = |verdict: &crate::verdict::Verdict| matches!(verdict, crate::verdict::Verdict::Attached);
+    let on = |verdict: &crate::model::verdict::Verdict| {
+        matches!(verdict, crate::model::verdict::Verdict::Attached)
+    };
     Unseen {
         queues_by_ioctl: tracing.queues_by_ioctl,
         meaning: status::meaning(probes),

@@ -6,12 +6,13 @@ use bytesize::ByteSize;
 
 use super::belongs::BelongsFields;
 use super::budget::{Budget, Claim};
-use super::clock::age;
-use super::table::plain;
-use super::{activity, escape, names};
+use super::{activity, names};
 use crate::attribute::Topology;
-use crate::events::event::{ProcessId, QueueCreate};
+use crate::model::event::{ProcessId, QueueCreate};
 use crate::state::{Activity, Process, ProcessDetails, Queue, Snapshot, Sources};
+use crate::text::clock::age;
+use crate::text::escape;
+use crate::text::table::plain;
 
 mod merge;
 pub use merge::merge;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::names::hex;
-use crate::events::event::{QueueCreate, QueueType};
+use crate::model::event::{QueueCreate, QueueType};
 
 /// Flattened into the objects that tell of a queue; `null` is "not told". `gpu_id`, `active` and `evicted` stand in them at
 /// places of their own.

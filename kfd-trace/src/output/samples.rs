@@ -3,13 +3,13 @@
 use jiff::tz::TimeZone;
 use kfd_trace_common::counter::ProbeId;
 
-use super::clock::Clock;
-use super::context::Context;
+use super::event::context::Context;
 use crate::attribute::{Belongs, Gpu, Topology};
-use crate::events::event::{Event, Outcome, ProcessId};
+use crate::model::event::{Event, Outcome, ProcessId};
+use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::state::samples::{create, event, seen};
 use crate::state::{Change, Process, ProcessDetails, Reading, Sample, State, StateLimits};
-use crate::verdict::{ProbeStatus, Verdict};
+use crate::text::clock::Clock;
 
 pub(crate) const PID: u32 = 4321;
 pub(crate) const CREATE: u32 = 0xc060_4b02;
@@ -89,7 +89,7 @@ pub(crate) fn shown<T>(event: &Event, show: impl Fn(&Event, &Context<'_>) -> T) 
 }
 
 pub(crate) fn ioctl_event(cmd: u32, outcome: Outcome, args: &[u8]) -> Event {
-    use crate::events::event::{Body, IoctlCall};
+    use crate::model::event::{Body, IoctlCall};
     let call = IoctlCall { cmd, entered_ns: 29_000, outcome, args: args.to_vec() };
     event(30_000, 1, PID, Body::Ioctl(call))
 }

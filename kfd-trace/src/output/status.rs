@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use kfd_trace_common::counter::ProbeId;
 use serde::Serialize;
 
-use super::{escape, table};
 use crate::kernel::findings::{Finding, Severity};
-use crate::missed::Missed;
-use crate::verdict::{ProbeStatus, Verdict};
+use crate::model::missed::Missed;
+use crate::model::verdict::{ProbeStatus, Verdict};
+use crate::text::{escape, table};
 
 /// Version of the JSON format.
 pub const SCHEMA: u32 = 1;

@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::activity::{WorkFields, works};
-use super::clock::{latency, span};
-use super::{errno, escape, table};
-use crate::events::ioctl;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
+use crate::model::ioctl;
 use crate::state::{Edge, IoctlSum, IoctlTotals, Snapshot};
+use crate::text::clock::{latency, span};
+use crate::text::{errno, escape, table};
 
 mod lost;
 
@@ -53,7 +53,7 @@ pub struct Summary {
     lost: BTreeMap<String, u64>,
     /// Calls whose end is not probed, by ioctl.
     not_measured: BTreeMap<String, u64>,
-    /// Causes of misses ([`crate::missed::Cause`]) that this kernel does not count: none of them is in `lost`.
+    /// Causes of misses ([`crate::model::missed::Cause`]) that this kernel does not count: none of them is in `lost`.
     misses_not_measured: Vec<&'static str>,
 }
 

@@ -9,7 +9,7 @@ use super::plan::{Action, Attach, Planned};
 use super::site::{At, Target};
 use super::table::{ProbeKind, Row};
 use super::together::{Together, Wanted};
-use crate::verdict::{ProbeStatus, Verdict};
+use crate::model::verdict::{ProbeStatus, Verdict};
 use aya::Ebpf;
 use aya::programs::{KProbe, ProgramError, TracePoint};
 use std::os::fd::OwnedFd;
@@ -229,8 +229,8 @@ fn verdict(targets: usize, mut failed: Vec<(String, String)>, strangers: Vec<Str
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::PROBES;
     use super::*;
+    use crate::probes::rows::PROBES;
     use kfd_trace_common::counter::ProbeId;
 
     fn row(id: ProbeId) -> &'static Row {

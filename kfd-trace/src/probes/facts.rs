@@ -1,10 +1,10 @@
 //! What this kernel tells of itself, reduced to what the plan, the loader and the decoder need.
 
-use super::misses::Layout;
+use super::maps::missed::Layout;
 use super::mqds::MqdWalk;
-use crate::events::ioctl::IOCTLS;
-use crate::events::layout::{Member, QueueLayout};
 use crate::kernel::{Kernel, Symbols};
+use crate::model::ioctl::IOCTLS;
+use crate::model::layout::{Member, QueueLayout};
 use kfd_trace_common::limits::PROPERTIES_LEN;
 use kfd_trace_common::offset::FIELDS;
 use std::collections::{BTreeMap, BTreeSet};

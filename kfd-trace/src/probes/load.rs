@@ -1,10 +1,10 @@
 //! From a plan to the loaded object: its maps and its read-only globals. [`super::attach`] attaches its programs.
 
 use super::facts::Facts;
-use super::mapped;
+use super::maps::mapped;
 use super::plan::Plan;
 use super::session::Options;
-use crate::events::event::QueueType;
+use crate::model::event::QueueType;
 use aya::{Ebpf, EbpfLoader};
 use kfd_trace_common::offset::{ABSENT, FIELDS};
 use kfd_trace_common::rules::records;
@@ -13,7 +13,7 @@ use std::error::Error;
 use thiserror::Error;
 
 /// The BPF object, aligned as an ELF file must be to be parsed in place.
-pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/kfd-trace-ebpf"));
+pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/kfd-trace-ebpf"));
 
 /// Smallest ring buffer that the kernel makes.
 const PAGE_BYTES: u32 = 4096;
@@ -31,7 +31,7 @@ pub enum LoadError {
 
 /// How large the maps are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(crate) enum Room {
     /// For tracing.
     Full,
     /// For `peek` alone: no other program will run.
@@ -39,10 +39,10 @@ pub(super) enum Room {
 }
 
 /// Its parts, one for each CPU (kfd-trace-ebpf/src/counters.rs).
-pub(super) const COUNTERS: &str = "COUNTERS";
+pub(crate) const COUNTERS: &str = "COUNTERS";
 
 /// One array for all CPUs (kfd-trace-ebpf/src/losses.rs).
-pub(super) const LOSSES: &str = "LOSSES";
+pub(crate) const LOSSES: &str = "LOSSES";
 
 /// Maps whose size follows from what is traced.
 const SIZED: [&str; 14] = [
@@ -63,7 +63,7 @@ const SIZED: [&str; 14] = [
 ];
 
 /// Creates the maps and fills the read-only globals; no program is loaded yet.
-pub(super) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) -> Result<Ebpf, LoadError> {
+pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) -> Result<Ebpf, LoadError> {
     allow_locked_memory();
     let offsets: Vec<(&str, u32)> = FIELDS.iter().map(|f| (f.global, offset(facts, f.global))).collect();
     let others = [

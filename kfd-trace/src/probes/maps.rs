@@ -1,13 +1,19 @@
 //! The maps of a running tracer: the table of processes, and all that is read at once.
 
+mod calls;
+pub(crate) mod lookup;
+pub(crate) mod mapped;
+pub mod missed;
+pub(crate) mod reclaim;
+mod sums;
+
+use self::calls::Seats;
+use self::lookup::{Lookup, PASIDS, PROCESSES};
+use self::mapped::Mapped;
 use super::load::{self, LoadError, chain};
-use super::lookup::{self, Lookup, PASIDS, PROCESSES};
-use super::mapped::{self, Mapped};
-use super::seats::Seats;
-use super::sums;
-use crate::events::counters::Counters;
-use crate::events::event::ProcessId;
 use crate::events::tables::{Crowded, IoctlRow, Tables};
+use crate::model::counters::Counters;
+use crate::model::event::ProcessId;
 use aya::Ebpf;
 use aya::maps::{HashMap, Map, MapError};
 use kfd_trace_common::counter::Trouble;
@@ -19,18 +25,18 @@ use std::collections::BTreeSet;
 
 /// Most steps of a walk over a hash map, twice the entries of the largest: it begins anew when its key is deleted under it, as
 /// every returning call does to those of calls under way.
-pub(super) const WALK_MAX: usize = 2 * IN_FLIGHT_MAX as usize;
+pub(crate) const WALK_MAX: usize = 2 * IN_FLIGHT_MAX as usize;
 
-pub(super) fn error(map: &'static str) -> impl Fn(MapError) -> LoadError {
+pub(crate) fn error(map: &'static str) -> impl Fn(MapError) -> LoadError {
     move |error| LoadError::Map { map, why: chain(&error) }
 }
 
-pub(super) fn find<'a>(ebpf: &'a Ebpf, map: &'static str) -> Result<&'a Map, LoadError> {
+pub(crate) fn find<'a>(ebpf: &'a Ebpf, map: &'static str) -> Result<&'a Map, LoadError> {
     ebpf.map(map).ok_or(LoadError::NoMap(map))
 }
 
 /// Calls that found the maps full are summed up under this process, by their number only.
-pub(super) const NOBODY: u64 = 0;
+pub(crate) const NOBODY: u64 = 0;
 
 /// Drops the entries of ended processes. One by address is usually gone by then; where its release cannot be probed (no BTF of
 /// the driver) it is dropped here.
@@ -56,7 +62,7 @@ fn forget(lookup: &Lookup<'_>, ended: &BTreeSet<ProcessId>) -> Result<(), LoadEr
 }
 
 /// The arrays that are mapped into this process, and the program that reads the other maps.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     counters: Mapped,
     losses: Mapped,
     /// What found the sums of ioctls full, by number of the command.
@@ -67,7 +73,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(ebpf: &mut Ebpf) -> Result<Self, LoadError> {
+    pub(crate) fn new(ebpf: &mut Ebpf) -> Result<Self, LoadError> {
         let entry = lookup::load_program(ebpf)?;
         let words = |map| Mapped::new::<u64>(ebpf, map);
         Ok(Shared {
@@ -79,11 +85,11 @@ impl Shared {
         })
     }
 
-    pub(super) fn lookup<'a>(&'a self, ebpf: &'a Ebpf) -> Lookup<'a> {
+    pub(crate) fn lookup<'a>(&'a self, ebpf: &'a Ebpf) -> Lookup<'a> {
         Lookup { ebpf, answer: &self.entry }
     }
 
-    pub(super) fn read(&self, ebpf: &Ebpf) -> Result<Tables, LoadError> {
+    pub(crate) fn read(&self, ebpf: &Ebpf) -> Result<Tables, LoadError> {
         let (lookup, counters) = (self.lookup(ebpf), self.counters());
         let (mut ioctls, stats) = sums::ioctls(&lookup, &self.seats)?;
         ioctls.extend(self.rest(&counters));
@@ -95,7 +101,7 @@ impl Shared {
     }
 
     /// What is mapped, which cannot fail.
-    pub(super) fn mapped(&self) -> Tables {
+    pub(crate) fn mapped(&self) -> Tables {
         let (mut ioctls, errors) = sums::seated(&self.seats);
         let counters = self.counters();
         ioctls.extend(self.rest(&counters));
@@ -113,31 +119,31 @@ impl Shared {
     }
 
     /// Lost records, all kinds together, and what could not be told in the first place.
-    pub(super) fn untold(&self) -> u64 {
+    pub(crate) fn untold(&self) -> u64 {
         let counters = Counters { counted: Vec::new(), losses: self.losses.load().collect() };
         let lost = Kind::ALL.iter().map(|kind| counters.lost(*kind));
         lost.chain(Trouble::UNTOLD.iter().map(|trouble| counters.trouble(*trouble))).sum()
     }
 
     /// From now on the programs remember which process a file has: all that changes it is probed.
-    pub(super) fn remember(&self, ebpf: &Ebpf) -> Result<(), LoadError> {
+    pub(crate) fn remember(&self, ebpf: &Ebpf) -> Result<(), LoadError> {
         self.lookup(ebpf).remember()
     }
 
     /// Forgets who ended processes were.
-    pub(super) fn forget(&self, ebpf: &Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
+    pub(crate) fn forget(&self, ebpf: &Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
         forget(&self.lookup(ebpf), ended)
     }
 
     /// Drops what the maps have counted for ended processes.
-    pub(super) fn retire(&mut self, ebpf: &Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
+    pub(crate) fn retire(&mut self, ebpf: &Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
         let lookup = Lookup { ebpf, answer: &self.entry };
         sums::retire(&lookup, &self.seats, ended)?;
         self.seats.retire(&lookup, ended)
     }
 
     /// One round of freeing seats: see [`Seats::tidy`].
-    pub(super) fn tidy_seats(
+    pub(crate) fn tidy_seats(
         &mut self,
         ebpf: &Ebpf,
         ended: impl Fn(u32, u32) -> bool,
@@ -147,12 +153,12 @@ impl Shared {
     }
 
     /// The number of the process at this address, where the BPF side has met it.
-    pub(super) fn known(&self, ebpf: &Ebpf, address: u64) -> Result<Option<ProcessId>, LoadError> {
+    pub(crate) fn known(&self, ebpf: &Ebpf, address: u64) -> Result<Option<ProcessId>, LoadError> {
         Ok(self.lookup(ebpf).read(&PROCESSES, address)?.map(|entry| ProcessId(entry.id)))
     }
 
     /// The number of the process at this address; one that the BPF side has not met yet gets one.
-    pub(super) fn number(&self, ebpf: &mut Ebpf, address: u64, fresh: Entry) -> Result<ProcessId, LoadError> {
+    pub(crate) fn number(&self, ebpf: &mut Ebpf, address: u64, fresh: Entry) -> Result<ProcessId, LoadError> {
         const NO_EXIST: u64 = 1;
         if let Some(known) = self.known(ebpf, address)? {
             return Ok(known);

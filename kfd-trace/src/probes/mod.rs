@@ -7,22 +7,15 @@
 
 pub mod attach;
 pub mod facts;
-mod leaving;
 pub mod load;
-mod lookup;
-mod mapped;
 mod maps;
-pub mod misses;
 pub mod mqds;
 mod multi;
 mod narrow;
-pub mod peek;
 pub mod plan;
 mod rows;
-mod seats;
 pub mod session;
 mod site;
-mod sums;
 pub mod table;
 mod together;
 pub mod walk;

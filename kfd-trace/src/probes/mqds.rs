@@ -7,7 +7,7 @@
 //! cannot be read whole is not known.
 
 use super::facts::Functions;
-use super::peek::KernelMemory;
+use super::walk::peek::KernelMemory;
 use super::walk::word;
 use crate::kernel::Kernel;
 use std::collections::BTreeSet;
@@ -166,8 +166,8 @@ impl Arrivals {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::samples::Words;
     use super::*;
+    use crate::probes::walk::samples::Words;
 
     const LIST: u64 = 0x1000;
     const CPU: u64 = 0x2000;

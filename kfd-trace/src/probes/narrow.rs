@@ -4,7 +4,7 @@
 use super::plan::{Action, Planned};
 use super::site::Target;
 use super::table::Row;
-use crate::verdict::{ProbeStatus, Verdict};
+use crate::model::verdict::{ProbeStatus, Verdict};
 use std::collections::BTreeSet;
 
 /// Places of a row that no GPU here uses.
@@ -96,9 +96,9 @@ fn names(targets: &[Target]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::PROBES;
-    use super::super::site::At;
     use super::*;
+    use crate::probes::rows::PROBES;
+    use crate::probes::site::At;
     use kfd_trace_common::counter::ProbeId;
 
     fn target(symbol: &str, address: u64) -> Target {

@@ -4,8 +4,8 @@ use super::facts::{Facts, Functions};
 use super::rows::PROBES;
 use super::site::{self, Target};
 use super::table::{Row, When};
-use crate::events::ioctl::IOCTLS;
-use crate::verdict::Verdict;
+use crate::model::ioctl::IOCTLS;
+use crate::model::verdict::Verdict;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::rules;
 
@@ -166,8 +166,8 @@ fn has_newer_commands(functions: &impl Functions) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::site::At;
     use super::*;
+    use crate::probes::site::At;
     use std::collections::BTreeMap;
 
     /// name -> addresses in the driver, and whether vmlinux has the name, too.

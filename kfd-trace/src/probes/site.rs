@@ -3,7 +3,7 @@
 use super::facts::{Facts, Functions};
 use super::rows::NOT_OF_USERS;
 use super::table::Site;
-use crate::events::ioctl::{IOCTLS, WAIT_EVENTS};
+use crate::model::ioctl::{IOCTLS, WAIT_EVENTS};
 use kfd_trace_common::rules;
 use std::collections::BTreeSet;
 

@@ -6,12 +6,14 @@
 //! are bounded, unreadable links end them with a count, and the caller compares with sysfs. Last it looks which of the GPUs
 //! met have a scheduler at work: what is unlike there may be a change under way.
 
+pub mod peek;
+
+use self::peek::KernelMemory;
 use super::facts::Facts;
-use super::peek::KernelMemory;
 use crate::events::decode::secondary;
-use crate::events::event::{Origin, QueueCreate};
-use crate::events::layout::QueueLayout;
 use crate::kernel::Kernel;
+use crate::model::event::{Origin, QueueCreate};
+use crate::model::layout::QueueLayout;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Fewest and most buckets of the table: `1 << KFD_PROCESS_TABLE_SIZE` (kfd_priv.h) is 32 up to 6.12 and 256 on 7.2.
@@ -286,7 +288,7 @@ pub(super) mod samples {
 mod tests {
     use super::samples::Words;
     use super::*;
-    use crate::events::layout::Member;
+    use crate::model::layout::Member;
 
     const TABLE: u64 = 0x1000;
     const PROCESS: u64 = 0x2000;

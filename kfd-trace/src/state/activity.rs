@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::process::ProcessKey;
 use super::queue::Queue;
 use super::rows::State;
-use crate::events::pointers::{Counts, Memory, Pointers, Unit, Unmeasured};
+use crate::model::pointers::{Counts, Memory, Pointers, Unit, Unmeasured};
 
 /// A queue that has a backlog and retires nothing for so long is stalled, nanoseconds.
 pub const STALLED_AFTER_NS: u64 = 10_000_000_000;

@@ -9,7 +9,7 @@ use super::queue::{Cause, Queue};
 use super::rows::State;
 use super::source::{Source, Sources};
 use super::totals::Anomaly;
-use crate::events::event::{Body, Event, ProcessId, QueueCreate};
+use crate::model::event::{Body, Event, ProcessId, QueueCreate};
 
 /// When a source was read, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

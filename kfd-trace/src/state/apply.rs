@@ -5,7 +5,7 @@ use super::queue::{Cause, Queue};
 use super::rows::State;
 use super::source::Source;
 use super::totals::Anomaly;
-use crate::events::event::{Body, Event, ProcessSeen};
+use crate::model::event::{Body, Event, ProcessSeen};
 
 /// What one event changed.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,8 +4,8 @@ use super::apply::Change;
 use super::process::ProcessKey;
 use super::queue::Queue;
 use super::rows::State;
-use crate::events::event::QueueCreate;
-use crate::events::life::{Eviction, Trigger};
+use crate::model::event::QueueCreate;
+use crate::model::incident::{Eviction, Trigger};
 
 /// Transitions between evicted and not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::{Body, ProcessId};
+    use crate::model::event::{Body, ProcessId};
     use crate::state::samples::{create, event, facts, seen, state};
 
     fn told(gpu_id: u32, trigger: Option<Trigger>) -> Eviction {
@@ -186,8 +186,8 @@ mod tests {
     fn an_eviction_whose_effect_was_seen_first_is_counted() {
         let mut state = with_queue();
         let key = ProcessId(1).into();
-        let found = crate::events::event::QueueCreate { evicted: Some(true), ..facts(3) };
-        let update = crate::events::life::QueueUpdate { now: found, cu_mask: None, errno: 0 };
+        let found = crate::model::event::QueueCreate { evicted: Some(true), ..facts(3) };
+        let update = crate::model::incident::QueueUpdate { now: found, cu_mask: None, errno: 0 };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         assert!(state.process(key).is_some_and(|row| row.evicted.evicted && row.evicted.count == 0));
         state.apply(&event(10, 1, 700, Body::Evict(told(GPU, Some(Trigger::Ttm)))));
@@ -200,8 +200,8 @@ mod tests {
     fn one_queue_that_is_put_aside_does_not_evict_its_process() {
         let mut state = with_queue();
         state.apply(&event(3, 1, 700, create(4)));
-        let aside = crate::events::event::QueueCreate { evicted: Some(true), ..facts(3) };
-        let update = crate::events::life::QueueUpdate { now: aside, cu_mask: None, errno: 0 };
+        let aside = crate::model::event::QueueCreate { evicted: Some(true), ..facts(3) };
+        let update = crate::model::incident::QueueUpdate { now: aside, cu_mask: None, errno: 0 };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         let row = state.process(ProcessId(1).into()).expect("row");
         assert!(row.queues[&3].evictions.evicted && !row.queues[&4].evictions.evicted);
@@ -210,8 +210,7 @@ mod tests {
 
     #[test]
     fn a_queue_without_a_ring_is_not_active_after_a_restore() {
-        let mut queue =
-            Queue::born(1, &crate::events::event::QueueCreate { percent: Some(0), ..facts(1) }, 5);
+        let mut queue = Queue::born(1, &crate::model::event::QueueCreate { percent: Some(0), ..facts(1) }, 5);
         queue.set_evicted(true);
         queue.set_evicted(false);
         assert_eq!(queue.facts.active, Some(false));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::apply::Change;
 use super::process::ProcessKey;
 use super::rows::State;
-use crate::events::event::Event;
+use crate::model::event::Event;
 
 /// One GPU, or one partition of one, under KFD's gpu_id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,8 +101,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use crate::events::event::{Body, Event};
-    use crate::events::life::{Eviction, VmFault};
+    use crate::model::event::{Body, Event};
+    use crate::model::incident::{Eviction, VmFault};
     use crate::state::samples::{create, event, seen, state};
 
     const GPU: u32 = 58270;

@@ -12,7 +12,7 @@ use super::apply::Change;
 use super::process::ProcessKey;
 use super::queue::Queue;
 use super::rows::State;
-use crate::events::event::{Body, Event, ProcessId};
+use crate::model::event::{Body, Event, ProcessId};
 
 mod entry;
 mod log;

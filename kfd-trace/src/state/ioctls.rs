@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use kfd_trace_common::stat::{BUCKETS, FIRST_EDGE_LOG2, IoctlStat, upper_edge_ns};
 
-use crate::events::event::ProcessId;
-use crate::events::ioctl;
 use crate::events::tables::{ErrorRow, IoctlRow};
+use crate::model::event::ProcessId;
+use crate::model::ioctl;
 
 /// What is known of all calls of one ioctl number, whatever size user space announced.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::adopt::{Read, StandingProcess};
 use super::process::{Place, Process};
 use super::source::Source;
-use crate::events::event::QueueCreate;
+use crate::model::event::QueueCreate;
 
 /// The driver tells of a change shortly before or after it makes it: what changed in this time is left alone.
 const SETTLE_NS: u64 = 1_000_000_000;

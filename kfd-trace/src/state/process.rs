@@ -8,7 +8,7 @@ use super::queue::Queue;
 use super::source::Sources;
 use super::update::MqdWrites;
 use crate::attribute::{Belongs, PodNames, belongs};
-use crate::events::event::{ProcessId, ProcessSeen};
+use crate::model::event::{ProcessId, ProcessSeen};
 
 /// Start times from /proc are in ticks of 10 ms and cut off: nearer than this is the same start.
 const START_TOLERANCE_NS: u64 = 20_000_000;

@@ -2,8 +2,8 @@
 
 use super::samples::{create, destroy, event, facts, seen};
 use super::{Source, StandingProcess, State, StateLimits, Totals};
-use crate::events::event::{Body, Event, ProcessId};
-use crate::events::life::{Eviction, MqdOp, QueueUpdate};
+use crate::model::event::{Body, Event, ProcessId};
+use crate::model::incident::{Eviction, MqdOp, QueueUpdate};
 
 /// xorshift64: the same sequence in every run.
 struct Random(u64);

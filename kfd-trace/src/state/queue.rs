@@ -4,8 +4,8 @@ use super::activity::Activity;
 use super::eviction::Evictions;
 use super::source::{Source, Sources};
 use super::update::MqdWrites;
-use crate::events::event::{QueueCreate, QueueType};
-use crate::events::life::CuMask;
+use crate::model::event::{QueueCreate, QueueType};
+use crate::model::incident::CuMask;
 
 /// A queue. Within a process its id is unique while it lives.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,8 +7,8 @@ use super::queue::{Cause, Queue, QueueEnd, QueueLabel};
 use super::rows::State;
 use super::source::Source;
 use super::totals::Anomaly;
-use crate::events::event::{Event, Origin, QueueCreate};
-use crate::events::ioctl;
+use crate::model::event::{Event, Origin, QueueCreate};
+use crate::model::ioctl;
 
 /// `AMDKFD_IOC_DESTROY_QUEUE`.
 const DESTROY_QUEUE: u8 = 0x03;

@@ -12,8 +12,8 @@ use super::process::{Place, Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd};
 use super::rows::State;
 use super::source::Source;
-use crate::events::event::{Body, Event, QueueCreate, QueueType};
-use crate::events::life::QueueUpdate;
+use crate::model::event::{Body, Event, QueueCreate, QueueType};
+use crate::model::incident::QueueUpdate;
 
 /// What the probes and a list of the driver did not agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

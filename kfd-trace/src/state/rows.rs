@@ -9,7 +9,7 @@ use super::process::{Place, Process, ProcessDetails, ProcessKey};
 use super::queue::{Cause, QueueEnd};
 use super::snapshot::Snapshot;
 use super::totals::{Anomaly, Totals};
-use crate::events::event::ProcessId;
+use crate::model::event::ProcessId;
 
 /// Processes, their queues, and totals.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::activity::Sample;
 use super::rows::State;
-use crate::events::pointers::Unmeasured;
+use crate::model::pointers::Unmeasured;
 
 /// Of a tracer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,8 +39,8 @@ impl SampleTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::ProcessId;
-    use crate::events::pointers::Counts;
+    use crate::model::event::ProcessId;
+    use crate::model::pointers::Counts;
     use crate::state::samples::{create, event, seen, state};
 
     #[test]

@@ -3,8 +3,8 @@
 use kfd_trace_common::stat::{IoctlStat, bucket_of};
 
 use super::{State, StateLimits};
-use crate::events::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueCreate, QueueType};
 use crate::events::tables::{ErrorRow, IoctlRow};
+use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueCreate, QueueType};
 
 pub(crate) fn state() -> State {
     State::new(StateLimits { processes: 8, ended_processes: 2, linger_ns: 1_000, ended_queues: 4 })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::queue::{Cause, QueueLabel};
 use super::reconcile::Difference;
 use super::source::Source;
-use crate::events::life::{MqdOp, Trigger};
+use crate::model::incident::{MqdOp, Trigger};
 
 /// Something in the records that does not fit together. Each occurrence is counted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -23,7 +23,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::{Body, Event, ProcessId};
+    use crate::model::event::{Body, Event, ProcessId};
     use crate::state::samples::{create, destroy, event, seen, state};
 
     const GPU: u32 = 58270;

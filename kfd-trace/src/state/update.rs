@@ -5,7 +5,7 @@ use super::process::ProcessKey;
 use super::queue::Queue;
 use super::rows::State;
 use super::totals::Anomaly;
-use crate::events::life::{MqdOp, QueueUpdate};
+use crate::model::incident::{MqdOp, QueueUpdate};
 
 /// Outermost calls of the MQD functions, by function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl State {
 
 impl Queue {
     /// Takes what the driver has now; what is not told stays.
-    pub(super) fn renew(&mut self, now: &crate::events::event::QueueCreate) {
+    pub(super) fn renew(&mut self, now: &crate::model::event::QueueCreate) {
         let before = std::mem::replace(&mut self.facts, now.clone());
         self.facts.origin = before.origin;
         self.facts.absorb(&before);
@@ -85,8 +85,8 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::{Body, ProcessId, QueueCreate};
-    use crate::events::life::{CuMask, Eviction};
+    use crate::model::event::{Body, ProcessId, QueueCreate};
+    use crate::model::incident::{CuMask, Eviction};
     use crate::state::samples::{create, event, facts, seen, state};
 
     fn with_queue() -> State {

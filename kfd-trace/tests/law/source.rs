@@ -6,16 +6,16 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, File, Item, ItemMod, ItemUse, UseTree, Visibility};
 
 /// A module by its path below the crate: `["state", "apply"]`; the crate itself is empty.
-pub type Module = Vec<String>;
+pub(crate) type Module = Vec<String>;
 
 /// The crate's files, as modules.
-pub struct Sources {
+pub(crate) struct Sources {
     files: BTreeMap<Module, Parsed>,
 }
 
 struct Parsed {
     path: PathBuf,
-    /// Names that the file passes on: `pub use`, by the name under which it is passed on.
+    /// Names that the file passes on: `pub(crate) use`, by the name under which it is passed on.
     exports: BTreeMap<String, Vec<String>>,
     /// Absolute paths that its code names.
     names: BTreeSet<Vec<String>>,
@@ -23,21 +23,22 @@ struct Parsed {
 
 /// One file uses another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Edge {
-    pub from: Module,
-    pub to: Module,
+pub(crate) struct Edge {
+    pub(crate) from: Module,
+    pub(crate) to: Module,
 }
 
 impl Sources {
     /// Reads `lib.rs` of a folder and every module that it declares, but those of tests.
-    pub fn read(src: &Path) -> Self {
+    pub(crate) fn read(src: &Path) -> Self {
         let mut sources = Sources { files: BTreeMap::new() };
         sources.file(src, &src.join("lib.rs"), Vec::new(), src);
         sources
     }
 
     fn file(&mut self, src: &Path, path: &Path, module: Module, folder: &Path) {
-        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text =
+            std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let parsed: File =
             syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         for item in &parsed.items {
@@ -58,17 +59,18 @@ impl Sources {
         self.files.insert(module, Parsed { path, exports: names.exports, names: names.names });
     }
 
-    /// The path of a module's file below `src`.
-    pub fn path(&self, module: &Module) -> &Path {
-        &self.files[module].path
+    /// The files of an edge, below `src`.
+    pub(crate) fn show(&self, edge: &Edge) -> String {
+        let path = |module| self.files[module].path.display();
+        format!("{} uses {}", path(&edge.from), path(&edge.to))
     }
 
-    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+    pub(crate) fn modules(&self) -> impl Iterator<Item = &Module> {
         self.files.keys()
     }
 
     /// Every use of a file by another one.
-    pub fn edges(&self) -> BTreeSet<Edge> {
+    pub(crate) fn edges(&self) -> BTreeSet<Edge> {
         let mut edges = BTreeSet::new();
         for (from, parsed) in &self.files {
             for name in &parsed.names {
@@ -119,7 +121,9 @@ impl Names {
         };
         while let Some((first, others)) = rest.split_first() {
             match first.as_str() {
-                "super" => drop(base.pop()),
+                "super" => {
+                    base.pop();
+                }
                 "crate" | "self" => {}
                 _ => break,
             }

@@ -2,11 +2,11 @@
 
 use kfd_trace::attribute::{Gpu, PodNames, Topology, belongs};
 use kfd_trace::events::decode::{DecodeError, decode};
-use kfd_trace::events::event::{Body, Event, QueueType};
-use kfd_trace::events::layout::{Member, QueueLayout};
-use kfd_trace::events::queue_ioctl;
+use kfd_trace::events::derived;
 use kfd_trace::events::tables::IoctlRow;
 use kfd_trace::events::undecoded::Undecoded;
+use kfd_trace::model::event::{Body, Event, QueueType};
+use kfd_trace::model::layout::{Member, QueueLayout};
 use kfd_trace::state::{History, ProcessDetails, State, StateLimits};
 use kfd_trace_common::stat::IoctlStat;
 
@@ -67,7 +67,7 @@ struct World {
 
 impl World {
     fn take(&mut self, event: &Event) {
-        for event in std::iter::once(event).chain(queue_ioctl::derived(event).as_ref()) {
+        for event in std::iter::once(event).chain(derived::derived(event).as_ref()) {
             let change = self.state.apply(event);
             if let (Body::ProcessSeen(seen), Some(key)) = (&event.body, change.process) {
                 // procfs tells what the process calls itself, too.

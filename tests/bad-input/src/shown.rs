@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use kfd_trace::attribute::Topology;
-use kfd_trace::events::event::{Body, Event};
 use kfd_trace::events::tables::{IoctlRow, Tables};
 use kfd_trace::events::undecoded::Undecoded;
+use kfd_trace::model::event::{Body, Event};
+use kfd_trace::model::verdict::{ProbeStatus, Verdict};
 use kfd_trace::output::api::{self, EventsView, HeldView, Tracing, View};
-use kfd_trace::output::clock::Clock;
-use kfd_trace::output::context::Context;
+use kfd_trace::output::event::context::Context;
+use kfd_trace::output::event::json;
+use kfd_trace::output::event::text::Stream;
 use kfd_trace::output::metrics::{self, Detail, Scrape};
 use kfd_trace::output::page::{self, PageView};
-use kfd_trace::output::stream::Stream;
+use kfd_trace::output::ps;
 use kfd_trace::output::summary::{Input, Summary};
-use kfd_trace::output::{json, ps};
 use kfd_trace::state::{
     Change, Class, Filter, History, IoctlTotals, SampleTotals, Snapshot, Source, Sources, State,
 };
-use kfd_trace::verdict::{ProbeStatus, Verdict};
+use kfd_trace::text::clock::Clock;
 use kfd_trace_common::counter::ProbeId;
 
 const NOW_NS: u64 = 3_600_000_000_000;

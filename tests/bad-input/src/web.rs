@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kfd_trace::output::web::config;
+use kfd_trace::serve::web::config;
 
 use crate::allocation::{Bound, within};
 use crate::shown;

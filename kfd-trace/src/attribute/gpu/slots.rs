@@ -1,7 +1,7 @@
 //! How many queues the hardware of a GPU can hold at once, by pool.
 
 use super::Gpu;
-use crate::events::event::QueueType;
+use crate::model::event::QueueType;
 
 /// Queues of one pool compete for the same slots (kfd_device_queue_manager.c: `get_cp_queues_num`,
 /// `get_num_sdma_queues`, `get_num_xgmi_sdma_queues`).

@@ -12,7 +12,7 @@ use super::bar::{Bar, LOOK};
 use super::compressed::Compression;
 use crate::amd_log::report::Input;
 use crate::amd_log::{Lines, Tally};
-use crate::command::stop::Stop;
+use crate::runtime::exit::Stop;
 
 /// Bytes at once: they fit into a processor's second cache, and calls are few.
 const CHUNK: usize = 256 << 10;

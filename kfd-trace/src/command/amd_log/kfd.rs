@@ -9,9 +9,9 @@ use super::End;
 use crate::amd_log::recorded::{KfdQueue, Recorded, Recorder};
 use crate::amd_log::report::Kfd;
 use crate::command::ps;
-use crate::command::stop::Stop;
 use crate::kernel::Roots;
 use crate::output::ps::PsRow;
+use crate::runtime::exit::Stop;
 
 /// Longest line of a stream that is taken in: what `ps --json` writes is one line.
 const LONGEST: u64 = 64 << 20;
@@ -93,7 +93,7 @@ fn standing(row: &PsRow, topology: &crate::attribute::Topology) -> Option<Record
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::{Origin, QueueCreate, QueueType};
+    use crate::model::event::{Origin, QueueCreate, QueueType};
 
     #[test]
     fn rows_of_ps_stand_with_their_addresses_and_others_are_left_out() {

@@ -1,7 +1,7 @@
 use super::*;
-use crate::command::signals;
-use crate::command::supervisor::tests::listening;
-use crate::output::http::Site;
+use crate::runtime::signals;
+use crate::runtime::systemd::tests::listening;
+use crate::serve::router::Site;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

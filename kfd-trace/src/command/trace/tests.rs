@@ -1,6 +1,6 @@
 use super::*;
-use crate::command::signals;
-use crate::command::stop::FAILED;
+use crate::runtime::exit::FAILED;
+use crate::runtime::signals;
 use crate::state::samples::{create, event, seen};
 use serde_json::Value;
 use std::io::Write;

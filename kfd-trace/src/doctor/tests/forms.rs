@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::super::sampled::Sampled;
-use super::super::samples::{OTHER, PID, bare, life, listed, open, process, seen, with};
-use super::super::seen::{KfdProcesses, Mappings};
-use super::super::text::Footing;
-use super::super::{Report, Seen, json, text};
 use super::{Kind, SeenProcess, told};
 use crate::attribute::process::Life;
+use crate::doctor::sampled::Sampled;
+use crate::doctor::samples::{OTHER, PID, bare, life, listed, open, process, seen, with};
+use crate::doctor::seen::{KfdProcesses, Mappings};
+use crate::doctor::text::Footing;
+use crate::doctor::{Report, Seen, json, text};
 use crate::kernel::{Finding, Severity};
 
 fn finding() -> Finding {

@@ -1,5 +1,5 @@
-use super::super::preflight::Capabilities;
 use super::*;
+use crate::kernel::preflight::Capabilities;
 
 fn good() -> Preflight {
     Preflight {

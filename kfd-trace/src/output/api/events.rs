@@ -7,10 +7,10 @@ use serde::{Serialize, Serializer};
 
 use super::written;
 use crate::attribute::Topology;
-use crate::output::clock::{self, Clock};
-use crate::output::context::Context;
-use crate::output::json::{self, Driver};
+use crate::output::event::context::Context;
+use crate::output::event::json::{self, Driver};
 use crate::state::{Class, Entry, Found, Kept, What};
+use crate::text::clock::{self, Clock};
 
 /// What the document is made from.
 #[derive(Clone, Debug)]

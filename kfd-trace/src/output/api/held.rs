@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::who::Who;
 use super::{View, written};
-use crate::events::event::{ProcessId, QueueType};
-use crate::output::clock;
+use crate::model::event::{ProcessId, QueueType};
 use crate::state::{Entry, Kept, Process, Queue, What};
+use crate::text::clock;
 
 /// What the document is made from.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::View;
 use super::who::Who;
-use crate::events::life::Trigger;
+use crate::model::incident::Trigger;
 use crate::output::activity::{WorkFields, works};
 use crate::state::{Evictions, Process};
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::View;
-use crate::events::life::MqdOp;
+use crate::model::incident::MqdOp;
 use crate::output::activity::ActivityFields;
 use crate::output::names;
 use crate::output::queue_fields::QueueFields;

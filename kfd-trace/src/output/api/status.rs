@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::events::{Bounds, bounds};
 use super::written;
 use crate::attribute::Topology;
-use crate::missed::Missed;
-use crate::output::clock;
+use crate::model::missed::Missed;
+use crate::model::verdict::ProbeStatus;
 use crate::output::status::{self, Losses, Probed};
 use crate::state::{Class, Kept};
-use crate::verdict::ProbeStatus;
+use crate::text::clock;
 use kfd_trace_common::counter::ProbeId;
 
 /// How the tracing goes.

@@ -1,6 +1,6 @@
 use super::*;
-use crate::events::event::{Body, QueueCreate};
-use crate::events::life::{CuMask, Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
+use crate::model::event::{Body, QueueCreate};
+use crate::model::incident::{CuMask, Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
 use crate::output::samples::{PID, clock, topology, traced};
 use crate::state::samples::{event, facts, seen};
 use crate::state::{Class, Filter, History, State};
@@ -15,7 +15,7 @@ fn of(state: &State, document: fn(&View<'_>) -> serde_json::Result<String>) -> V
     serde_json::from_str(&document(&view).expect("JSON")).expect("JSON")
 }
 
-fn evicted(at: u64, trigger: Option<Trigger>) -> crate::events::event::Event {
+fn evicted(at: u64, trigger: Option<Trigger>) -> crate::model::event::Event {
     let told = Eviction { gpu_id: Some(GPU), trigger, errno: 0, latency_ns: 5 };
     let body = if trigger.is_some() { Body::Evict(told) } else { Body::Restore(told) };
     event(at, 1, PID, body)
@@ -149,7 +149,7 @@ fn gpus_with_their_budget_and_their_incidents() {
 const BOOT: i64 = 1_790_000_000_000_000_000;
 
 /// [`traced`], with what is remembered of it and of these events.
-fn remembered(events: &[crate::events::event::Event]) -> (State, History) {
+fn remembered(events: &[crate::model::event::Event]) -> (State, History) {
     let (mut state, mut history) = (State::new(crate::state::StateLimits::default()), History::default());
     let begin = [event(10_000, 1, PID, seen(false)), event(20_000, 1, PID, Body::QueueCreate(facts(3)))];
     for event in begin.iter().chain(events) {
@@ -165,15 +165,14 @@ fn kept(history: &History) -> Vec<(Class, crate::state::Kept)> {
 
 #[test]
 fn events_are_told_as_the_stream_tells_them() {
-    let of_gpu =
-        |at, body| crate::events::event::Event { process: None, tgid: None, ..event(at, 0, 0, body) };
-    let access = crate::events::life::FaultAccess {
+    let of_gpu = |at, body| crate::model::event::Event { process: None, tgid: None, ..event(at, 0, 0, body) };
+    let access = crate::model::incident::FaultAccess {
         address: 0x7f00,
         not_present: true,
         read_only: false,
         no_execute: false,
     };
-    let call = crate::events::life::UserQueueCall {
+    let call = crate::model::incident::UserQueueCall {
         op: Some("create"),
         queue_id: 5,
         ip_type: 1,
@@ -189,7 +188,7 @@ fn events_are_told_as_the_stream_tells_them() {
         of_gpu(55_000, Body::HwsHang { gpu_id: Some(GPU) }),
         of_gpu(60_000, Body::GpuResetBegin { gpu_id: Some(GPU) }),
         of_gpu(70_000, Body::GpuResetEnd { gpu_id: Some(GPU) }),
-        crate::events::event::Event { process: None, ..event(75_000, 1, 900, Body::UserQueue(call)) },
+        crate::model::event::Event { process: None, ..event(75_000, 1, 900, Body::UserQueue(call)) },
         event(80_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: None, last: None }),
         event(85_000, 1, PID, Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 }),
         event(90_000, 1, PID, Body::QueueDestroy { queue_id: 9, gpu_id: Some(GPU), last: None }),
@@ -203,7 +202,7 @@ fn events_are_told_as_the_stream_tells_them() {
     let mut stream = Vec::new();
     for event in begin.iter().chain(&events) {
         let change = state.apply(event);
-        let context = crate::output::context::Context {
+        let context = crate::output::event::context::Context {
             clock: &clock,
             process: change.process.and_then(|key| state.process(key)),
             ended: &change.ended,
@@ -212,10 +211,16 @@ fn events_are_told_as_the_stream_tells_them() {
             mismatch: None,
             topology: &topology,
         };
-        crate::output::json::event(&mut stream, event, &context).expect("memory");
+        crate::output::event::json::event(&mut stream, event, &context).expect("memory");
     }
-    crate::output::json::driver(&mut stream, crate::output::json::Driver::Unloaded, 100_000, &clock, 1)
-        .expect("memory");
+    crate::output::event::json::driver(
+        &mut stream,
+        crate::output::event::json::Driver::Unloaded,
+        100_000,
+        &clock,
+        1,
+    )
+    .expect("memory");
     let stream = String::from_utf8(stream).expect("UTF-8");
     let stream: Vec<Value> = stream.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
 
@@ -298,8 +303,8 @@ fn a_queue_that_outlived_its_destroy_is_told_once() {
 
 #[test]
 fn the_status_tells_what_cannot_be_seen_and_why() {
+    use crate::model::verdict::Verdict;
     use crate::output::samples::probe;
-    use crate::verdict::Verdict;
     use kfd_trace_common::counter::ProbeId;
     let probes = [
         probe(ProbeId::Ioctl, Verdict::Attached),
@@ -307,7 +312,8 @@ fn the_status_tells_what_cannot_be_seen_and_why() {
     ];
     let lost = [("probe missed, ioctl".to_owned(), 3)].into();
     let missed =
-        [(ProbeId::Ioctl, crate::missed::Missed { program_skipped: None, probe_missed: Some(3) })].into();
+        [(ProbeId::Ioctl, crate::model::missed::Missed { program_skipped: None, probe_missed: Some(3) })]
+            .into();
     let tracing = Tracing {
         ts: &None,
         began_ns: BOOT,

@@ -7,7 +7,7 @@ use super::driver::{gpu_label, sees_queues};
 use super::family::{Family, number};
 use super::processes::identity;
 use super::table as t;
-use crate::events::pointers::{Counts, Unit, Unmeasured};
+use crate::model::pointers::{Counts, Unit, Unmeasured};
 use crate::output::activity::unit;
 use crate::state::{Process, Queue, Work};
 

@@ -7,9 +7,9 @@ use kfd_trace_common::counter::ProbeId;
 use super::Scrape;
 use super::family::{Family, number};
 use super::table as t;
-use crate::events::event::QueueType;
-use crate::output::errno;
+use crate::model::event::QueueType;
 use crate::state::{Cause, Queue, QueueLabel};
+use crate::text::errno;
 
 /// Types that user space can create: their series exist from the start on every GPU.
 const CREATABLE: [QueueType; 5] =

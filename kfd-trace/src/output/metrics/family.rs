@@ -4,8 +4,8 @@ use kfd_trace_common::stat::upper_edge_ns;
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, MetricFamily, MetricType};
 
 use super::table::{Kind, Metric};
-use crate::output::escape;
 use crate::state::IoctlSum;
+use crate::text::escape;
 
 /// Buckets of the kernel's histogram that are exported: every second edge, since each is a series.
 const EDGE_STEP: usize = 2;
@@ -152,8 +152,8 @@ fn histogram(sum: &IoctlSum) -> Histogram {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table as t;
     use super::*;
+    use crate::output::metrics::table as t;
 
     /// Labels and value of each series.
     fn built(family: Family) -> Vec<(Vec<String>, f64)> {

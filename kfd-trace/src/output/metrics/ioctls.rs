@@ -7,10 +7,10 @@ use kfd_trace_common::counter::ProbeId;
 use super::Scrape;
 use super::family::{Family, number};
 use super::table as t;
-use crate::events::ioctl::{self, IOCTLS, WAIT_EVENTS};
 use crate::events::tables::{InFlightRow, Tables};
-use crate::output::errno;
+use crate::model::ioctl::{self, IOCTLS, WAIT_EVENTS};
 use crate::state::{IoctlSum, IoctlTotals};
+use crate::text::errno;
 
 /// Of the calls under way of one ioctl: how many, and the entry of the oldest.
 #[derive(Clone, Copy)]

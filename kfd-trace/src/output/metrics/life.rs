@@ -8,9 +8,9 @@ use super::Scrape;
 use super::driver::{gpu_label, known, labels};
 use super::family::Family;
 use super::table as t;
-use crate::events::life::{MqdOp, Trigger};
-use crate::output::errno;
+use crate::model::incident::{MqdOp, Trigger};
 use crate::state::GpuState;
+use crate::text::errno;
 
 /// What evictions and restores are seen by.
 pub(super) const EVICTIONS: [ProbeId; 3] = [ProbeId::EvictGpu, ProbeId::RestoreGpu, ProbeId::EvictGpuReturn];

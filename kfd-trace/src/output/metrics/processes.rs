@@ -10,8 +10,8 @@ use super::driver::{by_label, gpu_label, sees_queues};
 use super::family::{Family, number};
 use super::life::EVICTIONS;
 use super::table as t;
-use crate::events::ioctl;
 use crate::events::tables::Tables;
+use crate::model::ioctl;
 use crate::output::belongs::BelongsFields;
 use crate::state::{IoctlTotals, Process, ProcessKey};
 

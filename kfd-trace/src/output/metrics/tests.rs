@@ -1,14 +1,14 @@
 use super::*;
 use crate::attribute::{PodNames, belongs};
-use crate::events::counters::samples::counters;
 use crate::events::decode::{DecodeError, Undecodable};
-use crate::events::event::{Body, ProcessId, QueueCreate, QueueType};
 use crate::events::tables::InFlightRow;
-use crate::missed::Missed;
+use crate::model::counters::samples::counters;
+use crate::model::event::{Body, ProcessId, QueueCreate, QueueType};
+use crate::model::missed::Missed;
+use crate::model::verdict::Verdict;
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, sampled, topology, traced};
 use crate::state::samples::{create, destroy, error_row, event, facts, ioctl_row, seen};
 use crate::state::{ProcessDetails, SampleTotals, State, StateLimits};
-use crate::verdict::Verdict;
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::{counter, loss};
@@ -86,7 +86,7 @@ fn queues_are_counted_by_gpu_type_and_cause() {
     world.state.apply(&event(30, 1, PID, create(4)));
     world
         .state
-        .apply(&crate::events::event::Event { in_ioctl: Some(DESTROY), ..event(40, 1, PID, destroy(4)) });
+        .apply(&crate::model::event::Event { in_ioctl: Some(DESTROY), ..event(40, 1, PID, destroy(4)) });
     let aql = r#"gpu_id="58270",queue_type="compute_aql""#;
     assert_eq!(world.value(&format!("kfd_queues{{{aql}}}")), Some(1.0));
     assert_eq!(world.value(&format!("kfd_queues_created_total{{{aql}}}")), Some(2.0));

@@ -8,9 +8,9 @@ use super::family::{Family, number};
 use super::table as t;
 use crate::events::tables::{NOT_DECODED, RING_FULL};
 use crate::events::undecoded::probe_name;
-use crate::missed::Cause;
+use crate::model::missed::Cause;
+use crate::model::verdict::Verdict;
 use crate::state::{Anomaly, Difference, Source};
-use crate::verdict::Verdict;
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let mut all = vec![

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::{dash, seconds, show, text};
 use crate::attribute::Topology;
-use crate::events::event::QueueType;
-use crate::events::life::Trigger;
-use crate::output::clock::{self, span};
-use crate::output::{errno, names};
+use crate::model::event::QueueType;
+use crate::model::incident::Trigger;
+use crate::output::names;
 use crate::state::{Entry, What};
+use crate::text::clock::{self, span};
+use crate::text::errno;
 
 pub(super) struct EventRow {
     /// RFC 3339, and the same up to seconds.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{View, age, dash, show, since, text};
-use crate::events::life::Trigger;
+use crate::model::incident::Trigger;
 use crate::output::belongs::BelongsFields;
 use crate::state::{Evictions, Process};
 

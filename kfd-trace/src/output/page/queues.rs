@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 
 use super::processes::{comm, pid};
 use super::{View, age, counted, show, since};
-use crate::events::event::QueueType;
+use crate::model::event::QueueType;
 use crate::output::{activity, names};
 use crate::state::{Measured, Process, ProcessKey, Queue};
 

@@ -1,16 +1,16 @@
 use super::*;
 use crate::attribute::Gpu;
-use crate::events::event::{Body, Event, ProcessSeen, QueueCreate, QueueType};
-use crate::events::life::{Eviction, Trigger, VmFault};
-use crate::events::pointers::{Counts, Unmeasured};
+use crate::model::event::{Body, Event, ProcessSeen, QueueCreate, QueueType};
+use crate::model::incident::{Eviction, Trigger, VmFault};
+use crate::model::pointers::{Counts, Unmeasured};
+use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::output::api::{Ask, Refusal};
-use crate::output::http::{self, Site};
 use crate::output::samples::{clock, probe, sampled, topology};
-use crate::output::web::settings::Settings;
-use crate::output::web::{self, listen};
+use crate::serve::router::{self, Site};
+use crate::serve::web::settings::Settings;
+use crate::serve::web::{self, listen};
 use crate::state::samples::{event, facts, seen};
 use crate::state::{History, Reading, State, StateLimits};
-use crate::verdict::{ProbeStatus, Verdict};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -347,7 +347,7 @@ async fn made_up_pages() {
     let mut servers = tokio::task::JoinSet::new();
     for (port, world) in (20_300..).zip(worlds) {
         let listeners = listen::bind(&[SocketAddr::from(([127, 0, 0, 1], port))]).expect("a free port");
-        let pages = http::router(Arc::new(world));
+        let pages = router::router(Arc::new(world));
         servers.spawn(web::serve(listeners, pages, Settings::default(), None, std::future::pending()));
     }
     servers.join_all().await;

@@ -9,10 +9,10 @@ use crate::attribute::{Gpu, Pool, Topology};
 use crate::output::activity::ActivityFields;
 use crate::output::belongs::BelongsFields;
 use crate::output::budget::Budget;
-use crate::output::escape;
 use crate::output::names::{self, ByPool};
 use crate::output::queue_fields::QueueFields;
 use crate::state::Sources;
+use crate::text::escape;
 
 /// Version of the format.
 const SCHEMA: u32 = 1;

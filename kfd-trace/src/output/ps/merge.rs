@@ -82,7 +82,7 @@ fn spread_process_facts(all: &mut [PsRow]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::{Origin, ProcessId, QueueCreate, QueueType};
+    use crate::model::event::{Origin, ProcessId, QueueCreate, QueueType};
     use crate::state::{Source, Sources};
 
     fn probe(pid: u32, queue_id: u32) -> PsRow {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::attribute::Belongs;
-use crate::events::event::Origin;
+use crate::model::event::Origin;
 use crate::output::samples::{clock, topology, traced};
 use crate::state::Source;
 use serde_json::{Value, json};

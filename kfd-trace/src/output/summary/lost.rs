@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use kfd_trace_common::kind::Kind;
 
 use super::Input;
-use crate::events::ioctl;
-use crate::missed::Cause;
+use crate::model::ioctl;
+use crate::model::missed::Cause;
 use crate::state::IoctlTotals;
 
 /// Only what is not 0.

@@ -1,10 +1,10 @@
 use super::*;
-use crate::events::counters::samples::counters;
 use crate::events::decode::{DecodeError, Undecodable};
-use crate::events::event::ProcessId;
-use crate::events::pointers::Counts;
 use crate::events::tables::{Crowded, InFlightRow};
-use crate::missed::Missed;
+use crate::model::counters::samples::counters;
+use crate::model::event::ProcessId;
+use crate::model::missed::Missed;
+use crate::model::pointers::Counts;
 use crate::output::samples::{CREATE, DESTROY, WAIT, sampled, traced};
 use crate::state::samples::{destroy, error_row, event, ioctl_row};
 use kfd_trace_common::counter::{self, ProbeId, Trouble};

@@ -1,6 +1,6 @@
 use super::*;
-use crate::events::event::{Body, Event, ProcessId, QueueCreate, QueueType};
-use crate::events::pointers::samples::{memory, sdma};
+use crate::model::event::{Body, Event, ProcessId, QueueCreate, QueueType};
+use crate::model::pointers::samples::{memory, sdma};
 use crate::state::samples::{create, destroy, event, facts, seen, state};
 
 const PID: u32 = 700;

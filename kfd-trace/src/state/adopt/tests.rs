@@ -1,5 +1,5 @@
 use super::*;
-use crate::events::event::{Origin, ProcessSeen, QueueType};
+use crate::model::event::{Origin, ProcessSeen, QueueType};
 use crate::state::samples::{create, destroy, event, facts, seen, state};
 
 const PID: u32 = 700;

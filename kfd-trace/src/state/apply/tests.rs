@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::events::event::{ProcessId, QueueCreate};
+use crate::model::event::{ProcessId, QueueCreate};
 use crate::state::samples::{create, destroy, event, facts, seen, state};
 use crate::state::{ProcessDetails, QueueEnd};
 

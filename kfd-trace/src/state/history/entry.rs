@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::super::apply::Change;
-use super::super::queue::{Cause, Queue, QueueEnd};
-use super::super::source::Source;
 use super::Class;
 use super::owner::Owner;
-use crate::events::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueCreate, QueueType};
-use crate::events::life::{Eviction, UserQueueCall, VmFault};
+use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueCreate, QueueType};
+use crate::model::incident::{Eviction, UserQueueCall, VmFault};
+use crate::state::apply::Change;
+use crate::state::queue::{Cause, Queue, QueueEnd};
+use crate::state::source::Source;
 use kfd_trace_common::kind::Kind;
 
 /// What happened, when and whose it was.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::super::process::Process;
 use super::entry::Entry;
 use super::owner::{Owner, OwnerKey};
+use crate::state::process::Process;
 
 /// Of a class one owner has this part at most, so that one that storms pushes out its own.
 const SHARE: usize = 8;

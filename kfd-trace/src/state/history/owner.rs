@@ -1,8 +1,8 @@
 //! Who a process was: shared by the entries that are about it.
 
-use super::super::process::{Process, ProcessDetails, ProcessKey};
-use super::super::source::Sources;
-use crate::events::event::ProcessId;
+use crate::model::event::ProcessId;
+use crate::state::process::{Process, ProcessDetails, ProcessKey};
+use crate::state::source::Sources;
 
 /// The row, and the tgid. A DRM user queue has no KFD process, only a caller.
 pub(super) type OwnerKey = (Option<ProcessKey>, Option<u32>);

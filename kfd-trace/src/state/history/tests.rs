@@ -1,6 +1,6 @@
 use super::*;
-use crate::events::event::{ProcessSeen, QueueCreate};
-use crate::events::life::{Eviction, MqdOp, Trigger, VmFault};
+use crate::model::event::{ProcessSeen, QueueCreate};
+use crate::model::incident::{Eviction, MqdOp, Trigger, VmFault};
 use crate::state::samples::{create, destroy, event, facts, seen};
 use crate::state::{Cause, StateLimits};
 

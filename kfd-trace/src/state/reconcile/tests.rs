@@ -1,5 +1,5 @@
 use super::*;
-use crate::events::event::{Origin, ProcessId, ProcessSeen};
+use crate::model::event::{Origin, ProcessId, ProcessSeen};
 use crate::state::samples::{create, destroy, event, facts, seen, state};
 
 const PID: u32 = 700;

@@ -1,8 +1,8 @@
 //! What queues do.
 
 use super::*;
-use crate::events::pointers::samples::sdma;
-use crate::events::pointers::{Counts, Unmeasured};
+use crate::model::pointers::samples::sdma;
+use crate::model::pointers::{Counts, Unmeasured};
 use crate::state::Reading;
 
 const S: u64 = 1_000_000_000;

@@ -66,7 +66,7 @@ fn queues_have_series_only_where_that_is_asked_for() {
 fn what_is_not_told_of_a_queue_has_no_series() {
     let mut world = with_queues();
     let untold =
-        QueueCreate { gpu_id: Some(58270), ..QueueCreate::untold(crate::events::event::Origin::Standing) };
+        QueueCreate { gpu_id: Some(58270), ..QueueCreate::untold(crate::model::event::Origin::Standing) };
     let queue = QueueCreate { queue_id: Some(9), ..untold };
     let key = world.state.snapshot().processes[0].key;
     world.state.adopt_queue(key, 2_900_000_000, &queue, crate::state::Source::Sysfs);

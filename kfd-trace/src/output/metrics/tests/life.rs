@@ -1,12 +1,12 @@
 //! What happens to queues and GPUs, as it is exported.
 
 use super::*;
-use crate::events::life::{Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
+use crate::model::incident::{Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
 
 const GPU: u32 = 58270;
 const OWN: &str = r#"pid="4321",kfd_process="1",comm="train",gpu_id="58270""#;
 
-fn eviction(at: u64, trigger: Option<Trigger>) -> crate::events::event::Event {
+fn eviction(at: u64, trigger: Option<Trigger>) -> crate::model::event::Event {
     let told = Eviction { gpu_id: Some(GPU), trigger, errno: 0, latency_ns: 5 };
     event(at, 1, PID, if trigger.is_some() { Body::Evict(told) } else { Body::Restore(told) })
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::events::life::{Eviction, QueueUpdate, Trigger, VmFault};
-use crate::events::pointers::Counts;
-use crate::events::pointers::samples::sdma;
+use crate::model::incident::{Eviction, QueueUpdate, Trigger, VmFault};
+use crate::model::pointers::Counts;
+use crate::model::pointers::samples::sdma;
 
 /// Where the exposition is to be written (xtask/src/rules/exposition.rs).
 const FILE: &str = "KFD_TRACE_EXPOSITION";

@@ -1,0 +1,167 @@
+//! What the tracer saw, decoded: owned values without a byte layout.
+
+use super::incident::{Eviction, MqdOp, QueueUpdate, UserQueueCall, VmFault};
+use super::pointers::Memory;
+pub use super::queue::{Origin, QueueCreate, QueueType};
+use kfd_trace_common::kind::Kind;
+
+/// Number that the BPF side gave to a `struct kfd_process`; never reused, and no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub u64);
+
+/// One record of the ring buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub mono_ns: u64,
+    /// The KFD process that owns what happened; `None` when there is none (a failed open) or it was unreadable.
+    pub process: Option<ProcessId>,
+    /// tgid of the owner in the initial PID namespace; `None` when it could not be read.
+    pub tgid: Option<u32>,
+    /// The thread that ran.
+    pub tid: u32,
+    /// tgid of the thread that ran: a kworker's at teardown, a child's on an inherited descriptor.
+    pub task_tgid: u32,
+    pub cpu: u32,
+    /// Command of the ioctl that this happened in, if any.
+    pub in_ioctl: Option<u32>,
+    pub body: Body,
+}
+
+impl Event {
+    /// What was found standing, told as an event of its owner: nothing ran when it was found.
+    #[must_use]
+    pub fn of_standing(mono_ns: u64, process: Option<ProcessId>, tgid: Option<u32>, body: Body) -> Self {
+        let own = tgid.unwrap_or(0);
+        Event { mono_ns, process, tgid, tid: own, task_tgid: own, cpu: 0, in_ioctl: None, body }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    ProcessSeen(ProcessSeen),
+    /// Return of `kfd_open`: 0 or a positive errno.
+    Open {
+        errno: i32,
+        comm: String,
+    },
+    Close,
+    MmRelease,
+    ProcessRelease,
+    QueueCreate(QueueCreate),
+    QueueDestroy {
+        queue_id: u32,
+        gpu_id: Option<u32>,
+        /// What stood at its pointers, where it was read.
+        last: Option<Memory>,
+    },
+    /// The driver removed the queue's sysfs entry, then failed to destroy the queue: it lives on.
+    QueueDestroyFailed {
+        queue_id: u32,
+        gpu_id: Option<u32>,
+        errno: i32,
+    },
+    Ioctl(IoctlCall),
+    QueueUpdate(QueueUpdate),
+    /// The outermost call of an MQD function; of an init it comes before the queue's creation.
+    MqdWrite {
+        queue_id: u32,
+        gpu_id: Option<u32>,
+        op: MqdOp,
+    },
+    Evict(Eviction),
+    Restore(Eviction),
+    VmFault(VmFault),
+    GpuResetBegin {
+        gpu_id: Option<u32>,
+    },
+    GpuResetEnd {
+        gpu_id: Option<u32>,
+    },
+    HwsHang {
+        gpu_id: Option<u32>,
+    },
+    UserQueue(UserQueueCall),
+}
+
+impl Body {
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Body::ProcessSeen(_) => Kind::ProcessSeen,
+            Body::Open { .. } => Kind::Open,
+            Body::Close => Kind::Close,
+            Body::MmRelease => Kind::MmRelease,
+            Body::ProcessRelease => Kind::ProcessRelease,
+            Body::QueueCreate(_) => Kind::QueueCreate,
+            Body::QueueDestroy { .. } => Kind::QueueDestroy,
+            Body::QueueDestroyFailed { .. } => Kind::QueueDestroyFailed,
+            Body::Ioctl(_) => Kind::Ioctl,
+            Body::QueueUpdate(_) => Kind::QueueUpdate,
+            Body::MqdWrite { .. } => Kind::MqdWrite,
+            Body::Evict(_) => Kind::Evict,
+            Body::Restore(_) => Kind::Restore,
+            Body::VmFault(_) => Kind::VmFault,
+            Body::GpuResetBegin { .. } => Kind::GpuResetBegin,
+            Body::GpuResetEnd { .. } => Kind::GpuResetEnd,
+            Body::HwsHang { .. } => Kind::HwsHang,
+            Body::UserQueue(_) => Kind::UserQueue,
+        }
+    }
+}
+
+/// A KFD process at its first sight, told by the kernel itself: it may be gone before /proc is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessSeen {
+    /// It existed before the tracer saw it: its creation was not seen.
+    pub standing: bool,
+    /// Start of the leader, CLOCK_BOOTTIME nanoseconds.
+    pub start_boottime_ns: Option<u64>,
+    /// PID in the process's own PID namespace.
+    pub ns_tgid: Option<u32>,
+    /// UID in the initial user namespace.
+    pub uid: Option<u32>,
+    pub comm: Option<String>,
+    /// Last component of the cgroup v2 path.
+    pub cgroup_leaf: Option<String>,
+    /// Which of its PID's contexts it is (7.2): `None` for the primary one, and where the driver has no others.
+    pub context_id: Option<u32>,
+}
+
+/// One ioctl.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IoctlCall {
+    /// The command as user space gave it; number and size are inside.
+    pub cmd: u32,
+    /// CLOCK_MONOTONIC at the entry, nanoseconds.
+    pub entered_ns: u64,
+    pub outcome: Outcome,
+    /// The kernel's copy of the arguments after the handler; empty when no handler was entered.
+    pub args: Vec<u8>,
+}
+
+/// How an ioctl ended, as far as it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The handler returned. `result` as the driver gave it: 0 or more, or a negative errno.
+    Returned { result: i32, latency_ns: u64 },
+    /// Refused before any handler; the errno (positive) follows from the rules of `kfd_ioctl`.
+    Refused { errno: i32 },
+    /// WAIT_EVENTS: neither result nor latency is measured.
+    NotMeasured,
+    /// The call's end was not seen: it failed before its handler in a way that only the caller was told.
+    NoReturnSeen,
+}
+
+impl Outcome {
+    /// Positive errno, 0 for success; `None` when not measured.
+    #[must_use]
+    pub fn errno(self) -> Option<i32> {
+        match self {
+            Outcome::Returned { result, .. } => Some(if result < 0 { result.saturating_neg() } else { 0 }),
+            Outcome::Refused { errno } => Some(errno),
+            Outcome::NotMeasured | Outcome::NoReturnSeen => None,
+        }
+    }
+}

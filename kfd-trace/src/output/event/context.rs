@@ -1,0 +1,42 @@
+//! What an event alone does not tell.
+
+use crate::attribute::Topology;
+use crate::model::event::{Body, Event};
+use crate::model::ioctl::Mismatch;
+use crate::state::{Process, Queue};
+use crate::text::clock::Clock;
+
+/// Stands beside an event when it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    pub clock: &'a Clock,
+    /// The row of the process that it is about, after the event was applied.
+    pub process: Option<&'a Process>,
+    /// Queues that it ended ([`crate::state::Change::ended`]).
+    pub ended: &'a [Queue],
+    /// How long a condition lasted that it ended ([`crate::state::Change::lasted_ns`]).
+    pub lasted_ns: Option<u64>,
+    /// tgids of the processes that something hit which happened to a whole GPU ([`crate::state::Change::hit`]).
+    pub hit: &'a [u32],
+    /// Of an ioctl: user space and kernel disagree on the size of its arguments.
+    pub mismatch: Option<Mismatch>,
+    pub topology: &'a Topology,
+}
+
+impl Context<'_> {
+    /// comm of the owner. A failed open has no row, but brings the opener's.
+    pub(crate) fn comm<'e>(&'e self, event: &'e Event) -> Option<&'e str> {
+        let told = match &event.body {
+            Body::Open { comm, .. } => Some(comm.as_str()),
+            Body::ProcessSeen(seen) => seen.comm.as_deref(),
+            Body::UserQueue(call) => Some(call.comm.as_str()),
+            _ => None,
+        };
+        self.process.and_then(|process| process.comm.as_deref()).or(told).filter(|comm| !comm.is_empty())
+    }
+
+    /// The queue of this id that the event ended.
+    pub(crate) fn ended(&self, queue_id: u32) -> Option<&Queue> {
+        self.ended.iter().find(|queue| queue.queue_id == queue_id)
+    }
+}

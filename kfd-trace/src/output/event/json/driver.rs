@@ -1,0 +1,85 @@
+//! The lines of the stream that are of no process: the driver went, and its successor is traced.
+
+use super::SCHEMA;
+use crate::text::clock::Clock;
+use crate::text::escape;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// What became of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// It was unloaded, and all that it had has been told to have ended.
+    Unloaded,
+    /// The next one is traced: what stands in it is told after this.
+    Loaded,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    schema: u32,
+    /// Wall clock, RFC 3339 in UTC.
+    ts: Option<String>,
+    mono_ns: u64,
+    event: &'static str,
+    pid: Option<u32>,
+    tid: Option<u32>,
+    task_pid: Option<u32>,
+    comm: Option<&'static str>,
+    kfd_process: Option<&'static str>,
+    driver_loads: u64,
+}
+
+/// Writes one line. `mono_ns`: when it was noticed; `loads`: loadings of the driver that were traced, with this one.
+///
+/// # Errors
+/// What `out` gives.
+pub fn driver(out: &mut impl Write, what: Driver, mono_ns: u64, clock: &Clock, loads: u64) -> io::Result<()> {
+    escape::json(&mut *out, &line(what, mono_ns, clock, loads))?;
+    writeln!(out)
+}
+
+/// The object of a line, see [`driver`].
+pub(crate) fn line(what: Driver, mono_ns: u64, clock: &Clock, loads: u64) -> impl Serialize + use<> {
+    Line {
+        schema: SCHEMA,
+        ts: clock.rfc3339(mono_ns),
+        mono_ns,
+        event: match what {
+            Driver::Unloaded => "driver_unloaded",
+            Driver::Loaded => "driver_loaded",
+        },
+        pid: None,
+        tid: None,
+        task_pid: None,
+        comm: None,
+        kfd_process: None,
+        driver_loads: loads,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::tz::TimeZone;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn it_has_the_fields_of_every_event_and_is_of_nobody() {
+        let clock = Clock { mono_to_wall_ns: 1_790_000_000_000_000_000, zone: TimeZone::UTC };
+        let mut out = Vec::new();
+        driver(&mut out, Driver::Unloaded, 1, &clock, 1).unwrap();
+        driver(&mut out, Driver::Loaded, 2, &clock, 2).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let nobody = Value::Null;
+        let line = |at: u64, event: &str, loads: u64| {
+            json!({
+                "schema": 1, "ts": format!("2026-09-21T14:13:20.{at:09}Z"), "mono_ns": at, "event": event,
+                "pid": nobody, "tid": nobody, "task_pid": nobody, "comm": nobody, "kfd_process": nobody,
+                "driver_loads": loads,
+            })
+        };
+        assert_eq!(lines, [line(1, "driver_unloaded", 1), line(2, "driver_loaded", 2)]);
+    }
+}

@@ -1,0 +1,5 @@
+//! Events as the stream shows them, as text and as JSON.
+
+pub mod context;
+pub mod json;
+pub mod text;

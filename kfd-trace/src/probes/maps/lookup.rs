@@ -1,0 +1,115 @@
+//! Entries of hash maps, read and removed by the program `lookup`. Takes in the loaded object; gives out keys and values.
+//!
+//! bpf(2) would do that, too, but keeps kprobe programs from running on its CPU meanwhile (`bpf_disable_instrumentation`,
+//! kernel/bpf/syscall.c), and where the kernel preempts it half-way, for as long as others run there. A walk over keys does
+//! not, nor does BPF_PROG_TEST_RUN.
+
+use super::WALK_MAX;
+use super::mapped::Mapped;
+use crate::probes::load::LoadError;
+use crate::probes::maps;
+use crate::probes::walk::peek;
+use aya::maps::HashMap;
+use aya::{Ebpf, Pod};
+use kfd_trace_common::in_flight::Slot;
+use kfd_trace_common::limits::PEEK_LEN;
+use kfd_trace_common::lookup::{table, verb};
+use kfd_trace_common::peek::Answer;
+use kfd_trace_common::process::Entry;
+use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat};
+use std::marker::PhantomData;
+
+const PROGRAM: &str = "lookup";
+const ENTRY: &str = "ENTRY";
+
+/// A hash map of the object, and its keys as the program takes them.
+pub(crate) struct Table<K, V> {
+    pub(crate) name: &'static str,
+    /// One of [`table`].
+    number: u64,
+    words: fn(K) -> [u64; 2],
+    value: PhantomData<V>,
+}
+
+impl<K, V> Table<K, V> {
+    const fn new(name: &'static str, number: u64, words: fn(K) -> [u64; 2]) -> Self {
+        const { assert!(size_of::<V>() <= PEEK_LEN) };
+        Table { name, number, words, value: PhantomData }
+    }
+}
+
+pub(crate) const IOCTL_STATS: Table<IoctlKey, IoctlStat> =
+    Table::new("IOCTL_STATS", table::IOCTL_STATS, |key| [key.process, u64::from(key.cmd)]);
+
+pub(crate) const IOCTL_ERRORS: Table<ErrorKey, u64> =
+    Table::new("IOCTL_ERRORS", table::IOCTL_ERRORS, |key| {
+        [key.process, u64::from(key.errno) << 32 | u64::from(key.cmd)]
+    });
+
+pub(crate) const IN_FLIGHT: Table<u32, Slot> =
+    Table::new("IN_FLIGHT", table::IN_FLIGHT, |tid| [u64::from(tid), 0]);
+
+pub(crate) const CLAIMS: Table<u32, u64> = Table::new("CLAIMS", table::CLAIMS, |seat| [u64::from(seat), 0]);
+
+pub(crate) const PROCESSES: Table<u64, Entry> =
+    Table::new("PROCESSES", table::PROCESSES, |address| [address, 0]);
+
+pub(crate) const PASIDS: Table<u32, u64> = Table::new("PASIDS", table::PASIDS, |pasid| [u64::from(pasid), 0]);
+
+/// Loads the program; gives the array that it answers in.
+pub(crate) fn load_program(ebpf: &mut Ebpf) -> Result<Mapped, LoadError> {
+    peek::load(ebpf, PROGRAM, ENTRY)
+}
+
+/// The maps of a loaded object, for one thread at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'a> {
+    pub(crate) ebpf: &'a Ebpf,
+    /// What [`load_program`] gave.
+    pub(crate) answer: &'a Mapped,
+}
+
+impl Lookup<'_> {
+    fn run(&self, map: &'static str, args: [u64; 4]) -> Result<Answer, LoadError> {
+        peek::run(self.ebpf, PROGRAM, self.answer, &args).map_err(|why| LoadError::Map { map, why })
+    }
+
+    /// All keys, or as many as a walk may take.
+    pub(crate) fn keys<K: Pod, V: Pod>(&self, table: &Table<K, V>) -> Result<Vec<K>, LoadError> {
+        let map: HashMap<_, K, V> =
+            maps::find(self.ebpf, table.name)?.try_into().map_err(maps::error(table.name))?;
+        map.keys().take(WALK_MAX).collect::<Result<_, _>>().map_err(maps::error(table.name))
+    }
+
+    /// The value of a key; `None` where there is none any more.
+    pub(crate) fn read<K, V: Pod>(&self, table: &Table<K, V>, key: K) -> Result<Option<V>, LoadError> {
+        let [first, second] = (table.words)(key);
+        let answer = self.run(table.name, [verb::READ, table.number, first, second])?;
+        // SAFETY: any bytes are a value of a type that is plain data, and an answer has room for it.
+        let value = || unsafe { answer.bytes.as_ptr().cast::<V>().read_unaligned() };
+        Ok((answer.len != 0).then(value))
+    }
+
+    /// Keys with their values; what is removed meanwhile is left out.
+    pub(crate) fn entries<K: Pod, V: Pod>(&self, table: &Table<K, V>) -> Result<Vec<(K, V)>, LoadError> {
+        let entries = self.keys(table)?.into_iter();
+        let entries = entries.map(|key| Ok(self.read(table, key)?.map(|value| (key, value))));
+        entries.filter_map(Result::transpose).collect()
+    }
+
+    /// Removes the entry of a key, if there is one.
+    pub(crate) fn remove<K, V>(&self, table: &Table<K, V>, key: K) -> Result<(), LoadError> {
+        let [first, second] = (table.words)(key);
+        self.run(table.name, [verb::REMOVE, table.number, first, second]).map(drop)
+    }
+
+    /// From now on the programs remember which process a file has: all that changes it is probed.
+    pub(crate) fn remember(&self) -> Result<(), LoadError> {
+        self.run(ENTRY, [verb::REMEMBER, 0, 0, 0]).map(drop)
+    }
+
+    /// What the programs have remembered is void.
+    pub(crate) fn void(&self) -> Result<(), LoadError> {
+        self.run(ENTRY, [verb::VOID, 0, 0, 0]).map(drop)
+    }
+}

@@ -1,0 +1,200 @@
+//! BPF arrays that are mapped into this process: read, and cleared, without a system call.
+//!
+//! A bpf(2) lookup keeps kprobe programs from running on its CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), and
+//! where the kernel preempts it half-way, whatever runs there meanwhile goes unseen.
+
+use crate::probes::load::{LoadError, chain};
+use aya::maps::{Array, Map};
+use aya::{Ebpf, Pod};
+use kfd_trace_common::counter::{COUNTERS, STRIDE};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The words of an array made with `BPF_F_MMAPABLE`, as they are now; programs go on writing.
+pub(crate) struct Mapped {
+    start: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: it owns its mapping, which any thread may use and unmap.
+unsafe impl Send for Mapped {}
+// SAFETY: shared it gives out atomics only.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Maps an array of `T` whole; the kernel keeps each at a multiple of 8 bytes. The mapping outlives the object: it
+    /// holds the array.
+    pub(crate) fn new<T: Pod>(ebpf: &Ebpf, name: &'static str) -> Result<Self, LoadError> {
+        let Some(map @ Map::Array(data)) = ebpf.map(name) else { return Err(LoadError::NoMap(name)) };
+        let array: Array<_, T> =
+            map.try_into().map_err(|why| LoadError::Map { map: name, why: chain(&why) })?;
+        let words = array.len() as usize * size_of::<T>().div_ceil(size_of::<u64>());
+        let len = words * size_of::<u64>();
+        let fd = data.fd().as_fd().as_raw_fd();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, at a place that the kernel chooses.
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
+        let mapped = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
+        let why = || format!("mmap: {}", io::Error::last_os_error());
+        mapped.map(|start| Mapped { start, words }).ok_or_else(|| LoadError::Map { map: name, why: why() })
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: mapped until this is dropped, page-aligned, and only ever used as atomics; programs write aligned words of 8
+        // bytes and halves of such.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
+    }
+
+    /// All words.
+    pub(crate) fn load(&self) -> impl Iterator<Item = u64> + '_ {
+        self.words().iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// Stores a word over the first one.
+    pub(crate) fn set_first(&self, value: u64) {
+        if let Some(first) = self.words().first() {
+            first.store(value, Ordering::SeqCst);
+        }
+    }
+
+    /// The elements of an array of `T`, of whole words.
+    pub(crate) fn elements<T: Pod>(&self) -> impl Iterator<Item = Element<'_>> {
+        self.words().chunks_exact(words_of::<T>()).map(Element)
+    }
+}
+
+/// Words of the largest value that is copied.
+const WORDS_MAX: usize = 36;
+
+/// Words of a value that has only whole ones.
+const fn words_of<T>() -> usize {
+    size_of::<T>() / size_of::<u64>()
+}
+
+/// One element of a mapped array, or a part of it, whose first word says whose it is; 0 for nobody's.
+#[derive(Clone, Copy)]
+pub(crate) struct Element<'a>(&'a [AtomicU64]);
+
+impl<'a> Element<'a> {
+    /// Whose it is; `None` for nobody's.
+    pub(crate) fn owner(&self) -> Option<u64> {
+        self.0.first().map(|word| word.load(Ordering::Acquire)).filter(|owner| *owner != 0)
+    }
+
+    /// The parts of an array of `T` that begins so many bytes from its begin.
+    pub(crate) fn parts<T: Pod>(self, offset: usize, len: usize) -> impl Iterator<Item = Element<'a>> {
+        let from = self.0.get(offset / size_of::<u64>()..).unwrap_or_default();
+        from.chunks_exact(words_of::<T>()).take(len).map(Element)
+    }
+
+    /// What it begins with, as it is now, word by word: what a program writes meanwhile may be there in part.
+    pub(crate) fn copy<T: Pod>(&self) -> T {
+        const { assert!(size_of::<T>() <= size_of::<[u64; WORDS_MAX]>()) };
+        let mut words = [0; WORDS_MAX];
+        for (copy, word) in words.iter_mut().zip(self.0) {
+            *copy = word.load(Ordering::Acquire);
+        }
+        // SAFETY: any bytes are a value of a type that is plain data, and these are not fewer than it has.
+        unsafe { words.as_ptr().cast::<T>().read_unaligned() }
+    }
+
+    /// Makes it nobody's, if it is still of this owner; all else stays as it is, for who takes it next to clear.
+    pub(crate) fn let_go(&self, owner: u64) -> bool {
+        self.passes(owner, 0)
+    }
+
+    /// Takes that back, if nobody has it yet.
+    pub(crate) fn give_back(&self, owner: u64) -> bool {
+        self.passes(0, owner)
+    }
+
+    fn passes(&self, from: u64, to: u64) -> bool {
+        let Some(first) = self.0.first() else { return false };
+        first.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn over(words: &'a [AtomicU64]) -> Self {
+        Element(words)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        let len = self.words * size_of::<u64>();
+        // SAFETY: the mapping that `new` made; no reference into it outlives this.
+        let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), len) };
+    }
+}
+
+/// Words of the counters of this many CPUs.
+pub(crate) fn counters_len(cpu_ids: u32) -> u32 {
+    cpu_ids.max(1).saturating_mul(STRIDE)
+}
+
+/// Each counter summed up over the CPUs.
+pub(crate) fn sums(words: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut sums = vec![0u64; COUNTERS as usize];
+    for (at, word) in words.enumerate() {
+        // What pads a CPU's part has no counter.
+        if let Some(sum) = sums.get_mut(at % STRIDE as usize) {
+            *sum += word;
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kfd_trace_common::counter;
+    use kfd_trace_common::kind::Kind;
+
+    #[test]
+    fn each_cpu_has_its_part_and_its_padding_is_not_counted() {
+        let mut words = vec![0; counters_len(3) as usize];
+        let last = *Kind::ALL.last().unwrap();
+        for (cpu, part) in words.chunks_mut(STRIDE as usize).enumerate() {
+            part[counter::sent(last) as usize] = 10u64.pow(u32::try_from(cpu).unwrap());
+            part[COUNTERS as usize..].fill(77);
+        }
+        let sums = sums(words.into_iter());
+        assert_eq!((sums.len(), sums.iter().sum::<u64>()), (COUNTERS as usize, 111));
+        assert_eq!(sums[counter::sent(last) as usize], 111);
+    }
+
+    fn words(values: &[u64]) -> Vec<AtomicU64> {
+        values.iter().copied().map(AtomicU64::new).collect()
+    }
+
+    #[test]
+    fn who_lets_go_leaves_the_rest() {
+        let memory = words(&[7, 1, 2]);
+        let element = Element(&memory);
+        assert_eq!((element.owner(), element.copy::<[u64; 2]>()), (Some(7), [7, 1]));
+        assert!(!element.let_go(6) && element.let_go(7) && !element.let_go(7));
+        assert_eq!((element.owner(), element.copy::<[u64; 3]>()), (None, [0, 1, 2]));
+    }
+
+    #[test]
+    fn only_what_is_nobodys_is_given_back() {
+        let memory = words(&[7]);
+        assert!(
+            !Element(&memory).give_back(8) && Element(&memory).let_go(7) && Element(&memory).give_back(7)
+        );
+        assert_eq!(Element(&memory).owner(), Some(7));
+    }
+
+    #[test]
+    fn parts_begin_where_they_are_and_none_lies_beyond_the_end() {
+        let memory = words(&[7, 10, 11, 20, 21, 30]);
+        let parts = |len| {
+            Vec::from_iter(Element(&memory).parts::<[u64; 2]>(8, len).map(|part| part.copy::<[u64; 2]>()))
+        };
+        assert_eq!(parts(1), [[10, 11]]);
+        assert_eq!(parts(9), [[10, 11], [20, 21]]);
+        assert_eq!(Element(&memory).parts::<u64>(64, 1).count(), 0);
+    }
+}

@@ -1,0 +1,227 @@
+//! Seats that their threads have left. Takes in: all seats and who of their threads has ended, once a second, and processes that
+//! have ended; gives out which claims to remove.
+//!
+//! A thread that is taken for ended may be in a program just now: a new one of the same ids, or one that goes on as another
+//! program. So three rounds pass. In the first the seat is doubted, and what was remembered there is void, so that whoever calls
+//! from then on says again that the seat is its own (kfd-trace-ebpf/src/in_flight.rs, `stay`). In the second it is let go of. In
+//! the third its claim is removed, if nobody has said so: only then another thread can take it.
+
+use super::mapped::Element;
+use kfd_trace_common::in_flight::{Caller, busy};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rounds between two looks at all threads.
+const EACH: u32 = 5;
+
+/// Seats on their way to be free.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    rounds: u32,
+    doubted: BTreeMap<u32, Doubt>,
+    let_go: BTreeSet<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Doubt {
+    /// Whose the seat is.
+    thread: u64,
+    /// The process that was called last, if that has ended.
+    process: Option<u64>,
+}
+
+/// What a round comes to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// Seats are doubted that were not before.
+    pub(crate) doubts: bool,
+    /// Seats whose claims are to be removed.
+    pub(crate) claims: Vec<u32>,
+}
+
+impl Leaving {
+    /// A seat by its number: it is doubted if it is of a process that has ended.
+    pub(crate) fn retire(&mut self, seat: u32, element: Element<'_>, ended: impl Fn(u64) -> bool) {
+        let Some(thread) = element.owner() else { return };
+        let process = element.copy::<Caller>().slot.process;
+        if ended(process) {
+            self.doubted.insert(seat, Doubt { thread, process: Some(process) });
+        }
+    }
+
+    /// One round, over all seats in the order of their numbers. A call under way is not ended with its thread: it is told as one
+    /// whose return was not seen for as long as its process is.
+    pub(crate) fn round(&mut self, seats: &[Element<'_>], ended: impl Fn(u64) -> bool) -> Round {
+        let at = |seat: u32| usize::try_from(seat).ok().and_then(|seat| seats.get(seat));
+        let let_go = std::mem::take(&mut self.let_go);
+        let claims = let_go.into_iter().filter(|seat| at(*seat).is_some_and(|seat| seat.owner().is_none()));
+        let claims = claims.collect();
+        let leaves = |element: &Element<'_>, thread| is_idle(element) && ended(thread);
+        for (seat, doubt) in std::mem::take(&mut self.doubted) {
+            let Some(element) = at(seat).filter(|element| element.owner() == Some(doubt.thread)) else {
+                continue;
+            };
+            let sure = match doubt.process {
+                Some(process) => element.copy::<Caller>().slot.process == process,
+                None => leaves(element, doubt.thread),
+            };
+            if sure && let_go_of(element, doubt) {
+                self.let_go.insert(seat);
+            }
+        }
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.rounds.is_multiple_of(EACH) {
+            for (seat, element) in (0u32..).zip(seats) {
+                let left = element.owner().filter(|thread| leaves(element, *thread));
+                let doubt = left.map(|thread| (seat, Doubt { thread, process: None }));
+                self.doubted.extend(doubt);
+            }
+        }
+        Round { doubts: !self.doubted.is_empty(), claims }
+    }
+}
+
+fn is_idle(element: &Element<'_>) -> bool {
+    element.copy::<Caller>().busy != busy::IN_CALL
+}
+
+/// A thread that began a call meanwhile keeps its seat.
+fn let_go_of(element: &Element<'_>, doubt: Doubt) -> bool {
+    let was_idle = is_idle(element);
+    if doubt.process.is_none() && !was_idle {
+        return false;
+    }
+    let goes_on = || {
+        let Caller { slot, .. } = element.copy();
+        doubt.process.is_some_and(|process| slot.process != process) || (was_idle && !is_idle(element))
+    };
+    element.let_go(doubt.thread) && (!goes_on() || !element.give_back(doubt.thread))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kfd_trace_common::in_flight::Slot;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    const WORDS: usize = size_of::<Caller>() / size_of::<u64>();
+
+    /// What a seat begins with.
+    struct Sitting([AtomicU64; WORDS]);
+
+    impl Sitting {
+        fn of(thread: u64, process: u64, busy: u32) -> Self {
+            let slot = Slot { process, ..Caller::NOBODY.slot };
+            let caller = Caller { thread, slot, busy, ..Caller::NOBODY };
+            // SAFETY: a structure of integers without padding, and words of the same size.
+            let words: [u64; WORDS] = unsafe { std::mem::transmute(caller) };
+            Sitting(words.map(AtomicU64::new))
+        }
+
+        fn element(&self) -> Element<'_> {
+            Element::over(&self.0)
+        }
+
+        fn becomes(&self, other: &Sitting) {
+            let words = self.0.iter().zip(&other.0);
+            words.for_each(|(to, from)| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed));
+        }
+
+        fn holder(&self) -> u64 {
+            self.0[0].load(Ordering::Relaxed)
+        }
+    }
+
+    fn round(leaving: &mut Leaving, seats: &[Sitting], ended: impl Fn(u64) -> bool) -> Round {
+        let elements: Vec<_> = seats.iter().map(Sitting::element).collect();
+        leaving.round(&elements, ended)
+    }
+
+    /// Up to the first round that doubts a seat.
+    fn doubting(seats: &[Sitting], ended: impl Fn(u64) -> bool + Copy) -> Leaving {
+        let mut leaving = Leaving::default();
+        for _ in 1..EACH {
+            assert_eq!(round(&mut leaving, seats, ended), Round::default());
+        }
+        assert_eq!(round(&mut leaving, seats, ended), Round { doubts: true, claims: vec![] });
+        leaving
+    }
+
+    fn claims(claims: &[u32]) -> Round {
+        Round { doubts: false, claims: claims.to_vec() }
+    }
+
+    #[test]
+    fn a_seat_of_an_ended_thread_is_free_after_three_rounds() {
+        let seats = [
+            Sitting::of(7, 1, busy::NO),
+            Sitting::of(8, 1, busy::NO),
+            Sitting::of(9, 1, busy::UNWANTED),
+            Sitting::of(0, 1, busy::NO),
+        ];
+        let ended = |thread| thread != 8;
+        let mut leaving = doubting(&seats, ended);
+        assert_eq!([0, 1, 2].map(|seat: usize| seats[seat].holder()), [7, 8, 9], "not yet");
+        assert_eq!(round(&mut leaving, &seats, ended), claims(&[]));
+        assert_eq!([0, 1, 2].map(|seat: usize| seats[seat].holder()), [0, 8, 0]);
+        assert_eq!(round(&mut leaving, &seats, ended), claims(&[0, 2]));
+        assert_eq!(round(&mut leaving, &seats, ended), claims(&[]), "once");
+    }
+
+    #[test]
+    fn a_call_under_way_keeps_its_seat() {
+        let seats = [Sitting::of(7, 1, busy::IN_CALL)];
+        let mut leaving = Leaving::default();
+        for _ in 0..=2 * EACH {
+            assert_eq!(round(&mut leaving, &seats, |_| true), Round::default());
+        }
+        assert_eq!(seats[0].holder(), 7);
+    }
+
+    #[test]
+    fn who_is_there_again_at_the_second_look_stays() {
+        let seats = [Sitting::of(7, 1, busy::NO), Sitting::of(8, 1, busy::NO)];
+        let mut leaving = doubting(&seats, |_| true);
+        seats[1].0[0].store(18, Ordering::Relaxed);
+        assert_eq!(round(&mut leaving, &seats, |thread| thread != 7), claims(&[]));
+        assert_eq!(round(&mut leaving, &seats, |thread| thread != 7), claims(&[]));
+        assert_eq!((seats[0].holder(), seats[1].holder()), (7, 18));
+    }
+
+    #[test]
+    fn who_begins_a_call_while_it_is_looked_for_keeps_its_seat() {
+        let seats = [Sitting::of(7, 1, busy::NO)];
+        let mut leaving = doubting(&seats, |_| true);
+        let calls = |_| {
+            seats[0].becomes(&Sitting::of(7, 1, busy::IN_CALL));
+            true
+        };
+        assert_eq!(round(&mut leaving, &seats, calls), claims(&[]));
+        assert_eq!(seats[0].holder(), 7);
+        assert_eq!(round(&mut leaving, &seats, |_| true), claims(&[]));
+    }
+
+    #[test]
+    fn who_says_that_the_seat_is_its_own_keeps_its_claim() {
+        let seats = [Sitting::of(7, 1, busy::NO)];
+        let mut leaving = doubting(&seats, |_| true);
+        assert_eq!(round(&mut leaving, &seats, |_| true), claims(&[]));
+        assert_eq!(seats[0].holder(), 0);
+        seats[0].0[0].store(7, Ordering::Relaxed);
+        assert_eq!(round(&mut leaving, &seats, |_| false), claims(&[]));
+    }
+
+    #[test]
+    fn a_process_that_ended_leaves_the_seats_of_its_threads_but_not_of_those_that_go_on() {
+        let seats =
+            [Sitting::of(7, 1, busy::IN_CALL), Sitting::of(8, 2, busy::NO), Sitting::of(9, 1, busy::NO)];
+        let mut leaving = Leaving::default();
+        for (seat, sitting) in (0u32..).zip(&seats) {
+            leaving.retire(seat, sitting.element(), |process| process == 1);
+        }
+        // It has called as another program.
+        seats[2].becomes(&Sitting::of(9, 3, busy::NO));
+        assert_eq!(round(&mut leaving, &seats, |_| false), claims(&[]));
+        assert_eq!([0, 1, 2].map(|seat: usize| seats[seat].holder()), [0, 8, 9]);
+        assert_eq!(round(&mut leaving, &seats, |_| false), claims(&[0]));
+    }
+}

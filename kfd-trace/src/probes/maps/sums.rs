@@ -1,0 +1,106 @@
+//! Sums of ioctls: what threads keep in their seats, and what found no place there, in hash maps. Takes in both; gives out rows
+//! by process and command, summed over threads, and clears those of ended processes.
+
+use super::NOBODY;
+use super::calls::Seats;
+use super::lookup::{IOCTL_ERRORS, IOCTL_STATS, Lookup};
+use super::mapped::Element;
+use crate::events::tables::{ErrorRow, IoctlRow};
+use crate::model::event::ProcessId;
+use crate::probes::load::LoadError;
+use kfd_trace_common::stat::{ErrorKey, IoctlStat, Sum};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rows, and how many of them the hash map holds.
+pub(crate) type Rows<T> = (Vec<T>, usize);
+
+/// By process and command.
+pub(crate) fn ioctls(lookup: &Lookup<'_>, seats: &Seats) -> Result<Rows<IoctlRow>, LoadError> {
+    let mut rows = BTreeMap::<_, IoctlStat>::new();
+    let mut add = |process, cmd, stat| rows.entry((process, cmd)).or_insert(IoctlStat::ZERO).add(&stat);
+    taken(seats).for_each(|Sum { process, cmd, stat, .. }| add(process, cmd, stat));
+    let crowd = lookup.entries(&IOCTL_STATS)?;
+    let crowded = crowd.len();
+    crowd.into_iter().for_each(|(key, stat)| add(key.process, key.cmd, stat));
+    Ok((rows.into_iter().map(|((process, cmd), stat)| ioctl_row(process, cmd, stat)).collect(), crowded))
+}
+
+/// By process, command and errno.
+pub(crate) fn errors(lookup: &Lookup<'_>, seats: &Seats) -> Result<Rows<ErrorRow>, LoadError> {
+    let mut rows = BTreeMap::<_, u64>::new();
+    for Sum { process, cmd, errno, errors, .. } in taken(seats).filter(|sum| sum.errno != 0) {
+        *rows.entry((process, cmd, errno)).or_default() += errors;
+    }
+    let crowd = lookup.entries(&IOCTL_ERRORS)?;
+    let crowded = crowd.len();
+    for (ErrorKey { process, cmd, errno }, count) in crowd {
+        *rows.entry((process, cmd, errno)).or_default() += count;
+    }
+    let rows = rows.into_iter().map(|((process, cmd, errno), count)| error_row(process, cmd, errno, count));
+    Ok((rows.collect(), crowded))
+}
+
+/// Of [`NOBODY`]: what found the hash map full, by number of the command.
+pub(crate) fn rest<'a>(stats: impl Iterator<Item = Element<'a>>) -> Vec<IoctlRow> {
+    let rows = (0..).zip(stats).map(|(number, stat)| ioctl_row(NOBODY, number, stat.copy()));
+    rows.filter(|row| row.stat != IoctlStat::ZERO).collect()
+}
+
+/// Of seats alone; what stands more than once is given so.
+pub(crate) fn seated(seats: &Seats) -> (Vec<IoctlRow>, Vec<ErrorRow>) {
+    let ioctls = taken(seats).map(|sum| ioctl_row(sum.process, sum.cmd, sum.stat));
+    let failed = taken(seats).filter(|sum| sum.errno != 0);
+    let errors = failed.map(|sum| error_row(sum.process, sum.cmd, sum.errno, sum.errors));
+    (ioctls.collect(), errors.collect())
+}
+
+fn ioctl_row(process: u64, cmd: u32, stat: IoctlStat) -> IoctlRow {
+    IoctlRow { process: ProcessId(process), cmd, stat }
+}
+
+fn error_row(process: u64, cmd: u32, errno: u32, count: u64) -> ErrorRow {
+    ErrorRow { process: ProcessId(process), cmd, errno: i32::try_from(errno).unwrap_or(i32::MAX), count }
+}
+
+fn taken(seats: &Seats) -> impl Iterator<Item = Sum> {
+    seats.sums().filter(|place| place.owner().is_some()).map(|place| place.copy())
+}
+
+/// Clears all of processes that have ended. One that was wrongly held to have ended may write there meanwhile.
+pub(crate) fn retire(
+    lookup: &Lookup<'_>,
+    seats: &Seats,
+    ended: &BTreeSet<ProcessId>,
+) -> Result<(), LoadError> {
+    let of_ended = |process: u64| ended.contains(&ProcessId(process));
+    for place in seats.sums() {
+        if let Some(process) = place.owner().filter(|process| of_ended(*process)) {
+            place.let_go(process);
+        }
+    }
+    for key in lookup.keys(&IOCTL_STATS)?.into_iter().filter(|key| of_ended(key.process)) {
+        lookup.remove(&IOCTL_STATS, key)?;
+    }
+    for key in lookup.keys(&IOCTL_ERRORS)?.into_iter().filter(|key| of_ended(key.process)) {
+        lookup.remove(&IOCTL_ERRORS, key)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::transmute;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn the_rest_is_of_nobody_by_the_number_of_its_commands() {
+        let stat = |entered| IoctlStat { entered, ..IoctlStat::ZERO };
+        let words = [stat(0), stat(7)].map(|stat| {
+            // SAFETY: a structure of integers without padding, and words of the same size.
+            let words: [u64; 32] = unsafe { transmute(stat) };
+            words.map(AtomicU64::new)
+        });
+        assert_eq!(rest(words.iter().map(|words| Element::over(words))), [ioctl_row(NOBODY, 1, stat(7))]);
+    }
+}

@@ -1,0 +1,38 @@
+//! The clocks: records carry CLOCK_MONOTONIC, people read wall time.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds of CLOCK_MONOTONIC now.
+#[must_use]
+pub fn mono_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    nanoseconds(now.tv_sec, now.tv_nsec)
+}
+
+/// What to add to CLOCK_MONOTONIC to get nanoseconds of the Unix epoch. Taken anew now and then, since the wall
+/// clock is set and slewed.
+#[must_use]
+pub fn wall_minus_mono_ns() -> i64 {
+    let wall = clock_gettime(ClockId::Realtime);
+    let wall = nanoseconds(wall.tv_sec, wall.tv_nsec);
+    i64::try_from(wall).unwrap_or(i64::MAX) - i64::try_from(mono_ns()).unwrap_or(i64::MAX)
+}
+
+/// Unix time in seconds of a moment on CLOCK_MONOTONIC.
+#[must_use]
+pub fn unix_seconds(mono_ns: u64) -> f64 {
+    let wall = i128::from(mono_ns) + i128::from(wall_minus_mono_ns());
+    seconds(u64::try_from(wall).unwrap_or(0))
+}
+
+/// Nanoseconds as seconds.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
+pub fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+pub(crate) fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(nanoseconds).unwrap_or(0))
+}

@@ -1,0 +1,13 @@
+//! The process itself: standard output and error, signals, exit codes, the service manager, capabilities, clocks.
+//!
+//! Knows nothing of KFD.
+
+pub mod clock;
+pub mod exit;
+pub mod pidfd;
+pub mod privilege;
+pub mod signals;
+pub mod stderr;
+pub mod stdout;
+pub mod systemd;
+pub mod timeout;

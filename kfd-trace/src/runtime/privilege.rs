@@ -1,0 +1,187 @@
+//! Least privilege: of the capabilities that this process was started with, those that go on being needed.
+//!
+//! Takes in: what procfs tells of this process, and what it is asked for. Gives out: a process that can set its probes again
+//! when the driver comes again, and nothing else. docs/privileges.md tells what each capability is for.
+
+use super::exit::Stop;
+use super::stderr::say;
+use crate::kernel::findings::{foreign_pids, unprivileged};
+use crate::kernel::{Capabilities, Capability, Preflight, Roots};
+use crate::probes::load;
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Needed by every tracer: to load programs, to set probes, to find functions and tables by their addresses.
+const ALWAYS: [Capability; 3] = [Capability::Bpf, Capability::Perfmon, Capability::Syslog];
+
+/// What makes a further capability necessary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Needs {
+    /// Tracepoints, whose numbers stand below tracefs, which is root's alone.
+    tracefs: bool,
+    /// Processes that procfs hides.
+    hidden_processes: bool,
+    /// The memory of other users' processes, or what they have open and mapped.
+    others: bool,
+    /// kernel.perf_event_paranoid is above 2: Debian's kernels refuse perf_event_open to all but CAP_SYS_ADMIN then.
+    strict_perf: bool,
+}
+
+/// What it means to lack them, and what to do.
+const NO_MEMORY: &str = "no CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: the memory of other users' processes cannot be read, so that what \
+                         their queues do is not measured; run with both, or trace with --sample.interval=0";
+
+/// /proc/PID/mem of any user's process (proc_mem_open, and the mode of the file).
+fn may_read_memory(held: Option<Capabilities>) -> bool {
+    let both = [Capability::SysPtrace, Capability::DacReadSearch];
+    held.is_none_or(|held| both.iter().all(|one| held.has(*one)))
+}
+
+/// Of `held` what is kept. Pure.
+fn kept(held: Capabilities, needs: Needs) -> Capabilities {
+    let mut wanted = Vec::from(ALWAYS);
+    if needs.tracefs || needs.others {
+        wanted.push(Capability::DacReadSearch);
+    }
+    if needs.hidden_processes || needs.others {
+        wanted.push(Capability::SysPtrace);
+    }
+    if needs.strict_perf || !(held.has(Capability::Bpf) && held.has(Capability::Perfmon)) {
+        // A container's runtime that knows no others, or a kernel before 5.8, which has no others.
+        wanted.push(Capability::SysAdmin);
+    }
+    let wanted = wanted.into_iter().fold(0, |all, capability| all | 1 << capability as u8);
+    Capabilities(held.0 & wanted)
+}
+
+/// What a command reads beyond what each does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Tracepoints' numbers.
+    pub tracefs: bool,
+    /// The memory of other users' processes: /proc/PID/mem asks as ptrace does (proc_mem_open), and is its owner's alone.
+    pub memory: bool,
+    /// What other users' processes have open and mapped (fs/proc/base.c, proc_pid_get_link asks as ptrace does).
+    pub descriptors: bool,
+}
+
+/// Gives up what this process does not need any more, for good, and says what it lacks. To be called before it has a second
+/// thread: each has capabilities of its own. Locked memory is made free before, which takes one that is given up.
+///
+/// # Errors
+/// When the kernel refuses: then it would go on with more than it should have. When procfs is not the host's.
+pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
+    let Reads { tracefs, memory, descriptors } = reads;
+    load::allow_locked_memory();
+    let seen = Preflight::read(roots);
+    // Without CAP_SYS_PTRACE, PID 1's namespace cannot be told any more.
+    if let Some(finding) = foreign_pids(&seen) {
+        return Err(Stop::failed(finding));
+    }
+    // What cannot be told may be so.
+    let needs = Needs {
+        tracefs,
+        hidden_processes: seen.processes_hidden.unwrap_or(true),
+        others: memory || descriptors,
+        strict_perf: seen.perf_event_paranoid.is_none_or(|level| level > 2),
+    };
+    reduce(needs).map_err(|error| Stop::failed(format!("capabilities cannot be given up: {error}")))?;
+    let traces = seen.capabilities.is_some_and(Capabilities::can_trace);
+    for finding in unprivileged(&seen).iter().filter(|_| traces) {
+        say(format_args!("{finding}"));
+    }
+    if traces && memory && !may_read_memory(seen.capabilities) {
+        say(format_args!("{NO_MEMORY}"));
+    }
+    if traces && tracefs && is_closed(&roots.sysfs.join("kernel/tracing")) {
+        say(format_args!(
+            "no CAP_DAC_READ_SEARCH: tracefs cannot be read, so that tracepoints are not counted; run with it"
+        ));
+    }
+    Ok(())
+}
+
+/// It is there and may not be looked into.
+fn is_closed(folder: &Path) -> bool {
+    std::fs::read_dir(folder).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
+fn reduce(needs: Needs) -> Result<(), Errno> {
+    for bit in 0..u64::BITS {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
+            Ok(()) => {}
+            // Beyond the last one that this kernel knows; or not allowed to, as anybody but root.
+            Err(Errno::INVAL | Errno::PERM) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    clear_ambient_capability_set()?;
+    let held = Capabilities(capabilities(None)?.permitted.bits());
+    let kept = CapabilitySet::from_bits_retain(kept(held, needs).0);
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets)?;
+    set_no_new_privs(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Capabilities = Capabilities(0x1ff_ffff_ffff);
+
+    fn of(names: &[Capability]) -> Capabilities {
+        Capabilities(names.iter().fold(0, |all, name| all | 1 << *name as u8))
+    }
+
+    fn plain() -> Needs {
+        Needs { tracefs: false, hidden_processes: false, others: false, strict_perf: false }
+    }
+
+    #[test]
+    fn root_keeps_three() {
+        assert_eq!(kept(ALL, plain()), of(&ALWAYS));
+        assert_eq!(kept(ALL, plain()).0, 0xc4_0000_0000, "as /proc/PID/status shows it");
+    }
+
+    #[test]
+    fn others_are_kept_where_there_is_a_need() {
+        let tracefs = kept(ALL, Needs { tracefs: true, ..plain() });
+        assert_eq!(tracefs.0 & !of(&ALWAYS).0, of(&[Capability::DacReadSearch]).0);
+        let hidden = kept(ALL, Needs { hidden_processes: true, ..plain() });
+        assert_eq!(hidden.0 & !of(&ALWAYS).0, of(&[Capability::SysPtrace]).0);
+        let others = kept(ALL, Needs { others: true, ..plain() });
+        let both = of(&[Capability::DacReadSearch, Capability::SysPtrace]);
+        assert_eq!(others.0 & !of(&ALWAYS).0, both.0);
+        let strict = kept(ALL, Needs { strict_perf: true, ..plain() });
+        assert_eq!(strict.0 & !of(&ALWAYS).0, of(&[Capability::SysAdmin]).0);
+    }
+
+    #[test]
+    fn memory_takes_both() {
+        use Capability::{DacReadSearch, SysPtrace};
+        assert!(may_read_memory(Some(ALL)) && may_read_memory(Some(of(&[DacReadSearch, SysPtrace]))));
+        assert!(may_read_memory(None), "it may be so");
+        for lacking in [of(&[DacReadSearch]), of(&[SysPtrace]), of(&[Capability::SysAdmin])] {
+            assert!(!may_read_memory(Some(lacking)));
+        }
+    }
+
+    #[test]
+    fn sys_admin_stands_in_where_the_others_are_not_held() {
+        use Capability::{Bpf, Perfmon, SysAdmin};
+        assert_eq!(kept(of(&[SysAdmin]), plain()), of(&[SysAdmin]));
+        assert_eq!(kept(of(&[SysAdmin, Bpf]), plain()), of(&[SysAdmin, Bpf]));
+        assert_eq!(kept(of(&[SysAdmin, Bpf, Perfmon]), plain()), of(&[Bpf, Perfmon]));
+    }
+
+    #[test]
+    fn nothing_is_kept_that_is_not_held() {
+        let all = Needs { tracefs: true, hidden_processes: true, others: true, strict_perf: true };
+        assert_eq!(kept(Capabilities(0), all), Capabilities(0));
+    }
+}

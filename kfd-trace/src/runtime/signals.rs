@@ -1,0 +1,91 @@
+//! What asks a tracer to end: SIGINT (Ctrl-C) and SIGTERM; and SIGHUP, which must not end a daemon.
+
+use std::future::ready;
+use std::io;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::yield_now;
+
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From now on they end nothing by themselves.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new() -> io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next one.
+    pub async fn any(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Forgets those that came until now.
+    pub async fn forget(&mut self) {
+        // The runtime learns of them when it has nothing else to do.
+        yield_now().await;
+        for _ in 0..2 {
+            tokio::select! {
+                biased;
+                () = self.any() => {}
+                () = ready(()) => {}
+            }
+        }
+    }
+}
+
+/// SIGHUP. Others than daemons leave it to the kernel: who goes from his terminal ends what he began on it.
+pub struct Hangups(Signal);
+
+impl Hangups {
+    /// From now on it ends nothing.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new() -> io::Result<Self> {
+        Ok(Hangups(signal(SignalKind::hangup())?))
+    }
+
+    /// Hands each to `tell`, without end.
+    pub async fn each(mut self, mut tell: impl FnMut()) {
+        while self.0.recv().await.is_some() {
+            tell();
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use nix::sys::signal::{Signal, raise};
+    use std::time::Duration;
+    use tokio::sync::Mutex;
+    use tokio::time::timeout;
+
+    /// A signal reaches all that wait for one in this process: tests in which somebody does take turns.
+    pub(crate) static TURN: Mutex<()> = Mutex::const_new(());
+
+    #[tokio::test]
+    async fn what_came_is_forgotten_and_what_comes_is_not() {
+        let _turn = TURN.lock().await;
+        let mut signals = Signals::new().unwrap();
+        let soon = Duration::from_millis(200);
+        // To this thread: another one of the process might take its time.
+        raise(Signal::SIGINT).unwrap();
+        raise(Signal::SIGTERM).unwrap();
+        signals.forget().await;
+        assert!(timeout(soon, signals.any()).await.is_err(), "it was forgotten");
+        raise(Signal::SIGTERM).unwrap();
+        assert!(timeout(10 * soon, signals.any()).await.is_ok());
+    }
+}

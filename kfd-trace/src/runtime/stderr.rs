@@ -1,0 +1,80 @@
+//! Standard error: what is said to people, and the log.
+//!
+//! Takes in: lines, which may carry text that others chose (a name, an answer of the kernel). Gives out: each as one line
+//! that no terminal obeys. That nobody reads it, or that it is closed, is no reason to end.
+
+use crate::text::escape;
+use log::{LevelFilter, Record};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fmt;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+/// How long a line waits for room, ns. It is often the same pipe or terminal as standard output: what nobody reads must not
+/// hold up the tracing.
+const PATIENCE_NS: i64 = 200_000_000;
+
+/// One line for people.
+pub fn say(line: impl fmt::Display) {
+    // `eprintln` panics where standard error is closed, and there is nobody else to tell.
+    let _ = Patient.write_all(said(&line).as_bytes());
+}
+
+/// Standard error, as long as somebody reads it; else lines are left out.
+struct Patient;
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut out = io::stderr().lock();
+        if has_room(&out) { out.write(bytes) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What cannot be asked is tried.
+fn has_room(out: &impl AsFd) -> bool {
+    let patience = Timespec { tv_sec: 0, tv_nsec: PATIENCE_NS };
+    !matches!(poll(&mut [PollFd::from_borrowed_fd(out.as_fd(), PollFlags::OUT)], Some(&patience)), Ok(0))
+}
+
+fn said(line: &impl fmt::Display) -> String {
+    format!("kfd-trace: {}\n", escape::terminal(&line.to_string()))
+}
+
+/// Lets the log go to standard error, too, from this level on.
+pub fn log_from(level: LevelFilter) {
+    let format =
+        |out: &mut env_logger::fmt::Formatter, record: &Record<'_>| out.write_all(logged(record).as_bytes());
+    let target = env_logger::Target::Pipe(Box::new(Patient));
+    env_logger::Builder::new().filter_level(level).format(format).target(target).init();
+}
+
+fn logged(record: &Record<'_>) -> String {
+    let text = escape::terminal(&record.args().to_string());
+    format!("[{:<5} {}] {text}\n", record.level(), record.target())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use log::Level;
+
+    const FOREIGN: &str = "a\x1b[2J\nb\u{9b}31m";
+
+    #[test]
+    fn a_line_is_one_line_that_no_terminal_obeys() {
+        assert_eq!(said(&FOREIGN), "kfd-trace: a\\u{1b}[2J\\u{a}b\\u{9b}31m\n");
+    }
+
+    #[test]
+    fn so_is_a_line_of_the_log() {
+        let told = |args: fmt::Arguments<'_>| {
+            logged(&Record::builder().level(Level::Warn).target("kfd_trace").args(args).build())
+        };
+        let line = told(format_args!("process {FOREIGN}"));
+        assert_eq!(line, "[WARN  kfd_trace] process a\\u{1b}[2J\\u{a}b\\u{9b}31m\n");
+    }
+}

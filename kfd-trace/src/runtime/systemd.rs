@@ -1,0 +1,156 @@
+//! The service manager: is told that the daemon is up, what it does, and that it lives as long as its loop turns.
+//!
+//! Where nobody started us that wants to know (NOTIFY_SOCKET, WATCHDOG_USEC), nothing is told.
+
+use crate::text::escape;
+use sd_notify::NotifyState;
+use std::fmt::Display;
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// The loop turns at least as often.
+pub(crate) const TURN: Duration = Duration::from_secs(1);
+
+/// Whoever is awaited for longer hangs: what is begun elsewhere takes the kernel seconds.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+type Tell = Box<dyn FnMut(&[NotifyState<'_>]) -> io::Result<()>>;
+
+/// What is told, and to whom.
+pub(crate) struct Supervisor {
+    tell: Tell,
+    watchdog: Option<Watchdog>,
+}
+
+impl Supervisor {
+    /// Of the manager that started us.
+    pub(crate) fn from_env() -> Self {
+        Supervisor::new(Box::new(sd_notify::notify), sd_notify::watchdog_enabled())
+    }
+
+    /// `patience`: after so long a silence the manager ends us.
+    fn new(tell: Tell, patience: Option<Duration>) -> Self {
+        Supervisor { tell, watchdog: patience.map(|patience| Watchdog { every: patience / 2, last: None }) }
+    }
+
+    /// The daemon is up: it traces, or waits for its driver.
+    pub(crate) fn up(&mut self, doing: impl Display) {
+        self.send(&[NotifyState::Ready, NotifyState::Status(&escape::terminal(&doing.to_string()))]);
+    }
+
+    /// It ends, which takes the kernel seconds.
+    pub(crate) fn stopping(&mut self) {
+        self.send(&[NotifyState::Stopping]);
+    }
+
+    /// To be called at each turn of the loop, and from nowhere else.
+    pub(crate) fn alive(&mut self) {
+        let now = Instant::now();
+        if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_due(now)) {
+            self.send(&[NotifyState::Watchdog]);
+        }
+    }
+
+    /// Awaits what is done elsewhere, or a pause; alive meanwhile, as long as that can be believed.
+    pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let begin = Instant::now();
+        let mut turn = interval(TURN);
+        turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                _ = turn.tick() => if begin.elapsed() < PATIENCE { self.alive() },
+            }
+        }
+    }
+
+    fn send(&mut self, states: &[NotifyState<'_>]) {
+        if let Err(error) = (self.tell)(states) {
+            log::warn!("the service manager cannot be told: {error}");
+        }
+    }
+}
+
+/// When it is to be told that we live.
+struct Watchdog {
+    every: Duration,
+    last: Option<Instant>,
+}
+
+impl Watchdog {
+    /// Whether the next turn may come too late.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.last.is_none_or(|last| now.duration_since(last) + TURN > self.every);
+        if due {
+            self.last = Some(now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use tokio::time::{advance, sleep};
+
+    /// A manager that keeps what it is told, with a minute's patience.
+    pub(crate) fn listening() -> (Supervisor, Rc<RefCell<Vec<String>>>) {
+        let told = Rc::new(RefCell::new(Vec::new()));
+        let keeps = told.clone();
+        let tell: Tell = Box::new(move |states: &[NotifyState<'_>]| {
+            keeps.borrow_mut().extend(states.iter().map(ToString::to_string));
+            Ok(())
+        });
+        (Supervisor::new(tell, Some(Duration::from_secs(60))), told)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_life_sign_is_given_every_half_of_the_patience_as_long_as_the_loop_turns() {
+        let (mut supervisor, told) = listening();
+        for _ in 0..=90 {
+            supervisor.alive();
+            advance(TURN).await;
+        }
+        assert_eq!(*told.borrow(), ["WATCHDOG=1"; 4], "at 0, 30, 60 and 90 s");
+        advance(Duration::from_secs(600)).await;
+        assert_eq!(told.borrow().len(), 4, "nothing turns");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_turn_is_left_out_where_patience_is_short() {
+        let mut watchdog = Watchdog { every: Duration::from_secs(1), last: None };
+        let begin = Instant::now();
+        assert!((0..5).all(|turn| watchdog.is_due(begin + turn * TURN)));
+        assert!(!watchdog.is_due(begin + 4 * TURN), "the turn before told it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_awaited_for_too_long_is_not_covered() {
+        let (mut supervisor, told) = listening();
+        supervisor.beside(sleep(Duration::from_secs(100))).await;
+        assert_eq!(told.borrow().len(), 4, "at 0, 30, 60 and 90 s");
+        supervisor.beside(sleep(PATIENCE * 10)).await;
+        assert!(told.borrow().len() <= 14, "{}", told.borrow().len());
+    }
+
+    #[test]
+    fn a_status_is_one_line() {
+        let (mut supervisor, told) = listening();
+        supervisor.up("waits\nMAINPID=1");
+        supervisor.stopping();
+        assert_eq!(*told.borrow(), ["READY=1", "STATUS=waits\\u{a}MAINPID=1", "STOPPING=1"]);
+    }
+
+    #[test]
+    fn without_a_watchdog_no_life_sign_is_given() {
+        let (supervisor, told) = listening();
+        let mut supervisor = Supervisor { watchdog: None, ..supervisor };
+        supervisor.alive();
+        assert!(told.borrow().is_empty());
+    }
+}

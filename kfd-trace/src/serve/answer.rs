@@ -1,0 +1,192 @@
+//! The answers of the pages.
+//!
+//! Takes in what was asked, the state, the history and the clock; gives out texts. Nothing is written down under a lock.
+
+use super::shared::{Page, Phase, Taken};
+use crate::events::tables::Tables;
+use crate::kernel::Loading;
+use crate::output::api::{self, Ask, EventsView, HeldView, Refusal, Tracing, View};
+use crate::output::metrics::{self, Scrape};
+use crate::output::page::{self, PageView};
+use crate::output::status::Losses;
+use crate::runtime::clock;
+use crate::serve::router::Site;
+use crate::state::{Class, Filter, History, Kept};
+use crate::text::clock::Clock;
+use jiff::tz::TimeZone;
+use kfd_trace_common::counter::ProbeId;
+use std::collections::BTreeMap;
+
+/// The time of an answer.
+struct Now {
+    clock: Clock,
+    ns: u64,
+    ts: Option<String>,
+    /// The daemon's start, nanoseconds of the Unix epoch.
+    began_ns: i64,
+}
+
+impl Now {
+    fn unix_ns(&self) -> i64 {
+        self.clock.unix_ns(self.ns).unwrap_or(i64::MAX)
+    }
+}
+
+impl Page {
+    fn now(&self) -> Now {
+        let clock = Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), zone: TimeZone::UTC };
+        let ns = clock::mono_ns();
+        let (ts, began_ns) = (clock.rfc3339(ns), clock.unix_ns(self.started_ns).unwrap_or(0));
+        Now { clock, ns, ts, began_ns }
+    }
+
+    fn kept(&self) -> [(Class, Kept); Class::ALL.len()] {
+        kept(&self.history())
+    }
+
+    /// A document of what lives.
+    fn live(&self, of: fn(&View<'_>) -> serde_json::Result<String>) -> Result<String, Refusal> {
+        let now = self.now();
+        let (snapshot, topology) = match &*self.phase() {
+            Phase::Serving(serving) => {
+                let tracer = &serving.tracer;
+                (tracer.state.snapshot(), tracer.topology.clone())
+            }
+            Phase::Waiting { why, .. } => return Err(Refusal::NotTraced(why.clone())),
+        };
+        written(of(&View { snapshot: &snapshot, topology: &topology, clock: &now.clock, now_ns: now.ns }))
+    }
+
+    fn held(&self, at_ns: i64) -> Result<String, Refusal> {
+        let now = self.now();
+        if at_ns > now.unix_ns() {
+            return Err(Refusal::Bad("at lies in the future: give a time up to now".to_owned()));
+        }
+        // What ends between both looks stands in both.
+        let (snapshot, topology) = match &*self.phase() {
+            Phase::Serving(serving) => (serving.tracer.state.snapshot(), serving.tracer.topology.clone()),
+            Phase::Waiting { .. } => Default::default(),
+        };
+        let (ended, kept, traced) = {
+            let history = self.history();
+            (history.ended_after(at_ns), history.kept(Class::Queues), history.was_traced(at_ns))
+        };
+        let view = View { snapshot: &snapshot, topology: &topology, clock: &now.clock, now_ns: now.ns };
+        written(api::held(&HeldView {
+            now: &view,
+            ended: &ended,
+            at_ns,
+            began_ns: now.began_ns,
+            kept,
+            traced,
+        }))
+    }
+
+    fn events(&self, filter: &Filter) -> Result<String, Refusal> {
+        let now = self.now();
+        // Of one moment.
+        let (found, kept) = {
+            let history = self.history();
+            (history.find(filter), kept(&history))
+        };
+        written(api::events(&EventsView { ts: now.ts, began_ns: now.began_ns, found: &found, kept: &kept }))
+    }
+
+    /// Shows how the tracing goes.
+    fn with_tracing<T>(&self, taken: &Taken, now: &Now, show: impl FnOnce(&Tracing<'_>) -> T) -> T {
+        let none = Tables::default();
+        let tables = taken.tables.as_ref().unwrap_or(&none);
+        let of_probe = |probe: &ProbeId| (*probe, tables.losses_of(*probe, &taken.undecoded));
+        let losses: BTreeMap<ProbeId, Losses> = tables.missed.keys().map(of_probe).collect();
+        show(&Tracing {
+            ts: &now.ts,
+            began_ns: now.began_ns,
+            why_not: taken.why.as_deref(),
+            probes: &taken.probes,
+            missed: &tables.missed,
+            losses: &losses,
+            lost: &tables.missing(&taken.undecoded),
+            queues_by_ioctl: taken.queues_by_ioctl,
+            driver_loads: taken.driver_loads,
+            topology: &taken.topology,
+            kept: &self.kept(),
+        })
+    }
+
+    pub(crate) fn status(&self, taken: Taken) -> Result<String, Refusal> {
+        let now = self.now();
+        let taken = taken.whole().map_err(Refusal::Failed)?;
+        written(self.with_tracing(&taken, &now, api::status))
+    }
+}
+
+fn kept(history: &History) -> [(Class, Kept); Class::ALL.len()] {
+    Class::ALL.map(|class| (class, history.kept(class)))
+}
+
+pub(crate) fn written(document: serde_json::Result<String>) -> Result<String, Refusal> {
+    document.map_err(|error| Refusal::Failed(error.to_string()))
+}
+
+impl Site for Page {
+    fn metrics(&self) -> Result<String, String> {
+        let begin = clock::mono_ns();
+        let mut taken = self.take();
+        let sysfs = self.sysfs(&taken.probes, begin).map(|(listed, collected)| {
+            taken.collectors.push(collected);
+            listed
+        });
+        let now_ns = clock::mono_ns();
+        let families = metrics::families(&Scrape {
+            snapshot: &taken.snapshot,
+            queues_by_ioctl: taken.queues_by_ioctl,
+            sysfs: sysfs.as_ref(),
+            tables: taken.tables.as_ref(),
+            collectors: &taken.collectors,
+            retired: &taken.retired,
+            samples: &taken.samples,
+            probes: &taken.probes,
+            topology: &taken.topology,
+            undecoded: &taken.undecoded,
+            capacities: &taken.capacities,
+            detail: self.detail,
+            now_ns,
+            wall_minus_mono_ns: clock::wall_minus_mono_ns(),
+            driver_loaded: Loading::can_be_traced(&self.roots.sysfs),
+            driver_loads: taken.driver_loads,
+            start_time_seconds: self.started_seconds,
+            duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),
+        });
+        metrics::encode(&families).map_err(|error| error.to_string())
+    }
+
+    fn page(&self) -> Result<String, String> {
+        let now = self.now();
+        let taken = self.take().whole()?;
+        let (recent, evictions) = page::recent(&self.history());
+        let view =
+            View { snapshot: &taken.snapshot, topology: &taken.topology, clock: &now.clock, now_ns: now.ns };
+        let live = taken.why.is_none().then_some(&view);
+        self.with_tracing(&taken, &now, |tracing| {
+            page::html(&PageView { now: live, tracing, recent: &recent, evictions: &evictions })
+        })
+    }
+
+    fn api(&self, ask: &Ask) -> Result<String, Refusal> {
+        match ask {
+            Ask::Queues => self.live(api::queues),
+            Ask::QueuesAt(at_ns) => self.held(*at_ns),
+            Ask::Processes => self.live(api::processes),
+            Ask::Gpus => self.live(api::gpus),
+            Ask::Status => self.status(self.take()),
+            Ask::Events(filter) => self.events(filter),
+        }
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        match &*self.phase() {
+            Phase::Serving(_) => Ok(()),
+            Phase::Waiting { why, .. } => Err(why.clone()),
+        }
+    }
+}

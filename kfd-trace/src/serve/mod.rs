@@ -1,0 +1,6 @@
+//! HTTP: the pages of the daemon ([`shared`], [`answer`]), their addresses ([`router`]), and the server ([`web`]).
+
+mod answer;
+pub mod router;
+pub mod shared;
+pub mod web;

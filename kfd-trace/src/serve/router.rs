@@ -1,0 +1,141 @@
+//! The daemon's web pages: `/`, `/static/...`, `/metrics`, `/api/v1/...`, `/-/healthy`, `/-/ready`.
+//!
+//! Where the pages' contents come from is behind [`Site`]; [`super::web`] serves them.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+
+use crate::output::api::{Ask, Refusal, Resource};
+use crate::output::page;
+use crate::text::escape;
+
+/// `Content-Type` of the text format.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// `Content-Type` of the API.
+const JSON_TYPE: &str = "application/json";
+
+/// What the pages show. Called on a thread that may block.
+pub trait Site: Send + Sync + 'static {
+    /// The exposition, in the text format.
+    ///
+    /// # Errors
+    /// One line for the scraper, which gets it with status 500.
+    fn metrics(&self) -> Result<String, String>;
+
+    /// The page for people, as HTML; also while nothing is traced.
+    ///
+    /// # Errors
+    /// One line, which is told with status 500.
+    fn page(&self) -> Result<String, String>;
+
+    /// A document, as JSON.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn api(&self, ask: &Ask) -> Result<String, Refusal>;
+
+    /// `Err`: why not yet, in one line.
+    ///
+    /// # Errors
+    /// Before the probes are attached.
+    fn ready(&self) -> Result<(), String>;
+}
+
+type Shared = Arc<dyn Site>;
+
+/// All pages.
+pub fn router(site: Shared) -> Router {
+    Router::new()
+        .route("/", get(landing))
+        .merge(statics())
+        .route("/metrics", get(metrics))
+        .route("/api/v1/queues", get(async |site, uri| api(site, uri, Resource::Queues).await))
+        .route("/api/v1/processes", get(async |site, uri| api(site, uri, Resource::Processes).await))
+        .route("/api/v1/gpus", get(async |site, uri| api(site, uri, Resource::Gpus).await))
+        .route("/api/v1/status", get(async |site, uri| api(site, uri, Resource::Status).await))
+        .route("/api/v1/events", get(async |site, uri| api(site, uri, Resource::Events).await))
+        .route("/-/healthy", get(async || "healthy\n"))
+        .route("/-/ready", get(ready))
+        .with_state(site)
+}
+
+async fn blocking<T: Send + 'static>(
+    site: Shared,
+    ask: impl FnOnce(&dyn Site) -> T + Send + 'static,
+) -> Result<T, Response> {
+    tokio::task::spawn_blocking(move || ask(site.as_ref())).await.map_err(|error| failed(&error.to_string()))
+}
+
+fn failed(line: &str) -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, format!("{line}\n")).into_response()
+}
+
+async fn metrics(State(site): State<Shared>) -> Result<Response, Response> {
+    let text = blocking(site, <dyn Site>::metrics).await?.map_err(|line| failed(&line))?;
+    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
+}
+
+async fn api(State(site): State<Shared>, uri: Uri, resource: Resource) -> Result<Response, Response> {
+    let answer = match asked(&uri, resource) {
+        Ok(ask) => blocking(site, move |site| site.api(&ask)).await?,
+        Err(line) => Err(Refusal::Bad(line)),
+    };
+    let (status, body) = match answer {
+        Ok(body) => (StatusCode::OK, body),
+        Err(Refusal::Bad(line)) => (StatusCode::BAD_REQUEST, error(&line)),
+        Err(Refusal::NotTraced(line)) => (StatusCode::SERVICE_UNAVAILABLE, error(&line)),
+        Err(Refusal::Failed(line)) => (StatusCode::INTERNAL_SERVER_ERROR, error(&line)),
+    };
+    Ok((status, [(header::CONTENT_TYPE, JSON_TYPE)], body + "\n").into_response())
+}
+
+fn asked(uri: &Uri, resource: Resource) -> Result<Ask, String> {
+    let query: Query<Vec<(String, String)>> =
+        Query::try_from_uri(uri).map_err(|error| format!("the query cannot be read: {error}"))?;
+    Ask::new(resource, &query)
+}
+
+fn error(line: &str) -> String {
+    serde_json::json!({ "error": escape::terminal(line) }).to_string()
+}
+
+async fn ready(State(site): State<Shared>) -> Result<&'static str, Response> {
+    let answer = blocking(site, <dyn Site>::ready).await?;
+    answer
+        .map_err(|line| (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {line}\n")).into_response())?;
+    Ok("ready\n")
+}
+
+async fn landing(State(site): State<Shared>) -> Result<Response, Response> {
+    let html = blocking(site, <dyn Site>::page).await?.map_err(|line| failed(&line))?;
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, page::POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, Html(html)).into_response())
+}
+
+/// What the page takes along.
+fn statics() -> Router<Shared> {
+    let file = |router: Router<Shared>, (path, kind, content): (&'static str, &'static str, &'static str)| {
+        let headers = [
+            (header::CONTENT_TYPE, kind),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            // Another version of the daemon has others.
+            (header::CACHE_CONTROL, "no-cache"),
+        ];
+        router.route(path, get(async move || (headers, content)))
+    };
+    page::STATIC.into_iter().fold(Router::new(), file)
+}
+
+#[cfg(test)]
+mod tests;

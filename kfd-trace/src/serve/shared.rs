@@ -1,0 +1,209 @@
+//! What the daemon's pages show: shared between the task that follows the ring buffer and the scrapes.
+
+use crate::attribute::Topology;
+use crate::events::tables::Tables;
+use crate::events::undecoded::Undecoded;
+use crate::kernel::Roots;
+use crate::model::layout::QueueLayout;
+use crate::model::verdict::ProbeStatus;
+use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
+use crate::runtime::clock;
+use crate::state::{History, IoctlTotals, SampleTotals, Snapshot, Source, State, StateLimits};
+use crate::tracer::engine::Tracer;
+use crate::tracer::inventory;
+use kfd_trace_common::counter::ProbeId;
+use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, IOCTL_STATS_MAX, PROCESSES_MAX, SEATS};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A tracer that runs.
+pub struct Serving {
+    pub tracer: Tracer,
+    /// Bytes of the ring buffer.
+    pub ring_bytes: u32,
+}
+
+pub(super) enum Phase {
+    /// Why nothing is traced now.
+    Waiting {
+        why: String,
+        left: Box<Taken>,
+    },
+    Serving(Box<Serving>),
+}
+
+/// The daemon's pages.
+pub struct Page {
+    /// Locked before `history`, where both are.
+    pub(super) phase: Mutex<Phase>,
+    /// It outlives the driver.
+    pub(super) history: Mutex<History>,
+    pub(super) roots: Roots,
+    pub(super) detail: Detail,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub(super) started_ns: u64,
+    pub(super) started_seconds: f64,
+}
+
+impl Page {
+    #[must_use]
+    pub fn new(roots: Roots, detail: Detail) -> Self {
+        let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
+        let started_ns = clock::mono_ns();
+        let started_seconds = clock::unix_seconds(started_ns);
+        Page { phase, history: Mutex::default(), roots, detail, started_ns, started_seconds }
+    }
+
+    /// A scrape that panicked must not end the tracing: the state is whole between two statements.
+    pub(super) fn phase(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is nothing to trace now. Gives back what was served.
+    pub fn waits_for(&self, why: &str) -> Option<Serving> {
+        let mut phase = self.phase();
+        let left = match &*phase {
+            Phase::Serving(serving) => Box::new(left(&serving.tracer)),
+            Phase::Waiting { left, .. } => left.clone(),
+        };
+        match std::mem::replace(&mut *phase, Phase::Waiting { why: why.to_owned(), left }) {
+            Phase::Serving(serving) => Some(*serving),
+            Phase::Waiting { .. } => None,
+        }
+    }
+
+    /// From now on there is something to show.
+    pub fn serves(&self, serving: Serving) {
+        *self.phase() = Phase::Serving(Box::new(serving));
+    }
+
+    /// Uses the tracer; `None` while there is none.
+    pub fn with_tracer<T>(&self, act: impl FnOnce(&mut Tracer) -> T) -> Option<T> {
+        match &mut *self.phase() {
+            Phase::Serving(serving) => Some(act(&mut serving.tracer)),
+            Phase::Waiting { .. } => None,
+        }
+    }
+
+    /// Uses the tracer, and what is remembered; `None` while there is no tracer.
+    pub fn with_history<T>(&self, act: impl FnOnce(&mut Tracer, &mut History) -> T) -> Option<T> {
+        self.with_tracer(|tracer| act(tracer, &mut self.history()))
+    }
+
+    /// A copy of all that a scrape shows, so that the ring buffer is not left alone while it is written down.
+    pub(super) fn take(&self) -> Taken {
+        let phase = self.phase();
+        let serving = match &*phase {
+            Phase::Serving(serving) => serving,
+            Phase::Waiting { why, left } => return Taken { why: Some(why.clone()), ..Taken::clone(left) },
+        };
+        let tracer = &serving.tracer;
+        let (tables, maps) = collected(BPF_MAPS, || tracer.tables().map_err(|stop| stop.line));
+        let begin = clock::mono_ns();
+        let snapshot = tracer.state.snapshot();
+        let took_ns = clock::mono_ns().saturating_sub(begin);
+        let state = Collected { collector: STATE, took_ns, failed: None };
+        Taken {
+            why: None,
+            tables,
+            snapshot,
+            collectors: vec![maps, state],
+            retired: tracer.retired.clone(),
+            samples: tracer.samples.clone(),
+            probes: tracer.probes().to_vec(),
+            queues_by_ioctl: tracer.queues_by_ioctl(),
+            topology: tracer.topology.clone(),
+            undecoded: tracer.undecoded.clone(),
+            capacities: vec![
+                ("ioctl_stats", u64::from(IOCTL_STATS_MAX)),
+                ("ioctl_errors", u64::from(IOCTL_ERRORS_MAX)),
+                ("in_flight", u64::from(IN_FLIGHT_MAX)),
+                ("seats", u64::from(SEATS)),
+                ("processes", u64::from(PROCESSES_MAX)),
+                ("ring_bytes", u64::from(serving.ring_bytes)),
+            ],
+            driver_loads: tracer.driver_loads,
+        }
+    }
+
+    /// What sysfs shows now, where queues cannot be probed; of what cannot be read the rest.
+    pub(super) fn sysfs(&self, probes: &[ProbeStatus], now_ns: u64) -> Option<(Snapshot, Collected)> {
+        let probed = |id| probes.iter().any(|probe| probe.id == id && probe.verdict.sees());
+        if probes.is_empty() || probed(ProbeId::QueueAdd) && probed(ProbeId::QueueDel) {
+            return None;
+        }
+        let mut state = State::new(StateLimits::default());
+        let begin = clock::mono_ns();
+        let (found, unreadable) = inventory::sysfs(&self.roots, &QueueLayout::default());
+        inventory::adopt(&mut state, &found, Source::Sysfs, now_ns.into());
+        let failed = unreadable.first().map(ToString::to_string);
+        let took_ns = clock::mono_ns().saturating_sub(begin);
+        Some((state.snapshot(), Collected { collector: SYSFS, took_ns, failed }))
+    }
+}
+
+/// Reads a source; the others are read all the same where it cannot be.
+fn collected<T>(collector: &'static str, read: impl FnOnce() -> Result<T, String>) -> (Option<T>, Collected) {
+    let begin = clock::mono_ns();
+    let read = read();
+    let took_ns = clock::mono_ns().saturating_sub(begin);
+    let (read, failed) = match read {
+        Ok(read) => (Some(read), None),
+        Err(why) => (None, Some(why)),
+    };
+    if let Some(why) = &failed {
+        log::warn!("{collector} cannot be read: {why}");
+    }
+    (read, Collected { collector, took_ns, failed })
+}
+
+/// What a scrape is made from.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken {
+    /// Why nothing is traced now, if so.
+    pub(super) why: Option<String>,
+    pub(super) snapshot: Snapshot,
+    /// `None` where they could not be read, and before there were any.
+    pub(super) tables: Option<Tables>,
+    pub(super) collectors: Vec<Collected>,
+    pub(super) retired: IoctlTotals,
+    pub(super) samples: SampleTotals,
+    pub(super) probes: Vec<ProbeStatus>,
+    /// Queues are followed by ioctls alone.
+    pub(super) queues_by_ioctl: bool,
+    pub(super) topology: Topology,
+    pub(super) undecoded: Undecoded,
+    pub(super) capacities: Vec<(&'static str, u64)>,
+    pub(super) driver_loads: u64,
+}
+
+impl Taken {
+    /// # Errors
+    /// Why a source could not be read.
+    pub(super) fn whole(self) -> Result<Self, String> {
+        match self.collectors.iter().find_map(|collected| collected.failed.clone()) {
+            Some(why) => Err(why),
+            None => Ok(self),
+        }
+    }
+}
+
+/// While nothing is traced, only what the tracer counts of itself is exported: that must not go down meanwhile. Of a session
+/// all that it counted was taken over when it was let go.
+fn left(tracer: &Tracer) -> Taken {
+    Taken {
+        snapshot: Snapshot { totals: tracer.state.totals().clone(), ..Snapshot::default() },
+        tables: collected(BPF_MAPS, || tracer.tables().map_err(|stop| stop.line)).0,
+        retired: tracer.retired.clone(),
+        samples: tracer.samples.clone(),
+        undecoded: tracer.undecoded.clone(),
+        driver_loads: tracer.driver_loads,
+        ..Taken::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

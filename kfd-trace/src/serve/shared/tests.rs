@@ -1,0 +1,184 @@
+use super::*;
+use crate::model::counters::samples::counters;
+use crate::model::missed::Missed;
+use crate::output::api::{Ask, Refusal};
+use crate::serve::router::Site;
+use crate::state::Filter;
+use crate::state::samples::{create, event, ioctl_row, seen};
+use crate::tracer::history;
+use kfd_trace_common::kind::Kind;
+use kfd_trace_common::{counter, loss};
+use std::path::Path;
+use std::time::Duration;
+
+const DETAIL: Detail = Detail { processes: Some(10), queues: None, linger: Duration::from_secs(300) };
+
+#[test]
+fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() {
+    let roots = Roots::under(Path::new("/nowhere"));
+    let mut tracer = Tracer::idle(&roots);
+    // A record without the first one of its process.
+    tracer.state.apply(&event(10, 1, 700, create(3)));
+    tracer.driver_loads = 2;
+    let counted = [(counter::sent(Kind::Open), 5), (counter::hits(ProbeId::Open), 7)];
+    let counters = counters(&counted, &[(loss::lost(ProbeId::Open, Kind::Open), 6)]);
+    let was_on = Missed { program_skipped: Some(8), probe_missed: None };
+    tracer.count_last(Tables {
+        counters,
+        missed: [(ProbeId::Open, was_on), (ProbeId::Ioctl, Missed::default())].into(),
+        ioctls: vec![ioctl_row(1, 7, 9, 100)],
+        ..Tables::default()
+    });
+    let counts = [
+        "kfd_trace_state_anomalies_total{reason=\"process_seen_lost\"} 1",
+        "kfd_trace_driver_loads_total 2",
+        "kfd_trace_records_total{kind=\"open\"} 5",
+        "kfd_trace_records_lost_total{kind=\"open\"} 6",
+        "kfd_trace_probe_records_lost_total{probe=\"open\",cause=\"ring_full\"} 6",
+        "kfd_trace_probe_hits_total{probe=\"open\"} 7",
+        "kfd_trace_probe_missed_total{probe=\"open\",cause=\"program_skipped\"} 8",
+        "kfd_trace_probe_hits_total{probe=\"ioctl\"} 9",
+        "kfd_trace_trouble_total{reason=\"ioctl_stats_full\"} 0",
+    ];
+    let page = Page::new(roots, DETAIL);
+    let lacks = || {
+        let text = page.metrics().unwrap();
+        Vec::from_iter(counts.into_iter().filter(|count| !text.lines().any(|line| line == *count)))
+    };
+    assert_eq!(lacks(), counts, "nothing is traced yet");
+    page.serves(Serving { tracer, ring_bytes: 0 });
+    assert_eq!((lacks(), page.ready()), (vec![], Ok(())));
+    let sources = || {
+        let text = page.metrics().unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("kfd_trace_collector_success"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(sources(), ["{collector=\"bpf_maps\"} 1"]);
+    assert!(page.waits_for("it went").is_some_and(|serving| serving.tracer.driver_loads == 2));
+    assert!(page.waits_for("it is still away").is_none());
+    assert_eq!((lacks(), page.ready()), (vec![], Err("it is still away".to_owned())));
+    let text = page.metrics().unwrap();
+    let of_driver = |line: &&str| line.starts_with("kfd_") && !line.starts_with("kfd_trace_");
+    assert_eq!(text.lines().find(of_driver), None, "not measured is not 0");
+    assert!(sources().is_empty(), "none is read");
+    let html = page.page().unwrap();
+    assert!(html.contains("it is still away") && !html.contains("No process"), "{html}");
+}
+
+#[test]
+fn a_driver_that_is_there_and_not_traced_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let roots = Roots::under(root.path());
+    let sysfs = roots.sysfs.clone();
+    let page = Page::new(roots, DETAIL);
+    let loaded = || {
+        let text = page.metrics().unwrap();
+        let values = text.lines().filter_map(|line| line.strip_prefix("kfd_trace_driver_loaded "));
+        values.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(loaded(), ["0"]);
+    for part in ["module/amdgpu", "class/kfd"] {
+        std::fs::create_dir_all(sysfs.join(part)).unwrap();
+    }
+    assert_eq!(loaded(), ["1"]);
+    assert!(!page.metrics().unwrap().contains("kfd_trace_probe_attached"));
+}
+
+#[test]
+fn pages_tell_the_time_as_it_is_now() {
+    let roots = Roots::under(Path::new("/nowhere"));
+    let mut tracer = Tracer::idle(&roots);
+    tracer.clock.mono_to_wall_ns = 0;
+    let page = Page::new(roots, DETAIL);
+    page.serves(Serving { tracer, ring_bytes: 0 });
+    let document: serde_json::Value = serde_json::from_str(&page.api(&Ask::Queues).unwrap()).unwrap();
+    let told: jiff::Timestamp = document["ts"].as_str().unwrap().parse().unwrap();
+    assert!(jiff::Timestamp::now().duration_since(told).abs() < jiff::SignedDuration::from_mins(1), "{told}");
+}
+
+/// What was asked of the page, as JSON.
+fn told(page: &Page, ask: &Ask) -> serde_json::Value {
+    serde_json::from_str(&page.api(ask).unwrap()).unwrap()
+}
+
+#[test]
+fn what_is_remembered_outlives_the_driver() {
+    let roots = Roots::under(Path::new("/nowhere"));
+    let page = Page::new(roots.clone(), DETAIL);
+    let mut tracer = Tracer::idle(&roots);
+    tracer.driver_loads = 1;
+    page.serves(Serving { tracer, ring_bytes: 0 });
+    let began_ns = clock::mono_ns();
+    page.with_history(history::begins);
+    let now_ns = clock::mono_ns();
+    page.with_history(|tracer, history| {
+        let records = [event(now_ns, 1, 700, seen(false)), event(now_ns, 1, 700, create(3))].map(Ok);
+        history::records(tracer, history, &records);
+        // The wall clock has nanoseconds, and both clocks are not read at once.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        history::let_go(tracer, history);
+    });
+    page.waits_for("it went");
+    let at_ns = clock::wall_minus_mono_ns() + i64::try_from(now_ns).unwrap() + 1_000_000;
+    let held = told(&page, &Ask::QueuesAt(at_ns));
+    assert_eq!(held["queues"][0]["cause"], "driver_unloaded", "{held}");
+    assert_eq!((held["queues"].as_array().unwrap().len(), &held["complete"]), (1, &true.into()));
+    let untraced = |mono_ns| {
+        let at_ns = clock::wall_minus_mono_ns() + i64::try_from(mono_ns).unwrap();
+        told(&page, &Ask::QueuesAt(at_ns))["traced"] == false
+    };
+    assert!(untraced(began_ns - 1_000_000) && untraced(clock::mono_ns()));
+    let events = told(&page, &Ask::Events(Filter::newest(10)));
+    let names: Vec<_> = events["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
+    let expected = ["process_seen", "queue_create", "queue_destroy", "process_release", "driver_unloaded"];
+    assert_eq!(names, expected);
+    let status = told(&page, &Ask::Status);
+    assert_eq!((&status["tracing"], &status["reason"]), (&false.into(), &"it went".into()));
+    assert_eq!(page.api(&Ask::Queues), Err(Refusal::NotTraced("it went".into())));
+    let future = page.api(&Ask::QueuesAt(i64::MAX)).unwrap_err();
+    assert!(matches!(&future, Refusal::Bad(line) if line.starts_with("at lies in the future")), "{future:?}");
+}
+
+#[test]
+fn what_sysfs_does_not_tell_is_a_failure_of_its_collector_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let roots = Roots::under(root.path());
+    let queue = roots.sysfs.join("class/kfd/kfd/proc/4711/queues/2");
+    std::fs::create_dir_all(&queue).unwrap();
+    for (file, text) in [("gpuid", "58270"), ("size", "4096"), ("type", "0")] {
+        std::fs::write(queue.join(file), text).unwrap();
+    }
+    let page = Page::new(roots, DETAIL);
+    let probe = |id| crate::output::samples::probe(id, crate::model::verdict::Verdict::Attached);
+    let probes = [ProbeId::Ioctl, ProbeId::QueueAdd, ProbeId::QueueDel].map(probe);
+    assert_eq!((page.sysfs(&[], 5), page.sysfs(&probes, 5)), (None, None), "it is not read");
+    let queues = |snapshot: &Snapshot| snapshot.queues().count();
+    let (snapshot, collected) = page.sysfs(&probes[..2], 5).unwrap();
+    assert_eq!((queues(&snapshot), collected.collector, collected.failed), (1, SYSFS, None));
+    std::fs::write(queue.join("size"), "a lot").unwrap();
+    let (snapshot, collected) = page.sysfs(&probes[..2], 5).unwrap();
+    assert!(collected.failed.is_some_and(|why| why.contains("queues/2/size")));
+    assert_eq!(queues(&snapshot), 1);
+}
+
+#[test]
+fn a_source_that_cannot_be_read_is_told_and_keeps_documents_back() {
+    let (none, failed) = collected(BPF_MAPS, || Err::<Tables, _>("the kernel refused it".to_owned()));
+    assert_eq!((none, failed.failed.as_deref()), (None, Some("the kernel refused it")));
+    let (seven, well) = collected(SYSFS, || Ok(7));
+    assert_eq!((seven, well.failed.as_ref()), (Some(7), None));
+    let taken = |collectors| Taken { collectors, driver_loads: 3, ..Taken::default() }.whole();
+    assert_eq!(taken(vec![well.clone()]).map(|taken| taken.driver_loads), Ok(3));
+    assert_eq!(taken(vec![well, failed]).err().as_deref(), Some("the kernel refused it"));
+}
+
+#[test]
+fn what_cannot_be_made_is_a_failure_and_not_told_as_nothing_traced() {
+    let page = Page::new(Roots::under(Path::new("/nowhere")), DETAIL);
+    let (_, failed) = collected(BPF_MAPS, || Err::<Tables, _>("the kernel refused it".to_owned()));
+    let taken = Taken { collectors: vec![failed], ..Taken::default() };
+    assert_eq!(page.status(taken), Err(Refusal::Failed("the kernel refused it".into())));
+    assert!(page.status(Taken::default()).is_ok());
+    let error = <serde_json::Error as serde::ser::Error>::custom("no JSON has that");
+    assert_eq!(super::super::answer::written(Err(error)), Err(Refusal::Failed("no JSON has that".into())));
+}

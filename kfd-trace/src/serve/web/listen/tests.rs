@@ -1,0 +1,106 @@
+use super::*;
+use crate::serve::web::settings::Source;
+use crate::serve::web::users::tests::hash;
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+const ANY: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+
+#[test]
+fn addresses_as_exporters_take_them() {
+    assert_eq!(address(":9100"), Ok("[::]:9100".parse().unwrap()));
+    assert_eq!(address("127.0.0.1:1"), Ok("127.0.0.1:1".parse().unwrap()));
+    assert_eq!(address("[::1]:2"), Ok("[::1]:2".parse().unwrap()));
+    for text in ["", ":", ":x", ":65536", "9100", "127.0.0.1", "localhost:9100", "::1:9100x"] {
+        assert!(address(text).unwrap_err().contains("try 127.0.0.1:20200"), "{text}");
+    }
+    assert!(DEFAULT_ADDRESS.ip().is_loopback());
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_one_clear_line() {
+    let taken = bind(&[ANY]).expect("a free port");
+    let address = taken[0].local_addr().expect("bound");
+    let error = bind(&[ANY, address]).expect_err("in use").to_string();
+    assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
+    assert!(error.ends_with("choose another with --web.listen-address") && !error.contains('\n'), "{error}");
+}
+
+#[tokio::test]
+async fn every_address_has_those_of_ipv4_too() {
+    let every = bind(&[address(":0").unwrap()]).expect("a free port");
+    let port = every[0].local_addr().unwrap().port();
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+}
+
+#[test]
+fn who_may_be_reached_without_a_lock_is_told() {
+    let of = |text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.yml");
+        std::fs::write(&path, text).unwrap();
+        Source::open(&path).unwrap().1
+    };
+    let (open, users) = (of(""), of(&format!("basic_auth_users:\n  a: {}\n", hash("a"))));
+    let outside: SocketAddr = "[::]:9100".parse().unwrap();
+    assert!(exposed(outside, &open).unwrap().contains("[::]:9100 is served to everybody"));
+    assert!(exposed(outside, &users).unwrap().contains("passwords can be read"));
+    for inside in ["127.0.0.2:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+        assert_eq!(exposed(inside.parse().unwrap(), &open), None, "{inside}");
+    }
+}
+
+/// Run below by a test of its own process: variables and descriptors belong to all of a process.
+#[tokio::test]
+#[ignore = "a part of sockets_are_taken_from_systemd"]
+async fn child() {
+    match from_systemd() {
+        Ok(listeners) => {
+            let (mut stream, _) = listeners[0].accept().await.expect("somebody connects");
+            println!("taken {} of port {}", listeners.len(), listeners[0].local_addr().unwrap().port());
+            tokio::io::AsyncWriteExt::shutdown(&mut stream).await.expect("ends");
+        }
+        Err(line) => println!("refused: {line}"),
+    }
+}
+
+/// What `child` says when it is started as systemd starts a service: `passed` as descriptor 3, and these variables.
+fn started(passed: impl Into<Stdio>, variables: &str) -> String {
+    let script = format!(
+        "{variables} exec \"$0\" --exact output::web::listen::tests::child --ignored --nocapture 3<&0 </dev/null"
+    );
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).stdin(passed);
+    shell.env_remove("LISTEN_FDS").env_remove("LISTEN_PID").env_remove("LISTEN_FDNAMES");
+    let output = shell.output().expect("sh");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn sockets_are_taken_from_systemd() {
+    let socket = std::net::TcpListener::bind(ANY).unwrap();
+    let address = socket.local_addr().unwrap();
+    let client = TcpStream::connect(address).expect("it waits in the kernel");
+    let said = started(std::os::fd::OwnedFd::from(socket), "LISTEN_PID=$$ LISTEN_FDS=1");
+    assert!(said.contains(&format!("taken 1 of port {}", address.port())), "{said}");
+    drop(client);
+}
+
+#[test]
+fn what_is_no_socket_of_ours_is_refused() {
+    let socket = || std::os::fd::OwnedFd::from(std::net::TcpListener::bind(ANY).unwrap());
+    let none = ["", "LISTEN_PID=1 LISTEN_FDS=1", "LISTEN_PID=$$ LISTEN_FDS=0"];
+    for variables in none {
+        let said = started(socket(), variables);
+        assert!(said.contains("refused: systemd passed no socket"), "{variables}: {said}");
+    }
+    let said = started(Stdio::null(), "LISTEN_PID=$$ LISTEN_FDS=1");
+    assert!(said.contains("refused: cannot serve on socket 0"), "{said}");
+    let local =
+        std::os::unix::net::UnixListener::bind(tempfile::tempdir().unwrap().path().join("s")).unwrap();
+    let said = started(std::os::fd::OwnedFd::from(local), "LISTEN_PID=$$ LISTEN_FDS=1");
+    assert!(said.contains("refused: cannot serve on socket 0"), "{said}");
+    let deaf = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let said = started(std::os::fd::OwnedFd::from(deaf), "LISTEN_PID=$$ LISTEN_FDS=1");
+    assert!(said.contains("it does not listen"), "{said}");
+}

@@ -1,0 +1,159 @@
+use super::*;
+use crate::serve::web::tests::authority::Authority;
+use crate::serve::web::users::tests::hash;
+use std::fs::write;
+use tempfile::TempDir;
+
+const TLS: &str = "tls_server_config:\n  cert_file: web.crt\n  key_file: web.key\n";
+
+struct Folder(TempDir);
+
+impl Folder {
+    /// With a certificate, and this as its configuration.
+    fn new(text: &str) -> Self {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        folder.write("web.yml", text);
+        folder.renew();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        // Another file: its stamp differs, however coarse the clock is.
+        write(self.path("new"), text).unwrap();
+        fs::rename(self.path("new"), self.path(name)).unwrap();
+    }
+
+    fn renew(&self) {
+        let authority = Authority::new("ca");
+        let pair = authority.server();
+        self.write("web.crt", &pair.cert);
+        self.write("web.key", &pair.key);
+        self.write("ca.crt", &authority.pem());
+    }
+
+    fn open(&self) -> (Source, Settings) {
+        Source::open(&self.path("web.yml")).unwrap_or_else(|line| panic!("{line}"))
+    }
+
+    fn refused(&self) -> String {
+        Source::open(&self.path("web.yml")).map(|_| ()).expect_err("refused")
+    }
+}
+
+fn alice() -> String {
+    format!("basic_auth_users:\n  alice: {}\n", hash("wonder"))
+}
+
+fn mutual() -> String {
+    format!("{TLS}  client_ca_file: ca.crt\n  client_auth_type: RequireAndVerifyClientCert\n")
+}
+
+#[test]
+fn nothing_is_read_again_that_did_not_change() {
+    let folder = Folder::new(TLS);
+    let (mut source, settings) = folder.open();
+    assert_eq!(settings.scheme(), "https");
+    for _ in 0..3 {
+        assert!(source.look(&settings).unwrap().is_none());
+    }
+}
+
+#[test]
+fn each_file_is_read_again_when_it_changed_and_stays_so() {
+    for name in ["web.yml", "web.crt", "ca.crt"] {
+        let folder = Folder::new(&mutual());
+        let (mut source, settings) = folder.open();
+        if name == "web.yml" {
+            folder.write(name, &format!("{}{}", mutual(), alice()));
+        } else {
+            folder.renew();
+        }
+        assert!(source.look(&settings).unwrap().is_none(), "it may still be written");
+        let new = source.look(&settings).unwrap().expect(name);
+        assert_eq!(new.users.is_some(), name == "web.yml");
+        assert!(source.look(&new).unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_bad_one_is_said_once_and_a_good_one_after_it_is_taken() {
+    let folder = Folder::new(&alice());
+    let (mut source, settings) = folder.open();
+    folder.write("web.yml", "tls: yes\n");
+    assert!(source.look(&settings).unwrap().is_none());
+    let said = source.look(&settings).map(|_| ()).expect_err("bad");
+    assert!(said.contains("web.yml: line 1: ") && said.contains("tls"), "{said}");
+    for _ in 0..3 {
+        assert!(source.look(&settings).unwrap().is_none(), "said before");
+    }
+    folder.write("web.yml", "bad: again\n");
+    source.look(&settings).unwrap();
+    assert!(source.look(&settings).map(|_| ()).expect_err("another").contains("bad"));
+    folder.write("web.yml", &format!("{TLS}{}", alice()));
+    source.look(&settings).unwrap();
+    assert!(source.look(&settings).unwrap().expect("good").tls.is_some());
+}
+
+#[test]
+fn a_certificate_without_its_key_waits_for_it() {
+    let folder = Folder::new(TLS);
+    let (mut source, settings) = folder.open();
+    let pair = Authority::new("ca").server();
+    folder.write("web.crt", &pair.cert);
+    source.look(&settings).unwrap();
+    assert!(source.look(&settings).map(|_| ()).expect_err("no pair").contains("web.crt with "));
+    folder.write("web.key", &pair.key);
+    source.look(&settings).unwrap();
+    assert!(source.look(&settings).unwrap().is_some());
+}
+
+#[test]
+fn nothing_that_keeps_others_out_is_taken_away() {
+    let whole = format!("{}{}", mutual(), alice());
+    let opened = [
+        (String::new(), "tls_server_config"),
+        (alice(), "tls_server_config"),
+        (format!("{TLS}{}", alice()), "client certificate"),
+        (mutual(), "basic_auth_users"),
+    ];
+    for (text, words) in opened {
+        let folder = Folder::new(&whole);
+        let (mut source, settings) = folder.open();
+        folder.write("web.yml", &text);
+        source.look(&settings).unwrap();
+        let said = source.look(&settings).map(|_| ()).expect_err(words);
+        assert!(said.contains(words) && said.contains("restart"), "{said}");
+        folder.write("web.yml", &whole);
+        source.look(&settings).unwrap();
+        assert!(source.look(&settings).unwrap().is_some());
+    }
+    // A file that went and came again.
+    let folder = Folder::new(&whole);
+    let (mut source, settings) = folder.open();
+    fs::remove_file(folder.path("web.yml")).unwrap();
+    source.look(&settings).unwrap();
+    assert!(source.look(&settings).map(|_| ()).expect_err("gone").contains("cannot be read"));
+    folder.write("web.yml", &whole);
+    source.look(&settings).unwrap();
+    assert!(source.look(&settings).unwrap().is_some());
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let folder = Folder::new("");
+    let missing = Source::open(&folder.path("none.yml")).map(|_| ()).expect_err("missing");
+    assert!(missing.contains("none.yml cannot be read: "), "{missing}");
+    let long = format!("# {}\n", "x".repeat(1 << 20));
+    folder.write("web.yml", &long);
+    assert!(folder.refused().contains("longer than a MiB"));
+    write(folder.path("web.yml"), [0xff, 0xfe, 0xff]).unwrap();
+    assert!(folder.refused().contains("web.yml cannot be read: "));
+    folder.write("web.yml", TLS);
+    fs::remove_file(folder.path("web.key")).unwrap();
+    let said = folder.refused();
+    assert!(said.contains("web.yml: key ") && said.contains("web.key cannot be read"), "{said}");
+}

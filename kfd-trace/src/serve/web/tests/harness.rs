@@ -1,0 +1,163 @@
+//! A server with small pages, and clients of it.
+
+use super::authority::{Authority, Pair};
+use crate::serve::web::listen::bind;
+use crate::serve::web::serve::{Limits, serve_within};
+use crate::serve::web::settings::{Settings, Source};
+use crate::serve::web::tally::{Event, Tally};
+use axum::Router;
+use axum::routing::get;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Of the page `/long`.
+pub(super) const LONG: usize = 16 << 20;
+
+pub(super) struct Server {
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) stop: Option<oneshot::Sender<()>>,
+    pub(super) task: JoinHandle<io::Result<()>>,
+    tally: Arc<Tally>,
+    folder: TempDir,
+}
+
+impl Server {
+    /// Plain HTTP.
+    pub(super) fn plain(limits: Limits) -> Self {
+        Self::with(limits, "", &[])
+    }
+
+    /// `config`: the text of its configuration; `files`: that this names.
+    pub(super) fn with(limits: Limits, config: &str, files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files.iter().chain(&[("web.yml", config)]) {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let (source, settings) =
+            Source::open(&folder.path().join("web.yml")).unwrap_or_else(|line| panic!("{line}"));
+        Self::start(limits, settings, source, folder)
+    }
+
+    fn start(limits: Limits, settings: Settings, source: Source, folder: TempDir) -> Self {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listeners = bind(&[any, any]).expect("free ports");
+        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let pages = Router::new()
+            .route("/", get(async || "served\n"))
+            .route("/long", get(async || "x".repeat(LONG)))
+            .route("/never", get(async || std::future::pending::<()>().await));
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async {
+            let _ = stopped.await;
+        };
+        let tally = Arc::new(Tally::default());
+        let task = tokio::spawn(serve_within(
+            limits,
+            Arc::clone(&tally),
+            listeners,
+            pages,
+            settings,
+            Some(source),
+            stopped,
+        ));
+        Server { addresses, stop: Some(stop), task, tally, folder }
+    }
+
+    /// How often it was counted.
+    pub(super) fn count(&self, event: Event) -> u64 {
+        self.tally.counts()[event as usize]
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.addresses[0]).await.expect("connected")
+    }
+
+    /// `own`: the client's certificate.
+    pub(super) async fn handshake(
+        &self,
+        trusted: &Authority,
+        own: Option<&Pair>,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        self.handshake_for(trusted, own, &[]).await
+    }
+
+    pub(super) async fn handshake_for(
+        &self,
+        trusted: &Authority,
+        own: Option<&Pair>,
+        protocols: &[&[u8]],
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).unwrap()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match own {
+            None => builder.with_no_client_auth(),
+            Some(pair) => {
+                let cert = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(vec![cert], key).unwrap()
+            }
+        };
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        TlsConnector::from(Arc::new(config))
+            .connect("localhost".try_into().unwrap(), self.connect().await)
+            .await
+    }
+
+    /// The answer of `/` over plain HTTP.
+    pub(super) async fn get(&self) -> String {
+        ask(self.connect().await, "/", "").await.expect("an answer")
+    }
+
+    /// The same over TLS.
+    pub(super) async fn get_tls(&self, trusted: &Authority, own: Option<&Pair>) -> io::Result<String> {
+        ask(self.handshake(trusted, own).await?, "/", "").await
+    }
+}
+
+/// `headers`: lines that end in CRLF. The whole answer.
+pub(super) async fn ask(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    path: &str,
+    headers: &str,
+) -> io::Result<String> {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    let mut answer = String::new();
+    match stream.read_to_string(&mut answer).await {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(_) => Ok(answer),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits until the other side has closed it; gives how much came before.
+pub(super) async fn closed(mut stream: impl AsyncRead + Unpin) -> usize {
+    let (mut part, mut length) = (vec![0; 64 << 10], 0);
+    loop {
+        match stream.read(&mut part).await {
+            Ok(0) | Err(_) => return length,
+            Ok(count) => length += count,
+        }
+    }
+}

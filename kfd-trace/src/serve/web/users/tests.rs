@@ -1,0 +1,97 @@
+use super::*;
+
+/// Of the lowest cost.
+pub(in crate::serve::web) fn hash(password: &str) -> String {
+    bcrypt::hash_with_salt(password, 4, [7; 16]).expect("hashes").to_string()
+}
+
+fn users(named: &[(&str, &str)]) -> Users {
+    let hashes = named.iter().map(|(name, password)| ((*name).to_owned(), hash(password).parse().unwrap()));
+    Users::new(hashes.collect()).unwrap().expect("users")
+}
+
+async fn admitted(users: &Users, name: &str, password: &str) -> bool {
+    users.admit(&Authorization::basic(name, password)).await
+}
+
+#[tokio::test]
+async fn a_user_with_the_right_password_and_nobody_else() {
+    let users = users(&[("alice", "wonder"), ("bob", "builder")]);
+    for _ in 0..2 {
+        assert!(admitted(&users, "alice", "wonder").await && admitted(&users, "bob", "builder").await);
+        for (name, password) in [
+            ("alice", "builder"),
+            ("bob", "wonder"),
+            ("alice", ""),
+            ("", ""),
+            ("Alice", "wonder"),
+            ("carol", "wonder"),
+        ] {
+            assert!(!admitted(&users, name, password).await, "{name} {password}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_name_is_nobody_also_with_the_password_of_who_stands_in() {
+    let users = users(&[("alice", "wonder")]);
+    assert!(!admitted(&users, "carol", "wonder").await && !admitted(&users, "carol", "wonder").await);
+    assert!(users.remembered().is_empty());
+}
+
+#[tokio::test]
+async fn a_password_that_was_right_is_known_again_and_no_other() {
+    let users = users(&[("alice", "wonder"), ("bob", "builder")]);
+    assert!(matches!(users.check("alice", "wonder"), Check::Hash { known: true, .. }));
+    assert!(!admitted(&users, "alice", "builder").await);
+    assert!(!admitted(&users, "carol", "wonder").await);
+    assert!(users.remembered().is_empty());
+    assert!(admitted(&users, "alice", "wonder").await);
+    assert!(matches!(users.check("alice", "wonder"), Check::Remembered));
+    for (name, password) in [("alice", "Wonder"), ("bob", "wonder"), ("carol", "wonder")] {
+        assert!(matches!(users.check(name, password), Check::Hash { .. }), "{name}");
+    }
+    let kept = format!("{:?}", users.remembered().get("alice").unwrap().as_ref());
+    assert!(!kept.contains(&format!("{:?}", b"wonder")), "{kept}");
+}
+
+#[test]
+fn an_unknown_name_costs_a_hash_too_and_always_the_same() {
+    let users = users(&[("alice", "wonder"), ("bob", "builder"), ("eve", "drop")]);
+    let Check::Hash { hash: own, known: true } = users.check("alice", "x") else { panic!("known") };
+    assert!(own.is_of("wonder") && !own.is_of("x"));
+    for name in ["carol", "dave", "", "ALICE"] {
+        let (Check::Hash { hash, known: false }, Check::Hash { hash: again, .. }) =
+            (users.check(name, "x"), users.check(name, "y"))
+        else {
+            panic!("{name} is unknown")
+        };
+        assert_eq!(hash.0, again.0);
+        assert!(users.hashes.values().any(|known| known.0 == hash.0));
+    }
+}
+
+#[test]
+fn hashes_of_all_kinds_are_taken_and_no_others() {
+    // Of OpenBSD's and crypt_blowfish's published tests.
+    let known = [
+        ("U*U", "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"),
+        ("U*U*", "$2b$05$CCCCCCCCCCCCCCCCCCCCC.VGOzA784oUp/Z0DY336zx7pLYAy0lwK"),
+        ("U*U*U", "$2y$05$XXXXXXXXXXXXXXXXXXXXXOAcXxm9kjPGEMsLznoKqmqw7tc8WCx4a"),
+    ];
+    for (password, text) in known {
+        let hash: Hash = text.parse().unwrap();
+        assert!(hash.is_of(password) && !hash.is_of("U*"), "{text}");
+        assert!(!format!("{hash:?}").contains("CCC"));
+    }
+    let dear = hash("a").replacen("$04$", "$17$", 1);
+    assert!(dear.parse::<Hash>().unwrap_err().contains("a cost of 17"));
+    for text in ["", "wonder", "$1$abc$def", "$2b$04$short", &hash("a").replacen("$04$", "$03$", 1)] {
+        assert!(text.parse::<Hash>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn nobody_named_is_no_gate() {
+    assert!(Users::new(BTreeMap::new()).unwrap().is_none());
+}

@@ -1,0 +1,222 @@
+//! The driver comes and goes. Its probes go with it (`kprobes_module_callback`, kernel/kprobes.c), and nobody is told.
+//!
+//! Takes in: a look at the driver's folder in sysfs, asked for in turns. Gives out: probes on the driver that is loaded, and
+//! what ended with one that is not. What was seen and counted goes on.
+
+use super::engine::Tracer;
+use super::preflight;
+use super::reconcile::Doubt;
+use crate::events::ring::Ring;
+use crate::events::tables::Tables;
+use crate::kernel::{Loading, Preflight, Roots};
+use crate::model::counters::Counters;
+use crate::model::event::{Body, Event};
+use crate::model::missed::Missed;
+use crate::probes::session::Session;
+use crate::runtime::clock;
+use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
+use crate::state::{Change, Process};
+use kfd_trace_common::counter::ProbeId;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
+
+/// The reason of a page while the driver is away.
+pub(crate) const UNLOADED: &str = "the amdgpu driver was unloaded, and all that it had has ended";
+
+/// What sessions counted that are over, beside what went to [`Tracer::retired`].
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    counters: Counters,
+    missed: BTreeMap<ProbeId, Missed>,
+}
+
+impl Past {
+    /// Takes over what a session counted.
+    fn take(&mut self, tables: &Tables) {
+        self.counters.add(&tables.counters);
+        add(&mut self.missed, &tables.missed);
+    }
+
+    /// Lets the counts of a session begin where those before it ended.
+    pub(crate) fn count_on(&self, tables: &mut Tables) {
+        tables.counters.add(&self.counters);
+        add(&mut tables.missed, &self.missed);
+    }
+}
+
+fn add(to: &mut BTreeMap<ProbeId, Missed>, from: &BTreeMap<ProbeId, Missed>) {
+    for (probe, missed) in from {
+        to.entry(*probe).or_default().add(*missed);
+    }
+}
+
+/// What a driver leaves behind that has gone.
+pub struct LetGo {
+    /// What ended with it, as events of the owners.
+    pub told: Vec<(Event, Change)>,
+    /// To be dropped where nobody waits: to take its probes off takes the kernel seconds.
+    pub session: Option<Session>,
+}
+
+/// Why nothing can be traced at the moment, if so.
+pub(crate) fn absence(roots: &Roots) -> Option<String> {
+    preflight::check(&Preflight::read(roots)).err().map(|stop| stop.line)
+}
+
+/// How often the driver's topology has changed, as it counts that itself.
+fn topology_generation(sysfs: &Path) -> Option<u32> {
+    fs::read_to_string(sysfs.join("class/kfd/kfd/topology/generation_id")).ok()?.trim().parse().ok()
+}
+
+impl Tracer {
+    /// Attaches the probes; the ring is given apart, so that it can be awaited while the rest is used. What stands is
+    /// taken in. This takes the kernel seconds.
+    ///
+    /// # Errors
+    /// When nothing could be seen: there is no driver, or it went meanwhile (`NOTHING_TO_TRACE`), or it cannot be traced.
+    pub fn attach(&mut self) -> Result<Ring, Stop> {
+        let sysfs = self.roots.sysfs.clone();
+        let loading = Loading::read(&sysfs).ok().flatten();
+        let probed = self.probe();
+        // What was read of one loading does not hold for another, and one that goes refuses probes.
+        match (probed, loading.filter(|loading| loading.stays(&sysfs))) {
+            (Ok(probed), Some(loading)) => Ok(self.take_over(probed, loading)),
+            (Err(stop), Some(loading)) if stop.code == NOTHING_TO_TRACE && loading.comes(&sysfs) => {
+                Err(Stop { line: "the amdgpu driver is being loaded".to_owned(), ..stop })
+            }
+            (Err(stop), Some(_)) => Err(stop),
+            (Err(stop), None) if stop.code == NOTHING_TO_TRACE => Err(stop),
+            (Ok(_) | Err(_), None) => Err(Stop {
+                code: NOTHING_TO_TRACE,
+                line: "the amdgpu driver was loaded or unloaded while probes were put on it".to_owned(),
+            }),
+        }
+    }
+
+    /// The driver that the probes were put on is not there any more, whether or not it was loaded again: nothing is seen.
+    /// To be asked once a second or oftener.
+    #[must_use]
+    pub fn driver_has_gone(&self) -> bool {
+        self.loading.is_some_and(|loading| loading.is_over(&self.roots.sysfs))
+    }
+
+    /// Attaches to the functions of GPUs that came since. To be asked once a second, of a driver that is there.
+    pub fn follow_gpus(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        let added = session.follow_gpus(topology_generation(&self.roots.sysfs));
+        if added > 0 {
+            log::info!("a GPU was added: {added} more functions are probed");
+        }
+    }
+
+    /// Lets go of a driver that has gone. To be called after all records that stand in the ring buffer were taken in.
+    pub fn let_go(&mut self) -> LetGo {
+        self.loading = None;
+        self.doubt = Doubt::default();
+        let session = self.session.take();
+        if let Some(session) = &session {
+            let tables = last_counts(session.tables(), || session.mapped_tables());
+            self.count_last(Tables { missed: session.missed(), ..tables });
+        }
+        let now_ns = clock::mono_ns();
+        let ends = self.state.driver_unloaded(now_ns);
+        let told = ends.into_iter().flat_map(|change| told(self.row_of(&change), now_ns, change)).collect();
+        LetGo { told, session }
+    }
+
+    /// Takes over what a session counted that is over.
+    pub(crate) fn count_last(&mut self, mut tables: Tables) {
+        // An open file of /dev/kfd would have held the driver.
+        tables.close(|_| true);
+        self.retired.retire(&tables.ioctls, &tables.errors);
+        self.past.take(&tables);
+    }
+
+    fn row_of(&self, change: &Change) -> Option<&Process> {
+        change.process.and_then(|key| self.state.process(key))
+    }
+}
+
+/// What was counted, or of that what is `at_hand` without the kernel, so that counts do not go down.
+fn last_counts<E: Display>(read: Result<Tables, E>, at_hand: impl FnOnce() -> Tables) -> Tables {
+    read.unwrap_or_else(|error| {
+        log::warn!(
+            "of the last counts before the driver went, those of threads without a seat cannot be read: {error}"
+        );
+        at_hand()
+    })
+}
+
+/// The end of each queue, and that of the process.
+fn told(row: Option<&Process>, now_ns: u64, change: Change) -> Vec<(Event, Change)> {
+    let (id, tgid) = (row.and_then(Process::id), row.and_then(|row| row.tgid));
+    let Change { process, ended, .. } = change;
+    let event = |body| Event::of_standing(now_ns, id, tgid, body);
+    let queues = ended.into_iter().map(|queue| {
+        let body = Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.facts.gpu_id, last: None };
+        (event(body), Change { process, ended: vec![queue], ..Change::default() })
+    });
+    let release = (event(Body::ProcessRelease), Change { process, ..Change::default() });
+    queues.chain([release]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::samples::{create, event, seen, state};
+    use crate::state::{Cause, State};
+
+    fn unloaded(mut state: State) -> Vec<(Event, Change)> {
+        let change = state.driver_unloaded(90).remove(0);
+        told(change.process.and_then(|key| state.process(key)), 90, change)
+    }
+
+    #[test]
+    fn each_queue_is_told_before_its_process() {
+        let mut state = state();
+        state.apply(&event(10, 1, 700, seen(false)));
+        state.apply(&event(11, 1, 700, create(3)));
+        state.apply(&event(12, 1, 700, create(4)));
+        let told = unloaded(state);
+        let bodies: Vec<_> =
+            told.iter().map(|(event, _)| (event.tgid, event.mono_ns, event.body.clone())).collect();
+        let queue = |queue_id| Body::QueueDestroy { queue_id, gpu_id: Some(58270), last: None };
+        let expected = [queue(3), queue(4), Body::ProcessRelease].map(|body| (Some(700), 90, body));
+        assert_eq!(bodies, expected);
+        let causes: Vec<_> = told
+            .iter()
+            .map(|(_, change)| change.ended.iter().map(|queue| queue.end.unwrap().cause).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(causes, [vec![Cause::DriverUnloaded], vec![Cause::DriverUnloaded], vec![]]);
+    }
+
+    #[test]
+    fn what_needs_no_kernel_is_counted_where_the_rest_cannot_be_read() {
+        let tables = |count| Tables {
+            counters: Counters { counted: vec![count], ..Counters::default() },
+            ..Tables::default()
+        };
+        assert_eq!(last_counts(Ok::<_, &str>(tables(7)), || tables(5)), tables(7));
+        assert_eq!(last_counts(Err("ENOMEM"), || tables(5)), tables(5));
+    }
+
+    #[test]
+    fn counts_go_on_where_those_of_the_last_session_ended() {
+        let tables = |hits: &[u64], skipped| Tables {
+            counters: Counters { counted: hits.to_vec(), losses: hits.to_vec() },
+            missed: [(ProbeId::Open, Missed { program_skipped: skipped, probe_missed: None })].into(),
+            ..Tables::default()
+        };
+        let mut past = Past::default();
+        past.take(&tables(&[1, 2], Some(3)));
+        past.take(&tables(&[10, 20], Some(30)));
+        let mut now = tables(&[100, 200], Some(300));
+        past.count_on(&mut now);
+        assert_eq!(now, tables(&[111, 222], Some(333)));
+        let mut waiting = Tables::default();
+        past.count_on(&mut waiting);
+        assert_eq!(waiting, tables(&[11, 22], Some(33)));
+    }
+}

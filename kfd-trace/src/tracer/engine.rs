@@ -1,0 +1,296 @@
+//! A session with the memory of what it saw: what the stream and the daemon have in common. The memory outlives the
+//! session: the driver may go and come again ([`super::driver`]).
+
+use super::driver::Past;
+use super::intake::{Intake, TakenIn};
+use super::inventory::Standings;
+use super::preflight::{self, chain};
+use super::reconcile::Doubt;
+use crate::attribute::Topology;
+use crate::events::decode::Undecodable;
+use crate::events::ring::Ring;
+use crate::events::tables::Tables;
+use crate::events::undecoded::Undecoded;
+use crate::kernel::{Loading, Roots, thread};
+use crate::model::event::{Body, Event, ProcessId};
+use crate::model::ioctl::{self, Mismatch};
+use crate::model::verdict::ProbeStatus;
+use crate::probes::load::LoadError;
+use crate::probes::plan::{Ask, Choice};
+use crate::probes::session::{Options, Session};
+use crate::runtime::clock;
+use crate::runtime::exit::Stop;
+use crate::runtime::stderr::say;
+use crate::state::{IoctlTotals, SampleTotals, State, StateLimits};
+use crate::text::clock::Clock;
+use jiff::tz::TimeZone;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a tracer is asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub roots: Roots,
+    pub ioctl_records: bool,
+    /// tgids; empty for every process.
+    pub pids: Vec<u32>,
+    /// Bytes of the ring buffer.
+    pub ring_bytes: u32,
+    pub choice: Choice,
+    /// From one sample of queues to the next; zero for none.
+    pub sample: Duration,
+    pub limits: StateLimits,
+}
+
+/// A tracer.
+pub struct Tracer {
+    /// `None` while the driver is not loaded.
+    pub(crate) session: Option<Session>,
+    /// The driver that the session's probes sit on.
+    pub(crate) loading: Option<Loading>,
+    pub(crate) roots: Roots,
+    request: Request,
+    ioctl_sizes: BTreeMap<u8, u32>,
+    pub state: State,
+    pub samples: SampleTotals,
+    pub topology: Topology,
+    pub clock: Clock,
+    /// Sums of the processes whose rows have left the maps.
+    pub retired: IoctlTotals,
+    pub undecoded: Undecoded,
+    /// What the sessions before this one counted.
+    pub(crate) past: Past,
+    /// Loadings of the driver that probes were put on.
+    pub driver_loads: u64,
+    /// When probes were on for the first time, CLOCK_MONOTONIC nanoseconds.
+    pub started_ns: u64,
+    pub(crate) doubt: Doubt,
+    #[cfg(debug_assertions)]
+    log: Log,
+}
+
+/// The task that shows the lines of the BPF side; it ends when this is dropped.
+#[cfg(debug_assertions)]
+type Log = tokio::task::JoinSet<std::io::Result<()>>;
+
+/// A session whose probes are on, and what came of the same reading of the kernel.
+pub(crate) struct Probed {
+    session: Session,
+    ring: Ring,
+    standings: Standings,
+    ioctl_sizes: BTreeMap<u8, u32>,
+    #[cfg(debug_assertions)]
+    log: Log,
+}
+
+impl Tracer {
+    /// Without probes: see [`Tracer::attach`].
+    #[must_use]
+    pub fn new(request: &Request) -> Self {
+        let interval_ns = u64::try_from(request.sample.as_nanos()).unwrap_or(u64::MAX);
+        Tracer {
+            session: None,
+            loading: None,
+            roots: request.roots.clone(),
+            request: request.clone(),
+            ioctl_sizes: BTreeMap::new(),
+            state: State::new(request.limits),
+            samples: SampleTotals { interval_ns, ..SampleTotals::default() },
+            topology: Topology::default(),
+            clock: wall_clock(),
+            retired: IoctlTotals::default(),
+            undecoded: Undecoded::default(),
+            past: Past::default(),
+            driver_loads: 0,
+            started_ns: clock::mono_ns(),
+            doubt: Doubt::default(),
+            #[cfg(debug_assertions)]
+            log: Log::new(),
+        }
+    }
+
+    /// Reads the kernel and puts the probes on; nothing of the tracer changes yet.
+    ///
+    /// # Errors
+    /// When nothing could be seen.
+    pub(crate) fn probe(&self) -> Result<Probed, Stop> {
+        let request = &self.request;
+        let (kernel, mut facts) = preflight::read(&request.roots)?;
+        if request.choice.tracepoints {
+            facts = facts.with_tracepoints(&request.roots.sysfs);
+        }
+        let options = Options {
+            ask: Ask { ioctl_records: request.ioctl_records, choice: request.choice.clone() },
+            pids: request.pids.clone(),
+            ring_bytes: request.ring_bytes,
+            read_pointers: !request.sample.is_zero(),
+            possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
+            cpu_ids: kernel.preflight.cpu_ids,
+            procfs: request.roots.procfs.clone(),
+        };
+        let mut session =
+            Session::load(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
+        let standings = Standings::new(&request.roots, &kernel, &facts, &request.pids);
+        standings.number(&mut session);
+        session.attach();
+        if !session.sees_something() {
+            let why = session.probes().iter().filter(|probe| probe.required).find_map(|probe| {
+                probe.verdict.reason().map(|why| format!("{}: {why}", probe.symbols.join(", ")))
+            });
+            let why = why.unwrap_or_else(|| "no function of the driver that could be probed".to_owned());
+            return Err(Stop::failed(format!(
+                "nothing can be seen here: {why}; `kfd-trace status` tells more"
+            )));
+        }
+        for probe in session.probes() {
+            log::info!("{} {}: {}", probe.kind, probe.id.name(), probe.verdict.word());
+            log::debug!("{} sits on {}", probe.id.name(), probe.symbols.join(", "));
+        }
+        #[cfg(debug_assertions)]
+        let log = session.take_log().map(crate::events::ring::follow_log).into_iter().collect();
+        let ring = session.take_ring().map_err(|error| Stop::failed(chain(&error)))?;
+        let ring = Ring::new(ring, session.layout().clone()).map_err(|error| Stop::failed(chain(&error)))?;
+        Ok(Probed {
+            session,
+            ring,
+            standings,
+            ioctl_sizes: facts.ioctl_sizes,
+            #[cfg(debug_assertions)]
+            log,
+        })
+    }
+
+    /// Goes on with these probes.
+    pub(crate) fn take_over(&mut self, probed: Probed, loading: Loading) -> Ring {
+        #[cfg(debug_assertions)]
+        {
+            self.log = probed.log;
+        }
+        let Probed { session, ring, standings, ioctl_sizes, .. } = probed;
+        let (session, standings) = (self.session.insert(session), Arc::new(standings));
+        // The probes are on: from here on births and ends are seen, so what stands is taken in once.
+        if let Some(why) = standings.adopt(session, &mut self.state) {
+            say(format_args!("queues from before have no addresses: {why}"));
+        }
+        self.doubt = Doubt::new(standings);
+        self.topology = Topology::read(&self.roots.sysfs);
+        self.ioctl_sizes = ioctl_sizes;
+        self.loading = Some(loading);
+        if self.driver_loads == 0 {
+            self.started_ns = clock::mono_ns();
+        }
+        self.driver_loads += 1;
+        ring
+    }
+
+    /// Takes in one record: see [`Intake::take_in`].
+    pub fn take_in<'r>(&mut self, record: &'r Result<Event, Undecodable>) -> Option<TakenIn<'r>> {
+        let queues_by_ioctl = self.queues_by_ioctl();
+        let Self { state, undecoded, roots, .. } = self;
+        Intake { state, undecoded, roots, queues_by_ioctl }.take_in(record)
+    }
+
+    /// Queues are followed by their ioctls alone, since they cannot be probed.
+    #[must_use]
+    pub fn queues_by_ioctl(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::queues_by_ioctl)
+    }
+
+    /// The verdict on every probe.
+    #[must_use]
+    pub fn probes(&self) -> &[ProbeStatus] {
+        self.session.as_ref().map_or(&[], Session::probes)
+    }
+
+    /// What the maps hold, what the kernel left out, and what earlier sessions counted.
+    ///
+    /// # Errors
+    /// When the kernel refuses the reading.
+    pub fn tables(&self) -> Result<Tables, Stop> {
+        let mut tables = match &self.session {
+            Some(session) => Tables { missed: session.missed(), ..maps(session, &self.roots.procfs)? },
+            None => Tables::default(),
+        };
+        self.past.count_on(&mut tables);
+        Ok(tables)
+    }
+
+    /// Takes the probes off; the ring and the maps can still be read.
+    pub fn detach(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.detach();
+        }
+    }
+
+    /// The wall clock may have been set, or have gone on while the machine slept: to be called before events are told.
+    pub fn renew_clock(&mut self) {
+        self.clock = self.clock_now();
+    }
+
+    /// The clock as it is at this moment.
+    #[must_use]
+    pub fn clock_now(&self) -> Clock {
+        Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), ..self.clock.clone() }
+    }
+
+    /// Forgets what has ended long enough ago, and makes room in the maps; to be called once a second.
+    ///
+    /// # Errors
+    /// When the kernel refuses to read or change the maps.
+    pub fn expire(&mut self) -> Result<(), Stop> {
+        let now_ns = clock::mono_ns();
+        let gone: BTreeSet<ProcessId> = self.state.expire(now_ns).into_iter().collect();
+        let Some(session) = self.session.as_mut() else { return Ok(()) };
+        let failed = |error: LoadError| Stop::failed(chain(&error));
+        session.tidy_seats().map_err(failed)?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        // From here on nothing is counted for them any more, not even for one that was wrongly held to have ended.
+        session.forget(&gone).map_err(failed)?;
+        let Tables { mut ioctls, mut errors, .. } = maps(session, &self.roots.procfs)?;
+        ioctls.retain(|row| gone.contains(&row.process));
+        errors.retain(|row| gone.contains(&row.process));
+        session.retire(&gone).map_err(failed)?;
+        self.retired.retire(&ioctls, &errors);
+        Ok(())
+    }
+
+    /// User space and this kernel disagree on the size of an ioctl's arguments.
+    #[must_use]
+    pub fn mismatch(&self, event: &Event) -> Option<Mismatch> {
+        let Body::Ioctl(call) = &event.body else { return None };
+        ioctl::mismatch(call.cmd, self.ioctl_sizes.get(&ioctl::nr(call.cmd)).copied())
+    }
+}
+
+#[cfg(test)]
+impl Tracer {
+    /// Without probes.
+    pub(crate) fn idle(roots: &Roots) -> Self {
+        Tracer::new(&Request {
+            roots: roots.clone(),
+            ioctl_records: false,
+            pids: vec![],
+            ring_bytes: 0,
+            choice: Choice::default(),
+            sample: Duration::ZERO,
+            limits: StateLimits::default(),
+        })
+    }
+}
+
+/// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight.
+fn maps(session: &Session, procfs: &Path) -> Result<Tables, Stop> {
+    let mut tables = session.tables().map_err(|error| Stop::failed(chain(&error)))?;
+    tables.close(|call| thread::has_ended(procfs, call.caller_tgid, call.tid));
+    Ok(tables)
+}
+
+/// Wall time of this machine, in its zone.
+#[must_use]
+pub fn wall_clock() -> Clock {
+    Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), zone: TimeZone::system() }
+}

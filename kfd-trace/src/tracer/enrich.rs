@@ -1,0 +1,62 @@
+//! What /proc and the kubelet's logs add to a process that BPF, the driver's table or sysfs told of.
+
+use crate::attribute::pods;
+use crate::attribute::process::{self, ProcessInfo};
+use crate::kernel::Roots;
+use crate::state::{Process, ProcessDetails};
+
+/// Reads the details of a process, if it is still that very process.
+#[must_use]
+pub fn details(roots: &Roots, row: &Process) -> Option<ProcessDetails> {
+    let info = process::read(&roots.procfs, row.tgid?, row.start_boottime_ns).ok()?;
+    Some(of(roots, &info))
+}
+
+/// The details with what /proc told.
+#[must_use]
+pub fn of(roots: &Roots, info: &ProcessInfo) -> ProcessDetails {
+    let ProcessInfo { who, cgroup, belongs } = info;
+    let words = || process::cmdline(&roots.procfs, who.tgid, Some(who.start_boottime_ns)).ok();
+    let cmdline = if roots.arguments { words() } else { None };
+    let container = belongs.container.as_ref().map(|container| container.id.as_str());
+    let pod = belongs.pod_uid.as_ref().and_then(|uid| pods::read(&roots.logs, uid, container));
+    ProcessDetails {
+        cmdline: cmdline.filter(|words| !words.is_empty()).map(|words| words.join(" ")),
+        cgroup: cgroup.clone(),
+        belongs: belongs.clone(),
+        pod,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribute::{Belongs, Identity, PodNames};
+    use std::fs;
+
+    const UID: &str = "6d1f4a3c-0b7e-4d8a-9c11-5e2f7a90b3c4";
+
+    fn info() -> ProcessInfo {
+        let tgid = std::process::id();
+        let own = process::identify("/proc".as_ref(), tgid, None).expect("this process");
+        let belongs = Belongs { pod_uid: Some(UID.to_owned()), ..Belongs::default() };
+        ProcessInfo { who: Identity { ..own }, cgroup: Some("/a".to_owned()), belongs }
+    }
+
+    #[test]
+    fn arguments_are_read_only_where_that_is_asked_for() {
+        let (roots, info) = (Roots::default(), info());
+        assert_eq!(of(&roots, &info).cmdline, None);
+        let asked = of(&Roots { arguments: true, ..roots }, &info).cmdline.expect("the arguments");
+        assert!(asked.starts_with(&std::env::args().next().expect("a program")), "{asked}");
+    }
+
+    #[test]
+    fn a_pod_has_the_names_that_the_logs_tell() {
+        let logs = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(logs.path().join(format!("pods/ml_train-0_{UID}"))).expect("a folder in it");
+        let roots = Roots { logs: logs.path().to_owned(), ..Roots::default() };
+        let names = PodNames { namespace: "ml".to_owned(), pod: "train-0".to_owned(), container: None };
+        assert_eq!(of(&roots, &info()).pod, Some(names));
+    }
+}

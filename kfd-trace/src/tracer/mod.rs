@@ -1,0 +1,15 @@
+//! The engine: probes on the driver that is loaded, and the state that their records, the driver's lists and samples keep true.
+//!
+//! In: the roots of procfs and sysfs, what to trace. Out: events with what each changed, and the state. The stream and the
+//! daemon both run it.
+
+pub mod driver;
+pub mod engine;
+pub mod enrich;
+pub mod history;
+pub mod intake;
+pub mod inventory;
+pub mod preflight;
+pub mod reconcile;
+pub mod sample;
+pub mod waiting;

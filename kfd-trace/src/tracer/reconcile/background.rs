@@ -1,0 +1,115 @@
+//! The look that is under way, apart from the thread that follows the ring buffer.
+//!
+//! Takes in: a tick once a second, and what [`Tracer::look`] begins. Gives out: what the look saw, when it has, and one line
+//! to the log while one takes long. sysfs and procfs may take their time, or hang: whoever awaits [`UnderWay::seen`] beside
+//! the ring buffer and the signals serves them meanwhile.
+
+use super::progress::Progress;
+use super::scan::{Begun, Seen};
+use crate::runtime::timeout::Patience;
+use crate::tracer::engine::Tracer;
+use std::future::pending;
+use std::time::Instant;
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+
+/// At most one look.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay(Option<Running>);
+
+#[derive(Debug)]
+struct Running {
+    seen: JoinHandle<Seen>,
+    progress: Progress,
+    patience: Patience,
+}
+
+impl UnderWay {
+    /// Begins a look when it is time to and none is under way, and checks whether records were lost; to be called once a
+    /// second.
+    pub(crate) fn tick(&mut self, tracer: &mut Tracer) {
+        if let Some(begun) = tracer.look(self.0.is_none()) {
+            self.begin(begun, Instant::now());
+        }
+        if let Some(line) = self.overdue(Instant::now()) {
+            log::warn!("{line}");
+        }
+    }
+
+    fn begin(&mut self, begun: Begun, now: Instant) {
+        let (progress, patience) = (begun.progress.clone(), Patience::new(now));
+        self.0 = Some(Running { seen: spawn_blocking(|| begun.finish()), progress, patience });
+    }
+
+    /// A line for the log, once for a look that takes long.
+    fn overdue(&mut self, now: Instant) -> Option<String> {
+        let Running { progress, patience, .. } = self.0.as_mut()?;
+        let took = patience.ends(now)?;
+        Some(format!(
+            "the look at the driver's lists has taken {} s and reads {}: until it ends, nothing is compared with the lists, \
+             so that what was missed is not mended, and GPUs are not read anew",
+            took.as_secs(),
+            progress.now(),
+        ))
+    }
+
+    /// Waits for the look that is under way, for ever without one. Asked for again it goes on where it was.
+    ///
+    /// # Errors
+    /// When the look panicked.
+    pub(crate) async fn seen(&mut self) -> Result<Seen, JoinError> {
+        let Some(running) = &mut self.0 else { return pending().await };
+        let seen = (&mut running.seen).await;
+        self.0 = None;
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::timeout::LONG;
+    use crate::tracer::reconcile::progress::Reading;
+    use crate::tracer::reconcile::scan::samples::{begun, put};
+    use std::process::Command;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A file whose reading hangs until somebody writes: a FIFO.
+    #[test]
+    fn a_look_that_hangs_keeps_nobody_and_says_where_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "4711/pasid", "0");
+        std::fs::create_dir_all(root.path().join("proc/4711")).unwrap();
+        let fifo = root.path().join("proc/4711/stat");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        // Written when the other end goes, at the latest: a broken test ends, too.
+        let (write, wait) = mpsc::channel::<()>();
+        thread::spawn(move || {
+            let _ = wait.recv_timeout(SECOND * 10);
+            std::fs::write(&fifo, "0")
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut under_way, begin) = (UnderWay::default(), Instant::now());
+            assert_eq!(under_way.overdue(begin + LONG * 2), None, "none is under way");
+            under_way.begin(begun(root.path(), true, &[]), begin);
+            let reads = |under_way: &UnderWay| under_way.0.as_ref().map(|running| running.progress.now());
+            while reads(&under_way) != Some(Reading::Process(4711)) {
+                assert!(timeout(SECOND / 50, under_way.seen()).await.is_err(), "it begins");
+            }
+            assert!(timeout(SECOND / 5, under_way.seen()).await.is_err(), "it hangs");
+            assert_eq!(under_way.overdue(begin + SECOND), None);
+            let line = under_way.overdue(begin + LONG + SECOND).expect("it takes long");
+            assert!(line.contains("has taken 31 s and reads process 4711 in procfs"), "{line}");
+            assert_eq!(under_way.overdue(begin + LONG * 2), None);
+            drop(write);
+            let seen = under_way.seen().await.unwrap();
+            assert!(seen.look.and_then(|look| look.sysfs).is_some_and(|list| list.has((4711, None))));
+            assert!(timeout(SECOND / 5, under_way.seen()).await.is_err(), "and none is under way any more");
+        });
+    }
+}

@@ -1,0 +1,42 @@
+//! What a look at the driver's lists reads at the moment, for the line that tells where one hangs.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Shared by the look and who waits for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress(Arc<Mutex<Reading>>);
+
+impl Progress {
+    pub(crate) fn reads(&self, what: Reading) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+
+    pub(crate) fn now(&self) -> Reading {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a look reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// `class/kfd/kfd/proc`.
+    #[default]
+    Sysfs,
+    /// Who a process is.
+    Process(u32),
+    /// Its command line and cgroup.
+    Details(u32),
+    Topology,
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reading::Sysfs => f.write_str("the driver's processes in sysfs"),
+            Reading::Process(tgid) => write!(f, "process {tgid} in procfs"),
+            Reading::Details(tgid) => write!(f, "command line and cgroup of process {tgid} in procfs"),
+            Reading::Topology => f.write_str("the driver's GPUs in sysfs"),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! One look at the driver's lists: begun with what only the tracer can read, finished without it.
+
+use super::progress::{Progress, Reading};
+use crate::attribute::{Topology, process};
+use crate::model::event::ProcessId;
+use crate::probes::walk;
+use crate::runtime::clock;
+use crate::state::{Difference, Finding, List, ProcessDetails, Read, State};
+use crate::tracer::enrich;
+use crate::tracer::inventory::Standings;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The driver's lists at one look; at least one of them.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// `None` where the processes and queues in it could not be read whole: what it does not tell is not gone.
+    pub sysfs: Option<List>,
+    pub kernel: Walked,
+    /// When the lists had been read, CLOCK_MONOTONIC nanoseconds.
+    pub until_ns: u64,
+    /// By tgid: of the processes that they were asked of, where procfs told.
+    pub details: BTreeMap<u32, ProcessDetails>,
+}
+
+/// What a walk read of the kernel's memory, with the numbers by which the BPF side knows the processes.
+#[derive(Clone, Debug)]
+pub struct Numbered {
+    pub(crate) read: Read,
+    pub(crate) processes: Vec<(walk::StandingProcess, Option<ProcessId>)>,
+    /// gpu_ids, as [`walk::Standing::at_work`] has them.
+    pub(crate) at_work: BTreeSet<u32>,
+}
+
+/// A look of which sysfs and procfs are missing. It holds nothing of the tracer, so that reading them keeps nobody waiting.
+pub struct Begun {
+    standings: Arc<Standings>,
+    kernel: Walked<Numbered>,
+    topology: bool,
+    /// tgids whose details are wanted.
+    unknown: BTreeSet<u32>,
+    pub(crate) progress: Progress,
+}
+
+impl Begun {
+    pub(crate) fn new(
+        standings: Arc<Standings>,
+        kernel: Walked<Numbered>,
+        topology: bool,
+        unknown: BTreeSet<u32>,
+    ) -> Self {
+        Begun { standings, kernel, topology, unknown, progress: Progress::default() }
+    }
+
+    /// Reads sysfs, and who the processes that stand are. Only a command line, where such are asked for, waits for the memory
+    /// lock of its process.
+    #[must_use]
+    pub fn finish(self) -> Seen {
+        let Begun { standings, kernel, topology, unknown, progress } = self;
+        let sysfs = standings.sysfs_list(&progress);
+        let until_ns = clock::mono_ns();
+        let kernel = kernel.map(|told| standings.kernel_list(told, &progress));
+        let topology = topology.then(|| {
+            progress.reads(Reading::Topology);
+            Topology::read(&standings.roots.sysfs)
+        });
+        let lists = || kernel.list().into_iter().chain(&sysfs);
+        let details = |tgid: u32| {
+            let mut listed = lists().flat_map(|list| &list.processes);
+            let (process, _) = listed.find(|(process, _)| process.tgid == tgid)?;
+            progress.reads(Reading::Details(tgid));
+            let info = process::read(&standings.roots.procfs, tgid, process.start_boottime_ns).ok()?;
+            Some((tgid, enrich::of(&standings.roots, &info)))
+        };
+        let details: BTreeMap<u32, ProcessDetails> = unknown.into_iter().filter_map(details).collect();
+        let told = lists().next().is_some();
+        Seen { topology, look: told.then_some(Look { sysfs, kernel, until_ns, details }) }
+    }
+}
+
+/// tgids of the processes of missing queues of which procfs has told nothing yet: the look that finds these queues again
+/// has what it takes to show them.
+pub(crate) fn unknown(state: &State, found: &BTreeSet<Finding>) -> BTreeSet<u32> {
+    let told = |key| state.process(key).is_some_and(|row| row.details.cgroup.is_some());
+    let missing = found.iter().filter(|finding| finding.difference == Difference::Missing);
+    missing.filter(|finding| !finding.key.is_some_and(told)).map(|finding| finding.tgid).collect()
+}
+
+/// What a look saw.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Where it was asked for: GPUs come after the driver, and partitions change.
+    pub topology: Option<Topology>,
+    /// `None` where no list could be read whole.
+    pub look: Option<Look>,
+}
+
+/// What a walk over the kernel's own table gave.
+#[derive(Clone, Debug)]
+pub enum Walked<T = List> {
+    Told(T),
+    /// It was not asked for at this look.
+    NotAsked,
+    /// Something could not be read, or was freed under it.
+    Broke,
+    /// This kernel does not tell where the table is, or refuses to let its memory be read.
+    Impossible,
+}
+
+impl<T> Walked<T> {
+    fn map<U>(self, act: impl FnOnce(T) -> U) -> Walked<U> {
+        match self {
+            Walked::Told(told) => Walked::Told(act(told)),
+            Walked::NotAsked => Walked::NotAsked,
+            Walked::Broke => Walked::Broke,
+            Walked::Impossible => Walked::Impossible,
+        }
+    }
+}
+
+impl Walked {
+    #[must_use]
+    pub fn list(&self) -> Option<&List> {
+        match self {
+            Walked::Told(list) => Some(list),
+            Walked::NotAsked | Walked::Broke | Walked::Impossible => None,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::*;
+    use crate::kernel::Roots;
+    use crate::model::layout::QueueLayout;
+    use std::fs;
+    use std::path::Path;
+
+    /// A look without a walk, of process 4711 alone; procfs is `proc` in the same folder.
+    pub(crate) fn begun(sysfs: &Path, topology: bool, unknown: &[u32]) -> Begun {
+        let roots = Roots {
+            procfs: sysfs.join("proc"),
+            sysfs: sysfs.to_owned(),
+            arguments: true,
+            ..Roots::default()
+        };
+        let walk = Err("no symbols".to_owned());
+        let standings = Standings { roots, layout: QueueLayout::default(), walk, tgids: vec![4711] };
+        Begun::new(Arc::new(standings), Walked::Impossible, topology, unknown.iter().copied().collect())
+    }
+
+    /// Puts a file below the driver's processes.
+    pub(crate) fn put(sysfs: &Path, path: &str, text: &str) {
+        let path = sysfs.join("class/kfd/kfd/proc").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::{begun, put};
+    use super::*;
+    use crate::model::event::ProcessId;
+    use crate::state::Place;
+    use crate::state::samples::{event, seen, state};
+    use std::fs;
+    use std::path::Path;
+
+    const PLACE: Place = (4711, None);
+
+    fn put_queue(sysfs: &Path, folder: &str) {
+        for (file, text) in [("gpuid", "7"), ("size", "4096"), ("type", "0")] {
+            put(sysfs, &format!("{folder}/{file}"), text);
+        }
+    }
+
+    /// A process 4711 of 5 s after boot in procfs, without command line and cgroup.
+    fn put_process(root: &Path) {
+        let folder = root.join("proc/4711");
+        fs::create_dir_all(&folder).unwrap();
+        let (zeros, rest) = ("0 ".repeat(17), "0 ".repeat(30));
+        fs::write(folder.join("stat"), format!("4711 (train) S 1 {zeros}500 {rest}\n")).unwrap();
+        let status = "Name:\ttrain\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4711\nNgid:\t0\nPid:\t4711\nPPid:\t1\n\
+                      TracerPid:\t0\nUid:\t7\t7\t7\t7\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t0\nNSpid:\t4711\t9\n\
+                      Threads:\t1\nSigQ:\t0/96000\nSigPnd:\t0\nShdPnd:\t0\nSigBlk:\t0\nSigIgn:\t0\nSigCgt:\t0\n\
+                      CapInh:\t0\nCapPrm:\t0\nCapEff:\t0\n";
+        fs::write(folder.join("status"), status).unwrap();
+    }
+
+    #[test]
+    fn a_look_has_the_queues_that_sysfs_lists_of_those_who_are_asked_for() {
+        let root = tempfile::tempdir().unwrap();
+        put_queue(root.path(), "4711/queues/2");
+        put_queue(root.path(), "90/queues/3");
+        let Seen { topology, look } = begun(root.path(), true, &[]).finish();
+        let look = look.expect("sysfs was read whole");
+        let sysfs = look.sysfs.expect("sysfs was read whole");
+        assert!(sysfs.queue(PLACE, 2).is_some_and(|(_, queue)| queue.ring_size == Some(4096)));
+        assert!(!sysfs.has((90, None)), "not asked for");
+        assert!(sysfs.read.from_ns <= look.until_ns && sysfs.read.from_ns > 0);
+        assert!(topology.is_some() && begun(root.path(), false, &[]).finish().topology.is_none());
+    }
+
+    #[test]
+    fn only_what_a_look_uses_makes_it_blind() {
+        let root = tempfile::tempdir().unwrap();
+        put_queue(root.path(), "4711/queues/2");
+        for (file, text) in [("pasid", "none"), ("vram_7", "-1"), ("stats_7/evicted_ms", "-1")] {
+            put(root.path(), &format!("4711/{file}"), text);
+        }
+        let sees = |begun: Begun| begun.finish().look.and_then(|look| look.sysfs).is_some();
+        assert!(sees(begun(root.path(), false, &[])), "nobody asked for these");
+        put(root.path(), "90/queues/3/size", "lots");
+        assert!(!sees(begun(root.path(), false, &[])), "what cannot be read is not gone");
+        assert!(begun(root.path(), false, &[]).finish().look.is_none(), "and nothing else was read");
+    }
+
+    #[test]
+    fn the_kernels_list_stays_where_sysfs_cannot_be_read() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "4711/queues/2/size", "lots");
+        let standing = walk::StandingProcess {
+            address: 1,
+            leader: 2,
+            tgid: 4711,
+            start_boottime_ns: None,
+            pasid: 0,
+            context_id: None,
+            queues: Vec::new(),
+        };
+        let numbered = vec![(standing, Some(ProcessId(5)))];
+        let told = Numbered { read: 7.into(), processes: numbered, at_work: BTreeSet::from([9]) };
+        let begun = Begun { kernel: Walked::Told(told), ..begun(root.path(), false, &[]) };
+        let look = begun.finish().look.expect("the kernel's table was walked");
+        assert!(look.sysfs.is_none());
+        let list = look.kernel.list().expect("it was told");
+        assert!(list.has(PLACE) && list.read == 7.into() && list.at_work == BTreeSet::from([9]));
+    }
+
+    #[test]
+    fn details_are_wanted_of_who_has_a_missing_queue_and_none() {
+        let mut state = state();
+        for id in [1, 2] {
+            state.apply(&event(1, id, 700 + u32::try_from(id).unwrap(), seen(false)));
+        }
+        let details = ProcessDetails { cgroup: Some("/train".to_owned()), ..ProcessDetails::default() };
+        state.enrich(ProcessId(2).into(), details);
+        let finding = |id: Option<u64>, tgid, difference| {
+            let key = id.map(|id| ProcessId(id).into());
+            Finding { key, tgid, context_id: None, queue_id: 3, difference }
+        };
+        let missing = [(Some(1), 701), (Some(2), 702), (None, 703)];
+        let mut found: BTreeSet<_> =
+            missing.map(|(id, tgid)| finding(id, tgid, Difference::Missing)).into_iter().collect();
+        found.insert(finding(None, 704, Difference::Properties));
+        assert_eq!(unknown(&state, &found), BTreeSet::from([701, 703]));
+    }
+
+    #[test]
+    fn details_are_read_of_those_only_of_whom_they_are_wanted() {
+        let root = tempfile::tempdir().unwrap();
+        put_queue(root.path(), "4711/queues/2");
+        put_process(root.path());
+        let look =
+            |unknown: &[u32]| begun(root.path(), false, unknown).finish().look.expect("sysfs was read");
+        let (process, _) = look(&[]).sysfs.expect("sysfs was read").processes.remove(0);
+        assert_eq!((process.start_boottime_ns, process.uid), (Some(5_000_000_000), Some(7)));
+        assert_eq!((process.comm.as_deref(), process.ns_tgid), (Some("train"), Some(9)));
+        for (file, text) in [("cmdline", "train\0--fast\0"), ("cgroup", "0::/job\n")] {
+            fs::write(root.path().join("proc/4711").join(file), text).unwrap();
+        }
+        assert!(look(&[]).details.is_empty());
+        let details = &look(&[90, 4711]).details;
+        assert_eq!(details.keys().collect::<Vec<_>>(), [&4711]);
+        assert_eq!(details[&4711].cmdline.as_deref(), Some("train --fast"));
+        assert_eq!(details[&4711].cgroup.as_deref(), Some("/job"));
+    }
+
+    #[test]
+    fn an_empty_folder_is_there_and_a_missing_one_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let seen = |root: &Path| begun(root, false, &[]).finish().look.and_then(|look| look.sysfs);
+        assert_eq!(seen(root.path()).map(|list| (list.there, list.processes.len())), Some((false, 0)));
+        fs::create_dir_all(root.path().join("class/kfd/kfd/proc")).unwrap();
+        assert_eq!(seen(root.path()).map(|list| (list.there, list.processes.len())), Some((true, 0)));
+    }
+}

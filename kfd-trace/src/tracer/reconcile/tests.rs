@@ -1,0 +1,30 @@
+use super::*;
+use crate::kernel::{Loading, Roots};
+use crate::state::samples::{event, seen};
+use crate::tracer::reconcile::scan::samples::begun;
+use std::fs;
+
+/// What two looks tell of a process that neither sysfs nor procfs has; the driver may be loaded again before the first one.
+fn told(reloaded: bool) -> Vec<Body> {
+    let root = tempfile::tempdir().unwrap();
+    let sysfs = root.path();
+    for folder in ["module/amdgpu", "module/next", "class/kfd/kfd/proc"] {
+        fs::create_dir_all(sysfs.join(folder)).unwrap();
+    }
+    let mut tracer =
+        Tracer::idle(&Roots { procfs: sysfs.join("proc"), sysfs: sysfs.to_owned(), ..Roots::default() });
+    tracer.loading = Loading::read(sysfs).unwrap();
+    tracer.state.apply(&event(10, 1, 4711, seen(false)));
+    if reloaded {
+        fs::rename(sysfs.join("module/amdgpu"), sysfs.join("module/old")).unwrap();
+        fs::rename(sysfs.join("module/next"), sysfs.join("module/amdgpu")).unwrap();
+    }
+    let looks = [(); 2].map(|()| tracer.reconcile(begun(sysfs, false, &[]).finish()));
+    looks.into_iter().flatten().map(|(event, _)| event.body).collect()
+}
+
+#[test]
+fn the_lists_of_another_loading_of_the_driver_say_nothing_of_the_rows() {
+    assert_eq!(told(false), [Body::ProcessRelease], "gone by two looks in a row");
+    assert_eq!(told(true), []);
+}

@@ -1,0 +1,220 @@
+//! When queues are sampled, and the sample that is under way, apart from the thread that follows the ring buffer.
+//!
+//! Takes in the interval that is asked for and what a [`Pass`] took. Gives out when the next one is due, and what the last one
+//! saw. A memory may keep its reader waiting: whoever awaits [`Sampling::step`] beside the ring buffer
+//! and the signals serves them meanwhile.
+
+use super::pass::{Pass, Sampler};
+use crate::runtime::timeout::Patience;
+use crate::state::Target;
+use crate::tracer::engine::Tracer;
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
+
+/// Sampling takes at most one part in so many of a CPU's time: the interval is stretched else.
+const SHARE: u32 = 100;
+
+/// No interval is stretched beyond this.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// At most one sample at a time.
+#[derive(Debug)]
+pub(crate) struct Sampling {
+    interval: Duration,
+    due: Instant,
+    /// `None` while it is under way.
+    idle: Option<Sampler>,
+    running: Option<Running>,
+    /// A sample of nobody, which is over at once.
+    empty: Option<Pass>,
+}
+
+#[derive(Debug)]
+struct Running {
+    done: JoinHandle<(Sampler, Pass)>,
+    patience: Patience,
+    reads: Arc<AtomicU32>,
+}
+
+/// What is to be done now.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// [`Sampling::begin`].
+    Due,
+    /// [`Sampling::take`].
+    Done(Pass),
+}
+
+impl Sampling {
+    /// `interval`: zero for never.
+    pub(crate) fn new(interval: Duration, procfs: PathBuf) -> Self {
+        let idle = (!interval.is_zero()).then(|| Sampler::new(procfs));
+        Sampling { interval, due: Instant::now(), idle, running: None, empty: None }
+    }
+
+    /// Waits until there is something to do, for ever where sampling is off. Asked for again it goes on where it was.
+    ///
+    /// # Errors
+    /// When a sample panicked.
+    pub(crate) async fn step(&mut self) -> Result<Step, JoinError> {
+        if let Some(pass) = self.empty.take() {
+            return Ok(Step::Done(pass));
+        }
+        if let Some(running) = &mut self.running {
+            let done = (&mut running.done).await;
+            self.running = None;
+            let (sampler, pass) = done?;
+            self.idle = Some(sampler);
+            return Ok(Step::Done(pass));
+        }
+        if self.idle.is_none() {
+            return pending().await;
+        }
+        sleep_until(self.due).await;
+        Ok(Step::Due)
+    }
+
+    /// Begins a sample.
+    pub(crate) fn begin(&mut self, targets: Vec<Target>) {
+        let now = Instant::now();
+        self.due = now + self.interval;
+        if targets.is_empty() {
+            // It waits for nobody: no other thread is to wake up for that.
+            self.empty = self.idle.as_mut().map(|sampler| sampler.pass(&[]));
+            return;
+        }
+        let Some(mut sampler) = self.idle.take() else { return };
+        let reads = sampler.reads();
+        let done = spawn_blocking(move || {
+            let pass = sampler.pass(&targets);
+            (sampler, pass)
+        });
+        self.running = Some(Running { done, patience: Patience::new(now.into_std()), reads });
+    }
+
+    /// Takes a sample in, and sets when the next one is due.
+    pub(crate) fn take(&mut self, tracer: &mut Tracer, pass: &Pass) {
+        let interval = stretched(self.interval, Duration::from_nanos(pass.cpu_ns));
+        self.due += interval.saturating_sub(self.interval);
+        let now = Instant::now();
+        if self.due <= now {
+            // It waited for somebody: who is waited for again is not to be asked again at once.
+            self.due = now + interval;
+        }
+        let Tracer { samples, state, .. } = tracer;
+        samples.interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        samples.take(state, &pass.samples, pass.cpu_ns, pass.at_ns);
+    }
+
+    /// The sample under way takes so long that what was read before is not what is so now.
+    pub(crate) fn is_late(&self) -> bool {
+        let now = Instant::now().into_std();
+        self.running.as_ref().is_some_and(|running| running.patience.is_over(now).is_some())
+    }
+
+    /// A line for the log, once for a sample that takes long.
+    pub(crate) fn overdue(&mut self) -> Option<String> {
+        let running = self.running.as_mut()?;
+        let took = running.patience.ends(Instant::now().into_std())?;
+        Some(format!(
+            "sampling has taken {} s and reads the memory of process {}: until it ends, no activity is measured",
+            took.as_secs(),
+            running.reads.load(Ordering::Relaxed),
+        ))
+    }
+}
+
+/// The time from one sample to the next, so that a sample that took `cpu` of a CPU takes no more than its share, up to
+/// [`LONGEST`]: the end of a process may be counted there once, where its memory goes under a reading.
+fn stretched(interval: Duration, cpu: Duration) -> Duration {
+    interval.max(cpu.saturating_mul(SHARE).min(LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Roots;
+    use crate::model::event::ProcessId;
+    use crate::runtime::timeout::LONG;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_interval_stretches_where_a_sample_takes_more_than_its_share() {
+        assert_eq!(stretched(1000 * MS, 10 * MS), 1000 * MS);
+        assert_eq!(stretched(1000 * MS, 11 * MS), 1100 * MS);
+        assert_eq!(stretched(1000 * MS, 10_000 * MS), 60_000 * MS);
+        assert_eq!(stretched(90_000 * MS, 10_000 * MS), 90_000 * MS);
+    }
+
+    /// A process that is not there.
+    fn nobody() -> Target {
+        Target { key: ProcessId(1).into(), tgid: u32::MAX, start_boottime_ns: None, queues: Vec::new() }
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn a_sample_of_nobody_takes_no_thread() {
+        block_on(async {
+            let mut sampling = Sampling::new(1000 * MS, "/proc".into());
+            assert!(matches!(sampling.step().await, Ok(Step::Due)));
+            sampling.begin(Vec::new());
+            assert!(sampling.running.is_none() && sampling.overdue().is_none());
+            let Ok(Step::Done(pass)) = sampling.step().await else { panic!("it is over") };
+            assert!(pass.samples.is_empty());
+            assert!(matches!(sampling.step().await, Ok(Step::Due)), "a second later");
+        });
+    }
+
+    #[test]
+    fn samples_follow_each_other_and_never_where_they_are_off() {
+        block_on(async {
+            let mut sampling = Sampling::new(1000 * MS, "/proc".into());
+            let mut tracer = Tracer::idle(&Roots::default());
+            let begin = Instant::now();
+            for cpu in [MS, 20 * MS, MS] {
+                assert!(matches!(sampling.step().await, Ok(Step::Due)));
+                sampling.begin(vec![nobody()]);
+                let Ok(Step::Done(mut pass)) = sampling.step().await else { panic!("it is done") };
+                pass.cpu_ns = u64::try_from(cpu.as_nanos()).unwrap();
+                sampling.take(&mut tracer, &pass);
+                let stretched = (1000 * MS).max(100 * cpu);
+                assert_eq!(u128::from(tracer.samples.interval_ns), stretched.as_nanos());
+            }
+            assert!(matches!(sampling.step().await, Ok(Step::Due)));
+            let passed = begin.elapsed();
+            assert!((4000 * MS..4900 * MS).contains(&passed), "1 s, 2 s, 1 s: {passed:?}");
+            assert_eq!(tracer.samples.cpu_ns, 22_000_000);
+            assert!(tracer.samples.last_ns.is_some());
+            let mut off = Sampling::new(Duration::ZERO, "/proc".into());
+            let step = tokio::time::timeout(Duration::from_secs(3600), off.step()).await;
+            assert!(step.is_err(), "{step:?}");
+        });
+    }
+
+    #[test]
+    fn a_sample_that_takes_long_is_told_once() {
+        block_on(async {
+            let mut sampling = Sampling::new(1000 * MS, "/proc".into());
+            assert_eq!(sampling.overdue(), None, "none is under way");
+            let (done, reads) = (tokio::spawn(pending()), Arc::new(AtomicU32::new(4321)));
+            sampling.running =
+                Some(Running { done, patience: Patience::new(Instant::now().into_std()), reads });
+            tokio::time::advance(LONG - MS).await;
+            assert_eq!(sampling.overdue(), None);
+            tokio::time::advance(2 * MS).await;
+            let line = sampling.overdue().expect("a line");
+            assert!(line.contains("has taken 30 s") && line.contains("process 4321"), "{line}");
+            assert_eq!(sampling.overdue(), None);
+        });
+    }
+}

@@ -1,0 +1,82 @@
+//! Waiting for a driver that can be traced: what is said of it, and when it is tried again.
+//!
+//! Takes in: why it cannot be traced now. Gives out: a line where that is another reason than the last one, and a pause. Pure.
+
+use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
+use std::time::Duration;
+
+/// How often a driver that is not there is looked for.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// Longest pause before a driver that stands is tried again: an attempt takes the kernel some seconds.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A waiting.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    /// The reason that was told last.
+    told: Option<String>,
+    /// Attempts in a row that failed though there is a driver.
+    failed: u32,
+}
+
+impl Waiting {
+    /// `told`: the reason that is known already.
+    pub(crate) fn new(told: Option<String>) -> Self {
+        Waiting { told, failed: 0 }
+    }
+
+    /// The line to be told, if this reason was not the last one.
+    pub(crate) fn tell(&mut self, stop: &Stop) -> Option<String> {
+        if self.told.as_ref() == Some(&stop.line) {
+            return None;
+        }
+        self.told = Some(stop.line.clone());
+        let goes_on = if stop.code == NOTHING_TO_TRACE { "waiting for it" } else { "it will be tried again" };
+        Some(format!("{stop}; {goes_on}"))
+    }
+
+    /// How long to wait before the next attempt.
+    pub(crate) fn pause(&mut self, stop: &Stop) -> Duration {
+        if stop.code == NOTHING_TO_TRACE {
+            self.failed = 0;
+            return WAIT;
+        }
+        let factor = 2u32.saturating_pow(self.failed);
+        self.failed = self.failed.saturating_add(1);
+        WAIT.saturating_mul(factor).min(LONGEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn away(line: &str) -> Stop {
+        Stop { code: NOTHING_TO_TRACE, line: line.to_owned() }
+    }
+
+    #[test]
+    fn a_reason_is_told_when_it_is_another_one() {
+        let mut waiting = Waiting::new(Some("not loaded".to_owned()));
+        let told = ["not loaded", "no KFD", "no KFD", "not loaded"].map(|why| waiting.tell(&away(why)));
+        let line = |why: &str| Some(format!("{why}; waiting for it"));
+        assert_eq!(told, [None, line("no KFD"), None, line("not loaded")]);
+        assert_eq!(waiting.tell(&Stop::failed("ENOMEM")), Some("ENOMEM; it will be tried again".to_owned()));
+        assert!(Waiting::default().tell(&away("not loaded")).is_some(), "nothing was told before");
+    }
+
+    #[test]
+    fn what_fails_is_tried_more_and_more_rarely_and_who_is_away_is_not() {
+        let mut waiting = Waiting::default();
+        let mut pauses = |stop: &Stop, times: usize| -> Vec<u64> {
+            (0..times).map(|_| waiting.pause(stop).as_secs()).collect()
+        };
+        let failed = Stop::failed("ENOMEM");
+        assert_eq!(pauses(&away("not loaded"), 3), [2, 2, 2]);
+        assert_eq!(pauses(&failed, 7), [2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(pauses(&failed, 100).last(), Some(&60));
+        assert_eq!(pauses(&away("not loaded"), 1), [2]);
+        assert_eq!(pauses(&failed, 1), [2], "it was away: this is another driver");
+    }
+}
