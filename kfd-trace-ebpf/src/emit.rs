@@ -1,5 +1,7 @@
 //! Sends records to the daemon. The only owner of the ring buffer `EVENTS`.
 
+use crate::words::zero;
+use crate::{counters, in_flight, losses, processes::Owner};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::{macros::map, maps::RingBuf};
@@ -7,9 +9,6 @@ use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;
 use kfd_trace_common::record::{Header, Record, VERSION};
-
-use crate::words::zero;
-use crate::{counters, in_flight, losses, processes::Owner};
 
 #[map]
 static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);

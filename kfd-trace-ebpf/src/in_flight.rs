@@ -5,6 +5,8 @@
 //! A thread keeps its seat, so that taking one may cost: no kernel before 5.12 has a compare-and-exchange for programs, so the
 //! insertion of a claim in a hash map decides between two threads. Who finds the seat taken is kept in `IN_FLIGHT`.
 
+use crate::nested::{self, Call};
+use crate::words::zero;
 use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_NOEXIST};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::map;
@@ -12,9 +14,6 @@ use aya_ebpf::maps::{Array, HashMap};
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::in_flight::{Seat, Slot, busy};
 use kfd_trace_common::limits::{IN_FLIGHT_MAX, SEATS as SEATS_LEN};
-
-use crate::nested::{self, Call};
-use crate::words::zero;
 
 #[map]
 static SEATS: Array<Seat> = Array::with_max_entries(SEATS_LEN, BPF_F_MMAPABLE);

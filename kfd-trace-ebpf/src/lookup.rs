@@ -4,6 +4,7 @@
 //! bpf(2) lookup or removal would keep kprobe programs from running on its CPU (`bpf_disable_instrumentation`), and a thread
 //! that is preempted in one keeps them so until it runs again; a program does not (`bpf_prog_test_run_raw_tp`).
 
+use crate::{in_flight, processes, stats, words};
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::macros::{map, raw_tracepoint};
 use aya_ebpf::maps::Array;
@@ -11,8 +12,6 @@ use aya_ebpf::programs::RawTracePointContext;
 use kfd_trace_common::lookup::{table, verb};
 use kfd_trace_common::peek::Answer;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey};
-
-use crate::{in_flight, processes, stats, words};
 
 #[map]
 static ENTRY: Array<Answer> = Array::with_max_entries(1, BPF_F_MMAPABLE);

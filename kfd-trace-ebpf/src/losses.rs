@@ -3,13 +3,12 @@
 //!
 //! One array for all CPUs, mapped by the daemon like `COUNTERS`.
 
+use crate::atomic;
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::{macros::map, maps::Array};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::loss::{self, LOSSES as LEN};
-
-use crate::atomic;
 
 #[map]
 static LOSSES: Array<u64> = Array::with_max_entries(LEN, BPF_F_MMAPABLE);

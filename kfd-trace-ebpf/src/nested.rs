@@ -1,13 +1,12 @@
 //! Calls inside the driver between entry and return, by thread: for what only the return can tell, and for calls
 //! that call each other. The only owner of `UPDATES`, `MQDS`, `EVICTIONS` and `USER_QUEUES`.
 
+use crate::losses;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::{bindings::BPF_ANY, macros::map, maps::HashMap};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::limits::NESTED_MAX;
 use kfd_trace_common::nested::{Eviction, Mqd, Update, UserQueue};
-
-use crate::losses;
 
 #[map]
 static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);

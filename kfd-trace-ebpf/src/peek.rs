@@ -3,14 +3,13 @@
 //! Attached to nothing: the daemon runs it by BPF_PROG_TEST_RUN, one read a run, and has `PEEK` mapped into its memory.
 //! The only owner of `PEEK`.
 
+use crate::kernel;
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::macros::{map, raw_tracepoint};
 use aya_ebpf::maps::Array;
 use aya_ebpf::programs::RawTracePointContext;
 use kfd_trace_common::limits::PEEK_LEN;
 use kfd_trace_common::peek::Answer;
-
-use crate::kernel;
 
 #[map]
 static PEEK: Array<Answer> = Array::with_max_entries(1, BPF_F_MMAPABLE);

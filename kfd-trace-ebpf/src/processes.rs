@@ -4,6 +4,8 @@
 //! remembers whether it is asked for. The entry goes when the driver frees the structure, so that a reused
 //! address gets a new number.
 
+use crate::kernel::{self, read, read_or_zero};
+use crate::{emit, filter, in_flight, losses};
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_smp_processor_id, bpf_ktime_get_ns};
@@ -16,9 +18,6 @@ use kfd_trace_common::limits::{CGROUP_LEN, COMM_LEN, PROCESSES_MAX};
 use kfd_trace_common::process::{Entry, generation as known_by};
 use kfd_trace_common::record::{Bare, ProcessSeen};
 use kfd_trace_common::rules;
-
-use crate::kernel::{self, read, read_or_zero};
-use crate::{emit, filter, in_flight, losses};
 
 #[map]
 static PROCESSES: HashMap<u64, Entry> = HashMap::with_max_entries(PROCESSES_MAX, 0);

@@ -4,6 +4,8 @@
 //! CPUs share: few threads come to them, and with a part for each CPU they would take many times the memory. A place is taken by
 //! the first command that comes, and freed by the daemon when the process has ended.
 
+use crate::words::zero;
+use crate::{atomic, losses};
 use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_NOEXIST};
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap};
@@ -13,9 +15,6 @@ use kfd_trace_common::in_flight::{self, Seat};
 use kfd_trace_common::limits::{IOCTL_ERRORS_MAX, IOCTL_NUMBERS, IOCTL_STATS_MAX};
 use kfd_trace_common::rules;
 use kfd_trace_common::stat::{BUCKETS, ErrorKey, IoctlKey, IoctlStat, Sum, bucket_of, is_in};
-
-use crate::words::zero;
-use crate::{atomic, losses};
 
 #[map]
 static IOCTL_STATS: HashMap<IoctlKey, IoctlStat> = HashMap::with_max_entries(IOCTL_STATS_MAX, 0);

@@ -1,9 +1,8 @@
 //! The command line. No logic: what was asked for, as values.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
-
+use crate::output::metrics::Detail;
+use crate::probes::plan::{Attach, Choice};
+use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -12,10 +11,9 @@ use jiff::SignedDuration;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;
-
-use crate::output::metrics::Detail;
-use crate::probes::plan::{Attach, Choice};
-use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 const EXIT_CODES: &str = "\
 Exit codes:

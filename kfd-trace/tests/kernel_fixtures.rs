@@ -2,11 +2,10 @@
 //! them out below $KFD_TRACE_FIXTURES as <series>/{proc,sys}. The expected numbers were read from the same
 //! modules before this reader was written.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
 use kfd_trace::kernel::{Btf, BtfError, Kernel, Missing, Roots, Symbols};
 use kfd_trace_common::offset::{FIELDS, Object};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 /// Kernels whose module brings BTF.
 const WITH_BTF: [&str; 3] = ["6.1", "6.12", "7.2"];

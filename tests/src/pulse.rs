@@ -1,10 +1,9 @@
 //! Signs of life for the host (xtask/src/pulse.rs): bytes to the port of QEMU's debug console, which needs no driver and makes
 //! no interrupt. Outside a guest nothing is written.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
-
-use rustix::time::{ClockId, clock_gettime};
 
 /// isa-debugcon's usual one. In /dev/port an offset is the number of a port.
 const PORT: u64 = 0xe9;

@@ -4,16 +4,14 @@
 //! Archive addresses are those of the machine's own apt configuration, so that a local mirror or a
 //! proxy is used here too. The dpkg status is empty: dependency closures come out whole.
 
+use crate::run::{self, note, size, step};
+use crate::{lock, paths};
+use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-
-use anyhow::{Context as _, Result, bail};
-
-use crate::run::{self, note, size, step};
-use crate::{lock, paths};
 
 /// Indexes older than this are asked for anew; kernels change every few days.
 const INDEX_AGE: Duration = Duration::from_secs(12 * 60 * 60);

@@ -1,12 +1,10 @@
 //! Accepted figures, and how new ones differ from them. One file a benchmark in xtask/baselines. Pure but for the file.
 
-use std::fs;
-use std::path::PathBuf;
-
+use crate::paths;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-
-use crate::paths;
+use std::fs;
+use std::path::PathBuf;
 
 /// More than this of an accepted figure is a fault: one in so many.
 const TOLERATED: i64 = 20;

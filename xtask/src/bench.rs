@@ -1,15 +1,6 @@
 //! The test bed: one kernel made ready (image, modules, initramfs, the init's job) and booted. Takes a
 //! series of the matrix and one of its boots, gives what the guest reported.
 
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, bail};
-use serde_json::{Value, json};
-
 use crate::apt::Apt;
 use crate::boots::{self, Boot, Module, Root, Stage};
 use crate::closing::Totals;
@@ -22,6 +13,13 @@ use crate::run::{note, size, step};
 use crate::series::Series;
 use crate::timing::Timing;
 use crate::{build, debian, dist, emulator, kfdsim, modules, paths, userland};
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 /// What the guest is to do.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,16 +1,14 @@
 //! The release binary: static musl, the BPF object inside (kfd-trace/build.rs makes that).
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
+use crate::guest::{self, TARGET};
+use crate::paths;
+use crate::run::{self, note, size, step};
 use anyhow::{Context as _, Result, bail};
 use object::LittleEndian;
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
-
-use crate::guest::{self, TARGET};
-use crate::paths;
-use crate::run::{self, note, size, step};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Builds and checks it.
 pub(crate) fn build() -> Result<PathBuf> {

@@ -66,9 +66,8 @@ impl fmt::Display for Totals {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::Totals;
+    use std::time::Duration;
 
     const OK: &str =
         "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.03s";

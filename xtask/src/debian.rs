@@ -1,18 +1,16 @@
 //! A Debian 12 with systemd, dpkg and Prometheus, to be booted into: a disk image made of packages at first use, which each guest
 //! writes to in a copy of its own. What a boot adds to it lies in the initramfs, below [`OVERLAY`].
 
-use std::fs::File;
-use std::path::PathBuf;
-use std::process::Command;
-
-use anyhow::{Context as _, Result};
-
 use crate::initramfs::Archive;
 use crate::kernels::Kernel;
 use crate::modules::{self, sbin};
 use crate::run::{self, step};
 use crate::stamp::Stamp;
 use crate::{apt, paths};
+use anyhow::{Context as _, Result};
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::Command;
 
 /// Copied over the root by the initramfs's init (tests/src/bin/vm-init/disk.rs).
 pub(crate) const OVERLAY: &str = "overlay/";

@@ -1,13 +1,11 @@
 //! `cargo xtask demo`: the tracer at work, on this machine's GPU or in the VM.
 
+use crate::run::{self, step};
+use crate::{build, guest, setup, vm};
+use anyhow::Result;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-use anyhow::Result;
-
-use crate::run::{self, step};
-use crate::{build, guest, setup, vm};
 
 /// `Ok(false)`: the demo did not show what it should, and said so.
 pub(crate) fn demo() -> Result<bool> {
@@ -35,9 +33,8 @@ fn gpu_here(sysfs: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::gpu_here;
+    use std::fs;
 
     #[test]
     fn a_cpu_node_is_no_gpu() {

@@ -16,16 +16,14 @@ mod tarball;
 mod third_party;
 mod tree;
 
+use crate::run::{self, note, step};
+use crate::{paths, setup};
+use anyhow::{Context as _, Result, bail};
+use flate2::{Compression, GzBuilder};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-use flate2::{Compression, GzBuilder};
-
-use crate::run::{self, note, step};
-use crate::{paths, setup};
 
 const SUMMARY: &str = "eBPF tracer of AMD's compute driver (amdgpu/KFD)";
 const DESCRIPTION: [&str; 4] = [

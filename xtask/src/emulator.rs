@@ -2,12 +2,10 @@
 //! has. QEMU 7.2 of Debian 12 cannot count the instructions of two CPUs: of a boot's CPUs, one may starve until a driver's
 //! time-out has passed; since 8.1 a turn of all CPUs together ends at the next timer.
 
+use crate::apt::{self, Apt};
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use anyhow::Result;
-
-use crate::apt::{self, Apt};
 
 /// Firmware: QEMU finds it beside its own executable, which is the loader here.
 const FIRMWARE: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];

@@ -2,17 +2,15 @@
 //! kernel of the matrix, taken from its packages without booting. One root folder a series:
 //! `target/fixtures/6.1/proc/kallsyms` and so on.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context as _, Result, bail};
-use object::{Object as _, ObjectSection as _};
-
 use crate::apt::Apt;
 use crate::kernels::{self, Kernel};
 use crate::run::{note, size, step};
 use crate::series::Series;
 use crate::{lock, modules, paths, symbols, vmlinux};
+use anyhow::{Context as _, Result, bail};
+use object::{Object as _, ObjectSection as _};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Where the made-up layout starts: in the range x86-64 gives to modules.
 const MODULE_BASE: u64 = 0xffff_ffff_c060_0000;

@@ -1,14 +1,12 @@
 //! `cargo xtask fuzz`: the targets of tests/fuzz, each for a while. What is found stands in target/fuzz: the corpus grows from
 //! run to run, and an input that broke a promise is kept.
 
+use crate::run::{self, step};
+use crate::{guest, paths, setup};
+use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-
-use crate::run::{self, step};
-use crate::{guest, paths, setup};
 
 /// Seconds that one input may take: instrumented, a reader is some ten times as slow.
 const TIMEOUT: u32 = 20;

@@ -1,14 +1,12 @@
 //! The binaries that go into the guest, built for musl: the tracer, the VM's init, workloads and the
 //! integration-test executables. Gives name and file of each.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
-
 use crate::paths;
 use crate::run::{self, step};
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-musl";
 

@@ -1,10 +1,9 @@
 //! The guest's root file system as cpio pieces. Device nodes need no entry: devtmpfs makes them, and
 //! the archive can be written without root.
 
-use std::io::Write as _;
-
 use anyhow::{Context as _, Result};
 use cpio::newc::{Builder, ModeFileType, trailer};
+use std::io::Write as _;
 
 /// One cpio piece in the making. Pieces may be concatenated; the kernel unpacks all of them.
 pub(crate) struct Archive {

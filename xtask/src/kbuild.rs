@@ -5,17 +5,15 @@
 //! That root is unpacked from packages, never set up: only compiler, linker and a shell run in it. It is
 //! entered in a mount namespace of its own, so that nothing stays mounted however the build ends.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context as _, Result};
-
 use crate::apt::{self, Apt};
 use crate::kernels::Kernel;
 use crate::paths;
 use crate::run::step;
 use crate::stamp::Stamp;
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The driver within the kernel's sources.
 pub(crate) const AMD: &str = "drivers/gpu/drm/amd";

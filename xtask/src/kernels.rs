@@ -1,15 +1,13 @@
 //! Debian's kernels of the matrix, fetched and unpacked. Takes a series, gives the newest release with
 //! its image and modules.
 
-use std::fs;
-use std::path::PathBuf;
-
-use anyhow::{Context as _, Result};
-
 use crate::apt::{self, Apt};
 use crate::paths;
 use crate::run::step;
 use crate::series::Series;
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::PathBuf;
 
 /// One unpacked kernel.
 pub(crate) struct Kernel {

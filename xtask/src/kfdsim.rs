@@ -1,19 +1,17 @@
 //! The simulated GPU's kernel module, built for one kernel on this machine. Takes an unpacked kernel,
 //! gives kfdsim.ko. Headers, kbuild and driver headers are private copies of the very same version.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::SystemTime;
-
-use anyhow::{Context as _, Result, bail};
-
 use crate::apt::{self, Apt};
 use crate::kbuild::{self, Folders};
 use crate::kernels::Kernel;
 use crate::paths;
 use crate::run::{self, note, size, step};
 use crate::stamp::Stamp;
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
 
 /// GPL-2.0 sources with their Kbuild.
 fn sources() -> PathBuf {

@@ -1,14 +1,12 @@
 //! `cargo xtask links`: every relative link of the documentation leads to a file, and every `#anchor` to a heading.
 
+use crate::paths;
+use crate::run::{note, step};
+use anyhow::{Context as _, Result, bail};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-
-use anyhow::{Context as _, Result, bail};
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
-
-use crate::paths;
-use crate::run::{note, step};
 
 /// # Errors
 /// When a link leads nowhere; each is told.

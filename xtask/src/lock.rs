@@ -1,11 +1,9 @@
 //! Several runs in one checkout: each waits for the other where both would write the same files.
 
+use crate::run::note;
+use anyhow::{Context as _, Result};
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
-
-use anyhow::{Context as _, Result};
-
-use crate::run::note;
 
 /// Holds a folder until dropped; the system lets go of it however the process ends.
 #[must_use]

@@ -45,9 +45,8 @@ mod vm;
 mod vmlinux;
 mod watch;
 
-use std::process::ExitCode;
-
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Set-up, build, VM test bed, tests and demo of kfd-trace.")]

@@ -3,15 +3,13 @@
 //!
 //! kustomize comes from Debian 13's package, unpacked below target/: Debian 12 has none.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context as _, Result, ensure};
-
 use crate::apt::{self, Apt};
 use crate::run::{self, step};
 use crate::{guest, paths};
+use anyhow::{Context as _, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const PACKAGE: &str = "kustomize";
 const FOLDER: &str = "deploy/kubernetes";

@@ -1,14 +1,12 @@
 //! Kernel modules: which ones amdgpu needs and in which order, taken from the unpacked tree.
 
+use crate::kernels::Kernel;
+use crate::run;
+use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-
-use crate::kernels::Kernel;
-use crate::run;
 
 /// The files of a module and all it needs, in the order in which they can be inserted.
 pub(crate) fn with_needs(kernel: &Kernel, name: &str) -> Result<Vec<PathBuf>> {

@@ -1,16 +1,14 @@
 //! What passed on this very tree, kept below target/passed: a run with `--resume` leaves it out. Takes names of checks and boots,
 //! gives their sums.
 
+use crate::closing::Totals;
+use crate::{paths, run};
+use anyhow::{Context as _, Result};
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-
-use anyhow::{Context as _, Result};
-
-use crate::closing::Totals;
-use crate::{paths, run};
 
 pub(crate) struct Passed {
     /// Of this tree's results; `None` where nothing is kept.

@@ -36,9 +36,8 @@ impl Pulse {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::Pulse;
+    use std::time::Duration;
 
     #[test]
     fn heartbeats_and_starts_come_in_any_pieces() {

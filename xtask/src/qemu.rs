@@ -1,6 +1,15 @@
 //! One QEMU run. Takes kernel, initramfs and the nonce the guest ends with; passes on what the guest reports and
 //! gives how the run ended. QEMU never outlives us.
 
+use crate::closing::Totals;
+use crate::console;
+use crate::emulator;
+use crate::pulse::Pulse;
+use crate::timing::{Mark, Timing};
+use crate::watch::{Done, Watch};
+use anyhow::{Context as _, Result};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::os::unix::process::CommandExt as _;
@@ -8,17 +17,6 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-
-use anyhow::{Context as _, Result};
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
-use nix::unistd::Pid;
-
-use crate::closing::Totals;
-use crate::console;
-use crate::emulator;
-use crate::pulse::Pulse;
-use crate::timing::{Mark, Timing};
-use crate::watch::{Done, Watch};
 
 /// One page of doorbells is plenty, but kfdsim checks for 8 MiB: the size of a real doorbell BAR's share.
 const DOORBELL_BAR: &str = "8M";
@@ -311,9 +309,8 @@ pub(crate) fn verdict(end: &End, log: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::{Machine, Time, exit_code};
+    use std::path::Path;
 
     #[test]
     fn instructions_are_counted_on_one_emulated_cpu() {

@@ -3,16 +3,14 @@
 //!
 //! promtool comes from Debian's package, unpacked below target/: the package itself would start a server.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-use serde::de::DeserializeOwned;
-
 use crate::apt::{self, Apt};
 use crate::paths;
 use crate::run::{self, note};
+use anyhow::{Context as _, Result, bail};
+use serde::de::DeserializeOwned;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 mod check;
 mod exposition;

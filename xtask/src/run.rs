@@ -2,12 +2,11 @@
 //!
 //! Progress goes to stderr, one line a step; stdout is for results.
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-
-use anyhow::{Context as _, Result, anyhow, bail};
 
 /// Announces a step.
 pub(crate) fn step(text: impl std::fmt::Display) {

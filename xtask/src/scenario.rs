@@ -1,11 +1,9 @@
 //! `cargo xtask scenario`: random lives of KFD processes against a ledger, many seeds in one boot.
 
-use std::time::Duration;
-
-use anyhow::Result;
-
 use crate::series::Series;
 use crate::vm;
+use anyhow::Result;
+use std::time::Duration;
 
 /// A guest second under emulation, for an operation; and for what each seed begins and ends with.
 const PER_OPERATION: Duration = Duration::from_millis(300);

@@ -1,13 +1,11 @@
 //! `cargo xtask setup`: installs what is missing and says so. What is there is left alone; when all is
 //! there, nothing is fetched.
 
-use std::path::PathBuf;
-use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-
 use crate::guest::{self, TARGET};
 use crate::run::{self, note, step};
+use anyhow::{Context as _, Result, bail};
+use std::path::PathBuf;
+use std::process::Command;
 
 /// Debian package, and what it is for.
 const PACKAGES: [Package; 18] = [

@@ -1,15 +1,13 @@
 //! `cargo xtask soak`: the tracer for an hour of the guest's time, against a ledger and against its own memory of before.
 
-use std::io;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result};
-
 use crate::bench::{Bench, Tested};
 use crate::boots::SOAK;
 use crate::scenario;
 use crate::series::Series;
 use crate::vm;
+use anyhow::{Context as _, Result};
+use std::io;
+use std::time::Duration;
 
 /// The host's time for a minute of the guest's, on a host that is busy with others.
 const PER_MINUTE: Duration = Duration::from_secs(180);

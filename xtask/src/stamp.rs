@@ -1,9 +1,8 @@
 //! What something in the cache was made of. Takes the file for it and a key of all that went in; tells whether it still is of these.
 
+use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use anyhow::{Context as _, Result};
 
 pub(crate) struct Stamp {
     path: PathBuf,

@@ -4,12 +4,11 @@
 //! not freed after init, letter by section (`elf_type`), upper case if exported (kernel/kallsyms.c
 //! `s_show`). Addresses are made up: sections laid out behind a base, executable ones first.
 
-use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write as _;
-
 use anyhow::{Context as _, Result};
 use object::elf::{SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionFlags, SectionIndex, SectionKind};
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
 
 /// A section in the made-up layout.
 struct Place {

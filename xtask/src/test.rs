@@ -1,12 +1,5 @@
 //! `cargo xtask test`: every check there is, each announced, in the order of how soon it ends, beside the guests.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
-use std::thread::scope;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context as _, Result, bail};
-
 use crate::bench::{Bench, Tested};
 use crate::closing::Totals;
 use crate::guest;
@@ -15,6 +8,11 @@ use crate::run::{self, step};
 use crate::series::Series;
 use crate::vm::{self, Ask, Boots};
 use crate::{bench_daemon, boots, dashboards, dist, fixtures, links, manifests, overhead, rules, setup};
+use anyhow::{Context as _, Result, bail};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::thread::scope;
+use std::time::{Duration, Instant};
 
 /// Crates that cargo can build for this machine: the BPF programs have their own target.
 const HOST: [&str; 3] = ["--workspace", "--exclude", "kfd-trace-ebpf"];

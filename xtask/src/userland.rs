@@ -2,21 +2,19 @@
 //! need, and nothing else of their packages; rocm-smi for tests, and bpftrace for the boot that compares with it. Gives
 //! cached cpio pieces.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context as _, Result};
-use object::LittleEndian;
-use object::elf::FileHeader64;
-use object::read::elf::{Dyn as _, FileHeader as _, SectionHeader as _};
-
 use crate::apt::{self, Apt};
 use crate::initramfs::Archive;
 use crate::paths;
 use crate::run::{self, note, size, step};
 use crate::stamp::Stamp;
+use anyhow::{Context as _, Result};
+use object::LittleEndian;
+use object::elf::FileHeader64;
+use object::read::elf::{Dyn as _, FileHeader as _, SectionHeader as _};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const PACKAGES: [&str; 5] = ["busybox-static", "lsof", "psmisc", "rocminfo", "strace"];
 

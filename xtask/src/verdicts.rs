@@ -1,19 +1,17 @@
 //! `cargo xtask kernels`: docs/kernels.md, what becomes of every probe on each kernel of the matrix. Each is booted with
 //! the real amdgpu, and a test in the guest tells the tracer's verdicts; the same test holds the page against them.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::fs;
-use std::io::{self, Write};
-
-use anyhow::{Context as _, Result, bail};
-
 use crate::bench::{Bench, Mode};
 use crate::boots;
 use crate::paths;
 use crate::run::note;
 use crate::series::Series;
 use crate::vm::LIMIT;
+use anyhow::{Context as _, Result, bail};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write};
 
 /// What the lines of the test begin with (tests/tests/no_gpu/verdicts.rs).
 const MARK: &str = "kernels.md";

@@ -1,17 +1,6 @@
 //! `cargo xtask vm`: boots the kernels of the matrix and runs the integration tests inside, or the demo,
 //! or a shell.
 
-use std::io::{self, Write};
-use std::num::NonZero;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::{available_parallelism, scope};
-use std::time::{Duration, Instant};
-use std::vec;
-
-use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
-use clap::builder::{PossibleValue, PossibleValuesParser};
-
 use crate::bench::{Bench, Mode, Tested};
 use crate::boots::{self, Boot};
 use crate::closing::Totals;
@@ -19,6 +8,15 @@ use crate::passed::Passed;
 use crate::qemu::End;
 use crate::run::step;
 use crate::series::Series;
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use std::io::{self, Write};
+use std::num::NonZero;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{available_parallelism, scope};
+use std::time::{Duration, Instant};
+use std::vec;
 
 /// The series for a shell or a demo where none is asked for: the newest with kfdsim.
 const SHOWN: Series = Series::V6_12;

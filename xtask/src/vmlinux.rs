@@ -1,10 +1,9 @@
 //! The kernel proper inside a bzImage: found by the boot protocol's header and decompressed with the
 //! host's tools. Gives the stripped vmlinux (ELF), which still has its .BTF section.
 
+use anyhow::{Context as _, Result, bail};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-
-use anyhow::{Context as _, Result, bail};
 
 /// Offsets in the setup header, see Documentation/arch/x86/boot.rst of the kernel.
 const SETUP_SECTS: usize = 0x1f1;

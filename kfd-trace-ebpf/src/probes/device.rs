@@ -1,9 +1,8 @@
 //! GPUs as the driver's structures name them.
 
-use kfd_trace_common::counter::{ProbeId, Trouble};
-
 use crate::kernel::{self, read};
 use crate::losses;
+use kfd_trace_common::counter::{ProbeId, Trouble};
 
 /// KFD's gpu_id of the `struct kfd_node` (`kfd_dev` on 6.1) at this address; 0 where it cannot be read, which is counted.
 // One copy: many programs ask.

@@ -11,6 +11,10 @@
 //! happens: that is not told. If it gets a VM before the restore, its queues there are born evicted, so that this restore
 //! is told alone.
 
+use crate::kernel::{self, read};
+use crate::probes::device;
+use crate::processes::{self, Met};
+use crate::{counters, emit, losses, nested};
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
@@ -20,11 +24,6 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::nested::Eviction as Slot;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{Eviction, trigger};
-
-use crate::kernel::{self, read};
-use crate::probes::device;
-use crate::processes::{self, Met};
-use crate::{counters, emit, losses, nested};
 
 /// `int kfd_process_evict_queues(struct kfd_process *p, uint32_t trigger)`
 #[kprobe]

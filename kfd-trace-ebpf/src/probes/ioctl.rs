@@ -1,6 +1,10 @@
 //! Ioctls. Traces: `kfd_ioctl` (entry), every handler (entry, where arguments are asked for; return). Makes:
 //! the sums of `stats`, a record per call where asked for, and the failed end of a DESTROY_QUEUE.
 
+use crate::kernel::{self, read};
+use crate::processes::{self, Met};
+use crate::words::zero;
+use crate::{counters, emit, filter, in_flight, losses, nested, stats};
 use aya_ebpf::Global;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_ktime_get_ns};
@@ -15,11 +19,6 @@ use kfd_trace_common::process::{Entry, generation};
 use kfd_trace_common::record::{Ioctl, QueueDestroy, outcome};
 use kfd_trace_common::rules;
 use kfd_trace_common::rules::records;
-
-use crate::kernel::{self, read};
-use crate::processes::{self, Met};
-use crate::words::zero;
-use crate::{counters, emit, filter, in_flight, losses, nested, stats};
 
 /// Which calls have a record each: `records`.
 #[unsafe(no_mangle)]

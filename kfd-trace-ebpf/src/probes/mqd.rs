@@ -4,6 +4,10 @@
 //! These functions call each other: an init ends in an update, and from gfx 9.4.3 on either is repeated for each XCC.
 //! All calls of one write are about the same queue and in the same thread, so the depth tells the outermost one.
 
+use crate::kernel::{self, read};
+use crate::probes::queue;
+use crate::processes::{self, Met};
+use crate::{counters, emit, losses, nested};
 use aya_ebpf::Global;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
@@ -12,11 +16,6 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::nested::Mqd;
 use kfd_trace_common::offset::ABSENT;
 use kfd_trace_common::record::{MqdWrite, mqd_op};
-
-use crate::kernel::{self, read};
-use crate::probes::queue;
-use crate::processes::{self, Met};
-use crate::{counters, emit, losses, nested};
 
 /// `KFD_QUEUE_TYPE_HIQ` and `KFD_QUEUE_TYPE_DIQ` of this kernel's `enum kfd_queue_type`; [`ABSENT`] where it has none (no
 /// DIQ on 7.2).

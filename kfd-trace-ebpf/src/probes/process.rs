@@ -1,6 +1,9 @@
 //! Life of a KFD process. Traces: `kfd_open` (return), `kfd_create_process` (return), `kfd_release`,
 //! `kfd_process_notifier_release`, `kfd_process_wq_release`. Makes: a record each.
 
+use crate::kernel::{self, read};
+use crate::processes::{self, Met, Owner};
+use crate::{counters, emit, filter, losses};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
@@ -8,10 +11,6 @@ use aya_ebpf::{Global, bindings::BPF_ANY, macros::map, maps::HashMap};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::Open;
-
-use crate::kernel::{self, read};
-use crate::processes::{self, Met, Owner};
-use crate::{counters, emit, filter, losses};
 
 /// Releases under way, by the kworker's tid.
 #[map]

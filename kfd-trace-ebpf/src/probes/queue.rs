@@ -4,6 +4,10 @@
 //! `q->process`. Within DESTROY_QUEUE the process itself runs, and has not freed its queue's memory yet: what stands at its pointers
 //! is read a last time. On 6.1 the deletion is seen before the destruction is tried, hence the note in the slot.
 
+use crate::kernel::{self, read};
+use crate::probes::{device, mqd};
+use crate::processes::{self, Met};
+use crate::{counters, emit, in_flight, losses};
 use aya_ebpf::Global;
 use aya_ebpf::macros::kprobe;
 use aya_ebpf::programs::ProbeContext;
@@ -15,11 +19,6 @@ use kfd_trace_common::limits::PROPERTIES_LEN;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{QueueCreate, QueueDestroy, pointers};
 use kfd_trace_common::rules;
-
-use crate::kernel::{self, read};
-use crate::probes::{device, mqd};
-use crate::processes::{self, Met};
-use crate::{counters, emit, in_flight, losses};
 
 /// `sizeof(struct queue_properties)` on this kernel, at most [`PROPERTIES_LEN`].
 #[unsafe(no_mangle)]

@@ -1,11 +1,10 @@
 //! The driver's own tracepoints: counted, nothing more. They tell of what does not pass KFD (submissions through DRM), or
 //! exist in ROCm's out-of-tree driver only.
 
+use crate::counters;
 use aya_ebpf::macros::tracepoint;
 use aya_ebpf::programs::TracePointContext;
 use kfd_trace_common::counter::ProbeId;
-
-use crate::counters;
 
 macro_rules! counted {
     ($($program:ident = $id:ident;)*) => {

@@ -1,17 +1,16 @@
 //! What goes wrong on a GPU. Traces: `kfd_signal_vm_fault_event`, `kfd_smi_event_update_gpu_reset`, `kfd_hws_hang` or
 //! `kfd_process_hw_exception`. Makes: a record each; one about a whole GPU has no owner and is never filtered.
 
+use crate::kernel::{self, read, read_at};
+use crate::probes::device::gpu_id;
+use crate::processes::{self, Met, NOBODY};
+use crate::{counters, emit, losses};
 use aya_ebpf::macros::kprobe;
 use aya_ebpf::programs::ProbeContext;
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{Gpu, VmFault, fault};
-
-use crate::kernel::{self, read, read_at};
-use crate::probes::device::gpu_id;
-use crate::processes::{self, Met, NOBODY};
-use crate::{counters, emit, losses};
 
 /// `void kfd_signal_vm_fault_event(dev, u32 pasid, struct kfd_vm_fault_info *info)`; with the debugger (6.5) came a
 /// fourth argument, `struct kfd_hsa_memory_exception_data *data`, of which either is given; on 7.2, where a process has

@@ -3,6 +3,9 @@
 //! `update_queue` serves UPDATE_QUEUE, SET_CU_MASK and ALLOC_QUEUE_GWS alike; the properties are the new ones before
 //! it is called, but whether the queue is active follows inside.
 
+use crate::kernel::{self, read};
+use crate::probes::{mqd, queue};
+use crate::{counters, emit, losses, nested};
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use kfd_trace_common::counter::{ProbeId, Trouble};
@@ -10,10 +13,6 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::CU_MASK_LEN;
 use kfd_trace_common::nested::Update;
 use kfd_trace_common::record::QueueUpdate;
-
-use crate::kernel::{self, read};
-use crate::probes::{mqd, queue};
-use crate::{counters, emit, losses, nested};
 
 /// `int update_queue(struct device_queue_manager *dqm, struct queue *q, struct mqd_update_info *minfo)`
 #[kprobe]

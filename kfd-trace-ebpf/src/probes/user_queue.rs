@@ -1,5 +1,8 @@
 //! DRM user queues, which do not pass KFD. Traces: `amdgpu_userq_ioctl` (entry and return). Makes: a record of each call.
 
+use crate::kernel::{self, read_at};
+use crate::processes::{NOBODY, Owner};
+use crate::{counters, emit, filter, losses, nested};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
@@ -7,10 +10,6 @@ use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::nested::UserQueue as Slot;
 use kfd_trace_common::record::UserQueue;
-
-use crate::kernel::{self, read_at};
-use crate::processes::{NOBODY, Owner};
-use crate::{counters, emit, filter, losses, nested};
 
 /// Offsets in `union drm_amdgpu_userq` (include/uapi/drm/amdgpu_drm.h): user space's own format.
 mod arg {

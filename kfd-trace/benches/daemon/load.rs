@@ -1,7 +1,8 @@
 //! Instructions and time: records and scrapes beside 10, 1,000 and 10,000 live queues.
 
-use std::time::Duration;
-
+use crate::records::Tape;
+use crate::region::{region, value};
+use crate::world::{self, Daemon, PROCESSES, QueueAt, START_BOOTTIME_NS};
 use anyhow::{Result, ensure};
 use kfd_trace::attribute::Topology;
 use kfd_trace::events::tables::Tables;
@@ -12,10 +13,7 @@ use kfd_trace::state::{IoctlTotals, Snapshot};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::mqd_op;
 use prometheus::proto::MetricFamily;
-
-use crate::records::Tape;
-use crate::region::{region, value};
-use crate::world::{self, Daemon, PROCESSES, QueueAt, START_BOOTTIME_NS};
+use std::time::Duration;
 
 const QUEUES: [usize; 3] = [10, 1_000, 10_000];
 

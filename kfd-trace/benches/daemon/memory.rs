@@ -1,16 +1,14 @@
 //! Memory: anonymous pages, so with what the allocator needs for itself.
 
-use std::fs;
-
-use anyhow::{Context as _, Result, ensure};
-use kfd_trace::kernel::Roots;
-use kfd_trace::output::metrics;
-use kfd_trace::state::StateLimits;
-
 use crate::load::Scraped;
 use crate::records::Tape;
 use crate::region::value;
 use crate::world::{self, BATCH, Daemon, PROCESSES, QueueAt};
+use anyhow::{Context as _, Result, ensure};
+use kfd_trace::kernel::Roots;
+use kfd_trace::output::metrics;
+use kfd_trace::state::StateLimits;
+use std::fs;
 
 const QUEUES: usize = 10_000;
 

@@ -1,5 +1,6 @@
 //! Records as the BPF side sends them, one behind the other.
 
+use crate::world::{QueueAt, START_BOOTTIME_NS, tgid};
 use kfd_trace::model::layout::{Member, QueueLayout};
 use kfd_trace_common::aql::HEAD_LEN;
 use kfd_trace_common::counter::ProbeId;
@@ -7,8 +8,6 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, CU_MASK_LEN, PROPERTIES_LEN};
 use kfd_trace_common::record::{self, Header, Record, mqd_op, outcome, trigger};
 use kfd_trace_common::rules::PRIMARY_CONTEXT;
-
-use crate::world::{QueueAt, START_BOOTTIME_NS, tgid};
 
 pub(crate) const CREATE_QUEUE: u32 = 0xc060_4b02;
 pub(crate) const DESTROY_QUEUE: u32 = 0xc008_4b03;

@@ -1,12 +1,10 @@
 //! What is measured, and nothing else: callgrind counts inside of a [`region`] only.
 
+use crate::callgrind;
+use serde_json::json;
 use std::ffi::CString;
 use std::hint::black_box;
 use std::time::Instant;
-
-use serde_json::json;
-
-use crate::callgrind;
 
 /// Runs `act` as a region; its cost is of `per` times `unit` (`record`, `scrape`).
 pub(crate) fn region<T>(case: &str, per: usize, unit: &str, act: impl FnOnce() -> T) -> T {

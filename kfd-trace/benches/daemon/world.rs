@@ -1,8 +1,6 @@
 //! The machine that the records tell of: 8 GPUs, 500 processes, and queues spread evenly over both.
 
-use std::fs;
-use std::path::Path;
-
+use crate::records::{self, Tape};
 use anyhow::{Context as _, Result};
 use kfd_trace::attribute::{Gpu, Topology};
 use kfd_trace::events::decode::{Undecodable, decode};
@@ -20,8 +18,8 @@ use kfd_trace::tracer::intake::Intake;
 use kfd_trace_common::counter::{COUNTERS, ProbeId};
 use kfd_trace_common::loss::LOSSES;
 use kfd_trace_common::stat::IoctlStat;
-
-use crate::records::{self, Tape};
+use std::fs;
+use std::path::Path;
 
 /// Processes that use KFD.
 pub(crate) const PROCESSES: usize = 500;

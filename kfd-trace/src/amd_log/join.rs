@@ -3,12 +3,10 @@
 //! HWq is the ring's address, and SWq is the write pointer's less 0x38 (`hsa_queue_t` begins `amd_queue_t`, whose
 //! `write_dispatch_id` is there: rocr, inc/amd_hsa_queue.h). Both clocks are CLOCK_MONOTONIC.
 
-use std::collections::HashMap;
-
-use serde::{Serialize, Serializer};
-
 use super::recorded::Recorded;
 use super::rows::Row;
+use serde::{Serialize, Serializer};
+use std::collections::HashMap;
 
 /// From `hsa_queue_t` to `write_dispatch_id`, bytes.
 const WRITE_DISPATCH_ID: u64 = 0x38;

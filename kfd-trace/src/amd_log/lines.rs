@@ -1,8 +1,7 @@
 //! Lines out of chunks.
 
-use memchr::memchr;
-
 use super::limits::LONGEST_LINE;
+use memchr::memchr;
 
 /// A line without its newline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

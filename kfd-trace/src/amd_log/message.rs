@@ -1,10 +1,9 @@
 //! What stands behind the prefix.
 
-use memchr::memmem;
-
 use super::life::{self, Birth, Pool, Step};
 use super::packet::Packet;
 use super::scan::Scan;
+use memchr::memmem;
 
 /// One message. `Other` is one that the report does not need, `Damaged` one that it needs and that is not whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Lines of packets that go to a hardware queue (clr, rocvirtual.cpp).
 
-use memchr::memmem;
-
 use super::scan::Scan;
+use memchr::memmem;
 
 /// What a packet does, as the text says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

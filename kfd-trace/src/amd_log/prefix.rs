@@ -1,9 +1,8 @@
 //! What every line of the log begins with (clr, rocclr/utils/debug.cpp): `:LEVEL:FILE:LINE: TIME us: PID and TID`.
 
-use memchr::memchr;
-
 use super::limits::LATEST_US;
 use super::scan::Scan;
+use memchr::memchr;
 
 /// How a prefix is written; it tells the version of ROCm by and by only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,9 +1,8 @@
 //! Processes of the log.
 
-use std::collections::HashMap;
-
 use super::limits::PROCESSES;
 use super::queues::Span;
+use std::collections::HashMap;
 
 /// Lines that name a process, and their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

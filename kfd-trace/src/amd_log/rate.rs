@@ -1,8 +1,7 @@
 //! Counts over time, in a bounded number of intervals.
 
-use std::collections::VecDeque;
-
 use super::limits::INTERVALS;
+use std::collections::VecDeque;
 
 /// The shortest interval, microseconds.
 const SHORTEST_US: u64 = 1_000_000;

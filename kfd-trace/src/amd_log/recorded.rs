@@ -1,10 +1,8 @@
 //! Queues that KFD had, as `kfd-trace --json` and `kfd-trace ps --json` tell them (docs/events.md).
 
-use std::collections::HashMap;
-
-use serde::{Deserialize, Serialize};
-
 use super::limits::RECORDED;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// What KFD knows of a queue, as reports tell it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

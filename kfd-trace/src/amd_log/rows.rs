@@ -1,10 +1,9 @@
 //! Queues of the report: what was told of the same addresses, put together.
 
-use std::collections::HashMap;
-
 use super::life::Birth;
 use super::packet::Shape;
 use super::queues::{Births, Key, Packets, Queues, Span, Steps};
+use std::collections::HashMap;
 
 /// One queue. Where lines do not tell enough, what they tell of one stands in two: up to 6.1 its birth names the SWq and
 /// its packets the HWq.

@@ -1,12 +1,11 @@
 //! The report for people.
 
-use std::io::{self, Write};
-
 use super::join::Verdict;
 use super::report::{QueueReport, Report, ShapeReport};
 use crate::text::clock::span;
 use crate::text::escape;
 use crate::text::table::plain;
+use std::io::{self, Write};
 
 /// Names of kernels that are shown, and the letters of one.
 const KERNELS: usize = 10;

@@ -3,10 +3,9 @@
 //! be read is an error beside its row. Files: drivers/gpu/drm/amd/amdkfd/kfd_process.c, kfd_procfs_show,
 //! kfd_procfs_queue_show, kfd_procfs_stats_show.
 
+use super::sysfs_file::{Reader, Unreadable, numbered};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-use super::sysfs_file::{Reader, Unreadable, numbered};
 
 /// What to read of a process beyond what lies ready in the driver's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! The GPUs that KFD knows: takes in sysfs, gives one [`Gpu`] for each node of the topology that is a GPU.
 //! Names and units of the properties: drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show.
 
-use std::path::Path;
-
 use super::sysfs_file::{self, Reader, Unreadable};
+use std::path::Path;
 
 mod place;
 mod slots;

@@ -4,17 +4,15 @@
 //! elsewhere. Only pread is used: the process is neither stopped nor asked. Of a mapping of the driver (VM_PFNMAP) the kernel
 //! reads by `vm_ops->access` here, which process_vm_readv does not (mm/memory.c, __access_remote_vm).
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt as _;
-use std::path::Path;
-
-use rustix::io::Errno;
-
 use super::process::{self, ProcessError};
 use super::task;
 use crate::model::pointers::{Counts, Head, Memory, Pointers, Unmeasured};
 use kfd_trace_common::aql::HEAD_LEN;
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
 /// The memory of one process.
 #[derive(Debug)]

@@ -1,13 +1,12 @@
 //! What procfs tells of a process. Reads go through one open folder, so all of them are of the same process
 //! even when its PID is given to another one meanwhile.
 
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
-
 use super::cgroup::{Belongs, belongs};
 use super::sysfs_file::begin;
 use procfs::process::{Process, Stat, Status};
 use procfs::{FromBufRead as _, FromRead as _, ProcError, ProcessCGroup, ProcessCGroups};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Bytes taken of a command line, which may have megabytes: they are kept for every process.

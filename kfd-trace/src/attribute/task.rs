@@ -1,9 +1,8 @@
 //! Which task of a process to look into.
 
+use super::process::{self, Life};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use super::process::{self, Life};
 
 /// The leader's folder in procfs, or where that is dead a thread's that lives: files and memory are the tasks', and a dead one
 /// has let go of them (exit_files, exit_mm). `None`: all of them are dead.

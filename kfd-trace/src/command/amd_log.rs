@@ -1,18 +1,16 @@
 //! `kfd-trace amd-log`: what logs of AMD_LOG_LEVEL tell, and which queues of KFD they mean.
 
-use std::io::{self, ErrorKind, Write as _};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use self::bar::Bar;
-use self::input::Source;
+use self::input::{End, Source};
 use crate::amd_log::report::{Input, Kfd};
 use crate::amd_log::{Report, Tally};
 use crate::kernel::Roots;
 use crate::runtime::exit::Stop;
 use crate::runtime::signals::Signals;
 use crate::runtime::stderr::say;
+use std::io::{self, ErrorKind, Write as _};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 mod bar;
 mod compressed;
@@ -33,16 +31,6 @@ pub struct Ask {
     pub live: bool,
     /// Joins with what `kfd-trace --json` or `ps --json` wrote.
     pub stream: Option<PathBuf>,
-}
-
-/// Set by a signal: the report is of what was read until then.
-#[derive(Clone, Debug, Default)]
-struct End(Arc<AtomicBool>);
-
-impl End {
-    fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// The files that were asked for. They are opened first: with the rights of who asks, and before minutes are spent on one of them.

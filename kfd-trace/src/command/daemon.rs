@@ -13,7 +13,7 @@ use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use crate::runtime::privilege::{self, Reads};
 use crate::runtime::signals::{Hangups, Signals};
 use crate::runtime::stderr::say;
-use crate::runtime::systemd::{Supervisor, TURN};
+use crate::runtime::systemd::Supervisor;
 use crate::serve::shared::{Page, Serving};
 use crate::serve::web::listen;
 use crate::serve::web::settings::{Settings, Source};
@@ -21,9 +21,8 @@ use crate::serve::{router, web};
 use crate::state::StateLimits;
 use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{Request, Tracer};
+use crate::tracer::follow::{Follow, Happened};
 use crate::tracer::history;
-use crate::tracer::reconcile::background::UnderWay;
-use crate::tracer::sample::schedule::{Sampling, Step};
 use crate::tracer::waiting::Waiting;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::sleep;
 
 /// To who sends SIGHUP, as he would to a daemon that reads its files then.
 const NOTHING_TO_LOAD: &str = "SIGHUP: there is nothing to load again; the web configuration is read by itself when it changes, \
@@ -129,8 +128,8 @@ async fn trace(
         page.with_history(history::begins);
         say("tracing");
         supervisor.up("tracing");
-        let sampling = Sampling::new(ask.sample, ask.roots.procfs.clone());
-        match follow(page, ring, sampling, signals, supervisor).await? {
+        let follow = Follow::new(ring, ask.sample, ask.roots.procfs.clone());
+        match followed(page, follow, signals, supervisor).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => over = session,
         }
@@ -199,81 +198,40 @@ enum Followed {
     Unloaded(Option<Box<Session>>),
 }
 
-async fn follow(
+async fn followed(
     page: &Page,
-    mut ring: Ring,
-    mut sampling: Sampling,
+    mut follow: Follow,
     signals: &mut Signals,
     supervisor: &mut Supervisor,
 ) -> Result<Followed, Stop> {
-    // Ended processes are forgotten, and it is asked whether the driver has gone, and whether to look at its lists
-    // (`UnderWay::tick`).
-    let mut tidy = interval(TURN);
-    // After a stop, one tick is enough.
-    tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut records = Vec::new();
-    let mut look = UnderWay::default();
     loop {
-        let (mut seen, mut unloaded, mut sampled) = (None, false, None);
-        tokio::select! {
-            read = ring.read(&mut records) => read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?,
-            _ = tidy.tick() => {
-                unloaded = page.with_tracer(|tracer| tracer.driver_has_gone()).unwrap_or(false);
-                if unloaded {
-                    ring.drain(&mut records);
-                } else {
-                    page.with_tracer(|tracer| tidy_up(tracer, &mut look)).transpose()?;
-                    if let Some(line) = sampling.overdue() {
-                        log::warn!("{line}");
-                    }
-                    if sampling.is_late() {
-                        page.with_tracer(|tracer| tracer.state.samples_are_late());
-                    }
-                }
-            }
-            finished = look.seen() => {
-                seen = Some(finished.map_err(Stop::failed)?);
-                ring.drain(&mut records);
-            }
-            step = sampling.step() => match step.map_err(Stop::failed)? {
-                Step::Due => {
-                    let targets = page.with_tracer(|tracer| tracer.state.sought());
-                    sampling.begin(targets.unwrap_or_default());
-                }
-                Step::Done(pass) => {
-                    // A reading is of the queue that had the id then: what ended before is to be known.
-                    ring.drain(&mut records);
-                    sampled = Some(pass);
-                }
-            },
-            () = signals.any() => return Ok(Followed::Signal),
+        let happened = follow.next(&mut &*page, signals).await?;
+        if matches!(happened, Happened::Signal) {
+            return Ok(Followed::Signal);
         }
         let over = page.with_history(|tracer, history| {
             tracer.renew_clock();
-            history::records(tracer, history, &records);
-            records.clear();
-            if let Some(seen) = seen {
-                let told = tracer.reconcile(seen);
-                history::told(tracer, history, &told);
+            history::records(tracer, history, &follow.records);
+            follow.records.clear();
+            match happened {
+                Happened::Records | Happened::Signal => None,
+                Happened::Listed(seen) => {
+                    let told = tracer.reconcile(seen);
+                    history::told(tracer, history, &told);
+                    None
+                }
+                Happened::Sampled(pass) => {
+                    follow.sampled(tracer, &pass);
+                    None
+                }
+                Happened::DriverGone => Some(history::let_go(tracer, history)),
             }
-            if let Some(pass) = sampled {
-                sampling.take(tracer, &pass);
-            }
-            if unloaded { history::let_go(tracer, history) } else { None }
         });
-        if unloaded {
-            return Ok(Followed::Unloaded(over.flatten().map(Box::new)));
+        if let Some(session) = over.flatten() {
+            return Ok(Followed::Unloaded(session.map(Box::new)));
         }
         supervisor.alive();
     }
-}
-
-fn tidy_up(tracer: &mut Tracer, look: &mut UnderWay) -> Result<(), Stop> {
-    tracer.renew_clock();
-    tracer.expire()?;
-    tracer.follow_gpus();
-    look.tick(tracer);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -18,15 +18,13 @@ use crate::runtime::stdout::{self, Outlet, Stdout};
 use crate::state::{Change, StateLimits};
 use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{Request, Tracer};
+use crate::tracer::follow::{Follow, Happened};
 use crate::tracer::history;
 use crate::tracer::intake::TakenIn;
-use crate::tracer::reconcile::background::UnderWay;
 use crate::tracer::reconcile::scan::Seen;
-use crate::tracer::sample::schedule::{Sampling, Step};
 use crate::tracer::waiting::Waiting;
 use kfd_trace_common::kind::Kind;
 use std::collections::BTreeSet;
-use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -35,8 +33,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 /// How often watched processes and the wall clock are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Looks in a second. So often it is asked whether to look at the driver's lists ([`UnderWay::tick`]), a driver that was
-/// unloaded is looked for, and what has ended is forgotten.
+/// Looks in a second: so often a driver that was unloaded is looked for.
 const SECOND_LOOKS: u64 = 4;
 
 /// After the last watched process ended: how long its queues may take to go (a kworker frees them).
@@ -109,19 +106,18 @@ async fn finish(out: Outlet, asked: bool, signals: &mut Signals) -> io::Result<(
     }
 }
 
-type Records = Vec<Result<Event, Undecodable>>;
-
-/// Waits for records; for ever without a ring.
-async fn read(ring: Option<&mut Ring>, records: &mut Records) -> io::Result<()> {
-    match ring {
-        Some(ring) => ring.read(records).await,
-        None => pending().await,
-    }
-}
-
-fn drain(ring: Option<&mut Ring>, records: &mut Records) {
-    if let Some(ring) = ring {
-        ring.drain(records);
+/// Waits for the next thing; without a driver only for a signal.
+async fn next(
+    follow: Option<&mut Follow>,
+    tracer: &mut Tracer,
+    signals: &mut Signals,
+) -> Result<Happened, Stop> {
+    match follow {
+        Some(follow) => follow.next(tracer, signals).await,
+        None => {
+            signals.any().await;
+            Ok(Happened::Signal)
+        }
     }
 }
 
@@ -138,80 +134,67 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// `ring`: `None` while the driver is not loaded.
-    async fn all(&mut self, mut ring: Option<Ring>, signals: &mut Signals) -> io::Result<()> {
+    async fn all(&mut self, ring: Option<Ring>, signals: &mut Signals) -> io::Result<()> {
         let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
         let mut look = interval(LOOK);
-        let mut lists = UnderWay::default();
-        let mut sampling = Sampling::new(self.ask.sample, self.ask.roots.procfs.clone());
         // After a stop, one look is enough.
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut follow = ring.map(|ring| self.follow(ring));
         self.heading()?;
         self.begin()?;
-        let mut records = Vec::new();
         let mut ended = Ok(());
         loop {
-            tokio::select! {
-                read = read(ring.as_mut(), &mut records) => read?,
+            let happened = tokio::select! {
+                happened = next(follow.as_mut(), &mut self.tracer, signals) => {
+                    happened.map_err(io::Error::other)?
+                }
                 _ = look.tick() => {
                     end = self.look(end)?;
-                    if self.tracer.driver_has_gone() {
-                        lists = UnderWay::default();
-                        // Numbers of processes may begin again: no file may stay open under one.
-                        sampling = Sampling::new(self.ask.sample, self.ask.roots.procfs.clone());
-                        self.let_go(ring.take(), &mut records)?;
-                    }
-                    if self.looks.is_multiple_of(SECOND_LOOKS) {
-                        if ring.is_none() {
-                            match self.come_back() {
-                                Ok(came) => ring = came,
-                                Err(error) => {
-                                    ended = Err(error);
-                                    break;
-                                }
+                    if follow.is_none() && self.looks.is_multiple_of(SECOND_LOOKS) {
+                        match self.come_back() {
+                            Ok(ring) => follow = ring.map(|ring| self.follow(ring)),
+                            Err(error) => {
+                                ended = Err(error);
+                                break;
                             }
                         }
-                        self.tracer.follow_gpus();
-                        lists.tick(&mut self.tracer);
-                        if let Some(line) = sampling.overdue() {
-                            log::warn!("{line}");
-                        }
-                        if sampling.is_late() {
-                            self.tracer.state.samples_are_late();
-                        }
                     }
+                    continue;
                 }
-                seen = lists.seen() => {
-                    drain(ring.as_mut(), &mut records);
-                    self.reconcile(seen.map_err(io::Error::other)?, &mut records)?;
+                () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
+            };
+            if let Some(follow) = &mut follow {
+                self.show(&mut follow.records)?;
+            }
+            match (happened, &mut follow) {
+                (Happened::Listed(seen), _) => self.reconcile(seen)?,
+                (Happened::Sampled(pass), Some(follow)) => follow.sampled(&mut self.tracer, &pass),
+                (Happened::DriverGone, _) => {
+                    follow = None;
+                    self.let_go()?;
                 }
-                step = sampling.step() => match step.map_err(io::Error::other)? {
-                    Step::Due => sampling.begin(self.tracer.state.sought()),
-                    Step::Done(pass) => {
-                        // A reading is of the queue that had the id then: what ended before is to be known.
-                        drain(ring.as_mut(), &mut records);
-                        self.show(&mut records)?;
-                        sampling.take(&mut self.tracer, &pass);
-                    }
-                },
-                () = signals.any() => {
+                (Happened::Signal, _) => {
                     self.asked = true;
                     break;
                 }
-                () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
+                (Happened::Records | Happened::Sampled(_), _) => {}
             }
-            self.show(&mut records)?;
         }
         self.tracer.detach();
-        drain(ring.as_mut(), &mut records);
-        self.show(&mut records)?;
+        if let Some(mut follow) = follow {
+            follow.drain();
+            self.show(&mut follow.records)?;
+        }
         self.end()?;
         ended
     }
 
+    fn follow(&self, ring: Ring) -> Follow {
+        Follow::new(ring, self.ask.sample, self.ask.roots.procfs.clone())
+    }
+
     /// The driver was unloaded: all that it had ends, and the stream waits for it.
-    fn let_go(&mut self, mut ring: Option<Ring>, records: &mut Records) -> io::Result<()> {
-        drain(ring.as_mut(), records);
-        self.show(records)?;
+    fn let_go(&mut self) -> io::Result<()> {
         let told = self.tracer.let_go().told;
         told.iter().try_for_each(|(event, change)| self.tell(event, change))?;
         self.tell_driver(json::Driver::Unloaded)?;
@@ -279,7 +262,7 @@ impl Run<'_> {
         self.out.flush()
     }
 
-    fn show(&mut self, records: &mut Records) -> io::Result<()> {
+    fn show(&mut self, records: &mut Vec<Result<Event, Undecodable>>) -> io::Result<()> {
         self.tracer.renew_clock();
         for record in records.iter() {
             let Some(TakenIn { event, change, derived }) = self.tracer.take_in(record) else { continue };
@@ -297,9 +280,8 @@ impl Run<'_> {
         if self.shows(event, change) { self.line(event, change) } else { Ok(()) }
     }
 
-    /// Compares with the driver's lists. `records`: all that stood in the ring buffer when they had been read.
-    fn reconcile(&mut self, seen: Seen, records: &mut Records) -> io::Result<()> {
-        self.show(records)?;
+    /// Compares with the driver's lists.
+    fn reconcile(&mut self, seen: Seen) -> io::Result<()> {
         let told = self.tracer.reconcile(seen);
         told.iter().try_for_each(|(event, change)| self.tell(event, change))
     }
@@ -352,9 +334,6 @@ impl Run<'_> {
         let ended: Vec<u32> = self.watched.iter_mut().filter_map(|w| w.ends().then_some(w.tgid)).collect();
         for tgid in &ended {
             say(format_args!("process {tgid} has ended"));
-        }
-        if self.looks.is_multiple_of(SECOND_LOOKS) {
-            self.tracer.expire().map_err(io::Error::other)?;
         }
         if self.watched.is_empty() || !self.watched.iter().all(Watched::ended) {
             return Ok(end);

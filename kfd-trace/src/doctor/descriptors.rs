@@ -1,48 +1,16 @@
 //! Open descriptors of a task: by st_rdev which of them are of /dev/kfd and of amdgpu's DRM nodes, and what fdinfo tells of these.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::path::Path;
-
 use super::devices::Devices;
-use super::seen::{Device, DrmDescriptor, KfdDescriptor, Node};
+use super::files::Files;
+use super::seen::{DrmDescriptor, KfdDescriptor};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
 
 /// Bytes taken of a file of fdinfo.
 const FDINFO: u64 = 64 << 10;
 /// Of `flags` in fdinfo, octal (include/uapi/asm-generic/fcntl.h; 0o2000000 on x86 and arm64).
 const O_CLOEXEC: u32 = 0o2_000_000;
-
-/// What stat(2) tells of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat {
-    pub node: Node,
-    /// Of a character device.
-    pub number: Option<Device>,
-}
-
-/// stat(2), following links. A descriptor's link leads to the open file, whatever mount namespace its path is in.
-pub trait Files {
-    /// # Errors
-    /// As of stat(2).
-    fn stat(&self, path: &Path) -> io::Result<Stat>;
-}
-
-/// The files of this machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Real;
-
-impl Files for Real {
-    fn stat(&self, path: &Path) -> io::Result<Stat> {
-        let told = fs::metadata(path)?;
-        let number = told.file_type().is_char_device().then(|| device(told.rdev()));
-        Ok(Stat { node: Node { filesystem: device(told.dev()), inode: told.ino() }, number })
-    }
-}
-
-fn device(number: u64) -> Device {
-    Device { major: libc::major(number), minor: libc::minor(number) }
-}
 
 /// What a task has open.
 #[derive(Debug, Default)]
@@ -127,6 +95,8 @@ fn bytes(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::files::Real;
+    use crate::doctor::seen::Device;
 
     #[test]
     fn fdinfo_is_understood() {

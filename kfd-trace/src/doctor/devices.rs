@@ -1,13 +1,12 @@
 //! Which device numbers are meant, by sysfs; the host's own /dev/kfd; and how much memory each chip has given out.
 
+use super::files::Files;
+use super::seen::{Chip, Device, Node};
+use crate::attribute::Topology;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
-
-use super::descriptors::Files;
-use super::seen::{Chip, Device, Node};
-use crate::attribute::Topology;
 
 /// Device numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,7 +75,7 @@ pub fn chips(sysfs: &Path, topology: &Topology) -> Vec<Chip> {
 mod tests {
     use super::*;
     use crate::attribute::Gpu;
-    use crate::doctor::descriptors::Stat;
+    use crate::doctor::files::Stat;
     use std::collections::BTreeMap;
     use std::io;
     use std::os::unix::fs::symlink;

@@ -1,12 +1,11 @@
 //! From what was seen to a report. Pure.
 
-use std::collections::BTreeSet;
-
 use super::finding::{Kind, Weight};
 use super::report::{Descriptor, OfNode, Outcome, Report, RocmSmi, Row, Standing, ViewName};
 use super::seen::{KfdProcess, Seen, SeenProcess};
 use super::{views, vram};
 use crate::output::belongs::BelongsFields;
+use std::collections::BTreeSet;
 
 /// Tells what is seen by which view, and why not by others. `before`: an earlier look, without which nothing counts as left
 /// behind: the driver frees what a process had some time after its end. `only`: that process alone.

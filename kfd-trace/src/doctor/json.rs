@@ -1,13 +1,11 @@
 //! The report as one JSON object (docs/doctor.md).
 
-use std::io::{self, Write};
-
-use serde::Serialize;
-
 use super::report::Report;
 use super::text::Footing;
 use crate::output::status::JsonFinding;
 use crate::text::escape;
+use serde::Serialize;
+use std::io::{self, Write};
 
 /// Version of the format.
 pub const SCHEMA: u32 = 1;

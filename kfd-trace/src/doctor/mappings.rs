@@ -1,14 +1,12 @@
 //! Mappings of a task, by `maps` of procfs, which tells file system, inode and path of each, and no device number.
 
+use super::seen::{Device, Mappings, Node};
+use procfs::FromBufRead as _;
+use procfs::process::{MMapPath, MemoryMap, MemoryMaps};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
 use std::path::Path;
-
-use procfs::FromBufRead as _;
-use procfs::process::{MMapPath, MemoryMap, MemoryMaps};
-
-use super::seen::{Device, Mappings, Node};
 
 /// Bytes taken of `maps`: 65,530 mappings, which a process may have (vm.max_map_count), of some 200 bytes.
 const MAPS: u64 = 16 << 20;

@@ -6,6 +6,7 @@
 mod descriptors;
 pub mod devices;
 pub mod diagnose;
+mod files;
 pub mod finding;
 pub mod json;
 mod mappings;

@@ -1,9 +1,5 @@
 //! The processes of procfs: what each has open and mapped, of those that have a part in it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use super::descriptors::{self, Open};
 use super::devices::Devices;
 use super::mappings;
@@ -12,8 +8,11 @@ use crate::attribute::process;
 use crate::attribute::task;
 use crate::attribute::{KfdSysfs, ProcessInfo, SysfsProcess};
 use crate::state::ProcessDetails;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
-pub use super::descriptors::{Files, Real, Stat};
+pub use super::files::{Files, Real, Stat};
 
 /// What procfs told.
 #[derive(Debug, Default)]

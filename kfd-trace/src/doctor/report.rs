@@ -1,12 +1,10 @@
 //! The report: plain data; its fields are those of the JSON (docs/doctor.md).
 
-use std::collections::BTreeMap;
-
-use serde::{Serialize, Serializer};
-
 use super::finding::{Kind, Weight};
 use super::sampled::Sampled;
 use super::seen::DrmDescriptor;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 
 /// What comes of it all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -1,12 +1,10 @@
 //! What the queues of a process did, by the pointers in its memory: a queue's activity in, sums out. Pure.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
 use crate::model::event::QueueCreate;
 use crate::model::pointers::{Pointers, Unit, Unmeasured};
 use crate::state::Activity;
+use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Of a process, all of its contexts and GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

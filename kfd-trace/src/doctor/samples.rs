@@ -1,13 +1,12 @@
 //! What the tests of this module have in common: a node with one process that is served.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::sampled::{AllSampled, Sampled};
 use super::seen::{
     Chip, Device, DrmDescriptor, KfdDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Seen, SeenProcess,
 };
 use crate::attribute::process::Life;
 use crate::state::ProcessDetails;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const PID: u32 = 318;
 pub(super) const GPU: u32 = 51610;

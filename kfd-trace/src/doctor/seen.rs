@@ -1,13 +1,11 @@
 //! What all views told at one look: plain data.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-
-use serde::Serialize;
-
 use super::sampled::AllSampled;
 use crate::attribute::process::Life;
 use crate::state::ProcessDetails;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// A device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,5 @@
 //! Every verdict, of what was made up; and the two forms of the report.
 
-use std::collections::BTreeSet;
-
 use super::finding::Kind;
 use super::report::{RocmSmi, Row, Standing, ViewName};
 use super::sampled::Sampled;
@@ -9,6 +7,7 @@ use super::samples::{GPU, HOST, OTHER, PID, bare, life, open, process, seen, wit
 use super::seen::{DrmDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Seen, SeenProcess};
 use super::{Outcome, Report, diagnose};
 use crate::attribute::process::Life;
+use std::collections::BTreeSet;
 
 mod forms;
 

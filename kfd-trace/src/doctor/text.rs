@@ -1,13 +1,12 @@
 //! The report for people. Names that others chose are escaped.
 
-use std::io::{self, Write};
-
 use super::finding::Weight;
 use super::report::{ChipRow, Outcome, Report, RocmSmi, Row, Standing, View};
 use super::sampled::Sampled;
 use crate::kernel::Finding;
 use crate::output::status;
 use crate::text::{escape, table};
+use std::io::{self, Write};
 
 /// What this tracer stands on, as `kfd-trace status` tells it.
 #[derive(Clone, Copy, Debug)]

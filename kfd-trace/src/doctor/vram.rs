@@ -1,9 +1,8 @@
 //! Memory of a chip against what processes account for. Pure.
 
-use std::collections::BTreeMap;
-
 use super::report::ChipRow;
 use super::seen::{Chip, Seen};
+use std::collections::BTreeMap;
 
 /// What a chip uses for itself (firmware, page tables, the kernel's own buffers) is some hundred MiB; more than that without an
 /// owner is told.

@@ -1,8 +1,7 @@
 //! What follows from a preflight: one line for each thing that limits what can be seen. Pure.
 
-use std::fmt;
-
 use super::preflight::{Capability, Driver, INITIAL_PID_NAMESPACE, Lockdown, Preflight};
+use std::fmt;
 
 /// The worst first, so that a sorted list starts with what matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,11 +1,9 @@
 //! Where the fields that the programs read lie in this kernel: takes in the list of kfd-trace-common and the
 //! kernel's BTF, gives an offset or the reason why there is none.
 
-use std::collections::BTreeMap;
-
-use kfd_trace_common::offset::{ABSENT, Field, Object};
-
 use super::btf::{Btf, BtfError};
+use kfd_trace_common::offset::{ABSENT, Field, Object};
+use std::collections::BTreeMap;
 
 /// Why a field has no offset here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

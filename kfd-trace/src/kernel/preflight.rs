@@ -1,14 +1,12 @@
 //! What this process may do and what this kernel offers, as procfs and sysfs tell it. What follows from it is
 //! decided in findings.rs.
 
+use super::Roots;
+use procfs::process::Status;
+use procfs::{FromBufRead as _, MountEntry};
 use std::fmt;
 use std::fs;
 use std::path::Path;
-
-use procfs::process::Status;
-use procfs::{FromBufRead as _, MountEntry};
-
-use super::Roots;
 
 /// Bits of CapEff, include/uapi/linux/capability.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

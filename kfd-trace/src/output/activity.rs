@@ -1,11 +1,10 @@
 //! What a queue and a process do, in JSON and in words.
 
-use bytesize::ByteSize;
-use serde::Serialize;
-
 use crate::model::event::QueueCreate;
 use crate::model::pointers::{Counts, Pointers, Unit, Unmeasured};
 use crate::state::{Activity, Measured, Process, Work};
+use bytesize::ByteSize;
+use serde::Serialize;
 
 /// Of a queue. Every field is always there; `null` is "not measured".
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

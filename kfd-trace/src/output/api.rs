@@ -4,12 +4,11 @@
 //! "not told" or "not measured". Addresses, `unique_id` and `kfd_process` are strings, because readers hold numbers
 //! as doubles. A change that breaks a reader raises [`SCHEMA`].
 
-use serde::Serialize;
-
 use crate::attribute::Topology;
 use crate::state::Snapshot;
 use crate::text::clock::Clock;
 use crate::text::escape;
+use serde::Serialize;
 
 mod ask;
 mod events;

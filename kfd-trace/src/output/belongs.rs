@@ -1,10 +1,9 @@
 //! Where a process belongs, as fields of JSON, as labels, and in a word.
 
-use serde::Serialize;
-
 use crate::attribute::Runtime;
 use crate::state::ProcessDetails;
 use crate::text::escape;
+use serde::Serialize;
 
 /// Digits of a container id that people use.
 const SHORT_ID: usize = 12;

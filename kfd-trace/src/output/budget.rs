@@ -1,10 +1,9 @@
 //! Queues against the slots of the hardware.
 
-use std::collections::BTreeMap;
-
 use crate::attribute::{Gpu, Pool, Topology};
 use crate::model::event::QueueType;
 use crate::state::{Queue, Snapshot};
+use std::collections::BTreeMap;
 
 /// What of a live queue decides on its slot.
 #[derive(Clone, Copy, Debug)]

@@ -3,16 +3,15 @@
 //! `kfd_*` is what the driver does, `kfd_trace_*` the tracer itself. A family whose probe is not attached is not
 //! exported at all: 0 would say that nothing happened.
 
-use kfd_trace_common::counter::ProbeId;
-use kfd_trace_common::stat::IoctlStat;
-use prometheus::TextEncoder;
-use prometheus::proto::MetricFamily;
-
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::model::verdict::ProbeStatus;
 use crate::state::{IoctlTotals, SampleTotals, Snapshot};
+use kfd_trace_common::counter::ProbeId;
+use kfd_trace_common::stat::IoctlStat;
+use prometheus::TextEncoder;
+use prometheus::proto::MetricFamily;
 
 mod activity;
 mod collectors;

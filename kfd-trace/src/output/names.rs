@@ -1,11 +1,10 @@
 //! Values as JSON has them, in events and in the API alike.
 
-use serde::{Serialize, Serializer};
-
 use crate::attribute::Pool;
 use crate::model::event::Origin;
 use crate::model::incident::CuMask;
 use crate::state::{Source, Sources};
+use serde::{Serialize, Serializer};
 
 pub(super) fn hex(value: u64) -> String {
     format!("{value:#x}")

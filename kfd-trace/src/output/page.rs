@@ -3,23 +3,23 @@
 //! Takes in what the API's documents are made from, and gives out the text of page/page.html, which escapes all that is put
 //! into it. What others chose (names, paths) is made safe and short first ([`text`]).
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use askama::Template;
-
 use super::api::{Tracing, View};
 use super::status;
 use crate::attribute::Topology;
 use crate::state::{Entry, Filter, History, Process, What};
-use crate::text::clock::{self, age};
+use crate::text::clock;
 use crate::text::escape;
+use askama::Template;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
+mod cells;
 mod events;
 mod gpus;
 mod processes;
 mod queues;
 
+use cells::{counted, seconds, shortened, text};
 use events::EventRow;
 use gpus::GpuRow;
 use processes::{EvictedRow, ProcessRow};
@@ -41,9 +41,6 @@ const ROWS: usize = 100;
 
 /// Events, and evictions, of the recent past that the page shows.
 const RECENT: usize = 25;
-
-/// Characters that are shown of a text that others chose.
-const CHARACTERS: usize = 64;
 
 /// What the page is made from.
 #[derive(Clone, Copy, Debug)]
@@ -195,44 +192,6 @@ fn unseen(tracing: &Tracing<'_>) -> Unseen {
         tried: probes.len(),
         lost: tracing.lost.iter().map(|(name, count)| (name.clone(), *count)).collect(),
     }
-}
-
-/// A text that others chose: nothing in it steers the page or turns its direction, and it is not long.
-fn text(text: &str) -> String {
-    let cut = text.char_indices().nth(CHARACTERS).map_or(text.len(), |(at, _)| at);
-    let mut safe = escape::terminal(&text[..cut]);
-    if cut < text.len() {
-        safe += &format!("… ({} bytes)", text.len());
-    }
-    safe
-}
-
-fn shortened(text: String) -> String {
-    match text.char_indices().nth(4 * CHARACTERS) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text,
-    }
-}
-
-/// Of RFC 3339 what people read: `2026-09-21 03:00:00`.
-fn seconds(rfc3339: &str) -> String {
-    rfc3339.get(..19).map(|time| time.replace('T', " ")).unwrap_or_default()
-}
-
-fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
-fn show(value: Option<impl ToString>) -> String {
-    value.map_or_else(dash, |value| value.to_string())
-}
-
-fn dash() -> String {
-    "–".to_owned()
-}
-
-fn since(from_ns: Option<u64>, now_ns: u64) -> String {
-    from_ns.map_or_else(dash, |from_ns| age(now_ns.saturating_sub(from_ns)))
 }
 
 #[cfg(test)]

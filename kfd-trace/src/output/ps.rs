@@ -1,9 +1,5 @@
 //! Processes and queues now: rows of every source at hand, merged, as a table or as JSON.
 
-use std::io::{self, Write};
-
-use bytesize::ByteSize;
-
 use super::belongs::BelongsFields;
 use super::budget::{Budget, Claim};
 use super::{activity, names};
@@ -13,6 +9,8 @@ use crate::state::{Activity, Process, ProcessDetails, Queue, Snapshot, Sources};
 use crate::text::clock::age;
 use crate::text::escape;
 use crate::text::table::plain;
+use bytesize::ByteSize;
+use std::io::{self, Write};
 
 mod merge;
 pub use merge::merge;

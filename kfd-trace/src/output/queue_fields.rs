@@ -1,9 +1,8 @@
 //! What a queue is in JSON, in events, in `ps` and in the API alike.
 
-use serde::Serialize;
-
 use super::names::hex;
 use crate::model::event::{QueueCreate, QueueType};
+use serde::Serialize;
 
 /// Flattened into the objects that tell of a queue; `null` is "not told". `gpu_id`, `active` and `evicted` stand in them at
 /// places of their own.

@@ -1,8 +1,5 @@
 //! What the tests of the outputs have in common.
 
-use jiff::tz::TimeZone;
-use kfd_trace_common::counter::ProbeId;
-
 use super::event::context::Context;
 use crate::attribute::{Belongs, Gpu, Topology};
 use crate::model::event::{Event, Outcome, ProcessId};
@@ -10,6 +7,8 @@ use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::state::samples::{create, event, seen};
 use crate::state::{Change, Process, ProcessDetails, Reading, Sample, State, StateLimits};
 use crate::text::clock::Clock;
+use jiff::tz::TimeZone;
+use kfd_trace_common::counter::ProbeId;
 
 pub(crate) const PID: u32 = 4321;
 pub(crate) const CREATE: u32 = 0xc060_4b02;

@@ -1,15 +1,13 @@
 //! What this kernel lets the tracer see: findings, one verdict a probe, and what follows from them.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-
-use kfd_trace_common::counter::ProbeId;
-use serde::Serialize;
-
 use crate::kernel::findings::{Finding, Severity};
 use crate::model::missed::Missed;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::text::{escape, table};
+use kfd_trace_common::counter::ProbeId;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 /// Version of the JSON format.
 pub const SCHEMA: u32 = 1;

@@ -1,10 +1,5 @@
 //! What stands at the end of a stream: ioctls as `strace -c` shows them, queues, and what was lost.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-
-use serde::Serialize;
-
 use super::activity::{WorkFields, works};
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
@@ -12,6 +7,9 @@ use crate::model::ioctl;
 use crate::state::{Edge, IoctlSum, IoctlTotals, Snapshot};
 use crate::text::clock::{latency, span};
 use crate::text::{errno, escape, table};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 mod lost;
 

@@ -3,7 +3,7 @@
 //! Takes in planned rows; gives out a verdict for each, and what holds the programs. A row is attached by one link where that
 //! was chosen and the kernel takes it, else by a kprobe for each of its places: no verdict is worse for the choice.
 
-use super::load::chain;
+use super::error::chain;
 use super::multi::{self, Programs};
 use super::plan::{Action, Attach, Planned};
 use super::site::{At, Target};

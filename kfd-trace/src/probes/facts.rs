@@ -2,45 +2,13 @@
 
 use super::maps::missed::Layout;
 use super::mqds::MqdWalk;
-use crate::kernel::{Kernel, Symbols};
+use crate::kernel::Kernel;
 use crate::model::ioctl::IOCTLS;
 use crate::model::layout::{Member, QueueLayout};
 use kfd_trace_common::limits::PROPERTIES_LEN;
 use kfd_trace_common::offset::FIELDS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-const DRIVER: &str = "amdgpu";
-
-/// The driver's functions by name.
-pub trait Functions {
-    /// Addresses of all copies of a function in the driver, in the order of the text; 0 where hidden.
-    fn copies(&self, name: &str) -> Vec<u64>;
-    /// One copy in the driver, and nothing else in the kernel has the name.
-    fn is_unique(&self, name: &str) -> bool;
-    /// The driver's functions whose names begin so, without what the compiler made of them: parts that it split off
-    /// (`.cold`), and copies whose arguments it changed (`.isra.0`), which are never called through a pointer.
-    fn beginning(&self, prefix: &str) -> Vec<String>;
-}
-
-impl Functions for Symbols {
-    fn copies(&self, name: &str) -> Vec<u64> {
-        // Without a module of this name the driver is built in.
-        let module = self.has_module(DRIVER).then_some(DRIVER);
-        let copies = self.find_in(module, name);
-        copies.iter().filter(|symbol| symbol.is_code()).map(|symbol| symbol.address).collect()
-    }
-
-    fn is_unique(&self, name: &str) -> bool {
-        Symbols::is_unique(self, name)
-    }
-
-    fn beginning(&self, prefix: &str) -> Vec<String> {
-        let named =
-            self.in_module(DRIVER).filter(|(name, symbol)| name.starts_with(prefix) && symbol.is_code());
-        named.filter(|(name, _)| !name.contains('.')).map(|(name, _)| name.to_owned()).collect()
-    }
-}
 
 /// Everything that depends on the layout of this kernel's structures.
 #[derive(Clone, Debug, Default)]

@@ -1,16 +1,16 @@
 //! From a plan to the loaded object: its maps and its read-only globals. [`super::attach`] attaches its programs.
 
+use super::error::{LoadError, chain};
 use super::facts::Facts;
 use super::maps::mapped;
-use super::plan::Plan;
-use super::session::Options;
+use super::plan::{Ask, Plan};
 use crate::model::event::QueueType;
 use aya::{Ebpf, EbpfLoader};
+use kfd_trace_common::limits::RING_BYTES;
 use kfd_trace_common::offset::{ABSENT, FIELDS};
 use kfd_trace_common::rules::records;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::error::Error;
-use thiserror::Error;
+use std::path::PathBuf;
 
 /// The BPF object, aligned as an ELF file must be to be parsed in place.
 pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/kfd-trace-ebpf"));
@@ -18,15 +18,36 @@ pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_
 /// Smallest ring buffer that the kernel makes.
 const PAGE_BYTES: u32 = 4096;
 
-/// Why the object cannot be loaded at all.
-#[derive(Debug, Error)]
-pub enum LoadError {
-    #[error("the kernel refused the tracer's maps: {0}")]
-    Object(String),
-    #[error("the tracer's object has no map {0}")]
-    NoMap(&'static str),
-    #[error("map {map}: {why}")]
-    Map { map: &'static str, why: String },
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub ask: Ask,
+    /// tgids of the initial PID namespace; empty for every process.
+    pub pids: Vec<u32>,
+    /// Size of the ring buffer, a power of two and a multiple of the page size.
+    pub ring_bytes: u32,
+    /// What stands at the pointers of a queue that is destroyed is wanted.
+    pub read_pointers: bool,
+    /// CPUs that the kernel makes room for: it follows from their number how many calls a kretprobe can hold.
+    pub possible_cpus: usize,
+    /// One past the highest number of a CPU that can be.
+    pub cpu_ids: Option<u32>,
+    /// Where /proc is: the links that hold the probes are found there.
+    pub procfs: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            ask: Ask::default(),
+            pids: Vec::new(),
+            ring_bytes: RING_BYTES,
+            read_pointers: false,
+            possible_cpus: 1,
+            cpu_ids: None,
+            procfs: "/proc".into(),
+        }
+    }
 }
 
 /// How large the maps are made.
@@ -130,24 +151,6 @@ pub fn allow_locked_memory() {
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
 }
 
-/// An error with its causes in one line; the verifier's log is cut to its end, where the reason stands.
-#[must_use]
-pub fn chain(error: &dyn Error) -> String {
-    let mut line = String::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if !line.contains(&text) {
-            let tail: Vec<&str> = text.lines().rev().take(4).collect();
-            let tail: Vec<&str> = tail.into_iter().rev().map(str::trim).collect();
-            line += if line.is_empty() { "" } else { ": " };
-            line += &tail.join(" | ");
-        }
-        next = error.source();
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,14 +172,5 @@ mod tests {
         for field in FIELDS {
             assert_eq!(named.get(field.global), Some(&".rodata"), "{}", field.global);
         }
-    }
-
-    #[test]
-    fn an_error_is_one_line_with_its_causes() {
-        #[derive(Debug, Error)]
-        #[error("outer\nsecond line")]
-        struct Outer(#[source] std::io::Error);
-        let inner = std::io::Error::from_raw_os_error(libc::EPERM);
-        assert_eq!(chain(&Outer(inner)), "outer | second line: Operation not permitted (os error 1)");
     }
 }

@@ -3,40 +3,25 @@
 mod calls;
 pub(crate) mod lookup;
 pub(crate) mod mapped;
-pub mod missed;
+pub(crate) mod missed;
 pub(crate) mod reclaim;
 mod sums;
 
 use self::calls::Seats;
-use self::lookup::{Lookup, PASIDS, PROCESSES};
+use self::lookup::{Lookup, PASIDS, PROCESSES, error};
 use self::mapped::Mapped;
-use super::load::{self, LoadError, chain};
+use super::error::LoadError;
+use super::load;
 use crate::events::tables::{Crowded, IoctlRow, Tables};
 use crate::model::counters::Counters;
 use crate::model::event::ProcessId;
 use aya::Ebpf;
-use aya::maps::{HashMap, Map, MapError};
+use aya::maps::HashMap;
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::kind::Kind;
-use kfd_trace_common::limits::IN_FLIGHT_MAX;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::stat::IoctlStat;
 use std::collections::BTreeSet;
-
-/// Most steps of a walk over a hash map, twice the entries of the largest: it begins anew when its key is deleted under it, as
-/// every returning call does to those of calls under way.
-pub(crate) const WALK_MAX: usize = 2 * IN_FLIGHT_MAX as usize;
-
-pub(crate) fn error(map: &'static str) -> impl Fn(MapError) -> LoadError {
-    move |error| LoadError::Map { map, why: chain(&error) }
-}
-
-pub(crate) fn find<'a>(ebpf: &'a Ebpf, map: &'static str) -> Result<&'a Map, LoadError> {
-    ebpf.map(map).ok_or(LoadError::NoMap(map))
-}
-
-/// Calls that found the maps full are summed up under this process, by their number only.
-pub(crate) const NOBODY: u64 = 0;
 
 /// Drops the entries of ended processes. One by address is usually gone by then; where its release cannot be probed (no BTF of
 /// the driver) it is dropped here.

@@ -6,7 +6,9 @@
 //! GPUs ([`peek`]).
 
 pub mod attach;
+pub mod error;
 pub mod facts;
+pub mod functions;
 pub mod load;
 mod maps;
 pub mod mqds;

@@ -6,7 +6,7 @@
 //! `struct mqd_manager` for each kind of MQD, whose functions are called by pointers alone. The walk takes no lock: what
 //! cannot be read whole is not known.
 
-use super::facts::Functions;
+use super::functions::Functions;
 use super::walk::peek::KernelMemory;
 use super::walk::word;
 use crate::kernel::Kernel;

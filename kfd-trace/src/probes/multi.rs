@@ -5,7 +5,8 @@
 //! functions of a link costs the kernel hardly more than a single kprobe: ftrace goes through all of its records for each. A
 //! link keeps the driver from being unloaded, which a kprobe does not, and it is refused as a whole.
 
-use super::load::{OBJECT, chain};
+use super::error::chain;
+use super::load::OBJECT;
 use super::table::ProbeKind;
 use crate::kernel::bpf::{LINK_CREATE, ProgLoad, bpf};
 use aya::Ebpf;

@@ -1,6 +1,7 @@
 //! What to attach where: a pure function of the table, the kernel and what is asked for.
 
-use super::facts::{Facts, Functions};
+use super::facts::Facts;
+use super::functions::Functions;
 use super::rows::PROBES;
 use super::site::{self, Target};
 use super::table::{Row, When};

@@ -1,14 +1,16 @@
 //! A running tracer: loaded object, attached probes, their verdicts. Dropping it detaches everything.
 
 use super::attach::{self, Links};
-use super::facts::{Facts, Functions};
-use super::load::{self, LoadError, Room};
+use super::error::{LoadError, chain};
+use super::facts::Facts;
+use super::functions::Functions;
+use super::load::{self, Options, Room};
 use super::maps::Shared;
 use super::maps::mapped::Mapped;
 use super::maps::missed::{Layout, Watched};
 use super::mqds::{Arrivals, MqdWalk};
 use super::narrow::{self, Unused};
-use super::plan::{self, Ask, Planned};
+use super::plan::{self, Planned};
 use super::walk::StandingProcess;
 use super::walk::peek::{self, Memory};
 use crate::events::tables::Tables;
@@ -21,42 +23,10 @@ use aya::Ebpf;
 use aya::maps::{HashMap, MapData, RingBuf};
 use aya::programs::Program;
 use kfd_trace_common::counter::ProbeId;
-use kfd_trace_common::limits::{FILTER_MAX, RING_BYTES};
+use kfd_trace_common::limits::FILTER_MAX;
 use kfd_trace_common::process::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-
-/// What is asked for.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub ask: Ask,
-    /// tgids of the initial PID namespace; empty for every process.
-    pub pids: Vec<u32>,
-    /// Size of the ring buffer, a power of two and a multiple of the page size.
-    pub ring_bytes: u32,
-    /// What stands at the pointers of a queue that is destroyed is wanted.
-    pub read_pointers: bool,
-    /// CPUs that the kernel makes room for: it follows from their number how many calls a kretprobe can hold.
-    pub possible_cpus: usize,
-    /// One past the highest number of a CPU that can be.
-    pub cpu_ids: Option<u32>,
-    /// Where /proc is: the links that hold the probes are found there.
-    pub procfs: PathBuf,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            ask: Ask::default(),
-            pids: Vec::new(),
-            ring_bytes: RING_BYTES,
-            read_pointers: false,
-            possible_cpus: 1,
-            cpu_ids: None,
-            procfs: "/proc".into(),
-        }
-    }
-}
 
 /// The running tracer.
 pub struct Session {
@@ -230,7 +200,7 @@ impl Session {
     /// When it was taken already.
     pub fn take_ring(&mut self) -> Result<RingBuf<MapData>, LoadError> {
         let map = self.ebpf.take_map("EVENTS").ok_or(LoadError::NoMap("EVENTS"))?;
-        RingBuf::try_from(map).map_err(|error| LoadError::Map { map: "EVENTS", why: load::chain(&error) })
+        RingBuf::try_from(map).map_err(|error| LoadError::Map { map: "EVENTS", why: chain(&error) })
     }
 
     /// The lines of the BPF side; only a debug build has them, and they can be taken once.
@@ -326,9 +296,9 @@ fn fill_filter(ebpf: &mut Ebpf, pids: &[u32]) -> Result<(), LoadError> {
     const MAP: &str = "FILTER";
     let map = ebpf.map_mut(MAP).ok_or(LoadError::NoMap(MAP))?;
     let error = |why: String| LoadError::Map { map: MAP, why };
-    let mut filter: HashMap<_, u32, u8> = HashMap::try_from(map).map_err(|e| error(load::chain(&e)))?;
+    let mut filter: HashMap<_, u32, u8> = HashMap::try_from(map).map_err(|e| error(chain(&e)))?;
     for pid in pids {
-        let full = |e| error(format!("{} (at most {FILTER_MAX} PIDs)", load::chain(&e)));
+        let full = |e| error(format!("{} (at most {FILTER_MAX} PIDs)", chain(&e)));
         filter.insert(pid, 1, 0).map_err(full)?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Where a row of the table goes on this kernel.
 
-use super::facts::{Facts, Functions};
+use super::facts::Facts;
+use super::functions::Functions;
 use super::rows::NOT_OF_USERS;
 use super::table::Site;
 use crate::model::ioctl::{IOCTLS, WAIT_EVENTS};

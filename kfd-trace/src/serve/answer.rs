@@ -113,7 +113,7 @@ impl Page {
         })
     }
 
-    pub(crate) fn status(&self, taken: Taken) -> Result<String, Refusal> {
+    pub(super) fn status(&self, taken: Taken) -> Result<String, Refusal> {
         let now = self.now();
         let taken = taken.whole().map_err(Refusal::Failed)?;
         written(self.with_tracing(&taken, &now, api::status))
@@ -124,7 +124,7 @@ fn kept(history: &History) -> [(Class, Kept); Class::ALL.len()] {
     Class::ALL.map(|class| (class, history.kept(class)))
 }
 
-pub(crate) fn written(document: serde_json::Result<String>) -> Result<String, Refusal> {
+pub(super) fn written(document: serde_json::Result<String>) -> Result<String, Refusal> {
     document.map_err(|error| Refusal::Failed(error.to_string()))
 }
 

@@ -2,17 +2,15 @@
 //!
 //! Where the pages' contents come from is behind [`Site`]; [`super::web`] serves them.
 
-use std::sync::Arc;
-
+use crate::output::api::{Ask, Refusal, Resource};
+use crate::output::page;
+use crate::text::escape;
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-
-use crate::output::api::{Ask, Refusal, Resource};
-use crate::output::page;
-use crate::text::escape;
+use std::sync::Arc;
 
 /// `Content-Type` of the text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -10,6 +10,7 @@ use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
 use crate::runtime::clock;
 use crate::state::{History, IoctlTotals, SampleTotals, Snapshot, Source, State, StateLimits};
 use crate::tracer::engine::Tracer;
+use crate::tracer::follow::Access;
 use crate::tracer::inventory;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, IOCTL_STATS_MAX, PROCESSES_MAX, SEATS};
@@ -42,6 +43,12 @@ pub struct Page {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub(super) started_ns: u64,
     pub(super) started_seconds: f64,
+}
+
+impl Access for &Page {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Tracer) -> T) -> Option<T> {
+        self.with_tracer(act)
+    }
 }
 
 impl Page {

@@ -3,7 +3,7 @@
 //! Reading takes time ([`Read`]). Records up to its end may still be in the ring buffer, so what they tell is taken
 //! for the same process or queue; what ended since its begin is not brought back.
 
-use super::apply::Change;
+use super::change::Change;
 use super::process::{Place, Process, ProcessKey};
 use super::queue::{Cause, Queue};
 use super::rows::State;

@@ -1,27 +1,12 @@
 //! The rules: what each event changes.
 
+use super::change::Change;
 use super::process::{Process, ProcessKey};
-use super::queue::{Cause, Queue};
+use super::queue::Cause;
 use super::rows::State;
 use super::source::Source;
 use super::totals::Anomaly;
 use crate::model::event::{Body, Event, ProcessSeen};
-
-/// What one event changed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Change {
-    /// The row it was about.
-    pub process: Option<ProcessKey>,
-    /// The queues that it ended, each with its cause.
-    pub ended: Vec<Queue>,
-    /// The process that it ended, which may be another one: of a reused PID, or one whose row was needed.
-    pub released: Option<ProcessKey>,
-    /// Of an event that ends a condition, how long it lasted: an eviction, a reset. `None` where its begin was not seen.
-    pub lasted_ns: Option<u64>,
-    /// Of what happens to a whole GPU: tgids of the processes that have queues on it.
-    pub hit: Vec<u32>,
-    pub anomalies: Vec<Anomaly>,
-}
 
 impl State {
     /// Takes in one event; events come in the order of the ring buffer.

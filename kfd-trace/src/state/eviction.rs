@@ -1,58 +1,11 @@
-//! Evictions: how often, how long, and whether now. One for each queue, each GPU of a process, and each process.
+//! The rules for evictions and restores: of a queue, of a process on a GPU, and of a process as a whole.
 
-use super::apply::Change;
+use super::change::Change;
 use super::process::ProcessKey;
 use super::queue::Queue;
 use super::rows::State;
 use crate::model::event::QueueCreate;
-use crate::model::incident::{Eviction, Trigger};
-
-/// Transitions between evicted and not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evictions {
-    /// Evictions that were seen.
-    pub count: u64,
-    pub evicted: bool,
-    /// Since when; `None` when it is not evicted, or was found so.
-    pub since_ns: Option<u64>,
-    /// Time evicted, up to the last restore; evictions whose begin was not seen are left out.
-    pub total_ns: u64,
-    /// Of the last one.
-    pub trigger: Option<Trigger>,
-}
-
-impl Evictions {
-    /// Time evicted up to `now_ns`, nanoseconds.
-    #[must_use]
-    pub fn evicted_ns(&self, now_ns: u64) -> u64 {
-        self.total_ns.saturating_add(self.since_ns.map_or(0, |since| now_ns.saturating_sub(since)))
-    }
-
-    /// False when its begin was told already. What was only found evicted gets its begin now: the record of an eviction
-    /// comes at the end of the driver's function, and others may see its effect before.
-    pub(super) fn begin(&mut self, at_ns: u64, trigger: Option<Trigger>) -> bool {
-        if self.evicted && self.since_ns.is_some() {
-            return false;
-        }
-        *self = Self { count: self.count + 1, evicted: true, since_ns: Some(at_ns), trigger, ..*self };
-        true
-    }
-
-    /// How long it lasted, where that is known.
-    pub(super) fn end(&mut self, at_ns: u64) -> Option<u64> {
-        let lasted = self.since_ns.map(|since| at_ns.saturating_sub(since));
-        self.total_ns = self.total_ns.saturating_add(lasted.unwrap_or(0));
-        (self.evicted, self.since_ns) = (false, None);
-        lasted
-    }
-
-    /// It was found evicted: since when and why is not known.
-    pub(super) fn found(&mut self, evicted: bool) {
-        if evicted != self.evicted {
-            (self.evicted, self.since_ns) = (evicted, None);
-        }
-    }
-}
+use crate::model::incident::Eviction;
 
 impl State {
     pub(super) fn evict(&mut self, key: ProcessKey, told: &Eviction, now_ns: u64) {
@@ -124,6 +77,7 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::model::event::{Body, ProcessId};
+    use crate::model::incident::Trigger;
     use crate::state::samples::{create, event, facts, seen, state};
 
     fn told(gpu_id: u32, trigger: Option<Trigger>) -> Eviction {

@@ -4,15 +4,14 @@
 //! in bytes, so that a storm of one class pushes out nothing of another; within a class one process has its share at most. The
 //! oldest goes first. In memory only.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::ops::Range;
-use std::sync::Arc;
-
-use super::apply::Change;
+use super::change::Change;
 use super::process::ProcessKey;
 use super::queue::Queue;
 use super::rows::State;
 use crate::model::event::{Body, Event, ProcessId};
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
 
 mod entry;
 mod log;

@@ -1,12 +1,10 @@
 //! Sums of ioctls by number, over all processes, the ended ones included.
 
-use std::collections::BTreeMap;
-
-use kfd_trace_common::stat::{BUCKETS, FIRST_EDGE_LOG2, IoctlStat, upper_edge_ns};
-
 use crate::events::tables::{ErrorRow, IoctlRow};
 use crate::model::event::ProcessId;
 use crate::model::ioctl;
+use kfd_trace_common::stat::{BUCKETS, FIRST_EDGE_LOG2, IoctlStat, upper_edge_ns};
+use std::collections::BTreeMap;
 
 /// What is known of all calls of one ioctl number, whatever size user space announced.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,12 +2,11 @@
 //!
 //! A place is given again: after a reused PID or an exec another process stands where a row's one stood.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::adopt::{Read, StandingProcess};
 use super::process::{Place, Process};
 use super::source::Source;
 use crate::model::event::QueueCreate;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The driver tells of a change shortly before or after it makes it: what changed in this time is left alone.
 const SETTLE_NS: u64 = 1_000_000_000;

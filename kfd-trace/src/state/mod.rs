@@ -8,9 +8,11 @@
 mod activity;
 mod adopt;
 mod apply;
+mod change;
 mod eviction;
 mod gpu;
 mod history;
+mod incidents;
 mod ioctls;
 mod limits;
 mod list;
@@ -20,6 +22,7 @@ mod queues;
 mod reconcile;
 mod rows;
 mod sample_totals;
+mod sampling;
 mod snapshot;
 mod source;
 mod totals;
@@ -31,23 +34,20 @@ mod property;
 #[cfg(test)]
 pub(crate) mod samples;
 
-pub use activity::{
-    Activity, Measured, Rate, Reading, STALLED_AFTER_NS, Sample, Sought, Target, Work, Works,
-};
+pub use activity::{Activity, Measured, Rate, Reading, STALLED_AFTER_NS, Work, Works};
 pub use adopt::{Read, StandingProcess};
-pub use apply::Change;
-pub use eviction::Evictions;
+pub use change::Change;
 pub use gpu::{GpuState, GpuStates};
 pub use history::{Class, Ended, Entry, Filter, Found, History, Kept, Owner, What};
 pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use limits::StateLimits;
 pub use list::{List, Shown};
 pub use process::{Place, Process, ProcessDetails, ProcessKey};
-pub use queue::{Cause, Queue, QueueEnd, QueueLabel};
+pub use queue::{Cause, Evictions, MqdWrites, Queue, QueueEnd, QueueLabel};
 pub use reconcile::{Difference, Finding};
 pub use rows::State;
 pub use sample_totals::SampleTotals;
+pub use sampling::{Sample, Sought, Target};
 pub use snapshot::Snapshot;
 pub use source::{Source, Sources};
 pub use totals::{Anomaly, Totals};
-pub use update::MqdWrites;

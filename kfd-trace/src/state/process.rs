@@ -1,14 +1,11 @@
 //! One KFD process and its queues.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use super::activity::Works;
-use super::eviction::Evictions;
-use super::queue::Queue;
+use super::queue::{Evictions, MqdWrites, Queue};
 use super::source::Sources;
-use super::update::MqdWrites;
 use crate::attribute::{Belongs, PodNames, belongs};
 use crate::model::event::{ProcessId, ProcessSeen};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Start times from /proc are in ticks of 10 ms and cut off: nearer than this is the same start.
 const START_TOLERANCE_NS: u64 = 20_000_000;

@@ -1,11 +1,9 @@
 //! One queue from its birth to its end.
 
 use super::activity::Activity;
-use super::eviction::Evictions;
 use super::source::{Source, Sources};
-use super::update::MqdWrites;
 use crate::model::event::{QueueCreate, QueueType};
-use crate::model::incident::CuMask;
+use crate::model::incident::{CuMask, MqdOp, Trigger};
 
 /// A queue. Within a process its id is unique while it lives.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,6 +153,76 @@ impl Queue {
     pub fn age_ns(&self, now_ns: u64) -> Option<u64> {
         let until = self.end.map_or(now_ns, |end| end.at_ns);
         self.born_ns.map(|born| until.saturating_sub(born))
+    }
+}
+
+/// Outermost calls of the MQD functions, by function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MqdWrites([u64; MqdOp::ALL.len()]);
+
+impl MqdWrites {
+    #[must_use]
+    pub fn of(&self, op: MqdOp) -> u64 {
+        self.0[op as usize]
+    }
+
+    pub(super) fn add(&mut self, op: MqdOp) {
+        self.0[op as usize] += 1;
+    }
+}
+
+impl<const N: usize> From<[(MqdOp, u64); N]> for MqdWrites {
+    fn from(counts: [(MqdOp, u64); N]) -> Self {
+        let mut writes = Self::default();
+        counts.iter().for_each(|(op, count)| writes.0[*op as usize] += count);
+        writes
+    }
+}
+
+/// Transitions between evicted and not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evictions {
+    /// Evictions that were seen.
+    pub count: u64,
+    pub evicted: bool,
+    /// Since when; `None` when it is not evicted, or was found so.
+    pub since_ns: Option<u64>,
+    /// Time evicted, up to the last restore; evictions whose begin was not seen are left out.
+    pub total_ns: u64,
+    /// Of the last one.
+    pub trigger: Option<Trigger>,
+}
+
+impl Evictions {
+    /// Time evicted up to `now_ns`, nanoseconds.
+    #[must_use]
+    pub fn evicted_ns(&self, now_ns: u64) -> u64 {
+        self.total_ns.saturating_add(self.since_ns.map_or(0, |since| now_ns.saturating_sub(since)))
+    }
+
+    /// False when its begin was told already. What was only found evicted gets its begin now: the record of an eviction
+    /// comes at the end of the driver's function, and others may see its effect before.
+    pub(super) fn begin(&mut self, at_ns: u64, trigger: Option<Trigger>) -> bool {
+        if self.evicted && self.since_ns.is_some() {
+            return false;
+        }
+        *self = Self { count: self.count + 1, evicted: true, since_ns: Some(at_ns), trigger, ..*self };
+        true
+    }
+
+    /// How long it lasted, where that is known.
+    pub(super) fn end(&mut self, at_ns: u64) -> Option<u64> {
+        let lasted = self.since_ns.map(|since| at_ns.saturating_sub(since));
+        self.total_ns = self.total_ns.saturating_add(lasted.unwrap_or(0));
+        (self.evicted, self.since_ns) = (false, None);
+        lasted
+    }
+
+    /// It was found evicted: since when and why is not known.
+    pub(super) fn found(&mut self, evicted: bool) {
+        if evicted != self.evicted {
+            (self.evicted, self.since_ns) = (evicted, None);
+        }
     }
 }
 

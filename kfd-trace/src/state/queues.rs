@@ -1,10 +1,10 @@
 //! The rules for queues: birth, end, and an end that did not happen.
 
-use super::activity;
-use super::apply::Change;
+use super::change::Change;
 use super::process::{Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd, QueueLabel};
 use super::rows::State;
+use super::sampling;
 use super::source::Source;
 use super::totals::Anomaly;
 use crate::model::event::{Event, Origin, QueueCreate};
@@ -100,7 +100,7 @@ impl State {
         let Some(mut queue) = row.queues.remove(&queue_id) else { return false };
         queue.end = Some(end);
         queue.facts.gpu_id = queue.facts.gpu_id.or(gpu_id);
-        activity::ends(&queue, &mut row.works);
+        sampling::ends(&queue, &mut row.works);
         *self.totals.queues_destroyed.entry((queue.label(), end.cause)).or_default() += 1;
         change.ended.push(queue.clone());
         row.ended_queues.push_back(queue);
@@ -134,7 +134,7 @@ impl State {
         // Its entry in sysfs went before the destroy was tried.
         queue.unlisted = true;
         if let Some(row) = self.rows.get_mut(&key) {
-            activity::revives(&mut queue, &mut row.works);
+            sampling::revives(&mut queue, &mut row.works);
         }
         *self.totals.queues_revived.entry(queue.label()).or_default() += 1;
         self.put(key, queue);

@@ -3,10 +3,8 @@
 //! Records can be lost; the lists cannot. A list is read over some time while the driver works on, so only what has
 //! been quiet since before the reading is compared, and the caller acts on what it has found twice.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::adopt::StandingProcess;
-use super::apply::Change;
+use super::change::Change;
 use super::list::{List, PREEMPTION_NS, Shown};
 use super::process::{Place, Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd};
@@ -14,6 +12,7 @@ use super::rows::State;
 use super::source::Source;
 use crate::model::event::{Body, Event, QueueCreate, QueueType};
 use crate::model::incident::QueueUpdate;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the probes and a list of the driver did not agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

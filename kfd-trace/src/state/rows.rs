@@ -1,8 +1,6 @@
 //! The rows: how they come, are asked for, end and are forgotten.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use super::apply::Change;
+use super::change::Change;
 use super::gpu::GpuStates;
 use super::limits::StateLimits;
 use super::process::{Place, Process, ProcessDetails, ProcessKey};
@@ -10,6 +8,7 @@ use super::queue::{Cause, QueueEnd};
 use super::snapshot::Snapshot;
 use super::totals::{Anomaly, Totals};
 use crate::model::event::ProcessId;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Processes, their queues, and totals.
 #[derive(Debug)]

@@ -1,10 +1,9 @@
 //! What all samples of queues came to: counts that never go down, and how the sampling itself goes.
 
-use std::collections::BTreeMap;
-
-use super::activity::Sample;
 use super::rows::State;
+use super::sampling::Sample;
 use crate::model::pointers::Unmeasured;
+use std::collections::BTreeMap;
 
 /// Of a tracer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

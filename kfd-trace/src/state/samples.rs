@@ -1,10 +1,9 @@
 //! Events for the tests of the state and of the outputs.
 
-use kfd_trace_common::stat::{IoctlStat, bucket_of};
-
 use super::{State, StateLimits};
 use crate::events::tables::{ErrorRow, IoctlRow};
 use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueCreate, QueueType};
+use kfd_trace_common::stat::{IoctlStat, bucket_of};
 
 pub(crate) fn state() -> State {
     State::new(StateLimits { processes: 8, ended_processes: 2, linger_ns: 1_000, ended_queues: 4 })

@@ -1,11 +1,10 @@
 //! Counts that outlive the rows they came from: none of them ever goes down.
 
-use std::collections::BTreeMap;
-
 use super::queue::{Cause, QueueLabel};
 use super::reconcile::Difference;
 use super::source::Source;
 use crate::model::incident::{MqdOp, Trigger};
+use std::collections::BTreeMap;
 
 /// Something in the records that does not fit together. Each occurrence is counted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

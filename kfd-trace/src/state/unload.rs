@@ -1,6 +1,6 @@
 //! The driver was unloaded: all that it had is gone.
 
-use super::apply::Change;
+use super::change::Change;
 use super::process::ProcessKey;
 use super::queue::Cause;
 use super::rows::State;

@@ -1,34 +1,11 @@
 //! The rules for what changes a live queue: updates and MQD writes.
 
-use super::apply::Change;
+use super::change::Change;
 use super::process::ProcessKey;
-use super::queue::Queue;
+use super::queue::{MqdWrites, Queue};
 use super::rows::State;
 use super::totals::Anomaly;
 use crate::model::incident::{MqdOp, QueueUpdate};
-
-/// Outermost calls of the MQD functions, by function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MqdWrites([u64; MqdOp::ALL.len()]);
-
-impl MqdWrites {
-    #[must_use]
-    pub fn of(&self, op: MqdOp) -> u64 {
-        self.0[op as usize]
-    }
-
-    fn add(&mut self, op: MqdOp) {
-        self.0[op as usize] += 1;
-    }
-}
-
-impl<const N: usize> From<[(MqdOp, u64); N]> for MqdWrites {
-    fn from(counts: [(MqdOp, u64); N]) -> Self {
-        let mut writes = Self::default();
-        counts.iter().for_each(|(op, count)| writes.0[*op as usize] += count);
-        writes
-    }
-}
 
 impl State {
     pub(super) fn queue_update(

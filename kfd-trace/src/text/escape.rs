@@ -1,10 +1,9 @@
 //! Text that others chose (comm, cgroup names), made safe for a terminal: what is printed may be shown by one, JSON and
 //! metrics, too.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 use serde_json::ser::Formatter;
+use std::io::{self, Write};
 
 /// Letters, digits, ASCII punctuation and spaces stay; the rest (control characters, and those that turn the
 /// direction of writing) becomes `\u{...}`, so that no process can steer the terminal by its name.

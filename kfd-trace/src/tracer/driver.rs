@@ -5,52 +5,21 @@
 
 use super::engine::Tracer;
 use super::preflight;
-use super::reconcile::Doubt;
+use super::reconcile::Pending;
 use crate::events::ring::Ring;
 use crate::events::tables::Tables;
 use crate::kernel::{Loading, Preflight, Roots};
-use crate::model::counters::Counters;
 use crate::model::event::{Body, Event};
-use crate::model::missed::Missed;
 use crate::probes::session::Session;
 use crate::runtime::clock;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use crate::state::{Change, Process};
-use kfd_trace_common::counter::ProbeId;
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 
 /// The reason of a page while the driver is away.
 pub(crate) const UNLOADED: &str = "the amdgpu driver was unloaded, and all that it had has ended";
-
-/// What sessions counted that are over, beside what went to [`Tracer::retired`].
-#[derive(Debug, Default)]
-pub(crate) struct Past {
-    counters: Counters,
-    missed: BTreeMap<ProbeId, Missed>,
-}
-
-impl Past {
-    /// Takes over what a session counted.
-    fn take(&mut self, tables: &Tables) {
-        self.counters.add(&tables.counters);
-        add(&mut self.missed, &tables.missed);
-    }
-
-    /// Lets the counts of a session begin where those before it ended.
-    pub(crate) fn count_on(&self, tables: &mut Tables) {
-        tables.counters.add(&self.counters);
-        add(&mut tables.missed, &self.missed);
-    }
-}
-
-fn add(to: &mut BTreeMap<ProbeId, Missed>, from: &BTreeMap<ProbeId, Missed>) {
-    for (probe, missed) in from {
-        to.entry(*probe).or_default().add(*missed);
-    }
-}
 
 /// What a driver leaves behind that has gone.
 pub struct LetGo {
@@ -114,7 +83,7 @@ impl Tracer {
     /// Lets go of a driver that has gone. To be called after all records that stand in the ring buffer were taken in.
     pub fn let_go(&mut self) -> LetGo {
         self.loading = None;
-        self.doubt = Doubt::default();
+        self.pending = Pending::default();
         let session = self.session.take();
         if let Some(session) = &session {
             let tables = last_counts(session.tables(), || session.mapped_tables());
@@ -165,6 +134,7 @@ fn told(row: Option<&Process>, now_ns: u64, change: Change) -> Vec<(Event, Chang
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::counters::Counters;
     use crate::state::samples::{create, event, seen, state};
     use crate::state::{Cause, State};
 
@@ -200,23 +170,5 @@ mod tests {
         };
         assert_eq!(last_counts(Ok::<_, &str>(tables(7)), || tables(5)), tables(7));
         assert_eq!(last_counts(Err("ENOMEM"), || tables(5)), tables(5));
-    }
-
-    #[test]
-    fn counts_go_on_where_those_of_the_last_session_ended() {
-        let tables = |hits: &[u64], skipped| Tables {
-            counters: Counters { counted: hits.to_vec(), losses: hits.to_vec() },
-            missed: [(ProbeId::Open, Missed { program_skipped: skipped, probe_missed: None })].into(),
-            ..Tables::default()
-        };
-        let mut past = Past::default();
-        past.take(&tables(&[1, 2], Some(3)));
-        past.take(&tables(&[10, 20], Some(30)));
-        let mut now = tables(&[100, 200], Some(300));
-        past.count_on(&mut now);
-        assert_eq!(now, tables(&[111, 222], Some(333)));
-        let mut waiting = Tables::default();
-        past.count_on(&mut waiting);
-        assert_eq!(waiting, tables(&[11, 22], Some(33)));
     }
 }

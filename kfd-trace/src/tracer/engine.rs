@@ -1,11 +1,11 @@
 //! A session with the memory of what it saw: what the stream and the daemon have in common. The memory outlives the
 //! session: the driver may go and come again ([`super::driver`]).
 
-use super::driver::Past;
 use super::intake::{Intake, TakenIn};
 use super::inventory::Standings;
+use super::past::Past;
 use super::preflight::{self, chain};
-use super::reconcile::Doubt;
+use super::reconcile::Pending;
 use crate::attribute::Topology;
 use crate::events::decode::Undecodable;
 use crate::events::ring::Ring;
@@ -15,9 +15,10 @@ use crate::kernel::{Loading, Roots, thread};
 use crate::model::event::{Body, Event, ProcessId};
 use crate::model::ioctl::{self, Mismatch};
 use crate::model::verdict::ProbeStatus;
-use crate::probes::load::LoadError;
+use crate::probes::error::LoadError;
+use crate::probes::load::Options;
 use crate::probes::plan::{Ask, Choice};
-use crate::probes::session::{Options, Session};
+use crate::probes::session::Session;
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
@@ -66,7 +67,7 @@ pub struct Tracer {
     pub driver_loads: u64,
     /// When probes were on for the first time, CLOCK_MONOTONIC nanoseconds.
     pub started_ns: u64,
-    pub(crate) doubt: Doubt,
+    pub(crate) pending: Pending,
     #[cfg(debug_assertions)]
     log: Log,
 }
@@ -105,7 +106,7 @@ impl Tracer {
             past: Past::default(),
             driver_loads: 0,
             started_ns: clock::mono_ns(),
-            doubt: Doubt::default(),
+            pending: Pending::default(),
             #[cfg(debug_assertions)]
             log: Log::new(),
         }
@@ -174,7 +175,7 @@ impl Tracer {
         if let Some(why) = standings.adopt(session, &mut self.state) {
             say(format_args!("queues from before have no addresses: {why}"));
         }
-        self.doubt = Doubt::new(standings);
+        self.pending = Pending::new(standings);
         self.topology = Topology::read(&self.roots.sysfs);
         self.ioctl_sizes = ioctl_sizes;
         self.loading = Some(loading);

@@ -2,8 +2,6 @@
 
 use super::enrich;
 use super::preflight::chain;
-use super::reconcile::progress::{Progress, Reading};
-use super::reconcile::scan::{Begun, Numbered, Walked};
 use crate::attribute::Unreadable;
 use crate::attribute::driver_sysfs::{KfdSysfs, SysfsProcess};
 use crate::attribute::process::{self, Identity};
@@ -15,9 +13,7 @@ use crate::probes::session::Session;
 use crate::probes::walk::peek::Peek;
 use crate::probes::walk::{self, Standing, Walk};
 use crate::runtime::clock;
-use crate::state::{List, ProcessDetails, Read, Source, StandingProcess, State};
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use crate::state::{ProcessDetails, Read, Source, StandingProcess, State};
 
 /// One process with its queues, as one source has it.
 #[derive(Clone, Debug)]
@@ -69,7 +65,7 @@ pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> (Vec<Found>, Vec<Unreadable
     (found.collect(), errors)
 }
 
-fn read_sysfs(roots: &Roots) -> KfdSysfs {
+pub(super) fn read_sysfs(roots: &Roots) -> KfdSysfs {
     let sysfs = KfdSysfs::queues(&roots.sysfs);
     for error in &sysfs.errors {
         log::warn!("cannot read {}: {}", error.path.display(), error.why);
@@ -77,7 +73,7 @@ fn read_sysfs(roots: &Roots) -> KfdSysfs {
     sysfs
 }
 
-fn queues_of(layout: &QueueLayout, listed: &SysfsProcess) -> Vec<QueueCreate> {
+pub(super) fn queues_of(layout: &QueueLayout, listed: &SysfsProcess) -> Vec<QueueCreate> {
     let queues = listed.queues.iter().map(|queue| QueueCreate {
         queue_id: Some(queue.queue_id),
         gpu_id: queue.gpu_id,
@@ -94,7 +90,7 @@ fn known_type(kind: &QueueType) -> bool {
 }
 
 /// `start`: where the source itself tells it; `who`: what procfs tells of that process.
-fn process_of(
+pub(super) fn process_of(
     tgid: u32,
     context_id: Option<u32>,
     start: Option<u64>,
@@ -163,74 +159,6 @@ impl Standings {
         }
     }
 
-    /// Begins a look: walks the kernel's own table, only where that is asked for. `unknown`: tgids whose details are to be
-    /// read, too. Numbers are only looked up: a process may be freed since, and its address be another one's.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        session: &Session,
-        walk: bool,
-        topology: bool,
-        unknown: BTreeSet<u32>,
-    ) -> Begun {
-        Begun::new(self.clone(), self.kernel(session, walk), topology, unknown)
-    }
-
-    fn kernel(&self, session: &Session, asked: bool) -> Walked<Numbered> {
-        let (Ok(walk), Some(mut memory)) = (&self.walk, session.memory()) else { return Walked::Impossible };
-        if !asked {
-            return Walked::NotAsked;
-        }
-        let from_ns = clock::mono_ns();
-        let standing = walk.run(&mut memory);
-        let read = Read { from_ns, until_ns: clock::mono_ns() };
-        if standing.broken > 0 {
-            return Walked::Broke;
-        }
-        let asked = standing.processes.into_iter().filter(|process| self.asked(process.tgid));
-        let numbered = asked.map(|process| {
-            let id = session.known(&process);
-            (process, id)
-        });
-        Walked::Told(Numbered { read, processes: numbered.collect(), at_work: standing.at_work })
-    }
-
-    /// What a walk read, with who the processes are by procfs.
-    pub(crate) fn kernel_list(&self, told: Numbered, progress: &Progress) -> List {
-        let Numbered { read, processes, at_work } = told;
-        let processes = processes.into_iter().map(|(standing, id)| {
-            let start = standing.start_boottime_ns;
-            let who = self.who(standing.tgid, start, progress);
-            let process = process_of(standing.tgid, standing.context_id, start, who.as_ref());
-            (StandingProcess { id, ..process }, standing.queues)
-        });
-        List { source: Source::Kernel, read, there: true, processes: processes.collect(), at_work }
-    }
-
-    /// `None` where the processes or their queues could not be read whole: what sysfs does not tell is not gone.
-    pub(crate) fn sysfs_list(&self, progress: &Progress) -> Option<List> {
-        let from_ns = clock::mono_ns();
-        progress.reads(Reading::Sysfs);
-        let KfdSysfs { there, processes, errors } = read_sysfs(&self.roots);
-        let asked = processes.iter().filter(|listed| self.asked(listed.tgid));
-        let processes = asked.map(|listed| {
-            let who = self.who(listed.tgid, None, progress);
-            (process_of(listed.tgid, listed.context_id, None, who.as_ref()), queues_of(&self.layout, listed))
-        });
-        let processes = errors.is_empty().then(|| processes.collect())?;
-        Some(List {
-            source: Source::Sysfs,
-            read: Read { from_ns, until_ns: clock::mono_ns() },
-            there,
-            processes,
-            at_work: BTreeSet::new(),
-        })
-    }
-
-    fn who(&self, tgid: u32, start: Option<u64>, progress: &Progress) -> Option<Identity> {
-        progress.reads(Reading::Process(tgid));
-        process::identify(&self.roots.procfs, tgid, start).ok()
-    }
-
     fn numbered(&self, session: &mut Session, standing: Standing, mono_ns: u64) -> Vec<Found> {
         let asked = standing.processes.into_iter().filter(|process| self.asked(process.tgid));
         let numbered = asked.zip(mono_ns..).map(|(process, mono_ns)| {
@@ -261,7 +189,7 @@ impl Standings {
         why
     }
 
-    fn asked(&self, tgid: u32) -> bool {
+    pub(super) fn asked(&self, tgid: u32) -> bool {
         self.tgids.is_empty() || self.tgids.contains(&tgid)
     }
 }

@@ -6,9 +6,11 @@
 pub mod driver;
 pub mod engine;
 pub mod enrich;
+pub mod follow;
 pub mod history;
 pub mod intake;
 pub mod inventory;
+mod past;
 pub mod preflight;
 pub mod reconcile;
 pub mod sample;

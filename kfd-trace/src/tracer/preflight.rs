@@ -1,8 +1,8 @@
 //! What a tracer stands on: the kernel as far as it tells, and whether it can be traced at all.
 
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
+pub use crate::probes::error::chain;
 use crate::probes::facts::Facts;
-pub use crate::probes::load::chain;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 
 /// The first finding that makes tracing impossible, as an exit code and a line.

@@ -8,53 +8,30 @@
 pub mod background;
 pub mod judge;
 mod liveness;
+mod pending;
 pub mod progress;
 pub mod scan;
 
 use self::judge::{findings, sysfs_is_alone};
 use self::liveness::is_gone;
+pub(super) use self::pending::Pending;
 use self::scan::{Begun, Look, Seen, Walked};
 use super::engine::Tracer;
-use super::inventory::Standings;
 use crate::attribute::process::{self, ProcessError};
 use crate::model::event::{Body, Event};
 use crate::runtime::clock;
-use crate::state::{Change, Difference, Finding, List, Process, ProcessKey};
+use crate::state::{Change, Difference, List, Process, ProcessKey};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Ticks between looks while there is no doubt; the caller ticks once a second.
 const QUIET: u32 = 10;
 
-/// Ticks between looks at the kernel's own table while there is no doubt.
+/// Ticks between looks at the kernel's own table while there is no pending.
 const QUIET_WALK: u32 = 60;
 
 /// How long doubt lasts after its last reason, nanoseconds: what changed then must have settled, be found, and be found
 /// again.
 const DOUBT_NS: u64 = 5_000_000_000;
-
-/// What is remembered from look to look.
-#[derive(Default)]
-pub(crate) struct Doubt {
-    /// `None` while the driver is not loaded.
-    standings: Option<Arc<Standings>>,
-    ticks: u32,
-    /// Until then there is a look at every tick, CLOCK_MONOTONIC nanoseconds.
-    until_ns: u64,
-    /// Lost records at the last tick, and what could not be told.
-    lost: u64,
-    found: BTreeSet<Finding>,
-    /// Walks in a row that broke off.
-    broken_walks: u32,
-    /// Live rows whose processes were gone by the lists of the last look.
-    unlisted: BTreeSet<ProcessKey>,
-}
-
-impl Doubt {
-    pub(crate) fn new(standings: Arc<Standings>) -> Self {
-        Doubt { standings: Some(standings), ..Doubt::default() }
-    }
-}
 
 impl Tracer {
     /// Begins to read the driver's lists when it is time to; to be called once a second, also while a look is under way
@@ -62,28 +39,28 @@ impl Tracer {
     /// [`Tracer::reconcile`] after all records that stand in the ring buffer were taken in.
     pub fn look(&mut self, idle: bool) -> Option<Begun> {
         let now_ns = clock::mono_ns();
-        let doubt = &mut self.doubt;
-        let (Some(session), Some(standings)) = (&self.session, &doubt.standings) else { return None };
+        let pending = &mut self.pending;
+        let (Some(session), Some(standings)) = (&self.session, &pending.standings) else { return None };
         let lost = session.untold();
-        if lost > doubt.lost {
-            log::warn!("up to {} events were missed: comparing with the driver's lists", lost - doubt.lost);
-            (doubt.lost, doubt.until_ns) = (lost, now_ns + DOUBT_NS);
+        if lost > pending.lost {
+            log::warn!("up to {} events were missed: comparing with the driver's lists", lost - pending.lost);
+            (pending.lost, pending.until_ns) = (lost, now_ns + DOUBT_NS);
         }
-        let doubtful = now_ns < doubt.until_ns;
+        let doubtful = now_ns < pending.until_ns;
         if !idle {
             if doubtful {
-                doubt.until_ns = now_ns + DOUBT_NS;
+                pending.until_ns = now_ns + DOUBT_NS;
             }
             return None;
         }
-        doubt.ticks += 1;
+        pending.ticks += 1;
         let often = doubtful || session.queues_by_ioctl();
-        if !often && !doubt.ticks.is_multiple_of(QUIET) {
+        if !often && !pending.ticks.is_multiple_of(QUIET) {
             return None;
         }
-        let topology = doubt.ticks.is_multiple_of(QUIET);
-        let walk = doubtful || doubt.ticks.is_multiple_of(QUIET_WALK);
-        let unknown = scan::unknown(&self.state, &doubt.found);
+        let topology = pending.ticks.is_multiple_of(QUIET);
+        let walk = doubtful || pending.ticks.is_multiple_of(QUIET_WALK);
+        let unknown = scan::unknown(&self.state, &pending.found);
         Some(standings.begin(session, walk, topology, unknown))
     }
 
@@ -101,13 +78,13 @@ impl Tracer {
 
     fn compare(&mut self, look: &Look) -> Vec<(Event, Change)> {
         match look.kernel {
-            Walked::Told(_) => self.doubt.broken_walks = 0,
-            Walked::Broke => self.doubt.broken_walks += 1,
+            Walked::Told(_) => self.pending.broken_walks = 0,
+            Walked::Broke => self.pending.broken_walks += 1,
             Walked::NotAsked | Walked::Impossible => {}
         }
         let mut told = self.end_gone(look);
         let found = findings(look, &self.state);
-        let judgement = judge::judge(look, &found, &self.doubt.found, self.doubt.broken_walks);
+        let judgement = judge::judge(look, &found, &self.pending.found, self.pending.broken_walks);
         let lists: Vec<&List> = look.kernel.list().into_iter().chain(&look.sysfs).collect();
         lists.iter().for_each(|list| self.state.compared(list.source));
         for finding in &judgement.believed {
@@ -123,10 +100,10 @@ impl Tracer {
             }
             told.extend(resynced);
         }
-        self.doubt.found = judgement.pending;
-        if judgement.doubtful || !self.doubt.unlisted.is_empty() {
+        self.pending.found = judgement.pending;
+        if judgement.doubtful || !self.pending.unlisted.is_empty() {
             let until_ns = look.until_ns + DOUBT_NS;
-            self.doubt.until_ns = self.doubt.until_ns.max(until_ns);
+            self.pending.until_ns = self.pending.until_ns.max(until_ns);
         }
         told
     }
@@ -135,14 +112,14 @@ impl Tracer {
     fn end_gone(&mut self, look: &Look) -> Vec<(Event, Change)> {
         // The kernel's table lacks a dying process before the driver is done with it.
         let Some(sysfs) = &look.sysfs else {
-            self.doubt.unlisted.clear();
+            self.pending.unlisted.clear();
             return Vec::new();
         };
         let quiet = self.state.live().filter(|row| row.last_event_ns <= sysfs.settled_ns_of(row));
         let gone: BTreeSet<ProcessKey> =
             quiet.filter(|row| self.is_gone(row, look, sysfs)).map(|row| row.key).collect();
         let mut told = Vec::new();
-        for key in gone.intersection(&self.doubt.unlisted) {
+        for key in gone.intersection(&self.pending.unlisted) {
             let at_ns = look.until_ns;
             let change = self.state.gone(*key, at_ns);
             let row = self.state.process(*key);
@@ -150,12 +127,12 @@ impl Tracer {
             log::warn!("process {}: gone without being seen to go", tgid.unwrap_or(0));
             told.push((Event::of_standing(at_ns, id, tgid, Body::ProcessRelease), change));
         }
-        self.doubt.unlisted = &gone - &self.doubt.unlisted;
+        self.pending.unlisted = &gone - &self.pending.unlisted;
         told
     }
 
     fn is_gone(&self, row: &Process, look: &Look, sysfs: &List) -> bool {
-        let alone = sysfs_is_alone(look, self.doubt.broken_walks);
+        let alone = sysfs_is_alone(look, self.pending.broken_walks);
         is_gone(&self.state, row, sysfs, &look.kernel, alone, || {
             let check = row.tgid.map(|tgid| process::check(&self.roots.procfs, tgid, row.start_boottime_ns));
             matches!(check, Some(Err(ProcessError::Gone { .. } | ProcessError::Reused { .. })))

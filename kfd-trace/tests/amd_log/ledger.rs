@@ -1,11 +1,9 @@
 //! A report against a ledger.
 
-use std::collections::BTreeMap;
-
+use super::hex;
 use kfd_trace_amd_logs::{Format, Ledger, OfQueue};
 use serde_json::{Value, json};
-
-use super::hex;
+use std::collections::BTreeMap;
 
 fn counted(list: &Value, key: &str) -> BTreeMap<String, u64> {
     let one = |of: &Value| (of[key].as_str().unwrap_or("null").to_owned(), of["count"].as_u64().unwrap());

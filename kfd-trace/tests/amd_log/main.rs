@@ -1,15 +1,14 @@
 //! `kfd-trace amd-log`, held against the ledgers of made-up logs (tests/amd-logs).
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+use flate2::write::GzEncoder;
+use kfd_trace_amd_logs::{Format, Ledger, Plan, write};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-
-use flate2::write::GzEncoder;
-use kfd_trace_amd_logs::{Format, Ledger, Plan, write};
-use serde_json::{Value, json};
 
 mod ledger;
 use ledger::equal;

@@ -1,8 +1,7 @@
 //! Lines between those that a reader wants: most of a log of level 5.
 
-use std::io::{self, Write};
-
 use crate::writer::{Book, Who, Writer};
+use std::io::{self, Write};
 
 /// So many lines of a kernel's launch: arguments, calls of the API, and signals.
 pub(crate) fn launch<W: Write>(writer: &mut Writer<W>, who: Who, lines: u32, turn: u64) -> io::Result<()> {

@@ -1,8 +1,7 @@
 //! What was written.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Of one hardware queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

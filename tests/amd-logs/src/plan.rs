@@ -1,11 +1,10 @@
 //! What happens in a log.
 
-use std::io::{self, Write};
-
 use crate::filler;
 use crate::format::Format;
 use crate::ledger::{Ledger, OfQueue};
 use crate::writer::{Who, Writer};
+use std::io::{self, Write};
 
 /// How much of what.
 #[derive(Clone, Copy, Debug)]

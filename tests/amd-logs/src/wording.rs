@@ -1,10 +1,9 @@
 //! The lines that a reader wants, as each version words them, and what the ledger has of them.
 
-use std::io::{self, Write};
-
 use crate::format::Format;
 use crate::ledger::OfQueue;
 use crate::writer::{Book, Who, Writer};
+use std::io::{self, Write};
 
 const DEVICE: &str = "rocdevice.cpp";
 const VIRTUAL: &str = "rocvirtual.cpp";

@@ -1,9 +1,8 @@
 //! Lines with their prefixes, counted as they are written.
 
-use std::io::{self, Write};
-
 use crate::format::Format;
 use crate::ledger::Ledger;
+use std::io::{self, Write};
 
 /// How the ledger books a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! Memory and time of one thread, held against the size of what it reads.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-
-use rustix::time::{ClockId, clock_gettime};
 
 /// Counts what the current thread holds and has held at most. What one thread allocates and another one frees is counted
 /// wrongly: the readers have one.

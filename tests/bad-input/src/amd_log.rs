@@ -1,14 +1,13 @@
 //! The reader of AMD_LOG_LEVEL logs, and of the streams that its queues are joined with.
 
+use crate::allocation::{Bound, within};
+use crate::parts;
+use crate::shown::{document, written};
 use kfd_trace::amd_log::limits::LONGEST_LINE;
 use kfd_trace::amd_log::lines::Line;
 use kfd_trace::amd_log::recorded::Recorder;
 use kfd_trace::amd_log::report::{Input, Kfd};
 use kfd_trace::amd_log::{Lines, Report, Tally};
-
-use crate::allocation::{Bound, within};
-use crate::parts;
-use crate::shown::{document, written};
 
 /// A packet of the shortest line takes a queue, a shape, a row and what is shown of it; the line that is split is held up
 /// to its longest, and doubles while it grows.

@@ -1,12 +1,10 @@
 //! The reader of BTF, and all that is asked of it.
 
-use std::sync::Arc;
-
-use kfd_trace::kernel::{Btf, BtfError, Offsets};
-use kfd_trace_common::offset::FIELDS;
-
 use crate::allocation::{Bound, within};
 use crate::shown;
+use kfd_trace::kernel::{Btf, BtfError, Offsets};
+use kfd_trace_common::offset::FIELDS;
+use std::sync::Arc;
 
 /// Of each type, which has 12 bytes at least, 4 bytes in one table and 8 in another; while a table grows, it is there thrice.
 const PARSE: Bound = Bound { a_byte: 3, always: 2 << 10 };

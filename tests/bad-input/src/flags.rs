@@ -1,13 +1,11 @@
 //! The command line.
 
+use crate::allocation::{Bound, within};
+use clap::Parser as _;
+use kfd_trace::cli::{Cli, Command, Ring};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
-
-use clap::Parser as _;
-use kfd_trace::cli::{Cli, Command, Ring};
-
-use crate::allocation::{Bound, within};
 
 /// clap builds its description of all commands anew for each line.
 const BOUND: Bound = Bound { a_byte: 100, always: 256 << 10 };

@@ -1,8 +1,7 @@
 //! The reader of kallsyms.
 
-use kfd_trace::kernel::Symbols;
-
 use crate::allocation::{Bound, within};
+use kfd_trace::kernel::Symbols;
 
 /// A symbol takes 24 bytes beside its name, a module 48, and the shortest lines of them have 6 and 10 bytes; each table may
 /// double when it grows. The table of buckets is always there.

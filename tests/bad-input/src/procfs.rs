@@ -1,10 +1,7 @@
 //! The readers of procfs: a process, and what this program may do.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
-use std::path::Path;
-
+use crate::allocation::{Bound, within};
+use crate::{parts, shown};
 use kfd_trace::attribute::{ProcessInfo, process};
 use kfd_trace::doctor::devices::Devices;
 use kfd_trace::doctor::read::{Files, Stat};
@@ -13,9 +10,10 @@ use kfd_trace::doctor::text::Footing;
 use kfd_trace::doctor::{self, Seen};
 use kfd_trace::kernel::{Preflight, Roots, findings};
 use kfd_trace::state::ProcessDetails;
-
-use crate::allocation::{Bound, within};
-use crate::{parts, shown};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::Path;
 
 /// The crate that reads `status` keeps a map of its lines, each with two texts.
 const BOUND: Bound = Bound { a_byte: 200, always: 64 << 10 };

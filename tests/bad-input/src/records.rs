@@ -1,5 +1,7 @@
 //! The decoder of records, the state that they change, and every output of both.
 
+use crate::allocation::{Bound, within};
+use crate::{parts, shown};
 use kfd_trace::attribute::{Gpu, PodNames, Topology, belongs};
 use kfd_trace::events::decode::{DecodeError, decode};
 use kfd_trace::events::derived;
@@ -9,9 +11,6 @@ use kfd_trace::model::event::{Body, Event, QueueType};
 use kfd_trace::model::layout::{Member, QueueLayout};
 use kfd_trace::state::{History, ProcessDetails, State, StateLimits};
 use kfd_trace_common::stat::IoctlStat;
-
-use crate::allocation::{Bound, within};
-use crate::{parts, shown};
 
 /// Texts and masks of a record, each of which is in it: a byte that is not UTF-8 becomes three.
 const DECODE: Bound = Bound { a_byte: 4, always: 512 };

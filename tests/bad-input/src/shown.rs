@@ -1,8 +1,5 @@
 //! Every output, and what no text of it may hold.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use jiff::tz::TimeZone;
 use kfd_trace::attribute::Topology;
 use kfd_trace::events::tables::{IoctlRow, Tables};
@@ -22,6 +19,8 @@ use kfd_trace::state::{
 };
 use kfd_trace::text::clock::Clock;
 use kfd_trace_common::counter::ProbeId;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 const NOW_NS: u64 = 3_600_000_000_000;
 

@@ -1,13 +1,12 @@
 //! The readers of sysfs: GPUs, and the driver's own list of processes and queues.
 
+use crate::allocation::{Bound, within};
+use crate::procfs::lay_out;
+use crate::shown;
 use kfd_trace::attribute::{Costly, KfdSysfs, Topology};
 use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::kernel::Roots;
 use kfd_trace::state::{History, State, StateLimits};
-
-use crate::allocation::{Bound, within};
-use crate::procfs::lay_out;
-use crate::shown;
 
 /// Files are read one at a time.
 const BOUND: Bound = Bound { a_byte: 8, always: 64 << 10 };

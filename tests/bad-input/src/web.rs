@@ -1,11 +1,9 @@
 //! The reader of the file that `--web.config.file` names.
 
-use std::path::Path;
-
-use kfd_trace::serve::web::config;
-
 use crate::allocation::{Bound, within};
 use crate::shown;
+use kfd_trace::serve::web::config;
+use std::path::Path;
 
 /// An event of YAML takes some 200 bytes, is held twice where it is within a key, and the shortest one has a byte. A reader of YAML
 /// has tables of its own.

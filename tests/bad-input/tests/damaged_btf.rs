@@ -1,15 +1,14 @@
 //! Real BTF, damaged: that of amdgpu on top of the kernel's own, from the fixtures of `cargo xtask fixtures`. Each of
 //! 10,000 variants is refused with one line that says what is wrong and where, or read.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use kfd_trace::kernel::{Btf, BtfError};
 use kfd_trace_bad_input::btf::{self, Verdict};
 use kfd_trace_bad_input::inputs::{Damage, damage};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
+use std::path::Path;
+use std::sync::Arc;
 
 /// include/uapi/linux/btf.h, struct btf_header.
 const HEADER: usize = 24;

@@ -1,11 +1,10 @@
 //! The promises of every reader, held against a fixed sequence of made-up input: what fails once fails again.
 
-use std::cell::RefCell;
-
 use kfd_trace_bad_input::btf::Verdict;
 use kfd_trace_bad_input::{amd_log, btf, flags, inputs, kallsyms, procfs, records, sysfs, web};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
+use std::cell::RefCell;
 
 /// Holds `cases` inputs against a reader; gives what the reader said of each.
 fn each<T>(cases: u32, input: impl Strategy<Value = Vec<u8>>, read: impl Fn(&[u8]) -> T) -> Vec<T> {

@@ -1,10 +1,9 @@
 //! Counts what tracing costs; see `kfd_trace_tests::cost`.
 
-use std::process::ExitCode;
-
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use kfd_trace_tests::cost;
+use std::process::ExitCode;
 
 /// Counts what a tracer costs, in a guest whose clocks go by instructions
 #[derive(Parser)]

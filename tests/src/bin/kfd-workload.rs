@@ -1,9 +1,8 @@
 //! A program that uses KFD as ROCm does; see `kfd_trace_tests::workload`.
 
-use std::process::ExitCode;
-
 use clap::Parser;
 use kfd_trace_tests::workload::{self, cli::Cli};
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match workload::run(&Cli::parse().workload) {

@@ -1,16 +1,14 @@
 //! The process whose calls are measured. Takes orders on standard input, a JSON line each, and answers each on standard
 //! output with what it has measured; nothing else of the guest's programs has anything to do meanwhile.
 
-use std::io::{Write, stdin, stdout};
-use std::time::Duration;
-
-use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-
 use super::case::{Ready, Work};
 use super::clock;
 use crate::harness::JsonProcess;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::io::{Write, stdin, stdout};
+use std::time::Duration;
 
 /// After a burst: a tracer's own process takes in what has come. Too short for most of what it does of itself each second.
 const PAUSE: Duration = Duration::from_millis(10);

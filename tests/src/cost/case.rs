@@ -1,16 +1,14 @@
 //! The situations that are measured, and the calls that make them up.
 
-use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
-
-use anyhow::{Context, Result, bail, ensure};
-use nix::unistd::pipe;
-use serde::{Deserialize, Serialize};
-
 use crate::kfd::client::{self, Client};
 use crate::kfd::uapi::{self, QueueType};
 use crate::kfd::{Errno, QueueMemory, topology};
+use anyhow::{Context, Result, bail, ensure};
+use nix::unistd::pipe;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

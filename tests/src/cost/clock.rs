@@ -1,11 +1,10 @@
 //! The guest's clocks where each instruction takes a nanosecond.
 
+use anyhow::{Context, Result, ensure};
+use nix::time::{ClockId, clock_gettime};
 use std::arch::asm;
 use std::fs;
 use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use nix::time::{ClockId, clock_gettime};
 
 /// Instructions since boot, with the time that the guest has waited.
 pub(super) fn now() -> Result<u64> {

@@ -1,13 +1,12 @@
 //! Probes whose programs do nothing: what the kernel takes for a probe, whatever its program. The object is made here,
 //! two instructions a program, so that none of it can come into the product.
 
+use super::sites::Site;
 use anyhow::{Context, Result};
 use aya::EbpfLoader;
 use aya::programs::KProbe;
 use object::write::{Object, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
-
-use super::sites::Site;
 
 const ENTRY: &str = "entry";
 const RETURN: &str = "return";

@@ -1,10 +1,9 @@
 //! What is reported of a case under a subject.
 
-use anyhow::{Context, Result};
-use serde::Serialize;
-
 use super::caller::Took;
 use super::case::Case;
+use anyhow::{Context, Result};
+use serde::Serialize;
 
 /// What the lines for the host begin with (xtask/src/overhead/figures.rs).
 const MARK: &str = "kfd-cost";

@@ -1,17 +1,15 @@
 //! The same questions asked of bpftrace and strace, as Debian has them.
 
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-
-use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
 use super::sites;
 use super::subject::{HANDLERS, Whom};
 use crate::harness::until;
 use crate::harness::wait::ATTACH;
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 /// `struct kfd_ioctl_create_queue_args` (uapi/linux/kfd_ioctl.h): `ring_size`, `gpu_id`, `queue_type`.
 const CREATE_ARGS: &str =

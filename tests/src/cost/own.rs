@@ -1,15 +1,6 @@
 //! What the tracer itself needs: from its start to the first event it tells, and while it has nothing to tell; and what a
 //! start and an end of each of its commands take. One process uses KFD meanwhile.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use serde_json::json;
-
 use super::caller::{Caller, Order};
 use super::case::Work;
 use super::clock;
@@ -19,6 +10,13 @@ use crate::harness::status::number;
 use crate::harness::tracer::run as run_command;
 use crate::harness::wait::ATTACH;
 use crate::harness::{Daemon, Metrics, Stream, Workload};
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
 /// What the lines for the host begin with (xtask/src/overhead/own.rs).
 const MARK: &str = "kfd-own";

@@ -1,13 +1,12 @@
 //! All cases under all subjects, one after the other.
 
-use anyhow::{Context, Result, bail};
-
 use super::caller::{Caller, Order, Took};
 use super::case::{Case, Work};
 use super::clock;
 use super::figure::Figure;
 use super::sites::Site;
 use super::subject::{Running, Subject, Whom};
+use anyhow::{Context, Result, bail};
 
 /// Repeats of each order.
 const REPEATS: usize = 3;

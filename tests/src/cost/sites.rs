@@ -1,8 +1,7 @@
 //! Where the kernel has kprobes and kretprobes, by its own list. Pure but for [`read`].
 
-use std::fs;
-
 use anyhow::{Context, Result};
+use std::fs;
 
 const LIST: &str = "/sys/kernel/debug/kprobes/list";
 

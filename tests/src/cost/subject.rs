@@ -1,13 +1,12 @@
 //! What may trace the caller, started and stopped.
 
-use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::Signal;
-use serde::Serialize;
-
 use super::empty::Empty;
 use super::foreign::{self, Foreign, Told};
 use super::sites::{self, Site};
 use crate::harness::{Daemon, Metrics, Stream};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::Signal;
+use serde::Serialize;
 
 /// The handlers of the calls (kfd_chardev.c), both of a name of their own.
 pub(super) const HANDLERS: [&str; 2] = ["kfd_ioctl_create_queue", "kfd_ioctl_destroy_queue"];

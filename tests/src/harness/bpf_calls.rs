@@ -2,11 +2,10 @@
 //!
 //! Takes in a process; gives out which commands it has called since, each once. In a trace instance of its own, gone when dropped.
 
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result, ensure};
 
 const INSTANCE: &str = "/sys/kernel/tracing/instances/kfd_trace_bpf_calls";
 

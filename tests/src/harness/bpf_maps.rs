@@ -1,9 +1,8 @@
 //! The BPF maps that a process has open, by name.
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use aya::maps::{HashMap, Map, MapData, MapInfo};
+use std::fs;
 
 /// The map of this name, and how many entries it can have.
 pub(super) fn find(pid: u32, name: &str) -> Result<(MapData, usize)> {

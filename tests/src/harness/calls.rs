@@ -1,8 +1,7 @@
 //! Calls of driver functions, by name.
 
-use anyhow::Result;
-
 use super::tracefs::{At, Line, TracefsProbes};
+use anyhow::Result;
 
 /// One call, by the function's name and the task that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,17 +1,15 @@
 //! `kfd-trace` as an ordinary user with some capabilities.
 
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
-
+use super::stage::VmKernel;
+use super::tracer::program;
 use anyhow::{Context, Result};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
-
-use super::stage::VmKernel;
-use super::tracer::program;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
 
 /// Owns no file and no process.
 const NOBODY: u32 = 65534;

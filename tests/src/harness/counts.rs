@@ -1,12 +1,10 @@
 //! What a workload counted and what the tracer counted, in the same terms: ioctl name, errno name, number.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context, Result};
-use serde_json::Value;
-
 use super::exposition::Metrics;
 use super::workload::Count;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Numbers by name, or by names; none of them 0.
 pub type Sums<K> = BTreeMap<K, u64>;

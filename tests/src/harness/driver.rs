@@ -1,17 +1,15 @@
 //! The driver and the GPUs that the VM was told to have; the real driver taken out of the kernel and put in again (not below kfdsim, which
 //! cannot be unloaded).
 
-use std::ffi::{CStr, CString};
-use std::fs::{self, File};
-use std::path::Path;
-
+use super::sysfs;
+use super::wait::{SOON, until};
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::kmod::{DeleteModuleFlags, ModuleInitFlags, delete_module, finit_module};
 use serde_json::Value;
-
-use super::sysfs;
-use super::wait::{SOON, until};
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::path::Path;
 
 /// What the VM's init was told to insert (xtask/src/bench.rs).
 const JOB: &str = "/etc/vm-job.json";

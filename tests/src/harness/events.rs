@@ -1,11 +1,10 @@
 //! Looking for events among the lines of a stream.
 
-use anyhow::Result;
-use serde_json::Value;
-
 use super::json_lines::JsonLines;
 use super::steered::Steered;
 use super::wait::SOON;
+use anyhow::Result;
+use serde_json::Value;
 
 /// Events of one kind of one process, in order.
 pub fn of(lines: &[Value], event: &str, pid: u32) -> Vec<Value> {

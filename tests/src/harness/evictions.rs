@@ -1,15 +1,13 @@
 //! What evictions are made of and end with, whichever functions of the driver do them.
 
-use std::collections::BTreeSet;
-
-use anyhow::Result;
-use nix::sys::signal::Signal;
-use serde_json::Value;
-
 use super::events::{self, gpu_id, of};
 use super::wait::SOON;
 use super::workload::{Workload, kfdsim};
 use super::{JsonLines, Steered};
+use anyhow::Result;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// An AQL and an SDMA queue on each of the two GPUs.
 pub const ON_BOTH: [&str; 4] = ["create aql", "create sdma", "create aql gpu=1", "create sdma gpu=1"];

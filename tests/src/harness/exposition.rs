@@ -1,8 +1,7 @@
 //! Prometheus' text format, as far as tests look: samples by name and labels.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub type Labels = BTreeMap<String, String>;
 

@@ -1,11 +1,9 @@
 //! What a process takes of the machine, by /proc.
 
+use super::status::number;
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
-
-use super::status::number;
 
 /// Of one process at one moment. Sizes in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

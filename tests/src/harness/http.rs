@@ -1,10 +1,9 @@
 //! GET over HTTP/1.0 on loopback, one connection a request: no answer is chunked then.
 
+use anyhow::{Context, Result};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
-
-use anyhow::{Context, Result};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {

@@ -1,11 +1,10 @@
 //! The JSON lines that a process prints, which can be waited for as they come.
 
+use anyhow::{Result, bail};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use anyhow::{Result, bail};
-use serde_json::Value;
 
 #[derive(Debug, Default)]
 struct Output {

@@ -1,16 +1,14 @@
 //! A child process that prints JSON lines.
 
+use super::json_lines::JsonLines;
+use super::wait::until;
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::io::Write;
 use std::ops::Deref;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
-
-use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-use super::json_lines::JsonLines;
-use super::wait::until;
 
 /// Killed and reaped when dropped.
 #[derive(Debug)]

@@ -1,12 +1,10 @@
 //! The kernel's own lists of what is attached, to show that nothing stays behind; and how it schedules.
 
-use std::collections::BTreeMap;
-use std::fs;
-
+use super::setting::PREEMPT;
 use anyhow::{Context, Result};
 use aya::programs::loaded_programs;
-
-use super::setting::PREEMPT;
+use std::collections::BTreeMap;
+use std::fs;
 
 /// Id to name (15 characters at most) of every BPF program of the machine.
 pub fn bpf_programs() -> Result<BTreeMap<u32, String>> {

@@ -1,14 +1,13 @@
 //! A BPF map of a running tracer as memory, for reading only: a bpf(2) lookup would keep the tracer's programs from running on
 //! its CPU.
 
+use anyhow::{Context, Result};
+use aya::maps::MapData;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use anyhow::{Context, Result};
-use aya::maps::MapData;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Its words, as they are now; programs go on writing.
 pub(super) struct Mapped {

@@ -1,14 +1,11 @@
 //! Writes of MQDs as tracefs sees them, by probes of its own on the same functions: a witness that shares nothing with
 //! the tracer. Takes in /proc/kallsyms and a trace; gives out the outermost calls, in order.
 
+use super::tracefs::{At, Line, TracefsProbes};
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
-
-use anyhow::{Context, Result, ensure};
-
-use serde_json::{Value, json};
-
-use super::tracefs::{At, Line, TracefsProbes};
 
 /// `KFD_QUEUE_TYPE_HIQ` of `enum kfd_queue_type` (kfd_priv.h), the same in every kernel of the matrix.
 const HIQ: u32 = 2;

@@ -1,10 +1,8 @@
 //! How often the driver called its functions, counted by tracefs kprobes: independent of any BPF program.
 
-use std::fs;
-
-use anyhow::{Context, Result, ensure};
-
 use super::tracefs::{At, TracefsProbes};
+use anyhow::{Context, Result, ensure};
+use std::fs;
 
 /// Probes on some functions of amdgpu. One at a time.
 #[derive(Debug)]

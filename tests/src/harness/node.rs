@@ -1,10 +1,9 @@
 //! The GPU nodes of the topology with all their properties: what the driver itself says of each GPU.
 
+use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-
-use anyhow::{Context, Result};
 
 /// `/sys/class/kfd/kfd/topology/nodes/N` with a GPU behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! A sysfs like /sys but for some of its files, for a tracer to read.
 
+use anyhow::{Context, Result};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-
-use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 /// A sysfs that lacks `kernel/btf/amdgpu` and nothing else.

@@ -1,18 +1,16 @@
 //! Debian's Prometheus in the guest: it scrapes the service every two seconds and evaluates the rules of deploy/prometheus, whose
 //! minutes are made seconds.
 
+use super::wait::{ATTACH, until};
+use super::{http, service};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Write as _, stdout};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 use tempfile::TempDir;
-
-use super::wait::{ATTACH, until};
-use super::{http, service};
 
 /// By so much time passes quicker in [`quickened`] rules: 10 minutes are 20 seconds.
 pub const QUICKER: u64 = 30;

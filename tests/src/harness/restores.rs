@@ -1,8 +1,7 @@
 //! Whether the driver is at work to restore a process, by tracefs.
 
-use anyhow::Result;
-
 use super::tracefs::{At, TracefsProbes};
+use anyhow::Result;
 
 /// Restores that the driver makes by itself after an eviction by TTM. One at a time.
 #[derive(Debug)]

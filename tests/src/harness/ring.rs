@@ -2,14 +2,13 @@
 //! which records were read, one with the position up to which they were sent, and the records, mapped twice in a row. Each
 //! stands behind a word, whose lower half is its length and two flags, at a multiple of 8 bytes.
 
+use super::bpf_maps;
+use super::mapped::Mapped;
 use anyhow::{Context, Result};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::Header;
 use std::mem::offset_of;
-
-use super::bpf_maps;
-use super::mapped::Mapped;
 
 /// kfd-trace-ebpf/src/emit.rs
 const NAME: &str = "EVENTS";

@@ -1,19 +1,17 @@
 //! `kfd-trace` as a package and a service of the guest's Debian.
 
+use super::exposition::Metrics;
+use super::http;
+use super::wait::{ATTACH, until};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
-
-use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-use super::exposition::Metrics;
-use super::http;
-use super::wait::{ATTACH, until};
 
 pub const UNIT: &str = "kfd-trace.service";
 

@@ -1,10 +1,8 @@
 //! Settings of the kernel and of kfdsim, for the time of a test.
 
-use std::fs;
-
-use anyhow::{Context, Result};
-
 use super::workload::kfdsim_at;
+use anyhow::{Context, Result};
+use std::fs;
 
 /// Of kfdsim: a VM on the GPU that a process binds to alone.
 pub const EACH_VM: &str = "/sys/module/kfdsim/parameters/each_vm";

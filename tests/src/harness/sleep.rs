@@ -1,8 +1,7 @@
 //! A simulated GPU that sleeps, as with the whole machine.
 
-use anyhow::Result;
-
 use super::workload::kfdsim_at;
+use anyhow::Result;
 
 /// Awake again when this is dropped, so that a failing test leaves no GPU that refuses every open.
 #[derive(Debug)]

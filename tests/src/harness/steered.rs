@@ -1,16 +1,14 @@
 //! `kfd-workload script`, steered line by line: each operation is over when [`Steered::act`] comes back.
 
-use std::fs;
-use std::ops::{Deref, DerefMut};
-use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::Signal;
-use serde_json::Value;
-
 use super::sysfs;
 use super::wait::{SOON, until};
 use super::workload::Workload;
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::fs;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
 
 /// The kernel looks for a free PID from the one after this on (kernel/pid.c).
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";

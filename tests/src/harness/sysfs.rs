@@ -1,12 +1,11 @@
 //! KFD's processes and queues as `/sys/class/kfd/kfd/proc` shows them: the driver's own view.
 
+use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-use anyhow::{Context, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SysfsQueue {

@@ -3,11 +3,10 @@
 //!
 //! Takes in places in the kernel; gives out a trace, and how often each was passed.
 
+use anyhow::{Context, Result};
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result};
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 

@@ -1,19 +1,17 @@
 //! `kfd-trace` as a child: its stream, its daemon, and commands that end by themselves.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::ops::{Deref, DerefMut};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
-
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::Signal;
-use serde_json::Value;
-
 use super::exposition::Metrics;
 use super::http;
 use super::json_process::JsonProcess;
 use super::wait::{ATTACH, SOON, until};
 use crate::pulse;
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::{Deref, DerefMut};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
 
 /// The program under test, for one start, which the host counts; `KFD_TRACE` names another.
 pub fn program() -> String {

@@ -1,9 +1,8 @@
 //! Waiting for a condition, with a limit: in the guest's own time, which goes by its instructions (xtask/src/qemu.rs), so that a
 //! busy host shortens none.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result, bail};
+use std::time::{Duration, Instant};
 
 /// For what should take milliseconds.
 pub const SOON: Duration = Duration::from_secs(60);

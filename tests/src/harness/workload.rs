@@ -1,17 +1,15 @@
 //! `kfd-workload` as a child.
 
+use super::driver::processes_gone;
+use super::json_process::JsonProcess;
+use super::wait::SOON;
+use anyhow::{Context, Result};
+use serde_json::Value;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-
-use anyhow::{Context, Result};
-use serde_json::Value;
-
-use super::driver::processes_gone;
-use super::json_process::JsonProcess;
-use super::wait::SOON;
 
 /// The workload; `KFD_WORKLOAD` names another.
 pub fn program() -> String {

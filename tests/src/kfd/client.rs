@@ -1,17 +1,16 @@
 //! One open `/dev/kfd`. Every method issues exactly one ioctl, tallies it and remembers how it went.
 
+use super::errno::Errno;
+use super::memory::QueueMemory;
+use super::tally::Tally;
+use super::topology::Gpu;
+use super::uapi::{self, Command};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use super::errno::Errno;
-use super::memory::QueueMemory;
-use super::tally::Tally;
-use super::topology::Gpu;
-use super::uapi::{self, Command};
 
 /// How the last ioctl of a [`Client`] went.
 #[derive(Clone, Copy, Debug)]

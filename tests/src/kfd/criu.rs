@@ -2,14 +2,12 @@
 //! `criu_checkpoint`), given back to the driver in another one (`criu_restore`). Of processes without buffers: a GPU made
 //! of memory has none.
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
-
-use serde::{Deserialize, Serialize};
-
 use super::Client;
 use super::errno::Errno;
 use super::uapi::{Criu, CriuBoBucket, CriuDeviceBucket, criu_op};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 
 /// One process, stopped. Only the driver reads what is in `private`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

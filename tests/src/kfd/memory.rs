@@ -1,14 +1,12 @@
 //! The memory behind a queue, laid out as ROCr and the thunk lay it out, so that a reader who follows the
 //! two pointers of CREATE_QUEUE finds what it would find in a real process.
 
-use std::num::NonZeroUsize;
-use std::ptr::NonNull;
-
-use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
-
 use super::pointers::{PAGE, Pointers};
 use super::topology::Gpu;
 use super::uapi::{CreateQueueOld, QueueType};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 
 /// HIP's default: 16384 packets of 64 bytes. SDMA rings have the same size.
 const RING_SIZE: u32 = 1 << 20;

@@ -3,13 +3,11 @@
 //! Takes in a page and what ROCr or the thunk would keep there; gives out the two addresses for CREATE_QUEUE and the ledger of
 //! what was submitted and retired. Nothing but the owner of the queue moves them here: a GPU made of memory runs nothing.
 
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use super::uapi::QueueType;
 use anyhow::{Context, Result, ensure};
 use nix::sys::mman::munmap;
-
-use super::uapi::QueueType;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) const PAGE: usize = 4096;
 const AQL_PACKET: u32 = 64;
@@ -201,11 +199,10 @@ pub fn unreadable_page() -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::os::unix::fs::FileExt;
-
     use super::*;
     use crate::kfd::{Gpu, QueueMemory};
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
 
     const GPU: Gpu = Gpu { gpu_id: 7, ctl_stack_size: None, cwsr_size: None, num_xcc: 1 };
 

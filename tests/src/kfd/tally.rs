@@ -1,11 +1,9 @@
 //! What a process issued itself, by command and outcome: the truth that kfd-trace's counts are compared with.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Value, json};
-
 use super::errno::Errno;
 use super::uapi::{self, Command};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Counts of ioctls by (command, errno); `None` is success.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

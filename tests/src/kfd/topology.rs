@@ -1,9 +1,8 @@
 //! The GPUs as `/sys/class/kfd/kfd/topology` lists them.
 
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
-
-use anyhow::{Context, Result};
 
 /// A topology node with a GPU behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

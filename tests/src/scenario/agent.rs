@@ -1,13 +1,12 @@
 //! An agent: a `kfd-workload agent` that performs one operation at a time, and what it answered.
 
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::Signal;
-use serde_json::Value;
-
 use super::op::{Answer, Change, NewQueue, Op, Owner};
 use crate::harness::Workload;
 use crate::harness::wait::SOON;
 use crate::kfd::uapi::QueueType;
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::Value;
 
 #[derive(Debug)]
 pub struct Agent {

@@ -1,9 +1,8 @@
 //! Differences between what the ledger holds and what somebody else tells. Pure.
 
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::{error, fmt};
-
-use serde_json::Value;
 
 /// Field to value.
 pub type Row = BTreeMap<&'static str, Value>;

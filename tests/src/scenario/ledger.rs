@@ -10,12 +10,10 @@
 //!   nothing is evicted there; queues that are made while the count stands are born evicted, and restored with it.
 //! - Closing the device ends nothing but a secondary process (kfd_chardev.c:kfd_release).
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context, Result, bail, ensure};
-
 use super::op::{Answer, Change, Made, NewQueue, Op, Owner};
 use crate::kfd::uapi::QueueType;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
 
 /// KFD_MIN_QUEUE_RING_SIZE of kfd_priv.h: a smaller ring is taken as this large.
 const MIN_RING_SIZE: u32 = 1024;

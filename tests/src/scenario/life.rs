@@ -1,13 +1,5 @@
 //! One scenario: agents, driver, tracer and ledger side by side, compared as they go.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::time::Instant;
-
-use anyhow::{Context, Result, ensure};
-use kfd_trace_common::counter::ProbeId;
-use nix::sys::signal::Signal;
-
 use super::agent::Agent;
 use super::diff::{Differs, Table, diff, shown};
 use super::ledger::{Ledger, Vms};
@@ -22,6 +14,12 @@ use crate::harness::wait::SOON;
 use crate::harness::workload::kfdsim;
 use crate::harness::{Daemon, Metrics, sysfs, until};
 use crate::kfd::topology;
+use anyhow::{Context, Result, ensure};
+use kfd_trace_common::counter::ProbeId;
+use nix::sys::signal::Signal;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Instant;
 
 mod outcome;
 pub mod soak;

@@ -1,8 +1,7 @@
 //! Operations of a scenario, and what the driver answered.
 
-use serde_json::Value;
-
 use crate::kfd::uapi::QueueType;
+use serde_json::Value;
 
 /// What operations are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

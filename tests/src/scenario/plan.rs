@@ -1,12 +1,10 @@
 //! Which operation comes next: random, weighted, the same for the same seed and the same answers.
 
-use std::iter::repeat_n;
-
-use fastrand::Rng;
-
 use super::ledger::{Ledger, Process};
 use super::op::{Change, Kind, NewQueue, Op, Owner};
 use crate::kfd::uapi::QueueType;
+use fastrand::Rng;
+use std::iter::repeat_n;
 
 /// At least 3 % of all operations each, that is 60 of 2,000.
 pub const REQUIRED: [Kind; 9] = [
@@ -249,11 +247,10 @@ fn refs(process: &Process) -> impl Iterator<Item = u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::scenario::ledger::Vms;
     use crate::scenario::op::{Answer, Made};
+    use std::collections::BTreeMap;
 
     /// A driver that does everything it is asked to.
     fn answer(op: &Op, next: u32) -> Answer {

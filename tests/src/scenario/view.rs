@@ -1,15 +1,13 @@
 //! The same tables of the ledger, of sysfs and of what the tracer tells. Pure, but for what sysfs is read by.
 
-use std::collections::BTreeMap;
-use std::iter::once;
-use std::path::Path;
-
-use anyhow::{Context, Result};
-use serde_json::{Value, json};
-
 use super::diff::{Row, Table};
 use super::ledger::{Ledger, Queue};
 use crate::harness::sysfs;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::iter::once;
+use std::path::Path;
 
 /// How much a teller can know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

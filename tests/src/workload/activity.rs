@@ -1,13 +1,11 @@
 //! Operations of `script` on the two pointers of a queue: what a program and its GPU would do to them, and what goes wrong with the
 //! memory around them. Each is answered with the totals of the queue after it: the ledger that a tracer's counts are held against.
 
-use std::thread;
-use std::time::Duration;
-
+use crate::kfd::{Counts, Pointers};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-
-use crate::kfd::{Counts, Pointers};
+use std::thread;
+use std::time::Duration;
 
 /// One step, of one queue or of all.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! Moving into a cgroup, as a container runtime does with what it starts.
 
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
-
-use anyhow::{Context, Result};
 
 /// Joins a cgroup below /sys/fs/cgroup; it is made if it is not there.
 pub(crate) fn join(name: &str) -> Result<()> {

@@ -1,9 +1,8 @@
 //! The words of `kfd-workload`.
 
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::str::FromStr;
-
-use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Issues KFD ioctls as a ROCm program would and says on standard output, as JSON lines, what it did.
 #[derive(Debug, Parser)]

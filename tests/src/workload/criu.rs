@@ -1,13 +1,11 @@
 //! `criu`, the operation of `script`: one step of saving a process or of restoring one, and the file between them.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
-
 use crate::kfd::criu::{self, Checkpoint};
 use crate::kfd::{Client, uapi};
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {

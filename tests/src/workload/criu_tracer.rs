@@ -1,6 +1,13 @@
 //! `criu-tracer`: saves another process as CRIU does, which traces it and has a duplicate of its descriptor, and stays in the
 //! call until it is told to go on.
 
+use super::report;
+use crate::kfd::{Client, criu};
+use anyhow::{Context, Result};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+use serde_json::json;
 use std::ffi::c_long;
 use std::fs::{self, DirEntry};
 use std::io::{self, copy, sink, stdin};
@@ -8,15 +15,6 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::thread;
-
-use anyhow::{Context, Result};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
-use nix::sys::ptrace;
-use nix::unistd::Pid;
-use serde_json::json;
-
-use super::report;
-use crate::kfd::{Client, criu};
 
 /// Ready once all is done but CHECKPOINT, which ends with standard input.
 pub(crate) fn run(pid: u32) -> Result<()> {

@@ -1,15 +1,13 @@
 //! Threads of a script that make a call each and stay until they may go, so that what they have left is not gone before a test looks.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-
+use super::report;
+use crate::kfd::Client;
 use anyhow::{Context, Result};
 use nix::unistd::gettid;
 use serde_json::json;
-
-use super::report;
-use crate::kfd::Client;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 
 /// They end when it is dropped.
 #[derive(Default)]

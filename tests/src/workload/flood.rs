@@ -1,17 +1,15 @@
 //! `burst` and `flood`: more ioctls than a record each could carry; `noise`: some all the time.
 
+use super::until::Finish;
+use super::{queues, report};
+use crate::kfd::{Client, Tally};
+use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
-
-use super::until::Finish;
-use super::{queues, report};
-use crate::kfd::{Client, Tally};
 
 /// `count` ioctls in all, shared out among threads that use one descriptor.
 pub(crate) fn burst(threads: NonZeroU64, count: NonZeroU64, cpu: Option<usize>) -> Result<()> {

@@ -1,10 +1,9 @@
 //! `hold --hidden` and `hold --apart`: what a container runtime does to a device, so that lsof and fuser on the host, which
 //! compare device number and inode of the file system, do not find its user.
 
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Command;
-
+use super::cli::{Apart, Gpus, Hold};
+use super::report;
+use super::until::Finish;
 use anyhow::{Context, Result, ensure};
 use nix::mount::{MsFlags, mount, umount};
 use nix::sched::{CloneFlags, unshare};
@@ -12,10 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, SFlag, mknod, stat};
 use nix::unistd::Pid;
 use serde_json::json;
-
-use super::cli::{Apart, Gpus, Hold};
-use super::report;
-use super::until::Finish;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 
 /// Starts `hold` in namespaces of its own, of a PID namespace as PID 1, and passes the sign to finish on to it.
 pub(crate) fn run(args: &Hold) -> Result<()> {

@@ -1,21 +1,19 @@
 //! `hold` and `kill-me`: queues that stand still, to be looked at or to die with their process.
 
-use std::num::NonZeroUsize;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
-use std::time::Duration;
-
-use anyhow::{Context, Result, bail};
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap};
-use nix::unistd::{ForkResult, fork, read};
-use serde_json::json;
-
 use super::cli::Hold;
 use super::until::Finish;
 use super::{cgroup, queues, report, script};
 use crate::kfd::uapi::QueueType;
 use crate::kfd::{Client, Queue, Tally};
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+use nix::unistd::{ForkResult, fork, read};
+use serde_json::json;
+use std::num::NonZeroUsize;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
 
 pub(crate) fn run(args: &Hold) -> Result<()> {
     let finish = Finish::on_signals()?;

@@ -1,17 +1,15 @@
 //! Processes with more than one life, and one with hardly any.
 
-use std::os::unix::process::CommandExt;
-use std::process::Command;
-
+use super::until::Finish;
+use super::{cgroup, queues, report, script};
+use crate::kfd::uapi::QueueType;
 use anyhow::{Context, Result, ensure};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, pause};
 use serde_json::json;
-
-use super::until::Finish;
-use super::{cgroup, queues, report, script};
-use crate::kfd::uapi::QueueType;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// One PID, two lives: the first one's queue dies in exec, the second one opens the device anew.
 pub(crate) fn exec_self() -> Result<()> {

@@ -1,15 +1,13 @@
 //! `lookups`: bpf(2) lookups on one CPU. While one is under way the kernel runs no kprobe program on that CPU, and where
 //! threads are preempted inside the kernel, others run there meanwhile.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-
-use anyhow::Result;
-use aya::maps::{Array, MapData};
-
 use super::flood::pin_to;
 use super::report;
 use super::until::Finish;
+use anyhow::Result;
+use aya::maps::{Array, MapData};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// Copied while programs are kept from running, so that a lookup spends much of its time there.
 type Large = [u64; 32_768];

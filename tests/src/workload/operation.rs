@@ -1,13 +1,11 @@
 //! The language of `script`: one operation, parsed from its words.
 
-use std::str::FromStr;
-use std::time::Duration;
-
-use anyhow::{Context, Result, bail, ensure};
-
 use super::activity::Activity;
 use super::criu;
 use crate::kfd::uapi::{self, CreateQueueOld, QueueType};
+use anyhow::{Context, Result, bail, ensure};
+use std::str::FromStr;
+use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {

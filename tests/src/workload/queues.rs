@@ -1,14 +1,12 @@
 //! What several workloads do alike: open the device, ask what a thunk asks at start, make queues.
 
-use std::path::Path;
-
-use anyhow::{Context, Result, bail};
-use serde_json::json;
-
 use super::report;
 use crate::kfd::client::NewQueue;
 use crate::kfd::uapi::QueueType;
 use crate::kfd::{Client, Gpu, Queue, topology};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::path::Path;
 
 pub(crate) fn open() -> Result<Client> {
     let client = Client::open(Path::new("/dev/kfd")).context("open /dev/kfd")?;

@@ -1,12 +1,10 @@
 //! The JSON lines on standard output. Each is flushed at once: a reader waits for them.
 
-use std::io::{Write, stdout};
-
-use anyhow::{Context, Result};
-use serde_json::{Map, Value, json};
-
 use crate::kfd::client::Call;
 use crate::kfd::{Client, Errno, Queue, Tally, uapi};
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use std::io::{Write, stdout};
 
 pub(crate) fn line(value: &Value) -> Result<()> {
     let mut out = stdout().lock();

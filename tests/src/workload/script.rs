@@ -1,23 +1,21 @@
 //! `script`: operations in the order a test wants them, each reported by a line: its ioctl's, or what was done without one.
 
-use std::collections::BTreeSet;
-use std::fs::{self, DirEntry};
-use std::io::{BufRead, stdin};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
-use std::thread;
-
-use anyhow::{Context, Result, bail, ensure};
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, fork};
-use serde_json::{Value, json};
-
 use super::crowd::Crowd;
 use super::operation::{Operation, Place};
 use super::{lives, queues, report};
 use crate::kfd::client::{NewQueue, raw};
 use crate::kfd::pointers::unreadable_page;
 use crate::kfd::{Client, Errno, Gpu, Queue, QueueMemory, Tally, uapi};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs::{self, DirEntry};
+use std::io::{BufRead, stdin};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::thread;
 
 /// The open devices, one for each KFD process (`None` once closed), which of them is in use, the queues made
 /// so far with the device they were made on, what was counted on closed devices, and what CRIU was told.

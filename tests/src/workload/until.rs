@@ -1,12 +1,11 @@
 //! Waiting for the sign to finish: the end of standard input, SIGTERM, SIGINT, or the end of a child.
 
-use std::io::{Read, stdin};
-use std::os::fd::AsFd;
-
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::io::{Read, stdin};
+use std::os::fd::AsFd;
 
 /// From here on these signals end [`Finish::wait`] instead of the process. To be made before any thread.
 pub(crate) struct Finish(SignalFd);

@@ -1,11 +1,10 @@
 //! Partitions by name: they share the address of their chip.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::Workload;
 use kfd_trace_tests::harness::tracer::run_json;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 #[test]
 fn each_partition_has_a_name_and_a_budget_of_its_own() -> Result<()> {

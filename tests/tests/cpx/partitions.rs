@@ -1,12 +1,11 @@
 //! The test bed itself: what the driver makes of a partitioned GPU.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim_at;
 use kfd_trace_tests::harness::{Calls, Node, Stage, VmKernel, Workload, nodes, sysfs, until};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 const SYSFS: &str = "/sys";
 

@@ -1,15 +1,13 @@
 //! The service and the driver: it waits for one, lets it go, and follows the next.
 
-use std::fs;
-
+use crate::installed;
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::driver::Driver;
 use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
 use kfd_trace_tests::harness::service::{ADDRESS, command, main_pid, scrape_until, tracing};
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::{Metrics, until};
-
-use crate::installed;
+use std::fs;
 
 /// How many descriptors a process has open.
 fn descriptors(pid: u32) -> Result<usize> {

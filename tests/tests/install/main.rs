@@ -4,11 +4,10 @@
 mod driver;
 mod package;
 
-use std::path::Path;
-
 use anyhow::Result;
 use kfd_trace_tests::harness::driver::Driver;
 use kfd_trace_tests::harness::service::{command, install, packages};
+use std::path::Path;
 
 /// Nothing of an earlier test: no package, no driver.
 fn clean() -> Result<()> {

@@ -1,11 +1,6 @@
 //! The package: installed, upgraded, removed, and nothing left.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
+use crate::{clean, installed};
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::service::{
     ADDRESS, command, install, journal, main_pid, packages, property, scrape_until, signal,
@@ -13,8 +8,11 @@ use kfd_trace_tests::harness::service::{
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::{Metrics, http, until};
 use nix::sys::signal::Signal;
-
-use crate::{clean, installed};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 const SETTINGS: &str = "/etc/default/kfd-trace";
 

@@ -1,13 +1,12 @@
 //! Further contexts of a PID (7.2): a KFD process of its own with the PID of the first, whose queue ids begin anew.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, of};
 use kfd_trace_tests::harness::tracer::{FEW, run_json};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Steered, Stream, VmKernel, sysfs, until};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Whether this kernel's driver has CREATE_PROCESS.
 fn has_contexts() -> Result<bool> {

@@ -1,14 +1,13 @@
 //! The test bed itself: what each of kfdsim's controls makes the driver do, by tracefs.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::setting::PATIENCE;
 use kfd_trace_tests::harness::sleep::Asleep;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
 use kfd_trace_tests::harness::{Call, Calls, VmKernel, Workload, nodes, sysfs, until};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Functions that every kernel with kfdsim has, once each.
 const WATCHED: [&str; 6] = [

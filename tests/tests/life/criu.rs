@@ -1,14 +1,13 @@
 //! Queues that CRIU restores: the driver makes them in another process, out of what it saved of the first, without
 //! CREATE_QUEUE.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, of};
 use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, Workload, sysfs, until};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Of each type, on both GPUs, and nothing as usual. Queue 0 ends before the checkpoint, so that those that are left do not
 /// have the numbers that new queues would get.

@@ -1,10 +1,5 @@
 //! DESTROY_QUEUE that fails: whether the queue is gone goes by the driver, not by the errno alone.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, of};
 use kfd_trace_tests::harness::setting::{Hang, PATIENCE, Setting};
@@ -14,6 +9,10 @@ use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
 use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, VmKernel, sysfs, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Queue ids of a process, by the kernel's own table.
 fn listed(pid: u32) -> Result<BTreeSet<u64>> {

@@ -1,7 +1,5 @@
 //! Evictions and restores: told for the process that owns the queues and for each of its GPUs, whoever does it.
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, mono_ns, of};
 use kfd_trace_tests::harness::evictions::{ON_BOTH, death_while_evicted, gpus, own_gpus, spared};
@@ -10,6 +8,7 @@ use kfd_trace_tests::harness::tracer::NO_MQD;
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Steered, Stream, VmKernel};
 use serde_json::{Value, json};
+use std::fs;
 
 /// What every eviction and restore of a process has, and the number of the KFD process.
 fn well_formed(lines: &[Value], event: &Value) {

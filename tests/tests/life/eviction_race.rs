@@ -1,15 +1,14 @@
 //! Evictions and restores of one process at the same time, as from a userptr's invalidation beside TTM's worker: the
 //! driver's lock lies inside of what is probed, so that some are not told rightly; the state is right all the same.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Daemon, Steered, shared, until};
 use serde_json::Value;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 const THREADS: usize = 3;
 

@@ -1,13 +1,12 @@
 //! GPUs by name, their budgets, and what the API and `ps` tell of queues: against the topology and the workload.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::{run, run_json};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Daemon, Node, Workload, nodes, until};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// As the topology names it, made here anew.
 fn label(index: usize, node: &Node) -> Result<String> {

@@ -1,7 +1,5 @@
 //! A tracer that comes late: what stands is listed with all its facts, and followed to its end.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, of};
 use kfd_trace_tests::harness::tracer::{FEW, run_json};
@@ -9,6 +7,7 @@ use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Stream, Workload};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// PID and queue id, and all that is known of the queue under the tracer's names.
 type Listed = BTreeMap<(u64, u64), Value>;

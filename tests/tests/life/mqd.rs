@@ -1,14 +1,13 @@
 //! MQD writes: the tracer tells as many, of the same queues and in the same order, as tracefs' probes on the same
 //! functions.
 
-use std::process::Command;
-
 use anyhow::Result;
 use kfd_trace_tests::harness::events::{self, of};
 use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Steered, Stream};
 use serde_json::{Value, json};
+use std::process::Command;
 
 /// Every operation that writes an MQD, and some that do not, on both types and both GPUs. Queue 0 is made twice.
 const OPERATIONS: [&str; 16] = [

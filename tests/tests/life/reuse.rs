@@ -1,7 +1,5 @@
 //! PIDs and queue ids that are given again: the old one and the new one are never mixed.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result, bail};
 use kfd_trace_tests::harness::events::{self, mono_ns, of};
 use kfd_trace_tests::harness::json_lines::JsonLines;
@@ -10,6 +8,7 @@ use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Steered, Stream};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Makes and destroys queue 0 some times, now of one type and now of the other, on alternating GPUs.
 fn loops(steered: &mut Steered, times: usize) -> Result<()> {

@@ -1,9 +1,6 @@
 //! A machine that sleeps and wakes up, and a reset: after each step the state is what the driver's own lists have, its table
 //! (as `kfd-trace ps` reads it) and sysfs.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::evictions::ON_BOTH;
 use kfd_trace_tests::harness::sleep::Asleep;
@@ -12,6 +9,8 @@ use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim_at;
 use kfd_trace_tests::harness::{Daemon, Steered, sysfs, until};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// GPU of each queue, and whether it is evicted and active, by PID and queue id.
 type Queues = BTreeMap<(u64, u64), [Value; 3]>;

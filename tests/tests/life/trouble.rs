@@ -2,8 +2,6 @@
 //!
 //! After a reset the driver lets the queues of old processes stay evicted until they die; new ones work.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, gpu_id, mono_ns, of};
 use kfd_trace_tests::harness::tracer::run_json;
@@ -13,6 +11,7 @@ use kfd_trace_tests::harness::{Calls, JsonLines, Steered, Stream, Workload, sysf
 use kfd_trace_tests::kfd::topology;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::path::Path;
 
 const ON_BOTH: [&str; 2] = ["create aql", "create aql gpu=1"];
 

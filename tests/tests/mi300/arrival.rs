@@ -1,8 +1,5 @@
 //! GPUs that come under running tracers, of a generation that none was of before.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::driver::shape_of;
 use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
@@ -10,6 +7,8 @@ use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::reshape;
 use kfd_trace_tests::harness::{Daemon, Steered, Stream, events, nodes};
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// GPUs of another generation in the place of the stage's, until this is dropped.
 struct Vega {

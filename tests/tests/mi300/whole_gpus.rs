@@ -1,10 +1,9 @@
 //! The test bed itself: what the driver makes of a GPU with several XCCs.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::{Node, Stage, VmKernel, Workload, nodes, sysfs};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 const SYSFS: &str = "/sys";
 

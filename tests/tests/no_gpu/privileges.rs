@@ -2,8 +2,6 @@
 //!
 //! That all probes are attached with it is seen in verdicts.rs.
 
-use std::fs;
-
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::capable::PARANOID;
 use kfd_trace_tests::harness::setting::Setting;
@@ -13,6 +11,7 @@ use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{Daemon, JsonProcess, Workload, capable};
 use rustix::thread::CapabilitySet;
 use serde_json::Value;
+use std::fs;
 
 /// CAP_SYSLOG, CAP_PERFMON and CAP_BPF.
 const KEPT: &str = "000000c400000000";

@@ -1,8 +1,6 @@
 //! The driver is taken out and put in again under running tracers: those with kprobes do not hold it, say that it went, and see
 //! again what the new one does. This is the only stage that can: kfdsim cannot be unloaded.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Result, ensure};
 use kfd_trace_tests::harness::driver::references;
 use kfd_trace_tests::harness::footprint::Footprint;
@@ -11,6 +9,7 @@ use kfd_trace_tests::harness::tracer::{FEW, run};
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{Daemon, Driver, JsonProcess, Stream, VmKernel, Workload, until};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 const UNLOADED: &str =
     "kfd-trace: the amdgpu driver was unloaded, and all that it had has ended; waiting for it\n";

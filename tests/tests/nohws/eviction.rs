@@ -1,8 +1,6 @@
 //! Evictions without the hardware scheduler: the driver takes queues off their hardware slots and puts them back itself,
 //! by functions of its own.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, of};
 use kfd_trace_tests::harness::evictions::{ON_BOTH, death_while_evicted, gpus, own_gpus, spared};
@@ -11,6 +9,7 @@ use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Calls, Daemon, Steered, Stream, until};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Of each driver one copy; what the hardware scheduler's functions would do is theirs.
 const WITNESSED: [&str; 4] = [

@@ -1,10 +1,9 @@
 //! The test bed itself: the driver works without the hardware scheduler.
 
-use std::fs;
-use std::path::Path;
-
 use anyhow::Result;
 use kfd_trace_tests::harness::{Stage, VmKernel, Workload, nodes, sysfs, workload};
+use std::fs;
+use std::path::Path;
 
 #[test]
 fn queues_live_without_the_hardware_scheduler() -> Result<()> {

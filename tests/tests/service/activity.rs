@@ -1,15 +1,13 @@
 //! The alerts of what queues do, as those of alerts.rs. KfdTraceSamplesStuck takes a reading that hangs, which nothing here can bring
 //! about: promtool alone tests its rule.
 
-use std::time::Duration;
-
+use super::alerts::{Again, Cause, fire};
 use anyhow::Result;
 use kfd_trace_tests::harness::Steered;
 use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
 use kfd_trace_tests::harness::service::{ADDRESS, Changed, tracing};
 use kfd_trace_tests::harness::workload::kfdsim;
-
-use super::alerts::{Again, Cause, fire};
+use std::time::Duration;
 
 /// Packets that nobody retires.
 fn stalled() -> Result<Cause> {

@@ -1,15 +1,6 @@
 //! Each alert fires in its scenario and in no other, in a real Prometheus by the shipped rules, whose times are divided.
 //! KfdTraceNothingTraced takes a driver that comes again (tests/install/driver.rs); those of what queues do are in activity.rs.
 
-use std::any::Any;
-use std::collections::BTreeSet;
-use std::fs;
-use std::io::{Write, stdout};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::other_sysfs;
 use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
@@ -19,6 +10,14 @@ use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
 use kfd_trace_tests::harness::{Steered, Workload};
 use nix::sys::signal::Signal;
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Write, stdout};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// What keeps an alert's cause up, until it is dropped.
 pub(super) type Cause = Box<dyn Any>;

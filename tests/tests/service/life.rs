@@ -1,13 +1,12 @@
 //! The service's own life: systemd brings it back however it ends.
 
-use std::process::Command;
-
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::service::{journal, main_pid, property, scrape_until, signal, tracing};
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::{Metrics, Steered, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::process::Command;
 
 /// The service after an end that is not its own: another process, which traces.
 fn come_back(before: u32) -> Result<()> {

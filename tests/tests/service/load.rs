@@ -1,7 +1,5 @@
 //! A load of all kinds: each query of the dashboards has an answer, a scrape stays cheap, and nothing is left of the dead.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::dashboards::{PanelQuery, queries};
 use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
@@ -10,6 +8,7 @@ use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
 use kfd_trace_tests::harness::{Metrics, Steered, Workload, http, until};
 use nix::unistd::{SysconfVar, sysconf};
+use std::collections::BTreeMap;
 
 const DASHBOARDS: [&str; 3] = [
     include_str!("../../../deploy/grafana/fleet.json"),

@@ -1,16 +1,15 @@
 //! Real clients of the pages over TLS with a password (curl, wrk), among them those who only take up room: the service goes on
 //! tracing, and is scraped.
 
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::service::{self, ADDRESS, Changed, command, journal, tracing};
+use kfd_trace_tests::harness::wait::ATTACH;
+use kfd_trace_tests::harness::{Metrics, Steered, until};
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use kfd_trace_tests::harness::service::{self, ADDRESS, Changed, command, journal, tracing};
-use kfd_trace_tests::harness::wait::ATTACH;
-use kfd_trace_tests::harness::{Metrics, Steered, until};
 
 /// /tmp of the service is another one.
 const FOLDER: &str = "/run/kfd-trace-web";

@@ -1,13 +1,12 @@
 //! A log of AMD_LOG_LEVEL beside the driver: its queues are those that stand, and those of a recorded stream.
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Steered, Stream};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
+use std::fs;
 
 /// From `hsa_queue_t` to `write_dispatch_id`.
 const WRITE_DISPATCH_ID: u64 = 0x38;

@@ -1,14 +1,13 @@
 //! Where a process belongs: by the cgroup that it is in, and the kubelet's log folders of the guest.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::{run, run_json};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload};
 use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
 const UID: &str = "6d1f4a3c-0b7e-4d8a-9c11-5e2f7a90b3c4";
 const UID_IN_SLICE: &str = "6d1f4a3c_0b7e_4d8a_9c11_5e2f7a90b3c4";

@@ -1,8 +1,5 @@
 //! More ioctls than records could carry: the counts stay exact, and what is missing is counted.
 
-use std::thread;
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
@@ -10,6 +7,8 @@ use kfd_trace_tests::harness::footprint::Footprint;
 use kfd_trace_tests::harness::{Daemon, Metrics, Stream, Workload, counts, kernel, ring, shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::thread;
+use std::time::Duration;
 
 /// 100,000 ioctls on an emulated CPU.
 const LONG: Duration = Duration::from_secs(150);

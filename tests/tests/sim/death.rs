@@ -1,13 +1,12 @@
 //! Queues that die with their process: whoever frees them in the driver, the tracer names the owner.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::{FEW, run_json};
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{JsonLines, Stream, VmKernel, Workload};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 fn of(lines: &[Value], event: &str, pid: u32) -> Vec<Value> {
     lines.iter().filter(|line| line["event"] == event && line["pid"] == pid).cloned().collect()

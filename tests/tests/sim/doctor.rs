@@ -1,9 +1,6 @@
 //! `kfd-trace doctor` beside lsof, fuser and rocm-smi: each way in which these show another thing than the driver has.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-
+use super::usual::Eyes;
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::setting::{Hang, PATIENCE, Setting};
 use kfd_trace_tests::harness::tracer::{run, run_as};
@@ -12,8 +9,9 @@ use kfd_trace_tests::harness::{Steered, VmKernel, Workload, sysfs, until};
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use super::usual::Eyes;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 const NOBODY: u32 = 65534;
 

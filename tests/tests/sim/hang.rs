@@ -1,8 +1,5 @@
 //! A file of the driver whose reading hangs: neither the stream nor the daemon waits for it.
 
-use std::fs::{self, OpenOptions};
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use kfd_trace_tests::harness::other_sysfs::{flag, lacking};
 use kfd_trace_tests::harness::tracer::FEW;
@@ -10,6 +7,8 @@ use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use std::fs::{self, OpenOptions};
+use std::time::Duration;
 
 /// Until the next look at the driver's lists (10 s), and the 30 s after which it is told.
 const TOLD: Duration = Duration::from_secs(100);

@@ -1,13 +1,12 @@
 //! A workload that lsof and fuser cannot see, because its device node is another inode; and the tracer, which
 //! sees it by its queues.
 
+use super::usual::Eyes;
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload};
 use serde_json::{Value, json};
-
-use super::usual::Eyes;
 
 /// The facts of a queue, under the names of `kfd-trace ps` and the stream.
 fn as_the_workload_says(queue: &Value) -> Value {

@@ -1,13 +1,12 @@
 //! Queues without BTF of the driver: followed by the arguments and results of the ioctls alone.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::other_sysfs::{flag, without_btf};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Steered, Workload, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Under the daemon's names and the workload's.
 const FACTS: [(&str, &str); 6] = [

@@ -1,13 +1,12 @@
 //! Calls that `kfd_ioctl` refuses before any handler runs, and the one that is not measured.
 
-use std::fs::{Permissions, set_permissions};
-use std::os::unix::fs::PermissionsExt;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::NO_MQD;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, JsonLines, Stream, Workload, counts};
 use serde_json::{Value, json};
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
 
 const NOBODY: u32 = 65534;
 

@@ -1,14 +1,13 @@
 //! A process that is gone before anybody could read its /proc entry: the tracer stands still meanwhile.
 
-use std::fs::{Permissions, set_permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{JsonProcess, SharedStream, Stream, Workload, workload};
 use serde_json::{Value, json};
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 
 /// Lets it live and die while the stream is stopped; gives what the stream says of it.
 fn seen_too_late(mut process: JsonProcess, stream: &mut SharedStream) -> Result<(JsonProcess, Value)> {

@@ -2,12 +2,11 @@
 //!
 //! kfdsim submits no job and its interrupts go to KFD alone, so that none of them fires here: their counters are at 0.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 use kfd_trace_tests::harness::kernel::bpf_programs;
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::{Daemon, Metrics, Workload};
+use std::collections::BTreeSet;
 
 /// Those of amdgpu and of the DRM scheduler, which each kernel here has.
 const THERE: [&str; 5] = ["tp_cs", "tp_interrupt", "tp_job_queue", "tp_job_run", "tp_job_done"];

@@ -1,11 +1,10 @@
 //! The usual checks, as Debian has them: whom lsof, fuser and rocm-smi show, to root or to another user.
 
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
 
 /// Who looks.
 #[derive(Clone, Copy, Debug)]

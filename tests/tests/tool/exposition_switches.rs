@@ -1,12 +1,11 @@
 //! Which processes and queues have series of their own, and for how long after their end.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
 use anyhow::Result;
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Workload};
 use nix::sys::signal::Signal;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 fn daemon(flags: &[&str]) -> Result<Daemon> {
     Daemon::quick(&[&FEW[..], flags].concat())

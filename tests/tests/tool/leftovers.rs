@@ -1,13 +1,12 @@
 //! A tracer that is killed leaves no probe and no program behind.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 use kfd_trace_tests::harness::kernel::{bpf_programs, traced_functions};
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, JsonProcess, Stream, shared, until};
 use nix::sys::signal::Signal;
+use std::collections::BTreeSet;
 
 /// Ids of BPF programs, and functions that are traced.
 type Attached = (BTreeSet<u32>, BTreeSet<String>);

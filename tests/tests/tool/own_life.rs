@@ -1,14 +1,6 @@
 //! What befalls the tracer itself: it is killed and started again, it is not alone, nobody reads what it writes, /proc tells
 //! it nothing or lies, the clock is set.
 
-use std::fs::OpenOptions;
-use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::fs::symlink;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::footprint::Footprint;
 use kfd_trace_tests::harness::tracer::{FEW, NO_MQD, program};
@@ -21,6 +13,13 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime, clock_settime};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::symlink;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const CALLS: u32 = 1000;
 

@@ -1,12 +1,11 @@
 //! `--pid`: what is traced, what costs nothing, and what is said.
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::{NO_MQD, run};
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{Daemon, JsonProcess, Metrics, Stream, Workload, counts, until, workload};
 use serde_json::{Value, json};
+use std::fs;
 
 /// A PID above the largest that Linux gives (PID_MAX_LIMIT, 4 Mi).
 const NOBODY: &str = "4194305";

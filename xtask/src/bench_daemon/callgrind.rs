@@ -1,15 +1,13 @@
 //! One run of the bench program under callgrind: the instructions of each of its regions.
 
+use crate::run;
+use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
-
-use anyhow::{Context as _, Result, ensure};
-
-use crate::run;
 
 /// Of the dumps: the first is `callgrind.out.1`. `callgrind.out` is written at the program's end.
 const DUMP: &str = "callgrind.out";

@@ -1,11 +1,9 @@
 //! From what the bench program printed, and what callgrind counted, to the figures that are told. Pure.
 
-use std::collections::BTreeMap;
-
+use crate::baseline::Figure;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-
-use crate::baseline::Figure;
+use std::collections::BTreeMap;
 
 const INSTRUCTIONS: &str = "instructions";
 

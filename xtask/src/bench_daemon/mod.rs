@@ -3,18 +3,16 @@
 //! Builds kfd-trace/benches/daemon as the release binary is built, and runs it here: under callgrind for instructions, as
 //! it is for times and memory. Gives the figures of docs/performance.md.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
-
 use crate::baseline::{Baseline, Figure};
 use crate::guest::{self, TARGET};
 use crate::overhead;
 use crate::paths;
 use crate::run::{self, note, step};
 use crate::setup;
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 mod callgrind;
 mod figures;

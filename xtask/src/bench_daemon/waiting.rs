@@ -1,17 +1,15 @@
 //! The released daemon while it waits for the driver: what it keeps in memory, and how often it wakes up.
 
+use crate::baseline::Figure;
+use crate::build;
+use crate::paths;
+use crate::run::step;
+use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-
-use crate::baseline::Figure;
-use crate::build;
-use crate::paths;
-use crate::run::step;
 
 /// After its start, until it does nothing but wait.
 const SETTLES: Duration = Duration::from_secs(5);

@@ -1,13 +1,11 @@
 //! What Grafana does not ask of a dashboard: that its metrics are the tracer's, its variables its own, and that panels say
 //! what they show. Pure.
 
-use std::collections::BTreeSet;
-
-use serde_json::{Value, json};
-
 use super::json::expand;
 use super::panel::{Dashboard, Kind, Panel};
 use crate::rules::Names;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Variables that Grafana brings along.
 const OF_GRAFANA: [&str; 2] = ["__rate_interval", "__range"];

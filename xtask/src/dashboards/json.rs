@@ -1,8 +1,7 @@
 //! A dashboard as Grafana's JSON, of the version that [`GRAFANA`] names.
 
-use serde_json::{Value, json};
-
 use super::panel::{Dashboard, Kind, PER_SECOND, Panel, SECONDS, Variable};
+use serde_json::{Value, json};
 
 /// The version whose schema the files have: `cargo xtask dashboards --schema` holds them against it.
 pub(super) const GRAFANA: &str = "12.4.11";

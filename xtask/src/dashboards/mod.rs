@@ -1,14 +1,12 @@
 //! `cargo xtask dashboards`: Grafana's dashboards below deploy/grafana, from a row a panel, and what they are held against.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-
 use crate::paths;
 use crate::rules::{self, Names};
 use crate::run::{self, note};
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 
 mod activity;
 mod check;

@@ -2,16 +2,14 @@
 //! the same source as Grafana itself. tsc takes each dashboard for a literal of them: unknown fields, missing ones and values
 //! that an enum lacks are errors.
 
-use std::fs;
-use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-use serde_json::json;
-
 use super::json::{GRAFANA, dashboard as as_json};
 use super::panel::Dashboard;
 use crate::paths;
 use crate::run::{self, step};
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+use std::fs;
+use std::process::Command;
 
 const TYPESCRIPT: &str = "5.9.3";
 

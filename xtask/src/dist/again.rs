@@ -1,15 +1,13 @@
 //! `cargo xtask dist --check`: the same commit built a second time, in another folder.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-
 use super::{Machine, SUMS};
 use crate::guest;
 use crate::paths;
 use crate::run::{self, note, step};
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 /// # Errors
 /// When a file differs from those of `folder`; each is named.

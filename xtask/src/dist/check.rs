@@ -2,16 +2,14 @@
 //!
 //! systemd-analyze comes from Debian's package, unpacked below target/: the package itself would take over the machine.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-
 use super::{Packages, X86_64, tree};
 use crate::apt::{self, Apt};
 use crate::run::{self, note, step};
 use crate::{build, paths, setup};
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const UNIT: &str = "deploy/systemd/kfd-trace.service";
 /// Of ten; systemd calls what is below 5 "OK" or better.

@@ -1,15 +1,13 @@
 //! The Debian package: control files, and a tree that dpkg-deb packs.
 
+use super::contents::{Entry, Kind, Layout, Parts, entries};
+use super::{About, gzip, tree};
+use crate::run;
+use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-use anyhow::{Context as _, Result};
-
-use super::contents::{Entry, Kind, Layout, Parts, entries};
-use super::{About, gzip, tree};
-use crate::run;
 
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 const DOC: &str = "usr/share/doc/kfd-trace";

@@ -1,14 +1,12 @@
 //! Reads what is to be packed: from the workspace, and from the binary itself, which knows its pages and completions.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-use anyhow::{Context as _, Result};
-
 use super::contents::Parts;
 use super::{Machine, third_party};
 use crate::{paths, run};
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 /// Files below deploy that are used as they are.
 const DEPLOY: [&str; 4] =

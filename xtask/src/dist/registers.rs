@@ -1,13 +1,12 @@
 //! Which arguments the BPF programs read: their places in `struct pt_regs` are the machine's, and are chosen when they are
 //! built. Read from the shipped binary. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use anyhow::{Context as _, Result, bail};
 use object::LittleEndian;
 use object::elf::{EM_BPF, FileHeader64, SHT_SYMTAB, STT_FUNC};
 use object::read::SectionIndex;
 use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Offsets in `struct pt_regs`.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,12 @@
 //! The release binary without a trace of where it was built.
 
-use std::fs;
-use std::path::PathBuf;
-
-use anyhow::{Context as _, Result, bail};
-
 use super::Machine;
 use super::leaks::leaks;
 use crate::run::{self, step};
 use crate::{build, guest, paths};
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::PathBuf;
 
 /// Stands before each call of rustc, also of those that build the BPF object.
 const WRAPPER: &str = "xtask/src/dist/rustc.sh";

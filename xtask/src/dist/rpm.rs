@@ -1,15 +1,13 @@
 //! The .rpm: a tree and a list of files that rpmbuild packs by deploy/rpm/kfd-trace.spec.
 
+use super::contents::{Entry, Kind, Layout, Parts, entries};
+use super::{About, gzip, tree};
+use crate::run;
+use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-use anyhow::{Context as _, Result};
-
-use super::contents::{Entry, Kind, Layout, Parts, entries};
-use super::{About, gzip, tree};
-use crate::run;
 
 /// Makes the package below `folder`, from trees at `stage`, which is made anew.
 pub(super) fn build(parts: &Parts, about: &About, spec: &Path, stage: &Path, file: &Path) -> Result<()> {

@@ -1,13 +1,11 @@
 //! The tarball: one folder, which has what belongs below /.
 
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context as _, Result};
-use tar::{Builder, EntryType, Header, HeaderMode};
-
 use super::contents::{Layout, Parts, entries};
 use super::{About, gzip};
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::Path;
+use tar::{Builder, EntryType, Header, HeaderMode};
 
 pub(super) fn build(parts: &Parts, about: &About, name: &str, file: &Path) -> Result<()> {
     let mut archive = Builder::new(Vec::new());

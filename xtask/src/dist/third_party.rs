@@ -1,14 +1,12 @@
 //! What is linked into the program, and under which licence: names from cargo's metadata, texts from the crates.
 
+use crate::{guest, run};
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use anyhow::{Context as _, Result};
-use serde::Deserialize;
-
-use crate::{guest, run};
 
 /// Packages whose code is shipped.
 const ROOTS: [&str; 2] = ["kfd-trace", "kfd-trace-ebpf"];

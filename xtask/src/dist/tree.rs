@@ -1,10 +1,9 @@
 //! Folders of files with modes that do not depend on the umask.
 
+use anyhow::{Context as _, Result};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-
-use anyhow::{Context as _, Result};
 
 /// Makes the folder anew with these files: path below it, bytes, mode.
 pub(super) fn write<'a>(

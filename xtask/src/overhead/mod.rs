@@ -6,12 +6,6 @@ mod figures;
 mod own;
 mod table;
 
-use std::io::{self, Write};
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, bail};
-use clap::builder::PossibleValuesParser;
-
 use crate::baseline::{Baseline, Figure};
 use crate::bench::{Bench, Mode};
 use crate::boots::COST;
@@ -19,8 +13,11 @@ use crate::qemu::End;
 use crate::run::{note, step};
 use crate::scenario;
 use crate::series::Series;
-
+use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
 use figures::{Report, Row};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 /// Longest a guest may take, far beyond what it needs.
 const LIMIT: Duration = Duration::from_secs(3600);

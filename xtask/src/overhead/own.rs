@@ -1,8 +1,7 @@
 //! What the tracer itself needs, as the guest's kfd-cost tells it (tests/src/cost/own.rs). Pure.
 
-use anyhow::{Context as _, Result};
-
 use crate::baseline::Figure;
+use anyhow::{Context as _, Result};
 
 /// What its lines begin with.
 const MARK: &str = "kfd-own ";

@@ -1,10 +1,9 @@
 //! What promtool does not ask of rules: that the metrics are those of the tracer, and that each alert can be understood and
 //! was seen to fire. Pure. Dashboards ask the same of their metrics.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The test file in which no alert may fire.
 const QUIET: &str = "quiet.yml";

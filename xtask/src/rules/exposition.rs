@@ -1,15 +1,13 @@
 //! `promtool check metrics` of an exposition that has every metric: a unit test of kfd-trace makes it, with the daemon's own
 //! encoder, and sees to it that none is missing.
 
+use crate::run::{self, step};
+use crate::{guest, paths};
+use anyhow::{Context as _, Result, bail};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-
-use crate::run::{self, step};
-use crate::{guest, paths};
 
 const TEST: &str = "output::metrics::tests::whole::every_metric_of_the_table_is_exported_and_no_other";
 /// Tells the test where to write.

@@ -1,13 +1,12 @@
 //! A queue in the report.
 
-use serde::Serialize;
-
-use super::{ends, hex};
 use crate::amd_log::join::Verdict;
 use crate::amd_log::packet::Shape;
 use crate::amd_log::queues::Backlog;
+use crate::amd_log::queues::Span;
 use crate::amd_log::recorded::{KfdQueue, Recorded};
 use crate::amd_log::rows::Row;
+use serde::Serialize;
 
 /// One queue, or what could not be tied to one.
 #[derive(Clone, Debug, Serialize)]
@@ -185,4 +184,12 @@ mod tests {
         assert_eq!(Header::decode(0x1403), told);
         assert_eq!(Header::decode(0x600).acquire, "reserved");
     }
+}
+
+pub(super) fn hex(value: u64) -> String {
+    format!("{value:#x}")
+}
+
+pub(super) fn ends(span: Span) -> (Option<u64>, Option<u64>) {
+    (span.0.map(|(first, _)| first), span.0.map(|(_, last)| last))
 }

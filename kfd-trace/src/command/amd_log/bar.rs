@@ -1,8 +1,7 @@
 //! How far it is, on a terminal.
 
-use std::time::Duration;
-
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Duration;
 
 /// Shown on standard error where that is a terminal, else nothing.
 #[derive(Debug)]

@@ -1,10 +1,9 @@
 //! Files that are compressed: told by their first bytes, not by their names.
 
-use std::io::{self, BufRead, ErrorKind, Read};
-
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::FrameDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use std::io::{self, BufRead, ErrorKind, Read};
 
 /// As the file's first bytes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

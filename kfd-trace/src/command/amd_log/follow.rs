@@ -1,14 +1,13 @@
 //! Logs that grow.
 
+use super::bar::{Bar, LOOK};
+use super::input::End;
+use super::input::Source;
+use crate::amd_log::Tally;
 use std::fs::File;
 use std::io::{self, Seek as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::thread::sleep;
-
-use super::End;
-use super::bar::{Bar, LOOK};
-use super::input::Source;
-use crate::amd_log::Tally;
 
 /// Reads what is there and what comes, until a signal.
 pub(super) fn read(sources: &mut [Source], tally: &mut Tally, end: &End, bar: &Bar) {

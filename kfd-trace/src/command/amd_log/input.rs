@@ -1,18 +1,27 @@
 //! One file, or standard input.
 
-use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, Seek as _, SeekFrom};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
-
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use super::End;
 use super::bar::{Bar, LOOK};
 use super::compressed::Compression;
 use crate::amd_log::report::Input;
 use crate::amd_log::{Lines, Tally};
 use crate::runtime::exit::Stop;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, Seek as _, SeekFrom};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set by a signal: the report is of what was read until then.
+#[derive(Clone, Debug, Default)]
+pub(super) struct End(pub(super) Arc<AtomicBool>);
+
+impl End {
+    pub(super) fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Bytes at once: they fit into a processor's second cache, and calls are few.
 const CHUNK: usize = 256 << 10;

@@ -1,17 +1,16 @@
 //! Queues of KFD to join with.
 
-use std::fmt;
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
-
-use super::End;
+use super::input::End;
 use crate::amd_log::recorded::{KfdQueue, Recorded, Recorder};
 use crate::amd_log::report::Kfd;
 use crate::command::ps;
 use crate::kernel::Roots;
 use crate::output::ps::PsRow;
 use crate::runtime::exit::Stop;
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
 
 /// Longest line of a stream that is taken in: what `ps --json` writes is one line.
 const LONGEST: u64 = 64 << 20;

@@ -1,7 +1,5 @@
 //! The report as text and as JSON.
 
-use std::collections::BTreeSet;
-
 use super::{Kind, SeenProcess, told};
 use crate::attribute::process::Life;
 use crate::doctor::sampled::Sampled;
@@ -10,6 +8,7 @@ use crate::doctor::seen::{KfdProcesses, Mappings};
 use crate::doctor::text::Footing;
 use crate::doctor::{Report, Seen, json, text};
 use crate::kernel::{Finding, Severity};
+use std::collections::BTreeSet;
 
 fn finding() -> Finding {
     Finding {

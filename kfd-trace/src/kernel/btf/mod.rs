@@ -12,9 +12,8 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 pub use error::BtfError;
+pub use parse::Btf;
 use parse::{Kind, Type, name_hash};
 #[cfg(test)]
 pub(super) use sample::Sample;
@@ -28,30 +27,7 @@ pub struct Member {
     pub size: u32,
 }
 
-/// The types of one object: the kernel image, or a module with the image as its base.
-pub struct Btf {
-    data: Vec<u8>,
-    /// Where the strings lie in `data`.
-    strings: std::ops::Range<usize>,
-    /// Ids and string offsets below these belong to the base.
-    first_id: u32,
-    first_string: u32,
-    /// Where each own type lies in `data`, by id - first_id.
-    starts: Vec<u32>,
-    /// Named structures, unions and enums: hash of the name << 32 | id, sorted.
-    by_name: Vec<u64>,
-    base: Option<Arc<Btf>>,
-}
-
 impl Btf {
-    /// Reads BTF; for a module's, `base` is the kernel's.
-    ///
-    /// # Errors
-    /// Not BTF, not of this machine's byte order, cut off, or of a newer format.
-    pub fn parse(data: Vec<u8>, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
-        parse::parse(data, base)
-    }
-
     /// Offset and size of a member: `offset_of("queue", "properties.queue_id")`. A path goes through nested
     /// and anonymous structures and unions, typedefs and qualifiers, and array elements (`pdds[0]`), not
     /// through pointers.

@@ -1,8 +1,7 @@
 //! The bytes of BTF: header, type records, strings. Every access is checked against the data's length.
 
+use super::error::BtfError;
 use std::sync::Arc;
-
-use super::{Btf, BtfError};
 
 const MAGIC: u16 = 0xeb9f;
 const VERSION: u8 = 1;
@@ -84,7 +83,32 @@ pub(super) fn name_hash(name: &[u8]) -> u32 {
     name.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-pub(super) fn parse(data: Vec<u8>, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
+/// The types of one object: the kernel image, or a module with the image as its base.
+pub struct Btf {
+    pub(super) data: Vec<u8>,
+    /// Where the strings lie in `data`.
+    pub(super) strings: std::ops::Range<usize>,
+    /// Ids and string offsets below these belong to the base.
+    pub(super) first_id: u32,
+    pub(super) first_string: u32,
+    /// Where each own type lies in `data`, by id - first_id.
+    pub(super) starts: Vec<u32>,
+    /// Named structures, unions and enums: hash of the name << 32 | id, sorted.
+    pub(super) by_name: Vec<u64>,
+    pub(super) base: Option<Arc<Btf>>,
+}
+
+impl Btf {
+    /// Reads BTF; for a module's, `base` is the kernel's.
+    ///
+    /// # Errors
+    /// Not BTF, not of this machine's byte order, cut off, or of a newer format.
+    pub fn parse(data: Vec<u8>, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
+        parse(data, base)
+    }
+}
+
+fn parse(data: Vec<u8>, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
     let malformed = |what, at| BtfError::Malformed { what, at };
     let &[magic0, magic1, version, _flags, ..] = data.as_slice() else {
         return Err(malformed("the header is cut off", 0));

@@ -2,6 +2,7 @@
 
 use super::sample::Sample;
 use super::*;
+use std::sync::Arc;
 
 fn at(offset: u32, size: u32) -> Result<Member, BtfError> {
     Ok(Member { offset, size })

@@ -1,10 +1,8 @@
 //! What a request asks for, from its path and its parameters.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use jiff::{SignedDuration, Timestamp};
-
 use crate::state::{Filter, What};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Events in an answer, if no limit is asked for.
 const LIMIT: usize = 1_000;

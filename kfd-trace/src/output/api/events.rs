@@ -1,16 +1,14 @@
 //! What is kept of the past, each event as the stream tells it.
 
-use std::sync::Arc;
-
-use jiff::tz::TimeZone;
-use serde::{Serialize, Serializer};
-
 use super::written;
 use crate::attribute::Topology;
 use crate::output::event::context::Context;
 use crate::output::event::json::{self, Driver};
 use crate::state::{Class, Entry, Found, Kept, What};
 use crate::text::clock::{self, Clock};
+use jiff::tz::TimeZone;
+use serde::{Serialize, Serializer};
+use std::sync::Arc;
 
 /// What the document is made from.
 #[derive(Clone, Debug)]

@@ -1,11 +1,10 @@
 //! One GPU, or one partition of one.
 
-use serde::Serialize;
-
 use super::View;
 use crate::attribute::Gpu;
 use crate::output::budget::Budget;
 use crate::output::names::{self, ByPool};
+use serde::Serialize;
 
 #[derive(Serialize)]
 pub(super) struct Row<'a> {

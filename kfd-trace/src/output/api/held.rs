@@ -1,15 +1,13 @@
 //! Who held which queue at a moment: those that live still, and those that ended since.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use serde::Serialize;
-
 use super::who::Who;
 use super::{View, written};
 use crate::model::event::{ProcessId, QueueType};
 use crate::state::{Entry, Kept, Process, Queue, What};
 use crate::text::clock;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// What the document is made from.
 #[derive(Clone, Copy, Debug)]

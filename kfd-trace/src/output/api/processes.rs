@@ -1,12 +1,11 @@
 //! One process, live or remembered. Its arguments are not shown: they may hold secrets.
 
-use serde::Serialize;
-
 use super::View;
 use super::who::Who;
 use crate::model::incident::Trigger;
 use crate::output::activity::{WorkFields, works};
 use crate::state::{Evictions, Process};
+use serde::Serialize;
 
 #[derive(Serialize)]
 pub(super) struct Row<'a> {

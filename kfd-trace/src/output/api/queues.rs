@@ -1,13 +1,12 @@
 //! One live queue.
 
-use serde::Serialize;
-
 use super::View;
 use crate::model::incident::MqdOp;
 use crate::output::activity::ActivityFields;
 use crate::output::names;
 use crate::output::queue_fields::QueueFields;
 use crate::state::{Process, Queue, Sources};
+use serde::Serialize;
 
 #[derive(Serialize)]
 pub(super) struct Row<'a> {

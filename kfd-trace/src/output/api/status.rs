@@ -1,9 +1,5 @@
 //! What the tracer can see, what it cannot and why, and what it lost.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
 use super::events::{Bounds, bounds};
 use super::written;
 use crate::attribute::Topology;
@@ -13,6 +9,8 @@ use crate::output::status::{self, Losses, Probed};
 use crate::state::{Class, Kept};
 use crate::text::clock;
 use kfd_trace_common::counter::ProbeId;
+use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// How the tracing goes.
 #[derive(Clone, Copy, Debug)]

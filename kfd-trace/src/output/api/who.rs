@@ -1,9 +1,8 @@
 //! Who a process is or was, as every row about one begins.
 
-use serde::Serialize;
-
 use crate::output::belongs::BelongsFields;
 use crate::state::{Entry, Process};
+use serde::Serialize;
 
 #[derive(Serialize)]
 pub(super) struct Who<'a> {

@@ -3,12 +3,6 @@
 //! Every field of an event kind is always there; `null` is "not told" or "not measured", never 0. Addresses,
 //! commands and [`Line::kfd_process`] are strings, because readers hold numbers as doubles.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-
-use serde::Serialize;
-use serde_json::Value;
-
 use super::context::Context;
 use crate::model::event::{Body, Event, IoctlCall, Outcome, QueueCreate, QueueType};
 use crate::model::ioctl;
@@ -17,6 +11,10 @@ use crate::output::belongs::BelongsFields;
 use crate::output::names::{self, hex};
 use crate::output::queue_fields::QueueFields;
 use crate::text::{errno, escape};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 /// Version of the format.
 pub const SCHEMA: u32 = 1;

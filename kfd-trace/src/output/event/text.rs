@@ -2,12 +2,6 @@
 //!
 //! Columns: time, PID of the owner, comm, event, detail. Colours only where the caller found a terminal.
 
-use std::fmt::Write as _;
-use std::io::{self, Write};
-
-use anstyle::{AnsiColor, Style};
-use bytesize::ByteSize;
-
 use super::context::Context;
 use crate::model::event::{Body, Event, Origin, Outcome, ProcessSeen, QueueCreate};
 use crate::model::ioctl;
@@ -16,6 +10,10 @@ use crate::output::belongs::BelongsFields;
 use crate::state::{Process, Queue};
 use crate::text::clock::{latency, span};
 use crate::text::{errno, escape};
+use anstyle::{AnsiColor, Style};
+use bytesize::ByteSize;
+use std::fmt::Write as _;
+use std::io::{self, Write};
 
 /// Widths of the columns before the detail.
 const TIME: usize = 15;

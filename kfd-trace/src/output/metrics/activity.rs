@@ -1,15 +1,14 @@
 //! What queues do: sampled counts by process and GPU, and how the sampling goes.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::Scrape;
+use super::driver::identity;
 use super::driver::{gpu_label, sees_queues};
 use super::family::{Family, number};
-use super::processes::identity;
 use super::table as t;
 use crate::model::pointers::{Counts, Unit, Unmeasured};
 use crate::output::activity::unit;
 use crate::state::{Process, Queue, Work};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of processes. Nothing where sampling is off, or queues are not seen: 0 would say that nothing happened.
 pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Family> {

@@ -1,8 +1,7 @@
 //! Which processes and queues have series of their own.
 
-use std::time::Duration;
-
 use crate::state::Process;
+use std::time::Duration;
 
 /// What is asked for. Both numbers are bounds, since neither PIDs nor queues are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

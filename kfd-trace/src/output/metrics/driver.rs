@@ -1,15 +1,13 @@
 //! Processes, queues and opens over the whole machine.
 
-use std::collections::BTreeMap;
-
-use kfd_trace_common::counter::ProbeId;
-
 use super::Scrape;
 use super::family::{Family, number};
 use super::table as t;
 use crate::model::event::QueueType;
-use crate::state::{Cause, Queue, QueueLabel};
+use crate::state::{Cause, Process, Queue, QueueLabel};
 use crate::text::errno;
+use kfd_trace_common::counter::ProbeId;
+use std::collections::BTreeMap;
 
 /// Types that user space can create: their series exist from the start on every GPU.
 const CREATABLE: [QueueType; 5] =
@@ -125,4 +123,13 @@ fn revived(scrape: &Scrape<'_>) -> Family {
         family.add(&[&gpu, kind], *count);
     }
     family
+}
+
+/// pid, kfd_process, comm.
+pub(super) fn identity(process: &Process) -> [String; 3] {
+    [
+        process.tgid.map_or_else(|| "unknown".to_owned(), |tgid| tgid.to_string()),
+        process.id().map_or_else(String::new, |id| id.0.to_string()),
+        process.comm.clone().unwrap_or_default(),
+    ]
 }

@@ -1,11 +1,10 @@
 //! A family under construction: values by labels, so that each series stands once.
 
-use kfd_trace_common::stat::upper_edge_ns;
-use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, MetricFamily, MetricType};
-
 use super::table::{Kind, Metric};
 use crate::state::IoctlSum;
 use crate::text::escape;
+use kfd_trace_common::stat::upper_edge_ns;
+use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, MetricFamily, MetricType};
 
 /// Buckets of the kernel's histogram that are exported: every second edge, since each is a series.
 const EDGE_STEP: usize = 2;

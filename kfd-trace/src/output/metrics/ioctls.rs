@@ -1,9 +1,5 @@
 //! Ioctls over all processes, ended ones included.
 
-use std::collections::BTreeMap;
-
-use kfd_trace_common::counter::ProbeId;
-
 use super::Scrape;
 use super::family::{Family, number};
 use super::table as t;
@@ -11,6 +7,8 @@ use crate::events::tables::{InFlightRow, Tables};
 use crate::model::ioctl::{self, IOCTLS, WAIT_EVENTS};
 use crate::state::{IoctlSum, IoctlTotals};
 use crate::text::errno;
+use kfd_trace_common::counter::ProbeId;
+use std::collections::BTreeMap;
 
 /// Of the calls under way of one ioctl: how many, and the entry of the oldest.
 #[derive(Clone, Copy)]

@@ -1,9 +1,5 @@
 //! What happens to queues between birth and end, and to the GPUs under them.
 
-use std::collections::BTreeMap;
-
-use kfd_trace_common::counter::ProbeId;
-
 use super::Scrape;
 use super::driver::{gpu_label, known, labels};
 use super::family::Family;
@@ -11,6 +7,8 @@ use super::table as t;
 use crate::model::incident::{MqdOp, Trigger};
 use crate::state::GpuState;
 use crate::text::errno;
+use kfd_trace_common::counter::ProbeId;
+use std::collections::BTreeMap;
 
 /// What evictions and restores are seen by.
 pub(super) const EVICTIONS: [ProbeId; 3] = [ProbeId::EvictGpu, ProbeId::RestoreGpu, ProbeId::EvictGpuReturn];

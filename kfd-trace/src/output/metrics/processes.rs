@@ -1,12 +1,8 @@
 //! Series of single processes: bounded, since PIDs are not.
 
-use std::collections::BTreeSet;
-
-use kfd_trace_common::counter::ProbeId;
-
 use super::Scrape;
 use super::activity;
-use super::driver::{by_label, gpu_label, sees_queues};
+use super::driver::{by_label, gpu_label, identity, sees_queues};
 use super::family::{Family, number};
 use super::life::EVICTIONS;
 use super::table as t;
@@ -14,6 +10,8 @@ use crate::events::tables::Tables;
 use crate::model::ioctl;
 use crate::output::belongs::BelongsFields;
 use crate::state::{IoctlTotals, Process, ProcessKey};
+use kfd_trace_common::counter::ProbeId;
+use std::collections::BTreeSet;
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let Some(most) = scrape.detail.processes else { return Vec::new() };
@@ -48,15 +46,6 @@ fn choose<'a>(scrape: &Scrape<'a>, most: usize) -> (Vec<&'a Process>, u64) {
     let dropped = all.len().saturating_sub(most);
     all.truncate(most);
     (all, u64::try_from(dropped).unwrap_or(u64::MAX))
-}
-
-/// pid, kfd_process, comm.
-pub(super) fn identity(process: &Process) -> [String; 3] {
-    [
-        process.tgid.map_or_else(|| "unknown".to_owned(), |tgid| tgid.to_string()),
-        process.id().map_or_else(String::new, |id| id.0.to_string()),
-        process.comm.clone().unwrap_or_default(),
-    ]
 }
 
 fn info(shown: &[&Process]) -> Family {

@@ -2,9 +2,9 @@
 
 use super::Scrape;
 use super::activity::OfQueues;
+use super::driver::identity;
 use super::driver::{gpu_label, sees_queues};
 use super::family::{Family, number};
-use super::processes::identity;
 use super::table as t;
 use crate::state::{Process, Queue};
 

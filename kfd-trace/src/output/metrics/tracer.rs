@@ -1,8 +1,5 @@
 //! The tracer itself: probes, records, losses, limits.
 
-use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::kind::Kind;
-
 use super::Scrape;
 use super::family::{Family, number};
 use super::table as t;
@@ -11,6 +8,8 @@ use crate::events::undecoded::probe_name;
 use crate::model::missed::Cause;
 use crate::model::verdict::Verdict;
 use crate::state::{Anomaly, Difference, Source};
+use kfd_trace_common::counter::{ProbeId, Trouble};
+use kfd_trace_common::kind::Kind;
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let mut all = vec![

@@ -1,8 +1,6 @@
 //! A row for each event of the recent past, the newest first.
 
-use std::sync::Arc;
-
-use super::{dash, seconds, show, text};
+use super::cells::{dash, seconds, show, text};
 use crate::attribute::Topology;
 use crate::model::event::QueueType;
 use crate::model::incident::Trigger;
@@ -10,6 +8,7 @@ use crate::output::names;
 use crate::state::{Entry, What};
 use crate::text::clock::{self, span};
 use crate::text::errno;
+use std::sync::Arc;
 
 pub(super) struct EventRow {
     /// RFC 3339, and the same up to seconds.
@@ -88,5 +87,5 @@ fn failed(errno: i32) -> Option<String> {
 }
 
 fn processes(count: usize) -> String {
-    format!("{} on it", super::counted(count, "process", "processes"))
+    format!("{} on it", super::cells::counted(count, "process", "processes"))
 }

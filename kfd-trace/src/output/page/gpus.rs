@@ -1,10 +1,9 @@
 //! A row for each GPU.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::View;
 use crate::attribute::Pool;
+use crate::output::api::View;
 use crate::output::budget::Budget;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) struct GpuRow {
     pub(super) label: String,

@@ -1,11 +1,12 @@
 //! A row for each live process, and for each that is evicted now.
 
-use std::cmp::Reverse;
-
-use super::{View, age, dash, show, since, text};
+use super::cells::{dash, show, since, text};
 use crate::model::incident::Trigger;
+use crate::output::api::View;
 use crate::output::belongs::BelongsFields;
 use crate::state::{Evictions, Process};
+use crate::text::clock::age;
+use std::cmp::Reverse;
 
 pub(super) struct ProcessRow {
     pub(super) pid: String,

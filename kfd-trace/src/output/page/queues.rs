@@ -1,15 +1,15 @@
 //! Queues by GPU and process. Counts are of all of them; rows are shown as long as there is room on the page.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
-use bytesize::ByteSize;
-
+use super::cells::{counted, show, since};
 use super::processes::{comm, pid};
-use super::{View, age, counted, show, since};
 use crate::model::event::QueueType;
+use crate::output::api::View;
 use crate::output::{activity, names};
 use crate::state::{Measured, Process, ProcessKey, Queue};
+use crate::text::clock::age;
+use bytesize::ByteSize;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Queues that the page has rows for.
 const QUEUES: usize = 300;

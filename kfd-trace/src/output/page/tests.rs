@@ -1,3 +1,4 @@
+use super::cells::CHARACTERS;
 use super::*;
 use crate::attribute::Gpu;
 use crate::model::event::{Body, Event, ProcessSeen, QueueCreate, QueueType};

@@ -1,9 +1,5 @@
 //! The same as one JSON object.
 
-use std::io::{self, Write};
-
-use serde::Serialize;
-
 use super::{PsRow, budget};
 use crate::attribute::{Gpu, Pool, Topology};
 use crate::output::activity::ActivityFields;
@@ -13,6 +9,8 @@ use crate::output::names::{self, ByPool};
 use crate::output::queue_fields::QueueFields;
 use crate::state::Sources;
 use crate::text::escape;
+use serde::Serialize;
+use std::io::{self, Write};
 
 /// Version of the format.
 const SCHEMA: u32 = 1;

@@ -1,8 +1,7 @@
 //! Rows of several sources to one list.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::PsRow;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Merges lists, each of one source, the one that tells most first: what an earlier one tells is kept, gaps are
 /// filled by the later ones. Rows are the same queue when PID, context and queue id are, and neither GPU nor

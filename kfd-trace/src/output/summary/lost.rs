@@ -1,13 +1,11 @@
 //! The records behind a summary, and what is missing from it, each under its name.
 
-use std::collections::BTreeMap;
-
-use kfd_trace_common::kind::Kind;
-
 use super::Input;
 use crate::model::ioctl;
 use crate::model::missed::Cause;
 use crate::state::IoctlTotals;
+use kfd_trace_common::kind::Kind;
+use std::collections::BTreeMap;
 
 /// Only what is not 0.
 pub(super) fn sent(input: &Input<'_>) -> BTreeMap<&'static str, u64> {

@@ -6,7 +6,7 @@ use super::mapped::{Element, Mapped};
 use super::reclaim::Leaving;
 use crate::events::tables::InFlightRow;
 use crate::model::event::ProcessId;
-use crate::probes::load::LoadError;
+use crate::probes::error::LoadError;
 use aya::Ebpf;
 use kfd_trace_common::in_flight::{Caller, SUMS, Seat, Slot, busy};
 use kfd_trace_common::stat::Sum;

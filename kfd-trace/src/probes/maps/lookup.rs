@@ -4,15 +4,13 @@
 //! kernel/bpf/syscall.c), and where the kernel preempts it half-way, for as long as others run there. A walk over keys does
 //! not, nor does BPF_PROG_TEST_RUN.
 
-use super::WALK_MAX;
 use super::mapped::Mapped;
-use crate::probes::load::LoadError;
-use crate::probes::maps;
+use crate::probes::error::{LoadError, chain};
 use crate::probes::walk::peek;
-use aya::maps::HashMap;
+use aya::maps::{HashMap, Map, MapError};
 use aya::{Ebpf, Pod};
 use kfd_trace_common::in_flight::Slot;
-use kfd_trace_common::limits::PEEK_LEN;
+use kfd_trace_common::limits::{IN_FLIGHT_MAX, PEEK_LEN};
 use kfd_trace_common::lookup::{table, verb};
 use kfd_trace_common::peek::Answer;
 use kfd_trace_common::process::Entry;
@@ -21,6 +19,18 @@ use std::marker::PhantomData;
 
 const PROGRAM: &str = "lookup";
 const ENTRY: &str = "ENTRY";
+
+/// Most steps of a walk over a hash map, twice the entries of the largest: it begins anew when its key is deleted under it, as
+/// every returning call does to those of calls under way.
+const WALK_MAX: usize = 2 * IN_FLIGHT_MAX as usize;
+
+pub(crate) fn error(map: &'static str) -> impl Fn(MapError) -> LoadError {
+    move |error| LoadError::Map { map, why: chain(&error) }
+}
+
+fn find<'a>(ebpf: &'a Ebpf, map: &'static str) -> Result<&'a Map, LoadError> {
+    ebpf.map(map).ok_or(LoadError::NoMap(map))
+}
 
 /// A hash map of the object, and its keys as the program takes them.
 pub(crate) struct Table<K, V> {
@@ -76,9 +86,8 @@ impl Lookup<'_> {
 
     /// All keys, or as many as a walk may take.
     pub(crate) fn keys<K: Pod, V: Pod>(&self, table: &Table<K, V>) -> Result<Vec<K>, LoadError> {
-        let map: HashMap<_, K, V> =
-            maps::find(self.ebpf, table.name)?.try_into().map_err(maps::error(table.name))?;
-        map.keys().take(WALK_MAX).collect::<Result<_, _>>().map_err(maps::error(table.name))
+        let map: HashMap<_, K, V> = find(self.ebpf, table.name)?.try_into().map_err(error(table.name))?;
+        map.keys().take(WALK_MAX).collect::<Result<_, _>>().map_err(error(table.name))
     }
 
     /// The value of a key; `None` where there is none any more.

@@ -3,7 +3,7 @@
 //! A bpf(2) lookup keeps kprobe programs from running on its CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), and
 //! where the kernel preempts it half-way, whatever runs there meanwhile goes unseen.
 
-use crate::probes::load::{LoadError, chain};
+use crate::probes::error::{LoadError, chain};
 use aya::maps::{Array, Map};
 use aya::{Ebpf, Pod};
 use kfd_trace_common::counter::{COUNTERS, STRIDE};

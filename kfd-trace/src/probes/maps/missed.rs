@@ -5,7 +5,7 @@ use crate::kernel::Btf;
 use crate::model::missed::Missed;
 use crate::model::verdict::ProbeStatus;
 use crate::probes::attach::Links;
-use crate::probes::load::chain;
+use crate::probes::error::chain;
 use crate::probes::rows::PROBES;
 use crate::probes::table::{ProbeKind, Row};
 use aya::Ebpf;

@@ -1,15 +1,17 @@
 //! Sums of ioctls: what threads keep in their seats, and what found no place there, in hash maps. Takes in both; gives out rows
 //! by process and command, summed over threads, and clears those of ended processes.
 
-use super::NOBODY;
 use super::calls::Seats;
 use super::lookup::{IOCTL_ERRORS, IOCTL_STATS, Lookup};
 use super::mapped::Element;
 use crate::events::tables::{ErrorRow, IoctlRow};
 use crate::model::event::ProcessId;
-use crate::probes::load::LoadError;
+use crate::probes::error::LoadError;
 use kfd_trace_common::stat::{ErrorKey, IoctlStat, Sum};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Calls that found the maps full are summed up under this process, by their number only.
+const NOBODY: u64 = 0;
 
 /// Rows, and how many of them the hash map holds.
 pub(crate) type Rows<T> = (Vec<T>, usize);

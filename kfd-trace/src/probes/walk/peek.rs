@@ -1,10 +1,10 @@
 //! Reads of kernel memory through the `peek` program, for the walk over standing queues.
 
+use crate::probes::error::{LoadError, chain};
 use crate::probes::facts::Facts;
-use crate::probes::load::{self, LoadError, Room, chain};
+use crate::probes::load::{self, Options, Room};
 use crate::probes::maps::mapped::Mapped;
 use crate::probes::plan::Plan;
-use crate::probes::session::Options;
 use aya::Ebpf;
 use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun};
 use kfd_trace_common::limits::PEEK_LEN;

@@ -1,17 +1,15 @@
 //! The file that `--web.config.file` names, in the format of the Prometheus exporters' web configuration
 //! (<https://prometheus.io/docs/prometheus/latest/configuration/https/>). Pure: takes text, gives values or one line.
 
-use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
-
+use super::users::Hash;
+use crate::text::escape;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
-
-use super::users::Hash;
-use crate::text::escape;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 /// Bytes at either end that are told of a reason which is longer than both: a name or value in it may be as long as the file,
 /// and what to do stands at its end.

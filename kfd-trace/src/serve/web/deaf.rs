@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream that notes when nothing of a write was taken in time.

@@ -3,19 +3,17 @@
 //! Takes in: a request, the seat of its connection, the settings in force. Gives out: the page's answer or 401, with the headers
 //! that are configured.
 
-use std::sync::Arc;
-
+use super::seats::Seat;
+use super::settings::Settings;
+use super::tally::{Event, Tally};
 use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use headers::HeaderMapExt as _;
 use headers::authorization::{Authorization, Basic};
+use std::sync::Arc;
 use tokio::sync::watch;
-
-use super::seats::Seat;
-use super::settings::Settings;
-use super::tally::{Event, Tally};
 
 /// What it asks.
 #[derive(Clone)]

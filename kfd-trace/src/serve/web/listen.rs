@@ -2,15 +2,13 @@
 //!
 //! Takes in: addresses, or the descriptors that systemd passed. Gives out: listeners, or one line.
 
-use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
-
+use super::settings::Settings;
 use listenfd::ListenFd;
 use nix::errno::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use tokio::net::TcpListener;
-
-use super::settings::Settings;
 
 /// Where the daemon serves if not told otherwise: loopback only.
 pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_200));

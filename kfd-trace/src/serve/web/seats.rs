@@ -2,15 +2,13 @@
 //! longest, so that those who only connect, or do not read their answers, keep nobody out. Who came just now is left some time
 //! to ask: else a crowd that comes at once would send each other away, and nobody would be answered.
 
+use super::tally::{Event, Tally};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
-
-use super::tally::{Event, Tally};
 
 /// How long one waits for a seat, before those who come after have their turn: what a scrape waits for an answer, as a rule.
 const PATIENCE: Duration = Duration::from_secs(10);

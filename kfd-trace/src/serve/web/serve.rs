@@ -2,14 +2,12 @@
 //!
 //! Takes in: bound listeners, a router, settings, a stop. Gives out: that all has ended.
 
-use std::error::Error;
-use std::future::Future;
-use std::io;
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
+use super::deaf::Deaf;
+use super::gate::{Gate, pass};
+use super::seats::{Seat, Seats};
+use super::settings::{Settings, Source, follow};
+use super::tally::{Event, Tally, tell};
+use super::tls::H2;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
@@ -18,6 +16,13 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -26,13 +31,6 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
-
-use super::deaf::Deaf;
-use super::gate::{Gate, pass};
-use super::seats::{Seat, Seats};
-use super::settings::{Settings, Source, follow};
-use super::tally::{Event, Tally, tell};
-use super::tls::H2;
 
 /// How long a stop waits for answers that are under way.
 pub(super) const GRACE: Duration = Duration::from_secs(3);

@@ -2,22 +2,20 @@
 //!
 //! Takes in: the path of the configuration. Gives out: [`Settings`], and new ones by a watch channel when the files change.
 
+use super::config::{self, Clients, Config, Pem};
+use super::tls;
+use super::users::Users;
+use axum::http::HeaderMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-use axum::http::HeaderMap;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_rustls::rustls::ServerConfig;
-
-use super::config::{self, Clients, Config, Pem};
-use super::tls;
-use super::users::Users;
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(1);

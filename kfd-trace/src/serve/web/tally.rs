@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
 use tokio::sync::Notify;
 use tokio::time::sleep;
 

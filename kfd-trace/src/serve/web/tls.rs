@@ -1,17 +1,15 @@
 //! TLS of the server: from what the configuration asks for to what rustls takes.
 
+use super::config::{Clients, Pem, Tls, Version};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-
 use tokio_rustls::rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{NamedGroup, RootCertStore, ServerConfig, SupportedCipherSuite};
-
-use super::config::{Clients, Pem, Tls, Version};
 
 pub(super) const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";

@@ -3,15 +3,14 @@
 //! A hash is meant to be slow to check, so it is checked on a thread that may block, a few at a time, and a password that was
 //! right is known again by a keyed digest. Whether a name exists cannot be told by the time that a wrong password takes.
 
+use bcrypt::HashParts;
+use headers::authorization::{Authorization, Basic};
+use ring::{hmac, rand};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
-
-use bcrypt::HashParts;
-use headers::authorization::{Authorization, Basic};
-use ring::{hmac, rand};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 

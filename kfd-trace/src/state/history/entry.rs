@@ -1,15 +1,14 @@
 //! One entry: as little as the event can be told from again.
 
-use std::sync::Arc;
-
 use super::Class;
 use super::owner::Owner;
 use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueCreate, QueueType};
 use crate::model::incident::{Eviction, UserQueueCall, VmFault};
-use crate::state::apply::Change;
+use crate::state::change::Change;
 use crate::state::queue::{Cause, Queue, QueueEnd};
 use crate::state::source::Source;
 use kfd_trace_common::kind::Kind;
+use std::sync::Arc;
 
 /// What happened, when and whose it was.
 #[derive(Debug, PartialEq)]

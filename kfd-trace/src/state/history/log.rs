@@ -1,11 +1,10 @@
 //! The entries of one class, bounded.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-
 use super::entry::Entry;
 use super::owner::{Owner, OwnerKey};
 use crate::state::process::Process;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Of a class one owner has this part at most, so that one that storms pushes out its own.
 const SHARE: usize = 8;

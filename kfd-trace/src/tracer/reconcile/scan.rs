@@ -1,13 +1,16 @@
 //! One look at the driver's lists: begun with what only the tracer can read, finished without it.
 
 use super::progress::{Progress, Reading};
+use crate::attribute::driver_sysfs::KfdSysfs;
+use crate::attribute::process::Identity;
 use crate::attribute::{Topology, process};
 use crate::model::event::ProcessId;
+use crate::probes::session::Session;
 use crate::probes::walk;
 use crate::runtime::clock;
-use crate::state::{Difference, Finding, List, ProcessDetails, Read, State};
+use crate::state::{Difference, Finding, List, ProcessDetails, Read, Source, StandingProcess, State};
 use crate::tracer::enrich;
-use crate::tracer::inventory::Standings;
+use crate::tracer::inventory::{Standings, process_of, queues_of, read_sysfs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -75,6 +78,76 @@ impl Begun {
         let details: BTreeMap<u32, ProcessDetails> = unknown.into_iter().filter_map(details).collect();
         let told = lists().next().is_some();
         Seen { topology, look: told.then_some(Look { sysfs, kernel, until_ns, details }) }
+    }
+}
+
+impl Standings {
+    /// Begins a look: walks the kernel's own table, only where that is asked for. `unknown`: tgids whose details are to be
+    /// read, too. Numbers are only looked up: a process may be freed since, and its address be another one's.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        session: &Session,
+        walk: bool,
+        topology: bool,
+        unknown: BTreeSet<u32>,
+    ) -> Begun {
+        Begun::new(self.clone(), self.kernel(session, walk), topology, unknown)
+    }
+
+    fn kernel(&self, session: &Session, asked: bool) -> Walked<Numbered> {
+        let (Ok(walk), Some(mut memory)) = (&self.walk, session.memory()) else { return Walked::Impossible };
+        if !asked {
+            return Walked::NotAsked;
+        }
+        let from_ns = clock::mono_ns();
+        let standing = walk.run(&mut memory);
+        let read = Read { from_ns, until_ns: clock::mono_ns() };
+        if standing.broken > 0 {
+            return Walked::Broke;
+        }
+        let asked = standing.processes.into_iter().filter(|process| self.asked(process.tgid));
+        let numbered = asked.map(|process| {
+            let id = session.known(&process);
+            (process, id)
+        });
+        Walked::Told(Numbered { read, processes: numbered.collect(), at_work: standing.at_work })
+    }
+
+    /// What a walk read, with who the processes are by procfs.
+    pub(crate) fn kernel_list(&self, told: Numbered, progress: &Progress) -> List {
+        let Numbered { read, processes, at_work } = told;
+        let processes = processes.into_iter().map(|(standing, id)| {
+            let start = standing.start_boottime_ns;
+            let who = self.who(standing.tgid, start, progress);
+            let process = process_of(standing.tgid, standing.context_id, start, who.as_ref());
+            (StandingProcess { id, ..process }, standing.queues)
+        });
+        List { source: Source::Kernel, read, there: true, processes: processes.collect(), at_work }
+    }
+
+    /// `None` where the processes or their queues could not be read whole: what sysfs does not tell is not gone.
+    pub(crate) fn sysfs_list(&self, progress: &Progress) -> Option<List> {
+        let from_ns = clock::mono_ns();
+        progress.reads(Reading::Sysfs);
+        let KfdSysfs { there, processes, errors } = read_sysfs(&self.roots);
+        let asked = processes.iter().filter(|listed| self.asked(listed.tgid));
+        let processes = asked.map(|listed| {
+            let who = self.who(listed.tgid, None, progress);
+            (process_of(listed.tgid, listed.context_id, None, who.as_ref()), queues_of(&self.layout, listed))
+        });
+        let processes = errors.is_empty().then(|| processes.collect())?;
+        Some(List {
+            source: Source::Sysfs,
+            read: Read { from_ns, until_ns: clock::mono_ns() },
+            there,
+            processes,
+            at_work: BTreeSet::new(),
+        })
+    }
+
+    fn who(&self, tgid: u32, start: Option<u64>, progress: &Progress) -> Option<Identity> {
+        progress.reads(Reading::Process(tgid));
+        process::identify(&self.roots.procfs, tgid, start).ok()
     }
 }
 

@@ -1,12 +1,11 @@
 //! `make-amd-log --format 7.2 FILE`: writes a log of the report's shape, and its ledger as JSON to standard output.
 
-use std::fs::File;
-use std::io::BufWriter;
-use std::path::PathBuf;
-
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use kfd_trace_amd_logs::{Format, Plan, write};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
 
 #[derive(Parser)]
 struct Args {

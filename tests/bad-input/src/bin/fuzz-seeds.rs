@@ -1,12 +1,11 @@
 //! Writes what the property tests are made from as the first inputs of the fuzz targets: `fuzz-seeds FOLDER`, a folder a target.
 
-use std::fs;
-use std::path::Path;
-
 use kfd_trace_bad_input::inputs;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
+use std::fs;
+use std::path::Path;
 
 /// Of each target.
 const SEEDS: usize = 200;

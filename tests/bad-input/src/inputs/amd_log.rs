@@ -1,12 +1,11 @@
 //! Logs of AMD_LOG_LEVEL, and streams of kfd-trace that have their queues or others.
 
+use super::{damaged, hostile};
+use crate::parts;
 use kfd_trace_amd_logs::{Format, Plan, write};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-use super::{damaged, hostile};
-use crate::parts;
 
 /// The parts of [`crate::amd_log::read`].
 pub fn amd_log() -> impl Strategy<Value = Vec<u8>> {

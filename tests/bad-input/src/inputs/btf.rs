@@ -1,13 +1,11 @@
 //! BTF with the names that are asked for, in types of every kind.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use super::{damaged, word};
 use kfd_trace_common::offset::FIELDS;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-use super::{damaged, word};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The structures that the programs ask for, each with the members of it that a path names.
 fn structures() -> BTreeMap<&'static str, BTreeSet<&'static str>> {

@@ -1,16 +1,14 @@
 //! Sequences of records.
 
-use std::mem::size_of;
-
+use super::{damage, hostile, word};
+use crate::parts;
+use crate::records::GPU;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-use super::{damage, hostile, word};
-use crate::parts;
-use crate::records::GPU;
+use std::mem::size_of;
 
 /// Bytes of a record of this kind.
 fn size(kind: Kind) -> usize {

@@ -1,12 +1,11 @@
 //! Text: symbols, flags, and files of procfs and sysfs.
 
+use super::{damaged, hostile, word};
+use crate::parts;
 use kfd_trace_common::kind::Kind;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-use super::{damaged, hostile, word};
-use crate::parts;
 
 fn bytes(text: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> + Clone {
     select(text.to_vec()).prop_map(|text| text.as_bytes().to_vec())

@@ -1,10 +1,9 @@
 //! The text of web configurations: whole ones, of which lines are changed for others that the format knows or does not know.
 
+use super::{damaged, hostile};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-use super::{damaged, hostile};
 
 const TLS: &str = "tls_server_config:
   cert_file: web.crt

@@ -1,17 +1,15 @@
 //! From the initramfs to the system on the disk (xtask/src/debian.rs makes both), with this boot's own files laid over it.
 
+use crate::job::Module;
+use crate::{machine, modules};
+use anyhow::{Context as _, Result, bail};
+use nix::mount::{MsFlags, mount};
 use std::convert::Infallible;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
-use nix::mount::{MsFlags, mount};
-
-use crate::job::Module;
-use crate::{machine, modules};
 
 /// The modules that it takes, one a line, in the order of insertion.
 const MODULES: &str = "/etc/disk-modules";

@@ -1,9 +1,8 @@
 //! What the host wants done: /etc/vm-job.json, written by xtask/src/bench.rs.
 
-use std::fs;
-
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
+use std::fs;
 
 const PATH: &str = "/etc/vm-job.json";
 

@@ -1,12 +1,11 @@
 //! The guest as a machine: file systems, device links, network, name, power.
 
+use anyhow::{Context as _, Result, ensure};
 use std::ffi::{CString, c_ulong};
 use std::fs;
 use std::io::Error;
 use std::os::unix::fs::symlink;
 use std::ptr::null;
-
-use anyhow::{Context as _, Result, ensure};
 
 /// Type, place, options.
 const MOUNTS: [(&str, &str, &str); 11] = [

@@ -11,15 +11,13 @@ mod modules;
 mod process;
 mod report;
 
+use anyhow::{Context as _, Result};
+use job::{Job, Mode, Stage};
+use kfd_trace_tests::harness::workload::reshape;
+use kfd_trace_tests::pulse;
 use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
-
-use anyhow::{Context as _, Result};
-use kfd_trace_tests::harness::workload::reshape;
-use kfd_trace_tests::pulse;
-
-use job::{Job, Mode, Stage};
 
 fn main() {
     // Nothing above PID 1 could take an error: it is reported, then the machine goes off all the same.

@@ -1,13 +1,11 @@
 //! Module insertion (the files are plain ELF; the host has decompressed them).
 
+use crate::job::Module;
+use anyhow::{Context as _, Result, bail};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Error;
 use std::os::fd::AsRawFd as _;
-
-use anyhow::{Context as _, Result, bail};
-
-use crate::job::Module;
 
 pub(crate) fn insert(module: &Module) -> Result<()> {
     let path = &module.file;

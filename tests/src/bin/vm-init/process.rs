@@ -1,11 +1,10 @@
 //! Processes as PID 1 sees them: run one to its end while reaping every orphan.
 
+use anyhow::{Context as _, Result, bail};
 use std::fs::OpenOptions;
 use std::io::Error;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus};
-
-use anyhow::{Context as _, Result, bail};
 
 /// Runs to the end. Orphans that end meanwhile are reaped.
 pub(crate) fn run(command: &mut Command) -> Result<ExitStatus> {

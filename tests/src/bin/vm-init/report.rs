@@ -1,10 +1,9 @@
 //! The second serial port: everything the host is to see.
 
+use anyhow::{Context as _, Result, ensure};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Write as _};
 use std::os::fd::AsRawFd as _;
-
-use anyhow::{Context as _, Result, ensure};
 
 const PORT: &str = "/dev/ttyS1";
 

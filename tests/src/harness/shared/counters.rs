@@ -1,15 +1,13 @@
 //! The counters of a running tracer, read from its BPF maps: what it sends, loses, and cannot do is told by the daemon's
 //! metrics, but by a stream only in its summary.
 
-use std::collections::BTreeMap;
-
+use crate::harness::bpf_maps;
+use crate::harness::mapped::Mapped;
 use anyhow::Result;
 use kfd_trace_common::counter::{self, ProbeId, STRIDE, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::loss;
-
-use crate::harness::bpf_maps;
-use crate::harness::mapped::Mapped;
+use std::collections::BTreeMap;
 
 pub(super) struct Counters {
     /// A part of [`STRIDE`] words for each CPU (kfd-trace-ebpf/src/counters.rs).

@@ -1,14 +1,12 @@
 //! The shared daemon, and a test's view on it.
 
-use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard};
-
-use anyhow::{Context, Result, ensure};
-
 use super::{begin, lives, lock, of_shared};
 use crate::harness::exposition::Metrics;
 use crate::harness::tracer::Daemon;
 use crate::harness::wait::{SOON, until};
+use anyhow::{Context, Result, ensure};
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard};
 
 static DAEMON: Mutex<Option<Daemon>> = Mutex::new(None);
 

@@ -9,10 +9,9 @@ mod counters;
 mod daemon;
 mod stream;
 
+use anyhow::{Context as _, Result, bail, ensure};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
-
-use anyhow::{Context as _, Result, bail, ensure};
 
 pub use daemon::SharedDaemon;
 pub use stream::SharedStream;

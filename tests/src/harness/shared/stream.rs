@@ -1,18 +1,16 @@
 //! The shared stream, and a test's view on it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard};
-
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
 use super::counters::{Counters, Counts};
 use super::{begin, lives, lock, no_kfd_process, of_shared};
 use crate::harness::json_lines::JsonLines;
 use crate::harness::tracer::Stream;
 use crate::harness::wait::{SOON, until};
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard};
 
 static STREAM: Mutex<Option<Running>> = Mutex::new(None);
 

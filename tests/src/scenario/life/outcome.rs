@@ -1,10 +1,9 @@
 //! What a scenario came to, as numbers and as a line for people.
 
-use std::collections::BTreeMap;
-use std::fmt;
-
 use super::Life;
 use crate::scenario::op::Kind;
+use std::collections::BTreeMap;
+use std::fmt;
 
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {

@@ -3,16 +3,14 @@
 //! Each round ends with a rest: all agents but one have ended, and that one, which lives from begin to end, has no queue. Then
 //! what the tracer takes of the machine is sampled: it may depend on how long it runs by nothing.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
-
 use super::{Life, World, settings};
 use crate::harness::footprint::Footprint;
 use crate::scenario::flat::{self, Sample};
 use crate::scenario::ledger::Ledger;
 use crate::scenario::op::{Op, Owner};
+use anyhow::{Context, Result, ensure};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// The agent that lives on.
 const VETERAN: u32 = 1;

@@ -1,13 +1,12 @@
 //! Counts of queues that live and are destroyed as they should be.
 
-use anyhow::{Context, Result, ensure};
-use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, Steered, until};
-
 use super::{
     PACKETS, RING_BYTES, act, daemon, has_queues, incomplete, ledger, of_process, or_none, samples, tells,
     told, told_of_queue,
 };
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::{Daemon, Steered, until};
 
 /// Enqueued commands of the run that the first report was about.
 const REPORTED: u32 = 127_644;

@@ -1,10 +1,9 @@
 //! Queues that end with their process: the last sample stands, and each of them is counted as incomplete.
 
+use super::{PACKETS, RING_BYTES, act, has_queues, incomplete, of_process, tells, told};
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Steered};
-
-use super::{PACKETS, RING_BYTES, act, has_queues, incomplete, of_process, tells, told};
 
 pub(super) fn killed(daemon: &Daemon) -> Result<()> {
     let mut workload = Steered::having(&["create aql", "create aql gpu=1", "create sdma"])?;

@@ -1,10 +1,9 @@
 //! A thousand queues: their counts are the sum of all ledgers, by process and by GPU.
 
+use super::{Counts, PACKETS, daemon, has_queues, incomplete, ledger, tells, told};
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Metrics, Workload, nodes};
-
-use super::{Counts, PACKETS, daemon, has_queues, incomplete, ledger, tells, told};
 
 const PROCESSES: usize = 8;
 const QUEUES: usize = 125;

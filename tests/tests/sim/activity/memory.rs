@@ -1,11 +1,10 @@
 //! Memory that is not, or not any more, what a queue's pointers lie in: that is told, and no count comes of it.
 
-use anyhow::Result;
-use kfd_trace_tests::harness::{Daemon, Metrics, Steered};
-
 use super::{
     PACKETS, act, grows, has_queues, incomplete, not_measured, of_process, tells, told, told_of_queue,
 };
+use anyhow::Result;
+use kfd_trace_tests::harness::{Daemon, Metrics, Steered};
 
 /// Some samples later.
 fn errors(daemon: &Daemon, reason: &str) -> Result<Metrics> {

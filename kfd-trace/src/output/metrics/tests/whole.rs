@@ -1,11 +1,10 @@
 //! An exposition that has every metric of the table. `cargo xtask rules` gives it to promtool.
 
-use std::collections::BTreeSet;
-
 use super::*;
 use crate::model::incident::{Eviction, QueueUpdate, Trigger, VmFault};
 use crate::model::pointers::Counts;
 use crate::model::pointers::samples::sdma;
+use std::collections::BTreeSet;
 
 /// Where the exposition is to be written (xtask/src/rules/exposition.rs).
 const FILE: &str = "KFD_TRACE_EXPOSITION";

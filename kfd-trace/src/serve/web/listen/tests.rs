@@ -66,9 +66,9 @@ async fn child() {
 
 /// What `child` says when it is started as systemd starts a service: `passed` as descriptor 3, and these variables.
 fn started(passed: impl Into<Stdio>, variables: &str) -> String {
-    let script = format!(
-        "{variables} exec \"$0\" --exact output::web::listen::tests::child --ignored --nocapture 3<&0 </dev/null"
-    );
+    let (_, module) = module_path!().split_once("::").expect("the crate");
+    let script =
+        format!("{variables} exec \"$0\" --exact {module}::child --ignored --nocapture 3<&0 </dev/null");
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).stdin(passed);
     shell.env_remove("LISTEN_FDS").env_remove("LISTEN_PID").env_remove("LISTEN_FDNAMES");

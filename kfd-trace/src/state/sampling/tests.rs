@@ -1,6 +1,8 @@
 use super::*;
 use crate::model::event::{Body, Event, ProcessId, QueueCreate, QueueType};
 use crate::model::pointers::samples::{memory, sdma};
+use crate::model::pointers::{Counts, Unit};
+use crate::state::activity::*;
 use crate::state::samples::{create, destroy, event, facts, seen, state};
 
 const PID: u32 = 700;

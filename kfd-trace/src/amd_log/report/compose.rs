@@ -1,0 +1,176 @@
+//! From a tally to the report.
+
+use super::queue::{ends, hex};
+use super::*;
+use crate::amd_log::join::{self, Verdict};
+use crate::amd_log::message::Damaged;
+use crate::amd_log::prefix::Style;
+use crate::amd_log::tally::{COMMANDS, DISPATCHES, Tally};
+use crate::amd_log::{notes, rows};
+
+impl Report {
+    /// `kfd`: `None` where nobody asked for a join.
+    #[must_use]
+    pub fn new(tally: &Tally, inputs: Vec<Input>, kfd: Option<&Kfd>) -> Report {
+        let rows = rows::rows(&tally.queues);
+        let joined = kfd.map(|kfd| join::join(&rows, &kfd.queues));
+        let queues: Vec<QueueReport> = rows
+            .iter()
+            .enumerate()
+            .map(|(index, row)| {
+                let join = joined.as_ref().and_then(|all| all.get(index)).copied();
+                let recorded = kfd.zip(join.and_then(|(_, at)| at)).and_then(|(kfd, at)| kfd.queues.get(at));
+                QueueReport::new(row, join.map(|(verdict, _)| verdict), recorded)
+            })
+            .collect();
+        let join = kfd.zip(joined.as_ref()).map(|(kfd, joined)| JoinReport {
+            asked: kfd.asked.clone(),
+            kfd_queues: kfd.queues.len(),
+            joined: joined.iter().filter(|(verdict, _)| *verdict == Verdict::Joined).count(),
+            not_in_log: join::unnamed(&kfd.queues, joined)
+                .into_iter()
+                .map(|(pid, queues)| NotInLog { pid, queues })
+                .collect(),
+            unreadable_lines: kfd.unreadable,
+        });
+        let (first_mono_us, last_mono_us) = ends(tally.span);
+        let mut report = Report {
+            schema: SCHEMA,
+            inputs,
+            lines: lines(tally),
+            first_mono_us,
+            last_mono_us,
+            duration_us: tally.span.0.map(|(first, last)| last - first),
+            processes: processes(tally),
+            gpus: gpus(tally),
+            pool: tally.pool,
+            queues,
+            barrier_values_without_queue: tally.queues.barrier_values_without_queue,
+            commands: commands(tally),
+            host_queues: host_queues(tally),
+            completed: completed(tally),
+            rate: rate(tally),
+            kernels: names(tally.kernels.sorted()),
+            copies: copies(tally),
+            queue_full: tally.queue_full,
+            errors: errors(tally),
+            left_out: LeftOut { recorded_queues: kfd.map_or(0, |kfd| kfd.left_out), ..left_out(tally) },
+            join,
+            notes: Vec::new(),
+        };
+        report.notes = notes::of(&report);
+        report
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn names(all: Vec<(&[u8], u64)>) -> Vec<NameReport> {
+    all.into_iter().map(|(name, count)| NameReport { name: text(name), count }).collect()
+}
+
+/// Those that came.
+fn told(all: impl Iterator<Item = (&'static str, u64)>) -> Vec<NameReport> {
+    all.filter(|(_, count)| *count > 0)
+        .map(|(name, count)| NameReport { name: name.to_owned(), count })
+        .collect()
+}
+
+fn lines(tally: &Tally) -> LinesReport {
+    let lines = &tally.lines;
+    LinesReport {
+        total: lines.total,
+        read: lines.read,
+        other: lines.other,
+        without_prefix: lines.without_prefix,
+        blank: lines.blank,
+        overlong: lines.overlong,
+        damaged: told(Damaged::ALL.into_iter().map(Damaged::name).zip(lines.damaged)),
+        by_level: lines.by_level,
+        prefixes: told(Style::ALL.into_iter().map(Style::name).zip(lines.styles)),
+    }
+}
+
+fn processes(tally: &Tally) -> Vec<ProcessReport> {
+    let of = tally.processes.all().iter().map(|process| {
+        let (first_mono_us, last_mono_us) = ends(process.span);
+        ProcessReport { pid: process.pid, lines: process.lines, first_mono_us, last_mono_us }
+    });
+    of.collect()
+}
+
+/// `gfx942`: major in decimal, minor and stepping in hex.
+fn gpus(tally: &Tally) -> GpusReport {
+    let gfx = tally.gfx.sorted().into_iter().map(|([major, minor, stepping], count)| NameReport {
+        name: format!("gfx{major}{minor:x}{stepping:x}"),
+        count: *count,
+    });
+    GpusReport { found: tally.agents, gfx: gfx.collect() }
+}
+
+fn commands(tally: &Tally) -> Vec<CommandReport> {
+    let all = tally.commands.sorted().into_iter();
+    all.map(|((pid, kind), count)| CommandReport { pid, kind: kind.name(), count: *count }).collect()
+}
+
+fn host_queues(tally: &Tally) -> Vec<HostQueueReport> {
+    let all = tally.host_queues.sorted().into_iter();
+    all.map(|((pid, at), commands)| HostQueueReport { pid, address: hex(at), commands: *commands }).collect()
+}
+
+fn completed(tally: &Tally) -> CompletedReport {
+    let of = tally.completed;
+    CompletedReport {
+        count: of.count,
+        profiled: of.profiled,
+        wall_us: of.wall_us,
+        cpu_us: of.cpu_us,
+        gpu_us: of.gpu_us,
+    }
+}
+
+fn rate(tally: &Tally) -> RateReport {
+    let intervals = tally.rate.intervals().map(|(from_mono_us, both)| IntervalReport {
+        from_mono_us,
+        commands: both[COMMANDS],
+        dispatches: both[DISPATCHES],
+    });
+    RateReport { interval_us: tally.rate.interval_us(), intervals: intervals.collect() }
+}
+
+fn copies(tally: &Tally) -> Vec<CopiesReport> {
+    let all = tally.copies.sorted().into_iter().map(|(engine, copies)| CopiesReport {
+        engine: engine.map(hex),
+        count: copies.count,
+        bytes: copies.bytes,
+    });
+    all.collect()
+}
+
+fn errors(tally: &Tally) -> ErrorsReport {
+    ErrorsReport {
+        returned: names(tally.returned.sorted()),
+        returned_success: tally.returned_success,
+        queue_aborts: tally.aborts,
+        lines: tally.error_lines.iter().map(|line| text(line)).collect(),
+    }
+}
+
+fn left_out(tally: &Tally) -> LeftOut {
+    let queues = &tally.queues;
+    LeftOut {
+        processes: tally.processes.left_out(),
+        queues: queues.packets.left_out() + queues.births.left_out(),
+        shapes: queues.shapes.left_out(),
+        addresses: queues.steps.left_out(),
+        commands: tally.commands.left_out(),
+        host_queues: tally.host_queues.left_out(),
+        kernels: tally.kernels.left_out(),
+        copies: tally.copies.left_out(),
+        gfx: tally.gfx.left_out(),
+        errors: tally.returned.left_out(),
+        recorded_queues: 0,
+    }
+}

@@ -1,0 +1,38 @@
+//! stat(2), which tests replace.
+
+use super::seen::{Device, Node};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+
+/// What stat(2) tells of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub node: Node,
+    /// Of a character device.
+    pub number: Option<Device>,
+}
+
+/// stat(2), following links. A descriptor's link leads to the open file, whatever mount namespace its path is in.
+pub trait Files {
+    /// # Errors
+    /// As of stat(2).
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+}
+
+/// The files of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Real;
+
+impl Files for Real {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        let told = fs::metadata(path)?;
+        let number = told.file_type().is_char_device().then(|| device(told.rdev()));
+        Ok(Stat { node: Node { filesystem: device(told.dev()), inode: told.ino() }, number })
+    }
+}
+
+fn device(number: u64) -> Device {
+    Device { major: libc::major(number), minor: libc::minor(number) }
+}

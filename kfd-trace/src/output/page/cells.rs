@@ -1,0 +1,45 @@
+//! Values as the page shows them.
+
+use crate::text::clock::age;
+use crate::text::escape;
+
+/// Characters that are shown of a text that others chose.
+pub(super) const CHARACTERS: usize = 64;
+
+/// A text that others chose: nothing in it steers the page or turns its direction, and it is not long.
+pub(super) fn text(text: &str) -> String {
+    let cut = text.char_indices().nth(CHARACTERS).map_or(text.len(), |(at, _)| at);
+    let mut safe = escape::terminal(&text[..cut]);
+    if cut < text.len() {
+        safe += &format!("… ({} bytes)", text.len());
+    }
+    safe
+}
+
+pub(super) fn shortened(text: String) -> String {
+    match text.char_indices().nth(4 * CHARACTERS) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}
+
+/// Of RFC 3339 what people read: `2026-09-21 03:00:00`.
+pub(super) fn seconds(rfc3339: &str) -> String {
+    rfc3339.get(..19).map(|time| time.replace('T', " ")).unwrap_or_default()
+}
+
+pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+pub(super) fn show(value: Option<impl ToString>) -> String {
+    value.map_or_else(dash, |value| value.to_string())
+}
+
+pub(super) fn dash() -> String {
+    "–".to_owned()
+}
+
+pub(super) fn since(from_ns: Option<u64>, now_ns: u64) -> String {
+    from_ns.map_or_else(dash, |from_ns| age(now_ns.saturating_sub(from_ns)))
+}

@@ -1,0 +1,130 @@
+//! Samples of queues: which pointers to read, and what a reading changes.
+//!
+//! In: readings of live queues, and the last one of a queue that is destroyed. Out: the counts of the queue and of its process.
+
+use super::activity::{Reading, Works};
+use super::process::ProcessKey;
+use super::queue::Queue;
+use super::rows::State;
+use crate::model::pointers::{Memory, Pointers, Unmeasured};
+
+/// A live queue whose pointers are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought {
+    pub queue_id: u32,
+    /// Tells the queue from an earlier and a later one of its id: [`Queue::since_ns`].
+    pub since_ns: u64,
+    pub pointers: Pointers,
+}
+
+/// A process whose queues' pointers are to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub key: ProcessKey,
+    pub tgid: u32,
+    pub start_boottime_ns: Option<u64>,
+    pub queues: Vec<Sought>,
+}
+
+/// What became of a [`Sought`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    pub key: ProcessKey,
+    pub queue_id: u32,
+    pub since_ns: u64,
+    pub reading: Reading,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+}
+
+impl State {
+    /// What is to be sampled: queues of processes that have an address space. Of queues that cannot be, why is noted.
+    pub fn sought(&mut self) -> Vec<Target> {
+        let mut targets = Vec::new();
+        for row in self.rows.values_mut().filter(|row| row.alive() && row.mm_released_ns.is_none()) {
+            let Some(tgid) = row.tgid else { continue };
+            let mut queues = Vec::with_capacity(row.queues.len());
+            for queue in row.queues.values_mut() {
+                match Pointers::of(&queue.facts) {
+                    Ok(pointers) => {
+                        queues.push(Sought {
+                            queue_id: queue.queue_id,
+                            since_ns: queue.since_ns(),
+                            pointers,
+                        });
+                    }
+                    Err(why) => queue.activity.problem = Some(why),
+                }
+            }
+            if !queues.is_empty() {
+                targets.push(Target { key: row.key, tgid, start_boottime_ns: row.start_boottime_ns, queues });
+            }
+        }
+        targets
+    }
+
+    /// Takes in a reading. It is dropped when its queue has ended meanwhile, or its process's address space has gone.
+    /// Gives what it came to.
+    pub fn sampled(&mut self, sample: &Sample) -> Option<Result<(), Unmeasured>> {
+        let row = self.rows.get_mut(&sample.key).filter(|row| row.mm_released_ns.is_none())?;
+        let queue = row.queues.get_mut(&sample.queue_id)?;
+        if queue.since_ns() != sample.since_ns {
+            return None;
+        }
+        Some(take(queue, &mut row.works, sample.reading, sample.at_ns))
+    }
+
+    /// A sample of all queues takes so long that nothing is known of them now.
+    pub fn samples_are_late(&mut self) {
+        for row in self.rows.values_mut().filter(|row| row.alive() && row.mm_released_ns.is_none()) {
+            let sampled = row.queues.values_mut().filter(|queue| Pointers::of(&queue.facts).is_ok());
+            sampled.for_each(|queue| queue.activity.problem = Some(Unmeasured::Late));
+        }
+    }
+
+    /// What stood at the pointers of a queue that is destroyed now.
+    pub(super) fn read_last(&mut self, key: ProcessKey, queue_id: u32, memory: &Memory, at_ns: u64) {
+        let Some(row) = self.rows.get_mut(&key) else { return };
+        let Some(queue) = row.queues.get_mut(&queue_id) else { return };
+        let Ok(pointers) = Pointers::of(&queue.facts) else { return };
+        let rate = queue.activity.measured.and_then(|measured| measured.rate);
+        let told = take(queue, &mut row.works, pointers.counts(memory), at_ns);
+        queue.activity.complete = told.is_ok();
+        // The time since the last sample may be next to nothing.
+        if let Some(measured) = &mut queue.activity.measured {
+            measured.rate = rate;
+        }
+    }
+}
+
+fn take(queue: &mut Queue, works: &mut Works, reading: Reading, at_ns: u64) -> Result<(), Unmeasured> {
+    let more = queue.activity.take(reading, at_ns);
+    if let Some(why) = queue.activity.problem {
+        return Err(why);
+    }
+    if let (Ok(pointers), Some(measured)) = (Pointers::of(&queue.facts), &queue.activity.measured) {
+        let work = works.entry(queue.facts.gpu_id).or_default();
+        work.add(pointers.unit, more);
+        work.busy_ns = work.busy_ns.max(measured.busy_ns);
+    }
+    Ok(())
+}
+
+/// A queue ends: whether its counts are whole is noted.
+pub(super) fn ends(queue: &Queue, works: &mut Works) {
+    if Pointers::of(&queue.facts).is_ok() && !queue.activity.complete {
+        works.entry(queue.facts.gpu_id).or_default().incomplete += 1;
+    }
+}
+
+/// It did not end.
+pub(super) fn revives(queue: &mut Queue, works: &mut Works) {
+    if Pointers::of(&queue.facts).is_ok() && !queue.activity.complete {
+        let work = works.entry(queue.facts.gpu_id).or_default();
+        work.incomplete = work.incomplete.saturating_sub(1);
+    }
+    queue.activity.complete = false;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! The one loop: waits for the next thing that happens to a tracer, for the stream and the daemon alike.
+//!
+//! In: the ring buffer, a turn each second, the driver's lists, samples, signals. Out: [`Happened`], and in
+//! [`Follow::records`] all records that came before it, to be taken in first.
+
+use super::engine::Tracer;
+use super::reconcile::background::UnderWay;
+use super::reconcile::scan::Seen;
+use super::sample::pass::Pass;
+use super::sample::schedule::{Sampling, Step};
+use crate::events::decode::Undecodable;
+use crate::events::ring::Ring;
+use crate::model::event::Event;
+use crate::runtime::exit::Stop;
+use crate::runtime::signals::Signals;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// From one turn to the next: what has ended is forgotten, new GPUs are attached to, and the driver is looked at.
+const TURN: Duration = Duration::from_secs(1);
+
+/// Where the tracer is: at hand, or behind a lock.
+pub trait Access {
+    /// Uses it; `None` where there is none.
+    fn with<T>(&mut self, act: impl FnOnce(&mut Tracer) -> T) -> Option<T>;
+}
+
+impl Access for Tracer {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Tracer) -> T) -> Option<T> {
+        Some(act(self))
+    }
+}
+
+/// What happened. All of it comes after [`Follow::records`].
+#[derive(Debug)]
+pub enum Happened {
+    /// Records came, or a turn is over.
+    Records,
+    /// The driver's lists were read: [`Tracer::reconcile`] compares with them.
+    Listed(Seen),
+    /// Queues were sampled: [`Follow::sampled`] takes it in.
+    Sampled(Pass),
+    /// The driver was unloaded. There is nothing more to follow.
+    DriverGone,
+    /// A signal asks to end.
+    Signal,
+}
+
+/// A tracer that is followed, from its attachment until its driver goes.
+pub struct Follow {
+    ring: Ring,
+    lists: UnderWay,
+    sampling: Sampling,
+    turn: Interval,
+    /// Records that are not taken in yet; the caller clears them.
+    pub records: Vec<Result<Event, Undecodable>>,
+}
+
+impl Follow {
+    /// `sample`: from one sample of queues to the next; zero for none.
+    #[must_use]
+    pub fn new(ring: Ring, sample: Duration, procfs: PathBuf) -> Self {
+        let mut turn = interval(TURN);
+        // After a stop, one turn is enough.
+        turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let sampling = Sampling::new(sample, procfs);
+        Follow { ring, lists: UnderWay::default(), sampling, turn, records: Vec::new() }
+    }
+
+    /// Waits for the next thing. Dropped while it waits, it has missed nothing.
+    ///
+    /// # Errors
+    /// When the ring buffer or the maps cannot be read, or a reading of lists or of queues panicked.
+    pub async fn next(&mut self, access: &mut impl Access, signals: &mut Signals) -> Result<Happened, Stop> {
+        tokio::select! {
+            read = self.ring.read(&mut self.records) => {
+                read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?;
+                Ok(Happened::Records)
+            }
+            _ = self.turn.tick() => self.turn(access),
+            seen = self.lists.seen() => {
+                let seen = seen.map_err(Stop::failed)?;
+                self.drain();
+                Ok(Happened::Listed(seen))
+            }
+            step = self.sampling.step() => match step.map_err(Stop::failed)? {
+                Step::Due => {
+                    let targets = access.with(|tracer| tracer.state.sought());
+                    self.sampling.begin(targets.unwrap_or_default());
+                    Ok(Happened::Records)
+                }
+                Step::Done(pass) => {
+                    // A reading is of the queue that had the id then: what ended before must be known.
+                    self.drain();
+                    Ok(Happened::Sampled(pass))
+                }
+            },
+            () = signals.any() => Ok(Happened::Signal),
+        }
+    }
+
+    fn turn(&mut self, access: &mut impl Access) -> Result<Happened, Stop> {
+        if access.with(|tracer| tracer.driver_has_gone()).unwrap_or(false) {
+            self.drain();
+            return Ok(Happened::DriverGone);
+        }
+        access.with(|tracer| tidy(tracer, &mut self.lists)).transpose()?;
+        if let Some(line) = self.sampling.overdue() {
+            log::warn!("{line}");
+        }
+        if self.sampling.is_late() {
+            access.with(|tracer| tracer.state.samples_are_late());
+        }
+        Ok(Happened::Records)
+    }
+
+    /// Takes a sample in.
+    pub fn sampled(&mut self, tracer: &mut Tracer, pass: &Pass) {
+        self.sampling.take(tracer, pass);
+    }
+
+    /// Adds what is in the ring buffer now to the records.
+    pub fn drain(&mut self) {
+        self.ring.drain(&mut self.records);
+    }
+}
+
+fn tidy(tracer: &mut Tracer, lists: &mut UnderWay) -> Result<(), Stop> {
+    tracer.renew_clock();
+    tracer.expire()?;
+    tracer.follow_gpus();
+    lists.tick(tracer);
+    Ok(())
+}
