@@ -1,8 +1,8 @@
-//! Private apt roots under target/: Debian suites this machine does not use, without touching its
-//! own package state. Take package names, give verified .deb files and unpacked trees.
+//! Private apt roots under target/: Debian suites this machine does not use, without touching its own package
+//! state. In: package names. Out: verified .deb files and unpacked trees.
 //!
-//! Archive addresses are those of the machine's own apt configuration, so that a local mirror or a
-//! proxy is used here too. The dpkg status is empty: dependency closures come out whole.
+//! Archive addresses are those of the machine's own apt configuration, so that a local mirror or a proxy is
+//! used here too. The dpkg status is empty: dependency closures are complete.
 
 use crate::run::{self, note, size, step};
 use crate::{lock, paths};
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Indexes older than this are asked for anew; kernels change every few days.
+/// Indexes older than this are fetched anew; kernels change every few days.
 const INDEX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
 
 pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Suite, and whether it lies in the security archive.
+/// Suite, and whether it is in the security archive.
 type Suite = (&'static str, bool);
 
 /// Kernels of the matrix and the guest's programs.
@@ -30,7 +30,7 @@ const MATRIX: [Suite; 5] = [
     ("trixie-backports", false),
 ];
 
-/// Apart from the matrix: there its newer packages would win over bookworm's.
+/// Separate from the matrix: there its newer packages would win over bookworm's.
 const TRIXIE: [Suite; 1] = [("trixie", false)];
 
 pub(crate) struct Apt {
@@ -67,7 +67,7 @@ impl Apt {
         self.dir.join("updated")
     }
 
-    /// Since when the indexes are there; `None` if they are not.
+    /// Age of the indexes; `None` if there are none.
     fn age(&self) -> Option<Duration> {
         let modified = fs::metadata(self.stamp()).and_then(|meta| meta.modified()).ok()?;
         Some(modified.elapsed().unwrap_or(Duration::ZERO))
@@ -133,7 +133,7 @@ impl Apt {
         command
     }
 
-    /// Names of all packages that begin so.
+    /// Names of all packages with this prefix.
     pub(crate) fn names(&self, prefix: &str) -> Result<Vec<String>> {
         let text = run::output(self.cache().args(["pkgnames", prefix]))?;
         Ok(text.lines().map(str::to_owned).collect())
@@ -153,7 +153,7 @@ impl Apt {
         version.map(str::to_owned).with_context(|| format!("Debian's indexes hold no {package}"))
     }
 
-    /// Fetches one package into the cache and gives the file.
+    /// Fetches one package into the cache and returns the file.
     pub(crate) fn download(&self, package: &str, version: &str) -> Result<PathBuf> {
         let dir = self.dir.join("debs").join(package);
         make(&dir)?;
@@ -166,7 +166,7 @@ impl Apt {
         newest_deb(&dir)
     }
 
-    /// Fetches packages with all they depend on.
+    /// Fetches packages with all their dependencies.
     pub(crate) fn download_closure(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
         let archives = self.dir.join("archives");
         run::output(self.get().args(["install", "-q", "-y", "--download-only"]).args(packages))
@@ -217,7 +217,7 @@ fn newest_deb(dir: &Path) -> Result<PathBuf> {
     newest.with_context(|| format!("apt left no package in {}", dir.display()))
 }
 
-/// The tree of one package, without what it depends on; fetched at first use.
+/// The tree of one package, without its dependencies; fetched at first use.
 pub(crate) fn unpacked(package: &str, open: fn() -> Result<Apt>) -> Result<PathBuf> {
     tree(package, || {
         let apt = open()?;
@@ -225,12 +225,13 @@ pub(crate) fn unpacked(package: &str, open: fn() -> Result<Apt>) -> Result<PathB
     })
 }
 
-/// The same with all that it depends on, the loader and the C library among it: its programs are run by these ([`program`]).
+/// The same with all its dependencies, including the loader and the C library: its programs are run by these
+/// ([`program`]).
 pub(crate) fn unpacked_whole(package: &str, open: fn() -> Result<Apt>) -> Result<PathBuf> {
     tree(package, || open()?.download_closure(&[package]))
 }
 
-/// What is there is whole: [`unpack`] places all or nothing.
+/// An existing tree is complete: [`unpack`] places all or nothing.
 fn tree(package: &str, fetch: impl FnOnce() -> Result<Vec<PathBuf>>) -> Result<PathBuf> {
     let _cache = lock::hold(&paths::cache())?;
     let tree = paths::cache().join(package);
@@ -244,7 +245,7 @@ fn tree(package: &str, fetch: impl FnOnce() -> Result<Vec<PathBuf>>) -> Result<P
 /// A program of such a tree, run by the tree's own loader. `libraries`: folders within it.
 pub(crate) fn program(tree: &Path, path: &str, libraries: &[&str]) -> Command {
     let libraries: Vec<_> = libraries.iter().map(|folder| tree.join(folder).display().to_string()).collect();
-    // Debian 13 has it below usr alone.
+    // Debian 13 has it only below usr.
     let loader = ["lib64", "usr/lib64"].map(|folder| tree.join(folder).join("ld-linux-x86-64.so.2"));
     let mut command = Command::new(loader.iter().find(|loader| loader.exists()).unwrap_or(&loader[0]));
     command.args(["--library-path", &libraries.join(":")]).arg(tree.join(path));

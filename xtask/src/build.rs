@@ -1,8 +1,8 @@
-//! The release binary: static musl, the BPF object inside (kfd-trace/build.rs makes that).
+//! The release binary: static musl, with the BPF object embedded (kfd-trace/build.rs builds that).
 
-use crate::guest::{self, TARGET};
 use crate::paths;
 use crate::run::{self, note, size, step};
+use crate::vm::guest::{self, TARGET};
 use anyhow::{Context as _, Result, bail};
 use object::LittleEndian;
 use object::elf::{FileHeader64, PT_INTERP};
@@ -19,7 +19,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// It runs on every server of its kind.
+/// Checks that it runs on every server of its architecture.
 pub(crate) fn check(binary: &Path) -> Result<()> {
     let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     if !is_static(&bytes).with_context(|| format!("{} is no ELF file", binary.display()))? {
@@ -29,7 +29,7 @@ pub(crate) fn check(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// No interpreter asked for: musl's static executables may be position-independent, with a dynamic
+/// Whether it requests no interpreter: musl's static executables may be position-independent, with a dynamic
 /// section that only relocates themselves.
 fn is_static(elf: &[u8]) -> Result<bool> {
     let header = FileHeader64::<LittleEndian>::parse(elf)?;

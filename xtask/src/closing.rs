@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What one or several test executables report.
+/// The results of one or several test executables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) passed: u64,
@@ -47,7 +47,7 @@ impl Totals {
         self.passed + self.failed + self.measured
     }
 
-    /// The line cargo's readers know.
+    /// The line in libtest's format.
     pub(crate) fn line(&self, ok: bool, took: Duration) -> String {
         let verdict = if ok { "ok" } else { "FAILED" };
         format!("test result: {verdict}. {self}; finished in {:.2}s", took.as_secs_f64())

@@ -33,13 +33,13 @@ const DESCRIPTION: [&str; 4] = [
     "and a memory of who held what.",
 ];
 const COPYRIGHT: &str = "2026 The kfd-trace developers";
-/// Where DEBFULLNAME and DEBEMAIL name nobody, it is nobody who can be written to.
+/// Used where DEBFULLNAME and DEBEMAIL are not set: not a person who can be written to.
 const MAINTAINER: (&str, &str) = ("The kfd-trace developers", "kfd-trace@kfd-trace.invalid");
 
 /// Checksums of all files.
 const SUMS: &str = "SHA256SUMS";
 
-/// A machine's names, and what strips its binaries.
+/// A machine's names, and the tool that strips its binaries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine {
     /// For Rust.
@@ -52,7 +52,7 @@ pub(crate) struct Machine {
 }
 
 const X86_64: Machine = Machine {
-    target: crate::guest::TARGET,
+    target: crate::vm::guest::TARGET,
     uname: "x86_64",
     debian: "amd64",
     strip: "strip",
@@ -88,7 +88,7 @@ struct Packages {
     rpm: PathBuf,
 }
 
-/// What packages say of themselves.
+/// Metadata that packages contain.
 struct About {
     version: String,
     machine: Machine,
@@ -116,8 +116,8 @@ pub(crate) fn dist(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Two packages of a binary made in this folder, of this version and of one that dpkg takes for later: what a guest installs and
-/// upgrades to.
+/// Two packages of a binary in this folder, of this version and of one that dpkg takes for later: a guest
+/// installs one and upgrades to the other.
 pub(crate) fn two_debs(binary: &Path, folder: &Path) -> Result<[PathBuf; 2]> {
     let about = About::new(X86_64)?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -169,7 +169,7 @@ fn pack(binary: &Path, machine: Machine, folder: &Path) -> Result<Packages> {
     Ok(made)
 }
 
-/// Of all packages in this folder, in order.
+/// All packages in this folder, in order.
 fn packages(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -180,7 +180,8 @@ fn packages(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Earlier packages, which would stand among the checksums: those of this machine, and of another version those of all.
+/// Removes earlier packages, which would be among the checksums: those of this machine, and of another
+/// version those of all.
 fn remove_old(folder: &Path, machine: Machine) -> Result<()> {
     if !folder.exists() {
         return Ok(());
@@ -198,7 +199,7 @@ fn is_old(package: &str, machine: Machine, version: &str) -> bool {
     !of_version || package.contains(machine.uname) || package.contains(machine.debian)
 }
 
-/// Of all packages in this folder, as sha256sum checks them.
+/// Checksums of all packages in this folder, as sha256sum checks them.
 fn checksums(folder: &Path) -> Result<()> {
     let names = packages(folder)?;
     let sums = run::output(Command::new("sha256sum").arg("--").args(&names).current_dir(folder))?;
@@ -230,7 +231,7 @@ impl About {
     }
 }
 
-/// The time that all dates are set to: SOURCE_DATE_EPOCH, else that of the commit.
+/// The time that all dates are set to: SOURCE_DATE_EPOCH, otherwise that of the commit.
 fn epoch() -> Result<u64> {
     let told = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(told) => told,
@@ -249,7 +250,7 @@ fn epoch() -> Result<u64> {
 /// Without name and time.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut out = GzBuilder::new().write(Vec::new(), Compression::best());
-    // A vector takes everything.
+    // Writing to a vector cannot fail.
     let written = out.write_all(bytes).and_then(|()| out.finish());
     written.unwrap_or_default()
 }

@@ -5,13 +5,13 @@ use anyhow::{Context as _, Result};
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
 
-/// Holds a folder until dropped; the system lets go of it however the process ends.
+/// Holds a folder until dropped; the system releases it however the process ends.
 #[must_use]
 pub(crate) struct Held {
     _file: File,
 }
 
-/// Waits, and says so, while another run holds the folder. Made if it is not there.
+/// Waits, with a message, while another run holds the folder. Creates it if it is missing.
 pub(crate) fn hold(dir: &Path) -> Result<Held> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let path = dir.join(".lock");

@@ -1,52 +1,25 @@
 //! `cargo xtask`: set-up, build, VM test bed, tests and demo of kfd-trace. This file only dispatches.
 
 mod apt;
-mod baseline;
 mod bench;
-mod bench_daemon;
-mod boots;
 mod build;
+mod check;
 mod closing;
-mod console;
-mod dashboards;
-mod debian;
-mod demo;
 mod dist;
-mod emulator;
-mod fixtures;
-mod fuzz;
-mod guest;
-mod initramfs;
-mod kbuild;
-mod kernels;
-mod kfdsim;
-mod links;
 mod lock;
-mod manifests;
-mod modules;
-mod overhead;
 mod passed;
 mod paths;
-mod pulse;
-mod qemu;
-mod rules;
 mod run;
-mod scenario;
-mod series;
 mod setup;
-mod soak;
 mod stamp;
-mod symbols;
 mod test;
-mod timing;
-mod userland;
-mod verdicts;
 mod vm;
-mod vmlinux;
-mod watch;
 
+use bench::{daemon, overhead};
+use check::{dashboards, fuzz, links, manifests, rules};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use vm::{demo, fixtures, scenario, soak, verdicts};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Set-up, build, VM test bed, tests and demo of kfd-trace.")]
@@ -99,7 +72,7 @@ enum Benchmark {
     /// Instructions that tracing adds to an ioctl, counted in the VM, beside bpftrace and strace
     Overhead(overhead::Args),
     /// What records and scrapes cost the daemon: natively, from generated records
-    Daemon(bench_daemon::Args),
+    Daemon(daemon::Args),
 }
 
 fn main() -> ExitCode {
@@ -113,7 +86,7 @@ fn main() -> ExitCode {
         Command::Kernels => verdicts::write(),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
-        Command::Bench(Benchmark::Daemon(args)) => return exit(bench_daemon::bench(&args)),
+        Command::Bench(Benchmark::Daemon(args)) => return exit(daemon::bench(&args)),
         Command::Dist(args) => dist::dist(&args),
         Command::Packages => dist::check::check(),
         Command::Rules => rules::rules(),
@@ -126,7 +99,7 @@ fn main() -> ExitCode {
     exit(done.map(|()| true))
 }
 
-/// `Ok(false)` is a failure that has already been told (a failed test, say).
+/// `Ok(false)` is a failure that has already been reported (a failed test, for example).
 fn exit(outcome: anyhow::Result<bool>) -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,5 +1,5 @@
-//! What passed on this very tree, kept below target/passed: a run with `--resume` leaves it out. Takes names of checks and boots,
-//! gives their sums.
+//! Results that passed on exactly this tree, kept below target/passed: a run with `--resume` skips them. In:
+//! names of checks and boots. Out: their sums.
 
 use crate::closing::Totals;
 use crate::{paths, run};
@@ -11,17 +11,17 @@ use std::process::Command;
 use std::time::Duration;
 
 pub(crate) struct Passed {
-    /// Of this tree's results; `None` where nothing is kept.
+    /// Folder of this tree's results; `None` where nothing is kept.
     dir: Option<PathBuf>,
     root: PathBuf,
     tree: u64,
-    /// Results from before count.
+    /// Earlier results count.
     resume: bool,
 }
 
 impl Passed {
     /// # Errors
-    /// Where it is not known which tree this is, and results from before are asked for.
+    /// Where the tree cannot be identified, and earlier results are requested.
     pub(crate) fn of_this_tree(resume: bool) -> Result<Self> {
         let root = paths::root().to_owned();
         match tree(&root) {
@@ -44,7 +44,7 @@ impl Passed {
         Ok(Self { dir: Some(dir), root, tree, resume })
     }
 
-    /// The sums of what passed before, if that counts.
+    /// The sums of an earlier success, if that counts.
     pub(crate) fn before(&self, name: &str) -> Option<Totals> {
         let file = self.dir.as_ref().filter(|_| self.resume)?.join(file_name(name));
         Totals::parse(&fs::read_to_string(file).ok()?)
@@ -65,14 +65,14 @@ fn file_name(name: &str) -> String {
     name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
 }
 
-/// A number for all files of a checkout that git has or would take.
+/// A hash of all files of a checkout that git has or would add.
 fn tree(root: &Path) -> Result<u64> {
     let mut git = Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let listed = run::output(&mut git)?;
     let mut hasher = DefaultHasher::new();
     for name in listed.split_terminator('\0') {
-        // One that was removed since it was committed has no bytes.
+        // A file that was removed since it was committed has no bytes.
         (name, fs::read(root.join(name)).ok()).hash(&mut hasher);
     }
     Ok(hasher.finish())

@@ -1,5 +1,4 @@
-//! Where things stand in the workspace. Everything made by xtask lies under `target/` and can be
-//! made again from nothing.
+//! Paths in the workspace. Everything made by xtask is under `target/` and can be made again from nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -31,12 +30,12 @@ pub(crate) fn target() -> PathBuf {
     }
 }
 
-/// Downloads and what is unpacked from them; safe to keep between runs.
+/// Downloads and unpacked packages; safe to keep between runs.
 pub(crate) fn cache() -> PathBuf {
     target().join("vm-cache")
 }
 
-/// What is made for one kernel: logs, initramfs, modules built for it.
+/// Files made for one kernel: logs, initramfs, modules built for it.
 pub(crate) fn vm(release: &str) -> PathBuf {
     target().join("vm").join(release)
 }

@@ -1,6 +1,6 @@
-//! Running other programs, and telling what is being done.
+//! Runs other programs, and announces what is being done.
 //!
-//! Progress goes to stderr, one line a step; stdout is for results.
+//! Progress goes to stderr, one line per step; stdout is for results.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::fs::File;
@@ -45,7 +45,7 @@ fn spawn_error(command: &Command, error: std::io::Error) -> anyhow::Error {
     }
 }
 
-/// Runs with the caller's stdout and stderr; how it ended is the caller's to judge.
+/// Runs with the caller's stdout and stderr; the caller judges the exit status.
 pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
     command.status().map_err(|error| spawn_error(command, error))
 }
@@ -59,7 +59,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs and gives stdout; on failure the last lines of stderr become the error.
+/// Runs and returns stdout; on failure the last lines of stderr become the error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let done = command.stdin(Stdio::null()).output().map_err(|error| spawn_error(command, error))?;
     if !done.status.success() {
@@ -85,7 +85,7 @@ pub(crate) fn logged(command: &mut Command, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The one line of a program's complaints that says most: apt's first `E:`, else the last one.
+/// The most informative line of a program's error output: apt's first `E:`, otherwise the last one.
 fn complaint(told: &str) -> &str {
     let mut lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
     let error = lines.clone().find_map(|line| line.strip_prefix("E: "));

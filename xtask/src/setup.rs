@@ -1,13 +1,13 @@
-//! `cargo xtask setup`: installs what is missing and says so. What is there is left alone; when all is
-//! there, nothing is fetched.
+//! `cargo xtask setup`: installs what is missing and reports it. What is present is left alone; when nothing
+//! is missing, nothing is fetched.
 
-use crate::guest::{self, TARGET};
 use crate::run::{self, note, step};
+use crate::vm::guest::{self, TARGET};
 use anyhow::{Context as _, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Debian package, and what it is for.
+/// Debian package, and its purpose.
 const PACKAGES: [Package; 18] = [
     ("binutils", "strip"),
     ("debian-archive-keyring", "signatures of other Debian suites"),
@@ -54,7 +54,8 @@ pub(crate) fn setup() -> Result<()> {
     bpf_linker()
 }
 
-/// All of the above, and what fuzzing needs besides. Gives the folder that cargo finds its subcommand in.
+/// All of the above, and the additional needs of fuzzing. Returns the folder where cargo finds its
+/// subcommand.
 pub(crate) fn fuzz() -> Result<PathBuf> {
     setup()?;
     debian(&FUZZ_PACKAGES)?;
@@ -72,12 +73,12 @@ pub(crate) fn fuzz() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What packs and checks packages.
+/// Installs the tools that pack and check packages.
 pub(crate) fn packaging() -> Result<()> {
     debian(&PACKAGING)
 }
 
-/// What builds for another machine, by Rust's name of it.
+/// Installs the tools that build for another machine, by Rust's name of it.
 pub(crate) fn cross(target: &str) -> Result<()> {
     debian(&CROSS)?;
     run::run(rustup().args(["target", "add", target]))
@@ -85,7 +86,7 @@ pub(crate) fn cross(target: &str) -> Result<()> {
 
 type Package = (&'static str, &'static str);
 
-/// Installs what is missing of these: Debian package, and what it is for.
+/// Installs the missing ones of these: Debian package, and its purpose.
 pub(crate) fn debian(packages: &[Package]) -> Result<()> {
     let missing = missing_packages(packages)?;
     if missing.is_empty() {
@@ -129,7 +130,7 @@ fn not_listed(names: &[&'static str], listed: &str) -> Vec<&'static str> {
     names.iter().copied().filter(|name| !installed(name)).collect()
 }
 
-/// What to put before a command that needs root; `None` where this user cannot become root unasked.
+/// Prefix of a command that needs root; `None` where this user cannot become root without a password.
 fn privilege() -> Option<&'static [&'static str]> {
     // SAFETY: no arguments, cannot fail.
     if unsafe { libc::geteuid() } == 0 {

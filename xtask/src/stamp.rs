@@ -1,4 +1,5 @@
-//! What something in the cache was made of. Takes the file for it and a key of all that went in; tells whether it still is of these.
+//! Records what a file in the cache was made of. In: the file and a key of all its inputs. Out: whether it is
+//! still made of these.
 
 use anyhow::{Context as _, Result};
 use std::fs;
@@ -23,7 +24,7 @@ impl Stamp {
         fs::read_to_string(&self.path).is_ok_and(|have| have == self.key)
     }
 
-    /// Before it is made anew: what is not made to its end has no stamp.
+    /// Before it is made anew: an unfinished file has no stamp.
     pub(crate) fn clear(&self) -> Result<()> {
         if self.path.exists() {
             fs::remove_file(&self.path).with_context(|| format!("cannot remove {}", self.path.display()))?;

@@ -1,13 +1,17 @@
-//! `cargo xtask test`: every check there is, each announced, in the order of how soon it ends, beside the guests.
+//! `cargo xtask test`: every check, each announced, in the order of how soon it ends, in parallel with the
+//! guests.
 
-use crate::bench::{Bench, Tested};
+use crate::bench::{daemon, overhead};
+use crate::check::{dashboards, links, manifests, rules};
 use crate::closing::Totals;
-use crate::guest;
 use crate::passed::Passed;
 use crate::run::{self, step};
-use crate::series::Series;
+use crate::vm::guest;
+use crate::vm::series::Series;
+use crate::vm::testbed::{Bench, Tested};
 use crate::vm::{self, Ask, Boots};
-use crate::{bench_daemon, boots, dashboards, dist, fixtures, links, manifests, overhead, rules, setup};
+use crate::vm::{boots, fixtures};
+use crate::{dist, setup};
 use anyhow::{Context as _, Result, bail};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -30,7 +34,7 @@ pub(crate) struct Args {
     resume: bool,
 }
 
-/// A check of this machine. Tests that it runs are added to the sums.
+/// A check on this machine. Tests that it runs are added to the sums.
 struct Check {
     name: &'static str,
     when: When,
@@ -64,17 +68,17 @@ const CHECKS: [Check; 11] = [
     Check { name: "rules and exposition for Prometheus", when: When::Whole, run: |_| rules::rules() },
     Check { name: "dashboards of Grafana", when: When::Whole, run: |_| dashboards::test() },
     Check { name: "packages", when: When::Whole, run: |_| dist::check::check() },
-    Check { name: "cost of the daemon", when: When::Whole, run: |_| costs(bench_daemon::check()?, "daemon") },
+    Check { name: "cost of the daemon", when: When::Whole, run: |_| costs(daemon::check()?, "daemon") },
     Check { name: "cost of the probes", when: When::Whole, run: |_| costs(overhead::check()?, "overhead") },
 ];
 
-/// What `--fast` runs in the VM, without the tests that are run on one kernel alone.
+/// What `--fast` runs in the VM, without the tests that are run on one kernel only.
 const CORE: (Series, &str) = (Series::V6_12, "sim");
 
-/// `Ok(false)`: something failed, and was named.
+/// `Ok(false)`: something failed, and was reported.
 pub(crate) fn test(args: &Args) -> Result<bool> {
     let start = Instant::now();
-    // Without its tools nothing else can run.
+    // Nothing else can run without its tools.
     announce("set-up");
     setup::setup().context("set-up")?;
     if !args.fast {
@@ -86,12 +90,13 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
     let kernels = if args.fast { &[CORE.0][..] } else { &Series::ALL };
     let skip: Vec<String> = boots::once(CORE.1).map(|begin| format!("--skip={begin}")).collect();
     let filter = if args.fast { &skip[..] } else { &[] };
-    // A part of a boot that passed is not the boot.
+    // A passed part of a boot does not count as the boot.
     let ask = Ask { stages, filter, limit: vm::LIMIT, passed: (!args.fast).then_some(&passed) };
     let boots = bench.as_ref().ok().map(|bench| Boots::new(bench, kernels, ask));
     let mut checked = Checked::default();
     scope(|scope| {
-        // The checks of this machine are beside as many guests as leave them a CPU; then one more has its turn.
+        // The checks of this machine run in parallel with as many guests as leave them a CPU; then one more
+        // guest starts.
         if let Some(boots) = &boots {
             (1..vm::guests()).for_each(|_| drop(scope.spawn(|| boots.work())));
         }
@@ -111,7 +116,7 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
     Ok(checked.close(&tested, start.elapsed()))
 }
 
-/// What came of the checks of this machine.
+/// Results of the checks of this machine.
 #[derive(Default)]
 struct Checked {
     totals: Totals,
@@ -163,7 +168,7 @@ fn lints() -> Result<()> {
     run::run(guest::cargo().arg("clippy").args(HOST).args(["--all-targets", "--", "-D", "warnings"]))
 }
 
-/// With what needs kernel packages or rendered manifests.
+/// Includes tests that need kernel packages or rendered manifests.
 fn kernel_model(totals: &mut Totals) -> Result<()> {
     let dir = fixtures::fixtures()?;
     let mut all = guest::cargo();
@@ -171,7 +176,7 @@ fn kernel_model(totals: &mut Totals) -> Result<()> {
     unit_tests(&mut all, totals)
 }
 
-/// What the workspace's command runs, and the library that the VM's tests are made of.
+/// The workspace's tests, and the library of the VM's tests.
 fn unit_tests(all: &mut Command, totals: &mut Totals) -> Result<()> {
     let of_hosts = cargo_test(all, totals);
     let tests = ["test", "--no-fail-fast", "-p", "kfd-trace-tests", "--lib", "--bins"];

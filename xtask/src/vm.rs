@@ -1,13 +1,38 @@
 //! `cargo xtask vm`: boots the kernels of the matrix and runs the integration tests inside, or the demo,
 //! or a shell.
 
-use crate::bench::{Bench, Mode, Tested};
-use crate::boots::{self, Boot};
+pub(crate) mod boots;
+pub(crate) mod console;
+pub(crate) mod debian;
+pub(crate) mod demo;
+pub(crate) mod emulator;
+pub(crate) mod fixtures;
+pub(crate) mod guest;
+pub(crate) mod initramfs;
+pub(crate) mod kbuild;
+pub(crate) mod kernels;
+pub(crate) mod kfdsim;
+pub(crate) mod modules;
+pub(crate) mod pulse;
+pub(crate) mod qemu;
+pub(crate) mod scenario;
+pub(crate) mod series;
+pub(crate) mod soak;
+pub(crate) mod symbols;
+pub(crate) mod testbed;
+pub(crate) mod timing;
+pub(crate) mod userland;
+pub(crate) mod verdicts;
+pub(crate) mod vmlinux;
+pub(crate) mod watch;
+
 use crate::closing::Totals;
 use crate::passed::Passed;
-use crate::qemu::End;
 use crate::run::step;
-use crate::series::Series;
+use crate::vm::boots::Boot;
+use crate::vm::qemu::End;
+use crate::vm::series::Series;
+use crate::vm::testbed::{Bench, Mode, Tested};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -18,10 +43,10 @@ use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
 use std::vec;
 
-/// The series for a shell or a demo where none is asked for: the newest with kfdsim.
+/// The default series for a shell or a demo: the newest with kfdsim.
 const SHOWN: Series = Series::V6_12;
 
-/// Longest a guest may take, far beyond what it needs.
+/// Time limit of a guest, far beyond what it needs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(3600);
 
 #[derive(clap::Args)]
@@ -72,7 +97,7 @@ impl ValueEnum for Choice {
     }
 }
 
-/// `Ok(false)`: tests failed, and it was said.
+/// `Ok(false)`: tests failed, and it was reported.
 pub(crate) fn vm(args: &Args) -> Result<bool> {
     let limit = Duration::from_secs(args.timeout);
     let one = match args.kernel {
@@ -95,7 +120,7 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
     Ok(test(&wanted, &stages, &args.filter, limit)?.0)
 }
 
-/// What is asked of every boot.
+/// The request for every boot.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ask<'a> {
     /// All, where none is named.
@@ -103,22 +128,22 @@ pub(crate) struct Ask<'a> {
     pub(crate) filter: &'a [String],
     /// Of one guest.
     pub(crate) limit: Duration,
-    /// What need not be done again.
+    /// Results that need not be repeated.
     pub(crate) passed: Option<&'a Passed>,
 }
 
-/// Boots that are still to be made, and what came of those that were.
+/// Boots still to be made, and the results of finished ones.
 pub(crate) struct Boots<'a> {
     bench: &'a Bench,
     ask: Ask<'a>,
     waiting: Mutex<vec::IntoIter<(Series, Boot)>>,
     tested: Mutex<Tested>,
-    /// Reports go to stdout as they come: there is but one guest at a time, and nothing else.
+    /// Reports go to stdout as they arrive: there is only one guest at a time, and nothing else.
     live: bool,
 }
 
 impl<'a> Boots<'a> {
-    /// Those of these kernels that have one of the stages.
+    /// The boots of these kernels that have one of the stages.
     pub(crate) fn new(bench: &'a Bench, wanted: &[Series], ask: Ask<'a>) -> Self {
         let asked = |(series, boot): &(Series, Boot)| {
             ask.stages.is_empty() || boot.stages(*series).any(|stage| ask.stages.contains(&stage.name))
@@ -127,9 +152,10 @@ impl<'a> Boots<'a> {
         Self { bench, ask, waiting: Mutex::new(waiting.into_iter()), tested: Mutex::default(), live: false }
     }
 
-    /// Makes one after the other until none is left. A guest takes one CPU: as many threads may call this at once as there are.
+    /// Makes one boot after the other until none is left. A guest takes one CPU: as many threads as CPUs may
+    /// call this at once.
     pub(crate) fn work(&self) {
-        // A statement of its own: a guard in the loop's head would be held for the whole turn.
+        // A separate statement: a guard in the loop's head would be held for the whole iteration.
         let next = || unpoisoned(&self.waiting).next();
         while let Some((series, boot)) = next() {
             let place = format!("Linux {}, {}", series.name(), boot.name);
@@ -157,7 +183,7 @@ impl<'a> Boots<'a> {
         }
     }
 
-    /// What came of all; to be called when none is at work any more.
+    /// The results of all; to be called when no thread is running a boot any more.
     pub(crate) fn tested(self) -> Tested {
         let mut tested = self.tested.into_inner().unwrap_or_else(PoisonError::into_inner);
         let unfiltered = self.ask.filter.iter().all(|word| word.starts_with('-'));
@@ -168,12 +194,12 @@ impl<'a> Boots<'a> {
     }
 }
 
-/// A guest takes one CPU: as many run at once as there are.
+/// A guest takes one CPU: as many run at once as there are CPUs.
 pub(crate) fn guests() -> usize {
     available_parallelism().map_or(1, NonZero::get)
 }
 
-/// A guest's thread that panicked has told why; the others go on.
+/// A guest's thread that panicked has reported why; the others continue.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -183,7 +209,7 @@ pub(crate) fn demo() -> Result<bool> {
     show(SHOWN, shown_boot(SHOWN, &[])?, LIMIT)
 }
 
-/// The boot of the stage asked for, up to it; else the main one.
+/// The boot of the requested stage, up to it; otherwise the main one.
 fn shown_boot(series: Series, stages: &[&str]) -> Result<Boot> {
     let boot = boots::with_stage(stages.first().copied()).context("no such stage")?;
     if let Some(stage) = stages.first()
@@ -202,8 +228,8 @@ fn show(series: Series, boot: Boot, limit: Duration) -> Result<bool> {
     Ok(matches!(booted.run.end, End::Exit(0)))
 }
 
-/// Tests on the given kernels, in the given stages or in all where none is given: whether all is well, and
-/// the sums. The last line is the sum's. The limit is that of one guest.
+/// Tests on the given kernels, in the given stages or in all if none is given: returns whether all passed,
+/// and the sums. The last line is the sum's. The limit is that of one guest.
 pub(crate) fn test(
     wanted: &[Series],
     stages: &[&str],

@@ -1,9 +1,9 @@
 //! `cargo xtask dist --check`: the same commit built a second time, in another folder.
 
 use super::{Machine, SUMS};
-use crate::guest;
 use crate::paths;
 use crate::run::{self, note, step};
+use crate::vm::guest;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::Path;

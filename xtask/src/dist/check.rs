@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const UNIT: &str = "deploy/systemd/kfd-trace.service";
-/// Of ten; systemd calls what is below 5 "OK" or better.
+/// Out of ten; systemd calls values below 5 "OK" or better.
 const MOST_EXPOSED: f64 = 3.3;
 /// Below a root folder, by rpm's own choice of place.
 const RPM_DATABASE: [&str; 2] = ["root/.rpmdb", "var/lib/rpm"];
 
-/// Packs the binary that `cargo xtask build` makes, and looks at what comes out.
+/// Packs the binary that `cargo xtask build` makes, and checks the results.
 pub(crate) fn check() -> Result<()> {
     unit(&paths::root().join(UNIT))?;
     setup::packaging()?;
@@ -82,7 +82,7 @@ fn rpm(made: &Packages, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// rpm, as somebody who may enter a root folder.
+/// Runs rpm as a user who may enter a root folder.
 fn in_root(root: &Path, what: &str, package: &Path) -> Result<()> {
     let mut command = Command::new("unshare");
     // SAFETY: no arguments, cannot fail.

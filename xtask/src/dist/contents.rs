@@ -1,6 +1,6 @@
-//! What is shipped, and where each kind of package puts it. Pure.
+//! The shipped files, and where each kind of package puts them. Pure.
 
-/// What the release binary and the workspace hold, to be packed.
+/// Contents of the release binary and the workspace to be packed.
 pub(super) struct Parts {
     pub(super) binary: Vec<u8>,
     /// Manual pages of section 1, by file name.
@@ -9,11 +9,11 @@ pub(super) struct Parts {
     pub(super) completions: [Vec<u8>; 3],
     pub(super) unit: Vec<u8>,
     pub(super) options: Vec<u8>,
-    /// Files below deploy that others read: rules of Prometheus, by path.
+    /// Files below deploy that other programs read: rules of Prometheus, by path.
     pub(super) deploy: Vec<(String, Vec<u8>)>,
     /// Files of docs, by name.
     pub(super) docs: Vec<(String, Vec<u8>)>,
-    /// Texts of the licences of this and of what is linked in, by name.
+    /// Licence texts of this program and of what is linked in, by name.
     pub(super) licences: Vec<(String, Vec<u8>)>,
 }
 
@@ -26,12 +26,12 @@ pub(super) enum Layout {
     Tarball,
 }
 
-/// What a package manager treats apart.
+/// Kinds of files that a package manager treats separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Program,
     Plain,
-    /// The administrator's, once installed.
+    /// Owned by the administrator, once installed.
     Config,
     Doc,
     Licence,
@@ -39,7 +39,7 @@ pub(super) enum Kind {
 
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Without a slash in front.
+    /// Without a leading slash.
     pub(super) path: String,
     pub(super) bytes: Vec<u8>,
     pub(super) kind: Kind,
@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-/// Entries by path; `gzip` is how texts are compressed where that is the custom.
+/// Entries by path; `gzip` compresses texts where that is the custom.
 pub(super) fn entries(parts: &Parts, layout: Layout, gzip: impl Fn(&[u8]) -> Vec<u8>) -> Vec<Entry> {
     let (zsh, options) = match layout {
         Layout::Debian => ("zsh/vendor-completions", "etc/default/kfd-trace"),

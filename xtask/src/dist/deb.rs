@@ -12,8 +12,8 @@ use std::process::Command;
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 const DOC: &str = "usr/share/doc/kfd-trace";
 
-/// Makes the package at `deb`, from a tree at `stage`, which is made anew. `scripts`: the folder of the maintainer scripts
-/// and of lintian's exceptions.
+/// Builds the package at `deb`, from a tree at `stage`, which is created anew. `scripts`: the folder of the
+/// maintainer scripts and of lintian's exceptions.
 pub(super) fn build(parts: &Parts, about: &About, scripts: &Path, stage: &Path, deb: &Path) -> Result<()> {
     let mut all = entries(parts, Layout::Debian, gzip);
     let path = scripts.join("lintian-overrides");
@@ -89,8 +89,8 @@ fn copyright(about: &About) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contents::tests::parts;
     use super::*;
+    use crate::dist::contents::tests::parts;
 
     #[test]
     fn what_the_administrator_may_change_is_a_conffile_and_has_no_checksum() {

@@ -1,4 +1,4 @@
-//! Paths of the machine that stand in a file. Pure.
+//! Paths of the machine that occur in a file. Pure.
 
 /// Those of `paths` that occur in these bytes.
 pub(super) fn leaks<'a>(bytes: &[u8], paths: &[&'a str]) -> Vec<&'a str> {

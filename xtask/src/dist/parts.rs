@@ -1,4 +1,5 @@
-//! Reads what is to be packed: from the workspace, and from the binary itself, which knows its pages and completions.
+//! Reads the files to be packed: from the workspace, and from the binary itself, which contains its pages and
+//! completions.
 
 use super::contents::Parts;
 use super::{Machine, third_party};
@@ -42,7 +43,7 @@ pub(super) fn gather(binary: &Path, native: &Path, machine: Machine, pages: &Pat
     })
 }
 
-/// Those of a folder whose names are wanted, by name.
+/// The files of a folder whose names are wanted, by name.
 fn files(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<(String, Vec<u8>)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {

@@ -1,5 +1,5 @@
-//! Which arguments the BPF programs read: their places in `struct pt_regs` are the machine's, and are chosen when they are
-//! built. Read from the shipped binary. Pure.
+//! Checks which arguments the BPF programs read: their places in `struct pt_regs` are the machine's, and are
+//! chosen at build time. Read from the shipped binary. Pure.
 
 use anyhow::{Context as _, Result, bail};
 use object::LittleEndian;
@@ -31,7 +31,7 @@ pub(super) enum Place {
 /// By program.
 ///
 /// # Errors
-/// When a program reads what is neither, on this machine.
+/// When a program reads a register that is neither, on this machine.
 pub(super) fn used(binary: &[u8], registers: Registers) -> Result<BTreeMap<String, BTreeSet<Place>>> {
     let object = bpf_object(binary).context("the binary holds no BPF object")?;
     let header = FileHeader64::<LittleEndian>::parse(object)?;

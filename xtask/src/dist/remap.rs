@@ -3,15 +3,16 @@
 use super::Machine;
 use super::leaks::leaks;
 use crate::run::{self, step};
-use crate::{build, guest, paths};
+use crate::vm::guest;
+use crate::{build, paths};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::PathBuf;
 
-/// Stands before each call of rustc, also of those that build the BPF object.
+/// Runs before each call of rustc, also of those that build the BPF object.
 const WRAPPER: &str = "xtask/src/dist/rustc.sh";
 
-/// Builds it, in a target folder of its own, so that `cargo xtask build` need not begin anew.
+/// Builds it in its own target folder, so that `cargo xtask build` need not start anew.
 pub(super) fn build(machine: Machine) -> Result<PathBuf> {
     let target = machine.target;
     step(format!("building kfd-trace for {target} (release, static, paths remapped)"));

@@ -46,7 +46,7 @@ pub(super) fn build(parts: &Parts, about: &About, spec: &Path, stage: &Path, fil
 /// As `%files -f` reads it.
 fn files(all: &[Entry]) -> String {
     let mut text = "%defattr(-, root, root)\n".to_owned();
-    // Folders of its own, which go with it.
+    // Its own folders, which are removed with it.
     let parents = all.iter().flat_map(|entry| Path::new(&entry.path).ancestors().skip(1));
     let own = parents.filter(|folder| folder.iter().any(|part| part == "kfd-trace"));
     for folder in own.collect::<BTreeSet<_>>() {
@@ -55,7 +55,7 @@ fn files(all: &[Entry]) -> String {
     for entry in all {
         text += match entry.kind {
             Kind::Program | Kind::Plain => "",
-            // A new default stands beside what the administrator has changed.
+            // A new default is placed beside an administrator's changed file.
             Kind::Config => "%config(noreplace) ",
             Kind::Doc => "%doc ",
             Kind::Licence => "%license ",
@@ -67,8 +67,8 @@ fn files(all: &[Entry]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contents::tests::parts;
     use super::*;
+    use crate::dist::contents::tests::parts;
 
     #[test]
     fn rpm_is_told_what_the_administrator_may_change() {

@@ -1,4 +1,4 @@
-//! The tarball: one folder, which has what belongs below /.
+//! The tarball: one folder, with the files that belong below /.
 
 use super::contents::{Layout, Parts, entries};
 use super::{About, gzip};

@@ -1,6 +1,7 @@
 //! What is linked into the program, and under which licence: names from cargo's metadata, texts from the crates.
 
-use crate::{guest, run};
+use crate::run;
+use crate::vm::guest;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,7 +90,7 @@ pub(super) fn notices(target: &str) -> Result<String> {
     Ok(list)
 }
 
-/// Of others, without what only builds or tests: by name and version. Pure.
+/// Packages of third parties, without those only for builds or tests: by name and version. Pure.
 fn linked(metadata: &Metadata) -> Vec<&Package> {
     let by_id: BTreeMap<&str, &Package> = metadata.packages.iter().map(|p| (p.id.as_str(), p)).collect();
     let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|n| (n.id.as_str(), n)).collect();

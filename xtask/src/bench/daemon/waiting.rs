@@ -1,0 +1,87 @@
+//! The released daemon while it waits for the driver: its memory use, and how often it wakes up.
+
+use crate::bench::baseline::Figure;
+use crate::build;
+use crate::paths;
+use crate::run::step;
+use anyhow::{Context as _, Result, ensure};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Time after its start until it only waits.
+const SETTLES: Duration = Duration::from_secs(5);
+
+/// How long it is watched.
+const WATCHED: Duration = Duration::from_secs(30);
+
+/// Memory, and wake-ups in [`WATCHED`].
+pub(super) fn figures() -> Result<Vec<Figure>> {
+    let binary = build::build()?;
+    let seconds = WATCHED.as_secs();
+    step(format!("watching the daemon wait for a driver ({seconds} s)"));
+    // An empty sysfs shows no driver, whatever this machine has.
+    let sysfs = paths::target().join("bench-daemon/sysfs");
+    fs::create_dir_all(&sysfs).with_context(|| format!("cannot make {}", sysfs.display()))?;
+    let mut command = Command::new(&binary);
+    command.args(["daemon", "--web.listen-address", "127.0.0.1:0", "--path.sysfs"]).arg(&sysfs);
+    let mut daemon = Ended(command.stdout(Stdio::null()).spawn().context("cannot run it")?);
+    let proc = Path::new("/proc").join(daemon.0.id().to_string());
+    sleep(SETTLES);
+    ensure!(daemon.0.try_wait()?.is_none(), "the daemon does not wait");
+    let before = wake_ups(&proc)?;
+    sleep(WATCHED);
+    let after = wake_ups(&proc)?;
+    let resident = field(&proc.join("status"), "VmRSS")? * 1024;
+    Ok(vec![
+        Figure::new("waiting.resident", resident, "bytes"),
+        Figure::new(format!("waiting.wake_ups.{seconds}_seconds"), after - before, "wake-ups"),
+    ])
+}
+
+/// How often its threads have slept, and so woken up.
+fn wake_ups(proc: &Path) -> Result<i64> {
+    let tasks = fs::read_dir(proc.join("task")).context("the daemon has ended")?;
+    let threads = tasks.map(|task| field(&task?.path().join("status"), "voluntary_ctxt_switches"));
+    let threads: Vec<i64> = threads.collect::<Result<_>>()?;
+    ensure!(!threads.is_empty(), "the daemon has no threads");
+    Ok(threads.iter().sum())
+}
+
+/// The number after a name in a `status` file of procfs.
+fn field(path: &Path, name: &str) -> Result<i64> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    number(&text, name).with_context(|| format!("{} has no {name}", path.display()))
+}
+
+fn number(status: &str, name: &str) -> Option<i64> {
+    let mut fields = status.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(field, _)| *field == name)?;
+    value.split_whitespace().next()?.parse().ok()
+}
+
+/// A process that is ended when this value is dropped.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_number_is_found_by_its_whole_name() {
+        let status = "Name:\tx\nVmRSSx:\t1 kB\nVmRSS:\t  5220 kB\nnonvoluntary_ctxt_switches:\t7\nvoluntary_ctxt_switches:\t12\n";
+        assert_eq!(number(status, "VmRSS"), Some(5220));
+        assert_eq!(number(status, "voluntary_ctxt_switches"), Some(12));
+        assert_eq!((number(status, "Name"), number(status, "VmHWM")), (None, None));
+    }
+}

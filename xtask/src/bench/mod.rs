@@ -1,0 +1,5 @@
+//! What the tracer costs, against accepted figures.
+
+pub(crate) mod baseline;
+pub(crate) mod daemon;
+pub(crate) mod overhead;

@@ -1,0 +1,63 @@
+//! The figures that are accepted and watched. Pure.
+
+use super::figures::Row;
+use crate::bench::baseline::{Baseline, Figure};
+
+/// Subjects that depend on our own code; the others show the cost of the kernel and other programs.
+const OURS: [&str; 2] = ["kfd_trace", "kfd_trace_caller"];
+
+/// With the daemon's own work, which depends on how many records it finds when it wakes: three repeats differ
+/// by more than is tolerated.
+const UNSTEADY: (&str, &str) = ("create_destroy", "kfd_trace");
+
+/// Figures of the tracer itself: one page, or one scan of the driver's lists more or less, is more than 5 %
+/// of them.
+const SMALL: [&str; 3] = ["tracing.anonymous", "tracing.wake_ups", "tracing.work"];
+
+/// Where hardly any instructions are extra, a share of them is meaningless.
+pub(super) const SLACK: i64 = 20;
+
+/// One file per series, so that each can be renewed alone.
+pub(super) fn name(series: &str) -> String {
+    format!("overhead-{series}")
+}
+
+/// Ours among these figures, and the tracer's own cost, for the kernel of that release.
+pub(super) fn of(release: &str, rows: &[Row], own: &[Figure]) -> Baseline {
+    let own = own.iter().filter(|figure| !SMALL.iter().any(|small| figure.case.starts_with(small)));
+    let is_steady = |row: &&Row| (row.case.as_str(), row.subject.as_str()) != UNSTEADY;
+    let ours = rows.iter().filter(|row| OURS.contains(&row.subject.as_str())).filter(is_steady);
+    let figure = |row: &Row| {
+        let case = format!("{}, {}", row.case, row.subject);
+        Figure::new(case, row.extra, "extra instructions an operation")
+    };
+    Baseline { measured_on: release.to_owned(), figures: ours.map(figure).chain(own.cloned()).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_that_are_steady_are_kept() {
+        let row = |case: &str, subject: &str, extra| Row {
+            kernel: "6.12",
+            case: case.to_owned(),
+            subject: subject.to_owned(),
+            instructions: 9000,
+            extra,
+            probes: None,
+        };
+        let rows = [
+            row("a", "untraced", 0),
+            row("a", "kfd_trace", 7),
+            row("a", "strace", 8000),
+            row("create_destroy", "kfd_trace", 9),
+        ];
+        let own = Figure::new("start", 5, "instructions");
+        let small = Figure::new("tracing.work.30_seconds", 6, "instructions");
+        let kept = of("6.12.1", &rows, &[small, own.clone()]);
+        let expected = [Figure::new("a, kfd_trace", 7, "extra instructions an operation"), own];
+        assert_eq!((kept.measured_on.as_str(), kept.figures.as_slice()), ("6.12.1", &expected[..]));
+    }
+}

@@ -1,0 +1,310 @@
+//! The boots of the test bed, their stages, and the kernels on which each is run. Pure.
+//!
+//! A boot groups stages that can share it, since each insertion of amdgpu takes 24 G instructions: kfdsim's
+//! GPUs change their shape between stages instead.
+
+use crate::vm::qemu::Time;
+use crate::vm::series::Series;
+
+/// A module with the parameters of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Module {
+    /// With all its dependencies.
+    Amdgpu(&'static str),
+    Kfdsim(&'static str),
+}
+
+/// A test executable of the tests package, and what is inserted before it runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stage {
+    pub(crate) name: &'static str,
+    pub(crate) modules: &'static [Module],
+    /// The shape of kfdsim's GPUs from here on, if it changes (tests/kfdsim/README.md).
+    pub(crate) shape: Option<&'static str>,
+    on: &'static [Series],
+    /// Prefixes of the names of its tests of the tracer itself, which are the same on every kernel: run on
+    /// [`ONE`] only, unless tests are requested by name.
+    pub(crate) once: &'static [&'static str],
+}
+
+impl Stage {
+    /// Its tests that this series leaves out.
+    pub(crate) fn left_out(&self, series: Series) -> &'static [&'static str] {
+        if series == ONE { &[] } else { self.once }
+    }
+}
+
+/// The system in which the stages run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// The init of the tests and a handful of programs.
+    Initramfs,
+    /// Debian with systemd, where kfd-trace is installed as a package.
+    Debian,
+}
+
+/// Stages that follow each other in one guest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Boot {
+    pub(crate) name: &'static str,
+    pub(crate) root: Root,
+    /// PCI devices that kfdsim makes GPUs of.
+    pub(crate) gpus: usize,
+    pub(crate) time: Time,
+    stages: &'static [Stage],
+}
+
+/// A preemption without response takes 0.5 s instead of 9 s, and with it everything that waits for a hang.
+const AMDGPU: Module = Module::Amdgpu("queue_preemption_timeout_ms=500");
+
+/// The kernel on which everything is run.
+const ONE: Series = Series::V6_12;
+
+/// The series that kfdsim knows ([`Series::has_kfdsim`]).
+const SIMULATED: [Series; 3] = [Series::V6_1, Series::V6_12, Series::V7_2];
+
+/// Series whose driver supports GC 9.4.3 and has KFD nodes.
+const WITH_NODES: [Series; 2] = [Series::V6_12, Series::V7_2];
+
+/// The default boot for a shell or a demo. Two GPUs, so that a mix-up of them is noticed.
+pub(crate) const MAIN: Boot = Boot {
+    name: "main",
+    root: Root::Initramfs,
+    gpus: 2,
+    time: Time::Shared,
+    stages: &[
+        Stage { name: "no_amdgpu", modules: &[], shape: None, on: &Series::ALL, once: &[] },
+        Stage {
+            name: "no_gpu",
+            modules: &[AMDGPU],
+            shape: None,
+            on: &Series::ALL,
+            once: &["privileges::another", "privileges::hidden", "privileges::what_else"],
+        },
+        Stage {
+            name: "sim",
+            modules: &[Module::Kfdsim("")],
+            shape: None,
+            on: &SIMULATED,
+            once: &[
+                "activity::counts::are_not",
+                "belongs::",
+                "burst::a_flood",
+                "burst::a_reader",
+                "burst::seen",
+                "doctor::a_bind",
+                "doctor::a_container",
+                "doctor::a_dead",
+                "doctor::a_mapping",
+                "doctor::a_node",
+                "doctor::a_process",
+                "doctor::a_thread",
+                "doctor::another",
+                "doctor::root",
+                "doctor::who",
+                "ioctls_alone::queues",
+            ],
+        },
+        // Tests of the tracer itself, independent of the driver: once is enough.
+        Stage { name: "tool", modules: &[], shape: None, on: &[Series::V6_12], once: &[] },
+        // Last on these GPUs, since it resets them.
+        Stage {
+            name: "life",
+            modules: &[],
+            shape: None,
+            on: &SIMULATED,
+            once: &[
+                "destroy_failed::what",
+                "ledger::a_short_random_life_with",
+                "ledger::a_tracer",
+                "seats::",
+            ],
+        },
+        Stage {
+            name: "mi300",
+            modules: &[],
+            shape: Some("gfx=943 xccs=8 parts=1 gpus=2 sched_policy=0"),
+            on: &WITH_NODES,
+            once: &[],
+        },
+        Stage {
+            name: "cpx",
+            modules: &[],
+            shape: Some("gfx=943 xccs=8 parts=8 gpus=1 sched_policy=0"),
+            on: &WITH_NODES,
+            once: &[],
+        },
+        Stage {
+            name: "nohws",
+            modules: &[],
+            shape: Some("gfx=901 xccs=1 parts=1 gpus=2 sched_policy=2"),
+            on: &SIMULATED,
+            once: &[],
+        },
+    ],
+};
+
+/// In the order in which they are started.
+const BOOTS: [Boot; 3] = [
+    // Long, and on one kernel only: started last, it would run alone at the end.
+    Boot {
+        name: "debian",
+        root: Root::Debian,
+        gpus: 2,
+        time: Time::Counted { shift: 0 },
+        stages: &[
+            Stage { name: "install", modules: &[], shape: None, on: &[Series::V6_12], once: &[] },
+            Stage {
+                name: "service",
+                modules: &[AMDGPU, Module::Kfdsim("")],
+                shape: None,
+                on: &[Series::V6_12],
+                once: &[],
+            },
+        ],
+    },
+    MAIN,
+    Boot { stages: &[Stage { on: &[Series::V6_12], ..SOAKED }], ..SOAK },
+];
+
+/// Counts instructions instead of running tests. kfdsim retires no packets: its probe would be counted, too.
+pub(crate) const COST: Boot = Boot {
+    name: "cost",
+    root: Root::Initramfs,
+    gpus: 1,
+    time: Time::Counted { shift: 0 },
+    stages: &[Stage {
+        name: "cost",
+        modules: &[AMDGPU, Module::Kfdsim("hws=0")],
+        shape: None,
+        on: &SIMULATED,
+        once: &[],
+    }],
+};
+
+const SOAKED: Stage =
+    Stage { name: "soak", modules: &[AMDGPU, Module::Kfdsim("")], shape: None, on: &SIMULATED, once: &[] };
+
+/// For runs of hours: an idle guest costs little. A CPU of 125 million instructions a second has idle time,
+/// and completes the insertion of amdgpu before the watchdog fires (20 s). One of the tests' boots on one
+/// kernel, for a short time.
+pub(crate) const SOAK: Boot = Boot {
+    name: "soak",
+    root: Root::Initramfs,
+    gpus: 2,
+    time: Time::Counted { shift: 3 },
+    stages: &[SOAKED],
+};
+
+/// The boots of these series that have a stage. Long ones first, and of each the newest kernels, which take
+/// longest: at the end only the last one still runs.
+pub(crate) fn of(wanted: &[Series]) -> impl Iterator<Item = (Series, Boot)> {
+    let with = |boot: Boot| wanted.iter().rev().map(move |series| (*series, boot));
+    BOOTS.into_iter().flat_map(with).filter(|(series, boot)| boot.stages(*series).next().is_some())
+}
+
+/// The boot with a stage of this name, up to it; without a name the default.
+pub(crate) fn with_stage(name: Option<&str>) -> Option<Boot> {
+    let with = |boot: Boot| {
+        let last = boot.stages.iter().position(|stage| match name {
+            Some(name) => stage.name == name,
+            None => stage.name == "life",
+        })?;
+        Some(Boot { stages: &boot.stages[..=last], ..boot })
+    };
+    BOOTS.into_iter().find_map(with)
+}
+
+/// Prefixes of the names of a stage's tests that are run on one kernel only.
+pub(crate) fn once(name: &str) -> impl Iterator<Item = &'static str> {
+    let stages = BOOTS.iter().flat_map(|boot| boot.stages).filter(move |stage| stage.name == name);
+    stages.flat_map(|stage| stage.once).copied()
+}
+
+/// The names of all stages.
+pub(crate) fn stage_names() -> impl Iterator<Item = &'static str> {
+    BOOTS.iter().flat_map(|boot| boot.stages).map(|stage| stage.name)
+}
+
+impl Boot {
+    /// The stages that this series can run, in order.
+    pub(crate) fn stages(self, series: Series) -> impl Iterator<Item = &'static Stage> {
+        self.stages.iter().filter(move |stage| stage.on.contains(&series))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BOOTS, Module, of, once, stage_names, with_stage};
+    use crate::vm::series::Series;
+
+    fn names(series: Series) -> Vec<&'static str> {
+        of(&[series]).flat_map(|(_, boot)| boot.stages(series)).map(|stage| stage.name).collect()
+    }
+
+    #[test]
+    fn each_series_has_the_stages_its_driver_can_run() {
+        assert_eq!(names(Series::V5_10), ["no_amdgpu", "no_gpu"]);
+        assert_eq!(names(Series::V6_1), ["no_amdgpu", "no_gpu", "sim", "life", "nohws"]);
+        let all = [
+            "install",
+            "service",
+            "no_amdgpu",
+            "no_gpu",
+            "sim",
+            "tool",
+            "life",
+            "mi300",
+            "cpx",
+            "nohws",
+            "soak",
+        ];
+        assert_eq!(names(Series::V6_12), all);
+        assert_eq!(
+            names(Series::V7_2),
+            all.into_iter()
+                .filter(|name| !["tool", "install", "service", "soak"].contains(name))
+                .collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn kfdsim_is_inserted_where_it_can_be_built_and_behind_amdgpu() {
+        for (series, boot) in of(&Series::ALL) {
+            let modules: Vec<_> = boot.stages(series).flat_map(|stage| stage.modules).collect();
+            let at = |wanted: fn(&Module) -> bool| modules.iter().position(|module| wanted(module));
+            let kfdsim = at(|module| matches!(module, Module::Kfdsim(_)));
+            let amdgpu = at(|module| matches!(module, Module::Amdgpu(_)));
+            assert!(kfdsim.is_none() || (series.has_kfdsim() && amdgpu < kfdsim), "{}", boot.name);
+        }
+    }
+
+    #[test]
+    fn the_long_boots_of_all_kernels_come_first() {
+        let names: Vec<_> = of(&Series::ALL).map(|(_, boot)| boot.name).collect();
+        assert_eq!(names, ["debian", "main", "main", "main", "main", "soak"]);
+    }
+
+    #[test]
+    fn what_is_run_once_is_run_on_one_kernel() {
+        let left_out = |series: Series| {
+            let wanted = [series];
+            let stages = of(&wanted).flat_map(|(_, boot)| boot.stages(series));
+            stages.flat_map(|stage| stage.left_out(series)).count()
+        };
+        assert_eq!(Series::ALL.map(|series| left_out(series) > 0), [true, true, false, true]);
+        assert!(once("sim").all(|begin| begin.contains("::")));
+    }
+
+    #[test]
+    fn a_stage_names_its_boot() {
+        assert_eq!(with_stage(None).expect("a first one").name, "main");
+        assert_eq!(with_stage(Some("sim")).expect("sim").name, "main");
+        let last = |name| with_stage(name)?.stages.last().map(|stage| stage.name);
+        assert_eq!((last(None), last(Some("cpx"))), (Some("life"), Some("cpx")));
+        assert!(with_stage(Some("gfx12")).is_none());
+        let mut all: Vec<_> = stage_names().collect();
+        all.dedup();
+        assert_eq!(all.len(), BOOTS.iter().map(|boot| boot.stages.len()).sum::<usize>());
+    }
+}

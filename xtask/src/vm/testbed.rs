@@ -1,0 +1,377 @@
+//! The test bed: one kernel prepared (image, modules, initramfs, the init's job) and booted. In: a series of
+//! the matrix and one of its boots. Out: the guest's report.
+
+use crate::apt::Apt;
+use crate::closing::Totals;
+use crate::lock::{self, Held};
+use crate::run::{note, size, step};
+use crate::vm::boots::{self, Boot, Module, Root, Stage};
+use crate::vm::guest::{self, Binaries};
+use crate::vm::initramfs::Archive;
+use crate::vm::kernels::{self, Kernel};
+use crate::vm::qemu::{self, End, Machine, Run};
+use crate::vm::series::Series;
+use crate::vm::timing::Timing;
+use crate::vm::{debian, emulator, kfdsim, modules, userland};
+use crate::{build, dist, paths};
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The guest's task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode<'a> {
+    /// The tests of the stages with these names.
+    Test(&'a [&'a str]),
+    Demo,
+    Shell,
+    /// Count what tracing costs.
+    Cost,
+}
+
+impl Mode<'_> {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Test(_) => "test",
+            Self::Demo => "demo",
+            Self::Shell => "shell",
+            Self::Cost => "cost",
+        }
+    }
+}
+
+/// Everything that is the same for every kernel.
+pub(crate) struct Bench {
+    apt: Apt,
+    userland: PathBuf,
+    emulator: PathBuf,
+    tracer: PathBuf,
+    binaries: Binaries,
+}
+
+/// A kernel ready to boot.
+struct Ready {
+    kernel: Kernel,
+    boot: Boot,
+    initramfs: PathBuf,
+    console: PathBuf,
+    pulse: PathBuf,
+    disk: Option<PathBuf>,
+    nonce: String,
+    _held: Held,
+}
+
+/// A finished boot.
+pub(crate) struct Booted {
+    /// Of the kernel.
+    pub(crate) release: String,
+    pub(crate) run: Run,
+    /// A problem of the guest itself; already shown with the kernel log's end.
+    pub(crate) trouble: Option<String>,
+}
+
+/// Test results of one or several boots.
+#[derive(Default)]
+pub(crate) struct Tested {
+    pub(crate) totals: Totals,
+    /// Problems beyond failed tests.
+    pub(crate) problems: Vec<String>,
+    pub(crate) timing: Timing,
+}
+
+impl Tested {
+    pub(crate) fn is_well(&self) -> bool {
+        self.problems.is_empty() && self.totals.failed == 0
+    }
+
+    /// Adds the results of a boot.
+    pub(crate) fn add(&mut self, place: &str, boot: Self) {
+        self.totals.add(boot.totals);
+        self.problems.extend(boot.problems.into_iter().map(|why| format!("{place}: {why}")));
+        self.timing.add(boot.timing);
+    }
+
+    /// Shows the durations, and the problems.
+    pub(crate) fn show(&self) {
+        if !self.timing.is_empty() {
+            print!("\n{}", self.timing.tables());
+            let all = paths::target().join("vm/tests.txt");
+            match fs::write(&all, self.timing.all()) {
+                Ok(()) => note(format!("of all tests: {}", all.display())),
+                Err(error) => note(format!("cannot write {}: {error}", all.display())),
+            }
+        }
+        for problem in &self.problems {
+            eprintln!("error: {problem}");
+        }
+    }
+}
+
+impl Bench {
+    pub(crate) fn new() -> Result<Self> {
+        Self::with(guest::build)
+    }
+
+    /// For guests that run no tests.
+    pub(crate) fn without_tests() -> Result<Self> {
+        Self::with(guest::build_programs)
+    }
+
+    fn with(binaries: fn() -> Result<Binaries>) -> Result<Self> {
+        let tracer = build::build()?;
+        let binaries = binaries()?;
+        let emulator = emulator::unpacked()?;
+        let _cache = lock::hold(&paths::cache())?;
+        let apt = Apt::open()?;
+        let userland = userland::piece(&apt)?;
+        Ok(Self { apt, userland, emulator, tracer, binaries })
+    }
+
+    /// One boot of the tests, reported to `out`. `None`: not booted, because neither `only` nor the filter leaves it a test.
+    pub(crate) fn test(
+        &self,
+        series: Series,
+        boot: Boot,
+        only: &[&str],
+        filter: &[String],
+        limit: Duration,
+        out: &mut dyn Write,
+    ) -> Result<Option<Tested>> {
+        let mut wanted = Vec::new();
+        for stage in boot.stages(series) {
+            if (only.is_empty() || only.contains(&stage.name)) && self.has_test(stage, filter)? {
+                wanted.push(stage.name);
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let Booted { run, trouble, .. } = self.boot(series, boot, Mode::Test(&wanted), filter, limit, out)?;
+        let mut problems = Vec::from_iter(trouble);
+        if run.closings != wanted.len() {
+            problems.push(format!("{} of {} test executables came to their end", run.closings, wanted.len()));
+        }
+        if let (End::Exit(code @ 1..), 0) = (&run.end, run.totals.failed) {
+            problems.push(format!("{code} stages failed outside of their tests"));
+        }
+        Ok(Some(Tested { totals: run.totals, problems, timing: run.timing }))
+    }
+
+    /// Whether a stage's executable has a test that the arguments select: it is static, and lists them here.
+    fn has_test(&self, stage: &Stage, arguments: &[String]) -> Result<bool> {
+        let path = self.test_of(stage.name)?;
+        let list = |arguments: &[String]| {
+            let listed = Command::new(path).args(["--list", "--format=terse"]).args(arguments).output();
+            listed.with_context(|| format!("cannot run {}", path.display()))
+        };
+        let all = String::from_utf8_lossy(&list(&[])?.stdout).into_owned();
+        let is_there = |begin: &str| all.lines().any(|test| test.starts_with(begin));
+        if let Some(missing) = stage.once.iter().find(|begin| !is_there(begin)) {
+            bail!("no test of {} begins with {missing}, which xtask/src/vm/boots.rs names", stage.name);
+        }
+        let listed = list(arguments)?;
+        // Arguments it does not understand are left for the guest to report.
+        Ok(!listed.status.success() || String::from_utf8_lossy(&listed.stdout).contains(": test"))
+    }
+
+    fn test_of(&self, stage: &str) -> Result<&Path> {
+        self.binaries.test(stage).with_context(|| format!("the tests package has no test {stage}"))
+    }
+
+    /// Runs one boot to the guest's own end or the limit.
+    pub(crate) fn boot(
+        &self,
+        series: Series,
+        boot: Boot,
+        mode: Mode<'_>,
+        arguments: &[String],
+        limit: Duration,
+        out: &mut dyn Write,
+    ) -> Result<Booted> {
+        let ready = self.prepare(series, boot, mode, arguments)?;
+        step(format!("booting Linux {}: {}", ready.kernel.release, boot.name));
+        let vmlinuz = ready.kernel.vmlinuz();
+        let run = ready.machine(&vmlinuz, &self.emulator).run(&ready.nonce, limit, out)?;
+        let trouble = qemu::verdict(&run.end, &ready.console);
+        Ok(Booted { release: ready.kernel.release, run, trouble })
+    }
+
+    /// A guest on this terminal, until it powers off.
+    pub(crate) fn shell(&self, series: Series, boot: Boot) -> Result<()> {
+        let ready = self.prepare(series, boot, Mode::Shell, &[])?;
+        let (release, name) = (&ready.kernel.release, boot.name);
+        step(format!("Linux {release}, {name}: a shell in the guest; `exit` or Ctrl-A X ends it"));
+        let vmlinuz = ready.kernel.vmlinuz();
+        ready.machine(&vmlinuz, &self.emulator).shell()
+    }
+
+    fn prepare(&self, series: Series, boot: Boot, mode: Mode<'_>, arguments: &[String]) -> Result<Ready> {
+        let cache = lock::hold(&paths::cache())?;
+        let kernel = kernels::fetch(&self.apt, series)?;
+        drop(cache);
+        // Log and initramfs of one boot of a release belong to one run at a time. No run waits for this while
+        // holding the cache.
+        let dir = paths::vm(&kernel.release).join(boot.name);
+        let held = lock::hold(&dir)?;
+        let scratch = dir.join("stripped");
+        let mut archive = match boot.root {
+            Root::Initramfs => Archive::new(),
+            Root::Debian => Archive::below(debian::OVERLAY),
+        };
+        for folder in ["modules", "tests", "etc", "bin"] {
+            archive.dir(folder);
+        }
+        // A test requested by name is always run.
+        let whole = arguments.is_empty();
+        let stages = self.fill(&mut archive, &kernel, boot, mode, whole, &scratch)?;
+        let nonce = nonce();
+        let job = json!({
+            "mode": mode.name(),
+            "release": kernel.release,
+            "series": kernel.series.name(),
+            "nonce": nonce,
+            "stages": stages,
+            "arguments": arguments,
+        });
+        // tests/src/bin/vm-init/job.rs reads it.
+        archive.file("etc/vm-job.json", 0o644, serde_json::to_vec_pretty(&job)?);
+        let (mut whole, disk) = match boot.root {
+            Root::Initramfs => (self.programs(boot, mode)?, None),
+            Root::Debian => {
+                debian::units(&mut archive);
+                let init = guest::stripped(self.binaries.program("vm-init")?, &scratch)?;
+                let _cache = lock::hold(&paths::cache())?;
+                (debian::initramfs(&kernel, init)?, Some(debian::image()?))
+            }
+        };
+        whole.extend(archive.finish()?);
+        let initramfs = dir.join("initramfs.cpio");
+        fs::write(&initramfs, &whole).with_context(|| format!("cannot write {}", initramfs.display()))?;
+        note(format!("initramfs for {}: {}", kernel.release, size(whole.len() as u64)));
+        let [console, pulse] = ["console.log", "pulse"].map(|name| dir.join(name));
+        Ok(Ready { kernel, boot, initramfs, console, pulse, disk, nonce, _held: held })
+    }
+
+    /// The pieces with Debian's programs, where the guest has no other system.
+    fn programs(&self, boot: Boot, mode: Mode<'_>) -> Result<Vec<u8>> {
+        let mut pieces = fs::read(&self.userland).context("cannot read the userland piece")?;
+        let more = match mode {
+            Mode::Cost => userland::BPFTRACE,
+            Mode::Test(_) | Mode::Shell if boot.name == boots::MAIN.name => userland::ROCM_SMI,
+            _ => return Ok(pieces),
+        };
+        let _cache = lock::hold(&paths::cache())?;
+        let more = userland::more(&self.apt, &more)?;
+        pieces.extend(fs::read(&more).with_context(|| format!("cannot read {}", more.display()))?);
+        Ok(pieces)
+    }
+
+    /// Adds programs, modules and tests to the archive and returns the stages for the job.
+    fn fill(
+        &self,
+        archive: &mut Archive,
+        kernel: &Kernel,
+        boot: Boot,
+        mode: Mode<'_>,
+        whole: bool,
+        scratch: &Path,
+    ) -> Result<Vec<Value>> {
+        for (name, path) in &self.binaries.programs {
+            archive.file(&format!("bin/{name}"), 0o755, guest::stripped(path, scratch)?);
+        }
+        if boot.root == Root::Debian {
+            archive.dir("packages");
+            for (number, deb) in
+                dist::two_debs(&self.tracer, &scratch.with_extension("packages"))?.iter().enumerate()
+            {
+                let bytes = fs::read(deb).with_context(|| format!("cannot read {}", deb.display()))?;
+                archive.file(&format!("packages/{number}.deb"), 0o644, bytes);
+            }
+        }
+        if boot.root == Root::Initramfs {
+            archive.symlink("init", "bin/vm-init");
+            archive.file("bin/kfd-trace", 0o755, guest::stripped(&self.tracer, scratch)?);
+        }
+        let mut stages = Vec::new();
+        let mut needed: Vec<_> = boot.stages(kernel.series).collect();
+        if let Mode::Test(wanted) = mode {
+            // An earlier stage may need the modules (`Driver::of_job`).
+            while needed.pop_if(|last| !wanted.contains(&last.name) && last.modules.is_empty()).is_some() {}
+        }
+        for (left, stage) in (0..needed.len()).rev().zip(needed) {
+            let modules = self.place_modules(archive, kernel, stage, scratch)?;
+            let mut test = None;
+            if matches!(mode, Mode::Test(wanted) if wanted.contains(&stage.name)) {
+                let place = format!("tests/{}", stage.name);
+                archive.file(&place, 0o755, guest::stripped(self.test_of(stage.name)?, scratch)?);
+                test = Some(format!("/{place}"));
+            }
+            let skip = if whole { stage.left_out(kernel.series) } else { &[] };
+            // A stage without tests keeps the GPUs as they are, unless it is the last.
+            let shape = stage.shape.filter(|_| test.is_some() || left == 0);
+            stages.push(json!({
+                "name": stage.name,
+                "modules": modules,
+                "shape": shape,
+                "test": test,
+                "skip": skip,
+            }));
+        }
+        Ok(stages)
+    }
+
+    /// Adds a stage's modules to the archive and returns them in the order of insertion.
+    fn place_modules(
+        &self,
+        archive: &mut Archive,
+        kernel: &Kernel,
+        stage: &Stage,
+        scratch: &Path,
+    ) -> Result<Vec<Value>> {
+        let mut inserted = Vec::new();
+        for module in stage.modules {
+            match module {
+                Module::Amdgpu(parameters) => {
+                    let files = modules::with_needs(kernel, "amdgpu")?;
+                    for (left, path) in (0..files.len()).rev().zip(&files) {
+                        // amdgpu itself comes last: the others are its dependencies.
+                        let parameters = if left == 0 { parameters } else { "" };
+                        inserted.push(place_module(archive, path, modules::read(path)?, parameters));
+                    }
+                }
+                Module::Kfdsim(parameters) => {
+                    let _cache = lock::hold(&paths::cache())?;
+                    let path = kfdsim::build(&self.apt, kernel)?;
+                    let elf = guest::stripped(&path, scratch)?;
+                    inserted.push(place_module(archive, &path, elf, parameters));
+                }
+            }
+        }
+        Ok(inserted)
+    }
+}
+
+impl Ready {
+    fn machine<'a>(&'a self, vmlinuz: &'a Path, emulator: &'a Path) -> Machine<'a> {
+        let Self { initramfs, console, pulse, disk, boot, .. } = self;
+        let (disk, Boot { gpus, time, .. }) = (disk.as_deref(), *boot);
+        Machine { vmlinuz, initramfs, console, pulse, disk, gpus, time, emulator }
+    }
+}
+
+/// Adds a module to the archive and returns its entry in the job.
+fn place_module(archive: &mut Archive, path: &Path, elf: Vec<u8>, parameters: &str) -> Value {
+    let place = format!("modules/{}.ko", modules::module_name(&path.to_string_lossy()));
+    archive.file(&place, 0o644, elf);
+    json!({ "file": format!("/{place}"), "parameters": parameters })
+}
+
+/// Text no test prints by chance: a stale or forged exit line does not count.
+fn nonce() -> String {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    format!("{:x}-{:x}", since.as_nanos(), std::process::id())
+}
