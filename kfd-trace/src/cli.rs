@@ -5,12 +5,15 @@ use crate::probes::plan::{Attach, Choice};
 use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
 use bytesize::ByteSize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::SignedDuration;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,13 +25,42 @@ Exit codes:
   2  bad usage
   3  nothing to trace here (no amdgpu driver with KFD; `daemon` waits for it instead)
   4  doctor: something is hidden from the usual checks (lsof, fuser, rocm-smi)
-  5  doctor: something is wrong (KFD or a GPU keeps what nobody has)";
+  5  doctor: something is wrong (KFD or a GPU keeps what no process has)
 
-/// Traces AMD's compute driver (amdgpu/KFD): who has which queue on which GPU, since when, and what went wrong.
+Examples:
+  kfd-trace --pid 4242 --duration 30s          follow one process, then print the summary
+  kfd-trace --json --event queue_create        one JSON object per new queue";
+
+const PS_EXAMPLES: &str = "\
+Examples:
+  kfd-trace ps                                 processes and queues now
+  kfd-trace ps --json | jq '.queues[].pid'     PIDs that have queues";
+
+const DAEMON_EXAMPLES: &str = "\
+Examples:
+  kfd-trace daemon                             serve http://127.0.0.1:20200/
+  kfd-trace daemon --web.listen-address :20200 --web.config.file web.yml";
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  kfd-trace status                             each probe with its verdict
+  kfd-trace status --json | jq .meaning        what cannot be seen";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  kfd-trace doctor                             the whole node
+  kfd-trace doctor --pid 4242                  one process";
+
+const AMD_LOG_EXAMPLES: &str = "\
+Examples:
+  kfd-trace amd-log app.log                    queues, dispatches and commands of a log
+  kfd-trace amd-log --live --follow app.log    with the driver's queues, until Ctrl-C";
+
+/// Trace AMD's compute driver (amdgpu/KFD): who has which queue on which GPU, since when, and what went wrong.
 ///
-/// Without a subcommand it streams events until Ctrl-C, and ends with a summary.
+/// Without a subcommand, stream events until Ctrl-C, then print a summary.
 #[derive(Debug, Parser)]
-#[command(name = "kfd-trace", version, after_help = EXIT_CODES, args_conflicts_with_subcommands = true)]
+#[command(name = "kfd-trace", version, after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -38,69 +70,99 @@ pub struct Cli {
     pub command: Option<Command>,
 }
 
-/// Good for every command.
+impl Cli {
+    /// Parses arguments, the program's name first.
+    ///
+    /// # Errors
+    /// clap's, help and version included; an option of the stream before a subcommand.
+    pub fn from_arguments(
+        arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Cli, clap::Error> {
+        let mut command = Cli::command();
+        let matches = command.try_get_matches_from_mut(arguments)?;
+        if let Some(name) = matches.subcommand_name() {
+            let stream = TraceArgs::augment_args(clap::Command::new("stream"));
+            let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+            // `args_conflicts_with_subcommands` would refuse global options there, too.
+            if let Some(misplaced) = stream.get_arguments().find(|option| given(option.get_id().as_str())) {
+                let option = misplaced.get_long().unwrap_or_default();
+                let line = format!(
+                    "--{option} before `{name}` is an option of the stream; see `kfd-trace {name} --help`"
+                );
+                return Err(command.error(ErrorKind::ArgumentConflict, line));
+            }
+        }
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+}
+
+/// Options of every command.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Paths and logging")]
 pub struct Global {
-    /// Where procfs is mounted.
+    /// Mount point of procfs.
     #[arg(long = "path.procfs", value_name = "DIR", default_value = "/proc", global = true)]
     pub procfs: PathBuf,
-    /// Where sysfs is mounted.
+    /// Mount point of sysfs.
     #[arg(long = "path.sysfs", value_name = "DIR", default_value = "/sys", global = true)]
     pub sysfs: PathBuf,
-    /// Where the kubelet's log folders are (`pods`, `containers`): their names tell those of pods.
+    /// Folder of the kubelet's logs (`pods`, `containers`), for names of pods.
     #[arg(long = "path.logs", value_name = "DIR", default_value = "/var/log", global = true)]
     pub logs: PathBuf,
-    /// Says more on stderr about what is done; twice for still more.
+    /// Log more on standard error; repeat for still more.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub verbose: u8,
 }
 
-/// Of the stream.
+/// Options of the stream.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Stream")]
 pub struct TraceArgs {
-    /// Only what belongs to this process (PID on the host; a thread stands for its process); may be repeated.
+    /// Only this process (PID on the host; a thread id selects its process); may be repeated.
     #[arg(long = "pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub pids: Vec<u32>,
-    /// Only processes of this name (as in /proc/PID/comm, at most 15 bytes).
+    /// Only processes with this name (/proc/PID/comm, at most 15 bytes).
     #[arg(long, value_name = "NAME")]
     pub comm: Option<String>,
     /// Only this kind of event; may be repeated.
     #[arg(long = "event", value_name = "KIND", value_parser = kinds())]
     pub events: Vec<Kind>,
-    /// One JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     pub json: bool,
-    /// Ends after this time: 10s, 1m30s.
+    /// End after this time: 10s, 1m30s.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// Shows the arguments of processes, up to 4096 bytes: they may hold secrets.
+    /// Show command lines, up to 4096 bytes; they may hold secrets.
     #[arg(long)]
     pub cmdline: bool,
-    /// When to colour the stream.
+    /// Colour the stream.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,
     #[command(flatten)]
     pub ring: Ring,
 }
 
-/// Between kernel and tracer.
+/// Options of tracing.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Tracing")]
 pub struct Ring {
-    /// Size of the ring buffer of events: a power of two from 4 KiB to 1 GiB.
+    /// Size of the ring buffer: a power of two from 4 KiB to 1 GiB.
     #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
     pub buffer_size: u32,
-    /// How often the queues' read and write pointers are read in the memory of their processes: 1s, 250ms; 0s for never.
+    /// Interval at which the queues' read and write pointers are read from their processes' memory: 1s, 250ms; 0 turns
+    /// it off.
     #[arg(long = "sample.interval", value_name = "TIME", value_parser = sample, default_value = "1s")]
     pub sample: Duration,
-    /// Counts tracepoints of amdgpu, the DRM scheduler and ROCm's own driver, too: what does not pass KFD.
+    /// Also count tracepoints of amdgpu, the DRM scheduler and ROCm's own driver, for work that bypasses KFD.
     #[arg(long)]
     pub tracepoints: bool,
-    /// Leaves this probe out (names as in `kfd-trace status`); may be repeated. What it tells is not seen then.
+    /// Leave this probe out (names as in `kfd-trace status`); may be repeated. What it shows is missing then.
     #[arg(long = "without-probe", value_name = "PROBE", value_parser = probes(), hide_possible_values = true)]
     pub without: Vec<ProbeId>,
-    /// How probes are attached: `multi` starts and ends sooner where the kernel can (Linux 5.18 and later), and keeps amdgpu
-    /// from being unloaded meanwhile; `single` does not. The daemon's default is `single`; the stream's is `multi` for programs
-    /// of several functions, and `single` for the others.
+    /// How to attach probes: `multi` starts and ends sooner (Linux 5.18 and later), but amdgpu cannot be unloaded
+    /// meanwhile; `single` does not hold it. Default: `single` for the daemon; for the stream, `multi` for programs with
+    /// several functions and `single` for the others.
     #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true)]
     pub attach: Option<How>,
 }
@@ -127,7 +189,7 @@ impl Ring {
 /// Whether to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Colour {
-    /// On a terminal, unless NO_COLOR is set.
+    /// On a terminal, unless NO_COLOR is set
     Auto,
     Always,
     Never,
@@ -136,47 +198,51 @@ pub enum Colour {
 /// What to do instead of streaming.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Lists processes and queues now, from every source at hand.
+    /// List processes and queues.
+    #[command(after_help = PS_EXAMPLES)]
     Ps(PsArgs),
-    /// Serves Prometheus metrics until SIGTERM.
+    /// Serve Prometheus metrics, a JSON API and a page until SIGTERM.
+    #[command(after_help = DAEMON_EXAMPLES)]
     Daemon(DaemonArgs),
-    /// Tells what can be seen on this kernel: each probe with its verdict.
+    /// Show what can be traced on this kernel: each probe with its verdict.
+    #[command(after_help = STATUS_EXAMPLES)]
     Status(JsonArgs),
-    /// Tells why lsof, fuser or rocm-smi show nothing, or something that is not there.
+    /// Explain why lsof, fuser or rocm-smi miss a KFD user or show a stale one.
+    #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
-    /// Reports what logs of AMD_LOG_LEVEL (ROCm 5.x to 7.x) tell of queues, dispatches and commands.
-    #[command(name = "amd-log")]
+    /// Report queues, dispatches and commands from AMD_LOG_LEVEL logs (ROCm 5.x to 7.x).
+    #[command(name = "amd-log", after_help = AMD_LOG_EXAMPLES)]
     AmdLog(AmdLogArgs),
-    /// Prints the script that completes words in a shell.
+    /// Print a shell completion script.
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: Shell,
     },
-    /// Writes the manual pages, one a command.
+    /// Write the manual pages, one per command.
     Man {
-        /// Where to; it is made if needed.
+        /// Output folder; created if needed.
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Prints the table of metrics.
+    /// Print the table of metrics.
     #[command(hide = true)]
     Metrics,
 }
 
-/// Of `ps`.
+/// Options of `ps`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct PsArgs {
     #[command(flatten)]
     pub format: JsonArgs,
-    /// With --json: the arguments of processes, too, up to 4096 bytes; they may hold secrets.
+    /// With --json: add command lines, up to 4096 bytes; they may hold secrets.
     #[arg(long, requires = "json")]
     pub cmdline: bool,
 }
 
-/// Of `doctor`.
+/// Options of `doctor`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct DoctorArgs {
-    /// Only this process (PID on the host; a thread stands for its process), instead of the whole node.
+    /// Only this process (PID on the host; a thread id selects its process).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub pid: Option<u32>,
     #[command(flatten)]
@@ -186,40 +252,41 @@ pub struct DoctorArgs {
 /// Text or JSON.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct JsonArgs {
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Of `amd-log`.
+/// Options of `amd-log`.
 #[derive(Args, Clone, Debug)]
 pub struct AmdLogArgs {
-    /// Logs, as they are or compressed by gzip or zstd; `-` is standard input. All are one log of several processes.
+    /// Logs, plain or compressed by gzip or zstd; `-` is standard input. All are read as one log of several processes.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub format: JsonArgs,
-    /// Goes on at the ends of the files, also where they begin anew, and reports at Ctrl-C.
+    /// Follow the files as they grow or are replaced; report at Ctrl-C.
     #[arg(long)]
     pub follow: bool,
-    /// Joins the log's queues with those that stand now, by addresses.
+    /// Join the log's queues with the driver's existing queues, by address.
     #[arg(long)]
     pub live: bool,
-    /// Joins them with those that `kfd-trace --json` or `kfd-trace ps --json` wrote into this file, by addresses and time.
+    /// Join them with the queues in this file, written by `kfd-trace --json` or `kfd-trace ps --json`, by address and time.
     #[arg(long, value_name = "FILE")]
     pub stream: Option<PathBuf>,
 }
 
-/// Of the daemon.
+/// Options of the daemon.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Web")]
 pub struct DaemonArgs {
-    /// Address and port to serve on, `:PORT` for every address of the machine; may be repeated.
+    /// Address and port to listen on; `:PORT` for all addresses; may be repeated.
     #[arg(long = "web.listen-address", value_name = "ADDR", value_parser = address, default_values_t = [DEFAULT_ADDRESS])]
     pub listen: Vec<SocketAddr>,
-    /// Serves on the sockets that systemd passes instead.
+    /// Listen on the sockets passed by systemd instead.
     #[arg(long = "web.systemd-socket", conflicts_with = "listen")]
     pub systemd_socket: bool,
-    /// TLS and passwords, in the format of the Prometheus exporters (docs/web.md).
+    /// TLS and passwords: a web configuration file as of the Prometheus exporters (docs/web.md).
     #[arg(long = "web.config.file", value_name = "FILE")]
     pub web_config: Option<PathBuf>,
     #[command(flatten)]
@@ -230,26 +297,27 @@ pub struct DaemonArgs {
 
 /// Which processes and queues have series of their own. Of a switch and its opposite the last one counts.
 #[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Metrics")]
 pub struct MetricsArgs {
-    /// Series of single processes; the default.
+    /// Export series with the label `pid` (default).
     #[arg(long = "metrics.per-process")]
     per_process: bool,
-    /// No series with the label `pid`.
+    /// Export no series with the label `pid`.
     #[arg(long = "no-metrics.per-process", overrides_with = "per_process")]
     no_per_process: bool,
-    /// Processes that get series of their own; the others are counted.
+    /// Export series of at most this many processes; count the others.
     #[arg(long = "metrics.max-processes", value_name = "N", default_value_t = 200)]
     max_processes: usize,
-    /// How long a process has series after its end: 0s, 30s, 5m.
+    /// Keep the series of a process this long after its end: 0s, 30s, 5m.
     #[arg(long = "metrics.linger", value_name = "TIME", value_parser = span, default_value = "5m")]
     linger: Duration,
-    /// Series of single queues, too.
+    /// Also export series of single queues.
     #[arg(long = "metrics.per-queue", conflicts_with = "no_per_process")]
     per_queue: bool,
-    /// No series of single queues; the default.
+    /// Export no series of single queues (default).
     #[arg(long = "no-metrics.per-queue", overrides_with = "per_queue")]
     no_per_queue: bool,
-    /// Queues that get series of their own with --metrics.per-queue; the others are counted.
+    /// With --metrics.per-queue: export series of at most this many queues; count the others.
     #[arg(long = "metrics.max-queues", value_name = "N", default_value_t = 1000)]
     max_queues: usize,
 }

@@ -1,7 +1,6 @@
 //! The program: parses the command line, runs the command, prints an error once.
 
 use anyhow::{Context as _, Result};
-use clap::Parser as _;
 use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, Ring, TraceArgs};
 use kfd_trace::command::{amd_log, daemon, doctor, manual, metrics, ps, status, trace};
 use kfd_trace::kernel::Roots;
@@ -14,7 +13,8 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let cli = Cli::from_arguments(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             stderr::say(format_args!("{error:#}"));

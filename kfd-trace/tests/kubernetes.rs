@@ -1,9 +1,9 @@
-//! The manifests of deploy/kubernetes fit the daemon: flags, ports, pages, mounts and capabilities. That they fit Kubernetes is
-//! checked by `cargo xtask manifests`, which also gives what kustomize makes of each component.
+//! The manifests of deploy/kubernetes fit the daemon: flags, ports, pages, mounts and capabilities. `cargo
+//! xtask manifests` checks that they are valid for Kubernetes, and also renders each component with
+//! kustomize.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use clap::Parser as _;
 use kfd_trace::cli::{Cli, Command, DaemonArgs, Global};
 use kfd_trace::output::api::{Ask, Refusal};
 use kfd_trace::serve::router::{Site, router};
@@ -29,7 +29,7 @@ fn base() -> Vec<Value> {
     documents(&repository().join("deploy/kubernetes/base/kfd-trace.yaml"))
 }
 
-/// What kustomize makes, by name.
+/// The output of kustomize, by name.
 fn rendered() -> Vec<(String, Vec<Value>)> {
     let folder =
         std::env::var("KFD_TRACE_MANIFESTS").expect("KFD_TRACE_MANIFESTS: run `cargo xtask manifests`");
@@ -50,12 +50,12 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
 }
 
-/// The pod of the DaemonSet, its only container, and what its arguments ask for.
+/// The pod of the DaemonSet, its only container, and the result of parsing its arguments.
 fn pod(all: &[Value]) -> (&Value, &Value, Global, DaemonArgs) {
     let pod = &one(all, "DaemonSet")["spec"]["template"];
     let [container] = list(&pod["spec"]["containers"]) else { panic!("one container") };
     let line = std::iter::once("kfd-trace").chain(list(&container["args"]).iter().map(text));
-    let cli = Cli::try_parse_from(line).unwrap_or_else(|error| panic!("{error}"));
+    let cli = Cli::from_arguments(line).unwrap_or_else(|error| panic!("{error}"));
     let Some(Command::Daemon(daemon)) = cli.command else { panic!("not the daemon: {}", container["args"]) };
     (pod, container, cli.global, daemon)
 }
@@ -85,7 +85,8 @@ async fn served(path: &str) -> bool {
     router(Arc::new(Pages)).oneshot(request).await.expect("infallible").status() == StatusCode::OK
 }
 
-/// What the operator says of kfd-trace's own pod must not take the place of what kfd_process_info says of a process.
+/// What the operator reports about kfd-trace's own pod must not replace the labels of kfd_process_info about
+/// a process.
 fn owners(endpoint: &Value) {
     let dropping = list(&endpoint["relabelings"]).iter().filter(|rule| rule["action"] == "labeldrop");
     let dropped: Vec<&str> =
@@ -95,7 +96,7 @@ fn owners(endpoint: &Value) {
     }
 }
 
-/// Whoever names a port means the one that the daemon listens on, and asks for a page that it has.
+/// Every named port is the one that the daemon listens on, and every requested page exists.
 async fn ports(all: &[Value]) {
     let (pod, container, _, daemon) = pod(all);
     let [port] = list(&container["ports"]) else { panic!("one port") };
@@ -128,10 +129,10 @@ async fn ports(all: &[Value]) {
     }
 }
 
-/// What is mounted is what a flag names, for reading; and what a flag names is mounted.
+/// Every mount is named by a flag, read-only; and every path of a flag is mounted.
 fn mounts(all: &[Value]) {
     let (pod, container, global, daemon) = pod(all);
-    let defaults = Cli::try_parse_from(["kfd-trace"]).expect("no arguments").global;
+    let defaults = Cli::from_arguments(["kfd-trace"]).expect("no arguments").global;
     let own =
         [(global.procfs, defaults.procfs), (global.sysfs, defaults.sysfs), (global.logs, defaults.logs)];
     let named: BTreeSet<PathBuf> =
@@ -155,7 +156,8 @@ fn mounts(all: &[Value]) {
     assert_eq!(used.collect::<BTreeSet<_>>(), volumes);
 }
 
-/// Capabilities of the table of docs/privileges.md, and of these what the daemon always needs if nothing else is asked of it.
+/// Capabilities of the table of docs/privileges.md, and those of them that the daemon always needs without
+/// any option.
 fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
     let page = read(&repository().join("docs/privileges.md"));
     let (mut all, mut needed) = (BTreeSet::new(), BTreeSet::new());
@@ -181,7 +183,7 @@ fn privileges(all: &[Value]) -> BTreeSet<String> {
     let context = &container["securityContext"];
     assert_eq!((&context["readOnlyRootFilesystem"], &context["runAsUser"]), (&true.into(), &0.into()));
     if context["privileged"] == true {
-        // The API server refuses these beside it.
+        // The API server refuses these in combination with it.
         assert!(context["allowPrivilegeEscalation"].is_null() && context["capabilities"].is_null());
         return documented().1;
     }

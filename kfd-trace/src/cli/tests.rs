@@ -4,7 +4,7 @@ use clap::error::ErrorKind;
 use std::path::Path;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(line.split_whitespace())
+    Cli::from_arguments(line.split_whitespace())
 }
 
 fn refused(line: &str) -> String {
@@ -153,4 +153,15 @@ fn the_doctor_looks_at_a_node_or_at_one_process() {
     let Some(Command::Doctor(one)) = parse(line).expect("good").command else { panic!("doctor") };
     assert!(one.pid == Some(7) && one.format.json);
     assert!(parse("kfd-trace doctor --pid 0").is_err() && parse("kfd-trace doctor --pid 7 --pid 8").is_err());
+}
+
+#[test]
+fn options_of_every_command_may_stand_before_it_and_those_of_the_stream_may_not() {
+    let parse = |arguments: &[&str]| Cli::from_arguments([&["kfd-trace"], arguments].concat());
+    let cli = parse(&["--path.procfs", "/host/proc", "ps"]).expect("as after it");
+    assert_eq!(cli.global.procfs, PathBuf::from("/host/proc"));
+    assert!(matches!(cli.command, Some(Command::Ps(_))));
+    let line = parse(&["--pid", "3", "ps"]).expect_err("ps would show every process").to_string();
+    assert!(line.contains("--pid before `ps` is an option of the stream"), "{line}");
+    assert!(parse(&["--pid", "3"]).is_ok_and(|cli| cli.trace.pids == [3]));
 }

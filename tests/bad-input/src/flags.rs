@@ -1,24 +1,23 @@
 //! The command line.
 
 use crate::allocation::{Bound, within};
-use clap::Parser as _;
 use kfd_trace::cli::{Cli, Command, Ring};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
 
-/// clap builds its description of all commands anew for each line.
+/// clap rebuilds its description of all commands for each line.
 const BOUND: Bound = Bound { a_byte: 100, always: 256 << 10 };
 
-/// Parses arguments that are separated by newlines. Gives whether they were taken.
+/// Parses arguments that are separated by newlines. Returns whether they were accepted.
 ///
 /// # Panics
-/// When a promise was broken, or a value was taken that no command can use.
+/// When a guarantee was violated, or a value was accepted that no command can use.
 #[must_use]
 pub fn read(text: &[u8]) -> bool {
     let arguments = text.split(|byte| *byte == b'\n').map(|part| OsString::from_vec(part.to_vec()));
     let line: Vec<OsString> = std::iter::once("kfd-trace".into()).chain(arguments).collect();
-    within("flags", text.len(), BOUND, || match Cli::try_parse_from(line) {
+    within("flags", text.len(), BOUND, || match Cli::from_arguments(line) {
         Ok(cli) => {
             usable(&cli);
             true
