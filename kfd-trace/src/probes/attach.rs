@@ -1,7 +1,8 @@
-//! Attaches programs to their places. The only place that does.
+//! Attaches programs to their functions and tracepoints. No other module does.
 //!
-//! Takes in planned rows; gives out a verdict for each, and what holds the programs. A row is attached by one link where that
-//! was chosen and the kernel takes it, else by a kprobe for each of its places: no verdict is worse for the choice.
+//! In: planned rows. Out: a verdict per row, and the handles that keep the programs attached. A row is
+//! attached by one link where that was chosen and the kernel accepts it, else by a kprobe per function: the
+//! choice never makes a verdict worse.
 
 use super::error::chain;
 use super::multi::{self, Programs};
@@ -14,21 +15,21 @@ use aya::Ebpf;
 use aya::programs::{KProbe, ProgramError, TracePoint};
 use std::os::fd::OwnedFd;
 
-/// Links on many functions, and what makes them.
+/// Links on many functions, and the programs they are made from.
 pub(super) struct Links {
     attach: Attach,
     possible_cpus: usize,
-    /// `None` where they were not chosen, or the kernel has none.
+    /// `None` if links were not chosen or the kernel has none.
     programs: Option<Programs>,
     held: Vec<(&'static str, multi::Attached)>,
-    /// Those that hold several rows.
+    /// Links that hold several rows each.
     shared: Vec<Together>,
     /// A required row was attached by kprobes.
     tried: bool,
 }
 
 impl Links {
-    /// None is made yet.
+    /// Creates no link yet.
     pub(super) fn new(ebpf: &Ebpf, attach: Attach, possible_cpus: usize) -> Self {
         let failed = |why: &String| log::info!("functions are attached one by one: {why}");
         let programs = (attach != Attach::Single).then(|| Programs::new(ebpf).inspect_err(failed).ok());
@@ -42,17 +43,18 @@ impl Links {
         }
     }
 
-    /// For who only tries: attaches all rows that one link a kind can hold. What is refused here is tried again row by row, for the
-    /// kernel's reason. To be called first.
+    /// For a trial run only: attaches all rows that one link per kind can hold. A row that is refused here is
+    /// tried again on its own, to get the kernel's reason. Must be called first.
     pub(super) fn together(&mut self, planned: &[Planned]) {
         let Some(programs) = self.programs.as_ref().filter(|_| self.attach == Attach::Tried) else { return };
         let wanted = |planned: &Planned| {
             let Action::Attach(targets) = &planned.action else { return None };
-            let Row { program, kind, required, .. } = *planned.row;
+            let Row { kind, required, .. } = *planned.row;
+            let program = planned.row.program();
             Some((required, Wanted { program, kind, addresses: addresses(planned.row, targets, MANY_CPUS)? }))
         };
         let wanted: Vec<(bool, Wanted)> = planned.iter().filter_map(wanted).collect();
-        // The first one that is required gets kprobes.
+        // The first required row gets kprobes.
         let single = wanted.iter().position(|(required, _)| *required);
         let rest = wanted.into_iter().enumerate().filter(|(place, _)| Some(*place) != single);
         let (returns, entries): (Vec<Wanted>, Vec<Wanted>) =
@@ -66,24 +68,24 @@ impl Links {
         }
     }
 
-    /// A link holds the row beside others.
+    /// A link holds this row together with others.
     pub(super) fn is_shared(&self, program: &str) -> bool {
         self.shared.iter().any(|shared| shared.programs(program).next().is_some())
     }
 
-    /// Attaches a row by one link, if it can be: where kprobes do not see more, or where they are `refused`.
+    /// Attaches a row by one link if possible: where kprobes do not see more, or where kprobes are `refused`.
     fn attach(&mut self, row: &Row, targets: &[Target], refused: bool) -> bool {
         let Some(programs) = &self.programs else { return false };
-        // Who only tries misses no return.
+        // A trial run misses no return.
         let few = refused || self.attach == Attach::Tried;
-        // Each link is one more that ftrace asks at every call of a function that has two of any (arch_ftrace_ops_list_func): not
-        // worth it for one function.
+        // Each link is one more that ftrace checks at every call of a function that has two of any kind
+        // (arch_ftrace_ops_list_func): not worth it for one function.
         if self.attach == Attach::Mixed && targets.len() < 2 && !refused {
             return false;
         }
         let cpus = if few { MANY_CPUS } else { self.possible_cpus };
         let Some(addresses) = addresses(row, targets, cpus) else { return false };
-        if self.shared.iter().any(|shared| shared.has(row.program, &addresses)) {
+        if self.shared.iter().any(|shared| shared.has(row.program(), &addresses)) {
             return true;
         }
         if refused && self.attach == Attach::Tried {
@@ -92,13 +94,13 @@ impl Links {
         if self.attach == Attach::Tried && row.required && !std::mem::replace(&mut self.tried, true) {
             return false;
         }
-        match programs.attach(row.program, row.kind, &addresses) {
+        match programs.attach(row.program(), row.kind, &addresses) {
             Ok(attached) => {
-                self.held.push((row.program, attached));
+                self.held.push((row.program(), attached));
                 true
             }
             Err(error) => {
-                log::info!("{}: one link is refused, so each function gets a kprobe: {error}", row.program);
+                log::info!("{}: one link is refused, so each function gets a kprobe: {error}", row.program());
                 if self.held.is_empty() {
                     // A kernel without such links refuses all of them.
                     self.programs = None;
@@ -108,31 +110,31 @@ impl Links {
         }
     }
 
-    /// The loaded programs of a row that links hold.
+    /// The loaded programs of a row that is attached by links.
     pub(super) fn programs<'a>(&'a self, program: &'a str) -> impl Iterator<Item = &'a OwnedFd> {
         let of_row = self.held.iter().filter(move |(name, _)| *name == program);
         let shared = self.shared.iter().flat_map(move |shared| shared.programs(program));
         of_row.map(|(_, attached)| &attached.program).chain(shared)
     }
 
-    /// Detaches all of them.
+    /// Detaches all links.
     pub(super) fn release(&mut self) {
         self.held.clear();
         self.shared.clear();
     }
 }
 
-/// So many that one link is always enough.
+/// Large enough that one link is always sufficient.
 const MANY_CPUS: usize = 1 << 16;
 
-/// Instances of a kretprobe on one function: as many calls of it can be under way and are still seen to return
+/// Instances of a kretprobe on one function: the number of concurrent calls whose returns are still seen
 /// (kernel/kprobes.c:register_kretprobe).
 fn instances(possible_cpus: usize) -> usize {
     (2 * possible_cpus).max(10)
 }
 
-/// Where one link goes; `None` where kprobes see more: a link's functions share 2 instances a CPU and function, up to 6.13
-/// (kernel/trace/fprobe.c:fprobe_init_rethook), and addresses may be hidden.
+/// The addresses for one link; `None` where kprobes see more (a link's functions share 2 instances per CPU
+/// and function, up to 6.13, kernel/trace/fprobe.c:fprobe_init_rethook) or where addresses are hidden.
 fn addresses(row: &Row, targets: &[Target], possible_cpus: usize) -> Option<Vec<u64>> {
     let enough = match row.kind {
         ProbeKind::Tracepoint => false,
@@ -161,7 +163,7 @@ pub(super) fn row(ebpf: &mut Ebpf, links: &mut Links, planned: Planned) -> Probe
     }
 }
 
-/// Attaches to these places; gives how many it is on now.
+/// Attaches to these functions; returns the number of functions that are attached now.
 pub(super) fn places(
     ebpf: &mut Ebpf,
     links: &mut Links,
@@ -174,7 +176,7 @@ pub(super) fn places(
         return (all, verdict(all, Vec::new(), strangers));
     }
     match one_by_one(ebpf, row, targets) {
-        // Where perf_event_open is kept from all but root, links are not.
+        // Where perf_event_open is restricted to root, links are not.
         Ok(failed) if failed.len() == all && links.attach(row, targets, true) => {
             (all, verdict(all, Vec::new(), strangers))
         }
@@ -183,9 +185,9 @@ pub(super) fn places(
     }
 }
 
-/// Loads the program and puts it on its places; gives those that failed, each with the reason.
+/// Loads the program and attaches it to its functions; returns those that failed, each with the reason.
 fn one_by_one(ebpf: &mut Ebpf, row: &Row, targets: &[Target]) -> Result<Vec<(String, String)>, String> {
-    let program = ebpf.program_mut(row.program).ok_or("not in the object")?;
+    let program = ebpf.program_mut(row.program()).ok_or("not in the object")?;
     let mut failed = Vec::new();
     let mut note = |target: &Target, attached: Result<(), ProgramError>| {
         if let Err(error) = attached {
@@ -203,14 +205,14 @@ fn one_by_one(ebpf: &mut Ebpf, row: &Row, targets: &[Target]) -> Result<Vec<(Str
         return Ok(failed);
     }
     let program: &mut KProbe = program.try_into().map_err(|error: ProgramError| chain(&error))?;
-    // A GPU that came later has functions of its own for a program that is loaded.
+    // A GPU that was added later uses other functions of a program that is already loaded.
     if program.fd().is_err() {
         program.load().map_err(|error| chain(&error))?;
     }
     for target in targets {
         let attached = match target.at {
             At::Name | At::Tracepoint(_) => program.attach(&target.symbol, 0),
-            // An empty name makes the kernel take the offset as the address (perf_kprobe_init).
+            // With an empty name the kernel uses the offset as the address (perf_kprobe_init).
             At::Address(address) => program.attach("", address),
         };
         note(target, attached.map(drop));

@@ -1,4 +1,4 @@
-//! Why nothing can be loaded, in one line.
+//! The error for when nothing can be loaded, in one line.
 
 use std::error::Error;
 use thiserror::Error;
@@ -14,7 +14,7 @@ pub enum LoadError {
     Map { map: &'static str, why: String },
 }
 
-/// An error with its causes in one line; the verifier's log is cut to its end, where the reason stands.
+/// An error with its causes in one line; the verifier's log is cut to its end, which has the reason.
 #[must_use]
 pub fn chain(error: &dyn Error) -> String {
     let mut line = String::new();

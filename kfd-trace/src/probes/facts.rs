@@ -1,4 +1,4 @@
-//! What this kernel tells of itself, reduced to what the plan, the loader and the decoder need.
+//! What this kernel reports about itself, reduced to what the plan, the loader and the decoder need.
 
 use super::maps::missed::Layout;
 use super::mqds::MqdWalk;
@@ -15,23 +15,24 @@ use std::path::Path;
 pub struct Facts {
     /// Offset by global (`kfd_trace_common::offset`), or why it is not known.
     pub fields: BTreeMap<&'static str, Result<u32, String>>,
-    /// Bytes of `struct upid`, 0 when unknown.
+    /// Bytes of `struct upid`, 0 if unknown.
     pub upid_bytes: u32,
-    /// Bytes of `struct queue_properties`, at most what a record takes; 0 when unknown.
+    /// Bytes of `struct queue_properties`, at most what fits in a record; 0 if unknown.
     pub properties_bytes: u32,
     pub layout: QueueLayout,
-    /// Where the kernel tells what it left out; `None` where it does not count that, or has no BTF.
+    /// Where the kernel counts the probe runs that it skipped; `None` if it does not count them or has no
+    /// BTF.
     pub misses: Option<Layout>,
-    /// Where the driver has which MQD functions its GPUs use; `None` where that is not known.
+    /// Where the driver records which MQD functions its GPUs use; `None` if unknown.
     pub mqds: Option<MqdWalk>,
-    /// Bytes of the arguments of an ioctl in this kernel, by number; empty without the driver's BTF.
+    /// Bytes of an ioctl's arguments in this kernel, by number; empty without the driver's BTF.
     pub ioctl_sizes: BTreeMap<u8, u32>,
-    /// `system:name` of the tracepoints that this kernel has; empty unless they were looked for.
+    /// `system:name` of the tracepoints of this kernel; empty unless they were searched for.
     pub tracepoints: BTreeSet<String>,
 }
 
 impl Facts {
-    /// Looks everything up.
+    /// Looks up all facts.
     #[must_use]
     pub fn gather(kernel: &Kernel) -> Self {
         let offsets = kernel.offsets(FIELDS);
@@ -44,7 +45,7 @@ impl Facts {
             ..Facts::default()
         };
         let Some(btf) = kernel.amdgpu_btf.as_ref() else { return facts };
-        // Of a structure that outgrew the record the tail is not told.
+        // If the structure is larger than the record, its tail is not recorded.
         let most = u32::try_from(PROPERTIES_LEN).unwrap_or(u32::MAX);
         facts.mqds = MqdWalk::find(kernel);
         facts.properties_bytes = btf.size_of("queue_properties").unwrap_or(0).min(most);
@@ -60,7 +61,7 @@ impl Facts {
         facts
     }
 
-    /// Takes in the kernel's own tracepoints, where tracefs can be read.
+    /// Adds the kernel's own tracepoints, if tracefs can be read.
     #[must_use]
     pub fn with_tracepoints(mut self, sysfs: &Path) -> Self {
         let places = ["kernel/tracing/available_events", "kernel/debug/tracing/available_events"];
@@ -72,7 +73,7 @@ impl Facts {
     /// Offset of a field of the list.
     ///
     /// # Errors
-    /// The reason why this kernel does not tell it.
+    /// Why this kernel does not provide it.
     pub fn field(&self, global: &str) -> Result<u64, String> {
         match self.fields.get(global) {
             Some(Ok(offset)) => Ok(u64::from(*offset)),

@@ -1,4 +1,4 @@
-//! The driver's functions by name: what the plan asks of the kernel's symbols.
+//! The driver's functions by name: what the plan needs from the kernel's symbols.
 
 use crate::kernel::Symbols;
 
@@ -8,10 +8,11 @@ const DRIVER: &str = "amdgpu";
 pub trait Functions {
     /// Addresses of all copies of a function in the driver, in the order of the text; 0 where hidden.
     fn copies(&self, name: &str) -> Vec<u64>;
-    /// One copy in the driver, and nothing else in the kernel has the name.
+    /// The driver has one copy, and nothing else in the kernel has the name.
     fn is_unique(&self, name: &str) -> bool;
-    /// The driver's functions whose names begin so, without what the compiler made of them: parts that it split off
-    /// (`.cold`), and copies whose arguments it changed (`.isra.0`), which are never called through a pointer.
+    /// The driver's functions whose names begin with `prefix`, without the ones that the compiler derived:
+    /// parts that it split off (`.cold`) and copies whose arguments it changed (`.isra.0`), which are never
+    /// called through a pointer.
     fn beginning(&self, prefix: &str) -> Vec<String>;
 }
 

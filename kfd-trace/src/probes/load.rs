@@ -1,4 +1,5 @@
-//! From a plan to the loaded object: its maps and its read-only globals. [`super::attach`] attaches its programs.
+//! From a plan to the loaded object: its maps and its read-only globals. [`super::attach`] attaches its
+//! programs.
 
 use super::error::{LoadError, chain};
 use super::facts::Facts;
@@ -15,10 +16,10 @@ use std::path::PathBuf;
 /// The BPF object, aligned as an ELF file must be to be parsed in place.
 pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/kfd-trace-ebpf"));
 
-/// Smallest ring buffer that the kernel makes.
+/// Smallest ring buffer that the kernel supports.
 const PAGE_BYTES: u32 = 4096;
 
-/// What is asked for.
+/// What the caller requests.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub ask: Ask,
@@ -26,13 +27,13 @@ pub struct Options {
     pub pids: Vec<u32>,
     /// Size of the ring buffer, a power of two and a multiple of the page size.
     pub ring_bytes: u32,
-    /// What stands at the pointers of a queue that is destroyed is wanted.
+    /// Record the values at the pointers of a queue that is destroyed.
     pub read_pointers: bool,
-    /// CPUs that the kernel makes room for: it follows from their number how many calls a kretprobe can hold.
+    /// Possible CPUs of the kernel: their number determines how many calls a kretprobe can hold.
     pub possible_cpus: usize,
-    /// One past the highest number of a CPU that can be.
+    /// One past the highest possible CPU number.
     pub cpu_ids: Option<u32>,
-    /// Where /proc is: the links that hold the probes are found there.
+    /// Path of /proc: the links that hold the probes are found there.
     pub procfs: PathBuf,
 }
 
@@ -50,7 +51,7 @@ impl Default for Options {
     }
 }
 
-/// How large the maps are made.
+/// How large the maps are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// For tracing.
@@ -59,13 +60,13 @@ pub(crate) enum Room {
     Least,
 }
 
-/// Its parts, one for each CPU (kfd-trace-ebpf/src/counters.rs).
+/// Counters, one part per CPU (kfd-trace-ebpf/src/counters.rs).
 pub(crate) const COUNTERS: &str = "COUNTERS";
 
 /// One array for all CPUs (kfd-trace-ebpf/src/losses.rs).
 pub(crate) const LOSSES: &str = "LOSSES";
 
-/// Maps whose size follows from what is traced.
+/// Maps whose size depends on what is traced.
 const SIZED: [&str; 14] = [
     "CLAIMS",
     "EVICTIONS",
@@ -83,7 +84,7 @@ const SIZED: [&str; 14] = [
     "USER_QUEUES",
 ];
 
-/// Creates the maps and fills the read-only globals; no program is loaded yet.
+/// Creates the maps and fills the read-only globals; loads no program yet.
 pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) -> Result<Ebpf, LoadError> {
     allow_locked_memory();
     let offsets: Vec<(&str, u32)> = FIELDS.iter().map(|f| (f.global, offset(facts, f.global))).collect();
@@ -99,7 +100,7 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         ("FILTER_ON", u32::from(!options.pids.is_empty())),
     ];
     let mut loader = EbpfLoader::new();
-    // The programs carry no relocations against kernel types: their offsets are the globals below.
+    // The programs have no relocations against kernel types: their offsets are the globals below.
     loader.btf(None);
     for (name, value) in offsets.iter().chain(&others) {
         loader.override_global(name, value, true);
@@ -146,7 +147,8 @@ fn offset(facts: &Facts, global: &str) -> u32 {
     }
 }
 
-/// Kernels before 5.11 charge BPF maps against RLIMIT_MEMLOCK. Where it may not be raised, the refusal of the maps tells.
+/// Kernels before 5.11 charge BPF maps against RLIMIT_MEMLOCK. If it may not be raised, the error shows when
+/// the maps are refused.
 pub fn allow_locked_memory() {
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
 }
@@ -167,7 +169,7 @@ mod tests {
         });
         let named: BTreeMap<&str, &str> = named.collect();
         for row in PROBES {
-            assert_eq!(named.get(row.program), Some(&row.kind.name()), "{}", row.program);
+            assert_eq!(named.get(row.program()), Some(&row.kind.name()), "{}", row.program());
         }
         for field in FIELDS {
             assert_eq!(named.get(field.global), Some(&".rodata"), "{}", field.global);

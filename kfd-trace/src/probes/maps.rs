@@ -1,4 +1,4 @@
-//! The maps of a running tracer: the table of processes, and all that is read at once.
+//! The maps of a running tracer: the table of processes, and everything that is read at once.
 
 mod calls;
 pub(crate) mod lookup;
@@ -23,8 +23,8 @@ use kfd_trace_common::process::Entry;
 use kfd_trace_common::stat::IoctlStat;
 use std::collections::BTreeSet;
 
-/// Drops the entries of ended processes. One by address is usually gone by then; where its release cannot be probed (no BTF of
-/// the driver) it is dropped here.
+/// Drops the entries of ended processes. The entry by address is usually removed already; where the process's
+/// release cannot be probed (no BTF of the driver) it is dropped here.
 fn forget(lookup: &Lookup<'_>, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
     let mut left = BTreeSet::new();
     for (address, entry) in lookup.entries(&PROCESSES)? {
@@ -37,7 +37,7 @@ fn forget(lookup: &Lookup<'_>, ended: &BTreeSet<ProcessId>) -> Result<(), LoadEr
     if left.is_empty() {
         return Ok(());
     }
-    // The address of another process may stand under the PASID by now: only what leads to a dropped entry goes.
+    // The PASID may belong to another process by now: remove only what leads to a dropped entry.
     for (pasid, address) in lookup.entries(&PASIDS)? {
         if left.contains(&address) {
             lookup.remove(&PASIDS, pasid)?;
@@ -50,10 +50,10 @@ fn forget(lookup: &Lookup<'_>, ended: &BTreeSet<ProcessId>) -> Result<(), LoadEr
 pub(crate) struct Shared {
     counters: Mapped,
     losses: Mapped,
-    /// What found the sums of ioctls full, by number of the command.
+    /// Calls that found the sums of ioctls full, by command number.
     rest: Mapped,
     seats: Seats,
-    /// Answers of [`Lookup`].
+    /// Results of [`Lookup`].
     entry: Mapped,
 }
 
@@ -85,7 +85,7 @@ impl Shared {
         Ok(Tables { ioctls, errors, in_flight, counters, crowded, ..Tables::default() })
     }
 
-    /// What is mapped, which cannot fail.
+    /// The tables that are mapped; reading them cannot fail.
     pub(crate) fn mapped(&self) -> Tables {
         let (mut ioctls, errors) = sums::seated(&self.seats);
         let counters = self.counters();
@@ -93,7 +93,7 @@ impl Shared {
         Tables { ioctls, errors, counters, ..Tables::default() }
     }
 
-    /// Its memory is not touched where nothing can be there.
+    /// Does not touch the memory if there can be nothing in it.
     fn rest(&self, counters: &Counters) -> Vec<IoctlRow> {
         let was_full = counters.trouble(Trouble::IoctlStatsFull) > 0;
         if was_full { sums::rest(self.rest.elements::<IoctlStat>()) } else { Vec::new() }
@@ -103,19 +103,19 @@ impl Shared {
         Counters { counted: mapped::sums(self.counters.load()), losses: self.losses.load().collect() }
     }
 
-    /// Lost records, all kinds together, and what could not be told in the first place.
+    /// Lost records of all kinds, plus what could not be recorded in the first place.
     pub(crate) fn untold(&self) -> u64 {
         let counters = Counters { counted: Vec::new(), losses: self.losses.load().collect() };
         let lost = Kind::ALL.iter().map(|kind| counters.lost(*kind));
         lost.chain(Trouble::UNTOLD.iter().map(|trouble| counters.trouble(*trouble))).sum()
     }
 
-    /// From now on the programs remember which process a file has: all that changes it is probed.
+    /// From now on the programs cache which process a file belongs to: everything that changes it is probed.
     pub(crate) fn remember(&self, ebpf: &Ebpf) -> Result<(), LoadError> {
         self.lookup(ebpf).remember()
     }
 
-    /// Forgets who ended processes were.
+    /// Removes the identities of ended processes.
     pub(crate) fn forget(&self, ebpf: &Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
         forget(&self.lookup(ebpf), ended)
     }
@@ -127,7 +127,7 @@ impl Shared {
         self.seats.retire(&lookup, ended)
     }
 
-    /// One round of freeing seats: see [`Seats::tidy`].
+    /// One round of freeing slots: see [`Seats::tidy`].
     pub(crate) fn tidy_seats(
         &mut self,
         ebpf: &Ebpf,
@@ -137,12 +137,12 @@ impl Shared {
         if self.seats.tidy(&lookup, ended)? { lookup.void() } else { Ok(()) }
     }
 
-    /// The number of the process at this address, where the BPF side has met it.
+    /// The number of the process at this address, if the BPF side has seen it.
     pub(crate) fn known(&self, ebpf: &Ebpf, address: u64) -> Result<Option<ProcessId>, LoadError> {
         Ok(self.lookup(ebpf).read(&PROCESSES, address)?.map(|entry| ProcessId(entry.id)))
     }
 
-    /// The number of the process at this address; one that the BPF side has not met yet gets one.
+    /// The number of the process at this address; assigns one if the BPF side has not seen it yet.
     pub(crate) fn number(&self, ebpf: &mut Ebpf, address: u64, fresh: Entry) -> Result<ProcessId, LoadError> {
         const NO_EXIST: u64 = 1;
         if let Some(known) = self.known(ebpf, address)? {
@@ -151,7 +151,7 @@ impl Shared {
         let map = PROCESSES.name;
         let processes = ebpf.map_mut(map).ok_or(LoadError::NoMap(map))?;
         let mut processes: HashMap<_, u64, Entry> = processes.try_into().map_err(error(map))?;
-        // A probe may be faster: then this fails, and its number stands.
+        // A probe may be faster: then this fails, and the probe's number is used.
         let _ = processes.insert(address, fresh, NO_EXIST);
         let entry = processes.get(&address, 0).map_err(error(map))?;
         by_pasid(ebpf, entry.pasid, address)?;

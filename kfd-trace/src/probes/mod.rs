@@ -1,9 +1,9 @@
 //! From the probe table and this kernel to attached programs.
 //!
-//! Takes in: the table ([`rows`]), what the kernel tells of itself ([`facts`]), what is asked for. Gives out: a
-//! plan ([`plan`], pure), a running [`session::Session`] with a verdict for each probe ([`attach`]), the readings
-//! of its maps ([`maps`]), what its probes missed ([`misses`]), and kernel memory for the walks over existing queues and
-//! GPUs ([`peek`]).
+//! In: the table ([`rows`]), what the kernel reports about itself ([`facts`]), what is requested. Out: a plan
+//! ([`plan`], pure), a running [`session::Session`] with a verdict per probe ([`attach`]), the readings of
+//! its maps ([`maps`]), the misses of its probes ([`misses`]), and kernel memory for the walks over existing
+//! queues and GPUs ([`peek`]).
 
 pub mod attach;
 pub mod error;

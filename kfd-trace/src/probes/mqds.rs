@@ -1,10 +1,10 @@
-//! Which of the driver's MQD functions the GPUs here use. The driver has a set of them for each generation of GPUs, and a
-//! probe on one that no GPU uses costs the same as on one that is called.
+//! Which of the driver's MQD functions the GPUs of this machine use. The driver has a set per GPU generation,
+//! and a probe on a function that no GPU uses costs the same as on one that is called.
 //!
-//! Takes in kernel memory; gives out addresses of functions. `topology_device_list` (kfd_topology.c) has a
-//! `struct kfd_topology_device` for each node, with its GPU if it is one; that has its queue manager, and that a
-//! `struct mqd_manager` for each kind of MQD, whose functions are called by pointers alone. The walk takes no lock: what
-//! cannot be read whole is not known.
+//! In: kernel memory. Out: addresses of functions. `topology_device_list` (kfd_topology.c) has a `struct
+//! kfd_topology_device` per node, with its GPU if it is one; the GPU has its queue manager, and that has a
+//! `struct mqd_manager` per kind of MQD, whose functions are called only through pointers. The walk takes no
+//! lock: if anything cannot be read, the result is unknown.
 
 use super::functions::Functions;
 use super::walk::peek::KernelMemory;
@@ -12,33 +12,33 @@ use super::walk::word;
 use crate::kernel::Kernel;
 use std::collections::BTreeSet;
 
-/// What the names of the functions begin with.
+/// Prefixes of the functions' names.
 const FAMILIES: [&str; 3] = ["init_mqd", "update_mqd", "restore_mqd"];
 
 /// Longest list that is followed: more nodes than a machine can have.
 const NODES_MAX: usize = 4096;
 
-/// Where everything is on this kernel.
+/// The addresses and offsets on this kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MqdWalk {
     /// The head of the list.
     list: u64,
-    /// In `struct kfd_topology_device`: its place in the list, and its GPU.
+    /// In `struct kfd_topology_device`: its list entry, and its GPU.
     node_list: u64,
     node_gpu: u64,
-    /// Of the queue manager in `struct kfd_node` (`kfd_dev` on 6.1).
+    /// The queue manager in `struct kfd_node` (`kfd_dev` on 6.1).
     gpu_dqm: u64,
-    /// Of the MQD managers in that, and how many there are.
+    /// The MQD managers in the queue manager, and their number.
     managers: u64,
     kinds: u64,
-    /// Of the pointers to functions in a manager.
+    /// The pointers to functions in an MQD manager.
     functions: [u64; 3],
     /// All functions of the driver that such a pointer can have.
     known: BTreeSet<u64>,
 }
 
 impl MqdWalk {
-    /// `None` where this kernel does not tell something of it.
+    /// `None` if this kernel does not provide one of the offsets or addresses.
     #[must_use]
     pub fn find(kernel: &Kernel) -> Option<Self> {
         let list = kernel.symbols.find("topology_device_list").first().map(|symbol| symbol.address)?;
@@ -65,7 +65,7 @@ impl MqdWalk {
         .filter(|walk| walk.list != 0 && !walk.known.contains(&0))
     }
 
-    /// Addresses of the functions in use; empty without a GPU. `None`: it could not be read.
+    /// Addresses of the functions in use; empty without a GPU. `None`: they could not be read.
     pub fn run(&self, memory: &mut impl KernelMemory) -> Option<BTreeSet<u64>> {
         let mut used = BTreeSet::new();
         // struct list_head { next, prev }: circular, so it ends at its head.
@@ -75,7 +75,7 @@ impl MqdWalk {
                 return Some(used);
             }
             let gpu = word(memory, at.wrapping_sub(self.node_list).wrapping_add(self.node_gpu))?;
-            // A node of CPUs has none.
+            // A node with CPUs only has no GPU.
             if gpu != 0 {
                 self.gpu(memory, gpu, &mut used)?;
             }
@@ -90,7 +90,7 @@ impl MqdWalk {
         for kind in 0..self.kinds {
             let manager = word(memory, dqm.wrapping_add(self.managers + 8 * kind))?;
             if manager == 0 {
-                // Debuggers' queues, where the driver has none.
+                // Debuggers' queues; optional in the driver.
                 continue;
             }
             some = true;
@@ -101,7 +101,7 @@ impl MqdWalk {
                     function if self.known.contains(&function) => {
                         used.insert(function);
                     }
-                    // Freed memory, or a function that is not called as its symbol says.
+                    // Freed memory, or a function that is not called as its symbol describes.
                     _ => return None,
                 }
             }
@@ -110,20 +110,20 @@ impl MqdWalk {
     }
 }
 
-/// When to look for GPUs that came. Pure.
+/// When to scan for added GPUs. Pure.
 #[derive(Debug)]
 pub struct Arrivals {
-    /// Of the driver's topology, as it was seen last.
+    /// Generation of the driver's topology at the last scan.
     generation: Option<u32>,
-    /// Further looks after a change: the driver counts it before it is done.
+    /// Further scans after a change: the driver counts a change before it is complete.
     left: u32,
-    /// Looks in a row that could not read it.
+    /// Consecutive scans that could not read it.
     unknown: u32,
     /// There is a GPU: a change is counted.
     has_gpu: bool,
 }
 
-/// Looks after a change.
+/// Scans after a change.
 const LOOKS: u32 = 3;
 
 impl Default for Arrivals {
@@ -133,7 +133,7 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// Whether to look now. To be asked once a second.
+    /// Whether to scan now. Must be called once a second.
     pub fn due(&mut self, generation: Option<u32>) -> bool {
         if generation != self.generation {
             self.generation = generation;
@@ -144,8 +144,8 @@ impl Arrivals {
         due
     }
 
-    /// Takes in what a look found. What cannot be read is looked at again, and after some times all functions are taken to
-    /// be in use: `None`.
+    /// Takes the result of a scan. If it could not be read, the scan is repeated, and after several attempts
+    /// all functions are taken to be in use: `None`.
     pub fn looked(&mut self, used: Option<BTreeSet<u64>>) -> Option<BTreeSet<u64>> {
         match used {
             Some(used) => {
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// A node of CPUs, and a GPU with two kinds of MQDs.
+    /// A node with CPUs only, and a GPU with two kinds of MQDs.
     fn memory() -> Words {
         let mut words = Words::default();
         words.0.extend([(LIST, CPU + 8), (CPU + 8, NODE + 8), (CPU + 24, 0)]);

@@ -1,9 +1,10 @@
-//! Programs on many functions by one link (kprobe.multi and kretprobe.multi, Linux 5.18 and later), by bpf(2) itself: the
-//! library that loads the others does not know them.
+//! Programs on many functions by one link (kprobe.multi and kretprobe.multi, Linux 5.18 and later), by bpf(2)
+//! directly: the library that loads the other programs does not support them.
 //!
-//! Takes in the object whose maps exist already, and addresses of functions; gives out a program with its link. Attaching all
-//! functions of a link costs the kernel hardly more than a single kprobe: ftrace goes through all of its records for each. A
-//! link keeps the driver from being unloaded, which a kprobe does not, and it is refused as a whole.
+//! In: the object whose maps exist already, and addresses of functions. Out: a program with its link.
+//! Attaching all functions of a link costs the kernel hardly more than a single kprobe: ftrace goes through
+//! all of its records for each. A link prevents unloading the driver, which a kprobe does not, and it is
+//! refused as a whole.
 
 use super::error::chain;
 use super::load::OBJECT;
@@ -19,7 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 /// Programs that are ready to be loaded.
 pub(super) struct Programs(Object);
 
-/// A loaded program and the link that holds it on its functions. Closing the link detaches all of them.
+/// A loaded program and the link that attaches it to its functions. Closing the link detaches all of them.
 pub(super) struct Attached {
     pub(super) program: OwnedFd,
     _link: OwnedFd,
@@ -29,7 +30,7 @@ impl Programs {
     /// The programs of the object, with the maps that are in use.
     ///
     /// # Errors
-    /// A line that says what does not fit.
+    /// One line with the mismatch.
     pub(super) fn new(ebpf: &Ebpf) -> Result<Self, String> {
         let mut object = Object::parse(OBJECT).map_err(|error| chain(&error))?;
         let maps = std::mem::take(&mut object.maps);
@@ -47,7 +48,7 @@ impl Programs {
     /// Loads one program and attaches it to all of these functions.
     ///
     /// # Errors
-    /// When the kernel refuses either: it has no such links, or one of the addresses is not ftrace's.
+    /// If the kernel refuses either: it has no such links, or ftrace does not have one of the addresses.
     pub(super) fn attach(&self, program: &str, kind: ProbeKind, addresses: &[u64]) -> io::Result<Attached> {
         let program = self.load(program)?;
         let _link = link(&program, kind, addresses, &[])?;
@@ -57,27 +58,28 @@ impl Programs {
     /// Loads one program for such links.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub(super) fn load(&self, name: &str) -> io::Result<OwnedFd> {
         let Object { programs, functions, .. } = &self.0;
         let function = programs.get(name).and_then(|program| functions.get(&program.function_key()));
         self.load_as(name, &function.ok_or(io::ErrorKind::NotFound)?.instructions)
     }
 
-    /// The same of instructions that are not the object's.
+    /// The same for instructions that are not the object's.
     ///
     /// # Errors
-    /// When the kernel refuses them.
+    /// If the kernel refuses them.
     pub(super) fn load_as(&self, name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
         let load = ProgLoad::new(PROG_TYPE_KPROBE, TRACE_KPROBE_MULTI, None);
         load.load(name, instructions, &self.0.license)
     }
 }
 
-/// Attaches a program to all of these functions. `cookies`: what it finds out at each of them; none, or one a function.
+/// Attaches a program to all of these functions. `cookies`: the value that the program gets at each function;
+/// none, or one per function.
 ///
 /// # Errors
-/// When the kernel refuses it.
+/// If the kernel refuses it.
 pub(super) fn link(
     program: &OwnedFd,
     kind: ProbeKind,
@@ -94,7 +96,8 @@ pub(super) fn link(
         cookies: if cookies.is_empty() { 0 } else { cookies.as_ptr().expose_provenance() as u64 },
         ..LinkCreate::default()
     };
-    // SAFETY: the kernel reads `attr` and as many addresses and cookies as it says, which live until it is back.
+    // SAFETY: the kernel reads `attr` and the number of addresses and cookies given there, which live until
+    // it returns.
     unsafe { bpf(LINK_CREATE, &attr) }
 }
 
@@ -103,7 +106,7 @@ const PROG_TYPE_KPROBE: u32 = 2;
 const TRACE_KPROBE_MULTI: u32 = 42;
 const MULTI_RETURN: u32 = 1;
 
-/// `union bpf_attr`, as far as BPF_LINK_CREATE reads it here: of a link on many functions.
+/// `union bpf_attr`, as far as BPF_LINK_CREATE reads it for a link on many functions.
 #[repr(C)]
 #[derive(Default)]
 struct LinkCreate {
@@ -118,7 +121,7 @@ struct LinkCreate {
     cookies: u64,
 }
 
-/// Kinds of maps that the object has.
+/// The kinds of maps that the object has.
 fn data(map: &Map) -> Option<&MapData> {
     match map {
         Map::Array(data)

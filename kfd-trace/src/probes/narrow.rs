@@ -1,5 +1,5 @@
-//! Which places of a planned row are of use here. Takes in a row and the functions that the GPUs use ([`super::mqds`]); gives
-//! out the row with those places, and the others. Pure.
+//! Which functions of a planned row are in use on this machine. In: a row and the functions that the GPUs use
+//! ([`super::mqds`]). Out: the row with those functions, and the others. Pure.
 
 use super::plan::{Action, Planned};
 use super::site::Target;
@@ -7,7 +7,7 @@ use super::table::Row;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use std::collections::BTreeSet;
 
-/// Places of a row that no GPU here uses.
+/// Functions of a row that no GPU of this machine uses.
 #[derive(Debug)]
 pub(super) struct Unused {
     pub(super) row: &'static Row,
@@ -15,7 +15,8 @@ pub(super) struct Unused {
     strangers: Vec<String>,
 }
 
-/// Splits off what is not used. Where it is not known what is (`None`, or an address that is hidden), all of it is.
+/// Splits off what is not used. If the use is not known (`None`, or an address that is hidden), everything
+/// counts as used.
 pub(super) fn narrow(planned: Planned, used: Option<&BTreeSet<u64>>) -> (Planned, Option<Unused>) {
     let Planned { row, ref action, ref strangers, .. } = planned;
     let (Some(used), Action::Attach(targets), true) = (used, action, row.of_gpus) else {
@@ -36,7 +37,7 @@ pub(super) fn narrow(planned: Planned, used: Option<&BTreeSet<u64>>) -> (Planned
 }
 
 impl Unused {
-    /// Takes out what is used now; all, where that is not known.
+    /// Removes and returns what is used now; everything, if the use is not known.
     pub(super) fn take(&mut self, used: Option<&BTreeSet<u64>>) -> Vec<Target> {
         let is_used = |target: &Target| {
             used.is_none_or(|used| target.address.is_some_and(|address| used.contains(&address)))
@@ -51,14 +52,14 @@ impl Unused {
         self.targets.is_empty()
     }
 
-    /// Functions of its family that are not known; each row reports them once.
+    /// Unknown functions of its family; each row reports them once.
     pub(super) fn strangers(&mut self, status: &ProbeStatus) -> Vec<String> {
         let strangers = std::mem::take(&mut self.strangers);
         if status.verdict == Verdict::NoGpu { strangers } else { Vec::new() }
     }
 }
 
-/// Adds places to what a row is on already.
+/// Adds functions to those that a row is attached to already.
 pub(super) fn add(status: &mut ProbeStatus, targets: &[Target], places: usize, verdict: Verdict) {
     let before = std::mem::replace(&mut status.verdict, Verdict::NoGpu);
     if before == Verdict::NoGpu {

@@ -1,4 +1,4 @@
-//! What to attach where: a pure function of the table, the kernel and what is asked for.
+//! What to attach where: a pure function of the table, the kernel and what is requested.
 
 use super::facts::Facts;
 use super::functions::Functions;
@@ -13,17 +13,17 @@ use kfd_trace_common::rules;
 /// What the caller wants to see.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
-    /// A record of each ioctl with its arguments.
+    /// A record per ioctl with its arguments.
     pub ioctl_records: bool,
     pub choice: Choice,
 }
 
-/// What the user chose of the probes.
+/// The user's choice of probes.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// The kernel's own tracepoints, counted.
+    /// Count the kernel's own tracepoints.
     pub tracepoints: bool,
-    /// Rows that are not attached, whatever else is asked for.
+    /// Rows that are not attached, whatever else is requested.
     pub without: Vec<ProbeId>,
     pub attach: Attach,
 }
@@ -31,16 +31,18 @@ pub struct Choice {
 /// How functions are attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {
-    /// A kprobe for each function: the driver can be unloaded meanwhile, and each takes the kernel as long as a whole link.
+    /// A kprobe per function: the driver can be unloaded meanwhile; each kprobe takes the kernel as long as a
+    /// whole link.
     #[default]
     Single,
-    /// One link for all functions of a program (Linux 5.18 and later): the driver cannot be unloaded meanwhile.
+    /// One link for all functions of a program (Linux 5.18 and later): the driver cannot be unloaded
+    /// meanwhile.
     Multi,
-    /// The same for programs of several functions, a kprobe for each other: starts nearly as soon, and costs those who call the
-    /// driver less.
+    /// As `Multi` for programs with several functions, a kprobe for each other function: starts nearly as
+    /// fast, and costs the callers of the driver less.
     Mixed,
-    /// By one link for the entries of all functions and one for the returns, but for one of the required rows: whether the kernel
-    /// takes kprobes is found out.
+    /// One link for the entries of all functions and one for the returns, except for one of the required
+    /// rows: this shows whether the kernel accepts kprobes.
     Tried,
 }
 
@@ -55,7 +57,7 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Planned {
     pub row: &'static Row,
-    /// The functions it sits on, or would sit on.
+    /// The functions that it is attached to, or would be attached to.
     pub symbols: Vec<String>,
     /// Functions of the same family that this program does not know.
     pub strangers: Vec<String>,
@@ -66,7 +68,7 @@ pub struct Planned {
 #[derive(Debug)]
 pub struct Plan {
     pub rows: Vec<Planned>,
-    /// One past the driver's last command, and of the range of ROCm's driver (0 when it has none).
+    /// One past the driver's last command, and of the range of ROCm's driver (0 if it has none).
     pub ioctl_end: u32,
     pub ioctl_rocm_end: u32,
     /// Queues cannot be probed: they are followed by the ioctls alone.
@@ -85,7 +87,7 @@ pub fn plan(functions: &impl Functions, facts: &Facts, ask: &Ask) -> Plan {
     Plan { rows, ioctl_end, ioctl_rocm_end, queues_by_ioctl }
 }
 
-/// Without either of these, queues are followed by the ioctls alone.
+/// If either of these is missing, queues are followed by the ioctls alone.
 const QUEUES: [ProbeId; 2] = [ProbeId::QueueAdd, ProbeId::QueueDel];
 
 #[derive(Clone, Copy)]
@@ -95,7 +97,7 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Why a row is left out, if it is.
+    /// Why a row is left out; `None` if it is not.
     fn skips(self, row: &Row, functions: &impl Functions) -> Option<Verdict> {
         match row.when {
             _ if self.ask.choice.without.contains(&row.id) => Some(Verdict::LeftOut),
@@ -137,7 +139,7 @@ fn missing(row: &Row, facts: &Facts) -> Vec<String> {
 }
 
 /// One past the last command of either range. The driver's table has an entry for each of its handlers;
-/// `kfd_ioctl_profiler` stands in ROCm's range where the driver has one, else in the upstream range.
+/// `kfd_ioctl_profiler` is in ROCm's range if the driver has one, else in the upstream range.
 fn ends(functions: &impl Functions) -> (u32, u32) {
     const SHARED: &str = "kfd_ioctl_profiler";
     let has = |name: &str| !functions.copies(name).is_empty();
@@ -150,16 +152,18 @@ fn ends(functions: &impl Functions) -> (u32, u32) {
     };
     let upstream = end(false);
     if upstream == 0 || has_newer_commands(functions) {
-        // The driver has commands that this program does not know: none is called unknown to it.
+        // The driver has commands that this program does not know: no command is reported as unknown to the
+        // driver.
         return (ALL_NUMBERS, 0);
     }
     (upstream, if rocm { end(true) } else { 0 })
 }
 
-/// One past the largest number that a command can have.
+/// One past the largest possible command number.
 const ALL_NUMBERS: u32 = 0x100;
 
-/// A handler by its name that is in no row of the table, and no validator (`AMDKFD_IOCTL_DEF_V`).
+/// A function with a handler's name that is in no row of the table and is no validator
+/// (`AMDKFD_IOCTL_DEF_V`).
 fn has_newer_commands(functions: &impl Functions) -> bool {
     let known = |name: &str| IOCTLS.iter().any(|def| def.handler == name) || name.ends_with("_validate");
     functions.beginning("kfd_ioctl_").iter().any(|name| !known(name))

@@ -35,19 +35,19 @@ pub struct Session {
     planned: Vec<Planned>,
     probes: Vec<ProbeStatus>,
     links: Links,
-    /// `None` where it is not known which MQD functions are in use.
+    /// `None` if it is not known which MQD functions are in use.
     mqds: Option<MqdWalk>,
-    /// Places that wait for a GPU that uses them.
+    /// Functions that are attached once a GPU uses them.
     unused: Vec<Unused>,
     arrivals: Arrivals,
     layout: QueueLayout,
     /// Queues cannot be probed: they are followed by the ioctls alone.
     queues_by_ioctl: bool,
-    /// The answers of the program that reads kernel memory, where it is loaded.
+    /// Results of the program that reads kernel memory, if it is loaded.
     answer: Option<Mapped>,
     pids: Vec<u32>,
     misses: Option<Layout>,
-    /// Where a process's leader stands in its structure.
+    /// The offset of a process's leader in its structure is known.
     leader_known: bool,
     watched: Watched,
     procfs: PathBuf,
@@ -57,12 +57,12 @@ impl Session {
     /// Plans and loads; nothing is attached yet.
     ///
     /// # Errors
-    /// When the maps cannot be made: then nothing can be traced.
+    /// If the maps cannot be created: then nothing can be traced.
     pub fn load(functions: &impl Functions, facts: &Facts, options: &Options) -> Result<Self, LoadError> {
         let plan = plan::plan(functions, facts, &options.ask);
         let mut ebpf = load::object(&plan, facts, options, Room::Full)?;
         fill_filter(&mut ebpf, &options.pids)?;
-        // Without it only the walk over standing queues is missing, and that is said where it is tried.
+        // Without it only the walk over existing queues is missing, and that is reported where it is tried.
         let answer = peek::load_program(&mut ebpf).ok();
         let shared = Shared::new(&mut ebpf)?;
         let pids = options.pids.clone();
@@ -87,7 +87,8 @@ impl Session {
         })
     }
 
-    /// Attaches what was planned. Probes that cannot be had are told by their verdicts, not by an error.
+    /// Attaches what was planned. Probes that cannot be attached are reported in their verdicts, not as an
+    /// error.
     pub fn attach(&mut self) {
         let used = self.functions_in_use();
         let narrowed =
@@ -111,13 +112,13 @@ impl Session {
         self.watched = Watched::new(&self.ebpf, &self.links, &self.probes, self.misses, &self.procfs);
     }
 
-    /// MQD functions that the GPUs here use; `None` where that is not known.
+    /// MQD functions that the GPUs of this machine use; `None` if unknown.
     fn functions_in_use(&self) -> Option<BTreeSet<u64>> {
         self.mqds.as_ref()?.run(&mut self.memory()?)
     }
 
-    /// Attaches to the functions of GPUs that came since; gives how many places were added. To be called once a second.
-    /// `generation`: the driver's count of changes of its topology.
+    /// Attaches to the functions of GPUs that were added since; returns how many functions were added. Must
+    /// be called once a second. `generation`: the driver's count of changes of its topology.
     pub fn follow_gpus(&mut self, generation: Option<u32>) -> usize {
         if self.unused.is_empty() || !self.arrivals.due(generation) {
             return 0;
@@ -141,16 +142,16 @@ impl Session {
         added
     }
 
-    /// Kernel memory, for the walk over what stands.
+    /// Kernel memory, for the walk over existing processes and queues.
     #[must_use]
     pub fn memory(&self) -> Option<Memory<'_>> {
         Some(Memory { ebpf: &self.ebpf, answer: self.answer.as_ref()? })
     }
 
-    /// The number of a process that was found standing: the BPF side and the daemon know it by the same.
+    /// The number of an existing process: the BPF side and the daemon use the same one.
     ///
     /// # Errors
-    /// When the table of processes is full.
+    /// If the table of processes is full.
     pub fn number(&mut self, found: &StandingProcess, mono_ns: u64) -> Result<ProcessId, LoadError> {
         let wanted = self.pids.is_empty() || self.pids.contains(&found.tgid);
         let fresh = Entry {
@@ -164,7 +165,7 @@ impl Session {
         self.shared.number(&mut self.ebpf, found.address, fresh)
     }
 
-    /// The number of a process that was found standing, where the BPF side has met it.
+    /// The number of an existing process, if the BPF side has seen it.
     #[must_use]
     pub fn known(&self, found: &StandingProcess) -> Option<ProcessId> {
         self.shared.known(&self.ebpf, found.address).ok().flatten()
@@ -176,19 +177,19 @@ impl Session {
         &self.probes
     }
 
-    /// Something at all can be seen: one of the required probes is attached.
+    /// One of the required probes is attached, so something can be seen.
     #[must_use]
     pub fn sees_something(&self) -> bool {
         self.probes.iter().any(|probe| probe.required && probe.verdict.sees())
     }
 
-    /// Queues are followed by the records of their ioctls, since they themselves cannot be probed.
+    /// Queues are followed by the records of their ioctls, since they cannot be probed.
     #[must_use]
     pub fn queues_by_ioctl(&self) -> bool {
         self.queues_by_ioctl
     }
 
-    /// How this kernel lays out what the records carry.
+    /// This kernel's layout of the data in the records.
     #[must_use]
     pub fn layout(&self) -> &QueueLayout {
         &self.layout
@@ -197,13 +198,13 @@ impl Session {
     /// The ring buffer; it can be taken once.
     ///
     /// # Errors
-    /// When it was taken already.
+    /// If it was taken already.
     pub fn take_ring(&mut self) -> Result<RingBuf<MapData>, LoadError> {
         let map = self.ebpf.take_map("EVENTS").ok_or(LoadError::NoMap("EVENTS"))?;
         RingBuf::try_from(map).map_err(|error| LoadError::Map { map: "EVENTS", why: chain(&error) })
     }
 
-    /// The lines of the BPF side; only a debug build has them, and they can be taken once.
+    /// The log lines of the BPF side; only a debug build has them, and they can be taken once.
     #[cfg(debug_assertions)]
     pub fn take_log(&mut self) -> Option<aya_log::EbpfLogger<&'static dyn log::Log>> {
         aya_log::EbpfLogger::init(&mut self.ebpf).ok()
@@ -212,36 +213,37 @@ impl Session {
     /// Reads all sums and counters.
     ///
     /// # Errors
-    /// When the kernel refuses the reading of a map.
+    /// If the kernel refuses to read a map.
     pub fn tables(&self) -> Result<Tables, LoadError> {
         self.shared.read(&self.ebpf)
     }
 
-    /// [`Session::tables`] as far as it is kept in memory: nothing is asked of the kernel. Calls under way, and what threads
-    /// without a seat did, are missing.
+    /// The part of [`Session::tables`] that is in mapped memory: no system call is made. Calls in progress
+    /// and the calls of threads without a slot are missing.
     #[must_use]
     pub fn mapped_tables(&self) -> Tables {
         self.shared.mapped()
     }
 
-    /// What the kernel left out, of each probe that is or was attached.
+    /// What the kernel skipped, per probe that is or was attached.
     #[must_use]
     pub fn missed(&self) -> BTreeMap<ProbeId, Missed> {
         self.watched.read()
     }
 
-    /// Records that found the ring buffer full, all kinds together, and what could not be told in the first place.
+    /// Records that found the ring buffer full, all kinds together, plus what could not be recorded in the
+    /// first place.
     #[must_use]
     pub fn untold(&self) -> u64 {
         self.shared.untold()
     }
 
-    /// Takes all probes off. Maps and ring stay.
+    /// Detaches all probes. Maps and ring remain.
     pub fn detach(&mut self) {
         self.watched.release();
         self.links.release();
         for (_, program) in self.ebpf.programs_mut() {
-            // A program that was never loaded has nothing to take off.
+            // A program that was never loaded has nothing to detach.
             let _ = match program {
                 Program::KProbe(probe) => probe.unload(),
                 Program::TracePoint(tracepoint) => tracepoint.unload(),
@@ -250,26 +252,27 @@ impl Session {
         }
     }
 
-    /// Forgets who processes that have ended were: to be called before their rows are read for the last time.
+    /// Removes the identities of processes that have ended. Must be called before their rows are read for the
+    /// last time.
     ///
     /// # Errors
-    /// When the kernel refuses the change of a map.
+    /// If the kernel refuses to change a map.
     pub fn forget(&mut self, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
         self.shared.forget(&self.ebpf, ended)
     }
 
-    /// Makes room: drops all of processes that have ended and whose rows were read.
+    /// Frees room: drops everything of processes that have ended and whose rows were read.
     ///
     /// # Errors
-    /// When the kernel refuses the change of a map.
+    /// If the kernel refuses to change a map.
     pub fn retire(&mut self, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
         self.shared.retire(&self.ebpf, ended)
     }
 
-    /// Frees the seats of threads that have ended, some seconds later; to be called once a second.
+    /// Frees the slots of threads that have ended, some seconds later; must be called once a second.
     ///
     /// # Errors
-    /// When the kernel refuses the change of a map.
+    /// If the kernel refuses to change a map.
     pub fn tidy_seats(&mut self) -> Result<(), LoadError> {
         let ended = |tgid, tid| thread::has_ended(&self.procfs, tgid, tid);
         self.shared.tidy_seats(&self.ebpf, ended)
@@ -279,14 +282,15 @@ impl Session {
 /// A field of [`kfd_trace_common::offset::FIELDS`].
 const LEADER: &str = "KFD_PROCESS_LEAD_THREAD";
 
-/// All that changes which process a file has is seen: its opening, its release, and CREATE_PROCESS, whose return is that of an
-/// ioctl. Where the leader is known, it is remembered, too, whether a thread is of the process, which exec may change.
+/// All that changes which process a file belongs to is seen: its opening, its release, and CREATE_PROCESS,
+/// whose return is that of an ioctl. If the leader is known, the programs also cache whether a thread is of
+/// the process, which exec may change.
 fn sees_files(seen: impl Fn(ProbeId) -> bool, leader_known: bool) -> bool {
     let exec = leader_known.then_some(ProbeId::NotifierRelease);
     [ProbeId::Release, ProbeId::CreateProcess, ProbeId::IoctlReturn].into_iter().chain(exec).all(seen)
 }
 
-/// Numbers of the BPF side are made of the time and the CPU; no machine has a CPU of this number.
+/// Numbers of the BPF side are made of the time and the CPU; no machine has a CPU with this number.
 fn unique(mono_ns: u64) -> u64 {
     const NO_CPU: u64 = 0x3ff;
     mono_ns << 10 | NO_CPU

@@ -1,4 +1,4 @@
-//! Where a row of the table goes on this kernel.
+//! Where a row of the table is attached on this kernel.
 
 use super::facts::Facts;
 use super::functions::Functions;
@@ -8,16 +8,17 @@ use crate::model::ioctl::{IOCTLS, WAIT_EVENTS};
 use kfd_trace_common::rules;
 use std::collections::BTreeSet;
 
-/// Where one program goes.
+/// Where one program is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub symbol: String,
     pub at: At,
-    /// Where the function is, also where the kernel is given its name; `None` where addresses are hidden, and for tracepoints.
+    /// Address of the function, also where the kernel is given its name; `None` if addresses are hidden, and
+    /// for tracepoints.
     pub address: Option<u64>,
 }
 
-/// How the kernel is told the place: a name must be unique in the whole kernel, or it is refused.
+/// How the kernel identifies the function: a name must be unique in the whole kernel, or it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     Name,
@@ -42,7 +43,7 @@ pub(super) fn names(site: Site, functions: &impl Functions, facts: &Facts, queue
     }
 }
 
-/// Names that would be looked for, where this kernel has none of them.
+/// Names that are searched for, for a kernel that has none of them.
 pub(super) fn candidates(site: Site) -> Vec<String> {
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     match site {
@@ -54,24 +55,24 @@ pub(super) fn candidates(site: Site) -> Vec<String> {
     }
 }
 
-/// Functions of a family that this program does not know: their arguments may be others.
+/// Functions of a family that this program does not know: their arguments may differ.
 pub(super) fn strangers(site: Site, functions: &impl Functions) -> Vec<String> {
     let Site::Family { prefixes, members } = site else { return Vec::new() };
     let found = prefixes.iter().flat_map(|prefix| functions.beginning(prefix));
     found.filter(|name| !members.contains(&name.as_str()) && !name.contains(NOT_OF_USERS)).collect()
 }
 
-/// Handlers that can carry a probe: those of the driver that do not sleep, each once.
+/// Handlers that can be probed: those of the driver that do not sleep, each once.
 fn handlers(functions: &impl Functions, queues_only: bool) -> BTreeSet<&'static str> {
     let awake = IOCTLS.iter().filter(|def| def.nr != WAIT_EVENTS);
     let asked = awake.filter(|def| !queues_only || rules::changes_queue(u32::from(def.nr)));
     asked.map(|def| def.handler).filter(|name| !functions.copies(name).is_empty()).collect()
 }
 
-/// The places of functions by these names.
+/// The attach targets of functions with these names.
 ///
 /// # Errors
-/// The reason why a place cannot be told to the kernel.
+/// Why a function cannot be identified to the kernel.
 pub(super) fn targets(
     site: Site,
     names: &[String],

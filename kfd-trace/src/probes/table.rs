@@ -1,4 +1,4 @@
-//! What a row of the probe table says. The rows stand in [`super::rows`].
+//! The fields of a row of the probe table. The rows are in [`super::rows`].
 
 use kfd_trace_common::counter::ProbeId;
 
@@ -21,16 +21,17 @@ impl ProbeKind {
     }
 }
 
-/// What a probe sits on.
+/// What a probe is attached to.
 #[derive(Clone, Copy, Debug)]
 pub enum Site {
     /// One function of the driver: the first of these names that the kernel has.
     Function(&'static [&'static str]),
     /// Every copy of each of the functions of these lists that the driver has.
     Each(&'static [&'static [&'static str]]),
-    /// The same for functions of a family that grows: one that begins like these and is not among them is told.
+    /// As `Each`, for a family of functions that grows: a function with one of these prefixes that is not a
+    /// member is reported.
     Family { prefixes: &'static [&'static str], members: &'static [&'static str] },
-    /// Every ioctl handler that the driver has, but those that sleep.
+    /// Every ioctl handler of the driver, except those that sleep.
     Handlers,
     /// The first of these tracepoints of a system that the kernel has.
     Tracepoint { system: &'static str, names: &'static [&'static str] },
@@ -40,11 +41,11 @@ pub enum Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     Always,
-    /// Where a record of each ioctl, with its arguments, is asked for, or is the only way to see queues.
+    /// If a record per ioctl, with its arguments, is requested, or is the only way to see queues.
     IoctlRecords,
-    /// Only where the kernel's own tracepoints are asked for.
+    /// Only if the kernel's own tracepoints are requested.
     Tracepoints,
-    /// Where the driver does not have this function, whose row tells the same.
+    /// If the driver does not have this function, whose row reports the same.
     Without(&'static str),
 }
 
@@ -52,34 +53,31 @@ pub enum When {
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub id: ProbeId,
-    /// Name of the BPF program (kfd-trace-ebpf/src/probes/).
-    pub program: &'static str,
     pub kind: ProbeKind,
     pub site: Site,
     pub when: When,
-    /// Globals of `kfd_trace_common::offset` without which the program can tell nothing.
+    /// Globals of `kfd_trace_common::offset` without which the program can report nothing.
     pub needs: &'static [&'static str],
     /// Without any of the required probes the tracer sees nothing at all.
     pub required: bool,
-    /// Its functions are part of what only some drivers can do: without them nothing stays unseen.
+    /// Its functions belong to features that only some drivers have: without them nothing is missed.
     pub may_lack: bool,
-    /// Its functions are those of generations of GPUs: it is attached to those that a GPU here uses.
+    /// Its functions are per GPU generation: it is attached to those that a GPU of this machine uses.
     pub of_gpus: bool,
-    /// What is seen by it.
+    /// What it makes visible.
     pub feeds: &'static str,
 }
 
 impl Row {
-    const fn new(
-        kind: ProbeKind,
-        id: ProbeId,
-        program: &'static str,
-        site: Site,
-        feeds: &'static str,
-    ) -> Self {
+    /// Name of its BPF function in kfd-trace-ebpf/src/probes: that of the probe.
+    #[must_use]
+    pub const fn program(&self) -> &'static str {
+        self.id.name()
+    }
+
+    const fn new(kind: ProbeKind, id: ProbeId, site: Site, feeds: &'static str) -> Self {
         Row {
             id,
-            program,
             kind,
             site,
             when: When::Always,
@@ -91,22 +89,21 @@ impl Row {
         }
     }
 
-    pub(super) const fn entry(id: ProbeId, program: &'static str, site: Site, feeds: &'static str) -> Self {
-        Self::new(ProbeKind::Kprobe, id, program, site, feeds)
+    pub(super) const fn entry(id: ProbeId, site: Site, feeds: &'static str) -> Self {
+        Self::new(ProbeKind::Kprobe, id, site, feeds)
     }
 
-    pub(super) const fn exit(id: ProbeId, program: &'static str, site: Site, feeds: &'static str) -> Self {
-        Self::new(ProbeKind::Kretprobe, id, program, site, feeds)
+    pub(super) const fn exit(id: ProbeId, site: Site, feeds: &'static str) -> Self {
+        Self::new(ProbeKind::Kretprobe, id, site, feeds)
     }
 
     pub(super) const fn tracepoint(
         id: ProbeId,
-        program: &'static str,
         system: &'static str,
         names: &'static [&'static str],
         feeds: &'static str,
     ) -> Self {
-        Self::new(ProbeKind::Tracepoint, id, program, Site::Tracepoint { system, names }, feeds)
+        Self::new(ProbeKind::Tracepoint, id, Site::Tracepoint { system, names }, feeds)
             .when(When::Tracepoints)
             .may_lack()
     }

@@ -1,8 +1,9 @@
-//! One link for the programs of several rows (Linux 5.18 and later): a program on all of their functions, which calls that of the
-//! row that a function belongs to. A link costs the kernel a walk over all functions that ftrace knows, at its beginning and at its
-//! end, whatever it is on: for who only tries, that is most of a start.
+//! One link for the programs of several rows (Linux 5.18 and later): a program on all of their functions,
+//! which calls the program of the row that a function belongs to. A link costs the kernel a walk over all
+//! functions that ftrace knows when it is attached and when it is closed, whatever it is attached to: for a
+//! trial run, that is most of the startup time.
 //!
-//! Takes in rows with addresses of functions; gives out their programs and what holds them.
+//! In: rows with addresses of functions. Out: their programs and the handles that keep them attached.
 
 use super::multi::{self, Programs};
 use super::table::ProbeKind;
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// A row by its program, and where it goes.
+/// A row by its program, and the addresses to attach to.
 pub(super) struct Wanted {
     pub(super) program: &'static str,
     pub(super) kind: ProbeKind,
@@ -28,11 +29,11 @@ pub(super) struct Together {
 }
 
 impl Together {
-    /// Loads the program of each row, and attaches all. A row whose program is refused is left out, and so is one with a function
-    /// of another.
+    /// Loads the program of each row, and attaches all. A row whose program is refused is left out, and so is
+    /// a row with a function of another row.
     ///
     /// # Errors
-    /// When the kernel refuses the link, or all that it is made of.
+    /// If the kernel refuses the link, or everything that it consists of.
     pub(super) fn attach(programs: &Programs, kind: ProbeKind, rows: Vec<Wanted>) -> io::Result<Self> {
         let mut taken = BTreeSet::new();
         let apart = |row: &Wanted| row.addresses.iter().all(|address| taken.insert(*address));
@@ -46,30 +47,30 @@ impl Together {
         Ok(Together { rows, jump, _table: table, _link })
     }
 
-    /// A row that this link holds on these functions.
+    /// This link has the row attached to these functions.
     pub(super) fn has(&self, program: &str, addresses: &[u64]) -> bool {
         self.rows.iter().any(|(row, _)| row.program == program && row.addresses == addresses)
     }
 
-    /// The programs that run where a row's functions are called; none, if this link does not hold it.
+    /// The programs that run when a row's functions are called; none if this link does not have the row.
     pub(super) fn programs<'a>(&'a self, program: &'a str) -> impl Iterator<Item = &'a OwnedFd> {
         let own = self.rows.iter().filter(move |(row, _)| row.program == program);
         own.flat_map(|(_, fd)| [fd, &self.jump])
     }
 }
 
-/// Each function, and one more than the number of the row it belongs to: 0 is what the kernel gives for a function that it does not
-/// find again.
+/// Each function, with the number of its row plus one: 0 is what the kernel returns for a function that it
+/// does not find again.
 fn places<'a>(rows: impl Iterator<Item = &'a Wanted>) -> (Vec<u64>, Vec<u64>) {
     let of_row = |(number, row): (u64, &'a Wanted)| row.addresses.iter().map(move |at| (*at, number));
     (1..).zip(rows).flat_map(of_row).unzip()
 }
 
-/// The programs by the number of their row.
+/// The programs by row number.
 fn table(rows: &[(Wanted, OwnedFd)]) -> io::Result<OwnedFd> {
     let count = u32::try_from(rows.len()).map_err(io::Error::other)?;
     let attr = MapCreate { map_type: MAP_TYPE_PROG_ARRAY, key_size: 4, value_size: 4, max_entries: count };
-    // SAFETY: the kernel reads `attr` alone.
+    // SAFETY: the kernel reads only `attr`.
     let table = unsafe { bpf(MAP_CREATE, &attr) }?;
     for (number, (_, program)) in (0..).zip(rows) {
         bpf::set(&table, number, program.as_raw_fd())?;
@@ -77,14 +78,14 @@ fn table(rows: &[(Wanted, OwnedFd)]) -> io::Result<OwnedFd> {
     Ok(table)
 }
 
-/// Goes on with the program of the row whose function was called.
+/// Jumps to the program of the row whose function was called.
 fn jump(table: &OwnedFd) -> [bpf_insn; 10] {
     let [map, rest] = asm::set_map(2, table.as_raw_fd());
     [
         asm::mov(6, 1),
         asm::call(GET_ATTACH_COOKIE),
         asm::mov(3, 0),
-        // Of what has no row this makes a number beyond all.
+        // A function without a row becomes an index beyond the table.
         asm::add(3, -1),
         asm::mov(1, 6),
         map,

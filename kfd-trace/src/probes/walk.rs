@@ -1,10 +1,10 @@
-//! The walk over the driver's own table of processes and their queues: finds what stood before the tracer,
-//! also where every descriptor of /dev/kfd is closed.
+//! The walk over the driver's own table of processes and their queues: finds those that existed before the
+//! tracer, even if every descriptor of /dev/kfd is closed.
 //!
-//! `kfd_processes_table` (kfd_process.c) is a hash table of `struct kfd_process`; each has a list of
-//! `struct process_queue_node` in `pqm.queues`. The walk takes no lock: what it reads may be half gone. Chains
-//! are bounded, unreadable links end them with a count, and the caller compares with sysfs. Last it looks which of the GPUs
-//! met have a scheduler at work: what is unlike there may be a change under way.
+//! `kfd_processes_table` (kfd_process.c) is a hash table of `struct kfd_process`; each has a list of `struct
+//! process_queue_node` in `pqm.queues`. The walk takes no lock: what it reads may be partly freed. Chains are
+//! bounded, unreadable links end them and are counted, and the caller compares with sysfs. At the end it
+//! checks which of the GPUs found have a scheduler at work: differences there may be a change in progress.
 
 pub mod peek;
 
@@ -16,13 +16,14 @@ use crate::model::event::{Origin, QueueCreate};
 use crate::model::layout::QueueLayout;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Fewest and most buckets of the table: `1 << KFD_PROCESS_TABLE_SIZE` (kfd_priv.h) is 32 up to 6.12 and 256 on 7.2.
+/// Minimum and maximum buckets of the table: `1 << KFD_PROCESS_TABLE_SIZE` (kfd_priv.h) is 32 up to 6.12 and
+/// 256 on 7.2.
 const BUCKETS: std::ops::RangeInclusive<u64> = 32..=4096;
 
 /// Longest chain that is followed: more than a node can have, so only a loop through freed memory reaches it.
 const CHAIN_MAX: usize = 65_536;
 
-/// A process that stood in the table.
+/// A process that was found in the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StandingProcess {
     /// Address of its `struct kfd_process` and of the task of its leader: keys for the BPF side, never shown.
@@ -32,26 +33,27 @@ pub struct StandingProcess {
     pub tgid: u32,
     /// Start of the leader, CLOCK_BOOTTIME nanoseconds.
     pub start_boottime_ns: Option<u64>,
-    /// 0 where the driver keeps one per GPU.
+    /// 0 if the driver keeps one per GPU.
     pub pasid: u32,
-    /// Which of its PID's contexts it is (7.2); `None` for the primary one.
+    /// Context number within its PID (7.2); `None` for the primary one.
     pub context_id: Option<u32>,
     /// Queues with addresses; origin [`Origin::Standing`].
     pub queues: Vec<QueueCreate>,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
     pub processes: Vec<StandingProcess>,
-    /// Links that could not be read or did not end: something was freed under the walk.
+    /// Links that could not be read or did not end: something was freed during the walk.
     pub broken: u32,
-    /// gpu_ids of those whose scheduler was at work when all queues had been read: it changes queues with its lock held, and
-    /// waits for the hardware before it lets go (`unmap_queues_cpsch`, up to `queue_preemption_timeout_ms`).
+    /// gpu_ids whose scheduler was at work when all queues had been read: it changes queues with its lock
+    /// held, and waits for the hardware before it releases the lock (`unmap_queues_cpsch`, up to
+    /// `queue_preemption_timeout_ms`).
     pub at_work: BTreeSet<u32>,
 }
 
-/// What a walk meets on its way.
+/// What a walk finds on its way.
 #[derive(Default)]
 struct Met {
     broken: u32,
@@ -62,13 +64,13 @@ struct Met {
 /// Where the lock of a GPU's scheduler is.
 #[derive(Clone, Copy, Debug)]
 struct SchedulerLock {
-    /// Of the pointer to its `struct device_queue_manager`, in `kfd_node` (`kfd_dev` on 6.1).
+    /// The pointer to its `struct device_queue_manager`, in `kfd_node` (`kfd_dev` on 6.1).
     device_dqm: u64,
-    /// Of the owner of `lock_hidden`, in that.
+    /// The owner of `lock_hidden`, in `struct device_queue_manager`.
     dqm_owner: u64,
 }
 
-/// Where everything is on this kernel.
+/// The addresses and offsets on this kernel.
 #[derive(Clone, Debug)]
 pub struct Walk {
     table: u64,
@@ -87,7 +89,7 @@ pub struct Walk {
     device_id: u64,
     properties_bytes: usize,
     layout: QueueLayout,
-    /// `None` where the types do not tell.
+    /// `None` if the types do not show it.
     lock: Option<SchedulerLock>,
 }
 
@@ -95,7 +97,7 @@ impl SchedulerLock {
     fn find(member: &impl Fn(&str, &str) -> Result<u64, String>) -> Option<Self> {
         let device_dqm = member("kfd_node", "dqm").or_else(|_| member("kfd_dev", "dqm")).ok()?;
         let owner = |path| member("device_queue_manager", path);
-        // With PREEMPT_RT a mutex is another structure.
+        // With PREEMPT_RT a mutex is a different structure.
         let dqm_owner = owner("lock_hidden.owner").or_else(|_| owner("lock_hidden.rtmutex.owner")).ok()?;
         Some(SchedulerLock { device_dqm, dqm_owner })
     }
@@ -105,7 +107,7 @@ impl Walk {
     /// Looks up all that a walk needs.
     ///
     /// # Errors
-    /// A line that names what this kernel does not tell.
+    /// One line that names what this kernel does not provide.
     pub fn new(kernel: &Kernel, facts: &Facts) -> Result<Self, String> {
         const TABLE: &str = "kfd_processes_table";
         let table = kernel.symbols.find(TABLE).first().map(|symbol| symbol.address);
@@ -142,7 +144,7 @@ impl Walk {
         })
     }
 
-    /// A walk tells which schedulers are at work.
+    /// A walk reports which schedulers are at work.
     #[must_use]
     pub fn knows_locks(&self) -> bool {
         self.lock.is_some()
@@ -168,7 +170,7 @@ impl Walk {
         Standing { processes, broken: met.broken, at_work }
     }
 
-    /// Somebody holds the lock of its scheduler. What cannot be read says nothing.
+    /// The lock of its scheduler is held. If it cannot be read, the answer is no.
     fn is_at_work(&self, memory: &mut impl KernelMemory, device: u64) -> bool {
         // The lowest bits of the owner are flags (MUTEX_FLAGS, kernel/locking/mutex.h; RT_MUTEX_HAS_WAITERS).
         const FLAGS: u64 = 7;
@@ -194,7 +196,7 @@ impl Walk {
             }
         }
         met.broken += 1;
-        // The last link led nowhere readable: it is no node.
+        // The last link was not readable: it is no node.
         nodes.pop();
         nodes
     }
@@ -241,8 +243,8 @@ impl Walk {
     }
 }
 
-/// A power of two that fits into the room up to the driver's next symbol: symbols have no sizes here, and what the
-/// linker leaves between two of them is less than the table itself.
+/// The largest power of two that fits between the table and the driver's next symbol: symbols have no sizes
+/// here, and the linker's padding between two of them is smaller than the table itself.
 fn buckets(kernel: &Kernel, table: u64) -> Result<u64, String> {
     let room = kernel.symbols.room_at("amdgpu", table).unwrap_or(0) / 8;
     let buckets = if room.is_power_of_two() { room } else { room.next_power_of_two() / 2 };
@@ -269,7 +271,7 @@ fn quarter(memory: &mut impl KernelMemory, address: u64) -> Option<u16> {
 pub(super) mod samples {
     use super::{BTreeMap, KernelMemory};
 
-    /// Memory of 8-byte words.
+    /// Memory as 8-byte words.
     #[derive(Default)]
     pub(in super::super) struct Words(pub(in super::super) BTreeMap<u64, u64>);
 

@@ -1,5 +1,5 @@
-//! Calls of `kfd_ioctl` that are under way: in the seats of their threads, in mapped memory, and of threads without a seat in a
-//! hash map. Takes in both; gives out rows, and frees seats ([`Leaving`]).
+//! Calls of `kfd_ioctl` in progress: in the slots of their threads in mapped memory, and in a hash map for
+//! threads without a slot. In: both. Out: rows; also frees slots ([`Leaving`]).
 
 use super::lookup::{CLAIMS, IN_FLIGHT, Lookup};
 use super::mapped::{Element, Mapped};
@@ -29,7 +29,7 @@ impl Seats {
         self.mapped.elements::<Seat>().flat_map(|seat| seat.parts::<Sum>(offset_of!(Seat, sums), SUMS))
     }
 
-    /// The calls, the oldest first, and how many of them the hash map holds.
+    /// The calls, oldest first, and how many of them are in the hash map.
     pub(crate) fn in_flight(&self, lookup: &Lookup<'_>) -> Result<(Vec<InFlightRow>, usize), LoadError> {
         let crowd = lookup.entries(&IN_FLIGHT)?.into_iter().map(|(tid, slot)| (tid, row(tid, &slot)));
         let mut rows: BTreeMap<u32, InFlightRow> = crowd.collect();
@@ -45,13 +45,14 @@ impl Seats {
         Ok((rows, crowded))
     }
 
-    /// How many threads have one.
+    /// Number of threads that have a slot.
     pub(crate) fn taken(&self) -> usize {
         self.mapped.elements::<Seat>().filter(|seat| seat.owner().is_some()).count()
     }
 
-    /// One round of freeing seats, a second after the last one. `ended`: whether the thread of this tgid and tid has. True when
-    /// what the programs have remembered must be void before the next round.
+    /// One round of freeing slots, one second after the previous one. `ended`: whether the thread of this
+    /// tgid and tid has ended. Returns true if the programs' caches must be invalidated before the next
+    /// round.
     pub(crate) fn tidy(
         &mut self,
         lookup: &Lookup<'_>,
@@ -68,8 +69,8 @@ impl Seats {
         Ok(round.doubts)
     }
 
-    /// The next rounds free the seats of processes that have ended; what else is kept of their calls goes. One of their threads
-    /// may live on as another program: it takes a seat anew when it calls again.
+    /// The next rounds free the slots of processes that have ended; all other data of their calls is removed.
+    /// One of their threads may live on as another program: it takes a new slot at its next call.
     pub(crate) fn retire(
         &mut self,
         lookup: &Lookup<'_>,
@@ -87,7 +88,7 @@ impl Seats {
     }
 }
 
-/// A thread in a call. A seat that its thread writes while it is read is read again.
+/// A thread in a call. A slot that its thread writes during the read is read again.
 fn in_call(seat: Element<'_>) -> Option<Caller> {
     seat.owner()?;
     let mut caller: Caller = seat.copy();

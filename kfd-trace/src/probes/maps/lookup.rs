@@ -1,8 +1,9 @@
-//! Entries of hash maps, read and removed by the program `lookup`. Takes in the loaded object; gives out keys and values.
+//! Entries of hash maps, read and removed by the program `lookup`. In: the loaded object. Out: keys and
+//! values.
 //!
-//! bpf(2) would do that, too, but keeps kprobe programs from running on its CPU meanwhile (`bpf_disable_instrumentation`,
-//! kernel/bpf/syscall.c), and where the kernel preempts it half-way, for as long as others run there. A walk over keys does
-//! not, nor does BPF_PROG_TEST_RUN.
+//! bpf(2) could do this, too, but it keeps kprobe programs from running on its CPU meanwhile
+//! (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), and if the kernel preempts it half-way, for as long
+//! as others run there. A walk over keys does not, nor does BPF_PROG_TEST_RUN.
 
 use super::mapped::Mapped;
 use crate::probes::error::{LoadError, chain};
@@ -20,8 +21,8 @@ use std::marker::PhantomData;
 const PROGRAM: &str = "lookup";
 const ENTRY: &str = "ENTRY";
 
-/// Most steps of a walk over a hash map, twice the entries of the largest: it begins anew when its key is deleted under it, as
-/// every returning call does to those of calls under way.
+/// Maximum steps of a walk over a hash map, twice the entries of the largest: the walk restarts when its key
+/// is deleted under it, as every returning call does to the keys of calls in progress.
 const WALK_MAX: usize = 2 * IN_FLIGHT_MAX as usize;
 
 pub(crate) fn error(map: &'static str) -> impl Fn(MapError) -> LoadError {
@@ -66,7 +67,7 @@ pub(crate) const PROCESSES: Table<u64, Entry> =
 
 pub(crate) const PASIDS: Table<u32, u64> = Table::new("PASIDS", table::PASIDS, |pasid| [u64::from(pasid), 0]);
 
-/// Loads the program; gives the array that it answers in.
+/// Loads the program; returns the array that it writes its results to.
 pub(crate) fn load_program(ebpf: &mut Ebpf) -> Result<Mapped, LoadError> {
     peek::load(ebpf, PROGRAM, ENTRY)
 }
@@ -75,7 +76,7 @@ pub(crate) fn load_program(ebpf: &mut Ebpf) -> Result<Mapped, LoadError> {
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'a> {
     pub(crate) ebpf: &'a Ebpf,
-    /// What [`load_program`] gave.
+    /// The array that [`load_program`] returned.
     pub(crate) answer: &'a Mapped,
 }
 
@@ -84,40 +85,40 @@ impl Lookup<'_> {
         peek::run(self.ebpf, PROGRAM, self.answer, &args).map_err(|why| LoadError::Map { map, why })
     }
 
-    /// All keys, or as many as a walk may take.
+    /// All keys, or as many as the step limit of a walk allows.
     pub(crate) fn keys<K: Pod, V: Pod>(&self, table: &Table<K, V>) -> Result<Vec<K>, LoadError> {
         let map: HashMap<_, K, V> = find(self.ebpf, table.name)?.try_into().map_err(error(table.name))?;
         map.keys().take(WALK_MAX).collect::<Result<_, _>>().map_err(error(table.name))
     }
 
-    /// The value of a key; `None` where there is none any more.
+    /// The value of a key; `None` if the key no longer exists.
     pub(crate) fn read<K, V: Pod>(&self, table: &Table<K, V>, key: K) -> Result<Option<V>, LoadError> {
         let [first, second] = (table.words)(key);
         let answer = self.run(table.name, [verb::READ, table.number, first, second])?;
-        // SAFETY: any bytes are a value of a type that is plain data, and an answer has room for it.
+        // SAFETY: any bytes are a value of a type that is plain data, and the result array has room for it.
         let value = || unsafe { answer.bytes.as_ptr().cast::<V>().read_unaligned() };
         Ok((answer.len != 0).then(value))
     }
 
-    /// Keys with their values; what is removed meanwhile is left out.
+    /// Keys with their values; entries that are removed meanwhile are left out.
     pub(crate) fn entries<K: Pod, V: Pod>(&self, table: &Table<K, V>) -> Result<Vec<(K, V)>, LoadError> {
         let entries = self.keys(table)?.into_iter();
         let entries = entries.map(|key| Ok(self.read(table, key)?.map(|value| (key, value))));
         entries.filter_map(Result::transpose).collect()
     }
 
-    /// Removes the entry of a key, if there is one.
+    /// Removes the entry of a key, if it exists.
     pub(crate) fn remove<K, V>(&self, table: &Table<K, V>, key: K) -> Result<(), LoadError> {
         let [first, second] = (table.words)(key);
         self.run(table.name, [verb::REMOVE, table.number, first, second]).map(drop)
     }
 
-    /// From now on the programs remember which process a file has: all that changes it is probed.
+    /// From now on the programs cache which process a file belongs to: everything that changes it is probed.
     pub(crate) fn remember(&self) -> Result<(), LoadError> {
         self.run(ENTRY, [verb::REMEMBER, 0, 0, 0]).map(drop)
     }
 
-    /// What the programs have remembered is void.
+    /// Invalidates what the programs have cached.
     pub(crate) fn void(&self) -> Result<(), LoadError> {
         self.run(ENTRY, [verb::VOID, 0, 0, 0]).map(drop)
     }

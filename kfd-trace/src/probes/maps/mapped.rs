@@ -1,7 +1,7 @@
-//! BPF arrays that are mapped into this process: read, and cleared, without a system call.
+//! BPF arrays that are mapped into this process: read and cleared without a system call.
 //!
-//! A bpf(2) lookup keeps kprobe programs from running on its CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), and
-//! where the kernel preempts it half-way, whatever runs there meanwhile goes unseen.
+//! A bpf(2) lookup keeps kprobe programs from running on its CPU (`bpf_disable_instrumentation`,
+//! kernel/bpf/syscall.c), and if the kernel preempts it half-way, whatever runs there meanwhile is not seen.
 
 use crate::probes::error::{LoadError, chain};
 use aya::maps::{Array, Map};
@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The words of an array made with `BPF_F_MMAPABLE`, as they are now; programs go on writing.
+/// The words of an array created with `BPF_F_MMAPABLE`, at their current values; programs continue to write
+/// them.
 pub(crate) struct Mapped {
     start: NonNull<AtomicU64>,
     words: usize,
@@ -20,12 +21,12 @@ pub(crate) struct Mapped {
 
 // SAFETY: it owns its mapping, which any thread may use and unmap.
 unsafe impl Send for Mapped {}
-// SAFETY: shared it gives out atomics only.
+// SAFETY: when shared it gives access to atomics only.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Maps an array of `T` whole; the kernel keeps each at a multiple of 8 bytes. The mapping outlives the object: it
-    /// holds the array.
+    /// Maps a whole array of `T`; the kernel aligns each element to a multiple of 8 bytes. The mapping
+    /// outlives the object: it holds a reference to the array.
     pub(crate) fn new<T: Pod>(ebpf: &Ebpf, name: &'static str) -> Result<Self, LoadError> {
         let Some(map @ Map::Array(data)) = ebpf.map(name) else { return Err(LoadError::NoMap(name)) };
         let array: Array<_, T> =
@@ -34,7 +35,7 @@ impl Mapped {
         let len = words * size_of::<u64>();
         let fd = data.fd().as_fd().as_raw_fd();
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, at a place that the kernel chooses.
+        // SAFETY: a new mapping, at an address that the kernel chooses.
         let start = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
         let mapped = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
         let why = || format!("mmap: {}", io::Error::last_os_error());
@@ -42,8 +43,8 @@ impl Mapped {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped until this is dropped, page-aligned, and only ever used as atomics; programs write aligned words of 8
-        // bytes and halves of such.
+        // SAFETY: mapped until this is dropped, page-aligned, and only ever used as atomics; programs write
+        // aligned words of 8 bytes and halves of such.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
@@ -52,14 +53,14 @@ impl Mapped {
         self.words().iter().map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// Stores a word over the first one.
+    /// Overwrites the first word.
     pub(crate) fn set_first(&self, value: u64) {
         if let Some(first) = self.words().first() {
             first.store(value, Ordering::SeqCst);
         }
     }
 
-    /// The elements of an array of `T`, of whole words.
+    /// The elements of an array of `T`, which consists of whole words.
     pub(crate) fn elements<T: Pod>(&self) -> impl Iterator<Item = Element<'_>> {
         self.words().chunks_exact(words_of::<T>()).map(Element)
     }
@@ -68,44 +69,47 @@ impl Mapped {
 /// Words of the largest value that is copied.
 const WORDS_MAX: usize = 36;
 
-/// Words of a value that has only whole ones.
+/// Words of a type whose size is a whole number of words.
 const fn words_of<T>() -> usize {
     size_of::<T>() / size_of::<u64>()
 }
 
-/// One element of a mapped array, or a part of it, whose first word says whose it is; 0 for nobody's.
+/// One element of a mapped array, or a part of it. Its first word is the owner; 0 if it has none.
 #[derive(Clone, Copy)]
 pub(crate) struct Element<'a>(&'a [AtomicU64]);
 
 impl<'a> Element<'a> {
-    /// Whose it is; `None` for nobody's.
+    /// The owner; `None` if it has none.
     pub(crate) fn owner(&self) -> Option<u64> {
         self.0.first().map(|word| word.load(Ordering::Acquire)).filter(|owner| *owner != 0)
     }
 
-    /// The parts of an array of `T` that begins so many bytes from its begin.
+    /// The elements of an array of `T` that starts `offset` bytes from the start of this element.
     pub(crate) fn parts<T: Pod>(self, offset: usize, len: usize) -> impl Iterator<Item = Element<'a>> {
         let from = self.0.get(offset / size_of::<u64>()..).unwrap_or_default();
         from.chunks_exact(words_of::<T>()).take(len).map(Element)
     }
 
-    /// What it begins with, as it is now, word by word: what a program writes meanwhile may be there in part.
+    /// The current value at the start of the element, copied word by word: a concurrent write of a program
+    /// may be visible in part.
     pub(crate) fn copy<T: Pod>(&self) -> T {
         const { assert!(size_of::<T>() <= size_of::<[u64; WORDS_MAX]>()) };
         let mut words = [0; WORDS_MAX];
         for (copy, word) in words.iter_mut().zip(self.0) {
             *copy = word.load(Ordering::Acquire);
         }
-        // SAFETY: any bytes are a value of a type that is plain data, and these are not fewer than it has.
+        // SAFETY: any bytes are a value of a type that is plain data, and there are at least as many as it
+        // needs.
         unsafe { words.as_ptr().cast::<T>().read_unaligned() }
     }
 
-    /// Makes it nobody's, if it is still of this owner; all else stays as it is, for who takes it next to clear.
+    /// Clears the owner if it is still this one; everything else stays unchanged, for the next owner to
+    /// clear.
     pub(crate) fn let_go(&self, owner: u64) -> bool {
         self.passes(owner, 0)
     }
 
-    /// Takes that back, if nobody has it yet.
+    /// Undoes that if no other owner has taken it yet.
     pub(crate) fn give_back(&self, owner: u64) -> bool {
         self.passes(0, owner)
     }
@@ -129,16 +133,16 @@ impl Drop for Mapped {
     }
 }
 
-/// Words of the counters of this many CPUs.
+/// Words of the counters for this many CPUs.
 pub(crate) fn counters_len(cpu_ids: u32) -> u32 {
     cpu_ids.max(1).saturating_mul(STRIDE)
 }
 
-/// Each counter summed up over the CPUs.
+/// Each counter summed over the CPUs.
 pub(crate) fn sums(words: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut sums = vec![0u64; COUNTERS as usize];
     for (at, word) in words.enumerate() {
-        // What pads a CPU's part has no counter.
+        // The padding of a CPU's part has no counter.
         if let Some(sum) = sums.get_mut(at % STRIDE as usize) {
             *sum += word;
         }

@@ -1,5 +1,5 @@
-//! Reads how often the kernel did not run a probe's program: of the program from its own information, of the places it sits
-//! on from that of their links. Both came with Linux 6.7, which the kernel's types tell.
+//! Reads how often the kernel did not run a probe's program: for the program from its own info, for its
+//! attach points from the info of their links. Both exist since Linux 6.7, which shows in the kernel's types.
 
 use crate::kernel::Btf;
 use crate::model::missed::Missed;
@@ -15,20 +15,20 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// Byte offsets in what BPF_OBJ_GET_INFO_BY_FD tells (include/uapi/linux/bpf.h).
+/// Byte offsets in the result of BPF_OBJ_GET_INFO_BY_FD (include/uapi/linux/bpf.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// `bpf_prog_info.recursion_misses`
     program: usize,
     /// `bpf_link_info.perf_event.kprobe.missed`
     link: usize,
-    /// `bpf_link_info.kprobe_multi.missed`; `None` where links on many functions do not count it.
+    /// `bpf_link_info.kprobe_multi.missed`; `None` if links on many functions do not count it.
     multi: Option<usize>,
 }
 
 impl Layout {
-    /// `None` where kprobes' misses are not counted. `recursion_misses` is older than the counting of kprobes in it; the
-    /// other field came together with that (6.7).
+    /// `None` if misses of kprobes are not counted. `recursion_misses` is older than the counting of kprobes
+    /// in it; the other field was added together with that (6.7).
     #[must_use]
     pub fn find(vmlinux: &Btf) -> Option<Self> {
         let place = |strukt, path| usize::try_from(vmlinux.offset_of(strukt, path).ok()?.offset).ok();
@@ -38,7 +38,7 @@ impl Layout {
     }
 }
 
-/// The probes that are watched for misses.
+/// The probes whose misses are read.
 #[derive(Default)]
 pub(crate) struct Watched {
     layout: Option<Layout>,
@@ -47,19 +47,20 @@ pub(crate) struct Watched {
 
 struct Watch {
     id: ProbeId,
-    /// Descriptors of its own: a program can be asked after its links are gone, which makes its count final. A row has two
-    /// programs where some of its functions are on a link of their own.
+    /// Own descriptors: a program can be queried after its links are closed, which makes its count final. A
+    /// row has two programs where some of its functions are on a link of their own.
     programs: Vec<OwnedFd>,
-    /// Of the links that hold its places; they are closed when the probes are taken off.
+    /// Descriptors of the links that attach it; they are closed when the probes are detached.
     links: Vec<RawFd>,
-    /// A link holds it beside other rows: what that has missed is this one's only if it is nothing.
+    /// A link holds it together with other rows: the link's misses are known to be this row's only if they
+    /// are zero.
     shared: bool,
-    /// What the links told last, once they are closed.
+    /// The last count of the links, once they are closed.
     last: Option<u64>,
 }
 
 impl Watched {
-    /// Begins with what is attached.
+    /// Starts with what is attached.
     pub(crate) fn new(
         ebpf: &Ebpf,
         multi: &Links,
@@ -75,7 +76,7 @@ impl Watched {
                 row.map(|row| programs(ebpf, multi, row)).unwrap_or_default().into_iter().unzip();
             let is_kprobe = row.is_some_and(|row| row.kind != ProbeKind::Tracepoint);
             let of_program = links.iter().filter(|link| is_kprobe && ids.contains(&link.program));
-            let shared = row.is_some_and(|row| multi.is_shared(row.program));
+            let shared = row.is_some_and(|row| multi.is_shared(row.program()));
             Watch {
                 id: probe.id,
                 programs,
@@ -87,7 +88,7 @@ impl Watched {
         Watched { layout, probes: watch.collect() }
     }
 
-    /// By probe, since it was attached.
+    /// Misses by probe, since it was attached.
     pub(crate) fn read(&self) -> BTreeMap<ProbeId, Missed> {
         self.probes.iter().map(|watch| (watch.id, self.missed(watch))).collect()
     }
@@ -102,7 +103,7 @@ impl Watched {
         }
     }
 
-    /// Reads the links a last time. After this they may be closed.
+    /// Reads the links one last time. After this they may be closed.
     pub(crate) fn release(&mut self) {
         let Some(layout) = self.layout else { return };
         for watch in &mut self.probes {
@@ -112,7 +113,7 @@ impl Watched {
     }
 }
 
-/// Sum over the links; `None` without any, and when one does not tell.
+/// Sum over the links; `None` if there are none or one does not report a count.
 fn of_links(links: &[RawFd], layout: Layout) -> Option<u64> {
     sum(links.iter().map(|fd| {
         // SAFETY: the session keeps its links open until `release` has emptied this list.
@@ -123,17 +124,17 @@ fn of_links(links: &[RawFd], layout: Layout) -> Option<u64> {
     }))
 }
 
-/// `None` without any, and when one is not known.
+/// `None` if there are none or one is not known.
 fn sum(counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     counts.reduce(|one, other| Some(one? + other?)).flatten()
 }
 
-/// Number of each loaded program of a row, and a descriptor of it.
+/// ID and a descriptor of each loaded program of a row.
 fn programs(ebpf: &Ebpf, multi: &Links, row: &Row) -> Vec<(u32, OwnedFd)> {
-    let single = ebpf.program(row.program).and_then(|program| program.fd().ok());
-    let fds = single.map(|fd| fd.as_fd()).into_iter().chain(multi.programs(row.program).map(AsFd::as_fd));
+    let single = ebpf.program(row.program()).and_then(|program| program.fd().ok());
+    let fds = single.map(|fd| fd.as_fd()).into_iter().chain(multi.programs(row.program()).map(AsFd::as_fd));
     let refused =
-        |error: &io::Error| log::warn!("misses of {} are not measured: {}", row.program, chain(error));
+        |error: &io::Error| log::warn!("misses of {} are not measured: {}", row.program(), chain(error));
     let identity = |fd: BorrowedFd<'_>| Ok((Info::of(fd)?.half(PROGRAM_ID), fd.try_clone_to_owned()?));
     fds.filter_map(|fd| identity(fd).inspect_err(refused).ok()).collect()
 }
@@ -144,8 +145,8 @@ struct Link {
     program: u32,
 }
 
-/// The links that this process has open. The library that makes them does not give out their descriptors, and asking for one
-/// by its number takes CAP_SYS_ADMIN.
+/// The links that this process has open. The library that makes them does not expose their descriptors, and
+/// opening one by its ID requires CAP_SYS_ADMIN.
 fn links(procfs: &Path) -> Vec<Link> {
     let folder = procfs.join("self/fd");
     let entries = std::fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok);
@@ -155,20 +156,22 @@ fn links(procfs: &Path) -> Vec<Link> {
         // bpf_link_new_fd, bpf_link_settle (kernel/bpf/syscall.c)
         let is_link =
             target.as_os_str() == "anon_inode:bpf_link" || target.as_os_str() == "anon_inode:bpf-link";
-        // SAFETY: listed a moment ago; were it closed meanwhile, the kernel would tell, or tell of another object.
+        // SAFETY: listed just before; if it was closed meanwhile, the kernel returns an error or describes
+        // another object.
         let info = is_link.then(|| Info::of(unsafe { BorrowedFd::borrow_raw(fd) }))?.ok()?;
         Some(Link { fd, program: info.half(LINK_PROGRAM) })
     };
     entries.filter_map(link).collect()
 }
 
-/// `bpf_link_info.type` and `.prog_id`, `bpf_prog_info.id`, `BPF_LINK_TYPE_KPROBE_MULTI` (include/uapi/linux/bpf.h)
+/// `bpf_link_info.type` and `.prog_id`, `bpf_prog_info.id`, `BPF_LINK_TYPE_KPROBE_MULTI`
+/// (include/uapi/linux/bpf.h)
 const LINK_TYPE: usize = 0;
 const LINK_PROGRAM: usize = 8;
 const PROGRAM_ID: usize = 4;
 const KPROBE_MULTI: u32 = 8;
 
-/// What BPF_OBJ_GET_INFO_BY_FD tells of a program or link: more room than any kernel's structure takes.
+/// Result of BPF_OBJ_GET_INFO_BY_FD for a program or link: larger than any kernel's structure.
 struct Info([u8; 512]);
 
 /// `union bpf_attr`, as far as BPF_OBJ_GET_INFO_BY_FD reads it.
@@ -182,14 +185,15 @@ struct Attr {
 impl Info {
     fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
         const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
-        // Zeros: the kernel takes counts and addresses of further buffers from here, and there are none.
+        // Zeros: the kernel reads counts and addresses of further buffers from here, and there are none.
         let mut info = Info([0; 512]);
         let attr = Attr {
             bpf_fd: fd.as_raw_fd().cast_unsigned(),
             info_len: 512,
             info: info.0.as_mut_ptr().expose_provenance() as u64,
         };
-        // SAFETY: the kernel reads `attr` and writes at most `info_len` bytes to `info`, both of which live until it is back.
+        // SAFETY: the kernel reads `attr` and writes at most `info_len` bytes to `info`, both of which live
+        // until it returns.
         let result =
             unsafe { libc::syscall(libc::SYS_bpf, OBJ_GET_INFO_BY_FD, &raw const attr, size_of::<Attr>()) };
         if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }

@@ -1,19 +1,20 @@
-//! Seats that their threads have left. Takes in: all seats and who of their threads has ended, once a second, and processes that
-//! have ended; gives out which claims to remove.
+//! Slots that their threads have left. In: all slots and which of their threads have ended, once a second,
+//! and processes that have ended. Out: which claims to remove.
 //!
-//! A thread that is taken for ended may be in a program just now: a new one of the same ids, or one that goes on as another
-//! program. So three rounds pass. In the first the seat is doubted, and what was remembered there is void, so that whoever calls
-//! from then on says again that the seat is its own (kfd-trace-ebpf/src/in_flight.rs, `stay`). In the second it is let go of. In
-//! the third its claim is removed, if nobody has said so: only then another thread can take it.
+//! A thread that is taken for ended may be running a program just now: a new thread with the same ids, or one
+//! that continues as another program. So three rounds pass. In the first the slot is marked as suspect and
+//! its cached state is invalidated, so that a thread that calls from then on reports again that the slot is
+//! its own (kfd-trace-ebpf/src/in_flight.rs, `stay`). In the second the slot is released. In the third its
+//! claim is removed, if no thread has reported: only then can another thread take it.
 
 use super::mapped::Element;
 use kfd_trace_common::in_flight::{Caller, busy};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rounds between two looks at all threads.
+/// Rounds between two checks of all threads.
 const EACH: u32 = 5;
 
-/// Seats on their way to be free.
+/// Slots that are being freed.
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
     rounds: u32,
@@ -23,23 +24,23 @@ pub(crate) struct Leaving {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doubt {
-    /// Whose the seat is.
+    /// The thread that owns the slot.
     thread: u64,
-    /// The process that was called last, if that has ended.
+    /// The process that was called last, if it has ended.
     process: Option<u64>,
 }
 
-/// What a round comes to.
+/// The result of a round.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Seats are doubted that were not before.
+    /// Slots became suspect that were not before.
     pub(crate) doubts: bool,
-    /// Seats whose claims are to be removed.
+    /// Slots whose claims must be removed.
     pub(crate) claims: Vec<u32>,
 }
 
 impl Leaving {
-    /// A seat by its number: it is doubted if it is of a process that has ended.
+    /// A slot by its number: it becomes suspect if it is of a process that has ended.
     pub(crate) fn retire(&mut self, seat: u32, element: Element<'_>, ended: impl Fn(u64) -> bool) {
         let Some(thread) = element.owner() else { return };
         let process = element.copy::<Caller>().slot.process;
@@ -48,8 +49,8 @@ impl Leaving {
         }
     }
 
-    /// One round, over all seats in the order of their numbers. A call under way is not ended with its thread: it is told as one
-    /// whose return was not seen for as long as its process is.
+    /// One round, over all slots in the order of their numbers. A call in progress does not end with its
+    /// thread: it is reported as a call whose return was not seen for as long as its process exists.
     pub(crate) fn round(&mut self, seats: &[Element<'_>], ended: impl Fn(u64) -> bool) -> Round {
         let at = |seat: u32| usize::try_from(seat).ok().and_then(|seat| seats.get(seat));
         let let_go = std::mem::take(&mut self.let_go);
@@ -84,7 +85,7 @@ fn is_idle(element: &Element<'_>) -> bool {
     element.copy::<Caller>().busy != busy::IN_CALL
 }
 
-/// A thread that began a call meanwhile keeps its seat.
+/// A thread that has started a call meanwhile keeps its slot.
 fn let_go_of(element: &Element<'_>, doubt: Doubt) -> bool {
     let was_idle = is_idle(element);
     if doubt.process.is_none() && !was_idle {
@@ -105,7 +106,7 @@ mod tests {
 
     const WORDS: usize = size_of::<Caller>() / size_of::<u64>();
 
-    /// What a seat begins with.
+    /// What a slot begins with.
     struct Sitting([AtomicU64; WORDS]);
 
     impl Sitting {
@@ -136,7 +137,7 @@ mod tests {
         leaving.round(&elements, ended)
     }
 
-    /// Up to the first round that doubts a seat.
+    /// Runs up to the first round that makes a slot suspect.
     fn doubting(seats: &[Sitting], ended: impl Fn(u64) -> bool + Copy) -> Leaving {
         let mut leaving = Leaving::default();
         for _ in 1..EACH {
@@ -218,7 +219,7 @@ mod tests {
         for (seat, sitting) in (0u32..).zip(&seats) {
             leaving.retire(seat, sitting.element(), |process| process == 1);
         }
-        // It has called as another program.
+        // The thread has called as another program.
         seats[2].becomes(&Sitting::of(9, 3, busy::NO));
         assert_eq!(round(&mut leaving, &seats, |_| false), claims(&[]));
         assert_eq!([0, 1, 2].map(|seat: usize| seats[seat].holder()), [0, 8, 9]);

@@ -1,5 +1,5 @@
-//! Sums of ioctls: what threads keep in their seats, and what found no place there, in hash maps. Takes in both; gives out rows
-//! by process and command, summed over threads, and clears those of ended processes.
+//! Sums of ioctls: those that threads keep in their slots, and those that found no room there, in hash maps.
+//! In: both. Out: rows by process and command, summed over threads; also clears those of ended processes.
 
 use super::calls::Seats;
 use super::lookup::{IOCTL_ERRORS, IOCTL_STATS, Lookup};
@@ -10,10 +10,10 @@ use crate::probes::error::LoadError;
 use kfd_trace_common::stat::{ErrorKey, IoctlStat, Sum};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Calls that found the maps full are summed up under this process, by their number only.
+/// Calls that found the maps full are summed under this process, by command number only.
 const NOBODY: u64 = 0;
 
-/// Rows, and how many of them the hash map holds.
+/// Rows, and how many of them are in the hash map.
 pub(crate) type Rows<T> = (Vec<T>, usize);
 
 /// By process and command.
@@ -42,13 +42,13 @@ pub(crate) fn errors(lookup: &Lookup<'_>, seats: &Seats) -> Result<Rows<ErrorRow
     Ok((rows.collect(), crowded))
 }
 
-/// Of [`NOBODY`]: what found the hash map full, by number of the command.
+/// Of [`NOBODY`]: calls that found the hash map full, by command number.
 pub(crate) fn rest<'a>(stats: impl Iterator<Item = Element<'a>>) -> Vec<IoctlRow> {
     let rows = (0..).zip(stats).map(|(number, stat)| ioctl_row(NOBODY, number, stat.copy()));
     rows.filter(|row| row.stat != IoctlStat::ZERO).collect()
 }
 
-/// Of seats alone; what stands more than once is given so.
+/// From slots alone; a key that exists more than once is returned more than once.
 pub(crate) fn seated(seats: &Seats) -> (Vec<IoctlRow>, Vec<ErrorRow>) {
     let ioctls = taken(seats).map(|sum| ioctl_row(sum.process, sum.cmd, sum.stat));
     let failed = taken(seats).filter(|sum| sum.errno != 0);
@@ -68,7 +68,8 @@ fn taken(seats: &Seats) -> impl Iterator<Item = Sum> {
     seats.sums().filter(|place| place.owner().is_some()).map(|place| place.copy())
 }
 
-/// Clears all of processes that have ended. One that was wrongly held to have ended may write there meanwhile.
+/// Clears everything of processes that have ended. A process that was wrongly taken for ended may write there
+/// meanwhile.
 pub(crate) fn retire(
     lookup: &Lookup<'_>,
     seats: &Seats,

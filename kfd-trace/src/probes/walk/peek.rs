@@ -1,4 +1,4 @@
-//! Reads of kernel memory through the `peek` program, for the walk over standing queues.
+//! Reads of kernel memory through the `peek` program, for the walk over existing queues.
 
 use crate::probes::error::{LoadError, chain};
 use crate::probes::facts::Facts;
@@ -17,21 +17,21 @@ const MAP: &str = "PEEK";
 
 /// Kernel memory, read a few bytes at a time.
 pub trait KernelMemory {
-    /// Fills `out` from `address`; false when it cannot be read.
+    /// Fills `out` from `address`; false if it cannot be read.
     fn read(&mut self, address: u64, out: &mut [u8]) -> bool;
 }
 
-/// The program alone, attached to nothing.
+/// The program alone, not attached.
 pub struct Peek {
     ebpf: Ebpf,
     answer: Mapped,
 }
 
 impl Peek {
-    /// Loads the one program.
+    /// Loads this one program.
     ///
     /// # Errors
-    /// When the kernel refuses it: no CAP_BPF and CAP_PERFMON, or a kernel before 5.10.
+    /// If the kernel refuses it: no CAP_BPF and CAP_PERFMON, or a kernel before 5.10.
     pub fn open() -> Result<Self, LoadError> {
         let plan = Plan { rows: Vec::new(), ioctl_end: 0, ioctl_rocm_end: 0, queues_by_ioctl: false };
         let mut ebpf = load::object(&plan, &Facts::default(), &Options::default(), Room::Least)?;
@@ -44,12 +44,12 @@ impl Peek {
     }
 }
 
-/// Loads the program; gives the array that it answers in.
+/// Loads the program; returns the array that it writes its results to.
 pub(crate) fn load_program(ebpf: &mut Ebpf) -> Result<Mapped, LoadError> {
     load(ebpf, PROGRAM, MAP)
 }
 
-/// Loads a program that is attached to nothing; gives the array that it answers in.
+/// Loads a program that is not attached; returns the array that it writes its results to.
 pub(crate) fn load(ebpf: &mut Ebpf, program: &'static str, map: &'static str) -> Result<Mapped, LoadError> {
     let refused = |error: &dyn Error| LoadError::Object(format!("{program}: {}", chain(error)));
     let loaded = ebpf.program_mut(program).ok_or(LoadError::NoMap(program))?;
@@ -65,7 +65,7 @@ pub(crate) fn run(ebpf: &Ebpf, program: &str, answer: &Mapped, args: &[u64]) -> 
         program.try_into().map_err(|error: aya::programs::ProgramError| chain(&error))?;
     let mut options = RawTracePointRunOptions::new();
     options.args.iter_mut().zip(args).for_each(|(to, from)| *to = *from);
-    // The kernel may leave out a program that it finds running already, without an error.
+    // The kernel may skip a program that is running already, without an error.
     answer.set_first(NOT_RUN);
     program.test_run(options).map_err(|error| chain(&error))?;
     let answer: Answer = answer.elements::<Answer>().next().ok_or("no answer")?.copy();
