@@ -1,4 +1,4 @@
-//! `kfd-trace amd-log`: what logs of AMD_LOG_LEVEL tell, and which queues of KFD they mean.
+//! `kfd-trace amd-log`: the contents of AMD_LOG_LEVEL logs, and which queues of KFD they mean.
 
 use self::bar::Bar;
 use self::input::{End, Source};
@@ -18,22 +18,23 @@ mod follow;
 mod input;
 mod kfd;
 
-/// What the command line asked for.
+/// The command line's request.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub roots: Roots,
     /// At least one; `-` is standard input.
     pub files: Vec<PathBuf>,
-    /// Goes on at the ends of the files until a signal.
+    /// Continues at the ends of the files until a signal.
     pub follow: bool,
     pub json: bool,
-    /// Joins with the queues that stand now.
+    /// Joins with the queues that exist now.
     pub live: bool,
-    /// Joins with what `kfd-trace --json` or `ps --json` wrote.
+    /// Joins with the output of `kfd-trace --json` or `ps --json`.
     pub stream: Option<PathBuf>,
 }
 
-/// The files that were asked for. They are opened first: with the rights of who asks, and before minutes are spent on one of them.
+/// The requested files. They are opened first: with the caller's rights, and before minutes are spent on one
+/// of them.
 pub struct Opened {
     sources: Vec<Source>,
     stream: Option<kfd::Stream>,
@@ -43,7 +44,7 @@ impl Opened {
     /// Opens them; waits for the first bytes of pipes.
     ///
     /// # Errors
-    /// One line: of the one that cannot be read, or not as it was asked.
+    /// One line: for a file that cannot be read, or not as requested.
     pub fn open(ask: &Ask) -> Result<Opened, Stop> {
         let sources =
             ask.files.iter().map(|path| Source::open(path, ask.follow)).collect::<Result<_, _>>()?;
@@ -80,7 +81,7 @@ fn read_and_tell(ask: &Ask, opened: Opened, end: &End) -> Result<(), Stop> {
     let mut tally = Tally::default();
     let mut kfd = stream.map(|stream| stream.read(end)).transpose()?;
     if ask.live {
-        // First: that there is no driver is told before minutes are spent, and the process may end meanwhile.
+        // First: a missing driver is reported before minutes are spent, and the process may end meanwhile.
         stands_now(&ask.roots, kfd.get_or_insert_default())?;
     }
     let bar = Bar::new(sources.iter().map(Source::size).sum(), ask.follow);
@@ -95,7 +96,7 @@ fn read_and_tell(ask: &Ask, opened: Opened, end: &End) -> Result<(), Stop> {
     let failed = sources.iter().find_map(Source::failure);
     let inputs: Vec<Input> = sources.into_iter().map(Source::finish).collect();
     if ask.live && ask.follow {
-        // Queues may have come while the log grew.
+        // Queues may have been created while the log grew.
         stands_now(&ask.roots, kfd.get_or_insert_default())?;
     }
     let report = Report::new(&tally, inputs, kfd.as_ref());
@@ -108,7 +109,7 @@ fn read_and_tell(ask: &Ask, opened: Opened, end: &End) -> Result<(), Stop> {
     failed.map_or(Ok(()), |line| Err(Stop::failed(line)))
 }
 
-/// Adds what stands now and is not there yet.
+/// Adds what exists now and is not there yet.
 fn stands_now(roots: &Roots, kfd: &mut Kfd) -> Result<(), Stop> {
     let (queues, problem) = kfd::live(roots)?;
     if !kfd.asked.contains(&"live") {

@@ -1,7 +1,7 @@
-//! `kfd-trace daemon`: traces until SIGTERM, and serves what it knows.
+//! `kfd-trace daemon`: traces until SIGTERM, and serves the results.
 //!
-//! Where the driver is not loaded yet, or not any more, it waits for it and says so. Its pages answer from the start, also
-//! while probes are put on or taken off, which takes the kernel seconds.
+//! If the driver is not loaded yet, or not any more, it waits for it and logs this. Its pages respond from
+//! the start, also while probes are attached or detached, which takes the kernel seconds.
 
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
@@ -32,11 +32,11 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// To who sends SIGHUP, as he would to a daemon that reads its files then.
+/// For a user that sends SIGHUP, as to a daemon that then reads its files again.
 const NOTHING_TO_LOAD: &str = "SIGHUP: there is nothing to load again; the web configuration is read by itself when it changes, \
                                and options take a restart";
 
-/// What the daemon is asked for.
+/// What is requested of the daemon.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub roots: Roots,
@@ -45,7 +45,7 @@ pub struct Ask {
     pub web_config: Option<PathBuf>,
     pub detail: Detail,
     pub ring_bytes: u32,
-    /// From one sample of queues to the next; zero for none.
+    /// Interval between samples of queues; zero for none.
     pub sample: Duration,
     pub choice: Choice,
 }
@@ -63,7 +63,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         Some(addresses) => listen::bind(addresses).map_err(Stop::failed)?,
         None => listen::from_systemd().map_err(Stop::failed)?,
     };
-    // A low port may take one of them.
+    // A low port may require one of them.
     let memory = !ask.sample.is_zero();
     privilege::give_up(&ask.roots, Reads { tracefs: ask.choice.tracepoints, memory, ..Reads::default() })?;
     // After that, so that what can be read now can be read again.
@@ -81,7 +81,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     let page = Arc::new(Page::new(ask.roots.clone(), ask.detail));
     let (stop, mut stopped) = watch::channel(false);
     let stopped = async move {
-        // An error means that the sender is gone, which is a stop, too.
+        // An error means that the sender was dropped, which is a stop, too.
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
     let server = tokio::spawn(web::serve(listeners, router::router(page.clone()), settings, source, stopped));
@@ -96,7 +96,8 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Who ended is remembered for as long as his series are shown, and never for shorter than the rules of the state want.
+/// An ended process is kept for as long as its series are exported, and never for less than the rules of the
+/// state require.
 fn limits(detail: &Detail) -> StateLimits {
     let limits = StateLimits::default();
     StateLimits { linger_ns: limits.linger_ns.max(detail.linger_ns()), ..limits }
@@ -143,10 +144,11 @@ async fn trace(
     Ok(())
 }
 
-/// Attaches the tracer, as soon as there is a driver. `over`: the session that is taken off first. `None` after a signal.
+/// Attaches the tracer as soon as there is a driver. `over`: the session that is detached first. `None` after
+/// a signal.
 ///
 /// # Errors
-/// When it was never attached, and cannot be: what ran once is worth trying again.
+/// If it was never attached, and cannot be: what ran once is worth retrying.
 async fn wait(
     mut tracer: Tracer,
     mut over: Option<Box<Session>>,
@@ -162,7 +164,7 @@ async fn wait(
             let attached = tracer.attach();
             (tracer, attached)
         });
-        // Where a signal comes first, the attempt ends with the program.
+        // If a signal comes first, the attempt ends with the program.
         let Some(done) = supervisor.beside(unless(signals, attempt)).await else { return Ok(None) };
         let attached;
         (tracer, attached) = done.map_err(Stop::failed)?;
@@ -183,7 +185,7 @@ async fn wait(
     }
 }
 
-/// `None`: a signal came before.
+/// `None`: a signal came first.
 async fn unless<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         done = work => Some(done),
@@ -191,10 +193,10 @@ async fn unless<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Opti
     }
 }
 
-/// Why a tracer is not followed any longer.
+/// Why a tracer is no longer followed.
 enum Followed {
     Signal,
-    /// The driver was unloaded, and what it left was taken in; the session is to be taken off.
+    /// The driver was unloaded, and what it left was processed; the session must be detached.
     Unloaded(Option<Box<Session>>),
 }
 

@@ -1,4 +1,4 @@
-//! `kfd-trace doctor`: asks every view once, and where something may be a change under way, once more.
+//! `kfd-trace doctor`: reads every view once, and where something may be a change in progress, once more.
 
 use super::{ps, status};
 use crate::attribute::process::{self, ProcessError};
@@ -20,13 +20,14 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-/// Between two looks: the driver frees what a process had some time after its end, in less than that where the GPU answers.
+/// Interval between two scans: the driver frees what a process had some time after its end, in less than that
+/// if the GPU responds.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// Prints the report; the exit code tells what came out.
+/// Prints the report; the exit code is the result.
 ///
 /// # Errors
-/// When there is no driver, `pid` is no process, something is hidden or wrong, or the output cannot be written.
+/// If there is no driver, `pid` is no process, something is hidden or wrong, or the output cannot be written.
 pub fn run(roots: &Roots, pid: Option<u32>, as_json: bool) -> Result<(), Stop> {
     let preflight = Preflight::read(roots);
     let found = findings(&preflight);
@@ -60,7 +61,7 @@ pub fn run(roots: &Roots, pid: Option<u32>, as_json: bool) -> Result<(), Stop> {
     }
 }
 
-/// The process that is meant: a thread stands for its process. One that is gone may still be KFD's.
+/// The requested process: a thread means its process. A process that has ended may still be in KFD.
 fn asked(roots: &Roots, pid: u32) -> Result<u32, Stop> {
     match process::tgid_of(&roots.procfs, pid) {
         Ok(tgid) => {
@@ -74,7 +75,7 @@ fn asked(roots: &Roots, pid: u32) -> Result<u32, Stop> {
     }
 }
 
-/// What reading the driver's table takes, or why it cannot be read.
+/// What reading the driver's table requires, or why it cannot be read.
 struct Driver(Result<(Kernel, Facts), String>);
 
 impl Driver {
@@ -89,7 +90,7 @@ impl Driver {
         }))
     }
 
-    /// What it has, and what the queues in it do.
+    /// The contents of the table, and the activity of its queues.
     fn table(&self, roots: &Roots) -> Result<(KfdProcesses, AllSampled), String> {
         let (kernel, facts) = self.0.as_ref().map_err(Clone::clone)?;
         let (mut all, mut sampled) = (KfdProcesses::new(), AllSampled::new());
@@ -109,11 +110,11 @@ impl Driver {
     }
 }
 
-/// Asks all views.
+/// Reads all views.
 fn look(roots: &Roots, preflight: &Preflight, driver: &Driver, pid: Option<u32>) -> Result<Seen, Stop> {
     let devices = Devices::read(&roots.sysfs);
     let host_node = devices::host_node(&Real, &roots.procfs, devices.kfd);
-    // A process that is made meanwhile stands in the table first.
+    // A process that is created meanwhile is in the table first.
     let listed = KfdSysfs::read(&roots.sysfs, Costly::default());
     let sysfs = read::of_sysfs(&listed);
     let (kernel, sampled) = match driver.table(roots) {

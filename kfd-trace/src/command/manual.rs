@@ -1,4 +1,4 @@
-//! `kfd-trace man` and `kfd-trace completions`: what is known of the command line, for man and for shells.
+//! `kfd-trace man` and `kfd-trace completions`: the description of the command line, for man and for shells.
 
 use crate::cli::Cli;
 use crate::runtime::exit::Stop;
@@ -8,10 +8,10 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Writes a page a command into this folder.
+/// Writes one page per command into this folder.
 ///
 /// # Errors
-/// One line, when they cannot be written.
+/// One line, if they cannot be written.
 pub fn pages(folder: &Path) -> Result<(), Stop> {
     let written = fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
     written.map_err(|error| {
@@ -19,10 +19,10 @@ pub fn pages(folder: &Path) -> Result<(), Stop> {
     })
 }
 
-/// Prints the script that completes words in this shell.
+/// Prints the completion script of this shell.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn completions(shell: Shell) -> Result<(), Stop> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "kfd-trace", &mut script);

@@ -1,4 +1,4 @@
-//! `kfd-trace metrics` (hidden): the table of metrics, of which docs/metrics.md is made.
+//! `kfd-trace metrics` (hidden): the table of metrics, from which docs/metrics.md is generated.
 
 use crate::output::metrics::describe;
 use crate::runtime::exit::Stop;
@@ -7,12 +7,12 @@ use std::io::{self, Write as _};
 /// Prints the table as Markdown.
 ///
 /// # Errors
-/// When the output cannot be written.
+/// If the output cannot be written.
 pub fn run() -> Result<(), Stop> {
     io::stdout().lock().write_all(text().as_bytes()).map_err(Stop::failed)
 }
 
-/// What stands above the table.
+/// The text above the table.
 const PREFACE: &str = r#"# Metrics
 
 Made by `kfd-trace metrics` from the table that the exposition is built from; a test compares.

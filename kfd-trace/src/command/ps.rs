@@ -1,4 +1,4 @@
-//! `kfd-trace ps`: processes and queues now, each with the sources that have it.
+//! `kfd-trace ps`: current processes and queues, each with the sources that have it.
 
 use crate::attribute::Topology;
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
@@ -19,34 +19,34 @@ use std::sync::mpsc;
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-/// What stands now.
+/// What exists now.
 pub(super) struct Listed {
     pub(super) rows: Vec<PsRow>,
-    /// The sources that could be asked.
+    /// The sources that could be read.
     pub(super) asked: Sources,
     pub(super) topology: Topology,
 }
 
-/// Whether it is waited for what queues do.
+/// Whether to wait for the activity of queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     Nothing,
     Activity,
 }
 
-/// What queues do, by tgid, context and queue id.
+/// Activity of queues, by tgid, context and queue id.
 pub(super) type Did = BTreeMap<(u32, Option<u32>, u32), Activity>;
 
-/// Between the two readings that make a rate.
+/// Interval between the two readings that make a rate.
 const BETWEEN: Duration = Duration::from_millis(500);
 
-/// For both readings.
+/// Timeout for both readings.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Prints the table.
 ///
 /// # Errors
-/// When there is no driver, or the output cannot be written.
+/// If there is no driver, or the output cannot be written.
 pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
     let (Listed { rows, asked, topology }, problem) = list(roots, Measure::Activity)?;
     if let Some(why) = problem {
@@ -65,10 +65,10 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
     }
 }
 
-/// Asks every source at hand; beside the rows, why the kernel's own table could not be asked.
+/// Reads every available source; besides the rows, returns why the kernel's own table could not be read.
 ///
 /// # Errors
-/// When there is no driver.
+/// If there is no driver.
 pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listed, Option<String>), Stop> {
     let found = findings(&Preflight::read(roots));
     if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::NothingToTrace) {
@@ -113,17 +113,17 @@ pub(super) fn measured(roots: &Roots, standing: &[Found]) -> Did {
     let mut sampler = Sampler::new(roots.procfs.clone());
     let reads = sampler.reads();
     let (told, samples) = mpsc::channel();
-    // In a thread of its own: a memory may keep its reader waiting, and the table is to be shown all the same.
+    // In a thread of its own: a memory read may block, and the table must be shown all the same.
     spawn(move || {
         let first = sampler.pass(&targets).samples;
         let rest = if first.iter().any(|sample| sample.reading.is_ok()) {
             sleep(BETWEEN);
             sampler.pass(&targets).samples
         } else {
-            // Where nothing can be read there is no rate to wait for.
+            // If nothing can be read there is no rate to wait for.
             Vec::new()
         };
-        // Nobody may be waiting any more.
+        // The receiver may be gone.
         let _ = told.send([first, rest].concat());
     });
     match samples.recv_timeout(PATIENCE) {

@@ -1,4 +1,4 @@
-//! `kfd-trace status`: this kernel, each probe and its verdict, and what that means for what can be seen.
+//! `kfd-trace status`: this kernel, each probe with its verdict, and what that means for what can be seen.
 
 use crate::events::decode::decode;
 use crate::events::tables::Tables;
@@ -19,10 +19,10 @@ use kfd_trace_common::record::Header;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 
-/// Tries every probe, takes it off again, and prints what came out. The exit code is that of a tracer here.
+/// Tries every probe, detaches it again, and prints the results. The exit code is that of a tracer here.
 ///
 /// # Errors
-/// When nothing can be traced, after the report was printed.
+/// If nothing can be traced, after the report was printed.
 pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
     let preflight = Preflight::read(roots);
     let mut found = findings(&preflight);
@@ -51,14 +51,14 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
     }
 }
 
-/// Probes, and what the kernel left out of each while it was on.
+/// Probes, and what the kernel skipped of each while it was attached.
 #[derive(Default)]
 struct Tried {
     probes: Vec<ProbeStatus>,
     missed: BTreeMap<ProbeId, Missed>,
-    /// What else of each did not get through, by cause.
+    /// Other losses of each, by cause.
     losses: BTreeMap<ProbeId, Losses>,
-    /// The same of all of them, by name.
+    /// The same for all of them, by name.
     lost: BTreeMap<String, u64>,
 }
 
@@ -90,11 +90,11 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     Ok(Tried { probes: session.probes().to_vec(), missed, losses, lost: tables.missing(&undecoded) })
 }
 
-/// What the programs could not do or send, and which of their records cannot be decoded. What the kernel left out of a probe
-/// stands beside it.
+/// What the programs could not do or send, and which of their records cannot be decoded. What the kernel
+/// skipped of a probe is counted separately.
 fn counted(session: &mut Session) -> Result<(Tables, Undecoded), LoadError> {
     let (mut ring, mut undecoded) = (session.take_ring()?, Undecoded::default());
-    // As many as it holds at most: others may go on making records.
+    // As many as it holds at most: others may continue to produce records.
     for _ in 0..RING_BYTES as usize / size_of::<Header>() {
         let Some(record) = ring.next() else { break };
         if let Err(error) = decode(&record, session.layout()) {

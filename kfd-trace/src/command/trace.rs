@@ -14,7 +14,7 @@ use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use crate::runtime::pidfd::{self, Watched};
 use crate::runtime::signals::Signals;
 use crate::runtime::stderr::say;
-use crate::runtime::stdout::{self, Outlet, Stdout};
+use crate::runtime::stdout::{self, Stdout, StdoutWriter};
 use crate::state::{Change, StateLimits};
 use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{Request, Tracer};
@@ -30,20 +30,20 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-/// How often watched processes and the wall clock are looked at.
+/// Interval between checks of the watched processes and the wall clock.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Looks in a second: so often a driver that was unloaded is looked for.
+/// Checks per second: after this many, a driver that was unloaded is looked for again.
 const SECOND_LOOKS: u64 = 4;
 
-/// After the last watched process ended: how long its queues may take to go (a kworker frees them).
+/// After the end of the last watched process: how long its queues may take to end (a kworker frees them).
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What the stream is asked for.
+/// What is requested of the stream.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub roots: Roots,
-    /// As the user wrote them: processes or threads.
+    /// As the user gave them: processes or threads.
     pub pids: Vec<u32>,
     pub comm: Option<String>,
     /// Empty for all kinds.
@@ -52,12 +52,12 @@ pub struct Ask {
     pub colour: bool,
     pub duration: Option<Duration>,
     pub ring_bytes: u32,
-    /// From one sample of queues to the next; zero for none.
+    /// Interval between samples of queues; zero for none.
     pub sample: Duration,
     pub choice: Choice,
 }
 
-/// Runs the stream until it is told to end.
+/// Runs the stream until its end is requested.
 ///
 /// # Errors
 /// One line and an exit code.
@@ -77,12 +77,12 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
         ring_bytes: ask.ring_bytes,
         choice: ask.choice.clone(),
         sample: ask.sample,
-        // The summary tells of all that was seen.
+        // The summary covers all that was seen.
         limits: StateLimits { linger_ns: u64::MAX, ..StateLimits::default() },
     };
     let mut tracer = Tracer::new(&request);
     let ring = tracer.attach()?;
-    let out = Stdout::new().and_then(|stdout| Outlet::new(stdout, stdout::room(ask.ring_bytes)));
+    let out = Stdout::new().and_then(|stdout| StdoutWriter::new(stdout, stdout::room(ask.ring_bytes)));
     let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
     let mut signals = Signals::new().map_err(Stop::failed)?;
     let mut run = Run { ask, tracer, watched, waiting: Waiting::default(), looks: 0, asked: false, out };
@@ -95,9 +95,9 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     }
 }
 
-/// Waits for the reader: where nobody wants it to end, as long as it takes; a (further) signal ends that.
-async fn finish(out: Outlet, asked: bool, signals: &mut Signals) -> io::Result<()> {
-    // Taking off the probes took a while.
+/// Waits for the reader: as long as it takes, unless the end was requested; a (further) signal ends the wait.
+async fn finish(out: StdoutWriter, asked: bool, signals: &mut Signals) -> io::Result<()> {
+    // Detaching the probes took a while.
     signals.forget().await;
     let still = if asked { stdout::AT_THE_END } else { Duration::MAX };
     tokio::select! {
@@ -106,7 +106,7 @@ async fn finish(out: Outlet, asked: bool, signals: &mut Signals) -> io::Result<(
     }
 }
 
-/// Waits for the next thing; without a driver only for a signal.
+/// Waits for the next event; without a driver only for a signal.
 async fn next(
     follow: Option<&mut Follow>,
     tracer: &mut Tracer,
@@ -127,9 +127,9 @@ struct Run<'a> {
     watched: Vec<Watched>,
     waiting: Waiting,
     looks: u64,
-    /// Somebody wants it to end.
+    /// The end was requested.
     asked: bool,
-    out: Outlet,
+    out: StdoutWriter,
 }
 
 impl Run<'_> {
@@ -137,7 +137,7 @@ impl Run<'_> {
     async fn all(&mut self, ring: Option<Ring>, signals: &mut Signals) -> io::Result<()> {
         let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
         let mut look = interval(LOOK);
-        // After a stop, one look is enough.
+        // After a stop, one check is enough.
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut follow = ring.map(|ring| self.follow(ring));
         self.heading()?;
@@ -150,16 +150,25 @@ impl Run<'_> {
                 }
                 _ = look.tick() => {
                     end = self.look(end)?;
-                    if follow.is_none() && self.looks.is_multiple_of(SECOND_LOOKS) {
-                        match self.come_back() {
-                            Ok(ring) => follow = ring.map(|ring| self.follow(ring)),
+                    match &mut follow {
+                        // Sooner than `Follow` does: the stream attaches to the next driver only after this.
+                        Some(follow) if self.tracer.driver_has_gone() => {
+                            follow.drain();
+                            Happened::DriverGone
+                        }
+                        Some(_) => continue,
+                        None if self.looks.is_multiple_of(SECOND_LOOKS) => match self.come_back() {
+                            Ok(ring) => {
+                                follow = ring.map(|ring| self.follow(ring));
+                                continue;
+                            }
                             Err(error) => {
                                 ended = Err(error);
                                 break;
                             }
-                        }
+                        },
+                        None => continue,
                     }
-                    continue;
                 }
                 () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
             };
@@ -193,7 +202,7 @@ impl Run<'_> {
         Follow::new(ring, self.ask.sample, self.ask.roots.procfs.clone())
     }
 
-    /// The driver was unloaded: all that it had ends, and the stream waits for it.
+    /// The driver was unloaded: everything in it ends, and the stream waits for it to be loaded again.
     fn let_go(&mut self) -> io::Result<()> {
         let told = self.tracer.let_go().told;
         told.iter().try_for_each(|(event, change)| self.tell(event, change))?;
@@ -207,7 +216,7 @@ impl Run<'_> {
     /// `None` while the driver is not loaded.
     ///
     /// # Errors
-    /// When it is loaded and cannot be traced.
+    /// If it is loaded and cannot be traced.
     fn come_back(&mut self) -> io::Result<Option<Ring>> {
         match self.tracer.attach() {
             Ok(ring) => {
@@ -225,7 +234,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whatever events were asked for: without it a gap would look like silence.
+    /// Whichever events were requested: without it a gap would look like silence.
     fn tell_driver(&mut self, what: json::Driver) -> io::Result<()> {
         if !self.ask.json {
             return Ok(());
@@ -254,7 +263,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What stands already: a reader knows the whole from the start.
+    /// What exists already: a reader has complete data from the start.
     fn standing(&mut self) -> io::Result<()> {
         for (event, change) in history::standing(&self.tracer.state) {
             self.tell(&event, &change)?;
@@ -283,7 +292,8 @@ impl Run<'_> {
     /// Compares with the driver's lists.
     fn reconcile(&mut self, seen: Seen) -> io::Result<()> {
         let told = self.tracer.reconcile(seen);
-        told.iter().try_for_each(|(event, change)| self.tell(event, change))
+        told.iter().try_for_each(|(event, change)| self.tell(event, change))?;
+        self.out.flush()
     }
 
     fn shows(&self, event: &Event, change: &Change) -> bool {
@@ -297,7 +307,7 @@ impl Run<'_> {
             // A failed open leaves no process behind.
             (Body::Open { comm, .. }, None) => comm == asked,
             (Body::UserQueue(call), _) => call.comm == *asked,
-            // What happens to a whole GPU is everybody's.
+            // What happens to a whole GPU concerns every process.
             (Body::GpuResetBegin { .. } | Body::GpuResetEnd { .. } | Body::HwsHang { .. }, _) => true,
             (_, process) => process.is_some_and(|process| process.comm.as_ref() == Some(asked)),
         }
@@ -323,7 +333,7 @@ impl Run<'_> {
         })
     }
 
-    /// Says which watched processes have ended; gives when the stream ends.
+    /// Reports which watched processes have ended; returns when the stream ends.
     fn look(&mut self, end: Option<Instant>) -> io::Result<Option<Instant>> {
         self.looks += 1;
         self.out.flush()?;
@@ -338,7 +348,7 @@ impl Run<'_> {
         if self.watched.is_empty() || !self.watched.iter().all(Watched::ended) {
             return Ok(end);
         }
-        // Its KFD process goes later than the process.
+        // Its KFD process is removed later than the process ends.
         let released = |w: &Watched| self.tracer.state.process_of_tgid(w.tgid).is_none();
         let latest = if self.watched.iter().all(released) { Instant::now() } else { Instant::now() + GRACE };
         Ok(Some(end.map_or(latest, |end| end.min(latest))))

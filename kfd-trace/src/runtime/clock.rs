@@ -1,4 +1,4 @@
-//! The clocks: records carry CLOCK_MONOTONIC, people read wall time.
+//! The clocks: records carry CLOCK_MONOTONIC, users read wall time.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -9,8 +9,8 @@ pub fn mono_ns() -> u64 {
     nanoseconds(now.tv_sec, now.tv_nsec)
 }
 
-/// What to add to CLOCK_MONOTONIC to get nanoseconds of the Unix epoch. Taken anew now and then, since the wall
-/// clock is set and slewed.
+/// The offset from CLOCK_MONOTONIC to the Unix epoch, nanoseconds. Must be read again from time to time,
+/// since the wall clock is set and slewed.
 #[must_use]
 pub fn wall_minus_mono_ns() -> i64 {
     let wall = clock_gettime(ClockId::Realtime);

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// Done; 1 to 5 stand in the user's manual and in `--help`.
+/// Exit codes; 1 to 5 are documented in the user's manual and in `--help`.
 pub const FAILED: u8 = 1;
-/// Bad usage: what was asked for cannot be meant.
+/// Bad usage: the request makes no sense.
 pub const USAGE: u8 = 2;
-/// There is no amdgpu here.
+/// There is no amdgpu driver here.
 pub const NOTHING_TO_TRACE: u8 = 3;
 /// `doctor`: one of the usual checks misses a process that KFD has.
 pub const HIDDEN: u8 = 4;
-/// `doctor`: KFD or a GPU keeps what nobody has.
+/// `doctor`: KFD or a GPU holds what no process owns.
 pub const WRONG: u8 = 5;
 
-/// An exit code with the one line that says what, where, and what to do.
+/// An exit code with one line: what, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
     pub code: u8,

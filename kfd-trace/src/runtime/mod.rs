@@ -1,6 +1,7 @@
-//! The process itself: standard output and error, signals, exit codes, the service manager, capabilities, clocks.
+//! The process itself: standard output and error, signals, exit codes, the service manager, capabilities,
+//! clocks.
 //!
-//! Knows nothing of KFD.
+//! Independent of KFD.
 
 pub mod clock;
 pub mod exit;

@@ -1,4 +1,4 @@
-//! The processes named by `--pid`: from what the user wrote to tgids, and the notice of their end.
+//! The processes named by `--pid`: resolves the user's numbers to tgids, and detects their end.
 
 use crate::attribute::process::{self, ProcessError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -6,12 +6,12 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::path::Path;
 
-/// One process that is watched.
+/// A watched process.
 #[derive(Debug)]
 pub struct Watched {
     /// tgid in the initial PID namespace.
     pub tgid: u32,
-    /// What the user wrote, where it was a thread of the process.
+    /// The number that the user gave, if it was a thread of the process.
     pub thread: Option<u32>,
     pidfd: OwnedFd,
     ended: bool,
@@ -48,7 +48,7 @@ fn line(number: u32, error: &ProcessError) -> String {
 }
 
 impl Watched {
-    /// True once, at the first look after the end of the process.
+    /// True once, at the first check after the end of the process.
     pub fn ends(&mut self) -> bool {
         if self.ended {
             return false;
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_number_that_is_no_process_is_told_with_the_way_out() {
-        // Above the largest PID that Linux gives (PID_MAX_LIMIT, 4 Mi).
+        // Above the largest PID that Linux assigns (PID_MAX_LIMIT, 4 Mi).
         let error = resolve(Path::new("/proc"), &[4_194_305]).unwrap_err();
         assert!(
             error.starts_with("--pid 4194305: no such process") && error.contains("kfd-trace ps"),

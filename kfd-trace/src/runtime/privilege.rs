@@ -1,7 +1,9 @@
-//! Least privilege: of the capabilities that this process was started with, those that go on being needed.
+//! Least privilege: of the capabilities that this process was started with, keeps those that are still
+//! needed.
 //!
-//! Takes in: what procfs tells of this process, and what it is asked for. Gives out: a process that can set its probes again
-//! when the driver comes again, and nothing else. docs/privileges.md tells what each capability is for.
+//! In: what procfs reports about this process, and what is requested. Out: a process that can attach its
+//! probes again when the driver is loaded again, and nothing else. docs/privileges.md describes what each
+//! capability is for.
 
 use super::exit::Stop;
 use super::stderr::say;
@@ -16,23 +18,25 @@ use rustix::thread::{
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Needed by every tracer: to load programs, to set probes, to find functions and tables by their addresses.
+/// Needed by every tracer: to load programs, to attach probes, to find functions and tables by their
+/// addresses.
 const ALWAYS: [Capability; 3] = [Capability::Bpf, Capability::Perfmon, Capability::Syslog];
 
-/// What makes a further capability necessary.
+/// What requires further capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Needs {
-    /// Tracepoints, whose numbers stand below tracefs, which is root's alone.
+    /// Tracepoints, whose numbers are below tracefs, which only root may read.
     tracefs: bool,
     /// Processes that procfs hides.
     hidden_processes: bool,
     /// The memory of other users' processes, or what they have open and mapped.
     others: bool,
-    /// kernel.perf_event_paranoid is above 2: Debian's kernels refuse perf_event_open to all but CAP_SYS_ADMIN then.
+    /// kernel.perf_event_paranoid is above 2: then Debian's kernels refuse perf_event_open to all but
+    /// CAP_SYS_ADMIN.
     strict_perf: bool,
 }
 
-/// What it means to lack them, and what to do.
+/// What their absence means, and what to do.
 const NO_MEMORY: &str = "no CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: the memory of other users' processes cannot be read, so that what \
                          their queues do is not measured; run with both, or trace with --sample.interval=0";
 
@@ -42,7 +46,7 @@ fn may_read_memory(held: Option<Capabilities>) -> bool {
     held.is_none_or(|held| both.iter().all(|one| held.has(*one)))
 }
 
-/// Of `held` what is kept. Pure.
+/// The capabilities of `held` that are kept. Pure.
 fn kept(held: Capabilities, needs: Needs) -> Capabilities {
     let mut wanted = Vec::from(ALWAYS);
     if needs.tracefs || needs.others {
@@ -52,38 +56,42 @@ fn kept(held: Capabilities, needs: Needs) -> Capabilities {
         wanted.push(Capability::SysPtrace);
     }
     if needs.strict_perf || !(held.has(Capability::Bpf) && held.has(Capability::Perfmon)) {
-        // A container's runtime that knows no others, or a kernel before 5.8, which has no others.
+        // A container runtime that knows no other capabilities, or a kernel before 5.8, which has no others.
         wanted.push(Capability::SysAdmin);
     }
     let wanted = wanted.into_iter().fold(0, |all, capability| all | 1 << capability as u8);
     Capabilities(held.0 & wanted)
 }
 
-/// What a command reads beyond what each does.
+/// What a command reads in addition to what all commands read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Tracepoints' numbers.
     pub tracefs: bool,
-    /// The memory of other users' processes: /proc/PID/mem asks as ptrace does (proc_mem_open), and is its owner's alone.
+    /// The memory of other users' processes: /proc/PID/mem makes ptrace's check (proc_mem_open), and only its
+    /// owner may read it.
     pub memory: bool,
-    /// What other users' processes have open and mapped (fs/proc/base.c, proc_pid_get_link asks as ptrace does).
+    /// What other users' processes have open and mapped (fs/proc/base.c, proc_pid_get_link makes ptrace's
+    /// check).
     pub descriptors: bool,
 }
 
-/// Gives up what this process does not need any more, for good, and says what it lacks. To be called before it has a second
-/// thread: each has capabilities of its own. Locked memory is made free before, which takes one that is given up.
+/// Gives up for good what this process no longer needs, and reports what is missing. Must be called before
+/// there is a second thread: each has its own capabilities. Locked memory is made unlimited before, which
+/// takes one that is given up.
 ///
 /// # Errors
-/// When the kernel refuses: then it would go on with more than it should have. When procfs is not the host's.
+/// If the kernel refuses: the process would continue with more than it should have. If procfs is not the
+/// host's.
 pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
     let Reads { tracefs, memory, descriptors } = reads;
     load::allow_locked_memory();
     let seen = Preflight::read(roots);
-    // Without CAP_SYS_PTRACE, PID 1's namespace cannot be told any more.
+    // Without CAP_SYS_PTRACE, PID 1's namespace can no longer be determined.
     if let Some(finding) = foreign_pids(&seen) {
         return Err(Stop::failed(finding));
     }
-    // What cannot be told may be so.
+    // What cannot be determined is assumed.
     let needs = Needs {
         tracefs,
         hidden_processes: seen.processes_hidden.unwrap_or(true),
@@ -106,7 +114,7 @@ pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
     Ok(())
 }
 
-/// It is there and may not be looked into.
+/// It exists and may not be read.
 fn is_closed(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
@@ -115,7 +123,7 @@ fn reduce(needs: Needs) -> Result<(), Errno> {
     for bit in 0..u64::BITS {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
             Ok(()) => {}
-            // Beyond the last one that this kernel knows; or not allowed to, as anybody but root.
+            // Beyond the last one that this kernel knows; or not permitted, as for any user but root.
             Err(Errno::INVAL | Errno::PERM) => break,
             Err(error) => return Err(error),
         }

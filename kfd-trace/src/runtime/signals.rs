@@ -1,4 +1,4 @@
-//! What asks a tracer to end: SIGINT (Ctrl-C) and SIGTERM; and SIGHUP, which must not end a daemon.
+//! Signals that request a tracer's end: SIGINT (Ctrl-C) and SIGTERM; and SIGHUP, which must not end a daemon.
 
 use std::future::ready;
 use std::io;
@@ -11,10 +11,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on they end nothing by themselves.
+    /// From now on these signals end nothing by themselves.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn new() -> io::Result<Self> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
@@ -22,7 +22,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub async fn any(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -30,9 +30,9 @@ impl Signals {
         }
     }
 
-    /// Forgets those that came until now.
+    /// Discards the signals received until now.
     pub async fn forget(&mut self) {
-        // The runtime learns of them when it has nothing else to do.
+        // The runtime processes them when it has nothing else to do.
         yield_now().await;
         for _ in 0..2 {
             tokio::select! {
@@ -44,19 +44,20 @@ impl Signals {
     }
 }
 
-/// SIGHUP. Others than daemons leave it to the kernel: who goes from his terminal ends what he began on it.
+/// SIGHUP. Other commands than daemons leave it to the kernel: closing a terminal ends what was started on
+/// it.
 pub struct Hangups(Signal);
 
 impl Hangups {
     /// From now on it ends nothing.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn new() -> io::Result<Self> {
         Ok(Hangups(signal(SignalKind::hangup())?))
     }
 
-    /// Hands each to `tell`, without end.
+    /// Calls `tell` for each, without end.
     pub async fn each(mut self, mut tell: impl FnMut()) {
         while self.0.recv().await.is_some() {
             tell();
@@ -72,7 +73,8 @@ pub(crate) mod tests {
     use tokio::sync::Mutex;
     use tokio::time::timeout;
 
-    /// A signal reaches all that wait for one in this process: tests in which somebody does take turns.
+    /// A signal reaches everything in this process that waits for one: tests that wait for one run one at a
+    /// time.
     pub(crate) static TURN: Mutex<()> = Mutex::const_new(());
 
     #[tokio::test]
@@ -80,7 +82,7 @@ pub(crate) mod tests {
         let _turn = TURN.lock().await;
         let mut signals = Signals::new().unwrap();
         let soon = Duration::from_millis(200);
-        // To this thread: another one of the process might take its time.
+        // To this thread: another thread of the process might be slow.
         raise(Signal::SIGINT).unwrap();
         raise(Signal::SIGTERM).unwrap();
         signals.forget().await;

@@ -1,7 +1,7 @@
-//! Standard error: what is said to people, and the log.
+//! Standard error: messages for people, and the log.
 //!
-//! Takes in: lines, which may carry text that others chose (a name, an answer of the kernel). Gives out: each as one line
-//! that no terminal obeys. That nobody reads it, or that it is closed, is no reason to end.
+//! In: lines, which may contain foreign text (a name, a kernel message). Out: each as one line without
+//! control sequences for a terminal. A missing reader or a closed standard error is no reason to end.
 
 use crate::text::escape;
 use log::{LevelFilter, Record};
@@ -10,17 +10,17 @@ use std::fmt;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 
-/// How long a line waits for room, ns. It is often the same pipe or terminal as standard output: what nobody reads must not
-/// hold up the tracing.
+/// How long a line waits for room, ns. It is often the same pipe or terminal as standard output: a missing
+/// reader must not block the tracing.
 const PATIENCE_NS: i64 = 200_000_000;
 
-/// One line for people.
+/// Prints one line for people.
 pub fn say(line: impl fmt::Display) {
-    // `eprintln` panics where standard error is closed, and there is nobody else to tell.
+    // `eprintln` panics if standard error is closed, and there is nowhere else to report.
     let _ = Patient.write_all(said(&line).as_bytes());
 }
 
-/// Standard error, as long as somebody reads it; else lines are left out.
+/// Standard error, as long as it is read; else lines are left out.
 struct Patient;
 
 impl Write for Patient {
@@ -34,17 +34,17 @@ impl Write for Patient {
     }
 }
 
-/// What cannot be asked is tried.
+/// If it cannot be queried, the write is tried.
 fn has_room(out: &impl AsFd) -> bool {
-    let patience = Timespec { tv_sec: 0, tv_nsec: PATIENCE_NS };
-    !matches!(poll(&mut [PollFd::from_borrowed_fd(out.as_fd(), PollFlags::OUT)], Some(&patience)), Ok(0))
+    let timeout = Timespec { tv_sec: 0, tv_nsec: PATIENCE_NS };
+    !matches!(poll(&mut [PollFd::from_borrowed_fd(out.as_fd(), PollFlags::OUT)], Some(&timeout)), Ok(0))
 }
 
 fn said(line: &impl fmt::Display) -> String {
     format!("kfd-trace: {}\n", escape::terminal(&line.to_string()))
 }
 
-/// Lets the log go to standard error, too, from this level on.
+/// Sends the log to standard error, too, from this level on.
 pub fn log_from(level: LevelFilter) {
     let format =
         |out: &mut env_logger::fmt::Formatter, record: &Record<'_>| out.write_all(logged(record).as_bytes());

@@ -1,8 +1,8 @@
-//! Standard output of the stream, behind a thread of its own.
+//! Standard output of the stream, written by a thread of its own.
 //!
-//! Takes in: lines, and how many bytes of them may wait. Gives out: the lines in their order, as fast as they are read, and
-//! the count of those that found no room, by kind. A reader that does not read keeps nobody waiting for longer than
-//! [`PATIENCE`] before it has caught up.
+//! In: lines, and how many bytes of them may wait. Out: the lines in their order, as fast as they are read,
+//! and the count of those that found no room, by kind. A reader that stops reading delays the caller by at
+//! most [`PATIENCE`] until it has caught up.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
@@ -13,32 +13,35 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes handed to the output at once. A write to a full pipe returns when all has found room, and a pipe gets room by whole
-/// pages: so it shows soon when somebody reads.
+/// Bytes per write. A write to a full pipe returns when everything has found room, and a pipe frees room in
+/// whole pages: so it shows soon that a reader reads.
 const CHUNK: usize = 4 << 10;
 
-/// How long a full queue is waited for: long enough for a reader that only lacks a CPU, and too short to be noticed.
+/// How long to wait for a full queue: long enough for a reader that only lacks a CPU, and too short to be
+/// noticed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long the end waits for a reader that takes nothing, where somebody wants it to end.
+/// How long the end waits for a reader that reads nothing, if the end was requested.
 pub const AT_THE_END: Duration = Duration::from_secs(3);
 
-/// Between two lines that tell of dropped ones.
+/// Interval between two lines that report dropped ones.
 const NEWS: Duration = Duration::from_secs(10);
 
-/// Bytes that may wait: a record becomes a line of a few times its size, and a whole ring buffer may come at once.
+/// Bytes that may wait: a record becomes a line of a few times its size, and a whole ring buffer may come at
+/// once.
 #[must_use]
 pub fn room(ring_bytes: u32) -> usize {
     (ring_bytes as usize).saturating_mul(8).clamp(256 << 10, 64 << 20)
 }
 
-/// A copy of standard output's descriptor without a buffer. Whoever else has it may have made it non-blocking.
+/// An unbuffered copy of standard output's descriptor. Another process that shares it may have made it
+/// non-blocking.
 #[derive(Debug)]
 pub struct Stdout(File);
 
 impl Stdout {
     /// # Errors
-    /// When there is no descriptor left.
+    /// If there is no free descriptor.
     pub fn new() -> io::Result<Self> {
         Ok(Stdout(io::stdout().as_fd().try_clone_to_owned()?.into()))
     }
@@ -61,64 +64,64 @@ impl Write for Stdout {
     }
 }
 
-/// Where lines go.
+/// The writer of the lines.
 #[derive(Debug)]
-pub struct Outlet {
+pub struct StdoutWriter {
     shared: Arc<Shared>,
     /// Bytes that may wait.
     most: usize,
-    /// The line that is being made.
+    /// The line that is being built.
     line: Vec<u8>,
-    /// What is left of [`PATIENCE`] until the reader has caught up.
-    patience: Duration,
+    /// The remainder of [`PATIENCE`] until the reader has caught up.
+    timeout: Duration,
     dropped: BTreeMap<&'static str, u64>,
-    /// When dropped lines were told of, and how many.
+    /// When dropped lines were last reported, and how many.
     told: Option<(Instant, u64)>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// There is something to write, or nothing will come any more.
+    /// There is something to write, or nothing more will come.
     filled: Condvar,
-    /// Something was written, or nothing will be any more.
+    /// Something was written, or nothing more will be.
     moved: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<u8>,
-    /// Bytes that the output took, and that it is being given, since the start.
+    /// Bytes that were written or are being written, since the start.
     written: u64,
     taken: u64,
-    /// Nothing will come any more.
+    /// Nothing more will come.
     closed: bool,
-    /// Nothing will be written any more.
+    /// Nothing more will be written.
     over: bool,
     error: Option<io::Error>,
 }
 
-impl Outlet {
+impl StdoutWriter {
     /// # Errors
-    /// When there can be no thread.
+    /// If no thread can be started.
     pub fn new(out: impl Write + Send + 'static, most: usize) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let of_thread = shared.clone();
         thread::Builder::new().name("output".to_owned()).spawn(move || of_thread.write_to(out))?;
-        Ok(Outlet {
+        Ok(StdoutWriter {
             shared,
             most,
             line: Vec::new(),
-            patience: PATIENCE,
+            timeout: PATIENCE,
             dropped: BTreeMap::new(),
             told: None,
         })
     }
 
-    /// One line, or several that belong together, if there is room.
+    /// Writes one line, or several that belong together, if there is room.
     ///
     /// # Errors
-    /// What `write` gives.
+    /// The error of `write`.
     pub fn line(
         &mut self,
         kind: &'static str,
@@ -134,10 +137,10 @@ impl Outlet {
         Ok(())
     }
 
-    /// What must not be missing; it always has room.
+    /// Writes what must not be dropped; there is always room for it.
     ///
     /// # Errors
-    /// What `write` gives.
+    /// The error of `write`.
     pub fn always(&mut self, write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
         self.line.clear();
         write(&mut self.line)?;
@@ -153,29 +156,30 @@ impl Outlet {
         }
     }
 
-    /// Whether the line fits, for which a reader gets some time, unless all of that has passed before.
+    /// Whether the line fits; waits for the reader for some time, unless that time is used up already.
     fn has_room(&mut self) -> bool {
         let mut queue = self.shared.queue();
         let fits =
             |queue: &Queue| queue.waiting.is_empty() || queue.waiting.len() + self.line.len() <= self.most;
-        while !fits(&queue) && !queue.over && !self.patience.is_zero() {
+        while !fits(&queue) && !queue.over && !self.timeout.is_zero() {
             self.shared.filled.notify_one();
             let begin = Instant::now();
-            queue = self.shared.wait(queue, self.patience);
-            self.patience = self.patience.saturating_sub(begin.elapsed());
+            queue = self.shared.wait(queue, self.timeout);
+            self.timeout = self.timeout.saturating_sub(begin.elapsed());
         }
         fits(&queue)
     }
 
-    /// Lets the output have what waits.
+    /// Hands the waiting lines to the output.
     ///
     /// # Errors
-    /// What the output gave for earlier lines, once.
+    /// The output's error for earlier lines, once.
     pub fn flush(&mut self) -> io::Result<()> {
         let mut queue = self.shared.queue();
-        // A reader that never catches up must not make each batch wait: records would be lost instead of lines.
+        // A reader that never catches up must not make each batch wait: records would be lost instead of
+        // lines.
         if queue.waiting.len() <= self.most / 2 {
-            self.patience = PATIENCE;
+            self.timeout = PATIENCE;
         }
         self.shared.filled.notify_one();
         queue.error.take().map_or(Ok(()), Err)
@@ -187,7 +191,7 @@ impl Outlet {
         &self.dropped
     }
 
-    /// How many lines were dropped, when there are more than were told of; not too often.
+    /// How many lines were dropped, if there are more than were reported; rate-limited.
     pub fn news(&mut self, now: Instant) -> Option<u64> {
         let dropped = self.dropped.values().sum();
         let due = self.told.is_none_or(|(at, told)| now.duration_since(at) >= NEWS && dropped > told);
@@ -198,10 +202,10 @@ impl Outlet {
         Some(dropped)
     }
 
-    /// Waits until all is written; for a reader that takes nothing, not longer than `still`.
+    /// Waits until everything is written; for a reader that reads nothing, not longer than `still`.
     ///
     /// # Errors
-    /// What the output gave, or how much was not written.
+    /// The output's error, or how much was not written.
     pub fn finish(self, still: Duration) -> io::Result<()> {
         let mut queue = self.shared.queue();
         queue.closed = true;
@@ -226,7 +230,7 @@ impl Outlet {
 }
 
 impl Shared {
-    /// The queue is whole between two statements.
+    /// The queue is consistent between any two statements.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -244,12 +248,12 @@ impl Shared {
         let mut queue = self.queue();
         queue.over = true;
         queue.error = done.err();
-        // Nobody will ever have it.
+        // It will never be read.
         queue.waiting = VecDeque::new();
         self.moved.notify_all();
     }
 
-    /// The next bytes to write; waits for them. False when no more will come.
+    /// The next bytes to write; waits for them. False if no more will come.
     fn next(&self, chunk: &mut Vec<u8>) -> bool {
         let mut queue = self.queue();
         while queue.waiting.is_empty() && !queue.closed {

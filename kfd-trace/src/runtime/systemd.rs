@@ -1,6 +1,7 @@
-//! The service manager: is told that the daemon is up, what it does, and that it lives as long as its loop turns.
+//! The service manager: notifies it that the daemon is up, what it does, and that it is alive as long as its
+//! loop turns.
 //!
-//! Where nobody started us that wants to know (NOTIFY_SOCKET, WATCHDOG_USEC), nothing is told.
+//! Without a manager that requests this (NOTIFY_SOCKET, WATCHDOG_USEC), sends nothing.
 
 use crate::text::escape;
 use sd_notify::NotifyState;
@@ -10,29 +11,29 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// The loop turns at least as often.
+/// The loop turns at least this often.
 pub(crate) const TURN: Duration = Duration::from_secs(1);
 
-/// Whoever is awaited for longer hangs: what is begun elsewhere takes the kernel seconds.
+/// Anything that is awaited for longer is taken for hanging: work begun elsewhere takes the kernel seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 type Tell = Box<dyn FnMut(&[NotifyState<'_>]) -> io::Result<()>>;
 
-/// What is told, and to whom.
+/// What is sent, and to which manager.
 pub(crate) struct Supervisor {
     tell: Tell,
     watchdog: Option<Watchdog>,
 }
 
 impl Supervisor {
-    /// Of the manager that started us.
+    /// For the manager that started this process.
     pub(crate) fn from_env() -> Self {
         Supervisor::new(Box::new(sd_notify::notify), sd_notify::watchdog_enabled())
     }
 
-    /// `patience`: after so long a silence the manager ends us.
-    fn new(tell: Tell, patience: Option<Duration>) -> Self {
-        Supervisor { tell, watchdog: patience.map(|patience| Watchdog { every: patience / 2, last: None }) }
+    /// `timeout`: the manager ends this process after this long without a message.
+    fn new(tell: Tell, timeout: Option<Duration>) -> Self {
+        Supervisor { tell, watchdog: timeout.map(|timeout| Watchdog { every: timeout / 2, last: None }) }
     }
 
     /// The daemon is up: it traces, or waits for its driver.
@@ -40,12 +41,12 @@ impl Supervisor {
         self.send(&[NotifyState::Ready, NotifyState::Status(&escape::terminal(&doing.to_string()))]);
     }
 
-    /// It ends, which takes the kernel seconds.
+    /// The daemon is stopping, which takes the kernel seconds.
     pub(crate) fn stopping(&mut self) {
         self.send(&[NotifyState::Stopping]);
     }
 
-    /// To be called at each turn of the loop, and from nowhere else.
+    /// Must be called at each turn of the loop, and from nowhere else.
     pub(crate) fn alive(&mut self) {
         let now = Instant::now();
         if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_due(now)) {
@@ -53,7 +54,8 @@ impl Supervisor {
         }
     }
 
-    /// Awaits what is done elsewhere, or a pause; alive meanwhile, as long as that can be believed.
+    /// Awaits work done elsewhere, or a pause; meanwhile reports the process as alive, as long as that is
+    /// credible.
     pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let begin = Instant::now();
@@ -74,14 +76,14 @@ impl Supervisor {
     }
 }
 
-/// When it is to be told that we live.
+/// When the next keep-alive is due.
 struct Watchdog {
     every: Duration,
     last: Option<Instant>,
 }
 
 impl Watchdog {
-    /// Whether the next turn may come too late.
+    /// Whether the next turn may be too late.
     fn is_due(&mut self, now: Instant) -> bool {
         let due = self.last.is_none_or(|last| now.duration_since(last) + TURN > self.every);
         if due {
@@ -98,7 +100,7 @@ pub(crate) mod tests {
     use std::rc::Rc;
     use tokio::time::{advance, sleep};
 
-    /// A manager that keeps what it is told, with a minute's patience.
+    /// A manager that keeps the messages that it gets, with a timeout of one minute.
     pub(crate) fn listening() -> (Supervisor, Rc<RefCell<Vec<String>>>) {
         let told = Rc::new(RefCell::new(Vec::new()));
         let keeps = told.clone();

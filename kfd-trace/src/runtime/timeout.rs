@@ -1,31 +1,31 @@
-//! How long work that may hang is waited for without a word. Takes in when it began and what time it is; gives out how long it has
-//! taken, once that is long.
+//! Timeout after which work that may hang is reported. In: when it began and the current time. Out: how long
+//! it has taken, once that is long.
 
 use std::time::{Duration, Instant};
 
-/// What takes longer is told.
+/// Work that takes longer is reported.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// Ends once.
+/// Expires once.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Timeout {
     since: Instant,
     ended: bool,
 }
 
-impl Patience {
+impl Timeout {
     pub(crate) fn new(since: Instant) -> Self {
-        Patience { since, ended: false }
+        Timeout { since, ended: false }
     }
 
-    /// How long it has lasted, when it ends now.
+    /// How long it has lasted, if it expires now.
     pub(crate) fn ends(&mut self, now: Instant) -> Option<Duration> {
         let took = self.is_over(now).filter(|_| !self.ended);
         self.ended |= took.is_some();
         took
     }
 
-    /// How long it has lasted, from its end on.
+    /// How long it has lasted, once it has expired.
     pub(crate) fn is_over(&self, now: Instant) -> Option<Duration> {
         Some(now.saturating_duration_since(self.since)).filter(|took| *took > LONG)
     }
@@ -39,12 +39,12 @@ mod tests {
     fn patience_ends_once_and_late() {
         const SECOND: Duration = Duration::from_secs(1);
         let begin = Instant::now();
-        let mut patience = Patience::new(begin);
-        assert_eq!(patience.ends(begin), None);
-        assert_eq!(patience.ends(begin + LONG), None);
-        assert_eq!(patience.is_over(begin + LONG), None);
-        assert_eq!(patience.ends(begin + LONG + SECOND), Some(LONG + SECOND));
-        assert_eq!(patience.ends(begin + LONG * 2), None, "it is told already");
-        assert_eq!(patience.is_over(begin + LONG * 2), Some(LONG * 2), "and over all the same");
+        let mut timeout = Timeout::new(begin);
+        assert_eq!(timeout.ends(begin), None);
+        assert_eq!(timeout.ends(begin + LONG), None);
+        assert_eq!(timeout.is_over(begin + LONG), None);
+        assert_eq!(timeout.ends(begin + LONG + SECOND), Some(LONG + SECOND));
+        assert_eq!(timeout.ends(begin + LONG * 2), None, "it is told already");
+        assert_eq!(timeout.is_over(begin + LONG * 2), Some(LONG * 2), "and over all the same");
     }
 }

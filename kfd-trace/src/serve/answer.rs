@@ -1,6 +1,6 @@
-//! The answers of the pages.
+//! The contents of the pages.
 //!
-//! Takes in what was asked, the state, the history and the clock; gives out texts. Nothing is written down under a lock.
+//! In: the request, the state, the history and the clock. Out: texts. No text is written under a lock.
 
 use super::shared::{Page, Phase, Taken};
 use crate::events::tables::Tables;
@@ -17,7 +17,7 @@ use jiff::tz::TimeZone;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 
-/// The time of an answer.
+/// The time of a response.
 struct Now {
     clock: Clock,
     ns: u64,
@@ -62,7 +62,7 @@ impl Page {
         if at_ns > now.unix_ns() {
             return Err(Refusal::Bad("at lies in the future: give a time up to now".to_owned()));
         }
-        // What ends between both looks stands in both.
+        // What ends between the two readings is in both.
         let (snapshot, topology) = match &*self.phase() {
             Phase::Serving(serving) => (serving.tracer.state.snapshot(), serving.tracer.topology.clone()),
             Phase::Waiting { .. } => Default::default(),
@@ -84,7 +84,7 @@ impl Page {
 
     fn events(&self, filter: &Filter) -> Result<String, Refusal> {
         let now = self.now();
-        // Of one moment.
+        // Both of one moment.
         let (found, kept) = {
             let history = self.history();
             (history.find(filter), kept(&history))
@@ -92,7 +92,7 @@ impl Page {
         written(api::events(&EventsView { ts: now.ts, began_ns: now.began_ns, found: &found, kept: &kept }))
     }
 
-    /// Shows how the tracing goes.
+    /// Shows the state of the tracing.
     fn with_tracing<T>(&self, taken: &Taken, now: &Now, show: impl FnOnce(&Tracing<'_>) -> T) -> T {
         let none = Tables::default();
         let tables = taken.tables.as_ref().unwrap_or(&none);

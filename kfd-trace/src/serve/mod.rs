@@ -1,4 +1,5 @@
-//! HTTP: the pages of the daemon ([`shared`], [`answer`]), their addresses ([`router`]), and the server ([`web`]).
+//! HTTP: the pages of the daemon ([`shared`], [`answer`]), their addresses ([`router`]), and the server
+//! ([`web`]).
 
 mod answer;
 pub mod router;

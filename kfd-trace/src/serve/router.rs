@@ -1,6 +1,6 @@
 //! The daemon's web pages: `/`, `/static/...`, `/metrics`, `/api/v1/...`, `/-/healthy`, `/-/ready`.
 //!
-//! Where the pages' contents come from is behind [`Site`]; [`super::web`] serves them.
+//! The contents of the pages come from [`Site`]; [`super::web`] serves them.
 
 use crate::output::api::{Ask, Refusal, Resource};
 use crate::output::page;
@@ -18,7 +18,7 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// `Content-Type` of the API.
 const JSON_TYPE: &str = "application/json";
 
-/// What the pages show. Called on a thread that may block.
+/// The contents of the pages. Called on a thread that may block.
 pub trait Site: Send + Sync + 'static {
     /// The exposition, in the text format.
     ///
@@ -29,7 +29,7 @@ pub trait Site: Send + Sync + 'static {
     /// The page for people, as HTML; also while nothing is traced.
     ///
     /// # Errors
-    /// One line, which is told with status 500.
+    /// One line, sent with status 500.
     fn page(&self) -> Result<String, String>;
 
     /// A document, as JSON.
@@ -121,13 +121,13 @@ async fn landing(State(site): State<Shared>) -> Result<Response, Response> {
     Ok((headers, Html(html)).into_response())
 }
 
-/// What the page takes along.
+/// The page's static files.
 fn statics() -> Router<Shared> {
     let file = |router: Router<Shared>, (path, kind, content): (&'static str, &'static str, &'static str)| {
         let headers = [
             (header::CONTENT_TYPE, kind),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            // Another version of the daemon has others.
+            // Another version of the daemon has different ones.
             (header::CACHE_CONTROL, "no-cache"),
         ];
         router.route(path, get(async move || (headers, content)))

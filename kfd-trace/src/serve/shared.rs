@@ -1,4 +1,4 @@
-//! What the daemon's pages show: shared between the task that follows the ring buffer and the scrapes.
+//! The contents of the daemon's pages: shared between the task that follows the ring buffer and the scrapes.
 
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
@@ -16,7 +16,7 @@ use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, IOCTL_STATS_MAX, PROCESSES_MAX, SEATS};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A tracer that runs.
+/// A running tracer.
 pub struct Serving {
     pub tracer: Tracer,
     /// Bytes of the ring buffer.
@@ -34,7 +34,7 @@ pub(super) enum Phase {
 
 /// The daemon's pages.
 pub struct Page {
-    /// Locked before `history`, where both are.
+    /// Locked before `history`, if both are.
     pub(super) phase: Mutex<Phase>,
     /// It outlives the driver.
     pub(super) history: Mutex<History>,
@@ -60,7 +60,7 @@ impl Page {
         Page { phase, history: Mutex::default(), roots, detail, started_ns, started_seconds }
     }
 
-    /// A scrape that panicked must not end the tracing: the state is whole between two statements.
+    /// A scrape that panicked must not end the tracing: the state is consistent between any two statements.
     pub(super) fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,7 +69,7 @@ impl Page {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is nothing to trace now. Gives back what was served.
+    /// There is nothing to trace now. Returns what was served.
     pub fn waits_for(&self, why: &str) -> Option<Serving> {
         let mut phase = self.phase();
         let left = match &*phase {
@@ -87,7 +87,7 @@ impl Page {
         *self.phase() = Phase::Serving(Box::new(serving));
     }
 
-    /// Uses the tracer; `None` while there is none.
+    /// Uses the tracer; `None` if there is none.
     pub fn with_tracer<T>(&self, act: impl FnOnce(&mut Tracer) -> T) -> Option<T> {
         match &mut *self.phase() {
             Phase::Serving(serving) => Some(act(&mut serving.tracer)),
@@ -95,12 +95,12 @@ impl Page {
         }
     }
 
-    /// Uses the tracer, and what is remembered; `None` while there is no tracer.
+    /// Uses the tracer and the history; `None` if there is no tracer.
     pub fn with_history<T>(&self, act: impl FnOnce(&mut Tracer, &mut History) -> T) -> Option<T> {
         self.with_tracer(|tracer| act(tracer, &mut self.history()))
     }
 
-    /// A copy of all that a scrape shows, so that the ring buffer is not left alone while it is written down.
+    /// A copy of everything that a scrape shows, so that the ring buffer does not wait while it is formatted.
     pub(super) fn take(&self) -> Taken {
         let phase = self.phase();
         let serving = match &*phase {
@@ -136,7 +136,7 @@ impl Page {
         }
     }
 
-    /// What sysfs shows now, where queues cannot be probed; of what cannot be read the rest.
+    /// What sysfs shows now, if queues cannot be probed; what cannot be read is left out.
     pub(super) fn sysfs(&self, probes: &[ProbeStatus], now_ns: u64) -> Option<(Snapshot, Collected)> {
         let probed = |id| probes.iter().any(|probe| probe.id == id && probe.verdict.sees());
         if probes.is_empty() || probed(ProbeId::QueueAdd) && probed(ProbeId::QueueDel) {
@@ -152,7 +152,7 @@ impl Page {
     }
 }
 
-/// Reads a source; the others are read all the same where it cannot be.
+/// Reads a source; the others are read even if this one cannot be.
 fn collected<T>(collector: &'static str, read: impl FnOnce() -> Result<T, String>) -> (Option<T>, Collected) {
     let begin = clock::mono_ns();
     let read = read();
@@ -167,13 +167,13 @@ fn collected<T>(collector: &'static str, read: impl FnOnce() -> Result<T, String
     (read, Collected { collector, took_ns, failed })
 }
 
-/// What a scrape is made from.
+/// The data for a scrape.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
-    /// Why nothing is traced now, if so.
+    /// Why nothing is traced now; `None` if something is.
     pub(super) why: Option<String>,
     pub(super) snapshot: Snapshot,
-    /// `None` where they could not be read, and before there were any.
+    /// `None` if they could not be read, and before there were any.
     pub(super) tables: Option<Tables>,
     pub(super) collectors: Vec<Collected>,
     pub(super) retired: IoctlTotals,
@@ -198,8 +198,8 @@ impl Taken {
     }
 }
 
-/// While nothing is traced, only what the tracer counts of itself is exported: that must not go down meanwhile. Of a session
-/// all that it counted was taken over when it was let go.
+/// While nothing is traced, only the tracer's own counts are exported: these must not decrease meanwhile. All
+/// counts of a session were taken over when it was released.
 fn left(tracer: &Tracer) -> Taken {
     Taken {
         snapshot: Snapshot { totals: tracer.state.totals().clone(), ..Snapshot::default() },

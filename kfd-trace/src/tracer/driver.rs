@@ -1,7 +1,8 @@
-//! The driver comes and goes. Its probes go with it (`kprobes_module_callback`, kernel/kprobes.c), and nobody is told.
+//! Follows the loading and unloading of the driver. Its probes are removed with it
+//! (`kprobes_module_callback`, kernel/kprobes.c), without a notification.
 //!
-//! Takes in: a look at the driver's folder in sysfs, asked for in turns. Gives out: probes on the driver that is loaded, and
-//! what ended with one that is not. What was seen and counted goes on.
+//! In: a scan of the driver's folder in sysfs, requested at intervals. Out: probes on the loaded driver, and
+//! what ended with an unloaded one. What was seen and counted is kept.
 
 use super::engine::Tracer;
 use super::preflight;
@@ -18,38 +19,40 @@ use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 
-/// The reason of a page while the driver is away.
+/// The reason shown on a page while the driver is unloaded.
 pub(crate) const UNLOADED: &str = "the amdgpu driver was unloaded, and all that it had has ended";
 
-/// What a driver leaves behind that has gone.
+/// What an unloaded driver leaves behind.
 pub struct LetGo {
     /// What ended with it, as events of the owners.
     pub told: Vec<(Event, Change)>,
-    /// To be dropped where nobody waits: to take its probes off takes the kernel seconds.
+    /// Must be dropped where nothing waits for it: detaching its probes takes the kernel seconds.
     pub session: Option<Session>,
 }
 
-/// Why nothing can be traced at the moment, if so.
+/// Why nothing can be traced at the moment; `None` if it can.
 pub(crate) fn absence(roots: &Roots) -> Option<String> {
     preflight::check(&Preflight::read(roots)).err().map(|stop| stop.line)
 }
 
-/// How often the driver's topology has changed, as it counts that itself.
+/// The driver's own count of changes of its topology.
 fn topology_generation(sysfs: &Path) -> Option<u32> {
     fs::read_to_string(sysfs.join("class/kfd/kfd/topology/generation_id")).ok()?.trim().parse().ok()
 }
 
 impl Tracer {
-    /// Attaches the probes; the ring is given apart, so that it can be awaited while the rest is used. What stands is
-    /// taken in. This takes the kernel seconds.
+    /// Attaches the probes; the ring is returned separately, so that it can be awaited while the rest is
+    /// used. Existing processes and queues are added to the state. This takes the kernel seconds.
     ///
     /// # Errors
-    /// When nothing could be seen: there is no driver, or it went meanwhile (`NOTHING_TO_TRACE`), or it cannot be traced.
+    /// If nothing could be seen: there is no driver, or it was unloaded meanwhile (`NOTHING_TO_TRACE`), or it
+    /// cannot be traced.
     pub fn attach(&mut self) -> Result<Ring, Stop> {
         let sysfs = self.roots.sysfs.clone();
         let loading = Loading::read(&sysfs).ok().flatten();
         let probed = self.probe();
-        // What was read of one loading does not hold for another, and one that goes refuses probes.
+        // What was read of one loading is not valid for another, and a driver that is being unloaded refuses
+        // probes.
         match (probed, loading.filter(|loading| loading.stays(&sysfs))) {
             (Ok(probed), Some(loading)) => Ok(self.take_over(probed, loading)),
             (Err(stop), Some(loading)) if stop.code == NOTHING_TO_TRACE && loading.comes(&sysfs) => {
@@ -64,14 +67,15 @@ impl Tracer {
         }
     }
 
-    /// The driver that the probes were put on is not there any more, whether or not it was loaded again: nothing is seen.
-    /// To be asked once a second or oftener.
+    /// The driver that the probes were attached to is no longer loaded, whether or not it was loaded again:
+    /// nothing is seen. Must be called at least once a second.
     #[must_use]
     pub fn driver_has_gone(&self) -> bool {
         self.loading.is_some_and(|loading| loading.is_over(&self.roots.sysfs))
     }
 
-    /// Attaches to the functions of GPUs that came since. To be asked once a second, of a driver that is there.
+    /// Attaches to the functions of GPUs that were added since. Must be called once a second, while the
+    /// driver is loaded.
     pub fn follow_gpus(&mut self) {
         let Some(session) = &mut self.session else { return };
         let added = session.follow_gpus(topology_generation(&self.roots.sysfs));
@@ -80,7 +84,7 @@ impl Tracer {
         }
     }
 
-    /// Lets go of a driver that has gone. To be called after all records that stand in the ring buffer were taken in.
+    /// Releases an unloaded driver. Must be called after all records in the ring buffer were processed.
     pub fn let_go(&mut self) -> LetGo {
         self.loading = None;
         self.pending = Pending::default();
@@ -95,9 +99,9 @@ impl Tracer {
         LetGo { told, session }
     }
 
-    /// Takes over what a session counted that is over.
+    /// Adds the counts of a session that has ended.
     pub(crate) fn count_last(&mut self, mut tables: Tables) {
-        // An open file of /dev/kfd would have held the driver.
+        // An open file of /dev/kfd would have kept the driver loaded.
         tables.close(|_| true);
         self.retired.retire(&tables.ioctls, &tables.errors);
         self.past.take(&tables);
@@ -108,7 +112,7 @@ impl Tracer {
     }
 }
 
-/// What was counted, or of that what is `at_hand` without the kernel, so that counts do not go down.
+/// The counts, or the part of them that is `at_hand` without the kernel, so that counts never decrease.
 fn last_counts<E: Display>(read: Result<Tables, E>, at_hand: impl FnOnce() -> Tables) -> Tables {
     read.unwrap_or_else(|error| {
         log::warn!(
@@ -118,7 +122,7 @@ fn last_counts<E: Display>(read: Result<Tables, E>, at_hand: impl FnOnce() -> Ta
     })
 }
 
-/// The end of each queue, and that of the process.
+/// The end of each queue, and of the process.
 fn told(row: Option<&Process>, now_ns: u64, change: Change) -> Vec<(Event, Change)> {
     let (id, tgid) = (row.and_then(Process::id), row.and_then(|row| row.tgid));
     let Change { process, ended, .. } = change;

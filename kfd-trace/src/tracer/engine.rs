@@ -1,5 +1,5 @@
-//! A session with the memory of what it saw: what the stream and the daemon have in common. The memory outlives the
-//! session: the driver may go and come again ([`super::driver`]).
+//! A session with the memory of what it saw: the part that the stream and the daemon share. The memory
+//! outlives the session: the driver may be unloaded and loaded again ([`super::driver`]).
 
 use super::intake::{Intake, TakenIn};
 use super::inventory::Standings;
@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a tracer is asked for.
+/// What is requested of a tracer.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub roots: Roots,
@@ -40,7 +40,7 @@ pub struct Request {
     /// Bytes of the ring buffer.
     pub ring_bytes: u32,
     pub choice: Choice,
-    /// From one sample of queues to the next; zero for none.
+    /// Interval between samples of queues; zero for none.
     pub sample: Duration,
     pub limits: StateLimits,
 }
@@ -49,7 +49,7 @@ pub struct Request {
 pub struct Tracer {
     /// `None` while the driver is not loaded.
     pub(crate) session: Option<Session>,
-    /// The driver that the session's probes sit on.
+    /// The loading of the driver that the session's probes are attached to.
     pub(crate) loading: Option<Loading>,
     pub(crate) roots: Roots,
     request: Request,
@@ -58,25 +58,25 @@ pub struct Tracer {
     pub samples: SampleTotals,
     pub topology: Topology,
     pub clock: Clock,
-    /// Sums of the processes whose rows have left the maps.
+    /// Sums of the processes whose rows were removed from the maps.
     pub retired: IoctlTotals,
     pub undecoded: Undecoded,
-    /// What the sessions before this one counted.
+    /// The counts of the previous sessions.
     pub(crate) past: Past,
-    /// Loadings of the driver that probes were put on.
+    /// Number of driver loadings that probes were attached to.
     pub driver_loads: u64,
-    /// When probes were on for the first time, CLOCK_MONOTONIC nanoseconds.
+    /// When probes were attached for the first time, CLOCK_MONOTONIC nanoseconds.
     pub started_ns: u64,
     pub(crate) pending: Pending,
     #[cfg(debug_assertions)]
     log: Log,
 }
 
-/// The task that shows the lines of the BPF side; it ends when this is dropped.
+/// The task that shows the log lines of the BPF side; it ends when this is dropped.
 #[cfg(debug_assertions)]
 type Log = tokio::task::JoinSet<std::io::Result<()>>;
 
-/// A session whose probes are on, and what came of the same reading of the kernel.
+/// A session with attached probes, and the results of the same reading of the kernel.
 pub(crate) struct Probed {
     session: Session,
     ring: Ring,
@@ -112,10 +112,10 @@ impl Tracer {
         }
     }
 
-    /// Reads the kernel and puts the probes on; nothing of the tracer changes yet.
+    /// Reads the kernel and attaches the probes; does not change the tracer yet.
     ///
     /// # Errors
-    /// When nothing could be seen.
+    /// If nothing could be seen.
     pub(crate) fn probe(&self) -> Result<Probed, Stop> {
         let request = &self.request;
         let (kernel, mut facts) = preflight::read(&request.roots)?;
@@ -163,7 +163,7 @@ impl Tracer {
         })
     }
 
-    /// Goes on with these probes.
+    /// Continues with these probes.
     pub(crate) fn take_over(&mut self, probed: Probed, loading: Loading) -> Ring {
         #[cfg(debug_assertions)]
         {
@@ -171,7 +171,7 @@ impl Tracer {
         }
         let Probed { session, ring, standings, ioctl_sizes, .. } = probed;
         let (session, standings) = (self.session.insert(session), Arc::new(standings));
-        // The probes are on: from here on births and ends are seen, so what stands is taken in once.
+        // The probes are attached: from here on starts and ends are seen, so what exists is added once.
         if let Some(why) = standings.adopt(session, &mut self.state) {
             say(format_args!("queues from before have no addresses: {why}"));
         }
@@ -186,7 +186,7 @@ impl Tracer {
         ring
     }
 
-    /// Takes in one record: see [`Intake::take_in`].
+    /// Processes one record: see [`Intake::take_in`].
     pub fn take_in<'r>(&mut self, record: &'r Result<Event, Undecodable>) -> Option<TakenIn<'r>> {
         let queues_by_ioctl = self.queues_by_ioctl();
         let Self { state, undecoded, roots, .. } = self;
@@ -205,10 +205,10 @@ impl Tracer {
         self.session.as_ref().map_or(&[], Session::probes)
     }
 
-    /// What the maps hold, what the kernel left out, and what earlier sessions counted.
+    /// The contents of the maps, what the kernel skipped, and the counts of earlier sessions.
     ///
     /// # Errors
-    /// When the kernel refuses the reading.
+    /// If the kernel refuses to read them.
     pub fn tables(&self) -> Result<Tables, Stop> {
         let mut tables = match &self.session {
             Some(session) => Tables { missed: session.missed(), ..maps(session, &self.roots.procfs)? },
@@ -218,28 +218,29 @@ impl Tracer {
         Ok(tables)
     }
 
-    /// Takes the probes off; the ring and the maps can still be read.
+    /// Detaches the probes; the ring and the maps can still be read.
     pub fn detach(&mut self) {
         if let Some(session) = &mut self.session {
             session.detach();
         }
     }
 
-    /// The wall clock may have been set, or have gone on while the machine slept: to be called before events are told.
+    /// The wall clock may have been set, or may have advanced while the machine slept: must be called before
+    /// events are reported.
     pub fn renew_clock(&mut self) {
         self.clock = self.clock_now();
     }
 
-    /// The clock as it is at this moment.
+    /// The clock at this moment.
     #[must_use]
     pub fn clock_now(&self) -> Clock {
         Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), ..self.clock.clone() }
     }
 
-    /// Forgets what has ended long enough ago, and makes room in the maps; to be called once a second.
+    /// Removes what ended long enough ago, and frees room in the maps; must be called once a second.
     ///
     /// # Errors
-    /// When the kernel refuses to read or change the maps.
+    /// If the kernel refuses to read or change the maps.
     pub fn expire(&mut self) -> Result<(), Stop> {
         let now_ns = clock::mono_ns();
         let gone: BTreeSet<ProcessId> = self.state.expire(now_ns).into_iter().collect();
@@ -249,7 +250,7 @@ impl Tracer {
         if gone.is_empty() {
             return Ok(());
         }
-        // From here on nothing is counted for them any more, not even for one that was wrongly held to have ended.
+        // From here on nothing more is counted for them, not even for one that was wrongly taken for ended.
         session.forget(&gone).map_err(failed)?;
         let Tables { mut ioctls, mut errors, .. } = maps(session, &self.roots.procfs)?;
         ioctls.retain(|row| gone.contains(&row.process));
@@ -283,14 +284,14 @@ impl Tracer {
     }
 }
 
-/// What the maps hold. A call under way needs a thread: one whose thread has ended is not in flight.
+/// The contents of the maps. A call in progress needs a thread: one whose thread has ended is not in flight.
 fn maps(session: &Session, procfs: &Path) -> Result<Tables, Stop> {
     let mut tables = session.tables().map_err(|error| Stop::failed(chain(&error)))?;
     tables.close(|call| thread::has_ended(procfs, call.caller_tgid, call.tid));
     Ok(tables)
 }
 
-/// Wall time of this machine, in its zone.
+/// Wall time of this machine, in its time zone.
 #[must_use]
 pub fn wall_clock() -> Clock {
     Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), zone: TimeZone::system() }

@@ -1,18 +1,19 @@
-//! What /proc and the kubelet's logs add to a process that BPF, the driver's table or sysfs told of.
+//! What /proc and the kubelet's logs add to a process that was seen by BPF, in the driver's table or in
+//! sysfs.
 
 use crate::attribute::pods;
 use crate::attribute::process::{self, ProcessInfo};
 use crate::kernel::Roots;
 use crate::state::{Process, ProcessDetails};
 
-/// Reads the details of a process, if it is still that very process.
+/// Reads the details of a process, if it is still the same process.
 #[must_use]
 pub fn details(roots: &Roots, row: &Process) -> Option<ProcessDetails> {
     let info = process::read(&roots.procfs, row.tgid?, row.start_boottime_ns).ok()?;
     Some(of(roots, &info))
 }
 
-/// The details with what /proc told.
+/// The details, with what /proc reports.
 #[must_use]
 pub fn of(roots: &Roots, info: &ProcessInfo) -> ProcessDetails {
     let ProcessInfo { who, cgroup, belongs } = info;

@@ -1,10 +1,10 @@
-//! The one loop: waits for the next thing that happens to a tracer, for the stream and the daemon alike.
+//! The main loop: waits for the next event of a tracer, for the stream and the daemon alike.
 //!
-//! In: the ring buffer, a turn each second, the driver's lists, samples, signals. Out: [`Happened`], and in
-//! [`Follow::records`] all records that came before it, to be taken in first.
+//! In: the ring buffer, a tick each second, the driver's lists, samples, signals. Out: [`Happened`], and in
+//! [`Follow::records`] all records that came before it, to be processed first.
 
 use super::engine::Tracer;
-use super::reconcile::background::UnderWay;
+use super::reconcile::background::BackgroundScan;
 use super::reconcile::scan::Seen;
 use super::sample::pass::Pass;
 use super::sample::schedule::{Sampling, Step};
@@ -17,12 +17,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// From one turn to the next: what has ended is forgotten, new GPUs are attached to, and the driver is looked at.
+/// Interval between ticks: ended processes are removed, new GPUs are attached to, and the driver is checked.
 const TURN: Duration = Duration::from_secs(1);
 
-/// Where the tracer is: at hand, or behind a lock.
+/// Access to the tracer: direct or behind a lock.
 pub trait Access {
-    /// Uses it; `None` where there is none.
+    /// Uses it; `None` if there is none.
     fn with<T>(&mut self, act: impl FnOnce(&mut Tracer) -> T) -> Option<T>;
 }
 
@@ -32,46 +32,46 @@ impl Access for Tracer {
     }
 }
 
-/// What happened. All of it comes after [`Follow::records`].
+/// What happened. All of it is later than [`Follow::records`].
 #[derive(Debug)]
 pub enum Happened {
-    /// Records came, or a turn is over.
+    /// Records came, or a tick is over.
     Records,
     /// The driver's lists were read: [`Tracer::reconcile`] compares with them.
     Listed(Seen),
-    /// Queues were sampled: [`Follow::sampled`] takes it in.
+    /// Queues were sampled: [`Follow::sampled`] processes the sample.
     Sampled(Pass),
     /// The driver was unloaded. There is nothing more to follow.
     DriverGone,
-    /// A signal asks to end.
+    /// A signal requests the end.
     Signal,
 }
 
-/// A tracer that is followed, from its attachment until its driver goes.
+/// A tracer that is followed, from its attachment until its driver is unloaded.
 pub struct Follow {
     ring: Ring,
-    lists: UnderWay,
+    lists: BackgroundScan,
     sampling: Sampling,
     turn: Interval,
-    /// Records that are not taken in yet; the caller clears them.
+    /// Records that are not processed yet; the caller clears them.
     pub records: Vec<Result<Event, Undecodable>>,
 }
 
 impl Follow {
-    /// `sample`: from one sample of queues to the next; zero for none.
+    /// `sample`: interval between samples of queues; zero for none.
     #[must_use]
     pub fn new(ring: Ring, sample: Duration, procfs: PathBuf) -> Self {
         let mut turn = interval(TURN);
-        // After a stop, one turn is enough.
+        // After a stop, one tick is enough.
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let sampling = Sampling::new(sample, procfs);
-        Follow { ring, lists: UnderWay::default(), sampling, turn, records: Vec::new() }
+        Follow { ring, lists: BackgroundScan::default(), sampling, turn, records: Vec::new() }
     }
 
-    /// Waits for the next thing. Dropped while it waits, it has missed nothing.
+    /// Waits for the next event. Cancel-safe: dropped while it waits, it has missed nothing.
     ///
     /// # Errors
-    /// When the ring buffer or the maps cannot be read, or a reading of lists or of queues panicked.
+    /// If the ring buffer or the maps cannot be read, or a scan of the lists or a sample panicked.
     pub async fn next(&mut self, access: &mut impl Access, signals: &mut Signals) -> Result<Happened, Stop> {
         tokio::select! {
             read = self.ring.read(&mut self.records) => {
@@ -115,7 +115,7 @@ impl Follow {
         Ok(Happened::Records)
     }
 
-    /// Takes a sample in.
+    /// Processes a sample.
     pub fn sampled(&mut self, tracer: &mut Tracer, pass: &Pass) {
         self.sampling.take(tracer, pass);
     }
@@ -126,7 +126,7 @@ impl Follow {
     }
 }
 
-fn tidy(tracer: &mut Tracer, lists: &mut UnderWay) -> Result<(), Stop> {
+fn tidy(tracer: &mut Tracer, lists: &mut BackgroundScan) -> Result<(), Stop> {
     tracer.renew_clock();
     tracer.expire()?;
     tracer.follow_gpus();

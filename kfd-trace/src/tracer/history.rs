@@ -1,4 +1,4 @@
-//! What goes from the tracer into the history.
+//! What the tracer adds to the history.
 
 use super::engine::Tracer;
 use super::intake::TakenIn;
@@ -8,7 +8,7 @@ use crate::probes::session::Session;
 use crate::runtime::clock;
 use crate::state::{Change, History, Process, State};
 
-/// Takes in records; the tracer's clock is as it is now.
+/// Adds records; the tracer's clock is at its current value.
 pub(crate) fn records(tracer: &mut Tracer, history: &mut History, records: &[Result<Event, Undecodable>]) {
     let offset_ns = offset_ns(tracer);
     for record in records {
@@ -21,13 +21,13 @@ pub(crate) fn records(tracer: &mut Tracer, history: &mut History, records: &[Res
     }
 }
 
-/// Events that the tracer told itself.
+/// Adds events that the tracer generated itself.
 pub(crate) fn told(tracer: &Tracer, history: &mut History, told: &[(Event, Change)]) {
     let offset_ns = offset_ns(tracer);
     told.iter().for_each(|(event, change)| history.record(event, change, &tracer.state, offset_ns));
 }
 
-/// The tracing begins, or goes on with another driver: what stands already.
+/// The tracing begins, or continues with another driver: adds what exists already.
 pub(crate) fn begins(tracer: &mut Tracer, history: &mut History) {
     tracer.renew_clock();
     if tracer.driver_loads > 1 {
@@ -38,7 +38,7 @@ pub(crate) fn begins(tracer: &mut Tracer, history: &mut History) {
     history.begin(clock::mono_ns(), offset_ns(tracer));
 }
 
-/// The driver was unloaded. Gives the session that is to be taken off.
+/// The driver was unloaded. Returns the session that must be detached.
 pub(crate) fn let_go(tracer: &mut Tracer, history: &mut History) -> Option<Session> {
     let over = tracer.let_go();
     told(tracer, history, &over.told);
@@ -48,7 +48,7 @@ pub(crate) fn let_go(tracer: &mut Tracer, history: &mut History) -> Option<Sessi
     over.session
 }
 
-/// What stands already, as events of the moment in which it was found.
+/// What exists already, as events at the time at which it was found.
 pub(crate) fn standing(state: &State) -> Vec<(Event, Change)> {
     let of = |row: &Process| {
         let change = Change { process: Some(row.key), ..Change::default() };

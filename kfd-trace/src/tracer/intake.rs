@@ -1,6 +1,6 @@
-//! One record taken in: into the state, with what /proc tells of a process that is met for the first time.
+//! Adds one record to the state, with what /proc reports of a process that is seen for the first time.
 //!
-//! Takes in what the ring buffer gave, in its order. Gives out the events with what they changed.
+//! In: the records of the ring buffer, in their order. Out: the events with their changes.
 
 use super::enrich;
 use crate::events::decode::Undecodable;
@@ -10,7 +10,7 @@ use crate::kernel::Roots;
 use crate::model::event::{Body, Event};
 use crate::state::{Anomaly, Change, State};
 
-/// Where records go.
+/// Where records are added.
 #[derive(Debug)]
 pub struct Intake<'a> {
     pub state: &'a mut State,
@@ -20,18 +20,18 @@ pub struct Intake<'a> {
     pub queues_by_ioctl: bool,
 }
 
-/// What became of a record. An event is some hundred bytes, and comes often: it stays where it is.
+/// The result for a record. An event has some hundred bytes and comes often, so it is not moved.
 #[derive(Debug)]
 pub struct TakenIn<'r> {
     pub event: &'r Event,
     /// What it changed.
     pub change: Change,
-    /// Where queues cannot be probed: what an ioctl did to a queue, told as an event of its own, and what that changed.
+    /// If queues cannot be probed: what an ioctl did to a queue, as a separate event, and what that changed.
     pub derived: Option<Box<(Event, Change)>>,
 }
 
 impl Intake<'_> {
-    /// Takes in one record; `None` when it could not be decoded.
+    /// Processes one record; `None` if it could not be decoded.
     pub fn take_in<'r>(&mut self, record: &'r Result<Event, Undecodable>) -> Option<TakenIn<'r>> {
         match record {
             Ok(event) => {
@@ -59,8 +59,9 @@ impl Intake<'_> {
         change
     }
 
-    /// Reads what /proc tells of the process of a change, here and now: a command line, where such are asked for, waits for the
-    /// memory lock of that process, and the ring buffer, pages and signals wait with it.
+    /// Reads what /proc reports of the process of a change, synchronously: a command line, if these are
+    /// requested, waits for the memory lock of that process, and the ring buffer, pages and signals wait with
+    /// it.
     fn enrich(&mut self, change: &Change) {
         let Some(key) = change.process else { return };
         let details = self.state.process(key).and_then(|row| enrich::details(self.roots, row));
@@ -80,7 +81,7 @@ mod tests {
 
     const CREATE: u32 = 0xc060_4b02;
 
-    /// What a create that went well leads to: how many queues there are then, and the event that follows from it.
+    /// The result of a successful create: the number of queues after it, and the event that follows from it.
     fn created(queues_by_ioctl: bool) -> (usize, Option<Body>) {
         let (mut state, mut undecoded) = (state(), Undecoded::default());
         let root = tempfile::tempdir().unwrap();

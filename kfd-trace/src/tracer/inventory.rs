@@ -1,4 +1,5 @@
-//! What stands now, from the sources that need no probe: the kernel's own table of processes, and sysfs.
+//! The existing processes and queues, from the sources that need no probe: the kernel's own table of
+//! processes, and sysfs.
 
 use super::enrich;
 use super::preflight::chain;
@@ -15,19 +16,19 @@ use crate::probes::walk::{self, Standing, Walk};
 use crate::runtime::clock;
 use crate::state::{ProcessDetails, Read, Source, StandingProcess, State};
 
-/// One process with its queues, as one source has it.
+/// One process with its queues, from one source.
 #[derive(Clone, Debug)]
 pub struct Found {
     pub process: StandingProcess,
-    /// What /proc told of it; `None` when it is gone, or not to be read.
+    /// What /proc reports of it; `None` if it has ended or cannot be read.
     pub details: Option<ProcessDetails>,
     pub queues: Vec<QueueCreate>,
 }
 
-/// Walks the kernel's table of processes by a program of its own, with nothing attached.
+/// Walks the kernel's table of processes with a program of its own; nothing is attached.
 ///
 /// # Errors
-/// A line that says why it cannot be walked here.
+/// One line: why it cannot be walked here.
 pub fn walk(roots: &Roots, kernel: &Kernel, facts: &Facts) -> Result<Vec<Found>, String> {
     let walk = Walk::new(kernel, facts)?;
     let peek = Peek::open().map_err(|error| chain(&error))?;
@@ -51,7 +52,8 @@ fn found(roots: &Roots, standing: walk::StandingProcess, id: Option<ProcessId>) 
     Found { process: StandingProcess { id, ..process }, details, queues: standing.queues }
 }
 
-/// Reads KFD's sysfs, and tells what of it could not be read. Types are named by the kernel's own enum, where its BTF tells it.
+/// Reads KFD's sysfs, and returns what of it could not be read. Types are named by the kernel's own enum, if
+/// its BTF has it.
 #[must_use]
 pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> (Vec<Found>, Vec<Unreadable>) {
     let KfdSysfs { processes, errors, .. } = read_sysfs(roots);
@@ -77,7 +79,7 @@ pub(super) fn queues_of(layout: &QueueLayout, listed: &SysfsProcess) -> Vec<Queu
     let queues = listed.queues.iter().map(|queue| QueueCreate {
         queue_id: Some(queue.queue_id),
         gpu_id: queue.gpu_id,
-        // sysfs does not tell AQL apart, and without the enum a number has no meaning.
+        // sysfs does not distinguish AQL, and without the enum a number has no meaning.
         queue_type: queue.queue_type_raw.map(|raw| layout.queue_type(raw)).filter(known_type),
         ring_size: queue.size,
         ..QueueCreate::untold(Origin::Standing)
@@ -89,7 +91,7 @@ fn known_type(kind: &QueueType) -> bool {
     !matches!(kind, QueueType::Unknown(_))
 }
 
-/// `start`: where the source itself tells it; `who`: what procfs tells of that process.
+/// `start`: if the source itself has it; `who`: what procfs reports of that process.
 pub(super) fn process_of(
     tgid: u32,
     context_id: Option<u32>,
@@ -108,7 +110,7 @@ pub(super) fn process_of(
     }
 }
 
-/// Puts what stands into a state.
+/// Adds what exists to a state.
 pub fn adopt(state: &mut State, found: &[Found], source: Source, read: Read) {
     for Found { process, details, queues } in found {
         let key = state.adopt_process(read, process, source);
@@ -121,7 +123,7 @@ pub fn adopt(state: &mut State, found: &[Found], source: Source, read: Read) {
     }
 }
 
-/// What stands, for a session: the same numbers for both sides.
+/// What exists, for a session: both sides use the same numbers.
 pub struct Standings {
     pub(crate) roots: Roots,
     pub(crate) layout: QueueLayout,
@@ -147,8 +149,8 @@ impl Standings {
         Ok(walk.run(&mut memory))
     }
 
-    /// Numbers what stands before the probes are attached, so that an open by a standing process is not taken for
-    /// its creation.
+    /// Assigns numbers to existing processes before the probes are attached, so that an open by an existing
+    /// process is not taken for its creation.
     pub fn number(&self, session: &mut Session) {
         for (process, mono_ns) in
             self.walked(session).unwrap_or_default().processes.iter().zip(clock::mono_ns()..)
@@ -168,8 +170,8 @@ impl Standings {
         numbered.map(|(process, id)| found(&self.roots, process, id)).collect()
     }
 
-    /// Puts all that stands into a state: addresses from the kernel, where it can be walked, and what sysfs lists.
-    /// Gives the reason where queues stand and the kernel cannot be walked.
+    /// Adds everything that exists to a state: addresses from the kernel, if it can be walked, and what sysfs
+    /// lists. Returns the reason if queues exist and the kernel cannot be walked.
     pub fn adopt(&self, session: &mut Session, state: &mut State) -> Option<String> {
         let from_ns = clock::mono_ns();
         let walked = self.walked(session);

@@ -1,7 +1,8 @@
-//! The engine: probes on the driver that is loaded, and the state that their records, the driver's lists and samples keep true.
+//! The engine: probes on the loaded driver, and the state that is kept current by their records, the driver's
+//! lists and samples.
 //!
-//! In: the roots of procfs and sysfs, what to trace. Out: events with what each changed, and the state. The stream and the
-//! daemon both run it.
+//! In: the roots of procfs and sysfs, what to trace. Out: events with their changes, and the state. The
+//! stream and the daemon both run it.
 
 pub mod driver;
 pub mod engine;

@@ -1,4 +1,4 @@
-//! What the sessions before this one counted: counts go on where a driver that was unloaded left them.
+//! The counts of the previous sessions: counts continue from where an unloaded driver left them.
 
 use crate::events::tables::Tables;
 use crate::model::counters::Counters;
@@ -6,7 +6,7 @@ use crate::model::missed::Missed;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 
-/// What sessions counted that are over, beside what went to [`Tracer::retired`].
+/// The counts of sessions that have ended, except those that were added to [`Tracer::retired`].
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     counters: Counters,
@@ -14,13 +14,13 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// Takes over what a session counted.
+    /// Adds the counts of a session.
     pub(crate) fn take(&mut self, tables: &Tables) {
         self.counters.add(&tables.counters);
         add(&mut self.missed, &tables.missed);
     }
 
-    /// Lets the counts of a session begin where those before it ended.
+    /// Makes the counts of a session start where those of the previous sessions ended.
     pub(crate) fn count_on(&self, tables: &mut Tables) {
         tables.counters.add(&self.counters);
         add(&mut tables.missed, &self.missed);

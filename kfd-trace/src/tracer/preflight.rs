@@ -1,14 +1,15 @@
-//! What a tracer stands on: the kernel as far as it tells, and whether it can be traced at all.
+//! The prerequisites of a tracer: the kernel, as far as it reports about itself, and whether it can be traced
+//! at all.
 
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
 pub use crate::probes::error::chain;
 use crate::probes::facts::Facts;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 
-/// The first finding that makes tracing impossible, as an exit code and a line.
+/// Returns the first finding that makes tracing impossible as an exit code and a line, else all findings.
 ///
 /// # Errors
-/// When there is one.
+/// If there is such a finding.
 pub fn check(preflight: &Preflight) -> Result<Vec<Finding>, Stop> {
     let found = findings(preflight);
     let blocking = found.iter().find(|f| matches!(f.severity, Severity::NothingToTrace | Severity::Blocks));
@@ -21,10 +22,10 @@ pub fn check(preflight: &Preflight) -> Result<Vec<Finding>, Stop> {
     }
 }
 
-/// The kernel with what planning, loading and decoding need of it.
+/// Reads the kernel, and what planning, loading and decoding need from it.
 ///
 /// # Errors
-/// When nothing can be traced here.
+/// If nothing can be traced here.
 pub fn read(roots: &Roots) -> Result<(Kernel, Facts), Stop> {
     check(&Preflight::read(roots))?;
     let kernel = Kernel::read(roots).map_err(|error| Stop::failed(chain(&error)))?;

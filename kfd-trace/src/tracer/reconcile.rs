@@ -1,9 +1,9 @@
-//! The state is held against the driver's own lists, again and again.
+//! Compares the state with the driver's own lists, repeatedly.
 //!
-//! A look finds differences that exist only because the driver was at work: what is found twice in a row is believed,
-//! counted, told and set right. A first find, and any lost record, makes the next looks come soon and take in the
-//! kernel's own table, which knows more than sysfs. Where that does not tell, sysfs decides what it can. What a GPU's
-//! scheduler may be about to tell is put off.
+//! A scan also finds differences that exist only because the driver was at work: what two consecutive scans
+//! find is believed, counted, reported and corrected. A first finding, and any lost record, makes the next
+//! scans follow soon and include the kernel's own table, which has more than sysfs. If that table is not
+//! available, sysfs decides what it can. What a GPU's scheduler may be about to report is postponed.
 
 pub mod background;
 pub mod judge;
@@ -23,20 +23,21 @@ use crate::runtime::clock;
 use crate::state::{Change, Difference, List, Process, ProcessKey};
 use std::collections::BTreeSet;
 
-/// Ticks between looks while there is no doubt; the caller ticks once a second.
+/// Ticks between scans while there is no suspicion; the caller ticks once a second.
 const QUIET: u32 = 10;
 
-/// Ticks between looks at the kernel's own table while there is no pending.
+/// Ticks between scans of the kernel's own table while there is no suspicion.
 const QUIET_WALK: u32 = 60;
 
-/// How long doubt lasts after its last reason, nanoseconds: what changed then must have settled, be found, and be found
-/// again.
-const DOUBT_NS: u64 = 5_000_000_000;
+/// How long a suspicion lasts after its last reason, nanoseconds: what changed then must have settled, be
+/// found, and be found again.
+const SUSPICION_NS: u64 = 5_000_000_000;
 
 impl Tracer {
-    /// Begins to read the driver's lists when it is time to; to be called once a second, also while a look is under way
-    /// (then not `idle`): losses are told, and doubt waits for the next look. Give what [`Begun::finish`] saw to
-    /// [`Tracer::reconcile`] after all records that stand in the ring buffer were taken in.
+    /// Begins to read the driver's lists when it is due; must be called once a second, also while a scan is
+    /// in progress (then not `idle`): losses are counted, and the suspicion waits for the next scan. Pass the
+    /// result of [`Begun::finish`] to [`Tracer::reconcile`] after all records in the ring buffer were
+    /// processed.
     pub fn look(&mut self, idle: bool) -> Option<Begun> {
         let now_ns = clock::mono_ns();
         let pending = &mut self.pending;
@@ -44,12 +45,12 @@ impl Tracer {
         let lost = session.untold();
         if lost > pending.lost {
             log::warn!("up to {} events were missed: comparing with the driver's lists", lost - pending.lost);
-            (pending.lost, pending.until_ns) = (lost, now_ns + DOUBT_NS);
+            (pending.lost, pending.until_ns) = (lost, now_ns + SUSPICION_NS);
         }
         let doubtful = now_ns < pending.until_ns;
         if !idle {
             if doubtful {
-                pending.until_ns = now_ns + DOUBT_NS;
+                pending.until_ns = now_ns + SUSPICION_NS;
             }
             return None;
         }
@@ -64,9 +65,9 @@ impl Tracer {
         Some(standings.begin(session, walk, topology, unknown))
     }
 
-    /// Compares; gives what was set right, as events of the owners.
+    /// Compares; returns what was corrected, as events of the owners.
     pub fn reconcile(&mut self, seen: Seen) -> Vec<(Event, Change)> {
-        // A look may have read the lists of the driver's successor: the rows are not of that.
+        // A scan may have read the lists of the driver's next loading: the rows do not belong to that.
         if self.driver_has_gone() {
             return Vec::new();
         }
@@ -102,15 +103,15 @@ impl Tracer {
         }
         self.pending.found = judgement.pending;
         if judgement.doubtful || !self.pending.unlisted.is_empty() {
-            let until_ns = look.until_ns + DOUBT_NS;
+            let until_ns = look.until_ns + SUSPICION_NS;
             self.pending.until_ns = self.pending.until_ns.max(until_ns);
         }
         told
     }
 
-    /// Ends the rows of processes whose end was missed: gone by the lists of two looks in a row.
+    /// Ends the rows of processes whose end was missed: gone from the lists of two consecutive scans.
     fn end_gone(&mut self, look: &Look) -> Vec<(Event, Change)> {
-        // The kernel's table lacks a dying process before the driver is done with it.
+        // A dying process leaves the kernel's table before the driver is done with it.
         let Some(sysfs) = &look.sysfs else {
             self.pending.unlisted.clear();
             return Vec::new();

@@ -1,22 +1,22 @@
-//! Waiting for a driver that can be traced: what is said of it, and when it is tried again.
+//! Waiting for a driver that can be traced: what is logged about it, and when it is tried again.
 //!
-//! Takes in: why it cannot be traced now. Gives out: a line where that is another reason than the last one, and a pause. Pure.
+//! In: why it cannot be traced now. Out: a line if the reason differs from the last one, and a pause. Pure.
 
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use std::time::Duration;
 
-/// How often a driver that is not there is looked for.
+/// Interval between checks for a driver that is not loaded.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Longest pause before a driver that stands is tried again: an attempt takes the kernel some seconds.
+/// Longest pause before a loaded driver is tried again: an attempt takes the kernel some seconds.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A waiting.
+/// State of the wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// The reason that was told last.
+    /// The reason that was logged last.
     told: Option<String>,
-    /// Attempts in a row that failed though there is a driver.
+    /// Consecutive attempts that failed although there is a driver.
     failed: u32,
 }
 
@@ -26,7 +26,7 @@ impl Waiting {
         Waiting { told, failed: 0 }
     }
 
-    /// The line to be told, if this reason was not the last one.
+    /// The line to be logged, if this reason differs from the last one.
     pub(crate) fn tell(&mut self, stop: &Stop) -> Option<String> {
         if self.told.as_ref() == Some(&stop.line) {
             return None;

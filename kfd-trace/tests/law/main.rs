@@ -1,12 +1,12 @@
-//! The law of layers: a module uses only what stands before it in [`LAYERS`], and no two files use each other. Tests may use
-//! what they like.
+//! The law of layers: a module uses only modules before it in [`LAYERS`], and no two files import each other.
+//! Tests may use any module.
 
 mod source;
 
 use source::{Edge, Module, Sources};
 use std::path::Path;
 
-/// The top modules of the crate, lowest first, with what each is for. docs/architecture.md has the same list.
+/// The top modules of the crate, lowest first, each with its purpose. docs/architecture.md has the same list.
 const LAYERS: [(&str, &str); 15] = [
     ("model", "what KFD is, as plain data"),
     ("text", "text for people: times, errnos, tables, control characters"),
@@ -51,7 +51,7 @@ fn a_module_uses_only_what_stands_before_it() {
 }
 
 #[test]
-fn no_two_files_use_each_other() {
+fn no_two_files_import_each_other() {
     let sources = sources();
     let edges = sources.edges();
     let both = |edge: &&Edge| {
@@ -59,7 +59,7 @@ fn no_two_files_use_each_other() {
         edge.from < edge.to && edges.contains(&back)
     };
     let pairs: Vec<String> = edges.iter().filter(both).map(|edge| sources.show(edge)).collect();
-    assert!(pairs.is_empty(), "each uses the other:\n{}", pairs.join("\n"));
+    assert!(pairs.is_empty(), "each imports the other:\n{}", pairs.join("\n"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub(crate) struct Sources {
 
 struct Parsed {
     path: PathBuf,
-    /// Names that the file passes on: `pub(crate) use`, by the name under which it is passed on.
+    /// Re-exported names: `pub(crate) use`, by the name under which they are re-exported.
     exports: BTreeMap<String, Vec<String>>,
     /// Absolute paths that its code names.
     names: BTreeSet<Vec<String>>,
@@ -29,7 +29,7 @@ pub(crate) struct Edge {
 }
 
 impl Sources {
-    /// Reads `lib.rs` of a folder and every module that it declares, but those of tests.
+    /// Reads `lib.rs` of a folder and every module that it declares, except those of tests.
     pub(crate) fn read(src: &Path) -> Self {
         let mut sources = Sources { files: BTreeMap::new() };
         sources.file(src, &src.join("lib.rs"), Vec::new(), src);
@@ -49,7 +49,7 @@ impl Sources {
                 let name = child.ident.to_string();
                 let own = folder.join(format!("{name}.rs"));
                 let own = if own.exists() { own } else { folder.join(&name).join("mod.rs") };
-                let module = [module.as_slice(), &[name.clone()]].concat();
+                let module = [module.as_slice(), std::slice::from_ref(&name)].concat();
                 self.file(src, &own, module, &folder.join(name));
             }
         }
@@ -74,7 +74,7 @@ impl Sources {
         let mut edges = BTreeSet::new();
         for (from, parsed) in &self.files {
             for name in &parsed.names {
-                let to = self.home(name.clone(), 0);
+                let to = self.home(name, 0);
                 if &to != from {
                     edges.insert(Edge { from: from.clone(), to });
                 }
@@ -83,15 +83,15 @@ impl Sources {
         edges
     }
 
-    /// The file that a path leads to, through what others pass on.
-    fn home(&self, path: Vec<String>, depth: usize) -> Module {
+    /// The file that a path refers to, resolved through re-exports.
+    fn home(&self, path: &[String], depth: usize) -> Module {
         assert!(depth < 16, "exports in a circle: {path:?}");
         let known = (0..=path.len()).rev().find(|length| self.files.contains_key(&path[..*length]));
         let length = known.unwrap_or(0);
         let module = path[..length].to_vec();
         let Some(next) = path.get(length) else { return module };
         match self.files[&module].exports.get(next) {
-            Some(export) => self.home([export.as_slice(), &path[length + 1..]].concat(), depth + 1),
+            Some(export) => self.home(&[export.as_slice(), &path[length + 1..]].concat(), depth + 1),
             None => module,
         }
     }
@@ -111,7 +111,7 @@ struct Names {
 }
 
 impl Names {
-    /// Absolute, where the path is one of this crate.
+    /// The absolute path, if it is one of this crate.
     fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
         let mut rest = path;
         let mut base = match path.first()?.as_str() {
@@ -155,7 +155,7 @@ impl Names {
         let absolute = self.absolute(path);
         if public {
             let name = name.or_else(|| path.last().cloned()).expect("a name");
-            // What is passed on is no use; a first segment without a keyword is a child, or another crate.
+            // A re-export is no use; a first segment without a keyword is a child, or another crate.
             self.exports.insert(name, absolute.unwrap_or_else(|| child(path)));
         } else if let Some(absolute) = absolute {
             self.names.insert(absolute);

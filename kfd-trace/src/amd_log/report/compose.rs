@@ -1,4 +1,4 @@
-//! From a tally to the report.
+//! Builds the report from a tally.
 
 use super::queue::{ends, hex};
 use super::*;
@@ -9,7 +9,7 @@ use crate::amd_log::tally::{COMMANDS, DISPATCHES, Tally};
 use crate::amd_log::{notes, rows};
 
 impl Report {
-    /// `kfd`: `None` where nobody asked for a join.
+    /// `kfd`: `None` if no join was requested.
     #[must_use]
     pub fn new(tally: &Tally, inputs: Vec<Input>, kfd: Option<&Kfd>) -> Report {
         let rows = rows::rows(&tally.queues);
@@ -71,7 +71,7 @@ fn names(all: Vec<(&[u8], u64)>) -> Vec<NameReport> {
     all.into_iter().map(|(name, count)| NameReport { name: text(name), count }).collect()
 }
 
-/// Those that came.
+/// Entries with a count above 0.
 fn told(all: impl Iterator<Item = (&'static str, u64)>) -> Vec<NameReport> {
     all.filter(|(_, count)| *count > 0)
         .map(|(name, count)| NameReport { name: name.to_owned(), count })

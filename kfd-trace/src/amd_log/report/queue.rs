@@ -8,14 +8,14 @@ use crate::amd_log::recorded::{KfdQueue, Recorded};
 use crate::amd_log::rows::Row;
 use serde::Serialize;
 
-/// One queue, or what could not be tied to one.
+/// One queue, or what could not be assigned to one.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueReport {
     pub pid: Option<u32>,
     pub id: Option<u64>,
     pub hwq: Option<String>,
     pub swq: Option<String>,
-    /// Of lines alone that do not say which of both it is.
+    /// Of queues known only from lines that do not show which of the two it is.
     pub address: Option<String>,
     pub host_queues: Vec<String>,
     /// `hsa_amd_queue_priority_t`: 0 low, 1 normal, 2 high.
@@ -38,12 +38,12 @@ pub struct QueueReport {
     pub other_packets: u64,
     pub shapes: Vec<ShapeReport>,
     pub backlog: Option<BacklogReport>,
-    /// `null`: nobody asked.
+    /// `null`: no join was requested.
     pub join: Option<Verdict>,
     pub kfd: Option<KfdQueue>,
 }
 
-/// Dispatches that are alike.
+/// Dispatches of the same shape.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ShapeReport {
     pub header: Header,
@@ -88,14 +88,14 @@ impl Header {
     }
 }
 
-/// Packets not retired when one was written, of those whose lines tell.
+/// Packets not retired at the time of writing one, for packets whose lines show it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct BacklogReport {
     pub packets: u64,
     pub most: u64,
     pub most_at_mono_us: Option<u64>,
     pub mean: f64,
-    /// Index of the first packet in the log: so many packets came before.
+    /// Index of the first packet in the log: the number of packets before it.
     pub first_write_index: u64,
     pub last_write_index: u64,
     pub last_read_index: u64,
@@ -166,6 +166,14 @@ impl From<Backlog> for BacklogReport {
     }
 }
 
+pub(super) fn hex(value: u64) -> String {
+    format!("{value:#x}")
+}
+
+pub(super) fn ends(span: Span) -> (Option<u64>, Option<u64>) {
+    (span.0.map(|(first, _)| first), span.0.map(|(_, last)| last))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,12 +192,4 @@ mod tests {
         assert_eq!(Header::decode(0x1403), told);
         assert_eq!(Header::decode(0x600).acquire, "reserved");
     }
-}
-
-pub(super) fn hex(value: u64) -> String {
-    format!("{value:#x}")
-}
-
-pub(super) fn ends(span: Span) -> (Option<u64>, Option<u64>) {
-    (span.0.map(|(first, _)| first), span.0.map(|(_, last)| last))
 }

@@ -1,14 +1,14 @@
-//! How far it is, on a terminal.
+//! A progress bar on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
 
-/// Shown on standard error where that is a terminal, else nothing.
+/// Shown on standard error if that is a terminal, else not at all.
 #[derive(Debug)]
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {
-    /// Of so many bytes of files; 0 where that is not known, or grows.
+    /// `bytes`: size of the files; 0 if unknown or growing.
     pub(super) fn new(bytes: u64, follow: bool) -> Bar {
         let target = ProgressDrawTarget::stderr_with_hz(10);
         if bytes == 0 || follow {
@@ -24,16 +24,16 @@ impl Bar {
         Bar(style.map(|style| bar.clone().with_style(style)).unwrap_or(bar))
     }
 
-    /// So many bytes of the files more.
+    /// Adds this many bytes of the files.
     pub(super) fn read(&self, bytes: u64) {
         self.0.inc(bytes);
     }
 
-    /// Takes it off.
+    /// Removes the bar.
     pub(super) fn done(&self) {
         self.0.finish_and_clear();
     }
 }
 
-/// Between two looks at a file that grows, or a pipe.
+/// Interval between checks of a file that grows, or of a pipe.
 pub(super) const LOOK: Duration = Duration::from_millis(200);

@@ -1,11 +1,11 @@
-//! Files that are compressed: told by their first bytes, not by their names.
+//! Compressed files: recognized by their first bytes, not by their names.
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::FrameDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use std::io::{self, BufRead, ErrorKind, Read};
 
-/// As the file's first bytes say.
+/// The compression by the file's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
     Gzip,
@@ -28,7 +28,7 @@ impl Compression {
         }
     }
 
-    /// The text.
+    /// The decompressed text.
     pub(super) fn text<R: BufRead + Send + 'static>(self, from: R) -> Box<dyn Read + Send> {
         match self {
             Compression::Gzip => Box::new(MultiGzDecoder::new(from)),
@@ -37,7 +37,8 @@ impl Compression {
     }
 }
 
-/// Any number of frames; what can be skipped is. A frame asks for the memory of its window, 128 MiB at most.
+/// Any number of frames; skippable frames are skipped. A frame requires the memory of its window, 128 MiB at
+/// most.
 struct Zstd<R> {
     from: R,
     decoder: FrameDecoder,
@@ -45,7 +46,7 @@ struct Zstd<R> {
 }
 
 impl<R: BufRead> Zstd<R> {
-    /// An error where nothing is left is the file's end, which came too early.
+    /// An error with no input left is the end of the file, which came too early.
     fn why(&mut self, error: FrameDecoderError) -> io::Error {
         match self.from.fill_buf() {
             Ok([]) => ErrorKind::UnexpectedEof.into(),

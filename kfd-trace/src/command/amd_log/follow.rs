@@ -9,7 +9,7 @@ use std::io::{self, Seek as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::thread::sleep;
 
-/// Reads what is there and what comes, until a signal.
+/// Reads what exists and what is appended, until a signal.
 pub(super) fn read(sources: &mut [Source], tally: &mut Tally, end: &End, bar: &Bar) {
     loop {
         for source in sources.iter_mut() {
@@ -25,8 +25,8 @@ pub(super) fn read(sources: &mut [Source], tally: &mut Tally, end: &End, bar: &B
     }
 }
 
-/// Begins anew where the file became shorter (clr does that at AMD_LOG_LEVEL_SIZE), or another one has its name. What cannot
-/// be asked stays as it is.
+/// Starts again if the file became shorter (clr does that at AMD_LOG_LEVEL_SIZE), or another file has its
+/// name. A file whose metadata cannot be read is left as it is.
 fn renew(source: &mut Source) -> io::Result<()> {
     let Some(file) = &mut source.file else { return Ok(()) };
     let (open, place) = (file.metadata()?, file.stream_position()?);

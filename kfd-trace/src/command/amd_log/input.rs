@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set by a signal: the report is of what was read until then.
+/// Set by a signal: the report covers what was read until then.
 #[derive(Clone, Debug, Default)]
 pub(super) struct End(pub(super) Arc<AtomicBool>);
 
@@ -23,20 +23,20 @@ impl End {
     }
 }
 
-/// Bytes at once: they fit into a processor's second cache, and calls are few.
+/// Bytes per read: they fit into a processor's second-level cache, and calls are few.
 const CHUNK: usize = 256 << 10;
 
-/// What is read from, and what is known of it.
+/// A source and what is known about it.
 pub(super) struct Source {
     pub(super) path: PathBuf,
-    /// It has the same place in the file as `text`. `None`: of pipes, and of what is compressed.
+    /// It has the same position in the file as `text`. `None`: for pipes and compressed files.
     pub(super) file: Option<File>,
     text: Box<dyn Read + Send>,
-    /// What has to have bytes before they are read.
+    /// The pipe that must have bytes before a read.
     pipe: Option<OwnedFd>,
     lines: Lines,
     input: Input,
-    /// Bytes; 0: not known.
+    /// Bytes; 0: unknown.
     size: u64,
     failure: Option<String>,
     chunk: Vec<u8>,
@@ -99,12 +99,13 @@ impl Source {
         self.size
     }
 
-    /// Why it could not be read to its end, if that is worth an exit code: that a compressed file is cut is not.
+    /// Why it could not be read to its end, if that requires an exit code: a truncated compressed file does
+    /// not.
     pub(super) fn failure(&self) -> Option<String> {
         self.failure.clone()
     }
 
-    /// To its end, or until a signal.
+    /// Reads to the end, or until a signal.
     pub(super) fn read_all(&mut self, tally: &mut Tally, end: &End, bar: &Bar) {
         while self.read_some(tally, bar) {
             if end.is_asked() {
@@ -114,7 +115,7 @@ impl Source {
         }
     }
 
-    /// Takes in the next bytes, or waits a moment for them; `false` at the end.
+    /// Reads the next bytes, or waits a moment for them; `false` at the end.
     pub(super) fn read_some(&mut self, tally: &mut Tally, bar: &Bar) -> bool {
         if self.pipe.as_ref().is_some_and(|pipe| !has_bytes(pipe)) {
             return true;
@@ -146,7 +147,7 @@ impl Source {
             Some(format!("cannot read {name} any further: {error}; the report is of what is before"));
     }
 
-    /// From the begin of this file on, which is what stands at the path now.
+    /// Continues at the start of this file, which is now at the path.
     pub(super) fn begin_anew(&mut self, mut file: File) -> io::Result<()> {
         file.rewind()?;
         self.text = Box::new(file.try_clone()?);
@@ -156,7 +157,7 @@ impl Source {
         Ok(())
     }
 
-    /// What is told of it.
+    /// The summary of the source.
     pub(super) fn finish(mut self) -> Input {
         self.input.cut = self.lines.forget();
         self.input.nuls = self.lines.nuls();
@@ -164,7 +165,7 @@ impl Source {
     }
 }
 
-/// Up to four; the place in the file stays.
+/// Up to four; the position in the file is unchanged.
 fn first_bytes(file: &mut File) -> io::Result<Vec<u8>> {
     let mut first = Vec::new();
     let place = file.stream_position()?;
@@ -173,8 +174,8 @@ fn first_bytes(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(first)
 }
 
-/// `true` also at the end, and where it cannot be asked: then reading tells.
+/// `true` also at the end, and if it cannot be queried: then the read shows it.
 fn has_bytes(pipe: &OwnedFd) -> bool {
-    let patience = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
-    !matches!(poll(&mut [PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN)], Some(&patience)), Ok(0))
+    let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+    !matches!(poll(&mut [PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN)], Some(&timeout)), Ok(0))
 }

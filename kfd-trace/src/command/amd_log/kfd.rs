@@ -12,10 +12,10 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
-/// Longest line of a stream that is taken in: what `ps --json` writes is one line.
+/// Longest line of a stream that is accepted: `ps --json` writes one line.
 const LONGEST: u64 = 64 << 20;
 
-/// What `kfd-trace --json` or `kfd-trace ps --json` wrote.
+/// The output of `kfd-trace --json` or `kfd-trace ps --json`.
 pub(super) struct Stream {
     name: String,
     file: BufReader<File>,
@@ -30,7 +30,7 @@ impl Stream {
         Ok(Stream { name, file: BufReader::new(file) })
     }
 
-    /// To its end.
+    /// Reads to its end.
     ///
     /// # Errors
     /// One line: it cannot be read, or has no queue and is no stream.
@@ -57,7 +57,7 @@ fn cannot(name: &str, why: &impl fmt::Display) -> Stop {
     Stop::failed(format!("cannot read {name}: {why}; --stream takes what kfd-trace --json wrote"))
 }
 
-/// What stands now, as `kfd-trace ps` lists it, and why addresses could not be asked for.
+/// What exists now, as `kfd-trace ps` lists it, and why addresses are not available.
 ///
 /// # Errors
 /// There is no driver.
@@ -123,7 +123,7 @@ mod tests {
             ..Recorded::default()
         };
         assert_eq!(told, wanted);
-        // As sysfs alone tells it.
+        // As sysfs alone reports it.
         let bare = QueueCreate { queue_id: Some(3), ..QueueCreate::untold(Origin::Standing) };
         assert_eq!(standing(&PsRow { queue: Some(bare), ..row }, &topology), None);
         assert_eq!(standing(&PsRow::default(), &topology), None);

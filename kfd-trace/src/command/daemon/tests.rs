@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-/// A driver that stands and cannot be probed: nothing is told of its symbols.
+/// A driver that is loaded and cannot be probed: it has no known symbols.
 fn driver() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for folder in ["sys/module/amdgpu", "sys/class/kfd"] {
@@ -21,7 +21,8 @@ fn detail(linger_seconds: u64) -> Detail {
     Detail { processes: Some(10), queues: None, linger: Duration::from_secs(linger_seconds) }
 }
 
-/// Waits for a second, after this many loadings of the driver. Gives how the waiting ended, if it did, and what the pages say.
+/// Waits for a second, after this many loadings of the driver. Returns how the waiting ended, if it did, and
+/// what the pages show.
 async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Result<(), String>) {
     let roots = Roots::under(root);
     let mut tracer = Tracer::idle(&roots);

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// What was written.
+/// The output.
 #[derive(Clone, Default)]
 struct Page(Arc<Mutex<Vec<u8>>>);
 
@@ -40,7 +40,7 @@ fn ask(root: &Path, kinds: &[Kind]) -> Ask {
 fn begun(ask: &Ask) -> (Run<'_>, Page) {
     let tracer = Tracer::idle(&ask.roots);
     let page = Page::default();
-    let out = Outlet::new(page.clone(), 1 << 20).unwrap();
+    let out = StdoutWriter::new(page.clone(), 1 << 20).unwrap();
     (Run { ask, tracer, watched: vec![], waiting: Waiting::default(), looks: 0, asked: false, out }, page)
 }
 
@@ -78,7 +78,7 @@ fn the_going_of_the_driver_is_told_after_all_that_ended_with_it() {
     assert_eq!(told(&[Kind::Open]), all[2..], "whatever was asked for");
 }
 
-/// A driver of which the kernel tells nothing by which it could be probed.
+/// A driver for which the kernel reports nothing by which it could be probed.
 #[tokio::test]
 async fn a_driver_that_cannot_be_traced_after_a_reload_ends_the_stream_with_its_summary() {
     let root = tempfile::tempdir().unwrap();

@@ -3,10 +3,10 @@ use std::io::Read as _;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A pipe holds 64 KiB unless it is told otherwise (fs/pipe.c, PIPE_DEF_BUFFERS).
+/// A pipe holds 64 KiB by default (fs/pipe.c, PIPE_DEF_BUFFERS).
 const PIPE: usize = 64 << 10;
 
-fn numbered(out: &mut Outlet, from: u32, to: u32) {
+fn numbered(out: &mut StdoutWriter, from: u32, to: u32) {
     for n in from..to {
         out.line("test", |line| writeln!(line, "{n:099}")).unwrap();
     }
@@ -19,7 +19,7 @@ fn lines(text: &str) -> Vec<u32> {
 #[test]
 fn all_is_written_in_order_to_a_reader_that_reads() {
     let (mut reader, writer) = io::pipe().unwrap();
-    let mut out = Outlet::new(writer, 10_000).unwrap();
+    let mut out = StdoutWriter::new(writer, 10_000).unwrap();
     let read = thread::spawn(move || {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
@@ -38,14 +38,14 @@ fn all_is_written_in_order_to_a_reader_that_reads() {
 #[test]
 fn who_does_not_read_waits_for_nobody_and_what_is_dropped_is_counted() {
     let (mut reader, writer) = io::pipe().unwrap();
-    let mut out = Outlet::new(writer, 10_000).unwrap();
+    let mut out = StdoutWriter::new(writer, 10_000).unwrap();
     assert_eq!(out.news(Instant::now()), None);
     let begin = Instant::now();
     for batch in 0..100 {
         numbered(&mut out, batch * 100, (batch + 1) * 100);
         out.flush().unwrap();
     }
-    assert!(out.patience.is_zero(), "it ends once, and comes back when the reader has caught up");
+    assert!(out.timeout.is_zero(), "it ends once, and comes back when the reader has caught up");
     let dropped = out.dropped()["test"];
     let fit = u64::try_from((PIPE + CHUNK + 10_000) / 100).unwrap();
     assert!(dropped >= 10_000 - fit && dropped < 10_000, "{dropped}");
@@ -72,7 +72,7 @@ fn who_does_not_read_waits_for_nobody_and_what_is_dropped_is_counted() {
 #[test]
 fn the_end_does_not_wait_for_who_does_not_read_and_says_how_much_is_missing() {
     let (reader, writer) = io::pipe().unwrap();
-    let mut out = Outlet::new(writer, 10_000).unwrap();
+    let mut out = StdoutWriter::new(writer, 10_000).unwrap();
     numbered(&mut out, 0, 2000);
     let begin = Instant::now();
     let sent = 100 * (2000 - out.dropped()["test"]);
@@ -100,7 +100,7 @@ fn who_reads_a_little_at_a_time_gets_all() {
         }
     }
     let taken = Arc::<Mutex<Vec<u8>>>::default();
-    let mut out = Outlet::new(Slow(taken.clone()), 10_000).unwrap();
+    let mut out = StdoutWriter::new(Slow(taken.clone()), 10_000).unwrap();
     numbered(&mut out, 0, 50);
     let begin = Instant::now();
     out.finish(SECOND / 2).unwrap();
@@ -111,7 +111,7 @@ fn who_reads_a_little_at_a_time_gets_all() {
 #[test]
 fn a_closed_pipe_is_told_at_the_next_flush_and_nothing_is_kept_for_it() {
     let (reader, writer) = io::pipe().unwrap();
-    let mut out = Outlet::new(writer, 10_000).unwrap();
+    let mut out = StdoutWriter::new(writer, 10_000).unwrap();
     drop(reader);
     numbered(&mut out, 0, 10);
     let begin = Instant::now();

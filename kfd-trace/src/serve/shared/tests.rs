@@ -17,7 +17,7 @@ const DETAIL: Detail = Detail { processes: Some(10), queues: None, linger: Durat
 fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() {
     let roots = Roots::under(Path::new("/nowhere"));
     let mut tracer = Tracer::idle(&roots);
-    // A record without the first one of its process.
+    // A record without its process's first one.
     tracer.state.apply(&event(10, 1, 700, create(3)));
     tracer.driver_loads = 2;
     let counted = [(counter::sent(Kind::Open), 5), (counter::hits(ProbeId::Open), 7)];
@@ -96,7 +96,7 @@ fn pages_tell_the_time_as_it_is_now() {
     assert!(jiff::Timestamp::now().duration_since(told).abs() < jiff::SignedDuration::from_mins(1), "{told}");
 }
 
-/// What was asked of the page, as JSON.
+/// The page's response to the request, as JSON.
 fn told(page: &Page, ask: &Ask) -> serde_json::Value {
     serde_json::from_str(&page.api(ask).unwrap()).unwrap()
 }
@@ -114,7 +114,7 @@ fn what_is_remembered_outlives_the_driver() {
     page.with_history(|tracer, history| {
         let records = [event(now_ns, 1, 700, seen(false)), event(now_ns, 1, 700, create(3))].map(Ok);
         history::records(tracer, history, &records);
-        // The wall clock has nanoseconds, and both clocks are not read at once.
+        // The wall clock has nanoseconds, and the two clocks are not read at the same time.
         std::thread::sleep(std::time::Duration::from_millis(2));
         history::let_go(tracer, history);
     });

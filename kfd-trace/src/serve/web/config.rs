@@ -1,5 +1,6 @@
-//! The file that `--web.config.file` names, in the format of the Prometheus exporters' web configuration
-//! (<https://prometheus.io/docs/prometheus/latest/configuration/https/>). Pure: takes text, gives values or one line.
+//! The file given by `--web.config.file`, in the format of the Prometheus exporters' web configuration
+//! (<https://prometheus.io/docs/prometheus/latest/configuration/https/>). Pure: takes text, returns values or
+//! one line.
 
 use super::users::Hash;
 use crate::text::escape;
@@ -11,22 +12,22 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-/// Bytes at either end that are told of a reason which is longer than both: a name or value in it may be as long as the file,
-/// and what to do stands at its end.
+/// Bytes shown at either end of a reason that is longer than both: a name or value in it may be as long as
+/// the file, and what to do is at its end.
 const TOLD: usize = 300;
 
-/// Lists and maps in each other. The format has three.
+/// Maximum nesting of lists and maps. The format has three.
 const DEEPEST: usize = 8;
 
-/// What the file asks for. Paths are taken from its folder.
+/// The requested configuration. Paths are relative to the file's folder.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(super) tls: Option<Tls>,
     /// Also offer HTTP/2 in the handshake.
     pub(super) http2: bool,
-    /// For every answer.
+    /// For every response.
     pub(super) headers: HeaderMap,
-    /// Empty: everybody may ask.
+    /// Empty: every client may make requests.
     pub(super) users: BTreeMap<String, Hash>,
 }
 
@@ -37,15 +38,15 @@ pub(super) struct Tls {
     pub(super) clients: Clients,
     pub(super) min: Version,
     pub(super) max: Version,
-    /// Names of TLS 1.2's, in the order of preference; `None`: all there are.
+    /// Names of TLS 1.2 suites, in the order of preference; `None`: all that exist.
     pub(super) cipher_suites: Option<Vec<String>>,
-    /// Names, in the order of preference; `None`: all there are.
+    /// Names, in the order of preference; `None`: all that exist.
     pub(super) curves: Option<Vec<String>>,
-    /// The server's order of suites goes before the client's.
+    /// The server's order of suites has precedence over the client's.
     pub(super) prefer_server: bool,
 }
 
-/// Where certificates or a key stand.
+/// Where certificates or a key are.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Pem {
     File(PathBuf),
@@ -61,7 +62,7 @@ impl std::fmt::Debug for Pem {
     }
 }
 
-/// Whose certificates are asked for, with the authorities that may have signed them.
+/// Which clients' certificates are requested, with the authorities that may have signed them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Clients {
     NotAsked,
@@ -213,7 +214,7 @@ impl TryFrom<BTreeMap<String, String>> for Users {
                     "user `{name}` of basic_auth_users has a colon, which no client can send"
                 ));
             }
-            // The text is not told: it may be the password itself.
+            // The text is not shown: it may be the password itself.
             let hash = hash.parse().map_err(|why| format!("user `{name}` of basic_auth_users: {why}"))?;
             Ok((name, hash))
         };
@@ -221,12 +222,13 @@ impl TryFrom<BTreeMap<String, String>> for Users {
     }
 }
 
-/// Without aliases no file gets near them: what stands in it once (an anchor) may not be held many times.
+/// Without aliases no file reaches these limits: a text that is in the file once (an anchor) may not be held
+/// many times.
 fn limits(length: usize) -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEEPEST,
-            // An escape of two bytes may stand for a character of three, and a tag for a longer one.
+            // An escape of two bytes may represent a character of three, and a tag a longer one.
             max_total_scalar_bytes: 2 * length + 4096,
             max_recorded_anchor_events: length / 2,
             max_recorded_anchor_bytes: 2 * length,
@@ -242,10 +244,10 @@ fn shortened(why: String) -> String {
     format!("{}...{}", &why[..begin], &why[end..])
 }
 
-/// `path`: of the file, whose text this is.
+/// `path`: of the file with this text.
 ///
 /// # Errors
-/// One line without control characters: the file, the line where it can be told, what is wrong.
+/// One line without control characters: the file, the line if known, what is wrong.
 pub fn parse(text: &str, path: &Path) -> Result<Config, String> {
     let path_told = escape::terminal(&path.display().to_string());
     let at = |line: Option<u64>, why: &dyn Display| {
@@ -273,7 +275,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Config, String> {
 }
 
 impl TlsSection {
-    /// `None`: nothing stands in it.
+    /// `None`: the section is empty.
     fn meant(self, folder: &Path) -> Result<Option<Tls>, String> {
         if self == TlsSection::default() {
             return Ok(None);

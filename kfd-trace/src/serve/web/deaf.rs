@@ -1,6 +1,6 @@
-//! Tells a client that takes nothing from one that is silent: both end in the same error of a connection.
+//! Distinguishes a client that reads nothing from one that is silent: both end in the same connection error.
 //!
-//! Takes in: a stream whose writes have a limit of time. Gives out: the same stream, and whether a write ran into it.
+//! In: a stream whose writes have a timeout. Out: the same stream, and whether a write ran into it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream that notes when nothing of a write was taken in time.
+/// A stream that records when nothing of a write was accepted in time.
 pub(super) struct Deaf<S> {
     stream: S,
     noted: Arc<AtomicBool>,

@@ -1,7 +1,7 @@
-//! What stands before every page: names and passwords, and the headers of every answer.
+//! What every request passes before a page: names and passwords, and the headers of every response.
 //!
-//! Takes in: a request, the seat of its connection, the settings in force. Gives out: the page's answer or 401, with the headers
-//! that are configured.
+//! In: a request, its connection's slot, the settings in force. Out: the page's response or 401, with the
+//! configured headers.
 
 use super::seats::Seat;
 use super::settings::Settings;
@@ -15,7 +15,7 @@ use headers::authorization::{Authorization, Basic};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// What it asks.
+/// What it checks.
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) in_force: watch::Receiver<Arc<Settings>>,
@@ -30,7 +30,7 @@ pub(super) async fn pass(
 ) -> Response {
     let settings = Arc::clone(&gate.in_force.borrow());
     let mut response = if admits(&settings, request.headers()).await {
-        // Not before: who does not know a password keeps no seat by trying.
+        // Not before: a client without a password keeps no connection by trying.
         let _work = seat.work();
         next.run(request).await
     } else {

@@ -1,6 +1,6 @@
-//! Where it is listened: addresses that are bound here, or sockets that systemd has bound.
+//! The listening sockets: addresses that are bound here, or sockets that systemd has bound.
 //!
-//! Takes in: addresses, or the descriptors that systemd passed. Gives out: listeners, or one line.
+//! In: addresses, or the descriptors that systemd passed. Out: listeners, or one line.
 
 use super::settings::Settings;
 use listenfd::ListenFd;
@@ -10,13 +10,13 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use tokio::net::TcpListener;
 
-/// Where the daemon serves if not told otherwise: loopback only.
+/// Default address: loopback only.
 pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_200));
 
-/// Connections that wait in the kernel for being accepted.
+/// Connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// An address with a port. `:9100` is every address of the machine, as exporters have it.
+/// An address with a port. `:9100` is every address of the machine, as in exporters.
 ///
 /// # Errors
 /// One line.
@@ -47,7 +47,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Binds all addresses, or none. To be called within the runtime.
+/// Binds all addresses, or none. Must be called within the runtime.
 ///
 /// # Errors
 /// The first that cannot be bound, in one line.
@@ -59,14 +59,14 @@ pub fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, BindError> {
 
 fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)) {
-        // A kernel without IPv6: there every address is every one of IPv4.
+        // A kernel without IPv6: there, every address means every IPv4 address.
         Err(error) if error.raw_os_error() == Some(Errno::EAFNOSUPPORT as i32) && is_every(address) => {
             return bind_one(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())));
         }
         socket => socket?,
     };
     if address.is_ipv6() {
-        // Else net.ipv6.bindv6only says whether `[::]` has IPv4, too.
+        // Else net.ipv6.bindv6only decides whether `[::]` includes IPv4, too.
         socket.set_only_v6(!is_every(address))?;
     }
     socket.set_reuse_address(true)?;
@@ -80,8 +80,8 @@ fn is_every(address: SocketAddr) -> bool {
     address.ip() == Ipv6Addr::UNSPECIFIED
 }
 
-/// Takes the sockets that systemd passed (sd_listen_fds(3)). To be called within the runtime, and before there is a second
-/// thread, since it takes variables out of the environment.
+/// Takes the sockets that systemd passed (sd_listen_fds(3)). Must be called within the runtime, and before
+/// there is a second thread, since it removes variables from the environment.
 ///
 /// # Errors
 /// One line: there is none, or one that cannot be served on.
@@ -112,7 +112,7 @@ pub fn from_systemd() -> Result<Vec<TcpListener>, String> {
     Ok(listeners)
 }
 
-/// What to say of an address that others than this machine may reach.
+/// The message for an address that other machines may reach.
 #[must_use]
 pub fn exposed(address: SocketAddr, settings: &Settings) -> Option<String> {
     let how = match (settings.tls.is_some(), settings.asks_who()) {

@@ -1,7 +1,8 @@
-//! Serving: addresses, TLS, passwords, and what keeps one client from being in the way of another.
+//! Serving: addresses, TLS, passwords, and the limits that keep one client from blocking another.
 //!
-//! Takes in: a router, addresses, and a configuration in the format of the Prometheus exporters ([`config`]). Gives out: the
-//! router's answers to those who may have them. Of what is in force ([`settings`]) each connection and request asks anew.
+//! In: a router, addresses, and a configuration in the format of the Prometheus exporters ([`config`]). Out:
+//! the router's responses to the clients that may have them. Each connection and request reads the settings
+//! in force ([`settings`]) anew.
 
 pub mod config;
 mod deaf;

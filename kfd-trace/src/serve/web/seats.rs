@@ -1,6 +1,7 @@
-//! How many connections there may be. One that comes when all seats are taken gets the seat of the one that has been idle for
-//! longest, so that those who only connect, or do not read their answers, keep nobody out. Who came just now is left some time
-//! to ask: else a crowd that comes at once would send each other away, and nobody would be answered.
+//! Limits the number of connections. When all are in use, a new connection replaces the one that has been
+//! idle for longest, so that clients that only connect, or do not read their responses, keep no others out. A
+//! new connection is left some time to make a request: else a crowd that arrives at once would replace each
+//! other, and no client would be answered.
 
 use super::tally::{Event, Tally};
 use std::collections::BTreeMap;
@@ -10,41 +11,43 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-/// How long one waits for a seat, before those who come after have their turn: what a scrape waits for an answer, as a rule.
+/// How long a client waits for a connection before those after it have their turn: usually as long as a
+/// scrape waits for a response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct Seats {
     limit: usize,
-    /// To ask, from the connection's begin.
+    /// Time to make a request, from the start of the connection.
     fresh: Duration,
     tally: Arc<Tally>,
     table: Mutex<Table>,
-    /// Told when a connection ends or becomes idle.
+    /// Notified when a connection ends or becomes idle.
     freed: Notify,
 }
 
 #[derive(Default)]
 struct Table {
-    /// Counts what happens: the lower, the longer ago.
+    /// A count of events: the lower, the longer ago.
     clock: u64,
     taken: BTreeMap<u64, Taken>,
 }
 
 struct Taken {
-    /// By the clock, when it last became idle.
+    /// By `clock`, when it last became idle.
     since: u64,
-    /// Until when it keeps its seat though it is idle; none once it was answered.
+    /// Until then it is kept although it is idle; none once it was answered.
     fresh_until: Option<Instant>,
-    /// Requests that are being answered.
+    /// Requests in progress.
     at_work: usize,
-    /// Dropped to send it away.
+    /// Dropped to close the connection.
     _stay: oneshot::Sender<()>,
 }
 
-/// A seat, and what ends when it is given to somebody else.
+/// A connection's slot, and a receiver that ends when the slot is given to another connection.
 type Given = (Seat, oneshot::Receiver<()>);
 
-/// All seats are taken; the first is to be had then, if nothing happens before. Not known where all are at work.
+/// All slots are in use; the first is available at this time, if nothing happens before. Unknown if all have
+/// requests in progress.
 struct Full(Option<Instant>);
 
 impl Table {
@@ -53,7 +56,7 @@ impl Table {
         self.clock
     }
 
-    /// Whose seat is given to one who comes now.
+    /// The connection whose slot a new one gets.
     fn idle_for_longest(&self, now: Instant) -> Result<u64, Full> {
         let idle = self.taken.iter().filter(|(_, taken)| taken.at_work == 0);
         let old = idle.clone().filter(|(_, taken)| taken.fresh_until.is_none_or(|until| until <= now));
@@ -62,7 +65,7 @@ impl Table {
     }
 }
 
-/// Of one connection, until it is dropped.
+/// The slot of one connection, until it is dropped.
 #[derive(Clone)]
 pub(super) struct Seat(Arc<Place>);
 
@@ -80,12 +83,12 @@ impl Seats {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next seat to be had. `None` where none was for [`PATIENCE`].
+    /// The next available slot. `None` if none was available for [`PATIENCE`].
     pub(super) async fn take(self: &Arc<Self>) -> Option<Given> {
         let limit = Instant::now() + PATIENCE;
         loop {
             let mut freed = pin!(self.freed.notified());
-            // From here on nothing is missed.
+            // From here on no notification is missed.
             freed.as_mut().enable();
             let now = Instant::now();
             let next = match self.try_take(now) {
@@ -96,7 +99,7 @@ impl Seats {
                 self.tally.count(Event::Refused);
                 return None;
             }
-            // Either way one looks again.
+            // Either way, check again.
             let _ = timeout_at(next, freed).await;
         }
     }
@@ -117,7 +120,7 @@ impl Seats {
 }
 
 impl Seat {
-    /// It is not sent away until what this gives is dropped.
+    /// The connection is not closed for others until the returned value is dropped.
     pub(super) fn work(&self) -> Work {
         if let Some(taken) = self.0.seats.table().taken.get_mut(&self.0.id) {
             taken.at_work += 1;
@@ -133,7 +136,7 @@ impl Drop for Place {
     }
 }
 
-/// A request that is being answered.
+/// A request in progress.
 pub(super) struct Work(Arc<Place>);
 
 impl Drop for Work {

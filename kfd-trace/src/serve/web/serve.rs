@@ -1,6 +1,6 @@
-//! Serving a router on sockets, with limits of time and number for each client.
+//! Serves a router on sockets, with timeouts and limits per client.
 //!
-//! Takes in: bound listeners, a router, settings, a stop. Gives out: that all has ended.
+//! In: bound listeners, a router, settings, a stop. Out: all connections have ended.
 
 use super::deaf::Deaf;
 use super::gate::{Gate, pass};
@@ -32,31 +32,33 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
-/// How long a stop waits for answers that are under way.
+/// How long a stop waits for requests in progress.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
-/// Of a head. No header that a scraper sends comes near.
+/// Maximum size of a request head. No header that a scraper sends comes near.
 const HEAD_BYTES: u32 = 16 << 10;
 
-/// Requests at once on one connection (HTTP/2).
+/// Concurrent requests on one connection (HTTP/2).
 const STREAMS: u32 = 8;
 
-/// What a client may take. The defaults are far beyond what a scraper does, and keep a thousand others from harm.
+/// Limits per client. The defaults are far beyond what a scraper needs, and protect it from a thousand other
+/// clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// On all addresses together.
     pub(super) connections: usize,
-    /// In which one who has come is not sent away for others: to shake hands and to ask.
+    /// Time in which a new connection is not closed for others: for the handshake and a request.
     pub(super) fresh: Duration,
     /// For the TLS handshake.
     pub(super) handshake: Duration,
-    /// For a head, from the connection's begin or the end of the answer before: also how long a connection stays idle.
+    /// For a request head, from the start of the connection or the end of the previous response: also how
+    /// long a connection may be idle.
     pub(super) head: Duration,
-    /// In which nothing of an answer is taken.
+    /// Without any of a response being accepted.
     pub(super) write: Duration,
-    /// In which nothing comes, also while an answer is made.
+    /// Without any data received, also while a response is prepared.
     pub(super) read: Duration,
-    /// For what is under way when a connection of HTTP/2 is to end: its client need not confirm that.
+    /// For requests in progress when an HTTP/2 connection is to end: its client need not confirm that.
     pub(super) end: Duration,
 }
 
@@ -75,10 +77,10 @@ impl Default for Limits {
     }
 }
 
-/// Serves until `stop` ends; then answers what is under way, for a few seconds at most.
+/// Serves until `stop` ends; then completes requests in progress, for a few seconds at most.
 ///
 /// # Errors
-/// When a listener's task fails.
+/// If a listener's task fails.
 pub async fn serve(
     listeners: Vec<TcpListener>,
     pages: Router,
@@ -121,7 +123,7 @@ pub(super) async fn serve_within(
     ended
 }
 
-/// What all connections have in common.
+/// What all connections share.
 #[derive(Clone)]
 struct Door {
     pages: Router,
@@ -133,14 +135,14 @@ struct Door {
 }
 
 impl Door {
-    /// Lets clients in until the stop.
+    /// Accepts clients until the stop.
     async fn attend(mut self, listener: TcpListener) {
         let mut connections = JoinSet::new();
         loop {
             let stream = tokio::select! {
                 stream = accept(&listener, &self.tally) => stream,
                 Some(_) = connections.join_next() => continue,
-                // An error means that the sender is gone, which is a stop, too.
+                // An error means that the sender was dropped, which is a stop, too.
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
             };
             let seat = tokio::select! {
@@ -157,7 +159,7 @@ impl Door {
             });
         }
         drop(listener);
-        // A client that does not read its answer must not hold the daemon.
+        // A client that does not read its response must not block the daemon's end.
         let _ = timeout(GRACE, async { while connections.join_next().await.is_some() {} }).await;
     }
 
@@ -216,9 +218,9 @@ impl Door {
                     return;
                 }
                 _ = self.stopped.wait_for(|stopped| *stopped), if !last => {}
-                // Who was let in by other settings comes again by these.
+                // A client that was accepted with other settings must connect again with these.
                 _ = self.in_force.changed(), if !last => {}
-                // One of HTTP/1 ends with its answer, which has limits of its own.
+                // An HTTP/1 connection ends with its response, which has limits of its own.
                 () = end.as_mut(), if last && http2 => return,
             }
             last = true;
@@ -228,8 +230,8 @@ impl Door {
     }
 }
 
-/// Whether the client was bad or slow. One that just goes is neither, nor is one that `asked` before and was silent since.
-/// `deaf`: it took nothing of an answer.
+/// Whether the client was bad or slow. One that just disconnects is neither, nor is one that `asked` before
+/// and was silent since. `deaf`: it accepted nothing of a response.
 fn is_to_blame(error: &(dyn Error + Send + Sync + 'static), asked: bool, deaf: bool) -> bool {
     let Some(error) = error.downcast_ref::<hyper::Error>() else { return false };
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
@@ -248,7 +250,7 @@ async fn accept(listener: &TcpListener, tally: &Tally) -> TcpStream {
             Err(error) => {
                 log::debug!("no connection can be accepted: {error}");
                 tally.count(Event::NotAccepted);
-                // There is no descriptor or no memory now: trying at once would take all of a CPU.
+                // There is no descriptor or no memory now: retrying at once would take a whole CPU.
                 sleep(Duration::from_secs(1)).await;
             }
         }

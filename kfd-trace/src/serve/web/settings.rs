@@ -1,6 +1,7 @@
-//! What is in force of the configuration: read at the start, and again when one of its files changes.
+//! The configuration in force: read at the start, and again when one of its files changes.
 //!
-//! Takes in: the path of the configuration. Gives out: [`Settings`], and new ones by a watch channel when the files change.
+//! In: the path of the configuration. Out: [`Settings`], and new ones through a watch channel when the files
+//! change.
 
 use super::config::{self, Clients, Config, Pem};
 use super::tls;
@@ -17,13 +18,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_rustls::rustls::ServerConfig;
 
-/// How often the files are looked at.
+/// Interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// More is no configuration.
+/// A larger file is no configuration.
 const LONGEST: u64 = 1 << 20;
 
-/// What holds for each connection and request. Without a configuration: plain HTTP for everybody.
+/// What applies to each connection and request. Without a configuration: plain HTTP for every client.
 #[derive(Default)]
 pub struct Settings {
     pub(super) tls: Option<Arc<ServerConfig>>,
@@ -39,12 +40,13 @@ impl Settings {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Whether not everybody is answered.
+    /// Whether clients must authenticate.
     pub(super) fn asks_who(&self) -> bool {
         self.client_certificates || self.users.is_some()
     }
 
-    /// Why this one may not follow `old` without a restart. A file that is half written looks like one that asks for less.
+    /// Why these settings may not replace `old` without a restart. A half-written file looks like one that
+    /// requires less.
     fn opens(&self, old: &Settings) -> Option<&'static str> {
         if old.tls.is_some() && self.tls.is_none() {
             Some("it has no tls_server_config any more")
@@ -58,7 +60,7 @@ impl Settings {
     }
 }
 
-/// What tells a changed file; `None`: it cannot be looked at.
+/// Identifies a version of a file; `None`: its metadata cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -84,16 +86,16 @@ fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
-/// The configuration's files, with what they were when they were last read.
+/// The configuration's files, with their stamps when they were last read.
 pub struct Source {
     path: PathBuf,
-    /// As read; the first one is the configuration itself.
+    /// When read; the first one is the configuration itself.
     read: Stamps,
-    /// As looked at last.
+    /// When last checked.
     seen: Stamps,
     /// What was read is in force.
     good: bool,
-    /// What was said last of one that is not.
+    /// The last message about one that is not in force.
     said: Option<String>,
 }
 
@@ -110,24 +112,24 @@ impl Source {
     }
 
     fn load(&mut self) -> Result<Settings, String> {
-        // Looked at before they are read: a change in between shows the next time.
+        // The stamps are taken before the files are read: a change in between shows at the next check.
         self.read = stamps([&self.path]);
         let config = config::parse(&text(&self.path)?, &self.path)?;
         self.read.extend(stamps(files(&config)));
         built(config).map_err(|why| format!("{}: {why}", self.path.display()))
     }
 
-    /// Whether to read them: they are other ones than those in force, and not being written right now.
+    /// Whether to read them: they differ from those in force, and are not being written right now.
     fn is_due(&mut self) -> bool {
         let now = stamps(self.read.iter().map(|(path, _)| path));
         let settled = now == self.seen;
         let changed = now != self.read;
         self.seen = now;
-        // One that is no good may be waiting for something that no stamp tells, such as a free descriptor.
+        // An invalid one may be waiting for something that no stamp shows, such as a free descriptor.
         settled && (changed || !self.good)
     }
 
-    /// What is to be in force instead of `old`, or what is to be said of it: once, as long as it is the same.
+    /// The settings to replace `old`, or the message about them: once, as long as it is the same.
     fn look(&mut self, old: &Settings) -> Result<Option<Settings>, String> {
         if !self.is_due() {
             return Ok(None);
@@ -167,7 +169,7 @@ fn text(path: &Path) -> Result<String, String> {
     text.map_err(|why| format!("{} cannot be read: {why}", path.display()))
 }
 
-/// That it names.
+/// The files that it names.
 fn files(config: &Config) -> Vec<&PathBuf> {
     let Some(tls) = &config.tls else { return vec![] };
     let authorities = match &tls.clients {
@@ -188,7 +190,7 @@ fn built(config: Config) -> Result<Settings, String> {
     })
 }
 
-/// Keeps what is in force up to date.
+/// Keeps the settings in force up to date.
 pub(super) async fn follow(mut source: Source, in_force: Arc<watch::Sender<Arc<Settings>>>) {
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,5 +1,5 @@
-//! What went wrong with connections, counted, and told in the log: a minute after the first of them, and then one line a
-//! minute at most, whatever their number.
+//! Connection errors, counted and logged: one minute after the first of them, and then at most one line per
+//! minute, whatever their number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,21 +11,21 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
-    /// Idle ones that were closed when another one came.
+    /// Idle ones that were closed for a new one.
     MadeRoom,
-    /// That came while all others were being answered.
+    /// New ones while all others had requests in progress.
     Refused,
     /// Not accepted: the process or the kernel had no descriptor or memory left.
     NotAccepted,
     /// TLS: no handshake, a wrong one, or none in time.
     Handshake,
-    /// Closed for taking too long, or for what is no HTTP.
+    /// Closed for taking too long, or for not being HTTP.
     Broken,
     /// Requests without the name and password of a user.
     Denied,
 }
 
-/// What is told of each.
+/// The text for each.
 const WORDS: [(Event, &str); 6] = [
     (Event::MadeRoom, "idle connections closed to make room"),
     (Event::Refused, "connections refused, since there were too many"),
@@ -64,7 +64,7 @@ fn told(now: &Counts, before: &Counts) -> Option<String> {
     (!new.is_empty()).then(|| new.join(", "))
 }
 
-/// Hands it to `say`, as long as it runs. Sleeps while there is nothing to say.
+/// Passes it to `say`, as long as it runs. Sleeps while there is nothing to report.
 pub(super) async fn tell(tally: Arc<Tally>, mut say: impl FnMut(&str)) {
     let mut before = Counts::default();
     loop {
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(told(&now, &now), None);
     }
 
-    // The clock goes on when all wait for it.
+    // The clock advances when all tasks wait for it.
     #[tokio::test(start_paused = true)]
     async fn a_minute_has_one_line() {
         let tally = Arc::new(Tally::default());

@@ -43,7 +43,8 @@ async fn all_addresses_are_served_until_the_stop_even_with_a_silent_client() {
         let answer = ask(stream, "/", "").await.expect("an answer");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("served\n"), "{answer}");
     }
-    // Connected, and never asks; asks, and never reads; asks for what is never done: none must hold the stop.
+    // One connects and makes no request, one makes requests and never reads, one requests what never ends:
+    // none must block the stop.
     let _silent = server.connect().await;
     let mut deaf = server.connect().await;
     deaf.write_all(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
@@ -71,7 +72,7 @@ async fn tls_is_spoken_and_nothing_else() {
     assert!(server.get_tls(&other, None).await.is_err(), "it is who it says");
     let plain = ask(server.connect().await, "/", "").await;
     assert!(!plain.is_ok_and(|answer| answer.contains("HTTP")), "plain HTTP");
-    // Bad handshakes are in nobody's way.
+    // Bad handshakes do not block others.
     for _ in 0..50 {
         let mut stream = server.connect().await;
         stream.write_all(&[0x16, 3, 1, 0xff, 0xff, 0, 1]).await.unwrap();
@@ -183,7 +184,7 @@ async fn a_change_is_taken_by_the_next_connection_and_ends_those_that_stand() {
     assert!(server.get_tls(&renewed, None).await.is_ok(), "what was good stays");
 }
 
-// The clock stands still, and goes on when all wait for it.
+// The clock is paused, and advances when all tasks wait for it.
 #[tokio::test(start_paused = true)]
 async fn who_is_slow_is_cut_off() {
     let server = Server::plain(Limits::default());
@@ -199,7 +200,7 @@ async fn who_is_slow_is_cut_off() {
     timeout(Duration::from_secs(600), closed(reader)).await.expect("it is cut off");
     dripping.await.unwrap();
     assert_eq!(server.count(Event::Broken), 2);
-    // Who has asked may be idle until the time is over.
+    // A client that has made a request may be idle until the timeout.
     let mut idle = server.connect().await;
     idle.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     assert!(closed(idle).await > 0);
@@ -216,14 +217,14 @@ async fn who_is_slow_is_cut_off() {
     assert_eq!(server.count(Event::Handshake), 1);
 }
 
-/// A connection of HTTP/2 that begins, and says no more: no answer to a ping either.
+/// An HTTP/2 connection that begins and sends no more: not even a response to a ping.
 async fn mute(server: &Server, authority: &Authority) -> impl tokio::io::AsyncRead + Unpin {
     let mut stream = server.handshake_for(authority, None, &[b"h2"]).await.unwrap();
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     stream
 }
 
-// The clock stands still, and goes on when all wait for it.
+// The clock is paused, and advances when all tasks wait for it.
 #[tokio::test(start_paused = true)]
 async fn who_asked_over_http2_and_is_idle_is_not_blamed() {
     let authority = Authority::new("ca");
@@ -261,7 +262,7 @@ async fn a_head_that_is_too_long_is_refused() {
         assert!(!answer.as_ref().is_ok_and(|answer| answer.contains("served")), "{answer:?}");
     }
     assert_eq!(server.count(Event::Broken), 2);
-    // Who goes without a word, or in the middle of one, is not told of.
+    // A client that disconnects without a request, or in the middle of one, is not logged.
     for text in ["", "GET / HTTP/1.1\r\n"] {
         let mut stream = server.connect().await;
         stream.write_all(text.as_bytes()).await.unwrap();
@@ -289,7 +290,7 @@ async fn a_thousand_idle_connections_keep_no_scrape_out() {
     for _ in 0..3 {
         assert!(server.get().await.ends_with("served\n"));
     }
-    // Those that came first made room.
+    // The earlier ones were closed for the later ones.
     assert!(server.count(Event::MadeRoom) >= 872 && server.count(Event::Refused) == 0);
     assert_eq!(closed(idle.swap_remove(0)).await, 0);
 }

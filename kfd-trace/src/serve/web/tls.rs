@@ -1,4 +1,4 @@
-//! TLS of the server: from what the configuration asks for to what rustls takes.
+//! TLS of the server: from the configuration to rustls's settings.
 
 use super::config::{Clients, Pem, Tls, Version};
 use std::io;
@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{NamedGroup, RootCertStore, ServerConfig, SupportedCip
 pub(super) const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// `read`: of a file of certificates or a key.
+/// `read`: reads a file of certificates or a key.
 ///
 /// # Errors
 /// One line: what cannot be read, or does not fit, and in which file.
@@ -82,7 +82,7 @@ fn roots(place: &str, bytes: &[u8]) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// ring's algorithms, or those of them that are named, in that order.
+/// ring's algorithms, or the named ones of them, in that order.
 fn provider(tls: &Tls) -> Result<CryptoProvider, String> {
     let mut provider = ring::default_provider();
     if let Some(names) = &tls.cipher_suites {
@@ -101,7 +101,7 @@ fn provider(tls: &Tls) -> Result<CryptoProvider, String> {
     Ok(provider)
 }
 
-/// As the format names it.
+/// The name of the curve in the format.
 fn curve(group: &dyn SupportedKxGroup) -> String {
     match group.name() {
         NamedGroup::secp256r1 => "CurveP256".into(),

@@ -1,7 +1,8 @@
-//! Who may ask: names and passwords of HTTP's basic authentication, held against bcrypt hashes.
+//! Authentication: names and passwords of HTTP's basic authentication, checked against bcrypt hashes.
 //!
-//! A hash is meant to be slow to check, so it is checked on a thread that may block, a few at a time, and a password that was
-//! right is known again by a keyed digest. Whether a name exists cannot be told by the time that a wrong password takes.
+//! A hash is slow to check by design, so it is checked on a thread that may block, a few at a time, and a
+//! password that was right is recognized by a keyed digest. The time that a wrong password takes does not
+//! show whether a name exists.
 
 use bcrypt::HashParts;
 use headers::authorization::{Authorization, Basic};
@@ -14,10 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Hashes that are checked at once: each takes a CPU.
+/// Concurrent hash checks: each takes a CPU.
 const AT_ONCE: usize = 2;
 
-/// 2 to its power rounds. Beyond it a single password takes many seconds.
+/// 2 to this power rounds. Beyond it a single password takes many seconds.
 const HIGHEST_COST: u32 = 16;
 
 /// A hash of a password, as `htpasswd -B` makes it.
@@ -44,38 +45,39 @@ impl FromStr for Hash {
 }
 
 impl Hash {
-    /// Slow.
+    /// Whether it is the hash of this password. Slow.
     fn is_of(&self, password: &str) -> bool {
         bcrypt::verify(password, &self.0).unwrap_or(false)
     }
 }
 
-/// Those of one configuration: a new one begins with nothing remembered.
+/// The users of one configuration: a new one starts without cached passwords.
 pub(super) struct Users {
     hashes: BTreeMap<String, Hash>,
-    /// Digest of the password that was right last, by name.
+    /// Digest of the last correct password, by name.
     remembered: Mutex<HashMap<String, hmac::Tag>>,
-    /// Of the digests; nobody else has it.
+    /// Key of the digests; it is not shared.
     key: hmac::Key,
-    /// Which user's hash stands in for that of an unknown name.
+    /// Chooses the user whose hash replaces that of an unknown name.
     stand_in: RandomState,
     places: Arc<Semaphore>,
 }
 
-/// What it takes to answer.
+/// What a check requires.
 #[derive(Debug)]
 enum Check {
     /// The password was right before.
     Remembered,
-    /// It must be held against this hash. `known`: it is the user's own; else the answer is no, whatever comes out.
+    /// It must be checked against this hash. `known`: it is the user's own; else the result is no in any
+    /// case.
     Hash { hash: Hash, known: bool },
 }
 
 impl Users {
-    /// `None` without users: then everybody may ask.
+    /// `None` without users: then every client may make requests.
     ///
     /// # Errors
-    /// When the kernel gives no random bytes.
+    /// If the kernel gives no random bytes.
     pub(super) fn new(hashes: BTreeMap<String, Hash>) -> Result<Option<Self>, String> {
         if hashes.is_empty() {
             return Ok(None);
@@ -91,7 +93,7 @@ impl Users {
         }))
     }
 
-    /// Whether this is one of them, with the right password.
+    /// Whether this is a user with the right password.
     pub(super) async fn admit(&self, given: &Authorization<Basic>) -> bool {
         let (name, password) = (given.username(), given.password());
         let (hash, known) = match self.check(name, password) {
@@ -100,7 +102,7 @@ impl Users {
         };
         // It is never closed.
         let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return false };
-        // Others with the same password may have waited for the same answer.
+        // Others with the same password may have waited for the same result.
         if matches!(self.check(name, password), Check::Remembered) {
             return true;
         }
@@ -126,7 +128,7 @@ impl Users {
                 .is_some_and(|digest| hmac::verify(&self.key, password.as_bytes(), digest.as_ref()).is_ok());
             return if right { Check::Remembered } else { Check::Hash { hash: hash.clone(), known: true } };
         }
-        // The same one for the same name, so that asking twice does not tell either.
+        // The same one for the same name, so that two requests do not reveal it either.
         let count = u64::try_from(self.hashes.len()).unwrap_or(1);
         let turn = usize::try_from(self.stand_in.hash_one(name) % count).unwrap_or_default();
         match self.hashes.values().nth(turn) {

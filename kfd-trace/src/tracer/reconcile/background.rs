@@ -1,31 +1,31 @@
-//! The look that is under way, apart from the thread that follows the ring buffer.
+//! The scan in progress, separate from the thread that follows the ring buffer.
 //!
-//! Takes in: a tick once a second, and what [`Tracer::look`] begins. Gives out: what the look saw, when it has, and one line
-//! to the log while one takes long. sysfs and procfs may take their time, or hang: whoever awaits [`UnderWay::seen`] beside
-//! the ring buffer and the signals serves them meanwhile.
+//! In: a tick once a second, and what [`Tracer::look`] begins. Out: the result of the scan when it is done,
+//! and one log line if it takes long. sysfs and procfs may be slow or hang: a caller that awaits
+//! [`BackgroundScan::seen`] beside the ring buffer and the signals serves those meanwhile.
 
 use super::progress::Progress;
 use super::scan::{Begun, Seen};
-use crate::runtime::timeout::Patience;
+use crate::runtime::timeout::Timeout;
 use crate::tracer::engine::Tracer;
 use std::future::pending;
 use std::time::Instant;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
-/// At most one look.
+/// At most one scan.
 #[derive(Debug, Default)]
-pub(crate) struct UnderWay(Option<Running>);
+pub(crate) struct BackgroundScan(Option<Running>);
 
 #[derive(Debug)]
 struct Running {
     seen: JoinHandle<Seen>,
     progress: Progress,
-    patience: Patience,
+    timeout: Timeout,
 }
 
-impl UnderWay {
-    /// Begins a look when it is time to and none is under way, and checks whether records were lost; to be called once a
-    /// second.
+impl BackgroundScan {
+    /// Begins a scan when it is due and none is in progress, and checks whether records were lost; must be
+    /// called once a second.
     pub(crate) fn tick(&mut self, tracer: &mut Tracer) {
         if let Some(begun) = tracer.look(self.0.is_none()) {
             self.begin(begun, Instant::now());
@@ -36,14 +36,14 @@ impl UnderWay {
     }
 
     fn begin(&mut self, begun: Begun, now: Instant) {
-        let (progress, patience) = (begun.progress.clone(), Patience::new(now));
-        self.0 = Some(Running { seen: spawn_blocking(|| begun.finish()), progress, patience });
+        let (progress, timeout) = (begun.progress.clone(), Timeout::new(now));
+        self.0 = Some(Running { seen: spawn_blocking(|| begun.finish()), progress, timeout });
     }
 
-    /// A line for the log, once for a look that takes long.
+    /// A log line, once per scan that takes long.
     fn overdue(&mut self, now: Instant) -> Option<String> {
-        let Running { progress, patience, .. } = self.0.as_mut()?;
-        let took = patience.ends(now)?;
+        let Running { progress, timeout, .. } = self.0.as_mut()?;
+        let took = timeout.ends(now)?;
         Some(format!(
             "the look at the driver's lists has taken {} s and reads {}: until it ends, nothing is compared with the lists, \
              so that what was missed is not mended, and GPUs are not read anew",
@@ -52,10 +52,10 @@ impl UnderWay {
         ))
     }
 
-    /// Waits for the look that is under way, for ever without one. Asked for again it goes on where it was.
+    /// Waits for the scan in progress, forever if there is none. Called again, it continues the same wait.
     ///
     /// # Errors
-    /// When the look panicked.
+    /// If the scan panicked.
     pub(crate) async fn seen(&mut self) -> Result<Seen, JoinError> {
         let Some(running) = &mut self.0 else { return pending().await };
         let seen = (&mut running.seen).await;
@@ -78,7 +78,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A file whose reading hangs until somebody writes: a FIFO.
+    /// A file whose reading hangs until it is written: a FIFO.
     #[test]
     fn a_look_that_hangs_keeps_nobody_and_says_where_it_is() {
         let root = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ mod tests {
         std::fs::create_dir_all(root.path().join("proc/4711")).unwrap();
         let fifo = root.path().join("proc/4711/stat");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        // Written when the other end goes, at the latest: a broken test ends, too.
+        // Written at the latest when the other end is dropped: a failing test ends, too.
         let (write, wait) = mpsc::channel::<()>();
         thread::spawn(move || {
             let _ = wait.recv_timeout(SECOND * 10);
@@ -94,10 +94,11 @@ mod tests {
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (mut under_way, begin) = (UnderWay::default(), Instant::now());
+            let (mut under_way, begin) = (BackgroundScan::default(), Instant::now());
             assert_eq!(under_way.overdue(begin + LONG * 2), None, "none is under way");
             under_way.begin(begun(root.path(), true, &[]), begin);
-            let reads = |under_way: &UnderWay| under_way.0.as_ref().map(|running| running.progress.now());
+            let reads =
+                |under_way: &BackgroundScan| under_way.0.as_ref().map(|running| running.progress.now());
             while reads(&under_way) != Some(Reading::Process(4711)) {
                 assert!(timeout(SECOND / 50, under_way.seen()).await.is_err(), "it begins");
             }

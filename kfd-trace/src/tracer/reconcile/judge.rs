@@ -1,36 +1,36 @@
-//! What the driver's lists of one look and the state do not agree on, and what of it is believed.
+//! Where the driver's lists of one scan and the state disagree, and which differences are believed.
 //!
-//! Takes in: a [`Look`], the state, and what was found at the last look. Gives out: a [`Judgement`]. Pure.
+//! In: a [`Look`], the state, and the findings of the previous scan. Out: a [`Judgement`]. Pure.
 
 use super::scan::{Look, Walked};
 use crate::model::event::QueueCreate;
 use crate::state::{Difference, Finding, List, Shown, State};
 use std::collections::BTreeSet;
 
-/// A walk that broke off may tell all when it is tried again; after so many in a row it is not waited for.
+/// A walk that broke off may be complete when it is retried; after this many in a row it is not waited for.
 const BROKEN_WALKS: u32 = 3;
 
-/// What becomes of the findings of one look.
+/// What to do with the findings of one scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judgement {
-    /// To be set right.
+    /// To be corrected.
     pub believed: BTreeSet<Finding>,
-    /// To be found again, or decided by a later look.
+    /// To be found again, or decided by a later scan.
     pub pending: BTreeSet<Finding>,
-    /// Another look soon can decide what is pending.
+    /// Another scan soon can decide what is pending.
     pub doubtful: bool,
 }
 
-/// What a look found.
+/// The findings of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     pub found: BTreeSet<Finding>,
-    /// There is more that cannot be told from what a scheduler at work has not told yet: another look is needed.
+    /// Something depends on what a scheduler at work has not reported yet: another scan is needed.
     pub put_off: bool,
 }
 
-/// What was found twice in a row is believed, when the lists can decide it. `before`: pending since the last look;
-/// `broken_walks`: walks in a row that broke off, this look's included.
+/// What two consecutive scans found is believed, if the lists can decide it. `before`: pending since the
+/// previous scan; `broken_walks`: consecutive walks that broke off, including this scan's.
 pub(crate) fn judge(
     look: &Look,
     Findings { found, put_off }: &Findings,
@@ -42,23 +42,23 @@ pub(crate) fn judge(
         Difference::Ghost => match (look.kernel.list(), &look.sysfs) {
             (Some(_), Some(_)) => true,
             (None, sysfs) => alone && sysfs.as_ref().is_some_and(|sysfs| sysfs_decides(sysfs, finding)),
-            // A process leaves the table before its queues go: without sysfs nobody tells that they stand.
+            // A process leaves the table before its queues end: without sysfs no list shows that they exist.
             (Some(kernel), None) => kernel.has(finding.place()),
         },
-        // Only a walk tells whether a scheduler is at work.
+        // Only a walk shows whether a scheduler is at work.
         Difference::Properties => alone || !matches!(look.kernel, Walked::Broke),
         Difference::Missing | Difference::Unlisted => true,
     };
     let believed: BTreeSet<Finding> =
         found.intersection(before).filter(|finding| decided(finding)).copied().collect();
     let pending = found - &believed;
-    // Nobody will decide what was found twice already; where sysfs cannot be read, not soon.
+    // If sysfs is alone, no list will decide what was found twice already; if sysfs cannot be read, not soon.
     let decides_soon = !alone && look.sysfs.is_some();
     let doubtful = *put_off || pending.iter().any(|finding| decides_soon || !before.contains(finding));
     Judgement { believed, pending, doubtful }
 }
 
-/// The kernel's own table does not tell, and will not: sysfs decides what it can.
+/// The kernel's own table is not available, and will not be: sysfs decides what it can.
 pub(crate) fn sysfs_is_alone(look: &Look, broken_walks: u32) -> bool {
     match look.kernel {
         Walked::Impossible => true,
@@ -67,8 +67,8 @@ pub(crate) fn sysfs_is_alone(look: &Look, broken_walks: u32) -> bool {
     }
 }
 
-/// A ghost is no queue of the driver. Without the folder of its process sysfs tells nothing of queues. A row does not know
-/// which context it is when the record that tells was lost: it may be any one of its process.
+/// A ghost is no queue of the driver. Without the folder of its process, sysfs has no information about
+/// queues. A row does not know its context if the record with it was lost: it may be any one of its process.
 fn sysfs_decides(sysfs: &List, ghost: &Finding) -> bool {
     let has_it = |queue: &QueueCreate| queue.queue_id == Some(ghost.queue_id);
     let mut own = sysfs.processes.iter().filter(|(process, _)| process.tgid == ghost.tgid);
@@ -76,9 +76,9 @@ fn sysfs_decides(sysfs: &List, ghost: &Finding) -> bool {
         && (ghost.context_id.is_some() || !own.any(|(_, queues)| queues.iter().any(has_it)))
 }
 
-/// The differences of all lists. What one list lacks and another one has is no ghost. What sysfs has at a place is no
-/// property of a row whose process is not there by its number. What a scheduler at work changes is put off: it tells of
-/// properties when it is done, and on 6.1 of an end before that.
+/// The differences of all lists. What one list does not have and another one has is no ghost. What sysfs has
+/// at a place is no property of a row whose process is not there by its number. What a scheduler at work
+/// changes is postponed: it reports properties when it is done, and on 6.1 an end before that.
 pub(crate) fn findings(look: &Look, state: &State) -> Findings {
     let all = all_findings(look, state);
     let Some(kernel) = look.kernel.list() else { return Findings { found: all, put_off: false } };
@@ -193,7 +193,7 @@ mod tests {
         Walked::Told(list(Source::Kernel, &[]))
     }
 
-    /// Of one finding: it is believed; another look soon can decide it.
+    /// For one finding: it is believed; another scan soon can decide it.
     fn judged(look: &Look, finding: Finding, before: &[Finding], broken_walks: u32) -> (bool, bool) {
         let found = BTreeSet::from([finding]);
         let findings = Findings { found: found.clone(), put_off: false };
@@ -309,7 +309,7 @@ mod tests {
         let mut kernel = list(Source::Kernel, std::slice::from_ref(&other));
         kernel.processes[0].0.id = Some(ProcessId(2));
         let look = |sysfs: List| Look { sysfs: Some(sysfs), ..look(Walked::Told(kernel.clone())) };
-        // An exec: sysfs shows the second process, and cannot tell that it is not the first one.
+        // An exec: sysfs shows the second process, and cannot show that it is not the first one.
         assert_eq!(findings(&look(list(Source::Sysfs, &[other])), &state), Findings::default());
         let none = List { processes: Vec::new(), ..list(Source::Sysfs, &[]) };
         let found: Vec<_> =

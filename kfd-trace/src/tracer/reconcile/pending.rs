@@ -1,24 +1,24 @@
-//! What is remembered from one comparison with the driver's lists to the next.
+//! The data kept from one comparison with the driver's lists to the next.
 
 use crate::state::{Finding, ProcessKey};
 use crate::tracer::inventory::Standings;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What is remembered from look to look.
+/// The data kept from scan to scan.
 #[derive(Default)]
 pub(crate) struct Pending {
     /// `None` while the driver is not loaded.
     pub(super) standings: Option<Arc<Standings>>,
     pub(super) ticks: u32,
-    /// Until then there is a look at every tick, CLOCK_MONOTONIC nanoseconds.
+    /// Until then every tick begins a scan, CLOCK_MONOTONIC nanoseconds.
     pub(super) until_ns: u64,
-    /// Lost records at the last tick, and what could not be told.
+    /// Lost records at the last tick, plus what could not be recorded.
     pub(super) lost: u64,
     pub(super) found: BTreeSet<Finding>,
-    /// Walks in a row that broke off.
+    /// Consecutive walks that broke off.
     pub(super) broken_walks: u32,
-    /// Live rows whose processes were gone by the lists of the last look.
+    /// Live rows whose processes were gone from the lists of the last scan.
     pub(super) unlisted: BTreeSet<ProcessKey>,
 }
 

@@ -1,9 +1,9 @@
-//! What a look at the driver's lists reads at the moment, for the line that tells where one hangs.
+//! What a scan of the driver's lists is reading at the moment, for the log line that shows where one hangs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shared by the look and who waits for it.
+/// Shared by the scan and the code that waits for it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress(Arc<Mutex<Reading>>);
 
@@ -17,15 +17,15 @@ impl Progress {
     }
 }
 
-/// What a look reads.
+/// What a scan reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// `class/kfd/kfd/proc`.
     #[default]
     Sysfs,
-    /// Who a process is.
+    /// The identity of a process.
     Process(u32),
-    /// Its command line and cgroup.
+    /// The command line and cgroup of a process.
     Details(u32),
     Topology,
 }

@@ -1,4 +1,4 @@
-//! One look at the driver's lists: begun with what only the tracer can read, finished without it.
+//! One scan of the driver's lists: begun with what only the tracer can read, finished without it.
 
 use super::progress::{Progress, Reading};
 use crate::attribute::driver_sysfs::KfdSysfs;
@@ -14,28 +14,29 @@ use crate::tracer::inventory::{Standings, process_of, queues_of, read_sysfs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The driver's lists at one look; at least one of them.
+/// The driver's lists at one scan; at least one of them.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// `None` where the processes and queues in it could not be read whole: what it does not tell is not gone.
+    /// `None` if its processes and queues could not be read completely: then what is missing in it has not
+    /// necessarily ended.
     pub sysfs: Option<List>,
     pub kernel: Walked,
     /// When the lists had been read, CLOCK_MONOTONIC nanoseconds.
     pub until_ns: u64,
-    /// By tgid: of the processes that they were asked of, where procfs told.
+    /// By tgid: of the processes whose details were requested, if procfs has them.
     pub details: BTreeMap<u32, ProcessDetails>,
 }
 
-/// What a walk read of the kernel's memory, with the numbers by which the BPF side knows the processes.
+/// What a walk read from kernel memory, with the numbers by which the BPF side knows the processes.
 #[derive(Clone, Debug)]
 pub struct Numbered {
     pub(crate) read: Read,
     pub(crate) processes: Vec<(walk::StandingProcess, Option<ProcessId>)>,
-    /// gpu_ids, as [`walk::Standing::at_work`] has them.
+    /// gpu_ids, as in [`walk::Standing::at_work`].
     pub(crate) at_work: BTreeSet<u32>,
 }
 
-/// A look of which sysfs and procfs are missing. It holds nothing of the tracer, so that reading them keeps nobody waiting.
+/// A scan without sysfs and procfs yet. It holds nothing of the tracer, so reading them blocks nothing else.
 pub struct Begun {
     standings: Arc<Standings>,
     kernel: Walked<Numbered>,
@@ -55,8 +56,8 @@ impl Begun {
         Begun { standings, kernel, topology, unknown, progress: Progress::default() }
     }
 
-    /// Reads sysfs, and who the processes that stand are. Only a command line, where such are asked for, waits for the memory
-    /// lock of its process.
+    /// Reads sysfs and the identities of the existing processes. Only a command line, if these are requested,
+    /// waits for the memory lock of its process.
     #[must_use]
     pub fn finish(self) -> Seen {
         let Begun { standings, kernel, topology, unknown, progress } = self;
@@ -82,8 +83,8 @@ impl Begun {
 }
 
 impl Standings {
-    /// Begins a look: walks the kernel's own table, only where that is asked for. `unknown`: tgids whose details are to be
-    /// read, too. Numbers are only looked up: a process may be freed since, and its address be another one's.
+    /// Begins a scan: walks the kernel's own table, only if requested. `unknown`: tgids whose details must be
+    /// read, too. Numbers are only looked up: a process may have been freed since, and its address reused.
     pub(crate) fn begin(
         self: &Arc<Self>,
         session: &Session,
@@ -113,7 +114,7 @@ impl Standings {
         Walked::Told(Numbered { read, processes: numbered.collect(), at_work: standing.at_work })
     }
 
-    /// What a walk read, with who the processes are by procfs.
+    /// The result of a walk, with the identities of the processes from procfs.
     pub(crate) fn kernel_list(&self, told: Numbered, progress: &Progress) -> List {
         let Numbered { read, processes, at_work } = told;
         let processes = processes.into_iter().map(|(standing, id)| {
@@ -125,7 +126,8 @@ impl Standings {
         List { source: Source::Kernel, read, there: true, processes: processes.collect(), at_work }
     }
 
-    /// `None` where the processes or their queues could not be read whole: what sysfs does not tell is not gone.
+    /// `None` if the processes or their queues could not be read completely: then what is missing in it has
+    /// not necessarily ended.
     pub(crate) fn sysfs_list(&self, progress: &Progress) -> Option<List> {
         let from_ns = clock::mono_ns();
         progress.reads(Reading::Sysfs);
@@ -151,32 +153,32 @@ impl Standings {
     }
 }
 
-/// tgids of the processes of missing queues of which procfs has told nothing yet: the look that finds these queues again
-/// has what it takes to show them.
+/// tgids of the processes of missing queues for which procfs data is still missing: the scan that finds these
+/// queues again has what it needs to show them.
 pub(crate) fn unknown(state: &State, found: &BTreeSet<Finding>) -> BTreeSet<u32> {
     let told = |key| state.process(key).is_some_and(|row| row.details.cgroup.is_some());
     let missing = found.iter().filter(|finding| finding.difference == Difference::Missing);
     missing.filter(|finding| !finding.key.is_some_and(told)).map(|finding| finding.tgid).collect()
 }
 
-/// What a look saw.
+/// The result of a scan.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Where it was asked for: GPUs come after the driver, and partitions change.
+    /// If requested: GPUs are added after the driver, and partitions change.
     pub topology: Option<Topology>,
-    /// `None` where no list could be read whole.
+    /// `None` if no list could be read completely.
     pub look: Option<Look>,
 }
 
-/// What a walk over the kernel's own table gave.
+/// The result of a walk over the kernel's own table.
 #[derive(Clone, Debug)]
 pub enum Walked<T = List> {
     Told(T),
-    /// It was not asked for at this look.
+    /// Not requested at this scan.
     NotAsked,
-    /// Something could not be read, or was freed under it.
+    /// Something could not be read, or was freed during the walk.
     Broke,
-    /// This kernel does not tell where the table is, or refuses to let its memory be read.
+    /// This kernel does not show where the table is, or refuses to have its memory read.
     Impossible,
 }
 
@@ -209,7 +211,7 @@ pub(crate) mod samples {
     use std::fs;
     use std::path::Path;
 
-    /// A look without a walk, of process 4711 alone; procfs is `proc` in the same folder.
+    /// A scan without a walk, of process 4711 alone; procfs is `proc` in the same folder.
     pub(crate) fn begun(sysfs: &Path, topology: bool, unknown: &[u32]) -> Begun {
         let roots = Roots {
             procfs: sysfs.join("proc"),
@@ -222,7 +224,7 @@ pub(crate) mod samples {
         Begun::new(Arc::new(standings), Walked::Impossible, topology, unknown.iter().copied().collect())
     }
 
-    /// Puts a file below the driver's processes.
+    /// Creates a file below the driver's processes.
     pub(crate) fn put(sysfs: &Path, path: &str, text: &str) {
         let path = sysfs.join("class/kfd/kfd/proc").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -248,7 +250,7 @@ mod tests {
         }
     }
 
-    /// A process 4711 of 5 s after boot in procfs, without command line and cgroup.
+    /// A process 4711, started 5 s after boot, in procfs, without command line and cgroup.
     fn put_process(root: &Path) {
         let folder = root.join("proc/4711");
         fs::create_dir_all(&folder).unwrap();

@@ -4,7 +4,8 @@ use crate::state::samples::{event, seen};
 use crate::tracer::reconcile::scan::samples::begun;
 use std::fs;
 
-/// What two looks tell of a process that neither sysfs nor procfs has; the driver may be loaded again before the first one.
+/// What two scans report of a process that neither sysfs nor procfs has; the driver may be loaded again
+/// before the first one.
 fn told(reloaded: bool) -> Vec<Body> {
     let root = tempfile::tempdir().unwrap();
     let sysfs = root.path();

@@ -1,7 +1,7 @@
 //! One sample of all queues: their pointers in the memory of their processes.
 //!
-//! Takes in whom to sample, and the files that are open from the sample before. Gives out a reading of each queue, and what it
-//! took. It holds nothing of the tracer, so that a memory that keeps it waiting keeps nobody else.
+//! In: the queues to sample, and the files that are open from the previous sample. Out: a reading per queue,
+//! and the cost. It holds nothing of the tracer, so a memory read that blocks delays nothing else.
 
 use crate::attribute::memory::ProcessMemory;
 use crate::model::pointers::Unmeasured;
@@ -14,27 +14,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Of the descriptors that this process may have, one in so many is for memories: connections need some, too.
+/// One in this many of the descriptors that this process may have is for memories: connections need some,
+/// too.
 const SHARE: u64 = 2;
 
-/// Files of memories, one for each process.
+/// Open memory files, one per process.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     procfs: PathBuf,
     memories: BTreeMap<ProcessKey, ProcessMemory>,
-    /// Files that may be open at once.
+    /// Maximum number of open files.
     most: usize,
-    /// tgid of the process that is read now; 0 for none.
+    /// tgid of the process that is being read; 0 for none.
     reads: Arc<AtomicU32>,
 }
 
-/// What a sample gave.
+/// The result of a sample.
 #[derive(Debug)]
-pub(crate) struct Pass {
+pub struct Pass {
     pub(crate) samples: Vec<Sample>,
     /// CPU time of its thread, nanoseconds.
     pub(crate) cpu_ns: u64,
-    /// When it was over, CLOCK_MONOTONIC nanoseconds.
+    /// When it ended, CLOCK_MONOTONIC nanoseconds.
     pub(crate) at_ns: u64,
 }
 
@@ -50,7 +51,8 @@ impl Sampler {
         self.reads.clone()
     }
 
-    /// Reads the pointers of all queues. What is not among the targets any more is closed.
+    /// Reads the pointers of all queues. Closes the memories of processes that are no longer among the
+    /// targets.
     pub(crate) fn pass(&mut self, targets: &[Target]) -> Pass {
         let begin = cpu_ns();
         let wanted: BTreeSet<ProcessKey> = targets.iter().map(|target| target.key).collect();
@@ -69,7 +71,8 @@ impl Sampler {
             }));
             let gone = |sample: &Sample| sample.reading == Err(Unmeasured::Gone);
             if samples.iter().skip(first).any(gone) {
-                // Of a thread that ended while others live, it may have been opened too late.
+                // If it was opened by a thread that ended while others live, it may have been opened too
+                // late.
                 self.memories.remove(&target.key);
             }
         }
@@ -150,7 +153,7 @@ mod tests {
         assert!(pass.cpu_ns > 0 && pass.samples.iter().all(|sample| sample.since_ns == 5));
         assert_eq!(sampler.memories.len(), 2);
         assert!(!sampler.memories.contains_key(&ProcessId(2).into()));
-        // It is opened once: where there is no procfs any more, it is read all the same.
+        // It is opened once: if procfs no longer exists, it is read all the same.
         sampler.procfs = "/nowhere".into();
         assert_eq!(readings(&sampler.pass(&targets[..1])), [Ok((9, 4))]);
         assert_eq!(sampler.memories.len(), 1, "who is not sampled any more is let go");

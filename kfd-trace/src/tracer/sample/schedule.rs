@@ -1,11 +1,12 @@
-//! When queues are sampled, and the sample that is under way, apart from the thread that follows the ring buffer.
+//! When queues are sampled, and the sample in progress, separate from the thread that follows the ring
+//! buffer.
 //!
-//! Takes in the interval that is asked for and what a [`Pass`] took. Gives out when the next one is due, and what the last one
-//! saw. A memory may keep its reader waiting: whoever awaits [`Sampling::step`] beside the ring buffer
-//! and the signals serves them meanwhile.
+//! In: the requested interval and the cost of a [`Pass`]. Out: when the next one is due, and the result of
+//! the last one. A memory read may block: a caller that awaits [`Sampling::step`] beside the ring buffer and
+//! the signals serves those meanwhile.
 
 use super::pass::{Pass, Sampler};
-use crate::runtime::timeout::Patience;
+use crate::runtime::timeout::Timeout;
 use crate::state::Target;
 use crate::tracer::engine::Tracer;
 use std::future::pending;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
-/// Sampling takes at most one part in so many of a CPU's time: the interval is stretched else.
+/// Sampling takes at most 1/`SHARE` of a CPU's time: else the interval is stretched.
 const SHARE: u32 = 100;
 
 /// No interval is stretched beyond this.
@@ -27,21 +28,21 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub(crate) struct Sampling {
     interval: Duration,
     due: Instant,
-    /// `None` while it is under way.
+    /// `None` while a sample is in progress.
     idle: Option<Sampler>,
     running: Option<Running>,
-    /// A sample of nobody, which is over at once.
+    /// A sample without targets, which ends at once.
     empty: Option<Pass>,
 }
 
 #[derive(Debug)]
 struct Running {
     done: JoinHandle<(Sampler, Pass)>,
-    patience: Patience,
+    timeout: Timeout,
     reads: Arc<AtomicU32>,
 }
 
-/// What is to be done now.
+/// What to do now.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// [`Sampling::begin`].
@@ -57,10 +58,11 @@ impl Sampling {
         Sampling { interval, due: Instant::now(), idle, running: None, empty: None }
     }
 
-    /// Waits until there is something to do, for ever where sampling is off. Asked for again it goes on where it was.
+    /// Waits until there is something to do, forever if sampling is off. Called again, it continues the same
+    /// wait.
     ///
     /// # Errors
-    /// When a sample panicked.
+    /// If a sample panicked.
     pub(crate) async fn step(&mut self) -> Result<Step, JoinError> {
         if let Some(pass) = self.empty.take() {
             return Ok(Step::Done(pass));
@@ -84,7 +86,7 @@ impl Sampling {
         let now = Instant::now();
         self.due = now + self.interval;
         if targets.is_empty() {
-            // It waits for nobody: no other thread is to wake up for that.
+            // It does not block: avoids waking up another thread.
             self.empty = self.idle.as_mut().map(|sampler| sampler.pass(&[]));
             return;
         }
@@ -94,16 +96,16 @@ impl Sampling {
             let pass = sampler.pass(&targets);
             (sampler, pass)
         });
-        self.running = Some(Running { done, patience: Patience::new(now.into_std()), reads });
+        self.running = Some(Running { done, timeout: Timeout::new(now.into_std()), reads });
     }
 
-    /// Takes a sample in, and sets when the next one is due.
+    /// Processes a sample, and sets when the next one is due.
     pub(crate) fn take(&mut self, tracer: &mut Tracer, pass: &Pass) {
         let interval = stretched(self.interval, Duration::from_nanos(pass.cpu_ns));
         self.due += interval.saturating_sub(self.interval);
         let now = Instant::now();
         if self.due <= now {
-            // It waited for somebody: who is waited for again is not to be asked again at once.
+            // It was blocked: a process that blocks again must not be read again at once.
             self.due = now + interval;
         }
         let Tracer { samples, state, .. } = tracer;
@@ -111,16 +113,16 @@ impl Sampling {
         samples.take(state, &pass.samples, pass.cpu_ns, pass.at_ns);
     }
 
-    /// The sample under way takes so long that what was read before is not what is so now.
+    /// The sample in progress takes so long that earlier readings are no longer current.
     pub(crate) fn is_late(&self) -> bool {
         let now = Instant::now().into_std();
-        self.running.as_ref().is_some_and(|running| running.patience.is_over(now).is_some())
+        self.running.as_ref().is_some_and(|running| running.timeout.is_over(now).is_some())
     }
 
-    /// A line for the log, once for a sample that takes long.
+    /// A log line, once per sample that takes long.
     pub(crate) fn overdue(&mut self) -> Option<String> {
         let running = self.running.as_mut()?;
-        let took = running.patience.ends(Instant::now().into_std())?;
+        let took = running.timeout.ends(Instant::now().into_std())?;
         Some(format!(
             "sampling has taken {} s and reads the memory of process {}: until it ends, no activity is measured",
             took.as_secs(),
@@ -129,8 +131,8 @@ impl Sampling {
     }
 }
 
-/// The time from one sample to the next, so that a sample that took `cpu` of a CPU takes no more than its share, up to
-/// [`LONGEST`]: the end of a process may be counted there once, where its memory goes under a reading.
+/// The interval between samples at which a sample that took `cpu` CPU time stays within its share, up to
+/// [`LONGEST`]: the end of a process may be counted there once, if its memory is freed during a reading.
 fn stretched(interval: Duration, cpu: Duration) -> Duration {
     interval.max(cpu.saturating_mul(SHARE).min(LONGEST))
 }
@@ -152,7 +154,7 @@ mod tests {
         assert_eq!(stretched(90_000 * MS, 10_000 * MS), 90_000 * MS);
     }
 
-    /// A process that is not there.
+    /// A process that does not exist.
     fn nobody() -> Target {
         Target { key: ProcessId(1).into(), tgid: u32::MAX, start_boottime_ns: None, queues: Vec::new() }
     }
@@ -208,7 +210,7 @@ mod tests {
             assert_eq!(sampling.overdue(), None, "none is under way");
             let (done, reads) = (tokio::spawn(pending()), Arc::new(AtomicU32::new(4321)));
             sampling.running =
-                Some(Running { done, patience: Patience::new(Instant::now().into_std()), reads });
+                Some(Running { done, timeout: Timeout::new(Instant::now().into_std()), reads });
             tokio::time::advance(LONG - MS).await;
             assert_eq!(sampling.overdue(), None);
             tokio::time::advance(2 * MS).await;

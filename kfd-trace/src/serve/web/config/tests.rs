@@ -13,7 +13,7 @@ fn tls(lines: &str) -> Tls {
     good(&section(lines)).tls.expect("TLS")
 }
 
-/// A whole section of TLS, with these lines added.
+/// A whole TLS section, with these lines added.
 fn section(lines: &str) -> String {
     let lines: String = lines.lines().map(|line| format!("  {}\n", line.trim())).collect();
     format!("tls_server_config:\n  cert_file: tls/web.crt\n  key_file: /keys/web.key\n{lines}")
@@ -125,7 +125,7 @@ fn what_is_unknown_or_not_supported_is_refused_with_its_name_and_line() {
         let said = parsed(text).map(|_| ()).expect_err(text);
         assert!(said.starts_with("/etc/kfd/web.yml: line "), "{said}");
         assert!(said.contains(words) && !said.contains('\n') && !said.contains("hunter2"), "{said}");
-        // The entries of a map are judged when it has ended: its begin is told.
+        // The entries of a map are checked at its end: the line of its start is reported.
         let told: u64 =
             said.split(&[' ', ':'][..]).nth(3).unwrap().parse().unwrap_or_else(|_| panic!("{said}"));
         assert!(line == 0 || told == line, "{said}: {line}");
@@ -173,7 +173,7 @@ fn what_does_not_fit_together_is_refused() {
 
 #[test]
 fn what_is_refused_is_told_in_one_short_line_that_steers_no_terminal() {
-    // A longer one is no key to YAML.
+    // YAML does not accept a longer key.
     let long = "n".repeat(1_000);
     let steers = "\"two\\nlines \\u009b31m \\u202e:\"";
     let keys = [

@@ -50,7 +50,7 @@ fn who_may_be_reached_without_a_lock_is_told() {
     }
 }
 
-/// Run below by a test of its own process: variables and descriptors belong to all of a process.
+/// Run below by a test in its own process: variables and descriptors belong to the whole process.
 #[tokio::test]
 #[ignore = "a part of sockets_are_taken_from_systemd"]
 async fn child() {
@@ -64,7 +64,8 @@ async fn child() {
     }
 }
 
-/// What `child` says when it is started as systemd starts a service: `passed` as descriptor 3, and these variables.
+/// The output of `child` when it is started as systemd starts a service: `passed` as descriptor 3, and these
+/// variables.
 fn started(passed: impl Into<Stdio>, variables: &str) -> String {
     let (_, module) = module_path!().split_once("::").expect("the crate");
     let script =

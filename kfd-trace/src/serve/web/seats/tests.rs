@@ -13,7 +13,7 @@ fn two(tally: &Arc<Tally>) -> Arc<Seats> {
     Seats::new(2, FRESH, Arc::clone(tally))
 }
 
-/// Nobody is new any more.
+/// A time at which no connection is new any more.
 async fn later() -> Instant {
     tokio::time::sleep(FRESH).await;
     Instant::now()
@@ -74,7 +74,7 @@ async fn who_is_being_answered_keeps_the_seat() {
     let begin = Instant::now();
     assert!(seats.take().await.is_none());
     assert_eq!((begin.elapsed(), tally.counts()[Event::Refused as usize]), (PATIENCE, 1));
-    // The one that was sent away gives no seat free a second time.
+    // The connection that was closed for another does not free a slot a second time.
     drop(second);
     assert!(seats.try_take(later().await).is_err_and(|full| full.0.is_none()));
     drop((work.1, first));
@@ -95,7 +95,7 @@ async fn who_waits_has_the_first_seat_that_is_free() {
     let _third_works = third.0.work();
     let mut waits = pin!(seats.take());
     drop(second);
-    // whose seat was given away gives none free, who has one does
+    // dropping a connection whose slot was given away frees none, dropping one that has a slot does
     assert!(tokio::time::timeout(short, waits.as_mut()).await.is_err());
     drop((works.0, first));
     assert!(tokio::time::timeout(short, waits).await.is_ok_and(|given| given.is_some()));

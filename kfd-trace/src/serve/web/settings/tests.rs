@@ -9,7 +9,7 @@ const TLS: &str = "tls_server_config:\n  cert_file: web.crt\n  key_file: web.key
 struct Folder(TempDir);
 
 impl Folder {
-    /// With a certificate, and this as its configuration.
+    /// With a certificate, and this text as its configuration.
     fn new(text: &str) -> Self {
         let folder = Folder(tempfile::tempdir().unwrap());
         folder.write("web.yml", text);
@@ -131,7 +131,7 @@ fn nothing_that_keeps_others_out_is_taken_away() {
         source.look(&settings).unwrap();
         assert!(source.look(&settings).unwrap().is_some());
     }
-    // A file that went and came again.
+    // A file that was removed and created again.
     let folder = Folder::new(&whole);
     let (mut source, settings) = folder.open();
     fs::remove_file(folder.path("web.yml")).unwrap();

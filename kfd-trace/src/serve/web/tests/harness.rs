@@ -23,7 +23,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Of the page `/long`.
+/// Size of the page `/long`.
 pub(super) const LONG: usize = 16 << 20;
 
 pub(super) struct Server {
@@ -40,7 +40,7 @@ impl Server {
         Self::with(limits, "", &[])
     }
 
-    /// `config`: the text of its configuration; `files`: that this names.
+    /// `config`: the text of its configuration; `files`: the files that it names.
     pub(super) fn with(limits: Limits, config: &str, files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files.iter().chain(&[("web.yml", config)]) {
@@ -76,7 +76,7 @@ impl Server {
         Server { addresses, stop: Some(stop), task, tally, folder }
     }
 
-    /// How often it was counted.
+    /// How often the event was counted.
     pub(super) fn count(&self, event: Event) -> u64 {
         self.tally.counts()[event as usize]
     }
@@ -124,7 +124,7 @@ impl Server {
             .await
     }
 
-    /// The answer of `/` over plain HTTP.
+    /// The response of `/` over plain HTTP.
     pub(super) async fn get(&self) -> String {
         ask(self.connect().await, "/", "").await.expect("an answer")
     }
@@ -135,7 +135,7 @@ impl Server {
     }
 }
 
-/// `headers`: lines that end in CRLF. The whole answer.
+/// `headers`: lines that end in CRLF. Returns the whole response.
 pub(super) async fn ask(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     path: &str,
@@ -151,7 +151,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Waits until the other side has closed it; gives how much came before.
+/// Waits until the other side has closed it; returns how much came before.
 pub(super) async fn closed(mut stream: impl AsyncRead + Unpin) -> usize {
     let (mut part, mut length) = (vec![0; 64 << 10], 0);
     loop {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Of the lowest cost.
+/// With the lowest cost.
 pub(in crate::serve::web) fn hash(password: &str) -> String {
     bcrypt::hash_with_salt(password, 4, [7; 16]).expect("hashes").to_string()
 }
@@ -73,7 +73,7 @@ fn an_unknown_name_costs_a_hash_too_and_always_the_same() {
 
 #[test]
 fn hashes_of_all_kinds_are_taken_and_no_others() {
-    // Of OpenBSD's and crypt_blowfish's published tests.
+    // From OpenBSD's and crypt_blowfish's published tests.
     let known = [
         ("U*U", "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"),
         ("U*U*", "$2b$05$CCCCCCCCCCCCCCCCCCCCC.VGOzA784oUp/Z0DY336zx7pLYAy0lwK"),

@@ -31,7 +31,7 @@ fn list(source: Source, processes: &[(StandingProcess, Vec<QueueCreate>)]) -> Li
     }
 }
 
-/// What a look saw in sysfs, and of the kernel's table.
+/// The result of a scan: sysfs, and the kernel's table.
 type Seen = (List, Walked);
 
 fn look(sysfs: &[(StandingProcess, Vec<QueueCreate>)], walked: Walked) -> Seen {
@@ -42,7 +42,7 @@ fn kernel(processes: &[(StandingProcess, Vec<QueueCreate>)]) -> Walked {
     Walked::Told(list(Source::Kernel, processes))
 }
 
-/// Process 1 is gone, when sysfs is alone and when not; /proc has it still.
+/// Process 1 is gone, if sysfs is alone and if not; /proc still has it.
 fn gone(state: &State, (sysfs, walked): &Seen) -> [bool; 2] {
     let row = state.process(ProcessId(1).into()).expect("its row");
     [true, false].map(|alone| is_gone(state, row, sysfs, walked, alone, || false))
@@ -59,7 +59,7 @@ fn another_process_at_its_place_is_no_sign_of_life() {
         // After an exec.
         (&own, kernel(&[process(Some(2), 1)]), [true; 2]),
         (&own, kernel(&[process(Some(2), 1), process(Some(1), 1)]), [false; 2]),
-        // Freed by now, sysfs last.
+        // Freed by now, in sysfs last.
         (&own, kernel(&[]), [false; 2]),
         (&own, Walked::Impossible, [false; 2]),
         (&next, Walked::NotAsked, [true; 2]),
