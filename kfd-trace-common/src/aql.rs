@@ -1,6 +1,8 @@
-//! Where ROCr keeps the dispatch ids of an AQL queue: `amd_queue_t` (inc/amd_hsa_queue.h), in the memory of the process.
+//! Where ROCr keeps the dispatch ids of an AQL queue: `amd_queue_t` (inc/amd_hsa_queue.h), in the memory of
+//! the process.
 //!
-//! The two addresses that CREATE_QUEUE is given are those of its fields `write_dispatch_id` and `read_dispatch_id`.
+//! The two addresses passed to CREATE_QUEUE are those of its fields `write_dispatch_id` and
+//! `read_dispatch_id`.
 
 /// Bytes from the begin of `amd_queue_t` to the end of its last field here.
 pub const HEAD_LEN: usize = 144;
@@ -11,10 +13,10 @@ pub const BASE_ADDRESS: usize = 8;
 /// `hsa_queue.size`, u32: packets that the ring holds.
 pub const SIZE: usize = 24;
 
-/// Packets that were put into the ring, u64.
+/// Packets submitted to the ring, u64.
 pub const WRITE_DISPATCH_ID: usize = 56;
 
-/// Packets that the GPU is done with, u64.
+/// Packets that the GPU has retired, u64.
 pub const READ_DISPATCH_ID: usize = 128;
 
 /// `read_dispatch_id_field_base_byte_offset`, u32: always [`READ_DISPATCH_ID`].
@@ -23,7 +25,8 @@ pub const FIELD_BASE: usize = 136;
 /// Bytes of a packet in the ring.
 pub const PACKET_LEN: u64 = 64;
 
-/// The address of the `amd_queue_t` whose two fields these are; `None` where they lie apart as in no such structure.
+/// The address of the `amd_queue_t` whose two fields these are; `None` if their distance fits no such
+/// structure.
 #[inline(always)]
 #[must_use]
 pub const fn head(write_address: u64, read_address: u64) -> Option<u64> {

@@ -1,5 +1,5 @@
-//! Counters that the BPF programs keep in one array, each CPU in a part of its own: probe hits and records sent. And the names
-//! of all that is counted; what does not get through has counters of its own ([`crate::loss`]).
+//! Counters that the BPF programs keep in one array, one part per CPU: probe hits and records sent. Also the
+//! names of everything that is counted; what does not get through has separate counters ([`crate::loss`]).
 
 use crate::kind::Kind;
 
@@ -24,11 +24,11 @@ macro_rules! ids {
 }
 
 ids! {
-    /// One row of the probe table: every BPF program that is attached to the kernel.
+    /// One row of the probe table per BPF program that is attached to the kernel.
     ProbeId {
         /// kprobe on `kfd_ioctl`.
         Ioctl = "ioctl",
-        /// kprobe on every ioctl handler; only where the arguments are asked for.
+        /// kprobe on every ioctl handler; only where the arguments are requested.
         IoctlHandler = "ioctl_handler",
         /// kretprobe on every ioctl handler but WAIT_EVENTS.
         IoctlReturn = "ioctl_return",
@@ -106,7 +106,7 @@ ids! {
 }
 
 ids! {
-    /// What went wrong inside the BPF programs. None of these is silent: each is exported by name.
+    /// Errors inside the BPF programs. None of these is silent: each is exported by name.
     Trouble {
         /// The `kfd_process` behind a file, queue or work item could not be read.
         ProcessUnreadable = "process_unreadable",
@@ -116,11 +116,11 @@ ids! {
         ArgsUnreadable = "args_unreadable",
         /// The credentials needed to derive EACCES could not be read.
         CredUnreadable = "cred_unreadable",
-        /// The table of KFD processes was full: the process is not followed.
+        /// The table of KFD processes was full: the process is not tracked.
         ProcessesFull = "processes_full",
         /// The table of calls under way was full: the result of a call is not measured.
         InFlightFull = "in_flight_full",
-        /// The table of releases under way was full: the end of a process is not told.
+        /// The table of releases under way was full: the end of a process is not reported.
         ReleasingFull = "releasing_full",
         /// The table of (process, command) was full: a call is counted by its number only, for no process.
         IoctlStatsFull = "ioctl_stats_full",
@@ -128,18 +128,20 @@ ids! {
         IoctlErrorsFull = "ioctl_errors_full",
         /// The process device behind an eviction could not be read.
         EvictionUnreadable = "eviction_unreadable",
-        /// Another eviction or restore of the same process on the same GPU got into one, or a restore failed: a transition may
-        /// not be told, be told twice, or in the wrong order.
+        /// Another eviction or restore of the same process on the same GPU overlapped with one, or a restore
+        /// failed: a transition may be missing, be reported twice, or in the wrong order.
         EvictionRaced = "eviction_raced",
         /// The GPU behind a queue, an eviction, a fault, a reset or a hang could not be read.
         DeviceUnreadable = "device_unreadable",
-        /// A VM fault of a process that is not known.
+        /// A VM fault of an unknown process.
         FaultOfUnknownProcess = "fault_of_unknown_process",
-        /// A map of calls under way inside the driver was full: an update, MQD write or eviction is not told.
+        /// A map of calls under way inside the driver was full: an update, MQD write or eviction is not
+        /// reported.
         NestedFull = "nested_full",
         /// The return of an MQD function was missed: found by the thread's next one.
         MqdReturnMissed = "mqd_return_missed",
-        /// The return of an update or an eviction was missed, so it was not told: found by the thread's next one.
+        /// The return of an update or an eviction was missed, so it was not reported: found by the thread's
+        /// next one.
         NestedReturnMissed = "nested_return_missed",
         /// A handler returned for which no entry was seen (it began before the tracer, or its entry was missed).
         ReturnWithoutEntry = "return_without_entry",
@@ -155,7 +157,7 @@ impl ProbeId {
 }
 
 impl Trouble {
-    /// Those by which something was not told that the driver's own lists may show.
+    /// Those due to which an event was not reported that the driver's own lists may show.
     pub const UNTOLD: &'static [Trouble] = &[
         Trouble::QueueUnreadable,
         Trouble::ProcessesFull,
@@ -181,8 +183,8 @@ pub const fn sent(kind: Kind) -> u32 {
 /// Counters of one CPU.
 pub const COUNTERS: u32 = SENT_BASE + count(Kind::ALL.len());
 
-/// From a CPU's first counter to the next CPU's: whole cache lines, so that no two CPUs write to one line. Counter `n` of CPU
-/// `c` stands at `c * STRIDE + n`.
+/// From a CPU's first counter to the next CPU's: whole cache lines, so that no two CPUs write to one line.
+/// Counter `n` of CPU `c` is at `c * STRIDE + n`.
 pub const STRIDE: u32 = COUNTERS.next_multiple_of(LINE);
 
 /// Counters in a cache line of 64 bytes.

@@ -1,11 +1,12 @@
-//! What a call of `evict_process_queues_*` or `restore_process_queues_*` did, by the count of evictions that it found and
-//! left.
+//! The effect of a call of `evict_process_queues_*` or `restore_process_queues_*`, from the count of
+//! evictions before and after it.
 //!
-//! Both functions change `qpd->evicted` under the driver's lock (kfd_device_queue_manager.c, alike in 6.1, 6.12 and 7.2), and
-//! it is read outside of it. An eviction always adds 1, before any other way out. A restore takes 1 away; it may leave a 1
-//! where it fails, and leaves a 0, of which the driver warns. 6.12 with MES also adds 1 in `kfd_dqm_evict_pasid_mes`.
+//! Both functions change `qpd->evicted` under the driver's lock (kfd_device_queue_manager.c, alike in 6.1,
+//! 6.12 and 7.2), and it is read outside of it. An eviction always adds 1, before any other return. A restore
+//! subtracts 1; it may leave a 1 where it fails, and leaves a 0 unchanged, with a warning. 6.12 with MES also
+//! adds 1 in `kfd_dqm_evict_pasid_mes`.
 
-/// What such a function is for.
+/// The purpose of such a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Call {
@@ -13,19 +14,19 @@ pub enum Call {
     Restore = 1,
 }
 
-/// What one call did.
+/// The effect of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The process is evicted now and was not, or the other way round: queues changed.
     pub transition: bool,
-    /// The count is not what this call leaves where it succeeds alone: another one changed it between the two readings, or
-    /// it failed. `transition` may be wrong, here or there.
+    /// The count differs from the one that this call alone leaves on success: another one changed it between
+    /// the two readings, or it failed. `transition` may be wrong, here or there.
     pub raced: bool,
 }
 
 impl Outcome {
-    /// By `qpd->evicted` as it was read before and after the call. An errno tells nothing more: a restore that gives one may
-    /// have set the count to 0 before (`restore_process_queues_cpsch`).
+    /// Derived from `qpd->evicted` before and after the call. An errno gives no further information: a
+    /// restore that returns one may have set the count to 0 before (`restore_process_queues_cpsch`).
     #[must_use]
     pub const fn of(call: Call, before: u32, after: u32) -> Outcome {
         match call {

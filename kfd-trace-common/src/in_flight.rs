@@ -1,4 +1,4 @@
-//! A call of `kfd_ioctl` that has not returned yet, and the seat that its thread keeps it in.
+//! A call of `kfd_ioctl` that has not returned yet, and the slot in which its thread keeps it.
 
 use crate::stat::Sum;
 use core::mem::offset_of;
@@ -11,53 +11,56 @@ pub struct Slot {
     pub entered_ns: u64,
     /// The owner, as in [`crate::record::Header::process`].
     pub process: u64,
-    /// The handler's copy of the arguments; 0 unless arguments are asked for.
+    /// The handler's copy of the arguments; 0 unless arguments are requested.
     pub data: u64,
     /// tgid of the owner.
     pub tgid: u32,
-    /// tgid of the thread that calls, which is another one where CRIU calls for the owner; 0 in a seat, whose `thread` tells it.
+    /// tgid of the calling thread, which is a different one where CRIU calls for the owner; 0 in a slot,
+    /// whose `thread` holds it.
     pub caller_tgid: u32,
-    /// The command as user space gave it.
+    /// The command as user space passed it.
     pub cmd: u32,
-    /// What is left to do at its return, bits of [`at_return`].
+    /// Remaining work at its return, bits of [`at_return`].
     pub at_return: u32,
-    /// Id of a queue whose sysfs entry went during this call, and its gpu_id; with [`at_return::QUEUE_DELETED`].
+    /// Id of a queue whose sysfs entry was removed during this call, and its gpu_id; with
+    /// [`at_return::QUEUE_DELETED`].
     pub deleted_queue: u32,
     pub deleted_gpu: u32,
 }
 
-/// What few calls leave to do at their return.
+/// Remaining work at the return of a few calls.
 pub mod at_return {
-    /// The sysfs entry of a queue went: if the call fails, the queue may stand.
+    /// The sysfs entry of a queue was removed: if the call fails, the queue may still exist.
     pub const QUEUE_DELETED: u32 = 1;
-    /// The file has another process then.
+    /// The file then belongs to another process.
     pub const FILE_CHANGES: u32 = 2;
 }
 
-/// In what call the thread of a seat is.
+/// Kind of call that the thread of a slot is in.
 pub mod busy {
     pub const NO: u32 = 0;
-    /// In the one of the slot.
+    /// In the call of the slot.
     pub const IN_CALL: u32 = 1;
-    /// In one of a process that is not asked for, or cannot be followed; whether that ends is not always seen.
+    /// In a call of a process that is not selected, or cannot be tracked; its end is not always seen.
     pub const UNWANTED: u32 = 2;
 }
 
-/// A thread that calls `kfd_ioctl`: its call, and what is remembered of whom it called.
+/// A thread that calls `kfd_ioctl`: its call, and cached data on the owner it called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Caller {
-    /// tgid and tid as `bpf_get_current_pid_tgid` gives them; 0 for nobody.
+    /// tgid and tid as `bpf_get_current_pid_tgid` returns them; 0 for no thread.
     pub thread: u64,
     /// The call; the owner in it outlasts the call.
     pub slot: Slot,
     /// Address of the `struct file` that the owner was found by; 0 when it is to be looked up again.
     pub file: u64,
-    /// The generation of the table of processes when the owner was looked up: what is remembered holds as long as it stands.
+    /// The generation of the table of processes when the owner was looked up: the cached data is valid while
+    /// it is unchanged.
     pub generation: u64,
-    /// 1 when the owner is asked for.
+    /// 1 when the owner is selected.
     pub wanted: u32,
-    /// 1 when the owner is asked for and the thread is known to be of it, so that `kfd_ioctl` admits it.
+    /// 1 when the owner is selected and the thread is known to belong to it, so that `kfd_ioctl` admits it.
     pub admitted: u32,
     /// One of [`busy`].
     pub busy: u32,
@@ -66,7 +69,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Nobody, in no call.
+    /// No thread, in no call.
     pub const NOBODY: Self = Self {
         thread: 0,
         slot: Slot {
@@ -89,9 +92,9 @@ impl Caller {
     };
 }
 
-/// The place of a thread that calls `kfd_ioctl`, picked by its tid and kept until the daemon finds that the thread or the process it
-/// called has ended: its call, and the sums of its calls, which no other thread touches. What finds no place here goes to hash
-/// maps.
+/// The slot of a thread that calls `kfd_ioctl`, picked by its tid and kept until the daemon finds that the
+/// thread or the process it called has ended: its call, and the sums of its calls, which no other thread
+/// changes. Calls without a slot are kept in hash maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Seat {
@@ -99,23 +102,23 @@ pub struct Seat {
     pub sums: [Sum; SUMS],
 }
 
-/// Sums in a seat, a power of two.
+/// Sums in a slot, a power of two.
 pub const SUMS: usize = 16;
 
-/// No place in the seat.
+/// No place in the slot.
 pub const NO_CELL: u32 = u32::MAX;
 
-/// Which of a seat's sums are those of a command, or of none. The commands that a program repeats have one each: queues,
-/// events, allocations and mappings.
+/// Index of a command's sum in a slot, shared by all commands with that index. The commands that a program
+/// repeats have one each: queues, events, allocations and mappings.
 #[must_use]
 #[inline(always)]
 pub const fn cell_of(nr: u32) -> usize {
-    // Found by trying.
+    // Found by trial.
     ((nr * 113) >> 4) as usize % SUMS
 }
 
 const _: () = assert!(size_of::<Slot>() == 48 && size_of::<Caller>() == 88);
-// A seat begins with who has it.
+// A slot begins with its thread.
 const _: () = assert!(offset_of!(Seat, caller) == 0 && offset_of!(Caller, thread) == 0);
 const _: () = assert!(size_of::<Seat>() == 88 + SUMS * size_of::<Sum>());
 

@@ -2,7 +2,7 @@
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
-        /// What a record tells; stands in [`crate::record::Header::kind`].
+        /// The event that a record reports; in [`crate::record::Header::kind`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum Kind { $($(#[$doc])* $name = $value,)* }
@@ -27,31 +27,31 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A KFD process was seen for the first time: created, or standing since before the tracer.
+    /// A KFD process was seen for the first time: created, or existing since before the tracer.
     ProcessSeen = 0, "process_seen";
     /// `kfd_open` returned.
     Open = 1, "open";
-    /// `kfd_release`: the last reference to an open file of /dev/kfd went.
+    /// `kfd_release`: the last reference to an open file of /dev/kfd was dropped.
     Close = 2, "close";
-    /// `kfd_process_notifier_release`: the address space of the process went.
+    /// `kfd_process_notifier_release`: the address space of the process was released.
     MmRelease = 3, "mm_release";
-    /// `kfd_process_wq_release`: the KFD process is being freed; its queues are gone by then.
+    /// `kfd_process_wq_release`: the KFD process is being freed; its queues are removed by then.
     ProcessRelease = 4, "process_release";
-    /// `kfd_procfs_add_queue`: a queue lives.
+    /// `kfd_procfs_add_queue`: a queue was created.
     QueueCreate = 5, "queue_create";
-    /// `kfd_procfs_del_queue`: a queue goes.
+    /// `kfd_procfs_del_queue`: a queue is removed.
     QueueDestroy = 6, "queue_destroy";
     /// A DESTROY_QUEUE ioctl failed after `kfd_procfs_del_queue` had been called for its queue.
     QueueDestroyFailed = 7, "queue_destroy_failed";
     /// One ioctl, with its arguments and its result.
     Ioctl = 8, "ioctl";
-    /// `update_queue` returned: the queue as it stands after an update, a CU mask or a change of its GWS.
+    /// `update_queue` returned: the queue's state after an update, a CU mask or a change of its GWS.
     QueueUpdate = 9, "queue_update";
     /// The outermost call of `init_mqd*`, `update_mqd*` or `restore_mqd*` for a queue of a process.
     MqdWrite = 10, "mqd_write";
     /// The queues of a process on one GPU were evicted: `qpd->evicted` went from 0.
     Evict = 11, "evict";
-    /// They were restored: `qpd->evicted` came back to 0.
+    /// They were restored: `qpd->evicted` returned to 0.
     Restore = 12, "restore";
     /// `kfd_signal_vm_fault_event`: a VM fault of a process.
     VmFault = 13, "vm_fault";

@@ -1,4 +1,4 @@
-//! What the BPF programs and the daemon agree on.
+//! Definitions shared by the BPF programs and the daemon.
 //!
 //! The BPF side fills these structures and sends or stores them; the daemon reads them as bytes. Every
 //! structure is `repr(C)`, made of integers only, without hidden padding, and its size is asserted.

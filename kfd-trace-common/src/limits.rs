@@ -17,20 +17,21 @@ pub const ARGS_LEN: usize = 128;
 /// Longest kernel read of the `peek` program.
 pub const PEEK_LEN: usize = 256;
 
-/// Calls of `kfd_ioctl` that can be under way at once, besides those of the seated: one a thread.
+/// Calls of `kfd_ioctl` that can be under way at once, besides those of threads with a slot: one per thread.
 pub const IN_FLIGHT_MAX: u32 = 16_384;
 
-/// Seats of threads that call `kfd_ioctl`, 4.7 kB each and all of them in the daemon's memory; a power of two. With 500 such
-/// threads, 56 find their seat taken.
+/// Slots of threads that call `kfd_ioctl`, 4.7 kB each and all of them in the daemon's memory; a power of
+/// two. With 500 such threads, 56 find their slot occupied.
 pub const SEATS: u32 = 2_048;
 
-/// KFD processes known at once. The driver's own limit is the PASID space (64 Ki); a node runs some hundreds.
+/// KFD processes known at once. The driver's own limit is the PASID space (64 Ki); a node runs several
+/// hundred.
 pub const PROCESSES_MAX: u32 = 8_192;
 
 /// PIDs that `--pid` may name.
 pub const FILTER_MAX: u32 = 1_024;
 
-/// (process, command) pairs that find no place in a seat, 272 bytes each.
+/// (process, command) pairs without a place in a slot, 272 bytes each.
 pub const IOCTL_STATS_MAX: u32 = 16_384;
 
 /// Numbers that a command can have (`_IOC_NRBITS`).
@@ -45,5 +46,5 @@ pub const RING_BYTES: u32 = 1 << 20;
 /// Bytes kept of a CU mask. `kfd_ioctl_set_cu_mask` cuts it to 1024 bits (kfd_chardev.c).
 pub const CU_MASK_LEN: usize = 128;
 
-/// Calls inside the driver that can be under way at once: updates, MQD writes, evictions; one a thread.
+/// Calls inside the driver that can be under way at once: updates, MQD writes, evictions; one per thread.
 pub const NESTED_MAX: u32 = 4_096;

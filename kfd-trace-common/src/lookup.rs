@@ -1,5 +1,6 @@
-//! What the daemon asks of the program `lookup`: one entry of a hash map, to read or to remove. Its arguments are a verb, a
-//! table and two words of key; its answer is a [`crate::peek::Answer`], whose length is 0 where there is no such entry.
+//! The daemon's requests to the program `lookup`: one entry of a hash map, to read or to remove. Arguments: a
+//! verb, a table and two words of key. Result: a [`crate::peek::Answer`], whose length is 0 if there is no
+//! such entry.
 
 /// The first argument.
 pub mod verb {
@@ -7,13 +8,13 @@ pub mod verb {
     pub const READ: u64 = 0;
     /// Removes the entry.
     pub const REMOVE: u64 = 1;
-    /// From now on the programs remember which process a file has; without a table.
+    /// From now on the programs cache which process a file belongs to; without a table.
     pub const REMEMBER: u64 = 2;
-    /// What they have remembered is void; without a table.
+    /// Invalidates what they have cached; without a table.
     pub const VOID: u64 = 3;
 }
 
-/// The second argument, and what the key's words are.
+/// The second argument, and the meaning of the key's words.
 pub mod table {
     /// Process; command.
     pub const IOCTL_STATS: u64 = 0;
@@ -21,7 +22,7 @@ pub mod table {
     pub const IOCTL_ERRORS: u64 = 1;
     /// tid.
     pub const IN_FLIGHT: u64 = 2;
-    /// Number of the seat; its entries are only removed.
+    /// Number of the slot; its entries are only removed.
     pub const CLAIMS: u64 = 3;
     /// Address of the `struct kfd_process`.
     pub const PROCESSES: u64 = 4;
@@ -29,5 +30,5 @@ pub mod table {
     pub const PASIDS: u64 = 5;
 }
 
-/// In the answer's length: the program has not run.
+/// In the result's length: the program has not run.
 pub const NOT_RUN: u64 = u64::MAX;

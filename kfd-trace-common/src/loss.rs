@@ -1,17 +1,17 @@
-//! Counters of what did not get through, by the probe whose program met it, in one array that all CPUs share: there are too
-//! many of them for a part of each CPU, and most are 0. While the ring buffer is full, CPUs wait for each other here as they
-//! do for its lock.
+//! Counters of records and operations that did not get through, by the probe whose program failed, in one
+//! array that all CPUs share: there are too many of them for one part per CPU, and most are 0. While the ring
+//! buffer is full, CPUs wait for each other here as they do for its lock.
 
 use crate::counter::{ProbeId, Trouble, count};
 use crate::kind::Kind;
 
-/// Index of the records of a kind by which a probe's program found the ring buffer full.
+/// Index of the records of a kind for which a probe's program found the ring buffer full.
 #[must_use]
 pub const fn lost(probe: ProbeId, kind: Kind) -> u32 {
     of(probe) + kind as u32
 }
 
-/// Index of what a probe's program could not do, or found to be wrong.
+/// Index of an operation that a probe's program could not do, or an inconsistency it found.
 #[must_use]
 pub const fn trouble(probe: ProbeId, trouble: Trouble) -> u32 {
     of(probe) + KINDS + trouble as u32

@@ -44,7 +44,7 @@ pub struct Eviction {
 pub struct UserQueue {
     /// Address of the kernel's copy of its arguments.
     pub args: u64,
-    /// What the caller gave: the driver writes its answer over it.
+    /// The caller's value: the driver overwrites it with its result.
     pub ring_address: u64,
     pub ring_size: u64,
     pub op: u32,

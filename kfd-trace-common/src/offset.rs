@@ -1,13 +1,13 @@
-//! The kernel fields that the programs read: one list for both sides.
+//! The kernel fields that the programs read: one list shared by both sides.
 //!
 //! The daemon looks each up in the running kernel's BTF and writes the offset into the read-only global of
 //! that name before the programs are loaded. [`ABSENT`] there means that this kernel does not have the field,
 //! and the verifier drops the code that would have read it.
 
-/// Value of a global whose field this kernel does not have, or does not tell.
+/// Value of a global whose field this kernel does not have, or whose BTF does not describe it.
 pub const ABSENT: u32 = u32::MAX;
 
-/// Whose types a field belongs to.
+/// Object whose BTF has a field's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     /// The kernel image: /sys/kernel/btf/vmlinux.
@@ -21,7 +21,7 @@ pub enum Object {
 pub struct Field {
     /// The read-only global of the BPF object that takes the offset.
     pub global: &'static str,
-    /// Whose BTF to ask.
+    /// The object whose BTF is searched.
     pub object: Object,
     /// (structure, member path) in the order of preference; drivers renamed some structures.
     pub paths: &'static [(&'static str, &'static str)],

@@ -1,4 +1,4 @@
-//! The answer of the programs `peek` and `lookup`, which the daemon runs itself.
+//! The result of the programs `peek` and `lookup`, which the daemon runs itself.
 
 use crate::limits::PEEK_LEN;
 
@@ -6,7 +6,7 @@ use crate::limits::PEEK_LEN;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Answer {
-    /// Bytes that were read; 0 when the address cannot be read, or there is no such entry.
+    /// Bytes read; 0 when the address cannot be read, or there is no such entry.
     pub len: u64,
     pub bytes: [u8; PEEK_LEN],
 }

@@ -1,4 +1,4 @@
-//! Keys and values that the daemon reads out of maps as they stand.
+//! Keys and values that the daemon reads from maps unchanged.
 
 use crate::in_flight::{Caller, Seat, Slot};
 use crate::peek::Answer;

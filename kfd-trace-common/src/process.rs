@@ -1,4 +1,4 @@
-//! What the BPF side remembers of a KFD process: the value of the map keyed by the address of its structure.
+//! The BPF side's data on a KFD process: the value of the map keyed by the address of its structure.
 
 /// One KFD process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,25 +10,25 @@ pub struct Entry {
     pub leader: u64,
     /// tgid of the leader in the initial PID namespace.
     pub tgid: u32,
-    /// 1 when the process is asked for.
+    /// 1 when the process is selected.
     pub wanted: u32,
     /// 1 from the begin of `kfd_process_wq_release` on: an entry under this address is a leftover.
     pub releasing: u32,
-    /// Its PASID, under which faults name it; 0 where the driver keeps one per GPU.
+    /// Its PASID, by which faults identify it; 0 where the driver keeps one per GPU.
     pub pasid: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
 
-/// Until when what is remembered of an entry holds: as long as the generation stands in which it was looked up, a number that was
-/// never there before.
+/// Validity of cached data on an entry: while the generation in which it was looked up is current. A
+/// generation is a number that was never used before.
 pub mod generation {
-    /// Nothing may ever be remembered: not all that changes an entry is seen.
+    /// Nothing may ever be cached: not every change of an entry is seen.
     pub const NEVER: u64 = 0;
-    /// Nothing may be remembered before the next change: one is under way.
+    /// Nothing may be cached before the next change: one is under way.
     pub const NOT_NOW: u64 = 1;
 
-    /// Whether what is looked up in this generation may be remembered.
+    /// Whether data looked up in this generation may be cached.
     #[must_use]
     #[inline(always)]
     pub const fn remembers(generation: u64) -> bool {

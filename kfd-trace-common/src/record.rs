@@ -1,7 +1,7 @@
 //! The records of the ring buffer: a [`Header`] and a body of one kind.
 //!
 //! Times are `bpf_ktime_get_ns` (CLOCK_MONOTONIC). Text is NUL-padded and may be cut. `process` is a number
-//! that the BPF side gives to a `struct kfd_process` when it first sees it: addresses are reused by the
+//! that the BPF side assigns to a `struct kfd_process` when it first sees it: addresses are reused by the
 //! kernel's allocator, these numbers are not.
 
 use crate::aql::HEAD_LEN;
@@ -29,7 +29,7 @@ records! {
 /// Version of the layout of all records.
 pub const VERSION: u16 = 4;
 
-/// Stands before every body.
+/// Precedes every body.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Header {
@@ -41,7 +41,7 @@ pub struct Header {
     pub version: u16,
     /// CLOCK_MONOTONIC in nanoseconds.
     pub mono_ns: u64,
-    /// The KFD process that owns what the record is about; 0 when there is none or it could not be read.
+    /// The KFD process that owns the record's object; 0 when there is none or it could not be read.
     pub process: u64,
     /// tgid of the owner in the initial PID namespace; 0 when it could not be read.
     pub tgid: u32,
@@ -92,11 +92,11 @@ pub struct Open {
     pub result: i32,
     /// Always 0.
     pub pad: u32,
-    /// comm of the running thread: a failed open leaves no process behind that could be asked.
+    /// comm of the running thread: a failed open leaves no process that could be queried.
     pub comm: [u8; COMM_LEN],
 }
 
-/// Body of the kinds that tell no more than the header: `Close`, `MmRelease`, `ProcessRelease`.
+/// Body of the kinds that report no more than the header: `Close`, `MmRelease`, `ProcessRelease`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Bare {
@@ -116,11 +116,11 @@ pub struct QueueCreate {
     pub properties: [u8; PROPERTIES_LEN],
 }
 
-/// What [`QueueDestroy::memory`] holds; stands in [`QueueDestroy::pointers`].
+/// Contents of [`QueueDestroy::memory`]; in [`QueueDestroy::pointers`].
 pub mod pointers {
-    /// Nothing: no DESTROY_QUEUE of the process itself, or nobody asked.
+    /// Nothing: no DESTROY_QUEUE of the process itself, or not requested.
     pub const NOT_READ: u32 = 0;
-    /// Its memory could not be read there and then.
+    /// Its memory could not be read at that point.
     pub const UNREADABLE: u32 = 1;
     /// The head of `amd_queue_t` ([`crate::aql`]).
     pub const HEAD: u32 = 2;
@@ -137,11 +137,11 @@ pub struct QueueDestroy {
     pub queue_id: u32,
     /// KFD's gpu_id; 0 when not readable.
     pub gpu_id: u32,
-    /// Of a failed destroy: what the handler returned, a negative errno. Else 0.
+    /// For a failed destroy: the handler's return value, a negative errno. Otherwise 0.
     pub result: i32,
     /// One of [`pointers`].
     pub pointers: u32,
-    /// Of the process: what stands at the queue's pointers.
+    /// Process memory at the queue's pointers.
     pub memory: [u8; HEAD_LEN],
 }
 
@@ -152,19 +152,19 @@ pub struct QueueUpdate {
     pub header: Header,
     /// KFD's gpu_id; 0 when not readable.
     pub gpu_id: u32,
-    /// What `update_queue` returned: 0 or a negative errno.
+    /// Return value of `update_queue`: 0 or a negative errno.
     pub result: i32,
-    /// Bits of `cu_mask` that this update sets; 0 when it is about something else.
+    /// Bits of `cu_mask` that this update sets; 0 when it changes something else.
     pub cu_mask_bits: u32,
     /// Bytes of `properties` that are valid; 0 when not readable.
     pub properties_len: u32,
-    /// The mask as the caller gave it, bit 0 first.
+    /// The mask as the caller passed it, bit 0 first.
     pub cu_mask: [u8; CU_MASK_LEN],
     /// `struct queue_properties` after the update.
     pub properties: [u8; PROPERTIES_LEN],
 }
 
-/// Which function wrote an MQD; stands in [`MqdWrite::op`].
+/// The function that wrote an MQD; in [`MqdWrite::op`].
 pub mod mqd_op {
     pub const INIT: u32 = 0;
     pub const UPDATE: u32 = 1;
@@ -186,7 +186,7 @@ pub struct MqdWrite {
     pub pad: u32,
 }
 
-/// Why queues are evicted; stands in [`Eviction::trigger`]. Below [`trigger::FAULT`]: the driver's own numbers
+/// The reason for an eviction; in [`Eviction::trigger`]. Below [`trigger::FAULT`]: the driver's own numbers
 /// (`enum KFD_QUEUE_EVICTION_TRIGGERS`, include/uapi/linux/kfd_ioctl.h).
 pub mod trigger {
     /// By `kfd_dqm_evict_pasid` or `kfd_evict_process_device`: after a VM fault or a poisoned memory access.
@@ -200,21 +200,22 @@ pub mod trigger {
 #[repr(C)]
 pub struct Eviction {
     pub header: Header,
-    /// Time inside of the driver's function, nanoseconds.
+    /// Time inside the driver's function, nanoseconds.
     pub latency_ns: u64,
     /// KFD's gpu_id; 0 when not readable.
     pub gpu_id: u32,
     /// One of [`trigger`].
     pub trigger: u32,
-    /// What the function returned: 0 or a negative errno. The queues count as evicted or restored all the same.
+    /// Return value of the function: 0 or a negative errno. The queues count as evicted or restored all the
+    /// same.
     pub result: i32,
     /// Always 0.
     pub pad: u32,
 }
 
-/// What a VM fault tells; bits of [`VmFault::flags`] (`struct kfd_memory_exception_failure`, uapi kfd_ioctl.h).
+/// Data of a VM fault; bits of [`VmFault::flags`] (`struct kfd_memory_exception_failure`, uapi kfd_ioctl.h).
 pub mod fault {
-    /// The driver told an address and these bits.
+    /// The driver reported an address and these bits.
     pub const TOLD: u32 = 1;
     pub const NOT_PRESENT: u32 = 2;
     pub const READ_ONLY: u32 = 4;
@@ -234,7 +235,7 @@ pub struct VmFault {
     pub flags: u32,
 }
 
-/// Body of the kinds that are about a whole GPU: `GpuResetBegin`, `GpuResetEnd`, `HwsHang`.
+/// Body of the kinds that concern a whole GPU: `GpuResetBegin`, `GpuResetEnd`, `HwsHang`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Gpu {
@@ -255,21 +256,22 @@ pub struct UserQueue {
     pub ring_size: u64,
     /// `AMDGPU_USERQ_OP_*`: 1 create, 2 free.
     pub op: u32,
-    /// Given by the driver to a create, by the caller to a free.
+    /// Assigned by the driver on create, passed by the caller on free.
     pub queue_id: u32,
     /// `AMDGPU_HW_IP_*`: 0 gfx, 1 compute, 2 SDMA.
     pub ip_type: u32,
     /// 0 or a negative errno.
     pub result: i32,
-    /// comm of the caller: it need not be known to KFD.
+    /// comm of the caller: KFD need not know it.
     pub comm: [u8; COMM_LEN],
 }
 
-/// How an ioctl ended; stands in [`Ioctl::outcome`].
+/// How an ioctl ended; in [`Ioctl::outcome`].
 pub mod outcome {
     /// The handler returned `result` after `latency_ns`.
     pub const RETURNED: u32 = 0;
-    /// `kfd_ioctl` refuses the call before any handler; `result` follows from its rules, latency is not measured.
+    /// `kfd_ioctl` refuses the call before any handler; `result` follows from its rules, latency is not
+    /// measured.
     pub const REFUSED: u32 = 1;
     /// WAIT_EVENTS: it sleeps, so its return is not probed. Neither result nor latency is measured.
     pub const NOT_MEASURED: u32 = 2;
@@ -286,7 +288,7 @@ pub struct Ioctl {
     pub entered_ns: u64,
     /// From the entry into `kfd_ioctl` to the handler's return.
     pub latency_ns: u64,
-    /// The command as user space gave it.
+    /// The command as user space passed it.
     pub cmd: u32,
     /// Return value of the handler, or the derived one.
     pub result: i32,
@@ -294,7 +296,8 @@ pub struct Ioctl {
     pub outcome: u32,
     /// Bytes of `args` that are valid: at most the size in `cmd`, 0 when no handler was entered.
     pub args_len: u32,
-    /// The kernel's copy of the arguments as the handler left it, so with what the driver filled in.
+    /// The kernel's copy of the arguments as the handler left it, including the fields that the driver filled
+    /// in.
     pub args: [u8; ARGS_LEN],
 }
 

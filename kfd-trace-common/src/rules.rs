@@ -7,7 +7,7 @@ pub const FIRST: u32 = 0x01;
 /// First number of the commands that only ROCm's out-of-tree driver has (`AMDKFD_COMMAND_START_2`).
 pub const FIRST_ROCM: u32 = 0x80;
 
-/// WAIT_EVENTS sleeps, so its handler carries no kretprobe.
+/// WAIT_EVENTS sleeps, so its handler has no kretprobe.
 pub const WAIT_EVENTS: u32 = 0x0c;
 
 /// DESTROY_QUEUE.
@@ -18,23 +18,25 @@ pub const CREATE_QUEUE: u32 = 0x02;
 pub const UPDATE_QUEUE: u32 = 0x07;
 pub const SET_CU_MASK: u32 = 0x1a;
 
-/// CREATE_PROCESS of 7.2: the file that it is called on gets another process (`kfd_ioctl_create_process`).
+/// CREATE_PROCESS of 7.2: the file that it is called on is assigned another process
+/// (`kfd_ioctl_create_process`).
 pub const CREATE_PROCESS: u32 = 0x27;
 
 /// `KFD_CONTEXT_ID_PRIMARY` of 7.2 (kfd_priv.h).
 pub const PRIMARY_CONTEXT: u32 = 0xffff;
 
-/// What changes a queue: enough to follow queues from the ioctls alone, where the driver's BTF is missing.
+/// Commands that change a queue: enough to track queues from the ioctls alone, where the driver's BTF is
+/// missing.
 #[must_use]
 #[inline(always)]
 pub const fn changes_queue(nr: u32) -> bool {
     matches!(nr, CREATE_QUEUE | DESTROY_QUEUE | UPDATE_QUEUE | SET_CU_MASK)
 }
 
-/// Which calls have a record each.
+/// Which calls get a record each.
 pub mod records {
     pub const NONE: u32 = 0;
-    /// Those that change a queue, where queues themselves cannot be probed.
+    /// Calls that change a queue, where queues themselves cannot be probed.
     pub const QUEUES: u32 = 1;
     pub const ALL: u32 = 2;
 }
@@ -45,8 +47,8 @@ pub const CRIU: u32 = 0x22;
 /// CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, as bits of `cred.cap_effective`.
 pub const CRIU_CAPS: u64 = 1 << 40 | 1 << 21;
 
-/// DESTROY_QUEUE ends in one of these after the queue is gone all the same: the preemption timed out or failed
-/// (`pqm_destroy_queue`, kfd_process_queue_manager.c).
+/// Errnos with which DESTROY_QUEUE fails although the queue has been removed: the preemption timed out or
+/// failed (`pqm_destroy_queue`, kfd_process_queue_manager.c).
 #[must_use]
 #[inline(always)]
 pub const fn destroyed_anyway(errno: u32) -> bool {

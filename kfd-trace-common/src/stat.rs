@@ -15,7 +15,7 @@ pub const FIRST_EDGE_LOG2: u32 = 10;
 pub struct IoctlKey {
     /// The process, as in [`crate::record::Header::process`].
     pub process: u64,
-    /// The command as user space gave it: number, size and direction.
+    /// The command as user space passed it: number, size and direction.
     pub cmd: u32,
     /// Always 0.
     pub pad: u32,
@@ -27,13 +27,13 @@ pub struct IoctlKey {
 pub struct ErrorKey {
     /// The process, as in [`crate::record::Header::process`].
     pub process: u64,
-    /// The command as user space gave it.
+    /// The command as user space passed it.
     pub cmd: u32,
     /// Positive errno.
     pub errno: u32,
 }
 
-/// What is summed up of one process's calls of one command.
+/// Sums over one process's calls of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct IoctlStat {
@@ -70,22 +70,22 @@ impl IoctlStat {
     }
 }
 
-/// A sum that one thread keeps in its seat.
+/// A sum that one thread keeps in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sum {
-    /// As in [`IoctlKey`]; 0 for a free place.
+    /// As in [`IoctlKey`]; 0 if unused.
     pub process: u64,
     /// As in [`IoctlKey`].
     pub cmd: u32,
     /// 1 when every call of the command by a thread of the process gets to a handler whose return is awaited.
     pub awaited: u32,
     pub stat: IoctlStat,
-    /// The bucket of the last latency, where the next one is looked for first.
+    /// The bucket of the last latency, where the search for the next one starts.
     pub bucket: u32,
-    /// The errno that came first; 0 for none.
+    /// The first errno; 0 for none.
     pub errno: u32,
-    /// How often it came.
+    /// How often it occurred.
     pub errors: u64,
 }
 
@@ -100,8 +100,9 @@ pub fn bucket_of(latency_ns: u64) -> usize {
     (if bits > LAST_BUCKET { LAST_BUCKET } else { bits }) as usize
 }
 
-/// Whether a latency is in the upper half of what this bucket can hold, which is all of it but for the first one; never in the
-/// last one. Cheaper to ask of a guess than to find the bucket, as programs have no instruction that counts zeros.
+/// Whether a latency is in the upper half of what this bucket can hold, which is all of it but for the first
+/// one; never in the last one. Checking a guess is cheaper than finding the bucket, as programs have no
+/// instruction that counts zeros.
 #[must_use]
 #[inline(always)]
 pub fn is_in(bucket: u32, latency_ns: u64) -> bool {

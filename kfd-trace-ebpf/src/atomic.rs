@@ -2,7 +2,8 @@
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
-/// Without the old value this is BPF_XADD, which every kernel has; with it, none before 5.12 would take it.
+/// Without the old value this is BPF_XADD, which every kernel has; with it, kernels before 5.12 would refuse
+/// it.
 ///
 /// # Safety
 /// A valid and aligned word of a map, which programs change in this way only.

@@ -1,7 +1,8 @@
 //! Counters: probe hits and records sent. The only owner of `COUNTERS`.
 //!
-//! One array with a part for each CPU, and no per-CPU map: the daemon maps it into its memory and reads without a system
-//! call. While a bpf(2) lookup is under way, the kernel runs no kprobe program on that CPU, whatever thread is on it.
+//! One array with one part per CPU, and no per-CPU map: the daemon maps it into its memory and reads without
+//! a system call. While a bpf(2) lookup is under way, the kernel runs no kprobe program on that CPU, whatever
+//! thread is on it.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
@@ -9,7 +10,7 @@ use aya_ebpf::{macros::map, maps::Array};
 use kfd_trace_common::counter::{self, ProbeId, STRIDE};
 use kfd_trace_common::kind::Kind;
 
-/// The loader makes it as large as this machine's CPUs need.
+/// The loader sizes it for the number of CPUs of this machine.
 #[map]
 static COUNTERS: Array<u64> = Array::with_max_entries(STRIDE, BPF_F_MMAPABLE);
 

@@ -13,8 +13,8 @@ use kfd_trace_common::record::{Header, Record, VERSION};
 #[map]
 static EVENTS: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
 
-/// Reserves a record about `owner`, zeroed but for its header, lets `fill` write the rest, and sends it; a full buffer is
-/// counted. `probe`: whose program runs.
+/// Reserves a record about `owner`, zeroed except for its header, lets `fill` write the rest, and sends it; a
+/// full buffer is counted. `probe`: the probe of the running program.
 #[inline(always)]
 pub(crate) fn emit<T: Record>(
     probe: ProbeId,
@@ -25,7 +25,7 @@ pub(crate) fn emit<T: Record>(
     emit_in(probe, kind, owner, in_flight::current_cmd(), fill);
 }
 
-/// The same where the ioctl that the thread is in is known.
+/// The same where the thread's current ioctl is known.
 #[inline(always)]
 pub(crate) fn emit_in<T: Record>(
     probe: ProbeId,

@@ -1,13 +1,13 @@
-//! Which processes are asked for. The only owner of `FILTER`.
+//! Selection of processes. The only owner of `FILTER`.
 
 use aya_ebpf::{Global, macros::map, maps::HashMap};
 use kfd_trace_common::limits::FILTER_MAX;
 
-/// tgids of the initial PID namespace that are asked for; filled before the probes are attached.
+/// Selected tgids of the initial PID namespace; filled before the probes are attached.
 #[map]
 static FILTER: HashMap<u32, u8> = HashMap::with_max_entries(FILTER_MAX, 0);
 
-/// 0: every process is asked for.
+/// 0: every process is selected.
 #[unsafe(no_mangle)]
 static FILTER_ON: Global<u32> = Global::new(0);
 

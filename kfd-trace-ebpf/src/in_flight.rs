@@ -1,9 +1,10 @@
-//! Calls of `kfd_ioctl` between entry and return, by thread. The only owner of `SEATS`, `CLAIMS` and `IN_FLIGHT`. The daemon
-//! reads the first and the last; of what ended threads and processes have left it lets go of seats, removes claims (in this
-//! order, a second apart), and drops entries of `IN_FLIGHT`.
+//! Calls of `kfd_ioctl` between entry and return, by thread. The only owner of `SEATS`, `CLAIMS` and
+//! `IN_FLIGHT`. The daemon reads the first and the last; for ended threads and processes it releases slots,
+//! removes claims (in this order, a second apart), and drops entries of `IN_FLIGHT`.
 //!
-//! A thread keeps its seat, so that taking one may cost: no kernel before 5.12 has a compare-and-exchange for programs, so the
-//! insertion of a claim in a hash map decides between two threads. Who finds the seat taken is kept in `IN_FLIGHT`.
+//! A thread keeps its slot, so that claiming one may be slow: no kernel before 5.12 has a
+//! compare-and-exchange for programs, so the insertion of a claim in a hash map decides between two threads.
+//! A thread that finds the slot occupied is kept in `IN_FLIGHT`.
 
 use crate::nested::{self, Call};
 use crate::words::zero;
@@ -18,7 +19,7 @@ use kfd_trace_common::limits::{IN_FLIGHT_MAX, SEATS as SEATS_LEN};
 #[map]
 static SEATS: Array<Seat> = Array::with_max_entries(SEATS_LEN, BPF_F_MMAPABLE);
 
-/// Who has claimed a seat.
+/// The thread that has claimed a slot.
 #[map]
 static CLAIMS: HashMap<u32, u64> = HashMap::with_max_entries(SEATS_LEN, 0);
 
@@ -34,13 +35,13 @@ impl Call for Slot {
     }
 }
 
-/// The seat that a thread's tid leads to, whoever has it.
+/// The slot that a thread's tid maps to, whichever thread has it.
 #[inline(always)]
 fn at(thread: u64) -> Option<*mut Seat> {
     SEATS.get_ptr_mut(thread as u32 % SEATS_LEN)
 }
 
-/// Who has a seat; 0 for nobody. Through the pointer, since it may be another thread's.
+/// The thread of a slot; 0 for none. Through the pointer, since it may be another thread's.
 #[inline(always)]
 fn holder(seat: *mut Seat) -> u64 {
     // SAFETY: the first word of a value of the map. Volatile, since others write it.
@@ -49,20 +50,20 @@ fn holder(seat: *mut Seat) -> u64 {
 
 #[inline(always)]
 fn set_holder(seat: *mut Seat, thread: u64) {
-    // SAFETY: as above. Volatile, so that it comes where it stands.
+    // SAFETY: as above. Volatile, so that the compiler keeps it at this place.
     unsafe { seat.cast::<u64>().write_volatile(thread) };
 }
 
-/// The seat of the running thread.
+/// The slot of the running thread.
 #[inline(always)]
 fn own(seat: *mut Seat) -> &'static mut Seat {
-    // SAFETY: a value of the map. Of the programs only this thread uses it, on whatever CPU it runs: who finds another thread
-    // there leaves it alone. The daemon stores 0 over `thread` and over a sum's `process`, whole words, and no program relies
-    // on finding there what it has found before.
+    // SAFETY: a value of the map. Of the programs only this thread uses it, on whatever CPU it runs: a thread
+    // that finds another one there leaves it alone. The daemon stores 0 over `thread` and over a sum's
+    // `process`, whole words, and no program relies on finding there what it has found before.
     unsafe { &mut *seat }
 }
 
-/// The seat of the running thread; `None` if another one has it.
+/// The slot of the running thread; `None` if another one has it.
 #[inline(always)]
 pub(crate) fn seat() -> Option<&'static mut Seat> {
     let thread = bpf_get_current_pid_tgid();
@@ -73,13 +74,14 @@ pub(crate) fn seat() -> Option<&'static mut Seat> {
     Some(own(seat))
 }
 
-/// Takes a seat for a thread that has none yet. Sums stay: they are the daemon's, until their process has ended.
+/// Claims a slot for a thread that has none yet. The sums are kept: they belong to the daemon, until their
+/// process has ended.
 #[inline(never)]
 fn take(thread: u64) -> bool {
     let Some(seat) = at(thread) else { return false };
     let holder = holder(seat);
     if holder != 0 && holder as u32 == thread as u32 {
-        // Its tid is given again, or it has become another process: nobody else can be using the seat.
+        // Its tid was reused, or it has become another process: no other thread can be using the slot.
         own(seat).caller.file = 0;
         set_holder(seat, thread);
         return true;
@@ -98,15 +100,15 @@ fn take(thread: u64) -> bool {
     true
 }
 
-/// The running thread stays in a seat that it has found to be its own: the daemon may have let go of it meanwhile, taking the
-/// thread for ended. To be called after `busy` is set. A call that goes by what was remembered need not: the daemon voids that,
-/// and waits for a second, before it lets go.
+/// The running thread stays in a slot that it has found to be its own: the daemon may have released it
+/// meanwhile, taking the thread for ended. To be called after `busy` is set. A call that uses cached data
+/// need not call it: the daemon invalidates that, and waits for a second, before it releases the slot.
 #[inline(always)]
 pub(crate) fn stay(seat: &mut Seat) {
     set_holder(seat, bpf_get_current_pid_tgid());
 }
 
-/// The seat of the running thread, if it has one: then `IN_FLIGHT` holds no call of it.
+/// The slot of the running thread, if it has one: then `IN_FLIGHT` holds no call of it.
 #[inline(always)]
 pub(crate) fn own_seat() -> Option<&'static mut Seat> {
     let thread = bpf_get_current_pid_tgid();
@@ -130,20 +132,20 @@ pub(crate) fn current_cmd() -> u32 {
     current().map_or(0, |slot| slot.cmd)
 }
 
-/// For the daemon: the call of a thread without a seat.
+/// For the daemon: the call of a thread without a slot.
 #[inline(always)]
 pub(crate) fn call_of(tid: u32) -> Option<*const Slot> {
     IN_FLIGHT.get_ptr(tid)
 }
 
-/// For the daemon, of a process that has ended.
+/// For the daemon, about a process that has ended.
 #[inline(always)]
 pub(crate) fn remove_call(tid: u32) {
-    // An entry that is gone already is as good.
+    // The entry may already be removed, which is fine.
     let _ = IN_FLIGHT.remove(tid);
 }
 
-/// For the daemon, of a seat that it has let go of.
+/// For the daemon, about a slot that it has released.
 #[inline(always)]
 pub(crate) fn remove_claim(seat: u32) {
     let _ = CLAIMS.remove(seat);

@@ -1,5 +1,6 @@
-//! Reads of kernel memory at offsets that the daemon took from BTF, and of the running process's own memory. The only place
-//! that calls `bpf_probe_read_kernel` and `bpf_probe_read_user`; a field that this kernel lacks reads as `None`, and its code is dropped at load.
+//! Reads of kernel memory at offsets that the daemon took from BTF, and of the running process's own memory.
+//! The only place that calls `bpf_probe_read_kernel` and `bpf_probe_read_user`; a field missing in this
+//! kernel reads as `None`, and its code is dropped at load.
 
 use aya_ebpf::Global;
 use aya_ebpf::cty::c_void;
@@ -48,15 +49,16 @@ pub(crate) fn read<T: Copy>(base: u64, field: &Global<u32>) -> Option<T> {
     read_at(base, offset(field)?)
 }
 
-/// The value at `base + offset`; `None` for an address that faults. That of a null base does: a check of it here would only be one
-/// more way through each program, for the verifier to follow.
+/// The value at `base + offset`; `None` for an address that faults. A null base faults, too: a check of it
+/// here would only add another path through each program for the verifier.
 #[inline(always)]
 pub(crate) fn read_at<T: Copy>(base: u64, offset: u64) -> Option<T> {
     // SAFETY: the helper itself refuses addresses that cannot be read.
     unsafe { bpf_probe_read_kernel((base + offset) as *const T) }.ok()
 }
 
-/// The field of the structure at `base`, 0 where it cannot be read: without a branch, so that the verifier follows one way on.
+/// The field of the structure at `base`, 0 where it cannot be read: without a branch, so that the verifier
+/// has one path to follow.
 #[inline(always)]
 pub(crate) fn read_or_zero<T: Integer>(base: u64, field: &Global<u32>) -> T {
     offset(field).map_or(T::default(), |offset| read_at_or_zero(base, offset))
@@ -75,7 +77,7 @@ pub(crate) fn read_at_or_zero<T: Integer>(base: u64, offset: u64) -> T {
     unsafe { value.assume_init() }
 }
 
-/// What any bytes are a value of, and zeros the default one.
+/// Types for which any bytes are a valid value, and zeros the default one.
 pub(crate) trait Integer: Copy + Default {}
 impl Integer for u8 {}
 impl Integer for u16 {}
@@ -88,10 +90,11 @@ pub(crate) fn read_field(base: u64, field: &Global<u32>, out: &mut [u8]) -> Opti
     read_bytes(base + offset(field)?, out)
 }
 
-/// The running thread's name; zeros where the kernel does not tell it.
+/// The running thread's name; zeros if the kernel does not provide it.
 #[inline(always)]
 pub(crate) fn current_comm(out: &mut [u8; COMM_LEN]) {
-    // SAFETY: the helper writes as many bytes as it is told to, which are `out`'s. It fails only without a thread.
+    // SAFETY: the helper writes as many bytes as requested, which are `out`'s. It fails only without a
+    // thread.
     let _ = unsafe { bpf_get_current_comm(out.as_mut_ptr().cast(), COMM_LEN as u32) };
 }
 
@@ -109,7 +112,7 @@ pub(crate) fn read_user(address: u64, out: &mut [u8]) -> Option<()> {
     unsafe { bpf_probe_read_user_buf(address as *const u8, out) }.ok()
 }
 
-/// Copies a NUL-terminated text, cut to `out`, and gives its length.
+/// Copies a NUL-terminated text, truncated to `out`, and returns its length.
 #[inline(always)]
 pub(crate) fn read_text(address: u64, out: &mut [u8]) -> Option<usize> {
     // SAFETY: as above.

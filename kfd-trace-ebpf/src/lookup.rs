@@ -1,8 +1,9 @@
 //! Entries of hash maps, read and removed for the daemon. The only owner of `ENTRY`.
 //!
-//! Attached to nothing: the daemon runs it by BPF_PROG_TEST_RUN, one entry a run, and has `ENTRY` mapped into its memory. A
-//! bpf(2) lookup or removal would keep kprobe programs from running on its CPU (`bpf_disable_instrumentation`), and a thread
-//! that is preempted in one keeps them so until it runs again; a program does not (`bpf_prog_test_run_raw_tp`).
+//! Attached to nothing: the daemon runs it by BPF_PROG_TEST_RUN, one entry per run, and has `ENTRY` mapped
+//! into its memory. A bpf(2) lookup or removal would keep kprobe programs from running on its CPU
+//! (`bpf_disable_instrumentation`), and a thread that is preempted in one keeps them so until it runs again;
+//! a program does not (`bpf_prog_test_run_raw_tp`).
 
 use crate::{in_flight, processes, stats, words};
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
@@ -16,7 +17,7 @@ use kfd_trace_common::stat::{ErrorKey, IoctlKey};
 #[map]
 static ENTRY: Array<Answer> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// Arguments: verb, table, key. The answer is in the map: a raw tracepoint's program has no return value.
+/// Arguments: verb, table, key. The result is in the map: a raw tracepoint's program has no return value.
 #[raw_tracepoint]
 pub(crate) fn lookup(ctx: RawTracePointContext) -> i32 {
     let Some(answer) = ENTRY.get_ptr_mut(0) else { return 0 };
@@ -74,7 +75,7 @@ fn error_key(process: u64, cmd: u64) -> ErrorKey {
 fn copy<T: Copy>(answer: &mut Answer, value: Option<*const T>) {
     const { assert!(size_of::<T>() <= size_of::<[u8; kfd_trace_common::limits::PEEK_LEN]>()) };
     let Some(value) = value else { return };
-    // SAFETY: a value of a map, and room for it that is as aligned.
+    // SAFETY: a value of a map, and space for it with the same alignment.
     unsafe { words::copy(value, answer.bytes.as_mut_ptr().cast::<T>()) };
     answer.len = size_of::<T>() as u64;
 }

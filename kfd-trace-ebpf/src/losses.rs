@@ -1,5 +1,5 @@
-//! What does not get through, by the probe whose program met it: records that found the ring buffer full, troubles. The only
-//! owner of `LOSSES`.
+//! Counters of what does not get through, by the probe whose program failed: records that found the ring
+//! buffer full, troubles. The only owner of `LOSSES`.
 //!
 //! One array for all CPUs, mapped by the daemon like `COUNTERS`.
 

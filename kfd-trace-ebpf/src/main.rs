@@ -1,7 +1,8 @@
 //! The BPF programs of kfd-trace.
 //!
 //! Each probe has a thin entry function in `probes/` that counts its hit and calls a body; a body that cannot
-//! go on counts a named trouble of its probe and stops. Each map is a private static of the file that owns it.
+//! continue counts a named trouble of its probe and stops. Each map is a private static of the file that owns
+//! it.
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
@@ -46,6 +47,6 @@ static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
 
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
-    // The verifier rejects a program that could get here, so nothing can be reported from this place.
+    // The verifier rejects a program that could get here, so nothing can be reported from here.
     loop {}
 }

@@ -1,5 +1,5 @@
-//! Calls inside the driver between entry and return, by thread: for what only the return can tell, and for calls
-//! that call each other. The only owner of `UPDATES`, `MQDS`, `EVICTIONS` and `USER_QUEUES`.
+//! Calls inside the driver between entry and return, by thread: for results known only at the return, and for
+//! calls that call each other. The only owner of `UPDATES`, `MQDS`, `EVICTIONS` and `USER_QUEUES`.
 
 use crate::losses;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
@@ -20,9 +20,9 @@ static EVICTIONS: HashMap<u32, Eviction> = HashMap::with_max_entries(NESTED_MAX,
 #[map]
 static USER_QUEUES: HashMap<u32, UserQueue> = HashMap::with_max_entries(NESTED_MAX, 0);
 
-/// One kind of call: how its slot of the running thread is kept.
+/// One kind of call: where the running thread's call is kept.
 pub(crate) trait Call: Copy + 'static {
-    /// What a full map is counted as.
+    /// The trouble that a full map is counted as.
     const FULL: Trouble;
 
     fn map() -> &'static HashMap<u32, Self>;
@@ -59,7 +59,7 @@ pub(crate) fn current<T: Call>() -> Option<*mut T> {
     T::map().get_ptr_mut(tid())
 }
 
-/// Notes that the running thread is in a call; a full map is counted.
+/// Stores that the running thread is in a call; a full map is counted.
 #[inline(always)]
 pub(crate) fn enter<T: Call>(probe: ProbeId, call: &T) {
     if T::map().insert(tid(), call, u64::from(BPF_ANY)).is_err() {
@@ -67,14 +67,14 @@ pub(crate) fn enter<T: Call>(probe: ProbeId, call: &T) {
     }
 }
 
-/// Takes the running thread's call out. It is always taken out at the return: a stale one would lend its start to a later
-/// call whose entry was missed.
+/// Removes and returns the running thread's call. It is always removed at the return: a stale one would pass
+/// its start to a later call whose entry was missed.
 #[inline(always)]
 pub(crate) fn leave<T: Call>() -> Option<T> {
     let tid = tid();
     // SAFETY: a value of the map, copied before it is removed; only this thread writes it.
     let call = unsafe { *T::map().get_ptr(tid)? };
-    // It was there a moment ago, and nobody else removes this thread's slot.
+    // It existed a moment ago, and only this thread removes its own slot.
     let _ = T::map().remove(tid);
     Some(call)
 }

@@ -1,7 +1,7 @@
 //! Reads kernel memory for the daemon: it walks the driver's process table with the offsets it has from BTF.
 //!
-//! Attached to nothing: the daemon runs it by BPF_PROG_TEST_RUN, one read a run, and has `PEEK` mapped into its memory.
-//! The only owner of `PEEK`.
+//! Attached to nothing: the daemon runs it by BPF_PROG_TEST_RUN, one read per run, and has `PEEK` mapped into
+//! its memory. The only owner of `PEEK`.
 
 use crate::kernel;
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
@@ -14,7 +14,7 @@ use kfd_trace_common::peek::Answer;
 #[map]
 static PEEK: Array<Answer> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// Arguments: address, length. The answer stands in the map: a raw tracepoint's program has no return value.
+/// Arguments: address, length. The result is in the map: a raw tracepoint's program has no return value.
 #[raw_tracepoint]
 pub(crate) fn peek(ctx: RawTracePointContext) -> i32 {
     let (address, len): (u64, u64) = (ctx.arg(0), ctx.arg(1));

@@ -1,8 +1,9 @@
-//! KFD processes by the address of their `struct kfd_process`. The only owner of `PROCESSES`, `PASIDS` and `GENERATION`.
+//! KFD processes by the address of their `struct kfd_process`. The only owner of `PROCESSES`, `PASIDS` and
+//! `GENERATION`.
 //!
-//! The first sight of an address gives the process a number of its own, tells the daemon who it is, and
-//! remembers whether it is asked for. The entry goes when the driver frees the structure, so that a reused
-//! address gets a new number.
+//! When an address is first seen, the process gets a unique number, is reported to the daemon, and is marked
+//! as selected or not. The entry is removed when the driver frees the structure, so that a reused address
+//! gets a new number.
 
 use crate::kernel::{self, read, read_or_zero};
 use crate::{emit, filter, in_flight, losses};
@@ -22,27 +23,27 @@ use kfd_trace_common::rules;
 #[map]
 static PROCESSES: HashMap<u64, Entry> = HashMap::with_max_entries(PROCESSES_MAX, 0);
 
-/// Address by PASID, where a process has one: a fault names its process by it.
+/// Address by PASID, where a process has one: a fault identifies its process by it.
 #[map]
 static PASIDS: HashMap<u32, u64> = HashMap::with_max_entries(PROCESSES_MAX, 0);
 
-/// A number that was never there before, written whenever a file's process or an entry goes, changes or stops to hold, here or
-/// by the daemon: what was remembered of either is void then. No addition is needed, which only 5.12 can do with a result. The
-/// daemon decides whether anything may be remembered.
+/// A number that was never used before, written whenever a file's process or an entry is removed, changes or
+/// becomes invalid, here or by the daemon: cached data on either is then void. No addition is needed, which
+/// returns a result only from 5.12 on. The daemon decides whether anything may be cached.
 static GENERATION: AtomicU64 = AtomicU64::new(known_by::NEVER);
 
 /// Bytes of one `struct upid`, the element of `pid.numbers`.
 #[unsafe(no_mangle)]
 static UPID_BYTES: Global<u32> = Global::new(0);
 
-/// To be read before an entry that is to be remembered.
+/// To be read before an entry that is to be cached.
 #[inline(always)]
 pub(crate) fn generation() -> u64 {
-    // SAFETY: valid and aligned. Volatile, since the compiler does not know of the daemon's hand.
+    // SAFETY: valid and aligned. Volatile, since the compiler does not know that the daemon writes it, too.
     unsafe { GENERATION.as_ptr().read_volatile() }
 }
 
-/// What is remembered of any entry is void from here on: to be called after the change.
+/// Cached data on any entry is void from here on: to be called after the change.
 #[inline(always)]
 pub(crate) fn changed() {
     if generation() != known_by::NEVER {
@@ -51,7 +52,7 @@ pub(crate) fn changed() {
     }
 }
 
-/// The same, and nothing is remembered before the next change: this one is under way, and its end may be missed.
+/// The same, and nothing is cached before the next change: this one is under way, and its end may be missed.
 #[inline(always)]
 pub(crate) fn changing() {
     if generation() != known_by::NEVER {
@@ -60,7 +61,7 @@ pub(crate) fn changing() {
     }
 }
 
-/// For the daemon: from now on it is remembered which process a file has. All that changes it is probed.
+/// For the daemon: from now on the process of a file is cached. Everything that changes it is probed.
 #[inline(always)]
 pub(crate) fn remember() {
     // SAFETY: as above.
@@ -73,10 +74,10 @@ pub(crate) fn entry(address: u64) -> Option<*const Entry> {
     PROCESSES.get_ptr(address)
 }
 
-/// For the daemon, of a process that has ended; [`changed`] follows.
+/// For the daemon, about a process that has ended; [`changed`] follows.
 #[inline(always)]
 pub(crate) fn remove_entry(address: u64) {
-    // An entry that is gone already is as good.
+    // The entry may already be removed, which is fine.
     let _ = PROCESSES.remove(address);
 }
 
@@ -86,13 +87,13 @@ pub(crate) fn holder(pasid: u32) -> Option<*const u64> {
     PASIDS.get_ptr(pasid)
 }
 
-/// For the daemon, of a process that has ended.
+/// For the daemon, about a process that has ended.
 #[inline(always)]
 pub(crate) fn remove_holder(pasid: u32) {
     let _ = PASIDS.remove(pasid);
 }
 
-/// Whom a record is about.
+/// The process that a record is about.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner {
     pub(crate) id: u64,
@@ -114,10 +115,10 @@ impl From<&Slot> for Owner {
     }
 }
 
-/// Nobody: a failed open.
+/// No process: a failed open.
 pub(crate) const NOBODY: Owner = Owner { id: 0, tgid: 0 };
 
-/// Where a process is met; tells whether the running thread may stand in for an unreadable leader.
+/// Where a process is seen; determines whether the running thread may stand in for an unreadable leader.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Met {
     /// In its own thread, just created.
@@ -128,18 +129,18 @@ pub(crate) enum Met {
     Anywhere,
 }
 
-/// The process at this address, made known if it is new. `None` if it is not asked for or cannot be followed.
+/// The process at this address, registered if it is new. `None` if it is not selected or cannot be tracked.
 #[inline(always)]
 pub(crate) fn wanted(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
     let entry = known(probe, process, met)?;
     (entry.wanted != 0).then_some(entry)
 }
 
-/// The same, whether it is asked for or not.
+/// The same, whether or not it is selected.
 #[inline(always)]
 pub(crate) fn known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
     match lookup(process) {
-        // A process that is being freed has no more calls: its address belongs to another one by now.
+        // A process that is being freed makes no more calls: its address belongs to another one by now.
         Some(entry) if met == Met::Own && entry.releasing != 0 => {
             forget_leftover(probe, process, &entry);
             make_known(probe, process, met)
@@ -155,7 +156,7 @@ fn lookup(process: u64) -> Option<Entry> {
     PROCESSES.get_ptr(process).map(|entry| unsafe { *entry })
 }
 
-// One copy: many programs meet processes.
+// One copy: used by many programs.
 #[inline(never)]
 fn make_known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
     let leader: u64 = read_or_zero(process, &kernel::KFD_PROCESS_LEAD_THREAD);
@@ -177,7 +178,7 @@ fn make_known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
         pasid: read_or_zero(process, &kernel::KFD_PROCESS_PASID),
     };
     if PROCESSES.insert(process, entry, u64::from(BPF_NOEXIST)).is_err() {
-        // Another CPU was faster, and has told the daemon; or the table is full.
+        // Another CPU was faster, and has reported it to the daemon; or the table is full.
         let other = lookup(process);
         if other.is_none() {
             losses::trouble(probe, Trouble::ProcessesFull);
@@ -193,7 +194,7 @@ fn make_known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
     Some(entry)
 }
 
-/// The process of a PASID, wherever it is met.
+/// The process of a PASID, seen in any context.
 #[inline(always)]
 pub(crate) fn wanted_by_pasid(probe: ProbeId, pasid: u32) -> Option<Entry> {
     // SAFETY: a value of the map, copied at once.
@@ -205,10 +206,10 @@ pub(crate) fn wanted_by_pasid(probe: ProbeId, pasid: u32) -> Option<Entry> {
     wanted(probe, process, Met::Anywhere)
 }
 
-/// The entry of an address and what leads to it.
+/// Removes the entry of an address and its reference by PASID.
 #[inline(always)]
 fn remove(process: u64, entry: &Entry) {
-    // Either may be gone already, dropped by the daemon.
+    // Either may already have been dropped by the daemon.
     let _ = PROCESSES.remove(process);
     changed();
     // The driver frees a PASID before the structure: another process may have it by now.
@@ -237,13 +238,14 @@ pub(crate) fn created(probe: ProbeId, process: u64) {
         // A file that is open gets the process later.
         changing();
     } else {
-        // The file that is opened may have the address of another one.
+        // The opened file may have the address of an earlier one.
         changed();
     }
 }
 
-/// The structure at this address still belongs to the process of the entry. A debugger, too, asks for the process
-/// of another thread (`kfd_ioctl_set_debug_trap`), so the running thread tells nothing where the leader is known.
+/// Whether the structure at this address still belongs to the process of the entry. A debugger, too, looks up
+/// the process of another thread (`kfd_ioctl_set_debug_trap`), so the running thread proves nothing where the
+/// leader is known.
 #[inline(always)]
 fn is_still(process: u64, entry: &Entry) -> bool {
     match read::<u64>(process, &kernel::KFD_PROCESS_LEAD_THREAD) {
@@ -252,7 +254,7 @@ fn is_still(process: u64, entry: &Entry) -> bool {
     }
 }
 
-/// Drops the entry of a process whose release was not seen to its end, and tells of that end.
+/// Drops the entry of a process whose release was not seen to its end, and reports that end.
 #[inline(always)]
 fn forget_leftover(probe: ProbeId, process: u64, entry: &Entry) {
     remove(process, entry);
@@ -261,17 +263,17 @@ fn forget_leftover(probe: ProbeId, process: u64, entry: &Entry) {
     }
 }
 
-/// Sends a record that tells no more than who it is about.
+/// Sends a record that contains only its owner.
 #[inline(always)]
 pub(crate) fn tell_end(probe: ProbeId, entry: &Entry, kind: Kind) {
     emit::emit(probe, kind, entry, |_: &mut Bare| ());
 }
 
-/// The driver begins to free the process; its queues still go under its number.
+/// The driver begins to free the process; its queues are still removed under its number.
 #[inline(always)]
 pub(crate) fn releasing(process: u64) {
     if let Some(entry) = PROCESSES.get_ptr_mut(process) {
-        // SAFETY: a value of the map; nobody else writes the entry of a process that is being freed.
+        // SAFETY: a value of the map; nothing else writes the entry of a process that is being freed.
         unsafe { (*entry).releasing = 1 };
         changed();
     }
@@ -288,7 +290,7 @@ pub(crate) fn released(process: u64) -> Option<Entry> {
     (entry.wanted != 0).then_some(entry)
 }
 
-/// Unique without an atomic counter (5.10 has no fetch-and-add for BPF): the time, told apart by CPU.
+/// Unique without an atomic counter (5.10 has no fetch-and-add for BPF): the time, made distinct by CPU.
 #[inline(always)]
 fn new_id() -> u64 {
     // SAFETY: no arguments.

@@ -1,8 +1,9 @@
 //! Sums of ioctls per process and command. The only owner of `IOCTL_STATS`, `IOCTL_ERRORS` and `IOCTL_REST`.
 //!
-//! A thread keeps its sums in its seat: nobody else writes there. What finds no place there goes to the two hash maps, which all
-//! CPUs share: few threads come to them, and with a part for each CPU they would take many times the memory. A place is taken by
-//! the first command that comes, and freed by the daemon when the process has ended.
+//! A thread keeps its sums in its slot, which no other thread writes. Sums without a place there are kept in
+//! the two hash maps, which all CPUs share: few threads use them, and with one part per CPU they would take
+//! many times the memory. A place is taken by the first command that needs it, and freed by the daemon when
+//! the process has ended.
 
 use crate::words::zero;
 use crate::{atomic, losses};
@@ -22,18 +23,19 @@ static IOCTL_STATS: HashMap<IoctlKey, IoctlStat> = HashMap::with_max_entries(IOC
 #[map]
 static IOCTL_ERRORS: HashMap<ErrorKey, u64> = HashMap::with_max_entries(IOCTL_ERRORS_MAX, 0);
 
-/// By number of the command: what finds `IOCTL_STATS` full, so that the machine's sums stay exact.
+/// By number of the command: calls that find `IOCTL_STATS` full, so that the machine's sums stay exact.
 #[map]
 static IOCTL_REST: Array<IoctlStat> = Array::with_max_entries(IOCTL_NUMBERS, BPF_F_MMAPABLE);
 
-/// Who counts a call at its entry, and who at its return.
+/// The probe that counts a call at its entry, and the one at its return.
 const ENTRY: ProbeId = ProbeId::Ioctl;
 const RETURN: ProbeId = ProbeId::IoctlReturn;
 
 /// In read-only data and not on the stack, which has 512 bytes for everything.
 static ZERO: IoctlStat = IoctlStat::ZERO;
 
-/// What a seat keeps of the calls of a command, if it is that command's and the process's that the thread calls.
+/// A slot's sum for the calls of a command, if it belongs to that command and to the process that the thread
+/// calls.
 #[inline(always)]
 pub(crate) fn place_of(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
     let process = seat.caller.slot.process;
@@ -41,13 +43,14 @@ pub(crate) fn place_of(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
     (sum.process == process && sum.cmd == cmd).then_some(sum)
 }
 
-/// The same; a free place is taken.
+/// The same; takes an unused place if needed.
 #[inline(always)]
 pub(crate) fn take_place(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
     let process = seat.caller.slot.process;
     let sum = &mut seat.sums[in_flight::cell_of(rules::nr(cmd))];
     if sum.process == 0 {
-        // Who freed it left all else as it was, and the daemon may read it before the first call is added.
+        // The daemon left everything else unchanged when it freed the place, and the daemon may read it
+        // before the first call is added.
         // SAFETY: integers.
         unsafe { zero(sum) };
         sum.cmd = cmd;
@@ -62,7 +65,7 @@ pub(crate) fn take_place(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
 fn stat_of(probe: ProbeId, process: u64, cmd: u32) -> Option<*mut IoctlStat> {
     let key = IoctlKey { process, cmd, pad: 0 };
     let stat = IOCTL_STATS.get_ptr_mut(key).or_else(|| {
-        // Another CPU may have made the entry meanwhile: then this fails, and the second look finds it.
+        // Another CPU may have created the entry meanwhile: then this fails, and the second lookup finds it.
         let zero: &'static IoctlStat = &ZERO;
         let _ = IOCTL_STATS.insert(key, zero, u64::from(BPF_NOEXIST));
         IOCTL_STATS.get_ptr_mut(key)
@@ -101,7 +104,7 @@ pub(crate) fn no_return_seen(process: u64, cmd: u32) {
     }
 }
 
-/// A handler returned `result` after `latency_ns`, of a call whose sums are in no seat.
+/// A handler returned `result` after `latency_ns`, for a call whose sums are in no slot.
 #[inline(never)]
 pub(crate) fn returned(process: u64, cmd: u32, result: i32, latency_ns: u64) {
     if let Some(stat) = stat_of(RETURN, process, cmd) {
@@ -122,7 +125,7 @@ pub(crate) fn returned(process: u64, cmd: u32, result: i32, latency_ns: u64) {
     }
 }
 
-/// The same of a call in a seat. Gives the latency as it was counted.
+/// The same for a call in a slot. Returns the latency as counted.
 #[inline(always)]
 pub(crate) fn returned_in(seat: &mut Seat, result: i32, mut latency_ns: u64) -> u64 {
     let process = seat.caller.slot.process;
@@ -195,26 +198,26 @@ fn error(probe: ProbeId, process: u64, cmd: u32, errno: u32) {
     }
 }
 
-/// For the daemon: what the hash map has of a process and command.
+/// For the daemon: the hash map's value for a process and command.
 #[inline(always)]
 pub(crate) fn stat(key: &IoctlKey) -> Option<*const IoctlStat> {
     IOCTL_STATS.get_ptr(key)
 }
 
-/// For the daemon, of a process that has ended.
+/// For the daemon, about a process that has ended.
 #[inline(always)]
 pub(crate) fn remove(key: &IoctlKey) {
-    // An entry that is gone already is as good.
+    // The entry may already be removed, which is fine.
     let _ = IOCTL_STATS.remove(key);
 }
 
-/// For the daemon: how often an errno came.
+/// For the daemon: how often an errno occurred.
 #[inline(always)]
 pub(crate) fn errors(key: &ErrorKey) -> Option<*const u64> {
     IOCTL_ERRORS.get_ptr(key)
 }
 
-/// For the daemon, of a process that has ended.
+/// For the daemon, about a process that has ended.
 #[inline(always)]
 pub(crate) fn remove_errors(key: &ErrorKey) {
     let _ = IOCTL_ERRORS.remove(key);

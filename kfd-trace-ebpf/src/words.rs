@@ -1,5 +1,6 @@
-//! Zeroing and copying by whole words. The compiler makes a call of `memset` or `memcpy` of others, which are loops over bytes in
-//! BPF: a program pays for each byte, and the verifier follows each turn on each way that leads there.
+//! Zeroes and copies by whole words. For other code the compiler calls `memset` or `memcpy`, which are loops
+//! over bytes in BPF: a program pays for each byte, and the verifier follows each iteration on each path that
+//! leads there.
 
 /// Fills a structure with zeros.
 ///
@@ -15,7 +16,7 @@ pub(crate) unsafe fn zero<T>(to: *mut T) {
     }
 }
 
-/// Copies a structure that others may be writing: each of its words is whole.
+/// Copies a structure that may be written concurrently: each of its words is whole.
 ///
 /// # Safety
 /// `from` is valid for reads, `to` for writes, and both are aligned.
@@ -29,7 +30,7 @@ pub(crate) unsafe fn copy<T: Copy>(from: *const T, to: *mut T) {
     }
 }
 
-/// How many words a structure takes, which must be all it takes.
+/// Number of words of a structure, which must make up its whole size.
 const fn words<T>() -> usize {
     assert!(align_of::<T>() == size_of::<u64>() && size_of::<T>().is_multiple_of(size_of::<u64>()));
     size_of::<T>() / size_of::<u64>()

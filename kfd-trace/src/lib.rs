@@ -1,18 +1,10 @@
 //! kfd-trace: an eBPF tracer for AMD's compute driver (amdgpu/KFD).
 //!
-//! Data flows one way, and a module uses only what stands to its left:
-//!
-//! ```text
-//! kernel -> probes -> events -> attribute -> state -> output
-//! ```
-//!
-//! [`amd_log`] stands beside it: it reads what the application's own runtime wrote. So does [`doctor`], which holds the views of a node
-//! against each other.
-//!
-//! [`command`] is the only place where the parts meet; [`verdict`] and [`missed`] are plain data that all may
-//! name.
+//! Layers, lowest first: [`model`], [`text`], [`kernel`], [`events`], [`attribute`], [`probes`], [`state`],
+//! [`output`], [`amd_log`], [`doctor`], [`runtime`], [`tracer`], [`serve`], [`cli`], [`command`]. A module
+//! uses only the layers before it. `tests/law` checks this; docs/architecture.md describes it.
 
-#![warn(clippy::print_stderr)] // `command::say` escapes, and does not panic where nobody listens.
+#![warn(clippy::print_stderr)] // `runtime::stderr::say` escapes, and does not panic when stderr has no reader.
 
 pub mod amd_log;
 pub mod attribute;

@@ -7,7 +7,7 @@ use kfd_trace_common::offset::{FIELDS, Object};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Kernels whose module brings BTF.
+/// Kernels whose module has BTF.
 const WITH_BTF: [&str; 3] = ["6.1", "6.12", "7.2"];
 
 fn root(series: &str) -> PathBuf {
@@ -124,7 +124,7 @@ fn queue_types_have_the_numbers_of_each_kernel() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn every_field_of_the_programs_is_found() {
-    // The debugger came with 6.5, contexts and a PASID for each GPU after 6.12.
+    // The debugger was added in 6.5, contexts and a PASID per GPU after 6.12.
     let absent = [
         vec!["KFD_PROCESS_EXCEPTION_STATUS", "KFD_PROCESS_CONTEXT_ID"],
         vec!["KFD_PROCESS_CONTEXT_ID"],

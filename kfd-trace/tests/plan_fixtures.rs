@@ -27,7 +27,7 @@ fn action(plan: &Plan, id: ProbeId) -> &Action {
     &plan.rows.iter().find(|row| row.row.id == id).expect("a row").action
 }
 
-/// Rows that have no place in a kernel with the driver's types; tracepoints are not in these fixtures.
+/// Rows without a target in a kernel with the driver's types; tracepoints are not in these fixtures.
 fn absent(series: &str) -> Vec<ProbeId> {
     match series {
         "6.1" => vec![ProbeId::HwsHang, ProbeId::UserQueueReturn, ProbeId::UserQueue],
@@ -99,7 +99,7 @@ fn every_command_but_wait_events_has_a_probed_handler() {
     for series in ["5.10", "6.1", "6.12", "7.2"] {
         let plan = planned(series, &Ask::default());
         let Action::Attach(targets) = action(&plan, ProbeId::IoctlReturn) else { panic!("{series}") };
-        // One handler for each command of 1..end, less the one that sleeps.
+        // One handler for each command of 1..end, minus the one that sleeps.
         assert_eq!(u32::try_from(targets.len()), Ok(plan.ioctl_end - 2), "{series}: {targets:?}");
     }
 }
@@ -121,7 +121,7 @@ fn without_the_drivers_types_ioctls_are_left() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn the_types_of_queues_are_numbered_by_each_kernel() {
-    // enum kfd_queue_type, kfd_priv.h: 7.2 dropped DIQ, and the numbers behind it moved up.
+    // enum kfd_queue_type, kfd_priv.h: 7.2 dropped DIQ, and the numbers after it moved up.
     for (series, raw, expected) in [
         ("6.1", 4, QueueType::SdmaXgmi),
         ("6.12", 5, QueueType::SdmaByEngId),

@@ -1,4 +1,5 @@
-//! What signals do to the daemon, as a process of its own. It waits for a driver that is nowhere: it needs no privilege.
+//! The effect of signals on the daemon, as a separate process. It waits for a driver that does not exist: it
+//! needs no privilege.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -28,7 +29,7 @@ impl Daemon {
         daemon
     }
 
-    /// Waits for a line with this in it.
+    /// Waits for a line that contains this.
     fn says(&self, words: &str) {
         loop {
             match self.said.recv_timeout(SOON) {

@@ -37,7 +37,7 @@ static inline struct device_queue_manager *sim_dqm(struct kfd_dev *kfd, int n)
 #endif
 }
 
-/* what a hang that the scheduler met asks for later (kfd_process_hw_exception) */
+/* requested later by a hang of the scheduler (kfd_process_hw_exception) */
 static inline void sim_flush_resets(struct device_queue_manager *dqm)
 {
 #if !SIM_HAS_CONTEXTS

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * control.c - debugfs kfdsim/: makes happen what a GPU, TTM or a debugger would cause.
+ * control.c - debugfs kfdsim/: triggers what a GPU, TTM or a debugger would cause.
  *
- * A write is a number and, where it says more, others behind spaces:
+ * A write is a number, optionally followed by others, separated by spaces:
  * PID to quiesce, resume or evict; PID [NODE [PAGE]] to vmfault;
  * PID [0|1] to debug; GPU [0|1] to reset or suspend; 0|1 [GPU] to hang.
- * "gfx=G xccs=X parts=P gpus=N sched_policy=S" to shape makes other GPUs.
+ * "gfx=G xccs=X parts=P gpus=N sched_policy=S" to shape creates other GPUs.
  */
 #include <linux/debugfs.h>
 #include <linux/sched/mm.h>
@@ -27,7 +27,7 @@ static const char * const names[] = {
 #define PROT_VALID	0x08
 #define PROT_WRITE	0x20
 
-/* the way TTM evicts: a fence asked to signal, then KFD's delayed work */
+/* the way TTM evicts: a fence is requested to signal, then KFD's delayed work */
 static int evict(struct kfd_process *p, struct mm_struct *mm)
 {
 	int err = process_make_evictable(p, mm);
@@ -36,7 +36,7 @@ static int evict(struct kfd_process *p, struct mm_struct *mm)
 }
 
 /*
- * As the interrupt ring tells it: client VMC, what failed, a VMID; PASID and the id of
+ * As in the interrupt ring: client VMC, type of the fault, a VMID; PASID and the id of
  * the node; 36 bits of the page's number.
  */
 static int vmfault(struct kfd_process *p, u32 node, u64 page)

@@ -4,7 +4,7 @@
  *
  * With HWS the driver writes packets (map runlist, unmap queues, query status) to a
  * ring of its own, the HIQ, and waits for a fence word that the GPU writes.  Here every
- * packet is done at once, which is all that KFD looks at: as the driver builds the one
+ * packet is done at once, which is all that KFD checks: as the driver builds the one
  * that announces a fence, all before it are read and the fence is written.  Unanswered,
  * each queue operation would end in a preemption timeout and a GPU reset.
  */

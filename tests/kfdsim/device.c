@@ -72,7 +72,7 @@ static void fake_compute(struct sim *s)
 	/* new enough a firmware, and a pool, for ALLOC_QUEUE_GWS */
 	gfx->mec2_fw_version = 0x81b3;
 	s->adev->gds.gws_size = 64;
-	gfx->funcs = &s->gfx_funcs;		/* GET_CLOCK_COUNTERS looks into it */
+	gfx->funcs = &s->gfx_funcs;		/* GET_CLOCK_COUNTERS reads it */
 	s->adev->sdma.num_instances = 2 * sim_shape.parts;	/* shared out among the nodes */
 }
 
@@ -109,7 +109,7 @@ static void fake_resources(struct sim *s)
 	u32 *sdma = s->adev->doorbell_index.sdma_engine;
 	int i;
 
-	BUILD_BUG_ON(sizeof(*res) != 88);	/* a changed layout wants a look */
+	BUILD_BUG_ON(sizeof(*res) != 88);	/* review this if the layout changes */
 	res->compute_vmid_bitmap = 0xff00;
 	res->num_pipe_per_mec = 4;
 	res->num_queue_per_pipe = 8;
@@ -136,7 +136,7 @@ static int start_kfd(struct sim *s)
 	s->adev->kfd.dev = s->kfd;
 	sim_fill_stubs(&s->stubs);
 	s->kfd->kfd2kgd = &s->stubs;
-	/* from here on redirected functions ask sim_of() for this device */
+	/* from here on redirected functions find this device by sim_of() */
 	nsims = s->index + 1;
 	s->adev->kfd.init_complete = real_device_init(s->kfd, s->adev, &s->res);
 	if (!s->adev->kfd.init_complete)
@@ -149,8 +149,8 @@ static int start_kfd(struct sim *s)
 }
 
 /*
- * As hot unplug. The fabricated device itself stays in memory: what looks at it late
- * must not be the kernel's end.
+ * As hot unplug. The fabricated device itself stays in memory: a late access
+ * must not crash the kernel.
  */
 void sim_take_away(struct sim *s)
 {

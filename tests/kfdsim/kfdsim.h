@@ -104,7 +104,7 @@ void cp_after_reset(int gpu);
 /* process.c */
 int process_init(void);
 int sim_vms_init(struct sim *s);
-/* Gives a process its first eviction fence, as its first mapped memory would. */
+/* Creates a process' first eviction fence, as its first mapped memory would. */
 int process_make_evictable(struct kfd_process *p, struct mm_struct *mm);
 
 /* reset.c */

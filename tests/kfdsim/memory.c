@@ -48,7 +48,7 @@ static void free_gtt(struct amdgpu_device *adev, void **mem)
 	*mem = NULL;
 }
 
-/* GWS is a buffer object that KFD passes around and never looks into. */
+/* GWS is a buffer object that KFD passes around and never reads. */
 static int alloc_gws(struct amdgpu_device *adev, size_t size, void **mem)
 {
 	*mem = kvzalloc(sizeof(struct amdgpu_bo), GFP_KERNEL);

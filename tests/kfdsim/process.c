@@ -3,7 +3,7 @@
  * process.c - what a client's memory would have set up.
  *
  * ROCr hands its render node to KFD by ACQUIRE_VM, which ties a GPU VM to the process.
- * There is no render node here, so a kprobe gives each process a VM just before KFD
+ * There is no render node here, so a kprobe sets up a VM for each process just before KFD
  * binds it to the device (kfd_bind_process_to_device, first thing in CREATE_QUEUE): on
  * every GPU, as a runtime that takes all that it sees, or with each_vm=1 on this one.
  *
@@ -16,7 +16,7 @@
 #include "kfdsim.h"
 #include "symbols.h"
 
-/* stands for amdkfd_process_info: only the redirects below are ever given it */
+/* replaces amdkfd_process_info: passed only to the redirects below */
 struct sim_process_info {
 	struct mm_struct *mm;
 	struct pid *pid;
@@ -95,7 +95,7 @@ int sim_vms_init(struct sim *s)
 		if (!fpriv)
 			return -ENOMEM;
 		fpriv->vm.root.bo = root;
-		/* goes into the runlist: never read back, but one per process */
+		/* part of the runlist: never read back, but one per process */
 		fpriv->vm.pd_phys_addr = 0x100000000ULL * (i + 1);
 		s->vms[i].fpriv = fpriv;
 		s->vms[i].file.driver_priv = fpriv;
@@ -109,7 +109,7 @@ static int restore_process_bos(void *info, struct dma_fence __rcu **ef)
 	struct sim_process_info *process_info = info;
 	struct amdgpu_amdkfd_fence *fence;
 
-	/* 6.1 asks at a resume, also of a process that was never made evictable */
+	/* 6.1 calls this at a resume, also for a process that was never made evictable */
 	if (!process_info)
 		return 0;
 	fence = real_fence_create(process_info->mm);
@@ -172,7 +172,7 @@ static int init_vm(struct kfd_process_device *pdd, struct file *render)
 	info = p->kgd_process_info;
 	info->acquires = true;
 	acquire_vm(s, pdd);
-	/* pdd->drm_file stays NULL: its release would look for a VM of TTM's */
+	/* pdd->drm_file stays NULL: its release would search for a VM of TTM's */
 	fput(render);
 	return 0;
 }

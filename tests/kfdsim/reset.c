@@ -35,7 +35,7 @@ int sim_suspend(struct sim *s, bool on)
 	return real_resume(s->kfd);
 }
 
-/* KFD asks for a reset when a preemption timed out; it may hold locks, hence the work item */
+/* KFD requests a reset when a preemption timed out; it may hold locks, hence the work item */
 static void gpu_reset(struct amdgpu_device *adev)
 {
 	struct sim *s = sim_of(adev);

@@ -137,7 +137,7 @@ static uint32_t clear_address_watch(struct amdgpu_device *adev, uint32_t id)
 	return 0;
 }
 
-/* the real one reads adev->reg_offset, which nobody discovered here */
+/* the real one reads adev->reg_offset, which was not discovered here */
 static void build_wait_packet(struct amdgpu_device *adev, uint32_t wait_times, uint32_t grace,
 #if SIM_HAS_CONTEXTS
 			      uint32_t queue_sleep,

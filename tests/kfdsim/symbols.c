@@ -3,7 +3,7 @@
  * symbols.c - finds the driver's unexported functions.
  *
  * kallsyms_lookup_name() itself is not exported to modules; a kprobe on it, set and
- * removed at once, tells its address.
+ * removed at once, yields its address.
  */
 #include <linux/kprobes.h>
 #include <linux/mmu_notifier.h>

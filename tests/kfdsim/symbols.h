@@ -3,7 +3,7 @@
  * symbols.h - the driver's own functions that kfdsim calls.
  *
  * amdgpu exports none of them; symbols_resolve() finds them by name.  Where the
- * parameters differ between kernels a wrapper gives them one shape.
+ * parameters differ between kernels a wrapper unifies them.
  */
 #ifndef KFDSIM_SYMBOLS_H
 #define KFDSIM_SYMBOLS_H
@@ -59,7 +59,7 @@ bool real_device_init(struct kfd_dev *kfd, struct amdgpu_device *adev,
  */
 int real_processes_gone(void);
 int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev);
-/* As when the machine goes to sleep and wakes up: the processes, too. */
+/* As when the machine suspends and resumes: the processes, too. */
 void real_suspend(struct kfd_dev *kfd);
 int real_resume(struct kfd_dev *kfd);
 struct amdgpu_amdkfd_fence *real_fence_create(struct mm_struct *mm);

@@ -1,5 +1,5 @@
-//! Signs of life for the host (xtask/src/pulse.rs): bytes to the port of QEMU's debug console, which needs no driver and makes
-//! no interrupt. Outside a guest nothing is written.
+//! Liveness signals for the host (xtask/src/vm/pulse.rs): bytes to the port of QEMU's debug console, which
+//! needs no driver and makes no interrupt. Outside a guest nothing is written.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::{File, OpenOptions};
@@ -15,15 +15,15 @@ pub fn beat() {
     write(format!("{milliseconds}\n").as_bytes());
 }
 
-/// A tracer is started.
+/// Reports that a tracer is started.
 pub fn start() {
-    // Only the VM's init sets it: nothing of a port is known on any other machine.
+    // Only the VM's init sets it: on any other machine the port's meaning is unknown.
     if std::env::var_os("KFD_VM_KERNEL").is_some() {
         write(b"s");
     }
 }
 
-/// A byte a call: a longer write goes on to the next port. Where it fails, the host does without.
+/// One byte per call: a longer write continues at the next port. If it fails, the host does without.
 fn write(bytes: &[u8]) {
     let Ok(port) = OpenOptions::new().write(true).open("/dev/port") else { return };
     let put = |port: &File, byte: u8| port.write_at(&[byte], PORT);

@@ -1,15 +1,15 @@
-//! Evictions and restores. Traces: `evict_process_queues_*` and `restore_process_queues_*` (entry and return), and what
-//! calls them with a reason: `kfd_process_evict_queues`, `kfd_dqm_evict_pasid` or `kfd_evict_process_device`. Makes: a
-//! record for each real transition of a process on a GPU.
+//! Evictions and restores. Traces: `evict_process_queues_*` and `restore_process_queues_*` (entry and
+//! return), and their callers with a reason: `kfd_process_evict_queues`, `kfd_dqm_evict_pasid` or
+//! `kfd_evict_process_device`. Out: a record for each real transition of a process on a GPU.
 //!
-//! Evictions are counted (`qpd->evicted`), so only a change from or to 0 does anything: it is read at both ends, and once
-//! more after the record. Calls for one process come from several threads at once, and the driver's lock lies inside of
-//! them: a call that another one got into is counted, and the daemon then compares with what the driver has. Pairs that
-//! undo each other in between go unnoticed.
+//! Evictions are counted (`qpd->evicted`), so only a change from or to 0 does anything: it is read at both
+//! ends, and once more after the record. Calls for one process come from several threads at once, and the
+//! driver's lock lies inside of them: a call that overlaps with another one is counted, and the daemon then
+//! compares with the driver's state. Pairs that undo each other in between go unnoticed.
 //!
-//! All GPUs of a process are evicted together, but for a fault. Where it has no VM it has no queue either, and nothing
-//! happens: that is not told. If it gets a VM before the restore, its queues there are born evicted, so that this restore
-//! is told alone.
+//! All GPUs of a process are evicted together, except after a fault. Where it has no VM it has no queue
+//! either, and nothing happens: that is not reported. If it gets a VM before the restore, its queues there
+//! start evicted, so that this restore is reported alone.
 
 use crate::kernel::{self, read};
 use crate::probes::device;
@@ -48,7 +48,7 @@ fn begin(probe: ProbeId, trigger: u32) {
     nested::enter(probe, &Slot { qpd: 0, entered_ns: 0, before: 0, trigger, call, pad: 0 });
 }
 
-/// The return of either: the thread, a kworker perhaps, may evict for another reason next.
+/// The return of either: the thread, for example a kworker, may evict for another reason next.
 #[kretprobe]
 pub(crate) fn evict_return(_ctx: RetProbeContext) -> u32 {
     counters::hit(ProbeId::EvictReturn);
@@ -151,8 +151,8 @@ fn told(slot: &Slot, result: i32) {
     }
     if transition {
         record(kind, slot, &entry, gpu_id, result);
-        // Where the record of the next transition came first, this shows its effect: records are in the order in which
-        // they are reserved, and that one came after its effect.
+        // If the record of the next transition was first, this shows its effect: records are in the order in
+        // which they are reserved, and that one was reserved after its effect.
         raced |= read::<u32>(slot.qpd, &kernel::QPD_EVICTED) != Some(after);
     }
     if raced {
@@ -160,8 +160,8 @@ fn told(slot: &Slot, result: i32) {
     }
 }
 
-/// The process has a GPU VM there (`kfd_process_device_init_vm` sets it, `kfd_bind_process_to_device` asks for it before a
-/// queue is made); taken as so where this kernel does not tell.
+/// Whether the process has a GPU VM there (`kfd_process_device_init_vm` sets it, `kfd_bind_process_to_device`
+/// requires it before a queue is created); true where this kernel does not show it.
 #[inline(always)]
 fn has_vm(pdd: u64) -> bool {
     read::<u64>(pdd, &kernel::PDD_DRM_PRIV) != Some(0)

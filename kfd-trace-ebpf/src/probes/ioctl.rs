@@ -1,5 +1,5 @@
-//! Ioctls. Traces: `kfd_ioctl` (entry), every handler (entry, where arguments are asked for; return). Makes:
-//! the sums of `stats`, a record per call where asked for, and the failed end of a DESTROY_QUEUE.
+//! Ioctls. Traces: `kfd_ioctl` (entry), every handler (entry, where arguments are requested; return). Out:
+//! the sums of `stats`, a record per call where requested, and the failed end of a DESTROY_QUEUE.
 
 use crate::kernel::{self, read};
 use crate::processes::{self, Met};
@@ -20,7 +20,7 @@ use kfd_trace_common::record::{Ioctl, QueueDestroy, outcome};
 use kfd_trace_common::rules;
 use kfd_trace_common::rules::records;
 
-/// Which calls have a record each: `records`.
+/// Which calls get a record each: `records`.
 #[unsafe(no_mangle)]
 static RECORD_IOCTLS: Global<u32> = Global::new(records::NONE);
 
@@ -44,7 +44,7 @@ pub(crate) fn ioctl(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// What most calls come to: a thread calls again whom it called the last time, what it has called before.
+/// The common case: a thread calls the same process as last time, with a command it has called before.
 #[inline(always)]
 fn enter(seat: &mut Seat, file: u64, cmd: u32) {
     let caller = &mut seat.caller;
@@ -68,8 +68,8 @@ fn enter(seat: &mut Seat, file: u64, cmd: u32) {
     }
 }
 
-/// The call of a process that was looked up just now, of a command that was not called before, or that has no place in the seat,
-/// or whose return is not awaited, or of a process that is not asked for.
+/// The uncommon cases: the process was looked up just now, the command was not called before or has no place
+/// in the slot, the return is not awaited, or the process is not selected.
 #[inline(never)]
 fn enter_for_the_first_time(seat: &mut Seat, file: u64, cmd: u32) {
     if seat.caller.wanted == 0 {
@@ -99,7 +99,7 @@ fn enter_for_the_first_time(seat: &mut Seat, file: u64, cmd: u32) {
     if nr == rules::CREATE_PROCESS {
         file_changes(&mut seat.caller.slot);
     }
-    // Who may call the one is asked each time; the other has something left to do at its return.
+    // The permission for the one is checked each time; the other has work left at its return.
     if nr != rules::CRIU
         && nr != rules::CREATE_PROCESS
         && let Some(sum) = stats::place_of(seat, cmd)
@@ -142,15 +142,16 @@ fn begin(slot: &mut Slot, cmd: u32) {
     slot.cmd = cmd;
 }
 
-/// The file has another process when the call returns: until then, whom it has is not to be remembered. By the return alone it
-/// would be, for as long as nothing else changes, if that was missed.
+/// The file belongs to another process when the call returns: until then, its process must not be cached. If
+/// only the return did this and was missed, the old process would stay cached until something else changes.
 #[inline(always)]
 fn file_changes(slot: &mut Slot) {
     slot.at_return |= at_return::FILE_CHANGES;
     processes::changing();
 }
 
-/// Whether a handler's return is to be awaited; if not, how the call ends is told here. `own`: a thread of the process calls.
+/// Whether a handler's return is to be awaited; if not, the end of the call is reported here. `own`: a thread
+/// of the process calls.
 #[inline(always)]
 fn is_awaited(slot: &mut Slot, own: bool, file: u64) -> bool {
     let nr = rules::nr(slot.cmd);
@@ -166,7 +167,7 @@ fn is_awaited(slot: &mut Slot, own: bool, file: u64) -> bool {
     true
 }
 
-/// Looks up the process of a file, and remembers it, if it may be remembered.
+/// Looks up the process of a file, and caches it if that is allowed.
 #[inline(never)]
 fn meet(caller: &mut Caller, file: u64) {
     (caller.file, caller.wanted, caller.admitted) = (0, 0, 0);
@@ -212,8 +213,8 @@ fn criu_refusal(own: bool, file: u64) -> Option<u32> {
     (!may_criu(current)).then_some(rules::EACCES)
 }
 
-/// `process->lead_thread == current->group_leader`. Without the driver's BTF the leader is not known: the call is
-/// taken as admitted, and ends as "no return seen" if it was not.
+/// `process->lead_thread == current->group_leader`. Without the driver's BTF the leader is not known: the
+/// call is treated as admitted, and ends as "no return seen" if it was not.
 #[inline(always)]
 fn is_owner(entry: &Entry, current: u64) -> bool {
     match read::<u64>(current, &kernel::TASK_GROUP_LEADER) {
@@ -231,7 +232,7 @@ fn is_tracer(file: u64, current: u64) -> bool {
     traced && read::<u64>(leader, &kernel::TASK_PARENT) == Some(current)
 }
 
-/// `capable(CAP_CHECKPOINT_RESTORE) || capable(CAP_SYS_ADMIN)`: both ask in the initial user namespace.
+/// `capable(CAP_CHECKPOINT_RESTORE) || capable(CAP_SYS_ADMIN)`: both check the initial user namespace.
 #[inline(always)]
 fn may_criu(current: u64) -> bool {
     let may = || {
@@ -240,7 +241,7 @@ fn may_criu(current: u64) -> bool {
         let level: u32 = read(read::<u64>(cred, &kernel::CRED_USER_NS)?, &kernel::USER_NS_LEVEL)?;
         Some(level == 0 && caps & rules::CRIU_CAPS != 0)
     };
-    // Unreadable: the call is taken as admitted, and ends as "no return seen" if it was not.
+    // Unreadable: the call is treated as admitted, and ends as "no return seen" if it was not.
     may().unwrap_or_else(|| {
         losses::trouble(ProbeId::Ioctl, Trouble::CredUnreadable);
         true
@@ -317,7 +318,7 @@ fn leave(slot: &mut Slot, result: i32, latency_ns: u64) {
     record(slot, result, latency_ns, outcome::RETURNED);
 }
 
-/// What is left to do at the return of a few calls.
+/// Remaining work at the return of a few calls.
 #[inline(never)]
 fn leave_at_last(slot: &Slot, result: i32) {
     if slot.at_return & at_return::FILE_CHANGES != 0 {
@@ -349,7 +350,7 @@ fn destroy_failed(slot: &Slot, result: i32) {
     });
 }
 
-/// Sends the record of a call, if it is asked for; its arguments are forgotten.
+/// Sends the record of a call, if requested; its arguments are dropped.
 #[inline(always)]
 fn record(slot: &mut Slot, result: i32, latency_ns: u64, outcome: u32) {
     match RECORD_IOCTLS.load() {
@@ -357,7 +358,7 @@ fn record(slot: &mut Slot, result: i32, latency_ns: u64, outcome: u32) {
         records::QUEUES if !rules::changes_queue(rules::nr(slot.cmd)) => return,
         _ => {}
     }
-    // What returned is told by the return, all else by the entry.
+    // The return probe reports calls that returned, the entry probe all others.
     let probe = if outcome == outcome::RETURNED { ProbeId::IoctlReturn } else { ProbeId::Ioctl };
     emit::emit_in(probe, Kind::Ioctl, &*slot, slot.cmd, |record: &mut Ioctl| {
         record.entered_ns = slot.entered_ns;
@@ -370,8 +371,8 @@ fn record(slot: &mut Slot, result: i32, latency_ns: u64, outcome: u32) {
     slot.data = 0;
 }
 
-/// Copies the arguments. The handler's copy is at least as large as user space announced, and lives until
-/// `kfd_ioctl` returns: at a handler's return it is there, later it is not.
+/// Copies the arguments. The handler's copy is at least as large as user space announced, and exists until
+/// `kfd_ioctl` returns: it is valid at a handler's return, but not later.
 #[inline(always)]
 fn args(slot: &Slot, outcome: u32, out: &mut [u8; ARGS_LEN]) -> u32 {
     if slot.data == 0 || outcome != outcome::RETURNED {

@@ -1,4 +1,5 @@
-//! The BPF programs: a file a topic, a program a row of the probe table (kfd-trace/src/probes/table.rs).
+//! The BPF programs: one file per topic, one program per row of the probe table
+//! (kfd-trace/src/probes/table.rs).
 
 mod device;
 mod eviction;

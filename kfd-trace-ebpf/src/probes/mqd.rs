@@ -1,8 +1,9 @@
-//! MQD writes. Traces: every copy of `init_mqd*`, `update_mqd*` and `restore_mqd*` (entry and return). Makes: one record
-//! for each outermost call.
+//! MQD writes. Traces: every copy of `init_mqd*`, `update_mqd*` and `restore_mqd*` (entry and return). Out:
+//! one record for each outermost call.
 //!
-//! These functions call each other: an init ends in an update, and from gfx 9.4.3 on either is repeated for each XCC.
-//! All calls of one write are about the same queue and in the same thread, so the depth tells the outermost one.
+//! These functions call each other: an init ends in an update, and from gfx 9.4.3 on either is repeated for
+//! each XCC. All calls of one write are about the same queue and in the same thread, so the depth identifies
+//! the outermost one.
 
 use crate::kernel::{self, read};
 use crate::probes::queue;
@@ -17,8 +18,8 @@ use kfd_trace_common::nested::Mqd;
 use kfd_trace_common::offset::ABSENT;
 use kfd_trace_common::record::{MqdWrite, mqd_op};
 
-/// `KFD_QUEUE_TYPE_HIQ` and `KFD_QUEUE_TYPE_DIQ` of this kernel's `enum kfd_queue_type`; [`ABSENT`] where it has none (no
-/// DIQ on 7.2).
+/// `KFD_QUEUE_TYPE_HIQ` and `KFD_QUEUE_TYPE_DIQ` of this kernel's `enum kfd_queue_type`; [`ABSENT`] if it has
+/// none (no DIQ on 7.2).
 #[unsafe(no_mangle)]
 static TYPE_HIQ: Global<u32> = Global::new(ABSENT);
 #[unsafe(no_mangle)]
@@ -66,7 +67,7 @@ pub(crate) fn mqd_return(_ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// The thread is outside of all MQD functions: what is left of a write lacks a return that was missed, and would
+/// The thread is outside all MQD functions: an entry left over from a write has missed a return, and would
 /// make the next write look nested.
 #[inline(always)]
 pub(super) fn settle() {
@@ -92,9 +93,10 @@ fn enter(probe: ProbeId, properties: Option<u64>, op: u32) {
     record(probe, properties - offset, op);
 }
 
-/// The driver's own queue: HIQ or DIQ. Its `process` tells nothing: up to 6.12 `kq_initialize` (kfd_kernel_queue.c) sets it
-/// to `kfd_get_process(current)`, which is an ERR_PTR in a kworker, and whoever opened the device or made a queue where
-/// that woke the GPU up (`kgd2kfd_resume`, `start_cpsch`, `pm_init`, `kernel_queue_init`). On 7.2 it is NULL.
+/// The driver's own queue: HIQ or DIQ. Its `process` is meaningless: up to 6.12 `kq_initialize`
+/// (kfd_kernel_queue.c) sets it to `kfd_get_process(current)`, which is an ERR_PTR in a kworker, and the
+/// process that opened the device or created a queue where that woke the GPU up (`kgd2kfd_resume`,
+/// `start_cpsch`, `pm_init`, `kernel_queue_init`). On 7.2 it is NULL.
 #[inline(always)]
 fn is_the_drivers(queue: u64) -> bool {
     let Some(kind) = read::<u32>(queue, &kernel::QUEUE_TYPE) else { return false };

@@ -1,5 +1,5 @@
 //! Life of a KFD process. Traces: `kfd_open` (return), `kfd_create_process` (return), `kfd_release`,
-//! `kfd_process_notifier_release`, `kfd_process_wq_release`. Makes: a record each.
+//! `kfd_process_notifier_release`, `kfd_process_wq_release`. Out: one record each.
 
 use crate::kernel::{self, read};
 use crate::processes::{self, Met, Owner};
@@ -41,7 +41,7 @@ pub(crate) fn open(ctx: RetProbeContext) -> u32 {
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     note!(&ctx, "open: tgid {} result {}", tgid, result);
     if filter::wanted(tgid) {
-        // The process's number is not at hand here; its tgid is, and ProcessSeen came before.
+        // The process's number is not available here; its tgid is, and ProcessSeen was sent before.
         record_open(Owner { tgid, ..processes::NOBODY }, result);
     }
     0
@@ -60,7 +60,7 @@ fn record_open(owner: Owner, result: i32) {
 pub(crate) fn release(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::Release;
     counters::hit(ID);
-    // The address of the file may be another one's soon.
+    // The address of the file may soon be reused.
     processes::changed();
     let process = ctx.arg::<u64>(1).and_then(|file| read::<u64>(file, &kernel::FILE_PRIVATE_DATA));
     match process {
@@ -79,8 +79,8 @@ pub(crate) fn notifier_release(ctx: ProbeContext) -> u32 {
     match container(ctx.arg(0), &kernel::KFD_PROCESS_MMU_NOTIFIER) {
         Some(process) => {
             bare(ID, process, Kind::MmRelease);
-            // Its threads are ending, or one goes on in another program. If that was not the leader, it has the leader's tid
-            // from now on, and does not own the descriptor.
+            // Its threads are ending, or one continues in another program. If that was not the leader, it has
+            // the leader's tid from now on, and does not own the descriptor.
             processes::changed();
         }
         None => losses::trouble(ID, Trouble::ProcessUnreadable),
@@ -88,15 +88,15 @@ pub(crate) fn notifier_release(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// `void kfd_process_wq_release(struct work_struct *work)`, in a kworker. On 6.1 and 6.12 the queues go between
-/// its entry and its return.
+/// `void kfd_process_wq_release(struct work_struct *work)`, in a kworker. On 6.1 and 6.12 the queues are
+/// removed between its entry and its return.
 #[kprobe]
 pub(crate) fn wq_release(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::WqRelease;
     counters::hit(ID);
     match container(ctx.arg(0), &kernel::KFD_PROCESS_RELEASE_WORK) {
         Some(process) => {
-            // A process that was never met is met now, so that its end is told.
+            // A process that was never seen is registered now, so that its end is reported.
             let _ = processes::wanted(ID, process, Met::Anywhere);
             processes::releasing(process);
             let tid = bpf_get_current_pid_tgid() as u32;

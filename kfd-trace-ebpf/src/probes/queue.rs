@@ -1,8 +1,9 @@
-//! Birth and end of a queue. Traces: `kfd_procfs_add_queue`, `kfd_procfs_del_queue`. Makes: a record each.
+//! Creation and end of a queue. Traces: `kfd_procfs_add_queue`, `kfd_procfs_del_queue`. Out: one record each.
 //!
-//! Both are called for ioctl, CRIU restore and process death alike, in whatever thread does it; the owner is
-//! `q->process`. Within DESTROY_QUEUE the process itself runs, and has not freed its queue's memory yet: what stands at its pointers
-//! is read a last time. On 6.1 the deletion is seen before the destruction is tried, hence the note in the slot.
+//! Both are called for ioctl, CRIU restore and process exit alike, in the thread that does it; the owner is
+//! `q->process`. Within DESTROY_QUEUE the process itself runs, and has not freed its queue's memory yet: the
+//! memory at its pointers is read a last time. On 6.1 the deletion is seen before the destruction is tried,
+//! hence the note in the slot.
 
 use crate::kernel::{self, read};
 use crate::probes::{device, mqd};
@@ -24,7 +25,7 @@ use kfd_trace_common::rules;
 #[unsafe(no_mangle)]
 static PROPERTIES_BYTES: Global<u32> = Global::new(0);
 
-/// 1: what stands at a queue's pointers is wanted.
+/// 1: the memory at a queue's pointers is to be read.
 #[unsafe(no_mangle)]
 static READ_POINTERS: Global<u32> = Global::new(0);
 
@@ -75,7 +76,7 @@ pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// The process of a queue, if it is asked for.
+/// The process of a queue, if it is selected.
 #[inline(always)]
 pub(super) fn owner(probe: ProbeId, queue: u64) -> Option<Entry> {
     let Some(process) = read::<u64>(queue, &kernel::QUEUE_PROCESS) else {
@@ -114,7 +115,7 @@ pub(super) fn properties(queue: u64, out: &mut [u8; PROPERTIES_LEN]) -> Option<u
     Some(len)
 }
 
-/// Reads the memory of the running process; what it means is for the daemon to tell.
+/// Reads the memory of the running process; the daemon interprets it.
 #[inline(always)]
 fn read_pointers(queue: u64, record: &mut QueueDestroy) -> u32 {
     let told = (read(queue, &kernel::QUEUE_WRITE_PTR), read(queue, &kernel::QUEUE_READ_PTR));
@@ -128,7 +129,7 @@ fn read_pointers(queue: u64, record: &mut QueueDestroy) -> u32 {
 
 #[inline(always)]
 fn words(write: u64, read: u64, out: &mut [u8; aql::HEAD_LEN]) -> Option<()> {
-    // In this order the read pointer is never ahead.
+    // In this order the value of the read pointer is never ahead.
     kernel::read_user(read, out.get_mut(8..16)?)?;
     kernel::read_user(write, out.get_mut(..8)?)
 }

@@ -1,5 +1,5 @@
-//! The driver's own tracepoints: counted, nothing more. They tell of what does not pass KFD (submissions through DRM), or
-//! exist in ROCm's out-of-tree driver only.
+//! The driver's own tracepoints: only counted. They cover work that does not pass KFD (submissions through
+//! DRM), or exist in ROCm's out-of-tree driver only.
 
 use crate::counters;
 use aya_ebpf::macros::tracepoint;

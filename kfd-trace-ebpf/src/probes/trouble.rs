@@ -1,5 +1,6 @@
-//! What goes wrong on a GPU. Traces: `kfd_signal_vm_fault_event`, `kfd_smi_event_update_gpu_reset`, `kfd_hws_hang` or
-//! `kfd_process_hw_exception`. Makes: a record each; one about a whole GPU has no owner and is never filtered.
+//! Faults, resets and hangs of GPUs. Traces: `kfd_signal_vm_fault_event`, `kfd_smi_event_update_gpu_reset`,
+//! `kfd_hws_hang` or `kfd_process_hw_exception`. Out: one record each; one about a whole GPU has no owner and
+//! is never filtered.
 
 use crate::kernel::{self, read, read_at};
 use crate::probes::device::gpu_id;
@@ -12,9 +13,9 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{Gpu, VmFault, fault};
 
-/// `void kfd_signal_vm_fault_event(dev, u32 pasid, struct kfd_vm_fault_info *info)`; with the debugger (6.5) came a
-/// fourth argument, `struct kfd_hsa_memory_exception_data *data`, of which either is given; on 7.2, where a process has
-/// a PASID per GPU, `(struct kfd_process_device *pdd, info, data)`.
+/// `void kfd_signal_vm_fault_event(dev, u32 pasid, struct kfd_vm_fault_info *info)`; the debugger (6.5) added
+/// a fourth argument, `struct kfd_hsa_memory_exception_data *data`, and one of the two is passed; on 7.2,
+/// where a process has a PASID per GPU, `(struct kfd_process_device *pdd, info, data)`.
 #[kprobe]
 pub(crate) fn vm_fault(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::VmFault;
@@ -56,7 +57,8 @@ fn record_fault(probe: ProbeId, entry: &Entry, device: u64, info: u64, data: u64
     });
 }
 
-/// `struct kfd_hsa_memory_exception_data` (uapi kfd_ioctl.h): four `__u32` of what failed, then the address.
+/// `struct kfd_hsa_memory_exception_data` (uapi kfd_ioctl.h): four `__u32` of failure details, then the
+/// address.
 #[inline(always)]
 fn from_data(data: u64, record: &mut VmFault) {
     let Some(failure) = read_at::<[u32; 4]>(data, 0) else { return };
@@ -95,8 +97,8 @@ pub(crate) fn hws_hang(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// `void kfd_process_hw_exception(struct work_struct *work)`, the work of `struct device_queue_manager`: what a hang
-/// leads to, probed where `kfd_hws_hang` is inlined.
+/// `void kfd_process_hw_exception(struct work_struct *work)`, the work of `struct device_queue_manager`: the
+/// consequence of a hang, probed where `kfd_hws_hang` is inlined.
 #[kprobe]
 pub(crate) fn hw_exception(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::HwException;

@@ -1,7 +1,8 @@
-//! Changes of a queue. Traces: `update_queue` (entry and return). Makes: a record of the queue as it stands after.
+//! Changes of a queue. Traces: `update_queue` (entry and return). Out: a record of the queue's state
+//! afterwards.
 //!
-//! `update_queue` serves UPDATE_QUEUE, SET_CU_MASK and ALLOC_QUEUE_GWS alike; the properties are the new ones before
-//! it is called, but whether the queue is active follows inside.
+//! `update_queue` serves UPDATE_QUEUE, SET_CU_MASK and ALLOC_QUEUE_GWS alike; the properties are the new ones
+//! before it is called, but whether the queue is active is decided inside.
 
 use crate::kernel::{self, read};
 use crate::probes::{mqd, queue};
@@ -29,7 +30,7 @@ pub(crate) fn queue_update(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Its return: queue and `minfo` are still there.
+/// Its return: queue and `minfo` still exist.
 #[kretprobe]
 pub(crate) fn queue_update_return(ctx: RetProbeContext) -> u32 {
     counters::hit(RETURN);

@@ -1,4 +1,5 @@
-//! DRM user queues, which do not pass KFD. Traces: `amdgpu_userq_ioctl` (entry and return). Makes: a record of each call.
+//! DRM user queues, which do not pass KFD. Traces: `amdgpu_userq_ioctl` (entry and return). Out: a record of
+//! each call.
 
 use crate::kernel::{self, read_at};
 use crate::processes::{NOBODY, Owner};
@@ -18,7 +19,7 @@ mod arg {
     pub(super) const IP_TYPE: u64 = 8;
     pub(super) const QUEUE_VA: u64 = 24;
     pub(super) const QUEUE_SIZE: u64 = 32;
-    /// Of the answer.
+    /// In the result.
     pub(super) const OUT_QUEUE_ID: u64 = 0;
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn user_queue(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Its return: the answer stands over the arguments.
+/// Its return: the result has overwritten the arguments.
 #[kretprobe]
 pub(crate) fn user_queue_return(ctx: RetProbeContext) -> u32 {
     counters::hit(RETURN);

@@ -17,12 +17,12 @@ pub(crate) fn start() {
     request(START_INSTRUMENTATION, 0);
 }
 
-/// Writes what has been counted since the last dump; `trigger` stands in its line `desc: Trigger:`.
+/// Writes the counts since the last dump; `trigger` is in its line `desc: Trigger:`.
 pub(crate) fn dump(trigger: &CStr) {
     request(DUMP_STATS_AT, trigger.as_ptr().addr());
 }
 
-/// Counts no longer, and runs faster.
+/// Stops counting, which runs faster.
 pub(crate) fn stop() {
     request(STOP_INSTRUMENTATION, 0);
 }
@@ -30,9 +30,10 @@ pub(crate) fn stop() {
 #[inline(always)]
 fn request(number: usize, argument: usize) {
     let words = [number, argument, 0, 0, 0, 0];
-    // SAFETY: on a CPU these instructions change nothing: rdi turns by 128 bits in all, and rbx changes places with itself.
-    // valgrind takes them for a request with `words`, of which it reads as many as the request has, and answers in rdx; the
-    // argument is 0 or the address of a string that outlives the call.
+    // SAFETY: on a CPU these instructions change nothing: rdi turns by 128 bits in all, and rbx is exchanged
+    // with itself. valgrind takes them for a request with `words`, of which it reads as many as the request
+    // has, and returns the result in rdx; the argument is 0 or the address of a string that outlives the
+    // call.
     unsafe {
         asm!(
             "rol rdi, 3",

@@ -1,4 +1,4 @@
-//! Instructions and time: records and scrapes beside 10, 1,000 and 10,000 live queues.
+//! Instructions and time: records and scrapes with 10, 1,000 and 10,000 live queues.
 
 use crate::records::Tape;
 use crate::region::{region, value};
@@ -17,10 +17,10 @@ use std::time::Duration;
 
 const QUEUES: [usize; 3] = [10, 1_000, 10_000];
 
-/// Queues whose whole life is followed beside the live ones: one for each process.
+/// Queues whose whole life is followed in addition to the live ones: one per process.
 const LIVES: usize = PROCESSES;
 
-/// More than the state remembers of ended processes (`StateLimits`), so that each new one makes it forget one.
+/// More than the state's limit of ended processes (`StateLimits`), so that each new one makes it forget one.
 const ENDED: u64 = 1_100;
 
 pub(crate) fn run() -> Result<()> {
@@ -53,14 +53,14 @@ fn follow(case: &str, queues: usize, daemon: &mut Daemon, tape: &Tape) {
     region(&case, tape.len(), "record", || daemon.follow(tape));
 }
 
-/// All processes come: each is read in /proc.
+/// All processes start: each is read in /proc.
 fn processes(queues: usize, daemon: &mut Daemon) {
     let mut tape = Tape::default();
     (1..=PROCESSES as u64).for_each(|process| tape.process_seen(process));
     follow("process_seen", queues, daemon, &tape);
 }
 
-/// The live queues come.
+/// The live queues are created.
 fn births(queues: usize, daemon: &mut Daemon) {
     let mut tape = Tape::default();
     for queue in (0..queues).map(world::queue) {
@@ -110,7 +110,7 @@ fn mix(queues: usize, daemon: &mut Daemon) {
     follow("mix", queues, daemon, &tape);
 }
 
-/// Short processes, of which /proc shows nothing any longer, beside the ones that live.
+/// Short processes, which are no longer in /proc, in addition to the live ones.
 fn lives_of_processes(queues: usize, daemon: &mut Daemon) {
     let first = PROCESSES as u64 + 1;
     let lives = |from: u64, to: u64| {
@@ -136,18 +136,18 @@ fn samples(queues: usize, daemon: &mut Daemon) {
     region(&case, queues, "queue", || daemon.sample(first + 1_000_000_000));
 }
 
-/// What `/metrics` does, but for reading the BPF maps, in three steps.
+/// The work of `/metrics`, except for reading the BPF maps, in three steps.
 fn scrape(queues: usize, daemon: &Daemon) {
     let case = |part: &str| format!("scrape.{part}.{queues}_queues");
     let world = Scraped::new();
-    // While this is made, the ring buffer waits.
+    // While this is made, the ring buffer is not read.
     let snapshot = region(&case("copy"), 1, "scrape", || daemon.state.snapshot());
     let families = region(&case("families"), 1, "scrape", || world.families(daemon, &snapshot));
     let text = region(&case("text"), 1, "scrape", || metrics::encode(&families)).unwrap_or_default();
     value(&case("size"), text.len() as u64, "bytes");
 }
 
-/// What a scrape shows beside the state.
+/// The parts of a scrape besides the state.
 pub(crate) struct Scraped {
     tables: Tables,
     probes: Vec<ProbeStatus>,

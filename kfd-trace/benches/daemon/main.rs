@@ -1,8 +1,9 @@
-//! What records and scrapes cost the daemon, from generated records: the library's own code, without BPF.
+//! The cost of records and scrapes in the daemon, from generated records: the library's own code, without
+//! BPF.
 //!
-//! Started by `cargo xtask bench daemon`, natively and under callgrind. Takes in the name of one part. Gives out one JSON
-//! object a line: `{"case", "per", "unit", "ns"}` of a [`region`], in the order in which they ran, or `{"case", "value",
-//! "unit"}` of anything else.
+//! Started by `cargo xtask bench daemon`, natively and under callgrind. In: the name of one part. Out: one
+//! JSON object per line: `{"case", "per", "unit", "ns"}` of a [`region`], in the order in which they ran, or
+//! `{"case", "value", "unit"}` of anything else.
 
 mod callgrind;
 mod load;

@@ -1,4 +1,4 @@
-//! Memory: anonymous pages, so with what the allocator needs for itself.
+//! Memory: anonymous pages, including the allocator's own overhead.
 
 use crate::load::Scraped;
 use crate::records::Tape;
@@ -24,12 +24,12 @@ fn pages() -> Result<Pages> {
     Ok(Pages { anonymous: bytes(status.rssanon)?, peak: bytes(status.vmhwm)? })
 }
 
-/// From here on the peak is a new one (Documentation/filesystems/proc.rst, `clear_refs`).
+/// Resets the peak (Documentation/filesystems/proc.rst, `clear_refs`).
 fn forget_peak() -> Result<()> {
     fs::write("/proc/self/clear_refs", "5").context("cannot write /proc/self/clear_refs")
 }
 
-/// Takes in what `write` writes; gives the pages that are more than before.
+/// Processes what `write` writes; returns the growth in pages.
 fn growth(daemon: &mut Daemon, write: impl FnOnce(&mut Tape)) -> Result<u64> {
     let mut tape = Tape::default();
     write(&mut tape);
@@ -39,11 +39,11 @@ fn growth(daemon: &mut Daemon, write: impl FnOnce(&mut Tape)) -> Result<u64> {
 }
 
 pub(crate) fn run() -> Result<()> {
-    // Else a page is 2 MiB on some machines.
+    // Otherwise a page is 2 MiB on some machines.
     rustix::thread::disable_transparent_huge_pages(true)?;
     let host = world::host()?;
     let roots = Roots::under(host.path());
-    // What is made once has been made after this: it is no part of any growth.
+    // One-time allocations are made before this: they are no part of any growth.
     let mut first = Daemon::new(&roots);
     growth(&mut first, |tape| {
         processes(tape);

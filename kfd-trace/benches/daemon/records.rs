@@ -1,4 +1,4 @@
-//! Records as the BPF side sends them, one behind the other.
+//! Records as the BPF side sends them, one after the other.
 
 use crate::world::{QueueAt, START_BOOTTIME_NS, tgid};
 use kfd_trace::model::layout::{Member, QueueLayout};
@@ -79,7 +79,7 @@ impl Tape {
             task_tgid: tgid,
             cpu: tgid % 64,
             ioctl,
-            // Only asked for where a record cannot be decoded.
+            // Only used where a record cannot be decoded.
             probe: ProbeId::Ioctl as u32,
         }
     }
@@ -108,7 +108,7 @@ impl Tape {
     }
 
     pub(crate) fn open(&mut self, process: u64) {
-        // `kfd_open` does not tell the process.
+        // `kfd_open` does not report the process.
         let header = Header { process: 0, ..self.header::<record::Open>(Kind::Open, process, 0) };
         self.put(&record::Open { header, result: 0, pad: 0, comm: text::<COMM_LEN>("python3") });
     }
@@ -183,7 +183,7 @@ impl Tape {
     }
 }
 
-/// A queue that runs: AQL, or every fourth of a process SDMA.
+/// The properties of an active queue: AQL, or for every fourth of a process SDMA.
 fn properties(queue: QueueAt) -> [u8; PROPERTIES_LEN] {
     let mut bytes = [0; PROPERTIES_LEN];
     let (queue_type, format) = if queue.queue_id % 4 == 3 { (1, 0) } else { (0, 1) };

@@ -1,4 +1,4 @@
-//! What is measured, and nothing else: callgrind counts inside of a [`region`] only.
+//! Only the measured code: callgrind counts inside a [`region`] only.
 
 use crate::callgrind;
 use serde_json::json;

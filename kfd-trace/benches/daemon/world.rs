@@ -1,4 +1,4 @@
-//! The machine that the records tell of: 8 GPUs, 500 processes, and queues spread evenly over both.
+//! The machine described by the records: 8 GPUs, 500 processes, and queues spread evenly over both.
 
 use crate::records::{self, Tape};
 use anyhow::{Context as _, Result};
@@ -26,14 +26,15 @@ pub(crate) const PROCESSES: usize = 500;
 
 const GPUS: usize = 8;
 
-/// Records that the daemon takes out of the ring buffer in one go (`events::ring`, `BATCH`).
+/// Records that the daemon reads from the ring buffer at once (`events::ring`, `BATCH`).
 pub(crate) const BATCH: usize = 4096;
 
 /// Start of every process, and the time of the first record.
 pub(crate) const START_BOOTTIME_NS: u64 = 3_600_000_000_000;
 
-/// What a process has called: GET_VERSION, CREATE_QUEUE, DESTROY_QUEUE, GET_CLOCK_COUNTERS, CREATE_EVENT, WAIT_EVENTS,
-/// ACQUIRE_VM, ALLOC_MEMORY_OF_GPU, FREE_MEMORY_OF_GPU, MAP_MEMORY_TO_GPU, UNMAP_MEMORY_FROM_GPU, GET_PROCESS_APERTURES_NEW.
+/// Ioctls that a process has called: GET_VERSION, CREATE_QUEUE, DESTROY_QUEUE, GET_CLOCK_COUNTERS,
+/// CREATE_EVENT, WAIT_EVENTS, ACQUIRE_VM, ALLOC_MEMORY_OF_GPU, FREE_MEMORY_OF_GPU, MAP_MEMORY_TO_GPU,
+/// UNMAP_MEMORY_FROM_GPU, GET_PROCESS_APERTURES_NEW.
 const CALLED: [u32; 12] = [
     0x8008_4b01,
     0xc060_4b02,
@@ -49,10 +50,10 @@ const CALLED: [u32; 12] = [
     0xc010_4b14,
 ];
 
-/// What the kernel counts of a kprobe, for each of them.
+/// The kernel's counts of a kprobe, for each of them.
 const MISSED: Missed = Missed { program_skipped: Some(1), probe_missed: Some(0) };
 
-/// A queue: whose, and where.
+/// A queue: its process, and its GPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueAt {
     pub(crate) process: u64,
@@ -60,7 +61,7 @@ pub(crate) struct QueueAt {
     pub(crate) gpu_id: u32,
 }
 
-/// The queue of this number: the processes in turn, each one's next queue on its next GPU.
+/// The queue with this number: the processes in turn, each one's next queue on its next GPU.
 pub(crate) fn queue(number: usize) -> QueueAt {
     let (process, nth) = (number % PROCESSES, number / PROCESSES);
     QueueAt { process: process as u64 + 1, queue_id: small(nth), gpu_id: gpu_id((process + nth) % GPUS) }
@@ -79,7 +80,7 @@ pub(crate) fn tgid(process: u64) -> u32 {
     10_000 + u32::try_from(process).unwrap_or(u32::MAX / 2)
 }
 
-/// Processes of a pod: one for each GPU of a node.
+/// Processes of a pod: one per GPU of a node.
 const POD: u32 = 8;
 
 fn pod_uid(tgid: u32) -> String {
@@ -143,7 +144,7 @@ fn write_process(procfs: &Path, tgid: u32) -> Result<()> {
     Ok(())
 }
 
-/// The daemon's memory, with what fills it.
+/// The daemon's memory, and the code that fills it.
 pub(crate) struct Daemon {
     pub(crate) state: State,
     pub(crate) undecoded: Undecoded,
@@ -165,12 +166,12 @@ impl Daemon {
         }
     }
 
-    /// One that knows nothing, with the batch of this one.
+    /// An empty one, with the batch of this one.
     pub(crate) fn renewed(&mut self) -> Self {
         Daemon { batch: std::mem::take(&mut self.batch), ..Self::new(&self.roots) }
     }
 
-    /// As `events::ring` and `command::daemon` do it: a batch is decoded, then taken in.
+    /// As in `events::ring` and `command::daemon`: a batch is decoded, then processed.
     pub(crate) fn follow(&mut self, tape: &Tape) {
         let mut records = tape.records().peekable();
         while records.peek().is_some() {
@@ -184,7 +185,7 @@ impl Daemon {
         }
     }
 
-    /// A sample of all queues, but for the reading of their memory; gives how many there were.
+    /// A sample of all queues, except for reading their memory; returns how many there were.
     pub(crate) fn sample(&mut self, at_ns: u64) -> usize {
         let mut samples = Vec::new();
         for target in self.state.sought() {
@@ -200,7 +201,7 @@ impl Daemon {
         samples.len()
     }
 
-    /// Records that were not understood, or that did not fit together.
+    /// Records that were not understood, or that were inconsistent.
     pub(crate) fn faults(&self) -> u64 {
         let undecoded: u64 = self.undecoded.iter().map(|(_, _, count)| count).sum();
         undecoded + self.state.totals().anomalies.values().sum::<u64>()
@@ -232,7 +233,7 @@ pub(crate) fn topology() -> Topology {
     Topology { gpus: gpus.collect(), errors: Vec::new() }
 }
 
-/// Every probe but the tracepoints, attached.
+/// Every probe except the tracepoints, attached.
 pub(crate) fn probes() -> Vec<ProbeStatus> {
     let all = ProbeId::ALL.iter().filter(|id| !id.name().starts_with("tp_"));
     let status = |id: &ProbeId| ProbeStatus {
@@ -248,7 +249,8 @@ pub(crate) fn probes() -> Vec<ProbeStatus> {
     all.map(status).collect()
 }
 
-/// What the BPF maps hold: every process has made the calls of [`CALLED`], waits in one, and every tenth has seen an error.
+/// Contents of the BPF maps: every process has made the calls of [`CALLED`], waits in one, and every tenth
+/// has had an error.
 pub(crate) fn tables() -> Tables {
     let processes = 1..=PROCESSES as u64;
     let stat = |calls: u64| {

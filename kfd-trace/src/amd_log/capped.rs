@@ -1,4 +1,4 @@
-//! Maps that do not grow without end: what finds no room is counted.
+//! Maps of bounded size. Entries that do not fit are counted.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,7 +17,7 @@ impl<K, V, const CAP: usize> Default for Capped<K, V, CAP> {
 }
 
 impl<K: Copy + Eq + Hash + Ord, V: Default, const CAP: usize> Capped<K, V, CAP> {
-    /// The value of this key; `None`, and counted, when there is no room for it.
+    /// The value of this key; `None` if there is no room, which is counted.
     pub fn at(&mut self, key: K) -> Option<&mut V> {
         if self.map.len() >= CAP && !self.map.contains_key(&key) {
             self.left_out += 1;
@@ -26,7 +26,7 @@ impl<K: Copy + Eq + Hash + Ord, V: Default, const CAP: usize> Capped<K, V, CAP> 
         Some(self.map.entry(key).or_default())
     }
 
-    /// In the order of the keys.
+    /// All entries, sorted by key.
     #[must_use]
     pub fn sorted(&self) -> Vec<(K, &V)> {
         let mut all: Vec<(K, &V)> = self.map.iter().map(|(key, value)| (*key, value)).collect();
@@ -41,7 +41,7 @@ impl<K: Copy + Eq + Hash + Ord, V: Default, const CAP: usize> Capped<K, V, CAP> 
     }
 }
 
-/// Counts of names: at most so many, of so many bytes together, none longer than this.
+/// Counts per name. Limits the number of names, their total bytes and the length of each.
 #[derive(Clone, Debug)]
 pub struct Names {
     counts: HashMap<Box<[u8]>, u64>,
@@ -58,7 +58,7 @@ impl Names {
         Names { counts: HashMap::new(), bytes: 0, left_out: 0, most, most_bytes, longest }
     }
 
-    /// One more of it.
+    /// Counts one occurrence of the name.
     pub fn count(&mut self, name: &[u8]) {
         if let Some(count) = self.counts.get_mut(name) {
             *count += 1;
@@ -73,7 +73,7 @@ impl Names {
         self.counts.insert(name.into(), 1);
     }
 
-    /// The most frequent ones first, those of one count by name.
+    /// Most frequent first, ties by name.
     #[must_use]
     pub fn sorted(&self) -> Vec<(&[u8], u64)> {
         let mut all: Vec<(&[u8], u64)> = self.counts.iter().map(|(name, count)| (&**name, *count)).collect();
@@ -81,7 +81,7 @@ impl Names {
         all
     }
 
-    /// Names that were not kept, each time they came.
+    /// Occurrences of names that were not kept.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out

@@ -1,16 +1,17 @@
-//! Lines without their colours.
+//! Removes colours from lines.
 
 use memchr::memchr;
 
 const ESCAPE: u8 = 0x1b;
 
-/// Whether there may be some.
+/// Whether the line may contain an escape sequence.
 #[inline]
 pub(super) fn any(line: &[u8]) -> bool {
     memchr(ESCAPE, line).is_some()
 }
 
-/// Puts the line into `bare` without its control sequences (`ESC [ ... letter`); an escape of another kind alone is left out.
+/// Copies the line into `bare` without its control sequences (`ESC [ ... letter`). Of other escape sequences
+/// only the escape is removed.
 pub(super) fn strip(mut line: &[u8], bare: &mut Vec<u8>) {
     bare.clear();
     while let Some(at) = memchr(ESCAPE, line) {

@@ -1,6 +1,7 @@
-//! Which queue of KFD is which of the log: by addresses and time, never by PID, which is the container's in the log.
+//! Joins queues of the log with queues of KFD by addresses and time. The PID is not used: in the log it is
+//! the container's.
 //!
-//! HWq is the ring's address, and SWq is the write pointer's less 0x38 (`hsa_queue_t` begins `amd_queue_t`, whose
+//! HWq is the ring's address. SWq is the write pointer's less 0x38 (`hsa_queue_t` begins `amd_queue_t`, whose
 //! `write_dispatch_id` is there: rocr, inc/amd_hsa_queue.h). Both clocks are CLOCK_MONOTONIC.
 
 use super::recorded::Recorded;
@@ -8,25 +9,25 @@ use super::rows::Row;
 use serde::{Serialize, Serializer};
 use std::collections::HashMap;
 
-/// From `hsa_queue_t` to `write_dispatch_id`, bytes.
+/// Offset of `write_dispatch_id` from `hsa_queue_t`, bytes.
 const WRITE_DISPATCH_ID: u64 = 0x38;
 
-/// What became of one queue of the log.
+/// Join result of one queue of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Joined,
-    /// No queue of KFD has its addresses.
+    /// No KFD queue has its addresses.
     NotFound,
-    /// The ring is there, and its write pointer is not SWq + 0x38.
+    /// A ring matches, but its write pointer is not SWq + 0x38.
     PointerDiffers,
-    /// The addresses are there, of a queue that lived at another time.
+    /// The addresses match a queue that lived at another time.
     OtherTime,
-    /// Several have its addresses and may have lived then.
+    /// Several queues have its addresses and may have lived then.
     Ambiguous,
 }
 
 impl Verdict {
-    /// As in JSON.
+    /// Name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -45,7 +46,7 @@ impl Serialize for Verdict {
     }
 }
 
-/// For each row, what became of it, and the index of its queue.
+/// Returns the verdict for each row, and the index of its queue.
 #[must_use]
 pub fn join(rows: &[Row], recorded: &[Recorded]) -> Vec<(Verdict, Option<usize>)> {
     let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
@@ -82,7 +83,8 @@ fn has_pointer(row: &Row, queue: &Recorded) -> bool {
         .is_none_or(|swq| queue.write_pointer.is_none_or(|at| Some(at) == swq.checked_add(WRITE_DISPATCH_ID)))
 }
 
-/// Every line that names a queue is written while KFD has it: the ioctls are before and behind.
+/// Whether the lifetimes match: every line that names a queue is written while KFD has it, between the two
+/// ioctls.
 fn lived(row: &Row, queue: &Recorded) -> bool {
     let ended = row.steps.deleted > 0 && row.steps.deleted >= row.created;
     if queue.stands && ended {
@@ -93,8 +95,8 @@ fn lived(row: &Row, queue: &Recorded) -> bool {
         && queue.ended_us.is_none_or(|ended| last <= ended)
 }
 
-/// Of each process that has a joined queue, how many of its queues the log does not name: ROCr's own (its utility queue, and
-/// those of its copies) are never in it.
+/// For each process with a joined queue, the number of its queues that the log does not name. ROCr's own
+/// queues (its utility queue, and those of its copies) are never in the log.
 #[must_use]
 pub fn unnamed(recorded: &[Recorded], joined: &[(Verdict, Option<usize>)]) -> Vec<(u32, usize)> {
     let named: Vec<usize> = joined.iter().filter_map(|(_, index)| *index).collect();

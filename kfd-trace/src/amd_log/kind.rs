@@ -2,7 +2,7 @@
 
 use super::limits::LONGEST_NAME;
 
-/// Kept without an allocation; what is longer than [`LONGEST_NAME`] is cut.
+/// Stored without an allocation; truncated to [`LONGEST_NAME`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind([u8; LONGEST_NAME]);
 
@@ -16,7 +16,7 @@ impl Kind {
         Kind(bytes)
     }
 
-    /// What of it is no text is replaced.
+    /// The name; invalid UTF-8 is replaced.
     #[must_use]
     pub fn name(&self) -> String {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(LONGEST_NAME);

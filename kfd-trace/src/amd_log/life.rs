@@ -2,17 +2,17 @@
 
 use super::scan::Scan;
 
-/// Queues of the process, by priority, when it asks for one.
+/// Queues of the process, by priority, when it requests one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Pool {
     pub low: u64,
     pub normal: u64,
     pub high: u64,
-    /// Of each priority.
+    /// Per priority.
     pub maximum: u64,
 }
 
-/// A queue that was made.
+/// A created queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Birth {
     pub swq: u64,
@@ -25,10 +25,10 @@ pub struct Birth {
     pub cooperative: bool,
 }
 
-/// What happened to the queue at an address: an SWq up to 6.1, an HWq from 6.2 on.
+/// Event of the queue at an address: an SWq up to 6.1, an HWq from 6.2 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// By a stream, with the number of streams that hold it then; of `Selected` the queue was there already.
+    /// By a stream, with the number of streams that then hold it. With `Selected` the queue existed already.
     Acquired,
     Selected,
     Released,
@@ -48,7 +48,8 @@ pub(super) fn pool(mut scan: Scan<'_>) -> Option<Pool> {
     Some(Pool { low, normal, high, maximum })
 }
 
-/// `Created SWq=%p to map on HWq=%p with size ...`, or `created hardware queue %p with size ...`, behind its first word.
+/// Parses, after its first word, `Created SWq=%p to map on HWq=%p with size ...` or `created hardware queue
+/// %p with size ...`.
 pub(super) fn birth(mut scan: Scan<'_>) -> Option<Birth> {
     let (swq, hwq) = if scan.tag("SWq=").is_some() {
         let swq = scan.hex()?;
@@ -68,14 +69,14 @@ pub(super) fn birth(mut scan: Scan<'_>) -> Option<Birth> {
     Some(Birth { swq, hwq, size, priority, cooperative: scan.number()? != 0 })
 }
 
-/// An address behind this text, which ends with it.
+/// The address after this text, which must end as in [`Scan::ends`].
 pub(super) fn at(mut scan: Scan<'_>, text: &str) -> Option<u64> {
     scan.until(text)?;
     scan.spaces();
     scan.hex().filter(|_| scan.ends())
 }
 
-/// `Selected queue refCount: %p (%d)`, or, newer, `Selected queue (mode=%u): %p refCount: %d, ...`.
+/// Parses `Selected queue refCount: %p (%d)` or, newer, `Selected queue (mode=%u): %p refCount: %d, ...`.
 pub(super) fn selected(scan: Scan<'_>) -> Option<u64> {
     at(scan, "refCount:").filter(|_| !scan.0.starts_with(b" (mode=")).or_else(|| at(scan, "):"))
 }

@@ -1,4 +1,4 @@
-//! Lines out of chunks.
+//! Splits chunks into lines.
 
 use super::limits::LONGEST_LINE;
 use memchr::memchr;
@@ -7,11 +7,11 @@ use memchr::memchr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     Whole(&'a [u8]),
-    /// It is longer than [`LONGEST_LINE`]; its bytes were not kept.
+    /// Longer than [`LONGEST_LINE`]; its bytes were not kept.
     Overlong,
 }
 
-/// Splits one input; holds at most one line.
+/// Splitter for one input; holds at most one line.
 #[derive(Debug, Default)]
 pub struct Lines {
     begun: Vec<u8>,
@@ -20,9 +20,9 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes in the next bytes, and calls `each` for every line that ends in them.
+    /// Adds the next bytes, and calls `each` for every line that ends in them.
     ///
-    /// NULs before a line are no part of it: a file that is truncated under a writer without O_APPEND begins with a
+    /// NULs before a line are dropped: a file that is truncated under a writer without O_APPEND begins with a
     /// hole of any size.
     pub fn push(&mut self, mut chunk: &[u8], mut each: impl FnMut(Line<'_>)) {
         while !chunk.is_empty() {
@@ -57,7 +57,7 @@ impl Lines {
         }
     }
 
-    /// Drops what has no newline yet; gives whether there was something.
+    /// Drops an unfinished line; returns whether there was one.
     pub fn forget(&mut self) -> bool {
         let begun = self.overlong || !self.begun.is_empty();
         self.overlong = false;
@@ -65,7 +65,7 @@ impl Lines {
         begun
     }
 
-    /// NULs that were left out.
+    /// NULs that were dropped.
     #[must_use]
     pub fn nuls(&self) -> u64 {
         self.nuls

@@ -1,11 +1,11 @@
-//! What stands behind the prefix.
+//! Parses the message after the prefix.
 
 use super::life::{self, Birth, Pool, Step};
 use super::packet::Packet;
 use super::scan::Scan;
 use memchr::memmem;
 
-/// One message. `Other` is one that the report does not need, `Damaged` one that it needs and that is not whole.
+/// One message. `Other`: not needed by the report. `Damaged`: needed by the report, but incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     Packet(Packet),
@@ -14,7 +14,7 @@ pub enum Message<'a> {
         kind: &'a [u8],
         host_queue: Option<u64>,
     },
-    /// A command has ended; with profiling, microseconds of wall clock, CPU and GPU.
+    /// A command has ended. With profiling: microseconds of wall clock, CPU and GPU.
     Complete {
         took_us: Option<[i64; 3]>,
     },
@@ -26,27 +26,27 @@ pub enum Message<'a> {
         address: u64,
         step: Step,
     },
-    /// A queue died of an error; the address is an SWq or HWq.
+    /// A queue was aborted by an error; the address is an SWq or HWq.
     Abort {
         address: u64,
     },
     /// The ring had no room.
     QueueFull,
-    /// Bytes; the engine is a bit mask, and not told of copies that choose none.
+    /// Bytes. The engine is a bit mask, absent for copies that choose none.
     Copy {
         engine: Option<u64>,
         bytes: u64,
     },
-    /// GPUs that the runtime has found.
+    /// GPUs found by the runtime.
     Agents(u64),
     Gfx([u64; 3]),
-    /// An API call has returned this error (`hipSuccess` is none).
+    /// An API call returned this error (`hipSuccess` is not an error).
     Returned(&'a [u8]),
     Other,
     Damaged(Damaged),
 }
 
-/// What was not whole.
+/// Kind of the incomplete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Damaged {
     Packet,
@@ -58,7 +58,7 @@ pub enum Damaged {
 impl Damaged {
     pub const ALL: [Damaged; 4] = [Damaged::Packet, Damaged::Command, Damaged::Queue, Damaged::Copy];
 
-    /// As in JSON.
+    /// Name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl Damaged {
 }
 
 impl<'a> Message<'a> {
-    /// Of any bytes.
+    /// Parses a message; accepts any bytes.
     #[must_use]
     pub fn parse(text: &'a [u8]) -> Message<'a> {
         let scan = Scan(text);
@@ -100,12 +100,13 @@ impl<'a> Message<'a> {
     }
 }
 
-/// A message of this kind, or that it is not whole.
+/// The message, or `Damaged` if it is incomplete.
 fn or_damaged<'a>(read: Option<Message<'a>>, what: Damaged) -> Option<Message<'a>> {
     Some(read.unwrap_or(Message::Damaged(what)))
 }
 
-/// `Command (%s) enqueued: %p[ to queue: %p]`, `Command %p complete[ (Wall: %ld, CPU: %ld, GPU: %ld us)]`.
+/// Parses `Command (%s) enqueued: %p[ to queue: %p]`, `Command %p complete[ (Wall: %ld, CPU: %ld, GPU: %ld
+/// us)]`.
 fn command(mut scan: Scan<'_>) -> Option<Message<'_>> {
     scan.tag("Command ")?;
     if scan.tag("(").is_some() {
@@ -134,7 +135,7 @@ fn took(mut scan: Scan<'_>) -> Option<[i64; 3]> {
     Some(of)
 }
 
-/// `ShaderName : %s`, and of graphs `Graph ShaderName : %s, device id : %u`.
+/// Parses `ShaderName : %s` and, for graphs, `Graph ShaderName : %s, device id : %u`.
 fn kernel(mut scan: Scan<'_>) -> Option<Message<'_>> {
     scan.tag("ShaderName : ")?;
     named(scan.0)
@@ -158,7 +159,7 @@ fn gfx(mut scan: Scan<'_>) -> Option<Message<'_>> {
     Some(Message::Gfx([major, minor, scan.number()?]))
 }
 
-/// `Initalizing runtime stack, Enumerated GPU agents = %lu`, spelled so.
+/// Parses `Initalizing runtime stack, Enumerated GPU agents = %lu` (clr's spelling).
 fn agents(mut scan: Scan<'_>) -> Option<Message<'_>> {
     scan.tag("Init")?;
     scan.until("Enumerated GPU agents = ")?;
@@ -191,14 +192,14 @@ fn step<'a>(mut scan: Scan<'a>, begin: &str, before: &str, step: Step) -> Option
     or_damaged(life::at(scan, before).map(|address| Message::Step { address, step }), Damaged::Queue)
 }
 
-/// `Setting CU mask 0x%s for hardware queue %p`.
+/// Parses `Setting CU mask 0x%s for hardware queue %p`.
 fn cu_mask(mut scan: Scan<'_>) -> Option<Message<'_>> {
     scan.tag("Setting CU mask ")?;
     let read = life::at(scan, " for hardware queue ");
     or_damaged(read.map(|address| Message::Step { address, step: Step::CuMask }), Damaged::Queue)
 }
 
-/// `Callback: Queue %p Aborting with error : %s Code: 0x%x ...`
+/// Parses `Callback: Queue %p Aborting with error : %s Code: 0x%x ...`
 fn abort(mut scan: Scan<'_>) -> Option<Message<'_>> {
     scan.tag("Callback: Queue ")?;
     let address = scan.hex()?;
@@ -207,7 +208,7 @@ fn abort(mut scan: Scan<'_>) -> Option<Message<'_>> {
     Some(Message::Abort { address })
 }
 
-/// The spelling was mended in 6.3.
+/// clr corrected the spelling in 6.3.
 fn full(mut scan: Scan<'_>) -> Option<Message<'_>> {
     scan.tag("Runtime ")?;
     scan.tag("reached").or_else(|| scan.tag("reachead"))?;
@@ -215,7 +216,7 @@ fn full(mut scan: Scan<'_>) -> Option<Message<'_>> {
     Some(Message::QueueFull)
 }
 
-/// `HSA Async Copy ...`, `HSA Copy ...`.
+/// Parses `HSA Async Copy ...`, `HSA Copy ...`.
 fn copy(mut scan: Scan<'_>) -> Option<Message<'_>> {
     scan.tag("HSA ")?;
     scan.tag("Async ");
@@ -229,7 +230,8 @@ fn copy(mut scan: Scan<'_>) -> Option<Message<'_>> {
     or_damaged(read, Damaged::Copy)
 }
 
-/// `%s: Returned %s : ...` of an API call. Most lines that begin so are its beginning: `%s ( ... )`.
+/// Parses `%s: Returned %s : ...` of an API call. Most lines with this beginning are the start of a call: `%s
+/// ( ... )`.
 fn returned(mut scan: Scan<'_>) -> Option<Message<'_>> {
     let name = scan.0.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
     scan.0 = &scan.0[name..];

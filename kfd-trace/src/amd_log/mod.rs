@@ -1,8 +1,8 @@
-//! Logs of AMD_LOG_LEVEL, as clr of ROCm 5.x to 7.x writes them.
+//! AMD_LOG_LEVEL logs, as written by clr of ROCm 5.x to 7.x.
 //!
-//! Takes in: bytes, in chunks of any size ([`lines`], [`Tally`]), and queues that KFD had ([`recorded`]). Gives out: a [`Report`] as
-//! text and as JSON, with the log's queues joined to KFD's ([`join`]). Nothing here does I/O; memory is bounded (limits.rs)
-//! and every line is in exactly one count of [`tally::LineCounts`].
+//! In: bytes, in chunks of any size ([`lines`], [`Tally`]), and queues that KFD had ([`recorded`]). Out: a
+//! [`Report`] as text and as JSON, with the log's queues joined to KFD's ([`join`]). Nothing here does I/O;
+//! memory is bounded (limits.rs), and every line is in exactly one count of [`tally::LineCounts`].
 
 mod capped;
 mod colours;

@@ -1,9 +1,9 @@
-//! What a reader of the report must know of its figures.
+//! Notes that the reader needs to interpret the figures of the report.
 
 use super::join::Verdict;
 use super::report::Report;
 
-/// One sentence each.
+/// The notes, one sentence each.
 pub(super) fn of(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     for input in &report.inputs {

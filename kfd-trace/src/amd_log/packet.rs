@@ -1,20 +1,20 @@
-//! Lines of packets that go to a hardware queue (clr, rocvirtual.cpp).
+//! Parses lines of packets written to a hardware queue (clr, rocvirtual.cpp).
 
 use super::scan::Scan;
 use memchr::memmem;
 
-/// What a packet does, as the text says.
+/// Kind of a packet, from the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
     Dispatch,
     BarrierAnd,
     BarrierOr,
-    /// A vendor's packet that waits for a value.
+    /// A vendor-specific packet that waits for a value.
     BarrierValue,
     Other,
 }
 
-/// What distinguishes dispatches of a queue.
+/// Properties that distinguish dispatches of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
     pub header: u16,
@@ -25,7 +25,7 @@ pub struct Shape {
     pub cluster_size: Option<[u64; 3]>,
 }
 
-/// Where a queue stood when the packet was written.
+/// Pointers of a queue when the packet was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointers {
     /// Packets retired.
@@ -35,8 +35,8 @@ pub struct Pointers {
 }
 
 impl Pointers {
-    /// Packets not retired, this one included. Most versions print the low 32 bits alone; other threads' packets behind this
-    /// one may be retired already.
+    /// Packets not retired, this one included. Most versions print only the low 32 bits. Later packets of
+    /// other threads may be retired already.
     #[must_use]
     pub fn backlog(self) -> u64 {
         let end = self.write.wrapping_add(1);
@@ -63,7 +63,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A message that begins with `SWq=` or `HWq=`. `None`: it is not whole.
+    /// Parses a message that begins with `SWq=` or `HWq=`. `None`: incomplete.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<Packet> {
         let mut scan = Scan(message);
@@ -76,7 +76,7 @@ impl Packet {
         } else {
             None
         };
-        // Newer versions put further fields in between.
+        // Newer versions insert further fields.
         let before = scan.until("Header = 0x").or_else(|| scan.until("Header=0x"))?;
         let kind = kind(before);
         let header = scan.hex().filter(|_| scan.ends()).and_then(|header| u16::try_from(header).ok())?;
@@ -85,7 +85,7 @@ impl Packet {
     }
 }
 
-/// `NAME0x..., `; `Some(None)`: it is not there.
+/// Parses `NAME0x..., `; `Some(None)`: absent.
 fn address(scan: &mut Scan<'_>, name: &str) -> Option<Option<u64>> {
     if scan.tag(name).is_none() {
         return Some(None);
@@ -120,7 +120,7 @@ fn shape(header: u16, scan: Scan<'_>) -> Option<Shape> {
     Some(Shape { header, grid, workgroup: scan.triple("workgroup=[")?, clusters, cluster_size })
 }
 
-/// `rptr=N, wptr=N` at the end; `Some(None)`: this version does not tell.
+/// Parses `rptr=N, wptr=N` at the end; `Some(None)`: this version does not print it.
 fn pointers(scan: Scan<'_>) -> Option<Option<Pointers>> {
     let Some(at) = memmem::rfind(scan.0, b"rptr=") else { return Some(None) };
     let mut scan = Scan(&scan.0[at..]);
@@ -210,7 +210,7 @@ mod tests {
                 &whole[..end]
             );
         }
-        // Where two writers met.
+        // Lines where the output of two writers is mixed.
         for (from, to) in
             [("c00000", ":4:file"), ("0xb02 (", "0xb02:4:file ("), ("[20480, ", "[204:4:file, ")]
         {

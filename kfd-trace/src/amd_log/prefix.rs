@@ -1,10 +1,10 @@
-//! What every line of the log begins with (clr, rocclr/utils/debug.cpp): `:LEVEL:FILE:LINE: TIME us: PID and TID`.
+//! Parses the prefix of a log line (clr, rocclr/utils/debug.cpp): `:LEVEL:FILE:LINE: TIME us: PID and TID`.
 
 use super::limits::LATEST_US;
 use super::scan::Scan;
 use memchr::memchr;
 
-/// How a prefix is written; it tells the version of ROCm by and by only.
+/// Form of a prefix; a rough indication of the ROCm version, no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Style {
     /// 5.6: `PID  : [tid:0x...]`.
@@ -13,11 +13,11 @@ pub enum Style {
     Rocm57,
     /// From 6.3 on: `[pid:PID tid: 0x...]`.
     Rocm63,
-    /// 6.3.2 as shipped: `TIMEd us: [pid:PID tid: ...]`, the number without `0x`.
+    /// 6.3.2 as shipped: `TIMEd us: [pid:PID tid: ...]`, with no `0x` before the number.
     Rocm632,
-    /// From 6.3 on, of levels below 4: a time alone.
+    /// From 6.3 on, below level 4: time only.
     TimeOnly,
-    /// Neither time nor process, as lines are quoted.
+    /// Neither time nor process, as in quoted lines.
     Quoted,
 }
 
@@ -25,7 +25,7 @@ impl Style {
     pub const ALL: [Style; 6] =
         [Style::Rocm56, Style::Rocm57, Style::Rocm63, Style::Rocm632, Style::TimeOnly, Style::Quoted];
 
-    /// As in JSON.
+    /// Name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,11 +42,11 @@ impl Style {
 /// One prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// 0 to 9. Levels of the same message change between versions.
+    /// 0 to 9. The level of a message differs between versions.
     pub level: u8,
     /// CLOCK_MONOTONIC, microseconds.
     pub time_us: Option<u64>,
-    /// As the process itself sees it: in a container, the container's.
+    /// In the process's own namespace: in a container, the container's.
     pub pid: Option<u32>,
     /// `pthread_t`, or a hash of it; never the kernel's thread id.
     pub tid: Option<u64>,
@@ -54,12 +54,12 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// A line without colours; gives the prefix and the message behind it. `None`: it has none.
+    /// Parses a line without colours; returns the prefix and the message after it. `None`: no prefix.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<(Prefix, &[u8])> {
         let [b':', level @ b'0'..=b'9', b':', rest @ ..] = line else { return None };
         let level = level - b'0';
-        // Names of files are short: what has no colon soon is no prefix.
+        // File names are short: a line without an early colon has no prefix.
         let file = memchr(b':', &rest[..rest.len().min(200)])?;
         let mut scan = Scan(&rest[file + 1..]);
         scan.spaces();
@@ -85,7 +85,7 @@ impl Prefix {
     }
 }
 
-/// `TIME us:`, and whether it has 6.3.2's stray `d`.
+/// Parses `TIME us:`, and returns whether it has 6.3.2's stray `d`.
 #[inline]
 fn time(scan: &mut Scan<'_>) -> Option<(u64, bool)> {
     let mut ahead = *scan;
@@ -96,7 +96,7 @@ fn time(scan: &mut Scan<'_>) -> Option<(u64, bool)> {
     Some((time, odd))
 }
 
-/// `[pid:PID tid:0x...]`.
+/// Parses `[pid:PID tid:0x...]`.
 #[inline]
 fn bracketed(scan: &mut Scan<'_>, odd: bool) -> Option<(u32, u64, Style)> {
     let mut ahead = *scan;
@@ -118,7 +118,7 @@ fn bracketed(scan: &mut Scan<'_>, odd: bool) -> Option<(u32, u64, Style)> {
     Some((pid, tid, style))
 }
 
-/// `PID  : [tid:0x...]`.
+/// Parses `PID  : [tid:0x...]`.
 fn before(scan: &mut Scan<'_>) -> Option<(u32, u64, Style)> {
     let mut ahead = *scan;
     let pid = u32::try_from(ahead.number()?).ok()?;

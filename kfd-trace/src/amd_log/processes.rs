@@ -4,7 +4,7 @@ use super::limits::PROCESSES;
 use super::queues::Span;
 use std::collections::HashMap;
 
-/// Lines that name a process, and their time.
+/// Lines of a process, and their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfProcess {
     pub pid: u32,
@@ -12,12 +12,12 @@ pub struct OfProcess {
     pub span: Span,
 }
 
-/// In the order of their first line.
+/// In order of first line.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
     all: Vec<OfProcess>,
     index: HashMap<u32, usize>,
-    /// Most lines are of the process of the line before.
+    /// Cache: most lines are of the same process as the previous line.
     last: usize,
     left_out: u64,
 }

@@ -1,11 +1,12 @@
-//! What lines tell of hardware queues, as they come; which address is which queue is found at the end (report.rs).
+//! Counts lines of hardware queues as they arrive. Which address is which queue is resolved at the end
+//! (report.rs).
 
 use super::capped::Capped;
 use super::life::{Birth, Step};
 use super::limits::{ADDRESSES, HOST_QUEUES_A_QUEUE, QUEUES, SHAPES};
 use super::packet::{Packet, PacketKind, Pointers, Shape};
 
-/// A queue as its packets name it. The PID is the log's own; a line of a level below 4 has none from 6.3 on.
+/// A queue as named by its packets. The PID is the log's own; from 6.3 on, lines below level 4 have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub pid: Option<u32>,
@@ -45,9 +46,9 @@ pub struct Packets {
     pub barrier_values: u64,
     pub others: u64,
     pub span: Span,
-    /// Of packets whose line tells `rptr` and `wptr`.
+    /// From packets whose line has `rptr` and `wptr`.
     pub backlog: Option<Backlog>,
-    /// Those whose commands came right before a packet on the same thread.
+    /// Host queues whose command came right before a packet on the same thread.
     pub host_queues: Vec<u64>,
 }
 
@@ -84,7 +85,7 @@ impl Backlog {
     }
 }
 
-/// What happened at an address, which is an SWq or an HWq.
+/// Events at an address, which is an SWq or an HWq.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     pub acquired: u64,
@@ -96,7 +97,7 @@ pub struct Steps {
     pub span: Span,
 }
 
-/// Births at the same addresses: the latest one's properties.
+/// Queue creations at the same addresses, with the properties of the latest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Births {
     pub count: u64,
@@ -104,7 +105,7 @@ pub struct Births {
     pub span: Span,
 }
 
-/// Of the whole log.
+/// Queues of the whole log.
 #[derive(Clone, Debug, Default)]
 pub struct Queues {
     pub packets: Capped<Key, Packets, QUEUES>,

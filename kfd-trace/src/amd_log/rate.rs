@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 /// The shortest interval, microseconds.
 const SHORTEST_US: u64 = 1_000_000;
 
-/// Commands and dispatches. Intervals begin at multiples of their length, so that they are the same in whatever order
-/// lines came.
+/// Commands and dispatches. Intervals begin at multiples of their length, so they do not depend on the order
+/// of lines.
 #[derive(Clone, Debug)]
 pub struct Rate {
     interval_us: u64,
@@ -23,7 +23,7 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// One more of `which` (0 or 1) at this time.
+    /// Adds one to `which` (0 or 1) at this time.
     pub fn count(&mut self, time_us: u64, which: usize) {
         let mut at = time_us / self.interval_us;
         if self.counts.is_empty() {
@@ -51,7 +51,7 @@ impl Rate {
         at.max(end.saturating_sub(1)) - at.min(self.first) >= INTERVALS as u64
     }
 
-    /// Makes one interval of two.
+    /// Merges pairs of intervals.
     fn halve(&mut self) {
         let mut halved: VecDeque<[u64; 2]> = VecDeque::new();
         let first = self.first / 2;
@@ -72,7 +72,7 @@ impl Rate {
         self.interval_us
     }
 
-    /// Begin of each interval, microseconds, with its two counts; those in between that are empty are there, too.
+    /// Start of each interval, microseconds, with its two counts; includes empty intervals in between.
     pub fn intervals(&self) -> impl Iterator<Item = (u64, [u64; 2])> {
         (self.first..).zip(&self.counts).map(|(number, both)| (number * self.interval_us, *both))
     }

@@ -1,25 +1,25 @@
-//! Queues that KFD had, as `kfd-trace --json` and `kfd-trace ps --json` tell them (docs/events.md).
+//! Reads queues that KFD had, from `kfd-trace --json` and `kfd-trace ps --json` (docs/events.md).
 
 use super::limits::RECORDED;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// What KFD knows of a queue, as reports tell it.
+/// What KFD knows of a queue, as reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KfdQueue {
     /// In the initial PID namespace.
     pub pid: Option<u32>,
-    /// In its own, which is what the log has.
+    /// In its own PID namespace, as in the log.
     pub ns_pid: Option<u32>,
     pub comm: Option<String>,
-    /// As it is shown.
+    /// As displayed.
     pub gpu: Option<String>,
     pub gpu_id: Option<u32>,
     pub queue_id: Option<u32>,
     pub queue_type: Option<String>,
 }
 
-/// One queue of KFD, with what it is joined by.
+/// One queue of KFD, with its join keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     pub kfd: KfdQueue,
@@ -28,11 +28,11 @@ pub struct Recorded {
     /// Microseconds of CLOCK_MONOTONIC; `None`: not seen.
     pub created_us: Option<u64>,
     pub ended_us: Option<u64>,
-    /// It stands now, or did when `ps` was asked.
+    /// It exists now, or did when `ps` ran.
     pub stands: bool,
 }
 
-/// Fields of all lines and of the queues of `ps`; others are not needed.
+/// Fields used, of all lines and of the queues of `ps`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Fields {
@@ -49,14 +49,14 @@ struct Fields {
     ring_address: Option<String>,
     write_pointer_address: Option<String>,
     origin: Option<String>,
-    /// Of `ps`.
+    /// Only in `ps`.
     queues: Option<Vec<Fields>>,
 }
 
 /// A process (its `kfd_process`, or its PID) and a queue of it.
 type Live = (Option<String>, Option<u32>, Option<u32>);
 
-/// A stream, or what `ps` wrote, line by line.
+/// Reads a stream, or output of `ps`, line by line.
 #[derive(Debug, Default)]
 pub struct Recorder {
     queues: Vec<Recorded>,
@@ -67,7 +67,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// One line. What is no JSON is counted.
+    /// Reads one line. Lines that are not JSON are counted.
     pub fn line(&mut self, line: &[u8]) {
         if line.trim_ascii().is_empty() {
             return;
@@ -119,7 +119,8 @@ impl Recorder {
         Some(self.queues.len() - 1)
     }
 
-    /// Queues with addresses, in their order; lines that are no JSON; queues for which there was no room.
+    /// Returns queues with addresses, in their order; lines that are not JSON; queues for which there was no
+    /// room.
     #[must_use]
     pub fn finish(self) -> (Vec<Recorded>, u64, u64) {
         (self.queues, self.unreadable, self.left_out)

@@ -1,4 +1,4 @@
-//! The report: plain data, made once from a tally; its fields are those of the JSON (docs/amd-log.md).
+//! The report: plain data, built once from a tally. Its fields are those of the JSON (docs/amd-log.md).
 
 use super::life::Pool;
 use super::recorded::Recorded;
@@ -19,25 +19,25 @@ pub struct Input {
     pub name: String,
     /// `gzip`, `zstd`, or `null`.
     pub compression: Option<&'static str>,
-    /// Of text, when all was taken in.
+    /// Bytes of text, when everything was read.
     pub bytes: u64,
-    /// NULs before lines: holes of a file that was truncated under its writer.
+    /// NULs before lines: holes in a file that was truncated under its writer.
     pub nuls: u64,
-    /// The last line has no newline: it was not taken in, since it may go on.
+    /// The last line has no newline: it was not counted, since it may be unfinished.
     pub cut: bool,
-    /// With `--follow`: how often it began anew, as clr does when its file has AMD_LOG_LEVEL_SIZE.
+    /// With `--follow`: number of restarts of the file, as clr does when its file has AMD_LOG_LEVEL_SIZE.
     pub restarts: u64,
-    /// Why no more could be read of it.
+    /// Why reading stopped early.
     pub problem: Option<String>,
 }
 
-/// What KFD had, to join with.
+/// KFD's queues to join with.
 #[derive(Clone, Debug, Default)]
 pub struct Kfd {
     /// `live`, `stream`.
     pub asked: Vec<&'static str>,
     pub queues: Vec<Recorded>,
-    /// Lines of the stream that are no JSON.
+    /// Lines of the stream that are not JSON.
     pub unreadable: u64,
     pub left_out: u64,
 }
@@ -54,7 +54,7 @@ pub struct Report {
     pub gpus: GpusReport,
     pub pool: Option<Pool>,
     pub queues: Vec<QueueReport>,
-    /// Of 5.x and 6.0, whose lines name the wrong address.
+    /// Lines of 5.x and 6.0, which name the wrong address.
     pub barrier_values_without_queue: u64,
     pub commands: Vec<CommandReport>,
     pub host_queues: Vec<HostQueueReport>,
@@ -141,7 +141,7 @@ pub struct IntervalReport {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct CopiesReport {
-    /// Bit mask; `null`: of copies that choose none.
+    /// Bit mask; `null`: copies that choose no engine.
     pub engine: Option<String>,
     pub count: u64,
     pub bytes: u128,
@@ -149,15 +149,15 @@ pub struct CopiesReport {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ErrorsReport {
-    /// Of API calls, but for `hipSuccess`. `hipErrorNotReady` is no trouble.
+    /// Returned by API calls, except `hipSuccess`. `hipErrorNotReady` is not a fault.
     pub returned: Vec<NameReport>,
     pub returned_success: u64,
     pub queue_aborts: u64,
-    /// The first lines of level 1, and of queues that aborted.
+    /// The first lines of level 1, and of queue aborts.
     pub lines: Vec<String>,
 }
 
-/// Lines for whose subject there was no room (limits.rs): figures of these are too low.
+/// Lines not counted in detail for lack of room (limits.rs): the figures of these are too low.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     pub processes: u64,
@@ -179,7 +179,7 @@ pub struct JoinReport {
     pub asked: Vec<&'static str>,
     pub kfd_queues: usize,
     pub joined: usize,
-    /// Of each process that was joined, queues that the log does not name.
+    /// For each joined process, queues that the log does not name.
     pub not_in_log: Vec<NotInLog>,
     pub unreadable_lines: u64,
 }
@@ -194,7 +194,7 @@ impl Report {
     /// Writes one JSON object and a newline.
     ///
     /// # Errors
-    /// What `out` gives.
+    /// Those of `out`.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
         escape::json(&mut *out, self)?;
         writeln!(out)

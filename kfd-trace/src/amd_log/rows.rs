@@ -1,38 +1,38 @@
-//! Queues of the report: what was told of the same addresses, put together.
+//! Queues of the report: merges what was logged for the same addresses.
 
 use super::life::Birth;
 use super::packet::Shape;
 use super::queues::{Births, Key, Packets, Queues, Span, Steps};
 use std::collections::HashMap;
 
-/// One queue. Where lines do not tell enough, what they tell of one stands in two: up to 6.1 its birth names the SWq and
-/// its packets the HWq.
+/// One queue. Where lines have too little information, one queue has two rows: up to 6.1 its creation names
+/// the SWq and its packets the HWq.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     pub pid: Option<u32>,
     pub id: Option<u64>,
     pub hwq: Option<u64>,
     pub swq: Option<u64>,
-    /// Of lines alone that do not say which of both it is.
+    /// Of queues known only from lines that do not show which of the two it is.
     pub address: Option<u64>,
     pub created: u64,
     pub birth: Option<Birth>,
     pub steps: Steps,
     pub packets: Packets,
-    /// The most frequent ones first.
+    /// Most frequent first.
     pub shapes: Vec<(Shape, u64)>,
     pub span: Span,
 }
 
 impl Row {
-    /// The HWq, or what else is known.
+    /// The HWq, or else another known address.
     #[must_use]
     pub fn any_address(&self) -> Option<u64> {
         self.hwq.or(self.swq).or(self.address)
     }
 }
 
-/// In the order of PID, id and addresses; first those that have packets.
+/// Rows ordered by PID, id and addresses; those with packets first.
 #[must_use]
 pub(super) fn rows(queues: &Queues) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
@@ -119,7 +119,7 @@ fn places(rows: &[Row]) -> HashMap<u64, Vec<usize>> {
     places
 }
 
-/// The only row at this address that can be meant: of the same process, or where one of both does not tell its process.
+/// The only row at this address that can match: of the same process, or where one of the two has no process.
 fn one(
     rows: &[Row],
     places: &HashMap<u64, Vec<usize>>,

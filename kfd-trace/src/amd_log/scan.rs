@@ -1,13 +1,13 @@
-//! The front of a line, taken off piece by piece.
+//! Parses a line from its front, piece by piece.
 
 use memchr::memmem;
 
-/// What is left of a line. What does not fit is not taken off.
+/// Rest of a line. A piece that does not match is not consumed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scan<'a>(pub(super) &'a [u8]);
 
 impl<'a> Scan<'a> {
-    /// This text.
+    /// Consumes this text.
     pub(super) fn tag(&mut self, text: &str) -> Option<()> {
         self.0 = self.0.strip_prefix(text.as_bytes())?;
         Some(())
@@ -19,7 +19,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Decimal digits, at least one, of a number below 2^64.
+    /// Consumes decimal digits, at least one, of a number below 2^64.
     #[inline]
     pub(super) fn number(&mut self) -> Option<u64> {
         let mut value = 0u64;
@@ -39,7 +39,7 @@ impl<'a> Scan<'a> {
         Some(value)
     }
 
-    /// Hexadecimal digits, 1 to 16, with or without `0x`.
+    /// Consumes hexadecimal digits, 1 to 16, with or without `0x`.
     pub(super) fn hex(&mut self) -> Option<u64> {
         let digits = self.0.strip_prefix(b"0x").unwrap_or(self.0);
         let length = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -54,7 +54,7 @@ impl<'a> Scan<'a> {
         Some(value)
     }
 
-    /// What stands before this text, which is taken off, too.
+    /// Returns what is before this text, and consumes both.
     pub(super) fn until(&mut self, text: &str) -> Option<&'a [u8]> {
         let at = memmem::find(self.0, text.as_bytes())?;
         let before = &self.0[..at];
@@ -62,7 +62,7 @@ impl<'a> Scan<'a> {
         Some(before)
     }
 
-    /// `NAME[a, b, c]`, somewhere in what is left, which stays.
+    /// Finds `NAME[a, b, c]` anywhere in the rest; consumes nothing.
     pub(super) fn triple(self, name: &str) -> Option<[u64; 3]> {
         let mut scan = self;
         scan.until(name)?;
@@ -74,7 +74,7 @@ impl<'a> Scan<'a> {
         Some(of)
     }
 
-    /// The number behind the first `NAME`, which stays.
+    /// Finds the number after the first `NAME`; consumes nothing.
     pub(super) fn field(self, name: &str) -> Option<u64> {
         let mut scan = self;
         scan.until(name)?;

@@ -1,4 +1,4 @@
-//! What is counted, line by line.
+//! Counts a log, line by line.
 
 use super::capped::{Capped, Names};
 use super::kind::Kind;
@@ -11,18 +11,18 @@ use super::queues::{Queues, Span};
 use super::rate::Rate;
 use super::{colours, limits};
 
-/// Which series of [`Rate`].
+/// Index of the series in [`Rate`].
 pub const COMMANDS: usize = 0;
 pub const DISPATCHES: usize = 1;
 
-/// Copies of one engine.
+/// Copies by one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
     pub count: u64,
     pub bytes: u128,
 }
 
-/// Commands that ended. Times are microseconds, of those that were profiled.
+/// Commands that ended. Times are microseconds, of profiled commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completed {
     pub count: u64,
@@ -32,13 +32,13 @@ pub struct Completed {
     pub gpu_us: i128,
 }
 
-/// Lines, by what became of them.
+/// Lines by category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounts {
     pub total: u64,
-    /// The report has taken something from them.
+    /// Lines used by the report.
     pub read: u64,
-    /// Of the log, but of nothing that the report tells.
+    /// Log lines that the report does not use.
     pub other: u64,
     pub without_prefix: u64,
     pub blank: u64,
@@ -48,7 +48,7 @@ pub struct LineCounts {
     pub styles: [u64; Style::ALL.len()],
 }
 
-/// Of all lines so far. Its size is bounded (limits.rs).
+/// Counts of all lines so far. Its size is bounded (limits.rs).
 #[derive(Clone, Debug)]
 pub struct Tally {
     pub lines: LineCounts,
@@ -108,7 +108,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Takes in one line.
+    /// Counts one line.
     pub fn line(&mut self, line: Line<'_>) {
         self.lines.total += 1;
         let Line::Whole(line) = line else {

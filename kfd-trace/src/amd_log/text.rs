@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use super::join::Verdict;
 use super::report::{QueueReport, Report, ShapeReport};
@@ -7,17 +7,17 @@ use crate::text::escape;
 use crate::text::table::plain;
 use std::io::{self, Write};
 
-/// Names of kernels that are shown, and the letters of one.
+/// Kernel names that are shown, and the letters of each.
 const KERNELS: usize = 10;
 const KERNEL: usize = 100;
-/// Shapes of dispatches that are shown of each queue.
+/// Dispatch shapes that are shown per queue.
 const SHAPES: usize = 5;
 
 impl Report {
-    /// Writes it in lines that no terminal obeys.
+    /// Writes the report with control characters escaped, safe for a terminal.
     ///
     /// # Errors
-    /// What `out` gives.
+    /// Those of `out`.
     pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
         self.head(out)?;
         self.queues(out)?;
@@ -178,7 +178,7 @@ impl Report {
         Ok(())
     }
 
-    /// Time of the log by this count.
+    /// Mean time per count, over the time of the log.
     fn mean_time(&self, count: u64) -> String {
         let mean = self.duration_us.and_then(|us| us.saturating_mul(1000).checked_div(count));
         mean.map_or_else(|| "-".to_owned(), span)

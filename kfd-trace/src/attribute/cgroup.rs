@@ -1,7 +1,7 @@
-//! Which container, pod, Slurm job and unit a process belongs to, by the paths of its cgroups alone.
+//! Finds the container, pod, Slurm job and unit of a process from its cgroup paths alone.
 //!
-//! Takes in the paths as /proc/PID/cgroup has them, of any hierarchy; gives out a [`Belongs`]. Pure. Each file beside this one
-//! knows the names that one kind of manager gives. A path of a form that none knows tells nothing, and harms nothing.
+//! In: paths as in /proc/PID/cgroup, of any hierarchy. Out: a [`Belongs`]. Pure. Each file beside this one
+//! knows the names that one kind of manager uses. A path of an unknown form is ignored.
 
 mod container;
 mod pod;
@@ -11,28 +11,29 @@ mod unit;
 pub use container::{Container, Runtime};
 pub use slurm::SlurmStep;
 
-/// What the paths tell; `None` is "not told".
+/// Result of parsing the paths; `None`: not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Belongs {
     pub container: Option<Container>,
-    /// UID of the Kubernetes pod, with its dashes; a static pod has 32 hexadecimal digits without any.
+    /// UID of the Kubernetes pod, with its dashes; that of a static pod has 32 hexadecimal digits and no
+    /// dashes.
     pub pod_uid: Option<String>,
     pub slurm: Option<SlurmStep>,
-    /// The systemd service or scope, where it is neither a container's nor Slurm's own.
+    /// The systemd service or scope, unless it is a container's or Slurm's own.
     pub unit: Option<String>,
 }
 
-/// What the paths of one process tell together: each is asked in turn, the one worth most first (v2, or on v1 that of a
-/// controller which everybody uses).
+/// Combines the paths of one process. The most useful path comes first (v2, or on v1 that of a widely used
+/// controller); later paths fill gaps.
 #[must_use]
 pub fn belongs<'a>(paths: impl IntoIterator<Item = &'a str>) -> Belongs {
     let mut told = Belongs::default();
     for path in paths {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         let pod = pod::find(&names);
-        // A container that is run inside a pod's one, and a pod that is run inside a container (kind), are its own matter.
+        // A container inside a pod's container, and a pod inside a container (kind), are ignored.
         let outer = pod.as_ref().map_or(&names[..], |(_, below)| &names[*below..]);
-        // Where the pod is told, so is its container: another hierarchy may stop at the pod.
+        // The path that has the pod also has its container: another hierarchy may stop at the pod.
         if told.container.is_none() || (told.pod_uid.is_none() && pod.is_some()) {
             told.container = container::find(outer, pod.is_some()).or(told.container);
         }

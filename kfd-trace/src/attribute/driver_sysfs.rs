@@ -1,39 +1,39 @@
-//! What the driver itself shows of its processes and queues in sysfs: `class/kfd/kfd/proc/<pid>/`, readable for
-//! every user. The folders come and go while they are read; what is gone is left out, what is there and cannot
-//! be read is an error beside its row. Files: drivers/gpu/drm/amd/amdkfd/kfd_process.c, kfd_procfs_show,
-//! kfd_procfs_queue_show, kfd_procfs_stats_show.
+//! Reads what the driver exports of its processes and queues in sysfs: `class/kfd/kfd/proc/<pid>/`, readable
+//! for every user. The folders appear and vanish during the scan. What has vanished is skipped; what exists
+//! and cannot be read is reported as an error beside its row. Sources:
+//! drivers/gpu/drm/amd/amdkfd/kfd_process.c, kfd_procfs_show, kfd_procfs_queue_show, kfd_procfs_stats_show.
 
 use super::sysfs_file::{Reader, Unreadable, numbered};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What to read of a process beyond what lies ready in the driver's memory.
+/// Files of a process to read whose values are not ready in the driver's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costly {
-    /// `sdma_<gpu>`: the driver starts a worker that reads the process' own memory and waits for it.
+    /// `sdma_<gpu>`: the driver starts a worker that reads the process' own memory, and waits for it.
     pub sdma: bool,
     /// `stats_<gpu>/cu_occupancy`: the driver reads GPU registers.
     pub cu_occupancy: bool,
 }
 
-/// One `kfd_process`: of a PID there is one, and on 7.x there may be more (secondary contexts).
+/// One `kfd_process`. A PID has one; on 7.x it may have more (secondary contexts).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SysfsProcess {
     /// In the PID namespace of the host's init.
     pub tgid: u32,
     /// None for the primary one.
     pub context_id: Option<u32>,
-    /// Where a PASID belongs to a process and GPU instead (7.2), the driver shows 0.
+    /// 0 where the driver has a PASID per process and GPU instead (7.2).
     pub pasid: Option<u32>,
     /// By queue id.
     pub queues: Vec<SysfsQueue>,
     /// Bytes of GPU memory, by gpu_id.
     pub vram: BTreeMap<u32, u64>,
-    /// Milliseconds that its queues have been evicted, by gpu_id.
+    /// Milliseconds for which its queues were evicted, by gpu_id.
     pub evicted_ms: BTreeMap<u32, u64>,
-    /// Microseconds of SDMA work, by gpu_id; empty unless asked for.
+    /// Microseconds of SDMA work, by gpu_id; empty unless requested.
     pub sdma_us: BTreeMap<u32, u64>,
-    /// Compute units in use, by gpu_id; empty unless asked for, or where the chip does not tell.
+    /// Compute units in use, by gpu_id; empty unless requested, or where the chip does not report it.
     pub cu_occupancy: BTreeMap<u32, u32>,
 }
 
@@ -43,30 +43,30 @@ pub struct SysfsQueue {
     pub gpu_id: Option<u32>,
     /// Size of the ring in bytes.
     pub size: Option<u64>,
-    /// enum kfd_queue_type of THIS kernel, whose numbers moved between versions: names are in BTF.
+    /// enum kfd_queue_type of THIS kernel. Its values differ between versions; the names are in BTF.
     pub queue_type_raw: Option<u32>,
 }
 
-/// Everything below `proc`, by PID, and what could not be read.
+/// Everything below `proc`, by PID, and the read errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KfdSysfs {
-    /// The folder is there, and could be read: when it lists nothing, there is no process.
+    /// The folder exists and could be read: if it lists nothing, there is no process.
     pub there: bool,
     pub processes: Vec<SysfsProcess>,
     pub errors: Vec<Unreadable>,
 }
 
-/// The folder of all, made with the driver (kfd_procfs_init).
+/// The folder of all processes, created with the driver (kfd_procfs_init).
 const PROC: &str = "class/kfd/kfd/proc";
 
 impl KfdSysfs {
-    /// Reads `<sysfs>/class/kfd/kfd/proc`; no KFD gives no processes and no error.
+    /// Reads `<sysfs>/class/kfd/kfd/proc`. Without KFD: no processes and no error.
     #[must_use]
     pub fn read(sysfs: &Path, costly: Costly) -> KfdSysfs {
         Self::read_all(sysfs, Some(costly))
     }
 
-    /// The same, of which only the processes, their contexts and queues are read: an error is one of these.
+    /// Reads only processes, their contexts and queues: each error is about one of these.
     #[must_use]
     pub fn queues(sysfs: &Path) -> KfdSysfs {
         Self::read_all(sysfs, None)
@@ -103,7 +103,7 @@ fn read_tree(
     for (name, path) in reader.entries(folder) {
         match (split_name(&name), beyond_queues) {
             (("queues", None), _) => process.queues = read_queues(reader, &path),
-            // A context has no contexts of its own.
+            // Contexts are not nested.
             (("context", Some(id)), _) if context_id.is_none() => contexts.push((id, path)),
             ((stem, gpu), Some(costly)) => read_use(reader, costly, &mut process, (stem, gpu), &path),
             _ => {}
@@ -162,8 +162,8 @@ fn read_queues(reader: &mut Reader, folder: &Path) -> Vec<SysfsQueue> {
             size: reader.number(&folder.join("size")),
             queue_type_raw: reader.number(&folder.join("type")),
         };
-        // Destroyed while it was read: its files are gone with it. A file that is missing from a queue that
-        // stands is the driver's doing and worth a word.
+        // If the queue was destroyed during the read, its files are gone too. A file missing from an existing
+        // queue is the driver's fault and is reported.
         if folder.exists() {
             for (file, missing) in [
                 ("gpuid", queue.gpu_id.is_none()),

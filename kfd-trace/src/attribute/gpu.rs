@@ -1,5 +1,5 @@
-//! The GPUs that KFD knows: takes in sysfs, gives one [`Gpu`] for each node of the topology that is a GPU.
-//! Names and units of the properties: drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show.
+//! The GPUs that KFD knows. In: sysfs. Out: one [`Gpu`] per topology node that is a GPU. Names and units of
+//! the properties: drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show.
 
 use super::sysfs_file::{self, Reader, Unreadable};
 use std::path::Path;
@@ -9,20 +9,21 @@ mod slots;
 
 pub use slots::{Pool, Slots};
 
-/// One GPU, or one partition of a GPU. None: this kernel does not tell.
+/// One GPU, or one partition of a GPU. `None`: not reported by this kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Default))]
 pub struct Gpu {
-    /// Position among the GPUs in the order of their topology nodes, from 0. ROCr makes its agents in that order, so
-    /// HIP's devices have the same numbers as long as no *_VISIBLE_DEVICES is set.
+    /// Position among the GPUs in the order of their topology nodes, from 0. ROCr creates its agents in that
+    /// order, so HIP devices have the same numbers as long as no *_VISIBLE_DEVICES is set.
     pub index: u32,
     /// Number of the topology node.
     pub node: u32,
-    /// KFD's own id, as in ioctls and in sysfs; never 0.
+    /// KFD's own id, as used in ioctls and sysfs; never 0.
     pub gpu_id: u32,
-    /// The chip's name: `aqua_vanjaram`.
+    /// Name of the chip: `aqua_vanjaram`.
     pub name: Option<String>,
-    /// As sold: `AMD Instinct MI300X OAM`. Only boards with a FRU EEPROM tell it (amdgpu_fru_eeprom.c).
+    /// Product name: `AMD Instinct MI300X OAM`. Only boards with a FRU EEPROM report it
+    /// (amdgpu_fru_eeprom.c).
     pub product_name: Option<String>,
     /// Of the board, from the same EEPROM.
     pub serial_number: Option<String>,
@@ -30,25 +31,25 @@ pub struct Gpu {
     pub gfx_target_version: Option<u32>,
     pub vendor_id: Option<u32>,
     pub device_id: Option<u32>,
-    /// PCI address; partitions of one chip have the same: `0000:c1:00.0`.
+    /// PCI address: `0000:c1:00.0`. Partitions of one chip share it.
     pub pci: Option<String>,
-    /// Which partition of the chip this is, from 0; `None` for a chip that is not partitioned.
+    /// Partition of the chip, from 0; `None` for a chip that is not partitioned.
     pub partition: Option<u32>,
     /// N of /dev/dri/renderDN.
     pub render_minor: Option<u32>,
-    /// The number that the chip was made with, never 0; in 7.2 each partition has one of its own.
+    /// The chip's factory-assigned number, never 0; in 7.2 each partition has its own.
     pub unique_id: Option<u64>,
     /// Hardware compute queues.
     pub num_cp_queues: Option<u32>,
     /// SDMA engines for PCIe.
     pub num_sdma_engines: Option<u32>,
-    /// SDMA engines for xGMI, behind those for PCIe.
+    /// SDMA engines for xGMI, numbered after those for PCIe.
     pub num_sdma_xgmi_engines: Option<u32>,
-    /// Without the ones that the driver keeps for itself.
+    /// Excludes queues that the driver reserves for itself.
     pub num_sdma_queues_per_engine: Option<u32>,
-    /// Compute dies in this node; 6.1 does not tell.
+    /// Compute dies in this node; 6.1 does not report it.
     pub num_xcc: Option<u32>,
-    /// SIMD units; four a compute unit on gfx9.
+    /// SIMD units; four per compute unit on gfx9.
     pub simd_count: Option<u32>,
 }
 
@@ -60,8 +61,8 @@ impl Gpu {
         Some(format!("gfx{}{:x}{:x}", version / 10000, version / 100 % 100, version % 100))
     }
 
-    /// The name in every output: `gpu 3 (0000:c1:00.0, gfx942)`; of a partition
-    /// `gpu 3 (0000:c1:00.0 partition 2, gfx942)`.
+    /// The name in every output: `gpu 3 (0000:c1:00.0, gfx942)`; for a partition `gpu 3 (0000:c1:00.0
+    /// partition 2, gfx942)`.
     #[must_use]
     pub fn label(&self) -> String {
         let place = match (&self.pci, self.partition) {
@@ -77,15 +78,15 @@ impl Gpu {
         }
     }
 
-    /// `/dev/dri/renderD128`.
+    /// For example `/dev/dri/renderD128`.
     #[must_use]
     pub fn render_node(&self) -> Option<String> {
         self.render_minor.map(|minor| format!("/dev/dri/renderD{minor}"))
     }
 }
 
-/// All GPUs by node number, and what could not be read. A container may see nodes that it may not use: those
-/// are errors here (EPERM by the device cgroup).
+/// All GPUs by node number, and the read errors. A container may see nodes that it may not use: those are
+/// errors here (EPERM from the device cgroup).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     pub gpus: Vec<Gpu>,
@@ -93,8 +94,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Reads `<sysfs>/class/kfd/kfd/topology/nodes`, and the board's names from `<sysfs>/bus/pci/devices`. Nodes
-    /// without a GPU (gpu_id 0: CPUs) are left out; no KFD gives no GPUs and no error.
+    /// Reads `<sysfs>/class/kfd/kfd/topology/nodes`, and the board's names from `<sysfs>/bus/pci/devices`.
+    /// Nodes without a GPU (gpu_id 0: CPUs) are skipped. Without KFD: no GPUs and no error.
     #[must_use]
     pub fn read(sysfs: &Path) -> Topology {
         let mut reader = Reader::default();
@@ -165,7 +166,7 @@ fn read_gpu(reader: &mut Reader, node: u32, folder: &Path) -> Option<(Gpu, Optio
         num_xcc: number("num_xcc"),
         simd_count: number("simd_count"),
     };
-    // A kernel that does not tell the domain has only domain 0.
+    // A kernel that does not report the domain has only domain 0.
     let location = location_id.map(|id| place::Location { domain: domain.unwrap_or(0), id });
     Some((gpu, location))
 }

@@ -1,8 +1,9 @@
-//! Reads queues' pointers in the memory of their process, through /proc/PID/mem, of a thread that lives where the first one is dead.
+//! Reads queue pointers in the memory of their process through /proc/PID/mem; if the leader is dead, through
+//! that of a live thread.
 //!
-//! A file of it stays bound to the address space that it was opened on, so that neither an exec nor a reused PID leads it
-//! elsewhere. Only pread is used: the process is neither stopped nor asked. Of a mapping of the driver (VM_PFNMAP) the kernel
-//! reads by `vm_ops->access` here, which process_vm_readv does not (mm/memory.c, __access_remote_vm).
+//! An open mem file stays bound to its address space, so neither an exec nor a reused PID can redirect it.
+//! Only pread is used: the process is neither stopped nor asked. For a driver mapping (VM_PFNMAP) the kernel
+//! reads through `vm_ops->access` here, which process_vm_readv does not (mm/memory.c, __access_remote_vm).
 
 use super::process::{self, ProcessError};
 use super::task;
@@ -19,7 +20,7 @@ use std::path::Path;
 pub struct ProcessMemory(File);
 
 impl ProcessMemory {
-    /// Opens the memory of that very process ([`process::read`]).
+    /// Opens the memory of exactly that process ([`process::read`]).
     ///
     /// # Errors
     /// [`Unmeasured::Denied`], [`Unmeasured::Gone`], [`Unmeasured::Descriptors`], [`Unmeasured::Failed`].
@@ -27,20 +28,20 @@ impl ProcessMemory {
         let life = process::life(procfs, tgid).map_err(|error| of_process(&error))?;
         let task = task::living(procfs, tgid, &life).ok_or(Unmeasured::Gone)?;
         let file = File::open(task.join("mem")).map_err(|error| of_open(&error))?;
-        // After that: what is there still was there before.
+        // Checked after the open: a process that still exists existed before.
         process::check(procfs, tgid, start_boottime_ns).map_err(|error| of_process(&error))?;
         Ok(ProcessMemory(file))
     }
 
-    /// Reads a queue's pointers. It may wait for the memory's owner, where that is the driver.
+    /// Reads a queue's pointers. May wait for the owner of the memory if that is the driver.
     ///
     /// # Errors
-    /// Why that tells nothing.
+    /// Why the pointers could not be read.
     pub fn counts(&self, pointers: &Pointers) -> Result<Counts, Unmeasured> {
         let memory = match pointers.head() {
             Some(head) => Memory::Head(Head::parse(&self.bytes::<HEAD_LEN>(head)?)),
             None => {
-                // In this order the read pointer is never ahead.
+                // This order ensures that the read pointer is never ahead.
                 let read = self.word(pointers.read)?;
                 Memory::Words { write: self.word(pointers.write)?, read }
             }
@@ -80,7 +81,8 @@ fn of_open(error: &io::Error) -> Unmeasured {
     }
 }
 
-/// EIO: nothing is mapped there, or it cannot be accessed. An address beyond what a file offset can be is EINVAL.
+/// EIO: nothing is mapped there, or it cannot be accessed. EINVAL: the address exceeds the range of file
+/// offsets.
 fn of_read(error: &io::Error) -> Unmeasured {
     match Errno::from_io_error(error) {
         Some(Errno::IO | Errno::FAULT | Errno::INVAL) => Unmeasured::Unreadable,

@@ -1,5 +1,5 @@
-//! Who a number is. Takes in PIDs, gpu_ids and the roots of procfs and sysfs; gives out processes, GPUs, and the
-//! driver's own list of processes and queues.
+//! Identifies processes and GPUs. In: PIDs, gpu_ids and the roots of procfs and sysfs. Out: processes, GPUs,
+//! and the driver's own list of processes and queues.
 
 pub mod cgroup;
 pub mod driver_sysfs;

@@ -1,16 +1,17 @@
-//! The names of a pod and its container, by the names of what the kubelet puts into its log folders. No API is asked.
+//! Names of a pod and its container, from the entries that the kubelet creates in its log folders. Uses no
+//! API.
 //!
 //! `pods/NAMESPACE_POD_UID/` (BuildPodLogsDirectory, pkg/kubelet/kuberuntime) and links
-//! `containers/POD_NAMESPACE_CONTAINER-ID.log` (legacyLogSymlink); names of Kubernetes have no `_`.
+//! `containers/POD_NAMESPACE_CONTAINER-ID.log` (legacyLogSymlink). Kubernetes names contain no `_`.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-/// Where the kubelet's log folders are.
+/// Parent of the kubelet's log folders.
 pub const LOGS: &str = "/var/log";
 
-/// Entries of a folder that are read: a node has some hundred pods.
+/// Most folder entries read: a node has some hundred pods.
 const MOST: usize = 100_000;
 
 /// Names of a pod.
@@ -22,8 +23,8 @@ pub struct PodNames {
     pub container: Option<String>,
 }
 
-/// Looks a pod up by its UID, and its container by the id. `logs`: where `pods` and `containers` are. `None` where there is no
-/// such pod: without a kubelet, or the pod was deleted.
+/// Finds a pod by its UID, and its container by the id. `logs`: the parent of `pods` and `containers`. `None`
+/// if there is no such pod: no kubelet, or the pod was deleted.
 #[must_use]
 pub fn read(logs: &Path, uid: &str, container_id: Option<&str>) -> Option<PodNames> {
     let (namespace, pod) = names(&logs.join("pods")).find_map(|name| {
@@ -61,7 +62,7 @@ mod tests {
         root
     }
 
-    /// The kubelet's link, which leads nowhere once the log is rotated away.
+    /// The kubelet's link, which dangles once the log is rotated away.
     fn link(root: &Path, name: &str) {
         symlink("/var/log/pods/gone", root.join("containers").join(name)).unwrap();
     }

@@ -1,5 +1,5 @@
-//! What procfs tells of a process. Reads go through one open folder, so all of them are of the same process
-//! even when its PID is given to another one meanwhile.
+//! Reads a process from procfs. All reads use one open folder, so they are of the same process even if its
+//! PID is reused meanwhile.
 
 use super::cgroup::{Belongs, belongs};
 use super::sysfs_file::begin;
@@ -9,14 +9,14 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Bytes taken of a command line, which may have megabytes: they are kept for every process.
+/// Most bytes kept of a command line, which may have megabytes: one is kept per process.
 const CMDLINE: u64 = 4096;
-/// Bytes taken of any other file. `Groups` in `status` may have 65,536 numbers.
+/// Most bytes read from any other file. `Groups` in `status` may have 65,536 numbers.
 const FILE: u64 = 1 << 20;
-/// ESRCH, from reading a file of a process that ended after the file was opened.
+/// ESRCH: returned by a read if the process ended after the file was opened.
 const NO_SUCH_PROCESS: i32 = 3;
-/// Lines of `status` (fs/proc/array.c, proc_pid_status): what the crate insists on, and `NSpid`. It would be slow to let it
-/// read the other two thirds.
+/// Lines of `status` (fs/proc/array.c, proc_pid_status): those that the crate requires, and `NSpid`. Parsing
+/// the other two thirds would be slow.
 const STATUS: [&str; 21] = [
     "Name",
     "State",
@@ -40,39 +40,40 @@ const STATUS: [&str; 21] = [
     "CapPrm",
     "CapEff",
 ];
-/// On cgroup v1 a path worth having; container runtimes make the same path in all of these.
+/// The cgroup v1 controllers with useful paths; container runtimes create the same path in all of these.
 const V1_CONTROLLERS: [&str; 5] = ["memory", "pids", "devices", "cpu", "name=systemd"];
 
-/// Who a process (thread group) is.
+/// Identity of a process (thread group).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub tgid: u32,
-    /// Nanoseconds of CLOCK_BOOTTIME, cut to a clock tick (10 ms), as procfs has it.
+    /// Nanoseconds of CLOCK_BOOTTIME, truncated to a clock tick (10 ms), as in procfs.
     pub start_boottime_ns: u64,
-    /// At most 15 bytes; what is not UTF-8 is replaced.
+    /// At most 15 bytes; invalid UTF-8 is replaced.
     pub comm: String,
     /// Real and effective user.
     pub uid: u32,
     pub euid: u32,
-    /// Its PID in each PID namespace from the one procfs was mounted in to its own: the last is its own view.
+    /// Its PID in each PID namespace, from that of the procfs mount to its own: the last is the PID it sees
+    /// itself.
     pub ns_pids: Vec<u32>,
 }
 
 impl Identity {
-    /// The PID that the process has for itself, if that is another one.
+    /// Its PID in its own namespace, if different.
     #[must_use]
     pub fn inner_pid(&self) -> Option<u32> {
         self.ns_pids.last().copied().filter(|_| self.ns_pids.len() > 1)
     }
 }
 
-/// One process, with where it belongs.
+/// One process, with its container, pod, job or unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
     pub who: Identity,
-    /// Path in the cgroup v2 hierarchy, or in a v1 hierarchy where v2 says nothing.
+    /// Path in the cgroup v2 hierarchy, or in a v1 hierarchy if v2 has none.
     pub cgroup: Option<String>,
-    /// By its paths in all hierarchies.
+    /// From its paths in all hierarchies.
     pub belongs: Belongs,
 }
 
@@ -80,7 +81,7 @@ pub struct ProcessInfo {
 pub enum ProcessError {
     #[error("process {tgid} does not exist")]
     Gone { tgid: u32 },
-    /// The number is in use again: by a process that started at another time, or by a thread.
+    /// The PID is reused: by a process with another start time, or by a thread.
     #[error("process {tgid} has ended and its number is in use again")]
     Reused { tgid: u32 },
     #[error("no permission to read process {tgid} in procfs")]
@@ -89,8 +90,8 @@ pub enum ProcessError {
     Unreadable { tgid: u32, why: String },
 }
 
-/// Reads a process. With the start time that BPF saw (task_struct.start_boottime), only that very process;
-/// procfs counts whole clock ticks, so a difference of one tick is the same start.
+/// Reads a process. If the start time is given that BPF saw (task_struct.start_boottime), only that process
+/// matches. procfs counts whole clock ticks, so a difference of one tick counts as equal.
 ///
 /// # Errors
 /// See [`ProcessError`].
@@ -110,9 +111,9 @@ pub fn read(
     Ok(ProcessInfo { who, cgroup, belongs: belongs(paths) })
 }
 
-/// Reads the arguments of a process that is found as [`read`] does. They may hold secrets. Empty for a process that has none
-/// left (it is exiting) or cleared them. What goes beyond 4,096 bytes is cut, and ends in `...`. The kernel waits for the
-/// memory lock of the process.
+/// Reads the arguments of a process that is found as in [`read`]. They may contain secrets. Empty for a
+/// process that has none left (it is exiting) or cleared them. Truncated after 4,096 bytes, then ending in
+/// `...`. The kernel waits for the memory lock of the process.
 ///
 /// # Errors
 /// See [`ProcessError`].
@@ -127,7 +128,7 @@ pub fn cmdline(
     Ok(arguments(&cmdline))
 }
 
-/// Reads who a process is, as [`read`] has it.
+/// Reads the identity of a process that is found as in [`read`].
 ///
 /// # Errors
 /// See [`ProcessError`].
@@ -139,7 +140,7 @@ pub fn identify(
     identified(&open(procfs, tgid)?, tgid, expected_start_boottime_ns)
 }
 
-/// That this very process is there, as [`identify`] has it.
+/// Checks that exactly this process exists, as [`identify`] does.
 ///
 /// # Errors
 /// See [`ProcessError`].
@@ -147,29 +148,29 @@ pub fn check(procfs: &Path, tgid: u32, expected_start_boottime_ns: Option<u64>) 
     identify(procfs, tgid, expected_start_boottime_ns).map(drop)
 }
 
-/// How far a process is on its way.
+/// State of a process in its life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     /// As in `stat`: `R`, `S`, `D`, `Z`...
     pub state: char,
     /// tgid of its parent, 0 for none.
     pub parent: u32,
-    /// With its leader, as long as that is not reaped.
+    /// Includes the leader until it is reaped.
     pub threads: u32,
     /// Its leader is in do_exit (PF_EXITING).
     pub exiting: bool,
-    /// A thread of the kernel (PF_KTHREAD): it has no files and no memory.
+    /// A kernel thread (PF_KTHREAD): it has no files and no memory.
     pub of_kernel: bool,
 }
 
 impl Life {
-    /// The leader has ended, and other threads go on.
+    /// The leader has ended, other threads run.
     #[must_use]
     pub fn lives_without_leader(&self) -> bool {
         self.is_zombie() && self.threads > 1
     }
 
-    /// All of it has ended, or is about to.
+    /// All threads have ended, or are about to.
     #[must_use]
     pub fn is_over(&self) -> bool {
         (self.is_zombie() || self.exiting) && !self.lives_without_leader()
@@ -180,7 +181,7 @@ impl Life {
     }
 }
 
-/// Reads how far a process (or a thread, by its own number) is. Flags: include/linux/sched.h.
+/// Reads the life cycle state of a process (or of a thread, by its own id). Flags: include/linux/sched.h.
 ///
 /// # Errors
 /// See [`ProcessError`].
@@ -219,17 +220,17 @@ fn tick_ns() -> u64 {
     (SECOND_NS / procfs::ticks_per_second().max(1)).max(1)
 }
 
-/// The process that a thread belongs to; its own id for a process.
+/// tgid of the process that a thread belongs to; for a process, its own id.
 ///
 /// # Errors
-/// No such thread, or not to be read.
+/// No such thread, or not readable.
 pub fn tgid_of(procfs: &Path, tid: u32) -> Result<u32, ProcessError> {
     let thread = open(procfs, tid)?;
     let status = status(&thread).map_err(|error| classify(tid, error))?;
     Ok(status.tgid.cast_unsigned())
 }
 
-/// There is a process (not only a thread) of this number.
+/// Whether a process (not only a thread) with this id exists.
 #[must_use]
 pub fn exists(procfs: &Path, tgid: u32) -> bool {
     tgid_of(procfs, tgid).is_ok_and(|found| found == tgid)
@@ -247,7 +248,7 @@ fn classify(tgid: u32, error: ProcError) -> ProcessError {
         ProcError::Io(error, _) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => {
             ProcessError::Gone { tgid }
         }
-        // What it could not understand, and the lines before it, which say where in the crate.
+        // The last line is the text that could not be parsed; the lines before it are positions in the crate.
         ProcError::InternalError(error) => {
             let last = error.msg.lines().last().unwrap_or_default();
             ProcessError::Unreadable { tgid, why: begin(last).escape_debug().to_string() }
@@ -256,7 +257,7 @@ fn classify(tgid: u32, error: ProcError) -> ProcessError {
     }
 }
 
-/// The crate's own reader wants UTF-8, and a process can give itself any name.
+/// The crate's own reader requires UTF-8, but a process can choose any name.
 fn status(process: &Process) -> Result<Status, ProcError> {
     let text = whole(process, "status")?;
     let colon = |line: &[u8]| line.iter().position(|byte| *byte == b':');
@@ -267,7 +268,7 @@ fn status(process: &Process) -> Result<Status, ProcError> {
     Status::from_buf_read(String::from_utf8_lossy(&wanted.concat()).as_bytes())
 }
 
-/// The crate's own reader takes the form for granted, and panics where it is another one: procfs may be a stand-in.
+/// The crate's own reader assumes the format and panics on any other: procfs may be a stand-in.
 fn stat(process: &Process) -> Result<Stat, ProcError> {
     let text = whole(process, "stat")?;
     let text = String::from_utf8_lossy(&text);
@@ -294,7 +295,7 @@ fn whole(process: &Process, file: &str) -> Result<Vec<u8>, ProcError> {
     }
 }
 
-/// The first `most` bytes, and one more where there are more.
+/// The first `most` bytes, plus one if there are more.
 fn bytes(process: &Process, file: &str, most: u64) -> Result<Vec<u8>, ProcError> {
     let mut bytes = Vec::new();
     let read: io::Result<usize> = process.open_relative(file)?.take(most + 1).read_to_end(&mut bytes);
@@ -304,7 +305,7 @@ fn bytes(process: &Process, file: &str, most: u64) -> Result<Vec<u8>, ProcError>
     }
 }
 
-/// Arguments end in NUL; a process that wrote its own title over them may have left one text without any.
+/// Arguments end in NUL. A process that overwrote them with its own title may leave one text without NULs.
 fn arguments(cmdline: &[u8]) -> Vec<String> {
     let end = cmdline.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     if end == 0 {
@@ -321,7 +322,7 @@ fn arguments(cmdline: &[u8]) -> Vec<String> {
     words
 }
 
-/// Each path once, the one worth most first.
+/// Each path once, the most useful first.
 fn cgroup_paths(groups: &[ProcessCGroup]) -> Vec<&str> {
     let v2 = groups.iter().filter(|group| group.hierarchy == 0);
     let by_controller = |name: &&str| groups.iter().find(|group| group.controllers.iter().any(|c| c == name));

@@ -1,4 +1,4 @@
-//! Made-up procfs folders, and the procfs of this machine for what only a kernel can do.
+//! Synthetic procfs folders, and the procfs of this machine for what only a kernel can do.
 
 use super::*;
 use std::fs;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A file or folder that is there and could not be read or understood.
+/// A file or folder that exists but could not be read or parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {}: {why}", path.display())]
 pub struct Unreadable {
@@ -13,27 +13,28 @@ pub struct Unreadable {
     pub why: String,
 }
 
-/// ENODEV, from a file whose object went away after it was opened (fs/kernfs/file.c, kernfs_get_active).
+/// ENODEV: returned for a file whose object was removed after the open (fs/kernfs/file.c, kernfs_get_active).
 const NO_SUCH_DEVICE: i32 = 19;
 
-/// Bytes that a file may have; one of sysfs has a page at most.
+/// Largest accepted file size; a sysfs file has at most one page.
 const LONGEST: u64 = 64 << 10;
-/// Characters shown of what is no number.
+/// Characters shown of a value that is not a number.
 const SHOWN: usize = 80;
 
-/// The object behind a path is gone; usual when a process ends while its folder is read.
+/// Whether the object behind a path was removed; usual when a process ends during the scan of its folder.
 fn gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(NO_SUCH_DEVICE)
 }
 
-/// Collects what could not be read.
+/// Collects read errors.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     pub(super) errors: Vec<Unreadable>,
 }
 
 impl Reader {
-    /// The trimmed text of a file; None if it is not there (no error) or cannot be read (an error is kept).
+    /// The trimmed text of a file; `None` if it does not exist (no error) or cannot be read (an error is
+    /// kept).
     pub(super) fn text(&mut self, path: &Path) -> Option<String> {
         let mut bytes = Vec::new();
         match File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)) {
@@ -53,12 +54,12 @@ impl Reader {
             .or_else(|| self.fail(path, format!("{:?} is not a number of the expected size", begin(&text))))
     }
 
-    /// Names and paths in a folder, sorted by name; empty if the folder is not there.
+    /// Names and paths in a folder, sorted by name; empty if the folder does not exist.
     pub(super) fn entries(&mut self, folder: &Path) -> Vec<(String, PathBuf)> {
         self.listed(folder).unwrap_or_default()
     }
 
-    /// The same; None if the folder is not there (no error) or cannot be read (an error is kept).
+    /// As `entries`, but `None` if the folder does not exist (no error) or cannot be read (an error is kept).
     pub(super) fn listed(&mut self, folder: &Path) -> Option<Vec<(String, PathBuf)>> {
         let read: io::Result<Vec<fs::DirEntry>> = fs::read_dir(folder).and_then(Iterator::collect);
         match read {
@@ -85,12 +86,12 @@ impl Reader {
     }
 }
 
-/// Enough of a text to be recognised.
+/// A prefix long enough to recognise the text.
 pub(super) fn begin(text: &str) -> &str {
     text.char_indices().nth(SHOWN).map_or(text, |(at, _)| &text[..at])
 }
 
-/// Of a folder's entries, those whose whole name is a number, by number.
+/// The entries of a folder whose whole name is a number, by number.
 pub(super) fn numbered(entries: Vec<(String, PathBuf)>) -> Vec<(u32, PathBuf)> {
     let numbers = entries.into_iter().filter_map(|(name, path)| Some((name.parse().ok()?, path)));
     let mut found: Vec<_> = numbers.collect();

@@ -1,11 +1,11 @@
-//! Which task of a process to look into.
+//! Chooses the task of a process to inspect.
 
 use super::process::{self, Life};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The leader's folder in procfs, or where that is dead a thread's that lives: files and memory are the tasks', and a dead one
-/// has let go of them (exit_files, exit_mm). `None`: all of them are dead.
+/// Returns the leader's folder in procfs or, if the leader is dead, that of a live thread. Files and memory
+/// belong to tasks, and a dead task has released them (exit_files, exit_mm). `None`: all tasks are dead.
 #[must_use]
 pub fn living(procfs: &Path, tgid: u32, life: &Life) -> Option<PathBuf> {
     let folder = procfs.join(tgid.to_string());

@@ -1,4 +1,5 @@
-//! Open descriptors of a task: by st_rdev which of them are of /dev/kfd and of amdgpu's DRM nodes, and what fdinfo tells of these.
+//! Open descriptors of a task: which are of /dev/kfd and of amdgpu's DRM nodes, by st_rdev, and what fdinfo
+//! reports for them.
 
 use super::devices::Devices;
 use super::files::Files;
@@ -7,21 +8,21 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
-/// Bytes taken of a file of fdinfo.
+/// Most bytes read from an fdinfo file.
 const FDINFO: u64 = 64 << 10;
-/// Of `flags` in fdinfo, octal (include/uapi/asm-generic/fcntl.h; 0o2000000 on x86 and arm64).
+/// Bit in `flags` of fdinfo, octal (include/uapi/asm-generic/fcntl.h; 0o2000000 on x86 and arm64).
 const O_CLOEXEC: u32 = 0o2_000_000;
 
-/// What a task has open.
+/// Open descriptors of a task.
 #[derive(Debug, Default)]
 pub(super) struct Open {
     pub(super) kfd: Vec<KfdDescriptor>,
     pub(super) drm: Vec<DrmDescriptor>,
-    /// They may not be looked at.
+    /// They may not be read.
     pub(super) closed: bool,
 }
 
-/// Reads `<task>/fd` and, of those that match, `<task>/fdinfo`.
+/// Reads `<task>/fd` and, for matching descriptors, `<task>/fdinfo`.
 pub(super) fn read(files: &impl Files, devices: &Devices, task: &Path) -> Open {
     let mut open = Open::default();
     let entries = match fs::read_dir(task.join("fd")) {
@@ -33,7 +34,8 @@ pub(super) fn read(files: &impl Files, devices: &Devices, task: &Path) -> Open {
         let stat = match files.stat(&entry.path()) {
             Ok(stat) => stat,
             Err(error) => {
-                // The folder is the effective user's, what the links lead to is asked as ptrace is (proc_pid_get_link).
+                // The folder belongs to the effective user; following its links needs ptrace permission
+                // (proc_pid_get_link).
                 open.closed |= error.kind() == ErrorKind::PermissionDenied;
                 continue;
             }
@@ -53,12 +55,12 @@ pub(super) fn read(files: &impl Files, devices: &Devices, task: &Path) -> Open {
 
 fn fdinfo(path: &Path) -> String {
     let mut bytes = Vec::new();
-    // What cannot be read tells nothing.
+    // A file that cannot be read is treated as empty.
     let _ = File::open(path).and_then(|file| file.take(FDINFO).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The value behind `key:`.
+/// The value after `key:`.
 fn value<'a>(info: &'a str, key: &str) -> Option<&'a str> {
     let value = |line: &'a str| line.strip_prefix(key)?.strip_prefix(':');
     info.lines().find_map(value).map(str::trim)

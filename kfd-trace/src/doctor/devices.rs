@@ -1,4 +1,5 @@
-//! Which device numbers are meant, by sysfs; the host's own /dev/kfd; and how much memory each chip has given out.
+//! Relevant device numbers, from sysfs; the host's own /dev/kfd; and how much memory of each chip is
+//! allocated.
 
 use super::files::Files;
 use super::seen::{Chip, Device, Node};
@@ -17,7 +18,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Reads `class/kfd/kfd/dev`, and `dev` of those below `class/drm` whose driver is amdgpu.
+    /// Reads `class/kfd/kfd/dev`, and `dev` of the nodes below `class/drm` whose driver is amdgpu.
     #[must_use]
     pub fn read(sysfs: &Path) -> Devices {
         let folders = fs::read_dir(sysfs.join("class/drm")).into_iter().flatten().flatten();
@@ -32,22 +33,23 @@ impl Devices {
     }
 }
 
-/// The beginning of a file of sysfs, which has a page at most.
+/// The beginning of a sysfs file, which has at most one page.
 fn small(path: &Path) -> Option<String> {
     let mut text = String::new();
     File::open(path).ok()?.take(4096).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-/// `511:0`
+/// Parses a number such as `511:0`.
 fn number(path: &Path) -> Option<Device> {
     let text = small(path)?;
     let (major, minor) = text.trim().split_once(':')?;
     Some(Device { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
 
-/// /dev/kfd as the host's first process has it, which also holds in a container with the host's procfs; where that one may not
-/// be looked into, as this process has it. `None`: there is none, or another device of that name.
+/// /dev/kfd as the host's first process sees it, which is also right in a container with the host's procfs.
+/// If that process may not be inspected: as this process sees it. `None`: the node does not exist, or is
+/// another device of that name.
 pub fn host_node(files: &impl Files, procfs: &Path, kfd: Option<Device>) -> Option<Node> {
     let of_first = files.stat(&procfs.join("1/root/dev/kfd"));
     let stat = of_first.or_else(|_| files.stat(Path::new("/dev/kfd"))).ok()?;

@@ -1,4 +1,4 @@
-//! From what was seen to a report. Pure.
+//! Builds the report from a scan. Pure.
 
 use super::finding::{Kind, Weight};
 use super::report::{Descriptor, OfNode, Outcome, Report, RocmSmi, Row, Standing, ViewName};
@@ -7,8 +7,9 @@ use super::{views, vram};
 use crate::output::belongs::BelongsFields;
 use std::collections::BTreeSet;
 
-/// Tells what is seen by which view, and why not by others. `before`: an earlier look, without which nothing counts as left
-/// behind: the driver frees what a process had some time after its end. `only`: that process alone.
+/// Reports which view sees what, and why other views do not. `before`: an earlier scan; without it nothing
+/// counts as left behind, because the driver frees the resources of a process some time after its end.
+/// `only`: restricts the report to that process.
 #[must_use]
 pub fn diagnose(seen: &Seen, before: Option<&Seen>, only: Option<u32>) -> Report {
     let all = seen.kfd_pids().into_iter().chain(seen.processes.keys().copied()).collect::<BTreeSet<u32>>();
@@ -37,13 +38,14 @@ pub fn diagnose(seen: &Seen, before: Option<&Seen>, only: Option<u32>) -> Report
     }
 }
 
-/// Of a node's processes those that somebody may ask about: a desktop is full of users of render nodes.
+/// Whether a node-wide report lists the process. A desktop has many users of render nodes, which are left
+/// out.
 fn has_part(row: &Row) -> bool {
     row.kfd == Some(true) || !row.descriptors.is_empty() || row.findings.contains(&Kind::StrayMapping)
 }
 
 impl Seen {
-    /// Whether sysfs has it; `None`: it could not be read.
+    /// Whether sysfs lists it; `None`: sysfs could not be read.
     pub(super) fn in_sysfs(&self, pid: u32) -> Option<bool> {
         Some(self.sysfs.as_ref()?.contains_key(&pid))
     }
@@ -72,7 +74,7 @@ impl Seen {
         sysfs.chain(kernel).copied().collect()
     }
 
-    /// The process of a PID, unless its number is in use by another one than KFD means.
+    /// The process of a PID, unless the PID is reused by another process than KFD's.
     pub(super) fn process(&self, pid: u32) -> Option<&SeenProcess> {
         let reused = self.of_kfd(pid).any(|process| process.reused);
         self.processes.get(&pid).filter(|_| !reused)
@@ -88,7 +90,8 @@ impl Seen {
         }
     }
 
-    /// lsof and fuser of a user who may look into it find it, if they compare with this host's node.
+    /// Whether lsof and fuser find it, for a user who may inspect it and if they compare with this host's
+    /// node.
     pub(super) fn found_by_lsof(&self, pid: u32) -> Option<bool> {
         let Some(process) = self.process(pid) else { return if self.hides { None } else { Some(false) } };
         if process.life.lives_without_leader() {
@@ -100,12 +103,13 @@ impl Seen {
         if by_descriptor || by_mapping { Some(true) } else { (!process.closed).then_some(false) }
     }
 
-    /// KFD has it, and it is dead, or has another address space than the one that KFD has.
+    /// KFD has it, and it is dead, or its address space is not the one that KFD has.
     fn is_left(&self, pid: u32) -> bool {
         let is_kfd = self.is_kfd(pid) == Some(true);
         match self.standing(pid) {
             Standing::Gone | Standing::Ended => is_kfd,
-            // The table lacks a process whose address space is gone (kfd_process_notifier_release), sysfs has it until it is freed.
+            // The table omits a process whose address space is gone (kfd_process_notifier_release); sysfs has
+            // it until it is freed.
             Standing::Lives | Standing::WithoutLeader => {
                 self.in_sysfs(pid) == Some(true) && self.in_kernel(pid) == Some(false)
             }
@@ -113,7 +117,8 @@ impl Seen {
         }
     }
 
-    /// Who has KFD open and is not served, but for children of those that are: their descriptor is the parent's.
+    /// Processes that have KFD open and are not served, except children of served ones: their descriptor is
+    /// the parent's.
     fn strays(&self) -> Vec<u32> {
         let served = |pid: u32| self.is_kfd(pid) == Some(true) && !self.is_left(pid);
         let open = self.processes.iter().filter(|(_, process)| !process.kfd.is_empty());
@@ -137,7 +142,7 @@ fn row(seen: &Seen, before: Option<&Seen>, pid: u32, asked: bool) -> Row {
     let standing = seen.standing(pid);
     let rocm_smi = seen.in_sysfs(pid).filter(|_| kfd == Some(true)).map(|listed| match standing {
         _ if !listed => RocmSmi::Missed,
-        // It asks ps, which has the name of a zombie until that is reaped.
+        // rocm-smi calls ps, which has the name of a zombie until it is reaped.
         Standing::Lives | Standing::WithoutLeader | Standing::Ended => RocmSmi::Named,
         Standing::Gone | Standing::Unknown => RocmSmi::Unknown,
     });
@@ -175,7 +180,7 @@ fn contexts(seen: &Seen, pid: u32) -> Vec<u32> {
     all.into_iter().collect()
 }
 
-/// What is found of a process that KFD has.
+/// Findings for a process that KFD has.
 fn of_kfd(seen: &Seen, before: Option<&Seen>, pid: u32) -> Vec<Kind> {
     let mut found = Vec::new();
     let process = seen.process(pid);
@@ -195,7 +200,7 @@ fn of_kfd(seen: &Seen, before: Option<&Seen>, pid: u32) -> Vec<Kind> {
     found
 }
 
-/// Why it is still there.
+/// Why KFD still has it.
 fn left(seen: &Seen, pid: u32) -> Kind {
     let holders = seen.strays();
     match seen.standing(pid) {
@@ -209,7 +214,7 @@ fn left(seen: &Seen, pid: u32) -> Kind {
     }
 }
 
-/// Why lsof and fuser find a process that lives and is served, or not.
+/// Why lsof and fuser find, or do not find, a live process that is served.
 fn by_lsof(seen: &Seen, process: &SeenProcess) -> Kind {
     if process.life.lives_without_leader() {
         return Kind::ZombieLeader { threads: process.life.threads };
@@ -231,7 +236,7 @@ fn by_lsof(seen: &Seen, process: &SeenProcess) -> Kind {
     }
 }
 
-/// What is found of a process that KFD does not have (`Some(false)`), or of which that is not told.
+/// Findings for a process that KFD does not have (`Some(false)`), or for which that is not known.
 fn beside_kfd(seen: &Seen, pid: u32, kfd: Option<bool>, asked: bool) -> Vec<Kind> {
     let Some(process) = seen.process(pid) else { return vec![Kind::NoPart] };
     let mapped = process.mappings.clone().unwrap_or_default();

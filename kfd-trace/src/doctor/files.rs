@@ -6,18 +6,18 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// What stat(2) tells of a file.
+/// Result of stat(2) for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub node: Node,
-    /// Of a character device.
+    /// Device number of a character device.
     pub number: Option<Device>,
 }
 
-/// stat(2), following links. A descriptor's link leads to the open file, whatever mount namespace its path is in.
+/// stat(2), following links. A descriptor's link leads to the open file, in any mount namespace.
 pub trait Files {
     /// # Errors
-    /// As of stat(2).
+    /// As stat(2).
     fn stat(&self, path: &Path) -> io::Result<Stat>;
 }
 

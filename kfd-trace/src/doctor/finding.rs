@@ -1,75 +1,75 @@
-//! Why a view shows another thing than KFD has: one [`Kind`] each, with its weight and its sentence.
+//! Why a view differs from what KFD has: one [`Kind`] per cause, with its weight and its sentence.
 
 use serde::Serialize;
 
-/// How much a finding weighs; the worst last.
+/// Severity of a finding; the worst is last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
-    /// Good to know.
+    /// Informational.
     Note,
     /// One of the usual checks misses a process that KFD has.
     Hidden,
-    /// KFD keeps something that nobody has any more.
+    /// KFD keeps something that has no owner any more.
     Wrong,
 }
 
-/// What is found of a process.
+/// A finding about a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// lsof and fuser find it by this descriptor.
     Seen { fd: u32 },
-    /// So they do, in a mount namespace of its own.
+    /// lsof and fuser find it by this descriptor, in a mount namespace of its own.
     BindMounted { fd: u32 },
-    /// Its descriptor is of another file than the host's /dev/kfd.
+    /// Its descriptor is of a file other than the host's /dev/kfd.
     OwnNode { fd: u32 },
-    /// It has no descriptor, and a mapping of the host's /dev/kfd.
+    /// It has no descriptor, but a mapping of the host's /dev/kfd.
     MappingOnly,
-    /// It has no descriptor and no mapping by which lsof and fuser find it.
+    /// It has neither a descriptor nor a mapping by which lsof and fuser find it.
     ClosedDescriptor,
-    /// Its leader is dead, and threads live on.
+    /// Its leader is dead, other threads run.
     ZombieLeader { threads: u32 },
-    /// It has another PID for itself.
+    /// It has another PID in its own namespace.
     OtherPidNamespace { inner: u32 },
-    /// Its descriptors may not be looked at by this user.
+    /// This user may not read its descriptors.
     NotPermitted,
     /// procfs does not show it to this user.
     HidePid,
-    /// What the host's /dev/kfd is, is not known.
+    /// The host's /dev/kfd is not known.
     HostNodeUnknown,
-    /// Several `kfd_process` of one PID (7.2).
+    /// Several `kfd_process` for one PID (7.2).
     Contexts { further: usize },
-    /// The driver's table has it, sysfs has not.
+    /// It is in the driver's table, but not in sysfs.
     NotInSysfs,
     /// It has just ended, or is about to.
     Ending,
-    /// It ended, and the driver still takes its queues off the GPU.
-    /// Whether lsof and fuser find it: descriptors may be closed behind that; `None` where this user may not look.
+    /// It ended, and the driver is still removing its queues from the GPU. `lsof`: whether lsof and fuser
+    /// find it, as descriptors may be closed after that; `None` where this user may not read them.
     Teardown { lsof: Option<bool> },
     /// It ended, and these processes have KFD open without being served: one of them keeps its `kfd_process`.
     KeptByDescriptor { holders: Vec<u32> },
-    /// It ended, and its address space lives on.
+    /// It ended, but its address space still exists.
     KeptByMemory,
-    /// It lives, and its address space is not the one that KFD has: it called exec.
+    /// It is alive, and its address space is not the one that KFD has: it called exec.
     Execed { own: bool, holders: Vec<u32> },
     /// It has KFD open and is a child of a process that KFD serves.
     Inherited { parent: u32, fd: u32 },
-    /// It has KFD open, and KFD has nothing of it.
+    /// It has KFD open, and KFD has nothing for it.
     Stray { fd: u32 },
-    /// It has a mapping of KFD, and KFD has nothing of it.
+    /// It has a mapping of KFD, and KFD has nothing for it.
     StrayMapping,
-    /// Whether KFD serves it is told by no source.
+    /// No source reports whether KFD serves it.
     NotTold,
-    /// It has a library of ROCm, or a render node, and not KFD.
+    /// It has a ROCm library or a render node, but not KFD.
     NotOpened { library: bool },
-    /// It has nothing of it.
+    /// It has none of these.
     NoPart,
-    /// It may not be looked into; KFD does not have it.
+    /// It may not be inspected; KFD does not have it.
     Unlooked,
 }
 
 impl Kind {
-    /// In JSON.
+    /// Name in JSON.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -117,7 +117,7 @@ impl Kind {
         }
     }
 
-    /// What it means, in full sentences. Numbers are the only part that others choose.
+    /// The meaning, in full sentences. Numbers are the only part that comes from outside the tracer.
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {

@@ -13,7 +13,7 @@ pub const SCHEMA: u32 = 1;
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
-    /// Of which process it is; `None`: of the node.
+    /// PID of the requested process; `None`: the report is for the node.
     pid: Option<u32>,
     facts: serde_json::Map<String, serde_json::Value>,
     limits: Vec<JsonFinding<'a>>,
@@ -21,10 +21,10 @@ struct Document<'a> {
     report: &'a Report,
 }
 
-/// Writes it.
+/// Writes the report.
 ///
 /// # Errors
-/// What `out` gives.
+/// Those of `out`.
 pub fn json(out: &mut impl Write, report: &Report, footing: Footing<'_>, pid: Option<u32>) -> io::Result<()> {
     let fact = |(name, value): &(&'static str, String)| ((*name).to_owned(), value.as_str().into());
     let document = Document {

@@ -1,4 +1,5 @@
-//! Mappings of a task, by `maps` of procfs, which tells file system, inode and path of each, and no device number.
+//! Mappings of a task, from `maps` in procfs, which has the file system, inode and path of each, but no
+//! device number.
 
 use super::seen::{Device, Mappings, Node};
 use procfs::FromBufRead as _;
@@ -8,14 +9,15 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
 use std::path::Path;
 
-/// Bytes taken of `maps`: 65,530 mappings, which a process may have (vm.max_map_count), of some 200 bytes.
+/// Most bytes read from `maps`: 65,530 mappings, which a process may have (vm.max_map_count), of some 200
+/// bytes each.
 const MAPS: u64 = 16 << 20;
 
-/// ROCm's libraries, by the beginnings of their names.
+/// ROCm's libraries, by the prefix of their names.
 const LIBRARIES: [&str; 2] = ["libhsa-runtime64", "libamdhip64"];
 
-/// Reads `<task>/maps`. A mapping is one of /dev/kfd where its file is one of `nodes`, or its path ends in `/dev/kfd`. `None`:
-/// it may not be read, or cannot be.
+/// Reads `<task>/maps`. A mapping counts as /dev/kfd if its file is one of `nodes`, or its path ends in
+/// `/dev/kfd`. `None`: not permitted, or not readable.
 pub(super) fn read(task: &Path, nodes: &BTreeSet<Node>) -> Option<Mappings> {
     let mut found = Mappings::default();
     let mut lines = BufReader::new(File::open(task.join("maps")).ok()?.take(MAPS));
@@ -26,10 +28,10 @@ pub(super) fn read(task: &Path, nodes: &BTreeSet<Node>) -> Option<Mappings> {
             Ok(0) => return Some(found),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            // The process ended, or may not be looked into.
+            // The process ended, or may not be inspected.
             Err(_) => return None,
         }
-        // Others have no file.
+        // Other mappings have no file.
         if line.contains(&b'/')
             && let Some(mapping) = parse(&line)
         {

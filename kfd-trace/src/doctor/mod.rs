@@ -1,7 +1,8 @@
-//! `kfd-trace doctor`: who uses KFD by each of the views that a node has, and why one of them shows another thing.
+//! `kfd-trace doctor`: the users of KFD according to each view of a node, and why views differ.
 //!
-//! Takes in: procfs and sysfs by their roots ([`read`], [`devices`]), and what the caller asked of the kernel's own table; all of
-//! it is a [`Seen`]. Gives out: a [`Report`] ([`diagnose()`], pure), as text ([`text`]) and as JSON ([`json`], docs/doctor.md).
+//! In: procfs and sysfs by their roots ([`read`], [`devices`]), and what the caller read from the kernel's
+//! own table; all of it is a [`Seen`]. Out: a [`Report`] ([`diagnose()`], pure), as text ([`text`]) and as
+//! JSON ([`json`], docs/doctor.md).
 
 mod descriptors;
 pub mod devices;

@@ -1,4 +1,4 @@
-//! The processes of procfs: what each has open and mapped, of those that have a part in it.
+//! Processes of procfs that use KFD or amdgpu: what each has open and mapped.
 
 use super::descriptors::{self, Open};
 use super::devices::Devices;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 pub use super::files::{Files, Real, Stat};
 
-/// What procfs told.
+/// Result of the procfs scan.
 #[derive(Debug, Default)]
 pub struct Read {
     pub processes: BTreeMap<u32, SeenProcess>,
@@ -22,8 +22,8 @@ pub struct Read {
     pub closed: BTreeSet<u32>,
 }
 
-/// Looks at all processes; keeps those that have KFD or amdgpu open or mapped, and the `wanted` ones. `host_node`: the host's
-/// /dev/kfd; `details`: what else is to be told of a process.
+/// Scans all processes. Keeps those that have KFD or amdgpu open or mapped, and the `wanted` ones.
+/// `host_node`: the host's /dev/kfd; `details`: supplies further details of a process.
 pub fn processes(
     files: &impl Files,
     procfs: &Path,
@@ -35,14 +35,14 @@ pub fn processes(
     let mut read = Read::default();
     let first_mounts = mounts(&procfs.join("1"));
     for tgid in numbers(procfs) {
-        // Gone since, or hidden: then the caller knows it from elsewhere.
+        // Ended meanwhile, or hidden: then the caller has it from another source.
         let Ok(life) = process::life(procfs, tgid) else { continue };
         if life.of_kernel {
             continue;
         }
         read.looked_at += 1;
         let task = task::living(procfs, tgid, &life);
-        // A process that is dead has nothing, and says that it is root's.
+        // A dead process has no descriptors, and procfs shows root as its owner.
         let Open { kfd, drm, closed } = match &task {
             Some(task) => descriptors::read(files, devices, task),
             None => Open::default(),
@@ -90,7 +90,7 @@ fn mounts(process: &Path) -> Option<PathBuf> {
     fs::read_link(process.join("ns/mnt")).ok()
 }
 
-/// What sysfs lists, by PID. `None`: the folder cannot be read.
+/// Processes that sysfs lists, by PID. `None`: the folder cannot be read.
 #[must_use]
 pub fn of_sysfs(listed: &KfdSysfs) -> Option<KfdProcesses> {
     let mut processes = KfdProcesses::new();
@@ -106,7 +106,7 @@ pub fn of_sysfs(listed: &KfdSysfs) -> Option<KfdProcesses> {
     listed.there.then_some(processes)
 }
 
-/// Takes in one `kfd_process` of the driver's table. `reused`: procfs has another process of that PID.
+/// Adds one `kfd_process` of the driver's table. `reused`: procfs has another process with that PID.
 pub fn add_standing(all: &mut KfdProcesses, tgid: u32, context: Option<u32>, queues: usize, reused: bool) {
     let process: &mut KfdProcess = all.entry(tgid).or_default();
     process.contexts.extend(context);

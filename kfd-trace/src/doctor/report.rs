@@ -1,4 +1,4 @@
-//! The report: plain data; its fields are those of the JSON (docs/doctor.md).
+//! The doctor report: plain data. Its fields are those of the JSON (docs/doctor.md).
 
 use super::finding::{Kind, Weight};
 use super::sampled::Sampled;
@@ -6,18 +6,18 @@ use super::seen::DrmDescriptor;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// What comes of it all.
+/// Overall result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Well,
     /// One of the usual checks misses a process.
     Hidden,
-    /// KFD or a GPU keeps something that nobody has.
+    /// KFD or a GPU keeps something that has no owner.
     Wrong,
 }
 
-/// A way to look.
+/// A method of finding the users of KFD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ViewName {
@@ -35,25 +35,25 @@ pub enum ViewName {
     Sampled,
 }
 
-/// What a view told.
+/// Result of one view.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct View {
     pub view: ViewName,
-    /// PIDs; `None`: it was not asked, or told nothing.
+    /// PIDs; `None`: the view was not tried, or returned nothing.
     pub saw: Option<Vec<u32>>,
-    /// Why not.
+    /// Why `saw` is `None`.
     pub why: Option<String>,
     pub can_miss: &'static str,
 }
 
-/// How a process stands.
+/// Liveness of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     Lives,
-    /// Threads live on behind a dead leader.
+    /// The leader is dead, other threads run.
     WithoutLeader,
-    /// Dead and not reaped, or about to be.
+    /// Dead and not reaped, or about to be dead.
     Ended,
     /// procfs has no such process.
     Gone,
@@ -61,12 +61,13 @@ pub enum Standing {
     Unknown,
 }
 
-/// What rocm-smi --showpids has of it: names of class/kfd/kfd/proc, and what procfs tells of each.
+/// What `rocm-smi --showpids` shows of the process: names from class/kfd/kfd/proc, and what procfs reports
+/// for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RocmSmi {
     Named,
-    /// It says UNKNOWN.
+    /// It prints UNKNOWN.
     Unknown,
     Missed,
 }
@@ -95,14 +96,14 @@ pub struct Row {
     pub uid: Option<u32>,
     pub owner: Option<String>,
     pub standing: Standing,
-    /// KFD has it; `None`: no source could be asked.
+    /// KFD has it; `None`: no source could be read.
     pub kfd: Option<bool>,
     pub contexts: Vec<u32>,
-    /// By the source that has more.
+    /// From the source that has more.
     pub queues: usize,
-    /// As sysfs tells.
+    /// As reported by sysfs.
     pub vram_bytes: Option<u64>,
-    /// What its queues did; `None`: that cannot be read, or it has none.
+    /// Activity of its queues; `None`: cannot be read, or it has no queues.
     pub activity: Option<Sampled>,
     /// `None`: not known.
     pub seen_by: BTreeMap<ViewName, Option<bool>>,
@@ -119,7 +120,7 @@ pub struct Row {
 pub struct ChipRow {
     pub pci: String,
     pub vram_used_bytes: Option<u64>,
-    /// What processes account for.
+    /// Memory that processes account for.
     pub vram_owned_bytes: u64,
     pub unowned: bool,
 }
@@ -127,16 +128,16 @@ pub struct ChipRow {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     pub outcome: Outcome,
-    /// Every process could be looked into.
+    /// All processes could be inspected.
     pub complete: bool,
-    /// Number of processes that were looked at, and of those that may not be looked into.
+    /// Number of processes that were inspected, and of those that may not be inspected.
     pub looked_at: usize,
     pub not_permitted: usize,
     pub hidepid: bool,
     pub views: Vec<View>,
     pub processes: Vec<Row>,
     pub chips: Vec<ChipRow>,
-    /// Something may be a change under way: to be looked at again.
+    /// A change may be in progress: scan again.
     #[serde(skip)]
     pub doubt: bool,
 }

@@ -1,4 +1,5 @@
-//! What the queues of a process did, by the pointers in its memory: a queue's activity in, sums out. Pure.
+//! Activity of the queues of a process, from the pointers in its memory. In: activity per queue. Out: sums.
+//! Pure.
 
 use crate::model::event::QueueCreate;
 use crate::model::pointers::{Pointers, Unit, Unmeasured};
@@ -6,18 +7,18 @@ use crate::state::Activity;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Of a process, all of its contexts and GPUs.
+/// Sums for a process over all of its contexts and GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sampled {
     /// Queues whose pointers were read and understood.
     pub queues_measured: usize,
-    /// The others, by the reason.
+    /// Queues that were not measured, by reason.
     pub not_measured: BTreeMap<&'static str, usize>,
     pub packets_submitted: u64,
     pub packets_retired: u64,
     pub sdma_ring_bytes_submitted: u64,
     pub sdma_ring_bytes_retired: u64,
-    /// Something waits or runs, or was submitted or retired between the two readings.
+    /// Something is pending or running, or was submitted or retired between the two readings.
     pub busy: bool,
 }
 
@@ -25,7 +26,7 @@ pub struct Sampled {
 pub type AllSampled = BTreeMap<u32, Sampled>;
 
 impl Sampled {
-    /// Adds a queue; `None` for one that could not be asked for.
+    /// Adds a queue. `activity` is `None` for a queue that could not be sampled.
     pub fn add(&mut self, queue: &QueueCreate, activity: Option<&Activity>) {
         let unit = Pointers::of(queue).map(|pointers| pointers.unit);
         let measured = activity.and_then(Activity::now);
@@ -45,7 +46,7 @@ impl Sampled {
         self.busy |= moves || measured.counts.backlog() > 0;
     }
 
-    /// `127644 packets retired, busy`; `idle` where nothing moves and all could be read.
+    /// For example `127644 packets retired, busy`; `idle` if nothing moves and everything could be read.
     #[must_use]
     pub fn words(&self) -> String {
         let state = match (self.busy, self.not_measured.is_empty()) {
@@ -71,7 +72,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Queues 3 (AQL) and 4 (SDMA) after these readings, each a second after the one before.
+    /// Queues 3 (AQL) and 4 (SDMA) after these readings, one second apart.
     fn after(readings: &[[Reading; 2]]) -> Sampled {
         let mut all = state();
         all.apply(&event(S, 1, 700, seen(false)));

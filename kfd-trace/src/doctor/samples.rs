@@ -1,4 +1,4 @@
-//! What the tests of this module have in common: a node with one process that is served.
+//! Shared by the tests of this module: a node with one process that is served.
 
 use super::sampled::{AllSampled, Sampled};
 use super::seen::{
@@ -60,7 +60,7 @@ pub(super) fn listed() -> KfdProcesses {
     KfdProcesses::from([(PID, KfdProcess { queues: 2, vram, ..KfdProcess::default() })])
 }
 
-/// Of two queues.
+/// Sums of two queues.
 pub(super) fn sampled() -> Sampled {
     Sampled { queues_measured: 2, packets_submitted: 127_644, packets_retired: 127_644, ..Sampled::default() }
 }
@@ -81,7 +81,7 @@ pub(super) fn seen() -> Seen {
     }
 }
 
-/// The same, with this process instead.
+/// The same node, with this process instead.
 pub(super) fn with(process: SeenProcess) -> Seen {
     Seen { processes: BTreeMap::from([(PID, process)]), ..seen() }
 }

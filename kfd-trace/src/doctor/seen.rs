@@ -1,4 +1,4 @@
-//! What all views told at one look: plain data.
+//! What all views reported in one scan: plain data.
 
 use super::sampled::AllSampled;
 use crate::attribute::process::Life;
@@ -20,23 +20,23 @@ impl fmt::Display for Device {
     }
 }
 
-/// Which file it is: file system (st_dev) and inode, which lsof and fuser compare.
+/// Identity of a file: file system (st_dev) and inode, which lsof and fuser compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
     pub filesystem: Device,
     pub inode: u64,
 }
 
-/// An open descriptor of /dev/kfd, whatever its path: its st_rdev is the driver's number.
+/// An open descriptor of /dev/kfd, at any path: its st_rdev is the driver's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KfdDescriptor {
     pub fd: u32,
     pub node: Node,
-    /// It is closed by exec (O_CLOEXEC); `None`: fdinfo does not tell.
+    /// exec closes it (O_CLOEXEC); `None`: not in fdinfo.
     pub cloexec: Option<bool>,
 }
 
-/// What fdinfo tells of an open descriptor of a DRM node of amdgpu (Documentation/gpu/drm-usage-stats.rst).
+/// What fdinfo reports for an open descriptor of an amdgpu DRM node (Documentation/gpu/drm-usage-stats.rst).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DrmDescriptor {
     pub fd: u32,
@@ -54,7 +54,7 @@ pub struct Mappings {
     pub kfd: BTreeSet<Node>,
     /// Number of mappings of /dev/dri/renderD*.
     pub render: u32,
-    /// Of ROCm's libraries those that are mapped.
+    /// The ROCm libraries that are mapped.
     pub libraries: BTreeSet<&'static str>,
 }
 
@@ -63,29 +63,30 @@ pub struct Mappings {
 pub struct SeenProcess {
     pub comm: String,
     pub uid: u32,
-    /// Its PID for itself, where that is another one.
+    /// Its PID in its own namespace, if different.
     pub inner_pid: Option<u32>,
     pub life: Life,
     pub details: ProcessDetails,
-    /// Its mount namespace is another one than that of the host's first process; `None`: it may not be asked.
+    /// Its mount namespace differs from that of the host's first process; `None`: not permitted to read.
     pub own_mounts: Option<bool>,
-    /// Its descriptors may not be looked at.
+    /// Its descriptors may not be read.
     pub closed: bool,
     pub kfd: Vec<KfdDescriptor>,
     pub drm: Vec<DrmDescriptor>,
-    /// `None`: they may not be looked at.
+    /// `None`: they may not be read.
     pub mappings: Option<Mappings>,
 }
 
-/// What KFD has of a PID, by one source; the contexts of a PID (7.2) are taken together.
+/// What KFD has for a PID, from one source. The contexts of a PID (7.2) are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KfdProcess {
-    /// Of further contexts.
+    /// Ids of further contexts.
     pub contexts: Vec<u32>,
     pub queues: usize,
-    /// Bytes by gpu_id. sysfs alone tells them.
+    /// Bytes by gpu_id. Only sysfs reports them.
     pub vram: BTreeMap<u32, u64>,
-    /// The leader started at another time than the process that has the PID in procfs now. The kernel's table alone tells it.
+    /// The leader's start time differs from that of the process that has the PID in procfs now. Only the
+    /// kernel's table reports it.
     pub reused: bool,
 }
 
@@ -101,24 +102,24 @@ pub struct Chip {
     pub vram_used: Option<u64>,
 }
 
-/// All that was seen at one look.
+/// Everything that one scan found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     /// Number of /dev/kfd, by sysfs.
     pub device: Option<Device>,
-    /// /dev/kfd of the host, as lsof and fuser take it.
+    /// /dev/kfd of the host, as lsof and fuser see it.
     pub host_node: Option<Node>,
     /// class/kfd/kfd/proc; `None`: it cannot be read.
     pub sysfs: Option<KfdProcesses>,
     /// The driver's table, or why it cannot be read.
     pub kernel: Result<KfdProcesses, String>,
-    /// What queues did, by PID, or why that cannot be read.
+    /// Activity of queues, by PID, or why it cannot be read.
     pub sampled: Result<AllSampled, String>,
-    /// Those with a part in it, and those that KFD has or that are asked for, by PID.
+    /// Processes that use KFD or amdgpu, that KFD has, or that were requested, by PID.
     pub processes: BTreeMap<u32, SeenProcess>,
-    /// How many were looked at, without the kernel's own threads.
+    /// Number of processes inspected, without kernel threads.
     pub looked_at: usize,
-    /// Those that may not be looked into.
+    /// Processes that may not be inspected.
     pub closed: BTreeSet<u32>,
     /// procfs hides other users' processes from this one (hidepid).
     pub hides: bool,

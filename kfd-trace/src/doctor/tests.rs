@@ -1,4 +1,4 @@
-//! Every verdict, of what was made up; and the two forms of the report.
+//! Every verdict, from synthetic input; and the two forms of the report.
 
 use super::finding::Kind;
 use super::report::{RocmSmi, Row, Standing, ViewName};
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 mod forms;
 
-/// Of a node that stays as it is.
+/// The report for a node whose state does not change.
 fn told(seen: &Seen) -> Report {
     diagnose(seen, Some(seen), None)
 }
@@ -20,7 +20,7 @@ fn row(report: &Report, pid: u32) -> &Row {
     report.processes.iter().find(|row| row.pid == pid).expect("a row")
 }
 
-/// The outcome, and what is found of the sample's process.
+/// The outcome, and the findings for the sample process.
 fn of(seen: &Seen) -> (Outcome, Vec<Kind>) {
     let report = told(seen);
     (report.outcome, row(&report, PID).findings.clone())
@@ -116,7 +116,7 @@ fn who_may_not_look_is_told_so_and_nothing_is_claimed() {
     assert_eq!(of(&Seen { host_node: None, ..seen.clone() }).1, [Kind::NotPermitted]);
     let row = row(&report, PID);
     assert_eq!((row.seen_by[&ViewName::Lsof], row.seen_by[&ViewName::DeviceNumber]), (None, None));
-    // KFD has nothing, and what others have open is not known.
+    // KFD has nothing, and the descriptors of other processes are not known.
     let nothing = KfdProcesses::new();
     let idle = Seen { sysfs: Some(nothing.clone()), kernel: Ok(nothing), processes: [].into(), ..seen };
     let report = told(&idle);
@@ -157,7 +157,7 @@ fn what_a_dead_process_left_is_wrong_when_it_stays() {
         let row = self::row(&told, PID);
         assert_eq!((row.standing, row.rocm_smi), (Standing::Ended, Some(RocmSmi::Named)), "ps has its name");
     }
-    // Another process has the number by now.
+    // Another process has the PID by now.
     let reused = KfdProcesses::from([(PID, KfdProcess { reused: true, ..KfdProcess::default() })]);
     assert_eq!(of(&Seen { kernel: Ok(reused), ..seen() }), (Outcome::Wrong, vec![Kind::KeptByMemory]));
 }
@@ -167,7 +167,7 @@ fn a_dead_process_that_others_keep_names_them() {
     let child = SeenProcess { life: Life { parent: 1, ..life('S', 1) }, ..process() };
     let kept = Seen { kernel: Ok([].into()), processes: [(325, child)].into(), ..seen() };
     assert_eq!(of(&kept), (Outcome::Wrong, vec![Kind::KeptByDescriptor { holders: vec![325] }]));
-    // A child of one that is served has its descriptor from there.
+    // A child of a served process inherits its descriptor.
     let childs = SeenProcess { life: Life { parent: 902, ..life('S', 1) }, ..process() };
     let mut other = Seen { processes: [(902, process()), (925, childs)].into(), ..kept };
     for all in [other.sysfs.as_mut(), other.kernel.as_mut().ok()].into_iter().flatten() {

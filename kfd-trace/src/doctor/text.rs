@@ -1,4 +1,4 @@
-//! The report for people. Names that others chose are escaped.
+//! The report as text. Names from outside the tracer are escaped.
 
 use super::finding::Weight;
 use super::report::{ChipRow, Outcome, Report, RocmSmi, Row, Standing, View};
@@ -8,17 +8,17 @@ use crate::output::status;
 use crate::text::{escape, table};
 use std::io::{self, Write};
 
-/// What this tracer stands on, as `kfd-trace status` tells it.
+/// Facts and findings about this kernel, as `kfd-trace status` shows them.
 #[derive(Clone, Copy, Debug)]
 pub struct Footing<'a> {
     pub facts: &'a [(&'static str, String)],
     pub findings: &'a [Finding],
 }
 
-/// Writes it. `only`: it is of one process, and what is of the node is left out.
+/// Writes the report. `only`: it is for one process; node-wide parts are omitted.
 ///
 /// # Errors
-/// What `out` gives.
+/// Those of `out`.
 pub fn text(out: &mut impl Write, report: &Report, footing: Footing<'_>, only: bool) -> io::Result<()> {
     if !only {
         status::footing(out, footing.facts, footing.findings)?;
@@ -52,7 +52,7 @@ fn views(views: &[View], only: bool) -> String {
     table::plain(&["VIEW", "SAW", "CAN MISS"], rows.collect(), &[])
 }
 
-/// PIDs, few of them.
+/// A short list of PIDs.
 fn listed(pids: &[u32]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<String> = pids.iter().take(SHOWN).map(u32::to_string).collect();
@@ -114,7 +114,7 @@ fn size(bytes: u64) -> String {
     bytesize::ByteSize(bytes).display().iec().to_string()
 }
 
-/// What could not be looked at.
+/// What could not be inspected.
 fn limits(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if report.not_permitted > 0 {

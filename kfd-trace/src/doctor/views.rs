@@ -1,10 +1,10 @@
-//! The views side by side: what each saw, and what it can miss. Pure.
+//! Comparison of the views: what each saw, and what it can miss. Pure.
 
 use super::report::{View, ViewName};
 use super::seen::Seen;
 
 impl ViewName {
-    /// In the order in which they are told.
+    /// In output order.
     pub const ALL: [ViewName; 7] = [
         ViewName::DeviceNumber,
         ViewName::Lsof,
@@ -15,7 +15,7 @@ impl ViewName {
         ViewName::Sampled,
     ];
 
-    /// For people.
+    /// Name in text output.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ pub(super) fn sees(seen: &Seen, view: ViewName, pid: u32) -> Option<bool> {
     }
 }
 
-/// All views, of all processes or of one.
+/// All views, for all processes or for one.
 pub(super) fn all(seen: &Seen, only: Option<u32>) -> Vec<View> {
     let of = |view| {
         let why = why_not(seen, view);

@@ -1,15 +1,15 @@
-//! Memory of a chip against what processes account for. Pure.
+//! Memory of a chip compared with what processes account for. Pure.
 
 use super::report::ChipRow;
 use super::seen::{Chip, Seen};
 use std::collections::BTreeMap;
 
-/// What a chip uses for itself (firmware, page tables, the kernel's own buffers) is some hundred MiB; more than that without an
-/// owner is told.
+/// A chip uses some hundred MiB for itself (firmware, page tables, the kernel's own buffers). More than this
+/// without an owner is reported.
 const OWN_USE: u64 = 1 << 30;
 
-/// Each chip. KFD's memory of a process stands in its DRM client, too, so that the larger of both counts. Memory that is not
-/// owned by anybody is told only where everybody could be looked at.
+/// One row per chip. KFD's memory of a process is also in its DRM client, so the larger of both counts.
+/// Memory without an owner is reported only if all processes could be inspected.
 pub(super) fn chips(seen: &Seen) -> Vec<ChipRow> {
     let complete = seen.closed.is_empty() && !seen.hides;
     let row = |chip: &Chip| {
@@ -32,7 +32,7 @@ fn owned(seen: &Seen, chip: &Chip) -> u64 {
         by_pid.entry(*pid).or_default().0 = sum(bytes.copied());
     }
     for (pid, process) in &seen.processes {
-        // Descriptors of one client tell the same.
+        // Descriptors of one client report the same values.
         let of_chip = process.drm.iter().filter(|open| open.pdev.as_deref() == Some(&chip.pci));
         let clients: BTreeMap<_, _> =
             of_chip.map(|open| (open.client_id, open.vram_bytes.unwrap_or(0))).collect();
@@ -41,7 +41,7 @@ fn owned(seen: &Seen, chip: &Chip) -> u64 {
     sum(by_pid.into_values().map(|(kfd, drm)| kfd.max(drm)))
 }
 
-/// Bytes, of what anybody may have written.
+/// Sum of bytes. The input is untrusted, so it saturates.
 pub(super) fn sum(bytes: impl Iterator<Item = u64>) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }

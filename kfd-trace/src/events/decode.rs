@@ -1,4 +1,4 @@
-//! Bytes of the ring buffer to events. Total: any bytes give an event or an error by name.
+//! Decodes bytes of the ring buffer to events. Total: any bytes give an event or a named error.
 
 use crate::model::event::{Body, Event, IoctlCall, Outcome, ProcessId, ProcessSeen};
 use crate::model::incident::{
@@ -32,7 +32,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Every name that [`DecodeError::reason`] gives.
+    /// Every name that [`DecodeError::reason`] returns.
     pub const REASONS: [&str; 7] = ["no_header", "version", "kind", "size", "outcome", "mqd_op", "pointers"];
 
     /// Name in metrics.
@@ -55,11 +55,11 @@ impl DecodeError {
 #[error("{error}")]
 pub struct Undecodable {
     pub error: DecodeError,
-    /// The probe whose program sent it; `None` when it does not tell.
+    /// The probe whose program sent it; `None` if the record does not identify it.
     pub probe: Option<ProbeId>,
 }
 
-/// Decodes one record; `layout` is that of the kernel which made it.
+/// Decodes one record; `layout` is that of the kernel that made it.
 ///
 /// # Errors
 /// [`Undecodable`] when the bytes are not a record of this version.
@@ -139,7 +139,7 @@ fn process_seen(seen: &record::ProcessSeen) -> Body {
     })
 }
 
-/// `None` for a primary context, and for a driver that has no others.
+/// `None` for a primary context, and for a driver without others.
 #[must_use]
 pub fn secondary(context_id: u32) -> Option<u32> {
     (context_id < PRIMARY_CONTEXT).then_some(context_id)
@@ -206,7 +206,7 @@ fn user_queue(call: &record::UserQueue) -> Body {
     })
 }
 
-/// As many bytes as the record says are valid.
+/// The bytes that the record marks as valid.
 fn prefix_of(bytes: &[u8], len: u32) -> &[u8] {
     usize::try_from(len).ok().and_then(|len| bytes.get(..len)).unwrap_or(bytes)
 }
@@ -223,7 +223,7 @@ fn ioctl(call: &record::Ioctl) -> Result<Body, DecodeError> {
     Ok(Body::Ioctl(IoctlCall { cmd: call.cmd, entered_ns: call.entered_ns, outcome, args }))
 }
 
-/// 0 stands for "not readable" in the records.
+/// 0 means "not readable" in the records.
 fn some(value: u32) -> Option<u32> {
     (value != 0).then_some(value)
 }

@@ -1,12 +1,12 @@
-//! What an ioctl did to a queue, told by its arguments and its result alone: for kernels that do not tell where the
-//! driver's own structures have their fields.
+//! What an ioctl did to a queue, derived from its arguments and its result alone: for kernels in which the
+//! field offsets of the driver's own structures are unknown.
 
 use crate::model::event::{Body, Event, IoctlCall, Origin, Outcome, QueueCreate, QueueType};
 use crate::model::incident::QueueUpdate;
 use crate::model::ioctl::nr;
 use kfd_trace_common::rules;
 
-/// The event that follows from a call; `None` when it failed, or is about something else.
+/// The event that follows from a call; `None` if the call failed or concerns something else.
 #[must_use]
 pub fn derived(event: &Event) -> Option<Event> {
     let Body::Ioctl(call) = &event.body else { return None };
@@ -15,7 +15,7 @@ pub fn derived(event: &Event) -> Option<Event> {
     Some(Event { in_ioctl: Some(call.cmd), body, ..event.clone() })
 }
 
-/// Arguments: include/uapi/linux/kfd_ioctl.h, the parts that are the same in all versions.
+/// Arguments: include/uapi/linux/kfd_ioctl.h, only the parts that are the same in all versions.
 fn body(call: &IoctlCall) -> Option<Body> {
     let errno = call.outcome.errno()?;
     let failed = errno != 0;
@@ -36,7 +36,7 @@ fn body(call: &IoctlCall) -> Option<Body> {
             };
             Some(Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno }))
         }
-        // The mask itself stands in the caller's memory.
+        // The mask itself is in the caller's memory.
         rules::SET_CU_MASK if !failed => {
             let now = QueueCreate { queue_id: Some(short(0)?), ..QueueCreate::untold(Origin::Ioctl) };
             Some(Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno }))
@@ -57,7 +57,7 @@ fn created(args: &[u8]) -> Option<QueueCreate> {
         ring_size: short(32).map(u64::from),
         write_pointer_address: long(8),
         read_pointer_address: long(16),
-        // The top bits of percent tell the XCC of a PM4 queue (6.12).
+        // The top bits of percent select the XCC of a PM4 queue (6.12).
         percent: short(44).map(|percent| percent & 0xff),
         priority: short(48),
         ..QueueCreate::untold(Origin::Ioctl)

@@ -1,4 +1,4 @@
-//! From the ring buffer's bytes to owned events.
+//! Decodes the ring buffer's bytes to owned events.
 //!
 //! In: records (`kfd-trace-common`), the layout of this kernel's structures (`kernel::Offsets`). Out:
 //! [`Event`](crate::model::event::Event)s, and the rows of the maps ([`tables`]).

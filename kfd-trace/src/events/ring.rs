@@ -1,4 +1,4 @@
-//! The reading end of the ring buffer.
+//! Reader of the ring buffer.
 
 use super::decode::{Undecodable, decode};
 use crate::model::event::Event;
@@ -8,7 +8,7 @@ use std::io;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Records taken in one go before other tasks get their turn.
+/// Records read at once before other tasks get to run.
 const BATCH: usize = 4096;
 
 /// Reader of the ring buffer.
@@ -18,7 +18,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Takes over the map; `layout` is that of the kernel which fills it.
+    /// Takes over the map; `layout` is that of the kernel that fills it.
     ///
     /// # Errors
     /// When the descriptor cannot be registered with the runtime.
@@ -32,7 +32,7 @@ impl Ring {
     /// Waits for records and appends a batch of them.
     ///
     /// # Errors
-    /// When waiting fails; records are never the reason.
+    /// When waiting fails; never because of a record.
     pub async fn read(&mut self, out: &mut Vec<Result<Event, Undecodable>>) -> io::Result<()> {
         let mut ready = self.ring.readable_mut().await?;
         let ring = ready.get_inner_mut();
@@ -45,11 +45,11 @@ impl Ring {
             out.push(decode(&record, &self.layout));
             taken += 1;
         }
-        // More may stand there: the descriptor stays marked as readable.
+        // More records may be pending: the descriptor stays marked as readable.
         Ok(())
     }
 
-    /// Takes what stands in the buffer without waiting.
+    /// Reads all pending records without waiting.
     pub fn drain(&mut self, out: &mut Vec<Result<Event, Undecodable>>) {
         while let Some(record) = self.ring.get_mut().next() {
             out.push(decode(&record, &self.layout));
@@ -57,7 +57,7 @@ impl Ring {
     }
 }
 
-/// Hands the lines of the BPF side (debug builds) to the program's own log, until the task is dropped.
+/// Forwards log lines of the BPF side (debug builds) to the program's own log, until the task is dropped.
 ///
 /// # Errors
 /// When the descriptor cannot be registered with the runtime.

@@ -1,4 +1,5 @@
-//! What the BPF maps hold, as plain values: sums and counters read at a scrape or at the end of a run.
+//! The contents of the BPF maps, as plain values: totals and counters read at a scrape or at the end of a
+//! run.
 
 use super::undecoded::{Undecoded, probe_name};
 use crate::model::counters::Counters;
@@ -9,7 +10,7 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::stat::IoctlStat;
 use std::collections::BTreeMap;
 
-/// One reading of all maps. Totals since the tracer's start, summed over the CPUs.
+/// One reading of all maps. Totals since the tracer started, summed over the CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tables {
     pub ioctls: Vec<IoctlRow>,
@@ -17,33 +18,34 @@ pub struct Tables {
     pub in_flight: Vec<InFlightRow>,
     pub crowded: Crowded,
     pub counters: Counters,
-    /// What the kernel left out, of each probe that is or was attached.
+    /// Calls that the kernel skipped, for each probe that is or was attached.
     pub missed: BTreeMap<ProbeId, Missed>,
 }
 
-/// Of the causes of a probe's losses: records that found the ring buffer full.
+/// Cause of a probe's losses: records that found the ring buffer full.
 pub const RING_FULL: &str = "ring_full";
 
 /// Records that could not be decoded.
 pub const NOT_DECODED: &str = "not_decoded";
 
-/// Entries of the hash maps that take what finds no place at hand, and of the places themselves: they can run full.
+/// Entries in use of the hash maps for what has no slot of its own, and of the slots themselves: both can run
+/// full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crowded {
     /// Pairs of process and command.
     pub ioctls: usize,
     /// Triples with an errno.
     pub errors: usize,
-    /// Calls under way.
+    /// Calls in flight.
     pub in_flight: usize,
-    /// Threads that have a seat.
+    /// Threads that have a slot.
     pub seats: usize,
 }
 
 impl Tables {
-    /// What did not reach the state, each under a name that ends in the probe's, none of them 0: records that found the ring
-    /// buffer full, what the kernel left out, what the programs could not do, and records that could not be decoded, which are
-    /// counted outside of the maps.
+    /// What did not reach the state, each under a name that ends in the probe's name, all above 0: records
+    /// that found the ring buffer full, calls that the kernel skipped, what the programs could not do, and
+    /// records that could not be decoded, which are counted outside the maps.
     #[must_use]
     pub fn missing(&self, undecoded: &Undecoded) -> BTreeMap<String, u64> {
         let mut missing = BTreeMap::new();
@@ -74,8 +76,8 @@ impl Tables {
         missing
     }
 
-    /// What did not get through of what a probe's program told, or could have, by cause, none of them 0: [`RING_FULL`],
-    /// [`NOT_DECODED`] and the names of [`Trouble`].
+    /// Losses of what a probe's program reported or could have reported, by cause, all above 0:
+    /// [`RING_FULL`], [`NOT_DECODED`] and the names of [`Trouble`].
     #[must_use]
     pub fn losses_of(&self, probe: ProbeId, undecoded: &Undecoded) -> BTreeMap<&'static str, u64> {
         let records = [(RING_FULL, self.counters.lost_by(probe)), (NOT_DECODED, undecoded.of(Some(probe)))];
@@ -83,7 +85,7 @@ impl Tables {
         records.into_iter().filter(|(_, count)| *count > 0).chain(troubles).collect()
     }
 
-    /// Calls that are over: their returns were not seen.
+    /// Closes calls that have ended: their returns were not seen.
     pub fn close(&mut self, over: impl Fn(&InFlightRow) -> bool) {
         for call in self.in_flight.extract_if(.., |call| over(call)) {
             let row = self.ioctls.iter_mut().find(|row| (row.process, row.cmd) == (call.process, call.cmd));
@@ -98,12 +100,12 @@ impl Tables {
 #[derive(Clone, Debug, PartialEq)]
 pub struct IoctlRow {
     pub process: ProcessId,
-    /// As user space gave it.
+    /// As passed by user space.
     pub cmd: u32,
     pub stat: IoctlStat,
 }
 
-/// How often one process's calls of one command ended in one errno.
+/// How often one process's calls of one command returned one errno.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRow {
     pub process: ProcessId,
@@ -113,13 +115,13 @@ pub struct ErrorRow {
     pub count: u64,
 }
 
-/// A call that entered `kfd_ioctl` and has not been seen to return.
+/// A call that entered `kfd_ioctl` and whose return was not seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InFlightRow {
     pub process: ProcessId,
     /// tgid of the owner.
     pub tgid: u32,
-    /// tgid and tid of the thread that calls, which is another process's where CRIU calls for the owner.
+    /// tgid and tid of the calling thread; it belongs to another process where CRIU calls for the owner.
     pub caller_tgid: u32,
     pub tid: u32,
     pub cmd: u32,
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(not_seen, [1, 1]);
     }
 
-    /// One of each kind of loss, of three probes and of none.
+    /// One loss of each kind, of three probes and of no probe.
     fn losing() -> (Tables, Undecoded) {
         let counted = [(counter::sent(Kind::Close), 100), (counter::hits(ProbeId::Open), 100)];
         let losses = [

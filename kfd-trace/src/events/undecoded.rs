@@ -1,10 +1,10 @@
-//! Records that could not be decoded, counted by the reason and by the probe that sent them.
+//! Records that could not be decoded, counted by reason and sending probe.
 
 use super::decode::{DecodeError, Undecodable};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 
-/// None of the counts is 0. No probe: the record does not tell which.
+/// All counts are above 0. No probe: the record does not identify it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undecoded(BTreeMap<(&'static str, Option<ProbeId>), u64>);
 
@@ -20,12 +20,12 @@ impl Undecoded {
         *self.0.entry((record.error.reason(), record.probe)).or_default() += 1;
     }
 
-    /// Reason, probe and count of each.
+    /// Reason, probe and count of each entry.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Option<ProbeId>, u64)> {
         self.0.iter().map(|((reason, probe), count)| (*reason, *probe, *count))
     }
 
-    /// Every reason, with 0 where it did not happen.
+    /// Every reason, with 0 if it did not occur.
     #[must_use]
     pub fn by_reason(&self) -> BTreeMap<&'static str, u64> {
         let mut sums = BTreeMap::from(DecodeError::REASONS.map(|reason| (reason, 0)));
@@ -33,7 +33,7 @@ impl Undecoded {
         sums
     }
 
-    /// Records of a probe, or of none that is known.
+    /// Records of a probe; `None` counts the records of unknown probes.
     #[must_use]
     pub fn of(&self, probe: Option<ProbeId>) -> u64 {
         self.iter().filter(|(_, of, _)| *of == probe).map(|(_, _, count)| count).sum()

@@ -1,4 +1,5 @@
-//! bpf(2) itself, for what the library that loads the other programs does not know, or does at a cost.
+//! Direct bpf(2) calls, for what the library that loads the other programs does not support or does at a
+//! cost.
 
 use aya_obj::generated::bpf_insn;
 use std::io;
@@ -11,7 +12,7 @@ pub(crate) const PROG_LOAD: libc::c_long = 5;
 pub(crate) const LINK_CREATE: libc::c_long = 28;
 pub(crate) const ITER_CREATE: libc::c_long = 33;
 
-/// `union bpf_attr`, as far as BPF_PROG_LOAD reads it here.
+/// `union bpf_attr`, as far as used here for BPF_PROG_LOAD.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct ProgLoad {
@@ -27,14 +28,15 @@ pub(crate) struct ProgLoad {
     prog_name: [u8; 16],
     prog_ifindex: u32,
     expected_attach_type: u32,
-    /// Types and lines of the program's own.
+    /// Types and lines of the program itself.
     own_types: [u32; 9],
-    /// The type of what it is attached to.
+    /// The BTF type of the attach target.
     attach_btf_id: u32,
 }
 
 impl ProgLoad {
-    /// A program of this type, for links of this type. `target`: the type of what it is attached to, where it has one.
+    /// A program of this type, for links of this type. `target`: the BTF type of the attach target, if it has
+    /// one.
     pub(crate) fn new(prog_type: u32, expected_attach_type: u32, target: Option<u32>) -> Self {
         ProgLoad { prog_type, expected_attach_type, attach_btf_id: target.unwrap_or(0), ..Self::default() }
     }
@@ -42,7 +44,7 @@ impl ProgLoad {
     /// Loads a program.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// When the kernel rejects it.
     pub(crate) fn load(
         mut self,
         name: &str,
@@ -54,12 +56,13 @@ impl ProgLoad {
         self.license = license.as_ptr().expose_provenance() as u64;
         // The last byte stays 0.
         self.prog_name[..15].iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-        // SAFETY: the kernel reads `self`, and the instructions and the licence that it names, which live until it is back.
+        // SAFETY: the kernel reads `self`, and the instructions and the licence that it points to, which live
+        // until the call returns.
         unsafe { bpf(PROG_LOAD, &self) }
     }
 }
 
-/// The same for BPF_MAP_CREATE.
+/// As above, for BPF_MAP_CREATE.
 #[repr(C)]
 pub(crate) struct MapCreate {
     pub(crate) map_type: u32,
@@ -68,7 +71,7 @@ pub(crate) struct MapCreate {
     pub(crate) max_entries: u32,
 }
 
-/// The same for BPF_MAP_UPDATE_ELEM.
+/// As above, for BPF_MAP_UPDATE_ELEM.
 #[repr(C)]
 struct MapUpdate {
     map_fd: u32,
@@ -78,10 +81,10 @@ struct MapUpdate {
     flags: u64,
 }
 
-/// Sets an element of an array whose values have four bytes.
+/// Sets an element of an array with four-byte values.
 ///
 /// # Errors
-/// When the kernel refuses it.
+/// When the kernel rejects it.
 pub(crate) fn set(array: &OwnedFd, number: u32, value: i32) -> io::Result<()> {
     let attr = MapUpdate {
         map_fd: array.as_raw_fd().cast_unsigned(),
@@ -90,33 +93,35 @@ pub(crate) fn set(array: &OwnedFd, number: u32, value: i32) -> io::Result<()> {
         value: (&raw const value).expose_provenance() as u64,
         flags: 0,
     };
-    // SAFETY: the kernel reads `attr`, and a key and a value of four bytes, which live until it is back.
+    // SAFETY: the kernel reads `attr`, and a key and a value of four bytes, which live until the call
+    // returns.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, MAP_UPDATE_ELEM, &raw const attr, size_of::<MapUpdate>()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A command that makes a descriptor.
+/// Runs a command that returns a new descriptor.
 ///
 /// # Safety
-/// What `attr` points to must be as long as it says, and live.
+/// What `attr` points to must be as long as it states, and live.
 pub(crate) unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel reads `size_of::<T>()` bytes of `attr`; for what these point to the caller answers.
+    // SAFETY: the kernel reads `size_of::<T>()` bytes of `attr`; the caller guarantees what these point to.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attr, size_of::<T>()) };
     let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that the kernel has just made for us.
+    // SAFETY: a descriptor that the kernel has just created for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Instructions (Documentation/bpf/standardization/instruction-set.rst), as far as programs are written by hand here.
+/// Instructions (Documentation/bpf/standardization/instruction-set.rst), as far as used by hand-written
+/// programs here.
 pub(crate) mod asm {
     use super::bpf_insn;
 
     const LOAD_WIDE: u8 = 0x18;
-    /// In the source register of a wide load: the value is a map.
+    /// In the source register of a wide load: the value is a map descriptor.
     const MAP_FD: u8 = 1;
 
     /// `to = from`
@@ -174,7 +179,7 @@ pub(crate) mod asm {
         insn(0x5d, one, other, count, 0)
     }
 
-    /// Calls a function of the kernel's by its number.
+    /// Calls a BPF helper by its number.
     pub(crate) fn call(helper: i32) -> bpf_insn {
         insn(0x85, 0, 0, 0, helper)
     }

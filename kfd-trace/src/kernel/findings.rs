@@ -1,22 +1,22 @@
-//! What follows from a preflight: one line for each thing that limits what can be seen. Pure.
+//! Conclusions from a preflight: one line per limit on what can be seen. Pure.
 
 use super::preflight::{Capability, Driver, INITIAL_PID_NAMESPACE, Lockdown, Preflight};
 use std::fmt;
 
-/// The worst first, so that a sorted list starts with what matters.
+/// Worst first, so that a sorted list starts with what matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// No driver to trace: exit code 3, or the daemon waits.
     NothingToTrace,
-    /// There is a driver, but no probe can be set: exit code 1. sysfs still shows processes and queues.
+    /// There is a driver, but no probe can be attached: exit code 1. sysfs still shows processes and queues.
     Blocks,
-    /// Tracing works, something cannot be seen.
+    /// Tracing works, but something cannot be seen.
     Limits,
-    /// Good to know.
+    /// For information.
     Note,
 }
 
-/// One finding; displayed it is one line: `what: consequence; remedy`.
+/// One finding; displayed as one line: `what: consequence; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub severity: Severity,
@@ -31,14 +31,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What is missing of the capabilities and still lets probes be put on: nothing else tells of it while tracing.
+/// Missing capabilities with which probes can still be attached: nothing else reports them while tracing.
 #[must_use]
 pub fn unprivileged(seen: &Preflight) -> Vec<Finding> {
     let lacks = [perf_events(seen), addresses(seen), other_processes(seen)].into_iter().flatten();
     lacks.filter(|finding| finding.severity == Severity::Limits).collect()
 }
 
-/// Everything that limits tracing here, the worst first. Empty: all is well.
+/// Everything that limits tracing here, worst first. Empty: no limits.
 #[must_use]
 pub fn findings(seen: &Preflight) -> Vec<Finding> {
     let mut found: Vec<Finding> = [
@@ -124,7 +124,7 @@ fn privilege(seen: &Preflight) -> Option<Finding> {
     }
 }
 
-/// Whoever has the PID in procfs that the driver or a probe tells is another process than the one that is meant.
+/// A PID from the driver or a probe belongs to a different process in this procfs.
 #[must_use]
 pub fn foreign_pids(seen: &Preflight) -> Option<Finding> {
     seen.pid_namespace.filter(|number| *number != INITIAL_PID_NAMESPACE)?;
@@ -160,8 +160,8 @@ fn kprobes(seen: &Preflight) -> Option<Finding> {
     )
 }
 
-/// Kprobes at the beginning of a function are ftrace's there (arch/x86/kernel/kprobes/ftrace.c), and ftrace's sysctl takes
-/// them off without a word (kernel/trace/ftrace.c: ftrace_enable_sysctl).
+/// On x86-64, kprobes at the start of a function use ftrace (arch/x86/kernel/kprobes/ftrace.c), and ftrace's
+/// sysctl disables them silently (kernel/trace/ftrace.c: ftrace_enable_sysctl).
 fn ftrace(seen: &Preflight) -> Option<Finding> {
     if seen.ftrace_enabled != Some(0) || !cfg!(target_arch = "x86_64") {
         return None;
@@ -202,7 +202,7 @@ fn amdgpu_btf(seen: &Preflight) -> Option<Finding> {
 fn addresses(seen: &Preflight) -> Option<Finding> {
     let consequence = "functions whose name stands more than once (update_mqd) cannot be probed";
     let syslog = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::Syslog));
-    // Where perf_event_open is free to all, so are addresses (kernel/ksyms_common.c:kallsyms_show_value).
+    // Where perf_event_open is unrestricted, so are addresses (kernel/ksyms_common.c:kallsyms_show_value).
     let free = seen.kptr_restrict == Some(0) && seen.perf_event_paranoid.is_some_and(|level| level <= 1);
     match seen.kptr_restrict {
         Some(2..) => finding(
@@ -221,7 +221,7 @@ fn addresses(seen: &Preflight) -> Option<Finding> {
     }
 }
 
-/// Levels above 2 are no level of the kernel's own; Debian's refuse perf_event_open to all but CAP_SYS_ADMIN there.
+/// Levels above 2 are not upstream; Debian's refuse perf_event_open to all but CAP_SYS_ADMIN there.
 fn perf_events(seen: &Preflight) -> Option<Finding> {
     let may = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::SysAdmin));
     let level = seen.perf_event_paranoid.filter(|level| *level > 2 && !may)?;

@@ -1,22 +1,23 @@
-//! Which loading of the driver stands: one that was removed and loaded again is another one.
+//! Identifies the current loading of the driver: one that was removed and loaded again is a different
+//! loading.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// One loading of amdgpu, told by the number of its folder in sysfs. The kernel makes the folder anew at each loading
-/// (`mod_sysfs_init`, kernel/module/sysfs.c) and gives its number to nothing else before the next boot: numbers are counted
-/// up, with how often they ran over in the upper half (`__kernfs_new_node`, fs/kernfs/dir.c). A built-in driver keeps its
-/// folder for ever.
+/// One loading of amdgpu, identified by the inode number of its folder in sysfs. The kernel creates the
+/// folder anew at each loading (`mod_sysfs_init`, kernel/module/sysfs.c) and does not reuse its number before
+/// the next boot: numbers count up, with the number of overflows in the upper half (`__kernfs_new_node`,
+/// fs/kernfs/dir.c). A built-in driver keeps its folder for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loading(u64);
 
 impl Loading {
-    /// `None`: the driver is not there.
+    /// `None`: the driver is not loaded.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the folder cannot be read.
     pub fn read(sysfs: &Path) -> io::Result<Option<Self>> {
         match fs::metadata(folder(sysfs)) {
             Ok(folder) => Ok(Some(Loading(folder.ino()))),
@@ -25,27 +26,28 @@ impl Loading {
         }
     }
 
-    /// A driver is there, and its compute part with it: otherwise there is nothing to trace
+    /// Whether a driver with its compute part exists: otherwise there is nothing to trace
     /// ([`findings`](super::findings::findings)).
     #[must_use]
     pub fn can_be_traced(sysfs: &Path) -> bool {
         folder(sysfs).exists() && sysfs.join("class/kfd").exists()
     }
 
-    /// It is over, whether or not another one followed. What cannot be read is not over.
+    /// Whether this loading has ended, followed by another or not. One that cannot be read has not ended.
     #[must_use]
     pub fn is_over(self, sysfs: &Path) -> bool {
         matches!(Self::read(sysfs), Ok(now) if now != Some(self))
     }
 
-    /// It stands, and the kernel is not about to take it out: then no probe can be put on it any more (`try_module_get` in
-    /// `check_kprobe_address_safe`, kernel/kprobes.c). Probes that sit on it run until it is out.
+    /// Whether it is loaded and not being removed. During removal no probe can be attached any more
+    /// (`try_module_get` in `check_kprobe_address_safe`, kernel/kprobes.c); attached probes run until it is
+    /// removed.
     #[must_use]
     pub fn stays(self, sysfs: &Path) -> bool {
         !is_in_state(sysfs, "going") && !self.is_over(sysfs)
     }
 
-    /// It stands, and its initialisation runs: what it offers may not be there yet.
+    /// Whether it is loaded but still initialising: what it offers may not exist yet.
     #[must_use]
     pub fn comes(self, sysfs: &Path) -> bool {
         is_in_state(sysfs, "coming") && !self.is_over(sysfs)
@@ -79,7 +81,7 @@ mod tests {
         load(sysfs, "module/amdgpu", "live\n");
         let first = Loading::read(sysfs).unwrap().unwrap();
         assert!(!first.is_over(sysfs) && first.stays(sysfs));
-        // Made before the other one goes: file systems on disks give numbers again.
+        // Created before the other one is removed: file systems on disks reuse numbers.
         load(sysfs, "module/next", "live\n");
         fs::rename(sysfs.join("module/amdgpu"), sysfs.join("module/old")).unwrap();
         assert!(first.is_over(sysfs) && !first.stays(sysfs), "it is gone");

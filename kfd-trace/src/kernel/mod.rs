@@ -1,6 +1,5 @@
-//! What this kernel is and offers. Takes in a procfs and a sysfs root; gives out its symbols, its types, the
-//! offsets of the fields that the programs read, and what this process may do here. Reads files, attaches
-//! nothing.
+//! Properties of this kernel. In: a procfs and a sysfs root. Out: its symbols, its types, the offsets of the
+//! fields that the programs read, and what this process may do here. Reads files, attaches nothing.
 
 pub(crate) mod bpf;
 pub mod btf;
@@ -32,7 +31,7 @@ pub struct Roots {
     pub sysfs: PathBuf,
     /// Where the kubelet's log folders `pods` and `containers` are.
     pub logs: PathBuf,
-    /// The arguments of processes are read, too; they may hold secrets.
+    /// Also read the arguments of processes; they may hold secrets.
     pub arguments: bool,
 }
 
@@ -43,7 +42,7 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// `proc`, `sys` and `var/log` of one folder: a fixture, or a host's root inside a container.
+    /// `proc`, `sys` and `var/log` under one folder: a fixture, or a host's root inside a container.
     #[must_use]
     pub fn under(root: &Path) -> Self {
         Roots {
@@ -55,23 +54,23 @@ impl Roots {
     }
 }
 
-/// All that planning needs. Some 20 MiB on a usual kernel: to be dropped when the probes are set.
+/// Everything that planning needs. Some 20 MiB on a usual kernel: drop it when the probes are attached.
 pub struct Kernel {
     pub symbols: Symbols,
     pub vmlinux_btf: Option<Arc<Btf>>,
-    /// The driver's types: the module's on top of vmlinux, or vmlinux's own where amdgpu is built in.
+    /// The driver's types: the module's on top of vmlinux, or vmlinux's own if amdgpu is built in.
     pub amdgpu_btf: Option<Arc<Btf>>,
     pub release: Option<String>,
     pub preflight: Preflight,
-    /// BTF that is there and could not be used, one line each.
+    /// BTF that exists but could not be used, one line each.
     pub btf_problems: Vec<String>,
 }
 
 impl Kernel {
-    /// Reads everything once. Without BTF, or with BTF that cannot be read, there is still a kernel to plan for.
+    /// Reads everything once. Works without BTF, and with BTF that cannot be read.
     ///
     /// # Errors
-    /// There are no symbols to be had.
+    /// No symbols are available.
     pub fn read(roots: &Roots) -> Result<Kernel, SymbolError> {
         let preflight = Preflight::read(roots);
         let mut btf_problems = Vec::new();
@@ -88,16 +87,16 @@ impl Kernel {
         Ok(Kernel { symbols, vmlinux_btf, amdgpu_btf, release, preflight, btf_problems })
     }
 
-    /// The offsets of these fields in this kernel.
+    /// The offsets of `fields` in this kernel.
     #[must_use]
     pub fn offsets(&self, fields: &[Field]) -> Offsets {
         Offsets::resolve(fields, self.vmlinux_btf.as_deref(), self.amdgpu_btf.as_deref())
     }
 }
 
-/// Those of the driver's module alone, where the kernel can be asked for them; else all.
+/// The symbols of the driver's module alone if the kernel can list them; else all.
 fn symbols(roots: &Roots, preflight: &Preflight, vmlinux: Option<&Btf>) -> Result<Symbols, SymbolError> {
-    // The kernel that answers is the one that runs.
+    // The iterator lists the running kernel's symbols.
     let asked = matches!(preflight.driver, Driver::Module { .. }) && roots.procfs == Path::new("/proc");
     let layout = vmlinux.filter(|_| asked).and_then(module_symbols::Layout::find);
     let refused = |error: &io::Error| log::info!("the symbols of all modules are read: {error}");

@@ -1,8 +1,8 @@
-//! The symbols of one module, by the kernel's iterator over its symbols (`ksym`, Linux 6.0 and later). To make the text of
-//! /proc/kallsyms takes the kernel longer than all else that reading it does; here a program of a few instructions leaves out
-//! what is not the module's.
+//! The symbols of one module, from the kernel's symbol iterator (`ksym`, Linux 6.0 and later). Formatting the
+//! text of /proc/kallsyms takes the kernel longer than everything else in reading it; here a program of a few
+//! instructions skips the symbols of other modules.
 //!
-//! Takes in the kernel's types; gives out symbols in the order of /proc/kallsyms.
+//! In: the kernel's types. Out: symbols in the order of /proc/kallsyms.
 
 use super::bpf::{ITER_CREATE, LINK_CREATE, ProgLoad, asm, bpf};
 use super::btf::Btf;
@@ -12,12 +12,12 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// What the program writes of a symbol: address, type and name.
+/// Bytes that the program writes per symbol: address, type and name.
 const RECORD: usize = 256;
 const KIND: usize = 8;
 const NAME: usize = 16;
 
-/// Where everything is in `struct kallsym_iter` (kernel/kallsyms.c), and the type of the iterator's programs.
+/// Field offsets in `struct kallsym_iter` (kernel/kallsyms.c), and the type of the iterator's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     program: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// `None` where the kernel has no such iterator.
+    /// `None` if the kernel has no such iterator.
     pub(crate) fn find(vmlinux: &Btf) -> Option<Self> {
         let member = |path| i16::try_from(vmlinux.offset_of("kallsym_iter", path).ok()?.offset).ok();
         Some(Layout {
@@ -47,11 +47,11 @@ impl Layout {
 /// Reads the symbols of a module.
 ///
 /// # Errors
-/// When the kernel refuses it: then /proc/kallsyms is to be read.
+/// When the kernel refuses it: then read /proc/kallsyms.
 pub(crate) fn read(layout: Layout, module: &str) -> io::Result<Symbols> {
     let instructions = program(layout, module).ok_or(io::ErrorKind::InvalidInput)?;
     let load = ProgLoad::new(PROG_TYPE_TRACING, TRACE_ITER, Some(layout.program));
-    // The program's functions are for those with a licence like the kernel's.
+    // The helpers of the program require a GPL-compatible licence.
     let program = load.load("module_symbols", &instructions, c"Dual MIT/GPL")?;
     let attr = LinkCreate {
         prog_fd: program.as_raw_fd().cast_unsigned(),
@@ -59,7 +59,7 @@ pub(crate) fn read(layout: Layout, module: &str) -> io::Result<Symbols> {
         attach_type: TRACE_ITER,
         flags: 0,
     };
-    // SAFETY: the kernel reads `attr` alone.
+    // SAFETY: the kernel reads only `attr`.
     let link = unsafe { bpf(LINK_CREATE, &attr) }?;
     let attr = IterCreate { link_fd: link.as_raw_fd().cast_unsigned(), flags: 0 };
     // SAFETY: as above.
@@ -76,21 +76,23 @@ fn parse(record: &[u8; RECORD]) -> Option<(u64, u8, &[u8])> {
     Some((address, record[KIND], &name[..memchr::memchr(0, name)?]))
 }
 
-/// Writes a record of each symbol of the module. `None` for a module whose name is longer than the word that is compared.
+/// Writes a record for each symbol of the module. `None` for a module whose name is longer than the compared
+/// word.
 fn program(layout: Layout, module: &str) -> Option<Vec<bpf_insn>> {
     let (mut wanted, mut mask) = ([0; 8], [0; 8]);
     wanted.get_mut(..module.len())?.copy_from_slice(module.as_bytes());
-    // With the 0 at its end.
+    // Including the terminating 0.
     mask.get_mut(..=module.len())?.fill(0xff);
     let [wanted, mask] = [wanted, mask].map(u64::from_ne_bytes);
     let record = -i32::try_from(RECORD).ok()?;
     let at = |offset: usize| i16::try_from(i32::try_from(offset).ok()? + record).ok();
     let stack = |to, offset: usize| Some([asm::mov(to, 10), asm::add(to, i32::from(at(offset)?))]);
     let mut code = Vec::new();
-    // struct bpf_iter__ksym { struct bpf_iter_meta *meta; struct kallsym_iter *ksym; }; the last run of all has no symbol.
+    // struct bpf_iter__ksym { struct bpf_iter_meta *meta; struct kallsym_iter *ksym; }; the last run has no
+    // symbol.
     code.extend([asm::load(6, 1, 8), asm::load(7, 1, 0), asm::skip_if_zero(6, 0)]);
     let no_symbol = code.len() - 1;
-    // Most symbols are of no module, and a byte is read for less than a word of bytes.
+    // Most symbols belong to no module, and reading a byte is cheaper than reading a word of bytes.
     code.extend([
         asm::load_byte(1, 6, layout.module),
         asm::skip_unless(1, i32::from(*module.as_bytes().first()?), 0),
@@ -140,7 +142,7 @@ const PROBE_READ_KERNEL: i32 = 113;
 const PROBE_READ_KERNEL_STR: i32 = 115;
 const SEQ_WRITE: i32 = 127;
 
-/// `union bpf_attr`, as far as BPF_LINK_CREATE reads it here.
+/// `union bpf_attr`, as far as used here for BPF_LINK_CREATE.
 #[repr(C)]
 struct LinkCreate {
     prog_fd: u32,
@@ -149,7 +151,7 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// The same for BPF_ITER_CREATE.
+/// As above, for BPF_ITER_CREATE.
 #[repr(C)]
 struct IterCreate {
     link_fd: u32,

@@ -1,5 +1,5 @@
-//! Where the fields that the programs read lie in this kernel: takes in the list of kfd-trace-common and the
-//! kernel's BTF, gives an offset or the reason why there is none.
+//! Offsets of the fields that the programs read. In: the list of kfd-trace-common and the kernel's BTF. Out:
+//! an offset, or the reason why there is none.
 
 use super::btf::{Btf, BtfError};
 use kfd_trace_common::offset::{ABSENT, Field, Object};
@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 pub enum Missing {
     #[error("no BTF of {0}")]
     NoBtf(&'static str),
-    /// One reason for each place where the field could have been.
+    /// One reason for each possible location of the field.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     NotFound(Vec<BtfError>),
 }
 
-/// The offsets of one kernel, by the name of the global that takes them.
+/// The offsets of one kernel, by the name of the global that receives them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offsets {
     found: BTreeMap<&'static str, Result<u32, Missing>>,
 }
 
 impl Offsets {
-    /// Looks every field up. Of a field's paths the first that this kernel has is taken; one that is there but
-    /// ambiguous or a bitfield ends the search, for the next path would mean something else.
+    /// Looks up every field. Takes the first of a field's paths that this kernel has. One that exists but is
+    /// ambiguous or a bitfield ends the search, because the next path would mean something else.
     #[must_use]
     pub fn resolve(fields: &[Field], vmlinux: Option<&Btf>, amdgpu: Option<&Btf>) -> Offsets {
         let found = fields.iter().map(|field| {
@@ -48,13 +48,13 @@ impl Offsets {
         self.get(global).and_then(Result::ok).unwrap_or(ABSENT)
     }
 
-    /// This kernel has the field.
+    /// Whether this kernel has the field.
     #[must_use]
     pub fn has(&self, global: &str) -> bool {
         self.value(global) != ABSENT
     }
 
-    /// All of them, by name.
+    /// All offsets, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Result<u32, &Missing>)> {
         self.found.iter().map(|(global, found)| (*global, found.as_ref().copied()))
     }

@@ -1,5 +1,5 @@
-//! What this process may do and what this kernel offers, as procfs and sysfs tell it. What follows from it is
-//! decided in findings.rs.
+//! What this process may do and what this kernel offers, read from procfs and sysfs. findings.rs draws the
+//! conclusions.
 
 use super::Roots;
 use procfs::process::Status;
@@ -39,14 +39,14 @@ impl Capabilities {
     }
 }
 
-/// Where the driver is.
+/// Form of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// Not loaded (and not built in).
     Absent,
-    /// Built into the kernel image: its types are vmlinux's.
+    /// Built into the kernel image: its types are in vmlinux's BTF.
     BuiltIn,
-    /// A module; `version` only where it declares one (DKMS does, the kernel's own does not).
+    /// A module; `version` only if it declares one (DKMS does, the kernel's own does not).
     Module { version: Option<String>, srcversion: Option<String> },
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Lockdown {
     }
 }
 
-/// None everywhere means that it could not be read, not that it is off.
+/// None in any field means that it could not be read, not that it is off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preflight {
     pub release: Option<String>,
@@ -92,7 +92,7 @@ pub struct Preflight {
     pub capabilities: Option<Capabilities>,
     /// Number of the PID namespace whose processes procfs shows.
     pub pid_namespace: Option<u64>,
-    /// None where securityfs is not mounted or the kernel has no lockdown.
+    /// None if securityfs is not mounted or the kernel has no lockdown.
     pub lockdown: Option<Lockdown>,
     /// 2 hides kernel addresses even from root.
     pub kptr_restrict: Option<i64>,
@@ -104,17 +104,17 @@ pub struct Preflight {
     pub debugfs_mounted: Option<bool>,
     /// procfs hides other users' processes (its option hidepid, Documentation/filesystems/proc.rst).
     pub processes_hidden: Option<bool>,
-    /// There is a limit of locked memory (RLIMIT_MEMLOCK).
+    /// Locked memory is limited (RLIMIT_MEMLOCK).
     pub memory_limited: Option<bool>,
-    /// False: somebody switched all kprobes of the machine off. Known only with debugfs and root.
+    /// False: all kprobes of the machine were disabled. Known only with debugfs and root.
     pub kprobes_enabled: Option<bool>,
     pub vmlinux_btf: bool,
     pub amdgpu_btf: bool,
     pub driver: Driver,
-    /// /sys/class/kfd is there: the driver has its compute part.
+    /// /sys/class/kfd exists: the driver has its compute part.
     pub kfd: bool,
     pub possible_cpus: Option<usize>,
-    /// One past the highest number of a CPU that can be.
+    /// One past the highest possible CPU number.
     pub cpu_ids: Option<u32>,
 }
 
@@ -166,24 +166,24 @@ fn hides(mount: &MountEntry) -> bool {
     mount.fs_vfstype == "proc" && hidepid.is_some_and(|value| !["0", "off"].contains(&value))
 }
 
-/// `Max locked memory         65536                65536                bytes`: the soft one of both limits.
+/// `Max locked memory         65536                65536                bytes`: the soft limit.
 fn limits_memory(limits: &str) -> Option<bool> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     Some(line.split_whitespace().next()? != "unlimited")
 }
 
-/// The name of a process need not be UTF-8, and nothing of it is wanted here.
+/// The process name need not be UTF-8; it is not used here.
 fn read_status(path: &Path) -> Option<Status> {
     let text = fs::read(path).ok()?;
     Status::from_buf_read(String::from_utf8_lossy(&text).as_bytes()).ok()
 }
 
-/// Of the PID namespace that all others are in, and of the PIDs that the driver and BPF tell:
-/// include/uapi/linux/nsfs.h, PID_NS_INIT_INO (PROC_PID_INIT_INO of include/linux/proc_ns.h before that).
+/// Number of the initial PID namespace, in which the driver and BPF report PIDs: include/uapi/linux/nsfs.h,
+/// PID_NS_INIT_INO (PROC_PID_INIT_INO of include/linux/proc_ns.h before that).
 pub const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-/// A procfs shows the namespace that its PID 1 is in. Where that one may not be looked at, it is our own that is shown, if we
-/// have one PID there: in a procfs of a namespace around ours we have two or more.
+/// A procfs shows the PID namespace of its PID 1. If that process may not be inspected, procfs shows our own
+/// namespace if we have one PID there: in the procfs of an enclosing namespace we have two or more.
 fn pid_namespace(procfs: &Path, own: Option<&Status>) -> Option<u64> {
     let of = |process: &str| {
         let link = fs::read_link(procfs.join(process).join("ns/pid")).ok()?;
@@ -193,8 +193,8 @@ fn pid_namespace(procfs: &Path, own: Option<&Status>) -> Option<u64> {
     of("1").or_else(|| if shows_ours() { of("self") } else { None })
 }
 
-/// Only a module has a state, a source version, or notes of its own; code of the kernel image has at most its
-/// parameters there.
+/// Only a module has a state, a source version, or notes of its own; built-in code has at most its parameters
+/// there.
 fn read_driver(folder: &Path) -> Driver {
     let of_modules = ["initstate", "srcversion", "notes"];
     if !folder.exists() {
@@ -229,7 +229,7 @@ fn count_cpus(text: &str) -> Option<usize> {
     })
 }
 
-/// One past the last number; the list ascends.
+/// One past the last number; the list is ascending.
 fn cpu_ids(text: &str) -> Option<u32> {
     let last = text.rsplit([',', '-']).next()?;
     last.parse::<u32>().ok()?.checked_add(1)

@@ -1,8 +1,8 @@
-//! The kernel's symbols as /proc/kallsyms lists them: vmlinux and modules, duplicates kept, in file order.
+//! The kernel's symbols from /proc/kallsyms: vmlinux and modules, duplicates kept, in file order.
 //!
-//! A kernel lists 150,000 to 250,000 of them, so names are kept in one buffer and found through a table of
-//! buckets; no symbol owns an allocation. Suffixes (`.constprop.0`, `.isra.0`, `.part.0`) belong to the name:
-//! such a function has other arguments than the one without.
+//! A kernel lists 150,000 to 250,000 symbols, so names are kept in one buffer and found through a table of
+//! buckets; no symbol owns an allocation. Suffixes (`.constprop.0`, `.isra.0`, `.part.0`) are part of the
+//! name: such a function has other arguments than the one without.
 
 use memchr::{memchr, memrchr};
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ use std::io::{Read as _, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Most of a kallsyms file; reserved at once because procfs does not tell its size.
+/// Typical maximum size of a kallsyms file; reserved at once because procfs does not report its size.
 const USUAL_TEXT: usize = 16 << 20;
-/// About four symbols a bucket on a usual kernel.
+/// About four symbols per bucket on a usual kernel.
 const BUCKETS: usize = 1 << 16;
 const VMLINUX: u16 = u16::MAX;
 
@@ -30,14 +30,14 @@ pub enum SymbolError {
 pub struct Symbol<'a> {
     /// 0 where the kernel hides addresses from this process (kptr_restrict, no CAP_SYSLOG).
     pub address: u64,
-    /// As nm(1) has it: `t`/`T` code, `d`/`D`/`b`/`B` data, `r`/`R` read-only data, `w`/`W` weak.
+    /// Type letter as in nm(1): `t`/`T` code, `d`/`D`/`b`/`B` data, `r`/`R` read-only data, `w`/`W` weak.
     pub kind: char,
     /// None for the kernel image.
     pub module: Option<&'a str>,
 }
 
 impl Symbol<'_> {
-    /// A function, so a kprobe can sit on it.
+    /// Whether it is a function, so that a kprobe can be attached.
     #[must_use]
     pub fn is_code(&self) -> bool {
         matches!(self.kind, 't' | 'T' | 'w' | 'W')
@@ -46,7 +46,7 @@ impl Symbol<'_> {
 
 struct Entry {
     address: u64,
-    /// Where its name begins in the buffer.
+    /// Start of its name in the buffer.
     name: u32,
     length: u16,
     module: u16,
@@ -58,14 +58,14 @@ pub struct Symbols {
     names: Vec<u8>,
     entries: Vec<Entry>,
     modules: Vec<String>,
-    /// Of each module, from its first entry to its last: usually no other stands between.
+    /// For each module the range from its first entry to its last: usually without foreign entries.
     ranges: Vec<Range<usize>>,
     /// Entry numbers grouped by bucket, in file order within each; bucket b is starts[b]..starts[b + 1].
     order: Vec<u32>,
     starts: Vec<u32>,
     hidden: bool,
     malformed: usize,
-    /// What else the kernel has is not known.
+    /// Other symbols of the kernel are unknown.
     partial: bool,
 }
 
@@ -84,11 +84,11 @@ impl Symbols {
         if symbols.is_empty() { Err(SymbolError::Empty { path }) } else { Ok(symbols) }
     }
 
-    /// The symbols of one module, in the order of a kallsyms file: address, type and name of each.
+    /// The symbols of one module; in: address, type and name of each, in the order of a kallsyms file.
     pub(super) fn of_module<'a>(symbols: impl Iterator<Item = (u64, u8, &'a [u8])>, module: &str) -> Self {
         let mut text = Vec::new();
         for (address, kind, name) in symbols {
-            // A vector takes whatever is written.
+            // Writing to a vector cannot fail.
             let _ = write!(text, "{address:x}");
             text.extend_from_slice(&[b' ', kind, b' ']);
             for part in [name, b"\t[", module.as_bytes(), b"]\n"] {
@@ -102,7 +102,8 @@ impl Symbols {
     /// [`Symbols::malformed_lines`].
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
-        // The text is twice as large, and would be held while the programs are loaded.
+        // Not the size of the text, which is twice as large: the memory would be held while the programs are
+        // loaded.
         let mut names = Vec::with_capacity(text.len() / 2);
         let mut entries = Vec::with_capacity(text.len() / 45);
         let mut buckets: Vec<u16> = Vec::with_capacity(entries.capacity());
@@ -153,13 +154,14 @@ impl Symbols {
         found
     }
 
-    /// The name stands once in the whole kernel, for all that is known: what register_kprobe asks of a bare name.
+    /// Whether the name is known to occur exactly once in the kernel: register_kprobe requires that of a bare
+    /// name.
     #[must_use]
     pub fn is_unique(&self, name: &str) -> bool {
         !self.partial && self.copies(name).take(2).count() == 1
     }
 
-    /// Name and symbol of all that one module brings, in file order.
+    /// Name and symbol of every symbol of one module, in file order.
     pub fn in_module(&self, module: &str) -> impl Iterator<Item = (&str, Symbol<'_>)> {
         let number = self.modules.iter().position(|known| known == module);
         let range = number.and_then(|number| self.ranges.get(number)).cloned().unwrap_or_default();
@@ -168,8 +170,8 @@ impl Symbols {
         entries.filter_map(|entry| Some((str::from_utf8(self.name(entry)).ok()?, self.symbol(entry))))
     }
 
-    /// Bytes from an address of a module to the module's next symbol: at least the size of what stands there. `None` for
-    /// the last one.
+    /// Bytes from an address of a module to the module's next symbol: at least the size of the object there.
+    /// `None` for the last one.
     #[must_use]
     pub fn room_at(&self, module: &str, address: u64) -> Option<u64> {
         let later = self.in_module(module).map(|(_, symbol)| symbol.address).filter(|other| *other > address);
@@ -181,7 +183,7 @@ impl Symbols {
         self.modules.iter().any(|known| known == module)
     }
 
-    /// All addresses are 0: this process may not see them, and nothing can be attached by address.
+    /// All addresses are 0: this process may not see them, so nothing can be attached by address.
     #[must_use]
     pub fn addresses_hidden(&self) -> bool {
         self.hidden
@@ -197,7 +199,7 @@ impl Symbols {
         self.entries.is_empty()
     }
 
-    /// Lines that were no symbols.
+    /// Lines that were not symbols.
     #[must_use]
     pub fn malformed_lines(&self) -> usize {
         self.malformed
@@ -249,7 +251,7 @@ const fn digits() -> [u8; 256] {
     digits
 }
 
-/// One line, without its end. Looks at few bytes one by one: a kernel has 10 MiB of them.
+/// One line, without its end. Checks few bytes individually: a kernel has 10 MiB of them.
 /// `ffffffffc0a1b2c3 t update_mqd<tab>[amdgpu]`: kernel/kallsyms.c, s_show.
 fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     let mut address = 0u64;
@@ -286,17 +288,17 @@ fn is_graphic(name: &[u8]) -> bool {
     eights.iter().map(odd).fold(0, |all, odd| all | odd) == 0 && rest.iter().all(u8::is_ascii_graphic)
 }
 
-/// The modules met so far.
+/// The modules seen so far.
 #[derive(Default)]
 struct Modules<'a> {
     names: Vec<String>,
     numbers: HashMap<&'a [u8], u16>,
-    /// The lines of a module stand together, so the last one is nearly always the right one.
+    /// The lines of a module are contiguous, so the last one is nearly always the right one.
     last: Option<(&'a [u8], u16)>,
 }
 
 impl<'a> Modules<'a> {
-    /// `None` for what is no name of a module.
+    /// `None` for an invalid module name.
     fn number(&mut self, module: Option<&'a [u8]>) -> Option<u16> {
         let Some(module) = module else { return Some(VMLINUX) };
         if let Some((_, number)) = self.last.filter(|(name, _)| *name == module) {
@@ -320,7 +322,7 @@ impl<'a> Modules<'a> {
     }
 }
 
-/// Eight bytes at a time.
+/// Hashes eight bytes at a time.
 fn bucket_of(name: &[u8]) -> u16 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);

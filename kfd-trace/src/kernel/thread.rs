@@ -1,12 +1,12 @@
-//! Whether a thread still runs, as far as procfs tells.
+//! Whether a thread still runs, according to procfs.
 
 use rustix::io::Errno;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// It has ended. What cannot be told has not: a procfs that hides PID 1 from this process may hide others, too (its option
-/// hidepid), and one that may not be searched tells nothing.
+/// Whether the thread has ended; false if that cannot be determined. A procfs that hides PID 1 from this
+/// process may hide others, too (its option hidepid); one that may not be searched shows nothing.
 #[must_use]
 pub fn has_ended(procfs: &Path, tgid: u32, tid: u32) -> bool {
     is_absent(&procfs.join(format!("{tgid}/task/{tid}"))) && !is_absent(&procfs.join("1"))
@@ -31,7 +31,7 @@ mod tests {
         fs::create_dir_all(procfs.path().join("1")).unwrap();
         assert!(has_ended(procfs.path(), 7, 8) && has_ended(procfs.path(), 6, 6));
         assert!(!has_ended(procfs.path(), 7, 9));
-        // ENOTDIR: not told.
+        // ENOTDIR: unknown.
         fs::write(procfs.path().join("5"), "").unwrap();
         assert!(!has_ended(procfs.path(), 5, 5));
     }

@@ -1,10 +1,10 @@
-//! The programs' own counters, as plain values.
+//! The BPF programs' own counters, as plain values.
 
 use kfd_trace_common::counter::{self, ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::loss;
 
-/// One reading. Totals since the tracer's start; empty before anything was loaded.
+/// One reading. Totals since the tracer started; empty before anything was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// By the indices of [`counter`], summed over the CPUs.
@@ -14,7 +14,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Those of an object that was loaded and is gone count on.
+    /// Adds the counts of another reading, such as those of an object that was unloaded.
     pub fn add(&mut self, other: &Counters) {
         add(&mut self.counted, &other.counted);
         add(&mut self.losses, &other.losses);
@@ -38,37 +38,37 @@ impl Counters {
         at(&self.counted, counter::sent(kind))
     }
 
-    /// Records by which a probe's program found the ring buffer full.
+    /// Records that a probe's program could not send because the ring buffer was full.
     #[must_use]
     pub fn lost_of(&self, probe: ProbeId, kind: Kind) -> u64 {
         at(&self.losses, loss::lost(probe, kind))
     }
 
-    /// The same, whichever probe's.
+    /// As [`Counters::lost_of`], sum over all probes.
     #[must_use]
     pub fn lost(&self, kind: Kind) -> u64 {
         ProbeId::ALL.iter().map(|probe| self.lost_of(*probe, kind)).sum()
     }
 
-    /// The same, of any kind.
+    /// As [`Counters::lost_of`], sum over all kinds.
     #[must_use]
     pub fn lost_by(&self, probe: ProbeId) -> u64 {
         Kind::ALL.iter().map(|kind| self.lost_of(probe, *kind)).sum()
     }
 
-    /// How often a probe's program could not do something, or found it to be wrong.
+    /// How often a probe's program could not do something, or found something wrong.
     #[must_use]
     pub fn trouble_of(&self, probe: ProbeId, trouble: Trouble) -> u64 {
         at(&self.losses, loss::trouble(probe, trouble))
     }
 
-    /// The same, whichever probe's.
+    /// As [`Counters::trouble_of`], sum over all probes.
     #[must_use]
     pub fn trouble(&self, trouble: Trouble) -> u64 {
         ProbeId::ALL.iter().map(|probe| self.trouble_of(*probe, trouble)).sum()
     }
 
-    /// All troubles of a probe, none of them 0.
+    /// The troubles of a probe with a count above 0.
     pub fn troubles_of(&self, probe: ProbeId) -> impl Iterator<Item = (Trouble, u64)> + '_ {
         let all = Trouble::ALL.iter().map(move |trouble| (*trouble, self.trouble_of(probe, *trouble)));
         all.filter(|(_, count)| *count > 0)
@@ -92,7 +92,7 @@ pub(crate) mod samples {
     use kfd_trace_common::counter::COUNTERS;
     use kfd_trace_common::loss::LOSSES;
 
-    /// All 0, but for what is given by its index: of what was counted, and of losses.
+    /// All 0, except for the values given by index: of `counted`, and of `losses`.
     pub(crate) fn counters(counted: &[(u32, u64)], losses: &[(u32, u64)]) -> Counters {
         let mut all = Counters { counted: vec![0; COUNTERS as usize], losses: vec![0; LOSSES as usize] };
         counted.iter().for_each(|(index, count)| all.counted[*index as usize] = *count);

@@ -1,11 +1,11 @@
-//! What the tracer saw, decoded: owned values without a byte layout.
+//! Observed events, decoded: owned values without a byte layout.
 
 use super::incident::{Eviction, MqdOp, QueueUpdate, UserQueueCall, VmFault};
 use super::pointers::Memory;
 pub use super::queue::{Origin, QueueCreate, QueueType};
 use kfd_trace_common::kind::Kind;
 
-/// Number that the BPF side gave to a `struct kfd_process`; never reused, and no address.
+/// Number that the BPF side assigned to a `struct kfd_process`; never reused, and not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
@@ -14,7 +14,7 @@ pub struct ProcessId(pub u64);
 pub struct Event {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub mono_ns: u64,
-    /// The KFD process that owns what happened; `None` when there is none (a failed open) or it was unreadable.
+    /// The KFD process that owns the event; `None` if there is none (a failed open) or it was unreadable.
     pub process: Option<ProcessId>,
     /// tgid of the owner in the initial PID namespace; `None` when it could not be read.
     pub tgid: Option<u32>,
@@ -23,13 +23,13 @@ pub struct Event {
     /// tgid of the thread that ran: a kworker's at teardown, a child's on an inherited descriptor.
     pub task_tgid: u32,
     pub cpu: u32,
-    /// Command of the ioctl that this happened in, if any.
+    /// Command of the ioctl in which this happened, if any.
     pub in_ioctl: Option<u32>,
     pub body: Body,
 }
 
 impl Event {
-    /// What was found standing, told as an event of its owner: nothing ran when it was found.
+    /// Reports an existing object as an event of its owner: no thread ran when it was found.
     #[must_use]
     pub fn of_standing(mono_ns: u64, process: Option<ProcessId>, tgid: Option<u32>, body: Body) -> Self {
         let own = tgid.unwrap_or(0);
@@ -41,7 +41,7 @@ impl Event {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     ProcessSeen(ProcessSeen),
-    /// Return of `kfd_open`: 0 or a positive errno.
+    /// Return value of `kfd_open`: 0 or a positive errno.
     Open {
         errno: i32,
         comm: String,
@@ -53,7 +53,7 @@ pub enum Body {
     QueueDestroy {
         queue_id: u32,
         gpu_id: Option<u32>,
-        /// What stood at its pointers, where it was read.
+        /// What was read at its pointers, if it was.
         last: Option<Memory>,
     },
     /// The driver removed the queue's sysfs entry, then failed to destroy the queue: it lives on.
@@ -64,7 +64,7 @@ pub enum Body {
     },
     Ioctl(IoctlCall),
     QueueUpdate(QueueUpdate),
-    /// The outermost call of an MQD function; of an init it comes before the queue's creation.
+    /// The outermost call of an MQD function; an init precedes the queue's creation.
     MqdWrite {
         queue_id: u32,
         gpu_id: Option<u32>,
@@ -111,7 +111,7 @@ impl Body {
     }
 }
 
-/// A KFD process at its first sight, told by the kernel itself: it may be gone before /proc is read.
+/// A KFD process at its first sight, as reported by the kernel: it may exit before /proc is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessSeen {
     /// It existed before the tracer saw it: its creation was not seen.
@@ -125,14 +125,14 @@ pub struct ProcessSeen {
     pub comm: Option<String>,
     /// Last component of the cgroup v2 path.
     pub cgroup_leaf: Option<String>,
-    /// Which of its PID's contexts it is (7.2): `None` for the primary one, and where the driver has no others.
+    /// Which of its PID's contexts it is (7.2); `None` for the primary one, and for drivers without others.
     pub context_id: Option<u32>,
 }
 
 /// One ioctl.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IoctlCall {
-    /// The command as user space gave it; number and size are inside.
+    /// The command that user space passed; contains number and size.
     pub cmd: u32,
     /// CLOCK_MONOTONIC at the entry, nanoseconds.
     pub entered_ns: u64,
@@ -141,16 +141,16 @@ pub struct IoctlCall {
     pub args: Vec<u8>,
 }
 
-/// How an ioctl ended, as far as it was seen.
+/// How an ioctl ended, as far as observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The handler returned. `result` as the driver gave it: 0 or more, or a negative errno.
+    /// The handler returned. `result` is the driver's value: 0 or more, or a negative errno.
     Returned { result: i32, latency_ns: u64 },
     /// Refused before any handler; the errno (positive) follows from the rules of `kfd_ioctl`.
     Refused { errno: i32 },
     /// WAIT_EVENTS: neither result nor latency is measured.
     NotMeasured,
-    /// The call's end was not seen: it failed before its handler in a way that only the caller was told.
+    /// The call's end was not seen: it failed before its handler in a way that only the caller learned.
     NoReturnSeen,
 }
 

@@ -1,19 +1,20 @@
-//! What happens to a queue between birth and end, and to the GPU under it.
+//! What happens to a queue between creation and end, and to the GPU under it.
 
 use super::event::QueueCreate;
 
 /// A queue after `update_queue`: UPDATE_QUEUE, SET_CU_MASK or ALLOC_QUEUE_GWS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueUpdate {
-    /// The queue as it stands after the call; its origin tells nothing here.
+    /// The queue after the call; the origin means nothing here.
     pub now: QueueCreate,
-    /// The mask that this call sets; `None` when it is about something else.
+    /// The mask that this call sets; `None` if the call changes something else.
     pub cu_mask: Option<CuMask>,
-    /// Positive errno of `update_queue`, 0 for success. The new properties stand all the same.
+    /// Positive errno of `update_queue`, 0 for success. The new properties are in place either way.
     pub errno: i32,
 }
 
-/// Which compute units a queue may use, as the caller gave it: the driver spreads the bits over the shader engines.
+/// The compute units that a queue may use, as passed by the caller: the driver spreads the bits over the
+/// shader engines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CuMask {
     /// Words of 32 bits, bit 0 of the first word first.
@@ -45,7 +46,7 @@ pub enum MqdOp {
 }
 
 impl MqdOp {
-    /// Every one.
+    /// All functions.
     pub const ALL: &'static [MqdOp] = &[MqdOp::Init, MqdOp::Update, MqdOp::Restore];
 
     /// The name in metrics and JSON.
@@ -64,7 +65,7 @@ impl MqdOp {
 pub enum Trigger {
     /// A range of shared virtual memory migrates.
     Svm,
-    /// User memory that the GPU maps moved or went.
+    /// User memory that the GPU maps was moved or unmapped.
     Userptr,
     /// Memory pressure: TTM moves the process's buffers.
     Ttm,
@@ -74,7 +75,7 @@ pub enum Trigger {
     CriuRestore,
     /// A VM fault or a poisoned memory access of the process itself.
     Fault,
-    /// A number that this program does not know.
+    /// A number unknown to this program.
     Unknown(u32),
 }
 
@@ -112,15 +113,16 @@ impl Trigger {
     }
 }
 
-/// The queues of a process on one GPU were evicted or restored; a real transition, nested ones are left out.
+/// The queues of a process on one GPU were evicted or restored; only real transitions, nested calls are
+/// omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eviction {
     pub gpu_id: Option<u32>,
-    /// Of an eviction; `None` when it was not seen, and for a restore.
+    /// For an eviction; `None` if it was not seen, and for a restore.
     pub trigger: Option<Trigger>,
     /// Positive errno of the driver's function, 0 for success.
     pub errno: i32,
-    /// Time inside of it, nanoseconds.
+    /// Time inside the driver's function, nanoseconds.
     pub latency_ns: u64,
 }
 
@@ -128,22 +130,22 @@ pub struct Eviction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmFault {
     pub gpu_id: Option<u32>,
-    /// Where, and how; `None` when the driver was not told.
+    /// Address and kind of access; `None` if the driver did not get them.
     pub access: Option<FaultAccess>,
 }
 
-/// `struct kfd_memory_exception_failure` (uapi kfd_ioctl.h), and where.
+/// `struct kfd_memory_exception_failure` (uapi kfd_ioctl.h), and the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultAccess {
     /// GPU virtual address of the page.
     pub address: u64,
     pub not_present: bool,
-    /// A write to a page that may only be read.
+    /// A write to a read-only page.
     pub read_only: bool,
     pub no_execute: bool,
 }
 
-/// A call of AMDGPU_USERQ: a queue that does not pass KFD.
+/// A call of AMDGPU_USERQ: a queue that bypasses KFD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserQueueCall {
     /// `create`, `free`, or `None` for another operation.

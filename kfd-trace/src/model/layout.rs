@@ -1,4 +1,4 @@
-//! How this kernel lays out `struct queue_properties`, and the values of its enums.
+//! This kernel's layout of `struct queue_properties`, and the values of its enums.
 
 use super::event::{Origin, QueueCreate, QueueType};
 use super::ioctl;
@@ -12,7 +12,8 @@ pub struct Member {
 
 macro_rules! layout {
     ($($(#[$doc:meta])* $field:ident = $member:literal,)*) => {
-        /// Members of `queue_properties` (kfd_priv.h) that are shown; `None` where this kernel lacks one.
+        /// Members of `queue_properties` (kfd_priv.h) that are shown; `None` if this kernel does not have
+        /// one.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct QueueLayout {
             $($(#[$doc])* pub $field: Option<Member>,)*
@@ -23,7 +24,7 @@ macro_rules! layout {
         }
 
         impl QueueLayout {
-            /// Fills the places from a lookup of members of `queue_properties`.
+            /// Fills the members from a lookup in `queue_properties`.
             #[must_use]
             pub fn from_members(lookup: impl Fn(&str) -> Option<Member>) -> Self {
                 Self { $($field: lookup($member),)* types: Vec::new(), format_aql: None }
@@ -48,7 +49,7 @@ layout! {
     is_evicted = "is_evicted",
 }
 
-/// The driver's name of a type of queue, and ours.
+/// The driver's name of a queue type, and ours.
 const TYPES: [(&str, QueueType); 6] = [
     ("KFD_QUEUE_TYPE_COMPUTE", QueueType::Compute),
     ("KFD_QUEUE_TYPE_SDMA", QueueType::Sdma),
@@ -62,7 +63,7 @@ const CREATE_QUEUE: u8 = 0x02;
 const CRIU_OP: u8 = 0x22;
 
 impl QueueLayout {
-    /// Takes in the enums `kfd_queue_type` and `kfd_queue_format` of this kernel.
+    /// Sets the values of this kernel's enums `kfd_queue_type` and `kfd_queue_format`.
     #[must_use]
     pub fn with_enums(mut self, types: &[(String, i64)], formats: &[(String, i64)]) -> Self {
         let ours = |name: &str| TYPES.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours);
@@ -73,7 +74,7 @@ impl QueueLayout {
         self
     }
 
-    /// The type of a number of this kernel's enum; sysfs shows these numbers, too.
+    /// The type for a number of this kernel's enum; sysfs shows these numbers, too.
     #[must_use]
     pub fn queue_type(&self, raw: u32) -> QueueType {
         self.types.iter().find(|(value, _)| *value == raw).map_or(QueueType::Unknown(raw), |(_, kind)| *kind)
@@ -85,7 +86,7 @@ impl QueueLayout {
         self.types.iter().find(|(_, kind)| *kind == queue_type).map(|(value, _)| *value)
     }
 
-    /// Decodes the bytes of a `queue_properties`; `ioctl` is the command that the queue was made in, 0 for none.
+    /// Decodes the bytes of a `queue_properties`; `ioctl` is the command that created the queue, 0 for none.
     #[must_use]
     pub fn queue(&self, properties: &[u8], gpu_id: Option<u32>, ioctl: u32) -> QueueCreate {
         let long = |place| number(properties, place);
@@ -118,7 +119,7 @@ impl QueueLayout {
     }
 }
 
-/// A little-endian number of 1, 2, 4 or 8 bytes; `None` outside of the bytes at hand.
+/// A little-endian number of 1, 2, 4 or 8 bytes; `None` outside the given bytes.
 fn number(bytes: &[u8], place: Option<Member>) -> Option<u64> {
     let Member { offset, size } = place?;
     let start = usize::try_from(offset).ok()?;

@@ -1,19 +1,19 @@
-//! Calls of probed functions for which the kernel did not run the probe's program. Plain data: it is read where programs
-//! are loaded, and every output shows it.
+//! Calls of probed functions for which the kernel did not run the probe's program. Plain data: read where
+//! programs are loaded, shown by every output.
 
 /// Why the program did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The CPU was inside another BPF program, or inside a bpf(2) call on a map, be it another thread's that was preempted
-    /// there (`trace_call_bpf`, kernel/trace/bpf_trace.c).
+    /// The CPU was inside another BPF program, or inside a bpf(2) call on a map, possibly of another thread
+    /// that was preempted there (`trace_call_bpf`, kernel/trace/bpf_trace.c).
     ProgramSkipped,
-    /// The CPU was inside another kprobe, or all instances of the kretprobe were taken (`trace_kprobe_missed`,
-    /// kernel/trace/trace_kprobe.c).
+    /// The CPU was inside another kprobe, or all instances of the kretprobe were in use
+    /// (`trace_kprobe_missed`, kernel/trace/trace_kprobe.c).
     ProbeMissed,
 }
 
 impl Cause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Cause; 2] = [Cause::ProgramSkipped, Cause::ProbeMissed];
 
     /// The name in metrics, JSON and the summary.
@@ -26,17 +26,17 @@ impl Cause {
     }
 }
 
-/// What one probe missed since it was attached, all its places together.
+/// Calls that one probe missed since it was attached, sum over all its attach points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// `None` where the kernel does not count it.
+    /// `None` if the kernel does not count it.
     pub program_skipped: Option<u64>,
-    /// `None` where the kernel does not count it, or not for this kind of probe.
+    /// `None` if the kernel does not count it, or not for this kind of probe.
     pub probe_missed: Option<u64>,
 }
 
 impl Missed {
-    /// What was missed before counts on.
+    /// Adds another count, such as that of an earlier attachment.
     pub fn add(&mut self, other: Missed) {
         let sum = |own: Option<u64>, other: Option<u64>| match (own, other) {
             (Some(own), Some(other)) => Some(own + other),
@@ -55,7 +55,7 @@ impl Missed {
         }
     }
 
-    /// Calls missed for any cause that is counted; `None` where none is.
+    /// Calls missed for any counted cause; `None` if none is counted.
     #[must_use]
     pub fn counted(self) -> Option<u64> {
         Cause::ALL.iter().filter_map(|cause| self.of(*cause)).reduce(|one, other| one + other)

@@ -1,6 +1,6 @@
-//! What KFD is, as plain data: processes, queues, ioctls, evictions, faults, and what became of each probe.
+//! KFD as plain data: processes, queues, ioctls, evictions, faults, and the status of each probe.
 //!
-//! No I/O, no state, no text for people. Every other module may name these types.
+//! No I/O, no state, no text for people. Every other module may use these types.
 
 pub mod counters;
 pub mod event;

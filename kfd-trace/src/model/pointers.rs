@@ -1,7 +1,9 @@
-//! What stands at a queue's two pointers, in the memory of its process: bytes in, counts or the reason why there are none out.
+//! Contents of a queue's two pointers, in the memory of its process. In: bytes. Out: counts, or the reason
+//! why there are none.
 //!
-//! An AQL queue's pointers are fields of ROCr's `amd_queue_t` (inc/amd_hsa_queue.h): they count packets from the queue's creation
-//! and never go back. Those of an SDMA queue are offsets of commands in bytes, on gfx9 and later without end, too.
+//! An AQL queue's pointers are fields of ROCr's `amd_queue_t` (inc/amd_hsa_queue.h): they count packets from
+//! the queue's creation and never decrease. Those of an SDMA queue are byte offsets of commands; on gfx9 and
+//! later they do not wrap, either.
 
 use super::event::{QueueCreate, QueueType};
 use kfd_trace_common::aql::{
@@ -14,7 +16,7 @@ use kfd_trace_common::record::pointers;
 pub enum Unit {
     /// AQL packets: kernels, barriers and others alike.
     Packets,
-    /// Bytes of commands in the ring of an SDMA queue: not those that they copy.
+    /// Bytes of commands in the ring of an SDMA queue, not the bytes that these copy.
     RingBytes,
 }
 
@@ -29,33 +31,33 @@ impl Unit {
     }
 }
 
-/// Why a reading told nothing.
+/// Why a reading gave no counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unmeasured {
-    /// Its pointers count something else: a compute queue that is not AQL, or a type that is not known.
+    /// Its pointers count something else: a compute queue that is not AQL, or an unknown type.
     QueueType,
-    /// Its pointers' addresses are not known.
+    /// The addresses of its pointers are unknown.
     NoAddress,
-    /// The process may not be looked into.
+    /// No permission to read the process's memory.
     Denied,
-    /// The address space went.
+    /// The address space was released.
     Gone,
-    /// Nothing is mapped there, or nothing that can be read.
+    /// Nothing is mapped there, or nothing readable.
     Unreadable,
-    /// The memory there is no queue's, or not this one's any more.
+    /// The memory there belongs to no queue, or no longer to this one.
     Foreign,
-    /// A count is below what it was before: the memory is used for something else.
+    /// A count is below its previous value: the memory is used for something else.
     WentBack,
     /// More processes than descriptors.
     Descriptors,
-    /// Any other error of the system.
+    /// Any other system error.
     Failed,
-    /// A sample of all queues has not ended for long: what was read before is not what is so now.
+    /// A sample of all queues has been running for long: earlier readings are no longer current.
     Late,
 }
 
 impl Unmeasured {
-    /// All that a reading may end in. The others are known without one.
+    /// All possible results of a reading. The others are known without one.
     pub const OF_READING: &'static [Unmeasured] = &[
         Unmeasured::Denied,
         Unmeasured::Gone,
@@ -84,7 +86,8 @@ impl Unmeasured {
     }
 }
 
-/// What a queue was given and has done since its creation; its unit is [`Pointers::unit`]. `retired` is at most `submitted`.
+/// Work submitted to a queue and retired by it since its creation; the unit is [`Pointers::unit`]. `retired`
+/// is at most `submitted`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub submitted: u64,
@@ -92,14 +95,14 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What waits or runs.
+    /// Waiting or running work.
     #[must_use]
     pub fn backlog(self) -> u64 {
         self.submitted.saturating_sub(self.retired)
     }
 }
 
-/// Where a queue's pointers are, and how to tell that they are still its own.
+/// Where a queue's pointers are, and how to check that they are still its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointers {
     pub unit: Unit,
@@ -111,7 +114,7 @@ pub struct Pointers {
     ring_size: u64,
 }
 
-/// What was read of them.
+/// What was read at them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     Head(Head),
@@ -124,10 +127,10 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// What a record of a destroyed queue has; `None`: it was not read.
+    /// Decodes the field of a destroyed queue's record; `None`: it was not read.
     ///
     /// # Errors
-    /// `what`, where it is none of [`pointers`].
+    /// `what`, if it is none of [`pointers`].
     pub fn parse(what: u32, bytes: &[u8; HEAD_LEN]) -> Result<Option<Self>, u32> {
         let word = |at| u64::from_le_bytes(array(bytes, at));
         match what {
@@ -140,7 +143,7 @@ impl Memory {
     }
 }
 
-/// The fields of `amd_queue_t` that tell whose it is, and what it has done.
+/// The fields of `amd_queue_t` that identify the queue, and its counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     base_address: u64,
@@ -165,7 +168,7 @@ impl Head {
     }
 }
 
-/// Zeros beyond the end, which no field of the structure lies at.
+/// Zeros past the end; no field of the structure is there.
 fn array<const N: usize>(bytes: &[u8; HEAD_LEN], at: usize) -> [u8; N] {
     let mut out = [0; N];
     if let Some(from) = bytes.get(at..at + N) {
@@ -175,11 +178,11 @@ fn array<const N: usize>(bytes: &[u8; HEAD_LEN], at: usize) -> [u8; N] {
 }
 
 impl Pointers {
-    /// Of a queue as it was created.
+    /// The pointers of a queue as it was created.
     ///
     /// # Errors
-    /// [`Unmeasured::QueueType`], [`Unmeasured::NoAddress`]; [`Unmeasured::Foreign`] where an AQL queue's pointers are not those of an
-    /// `amd_queue_t`.
+    /// [`Unmeasured::QueueType`], [`Unmeasured::NoAddress`]; [`Unmeasured::Foreign`] if an AQL queue's
+    /// pointers are not those of an `amd_queue_t`.
     pub fn of(facts: &QueueCreate) -> Result<Self, Unmeasured> {
         let unit = match facts.queue_type {
             Some(QueueType::ComputeAql) => Unit::Packets,
@@ -208,7 +211,7 @@ impl Pointers {
         head(self.write, self.read).filter(|_| self.unit == Unit::Packets)
     }
 
-    /// What was read, understood.
+    /// The counts in what was read.
     ///
     /// # Errors
     /// [`Unmeasured::Foreign`], [`Unmeasured::Unreadable`].
@@ -216,7 +219,8 @@ impl Pointers {
         match *memory {
             Memory::Unreadable => Err(Unmeasured::Unreadable),
             Memory::Head(head) if self.unit == Unit::RingBytes => {
-                // The structure of the thunk happens to lie as that of ROCr does; nothing else of it is known.
+                // The thunk's structure happens to have the same layout as ROCr's; nothing else of it is
+                // known.
                 self.offsets(head.write, head.read)
             }
             Memory::Head(head) => self.packets(&head),
@@ -229,13 +233,13 @@ impl Pointers {
         let own = head.base_address == self.ring_address
             && u64::from(head.size) * PACKET_LEN == self.ring_size
             && usize::try_from(head.field_base) == Ok(READ_DISPATCH_ID);
-        // Both go on while they are read, the write pointer first: what is retired was submitted.
+        // Both advance while they are read, the write pointer first: what is retired was submitted.
         let counts = Counts { submitted: head.write.max(head.read), retired: head.read };
         if own { Ok(counts) } else { Err(Unmeasured::Foreign) }
     }
 
-    /// Nothing marks these words as a queue's own: a backlog of more than the ring holds, and of what went on between two
-    /// reads, is not one.
+    /// Nothing marks these words as the queue's own. A backlog larger than the ring plus what was submitted
+    /// between the two reads is not from a queue.
     fn offsets(&self, write: u64, read: u64) -> Result<Counts, Unmeasured> {
         let possible =
             write.checked_sub(read).is_some_and(|backlog| backlog <= self.ring_size.saturating_mul(2));
@@ -248,7 +252,7 @@ pub(crate) mod samples {
     use super::*;
     use crate::state::samples::facts;
 
-    /// Of a ring of 1 MiB.
+    /// With a ring of 1 MiB.
     pub(crate) fn sdma(queue_id: u32) -> QueueCreate {
         let facts = facts(queue_id);
         let read = facts.write_pointer_address.map(|write| write + 8);

@@ -1,9 +1,9 @@
-//! A queue as records, ioctls and the driver's lists tell it.
+//! A queue as records, ioctls and the driver's lists report it.
 
-/// A queue at its birth. `None` is "this kernel does not tell", never 0.
+/// A queue at its creation. `None` means that this kernel does not report the value, never 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueCreate {
-    /// `None` when `queue_properties` could not be read: then all below is `None`, too.
+    /// `None` if `queue_properties` could not be read: then all fields below are `None`, too.
     pub queue_id: Option<u32>,
     pub gpu_id: Option<u32>,
     pub queue_type: Option<QueueType>,
@@ -26,12 +26,12 @@ pub struct QueueCreate {
     pub active: Option<bool>,
     /// Its process is evicted from this GPU.
     pub evicted: Option<bool>,
-    /// Through the CREATE_QUEUE ioctl, by CRIU restore, or found standing.
+    /// Created by the CREATE_QUEUE ioctl, by CRIU restore, or found as an existing queue.
     pub origin: Origin,
 }
 
 impl QueueCreate {
-    /// Nothing is told of it yet.
+    /// A queue of which nothing is reported yet.
     #[must_use]
     pub fn untold(origin: Origin) -> Self {
         QueueCreate {
@@ -52,7 +52,7 @@ impl QueueCreate {
         }
     }
 
-    /// Fills in what was not told before; what is known stays, and so do id and origin.
+    /// Fills in unreported fields; known ones stay, and so do id and origin.
     pub fn absorb(&mut self, other: &QueueCreate) {
         self.gpu_id = self.gpu_id.or(other.gpu_id);
         self.queue_type = QueueType::finer(self.queue_type, other.queue_type);
@@ -69,18 +69,18 @@ impl QueueCreate {
     }
 }
 
-/// How a queue came to be known.
+/// How a queue became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     Ioctl,
     Criu,
-    /// It lived before the tracer started.
+    /// It existed before the tracer started.
     Standing,
-    /// Called from neither ioctl.
+    /// Created by neither ioctl.
     Other,
 }
 
-/// Kind of a queue: the kernel's enum with AQL told apart by the format field.
+/// Kind of a queue: the kernel's enum, with AQL distinguished by the format field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QueueType {
     Compute,
@@ -90,7 +90,7 @@ pub enum QueueType {
     SdmaByEngId,
     Hiq,
     Diq,
-    /// A value that this kernel's own enum does not name.
+    /// A value that this kernel's own enum does not define.
     Unknown(u32),
 }
 
@@ -110,13 +110,13 @@ impl QueueType {
         }
     }
 
-    /// As sysfs tells it: by the kernel's enum only, in which AQL queues are `compute` too.
+    /// The type that sysfs shows: from the kernel's enum only, in which AQL queues are `compute`, too.
     #[must_use]
     pub fn in_sysfs(self) -> Self {
         if self == QueueType::ComputeAql { QueueType::Compute } else { self }
     }
 
-    /// The finer of sysfs's word ([`Self::in_sysfs`]) and another one wins.
+    /// The more specific of the sysfs type ([`Self::in_sysfs`]) and another type.
     #[must_use]
     pub fn finer(known: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (known, other) {

@@ -1,4 +1,5 @@
-//! What became of each probe on this kernel. Pure data: the planner and the loader fill it, every output shows it.
+//! Status of each probe on this kernel. Pure data: filled by the planner and the loader, shown by every
+//! output.
 
 use kfd_trace_common::counter::ProbeId;
 
@@ -8,13 +9,13 @@ pub struct ProbeStatus {
     pub id: ProbeId,
     /// `kprobe`, `kretprobe` or `tracepoint`.
     pub kind: &'static str,
-    /// The kernel functions it sits on, or would sit on.
+    /// The kernel functions it is attached to, or would be attached to.
     pub symbols: Vec<String>,
-    /// Places that it sits on: copies of these functions, each counted.
+    /// Attach points: each copy of these functions counts.
     pub places: usize,
-    /// The tracer has no purpose without it.
+    /// The tracer is useless without it.
     pub required: bool,
-    /// A kernel without its functions leaves nothing unseen by that.
+    /// A kernel that does not have its functions loses no coverage for that.
     pub may_lack: bool,
     /// What cannot be seen without it, in a few words.
     pub feeds: &'static str,
@@ -24,34 +25,34 @@ pub struct ProbeStatus {
 /// The verdict on one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// On all of its functions.
+    /// Attached to all of its functions.
     Attached,
-    /// On some of its functions; the others with the reason.
+    /// Attached to some of its functions; the others with the reason.
     Partly { failed: Vec<(String, String)> },
-    /// Not needed for what was asked for (arguments of ioctls in the daemon, say).
+    /// Not needed for what was requested (arguments of ioctls in the daemon, say).
     NotAsked,
-    /// The user did not want it (`--without-probe`).
+    /// Excluded by the user (`--without-probe`).
     LeftOut,
-    /// The probe on this function tells the same.
+    /// The probe on this function reports the same.
     ToldBy(&'static str),
-    /// None of its functions is in this kernel.
+    /// This kernel has none of its functions.
     NotInKernel,
-    /// No GPU here uses its functions; it is attached when one comes.
+    /// No GPU here uses its functions; it is attached when one appears.
     NoGpu,
-    /// The kernel does not tell where these fields are.
+    /// The offsets of these fields are unknown in this kernel.
     MissingFields(Vec<String>),
-    /// The kernel refused the program or the attachment, with its reason.
+    /// The kernel refused the program or the attachment, for this reason.
     Refused(String),
 }
 
 impl Verdict {
-    /// It is on at least some of its functions, or none of them can be called: what it counts is known.
+    /// It is attached to at least some of its functions, or none of them can be called: its counts are known.
     #[must_use]
     pub fn sees(&self) -> bool {
         matches!(self, Verdict::Attached | Verdict::Partly { .. } | Verdict::NoGpu)
     }
 
-    /// One word for metrics and tables.
+    /// One-word label for metrics and tables.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -67,7 +68,7 @@ impl Verdict {
         }
     }
 
-    /// The reason, where the word does not say it all.
+    /// The reason, if the label does not contain it all.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         match self {

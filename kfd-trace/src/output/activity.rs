@@ -1,4 +1,4 @@
-//! What a queue and a process do, in JSON and in words.
+//! Activity of a queue and of a process, in JSON and in text.
 
 use crate::model::event::QueueCreate;
 use crate::model::pointers::{Counts, Pointers, Unit, Unmeasured};
@@ -6,12 +6,12 @@ use crate::state::{Activity, Measured, Process, Work};
 use bytesize::ByteSize;
 use serde::Serialize;
 
-/// Of a queue. Every field is always there; `null` is "not measured".
+/// Activity of a queue. Every field is always present; `null` is "not measured".
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct ActivityFields {
     /// What is counted: `packets` or `ring_bytes`.
     unit: Option<&'static str>,
-    /// Since the queue's creation; the last that was read, also where nothing is measured now.
+    /// Since the queue's creation. The last value that was read, even if nothing is measured now.
     submitted: Option<u64>,
     retired: Option<u64>,
     backlog: Option<u64>,
@@ -19,16 +19,16 @@ pub(super) struct ActivityFields {
     retired_per_second: Option<f64>,
     /// It has a backlog and retired nothing for ten seconds.
     stalled: Option<bool>,
-    /// Since it was last seen with something to do.
+    /// Time since it was last seen with something to do.
     idle_ns: Option<u64>,
-    /// Of a queue that ended: nothing was added after the last reading.
+    /// For a queue that ended: nothing was added after the last reading.
     complete: bool,
-    /// Why the last reading told nothing.
+    /// Why the last reading failed.
     not_measured: Option<&'static str>,
 }
 
 impl ActivityFields {
-    /// `None` where nothing was read yet.
+    /// `None` if nothing was read yet.
     pub(super) fn of(queue: &QueueCreate, activity: &Activity) -> Option<Self> {
         let (last, now) = (activity.last(), activity.now());
         if last.is_none() && activity.problem().is_none() {
@@ -50,12 +50,12 @@ impl ActivityFields {
     }
 }
 
-/// What its pointers count; `None` where that is not known.
+/// Unit of its pointers; `None` if not known.
 pub(super) fn unit(queue: &QueueCreate) -> Option<Unit> {
     Pointers::of(queue).ok().map(|pointers| pointers.unit)
 }
 
-/// Of a process on one GPU, its ended queues included.
+/// Activity of a process on one GPU, including its ended queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct WorkFields {
     pub(super) gpu_id: Option<u32>,
@@ -63,17 +63,17 @@ pub(super) struct WorkFields {
     packets_retired: u64,
     sdma_ring_bytes_submitted: u64,
     sdma_ring_bytes_retired: u64,
-    /// Queues that ended without a last reading.
+    /// Queues that ended without a final reading.
     queues_incomplete: u64,
 }
 
 impl WorkFields {
-    /// Nothing was done that was seen, and nothing was missed.
+    /// No activity was seen, and none was missed.
     pub(super) fn is_nothing(&self) -> bool {
         *self == WorkFields { gpu_id: self.gpu_id, ..WorkFields::default() }
     }
 
-    /// `12 packets submitted, 12 retired; 4.0 kB of SDMA commands submitted, 4.0 kB retired; ...`
+    /// For example `12 packets submitted, 12 retired; 4.0 kB of SDMA commands submitted, 4.0 kB retired; ...`
     pub(super) fn words(&self) -> String {
         let mut parts = Vec::new();
         if self.packets_submitted > 0 {
@@ -94,7 +94,7 @@ impl WorkFields {
     }
 }
 
-/// In the order of gpu_ids.
+/// One entry per GPU, ordered by gpu_id.
 pub(super) fn works(process: &Process) -> Vec<WorkFields> {
     let of = |(gpu_id, work): (&Option<u32>, &Work)| WorkFields {
         gpu_id: *gpu_id,
@@ -107,7 +107,7 @@ pub(super) fn works(process: &Process) -> Vec<WorkFields> {
     process.works.iter().map(of).collect()
 }
 
-/// What it retires: `709/s`, `12.3k/s`; of an SDMA queue `1.2 MB/s`. `None` where that is not known.
+/// Rate of retirement: `709/s`, `12.3k/s`; for an SDMA queue `1.2 MB/s`. `None` if not known.
 pub(super) fn rate(queue: &QueueCreate, activity: &Activity) -> Option<String> {
     let rate = activity.now()?.rate?.retired;
     Some(match unit(queue)? {
@@ -116,7 +116,7 @@ pub(super) fn rate(queue: &QueueCreate, activity: &Activity) -> Option<String> {
     })
 }
 
-/// What waits or runs, with a word where that stands still; instead of it why it is not known.
+/// Pending and running work, marked if it is stalled; if not known, the reason.
 pub(super) fn backlog(queue: &QueueCreate, activity: &Activity) -> Option<String> {
     let Some(now) = activity.now() else {
         return activity.problem().map(|why| format!("? ({})", why.name()));
@@ -129,7 +129,7 @@ pub(super) fn backlog(queue: &QueueCreate, activity: &Activity) -> Option<String
     Some(if now.stalled() { format!("{told} stalled") } else { told })
 }
 
-/// What a queue did in its life: `packets=127644 retired=127644`; with `at_least` where its end was not read.
+/// Total work of a queue: `packets=127644 retired=127644`; with `at_least` if its end was not read.
 pub(super) fn whole(queue: &QueueCreate, activity: &Activity) -> Option<String> {
     let Counts { submitted, retired } = activity.last()?.counts;
     let unit = unit(queue)?.name();
@@ -137,7 +137,7 @@ pub(super) fn whole(queue: &QueueCreate, activity: &Activity) -> Option<String> 
     Some(format!("{unit}={submitted} retired={retired}{least}"))
 }
 
-/// Three digits of a number that is not negative: `0.5`, `12.3k`, `4.56M`.
+/// Three digits of a non-negative number: `0.5`, `12.3k`, `4.56M`.
 fn short(value: f64) -> String {
     let (scaled, suffix) = match value {
         ..1e3 => (value, ""),

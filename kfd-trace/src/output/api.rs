@@ -1,8 +1,8 @@
-//! The daemon's JSON API: what the tracer knows now, and what it remembers, as documents. docs/api.md is its description.
+//! The daemon's JSON API: documents of the current state and of the recorded past, described in docs/api.md.
 //!
-//! Takes in a snapshot, the topology, what is kept of the past, and the time; gives out values for serde. Every field is always there; `null` is
-//! "not told" or "not measured". Addresses, `unique_id` and `kfd_process` are strings, because readers hold numbers
-//! as doubles. A change that breaks a reader raises [`SCHEMA`].
+//! In: a snapshot, the topology, the kept history, and the time. Out: values for serde. Every field is always
+//! present; `null` is "not known" or "not measured". Addresses, `unique_id` and `kfd_process` are strings,
+//! because readers hold numbers as doubles. A change that breaks a reader raises [`SCHEMA`].
 
 use crate::attribute::Topology;
 use crate::state::Snapshot;
@@ -27,7 +27,7 @@ pub use status::{Tracing, status};
 /// Version of the format.
 pub const SCHEMA: u32 = 1;
 
-/// What a document is made from.
+/// Input of a document.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     pub snapshot: &'a Snapshot,
@@ -57,7 +57,7 @@ fn written(ts: Option<String>, list: impl Serialize) -> serde_json::Result<Strin
 /// Live queues.
 ///
 /// # Errors
-/// Never for these types; serde_json says so at run time only.
+/// Never for these types; serde_json reports errors only at run time.
 pub fn queues(view: &View<'_>) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct List<'a> {

@@ -1,14 +1,14 @@
-//! Where a process belongs, as fields of JSON, as labels, and in a word.
+//! Container, pod, Slurm job and unit of a process, as JSON fields, as labels, and as a short name.
 
 use crate::attribute::Runtime;
 use crate::state::ProcessDetails;
 use crate::text::escape;
 use serde::Serialize;
 
-/// Digits of a container id that people use.
+/// Digits of a container id that are customary.
 const SHORT_ID: usize = 12;
 
-/// Every field is always there, `null` is "not told".
+/// Every field is always present; `null` is "not known".
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct BelongsFields<'a> {
     container_id: Option<&'a str>,
@@ -46,7 +46,7 @@ impl<'a> From<&'a ProcessDetails> for BelongsFields<'a> {
 }
 
 impl BelongsFields<'_> {
-    /// Names of the labels of [`BelongsFields::labels`], in their order.
+    /// Label names of [`BelongsFields::labels`], in their order.
     pub const LABELS: [&'static str; 9] = [
         "container_id",
         "runtime",
@@ -59,7 +59,7 @@ impl BelongsFields<'_> {
         "unit",
     ];
 
-    /// Empty is "not told". The user of a Slurm job is the process's.
+    /// Empty means "not known". The user of a Slurm job is that of the process.
     #[must_use]
     pub fn labels(&self) -> [String; 9] {
         let text = |told: Option<&str>| told.unwrap_or_default().to_owned();
@@ -76,8 +76,8 @@ impl BelongsFields<'_> {
         ]
     }
 
-    /// Whose it is, safe for a terminal: `ml/train-0/trainer`, `pod UID`, `slurm 7.batch`, `docker 0123456789ab`, a unit; of a
-    /// container in a job both. `None`: nothing is told.
+    /// The owner, safe for a terminal: `ml/train-0/trainer`, `pod UID`, `slurm 7.batch`, `docker
+    /// 0123456789ab`, a unit; both for a container in a job. `None`: not known.
     #[must_use]
     pub fn owner(&self) -> Option<String> {
         let pod = match (self.namespace, self.pod, self.pod_uid) {

@@ -1,11 +1,11 @@
-//! Queues against the slots of the hardware.
+//! Compares queues with the slots of the hardware.
 
 use crate::attribute::{Gpu, Pool, Topology};
 use crate::model::event::QueueType;
 use crate::state::{Queue, Snapshot};
 use std::collections::BTreeMap;
 
-/// What of a live queue decides on its slot.
+/// Properties of a live queue that determine its slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     pub gpu_id: Option<u32>,
@@ -49,14 +49,14 @@ impl Budget {
         Budget(used)
     }
 
-    /// Slots wanted.
+    /// Slots requested.
     #[must_use]
     pub fn used(&self, gpu: &Gpu, pool: Pool) -> u32 {
         self.0.get(&(gpu.gpu_id, pool)).copied().unwrap_or(0)
     }
 
-    /// `gpu 3 (0000:c1:00.0, gfx942): 26 of 24 compute slots (oversubscribed), 3 of 16 SDMA slots`. A pool that the
-    /// GPU does not have is left out.
+    /// For example `gpu 3 (0000:c1:00.0, gfx942): 26 of 24 compute slots (oversubscribed), 3 of 16 SDMA
+    /// slots`. Pools that the GPU does not have are omitted.
     #[must_use]
     pub fn line(&self, gpu: &Gpu) -> String {
         let slots = gpu.slots();

@@ -1,5 +1,5 @@
-//! The formats that readers rely on, kept as files in kfd-trace/tests/golden: a change of one shows in review. With
-//! KFD_TRACE_ACCEPT=1 in the environment the tests write the files anew.
+//! The stable output formats, kept as files in kfd-trace/tests/golden so that a change shows in review. With
+//! KFD_TRACE_ACCEPT=1 in the environment the tests rewrite the files.
 
 use super::event::json::{self, Driver};
 use super::event::text::Stream;
@@ -19,7 +19,7 @@ const GPU: Option<u32> = Some(58270);
 const BOOT: i64 = 1_790_000_000_000_000_000;
 
 /// # Panics
-/// Where the text is not that of the file.
+/// If the text differs from the file.
 pub(super) fn check(name: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("KFD_TRACE_ACCEPT").is_some() {
@@ -32,7 +32,7 @@ pub(super) fn check(name: &str, text: &str) {
     assert_eq!(accepted.len(), text.len(), "{name}: lines were added or removed");
 }
 
-/// Each kind of event, with what it may lack and with what it may have.
+/// Each kind of event, without and with its optional fields.
 fn events() -> Vec<Event> {
     let of_gpu = |body| Event { process: None, tgid: None, ..event(60_000, 0, 0, body) };
     let own = |body| event(50_000, 1, PID, body);

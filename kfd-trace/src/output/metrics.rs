@@ -1,7 +1,7 @@
-//! Prometheus families, built anew at each scrape: what is gone leaves no series behind.
+//! Prometheus families, rebuilt at each scrape: removed objects leave no series behind.
 //!
-//! `kfd_*` is what the driver does, `kfd_trace_*` the tracer itself. A family whose probe is not attached is not
-//! exported at all: 0 would say that nothing happened.
+//! `kfd_*` describe the driver, `kfd_trace_*` the tracer itself. A family whose probe is not attached is not
+//! exported: 0 would mean that nothing happened.
 
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
@@ -31,54 +31,54 @@ pub use detail::Detail;
 pub use prometheus::TEXT_FORMAT;
 pub use table::{MetricDoc, describe};
 
-/// Everything that a scrape is made from.
+/// Input of a scrape.
 #[derive(Clone, Copy, Debug)]
 pub struct Scrape<'a> {
     pub snapshot: &'a Snapshot,
-    /// Queues cannot be probed, and are followed by the arguments and results of the ioctls.
+    /// Queues cannot be probed, and are tracked by the arguments and results of the ioctls.
     pub queues_by_ioctl: bool,
-    /// Where queues cannot be probed: what sysfs shows at this scrape, adopted into a fresh state.
+    /// If queues cannot be probed: what sysfs shows at this scrape, adopted into a fresh state.
     pub sysfs: Option<&'a Snapshot>,
-    /// `None`: they were not read. What is made of them is not exported then.
+    /// `None`: not read. Families that need them are then not exported.
     pub tables: Option<&'a Tables>,
-    /// How the reading of each source went.
+    /// Result of reading each source.
     pub collectors: &'a [Collected],
-    /// Sums of the processes whose rows were deleted from the maps.
+    /// Sums of processes whose rows were deleted from the maps.
     pub retired: &'a IoctlTotals,
     pub samples: &'a SampleTotals,
     pub probes: &'a [ProbeStatus],
     pub topology: &'a Topology,
     pub undecoded: &'a Undecoded,
-    /// Name and capacity of the BPF maps that can run full: `ioctl_stats`, `ioctl_errors`, `in_flight`, `seats`, whose
-    /// entries are in `tables`; of others the capacity only is exported.
+    /// Name and capacity of the BPF maps that can run full: `ioctl_stats`, `ioctl_errors`, `in_flight`,
+    /// `seats`, whose entries are in `tables`; for other maps only the capacity is exported.
     pub capacities: &'a [(&'static str, u64)],
     pub detail: Detail,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub now_ns: u64,
-    /// Nanoseconds of the Unix epoch less those of CLOCK_MONOTONIC.
+    /// Nanoseconds of the Unix epoch minus those of CLOCK_MONOTONIC.
     pub wall_minus_mono_ns: i64,
-    /// There is a driver to trace.
+    /// The driver is loaded.
     pub driver_loaded: bool,
-    /// Loadings of the driver that the probes were put on.
+    /// Number of driver loads to which the probes were attached.
     pub driver_loads: u64,
-    /// Unix time at which the tracer started, seconds.
+    /// Start time of the tracer, Unix seconds.
     pub start_time_seconds: f64,
-    /// What it took to read the maps and the state, seconds.
+    /// Time taken to read the maps and the state, seconds.
     pub duration_seconds: f64,
 }
 
 impl<'a> Scrape<'a> {
-    /// What tells of single processes and queues.
+    /// The source for series of single processes and queues.
     fn source(&self) -> &'a Snapshot {
         self.sysfs.filter(|_| !driver::sees_queues(self)).unwrap_or(self.snapshot)
     }
 
-    /// All of these probes are attached, at least to some of their functions.
+    /// Whether all of these probes are attached, at least to some of their functions.
     fn sees(&self, probes: &[ProbeId]) -> bool {
         probes.iter().all(|id| self.probes.iter().any(|probe| probe.id == *id && probe.verdict.sees()))
     }
 
-    /// Runs of a probe's program that are counted as calls and not as hits (kfd-trace-ebpf/src/probes/ioctl.rs).
+    /// Runs of a probe's program that are counted as calls, not as hits (kfd-trace-ebpf/src/probes/ioctl.rs).
     fn calls_of(&self, probe: ProbeId) -> u64 {
         let counted: fn(&IoctlStat) -> u64 = match probe {
             ProbeId::Ioctl => |stat| stat.entered,
@@ -90,7 +90,7 @@ impl<'a> Scrape<'a> {
     }
 }
 
-/// All families that have a value, ordered by name.
+/// All families with a value, ordered by name.
 #[must_use]
 pub fn families(scrape: &Scrape<'_>) -> Vec<MetricFamily> {
     let mut all = driver::families(scrape);
@@ -107,10 +107,10 @@ pub fn families(scrape: &Scrape<'_>) -> Vec<MetricFamily> {
     all
 }
 
-/// The text format ([`TEXT_FORMAT`]).
+/// Encodes the text format ([`TEXT_FORMAT`]).
 ///
 /// # Errors
-/// Only for a family that is not well formed.
+/// Only for a malformed family.
 pub fn encode(families: &[MetricFamily]) -> Result<String, prometheus::Error> {
     TextEncoder::new().encode_to_string(families)
 }

@@ -1,12 +1,13 @@
-//! What users see.
+//! User-visible output.
 //!
-//! Takes in: events with what the state says about them, snapshots, sums, verdicts; all as arguments, so that
-//! nothing here does I/O or reads a clock. Gives out: text and JSON into any writer ([`stream`], [`json`],
-//! [`summary`], [`ps`], [`status`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), the page for
-//! people ([`page`]), and an HTTP router ([`http`]); [`web`] serves that, and so is the one that does I/O. No output uses another one, but that the API tells events as [`json`] and
-//! probes as [`status`] do, and the page shows what the API's documents are made from; `activity`, [`belongs`],
-//! [`budget`], [`clock`], [`errno`], [`escape`], `names`,
-//! `queue_fields` and `table` are what they share; [`crate::amd_log`] uses `escape`, `clock` and `table`.
+//! In: events with the related state, snapshots, sums, verdicts; all as arguments, so that nothing here does
+//! I/O or reads a clock. Out: text and JSON to any writer ([`stream`], [`json`], [`summary`], [`ps`],
+//! [`status`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), the HTML page ([`page`]),
+//! and an HTTP router ([`http`]). [`web`] serves that router, so it is the one module that does I/O. Outputs
+//! do not use each other, with two exceptions: the API formats events as [`json`] and probes as [`status`]
+//! do, and the page has the same input as the API's documents. Shared: `activity`, [`belongs`], [`budget`],
+//! [`clock`], [`errno`], [`escape`], `names`, `queue_fields` and `table`; [`crate::amd_log`] uses `escape`,
+//! `clock` and `table`.
 
 mod activity;
 pub mod api;

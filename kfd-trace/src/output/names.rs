@@ -1,4 +1,4 @@
-//! Values as JSON has them, in events and in the API alike.
+//! Values in JSON, for events and the API.
 
 use crate::attribute::Pool;
 use crate::model::event::Origin;
@@ -10,7 +10,7 @@ pub(super) fn hex(value: u64) -> String {
     format!("{value:#x}")
 }
 
-/// The words of a mask in hex, bit 0 of the first one first.
+/// The words of a mask in hex, starting with the one that has bit 0.
 pub(super) fn mask(mask: &CuMask) -> Vec<String> {
     mask.words.iter().map(|word| format!("{word:#010x}")).collect()
 }
@@ -29,7 +29,7 @@ pub(super) fn sources<S: Serializer>(sources: &Sources, serializer: S) -> Result
     serializer.collect_seq(sources.iter().map(Source::name))
 }
 
-/// A value for each pool of slots.
+/// One value per pool of slots.
 #[derive(Debug, Serialize)]
 pub(super) struct ByPool<T> {
     cp: T,

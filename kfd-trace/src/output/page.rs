@@ -1,7 +1,7 @@
-//! The page for people: what is traced now, grouped and counted, as HTML of a bounded size.
+//! The HTML page: what is traced now, grouped and counted, of bounded size.
 //!
-//! Takes in what the API's documents are made from, and gives out the text of page/page.html, which escapes all that is put
-//! into it. What others chose (names, paths) is made safe and short first ([`text`]).
+//! In: the same as for the API's documents. Out: the text of page/page.html, which escapes every inserted
+//! value. Text from outside the tracer (names, paths) is first made safe and short ([`text`]).
 
 use super::api::{Tracing, View};
 use super::status;
@@ -25,35 +25,35 @@ use gpus::GpuRow;
 use processes::{EvictedRow, ProcessRow};
 use queues::OnGpu;
 
-/// What is served beside the page: path, `Content-Type`, content.
+/// Static files beside the page: path, `Content-Type`, content.
 pub const STATIC: [(&str, &str, &str); 3] = [
     ("/static/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
     ("/static/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
     ("/static/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
 ];
 
-/// Nothing but the own files: no script and no style inside of the page, no other host, in no frame.
+/// Allows only the daemon's own files: no inline script or style, no other host, no framing.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Rows of a table; what is beyond is counted.
+/// Rows of a table; further rows are only counted.
 const ROWS: usize = 100;
 
-/// Events, and evictions, of the recent past that the page shows.
+/// Recent events, and recent evictions, that the page shows.
 const RECENT: usize = 25;
 
-/// What the page is made from.
+/// Input of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageView<'a> {
-    /// `None`: nothing is traced now; `tracing` tells why.
+    /// `None`: nothing is traced now; `tracing` has the reason.
     pub now: Option<&'a View<'a>>,
     pub tracing: &'a Tracing<'a>,
-    /// Of what is kept, oldest first: all but evictions and restores, and these.
+    /// From the history, oldest first: everything but evictions and restores, and these.
     pub recent: &'a [Arc<Entry>],
     pub evictions: &'a [Arc<Entry>],
 }
 
-/// Rows that are shown, and how many more there are.
+/// The rows that are shown, and the number of others.
 struct Part<T> {
     rows: Vec<T>,
     more: usize,
@@ -67,7 +67,8 @@ impl<T> Part<T> {
     }
 }
 
-/// What the page shows of the past, oldest first: events, and apart from them evictions and restores, which come often.
+/// The part of the history that the page shows, oldest first: events, and separately evictions and restores,
+/// which are frequent.
 #[must_use]
 pub fn recent(history: &History) -> (Vec<Arc<Entry>>, Vec<Arc<Entry>>) {
     let moves = BTreeSet::from(["evict", "restore"]);
@@ -80,7 +81,7 @@ pub fn recent(history: &History) -> (Vec<Arc<Entry>>, Vec<Arc<Entry>>) {
 #[template(path = "page/page.html")]
 struct Page {
     version: &'static str,
-    /// RFC 3339, and the same for people.
+    /// RFC 3339, and a readable form.
     ts: String,
     at: String,
     began: String,
@@ -122,10 +123,10 @@ struct ProbeRow {
     feeds: &'static str,
 }
 
-/// The page.
+/// Renders the page.
 ///
 /// # Errors
-/// Never, as far as is known: askama says so at run time only.
+/// None known; askama reports errors only at run time.
 pub fn html(view: &PageView<'_>) -> Result<String, String> {
     let nothing = Topology::default();
     let topology = view.now.map_or(&nothing, |now| now.topology);

@@ -1,4 +1,4 @@
-//! Processes and queues now: rows of every source at hand, merged, as a table or as JSON.
+//! Current processes and queues: rows from all available sources, merged, as a table or as JSON.
 
 use super::belongs::BelongsFields;
 use super::budget::{Budget, Claim};
@@ -15,25 +15,25 @@ use std::io::{self, Write};
 mod merge;
 pub use merge::merge;
 
-/// One queue, or one process without queues. `None` is "not told".
+/// One queue, or one process without queues. `None` is "not known".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PsRow {
     /// In the initial PID namespace.
     pub pid: Option<u32>,
-    /// Number that the tracer gave to the `kfd_process`.
+    /// The tracer's number of the `kfd_process`.
     pub process: Option<ProcessId>,
     pub ns_pid: Option<u32>,
     pub uid: Option<u32>,
     pub comm: Option<String>,
-    /// `cgroup` is the last name of its path where only the kernel told it.
+    /// `cgroup` is only the last name of its path if the kernel is the only source.
     pub details: ProcessDetails,
     /// Of a further context of its PID (7.2); `None` for the first one.
     pub context_id: Option<u32>,
     /// `None`: the process has no queue.
     pub queue: Option<QueueCreate>,
-    /// Nanoseconds; `None` when the birth of the queue was not seen.
+    /// Nanoseconds; `None` if the creation of the queue was not seen.
     pub age_ns: Option<u64>,
-    /// `None`: nobody looked.
+    /// `None`: not sampled.
     pub activity: Option<Activity>,
     pub sources: Sources,
 }
@@ -77,7 +77,7 @@ impl PsRow {
         }
     }
 
-    /// In which pod, Slurm job, container or unit it is.
+    /// Its pod, Slurm job, container or unit.
     fn owner(&self) -> Option<String> {
         BelongsFields::from(&self.details).owner()
     }
@@ -90,7 +90,7 @@ impl PsRow {
         self.told(|queue| queue.gpu_id)
     }
 
-    /// What its queue does, in words.
+    /// Activity of its queue, as text.
     fn active(&self, word: fn(&QueueCreate, &Activity) -> Option<String>) -> Option<String> {
         word(self.queue.as_ref()?, self.activity.as_ref()?)
     }
@@ -99,7 +99,7 @@ impl PsRow {
         self.queue.as_ref().and_then(of)
     }
 
-    /// `probe+sysfs`, or `sysfs only` where `asked` names other sources that do not have it.
+    /// `probe+sysfs`, or `sysfs only` if `asked` has other sources, which do not have it.
     #[must_use]
     pub fn source(&self, asked: Sources) -> String {
         let silent = asked.iter().any(|source| !self.sources.has(source));
@@ -108,7 +108,7 @@ impl PsRow {
     }
 }
 
-/// `active`, `evicted`, or `inactive`; with the percentage that is not the usual 100.
+/// `active`, `evicted`, or `inactive`; with the percentage unless it is the usual 100.
 pub(super) fn state(queue: &QueueCreate) -> String {
     let word = match (queue.evicted, queue.active) {
         (Some(true), _) => "evicted",
@@ -122,10 +122,10 @@ pub(super) fn state(queue: &QueueCreate) -> String {
     }
 }
 
-/// A column: its name, whether it stands to the right, and its cell; `None` is "not told".
+/// A column: name, whether it is right-aligned, and its cell; `None` is "not known".
 type Column = (&'static str, bool, fn(&PsRow, &View<'_>) -> Option<String>);
 
-/// What cells are made with.
+/// Input of the cells.
 struct View<'a> {
     asked: Sources,
     topology: &'a Topology,
@@ -162,9 +162,9 @@ const COLUMNS: [Column; 18] = [
     ("SOURCE", false, |row, view| Some(row.source(view.asked))),
 ];
 
-/// Names of columns, and one list of cells a row, safe for a terminal; `-` is "not told". The column of contexts is
-/// there when a process has more than its first one, that of owners (pod, Slurm job, container, unit) where one is told, and those
-/// of activity where one was sampled. `asked`: the sources that could be asked.
+/// Column names, and one list of cells per row, safe for a terminal; `-` is "not known". Optional columns:
+/// contexts, if a process has more than its first one; owners (pod, Slurm job, container, unit), if one is
+/// known; activity, if sampled. `asked`: the sources that were available.
 #[must_use]
 pub fn table(rows: &[PsRow], asked: Sources, topology: &Topology) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let view = View { asked, topology };
@@ -186,10 +186,10 @@ fn columns(rows: &[PsRow]) -> Vec<Column> {
     COLUMNS.into_iter().filter(|(name, ..)| told(name)).collect()
 }
 
-/// Writes the table, and below it a line for each GPU: queues against slots.
+/// Writes the table, followed by one line per GPU: queues compared with slots.
 ///
 /// # Errors
-/// What `out` gives.
+/// Those of `out`.
 pub fn text(out: &mut impl Write, rows: &[PsRow], asked: Sources, topology: &Topology) -> io::Result<()> {
     let right: Vec<usize> =
         columns(rows).iter().enumerate().filter(|(_, column)| column.1).map(|(index, _)| index).collect();

@@ -1,11 +1,11 @@
-//! What a queue is in JSON, in events, in `ps` and in the API alike.
+//! Fields of a queue in JSON, shared by events, `ps` and the API.
 
 use super::names::hex;
 use crate::model::event::{QueueCreate, QueueType};
 use serde::Serialize;
 
-/// Flattened into the objects that tell of a queue; `null` is "not told". `gpu_id`, `active` and `evicted` stand in them at
-/// places of their own.
+/// Flattened into the objects that describe a queue; `null` is "not known". `gpu_id`, `active` and `evicted`
+/// are separate fields of those objects.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct QueueFields {
     queue_id: Option<u32>,

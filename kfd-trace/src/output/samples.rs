@@ -1,4 +1,4 @@
-//! What the tests of the outputs have in common.
+//! Shared by the tests of the outputs.
 
 use super::event::context::Context;
 use crate::attribute::{Belongs, Gpu, Topology};
@@ -44,7 +44,7 @@ pub(crate) fn topology() -> Topology {
     Topology { gpus: vec![gpu], errors: Vec::new() }
 }
 
-/// A state with one process and its queue 3, born at 20 us.
+/// A state with one process and its queue 3, created at 20 us.
 pub(crate) fn traced() -> State {
     let mut state = State::new(StateLimits::default());
     state.apply(&event(10_000, 1, PID, seen(false)));
@@ -59,7 +59,7 @@ pub(crate) fn traced() -> State {
     state
 }
 
-/// A sample of one of its queues.
+/// Takes a sample of one of its queues.
 pub(crate) fn sampled(state: &mut State, queue_id: u32, reading: Reading, at_ns: u64) {
     let targets = state.sought();
     let sought = targets.iter().flat_map(|target| target.queues.iter().map(|queue| (target.key, queue)));
@@ -69,7 +69,7 @@ pub(crate) fn sampled(state: &mut State, queue_id: u32, reading: Reading, at_ns:
     state.sampled(&sample).expect("it lives").ok();
 }
 
-/// Applies the event to [`traced`] and shows it with what follows from that.
+/// Applies the event to [`traced`] and formats it with the resulting changes.
 pub(crate) fn shown<T>(event: &Event, show: impl Fn(&Event, &Context<'_>) -> T) -> T {
     let mut state = traced();
     let Change { process, ended, lasted_ns, hit, .. } = state.apply(event);

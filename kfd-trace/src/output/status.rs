@@ -1,4 +1,4 @@
-//! What this kernel lets the tracer see: findings, one verdict a probe, and what follows from them.
+//! What this kernel lets the tracer see: findings, one verdict per probe, and the consequences.
 
 use crate::kernel::findings::{Finding, Severity};
 use crate::model::missed::Missed;
@@ -15,24 +15,25 @@ pub const SCHEMA: u32 = 1;
 /// Counts by cause, none of them 0.
 pub type Losses = BTreeMap<&'static str, u64>;
 
-/// All that is shown.
+/// Everything that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Status<'a> {
-    /// What was asked and what came out, in order: `("kernel", "6.12.0")`.
+    /// Checks and their results, in order: `("kernel", "6.12.0")`.
     pub facts: &'a [(&'static str, String)],
-    /// The worst first.
+    /// Worst first.
     pub findings: &'a [Finding],
-    /// Empty when no probe could be tried: the findings say why.
+    /// Empty if no probe could be tried: the findings show why.
     pub probes: &'a [ProbeStatus],
-    /// What the kernel left out of each probe while it was on.
+    /// Runs of each probe that the kernel skipped while it was attached.
     pub missed: &'a BTreeMap<ProbeId, Missed>,
-    /// What else of each probe did not get through meanwhile, by cause ([`crate::events::tables::Tables::losses_of`]).
+    /// Other losses of each probe in that time, by cause ([`crate::events::tables::Tables::losses_of`]).
     pub losses: &'a BTreeMap<ProbeId, Losses>,
-    /// The same of all probes, by name, none of them 0 ([`crate::events::tables::Tables::missing`]).
+    /// The same for all probes, by name, none of them 0 ([`crate::events::tables::Tables::missing`]).
     pub lost: &'a BTreeMap<String, u64>,
 }
 
-/// What cannot be seen, a line for each topic whose probes are not on all of their functions though they were asked for.
+/// What cannot be seen: one line per topic whose probes were requested but are not attached to all of their
+/// functions.
 #[must_use]
 pub fn meaning(probes: &[ProbeStatus]) -> Vec<String> {
     let mut lines: Vec<String> = probes
@@ -47,15 +48,15 @@ pub fn meaning(probes: &[ProbeStatus]) -> Vec<String> {
             }
         })
         .collect();
-    // Entry and return of a function have a row each.
+    // Entry and return of a function have one row each.
     lines.dedup();
     lines
 }
 
-/// Writes what was asked of this kernel, and what limits tracing here.
+/// Writes the facts about this kernel, and what limits tracing here.
 ///
 /// # Errors
-/// What `out` gives.
+/// Those of `out`.
 pub(crate) fn footing(
     out: &mut impl Write,
     facts: &[(&'static str, String)],
@@ -74,10 +75,10 @@ pub(crate) fn footing(
     Ok(())
 }
 
-/// Writes it for people.
+/// Writes the status as text.
 ///
 /// # Errors
-/// What `out` gives.
+/// Those of `out`.
 pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
     footing(out, status.facts, status.findings)?;
     if status.probes.is_empty() {
@@ -112,7 +113,7 @@ fn probe_table(status: &Status<'_>) -> String {
     table::plain(&["PROBE", "KIND", "FUNCTION", "VERDICT", "MISSED", "REASON"], rows.collect(), &[])
 }
 
-/// Nothing for a probe that is on no function.
+/// Empty for a probe that is attached to no function.
 fn missed(missed: Option<&Missed>) -> String {
     let count =
         |missed: &Missed| missed.counted().map_or_else(|| "not measured".to_owned(), |n| n.to_string());
@@ -180,7 +181,7 @@ pub(super) struct Probed<'a> {
     verdict: &'static str,
     reason: Option<String>,
     missed: Option<JsonMissed>,
-    /// What else did not get through while it was on, by cause, none of them 0.
+    /// Other losses while it was attached, by cause, none of them 0.
     lost: Option<&'a Losses>,
     feeds: &'static str,
 }
@@ -206,7 +207,7 @@ impl<'a> Probed<'a> {
     }
 }
 
-/// While the probe was on; `null` is not measured.
+/// Counted while the probe was attached; `null` is not measured.
 #[derive(Serialize)]
 struct JsonMissed {
     program_skipped: Option<u64>,
@@ -219,10 +220,10 @@ impl From<Missed> for JsonMissed {
     }
 }
 
-/// Writes it as one object.
+/// Writes the status as one JSON object.
 ///
 /// # Errors
-/// What `out` gives.
+/// Those of `out`.
 pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
     let findings = status.findings.iter().map(JsonFinding::from);
     let probes = status.probes.iter().map(|probe| Probed::new(probe, status.missed, status.losses));

@@ -1,4 +1,4 @@
-//! What stands at the end of a stream: ioctls as `strace -c` shows them, queues, and what was lost.
+//! The summary at the end of a stream: ioctls as in `strace -c`, queues, and losses.
 
 use super::activity::{WorkFields, works};
 use crate::events::tables::Tables;
@@ -16,42 +16,43 @@ mod lost;
 /// Version of the JSON format.
 pub const SCHEMA: u32 = 1;
 
-/// Everything that a summary is made from.
+/// Input of a summary.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     pub snapshot: &'a Snapshot,
-    /// The maps at the end.
+    /// The maps at the end of the trace.
     pub tables: &'a Tables,
-    /// Sums of the processes whose rows have left the maps.
+    /// Sums of processes whose rows were removed from the maps.
     pub retired: &'a IoctlTotals,
     pub undecoded: &'a Undecoded,
-    /// Lines of events for which the output had no room, by kind.
+    /// Event lines for which the output had no room, by kind.
     pub dropped: &'a BTreeMap<&'static str, u64>,
     /// Queues were sampled.
     pub sampled: bool,
-    /// How long was traced, nanoseconds.
+    /// Duration of the trace, nanoseconds.
     pub duration_ns: u64,
 }
 
-/// The summary, ready to be shown; serialises to one JSON object.
+/// The finished summary; serialises to one JSON object.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     schema: u32,
     event: &'static str,
     duration_ns: u64,
     ioctls: Vec<Calls>,
-    /// Where more than one process was seen.
+    /// Present if more than one process was seen.
     processes: Vec<ProcessCalls>,
     queues: Queues,
-    /// Of processes whose queues did something, by GPU.
+    /// Processes whose queues were active, by GPU.
     activity: Vec<Did>,
-    /// Records that reached the ring buffer, by kind, none of them 0: what the trace cost in user space.
+    /// Records that reached the ring buffer, by kind, none of them 0: the cost of the trace in user space.
     records: BTreeMap<&'static str, u64>,
     /// Counts by name, none of them 0; empty when nothing was lost.
     lost: BTreeMap<String, u64>,
     /// Calls whose end is not probed, by ioctl.
     not_measured: BTreeMap<String, u64>,
-    /// Causes of misses ([`crate::model::missed::Cause`]) that this kernel does not count: none of them is in `lost`.
+    /// Causes of misses ([`crate::model::missed::Cause`]) that this kernel does not count: none of them is in
+    /// `lost`.
     misses_not_measured: Vec<&'static str>,
 }
 
@@ -76,7 +77,7 @@ struct ProcessCalls {
     ioctls: Vec<Calls>,
 }
 
-/// What the queues of a process did on one GPU.
+/// Activity of the queues of a process on one GPU.
 #[derive(Debug, Serialize)]
 struct Did {
     pid: Option<u32>,
@@ -87,12 +88,12 @@ struct Did {
 
 #[derive(Debug, Serialize)]
 struct Queues {
-    /// Standing before the trace.
+    /// Existed before the trace.
     standing: u64,
     created: u64,
     /// By cause.
     destroyed: BTreeMap<&'static str, u64>,
-    /// Destroys that are counted above, and which the driver failed.
+    /// Destroys counted above that the driver failed.
     destroys_failed: u64,
     alive: u64,
 }
@@ -127,10 +128,10 @@ impl Summary {
         }
     }
 
-    /// Writes it for people.
+    /// Writes the summary as text.
     ///
     /// # Errors
-    /// What `out` gives.
+    /// Those of `out`.
     pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "--- summary of {} ---", span(self.duration_ns))?;
         calls_table(out, &self.ioctls)?;
@@ -177,10 +178,10 @@ impl Summary {
         writeln!(out)
     }
 
-    /// Writes it as one line.
+    /// Writes the summary as one line of JSON.
     ///
     /// # Errors
-    /// What `out` gives.
+    /// Those of `out`.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
         escape::json(&mut *out, self)?;
         writeln!(out)

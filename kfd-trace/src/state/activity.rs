@@ -1,37 +1,37 @@
-//! What is known of what a queue does: counts, rates, stalls and idle time, from readings of its pointers.
+//! Activity of a queue: counts, rates, stalls and idle time, from readings of its pointers.
 //!
-//! Each reading adds to the one before; counts of a process, by GPU, never go down.
+//! Each reading adds to the previous one; per-GPU counts of a process never decrease.
 
 use crate::model::pointers::{Counts, Unit, Unmeasured};
 use std::collections::BTreeMap;
 
-/// A queue that has a backlog and retires nothing for so long is stalled, nanoseconds.
+/// A queue that has a backlog and retires nothing for this long is stalled, nanoseconds.
 pub const STALLED_AFTER_NS: u64 = 10_000_000_000;
 
-/// What was read of one queue.
+/// One reading of a queue.
 pub type Reading = Result<Counts, Unmeasured>;
 
 /// What is known of one queue's activity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Activity {
     pub(super) measured: Option<Measured>,
-    /// Why the last reading told nothing.
+    /// Why the last reading gave no counts.
     pub(super) problem: Option<Unmeasured>,
-    /// The last reading was made when nothing could be added any more.
+    /// The last reading was made when no more could be added.
     pub(super) complete: bool,
 }
 
-/// Of a queue whose pointers were understood. Times are CLOCK_MONOTONIC nanoseconds.
+/// For a queue whose pointers were understood. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// Since the queue's creation.
     pub counts: Counts,
     pub at_ns: u64,
-    /// Between the last two readings that told something; `None` before.
+    /// Between the last two successful readings; `None` before.
     pub rate: Option<Rate>,
-    /// When it was last seen to retire something, or first seen with its backlog.
+    /// When it last retired something, or was first seen with its backlog.
     progressed_ns: u64,
-    /// When it was last seen with a backlog, or with something new or done.
+    /// When it last had a backlog, or new or retired work.
     pub(super) busy_ns: u64,
 }
 
@@ -82,7 +82,7 @@ fn per_second(count: u64, passed_ns: u64) -> f64 {
 }
 
 impl Activity {
-    /// Takes in a reading, and gives what it adds to what was known.
+    /// Adds a reading; returns what it adds to the known counts.
     pub(super) fn take(&mut self, reading: Reading, at_ns: u64) -> Counts {
         self.complete = false;
         let before = self.measured.map(|measured| measured.counts).unwrap_or_default();
@@ -105,46 +105,46 @@ impl Activity {
         Counts { submitted: counts.submitted - before.submitted, retired: counts.retired - before.retired }
     }
 
-    /// Its memory went.
+    /// Its memory was released.
     pub(super) fn lost(&mut self) {
         self.problem = Some(Unmeasured::Gone);
     }
 
-    /// The last counts, also where later readings told nothing.
+    /// The last counts, even if later readings failed.
     #[must_use]
     pub fn last(&self) -> Option<&Measured> {
         self.measured.as_ref()
     }
 
-    /// What is so now: nothing where the last reading told nothing.
+    /// The current counts; `None` if the last reading failed.
     #[must_use]
     pub fn now(&self) -> Option<&Measured> {
         self.measured.as_ref().filter(|_| self.problem.is_none())
     }
 
-    /// Why nothing is known of now; `None` also before the first reading.
+    /// Why the current counts are unknown; `None` also before the first reading.
     #[must_use]
     pub fn problem(&self) -> Option<Unmeasured> {
         self.problem
     }
 
-    /// Its counts are all that there will be.
+    /// Its counts are final.
     #[must_use]
     pub fn complete(&self) -> bool {
         self.complete
     }
 }
 
-/// What the queues of a process did on one GPU, those that ended included.
+/// Work of a process's queues on one GPU, ended queues included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// AQL.
     pub packets: Counts,
     /// SDMA.
     pub ring_bytes: Counts,
-    /// Queues that ended without a last reading: what they did after their last sample is in no count.
+    /// Queues that ended without a last reading: their work after their last sample is not counted.
     pub incomplete: u64,
-    /// When one of them was last seen with a backlog, or with something new or done, CLOCK_MONOTONIC nanoseconds; 0 for never.
+    /// When one of them last had a backlog, or new or retired work, CLOCK_MONOTONIC nanoseconds; 0 for never.
     pub(super) busy_ns: u64,
 }
 
@@ -154,12 +154,12 @@ impl Work {
             Unit::Packets => &mut self.packets,
             Unit::RingBytes => &mut self.ring_bytes,
         };
-        // Whatever the process wrote there.
+        // The process may have written any value there.
         sum.submitted = sum.submitted.saturating_add(more.submitted);
         sum.retired = sum.retired.saturating_add(more.retired);
     }
 
-    /// Since one of the queues was last seen to work, as of a reading.
+    /// Time since one of the queues was last busy, as of a reading.
     #[must_use]
     pub fn idle_ns(&self, reading: &Measured) -> u64 {
         reading.at_ns.saturating_sub(self.busy_ns)

@@ -1,7 +1,7 @@
-//! What stood before the tracer, found in sysfs or by a walk through the kernel.
+//! Processes and queues that existed before the tracer, found in sysfs or by walking the kernel's structures.
 //!
-//! Reading takes time ([`Read`]). Records up to its end may still be in the ring buffer, so what they tell is taken
-//! for the same process or queue; what ended since its begin is not brought back.
+//! Reading takes time ([`Read`]). Records up to its end may still be in the ring buffer, so they are matched
+//! to the same process or queue; what ended after the reading began is not brought back.
 
 use super::change::Change;
 use super::process::{Place, Process, ProcessKey};
@@ -19,16 +19,16 @@ pub struct Read {
 }
 
 impl From<u64> for Read {
-    /// Read in one moment.
+    /// Read at a single point in time.
     fn from(at_ns: u64) -> Self {
         Read { from_ns: at_ns, until_ns: at_ns }
     }
 }
 
-/// A process that was found standing.
+/// An existing process that was found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StandingProcess {
-    /// Where the BPF side has met it already.
+    /// Its number, if the BPF side has already seen it.
     pub id: Option<ProcessId>,
     /// In the initial PID namespace.
     pub tgid: u32,
@@ -50,7 +50,7 @@ impl StandingProcess {
 }
 
 impl State {
-    /// Takes in a standing process; gives the key of its row, which may have been there before.
+    /// Adds an existing process; returns the key of its row, which may have existed before.
     pub fn adopt_process(
         &mut self,
         read: impl Into<Read>,
@@ -100,7 +100,8 @@ impl State {
         key
     }
 
-    /// The kernel tells which context a numbered process is; a row whose first record was lost does not know.
+    /// Sets the context of a numbered process as the kernel reports it; a row whose first record was lost
+    /// does not know it.
     fn set_context(&mut self, key: ProcessKey, context_id: Option<u32>) {
         let Some(row) = self.rows.get(&key).filter(|row| row.context_id != context_id) else { return };
         let left = row.place();
@@ -109,7 +110,7 @@ impl State {
             row.context_id = context_id;
         }
         self.index(key);
-        // The row whose place it had taken can be found again.
+        // The row whose place it had taken becomes findable again.
         let other = self.rows.values().find(|row| row.alive() && row.place() == left).map(|row| row.key);
         other.into_iter().for_each(|key| self.index(key));
     }
@@ -124,7 +125,7 @@ impl State {
         )
     }
 
-    /// A live row of this tgid with another start is of a process that went without being seen to go.
+    /// A live row of this tgid with another start belongs to a process whose end was not seen.
     fn end_impostor(&mut self, found: &StandingProcess, at_ns: u64, change: &mut Change) {
         if let Some(key) = self.by_tgid.get(&found.place()).copied()
             && self.rows.get(&key).is_some_and(|row| !row.same_start(found.start_boottime_ns))
@@ -134,7 +135,7 @@ impl State {
         }
     }
 
-    /// The row under its number, where it has one now.
+    /// Moves the row under its number, if it has one now.
     fn numbered(&mut self, key: ProcessKey, id: Option<ProcessId>) -> ProcessKey {
         let Some(new) = id.map(ProcessKey::from).filter(|new| *new != key) else { return key };
         self.unindex(key);
@@ -146,11 +147,11 @@ impl State {
         new
     }
 
-    /// A probe met a process for the first time: if it is one that was found standing, that row gets its number. The row of
-    /// another process that had the PID before ends, unless its release is yet to be told.
+    /// A probe saw a process for the first time: if it was already found, its row gets the number. The row of
+    /// another process that had the PID before ends, unless its release is still to be reported.
     pub(super) fn claim_adopted(&mut self, new: ProcessKey, event: &Event, change: &mut Change) -> bool {
         let (ProcessKey::Traced(id), Some(tgid)) = (new, event.tgid) else { return false };
-        // Another record than the first one does not tell the context.
+        // Only the first record carries the context.
         let seen = match &event.body {
             Body::ProcessSeen(seen) => Some(seen),
             _ => None,
@@ -163,8 +164,8 @@ impl State {
         // Created after the other was found: an exec, or a reused PID.
         let made_since = seen.is_some_and(|seen| !seen.standing && event.mono_ns > row.first_seen_ns);
         let same = found && same_start && !made_since;
-        // Of one that was traced and has the same start it may be another context, or the one before an exec that is still
-        // about to be freed: the lists tell.
+        // A traced row with the same start may be another context, or the process before an exec that is
+        // still about to be freed: the lists decide.
         let ended = if found { !same } else { !same_start && !row.dying() };
         if same {
             self.numbered(key, Some(id));
@@ -175,8 +176,8 @@ impl State {
         same
     }
 
-    /// Takes in a standing queue of a process that was adopted or met before. Nothing happens when it is known to
-    /// have ended since, when its process has, or when its id is not told.
+    /// Adds an existing queue of a process that was adopted or seen before. Does nothing if the queue is
+    /// known to have ended since, if its process has ended, or if its id is unknown.
     pub fn adopt_queue(
         &mut self,
         process: ProcessKey,

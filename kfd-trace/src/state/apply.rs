@@ -9,7 +9,7 @@ use super::totals::Anomaly;
 use crate::model::event::{Body, Event, ProcessSeen};
 
 impl State {
-    /// Takes in one event; events come in the order of the ring buffer.
+    /// Applies one event; events come in ring buffer order.
     pub fn apply(&mut self, event: &Event) -> Change {
         let mut change = Change::default();
         match &event.body {
@@ -29,7 +29,7 @@ impl State {
                 self.of_gpu(*gpu_id, event, &mut change, |state, gpu, now, _| state.hangs(gpu, now));
                 return change;
             }
-            // They do not pass KFD: no KFD process owns them.
+            // They bypass KFD: no KFD process owns them.
             Body::UserQueue(_) => return change,
             _ => {}
         }
@@ -85,7 +85,7 @@ impl State {
         Some(row.alive())
     }
 
-    /// Makes the row of an event that is the first one of its process. A row that was found standing becomes this one.
+    /// Creates the row for the first event of its process. The row of a found process becomes this one.
     fn meet(&mut self, key: ProcessKey, event: &Event, change: &mut Change) {
         if !self.claim_adopted(key, event, change) {
             let mut row = Process::new(key, event.tgid, Source::Probe.into(), event.mono_ns);
@@ -115,7 +115,7 @@ impl State {
         self.index(key);
     }
 
-    /// `kfd_open` does not tell the process's number, only the tgid.
+    /// `kfd_open` reports only the tgid, not the process's number.
     fn open(&mut self, event: &Event, errno: i32, change: &mut Change) {
         self.totals.opens += 1;
         if errno != 0 {
@@ -141,7 +141,7 @@ impl State {
     fn mm_release(&mut self, key: ProcessKey, now_ns: u64) {
         if let Some(row) = self.rows.get_mut(&key) {
             row.mm_released_ns = Some(now_ns);
-            // What is to be read is gone with it.
+            // Its memory can no longer be read.
             row.queues.values_mut().for_each(|queue| queue.activity.lost());
         }
     }

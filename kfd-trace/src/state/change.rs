@@ -7,15 +7,17 @@ use super::totals::Anomaly;
 /// What one event changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// The row it was about.
+    /// The row that the event is about.
     pub process: Option<ProcessKey>,
-    /// The queues that it ended, each with its cause.
+    /// The queues that the event ended, each with its cause.
     pub ended: Vec<Queue>,
-    /// The process that it ended, which may be another one: of a reused PID, or one whose row was needed.
+    /// The process that the event ended. May be another process: the previous owner of a reused PID, or one
+    /// dropped to free its row.
     pub released: Option<ProcessKey>,
-    /// Of an event that ends a condition, how long it lasted: an eviction, a reset. `None` where its begin was not seen.
+    /// For an event that ends a condition (eviction, reset): how long it lasted. `None` if its begin was not
+    /// seen.
     pub lasted_ns: Option<u64>,
-    /// Of what happens to a whole GPU: tgids of the processes that have queues on it.
+    /// For a GPU-wide event: tgids of the processes that have queues on the GPU.
     pub hit: Vec<u32>,
     pub anomalies: Vec<Anomaly>,
 }

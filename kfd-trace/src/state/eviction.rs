@@ -1,4 +1,4 @@
-//! The rules for evictions and restores: of a queue, of a process on a GPU, and of a process as a whole.
+//! The rules for evictions and restores: of a queue, of a process on a GPU, and of a whole process.
 
 use super::change::Change;
 use super::process::ProcessKey;
@@ -40,14 +40,15 @@ impl State {
 }
 
 impl State {
-    /// A queue was found so: its process is evicted from its GPU, or is not, where all of its queues there say the same.
+    /// A queue was found evicted or not: its process has the same state on that GPU if all of its queues
+    /// there agree.
     pub(super) fn found_evicted(&mut self, key: ProcessKey, found: &QueueCreate) {
         let Some(row) = self.rows.get_mut(&key) else { return };
         let (Some(gpu_id), Some(evicted)) = (found.gpu_id, found.evicted) else { return };
         if let Some(queue) = found.queue_id.and_then(|id| row.queues.get_mut(&id)) {
             queue.evictions.found(evicted);
         }
-        // One queue alone may be put aside (MES): then the process is not evicted.
+        // A single queue may be evicted alone (MES): then the process is not evicted.
         let here = row.queues.values().filter(|queue| queue.facts.gpu_id == found.gpu_id);
         if here.map(|queue| queue.facts.evicted).any(|other| other != Some(evicted)) {
             return;
@@ -59,7 +60,7 @@ impl State {
 }
 
 impl Queue {
-    /// As `evict_process_queues_*` and `restore_process_queues_*` leave its properties
+    /// Sets the properties as `evict_process_queues_*` and `restore_process_queues_*` leave them
     /// (kfd_device_queue_manager.c, `QUEUE_IS_ACTIVE`).
     pub(super) fn set_evicted(&mut self, evicted: bool) {
         let facts = &mut self.facts;

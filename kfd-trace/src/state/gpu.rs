@@ -1,4 +1,4 @@
-//! What is known of one GPU: resets, hangs and faults.
+//! State of one GPU: resets, hangs and faults.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 pub struct GpuState {
     /// Resets that began.
     pub resets: u64,
-    /// A reset is under way since.
+    /// Start of the reset under way, if any.
     pub resetting_since_ns: Option<u64>,
-    /// Resets after which the next one began, or the driver was unloaded, and whose end was not told. The driver tells it
-    /// only where all of the device came back (`kgd2kfd_post_reset`, kfd_device.c); until then such a reset is under way.
+    /// Resets whose end was not reported before the next one began or the driver was unloaded. The driver
+    /// reports an end only if the whole device came back (`kgd2kfd_post_reset`, kfd_device.c); until then
+    /// such a reset counts as under way.
     pub unfinished_resets: u64,
-    /// Time in resets whose begin and end were seen, nanoseconds.
+    /// Time in resets whose begin and end were both seen, nanoseconds.
     pub reset_ns: u64,
-    /// Incidents: from the first time that the scheduler did not answer to the end of the next reset.
+    /// Incidents: from the first time the scheduler did not respond until the end of the next reset.
     pub hangs: u64,
     pub hung_since_ns: Option<u64>,
     pub vm_faults: u64,

@@ -1,8 +1,9 @@
-//! What changed who holds what, and what went wrong: kept for a while, also when the processes are gone.
+//! Recent changes of who holds what, and recent incidents. Kept for a while, also after the processes have
+//! ended. In memory only.
 //!
-//! Takes in events with what they changed, and gives out [`Entry`]s. Each class of events has bounds of its own, in number and
-//! in bytes, so that a storm of one class pushes out nothing of another; within a class one process has its share at most. The
-//! oldest goes first. In memory only.
+//! In: events with the [`Change`] they made. Out: [`Entry`]s. Each class of events has its own bounds, in
+//! number and in bytes, so that a storm in one class evicts nothing from another. Within a class each process
+//! has a maximum share. The oldest entry is dropped first.
 
 use super::change::Change;
 use super::process::ProcessKey;
@@ -24,11 +25,11 @@ pub use owner::Owner;
 use log::{Limits, Log};
 use owner::OwnerKey;
 
-/// Events that are bounded together.
+/// Events that share one bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Class {
-    /// Resets, hangs, and the driver's coming and going.
+    /// Resets, hangs, and driver load and unload.
     Gpus,
     Faults,
     Evictions,
@@ -37,7 +38,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All of them, in the order of their numbers.
+    /// All classes, in the order of their numbers.
     pub const ALL: [Class; 5] =
         [Class::Gpus, Class::Faults, Class::Evictions, Class::Queues, Class::Processes];
 
@@ -53,7 +54,7 @@ impl Class {
         }
     }
 
-    /// 2.9 MB in all.
+    /// 2.9 MB in total.
     const fn limits(self) -> Limits {
         let (entries, kib) = match self {
             Class::Gpus => (512, 128),
@@ -66,17 +67,17 @@ impl Class {
     }
 }
 
-/// Which entries are asked for. Times are nanoseconds of the Unix epoch, both ends included.
+/// Which entries to return. Times are nanoseconds since the Unix epoch, both ends included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     pub since_ns: Option<i64>,
     pub until_ns: Option<i64>,
-    /// tgid of the owner, or one of those that something hit which happened to a whole GPU.
+    /// tgid of the owner, or of a process affected by a GPU-wide event.
     pub pid: Option<u32>,
     pub gpu_id: Option<u32>,
-    /// Names of events ([`What::name`]); empty for all.
+    /// Event names ([`What::name`]); empty for all.
     pub events: BTreeSet<&'static str>,
-    /// The newest so many.
+    /// Return the newest `limit` entries.
     pub limit: usize,
 }
 
@@ -96,25 +97,25 @@ impl Filter {
     }
 }
 
-/// What was found.
+/// The result of a query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// The newest of those asked for, oldest first.
+    /// The newest matching entries, oldest first.
     pub entries: Vec<Arc<Entry>>,
-    /// How many there are without the limit.
+    /// How many entries match, ignoring the limit.
     pub matched: usize,
 }
 
-/// Times of tracing that are remembered; a driver that is loaded again begins another one.
+/// Number of remembered tracing periods; each reload of the driver starts a new one.
 const TRACED: usize = 64;
 
 /// The recent past.
 #[derive(Debug)]
 pub struct History {
     logs: [Log; Class::ALL.len()],
-    /// Of the next entry: the order in which they came.
+    /// Number of the last entry, in order of arrival.
     next: u64,
-    /// When probes were on, the longest ago first: nanoseconds of the Unix epoch.
+    /// Periods with probes attached, oldest first, in nanoseconds since the Unix epoch.
     traced: VecDeque<Range<i64>>,
 }
 
@@ -129,8 +130,8 @@ impl History {
         History { logs: Class::ALL.map(|class| Log::new(limits(class))), next: 0, traced: VecDeque::new() }
     }
 
-    /// Takes in what an event and its change tell. `state`: after the event was applied. `mono_to_wall_ns`: what to add to
-    /// CLOCK_MONOTONIC now.
+    /// Records an event and its change. `state`: after the event was applied. `mono_to_wall_ns`: current
+    /// offset from CLOCK_MONOTONIC to wall-clock time.
     pub fn record(&mut self, event: &Event, change: &Change, state: &State, mono_to_wall_ns: i64) {
         let mut told = Told { history: self, state, mono_to_wall_ns };
         told.untold_ends(event, change);
@@ -140,14 +141,14 @@ impl History {
         }
     }
 
-    /// The driver went, or another one is traced; `loads`: loadings that were traced, with this one.
+    /// The driver was unloaded, or another loading is traced. `loads`: traced loadings, this one included.
     pub fn driver(&mut self, loaded: bool, loads: u64, mono_ns: u64, mono_to_wall_ns: i64) {
         let what = What::Driver { loaded, loads };
         let wall_ns = wall(mono_ns, mono_to_wall_ns);
         self.put(Entry { mono_ns, wall_ns, owner: None, tid: 0, task_tgid: 0, what });
     }
 
-    /// Probes are on from now on, and what stands is known.
+    /// Probes are attached from now on, and existing processes and queues are known.
     pub fn begin(&mut self, mono_ns: u64, mono_to_wall_ns: i64) {
         if self.traced.len() == TRACED {
             self.traced.pop_front();
@@ -155,14 +156,15 @@ impl History {
         self.traced.push_back(wall(mono_ns, mono_to_wall_ns)..i64::MAX);
     }
 
-    /// They are not any more.
+    /// Probes are no longer attached.
     pub fn end(&mut self, mono_ns: u64, mono_to_wall_ns: i64) {
         if let Some(last) = self.traced.back_mut() {
             last.end = wall(mono_ns, mono_to_wall_ns).min(last.end);
         }
     }
 
-    /// Probes were on at this moment, nanoseconds of the Unix epoch; of more than [`TRACED`] times the last ones count.
+    /// Whether probes were attached at this time (nanoseconds since the Unix epoch); only the last [`TRACED`]
+    /// periods count.
     #[must_use]
     pub fn was_traced(&self, wall_ns: i64) -> bool {
         self.traced.iter().any(|traced| traced.contains(&wall_ns))
@@ -183,8 +185,8 @@ impl History {
         Found { entries: found.drain(left_out..).map(|(_, entry)| Arc::clone(entry)).collect(), matched }
     }
 
-    /// Ends of queues that stood at a moment, nanoseconds of the Unix epoch; of a queue whose end was told twice (a destroy
-    /// that failed lets it live on) the last one.
+    /// Later ends of queues that existed at `wall_ns` (nanoseconds since the Unix epoch). If the end of a
+    /// queue was reported twice (a failed destroy lets it live on), the last one.
     #[must_use]
     pub fn ended_after(&self, wall_ns: i64) -> Vec<Arc<Entry>> {
         let mut ends: Vec<&Arc<Entry>> = Vec::new();
@@ -211,12 +213,12 @@ impl History {
     }
 }
 
-/// Nanoseconds of the Unix epoch.
+/// CLOCK_MONOTONIC to nanoseconds since the Unix epoch.
 fn wall(mono_ns: u64, mono_to_wall_ns: i64) -> i64 {
     i64::try_from(mono_ns).unwrap_or(i64::MAX).saturating_add(mono_to_wall_ns)
 }
 
-/// One event that is taken in.
+/// One event being recorded.
 struct Told<'a> {
     history: &'a mut History,
     state: &'a State,
@@ -242,7 +244,8 @@ impl Told<'_> {
         });
     }
 
-    /// Queues, and a process, that ended with an event which does not say so: no record told of their ends.
+    /// Records the ends of queues and of a process that the event caused but does not name: no record
+    /// reported them.
     fn untold_ends(&mut self, event: &Event, change: &Change) {
         if change.ended.is_empty() && change.released.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! The rules for what happens to whole GPUs: resets and hangs; and for faults, which are of one process.
+//! The rules for GPU-wide events (resets and hangs), and for faults, which belong to one process.
 
 use super::change::Change;
 use super::process::ProcessKey;
@@ -21,8 +21,8 @@ impl State {
         gpu.hung_since_ns = None;
     }
 
-    /// The driver notices the same hang at every operation until the reset is through, also while a reset suspends the
-    /// processes: it does not tell that a reset is over or failed.
+    /// The driver detects the same hang at every operation until the reset is complete, also while a reset
+    /// suspends the processes: it does not mean that a reset is over or has failed.
     pub(super) fn hangs(&mut self, gpu_id: u32, now_ns: u64) {
         let gpu = self.gpus.entry(gpu_id).or_default();
         if gpu.hung_since_ns.is_none() {
@@ -31,7 +31,7 @@ impl State {
         }
     }
 
-    /// The driver went: nobody will tell the end of what is under way.
+    /// The driver was unloaded: the end of resets and hangs under way will not be reported.
     pub(super) fn gpus_go(&mut self) {
         for gpu in self.gpus.values_mut() {
             gpu.hung_since_ns = None;
@@ -50,7 +50,7 @@ impl State {
         }
     }
 
-    /// Processes that have queues on this GPU: those that a reset or a hang of it hits.
+    /// Processes that have queues on this GPU: those that a reset or hang of it affects.
     #[must_use]
     pub fn tgids_on(&self, gpu_id: u32) -> Vec<u32> {
         let on =

@@ -1,4 +1,4 @@
-//! Sums of ioctls by number, over all processes, the ended ones included.
+//! Ioctl totals by number, over all processes, ended ones included.
 
 use crate::events::tables::{ErrorRow, IoctlRow};
 use crate::model::event::ProcessId;
@@ -6,11 +6,11 @@ use crate::model::ioctl;
 use kfd_trace_common::stat::{BUCKETS, FIRST_EDGE_LOG2, IoctlStat, upper_edge_ns};
 use std::collections::BTreeMap;
 
-/// What is known of all calls of one ioctl number, whatever size user space announced.
+/// Totals of all calls of one ioctl number, for any size that user space passed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IoctlSum {
     pub stat: IoctlStat,
-    /// Calls by positive errno, refused ones included.
+    /// Calls by positive errno, refused calls included.
     pub errors: BTreeMap<i32, u64>,
 }
 
@@ -21,15 +21,15 @@ impl Default for IoctlSum {
 }
 
 impl IoctlSum {
-    /// Calls that ended in an errno.
+    /// Calls that returned an errno.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.errors.values().sum()
     }
 
-    /// Calls that entered and neither ended in a way that was seen nor are among `in_flight`: misses of the probes.
-    /// Of WAIT_EVENTS, all calls that were not refused. The maps are not read at one instant, so that a busy
-    /// machine may show a few that are merely under way.
+    /// Calls that entered, have no observed end, and are not in `in_flight`: missed by the probes. For
+    /// WAIT_EVENTS: all calls that were not refused. The maps are not read atomically, so on a busy machine a
+    /// few of these may just be in flight.
     #[must_use]
     pub fn unexplained(&self, in_flight: u64) -> u64 {
         let stat = &self.stat;
@@ -43,8 +43,8 @@ impl IoctlSum {
         self.stat.latency_ns.checked_div(self.stat.returned)
     }
 
-    /// Upper edge of the bucket that holds the `percent` percentile; `None` without a measured call, and
-    /// [`Edge::Above`] in the last bucket, which has no upper edge.
+    /// Upper edge of the bucket that holds the `percent` percentile. `None` if no call was measured;
+    /// [`Edge::Above`] for the last bucket, which has no upper edge.
     #[must_use]
     pub fn percentile(&self, percent: u64) -> Option<Edge> {
         let all: u64 = self.stat.buckets.iter().sum();
@@ -63,7 +63,7 @@ impl IoctlSum {
 
 const LAST_LOWER_EDGE_NS: u64 = 1 << (FIRST_EDGE_LOG2 as usize + BUCKETS - 2);
 
-/// Where in the histogram a latency stands.
+/// Position of a latency in the histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     /// Less than this, nanoseconds.
@@ -72,13 +72,13 @@ pub enum Edge {
     Above(u64),
 }
 
-/// Sums by ioctl number. Filled with the rows of processes whose rows were deleted from the maps, it keeps
-/// totals from going down: see [`IoctlTotals::retire`].
+/// Totals by ioctl number. Includes the rows of processes whose map rows were deleted, so that totals never
+/// decrease: see [`IoctlTotals::retire`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoctlTotals(BTreeMap<u8, IoctlSum>);
 
 impl IoctlTotals {
-    /// Takes over rows that were deleted from the maps.
+    /// Adds rows that were deleted from the maps.
     pub fn retire(&mut self, ioctls: &[IoctlRow], errors: &[ErrorRow]) {
         for row in ioctls {
             self.0.entry(ioctl::nr(row.cmd)).or_default().stat.add(&row.stat);
@@ -89,7 +89,7 @@ impl IoctlTotals {
         }
     }
 
-    /// These and the rows that are in the maps now.
+    /// These totals plus the rows that are in the maps now.
     #[must_use]
     pub fn with(&self, ioctls: &[IoctlRow], errors: &[ErrorRow]) -> Self {
         let mut all = self.clone();
@@ -97,7 +97,7 @@ impl IoctlTotals {
         all
     }
 
-    /// The rows of the maps, by process.
+    /// The rows of the maps, grouped by process.
     #[must_use]
     pub fn by_process(ioctls: &[IoctlRow], errors: &[ErrorRow]) -> BTreeMap<ProcessId, IoctlTotals> {
         let mut all: BTreeMap<ProcessId, IoctlTotals> = BTreeMap::new();
@@ -110,7 +110,7 @@ impl IoctlTotals {
         all
     }
 
-    /// By number.
+    /// In order of ioctl number.
     pub fn iter(&self) -> impl Iterator<Item = (u8, &IoctlSum)> {
         self.0.iter().map(|(nr, sum)| (*nr, sum))
     }

@@ -1,21 +1,22 @@
-//! How much is remembered.
+//! Memory limits of the state.
 
 /// Bounds of [`super::State`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateLimits {
-    /// Rows of processes, ended ones included. Above it the one that was silent for longest goes.
+    /// Rows of processes, ended ones included. Above the limit, the row that was silent the longest is
+    /// dropped.
     pub processes: usize,
-    /// Rows of processes that ended.
+    /// Rows of ended processes.
     pub ended_processes: usize,
-    /// How long an ended process is remembered, nanoseconds.
+    /// How long an ended process is kept, nanoseconds.
     pub linger_ns: u64,
-    /// Ended queues remembered per process: a failed destroy revives one of them.
+    /// Ended queues kept per process: a failed destroy revives one of them.
     pub ended_queues: usize,
 }
 
 impl Default for StateLimits {
-    /// Twice what the BPF side follows at once; ended processes for five minutes, so that a scrape every
-    /// minute sees each.
+    /// Twice what the BPF side tracks at once; ended processes are kept for five minutes, so that a scrape
+    /// every minute sees each.
     fn default() -> Self {
         Self { processes: 16_384, ended_processes: 1_024, linger_ns: 300_000_000_000, ended_queues: 32 }
     }

@@ -1,6 +1,6 @@
-//! One list of the driver, and which of its processes a row is.
+//! One list of the driver, and which of its processes matches a row.
 //!
-//! A place is given again: after a reused PID or an exec another process stands where a row's one stood.
+//! A place can be reused: after a PID reuse or an exec it holds another process than the row's.
 
 use super::adopt::{Read, StandingProcess};
 use super::process::{Place, Process};
@@ -8,11 +8,13 @@ use super::source::Source;
 use crate::model::event::QueueCreate;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The driver tells of a change shortly before or after it makes it: what changed in this time is left alone.
+/// The driver reports a change shortly before or after it makes it: changes within this time are not
+/// compared.
 const SETTLE_NS: u64 = 1_000_000_000;
 
-/// On 6.1 the end of a queue is told before its preemption, which may take as long (9 s) and fail: until then the queue
-/// stands in the kernel's table. A dying process is on no list while the driver frees its memory, which may take as long.
+/// On 6.1 the end of a queue is reported before its preemption, which may take as long (9 s) and fail; until
+/// then the queue is in the kernel's table. A dying process is on no list while the driver frees its memory,
+/// which may take as long.
 pub(super) const PREEMPTION_NS: u64 = 15_000_000_000;
 
 /// One list of the driver.
@@ -20,55 +22,56 @@ pub(super) const PREEMPTION_NS: u64 = 15_000_000_000;
 pub struct List {
     pub source: Source,
     pub read: Read,
-    /// What it is read from was there to be read: then an empty one says that the driver has no process.
+    /// The list's source was readable: an empty list then means that the driver has no process.
     pub there: bool,
     pub processes: Vec<(StandingProcess, Vec<QueueCreate>)>,
-    /// GPUs whose scheduler was at work when it had been read: it may have changed queues, and tells when it is done, which a
-    /// hang puts off for seconds. Only [`Source::Kernel`] tells.
+    /// GPUs whose scheduler was at work right after the list was read: it may have changed queues, and
+    /// reports when it is done; a hang delays that for seconds. Only [`Source::Kernel`] provides this.
     pub at_work: BTreeSet<u32>,
 }
 
-/// What stands at the place of a row.
+/// What a list shows at the place of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// Its process, as far as can be told.
+    /// Its process, as far as known.
     Itself,
-    /// Only processes that are not its one: of another number, or of another start.
+    /// Only other processes: with another number, or another start.
     Another,
     Nothing,
 }
 
 impl List {
-    /// What changed later is left alone; CLOCK_MONOTONIC, nanoseconds.
+    /// Later changes are not compared; CLOCK_MONOTONIC, nanoseconds.
     #[must_use]
     pub fn settled_ns(&self) -> u64 {
         self.read.from_ns.saturating_sub(SETTLE_NS)
     }
 
-    /// [`List::settled_ns`] of a process as a whole: its release is told at its end (`kfd_process_wq_release`).
+    /// [`List::settled_ns`] for a whole process: its release is reported when it completes
+    /// (`kfd_process_wq_release`).
     #[must_use]
     pub fn settled_ns_of(&self, row: &Process) -> u64 {
         if row.dying() { self.read.from_ns.saturating_sub(PREEMPTION_NS) } else { self.settled_ns() }
     }
 
-    /// A process stands at this place.
+    /// Whether the list has a process at this place.
     #[must_use]
     pub fn has(&self, place: Place) -> bool {
         self.at(place).next().is_some()
     }
 
-    /// The queue of a process at this place, with the process.
+    /// The queue of a process at this place, and the process.
     #[must_use]
     pub fn queue(&self, place: Place, queue_id: u32) -> Option<(&StandingProcess, &QueueCreate)> {
         queue_in(self.at(place), queue_id)
     }
 
-    /// The queue of the process that a row is, with the process.
+    /// The queue of the row's process, and the process.
     pub(super) fn queue_of(&self, row: &Process, queue_id: u32) -> Option<(&StandingProcess, &QueueCreate)> {
         queue_in(self.of(row), queue_id)
     }
 
-    /// All of them, by id.
+    /// All queues of the row's process, by id.
     pub(super) fn queues_of(&self, row: &Process) -> BTreeMap<u32, &QueueCreate> {
         let queues = self.of(row).flat_map(|(_, queues)| queues);
         queues.filter_map(|queue| Some((queue.queue_id?, queue))).collect()
@@ -84,13 +87,14 @@ impl List {
         }
     }
 
-    /// It has one process of this PID, and no further context.
+    /// Whether the list has exactly one process of this PID, thus no secondary context.
     pub(super) fn has_one_of(&self, tgid: u32) -> bool {
         self.processes.iter().filter(|(process, _)| process.tgid == tgid).count() == 1
     }
 
-    /// The row can be this process. A number that is not known, or a start, decides nothing. What sysfs is read with is the
-    /// start of who has the PID now (/proc): the folder of a dying process can outlive its PID.
+    /// Whether the row can be this process. An unknown number or start decides nothing. In a sysfs list the
+    /// start is that of the current owner of the PID (/proc): the sysfs folder of a dying process can outlive
+    /// its PID.
     pub(super) fn can_be(&self, row: &Process, found: &StandingProcess) -> bool {
         match (row.id(), found.id) {
             (Some(own), Some(other)) => own == other,

@@ -1,9 +1,9 @@
 //! Who has which queue: the memory of the tracer.
 //!
-//! Takes in: events in the order of the ring buffer, what /proc tells of a process ([`ProcessDetails`]), and what
-//! stood before the tracer (`State::adopt_*`). Gives out: [`Snapshot`], owned and ordered, and for each event the
-//! [`Change`] that it made; [`History`] keeps what somebody may ask for later. Pure: no clock is read here, every time
-//! comes from outside and is CLOCK_MONOTONIC, if nothing else is said.
+//! In: events in ring buffer order, details of processes from /proc ([`ProcessDetails`]), and what existed
+//! before the tracer (`State::adopt_*`). Out: [`Snapshot`], owned and ordered, and for each event the
+//! [`Change`] that it made; [`History`] keeps what clients may query later. Pure: no clock is read here.
+//! Times come from the caller and are CLOCK_MONOTONIC unless noted.
 
 mod activity;
 mod adopt;

@@ -7,19 +7,20 @@ use crate::attribute::{Belongs, PodNames, belongs};
 use crate::model::event::{ProcessId, ProcessSeen};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Start times from /proc are in ticks of 10 ms and cut off: nearer than this is the same start.
+/// Start times from /proc are truncated to ticks of 10 ms: a difference below this value is the same
+/// start.
 const START_TOLERANCE_NS: u64 = 20_000_000;
 
-/// What a process is found by: its tgid in the initial PID namespace, and which of its contexts it is (7.2); `None` for
-/// the first one.
+/// How a process is found: its tgid in the initial PID namespace, and which of its contexts it is (7.2);
+/// `None` for the first one.
 pub type Place = (u32, Option<u32>);
 
 /// Key of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProcessKey {
-    /// Met by a probe.
+    /// Seen by a probe.
     Traced(ProcessId),
-    /// Found standing and not met by a probe yet; numbered by the state.
+    /// Found as an existing process and not yet seen by a probe; numbered by the state.
     Adopted(u64),
 }
 
@@ -29,14 +30,14 @@ impl From<ProcessId> for ProcessKey {
     }
 }
 
-/// What /proc tells of a process. `None`: not read, or gone before it could be.
+/// What /proc reports for a process. `None`: not read, or the process exited first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessDetails {
-    /// Arguments, separated by spaces, where they are asked for. May hold secrets: no metric carries it.
+    /// Arguments, separated by spaces, if requested. May hold secrets: no metric carries it.
     pub cmdline: Option<String>,
     /// Path in the cgroup v2 hierarchy, or the deepest v1 path.
     pub cgroup: Option<String>,
-    /// What its cgroup paths tell; before they are read, what the last name of one tells.
+    /// Derived from its cgroup paths; before they are read, from the last component of one.
     pub belongs: Belongs,
     /// Names of its pod.
     pub pod: Option<PodNames>,
@@ -59,33 +60,33 @@ pub struct Process {
     pub sources: Sources,
     /// It existed before the tracer.
     pub standing: bool,
-    /// The record that tells who it is was lost: the row is made from another record's header.
+    /// The record that identifies the process was lost: the row is made from another record's header.
     pub seen_lost: bool,
     pub first_seen_ns: u64,
     pub last_event_ns: u64,
-    /// When its creation was seen.
+    /// When its creation was seen; `None` if it was not.
     pub created_ns: Option<u64>,
-    /// When its address space went.
+    /// When its address space was released.
     pub mm_released_ns: Option<u64>,
-    /// When the driver freed it, or when it was found to be gone.
+    /// When the driver freed it, or when it was found to have ended.
     pub released_ns: Option<u64>,
     /// Successful opens of /dev/kfd since the tracer began.
     pub opens: u64,
     pub failed_opens: u64,
-    /// Open files whose last reference went.
+    /// Open files whose last reference was dropped.
     pub closes: u64,
     /// By gpu_id.
     pub evictions: BTreeMap<u32, Evictions>,
-    /// Of the process: evicted from at least one GPU.
+    /// Of the whole process: evicted from at least one GPU.
     pub evicted: Evictions,
     /// By gpu_id; `None` where it could not be read.
     pub vm_faults: BTreeMap<Option<u32>, u64>,
     pub works: Works,
-    /// MQD writes of queues whose creation is not told yet, by queue id.
+    /// MQD writes of queues whose creation is not yet reported, by queue id.
     pub(super) mqd_of_unborn: BTreeMap<u32, MqdWrites>,
     /// Live queues by id.
     pub queues: BTreeMap<u32, Queue>,
-    /// When the last queue of an id ended; ids are few and given again.
+    /// When the last queue of each id ended; ids are few and reused.
     pub(super) last_ends: BTreeMap<u32, u64>,
     /// The last queues that ended, oldest first.
     pub(super) ended_queues: VecDeque<Queue>,
@@ -125,7 +126,8 @@ impl Process {
         }
     }
 
-    /// A copy for the outputs, without what only the rules look at: of a process that had many queues that is the most.
+    /// A copy for the outputs, without what only the rules use: that is most of the row of a process that had
+    /// many queues.
     pub(super) fn shown(&self) -> Self {
         Self {
             comm: self.comm.clone(),
@@ -142,7 +144,7 @@ impl Process {
         }
     }
 
-    /// The number that the BPF side gave it; `None` when no probe has met it.
+    /// The process number that the BPF side assigned; `None` if no probe has seen the process.
     #[must_use]
     pub fn id(&self) -> Option<ProcessId> {
         match self.key {
@@ -162,18 +164,19 @@ impl Process {
         self.released_ns.is_none()
     }
 
-    /// It leaves the driver's lists, and its release will be told: its address space went, or it is a further context (7.2)
-    /// whose file was closed (`kfd_release` takes the way of `kfd_process_notifier_release`, and no probe of that).
+    /// It is leaving the driver's lists and its release will be reported: its address space was released, or
+    /// it is a secondary context (7.2) whose file was closed (`kfd_release` takes the same path as
+    /// `kfd_process_notifier_release`, but passes no probe of it).
     pub(super) fn dying(&self) -> bool {
         self.mm_released_ns.is_some() || self.closed()
     }
 
-    /// A further context has one file, and ends with it.
+    /// A secondary context has one file, and ends with it.
     pub(super) fn closed(&self) -> bool {
         self.context_id.is_some() && self.closes > 0
     }
 
-    /// Takes the last name of its cgroup's path, where one is told.
+    /// Sets the last component of its cgroup path, if reported.
     pub(super) fn take_leaf(&mut self, leaf: Option<String>) {
         let Some(leaf) = leaf else { return };
         if self.details.cgroup.is_none() {
@@ -182,19 +185,19 @@ impl Process {
         self.cgroup_leaf = Some(leaf);
     }
 
-    /// Its cgroup's path; where procfs did not tell that, the last name of it.
+    /// Its cgroup path; its last component only if procfs did not report the path.
     #[must_use]
     pub fn cgroup(&self) -> Option<&str> {
         self.details.cgroup.as_deref().or(self.cgroup_leaf.as_deref())
     }
 
-    /// Its details, with [`Process::cgroup`].
+    /// Its details, with the cgroup from [`Process::cgroup`].
     #[must_use]
     pub fn told(&self) -> ProcessDetails {
         ProcessDetails { cgroup: self.cgroup().map(str::to_owned), ..self.details.clone() }
     }
 
-    /// What the kernel itself tells at the first sight wins over what was read before.
+    /// What the kernel reported at first sight overrides what was read before.
     pub(super) fn seen(&mut self, seen: &ProcessSeen, at_ns: u64) {
         self.start_boottime_ns = seen.start_boottime_ns.or(self.start_boottime_ns);
         self.ns_tgid = seen.ns_tgid.or(self.ns_tgid);
@@ -207,7 +210,7 @@ impl Process {
         self.created_ns = if seen.standing { None } else { Some(at_ns) };
     }
 
-    /// Whether a start time told by another source can be this process's.
+    /// Whether a start time from another source can be this process's.
     pub(super) fn same_start(&self, other: Option<u64>) -> bool {
         match (self.start_boottime_ns, other) {
             (Some(own), Some(other)) => own.abs_diff(other) < START_TOLERANCE_NS,

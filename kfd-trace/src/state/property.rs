@@ -1,4 +1,4 @@
-//! Random sequences of events: the books balance after each, and no total ever goes down.
+//! Random event sequences: the totals balance after each one, and none ever decreases.
 
 use super::samples::{create, destroy, event, facts, seen};
 use super::{Source, StandingProcess, State, StateLimits, Totals};
@@ -46,7 +46,7 @@ impl Random {
     fn event(&mut self, now: u64) -> Event {
         // Numbers are never reused: later events come from later processes.
         let process = 1 + now / 400 + self.below(6);
-        // Two processes share a tgid, as contexts and reused PIDs do.
+        // Two processes share a tgid, as with secondary contexts and reused PIDs.
         let tgid = 100 + u32::try_from(process / 2 % 7).expect("small");
         let mut event = event(now, process, tgid, self.body());
         event.in_ioctl =

@@ -1,4 +1,4 @@
-//! One queue from its birth to its end.
+//! One queue, from creation to end.
 
 use super::activity::Activity;
 use super::source::{Source, Sources};
@@ -9,25 +9,27 @@ use crate::model::incident::{CuMask, MqdOp, Trigger};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
     pub queue_id: u32,
-    /// What is known of it; `None` inside is "not told".
+    /// What is known of it; `None` in a field is "not reported".
     pub facts: QueueCreate,
     pub sources: Sources,
-    /// When its creation was seen; `None` for a queue that stood before the tracer.
+    /// When its creation was seen; `None` for a queue that existed before the tracer.
     pub born_ns: Option<u64>,
-    /// When it was found standing.
+    /// When it was found as an existing queue.
     pub adopted_ns: Option<u64>,
-    /// Calls of `update_queue` that were seen.
+    /// Observed calls of `update_queue`.
     pub updates: u64,
-    /// The last mask that was seen to be set.
+    /// The last mask that was seen being set.
     pub cu_mask: Option<CuMask>,
     pub mqd_writes: MqdWrites,
     pub evictions: Evictions,
     pub activity: Activity,
-    /// When its last record was taken in, or when it was found.
+    /// When its last record was applied, or when it was found.
     pub changed_ns: u64,
-    /// When it was taken from sysfs or the kernel anew, since a record had been lost: its counts are too low then.
+    /// When it was reread from sysfs or the kernel because a record had been lost: its counts are then too
+    /// low.
     pub resynced_ns: Option<u64>,
-    /// sysfs does not list it: its entry went before a destroy that failed (6.1), or could not be made.
+    /// sysfs does not list it: its entry was removed before a destroy that failed (6.1), or could not be
+    /// created.
     pub unlisted: bool,
     pub end: Option<QueueEnd>,
 }
@@ -46,17 +48,17 @@ pub enum Cause {
     Ioctl,
     /// The driver cleaned up after its process, in a kworker or in the dying task.
     ProcessDeath,
-    /// Its context's descriptor was closed: a further context of a PID (7.2) ends with it.
+    /// Its context's file descriptor was closed: a secondary context of a PID (7.2) ends with it.
     Close,
-    /// Destroyed outside of DESTROY_QUEUE while its process lived.
+    /// Destroyed outside DESTROY_QUEUE while its process lived.
     Other,
-    /// Its process was released, and no destruction of the queue had been seen.
+    /// Its process was released, and no destroy of the queue had been seen.
     LeftAtRelease,
-    /// Its id was given to a new queue, and no destruction had been seen.
+    /// Its id was given to a new queue, and no destroy had been seen.
     Replaced,
-    /// Its process went without being seen to go.
+    /// Its process ended unseen.
     NotSeen,
-    /// The driver was unloaded, and its end had not been seen.
+    /// The driver was unloaded, and the end of the queue had not been seen.
     DriverUnloaded,
 }
 
@@ -89,7 +91,7 @@ impl Cause {
     }
 }
 
-/// What queues are counted by.
+/// Labels of queue counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueLabel {
     pub gpu_id: Option<u32>,
@@ -97,7 +99,7 @@ pub struct QueueLabel {
 }
 
 impl QueueLabel {
-    /// The type's name; `unknown` where it was not told.
+    /// The type's name; `unknown` if not reported.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         self.queue_type.map_or("unknown", QueueType::name)
@@ -138,7 +140,7 @@ impl Queue {
         }
     }
 
-    /// When it was created or found, CLOCK_MONOTONIC nanoseconds: no two queues of one id have the same.
+    /// When it was created or found, CLOCK_MONOTONIC nanoseconds; unique among the queues of one id.
     pub(super) fn since_ns(&self) -> u64 {
         self.adopted_ns.or(self.born_ns).unwrap_or(0)
     }
@@ -148,7 +150,7 @@ impl Queue {
         QueueLabel { gpu_id: self.facts.gpu_id, queue_type: self.facts.queue_type }
     }
 
-    /// How long it lived, or lives at `now_ns`; `None` when its birth was not seen.
+    /// Its lifetime, or its age at `now_ns` if live; `None` if its creation was not seen.
     #[must_use]
     pub fn age_ns(&self, now_ns: u64) -> Option<u64> {
         let until = self.end.map_or(now_ns, |end| end.at_ns);
@@ -179,17 +181,17 @@ impl<const N: usize> From<[(MqdOp, u64); N]> for MqdWrites {
     }
 }
 
-/// Transitions between evicted and not.
+/// Transitions into and out of eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evictions {
-    /// Evictions that were seen.
+    /// Observed evictions.
     pub count: u64,
     pub evicted: bool,
-    /// Since when; `None` when it is not evicted, or was found so.
+    /// Start of the current eviction; `None` if it is not evicted, or was found evicted.
     pub since_ns: Option<u64>,
-    /// Time evicted, up to the last restore; evictions whose begin was not seen are left out.
+    /// Time evicted, up to the last restore; evictions whose begin was not seen are excluded.
     pub total_ns: u64,
-    /// Of the last one.
+    /// Trigger of the last eviction.
     pub trigger: Option<Trigger>,
 }
 
@@ -200,8 +202,8 @@ impl Evictions {
         self.total_ns.saturating_add(self.since_ns.map_or(0, |since| now_ns.saturating_sub(since)))
     }
 
-    /// False when its begin was told already. What was only found evicted gets its begin now: the record of an eviction
-    /// comes at the end of the driver's function, and others may see its effect before.
+    /// False if its begin was already reported. An eviction that was only found gets its begin now: the
+    /// driver's function is recorded when it ends, and other sources may show its effect earlier.
     pub(super) fn begin(&mut self, at_ns: u64, trigger: Option<Trigger>) -> bool {
         if self.evicted && self.since_ns.is_some() {
             return false;
@@ -210,7 +212,7 @@ impl Evictions {
         true
     }
 
-    /// How long it lasted, where that is known.
+    /// How long the eviction lasted, if known.
     pub(super) fn end(&mut self, at_ns: u64) -> Option<u64> {
         let lasted = self.since_ns.map(|since| at_ns.saturating_sub(since));
         self.total_ns = self.total_ns.saturating_add(lasted.unwrap_or(0));
@@ -218,7 +220,7 @@ impl Evictions {
         lasted
     }
 
-    /// It was found evicted: since when and why is not known.
+    /// It was found evicted, or not: begin and trigger are unknown.
     pub(super) fn found(&mut self, evicted: bool) {
         if evicted != self.evicted {
             (self.evicted, self.since_ns) = (evicted, None);

@@ -1,4 +1,4 @@
-//! The rules for queues: birth, end, and an end that did not happen.
+//! The rules for queues: creation, end, and failed destroy.
 
 use super::change::Change;
 use super::process::{Process, ProcessKey};
@@ -31,7 +31,7 @@ impl State {
         }
         let Some(row) = self.rows.get_mut(&key) else { return };
         match row.queues.get_mut(&queue_id) {
-            // It was found standing while this record was still in the ring buffer.
+            // It was found while this record was still in the ring buffer.
             Some(queue) if queue.born_ns.is_none() && queue.adopted_ns >= Some(now_ns) => {
                 queue.facts.absorb(facts);
                 queue.facts.origin = facts.origin;
@@ -86,7 +86,8 @@ impl State {
         }
     }
 
-    /// False when no such queue lives. Its end is remembered all the same: a list that was read before still has it.
+    /// False if no such queue lives. The end is still remembered: a list read earlier may still show the
+    /// queue.
     pub(super) fn end_queue(
         &mut self,
         key: ProcessKey,
@@ -112,12 +113,12 @@ impl State {
 
     pub(super) fn queue_revive(&mut self, key: ProcessKey, queue_id: u32, now_ns: u64, change: &mut Change) {
         if let Some(row) = self.rows.get_mut(&key) {
-            // It did not end: what a list has under this id is there.
+            // It did not end: a queue that a list shows under this id exists.
             row.last_ends.remove(&queue_id);
         }
         let live = self.rows.get_mut(&key).and_then(|row| row.queues.get_mut(&queue_id));
         if let Some(queue) = live {
-            // The record of its end was lost; its entry went all the same.
+            // The record of its end was lost; its sysfs entry was removed nevertheless.
             queue.unlisted = true;
         }
         let revived =
@@ -131,7 +132,7 @@ impl State {
         };
         queue.end = None;
         queue.changed_ns = now_ns;
-        // Its entry in sysfs went before the destroy was tried.
+        // Its sysfs entry was removed before the destroy was tried.
         queue.unlisted = true;
         if let Some(row) = self.rows.get_mut(&key) {
             sampling::revives(&mut queue, &mut row.works);
@@ -141,8 +142,8 @@ impl State {
     }
 }
 
-/// An address space that went explains a destruction whatever the thread was doing: on 7.2 the dying task cleans
-/// up itself, and a call whose return was not seen may still seem to be under way.
+/// A released address space explains a destroy whatever the thread was doing: on 7.2 the dying task itself
+/// cleans up, and a call whose return was not seen may still appear in flight.
 fn cause_of(row: &Process, event: &Event) -> Cause {
     if row.mm_released_ns.is_some() {
         return Cause::ProcessDeath;

@@ -1,7 +1,8 @@
-//! The state against the driver's own lists: what differs, and how a row is set right.
+//! Compares the state with the driver's own lists: what differs, and how a row is corrected.
 //!
-//! Records can be lost; the lists cannot. A list is read over some time while the driver works on, so only what has
-//! been quiet since before the reading is compared, and the caller acts on what it has found twice.
+//! Records can be lost; the lists cannot. Reading a list takes time while the driver keeps working, so only
+//! what has been quiet since before the reading is compared, and the caller acts only on differences that it
+//! has found twice.
 
 use super::adopt::StandingProcess;
 use super::change::Change;
@@ -14,21 +15,21 @@ use crate::model::event::{Body, Event, QueueCreate, QueueType};
 use crate::model::incident::QueueUpdate;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the probes and a list of the driver did not agree on.
+/// Differences between the probes and a list of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Difference {
-    /// Here a queue lives that the driver does not have any more.
+    /// A queue that lives here but no longer exists in the driver.
     Ghost,
-    /// The driver has a queue that is not known here.
+    /// A queue that the driver has and the state does not know.
     Missing,
-    /// The kernel has it, its sysfs does not list it.
+    /// A queue that the kernel has but sysfs does not list.
     Unlisted,
-    /// The driver has other properties.
+    /// The driver reports other properties.
     Properties,
 }
 
 impl Difference {
-    /// Every one.
+    /// All differences.
     pub const ALL: &'static [Difference] =
         &[Difference::Ghost, Difference::Missing, Difference::Unlisted, Difference::Properties];
 
@@ -47,7 +48,7 @@ impl Difference {
 /// One difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// The row that it is about: of a missing queue the live one at its place, if there is one.
+    /// The affected row; for a missing queue the live row at its place, if any.
     pub key: Option<ProcessKey>,
     pub tgid: u32,
     /// Which of its contexts (7.2).
@@ -64,7 +65,7 @@ impl Finding {
 }
 
 impl State {
-    /// Compares with one list. A row whose process is not the one that is shown at its place is left to [`State::gone`].
+    /// Compares with one list. A row at whose place another process is shown is left to [`State::gone`].
     #[must_use]
     pub fn compare(&self, list: &List) -> BTreeSet<Finding> {
         let settled_ns = list.settled_ns();
@@ -111,8 +112,9 @@ impl State {
         found
     }
 
-    /// What a list shows at the place of a row. sysfs tells no numbers: where it has one process of the PID, that is the row
-    /// which was made last. That one can have been a further context (7.2, without BTF) only if its file was closed.
+    /// What a list shows at the place of a row. sysfs shows no process numbers: a single process of a PID
+    /// matches the row that was created last. That row can have been a secondary context (7.2, without BTF)
+    /// only if its file was closed.
     #[must_use]
     pub fn shown(&self, list: &List, row: &Process) -> Shown {
         let shown = list.shows(row);
@@ -123,7 +125,8 @@ impl State {
         shown
     }
 
-    /// Another process was created at its place after all that is known of it: an exec opened the driver again.
+    /// Another process was created at its place after the last record of the row: an exec opened the driver
+    /// again.
     fn replaced(&self, row: &Process) -> bool {
         let last = row.place().and_then(|place| self.by_tgid.get(&place)).and_then(|key| self.rows.get(key));
         last.is_some_and(|last| {
@@ -131,7 +134,8 @@ impl State {
         })
     }
 
-    /// What a list has of the queue of a finding: of its row's process, of a missing one's place.
+    /// What a list shows for the queue of a finding: at its row's process, or for a missing queue at its
+    /// place.
     #[must_use]
     pub fn listed<'a>(
         &self,
@@ -146,15 +150,15 @@ impl State {
         }
     }
 
-    /// Counts that it was held against such a list.
+    /// Counts one comparison with such a list.
     pub fn compared(&mut self, source: Source) {
         *self.totals.comparisons.entry(source).or_default() += 1;
     }
 
-    /// Counts a difference and takes over what the lists tell; the one that tells most stands first. Gives what changed
-    /// as an event of its owner, and what followed from it. `None` where the row that it was found in has ended since, or
-    /// does not have the queue any more: what is at its place now was not compared. For an unlisted queue see
-    /// [`State::keep_unlisted`].
+    /// Counts a difference and takes over what the lists show; pass the most detailed list first. Returns the
+    /// correction as an event of its owner, and the resulting change. `None` if the row of the finding has
+    /// ended since or no longer has the queue: what is at its place now was not compared. For an unlisted
+    /// queue see [`State::keep_unlisted`].
     pub fn resync(&mut self, finding: Finding, lists: &[&List], now_ns: u64) -> Option<(Event, Change)> {
         let told = lists.iter().find_map(|list| {
             let (process, queue) = self.listed(list, &finding)?;
@@ -197,7 +201,7 @@ impl State {
         Some((Event::of_standing(now_ns, id, Some(finding.tgid), body), change))
     }
 
-    /// Counts a queue that sysfs does not list, and keeps it: nothing of it changes. False where [`State::resync`] gives
+    /// Counts a queue that sysfs does not list, and keeps it unchanged. False where [`State::resync`] returns
     /// `None`.
     pub fn keep_unlisted(&mut self, finding: &Finding) -> bool {
         let holder = self.holder(finding).and_then(|key| self.rows.get_mut(&key));
@@ -219,25 +223,25 @@ impl State {
         }
     }
 
-    /// Its row, where that lives and has the queue.
+    /// The finding's row, if it is live and has the queue.
     fn holder(&self, finding: &Finding) -> Option<ProcessKey> {
         let holds = |row: &Process| row.alive() && row.queues.contains_key(&finding.queue_id);
         finding.key.filter(|key| self.process(*key).is_some_and(holds))
     }
 }
 
-/// The driver takes a dying process off its table first; sysfs lists its queues until they go.
+/// The driver removes a dying process from its table first; sysfs lists its queues until they are removed.
 fn leaves(row: &Process, source: Source) -> bool {
     row.dying() && source == Source::Kernel
 }
 
-/// It lives here, or has ended since.
+/// The queue lives here, or has ended since.
 fn knows(row: &Process, queue_id: u32, since_ns: u64) -> bool {
     let ended_since = |at_ns: &u64| *at_ns >= since_ns;
     row.queues.contains_key(&queue_id) || row.last_ends.get(&queue_id).is_some_and(ended_since)
 }
 
-/// The type after a list was read; sysfs does not tell AQL apart.
+/// The type after reading a list; sysfs does not distinguish AQL.
 fn type_by(source: Source, known: Option<QueueType>, listed: Option<QueueType>) -> Option<QueueType> {
     let same = match source {
         Source::Sysfs => known.map(QueueType::in_sysfs) == listed,
@@ -246,7 +250,7 @@ fn type_by(source: Source, known: Option<QueueType>, listed: Option<QueueType>) 
     if same { known } else { listed.or(known) }
 }
 
-/// What both tell, and tell differently.
+/// Whether a property that both report differs.
 fn differs(known: &QueueCreate, listed: &QueueCreate, source: Source) -> bool {
     fn unlike<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
         one.is_some() && other.is_some() && one != other

@@ -1,4 +1,4 @@
-//! The rows: how they come, are asked for, end and are forgotten.
+//! The rows: created, queried, ended and forgotten.
 
 use super::change::Change;
 use super::gpu::GpuStates;
@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct State {
     pub(super) limits: StateLimits,
     pub(super) rows: BTreeMap<ProcessKey, Process>,
-    /// The row last met under a tgid and context, while it lives.
+    /// The row last seen under a tgid and context, while it lives.
     pub(super) by_tgid: BTreeMap<Place, ProcessKey>,
-    /// Ended rows, the longest ended first.
+    /// Ended rows, earliest end first.
     pub(super) ended: VecDeque<ProcessKey>,
-    /// Rows that went since they were last asked for.
+    /// Numbers of the rows dropped since the last [`State::expire`].
     forgotten: Vec<ProcessId>,
     pub(super) gpus: GpuStates,
     pub(super) totals: Totals,
@@ -41,14 +41,15 @@ impl State {
         }
     }
 
-    /// Adds what /proc tells. Nothing happens when the row is gone.
+    /// Adds details from /proc. Does nothing if the row no longer exists.
     pub fn enrich(&mut self, key: ProcessKey, details: ProcessDetails) {
         if let Some(row) = self.rows.get_mut(&key) {
             row.details = details;
         }
     }
 
-    /// A live process whose end was missed: /proc shows that it is gone. Its queues end with it.
+    /// Ends a live process whose end was missed: /proc shows that it no longer exists. Its queues end with
+    /// it.
     pub fn gone(&mut self, key: ProcessKey, now_ns: u64) -> Change {
         let mut change = Change { process: Some(key), ..Change::default() };
         if self.rows.get(&key).is_some_and(Process::alive) {
@@ -58,8 +59,8 @@ impl State {
         change
     }
 
-    /// Forgets the processes that ended longer ago than they are remembered. Gives the numbers of all that were
-    /// forgotten since the last call: nobody will ask for their rows in the maps any more.
+    /// Forgets processes that ended longer ago than they are kept. Returns the numbers of all that were
+    /// forgotten since the last call: their rows in the maps are no longer needed.
     pub fn expire(&mut self, now_ns: u64) -> Vec<ProcessId> {
         while let Some(key) = self.ended.front().copied() {
             let fresh = self
@@ -81,12 +82,12 @@ impl State {
         self.rows.get(&key)
     }
 
-    /// The rows of processes that live.
+    /// The rows of live processes.
     pub fn live(&self) -> impl Iterator<Item = &Process> {
         self.rows.values().filter(|row| row.alive())
     }
 
-    /// The live row of a tgid, the one met last; of several contexts the first one.
+    /// The live row of a tgid: the one seen last, or of several contexts the first one.
     #[must_use]
     pub fn process_of_tgid(&self, tgid: u32) -> Option<&Process> {
         self.key_of_tgid(tgid).and_then(|key| self.rows.get(&key))
@@ -96,7 +97,7 @@ impl State {
         self.by_tgid.range((tgid, None)..=(tgid, Some(u32::MAX))).next().map(|(_, key)| *key)
     }
 
-    /// A live row is found under its tgid and context from now on.
+    /// Makes a live row findable under its tgid and context.
     pub(super) fn index(&mut self, key: ProcessKey) {
         let place = self.rows.get(&key).filter(|row| row.alive()).and_then(Process::place);
         if let Some(place) = place {
@@ -104,7 +105,7 @@ impl State {
         }
     }
 
-    /// It is not, unless another row has taken its place.
+    /// Undoes [`State::index`], unless another row has taken the place.
     pub(super) fn unindex(&mut self, key: ProcessKey) {
         let place = self.rows.get(&key).and_then(Process::place);
         if let Some(place) = place.filter(|place| self.by_tgid.get(place) == Some(&key)) {
@@ -139,7 +140,7 @@ impl State {
         self.index(key);
     }
 
-    /// Ended rows go first.
+    /// Drops ended rows first.
     fn make_room(&mut self, change: &mut Change) {
         if let Some(key) = self.ended.front().copied() {
             self.forget(key);
@@ -155,7 +156,7 @@ impl State {
     }
 
     fn forget(&mut self, key: ProcessKey) {
-        // It is the oldest one, as a rule.
+        // Usually it is the oldest one.
         if self.ended.front() == Some(&key) {
             self.ended.pop_front();
         } else {
@@ -167,7 +168,7 @@ impl State {
         }
     }
 
-    /// Ends what is left of a live row and keeps it as ended.
+    /// Ends the queues of a live row, and keeps the row as ended.
     pub(super) fn end_process(&mut self, key: ProcessKey, at_ns: u64, cause: Cause, change: &mut Change) {
         let Some(row) = self.rows.get_mut(&key) else { return };
         row.released_ns = Some(at_ns);

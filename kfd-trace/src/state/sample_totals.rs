@@ -1,27 +1,27 @@
-//! What all samples of queues came to: counts that never go down, and how the sampling itself goes.
+//! Totals of all queue samples, which never decrease, and statistics of the sampling itself.
 
 use super::rows::State;
 use super::sampling::Sample;
 use crate::model::pointers::Unmeasured;
 use std::collections::BTreeMap;
 
-/// Of a tracer.
+/// Sampling totals of one tracer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleTotals {
-    /// From one sample to the next, nanoseconds; 0 where sampling is off.
+    /// Interval between samples, nanoseconds; 0 if sampling is off.
     pub interval_ns: u64,
-    /// Readings that told something.
+    /// Successful readings.
     pub told: u64,
-    /// Those that did not.
+    /// Failed readings.
     pub errors: BTreeMap<Unmeasured, u64>,
     /// CPU time of the sampling, nanoseconds.
     pub cpu_ns: u64,
-    /// When the last sample was over, CLOCK_MONOTONIC nanoseconds.
+    /// When the last sample ended, CLOCK_MONOTONIC nanoseconds.
     pub last_ns: Option<u64>,
 }
 
 impl SampleTotals {
-    /// Takes a sample of all queues into the state. What is dropped there counts as nothing here.
+    /// Applies a sample of all queues to the state. Readings dropped there are not counted here.
     pub fn take(&mut self, state: &mut State, samples: &[Sample], cpu_ns: u64, at_ns: u64) {
         for sample in samples {
             match state.sampled(sample) {

@@ -1,4 +1,4 @@
-//! Events for the tests of the state and of the outputs.
+//! Sample events for the tests of state and outputs.
 
 use super::{State, StateLimits};
 use crate::events::tables::{ErrorRow, IoctlRow};
@@ -9,7 +9,7 @@ pub(crate) fn state() -> State {
     State::new(StateLimits { processes: 8, ended_processes: 2, linger_ns: 1_000, ended_queues: 4 })
 }
 
-/// An event in the owner's own thread, outside of an ioctl.
+/// An event in the owner's own thread, outside an ioctl.
 pub(crate) fn event(mono_ns: u64, process: u64, tgid: u32, body: Body) -> Event {
     Event {
         mono_ns,
@@ -62,7 +62,7 @@ pub(crate) fn destroy(queue_id: u32) -> Body {
     Body::QueueDestroy { queue_id, gpu_id: Some(58270), last: None }
 }
 
-/// `calls` calls that returned after `latency_ns` each.
+/// `calls` calls that each returned after `latency_ns`.
 pub(crate) fn ioctl_row(process: u64, cmd: u32, calls: u64, latency_ns: u64) -> IoctlRow {
     let mut stat =
         IoctlStat { entered: calls, returned: calls, latency_ns: calls * latency_ns, ..IoctlStat::ZERO };

@@ -1,6 +1,7 @@
 //! Samples of queues: which pointers to read, and what a reading changes.
 //!
-//! In: readings of live queues, and the last one of a queue that is destroyed. Out: the counts of the queue and of its process.
+//! In: readings of live queues, and the last reading of a destroyed queue. Out: the counts of the queue and
+//! of its process.
 
 use super::activity::{Reading, Works};
 use super::process::ProcessKey;
@@ -12,7 +13,7 @@ use crate::model::pointers::{Memory, Pointers, Unmeasured};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sought {
     pub queue_id: u32,
-    /// Tells the queue from an earlier and a later one of its id: [`Queue::since_ns`].
+    /// Distinguishes the queue from earlier and later ones of the same id: [`Queue::since_ns`].
     pub since_ns: u64,
     pub pointers: Pointers,
 }
@@ -26,7 +27,7 @@ pub struct Target {
     pub queues: Vec<Sought>,
 }
 
-/// What became of a [`Sought`].
+/// The result for one [`Sought`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     pub key: ProcessKey,
@@ -38,7 +39,8 @@ pub struct Sample {
 }
 
 impl State {
-    /// What is to be sampled: queues of processes that have an address space. Of queues that cannot be, why is noted.
+    /// The queues to sample: those of processes that have an address space. Notes why a queue cannot be
+    /// sampled.
     pub fn sought(&mut self) -> Vec<Target> {
         let mut targets = Vec::new();
         for row in self.rows.values_mut().filter(|row| row.alive() && row.mm_released_ns.is_none()) {
@@ -63,8 +65,8 @@ impl State {
         targets
     }
 
-    /// Takes in a reading. It is dropped when its queue has ended meanwhile, or its process's address space has gone.
-    /// Gives what it came to.
+    /// Applies a reading. Drops it if its queue has ended meanwhile or its process's address space was
+    /// released. Returns its outcome.
     pub fn sampled(&mut self, sample: &Sample) -> Option<Result<(), Unmeasured>> {
         let row = self.rows.get_mut(&sample.key).filter(|row| row.mm_released_ns.is_none())?;
         let queue = row.queues.get_mut(&sample.queue_id)?;
@@ -74,7 +76,7 @@ impl State {
         Some(take(queue, &mut row.works, sample.reading, sample.at_ns))
     }
 
-    /// A sample of all queues takes so long that nothing is known of them now.
+    /// A sample of all queues takes so long that the current counts are unknown.
     pub fn samples_are_late(&mut self) {
         for row in self.rows.values_mut().filter(|row| row.alive() && row.mm_released_ns.is_none()) {
             let sampled = row.queues.values_mut().filter(|queue| Pointers::of(&queue.facts).is_ok());
@@ -82,7 +84,7 @@ impl State {
         }
     }
 
-    /// What stood at the pointers of a queue that is destroyed now.
+    /// Applies what was read at the pointers of a queue that is being destroyed.
     pub(super) fn read_last(&mut self, key: ProcessKey, queue_id: u32, memory: &Memory, at_ns: u64) {
         let Some(row) = self.rows.get_mut(&key) else { return };
         let Some(queue) = row.queues.get_mut(&queue_id) else { return };
@@ -90,7 +92,7 @@ impl State {
         let rate = queue.activity.measured.and_then(|measured| measured.rate);
         let told = take(queue, &mut row.works, pointers.counts(memory), at_ns);
         queue.activity.complete = told.is_ok();
-        // The time since the last sample may be next to nothing.
+        // Keep the old rate: the time since the last sample may be nearly zero.
         if let Some(measured) = &mut queue.activity.measured {
             measured.rate = rate;
         }
@@ -110,14 +112,14 @@ fn take(queue: &mut Queue, works: &mut Works, reading: Reading, at_ns: u64) -> R
     Ok(())
 }
 
-/// A queue ends: whether its counts are whole is noted.
+/// A queue ends: notes whether its counts are complete.
 pub(super) fn ends(queue: &Queue, works: &mut Works) {
     if Pointers::of(&queue.facts).is_ok() && !queue.activity.complete {
         works.entry(queue.facts.gpu_id).or_default().incomplete += 1;
     }
 }
 
-/// It did not end.
+/// The queue did not end.
 pub(super) fn revives(queue: &mut Queue, works: &mut Works) {
     if Pointers::of(&queue.facts).is_ok() && !queue.activity.complete {
         let work = works.entry(queue.facts.gpu_id).or_default();

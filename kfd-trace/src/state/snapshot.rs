@@ -15,7 +15,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Processes that live.
+    /// Live processes.
     pub fn live(&self) -> impl Iterator<Item = &Process> {
         self.processes.iter().filter(|process| process.alive())
     }

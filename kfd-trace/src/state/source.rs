@@ -1,8 +1,8 @@
-//! Who says that something exists.
+//! Sources that report that something exists.
 
 use std::fmt;
 
-/// One way to know of a queue or a process.
+/// One way to learn of a queue or a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Source {
@@ -49,7 +49,7 @@ impl Sources {
         self.0 & source as u8 != 0
     }
 
-    /// Sources that both have.
+    /// Whether both have a source in common.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         self.0 & other.0 != 0

@@ -1,4 +1,4 @@
-//! Counts that outlive the rows they came from: none of them ever goes down.
+//! Totals that outlive the rows they came from: none of them ever decreases.
 
 use super::queue::{Cause, QueueLabel};
 use super::reconcile::Difference;
@@ -6,37 +6,37 @@ use super::source::Source;
 use crate::model::incident::{MqdOp, Trigger};
 use std::collections::BTreeMap;
 
-/// Something in the records that does not fit together. Each occurrence is counted by name.
+/// An inconsistency in the records. Each occurrence is counted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Anomaly {
     /// A record of a process whose first-sight record was not received.
     ProcessSeenLost,
     /// A record that names no process.
     OwnerUnknown,
-    /// A successful open by a process that is not known.
+    /// A successful open by an unknown process.
     OpenOfUnknownProcess,
-    /// A queue was created, and its id could not be read.
+    /// A queue was created, but its id could not be read.
     QueueWithoutId,
-    /// A queue was created under the id of a live one: that one's end was not seen.
+    /// A queue was created under the id of a live one, whose end was not seen.
     CreateOfLiveQueue,
-    /// A queue was destroyed that was not known.
+    /// An unknown queue was destroyed.
     DestroyOfUnknownQueue,
-    /// A queue was updated that was not known.
+    /// An unknown queue was updated.
     UpdateOfUnknownQueue,
-    /// A destroy failed, and the queue was not known to have been destroyed.
+    /// A destroy failed, but no destroy of the queue was known.
     DestroyFailedOfUnknownQueue,
     /// A queue that was still alive when its process was released.
     LeftAtRelease,
     /// A record of a process after its release.
     RecordAfterRelease,
-    /// A process was found to be gone, and its release had not been seen.
+    /// A process was found to have ended, but its release had not been seen.
     EndNotSeen,
-    /// More processes than rows: the one that was silent for longest was dropped.
+    /// More processes than rows: the one that was silent the longest was dropped.
     ProcessesFull,
 }
 
 impl Anomaly {
-    /// All of them.
+    /// All anomalies.
     pub const ALL: &'static [Anomaly] = &[
         Anomaly::ProcessSeenLost,
         Anomaly::OwnerUnknown,
@@ -72,7 +72,7 @@ impl Anomaly {
     }
 }
 
-/// Totals since the tracer began. For queues holds at any time:
+/// Totals since the tracer started. For queues this always holds:
 /// `created + adopted + revived == destroyed + born_later + live`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -85,27 +85,27 @@ pub struct Totals {
     pub closes: u64,
     /// Queues whose creation was seen.
     pub queues_created: BTreeMap<QueueLabel, u64>,
-    /// Queues whose end was seen or inferred. A destroy that the driver then fails is in here, too.
+    /// Queues whose end was seen or inferred. Includes destroys that the driver then failed.
     pub queues_destroyed: BTreeMap<(QueueLabel, Cause), u64>,
-    /// Destroys that failed after they had been counted: the queue lives on.
+    /// Destroys that failed after they were counted: the queue lives on.
     pub queues_revived: BTreeMap<QueueLabel, u64>,
-    /// Queues found standing.
+    /// Existing queues that were found.
     pub queues_adopted: u64,
-    /// Of these, the ones whose creation was received after they had been found.
+    /// Of these, the ones whose creation record was received afterwards.
     pub queues_born_later: u64,
     /// Calls of `update_queue` by positive errno, 0 for success.
     pub queue_updates: BTreeMap<(QueueLabel, i32), u64>,
-    /// Outermost calls of the MQD functions, also of creations that failed.
+    /// Outermost calls of the MQD functions, failed creations included.
     pub mqd_writes: BTreeMap<(Option<u32>, MqdOp), u64>,
     /// Evictions of a process from a GPU, by gpu_id and trigger.
     pub evictions: BTreeMap<(u32, Option<Trigger>), u64>,
     /// Restores, by gpu_id.
     pub restores: BTreeMap<u32, u64>,
-    /// Time evicted, all processes together, of evictions that ended in a restore, by gpu_id; nanoseconds.
+    /// Time evicted, sum over all processes, for evictions that ended in a restore, by gpu_id; nanoseconds.
     pub evicted_ns: BTreeMap<u32, u64>,
-    /// What the probes and the driver's own lists did not agree on.
+    /// Differences between the probes and the driver's own lists.
     pub differences: BTreeMap<Difference, u64>,
-    /// How often the state was held against a list of the driver.
+    /// How often the state was compared with a list of the driver.
     pub comparisons: BTreeMap<Source, u64>,
     pub anomalies: BTreeMap<Anomaly, u64>,
 }

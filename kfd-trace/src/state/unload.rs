@@ -1,4 +1,4 @@
-//! The driver was unloaded: all that it had is gone.
+//! Driver unload: everything it had is removed.
 
 use super::change::Change;
 use super::process::ProcessKey;
@@ -6,8 +6,8 @@ use super::queue::Cause;
 use super::rows::State;
 
 impl State {
-    /// Ends what the rows still have: a driver goes only after its last process, so that ends were missed, or could not be
-    /// seen. Gives a change for each process.
+    /// Ends what the rows still have. The driver unloads only after its last process, so these ends were
+    /// missed or could not be seen. Returns one change per process.
     pub fn driver_unloaded(&mut self, now_ns: u64) -> Vec<Change> {
         self.gpus_go();
         let left: Vec<ProcessKey> = self.live().map(|row| row.key).collect();

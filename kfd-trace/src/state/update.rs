@@ -1,4 +1,4 @@
-//! The rules for what changes a live queue: updates and MQD writes.
+//! The rules for changes of a live queue: updates and MQD writes.
 
 use super::change::Change;
 use super::process::ProcessKey;
@@ -24,7 +24,7 @@ impl State {
         queue.renew(&update.now);
         queue.updates += 1;
         queue.changed_ns = now_ns;
-        // A mask that could not be set is not there.
+        // A mask that could not be set is not in effect.
         if update.cu_mask.is_some() && update.errno == 0 {
             queue.cu_mask.clone_from(&update.cu_mask);
         }
@@ -36,7 +36,7 @@ impl State {
         }
     }
 
-    /// An init or a restore is part of a creation that is not told yet.
+    /// An init or a restore is part of a creation that is not yet reported.
     pub(super) fn mqd_write(&mut self, key: ProcessKey, queue_id: u32, gpu_id: Option<u32>, op: MqdOp) {
         *self.totals.mqd_writes.entry((gpu_id, op)).or_default() += 1;
         let Some(row) = self.rows.get_mut(&key) else { return };
@@ -51,7 +51,7 @@ impl State {
 }
 
 impl Queue {
-    /// Takes what the driver has now; what is not told stays.
+    /// Takes the driver's current values; unreported ones stay.
     pub(super) fn renew(&mut self, now: &crate::model::event::QueueCreate) {
         let before = std::mem::replace(&mut self.facts, now.clone());
         self.facts.origin = before.origin;

@@ -1,12 +1,13 @@
-//! CLOCK_MONOTONIC to what people and machines read.
+//! CLOCK_MONOTONIC to times for people and machines.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// Turns CLOCK_MONOTONIC nanoseconds into wall-clock time.
+/// Converts CLOCK_MONOTONIC nanoseconds to wall-clock time.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// CLOCK_REALTIME minus CLOCK_MONOTONIC, nanoseconds. It moves when the wall clock is set: the caller renews it.
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC, nanoseconds. It changes when the wall clock is set: the caller
+    /// renews it.
     pub mono_to_wall_ns: i128,
     /// For text; JSON is in UTC.
     pub zone: TimeZone,
@@ -17,14 +18,14 @@ impl Clock {
         Timestamp::from_nanosecond(i128::from(mono_ns).checked_add(self.mono_to_wall_ns)?).ok()
     }
 
-    /// RFC 3339 in UTC with nanoseconds: `2026-11-21T05:49:28.000000001Z`. `None` outside of the years that it
-    /// can tell.
+    /// RFC 3339 in UTC with nanoseconds: `2026-11-21T05:49:28.000000001Z`. `None` outside the years that it
+    /// can express.
     #[must_use]
     pub fn rfc3339(&self, mono_ns: u64) -> Option<String> {
         self.timestamp(mono_ns).map(|at| format!("{at:.9}"))
     }
 
-    /// Nanoseconds of the Unix epoch. `None` outside of 1677 to 2262.
+    /// Nanoseconds since the Unix epoch. `None` outside 1677 to 2262.
     #[must_use]
     pub fn unix_ns(&self, mono_ns: u64) -> Option<i64> {
         i128::from(mono_ns).checked_add(self.mono_to_wall_ns)?.try_into().ok()
@@ -40,7 +41,7 @@ impl Clock {
     }
 }
 
-/// RFC 3339 in UTC with nanoseconds, of nanoseconds of the Unix epoch.
+/// Formats nanoseconds since the Unix epoch as RFC 3339 in UTC with nanoseconds.
 #[must_use]
 pub fn rfc3339(unix_ns: i64) -> Option<String> {
     Timestamp::from_nanosecond(i128::from(unix_ns)).ok().map(|at| format!("{at:.9}"))
@@ -59,13 +60,13 @@ pub fn latency(ns: u64) -> String {
     }
 }
 
-/// A time span of any length: as a latency below a minute, else as an age.
+/// A duration of any length: formatted as a latency below a minute, else as an age.
 #[must_use]
 pub fn span(ns: u64) -> String {
     if ns < 60_000_000_000 { latency(ns) } else { age(ns) }
 }
 
-/// An age, in whole seconds: `42s`, `5m 3s`, `2d 3h 4m 5s`; below a second in milliseconds.
+/// An age in whole seconds: `42s`, `5m 3s`, `2d 3h 4m 5s`; below a second in milliseconds.
 #[must_use]
 pub fn age(ns: u64) -> String {
     if ns < 1_000_000_000 {

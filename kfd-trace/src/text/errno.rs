@@ -2,8 +2,8 @@
 
 use nix::errno::Errno;
 
-/// `EINVAL` of 22. Drivers also return numbers that user space does not know (512 and up,
-/// include/linux/errno.h); what has no name is shown as its number.
+/// `EINVAL` for 22. Drivers also return numbers that user space does not know (512 and up,
+/// include/linux/errno.h); a number without a name is returned as digits.
 #[must_use]
 pub fn name(errno: i32) -> String {
     match errno {

@@ -1,15 +1,15 @@
-//! Text that others chose (comm, cgroup names), made safe for a terminal: what is printed may be shown by one, JSON and
-//! metrics, too.
+//! Makes untrusted text (comm, cgroup names) safe for a terminal. All output may be shown on one, JSON and
+//! metrics included.
 
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::io::{self, Write};
 
-/// Letters, digits, ASCII punctuation and spaces stay; the rest (control characters, and those that turn the
-/// direction of writing) becomes `\u{...}`, so that no process can steer the terminal by its name.
+/// Keeps letters, digits, ASCII punctuation and spaces; replaces the rest (control characters, and those that
+/// change the writing direction) by `\u{...}`, so that no process can control the terminal through its name.
 #[must_use]
 pub fn terminal(text: &str) -> String {
-    // Nearly every text is, and there are thousands in a scrape.
+    // Nearly every text is plain, and a scrape has thousands.
     if text.bytes().fold(true, |plain, byte| plain & (b' '..=b'~').contains(&byte)) {
         return text.to_owned();
     }
@@ -28,11 +28,11 @@ fn is_safe(c: char) -> bool {
     c == ' ' || c.is_ascii_graphic() || !c.is_ascii() && c.is_alphanumeric()
 }
 
-/// Writes JSON in which everything that [`terminal`] would replace is escaped, as `\u009b`: to a reader the text is the
-/// same. JSON itself asks for that of the characters below U+0020 only.
+/// Writes JSON that escapes everything that [`terminal`] would replace, as `\u009b`: a JSON reader gets the
+/// same text. JSON itself requires that only for characters below U+0020.
 ///
 /// # Errors
-/// What `out` gives.
+/// Errors of `out`.
 pub fn json(out: impl Write, value: &impl Serialize) -> serde_json::Result<()> {
     value.serialize(&mut serde_json::Serializer::with_formatter(out, Safe))
 }
@@ -40,7 +40,7 @@ pub fn json(out: impl Write, value: &impl Serialize) -> serde_json::Result<()> {
 /// [`json`] as text.
 ///
 /// # Errors
-/// Never for structures and maps of text; serde_json says so at run time only.
+/// Never for structures and maps of text; serde_json reports this at run time only.
 pub fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     json(&mut bytes, value)?;

@@ -1,4 +1,4 @@
-//! Text for people: control characters escaped, times, names of errnos, tables. No I/O; knows nothing of KFD.
+//! Text for people: escaping of control characters, times, errno names, tables. No I/O; independent of KFD.
 
 pub mod clock;
 pub mod errno;

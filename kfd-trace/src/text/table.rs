@@ -1,8 +1,8 @@
-//! Plain aligned columns: two spaces between them, no lines, nothing behind the last.
+//! Plain aligned columns: two spaces between them, no rules, no trailing spaces.
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Lines without a closing newline; `right` are the columns that are aligned to the right.
+/// Lines without a final newline; `right` lists the right-aligned columns.
 pub(crate) fn plain(header: &[&str], rows: Vec<Vec<String>>, right: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

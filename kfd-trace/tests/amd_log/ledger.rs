@@ -1,4 +1,4 @@
-//! A report against a ledger.
+//! Compares a report with a ledger.
 
 use super::hex;
 use kfd_trace_amd_logs::{Format, Ledger, OfQueue};
@@ -10,7 +10,7 @@ fn counted(list: &Value, key: &str) -> BTreeMap<String, u64> {
     list.as_array().unwrap().iter().map(one).collect()
 }
 
-/// Every figure of the ledger, and no queue more.
+/// Every figure of the ledger, and no additional queue.
 pub(super) fn equal(report: &Value, ledger: &Ledger, format: Format) {
     let lines = &report["lines"];
     let told: Vec<_> =
@@ -77,7 +77,7 @@ fn rate(rate: &Value, ledger: &Ledger) {
 
 fn queues(report: &Value, ledger: &Ledger, format: Format) {
     let rows: Vec<&Value> = report["queues"].as_array().unwrap().iter().collect();
-    // The queue of the abort is named by no other line.
+    // No other line names the queue of the abort.
     let aborted = usize::from(ledger.aborts > 0);
     let apart = if format.tells_software_queue() { 1 } else { 2 };
     assert_eq!(rows.len(), ledger.queues.len() * apart + aborted);

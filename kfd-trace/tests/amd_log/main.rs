@@ -1,4 +1,4 @@
-//! `kfd-trace amd-log`, held against the ledgers of made-up logs (tests/amd-logs).
+//! `kfd-trace amd-log`, checked against the ledgers of synthetic logs (tests/amd-logs).
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use flate2::write::GzEncoder;
@@ -160,7 +160,7 @@ fn a_log_that_grows_and_begins_anew_is_followed() {
     is_read(half);
     File::options().append(true).open(&grows).unwrap().write_all(&text[half..]).unwrap();
     is_read(text.len());
-    // As clr does at AMD_LOG_LEVEL_SIZE: to 0, and on.
+    // As clr does at AMD_LOG_LEVEL_SIZE: truncates to 0, and continues.
     let again: &[u8] = b"one more line\n";
     fs::write(&grows, again).unwrap();
     is_read(again.len());
@@ -267,7 +267,7 @@ fn every_field_is_documented() {
     let queue = &ledger.queues[0];
     let event =
         json!({"queues": [{"pid": 1, "ring_address": hex(queue.hwq)}, {"pid": 1, "ring_address": "0x1"}]});
-    // It was deleted in the log: what stands at its address is another one.
+    // It was deleted in the log: another queue is now at its address.
     let event = event.to_string().replace("\"queues\"", "\"event\":\"other\",\"queues\"");
     let seen = json!({"event": "queue_create", "pid": 1, "origin": "ioctl", "mono_ns": 1,
         "ring_address": hex(ledger.queues[1].hwq)});

@@ -1,9 +1,9 @@
-//! Lines between those that a reader wants: most of a log of level 5.
+//! Lines between those that a reader needs: most of a log of level 5.
 
 use crate::writer::{Book, Who, Writer};
 use std::io::{self, Write};
 
-/// So many lines of a kernel's launch: arguments, calls of the API, and signals.
+/// Writes this many lines of a kernel's launch: arguments, calls of the API, and signals.
 pub(crate) fn launch<W: Write>(writer: &mut Writer<W>, who: Who, lines: u32, turn: u64) -> io::Result<()> {
     for index in 0..lines {
         match index % 10 {

@@ -37,19 +37,19 @@ impl Format {
         Format::Rocm2026,
     ];
 
-    /// 6.2 and later: packets tell SWq and id, lives of queues the HWq.
+    /// 6.2 and later: packets show SWq and id, lives of queues the HWq.
     #[must_use]
     pub fn tells_software_queue(self) -> bool {
         !matches!(self, Format::Rocm56 | Format::Rocm57)
     }
 
-    /// 6.3 and later: lines of levels below 4 tell no process. 6.3.2 as shipped is taken to tell it in all.
+    /// 6.3 and later: lines of levels below 4 show no process. 6.3.2 as shipped is assumed to show it in all.
     #[must_use]
     pub fn hides_process(self) -> bool {
         matches!(self, Format::Rocm63 | Format::Rocm72 | Format::Rocm2026)
     }
 
-    /// 7.x: commands tell their host queue, barriers their pointers.
+    /// 7.x: commands show their host queue, barriers their pointers.
     #[must_use]
     pub fn is_7(self) -> bool {
         matches!(self, Format::Rocm72 | Format::Rocm2026)

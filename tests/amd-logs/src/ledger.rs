@@ -1,9 +1,9 @@
-//! What was written.
+//! The counts of what was written.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Of one hardware queue.
+/// For one hardware queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OfQueue {
     pub pid: u32,
@@ -29,7 +29,7 @@ pub struct OfQueue {
     pub last_write: u64,
 }
 
-/// Of a log. A line is in exactly one of `read`, `other`, `without_prefix`, `blank`, `damaged`.
+/// For a log. Every line is in exactly one of `read`, `other`, `without_prefix`, `blank`, `damaged`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ledger {
     pub bytes: u64,

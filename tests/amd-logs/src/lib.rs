@@ -1,8 +1,9 @@
-//! Logs of AMD_LOG_LEVEL that nobody's GPU has written, in the wordings of each version of ROCm, with what is in them.
+//! Synthetic logs of AMD_LOG_LEVEL, not written by any GPU, in the format of each version of ROCm, with their
+//! contents counted.
 //!
-//! Takes in: a [`Format`], a [`Plan`], and where to write. Gives out: the log, and its [`Ledger`], which counts what the writer did and
-//! not what a reader would find: nothing here reads a line. The wordings are clr's (rocclr: utils/debug.cpp,
-//! device/rocm/rocdevice.cpp, rocvirtual.cpp, rocblit.cpp, platform/command.cpp).
+//! In: a [`Format`], a [`Plan`], and a writer. Out: the log, and its [`Ledger`], which counts what the writer
+//! did and not what a reader would find: nothing here reads a line. The formats are clr's (rocclr:
+//! utils/debug.cpp, device/rocm/rocdevice.cpp, rocvirtual.cpp, rocblit.cpp, platform/command.cpp).
 
 mod filler;
 mod format;

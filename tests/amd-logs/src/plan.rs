@@ -1,4 +1,4 @@
-//! What happens in a log.
+//! The events of a log.
 
 use crate::filler;
 use crate::format::Format;
@@ -6,7 +6,7 @@ use crate::ledger::{Ledger, OfQueue};
 use crate::writer::{Who, Writer};
 use std::io::{self, Write};
 
-/// How much of what.
+/// The amount of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub processes: u32,
@@ -14,11 +14,11 @@ pub struct Plan {
     pub queues: u32,
     /// Kernels of all together.
     pub kernels: u64,
-    /// Lines beside each kernel that are of other matters.
+    /// Unrelated lines per kernel.
     pub filler: u32,
     /// Microseconds from one kernel to the next.
     pub apart_us: u64,
-    /// With copies, barriers, trouble and lines that are cut; else kernels alone.
+    /// With copies, barriers, trouble and truncated lines; otherwise kernels only.
     pub mixed: bool,
     /// Packets of a queue before the log's first.
     pub before: u64,
@@ -36,7 +36,7 @@ impl Plan {
         before: 0,
     };
 
-    /// Something of everything.
+    /// Some of everything.
     pub const MIXED: Plan =
         Plan { processes: 3, queues: 4, kernels: 3000, filler: 7, apart_us: 91_000, mixed: true, before: 5 };
 }
@@ -45,10 +45,10 @@ const GEMM: &str =
     "Cijk_Ailk_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT256x208x16_MI16x16x1_SN_LDSB0_AFC1_AFEM1_AFEM1_ASEM1_CLR1";
 const KINDS: [&str; 5] = ["CopyHostToDevice", "CopyDeviceToHost", "Marker", "InternalMarker", "FillBuffer"];
 
-/// Writes a log, and gives what is in it.
+/// Writes a log, and returns its ledger.
 ///
 /// # Errors
-/// What `out` gives.
+/// The errors of `out`.
 pub fn write(out: impl Write, format: Format, plan: &Plan) -> io::Result<Ledger> {
     let mut writer = Writer::new(out, format, 7_270_505_876);
     let mut queues = Vec::new();

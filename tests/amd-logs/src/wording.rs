@@ -1,4 +1,4 @@
-//! The lines that a reader wants, as each version words them, and what the ledger has of them.
+//! The lines that a reader needs, as each version formats them, and their effect on the ledger.
 
 use crate::format::Format;
 use crate::ledger::OfQueue;
@@ -118,7 +118,7 @@ impl<W: Write> Writer<W> {
         self.log(Book::Read, (3, VIRTUAL, 3028), who, format_args!("ShaderName : {name}"), false)
     }
 
-    /// `SWq=..., HWq=..., id=..., `, as far as the version tells it.
+    /// `SWq=..., HWq=..., id=..., `, as far as the version logs them.
     fn head(&mut self, queue: &OfQueue) -> String {
         self.ledger.with_hwq += 1;
         let OfQueue { swq, hwq, id, .. } = *queue;
@@ -129,7 +129,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// `rptr` and `wptr`, of packet `write`, with `behind` packets before it that are not retired.
+    /// `rptr` and `wptr` of packet `write`, with `behind` unretired packets before it.
     fn pointers(&self, queue: &mut OfQueue, write: u64, behind: u64, is_dispatch: bool) -> String {
         let tells = if is_dispatch { self.format.tells_software_queue() } else { self.format.is_7() };
         if !tells {
@@ -187,7 +187,7 @@ impl<W: Write> Writer<W> {
         self.log(Book::Read, (4, VIRTUAL, 1348), who, text, false)
     }
 
-    /// Up to 6.1 its line has the software queue's address for HWq.
+    /// Up to 6.1 its line has the software queue's address as HWq.
     pub(crate) fn barrier_value(&mut self, who: Who, queue: &mut OfQueue, write: u64) -> io::Result<()> {
         let place = (4, VIRTUAL, 1402);
         let text = "BarrierValue Header = 0x500 AmdFormat = 0x2 (type=0, barrier=1, acquire=0, release=0), signal=0x7fb1c0de0040, value = 0x0 mask = 0x1 cond: GTE, completion_signal=0x0";
@@ -255,7 +255,7 @@ impl<W: Write> Writer<W> {
         self.log(Book::Read, (0, DEVICE, 2990), who, text, false)
     }
 
-    /// The begin of a line of a packet, as where two writers met.
+    /// The beginning of a packet's line, as where two writers collided.
     pub(crate) fn damaged(&mut self, who: Who, queue: &OfQueue) -> io::Result<()> {
         let head = self.head(queue);
         let text = format_args!(

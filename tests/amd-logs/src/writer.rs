@@ -4,7 +4,7 @@ use crate::format::Format;
 use crate::ledger::Ledger;
 use std::io::{self, Write};
 
-/// How the ledger books a line.
+/// How the ledger counts a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Book {
     Read,
@@ -12,7 +12,7 @@ pub(crate) enum Book {
     Damaged,
 }
 
-/// Who writes a line.
+/// The process and thread that write a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Who {
     pub(crate) pid: u32,
@@ -33,7 +33,7 @@ impl<W: Write> Writer<W> {
         Writer { out, format, ledger: Ledger::default(), now_us: begin_us, line: String::new() }
     }
 
-    /// One line of the log. `colour`: as calls of the API are.
+    /// One line of the log. `colour`: as for API calls.
     pub(crate) fn log(
         &mut self,
         book: Book,
@@ -87,7 +87,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// A line that is none of the log's.
+    /// A line that is not the log's.
     pub(crate) fn foreign(&mut self, text: &str) -> io::Result<()> {
         self.ledger.without_prefix += 1;
         self.put(text)?;
@@ -99,7 +99,7 @@ impl<W: Write> Writer<W> {
         self.put("\n")
     }
 
-    /// One line, or its text.
+    /// Writes one line, or its text.
     fn put(&mut self, text: &str) -> io::Result<()> {
         self.ledger.lines += 1;
         self.ledger.bytes += text.len() as u64;

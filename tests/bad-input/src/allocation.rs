@@ -1,11 +1,11 @@
-//! Memory and time of one thread, held against the size of what it reads.
+//! Memory and time of one thread, compared with the size of its input.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Counts what the current thread holds and has held at most. What one thread allocates and another one frees is counted
-/// wrongly: the readers have one.
+/// Counts the current thread's allocated bytes and their peak. Memory allocated by one thread and freed by
+/// another is counted wrongly: the readers have one thread.
 struct Counting;
 
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ fn count(more: usize, less: usize) {
     HELD.set(held);
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // While it copies, both are there.
+        // While it copies, both blocks exist.
         count(size, 0);
         count(0, layout.size());
         // SAFETY: as the caller promises.
@@ -58,24 +58,24 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Bytes that may be held at once: so many a byte of input, and so many whatever the input.
+/// Bytes that may be allocated at once: so many per byte of input, plus a constant.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     pub a_byte: usize,
     pub always: usize,
 }
 
-/// CPU time that any input may take, in seconds: a hundred times what the largest takes in a debug build.
+/// CPU time limit of any input, in seconds: a hundred times what the largest takes in a debug build.
 const SECONDS: f64 = 10.0;
 
-/// Runs a reader on an input of `size` bytes; may be used inside of itself. Gives what the reader gave.
+/// Runs a reader on an input of `size` bytes; may be nested. Returns the reader's result.
 ///
 /// # Panics
 /// When the reader held more than its bound, or took too long.
 pub fn within<T>(name: &str, size: usize, bound: Bound, read: impl FnOnce() -> T) -> T {
     let Held { now: before, most: most_before } = HELD.get();
     HELD.set(Held { now: before, most: before });
-    // Shows that this program counts at all.
+    // Ensures that this program counts at all.
     drop(std::hint::black_box(vec![0u8; 64]));
     assert_eq!(HELD.get().most - before, 64, "allocations are not counted");
     let begin = seconds();

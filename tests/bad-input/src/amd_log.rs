@@ -9,16 +9,16 @@ use kfd_trace::amd_log::recorded::Recorder;
 use kfd_trace::amd_log::report::{Input, Kfd};
 use kfd_trace::amd_log::{Lines, Report, Tally};
 
-/// A packet of the shortest line takes a queue, a shape, a row and what is shown of it; the line that is split is held up
-/// to its longest, and doubles while it grows.
+/// A packet of the shortest line takes a queue, a shape, a row and what is shown of it; the line being split
+/// is kept up to its maximum length, and its buffer doubles while it grows.
 const READ: Bound = Bound { a_byte: 64, always: 4 * LONGEST_LINE };
 const SHOW: Bound = Bound { a_byte: 300, always: 256 << 10 };
 
-/// Reads a stream (the first part) and a log (the others, which are its chunks). Gives how many lines the report has read, and
-/// how many it has not.
+/// Reads a stream (the first part) and a log (the others, which are its chunks). Returns how many lines the
+/// report has read, and how many it has not.
 ///
 /// # Panics
-/// When a promise was broken, or a line was in no count or in two.
+/// When a guarantee was violated, or a line was in no count or in two.
 #[must_use]
 pub fn read(input: &[u8]) -> (u64, u64) {
     let mut chunks = parts::split(input);

@@ -1,4 +1,4 @@
-//! The reader of BTF, and all that is asked of it.
+//! The reader of BTF, and all lookups in it.
 
 use crate::allocation::{Bound, within};
 use crate::shown;
@@ -6,24 +6,26 @@ use kfd_trace::kernel::{Btf, BtfError, Offsets};
 use kfd_trace_common::offset::FIELDS;
 use std::sync::Arc;
 
-/// Of each type, which has 12 bytes at least, 4 bytes in one table and 8 in another; while a table grows, it is there thrice.
+/// Per type, which has at least 12 bytes: 4 bytes in one table and 8 in another; while a table grows, it
+/// exists three times.
 const PARSE: Bound = Bound { a_byte: 3, always: 2 << 10 };
-/// An enum gives out its names, which may all be one of 511 bytes.
+/// An enum returns its names, which may all be one of 511 bytes.
 const ASK: Bound = Bound { a_byte: 150, always: 64 << 10 };
 
-/// What became of some bytes.
+/// The result for some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Why they are not BTF.
+    /// The reason why they are not BTF.
     Refused(BtfError),
-    /// They are: so many questions had an answer, and so many a reason why not.
+    /// They are BTF: numbers of lookups that succeeded, and of those that returned an error.
     Parsed { answered: usize, not: usize },
 }
 
-/// Reads them, for a module on top of `base`, and asks for every field of the programs and whatever else is asked of a kernel.
+/// Reads them, for a module on top of `base`, and looks up every field of the programs and everything else
+/// that is looked up in a kernel.
 ///
 /// # Panics
-/// When a promise was broken.
+/// When a guarantee was violated.
 #[must_use]
 pub fn read(bytes: &[u8], base: Option<&Arc<Btf>>) -> Verdict {
     let (data, base, alone) = (bytes.to_vec(), base.cloned(), base.is_none());
@@ -39,7 +41,7 @@ pub fn read(bytes: &[u8], base: Option<&Arc<Btf>>) -> Verdict {
 /// Reads the same bytes as a kernel's types, and as a module's on top of these.
 ///
 /// # Panics
-/// When a promise was broken.
+/// When a guarantee was violated.
 #[must_use]
 pub fn read_twice(bytes: &[u8]) -> (Verdict, Option<Verdict>) {
     let alone = read(bytes, None);
@@ -47,7 +49,7 @@ pub fn read_twice(bytes: &[u8]) -> (Verdict, Option<Verdict>) {
     (alone, base.map(|base| read(bytes, Some(&base))))
 }
 
-/// What the kernel's own types tell is asked of those that stand alone.
+/// Lookups in the kernel's own types are made only for types without a base.
 fn ask(btf: &Btf, alone: bool) -> Verdict {
     let mut reasons = Vec::new();
     let mut answered = 0;

@@ -1,5 +1,5 @@
-//! Where the bytes of the property tests come from, and the seeds of the fuzz targets: mostly well-formed input, damaged in a
-//! few places, so that it gets far into a reader; and some that is not formed at all.
+//! Generates the bytes of the property tests and the seeds of the fuzz targets: mostly well-formed input,
+//! damaged in a few places, so that it gets far into a reader; and some without any structure.
 
 mod amd_log;
 mod btf;
@@ -61,7 +61,7 @@ impl Damage {
     }
 }
 
-/// Numbers that are at the edge of something, or any.
+/// Boundary values, or any number.
 fn word() -> impl Strategy<Value = u32> {
     prop_oneof![0..8u32, Just(u32::MAX), Just(i32::MAX.unsigned_abs()), Just(1 << 31), any::<u32>()]
 }
@@ -78,7 +78,7 @@ pub fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// The bytes, in every other case damaged.
+/// The bytes, damaged in half of the cases.
 fn damaged(whole: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     (whole, vec(damage(), 0..4), any::<bool>()).prop_map(|(mut bytes, all, damaged)| {
         if damaged {
@@ -88,7 +88,8 @@ fn damaged(whole: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u
     })
 }
 
-/// What programs call themselves to be noticed: escapes of both kinds, turned text, text that is no text.
+/// Names that programs give themselves to cause trouble: escapes of both kinds, right-to-left text, bytes
+/// that are no text.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let known: [&[u8]; 10] = [
         b"python3",

@@ -3,15 +3,15 @@
 use crate::allocation::{Bound, within};
 use kfd_trace::kernel::Symbols;
 
-/// A symbol takes 24 bytes beside its name, a module 48, and the shortest lines of them have 6 and 10 bytes; each table may
-/// double when it grows. The table of buckets is always there.
+/// A symbol takes 24 bytes besides its name, a module 48, and their shortest lines have 6 and 10 bytes; each
+/// table may double when it grows. The table of buckets always exists.
 const PARSE: Bound = Bound { a_byte: 24, always: 1 << 20 };
 const ASK: Bound = Bound { a_byte: 16, always: 4 << 10 };
 
-/// Reads the text, and asks for symbols that are there and for some that need not be. Gives the number of symbols.
+/// Reads the text, and looks up symbols that exist and some that may not. Returns the number of symbols.
 ///
 /// # Panics
-/// When a promise was broken, or a line was neither a symbol nor counted.
+/// When a guarantee was violated, or a line was neither a symbol nor counted.
 #[must_use]
 pub fn read(text: &[u8]) -> usize {
     let symbols = within("kallsyms", text.len(), PARSE, || Symbols::parse(text));

@@ -1,10 +1,10 @@
-//! What every reader promises of any bytes: no panic, no more memory and time than the input's size allows, and text
-//! that no terminal obeys.
+//! Guarantees of every reader for any bytes: no panic, no more memory and time than the input's size allows,
+//! and no text that controls a terminal.
 //!
-//! Takes in bytes; gives out what became of them, and panics where a promise was broken. There is one function a reader
-//! ([`records`], [`btf`], [`kallsyms`], [`flags`], [`procfs`], [`sysfs`], [`amd_log`], [`web`]). The fuzz targets (tests/fuzz) and the
-//! property tests of CI (tests/) call the same ones: they differ in where the bytes come from, which for the tests is
-//! [`inputs`].
+//! In: bytes. Out: the result of reading them; panics where a guarantee was violated. There is one function
+//! per reader ([`records`], [`btf`], [`kallsyms`], [`flags`], [`procfs`], [`sysfs`], [`amd_log`], [`web`]).
+//! The fuzz targets (tests/fuzz) and the property tests of CI (tests/) call the same ones: they differ in the
+//! source of the bytes, which for the tests is [`inputs`].
 
 pub mod allocation;
 pub mod amd_log;

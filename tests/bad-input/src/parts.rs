@@ -1,4 +1,5 @@
-//! Several inputs in one: each part is its length (u16, little-endian) and its bytes; the last one may be cut.
+//! Several inputs in one: each part is its length (u16, little-endian) and its bytes; the last one may be
+//! truncated.
 
 /// The parts, in order.
 pub fn split(mut input: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -10,7 +11,7 @@ pub fn split(mut input: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// One input of these parts. A part longer than a length can tell is cut.
+/// One input of these parts. A part longer than the length field can express is truncated.
 #[must_use]
 pub fn join<T: AsRef<[u8]>>(parts: &[T]) -> Vec<u8> {
     let mut input = Vec::new();

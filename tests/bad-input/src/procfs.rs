@@ -1,4 +1,4 @@
-//! The readers of procfs: a process, and what this program may do.
+//! The readers of procfs: a process, and this program's own privileges.
 
 use crate::allocation::{Bound, within};
 use crate::{parts, shown};
@@ -18,10 +18,10 @@ use std::path::Path;
 /// The crate that reads `status` keeps a map of its lines, each with two texts.
 const BOUND: Bound = Bound { a_byte: 200, always: 64 << 10 };
 
-/// The report, twice, beside what is read: each byte of a name may take ten in a text.
+/// The report, twice, in addition to the input: each byte of a name may take ten in a text.
 const DOCTOR: Bound = Bound { a_byte: 400, always: 256 << 10 };
 
-/// Where each part of an input stands.
+/// The file of each part of an input.
 pub const FILES: [&str; 13] = [
     "proc/7/stat",
     "proc/7/status",
@@ -51,7 +51,7 @@ impl Files for Made {
     }
 }
 
-/// What the doctor makes of process 7.
+/// The doctor's result for process 7.
 fn diagnosed(procfs: &Path) {
     let devices = Devices { kfd: Some(KFD), drm: BTreeSet::from([RENDER]) };
     let wanted = BTreeSet::from([7]);
@@ -84,10 +84,10 @@ fn diagnosed(procfs: &Path) {
     }
 }
 
-/// Reads process 7 from the parts of an input. Gives whether it could be read.
+/// Reads process 7 from the parts of an input. Returns whether it could be read.
 ///
 /// # Panics
-/// When a promise was broken.
+/// When a guarantee was violated.
 #[must_use]
 pub fn read(input: &[u8]) -> bool {
     let root = tempfile::tempdir().expect("a folder for the test");
@@ -110,7 +110,7 @@ pub fn read(input: &[u8]) -> bool {
     }
 }
 
-/// Writes each part to its file; a file without a part is not there.
+/// Writes each part to its file; a file without a part is missing.
 pub(crate) fn lay_out(root: &Path, input: &[u8], files: &[&str]) {
     for (file, part) in files.iter().zip(parts::split(input)) {
         let path = root.join(file);

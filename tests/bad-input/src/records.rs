@@ -12,7 +12,7 @@ use kfd_trace::model::layout::{Member, QueueLayout};
 use kfd_trace::state::{History, ProcessDetails, State, StateLimits};
 use kfd_trace_common::stat::IoctlStat;
 
-/// Texts and masks of a record, each of which is in it: a byte that is not UTF-8 becomes three.
+/// Texts and masks of a record, each of which is contained in it: a byte that is not UTF-8 becomes three.
 const DECODE: Bound = Bound { a_byte: 4, always: 512 };
 /// A row of a process is larger than the record that makes it, and an output shows all of them.
 const ALL: Bound = Bound { a_byte: 200, always: 512 << 10 };
@@ -20,11 +20,11 @@ const ALL: Bound = Bound { a_byte: 200, always: 512 << 10 };
 const LIMITS: StateLimits =
     StateLimits { processes: 24, ended_processes: 4, linger_ns: 1 << 40, ended_queues: 4 };
 
-/// Takes in the parts of an input, each as a record, in the layout that the first part names. Gives how many were decoded and
-/// how many refused.
+/// Processes the parts of an input, each as a record, in the layout that the first part names. Returns how
+/// many were decoded and how many refused.
 ///
 /// # Panics
-/// When a promise was broken.
+/// When a guarantee was violated.
 #[must_use]
 pub fn read(input: &[u8]) -> (usize, usize) {
     let mut records = parts::split(input);
@@ -69,7 +69,7 @@ impl World {
         for event in std::iter::once(event).chain(derived::derived(event).as_ref()) {
             let change = self.state.apply(event);
             if let (Body::ProcessSeen(seen), Some(key)) = (&event.body, change.process) {
-                // procfs tells what the process calls itself, too.
+                // procfs also reports the name of the process.
                 let text = seen.comm.iter().chain(&seen.cgroup_leaf).cloned().collect::<Vec<_>>().join("/");
                 let belongs = belongs([text.as_str()]);
                 let names =
@@ -87,7 +87,7 @@ impl World {
     }
 }
 
-/// By its first byte: that of a kernel without BTF, that of 6.12, or members anywhere.
+/// Chosen by its first byte: that of a kernel without BTF, that of 6.12, or members at arbitrary offsets.
 #[must_use]
 pub fn layout(choice: &[u8]) -> QueueLayout {
     let word = |index: usize| {

@@ -1,4 +1,4 @@
-//! Every output, and what no text of it may hold.
+//! Every output, and what none of its texts may contain.
 
 use jiff::tz::TimeZone;
 use kfd_trace::attribute::Topology;
@@ -33,7 +33,7 @@ const PAGE: usize = 512 << 10;
 /// Longest message about an input, in bytes.
 const MESSAGE: usize = 1000;
 
-/// A message of one clear line.
+/// Checks for a message of one clear line.
 ///
 /// # Panics
 /// When it is not.
@@ -42,17 +42,18 @@ pub fn line(text: &str) {
     printable(text);
 }
 
-/// Nothing that steers a terminal (control characters of either range) or turns the direction of writing.
+/// Checks that nothing controls a terminal (control characters of either range) or changes the direction of
+/// writing.
 ///
 /// # Panics
-/// When there is.
+/// When something does.
 pub fn printable(text: &str) {
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let steers = text.chars().find(|c| c.is_control() && *c != '\n' || turns(*c));
     assert!(steers.is_none(), "{steers:?} in {text:?}");
 }
 
-/// One event in the stream, as text and as JSON: a line each, and the JSON tells the comm as it is.
+/// One event in the stream, as text and as JSON: one line each, and the JSON has the comm unchanged.
 ///
 /// # Panics
 /// When it does not.
@@ -78,10 +79,10 @@ pub fn event(event: &Event, change: &Change, state: &State, topology: &Topology)
     }
 }
 
-/// All that is shown of a state: `ps`, the API, the page, the metrics, the summary.
+/// All outputs of a state: `ps`, the API, the page, the metrics, the summary.
 ///
 /// # Panics
-/// When a promise was broken.
+/// When a guarantee was violated.
 pub fn world(
     state: &State,
     history: &History,
@@ -116,7 +117,7 @@ pub fn world(
     document(&written(|out| summary.json(out)));
 }
 
-/// What is remembered, as JSON and on the page, which runs no script but its own and is not long.
+/// The history, as JSON and on the page, which runs no script but its own and is not long.
 fn past(history: &History, now: &View<'_>) {
     let kept = Class::ALL.map(|class| (class, history.kept(class)));
     let found = history.find(&Filter::newest(usize::MAX));
@@ -148,7 +149,7 @@ fn past(history: &History, now: &View<'_>) {
     assert!(html.len() < PAGE && html.matches("<script").count() == 1, "{} bytes", html.len());
 }
 
-/// What Prometheus reads: each line a comment, or a series with a number.
+/// Prometheus' input: each line is a comment, or a series with a number.
 fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecoded: &Undecoded) {
     let attached = |id: &ProbeId| ProbeStatus {
         id: *id,
@@ -193,7 +194,7 @@ fn clock() -> Clock {
     Clock { mono_to_wall_ns: 1_790_000_000_000_000_000, zone: TimeZone::UTC }
 }
 
-/// What is written, as text that no terminal obeys.
+/// The output, as text that controls no terminal.
 pub(crate) fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     let mut out = Vec::new();
     write(&mut out).expect("memory takes all that is written");
@@ -202,7 +203,7 @@ pub(crate) fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -
     text
 }
 
-/// JSON of a schema.
+/// JSON with a schema.
 pub(crate) fn document(text: &str) {
     printable(text);
     let value: serde_json::Value = serde_json::from_str(text).expect("JSON");

@@ -11,7 +11,7 @@ use kfd_trace::state::{History, State, StateLimits};
 /// Files are read one at a time.
 const BOUND: Bound = Bound { a_byte: 8, always: 64 << 10 };
 
-/// Where each part of an input stands.
+/// The file of each part of an input.
 pub const FILES: [&str; 14] = [
     "sys/class/kfd/kfd/topology/nodes/1/gpu_id",
     "sys/class/kfd/kfd/topology/nodes/1/name",
@@ -29,10 +29,10 @@ pub const FILES: [&str; 14] = [
     "sys/class/kfd/kfd/proc/7/context_1/queues/0/size",
 ];
 
-/// Reads what the parts of an input lay out. Gives the number of GPUs.
+/// Reads the files made from the parts of an input. Returns the number of GPUs.
 ///
 /// # Panics
-/// When a promise was broken.
+/// When a guarantee was violated.
 #[must_use]
 pub fn read(input: &[u8]) -> usize {
     let root = tempfile::tempdir().expect("a folder for the test");

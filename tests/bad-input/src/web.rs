@@ -5,17 +5,17 @@ use crate::shown;
 use kfd_trace::serve::web::config;
 use std::path::Path;
 
-/// An event of YAML takes some 200 bytes, is held twice where it is within a key, and the shortest one has a byte. A reader of YAML
-/// has tables of its own.
+/// A YAML event takes some 200 bytes, is stored twice where it is within a key, and the shortest one has one
+/// byte. The YAML reader has its own tables.
 const BOUND: Bound = Bound { a_byte: 400, always: 384 << 10 };
 
 const PATH: &str = "/etc/kfd-trace/web.yml";
 
-/// Parses the text of a configuration. Gives whether it was taken. Bytes that are no UTF-8 are refused before that: each is
-/// replaced, so that what stands around it is read.
+/// Parses the text of a configuration. Returns whether it was accepted. Bytes that are not UTF-8 are refused
+/// before that: each is replaced, so that the text around it is read.
 ///
 /// # Panics
-/// When a promise was broken.
+/// When a guarantee was violated.
 #[must_use]
 pub fn read(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);

@@ -1,15 +1,15 @@
-//! What a manifest says that its schema does not know.
+//! Finds contents of a manifest that are not in its schema.
 //!
-//! The schemas are types: k8s-openapi's are generated from the OpenAPI document of Kubernetes, kcr_monitoring_coreos_com's from the
-//! CRDs of the Prometheus operator. A document is read as its type and written again: what is wrong cannot be read, and what
-//! is unknown is gone.
+//! The schemas are types: k8s-openapi's are generated from the OpenAPI document of Kubernetes,
+//! kcr_monitoring_coreos_com's from the CRDs of the Prometheus operator. A document is read as its type and
+//! written again: wrong contents cannot be read, and unknown contents are missing afterwards.
 
 use serde_json::Value;
 
 #[cfg(feature = "schemas")]
 pub mod schema;
 
-/// Paths at which both differ, each with what was given.
+/// Paths at which both differ, each with the original value.
 #[must_use]
 pub fn differences(given: &Value, known: &Value) -> Vec<String> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The types of the documents that the manifests have.
+//! The types of the documents in the manifests.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount};
@@ -6,10 +6,10 @@ use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
 use kcr_monitoring_coreos_com::v1::podmonitors::PodMonitor;
 use serde_json::Value;
 
-/// The document as its schema knows it.
+/// The document as its schema represents it.
 ///
 /// # Errors
-/// It is of no kind that is known here, or a field has a wrong type, or one is missing.
+/// If its kind is unknown here, or a field has a wrong type or is missing.
 pub fn known(document: &Value) -> Result<Value, String> {
     let name = |key| document[key].as_str().unwrap_or("");
     match (name("apiVersion"), name("kind")) {

@@ -38,7 +38,7 @@ fn title(text: &str) {
     println!("\n=== {text}");
 }
 
-/// The text stream into a file, so that it can be shown at the end.
+/// Writes the text stream to a file, so that it can be shown at the end.
 struct Stream {
     child: Child,
     out: PathBuf,
@@ -63,7 +63,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Ctrl-C; gives all that it printed.
+    /// Sends Ctrl-C; returns the whole output.
     fn finish(mut self) -> Result<String> {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id())?);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT)?;

@@ -1,5 +1,5 @@
-//! The process whose calls are measured. Takes orders on standard input, a JSON line each, and answers each on standard
-//! output with what it has measured; nothing else of the guest's programs has anything to do meanwhile.
+//! The process whose calls are measured. In: orders on standard input, one JSON line each. Out: one line per
+//! order on standard output with the measurement. The guest's other programs are idle meanwhile.
 
 use super::case::{Ready, Work};
 use super::clock;
@@ -10,10 +10,11 @@ use serde_json::json;
 use std::io::{Write, stdin, stdout};
 use std::time::Duration;
 
-/// After a burst: a tracer's own process takes in what has come. Too short for most of what it does of itself each second.
+/// After a burst: the tracer's own process reads what has arrived. Too short for most of its own periodic
+/// work of each second.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// For an order; the guest's time goes by the instructions.
+/// For an order, in the guest's time, which advances with its instructions.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// What to do: `bursts` times `operations`, with a pause after each burst.
@@ -24,10 +25,10 @@ pub(super) struct Order {
     pub(super) bursts: u32,
 }
 
-/// What a burst took, in instructions; each the least of all bursts, since whatever comes between makes it more.
+/// Cost of a burst, in instructions; each the least of all bursts, since any interruption increases it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Took {
-    /// From its begin to its end: what the caller waits for.
+    /// From its begin to its end: the caller's waiting time.
     pub(super) caller: u64,
     /// Of all tasks from its begin to the end of the pause after it.
     pub(super) machine: u64,
@@ -65,7 +66,7 @@ fn measure(ready: &Ready, order: &Order) -> Result<Took> {
     Ok(least)
 }
 
-/// Such a process, as the one sees it that orders.
+/// Such a process, as the ordering process sees it.
 #[derive(Debug)]
 pub(super) struct Caller {
     process: JsonProcess,
@@ -73,8 +74,8 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// `program` is one that calls [`serve`] when its first word is `caller`, with `--kfd` for [`Work::Refused`] and
-    /// [`Work::Pair`].
+    /// `program` is one that calls [`serve`] when its first argument is `caller`, with `--kfd` for
+    /// [`Work::Refused`] and [`Work::Pair`].
     pub(super) fn start(program: &str, kfd: bool) -> Result<Self> {
         let words: &[&str] = if kfd { &["caller", "--kfd"] } else { &["caller"] };
         let mut caller = Self { process: JsonProcess::spawn(program, words)?, answers: 0 };

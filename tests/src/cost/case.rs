@@ -1,4 +1,4 @@
-//! The situations that are measured, and the calls that make them up.
+//! The measured situations, and their calls.
 
 use crate::kfd::client::{self, Client};
 use crate::kfd::uapi::{self, QueueType};
@@ -37,7 +37,7 @@ impl Case {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Work {
-    /// CREATE_QUEUE on a GPU that is not there: EINVAL before the driver has done anything.
+    /// CREATE_QUEUE on a nonexistent GPU: EINVAL before the driver has done anything.
     Refused,
     /// CREATE_QUEUE and DESTROY_QUEUE.
     Pair,
@@ -56,7 +56,7 @@ impl Work {
     }
 }
 
-/// All that the calls need, made beforehand. Without KFD, only [`Work::Unrelated`] can be done.
+/// Everything the calls need, prepared beforehand. Without KFD, only [`Work::Unrelated`] can be done.
 #[derive(Debug)]
 pub(super) struct Ready {
     kfd: Option<(Client, uapi::CreateQueue)>,

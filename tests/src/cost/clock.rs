@@ -6,14 +6,14 @@ use std::arch::asm;
 use std::fs;
 use std::time::Duration;
 
-/// Instructions since boot, with the time that the guest has waited.
+/// Instructions since boot, plus the time that the guest was idle.
 pub(super) fn now() -> Result<u64> {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).context("read the clock")?;
     u64::try_from(Duration::from(time).as_nanos()).context("a clock of this century")
 }
 
-/// Instructions of all tasks together, kernel threads and interrupts in any of them included; without those of the idle
-/// task. The one that runs is counted up to when it ran last, so that whoever asks sleeps first.
+/// Instructions of all tasks together, kernel threads and interrupts in any of them included; without those
+/// of the idle task. The running task is counted up to when it ran last, so the caller must sleep first.
 pub(super) fn busy() -> Result<u64> {
     std::thread::sleep(Duration::from_millis(1));
     let text = fs::read_to_string("/proc/schedstat").context("read /proc/schedstat")?;
@@ -27,7 +27,7 @@ fn run_time(schedstat: &str) -> Option<u64> {
     times.filter(|times| !times.is_empty()).map(|times| times.iter().sum())
 }
 
-/// Fails where the clock does not count instructions: then no figure would mean anything.
+/// Fails where the clock does not count instructions: the figures would then be meaningless.
 pub(super) fn check() -> Result<()> {
     const TURNS: u64 = 500_000;
     // an interrupt may hit some of them

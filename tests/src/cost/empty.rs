@@ -1,5 +1,5 @@
-//! Probes whose programs do nothing: what the kernel takes for a probe, whatever its program. The object is made here,
-//! two instructions a program, so that none of it can come into the product.
+//! Probes whose programs do nothing: the kernel's cost for a probe, independent of its program. The object is
+//! built here, two instructions per program, so that none of it can get into the product.
 
 use super::sites::Site;
 use anyhow::{Context, Result};
@@ -34,14 +34,14 @@ fn object() -> Result<Vec<u8>> {
     object.write().context("write the object of empty programs")
 }
 
-/// Probes that are on until this is dropped.
+/// Probes that stay attached until this is dropped.
 #[derive(Debug)]
 pub(super) struct Empty {
     _ebpf: aya::Ebpf,
 }
 
 impl Empty {
-    /// On each of these places.
+    /// At each of these addresses.
     pub(super) fn at(sites: &[Site]) -> Result<Self> {
         // an empty name makes the kernel take the offset as the address (perf_kprobe_init)
         Self::on(sites.iter().map(|site| (site.is_return, "", site.address)))

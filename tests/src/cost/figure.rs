@@ -1,19 +1,19 @@
-//! What is reported of a case under a subject.
+//! The report on one case under one subject.
 
 use super::caller::Took;
 use super::case::Case;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// What the lines for the host begin with (xtask/src/overhead/figures.rs).
+/// Prefix of the lines for the host (xtask/src/bench/overhead/figures.rs).
 const MARK: &str = "kfd-cost";
 
-/// One line. Instructions are of one operation, a number for each repeat.
+/// One line. Instructions are per operation, one number per repeat.
 #[derive(Debug, Serialize)]
 pub(super) struct Figure<'a> {
     pub(super) case: Case,
     pub(super) subject: &'a str,
-    /// What the caller waits for.
+    /// The caller's waiting time.
     pub(super) caller: Vec<f64>,
     /// Of all tasks, the tracer's own process included.
     pub(super) machine: Vec<f64>,
@@ -22,7 +22,7 @@ pub(super) struct Figure<'a> {
 }
 
 impl<'a> Figure<'a> {
-    /// From as many repeats of bursts of `operations`, and the same without any operation.
+    /// From repeats of bursts of `operations`, and from the same without any operation.
     pub(super) fn new(case: Case, subject: &'a str, operations: u32, idle: Took, took: &[Took]) -> Self {
         let operations = f64::from(operations);
         let caller = |took: &Took| per(took.caller, idle.caller, operations);
@@ -42,7 +42,7 @@ impl<'a> Figure<'a> {
     }
 }
 
-/// The part of `with` that is not in `without`, of one operation.
+/// The part of `with` that is not in `without`, per operation.
 #[expect(clippy::cast_precision_loss, reason = "spans of seconds are far below 2^53 ns")]
 fn per(with: u64, without: u64, operations: f64) -> f64 {
     (with as f64 - without as f64) / operations
@@ -58,7 +58,7 @@ mod tests {
         let took = [Took { caller: 600, machine: 15_000 }, Took { caller: 650, machine: 4_000 }];
         let figure = Figure::new(Case::CreateDestroy, "x", 50, idle, &took);
         assert_eq!(figure.caller, [10.0, 11.0]);
-        // less than without any: shown as it is, so that nobody takes it for 0
+        // less than without any: shown unchanged, so that it is not taken for 0
         assert_eq!(figure.machine, [200.0, -20.0]);
     }
 }

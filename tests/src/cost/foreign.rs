@@ -1,4 +1,4 @@
-//! The same questions asked of bpftrace and strace, as Debian has them.
+//! The same measurements with bpftrace and strace, as Debian ships them.
 
 use super::sites;
 use super::subject::{HANDLERS, Whom};
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 const CREATE_ARGS: &str =
     "*(uint64*)arg2, *(uint32*)(arg2 + 32), *(uint32*)(arg2 + 36), *(uint32*)(arg2 + 40)";
 
-/// bpftrace's program for a latency histogram for each process.
+/// bpftrace's program for a latency histogram per process.
 pub(super) fn histogram(whom: Whom) -> String {
     let mut program = String::new();
     for function in HANDLERS {
@@ -27,7 +27,7 @@ pub(super) fn histogram(whom: Whom) -> String {
     program
 }
 
-/// bpftrace's program for a line with arguments for each call.
+/// bpftrace's program for one line with arguments per call.
 pub(super) fn events(whom: Whom) -> String {
     let [create, destroy] = HANDLERS;
     let filter = filter(whom);
@@ -41,14 +41,14 @@ fn filter(whom: Whom) -> String {
     if whom.only { format!("/pid == {}/", whom.pid) } else { String::new() }
 }
 
-/// One of them at work, its output in a file.
+/// A running tracer, with its output in a file.
 #[derive(Debug)]
 pub(super) struct Foreign {
     child: Child,
     out: PathBuf,
 }
 
-/// How many calls it told of, and how many it said it had lost.
+/// How many calls it reported, and how many it reported as lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) calls: u64,
@@ -56,7 +56,7 @@ pub(super) struct Told {
 }
 
 impl Foreign {
-    /// bpftrace, once its probes are on.
+    /// Starts bpftrace; returns once its probes are attached.
     pub(super) fn bpftrace(program: &str) -> Result<Self> {
         let before = sites::read()?.len();
         let mut started = Self::start("bpftrace", &["-e", program])?;
@@ -68,7 +68,7 @@ impl Foreign {
         Ok(started)
     }
 
-    /// strace of the ioctls of a process, once it is attached.
+    /// Starts strace on the ioctls of a process; returns once it is attached.
     pub(super) fn strace(pid: u32) -> Result<Self> {
         let mut started = Self::start("strace", &["-f", "-e", "trace=ioctl", "-p", &pid.to_string()])?;
         let status = format!("/proc/{pid}/status");
@@ -102,7 +102,7 @@ impl Foreign {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Ctrl-C, and what it has told.
+    /// Sends Ctrl-C; returns what it reported.
     pub(super) fn stop(mut self) -> Result<Told> {
         kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGINT).context("stop it")?;
         until("its end", ATTACH, || Ok(self.child.try_wait()?))?;
@@ -114,13 +114,14 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // fails only if it is gone already
+        // fails only if it has already ended
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A line a call (`call ...` of [`events`], strace's `ioctl(...`), or bars of a histogram: `[512, 1K)   123 |@@@ |`.
+/// One line per call (`call ...` of [`events`], strace's `ioctl(...`), or bars of a histogram:
+/// `[512, 1K)   123 |@@@ |`.
 fn told(text: &str) -> Told {
     let mut told = Told::default();
     for line in text.lines() {

@@ -1,8 +1,8 @@
-//! What a tracer costs, counted in instructions: in a guest whose clocks go by them (QEMU's `-icount shift=0`).
+//! Cost of a tracer, counted in instructions: in a guest whose clocks count them (QEMU's `-icount shift=0`).
 //!
-//! Takes in the guest as it is, with a GPU of kfdsim and one CPU; gives out one line for each case and subject
-//! ([`figure`]), for xtask to make a table of. A process of its own makes the calls and measures them ([`caller`]);
-//! subjects ([`subject`]) trace it meanwhile, or another. What the tracer itself needs is told by [`own`].
+//! In: the running guest, with a GPU of kfdsim and one CPU. Out: one line per case and subject ([`figure`]),
+//! from which xtask makes a table. A separate process makes the calls and measures them ([`caller`]);
+//! subjects ([`subject`]) trace it meanwhile, or another process. [`own`] reports the tracer's own cost.
 
 pub mod caller;
 mod case;

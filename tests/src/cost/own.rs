@@ -1,5 +1,5 @@
-//! What the tracer itself needs: from its start to the first event it tells, and while it has nothing to tell; and what a
-//! start and an end of each of its commands take. One process uses KFD meanwhile.
+//! The tracer's own cost: from its start to the first reported event, and while it has nothing to report; and
+//! the cost of starting and ending each of its commands. One process uses KFD meanwhile.
 
 use super::caller::{Caller, Order};
 use super::case::Work;
@@ -18,13 +18,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// What the lines for the host begin with (xtask/src/overhead/own.rs).
+/// Prefix of the lines for the host (xtask/src/bench/overhead/own.rs).
 const MARK: &str = "kfd-own";
 
-/// After its start, until a daemon only waits, and the threads that did its start for it have ended (tokio keeps them for 10 s).
+/// Time after its start until a daemon only waits, and the threads of its start-up have ended (tokio keeps
+/// them for 10 s).
 const SETTLES: Duration = Duration::from_secs(20);
 
-/// For so long a daemon is watched.
+/// How long a daemon is watched.
 const WATCHED: Duration = Duration::from_secs(30);
 
 const STARTS: usize = 3;
@@ -34,7 +35,7 @@ const SAMPLED: u32 = 100;
 
 const ONE_PAIR: Order = Order { work: Work::Pair, operations: 1, bursts: 1 };
 
-/// Measures and reports. `program` is our own, for callers.
+/// Measures and reports. `program` is this executable, for callers.
 pub fn run(program: &str) -> Result<()> {
     clock::check()?;
     let mut caller = Caller::start(program, true)?;
@@ -45,7 +46,8 @@ pub fn run(program: &str) -> Result<()> {
     sampling().context("while it samples")
 }
 
-/// The least of some starts: the first one finds nothing in the page cache, and a kernel that has not attached a probe yet.
+/// The least of several starts: the first one finds nothing in the page cache, and a kernel that has not
+/// attached a probe yet.
 fn starts(caller: &mut Caller) -> Result<()> {
     let mut least = [u64::MAX; 3];
     for _ in 0..STARTS {
@@ -58,8 +60,8 @@ fn starts(caller: &mut Caller) -> Result<()> {
     report("end.stream", end, "instructions")
 }
 
-/// To its line, to the first event, and from SIGINT to its end. Of all tasks: the tracer's, the kernel's for it, and a caller's
-/// pair of ioctls, which is little beside.
+/// To its line, to the first event, and from SIGINT to its end. Instructions of all tasks: the tracer's, the
+/// kernel's on its behalf, and a caller's pair of ioctls, which is little in comparison.
 fn start(caller: &mut Caller) -> Result<[u64; 3]> {
     let begin = clock::busy()?;
     let mut stream = Stream::tracing(&[])?;
@@ -72,7 +74,8 @@ fn start(caller: &mut Caller) -> Result<[u64; 3]> {
     Ok([tracing, first_event, clock::busy()? - ends])
 }
 
-/// Commands that end by themselves, each once: their programs and files are in the page cache since the starts.
+/// Commands that end by themselves, each once: their programs and files are in the page cache since the
+/// starts.
 fn commands() -> Result<()> {
     for command in ["ps", "status"] {
         let begin = clock::busy()?;
@@ -85,7 +88,8 @@ fn commands() -> Result<()> {
 }
 
 fn rest(caller: &mut Caller) -> Result<()> {
-    // By luck of an address one of these is 2 MiB of memory of which the daemon uses next to nothing.
+    // Depending on an address, one of these is by chance 2 MiB of memory of which the daemon uses next to
+    // nothing.
     let _small_pages = Setting::of(HUGE_PAGES, "never")?;
     let begin = clock::busy()?;
     let mut daemon = Daemon::ready(&[])?;
@@ -111,7 +115,7 @@ fn rest(caller: &mut Caller) -> Result<()> {
     report("end.daemon", clock::busy()? - ends, "instructions")
 }
 
-/// What the reading of a queue's pointers takes of the thread that does it, the kernel's part included.
+/// Cost of reading a queue's pointers in the thread that does it, the kernel's part included.
 fn sampling() -> Result<()> {
     let mut daemon = Daemon::ready(&[])?;
     let mut workload = Workload::spawn(&["hold", &format!("--aql={SAMPLED}"), "--sdma=0"])?;
@@ -133,7 +137,7 @@ fn sampling() -> Result<()> {
     report("sample.reading", (own_ns / samples) as u64, "instructions/queue")
 }
 
-/// What a thread has done.
+/// Work of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Done {
     /// Instructions.
@@ -148,7 +152,7 @@ fn threads(proc: &Path) -> Result<BTreeMap<OsString, Done>> {
     for thread in fs::read_dir(proc.join("task")).context("the daemon has ended")? {
         let thread = thread.context("the daemon's threads")?;
         let read = |name: &str| fs::read_to_string(thread.path().join(name));
-        // One that ends meanwhile has nothing more to tell.
+        // One that ends meanwhile has nothing more to report.
         let (Ok(schedstat), Ok(status)) = (read("schedstat"), read("status")) else { continue };
         // The first number is the time on a CPU (proc_pid_schedstat, fs/proc/base.c).
         let ran = schedstat.split_whitespace().next().and_then(|word| word.parse().ok());
@@ -160,7 +164,7 @@ fn threads(proc: &Path) -> Result<BTreeMap<OsString, Done>> {
     Ok(all)
 }
 
-/// What all threads together have done between two looks, as far as the second one shows them.
+/// The work of all threads together between two readings, as far as the second one shows them.
 fn since(before: &BTreeMap<OsString, Done>, after: &BTreeMap<OsString, Done>) -> Done {
     after.iter().fold(Done::default(), |sum, (tid, now)| {
         let then = before.get(tid).copied().unwrap_or_default();

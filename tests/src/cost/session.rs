@@ -11,18 +11,18 @@ use anyhow::{Context, Result, bail};
 /// Repeats of each order.
 const REPEATS: usize = 3;
 
-/// Of our own tracer while its process is stopped: what the caller itself spends.
+/// Our own tracer while its process is stopped: the cost in the caller itself.
 const STOPPED: &str = "kfd_trace_caller";
 
-/// Bursts that the ring buffer holds while nobody empties it.
+/// Bursts that fit in the ring buffer while it is not read.
 const HELD_BURSTS: u32 = 8;
 
-/// Runs all cases and reports each figure as it is known: under the subjects of these names, or under all if there are
-/// none. `program` is our own, for callers.
+/// Runs all cases and reports each figure as soon as it is known: under the subjects with these names, or
+/// under all if none is named. `program` is this executable, for callers.
 pub fn run(program: &str, names: &[String]) -> Result<()> {
     let subjects = wanted(names)?;
     clock::check()?;
-    // where one process is asked for, the tracer may have other probes
+    // where one process is selected, the tracer may have other probes
     let (mut all, mut one) = (Vec::new(), Vec::new());
     for subject in subjects {
         own(program, subject, &mut all).with_context(|| format!("{subject:?}"))?;
@@ -31,7 +31,7 @@ pub fn run(program: &str, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// In the order of [`Subject::ALL`], with those that others are held against.
+/// In the order of [`Subject::ALL`], with the subjects that others are compared with.
 fn wanted(names: &[String]) -> Result<Vec<Subject>> {
     let known = |name: &str| Subject::ALL.iter().any(|subject| subject.name() == name);
     if let Some(name) = names.iter().find(|name| !known(name)) {
@@ -40,14 +40,14 @@ fn wanted(names: &[String]) -> Result<Vec<Subject>> {
     let named = |subject: Subject| names.is_empty() || names.iter().any(|name| name == subject.name());
     let needed = |subject: Subject| match subject {
         Subject::Untraced => true,
-        // the empty probes go where its probes were
+        // the empty probes are attached where its probes were
         Subject::KfdTrace => named(Subject::EmptySame),
         _ => false,
     };
     Ok(Subject::ALL.into_iter().filter(|subject| named(*subject) || needed(*subject)).collect())
 }
 
-/// Cases in which the caller is traced, or whoever uses KFD.
+/// Cases in which the caller is traced, alone or with all users of KFD.
 fn own(program: &str, subject: Subject, same: &mut Vec<Site>) -> Result<()> {
     let mut caller = Caller::start(program, true)?;
     let mut stranger = Caller::start(program, false)?;
@@ -78,7 +78,7 @@ fn end(subject: Subject, running: Running, calls: u64) -> Result<()> {
     Ok(())
 }
 
-/// Measures and reports; gives the calls of KFD that were made.
+/// Measures and reports; returns the number of KFD calls made.
 fn case_of(case: Case, subject: Subject, caller: &mut Caller, running: &Running) -> Result<u64> {
     let order = order(case.work());
     let warm = Order { bursts: 1, ..order };
@@ -96,8 +96,8 @@ fn case_of(case: Case, subject: Subject, caller: &mut Caller, running: &Running)
     Ok(calls(warm) + u64::from(repeats) * calls(order))
 }
 
-/// The pair once more while the tracer's process is stopped: after the first record nobody is woken, since the
-/// reader is behind (kernel/bpf/ringbuf.c:bpf_ringbuf_commit).
+/// The pair once more while the tracer's process is stopped: after the first record the kernel wakes no task,
+/// since the reader is behind (kernel/bpf/ringbuf.c:bpf_ringbuf_commit).
 fn stopped(caller: &mut Caller, running: &Running) -> Result<u64> {
     let case = Case::CreateDestroy;
     let order = Order { bursts: HELD_BURSTS, ..order(case.work()) };
@@ -119,7 +119,7 @@ fn stopped(caller: &mut Caller, running: &Running) -> Result<u64> {
     Ok(REPEATS as u64 * calls(order))
 }
 
-/// Bursts well below the 4 ms between two timer interrupts, where nobody traces by signals.
+/// Bursts well below the 4 ms between two timer interrupts, unless the tracer uses signals.
 fn order(work: Work) -> Order {
     let operations = if work == Work::Pair { 50 } else { 500 };
     Order { work, operations, bursts: 20 }

@@ -1,11 +1,11 @@
-//! Where the kernel has kprobes and kretprobes, by its own list. Pure but for [`read`].
+//! Where the kernel has kprobes and kretprobes, from its own list. Pure except for [`read`].
 
 use anyhow::{Context, Result};
 use std::fs;
 
 const LIST: &str = "/sys/kernel/debug/kprobes/list";
 
-/// A probe that somebody has put on.
+/// An attached probe.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Site {
     pub(super) address: u64,
@@ -14,7 +14,7 @@ pub(super) struct Site {
     pub(super) function: String,
 }
 
-/// All that are there now.
+/// All probes attached now.
 pub(super) fn read() -> Result<Vec<Site>> {
     let text = fs::read_to_string(LIST).with_context(|| format!("read {LIST}"))?;
     parse(&text)
@@ -40,7 +40,7 @@ fn site(line: &str) -> Option<Site> {
     Some(Site { address, is_return, function: rest.join(" ") })
 }
 
-/// Those of `now` that were not there before: each as often as it was added.
+/// Those of `now` that were not in `before`: each as often as it was added.
 pub(super) fn added(before: &[Site], now: &[Site]) -> Vec<Site> {
     let mut left = before.to_vec();
     let mut is_new = |site: &&Site| match left.iter().position(|old| old == *site) {

@@ -1,4 +1,4 @@
-//! What may trace the caller, started and stopped.
+//! What may trace the caller: how it is started and stopped.
 
 use super::empty::Empty;
 use super::foreign::{self, Foreign, Told};
@@ -15,13 +15,13 @@ pub(super) const HANDLERS: [&str; 2] = ["kfd_ioctl_create_queue", "kfd_ioctl_des
 #[serde(rename_all = "snake_case")]
 pub(super) enum Subject {
     Untraced,
-    /// On the handlers.
+    /// Attached to the handlers.
     EmptyKprobe,
     EmptyKretprobe,
     EmptyPair,
-    /// The daemon, or the stream where one process is asked for.
+    /// The daemon, or the stream where one process is selected.
     KfdTrace,
-    /// On every place where kfd-trace was just before.
+    /// At every place where kfd-trace had a probe just before.
     EmptySame,
     BpftraceHist,
     BpftraceEvent,
@@ -60,11 +60,11 @@ impl Subject {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whom {
     pub(super) pid: u32,
-    /// This process alone. Else whoever comes, where the subject can.
+    /// This process alone. Otherwise all processes, where the subject can.
     pub(super) only: bool,
 }
 
-/// A subject at work.
+/// A running subject.
 #[derive(Debug)]
 pub(super) enum Running {
     Nothing,
@@ -75,7 +75,8 @@ pub(super) enum Running {
 }
 
 impl Running {
-    /// Starts it and waits until it traces. `same` is where kfd-trace puts its probes: filled by it, used by `empty_same`.
+    /// Starts it and waits until it traces. `same` is where kfd-trace places its probes: filled by it, used
+    /// by `empty_same`.
     pub(super) fn start(subject: Subject, whom: Whom, same: &mut Vec<Site>) -> Result<Self> {
         let started = match subject {
             Subject::Untraced => Self::Nothing,
@@ -117,15 +118,15 @@ impl Running {
         hits.context("no probe hits are counted").map(Some)
     }
 
-    /// Stops the tracer's own process where it is, or lets it go on; its probes stay. `false`: there is none.
+    /// Stops the tracer's own process, or continues it; its probes stay. `false`: there is none.
     pub(super) fn hold(&self, still: bool) -> Result<bool> {
         let Self::Daemon { daemon, .. } = self else { return Ok(false) };
         daemon.signal(if still { Signal::SIGSTOP } else { Signal::SIGCONT })?;
         Ok(true)
     }
 
-    /// Ends it; fails unless it has told of `calls` ioctls of KFD, neither more nor less. What it says to have lost counts
-    /// as told, except of our own tracer; it is given.
+    /// Ends it; fails unless it has reported exactly `calls` ioctls of KFD. Calls that it reports as lost
+    /// count as reported, except for our own tracer; returns the number lost.
     pub(super) fn stop(self, calls: u64) -> Result<u64> {
         let told = match self {
             Self::Nothing | Self::Empty(_) => return Ok(0),

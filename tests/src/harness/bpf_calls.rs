@@ -1,6 +1,7 @@
-//! bpf(2) calls of a process, by the kernel's own tracepoint.
+//! bpf(2) calls of a process, from the kernel's own tracepoint.
 //!
-//! Takes in a process; gives out which commands it has called since, each once. In a trace instance of its own, gone when dropped.
+//! In: a process. Out: the commands it has called since, each once. Uses a separate trace instance, removed
+//! when dropped.
 
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ pub struct BpfCalls {
 }
 
 impl BpfCalls {
-    /// Of all threads that the process has, and will have.
+    /// Covers all present and future threads of the process.
     pub fn of(pid: u32) -> Result<Self> {
         let calls = Self { instance: Path::new(INSTANCE).to_owned() };
         fs::create_dir_all(&calls.instance).context("make a trace instance")?;
@@ -39,7 +40,7 @@ impl BpfCalls {
         fs::write(self.instance.join(file), value).with_context(|| format!("write {value} to {file}"))
     }
 
-    /// That it has run a program of its own, and touched no entry of a map by itself.
+    /// Checks that it has run a program of its own, and touched no map entry itself.
     pub fn touched_no_entry(&self) -> Result<()> {
         let trace = fs::read_to_string(self.instance.join("trace")).context("read the trace")?;
         let called = commands(&trace);

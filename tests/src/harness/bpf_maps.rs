@@ -15,10 +15,10 @@ pub(super) fn find(pid: u32, name: &str) -> Result<(MapData, usize)> {
     anyhow::bail!("process {pid} has no map {name}")
 }
 
-/// How many seats are claimed in a tracer (kfd-trace-ebpf/src/in_flight.rs).
+/// Number of claimed slots in a tracer (kfd-trace-ebpf/src/in_flight.rs).
 pub fn claims(pid: u32) -> Result<usize> {
     let map: HashMap<_, u32, u64> = Map::HashMap(find(pid, "CLAIMS")?.0).try_into()?;
-    // Keys alone are asked for: a look at a value would keep the tracer's programs from running.
+    // Only keys are read: a lookup of a value would keep the tracer's programs from running.
     let keys: Vec<u32> = map.keys().collect::<Result<_, _>>()?;
     Ok(keys.len())
 }
@@ -28,7 +28,7 @@ fn map_ids(pid: u32) -> Result<Vec<u32>> {
     let dir = format!("/proc/{pid}/fdinfo");
     let mut ids = Vec::new();
     for entry in fs::read_dir(&dir).with_context(|| format!("list {dir}"))? {
-        // closed meanwhile: no map that stays
+        // closed meanwhile: not a permanent map
         let Ok(text) = fs::read_to_string(entry?.path()) else { continue };
         let id = text.lines().find_map(|line| line.strip_prefix("map_id:"));
         ids.extend(id.and_then(|id| id.trim().parse::<u32>().ok()));

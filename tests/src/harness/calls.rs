@@ -23,7 +23,7 @@ impl Calls {
     pub fn of(functions: &[&str]) -> Result<Self> {
         let mut probes = TracefsProbes::new("kfd_witness");
         for function in functions {
-            // Before the line the trace has names from a cache that at times has lost one.
+            // Before the line the trace has names from a cache that has occasionally lost one.
             probes.add(At::Entry, function, function, "comm=$comm")?;
         }
         probes.enable()?;
@@ -41,7 +41,7 @@ impl Calls {
     }
 }
 
-/// `(kfd_ioctl+0x0/0x4d0 [amdgpu]) comm="kworker/0:1"`: the name that was fetched. It may have quotes of its own.
+/// `(kfd_ioctl+0x0/0x4d0 [amdgpu]) comm="kworker/0:1"`: the fetched name. It may itself contain quotes.
 fn comm(rest: &str) -> Option<&str> {
     rest.split_once(" comm=\"")?.1.strip_suffix('"')
 }

@@ -14,10 +14,10 @@ use std::process::{Command, Output};
 /// Owns no file and no process.
 const NOBODY: u32 = 65534;
 
-/// The strictest of the kernel's own levels. Debian sets 3, where its kernels ask for CAP_SYS_ADMIN.
+/// The strictest of the kernel's own levels. Debian sets 3, where its kernels require CAP_SYS_ADMIN.
 pub const PARANOID: (&str, &str) = ("/proc/sys/kernel/perf_event_paranoid", "2");
 
-/// What docs/privileges.md says that a tracer needs with all it can be asked for, on this kernel.
+/// The capabilities that a tracer needs for all its features on this kernel, according to docs/privileges.md.
 pub fn needed() -> CapabilitySet {
     let always = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYSLOG;
     let tracepoints = CapabilitySet::DAC_READ_SEARCH;
@@ -27,11 +27,11 @@ pub fn needed() -> CapabilitySet {
     always | tracepoints | memory | if old { CapabilitySet::SYS_RESOURCE } else { CapabilitySet::empty() }
 }
 
-/// A `kfd-trace` to be started, by a user with these capabilities, all of them ambient.
+/// A `kfd-trace` command for a user with these capabilities, all of them ambient.
 pub fn command(held: &CapabilitySet, args: &[&str]) -> Command {
     let held = *held;
     let become_user = move || {
-        // What is permitted outlives the change of the user, and what is ambient the new program.
+        // Permitted capabilities survive the change of the user, ambient ones the exec of the new program.
         set_keep_capabilities(true)?;
         let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
         set_thread_groups(&[])?;
@@ -45,12 +45,12 @@ pub fn command(held: &CapabilitySet, args: &[&str]) -> Command {
     };
     let mut command = Command::new(program());
     command.args(args);
-    // SAFETY: these are system calls alone, of the child's only thread; no memory is taken.
+    // SAFETY: these are only system calls, of the child's only thread; no memory is allocated.
     unsafe { command.pre_exec(become_user) };
     command
 }
 
-/// Runs one that ends by itself.
+/// Runs a command that ends by itself.
 pub fn run(held: &CapabilitySet, args: &[&str]) -> Result<Output> {
     command(held, args).output().with_context(|| format!("run kfd-trace {args:?} with {held:?}"))
 }

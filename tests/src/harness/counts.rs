@@ -1,4 +1,4 @@
-//! What a workload counted and what the tracer counted, in the same terms: ioctl name, errno name, number.
+//! The counts of a workload and of the tracer, in the same terms: ioctl name, errno name, number.
 
 use super::exposition::Metrics;
 use super::workload::Count;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Numbers by name, or by names; none of them 0.
 pub type Sums<K> = BTreeMap<K, u64>;
 
-/// The names of `kfd_ioctl.h` for the ioctls that workloads issue; a number where there is none.
+/// The names of `kfd_ioctl.h` for the ioctls that workloads issue; a number where it has none.
 pub fn ioctl_name(nr: u64) -> String {
     let known = match nr {
         0x01 => "GET_VERSION",
@@ -22,7 +22,7 @@ pub fn ioctl_name(nr: u64) -> String {
         0x14 => "GET_PROCESS_APERTURES_NEW",
         0x1a => "SET_CU_MASK",
         0x22 => "CRIU_OP",
-        // DBG_TRAP of ROCm's own driver, which the one in the kernel does not have
+        // DBG_TRAP of ROCm's own driver, which the in-kernel driver does not have
         0x82 => "DBG_TRAP_DEPRECATED",
         _ => return format!("{nr:#04x}"),
     };

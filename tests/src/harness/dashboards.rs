@@ -1,4 +1,4 @@
-//! The queries of Grafana's dashboards (deploy/grafana), such that Prometheus itself can be asked.
+//! The queries of Grafana's dashboards (deploy/grafana), in a form that Prometheus itself can evaluate.
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ pub struct PanelQuery {
     pub panel: String,
     /// Without variables.
     pub expr: String,
-    /// Asked for one time (/api/v1/query), not for a range (/api/v1/query_range).
+    /// Evaluated at one time (/api/v1/query), not over a range (/api/v1/query_range).
     pub is_instant: bool,
 }
 
@@ -77,7 +77,8 @@ pub fn queries(json: &str, values: &[(&str, &str)]) -> Result<Vec<PanelQuery>> {
     whole.collect()
 }
 
-/// `label_values(SERIES, LABEL)` as a query: a series for each value of the label, and none where it is not there.
+/// `label_values(SERIES, LABEL)` as a query: one series per value of the label, and none if the label is
+/// missing.
 fn values_of_label(definition: &str) -> Result<String> {
     let inner = definition.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
     let parts = inner.and_then(|inner| inner.rsplit_once(", "));

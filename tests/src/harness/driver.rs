@@ -1,5 +1,5 @@
-//! The driver and the GPUs that the VM was told to have; the real driver taken out of the kernel and put in again (not below kfdsim, which
-//! cannot be unloaded).
+//! The driver and the GPUs configured for the VM; unloads the real driver and loads it again (not below
+//! kfdsim, which cannot be unloaded).
 
 use super::sysfs;
 use super::wait::{SOON, until};
@@ -11,7 +11,7 @@ use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::path::Path;
 
-/// What the VM's init was told to insert (xtask/src/bench.rs).
+/// The modules that the VM's init inserts (xtask/src/vm/testbed.rs).
 const JOB: &str = "/etc/vm-job.json";
 
 fn job() -> Result<Value> {
@@ -19,7 +19,7 @@ fn job() -> Result<Value> {
     serde_json::from_str(&job).context(JOB)
 }
 
-/// What kfdsim's GPUs are in a stage that names it (xtask/src/boots.rs).
+/// The shape of kfdsim's GPUs in a stage that names it (xtask/src/vm/boots.rs).
 pub fn shape_of(stage: &str) -> Result<String> {
     let job = job()?;
     let named = job["stages"].as_array().into_iter().flatten().find(|one| one["name"] == stage);
@@ -27,14 +27,14 @@ pub fn shape_of(stage: &str) -> Result<String> {
     Ok(shape.with_context(|| format!("no shape of {stage} in {JOB}"))?.to_owned())
 }
 
-/// Waits until KFD has let go of the processes that have ended.
+/// Waits until KFD has released the processes that have ended.
 pub fn processes_gone() -> Result<()> {
     until("the KFD processes of earlier tests to go", SOON, || {
         Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
     })
 }
 
-/// amdgpu as the stage has it.
+/// amdgpu as the stage loads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
     /// The modules it needs, in the order of insertion.
@@ -43,7 +43,7 @@ pub struct Driver {
     parameters: CString,
 }
 
-/// The driver is not loaded; it is again when this is dropped, so that a failing test leaves it to the next one.
+/// The driver is not loaded; dropping this loads it again, so that a failing test leaves it to the next one.
 #[derive(Debug)]
 pub struct Removed(Option<Driver>);
 
@@ -66,13 +66,13 @@ impl Driver {
         None
     }
 
-    /// `rmmod amdgpu`, as soon as nobody holds it: who does for long makes this fail.
+    /// `rmmod amdgpu`, as soon as it has no users; fails if one stays for long.
     pub fn remove(self) -> Result<Removed> {
         self.take_out()?;
         Ok(Removed(Some(self)))
     }
 
-    /// [`Self::remove`] for good.
+    /// [`Self::remove`] permanently.
     pub fn take_out(&self) -> Result<()> {
         processes_gone()?;
         until("nobody to hold amdgpu", SOON, || {
@@ -84,7 +84,7 @@ impl Driver {
         })
     }
 
-    /// Inserts it where it was not yet, with what it needs.
+    /// Inserts it unless it is loaded, with the modules it needs.
     pub fn load(&self) -> Result<()> {
         for file in &self.needs {
             match insert(file, c"") {
@@ -120,7 +120,7 @@ impl Drop for Removed {
     }
 }
 
-/// How many hold the module.
+/// The module's reference count.
 pub fn references() -> Result<u64> {
     const COUNT: &str = "/sys/module/amdgpu/refcnt";
     let text = fs::read_to_string(COUNT).with_context(|| format!("read {COUNT}"))?;

@@ -1,4 +1,4 @@
-//! Looking for events among the lines of a stream.
+//! Finds events among the lines of a stream.
 
 use super::json_lines::JsonLines;
 use super::steered::Steered;
@@ -11,7 +11,7 @@ pub fn of(lines: &[Value], event: &str, pid: u32) -> Vec<Value> {
     lines.iter().filter(|line| line["event"] == event && line["pid"] == pid).cloned().collect()
 }
 
-/// Events of one kind, whoever's, in order.
+/// Events of one kind, of any process, in order.
 pub fn all(lines: &[Value], event: &str) -> Vec<Value> {
     lines.iter().filter(|line| line["event"] == event).cloned().collect()
 }
@@ -23,8 +23,8 @@ pub fn wait(stream: &JsonLines, event: &str, pid: u32, wanted: usize) -> Result<
     })
 }
 
-/// All lines up to now: the ring buffer keeps the order, so that what came before a call of `process` is there once
-/// the call is. Its GET_VERSION before the stream began must not have been asked for by this.
+/// All lines up to now: the ring buffer keeps the order, so all lines from before a call of `process` have
+/// arrived once the call's line has. `process` must not have called GET_VERSION before the stream began.
 pub fn so_far(stream: &JsonLines, process: &mut Steered) -> Result<Vec<Value>> {
     process.act("version")?;
     let (pid, wanted) = (process.pid(), process.operations("version").len());

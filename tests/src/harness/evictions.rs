@@ -1,4 +1,4 @@
-//! What evictions are made of and end with, whichever functions of the driver do them.
+//! Parts and ends of evictions, independent of the driver functions that do them.
 
 use super::events::{self, gpu_id, of};
 use super::wait::SOON;
@@ -27,7 +27,7 @@ pub fn own_gpus(workload: &Workload) -> BTreeSet<u64> {
     workload.queues().iter().map(gpu_id).collect()
 }
 
-/// Neither an eviction nor a restore of this process is told.
+/// Checks that neither an eviction nor a restore of this process is reported.
 ///
 /// # Panics
 /// When one is.
@@ -37,13 +37,13 @@ pub fn spared(lines: &[Value], pid: u32) {
     }
 }
 
-/// A process with [`ON_BOTH`] is killed while it is evicted: all of its queues end with it, and none is restored.
+/// Kills a process with [`ON_BOTH`] while it is evicted: all of its queues end with it, and none is restored.
 ///
 /// # Errors
-/// When it cannot be played, or its end is not told.
+/// When this cannot be set up, or its end is not reported.
 ///
 /// # Panics
-/// When something else is told.
+/// When something else is reported.
 pub fn death_while_evicted(stream: &JsonLines) -> Result<()> {
     let mut workload = Steered::having(&ON_BOTH)?;
     let pid = workload.pid();

@@ -1,4 +1,4 @@
-//! Prometheus' text format, as far as tests look: samples by name and labels.
+//! Prometheus' text format, as far as tests need it: samples by name and labels.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// The sum over all series of `name` that carry these labels, among others; `None` if there is no such
+    /// The sum over all series of `name` that have these labels, among others; `None` if there is no such
     /// series, which is not the same as 0.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let mut matching = self
@@ -49,8 +49,8 @@ impl Metrics {
         Some(matching.sum())
     }
 
-    /// What has been counted since an earlier scrape: counters and histograms less what they were then, a series that
-    /// was not there having been 0; gauges as they are.
+    /// The counts since an earlier scrape: counters and histograms minus their earlier values, 0 for a series
+    /// that did not exist then; gauges unchanged.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();

@@ -1,4 +1,4 @@
-//! What a process takes of the machine, by /proc.
+//! Resource use of a process, from /proc.
 
 use super::status::number;
 use anyhow::{Context, Result, ensure};
@@ -10,28 +10,29 @@ use std::path::Path;
 pub struct Footprint {
     /// Resident memory of all kinds (`VmRSS`).
     pub resident: u64,
-    /// The most of it that there ever was (`VmHWM`).
+    /// The highest value so far (`VmHWM`).
     pub highest: u64,
-    /// Of it what no file stands behind: heap and stacks (`RssAnon`).
+    /// The part of it not backed by a file: heap and stacks (`RssAnon`).
     pub anonymous: u64,
     pub threads: u64,
     pub descriptors: u64,
     /// Descriptors of BPF maps.
     pub maps: u64,
-    /// Memory of these maps in the kernel, as it tells it (`memlock`, kernel/bpf/syscall.c:bpf_map_show_fdinfo).
+    /// Kernel memory of these maps, as the kernel reports it (`memlock`,
+    /// kernel/bpf/syscall.c:bpf_map_show_fdinfo).
     pub map_memory: u64,
 }
 
 impl Footprint {
-    /// Of a process of this machine, as [`Footprint::read`].
+    /// For a process of this machine, as [`Footprint::read`].
     pub fn of(pid: u32) -> Result<Self> {
         Self::read(Path::new("/proc"), pid)
     }
 
-    /// Reads that of the process `pid` below `procfs`.
+    /// Reads the values of the process `pid` below `procfs`.
     ///
     /// # Errors
-    /// When there is no such process, or its files are of another form.
+    /// When there is no such process, or its files have another format.
     pub fn read(procfs: &Path, pid: u32) -> Result<Self> {
         let root = procfs.join(pid.to_string());
         let text = |path: &Path| fs::read_to_string(path).with_context(|| format!("read {}", path.display()));

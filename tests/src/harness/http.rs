@@ -1,4 +1,4 @@
-//! GET over HTTP/1.0 on loopback, one connection a request: no answer is chunked then.
+//! GET over HTTP/1.0 on loopback, one connection per request: responses are not chunked then.
 
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ pub fn get(address: SocketAddr, path: &str) -> Result<Response> {
     request().and_then(|text| parse(&text)).with_context(|| format!("GET http://{address}{path}"))
 }
 
-/// The server closes after the answer, so the body is all there is after the head.
+/// The server closes after the response, so the body is everything after the head.
 fn parse(text: &str) -> Result<Response> {
     let (head, body) = text.split_once("\r\n\r\n").context("no end of the head")?;
     let (status_line, head) = head.split_once("\r\n").unwrap_or((head, ""));

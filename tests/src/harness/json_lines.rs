@@ -1,4 +1,4 @@
-//! The JSON lines that a process prints, which can be waited for as they come.
+//! The JSON lines that a process prints; callers can wait for them.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 struct Output {
     lines: Vec<Value>,
-    /// Lines that were no JSON.
+    /// Lines that are not JSON.
     other: Vec<String>,
     ended: bool,
     stderr: String,
 }
 
-/// A view on the output of a process, from one of its lines on.
+/// A view of the output of a process, from one of its lines on.
 #[derive(Clone, Debug)]
 pub struct JsonLines {
     /// The command line, for messages.
@@ -43,13 +43,13 @@ impl JsonLines {
         &self.name
     }
 
-    /// The same output without its first lines, so many of those seen from here.
+    /// The same output without its first lines: as many as given, counted from this view.
     #[must_use]
     pub fn after(&self, lines: usize) -> Self {
         Self { from: self.from + lines, ..self.clone() }
     }
 
-    /// Looks at all JSON lines so far, without copying them.
+    /// Passes all JSON lines so far to `look`, without copying them.
     pub fn look<T>(&self, look: impl FnOnce(&[Value]) -> T) -> T {
         look(self.seen(&lock(&self.output.0)))
     }
@@ -64,7 +64,7 @@ impl JsonLines {
         self.look(|lines| lines.iter().filter(|line| line["event"] == event).cloned().collect())
     }
 
-    /// Lines of standard output that were no JSON.
+    /// Lines of standard output that are not JSON.
     pub fn other_lines(&self) -> Vec<String> {
         lock(&self.output.0).other.clone()
     }
@@ -79,7 +79,7 @@ impl JsonLines {
         self.wait_lines(what, limit, |lines| lines.iter().find(|line| wanted(line)).cloned())
     }
 
-    /// Looks at all lines so far, whenever there is a new one, until `look` gives a value.
+    /// Passes all lines so far to `look`, whenever there is a new one, until `look` returns a value.
     pub fn wait_lines<T>(
         &self,
         what: &str,

@@ -23,7 +23,7 @@ impl JsonProcess {
         Self::start(Command::new(program).args(args))
     }
 
-    /// [`Self::spawn`] of a prepared command, for a user of its own, say.
+    /// [`Self::spawn`] of a prepared command, for example for another user.
     pub fn start(command: &mut Command) -> Result<Self> {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let name = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
@@ -42,7 +42,7 @@ impl JsonProcess {
         self.child.id()
     }
 
-    /// Waits until its standard error holds this text.
+    /// Waits until its standard error contains this text.
     pub fn wait_stderr(&mut self, text: &str, limit: Duration) -> Result<()> {
         let what = format!("`{text}` of `{}`", self.lines.name());
         until(&what, limit, || {
@@ -56,13 +56,13 @@ impl JsonProcess {
         })
     }
 
-    /// One line to its standard input.
+    /// Writes one line to its standard input.
     pub fn send_line(&mut self, line: &str) -> Result<()> {
         let stdin = self.child.stdin.as_mut().context("standard input is closed")?;
         writeln!(stdin, "{line}").with_context(|| format!("write to `{}`", self.lines.name()))
     }
 
-    /// Ends its standard input: a workload's sign to finish.
+    /// Closes its standard input, which makes a workload finish.
     pub fn close_stdin(&mut self) {
         self.child.stdin = None;
     }
@@ -72,7 +72,7 @@ impl JsonProcess {
         kill(pid, signal).with_context(|| format!("{signal} to `{}`", self.lines.name()))
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("look after `{}`", self.lines.name()))
     }
@@ -81,12 +81,12 @@ impl JsonProcess {
     pub fn wait_exit(&mut self, limit: Duration) -> Result<ExitStatus> {
         let what = format!("the end of `{}`", self.lines.name());
         let status = until(&what, limit, || Ok(self.child.try_wait()?))?;
-        // a child of its own may still hold the pipe: that is the caller's affair
+        // its own child may still hold the pipe: the caller has to handle that
         let _ = self.lines.wait_lines(&what, Duration::from_secs(1), |_| None::<()>);
         Ok(status)
     }
 
-    /// [`Self::wait_exit`], and its success.
+    /// [`Self::wait_exit`], and checks for success.
     pub fn wait_success(&mut self, limit: Duration) -> Result<()> {
         let status = self.wait_exit(limit)?;
         ensure!(status.success(), "`{}`: {status}, stderr: {}", self.lines.name(), self.stderr());
@@ -103,7 +103,7 @@ impl Deref for JsonProcess {
 
 impl Drop for JsonProcess {
     fn drop(&mut self) {
-        // fails only if it is gone already
+        // fails only if it has already ended
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

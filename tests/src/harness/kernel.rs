@@ -1,4 +1,4 @@
-//! The kernel's own lists of what is attached, to show that nothing stays behind; and how it schedules.
+//! The kernel's own lists of attached probes, to show that nothing stays behind; and its preemption model.
 
 use super::setting::PREEMPT;
 use anyhow::{Context, Result};
@@ -16,7 +16,8 @@ pub fn bpf_programs() -> Result<BTreeMap<u32, String>> {
         .collect()
 }
 
-/// Whether threads are preempted inside the kernel, too: the choice in brackets of `none voluntary (full) lazy`.
+/// Whether threads are also preempted inside the kernel: the choice in brackets of `none voluntary (full)
+/// lazy`.
 pub fn preempts() -> Result<bool> {
     match fs::read_to_string(PREEMPT) {
         Ok(text) => Ok(text.contains("(full)") || text.contains("(lazy)")),
@@ -26,24 +27,25 @@ pub fn preempts() -> Result<bool> {
     }
 }
 
-/// The symbols probed now, of all kprobes of the machine: kfdsim's own ones are on `kfd_bind_process_to_device` and
-/// `pm_query_status_v9`. A kretprobe is listed as one, too. BPF's probes are not in tracefs, this is where they show.
+/// The symbols probed now, of all kprobes of the machine: kfdsim's own are on `kfd_bind_process_to_device`
+/// and `pm_query_status_v9`. A kretprobe is listed as one, too. BPF's probes are not in tracefs, but in this
+/// list.
 pub fn kprobes() -> Result<Vec<String>> {
     const LIST: &str = "/sys/kernel/debug/kprobes/list";
     let text = fs::read_to_string(LIST).with_context(|| format!("read {LIST}"))?;
     Ok(text.lines().filter_map(kprobe_symbol).collect())
 }
 
-/// The functions that ftrace calls something for now: those of kprobes at their beginnings, and of BPF's links on many
-/// functions, which are in no other list.
+/// The functions for which ftrace has a callback now: those with kprobes at their start, and those with BPF
+/// multi-kprobe links, which are in no other list.
 pub fn traced_functions() -> Result<Vec<String>> {
     const LIST: &str = "/sys/kernel/tracing/enabled_functions";
     let text = fs::read_to_string(LIST).with_context(|| format!("read {LIST}"))?;
     Ok(text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-/// `ffffffffc0963e54  k  kfd_bind_process_to_device+0x4  amdgpu [FTRACE]`: the offset is past an ENDBR, if there
-/// is one.
+/// `ffffffffc0963e54  k  kfd_bind_process_to_device+0x4  amdgpu [FTRACE]`: the offset is past an ENDBR, if
+/// there is one.
 fn kprobe_symbol(line: &str) -> Option<String> {
     let place = line.split_whitespace().nth(2)?;
     Some(place.split_once('+').map_or(place, |(symbol, _)| symbol).to_owned())

@@ -1,5 +1,5 @@
-//! A BPF map of a running tracer as memory, for reading only: a bpf(2) lookup would keep the tracer's programs from running on
-//! its CPU.
+//! A BPF map of a running tracer as memory, read-only: a bpf(2) lookup would keep the tracer's programs from
+//! running on its CPU.
 
 use anyhow::{Context, Result};
 use aya::maps::MapData;
@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Its words, as they are now; programs go on writing.
+/// Its current words; programs keep writing them.
 pub(super) struct Mapped {
     start: NonNull<AtomicU64>,
     words: usize,
@@ -19,7 +19,7 @@ pub(super) struct Mapped {
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// So many words of 8 bytes from its begin.
+    /// Maps this many words of 8 bytes from its start.
     pub(super) fn new(map: &MapData, words: usize) -> Result<Self> {
         let len = NonZeroUsize::new(words * size_of::<u64>()).context("a map without entries")?;
         // SAFETY: a new mapping, at a place that the kernel chooses.
@@ -29,7 +29,7 @@ impl Mapped {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped for reading until this is dropped, and only ever loaded from.
+        // SAFETY: mapped for reading until this is dropped, and only ever read by atomic loads.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
@@ -38,7 +38,7 @@ impl Mapped {
         self.words().get(index).map(|word| word.load(Ordering::Acquire)).context("beyond the map")
     }
 
-    /// Every `step`-th word, from one of them on.
+    /// Sums every `step`-th word, starting at `from`.
     pub(super) fn sum(&self, from: u32, step: u32) -> u64 {
         let words = self.words().iter().skip(from as usize).step_by(step as usize);
         words.map(|word| word.load(Ordering::Relaxed)).sum()

@@ -1,8 +1,8 @@
-//! What an integration test needs inside the VM: the tracer and workloads as child processes whose JSON
-//! lines can be waited for, the tracer's metrics, and the kernel's own lists to hold against both.
+//! Harness of the integration tests inside the VM: the tracer and workloads as child processes whose JSON
+//! lines can be waited for, the tracer's metrics, and the kernel's own lists to compare both with.
 //!
-//! Every wait has a limit and a name for what is waited for; nothing sleeps for a fixed time. Children are
-//! killed when dropped, so that a failing test leaves no probe and no queue to the next one.
+//! Every wait has a limit and a name for its condition; nothing sleeps for a fixed time. Children are killed
+//! when dropped, so that a failing test leaves no probe and no queue to the next one.
 
 pub mod bpf_calls;
 pub mod bpf_maps;

@@ -1,5 +1,5 @@
-//! Writes of MQDs as tracefs sees them, by probes of its own on the same functions: a witness that shares nothing with
-//! the tracer. Takes in /proc/kallsyms and a trace; gives out the outermost calls, in order.
+//! MQD writes as seen by separate tracefs probes on the same functions: a witness that shares nothing with
+//! the tracer. In: /proc/kallsyms and a trace. Out: the outermost calls, in order.
 
 use super::tracefs::{At, Line, TracefsProbes};
 use anyhow::{Context, Result, ensure};
@@ -10,7 +10,7 @@ use std::fs;
 /// `KFD_QUEUE_TYPE_HIQ` of `enum kfd_queue_type` (kfd_priv.h), the same in every kernel of the matrix.
 const HIQ: u32 = 2;
 
-/// Functions by what they begin with, and the register of their `struct queue_properties *`: the third argument of an
+/// Functions by prefix, and the register of their `struct queue_properties *`: the third argument of an
 /// update, the fifth of the others (`struct mqd_manager`, kfd_mqd_manager.h).
 const FAMILIES: [(&str, &str, &str); 3] =
     [("init_mqd", "init", "%r8"), ("update_mqd", "update", "%dx"), ("restore_mqd", "restore", "%r8")];
@@ -18,25 +18,25 @@ const FAMILIES: [(&str, &str, &str); 3] =
 /// One outermost call about a queue of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The thread that made it: of the owner's in an ioctl.
+    /// The calling thread: in an ioctl, one of the owner's.
     pub tid: u32,
     pub queue_id: u32,
     /// `init`, `update` or `restore`.
     pub op: String,
 }
 
-/// What a trace tells.
+/// Contents of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     pub writes: Vec<Write>,
     /// Outermost calls about the scheduler's own queue.
     pub hiq: usize,
-    /// Calls inside of others.
+    /// Calls nested in others.
     pub nested: usize,
 }
 
 impl Told {
-    /// Thread, queue and function of each write, as [`traced`] has those of the tracer.
+    /// Thread, queue and function of each write, comparable to the tracer's from [`traced`].
     pub fn writes(&self) -> Vec<Value> {
         self.writes.iter().map(|write| json!([write.tid, write.queue_id, write.op])).collect()
     }
@@ -71,14 +71,14 @@ impl MqdCalls {
         Ok(Self(probes))
     }
 
-    /// All that was called so far.
+    /// All calls so far.
     pub fn told(&self) -> Result<Told> {
         told(&self.0.trace()?)
     }
 }
 
-/// `ffffffffc0a81234 t init_mqd_sdma\t[amdgpu]`: address, what it does, where its queue is. The compiler's parts of a
-/// function (`.part.0`, `.cold`) are none.
+/// `ffffffffc0a81234 t init_mqd_sdma\t[amdgpu]`: address, operation, register of the queue.
+/// Compiler-generated parts of a function (`.part.0`, `.cold`) are not functions.
 fn function(line: &str) -> Option<(&str, &'static str, &'static str)> {
     let mut words = line.split_whitespace();
     let (address, kind, name) = (words.next()?, words.next()?, words.next()?);

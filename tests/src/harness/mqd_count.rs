@@ -1,4 +1,4 @@
-//! How often the driver called its functions, counted by tracefs kprobes: independent of any BPF program.
+//! Call counts of driver functions, from tracefs kprobes: independent of any BPF program.
 
 use super::tracefs::{At, TracefsProbes};
 use anyhow::{Context, Result, ensure};
@@ -13,8 +13,9 @@ pub struct MqdCount {
 }
 
 impl MqdCount {
-    /// Counts calls of MQD functions of one generation (`v9`) from here on, by address: a static function of one name
-    /// has a copy in each generation's file, and arming a probe takes a second on an emulated CPU.
+    /// Counts calls of MQD functions of one generation (`v9`) from here on, by address: a static function has
+    /// a copy of the same name in each generation's file, and arming a probe takes a second on an emulated
+    /// CPU.
     pub fn of(generation: &str, functions: &[&str]) -> Result<Self> {
         let symbols = fs::read_to_string("/proc/kallsyms").context("read /proc/kallsyms")?;
         let found = copies(&symbols, generation, functions);
@@ -36,8 +37,8 @@ impl MqdCount {
     }
 }
 
-/// Address (as kprobe_events takes it) and name. The functions of a generation's file lie before its
-/// `mqd_manager_init_<generation>` and behind that of the file before it.
+/// Address (as kprobe_events takes it) and name. The functions of a generation's file are before its
+/// `mqd_manager_init_<generation>` and after that of the file before it.
 fn copies(kallsyms: &str, generation: &str, functions: &[&str]) -> Vec<(String, String)> {
     const END: &str = "mqd_manager_init_";
     let symbol = |line: &'_ str| {
@@ -47,7 +48,7 @@ fn copies(kallsyms: &str, generation: &str, functions: &[&str]) -> Vec<(String, 
         (words.next() == Some("[amdgpu]") && wanted).then(|| (format!("0x{address}"), name.to_owned()))
     };
     let mut symbols: Vec<_> = kallsyms.lines().filter_map(symbol).collect();
-    // addresses of a kernel have one length
+    // all addresses of a kernel have the same length
     symbols.sort_unstable();
     let end = symbols.iter().position(|(_, name)| name.strip_prefix(END) == Some(generation));
     let before = symbols[..end.unwrap_or(0)].iter().rev();

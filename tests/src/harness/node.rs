@@ -1,4 +1,4 @@
-//! The GPU nodes of the topology with all their properties: what the driver itself says of each GPU.
+//! The GPU nodes of the topology with all their properties: the driver's own description of each GPU.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -15,14 +15,14 @@ pub struct Node {
 }
 
 impl Node {
-    /// A property; an error where the driver does not tell it.
+    /// A property; an error where the driver does not report it.
     pub fn property(&self, name: &str) -> Result<u64> {
         let value = self.properties.get(name);
         value.copied().with_context(|| format!("node {} has no {name}", self.number))
     }
 
-    /// Domain, and bus and slot of `location_id`. Its lowest three bits are left out: where a GPU has several nodes
-    /// they hold the node's index instead of the PCI function (kfd_topology.c:kfd_topology_add_device).
+    /// Domain, and bus and slot of `location_id`. Its lowest three bits are left out: where a GPU has several
+    /// nodes they hold the node's index instead of the PCI function (kfd_topology.c:kfd_topology_add_device).
     pub fn pci_device(&self) -> Result<(u64, u64)> {
         Ok((self.property("domain")?, self.property("location_id")? >> 3))
     }

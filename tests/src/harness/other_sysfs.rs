@@ -1,4 +1,4 @@
-//! A sysfs like /sys but for some of its files, for a tracer to read.
+//! A copy of /sys without some of its files, for a tracer to read.
 
 use anyhow::{Context, Result};
 use std::fs::{self, Permissions};
@@ -6,10 +6,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A sysfs that lacks `kernel/btf/amdgpu` and nothing else.
+/// A sysfs without `kernel/btf/amdgpu`, otherwise complete.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 ///
 /// # Panics
 /// When the kernel has no such file.
@@ -19,17 +19,17 @@ pub fn without_btf() -> Result<TempDir> {
     Ok(root)
 }
 
-/// A sysfs that lacks these files or folders. Every user may read it, also a service with a /tmp of its own.
+/// A sysfs without these files or folders. Every user may read it, also a service with its own /tmp.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 pub fn lacking(paths: &[&str]) -> Result<TempDir> {
     let root = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/run")?;
     mirror(Path::new("/sys"), root.path(), paths)?;
     Ok(root)
 }
 
-/// Links to what stands in a folder, but for these, seen from there.
+/// Links to the entries of a folder, except these, relative to it.
 fn mirror(real: &Path, folder: &Path, lacking: &[&str]) -> Result<()> {
     fs::create_dir_all(folder)?;
     for entry in fs::read_dir(real).with_context(|| format!("list {}", real.display()))? {
@@ -46,7 +46,7 @@ fn mirror(real: &Path, folder: &Path, lacking: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Makes a tracer read that one.
+/// The flag that makes a tracer read that sysfs.
 pub fn flag(root: &TempDir) -> String {
     format!("--path.sysfs={}", root.path().display())
 }

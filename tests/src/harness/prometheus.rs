@@ -1,5 +1,5 @@
-//! Debian's Prometheus in the guest: it scrapes the service every two seconds and evaluates the rules of deploy/prometheus, whose
-//! minutes are made seconds.
+//! Debian's Prometheus in the guest: it scrapes the service every two seconds and evaluates the rules of
+//! deploy/prometheus with their minutes turned into seconds.
 
 use super::wait::{ATTACH, until};
 use super::{http, service};
@@ -12,17 +12,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// By so much time passes quicker in [`quickened`] rules: 10 minutes are 20 seconds.
+/// Time runs this many times faster in [`quickened`] rules: 10 minutes are 20 seconds.
 pub const QUICKER: u64 = 30;
 
 /// The shipped rules.
 pub const RULES: &str = include_str!("../../../deploy/prometheus/kfd-trace.rules.yml");
 
-/// Between two looks at the rules, as [`CONFIG`] has it.
+/// Interval between two evaluations of the rules, as in [`CONFIG`].
 const EVALUATED: Duration = Duration::from_secs(2);
 
-/// Between two words of who waits. A guest that says nothing for long is taken for one that hangs, and a second in which its CPU
-/// is busy takes several of the host's.
+/// Interval between two progress messages of a waiting test. A guest without output for long is taken for
+/// hung, and a second in which its CPU is busy takes several of the host's.
 const TOLD: Duration = Duration::from_secs(20);
 
 const CONFIG: &str = "\
@@ -42,7 +42,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts it on an empty store, and waits until it answers.
+    /// Starts it on an empty store, and waits until it responds.
     ///
     /// # Errors
     /// With its log when it does not come up.
@@ -77,10 +77,10 @@ impl Prometheus {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// The series that an expression gives now.
+    /// The series that an expression returns now.
     ///
     /// # Errors
-    /// With Prometheus' own words where it does not understand the expression.
+    /// With Prometheus' own message where the expression is invalid.
     pub fn query(&self, expression: &str) -> Result<Vec<Value>> {
         let answer = self.get(&format!("/api/v1/query?query={}", escaped(expression)))?;
         let result = answer["data"]["result"].as_array();
@@ -98,14 +98,14 @@ impl Prometheus {
         Ok(names)
     }
 
-    /// Waits until the alerts that fire are as `look` wants them.
+    /// Waits until `look` accepts the firing alerts.
     ///
     /// # Errors
-    /// With all alerts and what the service said, when they do not become so.
+    /// With all alerts and the service's log, when it does not within the limit.
     pub fn until(&self, what: &str, mut look: impl FnMut(&[String]) -> Result<bool>) -> Result<()> {
         let mut told = Instant::now();
         let looked = until(what, ALERTED, || {
-            // No more often than anything can change: an answer takes an emulated CPU long.
+            // No more often than anything can change: a query takes long on an emulated CPU.
             std::thread::sleep(EVALUATED);
             let firing = self.firing()?;
             if told.elapsed() >= TOLD {
@@ -129,13 +129,13 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // fails only if it is gone already
+        // fails only if it has already ended
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// For a query string (RFC 3986, 2.3: the other characters stand for themselves).
+/// Escapes for a query string (RFC 3986, 2.3: the other characters are unreserved).
 fn escaped(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
     text.bytes()
@@ -143,11 +143,11 @@ fn escaped(text: &str) -> String {
         .collect()
 }
 
-/// The rules with all their times divided: windows (`[10m]`), offsets, `for:`, and the ages that alerts compare with
-/// (`_seconds > 60`).
+/// The rules with all their times divided: windows (`[10m]`), offsets, `for:`, and the ages that alerts
+/// compare with (`_seconds > 60`).
 ///
 /// # Errors
-/// When a time does not come out as whole seconds, which would change what the rule says.
+/// When a time is not divisible into whole seconds, which would change the meaning of the rule.
 pub fn quickened(rules: &str, by: u64) -> Result<String> {
     let mut quick = String::with_capacity(rules.len());
     let mut rest = rules;
@@ -179,8 +179,8 @@ pub fn quickened(rules: &str, by: u64) -> Result<String> {
     Ok(quick + rest)
 }
 
-/// Longest an alert takes from its cause on: `for` and window of the slowest (a process is idle after an hour, two minutes here), some
-/// scrapes, and an emulated CPU.
+/// Longest time from cause to alert: `for` and window of the slowest (a process is idle after an hour, two
+/// minutes here), some scrapes, and an emulated CPU.
 const ALERTED: Duration = Duration::from_secs(160);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether the driver is at work to restore a process, by tracefs.
+//! Whether the driver is restoring a process, from tracefs.
 
 use super::tracefs::{At, TracefsProbes};
 use anyhow::Result;
@@ -21,10 +21,10 @@ impl Restores {
         Ok(Self(probes))
     }
 
-    /// Whether any is under way. What it does is to be seen in sysfs before it has returned.
+    /// Whether any is under way. Its effects are visible in sysfs before it has returned.
     ///
     /// # Errors
-    /// When tracefs does not tell.
+    /// When tracefs does not show it.
     pub fn under_way(&self) -> Result<bool> {
         let begun = self.0.hits("restore_begins")?;
         Ok(self.0.hits("restore_ends")? < begun)

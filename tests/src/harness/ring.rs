@@ -1,6 +1,7 @@
-//! The ring buffer of a running tracer (kernel/bpf/ringbuf.c, `struct bpf_ringbuf`): a page that begins with the position up to
-//! which records were read, one with the position up to which they were sent, and the records, mapped twice in a row. Each
-//! stands behind a word, whose lower half is its length and two flags, at a multiple of 8 bytes.
+//! The ring buffer of a running tracer (kernel/bpf/ringbuf.c, `struct bpf_ringbuf`): a page that begins with
+//! the position up to which records were read, one with the position up to which they were sent, and the
+//! records, mapped twice in a row. Each record follows a word, whose lower half is its length and two flags,
+//! at a multiple of 8 bytes.
 
 use super::bpf_maps;
 use super::mapped::Mapped;
@@ -18,11 +19,11 @@ const WORD: usize = size_of::<u64>();
 /// Words of a page.
 const PAGE: usize = 4096 / WORD;
 
-/// `BPF_RINGBUF_BUSY_BIT` (include/uapi/linux/bpf.h): the record is being made.
+/// `BPF_RINGBUF_BUSY_BIT` (include/uapi/linux/bpf.h): the record is being written.
 const BUSY: u32 = 1 << 31;
 
-/// What stands unread in the ring buffer of a tracer that stands still: of each record its kind, and the probe that sent it,
-/// if there is one of that number.
+/// The unread records in the ring buffer of a stopped tracer: for each its kind, and the probe that sent it,
+/// if one has that number.
 pub fn unread(tracer: u32) -> Result<Vec<(Kind, Option<ProbeId>)>> {
     let (map, bytes) = bpf_maps::find(tracer, NAME)?;
     let ring = Mapped::new(&map, 2 * PAGE + 2 * bytes / WORD)?;

@@ -15,16 +15,16 @@ use std::time::Duration;
 
 pub const UNIT: &str = "kfd-trace.service";
 
-/// Where the daemon serves if nothing else is asked for.
+/// The daemon's default address.
 pub const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 20200);
 
-/// What the host has put there (xtask/src/bench.rs): the package, and one of a later version.
+/// Where the host has placed (xtask/src/vm/testbed.rs) the package, and one of a later version.
 const PACKAGES: &str = "/packages";
 
-/// Runs a program, and gives what it printed.
+/// Runs a program, and returns its output.
 ///
 /// # Errors
-/// With all that it printed when it fails.
+/// With its whole output when it fails.
 pub fn command(program: &str, words: &[&str]) -> Result<String> {
     let done = Command::new(program).args(words).env("DEBIAN_FRONTEND", "noninteractive").output();
     let done = done.with_context(|| format!("run {program}"))?;
@@ -46,24 +46,24 @@ pub fn install(package: &Path) -> Result<()> {
     command("dpkg", &["--install", &package.to_string_lossy()]).map(drop)
 }
 
-/// One property of the unit, as `systemctl show` has it.
+/// One property of the unit, as `systemctl show` prints it.
 pub fn property(name: &str) -> Result<String> {
     Ok(command("systemctl", &["show", "--value", &format!("--property={name}"), UNIT])?.trim_end().to_owned())
 }
 
-/// The PID of its main process; none while it does not run.
+/// The PID of its main process; `None` while it does not run.
 pub fn main_pid() -> Result<Option<u32>> {
     let pid: u32 = property("MainPID")?.parse()?;
     Ok((pid != 0).then_some(pid))
 }
 
-/// To its main process.
+/// Sends a signal to its main process.
 pub fn signal(signal: Signal) -> Result<()> {
     let pid = main_pid()?.context("the service does not run")?;
     kill(Pid::from_raw(pid.try_into()?), signal).with_context(|| format!("{signal} to the service"))
 }
 
-/// What it said since the machine's start.
+/// Its log since the machine's start.
 pub fn journal() -> Result<String> {
     command("journalctl", &["--unit", UNIT, "--no-pager", "--output=cat", "--boot"])
 }
@@ -74,12 +74,12 @@ pub fn scrape() -> Result<Metrics> {
     Metrics::parse(&response.body).context("/metrics")
 }
 
-/// Scrapes until `look` gives a value; a service that cannot be scraped is waited for.
+/// Scrapes until `look` returns a value; retries while the service cannot be scraped.
 pub fn scrape_until<T>(what: &str, look: impl Fn(&Metrics) -> Option<T>) -> Result<T> {
     let found = until(what, ATTACH, || {
         let found = scrape().ok().as_ref().and_then(&look);
         if found.is_none() {
-            // A guest whose clock goes by instructions pays for each look.
+            // A guest whose clock counts instructions pays for each scrape.
             sleep(Duration::from_millis(200));
         }
         Ok(found)
@@ -102,12 +102,12 @@ pub fn tracing() -> Result<()> {
     })
 }
 
-/// A drop-in of the unit, for the time of a test: it begins with a restart and ends with one.
+/// A drop-in of the unit for the duration of a test: restarts the service at its start and at its end.
 #[derive(Debug)]
 pub struct Changed(PathBuf);
 
 impl Changed {
-    /// With other settings in `[Service]`, a line each.
+    /// Adds settings to `[Service]`, one per line.
     pub fn with(name: &str, settings: &str) -> Result<Self> {
         let folder = Path::new("/run/systemd/system").join(format!("{UNIT}.d"));
         fs::create_dir_all(&folder)?;
@@ -117,12 +117,12 @@ impl Changed {
         Ok(changed)
     }
 
-    /// With other arguments than the configured ones.
+    /// Replaces the configured arguments.
     pub fn arguments(name: &str, words: &[&str]) -> Result<Self> {
         Self::with(name, &format!("ExecStart=\nExecStart=/usr/bin/kfd-trace daemon {}", words.join(" ")))
     }
 
-    /// As it was; what fails is told.
+    /// Restores the original settings; failures are reported.
     pub fn undo(self) -> Result<()> {
         self.remove()
     }

@@ -1,28 +1,28 @@
-//! Settings of the kernel and of kfdsim, for the time of a test.
+//! Settings of the kernel and of kfdsim for the duration of a test.
 
 use super::workload::kfdsim_at;
 use anyhow::{Context, Result};
 use std::fs;
 
-/// Of kfdsim: a VM on the GPU that a process binds to alone.
+/// kfdsim: creates a VM only on the GPU that a process binds to.
 pub const EACH_VM: &str = "/sys/module/kfdsim/parameters/each_vm";
 
-/// Of amdgpu: how long it waits for a preemption by the hardware scheduler, milliseconds.
+/// amdgpu: how long it waits for a preemption by the hardware scheduler, milliseconds.
 pub const PATIENCE: &str = "/sys/module/amdgpu/parameters/queue_preemption_timeout_ms";
 
-/// How threads are preempted inside the kernel: a choice, of which the one that holds is in brackets.
+/// How threads are preempted inside the kernel: a choice, with the current value in brackets.
 pub const PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
 
-/// Which memory is given in huge pages: a choice, too.
+/// Which memory is backed by huge pages: a choice, too.
 pub const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// Of the kernel: whether functions can be traced.
+/// Kernel: whether functions can be traced.
 pub const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
 
-/// Of the kernel: whether kprobes fire.
+/// Kernel: whether kprobes fire.
 pub const KPROBES: &str = "/sys/kernel/debug/kprobes/enabled";
 
-/// Something set in the kernel; undone when dropped.
+/// A changed setting; restored when dropped.
 #[derive(Debug)]
 pub struct Setting {
     file: &'static str,
@@ -40,19 +40,20 @@ impl Setting {
 
 impl Drop for Setting {
     fn drop(&mut self) {
-        // later tests do with either value
+        // later tests work with either value
         let _ = fs::write(self.file, &self.before);
     }
 }
 
-/// Of a choice like `none (voluntary) full` or `[always] never` the word in brackets; else all.
+/// For a choice like `none (voluntary) full` or `[always] never` the value in brackets; otherwise the whole
+/// text.
 fn chosen(text: &str) -> &str {
     let rest = text.split_once(['(', '[']).and_then(|(_, rest)| rest.split_once([')', ']']));
     rest.map_or(text, |(word, _)| word)
 }
 
-/// The scheduler of the first GPU does not answer, until this is dropped: who has changed queues waits, as long as [`PATIENCE`]
-/// says.
+/// The scheduler of the first GPU does not respond, until this is dropped: a task that has changed queues
+/// waits as long as [`PATIENCE`] allows.
 #[derive(Debug)]
 pub struct Hang(());
 

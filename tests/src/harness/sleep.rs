@@ -1,20 +1,20 @@
-//! A simulated GPU that sleeps, as with the whole machine.
+//! A simulated GPU that is suspended, as with the whole machine.
 
 use super::workload::kfdsim_at;
 use anyhow::Result;
 
-/// Awake again when this is dropped, so that a failing test leaves no GPU that refuses every open.
+/// Resumes it when dropped, so that a failing test leaves no GPU that refuses every open.
 #[derive(Debug)]
 pub struct Asleep(Option<u32>);
 
 impl Asleep {
-    /// Puts the GPU of this number to sleep (`kgd2kfd_suspend`).
+    /// Suspends the GPU with this number (`kgd2kfd_suspend`).
     pub fn put(gpu: u32) -> Result<Self> {
         kfdsim_at("suspend", gpu, 1)?;
         Ok(Self(Some(gpu)))
     }
 
-    /// Wakes it up (`kgd2kfd_resume`).
+    /// Resumes it (`kgd2kfd_resume`).
     pub fn wake(mut self) -> Result<()> {
         self.0.take().map_or(Ok(()), |gpu| kfdsim_at("suspend", gpu, 0))
     }

@@ -1,4 +1,4 @@
-//! Which kernel and which stage of its boot the tests run in, as the VM's init says it in the environment.
+//! The kernel and the stage of its boot that the tests run in, from the environment that the VM's init sets.
 
 use anyhow::{Context, Result, bail};
 
@@ -11,7 +11,7 @@ pub enum Stage {
     NoGpu,
     /// amdgpu and kfdsim's GPUs: two of gfx 9.0.1.
     Sim,
-    /// After `Sim` and on its GPUs: what the tracer does whatever the driver.
+    /// After `Sim` and on its GPUs: the tracer's behaviour independent of the driver.
     Tool,
     /// After those on the same GPUs, which it resets.
     Life,
@@ -21,7 +21,7 @@ pub enum Stage {
     Cpx,
     /// As `Sim`, without the hardware scheduler (amdgpu's `sched_policy=2`).
     NoHws,
-    /// As `Sim`, with clocks that go by the guest's instructions, on one CPU.
+    /// As `Sim`, on one CPU, with clocks that count the guest's instructions.
     Soak,
 }
 

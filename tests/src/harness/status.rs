@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result};
 
-/// What stands behind `key:`, without the blanks around it.
+/// The text after `key:`, without surrounding blanks.
 pub fn field<'a>(text: &'a str, key: &str) -> Result<&'a str> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     line.map(str::trim).with_context(|| format!("no {key}"))
 }
 
-/// The number behind `key:`; a unit may follow.
+/// The number after `key:`; a unit may follow.
 pub fn number(text: &str, key: &str) -> Result<u64> {
     let value = field(text, key)?;
     let number = value.split_whitespace().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `kfd-workload script`, steered line by line: each operation is over when [`Steered::act`] comes back.
+//! `kfd-workload script`, steered line by line: each operation is over when [`Steered::act`] returns.
 
 use super::sysfs;
 use super::wait::{SOON, until};
@@ -10,7 +10,7 @@ use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
-/// The kernel looks for a free PID from the one after this on (kernel/pid.c).
+/// The kernel searches for a free PID from the one after this on (kernel/pid.c).
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Steered(Workload);
 #[derive(Debug)]
 pub struct Begun {
     op: String,
-    /// Lines of its like that were there before.
+    /// Number of earlier lines of the same operation.
     before: usize,
 }
 
@@ -29,11 +29,11 @@ impl Steered {
         Workload::ready(&["script"]).map(Self)
     }
 
-    /// A process of this very PID; none where a task that stays has come to have it.
+    /// A process with exactly this PID; `None` if a long-lived task has taken it.
     pub fn with_pid(pid: u32) -> Result<Option<Self>> {
         for _ in 0..20 {
             fs::write(LAST_PID, (pid - 1).to_string()).with_context(|| format!("write {LAST_PID}"))?;
-            // another task may have been quicker: then this one is dropped, and the PID asked for again
+            // another task may have been quicker: then this one is dropped, and the PID requested again
             let steered = Self::start()?;
             if steered.pid() == pid {
                 return Ok(Some(steered));
@@ -58,7 +58,7 @@ impl Steered {
         Ok(())
     }
 
-    /// Kills it, and waits until the driver has freed what it had.
+    /// Kills it, and waits until the driver has freed its resources.
     pub fn kill(mut self) -> Result<()> {
         let pid = self.pid();
         self.signal(Signal::SIGKILL)?;
@@ -68,13 +68,13 @@ impl Steered {
         })
     }
 
-    /// One operation of one ioctl, and the line that it gave.
+    /// Performs one operation of one ioctl; returns its line.
     pub fn act(&mut self, operation: &str) -> Result<Value> {
         let begun = self.begin(operation)?;
         self.answer(&begun)
     }
 
-    /// The same without a wait for what it gives: see [`Self::answer`].
+    /// The same without waiting for the line: see [`Self::answer`].
     pub fn begin(&mut self, operation: &str) -> Result<Begun> {
         let op = operation.split(' ').next().context("no operation")?.to_owned();
         let before = self.0.operations(&op).len();

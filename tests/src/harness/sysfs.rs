@@ -16,7 +16,8 @@ pub struct SysfsQueue {
     pub size: u64,
 }
 
-/// Queues of primary KFD processes by (host PID, queue id). What vanishes while it is read is left out.
+/// Queues of primary KFD processes by (host PID, queue id). Entries that vanish while being read are left
+/// out.
 pub fn queues(sysfs: &Path) -> Result<BTreeMap<(u32, u32), SysfsQueue>> {
     let all = all_queues(sysfs)?.into_iter();
     Ok(all
@@ -27,7 +28,7 @@ pub fn queues(sysfs: &Path) -> Result<BTreeMap<(u32, u32), SysfsQueue>> {
 /// Host PID, id of a secondary KFD process (`None` is the primary one), queue id.
 pub type QueueKey = (u32, Option<u64>, u32);
 
-/// Those of secondary KFD processes, too, which lie in `context_<id>` of their PID (Linux 7.x).
+/// Includes secondary KFD processes, which are in `context_<id>` of their PID (Linux 7.x).
 pub fn all_queues(sysfs: &Path) -> Result<BTreeMap<QueueKey, SysfsQueue>> {
     let mut queues = BTreeMap::new();
     for (pid, process) in numbered(&sysfs.join("class/kfd/kfd/proc"))? {
@@ -50,8 +51,8 @@ fn queue(dir: &Path) -> Option<SysfsQueue> {
     })
 }
 
-/// How long the queues of a process were evicted from a GPU, in milliseconds; an eviction counts from its end on
-/// (kfd_process_device.evict_duration_counter).
+/// How long the queues of a process were evicted from a GPU, in milliseconds; an eviction counts only once it
+/// has ended (kfd_process_device.evict_duration_counter).
 pub fn evicted_ms(sysfs: &Path, pid: u32, gpu_id: u32) -> Result<u64> {
     let path = sysfs.join(format!("class/kfd/kfd/proc/{pid}/stats_{gpu_id}/evicted_ms"));
     number(&path).with_context(|| format!("read {}", path.display()))
@@ -66,7 +67,7 @@ fn numbered(dir: &Path) -> Result<BTreeMap<u32, PathBuf>> {
     prefixed(dir, "")
 }
 
-/// Entries whose name is a number after `prefix`, by that number; none without the folder.
+/// Entries whose name is a number after `prefix`, by that number; none if the folder is missing.
 fn prefixed<N: FromStr + Ord>(dir: &Path, prefix: &str) -> Result<BTreeMap<N, PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),

@@ -1,7 +1,7 @@
-//! Probes of our own through tracefs: what the driver calls, by a way that shares nothing with the tracer. The only owner
-//! of `kprobe_events`.
+//! Our own probes through tracefs: driver calls, observed in a way that shares nothing with the tracer. The
+//! only owner of `kprobe_events`.
 //!
-//! Takes in places in the kernel; gives out a trace, and how often each was passed.
+//! In: places in the kernel. Out: a trace, and the number of hits of each.
 
 use anyhow::{Context, Result};
 use std::fs::{self, OpenOptions};
@@ -17,7 +17,7 @@ pub enum At {
     Return,
 }
 
-/// Some probes under one name, in a trace instance of their own; gone when dropped. One of a name at a time.
+/// Some probes under one name, in a separate trace instance; removed when dropped. One of a name at a time.
 #[derive(Debug)]
 pub struct TracefsProbes {
     group: &'static str,
@@ -32,7 +32,8 @@ impl TracefsProbes {
         Self { group, instance, events: Vec::new() }
     }
 
-    /// Adds a probe that is off, on a symbol or a `0x` address, with `fetchargs` (Documentation/trace/kprobetrace.rst).
+    /// Adds a disabled probe on a symbol or a `0x` address, with `fetchargs`
+    /// (Documentation/trace/kprobetrace.rst).
     ///
     /// # Errors
     /// When the kernel refuses it: no such function, several of the name, or one that cannot be probed.
@@ -43,7 +44,7 @@ impl TracefsProbes {
         Ok(())
     }
 
-    /// Puts all of them on.
+    /// Enables all of them.
     pub fn enable(&self) -> Result<()> {
         fs::create_dir_all(&self.instance).context("make a trace instance")?;
         self.write_enable("1")
@@ -69,7 +70,7 @@ impl TracefsProbes {
 
 impl Drop for TracefsProbes {
     fn drop(&mut self) {
-        // What cannot be removed is found by the next one of the name, whose `add` fails.
+        // A probe that cannot be removed makes `add` of the next one with the name fail.
         let _ = self.write_enable("0");
         let _ = fs::remove_dir(&self.instance);
         for event in &self.events {
@@ -94,15 +95,15 @@ fn hits(profile: &str, event: &str) -> Option<u64> {
 pub struct Line<'a> {
     pub tid: u32,
     pub event: &'a str,
-    /// Where it was, and what was fetched.
+    /// The place, and the fetched values.
     pub rest: &'a str,
 }
 
 impl<'a> Line<'a> {
-    /// `None` for what is no event.
+    /// `None` for a line that is no event.
     pub fn parse(line: &'a str) -> Option<Self> {
         let (task, rest) = line.split_once(" [")?;
-        // A command name may have dashes of its own.
+        // A command name may itself contain dashes.
         let (_, tid) = task.trim().rsplit_once('-')?;
         let (_, rest) = rest.split_once(": ")?;
         let (event, rest) = rest.split_once(": ")?;

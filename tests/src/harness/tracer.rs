@@ -13,14 +13,15 @@ use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-/// The program under test, for one start, which the host counts; `KFD_TRACE` names another.
+/// The program under test, for one start, which the host counts; `KFD_TRACE` overrides it.
 pub fn program() -> String {
     pulse::start();
     std::env::var("KFD_TRACE").unwrap_or_else(|_| "/bin/kfd-trace".to_owned())
 }
 
-/// Arguments of a tracer that starts much sooner: without the probes that sit on most functions. For tests that ask for nothing
-/// of theirs: neither MQD writes nor arguments of ioctls. Not where queues are followed by ioctls alone.
+/// Arguments of a tracer that starts much sooner: without the probes that are attached to most functions. For
+/// tests that need neither MQD writes nor arguments of ioctls. Not where queues are tracked from ioctls
+/// alone.
 pub const FEW: [&str; 5] = ["--without-probe=ioctl_handler", NO_MQD[0], NO_MQD[1], NO_MQD[2], NO_MQD[3]];
 
 /// The same with the arguments of ioctls.
@@ -42,7 +43,7 @@ pub fn run_as(uid: u32, args: &[&str]) -> Result<Output> {
     command.args(args).uid(uid).gid(uid).output().with_context(|| format!("run kfd-trace {args:?} as {uid}"))
 }
 
-/// [`run`], its success, and the JSON on its standard output: one value, or one a line.
+/// [`run`], checks for success, and returns the JSON of its standard output: one value, or one per line.
 pub fn run_json(args: &[&str]) -> Result<Vec<Value>> {
     let output = run(args)?;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -62,26 +63,26 @@ impl Stream {
         JsonProcess::spawn(&program(), &words).map(Self)
     }
 
-    /// Starts it and waits until it says that nothing is missed from here on.
+    /// Starts it and waits until it reports that nothing is missed from here on.
     pub fn tracing(args: &[&str]) -> Result<Self> {
         let mut stream = Self::spawn(args)?;
         stream.0.wait_stderr("kfd-trace: tracing", ATTACH)?;
         Ok(stream)
     }
 
-    /// Ctrl-C, and its end with success.
+    /// Sends Ctrl-C; checks that it ends with success.
     pub fn interrupt(&mut self) -> Result<()> {
         self.0.signal(Signal::SIGINT)?;
         self.0.wait_success(ATTACH)
     }
 
-    /// [`Self::interrupt`], and the summary it ends with.
+    /// [`Self::interrupt`], and returns its final summary.
     pub fn finish(&mut self) -> Result<Value> {
         self.interrupt()?;
         self.summary()
     }
 
-    /// The line it ended with.
+    /// The summary line.
     pub fn summary(&self) -> Result<Value> {
         let last = self.0.lines().pop().context("it printed nothing")?;
         ensure!(last["event"] == "summary", "the last line is no summary: {last}");
@@ -102,7 +103,7 @@ impl DerefMut for Stream {
     }
 }
 
-/// `kfd-trace daemon`, on a port of its own.
+/// `kfd-trace daemon`, on its own port.
 #[derive(Debug)]
 pub struct Daemon {
     process: JsonProcess,
@@ -118,7 +119,7 @@ impl Daemon {
         Ok(Self { process: JsonProcess::spawn(&program(), &words)?, address })
     }
 
-    /// Starts it and waits until `/-/ready` says so: all probes are attached then.
+    /// Starts it and waits until `/-/ready` succeeds: all probes are attached then.
     pub fn ready(args: &[&str]) -> Result<Self> {
         let mut daemon = Self::spawn(args)?;
         until("the daemon to be ready", ATTACH, || {
@@ -131,8 +132,8 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// [`Self::ready`] much sooner: with one link for all functions of a program, which holds amdgpu. For tests of what is the same
-    /// whichever way functions are attached.
+    /// [`Self::ready`] much sooner: with one link for all functions of a program, which holds amdgpu. For
+    /// tests that do not depend on how functions are attached.
     pub fn quick(args: &[&str]) -> Result<Self> {
         Self::ready(&[&["--attach=multi"], args].concat())
     }
@@ -154,12 +155,12 @@ impl Daemon {
         Metrics::parse(&response.body).context("/metrics")
     }
 
-    /// Scrapes until `look` gives a value.
+    /// Scrapes until `look` returns a value.
     pub fn scrape_until<T>(&self, what: &str, look: impl Fn(&Metrics) -> Option<T>) -> Result<T> {
         until(what, SOON, || Ok(look(&self.scrape()?)))
     }
 
-    /// Waits until its state has been held against a list of the driver so many times more.
+    /// Waits until its state has been compared with a list of the driver this many more times.
     pub fn compared(&self, source: &str, times: u32) -> Result<()> {
         let count = |metrics: &Metrics| metrics.sum("kfd_trace_comparisons_total", &[("source", source)]);
         let before = count(&self.scrape()?).context("no comparisons are counted")?;
@@ -167,7 +168,7 @@ impl Daemon {
         self.scrape_until(&format!("{times} comparisons with {source}"), enough).map(drop)
     }
 
-    /// SIGTERM, and its end with success.
+    /// Sends SIGTERM; checks that it ends with success.
     pub fn stop(&mut self) -> Result<()> {
         self.process.signal(Signal::SIGTERM)?;
         self.process.wait_success(ATTACH)
@@ -187,7 +188,7 @@ impl DerefMut for Daemon {
     }
 }
 
-/// A port that was free a moment ago: good enough where nobody else opens any.
+/// A port that was free a moment ago: sufficient as long as no other task opens one.
 fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
     listener.local_addr().context("find a free port")

@@ -1,25 +1,26 @@
-//! Waiting for a condition, with a limit: in the guest's own time, which goes by its instructions (xtask/src/qemu.rs), so that a
-//! busy host shortens none.
+//! Waiting for a condition, with a limit: in the guest's own time, which advances with its instructions
+//! (xtask/src/vm/qemu.rs), so that a busy host shortens none.
 
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
 
-/// For what should take milliseconds.
+/// For operations that should take milliseconds.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// For a tracer to start or to end. The kernel walks all of its traceable functions for each kprobe that is attached or detached:
 /// 25 ms each, for up to some 170 of them.
 pub const ATTACH: Duration = Duration::from_secs(120);
 
-/// Between two looks at a condition that nothing announces: at first, and at most. A look may be a whole scrape.
+/// Interval between two checks of a condition without notification: at first, and at most. A check may be a
+/// whole scrape.
 const PERIOD: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
-/// The longer it has waited, the less a bit more matters.
+/// The pause grows with the time waited: a delay matters less then.
 fn rest(waited: Duration) -> Duration {
     (waited / 8).clamp(PERIOD[0], PERIOD[1])
 }
 
-/// Looks until `probe` gives a value; an error of `probe` ends the wait at once.
+/// Calls `probe` until it returns a value; an error of `probe` ends the wait at once.
 pub fn until<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let start = Instant::now();
     loop {

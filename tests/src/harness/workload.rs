@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The workload; `KFD_WORKLOAD` names another.
+/// The workload; `KFD_WORKLOAD` overrides it.
 pub fn program() -> String {
     std::env::var("KFD_WORKLOAD").unwrap_or_else(|_| "/bin/kfd-workload".to_owned())
 }
@@ -20,7 +20,7 @@ pub fn program() -> String {
 pub struct Workload(JsonProcess);
 
 impl Workload {
-    /// See `kfd_trace_tests::workload::cli` for the words.
+    /// The arguments are described in `kfd_trace_tests::workload::cli`.
     pub fn spawn(args: &[&str]) -> Result<Self> {
         JsonProcess::spawn(&program(), args).map(Self)
     }
@@ -30,26 +30,26 @@ impl Workload {
         JsonProcess::start(Command::new(program()).args(args).uid(uid).gid(uid)).map(Self)
     }
 
-    /// Starts it and waits until its queues stand.
+    /// Starts it and waits until its queues exist.
     pub fn ready(args: &[&str]) -> Result<Self> {
         let workload = Self::spawn(args)?;
         workload.wait_line("the workload to be ready", SOON, |line| line["ready"] == true)?;
         Ok(workload)
     }
 
-    /// Starts it, lets it run to its end, and gives its counts.
+    /// Starts it, lets it run to its end, and returns its counts.
     pub fn run(args: &[&str]) -> Result<(Self, Vec<Count>)> {
         let mut workload = Self::spawn(args)?;
         let counts = workload.finish()?;
         Ok((workload, counts))
     }
 
-    /// The sign to finish; then its counts, of its last life if it had several.
+    /// Makes it finish; returns the counts, of its last life if it had several.
     pub fn finish(&mut self) -> Result<Vec<Count>> {
         self.finish_within(SOON)
     }
 
-    /// [`Self::finish`] of one with more to do.
+    /// [`Self::finish`] for a workload that needs longer.
     pub fn finish_within(&mut self, limit: Duration) -> Result<Vec<Count>> {
         self.0.close_stdin();
         self.0.wait_success(limit)?;
@@ -62,7 +62,7 @@ impl Workload {
         line["counts"].as_array().context("counts")?.iter().map(Count::from_json).collect()
     }
 
-    /// The PID the host sees as owner of the queues: a hidden workload's is its child's.
+    /// The PID of the owner as the host sees it: for a hidden workload, its child's.
     pub fn host_pid(&self) -> u32 {
         let told = self.0.lines().iter().find_map(|line| line["host_pid"].as_u64());
         told.and_then(|pid| pid.try_into().ok()).unwrap_or_else(|| self.0.pid())
@@ -73,7 +73,7 @@ impl Workload {
         self.0.lines().into_iter().filter(|line| line["op"] == op).collect()
     }
 
-    /// The lines of its ioctls, in order, whatever the operation.
+    /// The lines of its ioctls, in order, for all operations.
     pub fn ioctls(&self) -> Vec<Value> {
         self.0
             .lines()
@@ -82,7 +82,7 @@ impl Workload {
             .collect()
     }
 
-    /// The lines of the queues it made.
+    /// The lines of its queues.
     pub fn queues(&self) -> Vec<Value> {
         self.operations("create").into_iter().filter(|line| line["errno"].is_null()).collect()
     }
@@ -101,12 +101,12 @@ impl DerefMut for Workload {
     }
 }
 
-/// What a workload counted of one command with one outcome.
+/// A workload's count of one command with one outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
     pub nr: u64,
     pub cmd: u64,
-    /// Of the arguments, in bytes, as the command tells.
+    /// Size of the arguments in bytes, as encoded in the command.
     pub size: u64,
     /// By name; `None` is success.
     pub errno: Option<String>,
@@ -137,12 +137,13 @@ pub fn kfdsim_at(control: &str, value: u32, more: u32) -> Result<()> {
     write_control(control, &format!("{value} {more}"))
 }
 
-/// Lets a write of a process fault: on its `node`-th GPU, at the page of this number.
+/// Makes a write of a process fault: on its `node`-th GPU, at this page number.
 pub fn vm_fault(pid: u32, node: u32, page: u64) -> Result<()> {
     write_control("vmfault", &format!("{pid} {node} {page}"))
 }
 
-/// Removes kfdsim's GPUs and adds others, see `tests/kfdsim/README.md`, once the processes that end have gone.
+/// Removes kfdsim's GPUs and adds others, see `tests/kfdsim/README.md`, once the ending processes have been
+/// released.
 pub fn reshape(shape: &str) -> Result<()> {
     processes_gone()?;
     write_control("shape", shape)

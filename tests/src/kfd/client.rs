@@ -1,4 +1,4 @@
-//! One open `/dev/kfd`. Every method issues exactly one ioctl, tallies it and remembers how it went.
+//! One open `/dev/kfd`. Every method issues exactly one ioctl, counts it and stores its outcome.
 
 use super::errno::Errno;
 use super::memory::QueueMemory;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How the last ioctl of a [`Client`] went.
+/// Outcome of the last ioctl of a [`Client`].
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub cmd: Command,
@@ -20,7 +20,7 @@ pub struct Call {
     pub elapsed: Duration,
 }
 
-/// A queue that the driver made.
+/// A queue created by the driver.
 #[derive(Debug)]
 pub struct Queue {
     pub queue_id: u32,
@@ -62,7 +62,7 @@ impl Client {
         Ok(Self { fd: Arc::new(file.into()), tally: Tally::default(), last: None })
     }
 
-    /// A descriptor of the device that somebody has opened.
+    /// Takes a descriptor of the device opened elsewhere.
     pub fn of(fd: OwnedFd) -> Self {
         Self { fd: Arc::new(fd), tally: Tally::default(), last: None }
     }
@@ -88,7 +88,7 @@ impl Client {
         Ok(args)
     }
 
-    /// How many GPUs there are: asking for more entries than that is EINVAL.
+    /// Number of GPUs: requesting more entries than that is EINVAL.
     pub fn aperture_count(&mut self) -> Result<u32, Errno> {
         let mut args = uapi::GetProcessAperturesNew::default();
         self.issue(uapi::GET_PROCESS_APERTURES_NEW, &mut args)?;
@@ -131,7 +131,7 @@ impl Client {
     }
 
     /// # Panics
-    /// For a mask of more words than its number of bits could say.
+    /// If the mask has more words than its number of bits can express.
     pub fn set_cu_mask(&mut self, queue_id: u32, mask: &[u32]) -> Result<(), Errno> {
         let words = u32::try_from(mask.len()).expect("a mask has few words");
         let mut args = uapi::SetCuMask {
@@ -147,17 +147,17 @@ impl Client {
         self.issue(uapi::SET_MEMORY_POLICY, &mut args)
     }
 
-    /// From here on this open file stands for a KFD process of its own, of the same PID (Linux 7.x).
+    /// From here on this open file belongs to a KFD process of its own, with the same PID (Linux 7.x).
     pub fn create_process(&mut self) -> Result<(), Errno> {
         self.issue(uapi::CREATE_PROCESS, &mut [0u64; 0])
     }
 
-    /// CRIU_OP. The addresses in `args` are null or those of vectors as long as its numbers say.
+    /// CRIU_OP. The addresses in `args` are null or those of vectors with the given number of elements.
     pub(super) fn criu(&mut self, args: &mut uapi::Criu) -> Result<(), Errno> {
         self.issue(uapi::CRIU_OP, args)
     }
 
-    /// Any number with `size` zero bytes of arguments (256 at most are there).
+    /// Any number with `size` zero bytes of arguments (at most 256).
     ///
     /// # Panics
     /// For a number in [`uapi::NEEDS_GPU_MEMORY`] or a larger size.
@@ -176,7 +176,7 @@ impl Client {
     }
 }
 
-/// One ioctl, without tally or allocation: also fit for a forked child. `T` is one of [`uapi`]'s structures
+/// One ioctl, without tally or allocation: also usable in a forked child. `T` is one of [`uapi`]'s structures
 /// or an array of integers, so that any bytes the driver writes make a valid value.
 pub(crate) fn raw<T: Copy>(fd: BorrowedFd<'_>, cmd: Command, args: &mut T) -> Result<(), Errno> {
     assert!(uapi::size(cmd) <= size_of::<T>(), "the driver would write past the arguments");

@@ -1,6 +1,6 @@
-//! CRIU_OP as CRIU's plugin for amdgpu uses it: what one process is (`kfd_chardev.c:criu_process_info`,
-//! `criu_checkpoint`), given back to the driver in another one (`criu_restore`). Of processes without buffers: a GPU made
-//! of memory has none.
+//! CRIU_OP as CRIU's plugin for amdgpu uses it: the state of one process (`kfd_chardev.c:criu_process_info`,
+//! `criu_checkpoint`), passed back to the driver in another one (`criu_restore`). For processes without
+//! buffers: a GPU made of memory has none.
 
 use super::Client;
 use super::errno::Errno;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// One process, stopped. Only the driver reads what is in `private`.
+/// One stopped process. Only the driver reads the contents of `private`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub devices: Vec<CriuDeviceBucket>,
@@ -18,19 +18,19 @@ pub struct Checkpoint {
     pub private: Vec<u8>,
 }
 
-/// A CRIU_OP that no driver knows: the check of capabilities comes first.
+/// A CRIU_OP unknown to every driver: the check of capabilities comes first.
 pub fn nothing(client: &mut Client) -> Result<(), Errno> {
     client.criu(&mut Criu { op: u32::MAX, ..Criu::default() })
 }
 
-/// Evicts the queues of the process until [`unpause`], and says how much there is to save.
+/// Evicts the queues of the process until [`unpause`], and returns how much there is to save.
 pub fn process_info(client: &mut Client) -> Result<Criu, Errno> {
     let mut args = Criu { op: criu_op::PROCESS_INFO, ..Criu::default() };
     client.criu(&mut args)?;
     Ok(args)
 }
 
-/// Of a process whose [`process_info`] this is. EINVAL if it has buffers.
+/// Saves the process with this [`process_info`]. EINVAL if it has buffers.
 pub fn checkpoint(client: &mut Client, info: &Criu) -> Result<Checkpoint, Errno> {
     let size = usize::try_from(info.priv_data_size).map_err(|_| Errno(libc::EFBIG))?;
     let mut private = vec![0; size];
@@ -39,14 +39,14 @@ pub fn checkpoint(client: &mut Client, info: &Criu) -> Result<Checkpoint, Errno>
     Ok(Checkpoint { private, ..made })
 }
 
-/// The same; what only the driver reads is written to this address, where memory is that lasts.
+/// The same; the driver's private data is written to this address, in memory that outlives the call.
 pub fn checkpoint_at(client: &mut Client, info: &Criu, private: u64) -> Result<Checkpoint, Errno> {
     let mut made = Checkpoint {
         devices: vec![CriuDeviceBucket::default(); info.num_devices as usize],
         objects: info.num_objects,
         private: Vec::new(),
     };
-    // the driver wants an address even for no buffers
+    // the driver requires an address even for no buffers
     let mut buffers = [CriuBoBucket::default()];
     let bos = buffers.as_mut_ptr().expose_provenance() as u64;
     let (priv_data, priv_data_size) = (private, info.priv_data_size);
@@ -60,8 +60,8 @@ pub fn unpause(client: &mut Client) -> Result<(), Errno> {
     client.criu(&mut Criu { op: criu_op::UNPAUSE, ..Criu::default() })
 }
 
-/// Makes the queues anew, evicted until [`resume`], in a process that has opened the device and done nothing else.
-/// `render` stands for each GPU's render node.
+/// Creates the queues anew, evicted until [`resume`], in a process that has opened the device and done
+/// nothing else. `render` takes the place of each GPU's render node.
 pub fn restore(client: &mut Client, mut from: Checkpoint, render: &File) -> Result<(), Errno> {
     for device in &mut from.devices {
         device.drm_fd = render.as_raw_fd().cast_unsigned();
@@ -76,7 +76,7 @@ pub fn resume(client: &mut Client, pid: u32) -> Result<(), Errno> {
 }
 
 impl Checkpoint {
-    /// With the addresses of what is in `self`: to be used while that is not moved.
+    /// With the addresses of the fields of `self`, which must not be moved while they are used.
     fn args(&mut self, op: u32) -> Criu {
         Criu {
             devices: self.devices.as_mut_ptr().expose_provenance() as u64,

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// What `copy_from_user`, a handler or `kfd_ioctl` itself returned, as user space sees it.
+/// The value that `copy_from_user`, a handler or `kfd_ioctl` itself returned, as user space sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Errno(pub i32);
 
-/// Not meant for user space, yet KFD returns it for a queue type it does not know
+/// Not meant for user space, yet KFD returns it for an unknown queue type
 /// (kfd_chardev.c:set_queue_properties_from_user).
 const ENOTSUPP: i32 = 524;
 
 impl Errno {
-    /// The errno of the libc call that failed last in this thread.
+    /// The errno of this thread's last failed libc call.
     pub fn last() -> Self {
         Self(nix::errno::Errno::last_raw())
     }

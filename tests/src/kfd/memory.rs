@@ -1,5 +1,5 @@
-//! The memory behind a queue, laid out as ROCr and the thunk lay it out, so that a reader who follows the
-//! two pointers of CREATE_QUEUE finds what it would find in a real process.
+//! The memory behind a queue, laid out as ROCr and the thunk lay it out, so that following the two pointers
+//! of CREATE_QUEUE leads to the same data as in a real process.
 
 use super::pointers::{PAGE, Pointers};
 use super::topology::Gpu;
@@ -12,12 +12,12 @@ use std::ptr::NonNull;
 const RING_SIZE: u32 = 1 << 20;
 const RING: usize = RING_SIZE as usize;
 const EOP: usize = PAGE;
-/// For drivers that do not tell their needs and check nothing.
+/// For drivers that do not report their needs and check nothing.
 const CTL_STACK: u32 = 0x1000;
 const CWSR: u32 = 0x10000;
 
-/// One mapping: page of the pointers, EOP page, ring, save area. It is never unmapped, because a GPU may write
-/// to it until the process is gone; only a test that asks for it loses the first page.
+/// One mapping: page of the pointers, EOP page, ring, save area. It is never unmapped, because a GPU may
+/// write to it until the process has ended; only a test that requests it loses the first page.
 #[derive(Debug)]
 pub struct QueueMemory {
     start: NonNull<u8>,
@@ -42,11 +42,13 @@ impl QueueMemory {
                 MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE,
             )
         }?;
-        // as the thunk does with all memory that a GPU uses (fmm.c): a child would have a copy that nobody moves
-        // SAFETY: changes what a child gets of the mapping just made, and nothing here.
+        // as the thunk does with all memory that a GPU uses (fmm.c): a child would get a copy that no task
+        // updates
+        // SAFETY: changes how a child inherits the mapping just made, and nothing here.
         unsafe { madvise(start, length.get(), MmapAdvise::MADV_DONTFORK) }?;
-        // While khugepaged makes a huge page of small ones, none of them is present, and a probe that reads them at the queue's
-        // end cannot wait. A kernel without huge pages refuses this, and need not be asked.
+        // While khugepaged merges small pages into a huge page, none of them is present, and a probe that
+        // reads them at the queue's end cannot wait. A kernel without huge pages refuses this, and does not
+        // need it.
         // SAFETY: changes how the kernel backs the mapping just made, and nothing here.
         let _ = unsafe { madvise(start, length.get(), MmapAdvise::MADV_NOHUGEPAGE) };
         let start = start.cast::<u8>();
@@ -68,7 +70,8 @@ impl QueueMemory {
         RING_SIZE
     }
 
-    /// The arguments ROCr would give: priority 7 for compute, 15 for SDMA, no EOP nor save area for SDMA.
+    /// The arguments that ROCr would pass: priority 7 for compute, 15 for SDMA, no EOP nor save area for
+    /// SDMA.
     pub fn create_args(&self, gpu: &Gpu) -> CreateQueueOld {
         let mut args = CreateQueueOld {
             ring_base_address: self.ring(),

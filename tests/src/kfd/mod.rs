@@ -1,6 +1,6 @@
 //! The client side of `/dev/kfd`, as ROCm's thunk uses it: argument structures, one call per ioctl, the
-//! memory behind a queue, and the GPUs the driver lists. Takes in nothing of kfd-trace, so that what it
-//! counts is independent of what kfd-trace counts.
+//! memory behind a queue, and the GPUs the driver lists. Uses nothing of kfd-trace, so that its counts are
+//! independent of kfd-trace's.
 
 pub mod client;
 pub mod criu;

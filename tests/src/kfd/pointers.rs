@@ -1,7 +1,9 @@
-//! The page with a queue's two pointers, and what a program does with them: the place that a reader of queues looks at.
+//! The page with a queue's two pointers, and the owner's operations on them: the page that a reader of queues
+//! reads.
 //!
-//! Takes in a page and what ROCr or the thunk would keep there; gives out the two addresses for CREATE_QUEUE and the ledger of
-//! what was submitted and retired. Nothing but the owner of the queue moves them here: a GPU made of memory runs nothing.
+//! In: a page and the structure that ROCr or the thunk would keep there. Out: the two addresses for
+//! CREATE_QUEUE and the ledger of submitted and retired counts. Only the owner of the queue moves the
+//! pointers here: a GPU made of memory runs nothing.
 
 use super::uapi::QueueType;
 use anyhow::{Context, Result, ensure};
@@ -24,7 +26,7 @@ mod amd_queue {
     pub(super) const LENGTH: usize = 144;
 }
 
-/// What was done so far: AQL packets, bytes of commands of an SDMA queue, dwords of a PM4 queue.
+/// Work so far: AQL packets, bytes of commands of an SDMA queue, dwords of a PM4 queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Submitted.
@@ -33,13 +35,13 @@ pub struct Counts {
     pub read: u64,
 }
 
-/// What the page is now.
+/// Current state of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Is {
     TheQueues,
     Scribbled,
     Unmapped,
-    /// The pointers lie at this address, in memory of somebody else.
+    /// The pointers are at this address, in memory that is not the queue's.
     Elsewhere(u64),
 }
 
@@ -64,7 +66,8 @@ impl Pointers {
         pointers
     }
 
-    /// Where the write pointer lies: in `amd_queue_t` for AQL, at the start of the thunk's structure else.
+    /// Address of the write pointer: in `amd_queue_t` for AQL, otherwise at the start of the thunk's
+    /// structure.
     pub fn write_address(&self) -> u64 {
         self.start() + self.offsets().0 as u64
     }
@@ -91,7 +94,7 @@ impl Pointers {
         self.counts
     }
 
-    /// Before CREATE_QUEUE: they are to lie in this page of somebody else, where they cannot be moved.
+    /// Before CREATE_QUEUE: places them in this foreign page, where they cannot be moved.
     pub fn lie_at(&mut self, page: u64) {
         self.is = Is::Elsewhere(page);
     }
@@ -103,7 +106,7 @@ impl Pointers {
     }
 
     /// # Errors
-    /// When so much is not there to be retired, or the page is not the queue's.
+    /// When fewer than that are left to retire, or the page is not the queue's.
     pub fn retire(&mut self, more: u64) -> Result<Counts> {
         let Counts { write, read } = self.counts;
         ensure!(more <= write - read, "{more} are to be retired of {}", write - read);
@@ -117,10 +120,11 @@ impl Pointers {
         Ok(counts)
     }
 
-    /// Every byte of the structure becomes this one.
+    /// Sets every byte of the structure to this one.
     ///
     /// # Errors
-    /// For a queue that has none: any bytes are pointers of an SDMA queue; or when the page is not the queue's.
+    /// For a queue without structure (any bytes are valid pointers of an SDMA queue), or when the page is not
+    /// the queue's.
     pub fn scribble(&mut self, byte: u8) -> Result<()> {
         ensure!(self.described.is_some(), "only an AQL queue can be told from other memory");
         self.must_be(Is::TheQueues)?;
@@ -130,7 +134,7 @@ impl Pointers {
         Ok(())
     }
 
-    /// After [`Self::scribble`]: all is as it was.
+    /// After [`Self::scribble`]: restores the contents.
     ///
     /// # Errors
     /// Where nothing was scribbled.
@@ -141,13 +145,13 @@ impl Pointers {
         Ok(())
     }
 
-    /// Unmaps the page for good.
+    /// Unmaps the page permanently.
     ///
     /// # Errors
     /// When it is not mapped, or cannot be unmapped.
     pub fn unmap(&mut self) -> Result<()> {
         ensure!(matches!(self.is, Is::TheQueues | Is::Scribbled), "the page is {:?}", self.is);
-        // SAFETY: the page is this one's alone (`new`), and is not used any more from here on.
+        // SAFETY: only this object uses the page (`new`), and not any more from here on.
         unsafe { munmap(self.page.cast(), PAGE) }.context("munmap")?;
         self.is = Is::Unmapped;
         Ok(())
@@ -158,7 +162,8 @@ impl Pointers {
         Ok(())
     }
 
-    /// The fields by which a reader recognises an `amd_queue_t`, and both pointers: a page that is never written is not there.
+    /// The fields by which a reader recognises an `amd_queue_t`, and both pointers: a page that is never
+    /// written is not present.
     fn describe(&mut self) {
         if let Some((ring, ring_size)) = self.described {
             self.put(amd_queue::BASE_ADDRESS, ring);
@@ -179,19 +184,20 @@ impl Pointers {
         assert!(offset.is_multiple_of(8) && offset < PAGE);
         // SAFETY: the offset lies within the page.
         let field = unsafe { self.page.add(offset) }.cast::<u64>();
-        // SAFETY: mapped and writable (`new`, and no caller comes here once it is not), aligned by the assertion above.
+        // SAFETY: mapped and writable (`new`, and no caller gets here once it is not), aligned by the
+        // assertion above.
         unsafe { AtomicU64::from_ptr(field.as_ptr()) }.store(value, Ordering::Release);
     }
 }
 
-/// The first address of a mapping by the name that `/proc/PID/maps` gives it.
+/// The start address of a mapping, by its name in `/proc/PID/maps`.
 fn mapping(maps: &str, name: &str) -> Option<u64> {
     let line = maps.lines().find(|line| line.split_whitespace().nth(5) == Some(name))?;
     u64::from_str_radix(line.split_once('-')?.0, 16).ok()
 }
 
-/// A page of this process that the kernel lets nobody read through `/proc/PID/mem`: it has page frames, but no pages
-/// (VM_PFNMAP), and no way of its own to be read (arch/x86/entry/vdso/vma.c, lib/vdso).
+/// A page of this process that the kernel does not let any task read through `/proc/PID/mem`: it has page
+/// frames, but no pages (VM_PFNMAP), and no access method of its own (arch/x86/entry/vdso/vma.c, lib/vdso).
 pub fn unreadable_page() -> Result<u64> {
     let maps = std::fs::read_to_string("/proc/self/maps").context("read /proc/self/maps")?;
     mapping(&maps, "[vvar]").context("this process has no [vvar]")
@@ -210,7 +216,7 @@ mod tests {
         QueueMemory::new(queue_type, &GPU).unwrap().pointers
     }
 
-    /// As a tracer reads.
+    /// Reads as a tracer does.
     fn read<const N: usize>(address: u64) -> std::io::Result<[u64; N]> {
         let mut bytes = vec![0; N * 8];
         File::open("/proc/self/mem")?.read_exact_at(&mut bytes, address)?;
@@ -238,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Who reads without letting the kernel bring a page in, as a BPF program does, finds it.
+    /// A reader that does not let the kernel fault a page in, such as a BPF program, finds it.
     #[test]
     fn the_page_is_there_before_anything_is_submitted() {
         for queue_type in [QueueType::ComputeAql, QueueType::Sdma] {

@@ -1,4 +1,5 @@
-//! What a process issued itself, by command and outcome: the truth that kfd-trace's counts are compared with.
+//! The ioctls that a process issued, by command and outcome: the reference that kfd-trace's counts are
+//! compared with.
 
 use super::errno::Errno;
 use super::uapi::{self, Command};

@@ -8,9 +8,9 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gpu {
     pub gpu_id: u32,
-    /// Bytes that CREATE_QUEUE must name exactly, from 6.12 on; older drivers do not tell.
+    /// Bytes that CREATE_QUEUE must pass exactly, from 6.12 on; older drivers do not report it.
     pub ctl_stack_size: Option<u32>,
-    /// Bytes per XCC that CREATE_QUEUE must at least name, from 6.12 on.
+    /// Bytes per XCC that CREATE_QUEUE must pass at least, from 6.12 on.
     pub cwsr_size: Option<u32>,
     pub num_xcc: u32,
 }

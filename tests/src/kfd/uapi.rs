@@ -16,7 +16,7 @@ const fn command(direction: u32, nr: u8, size: usize) -> Command {
     direction << 30 | size << 16 | (b'K' as u32) << 8 | nr as u32
 }
 
-/// `_IOWR('K', nr, size)` for numbers and sizes that no header names.
+/// `_IOWR('K', nr, size)` for numbers and sizes that are in no header.
 pub const fn iowr(nr: u8, size: usize) -> Command {
     command(READ | WRITE, nr, size)
 }
@@ -150,7 +150,8 @@ pub struct UpdateQueue {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GetProcessAperturesNew {
     pub apertures_ptr: u64,
-    /// In: entries behind the pointer. Out: entries filled, or GPUs there are if 0 was asked for.
+    /// In: capacity of the array behind the pointer. Out: entries filled, or number of GPUs if the capacity
+    /// is 0.
     pub num_of_nodes: u32,
     pub pad: u32,
 }
@@ -205,9 +206,9 @@ pub mod criu_op {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CriuDeviceBucket {
-    /// What the process calls the GPU.
+    /// The process' id of the GPU.
     pub user_gpu_id: u32,
-    /// What the driver calls it.
+    /// The driver's id of it.
     pub actual_gpu_id: u32,
     /// RESTORE only: its render node, opened.
     pub drm_fd: u32,

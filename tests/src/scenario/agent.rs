@@ -1,4 +1,4 @@
-//! An agent: a `kfd-workload agent` that performs one operation at a time, and what it answered.
+//! An agent: a `kfd-workload agent` that performs one operation at a time, and its results.
 
 use super::op::{Answer, Change, NewQueue, Op, Owner};
 use crate::harness::Workload;
@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Agent {
     workload: Workload,
-    /// Lines of its output that were looked at.
+    /// Lines of its output that were processed.
     seen: usize,
     /// Its secondary processes: id, and the place in its list of devices.
     contexts: Vec<(u64, usize)>,
@@ -23,7 +23,7 @@ pub struct Agent {
 impl Agent {
     pub fn start() -> Result<Self> {
         let workload = Workload::ready(&["agent"])?;
-        // it says nothing after this until it is asked
+        // it prints nothing after this until it gets an operation
         let seen = workload.lines().len();
         Ok(Self { workload, seen, contexts: Vec::new(), devices: 1, current: 0 })
     }
@@ -32,7 +32,7 @@ impl Agent {
         self.workload.pid()
     }
 
-    /// An ioctl or another operation that is the agent's own. `gpu_ids` in the order of the topology.
+    /// Performs an ioctl or another operation of the agent itself. `gpu_ids` in the order of the topology.
     pub fn perform(&mut self, op: &Op, gpu_ids: &[u32]) -> Result<Answer> {
         match op {
             Op::Create { owner, new } => {
@@ -88,7 +88,7 @@ impl Agent {
     fn ask_as(&mut self, owner: Owner, words: &str) -> Result<Value> {
         let device = match owner.context {
             None => 0,
-            // ids are given again: the newest is meant
+            // ids are reused: the newest is meant
             Some(id) => {
                 let found = self.contexts.iter().rfind(|(have, _)| *have == id);
                 found.with_context(|| format!("no context {id}"))?.1

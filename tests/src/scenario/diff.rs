@@ -1,4 +1,4 @@
-//! Differences between what the ledger holds and what somebody else tells. Pure.
+//! Differences between the ledger and another source. Pure.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -6,10 +6,11 @@ use std::{error, fmt};
 
 /// Field to value.
 pub type Row = BTreeMap<&'static str, Value>;
-/// Rows by the name of what they describe: `pid 312 queue 4`.
+/// Rows by the name of their object: `pid 312 queue 4`.
 pub type Table = BTreeMap<String, Row>;
 
-/// A scenario ended so: the tracer did not tell what happened, or only because the driver's lists set it right.
+/// The end of a failed scenario: the tracer did not report what happened, or only because it was corrected
+/// from the driver's lists.
 #[derive(Debug)]
 pub struct Differs(pub String);
 
@@ -24,7 +25,7 @@ impl error::Error for Differs {}
 /// Differences shown at most.
 const SHOWN: usize = 20;
 
-/// One line a difference. Of a row, only the ledger's fields are compared: `told` may know more.
+/// One line per difference. Of a row, only the ledger's fields are compared: `told` may have more.
 pub fn diff(teller: &str, ledger: &Table, told: &Table) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, expected) in ledger {
@@ -45,7 +46,7 @@ pub fn diff(teller: &str, ledger: &Table, told: &Table) -> Vec<String> {
     lines
 }
 
-/// The first of them, and how many there are beyond.
+/// The first differences, and how many more there are.
 pub fn shown(lines: &[String]) -> String {
     let mut text = lines[..lines.len().min(SHOWN)].join("\n");
     if lines.len() > SHOWN {

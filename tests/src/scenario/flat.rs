@@ -1,4 +1,4 @@
-//! Whether what was sampled over a long time has stopped growing. Pure.
+//! Whether samples over a long time have stopped growing. Pure.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 /// How many figures a sample has.
 pub const FIGURES: usize = 9;
 
-/// A figure, and what it may do.
+/// A figure, and its limits.
 #[derive(Clone, Copy, Debug)]
 struct Figure {
     name: &'static str,
-    /// That it may grow by, beside what is allowed to all.
+    /// Allowed growth beyond what is allowed to all.
     slack: u64,
-    /// That each further process that is remembered may add.
+    /// Allowed growth per additional remembered process.
     per_process: u64,
 }
 
-/// In the order of [`Sample::figures`]. A process that has ended is told of for some minutes: what it takes is that of
-/// `cargo xtask bench daemon`, and the rows of its ioctls.
+/// In the order of [`Sample::figures`]. A process that has ended is reported for some minutes: its cost is
+/// that of `cargo xtask bench daemon`, and the rows of its ioctls.
 const TABLE: [Figure; FIGURES] = [
     Figure { name: "rss_kib", slack: 64, per_process: 8 },
     Figure { name: "anon_kib", slack: 64, per_process: 8 },
@@ -30,16 +30,16 @@ const TABLE: [Figure; FIGURES] = [
     Figure { name: "in_flight", slack: 1, per_process: 0 },
 ];
 
-/// What all figures may grow by, per cent.
+/// Allowed growth of all figures, per cent.
 const TOLERANCE: u64 = 3;
 
-/// One look at a tracer at rest.
+/// One sample of a tracer at rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Since the begin.
     pub at: Duration,
     pub operations: usize,
-    /// Processes that ended and are still told of.
+    /// Processes that ended and are still reported.
     pub remembered: u64,
     pub figures: [u64; FIGURES],
 }
@@ -57,16 +57,16 @@ impl Sample {
         let minute = self.at.as_secs_f64() / 60.0;
         let mut row = format!("{minute:>7.2} {:>10} {:>10}", self.operations, self.remembered);
         for value in self.figures {
-            // a String takes all
+            // writing to a String cannot fail
             let _ = write!(row, " {value:>10}");
         }
         row
     }
 }
 
-/// The rule: of each figure the median of the last quarter of all samples is at most that of the second quarter and a
-/// little more: what fewer than half of the samples have met is no growth. One line a figure that is not; a line, too, where
-/// there are not enough samples to tell.
+/// The rule: for each figure the median of the last quarter of all samples is at most that of the second
+/// quarter and a little more: a value reached by fewer than half of the samples is no growth. Returns one
+/// line per figure that violates it; also a line if there are not enough samples to decide.
 #[must_use]
 pub fn grown(samples: &[Sample]) -> Vec<String> {
     let quarter = samples.len() / 4;

@@ -1,13 +1,15 @@
-//! What must be true after the operations so far, from the driver's answers and the rules of its source alone.
+//! The expected state after the operations so far, derived only from the driver's results and the rules of
+//! its source.
 //!
-//! Rules (amdkfd/kfd_device_queue_manager.c unless said, 6.1 to 7.2):
-//! - CREATE_QUEUE is one call of init_mqd, whose own call of update_mqd does not count. A queue made while its
-//!   process is evicted from the GPU is born evicted (create_queue_cpsch).
+//! Rules (amdkfd/kfd_device_queue_manager.c unless noted, 6.1 to 7.2):
+//! - CREATE_QUEUE is one call of init_mqd, whose own call of update_mqd does not count. A queue created while
+//!   its process is evicted from the GPU starts evicted (create_queue_cpsch).
 //! - UPDATE_QUEUE and SET_CU_MASK that succeed are one call of update_mqd each (update_queue).
 //! - Evictions are counted per process and GPU: only from 0 to 1 and back queues change
-//!   (evict_/restore_process_queues_cpsch). All GPUs of the machine are evicted together, but for a VM fault,
-//!   after which there is no restore (kfd_dqm_evict_pasid). A GPU on which the process has no VM counts along, and
-//!   nothing is evicted there; queues that are made while the count stands are born evicted, and restored with it.
+//!   (evict_/restore_process_queues_cpsch). All GPUs of the machine are evicted together, except for a VM
+//!   fault, after which there is no restore (kfd_dqm_evict_pasid). A GPU on which the process has no VM is
+//!   counted too, and nothing is evicted there; queues that are created while the count is not 0 start
+//!   evicted, and are restored with it.
 //! - Closing the device ends nothing but a secondary process (kfd_chardev.c:kfd_release).
 
 use super::op::{Answer, Change, Made, NewQueue, Op, Owner};
@@ -15,14 +17,14 @@ use crate::kfd::uapi::QueueType;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 
-/// KFD_MIN_QUEUE_RING_SIZE of kfd_priv.h: a smaller ring is taken as this large.
+/// KFD_MIN_QUEUE_RING_SIZE of kfd_priv.h: a smaller ring is treated as this large.
 const MIN_RING_SIZE: u32 = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
     pub gpu_id: u32,
     pub queue_type: QueueType,
-    /// The ring's place in memory; see [`Queue::ring_address`].
+    /// The ring's address in memory; see [`Queue::ring_address`].
     home: u64,
     no_ring: bool,
     /// Bytes.
@@ -35,14 +37,14 @@ pub struct Queue {
     /// Calls of update_queue, each of which calls update_mqd.
     pub updates: u64,
     pub evicted: bool,
-    /// That it lived through; being born evicted is one: it waits as the others do.
+    /// Evictions during its life; being created evicted counts as one: it waits as the others do.
     pub evictions: u64,
 }
 
 impl Queue {
     fn new(new: &NewQueue, made: &Made, evicted: bool) -> Self {
         let queue_type = match new.queue_type {
-            // the driver turns it into the type of the engine's own (allocate_sdma_queue)
+            // the driver changes it to the engine's own type (allocate_sdma_queue)
             QueueType::SdmaByEngId => QueueType::Sdma,
             other => other,
         };
@@ -75,7 +77,7 @@ impl Queue {
         if self.no_ring { 0 } else { self.home }
     }
 
-    /// QUEUE_IS_ACTIVE of kfd_priv.h; nothing is suspended by a debugger here.
+    /// QUEUE_IS_ACTIVE of kfd_priv.h; here no debugger suspends anything.
     pub fn active(&self) -> bool {
         !self.no_ring && self.percent > 0 && !self.evicted
     }
@@ -86,13 +88,14 @@ impl Queue {
 pub struct OnGpu {
     /// qcm_process_device.evicted
     pub refs: u32,
-    /// Real ones: from 0 to 1, where it has a VM.
+    /// Effective ones: from 0 to 1, where it has a VM.
     pub evictions: u64,
     /// kfd_process_device.drm_priv
     pub vm: bool,
 }
 
-/// When a process gets a VM (kfdsim's `each_vm`): with the first GPU that it binds to on all of them, or on each alone.
+/// When a process gets a VM (kfdsim's `each_vm`): on all GPUs with the first one that it binds to, or on each
+/// GPU separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Vms {
     #[default]
@@ -104,8 +107,8 @@ pub enum Vms {
 pub struct Process {
     pub pid: u32,
     pub gpus: BTreeMap<u32, OnGpu>,
-    /// A CREATE_QUEUE came as far as kfd_bind_process_to_device. On 6.1 an eviction of a process that is not bound
-    /// reads through a null pointer at its restore.
+    /// A CREATE_QUEUE reached kfd_bind_process_to_device. On 6.1 the restore after an eviction of an unbound
+    /// process reads through a null pointer.
     pub bound: bool,
     /// Whether the agent has the device open.
     pub open: bool,
@@ -143,22 +146,22 @@ impl Process {
         }
     }
 
-    /// The restore of an eviction by TTM shows in sysfs, if it does on the last GPU.
+    /// sysfs shows the restore of an eviction by TTM if it shows it on the last GPU.
     pub fn shows_restore(&self) -> bool {
         self.gpus.values().last().is_some_and(|gpu| gpu.refs == 0 && gpu.vm)
     }
 
-    /// On every GPU: the driver warns where there is nothing to restore.
+    /// On every GPU: the driver warns if there is nothing to restore.
     pub fn restorable(&self) -> bool {
         self.gpus.values().all(|gpu| gpu.refs > 0)
     }
 }
 
-/// Calls of MQD functions by all queues there ever were.
+/// Calls of MQD functions by all queues so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MqdWrites {
     pub init: u64,
-    /// Without those that init_mqd makes itself.
+    /// Without those made by init_mqd itself.
     pub update: u64,
 }
 
@@ -190,7 +193,7 @@ impl Ledger {
         self.processes.get(&owner)
     }
 
-    /// An error is an answer that the rules hold for impossible.
+    /// An error is a result that is impossible by the rules.
     pub fn apply(&mut self, op: &Op, answer: &Answer) -> Result<()> {
         self.book(op, answer).with_context(|| format!("{op:?} was answered by {answer:?}"))
     }
@@ -217,7 +220,7 @@ impl Ledger {
                 let gone = self.live(*owner)?.queues.remove(queue_id);
                 ensure!(gone.is_some(), "there is no such queue");
             }
-            // the ledger follows: what the driver refused has changed nothing
+            // the ledger follows: a refused operation has changed nothing
             (Op::Update { .. } | Op::CuMask { .. } | Op::Destroy { .. }, Answer::Refused(_)) => {}
             (Op::Fork { .. }, Answer::Refused(errno)) => ensure!(errno == "EBADF", "for a child's ioctl"),
             (Op::Context { .. }, Answer::Context { id }) => {
@@ -259,8 +262,8 @@ impl Ledger {
                 process.bind(new.gpu_id, vms);
                 self.mqd_writes.init += 1;
             }
-            // arguments are looked at before the process is bound, what is left of the GPU after it; the number of the
-            // engine, too (6.12), where it is known at all
+            // the driver checks arguments before it binds the process, and the free resources of the GPU
+            // after it; also the number of the engine (6.12), where it supports it at all
             Answer::Refused(errno) => {
                 let engine = new.queue_type == QueueType::SdmaByEngId && vms == Vms::Each && !new.spoilt;
                 if engine || ["ENOMEM", "ENOSPC"].contains(&errno.as_str()) {
@@ -287,7 +290,7 @@ impl Ledger {
                 gpu_ids.iter().for_each(|gpu| process.evict(*gpu));
                 gpu_ids.iter().for_each(|gpu| process.restore(*gpu));
             }
-            // kfdsim has it happen on the first GPU of the process
+            // kfdsim raises it on the first GPU of the process
             Op::Fault { .. } => {
                 ensure!(process.gpus.get(&first).is_some_and(|gpu| gpu.vm), "no VM on the first GPU");
                 process.evict(first);

@@ -1,4 +1,4 @@
-//! One scenario: agents, driver, tracer and ledger side by side, compared as they go.
+//! One scenario: agents, driver, tracer and ledger run side by side and are compared repeatedly.
 
 use super::agent::Agent;
 use super::diff::{Differs, Table, diff, shown};
@@ -28,13 +28,13 @@ pub use outcome::Outcome;
 
 /// Operations between two comparisons.
 const STRETCH: usize = 50;
-/// So many of each stretch happen while the tracer stands still, where records are to be lost.
+/// This many of each stretch happen while the tracer is stopped, where records are to be lost.
 const UNSEEN: usize = 35;
-/// The smallest there is: room for some ten records.
+/// The smallest possible ring: room for some ten records.
 const SMALL_RING: &str = "4KiB";
-/// Few enough PIDs that a long scenario uses them again; the kernel's least is 301.
+/// Few enough PIDs that a long scenario reuses them; the kernel's minimum is 301.
 const PID_MAX: (&str, &str) = ("/proc/sys/kernel/pid_max", "450");
-/// A guest that is silent for minutes is taken for dead: a line each so many operations.
+/// A guest that is silent for minutes is taken for hung: one line per this many operations.
 const STILL_ALIVE: usize = 250;
 const SYSFS: &str = "/sys";
 
@@ -42,17 +42,18 @@ const SYSFS: &str = "/sys";
 pub struct Life {
     pub seed: u64,
     pub operations: usize,
-    /// Stops the tracer again and again, so that it loses records.
+    /// Stops the tracer repeatedly, so that it loses records.
     pub drops: bool,
     /// Whether the driver has secondary KFD processes.
     pub contexts: bool,
     /// Not on 6.1: its restore reads through a null pointer where a process has no VM.
     pub vms: Vms,
-    /// A probe that the tracer has to do without.
+    /// A probe that is left out of the tracer.
     pub without: Option<ProbeId>,
 }
 
-/// Plays it. A difference that stays is an error ([`Differs`]), which names the seed and shows the difference.
+/// Plays it. A persistent difference is an error ([`Differs`]), which names the seed and shows the
+/// difference.
 pub fn run(life: Life) -> Result<Outcome> {
     let place = format!("seed {}, {} operations, drops: {}", life.seed, life.operations, life.drops);
     let _settings = settings(life.vms)?;
@@ -62,7 +63,7 @@ pub fn run(life: Life) -> Result<Outcome> {
     Ok(world.outcome)
 }
 
-/// What the machine is set to for the time of a scenario.
+/// The machine's settings for the duration of a scenario.
 fn settings(vms: Vms) -> Result<[Setting; 2]> {
     let each_vm = (EACH_VM, if vms == Vms::Each { "1" } else { "0" });
     let set = |(file, value)| Setting::of(file, value);
@@ -74,14 +75,14 @@ struct World {
     plan: Plan,
     ledger: Ledger,
     agents: BTreeMap<u32, Agent>,
-    /// Evictions by TTM that have yet to end: of each agent, the GPUs and their evicted time before.
+    /// Evictions by TTM that have not ended: for each agent, the GPUs and their evicted time before.
     evicted: BTreeMap<u32, Vec<(u32, u64)>>,
     daemon: Daemon,
     stopped: bool,
     calls: MqdCount,
     restores: Restores,
     pids: BTreeSet<u32>,
-    /// When processes ended, each one.
+    /// When each process ended.
     ended: Vec<Instant>,
     outcome: Outcome,
 }
@@ -119,7 +120,7 @@ impl World {
         self.end()
     }
 
-    /// All that is planned.
+    /// Performs all planned operations.
     fn operate(&mut self, step: &mut usize) -> Result<()> {
         loop {
             match *step % STRETCH {
@@ -127,7 +128,7 @@ impl World {
                 UNSEEN => self.stop(false)?,
                 _ => {}
             }
-            // where a fault has come to is told by the tracer alone
+            // only the tracer reports where a fault has got to
             let stopped = self.stopped;
             let Some(op) = self.plan.next(&self.ledger, |kind| !stopped || kind != Kind::Fault) else {
                 break;
@@ -166,7 +167,7 @@ impl World {
         self.daemon.stop()
     }
 
-    /// What the tracer could not do, by its own counters: the likely cause of a difference.
+    /// The tracer's own error counters: the likely cause of a difference.
     fn troubles(&self) -> String {
         let Ok(metrics) = self.daemon.scrape() else { return String::new() };
         let reasons = metrics.series("kfd_trace_trouble_total").filter(|(_, count)| *count > 0.0);
@@ -228,8 +229,8 @@ impl World {
         Ok(Answer::Done)
     }
 
-    /// Waits for the end of an eviction by TTM, which the driver shows in sysfs, and until the restore has returned: what
-    /// follows would nest with it or not, as it happens.
+    /// Waits for the end of an eviction by TTM, which the driver shows in sysfs, and until the restore has
+    /// returned: otherwise it is a matter of timing whether the next operation nests with it.
     fn settle(&mut self, number: u32) -> Result<()> {
         let Some(before) = self.evicted.remove(&number) else { return Ok(()) };
         let pid = self.agents.get(&number).context("there is no such agent")?.pid();
@@ -243,7 +244,7 @@ impl World {
         })
     }
 
-    /// Ledger, sysfs and tracer, until they agree.
+    /// Compares ledger, sysfs and tracer, until they agree.
     fn compare(&mut self) -> Result<()> {
         self.stop(false)?;
         let pending: Vec<u32> = self.evicted.keys().copied().collect();
@@ -271,7 +272,7 @@ impl World {
         Ok(())
     }
 
-    /// A second tracer, started late, finds all that lives.
+    /// A second tracer, started late, finds everything that lives.
     fn compare_ps(&mut self) -> Result<()> {
         let ledger = view::queues(&self.ledger, Depth::Addresses);
         agree("ps", &ledger, || {
@@ -281,9 +282,9 @@ impl World {
         Ok(())
     }
 
-    /// The tracer finds what it was not told in the driver's lists, and agrees again: where no record is lost, there is
-    /// nothing to find. Where some are, there is: a third of the operations of a stretch make queues, [`SMALL_RING`] takes in
-    /// no more than its first ones, and at its end the tracer is waited for.
+    /// The tracer finds missed events in the driver's lists, and agrees again: where no record is lost, there
+    /// is nothing to find. Where some are, there is: a third of the operations of a stretch create queues,
+    /// [`SMALL_RING`] holds only the first of them, and at its end the tracer is waited for.
     fn check_mended(&mut self) -> Result<()> {
         self.outcome.mended = mended(&self.daemon.scrape()?, self.life.drops)?;
         let resynced = self.outcome.resynced;
@@ -291,7 +292,7 @@ impl World {
         Ok(())
     }
 
-    /// That records were lost, and none were, is each true where it should be.
+    /// Checks that records were lost where they should be, and none elsewhere.
     fn check_records(&mut self) -> Result<()> {
         let metrics = self.daemon.scrape()?;
         let lost =
@@ -301,7 +302,7 @@ impl World {
         senders(&metrics)
     }
 
-    /// The ledger's rules on MQD writes against the driver's own calls.
+    /// Checks the ledger's rules on MQD writes against the driver's own calls.
     fn check_calls(&mut self) -> Result<()> {
         let sum = |names: [&str; 2]| names.iter().map(|name| self.calls.count(name)).sum::<Result<u64>>();
         let init = sum(["init_mqd", "init_mqd_sdma"])?;
@@ -317,7 +318,7 @@ impl World {
     }
 }
 
-/// Each lost record of these kinds is one of the probes that send such; they send others, too.
+/// Each lost record of these kinds is attributed to one of the probes that send them; they send others, too.
 fn senders(metrics: &Metrics) -> Result<()> {
     const SENDERS: [(&[&str], &[&str]); 5] = [
         (&["queue_create"], &["queue_add"]),
@@ -337,8 +338,8 @@ fn senders(metrics: &Metrics) -> Result<()> {
     Ok(())
 }
 
-/// Differences that were set right: some where records were lost, and none, not even a queue that sysfs lacks, where none
-/// were.
+/// Corrected differences: some where records were lost, and none, not even a queue missing in sysfs, where
+/// none were.
 fn mended(metrics: &Metrics, drops: bool) -> Result<f64> {
     let kinds: Vec<_> = metrics.series("kfd_trace_differences_total").collect();
     ensure!(!kinds.is_empty(), "no kfd_trace_differences_total");
@@ -352,7 +353,8 @@ fn mended(metrics: &Metrics, drops: bool) -> Result<f64> {
     Ok(mended)
 }
 
-/// Looks until there is no difference, and gives what was told then; the differences of the last look are the error.
+/// Repeats until there is no difference, and returns the last table; the differences of the last scan are the
+/// error.
 fn agree(teller: &str, ledger: &Table, look: impl Fn() -> Result<Table>) -> Result<Table> {
     let mut last = Vec::new();
     let agreed = until("no difference", SOON, || {

@@ -1,9 +1,9 @@
-//! Operations of a scenario, and what the driver answered.
+//! Operations of a scenario, and the driver's results.
 
 use crate::kfd::uapi::QueueType;
 use serde_json::Value;
 
-/// What operations are counted by.
+/// The kinds by which operations are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Start,
@@ -146,7 +146,7 @@ impl Op {
     }
 }
 
-/// How an operation went, as whoever performed it was told.
+/// Result of an operation, as its performer received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Done,
@@ -154,7 +154,7 @@ pub enum Answer {
         pid: u32,
     },
     Created(Made),
-    /// The id of a secondary KFD process, by sysfs.
+    /// The id of a secondary KFD process, from sysfs.
     Context {
         id: u64,
     },
@@ -162,7 +162,7 @@ pub enum Answer {
     Refused(String),
 }
 
-/// What CREATE_QUEUE gave, and what the process knows of its own memory.
+/// Result of CREATE_QUEUE, and what the process knows of its own memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
     pub queue_id: u32,

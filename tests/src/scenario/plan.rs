@@ -1,4 +1,4 @@
-//! Which operation comes next: random, weighted, the same for the same seed and the same answers.
+//! Chooses the next operation: random, weighted, the same for the same seed and the same results.
 
 use super::ledger::{Ledger, Process};
 use super::op::{Change, Kind, NewQueue, Op, Owner};
@@ -19,7 +19,7 @@ pub const REQUIRED: [Kind; 9] = [
     Kind::Fork,
 ];
 
-/// How the others are shared out.
+/// Weights of the other operations.
 const WEIGHTS: [(Kind, usize); 13] = [
     (Kind::Start, 2),
     (Kind::Create, 34),
@@ -46,10 +46,10 @@ const NO_QUEUE: u32 = 2000;
 #[derive(Debug)]
 pub struct Plan {
     rng: Rng,
-    /// Still to come, in this order where it is possible.
+    /// Remaining operations, in this order where possible.
     left: Vec<Kind>,
     agents: u32,
-    /// One that neither exits nor is killed.
+    /// An agent that neither exits nor is killed.
     spared: Option<u32>,
 }
 
@@ -69,13 +69,13 @@ impl Plan {
         Self { rng, left, agents: 0, spared: None }
     }
 
-    /// A further plan for the same ledger; `spared` is an agent that lives on.
+    /// A further plan for the same ledger; `spared` is an agent that stays alive.
     pub fn again(&self, seed: u64, operations: usize, contexts: bool, spared: u32) -> Self {
         Self { agents: self.agents, spared: Some(spared), ..Self::new(seed, operations, contexts) }
     }
 
-    /// The next operation that the ledger's state allows, of the kinds `allowed`; `None` at the end. What is not
-    /// possible now comes later, after operations that make it possible.
+    /// The next operation that the ledger's state allows, of the kinds `allowed`; `None` at the end.
+    /// Operations that are impossible now come later, after operations that make them possible.
     pub fn next(&mut self, ledger: &Ledger, allowed: impl Fn(Kind) -> bool) -> Option<Op> {
         if self.left.is_empty() {
             return None;
@@ -126,7 +126,7 @@ impl Plan {
                 Op::Evict { agent: self.bound(ledger, |process| refs(process).all(|refs| refs < 3))? }
             }
             Kind::Restore => Op::Restore { agent: self.bound(ledger, Process::restorable)? },
-            // only a GPU that is not evicted shows in sysfs that the restore has come
+            // sysfs shows the end of the restore only for a GPU that is not evicted
             Kind::TtmEvict => Op::TtmEvict { agent: self.bound(ledger, Process::shows_restore)? },
             Kind::Fault => {
                 let first = ledger.gpu_ids().first()?;
@@ -176,7 +176,7 @@ impl Plan {
         self.owner(ledger, fits).map(|owner| owner.agent)
     }
 
-    /// A live queue of an open device; one in ten is none at all.
+    /// A live queue of an open device; one in ten is nonexistent.
     fn queue(&mut self, ledger: &Ledger, fits: impl Fn(QueueType) -> bool) -> Option<(Owner, u32)> {
         if self.rng.u32(..10) == 0 {
             return Some((self.owner(ledger, |_, process| process.open)?, NO_QUEUE));
@@ -216,7 +216,7 @@ impl Plan {
         }
     }
 
-    /// Mostly all of it, as in life; sometimes none, which switches the queue off.
+    /// Mostly 100, as in real use; sometimes 0, which switches the queue off.
     fn percent(&mut self) -> u32 {
         match self.rng.u32(..10) {
             0 => 0,
@@ -225,13 +225,13 @@ impl Plan {
         }
     }
 
-    /// 512 bytes, less than the driver's least, to 1 MiB.
+    /// 512 bytes, less than the driver's minimum, to 1 MiB.
     fn ring_size(&mut self) -> u32 {
         1 << self.rng.u32(9..=20)
     }
 }
 
-/// What leads to a state in which `kind` is possible.
+/// Operations that lead to a state in which `kind` is possible.
 fn towards(kind: Kind) -> &'static [Kind] {
     match kind {
         Kind::Restore => &[Kind::Evict, Kind::Create, Kind::Open, Kind::Start],
@@ -252,7 +252,7 @@ mod tests {
     use crate::scenario::op::{Answer, Made};
     use std::collections::BTreeMap;
 
-    /// A driver that does everything it is asked to.
+    /// A driver that accepts every operation.
     fn answer(op: &Op, next: u32) -> Answer {
         match op {
             Op::Start { agent } => Answer::Started { pid: 100 + agent },

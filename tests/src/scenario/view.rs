@@ -1,4 +1,4 @@
-//! The same tables of the ledger, of sysfs and of what the tracer tells. Pure, but for what sysfs is read by.
+//! The same tables from the ledger, from sysfs and from the tracer's output. Pure, except for reading sysfs.
 
 use super::diff::{Row, Table};
 use super::ledger::{Ledger, Queue};
@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use std::iter::once;
 use std::path::Path;
 
-/// How much a teller can know.
+/// How much a source can know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// What the driver's sysfs shows.
     Sysfs,
     /// What `kfd-trace ps` shows.
     Addresses,
-    /// What sysfs and the kernel's structures hold: all that is left where records were lost.
+    /// What sysfs and the kernel's structures hold: all that remains where records were lost.
     State,
-    /// What only those know who saw everything happen.
+    /// What is known only after observing every event.
     History,
 }
 
@@ -40,7 +40,7 @@ fn hex(address: u64) -> Value {
     format!("{address:#x}").into()
 }
 
-/// Live queues, in the words of the tracer's API.
+/// Live queues, with the field names of the tracer's API.
 pub fn queues(ledger: &Ledger, depth: Depth) -> Table {
     let mut table = Table::new();
     for (owner, process) in ledger.processes() {
@@ -81,7 +81,7 @@ fn queue_row(queue: &Queue, depth: Depth) -> Row {
     row
 }
 
-/// Live processes, their queues, and what happened to them on each GPU.
+/// Live processes, their queues, and their events on each GPU.
 pub fn processes(ledger: &Ledger, depth: Depth) -> Table {
     let mut table = Table::new();
     for (owner, process) in ledger.processes() {
@@ -99,8 +99,8 @@ pub fn processes(ledger: &Ledger, depth: Depth) -> Table {
     table
 }
 
-/// What is told at [`Depth::State`], and those of the ledger's processes without a queue that are not: where all records of
-/// one were lost, no difference of queues leads to it.
+/// The reported table at [`Depth::State`], plus those of the ledger's processes without a queue that are not
+/// in it: where all records of a process were lost, no difference of queues leads to it.
 pub fn with_unseen(ledger: &Table, mut told: Table) -> Table {
     for (name, row) in ledger.iter().filter(|(_, row)| row.get("queues") == Some(&json!(0))) {
         told.entry(name.clone()).or_insert_with(|| row.clone());
@@ -126,7 +126,8 @@ pub fn told_gpus(answer: &Value) -> Result<Table> {
     Ok(by_name(rows.iter().map(|row| (format!("gpu {}", row["gpu_id"]), fields(row)))))
 }
 
-/// A further row of a name has one that nobody expects: a ghost beside what lives must not be hidden by it, nor hide it.
+/// A further row with the same name gets an unexpected name: a stale row must not be hidden by a live one,
+/// nor hide it.
 fn by_name(rows: impl IntoIterator<Item = (String, Row)>) -> Table {
     let mut table = Table::new();
     for (name, row) in rows {
@@ -144,7 +145,7 @@ pub fn told_queues(answer: &Value) -> Result<Table> {
     Ok(by_name(rows.collect::<Result<Vec<_>>>()?))
 }
 
-/// `GET /api/v1/processes`, those alive; evictions by GPU, where there were any.
+/// Live processes of `GET /api/v1/processes`; evictions by GPU, where there were any.
 pub fn told_processes(answer: &Value) -> Result<Table> {
     let rows = answer["processes"].as_array().context("no processes in the answer")?;
     let mut live = Vec::new();
@@ -171,7 +172,7 @@ fn name_of(row: &Value, queue: bool) -> Result<String> {
     Ok(queue_name(pid, context, queue_id))
 }
 
-/// The fields that the ledger has an opinion on.
+/// The fields that the ledger has.
 fn fields(row: &Value) -> Row {
     const NAMES: [&str; 20] = [
         "gpu_id",

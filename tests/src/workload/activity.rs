@@ -1,5 +1,6 @@
-//! Operations of `script` on the two pointers of a queue: what a program and its GPU would do to them, and what goes wrong with the
-//! memory around them. Each is answered with the totals of the queue after it: the ledger that a tracer's counts are held against.
+//! Operations of `script` on the two pointers of a queue: what a program and its GPU would do to them, and
+//! faults of the memory around them. Each prints the queue's totals after it: the ledger that a tracer's
+//! counts are compared with.
 
 use crate::kfd::{Counts, Pointers};
 use anyhow::{Context, Result, bail, ensure};
@@ -10,7 +11,7 @@ use std::time::Duration;
 /// One step, of one queue or of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Activity {
-    /// `None` is every queue that was made on the device in use.
+    /// `None` is every queue that was created on the device in use.
     pub(crate) queue_id: Option<u32>,
     pub(crate) step: Step,
 }
@@ -19,28 +20,28 @@ pub(crate) struct Activity {
 pub(crate) enum Step {
     Submit(u64),
     Retire(u64),
-    /// Submits and retires so many, in bursts.
+    /// Submits and retires this many, in bursts.
     Busy {
         count: u64,
         burst: u64,
     },
-    /// Other bytes where the queue's structure was.
+    /// Overwrites the queue's structure with other bytes.
     Scribble(u8),
     /// Undoes that.
     Restore,
-    /// Unmaps the page for good.
+    /// Unmaps the page permanently.
     Unmap,
 }
 
-/// Of `busy`, where none is said.
+/// Default of `busy`.
 const BURST: u64 = 1000;
-/// A burst stands in the queue for so long.
+/// How long a burst stays in the queue.
 const STOP: Duration = Duration::from_millis(1);
-/// Of `scribble`, where none is said.
+/// Default of `scribble`.
 const BYTE: u8 = 0xa5;
 
 impl Activity {
-    /// `None` for a word that names no step.
+    /// `None` if the word names no step.
     pub(crate) fn parse(name: &str, rest: &[&str]) -> Result<Option<Self>> {
         const NAMES: [&str; 6] = ["submit", "retire", "busy", "scribble", "restore", "unmap"];
         if !NAMES.contains(&name) {
@@ -77,8 +78,8 @@ impl Activity {
         }
     }
 
-    /// Of these queues, all that were made on the device, the latest last: an id is that of the latest. Gives `queue_id`, or
-    /// "all", and the totals.
+    /// Performs the step on these queues, all that were created on the device, the latest last: an id means
+    /// the latest with it. Returns `queue_id`, or "all", and the totals.
     pub(crate) fn take<'a>(&self, made: impl Iterator<Item = (u32, &'a mut Pointers)>) -> Result<Value> {
         let mut chosen: Vec<(u32, &mut Pointers)> =
             made.filter(|(id, _)| self.queue_id.is_none_or(|wanted| wanted == *id)).collect();

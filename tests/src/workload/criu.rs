@@ -1,4 +1,4 @@
-//! `criu`, the operation of `script`: one step of saving a process or of restoring one, and the file between them.
+//! `criu`, the operation of `script`: one step of saving or restoring a process, and the file between them.
 
 use crate::kfd::criu::{self, Checkpoint};
 use crate::kfd::{Client, uapi};
@@ -33,7 +33,7 @@ impl Step {
         })
     }
 
-    /// One ioctl, whose failure the client remembers; `info` is what the last [`Step::Info`] gave.
+    /// Issues one ioctl, whose failure the client stores; `info` is the result of the last [`Step::Info`].
     pub(crate) fn take(&self, client: &mut Client, info: &mut Option<uapi::Criu>) -> Result<Value> {
         let _ = match self {
             Self::Nothing => criu::nothing(client),
@@ -50,7 +50,7 @@ impl Step {
             }
             Self::Unpause => criu::unpause(client),
             Self::Restore(file) => {
-                // a GPU made of memory has no render node, and its driver looks into none
+                // a GPU made of memory has no render node, and its driver reads none
                 let render = File::open("/dev/null").context("open /dev/null")?;
                 criu::restore(client, load(file)?, &render)
             }

@@ -1,5 +1,5 @@
-//! `criu-tracer`: saves another process as CRIU does, which traces it and has a duplicate of its descriptor, and stays in the
-//! call until it is told to go on.
+//! `criu-tracer`: saves another process as CRIU does, which traces it and has a duplicate of its descriptor,
+//! and stays in the call until standard input ends.
 
 use super::report;
 use crate::kfd::{Client, criu};
@@ -16,9 +16,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::thread;
 
-/// Ready once all is done but CHECKPOINT, which ends with standard input.
+/// Prints ready once everything but CHECKPOINT is done, which ends with standard input.
 pub(crate) fn run(pid: u32) -> Result<()> {
-    // kfd_ioctl lets in the thread that traces the leader.
+    // kfd_ioctl admits the thread that traces the leader.
     let leader = Pid::from_raw(pid.cast_signed());
     ptrace::seize(leader, ptrace::Options::empty()).with_context(|| format!("trace process {pid}"))?;
     let mut client = Client::of(descriptor(pid).with_context(|| format!("the device of process {pid}"))?);
@@ -40,7 +40,7 @@ pub(crate) fn run(pid: u32) -> Result<()> {
     report::counts(&client.tally)
 }
 
-/// A duplicate of the first descriptor that a process has of the device (pidfd_getfd(2)).
+/// A duplicate of a process' first descriptor of the device (pidfd_getfd(2)).
 fn descriptor(pid: u32) -> Result<OwnedFd> {
     let is_kfd = |entry: &DirEntry| fs::read_link(entry.path()).is_ok_and(|to| to == Path::new("/dev/kfd"));
     let mut open = fs::read_dir(format!("/proc/{pid}/fd"))?.filter_map(Result::ok).filter(is_kfd);
@@ -53,14 +53,15 @@ fn descriptor(pid: u32) -> Result<OwnedFd> {
     owned(taken).context("pidfd_getfd")
 }
 
-/// What a system call gave: a new descriptor, or -1.
+/// The result of a system call: a new descriptor, or -1.
 fn owned(fd: c_long) -> Result<OwnedFd> {
     let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: it is new, so nobody else has it.
+    // SAFETY: it is new, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Memory that the kernel, too, waits for when it writes there, until this is dropped (userfaultfd(2)). It stays mapped.
+/// Memory that makes the kernel, too, wait when it writes there, until this is dropped (userfaultfd(2)). It
+/// stays mapped.
 struct Withheld {
     address: u64,
     _faults: OwnedFd,
@@ -78,11 +79,11 @@ impl Withheld {
         // SAFETY: a number; a new descriptor comes back.
         let faults = owned(unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) })?;
         let mut api = uffd::Api { api: uffd::API, ..uffd::Api::default() };
-        // SAFETY: the structure that this command wants.
+        // SAFETY: the structure that this command requires.
         unsafe { uffd::api(faults.as_raw_fd(), &raw mut api) }.context("UFFDIO_API")?;
         let len = length.get() as u64;
         let mut range = uffd::Register { start: address, len, mode: uffd::MISSING, ioctls: 0 };
-        // SAFETY: as above; nobody has used the memory yet.
+        // SAFETY: as above; the memory has not been used yet.
         unsafe { uffd::register(faults.as_raw_fd(), &raw mut range) }.context("UFFDIO_REGISTER")?;
         Ok(Self { address, _faults: faults })
     }
@@ -91,7 +92,7 @@ impl Withheld {
 /// include/uapi/linux/userfaultfd.h
 mod uffd {
     pub(super) const API: u64 = 0xaa;
-    /// `UFFDIO_REGISTER_MODE_MISSING`: pages that are not there yet.
+    /// `UFFDIO_REGISTER_MODE_MISSING`: pages that are not present yet.
     pub(super) const MISSING: u64 = 1;
 
     #[derive(Default)]

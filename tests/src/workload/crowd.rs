@@ -1,4 +1,5 @@
-//! Threads of a script that make a call each and stay until they may go, so that what they have left is not gone before a test looks.
+//! Threads of a script that make one call each and stay until released, so that their traces still exist when
+//! a test checks.
 
 use super::report;
 use crate::kfd::Client;
@@ -25,7 +26,7 @@ impl Crowd {
             let (sender, done) = std::sync::mpsc::channel();
             crowd.threads.push(thread::spawn(move || {
                 let called = own.version().map(|_| (gettid().as_raw(), own.tally));
-                // Nobody waits for it any more where another one has failed.
+                // The receiver no longer waits where another thread has failed.
                 let _ = sender.send(called);
                 while !may_go.load(Ordering::Acquire) {
                     thread::park();

@@ -1,4 +1,4 @@
-//! `burst` and `flood`: more ioctls than a record each could carry; `noise`: some all the time.
+//! `burst` and `flood`: more ioctls than one record each could carry; `noise`: some all the time.
 
 use super::until::Finish;
 use super::{queues, report};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// `count` ioctls in all, shared out among threads that use one descriptor.
+/// `count` ioctls in total, divided among threads that use one descriptor.
 pub(crate) fn burst(threads: NonZeroU64, count: NonZeroU64, cpu: Option<usize>) -> Result<()> {
     cpu.map(pin_to).transpose()?;
     let threads = threads.get();
@@ -22,7 +22,7 @@ pub(crate) fn burst(threads: NonZeroU64, count: NonZeroU64, cpu: Option<usize>) 
     })
 }
 
-/// As many as there can be in that time.
+/// As many as possible in that time.
 pub(crate) fn flood(threads: NonZeroU64, time: Duration) -> Result<()> {
     together(threads.get(), |_| {
         let begin = Instant::now();
@@ -30,11 +30,11 @@ pub(crate) fn flood(threads: NonZeroU64, time: Duration) -> Result<()> {
     })
 }
 
-/// Each thread goes on as long as it may after so many ioctls.
+/// Each thread continues as long as `may` allows after this many ioctls.
 fn together<M: Fn(u64) -> bool + Send>(threads: u64, may: impl Fn(u64) -> M) -> Result<()> {
     let gpu_id = queues::gpus()?[0].gpu_id;
     let mut client = queues::open()?;
-    // the pid is in the ready line: whoever watches it can do so from here on
+    // the pid is in the ready line: an observer can watch it from here on
     report::ready()?;
     let tallies: Vec<Tally> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
@@ -52,18 +52,18 @@ fn together<M: Fn(u64) -> bool + Send>(threads: u64, may: impl Fn(u64) -> M) -> 
     report::counts(&client.tally)
 }
 
-/// From now on this thread, and those it makes, run on one CPU.
+/// Pins this thread, and those it creates, to one CPU.
 pub(super) fn pin_to(cpu: usize) -> Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu)?;
     sched_setaffinity(Pid::from_raw(0), &cpus).with_context(|| format!("run on CPU {cpu}"))
 }
 
-/// Between two ioctls of the noise: each may have to be told.
+/// Between two ioctls of the noise: each may have to be reported.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// One thread, from a line of standard input on until the sign to finish. Where the CPUs of a VM take turns, whoever puts
-/// on a probe waits for one that is busy: a tracer is started before the noise is.
+/// One thread, from a line of standard input on until the sign to finish. Where the CPUs of a VM take turns,
+/// attaching a probe waits for a busy one: a tracer is started before the noise is.
 pub(crate) fn noise() -> Result<()> {
     let finish = Finish::on_signals()?;
     let gpu_id = queues::gpus()?[0].gpu_id;

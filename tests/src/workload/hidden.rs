@@ -1,5 +1,5 @@
-//! `hold --hidden` and `hold --apart`: what a container runtime does to a device, so that lsof and fuser on the host, which
-//! compare device number and inode of the file system, do not find its user.
+//! `hold --hidden` and `hold --apart`: isolates the device as a container runtime does, so that lsof and
+//! fuser on the host, which compare device number and inode of the file system, do not find its user.
 
 use super::cli::{Apart, Gpus, Hold};
 use super::report;
@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Starts `hold` in namespaces of its own, of a PID namespace as PID 1, and passes the sign to finish on to it.
+/// Starts `hold` in new namespaces, in a PID namespace as PID 1, and forwards the sign to finish.
 pub(crate) fn run(args: &Hold) -> Result<()> {
     let finish = Finish::on_signals()?;
     let program = std::env::current_exe().context("find this program")?;
@@ -34,14 +34,14 @@ pub(crate) fn run(args: &Hold) -> Result<()> {
     let mut command = Command::new(program);
     command.args(words(args));
     let die_with_parent = || nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(Into::into);
-    // SAFETY: between fork and exec it makes one system call and touches no memory of others.
+    // SAFETY: between fork and exec it makes one system call and touches no memory of the parent.
     unsafe { command.pre_exec(die_with_parent) };
     let mut child = command.spawn().context("start the hidden process")?;
     let pid = Pid::from_raw(i32::try_from(child.id())?);
     report::line(&json!({"op": "hide", "host_pid": child.id()}))?;
     // The child holds the same standard input and sees its end by itself.
     finish.wait()?;
-    // It may be gone by now, which is as good.
+    // It may already have ended, which is fine.
     let _ = kill(pid, Signal::SIGTERM);
     let status = child.wait().context("wait for the hidden process")?;
     ensure!(status.success(), "the hidden process: {status}");

@@ -1,4 +1,4 @@
-//! `hold` and `kill-me`: queues that stand still, to be looked at or to die with their process.
+//! `hold` and `kill-me`: idle queues, to be observed or to end with their process.
 
 use super::cli::Hold;
 use super::until::Finish;
@@ -63,8 +63,8 @@ pub(crate) fn run(args: &Hold) -> Result<()> {
     report::counts(&client.tally)
 }
 
-/// Maps the doorbells of a queue's process on its GPU, as the thunk does: two pages of gfx9, and the bits of the offset above
-/// say which (kfd_doorbell_process_slice, kfd_mmap).
+/// Maps the doorbells of a queue's process on its GPU, as the thunk does: two pages on gfx9, selected by the
+/// upper bits of the offset (kfd_doorbell_process_slice, kfd_mmap).
 fn map_doorbells(client: &Client, queue: &Queue) -> Result<()> {
     const SLICE: NonZeroUsize = NonZeroUsize::new(8192).expect("it is not 0");
     let offset = (queue.doorbell_offset & !(SLICE.get() as u64 - 1)).cast_signed();
@@ -75,7 +75,7 @@ fn map_doorbells(client: &Client, queue: &Queue) -> Result<()> {
     report::done("map", &json!({}))
 }
 
-/// A child that has what is open here, until standard input ends.
+/// Forks a child that inherits the open descriptors, until standard input ends.
 fn fork_idle() -> Result<()> {
     // SAFETY: this program has one thread, and the child makes system calls alone.
     match unsafe { fork() }.context("fork")? {
@@ -89,7 +89,7 @@ fn fork_idle() -> Result<()> {
     }
 }
 
-/// Goes on as [`idle`], with the device open.
+/// Execs [`idle`], with the device open.
 fn exec_idle(client: &Client) -> Result<()> {
     fcntl(client.fd(), FcntlArg::F_SETFD(FdFlag::empty())).context("keep the device open")?;
     report::counts(&client.tally)?;
@@ -97,14 +97,14 @@ fn exec_idle(client: &Client) -> Result<()> {
     Err(error).context("exec this program")
 }
 
-/// Ends the thread that main runs in, and it alone; another one waits for the sign to finish.
+/// Ends only the thread that main runs in; another one waits for the sign to finish.
 fn end_leader(finish: Finish, tally: Tally) -> Result<()> {
     std::thread::spawn(move || {
         let told = is_led_by_the_dead().and_then(|()| report::ready()).and_then(|()| finish.wait());
         let told = told.and_then(|()| report::counts(&tally));
         std::process::exit(i32::from(told.is_err()));
     });
-    // SAFETY: exit(2) ends this thread without a return; what it has on its stack stays where it is.
+    // SAFETY: exit(2) ends this thread without returning; its stack stays in place.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
     bail!("exit(2) came back")
 }
@@ -117,7 +117,7 @@ fn is_led_by_the_dead() -> Result<()> {
     Ok(())
 }
 
-/// Nothing, until the sign to finish.
+/// Does nothing until the sign to finish.
 pub(crate) fn idle() -> Result<()> {
     let finish = Finish::on_signals()?;
     report::ready()?;
@@ -125,7 +125,7 @@ pub(crate) fn idle() -> Result<()> {
     report::counts(&Tally::default())
 }
 
-/// `count` queues, turn by turn on each of `gpus` GPUs; every fourth of a GPU is an SDMA queue.
+/// `count` queues, in turn on each of `gpus` GPUs; every fourth of a GPU is an SDMA queue.
 pub(crate) fn kill_me(gpus: NonZeroUsize, count: NonZeroUsize) -> Result<()> {
     let all = queues::gpus()?;
     anyhow::ensure!(all.len() >= gpus.get(), "{gpus} GPUs asked for, {} here", all.len());

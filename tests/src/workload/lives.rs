@@ -11,7 +11,7 @@ use serde_json::json;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// One PID, two lives: the first one's queue dies in exec, the second one opens the device anew.
+/// One PID, two lives: the first one's queue ends in exec, the second one opens the device anew.
 pub(crate) fn exec_self() -> Result<()> {
     let gpus = queues::gpus()?;
     let mut client = queues::open()?;
@@ -27,7 +27,7 @@ pub(crate) fn exec_script(operations: &[String]) -> Result<()> {
     Err(error).context("exec this program")
 }
 
-/// Parent and child with a queue each; both say ready, with their PID, in any order.
+/// Parent and child with one queue each; both print ready, with their PID, in any order.
 pub(crate) fn fork_child() -> Result<()> {
     let finish = Finish::on_signals()?;
     let gpus = queues::gpus()?;
@@ -48,7 +48,7 @@ pub(crate) fn fork_child() -> Result<()> {
     Ok(())
 }
 
-/// A child that does nothing: it has what this process has open, and ends with it.
+/// A child that does nothing: it inherits this process's open descriptors, and ends with it.
 pub(crate) fn fork_that_stays() -> Result<()> {
     let parent = getpid();
     // SAFETY: no other thread of script runs now; the child makes system calls and leaves by _exit or a signal.
@@ -61,7 +61,7 @@ pub(crate) fn fork_that_stays() -> Result<()> {
 
 fn stay(parent: Pid) -> ! {
     if prctl::set_pdeathsig(Signal::SIGKILL).is_ok() {
-        // where the parent ended before that, nobody tells
+        // if the parent ended before that, no signal is sent
         while getppid() == parent {
             pause();
         }
@@ -70,7 +70,7 @@ fn stay(parent: Pid) -> ! {
     unsafe { libc::_exit(1) }
 }
 
-/// A process that is gone before anybody can read its /proc entry.
+/// A process that ends before its /proc entry can be read.
 pub(crate) fn short(cgroup: Option<&str>) -> Result<()> {
     cgroup.map_or(Ok(()), cgroup::join)?;
     let gpus = queues::gpus()?;

@@ -1,8 +1,8 @@
-//! Programs that use KFD as ROCm does, each to bring about one situation the tracer has to tell right.
+//! Programs that use KFD as ROCm does, each for one situation that the tracer has to report correctly.
 //!
-//! Takes in command-line words; gives out one JSON line per thing done on standard output, `{"ready":true}`
-//! once its state stands, and the counts of every ioctl it issued at its end. Whoever starts it holds its
-//! standard input open: the end of that input, or SIGTERM, is the sign to finish.
+//! In: command-line arguments. Out: one JSON line per operation on standard output, `{"ready":true}` once its
+//! state is set up, and at its end the counts of every ioctl it issued. The caller keeps its standard input
+//! open: the end of that input, or SIGTERM, is the sign to finish.
 
 mod activity;
 mod cgroup;

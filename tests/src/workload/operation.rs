@@ -1,4 +1,4 @@
-//! The language of `script`: one operation, parsed from its words.
+//! The language of `script`: one operation, parsed from its arguments.
 
 use super::activity::Activity;
 use super::criu;
@@ -21,9 +21,9 @@ pub(crate) enum Operation {
     Update {
         queue_id: u32,
         percent: u32,
-        /// 7, ROCr's, where none is said.
+        /// Default: 7, as ROCr's.
         priority: u32,
-        /// In bytes; the ring's own where none is said.
+        /// In bytes; default: the ring's own size.
         ring_size: Option<u32>,
         /// No ring address: the queue is off.
         no_ring: bool,
@@ -45,20 +45,20 @@ pub(crate) enum Operation {
     ForkIoctl,
     /// A child that does nothing and ends with this process.
     Fork,
-    /// GET_VERSION by so many threads, one after the other; they stay until the next operation.
+    /// GET_VERSION by this many threads, one after the other; they stay until the next operation.
     Threads(u32),
     Sleep(Duration),
     Open,
     Close,
-    /// Opens the device once more and makes a secondary KFD process of it, which is the one in use then.
+    /// Opens the device once more and turns it into a secondary KFD process, which is then the one in use.
     Context,
-    /// Which KFD process the following operations are for: 0 is the first that was opened.
+    /// Selects the KFD process of the following operations: 0 is the first that was opened.
     Use(usize),
     Wait,
     Exec,
 }
 
-/// A CREATE_QUEUE. What is `None` is as ROCr would have it.
+/// A CREATE_QUEUE. `None` means ROCr's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Create {
     pub(crate) queue_type: QueueType,
@@ -70,27 +70,27 @@ pub(crate) struct Create {
     /// In bytes.
     pub(crate) ring_size: Option<u32>,
     pub(crate) engine: u32,
-    /// The pointers lie in a page that cannot be read from outside.
+    /// The pointers are in a page that cannot be read from outside.
     pub(crate) unreadable: bool,
 }
 
-/// Which GPU an operation is for.
+/// The GPU of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The N-th of the topology, from 0.
     Gpu(usize),
-    /// One that is not there: the driver refuses the call.
+    /// A nonexistent one: the driver refuses the call.
     Nowhere,
 }
 
-/// What is made wrong with a CREATE_QUEUE, for its errno.
+/// The deliberate fault of a CREATE_QUEUE, for its errno.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Spoil {
     #[default]
     Nothing,
     /// 101 per cent: EINVAL.
     Percentage,
-    /// A type nobody knows: ENOTSUPP, which user space has no name for.
+    /// An unknown type: ENOTSUPP, for which user space has no name.
     QueueType,
 }
 
@@ -210,7 +210,7 @@ impl Create {
         Self { queue_type, spoil, old, gpu, percent, priority, ring_size, engine, unreadable }
     }
 
-    /// Puts what was asked for in place of what ROCr would give.
+    /// Replaces ROCr's values by the requested ones.
     pub(crate) fn apply(&self, args: &mut CreateQueueOld) {
         args.queue_percentage = self.percent.unwrap_or(args.queue_percentage);
         args.queue_priority = self.priority.unwrap_or(args.queue_priority);

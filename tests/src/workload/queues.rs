@@ -1,4 +1,4 @@
-//! What several workloads do alike: open the device, ask what a thunk asks at start, make queues.
+//! Shared steps of several workloads: open the device, make a thunk's start-up calls, create queues.
 
 use super::report;
 use crate::kfd::client::NewQueue;
@@ -23,7 +23,7 @@ pub(crate) fn gpus() -> Result<Vec<Gpu>> {
     Ok(gpus)
 }
 
-/// GET_VERSION, then GET_PROCESS_APERTURES_NEW twice: for their number, for the apertures.
+/// GET_VERSION, then GET_PROCESS_APERTURES_NEW twice: first for the number, then for the apertures.
 pub(crate) fn greet(client: &mut Client) -> Result<()> {
     let version = client.version();
     report::call("version", client, version_detail(version))?;
@@ -43,7 +43,7 @@ pub(crate) fn apertures(client: &mut Client) -> Result<()> {
     report::call("apertures", client, json!({"gpu_ids": ids.ok()}))
 }
 
-/// A queue that must succeed.
+/// Creates a queue, which must succeed.
 pub(crate) fn make(client: &mut Client, queue_type: QueueType, gpu: &Gpu) -> Result<Queue> {
     let new = NewQueue::new(queue_type, gpu).context("map memory for a queue")?;
     let created = client.create_queue(new, false);
@@ -53,7 +53,7 @@ pub(crate) fn make(client: &mut Client, queue_type: QueueType, gpu: &Gpu) -> Res
 }
 
 pub(crate) fn destroy(client: &mut Client, queue_id: u32) -> Result<()> {
-    // a failure is in the line; the caller goes on with the next one
+    // a failure is in the line; the caller continues with the next one
     let _ = client.destroy_queue(queue_id);
     report::call("destroy", client, json!({"queue_id": queue_id}))
 }

@@ -21,7 +21,7 @@ pub(crate) fn counts(tally: &Tally) -> Result<()> {
     line(&json!({"counts": tally.to_json(), "total": tally.total(), "pid": std::process::id()}))
 }
 
-/// An operation that was one ioctl: its outcome as the client saw it, and what it gave.
+/// An operation that was one ioctl: its outcome as the client saw it, and its result.
 pub(crate) fn call(op: &str, client: &Client, detail: Value) -> Result<()> {
     let mut object = Map::new();
     object.insert("op".to_owned(), op.into());
@@ -46,7 +46,7 @@ pub(crate) fn done(op: &str, detail: &Value) -> Result<()> {
     line(&value)
 }
 
-/// What identifies a queue, with the names of kfd-trace's own JSON.
+/// Identification of a queue, with the names of kfd-trace's own JSON.
 pub(crate) fn queue(queue: &Queue, queue_type: uapi::QueueType) -> Value {
     let hex = |address: u64| format!("{address:#x}");
     json!({

@@ -1,4 +1,5 @@
-//! `script`: operations in the order a test wants them, each reported by a line: its ioctl's, or what was done without one.
+//! `script`: operations in a test's order, each reported by a line: its ioctl's, or the result of an
+//! operation without one.
 
 use super::crowd::Crowd;
 use super::operation::{Operation, Place};
@@ -17,8 +18,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::thread;
 
-/// The open devices, one for each KFD process (`None` once closed), which of them is in use, the queues made
-/// so far with the device they were made on, what was counted on closed devices, and what CRIU was told.
+/// The open devices, one for each KFD process (`None` once closed), which of them is in use, the queues
+/// created so far with their device, the counts of closed devices, and the result of CRIU's info step.
 struct Script {
     gpus: Vec<Gpu>,
     clients: Vec<Option<Client>>,
@@ -44,7 +45,7 @@ pub(crate) fn run(operations: &[String]) -> Result<()> {
     if operations.is_empty() { script.steered() } else { report::counts(&script.tally()) }
 }
 
-/// What a ROCm process does first, then whatever it is told.
+/// A ROCm process's first calls, then the given operations.
 pub(crate) fn agent() -> Result<()> {
     let mut script = Script::new()?;
     script.clients.iter_mut().flatten().try_for_each(queues::greet)?;
@@ -64,8 +65,8 @@ impl Script {
         })
     }
 
-    /// One answer a line (`apertures` has two), until standard input ends; after exec the rest is another life's, which is
-    /// ready anew.
+    /// One line per operation (`apertures` has two), until standard input ends; after exec the rest belongs
+    /// to another life, which prints ready again.
     fn steered(&mut self) -> Result<()> {
         report::ready()?;
         for line in stdin().lock().lines() {
@@ -122,7 +123,7 @@ impl Script {
         Ok(())
     }
 
-    /// A device that was no secondary process in the end is closed again.
+    /// A device that did not become a secondary process is closed again.
     fn context(&mut self) -> Result<()> {
         let mut client = Client::open(Path::new("/dev/kfd")).context("open /dev/kfd")?;
         let before = contexts()?;
@@ -174,7 +175,7 @@ impl Script {
                 let own = (self.current, queue_id);
                 let mut made = self.queues.iter().rev().map(|(at, queue)| ((*at, queue.queue_id), queue));
                 let memory = made.find(|(id, _)| *id == own).map(|(_, queue)| &queue.memory);
-                // a queue that was never made has no ring either: the driver looks for the queue first
+                // a queue that was never created has no ring either: the driver looks up the queue first
                 let ring = memory.map_or(0, QueueMemory::ring);
                 let args = uapi::UpdateQueue {
                     ring_base_address: if no_ring { 0 } else { ring },
@@ -260,7 +261,7 @@ fn exit_with_errno_of_get_version(fd: BorrowedFd<'_>) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// The program a script runs on, for [`lives`].
+/// The executable of a script, for [`lives`].
 pub(crate) fn program() -> &'static Path {
     Path::new("/proc/self/exe")
 }

@@ -7,7 +7,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::io::{Read, stdin};
 use std::os::fd::AsFd;
 
-/// From here on these signals end [`Finish::wait`] instead of the process. To be made before any thread.
+/// From here on these signals end [`Finish::wait`] instead of the process. To be created before any thread.
 pub(crate) struct Finish(SignalFd);
 
 impl Finish {
@@ -22,7 +22,7 @@ impl Finish {
         Ok(())
     }
 
-    /// Waits for input, too: true when some came, false when it is time to finish.
+    /// Also waits for input: true when some arrived, false when it is time to finish.
     pub(crate) fn input(&self) -> Result<bool> {
         let input = stdin();
         let mut buffer = [0; 256];

@@ -1,4 +1,4 @@
-//! The test bed itself: what the driver makes of a partitioned GPU.
+//! The test bed itself: how the driver presents a partitioned GPU.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;

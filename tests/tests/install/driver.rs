@@ -1,4 +1,4 @@
-//! The service and the driver: it waits for one, lets it go, and follows the next.
+//! How the service follows the driver: it waits for one, detaches when it is unloaded, and traces the next.
 
 use crate::installed;
 use anyhow::{Context, Result, ensure};
@@ -22,8 +22,9 @@ fn limit(pid: u32, limits: &str) -> Result<()> {
 /// Enough for the pages, and not for a probe each.
 const FEW: usize = 20;
 
-/// It waits for a driver and traces it, and lets it go. It has no descriptors for the probes on the next one: it goes on trying, which an
-/// alert tells, and needs no restart. (A next one without such trouble: tests/tests/no_gpu/reload.rs.)
+/// The service waits for a driver, traces it, and detaches from it. For the next driver it has no descriptors
+/// for the probes: it keeps trying, an alert fires, and no restart is needed. (A next driver without such
+/// trouble: tests/tests/no_gpu/reload.rs.)
 #[test]
 fn that_comes_later_is_traced_and_one_that_cannot_be_is_an_alert() -> Result<()> {
     installed()?;

@@ -9,7 +9,7 @@ use kfd_trace_tests::harness::driver::Driver;
 use kfd_trace_tests::harness::service::{command, install, packages};
 use std::path::Path;
 
-/// Nothing of an earlier test: no package, no driver.
+/// Removes what an earlier test left: no package, no driver.
 fn clean() -> Result<()> {
     if Path::new("/etc/default/kfd-trace").exists() {
         command("dpkg", &["--purge", "kfd-trace"])?;

@@ -1,4 +1,4 @@
-//! The package: installed, upgraded, removed, and nothing left.
+//! The package: installed, upgraded, removed without leftovers.
 
 use crate::{clean, installed};
 use anyhow::{Context, Result, ensure};
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 
 const SETTINGS: &str = "/etc/default/kfd-trace";
 
-/// What a package may touch, without what changes by itself.
+/// The folders that a package may change, without what changes by itself.
 const FOLDERS: [&str; 5] = ["/etc", "/usr", "/lib", "/opt", "/var"];
 const OTHERS: [&str; 6] = [
     "/var/lib/dpkg",
@@ -56,7 +56,7 @@ fn version() -> Result<String> {
     command("dpkg-query", &["--show", "--showformat=${Version}", "kfd-trace"])
 }
 
-/// It runs, and says of the driver that there is none.
+/// The service runs, and reports that there is no driver.
 fn waits() -> Result<u32> {
     let active = until("the service to be up", ATTACH, || Ok((is("is-active")? == "active").then_some(())));
     active.with_context(|| journal().unwrap_or_default())?;
@@ -75,7 +75,7 @@ fn leaves_nothing_behind() -> Result<()> {
     let pid = waits()?;
     let old = version()?;
 
-    // What an operator has changed outlives an upgrade, and the new version runs.
+    // An operator's changes survive an upgrade, and the new version runs.
     fs::OpenOptions::new().append(true).open(SETTINGS)?.write_all(b"# mine\n")?;
     install(later)?;
     ensure!(version()? != old, "the same version");
@@ -123,7 +123,7 @@ fn gives_what_prometheus_checks() -> Result<()> {
     check_metrics()
 }
 
-/// `promtool check metrics` has nothing to say of a scrape.
+/// `promtool check metrics` has no complaint about a scrape.
 fn check_metrics() -> Result<()> {
     let scraped = http::get(ADDRESS, "/metrics")?.body;
     let mut promtool = Command::new("promtool")

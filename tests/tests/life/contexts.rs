@@ -1,4 +1,5 @@
-//! Further contexts of a PID (7.2): a KFD process of its own with the PID of the first, whose queue ids begin anew.
+//! Further contexts of a PID (7.2): each is a KFD process of its own with the PID of the first, and its queue
+//! ids start anew.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, of};
@@ -13,7 +14,7 @@ fn has_contexts() -> Result<bool> {
     Ok(VmKernel::from_env()?.series == "7.2")
 }
 
-/// Two queues of the number 0: of the first context and of a second one, which is in use then.
+/// Two queues with id 0: one of the first context and one of a second context, which is then in use.
 fn twofold() -> Result<Steered> {
     Steered::having(&["create aql", "context", "create sdma gpu=1"])
 }
@@ -98,8 +99,8 @@ fn standing_contexts_are_told_apart_and_agree_with_sysfs() -> Result<()> {
     workload.act("close")?;
     let left = queues(1)?;
     assert_eq!(json!([left[0]["context_id"], left[0]["queue_type"]]), json!([null, "compute_aql"]));
-    // A difference is believed when it is found again, and the first of these looks may have begun before the close had
-    // settled: none of it was one.
+    // A difference counts when a second scan finds it again, and the first of these scans may have begun
+    // before the close had settled: none of them was a difference.
     daemon.compared("sysfs", 3)?;
     assert_eq!(daemon.scrape()?.sum("kfd_trace_differences_total", &[]), Some(0.0));
     daemon.stop()

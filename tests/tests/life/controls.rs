@@ -1,4 +1,4 @@
-//! The test bed itself: what each of kfdsim's controls makes the driver do, by tracefs.
+//! The test bed itself: what each of kfdsim's controls makes the driver do, as tracefs shows it.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::setting::PATIENCE;
@@ -9,7 +9,7 @@ use kfd_trace_tests::harness::{Call, Calls, VmKernel, Workload, nodes, sysfs, un
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Functions that every kernel with kfdsim has, once each.
+/// Functions that every kernel with kfdsim has exactly once.
 const WATCHED: [&str; 6] = [
     "kfd_process_evict_queues",
     "kfd_process_restore_queues",
@@ -19,7 +19,7 @@ const WATCHED: [&str; 6] = [
     "kfd_signal_reset_event",
 ];
 
-/// Waits until `function` was called, and gives its first call.
+/// Waits until `function` was called, and returns its first call.
 fn called(calls: &Calls, function: &str) -> Result<Call> {
     until(function, SOON, || Ok(calls.seen()?.into_iter().find(|call| call.function == function)))
 }
@@ -28,7 +28,7 @@ fn count(calls: &Calls, function: &str) -> Result<usize> {
     Ok(calls.seen()?.iter().filter(|call| call.function == function).count())
 }
 
-/// A workload with an AQL queue on each of the two GPUs, to be steered line by line.
+/// A workload with an AQL queue on each of the two GPUs, steered line by line.
 fn steered() -> Result<Workload> {
     let mut workload = Workload::ready(&["script"])?;
     assert_eq!(errno(&mut workload, "create aql gpu=0")?, None);
@@ -36,7 +36,7 @@ fn steered() -> Result<Workload> {
     Ok(workload)
 }
 
-/// Lets the workload do an operation and gives its errno.
+/// Has the workload do an operation and returns its errno.
 fn errno(workload: &mut Workload, operation: &str) -> Result<Option<String>> {
     let op = operation.split(' ').next().context("an operation")?;
     let before = workload.operations(op).len();
@@ -118,7 +118,7 @@ fn all_processes_sleep_from_the_first_gpu_to_the_last() -> Result<()> {
     assert_eq!((evicted()?, restored()?), (1, 0));
     first.wake()?;
     let restore = called(&calls, "kfd_process_restore_queues")?;
-    // of 6.1 it is a worker's
+    // on 6.1 it is a worker's
     let own = u32::try_from(nix::unistd::gettid().as_raw())?;
     assert_eq!(restore.pid == own, !is_6_1, "{restore:?}");
     assert!(kfdsim_at("suspend", 0, 0).is_err(), "it is awake");
@@ -134,7 +134,7 @@ fn a_hang_of_one_gpu_leaves_the_other_and_ends_in_its_reset() -> Result<()> {
     assert_eq!(errno(&mut workload, "create aql gpu=0")?, None);
     let start = Instant::now();
     assert_eq!(errno(&mut workload, "create aql gpu=1")?.as_deref(), Some("ETIME"));
-    // it waits for so long, and an emulated CPU adds what it wants; the driver's default is 9 s
+    // the driver waits this long, and an emulated CPU adds to it; the driver's default is 9 s
     let took = start.elapsed();
     assert_eq!(std::fs::read_to_string(PATIENCE)?.trim(), "500");
     assert!(took > Duration::from_millis(400), "{took:?}");
@@ -162,10 +162,10 @@ fn destroying_a_queue_of_a_debugged_process_is_refused() -> Result<()> {
     let pid = workload.pid();
     kfdsim("debug", pid)?;
     assert_eq!(errno(&mut workload, "destroy 0")?.as_deref(), Some("EBUSY"));
-    // the queue lives: it can be updated
+    // the queue still exists: it can be updated
     assert_eq!(errno(&mut workload, "update 0 50")?, None);
     let listed = || Ok::<_, anyhow::Error>(sysfs::queues(Path::new("/sys"))?.contains_key(&(pid, 0)));
-    // pqm_destroy_queue of 6.1 calls kfd_procfs_del_queue before it knows that it will fail
+    // 6.1's pqm_destroy_queue calls kfd_procfs_del_queue before it knows that it will fail
     assert_eq!(listed()?, VmKernel::from_env()?.series != "6.1");
     kfdsim_at("debug", pid, 0)?;
     assert!(listed()?);

@@ -1,5 +1,5 @@
-//! Queues that CRIU restores: the driver makes them in another process, out of what it saved of the first, without
-//! CREATE_QUEUE.
+//! Queues that CRIU restores: the driver creates them in another process, from what it saved of the first,
+//! without CREATE_QUEUE.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, of};
@@ -9,8 +9,8 @@ use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, Workload, sysfs
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Of each type, on both GPUs, and nothing as usual. Queue 0 ends before the checkpoint, so that those that are left do not
-/// have the numbers that new queues would get.
+/// Queues of each type on both GPUs, with no default property. Queue 0 ends before the checkpoint, so that
+/// the remaining queues do not have the ids that new queues would get.
 const QUEUES: [&str; 5] = [
     "create aql",
     "create aql gpu=1 percent=50 priority=3",
@@ -23,7 +23,7 @@ const SAVED: usize = 3;
 const SAVE: [&str; 3] = ["criu info", "criu checkpoint /tmp/checkpoint", "criu unpause"];
 const RESTORE: &str = "criu restore /tmp/checkpoint";
 
-/// What a queue keeps.
+/// The properties that a queue keeps.
 const KEPT: [&str; 10] = [
     "queue_id",
     "gpu_id",
@@ -37,7 +37,7 @@ const KEPT: [&str; 10] = [
     "sdma_engine_id",
 ];
 
-/// [`KEPT`] of each, in the order of their numbers.
+/// [`KEPT`] of each queue, in the order of their ids.
 fn kept(queues: &[Value]) -> Vec<Value> {
     let mut kept: Vec<Value> =
         queues.iter().map(|queue| KEPT.iter().map(|name| queue[name].clone()).collect()).collect();
@@ -45,7 +45,8 @@ fn kept(queues: &[Value]) -> Vec<Value> {
     kept
 }
 
-/// A process of [`QUEUES`] that was saved, gone, and its PID. SDMA queues are slots of the GPU, which must be free again.
+/// Saves a process with [`QUEUES`], ends it, and returns its PID. SDMA queues are slots of the GPU, which
+/// must be free again.
 fn saved() -> Result<u32> {
     let first = Steered::having(&[&QUEUES[..], &SAVE].concat())?;
     let pid = first.pid();
@@ -75,14 +76,14 @@ fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
     let lines = events::so_far(&stream, &mut second)?;
     let told = witness.told()?;
 
-    // The saved process: its queues were stopped for it, on each GPU, and let go.
+    // The saved process: its queues were stopped for it, on each GPU, and resumed.
     let evicts = of(&lines, "evict", first);
     assert_eq!(evicts.len(), 2, "{evicts:?}");
     assert!(evicts.iter().all(|evict| evict["trigger"] == "criu_checkpoint"), "{evicts:?}");
     assert_eq!(of(&lines, "restore", first).len(), 2);
     assert_eq!((criu_ops(&lines, first), criu_ops(&lines, pid)), (SAVE.len(), 2));
 
-    // The restored one: its queues are those, made by CRIU, and do not run yet.
+    // The restored process: its queues are those, made by CRIU, and do not run yet.
     let births = of(&standing, "queue_create", pid);
     let before = of(&lines, "queue_create", first);
     let saved: Vec<Value> = before.iter().filter(|birth| birth["queue_id"] != 0).cloned().collect();
@@ -96,14 +97,14 @@ fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
         assert_eq!((u64::from(own.gpu_id), &json!(own.size)), (gpu_id(birth), &birth["ring_size"]));
     }
     assert!(before.iter().all(|birth| birth["origin"] == "ioctl"), "{before:?}");
-    // RESTORE evicts the process while it has no VM yet: that touches no queue, and is not told
+    // RESTORE evicts the process while it has no VM yet: that touches no queue, and is not reported
     assert_eq!(of(&lines, "evict", pid), Vec::<Value>::new());
     assert!(restores.iter().all(|restore| restore["errno"].is_null()), "{restores:?}");
     let ends = of(&lines, "queue_destroy", pid);
     let end = json!([ends[0]["queue_id"], ends[0]["queue_type"], ends[0]["cause"]]);
     assert_eq!((end, ends.len()), (json!([2, "sdma", "ioctl"]), 1));
 
-    // Each MQD is restored, once, and neither made nor updated.
+    // Each MQD is restored once, and neither initialised nor updated.
     let mut counted = told.writes();
     counted.retain(|write| write[0] == pid);
     assert_eq!(traced(&of(&lines, "mqd_write", pid)), counted);

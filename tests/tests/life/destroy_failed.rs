@@ -1,4 +1,4 @@
-//! DESTROY_QUEUE that fails: whether the queue is gone goes by the driver, not by the errno alone.
+//! DESTROY_QUEUE that fails: the driver's state decides whether the queue is removed, not the errno alone.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, of};
@@ -14,15 +14,15 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Queue ids of a process, by the kernel's own table.
+/// Queue ids of a process, from the kernel's own table.
 fn listed(pid: u32) -> Result<BTreeSet<u64>> {
     let ps = run_json(&["ps", "--json"])?.pop().context("one object")?;
     let rows = ps["queues"].as_array().context("queues")?.iter().filter(|row| row["pid"] == pid);
     rows.map(|row| row["queue_id"].as_u64().context("a queue id")).collect()
 }
 
-/// A debugged process keeps its queues: destroy_queue_cpsch refuses with EBUSY. 6.1 has taken the queue out of sysfs by
-/// then (pqm_destroy_queue), later drivers have not.
+/// A debugged process keeps its queues: destroy_queue_cpsch refuses with EBUSY. 6.1 has by then removed the
+/// queue from sysfs (pqm_destroy_queue), later drivers have not.
 #[test]
 fn a_refused_destroy_leaves_the_queue_alive() -> Result<()> {
     let del_comes_first = VmKernel::from_env()?.series == "6.1";
@@ -49,7 +49,7 @@ fn a_refused_destroy_leaves_the_queue_alive() -> Result<()> {
     daemon
         .scrape_until("both queues", |metrics| (metrics.sum("kfd_queues", &[]) == Some(2.0)).then_some(()))?;
 
-    // it can still be updated, and it ends once it is let go
+    // it can still be updated, and it ends once debugging stops
     assert_eq!(workload.act("update 0 50")?["errno"], Value::Null);
     kfdsim_at("debug", pid, 0)?;
     assert_eq!(workload.act("destroy 0")?["errno"], Value::Null);
@@ -62,7 +62,7 @@ fn a_refused_destroy_leaves_the_queue_alive() -> Result<()> {
     daemon.scrape_until("none", |metrics| (metrics.sum("kfd_queues", &[]) == Some(0.0)).then_some(()))?;
     let metrics = daemon.scrape()?;
     assert_eq!(metrics.sum("kfd_queues_created_total", &[]), Some(2.0));
-    // where the driver told an end too early, it is counted as one
+    // where the driver reported an end too early, it is counted as an end
     let (ended, failed) = if del_comes_first { (3.0, 1.0) } else { (2.0, 0.0) };
     assert_eq!(metrics.sum("kfd_queues_destroyed_total", &[]), Some(ended));
     assert_eq!(metrics.sum("kfd_queue_destroys_failed_total", &[]).unwrap_or(0.0), failed);
@@ -71,8 +71,8 @@ fn a_refused_destroy_leaves_the_queue_alive() -> Result<()> {
     daemon.end()
 }
 
-/// The preemption timed out: the driver says so, and deletes the queue all the same (pqm_destroy_queue). Until then the call
-/// is in flight.
+/// The preemption timed out: the driver reports it, and deletes the queue all the same (pqm_destroy_queue).
+/// Until then the call is in flight.
 #[test]
 fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
     let daemon = Daemon::shared()?;
@@ -84,7 +84,8 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
     let destroys = [("ioctl", "DESTROY_QUEUE")];
     let in_flight = |metrics: &Metrics| metrics.sum("kfd_ioctls_in_flight", &destroys);
     let oldest = |metrics: &Metrics| metrics.sum("kfd_ioctl_in_flight_oldest_seconds", &destroys);
-    // the driver waits in a loop, so that a scrape takes long: the age is one of a moment between its begin and its end
+    // the driver waits in a busy loop, so a scrape takes long: the age was measured between the scrape's
+    // start and end
     let older_than = |least: f64| {
         until("the call in flight, and older", SOON, || {
             let (begin, metrics) = (Instant::now(), daemon.scrape()?);
@@ -126,14 +127,14 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
     daemon.end()
 }
 
-/// The driver changes the queue first and tells of its end last (destroy_queue_cpsch); in between it may wait for seconds.
-/// Not so 6.1, which tells of the end first and leaves the queue active meanwhile.
+/// The driver changes the queue first and reports its end last (destroy_queue_cpsch); in between it may wait
+/// for seconds. 6.1 instead reports the end first and leaves the queue active meanwhile.
 #[test]
 fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
     if VmKernel::from_env()?.series == "6.1" {
         return Ok(());
     }
-    // the next look at the kernel's own table is up to a minute away
+    // the next scan of the kernel's own table is up to a minute away
     let daemon = Daemon::shared()?;
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
@@ -149,11 +150,11 @@ fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
         let walks = daemon.scrape()?.sum("kfd_trace_comparisons_total", &[("source", "kernel")]);
         walks.context("no comparisons are counted")
     };
-    // a find makes the next looks come soon, and what is found twice is counted
+    // after a finding the next scans come soon, and what is found twice is counted
     let enough = walks()? + 3.0;
     until("three looks at the kernel's own table", 4 * SOON, || {
         sleep(Duration::from_secs(2));
-        // the guest is not to be taken for dead
+        // the host must not take the guest for hung
         println!("waiting");
         Ok((walks()? >= enough).then_some(()))
     })?;

@@ -1,4 +1,5 @@
-//! How long queues were evicted and how long a reset took: each end tells it, by the times of its two events.
+//! How long queues were evicted and how long a reset took: each end event reports it, from the times of its
+//! two events.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, gpu_id, mono_ns, of};
@@ -23,7 +24,7 @@ fn a_restore_tells_how_long_the_queues_were_evicted() -> Result<()> {
     stream.end()
 }
 
-/// A tracer that was not there when they were evicted does not know for how long.
+/// A tracer that started after the eviction does not know how long it lasted.
 #[test]
 fn an_eviction_before_the_tracer_has_no_duration() -> Result<()> {
     let mut workload = Steered::having(&["create aql"])?;

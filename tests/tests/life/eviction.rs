@@ -1,4 +1,5 @@
-//! Evictions and restores: told for the process that owns the queues and for each of its GPUs, whoever does it.
+//! Evictions and restores: reported for the process that owns the queues and for each of its GPUs, no matter
+//! which task causes them.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, mono_ns, of};
@@ -10,7 +11,7 @@ use kfd_trace_tests::harness::{Steered, Stream, VmKernel};
 use serde_json::{Value, json};
 use std::fs;
 
-/// What every eviction and restore of a process has, and the number of the KFD process.
+/// The fields that every eviction and restore of a process has, and the number of the KFD process.
 fn well_formed(lines: &[Value], event: &Value) {
     let own = lines.iter().find(|line| line["event"] == "process_seen" && line["pid"] == event["pid"]);
     assert_eq!(event["kfd_process"], own.expect("its process was seen")["kfd_process"], "{event}");
@@ -89,7 +90,7 @@ fn a_ttm_eviction_is_the_owners_though_a_kworker_does_it() -> Result<()> {
         assert_eq!(evict["trigger"], "ttm", "{evict}");
         let restore =
             restores.iter().find(|line| line["gpu_id"] == evict["gpu_id"]).context("its restore")?;
-        // PROCESS_RESTORE_TIME_MS (kfd_priv.h) is 100 or 50, on a busy machine it takes longer
+        // PROCESS_RESTORE_TIME_MS (kfd_priv.h) is 100 or 50; on a busy machine it takes longer
         let ms = (mono_ns(restore) - mono_ns(evict)) / 1_000_000;
         assert!((40..10_000).contains(&ms), "{ms} ms: {evict} {restore}");
     }
@@ -141,7 +142,7 @@ fn a_gpu_without_a_vm_is_not_evicted() -> Result<()> {
         assert_eq!(gpus(&of(&lines, event, pid)), own_gpus(&workload), "{event}");
     }
 
-    // a VM that comes in between: its queue is born evicted, and goes on with the restore
+    // a VM created in between: its queue is created evicted, and runs after the restore
     kfdsim("quiesce", pid)?;
     let birth = workload.act("create aql gpu=1")?;
     assert_eq!(birth["errno"], Value::Null);

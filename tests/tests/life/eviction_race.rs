@@ -1,5 +1,6 @@
-//! Evictions and restores of one process at the same time, as from a userptr's invalidation beside TTM's worker: the
-//! driver's lock lies inside of what is probed, so that some are not told rightly; the state is right all the same.
+//! Evictions and restores of one process at the same time, as from a userptr's invalidation concurrent with
+//! TTM's worker: the driver takes its lock inside the probed functions, so some events are not reported
+//! correctly; the state is correct all the same.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::FEW;
@@ -12,7 +13,7 @@ use std::thread;
 
 const THREADS: usize = 3;
 
-/// How often calls were found to have got into each other.
+/// How often calls were found to have overlapped.
 fn raced(daemon: &Daemon) -> Result<f64> {
     let metrics = daemon.scrape()?;
     Ok(metrics.sum("kfd_trace_trouble_total", &[("reason", "eviction_raced")]).unwrap_or(0.0))
@@ -40,7 +41,7 @@ fn race(daemon: &Daemon, pid: u32) -> Result<()> {
     })
 }
 
-/// Waits until every queue of the process is evicted, or none.
+/// Waits until every queue of the process is evicted, or until none is.
 fn settled(daemon: &Daemon, pid: u32, evicted: bool) -> Result<()> {
     until(&format!("evicted: {evicted}"), SOON, || {
         let answer = daemon.json("/api/v1/queues")?;
@@ -58,16 +59,16 @@ fn settled(daemon: &Daemon, pid: u32, evicted: bool) -> Result<()> {
 
 #[test]
 fn what_races_is_counted_and_mended() -> Result<()> {
-    // their summary would tell of these races
+    // their summary would report these races
     shared::end()?;
     let mut daemon = Daemon::quick(&FEW)?;
     let workload = Steered::having(&["create aql", "create aql gpu=1"])?;
     let pid = workload.pid();
     race(&daemon, pid)?;
-    // soon, and not only once a minute
+    // soon, not only once a minute
     daemon.compared("kernel", 2)?;
     settled(&daemon, pid, false)?;
-    // under one that stays: the count does not come back to 0
+    // under an eviction that stays: the count does not return to 0
     kfdsim("quiesce", pid)?;
     race(&daemon, pid)?;
     settled(&daemon, pid, true)?;

@@ -1,4 +1,5 @@
-//! GPUs by name, their budgets, and what the API and `ps` tell of queues: against the topology and the workload.
+//! GPU names, their slots, and the queues that the API and `ps` show, checked against the topology and the
+//! workload.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::{run, run_json};
@@ -8,7 +9,7 @@ use kfd_trace_tests::harness::{Daemon, Node, Workload, nodes, until};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// As the topology names it, made here anew.
+/// The label as the topology names the GPU, computed here independently.
 fn label(index: usize, node: &Node) -> Result<String> {
     let location = node.property("location_id")?;
     let (bus, device, function) = (location >> 8, location >> 3 & 0x1f, location & 7);

@@ -1,4 +1,4 @@
-//! A tracer that comes late: what stands is listed with all its facts, and followed to its end.
+//! A tracer that starts late: it lists existing queues with all their facts, and follows them to their end.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, of};
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// PID and queue id, and all that is known of the queue under the tracer's names.
+/// By PID and queue id: everything known of the queue, under the tracer's names.
 type Listed = BTreeMap<(u64, u64), Value>;
 
 const FACTS: [&str; 6] =
@@ -19,7 +19,7 @@ fn key(pid: &Value, queue: &Value) -> (u64, u64) {
     (pid.as_u64().expect("a PID"), queue["queue_id"].as_u64().expect("a queue id"))
 }
 
-/// Lines of the tracer by their queue.
+/// Lines of the tracer, by queue.
 fn as_the_tracer_says<'a>(lines: impl Iterator<Item = &'a Value>) -> Listed {
     let mut listed = Listed::new();
     for line in lines {
@@ -43,7 +43,7 @@ fn as_the_workloads_say(workloads: &[&Workload]) -> Listed {
     queues.collect()
 }
 
-/// Who, which queue, on which GPU, of which type, and how it ended.
+/// Owner, queue, GPU, type, and how the queue ended.
 fn endings(lines: &[Value]) -> BTreeSet<String> {
     let ends = events::all(lines, "queue_destroy");
     let told: BTreeSet<String> = ends
@@ -121,8 +121,8 @@ fn sixteen_queues_of_four_processes_are_listed_and_all_endings_seen() -> Result<
     Ok(())
 }
 
-/// A late tracer knows nothing of a queue's birth, so it tells no lifetime; and what is made after it came is no
-/// standing queue.
+/// A late tracer does not know when a queue was created, so it reports no lifetime; a queue created after the
+/// tracer's start is not an existing queue.
 #[test]
 fn what_is_made_later_is_told_apart() -> Result<()> {
     let mut early = kfd_trace_tests::harness::Steered::having(&["create aql"])?;

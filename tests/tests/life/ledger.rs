@@ -1,4 +1,4 @@
-//! Random lives of KFD processes: the tracer's state, sysfs and a ledger kept beside them are one.
+//! Random lives of KFD processes: the tracer's state, sysfs and a ledger kept by the test agree.
 
 use anyhow::{Context, Result};
 use kfd_trace_common::counter::ProbeId;
@@ -17,7 +17,7 @@ fn vms() -> Result<Vms> {
     Ok(if VmKernel::from_env()?.series == "6.1" { Vms::Together } else { Vms::Each })
 }
 
-/// Nothing is lost on purpose, and no probe left out.
+/// Nothing is lost on purpose, and no probe is left out.
 fn life(seed: u64, operations: usize) -> Result<Life> {
     Ok(Life { seed, operations, drops: false, contexts: contexts()?, vms: vms()?, without: None })
 }
@@ -45,7 +45,7 @@ fn a_short_random_life_with_lost_records() -> Result<()> {
     Ok(())
 }
 
-/// `seeds=10` among the arguments, which libtest takes for a filter that no test's name fits.
+/// The value of an argument such as `seeds=10`, which libtest takes for a filter that matches no test name.
 fn argument(name: &str) -> Option<String> {
     std::env::args().find_map(|word| Some(word.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
 }
@@ -60,7 +60,8 @@ fn left_out() -> Result<Option<ProbeId>> {
     Ok(Some(probe.with_context(|| format!("without={name}: no such probe"))?))
 }
 
-/// `cargo xtask scenario`: every third seed loses records. A tracer that lacks a probe has to be found out by every seed.
+/// `cargo xtask scenario`: every third seed loses records. Every seed has to detect a tracer with a missing
+/// probe.
 #[test]
 #[ignore = "takes minutes: run by `cargo xtask scenario`"]
 fn long_random_lives() -> Result<()> {

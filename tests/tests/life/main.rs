@@ -1,5 +1,5 @@
-//! Runs in the VM with the real amdgpu and kfdsim's two GPUs: queues as they live, from birth or the tracer's start to their
-//! end, through evictions, faults and resets.
+//! Runs in the VM with the real amdgpu and kfdsim's two GPUs: the life of queues, from creation or the
+//! tracer's start to their end, through evictions, faults and resets.
 
 mod contexts;
 mod controls;

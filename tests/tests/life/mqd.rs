@@ -1,5 +1,5 @@
-//! MQD writes: the tracer tells as many, of the same queues and in the same order, as tracefs' probes on the same
-//! functions.
+//! MQD writes: the tracer reports as many, of the same queues and in the same order, as tracefs probes on the
+//! same functions.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::events::{self, of};
@@ -53,7 +53,7 @@ fn as_many_as_the_witness_counts() -> Result<()> {
         let writes = of(&lines, "mqd_write", pid);
         assert!(writes.iter().all(|line| line["tid"] == pid), "a script has one thread: {writes:?}");
         let count = |op: &str| writes.iter().filter(|line| line["op"] == op).count();
-        // each creation initialises one, whatever happens inside of that
+        // each creation initialises one, whatever is called inside it
         assert_eq!((count("init"), count("restore")), (births.len(), 0), "{writes:?}");
         assert_eq!(count("update"), of(&lines, "queue_update", pid).len(), "{writes:?}");
         for write in &writes {
@@ -89,8 +89,8 @@ fn the_schedulers_own_queue_is_nobodys() -> Result<()> {
 /// Has the device open while it resets the second GPU itself.
 const MAKER: &str = "exec 3<>/dev/kfd && echo '1 1' > /sys/kernel/debug/kfdsim/reset";
 
-/// As where an ioctl wakes a GPU up: up to 6.12 the driver takes the caller for the owner of its own queue
-/// (kfd_kernel_queue.c:kq_initialize).
+/// As when an ioctl wakes up a GPU: up to 6.12 the driver takes the caller for the owner of the driver's own
+/// queue (kfd_kernel_queue.c:kq_initialize).
 #[test]
 fn the_schedulers_own_queue_is_not_its_makers() -> Result<()> {
     let mut stream = Stream::tracing(&[])?;

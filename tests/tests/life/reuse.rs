@@ -1,4 +1,4 @@
-//! PIDs and queue ids that are given again: the old one and the new one are never mixed.
+//! Reused PIDs and queue ids: the old and the new object are never mixed.
 
 use anyhow::{Context, Result, bail};
 use kfd_trace_tests::harness::events::{self, mono_ns, of};
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Makes and destroys queue 0 some times, now of one type and now of the other, on alternating GPUs.
+/// Creates and destroys queue 0 several times, alternating in type and GPU.
 fn loops(steered: &mut Steered, times: usize) -> Result<()> {
     for turn in 0..times {
         let made = steered.act(KINDS[turn % KINDS.len()])?;
@@ -22,7 +22,7 @@ fn loops(steered: &mut Steered, times: usize) -> Result<()> {
 
 const KINDS: [&str; 4] = ["create aql", "create sdma gpu=1", "create sdma", "create aql gpu=1"];
 
-/// Births and ends of queue 0 of a KFD process take turns, and each end is that of the birth before it.
+/// Creations and ends of queue 0 of a KFD process alternate, and each end belongs to the creation before it.
 fn in_pairs(lines: &[Value], kfd_process: &Value) -> usize {
     let lives: Vec<&Value> = lines
         .iter()
@@ -62,8 +62,8 @@ fn a_queue_id_given_again_is_a_queue_of_its_own() -> Result<()> {
     stream.end()
 }
 
-/// Processes of one PID, one after another, each with queues and killed; none where the PID was lost to a task
-/// that stays, a kernel worker, say.
+/// Processes with one PID, one after another, each with queues and killed; `None` if the PID was lost to a
+/// long-lived task, for example a kernel worker.
 fn lives_of_one_pid(stream: &JsonLines) -> Result<Option<u32>> {
     let mut pid = None;
     for life in 0..LIVES {
@@ -98,7 +98,7 @@ const LIVES: usize = 6;
 
 #[test]
 fn a_pid_given_again_is_a_process_of_its_own() -> Result<()> {
-    // a stream for each try: what a lost PID had before is nothing to the next
+    // one stream per try: events of a lost PID do not affect the next
     for _ in 0..5 {
         let stream = Stream::shared()?;
         if let Some(pid) = lives_of_one_pid(&stream)? {
@@ -110,7 +110,7 @@ fn a_pid_given_again_is_a_process_of_its_own() -> Result<()> {
     bail!("each of the PIDs was lost to another task")
 }
 
-/// Every process of this PID is one of its own, with its own queues.
+/// Every process of this PID is reported as a separate one, with its own queues.
 fn are_told_apart(stream: &JsonLines, pid: u32) -> Result<()> {
     let lines = stream.lines();
     let seen = of(&lines, "process_seen", pid);

@@ -1,4 +1,4 @@
-//! The tracer's seats: threads whose tids lead to the same one, and threads that leave theirs.
+//! The tracer's slots: threads whose tids map to the same slot, and threads that leave theirs.
 
 use anyhow::{Context, Result, bail};
 use kfd_trace_common::limits::SEATS;
@@ -11,7 +11,7 @@ use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, until};
 /// Calls of each kind that one process makes.
 const TIMES: u32 = 40;
 
-/// Makes and destroys a queue, and fails once in a while.
+/// Creates and destroys a queue, with an occasional failure.
 fn calls(steered: &mut Steered) -> Result<()> {
     steered.must("create aql")?;
     steered.must("destroy 0")?;
@@ -24,7 +24,7 @@ fn entries(metrics: &Metrics, map: &str) -> Option<f64> {
     metrics.sum("kfd_trace_map_entries", &[("map", map)])
 }
 
-/// A process whose main thread's tid leads to the seat of this one.
+/// A process whose main thread's tid maps to this tid's slot.
 fn with_seat_of(tid: u32) -> Result<Steered> {
     for turn in 1..=5 {
         if let Some(steered) = Steered::with_pid(tid + turn * SEATS)? {
@@ -71,7 +71,7 @@ fn who_finds_the_seat_taken_is_counted_as_exactly() -> Result<()> {
     daemon.stop()
 }
 
-/// Threads of a process that make a call each, and stay until the next operation.
+/// Threads of a process that make one call each, and stay until the next operation.
 const THREADS: u32 = 150;
 
 /// Their tids.
@@ -81,7 +81,7 @@ fn threads(steered: &mut Steered) -> Result<Vec<u32>> {
     tids.map(|tid| Ok(u32::try_from(tid.as_u64().context("a tid")?)?)).collect()
 }
 
-/// Waits until so many seats are claimed at most.
+/// Waits until at most this many slots are claimed.
 fn claimed(tracer: u32, most: usize) -> Result<()> {
     until("the claims of ended threads to go", SOON, || Ok((claims(tracer)? <= most).then_some(())))
 }
@@ -89,7 +89,7 @@ fn claimed(tracer: u32, most: usize) -> Result<()> {
 #[test]
 fn threads_that_have_ended_keep_no_seat() -> Result<()> {
     let daemon = Daemon::shared()?;
-    // What earlier processes have left there goes some time after them.
+    // The entries of earlier processes are removed some time after their end.
     let crowded = entries(&daemon.scrape()?, "ioctl_stats");
     let mut crowd = Steered::start()?;
     crowd.must("version")?;
@@ -101,7 +101,7 @@ fn threads_that_have_ended_keep_no_seat() -> Result<()> {
     let alone = |metrics: &Metrics| entries(metrics, "seats").filter(|seats| *seats <= 1.0);
     assert_eq!(daemon.scrape_until("the seats of ended threads to be free", alone)?, 1.0);
 
-    // One of them is there for another thread then, and what was counted stays.
+    // A slot is then free for another thread, and the counts stay.
     claimed(daemon.pid(), 1)?;
     of_daemon.touched_no_entry()?;
     let mut next = with_seat_of(tids[0])?;
@@ -115,7 +115,7 @@ fn threads_that_have_ended_keep_no_seat() -> Result<()> {
     daemon.end()
 }
 
-/// Of whom nothing is counted, so that no end of theirs is told either.
+/// Nothing is counted for these, so their ends are not reported either.
 #[test]
 fn threads_of_others_keep_no_seat() -> Result<()> {
     let (wanted, mut other) = (Steered::start()?, Steered::start()?);

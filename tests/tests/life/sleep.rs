@@ -1,5 +1,5 @@
-//! A machine that sleeps and wakes up, and a reset: after each step the state is what the driver's own lists have, its table
-//! (as `kfd-trace ps` reads it) and sysfs.
+//! Suspend, resume and a reset of the machine: after each step the state equals the driver's own lists, its
+//! table (as `kfd-trace ps` reads it) and sysfs.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::evictions::ON_BOTH;
@@ -26,7 +26,7 @@ fn queues(document: &Value) -> Result<Queues> {
     Ok(queues)
 }
 
-/// The queues, once the daemon, the driver's table and sysfs have the same, and as many are evicted as wanted.
+/// The queues, once the daemon, the driver's table and sysfs agree, and the wanted number is evicted.
 fn agreed(daemon: &Daemon, what: &str, evicted: usize) -> Result<Queues> {
     until(&format!("all to agree {what}"), SOON, || {
         let known = queues(&daemon.json("/api/v1/queues")?)?;
@@ -42,7 +42,8 @@ fn agreed(daemon: &Daemon, what: &str, evicted: usize) -> Result<Queues> {
     })
 }
 
-/// Of each live process: PID, whether it is evicted, how often it was, and the reasons of the last time by GPU.
+/// For each live process: PID, whether it is evicted, how often it was, and the reasons of the last eviction
+/// by GPU.
 fn processes(daemon: &Daemon) -> Result<Vec<Value>> {
     let document = daemon.json("/api/v1/processes")?;
     let rows =
@@ -56,7 +57,7 @@ fn processes(daemon: &Daemon) -> Result<Vec<Value>> {
     Ok(told.collect())
 }
 
-/// Of each GPU: resets, whether one is under way, and whether its scheduler hangs.
+/// For each GPU: resets, whether one is under way, and whether its scheduler hangs.
 fn gpus(daemon: &Daemon) -> Result<Vec<Value>> {
     let document = daemon.json("/api/v1/gpus")?;
     let rows = document["gpus"].as_array().context("gpus")?.iter();
@@ -74,7 +75,7 @@ fn sleep_and_a_reset_leave_the_state_as_the_driver_has_it() -> Result<()> {
     let before = agreed(&daemon, "at first", 0)?;
     assert_eq!(before.len(), 6);
 
-    // the machine sleeps and wakes up, as the devices are called one after the other
+    // the machine suspends and resumes, as the devices are called one after the other
     let first = Asleep::put(0)?;
     agreed(&daemon, "on the first GPU's sleep", 6)?;
     let second = Asleep::put(1)?;
@@ -92,14 +93,14 @@ fn sleep_and_a_reset_leave_the_state_as_the_driver_has_it() -> Result<()> {
     }
     agreed(&daemon, "after updates", 0)?;
 
-    // a reset of one GPU evicts from all, and the driver restores nothing after it
+    // a reset of one GPU evicts from all GPUs, and the driver restores nothing after it
     kfdsim_at("reset", 1, 1)?;
     let after = agreed(&daemon, "after the reset", 6)?;
     assert_eq!(gpus(&daemon)?[0], resets[0]);
     let begun = resets[1][0].as_u64().context("resets")?;
     assert_eq!(gpus(&daemon)?[1], json!([begun + 1, false, false]));
 
-    // what was evicted already stays so over a sleep
+    // what was evicted already stays so across a suspend
     let again = Asleep::put(0)?;
     agreed(&daemon, "on a sleep after the reset", 6)?;
     again.wake()?;

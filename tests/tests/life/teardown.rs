@@ -1,4 +1,4 @@
-//! A process that is dead and whose queues the driver cannot take off the GPU.
+//! A process that has ended and whose queues the driver cannot remove from the GPU.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::setting::{Hang, PATIENCE, Setting};

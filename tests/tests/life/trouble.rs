@@ -1,6 +1,6 @@
-//! VM faults, GPU resets and hangs: whose, on which GPU, and what becomes of the queues there.
+//! VM faults, GPU resets and hangs: the process, the GPU, and what happens to the queues there.
 //!
-//! After a reset the driver lets the queues of old processes stay evicted until they die; new ones work.
+//! After a reset the driver leaves the queues of old processes evicted until these end; new processes work.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, gpu_id, mono_ns, of};
@@ -25,7 +25,7 @@ fn of_gpu(lines: &[Value], gpu: u64) -> Vec<Value> {
     lines.iter().filter(|line| gpu_id(line) == gpu).cloned().collect()
 }
 
-/// Begin and end of each reset so far, all of one GPU and nobody's.
+/// Begin and end of each reset so far, all of one GPU and not attributed to a process.
 fn resets_of(lines: &[Value], gpu: u64) -> Vec<[Value; 2]> {
     let told: Vec<Value> = lines
         .iter()
@@ -43,7 +43,7 @@ fn resets_of(lines: &[Value], gpu: u64) -> Vec<[Value; 2]> {
     pairs.to_vec()
 }
 
-/// Waits until so many resets are over, as the driver's own functions tell by tracefs.
+/// Waits until this many resets are over, as tracefs shows by the driver's own functions.
 fn resets(stream: &JsonLines, witness: &Calls, gpu: u64) -> Result<Vec<[Value; 2]>> {
     stream.wait_line("the end of a reset", SOON, |line| line["event"] == "gpu_reset_end")?;
     let called = |name: &str| -> Result<usize> {
@@ -62,7 +62,7 @@ fn witness() -> Result<Calls> {
     Calls::of(&["kgd2kfd_pre_reset", "kgd2kfd_post_reset"])
 }
 
-/// Kills it, and waits until the driver has let go of it.
+/// Kills the workload, and waits until the driver has released it.
 fn kill(stream: &JsonLines, workload: &mut Workload) -> Result<()> {
     let pid = workload.pid();
     workload.signal(Signal::SIGKILL)?;
@@ -104,7 +104,7 @@ fn a_vm_fault_of_a_process_that_stood_is_told_alike() -> Result<()> {
     Ok(())
 }
 
-/// Lets a process that has [`ON_BOTH`] fault on a GPU, beside another.
+/// Makes a process that has [`ON_BOTH`] fault on a GPU, next to another process.
 fn faults(stream: &JsonLines, mut workload: Steered, number: u32) -> Result<()> {
     let mut other = Steered::having(&ON_BOTH)?;
     let (pid, gpu) = (workload.pid(), gpu(number.try_into()?)?);
@@ -125,12 +125,13 @@ fn faults(stream: &JsonLines, mut workload: Steered, number: u32) -> Result<()> 
     all_is_well_again(stream)
 }
 
-/// Drivers differ in where they keep it (`struct kfd_vm_fault_info` or `struct kfd_hsa_memory_exception_data`).
+/// Drivers differ in where they keep the fault (`struct kfd_vm_fault_info` or `struct
+/// kfd_hsa_memory_exception_data`).
 #[test]
 fn a_vm_fault_tells_where() -> Result<()> {
     let stream = Stream::shared()?;
     let workload = Steered::having(&["create aql"])?;
-    // more than 32 bits of a page's number
+    // a page number of more than 32 bits
     vm_fault(workload.pid(), 0, 0x7_f001_2345)?;
     let fault = events::wait(&stream, "vm_fault", workload.pid(), 1)?.remove(0);
     let told = ["address", "not_present", "read_only", "no_execute"].map(|name| fault[name].clone());
@@ -177,7 +178,7 @@ fn a_hang_is_told_and_then_its_reset() -> Result<()> {
     kfdsim_at("hang", 1, 1)?;
     let refused = workload.act("create aql gpu=1")?;
     assert_eq!(refused["errno"], "ETIME", "{refused}");
-    // the eviction that a reset begins with may itself time out and ask for another reset
+    // the eviction that a reset begins with may itself time out and request another reset
     let resets = resets(&stream, &witness, gpu(1)?)?;
     let lines = events::so_far(&stream, &mut workload)?;
     let hangs = all(&lines, "hws_hang");

@@ -1,4 +1,4 @@
-//! GPUs that come under running tracers, of a generation that none was of before.
+//! GPUs that appear under running tracers, of a generation not present before.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::driver::shape_of;
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// GPUs of another generation in the place of the stage's, until this is dropped.
+/// Replaces the stage's GPUs with another generation, until this is dropped.
 struct Vega {
     before: String,
 }

@@ -1,4 +1,4 @@
-//! CRIU's restore over several XCCs: what the driver makes of it, told as it is.
+//! CRIU's restore over several XCCs: what the driver does, reported unchanged.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::events::{self, of};

@@ -1,4 +1,4 @@
-//! MQD writes over several XCCs: the driver calls its functions once for each, the tracer tells one write.
+//! MQD writes over several XCCs: the driver calls its functions once per XCC, the tracer reports one write.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::events;
@@ -23,7 +23,7 @@ fn a_write_over_eight_xccs_is_one() -> Result<()> {
     assert_eq!(writes, expected.map(|(queue, op)| json!([queue, op])));
     let outermost: Vec<Value> = told.writes.iter().map(|write| json!([write.queue_id, write.op])).collect();
     assert_eq!(outermost, writes, "the witness has the same outermost calls");
-    // An init ends in an update of its own, for each XCC; SDMA has no XCCs.
+    // An init ends with an update, for each XCC; SDMA has no XCCs.
     assert!(told.nested >= 2 * XCCS + 2 * XCCS, "each XCC was written: {told:?}");
     assert_eq!(stream.finish()?["lost"], json!({}));
     Ok(())

@@ -1,4 +1,4 @@
-//! The test bed itself: what the driver makes of a GPU with several XCCs.
+//! The test bed itself: how the driver presents a GPU with several XCCs.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::{Node, Stage, VmKernel, Workload, nodes, sysfs};

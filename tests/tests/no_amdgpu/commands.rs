@@ -1,4 +1,4 @@
-//! Without the driver there is nothing to trace: one clear line, and the exit code for it.
+//! Without the driver there is nothing to trace: one clear line, and the matching exit code.
 
 use kfd_trace_tests::harness::tracer::run;
 

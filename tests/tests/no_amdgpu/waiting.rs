@@ -1,4 +1,4 @@
-//! The daemon waits for the driver, answers meanwhile, and stops when told to.
+//! The daemon waits for the driver, serves its pages meanwhile, and stops on request.
 
 use kfd_trace_tests::harness::Daemon;
 use kfd_trace_tests::harness::tracer::run;

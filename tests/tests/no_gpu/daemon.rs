@@ -7,7 +7,7 @@ use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, VmKernel, Workload, counts};
 use serde_json::json;
 
-/// Operations with the errno of every driver that lets /dev/kfd be opened without a GPU.
+/// Operations with the errno of every driver that permits opening /dev/kfd without a GPU.
 const OPERATIONS: [(&str, Option<&str>); 8] = [
     ("version", None),
     ("clock gpu=none", None),
@@ -59,8 +59,8 @@ fn failed_opens_are_counted_by_errno() -> Result<()> {
     daemon.stop()
 }
 
-/// Two switches of the machine keep all probes from firing, and nothing refuses them: who switches them off blinds a tracer that
-/// runs, and one that starts says so instead of telling of nothing.
+/// Two switches of the machine keep all probes from firing, without any error: using them blinds a running
+/// tracer, and a tracer that starts reports it instead of staying silent.
 #[test]
 fn probes_that_would_never_fire_are_not_put_on() -> Result<()> {
     let mut daemon = Daemon::quick(&FEW)?;

@@ -1,6 +1,6 @@
 //! The least privilege of docs/privileges.md: it is enough, each part of it is needed, and no more is kept.
 //!
-//! That all probes are attached with it is seen in verdicts.rs.
+//! verdicts.rs shows that all probes attach with it.
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::capable::PARANOID;
@@ -16,11 +16,11 @@ use std::fs;
 /// CAP_SYSLOG, CAP_PERFMON and CAP_BPF.
 const KEPT: &str = "000000c400000000";
 
-/// No queue is sampled: that takes two more.
+/// Disables queue sampling, which needs two more capabilities.
 const NO_SAMPLES: &str = "--sample.interval=0";
 const NONE: &str = "0000000000000000";
 
-/// A line of /proc/PID/status of all of its threads, which must be the same.
+/// One line of /proc/PID/status, which must be the same in all of its threads.
 fn told(pid: u32, key: &str) -> Result<String> {
     let mut told: Vec<String> = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -56,14 +56,14 @@ fn a_tracer_that_root_starts_keeps_what_it_needs_and_no_more() -> Result<()> {
     Ok(())
 }
 
-/// An open of /dev/kfd by root, with or without success; gives the PID.
+/// Opens /dev/kfd as root, with or without success; returns the PID.
 fn touch() -> Result<u32> {
     let mut workload = Workload::spawn(&["script", "version"])?;
     workload.wait_exit(SOON)?;
     Ok(workload.pid())
 }
 
-/// Starts a stream with few probes and these capabilities, until it traces.
+/// Starts a stream with few probes and these capabilities, and waits until it traces.
 fn stream(held: &CapabilitySet, more: &[&str]) -> Result<JsonProcess> {
     let words: Vec<&str> = ["--json"].iter().chain(&FEW).chain(more).copied().collect();
     let mut stream = JsonProcess::start(&mut capable::command(held, &words))?;
@@ -90,7 +90,7 @@ fn without_one_of_them_one_line_says_which() -> Result<()> {
     let needed = capable::needed();
     // as Debian sets it
     ensure!(fs::read_to_string(PARANOID.0)?.trim() == "3", "{} is not what it was", PARANOID.0);
-    // The kernel checks it for kprobes, not for links on many functions.
+    // The kernel checks it for kprobes, not for multi-kprobe links.
     let output = capable::run(&needed, &[&FEW[..], &["--attach=single"]].concat())?;
     let said = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -107,7 +107,7 @@ fn without_one_of_them_one_line_says_which() -> Result<()> {
     for (missing, line) in fatal {
         let output = capable::run(&(needed - missing), &FEW)?;
         let said = String::from_utf8(output.stderr)?;
-        // aya may say on its own that a limit stays
+        // aya itself may log that a limit stays
         let own: Vec<&str> = said.lines().filter(|line| line.starts_with("kfd-trace: ")).collect();
         assert_eq!((output.status.code(), own.len()), (Some(1), 1), "{missing:?}: {said}");
         assert!(own[0].contains(line), "{missing:?}: {said}");

@@ -1,4 +1,4 @@
-//! `kfd-trace ps` where no queue can be: processes are listed all the same.
+//! `kfd-trace ps` where no queue can exist: processes are listed all the same.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::run_json;

@@ -1,5 +1,5 @@
-//! What the driver refuses without a GPU: each operation with its errno, told alike by the kernel to the caller
-//! and by kfd-trace.
+//! What the driver refuses without a GPU: each operation with its errno, the same in the caller's return
+//! value and in kfd-trace.
 
 use kfd_trace_tests::harness::events::command;
 use kfd_trace_tests::harness::tracer::NO_MQD;
@@ -18,7 +18,7 @@ const OPERATIONS: [&str; 8] = [
     "unknown 0x82",
 ];
 
-/// Command and errno of one ioctl: what must be the same on both sides.
+/// Command and errno of one ioctl, which must be the same on both sides.
 fn told(cmd: u64, errno: &Value) -> (u64, Option<String>) {
     (cmd, errno.as_str().map(str::to_owned))
 }
@@ -30,7 +30,7 @@ fn each_refused_operation_is_told_with_its_errno() {
     let words: Vec<&str> = ["script"].into_iter().chain(OPERATIONS).collect();
     let mut workload = Workload::spawn(&words).expect("a workload");
     if kernel.series == "7.2" {
-        // kfd_open asks for a GPU node since 7.x, so no other operation is reached.
+        // kfd_open requires a GPU node since 7.x, so no other operation is reached.
         let opened =
             stream.wait_line("the failed open", SOON, |line| line["event"] == "open").expect("an open");
         println!("refused on {}: open {}", kernel.series, opened["errno"]);

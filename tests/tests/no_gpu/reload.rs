@@ -1,5 +1,5 @@
-//! The driver is taken out and put in again under running tracers: those with kprobes do not hold it, say that it went, and see
-//! again what the new one does. This is the only stage that can: kfdsim cannot be unloaded.
+//! The driver is unloaded and loaded again under running tracers: tracers with kprobes do not hold it, report
+//! its removal, and trace the new one. Only this stage can do this: kfdsim cannot be unloaded.
 
 use anyhow::{Result, ensure};
 use kfd_trace_tests::harness::driver::references;
@@ -16,11 +16,11 @@ const UNLOADED: &str =
 const WHY: &str = "the amdgpu driver is not loaded";
 const TRACING: &str = "kfd-trace: tracing\n";
 
-/// The kernel for what is the tracer's own affair, or the same in every kernel: each insertion of amdgpu takes 24 G instructions
-/// (`ftrace_module_enable` looks each of its functions up among all of its symbols).
+/// The kernel for tests of the tracer alone, or of what is the same in every kernel: each insertion of amdgpu
+/// takes 24 G instructions (`ftrace_module_enable` searches each of its functions among all of its symbols).
 const ONE: &str = "6.12";
 
-/// A process opens /dev/kfd and calls GET_VERSION; gives its PID. 7.2 refuses the open without a GPU.
+/// A process opens /dev/kfd and calls GET_VERSION; returns its PID. 7.2 refuses the open without a GPU.
 fn touch() -> Result<u32> {
     let mut workload = Workload::spawn(&["script", "version"])?;
     let success = workload.wait_exit(SOON)?.success();
@@ -28,7 +28,7 @@ fn touch() -> Result<u32> {
     Ok(workload.pid())
 }
 
-/// Waits until the daemon has counted so many [`touch`]es.
+/// Waits until the daemon has counted this many [`touch`]es.
 fn counted(daemon: &Daemon, touches: f64) -> Result<()> {
     let versions = if VmKernel::from_env()?.series == "7.2" { None } else { Some(touches) };
     daemon.scrape_until(&format!("touch {touches}"), |metrics| {
@@ -38,7 +38,7 @@ fn counted(daemon: &Daemon, touches: f64) -> Result<()> {
     })
 }
 
-/// Waits until its log holds a line so many times.
+/// Waits until its log contains a line this many times.
 fn said(process: &JsonProcess, line: &str, times: usize) -> Result<()> {
     let limit = if line == TRACING { ATTACH } else { SOON };
     until(&format!("`{}` {times} times", line.trim()), limit, || {
@@ -48,8 +48,8 @@ fn said(process: &JsonProcess, line: &str, times: usize) -> Result<()> {
     })
 }
 
-/// Waits until the daemon traces the driver that was loaded as the N-th. Its pages answer also while it attaches; gives the
-/// longest that one took.
+/// Waits until the daemon traces the N-th loaded driver. Its pages are served also while it attaches; returns
+/// the longest time that one took.
 fn ready(daemon: &Daemon, load: f64) -> Result<Duration> {
     let mut longest = Duration::ZERO;
     until(&format!("load {load} to be traced"), ATTACH, || {
@@ -63,8 +63,8 @@ fn ready(daemon: &Daemon, load: f64) -> Result<Duration> {
     Ok(longest)
 }
 
-/// It waits, answers, says why, and goes on counting what it counts of itself: of one open. One that never saw a driver is in
-/// tests/tests/no_amdgpu/waiting.rs.
+/// The daemon waits, serves its pages, reports why, and keeps counting what it counts of itself: the events
+/// of one open. A daemon that never had a driver is in tests/tests/no_amdgpu/waiting.rs.
 fn waits(daemon: &Daemon) -> Result<()> {
     for path in ["/-/ready", "/api/v1/queues"] {
         let page = daemon.get(path)?;
@@ -81,13 +81,13 @@ fn waits(daemon: &Daemon) -> Result<()> {
     Ok(())
 }
 
-/// Open descriptors, and what it has in memory of its own, in KiB.
+/// Open descriptors, and the memory that is its own, in KiB.
 fn holds(process: &JsonProcess) -> Result<(u64, u64)> {
     let Footprint { descriptors, anonymous, .. } = Footprint::of(process.pid())?;
     Ok((descriptors, anonymous))
 }
 
-/// The lines of the stream on what became of the driver and who opened it, and with which PID.
+/// The stream's lines about the driver's state and about opens of the device, with the PID.
 fn told(stream: &Stream) -> Vec<(Value, Value)> {
     let told = stream.lines().into_iter().map(|mut line| (line["event"].take(), line["pid"].take()));
     told.filter(|(event, _)| ["open", "driver_unloaded", "driver_loaded"].iter().any(|one| event == one))
@@ -141,7 +141,8 @@ fn a_reload_is_followed_by_the_daemon_and_the_stream() -> Result<()> {
     nothing_attached()
 }
 
-/// The driver is back before anybody looks for it; nothing of the last one is left in a daemon that follows its second one.
+/// The driver is back before the next check; a daemon that follows its second driver keeps nothing of the
+/// last one.
 fn between_two_looks(daemon: &Daemon) -> Result<()> {
     let before = holds(daemon)?;
     Driver::of_job()?.remove()?.insert()?;
@@ -156,8 +157,8 @@ fn between_two_looks(daemon: &Daemon) -> Result<()> {
     Ok(())
 }
 
-/// The kernel takes a reference for each tracepoint that is used (`trace_event_try_get_ref`), the same way in all kernels, and
-/// for a link on many functions (`bpf_kprobe_multi_link_attach`).
+/// The kernel takes a reference for each used tracepoint (`trace_event_try_get_ref`), the same way in all
+/// kernels, and for a multi-kprobe link (`bpf_kprobe_multi_link_attach`).
 #[test]
 fn tracepoints_and_links_would_hold_the_driver_across_a_reload() -> Result<()> {
     if VmKernel::from_env()?.series != ONE {

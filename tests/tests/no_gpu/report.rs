@@ -1,4 +1,4 @@
-//! `kfd-trace status` for people, and that trying the probes leaves none.
+//! `kfd-trace status` as text, and that its trial attach leaves no probe behind.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::kernel::{bpf_programs, kprobes};

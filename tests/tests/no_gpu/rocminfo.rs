@@ -1,5 +1,5 @@
-//! A real client: Debian's rocminfo, so the real ROCr and thunk. What kfd-trace counts per command equals what
-//! strace shows on its KFD descriptors in a like run; errnos too, WAIT_EVENTS apart.
+//! A real client: Debian's rocminfo, so the real ROCr and thunk. What kfd-trace counts per command equals
+//! what strace shows on its KFD descriptors in an equal run; errnos too, except for WAIT_EVENTS.
 
 use kfd_trace_tests::harness::events::command;
 use kfd_trace_tests::harness::tracer::NO_MQD;
@@ -26,7 +26,7 @@ fn under_strace() -> Calls {
     calls_in(&text)
 }
 
-/// Calls on descriptors that /dev/kfd was opened as. A call that another thread interrupts is told on two lines.
+/// Calls on descriptors of /dev/kfd. strace splits a call that another thread interrupts into two lines.
 fn calls_in(text: &str) -> Calls {
     let mut descriptors = Vec::new();
     let mut begun: BTreeMap<&str, &str> = BTreeMap::new();

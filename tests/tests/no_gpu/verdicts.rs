@@ -1,5 +1,5 @@
-//! docs/kernels.md tells what becomes of every probe on each kernel of the matrix; here it is held against this kernel.
-//! `cargo xtask kernels` makes the page from what this test prints.
+//! docs/kernels.md lists the verdict on every probe for each kernel of the matrix; this test checks the page
+//! against this kernel. `cargo xtask kernels` makes the page from this test's output.
 
 use kfd_trace_tests::harness::setting::Setting;
 use kfd_trace_tests::harness::tracer::run_json;
@@ -10,17 +10,17 @@ use std::sync::LazyLock;
 
 const PAGE: &str = include_str!("../../../docs/kernels.md");
 
-/// Marks the lines that the page is made from (xtask/src/verdicts.rs).
+/// Marks the lines from which the page is made (xtask/src/vm/verdicts.rs).
 const MARK: &str = "kernels.md";
 
-/// Once for all tests: it puts every probe on and takes it off again.
+/// Once for all tests: attaches and detaches every probe.
 fn probes() -> &'static [Value] {
     static PROBES: LazyLock<Vec<Value>> =
         LazyLock::new(|| of_report(&run_json(&["status", "--json"]).expect("a report")[0]));
     &PROBES
 }
 
-/// As an ordinary user with no more than the documented capabilities (docs/privileges.md).
+/// Run as an ordinary user with only the documented capabilities (docs/privileges.md).
 fn probes_of_user() -> Vec<Value> {
     let output = capable::run(&capable::needed(), &["status", "--json"]).expect("a report");
     of_report(&serde_json::from_slice(&output.stdout).expect("JSON"))
@@ -30,7 +30,7 @@ fn of_report(report: &Value) -> Vec<Value> {
     report["probes"].as_array().expect("probes").clone()
 }
 
-/// `attached (13)`: on so many places.
+/// One cell of the table. `attached (13)`: at this many places.
 fn cell(probe: &Value) -> String {
     let verdict = probe["verdict"].as_str().expect("a verdict");
     match probe["places"].as_u64().expect("a number") {
@@ -39,7 +39,7 @@ fn cell(probe: &Value) -> String {
     }
 }
 
-/// Probe to cell, of the page's column for a series.
+/// Probe to cell, from the page's column for a series.
 fn documented(series: &str) -> BTreeMap<String, String> {
     let mut rows = PAGE.lines().filter_map(|line| {
         let cells = line.trim().strip_prefix('|')?.strip_suffix('|')?;
@@ -60,7 +60,7 @@ fn the_documented_verdicts_hold() {
         .iter()
         .map(|probe| (probe["probe"].as_str().expect("a name").to_owned(), cell(probe)))
         .collect();
-    // The test's own name stands on this line.
+    // The test's own name is on this line.
     println!();
     println!("{MARK}\trelease\t{}\t{}", kernel.series, kernel.release);
     for probe in &probes {
@@ -92,7 +92,7 @@ fn misses_are_measured_where_the_kernel_counts_them() {
 fn no_required_probe_fails_where_the_driver_has_its_function() {
     for probe in probes().iter().filter(|probe| probe["required"] == true) {
         let verdict = probe["verdict"].as_str().expect("a verdict");
-        // Without the driver's types queues are followed by their ioctls, and that is said.
+        // Without the driver's types queues are followed by their ioctls, and that is reported.
         assert!(["attached", "missing_fields"].contains(&verdict), "{probe}");
     }
 }

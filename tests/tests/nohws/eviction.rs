@@ -1,5 +1,5 @@
-//! Evictions without the hardware scheduler: the driver takes queues off their hardware slots and puts them back itself,
-//! by functions of its own.
+//! Evictions without the hardware scheduler: the driver removes queues from their hardware slots and puts
+//! them back itself, with separate functions.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, of};
@@ -11,7 +11,7 @@ use kfd_trace_tests::harness::{Calls, Daemon, Steered, Stream, until};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Of each driver one copy; what the hardware scheduler's functions would do is theirs.
+/// Each driver has one copy of each; without the hardware scheduler's functions, the others do their work.
 const WITNESSED: [&str; 4] = [
     "evict_process_queues_nocpsch",
     "restore_process_queues_nocpsch",
@@ -25,7 +25,7 @@ fn called(calls: &Calls) -> Result<[usize; 4]> {
     Ok(WITNESSED.map(|name| seen.iter().filter(|call| call.function == name).count()))
 }
 
-/// Queue, `evicted`, `active` and number of evictions of each queue of a process, by the daemon.
+/// Queue, `evicted`, `active` and number of evictions of each queue of a process, from the daemon.
 fn told(daemon: &Daemon, pid: u32) -> Result<Vec<Value>> {
     let page = daemon.json("/api/v1/queues")?;
     let rows = page["queues"].as_array().context("queues")?.iter().filter(|row| row["pid"] == pid);
@@ -35,7 +35,7 @@ fn told(daemon: &Daemon, pid: u32) -> Result<Vec<Value>> {
     Ok(told)
 }
 
-/// Waits until the daemon tells of all four that they are evicted, or active, after so many evictions.
+/// Waits until the daemon shows all four as evicted, or as active, after this many evictions.
 fn wait_told(daemon: &Daemon, pid: u32, evicted: bool, evictions: u64) -> Result<()> {
     let expected: Vec<Value> = (0..4).map(|id| json!([id, evicted, !evicted, evictions])).collect();
     let mut last = Vec::new();
@@ -46,7 +46,7 @@ fn wait_told(daemon: &Daemon, pid: u32, evicted: bool, evictions: u64) -> Result
     .with_context(|| format!("the last was {last:?}"))
 }
 
-/// `evicted` and `active` of each queue of a process, by a tracer that starts now and asks the kernel.
+/// `evicted` and `active` of each queue of a process, from a tracer that starts now and queries the kernel.
 fn standing(pid: u32) -> Result<BTreeSet<(Option<bool>, Option<bool>)>> {
     let ps = run_json(&["ps", "--json"])?.pop().context("one object")?;
     let rows = ps["queues"].as_array().context("queues")?.iter().filter(|row| row["pid"] == pid);

@@ -1,5 +1,5 @@
-//! MQD writes without the hardware scheduler: an MQD is loaded into a hardware slot and taken off it besides (`load_mqd`,
-//! `destroy_mqd`), which writes none.
+//! MQD writes without the hardware scheduler: the driver also loads an MQD into a hardware slot and removes
+//! it (`load_mqd`, `destroy_mqd`), which is not a write.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::events::{self, of};
@@ -8,8 +8,8 @@ use kfd_trace_tests::harness::workload::kfdsim;
 use kfd_trace_tests::harness::{Steered, Stream};
 use serde_json::{Value, json};
 
-/// Queue and function of each write that follows from them: both types, both GPUs, queues that get a slot, lose it, and
-/// have none.
+/// Each operation with queue and function of the resulting write: both types, both GPUs, queues that get a
+/// slot, lose it, and have none.
 const OPERATIONS: [(&str, Option<(u32, &str)>); 11] = [
     ("create aql", Some((0, "init"))),
     ("create sdma", Some((1, "init"))),

@@ -1,5 +1,5 @@
-//! The alerts of what queues do, as those of alerts.rs. KfdTraceSamplesStuck takes a reading that hangs, which nothing here can bring
-//! about: promtool alone tests its rule.
+//! The alerts on queue activity, tested as those in alerts.rs. KfdTraceSamplesStuck needs a read that hangs,
+//! which nothing here can cause: its rule is tested by promtool alone.
 
 use super::alerts::{Again, Cause, fire};
 use anyhow::Result;
@@ -9,19 +9,19 @@ use kfd_trace_tests::harness::service::{ADDRESS, Changed, tracing};
 use kfd_trace_tests::harness::workload::kfdsim;
 use std::time::Duration;
 
-/// Packets that nobody retires.
+/// Packets that are never retired.
 fn stalled() -> Result<Cause> {
     Ok(Box::new(Steered::having(&["create aql", "submit 0 5", "retire 0 2"])?))
 }
 
-/// The same, of a process whose queues are off the GPU.
+/// The same, of a process whose queues are evicted from the GPU.
 fn stalled_by_eviction() -> Result<Cause> {
     let workload = Steered::having(&["create aql", "submit 0 5"])?;
     kfdsim("quiesce", workload.pid())?;
     Ok(Box::new(workload))
 }
 
-/// Packets that are retired as they come, some at a time.
+/// Packets that are retired as they arrive, some at a time.
 fn busy() -> Result<Cause> {
     let mut workload = Steered::having(&["create aql", "create sdma", "submit 0 100"])?;
     let work = Again::and_again(Duration::from_secs(1), move || {
@@ -32,12 +32,12 @@ fn busy() -> Result<Cause> {
     Ok(Box::new(work))
 }
 
-/// It did something once.
+/// A process that did something once.
 fn idle() -> Result<Cause> {
     Ok(Box::new(Steered::having(&["create aql", "create aql gpu=1", "submit 0 1", "retire 0 1"])?))
 }
 
-/// The memory of one of its queues is none of a queue's.
+/// The memory of one of its queues is overwritten and no longer a queue's.
 fn scribbled() -> Result<Cause> {
     Ok(Box::new(Steered::having(&["create aql", "create aql", "submit 0 1", "retire 0 1", "scribble 1"])?))
 }
@@ -53,7 +53,7 @@ fn of_what_queues_do() -> Result<()> {
     fire(&server, &["KfdTraceSamplesFail"], scribbled)
 }
 
-/// What the unit has without what it takes to look into processes; they are another user's.
+/// The unit's settings without the capabilities to read other processes, which belong to another user.
 const NO_LOOK: &str = "CapabilityBoundingSet=\nCapabilityBoundingSet=CAP_BPF CAP_PERFMON CAP_SYSLOG CAP_SYS_ADMIN\n\
     AmbientCapabilities=\nAmbientCapabilities=CAP_BPF CAP_PERFMON CAP_SYSLOG CAP_SYS_ADMIN";
 
@@ -63,12 +63,12 @@ fn of_a_tracer_that_may_not_look_into_processes() -> Result<()> {
     let denied = Changed::with("denied", NO_LOOK)?;
     tracing()?;
     let server = Prometheus::scraping(ADDRESS, RULES)?;
-    // nobody has a queue
+    // no process has a queue
     fire(&server, &[], || Ok(Box::new(Steered::start()?)))?;
     fire(&server, &["KfdTraceSamplesFail"], stalled)?;
     drop(server);
 
-    // nor is it asked to look
+    // nor is sampling enabled
     let off = Changed::arguments("off", &["--sample.interval=0"])?;
     tracing()?;
     fire(&Prometheus::scraping(ADDRESS, RULES)?, &[], stalled)?;

@@ -1,5 +1,6 @@
-//! Each alert fires in its scenario and in no other, in a real Prometheus by the shipped rules, whose times are divided.
-//! KfdTraceNothingTraced takes a driver that comes again (tests/install/driver.rs); those of what queues do are in activity.rs.
+//! Each alert fires in its scenario and in no other, in a real Prometheus with the shipped rules, whose times
+//! are divided. KfdTraceNothingTraced needs a driver that is loaded again (tests/install/driver.rs); alerts
+//! on queue activity are in activity.rs.
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::other_sysfs;
@@ -19,15 +20,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What keeps an alert's cause up, until it is dropped.
+/// Keeps an alert's cause active, until it is dropped.
 pub(super) type Cause = Box<dyn Any>;
 
-/// How long a cause is there at least: no other alert needs longer to fire than it. `for: 10m` of quickened rules is 20 s, and a queue is
-/// stalled after 10 s; `for: 15m` is 30 s, after a rate of two scrapes. Only KfdProcessIdle takes longer, two minutes: no other cause whose
-/// processes do nothing stays for them.
+/// How long a cause lasts at least: no other alert needs longer to fire than it. `for: 10m` of quickened
+/// rules is 20 s, and a queue is stalled after 10 s; `for: 15m` is 30 s, after a rate of two scrapes. Only
+/// KfdProcessIdle takes longer, two minutes: no other cause with inactive processes lasts that long.
 const WATCHED: Duration = Duration::from_secs(45);
 
-/// Brings a cause about and takes it back: meanwhile these alerts fire, each of them and no other, and afterwards none.
+/// Creates a cause and removes it: meanwhile these alerts fire, each of them and no other, and afterwards
+/// none.
 pub(super) fn fire(
     server: &Prometheus,
     wanted: &[&str],
@@ -36,7 +38,7 @@ pub(super) fn fire(
     watch(server, wanted, WATCHED, cause)
 }
 
-/// [`fire`] of a cause that is there so long at least.
+/// [`fire`] with a cause that lasts at least this long.
 fn watch(
     server: &Prometheus,
     wanted: &[&str],
@@ -50,11 +52,11 @@ fn watch(
         Ok(firing.len())
     };
     let (begin, mut out) = (Instant::now(), stdout());
-    // Not by println!, which is for the test's end: a guest that says nothing is taken for one that hangs.
+    // Not by println!, which is shown at the test's end: a guest without output is taken for hung.
     let mut say = |what: &str| writeln!(out, "{told}: {what} after {:.0} s", begin.elapsed().as_secs_f64());
     let cause = cause().with_context(|| told.clone())?;
     say("its cause is there")?;
-    // not all at once: one of them may come and go
+    // not all at once: one of them may fire and resolve
     let mut seen = BTreeSet::new();
     server.until(&format!("{told} to fire"), |firing| {
         no_other(firing)?;
@@ -71,7 +73,7 @@ fn watch(
     say("ends").map_err(Into::into)
 }
 
-/// Something done over and over, until it is dropped.
+/// An action repeated until this is dropped.
 pub(super) struct Again(Arc<AtomicBool>, Option<JoinHandle<Result<()>>>);
 
 impl Again {
@@ -131,7 +133,7 @@ fn creation_fails() -> Result<Cause> {
     Ok(Box::new(workload))
 }
 
-/// The scheduler does not answer, and the driver waits for it as long as one likes.
+/// The scheduler does not respond, and the driver's timeout for it is as long as wanted.
 fn patient() -> Result<(Hang, Setting)> {
     let patience = Setting::of(PATIENCE, "600000")?;
     Ok((Hang::begin()?, patience))
@@ -157,7 +159,7 @@ fn reset() -> Result<Cause> {
     Ok(Box::new(workload))
 }
 
-/// It ends in a reset.
+/// The hang ends in a reset.
 fn hang() -> Result<Cause> {
     let mut workload = Steered::having(&["create aql gpu=1"])?;
     kfdsim_at("hang", 1, 1)?;
@@ -181,7 +183,7 @@ fn of_the_driver() -> Result<()> {
     fire(&server, &["KfdQueuesOversubscribed"], oversubscribed)?;
     fire(&server, &["KfdSdmaSlotsUsedUp"], sdma_used_up)?;
     fire(&server, &["KfdQueueCreationFails"], creation_fails)?;
-    // Not watched any longer: while it waits for the scheduler, the driver keeps a CPU busy.
+    // Not watched any longer: while the driver waits for the scheduler, it keeps a CPU busy.
     watch(&server, &["KfdQueuesLeftByDeadProcess"], Duration::ZERO, left_by_dead)?;
     watch(&server, &["KfdIoctlStuck"], Duration::ZERO, stuck)?;
     fire(&server, &["KfdGpuReset"], reset)?;
@@ -189,7 +191,7 @@ fn of_the_driver() -> Result<()> {
     fire(&server, &["KfdVmFaults"], faults)
 }
 
-/// Stands still while more happens than its buffer holds.
+/// The service is stopped while more happens than its buffer holds.
 fn records_lost() -> Result<Cause> {
     let mut workload = Steered::start()?;
     signal(Signal::SIGSTOP)?;
@@ -200,12 +202,12 @@ fn records_lost() -> Result<Cause> {
     Ok(Box::new(workload))
 }
 
-/// Processes that are in update_queue at once: a kretprobe has ten instances on one CPU (`alloc_trace_kprobe`'s maxactive of 0), so the
-/// returns of the others are missed.
+/// Processes that are in update_queue at once: a kretprobe has ten instances on one CPU
+/// (`alloc_trace_kprobe`'s maxactive of 0), so the returns of the others are missed.
 const CROWD: usize = 16;
 
-/// While the scheduler does not answer, all wait in the same function. The next update of each whose return was missed finds that: it is
-/// the trouble.
+/// While the scheduler does not respond, all wait in the same function. The next update of each process whose
+/// return was missed finds that: it is the trouble.
 fn calls_missed() -> Result<Cause> {
     let patience = Setting::of(PATIENCE, "600000")?;
     let mut crowd = (0..CROWD).map(|_| Steered::having(&["create aql"])).collect::<Result<Vec<_>>>()?;
@@ -260,12 +262,13 @@ fn of_the_tracer() -> Result<()> {
     small.undo()
 }
 
-/// The driver has no BTF, and the probe that takes the place of those that need it was left out: sysfs alone tells of queues.
+/// The driver has no BTF, and the probe that replaces those that need it was left out: queues are known from
+/// sysfs only.
 #[test]
 fn of_a_tracer_that_is_half_blind() -> Result<()> {
     tracing()?;
     let other = other_sysfs::lacking(&["kernel/btf/amdgpu", "class/kfd/kfd/proc"])?;
-    // which no list of processes can be read of
+    // from which no list of processes can be read
     fs::write(other.path().join("class/kfd/kfd/proc"), "")?;
     let blind = Changed::arguments("blind", &[&other_sysfs::flag(&other), FEW[0]])?;
     let server = Prometheus::scraping(ADDRESS, RULES)?;

@@ -1,4 +1,4 @@
-//! The service's own life: systemd brings it back however it ends.
+//! The service's own life: systemd restarts it after any end.
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::service::{journal, main_pid, property, scrape_until, signal, tracing};
@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// The service after an end that is not its own: another process, which traces.
+/// The service after an unexpected end: another process, which traces.
 fn come_back(before: u32) -> Result<()> {
     until("systemd to start it again", ATTACH, || Ok(main_pid()?.filter(|pid| *pid != before)))?;
     tracing()?;
@@ -42,7 +42,7 @@ fn another_command_of_the_package_looks_beside_it() -> Result<()> {
     Ok(())
 }
 
-/// A daemon that stands still sends no sign of life.
+/// A stopped daemon sends no watchdog keep-alive.
 #[test]
 fn is_started_again_when_it_hangs() -> Result<()> {
     tracing()?;

@@ -1,4 +1,5 @@
-//! A load of all kinds: each query of the dashboards has an answer, a scrape stays cheap, and nothing is left of the dead.
+//! A load of all kinds: each query of the dashboards returns data, a scrape stays cheap, and nothing is left
+//! of ended processes.
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::dashboards::{PanelQuery, queries};
@@ -16,7 +17,7 @@ const DASHBOARDS: [&str; 3] = [
     include_str!("../../../deploy/grafana/process.json"),
 ];
 
-/// Processes with queues of all types, and one that goes on to have trouble.
+/// Processes with queues of all types, and one that gets into trouble later.
 struct Load {
     held: Workload,
     noise: Workload,
@@ -47,7 +48,7 @@ impl Load {
     }
 }
 
-/// Faults, a hang and its reset: what happens on a bad day only.
+/// Faults, a hang and its reset: events that occur only on a bad day.
 fn bad_day() -> Result<()> {
     let faulty = Steered::having(&["create aql"])?;
     kfdsim_at("vmfault", faulty.pid(), 0)?;
@@ -58,7 +59,7 @@ fn bad_day() -> Result<()> {
     Ok(())
 }
 
-/// Seconds of CPU that a process has had.
+/// CPU seconds that a process has used.
 fn cpu(pid: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(") ").context("no name")?;
@@ -68,7 +69,7 @@ fn cpu(pid: u32) -> Result<f64> {
     Ok(ticks.iter().sum::<f64>() / f64::from(i32::try_from(second)?))
 }
 
-/// What a scrape costs at most, in seconds of CPU.
+/// Upper limit of a scrape's cost, in seconds of CPU.
 const SCRAPE: f64 = 0.1;
 
 #[test]
@@ -96,7 +97,7 @@ fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
     }
     let each = (cpu(pid)? - before) / f64::from(times);
     println!("a scrape under load, with all that the daemon does meanwhile: {:.1} ms of CPU", each * 1000.0);
-    // by the guest's instructions, not by the host's time
+    // measured by the guest's instructions, not by the host's time
     ensure!(each < SCRAPE, "{each} s");
 
     drop(server);

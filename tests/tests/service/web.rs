@@ -1,5 +1,5 @@
-//! Real clients of the pages over TLS with a password (curl, wrk), among them those who only take up room: the service goes on
-//! tracing, and is scraped.
+//! Real clients of the pages over TLS with a password (curl, wrk), among them clients that only occupy
+//! connections: the service keeps tracing, and is scraped.
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::service::{self, ADDRESS, Changed, command, journal, tracing};
@@ -11,10 +11,10 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// /tmp of the service is another one.
+/// The service has a /tmp of its own.
 const FOLDER: &str = "/run/kfd-trace-web";
 
-/// Test vector of crypt_blowfish; the password is the name, too.
+/// Test vector of crypt_blowfish; the password equals the name.
 const USER: &str = "U*U*U";
 const HASH: &str = "$2y$05$XXXXXXXXXXXXXXXXXXXXXOAcXxm9kjPGEMsLznoKqmqw7tc8WCx4a";
 
@@ -25,18 +25,18 @@ fn place(name: &str) -> String {
     format!("{FOLDER}/{name}")
 }
 
-/// A certificate of its own and one user, which the service reads from now on.
+/// Its own certificate and one user, which the service reads from now on.
 fn served() -> Result<Changed> {
     fs::create_dir_all(FOLDER)?;
     let (cert, key, web) = (place("web.crt"), place("web.key"), place("web.yml"));
     let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=node \
         -addext subjectAltName=IP:127.0.0.1";
-    // the second one is of somebody else
+    // the second pair is not the service's
     for (key, cert) in [(&key, &cert), (&place("other.key"), &place("other.crt"))] {
         let words: Vec<_> = request.split_whitespace().chain(["-keyout", key, "-out", cert]).collect();
         command("openssl", &words)?;
     }
-    // the service's user is another one
+    // the service runs as another user
     command("chmod", &["a+r", &key])?;
     let text = format!(
         "tls_server_config:\n  cert_file: {cert}\n  key_file: {key}\nbasic_auth_users:\n  \"{USER}\": {HASH}\n"
@@ -45,11 +45,11 @@ fn served() -> Result<Changed> {
     Changed::arguments("tls", &[&format!("--web.config.file={web}")])
 }
 
-/// curl, with these words for another connection than a good one's. Its exit status, the status of the answer, 0 where there
-/// was none, and the page.
+/// Runs curl, with these arguments for a connection other than the good one. Returns its exit status, the
+/// response status (0 if there was none), and the page.
 fn curl(path: &str, words: &[&str]) -> Result<(i32, u32, String)> {
     let page = place("page");
-    // what is there may be of an answer before
+    // the file may hold an earlier response
     fs::write(&page, "")?;
     let url = if path.contains("://") { path.to_owned() } else { format!("https://{ADDRESS}{path}") };
     let done = Command::new("curl")
@@ -62,12 +62,12 @@ fn curl(path: &str, words: &[&str]) -> Result<(i32, u32, String)> {
     Ok((done.status.code().context("curl was killed")?, status, fs::read_to_string(&page)?))
 }
 
-/// With the right certificate, user and password.
+/// With the correct certificate, user and password.
 fn good(path: &str) -> Result<(i32, u32, String)> {
     curl(path, &["--cacert", &place("web.crt"), "--user", &format!("{USER}:{USER}")])
 }
 
-/// A scrape; an answer that did not come is asked for again, as by the next scrape.
+/// A scrape; one without a response is repeated, as by the next scrape.
 fn scrape() -> Result<Metrics> {
     let page = until("a scrape over TLS", ATTACH, || {
         let (exit, status, page) = good("/metrics")?;
@@ -120,14 +120,14 @@ struct Clients(Vec<Child>);
 impl Drop for Clients {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // fails only if it is gone already
+            // fails only if it has already ended
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Those who take 200 bytes of their answer a second.
+/// Clients that read 200 bytes of their response per second.
 fn slow_readers(count: usize) -> Result<Clients> {
     let (cert, user) = (place("web.crt"), format!("{USER}:{USER}"));
     let one = |_| {
@@ -151,12 +151,12 @@ fn slow_readers(count: usize) -> Result<Clients> {
     (0..count).map(one).collect::<Result<_>>().map(Clients)
 }
 
-/// Connections on which nothing comes, and such on which what comes is no TLS.
+/// Idle connections, and connections on which non-TLS data arrives.
 fn no_clients(count: usize) -> Result<Vec<TcpStream>> {
     let one = |i: usize| {
         let mut stream = TcpStream::connect_timeout(&ADDRESS, Duration::from_secs(10))?;
         if i.is_multiple_of(2) {
-            // who has closed it already does not hear it
+            // the other end may have closed it already
             let _ = stream.write_all(&[0x16, 3, 1, 0xff, 0xff, 0, 0, 0]);
         }
         Ok(stream)
@@ -164,7 +164,7 @@ fn no_clients(count: usize) -> Result<Vec<TcpStream>> {
     (0..count).map(one).collect()
 }
 
-/// What one run of `wrk` printed: so many connections at once, each of which asks again and again.
+/// The output of one run of `wrk`: this many connections at once, each of which sends requests repeatedly.
 fn wrk(connections: u32, url: &str) -> Result<String> {
     let connections = format!("--connections={connections}");
     let words =
@@ -178,7 +178,7 @@ fn wrk(connections: u32, url: &str) -> Result<String> {
 
 const QUEUES: u32 = 40;
 
-/// All queues that are made while a crowd asks are counted, and a scrape amid is answered.
+/// All queues that are created under many concurrent requests are counted, and a scrape meanwhile succeeds.
 fn traced_beside(
     crowd: impl FnOnce() -> Result<String> + Send,
     scrape: impl Fn() -> Result<Metrics>,

@@ -1,6 +1,7 @@
-//! What queues do: a daemon's counts, held against the ledgers of the workloads that own the queues.
+//! Queue activity: a daemon's counts, compared with the ledgers of the workloads that own the queues.
 //!
-//! Counts of a process are sums over its GPUs, in packets of AQL queues or in bytes of commands of SDMA queues.
+//! Counts of a process are sums over its GPUs, in packets of AQL queues or in bytes of commands of SDMA
+//! queues.
 
 mod counts;
 mod ends;
@@ -14,9 +15,9 @@ use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Metrics, Steered, until};
 use serde_json::Value;
 
-/// Of AQL queues, in names of metrics.
+/// AQL queues, in metric names.
 const PACKETS: &str = "packets";
-/// Of SDMA queues.
+/// SDMA queues.
 const RING_BYTES: &str = "sdma_ring_bytes";
 
 /// Submitted, retired.
@@ -27,7 +28,7 @@ fn daemon(flags: &[&str]) -> Result<Daemon> {
     Daemon::quick(&[&FEW[..], &["--metrics.linger=1h"], flags].concat())
 }
 
-/// Of one daemon, since its start and end take longer than most of these.
+/// On one daemon, since its start and end take longer than most of these.
 #[test]
 fn samples_are_those_of_the_ledger() -> Result<()> {
     let mut daemon = daemon(&["--sample.interval=200ms", "--metrics.per-queue"])?;
@@ -44,7 +45,7 @@ fn samples_are_those_of_the_ledger() -> Result<()> {
     daemon.stop()
 }
 
-/// The totals in a line of a workload.
+/// The totals in a workload's line.
 fn ledger(line: &Value) -> Result<Counts> {
     let number = |key: &str| {
         let value = line[key].as_u64().with_context(|| format!("no {key}: {line}"))?;
@@ -58,13 +59,13 @@ fn act(workload: &mut Steered, operation: &str) -> Result<Counts> {
     ledger(&workload.act(operation)?)
 }
 
-/// What is told of a process; `None` where there is no series.
+/// The reported counts of a process; `None` where there is no series.
 fn told(metrics: &Metrics, unit: &str, pid: u32) -> Option<Counts> {
     let of = |what| of_process(metrics, &format!("kfd_process_{unit}_{what}_total"), pid);
     Some((of("submitted")?, of("retired")?))
 }
 
-/// The same of one queue.
+/// The same for one queue.
 fn told_of_queue(metrics: &Metrics, unit: &str, pid: u32, queue_id: &str) -> Option<Counts> {
     let labels = [("pid", &*pid.to_string()), ("queue_id", queue_id)];
     let of = |what| metrics.sum(&format!("kfd_queue_{unit}_{what}_total"), &labels);
@@ -75,7 +76,7 @@ fn of_process(metrics: &Metrics, name: &str, pid: u32) -> Option<f64> {
     metrics.sum(name, &[("pid", &pid.to_string())])
 }
 
-/// Of a counter or a gauge that may have no series where it is 0.
+/// A counter or a gauge that may have no series where it is 0.
 fn or_none(metrics: &Metrics, name: &str, pid: u32) -> f64 {
     of_process(metrics, name, pid).unwrap_or(0.0)
 }
@@ -88,7 +89,7 @@ fn not_measured(metrics: &Metrics, pid: u32) -> f64 {
     or_none(metrics, "kfd_process_queues_not_measured", pid)
 }
 
-/// Waits until these are told of a process, and nothing above them before.
+/// Waits until these counts are reported for a process, and nothing above them before.
 fn tells(daemon: &Daemon, unit: &str, pid: u32, counts: Counts) -> Result<Metrics> {
     let mut last = None;
     let reached = until("the counts of the ledger", SOON, || {
@@ -106,14 +107,14 @@ fn tells(daemon: &Daemon, unit: &str, pid: u32, counts: Counts) -> Result<Metric
     reached.with_context(|| format!("{unit} of process {pid}: {last:?} instead of {counts:?}"))
 }
 
-/// Waits until a process has so many queues, dead or alive itself.
+/// Waits until a process has this many queues, whether or not it has ended itself.
 fn has_queues(daemon: &Daemon, pid: u32, wanted: u32) -> Result<Metrics> {
     daemon.scrape_until(&format!("process {pid} to have {wanted} queues"), |metrics| {
         (or_none(metrics, "kfd_process_queues", pid) == f64::from(wanted)).then(|| metrics.clone())
     })
 }
 
-/// Waits until a counter of the tracer itself has grown by so much.
+/// Waits until a counter of the tracer itself has grown by this much.
 fn grows(daemon: &Daemon, name: &str, labels: &[(&str, &str)], more: u32) -> Result<Metrics> {
     let count = |metrics: &Metrics| metrics.sum(name, labels).unwrap_or(0.0);
     let before = count(&daemon.scrape()?);
@@ -122,7 +123,7 @@ fn grows(daemon: &Daemon, name: &str, labels: &[(&str, &str)], more: u32) -> Res
     })
 }
 
-/// Waits until queues were read so often again.
+/// Waits until the queues were read this many more times.
 fn samples(daemon: &Daemon, more: u32) -> Result<Metrics> {
     grows(daemon, "kfd_trace_samples_total", &[], more)
 }

@@ -1,4 +1,5 @@
-//! A log of AMD_LOG_LEVEL beside the driver: its queues are those that stand, and those of a recorded stream.
+//! An AMD_LOG_LEVEL log checked against the driver: its queues are the existing ones, and those of a recorded
+//! stream.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::run_json;
@@ -11,7 +12,7 @@ use std::fs;
 /// From `hsa_queue_t` to `write_dispatch_id`.
 const WRITE_DISPATCH_ID: u64 = 0x38;
 
-/// Above all that mmap gives, and so the last of the report, which is in the order of addresses.
+/// Above every address that mmap returns, and so the last of the report, which is sorted by address.
 const ELSEWHERE: u64 = 0x7fff_f000_0000;
 
 fn address(line: &Value, field: &str) -> Result<u64> {
@@ -19,7 +20,7 @@ fn address(line: &Value, field: &str) -> Result<u64> {
     Ok(u64::from_str_radix(text.trim_start_matches("0x"), 16)?)
 }
 
-/// What ROCm 7.2 writes of this queue, and of one that is no queue of KFD; the PID is that of a container.
+/// What ROCm 7.2 writes for this queue, and for one that is not a KFD queue; the PID is that of a container.
 fn log(created: &Value) -> Result<String> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
     let us = now.tv_sec() * 1_000_000 + now.tv_nsec() / 1_000;
@@ -39,7 +40,7 @@ fn log(created: &Value) -> Result<String> {
     Ok(own + &queue(ELSEWHERE, ELSEWHERE + 0x10_0000))
 }
 
-/// `[hwq, what became of it, pid on the host, queue id]` of each queue of the log.
+/// `[hwq, state, pid on the host, queue id]` of each queue of the log.
 fn joined(report: &Value) -> Result<Vec<Value>> {
     let queues = report["queues"].as_array().with_context(|| format!("queues: {report}"))?;
     let told =

@@ -1,4 +1,4 @@
-//! Where a process belongs: by the cgroup that it is in, and the kubelet's log folders of the guest.
+//! The owner of a process: derived from its cgroup, and from the kubelet's log folders in the guest.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::{run, run_json};
@@ -12,7 +12,7 @@ use std::path::Path;
 const UID: &str = "6d1f4a3c-0b7e-4d8a-9c11-5e2f7a90b3c4";
 const UID_IN_SLICE: &str = "6d1f4a3c_0b7e_4d8a_9c11_5e2f7a90b3c4";
 
-/// Names of the fields, which the outputs have in common.
+/// Field names that the outputs have in common.
 const FIELDS: [&str; 9] = [
     "container_id",
     "runtime",
@@ -29,7 +29,7 @@ fn told(line: &Value) -> Vec<Value> {
     FIELDS.iter().map(|field| line[*field].clone()).collect()
 }
 
-/// What each output tells of a process in a cgroup of this path.
+/// What each output shows for a process in a cgroup with this path.
 fn check(cgroup: &str, owner: &str, expected: &Value) -> Result<()> {
     let (stream, daemon) = (Stream::shared()?, Daemon::shared()?);
     let mut workload = Workload::ready(&["hold", &format!("--cgroup={cgroup}")])?;

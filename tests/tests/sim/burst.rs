@@ -13,7 +13,7 @@ use std::time::Duration;
 /// 100,000 ioctls on an emulated CPU.
 const LONG: Duration = Duration::from_secs(150);
 
-/// The stream that tests share would have to tell each.
+/// Ends the shared stream, which would have to report each ioctl.
 fn quiet() -> Result<()> {
     shared::end_stream()
 }
@@ -34,28 +34,30 @@ fn counts_are_exact() -> Result<()> {
     daemon.end()
 }
 
-/// Calls of the functions of a probe that a stream missed, all causes together; 0 where the kernel does not count them.
+/// Calls of a probe's functions that a stream missed, all causes together; 0 where the kernel does not count
+/// them.
 fn missed(summary: &Value, probe: &str) -> Result<u64> {
     let lost = counts::object(&summary["lost"])?;
     let of = |words: &str| lost.get(&format!("{words}, {probe}")).copied().unwrap_or(0);
     Ok(of("program skipped") + of("probe missed"))
 }
 
-/// How the calls of a burst were told.
+/// How the calls of a burst were reported.
 #[derive(Debug)]
 struct Told {
     seen: u64,
     /// Their records found the buffer full.
     lost: u64,
-    /// Their lines did, because this program did not read them in time.
+    /// Their lines were dropped, because this program did not read them in time.
     dropped: u64,
     /// The kernel did not run the program at their entry.
     missed: u64,
-    /// The same at their return: these are told by the entry of the next.
+    /// The same at their return: the entry of the thread's next call reports these.
     untold: u64,
 }
 
-/// With a record for each: those seen, those that found a buffer full, and those whose entry was missed make the whole.
+/// Counts a burst with one record per call: the calls seen, those that found a buffer full, and those whose
+/// entry was missed add up to the total.
 fn told(stream: &mut Stream, total: u64) -> Result<Told> {
     let summary = stream.finish()?;
     let missed_entries = missed(&summary, "ioctl")?;
@@ -66,10 +68,11 @@ fn told(stream: &mut Stream, total: u64) -> Result<Told> {
     let (lost, dropped) = (counts::lost(&summary, "ioctl")?, of("lines dropped, ioctl"));
     assert_eq!(summary["records"]["ioctl"].as_u64().context("records")?, seen + dropped);
     let untold = missed(&summary, "ioctl_return")?;
-    // What returned is told by the probe of the return, and nothing else can be lost where every return was seen.
+    // The return probe reports calls that returned, and nothing else can be lost where every return was seen.
     let returned = of("records lost, ioctl, ioctl_return");
     assert!(returned <= lost && lost <= returned + untold, "{lost} were lost: {missing:?}");
-    // A call whose return was missed is told at the thread's next one, which its last call has not.
+    // A call whose return was missed is reported at the thread's next call; there is none after its last
+    // call.
     let whole = seen + dropped + lost + missed_entries;
     assert!(whole <= total && total <= whole + untold, "{seen} {lost} {missed_entries} {untold} of {total}");
     Ok(Told { seen, lost, dropped, missed: missed_entries, untold })
@@ -86,7 +89,7 @@ fn seen_and_lost_records_make_the_whole() -> Result<()> {
     Ok(())
 }
 
-/// The probe that tells of a burst of calls, all of which return, and of the process that makes them.
+/// The probe that reports a burst of calls, all of which return, and the process that makes them.
 fn sender(kind: &str) -> &'static str {
     match kind {
         "process_seen" => "create_process",
@@ -131,14 +134,15 @@ const BURSTS: u32 = 10;
 
 #[test]
 fn what_the_kernel_skips_is_counted() -> Result<()> {
-    // what is skipped is skipped for all tracers: the shared daemon would miss births, too
+    // what is skipped is skipped for all tracers: the shared daemon would miss creations, too
     quiet()?;
     let daemon = Daemon::ready(&[])?;
     let mut stream = Stream::tracing(&["--event", "ioctl"])?;
     let mut lookups = Workload::ready(&["lookups", "--cpu=0"])?;
     let preempts = kernel::preempts()?;
     let (mut total, mut counted) = (0, None);
-    // Which of both threads runs when is the scheduler's: a burst may pass without a call that falls into a lookup.
+    // The scheduler decides which of the two threads runs when: a burst may pass without a call that falls
+    // into a lookup.
     for _ in 0..BURSTS {
         let mut burst = Workload::spawn(&["burst", "--threads=1", "--count=20000", "--cpu=0"])?;
         total += counts::total(&burst.finish_within(LONG)?);
@@ -167,7 +171,7 @@ fn what_the_kernel_skips_is_counted() -> Result<()> {
 /// How long a flood lasts.
 const FLOOD: Duration = Duration::from_secs(20);
 
-/// Of the daemon at rest, and of what a flood may add to a tracer, KiB.
+/// Memory of the daemon at rest, and the limit of what a flood may add to a tracer, KiB.
 const AT_REST: u64 = 25 * 1024;
 const GROWTH: u64 = 2 * 1024;
 

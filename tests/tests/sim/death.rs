@@ -1,4 +1,4 @@
-//! Queues that die with their process: whoever frees them in the driver, the tracer names the owner.
+//! Queues that end with their process: whichever task frees them in the driver, the tracer names the owner.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::{FEW, run_json};
@@ -16,7 +16,7 @@ fn place(line: &Value) -> (u64, u64) {
     (line["gpu_id"].as_u64().unwrap_or(0), line["queue_id"].as_u64().unwrap_or(u64::MAX))
 }
 
-/// SIGKILL, and all there is to hear of it.
+/// Sends SIGKILL, and returns all events that follow.
 fn killed(stream: &JsonLines, workload: &mut Workload) -> Result<Vec<Value>> {
     let pid = workload.pid();
     workload.signal(Signal::SIGKILL)?;
@@ -27,13 +27,13 @@ fn killed(stream: &JsonLines, workload: &mut Workload) -> Result<Vec<Value>> {
     Ok(stream.lines())
 }
 
-/// A kworker did it, as it releases the process on every kernel (kfd_process_wq_release).
+/// A kworker did it, since it releases the process on every kernel (kfd_process_wq_release).
 fn by_a_kworker(end: &Value, pid: u32) {
     let task = end["task_pid"].as_u64().expect("a task");
     assert!(task != u64::from(pid) && task != 0, "{end}");
 }
 
-/// Up to 6.12 that kworker frees the queues, too; later the dying task does it itself
+/// Up to 6.12 that kworker frees the queues, too; later the exiting task does it itself
 /// (kfd_process_notifier_release_internal).
 fn freed(end: &Value, pid: u32) -> Result<()> {
     if VmKernel::from_env()?.series == "7.2" {
@@ -86,7 +86,7 @@ fn the_filter_goes_by_the_owner_and_not_by_who_runs() -> Result<()> {
     assert_eq!(ends.len(), 8, "{lines:?}");
     ends.iter().try_for_each(|end| freed(end, pid))?;
     assert_eq!(of(&lines, "queue_destroy", other.pid()), Vec::<Value>::new());
-    // it ends by itself, since what it watched has ended
+    // it ends by itself, since the watched process has ended
     stream.wait_success(ATTACH)?;
     let summary = stream.summary()?;
     assert_eq!(summary["queues"]["standing"], 8);

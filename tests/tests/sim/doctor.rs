@@ -1,4 +1,5 @@
-//! `kfd-trace doctor` beside lsof, fuser and rocm-smi: each way in which these show another thing than the driver has.
+//! `kfd-trace doctor` compared with lsof, fuser and rocm-smi: each case in which these differ from the
+//! driver.
 
 use super::usual::Eyes;
 use anyhow::{Context, Result, ensure};
@@ -20,7 +21,7 @@ const WELL: i32 = 0;
 const HIDDEN: i32 = 4;
 const WRONG: i32 = 5;
 
-/// The report of `doctor --json` with these arguments, which ends with this code.
+/// The report of `doctor --json` with these arguments; it must exit with this code.
 fn doctor(args: &[&str], code: i32) -> Result<Value> {
     let output = run(&[&["doctor", "--json"], args].concat())?;
     report(&output, code)
@@ -41,7 +42,8 @@ fn kinds(row: &Value) -> Vec<&str> {
     row["findings"].as_array().into_iter().flatten().filter_map(|finding| finding["kind"].as_str()).collect()
 }
 
-/// What it says of a process, alone and among all; and that lsof, fuser and rocm-smi show it just where it says so.
+/// Checks the report on a process, alone and among all, and that lsof, fuser and rocm-smi show it exactly
+/// where the report states it.
 fn check(pid: u32, code: i32, expected: &[&str]) -> Result<Value> {
     let words = pid.to_string();
     let alone = doctor(&["--pid", &words], code)?;
@@ -59,7 +61,7 @@ fn is_zombie(pid: u32) -> Result<bool> {
     Ok(stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
 }
 
-/// procfs shows users their own processes alone, until this is dropped.
+/// procfs shows users only their own processes, until this is dropped.
 struct HidePid(());
 
 impl HidePid {
@@ -81,7 +83,7 @@ fn remount_proc(options: &str) -> Result<()> {
         .with_context(|| format!("remount /proc with {options}"))
 }
 
-/// What earlier tests left would be told, too.
+/// Leftovers of earlier tests would be reported, too.
 fn nobody_left() -> Result<()> {
     until("KFD to have no process", SOON, || {
         Ok(sysfs::processes(Path::new("/sys"))?.is_empty().then_some(()))
@@ -231,9 +233,9 @@ fn a_teardown_that_hangs_is_told() -> Result<()> {
     let series = VmKernel::from_env()?.series;
     let looked = told.and_then(|told| {
         let row = row(&told, pid)?.clone();
-        // lsof reads /proc/locks, which waits for a grace period of RCU (locks_start, rcu_sync_enter). The guests' parameter
-        // rcu_expedited leaves these to workers, and on 6.1 none works on the CPU where the driver's turns until the GPU answers:
-        // lsof would hang with it.
+        // lsof reads /proc/locks, which waits for an RCU grace period (locks_start, rcu_sync_enter). The
+        // guests' parameter rcu_expedited leaves these to workers, and on 6.1 none works on the CPU where the
+        // driver's worker loops until the GPU responds: lsof would hang with it.
         if series != "6.1" {
             Eyes::Root.tool_sees_what_is_told("lsof", pid, &row)?;
         }
@@ -243,7 +245,7 @@ fn a_teardown_that_hangs_is_told() -> Result<()> {
     drop(hang);
     let row = looked?;
     assert_eq!(kinds(&row), ["teardown"], "{row}");
-    // 7.2 waits before the descriptors are closed, the others behind that.
+    // 7.2 waits before the descriptors are closed, the others after that.
     assert_eq!(row["seen_by"]["lsof"], series == "7.2", "{row}");
     let text = row["findings"][0]["text"].as_str().context("a sentence")?;
     assert_eq!(row["seen_by"]["lsof"], !text.contains("lsof and fuser find nothing"), "{row}");
@@ -291,7 +293,7 @@ fn who_may_not_look_says_so_and_claims_nothing() -> Result<()> {
 #[test]
 fn root_looks_into_another_users_process() -> Result<()> {
     nobody_left()?;
-    // As udev makes it for everybody where there is no group for it; only root has it here.
+    // As udev makes it for all users where no group exists for it; only root has access here.
     let device = Path::new("/dev/kfd");
     let before = std::fs::metadata(device)?.permissions();
     std::fs::set_permissions(device, Permissions::from_mode(0o666))?;
@@ -301,7 +303,7 @@ fn root_looks_into_another_users_process() -> Result<()> {
     ready?;
     let row = check(workload.pid(), WELL, &["seen"])?;
     assert_eq!(row["uid"], NOBODY, "{row}");
-    // Whose own process they show to its user.
+    // They show this user's own process to the user.
     for tool in ["lsof", "fuser"] {
         let found = Eyes::User(NOBODY).found_by(tool)?;
         assert!(found.contains(&workload.pid().to_string()), "{tool}: {found:?}");

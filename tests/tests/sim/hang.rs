@@ -1,4 +1,4 @@
-//! A file of the driver whose reading hangs: neither the stream nor the daemon waits for it.
+//! A driver file whose read hangs: neither the stream nor the daemon waits for it.
 
 use anyhow::{Result, ensure};
 use kfd_trace_tests::harness::other_sysfs::{flag, lacking};
@@ -10,7 +10,7 @@ use nix::unistd::mkfifo;
 use std::fs::{self, OpenOptions};
 use std::time::Duration;
 
-/// Until the next look at the driver's lists (10 s), and the 30 s after which it is told.
+/// Until the next scan of the driver's lists (10 s), and the 30 s after which it is reported.
 const TOLD: Duration = Duration::from_secs(100);
 
 #[test]
@@ -23,7 +23,7 @@ fn of_the_lists_is_told_and_keeps_nobody() -> Result<()> {
     let (mut stream, mut daemon) = (Stream::tracing(&asked)?, Daemon::quick(&asked)?);
     fs::create_dir_all(&queue)?;
     mkfifo(&queue.join("gpuid"), Mode::S_IRUSR)?;
-    // who reads waits for who may write
+    // a reader waits until a writer may write
     let _writer = OpenOptions::new().read(true).write(true).open(queue.join("gpuid"))?;
     let line = "s and reads the driver's processes in sysfs";
     stream.wait_stderr(line, TOLD)?;

@@ -1,5 +1,5 @@
-//! A workload that lsof and fuser cannot see, because its device node is another inode; and the tracer, which
-//! sees it by its queues.
+//! A workload that lsof and fuser cannot see, because its device node has another inode; and the tracer,
+//! which sees it by its queues.
 
 use super::usual::Eyes;
 use anyhow::{Context, Result};
@@ -8,7 +8,7 @@ use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload};
 use serde_json::{Value, json};
 
-/// The facts of a queue, under the names of `kfd-trace ps` and the stream.
+/// The facts of a queue, under the names used by `kfd-trace ps` and the stream.
 fn as_the_workload_says(queue: &Value) -> Value {
     json!({
         "gpu_id": queue["gpu_id"],
@@ -21,7 +21,7 @@ fn as_the_workload_says(queue: &Value) -> Value {
     })
 }
 
-/// The same fields of a line of the tracer.
+/// The same fields of a tracer's line.
 fn as_the_tracer_says(line: &Value) -> Value {
     let names = [
         "gpu_id",

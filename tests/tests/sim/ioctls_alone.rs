@@ -1,4 +1,4 @@
-//! Queues without BTF of the driver: followed by the arguments and results of the ioctls alone.
+//! Queues without BTF of the driver: tracked from the arguments and results of the ioctls alone.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::other_sysfs::{flag, without_btf};
@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Under the daemon's names and the workload's.
+/// Fields under the daemon's names and the workload's.
 const FACTS: [(&str, &str); 6] = [
     ("gpu_id", "gpu_id"),
     ("queue_type", "queue_type"),
@@ -18,7 +18,7 @@ const FACTS: [(&str, &str); 6] = [
     ("read_pointer_address", "rptr"),
 ];
 
-/// PID and queue id, and what is known of the queue.
+/// By PID and queue id: what is known of the queue.
 type Listed = BTreeMap<(u64, u64), Value>;
 
 fn key(pid: &Value, queue: &Value) -> Result<(u64, u64)> {
@@ -36,7 +36,7 @@ fn listed(daemon: &Daemon) -> Result<Listed> {
     rows.iter().map(row).collect()
 }
 
-/// Queues that a workload made, but those it destroyed.
+/// Queues that a workload created, except those it destroyed.
 fn made(workload: &Workload, destroyed: &[u64]) -> Result<Listed> {
     let mut made = Listed::new();
     for queue in workload.queues() {
@@ -68,7 +68,7 @@ fn births_and_ends_are_followed() -> Result<()> {
     assert_eq!(workload.act("destroy 77")?["errno"], "EINVAL");
     lists(&daemon, "one end", &made(&workload, &[1])?)?;
 
-    // its id is given again, to a queue of another type
+    // its id is reused by a queue of another type
     assert_eq!(workload.act("create aql gpu=1")?["queue_id"], 1);
     let now = made(&workload, &[])?;
     assert_eq!(now.len(), 4);

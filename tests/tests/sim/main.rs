@@ -1,5 +1,5 @@
-//! Runs in the VM with the real amdgpu and kfdsim's two GPUs: real ioctls and queues, and what each command of kfd-trace
-//! tells of them.
+//! Runs in the VM with the real amdgpu and kfdsim's two GPUs: real ioctls and queues, and what each command
+//! of kfd-trace reports about them.
 
 mod activity;
 mod amd_log;

@@ -1,4 +1,4 @@
-//! Calls that `kfd_ioctl` refuses before any handler runs, and the one that is not measured.
+//! Calls that `kfd_ioctl` refuses before any handler runs, and the call that is not measured.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::NO_MQD;
@@ -19,7 +19,7 @@ fn calls(stream: &JsonLines, nr: u8, wanted: usize) -> Result<Vec<Value>> {
     })
 }
 
-/// How an event tells the end of its call.
+/// How an event reports the end of its call.
 fn ending(event: &Value) -> Value {
     json!([event["outcome"], event["errno"], event["measured"], event["latency_ns"].is_null()])
 }
@@ -74,7 +74,7 @@ fn numbers_that_the_driver_does_not_have() -> Result<()> {
 fn waiting_is_counted_and_not_measured() -> Result<()> {
     let daemon = Daemon::shared()?;
     let mut stream = Stream::tracing(&NO_MQD)?;
-    // no event to wait for, no time to wait: it returns at once
+    // no event to wait for, a timeout of zero: it returns at once
     let (_, truth) = Workload::run(&["script", "unknown 0x0c 24", "unknown 0x0c 24", "version"])?;
     assert_eq!(counts::calls(&truth)["WAIT_EVENTS"], 2);
     for call in calls(&stream, 0x0c, 2)? {

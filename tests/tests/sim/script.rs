@@ -1,4 +1,4 @@
-//! Ioctls one by one: the stream tells each as the workload saw it, and the metrics count them as it did.
+//! Ioctls one by one: the stream reports each as the workload saw it, and the metrics count the same.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
@@ -28,7 +28,7 @@ fn script() -> [&'static str; OPERATIONS.len() + 1] {
     words
 }
 
-/// Of the whole script, once all of it has arrived.
+/// The ioctl events of the whole script, once all have arrived.
 fn ioctl_events(stream: &JsonLines, wanted: usize) -> Result<Vec<Value>> {
     stream.wait_lines("an event for each ioctl", SOON, |lines| {
         let events: Vec<_> = lines.iter().filter(|line| line["event"] == "ioctl").cloned().collect();
@@ -61,7 +61,7 @@ fn the_stream_tells_every_ioctl() -> Result<()> {
     Ok(())
 }
 
-/// Within what the caller measured around its call; a refused call has none.
+/// The latency is within the caller's measurement of its call; a refused call has none.
 fn latency_fits(event: &Value, said: &Value) -> Result<()> {
     if event["outcome"] == "refused" {
         assert_eq!((&event["errno"], &event["latency_ns"]), (&json!("ENOTTY"), &Value::Null));
@@ -73,7 +73,7 @@ fn latency_fits(event: &Value, said: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's copy of the arguments holds what the workload passed and got.
+/// The kernel's copy of the arguments holds what the workload passed and received.
 fn arguments_fit(event: &Value, said: &Value) -> Result<()> {
     let args = &event["args"];
     let same = |pairs: &[(&str, &str)]| {
@@ -105,7 +105,7 @@ fn arguments_fit(event: &Value, said: &Value) -> Result<()> {
 fn the_metrics_count_as_the_workload_did() -> Result<()> {
     let daemon = Daemon::shared()?;
     let (workload, truth) = Workload::run(&script())?;
-    // Sums are read as they are, but whose they are comes by a record.
+    // Sums are read directly, but their process is known from a record.
     let pid = workload.pid().to_string();
     let own = |metrics: &Metrics| metrics.sum("kfd_process_ioctls_total", &[("pid", &pid)]);
     let metrics =
@@ -114,7 +114,7 @@ fn the_metrics_count_as_the_workload_did() -> Result<()> {
     assert_eq!(counts::metric_errors(&metrics)?, counts::errors(&truth));
     let of_process = own(&metrics);
     assert_eq!(of_process, metrics.sum("kfd_ioctls_total", &[]));
-    // each but the two that are refused before a handler has a latency
+    // each except the two that are refused before a handler has a latency
     let refused = truth.iter().filter(|count| count.errno.as_deref() == Some("ENOTTY")).count();
     let measured = counts::by_label(&metrics, "kfd_ioctl_duration_seconds_count", "ioctl")?;
     assert_eq!(refused, 2);

@@ -1,4 +1,4 @@
-//! A process that is gone before anybody could read its /proc entry: the tracer stands still meanwhile.
+//! A process that exits before its /proc entry can be read: the tracer is stopped meanwhile.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Lets it live and die while the stream is stopped; gives what the stream says of it.
+/// Starts and ends the process while the stream is stopped; returns what the stream reports about it.
 fn seen_too_late(mut process: JsonProcess, stream: &mut SharedStream) -> Result<(JsonProcess, Value)> {
     process.close_stdin();
     process.wait_success(SOON)?;
@@ -29,7 +29,7 @@ fn stopped() -> Result<SharedStream> {
 fn uid_name_and_cgroup_come_from_the_kernel() -> Result<()> {
     set_permissions("/dev/kfd", Permissions::from_mode(0o666))?;
     let mut stream = stopped()?;
-    // root joins the cgroup, then somebody else lives
+    // root joins the cgroup, then another user's process runs
     let id = "5d".repeat(32);
     let leaf = format!("cri-containerd-{id}.scope");
     let script = format!("exec {} short --cgroup=pods/{leaf}", workload::program());

@@ -1,6 +1,7 @@
-//! `--tracepoints`: the driver's own ones are counted where that is asked for, and cost nothing where it is not.
+//! `--tracepoints`: the driver's own tracepoints are counted where requested, and cost nothing otherwise.
 //!
-//! kfdsim submits no job and its interrupts go to KFD alone, so that none of them fires here: their counters are at 0.
+//! kfdsim submits no job and its interrupts are delivered to KFD only, so that none of them fires here: their
+//! counters are at 0.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::kernel::bpf_programs;
@@ -8,13 +9,13 @@ use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::{Daemon, Metrics, Workload};
 use std::collections::BTreeSet;
 
-/// Those of amdgpu and of the DRM scheduler, which each kernel here has.
+/// Tracepoints of amdgpu and of the DRM scheduler, which each kernel here has.
 const THERE: [&str; 5] = ["tp_cs", "tp_interrupt", "tp_job_queue", "tp_job_run", "tp_job_done"];
 
-/// Those of ROCm's own driver.
+/// Tracepoints of ROCm's own driver.
 const ELSEWHERE: [&str; 4] = ["tp_evict_start", "tp_evict_end", "tp_restore_start", "tp_restore_end"];
 
-/// Names of the programs that are loaded more often than `before`.
+/// Names of the programs that are loaded more often than in `before`.
 fn loaded(before: &[String]) -> Result<BTreeSet<String>> {
     let mut now = programs()?;
     for name in before {
@@ -29,7 +30,7 @@ fn programs() -> Result<Vec<String>> {
     Ok(bpf_programs()?.into_values().filter(|name| name.starts_with("tp_")).collect())
 }
 
-/// Attached (1 or 0) and hits, of one of them.
+/// Attached (1 or 0) and hits of one of them.
 fn told(metrics: &Metrics, probe: &str) -> (Option<f64>, Option<f64>) {
     let attached = [("probe", probe), ("kind", "tracepoint")];
     (
@@ -46,7 +47,7 @@ fn they_are_counted_where_they_are_asked_for() -> Result<()> {
     assert_eq!(loaded(&before)?, THERE.map(str::to_owned).into());
     Workload::run(&["script", "create aql", "destroy 0"])?;
     let made = |metrics: &Metrics| metrics.sum("kfd_queues_created_total", &[]) == Some(1.0);
-    // the others work as ever beside them
+    // the others work as before alongside them
     let with = daemon.scrape_until("the queue", |metrics| made(metrics).then(|| metrics.clone()))?;
     let without = plain.scrape()?;
     for probe in THERE {

@@ -1,4 +1,5 @@
-//! The usual checks, as Debian has them: whom lsof, fuser and rocm-smi show, to root or to another user.
+//! The usual checks, as Debian ships them: which processes lsof, fuser and rocm-smi show to root or to
+//! another user.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -6,17 +7,17 @@ use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// Who looks.
+/// The user that runs the check.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Eyes {
     Root,
-    /// A user and group of this number, without any capability.
+    /// A user and group with this id, without any capability.
     User(u32),
 }
 
 impl Eyes {
-    /// What a program prints on standard output, and what else it says. Exit codes of these tools say that something could not be
-    /// seen, too.
+    /// A program's standard output, and its other output. These tools also use exit codes to report that
+    /// something could not be seen.
     fn output(self, words: &[&str]) -> Result<(String, String)> {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
@@ -28,13 +29,13 @@ impl Eyes {
         Ok((String::from_utf8(output.stdout)?, said))
     }
 
-    /// What `lsof /dev/kfd` and `fuser /dev/kfd` print: the users they find.
+    /// Runs `lsof /dev/kfd` and `fuser /dev/kfd`; returns the users they find.
     pub(super) fn found_by(self, tool: &str) -> Result<String> {
         Ok(self.output(&[tool, "/dev/kfd"])?.0)
     }
 
-    /// Names by PID of `rocm-smi --showpids`: rows of `PID  PROCESS NAME  GPU(s)  ...`. Where there is no render node it cannot tell on
-    /// which GPU a process is, which its exit code says.
+    /// Names by PID from `rocm-smi --showpids`: rows of `PID  PROCESS NAME  GPU(s)  ...`. Without a render
+    /// node it cannot determine the GPU of a process, which its exit code reports.
     pub(super) fn listed(self) -> Result<BTreeMap<u32, String>> {
         let (told, said) = self.output(&["rocm-smi", "--showpids"])?;
         ensure!(told.contains("KFD Processes"), "{told}{said}");
@@ -45,7 +46,7 @@ impl Eyes {
         Ok(told.lines().filter_map(row).collect())
     }
 
-    /// That each of them shows of a process what a row of the doctor says that it does.
+    /// Checks that each tool shows a process as a row of the doctor states.
     pub(super) fn see_what_is_told(self, pid: u32, row: &Value) -> Result<()> {
         self.tool_sees_what_is_told("lsof", pid, row)?;
         self.tool_sees_what_is_told("fuser", pid, row)?;
@@ -55,7 +56,7 @@ impl Eyes {
     pub(super) fn tool_sees_what_is_told(self, tool: &str, pid: u32, row: &Value) -> Result<()> {
         let found = self.found_by(tool)?;
         let finds = found.split_whitespace().any(|word| word == pid.to_string());
-        // Where this user may not look, the doctor says that they show nothing.
+        // Where this user has no access, the doctor reports that they show nothing.
         let told = row["seen_by"]["lsof"].as_bool().unwrap_or(false);
         assert_eq!(told, finds, "{tool}, {self:?}: {found:?}, doctor: {row}");
         Ok(())

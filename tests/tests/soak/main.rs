@@ -1,5 +1,5 @@
-//! Runs in the VM with the real amdgpu and kfdsim's two GPUs, on clocks that go by the guest's instructions: the tracer over a
-//! long time.
+//! Runs in the VM with the real amdgpu and kfdsim's two GPUs, on clocks that count the guest's instructions:
+//! the tracer over a long time.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::VmKernel;
@@ -19,7 +19,7 @@ fn two_minutes_leave_nothing_behind() -> Result<()> {
     soak::soak(life()?, 2)
 }
 
-/// `minutes=60` among the arguments, which libtest takes for a filter that no test's name fits.
+/// `minutes=60` is one of the arguments, which libtest takes for a filter that matches no test name.
 #[test]
 #[ignore = "takes long: run by `cargo xtask soak`"]
 fn as_long_as_asked() -> Result<()> {

@@ -1,4 +1,4 @@
-//! The daemon's pages, its start beside standing queues, and its end.
+//! The daemon's pages, its start with existing queues, and its end.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::tracer::{FEW, run};
@@ -6,7 +6,7 @@ use kfd_trace_tests::harness::{Daemon, Workload};
 
 #[test]
 fn its_pages_answer() -> Result<()> {
-    // every family is there
+    // every family is present
     let mut daemon = Daemon::ready(&[])?;
     let workload = Workload::ready(&["hold"])?;
     for (path, status, word) in

@@ -1,4 +1,4 @@
-//! Which processes and queues have series of their own, and for how long after their end.
+//! Which processes and queues have their own series, and for how long after their end.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::tracer::FEW;
@@ -59,7 +59,7 @@ fn each_queue_has_series_where_that_is_asked_for() -> Result<()> {
     assert_eq!(asked.map(|name| of("1", name)), [0.4, 3.0, 1.0, 0.0].map(Some));
     for queue_id in ["0", "1"] {
         let created = of(queue_id, "kfd_queue_created_timestamp_seconds");
-        // The guest's wall clock is not set meanwhile; its milliseconds are cut off.
+        // The guest's wall clock is not set meanwhile; the time is truncated to milliseconds.
         assert!(created.is_some_and(|at| at > before - 0.01 && at < after), "{before} {created:?} {after}");
     }
     workload.finish()?;

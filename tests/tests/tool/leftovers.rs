@@ -1,4 +1,4 @@
-//! A tracer that is killed leaves no probe and no program behind.
+//! A killed tracer leaves no probe and no program behind.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::kernel::{bpf_programs, traced_functions};
@@ -15,7 +15,7 @@ fn attached() -> Result<Attached> {
     Ok((bpf_programs()?.into_keys().collect(), traced_functions()?.into_iter().collect()))
 }
 
-/// With nothing on that other tests use, so that what is on is this test's own.
+/// What is attached without the tests' shared tracers, so that the rest belongs to this test.
 fn without_shared() -> Result<Attached> {
     shared::end()?;
     attached()

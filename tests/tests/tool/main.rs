@@ -1,5 +1,5 @@
-//! Runs in the VM on kfdsim's GPUs, on one kernel: how kfd-trace behaves as a program, whatever the driver. Starting a tracer takes
-//! an emulated machine seconds, so that this is not asked of each kernel.
+//! Runs in the VM on kfdsim's GPUs, on one kernel: how kfd-trace behaves as a program, independent of the
+//! driver. Starting a tracer takes seconds on an emulated machine, so this is not run on each kernel.
 
 mod daemon;
 mod exposition_switches;

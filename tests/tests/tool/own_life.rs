@@ -1,5 +1,5 @@
-//! What befalls the tracer itself: it is killed and started again, it is not alone, nobody reads what it writes, /proc tells
-//! it nothing or lies, the clock is set.
+//! Conditions of the tracer itself: it is killed and restarted, another tracer runs, its output is not read,
+//! /proc is empty or wrong, the clock is set.
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::footprint::Footprint;
@@ -65,10 +65,10 @@ fn killed_beside_another_and_started_again_it_finds_what_stands() -> Result<()> 
     other.end()
 }
 
-/// A stream whose standard output is not read by itself. Killed when dropped.
+/// A stream whose standard output is not read automatically. Killed when dropped.
 struct Unread {
     child: Child,
-    /// Lines of standard error as they come.
+    /// Lines of standard error as they arrive.
     said: Receiver<String>,
 }
 
@@ -87,7 +87,7 @@ impl Unread {
         Ok(unread)
     }
 
-    /// Waits for a line with this in it, and gives that.
+    /// Waits for a line that contains this text, and returns the line.
     fn says(&self, words: &str, limit: Duration) -> Result<String> {
         let begin = Instant::now();
         loop {
@@ -103,7 +103,7 @@ impl Unread {
         Ok(kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGINT)?)
     }
 
-    /// Its exit code, and all that it has said since.
+    /// Its exit code, and all messages since.
     fn end(&mut self) -> Result<(Option<i32>, Vec<String>)> {
         let status = until("its end", SOON, || Ok(self.child.try_wait()?))?;
         Ok((status.code(), self.said.iter().collect()))
@@ -112,7 +112,7 @@ impl Unread {
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        // fails only if it is gone already
+        // fails only if it has already ended
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -133,7 +133,7 @@ fn a_full_disk_is_one_line_and_a_closed_pipe_is_none() -> Result<()> {
     Ok(())
 }
 
-/// Longer than until dropped lines are told for the first time.
+/// Longer than the time until dropped lines are first reported.
 const MOMENT: Duration = Duration::from_secs(1);
 
 fn read_lines(mut stdout: ChildStdout) -> Result<Vec<Value>> {
@@ -158,7 +158,7 @@ fn who_does_not_read_is_not_waited_for() -> Result<()> {
         })?;
     }
     let grown = Footprint::of(never.child.id())?.anonymous.saturating_sub(before);
-    // 512 KiB may wait (`outlet::room`); the rest is that of anybody who tells of ioctls
+    // 512 KiB may wait (`outlet::room`); the rest is what reporting ioctls needs in any case
     assert!(grown < 4096, "{before} KiB, then {grown} more");
     never.interrupt()?;
     let (code, said) = never.end()?;
@@ -184,7 +184,7 @@ fn who_does_not_read_is_not_waited_for() -> Result<()> {
     Ok(())
 }
 
-/// A procfs without processes but for the reader itself, and one that stands for another.
+/// A procfs without processes except the reader itself, and one that shows another process under the PID.
 #[test]
 fn what_proc_does_not_tell_is_told_by_the_kernel_alone() -> Result<()> {
     let proc = tempfile::tempdir()?;
@@ -200,7 +200,7 @@ fn what_proc_does_not_tell_is_told_by_the_kernel_alone() -> Result<()> {
     let told = |line: &Value| json!([line["comm"], line["uid"], line["cmdline"]]);
     let alone = json!(["kfd-workload", 0, null]);
     assert_eq!(told(&seen(nowhere.pid())?), alone);
-    // its number is in use again, as far as /proc tells
+    // its PID is in use again, according to /proc
     let script = format!("read go; exec {} short", workload::program());
     let mut replaced = JsonProcess::spawn("sh", &["-c", &script])?;
     symlink(format!("/proc/{}", std::process::id()), proc.path().join(replaced.pid().to_string()))?;
@@ -239,7 +239,7 @@ fn a_clock_that_is_set_changes_no_duration() -> Result<()> {
     stream.end()
 }
 
-/// Runs a script in a mount and a PID namespace of its own.
+/// Runs a script in a new mount and PID namespace.
 fn inside(script: &str) -> Result<(Option<i32>, String, String)> {
     let mut command = Command::new("unshare");
     let output = command.args(["--mount", "--pid", "--fork", "sh", "-c", script]).output()?;
@@ -252,7 +252,7 @@ fn in_a_pid_namespace_it_names_the_hosts_pid_or_says_that_it_cannot() -> Result<
     let (workload, trace) = (Workload::ready(&["hold"])?, program());
     let own = "mount -t proc proc /proc";
     let hosts = "mkdir -p /tmp/host-proc && mount --bind /proc /tmp/host-proc";
-    // the host's procfs stands where it always does, and elsewhere
+    // the host's procfs is mounted at its usual place, and elsewhere
     for script in [
         format!("exec {trace} ps --json"),
         format!("{hosts} && {own} && exec {trace} ps --json --path.procfs=/tmp/host-proc"),
@@ -264,7 +264,7 @@ fn in_a_pid_namespace_it_names_the_hosts_pid_or_says_that_it_cannot() -> Result<
         let told = json!([row["pid"], row["ns_pid"], row["comm"], row["sources"]]);
         assert_eq!(told, json!([workload.pid(), workload.pid(), "kfd-workload", ["kernel", "sysfs"]]));
     }
-    // it is nowhere
+    // it is mounted nowhere
     for args in ["", "--json", "daemon --web.listen-address=127.0.0.1:0", "ps", "status", "doctor"] {
         let (code, out, said) = inside(&format!("{own} && exec {trace} {args}"))?;
         assert_eq!((code, out.contains("kfd-workload")), (Some(1), false), "{args}: {out} {said}");
@@ -276,7 +276,7 @@ fn in_a_pid_namespace_it_names_the_hosts_pid_or_says_that_it_cannot() -> Result<
     Ok(())
 }
 
-/// Who read standard error has gone: what is said there gets lost, and nothing else.
+/// The reader of standard error has exited: messages to it are lost, and nothing else.
 #[test]
 fn a_closed_standard_error_ends_nothing() -> Result<()> {
     let mut command = Command::new(program());

@@ -1,4 +1,4 @@
-//! `--pid`: what is traced, what costs nothing, and what is said.
+//! `--pid`: what is traced, what costs nothing, and what is reported.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::{NO_MQD, run};
@@ -7,7 +7,7 @@ use kfd_trace_tests::harness::{Daemon, JsonProcess, Metrics, Stream, Workload, c
 use serde_json::{Value, json};
 use std::fs;
 
-/// A PID above the largest that Linux gives (PID_MAX_LIMIT, 4 Mi).
+/// A PID above the largest on Linux (PID_MAX_LIMIT, 4 Mi).
 const NOBODY: &str = "4194305";
 
 #[test]
@@ -17,7 +17,7 @@ fn a_noisy_neighbour_costs_no_record() -> Result<()> {
     let mut wanted = Workload::ready(&["script"])?;
 
     let mut stream = Stream::tracing(&["--pid", &wanted.pid().to_string()])?;
-    // one that stood before the tracer, and one that it sees begin
+    // one process that existed before the tracer, and one that starts under it
     let mut late = Workload::ready(&["noise"])?;
     let noisy = [&noise, &late].map(|one| one.pid().to_string());
     let heard = |metrics: &Metrics| {
@@ -36,7 +36,8 @@ fn a_noisy_neighbour_costs_no_record() -> Result<()> {
     daemon.scrape_until("the neighbours to be noisy meanwhile", |metrics| {
         heard(metrics).filter(|calls| *calls > before + 10.0)
     })?;
-    // With calls under way while another's probes went on and off, a daemon was seen to miss the entry of one.
+    // With calls under way while another tracer's probes were attached and detached, a daemon was observed to
+    // miss the entry of one.
     noise.finish()?;
     late.finish()?;
     let summary = stream.finish()?;
@@ -44,7 +45,7 @@ fn a_noisy_neighbour_costs_no_record() -> Result<()> {
     let lines = stream.lines();
     let foreign = lines.iter().find(|line| line["event"] != "summary" && line["pid"] != wanted.pid());
     assert_eq!(foreign, None);
-    // It stood before the stream: that is told at the start, and costs no record.
+    // It existed before the stream: that is reported at the start, and costs no record.
     let standing = stream.events("process_seen");
     assert_eq!(standing.iter().map(|line| &line["standing"]).collect::<Vec<_>>(), [&json!(true)]);
     let records = json!({"ioctl": 4, "mqd_write": 1, "queue_create": 1, "queue_destroy": 1});
@@ -93,7 +94,7 @@ fn exec_is_followed_and_a_child_is_not() -> Result<()> {
         "a child, then two programs in the shell's own process: {opened:?}"
     );
 
-    // it ends by itself, and says why
+    // it ends by itself, and reports why
     stream.wait_success(ATTACH)?;
     assert!(stream.stderr().contains(&format!("process {pid} has ended")), "{}", stream.stderr());
     let lines = stream.lines();
@@ -117,8 +118,8 @@ fn exec_is_followed_and_a_child_is_not() -> Result<()> {
     Ok(())
 }
 
-/// Waits for a line; then a child of it asks for the apertures, then it becomes a workload itself, which
-/// becomes another.
+/// Waits for a line; then a child of it requests the apertures, then it becomes a workload itself, which
+/// execs another.
 fn shell() -> Result<JsonProcess> {
     let program = workload::program();
     let script =

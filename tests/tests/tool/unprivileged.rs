@@ -1,4 +1,4 @@
-//! What somebody without any capability gets to see, and is told.
+//! What a user without any capability can see, and which messages it gets.
 
 use anyhow::Result;
 use kfd_trace_tests::harness::Workload;
@@ -24,7 +24,7 @@ fn ps_shows_what_sysfs_tells_and_says_what_it_lacks() -> Result<()> {
         .flatten()
         .map(|row| json!([row["pid"], row["gpu_id"], row["queue_id"], row["ring_size"], row["ring_address"]]))
         .collect();
-    // by PID, GPU and queue, where the workload goes GPU by GPU
+    // by PID, GPU and queue, while the workload proceeds GPU by GPU
     let mut queues = workload.queues();
     queues.sort_by_key(|queue| (queue["gpu_id"].as_u64(), queue["queue_id"].as_u64()));
     let expected: Vec<Value> = queues

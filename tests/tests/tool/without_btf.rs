@@ -1,4 +1,4 @@
-//! A kernel without BTF of the driver: ioctls are traced, the rest is said to be missing.
+//! A kernel without BTF of the driver: ioctls are traced, the rest is reported as missing.
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::other_sysfs::{flag, without_btf};
@@ -49,7 +49,7 @@ fn status_names_what_is_missing() -> Result<()> {
     let limit = status["findings"].as_array().into_iter().flatten().find(|f| f["severity"] == "limits");
     let what = limit.context("a finding")?["what"].to_string();
     assert!(what.contains("no BTF of the amdgpu module"), "{what}");
-    // with its BTF everything is there
+    // with its BTF everything is available
     let whole = run_json(&["status", "--json"])?.pop().context("one object")?;
     assert_eq!(verdict(&whole, "queue_add"), json!(["attached"]));
     Ok(())

@@ -1,15 +1,15 @@
-//! Container ids: 64 hexadecimal digits, with a word before them that tells who made the cgroup.
+//! Container ids: 64 hexadecimal digits, with a prefix that identifies the creator of the cgroup.
 
 /// A container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// 64 hexadecimal digits.
     pub id: String,
-    /// `None`: the path has the id alone.
+    /// `None`: the path has only the id.
     pub runtime: Option<Runtime>,
 }
 
-/// Who made a container, as far as a path tells.
+/// The container runtime, as far as a path shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     Docker,
@@ -31,7 +31,7 @@ impl Runtime {
     }
 }
 
-/// Words before an id, and whose they are. `-conmon` processes stand beside a container, not in it, and are not here.
+/// Prefixes of an id, by runtime. `-conmon` processes run beside a container, not in it, and are not listed.
 const PREFIXES: [(&str, Runtime); 7] = [
     ("docker-", Runtime::Docker),
     ("cri-containerd-", Runtime::Containerd),
@@ -40,16 +40,17 @@ const PREFIXES: [(&str, Runtime); 7] = [
     // `podman run --cgroups=split` in a unit of its own (Quadlet).
     ("libpod-payload-", Runtime::Podman),
     ("libpod-", Runtime::Podman),
-    // A pod made by containerd with runc's own driver although the kubelet's is systemd: `SLICE:cri-containerd:ID`.
+    // A pod created by containerd with runc's own driver although the kubelet's is systemd:
+    // `SLICE:cri-containerd:ID`.
     ("cri-containerd:", Runtime::Containerd),
 ];
 
-/// Folders that the cgroupfs driver makes for its containers, which have names of an id alone.
+/// Folders that the cgroupfs driver creates for its containers, whose names are only an id.
 const FOLDERS: [(&str, Runtime); 2] = [("docker", Runtime::Docker), ("libpod_parent", Runtime::Podman)];
 
 const DIGITS: usize = 64;
 
-/// The outermost container among these names. `in_pod`: they are those below a pod's.
+/// The outermost container among these names. `in_pod`: the names are those below a pod's.
 pub(super) fn find(names: &[&str], in_pod: bool) -> Option<Container> {
     names.iter().enumerate().find_map(|(at, name)| {
         let parent = at.checked_sub(1).map(|at| names[at]);
@@ -59,7 +60,7 @@ pub(super) fn find(names: &[&str], in_pod: bool) -> Option<Container> {
 
 fn prefixed(name: &str) -> Option<Container> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
-    // Of `SLICE:cri-containerd:ID` what follows the slice.
+    // For `SLICE:cri-containerd:ID`, the part after the slice.
     let name = name.split_once(':').map_or(name, |(_, rest)| rest);
     PREFIXES.iter().find_map(|(prefix, runtime)| {
         let id = name.strip_prefix(prefix).filter(|id| is_id(id))?;
@@ -67,7 +68,7 @@ fn prefixed(name: &str) -> Option<Container> {
     })
 }
 
-/// An id alone, where it stands in a pod or among other containers; elsewhere it may be anything.
+/// A bare id, accepted in a pod or among other containers; elsewhere it may be anything.
 fn alone(name: &str, parent: Option<&str>, in_pod: bool) -> Option<Container> {
     let by_folder = || FOLDERS.iter().find(|(folder, _)| parent == Some(folder)).map(|(_, runtime)| *runtime);
     if !is_id(name) {

@@ -1,7 +1,8 @@
-//! Slurm jobs and steps, as its cgroup plugins name them.
+//! Slurm jobs and steps, as named by Slurm's cgroup plugins.
 //!
 //! v1: `/slurm/uid_1000/job_7/step_0/task_0`, with several slurmd on a node `/slurm_NODE/...`.
-//! v2: `/system.slice/slurmstepd.scope/job_7/step_0/user/task_0`, with several slurmd `NODE_slurmstepd.scope`.
+//! v2: `/system.slice/slurmstepd.scope/job_7/step_0/user/task_0`, with several slurmd
+//! `NODE_slurmstepd.scope`.
 
 /// A job, and the step in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,7 +10,7 @@ pub struct SlurmStep {
     pub job: u32,
     /// A number, or `batch`, `extern`, `interactive`.
     pub step: Option<String>,
-    /// Of the job's user: v1 tells it.
+    /// User of the job: only in v1 paths.
     pub uid: Option<u32>,
 }
 

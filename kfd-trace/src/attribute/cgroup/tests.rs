@@ -14,7 +14,7 @@ fn container(runtime: impl Into<Option<Runtime>>) -> Option<Container> {
     Some(Container { id: ID.to_owned(), runtime: runtime.into() })
 }
 
-/// Layouts of a container outside of Kubernetes; `ID` stands for its id.
+/// Layouts of a container outside of Kubernetes; `ID` is a placeholder for its id.
 #[test]
 fn containers_of_each_engine_and_driver() {
     for (path, runtime) in [
@@ -48,7 +48,7 @@ fn containers_of_each_engine_and_driver() {
 fn pods_of_each_runtime_and_driver() {
     let slice = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID_.slice";
     for (path, runtime) in [
-        // cgroupfs driver: guaranteed pods stand beside the other classes
+        // cgroupfs driver: guaranteed pods are siblings of the other classes
         ("/kubepods/podUID/ID", None),
         ("/kubepods/besteffort/podUID/ID", None),
         ("/kubepods/burstable/podUID/ID", None),
@@ -72,7 +72,7 @@ fn pods_of_each_runtime_and_driver() {
         ("/../../podUID/ID", None),
         ("/../../../besteffort/podUID/ID", None),
         ("/../../kubepods-burstable-podUID_.slice/cri-containerd-ID.scope", Some(Runtime::Containerd)),
-        // a container that is run in a pod's one
+        // a container inside a pod's container
         ("SLICE/cri-containerd-ID.scope/docker/OTHER", Some(Runtime::Containerd)),
     ] {
         let path = path.replace("SLICE", slice).replace("UID_", UID_IN_SLICE).replace("UID", UID);
@@ -129,7 +129,7 @@ fn units_of_who_is_in_nothing_else() {
         ("/system.slice/train.service/worker", "train.service"),
         ("/user.slice/user-1000.slice/session-3.scope", "session-3.scope"),
         ("/user.slice/user-1000.slice/user@1000.service/app.slice/vllm.service", "vllm.service"),
-        // what stands beside a container is not in it
+        // what is beside a container is not in it
         ("/machine.slice/libpod-conmon-ID.scope", "libpod-conmon-ID.scope"),
         ("/machine.slice/machine-tree.scope/init", "machine-tree.scope"),
     ] {
@@ -138,7 +138,7 @@ fn units_of_who_is_in_nothing_else() {
     }
 }
 
-/// v1 names a job in some hierarchies only, and systemd its unit in the others.
+/// v1 names a job only in some hierarchies, and systemd its unit in the others.
 #[test]
 fn paths_of_several_hierarchies_are_told_together() {
     let told = belongs(["/system.slice/slurmd.service", "/slurm/uid_5/job_9/step_0"]);
@@ -177,7 +177,7 @@ fn what_looks_alike_tells_nothing() {
     }
 }
 
-/// The kernel's own record has the last name alone.
+/// The kernel's own record has only the last name.
 #[test]
 fn the_last_name_alone_tells_the_container() {
     assert_eq!(of(&format!("cri-containerd-{ID}.scope")).container, container(Runtime::Containerd));

@@ -1,4 +1,4 @@
-//! The systemd unit: of a user's session or service the innermost one, which is what was started.
+//! The systemd unit. In a user's session or service it is the innermost one, which is what was started.
 
 const KINDS: [&str; 2] = [".service", ".scope"];
 

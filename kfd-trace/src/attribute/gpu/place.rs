@@ -1,11 +1,11 @@
-//! Where a GPU is: PCI address and partition, of which the topology tells one number.
+//! PCI address and partition of a GPU, which the topology encodes in one number.
 
 /// `domain` and `location_id` of a topology node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Location {
     pub(super) domain: u32,
-    /// Bits 0-15 bus, device and function. The partition of a partitioned chip is ORed to the function (6.12, 7.2:
-    /// kfd_topology.c, kfd_topology_add_device), or stands in bits 28-31 (ROCm's driver).
+    /// Bits 0-15: bus, device and function. The partition of a partitioned chip is ORed into the function
+    /// (6.12, 7.2: kfd_topology.c, kfd_topology_add_device), or is in bits 28-31 (ROCm's driver).
     pub(super) id: u32,
 }
 
@@ -22,7 +22,7 @@ impl Location {
         format!("{:04x}:{bus:02x}:{device:02x}.{function}", self.domain)
     }
 
-    /// PCI function and partition. A function that no PCI device has is a partition of function 0.
+    /// PCI function and partition. A function without a PCI device is a partition of function 0.
     fn resolve(self, exists: &impl Fn(&str) -> bool) -> (u32, u32) {
         let (low, high) = (self.id & 7, self.id >> 28);
         if high != 0 || low == 0 {
@@ -33,7 +33,7 @@ impl Location {
     }
 }
 
-/// One for each location. `exists`: whether the machine has a PCI device of this address.
+/// One place per location. `exists`: whether the machine has a PCI device at this address.
 pub(super) fn places(locations: &[Option<Location>], exists: impl Fn(&str) -> bool) -> Vec<Option<Place>> {
     let resolved: Vec<_> = locations
         .iter()

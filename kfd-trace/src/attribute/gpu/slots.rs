@@ -39,31 +39,32 @@ impl Pool {
         }
     }
 
-    /// The pool of a queue on this GPU; `None` for the driver's own queues and for types that are not told.
+    /// The pool of a queue on this GPU; `None` for the driver's own queues and for unknown types.
     #[must_use]
     pub fn of(queue_type: Option<QueueType>, sdma_engine_id: Option<u32>, gpu: &Gpu) -> Option<Pool> {
         Some(match queue_type? {
             QueueType::Compute | QueueType::ComputeAql => Pool::Cp,
             QueueType::Sdma => Pool::Sdma,
             QueueType::SdmaXgmi => Pool::SdmaXgmi,
-            // The engines for xGMI are numbered behind those for PCIe (`allocate_sdma_queue`).
+            // The engines for xGMI are numbered after those for PCIe (`allocate_sdma_queue`).
             QueueType::SdmaByEngId if sdma_engine_id? < gpu.num_sdma_engines? => Pool::Sdma,
             QueueType::SdmaByEngId => Pool::SdmaXgmi,
             QueueType::Hiq | QueueType::Diq | QueueType::Unknown(_) => return None,
         })
     }
 
-    /// Whether a queue takes a slot of its pool. A compute queue does while it is on the runlist: evicted ones and
-    /// those with percent, ring or size 0 are not counted (`active_cp_queue_count`), and more of them than slots are
-    /// run in turns. An SDMA queue holds its slot from creation to destruction (`allocate_sdma_queue`): a create
-    /// without a free one fails. `active`: `None` is not told, and counts.
+    /// Whether a queue takes a slot of its pool. A compute queue does while it is on the runlist: evicted
+    /// queues and those with percent, ring or size 0 are not counted (`active_cp_queue_count`). If there are
+    /// more than slots, they run in turns. An SDMA queue holds its slot from creation to destruction
+    /// (`allocate_sdma_queue`): a create without a free slot fails. `active`: `None` is not known, and
+    /// counts.
     #[must_use]
     pub fn takes(self, active: Option<bool>) -> bool {
         self != Pool::Cp || active != Some(false)
     }
 }
 
-/// Slots of each pool; `None`: this kernel does not tell.
+/// Slots of each pool; `None`: not reported by this kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
     pub cp: Option<u32>,

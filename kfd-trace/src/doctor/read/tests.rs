@@ -1,4 +1,4 @@
-//! Made-up folders of procfs. Device nodes take privileges: what stat(2) tells is made up, too.
+//! Synthetic procfs folders. Device nodes need privileges, so the results of stat(2) are synthetic, too.
 
 use super::*;
 use crate::doctor::samples::{DEVICE, HOST, OTHER};
@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 
 const DRM: Device = Device { major: 226, minor: 128 };
 
-/// A procfs whose descriptors are what was said of them; others are plain files.
+/// A procfs with configured descriptors; other files are plain files.
 struct Made {
     procfs: tempfile::TempDir,
     stats: BTreeMap<PathBuf, io::Result<Stat>>,

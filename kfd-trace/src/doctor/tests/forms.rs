@@ -130,7 +130,7 @@ const PAGE: &str = include_str!("../../../../docs/doctor.md");
 fn every_field_is_documented() {
     let mut names = BTreeSet::new();
     let mut value = value(&told(&seen()));
-    // Names of facts are those of `kfd-trace status`.
+    // The names of facts are those of `kfd-trace status`.
     value["facts"] = ().into();
     members(&value, &mut names);
     let lacking: Vec<_> = names.iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();

@@ -1,6 +1,6 @@
-//! What can go wrong between BTF and an offset.
+//! Errors on the way from BTF to an offset.
 
-/// Each names what is missing, so that it can be shown as the reason of a probe's verdict.
+/// Each variant names what is missing, so that it can be shown as the reason of a probe's verdict.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BtfError {
     /// The bytes are not BTF that this reader understands.
@@ -8,7 +8,7 @@ pub enum BtfError {
     Malformed { what: &'static str, at: usize },
     #[error("BTF of another byte order or not BTF at all (magic {magic:#06x})")]
     NotBtf { magic: u16 },
-    /// A type kind from after this reader's time; its length is unknown, and so is where the next type starts.
+    /// A type kind newer than this reader; its length is unknown, and so is the start of the next type.
     #[error("type {id} has kind {kind}, which this reader does not know")]
     UnknownKind { id: u32, kind: u8 },
     #[error("no struct {name}")]

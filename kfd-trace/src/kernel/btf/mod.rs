@@ -1,7 +1,7 @@
-//! A read-only reader of BTF, the kernel's own type information: takes the bytes of /sys/kernel/btf/vmlinux,
-//! or of a module's split BTF on top of it; gives member offsets by path, sizes, and enum values by name.
+//! A read-only reader of BTF, the kernel's own type information. In: the bytes of /sys/kernel/btf/vmlinux, or
+//! of a module's split BTF on top of it. Out: member offsets by path, sizes, and enum values by name.
 //!
-//! It is total: any bytes give an answer or a [`BtfError`], never a panic and never a long search.
+//! It is total: any bytes give a result or a [`BtfError`], never a panic and never a long search.
 //! Format: Documentation/bpf/btf.rst.
 
 mod error;
@@ -18,23 +18,23 @@ use parse::{Kind, Type, name_hash};
 #[cfg(test)]
 pub(super) use sample::Sample;
 
-/// Where a member lies in its structure.
+/// Position of a member in its structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Bytes from the start of the structure that was asked for.
+    /// Bytes from the start of the requested structure.
     pub offset: u32,
     /// Bytes; 0 for a flexible array.
     pub size: u32,
 }
 
 impl Btf {
-    /// Offset and size of a member: `offset_of("queue", "properties.queue_id")`. A path goes through nested
-    /// and anonymous structures and unions, typedefs and qualifiers, and array elements (`pdds[0]`), not
-    /// through pointers.
+    /// Offset and size of a member: `offset_of("queue", "properties.queue_id")`. A path can pass through
+    /// nested and anonymous structures and unions, typedefs and qualifiers, and array elements (`pdds[0]`),
+    /// but not through pointers.
     ///
     /// # Errors
-    /// Names what is missing, or says why the member cannot be read; [`BtfError::Ambiguous`] when there are
-    /// several structures of this name that do not agree.
+    /// Names what is missing, or why the member cannot be read; [`BtfError::Ambiguous`] if several structures
+    /// of this name disagree.
     pub fn offset_of(&self, strukt: &str, path: &str) -> Result<Member, BtfError> {
         let segments = path::parse(path)?;
         let found = self.structs(strukt)?;
@@ -45,16 +45,16 @@ impl Btf {
     /// Size of a structure or union in bytes.
     ///
     /// # Errors
-    /// No such structure, or several of unlike sizes.
+    /// No such structure, or several of different sizes.
     pub fn size_of(&self, strukt: &str) -> Result<u32, BtfError> {
         let found = self.structs(strukt)?;
         agree(strukt, found.iter().map(|found| Ok(found.size_or_type)))
     }
 
-    /// Names and values of an enum, in the order of the source.
+    /// Names and values of an enum, in source order.
     ///
     /// # Errors
-    /// No such enum, or several that do not agree.
+    /// No such enum, or several that disagree.
     pub fn enum_values(&self, name: &str) -> Result<Vec<(String, i64)>, BtfError> {
         let found = self.named(name, |kind| matches!(kind, Kind::Enum | Kind::Enum64));
         if found.is_empty() {
@@ -63,7 +63,7 @@ impl Btf {
         agree(name, found.iter().map(|found| self.enumerators(found)))
     }
 
-    /// The id of a function, by which the kernel knows it. Goes through all types: for a single look.
+    /// The BTF id of a function. Scans all types: not for repeated use.
     #[must_use]
     pub fn function(&self, name: &str) -> Option<u32> {
         let is_it =
@@ -73,7 +73,7 @@ impl Btf {
         found.map(|found| found.id).or_else(|| self.base.as_ref()?.function(name))
     }
 
-    /// A structure or union of this name is defined here or in the base.
+    /// Whether a structure or union of this name is defined here or in the base.
     #[must_use]
     pub fn struct_exists(&self, name: &str) -> bool {
         self.structs(name).is_ok()
@@ -84,8 +84,8 @@ impl Btf {
         if found.is_empty() { Err(BtfError::NoStruct { name: name.to_owned() }) } else { Ok(found) }
     }
 
-    /// All own types of this name and kind; those of the base only if there is none: a module that defines
-    /// `struct queue` means its own.
+    /// All own types of this name and kind; those of the base only if there is none: in a module that defines
+    /// `struct queue` the name means its own.
     fn named(&self, name: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Type> {
         let hash = u64::from(name_hash(name.as_bytes()));
         let start = self.by_name.partition_point(|entry| entry >> 32 < hash);
@@ -110,7 +110,7 @@ impl Btf {
                 let low = self.word_of(found, at + 4)?;
                 let value = match found.kind {
                     Kind::Enum64 => i64::from(low) | i64::from(self.word_of(found, at + 8)?) << 32,
-                    // The flag says that values are signed.
+                    // The flag means that values are signed.
                     _ if found.flag => i64::from(low.cast_signed()),
                     _ => i64::from(low),
                 };
@@ -120,7 +120,7 @@ impl Btf {
     }
 }
 
-/// One answer from all types of one name, or the error of all, or the disagreement.
+/// The common result of all types of one name, or the error of all, or the disagreement.
 fn agree<T: PartialEq>(
     name: &str,
     mut answers: impl ExactSizeIterator<Item = Result<T, BtfError>>,
@@ -130,7 +130,7 @@ fn agree<T: PartialEq>(
     let mut same = true;
     for other in answers {
         same &= match (&first, other) {
-            // Not all of them were looked at.
+            // Not all of them were examined.
             (_, wide @ Err(BtfError::TooWide { .. })) => return wide,
             (Ok(a), Ok(b)) => *a == b,
             (Err(_), Err(_)) => true,

@@ -1,4 +1,4 @@
-//! The bytes of BTF: header, type records, strings. Every access is checked against the data's length.
+//! Parser of BTF: header, type records, strings. Every access is checked against the data's length.
 
 use super::error::BtfError;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ const VERSION: u8 = 1;
 const HEADER: usize = 24;
 /// Name, info, size or type.
 const RECORD: usize = 12;
-/// Longest name that is looked at. The kernel's own check of names ends there, too (KSYM_NAME_LEN, kernel/bpf/btf.c,
-/// btf_name_valid_identifier).
+/// Longest name that is read. The kernel's own check of names has the same limit (KSYM_NAME_LEN,
+/// kernel/bpf/btf.c, btf_name_valid_identifier).
 const LONGEST_NAME: usize = 512;
 
 /// include/uapi/linux/btf.h, BTF_KIND_*; id 0 is void.
@@ -68,13 +68,13 @@ impl Kind {
 pub(super) struct Type {
     pub(super) id: u32,
     pub(super) kind: Kind,
-    /// Offset of its name among the strings; 0 is no name.
+    /// Offset of its name in the strings; 0 is no name.
     pub(super) name: u32,
     /// Members, enumerators.
     pub(super) count: u32,
     pub(super) flag: bool,
     pub(super) size_or_type: u32,
-    /// Where its members lie in the data of the object it belongs to.
+    /// Position of its members in the data of the object it belongs to.
     pub(super) tail: usize,
 }
 
@@ -86,12 +86,12 @@ pub(super) fn name_hash(name: &[u8]) -> u32 {
 /// The types of one object: the kernel image, or a module with the image as its base.
 pub struct Btf {
     pub(super) data: Vec<u8>,
-    /// Where the strings lie in `data`.
+    /// Position of the strings in `data`.
     pub(super) strings: std::ops::Range<usize>,
     /// Ids and string offsets below these belong to the base.
     pub(super) first_id: u32,
     pub(super) first_string: u32,
-    /// Where each own type lies in `data`, by id - first_id.
+    /// Position of each own type in `data`, by id - first_id.
     pub(super) starts: Vec<u32>,
     /// Named structures, unions and enums: hash of the name << 32 | id, sorted.
     pub(super) by_name: Vec<u64>,
@@ -102,7 +102,7 @@ impl Btf {
     /// Reads BTF; for a module's, `base` is the kernel's.
     ///
     /// # Errors
-    /// Not BTF, not of this machine's byte order, cut off, or of a newer format.
+    /// Not BTF, wrong byte order for this machine, truncated, or of a newer format.
     pub fn parse(data: Vec<u8>, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
         parse(data, base)
     }
@@ -148,7 +148,7 @@ fn parse(data: Vec<u8>, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
 }
 
 impl Btf {
-    /// The one pass over all types.
+    /// The single pass over all types.
     fn index(&mut self, types: std::ops::Range<usize>) -> Result<(), BtfError> {
         let mut at = types.start;
         while at < types.end {
@@ -162,7 +162,7 @@ impl Btf {
             self.starts.push(start);
             if found.name != 0 && matches!(found.kind, Kind::Struct | Kind::Union | Kind::Enum | Kind::Enum64)
             {
-                // Nobody asks for a longer name than that: the type is there, and not found by its name.
+                // No caller requests a longer name: the type exists, but cannot be found by its name.
                 if let Some(name) = short(self.string_from(found.name)?) {
                     self.by_name.push(u64::from(name_hash(name)) << 32 | u64::from(id));
                 }
@@ -202,7 +202,7 @@ impl Btf {
         }
     }
 
-    /// A word of what follows a type's record, in the object that the type belongs to.
+    /// A word of the data after a type's record, in the object that the type belongs to.
     pub(super) fn word_of(&self, found: &Type, at: usize) -> Result<u32, BtfError> {
         match &self.base {
             Some(base) if found.id < self.first_id => base.word_of(found, at),
@@ -210,21 +210,21 @@ impl Btf {
         }
     }
 
-    /// The text at an offset of the strings.
+    /// The text at an offset in the strings.
     pub(super) fn string(&self, offset: u32) -> Result<&str, BtfError> {
         let wrong = |what| BtfError::Malformed { what, at: self.place_of(offset) };
         let bytes = short(self.string_from(offset)?).ok_or_else(|| wrong("a name of more than 511 bytes"))?;
         str::from_utf8(bytes).map_err(|_| wrong("a name that is not UTF-8"))
     }
 
-    /// Whether the text at an offset of the strings is this one. Costs no more than the name is long, however long the text
-    /// is: damaged BTF may give all of its types a name of megabytes.
+    /// Whether the text at an offset in the strings equals this name. The cost depends on the length of
+    /// `name`, not of the text: damaged BTF may give all of its types a name of megabytes.
     pub(super) fn is_named(&self, offset: u32, name: &str) -> Result<bool, BtfError> {
         let rest = self.string_from(offset)?.strip_prefix(name.as_bytes());
         Ok(rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == 0)))
     }
 
-    /// The strings from an offset on.
+    /// The strings from an offset onward.
     fn string_from(&self, offset: u32) -> Result<&[u8], BtfError> {
         let Some(own) = offset.checked_sub(self.first_string) else {
             return self.base.as_ref().map_or(Ok(&[]), |base| base.string_from(offset));
@@ -236,7 +236,7 @@ impl Btf {
         })
     }
 
-    /// Where a string lies in the data of the object that it belongs to.
+    /// Position of a string in the data of the object that it belongs to.
     fn place_of(&self, offset: u32) -> usize {
         match (offset.checked_sub(self.first_string), &self.base) {
             (None, Some(base)) => base.place_of(offset),
@@ -261,7 +261,7 @@ impl Btf {
     }
 }
 
-/// Up to the NUL; `None` when that is not within [`LONGEST_NAME`].
+/// The text up to the NUL; `None` if that is not within [`LONGEST_NAME`].
 fn short(text: &[u8]) -> Option<&[u8]> {
     let end = text.iter().take(LONGEST_NAME).position(|byte| *byte == 0)?;
     text.get(..end)

@@ -3,11 +3,12 @@
 use super::parse::{Kind, Type};
 use super::{Btf, BtfError, Member};
 
-/// As the kernel's own limit on chains of typedefs and qualifiers (MAX_RESOLVE_DEPTH).
+/// Same as the kernel's own limit on chains of typedefs and qualifiers (MAX_RESOLVE_DEPTH).
 const MAX_CHAIN: usize = 32;
-/// Anonymous structures inside each other; real ones stay below 5.
+/// Maximum nesting of anonymous structures; real ones stay below 5.
 const MAX_NESTING: usize = 16;
-/// Members looked at for one path, in all structures of the name. `task_struct` has some 300; only made-up BTF needs more.
+/// Members examined for one path, in all structures of the name. `task_struct` has some 300; only synthetic
+/// BTF needs more.
 pub(super) const MAX_LOOKS: u32 = 200_000;
 /// x86-64 and arm64.
 const POINTER: u32 = 8;
@@ -38,16 +39,16 @@ fn segment(text: &str) -> Option<Segment<'_>> {
     (plain && !name.is_empty()).then_some(Segment { name, indices })
 }
 
-/// A member as its structure declares it.
+/// A member as declared in its structure.
 struct Found {
-    /// Bits from the start of the structure that was searched.
+    /// Bits from the start of the searched structure.
     bits: u32,
     bitfield: bool,
     id: u32,
 }
 
 impl Btf {
-    /// `looks` is what is left of [`MAX_LOOKS`].
+    /// `looks` is the remainder of [`MAX_LOOKS`].
     pub(super) fn member(
         &self,
         root: &Type,
@@ -82,14 +83,14 @@ impl Btf {
         Ok(Member { offset, size: self.size(&current, 0)? })
     }
 
-    /// A structure's name for a message; its id where it has none that is one.
+    /// A structure's name for a message; its id if it has no valid name.
     fn shown(&self, found: &Type) -> String {
         let name = self.string(found.name).ok();
         let name = name.filter(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()));
         name.map_or_else(|| format!("type {}", found.id), str::to_owned)
     }
 
-    /// Looks for a member here and in the anonymous structures and unions of this one.
+    /// Searches this type and its anonymous structures and unions for a member.
     fn search(
         &self,
         within: &Type,
@@ -130,7 +131,7 @@ impl Btf {
         Ok(None)
     }
 
-    /// Without the flag, a bitfield is an integer type of fewer bits than its bytes have.
+    /// Without the flag, a bitfield is an integer type with fewer bits than its bytes hold.
     fn partial_int(&self, declared: &Type) -> Result<bool, BtfError> {
         if declared.kind != Kind::Int {
             return Ok(false);
@@ -140,7 +141,7 @@ impl Btf {
         Ok(skipped != 0 || u64::from(bits) != u64::from(declared.size_or_type) * 8)
     }
 
-    /// The element type of an array and the bytes before element `index`. A flexible array has no length to
+    /// The element type of an array, and the bytes before element `index`. A flexible array has no length to
     /// check against.
     fn element(&self, array: &Type, segment: &str, index: u32) -> Result<(u32, u32), BtfError> {
         if array.kind != Kind::Array {

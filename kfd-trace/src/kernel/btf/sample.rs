@@ -1,4 +1,4 @@
-//! Writes BTF by hand, for tests: one method a kind, each returns the id of the type it wrote.
+//! Writes BTF by hand, for tests: one method per kind; each returns the id of the type it wrote.
 
 use super::Btf;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Sample {
         self.add(name, 19, values.len(), true, 8, &words)
     }
 
-    /// A kind that no reader knows.
+    /// A kind unknown to every reader.
     pub(in crate::kernel) fn unknown(&mut self) -> u32 {
         self.add("", 31, 0, false, 0, &[])
     }

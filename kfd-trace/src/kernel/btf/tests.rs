@@ -1,4 +1,4 @@
-//! The reader on BTF written by hand; real kernels are in tests/kernel_fixtures.rs.
+//! Tests of the reader with hand-written BTF; for real kernels see tests/kernel_fixtures.rs.
 
 use super::sample::Sample;
 use super::*;
@@ -8,7 +8,7 @@ fn at(offset: u32, size: u32) -> Result<Member, BtfError> {
     Ok(Member { offset, size })
 }
 
-/// A queue as the driver has it, with everything that a path may meet.
+/// A queue as in the driver, with everything that a path can contain.
 fn queue_sample() -> Sample {
     let mut types = Sample::new();
     let int = types.int("unsigned int", 4);
@@ -180,7 +180,7 @@ fn many_structures_of_one_name_end() {
     assert!(matches!(types.btf().offset_of("queue", "x"), Err(BtfError::TooWide { .. })));
 }
 
-/// A name of a megabyte, which as many enumerators as there are could have: it is not copied.
+/// A name of a megabyte, which any number of enumerators could share: it is not copied.
 #[test]
 fn a_name_without_an_end_costs_nothing() {
     let name = "n".repeat(1 << 20);
@@ -190,7 +190,7 @@ fn a_name_without_an_end_costs_nothing() {
     types.strukt("holder", 8, &[("last", int, 32)]);
     let mut bytes = types.bytes();
     let types_end = 24 + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
-    // Behind the record of the integer and that of the enum; its text stands behind the long name.
+    // After the record of the integer and that of the enum; its text follows the long name.
     let enumerator = 24 + 16 + 12;
     assert_eq!(bytes[enumerator..enumerator + 4], (1u32 + (1 << 20) + 1).to_le_bytes());
     bytes[enumerator..enumerator + 4].copy_from_slice(&1u32.to_le_bytes());

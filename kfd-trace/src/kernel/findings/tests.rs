@@ -26,7 +26,7 @@ fn good() -> Preflight {
     }
 }
 
-/// Severity and beginning of the only finding.
+/// Severity of the only finding, and the start of its text.
 fn only(seen: &Preflight) -> (Severity, String) {
     let found = findings(seen);
     assert_eq!(found.len(), 1, "{found:?}");

@@ -67,7 +67,7 @@ fn a_module_has_a_plain_name() {
     assert!(symbols.has_module("x86_pkg"));
 }
 
-/// As many as there is room for, each of which comes back after all others.
+/// The maximum number of modules, each of which recurs after all others.
 #[test]
 fn tens_of_thousands_of_modules_are_no_search() {
     let lines = |round: u32| (0..65_000).map(move |module| format!("{round} t s\t[m{module}]\n"));

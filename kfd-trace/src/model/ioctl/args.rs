@@ -1,4 +1,4 @@
-//! Arguments of one call, by the layout of their structure and by the size that user space announced.
+//! Arguments of one call, from the layout of their structure and the size that user space passed.
 
 use super::{FieldKind, def, nr, size};
 
@@ -12,8 +12,8 @@ pub struct Arg {
     pub hex: bool,
 }
 
-/// The arguments of a call. Members beyond the bytes at hand (an older user space, or a call that never
-/// reached its handler) are left out, not shown as 0.
+/// The arguments of a call. Members past the available bytes (an older user space, or a call that never
+/// reached its handler) are omitted, not shown as 0.
 #[must_use]
 pub fn decode_args(cmd: u32, bytes: &[u8]) -> Vec<Arg> {
     let Some(def) = def(nr(cmd)) else { return Vec::new() };

@@ -1,8 +1,9 @@
 //! KFD's ioctls: numbers, names, handlers, argument layouts.
 //!
-//! Takes in: the command that user space gave, and the bytes of its arguments. Gives out: its name, its decoded
-//! arguments, and whether its size is the one this kernel was built with. Source: include/uapi/linux/kfd_ioctl.h
-//! and the table `amdkfd_ioctls` of kfd_chardev.c, from 5.10 to 7.2 and in ROCm's out-of-tree driver.
+//! In: the command that user space passed, and the bytes of its arguments. Out: its name, its decoded
+//! arguments, and whether its size is the one this kernel was built with. Source:
+//! include/uapi/linux/kfd_ioctl.h and the table `amdkfd_ioctls` of kfd_chardev.c, from 5.10 to 7.2 and in
+//! ROCm's out-of-tree driver.
 
 mod args;
 mod table;
@@ -16,13 +17,13 @@ pub const fn nr(cmd: u32) -> u8 {
     (cmd & 0xff) as u8
 }
 
-/// Bytes of arguments that user space announced (`_IOC_SIZE`).
+/// Argument bytes that user space passed (`_IOC_SIZE`).
 #[must_use]
 pub const fn size(cmd: u32) -> u32 {
     (cmd >> 16) & 0x3fff
 }
 
-/// Name of a command: `CREATE_QUEUE`, or its number where it is not known.
+/// Name of a command: `CREATE_QUEUE`, or its number if unknown.
 #[must_use]
 pub fn name(cmd: u32) -> String {
     def(nr(cmd)).map_or_else(|| format!("{:#04x}", nr(cmd)), |def| def.name.to_owned())

@@ -1,4 +1,4 @@
-//! One row an ioctl.
+//! One row per ioctl.
 
 use FieldKind::{Dec4, Dec8, Hex4, Hex8};
 
@@ -24,14 +24,14 @@ pub struct Def {
     pub name: &'static str,
     /// The driver's function, called through `amdkfd_ioctls[]`.
     pub handler: &'static str,
-    /// The uapi structure of its arguments; empty where there is none, where drivers disagree, and for SVM,
-    /// whose size grows with its attributes.
+    /// The uapi structure of its arguments; empty if there is none, if drivers disagree, and for SVM, whose
+    /// size grows with its attributes.
     pub strukt: &'static str,
     /// Its members in order, without gaps (the uapi structures pad explicitly); `pad` is not shown.
     pub fields: &'static [(&'static str, FieldKind)],
 }
 
-/// The ioctl that sleeps: its handler is not probed.
+/// The ioctl that sleeps; its handler is not probed.
 pub const WAIT_EVENTS: u8 = 0x0c;
 
 /// The row of a number.
@@ -42,7 +42,7 @@ pub fn def(nr: u8) -> Option<&'static Def> {
 
 macro_rules! ioctls {
     ($($nr:literal $name:literal $handler:literal $strukt:literal [$($field:ident $kind:ident),* $(,)?])*) => {
-        /// Every ioctl that a known driver has.
+        /// Every ioctl of the known drivers.
         pub const IOCTLS: &[Def] = &[$(Def {
             nr: $nr,
             name: $name,

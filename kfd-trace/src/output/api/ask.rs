@@ -1,13 +1,13 @@
-//! What a request asks for, from its path and its parameters.
+//! Parses a request from its path and parameters.
 
 use crate::state::{Filter, What};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Events in an answer, if no limit is asked for.
+/// Events in a response if the request has no limit.
 const LIMIT: usize = 1_000;
 
-/// The highest limit that may be asked for.
+/// Highest accepted limit.
 const MOST: usize = 10_000;
 
 /// A document of the API.
@@ -30,7 +30,7 @@ impl Resource {
     }
 }
 
-/// A document, with what of it is asked for. Times are nanoseconds of the Unix epoch.
+/// A document, with its parameters. Times are nanoseconds of the Unix epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
     Queues,
@@ -48,7 +48,7 @@ pub enum Refusal {
     Bad(String),
     /// Nothing is traced now: status 503.
     NotTraced(String),
-    /// The document could not be made, of a cause in the daemon or the kernel: status 500.
+    /// The document could not be built, for a reason in the daemon or the kernel: status 500.
     Failed(String),
 }
 
@@ -56,7 +56,7 @@ impl Ask {
     /// `pairs`: names and values of the query, decoded.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// What is wrong with the query, in one line.
     pub fn new(resource: Resource, pairs: &[(String, String)]) -> Result<Ask, String> {
         let mut given = Given::new(resource, pairs)?;
         Ok(match resource {
@@ -134,7 +134,7 @@ fn time(value: &str) -> Option<i64> {
         let seconds = plain.then(|| value.parse::<f64>().ok())??;
         Timestamp::from_duration(SignedDuration::try_from_secs_f64(seconds).ok()?).ok()
     };
-    // A + that nobody escaped comes as a space: that of a zone stands last.
+    // An unescaped + arrives as a space: that of a time zone is the last one.
     let rfc3339 = || {
         let zone = value.rsplit_once(' ').filter(|(day, _)| day.contains(['T', 't']));
         zone.map_or_else(|| value.parse().ok(), |(day, zone)| format!("{day}+{zone}").parse().ok())

@@ -1,4 +1,4 @@
-//! What is kept of the past, each event as the stream tells it.
+//! The kept history, each event as in the stream.
 
 use super::written;
 use crate::attribute::Topology;
@@ -10,18 +10,18 @@ use jiff::tz::TimeZone;
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
 
-/// What the document is made from.
+/// Input of the document.
 #[derive(Clone, Debug)]
 pub struct EventsView<'a> {
     /// Now, RFC 3339.
     pub ts: Option<String>,
-    /// The daemon's start, nanoseconds of the Unix epoch: nothing before it is known.
+    /// Start of the daemon, nanoseconds of the Unix epoch: nothing earlier is known.
     pub began_ns: i64,
     pub found: &'a Found,
     pub kept: &'a [(Class, Kept)],
 }
 
-/// The events that were found.
+/// The matching events.
 ///
 /// # Errors
 /// As [`super::queues`].
@@ -65,14 +65,14 @@ impl Serialize for Told<'_> {
             lasted_ns: change.lasted_ns,
             hit: &change.hit,
             mismatch: None,
-            // Objects name GPUs by their gpu_id.
+            // Objects refer to GPUs by gpu_id.
             topology: &Topology::default(),
         };
         json::line(&event, &context).serialize(serializer)
     }
 }
 
-/// What is kept of one class of events.
+/// What is kept for one class of events.
 #[derive(Debug, Serialize)]
 pub(super) struct Bounds {
     class: &'static str,
@@ -82,7 +82,7 @@ pub(super) struct Bounds {
     bytes: usize,
     max_bytes: usize,
     dropped: u64,
-    /// RFC 3339: what came later is whole.
+    /// RFC 3339; the history after it is complete.
     dropped_until: Option<String>,
 }
 

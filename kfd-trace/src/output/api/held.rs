@@ -1,4 +1,4 @@
-//! Who held which queue at a moment: those that live still, and those that ended since.
+//! Which process held which queue at a given time: queues still alive, and queues that have ended since.
 
 use super::who::Who;
 use super::{View, written};
@@ -9,20 +9,20 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What the document is made from.
+/// Input of the document.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldView<'a> {
     /// Live queues.
     pub now: &'a View<'a>,
-    /// Ends of queues that stood at the moment ([`crate::state::History::ended_after`]).
+    /// Ends of queues that existed at that time ([`crate::state::History::ended_after`]).
     pub ended: &'a [Arc<Entry>],
-    /// The moment, nanoseconds of the Unix epoch.
+    /// The requested time, nanoseconds of the Unix epoch.
     pub at_ns: i64,
-    /// The daemon's start, nanoseconds of the Unix epoch.
+    /// Start of the daemon, nanoseconds of the Unix epoch.
     pub began_ns: i64,
-    /// Of the class of queues.
+    /// For the class of queues.
     pub kept: Kept,
-    /// Probes were on at the moment.
+    /// Probes were attached at that time.
     pub traced: bool,
 }
 
@@ -35,13 +35,13 @@ struct Row<'a> {
     queue_id: u32,
     queue_type: Option<&'static str>,
     born: Option<String>,
-    /// When it was found, of a queue whose birth was not seen.
+    /// When it was found, for a queue whose creation was not seen.
     found: Option<String>,
     ended: Option<String>,
     cause: Option<&'static str>,
 }
 
-/// Queues that stood at the moment.
+/// Queues that existed at that time.
 ///
 /// # Errors
 /// As [`super::queues`].
@@ -91,7 +91,7 @@ fn live<'a>(process: &'a Process, queue: &Queue, view: &HeldView<'a>) -> Option<
     })
 }
 
-/// What tells a queue from all others: its process, its id, and since when it is known to stand.
+/// Identity of a queue: its process, its id, and since when it is known to exist.
 type Stay = (Option<u32>, Option<ProcessId>, u32, Option<u64>);
 
 fn stay(process: &Process, queue: &Queue) -> Stay {
@@ -100,7 +100,7 @@ fn stay(process: &Process, queue: &Queue) -> Stay {
 
 fn ended<'a>(entry: &'a Entry, lives: &BTreeSet<Stay>, view: &HeldView<'a>) -> Option<Row<'a>> {
     let What::QueueDestroy(queue) = &entry.what else { return None };
-    // A destroy that failed afterwards: it lives.
+    // Its destroy failed later: it is alive.
     if lives.contains(&(entry.pid(), entry.process(), queue.queue_id, queue.stood_from_ns())) {
         return None;
     }

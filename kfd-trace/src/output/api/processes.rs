@@ -1,4 +1,4 @@
-//! One process, live or remembered. Its arguments are not shown: they may hold secrets.
+//! One process, live or remembered. Its arguments are not shown: they may contain secrets.
 
 use super::View;
 use super::who::Who;
@@ -34,7 +34,7 @@ struct OnGpu {
 }
 
 pub(super) fn row<'a>(process: &'a Process, view: &View<'a>) -> Row<'a> {
-    // What ended is not evicted any longer, though no restore came.
+    // An ended process is no longer evicted, even without a restore event.
     let until_ns = process.released_ns.unwrap_or(view.now_ns);
     let alive = process.alive();
     let on_gpu = |(gpu_id, evictions): (&u32, &Evictions)| OnGpu {

@@ -12,12 +12,12 @@ use kfd_trace_common::counter::ProbeId;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How the tracing goes.
+/// State of the tracing.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracing<'a> {
     /// Now, RFC 3339.
     pub ts: &'a Option<String>,
-    /// The daemon's start, nanoseconds of the Unix epoch.
+    /// Start of the daemon, nanoseconds of the Unix epoch.
     pub began_ns: i64,
     /// Why nothing is traced now, if so.
     pub why_not: Option<&'a str>,
@@ -27,14 +27,14 @@ pub struct Tracing<'a> {
     pub losses: &'a BTreeMap<ProbeId, Losses>,
     /// By name, none of them 0.
     pub lost: &'a BTreeMap<String, u64>,
-    /// Queues are followed by ioctls alone.
+    /// Queues are tracked by ioctls alone.
     pub queues_by_ioctl: bool,
     pub driver_loads: u64,
     pub topology: &'a Topology,
     pub kept: &'a [(Class, Kept)],
 }
 
-/// The document.
+/// Builds the document.
 ///
 /// # Errors
 /// As [`super::queues`].

@@ -148,7 +148,7 @@ fn gpus_with_their_budget_and_their_incidents() {
 
 const BOOT: i64 = 1_790_000_000_000_000_000;
 
-/// [`traced`], with what is remembered of it and of these events.
+/// [`traced`], with the history of it and of these events.
 fn remembered(events: &[crate::model::event::Event]) -> (State, History) {
     let (mut state, mut history) = (State::new(crate::state::StateLimits::default()), History::default());
     let begin = [event(10_000, 1, PID, seen(false)), event(20_000, 1, PID, Body::QueueCreate(facts(3)))];
@@ -195,7 +195,7 @@ fn events_are_told_as_the_stream_tells_them() {
         event(95_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU), last: None }),
         event(99_000, 1, PID, Body::ProcessRelease),
     ];
-    // What the stream says.
+    // The output of the stream.
     let (mut state, clock, topology) =
         (State::new(crate::state::StateLimits::default()), clock(), topology());
     let begin = [event(10_000, 1, PID, seen(false)), event(20_000, 1, PID, Body::QueueCreate(facts(3)))];
@@ -241,7 +241,7 @@ fn events_are_told_as_the_stream_tells_them() {
     );
 }
 
-/// What the document tells of the moment, nanoseconds since the boot.
+/// The document's content for that time, nanoseconds since boot.
 fn at(state: &State, history: &History, mono_ns: i64) -> Value {
     let (snapshot, topology, clock) = (state.snapshot(), topology(), clock());
     let view = View { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: NOW };

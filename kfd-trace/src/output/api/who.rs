@@ -1,4 +1,4 @@
-//! Who a process is or was, as every row about one begins.
+//! Identity of a process, live or ended: the first fields of every row about one.
 
 use crate::output::belongs::BelongsFields;
 use crate::state::{Entry, Process};
@@ -32,7 +32,7 @@ impl<'a> From<&'a Process> for Who<'a> {
     }
 }
 
-/// The owner, as it was then.
+/// The owner, as of the event.
 impl<'a> From<&'a Entry> for Who<'a> {
     fn from(entry: &'a Entry) -> Self {
         let owner = entry.owner.as_deref();

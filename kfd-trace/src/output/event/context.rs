@@ -1,4 +1,4 @@
-//! What an event alone does not tell.
+//! Context of an event that the event itself does not contain.
 
 use crate::attribute::Topology;
 use crate::model::event::{Body, Event};
@@ -6,25 +6,25 @@ use crate::model::ioctl::Mismatch;
 use crate::state::{Process, Queue};
 use crate::text::clock::Clock;
 
-/// Stands beside an event when it is shown.
+/// Passed along with an event when it is formatted.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub clock: &'a Clock,
-    /// The row of the process that it is about, after the event was applied.
+    /// Row of the event's process, after the event was applied.
     pub process: Option<&'a Process>,
-    /// Queues that it ended ([`crate::state::Change::ended`]).
+    /// Queues that the event ended ([`crate::state::Change::ended`]).
     pub ended: &'a [Queue],
-    /// How long a condition lasted that it ended ([`crate::state::Change::lasted_ns`]).
+    /// Duration of a condition that the event ended ([`crate::state::Change::lasted_ns`]).
     pub lasted_ns: Option<u64>,
-    /// tgids of the processes that something hit which happened to a whole GPU ([`crate::state::Change::hit`]).
+    /// tgids of the processes affected by an event of a whole GPU ([`crate::state::Change::hit`]).
     pub hit: &'a [u32],
-    /// Of an ioctl: user space and kernel disagree on the size of its arguments.
+    /// For an ioctl: user space and kernel disagree on the size of its arguments.
     pub mismatch: Option<Mismatch>,
     pub topology: &'a Topology,
 }
 
 impl Context<'_> {
-    /// comm of the owner. A failed open has no row, but brings the opener's.
+    /// comm of the owner. A failed open has no row, but has the opener's comm.
     pub(crate) fn comm<'e>(&'e self, event: &'e Event) -> Option<&'e str> {
         let told = match &event.body {
             Body::Open { comm, .. } => Some(comm.as_str()),
@@ -35,7 +35,7 @@ impl Context<'_> {
         self.process.and_then(|process| process.comm.as_deref()).or(told).filter(|comm| !comm.is_empty())
     }
 
-    /// The queue of this id that the event ended.
+    /// The queue with this id that the event ended.
     pub(crate) fn ended(&self, queue_id: u32) -> Option<&Queue> {
         self.ended.iter().find(|queue| queue.queue_id == queue_id)
     }

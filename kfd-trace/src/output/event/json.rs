@@ -1,7 +1,8 @@
-//! Events as JSON, one object a line. The format is stable: a change that breaks a reader raises [`SCHEMA`].
+//! Events as JSON, one object per line. The format is stable: a change that breaks a reader raises
+//! [`SCHEMA`].
 //!
-//! Every field of an event kind is always there; `null` is "not told" or "not measured", never 0. Addresses,
-//! commands and [`Line::kfd_process`] are strings, because readers hold numbers as doubles.
+//! Every field of an event kind is always present; `null` is "not known" or "not measured", never 0.
+//! Addresses, commands and [`Line::kfd_process`] are strings, because readers hold numbers as doubles.
 
 use super::context::Context;
 use crate::model::event::{Body, Event, IoctlCall, Outcome, QueueCreate, QueueType};
@@ -30,12 +31,12 @@ struct Line<'a> {
     event: &'static str,
     /// tgid of the owner in the initial PID namespace.
     pid: Option<u32>,
-    /// The thread that ran; of a kworker at teardown.
+    /// The thread that ran; a kworker's at teardown.
     tid: u32,
     /// tgid of the thread that ran.
     task_pid: u32,
     comm: Option<&'a str>,
-    /// Number that the tracer gave to the `kfd_process`, decimal: a PID can have several, and PIDs are reused.
+    /// The tracer's number of the `kfd_process`, decimal: a PID can have several, and PIDs are reused.
     kfd_process: Option<String>,
     #[serde(flatten)]
     body: BodyFields<'a>,
@@ -94,7 +95,7 @@ struct DestroyFields {
     gpu_id: Option<u32>,
     queue_id: u32,
     queue_type: Option<&'static str>,
-    /// `null` for a queue that was not known.
+    /// `null` for a queue that was not known before.
     cause: Option<&'static str>,
     lifetime_ns: Option<u64>,
     activity: Option<ActivityFields>,
@@ -105,20 +106,20 @@ struct IoctlFields {
     ioctl: String,
     nr: u8,
     cmd: String,
-    /// Bytes that user space announced.
+    /// Size in bytes that user space passed.
     size: u32,
-    /// `null` when no handler was entered, or its arguments could not be read.
+    /// `null` if no handler was entered, or its arguments could not be read.
     args: Option<BTreeMap<&'static str, Value>>,
     entered_mono_ns: u64,
     /// `returned`, `refused`, `not_measured` or `no_return_seen`.
     outcome: &'static str,
     /// Whether `result` is known.
     measured: bool,
-    /// What the call returned: 0 or more, or a negative errno.
+    /// Return value of the call: 0 or more, or a negative errno.
     result: Option<i32>,
-    /// Name, only of a failed call.
+    /// Name of the error; only for a failed call.
     errno: Option<String>,
-    /// Only of a call whose handler returned.
+    /// Only for a call whose handler returned.
     latency_ns: Option<u64>,
     abi_mismatch: Option<AbiMismatch>,
 }
@@ -132,13 +133,13 @@ struct AbiMismatch {
 /// Writes one event as one line.
 ///
 /// # Errors
-/// What `out` gives.
+/// Those of `out`.
 pub fn event(out: &mut impl Write, event: &Event, context: &Context<'_>) -> io::Result<()> {
     escape::json(&mut *out, &line(event, context))?;
     writeln!(out)
 }
 
-/// The object of a line.
+/// The object of one line.
 pub(crate) fn line<'a>(event: &'a Event, context: &'a Context<'a>) -> impl Serialize {
     Line {
         schema: SCHEMA,

@@ -1,4 +1,4 @@
-//! Events as the stream shows them, as text and as JSON.
+//! Events in the stream, as text and as JSON.
 
 pub mod context;
 pub mod json;

@@ -1,6 +1,6 @@
-//! The stream: one line an event.
+//! The stream: one line per event.
 //!
-//! Columns: time, PID of the owner, comm, event, detail. Colours only where the caller found a terminal.
+//! Columns: time, PID of the owner, comm, event, detail. Colours only if the caller detected a terminal.
 
 use super::context::Context;
 use crate::model::event::{Body, Event, Origin, Outcome, ProcessSeen, QueueCreate};
@@ -21,27 +21,27 @@ const PID: usize = 7;
 const COMM: usize = 15;
 const EVENT: usize = 14;
 
-/// Writes lines; keeps nothing but the choice of colours.
+/// Writes lines; its only state is the colour setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
     pub colour: bool,
 }
 
 impl Stream {
-    /// The names of the columns.
+    /// Writes the column names.
     ///
     /// # Errors
-    /// What `out` gives.
+    /// Those of `out`.
     pub fn heading(self, out: &mut impl Write) -> io::Result<()> {
         let line = format!("{:TIME$} {:>PID$} {:COMM$} {:EVENT$} DETAIL", "TIME", "PID", "COMM", "EVENT");
         self.styled(out, Style::new().bold(), &line)?;
         writeln!(out)
     }
 
-    /// One event.
+    /// Writes one event.
     ///
     /// # Errors
-    /// What `out` gives.
+    /// Those of `out`.
     pub fn event(self, out: &mut impl Write, event: &Event, context: &Context<'_>) -> io::Result<()> {
         let pid = event.tgid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
         let comm = context.comm(event).map_or_else(|| "?".to_owned(), escape::terminal);
@@ -118,7 +118,7 @@ fn detail(event: &Event, context: &Context<'_>) -> String {
         Body::Ioctl(_) => ioctl_call(event, context),
         other => {
             let mut text = life::detail(other, context).unwrap_or_default();
-            // Evictions are the work of kworkers, or of whoever frees memory.
+            // Evictions run in kworkers, or in the task that frees memory.
             if event.tgid.is_some() {
                 text += &by(event);
             }
@@ -159,7 +159,7 @@ fn released(context: &Context<'_>) -> String {
     text
 }
 
-/// A GPU that the topology does not have is told by KFD's own number.
+/// GPU name; a GPU that is not in the topology is shown by KFD's own number.
 fn gpu(gpu_id: Option<u32>, context: &Context<'_>) -> String {
     let Some(id) = gpu_id else { return "gpu ?".to_owned() };
     context.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}"))
@@ -218,12 +218,12 @@ fn ended(queue_id: u32, gpu_id: Option<u32>, known: Option<&Queue>, context: &Co
     text
 }
 
-/// The thread that did it, where it is not the owner's.
+/// The thread that ran, if it is not the owner's.
 fn by(event: &Event) -> String {
     if event.tgid == Some(event.task_tgid) { String::new() } else { format!(" by=tid {}", event.tid) }
 }
 
-/// As strace shows a call.
+/// Formats a call as strace does.
 fn ioctl_call(event: &Event, context: &Context<'_>) -> String {
     let Body::Ioctl(call) = &event.body else { return String::new() };
     let args: Vec<_> = ioctl::decode_args(call.cmd, &call.args)

@@ -1,4 +1,4 @@
-//! What queues do: sampled counts by process and GPU, and how the sampling goes.
+//! Queue activity: sampled counts by process and GPU, and metrics of the sampling itself.
 
 use super::Scrape;
 use super::driver::identity;
@@ -10,7 +10,8 @@ use crate::output::activity::unit;
 use crate::state::{Process, Queue, Work};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of processes. Nothing where sampling is off, or queues are not seen: 0 would say that nothing happened.
+/// Families of processes. Empty if sampling is off or queues are not seen: 0 would mean that nothing
+/// happened.
 pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Family> {
     if scrape.samples.interval_ns == 0 || !sees_queues(scrape) {
         return Vec::new();
@@ -45,7 +46,7 @@ pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Famil
     all
 }
 
-/// Submitted, retired, backlog.
+/// Families for submitted, retired, backlog.
 struct Three([Family; 3]);
 
 impl Three {
@@ -53,8 +54,8 @@ impl Three {
         Three([submitted, retired, backlog].map(Family::new))
     }
 
-    /// Of a process on a GPU. `backlog`: of its live queues that are, or may be, measured; `None` without such: then 0 may mean that
-    /// nothing was measured.
+    /// Adds the counts of a process on a GPU. `backlog`: that of its live queues that are, or may be,
+    /// measured; `None` without such queues: then 0 may mean that nothing was measured.
     fn say(&mut self, labels: &[&str], counts: Counts, backlog: Option<u64>) {
         if backlog.is_some() || counts != Counts::default() {
             self.count(labels, counts);
@@ -80,7 +81,7 @@ impl Three {
     }
 }
 
-/// What a process did on one GPU, and what its live queues do there as of the last sample.
+/// Activity of a process on one GPU, and that of its live queues there as of the last sample.
 #[derive(Default)]
 struct OnGpu {
     work: Work,
@@ -89,12 +90,12 @@ struct OnGpu {
 
 #[derive(Default)]
 struct Live {
-    /// Backlogs; `None` without such queues that are, or may be, measured.
+    /// Backlogs; `None` without queues that are, or may be, measured.
     packets: Option<u64>,
     ring_bytes: Option<u64>,
     stalled: u64,
     unmeasured: u64,
-    /// Of the queue that was idle for the shortest time, ended ones included.
+    /// Time of the queue that was idle for the shortest time, including ended queues.
     idle_ns: Option<u64>,
 }
 
@@ -123,7 +124,7 @@ fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, OnGpu> {
     all
 }
 
-/// Of single queues.
+/// Families of single queues.
 pub(super) struct OfQueues {
     packets: Three,
     bytes: Three,
@@ -145,7 +146,7 @@ impl OfQueues {
         }
     }
 
-    /// Counters stay where nothing is measured now; gauges do not.
+    /// If nothing is measured now, counters are still exported, gauges are not.
     pub(super) fn queue(&mut self, labels: &[&str], queue: &Queue) {
         let (Some(unit), Some(last)) = (unit(&queue.facts), queue.activity.last()) else { return };
         let three = match unit {
@@ -169,7 +170,7 @@ impl OfQueues {
     }
 }
 
-/// Of the sampling itself.
+/// Families of the sampling itself.
 pub(super) fn of_sampling(scrape: &Scrape<'_>) -> Vec<Family> {
     let samples = scrape.samples;
     let seconds = |metric, ns| {
@@ -181,7 +182,7 @@ pub(super) fn of_sampling(scrape: &Scrape<'_>) -> Vec<Family> {
     for reason in Unmeasured::OF_READING {
         errors.add(&[reason.name()], samples.errors.get(reason).copied().unwrap_or(0));
     }
-    // What is known without a reading is noted as none.
+    // Reasons known without a reading are not counted as errors of a reading.
     debug_assert!(
         samples.errors.keys().collect::<BTreeSet<_>>().is_subset(&Unmeasured::OF_READING.iter().collect())
     );

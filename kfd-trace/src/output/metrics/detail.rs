@@ -1,9 +1,9 @@
-//! Which processes and queues have series of their own.
+//! Selects the processes and queues that have series of their own.
 
 use crate::state::Process;
 use std::time::Duration;
 
-/// What is asked for. Both numbers are bounds, since neither PIDs nor queues are bounded.
+/// The requested detail. Both numbers are limits, since neither PIDs nor queues are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// `--metrics.max-processes`; `None` with `--no-metrics.per-process`.
@@ -21,7 +21,7 @@ impl Detail {
         u64::try_from(self.linger.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// It lives, or ended so lately that its counters are still shown.
+    /// Whether the process is alive, or ended so recently that its counters are still shown.
     pub(super) fn shows(&self, process: &Process, now_ns: u64) -> bool {
         process.released_ns.is_none_or(|ended| now_ns.saturating_sub(ended) < self.linger_ns())
     }

@@ -1,4 +1,4 @@
-//! Processes, queues and opens over the whole machine.
+//! Processes, queues and opens on the whole machine.
 
 use super::Scrape;
 use super::family::{Family, number};
@@ -9,7 +9,7 @@ use crate::text::errno;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 
-/// Types that user space can create: their series exist from the start on every GPU.
+/// Types that user space can create: their series exist on every GPU from the start.
 const CREATABLE: [QueueType; 5] =
     [QueueType::Compute, QueueType::ComputeAql, QueueType::Sdma, QueueType::SdmaXgmi, QueueType::SdmaByEngId];
 
@@ -17,7 +17,7 @@ pub(super) fn gpu_label(gpu_id: Option<u32>) -> String {
     gpu_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string())
 }
 
-/// Queues that are created and destroyed are both seen.
+/// Whether both creation and destruction of queues are seen.
 pub(super) fn sees_queues(scrape: &Scrape<'_>) -> bool {
     scrape.queues_by_ioctl || probes_queues(scrape)
 }
@@ -74,7 +74,7 @@ pub(super) fn labels(label: &QueueLabel) -> (String, &'static str) {
     (gpu_label(label.gpu_id), label.type_name())
 }
 
-/// Numbers of queues. There are many queues and few labels: only these are worth being written down as text.
+/// Queue counts by label. There are many queues and few labels, so only labels are formatted as text.
 pub(super) fn by_label<'a>(queues: impl Iterator<Item = &'a Queue>) -> BTreeMap<QueueLabel, u64> {
     let mut all = BTreeMap::new();
     queues.for_each(|queue| *all.entry(queue.label()).or_default() += 1);

@@ -1,4 +1,4 @@
-//! A family under construction: values by labels, so that each series stands once.
+//! Builds a family: values by labels, so that each series occurs once.
 
 use super::table::{Kind, Metric};
 use crate::state::IoctlSum;
@@ -6,25 +6,25 @@ use crate::text::escape;
 use kfd_trace_common::stat::upper_edge_ns;
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, MetricFamily, MetricType};
 
-/// Buckets of the kernel's histogram that are exported: every second edge, since each is a series.
+/// Step between exported buckets of the kernel's histogram: every second edge, since each is a series.
 const EDGE_STEP: usize = 2;
 
 pub(super) struct Family {
     metric: &'static Metric,
-    /// What was said of each series, in the order in which it was said. It comes almost sorted, so that to sort it in the end
-    /// is cheaper than to look up each series.
+    /// Values of each series, in insertion order. They arrive almost sorted, so sorting once at the end is
+    /// cheaper than a lookup per series.
     said: Vec<(Vec<String>, Value)>,
 }
 
 enum Value {
-    /// Adds to the series, which begins at 0.
+    /// Adds to the series, which starts at 0.
     More(f64),
     Number(f64),
     Histogram(Box<IoctlSum>),
 }
 
 impl Value {
-    /// What it is after the next thing was said of it.
+    /// Merges the next value of the same series.
     fn then(&mut self, next: Value) {
         *self = match (&*self, next) {
             (Value::More(sum), Value::More(more)) => Value::More(sum + more),
@@ -56,12 +56,12 @@ impl Family {
         self.said.push((labels.iter().map(|label| escape::terminal(label)).collect(), value));
     }
 
-    /// Adds to a series, which begins at 0.
+    /// Adds to a series, which starts at 0.
     pub(super) fn add(&mut self, labels: &[&str], value: u64) {
         self.say(labels, Value::More(number(value)));
     }
 
-    /// Adds nanoseconds to a series of seconds, which begins at 0.
+    /// Adds nanoseconds to a series of seconds, which starts at 0.
     pub(super) fn add_ns(&mut self, labels: &[&str], ns: u64) {
         self.say(labels, Value::More(number(ns) / 1e9));
     }
@@ -80,7 +80,7 @@ impl Family {
         if said.is_empty() {
             return None;
         }
-        // Equal labels stay in their order.
+        // A stable sort: values with equal labels keep their order.
         said.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut series: Vec<(Vec<String>, Value)> = Vec::with_capacity(said.len());
         for (labels, value) in said {
@@ -127,8 +127,8 @@ fn one(metric: &Metric, labels: Vec<String>, value: Value) -> prometheus::proto:
     series
 }
 
-/// Edges are exclusive in the kernel and inclusive in the format: the same for whole nanoseconds, but for a
-/// latency of exactly the edge.
+/// Converts the histogram. Edges are exclusive in the kernel and inclusive in the format. For whole
+/// nanoseconds this only matters for a latency of exactly the edge.
 fn histogram(sum: &IoctlSum) -> Histogram {
     let mut histogram = Histogram::default();
     let mut below = 0;
@@ -143,7 +143,7 @@ fn histogram(sum: &IoctlSum) -> Histogram {
         }
     }
     histogram.set_bucket(buckets);
-    // What the buckets hold, not `returned`: both are read while they change, and +Inf must equal the count.
+    // The sum of the buckets, not `returned`: both are read while they change, and +Inf must equal the count.
     histogram.set_sample_count(below);
     histogram.set_sample_sum(number(sum.stat.latency_ns) / 1e9);
     histogram

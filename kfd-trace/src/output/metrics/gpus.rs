@@ -1,4 +1,4 @@
-//! GPUs: who they are, and how many queues their hardware holds.
+//! GPUs: their identity, and how many queues their hardware holds.
 
 use super::Scrape;
 use super::driver::sees_queues;
@@ -34,7 +34,7 @@ fn info(scrape: &Scrape<'_>) -> Family {
             told(&gpu.product_name),
             told(&gpu.serial_number),
             told(&gpu.unique_id.map(names::hex)),
-            // As AMD's Device Metrics Exporter has it: a chip that is not partitioned is its own first partition.
+            // As in AMD's Device Metrics Exporter: a chip that is not partitioned is its own first partition.
             gpu.partition.unwrap_or(0).to_string(),
         ];
         family.set(&labels.each_ref().map(String::as_str), 1.0);

@@ -1,4 +1,4 @@
-//! Ioctls over all processes, ended ones included.
+//! Ioctls of all processes, including ended ones.
 
 use super::Scrape;
 use super::family::{Family, number};
@@ -10,7 +10,7 @@ use crate::text::errno;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 
-/// Of the calls under way of one ioctl: how many, and the entry of the oldest.
+/// Calls in flight of one ioctl: how many, and the entry of the oldest.
 #[derive(Clone, Copy)]
 struct InFlight {
     calls: u64,
@@ -27,7 +27,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     all
 }
 
-/// Name and sum of every ioctl that is known or was called: series begin at 0.
+/// Name and sum of every ioctl that is known or was called: series start at 0.
 fn each(sums: &IoctlTotals) -> BTreeMap<u8, (String, IoctlSum)> {
     let known = IOCTLS.iter().map(|def| (def.nr, IoctlSum::default()));
     let called = sums.iter().map(|(nr, sum)| (nr, sum.clone()));
@@ -59,7 +59,7 @@ fn not_measured(sums: &IoctlTotals) -> Family {
     family
 }
 
-/// What needs the handlers' returns; WAIT_EVENTS has none.
+/// Families that need the handlers' returns; WAIT_EVENTS has none.
 fn measured(scrape: &Scrape<'_>, tables: &Tables, sums: &IoctlTotals) -> [Family; 5] {
     let mut duration = Family::new(&t::IOCTL_DURATION);
     let mut now = Family::new(&t::IOCTLS_IN_FLIGHT);

@@ -1,4 +1,4 @@
-//! What happens to queues between birth and end, and to the GPUs under them.
+//! Events of queues between creation and end, and of their GPUs.
 
 use super::Scrape;
 use super::driver::{gpu_label, known, labels};
@@ -10,10 +10,10 @@ use crate::text::errno;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 
-/// What evictions and restores are seen by.
+/// Probes for evictions and restores.
 pub(super) const EVICTIONS: [ProbeId; 3] = [ProbeId::EvictGpu, ProbeId::RestoreGpu, ProbeId::EvictGpuReturn];
 
-/// Triggers that the driver has: their series exist from the start on every GPU.
+/// The driver's triggers: their series exist on every GPU from the start.
 const TRIGGERS: [Trigger; 7] = [
     Trigger::Svm,
     Trigger::Userptr,
@@ -131,7 +131,7 @@ enum Count {
     Ns(u64),
 }
 
-/// One series for each GPU of the topology, and for those that something happened to.
+/// One series per GPU of the topology, and per GPU that had events.
 fn of_gpus(scrape: &Scrape<'_>, mut family: Family, of: impl Fn(&GpuState) -> Count) -> Family {
     let quiet = scrape.topology.gpus.iter().map(|gpu| (gpu.gpu_id, GpuState::default()));
     let mut all: BTreeMap<u32, GpuState> = quiet.collect();

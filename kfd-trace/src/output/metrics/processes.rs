@@ -1,4 +1,4 @@
-//! Series of single processes: bounded, since PIDs are not.
+//! Series of single processes: limited, since PIDs are not.
 
 use super::Scrape;
 use super::activity;
@@ -34,8 +34,8 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     all
 }
 
-/// The oldest ones live, then the latest of the ended: a choice that does not change from scrape to scrape while
-/// the processes stay the same.
+/// The oldest live processes, then the most recently ended. The choice does not change from scrape to scrape
+/// while the processes stay the same.
 fn choose<'a>(scrape: &Scrape<'a>, most: usize) -> (Vec<&'a Process>, u64) {
     let mut all: Vec<&Process> = scrape.source().processes.iter().collect();
     all.retain(|row| scrape.detail.shows(row, scrape.now_ns));
@@ -74,7 +74,7 @@ fn queues(shown: &[&Process]) -> Family {
     family
 }
 
-/// GPUs that it has queues on: their counters exist from 0.
+/// GPUs on which it has queues: their counters exist from 0.
 fn own_gpus(process: &Process) -> impl Iterator<Item = String> {
     let gpus: BTreeSet<_> = process.queues.values().map(|queue| queue.facts.gpu_id).collect();
     gpus.into_iter().map(gpu_label)
@@ -89,7 +89,7 @@ fn evictions(shown: &[&Process], now_ns: u64) -> [Family; 2] {
             count.add(&[&pid, &id, &comm, &gpu], 0);
             seconds.add_ns(&[&pid, &id, &comm, &gpu], 0);
         }
-        // What ended is not evicted any longer, though no restore came.
+        // An ended process is no longer evicted, even without a restore event.
         let until_ns = process.released_ns.unwrap_or(now_ns);
         for (gpu_id, evictions) in &process.evictions {
             let gpu = gpu_id.to_string();
@@ -100,7 +100,7 @@ fn evictions(shown: &[&Process], now_ns: u64) -> [Family; 2] {
     [count, seconds]
 }
 
-/// Of those whose address space went and whose release by the driver was not told.
+/// For processes whose address space was released and whose release by the driver was not reported.
 fn teardown(shown: &[&Process], now_ns: u64) -> Family {
     let mut family = Family::new(&t::PROCESS_TEARDOWN);
     for process in shown.iter().filter(|process| process.alive()) {
@@ -128,7 +128,7 @@ fn ioctls(scrape: &Scrape<'_>, tables: &Tables, shown: &[&Process]) -> Family {
     let mut family = Family::new(&t::PROCESS_IOCTLS);
     let by_process = IoctlTotals::by_process(&tables.ioctls, &[]);
     let keys: BTreeSet<ProcessKey> = shown.iter().map(|row| row.key).collect();
-    // A process that is only known from sysfs has no number: its calls are found by PID in the traced rows.
+    // A process known only from sysfs has no number: its calls are found by PID in the traced rows.
     let unnumbered = shown.iter().filter(|row| row.id().is_none());
     let tgids: BTreeSet<Option<u32>> = unnumbered.map(|row| row.tgid).collect();
     let is_shown = |row: &&Process| {

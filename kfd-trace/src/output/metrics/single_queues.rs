@@ -1,4 +1,4 @@
-//! Series of single queues, where they are asked for: bounded, and of live queues only.
+//! Series of single queues, if requested: limited, and for live queues only.
 
 use super::Scrape;
 use super::activity::OfQueues;
@@ -45,7 +45,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     all
 }
 
-/// Those that have been known for longest: what is shown once stays until its end.
+/// The queues known for the longest time: once shown, a queue stays until its end.
 fn choose<'a>(scrape: &Scrape<'a>, most: usize) -> (Vec<(&'a Process, &'a Queue)>, u64) {
     let mut all: Vec<_> = scrape.source().queues().collect();
     all.sort_by_key(|(process, queue)| (queue.born_ns.or(queue.adopted_ns), process.key, queue.queue_id));
@@ -54,7 +54,8 @@ fn choose<'a>(scrape: &Scrape<'a>, most: usize) -> (Vec<(&'a Process, &'a Queue)
     (all, u64::try_from(dropped).unwrap_or(u64::MAX))
 }
 
-/// To the millisecond: what both clocks differ by is read anew at each scrape, and is not the same to the nanosecond.
+/// Rounded to the millisecond: the offset of the two clocks is read at each scrape, and varies by
+/// nanoseconds.
 fn unix_seconds(mono_ns: u64, wall_minus_mono_ns: i64) -> f64 {
     let ms = mono_ns.saturating_add_signed(wall_minus_mono_ns) / 1_000_000;
     number(ms) / 1e3

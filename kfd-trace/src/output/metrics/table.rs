@@ -1,4 +1,4 @@
-//! Every metric: name, kind, labels, help. What is not in this table cannot be exported.
+//! Every metric: name, kind, labels, help. Only metrics in this table can be exported.
 
 /// Kind of a metric, as in the exposition format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

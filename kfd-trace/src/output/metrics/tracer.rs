@@ -80,7 +80,7 @@ fn differences(scrape: &Scrape<'_>) -> Family {
 fn verdicts(scrape: &Scrape<'_>) -> [Family; 2] {
     let (mut attached, mut info) = (Family::new(&t::PROBE_ATTACHED), Family::new(&t::PROBE_INFO));
     for probe in scrape.probes {
-        // One that was not requested, or that no GPU here needs, is no fault that an alert should find.
+        // A probe that was not requested, or that no GPU here needs, is not a fault to alert on.
         if !matches!(probe.verdict, Verdict::NotAsked | Verdict::NoGpu) {
             let is_attached = probe.verdict == Verdict::Attached;
             attached.add(&[probe.id.name(), probe.kind], u64::from(is_attached));
@@ -90,7 +90,7 @@ fn verdicts(scrape: &Scrape<'_>) -> [Family; 2] {
     [attached, info]
 }
 
-/// The programs' own counters, of all that were ever loaded; none of them before that.
+/// The programs' own counters, over all programs ever loaded; none before the first load.
 fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
     let Some(tables) = scrape.tables else { return Vec::new() };
     let counters = &tables.counters;

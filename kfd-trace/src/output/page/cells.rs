@@ -1,12 +1,12 @@
-//! Values as the page shows them.
+//! Formats values for the page.
 
 use crate::text::clock::age;
 use crate::text::escape;
 
-/// Characters that are shown of a text that others chose.
+/// Characters shown of a text from outside the tracer.
 pub(super) const CHARACTERS: usize = 64;
 
-/// A text that others chose: nothing in it steers the page or turns its direction, and it is not long.
+/// Makes a text from outside the tracer safe: it cannot control the page or its text direction, and is short.
 pub(super) fn text(text: &str) -> String {
     let cut = text.char_indices().nth(CHARACTERS).map_or(text.len(), |(at, _)| at);
     let mut safe = escape::terminal(&text[..cut]);
@@ -23,7 +23,7 @@ pub(super) fn shortened(text: String) -> String {
     }
 }
 
-/// Of RFC 3339 what people read: `2026-09-21 03:00:00`.
+/// Readable form of RFC 3339: `2026-09-21 03:00:00`.
 pub(super) fn seconds(rfc3339: &str) -> String {
     rfc3339.get(..19).map(|time| time.replace('T', " ")).unwrap_or_default()
 }

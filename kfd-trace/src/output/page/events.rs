@@ -1,4 +1,4 @@
-//! A row for each event of the recent past, the newest first.
+//! One row per recent event, newest first.
 
 use super::cells::{dash, seconds, show, text};
 use crate::attribute::Topology;
@@ -11,7 +11,7 @@ use crate::text::errno;
 use std::sync::Arc;
 
 pub(super) struct EventRow {
-    /// RFC 3339, and the same up to seconds.
+    /// RFC 3339, and the same to the second.
     pub(super) ts: String,
     pub(super) time: String,
     pub(super) event: &'static str,

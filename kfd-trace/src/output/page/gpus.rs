@@ -1,4 +1,4 @@
-//! A row for each GPU.
+//! One row per GPU.
 
 use crate::attribute::Pool;
 use crate::output::api::View;
@@ -9,7 +9,7 @@ pub(super) struct GpuRow {
     pub(super) label: String,
     pub(super) gpu_id: u32,
     pub(super) processes: usize,
-    /// Each pool of slots: its name and how it is used.
+    /// Each pool of slots: its name and its use.
     pub(super) slots: Vec<Slots>,
     pub(super) evicted: usize,
     pub(super) faults: u64,

@@ -1,5 +1,5 @@
 "use strict";
-// Fetches the page again and takes over what is in its <main>. Without this script a reload does the same.
+// Fetches the page again and replaces the content of <main>. Without this script a reload does the same.
 (() => {
   const EVERY_MS = 5000;
   const line = document.getElementById("refresh");
@@ -7,7 +7,7 @@
   const told = document.createElement("span");
   button.type = "button";
   line.replaceChildren(button, " ", told);
-  // What changes every few seconds is not read out; the button says what it does.
+  // Screen readers do not announce changes every few seconds; the button's label shows what it does.
   line.removeAttribute("aria-live");
   let paused = false;
 
@@ -20,7 +20,7 @@
   };
   const selecting = () => !(document.getSelection()?.isCollapsed ?? true);
 
-  // What the reader has opened, scrolled and focused stays so.
+  // Keeps what the reader has opened, scrolled and focused.
   const renew = (fresh) => {
     const main = document.querySelector("main");
     const kept = [...main.querySelectorAll("[aria-labelledby].box")].map((box) => [

@@ -1,4 +1,4 @@
-//! A row for each live process, and for each that is evicted now.
+//! One row per live process, and one per process that is evicted now.
 
 use super::cells::{dash, show, since, text};
 use crate::model::incident::Trigger;
@@ -32,7 +32,7 @@ pub(super) struct EvictedRow {
     pub(super) evictions: u64,
 }
 
-/// The evicted first, then those with the most queues.
+/// Evicted processes first, then those with the most queues.
 pub(super) fn rows(processes: &[&Process], view: &View<'_>) -> Vec<ProcessRow> {
     let mut sorted = processes.to_vec();
     sorted.sort_by_key(|process| (!process.evicted.evicted, Reverse(process.queues.len()), process.tgid));
@@ -69,7 +69,7 @@ pub(super) fn comm(process: &Process) -> String {
     process.comm.as_deref().map_or_else(dash, text)
 }
 
-/// The longest first; those of which that is not known before them.
+/// Longest first; those of unknown duration before them.
 pub(super) fn evicted(processes: &[&Process], view: &View<'_>) -> Vec<EvictedRow> {
     let all = processes.iter().flat_map(|process| {
         let now = process.evictions.iter().filter(|(_, evictions)| evictions.evicted);

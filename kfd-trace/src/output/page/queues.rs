@@ -1,4 +1,4 @@
-//! Queues by GPU and process. Counts are of all of them; rows are shown as long as there is room on the page.
+//! Queues by GPU and process. Counts cover all queues; rows are limited by the room on the page.
 
 use super::cells::{counted, show, since};
 use super::processes::{comm, pid};
@@ -11,18 +11,18 @@ use bytesize::ByteSize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Queues that the page has rows for.
+/// Queues that have rows on the page.
 const QUEUES: usize = 300;
 
-/// Of one process on one GPU.
+/// Rows per process on one GPU.
 const OF_PROCESS: usize = 12;
 
-/// Processes on GPUs that the page has a line for.
+/// Groups (a process on a GPU) that have a line on the page.
 const GROUPS: usize = 300;
 
 /// The queues of one GPU.
 pub(super) struct OnGpu {
-    /// In the page's own links.
+    /// Anchor for links within the page.
     pub(super) id: String,
     pub(super) label: String,
     pub(super) count: String,
@@ -31,7 +31,7 @@ pub(super) struct OnGpu {
     pub(super) more_queues: usize,
 }
 
-/// Those of one process on it.
+/// The queues of one process on it.
 pub(super) struct Group {
     pub(super) pid: String,
     pub(super) comm: String,
@@ -59,8 +59,8 @@ pub(super) struct Row {
 
 type Of<'a> = BTreeMap<ProcessKey, (&'a Process, Vec<&'a Queue>)>;
 
-/// GPUs in the order of the topology, then others, each with the processes that have the most queues first. Room is given
-/// evenly: no GPU takes that of the next one.
+/// GPUs in topology order, then others, each with the processes that have the most queues first. Room is
+/// shared evenly: no GPU takes that of the next one.
 pub(super) fn by_gpu(view: &View<'_>) -> Vec<OnGpu> {
     let mut found: BTreeMap<(usize, Option<u32>), Of<'_>> = BTreeMap::new();
     for (process, queue) in view.snapshot.queues() {
@@ -107,7 +107,7 @@ fn on_gpu(gpu_id: Option<u32>, of: Of<'_>, most_groups: usize, mut room: usize, 
     }
 }
 
-/// `24 queues: 16 compute_aql, 8 sdma`.
+/// For example `24 queues: 16 compute_aql, 8 sdma`.
 fn types(queues: &[&Queue]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for queue in queues {

@@ -20,7 +20,7 @@ const GPU: u32 = 58270;
 const HOUR: u64 = 3_600_000_000_000;
 const BOOT: i64 = 1_790_000_000_000_000_000;
 
-/// Names that a process may give itself, and longer ones.
+/// Names that a process may choose, and longer ones.
 const HOSTILE: [&str; 6] = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",
@@ -30,7 +30,7 @@ const HOSTILE: [&str; 6] = [
     "a{{ 7 * 7 }}&lt;",
 ];
 
-/// What a page is made from.
+/// Input of a page.
 struct World {
     state: State,
     history: History,
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// Queues, this many a process, spread over the GPUs.
+    /// Queues, this many per process, distributed over the GPUs.
     fn with_queues(gpus: u32, queues: u32, each: u32) -> Self {
         let mut world = World::new(gpus);
         for number in 0..queues {
@@ -88,7 +88,7 @@ impl World {
         self.history.record(event, &change, &self.state, BOOT);
     }
 
-    /// Something of everything that can go wrong.
+    /// Adds one of everything that can go wrong.
     fn with_trouble(mut self) -> Self {
         let gpu_id = Some(GPU);
         let eviction = Eviction { gpu_id, trigger: Some(Trigger::Userptr), errno: 0, latency_ns: 9_000 };
@@ -220,7 +220,7 @@ fn many_queues_are_counted_and_a_page_stays_small() {
     assert!(count(&many, "<td class=\"code\">") <= 300 && count(&many, "class=\"group\"") <= 300);
     let one = World::with_queues(1, 5_000, 5_000).html();
     assert!(one.contains("and 4988 more: <a href=\"/api/v1/queues\">all queues as JSON</a>"));
-    // However many there are.
+    // For any number of them.
     assert!(many.len().max(one.len()) < 256 << 10, "{} {}", many.len(), one.len());
     let lines: Vec<_> = many.lines().filter(|line| line.contains("more queues of")).collect();
     assert_eq!(lines.len(), 8, "each GPU says how many it leaves out");
@@ -319,12 +319,13 @@ impl Site for World {
     }
 }
 
-/// Serves made-up pages, to be looked at: `SHOW_PAGES=1 cargo test -p kfd-trace --lib -- --ignored made_up_pages`. On 127.0.0.1,
-/// from port 20300 on: 0, 1, 200 and 5,000 queues, hostile names, and no driver.
+/// Serves sample pages for visual inspection: `SHOW_PAGES=1 cargo test -p kfd-trace --lib -- --ignored
+/// made_up_pages`. On 127.0.0.1, from port 20300 on: 0, 1, 200 and 5,000 queues, hostile names, and no
+/// driver.
 #[tokio::test]
 #[ignore = "serves until it is stopped"]
 async fn made_up_pages() {
-    // Who runs all tests, the ignored ones with them, is not to wait for ever.
+    // A run of all tests, including ignored ones, must not wait forever.
     if std::env::var_os("SHOW_PAGES").is_none() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The same as one JSON object.
+//! The rows of `ps` as one JSON object.
 
 use super::{PsRow, budget};
 use crate::attribute::{Gpu, Pool, Topology};
@@ -15,7 +15,7 @@ use std::io::{self, Write};
 /// Version of the format.
 const SCHEMA: u32 = 1;
 
-/// Every field is always there, `null` is "not told".
+/// Every field is always present; `null` is "not known".
 #[derive(Debug, Serialize)]
 struct JsonRow<'a> {
     pid: Option<u32>,
@@ -42,7 +42,7 @@ struct JsonRow<'a> {
     sources: Sources,
 }
 
-/// A GPU with its budget.
+/// A GPU with its slot budget.
 #[derive(Debug, Serialize)]
 struct JsonGpu<'a> {
     gpu: String,
@@ -60,7 +60,7 @@ struct JsonGpu<'a> {
 struct Document<'a> {
     schema: u32,
     ts: Option<String>,
-    /// The sources that could be asked.
+    /// The sources that were available.
     #[serde(serialize_with = "names::sources")]
     asked: Sources,
     queues: Vec<JsonRow<'a>>,
@@ -69,10 +69,10 @@ struct Document<'a> {
     gpus: Vec<JsonGpu<'a>>,
 }
 
-/// Writes one object: `queues`, the `processes` that have none, and the `gpus`.
+/// Writes one object: `queues`, the `processes` without queues, and the `gpus`.
 ///
 /// # Errors
-/// What `out` gives.
+/// Those of `out`.
 pub fn json(
     out: &mut impl Write,
     rows: &[PsRow],

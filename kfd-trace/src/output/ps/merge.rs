@@ -1,11 +1,11 @@
-//! Rows of several sources to one list.
+//! Merges rows of several sources into one list.
 
 use super::PsRow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Merges lists, each of one source, the one that tells most first: what an earlier one tells is kept, gaps are
-/// filled by the later ones. Rows are the same queue when PID, context and queue id are, and neither GPU nor
-/// kfd_process says otherwise; two rows of one source are never merged. Ordered by PID, context, GPU and queue.
+/// Merges lists of one source each, the most detailed first: values of earlier lists are kept, and later ones
+/// fill gaps. Rows are the same queue if PID, context and queue id are equal, and neither GPU nor kfd_process
+/// contradicts; two rows of one source are never merged. Ordered by PID, context, GPU and queue.
 #[must_use]
 pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
     let mut all: Vec<PsRow> = Vec::new();
@@ -38,7 +38,7 @@ fn same(known: &PsRow, row: &PsRow) -> bool {
         && !known.sources.overlaps(row.sources)
 }
 
-/// Not told is no contradiction.
+/// An unknown value is no contradiction.
 fn agree<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => one == other,
@@ -67,7 +67,7 @@ fn fill_process(known: &mut PsRow, row: &PsRow) {
     }
 }
 
-/// What one row tells of its process holds for all rows of that PID.
+/// Copies process details from one row to all rows of that PID.
 fn spread_process_facts(all: &mut [PsRow]) {
     let told: BTreeMap<_, _> =
         all.iter().rev().filter(|row| row.comm.is_some()).map(|row| (row.pid, row.clone())).collect();

@@ -1,4 +1,4 @@
-//! The records behind a summary, and what is missing from it, each under its name.
+//! The records behind a summary, and what is missing from it, by name.
 
 use super::Input;
 use crate::model::ioctl;
@@ -7,13 +7,13 @@ use crate::state::IoctlTotals;
 use kfd_trace_common::kind::Kind;
 use std::collections::BTreeMap;
 
-/// Only what is not 0.
+/// Only values other than 0.
 pub(super) fn sent(input: &Input<'_>) -> BTreeMap<&'static str, u64> {
     let sent = Kind::ALL.iter().map(|kind| (kind.name(), input.tables.counters.sent(*kind)));
     sent.filter(|(_, count)| *count > 0).collect()
 }
 
-/// Only what is not 0.
+/// Only values other than 0.
 pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64> {
     let mut lost = input.tables.missing(input.undecoded);
     let mut add = |name: String, count: u64| {

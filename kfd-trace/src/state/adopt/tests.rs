@@ -27,7 +27,7 @@ fn a_probe_that_meets_a_standing_process_takes_over_its_row_and_queues() {
     let mut state = state();
     let key = state.adopt_process(100, &found(), Source::Sysfs);
     state.adopt_queue(key, 100, &sysfs_queue(4), Source::Sysfs);
-    // /proc gives ticks: 6 ms off is the same start.
+    // /proc reports ticks: 6 ms off is the same start.
     state.apply(&event(200, 1, PID, started(5_006_000_000, true)));
     let row = state.process(ProcessId(1).into()).expect("numbered");
     assert_eq!(row.queues.len(), 1);
@@ -87,7 +87,7 @@ fn what_ended_since_it_was_read_is_not_brought_back() {
     assert_eq!(key, ProcessId(1).into());
     state.adopt_queue(key, 100, &sysfs_queue(4), Source::Sysfs);
     assert_eq!(state.snapshot().queues().count(), 0);
-    // Read after that end, it is a new queue.
+    // Read after that end: a new queue.
     state.adopt_queue(key, 201, &sysfs_queue(4), Source::Sysfs);
     assert_eq!(state.snapshot().queues().count(), 1);
 

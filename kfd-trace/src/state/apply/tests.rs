@@ -32,7 +32,7 @@ fn the_cause_of_an_end_follows_from_where_it_happened() {
     assert_eq!(cause(&Event { in_ioctl: Some(CRIU), ..own.clone() }), Some(Cause::Other));
     assert_eq!(cause(&worker), Some(Cause::ProcessDeath));
     assert_eq!(cause(&own), Some(Cause::Other));
-    // The dying task itself, with a stale call of its own.
+    // The dying task itself, with a stale call.
     let dying = Event { mono_ns: 150, in_ioctl: Some(DESTROY), ..own };
     assert_eq!(cause(&dying), Some(Cause::ProcessDeath));
 }
@@ -157,7 +157,7 @@ fn ended_processes_are_forgotten_by_age_and_by_number() {
         state.apply(&event(id * 10, id, PID, seen(false)));
         state.apply(&event(id * 10 + 5, id, PID, Body::ProcessRelease));
     }
-    // Two are kept; the first went when the third ended.
+    // Two are kept; the first was dropped when the third ended.
     assert_eq!(state.expire(100), [ProcessId(1)]);
     assert!(state.expire(1_024).is_empty());
     assert_eq!(state.expire(1_025), [ProcessId(2)]);

@@ -1,4 +1,4 @@
-//! One entry: as little as the event can be told from again.
+//! One history entry: the minimum from which the event can be rebuilt.
 
 use super::Class;
 use super::owner::Owner;
@@ -10,14 +10,14 @@ use crate::state::source::Source;
 use kfd_trace_common::kind::Kind;
 use std::sync::Arc;
 
-/// What happened, when and whose it was.
+/// What happened, when, and to which process.
 #[derive(Debug, PartialEq)]
 pub struct Entry {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub mono_ns: u64,
-    /// Nanoseconds of the Unix epoch, by the clock as it was when the event was taken in.
+    /// Nanoseconds since the Unix epoch, by the clock at the time the event was recorded.
     pub wall_ns: i64,
-    /// `None` for what happens to a whole GPU, and for the driver.
+    /// `None` for GPU-wide events and driver events.
     pub owner: Option<Arc<Owner>>,
     pub tid: u32,
     pub task_tgid: u32,
@@ -55,22 +55,22 @@ pub struct Ended {
     pub queue_id: u32,
     pub gpu_id: Option<u32>,
     pub queue_type: Option<QueueType>,
-    /// `None` for a queue that was not known.
+    /// `None` for an unknown queue.
     pub cause: Option<Cause>,
-    /// `None` when its birth was not seen.
+    /// `None` if its creation was not seen.
     pub born_ns: Option<u64>,
-    /// When it was found standing.
+    /// When it was found as an existing queue.
     pub found_ns: Option<u64>,
 }
 
 impl Ended {
-    /// From then on it is known to have stood; `None` for a queue that was not known.
+    /// The time from which the queue is known to have existed; `None` for an unknown queue.
     #[must_use]
     pub fn stood_from_ns(&self) -> Option<u64> {
         self.born_ns.or(self.found_ns)
     }
 
-    /// As a queue that ended at this time.
+    /// The ended queue as a [`Queue`]; `at_ns` is the time of its end.
     fn queue(&self, at_ns: u64) -> Queue {
         let facts = QueueCreate {
             queue_id: Some(self.queue_id),
@@ -98,7 +98,7 @@ impl From<&Queue> for Ended {
 }
 
 impl What {
-    /// The names that entries can have.
+    /// Every name that an entry can have.
     pub const NAMES: [&'static str; 14] = [
         Kind::ProcessSeen.name(),
         Kind::ProcessRelease.name(),
@@ -116,7 +116,7 @@ impl What {
         "driver_loaded",
     ];
 
-    /// `None` for what is not kept. `ended`: the queue of an id that the event ended.
+    /// `None` for events that are not kept. `ended` looks up the queue that the event ended, by id.
     pub(super) fn of<'c>(
         event: &Event,
         change: &Change,
@@ -172,7 +172,7 @@ impl What {
         }
     }
 
-    /// As `event` in JSON.
+    /// The value of `event` in JSON.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -208,7 +208,7 @@ impl What {
         }
     }
 
-    /// tgids of the processes that something hit which happened to a whole GPU.
+    /// For a GPU-wide event: tgids of the affected processes.
     #[must_use]
     pub fn hit(&self) -> &[u32] {
         match self {
@@ -231,7 +231,7 @@ impl What {
         }
     }
 
-    /// Bytes outside of the entry itself, with what the allocator needs.
+    /// Heap bytes of the entry, allocator overhead included.
     pub(super) fn heap(&self) -> usize {
         match self {
             What::QueueCreate(_) => size_of::<QueueCreate>() + 16,
@@ -284,13 +284,13 @@ impl Entry {
         self.owner.as_ref().and_then(|owner| owner.id())
     }
 
-    /// What to add to CLOCK_MONOTONIC, as it was then.
+    /// Offset from CLOCK_MONOTONIC to wall-clock time when the event was recorded.
     #[must_use]
     pub fn mono_to_wall_ns(&self) -> i64 {
         self.wall_ns.saturating_sub_unsigned(self.mono_ns)
     }
 
-    /// The event and what it changed; `None` for the driver's coming and going, which are of no process.
+    /// The event and its change; `None` for driver load and unload, which belong to no process.
     #[must_use]
     pub fn event(&self) -> Option<(Event, Change)> {
         let event = Event {

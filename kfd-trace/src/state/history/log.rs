@@ -6,17 +6,18 @@ use crate::state::process::Process;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Of a class one owner has this part at most, so that one that storms pushes out its own.
+/// Divisor: one owner gets at most this fraction of a class, so that its storm of events evicts only its own
+/// entries.
 const SHARE: usize = 8;
 
-/// Bytes of an entry beside its own: its places in both maps, and what the allocator needs.
+/// Bytes per entry besides the entry itself: its slots in both maps, and allocator overhead.
 const PLACES: usize = 80;
 
 /// Bounds of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) entries: usize,
-    /// With owners, and with what maps and allocator need.
+    /// Owners, maps and allocator overhead included.
     pub(super) bytes: usize,
 }
 
@@ -27,17 +28,17 @@ pub struct Kept {
     pub bytes: usize,
     pub max_entries: usize,
     pub max_bytes: usize,
-    /// Of one process.
+    /// Limit per process.
     pub max_of_process: usize,
     pub dropped: u64,
-    /// The time of the newest that was dropped, nanoseconds of the Unix epoch: what came later is whole.
+    /// Time of the newest dropped entry, in nanoseconds since the Unix epoch: later entries are complete.
     pub dropped_until_ns: Option<i64>,
 }
 
 #[derive(Debug)]
 pub(super) struct Log {
     limits: Limits,
-    /// By the order in which they came.
+    /// In order of arrival.
     entries: BTreeMap<u64, Arc<Entry>>,
     owners: BTreeMap<OwnerKey, Owned>,
     bytes: usize,
@@ -45,10 +46,10 @@ pub(super) struct Log {
     dropped_until_ns: Option<i64>,
 }
 
-/// What one owner has.
+/// The entries of one owner.
 #[derive(Debug)]
 struct Owned {
-    /// As it is known now. Entries from before more was told of it have another one.
+    /// The owner as known now. Entries made before more was known share an older copy.
     owner: Arc<Owner>,
     numbers: VecDeque<u64>,
 }
@@ -59,7 +60,7 @@ impl Log {
         Log { limits, entries, owners, bytes: 0, dropped: 0, dropped_until_ns: None }
     }
 
-    /// The owner as it is known already, or a new one.
+    /// The known owner if unchanged, else a new one.
     pub(super) fn owner(&self, key: OwnerKey, row: Option<&Process>, comm: Option<&str>) -> Arc<Owner> {
         match self.owners.get(&key) {
             Some(known) if known.owner.is(row, comm) => Arc::clone(&known.owner),
@@ -67,7 +68,7 @@ impl Log {
         }
     }
 
-    /// `number`: above all before.
+    /// `number`: greater than all previous ones.
     pub(super) fn push(&mut self, number: u64, entry: Entry) {
         self.bytes += cost(&entry);
         let own = entry.owner.as_ref().map(|owner| self.owned(owner, number));
@@ -84,7 +85,7 @@ impl Log {
         }
     }
 
-    /// Gives the owner's oldest entry, and how many it has.
+    /// Returns the number of the owner's oldest entry, and its entry count.
     fn owned(&mut self, owner: &Arc<Owner>, number: u64) -> (u64, usize) {
         let known = self.owners.entry(owner.key()).or_insert_with(|| {
             self.bytes += owner.bytes();
@@ -98,7 +99,7 @@ impl Log {
         (known.numbers.front().copied().unwrap_or(number), known.numbers.len())
     }
 
-    /// Drops an entry that is the oldest of its owner.
+    /// Drops an entry, which must be the oldest of its owner.
     fn drop(&mut self, number: u64) {
         let Some(entry) = self.entries.remove(&number) else { return };
         self.bytes -= cost(&entry);

@@ -1,22 +1,22 @@
-//! Who a process was: shared by the entries that are about it.
+//! Identity of a process, shared by its entries.
 
 use crate::model::event::ProcessId;
 use crate::state::process::{Process, ProcessDetails, ProcessKey};
 use crate::state::source::Sources;
 
-/// The row, and the tgid. A DRM user queue has no KFD process, only a caller.
+/// The row, and the tgid. A DRM user queue has only a caller, no KFD process.
 pub(super) type OwnerKey = (Option<ProcessKey>, Option<u32>);
 
-/// Who a process was. Its arguments are not kept: they are long, and may hold secrets.
+/// Identity of a process. Its arguments are not kept: they are long and may hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     key: OwnerKey,
     pub ns_pid: Option<u32>,
     pub uid: Option<u32>,
     pub comm: Option<Box<str>>,
-    /// Where it belonged; `cgroup` is the last name of its path where only the kernel told it.
+    /// Where it belonged. `cgroup` is only the last path component if just the kernel reported it.
     pub details: ProcessDetails,
-    /// Of a further context of its PID (7.2); `None` for the first one.
+    /// Context id of a secondary context of its PID (7.2); `None` for the first one.
     pub context_id: Option<u32>,
     /// CLOCK_BOOTTIME, nanoseconds.
     pub start_boottime_ns: Option<u64>,
@@ -36,9 +36,9 @@ impl Owner {
         }
     }
 
-    /// Nothing is to be told anew.
+    /// True if row and comm add nothing new.
     pub(super) fn is(&self, row: Option<&Process>, comm: Option<&str>) -> bool {
-        // A row that was forgotten tells nothing new.
+        // A forgotten row adds nothing.
         let Some(row) = row else { return comm.is_none() || self.comm.as_deref() == comm };
         self.ns_pid == row.ns_tgid
             && self.uid == row.uid
@@ -60,7 +60,7 @@ impl Owner {
         self.key.1
     }
 
-    /// The number that the BPF side gave it.
+    /// The process number that the BPF side assigned.
     #[must_use]
     pub fn id(&self) -> Option<ProcessId> {
         match self.key.0 {
@@ -69,7 +69,7 @@ impl Owner {
         }
     }
 
-    /// Bytes, with what the allocator needs.
+    /// Bytes, allocator overhead included.
     pub(super) fn bytes(&self) -> usize {
         let ProcessDetails { cmdline: _, cgroup, belongs, pod } = &self.details;
         let names = pod.iter().flat_map(|pod| [Some(&pod.namespace), Some(&pod.pod), pod.container.as_ref()]);
@@ -89,7 +89,7 @@ impl Owner {
         size_of::<Owner>() + 32 + texts.map(|len| len + 16).sum::<usize>()
     }
 
-    /// As a row, for those who tell of events.
+    /// As a row, for outputs that show events.
     #[must_use]
     pub fn row(&self) -> Process {
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);

@@ -6,10 +6,10 @@ use crate::state::{Cause, StateLimits};
 
 const GPU: u32 = 58270;
 
-/// CLOCK_MONOTONIC 0, nanoseconds of the Unix epoch.
+/// CLOCK_MONOTONIC 0, in nanoseconds since the Unix epoch.
 const BOOT: i64 = 1_790_000_000_000_000_000;
 
-/// A state with what is remembered of it.
+/// A state and its history.
 struct World {
     state: State,
     history: History,
@@ -33,7 +33,7 @@ impl World {
         self.history.find(&Filter::newest(usize::MAX)).entries
     }
 
-    /// Name, PID and time of each.
+    /// Name, PID and time of each entry.
     fn told(&self) -> Vec<(&'static str, Option<u32>, u64)> {
         self.all().iter().map(|entry| (entry.what.name(), entry.pid(), entry.mono_ns)).collect()
     }
@@ -190,7 +190,7 @@ fn what_is_dropped_takes_its_owner_with_it() {
     }
     let steady = log.kept().bytes;
     for number in 101..=200 {
-        // Two entries of each.
+        // Two entries per owner.
         let owner = log.owner(key(number / 2), None, Some("x"));
         log.push(number, entry(number, Some(owner)));
         assert!(log.kept().bytes <= steady, "{:?}", log.kept());
@@ -205,7 +205,7 @@ fn what_is_dropped_takes_its_owner_with_it() {
 fn an_owner_that_changes_costs_what_is_left_of_it() {
     let mut log = Log::new(Limits { entries: 64, bytes: 1 << 20 });
     let mut push = |number: u64| {
-        // Threads of a process without a row, each with a name of its own.
+        // Threads of a process without a row, each with its own name.
         let owner = log.owner((None, Some(7)), None, Some(if number.is_multiple_of(2) { "a" } else { "b" }));
         let what = What::ProcessRelease;
         log.push(number, Entry { mono_ns: 0, wall_ns: 0, owner: Some(owner), tid: 1, task_tgid: 1, what });
@@ -249,7 +249,7 @@ fn queues_that_stood_at_a_moment() {
     world.take(&event(20, 1, 700, create(3)));
     world.take(&event(30, 1, 700, destroy(3)));
     world.take(&event(40, 1, 700, create(3)));
-    // It fails: the queue lives on until it is tried again.
+    // The destroy fails: the queue lives until the next destroy.
     world.take(&event(50, 1, 700, destroy(3)));
     world.take(&event(55, 1, 700, Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 }));
     world.take(&event(70, 1, 700, destroy(3)));

@@ -255,7 +255,7 @@ fn the_end_of_a_queue_whose_birth_was_lost_is_remembered() {
     let mut state = traced();
     let both = list(Source::Kernel, 9 * S, &[standing(3), standing(5)]);
     assert_eq!(only(&state, &both), [finding(5, Difference::Missing)]);
-    // after the list was read, before it is compared again
+    // After the list was read, before it is compared again.
     state.apply(&event(9 * S + 1, 1, PID, destroy(5)));
     assert_eq!(only(&state, &both), []);
     assert!(state.resync(finding(5, Difference::Missing), &[&both], 10 * S).is_none());
@@ -287,7 +287,7 @@ fn a_further_context_that_was_closed_is_dying() {
     assert_eq!((settled(&state), only(&state, &listed).len()), (5 * S, 0));
 }
 
-/// A list that shows queue 3, with another ring, at the place of [`traced`]'s process.
+/// A list that shows queue 3, with another ring, at the place of the process of [`traced`].
 fn another(source: Source, id: Option<u64>, start_boottime_ns: Option<u64>) -> List {
     let id = id.map(ProcessId);
     let process = StandingProcess { id, tgid: PID, start_boottime_ns, ..StandingProcess::default() };

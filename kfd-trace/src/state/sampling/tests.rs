@@ -9,7 +9,7 @@ const PID: u32 = 700;
 const S: u64 = 1_000_000_000;
 const GPU: Option<u32> = Some(58270);
 
-/// Process 1 with a queue 3, made at a second.
+/// Process 1 with queue 3, created at 1 s.
 fn traced() -> State {
     let mut state = state();
     state.apply(&event(S, 1, PID, seen(false)));
@@ -32,13 +32,13 @@ fn queue(state: &State) -> &Activity {
     &state.process(ProcessId(1).into()).unwrap().queues[&3].activity
 }
 
-/// Submitted and retired packets, and queues whose counts are not whole.
+/// Submitted and retired packets, and the number of queues with incomplete counts.
 fn packets(state: &State) -> (u64, u64, u64) {
     let works = &state.process(ProcessId(1).into()).unwrap().works;
     works.get(&GPU).map_or((0, 0, 0), |work| (work.packets.submitted, work.packets.retired, work.incomplete))
 }
 
-/// DESTROY_QUEUE of a queue at whose pointers that stood.
+/// DESTROY_QUEUE of a queue, with what was read at its pointers.
 fn destroyed(queue_id: u32, last: Option<Memory>, at_ns: u64) -> Event {
     Event {
         in_ioctl: Some(0xc008_4b03),

@@ -1,4 +1,5 @@
-//! Writes what the property tests are made from as the first inputs of the fuzz targets: `fuzz-seeds FOLDER`, a folder a target.
+//! Writes inputs of the property tests as the first inputs of the fuzz targets: `fuzz-seeds FOLDER`, one
+//! folder per target.
 
 use kfd_trace_bad_input::inputs;
 use proptest::prelude::*;
@@ -7,7 +8,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use std::fs;
 use std::path::Path;
 
-/// Of each target.
+/// Per target.
 const SEEDS: usize = 200;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Logs of AMD_LOG_LEVEL, and streams of kfd-trace that have their queues or others.
+//! Logs of AMD_LOG_LEVEL, and streams of kfd-trace with the same queues or others.
 
 use super::{damaged, hostile};
 use crate::parts;

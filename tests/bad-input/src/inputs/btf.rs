@@ -1,4 +1,4 @@
-//! BTF with the names that are asked for, in types of every kind.
+//! BTF with the names that are looked up, in types of every kind.
 
 use super::{damaged, word};
 use kfd_trace_common::offset::FIELDS;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The structures that the programs ask for, each with the members of it that a path names.
+/// The structures that the programs look up, each with the members that a path names.
 fn structures() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     let mut all: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for (strukt, path) in FIELDS.iter().flat_map(|field| field.paths) {
@@ -20,7 +20,7 @@ fn structures() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
 
 const ENUMS: [&str; 2] = ["kfd_queue_type", "kfd_queue_format"];
 
-/// A type; a name is told by its place in a list of them, taken modulo its length.
+/// A type; a name is given by its index in a list of them, taken modulo its length.
 #[derive(Clone, Debug)]
 struct Type {
     kind: u32,
@@ -31,7 +31,7 @@ struct Type {
 }
 
 fn kind_type() -> impl Strategy<Value = Type> {
-    // Structures and enums are what is asked for.
+    // Structures and enums are what is looked up.
     let kind =
         prop_oneof![6 => Just(4u32), 2 => Just(5u32), 2 => Just(6u32), 1 => Just(19u32), 4 => 0..22u32];
     let id = prop_oneof![12 => 0..40u32, 1 => word()];
@@ -42,7 +42,7 @@ fn kind_type() -> impl Strategy<Value = Type> {
         .prop_map(|(kind, name, flag, last, members)| Type { kind, name, flag, last, members })
 }
 
-/// The strings, and where each name stands in them.
+/// The strings, and the position of each name in them.
 #[derive(Default)]
 struct Strings {
     bytes: Vec<u8>,

@@ -28,7 +28,7 @@ fn size(kind: Kind) -> usize {
     }
 }
 
-/// Four bytes of a body: ids that come again, lengths, texts.
+/// Four bytes of a body: repeated ids, lengths, texts.
 fn body_word() -> impl Strategy<Value = [u8; 4]> {
     prop_oneof![
         4 => (0..4u32).prop_map(u32::to_le_bytes),
@@ -39,7 +39,7 @@ fn body_word() -> impl Strategy<Value = [u8; 4]> {
     ]
 }
 
-/// Few processes and threads, so that records meet; times that pass, stand or jump.
+/// Few processes and threads, so that records relate to each other; times that advance, stay or jump.
 fn header() -> impl Strategy<Value = (u64, u64, [u32; 4])> {
     let time = prop_oneof![4 => 0..1_000_000u64, 1 => Just(0), 1 => Just(u64::MAX), 1 => any::<u64>()];
     let process = prop_oneof![12 => 0..5u64, 1 => any::<u64>()];
@@ -62,7 +62,7 @@ fn record(kinds: Vec<Kind>) -> impl Strategy<Value = Vec<u8>> {
             bytes.extend([tgid, tid, task, 0, ioctl, 0].into_iter().flat_map(u32::to_le_bytes));
             bytes.extend(words.iter().cycle().take(128).flatten());
             bytes.truncate(size);
-            // Texts stand at the end of the records that have one.
+            // Texts are at the end of the records that have one.
             let places: &[usize] = match kind {
                 Kind::ProcessSeen => &[144, 128],
                 Kind::Open | Kind::UserQueue => &[16],
@@ -80,7 +80,8 @@ fn record(kinds: Vec<Kind>) -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// A choice of a layout, and up to 60 records, of few kinds so that they meet; one in eight is damaged.
+/// A choice of a layout, and up to 60 records, of few kinds so that they relate to each other; one in eight
+/// is damaged.
 pub fn records() -> impl Strategy<Value = Vec<u8>> {
     let one = |kinds| {
         (record(kinds), 0..8u8, damage()).prop_map(|(mut record, chance, damage)| {

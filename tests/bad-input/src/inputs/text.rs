@@ -37,7 +37,7 @@ pub fn kallsyms() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![9 => damaged(vec(line, 0..40).prop_map(|lines| lines.concat())), 1 => vec(any::<u8>(), 0..200)]
 }
 
-/// Arguments, one a line.
+/// Arguments, one per line.
 pub fn flags() -> impl Strategy<Value = Vec<u8>> {
     let flag = bytes(&[
         "--pid",
@@ -141,7 +141,7 @@ pub fn procfs() -> impl Strategy<Value = Vec<u8>> {
         let (zeros, rest) = ("0 ".repeat(17), "0 ".repeat(30));
         [b"7 (", comm.as_slice(), format!(") S 1 {zeros}12345 {rest}\n").as_bytes()].concat()
     });
-    // Not all of what the crate for procfs takes for granted is there.
+    // Not everything that the procfs crate relies on is present.
     let other = bytes(&["", "(", "7 (a", "7 (a)", "(a) S 1", "7 )a( S 1", "7 (a) \u{e9} 1", "\u{e9}(a) S 1"]);
     let stat = prop_oneof![3 => stat, 1 => other];
     let status = || {

@@ -1,4 +1,5 @@
-//! The text of web configurations: whole ones, of which lines are changed for others that the format knows or does not know.
+//! The text of web configurations: complete ones, with lines replaced by others that the format knows or does
+//! not know.
 
 use super::{damaged, hostile};
 use proptest::collection::vec;
@@ -81,7 +82,7 @@ const LINES: [&str; 24] = [
     "\t",
 ];
 
-/// As YAML has it in quotes.
+/// Text in YAML's quotes.
 fn quoted() -> impl Strategy<Value = String> {
     let text = prop_oneof![
         6 => hostile(),
@@ -101,7 +102,7 @@ fn line() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What stands in the text once and may be held many times: one text under many names, and names inside of names.
+/// Text that occurs once and may be stored many times: one text under many names, and names inside names.
 fn aliases() -> impl Strategy<Value = String> {
     let many = (0..4_000usize, 0..200usize, 0..4usize).prop_map(|(length, names, each)| {
         let more: String = (0..names).map(|n| format!(", &a{n} b{}", ", *a".repeat(each * 3))).collect();

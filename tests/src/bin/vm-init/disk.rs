@@ -1,4 +1,5 @@
-//! From the initramfs to the system on the disk (xtask/src/debian.rs makes both), with this boot's own files laid over it.
+//! From the initramfs to the system on the disk (xtask/src/vm/debian.rs makes both), with this boot's own
+//! files copied over it.
 
 use crate::job::Module;
 use crate::{machine, modules};
@@ -11,7 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// The modules that it takes, one a line, in the order of insertion.
+/// The required modules, one per line, in the order of insertion.
 const MODULES: &str = "/etc/disk-modules";
 const DISK: &str = "/dev/vda";
 const ROOT: &str = "/disk";
@@ -21,7 +22,7 @@ pub(crate) fn wanted() -> bool {
     Path::new(MODULES).exists()
 }
 
-/// Returns only with an error: else the disk's own init runs in this process.
+/// Returns only on error: otherwise the disk's own init runs in this process.
 pub(crate) fn go_over() -> Result<()> {
     match try_to() {
         Err(error) => Err(error.context("cannot go over to the disk")),
@@ -44,7 +45,7 @@ fn try_to() -> Result<Infallible> {
     bail!(Command::new("/sbin/init").exec());
 }
 
-/// Folders are filled up, files take the place of what has their name.
+/// Merges folders; a file replaces the entry of the same name.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
         let entry = entry?;

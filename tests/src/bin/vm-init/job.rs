@@ -1,4 +1,4 @@
-//! What the host wants done: /etc/vm-job.json, written by xtask/src/bench.rs.
+//! The host's job for the guest: /etc/vm-job.json, written by xtask/src/vm/testbed.rs.
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
@@ -27,10 +27,10 @@ pub(crate) struct Job {
     pub(crate) release: String,
     /// The column of the matrix, for example `6.1`.
     pub(crate) series: String,
-    /// Belongs into the exit line.
+    /// Part of the exit line.
     pub(crate) nonce: String,
     pub(crate) stages: Vec<Stage>,
-    /// Handed to every test executable.
+    /// Passed to every test executable.
     pub(crate) arguments: Vec<String>,
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct Stage {
     pub(crate) name: String,
     /// In the order of insertion.
     pub(crate) modules: Vec<Module>,
-    /// What kfdsim's GPUs become after that, if not what they are (tests/kfdsim/README.md).
+    /// The shape that kfdsim's GPUs get after that, if it changes (tests/kfdsim/README.md).
     pub(crate) shape: Option<String>,
-    /// The test executable to run then, if the stage's tests are wanted.
+    /// The test executable to run then, if the stage's tests are selected.
     pub(crate) test: Option<String>,
-    /// Beginnings of names of its tests that are not wanted.
+    /// Prefixes of its test names to skip.
     pub(crate) skip: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Stage {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Module {
     pub(crate) file: String,
-    /// As on insmod's command line: `NAME=VALUE`, parted by spaces.
+    /// As on insmod's command line: `NAME=VALUE`, separated by spaces.
     pub(crate) parameters: String,
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn prepare() -> Result<()> {
 }
 
 pub(crate) fn mount(kind: &str, place: &str, options: &str) -> Result<()> {
-    // In sysfs the places are there already, and nothing can be made.
+    // In sysfs the mount points exist already, and nothing can be created.
     fs::create_dir_all(place)?;
     let (kind, place, options) = (CString::new(kind)?, CString::new(place)?, CString::new(options)?);
     let flags: c_ulong = 0;
@@ -56,7 +56,7 @@ pub(crate) fn mount(kind: &str, place: &str, options: &str) -> Result<()> {
     Ok(())
 }
 
-/// The libc crate gives it a type that fits the ioctl function of only one C library.
+/// The libc crate declares it with a type that fits the ioctl function of only one C library.
 const SIOCSIFFLAGS: libc::Ioctl = 0x8914;
 
 /// Exporters listen on 127.0.0.1.
@@ -80,7 +80,7 @@ fn loopback_up() -> Result<()> {
     Ok(())
 }
 
-/// The host name says which kernel this is: the shell's prompt and hostname labels show it.
+/// The host name identifies the kernel: the shell's prompt and hostname labels show it.
 pub(crate) fn name(release: &str) {
     let name = format!("vm-{}", release.split(['-', '+']).next().unwrap_or(release));
     // SAFETY: pointer and length are of the same live string. A failure leaves "(none)".

@@ -1,8 +1,9 @@
-//! PID 1 of the VM. Takes its job from /etc/vm-job.json, makes the guest a small Linux, goes through
-//! the stages (insert modules, run a test executable), reports the end on the second serial port and
-//! powers off. Kernel messages stay on the first port.
+//! PID 1 of the VM. Reads its job from /etc/vm-job.json, sets up the guest as a small Linux, runs the stages
+//! (insert modules, run a test executable), reports the end on the second serial port and powers off. Kernel
+//! messages stay on the first port.
 //!
-//! Where the guest is a Debian on a disk, it goes over to that first, as PID 1, and does its job there as a unit of systemd.
+//! Where the guest is a Debian on a disk, it first switches to that, as PID 1, and does its job there as a
+//! unit of systemd.
 
 mod disk;
 mod job;
@@ -20,7 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 fn main() {
-    // Nothing above PID 1 could take an error: it is reported, then the machine goes off all the same.
+    // Nothing above PID 1 could handle an error: it is reported, then the machine powers off all the same.
     let prepared = match std::process::id() == 1 {
         true if disk::wanted() => disk::go_over(),
         true => machine::prepare(),
@@ -38,12 +39,12 @@ fn main() {
     machine::power_off();
 }
 
-/// Does the job and gives the number of things that failed.
+/// Does the job and returns the number of failures.
 fn work(job: &Job) -> u32 {
     machine::name(&job.release);
     let environment = [("KFD_VM_KERNEL", job.release.as_str()), ("KFD_VM_SERIES", job.series.as_str())];
     if job.mode != Mode::Cost {
-        // Where instructions are counted, its own would be among them.
+        // Where instructions are counted, the heartbeat's own would be among them.
         thread::spawn(live);
     }
     if job.mode == Mode::Test {
@@ -72,7 +73,7 @@ fn work(job: &Job) -> u32 {
 /// From one heartbeat to the next.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Lets the host see that the guest's clock goes on and that its programs get to run.
+/// Shows the host that the guest's clock advances and that its programs get to run.
 fn live() -> ! {
     loop {
         pulse::beat();
@@ -86,7 +87,8 @@ fn program(command: &mut Command) -> Result<ExitStatus> {
     process::run(command)
 }
 
-/// One stage of the tests: whether it went well. What failed inside is told by the executable itself.
+/// Runs one stage of the tests; returns whether it succeeded. The executable itself reports what failed
+/// inside.
 fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
     let inserted = insert(stage);
     let Some(program) = &stage.test else {
@@ -103,7 +105,7 @@ fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
         command.envs(environment.iter().copied()).env("KFD_VM_STAGE", &stage.name);
         process::run(&mut command)
     });
-    // A test's stray daemon must not be seen by the next stage.
+    // The next stage must not see a test's stray daemon.
     if std::process::id() == 1 {
         process::end_all();
     }
@@ -120,7 +122,7 @@ fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
     }
 }
 
-/// Brings about what a stage wants: modules, then GPUs.
+/// Sets up what a stage needs: modules, then GPUs.
 fn insert(stage: &Stage) -> Result<()> {
     for module in &stage.modules {
         modules::insert(module).with_context(|| format!("cannot insert {}", module.file))?;

@@ -1,4 +1,4 @@
-//! The second serial port: everything the host is to see.
+//! The second serial port: all output for the host.
 
 use anyhow::{Context as _, Result, ensure};
 use std::fs::{File, OpenOptions};
@@ -43,7 +43,7 @@ pub(crate) fn to_port() -> Result<()> {
     Ok(())
 }
 
-/// One line for the host. Where the port fails, the kernel's console is all that is left.
+/// Writes one line for the host. Where the port fails, only the kernel's console is left.
 pub(crate) fn line(text: &str) {
     if port().is_ok_and(|mut port| writeln!(port, "{text}").is_ok()) {
         return;
@@ -51,7 +51,7 @@ pub(crate) fn line(text: &str) {
     eprintln!("{text}");
 }
 
-/// The last line: without it the host takes the guest for dead. Waits until it is out.
+/// Writes the last line, without which the host takes the guest for hung. Waits until it is sent.
 pub(crate) fn exit(nonce: &str, failures: u32) {
     line(&format!("kfd-vm-exit {nonce} {}", failures.min(100)));
     if let Ok(port) = port() {

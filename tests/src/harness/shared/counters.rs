@@ -1,5 +1,5 @@
-//! The counters of a running tracer, read from its BPF maps: what it sends, loses, and cannot do is told by the daemon's
-//! metrics, but by a stream only in its summary.
+//! The counters of a running tracer, read from its BPF maps: records sent, lost, and failed operations. The
+//! daemon exports these as metrics, but a stream reports them only in its summary.
 
 use crate::harness::bpf_maps;
 use crate::harness::mapped::Mapped;
@@ -10,9 +10,9 @@ use kfd_trace_common::loss;
 use std::collections::BTreeMap;
 
 pub(super) struct Counters {
-    /// A part of [`STRIDE`] words for each CPU (kfd-trace-ebpf/src/counters.rs).
+    /// One part of [`STRIDE`] words per CPU (kfd-trace-ebpf/src/counters.rs).
     counted: Mapped,
-    /// One part for all (kfd-trace-ebpf/src/losses.rs).
+    /// One part for all CPUs (kfd-trace-ebpf/src/losses.rs).
     losses: Mapped,
 }
 
@@ -21,12 +21,12 @@ pub(super) struct Counters {
 pub(super) struct Counts {
     /// Records that reached the ring buffer, by kind.
     pub(super) sent: BTreeMap<&'static str, u64>,
-    /// Records that found it full, by kind, and what the programs could not do.
+    /// Records that found it full, by kind, and operations that the programs could not do.
     pub(super) missing: BTreeMap<&'static str, u64>,
 }
 
 impl Counters {
-    /// Those of this process.
+    /// Counters of this process.
     pub(super) fn of(pid: u32) -> Result<Self> {
         let mapped = |name| {
             let (map, entries) = bpf_maps::find(pid, name)?;
@@ -55,7 +55,7 @@ impl Counters {
 }
 
 impl Counts {
-    /// What has come after `before`.
+    /// The increments since `before`.
     pub(super) fn since(&self, before: &Counts) -> Counts {
         let since = |now: &BTreeMap<&'static str, u64>, then: &BTreeMap<&'static str, u64>| {
             let more = now.iter().map(|(name, count)| (*name, count - then.get(name).unwrap_or(&0)));

@@ -1,4 +1,4 @@
-//! The shared daemon, and a test's view on it.
+//! The shared daemon, and a test's view of it.
 
 use super::{begin, lives, lock, of_shared};
 use crate::harness::exposition::Metrics;
@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard};
 
 static DAEMON: Mutex<Option<Daemon>> = Mutex::new(None);
 
-/// What a daemon counts of itself that goes wrong; differences that the driver's lists have set right, too: what the probes
-/// saw was not all.
+/// The daemon's counters of its own faults; also differences that were corrected from the driver's lists: the
+/// probes did not see everything.
 const MISSING: [&str; 5] = [
     "kfd_trace_records_lost_total",
     "kfd_trace_trouble_total",
@@ -29,7 +29,8 @@ pub struct SharedDaemon {
 }
 
 impl Daemon {
-    /// A view on the shared `kfd-trace daemon`; waits until all of earlier tests is counted. No KFD process may live.
+    /// A view of the shared `kfd-trace daemon`; waits until everything of earlier tests is counted. No KFD
+    /// process may live.
     pub fn shared() -> Result<SharedDaemon> {
         of_shared("daemon", SharedDaemon::new())
     }
@@ -52,20 +53,20 @@ impl SharedDaemon {
         Ok(Self { before, daemon })
     }
 
-    /// A scrape whose counters and histograms tell what came since the view began.
+    /// A scrape whose counters and histograms contain only increments since the view began.
     pub fn scrape(&self) -> Result<Metrics> {
         Ok(Daemon::scrape(self)?.since(&self.before))
     }
 
-    /// Scrapes until `look` gives a value.
+    /// Scrapes until `look` returns a value.
     pub fn scrape_until<T>(&self, what: &str, look: impl Fn(&Metrics) -> Option<T>) -> Result<T> {
         until(what, SOON, || Ok(look(&self.scrape()?)))
     }
 
-    /// The end of the view.
+    /// Ends the view.
     ///
     /// # Errors
-    /// When the tracer has died, or counts anything as lost, undone, not understood or not fitting.
+    /// When the tracer has exited, or counts anything as lost, undone, not understood or inconsistent.
     pub fn end(mut self) -> Result<()> {
         let whole = of_shared("daemon", self.is_whole());
         if whole.is_err() {
@@ -88,8 +89,8 @@ impl Deref for SharedDaemon {
     }
 }
 
-/// Ends one whose programs the kernel has skipped: births and ends that it does not know of would be missing for good. It makes
-/// no such call that they are skipped beside, but another tracer that starts does.
+/// Ends a daemon whose programs the kernel has skipped: it would never learn of some creations and ends. The
+/// daemon itself makes no call that causes skips, but the start of another tracer does.
 fn end_if_skipped() -> Result<()> {
     let skipped = match lock(&DAEMON).as_ref() {
         Some(daemon) => daemon.scrape()?.sum("kfd_trace_probe_missed_total", &[]).unwrap_or(0.0),
@@ -114,8 +115,8 @@ fn nothing_missing(metrics: &Metrics) -> Result<()> {
     Ok(())
 }
 
-/// What of earlier tests has not been taken in, or still lives: records of births and ends of processes beside those that
-/// the state counts, and what there is now.
+/// What of earlier tests is unprocessed or still alive: records of creations and ends of processes compared
+/// with those that the state counts, and what exists now.
 fn left(metrics: &Metrics) -> Vec<String> {
     let sum = |name, labels: &[(&str, &str)]| metrics.sum(name, labels).unwrap_or(0.0);
     let taken_in =

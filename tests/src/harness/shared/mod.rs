@@ -1,9 +1,9 @@
-//! One stream and one daemon, without any argument, that the tests of an executable share: a tracer's start and end take
-//! longer than most tests.
+//! One stream and one daemon, without any argument, that the tests of an executable share: a tracer's start
+//! and end take longer than most tests.
 //!
-//! Takes in nothing: each is started where it is first asked for, and ended with the executable. Gives out views that
-//! begin once all of earlier tests has been told, so that they look like a tracer that starts there, and that say at
-//! their end whether the tracer lives and nothing of it is missing. One test at a time has a view.
+//! Each is started at its first use, and ended with the executable. Out: views that begin once everything of
+//! earlier tests has been reported, so that they look like a tracer that starts there, and that check at
+//! their end that the tracer runs and nothing is missing. One test at a time has a view.
 
 mod counters;
 mod daemon;
@@ -29,7 +29,7 @@ pub fn end() -> Result<()> {
     stream.and(daemon::end())
 }
 
-/// [`end`] of the stream alone, for tests that flood what it would have to tell.
+/// [`end`] of the stream alone, for tests that flood it.
 ///
 /// # Errors
 /// As of [`end`].
@@ -42,8 +42,8 @@ fn lock<T>(mutex: &'static Mutex<Option<T>>) -> MutexGuard<'static, Option<T>> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What runs, for a view: started where nothing runs, and given once nothing of earlier tests is left, with what `settle`
-/// gives. One that does not settle is ended, so that the next test gets another one.
+/// The running tracer, for a view: started if none runs, and returned with the value of `settle` once nothing
+/// of earlier tests is left. A tracer that does not settle is ended, so that the next test gets another one.
 fn begin<T, S>(
     shared: &'static Mutex<Option<T>>,
     start: impl FnOnce() -> Result<T>,
@@ -76,7 +76,7 @@ fn no_kfd_process() -> Result<()> {
     })
 }
 
-/// Ends both when the executable does: nothing drops what is static.
+/// Ends both when the executable ends: statics are never dropped.
 fn end_at_exit() -> Result<()> {
     extern "C" fn ended() {
         if let Err(error) = end() {
@@ -93,7 +93,7 @@ fn end_at_exit() -> Result<()> {
     Ok(())
 }
 
-/// Says of an error whose it is.
+/// Adds to an error which tracer it belongs to.
 fn of_shared<T>(which: &str, result: Result<T>) -> Result<T> {
     result.with_context(|| format!("the {which} that the tests share"))
 }

@@ -1,4 +1,4 @@
-//! The shared stream, and a test's view on it.
+//! The shared stream, and a test's view of it.
 
 use super::counters::{Counters, Counts};
 use super::{begin, lives, lock, no_kfd_process, of_shared};
@@ -23,14 +23,15 @@ struct Running {
     before: Counts,
 }
 
-/// The lines of the shared stream from its making on.
+/// The lines of the shared stream since the view was created.
 pub struct SharedStream {
     lines: JsonLines,
     running: MutexGuard<'static, Option<Running>>,
 }
 
 impl Stream {
-    /// A view on the shared `kfd-trace --json`; waits until all of earlier tests has been told. No KFD process may live.
+    /// A view of the shared `kfd-trace --json`; waits until everything of earlier tests has been reported. No
+    /// KFD process may live.
     pub fn shared() -> Result<SharedStream> {
         of_shared("stream", SharedStream::new())
     }
@@ -59,10 +60,11 @@ impl SharedStream {
         self.running()?.stream.signal(Signal::SIGCONT)
     }
 
-    /// The end of the view. Records that do not fit to those before are told in the summary, so by [`super::end`].
+    /// Ends the view. Records that do not fit earlier ones are reported in the summary, so by [`super::end`].
     ///
     /// # Errors
-    /// When the tracer has died, has lost a record or could not do something, or does not tell what it was sent.
+    /// When the tracer has exited, has lost a record or failed an operation, or does not report what it was
+    /// sent.
     pub fn end(mut self) -> Result<()> {
         let whole = of_shared("stream", self.running().and_then(Running::is_whole));
         if whole.is_err() {
@@ -82,7 +84,7 @@ impl Deref for SharedStream {
 
 impl Drop for SharedStream {
     fn drop(&mut self) {
-        // one that is dead or runs does not mind
+        // fails without harm if it has ended or is running
         let _ = self.go_on();
     }
 }
@@ -132,7 +134,7 @@ impl Running {
     }
 }
 
-/// Ends it; all of what it saw must be told, and no queue outlive its process.
+/// Ends it; everything it saw must be reported, and no queue may outlive its process.
 pub(super) fn end() -> Result<()> {
     let Some(running) = lock(&STREAM).take() else { return Ok(()) };
     of_shared("stream", running.end())
@@ -140,7 +142,7 @@ pub(super) fn end() -> Result<()> {
 
 type Sums = BTreeMap<String, u64>;
 
-/// Lines by what they tell.
+/// Lines by kind.
 fn kinds(lines: &[Value]) -> Sums {
     let mut sums = Sums::new();
     for event in lines.iter().filter_map(|line| line["event"].as_str()) {
@@ -149,13 +151,14 @@ fn kinds(lines: &[Value]) -> Sums {
     sums
 }
 
-/// A kind of which more records were sent than lines tell. There may be more lines: some are made of other records.
+/// A kind of which more records were sent than lines printed. There may be more lines: some are made from
+/// other records.
 fn untold<'a>(sent: &'a BTreeMap<&'static str, u64>, told: &Sums) -> Option<&'a str> {
     let short = sent.iter().find(|(kind, sent)| told.get(**kind).unwrap_or(&0) < sent);
     short.map(|(kind, _)| *kind)
 }
 
-/// Whether everything that began has ended: KFD processes, of which the release is the last that is told, and resets.
+/// Whether everything that began has ended: KFD processes, whose release is reported last, and resets.
 fn is_over(lines: &[Value]) -> bool {
     let of = |event: &str| -> BTreeSet<&str> {
         let lines = lines.iter().filter(|line| line["event"] == event);

@@ -1,4 +1,4 @@
-//! What a scenario came to, as numbers and as a line for people.
+//! The outcome of a scenario, as numbers and as a line of text.
 
 use super::Life;
 use crate::scenario::op::Kind;
@@ -14,9 +14,9 @@ pub struct Outcome {
     pub pids_reused: usize,
     pub comparisons: usize,
     pub lost: u64,
-    /// Differences that the tracer found in the driver's lists and set right.
+    /// Differences that the tracer found in the driver's lists and corrected.
     pub mended: f64,
-    /// Rows of queues that said so, at all comparisons.
+    /// Rows of queues marked as resynced, over all comparisons.
     pub resynced: usize,
 }
 

@@ -1,7 +1,7 @@
-//! A long time: rounds of random lives, with rests between, below one tracer that runs all the time.
+//! A long time: rounds of random lives, with rests between, under one tracer that runs throughout.
 //!
-//! Each round ends with a rest: all agents but one have ended, and that one, which lives from begin to end, has no queue. Then
-//! what the tracer takes of the machine is sampled: it may depend on how long it runs by nothing.
+//! Each round ends with a rest: all agents but one have ended, and that one, which lives from begin to end,
+//! has no queue. Then the tracer's resource use is sampled: none of it may depend on how long it has run.
 
 use super::{Life, World, settings};
 use crate::harness::footprint::Footprint;
@@ -12,19 +12,19 @@ use anyhow::{Context, Result, ensure};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The agent that lives on.
+/// The agent that lives throughout.
 const VETERAN: u32 = 1;
-/// Of a round, at most.
+/// Upper limit of a round.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Enough for a second and a last quarter of some samples each.
+/// Enough for several samples in the second and in the last quarter.
 const SAMPLES: u32 = 12;
 const OPERATIONS_PER_SECOND: u64 = 1;
 const LAST_OPERATIONS: usize = 50;
-/// How long the tracer tells of a process that has ended (`StateLimits::linger_ns`), and how much it may be late.
+/// How long the tracer reports a process that has ended (`StateLimits::linger_ns`), and how late it may be.
 const LINGER: Duration = Duration::from_secs(300);
 const LATE: Duration = Duration::from_secs(5);
 
-/// Plays rounds for so long, or a little longer where they take their time, and prints a line a sample.
+/// Plays rounds for this long, or a little longer if they are slow, and prints one line per sample.
 ///
 /// # Errors
 /// A difference between ledger, sysfs and tracer ([`super::Differs`]), or memory that does not stop growing.
@@ -38,7 +38,7 @@ pub fn soak(life: Life, minutes: u32) -> Result<()> {
     for round in 1..=length.as_secs() / period.as_secs() {
         let begin = Instant::now();
         soak.round(round, period).with_context(|| soak.place(round))?;
-        // one that took longer is sampled late
+        // a round that took longer is sampled late
         sleep(period.saturating_sub(begin.elapsed()));
         let sample = soak.sample().with_context(|| soak.place(round))?;
         println!("{}", sample.row());
@@ -108,7 +108,8 @@ impl Soak {
         Ok(Sample { at: self.begin.elapsed(), operations: self.step, remembered, figures })
     }
 
-    /// Where it was long enough, all that has ended is forgotten at last; then once more live processes for the last look.
+    /// After a sufficiently long run, everything that has ended is forgotten in the end; then processes are
+    /// started once more for the last sample.
     fn end(&mut self, length: Duration) -> Result<()> {
         if length >= 4 * LINGER {
             self.world.act(&Op::Exit { agent: VETERAN })?;
@@ -128,7 +129,7 @@ impl Soak {
     }
 }
 
-/// What ends all agents but one, and the queues and contexts of that one.
+/// The operations that end all agents but one, and the queues and contexts of that one.
 fn rest(ledger: &Ledger) -> Vec<Op> {
     let veteran = Owner::primary(VETERAN);
     let mut ops = Vec::new();

@@ -1,4 +1,4 @@
-//! Counts of queues that live and are destroyed as they should be.
+//! Counts of queues that are used and destroyed normally.
 
 use super::{
     PACKETS, RING_BYTES, act, daemon, has_queues, incomplete, ledger, of_process, or_none, samples, tells,
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Steered, until};
 
-/// Enqueued commands of the run that the first report was about.
+/// Enqueued commands of the run in the first bug report.
 const REPORTED: u32 = 127_644;
 
 pub(super) fn of_the_living(daemon: &Daemon) -> Result<()> {
@@ -21,7 +21,7 @@ pub(super) fn of_the_living(daemon: &Daemon) -> Result<()> {
     Ok(())
 }
 
-/// The reported run: bursts with stops, and an end right after the last of them.
+/// The reported run: bursts with pauses, and an end right after the last of them.
 fn bursts(daemon: &Daemon) -> Result<()> {
     let mut workload = Steered::having(&["create aql", "create aql gpu=1"])?;
     let (pid, whole) = (workload.pid(), f64::from(REPORTED));
@@ -40,7 +40,7 @@ fn bursts(daemon: &Daemon) -> Result<()> {
     let metrics = has_queues(daemon, pid, 1)?;
     assert_eq!((told(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some((whole, whole)), 0.0));
 
-    // its id is given again, to a queue that begins at 0
+    // its id is reused by a queue that begins at 0
     let created = workload.act("create aql")?;
     assert_eq!(created["queue_id"], 0);
     act(&mut workload, "submit 0 6")?;
@@ -85,7 +85,7 @@ fn fork(daemon: &Daemon) -> Result<()> {
     workload.finish().map(drop)
 }
 
-/// The device is closed: the queue and its memory are still there.
+/// The device is closed: the queue and its memory still exist.
 fn closed(daemon: &Daemon) -> Result<()> {
     let mut workload = Steered::having(&["create aql", "submit 0 3", "close"])?;
     let pid = workload.pid();
@@ -154,8 +154,8 @@ impl Slow {
 /// Queues that are destroyed until all counts of one process were read.
 const TRIES: u32 = 3;
 
-/// A daemon that does not sample within the test: what is told was read when the queue was destroyed. Of a queue whose pointers could
-/// not be read then nothing is told but that.
+/// A daemon that does not sample within the test: the reported counts were read when the queue was destroyed.
+/// For a queue whose pointers could not be read then, only that is reported.
 #[test]
 fn of_a_destroyed_queue_are_exact_without_any_sample() -> Result<()> {
     let mut daemon = daemon(&["--sample.interval=1h", "--metrics.per-queue"])?;

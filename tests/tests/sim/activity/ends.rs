@@ -1,4 +1,4 @@
-//! Queues that end with their process: the last sample stands, and each of them is counted as incomplete.
+//! Queues that end with their process: the last sample remains, and each of them is counted as incomplete.
 
 use super::{PACKETS, RING_BYTES, act, has_queues, incomplete, of_process, tells, told};
 use anyhow::{Context, Result};

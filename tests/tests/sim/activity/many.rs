@@ -8,8 +8,8 @@ use kfd_trace_tests::harness::{Metrics, Workload, nodes};
 const PROCESSES: usize = 8;
 const QUEUES: usize = 125;
 
-/// A process that makes its queues on both GPUs in turn, has them work, and waits. Every other one goes on to submit more and
-/// destroys them, the others leave them to the driver.
+/// A process that creates its queues on both GPUs in turn, makes them work, and waits. Every other one then
+/// submits more and destroys them; the others leave them to the driver.
 fn start(number: usize) -> Result<Workload> {
     let mut words = vec!["script".to_owned()];
     words.extend((0..QUEUES).map(|i| format!("create aql gpu={}", i % 2)));
@@ -29,7 +29,7 @@ fn destroys(number: usize) -> bool {
     number.is_multiple_of(2)
 }
 
-/// The totals after the last operation of this name.
+/// The totals after the last operation with this name.
 fn last(workload: &Workload, op: &str) -> Result<Counts> {
     ledger(workload.operations(op).last().with_context(|| format!("no {op}"))?)
 }
@@ -57,7 +57,7 @@ fn queues_add_up() -> Result<()> {
         metrics = tells(&daemon, PACKETS, workload.pid(), *counts)?;
     }
     assert_eq!(sum(&metrics, &[]), Some(total(&counts)));
-    // each process has a queue more on the first GPU
+    // each process has one queue more on the first GPU
     let (whole, queues) = (total(&counts), f64::from(u32::try_from(QUEUES)?));
     let gpus = nodes(std::path::Path::new("/sys"))?;
     for (gpu, share) in gpus.iter().zip([63.0, 62.0]) {

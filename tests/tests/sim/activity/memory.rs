@@ -1,4 +1,5 @@
-//! Memory that is not, or not any more, what a queue's pointers lie in: that is told, and no count comes of it.
+//! Memory that never held or no longer holds a queue's pointers: that is reported, and no count is derived
+//! from it.
 
 use super::{
     PACKETS, act, grows, has_queues, incomplete, not_measured, of_process, tells, told, told_of_queue,
@@ -6,7 +7,7 @@ use super::{
 use anyhow::Result;
 use kfd_trace_tests::harness::{Daemon, Metrics, Steered};
 
-/// Some samples later.
+/// The read errors, some samples later.
 fn errors(daemon: &Daemon, reason: &str) -> Result<Metrics> {
     grows(daemon, "kfd_trace_sample_errors_total", &[("reason", reason)], 3)
 }
@@ -16,7 +17,7 @@ pub(super) fn scribbled(daemon: &Daemon) -> Result<()> {
     let pid = workload.pid();
     let counts = act(&mut workload, "retire 0 60")?;
     tells(daemon, PACKETS, pid, counts)?;
-    // large numbers where the counts were, then zeros: neither is to be taken for counts
+    // large numbers in place of the counts, then zeros: neither must be taken for counts
     for scribble in ["scribble 0", "scribble 0 0"] {
         workload.must(scribble)?;
         let metrics = errors(daemon, "foreign")?;
@@ -48,7 +49,7 @@ pub(super) fn unmapped(daemon: &Daemon) -> Result<()> {
     workload.must("unmap 0")?;
     let metrics = errors(daemon, "unreadable")?;
     assert_eq!((told(&metrics, PACKETS, pid), not_measured(&metrics, pid)), (Some((3.0, 0.0)), 1.0));
-    // the other one goes on
+    // the other one continues
     act(&mut workload, "submit 1 8")?;
     tells(daemon, PACKETS, pid, (11.0, 0.0))?;
     workload.must("destroy 0")?;
@@ -58,7 +59,7 @@ pub(super) fn unmapped(daemon: &Daemon) -> Result<()> {
     workload.finish().map(drop)
 }
 
-/// Pointers in page frames without pages, which have no way to be read from outside.
+/// Pointers in page frames without pages, which cannot be read from outside.
 pub(super) fn unreadable(daemon: &Daemon) -> Result<()> {
     let mut workload = Steered::having(&["create aql unreadable"])?;
     let pid = workload.pid();

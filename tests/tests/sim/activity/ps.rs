@@ -5,7 +5,7 @@ use kfd_trace_tests::harness::Steered;
 use kfd_trace_tests::harness::tracer::run_json;
 use serde_json::{Value, json};
 
-/// Of a queue that is listed: `[unit, submitted, retired, backlog, why not]`
+/// Activity of a listed queue: `[unit, submitted, retired, backlog, reason if unknown]`
 fn activity(queues: &[Value], pid: u32, queue_id: u32) -> Result<Value> {
     let mut own = queues.iter().filter(|queue| queue["pid"] == pid && queue["queue_id"] == queue_id);
     let told = &own.next().with_context(|| format!("no queue {queue_id} of process {pid}"))?["activity"];

@@ -1,4 +1,4 @@
-//! The lines of the stream that are of no process: the driver went, and its successor is traced.
+//! Stream lines that belong to no process: the driver was unloaded, or its successor is traced.
 
 use super::SCHEMA;
 use crate::text::clock::Clock;
@@ -6,12 +6,12 @@ use crate::text::escape;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// What became of the driver.
+/// State change of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// It was unloaded, and all that it had has been told to have ended.
+    /// It was unloaded; the ends of everything it had were reported before.
     Unloaded,
-    /// The next one is traced: what stands in it is told after this.
+    /// The next one is traced; what exists in it is reported after this.
     Loaded,
 }
 
@@ -30,16 +30,16 @@ struct Line {
     driver_loads: u64,
 }
 
-/// Writes one line. `mono_ns`: when it was noticed; `loads`: loadings of the driver that were traced, with this one.
+/// Writes one line. `mono_ns`: when it was noticed; `loads`: driver loads traced so far, including this one.
 ///
 /// # Errors
-/// What `out` gives.
+/// Those of `out`.
 pub fn driver(out: &mut impl Write, what: Driver, mono_ns: u64, clock: &Clock, loads: u64) -> io::Result<()> {
     escape::json(&mut *out, &line(what, mono_ns, clock, loads))?;
     writeln!(out)
 }
 
-/// The object of a line, see [`driver`].
+/// The object of one line, see [`driver`].
 pub(crate) fn line(what: Driver, mono_ns: u64, clock: &Clock, loads: u64) -> impl Serialize + use<> {
     Line {
         schema: SCHEMA,

@@ -1,4 +1,4 @@
-//! The fields of what happens between a queue's birth and its end, and to its GPU.
+//! Fields of events between a queue's creation and its end, and of events of its GPU.
 
 use super::{create, failed};
 use crate::model::event::Body;
@@ -7,7 +7,7 @@ use crate::output::event::context::Context;
 use crate::output::names::{self, hex};
 use serde_json::{Value, json};
 
-/// `None` for the kinds that have fields elsewhere.
+/// `None` for kinds whose fields are defined elsewhere.
 pub(crate) fn fields(body: &Body, context: &Context<'_>) -> Option<Value> {
     Some(match body {
         Body::QueueUpdate(update) => queue_update(update),

@@ -1,4 +1,4 @@
-//! Lines of what happens between a queue's birth and its end, and to its GPU.
+//! Lines of events between a queue's creation and its end, and of events of its GPU.
 
 use super::{gpu, latency, queue, queue_create, span};
 use crate::model::event::Body;
@@ -7,7 +7,7 @@ use crate::output::event::context::Context;
 use crate::text::errno;
 use std::fmt::Write as _;
 
-/// `None` for the kinds that have a line elsewhere.
+/// `None` for kinds whose line is defined elsewhere.
 pub(crate) fn detail(body: &Body, context: &Context<'_>) -> Option<String> {
     Some(match body {
         Body::QueueUpdate(update) => queue_update(update, context),
@@ -30,7 +30,7 @@ pub(crate) fn detail(body: &Body, context: &Context<'_>) -> Option<String> {
     })
 }
 
-/// Who has queues on the GPU.
+/// The processes that have queues on the GPU.
 fn hit(context: &Context<'_>) -> String {
     if context.hit.is_empty() {
         return ", nobody has queues on it".to_owned();

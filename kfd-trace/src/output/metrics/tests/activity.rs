@@ -1,4 +1,4 @@
-//! What queues do.
+//! Queue activity.
 
 use super::*;
 use crate::model::pointers::samples::sdma;

@@ -1,5 +1,5 @@
-//! Series of single processes and queues: their switches and bounds, and how long they outlive who they are of. What remains
-//! where a source cannot be read.
+//! Series of single processes and queues: their switches and limits, and how long they remain after the end.
+//! What remains if a source cannot be read.
 
 use super::*;
 
@@ -106,7 +106,7 @@ fn a_dead_process_has_its_counters_for_the_linger_and_none_after_it() {
     world.detail.linger = Duration::from_millis(1_500);
     let own = r#"kfd_process_ioctls_total{pid="4321",kfd_process="1",comm="train",ioctl="CREATE_QUEUE"}"#;
     let all = r#"kfd_ioctls_total{ioctl="CREATE_QUEUE"}"#;
-    // It is 3 s now.
+    // The time is 3 s.
     for (ended_ns, left) in [(2_000_000_000, Some(3.0)), (1_500_000_001, Some(3.0)), (1_500_000_000, None)] {
         world.state = traced();
         world.state.apply(&event(ended_ns, 1, PID, Body::ProcessRelease));
@@ -127,7 +127,7 @@ fn a_dead_process_has_its_counters_for_the_linger_and_none_after_it() {
     assert_eq!(world.value(own), None, "it has just ended");
 }
 
-/// Where queues cannot be probed, a process of sysfs has no number: its calls are found by PID.
+/// If queues cannot be probed, a process of sysfs has no number: its calls are found by PID.
 #[test]
 fn the_dead_of_a_pid_that_lives_again_do_not_linger_longer() {
     let mut world = World::new(traced());

@@ -1,4 +1,4 @@
-//! What happens to queues and GPUs, as it is exported.
+//! Exported queue and GPU events.
 
 use super::*;
 use crate::model::incident::{Eviction, MqdOp, QueueUpdate, Trigger, VmFault};

@@ -1,4 +1,4 @@
-//! An exposition that has every metric of the table. `cargo xtask rules` gives it to promtool.
+//! An exposition with every metric of the table. `cargo xtask rules` passes it to promtool.
 
 use super::*;
 use crate::model::incident::{Eviction, QueueUpdate, Trigger, VmFault};
@@ -6,10 +6,10 @@ use crate::model::pointers::Counts;
 use crate::model::pointers::samples::sdma;
 use std::collections::BTreeSet;
 
-/// Where the exposition is to be written (xtask/src/rules/exposition.rs).
+/// Where the exposition is written (xtask/src/check/rules/exposition.rs).
 const FILE: &str = "KFD_TRACE_EXPOSITION";
 
-/// Everything has happened once.
+/// A state in which everything has happened once.
 fn world() -> World {
     let mut world = World::new(traced());
     let gpu_id = Some(58270);

@@ -1,4 +1,4 @@
-//! Lines of what happens to queues and GPUs.
+//! Lines of queue and GPU events.
 
 use super::*;
 use crate::model::incident::{CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, VmFault};
@@ -13,7 +13,7 @@ fn ends(event: &Event, end: &str) {
 
 #[test]
 fn what_happens_to_a_gpu_tells_whom_it_hits() {
-    // Nobody owns it: the owner's columns are empty.
+    // No owner: the owner's columns are empty.
     let of_nobody = |body| Event { process: None, tgid: None, ..event(50_000, 1, 0, body) };
     let line = line(&of_nobody(Body::HwsHang { gpu_id: GPU }));
     assert!(line.contains("      ? ?               HWS_HANG       "), "{line}");
