@@ -28,6 +28,10 @@ pub struct Eviction {
     pub qpd: u64,
     /// CLOCK_MONOTONIC at the entry of that function, nanoseconds.
     pub entered_ns: u64,
+    /// Address of the `struct kfd_process` that `kfd_process_evict_queues` was called for; 0 otherwise.
+    pub process: u64,
+    /// CLOCK_MONOTONIC at the entry of that call, nanoseconds.
+    pub began_ns: u64,
     /// `qpd->evicted` at its entry.
     pub before: u32,
     /// One of [`crate::record::trigger`].
@@ -55,4 +59,4 @@ pub struct UserQueue {
 }
 
 const _: () = assert!(size_of::<Update>() == 16 && size_of::<Mqd>() == 16);
-const _: () = assert!(size_of::<Eviction>() == 32 && size_of::<UserQueue>() == 40);
+const _: () = assert!(size_of::<Eviction>() == 48 && size_of::<UserQueue>() == 40);

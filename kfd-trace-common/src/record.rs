@@ -195,19 +195,19 @@ pub mod trigger {
     pub const NONE: u32 = u32::MAX;
 }
 
-/// Body of `Kind::Evict` and `Kind::Restore`.
+/// Body of `Kind::Evict`, `Kind::Restore` and `Kind::EvictFailed`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Eviction {
     pub header: Header,
     /// Time inside the driver's function, nanoseconds.
     pub latency_ns: u64,
-    /// KFD's gpu_id; 0 when not readable.
+    /// KFD's gpu_id; 0 when not readable, and for `EvictFailed`, which concerns all GPUs.
     pub gpu_id: u32,
     /// One of [`trigger`].
     pub trigger: u32,
-    /// Return value of the function: 0 or a negative errno. The queues count as evicted or restored all the
-    /// same.
+    /// Return value of the function: 0 or a negative errno. For `Evict` and `Restore` the queues count as
+    /// evicted or restored all the same.
     pub result: i32,
     /// Always 0.
     pub pad: u32,

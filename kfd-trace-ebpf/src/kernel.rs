@@ -13,28 +13,13 @@ use core::mem::MaybeUninit;
 use kfd_trace_common::limits::COMM_LEN;
 use kfd_trace_common::offset::ABSENT;
 
-macro_rules! offsets {
-    ($($name:ident)*) => {
+macro_rules! globals {
+    ($($name:ident: $object:ident $(($structure:literal, $path:literal))+;)*) => {
         $(#[unsafe(no_mangle)] pub(crate) static $name: Global<u32> = Global::new(ABSENT);)*
     };
 }
 
-// One for each entry of kfd_trace_common::offset::FIELDS; the loader fails if one is missing here.
-offsets! {
-    FILE_PRIVATE_DATA
-    TASK_TGID TASK_COMM TASK_START_BOOTTIME TASK_CRED TASK_THREAD_PID TASK_CGROUPS TASK_GROUP_LEADER
-    TASK_PTRACE TASK_PARENT
-    PID_LEVEL PID_NUMBERS UPID_NR
-    CRED_UID CRED_CAP_EFFECTIVE CRED_USER_NS USER_NS_LEVEL
-    CSS_SET_DFL_CGRP CGROUP_KN KERNFS_NAME
-    KFD_PROCESS_LEAD_THREAD KFD_PROCESS_MMU_NOTIFIER KFD_PROCESS_RELEASE_WORK
-    KFD_PROCESS_PASID KFD_PROCESS_CONTEXT_ID KFD_PROCESS_EXCEPTION_STATUS
-    QUEUE_PROCESS QUEUE_DEVICE QUEUE_PROPERTIES QUEUE_ID QUEUE_TYPE
-    QUEUE_WRITE_PTR QUEUE_READ_PTR DEVICE_ID
-    PDD_QPD PDD_PROCESS PDD_DEV PDD_DRM_PRIV QPD_EVICTED DQM_DEV DQM_HW_EXCEPTION_WORK
-    MINFO_CU_MASK_COUNT MINFO_CU_MASK_PTR
-    FAULT_PAGE_ADDR FAULT_PROT_VALID FAULT_PROT_WRITE FAULT_PROT_EXEC
-}
+kfd_trace_common::kernel_fields!(globals);
 
 /// Offset of a field, if this kernel has it.
 #[inline(always)]

@@ -1,6 +1,7 @@
 //! Evictions and restores. Traces: `evict_process_queues_*` and `restore_process_queues_*` (entry and
 //! return), and their callers with a reason: `kfd_process_evict_queues`, `kfd_dqm_evict_pasid` or
-//! `kfd_evict_process_device`. Out: a record for each real transition of a process on a GPU.
+//! `kfd_evict_process_device`. Out: a record for each real transition of a process on a GPU, and for each
+//! `kfd_process_evict_queues` that fails.
 //!
 //! Evictions are counted (`qpd->evicted`), so only a change from or to 0 does anything: it is read at both
 //! ends, and once more after the record. Calls for one process come from several threads at once, and the
@@ -29,7 +30,7 @@ use kfd_trace_common::record::{Eviction, trigger};
 #[kprobe]
 pub(crate) fn evict_process(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::EvictProcess);
-    begin(ProbeId::EvictProcess, ctx.arg(1).unwrap_or(trigger::NONE));
+    begin(ProbeId::EvictProcess, ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(trigger::NONE));
     0
 }
 
@@ -38,22 +39,45 @@ pub(crate) fn evict_process(ctx: ProbeContext) -> u32 {
 #[kprobe]
 pub(crate) fn evict_fault(_ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::EvictFault);
-    begin(ProbeId::EvictFault, trigger::FAULT);
+    begin(ProbeId::EvictFault, 0, trigger::FAULT);
     0
 }
 
 #[inline(always)]
-fn begin(probe: ProbeId, trigger: u32) {
+fn begin(probe: ProbeId, process: u64, trigger: u32) {
     let call = Call::Evict as u32;
-    nested::enter(probe, &Slot { qpd: 0, entered_ns: 0, before: 0, trigger, call, pad: 0 });
+    // SAFETY: no arguments.
+    let began_ns = unsafe { bpf_ktime_get_ns() };
+    nested::enter(
+        probe,
+        &Slot { qpd: 0, entered_ns: 0, process, began_ns, before: 0, trigger, call, pad: 0 },
+    );
 }
 
 /// The return of either: the thread, for example a kworker, may evict for another reason next.
 #[kretprobe]
-pub(crate) fn evict_return(_ctx: RetProbeContext) -> u32 {
+pub(crate) fn evict_return(ctx: RetProbeContext) -> u32 {
     counters::hit(ProbeId::EvictReturn);
-    let _ = nested::leave::<Slot>();
+    let result = ctx.ret::<u64>() as i32;
+    match nested::leave::<Slot>() {
+        Some(call) if result < 0 && call.process != 0 => failed(&call, result),
+        _ => {}
+    }
     0
+}
+
+/// `kfd_process_evict_queues` failed. It reports success where a GPU's error is -EIO (a hang or a reset).
+#[inline(always)]
+fn failed(call: &Slot, result: i32) {
+    let Some(entry) = processes::known(ProbeId::EvictReturn, call.process, Met::Anywhere) else { return };
+    if entry.wanted == 0 {
+        return;
+    }
+    emit::emit(ProbeId::EvictReturn, Kind::EvictFailed, &entry, |record: &mut Eviction| {
+        record.latency_ns = record.header.mono_ns.saturating_sub(call.began_ns);
+        record.trigger = call.trigger;
+        record.result = result;
+    });
 }
 
 /// `int evict_process_queues_*(struct device_queue_manager *dqm, struct qcm_process_device *qpd)`
@@ -92,7 +116,8 @@ fn enter(probe: ProbeId, qpd: Option<u64>, call: Call) {
             (slot.qpd, slot.entered_ns, slot.before, slot.call) = (qpd, entered_ns, before, call);
         }
         None => {
-            nested::enter(probe, &Slot { qpd, entered_ns, before, trigger: trigger::NONE, call, pad: 0 });
+            let (process, began_ns, trigger) = (0, 0, trigger::NONE);
+            nested::enter(probe, &Slot { qpd, entered_ns, process, began_ns, before, trigger, call, pad: 0 });
         }
     }
 }

@@ -3,10 +3,10 @@
 use crate::events::decode::Undecodable;
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
-use crate::model::event::{Body, Event};
+use crate::model::event::Event;
 use crate::output::event::context::Context;
 use crate::output::event::json;
-use crate::output::event::text::Stream;
+use crate::output::event::stream::Stream;
 use crate::output::{status, summary};
 use crate::probes::plan::Choice;
 use crate::runtime::clock;
@@ -23,7 +23,7 @@ use crate::tracer::history;
 use crate::tracer::intake::TakenIn;
 use crate::tracer::reconcile::scan::Seen;
 use crate::tracer::waiting::Waiting;
-use kfd_trace_common::kind::Kind;
+use kfd_trace_common::kind::{Kind, Subject};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -301,15 +301,15 @@ impl Run<'_> {
         if !kinds.is_empty() && !kinds.contains(&event.body.kind()) {
             return false;
         }
-        let Some(asked) = &self.ask.comm else { return true };
+        let Some(comm) = self.ask.comm.as_deref() else { return true };
         let process = change.process.and_then(|key| self.tracer.state.process(key));
-        match (&event.body, process) {
-            // A failed open leaves no process behind.
-            (Body::Open { comm, .. }, None) => comm == asked,
-            (Body::UserQueue(call), _) => call.comm == *asked,
+        let known = process.and_then(|process| process.comm.as_deref());
+        match event.body.kind().subject() {
             // What happens to a whole GPU concerns every process.
-            (Body::GpuResetBegin { .. } | Body::GpuResetEnd { .. } | Body::HwsHang { .. }, _) => true,
-            (_, process) => process.is_some_and(|process| process.comm.as_ref() == Some(asked)),
+            Subject::Gpu => true,
+            // A failed open leaves no process behind.
+            Subject::Caller => known.or(event.body.comm()) == Some(comm),
+            Subject::Process | Subject::Queue => known == Some(comm),
         }
     }
 

@@ -83,6 +83,8 @@ pub enum Body {
         gpu_id: Option<u32>,
     },
     UserQueue(UserQueueCall),
+    /// All GPUs of the process: `gpu_id` is `None`.
+    EvictFailed(Eviction),
 }
 
 impl Body {
@@ -107,6 +109,34 @@ impl Body {
             Body::GpuResetEnd { .. } => Kind::GpuResetEnd,
             Body::HwsHang { .. } => Kind::HwsHang,
             Body::UserQueue(_) => Kind::UserQueue,
+            Body::EvictFailed(_) => Kind::EvictFailed,
+        }
+    }
+
+    /// Positive errno of what failed; `None` for success, and where nothing can fail or be measured.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        let errno = match self {
+            Body::Open { errno, .. } | Body::QueueDestroyFailed { errno, .. } => Some(*errno),
+            Body::Ioctl(call) => call.outcome.errno(),
+            Body::QueueUpdate(update) => Some(update.errno),
+            Body::Evict(eviction) | Body::Restore(eviction) | Body::EvictFailed(eviction) => {
+                Some(eviction.errno)
+            }
+            Body::UserQueue(call) => Some(call.errno),
+            _ => None,
+        };
+        errno.filter(|errno| *errno != 0)
+    }
+
+    /// comm that the event itself has.
+    #[must_use]
+    pub fn comm(&self) -> Option<&str> {
+        match self {
+            Body::Open { comm, .. } => Some(comm),
+            Body::ProcessSeen(seen) => seen.comm.as_deref(),
+            Body::UserQueue(call) => Some(&call.comm),
+            _ => None,
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// Activity of a queue. Every field is always present; `null` is "not measured".
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ActivityFields {
     /// What is counted: `packets` or `ring_bytes`.
     unit: Option<&'static str>,

@@ -10,6 +10,7 @@ const SHORT_ID: usize = 12;
 
 /// Every field is always present; `null` is "not known".
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BelongsFields<'a> {
     container_id: Option<&'a str>,
     /// `docker`, `podman`, `containerd` or `cri-o`.

@@ -2,7 +2,7 @@
 //! KFD_TRACE_ACCEPT=1 in the environment the tests rewrite the files.
 
 use super::event::json::{self, Driver};
-use super::event::text::Stream;
+use super::event::stream::Stream;
 use super::samples::{CREATE, PID, clock, ioctl_event, shown, topology, traced};
 use super::{api, ps};
 use crate::model::event::{Body, Event, Origin, Outcome, QueueCreate};
@@ -21,7 +21,16 @@ const BOOT: i64 = 1_790_000_000_000_000_000;
 /// # Panics
 /// If the text differs from the file.
 pub(super) fn check(name: &str, text: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    check_file(&Path::new("kfd-trace/tests/golden").join(name), text);
+}
+
+/// `name`: below the repository's folder.
+///
+/// # Panics
+/// If the text differs from the file.
+pub(super) fn check_file(name: &Path, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+    let name = name.display();
     if std::env::var_os("KFD_TRACE_ACCEPT").is_some() {
         std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
         std::fs::write(&file, text).expect("a file that can be written");
@@ -33,7 +42,7 @@ pub(super) fn check(name: &str, text: &str) {
 }
 
 /// Each kind of event, without and with its optional fields.
-fn events() -> Vec<Event> {
+pub(super) fn events() -> Vec<Event> {
     let of_gpu = |body| Event { process: None, tgid: None, ..event(60_000, 0, 0, body) };
     let own = |body| event(50_000, 1, PID, body);
     let eviction = |trigger| Eviction { gpu_id: GPU, trigger, errno: 0, latency_ns: 5_000 };
@@ -80,6 +89,7 @@ fn events() -> Vec<Event> {
         cleaned(Body::Evict(eviction(Some(Trigger::Ttm)))),
         own(Body::Evict(Eviction { gpu_id: None, errno: 16, ..eviction(None) })),
         own(Body::Restore(eviction(None))),
+        cleaned(Body::EvictFailed(Eviction { gpu_id: None, errno: 62, ..eviction(Some(Trigger::Userptr)) })),
         own(fault(Some(access))),
         own(fault(None)),
         of_gpu(Body::GpuResetBegin { gpu_id: GPU }),
@@ -94,6 +104,20 @@ fn events() -> Vec<Event> {
 fn every_kind_is_among_the_events() {
     let kinds: BTreeSet<Kind> = events().iter().map(|event| event.body.kind()).collect();
     assert_eq!(kinds, Kind::ALL.iter().copied().collect());
+}
+
+#[test]
+fn the_history_keeps_what_the_table_of_kinds_says() {
+    for event in events() {
+        let (mut state, mut history, kind) = (traced(), History::default(), event.body.kind());
+        let change = state.apply(&event);
+        history.record(&event, &change, &state, BOOT);
+        let found = history.find(&crate::state::Filter::newest(10)).entries;
+        let own = found.iter().filter(|entry| entry.what.kind() == Some(kind));
+        let classes: Vec<_> = own.map(|entry| (entry.what.class(), entry.name())).collect();
+        let kept: Vec<_> = kind.class().map(|class| (class, kind.name())).into_iter().collect();
+        assert_eq!(classes, kept, "{event:?}");
+    }
 }
 
 #[test]

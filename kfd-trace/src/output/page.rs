@@ -6,7 +6,7 @@
 use super::api::{Tracing, View};
 use super::status;
 use crate::attribute::Topology;
-use crate::state::{Entry, Filter, History, Process, What};
+use crate::state::{Entry, Filter, History, Process};
 use crate::text::clock;
 use crate::text::escape;
 use askama::Template;
@@ -72,7 +72,7 @@ impl<T> Part<T> {
 #[must_use]
 pub fn recent(history: &History) -> (Vec<Arc<Entry>>, Vec<Arc<Entry>>) {
     let moves = BTreeSet::from(["evict", "restore"]);
-    let others = What::NAMES.into_iter().filter(|name| !moves.contains(name)).collect();
+    let others = Entry::names().into_iter().filter(|name| !moves.contains(name)).collect();
     let newest = |events| history.find(&Filter { events, ..Filter::newest(RECENT) }).entries;
     (newest(others), newest(moves))
 }

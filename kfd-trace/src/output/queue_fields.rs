@@ -7,6 +7,7 @@ use serde::Serialize;
 /// Flattened into the objects that describe a queue; `null` is "not known". `gpu_id`, `active` and `evicted`
 /// are separate fields of those objects.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct QueueFields {
     queue_id: Option<u32>,
     queue_type: Option<&'static str>,

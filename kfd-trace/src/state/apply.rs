@@ -7,74 +7,87 @@ use super::rows::State;
 use super::source::Source;
 use super::totals::Anomaly;
 use crate::model::event::{Body, Event, ProcessSeen};
+use kfd_trace_common::kind::Subject;
 
 impl State {
     /// Applies one event; events come in ring buffer order.
     pub fn apply(&mut self, event: &Event) -> Change {
         let mut change = Change::default();
+        match event.body.kind().subject() {
+            Subject::Caller | Subject::Gpu => self.apply_unowned(event, &mut change),
+            Subject::Process | Subject::Queue => {
+                if let Some(key) = self.owner(event, &mut change) {
+                    self.apply_owned(key, event, &mut change);
+                }
+            }
+        }
+        change
+    }
+
+    /// Events of a whole GPU, or of a caller that need not be a KFD process.
+    fn apply_unowned(&mut self, event: &Event, change: &mut Change) {
         match &event.body {
-            Body::Open { errno, .. } => {
-                self.open(event, *errno, &mut change);
-                return change;
-            }
+            Body::Open { errno, .. } => self.open(event, *errno, change),
             Body::GpuResetBegin { gpu_id } => {
-                self.of_gpu(*gpu_id, event, &mut change, |state, gpu, now, _| state.reset_begins(gpu, now));
-                return change;
+                self.of_gpu(*gpu_id, event, change, |state, gpu, now, _| state.reset_begins(gpu, now));
             }
-            Body::GpuResetEnd { gpu_id } => {
-                self.of_gpu(*gpu_id, event, &mut change, Self::reset_ends);
-                return change;
-            }
+            Body::GpuResetEnd { gpu_id } => self.of_gpu(*gpu_id, event, change, Self::reset_ends),
             Body::HwsHang { gpu_id } => {
-                self.of_gpu(*gpu_id, event, &mut change, |state, gpu, now, _| state.hangs(gpu, now));
-                return change;
+                self.of_gpu(*gpu_id, event, change, |state, gpu, now, _| state.hangs(gpu, now));
             }
-            // They bypass KFD: no KFD process owns them.
-            Body::UserQueue(_) => return change,
+            // DRM user queues are not KFD's.
             _ => {}
         }
+    }
+
+    /// The live row of the event's process, which is created if there is none.
+    fn owner(&mut self, event: &Event, change: &mut Change) -> Option<ProcessKey> {
         let Some(id) = event.process else {
-            self.anomaly(Anomaly::OwnerUnknown, &mut change);
-            return change;
+            self.anomaly(Anomaly::OwnerUnknown, change);
+            return None;
         };
         let (key, now) = (ProcessKey::Traced(id), event.mono_ns);
         change.process = Some(key);
         let alive = self.touch(key, now).or_else(|| {
-            self.meet(key, event, &mut change);
+            self.meet(key, event, change);
             self.touch(key, now)
         });
         if alive == Some(false) {
-            self.anomaly(Anomaly::RecordAfterRelease, &mut change);
-            return change;
+            self.anomaly(Anomaly::RecordAfterRelease, change);
+            return None;
         }
+        Some(key)
+    }
+
+    fn apply_owned(&mut self, key: ProcessKey, event: &Event, change: &mut Change) {
+        let now = event.mono_ns;
         match &event.body {
             Body::ProcessSeen(seen) => self.seen(key, seen, now),
             Body::Close => self.close(key),
             Body::MmRelease => self.mm_release(key, now),
-            Body::ProcessRelease => self.release(key, now, &mut change),
-            Body::QueueCreate(facts) => self.queue_create(key, facts, now, &mut change),
+            Body::ProcessRelease => self.release(key, now, change),
+            Body::QueueCreate(facts) => self.queue_create(key, facts, now, change),
             Body::QueueDestroy { queue_id, gpu_id, last } => {
                 if let Some(last) = last {
                     self.read_last(key, *queue_id, last, now);
                 }
-                self.queue_destroy(key, *queue_id, *gpu_id, event, &mut change);
+                self.queue_destroy(key, *queue_id, *gpu_id, event, change);
             }
-            Body::QueueDestroyFailed { queue_id, .. } => {
-                self.queue_revive(key, *queue_id, now, &mut change);
-            }
-            Body::QueueUpdate(update) => self.queue_update(key, update, now, &mut change),
+            Body::QueueDestroyFailed { queue_id, .. } => self.queue_revive(key, *queue_id, now, change),
+            Body::QueueUpdate(update) => self.queue_update(key, update, now, change),
             Body::MqdWrite { queue_id, gpu_id, op } => self.mqd_write(key, *queue_id, *gpu_id, *op),
             Body::Evict(eviction) => self.evict(key, eviction, now),
-            Body::Restore(eviction) => self.restore(key, eviction, now, &mut change),
+            Body::Restore(eviction) => self.restore(key, eviction, now, change),
             Body::VmFault(fault) => self.vm_fault(key, fault.gpu_id),
-            Body::Ioctl(_)
-            | Body::Open { .. }
+            // A failed eviction: what became of each GPU is in its own evictions and restores.
+            Body::EvictFailed(_) | Body::Ioctl(_) => {}
+            // Not owned, see `apply_unowned`.
+            Body::Open { .. }
             | Body::GpuResetBegin { .. }
             | Body::GpuResetEnd { .. }
             | Body::HwsHang { .. }
             | Body::UserQueue(_) => {}
         }
-        change
     }
 
     /// Whether the row is alive; `None` where there is none.

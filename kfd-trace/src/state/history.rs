@@ -19,52 +19,23 @@ mod log;
 mod owner;
 
 pub use entry::{Ended, Entry, What};
+pub use kfd_trace_common::kind::Class;
 pub use log::Kept;
 pub use owner::Owner;
 
 use log::{Limits, Log};
 use owner::OwnerKey;
 
-/// Events that share one bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(usize)]
-pub enum Class {
-    /// Resets, hangs, and driver load and unload.
-    Gpus,
-    Faults,
-    Evictions,
-    Queues,
-    Processes,
-}
-
-impl Class {
-    /// All classes, in the order of their numbers.
-    pub const ALL: [Class; 5] =
-        [Class::Gpus, Class::Faults, Class::Evictions, Class::Queues, Class::Processes];
-
-    /// The name in the API.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Class::Gpus => "gpus",
-            Class::Faults => "faults",
-            Class::Evictions => "evictions",
-            Class::Queues => "queues",
-            Class::Processes => "processes",
-        }
-    }
-
-    /// 2.9 MB in total.
-    const fn limits(self) -> Limits {
-        let (entries, kib) = match self {
-            Class::Gpus => (512, 128),
-            Class::Faults => (512, 128),
-            Class::Evictions => (2_048, 384),
-            Class::Queues => (8_192, 1_536),
-            Class::Processes => (2_048, 640),
-        };
-        Limits { entries, bytes: kib << 10 }
-    }
+/// The bounds of a class; 2.9 MB in total.
+const fn limits(class: Class) -> Limits {
+    let (entries, kib) = match class {
+        Class::Gpus => (512, 128),
+        Class::Faults => (512, 128),
+        Class::Evictions => (2_048, 384),
+        Class::Queues => (8_192, 1_536),
+        Class::Processes => (2_048, 640),
+    };
+    Limits { entries, bytes: kib << 10 }
 }
 
 /// Which entries to return. Times are nanoseconds since the Unix epoch, both ends included.
@@ -75,7 +46,7 @@ pub struct Filter {
     /// tgid of the owner, or of a process affected by a GPU-wide event.
     pub pid: Option<u32>,
     pub gpu_id: Option<u32>,
-    /// Event names ([`What::name`]); empty for all.
+    /// Event names ([`Entry::name`]); empty for all.
     pub events: BTreeSet<&'static str>,
     /// Return the newest `limit` entries.
     pub limit: usize,
@@ -93,7 +64,7 @@ impl Filter {
             && self.until_ns.is_none_or(|until| entry.wall_ns <= until)
             && self.pid.is_none_or(pid)
             && self.gpu_id.is_none_or(|gpu_id| entry.what.gpu_id() == Some(gpu_id))
-            && (self.events.is_empty() || self.events.contains(entry.what.name()))
+            && (self.events.is_empty() || self.events.contains(entry.name()))
     }
 }
 
@@ -121,7 +92,7 @@ pub struct History {
 
 impl Default for History {
     fn default() -> Self {
-        Self::bounded(Class::limits)
+        Self::bounded(limits)
     }
 }
 
@@ -133,11 +104,11 @@ impl History {
     /// Records an event and its change. `state`: after the event was applied. `mono_to_wall_ns`: current
     /// offset from CLOCK_MONOTONIC to wall-clock time.
     pub fn record(&mut self, event: &Event, change: &Change, state: &State, mono_to_wall_ns: i64) {
-        let mut told = Told { history: self, state, mono_to_wall_ns };
-        told.untold_ends(event, change);
+        let mut recording = Recording { history: self, state, mono_to_wall_ns };
+        recording.implied_ends(event, change);
         let ended = |queue_id| change.ended.iter().find(|queue| queue.queue_id == queue_id);
         if let Some(what) = What::of(event, change, ended) {
-            told.push(event, change.process, what);
+            recording.push(event, change.process, what);
         }
     }
 
@@ -219,13 +190,13 @@ fn wall(mono_ns: u64, mono_to_wall_ns: i64) -> i64 {
 }
 
 /// One event being recorded.
-struct Told<'a> {
+struct Recording<'a> {
     history: &'a mut History,
     state: &'a State,
     mono_to_wall_ns: i64,
 }
 
-impl Told<'_> {
+impl Recording<'_> {
     fn push(&mut self, event: &Event, key: Option<ProcessKey>, what: What) {
         let row = key.and_then(|key| self.state.process(key));
         let number = event.process.map(ProcessId::into).or(key);
@@ -246,7 +217,7 @@ impl Told<'_> {
 
     /// Records the ends of queues and of a process that the event caused but does not name: no record
     /// reported them.
-    fn untold_ends(&mut self, event: &Event, change: &Change) {
+    fn implied_ends(&mut self, event: &Event, change: &Change) {
         if change.ended.is_empty() && change.released.is_none() {
             return;
         }
@@ -265,8 +236,8 @@ impl Told<'_> {
                 Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.facts.gpu_id, last: None };
             self.push(&end(at_ns, body), key, What::QueueDestroy(queue.into()));
         }
-        let told = matches!(event.body, Body::ProcessRelease) && change.released == change.process;
-        if change.released.is_some() && !told {
+        let named = matches!(event.body, Body::ProcessRelease) && change.released == change.process;
+        if change.released.is_some() && !named {
             self.push(&end(event.mono_ns, Body::ProcessRelease), key, What::ProcessRelease);
         }
     }

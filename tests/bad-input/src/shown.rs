@@ -9,7 +9,7 @@ use kfd_trace::model::verdict::{ProbeStatus, Verdict};
 use kfd_trace::output::api::{self, EventsView, HeldView, Tracing, View};
 use kfd_trace::output::event::context::Context;
 use kfd_trace::output::event::json;
-use kfd_trace::output::event::text::Stream;
+use kfd_trace::output::event::stream::Stream;
 use kfd_trace::output::metrics::{self, Detail, Scrape};
 use kfd_trace::output::page::{self, PageView};
 use kfd_trace::output::ps;

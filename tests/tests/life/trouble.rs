@@ -192,3 +192,31 @@ fn a_hang_is_told_and_then_its_reset() -> Result<()> {
     all_is_well_again(&stream)?;
     stream.end()
 }
+
+/// The preemption of the second GPU times out; the first one was evicted before, and is restored.
+#[test]
+fn an_eviction_that_fails_is_reported_for_its_process() -> Result<()> {
+    let mut stream = Stream::tracing(&[])?;
+    let mut workload = Steered::having(&ON_BOTH)?;
+    let pid = workload.pid();
+    let witness = witness()?;
+    kfdsim_at("hang", 1, 1)?;
+    let refused = kfdsim("quiesce", pid).expect_err("its preemption times out");
+    assert!(format!("{refused:#}").ends_with("(os error 62)"), "ETIME: {refused:#}");
+    resets(&stream, &witness, gpu(1)?)?;
+    let lines = events::so_far(&stream, &mut workload)?;
+    let failed = of(&lines, "evict_failed", pid);
+    let [event] = &*failed else { panic!("one failed: {lines:?}") };
+    assert_eq!((&event["trigger"], &event["errno"]), (&json!("userptr"), &json!("ETIME")), "{event}");
+    assert_eq!(event["task_pid"], std::process::id(), "this test wrote to the control: {event}");
+    assert!(event["latency_ns"].as_u64().is_some_and(|ns| ns > 1_000_000), "until the time-out: {event}");
+    let hangs = all(&lines, "hws_hang");
+    assert!(mono_ns(&hangs[0]) < mono_ns(event), "{hangs:?} {event}");
+    kill(&stream, &mut workload)?;
+    all_is_well_again(&stream)?;
+    let lost = stream.finish()?["lost"].take();
+    // The reset evicts all processes while the driver restores those of the failed eviction.
+    let raced = "trouble, eviction_raced, evict_gpu_return";
+    assert!(lost.as_object().is_some_and(|lost| lost.keys().all(|name| name == raced)), "{lost}");
+    Ok(())
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::event::Body;
 use crate::runtime::exit::FAILED;
 use crate::runtime::signals;
 use crate::state::samples::{create, event, seen};

@@ -1,6 +1,6 @@
 //! Parses a request from its path and parameters.
 
-use crate::state::{Filter, What};
+use crate::state::{Entry, Filter};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,8 +82,8 @@ impl<'a> Given<'a> {
                 return Err(unknown(resource, name));
             }
             if name == "event" {
-                let known = What::NAMES.into_iter().find(|event| event == value);
-                let none = || format!("event {value:?} is not kept; there are {}", What::NAMES.join(", "));
+                let known = Entry::names().into_iter().find(|event| event == value);
+                let none = || format!("event {value:?} is not kept; there are {}", Entry::names().join(", "));
                 given.events.insert(known.ok_or_else(none)?);
             } else if given.once.insert(name, value).is_some() {
                 return Err(format!("{name} is given twice: give it once"));

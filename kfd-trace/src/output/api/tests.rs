@@ -231,8 +231,8 @@ fn events_are_told_as_the_stream_tells_them() {
     let text = super::events(&view).expect("JSON");
     let told: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(told["events"], Value::from(stream));
-    let names = crate::state::What::NAMES;
-    assert!(found.entries.iter().all(|entry| names.contains(&entry.what.name())), "a filter finds each");
+    let names = crate::state::Entry::names();
+    assert!(found.entries.iter().all(|entry| names.contains(&entry.name())), "a filter finds each");
     assert_eq!((&told["matched"], &told["began"]), (&json!(15), &json!("2026-09-21T14:13:20.000000000Z")));
     assert_eq!(
         told["history"][2],

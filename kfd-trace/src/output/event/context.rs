@@ -1,7 +1,7 @@
 //! Context of an event that the event itself does not contain.
 
 use crate::attribute::Topology;
-use crate::model::event::{Body, Event};
+use crate::model::event::Event;
 use crate::model::ioctl::Mismatch;
 use crate::state::{Process, Queue};
 use crate::text::clock::Clock;
@@ -26,13 +26,14 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// comm of the owner. A failed open has no row, but has the opener's comm.
     pub(crate) fn comm<'e>(&'e self, event: &'e Event) -> Option<&'e str> {
-        let told = match &event.body {
-            Body::Open { comm, .. } => Some(comm.as_str()),
-            Body::ProcessSeen(seen) => seen.comm.as_deref(),
-            Body::UserQueue(call) => Some(call.comm.as_str()),
-            _ => None,
-        };
-        self.process.and_then(|process| process.comm.as_deref()).or(told).filter(|comm| !comm.is_empty())
+        let known = self.process.and_then(|process| process.comm.as_deref());
+        known.or(event.body.comm()).filter(|comm| !comm.is_empty())
+    }
+
+    /// GPU name; a GPU that is not in the topology is shown by KFD's own number.
+    pub(super) fn gpu(&self, gpu_id: Option<u32>) -> String {
+        let Some(id) = gpu_id else { return "gpu ?".to_owned() };
+        self.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}"))
     }
 
     /// The queue with this id that the event ended.

@@ -1,5 +1,142 @@
-//! Events in the stream, as text and as JSON.
+//! Renderings of events. Each topic's file has, side by side, what its kinds of events show in each output; the
+//! three functions here choose among them. [`json`] and [`stream`] write whole lines.
+//!
+//! A new kind of event needs an arm in each of the three functions, and nothing else in this folder.
 
 pub mod context;
+mod driver;
+mod eviction;
+mod gpu;
+mod ioctl;
 pub mod json;
-pub mod text;
+mod process;
+mod queue;
+pub mod stream;
+
+use crate::model::event::{Body, Event};
+use crate::state::Change;
+use crate::text::errno;
+use context::Context;
+use serde::Serialize;
+
+/// The JSON fields of an event's kind. All are always present; `null` is "not known" or "not measured".
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Fields<'a> {
+    Process(Box<process::ProcessFields<'a>>),
+    Open(process::OpenFields),
+    Bare {},
+    Create(queue::CreateFields),
+    Destroy(Box<queue::DestroyFields>),
+    DestroyFailed(queue::DestroyFailedFields),
+    Update(serde_json::Value),
+    MqdWrite(queue::MqdFields),
+    UserQueue(queue::UserQueueFields),
+    Ioctl(Box<ioctl::IoctlFields>),
+    Evict(eviction::EvictFields),
+    Restore(eviction::RestoreFields),
+    EvictFailed(eviction::EvictFailedFields),
+    VmFault(gpu::FaultFields),
+    Gpu(gpu::GpuFields<'a>),
+    ResetEnd(gpu::ResetEndFields<'a>),
+}
+
+fn fields<'a>(event: &'a Event, context: &Context<'a>) -> Fields<'a> {
+    match &event.body {
+        Body::ProcessSeen(seen) => Fields::Process(Box::new(process::seen_fields(seen, context))),
+        Body::Open { errno, .. } => Fields::Open(process::open_fields(*errno)),
+        Body::Close | Body::MmRelease | Body::ProcessRelease => Fields::Bare {},
+        Body::QueueCreate(queue) => Fields::Create(queue::create_fields(queue)),
+        Body::QueueDestroy { queue_id, gpu_id, .. } => {
+            Fields::Destroy(Box::new(queue::destroy_fields(*queue_id, *gpu_id, event.mono_ns, context)))
+        }
+        Body::QueueDestroyFailed { queue_id, gpu_id, errno } => {
+            Fields::DestroyFailed(queue::destroy_failed_fields(*queue_id, *gpu_id, *errno))
+        }
+        Body::Ioctl(call) => Fields::Ioctl(Box::new(ioctl::fields(call, context))),
+        Body::QueueUpdate(update) => Fields::Update(queue::update_fields(update)),
+        Body::MqdWrite { queue_id, gpu_id, op } => {
+            Fields::MqdWrite(queue::mqd_fields(*queue_id, *gpu_id, *op))
+        }
+        Body::Evict(eviction) => Fields::Evict(eviction::evict_fields(eviction)),
+        Body::Restore(eviction) => Fields::Restore(eviction::restore_fields(eviction, context)),
+        Body::EvictFailed(eviction) => Fields::EvictFailed(eviction::failed_fields(eviction)),
+        Body::VmFault(fault) => Fields::VmFault(gpu::fault_fields(fault)),
+        Body::GpuResetBegin { gpu_id } | Body::HwsHang { gpu_id } => {
+            Fields::Gpu(gpu::fields(*gpu_id, context))
+        }
+        Body::GpuResetEnd { gpu_id } => Fields::ResetEnd(gpu::reset_end_fields(*gpu_id, context)),
+        Body::UserQueue(call) => Fields::UserQueue(queue::user_queue_fields(call)),
+    }
+}
+
+/// The stream's column DETAIL.
+fn detail(event: &Event, context: &Context<'_>) -> String {
+    let text = match &event.body {
+        Body::ProcessSeen(seen) => return process::seen(seen, context.process),
+        Body::Open { errno, .. } => return process::open(*errno),
+        Body::Close => return "/dev/kfd, last reference".to_owned(),
+        Body::MmRelease => return "address space released".to_owned(),
+        Body::ProcessRelease => return process::release(context),
+        Body::QueueCreate(queue) => return queue::create(queue, context),
+        Body::QueueDestroyFailed { queue_id, gpu_id, errno } => {
+            return queue::destroy_failed(*queue_id, *gpu_id, *errno, context);
+        }
+        Body::QueueDestroy { queue_id, gpu_id, .. } => queue::destroy(*queue_id, *gpu_id, context),
+        Body::Ioctl(call) => ioctl::call(call, context),
+        Body::QueueUpdate(update) => queue::update(update, context),
+        Body::MqdWrite { queue_id, gpu_id, op } => queue::mqd(*queue_id, *gpu_id, *op, context),
+        Body::Evict(eviction) => eviction::evict(eviction, context),
+        Body::Restore(eviction) => eviction::restore(eviction, context),
+        Body::EvictFailed(eviction) => eviction::failed(eviction),
+        Body::VmFault(fault) => gpu::fault(fault, context),
+        Body::GpuResetBegin { gpu_id } => gpu::reset_begin(*gpu_id, context),
+        Body::GpuResetEnd { gpu_id } => gpu::reset_end(*gpu_id, context),
+        Body::HwsHang { gpu_id } => gpu::hang(*gpu_id, context),
+        Body::UserQueue(call) => queue::user_queue(call),
+    };
+    text + &thread(event)
+}
+
+/// The thread that ran, if it is not the owner's: evictions run in kworkers, or in the task that frees memory.
+fn thread(event: &Event) -> String {
+    let by_owner = event.tgid == Some(event.task_tgid);
+    let of_gpu = event.tgid.is_none() && !matches!(event.body, Body::QueueDestroy { .. } | Body::Ioctl(_));
+    if by_owner || of_gpu { String::new() } else { format!(" by=tid {}", event.tid) }
+}
+
+/// The page's column of details, beside its columns of GPU and process. Empty for kinds that are not kept.
+pub(super) fn brief(event: &Event, change: &Change) -> String {
+    let parts: Vec<Option<String>> = match &event.body {
+        Body::ProcessSeen(seen) => vec![seen.standing.then(|| "found standing".to_owned())],
+        Body::QueueCreate(queue) => queue::create_brief(queue),
+        Body::QueueDestroy { queue_id, .. } => queue::destroy_brief(*queue_id, event.mono_ns, change),
+        Body::QueueDestroyFailed { queue_id, errno, .. } => queue::destroy_failed_brief(*queue_id, *errno),
+        Body::UserQueue(call) => queue::user_queue_brief(call),
+        Body::Evict(eviction) | Body::EvictFailed(eviction) => eviction::evict_brief(eviction),
+        Body::Restore(eviction) => eviction::restore_brief(eviction, change),
+        Body::VmFault(fault) => gpu::fault_brief(fault),
+        Body::GpuResetBegin { .. } | Body::GpuResetEnd { .. } | Body::HwsHang { .. } => gpu::brief(change),
+        Body::ProcessRelease
+        | Body::Open { .. }
+        | Body::Close
+        | Body::MmRelease
+        | Body::Ioctl(_)
+        | Body::QueueUpdate(_)
+        | Body::MqdWrite { .. } => Vec::new(),
+    };
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Name of the error; `None` for success.
+fn failure(errno: i32) -> Option<String> {
+    (errno != 0).then(|| errno::name(errno))
+}
+
+/// The end of a text: empty for success.
+fn result(errno: i32) -> String {
+    failure(errno).map_or_else(String::new, |name| format!(" = -{name}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,12 +2,9 @@
 
 use super::cells::{dash, seconds, show, text};
 use crate::attribute::Topology;
-use crate::model::event::QueueType;
-use crate::model::incident::Trigger;
-use crate::output::names;
+use crate::output::event::brief;
 use crate::state::{Entry, What};
-use crate::text::clock::{self, span};
-use crate::text::errno;
+use crate::text::clock;
 use std::sync::Arc;
 
 pub(super) struct EventRow {
@@ -18,7 +15,7 @@ pub(super) struct EventRow {
     pub(super) gpu: String,
     pub(super) pid: String,
     pub(super) comm: String,
-    pub(super) told: String,
+    pub(super) detail: String,
 }
 
 pub(super) fn rows(entries: &[Arc<Entry>], topology: &Topology) -> Vec<EventRow> {
@@ -31,61 +28,20 @@ fn row(entry: &Entry, topology: &Topology) -> EventRow {
     EventRow {
         time: seconds(&ts),
         ts,
-        event: entry.what.name(),
+        event: entry.name(),
         gpu: entry.what.gpu_id().map_or_else(dash, |id| {
             topology.gpu(id).map_or_else(|| format!("gpu_id={id}"), |gpu| format!("gpu {}", gpu.index))
         }),
         pid: show(entry.pid()),
         comm: comm.map_or_else(dash, text),
-        told: told(&entry.what, entry.mono_ns),
+        detail: detail(entry),
     }
 }
 
-fn told(what: &What, at_ns: u64) -> String {
-    let kind = |kind: Option<QueueType>| kind.map(|kind| kind.name().to_owned());
-    let after = |ns: Option<u64>| ns.map(|ns| format!("after {}", span(ns)));
-    let parts: [Option<String>; 4] = match what {
-        What::ProcessSeen { standing: true } => [Some("found standing".to_owned()), None, None, None],
-        What::ProcessSeen { standing: false } | What::ProcessRelease => [None, None, None, None],
-        What::QueueCreate(queue) => [
-            queue.queue_id.map(|id| format!("queue {id}")),
-            kind(queue.queue_type),
-            Some(format!("origin {}", names::origin(queue.origin))),
-            None,
-        ],
-        What::QueueDestroy(queue) => [
-            Some(format!("queue {}", queue.queue_id)),
-            kind(queue.queue_type),
-            queue.cause.map(|cause| format!("cause {}", cause.name())),
-            after(queue.born_ns.map(|born_ns| at_ns.saturating_sub(born_ns))),
-        ],
-        What::QueueDestroyFailed { queue_id, errno, .. } => {
-            [Some(format!("queue {queue_id}")), failed(*errno), Some("it lives on".to_owned()), None]
-        }
-        What::UserQueue(call) => {
-            let op = call.op.unwrap_or("another operation");
-            [Some(format!("{op}: DRM user queue {}", call.queue_id)), failed(call.errno), None, None]
-        }
-        What::Evict(eviction) => {
-            let trigger = eviction.trigger.map_or("not seen", Trigger::name);
-            [Some(format!("trigger {trigger}")), failed(eviction.errno), None, None]
-        }
-        What::Restore { eviction, lasted_ns } => [after(*lasted_ns), failed(eviction.errno), None, None],
-        What::VmFault(fault) => {
-            let at = fault.access.map(|access| format!("at {}", names::hex(access.address)));
-            [at, None, None, None]
-        }
-        What::ResetBegin(hit) | What::Hang(hit) => [Some(processes(hit.pids.len())), None, None, None],
-        What::ResetEnd { hit, lasted_ns } => [after(*lasted_ns), Some(processes(hit.pids.len())), None, None],
-        What::Driver { loads, .. } => [Some(format!("loading {loads}")), None, None, None],
-    };
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-fn failed(errno: i32) -> Option<String> {
-    (errno != 0).then(|| errno::name(errno))
-}
-
-fn processes(count: usize) -> String {
-    format!("{} on it", super::cells::counted(count, "process", "processes"))
+fn detail(entry: &Entry) -> String {
+    if let What::Driver { loads, .. } = entry.what {
+        return format!("loading {loads}");
+    }
+    let Some((event, change)) = entry.event() else { return String::new() };
+    brief(&event, &change)
 }

@@ -35,6 +35,7 @@ pub enum What {
     UserQueue(Box<UserQueueCall>),
     Evict(Eviction),
     Restore { eviction: Eviction, lasted_ns: Option<u64> },
+    EvictFailed(Eviction),
     VmFault(VmFault),
     ResetBegin(Hit),
     ResetEnd { hit: Hit, lasted_ns: Option<u64> },
@@ -98,24 +99,6 @@ impl From<&Queue> for Ended {
 }
 
 impl What {
-    /// Every name that an entry can have.
-    pub const NAMES: [&'static str; 14] = [
-        Kind::ProcessSeen.name(),
-        Kind::ProcessRelease.name(),
-        Kind::QueueCreate.name(),
-        Kind::QueueDestroy.name(),
-        Kind::QueueDestroyFailed.name(),
-        Kind::UserQueue.name(),
-        Kind::Evict.name(),
-        Kind::Restore.name(),
-        Kind::VmFault.name(),
-        Kind::GpuResetBegin.name(),
-        Kind::GpuResetEnd.name(),
-        Kind::HwsHang.name(),
-        "driver_unloaded",
-        "driver_loaded",
-    ];
-
     /// `None` for events that are not kept. `ended` looks up the queue that the event ended, by id.
     pub(super) fn of<'c>(
         event: &Event,
@@ -145,6 +128,7 @@ impl What {
             Body::UserQueue(call) => What::UserQueue(Box::new(call.clone())),
             Body::Evict(eviction) => What::Evict(*eviction),
             Body::Restore(eviction) => What::Restore { eviction: *eviction, lasted_ns },
+            Body::EvictFailed(eviction) => What::EvictFailed(*eviction),
             Body::VmFault(fault) => What::VmFault(*fault),
             Body::GpuResetBegin { gpu_id } => What::ResetBegin(hit(*gpu_id)),
             Body::GpuResetEnd { gpu_id } => What::ResetEnd { hit: hit(*gpu_id), lasted_ns },
@@ -158,39 +142,31 @@ impl What {
         })
     }
 
+    /// `None` for loads and unloads of the driver, which no record reports.
     #[must_use]
-    pub fn class(&self) -> Class {
-        match self {
-            What::ProcessSeen { .. } | What::ProcessRelease => Class::Processes,
-            What::QueueCreate(_)
-            | What::QueueDestroy(_)
-            | What::QueueDestroyFailed { .. }
-            | What::UserQueue(_) => Class::Queues,
-            What::Evict(_) | What::Restore { .. } => Class::Evictions,
-            What::VmFault(_) => Class::Faults,
-            What::ResetBegin(_) | What::ResetEnd { .. } | What::Hang(_) | What::Driver { .. } => Class::Gpus,
-        }
+    pub fn kind(&self) -> Option<Kind> {
+        Some(match self {
+            What::ProcessSeen { .. } => Kind::ProcessSeen,
+            What::ProcessRelease => Kind::ProcessRelease,
+            What::QueueCreate(_) => Kind::QueueCreate,
+            What::QueueDestroy(_) => Kind::QueueDestroy,
+            What::QueueDestroyFailed { .. } => Kind::QueueDestroyFailed,
+            What::UserQueue(_) => Kind::UserQueue,
+            What::Evict(_) => Kind::Evict,
+            What::Restore { .. } => Kind::Restore,
+            What::EvictFailed(_) => Kind::EvictFailed,
+            What::VmFault(_) => Kind::VmFault,
+            What::ResetBegin(_) => Kind::GpuResetBegin,
+            What::ResetEnd { .. } => Kind::GpuResetEnd,
+            What::Hang(_) => Kind::HwsHang,
+            What::Driver { .. } => return None,
+        })
     }
 
-    /// The value of `event` in JSON.
     #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            What::ProcessSeen { .. } => Kind::ProcessSeen.name(),
-            What::ProcessRelease => Kind::ProcessRelease.name(),
-            What::QueueCreate(_) => Kind::QueueCreate.name(),
-            What::QueueDestroy(_) => Kind::QueueDestroy.name(),
-            What::QueueDestroyFailed { .. } => Kind::QueueDestroyFailed.name(),
-            What::UserQueue(_) => Kind::UserQueue.name(),
-            What::Evict(_) => Kind::Evict.name(),
-            What::Restore { .. } => Kind::Restore.name(),
-            What::VmFault(_) => Kind::VmFault.name(),
-            What::ResetBegin(_) => Kind::GpuResetBegin.name(),
-            What::ResetEnd { .. } => Kind::GpuResetEnd.name(),
-            What::Hang(_) => Kind::HwsHang.name(),
-            What::Driver { loaded: false, .. } => "driver_unloaded",
-            What::Driver { loaded: true, .. } => "driver_loaded",
-        }
+    pub fn class(&self) -> Class {
+        // All kinds of `What` have a class: a test compares them with the table.
+        self.kind().and_then(Kind::class).unwrap_or(Class::Gpus)
     }
 
     #[must_use]
@@ -199,7 +175,9 @@ impl What {
             What::QueueCreate(facts) => facts.gpu_id,
             What::QueueDestroy(queue) => queue.gpu_id,
             What::QueueDestroyFailed { gpu_id, .. } => *gpu_id,
-            What::Evict(eviction) | What::Restore { eviction, .. } => eviction.gpu_id,
+            What::Evict(eviction) | What::Restore { eviction, .. } | What::EvictFailed(eviction) => {
+                eviction.gpu_id
+            }
             What::VmFault(fault) => fault.gpu_id,
             What::ResetBegin(hit) | What::ResetEnd { hit, .. } | What::Hang(hit) => hit.gpu_id,
             What::ProcessSeen { .. } | What::ProcessRelease | What::UserQueue(_) | What::Driver { .. } => {
@@ -263,6 +241,7 @@ impl What {
             What::UserQueue(call) => Body::UserQueue(UserQueueCall::clone(call)),
             What::Evict(eviction) => Body::Evict(*eviction),
             What::Restore { eviction, .. } => Body::Restore(*eviction),
+            What::EvictFailed(eviction) => Body::EvictFailed(*eviction),
             What::VmFault(fault) => Body::VmFault(*fault),
             What::ResetBegin(hit) => Body::GpuResetBegin { gpu_id: hit.gpu_id },
             What::ResetEnd { hit, .. } => Body::GpuResetEnd { gpu_id: hit.gpu_id },
@@ -272,7 +251,28 @@ impl What {
     }
 }
 
+/// Events of the driver itself.
+const UNLOADED: &str = "driver_unloaded";
+const LOADED: &str = "driver_loaded";
+
 impl Entry {
+    /// Every name that an entry can have, in the order of the kinds.
+    #[must_use]
+    pub fn names() -> Vec<&'static str> {
+        let kept = Kind::ALL.iter().filter(|kind| kind.class().is_some()).map(|kind| kind.name());
+        kept.chain([UNLOADED, LOADED]).collect()
+    }
+
+    /// The value of `event` in JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match (self.what.kind(), &self.what) {
+            (Some(kind), _) => kind.name(),
+            (None, What::Driver { loaded: true, .. }) => LOADED,
+            (None, _) => UNLOADED,
+        }
+    }
+
     /// tgid of the owner in the initial PID namespace.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {

@@ -8,25 +8,6 @@ use kfd_trace_common::record;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use std::mem::size_of;
-
-/// Bytes of a record of this kind.
-fn size(kind: Kind) -> usize {
-    match kind {
-        Kind::ProcessSeen => size_of::<record::ProcessSeen>(),
-        Kind::Open => size_of::<record::Open>(),
-        Kind::Close | Kind::MmRelease | Kind::ProcessRelease => size_of::<record::Bare>(),
-        Kind::QueueCreate => size_of::<record::QueueCreate>(),
-        Kind::QueueDestroy | Kind::QueueDestroyFailed => size_of::<record::QueueDestroy>(),
-        Kind::Ioctl => size_of::<record::Ioctl>(),
-        Kind::QueueUpdate => size_of::<record::QueueUpdate>(),
-        Kind::MqdWrite => size_of::<record::MqdWrite>(),
-        Kind::Evict | Kind::Restore => size_of::<record::Eviction>(),
-        Kind::VmFault => size_of::<record::VmFault>(),
-        Kind::GpuResetBegin | Kind::GpuResetEnd | Kind::HwsHang => size_of::<record::Gpu>(),
-        Kind::UserQueue => size_of::<record::UserQueue>(),
-    }
-}
 
 /// Four bytes of a body: repeated ids, lengths, texts.
 fn body_word() -> impl Strategy<Value = [u8; 4]> {
@@ -52,7 +33,7 @@ fn header() -> impl Strategy<Value = (u64, u64, [u32; 4])> {
 fn record(kinds: Vec<Kind>) -> impl Strategy<Value = Vec<u8>> {
     (select(kinds), header(), vec(body_word(), 24), vec(hostile(), 2)).prop_map(
         |(kind, (time, process, [tgid, tid, task, ioctl]), words, texts)| {
-            let size = size(kind);
+            let size = kind.record_size();
             let mut bytes = Vec::with_capacity(size);
             bytes.extend(u32::try_from(size).unwrap_or(0).to_le_bytes());
             bytes.extend((kind as u16).to_le_bytes());

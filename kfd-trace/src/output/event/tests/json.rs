@@ -1,14 +1,16 @@
-use super::*;
+use crate::model::event::{Body, Event, Outcome, QueueCreate};
 use crate::model::incident::{CuMask, QueueUpdate};
 use crate::model::ioctl::Mismatch;
+use crate::output::event::context::Context;
+use crate::output::event::json;
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, clock, ioctl_event, shown, topology};
 use crate::state::samples::{create, destroy, event, facts, seen};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn line(event: &Event) -> String {
     shown(event, |event, context| {
         let mut out = Vec::new();
-        super::event(&mut out, event, context).expect("memory");
+        json::event(&mut out, event, context).expect("memory");
         String::from_utf8(out).expect("UTF-8")
     })
 }
@@ -110,7 +112,7 @@ fn addresses_in_arguments_are_hexadecimal_and_two_abis_are_told() {
     };
     let outcome = Outcome::Returned { result: 0, latency_ns: 1 };
     let mut out = Vec::new();
-    super::event(&mut out, &ioctl_event(0xc058_4b02, outcome, &[0x10, 0, 0, 0, 0, 0, 0, 0]), &context)
+    json::event(&mut out, &ioctl_event(0xc058_4b02, outcome, &[0x10, 0, 0, 0, 0, 0, 0, 0]), &context)
         .expect("memory");
     let value: Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(value["args"], json!({"ring_base_address": "0x10"}));

@@ -1,6 +1,6 @@
 //! Stream lines that belong to no process: the driver was unloaded, or its successor is traced.
 
-use super::SCHEMA;
+use super::json::SCHEMA;
 use crate::text::clock::Clock;
 use crate::text::escape;
 use serde::Serialize;
@@ -16,7 +16,8 @@ pub enum Driver {
 }
 
 #[derive(Debug, Serialize)]
-struct Line {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Line {
     schema: u32,
     /// Wall clock, RFC 3339 in UTC.
     ts: Option<String>,
@@ -27,6 +28,7 @@ struct Line {
     task_pid: Option<u32>,
     comm: Option<&'static str>,
     kfd_process: Option<&'static str>,
+    /// Loads of the driver that were traced, including this one.
     driver_loads: u64,
 }
 

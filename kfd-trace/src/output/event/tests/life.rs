@@ -1,7 +1,10 @@
 //! Lines of queue and GPU events.
 
-use super::*;
+use super::stream::line;
+use crate::model::event::{Body, Event};
 use crate::model::incident::{CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, VmFault};
+use crate::output::samples::PID;
+use crate::state::samples::{event, facts};
 
 const GPU: Option<u32> = Some(58270);
 const LABEL: &str = "gpu 0 (0000:c1:00.0, gfx942)";
@@ -21,7 +24,7 @@ fn what_happens_to_a_gpu_tells_whom_it_hits() {
     ends(&of_nobody(Body::GpuResetBegin { gpu_id: GPU }), &format!("{LABEL} begins, hits pid 4321"));
     ends(&of_nobody(Body::GpuResetEnd { gpu_id: GPU }), &format!("{LABEL} ends, hits pid 4321"));
     let other = of_nobody(Body::GpuResetBegin { gpu_id: Some(9) });
-    ends(&other, "GPU_RESET      gpu_id=9 begins, nobody has queues on it");
+    ends(&other, "GPU_RESET      gpu_id=9 begins, no process has queues on it");
 }
 
 #[test]

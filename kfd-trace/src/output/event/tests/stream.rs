@@ -1,9 +1,12 @@
-use super::*;
+use crate::model::event::{Body, Event, Outcome, QueueCreate};
 use crate::model::ioctl::Mismatch;
+use crate::output::event::context::Context;
+use crate::output::event::detail;
+use crate::output::event::stream::Stream;
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, clock, ioctl_event, shown, topology};
 use crate::state::samples::{create, destroy, event, facts, seen};
 
-fn line(event: &Event) -> String {
+pub(super) fn line(event: &Event) -> String {
     shown(event, |event, context| {
         let mut out = Vec::new();
         Stream { colour: false }.event(&mut out, event, context).expect("memory");
@@ -116,5 +119,3 @@ fn colours_only_when_asked_for_and_nothing_told_is_no_zero() {
     });
     assert!(coloured.contains("\x1b[32mCREATE_QUEUE") && !plain.contains('\x1b'));
 }
-
-mod life;

@@ -1,0 +1,103 @@
+//! Ioctls on /dev/kfd.
+
+use super::context::Context;
+use super::failure;
+use crate::model::event::{IoctlCall, Outcome};
+use crate::model::ioctl;
+use crate::output::names::hex;
+use crate::text::clock::latency;
+use crate::text::errno;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct IoctlFields {
+    ioctl: String,
+    nr: u8,
+    cmd: String,
+    /// Size in bytes that user space passed.
+    size: u32,
+    /// `null` if no handler was entered, or its arguments could not be read.
+    args: Option<BTreeMap<&'static str, Value>>,
+    entered_mono_ns: u64,
+    /// `returned`, `refused`, `not_measured` or `no_return_seen`.
+    outcome: &'static str,
+    /// Whether `result` is known.
+    measured: bool,
+    /// Return value of the call: 0 or more, or a negative errno.
+    result: Option<i32>,
+    /// Name of the error; only for a failed call.
+    errno: Option<String>,
+    /// Only for a call whose handler returned.
+    latency_ns: Option<u64>,
+    abi_mismatch: Option<AbiMismatch>,
+}
+
+/// User space and kernel were built with different layouts of the same ioctl.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct AbiMismatch {
+    user_size: u32,
+    kernel_size: u32,
+}
+
+pub(super) fn fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
+    let (outcome, result, latency_ns) = match call.outcome {
+        Outcome::Returned { result, latency_ns } => ("returned", Some(result), Some(latency_ns)),
+        Outcome::Refused { errno } => ("refused", Some(errno.saturating_neg()), None),
+        Outcome::NotMeasured => ("not_measured", None, None),
+        Outcome::NoReturnSeen => ("no_return_seen", None, None),
+    };
+    let args = ioctl::decode_args(call.cmd, &call.args).into_iter().map(|arg| {
+        let value = if arg.hex { Value::from(hex(arg.value)) } else { Value::from(arg.value) };
+        (arg.name, value)
+    });
+    IoctlFields {
+        ioctl: ioctl::name(call.cmd),
+        nr: ioctl::nr(call.cmd),
+        cmd: format!("{:#010x}", call.cmd),
+        size: ioctl::size(call.cmd),
+        args: (!call.args.is_empty()).then(|| args.collect()),
+        entered_mono_ns: call.entered_ns,
+        outcome,
+        measured: result.is_some(),
+        result,
+        errno: call.outcome.errno().and_then(failure),
+        latency_ns,
+        abi_mismatch: context
+            .mismatch
+            .map(|found| AbiMismatch { user_size: found.user_size, kernel_size: found.kernel_size }),
+    }
+}
+
+/// The call as strace shows it.
+pub(super) fn call(call: &IoctlCall, context: &Context<'_>) -> String {
+    let args: Vec<_> = ioctl::decode_args(call.cmd, &call.args)
+        .iter()
+        .map(|arg| match arg.hex {
+            true => format!("{}={:#x}", arg.name, arg.value),
+            false => format!("{}={}", arg.name, arg.value),
+        })
+        .collect();
+    let args = if call.args.is_empty() { "...".to_owned() } else { args.join(", ") };
+    let mut text = format!("{}({args}) = ", ioctl::name(call.cmd));
+    match call.outcome {
+        Outcome::Returned { result, latency_ns } => {
+            let errno = call.outcome.errno().unwrap_or(0);
+            let result = if errno == 0 { result.to_string() } else { format!("-{}", errno::name(errno)) };
+            let _ = write!(text, "{result} <{}>", latency(latency_ns));
+        }
+        Outcome::Refused { errno } => {
+            let _ = write!(text, "-{} (refused before its handler)", errno::name(errno));
+        }
+        Outcome::NotMeasured => text.push_str("? (not measured)"),
+        Outcome::NoReturnSeen => text.push_str("? (no return seen)"),
+    }
+    if let Some(mismatch) = context.mismatch {
+        let _ = write!(text, " [{} bytes, kernel has {}]", mismatch.user_size, mismatch.kernel_size);
+    }
+    text
+}

@@ -1,0 +1,4 @@
+mod documents;
+mod json;
+mod life;
+mod stream;
