@@ -34,6 +34,7 @@ Examples:
 const PS_EXAMPLES: &str = "\
 Examples:
   kfd-trace ps                                 processes and queues now
+  kfd-trace ps --wide                          with addresses and sources
   kfd-trace ps --json | jq '.queues[].pid'     PIDs that have queues";
 
 const DAEMON_EXAMPLES: &str = "\
@@ -230,10 +231,16 @@ pub enum Command {
 }
 
 /// Options of `ps`.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct PsArgs {
     #[command(flatten)]
     pub format: JsonArgs,
+    /// Also show PIDs inside namespaces, addresses and sizes of rings, priorities and sources.
+    #[arg(long, short, conflicts_with = "json")]
+    pub wide: bool,
+    /// Take the ages of queues from the daemon at this URL [default: http://127.0.0.1:20200, if it responds].
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
     /// With --json: add command lines, up to 4096 bytes; they may hold secrets.
     #[arg(long, requires = "json")]
     pub cmdline: bool,

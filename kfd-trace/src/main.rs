@@ -1,7 +1,7 @@
 //! The program: parses the command line, runs the command, prints an error once.
 
 use anyhow::{Context as _, Result};
-use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, Ring, TraceArgs};
+use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, PsArgs, Ring, TraceArgs};
 use kfd_trace::command::{amd_log, daemon, doctor, manual, metrics, ps, status, trace};
 use kfd_trace::kernel::Roots;
 use kfd_trace::probes::plan::Attach;
@@ -52,7 +52,9 @@ fn run(cli: Cli) -> Result<()> {
     }
     match cli.command {
         None => block_on(trace::run(&stream(roots, cli.trace))),
-        Some(Command::Ps(args)) => Ok(ps::run(&roots, args.format.json)?),
+        Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
+            Ok(ps::run(&roots, &ps::Options { json: format.json, wide, url })?)
+        }
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
         Some(Command::Doctor(args)) => Ok(doctor::run(&roots, args.pid, args.format.json)?),
         Some(Command::AmdLog(args)) => amd_logs(roots, args),

@@ -13,10 +13,11 @@ use crate::kernel::{Capabilities, Capability, Finding, Kernel, Preflight, Roots,
 use crate::probes::facts::Facts;
 use crate::runtime::exit::{self, Stop};
 use crate::runtime::stderr::say;
+use crate::state::{Process, Queue, Source};
 use crate::tracer::enrich;
 use crate::tracer::inventory::{self, Found};
 use crate::tracer::preflight::chain;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
@@ -95,11 +96,19 @@ impl Driver {
         let (kernel, facts) = self.0.as_ref().map_err(Clone::clone)?;
         let (mut all, mut sampled) = (KfdProcesses::new(), AllSampled::new());
         let standing = inventory::walk(roots, kernel, facts)?;
-        let did = ps::measured(roots, &standing);
+        let mut state = ps::state_of(&standing, Source::Kernel);
+        ps::sample(roots, &mut state);
+        let snapshot = state.snapshot();
+        let place =
+            |process: &Process, queue: &Queue| Some((process.tgid?, process.context_id, queue.queue_id));
+        let activities: BTreeMap<_, _> = snapshot
+            .queues()
+            .filter_map(|(process, queue)| Some((place(process, queue)?, &queue.activity)))
+            .collect();
         for Found { process, queues, .. } in &standing {
             for queue in queues {
                 let place = queue.queue_id.map(|queue_id| (process.tgid, process.context_id, queue_id));
-                let activity = place.and_then(|place| did.get(&place));
+                let activity = place.and_then(|place| activities.get(&place).copied());
                 sampled.entry(process.tgid).or_default().add(queue, activity);
             }
             let told = process::check(&roots.procfs, process.tgid, process.start_boottime_ns);

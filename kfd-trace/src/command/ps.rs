@@ -2,18 +2,16 @@
 
 use crate::attribute::Topology;
 use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
-use crate::model::event::QueueCreate;
-use crate::output::ps::{self, PsRow};
+use crate::output::ps::{self, Columns, DaemonQueues, PsRow, View};
 use crate::probes::facts::Facts;
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
-use crate::state::{Activity, Process, Queue, Source, Sources, State, StateLimits};
+use crate::state::{Source, Sources, State, StateLimits};
 use crate::tracer::engine;
 use crate::tracer::inventory::{self, Found};
 use crate::tracer::sample::pass::Sampler;
-use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IsTerminal};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread::{sleep, spawn};
@@ -34,30 +32,68 @@ pub(super) enum Measure {
     Activity,
 }
 
-/// Activity of queues, by tgid, context and queue id.
-pub(super) type Did = BTreeMap<(u32, Option<u32>, u32), Activity>;
-
 /// Interval between the two readings that make a rate.
 const BETWEEN: Duration = Duration::from_millis(500);
 
 /// Timeout for both readings.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The daemon's default address.
+const DAEMON: &str = "http://127.0.0.1:20200";
+
+/// Timeout for its response.
+const RESPONSE: Duration = Duration::from_secs(2);
+
+/// Largest response that is read: some 70,000 queues.
+const LARGEST: u64 = 64 << 20;
+
+/// How the list is printed.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub json: bool,
+    pub wide: bool,
+    /// Of a daemon; `None` for the one at its default address, if there is one.
+    pub url: Option<String>,
+}
+
+/// The queues that a running daemon knows.
+fn queues_of_daemon(url: &str) -> Result<DaemonQueues, String> {
+    let url = format!("{}/api/v1/queues", url.trim_end_matches('/'));
+    let config = ureq::Agent::config_builder().timeout_global(Some(RESPONSE)).proxy(None).build();
+    let response = ureq::Agent::new_with_config(config).get(&url).call();
+    let mut response = response.map_err(|error| format!("{url}: {error}"))?;
+    response.body_mut().with_config().limit(LARGEST).read_json().map_err(|error| format!("{url}: {error}"))
+}
+
+/// Columns of the terminal.
+fn width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
 
 /// Prints the table.
 ///
 /// # Errors
 /// If there is no driver, or the output cannot be written.
-pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
-    let (Listed { rows, asked, topology }, problem) = list(roots, Measure::Activity)?;
+pub fn run(roots: &Roots, options: &Options) -> Result<(), Stop> {
+    let (Listed { mut rows, asked, topology }, problem) = list(roots, Measure::Activity)?;
+    match queues_of_daemon(options.url.as_deref().unwrap_or(DAEMON)) {
+        Ok(known) => ps::add_ages(&mut rows, &known),
+        // There need not be a daemon.
+        Err(error) if options.url.is_none() => log::debug!("no ages of queues from {DAEMON}: {error}"),
+        Err(error) => say(format_args!("no ages of queues: {error}")),
+    }
     if let Some(why) = problem {
-        say(format_args!("only what sysfs tells is shown, without addresses: {why}"));
+        say(format_args!("shown by sysfs alone, without addresses: {why}"));
     }
     let mut out = io::stdout().lock();
-    let written = if json {
+    let written = if options.json {
         let ts = engine::wall_clock().rfc3339(clock::mono_ns());
         ps::json(&mut out, &rows, asked, &topology, ts)
     } else {
-        ps::text(&mut out, &rows, asked, &topology)
+        let width = io::stdout().is_terminal().then(width).flatten();
+        let columns = if options.wide { Columns::All } else { Columns::Usual { width } };
+        ps::text(&mut out, &rows, &View { asked, topology: &topology, columns })
     };
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Stop::failed(error)),
@@ -82,12 +118,15 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listed, Option<St
     match walk(roots, kernel.as_ref().ok(), &facts, &found) {
         Ok(standing) => {
             asked = asked.with(Source::Kernel);
-            let did = if measure == Measure::Activity { measured(roots, &standing) } else { Did::new() };
-            lists.push(rows(&standing, Source::Kernel, &did));
+            let mut state = state_of(&standing, Source::Kernel);
+            if measure == Measure::Activity {
+                sample(roots, &mut state);
+            }
+            lists.push(rows(&state));
         }
         Err(why) => problem = Some(why),
     }
-    lists.push(rows(&inventory::sysfs(roots, &facts.layout).0, Source::Sysfs, &Did::new()));
+    lists.push(rows(&state_of(&inventory::sysfs(roots, &facts.layout).0, Source::Sysfs)));
     let topology = Topology::read(&roots.sysfs);
     Ok((Listed { rows: ps::merge(lists), asked, topology }, problem))
 }
@@ -105,14 +144,19 @@ fn walk(
     inventory::walk(roots, kernel, facts)
 }
 
-/// Reads the pointers of all queues twice.
-pub(super) fn measured(roots: &Roots, standing: &[Found]) -> Did {
+/// A state of what one source lists.
+pub(super) fn state_of(found: &[Found], source: Source) -> State {
     let mut state = State::new(StateLimits::default());
-    inventory::adopt(&mut state, standing, Source::Kernel, clock::mono_ns().into());
+    inventory::adopt(&mut state, found, source, clock::mono_ns().into());
+    state
+}
+
+/// Reads the pointers of all queues twice.
+pub(super) fn sample(roots: &Roots, state: &mut State) {
     let targets = state.sought();
     let mut sampler = Sampler::new(roots.procfs.clone());
     let reads = sampler.reads();
-    let (told, samples) = mpsc::channel();
+    let (sender, samples) = mpsc::channel();
     // In a thread of its own: a memory read may block, and the table must be shown all the same.
     spawn(move || {
         let first = sampler.pass(&targets).samples;
@@ -124,9 +168,9 @@ pub(super) fn measured(roots: &Roots, standing: &[Found]) -> Did {
             Vec::new()
         };
         // The receiver may be gone.
-        let _ = told.send([first, rest].concat());
+        let _ = sender.send([first, rest].concat());
     });
-    match samples.recv_timeout(PATIENCE) {
+    match samples.recv_timeout(TIMEOUT) {
         Ok(samples) => samples.iter().for_each(|sample| {
             state.sampled(sample);
         }),
@@ -135,33 +179,8 @@ pub(super) fn measured(roots: &Roots, standing: &[Found]) -> Did {
             reads.load(Ordering::Relaxed)
         )),
     }
-    let of = |(process, queue): (&Process, &Queue)| {
-        Some(((process.tgid?, process.context_id, queue.queue_id), queue.activity.clone()))
-    };
-    state.snapshot().queues().filter_map(of).collect()
 }
 
-fn rows(found: &[Found], source: Source, did: &Did) -> Vec<PsRow> {
-    let rows = found.iter().flat_map(|Found { process, details, queues }| {
-        let details = details.clone().unwrap_or_default();
-        let own = PsRow {
-            pid: Some(process.tgid),
-            ns_pid: process.ns_tgid,
-            uid: process.uid,
-            comm: process.comm.clone(),
-            details,
-            context_id: process.context_id,
-            sources: source.into(),
-            ..PsRow::default()
-        };
-        let activity =
-            |queue: &QueueCreate| did.get(&(process.tgid, process.context_id, queue.queue_id?)).cloned();
-        let with = |queue: &QueueCreate| PsRow {
-            queue: Some(queue.clone()),
-            activity: activity(queue),
-            ..own.clone()
-        };
-        if queues.is_empty() { vec![own.clone()] } else { queues.iter().map(with).collect() }
-    });
-    rows.collect()
+fn rows(state: &State) -> Vec<PsRow> {
+    PsRow::from_snapshot(&state.snapshot(), clock::mono_ns(), clock::boot_ns())
 }

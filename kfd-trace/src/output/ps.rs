@@ -12,7 +12,9 @@ use crate::text::table::plain;
 use bytesize::ByteSize;
 use std::io::{self, Write};
 
+mod daemon;
 mod merge;
+pub use daemon::{DaemonQueues, add_ages};
 pub use merge::merge;
 
 /// One queue, or one process without queues. `None` is "not known".
@@ -33,17 +35,21 @@ pub struct PsRow {
     pub queue: Option<QueueCreate>,
     /// Nanoseconds; `None` if the creation of the queue was not seen.
     pub age_ns: Option<u64>,
+    /// Nanoseconds since the start of the process's leader: no queue of it is older.
+    pub process_age_ns: Option<u64>,
     /// `None`: not sampled.
     pub activity: Option<Activity>,
     pub sources: Sources,
 }
 
 impl PsRow {
-    /// Rows of the live processes of a snapshot.
+    /// Rows of the live processes of a snapshot. `now_ns`, `boot_ns`: CLOCK_MONOTONIC and CLOCK_BOOTTIME.
     #[must_use]
-    pub fn from_snapshot(snapshot: &Snapshot, now_ns: u64) -> Vec<PsRow> {
+    pub fn from_snapshot(snapshot: &Snapshot, now_ns: u64, boot_ns: u64) -> Vec<PsRow> {
         let rows = |process: &Process| {
-            let own = PsRow::of_process(process);
+            let start_ns = process.start_boottime_ns;
+            let process_age_ns = start_ns.map(|start_ns| boot_ns.saturating_sub(start_ns));
+            let own = PsRow { process_age_ns, ..PsRow::of_process(process) };
             if process.queues.is_empty() {
                 return vec![own];
             }
@@ -83,11 +89,20 @@ impl PsRow {
     }
 
     pub(super) fn queue_id(&self) -> Option<u32> {
-        self.told(|queue| queue.queue_id)
+        self.known(|queue| queue.queue_id)
     }
 
     pub(super) fn gpu_id(&self) -> Option<u32> {
-        self.told(|queue| queue.gpu_id)
+        self.known(|queue| queue.gpu_id)
+    }
+
+    /// `5m 3s`; `<5m 3s` where only the process's start is known.
+    fn age(&self) -> Option<String> {
+        let of_process = self.process_age_ns.map(age);
+        match self.queue_id() {
+            Some(_) => self.age_ns.map(age).or(of_process.map(|age| format!("<{age}"))),
+            None => of_process,
+        }
     }
 
     /// Activity of its queue, as text.
@@ -95,16 +110,23 @@ impl PsRow {
         word(self.queue.as_ref()?, self.activity.as_ref()?)
     }
 
-    fn told<T>(&self, of: impl Fn(&QueueCreate) -> Option<T>) -> Option<T> {
+    fn known<T>(&self, of: impl Fn(&QueueCreate) -> Option<T>) -> Option<T> {
         self.queue.as_ref().and_then(of)
     }
 
     /// `probe+sysfs`, or `sysfs only` if `asked` has other sources, which do not have it.
     #[must_use]
     pub fn source(&self, asked: Sources) -> String {
-        let silent = asked.iter().any(|source| !self.sources.has(source));
         let one = self.sources.iter().count() == 1;
-        if silent && one { format!("{} only", self.sources) } else { self.sources.to_string() }
+        if self.missed_by_one(asked) && one {
+            format!("{} only", self.sources)
+        } else {
+            self.sources.to_string()
+        }
+    }
+
+    fn missed_by_one(&self, asked: Sources) -> bool {
+        asked.iter().any(|source| !self.sources.has(source))
     }
 }
 
@@ -125,81 +147,137 @@ pub(super) fn state(queue: &QueueCreate) -> String {
 /// A column: name, whether it is right-aligned, and its cell; `None` is "not known".
 type Column = (&'static str, bool, fn(&PsRow, &View<'_>) -> Option<String>);
 
-/// Input of the cells.
-struct View<'a> {
-    asked: Sources,
-    topology: &'a Topology,
+/// How the rows are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The sources that were available.
+    pub asked: Sources,
+    pub topology: &'a Topology,
+    pub columns: Columns,
+}
+
+/// Which columns are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Columns {
+    /// Those that answer who uses which GPU. With a width, long owners and names are cut to fit it.
+    Usual {
+        width: Option<usize>,
+    },
+    All,
 }
 
 const CONTEXT: &str = "CONTEXT";
+const COMM: &str = "COMM";
 const OWNER: &str = "OWNER";
 const RATE: &str = "RATE";
 const BACKLOG: &str = "BACKLOG";
+const SOURCE: &str = "SOURCE";
+
+/// Columns of [`Columns::All`] alone, beside SOURCE.
+const WIDE: [&str; 6] = ["NSPID", "RING", "SIZE", "WPTR", "RPTR", "PRIO"];
 
 /// From left to right.
 const COLUMNS: [Column; 18] = [
     ("PID", true, |row, _| show(row.pid)),
-    ("INSIDE", true, |row, _| show(row.ns_pid)),
+    ("NSPID", true, |row, _| show(row.ns_pid)),
     (CONTEXT, true, |row, _| show(row.context_id)),
-    ("COMM", false, |row, _| row.comm.as_deref().map(escape::terminal)),
+    (COMM, false, |row, _| row.comm.as_deref().map(escape::terminal)),
     (OWNER, false, |row, _| row.owner()),
-    ("GPU", false, |row, view| {
-        row.gpu_id().map(|id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")))
-    }),
+    ("GPU", false, |row, view| row.gpu_id().map(|id| gpu(id, view))),
     ("QUEUE", true, |row, _| show(row.queue_id())),
-    ("TYPE", false, |row, _| row.told(|queue| queue.queue_type).map(|kind| kind.name().to_owned())),
-    ("RING", false, |row, _| row.told(|queue| queue.ring_address).map(names::hex)),
+    ("TYPE", false, |row, _| row.known(|queue| queue.queue_type).map(|kind| kind.name().to_owned())),
+    ("RING", false, |row, _| row.known(|queue| queue.ring_address).map(names::hex)),
     ("SIZE", true, |row, _| {
-        row.told(|queue| queue.ring_size).map(|size| ByteSize(size).display().iec_short().to_string())
+        row.known(|queue| queue.ring_size).map(|size| ByteSize(size).display().iec_short().to_string())
     }),
-    ("WPTR", false, |row, _| row.told(|queue| queue.write_pointer_address).map(names::hex)),
-    ("RPTR", false, |row, _| row.told(|queue| queue.read_pointer_address).map(names::hex)),
+    ("WPTR", false, |row, _| row.known(|queue| queue.write_pointer_address).map(names::hex)),
+    ("RPTR", false, |row, _| row.known(|queue| queue.read_pointer_address).map(names::hex)),
     ("STATE", false, |row, _| row.queue_id().and(row.queue.as_ref()).map(state)),
     (RATE, true, |row, _| row.active(activity::rate)),
     (BACKLOG, true, |row, _| row.active(activity::backlog)),
-    ("PRIO", true, |row, _| show(row.told(|queue| queue.priority))),
-    ("AGE", true, |row, _| row.age_ns.map(age)),
-    ("SOURCE", false, |row, view| Some(row.source(view.asked))),
+    ("PRIO", true, |row, _| show(row.known(|queue| queue.priority))),
+    ("AGE", true, |row, _| row.age()),
+    (SOURCE, false, |row, view| Some(row.source(view.asked))),
 ];
+
+/// The usual columns have the GPU's number alone: the lines below the table have its address.
+fn gpu(gpu_id: u32, view: &View<'_>) -> String {
+    let Some(gpu) = view.topology.gpu(gpu_id) else { return format!("gpu_id={gpu_id}") };
+    if view.columns == Columns::All { gpu.label() } else { format!("gpu {}", gpu.index) }
+}
 
 /// Column names, and one list of cells per row, safe for a terminal; `-` is "not known". Optional columns:
 /// contexts, if a process has more than its first one; owners (pod, Slurm job, container, unit), if one is
-/// known; activity, if sampled. `asked`: the sources that were available.
+/// known; activity, if sampled; sources, if one misses a row. `view.asked`: the sources that were available.
 #[must_use]
-pub fn table(rows: &[PsRow], asked: Sources, topology: &Topology) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let view = View { asked, topology };
-    let columns = columns(rows);
-    let of = |row| columns.iter().map(|(_, _, cell)| cell(row, &view).unwrap_or_else(dash)).collect();
-    (columns.iter().map(|(name, ..)| *name).collect(), rows.iter().map(of).collect())
+pub fn table(rows: &[PsRow], view: &View<'_>) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let columns = columns(rows, view);
+    let cells = |row| columns.iter().map(|(_, _, cell)| cell(row, view).unwrap_or_else(dash)).collect();
+    (columns.iter().map(|(name, ..)| *name).collect(), rows.iter().map(cells).collect())
 }
 
-fn columns(rows: &[PsRow]) -> Vec<Column> {
+fn columns(rows: &[PsRow], view: &View<'_>) -> Vec<Column> {
     let contexts = rows.iter().any(|row| row.context_id.is_some());
     let owners = rows.iter().any(|row| row.owner().is_some());
     let active = rows.iter().any(|row| row.active(activity::backlog).is_some());
-    let told = |name: &str| match name {
+    let all = view.columns == Columns::All;
+    // A difference between the sources is never hidden.
+    let differs = rows.iter().any(|row| row.missed_by_one(view.asked));
+    let is_shown = |name: &str| match name {
         CONTEXT => contexts,
         OWNER => owners,
         RATE | BACKLOG => active,
-        _ => true,
+        SOURCE => all || differs,
+        name => all || !WIDE.contains(&name),
     };
-    COLUMNS.into_iter().filter(|(name, ..)| told(name)).collect()
+    COLUMNS.into_iter().filter(|(name, ..)| is_shown(name)).collect()
 }
 
 /// Writes the table, followed by one line per GPU: queues compared with slots.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text(out: &mut impl Write, rows: &[PsRow], asked: Sources, topology: &Topology) -> io::Result<()> {
-    let right: Vec<usize> =
-        columns(rows).iter().enumerate().filter(|(_, column)| column.1).map(|(index, _)| index).collect();
-    let (header, cells) = table(rows, asked, topology);
+pub fn text(out: &mut impl Write, rows: &[PsRow], view: &View<'_>) -> io::Result<()> {
+    let right: Vec<usize> = columns(rows, view)
+        .iter()
+        .enumerate()
+        .filter(|(_, column)| column.1)
+        .map(|(index, _)| index)
+        .collect();
+    let (header, mut cells) = table(rows, view);
+    if let Columns::Usual { width: Some(width) } = view.columns {
+        for name in [OWNER, COMM] {
+            if let Some(index) = header.iter().position(|column| *column == name) {
+                fit(&header, &mut cells, index, width);
+            }
+        }
+    }
     writeln!(out, "{}", plain(&header, cells, &right))?;
-    let budget = budget(rows, topology);
-    if !topology.gpus.is_empty() {
+    let budget = budget(rows, view.topology);
+    if !view.topology.gpus.is_empty() {
         writeln!(out)?;
     }
-    topology.gpus.iter().try_for_each(|gpu| writeln!(out, "{}", budget.line(gpu)))
+    view.topology.gpus.iter().try_for_each(|gpu| writeln!(out, "{}", budget.line(gpu)))
+}
+
+/// No column is cut below this.
+const SHORTEST: usize = 8;
+
+/// Cuts the cells of one column so that the table fits `width`, as far as possible.
+fn fit(header: &[&str], cells: &mut [Vec<String>], index: usize, width: usize) {
+    let widest = |column: usize, name: &str| {
+        let cells = cells.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).chain([name.len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = header.iter().enumerate().map(|(column, name)| widest(column, name)).collect();
+    let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+    let Some(own) = widths.get(index).filter(|_| total > width) else { return };
+    let room = own.saturating_sub(total - width).max(SHORTEST);
+    for cell in cells.iter_mut().filter_map(|row| row.get_mut(index)) {
+        if cell.chars().count() > room {
+            *cell = cell.chars().take(room - 1).chain(['…']).collect();
+        }
+    }
 }
 
 fn budget(rows: &[PsRow], topology: &Topology) -> Budget {

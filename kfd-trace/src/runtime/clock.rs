@@ -9,6 +9,13 @@ pub fn mono_ns() -> u64 {
     nanoseconds(now.tv_sec, now.tv_nsec)
 }
 
+/// Nanoseconds of CLOCK_BOOTTIME now: the clock of a process's start.
+#[must_use]
+pub fn boot_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    nanoseconds(now.tv_sec, now.tv_nsec)
+}
+
 /// The offset from CLOCK_MONOTONIC to the Unix epoch, nanoseconds. Must be read again from time to time,
 /// since the wall clock is set and slewed.
 #[must_use]

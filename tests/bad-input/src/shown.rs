@@ -12,7 +12,7 @@ use kfd_trace::output::event::json;
 use kfd_trace::output::event::stream::Stream;
 use kfd_trace::output::metrics::{self, Detail, Scrape};
 use kfd_trace::output::page::{self, PageView};
-use kfd_trace::output::ps;
+use kfd_trace::output::ps::{self, Columns};
 use kfd_trace::output::summary::{Input, Summary};
 use kfd_trace::state::{
     Change, Class, Filter, History, IoctlTotals, SampleTotals, Snapshot, Source, Sources, State,
@@ -91,9 +91,11 @@ pub fn world(
     undecoded: &Undecoded,
 ) {
     let (snapshot, clock) = (state.snapshot(), clock());
-    let rows = ps::merge(vec![ps::PsRow::from_snapshot(&snapshot, NOW_NS)]);
+    let rows = ps::merge(vec![ps::PsRow::from_snapshot(&snapshot, NOW_NS, NOW_NS)]);
     let asked = Sources::from(Source::Probe).with(Source::Sysfs);
-    written(|out| ps::text(out, &rows, asked, topology));
+    for columns in [Columns::All, Columns::Usual { width: Some(80) }] {
+        written(|out| ps::text(out, &rows, &ps::View { asked, topology, columns }));
+    }
     document(&written(|out| ps::json(out, &rows, asked, topology, clock.rfc3339(NOW_NS))));
     let view = View { snapshot: &snapshot, topology, clock: &clock, now_ns: NOW_NS };
     for made in [api::queues(&view), api::processes(&view), api::gpus(&view)] {

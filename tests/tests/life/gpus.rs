@@ -116,7 +116,7 @@ fn more_active_queues_than_slots_is_oversubscribed() -> Result<()> {
     let slots = nodes[0].property("num_cp_queues")?;
     let workload = Workload::ready(&["hold", &format!("--aql={}", slots + 1), "--sdma=1"])?;
     assert_eq!(workload.queues().len() as u64, slots + 2);
-    let table = String::from_utf8(run(&["ps"])?.stdout)?;
+    let table = String::from_utf8(run(&["ps", "--wide"])?.stdout)?;
     let name = label(0, &nodes[0])?;
     let line = format!("{name}: {} of {slots} compute slots (oversubscribed), 1 of ", slots + 1);
     assert!(table.lines().any(|told| told.starts_with(&line)), "{table}");

@@ -115,7 +115,7 @@ fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
 
 /// `cargo xtask vm --kernel 6.12 --stage service -- --ignored --nocapture pictures`
 #[test]
-#[ignore = "prints what README.md shows: a table, and a page for a browser"]
+#[ignore = "prints a table, and the page that docs/page.png shows"]
 fn pictures() -> Result<()> {
     tracing()?;
     let mut load = Load::begin()?;

@@ -10,6 +10,8 @@ mod doctor;
 mod hang;
 mod hidden;
 mod ioctls_alone;
+mod proof;
+mod ps;
 mod refused;
 mod script;
 mod short_lived;

@@ -37,6 +37,7 @@ struct JsonRow<'a> {
     active: Option<bool>,
     evicted: Option<bool>,
     age_ns: Option<u64>,
+    process_age_ns: Option<u64>,
     activity: Option<ActivityFields>,
     #[serde(serialize_with = "names::sources")]
     sources: Sources,
@@ -126,6 +127,7 @@ fn json_row<'a>(row: &'a PsRow, topology: &'a Topology) -> JsonRow<'a> {
         active: queue.and_then(|queue| queue.active),
         evicted: queue.and_then(|queue| queue.evicted),
         age_ns: row.age_ns,
+        process_age_ns: row.process_age_ns,
         activity: queue.zip(row.activity.as_ref()).and_then(|(queue, did)| ActivityFields::of(queue, did)),
         sources: row.sources,
     }

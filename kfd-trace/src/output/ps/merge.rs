@@ -61,6 +61,7 @@ fn fill(known: &mut PsRow, row: &PsRow) {
 fn fill_process(known: &mut PsRow, row: &PsRow) {
     known.ns_pid = known.ns_pid.or(row.ns_pid);
     known.uid = known.uid.or(row.uid);
+    known.process_age_ns = known.process_age_ns.or(row.process_age_ns);
     known.comm = known.comm.take().or_else(|| row.comm.clone());
     if known.details.cgroup.is_none() {
         known.details = row.details.clone();

@@ -15,7 +15,7 @@ fn rows() -> Vec<PsRow> {
         sources: Source::Sysfs.into(),
         ..PsRow::default()
     };
-    merge(vec![PsRow::from_snapshot(&traced().snapshot(), NOW), vec![sysfs]])
+    merge(vec![PsRow::from_snapshot(&traced().snapshot(), NOW, 900_000_000_000), vec![sysfs]])
 }
 
 fn untold() -> QueueCreate {
@@ -26,26 +26,77 @@ fn asked() -> Sources {
     Sources::from(Source::Probe).with(Source::Sysfs)
 }
 
-#[test]
-fn the_table_as_a_whole() {
+fn tabled(rows: &[PsRow], columns: Columns) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let topology = topology();
+    table(rows, &View { asked: asked(), topology: &topology, columns })
+}
+
+fn lines(rows: &[PsRow], asked: Sources, columns: Columns) -> Vec<String> {
+    let topology = topology();
     let mut out = Vec::new();
-    text(&mut out, &rows(), asked(), &topology()).expect("memory");
-    let text = String::from_utf8(out).expect("UTF-8");
-    let lines: Vec<Vec<&str>> = text
-        .lines()
+    text(&mut out, rows, &View { asked, topology: &topology, columns }).expect("memory");
+    String::from_utf8(out).expect("UTF-8").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_wide_table_as_a_whole() {
+    let text = lines(&rows(), asked(), Columns::All);
+    let cells: Vec<Vec<&str>> = text
+        .iter()
         .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
         .collect();
-    let header = "PID,INSIDE,COMM,GPU,QUEUE,TYPE,RING,SIZE,WPTR,RPTR,STATE,PRIO,AGE,SOURCE";
-    assert_eq!(lines[0], header.split(',').collect::<Vec<_>>());
-    assert_eq!(lines[1].join("|"), "99|-|p\\u{1b}|gpu_id=7|0|-|-|-|-|-|-|-|-|sysfs only");
+    let header = "PID,NSPID,COMM,GPU,QUEUE,TYPE,RING,SIZE,WPTR,RPTR,STATE,PRIO,AGE,SOURCE";
+    assert_eq!(cells[0], header.split(',').collect::<Vec<_>>());
+    assert_eq!(cells[1].join("|"), "99|-|p\\u{1b}|gpu_id=7|0|-|-|-|-|-|-|-|-|sysfs only");
     let probe = "4321|7|train|gpu 0 (0000:c1:00.0, gfx942)|3|compute_aql|0x7fad66c00000|1.0M|0x7faf945b8038|0x7faf945b8080|active|7|5m 3s|probe only";
-    assert_eq!(lines[2].join("|"), probe);
-    assert_eq!(lines[3], Vec::<&str>::new());
-    assert_eq!(lines[4].join("|"), "gpu 0 (0000:c1:00.0, gfx942): 1 of 24 compute slots, 0 of 16 SDMA slots");
-    assert_eq!(lines.len(), 5);
-    assert!(text.lines().all(|line| line.len() <= 160), "{text}");
-    let column = |name: &str, line: usize| text.lines().nth(line).and_then(|line| line.find(name));
-    assert_eq!(column("SOURCE", 0), column("sysfs", 1), "columns stand under their names");
+    assert_eq!(cells[2].join("|"), probe);
+    assert_eq!(cells[3], Vec::<&str>::new());
+    assert_eq!(cells[4].join("|"), "gpu 0 (0000:c1:00.0, gfx942): 1 of 24 compute slots, 0 of 16 SDMA slots");
+    assert_eq!(cells.len(), 5);
+    assert_eq!(text[0].find("SOURCE"), text[1].find("sysfs"), "columns are under their names");
+}
+
+#[test]
+fn the_usual_table_is_narrow_and_shows_sources_only_where_they_differ() {
+    let own = PsRow::from_snapshot(&traced().snapshot(), NOW, 900_000_000_000);
+    let text = lines(&own, Source::Probe.into(), Columns::Usual { width: None });
+    assert_eq!(text[0], " PID  COMM   GPU    QUEUE  TYPE         STATE     AGE");
+    assert_eq!(text[1], "4321  train  gpu 0      3  compute_aql  active  5m 3s");
+    let (header, cells) = tabled(&rows(), Columns::Usual { width: None });
+    assert_eq!(header.last(), Some(&"SOURCE"));
+    assert_eq!(cells[1].last().map(String::as_str), Some("probe only"));
+}
+
+#[test]
+fn an_age_that_only_the_process_limits_is_marked() {
+    let queue = Some(QueueCreate { queue_id: Some(0), ..untold() });
+    let row = |queue, age_ns, process_age_ns| PsRow { queue, age_ns, process_age_ns, ..PsRow::default() };
+    let age = |row: PsRow| row.age().unwrap_or_else(dash);
+    let second = Some(1_000_000_000);
+    assert_eq!(age(row(queue.clone(), second, Some(5_000_000_000))), "1s");
+    assert_eq!(age(row(queue.clone(), None, second)), "<1s");
+    assert_eq!(age(row(None, None, second)), "1s", "of the process itself");
+    assert_eq!(age(row(queue, None, None)), "-");
+}
+
+#[test]
+fn a_table_is_cut_to_the_terminal_the_owner_first() {
+    let belongs =
+        Belongs { unit: Some("a-very-long-name-of-a-training-job.service".into()), ..Belongs::default() };
+    let details = ProcessDetails { belongs, ..ProcessDetails::default() };
+    let queue = QueueCreate { queue_id: Some(3), gpu_id: Some(58270), ..untold() };
+    let comm = Some("fifteen-letters".to_owned());
+    let row = PsRow { pid: Some(4_000_321), comm, details, queue: Some(queue), ..PsRow::default() };
+    let widest = |width| {
+        let lines = lines(std::slice::from_ref(&row), Sources::default(), Columns::Usual { width });
+        (lines[..2].iter().map(|line| line.chars().count()).max().unwrap(), lines[1].clone())
+    };
+    assert!(widest(None).1.contains("a-very-long-name-of-a-training-job.service"));
+    let (columns, line) = widest(Some(80));
+    assert!(columns <= 80 && line.contains("fifteen-letters") && line.contains('…'), "{columns}: {line}");
+    let (columns, line) = widest(Some(60));
+    assert!(columns <= 60 && line.contains("a-very-…") && line.contains("fift"), "{columns}: {line}");
+    assert!(widest(Some(20)).1.contains("4000321"), "numbers are never cut");
 }
 
 #[test]
@@ -61,7 +112,7 @@ fn the_state_is_a_word_and_contexts_have_a_column_when_there_are_any() {
         assert_eq!(state(&QueueCreate { evicted, active, percent, ..untold() }), shown);
     }
     let second = PsRow { pid: Some(99), context_id: Some(5), ..PsRow::default() };
-    let (header, cells) = table(&[rows(), vec![second]].concat(), asked(), &topology());
+    let (header, cells) = tabled(&[rows(), vec![second]].concat(), Columns::All);
     assert_eq!(header[2], "CONTEXT");
     assert_eq!([cells[0][2].as_str(), cells[2][2].as_str()], ["-", "5"]);
     assert_eq!(cells[2][11], "-", "a process without queues has no state");
@@ -74,17 +125,17 @@ fn the_owner_has_a_column_where_one_is_told() {
         let details = ProcessDetails { belongs, ..ProcessDetails::default() };
         PsRow { pid: Some(5), details, ..PsRow::default() }
     };
-    let (header, _) = table(&[owned(None)], asked(), &topology());
+    let (header, _) = tabled(&[owned(None)], Columns::All);
     assert!(!header.contains(&"OWNER"), "{header:?}");
-    let (header, cells) = table(&[owned(None), owned(Some("train.service"))], asked(), &topology());
-    assert_eq!(header[..4], ["PID", "INSIDE", "COMM", "OWNER"]);
+    let (header, cells) = tabled(&[owned(None), owned(Some("train.service"))], Columns::All);
+    assert_eq!(header[..4], ["PID", "NSPID", "COMM", "OWNER"]);
     assert_eq!([&*cells[0][3], &*cells[1][3]], ["-", "train.service"]);
 }
 
 #[test]
 fn json_has_its_fields_in_one_order() {
     let process = PsRow { pid: Some(5), sources: Source::Sysfs.into(), ..PsRow::default() };
-    let mut rows = PsRow::from_snapshot(&traced().snapshot(), NOW);
+    let mut rows = PsRow::from_snapshot(&traced().snapshot(), NOW, 900_000_000_000);
     rows.push(process);
     let mut out = Vec::new();
     json(&mut out, &rows, asked(), &topology(), None).expect("memory");
@@ -100,14 +151,14 @@ fn json_has_its_fields_in_one_order() {
             r#""gpu_id":58270,"queue_id":3,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","#,
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"percent":100,"#,
-            r#""sdma_engine_id":null,"active":true,"evicted":false,"age_ns":303000000000,"activity":null,"sources":["probe"]}],"#,
+            r#""sdma_engine_id":null,"active":true,"evicted":false,"age_ns":303000000000,"process_age_ns":899000000000,"activity":null,"sources":["probe"]}],"#,
             r#""processes":[{"pid":5,"ns_pid":null,"uid":null,"comm":null,"cmdline":null,"cgroup":null,"#,
             r#""container_id":null,"runtime":null,"pod_uid":null,"namespace":null,"pod":null,"container":null,"#,
             r#""slurm_job":null,"slurm_step":null,"slurm_uid":null,"unit":null,"#,
             r#""kfd_process":null,"context_id":null,"gpu":null,"node":null,"pci":null,"gpu_id":null,"#,
             r#""queue_id":null,"queue_type":null,"ring_address":null,"ring_size":null,"#,
             r#""write_pointer_address":null,"read_pointer_address":null,"doorbell_offset":null,"priority":null,"#,
-            r#""percent":null,"sdma_engine_id":null,"active":null,"evicted":null,"age_ns":null,"activity":null,"#,
+            r#""percent":null,"sdma_engine_id":null,"active":null,"evicted":null,"age_ns":null,"process_age_ns":null,"activity":null,"#,
             r#""sources":["sysfs"]}]"#
         ))
     );
@@ -133,7 +184,7 @@ fn json_holds_queues_apart_from_processes_without_any() {
             "queue_id": 3, "queue_type": "compute_aql", "ring_address": "0x7fad66c00000", "ring_size": 1048576,
             "write_pointer_address": "0x7faf945b8038", "read_pointer_address": "0x7faf945b8080",
             "doorbell_offset": 16, "priority": 7, "percent": 100, "sdma_engine_id": null,
-            "active": true, "evicted": false, "age_ns": 303_000_000_000_u64, "activity": null, "sources": ["probe"],
+            "active": true, "evicted": false, "age_ns": 303_000_000_000_u64, "process_age_ns": 899_000_000_000_u64, "activity": null, "sources": ["probe"],
         })
     );
     assert_eq!(value["queues"][0]["ring_address"], Value::Null);

@@ -1,0 +1,99 @@
+//! What a running daemon adds to the rows: it saw the queues' creation. In: `/api/v1/queues` of it.
+
+use super::PsRow;
+use crate::model::event::ProcessId;
+use crate::output::names::hex;
+use serde::Deserialize;
+
+/// The part of the document that is used.
+#[derive(Debug, Default, Deserialize)]
+pub struct DaemonQueues {
+    queues: Vec<DaemonQueue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct DaemonQueue {
+    pid: Option<u32>,
+    context_id: Option<u32>,
+    kfd_process: Option<String>,
+    gpu_id: Option<u32>,
+    queue_id: Option<u32>,
+    ring_address: Option<String>,
+    age_ns: Option<u64>,
+}
+
+/// The daemon's list may be this much later than the rows (the timeout for its response, and clock ticks).
+const LATER_NS: u64 = 3_000_000_000;
+
+/// Adds age and number of the KFD process to the queues that the daemon knows: same PID, context, queue id and
+/// GPU, and the same ring, as far as both know it. A queue older than its process is not believed.
+pub fn add_ages(rows: &mut [PsRow], known: &DaemonQueues) {
+    for row in rows.iter_mut().filter(|row| row.queue_id().is_some()) {
+        let mut matching = known.queues.iter().filter(|queue| queue.is_of(row));
+        // Two queues of one name: the daemon's list is from another moment.
+        let (Some(queue), None) = (matching.next(), matching.next()) else { continue };
+        let possible = |age: &u64| row.process_age_ns.is_none_or(|process| *age <= process + LATER_NS);
+        row.age_ns = row.age_ns.or(queue.age_ns.filter(possible));
+        let id = queue.kfd_process.as_ref().and_then(|id| id.parse().ok()).map(ProcessId);
+        row.process = row.process.or(id);
+    }
+}
+
+impl DaemonQueue {
+    fn is_of(&self, row: &PsRow) -> bool {
+        let ring = row.known(|queue| queue.ring_address).map(hex);
+        self.pid.is_some()
+            && (self.pid, self.context_id, self.queue_id) == (row.pid, row.context_id, row.queue_id())
+            && self.gpu_id == row.gpu_id()
+            && (ring.is_none() || self.ring_address.is_none() || self.ring_address == ring)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::event::{Origin, QueueCreate};
+
+    fn row(queue_id: u32) -> PsRow {
+        let queue = QueueCreate {
+            queue_id: Some(queue_id),
+            gpu_id: Some(7),
+            ring_address: Some(0x1000),
+            ..QueueCreate::untold(Origin::Standing)
+        };
+        PsRow { pid: Some(5), queue: Some(queue), process_age_ns: Some(500), ..PsRow::default() }
+    }
+
+    fn daemon(text: &str) -> DaemonQueues {
+        serde_json::from_str(&format!("{{\"schema\": 1, \"queues\": [{text}]}}")).expect("JSON")
+    }
+
+    fn queue(ring: &str, age_ns: &str) -> String {
+        format!(
+            r#"{{"pid": 5, "context_id": null, "kfd_process": "12", "gpu_id": 7, "queue_id": 1,
+                "ring_address": {ring}, "age_ns": {age_ns}, "comm": "train"}}"#
+        )
+    }
+
+    fn added(queues: &str) -> (Option<u64>, Option<ProcessId>) {
+        let mut rows = [row(1), row(2)];
+        add_ages(&mut rows, &daemon(queues));
+        assert_eq!((rows[1].age_ns, rows[1].process), (None, None), "another queue");
+        (rows[0].age_ns, rows[0].process)
+    }
+
+    #[test]
+    fn the_same_queue_gets_its_age_and_process() {
+        assert_eq!(added(&queue(r#""0x1000""#, "300")), (Some(300), Some(ProcessId(12))));
+        assert_eq!(added(&queue("null", "300")), (Some(300), Some(ProcessId(12))));
+        assert_eq!(added(&queue(r#""0x1000""#, "null")), (None, Some(ProcessId(12))), "found, not created");
+    }
+
+    #[test]
+    fn what_contradicts_is_not_taken() {
+        assert_eq!(added(&queue(r#""0x2000""#, "300")), (None, None), "an earlier queue of this id");
+        assert_eq!(added(&queue(r#""0x1000""#, "3000000501")).0, None, "older than its process");
+        let twice = [queue("null", "1"), queue("null", "2")].join(",");
+        assert_eq!(added(&twice), (None, None));
+    }
+}
