@@ -158,7 +158,7 @@ impl ProbeId {
 
 impl Trouble {
     /// Those due to which an event was not reported that the driver's own lists may show.
-    pub const UNTOLD: &'static [Trouble] = &[
+    pub const UNREPORTED: &'static [Trouble] = &[
         Trouble::QueueUnreadable,
         Trouble::ProcessesFull,
         Trouble::EvictionUnreadable,

@@ -70,7 +70,7 @@ pub struct Caller {
 
 impl Caller {
     /// No thread, in no call.
-    pub const NOBODY: Self = Self {
+    pub const NONE: Self = Self {
         thread: 0,
         slot: Slot {
             entered_ns: 0,

@@ -109,7 +109,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_global_stands_once() {
+    fn each_global_occurs_once() {
         let names: BTreeSet<_> = FIELDS.iter().map(|field| field.global).collect();
         assert_eq!(names.len(), FIELDS.len());
         assert!(field("QUEUE_ID").is_some() && field("NO_SUCH").is_none());

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_latency_stands_below_its_buckets_edge() {
+    fn a_latency_is_below_the_edge_of_its_bucket() {
         for latency in [0, 1, 1023, 1024, 1025, 2047, 2048, 1 << 35, (1 << 35) - 1, u64::MAX] {
             let bucket = bucket_of(latency);
             assert!(upper_edge_ns(bucket).is_none_or(|edge| latency < edge), "{latency} in {bucket}");

@@ -90,7 +90,7 @@ fn take(thread: u64) -> bool {
         return false;
     }
     let caller = &mut own(seat).caller;
-    // SAFETY: `Caller::NOBODY` is all zeros.
+    // SAFETY: `Caller::NONE` is all zeros.
     unsafe { zero(caller) };
     if let Some(stale) = nested::leave::<Slot>() {
         caller.slot = stale;

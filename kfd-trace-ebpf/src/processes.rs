@@ -116,7 +116,7 @@ impl From<&Slot> for Owner {
 }
 
 /// No process: a failed open.
-pub(crate) const NOBODY: Owner = Owner { id: 0, tgid: 0 };
+pub(crate) const NO_OWNER: Owner = Owner { id: 0, tgid: 0 };
 
 /// Where a process is seen; determines whether the running thread may stand in for an unreadable leader.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -189,7 +189,7 @@ fn make_known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
         losses::trouble(probe, Trouble::ProcessesFull);
     }
     if entry.wanted != 0 {
-        tell(probe, process, &entry, met);
+        send_seen(probe, process, &entry, met);
     }
     Some(entry)
 }
@@ -259,13 +259,13 @@ fn is_still(process: u64, entry: &Entry) -> bool {
 fn forget_leftover(probe: ProbeId, process: u64, entry: &Entry) {
     remove(process, entry);
     if entry.wanted != 0 {
-        tell_end(probe, entry, Kind::ProcessRelease);
+        send_end(probe, entry, Kind::ProcessRelease);
     }
 }
 
 /// Sends a record that contains only its owner.
 #[inline(always)]
-pub(crate) fn tell_end(probe: ProbeId, entry: &Entry, kind: Kind) {
+pub(crate) fn send_end(probe: ProbeId, entry: &Entry, kind: Kind) {
     emit::emit(probe, kind, entry, |_: &mut Bare| ());
 }
 
@@ -301,7 +301,7 @@ fn new_id() -> u64 {
 }
 
 #[inline(always)]
-fn tell(probe: ProbeId, process: u64, entry: &Entry, met: Met) {
+fn send_seen(probe: ProbeId, process: u64, entry: &Entry, met: Met) {
     // SAFETY: no arguments.
     let current = unsafe { bpf_get_current_task() };
     let own = if met == Met::Anywhere { 0 } else { read_or_zero::<u64>(current, &kernel::TASK_GROUP_LEADER) };

@@ -142,14 +142,14 @@ pub(crate) fn evict_gpu_return(ctx: RetProbeContext) -> u32 {
     if call.trigger == trigger::NONE {
         let _ = nested::leave::<Slot>();
     }
-    told(&call, ctx.ret::<u64>() as i32);
+    send(&call, ctx.ret::<u64>() as i32);
     0
 }
 
 const RETURN: ProbeId = ProbeId::EvictGpuReturn;
 
 #[inline(always)]
-fn told(slot: &Slot, result: i32) {
+fn send(slot: &Slot, result: i32) {
     let Some(after) = read::<u32>(slot.qpd, &kernel::QPD_EVICTED) else {
         losses::trouble(RETURN, Trouble::EvictionUnreadable);
         return;

@@ -114,7 +114,7 @@ fn enter_without_seat(file: u64, cmd: u32) {
         no_return_seen(&mut stale);
     }
     let mut caller = MaybeUninit::uninit();
-    // SAFETY: `Caller::NOBODY` is all zeros.
+    // SAFETY: `Caller::NONE` is all zeros.
     unsafe { zero(caller.as_mut_ptr()) };
     // SAFETY: as above.
     let caller: &mut Caller = unsafe { caller.assume_init_mut() };

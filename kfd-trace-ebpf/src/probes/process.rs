@@ -42,7 +42,7 @@ pub(crate) fn open(ctx: RetProbeContext) -> u32 {
     note!(&ctx, "open: tgid {} result {}", tgid, result);
     if filter::wanted(tgid) {
         // The process's number is not available here; its tgid is, and ProcessSeen was sent before.
-        record_open(Owner { tgid, ..processes::NOBODY }, result);
+        record_open(Owner { tgid, ..processes::NO_OWNER }, result);
     }
     0
 }
@@ -122,7 +122,7 @@ pub(crate) fn wq_release_return(_ctx: RetProbeContext) -> u32 {
     };
     let _ = RELEASING.remove(tid);
     if let Some(entry) = processes::released(process) {
-        processes::tell_end(ID, &entry, Kind::ProcessRelease);
+        processes::send_end(ID, &entry, Kind::ProcessRelease);
     }
     0
 }
@@ -135,6 +135,6 @@ fn container(member: Option<u64>, field: &Global<u32>) -> Option<u64> {
 #[inline(always)]
 fn bare(probe: ProbeId, process: u64, kind: Kind) {
     if let Some(entry) = processes::wanted(probe, process, Met::Anywhere) {
-        processes::tell_end(probe, &entry, kind);
+        processes::send_end(probe, &entry, kind);
     }
 }

@@ -118,8 +118,8 @@ pub(super) fn properties(queue: u64, out: &mut [u8; PROPERTIES_LEN]) -> Option<u
 /// Reads the memory of the running process; the daemon interprets it.
 #[inline(always)]
 fn read_pointers(queue: u64, record: &mut QueueDestroy) -> u32 {
-    let told = (read(queue, &kernel::QUEUE_WRITE_PTR), read(queue, &kernel::QUEUE_READ_PTR));
-    let (Some(write), Some(read)) = told else { return pointers::NOT_READ };
+    let pointers_read = (read(queue, &kernel::QUEUE_WRITE_PTR), read(queue, &kernel::QUEUE_READ_PTR));
+    let (Some(write), Some(read)) = pointers_read else { return pointers::NOT_READ };
     let (what, done) = match aql::head(write, read) {
         Some(head) => (pointers::HEAD, kernel::read_user(head, &mut record.memory)),
         None => (pointers::WORDS, words(write, read, &mut record.memory)),

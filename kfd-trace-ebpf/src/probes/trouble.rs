@@ -4,7 +4,7 @@
 
 use crate::kernel::{self, read, read_at};
 use crate::probes::device::gpu_id;
-use crate::processes::{self, Met, NOBODY};
+use crate::processes::{self, Met, NO_OWNER};
 use crate::{counters, emit, losses};
 use aya_ebpf::macros::kprobe;
 use aya_ebpf::programs::ProbeContext;
@@ -115,5 +115,5 @@ fn hang(probe: ProbeId, dqm: u64) {
 
 #[inline(always)]
 fn record_gpu(probe: ProbeId, kind: Kind, device: u64) {
-    emit::emit(probe, kind, NOBODY, |record: &mut Gpu| record.gpu_id = gpu_id(probe, device));
+    emit::emit(probe, kind, NO_OWNER, |record: &mut Gpu| record.gpu_id = gpu_id(probe, device));
 }

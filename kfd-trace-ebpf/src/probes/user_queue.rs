@@ -2,7 +2,7 @@
 //! each call.
 
 use crate::kernel::{self, read_at};
-use crate::processes::{NOBODY, Owner};
+use crate::processes::{NO_OWNER, Owner};
 use crate::{counters, emit, filter, losses, nested};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::{kprobe, kretprobe};
@@ -66,7 +66,7 @@ const RETURN: ProbeId = ProbeId::UserQueueReturn;
 #[inline(always)]
 fn record(call: &Slot, tgid: u32, result: i32) {
     let answered = call.op == OP_CREATE && result == 0;
-    let owner = Owner { tgid, ..NOBODY };
+    let owner = Owner { tgid, ..NO_OWNER };
     emit::emit(RETURN, Kind::UserQueue, owner, |record: &mut UserQueue| {
         record.ring_address = call.ring_address;
         record.ring_size = call.ring_size;

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_between_colours_stays() {
+    fn text_between_colours_is_kept() {
         let stripped = |line: &str| {
             let mut bare = b"old".to_vec();
             strip(line.as_bytes(), &mut bare);

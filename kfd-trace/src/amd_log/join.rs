@@ -87,7 +87,7 @@ fn has_pointer(row: &Row, queue: &Recorded) -> bool {
 /// ioctls.
 fn lived(row: &Row, queue: &Recorded) -> bool {
     let ended = row.steps.deleted > 0 && row.steps.deleted >= row.created;
-    if queue.stands && ended {
+    if queue.live && ended {
         return false;
     }
     let Some((first, last)) = row.span.0 else { return true };
@@ -132,38 +132,42 @@ mod tests {
         Recorded { kfd: of(40), ring: Some(0x2000), write_pointer: Some(0x1038), ..Recorded::default() }
     }
 
-    fn told(row: &Row, queues: &[Recorded]) -> Verdict {
+    fn verdict(row: &Row, queues: &[Recorded]) -> Verdict {
         join(std::slice::from_ref(row), queues)[0].0
     }
 
     #[test]
     fn addresses_join_whatever_the_pids() {
         assert_eq!(join(&[row()], &[Recorded::default(), queue()]), [(Verdict::Joined, Some(1))]);
-        assert_eq!(told(&Row { swq: None, ..row() }, &[queue()]), Verdict::Joined, "of 5.x");
-        assert_eq!(told(&Row { hwq: None, ..row() }, &[queue()]), Verdict::Joined, "a birth of 5.x");
+        assert_eq!(verdict(&Row { swq: None, ..row() }, &[queue()]), Verdict::Joined, "of 5.x");
+        assert_eq!(verdict(&Row { hwq: None, ..row() }, &[queue()]), Verdict::Joined, "a birth of 5.x");
         let alone = Row { hwq: None, swq: None, address: Some(0x1000), ..row() };
-        assert_eq!(told(&alone, &[queue()]), Verdict::Joined);
-        assert_eq!(told(&row(), &[]), Verdict::NotFound);
+        assert_eq!(verdict(&alone, &[queue()]), Verdict::Joined);
+        assert_eq!(verdict(&row(), &[]), Verdict::NotFound);
         let other = Recorded { write_pointer: Some(0x1040), ..queue() };
-        assert_eq!(told(&row(), &[other]), Verdict::PointerDiffers);
-        assert_eq!(told(&row(), &[queue(), queue()]), Verdict::Ambiguous);
+        assert_eq!(verdict(&row(), &[other]), Verdict::PointerDiffers);
+        assert_eq!(verdict(&row(), &[queue(), queue()]), Verdict::Ambiguous);
     }
 
     #[test]
-    fn time_tells_reused_addresses_apart() {
+    fn time_distinguishes_reused_addresses() {
         let life = |created_us, ended_us| Recorded { created_us, ended_us, ..queue() };
         let (before, then, after) =
             (life(Some(10), Some(99)), life(Some(99), Some(201)), life(Some(202), None));
         assert_eq!(join(&[row()], &[before.clone(), then, after.clone()])[0], (Verdict::Joined, Some(1)));
-        assert_eq!(told(&row(), &[before, after]), Verdict::OtherTime);
-        assert_eq!(told(&row(), &[life(Some(100), Some(200))]), Verdict::Joined, "to the microsecond");
-        assert_eq!(told(&row(), &[life(Some(101), Some(200))]), Verdict::OtherTime);
-        assert_eq!(told(&row(), &[life(Some(100), Some(199))]), Verdict::OtherTime);
+        assert_eq!(verdict(&row(), &[before, after]), Verdict::OtherTime);
+        assert_eq!(verdict(&row(), &[life(Some(100), Some(200))]), Verdict::Joined, "to the microsecond");
+        assert_eq!(verdict(&row(), &[life(Some(101), Some(200))]), Verdict::OtherTime);
+        assert_eq!(verdict(&row(), &[life(Some(100), Some(199))]), Verdict::OtherTime);
         let mut deleted = row();
         deleted.steps.deleted = 1;
-        assert_eq!(told(&deleted, &[Recorded { stands: true, ..queue() }]), Verdict::OtherTime);
+        assert_eq!(verdict(&deleted, &[Recorded { live: true, ..queue() }]), Verdict::OtherTime);
         deleted.created = 2;
-        assert_eq!(told(&deleted, &[Recorded { stands: true, ..queue() }]), Verdict::Joined, "it came again");
+        assert_eq!(
+            verdict(&deleted, &[Recorded { live: true, ..queue() }]),
+            Verdict::Joined,
+            "it came again"
+        );
     }
 
     #[test]

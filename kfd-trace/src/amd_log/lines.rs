@@ -77,43 +77,43 @@ mod tests {
     use super::*;
 
     fn split(chunks: &[&[u8]]) -> (Vec<String>, Lines) {
-        let (mut lines, mut told) = (Lines::default(), Vec::new());
+        let (mut lines, mut output) = (Lines::default(), Vec::new());
         for chunk in chunks {
             lines.push(chunk, |line| {
-                told.push(match line {
+                output.push(match line {
                     Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
                     Line::Overlong => "overlong".to_owned(),
                 });
             });
         }
-        (told, lines)
+        (output, lines)
     }
 
     #[test]
     fn lines_are_the_same_wherever_the_chunks_end() {
         let text = b"one\n\ntwo words\nthree";
         for at in 0..text.len() {
-            let (told, mut lines) = split(&[&text[..at], &text[at..]]);
-            assert_eq!(told, ["one", "", "two words"]);
+            let (output, mut lines) = split(&[&text[..at], &text[at..]]);
+            assert_eq!(output, ["one", "", "two words"]);
             assert!(lines.forget() && !lines.forget());
         }
     }
 
     #[test]
-    fn a_line_of_any_length_takes_bounded_memory_and_is_told_once() {
+    fn a_line_of_any_length_takes_bounded_memory_and_is_reported_once() {
         let long = vec![b'x'; LONGEST_LINE];
-        let (told, lines) = split(&[&long, &long, b"x\nnext\n"]);
-        assert_eq!(told, ["overlong", "next"]);
+        let (output, lines) = split(&[&long, &long, b"x\nnext\n"]);
+        assert_eq!(output, ["overlong", "next"]);
         assert!(lines.begun.capacity() <= 2 * LONGEST_LINE);
-        let (told, _) = split(&[&[&long, b"x\n".as_slice(), &long, b"\n"].concat()]);
-        assert_eq!((told[0].as_str(), told[1].len()), ("overlong", LONGEST_LINE));
+        let (output, _) = split(&[&[&long, b"x\n".as_slice(), &long, b"\n"].concat()]);
+        assert_eq!((output[0].as_str(), output[1].len()), ("overlong", LONGEST_LINE));
     }
 
     #[test]
     fn a_hole_before_a_line_is_left_out_and_counted() {
         let hole = vec![0; 3 * LONGEST_LINE];
-        let (told, lines) = split(&[&hole, &hole, b"\0first\nsecond\0\n"]);
-        assert_eq!(told, ["first", "second\0"]);
+        let (output, lines) = split(&[&hole, &hole, b"\0first\nsecond\0\n"]);
+        assert_eq!(output, ["first", "second\0"]);
         assert_eq!(lines.nuls(), 6 * LONGEST_LINE as u64 + 1);
     }
 }

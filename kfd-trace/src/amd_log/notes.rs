@@ -15,7 +15,7 @@ pub(super) fn of(report: &Report) -> Vec<String> {
             notes.push(format!("{name}: the last line has no newline, and was not taken in"));
         }
         if input.nuls > 0 {
-            notes.push(format!("{name}: {} NULs were left out; what stood there is lost", input.nuls));
+            notes.push(format!("{name}: {} NULs were left out; what was there is lost", input.nuls));
         }
         if input.restarts > 0 {
             notes.push(format!(
@@ -58,7 +58,7 @@ fn missing(report: &Report, notes: &mut Vec<String>) {
     let apart = |queue: &&super::report::QueueReport| queue.created > 0 && queue.hwq.is_none();
     if report.queues.iter().any(|queue| apart(&queue)) {
         notes.push(
-            "up to ROCm 6.1 a queue's birth names its SWq and its packets name its HWq: only a join tells that they are one"
+            "up to ROCm 6.1 a queue's birth names its SWq and its packets name its HWq: only a join shows that they are the same queue"
                 .to_owned(),
         );
     }
@@ -69,7 +69,7 @@ fn joins(report: &Report, notes: &mut Vec<String>) {
     for (verdict, why) in [
         (
             Verdict::NotFound,
-            "KFD had no queue of that address: it belongs to a profiler's intercept queue, or to a time, a machine or a boot that was not asked",
+            "KFD had no queue of that address: it belongs to a profiler's intercept queue, or to a time, a machine or a boot that was not read",
         ),
         (
             Verdict::PointerDiffers,

@@ -134,7 +134,7 @@ fn before(scan: &mut Scan<'_>) -> Option<(u32, u64, Style)> {
 mod tests {
     use super::*;
 
-    fn told(line: &str) -> Option<(Prefix, String)> {
+    fn parsed(line: &str) -> Option<(Prefix, String)> {
         Prefix::parse(line.as_bytes())
             .map(|(prefix, rest)| (prefix, String::from_utf8_lossy(rest).into_owned()))
     }
@@ -162,20 +162,20 @@ mod tests {
             (":4:                         :0   : 7270505876 us:  text", same(None, None, Style::TimeOnly)),
         ];
         for (line, prefix) in cases {
-            assert_eq!(told(line), Some((prefix, "text".to_owned())), "{line}");
+            assert_eq!(parsed(line), Some((prefix, "text".to_owned())), "{line}");
         }
         let quoted = Prefix { level: 3, time_us: None, pid: None, tid: None, style: Style::Quoted };
-        assert_eq!(told(":3:rocdevice.cpp:415: Initalizing"), Some((quoted, "Initalizing".to_owned())));
+        assert_eq!(parsed(":3:rocdevice.cpp:415: Initalizing"), Some((quoted, "Initalizing".to_owned())));
     }
 
     #[test]
     fn what_is_no_prefix_is_not_taken_for_one() {
         let long = format!(":4:{}:1: x", "f".repeat(300));
         for line in ["", ":", ":4", ":x:a:1: t", "4:a:1: t", ":4:a:b: t", ":4:a:1 t", " :4:a:1: t", &long] {
-            assert_eq!(told(line), None, "{line}");
+            assert_eq!(parsed(line), None, "{line}");
         }
-        assert_eq!(told(":4:a:1: 99999999999999999 us: t"), None, "no machine runs for so long");
-        let (prefix, rest) = told(":4:a:1: 1 us: [pid:99999999999 tid:0x1] t").unwrap();
+        assert_eq!(parsed(":4:a:1: 99999999999999999 us: t"), None, "no machine runs for so long");
+        let (prefix, rest) = parsed(":4:a:1: 1 us: [pid:99999999999 tid:0x1] t").unwrap();
         assert_eq!((prefix.pid, rest.as_str()), (None, "[pid:99999999999 tid:0x1] t"));
     }
 }

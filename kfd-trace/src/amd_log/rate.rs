@@ -108,7 +108,10 @@ mod tests {
             rate.count(7_000_000 + second * 1_000_000, 1);
         }
         assert_eq!(rate.interval_us(), 2_000_000);
-        let told: Vec<_> = rate.intervals().collect();
-        assert_eq!((told[0], told[1], told.len()), ((6_000_000, [1, 1]), (8_000_000, [2, 2]), 91));
+        let intervals: Vec<_> = rate.intervals().collect();
+        assert_eq!(
+            (intervals[0], intervals[1], intervals.len()),
+            ((6_000_000, [1, 1]), (8_000_000, [2, 2]), 91)
+        );
     }
 }

@@ -29,7 +29,7 @@ pub struct Recorded {
     pub created_us: Option<u64>,
     pub ended_us: Option<u64>,
     /// It exists now, or did when `ps` ran.
-    pub stands: bool,
+    pub live: bool,
 }
 
 /// Fields used, of all lines and of the queues of `ps`.
@@ -77,7 +77,7 @@ impl Recorder {
             return;
         };
         for queue in fields.queues.take().unwrap_or_default() {
-            self.keep(Recorded { stands: true, ..recorded(queue) });
+            self.keep(Recorded { live: true, ..recorded(queue) });
         }
         let key = (fields.kfd_process.clone(), fields.pid, fields.queue_id);
         match fields.event.as_deref() {
@@ -194,6 +194,6 @@ no json
         recorder.line(br#"{"schema":1,"queues":[{"pid":40,"queue_id":1,"ring_address":"0x20","gpu":"gpu 0"},{"pid":41}]}"#);
         let (queues, ..) = recorder.finish();
         assert_eq!(queues.len(), 1, "one without addresses cannot be joined");
-        assert!(queues[0].stands && queues[0].kfd.gpu.as_deref() == Some("gpu 0"));
+        assert!(queues[0].live && queues[0].kfd.gpu.as_deref() == Some("gpu 0"));
     }
 }

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::amd_log::{Tally, lines::Line};
 
-    fn told(lines: &[&str]) -> Vec<Row> {
+    fn rows_of(lines: &[&str]) -> Vec<Row> {
         let mut tally = Tally::default();
         lines.iter().for_each(|line| tally.line(Line::Whole(line.as_bytes())));
         rows(&tally.queues)
@@ -160,21 +160,21 @@ mod tests {
     #[test]
     fn lines_without_a_process_belong_to_the_only_queue_there() {
         let acquired = ":3:a:1: 6 us:  acquireQueue refCount: 0x20 (1)";
-        let rows = told(&[BORN, acquired, &packet(7, 1)]);
+        let rows = rows_of(&[BORN, acquired, &packet(7, 1)]);
         assert_eq!(rows.len(), 1);
         let row = &rows[0];
         assert_eq!((row.pid, row.id, row.created, row.steps.acquired), (Some(7), Some(1), 1, 1));
         assert_eq!(row.span.0, Some((5, 9)));
-        let rows = told(&[BORN, acquired, &packet(7, 1), &packet(8, 1)]);
-        assert_eq!(rows.len(), 3, "whose it is cannot be told");
+        let rows = rows_of(&[BORN, acquired, &packet(7, 1), &packet(8, 1)]);
+        assert_eq!(rows.len(), 3, "the process of the line is ambiguous");
         assert_eq!(rows.iter().map(|row| row.created).collect::<Vec<_>>(), [0, 0, 1]);
-        assert_eq!((rows[2].pid, rows[2].steps.acquired), (None, 1), "both tell no process");
+        assert_eq!((rows[2].pid, rows[2].steps.acquired), (None, 1), "neither line names a process");
     }
 
     #[test]
     fn before_6_2_births_name_another_address_than_packets() {
         let head = ":3:a:1: 5 us: [pid:7     tid:0x1] ";
-        let rows = told(&[
+        let rows = rows_of(&[
             &format!("{head}created hardware queue 0x10 with size 16384 with priority 1, cooperative: 0"),
             &format!("{head}acquireQueue refCount: 0x10 (1)"),
             &format!("{head}HWq=0x20, {PACKET}"),

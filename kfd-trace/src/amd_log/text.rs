@@ -186,7 +186,7 @@ impl Report {
 
     fn copies(&self, out: &mut impl Write) -> io::Result<()> {
         for copies in &self.copies {
-            let engine = copies.engine.as_deref().unwrap_or("not told");
+            let engine = copies.engine.as_deref().unwrap_or("unknown");
             writeln!(out, "copies     {} of {} bytes, engine {engine}", copies.count, copies.bytes)?;
         }
         Ok(())

@@ -27,24 +27,24 @@ pub struct Belongs {
 /// controller); later paths fill gaps.
 #[must_use]
 pub fn belongs<'a>(paths: impl IntoIterator<Item = &'a str>) -> Belongs {
-    let mut told = Belongs::default();
+    let mut found = Belongs::default();
     for path in paths {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         let pod = pod::find(&names);
         // A container inside a pod's container, and a pod inside a container (kind), are ignored.
         let outer = pod.as_ref().map_or(&names[..], |(_, below)| &names[*below..]);
         // The path that has the pod also has its container: another hierarchy may stop at the pod.
-        if told.container.is_none() || (told.pod_uid.is_none() && pod.is_some()) {
-            told.container = container::find(outer, pod.is_some()).or(told.container);
+        if found.container.is_none() || (found.pod_uid.is_none() && pod.is_some()) {
+            found.container = container::find(outer, pod.is_some()).or(found.container);
         }
-        told.pod_uid = told.pod_uid.or(pod.map(|(uid, _)| uid));
-        told.slurm = told.slurm.or_else(|| slurm::find(&names));
-        told.unit = told.unit.or_else(|| unit::find(&names));
+        found.pod_uid = found.pod_uid.or(pod.map(|(uid, _)| uid));
+        found.slurm = found.slurm.or_else(|| slurm::find(&names));
+        found.unit = found.unit.or_else(|| unit::find(&names));
     }
-    if told.container.is_some() || told.pod_uid.is_some() || told.slurm.is_some() {
-        told.unit = None;
+    if found.container.is_some() || found.pod_uid.is_some() || found.slurm.is_some() {
+        found.unit = None;
     }
-    told
+    found
 }
 
 #[cfg(test)]

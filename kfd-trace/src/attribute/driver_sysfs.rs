@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn costly_files_are_read_only_when_asked_for() {
+    fn costly_files_are_read_only_on_request() {
         let root = sample();
         let cheap = KfdSysfs::read(root.path(), Costly::default());
         assert!(cheap.processes[1].sdma_us.is_empty() && cheap.processes[1].cu_occupancy.is_empty());

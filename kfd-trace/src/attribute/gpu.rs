@@ -70,11 +70,11 @@ impl Gpu {
             (Some(pci), None) => Some(pci.clone()),
             (None, _) => None,
         };
-        let told: Vec<String> = [place, self.gfx_name()].into_iter().flatten().collect();
-        if told.is_empty() {
+        let known: Vec<String> = [place, self.gfx_name()].into_iter().flatten().collect();
+        if known.is_empty() {
             format!("gpu {}", self.index)
         } else {
-            format!("gpu {} ({})", self.index, told.join(", "))
+            format!("gpu {} ({})", self.index, known.join(", "))
         }
     }
 

@@ -2,7 +2,7 @@
 //! that of a live thread.
 //!
 //! An open mem file stays bound to its address space, so neither an exec nor a reused PID can redirect it.
-//! Only pread is used: the process is neither stopped nor asked. For a driver mapping (VM_PFNMAP) the kernel
+//! Only pread is used: the process is neither stopped nor involved. For a driver mapping (VM_PFNMAP) the kernel
 //! reads through `vm_ops->access` here, which process_vm_readv does not (mm/memory.c, __access_remote_vm).
 
 use super::process::{self, ProcessError};
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_went_is_told_from_what_cannot_be_read() {
+    fn released_memory_is_distinguished_from_unreadable_memory() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
         let memory = ProcessMemory::open("/proc".as_ref(), child.id(), None).expect("its memory");
         let pointers = Pointers::of(&facts(1)).expect("an AQL queue");

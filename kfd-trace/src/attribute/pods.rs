@@ -29,9 +29,9 @@ pub struct PodNames {
 pub fn read(logs: &Path, uid: &str, container_id: Option<&str>) -> Option<PodNames> {
     let (namespace, pod) = names(&logs.join("pods")).find_map(|name| {
         let mut parts = name.split('_');
-        let told = (parts.next()?, parts.next()?, parts.next()?);
-        let whole = parts.next().is_none() && told.2 == uid && !told.0.is_empty() && !told.1.is_empty();
-        whole.then(|| (told.0.to_owned(), told.1.to_owned()))
+        let parsed = (parts.next()?, parts.next()?, parts.next()?);
+        let whole = parts.next().is_none() && parsed.2 == uid && !parsed.0.is_empty() && !parsed.1.is_empty();
+        whole.then(|| (parsed.0.to_owned(), parsed.1.to_owned()))
     })?;
     let container = container_id.and_then(|id| {
         let (before, after) = (format!("{pod}_{namespace}_"), format!("-{id}.log"));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_and_its_container_are_told_by_the_folders_names() {
+    fn a_pod_and_its_container_are_found_by_folder_names() {
         let root = logs();
         for name in ["train-0_ml_side-car-aa.log", "train-0_ml_trainer-bb.log", "other_ml_x-cc.log"] {
             link(root.path(), name);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_the_kubelets_form_is_passed_over() {
+    fn names_of_another_form_are_skipped() {
         let root = logs();
         for name in [format!("a_b_c_{UID}"), format!("_x_{UID}"), UID.to_owned(), "a_b".to_owned()] {
             fs::create_dir(root.path().join("pods").join(name)).unwrap();

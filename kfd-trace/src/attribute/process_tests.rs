@@ -72,7 +72,7 @@ fn a_long_command_line_is_cut() {
 #[test]
 fn a_file_of_another_form_is_an_error_of_one_line() {
     let procfs = process(STATUS.as_bytes(), b"", CGROUP, 1);
-    let told = |file: &str, text: &[u8]| {
+    let error_of = |file: &str, text: &[u8]| {
         let path = procfs.path().join("4711").join(file);
         let before = fs::read(&path).unwrap();
         fs::write(&path, text).unwrap();
@@ -92,17 +92,17 @@ fn a_file_of_another_form_is_an_error_of_one_line() {
         b"4711 (a)\xc3\xa9 S",
     ];
     for stat in bytes {
-        told("stat", stat);
+        error_of("stat", stat);
     }
-    assert!(told("stat", b"4711 (a").contains("PID (NAME) STATE"));
-    assert!(told("status", b"no colon\n").contains("process 4711"));
-    assert!(told("status", &vec![b':'; 2 << 20]).contains("status has more than 1048576 bytes"));
-    assert!(told("cgroup", b"0").contains("process 4711"));
-    assert!(told("stat", b"4711 (a) S 1 \x1b[2J 0 0").contains("\\u{1b}[2J"));
+    assert!(error_of("stat", b"4711 (a").contains("PID (NAME) STATE"));
+    assert!(error_of("status", b"no colon\n").contains("process 4711"));
+    assert!(error_of("status", &vec![b':'; 2 << 20]).contains("status has more than 1048576 bytes"));
+    assert!(error_of("cgroup", b"0").contains("process 4711"));
+    assert!(error_of("stat", b"4711 (a) S 1 \x1b[2J 0 0").contains("\\u{1b}[2J"));
 }
 
 #[test]
-fn who_it_is_needs_neither_arguments_nor_cgroup() {
+fn identity_needs_neither_arguments_nor_cgroup() {
     let procfs = process(STATUS.as_bytes(), b"", CGROUP, 500);
     let who = read(procfs.path(), 4711, None).unwrap().who;
     for file in ["cmdline", "cgroup"] {
@@ -133,14 +133,14 @@ fn a_name_that_is_not_utf8_hides_nothing() {
 }
 
 #[test]
-fn lines_that_nobody_needs_hide_nothing() {
+fn unused_lines_hide_nothing() {
     let status = STATUS.replace("Threads:", "Seccomp:\tyes\nNSpidx\nVmRSS:\tlots\nThreads:");
     let procfs = process(status.as_bytes(), b"x", CGROUP, 1);
     assert_eq!(read(procfs.path(), 4711, None).unwrap().who.ns_pids, [4711, 12, 7]);
 }
 
 #[test]
-fn what_is_not_there_is_gone() {
+fn a_missing_process_is_gone() {
     let procfs = process(STATUS.as_bytes(), b"", CGROUP, 1);
     assert!(matches!(read(procfs.path(), 1, None), Err(ProcessError::Gone { tgid: 1 })));
     assert!(matches!(tgid_of(procfs.path(), 1), Err(ProcessError::Gone { tgid: 1 })));
@@ -151,7 +151,7 @@ fn what_is_not_there_is_gone() {
 }
 
 #[test]
-fn the_cgroup_worth_having_is_taken() {
+fn the_most_useful_cgroup_is_taken() {
     let path = |text: &str| {
         let procfs = process(STATUS.as_bytes(), b"", text, 1);
         read(procfs.path(), 4711, None).unwrap().cgroup
@@ -165,7 +165,7 @@ fn the_cgroup_worth_having_is_taken() {
 }
 
 #[test]
-fn what_any_hierarchy_tells_is_told() {
+fn every_hierarchy_is_read() {
     let text = "9:freezer:/slurm/uid_5/job_7/step_0\n2:memory:/system.slice/slurmd.service\n0::/\n";
     let info = read(process(STATUS.as_bytes(), b"", text, 1).path(), 4711, None).unwrap();
     assert_eq!(info.cgroup.as_deref(), Some("/system.slice/slurmd.service"));
@@ -196,22 +196,22 @@ fn this_very_process_is_found_in_the_real_procfs() {
 }
 
 #[test]
-fn how_far_a_process_is() {
+fn the_state_of_a_process_is_read() {
     let procfs = tempfile::tempdir().unwrap();
     let folder = procfs.path().join("4711");
     fs::create_dir(&folder).unwrap();
-    let told = |state: char, flags: u32, threads: u32| {
+    let life_of = |state: char, flags: u32, threads: u32| {
         let zeros = "0 ".repeat(10);
         let rest = "0 ".repeat(33);
         let text = format!("4711 (a) {state} 90 0 0 0 0 {flags} {zeros}{threads} {rest}\n");
         fs::write(folder.join("stat"), text).unwrap();
         life(procfs.path(), 4711).unwrap()
     };
-    let lives = told('S', 0x40_0000, 3);
+    let lives = life_of('S', 0x40_0000, 3);
     let expected = Life { state: 'S', parent: 90, threads: 3, exiting: false, of_kernel: false };
     assert_eq!((lives, lives.is_over(), lives.lives_without_leader()), (expected, false, false));
-    assert!(told('Z', 0x40_0004, 2).lives_without_leader() && !told('Z', 0x40_0004, 2).is_over());
-    assert!(!told('Z', 0x40_0004, 1).lives_without_leader() && told('Z', 0x40_0004, 1).is_over());
-    assert!(told('D', 0x40_0004, 1).is_over() && told('I', 0x20_8040, 1).of_kernel);
+    assert!(life_of('Z', 0x40_0004, 2).lives_without_leader() && !life_of('Z', 0x40_0004, 2).is_over());
+    assert!(!life_of('Z', 0x40_0004, 1).lives_without_leader() && life_of('Z', 0x40_0004, 1).is_over());
+    assert!(life_of('D', 0x40_0004, 1).is_over() && life_of('I', 0x20_8040, 1).of_kernel);
     assert!(matches!(life(procfs.path(), 4712), Err(ProcessError::Gone { tgid: 4712 })));
 }

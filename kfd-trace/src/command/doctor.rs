@@ -7,7 +7,7 @@ use crate::doctor::devices::{self, Devices};
 use crate::doctor::read::{self, Real};
 use crate::doctor::sampled::AllSampled;
 use crate::doctor::seen::KfdProcesses;
-use crate::doctor::text::Footing;
+use crate::doctor::text::KernelSummary;
 use crate::doctor::{Outcome, Seen, diagnose, json, text};
 use crate::kernel::{Capabilities, Capability, Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::probes::facts::Facts;
@@ -39,18 +39,18 @@ pub fn run(roots: &Roots, pid: Option<u32>, as_json: bool) -> Result<(), Stop> {
     let pid = pid.map(|pid| asked(roots, pid)).transpose()?;
     let first = look(roots, &preflight, &driver, pid)?;
     let mut report = diagnose(&first, None, pid);
-    if report.doubt {
+    if report.unsettled {
         std::thread::sleep(SETTLES);
         let second = look(roots, &preflight, &driver, pid)?;
         report = diagnose(&second, Some(&first), pid);
     }
     let facts = status::facts(&preflight);
-    let footing = Footing { facts: &facts, findings: &found };
+    let kernel = KernelSummary { facts: &facts, findings: &found };
     let mut out = io::stdout().lock();
     let written = if as_json {
-        json::json(&mut out, &report, footing, pid)
+        json::json(&mut out, &report, kernel, pid)
     } else {
-        text::text(&mut out, &report, footing, pid.is_some())
+        text::text(&mut out, &report, kernel, pid.is_some())
     };
     match (written, report.outcome) {
         (Err(error), _) if error.kind() != ErrorKind::BrokenPipe => Err(Stop::failed(error)),

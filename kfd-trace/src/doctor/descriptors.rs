@@ -101,7 +101,7 @@ mod tests {
     use crate::doctor::seen::Device;
 
     #[test]
-    fn fdinfo_is_understood() {
+    fn fdinfo_is_parsed() {
         let info = "pos:\t0\nflags:\t02100002\nmnt_id:\t27\ndrm-driver:\tamdgpu\ndrm-client-id:\t44\n\
                     drm-pdev:\t0000:c1:00.0\ndrm-memory-vram:\t2048 KiB\n";
         let expected = DrmDescriptor {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_this_machine_is_told_by_its_numbers() {
+    fn a_file_of_this_machine_is_identified_by_its_numbers() {
         let null = Real.stat(Path::new("/dev/null")).unwrap();
         assert_eq!(null.number, Some(Device { major: 1, minor: 3 }));
         assert_eq!(Real.stat(Path::new("/proc/self/exe")).unwrap().number, None);

@@ -112,9 +112,9 @@ mod tests {
         assert_eq!(Devices::read(root.path()), expected);
     }
 
-    struct Told(BTreeMap<PathBuf, Stat>);
+    struct FakeFiles(BTreeMap<PathBuf, Stat>);
 
-    impl Files for Told {
+    impl Files for FakeFiles {
         fn stat(&self, path: &Path) -> io::Result<Stat> {
             self.0.get(path).copied().ok_or_else(|| io::ErrorKind::PermissionDenied.into())
         }
@@ -128,14 +128,15 @@ mod tests {
         };
         let own = [(PathBuf::from("/dev/kfd"), stat(9, KFD))];
         let first = (PathBuf::from("/host/1/root/dev/kfd"), stat(371, KFD));
-        let asked = |told: &[(PathBuf, Stat)], kfd| {
-            host_node(&Told(told.iter().cloned().collect()), Path::new("/host"), kfd).map(|node| node.inode)
+        let inode = |files: &[(PathBuf, Stat)], kfd| {
+            host_node(&FakeFiles(files.iter().cloned().collect()), Path::new("/host"), kfd)
+                .map(|node| node.inode)
         };
-        assert_eq!(asked(&[own[0].clone(), first], Some(KFD)), Some(371));
-        assert_eq!(asked(&own, Some(KFD)), Some(9), "the first may not be asked");
-        assert_eq!(asked(&own, None), None, "whether it is KFD's is not known");
+        assert_eq!(inode(&[own[0].clone(), first], Some(KFD)), Some(371));
+        assert_eq!(inode(&own, Some(KFD)), Some(9), "the node of the first process cannot be read");
+        assert_eq!(inode(&own, None), None, "whether it is KFD's is not known");
         let other = [(PathBuf::from("/dev/kfd"), stat(9, Device { major: 1, minor: 3 }))];
-        assert_eq!((asked(&other, Some(KFD)), asked(&[], Some(KFD))), (None, None));
+        assert_eq!((inode(&other, Some(KFD)), inode(&[], Some(KFD))), (None, None));
     }
 
     #[test]
@@ -149,12 +150,12 @@ mod tests {
             gpu(3, Some("0000:c2:00.0")),
             gpu(4, None),
         ];
-        let told = chips(root.path(), &Topology { gpus, errors: Vec::new() });
+        let found = chips(root.path(), &Topology { gpus, errors: Vec::new() });
         let chip = |pci: &str, ids: &[u32], vram_used| Chip {
             pci: pci.to_owned(),
             gpu_ids: ids.iter().copied().collect(),
             vram_used,
         };
-        assert_eq!(told, [chip("0000:c1:00.0", &[1, 2], Some(4096)), chip("0000:c2:00.0", &[3], None)]);
+        assert_eq!(found, [chip("0000:c1:00.0", &[1, 2], Some(4096)), chip("0000:c2:00.0", &[3], None)]);
     }
 }

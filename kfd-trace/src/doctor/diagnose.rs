@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 #[must_use]
 pub fn diagnose(seen: &Seen, before: Option<&Seen>, only: Option<u32>) -> Report {
     let all = seen.kfd_pids().into_iter().chain(seen.processes.keys().copied()).collect::<BTreeSet<u32>>();
-    let asked = all.into_iter().chain(only).filter(|pid| only.is_none_or(|only| only == *pid));
-    let asked: BTreeSet<u32> = asked.collect();
-    let rows = asked.into_iter().map(|pid| row(seen, before, pid, only.is_some()));
+    let pids = all.into_iter().chain(only).filter(|pid| only.is_none_or(|only| only == *pid));
+    let pids: BTreeSet<u32> = pids.collect();
+    let rows = pids.into_iter().map(|pid| row(seen, before, pid, only.is_some()));
     let processes: Vec<Row> = rows.filter(|row| only.is_some() || has_part(row)).collect();
     let chips = if only.is_none() { vram::chips(seen) } else { Vec::new() };
     let worst = processes.iter().map(Row::weight).max().unwrap_or(Weight::Note);
@@ -32,7 +32,7 @@ pub fn diagnose(seen: &Seen, before: Option<&Seen>, only: Option<u32>) -> Report
         not_permitted: seen.closed.len(),
         hidepid: seen.hides,
         views: views::all(seen, only),
-        doubt: processes.iter().any(|row| row.findings.contains(&Kind::Ending)),
+        unsettled: processes.iter().any(|row| row.findings.contains(&Kind::Ending)),
         processes,
         chips,
     }
@@ -128,7 +128,7 @@ impl Seen {
     }
 }
 
-fn row(seen: &Seen, before: Option<&Seen>, pid: u32, asked: bool) -> Row {
+fn row(seen: &Seen, before: Option<&Seen>, pid: u32, requested: bool) -> Row {
     let process = seen.process(pid);
     let kfd = seen.is_kfd(pid);
     let details = process.map(|process| &process.details);
@@ -170,7 +170,7 @@ fn row(seen: &Seen, before: Option<&Seen>, pid: u32, asked: bool) -> Row {
             .unwrap_or_default(),
         findings: match kfd {
             Some(true) => of_kfd(seen, before, pid),
-            told => beside_kfd(seen, pid, told, asked),
+            kfd => beside_kfd(seen, pid, kfd, requested),
         },
     }
 }
@@ -237,11 +237,11 @@ fn by_lsof(seen: &Seen, process: &SeenProcess) -> Kind {
 }
 
 /// Findings for a process that KFD does not have (`Some(false)`), or for which that is not known.
-fn beside_kfd(seen: &Seen, pid: u32, kfd: Option<bool>, asked: bool) -> Vec<Kind> {
+fn beside_kfd(seen: &Seen, pid: u32, kfd: Option<bool>, requested: bool) -> Vec<Kind> {
     let Some(process) = seen.process(pid) else { return vec![Kind::NoPart] };
     let mapped = process.mappings.clone().unwrap_or_default();
     let kind = match process.kfd.first() {
-        Some(_) if kfd.is_none() => Kind::NotTold,
+        Some(_) if kfd.is_none() => Kind::ServiceUnknown,
         Some(open) if seen.is_kfd(process.life.parent) == Some(true) => {
             Kind::Inherited { parent: process.life.parent, fd: open.fd }
         }
@@ -249,7 +249,7 @@ fn beside_kfd(seen: &Seen, pid: u32, kfd: Option<bool>, asked: bool) -> Vec<Kind
         None if !mapped.kfd.is_empty() => Kind::StrayMapping,
         None if !mapped.libraries.is_empty() => Kind::NotOpened { library: true },
         None if !process.drm.is_empty() || mapped.render > 0 => Kind::NotOpened { library: false },
-        None if asked && process.closed => Kind::Unlooked,
+        None if requested && process.closed => Kind::Unlooked,
         None => Kind::NoPart,
     };
     let inner = process.inner_pid.map(|inner| Kind::OtherPidNamespace { inner });

@@ -27,9 +27,9 @@ pub struct Real;
 
 impl Files for Real {
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        let told = fs::metadata(path)?;
-        let number = told.file_type().is_char_device().then(|| device(told.rdev()));
-        Ok(Stat { node: Node { filesystem: device(told.dev()), inode: told.ino() }, number })
+        let metadata = fs::metadata(path)?;
+        let number = metadata.file_type().is_char_device().then(|| device(metadata.rdev()));
+        Ok(Stat { node: Node { filesystem: device(metadata.dev()), inode: metadata.ino() }, number })
     }
 }
 

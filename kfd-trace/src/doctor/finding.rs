@@ -59,7 +59,7 @@ pub enum Kind {
     /// It has a mapping of KFD, and KFD has nothing for it.
     StrayMapping,
     /// No source reports whether KFD serves it.
-    NotTold,
+    ServiceUnknown,
     /// It has a ROCm library or a render node, but not KFD.
     NotOpened { library: bool },
     /// It has none of these.
@@ -93,7 +93,7 @@ impl Kind {
             Kind::Inherited { .. } => "inherited",
             Kind::Stray { .. } => "stray",
             Kind::StrayMapping => "stray_mapping",
-            Kind::NotTold => "not_told",
+            Kind::ServiceUnknown => "not_told",
             Kind::NotOpened { .. } => "not_opened",
             Kind::NoPart => "no_part",
             Kind::Unlooked => "unlooked",
@@ -138,10 +138,10 @@ impl Kind {
                 }
             ),
             Kind::OtherPidNamespace { inner } => format!(
-                "It is in another PID namespace and is {inner} there: whoever looks from inside a container sees that number, or does not see it."
+                "It is in another PID namespace and is {inner} there: tools inside a container show it under that number, or not at all."
             ),
             Kind::NotPermitted => "This user may not look into its descriptors, nor may lsof or fuser as this user: they show nothing of it. Run as root.".to_owned(),
-            Kind::HidePid => "KFD has it, and /proc does not show it to this user (hidepid): nor does it to lsof, fuser or ps. Whether it lives cannot be told. Run as root.".to_owned(),
+            Kind::HidePid => "KFD has it, and /proc does not show it to this user (hidepid): nor does it to lsof, fuser or ps. Whether it is alive is unknown. Run as root.".to_owned(),
             Kind::HostNodeUnknown => "Whether lsof and fuser find it is not known: there is no /dev/kfd of the host to compare with.".to_owned(),
             Kind::Contexts { further } => format!(
                 "KFD has {further} further contexts of this PID beside the first: rocm-smi shows one PID, and each has queues of its own."
@@ -179,7 +179,7 @@ impl Kind {
                 "lsof and fuser may show it, and KFD does not serve it: KFD has no process of this PID. Descriptor {fd} was inherited, passed on, or kept over exec; ioctls of another process than the one that opened it get EBADF."
             ),
             Kind::StrayMapping => "It has a mapping of /dev/kfd, and KFD has no process of this PID.".to_owned(),
-            Kind::NotTold => "Whether KFD serves it is not known: neither sysfs nor the driver's table could be read.".to_owned(),
+            Kind::ServiceUnknown => "Whether KFD serves it is not known: neither sysfs nor the driver's table could be read.".to_owned(),
             Kind::NotOpened { library: true } => "It has a library of ROCm mapped, and has not opened KFD: the runtime does so at its first call.".to_owned(),
             Kind::NotOpened { library: false } => "It has a render node of amdgpu, and not KFD: graphics, or video.".to_owned(),
             Kind::NoPart => "KFD has no process of this PID, and it has neither /dev/kfd nor a library of ROCm open or mapped.".to_owned(),

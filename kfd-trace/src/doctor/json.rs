@@ -1,7 +1,7 @@
 //! The report as one JSON object (docs/doctor.md).
 
 use super::report::Report;
-use super::text::Footing;
+use super::text::KernelSummary;
 use crate::output::status::JsonFinding;
 use crate::text::escape;
 use serde::Serialize;
@@ -25,13 +25,18 @@ struct Document<'a> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn json(out: &mut impl Write, report: &Report, footing: Footing<'_>, pid: Option<u32>) -> io::Result<()> {
+pub fn json(
+    out: &mut impl Write,
+    report: &Report,
+    kernel: KernelSummary<'_>,
+    pid: Option<u32>,
+) -> io::Result<()> {
     let fact = |(name, value): &(&'static str, String)| ((*name).to_owned(), value.as_str().into());
     let document = Document {
         schema: SCHEMA,
         pid,
-        facts: footing.facts.iter().map(fact).collect(),
-        limits: footing.findings.iter().map(JsonFinding::from).collect(),
+        facts: kernel.facts.iter().map(fact).collect(),
+        limits: kernel.findings.iter().map(JsonFinding::from).collect(),
         report,
     };
     escape::json(&mut *out, &document)?;

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_are_told_by_file_and_by_path() {
+    fn mappings_are_identified_by_file_and_by_path() {
         let folder = tempfile::tempdir().unwrap();
         let text = b"7f0000000000-7f0000002000 rw-s 4000000000000000 00:05 371                        /dev/kfd\n\
             7f0000002000-7f0000004000 rw-s 4000000000000000 00:2a 9                          /moved/node\n\

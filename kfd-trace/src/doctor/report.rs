@@ -139,7 +139,7 @@ pub struct Report {
     pub chips: Vec<ChipRow>,
     /// A change may be in progress: scan again.
     #[serde(skip)]
-    pub doubt: bool,
+    pub unsettled: bool,
 }
 
 impl Row {
@@ -151,14 +151,14 @@ impl Row {
 }
 
 #[derive(Serialize)]
-struct Told {
+struct Finding {
     kind: &'static str,
     weight: Weight,
     text: String,
 }
 
 fn findings<S: Serializer>(kinds: &[Kind], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(kinds.iter().map(|kind| Told {
+    to.collect_seq(kinds.iter().map(|kind| Finding {
         kind: kind.name(),
         weight: kind.weight(),
         text: kind.sentence(),

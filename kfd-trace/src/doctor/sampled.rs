@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn counts_are_summed_by_what_they_count() {
-        let told = after(&[[counts(9, 9), counts(640, 640)]]);
+        let sampled = after(&[[counts(9, 9), counts(640, 640)]]);
         let expected = Sampled {
             queues_measured: 2,
             packets_submitted: 9,
@@ -110,7 +110,7 @@ mod tests {
             sdma_ring_bytes_retired: 640,
             ..Sampled::default()
         };
-        assert_eq!((&told, told.words().as_str()), (&expected, "9 packets retired, idle"));
+        assert_eq!((&sampled, sampled.words().as_str()), (&expected, "9 packets retired, idle"));
     }
 
     #[test]
@@ -124,9 +124,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_named() {
-        let told = after(&[[Err(Unmeasured::Denied), counts(0, 0)]]);
-        assert_eq!((told.queues_measured, &told.not_measured), (1, &[("denied", 1)].into()));
-        assert_eq!(told.words(), "0 packets retired, not all measured");
+        let sampled = after(&[[Err(Unmeasured::Denied), counts(0, 0)]]);
+        assert_eq!((sampled.queues_measured, &sampled.not_measured), (1, &[("denied", 1)].into()));
+        assert_eq!(sampled.words(), "0 packets retired, not all measured");
         let mut none = Sampled::default();
         none.add(&facts(3), None);
         assert_eq!((none.words().as_str(), none.not_measured), ("not all measured", [("failed", 1)].into()));

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 mod forms;
 
 /// The report for a node whose state does not change.
-fn told(seen: &Seen) -> Report {
+fn report_of(seen: &Seen) -> Report {
     diagnose(seen, Some(seen), None)
 }
 
@@ -22,18 +22,18 @@ fn row(report: &Report, pid: u32) -> &Row {
 
 /// The outcome, and the findings for the sample process.
 fn of(seen: &Seen) -> (Outcome, Vec<Kind>) {
-    let report = told(seen);
+    let report = report_of(seen);
     (report.outcome, row(&report, PID).findings.clone())
 }
 
 fn by_view(report: &Report, view: ViewName) -> Option<Vec<u32>> {
-    report.views.iter().find(|told| told.view == view).expect("a view").saw.clone()
+    report.views.iter().find(|seen| seen.view == view).expect("a view").saw.clone()
 }
 
 #[test]
 fn a_process_that_all_views_have_is_well() {
-    let report = told(&seen());
-    assert_eq!((report.outcome, report.complete, report.doubt), (Outcome::Well, true, false));
+    let report = report_of(&seen());
+    assert_eq!((report.outcome, report.complete, report.unsettled), (Outcome::Well, true, false));
     assert_eq!(row(&report, PID).findings, [Kind::Seen { fd: 3 }]);
     for view in ViewName::ALL {
         assert_eq!(by_view(&report, view), Some(vec![PID]), "{view:?}");
@@ -45,12 +45,12 @@ fn a_process_that_all_views_have_is_well() {
 
 #[test]
 fn counters_that_cannot_be_read_are_not_known() {
-    let unread = told(&Seen { sampled: Err("no BTF".to_owned()), ..seen() });
+    let unread = report_of(&Seen { sampled: Err("no BTF".to_owned()), ..seen() });
     let view = unread.views.last().expect("views");
     assert_eq!((view.saw.clone(), view.why.as_deref()), (None, Some("no BTF")));
     let only = row(&unread, PID);
     assert_eq!((only.activity.clone(), only.seen_by[&ViewName::Sampled]), (None, None));
-    let of = |sampled: Sampled| told(&Seen { sampled: Ok([(PID, sampled)].into()), ..seen() });
+    let of = |sampled: Sampled| report_of(&Seen { sampled: Ok([(PID, sampled)].into()), ..seen() });
     let denied = of(Sampled { not_measured: [("denied", 2)].into(), ..Sampled::default() });
     assert_eq!(by_view(&denied, ViewName::Sampled), Some(vec![]), "none of its queues could be read");
     assert_eq!(denied.outcome, Outcome::Well, "that hides it from none of the usual checks");
@@ -63,7 +63,7 @@ fn a_node_of_its_own_hides_it_from_lsof() {
         SeenProcess { kfd: vec![open(OTHER)], own_mounts: Some(true), mappings, ..process() }
     };
     assert_eq!(of(&with(own())), (Outcome::Hidden, vec![Kind::OwnNode { fd: 3 }]));
-    let report = told(&with(own()));
+    let report = report_of(&with(own()));
     assert_eq!(
         (by_view(&report, ViewName::Lsof), by_view(&report, ViewName::DeviceNumber)),
         (Some(vec![]), Some(vec![PID]))
@@ -71,7 +71,7 @@ fn a_node_of_its_own_hides_it_from_lsof() {
     let same_inode = Node { inode: HOST.inode, ..OTHER };
     let two = SeenProcess { kfd: vec![open(same_inode)], mappings: Some(Mappings::default()), ..own() };
     assert_eq!(of(&with(two.clone())).1, [Kind::OwnNode { fd: 3 }], "both are compared");
-    assert_eq!(row(&told(&with(two)), PID).seen_by[&ViewName::Lsof], Some(false));
+    assert_eq!(row(&report_of(&with(two)), PID).seen_by[&ViewName::Lsof], Some(false));
     let both = SeenProcess { kfd: vec![open(OTHER), open(HOST)], ..own() };
     assert_eq!(of(&with(both)).0, Outcome::Well);
 }
@@ -86,7 +86,7 @@ fn a_bind_mounted_node_is_the_hosts() {
 fn a_closed_descriptor_hides_it_unless_a_mapping_is_left() {
     let closed = SeenProcess { kfd: Vec::new(), ..process() };
     assert_eq!(of(&with(closed.clone())), (Outcome::Well, vec![Kind::MappingOnly]));
-    assert_eq!(row(&told(&with(closed)), PID).seen_by[&ViewName::Lsof], Some(true));
+    assert_eq!(row(&report_of(&with(closed)), PID).seen_by[&ViewName::Lsof], Some(true));
     assert_eq!(of(&with(bare())), (Outcome::Hidden, vec![Kind::ClosedDescriptor]));
 }
 
@@ -94,24 +94,24 @@ fn a_closed_descriptor_hides_it_unless_a_mapping_is_left() {
 fn a_dead_leader_hides_the_threads_behind_it() {
     let led = SeenProcess { life: life('Z', 3), ..process() };
     assert_eq!(of(&with(led.clone())), (Outcome::Hidden, vec![Kind::ZombieLeader { threads: 3 }]));
-    let report = told(&with(led));
+    let report = report_of(&with(led));
     assert_eq!(row(&report, PID).standing, Standing::WithoutLeader);
     assert_eq!(by_view(&report, ViewName::Lsof), Some(vec![]));
 }
 
 #[test]
-fn another_pid_namespace_is_told_and_hides_nothing_on_the_host() {
+fn another_pid_namespace_is_reported_and_hides_nothing_on_the_host() {
     let inner = SeenProcess { inner_pid: Some(1), ..process() };
     let found = vec![Kind::Seen { fd: 3 }, Kind::OtherPidNamespace { inner: 1 }];
     assert_eq!(of(&with(inner)), (Outcome::Well, found));
 }
 
 #[test]
-fn who_may_not_look_is_told_so_and_nothing_is_claimed() {
+fn missing_permission_is_reported_and_nothing_is_claimed() {
     let closed = SeenProcess { closed: true, mappings: None, own_mounts: None, kfd: Vec::new(), ..process() };
     let seen = Seen { closed: BTreeSet::from([PID, 7]), ..with(closed) };
     assert_eq!(of(&seen), (Outcome::Hidden, vec![Kind::NotPermitted]));
-    let report = told(&seen);
+    let report = report_of(&seen);
     assert_eq!((report.complete, report.not_permitted), (false, 2));
     assert_eq!(of(&Seen { host_node: None, ..seen.clone() }).1, [Kind::NotPermitted]);
     let row = row(&report, PID);
@@ -119,7 +119,7 @@ fn who_may_not_look_is_told_so_and_nothing_is_claimed() {
     // KFD has nothing, and the descriptors of other processes are not known.
     let nothing = KfdProcesses::new();
     let idle = Seen { sysfs: Some(nothing.clone()), kernel: Ok(nothing), processes: [].into(), ..seen };
-    let report = told(&idle);
+    let report = report_of(&idle);
     assert_eq!((report.outcome, report.complete), (Outcome::Well, false));
 }
 
@@ -127,7 +127,7 @@ fn who_may_not_look_is_told_so_and_nothing_is_claimed() {
 fn hidepid_is_not_taken_for_an_end() {
     let hidden = Seen { hides: true, processes: [].into(), ..seen() };
     assert_eq!(of(&hidden), (Outcome::Hidden, vec![Kind::HidePid]));
-    let report = told(&hidden);
+    let report = report_of(&hidden);
     assert_eq!((row(&report, PID).standing, report.complete), (Standing::Unknown, false));
 }
 
@@ -135,11 +135,11 @@ fn hidepid_is_not_taken_for_an_end() {
 fn what_a_dead_process_left_is_wrong_when_it_stays() {
     let teardown = Seen { kernel: Ok([].into()), processes: [].into(), ..seen() };
     let once = diagnose(&teardown, None, None);
-    assert_eq!((once.outcome, once.doubt), (Outcome::Well, true));
+    assert_eq!((once.outcome, once.unsettled), (Outcome::Well, true));
     assert_eq!(row(&once, PID).findings, [Kind::Ending]);
     assert_eq!(diagnose(&teardown, Some(&seen()), None).outcome, Outcome::Well, "it lived a moment ago");
     assert_eq!(of(&teardown), (Outcome::Wrong, vec![Kind::Teardown { lsof: Some(false) }]));
-    let report = told(&teardown);
+    let report = report_of(&teardown);
     let row = row(&report, PID);
     assert_eq!((row.standing, row.rocm_smi), (Standing::Gone, Some(RocmSmi::Unknown)));
     let exiting = SeenProcess { life: Life { exiting: true, ..life('D', 1) }, ..process() };
@@ -153,8 +153,8 @@ fn what_a_dead_process_left_is_wrong_when_it_stays() {
     ] {
         let ended = Seen { kernel: Ok([].into()), ..with(dead) };
         assert_eq!(of(&ended), (Outcome::Wrong, vec![Kind::Teardown { lsof }]));
-        let told = told(&ended);
-        let row = self::row(&told, PID);
+        let report = report_of(&ended);
+        let row = self::row(&report, PID);
         assert_eq!((row.standing, row.rocm_smi), (Standing::Ended, Some(RocmSmi::Named)), "ps has its name");
     }
     // Another process has the PID by now.
@@ -180,7 +180,7 @@ fn a_dead_process_that_others_keep_names_them() {
     assert_eq!(
         of(&unreadable),
         (Outcome::Wrong, vec![Kind::Teardown { lsof: Some(false) }]),
-        "sysfs alone tells it, too"
+        "sysfs alone shows it, too"
     );
 }
 
@@ -191,14 +191,14 @@ fn exec_leaves_what_the_program_before_had() {
     let other = Seen { kernel: Ok([].into()), processes: [(PID, bare()), (325, process())].into(), ..seen() };
     assert_eq!(of(&other).1, [Kind::Execed { own: false, holders: vec![325] }]);
     let unreadable = Seen { kernel: Err("no BTF".to_owned()), ..seen() };
-    assert_eq!(of(&unreadable), (Outcome::Well, vec![Kind::Seen { fd: 3 }]), "only the table tells");
+    assert_eq!(of(&unreadable), (Outcome::Well, vec![Kind::Seen { fd: 3 }]), "only the table shows it");
 }
 
 #[test]
-fn who_has_it_open_without_being_served_is_told_apart() {
+fn processes_that_open_it_without_being_served_are_distinguished() {
     let child = SeenProcess { life: Life { parent: PID, ..life('S', 1) }, ..process() };
     let seen = Seen { processes: [(PID, process()), (325, child)].into(), ..seen() };
-    let report = told(&seen);
+    let report = report_of(&seen);
     assert_eq!(report.outcome, Outcome::Well);
     assert_eq!(row(&report, 325).findings, [Kind::Inherited { parent: PID, fd: 3 }]);
     assert_eq!(
@@ -207,15 +207,15 @@ fn who_has_it_open_without_being_served_is_told_apart() {
     );
     let mapped = SeenProcess { kfd: Vec::new(), ..process() };
     let seen = Seen { processes: [(PID, process()), (325, process()), (326, mapped)].into(), ..seen };
-    let report = told(&seen);
+    let report = report_of(&seen);
     assert_eq!(row(&report, 325).findings, [Kind::Stray { fd: 3 }]);
     assert_eq!(row(&report, 326).findings, [Kind::StrayMapping]);
-    let untold = Seen { sysfs: None, kernel: Err("no BTF".to_owned()), ..seen };
-    assert_eq!(row(&told(&untold), 325).findings, [Kind::NotTold]);
+    let unread = Seen { sysfs: None, kernel: Err("no BTF".to_owned()), ..seen };
+    assert_eq!(row(&report_of(&unread), 325).findings, [Kind::ServiceUnknown]);
 }
 
 #[test]
-fn contexts_and_what_sysfs_lacks_are_told() {
+fn contexts_and_processes_missing_in_sysfs_are_reported() {
     let mut twofold = seen();
     for all in [twofold.sysfs.as_mut(), twofold.kernel.as_mut().ok()].into_iter().flatten() {
         all.get_mut(&PID).expect("it").contexts.push(3);
@@ -223,14 +223,14 @@ fn contexts_and_what_sysfs_lacks_are_told() {
     assert_eq!(of(&twofold), (Outcome::Well, vec![Kind::Seen { fd: 3 }, Kind::Contexts { further: 1 }]));
     let lacking = Seen { sysfs: Some([].into()), ..seen() };
     assert_eq!(of(&lacking), (Outcome::Hidden, vec![Kind::Seen { fd: 3 }, Kind::NotInSysfs]));
-    assert_eq!(row(&told(&lacking), PID).rocm_smi, Some(RocmSmi::Missed));
+    assert_eq!(row(&report_of(&lacking), PID).rocm_smi, Some(RocmSmi::Missed));
     let no_node = Seen { host_node: None, ..seen() };
     assert_eq!(of(&no_node).1, [Kind::HostNodeUnknown]);
-    assert_eq!(by_view(&told(&no_node), ViewName::Lsof), None);
+    assert_eq!(by_view(&report_of(&no_node), ViewName::Lsof), None);
 }
 
 #[test]
-fn one_process_is_told_of_whatever_it_is() {
+fn one_requested_process_is_always_reported() {
     let only = |process: SeenProcess| {
         let seen = Seen { sysfs: Some([].into()), kernel: Ok([].into()), ..with(process) };
         let report = diagnose(&seen, None, Some(PID));
@@ -243,7 +243,7 @@ fn one_process_is_told_of_whatever_it_is() {
     assert_eq!(only(SeenProcess { drm: process().drm, ..bare() }), [Kind::NotOpened { library: false }]);
     assert_eq!(only(SeenProcess { closed: true, mappings: None, ..bare() }), [Kind::Unlooked]);
     let node = Seen { processes: [(PID, process()), (7, bare())].into(), ..seen() };
-    assert_eq!(told(&node).processes.len(), 1, "of the node only those with a part in it");
+    assert_eq!(report_of(&node).processes.len(), 1, "of the node only those with a part in it");
     let two = Seen { processes: [(PID, process()), (325, process())].into(), ..seen() };
     let report = diagnose(&two, None, Some(325));
     assert_eq!(report.processes.iter().map(|row| row.pid).collect::<Vec<_>>(), [325]);
@@ -251,28 +251,28 @@ fn one_process_is_told_of_whatever_it_is() {
 }
 
 #[test]
-fn memory_that_nobody_owns_is_wrong_where_everybody_was_asked() {
+fn memory_without_an_owner_is_wrong_if_all_processes_were_read() {
     let used = |bytes| {
         let mut seen = seen();
         seen.chips[0].vram_used = Some(bytes);
         seen
     };
-    let owned = told(&used(2 << 30));
+    let owned = report_of(&used(2 << 30));
     assert_eq!(
         (owned.chips[0].vram_owned_bytes, owned.outcome),
         (1 << 30, Outcome::Well),
         "the larger, once"
     );
     let more = used((2 << 30) + 1);
-    assert_eq!((told(&more).outcome, told(&more).chips[0].unowned), (Outcome::Wrong, true));
+    assert_eq!((report_of(&more).outcome, report_of(&more).chips[0].unowned), (Outcome::Wrong, true));
     let blind = Seen { closed: BTreeSet::from([7]), ..more };
-    assert_eq!(told(&blind).outcome, Outcome::Well);
+    assert_eq!(report_of(&blind).outcome, Outcome::Well);
     let mut other = used(4 << 30);
     other.chips[0].gpu_ids = BTreeSet::from([GPU + 1]);
     other.processes.get_mut(&PID).expect("it").drm.clear();
-    assert_eq!(told(&other).chips[0].vram_owned_bytes, 0);
+    assert_eq!(report_of(&other).chips[0].vram_owned_bytes, 0);
     let mut twice = used(1 << 30);
     let again = DrmDescriptor { fd: 5, ..twice.processes[&PID].drm[0].clone() };
     twice.processes.get_mut(&PID).expect("it").drm.push(again);
-    assert_eq!(told(&twice).chips[0].vram_owned_bytes, 1 << 30, "one client");
+    assert_eq!(report_of(&twice).chips[0].vram_owned_bytes, 1 << 30, "one client");
 }

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 /// Facts and findings about this kernel, as `kfd-trace status` shows them.
 #[derive(Clone, Copy, Debug)]
-pub struct Footing<'a> {
+pub struct KernelSummary<'a> {
     pub facts: &'a [(&'static str, String)],
     pub findings: &'a [Finding],
 }
@@ -19,9 +19,9 @@ pub struct Footing<'a> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text(out: &mut impl Write, report: &Report, footing: Footing<'_>, only: bool) -> io::Result<()> {
+pub fn text(out: &mut impl Write, report: &Report, kernel: KernelSummary<'_>, only: bool) -> io::Result<()> {
     if !only {
-        status::footing(out, footing.facts, footing.findings)?;
+        status::kernel_summary(out, kernel.facts, kernel.findings)?;
         writeln!(out, "\nprobes are not tried here: see `kfd-trace status`\n")?;
     }
     writeln!(out, "{}\n", views(&report.views, only))?;
@@ -45,7 +45,7 @@ fn views(views: &[View], only: bool) -> String {
         let saw = match (&view.saw, &view.why) {
             (Some(pids), _) if only => if pids.is_empty() { "not it" } else { "it" }.to_owned(),
             (Some(pids), _) => listed(pids),
-            (None, why) => escape::terminal(why.as_deref().unwrap_or("not asked")),
+            (None, why) => escape::terminal(why.as_deref().unwrap_or("not requested")),
         };
         vec![view.view.words().to_owned(), saw, view.can_miss.to_owned()]
     });
@@ -65,18 +65,18 @@ fn listed(pids: &[u32]) -> String {
 
 fn process(out: &mut impl Write, row: &Row) -> io::Result<()> {
     let name = row.comm.as_deref().map_or_else(|| "?".to_owned(), escape::terminal);
-    let mut told = vec![format!("process {} ({name})", row.pid)];
-    told.extend(row.owner.clone());
-    told.push(standing(row.standing).to_owned());
+    let mut parts = vec![format!("process {} ({name})", row.pid)];
+    parts.extend(row.owner.clone());
+    parts.push(standing(row.standing).to_owned());
     if row.kfd == Some(true) {
-        told.push(format!("{} {}", row.queues, if row.queues == 1 { "queue" } else { "queues" }));
-        told.extend(
+        parts.push(format!("{} {}", row.queues, if row.queues == 1 { "queue" } else { "queues" }));
+        parts.extend(
             row.vram_bytes.filter(|bytes| *bytes > 0).map(|bytes| format!("{} of VRAM", size(bytes))),
         );
-        told.extend(row.activity.as_ref().map(Sampled::words));
-        told.extend(row.rocm_smi.map(|told| rocm_smi(told).to_owned()));
+        parts.extend(row.activity.as_ref().map(Sampled::words));
+        parts.extend(row.rocm_smi.map(|seen| rocm_smi(seen).to_owned()));
     }
-    writeln!(out, "{}", told.join(", "))?;
+    writeln!(out, "{}", parts.join(", "))?;
     row.findings.iter().try_for_each(|kind| {
         let mark = if kind.weight() == Weight::Wrong { "wrong: " } else { "" };
         writeln!(out, "  {mark}{}", kind.sentence())
@@ -94,10 +94,10 @@ fn standing(standing: Standing) -> &'static str {
     }
 }
 
-fn rocm_smi(told: RocmSmi) -> &'static str {
-    match told {
+fn rocm_smi(seen: RocmSmi) -> &'static str {
+    match seen {
         RocmSmi::Named => "rocm-smi has it",
-        RocmSmi::Unknown => "rocm-smi says UNKNOWN",
+        RocmSmi::Unknown => "rocm-smi shows UNKNOWN",
         RocmSmi::Missed => "rocm-smi misses it",
     }
 }
@@ -105,7 +105,7 @@ fn rocm_smi(told: RocmSmi) -> &'static str {
 fn memory(chip: &ChipRow) -> String {
     let pci = escape::terminal(&chip.pci);
     let owned = size(chip.vram_owned_bytes);
-    let used = chip.vram_used_bytes.map_or_else(|| "not told".to_owned(), size);
+    let used = chip.vram_used_bytes.map_or_else(|| "unknown".to_owned(), size);
     let wrong = if chip.unowned { ": wrong: the rest has no owner among the processes" } else { "" };
     format!("{pci}: VRAM in use {used}, processes account for {owned}{wrong}")
 }
@@ -133,8 +133,10 @@ fn limits(report: &Report) -> Vec<String> {
 
 fn verdict(report: &Report, only: bool) -> &'static str {
     match (report.outcome, report.complete, only) {
-        (Outcome::Wrong, _, true) => "something is wrong: KFD keeps what nobody has",
-        (Outcome::Wrong, _, false) => "something is wrong: see above what KFD or a GPU keeps that nobody has",
+        (Outcome::Wrong, _, true) => "something is wrong: KFD keeps resources without an owner",
+        (Outcome::Wrong, _, false) => {
+            "something is wrong: see above what KFD or a GPU keeps without an owner"
+        }
         (Outcome::Hidden, ..) => "something is hidden from the usual checks: see above",
         (Outcome::Well, true, true) => "nothing is hidden of it from the usual checks",
         (Outcome::Well, true, false) => "all is well: lsof, fuser and rocm-smi show what KFD has",

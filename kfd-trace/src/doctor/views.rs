@@ -37,9 +37,9 @@ impl ViewName {
             ViewName::Lsof => {
                 "containers with a node of their own, closed descriptors, dead leaders; shows inherited descriptors, too"
             }
-            ViewName::Mappings => "who has mapped nothing; a library says nothing of use",
+            ViewName::Mappings => "who has mapped nothing; a mapped library does not show use",
             ViewName::Sysfs => "nothing that KFD has; shows what dead processes left, too",
-            ViewName::Drm => "who has closed its render nodes; says nothing of KFD",
+            ViewName::Drm => "who has closed its render nodes; shows nothing about KFD",
             ViewName::Kernel => "processes in teardown; takes privileges and the driver's BTF",
             ViewName::Sampled => {
                 "who has no AQL or SDMA queue, or one whose pointers are not as ROCr lays them out"
@@ -99,7 +99,7 @@ pub(super) fn all(seen: &Seen, only: Option<u32>) -> Vec<View> {
 fn why_not(seen: &Seen, view: ViewName) -> Option<String> {
     match view {
         ViewName::DeviceNumber if seen.device.is_none() => {
-            Some("the device number is not told (class/kfd/kfd/dev in sysfs)".to_owned())
+            Some("the device number is unknown (class/kfd/kfd/dev in sysfs)".to_owned())
         }
         ViewName::Lsof if seen.host_node.is_none() => {
             Some("there is no /dev/kfd of the host to compare with".to_owned())

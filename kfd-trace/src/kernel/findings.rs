@@ -34,8 +34,8 @@ impl fmt::Display for Finding {
 /// Missing capabilities with which probes can still be attached: nothing else reports them while tracing.
 #[must_use]
 pub fn unprivileged(seen: &Preflight) -> Vec<Finding> {
-    let lacks = [perf_events(seen), addresses(seen), other_processes(seen)].into_iter().flatten();
-    lacks.filter(|finding| finding.severity == Severity::Limits).collect()
+    let missing = [perf_events(seen), addresses(seen), other_processes(seen)].into_iter().flatten();
+    missing.filter(|finding| finding.severity == Severity::Limits).collect()
 }
 
 /// Everything that limits tracing here, worst first. Empty: no limits.
@@ -131,7 +131,7 @@ pub fn foreign_pids(seen: &Preflight) -> Option<Finding> {
     finding(
         Severity::Blocks,
         "procfs shows the processes of a PID namespace that is not the host's",
-        "the PIDs that the kernel tells would be taken for those of other processes",
+        "the PIDs that the kernel reports would be taken for those of other processes",
         "run in the host's PID namespace (--pid=host of a container), or give the host's procfs with --path.procfs",
     )
 }
@@ -200,7 +200,7 @@ fn amdgpu_btf(seen: &Preflight) -> Option<Finding> {
 }
 
 fn addresses(seen: &Preflight) -> Option<Finding> {
-    let consequence = "functions whose name stands more than once (update_mqd) cannot be probed";
+    let consequence = "functions whose name occurs more than once (update_mqd) cannot be probed";
     let syslog = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::Syslog));
     // Where perf_event_open is unrestricted, so are addresses (kernel/ksyms_common.c:kallsyms_show_value).
     let free = seen.kptr_restrict == Some(0) && seen.perf_event_paranoid.is_some_and(|level| level <= 1);

@@ -84,14 +84,14 @@ mod tests {
         // Created before the other one is removed: file systems on disks reuse numbers.
         load(sysfs, "module/next", "live\n");
         fs::rename(sysfs.join("module/amdgpu"), sysfs.join("module/old")).unwrap();
-        assert!(first.is_over(sysfs) && !first.stays(sysfs), "it is gone");
+        assert!(first.is_over(sysfs) && !first.stays(sysfs), "it was unloaded");
         fs::rename(sysfs.join("module/next"), sysfs.join("module/amdgpu")).unwrap();
         assert!(first.is_over(sysfs), "gone and back between two looks");
         assert!(!Loading::read(sysfs).unwrap().unwrap().is_over(sysfs));
     }
 
     #[test]
-    fn a_driver_that_is_going_still_stands_and_does_not_stay() {
+    fn a_driver_being_unloaded_still_exists_and_does_not_stay() {
         let root = tempfile::tempdir().unwrap();
         load(root.path(), "module/amdgpu", "going\n");
         let loading = Loading::read(root.path()).unwrap().unwrap();

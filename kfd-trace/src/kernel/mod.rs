@@ -97,8 +97,8 @@ impl Kernel {
 /// The symbols of the driver's module alone if the kernel can list them; else all.
 fn symbols(roots: &Roots, preflight: &Preflight, vmlinux: Option<&Btf>) -> Result<Symbols, SymbolError> {
     // The iterator lists the running kernel's symbols.
-    let asked = matches!(preflight.driver, Driver::Module { .. }) && roots.procfs == Path::new("/proc");
-    let layout = vmlinux.filter(|_| asked).and_then(module_symbols::Layout::find);
+    let usable = matches!(preflight.driver, Driver::Module { .. }) && roots.procfs == Path::new("/proc");
+    let layout = vmlinux.filter(|_| usable).and_then(module_symbols::Layout::find);
     let refused = |error: &io::Error| log::info!("the symbols of all modules are read: {error}");
     let read = layout.and_then(|layout| module_symbols::read(layout, DRIVER).inspect_err(refused).ok());
     match read.filter(|symbols| !symbols.is_empty() && !symbols.addresses_hidden()) {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_btf_is_told_and_leaves_the_rest() {
+    fn broken_btf_is_reported_and_leaves_the_rest() {
         let mut base = Sample::new();
         base.int("int", 4);
         let module = driver_types(Some(&base)).bytes();

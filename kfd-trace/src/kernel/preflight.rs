@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_root_tells_nothing_and_claims_nothing() {
+    fn an_empty_root_gives_no_facts() {
         let root = tempfile::tempdir().unwrap();
         let seen = Preflight::read(&Roots::under(root.path()));
         assert_eq!((seen.euid, seen.capabilities, seen.tracefs_mounted), (None, None, None));

@@ -123,11 +123,11 @@ pub(super) fn backlog(queue: &QueueCreate, activity: &Activity) -> Option<String
         return activity.problem().map(|why| format!("? ({})", why.name()));
     };
     let backlog = now.counts.backlog();
-    let told = match unit(queue)? {
+    let text = match unit(queue)? {
         Unit::Packets => backlog.to_string(),
         Unit::RingBytes => ByteSize(backlog).display().si_short().to_string(),
     };
-    Some(if now.stalled() { format!("{told} stalled") } else { told })
+    Some(if now.stalled() { format!("{text} stalled") } else { text })
 }
 
 /// Total work of a queue: `packets=127644 retired=127644`; with `at_least` if its end was not read.
@@ -216,38 +216,38 @@ mod tests {
     }
 
     #[test]
-    fn words_tell_rate_and_backlog_or_why_not() {
+    fn texts_show_rate_and_backlog_or_why_not() {
         let words = |state: &State| {
             let (facts, activity) = of(state, 3);
             (rate(&facts, &activity), backlog(&facts, &activity), whole(&facts, &activity))
         };
-        let told = |rate: Option<&str>, backlog: &str, whole: Option<&str>| {
+        let expected = |rate: Option<&str>, backlog: &str, whole: Option<&str>| {
             (rate.map(str::to_owned), Some(backlog.to_owned()), whole.map(str::to_owned))
         };
         assert_eq!(words(&traced()), (None, None, None));
         let state = after(&[(S, counts(10, 9)), (2 * S, counts(1428, 1427))]);
-        assert_eq!(words(&state), told(Some("1.42k/s"), "1", Some("packets=1428 retired=1427 at_least")));
+        assert_eq!(words(&state), expected(Some("1.42k/s"), "1", Some("packets=1428 retired=1427 at_least")));
         let state = after(&[(S, counts(10, 9)), (20 * S, counts(10, 9))]);
-        assert_eq!(words(&state), told(Some("0/s"), "1 stalled", Some("packets=10 retired=9 at_least")));
+        assert_eq!(words(&state), expected(Some("0/s"), "1 stalled", Some("packets=10 retired=9 at_least")));
         assert_eq!(shown(&state, 3)["stalled"], json!(true));
         let state = after(&[(S, Err(Unmeasured::Denied))]);
-        assert_eq!(words(&state), told(None, "? (denied)", None));
+        assert_eq!(words(&state), expected(None, "? (denied)", None));
     }
 
     #[test]
-    fn a_queue_that_was_read_at_its_end_is_told_whole() {
+    fn a_queue_that_was_read_at_its_end_is_shown_whole() {
         let mut state = after(&[(S, counts(10, 9))]);
         let last = Some(crate::model::pointers::samples::memory(12, 12));
         let body = Body::QueueDestroy { queue_id: 3, gpu_id: Some(58270), last };
         let ended = state.apply(&event(2 * S, 1, PID, body)).ended;
         let [queue] = ended.as_slice() else { panic!("{ended:?}") };
-        let told = serde_json::to_value(ActivityFields::of(&queue.facts, &queue.activity)).expect("JSON");
-        assert_eq!((&told["submitted"], &told["complete"]), (&json!(12), &json!(true)));
+        let fields = serde_json::to_value(ActivityFields::of(&queue.facts, &queue.activity)).expect("JSON");
+        assert_eq!((&fields["submitted"], &fields["complete"]), (&json!(12), &json!(true)));
         assert_eq!(whole(&queue.facts, &queue.activity).as_deref(), Some("packets=12 retired=12"));
     }
 
     #[test]
-    fn sdma_is_told_in_bytes_of_its_ring() {
+    fn sdma_is_shown_in_bytes_of_its_ring() {
         let mut state = traced();
         state.apply(&event(30_000, 1, PID, Body::QueueCreate(sdma(4))));
         sampled(&mut state, 4, counts(0, 0), S);

@@ -63,7 +63,7 @@ impl BelongsFields<'_> {
     /// Empty means "not known". The user of a Slurm job is that of the process.
     #[must_use]
     pub fn labels(&self) -> [String; 9] {
-        let text = |told: Option<&str>| told.unwrap_or_default().to_owned();
+        let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
         [
             text(self.container_id),
             text(self.runtime),
@@ -97,11 +97,11 @@ impl BelongsFields<'_> {
             Some(step) => format!("slurm {job}.{step}"),
             None => format!("slurm {job}"),
         });
-        let told = match (slurm, pod.or_else(container)) {
+        let owner = match (slurm, pod.or_else(container)) {
             (Some(slurm), Some(inner)) => Some(format!("{slurm} {inner}")),
             (slurm, inner) => slurm.or(inner).or_else(|| self.unit.map(str::to_owned)),
         };
-        told.as_deref().map(escape::terminal)
+        owner.as_deref().map(escape::terminal)
     }
 }
 
@@ -120,8 +120,8 @@ mod tests {
             pod: "train-0".to_owned(),
             container: (!name.is_empty()).then(|| name.to_owned()),
         };
-        let told = belongs([path.replace("ID", ID).replace("POD", UID).as_str()]);
-        ProcessDetails { belongs: told, pod: container.map(names), ..ProcessDetails::default() }
+        let belongs = belongs([path.replace("ID", ID).replace("POD", UID).as_str()]);
+        ProcessDetails { belongs, pod: container.map(names), ..ProcessDetails::default() }
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn json_and_labels_tell_the_same() {
+    fn json_and_labels_have_the_same_values() {
         let of = |details: &ProcessDetails| {
             let fields = BelongsFields::from(details);
             let json = serde_json::to_value(fields).expect("fields");

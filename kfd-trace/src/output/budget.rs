@@ -71,7 +71,7 @@ impl Budget {
             }
         };
         let pools: Vec<String> = Pool::ALL.iter().filter_map(pool).collect();
-        let pools = if pools.is_empty() { "slots not told".to_owned() } else { pools.join(", ") };
+        let pools = if pools.is_empty() { "slots unknown".to_owned() } else { pools.join(", ") };
         format!("{}: {pools}", gpu.label())
     }
 }
@@ -104,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_is_not_told_is_not_made_up() {
+    fn an_unknown_budget_is_not_invented() {
         let gpu = Gpu { num_cp_queues: None, num_sdma_engines: None, ..topology().gpus.remove(0) };
-        assert_eq!(line(vec![], &gpu), "gpu 0 (0000:c1:00.0, gfx942): slots not told");
+        assert_eq!(line(vec![], &gpu), "gpu 0 (0000:c1:00.0, gfx942): slots unknown");
         let one = line(vec![claim(QueueType::Compute, Some(true))], &gpu);
         assert_eq!(one, "gpu 0 (0000:c1:00.0, gfx942): 1 of ? compute slots");
     }

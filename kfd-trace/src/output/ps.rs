@@ -65,7 +65,7 @@ impl PsRow {
             ns_pid: process.ns_tgid,
             uid: process.uid,
             comm: process.comm.clone(),
-            details: process.told(),
+            details: process.known_details(),
             context_id: process.context_id,
             sources: process.sources,
             ..PsRow::default()

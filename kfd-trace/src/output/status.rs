@@ -57,7 +57,7 @@ pub fn meaning(probes: &[ProbeStatus]) -> Vec<String> {
 ///
 /// # Errors
 /// Those of `out`.
-pub(crate) fn footing(
+pub(crate) fn kernel_summary(
     out: &mut impl Write,
     facts: &[(&'static str, String)],
     findings: &[Finding],
@@ -80,7 +80,7 @@ pub(crate) fn footing(
 /// # Errors
 /// Those of `out`.
 pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
-    footing(out, status.facts, status.findings)?;
+    kernel_summary(out, status.facts, status.findings)?;
     if status.probes.is_empty() {
         return writeln!(out, "\nno probe was tried");
     }
@@ -93,7 +93,7 @@ pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
     }
     let meaning = meaning(status.probes);
     if meaning.is_empty() {
-        return writeln!(out, "\neverything that was asked for can be seen");
+        return writeln!(out, "\neverything that was requested can be seen");
     }
     writeln!(out)?;
     meaning.iter().try_for_each(|line| writeln!(out, "{line}"))
@@ -310,9 +310,9 @@ mod tests {
     }
 
     #[test]
-    fn all_attached_says_so_and_none_tried_does_not() {
+    fn the_text_shows_whether_all_probes_are_attached_or_none_was_tried() {
         let (text, value) = shown(&[probe(ProbeId::Ioctl, Verdict::Attached)]);
-        let end = "\nnothing was lost while they were on\n\neverything that was asked for can be seen\n";
+        let end = "\nnothing was lost while they were on\n\neverything that was requested can be seen\n";
         assert!(text.ends_with(end), "{text}");
         assert_eq!((&value["meaning"], &value["lost"]), (&serde_json::json!([]), &serde_json::json!({})));
         assert!(shown(&[]).0.ends_with("\nno probe was tried\n"));

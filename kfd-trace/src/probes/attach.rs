@@ -157,7 +157,7 @@ pub(super) fn row(ebpf: &mut Ebpf, links: &mut Links, planned: Planned) -> Probe
         symbols,
         places,
         required: row.required,
-        may_lack: row.may_lack,
+        may_lack: row.optional,
         feeds: row.feeds,
         verdict,
     }

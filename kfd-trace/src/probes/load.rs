@@ -109,7 +109,7 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         Room::Full => {
             let cpu_ids = options.cpu_ids.ok_or_else(|| LoadError::Map {
                 map: COUNTERS,
-                why: "the kernel does not tell which CPUs there can be".to_owned(),
+                why: "the kernel does not report which CPUs there can be".to_owned(),
             })?;
             loader.map_max_entries(COUNTERS, mapped::counters_len(cpu_ids));
             loader.map_max_entries("EVENTS", options.ring_bytes);

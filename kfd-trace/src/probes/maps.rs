@@ -104,10 +104,10 @@ impl Shared {
     }
 
     /// Lost records of all kinds, plus what could not be recorded in the first place.
-    pub(crate) fn untold(&self) -> u64 {
+    pub(crate) fn unreported(&self) -> u64 {
         let counters = Counters { counted: Vec::new(), losses: self.losses.load().collect() };
         let lost = Kind::ALL.iter().map(|kind| counters.lost(*kind));
-        lost.chain(Trouble::UNTOLD.iter().map(|trouble| counters.trouble(*trouble))).sum()
+        lost.chain(Trouble::UNREPORTED.iter().map(|trouble| counters.trouble(*trouble))).sum()
     }
 
     /// From now on the programs cache which process a file belongs to: everything that changes it is probed.

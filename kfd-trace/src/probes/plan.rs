@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_probed_only_when_asked_for() {
+    fn arguments_are_probed_only_on_request() {
         let of = |ioctl_records| {
             let ask = Ask { ioctl_records, ..Ask::default() };
             action(&with_queues(), &facts(), &ask, ProbeId::IoctlHandler)
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_copy_of_a_family_is_attached_and_a_stranger_is_told() {
+    fn every_copy_of_a_family_is_attached_and_an_unknown_member_is_reported() {
         let mut made = with_queues();
         made.0.insert("init_mqd", (vec![0x10, 0x20], false));
         made.0.insert("init_mqd_hiq", (vec![0x30], false));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_another_one_tells_for_is_left_out() {
+    fn a_row_that_another_one_replaces_is_left_out() {
         let mut made = with_queues();
         made.0.insert("kfd_process_hw_exception", (vec![0x10], false));
         let exception = |made: &Made| action(made, &facts(), &Ask::default(), ProbeId::HwException);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn tracepoints_are_attached_when_asked_for_and_there() {
+    fn tracepoints_are_attached_if_requested_and_present() {
         let mut facts = facts();
         facts.tracepoints = ["gpu_scheduler:drm_sched_job".to_owned()].into();
         let of = |tracepoints, id| {

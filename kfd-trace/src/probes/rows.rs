@@ -112,13 +112,13 @@ pub const PROBES: &[Row] = &[
     Row::entry(ProbeId::HwsHang, Site::Function(&["kfd_hws_hang"]), "hangs of the scheduler")
         .needs(&["DQM_DEV", "DEVICE_ID"])
         // Inlined on 6.1: there the next row covers it.
-        .may_lack(),
+        .optional(),
     Row::entry(ProbeId::HwException, Site::Function(&["kfd_process_hw_exception"]), "hangs of the scheduler")
         .when(When::Without("kfd_hws_hang"))
         .needs(&["DQM_DEV", "DQM_HW_EXCEPTION_WORK", "DEVICE_ID"]),
     Row::exit(ProbeId::UserQueueReturn, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues")
-        .may_lack(),
-    Row::entry(ProbeId::UserQueue, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues").may_lack(),
+        .optional(),
+    Row::entry(ProbeId::UserQueue, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues").optional(),
     Row::entry(
         ProbeId::NotifierRelease,
         Site::Function(&["kfd_process_notifier_release"]),

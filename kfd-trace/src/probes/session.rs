@@ -103,7 +103,7 @@ impl Session {
         if sees_files(seen, self.leader_known)
             && let Err(error) = self.shared.remember(&self.ebpf)
         {
-            log::warn!("each ioctl is asked anew which process it is for, which costs a little: {error}");
+            log::warn!("the process of each ioctl is looked up anew, which costs a little: {error}");
         }
         self.watch();
     }
@@ -234,8 +234,8 @@ impl Session {
     /// Records that found the ring buffer full, all kinds together, plus what could not be recorded in the
     /// first place.
     #[must_use]
-    pub fn untold(&self) -> u64 {
-        self.shared.untold()
+    pub fn unreported(&self) -> u64 {
+        self.shared.unreported()
     }
 
     /// Detaches all probes. Maps and ring remain.

@@ -65,8 +65,8 @@ pub(super) fn strangers(site: Site, functions: &impl Functions) -> Vec<String> {
 /// Handlers that can be probed: those of the driver that do not sleep, each once.
 fn handlers(functions: &impl Functions, queues_only: bool) -> BTreeSet<&'static str> {
     let awake = IOCTLS.iter().filter(|def| def.nr != WAIT_EVENTS);
-    let asked = awake.filter(|def| !queues_only || rules::changes_queue(u32::from(def.nr)));
-    asked.map(|def| def.handler).filter(|name| !functions.copies(name).is_empty()).collect()
+    let handlers = awake.filter(|def| !queues_only || rules::changes_queue(u32::from(def.nr)));
+    handlers.map(|def| def.handler).filter(|name| !functions.copies(name).is_empty()).collect()
 }
 
 /// The attach targets of functions with these names.

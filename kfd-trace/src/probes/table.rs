@@ -61,7 +61,7 @@ pub struct Row {
     /// Without any of the required probes the tracer sees nothing at all.
     pub required: bool,
     /// Its functions belong to features that only some drivers have: without them nothing is missed.
-    pub may_lack: bool,
+    pub optional: bool,
     /// Its functions are per GPU generation: it is attached to those that a GPU of this machine uses.
     pub of_gpus: bool,
     /// What it makes visible.
@@ -83,7 +83,7 @@ impl Row {
             when: When::Always,
             needs: &[],
             required: false,
-            may_lack: false,
+            optional: false,
             of_gpus: false,
             feeds,
         }
@@ -105,7 +105,7 @@ impl Row {
     ) -> Self {
         Self::new(ProbeKind::Tracepoint, id, Site::Tracepoint { system, names }, feeds)
             .when(When::Tracepoints)
-            .may_lack()
+            .optional()
     }
 
     pub(super) const fn when(mut self, when: When) -> Self {
@@ -118,8 +118,8 @@ impl Row {
         self
     }
 
-    pub(super) const fn may_lack(mut self) -> Self {
-        self.may_lack = true;
+    pub(super) const fn optional(mut self) -> Self {
+        self.optional = true;
         self
     }
 

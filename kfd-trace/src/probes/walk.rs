@@ -248,8 +248,8 @@ impl Walk {
 fn buckets(kernel: &Kernel, table: u64) -> Result<u64, String> {
     let room = kernel.symbols.room_at("amdgpu", table).unwrap_or(0) / 8;
     let buckets = if room.is_power_of_two() { room } else { room.next_power_of_two() / 2 };
-    let told = format!("the table of processes has room for {buckets} buckets, which cannot be");
-    if BUCKETS.contains(&buckets) { Ok(buckets) } else { Err(told) }
+    let error = format!("the table of processes has room for {buckets} buckets, which cannot be");
+    if BUCKETS.contains(&buckets) { Ok(buckets) } else { Err(error) }
 }
 
 pub(super) fn word(memory: &mut impl KernelMemory, address: u64) -> Option<u64> {
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(walk().run(&mut memory).at_work, BTreeSet::new(), "flags without an owner");
         memory.0.remove(&(DQM + 16));
         let standing = walk().run(&mut memory);
-        assert_eq!((standing.broken, standing.at_work), (0, BTreeSet::new()), "only the lock is not told");
+        assert_eq!((standing.broken, standing.at_work), (0, BTreeSet::new()), "only the lock is unknown");
     }
 
     #[test]

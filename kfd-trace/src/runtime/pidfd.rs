@@ -72,7 +72,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_number_that_is_no_process_is_told_with_the_way_out() {
+    fn the_error_for_an_unknown_pid_has_a_remedy() {
         // Above the largest PID that Linux assigns (PID_MAX_LIMIT, 4 Mi).
         let error = resolve(Path::new("/proc"), &[4_194_305]).unwrap_err();
         assert!(
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_process_is_told_once() {
+    fn the_end_of_a_process_is_reported_once() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut watched = resolve(Path::new("/proc"), &[child.id(), child.id()]).unwrap();
         assert_eq!(watched.len(), 1, "the same process twice is one");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_stands_for_its_process() {
+    fn a_thread_is_resolved_to_its_process() {
         let thread = std::thread::spawn(|| {
             let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
             (tid, resolve(Path::new("/proc"), &[tid]).unwrap())

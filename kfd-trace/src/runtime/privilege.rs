@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_admin_stands_in_where_the_others_are_not_held() {
+    fn sys_admin_replaces_missing_capabilities() {
         use Capability::{Bpf, Perfmon, SysAdmin};
         assert_eq!(kept(of(&[SysAdmin]), plain()), of(&[SysAdmin]));
         assert_eq!(kept(of(&[SysAdmin, Bpf]), plain()), of(&[SysAdmin, Bpf]));

@@ -57,10 +57,10 @@ impl Hangups {
         Ok(Hangups(signal(SignalKind::hangup())?))
     }
 
-    /// Calls `tell` for each, without end.
-    pub async fn each(mut self, mut tell: impl FnMut()) {
+    /// Calls `act` for each, without end.
+    pub async fn each(mut self, mut act: impl FnMut()) {
         while self.0.recv().await.is_some() {
-            tell();
+            act();
         }
     }
 }

@@ -12,18 +12,18 @@ use std::os::fd::AsFd;
 
 /// How long a line waits for room, ns. It is often the same pipe or terminal as standard output: a missing
 /// reader must not block the tracing.
-const PATIENCE_NS: i64 = 200_000_000;
+const TIMEOUT_NS: i64 = 200_000_000;
 
 /// Prints one line for people.
 pub fn say(line: impl fmt::Display) {
     // `eprintln` panics if standard error is closed, and there is nowhere else to report.
-    let _ = Patient.write_all(said(&line).as_bytes());
+    let _ = BestEffort.write_all(message(&line).as_bytes());
 }
 
 /// Standard error, as long as it is read; else lines are left out.
-struct Patient;
+struct BestEffort;
 
-impl Write for Patient {
+impl Write for BestEffort {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut out = io::stderr().lock();
         if has_room(&out) { out.write(bytes) } else { Ok(bytes.len()) }
@@ -36,11 +36,11 @@ impl Write for Patient {
 
 /// If it cannot be queried, the write is tried.
 fn has_room(out: &impl AsFd) -> bool {
-    let timeout = Timespec { tv_sec: 0, tv_nsec: PATIENCE_NS };
+    let timeout = Timespec { tv_sec: 0, tv_nsec: TIMEOUT_NS };
     !matches!(poll(&mut [PollFd::from_borrowed_fd(out.as_fd(), PollFlags::OUT)], Some(&timeout)), Ok(0))
 }
 
-fn said(line: &impl fmt::Display) -> String {
+fn message(line: &impl fmt::Display) -> String {
     format!("kfd-trace: {}\n", escape::terminal(&line.to_string()))
 }
 
@@ -48,7 +48,7 @@ fn said(line: &impl fmt::Display) -> String {
 pub fn log_from(level: LevelFilter) {
     let format =
         |out: &mut env_logger::fmt::Formatter, record: &Record<'_>| out.write_all(logged(record).as_bytes());
-    let target = env_logger::Target::Pipe(Box::new(Patient));
+    let target = env_logger::Target::Pipe(Box::new(BestEffort));
     env_logger::Builder::new().filter_level(level).format(format).target(target).init();
 }
 
@@ -65,16 +65,16 @@ mod tests {
     const FOREIGN: &str = "a\x1b[2J\nb\u{9b}31m";
 
     #[test]
-    fn a_line_is_one_line_that_no_terminal_obeys() {
-        assert_eq!(said(&FOREIGN), "kfd-trace: a\\u{1b}[2J\\u{a}b\\u{9b}31m\n");
+    fn control_characters_in_a_message_are_escaped() {
+        assert_eq!(message(&FOREIGN), "kfd-trace: a\\u{1b}[2J\\u{a}b\\u{9b}31m\n");
     }
 
     #[test]
-    fn so_is_a_line_of_the_log() {
-        let told = |args: fmt::Arguments<'_>| {
+    fn control_characters_in_a_log_line_are_escaped() {
+        let logged_line = |args: fmt::Arguments<'_>| {
             logged(&Record::builder().level(Level::Warn).target("kfd_trace").args(args).build())
         };
-        let line = told(format_args!("process {FOREIGN}"));
+        let line = logged_line(format_args!("process {FOREIGN}"));
         assert_eq!(line, "[WARN  kfd_trace] process a\\u{1b}[2J\\u{a}b\\u{9b}31m\n");
     }
 }

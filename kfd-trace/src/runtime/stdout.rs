@@ -2,7 +2,7 @@
 //!
 //! In: lines, and how many bytes of them may wait. Out: the lines in their order, as fast as they are read,
 //! and the count of those that found no room, by kind. A reader that stops reading delays the caller by at
-//! most [`PATIENCE`] until it has caught up.
+//! most [`TIMEOUT`] until it has caught up.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ const CHUNK: usize = 4 << 10;
 
 /// How long to wait for a full queue: long enough for a reader that only lacks a CPU, and too short to be
 /// noticed.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How long the end waits for a reader that reads nothing, if the end was requested.
 pub const AT_THE_END: Duration = Duration::from_secs(3);
@@ -72,11 +72,11 @@ pub struct StdoutWriter {
     most: usize,
     /// The line that is being built.
     line: Vec<u8>,
-    /// The remainder of [`PATIENCE`] until the reader has caught up.
+    /// The remainder of [`TIMEOUT`] until the reader has caught up.
     timeout: Duration,
     dropped: BTreeMap<&'static str, u64>,
     /// When dropped lines were last reported, and how many.
-    told: Option<(Instant, u64)>,
+    reported: Option<(Instant, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -112,9 +112,9 @@ impl StdoutWriter {
             shared,
             most,
             line: Vec::new(),
-            timeout: PATIENCE,
+            timeout: TIMEOUT,
             dropped: BTreeMap::new(),
-            told: None,
+            reported: None,
         })
     }
 
@@ -179,7 +179,7 @@ impl StdoutWriter {
         // A reader that never catches up must not make each batch wait: records would be lost instead of
         // lines.
         if queue.waiting.len() <= self.most / 2 {
-            self.timeout = PATIENCE;
+            self.timeout = TIMEOUT;
         }
         self.shared.filled.notify_one();
         queue.error.take().map_or(Ok(()), Err)
@@ -194,11 +194,12 @@ impl StdoutWriter {
     /// How many lines were dropped, if there are more than were reported; rate-limited.
     pub fn news(&mut self, now: Instant) -> Option<u64> {
         let dropped = self.dropped.values().sum();
-        let due = self.told.is_none_or(|(at, told)| now.duration_since(at) >= NEWS && dropped > told);
+        let due =
+            self.reported.is_none_or(|(at, reported)| now.duration_since(at) >= NEWS && dropped > reported);
         if !due || dropped == 0 {
             return None;
         }
-        self.told = Some((now, dropped));
+        self.reported = Some((now, dropped));
         Some(dropped)
     }
 

@@ -15,13 +15,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 pub(crate) const TURN: Duration = Duration::from_secs(1);
 
 /// Anything that is awaited for longer is taken for hanging: work begun elsewhere takes the kernel seconds.
-const PATIENCE: Duration = Duration::from_secs(300);
+const LONGEST_WORK: Duration = Duration::from_secs(300);
 
-type Tell = Box<dyn FnMut(&[NotifyState<'_>]) -> io::Result<()>>;
+type Notify = Box<dyn FnMut(&[NotifyState<'_>]) -> io::Result<()>>;
 
 /// What is sent, and to which manager.
 pub(crate) struct Supervisor {
-    tell: Tell,
+    notify: Notify,
     watchdog: Option<Watchdog>,
 }
 
@@ -32,8 +32,8 @@ impl Supervisor {
     }
 
     /// `timeout`: the manager ends this process after this long without a message.
-    fn new(tell: Tell, timeout: Option<Duration>) -> Self {
-        Supervisor { tell, watchdog: timeout.map(|timeout| Watchdog { every: timeout / 2, last: None }) }
+    fn new(notify: Notify, timeout: Option<Duration>) -> Self {
+        Supervisor { notify, watchdog: timeout.map(|timeout| Watchdog { every: timeout / 2, last: None }) }
     }
 
     /// The daemon is up: it traces, or waits for its driver.
@@ -64,14 +64,14 @@ impl Supervisor {
         loop {
             tokio::select! {
                 done = &mut work => return done,
-                _ = turn.tick() => if begin.elapsed() < PATIENCE { self.alive() },
+                _ = turn.tick() => if begin.elapsed() < LONGEST_WORK { self.alive() },
             }
         }
     }
 
     fn send(&mut self, states: &[NotifyState<'_>]) {
-        if let Err(error) = (self.tell)(states) {
-            log::warn!("the service manager cannot be told: {error}");
+        if let Err(error) = (self.notify)(states) {
+            log::warn!("cannot notify the service manager: {error}");
         }
     }
 }
@@ -102,57 +102,57 @@ pub(crate) mod tests {
 
     /// A manager that keeps the messages that it gets, with a timeout of one minute.
     pub(crate) fn listening() -> (Supervisor, Rc<RefCell<Vec<String>>>) {
-        let told = Rc::new(RefCell::new(Vec::new()));
-        let keeps = told.clone();
-        let tell: Tell = Box::new(move |states: &[NotifyState<'_>]| {
+        let messages = Rc::new(RefCell::new(Vec::new()));
+        let keeps = messages.clone();
+        let notify: Notify = Box::new(move |states: &[NotifyState<'_>]| {
             keeps.borrow_mut().extend(states.iter().map(ToString::to_string));
             Ok(())
         });
-        (Supervisor::new(tell, Some(Duration::from_secs(60))), told)
+        (Supervisor::new(notify, Some(Duration::from_secs(60))), messages)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_life_sign_is_given_every_half_of_the_patience_as_long_as_the_loop_turns() {
-        let (mut supervisor, told) = listening();
+    async fn a_keep_alive_is_sent_every_half_timeout_while_the_loop_runs() {
+        let (mut supervisor, messages) = listening();
         for _ in 0..=90 {
             supervisor.alive();
             advance(TURN).await;
         }
-        assert_eq!(*told.borrow(), ["WATCHDOG=1"; 4], "at 0, 30, 60 and 90 s");
+        assert_eq!(*messages.borrow(), ["WATCHDOG=1"; 4], "at 0, 30, 60 and 90 s");
         advance(Duration::from_secs(600)).await;
-        assert_eq!(told.borrow().len(), 4, "nothing turns");
+        assert_eq!(messages.borrow().len(), 4, "nothing turns");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_turn_is_left_out_where_patience_is_short() {
+    async fn no_turn_is_left_out_if_the_timeout_is_short() {
         let mut watchdog = Watchdog { every: Duration::from_secs(1), last: None };
         let begin = Instant::now();
         assert!((0..5).all(|turn| watchdog.is_due(begin + turn * TURN)));
-        assert!(!watchdog.is_due(begin + 4 * TURN), "the turn before told it");
+        assert!(!watchdog.is_due(begin + 4 * TURN), "sent at the turn before");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_awaited_for_too_long_is_not_covered() {
-        let (mut supervisor, told) = listening();
+        let (mut supervisor, messages) = listening();
         supervisor.beside(sleep(Duration::from_secs(100))).await;
-        assert_eq!(told.borrow().len(), 4, "at 0, 30, 60 and 90 s");
-        supervisor.beside(sleep(PATIENCE * 10)).await;
-        assert!(told.borrow().len() <= 14, "{}", told.borrow().len());
+        assert_eq!(messages.borrow().len(), 4, "at 0, 30, 60 and 90 s");
+        supervisor.beside(sleep(LONGEST_WORK * 10)).await;
+        assert!(messages.borrow().len() <= 14, "{}", messages.borrow().len());
     }
 
     #[test]
     fn a_status_is_one_line() {
-        let (mut supervisor, told) = listening();
+        let (mut supervisor, messages) = listening();
         supervisor.up("waits\nMAINPID=1");
         supervisor.stopping();
-        assert_eq!(*told.borrow(), ["READY=1", "STATUS=waits\\u{a}MAINPID=1", "STOPPING=1"]);
+        assert_eq!(*messages.borrow(), ["READY=1", "STATUS=waits\\u{a}MAINPID=1", "STOPPING=1"]);
     }
 
     #[test]
-    fn without_a_watchdog_no_life_sign_is_given() {
-        let (supervisor, told) = listening();
+    fn without_a_watchdog_no_keep_alive_is_sent() {
+        let (supervisor, messages) = listening();
         let mut supervisor = Supervisor { watchdog: None, ..supervisor };
         supervisor.alive();
-        assert!(told.borrow().is_empty());
+        assert!(messages.borrow().is_empty());
     }
 }

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_ends_once_and_late() {
+    fn a_timeout_ends_once_and_late() {
         const SECOND: Duration = Duration::from_secs(1);
         let begin = Instant::now();
         let mut timeout = Timeout::new(begin);
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(timeout.ends(begin + LONG), None);
         assert_eq!(timeout.is_over(begin + LONG), None);
         assert_eq!(timeout.ends(begin + LONG + SECOND), Some(LONG + SECOND));
-        assert_eq!(timeout.ends(begin + LONG * 2), None, "it is told already");
+        assert_eq!(timeout.ends(begin + LONG * 2), None, "reported already");
         assert_eq!(timeout.is_over(begin + LONG * 2), Some(LONG * 2), "and over all the same");
     }
 }

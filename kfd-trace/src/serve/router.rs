@@ -80,7 +80,7 @@ async fn metrics(State(site): State<Shared>) -> Result<Response, Response> {
 }
 
 async fn api(State(site): State<Shared>, uri: Uri, resource: Resource) -> Result<Response, Response> {
-    let answer = match asked(&uri, resource) {
+    let answer = match request(&uri, resource) {
         Ok(ask) => blocking(site, move |site| site.api(&ask)).await?,
         Err(line) => Err(Refusal::Bad(line)),
     };
@@ -93,7 +93,7 @@ async fn api(State(site): State<Shared>, uri: Uri, resource: Resource) -> Result
     Ok((status, [(header::CONTENT_TYPE, JSON_TYPE)], body + "\n").into_response())
 }
 
-fn asked(uri: &Uri, resource: Resource) -> Result<Ask, String> {
+fn request(uri: &Uri, resource: Resource) -> Result<Ask, String> {
     let query: Query<Vec<(String, String)>> =
         Query::try_from_uri(uri).map_err(|error| format!("the query cannot be read: {error}"))?;
     Ask::new(resource, &query)

@@ -8,21 +8,21 @@ use crate::model::event::QueueCreate;
 use crate::model::incident::Eviction;
 
 impl State {
-    pub(super) fn evict(&mut self, key: ProcessKey, told: &Eviction, now_ns: u64) {
-        let (Some(row), Some(gpu_id)) = (self.rows.get_mut(&key), told.gpu_id) else { return };
-        if row.evictions.entry(gpu_id).or_default().begin(now_ns, told.trigger) {
-            *self.totals.evictions.entry((gpu_id, told.trigger)).or_default() += 1;
+    pub(super) fn evict(&mut self, key: ProcessKey, event: &Eviction, now_ns: u64) {
+        let (Some(row), Some(gpu_id)) = (self.rows.get_mut(&key), event.gpu_id) else { return };
+        if row.evictions.entry(gpu_id).or_default().begin(now_ns, event.trigger) {
+            *self.totals.evictions.entry((gpu_id, event.trigger)).or_default() += 1;
         }
-        row.evicted.begin(now_ns, told.trigger);
-        for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == told.gpu_id) {
-            queue.evictions.begin(now_ns, told.trigger);
+        row.evicted.begin(now_ns, event.trigger);
+        for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == event.gpu_id) {
+            queue.evictions.begin(now_ns, event.trigger);
             queue.changed_ns = now_ns;
             queue.set_evicted(true);
         }
     }
 
-    pub(super) fn restore(&mut self, key: ProcessKey, told: &Eviction, now_ns: u64, change: &mut Change) {
-        let (Some(row), Some(gpu_id)) = (self.rows.get_mut(&key), told.gpu_id) else { return };
+    pub(super) fn restore(&mut self, key: ProcessKey, event: &Eviction, now_ns: u64, change: &mut Change) {
+        let (Some(row), Some(gpu_id)) = (self.rows.get_mut(&key), event.gpu_id) else { return };
         let lasted = row.evictions.entry(gpu_id).or_default().end(now_ns);
         *self.totals.restores.entry(gpu_id).or_default() += 1;
         let total = self.totals.evicted_ns.entry(gpu_id).or_default();
@@ -31,7 +31,7 @@ impl State {
         if !row.evictions.values().any(|gpu| gpu.evicted) {
             row.evicted.end(now_ns);
         }
-        for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == told.gpu_id) {
+        for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == event.gpu_id) {
             queue.evictions.end(now_ns);
             queue.changed_ns = now_ns;
             queue.set_evicted(false);
@@ -81,7 +81,7 @@ mod tests {
     use crate::model::incident::Trigger;
     use crate::state::samples::{create, event, facts, seen, state};
 
-    fn told(gpu_id: u32, trigger: Option<Trigger>) -> Eviction {
+    fn eviction(gpu_id: u32, trigger: Option<Trigger>) -> Eviction {
         Eviction { gpu_id: Some(gpu_id), trigger, errno: 0, latency_ns: 5 }
     }
 
@@ -97,10 +97,10 @@ mod tests {
     #[test]
     fn a_queue_is_evicted_with_its_process_on_its_gpu_only() {
         let mut state = with_queue();
-        state.apply(&event(10, 1, 700, Body::Evict(told(7, Some(Trigger::Ttm)))));
+        state.apply(&event(10, 1, 700, Body::Evict(eviction(7, Some(Trigger::Ttm)))));
         let row = state.process(ProcessId(1).into()).expect("row");
         assert!(!row.queues[&3].evictions.evicted && row.evicted.evicted);
-        state.apply(&event(20, 1, 700, Body::Evict(told(GPU, Some(Trigger::Ttm)))));
+        state.apply(&event(20, 1, 700, Body::Evict(eviction(GPU, Some(Trigger::Ttm)))));
         let row = state.process(ProcessId(1).into()).expect("row");
         assert!(row.queues[&3].evictions.evicted && row.queues[&3].facts.evicted == Some(true));
         assert_eq!(row.queues[&3].facts.active, Some(false));
@@ -111,12 +111,12 @@ mod tests {
     fn durations_are_of_each_gpu_and_of_the_whole_process() {
         let mut state = with_queue();
         for (at, gpu) in [(10, 7), (20, GPU)] {
-            state.apply(&event(at, 1, 700, Body::Evict(told(gpu, Some(Trigger::Userptr)))));
+            state.apply(&event(at, 1, 700, Body::Evict(eviction(gpu, Some(Trigger::Userptr)))));
         }
-        let change = state.apply(&event(50, 1, 700, Body::Restore(told(7, None))));
+        let change = state.apply(&event(50, 1, 700, Body::Restore(eviction(7, None))));
         assert_eq!(change.lasted_ns, Some(40));
         assert_eq!(state.process(ProcessId(1).into()).expect("row").evicted.evicted_ns(60), 50);
-        let change = state.apply(&event(90, 1, 700, Body::Restore(told(GPU, None))));
+        let change = state.apply(&event(90, 1, 700, Body::Restore(eviction(GPU, None))));
         assert_eq!(change.lasted_ns, Some(70));
         let row = state.process(ProcessId(1).into()).expect("row");
         assert_eq!((row.evicted.total_ns, row.evicted.evicted), (80, false));
@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn a_second_eviction_is_none_and_a_restore_alone_has_no_duration() {
         let mut state = with_queue();
-        state.apply(&event(5, 1, 700, Body::Restore(told(GPU, None))));
+        state.apply(&event(5, 1, 700, Body::Restore(eviction(GPU, None))));
         for at in [10, 20] {
-            state.apply(&event(at, 1, 700, Body::Evict(told(GPU, None))));
+            state.apply(&event(at, 1, 700, Body::Evict(eviction(GPU, None))));
         }
         let row = state.process(ProcessId(1).into()).expect("row");
         assert_eq!((row.evictions[&GPU].count, row.evictions[&GPU].since_ns), (1, Some(10)));
@@ -145,7 +145,7 @@ mod tests {
         let update = crate::model::incident::QueueUpdate { now: found, cu_mask: None, errno: 0 };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         assert!(state.process(key).is_some_and(|row| row.evicted.evicted && row.evicted.count == 0));
-        state.apply(&event(10, 1, 700, Body::Evict(told(GPU, Some(Trigger::Ttm)))));
+        state.apply(&event(10, 1, 700, Body::Evict(eviction(GPU, Some(Trigger::Ttm)))));
         let row = state.process(key).expect("row");
         assert_eq!((row.evicted.count, row.evictions[&GPU].since_ns), (1, Some(10)));
         assert_eq!(state.totals().evictions[&(GPU, Some(Trigger::Ttm))], 1);

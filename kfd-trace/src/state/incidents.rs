@@ -84,7 +84,7 @@ mod tests {
 
     const GPU: u32 = 58270;
 
-    fn of_nobody(at: u64, body: Body) -> Event {
+    fn without_process(at: u64, body: Body) -> Event {
         Event { process: None, tgid: None, ..event(at, 1, 0, body) }
     }
 
@@ -95,23 +95,23 @@ mod tests {
         state.apply(&event(2, 1, 700, create(3)));
         let gpu_id = Some(GPU);
         for at in [10, 20, 30] {
-            let change = state.apply(&of_nobody(at, Body::HwsHang { gpu_id }));
-            assert!(change.anomalies.is_empty(), "nobody owns it: {change:?}");
+            let change = state.apply(&without_process(at, Body::HwsHang { gpu_id }));
+            assert!(change.anomalies.is_empty(), "no process owns it: {change:?}");
             assert_eq!(change.hit, [700]);
         }
-        state.apply(&of_nobody(40, Body::GpuResetBegin { gpu_id }));
-        let change = state.apply(&of_nobody(95, Body::GpuResetEnd { gpu_id }));
+        state.apply(&without_process(40, Body::GpuResetBegin { gpu_id }));
+        let change = state.apply(&without_process(95, Body::GpuResetEnd { gpu_id }));
         assert_eq!(change.lasted_ns, Some(55));
         let gpu = state.snapshot().gpus[&GPU];
         assert_eq!((gpu.hangs, gpu.resets, gpu.reset_ns, gpu.hung_since_ns), (1, 1, 55, None));
-        state.apply(&of_nobody(100, Body::HwsHang { gpu_id }));
+        state.apply(&without_process(100, Body::HwsHang { gpu_id }));
         assert_eq!(state.snapshot().gpus[&GPU].hangs, 2);
     }
 
     #[test]
     fn the_end_of_a_reset_alone_has_no_duration() {
         let mut state = state();
-        let change = state.apply(&of_nobody(95, Body::GpuResetEnd { gpu_id: Some(GPU) }));
+        let change = state.apply(&without_process(95, Body::GpuResetEnd { gpu_id: Some(GPU) }));
         assert_eq!((change.lasted_ns, state.snapshot().gpus[&GPU].resets), (None, 0));
     }
 
@@ -120,14 +120,14 @@ mod tests {
         let mut state = state();
         let gpu_id = Some(GPU);
         state.apply(&event(0, 1, 700, seen(false)));
-        let told = Eviction { gpu_id, trigger: None, errno: 0, latency_ns: 3 };
+        let eviction = Eviction { gpu_id, trigger: None, errno: 0, latency_ns: 3 };
         for _ in 0..3 {
-            state.apply(&of_nobody(0, Body::GpuResetBegin { gpu_id }));
-            state.apply(&of_nobody(u64::MAX, Body::GpuResetEnd { gpu_id }));
-            state.apply(&event(0, 1, 700, Body::Evict(told)));
-            state.apply(&event(u64::MAX, 1, 700, Body::Restore(told)));
+            state.apply(&without_process(0, Body::GpuResetBegin { gpu_id }));
+            state.apply(&without_process(u64::MAX, Body::GpuResetEnd { gpu_id }));
+            state.apply(&event(0, 1, 700, Body::Evict(eviction)));
+            state.apply(&event(u64::MAX, 1, 700, Body::Restore(eviction)));
         }
-        state.apply(&event(0, 1, 700, Body::Evict(told)));
+        state.apply(&event(0, 1, 700, Body::Evict(eviction)));
         assert_eq!(state.snapshot().gpus[&GPU].reset_ns, u64::MAX);
         assert_eq!(state.totals().evicted_ns[&GPU], u64::MAX);
         assert_eq!(state.process_of_tgid(700).expect("row").evicted.evicted_ns(7), u64::MAX);
@@ -137,17 +137,17 @@ mod tests {
     fn a_reset_that_does_not_end_is_closed_by_the_next_one_without_a_duration() {
         let mut state = state();
         let gpu_id = Some(GPU);
-        state.apply(&of_nobody(10, Body::GpuResetBegin { gpu_id }));
-        state.apply(&of_nobody(15, Body::HwsHang { gpu_id }));
+        state.apply(&without_process(10, Body::GpuResetBegin { gpu_id }));
+        state.apply(&without_process(15, Body::HwsHang { gpu_id }));
         let gpu = state.snapshot().gpus[&GPU];
         assert_eq!((gpu.resetting_since_ns, gpu.unfinished_resets), (Some(10), 0), "a hang does not end it");
-        state.apply(&of_nobody(1_000, Body::GpuResetBegin { gpu_id }));
+        state.apply(&without_process(1_000, Body::GpuResetBegin { gpu_id }));
         let gpu = state.snapshot().gpus[&GPU];
         assert_eq!((gpu.resets, gpu.unfinished_resets, gpu.resetting_since_ns), (2, 1, Some(1_000)));
-        let change = state.apply(&of_nobody(1_040, Body::GpuResetEnd { gpu_id }));
+        let change = state.apply(&without_process(1_040, Body::GpuResetEnd { gpu_id }));
         let gpu = state.snapshot().gpus[&GPU];
         assert_eq!((change.lasted_ns, gpu.reset_ns, gpu.resetting_since_ns), (Some(40), 40, None));
-        state.apply(&of_nobody(2_000, Body::GpuResetBegin { gpu_id }));
+        state.apply(&without_process(2_000, Body::GpuResetBegin { gpu_id }));
         assert_eq!(state.snapshot().gpus[&GPU].unfinished_resets, 1, "the one before ended");
     }
 

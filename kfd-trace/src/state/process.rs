@@ -193,7 +193,7 @@ impl Process {
 
     /// Its details, with the cgroup from [`Process::cgroup`].
     #[must_use]
-    pub fn told(&self) -> ProcessDetails {
+    pub fn known_details(&self) -> ProcessDetails {
         ProcessDetails { cgroup: self.cgroup().map(str::to_owned), ..self.details.clone() }
     }
 

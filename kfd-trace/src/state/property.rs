@@ -125,8 +125,8 @@ fn the_books_balance_whatever_comes() {
                 2 => drop(state.expire(now)),
                 _ => drop(state.apply(&random.event(now))),
             }
-            let (came, went) = balances(&state);
-            assert_eq!(came, went, "seed {seed} step {step}: {:?}", state.totals());
+            let (created, ended) = balances(&state);
+            assert_eq!(created, ended, "seed {seed} step {step}: {:?}", state.totals());
             let after = numbers(state.totals());
             assert!(before.iter().zip(&after).all(|(old, new)| old <= new), "seed {seed} step {step}");
             before = after;

@@ -160,12 +160,12 @@ impl State {
     /// ended since or no longer has the queue: what is at its place now was not compared. For an unlisted
     /// queue see [`State::keep_unlisted`].
     pub fn resync(&mut self, finding: Finding, lists: &[&List], now_ns: u64) -> Option<(Event, Change)> {
-        let told = lists.iter().find_map(|list| {
+        let listed = lists.iter().find_map(|list| {
             let (process, queue) = self.listed(list, &finding)?;
             Some((*list, process, queue))
         });
         let mut change = Change::default();
-        let (key, body) = match (finding.difference, told) {
+        let (key, body) = match (finding.difference, listed) {
             (Difference::Ghost, _) => {
                 let key = self.holder(&finding)?;
                 let end = QueueEnd { at_ns: now_ns, cause: Cause::NotSeen };

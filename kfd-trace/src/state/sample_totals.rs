@@ -11,7 +11,7 @@ pub struct SampleTotals {
     /// Interval between samples, nanoseconds; 0 if sampling is off.
     pub interval_ns: u64,
     /// Successful readings.
-    pub told: u64,
+    pub successes: u64,
     /// Failed readings.
     pub errors: BTreeMap<Unmeasured, u64>,
     /// CPU time of the sampling, nanoseconds.
@@ -25,7 +25,7 @@ impl SampleTotals {
     pub fn take(&mut self, state: &mut State, samples: &[Sample], cpu_ns: u64, at_ns: u64) {
         for sample in samples {
             match state.sampled(sample) {
-                Some(Ok(())) => self.told += 1,
+                Some(Ok(())) => self.successes += 1,
                 Some(Err(why)) => *self.errors.entry(why).or_default() += 1,
                 None => {}
             }
@@ -43,7 +43,7 @@ mod tests {
     use crate::state::samples::{create, event, seen, state};
 
     #[test]
-    fn readings_are_counted_by_what_they_told_and_dropped_ones_are_not() {
+    fn readings_are_counted_by_result_and_dropped_ones_are_not() {
         let mut state = state();
         state.apply(&event(1, 1, 700, seen(false)));
         state.apply(&event(2, 1, 700, create(3)));
@@ -64,6 +64,6 @@ mod tests {
         );
         totals.take(&mut state, &[of(3, counts, 9)], 7, 10);
         assert_eq!(totals.errors, BTreeMap::from([(Unmeasured::Foreign, 1)]));
-        assert_eq!((totals.told, totals.cpu_ns, totals.last_ns), (2, 77, Some(10)));
+        assert_eq!((totals.successes, totals.cpu_ns, totals.last_ns), (2, 77, Some(10)));
     }
 }

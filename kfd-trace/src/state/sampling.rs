@@ -90,8 +90,8 @@ impl State {
         let Some(queue) = row.queues.get_mut(&queue_id) else { return };
         let Ok(pointers) = Pointers::of(&queue.facts) else { return };
         let rate = queue.activity.measured.and_then(|measured| measured.rate);
-        let told = take(queue, &mut row.works, pointers.counts(memory), at_ns);
-        queue.activity.complete = told.is_ok();
+        let result = take(queue, &mut row.works, pointers.counts(memory), at_ns);
+        queue.activity.complete = result.is_ok();
         // Keep the old rate: the time since the last sample may be nearly zero.
         if let Some(measured) = &mut queue.activity.measured {
             measured.rate = rate;

@@ -38,8 +38,8 @@ mod tests {
         state.apply(&event(12, 2, 800, destroy(3)));
         state.apply(&event(13, 2, 800, Body::ProcessRelease));
         let changes = state.driver_unloaded(50);
-        let told: Vec<_> = changes.iter().map(|change| (change.process, change.ended.len())).collect();
-        assert_eq!(told, [(Some(ProcessId(1).into()), 1)]);
+        let ended: Vec<_> = changes.iter().map(|change| (change.process, change.ended.len())).collect();
+        assert_eq!(ended, [(Some(ProcessId(1).into()), 1)]);
         assert_eq!(
             changes[0].ended[0].end.map(|end| (end.at_ns, end.cause)),
             Some((50, Cause::DriverUnloaded))
@@ -54,9 +54,9 @@ mod tests {
     #[test]
     fn a_reset_under_way_will_not_end() {
         let mut state = state();
-        let of_nobody = |body| Event { process: None, tgid: None, ..event(5, 0, 0, body) };
-        state.apply(&of_nobody(Body::HwsHang { gpu_id: Some(GPU) }));
-        state.apply(&of_nobody(Body::GpuResetBegin { gpu_id: Some(GPU) }));
+        let without_process = |body| Event { process: None, tgid: None, ..event(5, 0, 0, body) };
+        state.apply(&without_process(Body::HwsHang { gpu_id: Some(GPU) }));
+        state.apply(&without_process(Body::GpuResetBegin { gpu_id: Some(GPU) }));
         state.driver_unloaded(50);
         let gpu = state.snapshot().gpus[&GPU];
         assert_eq!((gpu.resetting_since_ns, gpu.hung_since_ns, gpu.unfinished_resets), (None, None, 1));

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_shows_the_queue_as_it_stands() {
+    fn an_update_shows_the_current_queue() {
         let mut state = with_queue();
         let now = QueueCreate { percent: Some(0), ring_size: Some(4096), priority: None, ..facts(3) };
         let update = QueueUpdate { now, cu_mask: None, errno: 0 };
@@ -96,8 +96,8 @@ mod tests {
     #[test]
     fn an_update_shows_that_a_restore_was_missed() {
         let mut state = with_queue();
-        let told = Eviction { gpu_id: Some(58270), trigger: None, errno: 0, latency_ns: 1 };
-        state.apply(&event(5, 1, 700, Body::Evict(told)));
+        let eviction = Eviction { gpu_id: Some(58270), trigger: None, errno: 0, latency_ns: 1 };
+        state.apply(&event(5, 1, 700, Body::Evict(eviction)));
         let update = QueueUpdate { now: facts(3), cu_mask: None, errno: 0 };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         let row = state.process(ProcessId(1).into()).expect("row");

@@ -69,7 +69,7 @@ mod tests {
     use super::{json_text, terminal};
 
     #[test]
-    fn json_says_the_same_in_safe_characters() {
+    fn json_has_the_same_content_in_safe_characters() {
         let text = "a\x1b[2J\"\\ \u{7f}\u{9b}31m \u{202e}größe\u{1f600}\n";
         let json = json_text(&[text]).expect("JSON");
         assert_eq!(json, r#"["a\u001b[2J\"\\ \u007f\u009b31m \u202egröße\ud83d\ude00\n"]"#);

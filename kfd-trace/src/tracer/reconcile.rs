@@ -42,25 +42,25 @@ impl Tracer {
         let now_ns = clock::mono_ns();
         let pending = &mut self.pending;
         let (Some(session), Some(standings)) = (&self.session, &pending.standings) else { return None };
-        let lost = session.untold();
+        let lost = session.unreported();
         if lost > pending.lost {
             log::warn!("up to {} events were missed: comparing with the driver's lists", lost - pending.lost);
             (pending.lost, pending.until_ns) = (lost, now_ns + SUSPICION_NS);
         }
-        let doubtful = now_ns < pending.until_ns;
+        let suspicious = now_ns < pending.until_ns;
         if !idle {
-            if doubtful {
+            if suspicious {
                 pending.until_ns = now_ns + SUSPICION_NS;
             }
             return None;
         }
         pending.ticks += 1;
-        let often = doubtful || session.queues_by_ioctl();
+        let often = suspicious || session.queues_by_ioctl();
         if !often && !pending.ticks.is_multiple_of(QUIET) {
             return None;
         }
         let topology = pending.ticks.is_multiple_of(QUIET);
-        let walk = doubtful || pending.ticks.is_multiple_of(QUIET_WALK);
+        let walk = suspicious || pending.ticks.is_multiple_of(QUIET_WALK);
         let unknown = scan::unknown(&self.state, &pending.found);
         Some(standings.begin(session, walk, topology, unknown))
     }
@@ -79,11 +79,11 @@ impl Tracer {
 
     fn compare(&mut self, look: &Look) -> Vec<(Event, Change)> {
         match look.kernel {
-            Walked::Told(_) => self.pending.broken_walks = 0,
+            Walked::Done(_) => self.pending.broken_walks = 0,
             Walked::Broke => self.pending.broken_walks += 1,
-            Walked::NotAsked | Walked::Impossible => {}
+            Walked::NotRequested | Walked::Impossible => {}
         }
-        let mut told = self.end_gone(look);
+        let mut corrections = self.end_gone(look);
         let found = findings(look, &self.state);
         let judgement = judge::judge(look, &found, &self.pending.found, self.pending.broken_walks);
         let lists: Vec<&List> = look.kernel.list().into_iter().chain(&look.sysfs).collect();
@@ -99,14 +99,14 @@ impl Tracer {
             if let (Some(key), Some(details)) = (key, look.details.get(&finding.tgid)) {
                 self.state.enrich(key, details.clone());
             }
-            told.extend(resynced);
+            corrections.extend(resynced);
         }
         self.pending.found = judgement.pending;
-        if judgement.doubtful || !self.pending.unlisted.is_empty() {
+        if judgement.suspicious || !self.pending.unlisted.is_empty() {
             let until_ns = look.until_ns + SUSPICION_NS;
             self.pending.until_ns = self.pending.until_ns.max(until_ns);
         }
-        told
+        corrections
     }
 
     /// Ends the rows of processes whose end was missed: gone from the lists of two consecutive scans.
@@ -119,17 +119,17 @@ impl Tracer {
         let quiet = self.state.live().filter(|row| row.last_event_ns <= sysfs.settled_ns_of(row));
         let gone: BTreeSet<ProcessKey> =
             quiet.filter(|row| self.is_gone(row, look, sysfs)).map(|row| row.key).collect();
-        let mut told = Vec::new();
+        let mut corrections = Vec::new();
         for key in gone.intersection(&self.pending.unlisted) {
             let at_ns = look.until_ns;
             let change = self.state.gone(*key, at_ns);
             let row = self.state.process(*key);
             let (id, tgid) = (row.and_then(Process::id), row.and_then(|row| row.tgid));
             log::warn!("process {}: gone without being seen to go", tgid.unwrap_or(0));
-            told.push((Event::of_standing(at_ns, id, tgid, Body::ProcessRelease), change));
+            corrections.push((Event::of_standing(at_ns, id, tgid, Body::ProcessRelease), change));
         }
         self.pending.unlisted = &gone - &self.pending.unlisted;
-        told
+        corrections
     }
 
     fn is_gone(&self, row: &Process, look: &Look, sysfs: &List) -> bool {

@@ -6,7 +6,7 @@ use kfd_trace::attribute::{ProcessInfo, process};
 use kfd_trace::doctor::devices::Devices;
 use kfd_trace::doctor::read::{Files, Stat};
 use kfd_trace::doctor::seen::{Device, KfdProcess, KfdProcesses, Node};
-use kfd_trace::doctor::text::Footing;
+use kfd_trace::doctor::text::KernelSummary;
 use kfd_trace::doctor::{self, Seen};
 use kfd_trace::kernel::{Preflight, Roots, findings};
 use kfd_trace::state::ProcessDetails;
@@ -75,10 +75,10 @@ fn diagnosed(procfs: &Path) {
         chips: Vec::new(),
     };
     let report = doctor::diagnose(&seen, Some(&seen), None);
-    let footing = Footing { facts: &[], findings: &[] };
+    let kernel = KernelSummary { facts: &[], findings: &[] };
     let (mut text, mut json) = (Vec::new(), Vec::new());
-    doctor::text::text(&mut text, &report, footing, false).expect("memory");
-    doctor::json::json(&mut json, &report, footing, None).expect("memory");
+    doctor::text::text(&mut text, &report, kernel, false).expect("memory");
+    doctor::json::json(&mut json, &report, kernel, None).expect("memory");
     for shown in [text, json] {
         String::from_utf8(shown).expect("UTF-8").lines().for_each(shown::printable);
     }

@@ -72,7 +72,7 @@ fn names(all: Vec<(&[u8], u64)>) -> Vec<NameReport> {
 }
 
 /// Entries with a count above 0.
-fn told(all: impl Iterator<Item = (&'static str, u64)>) -> Vec<NameReport> {
+fn counted(all: impl Iterator<Item = (&'static str, u64)>) -> Vec<NameReport> {
     all.filter(|(_, count)| *count > 0)
         .map(|(name, count)| NameReport { name: name.to_owned(), count })
         .collect()
@@ -87,9 +87,9 @@ fn lines(tally: &Tally) -> LinesReport {
         without_prefix: lines.without_prefix,
         blank: lines.blank,
         overlong: lines.overlong,
-        damaged: told(Damaged::ALL.into_iter().map(Damaged::name).zip(lines.damaged)),
+        damaged: counted(Damaged::ALL.into_iter().map(Damaged::name).zip(lines.damaged)),
         by_level: lines.by_level,
-        prefixes: told(Style::ALL.into_iter().map(Style::name).zip(lines.styles)),
+        prefixes: counted(Style::ALL.into_iter().map(Style::name).zip(lines.styles)),
     }
 }
 

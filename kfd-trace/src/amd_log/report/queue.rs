@@ -180,16 +180,16 @@ mod tests {
 
     #[test]
     fn headers_are_decoded_by_their_bits() {
-        let told =
+        let expected =
             Header { raw: 0xb02, kind: "kernel_dispatch", barrier: true, acquire: "agent", release: "agent" };
         assert_eq!(
             Header::decode(0xb02),
-            told,
+            expected,
             "as the log decodes it itself: type=2, barrier=1, acquire=1, release=1"
         );
-        let told =
+        let expected =
             Header { raw: 0x1403, kind: "barrier_and", barrier: false, acquire: "system", release: "system" };
-        assert_eq!(Header::decode(0x1403), told);
+        assert_eq!(Header::decode(0x1403), expected);
         assert_eq!(Header::decode(0x600).acquire, "reserved");
     }
 }

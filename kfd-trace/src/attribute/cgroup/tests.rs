@@ -39,8 +39,8 @@ fn containers_of_each_engine_and_driver() {
         // as a tracer in another cgroup namespace sees it
         ("/../docker-ID.scope", Runtime::Docker),
     ] {
-        let told = of(&path.replace("ID", ID));
-        assert_eq!(told, Belongs { container: container(runtime), ..Belongs::default() }, "{path}");
+        let found = of(&path.replace("ID", ID));
+        assert_eq!(found, Belongs { container: container(runtime), ..Belongs::default() }, "{path}");
     }
 }
 
@@ -76,24 +76,24 @@ fn pods_of_each_runtime_and_driver() {
         ("SLICE/cri-containerd-ID.scope/docker/OTHER", Some(Runtime::Containerd)),
     ] {
         let path = path.replace("SLICE", slice).replace("UID_", UID_IN_SLICE).replace("UID", UID);
-        let told = of(&path.replace("ID", ID).replace("OTHER", OTHER));
+        let found = of(&path.replace("ID", ID).replace("OTHER", OTHER));
         let expected =
             Belongs { container: container(runtime), pod_uid: Some(UID.to_owned()), ..Belongs::default() };
-        assert_eq!(told, expected, "{path}");
+        assert_eq!(found, expected, "{path}");
     }
 }
 
 #[test]
 fn a_static_pod_has_a_hash_for_its_uid() {
-    let told = of(&format!("/kubepods.slice/kubepods-pod{STATIC}.slice/crio-{ID}.scope"));
-    assert_eq!(told.pod_uid.as_deref(), Some(STATIC));
-    assert_eq!(told.container, container(Runtime::CriO));
+    let found = of(&format!("/kubepods.slice/kubepods-pod{STATIC}.slice/crio-{ID}.scope"));
+    assert_eq!(found.pod_uid.as_deref(), Some(STATIC));
+    assert_eq!(found.container, container(Runtime::CriO));
 }
 
 #[test]
 fn a_pod_that_is_named_without_its_container() {
-    let told = of(&format!("/kubepods/pod{UID}"));
-    assert_eq!((told.pod_uid.as_deref(), told.container), (Some(UID), None));
+    let found = of(&format!("/kubepods/pod{UID}"));
+    assert_eq!((found.pod_uid.as_deref(), found.container), (Some(UID), None));
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn slurm_jobs_of_both_versions() {
 
 #[test]
 fn a_container_in_a_job_has_both() {
-    let told = of(&format!("/system.slice/slurmstepd.scope/job_7/step_0/user/task_0/libpod-{ID}.scope"));
-    assert_eq!(told.container, container(Runtime::Podman));
-    assert_eq!(told.slurm.map(|slurm| slurm.job), Some(7));
+    let found = of(&format!("/system.slice/slurmstepd.scope/job_7/step_0/user/task_0/libpod-{ID}.scope"));
+    assert_eq!(found.container, container(Runtime::Podman));
+    assert_eq!(found.slurm.map(|slurm| slurm.job), Some(7));
 }
 
 #[test]
@@ -140,14 +140,14 @@ fn units_of_who_is_in_nothing_else() {
 
 /// v1 names a job only in some hierarchies, and systemd its unit in the others.
 #[test]
-fn paths_of_several_hierarchies_are_told_together() {
-    let told = belongs(["/system.slice/slurmd.service", "/slurm/uid_5/job_9/step_0"]);
+fn paths_of_several_hierarchies_are_combined() {
+    let found = belongs(["/system.slice/slurmd.service", "/slurm/uid_5/job_9/step_0"]);
     let slurm = SlurmStep { job: 9, step: Some("0".to_owned()), uid: Some(5) };
-    assert_eq!(told, Belongs { slurm: Some(slurm), ..Belongs::default() });
+    assert_eq!(found, Belongs { slurm: Some(slurm), ..Belongs::default() });
     let pod = format!("/kubepods/pod{UID}/{ID}");
-    let told = belongs(["/", &format!("/docker/{OTHER}"), &pod]);
+    let found = belongs(["/", &format!("/docker/{OTHER}"), &pod]);
     assert_eq!(
-        (told.container, told.pod_uid.as_deref()),
+        (found.container, found.pod_uid.as_deref()),
         (container(None), Some(UID)),
         "the pod's container"
     );
@@ -155,7 +155,7 @@ fn paths_of_several_hierarchies_are_told_together() {
 }
 
 #[test]
-fn what_looks_alike_tells_nothing() {
+fn similar_paths_give_nothing() {
     for path in [
         "/".to_owned(),
         String::new(),
@@ -179,7 +179,7 @@ fn what_looks_alike_tells_nothing() {
 
 /// The kernel's own record has only the last name.
 #[test]
-fn the_last_name_alone_tells_the_container() {
+fn the_last_name_alone_gives_the_container() {
     assert_eq!(of(&format!("cri-containerd-{ID}.scope")).container, container(Runtime::Containerd));
     assert_eq!(of(ID).container, container(None));
 }

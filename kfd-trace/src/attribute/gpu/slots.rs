@@ -117,8 +117,8 @@ mod tests {
         );
         assert_eq!(Pool::of(Some(QueueType::ComputeAql), None, &gpu), Some(Pool::Cp));
         assert_eq!(Pool::of(Some(QueueType::Hiq), None, &gpu), None);
-        let untold = Gpu { num_sdma_queues_per_engine: None, ..gpu };
-        assert_eq!(untold.slots().sdma, None);
+        let incomplete = Gpu { num_sdma_queues_per_engine: None, ..gpu };
+        assert_eq!(incomplete.slots().sdma, None);
     }
 
     #[test]

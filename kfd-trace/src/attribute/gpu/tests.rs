@@ -37,7 +37,7 @@ fn gpus_are_read_and_cpus_left_out() {
 }
 
 #[test]
-fn what_a_kernel_does_not_tell_is_none() {
+fn fields_missing_in_sysfs_are_none() {
     let sysfs = tempfile::tempdir().unwrap();
     node(sysfs.path(), 1, &[("gpu_id", "7"), ("name", ""), ("properties", "location_id 49408\n")]);
     let topology = Topology::read(sysfs.path());
@@ -76,7 +76,7 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn the_board_tells_its_name_and_number() {
+fn the_name_and_number_of_the_board_are_read() {
     let sysfs = tempfile::tempdir().unwrap();
     node(sysfs.path(), 1, &[("gpu_id", "7"), ("properties", "location_id 49408\nunique_id 0\n")]);
     let device = sysfs.path().join("bus/pci/devices/0000:c1:00.0");

@@ -85,7 +85,7 @@ fn standing(row: &PsRow, topology: &crate::attribute::Topology) -> Option<Record
         write_pointer: queue.write_pointer_address,
         created_us: None,
         ended_us: None,
-        stands: true,
+        live: true,
     })
 }
 
@@ -115,13 +115,8 @@ mod tests {
             queue_type: Some("compute_aql".to_owned()),
             ..KfdQueue::default()
         };
-        let wanted = Recorded {
-            kfd,
-            ring: Some(0x20),
-            write_pointer: Some(0x48),
-            stands: true,
-            ..Recorded::default()
-        };
+        let wanted =
+            Recorded { kfd, ring: Some(0x20), write_pointer: Some(0x48), live: true, ..Recorded::default() };
         assert_eq!(told, wanted);
         // As sysfs alone reports it.
         let bare = QueueCreate { queue_id: Some(3), ..QueueCreate::untold(Origin::Standing) };

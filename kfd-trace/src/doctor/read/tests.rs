@@ -76,7 +76,7 @@ fn of(node: Node, number: Device) -> io::Result<Stat> {
 }
 
 #[test]
-fn descriptors_are_found_by_number_and_told_by_inode() {
+fn descriptors_are_found_by_number_and_distinguished_by_inode() {
     let mut made = Made::new();
     made.task("20", 20, 'S', 0, 1);
     made.open("20", 0, "flags:\t0100002\n", of(HOST, Device { major: 1, minor: 3 }));
@@ -100,7 +100,7 @@ fn descriptors_are_found_by_number_and_told_by_inode() {
 }
 
 #[test]
-fn who_is_wanted_is_told_of_and_the_kernels_threads_are_not_counted() {
+fn requested_processes_are_included_and_kernel_threads_are_not_counted() {
     let made = Made::new();
     made.task("20", 20, 'S', 0, 1);
     made.task("21", 21, 'I', 0x20_8040, 1);
@@ -111,7 +111,7 @@ fn who_is_wanted_is_told_of_and_the_kernels_threads_are_not_counted() {
 }
 
 #[test]
-fn what_may_not_be_looked_at_is_told() {
+fn processes_without_access_are_reported() {
     let mut made = Made::new();
     made.task("20", 20, 'S', 0, 1);
     made.open("20", 3, "", Err(io::ErrorKind::PermissionDenied.into()));

@@ -1,11 +1,11 @@
 //! The report as text and as JSON.
 
-use super::{Kind, SeenProcess, told};
+use super::{Kind, SeenProcess, report_of};
 use crate::attribute::process::Life;
 use crate::doctor::sampled::Sampled;
 use crate::doctor::samples::{OTHER, PID, bare, life, listed, open, process, seen, with};
 use crate::doctor::seen::{KfdProcesses, Mappings};
-use crate::doctor::text::Footing;
+use crate::doctor::text::KernelSummary;
 use crate::doctor::{Report, Seen, json, text};
 use crate::kernel::{Finding, Severity};
 use std::collections::BTreeSet;
@@ -22,14 +22,14 @@ fn finding() -> Finding {
 fn shown(report: &Report, only: bool) -> String {
     let (facts, findings) = ([("kernel", "6.12.0".to_owned())], [finding()]);
     let mut out = Vec::new();
-    text::text(&mut out, report, Footing { facts: &facts, findings: &findings }, only).expect("memory");
+    text::text(&mut out, report, KernelSummary { facts: &facts, findings: &findings }, only).expect("memory");
     String::from_utf8(out).expect("UTF-8")
 }
 
 fn value(report: &Report) -> serde_json::Value {
     let (facts, findings) = ([("kernel", "6.12.0".to_owned())], [finding()]);
     let mut out = Vec::new();
-    json::json(&mut out, report, Footing { facts: &facts, findings: &findings }, None).expect("memory");
+    json::json(&mut out, report, KernelSummary { facts: &facts, findings: &findings }, None).expect("memory");
     assert!(!out.contains(&0x1b) && out.ends_with(b"}\n"), "{}", String::from_utf8_lossy(&out));
     serde_json::from_slice(&out).expect("JSON")
 }
@@ -44,7 +44,7 @@ fn of_a_hidden_process_in_text() {
         ..process()
     };
     let text = shown(
-        &told(&Seen {
+        &report_of(&Seen {
             kernel: Err("no\x1b BTF".to_owned()),
             sampled: Err("no\x1b BTF".to_owned()),
             ..with(hidden)
@@ -70,13 +70,13 @@ fn of_a_hidden_process_in_text() {
 }
 
 #[test]
-fn who_could_not_look_does_not_say_that_all_is_well() {
+fn without_access_the_report_does_not_claim_that_all_is_well() {
     let seen = Seen { closed: BTreeSet::from([7]), ..seen() };
-    let text = shown(&told(&seen), false);
+    let text = shown(&report_of(&seen), false);
     let end = "\ncannot look into 1 of 90 processes, of other users or guarded by a security module: run as root, or with CAP_SYS_PTRACE and \
                CAP_DAC_READ_SEARCH\nnothing wrong was found, but not all could be looked at\n";
     assert!(text.ends_with(end) && !text.contains("all is well"), "{text}");
-    let text = shown(&told(&Seen { hides: true, closed: BTreeSet::new(), ..seen }), false);
+    let text = shown(&report_of(&Seen { hides: true, closed: BTreeSet::new(), ..seen }), false);
     assert!(text.contains("(hidepid): run as root") && !text.contains("all is well"), "{text}");
 }
 
@@ -90,7 +90,7 @@ fn of_one_process_there_is_nothing_of_the_node() {
 
 #[test]
 fn in_json() {
-    let report = told(&with(SeenProcess {
+    let report = report_of(&with(SeenProcess {
         comm: "a\x1b".to_owned(),
         kfd: vec![open(OTHER)],
         mappings: None,
@@ -129,12 +129,16 @@ const PAGE: &str = include_str!("../../../../docs/doctor.md");
 #[test]
 fn every_field_is_documented() {
     let mut names = BTreeSet::new();
-    let mut value = value(&told(&seen()));
+    let mut value = value(&report_of(&seen()));
     // The names of facts are those of `kfd-trace status`.
     value["facts"] = ().into();
     members(&value, &mut names);
-    let lacking: Vec<_> = names.iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();
-    assert!(names.len() > 50 && lacking.is_empty(), "docs/doctor.md lacks {lacking:?} of {}", names.len());
+    let missing: Vec<_> = names.iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();
+    assert!(
+        names.len() > 50 && missing.is_empty(),
+        "docs/doctor.md is missing {missing:?} of {}",
+        names.len()
+    );
     let documented = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let strange: Vec<_> = documented
         .filter(|name| !names.contains(*name) && !kinds().iter().any(|kind| kind.name() == *name))
@@ -167,7 +171,7 @@ fn kinds() -> Vec<Kind> {
         Kind::Inherited { parent: 1, fd: 3 },
         Kind::Stray { fd: 3 },
         Kind::StrayMapping,
-        Kind::NotTold,
+        Kind::ServiceUnknown,
         Kind::NotOpened { library: true },
         Kind::NoPart,
         Kind::Unlooked,
@@ -179,7 +183,7 @@ fn every_verdict_is_documented_with_its_weight() {
     for kind in kinds() {
         let weight = format!("{:?}", kind.weight()).to_lowercase();
         let line = format!("| `{}` | {weight} |", kind.name());
-        assert!(PAGE.contains(&line), "docs/doctor.md lacks {line}");
+        assert!(PAGE.contains(&line), "docs/doctor.md is missing {line}");
         assert!(kind.sentence().ends_with('.'), "{kind:?}");
     }
 }
@@ -212,7 +216,8 @@ fn the_example_of_the_page_is_what_is_printed() {
     };
     let facts = [("kernel", "6.12.117".to_owned()), ("driver", "module".to_owned())];
     let mut out = Vec::new();
-    text::text(&mut out, &told(&seen), Footing { facts: &facts, findings: &[] }, false).expect("memory");
+    text::text(&mut out, &report_of(&seen), KernelSummary { facts: &facts, findings: &[] }, false)
+        .expect("memory");
     let text = String::from_utf8(out).expect("UTF-8");
     assert!(PAGE.contains(&format!("$ kfd-trace doctor\n{text}```")), "{text}");
 }

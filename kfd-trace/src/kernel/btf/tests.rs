@@ -201,7 +201,7 @@ fn a_name_without_an_end_costs_nothing() {
 }
 
 #[test]
-fn a_structure_without_a_plain_name_is_told_by_its_number() {
+fn a_structure_without_a_plain_name_is_reported_by_its_number() {
     let mut types = Sample::new();
     let inner = types.strukt("a\x1b[2J\nb", 4, &[]);
     types.strukt("holder", 4, &[("inner", inner, 0)]);
@@ -210,7 +210,7 @@ fn a_structure_without_a_plain_name_is_told_by_its_number() {
 }
 
 #[test]
-fn what_is_not_there_is_told_with_its_place() {
+fn a_missing_member_is_reported_with_its_place() {
     let mut types = Sample::new();
     types.strukt("holder", 4, &[("far", 77, 0)]);
     let error = types.btf().offset_of("holder", "far").unwrap_err();

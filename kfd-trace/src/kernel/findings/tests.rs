@@ -68,14 +68,14 @@ fn each_lack_has_its_line() {
 }
 
 #[test]
-fn what_only_some_machines_need_is_told_there_alone() {
-    let lacks = |capability: Capability| Some(Capabilities(!(1 << capability as u8)));
+fn what_only_some_machines_need_is_reported_there_alone() {
+    let without = |capability: Capability| Some(Capabilities(!(1 << capability as u8)));
     let limited =
-        Preflight { capabilities: lacks(Capability::SysResource), memory_limited: Some(true), ..good() };
+        Preflight { capabilities: without(Capability::SysResource), memory_limited: Some(true), ..good() };
     assert!(only(&limited).1.starts_with("no CAP_SYS_RESOURCE"));
     assert_eq!(findings(&Preflight { memory_limited: Some(false), ..limited }), []);
     let hidden =
-        Preflight { capabilities: lacks(Capability::SysPtrace), processes_hidden: Some(true), ..good() };
+        Preflight { capabilities: without(Capability::SysPtrace), processes_hidden: Some(true), ..good() };
     let (severity, line) = only(&hidden);
     assert!(severity == Severity::Limits && line.starts_with("no CAP_SYS_PTRACE"), "{line}");
     assert_eq!(findings(&Preflight { processes_hidden: Some(false), ..hidden }), []);
@@ -87,7 +87,7 @@ fn a_built_in_driver_needs_no_module_btf() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_first_what_blocks() {
+fn an_ordinary_user_sees_first_what_blocks() {
     let user = Preflight { euid: Some(1000), capabilities: Some(Capabilities(0)), ..good() };
     let found = findings(&user);
     assert_eq!(found[0].severity, Severity::Blocks);
@@ -126,9 +126,9 @@ fn bpf_and_perfmon_are_enough() {
     };
     let (severity, line) = only(&strict);
     assert!(severity == Severity::Limits && line.contains("kernel.perf_event_paranoid is 3"), "{line}");
-    for (held, lacks) in [(Capability::Bpf, "no CAP_PERFMON"), (Capability::Perfmon, "no CAP_BPF")] {
+    for (held, missing) in [(Capability::Bpf, "no CAP_PERFMON"), (Capability::Perfmon, "no CAP_BPF")] {
         let held = Some(Capabilities(1 << held as u8));
         let found = findings(&Preflight { capabilities: held, ..good() });
-        assert_eq!((found[0].severity, found[0].what.as_str()), (Severity::Blocks, lacks));
+        assert_eq!((found[0].severity, found[0].what.as_str()), (Severity::Blocks, missing));
     }
 }

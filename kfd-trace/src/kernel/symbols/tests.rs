@@ -34,7 +34,7 @@ fn unique_counts_every_module_and_the_image() {
 }
 
 #[test]
-fn modules_and_types_are_told() {
+fn modules_and_types_are_read() {
     let symbols = Symbols::parse(TEXT.as_bytes());
     assert!(symbols.has_module("amdgpu") && !symbols.has_module("kfd"));
     let fops = symbols.find("kfd_fops")[0];

@@ -29,8 +29,8 @@ pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Famil
             let gpu = gpu_label(gpu_id);
             let labels = [&*pid, &id, &comm, &gpu];
             let OnGpu { work, live } = on_gpu;
-            packets.say(&labels, work.packets, live.as_ref().and_then(|live| live.packets));
-            bytes.say(&labels, work.ring_bytes, live.as_ref().and_then(|live| live.ring_bytes));
+            packets.add(&labels, work.packets, live.as_ref().and_then(|live| live.packets));
+            bytes.add(&labels, work.ring_bytes, live.as_ref().and_then(|live| live.ring_bytes));
             incomplete.add(&labels, work.incomplete);
             let Some(live) = live else { continue };
             stalled.add(&labels, live.stalled);
@@ -56,7 +56,7 @@ impl Three {
 
     /// Adds the counts of a process on a GPU. `backlog`: that of its live queues that are, or may be,
     /// measured; `None` without such queues: then 0 may mean that nothing was measured.
-    fn say(&mut self, labels: &[&str], counts: Counts, backlog: Option<u64>) {
+    fn add(&mut self, labels: &[&str], counts: Counts, backlog: Option<u64>) {
         if backlog.is_some() || counts != Counts::default() {
             self.count(labels, counts);
         }
@@ -187,7 +187,7 @@ pub(super) fn of_sampling(scrape: &Scrape<'_>) -> Vec<Family> {
         samples.errors.keys().collect::<BTreeSet<_>>().is_subset(&Unmeasured::OF_READING.iter().collect())
     );
     let mut all = vec![
-        Family::single(&t::SAMPLES, number(samples.told)),
+        Family::single(&t::SAMPLES, number(samples.successes)),
         errors,
         seconds(&t::SAMPLE_INTERVAL, samples.interval_ns),
         seconds(&t::SAMPLE_CPU, samples.cpu_ns),

@@ -13,7 +13,7 @@ pub(super) struct Family {
     metric: &'static Metric,
     /// Values of each series, in insertion order. They arrive almost sorted, so sorting once at the end is
     /// cheaper than a lookup per series.
-    said: Vec<(Vec<String>, Value)>,
+    values: Vec<(Vec<String>, Value)>,
 }
 
 enum Value {
@@ -41,7 +41,7 @@ pub(super) fn number(value: u64) -> f64 {
 
 impl Family {
     pub(super) fn new(metric: &'static Metric) -> Self {
-        Self { metric, said: Vec::new() }
+        Self { metric, values: Vec::new() }
     }
 
     /// A family with one series and no labels.
@@ -51,39 +51,39 @@ impl Family {
         family
     }
 
-    fn say(&mut self, labels: &[&str], value: Value) {
+    fn push(&mut self, labels: &[&str], value: Value) {
         debug_assert_eq!(labels.len(), self.metric.labels.len(), "{}", self.metric.name);
-        self.said.push((labels.iter().map(|label| escape::terminal(label)).collect(), value));
+        self.values.push((labels.iter().map(|label| escape::terminal(label)).collect(), value));
     }
 
     /// Adds to a series, which starts at 0.
     pub(super) fn add(&mut self, labels: &[&str], value: u64) {
-        self.say(labels, Value::More(number(value)));
+        self.push(labels, Value::More(number(value)));
     }
 
     /// Adds nanoseconds to a series of seconds, which starts at 0.
     pub(super) fn add_ns(&mut self, labels: &[&str], ns: u64) {
-        self.say(labels, Value::More(number(ns) / 1e9));
+        self.push(labels, Value::More(number(ns) / 1e9));
     }
 
     pub(super) fn set(&mut self, labels: &[&str], value: f64) {
-        self.say(labels, Value::Number(value));
+        self.push(labels, Value::Number(value));
     }
 
     pub(super) fn histogram(&mut self, labels: &[&str], sum: IoctlSum) {
-        self.say(labels, Value::Histogram(Box::new(sum)));
+        self.push(labels, Value::Histogram(Box::new(sum)));
     }
 
     /// `None` without a series: the format has no empty families.
     pub(super) fn build(self) -> Option<MetricFamily> {
-        let Self { metric, mut said } = self;
-        if said.is_empty() {
+        let Self { metric, mut values } = self;
+        if values.is_empty() {
             return None;
         }
         // A stable sort: values with equal labels keep their order.
-        said.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let mut series: Vec<(Vec<String>, Value)> = Vec::with_capacity(said.len());
-        for (labels, value) in said {
+        values.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut series: Vec<(Vec<String>, Value)> = Vec::with_capacity(values.len());
+        for (labels, value) in values {
             match series.last_mut() {
                 Some((last, before)) if *last == labels => before.then(value),
                 _ => series.push((labels, value)),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_series_stands_once_whatever_the_order() {
+    fn each_series_occurs_once_in_any_order() {
         let mut family = Family::new(&t::QUEUES);
         family.add(&["9", "b"], 0);
         family.add(&["9", "a"], 1);

@@ -22,18 +22,18 @@ fn info(scrape: &Scrape<'_>) -> Family {
     let mut family = Family::new(&t::GPU_INFO);
     for gpu in &scrape.topology.gpus {
         let [id, index, node] = [gpu.gpu_id, gpu.index, gpu.node].map(|number| number.to_string());
-        let told = |text: &Option<String>| text.clone().unwrap_or_default();
+        let or_empty = |text: &Option<String>| text.clone().unwrap_or_default();
         let labels = [
             id,
             index,
             node,
-            told(&gpu.pci),
-            told(&gpu.render_node()),
-            told(&gpu.gfx_name()),
-            told(&gpu.name),
-            told(&gpu.product_name),
-            told(&gpu.serial_number),
-            told(&gpu.unique_id.map(names::hex)),
+            or_empty(&gpu.pci),
+            or_empty(&gpu.render_node()),
+            or_empty(&gpu.gfx_name()),
+            or_empty(&gpu.name),
+            or_empty(&gpu.product_name),
+            or_empty(&gpu.serial_number),
+            or_empty(&gpu.unique_id.map(names::hex)),
             // As in AMD's Device Metrics Exporter: a chip that is not partitioned is its own first partition.
             gpu.partition.unwrap_or(0).to_string(),
         ];

@@ -53,7 +53,7 @@ fn info(shown: &[&Process]) -> Family {
     for process in shown {
         let [pid, id, comm] = identity(process);
         let [inner, uid] =
-            [process.ns_tgid, process.uid].map(|told| told.map_or_else(String::new, |told| told.to_string()));
+            [process.ns_tgid, process.uid].map(|id| id.map_or_else(String::new, |id| id.to_string()));
         let cgroup = process.cgroup().unwrap_or_default();
         let belongs = BelongsFields::from(&process.details).labels();
         let mut labels = vec![&*pid, &id, &comm, &inner, &uid, cgroup];

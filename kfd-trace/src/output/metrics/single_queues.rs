@@ -26,8 +26,8 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         let labels = [&*pid, &id, &comm, &gpu, &queue_id];
         let engine = facts.sdma_engine_id.map_or_else(String::new, |engine| engine.to_string());
         activity.queue(&labels, queue);
-        let told = [&labels[..], &[queue.label().type_name(), &engine]].concat();
-        info.set(&told, 1.0);
+        let all_labels = [&labels[..], &[queue.label().type_name(), &engine]].concat();
+        info.set(&all_labels, 1.0);
         let set = |family: &mut Family, value: Option<f64>| {
             if let Some(value) = value {
                 family.set(&labels, value);

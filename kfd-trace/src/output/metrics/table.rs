@@ -66,7 +66,7 @@ metrics! {
     QUEUES_CREATED = Counter "kfd_queues_created_total" ["gpu_id", "queue_type"]
         "Queues whose creation was seen.";
     QUEUES_DESTROYED = Counter "kfd_queues_destroyed_total" ["gpu_id", "queue_type", "cause"]
-        "Queues that went, by cause: ioctl, process_death, or other; left_at_release, replaced, not_seen and driver_unloaded are inferred. A destroy that the driver then fails is counted, too: see kfd_queue_destroys_failed_total.";
+        "Queues that ended, by cause: ioctl, process_death, or other; left_at_release, replaced, not_seen and driver_unloaded are inferred. A destroy that the driver then fails is counted, too: see kfd_queue_destroys_failed_total.";
     DESTROYS_FAILED = Counter "kfd_queue_destroys_failed_total" ["gpu_id", "queue_type"]
         "Destroys that failed after the driver had begun: the queue lives on.";
     OPENS = Counter "kfd_opens_total" []
@@ -74,7 +74,7 @@ metrics! {
     OPEN_ERRORS = Counter "kfd_open_errors_total" ["errno"]
         "Calls of open on /dev/kfd that failed.";
     CLOSES = Counter "kfd_closes_total" []
-        "Open files of /dev/kfd whose last reference went.";
+        "Open files of /dev/kfd whose last reference was released.";
 
     GPU_INFO = Gauge "kfd_gpu_info" ["gpu_id", "gpu", "node", "pci", "render", "gfx", "name", "product_name", "serial_number", "unique_id", "gpu_partition_id"]
         "A GPU, or a partition of one, that KFD knows; always 1. gpu_id is KFD's, gpu the position among the GPUs.";
@@ -103,7 +103,7 @@ metrics! {
     GPU_RESET_SECONDS = Counter "kfd_gpu_reset_seconds_total" ["gpu_id"]
         "Time in resets whose begin and end were seen.";
     GPU_RESETS_UNFINISHED = Counter "kfd_gpu_resets_unfinished_total" ["gpu_id"]
-        "Resets whose end was not told before the next one began or the driver was unloaded.";
+        "Resets whose end was not reported before the next one began or the driver was unloaded.";
     HWS_HANGS = Counter "kfd_hws_hangs_total" ["gpu_id"]
         "Hangs of the hardware scheduler, each counted once until the reset that follows.";
 
@@ -123,7 +123,7 @@ metrics! {
         "Calls that are counted at their entry only: WAIT_EVENTS sleeps, so its return is not probed.";
 
     PROCESS_INFO = Gauge "kfd_process_info" ["pid", "kfd_process", "comm", "ns_pid", "uid", "cgroup", "container_id", "runtime", "pod_uid", "namespace", "pod", "container", "slurm_job", "slurm_step", "unit"]
-        "A KFD process; always 1. kfd_process tells reused PIDs and several contexts of one PID apart.";
+        "A KFD process; always 1. kfd_process distinguishes reused PIDs and several contexts of one PID.";
     PROCESS_QUEUES = Gauge "kfd_process_queues" ["pid", "kfd_process", "comm", "gpu_id", "queue_type"]
         "Queues of a process.";
     PROCESS_EVICTIONS = Counter "kfd_process_evictions_total" ["pid", "kfd_process", "comm", "gpu_id"]
@@ -153,7 +153,7 @@ metrics! {
     PROCESS_INCOMPLETE = Counter "kfd_process_queues_incomplete_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "Queues of a process that ended without a last reading of their pointers: what they did after their last sample is in no counter.";
     PROCESS_TEARDOWN = Gauge "kfd_process_teardown_seconds" ["pid", "kfd_process", "comm"]
-        "Time since the address space of a process went that the driver has not released yet; no series for others.";
+        "Time since the end of the address space of a process that the driver has not released yet; no series for others.";
     PROCESS_IOCTLS = Counter "kfd_process_ioctls_total" ["pid", "kfd_process", "comm", "ioctl"]
         "Calls of an ioctl by a process.";
 
@@ -162,9 +162,9 @@ metrics! {
     QUEUE_CREATED = Gauge "kfd_queue_created_timestamp_seconds" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "Unix time at which a queue was created; no series where that was not seen.";
     QUEUE_PRIORITY = Gauge "kfd_queue_priority" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
-        "Priority that was asked for, 0 to 15.";
+        "Requested priority, 0 to 15.";
     QUEUE_SHARE = Gauge "kfd_queue_share_ratio" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
-        "Share of the hardware that was asked for (queue_percentage of the ioctl), 0 to 1; with 0 the queue does not run.";
+        "Requested share of the hardware (queue_percentage of the ioctl), 0 to 1; with 0 the queue does not run.";
     QUEUE_ACTIVE = Gauge "kfd_queue_active" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "1 for a queue that is to run: it has a ring and a share, and is not evicted; else 0.";
     QUEUE_EVICTED = Gauge "kfd_queue_evicted" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
@@ -200,7 +200,7 @@ metrics! {
     PROBE_MISSED = Counter "kfd_trace_probe_missed_total" ["probe", "cause"]
         "Calls of probed functions for which the probe's program did not run: program_skipped, the CPU was inside another BPF program or a bpf(2) call on a map; probe_missed, the CPU was inside another kprobe, or all instances of the kretprobe were taken. No series where the kernel does not count it (before 6.7).";
     PROBE_RECORDS_LOST = Counter "kfd_trace_probe_records_lost_total" ["probe", "cause"]
-        "Records of a probe's program that did not get through: ring_full, the ring buffer was full; not_decoded, they could not be decoded (probe unknown where a record does not tell who sent it).";
+        "Records of a probe's program that did not get through: ring_full, the ring buffer was full; not_decoded, they could not be decoded (probe unknown where a record does not show its probe).";
     PROBE_TROUBLE = Counter "kfd_trace_probe_trouble_total" ["probe", "reason"]
         "kfd_trace_trouble_total by the probe whose program could not do it, or whose run was missed (a missed return is found by a later call). No series before the first one: for alerts there is kfd_trace_trouble_total.";
     PROBE_ATTACHED = Gauge "kfd_trace_probe_attached" ["probe", "kind"]
@@ -225,15 +225,15 @@ metrics! {
     RETURNS_MISSED = Gauge "kfd_trace_ioctl_returns_missed" ["ioctl"]
         "Calls that entered and neither returned, were refused, nor are in flight. Not read at one instant: a few are normal under load.";
     QUEUES_ADOPTED = Counter "kfd_trace_queues_adopted_total" []
-        "Queues that were found standing.";
+        "Queues that existed before the tracer saw them.";
     MAP_ENTRIES = Gauge "kfd_trace_map_entries" ["map"]
         "Entries of a BPF map.";
     MAP_CAPACITY = Gauge "kfd_trace_map_capacity" ["map"]
         "Entries that a BPF map can hold.";
     SAMPLES = Counter "kfd_trace_samples_total" []
-        "Readings of a queue's pointers in the memory of its process that told them.";
+        "Successful readings of a queue's pointers in the memory of its process.";
     SAMPLE_ERRORS = Counter "kfd_trace_sample_errors_total" ["reason"]
-        "Readings of a queue's pointers that told nothing: denied, gone (the address space went), unreadable, foreign (the memory is no queue's, or not this one's any more), went_back, descriptors, or failed.";
+        "Failed readings of a queue's pointers: denied, gone (the address space ended), unreadable, foreign (the memory is no queue's, or not this one's any more), went_back, descriptors, or failed.";
     SAMPLE_INTERVAL = Gauge "kfd_trace_sample_interval_seconds" []
         "Time from one sample of all queues to the next: --sample.interval, or longer, so that sampling takes no more than 1 % of a CPU; 0 where it is off.";
     SAMPLE_CPU = Counter "kfd_trace_sample_cpu_seconds_total" []
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn names_follow_the_conventions() {
         let names: BTreeSet<_> = ALL.iter().map(|metric| metric.name).collect();
-        assert_eq!(names.len(), ALL.len(), "a name stands twice");
+        assert_eq!(names.len(), ALL.len(), "a name occurs twice");
         for metric in ALL {
             let name = metric.name;
             assert!(name.starts_with("kfd_"), "{name}");

@@ -194,8 +194,8 @@ fn what_cannot_be_seen_is_not_exported_as_zero() {
     );
     assert!(!text.contains(r#"hits_total{probe="open"}"#));
     assert_eq!(world.value(r#"kfd_trace_probe_attached{probe="ioctl_handler",kind="kprobe"}"#), None);
-    let not_asked = r#"kfd_trace_probe_info{probe="ioctl_handler",kind="kprobe",verdict="not_asked"}"#;
-    assert_eq!(world.value(not_asked), Some(1.0));
+    let not_requested = r#"kfd_trace_probe_info{probe="ioctl_handler",kind="kprobe",verdict="not_asked"}"#;
+    assert_eq!(world.value(not_requested), Some(1.0));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn series_of_processes_are_bounded_and_the_rest_is_counted() {
 }
 
 #[test]
-fn a_process_tells_where_it_belongs_and_not_its_arguments() {
+fn a_process_shows_where_it_belongs_and_not_its_arguments() {
     let mut world = World::new(traced());
     let (hash, path) =
         ("8f".repeat(16), format!("/kubepods/pod{}/crio-{}", "8f".repeat(16), "0a".repeat(32)));
@@ -316,7 +316,7 @@ fn what_the_kernel_does_not_count_has_no_series() {
 }
 
 #[test]
-fn what_is_lost_is_told_of_each_probe() {
+fn losses_are_reported_for_each_probe() {
     let mut world = World::new(traced());
     let losses = [
         (loss::lost(ProbeId::QueueAdd, Kind::QueueCreate), 7),
@@ -353,7 +353,7 @@ fn what_is_lost_is_told_of_each_probe() {
 }
 
 #[test]
-fn without_probes_sysfs_still_tells_queues() {
+fn without_probes_queues_are_read_from_sysfs() {
     let (empty, sysfs) = (State::new(StateLimits::default()).snapshot(), traced().snapshot());
     let (tables, retired) = (Tables::default(), IoctlTotals::default());
     let scrape = Scrape {

@@ -4,19 +4,19 @@
   const EVERY_MS = 5000;
   const line = document.getElementById("refresh");
   const button = document.createElement("button");
-  const told = document.createElement("span");
+  const message = document.createElement("span");
   button.type = "button";
-  line.replaceChildren(button, " ", told);
+  line.replaceChildren(button, " ", message);
   // Screen readers do not announce changes every few seconds; the button's label shows what it does.
   line.removeAttribute("aria-live");
   let paused = false;
 
-  const say = (text) => {
-    if (told.textContent !== text) told.textContent = text;
+  const report = (text) => {
+    if (message.textContent !== text) message.textContent = text;
   };
   const show = () => {
     button.textContent = paused ? "Go on" : "Pause";
-    say(paused ? "Not refreshed." : `Refreshed every ${EVERY_MS / 1000} seconds.`);
+    report(paused ? "Not refreshed." : `Refreshed every ${EVERY_MS / 1000} seconds.`);
   };
   const selecting = () => !(document.getSelection()?.isCollapsed ?? true);
 
@@ -57,7 +57,7 @@
       document.title = page.title;
       show();
     } catch (error) {
-      say(`Not refreshed (${error.message}): what stands here is old.`);
+      report(`Not refreshed (${error.message}): this content is old.`);
     }
   };
 

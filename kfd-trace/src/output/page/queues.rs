@@ -82,7 +82,7 @@ fn on_gpu(gpu_id: Option<u32>, of: Of<'_>, most_groups: usize, mut room: usize, 
         format!("{} of {}", counted(queues, "queue", "queues"), counted(of.len(), "process", "processes"));
     let rest = of.split_off(of.len().min(most_groups));
     let label = gpu_id.map_or_else(
-        || "GPU not told".to_owned(),
+        || "GPU unknown".to_owned(),
         |id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")),
     );
     let mut group = |(process, queues): (&Process, Vec<&Queue>)| {
@@ -98,7 +98,7 @@ fn on_gpu(gpu_id: Option<u32>, of: Of<'_>, most_groups: usize, mut room: usize, 
         }
     };
     OnGpu {
-        id: gpu_id.map_or_else(|| "untold".to_owned(), |id| id.to_string()),
+        id: gpu_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string()),
         label,
         count,
         groups: of.into_iter().map(&mut group).collect(),

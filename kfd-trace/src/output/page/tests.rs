@@ -79,8 +79,8 @@ impl World {
 
     fn come(&mut self, process: u64, tgid: u32, comm: &str) {
         let Body::ProcessSeen(sample) = seen(false) else { panic!("it was made so") };
-        let told = ProcessSeen { comm: Some(comm.to_owned()), ..sample };
-        self.take(&event(HOUR, process, tgid, Body::ProcessSeen(told)));
+        let seen = ProcessSeen { comm: Some(comm.to_owned()), ..sample };
+        self.take(&event(HOUR, process, tgid, Body::ProcessSeen(seen)));
     }
 
     fn take(&mut self, event: &Event) {
@@ -146,16 +146,16 @@ fn count(html: &str, part: &str) -> usize {
 }
 
 #[test]
-fn without_queues_it_says_so() {
+fn without_queues_the_page_shows_that() {
     let html = World::new(1).html();
     for part in [
         "<strong>1 GPU, 0 processes, 0 queues</strong>",
         "<time datetime=\"2026-09-21T17:13:20.000000000Z\">2026-09-21 17:13:20</time>",
         "No process uses KFD now.",
         "There is no queue now.",
-        "Nobody is evicted now.",
+        "No process is evicted now.",
         "Nothing has happened since",
-        "Everything that was asked for can be seen.",
+        "Everything that was requested can be seen.",
         "<a href=\"/metrics\">",
         "0 of 24 compute",
     ] {
@@ -190,7 +190,7 @@ fn one_queue_with_all_that_happened() {
 }
 
 #[test]
-fn what_a_queue_does_stands_in_its_row() {
+fn queue_activity_is_shown_in_its_row() {
     let shown = |readings: &[(u64, Reading)]| {
         let mut world = World::with_queues(1, 1, 1);
         let queue_id = *world.state.live().next().expect("a process").queues.keys().next().expect("a queue");
@@ -223,7 +223,7 @@ fn many_queues_are_counted_and_a_page_stays_small() {
     // For any number of them.
     assert!(many.len().max(one.len()) < 256 << 10, "{} {}", many.len(), one.len());
     let lines: Vec<_> = many.lines().filter(|line| line.contains("more queues of")).collect();
-    assert_eq!(lines.len(), 8, "each GPU says how many it leaves out");
+    assert_eq!(lines.len(), 8, "each GPU shows how many it leaves out");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn hostile_names_are_text() {
 }
 
 #[test]
-fn while_nothing_is_traced_it_says_why_and_what_was() {
+fn while_nothing_is_traced_the_page_shows_why_and_the_past() {
     let mut world = World::with_queues(1, 1, 1);
     world.why_not = Some("no <driver>".into());
     world.probes = vec![];
@@ -282,7 +282,7 @@ fn while_nothing_is_traced_it_says_why_and_what_was() {
 }
 
 #[test]
-fn every_table_says_what_it_is_and_every_heading_cell_of_what() {
+fn every_table_has_a_caption_and_every_heading_cell_a_scope() {
     let html = World::with_queues(2, 9, 3).with_trouble().html();
     assert_eq!(count(&html, "<table>"), count(&html, "<caption"));
     assert_eq!(count(&html, "<th "), count(&html, "<th scope="));
@@ -311,7 +311,7 @@ impl Site for World {
     }
 
     fn api(&self, _: &Ask) -> Result<String, Refusal> {
-        Err(Refusal::NotTraced("made up".to_owned()))
+        Err(Refusal::NotTraced("synthetic".to_owned()))
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -320,11 +320,11 @@ impl Site for World {
 }
 
 /// Serves sample pages for visual inspection: `SHOW_PAGES=1 cargo test -p kfd-trace --lib -- --ignored
-/// made_up_pages`. On 127.0.0.1, from port 20300 on: 0, 1, 200 and 5,000 queues, hostile names, and no
+/// sample_pages`. On 127.0.0.1, from port 20300 on: 0, 1, 200 and 5,000 queues, hostile names, and no
 /// driver.
 #[tokio::test]
 #[ignore = "serves until it is stopped"]
-async fn made_up_pages() {
+async fn sample_pages() {
     // A run of all tests, including ignored ones, must not wait forever.
     if std::env::var_os("SHOW_PAGES").is_none() {
         return;

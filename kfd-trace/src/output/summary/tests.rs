@@ -127,7 +127,7 @@ fn everything_that_was_lost_or_not_measured_is_named() {
 }
 
 #[test]
-fn what_queues_did_is_told_by_process_and_gpu() {
+fn queue_activity_is_shown_by_process_and_gpu() {
     let mut state = traced();
     sampled(&mut state, 3, Ok(Counts { submitted: 127_644, retired: 127_644 }), 30_000);
     state.apply(&event(40_000, 1, 4321, destroy(3)));
@@ -158,7 +158,7 @@ fn what_queues_did_is_told_by_process_and_gpu() {
                 "sdma_ring_bytes_submitted": 0, "sdma_ring_bytes_retired": 0, "queues_incomplete": 1}])
     );
     let (text, value) = shown(false);
-    assert!(!text.contains("packets") && value == json!([]), "nobody looked");
+    assert!(!text.contains("packets") && value == json!([]), "nothing was sampled");
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl Seats {
         for seat in round.claims {
             lookup.remove(&CLAIMS, seat)?;
         }
-        Ok(round.doubts)
+        Ok(round.suspects)
     }
 
     /// The next rounds free the slots of processes that have ended; all other data of their calls is removed.

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_nobodys_is_given_back() {
+    fn only_slots_without_an_owner_are_given_back() {
         let memory = words(&[7]);
         assert!(
             !Element(&memory).give_back(8) && Element(&memory).let_go(7) && Element(&memory).give_back(7)

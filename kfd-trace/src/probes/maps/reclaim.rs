@@ -18,12 +18,12 @@ const EACH: u32 = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
     rounds: u32,
-    doubted: BTreeMap<u32, Doubt>,
+    suspected: BTreeMap<u32, Suspect>,
     let_go: BTreeSet<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Doubt {
+struct Suspect {
     /// The thread that owns the slot.
     thread: u64,
     /// The process that was called last, if it has ended.
@@ -34,7 +34,7 @@ struct Doubt {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
     /// Slots became suspect that were not before.
-    pub(crate) doubts: bool,
+    pub(crate) suspects: bool,
     /// Slots whose claims must be removed.
     pub(crate) claims: Vec<u32>,
 }
@@ -45,7 +45,7 @@ impl Leaving {
         let Some(thread) = element.owner() else { return };
         let process = element.copy::<Caller>().slot.process;
         if ended(process) {
-            self.doubted.insert(seat, Doubt { thread, process: Some(process) });
+            self.suspected.insert(seat, Suspect { thread, process: Some(process) });
         }
     }
 
@@ -57,15 +57,15 @@ impl Leaving {
         let claims = let_go.into_iter().filter(|seat| at(*seat).is_some_and(|seat| seat.owner().is_none()));
         let claims = claims.collect();
         let leaves = |element: &Element<'_>, thread| is_idle(element) && ended(thread);
-        for (seat, doubt) in std::mem::take(&mut self.doubted) {
-            let Some(element) = at(seat).filter(|element| element.owner() == Some(doubt.thread)) else {
+        for (seat, suspect) in std::mem::take(&mut self.suspected) {
+            let Some(element) = at(seat).filter(|element| element.owner() == Some(suspect.thread)) else {
                 continue;
             };
-            let sure = match doubt.process {
+            let sure = match suspect.process {
                 Some(process) => element.copy::<Caller>().slot.process == process,
-                None => leaves(element, doubt.thread),
+                None => leaves(element, suspect.thread),
             };
-            if sure && let_go_of(element, doubt) {
+            if sure && let_go_of(element, suspect) {
                 self.let_go.insert(seat);
             }
         }
@@ -73,11 +73,11 @@ impl Leaving {
         if self.rounds.is_multiple_of(EACH) {
             for (seat, element) in (0u32..).zip(seats) {
                 let left = element.owner().filter(|thread| leaves(element, *thread));
-                let doubt = left.map(|thread| (seat, Doubt { thread, process: None }));
-                self.doubted.extend(doubt);
+                let suspect = left.map(|thread| (seat, Suspect { thread, process: None }));
+                self.suspected.extend(suspect);
             }
         }
-        Round { doubts: !self.doubted.is_empty(), claims }
+        Round { suspects: !self.suspected.is_empty(), claims }
     }
 }
 
@@ -86,16 +86,16 @@ fn is_idle(element: &Element<'_>) -> bool {
 }
 
 /// A thread that has started a call meanwhile keeps its slot.
-fn let_go_of(element: &Element<'_>, doubt: Doubt) -> bool {
+fn let_go_of(element: &Element<'_>, suspect: Suspect) -> bool {
     let was_idle = is_idle(element);
-    if doubt.process.is_none() && !was_idle {
+    if suspect.process.is_none() && !was_idle {
         return false;
     }
     let goes_on = || {
         let Caller { slot, .. } = element.copy();
-        doubt.process.is_some_and(|process| slot.process != process) || (was_idle && !is_idle(element))
+        suspect.process.is_some_and(|process| slot.process != process) || (was_idle && !is_idle(element))
     };
-    element.let_go(doubt.thread) && (!goes_on() || !element.give_back(doubt.thread))
+    element.let_go(suspect.thread) && (!goes_on() || !element.give_back(suspect.thread))
 }
 
 #[cfg(test)]
@@ -111,8 +111,8 @@ mod tests {
 
     impl Sitting {
         fn of(thread: u64, process: u64, busy: u32) -> Self {
-            let slot = Slot { process, ..Caller::NOBODY.slot };
-            let caller = Caller { thread, slot, busy, ..Caller::NOBODY };
+            let slot = Slot { process, ..Caller::NONE.slot };
+            let caller = Caller { thread, slot, busy, ..Caller::NONE };
             // SAFETY: a structure of integers without padding, and words of the same size.
             let words: [u64; WORDS] = unsafe { std::mem::transmute(caller) };
             Sitting(words.map(AtomicU64::new))
@@ -138,17 +138,17 @@ mod tests {
     }
 
     /// Runs up to the first round that makes a slot suspect.
-    fn doubting(seats: &[Sitting], ended: impl Fn(u64) -> bool + Copy) -> Leaving {
+    fn suspecting(seats: &[Sitting], ended: impl Fn(u64) -> bool + Copy) -> Leaving {
         let mut leaving = Leaving::default();
         for _ in 1..EACH {
             assert_eq!(round(&mut leaving, seats, ended), Round::default());
         }
-        assert_eq!(round(&mut leaving, seats, ended), Round { doubts: true, claims: vec![] });
+        assert_eq!(round(&mut leaving, seats, ended), Round { suspects: true, claims: vec![] });
         leaving
     }
 
     fn claims(claims: &[u32]) -> Round {
-        Round { doubts: false, claims: claims.to_vec() }
+        Round { suspects: false, claims: claims.to_vec() }
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
             Sitting::of(0, 1, busy::NO),
         ];
         let ended = |thread| thread != 8;
-        let mut leaving = doubting(&seats, ended);
+        let mut leaving = suspecting(&seats, ended);
         assert_eq!([0, 1, 2].map(|seat: usize| seats[seat].holder()), [7, 8, 9], "not yet");
         assert_eq!(round(&mut leaving, &seats, ended), claims(&[]));
         assert_eq!([0, 1, 2].map(|seat: usize| seats[seat].holder()), [0, 8, 0]);
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn who_is_there_again_at_the_second_look_stays() {
         let seats = [Sitting::of(7, 1, busy::NO), Sitting::of(8, 1, busy::NO)];
-        let mut leaving = doubting(&seats, |_| true);
+        let mut leaving = suspecting(&seats, |_| true);
         seats[1].0[0].store(18, Ordering::Relaxed);
         assert_eq!(round(&mut leaving, &seats, |thread| thread != 7), claims(&[]));
         assert_eq!(round(&mut leaving, &seats, |thread| thread != 7), claims(&[]));
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn who_begins_a_call_while_it_is_looked_for_keeps_its_seat() {
         let seats = [Sitting::of(7, 1, busy::NO)];
-        let mut leaving = doubting(&seats, |_| true);
+        let mut leaving = suspecting(&seats, |_| true);
         let calls = |_| {
             seats[0].becomes(&Sitting::of(7, 1, busy::IN_CALL));
             true
@@ -202,9 +202,9 @@ mod tests {
     }
 
     #[test]
-    fn who_says_that_the_seat_is_its_own_keeps_its_claim() {
+    fn an_owner_that_reclaims_its_slot_keeps_its_claim() {
         let seats = [Sitting::of(7, 1, busy::NO)];
-        let mut leaving = doubting(&seats, |_| true);
+        let mut leaving = suspecting(&seats, |_| true);
         assert_eq!(round(&mut leaving, &seats, |_| true), claims(&[]));
         assert_eq!(seats[0].holder(), 0);
         seats[0].0[0].store(7, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use kfd_trace_common::stat::{ErrorKey, IoctlStat, Sum};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Calls that found the maps full are summed under this process, by command number only.
-const NOBODY: u64 = 0;
+const NO_PROCESS: u64 = 0;
 
 /// Rows, and how many of them are in the hash map.
 pub(crate) type Rows<T> = (Vec<T>, usize);
@@ -42,9 +42,9 @@ pub(crate) fn errors(lookup: &Lookup<'_>, seats: &Seats) -> Result<Rows<ErrorRow
     Ok((rows.collect(), crowded))
 }
 
-/// Of [`NOBODY`]: calls that found the hash map full, by command number.
+/// Of [`NO_PROCESS`]: calls that found the hash map full, by command number.
 pub(crate) fn rest<'a>(stats: impl Iterator<Item = Element<'a>>) -> Vec<IoctlRow> {
-    let rows = (0..).zip(stats).map(|(number, stat)| ioctl_row(NOBODY, number, stat.copy()));
+    let rows = (0..).zip(stats).map(|(number, stat)| ioctl_row(NO_PROCESS, number, stat.copy()));
     rows.filter(|row| row.stat != IoctlStat::ZERO).collect()
 }
 
@@ -97,13 +97,13 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn the_rest_is_of_nobody_by_the_number_of_its_commands() {
+    fn the_rest_has_no_process_and_is_by_command_number() {
         let stat = |entered| IoctlStat { entered, ..IoctlStat::ZERO };
         let words = [stat(0), stat(7)].map(|stat| {
             // SAFETY: a structure of integers without padding, and words of the same size.
             let words: [u64; 32] = unsafe { transmute(stat) };
             words.map(AtomicU64::new)
         });
-        assert_eq!(rest(words.iter().map(|words| Element::over(words))), [ioctl_row(NOBODY, 1, stat(7))]);
+        assert_eq!(rest(words.iter().map(|words| Element::over(words))), [ioctl_row(NO_PROCESS, 1, stat(7))]);
     }
 }

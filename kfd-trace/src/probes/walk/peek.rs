@@ -80,9 +80,9 @@ pub struct Memory<'a> {
 
 impl Memory<'_> {
     fn run(&self, address: u64, len: usize) -> Option<[u8; PEEK_LEN]> {
-        let asked = u64::try_from(len).ok()?;
-        let answer = run(self.ebpf, PROGRAM, self.answer, &[address, asked]).ok()?;
-        (answer.len == asked).then_some(answer.bytes)
+        let requested = u64::try_from(len).ok()?;
+        let answer = run(self.ebpf, PROGRAM, self.answer, &[address, requested]).ok()?;
+        (answer.len == requested).then_some(answer.bytes)
     }
 }
 

@@ -36,7 +36,7 @@ fn all_is_written_in_order_to_a_reader_that_reads() {
 }
 
 #[test]
-fn who_does_not_read_waits_for_nobody_and_what_is_dropped_is_counted() {
+fn a_reader_that_does_not_read_blocks_nothing_and_dropped_lines_are_counted() {
     let (mut reader, writer) = io::pipe().unwrap();
     let mut out = StdoutWriter::new(writer, 10_000).unwrap();
     assert_eq!(out.news(Instant::now()), None);
@@ -49,16 +49,16 @@ fn who_does_not_read_waits_for_nobody_and_what_is_dropped_is_counted() {
     let dropped = out.dropped()["test"];
     let fit = u64::try_from((PIPE + CHUNK + 10_000) / 100).unwrap();
     assert!(dropped >= 10_000 - fit && dropped < 10_000, "{dropped}");
-    assert_eq!((out.news(begin), out.news(begin + NEWS)), (Some(dropped), None), "it is told once");
+    assert_eq!((out.news(begin), out.news(begin + NEWS)), (Some(dropped), None), "it is reported once");
     // it reads again
     let read = thread::spawn(move || {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         text
     });
-    let went_on = Instant::now();
+    let resumed = Instant::now();
     while out.shared.queue().waiting.len() > 5_000 {
-        assert!(went_on.elapsed() < 60 * SECOND);
+        assert!(resumed.elapsed() < 60 * SECOND);
         thread::yield_now();
     }
     numbered(&mut out, 10_000, 10_010);
@@ -70,7 +70,7 @@ fn who_does_not_read_waits_for_nobody_and_what_is_dropped_is_counted() {
 }
 
 #[test]
-fn the_end_does_not_wait_for_who_does_not_read_and_says_how_much_is_missing() {
+fn the_end_does_not_wait_for_the_reader_and_reports_how_much_is_missing() {
     let (reader, writer) = io::pipe().unwrap();
     let mut out = StdoutWriter::new(writer, 10_000).unwrap();
     numbered(&mut out, 0, 2000);
@@ -86,7 +86,7 @@ fn the_end_does_not_wait_for_who_does_not_read_and_says_how_much_is_missing() {
 }
 
 #[test]
-fn who_reads_a_little_at_a_time_gets_all() {
+fn a_slow_reader_gets_everything() {
     struct Slow(Arc<Mutex<Vec<u8>>>);
     impl Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -109,7 +109,7 @@ fn who_reads_a_little_at_a_time_gets_all() {
 }
 
 #[test]
-fn a_closed_pipe_is_told_at_the_next_flush_and_nothing_is_kept_for_it() {
+fn a_closed_pipe_is_reported_at_the_next_flush_and_nothing_is_kept_for_it() {
     let (reader, writer) = io::pipe().unwrap();
     let mut out = StdoutWriter::new(writer, 10_000).unwrap();
     drop(reader);

@@ -24,7 +24,7 @@ impl Site for Fake {
         if self.broken {
             return Err(Refusal::Failed("cannot read the maps".into()));
         }
-        Ok(format!("{{\"told\":\"{ask:?}\"}}"))
+        Ok(format!("{{\"ask\":\"{ask:?}\"}}"))
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -80,12 +80,12 @@ async fn healthy_at_once_and_ready_when_the_probes_are_attached() {
 #[tokio::test]
 async fn the_api_is_json_also_when_there_is_nothing_yet() {
     let ready = || Fake { ready: true.into(), ..Fake::default() };
-    for (path, told) in
+    for (path, ask_name) in
         [("queues", "Queues"), ("processes", "Processes"), ("gpus", "Gpus"), ("status", "Status")]
     {
         let (status, kind, body) = ask(ready(), &format!("/api/v1/{path}")).await;
         assert_eq!((status, kind.as_str()), (StatusCode::OK, "application/json"));
-        assert_eq!(body, format!("{{\"told\":\"{told}\"}}\n"));
+        assert_eq!(body, format!("{{\"ask\":\"{ask_name}\"}}\n"));
         let (status, kind, body) = ask(Fake::default(), &format!("/api/v1/{path}")).await;
         assert_eq!((status, kind.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "application/json"));
         assert_eq!(body, "{\"error\":\"no amdgpu driver\"}\n");
@@ -95,7 +95,7 @@ async fn the_api_is_json_also_when_there_is_nothing_yet() {
         assert!(body.contains(part), "{body}");
     }
     let (_, _, body) = ask(ready(), "/api/v1/queues?at=2026-09-21T16:13:20%2B02:00").await;
-    assert_eq!(body, "{\"told\":\"QueuesAt(1790000000000000000)\"}\n");
+    assert_eq!(body, "{\"ask\":\"QueuesAt(1790000000000000000)\"}\n");
     assert_eq!(ask(ready(), "/api/v1/secrets").await.0, StatusCode::NOT_FOUND);
 }
 
@@ -111,14 +111,14 @@ async fn a_bad_parameter_is_a_400_with_one_clear_line() {
 #[tokio::test]
 async fn the_page_runs_nothing_but_its_own_files() {
     let answer = answer(Fake::default(), "/").await;
-    let told = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
-    assert_eq!((answer.status(), told("content-type")), (StatusCode::OK, "text/html; charset=utf-8"));
-    let policy = told("content-security-policy");
+    let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
+    assert_eq!((answer.status(), header("content-type")), (StatusCode::OK, "text/html; charset=utf-8"));
+    let policy = header("content-security-policy");
     assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
-    assert_eq!((told("x-content-type-options"), told("cache-control")), ("nosniff", "no-store"));
+    assert_eq!((header("x-content-type-options"), header("cache-control")), ("nosniff", "no-store"));
     for (path, kind, _) in page::STATIC {
-        let (status, told, body) = ask(Fake::default(), path).await;
-        assert_eq!((status, told.as_str(), body.is_empty()), (StatusCode::OK, kind, false), "{path}");
+        let (status, content_type, body) = ask(Fake::default(), path).await;
+        assert_eq!((status, content_type.as_str(), body.is_empty()), (StatusCode::OK, kind, false), "{path}");
     }
     let (status, _, body) = ask(Fake { broken: true, ..Fake::default() }, "/").await;
     assert_eq!((status, body.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "cannot read the maps\n"));

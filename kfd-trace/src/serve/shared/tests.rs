@@ -41,22 +41,22 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
         "kfd_trace_trouble_total{reason=\"ioctl_stats_full\"} 0",
     ];
     let page = Page::new(roots, DETAIL);
-    let lacks = || {
+    let missing = || {
         let text = page.metrics().unwrap();
         Vec::from_iter(counts.into_iter().filter(|count| !text.lines().any(|line| line == *count)))
     };
-    assert_eq!(lacks(), counts, "nothing is traced yet");
+    assert_eq!(missing(), counts, "nothing is traced yet");
     page.serves(Serving { tracer, ring_bytes: 0 });
-    assert_eq!((lacks(), page.ready()), (vec![], Ok(())));
+    assert_eq!((missing(), page.ready()), (vec![], Ok(())));
     let sources = || {
         let text = page.metrics().unwrap();
         let lines = text.lines().filter_map(|line| line.strip_prefix("kfd_trace_collector_success"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(sources(), ["{collector=\"bpf_maps\"} 1"]);
-    assert!(page.waits_for("it went").is_some_and(|serving| serving.tracer.driver_loads == 2));
+    assert!(page.waits_for("it was unloaded").is_some_and(|serving| serving.tracer.driver_loads == 2));
     assert!(page.waits_for("it is still away").is_none());
-    assert_eq!((lacks(), page.ready()), (vec![], Err("it is still away".to_owned())));
+    assert_eq!((missing(), page.ready()), (vec![], Err("it is still away".to_owned())));
     let text = page.metrics().unwrap();
     let of_driver = |line: &&str| line.starts_with("kfd_") && !line.starts_with("kfd_trace_");
     assert_eq!(text.lines().find(of_driver), None, "not measured is not 0");
@@ -66,7 +66,7 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
 }
 
 #[test]
-fn a_driver_that_is_there_and_not_traced_is_told() {
+fn a_driver_that_is_loaded_and_not_traced_is_reported() {
     let root = tempfile::tempdir().unwrap();
     let roots = Roots::under(root.path());
     let sysfs = roots.sysfs.clone();
@@ -85,19 +85,22 @@ fn a_driver_that_is_there_and_not_traced_is_told() {
 }
 
 #[test]
-fn pages_tell_the_time_as_it_is_now() {
+fn documents_have_the_current_time() {
     let roots = Roots::under(Path::new("/nowhere"));
     let mut tracer = Tracer::idle(&roots);
     tracer.clock.mono_to_wall_ns = 0;
     let page = Page::new(roots, DETAIL);
     page.serves(Serving { tracer, ring_bytes: 0 });
     let document: serde_json::Value = serde_json::from_str(&page.api(&Ask::Queues).unwrap()).unwrap();
-    let told: jiff::Timestamp = document["ts"].as_str().unwrap().parse().unwrap();
-    assert!(jiff::Timestamp::now().duration_since(told).abs() < jiff::SignedDuration::from_mins(1), "{told}");
+    let shown: jiff::Timestamp = document["ts"].as_str().unwrap().parse().unwrap();
+    assert!(
+        jiff::Timestamp::now().duration_since(shown).abs() < jiff::SignedDuration::from_mins(1),
+        "{shown}"
+    );
 }
 
 /// The page's response to the request, as JSON.
-fn told(page: &Page, ask: &Ask) -> serde_json::Value {
+fn answer(page: &Page, ask: &Ask) -> serde_json::Value {
     serde_json::from_str(&page.api(ask).unwrap()).unwrap()
 }
 
@@ -118,29 +121,29 @@ fn what_is_remembered_outlives_the_driver() {
         std::thread::sleep(std::time::Duration::from_millis(2));
         history::let_go(tracer, history);
     });
-    page.waits_for("it went");
+    page.waits_for("it was unloaded");
     let at_ns = clock::wall_minus_mono_ns() + i64::try_from(now_ns).unwrap() + 1_000_000;
-    let held = told(&page, &Ask::QueuesAt(at_ns));
+    let held = answer(&page, &Ask::QueuesAt(at_ns));
     assert_eq!(held["queues"][0]["cause"], "driver_unloaded", "{held}");
     assert_eq!((held["queues"].as_array().unwrap().len(), &held["complete"]), (1, &true.into()));
     let untraced = |mono_ns| {
         let at_ns = clock::wall_minus_mono_ns() + i64::try_from(mono_ns).unwrap();
-        told(&page, &Ask::QueuesAt(at_ns))["traced"] == false
+        answer(&page, &Ask::QueuesAt(at_ns))["traced"] == false
     };
     assert!(untraced(began_ns - 1_000_000) && untraced(clock::mono_ns()));
-    let events = told(&page, &Ask::Events(Filter::newest(10)));
+    let events = answer(&page, &Ask::Events(Filter::newest(10)));
     let names: Vec<_> = events["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
     let expected = ["process_seen", "queue_create", "queue_destroy", "process_release", "driver_unloaded"];
     assert_eq!(names, expected);
-    let status = told(&page, &Ask::Status);
-    assert_eq!((&status["tracing"], &status["reason"]), (&false.into(), &"it went".into()));
-    assert_eq!(page.api(&Ask::Queues), Err(Refusal::NotTraced("it went".into())));
+    let status = answer(&page, &Ask::Status);
+    assert_eq!((&status["tracing"], &status["reason"]), (&false.into(), &"it was unloaded".into()));
+    assert_eq!(page.api(&Ask::Queues), Err(Refusal::NotTraced("it was unloaded".into())));
     let future = page.api(&Ask::QueuesAt(i64::MAX)).unwrap_err();
     assert!(matches!(&future, Refusal::Bad(line) if line.starts_with("at lies in the future")), "{future:?}");
 }
 
 #[test]
-fn what_sysfs_does_not_tell_is_a_failure_of_its_collector_alone() {
+fn unreadable_sysfs_is_a_failure_of_its_collector_alone() {
     let root = tempfile::tempdir().unwrap();
     let roots = Roots::under(root.path());
     let queue = roots.sysfs.join("class/kfd/kfd/proc/4711/queues/2");
@@ -162,7 +165,7 @@ fn what_sysfs_does_not_tell_is_a_failure_of_its_collector_alone() {
 }
 
 #[test]
-fn a_source_that_cannot_be_read_is_told_and_keeps_documents_back() {
+fn a_source_that_cannot_be_read_is_reported_and_withholds_documents() {
     let (none, failed) = collected(BPF_MAPS, || Err::<Tables, _>("the kernel refused it".to_owned()));
     assert_eq!((none, failed.failed.as_deref()), (None, Some("the kernel refused it")));
     let (seven, well) = collected(SYSFS, || Ok(7));
@@ -173,7 +176,7 @@ fn a_source_that_cannot_be_read_is_told_and_keeps_documents_back() {
 }
 
 #[test]
-fn what_cannot_be_made_is_a_failure_and_not_told_as_nothing_traced() {
+fn a_document_that_cannot_be_made_is_a_failure_and_not_reported_as_nothing_traced() {
     let page = Page::new(Roots::under(Path::new("/nowhere")), DETAIL);
     let (_, failed) = collected(BPF_MAPS, || Err::<Tables, _>("the kernel refused it".to_owned()));
     let taken = Taken { collectors: vec![failed], ..Taken::default() };

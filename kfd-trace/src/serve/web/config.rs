@@ -249,12 +249,12 @@ fn shortened(why: String) -> String {
 /// # Errors
 /// One line without control characters: the file, the line if known, what is wrong.
 pub fn parse(text: &str, path: &Path) -> Result<Config, String> {
-    let path_told = escape::terminal(&path.display().to_string());
+    let shown_path = escape::terminal(&path.display().to_string());
     let at = |line: Option<u64>, why: &dyn Display| {
         let why = shortened(escape::terminal(&why.to_string()));
         match line {
-            Some(line) => format!("{path_told}: line {line}: {why}"),
-            None => format!("{path_told}: {why}"),
+            Some(line) => format!("{shown_path}: line {line}: {why}"),
+            None => format!("{shown_path}: {why}"),
         }
     };
     let file: Option<File> =

@@ -120,7 +120,7 @@ pub fn exposed(address: SocketAddr, settings: &Settings) -> Option<String> {
         (true, true) => return None,
         (false, false) => "to everybody who reaches it, without TLS and without passwords",
         (false, true) => "without TLS: passwords can be read on their way",
-        (true, false) => "to everybody who reaches it: no password or client certificate is asked for",
+        (true, false) => "to everybody who reaches it: no password or client certificate is required",
     };
     Some(format!("{address} is served {how}; see --web.config.file"))
 }

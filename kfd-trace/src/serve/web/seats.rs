@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// How long a client waits for a connection before those after it have their turn: usually as long as a
 /// scrape waits for a response.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) struct Seats {
     limit: usize,
@@ -83,9 +83,9 @@ impl Seats {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next available slot. `None` if none was available for [`PATIENCE`].
+    /// The next available slot. `None` if none was available for [`TIMEOUT`].
     pub(super) async fn take(self: &Arc<Self>) -> Option<Given> {
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + TIMEOUT;
         loop {
             let mut freed = pin!(self.freed.notified());
             // From here on no notification is missed.

@@ -6,7 +6,7 @@ use super::deaf::Deaf;
 use super::gate::{Gate, pass};
 use super::seats::{Seat, Seats};
 use super::settings::{Settings, Source, follow};
-use super::tally::{Event, Tally, tell};
+use super::tally::{Event, Tally, report};
 use super::tls::H2;
 use axum::Router;
 use axum::body::Body;
@@ -104,7 +104,7 @@ pub(super) async fn serve_within(
     let sender = Arc::new(sender);
     let (stopping, stopped) = watch::channel(false);
     let mut beside = JoinSet::new();
-    beside.spawn(tell(Arc::clone(&tally), |line| log::warn!("in the last minute: {line}")));
+    beside.spawn(report(Arc::clone(&tally), |line| log::warn!("in the last minute: {line}")));
     if let Some(source) = source {
         beside.spawn(follow(source, Arc::clone(&sender)));
     }
@@ -193,10 +193,10 @@ impl Door {
         seat: Seat,
     ) {
         let pages = self.pages;
-        let asked = Arc::new(AtomicBool::new(false));
-        let asks = Arc::clone(&asked);
+        let has_requested = Arc::new(AtomicBool::new(false));
+        let on_request = Arc::clone(&has_requested);
         let service = service_fn(move |request: Request<Incoming>| {
-            asks.store(true, Ordering::Relaxed);
+            on_request.store(true, Ordering::Relaxed);
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(seat.clone());
             pages.clone().oneshot(request)
@@ -210,8 +210,8 @@ impl Door {
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         log::debug!("a connection ended: {error}");
-                        let (asked, deaf) = (asked.load(Ordering::Relaxed), deaf.load(Ordering::Relaxed));
-                        if is_to_blame(error.as_ref(), asked, deaf) {
+                        let (has_requested, deaf) = (has_requested.load(Ordering::Relaxed), deaf.load(Ordering::Relaxed));
+                        if is_to_blame(error.as_ref(), has_requested, deaf) {
                             self.tally.count(Event::Broken);
                         }
                     }
@@ -230,13 +230,13 @@ impl Door {
     }
 }
 
-/// Whether the client was bad or slow. One that just disconnects is neither, nor is one that `asked` before
-/// and was silent since. `deaf`: it accepted nothing of a response.
-fn is_to_blame(error: &(dyn Error + Send + Sync + 'static), asked: bool, deaf: bool) -> bool {
+/// Whether the client was bad or slow. One that just disconnects is neither, nor is one that made a
+/// request before and was silent since. `deaf`: it accepted nothing of a response.
+fn is_to_blame(error: &(dyn Error + Send + Sync + 'static), has_requested: bool, deaf: bool) -> bool {
     let Some(error) = error.downcast_ref::<hyper::Error>() else { return false };
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     let in_time = source.is_none_or(|source| source.kind() != io::ErrorKind::TimedOut);
-    error.is_parse() || deaf || (!asked && (error.is_timeout() || !in_time))
+    error.is_parse() || deaf || (!has_requested && (error.is_timeout() || !in_time))
 }
 
 async fn accept(listener: &TcpListener, tally: &Tally) -> TcpStream {

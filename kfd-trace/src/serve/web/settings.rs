@@ -51,7 +51,7 @@ impl Settings {
         if old.tls.is_some() && self.tls.is_none() {
             Some("it has no tls_server_config any more")
         } else if old.client_certificates && !self.client_certificates {
-            Some("it asks for no client certificate any more")
+            Some("it requires no client certificate any more")
         } else if old.users.is_some() && self.users.is_none() {
             Some("it has no basic_auth_users any more")
         } else {
@@ -96,7 +96,7 @@ pub struct Source {
     /// What was read is in force.
     good: bool,
     /// The last message about one that is not in force.
-    said: Option<String>,
+    reported: Option<String>,
 }
 
 impl Source {
@@ -105,7 +105,8 @@ impl Source {
     /// # Errors
     /// One line: the file, what is wrong.
     pub fn open(path: &Path) -> Result<(Self, Settings), String> {
-        let mut source = Source { path: path.to_owned(), read: vec![], seen: vec![], good: true, said: None };
+        let mut source =
+            Source { path: path.to_owned(), read: vec![], seen: vec![], good: true, reported: None };
         let settings = source.load()?;
         source.seen.clone_from(&source.read);
         Ok((source, settings))
@@ -143,12 +144,12 @@ impl Source {
         self.good = loaded.is_ok();
         match loaded {
             Ok(new) => {
-                self.said = None;
+                self.reported = None;
                 Ok(Some(new))
             }
-            Err(line) if self.said.as_ref() == Some(&line) => Ok(None),
+            Err(line) if self.reported.as_ref() == Some(&line) => Ok(None),
             Err(line) => {
-                self.said = Some(line.clone());
+                self.reported = Some(line.clone());
                 Err(line)
             }
         }

@@ -55,7 +55,7 @@ impl Tally {
 }
 
 /// What is new since `before`.
-fn told(now: &Counts, before: &Counts) -> Option<String> {
+fn new_counts(now: &Counts, before: &Counts) -> Option<String> {
     let new = WORDS.iter().filter_map(|&(event, words)| {
         let count = now[event as usize] - before[event as usize];
         (count > 0).then(|| format!("{count} {words}"))
@@ -64,15 +64,15 @@ fn told(now: &Counts, before: &Counts) -> Option<String> {
     (!new.is_empty()).then(|| new.join(", "))
 }
 
-/// Passes it to `say`, as long as it runs. Sleeps while there is nothing to report.
-pub(super) async fn tell(tally: Arc<Tally>, mut say: impl FnMut(&str)) {
+/// Passes it to `write`, as long as it runs. Sleeps while there is nothing to report.
+pub(super) async fn report(tally: Arc<Tally>, mut write: impl FnMut(&str)) {
     let mut before = Counts::default();
     loop {
         tally.counted.notified().await;
         sleep(MINUTE).await;
         let now = tally.counts();
-        if let Some(line) = told(&now, &before) {
-            say(&line);
+        if let Some(line) = new_counts(&now, &before) {
+            write(&line);
         }
         before = now;
     }
@@ -84,35 +84,34 @@ mod tests {
     use tokio::sync::mpsc;
 
     #[test]
-    fn each_count_has_its_words_and_is_told_once() {
+    fn each_count_has_its_text_and_is_reported_once() {
         let tally = Tally::default();
         let before = tally.counts();
-        assert_eq!(told(&before, &before), None);
+        assert_eq!(new_counts(&before, &before), None);
         for (place, (event, _)) in WORDS.iter().enumerate() {
             assert_eq!(*event as usize, place);
             (0..=place).for_each(|_| tally.count(*event));
         }
         let now = tally.counts();
-        let line = told(&now, &before).unwrap();
+        let line = new_counts(&now, &before).unwrap();
         for (place, (_, words)) in WORDS.iter().enumerate() {
             assert!(line.contains(&format!("{} {words}", place + 1)), "{line}");
         }
-        assert_eq!(told(&now, &now), None);
+        assert_eq!(new_counts(&now, &now), None);
     }
 
     // The clock advances when all tasks wait for it.
     #[tokio::test(start_paused = true)]
     async fn a_minute_has_one_line() {
         let tally = Arc::new(Tally::default());
-        let (lines, mut said) = mpsc::unbounded_channel();
-        let telling =
-            tokio::spawn(tell(Arc::clone(&tally), move |line| lines.send(line.to_owned()).unwrap()));
+        let (lines, mut reported) = mpsc::unbounded_channel();
+        let task = tokio::spawn(report(Arc::clone(&tally), move |line| lines.send(line.to_owned()).unwrap()));
         for number in [3, 5] {
             (0..number).for_each(|_| tally.count(Event::Denied));
-            assert_eq!(said.recv().await.unwrap(), format!("{number} requests without a right password"));
+            assert_eq!(reported.recv().await.unwrap(), format!("{number} requests without a right password"));
         }
         sleep(10 * MINUTE).await;
-        assert!(said.is_empty(), "nothing is new");
-        telling.abort();
+        assert!(reported.is_empty(), "nothing is new");
+        task.abort();
     }
 }

@@ -53,7 +53,7 @@ async fn all_addresses_are_served_until_the_stop_even_with_a_silent_client() {
     server.stop.take().unwrap().send(()).expect("server runs");
     let ended = timeout(GRACE * 3, &mut server.task).await.expect("stops in time");
     assert!(ended.expect("no panic").is_ok());
-    assert!(tokio::net::TcpStream::connect(server.addresses[1]).await.is_err(), "nobody listens any more");
+    assert!(tokio::net::TcpStream::connect(server.addresses[1]).await.is_err(), "nothing listens any more");
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn tls_is_spoken_and_nothing_else() {
     let server = tls(&authority, TLS);
     let answer = server.get_tls(&authority, None).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("served\n"), "{answer}");
-    assert!(server.get_tls(&other, None).await.is_err(), "it is who it says");
+    assert!(server.get_tls(&other, None).await.is_err(), "the certificate is not its own");
     let plain = ask(server.connect().await, "/", "").await;
     assert!(!plain.is_ok_and(|answer| answer.contains("HTTP")), "plain HTTP");
     // Bad handshakes do not block others.
@@ -84,7 +84,7 @@ async fn tls_is_spoken_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn client_certificates_are_asked_for_and_checked() {
+async fn client_certificates_are_required_and_checked() {
     let (authority, other) = (Authority::new("ca"), Authority::new("other"));
     let server = tls(&authority, &format!("{MUTUAL}  client_auth_type: RequireAndVerifyClientCert\n"));
     assert!(server.get_tls(&authority, Some(&authority.client())).await.is_ok());
@@ -121,12 +121,12 @@ async fn http2_is_spoken_where_it_is_offered() {
 }
 
 #[tokio::test]
-async fn versions_are_those_that_are_asked_for() {
+async fn versions_are_the_configured_ones() {
     let authority = Authority::new("ca");
-    for (version, told) in [("TLS12", "TLSv1_2"), ("TLS13", "TLSv1_3")] {
+    for (version, name) in [("TLS12", "TLSv1_2"), ("TLS13", "TLSv1_3")] {
         let server = tls(&authority, &format!("{TLS}  min_version: {version}\n  max_version: {version}\n"));
         let stream = server.handshake(&authority, None).await.unwrap();
-        assert_eq!(format!("{:?}", stream.get_ref().1.protocol_version().unwrap()), told);
+        assert_eq!(format!("{:?}", stream.get_ref().1.protocol_version().unwrap()), name);
     }
 }
 
@@ -177,7 +177,7 @@ async fn a_change_is_taken_by_the_next_connection_and_ends_those_that_stand() {
         }
     };
     timeout(Duration::from_secs(30), taken).await.expect("it is read again");
-    assert!(server.get_tls(&authority, None).await.is_err(), "the old one is gone");
+    assert!(server.get_tls(&authority, None).await.is_err(), "the old one is no longer accepted");
     assert!(timeout(Duration::from_secs(10), closed(reader)).await.expect("it is ended") > 0);
     std::fs::write(server.path("web.crt"), "nothing").unwrap();
     sleep(Duration::from_secs(3)).await;
@@ -188,7 +188,7 @@ async fn a_change_is_taken_by_the_next_connection_and_ends_those_that_stand() {
 #[tokio::test(start_paused = true)]
 async fn who_is_slow_is_cut_off() {
     let server = Server::plain(Limits::default());
-    assert_eq!(closed(server.connect().await).await, 0, "asks nothing");
+    assert_eq!(closed(server.connect().await).await, 0, "sends no request");
     let mut slow = server.connect().await;
     slow.write_all(b"GET / HTTP/1.1\r\nHost: ").await.unwrap();
     let (reader, mut writer) = slow.into_split();
@@ -226,7 +226,7 @@ async fn mute(server: &Server, authority: &Authority) -> impl tokio::io::AsyncRe
 
 // The clock is paused, and advances when all tasks wait for it.
 #[tokio::test(start_paused = true)]
-async fn who_asked_over_http2_and_is_idle_is_not_blamed() {
+async fn an_idle_http2_client_that_made_a_request_is_not_counted_as_broken() {
     let authority = Authority::new("ca");
     let server = tls(&authority, TLS);
     let stream = server.handshake_for(&authority, None, &[b"h2"]).await.unwrap();
@@ -239,7 +239,7 @@ async fn who_asked_over_http2_and_is_idle_is_not_blamed() {
     drop((sender, ended));
     assert_eq!(server.count(Event::Broken), 0);
     assert!(closed(mute(&server, &authority).await).await > 0);
-    assert_eq!(server.count(Event::Broken), 1, "never asked");
+    assert_eq!(server.count(Event::Broken), 1, "made no request");
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,7 +250,7 @@ async fn who_does_not_confirm_the_end_is_cut_off() {
     sleep(Duration::from_secs(1)).await;
     let longer = format!("{TLS}  min_version: TLS13\n");
     std::fs::write(server.path("web.yml"), longer).unwrap();
-    timeout(Duration::from_secs(60), closed(stream)).await.expect("it was asked to end");
+    timeout(Duration::from_secs(60), closed(stream)).await.expect("it was requested to end");
     assert_eq!(server.count(Event::Broken), 0);
 }
 

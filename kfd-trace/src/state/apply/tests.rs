@@ -88,12 +88,12 @@ fn what_is_not_known_is_counted_and_invents_nothing() {
     let failed = Body::QueueDestroyFailed { queue_id: 9, gpu_id: None, errno: 62 };
     let no_id = Body::QueueCreate(QueueCreate { queue_id: None, ..facts(0) });
     let open = Body::Open { errno: 0, comm: "x".into() };
-    let nobody = Event { process: None, ..event(54, 1, PID, Body::Close) };
+    let without_owner = Event { process: None, ..event(54, 1, PID, Body::Close) };
     assert_eq!(state.apply(&event(50, 1, PID, destroy(9))).anomalies, [Anomaly::DestroyOfUnknownQueue]);
     assert_eq!(state.apply(&event(51, 1, PID, failed)).anomalies, [Anomaly::DestroyFailedOfUnknownQueue]);
     assert_eq!(state.apply(&event(52, 1, PID, no_id)).anomalies, [Anomaly::QueueWithoutId]);
     assert_eq!(state.apply(&event(53, 1, 999, open)).anomalies, [Anomaly::OpenOfUnknownProcess]);
-    assert_eq!(state.apply(&nobody).anomalies, [Anomaly::OwnerUnknown]);
+    assert_eq!(state.apply(&without_owner).anomalies, [Anomaly::OwnerUnknown]);
     assert_eq!((state.totals().created(), state.totals().destroyed()), (1, 0));
     assert_eq!(state.snapshot().queues().count(), 1);
 }

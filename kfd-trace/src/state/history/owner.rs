@@ -30,7 +30,9 @@ impl Owner {
             ns_pid: row.and_then(|row| row.ns_tgid),
             uid: row.and_then(|row| row.uid),
             comm: text(row.and_then(|row| row.comm.as_deref()).or(comm)),
-            details: row.map(|row| ProcessDetails { cmdline: None, ..row.told() }).unwrap_or_default(),
+            details: row
+                .map(|row| ProcessDetails { cmdline: None, ..row.known_details() })
+                .unwrap_or_default(),
             context_id: row.and_then(|row| row.context_id),
             start_boottime_ns: row.and_then(|row| row.start_boottime_ns),
         }

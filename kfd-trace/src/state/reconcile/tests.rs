@@ -33,7 +33,7 @@ fn finding(queue_id: u32, difference: Difference) -> Finding {
 }
 
 #[test]
-fn a_list_knows_what_stands_where() {
+fn a_list_has_queues_by_place() {
     let mut found = list(Source::Sysfs, 9 * S, &[standing(3)]);
     let second = StandingProcess { tgid: PID, context_id: Some(0), ..StandingProcess::default() };
     found.processes.push((second, vec![standing(4)]));
@@ -54,7 +54,11 @@ fn equal_lists_differ_in_nothing() {
     let state = traced();
     assert_eq!(only(&state, &list(Source::Sysfs, 9 * S, &[standing(3)])), []);
     let of_sysfs = QueueCreate { ring_address: None, queue_type: None, evicted: None, ..standing(3) };
-    assert_eq!(only(&state, &list(Source::Sysfs, 9 * S, &[of_sysfs])), [], "not told is no difference");
+    assert_eq!(
+        only(&state, &list(Source::Sysfs, 9 * S, &[of_sysfs])),
+        [],
+        "an unknown value is no difference"
+    );
 }
 
 #[test]
@@ -62,8 +66,8 @@ fn a_queue_whose_end_was_lost_is_a_ghost_and_ends() {
     let mut state = traced();
     let empty = list(Source::Sysfs, 9 * S, &[]);
     assert_eq!(only(&state, &empty), [finding(3, Difference::Ghost)]);
-    let (told, change) = state.resync(finding(3, Difference::Ghost), &[&empty], 9 * S).expect("an event");
-    assert_eq!((told.tgid, told.process), (Some(PID), Some(ProcessId(1))));
+    let (resynced, change) = state.resync(finding(3, Difference::Ghost), &[&empty], 9 * S).expect("an event");
+    assert_eq!((resynced.tgid, resynced.process), (Some(PID), Some(ProcessId(1))));
     assert_eq!(change.ended[0].end.map(|end| end.cause), Some(Cause::NotSeen));
     assert_eq!(state.snapshot().queues().count(), 0);
     assert_eq!(state.totals().differences[&Difference::Ghost], 1);
@@ -74,8 +78,8 @@ fn a_queue_whose_birth_was_lost_is_taken_in_and_marked() {
     let mut state = traced();
     let found = list(Source::Kernel, 9 * S, &[standing(3), standing(4)]);
     assert_eq!(only(&state, &found), [finding(4, Difference::Missing)]);
-    let (told, _) = state.resync(finding(4, Difference::Missing), &[&found], 9 * S).expect("an event");
-    assert_eq!(told.body, Body::QueueCreate(standing(4)));
+    let (resynced, _) = state.resync(finding(4, Difference::Missing), &[&found], 9 * S).expect("an event");
+    assert_eq!(resynced.body, Body::QueueCreate(standing(4)));
     let row = state.process_of_tgid(PID).expect("row");
     assert_eq!((row.queues.len(), row.queues[&4].resynced_ns), (2, Some(9 * S)));
     assert_eq!(row.queues[&4].facts.ring_address, facts(4).ring_address);
@@ -131,7 +135,7 @@ fn many_queues_that_have_just_ended_are_known() {
 }
 
 #[test]
-fn a_queue_that_is_being_preempted_stands_in_the_kernel_after_its_end() {
+fn a_queue_that_is_being_preempted_exists_in_the_kernel_after_its_end() {
     let mut state = traced();
     state.apply(&event(9 * S, 1, PID, destroy(3)));
     assert_eq!(only(&state, &list(Source::Kernel, 18 * S, &[standing(3)])), []);
@@ -201,7 +205,7 @@ fn a_finding_is_not_about_the_next_process_of_its_pid() {
 }
 
 #[test]
-fn rows_of_one_place_are_told_apart() {
+fn rows_of_one_place_are_distinguished() {
     let mut state = traced();
     // Another context; its ProcessSeen was lost, so that its place is not known.
     state.apply(&event(S, 2, PID, create(3)));
@@ -225,7 +229,7 @@ fn what_is_not_there_any_more_is_not_counted() {
 }
 
 #[test]
-fn a_queue_that_sysfs_lacks_is_told_once() {
+fn a_queue_missing_in_sysfs_is_reported_once() {
     let mut state = traced();
     let empty = list(Source::Sysfs, 9 * S, &[]);
     assert!(state.keep_unlisted(&finding(3, Difference::Unlisted)));
@@ -302,7 +306,7 @@ fn another(source: Source, id: Option<u64>, start_boottime_ns: Option<u64>) -> L
 }
 
 #[test]
-fn a_row_is_not_held_against_another_process_at_its_place() {
+fn a_row_is_not_compared_with_another_process_at_its_place() {
     let state = traced();
     let row = state.process(ProcessId(1).into()).expect("its row");
     let own = finding(3, Difference::Properties);
@@ -373,7 +377,7 @@ fn a_destroy_that_failed_hides_nothing_from_the_lists() {
 }
 
 #[test]
-fn another_type_is_a_difference_as_far_as_the_list_tells_types_apart() {
+fn another_type_is_a_difference_if_the_list_distinguishes_types() {
     use QueueType::{Compute, ComputeAql, Sdma};
     let typed = |queue_type| QueueCreate { queue_type: Some(queue_type), ..standing(3) };
     for (source, listed, is) in [

@@ -47,7 +47,7 @@ fn destroyed(queue_id: u32, last: Option<Memory>, at_ns: u64) -> Event {
 }
 
 #[test]
-fn who_is_sampled_is_told_with_his_pointers() {
+fn processes_to_sample_have_their_pointers() {
     let mut state = traced();
     state.apply(&event(2 * S, 1, PID, Body::QueueCreate(sdma(4))));
     let pm4 = QueueCreate { queue_type: Some(QueueType::Compute), ..facts(5) };
@@ -55,12 +55,12 @@ fn who_is_sampled_is_told_with_his_pointers() {
     let targets = state.sought();
     let [target] = targets.as_slice() else { panic!("{targets:?}") };
     assert_eq!((target.tgid, target.start_boottime_ns), (PID, Some(S)));
-    let told: Vec<_> = target.queues.iter().map(|one| (one.queue_id, one.pointers.unit)).collect();
-    assert_eq!(told, [(3, Unit::Packets), (4, Unit::RingBytes)]);
+    let pointers: Vec<_> = target.queues.iter().map(|one| (one.queue_id, one.pointers.unit)).collect();
+    assert_eq!(pointers, [(3, Unit::Packets), (4, Unit::RingBytes)]);
     let row = state.process(ProcessId(1).into()).unwrap();
     assert_eq!(row.queues[&5].activity.problem(), Some(Unmeasured::QueueType));
     state.apply(&event(3 * S, 1, PID, Body::MmRelease));
-    assert_eq!(state.sought(), [], "its memory is gone");
+    assert_eq!(state.sought(), [], "its memory was released");
 }
 
 #[test]
@@ -101,14 +101,14 @@ fn nothing_is_known_now_while_samples_are_late() {
     let mut state = traced();
     sample(&mut state, 3, counts(100, 90), 2 * S);
     state.samples_are_late();
-    let told = (queue(&state).now(), queue(&state).problem(), packets(&state));
-    assert_eq!(told, (None, Some(Unmeasured::Late), (100, 90, 0)));
+    let shown = (queue(&state).now(), queue(&state).problem(), packets(&state));
+    assert_eq!(shown, (None, Some(Unmeasured::Late), (100, 90, 0)));
     sample(&mut state, 3, counts(101, 90), 50 * S);
     assert!(queue(&state).now().is_some(), "until it ends");
 }
 
 #[test]
-fn a_reading_that_tells_nothing_leaves_the_counts() {
+fn a_failed_reading_leaves_the_counts() {
     let mut state = traced();
     sample(&mut state, 3, counts(100, 90), 2 * S);
     for problem in [Unmeasured::Foreign, Unmeasured::Unreadable, Unmeasured::Denied] {

@@ -80,7 +80,7 @@ mod tests {
 
     /// A file whose reading hangs until it is written: a FIFO.
     #[test]
-    fn a_look_that_hangs_keeps_nobody_and_says_where_it_is() {
+    fn a_scan_that_hangs_blocks_nothing_and_reports_where_it_is() {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "4711/pasid", "0");
         std::fs::create_dir_all(root.path().join("proc/4711")).unwrap();

@@ -18,7 +18,7 @@ pub(crate) struct Judgement {
     /// To be found again, or decided by a later scan.
     pub pending: BTreeSet<Finding>,
     /// Another scan soon can decide what is pending.
-    pub doubtful: bool,
+    pub suspicious: bool,
 }
 
 /// The findings of a scan.
@@ -54,8 +54,8 @@ pub(crate) fn judge(
     let pending = found - &believed;
     // If sysfs is alone, no list will decide what was found twice already; if sysfs cannot be read, not soon.
     let decides_soon = !alone && look.sysfs.is_some();
-    let doubtful = *put_off || pending.iter().any(|finding| decides_soon || !before.contains(finding));
-    Judgement { believed, pending, doubtful }
+    let suspicious = *put_off || pending.iter().any(|finding| decides_soon || !before.contains(finding));
+    Judgement { believed, pending, suspicious }
 }
 
 /// The kernel's own table is not available, and will not be: sysfs decides what it can.
@@ -63,7 +63,7 @@ pub(crate) fn sysfs_is_alone(look: &Look, broken_walks: u32) -> bool {
     match look.kernel {
         Walked::Impossible => true,
         Walked::Broke => broken_walks >= BROKEN_WALKS,
-        Walked::Told(_) | Walked::NotAsked => false,
+        Walked::Done(_) | Walked::NotRequested => false,
     }
 }
 
@@ -108,8 +108,8 @@ fn all_findings(look: &Look, state: &State) -> BTreeSet<Finding> {
         found.union(&in_kernel).filter(|one| one.difference == Difference::Ghost).copied().collect();
     found.extend(in_kernel.iter().copied());
     for ghost in ghosts {
-        let lacks = |list: &List| state.listed(list, &ghost).is_none();
-        let (by_sysfs, by_kernel) = (lacks(sysfs), lacks(kernel));
+        let missing = |list: &List| state.listed(list, &ghost).is_none();
+        let (by_sysfs, by_kernel) = (missing(sysfs), missing(kernel));
         if by_sysfs && by_kernel {
             continue;
         }
@@ -166,7 +166,7 @@ mod tests {
         let kernel = kernel.map(|queues| list(Source::Kernel, queues));
         let look = Look {
             sysfs: Some(list(Source::Sysfs, sysfs)),
-            ..look(kernel.map_or(Walked::Broke, Walked::Told))
+            ..look(kernel.map_or(Walked::Broke, Walked::Done))
         };
         findings(&look, &state).found.iter().map(|one| one.difference).collect()
     }
@@ -189,8 +189,8 @@ mod tests {
         Look { sysfs, kernel, until_ns: 9 * S, details: BTreeMap::new() }
     }
 
-    fn told() -> Walked {
-        Walked::Told(list(Source::Kernel, &[]))
+    fn walked() -> Walked {
+        Walked::Done(list(Source::Kernel, &[]))
     }
 
     /// For one finding: it is believed; another scan soon can decide it.
@@ -199,25 +199,25 @@ mod tests {
         let findings = Findings { found: found.clone(), put_off: false };
         let judgement = judge(look, &findings, &before.iter().copied().collect(), broken_walks);
         assert_eq!(&judgement.believed | &judgement.pending, found);
-        (judgement.pending.is_empty(), judgement.doubtful)
+        (judgement.pending.is_empty(), judgement.suspicious)
     }
 
     #[test]
     fn what_is_found_once_is_pending() {
         for difference in Difference::ALL {
             let finding = finding(None, *difference);
-            for kernel in [told(), Walked::NotAsked, Walked::Broke, Walked::Impossible] {
+            for kernel in [walked(), Walked::NotRequested, Walked::Broke, Walked::Impossible] {
                 assert_eq!(judged(&look(kernel), finding, &[], 9), (false, true), "{difference:?}");
             }
-            assert_eq!(judged(&look(told()), finding, &[finding], 0), (true, false), "{difference:?}");
+            assert_eq!(judged(&look(walked()), finding, &[finding], 0), (true, false), "{difference:?}");
         }
     }
 
     #[test]
-    fn a_ghost_waits_for_a_walk_as_long_as_one_may_tell() {
+    fn a_ghost_waits_for_a_walk_that_may_decide() {
         let ghost = finding(None, Difference::Ghost);
         for (kernel, broken_walks, judgement) in [
-            (Walked::NotAsked, 9, (false, true)),
+            (Walked::NotRequested, 9, (false, true)),
             (Walked::Broke, 1, (false, true)),
             (Walked::Broke, 2, (false, true)),
             (Walked::Broke, 3, (true, false)),
@@ -227,7 +227,7 @@ mod tests {
             assert_eq!(judged(&look, ghost, &[ghost], broken_walks), judgement, "{look:?} {broken_walks}");
         }
         let other = finding(None, Difference::Properties);
-        assert_eq!(judged(&look(Walked::NotAsked), other, &[other], 0), (true, false));
+        assert_eq!(judged(&look(Walked::NotRequested), other, &[other], 0), (true, false));
         for (broken_walks, judgement) in [(2, (false, true)), (3, (true, false))] {
             assert_eq!(judged(&look(Walked::Broke), other, &[other], broken_walks), judgement);
         }
@@ -245,15 +245,15 @@ mod tests {
         look.sysfs = of(vec![(process(Some(0)), vec![facts(3)])]);
         assert_eq!(judged(&look, own, &[own], 0), (false, false), "it may be the other context's");
         look.sysfs = of(Vec::new());
-        assert_eq!(judged(&look, own, &[own], 0), (false, false), "nobody will tell");
-        assert_eq!(judged(&look, further, &[further], 0), (false, false), "nobody will tell");
-        look.kernel = told();
+        assert_eq!(judged(&look, own, &[own], 0), (false, false), "no list will show it");
+        assert_eq!(judged(&look, further, &[further], 0), (false, false), "no list will show it");
+        look.kernel = walked();
         assert_eq!(judged(&look, further, &[further], 0), (true, false));
     }
 
     #[test]
     fn the_kernel_alone_decides_of_whom_it_lists() {
-        let mut look = Look { sysfs: None, ..look(told()) };
+        let mut look = Look { sysfs: None, ..look(walked()) };
         let (own, further) = (finding(None, Difference::Ghost), finding(Some(0), Difference::Ghost));
         assert_eq!(judged(&look, own, &[], 0), (false, true));
         assert_eq!(judged(&look, own, &[own], 0), (true, false));
@@ -267,7 +267,7 @@ mod tests {
         let mut state = state();
         state.apply(&event(S, 1, PID, seen(false)));
         state.apply(&event(S, 1, PID, create(3)));
-        look.kernel = Walked::Told(list(Source::Kernel, &[facts(4)]));
+        look.kernel = Walked::Done(list(Source::Kernel, &[facts(4)]));
         let found = findings(&look, &state).found;
         let found: Vec<_> = found.iter().map(|one| (one.queue_id, one.difference)).collect();
         assert_eq!(found, [(3, Difference::Ghost), (4, Difference::Missing)]);
@@ -283,12 +283,13 @@ mod tests {
         let found = |at_work: u32, sysfs: bool| {
             let queues = [QueueCreate { ring_size: Some(4096), ..facts(3) }, facts(4)];
             let at_work = BTreeSet::from([at_work]);
-            let kernel = Walked::Told(List { at_work, ..list(Source::Kernel, &queues) });
+            let kernel = Walked::Done(List { at_work, ..list(Source::Kernel, &queues) });
             let sysfs = sysfs.then(|| list(Source::Sysfs, &queues));
             let look = Look { sysfs, ..look(kernel) };
             let findings = findings(&look, &state);
-            let told: BTreeSet<_> = findings.found.iter().map(|one| (one.queue_id, one.difference)).collect();
-            (told, findings.put_off, judge(&look, &findings, &findings.found, 0).doubtful)
+            let found: BTreeSet<_> =
+                findings.found.iter().map(|one| (one.queue_id, one.difference)).collect();
+            (found, findings.put_off, judge(&look, &findings, &findings.found, 0).suspicious)
         };
         let (ghost, missing) = ((5, Difference::Ghost), (4, Difference::Missing));
         for sysfs in [false, true] {
@@ -308,7 +309,7 @@ mod tests {
         state.apply(&event(S, 2, PID, Body::QueueCreate(other.clone())));
         let mut kernel = list(Source::Kernel, std::slice::from_ref(&other));
         kernel.processes[0].0.id = Some(ProcessId(2));
-        let look = |sysfs: List| Look { sysfs: Some(sysfs), ..look(Walked::Told(kernel.clone())) };
+        let look = |sysfs: List| Look { sysfs: Some(sysfs), ..look(Walked::Done(kernel.clone())) };
         // An exec: sysfs shows the second process, and cannot show that it is not the first one.
         assert_eq!(findings(&look(list(Source::Sysfs, &[other])), &state), Findings::default());
         let none = List { processes: Vec::new(), ..list(Source::Sysfs, &[]) };

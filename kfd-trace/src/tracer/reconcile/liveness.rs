@@ -25,15 +25,15 @@ pub(crate) fn is_gone(
         (Some(Shown::Another), _) => true,
         (Some(Shown::Nothing), by_sysfs) => by_sysfs == Shown::Nothing,
         // The next scan walks, if that is possible.
-        (None, Shown::Another) => alone || matches!(walked, Walked::NotAsked),
-        (None, Shown::Nothing) => not_in_proc() || alone && sysfs_tells_of(sysfs, place),
+        (None, Shown::Another) => alone || matches!(walked, Walked::NotRequested),
+        (None, Shown::Nothing) => not_in_proc() || alone && sysfs_decides_for(sysfs, place),
     }
 }
 
 /// What sysfs does not have at this place does not exist: its folder is made with the driver and before any
 /// process (`kfd_procfs_init`, kfd_process.c), so it may be empty. It covers a further context (7.2) only
 /// where the parent folder of the context's own one exists, that of its process (`kfd_create_process_sysfs`).
-fn sysfs_tells_of(sysfs: &List, (tgid, context_id): Place) -> bool {
+fn sysfs_decides_for(sysfs: &List, (tgid, context_id): Place) -> bool {
     match context_id {
         None => sysfs.there,
         Some(_) => sysfs.has((tgid, None)),

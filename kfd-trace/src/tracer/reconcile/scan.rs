@@ -63,7 +63,7 @@ impl Begun {
         let Begun { standings, kernel, topology, unknown, progress } = self;
         let sysfs = standings.sysfs_list(&progress);
         let until_ns = clock::mono_ns();
-        let kernel = kernel.map(|told| standings.kernel_list(told, &progress));
+        let kernel = kernel.map(|table| standings.kernel_list(table, &progress));
         let topology = topology.then(|| {
             progress.reads(Reading::Topology);
             Topology::read(&standings.roots.sysfs)
@@ -77,8 +77,8 @@ impl Begun {
             Some((tgid, enrich::of(&standings.roots, &info)))
         };
         let details: BTreeMap<u32, ProcessDetails> = unknown.into_iter().filter_map(details).collect();
-        let told = lists().next().is_some();
-        Seen { topology, look: told.then_some(Look { sysfs, kernel, until_ns, details }) }
+        let complete = lists().next().is_some();
+        Seen { topology, look: complete.then_some(Look { sysfs, kernel, until_ns, details }) }
     }
 }
 
@@ -95,10 +95,10 @@ impl Standings {
         Begun::new(self.clone(), self.kernel(session, walk), topology, unknown)
     }
 
-    fn kernel(&self, session: &Session, asked: bool) -> Walked<Numbered> {
+    fn kernel(&self, session: &Session, requested: bool) -> Walked<Numbered> {
         let (Ok(walk), Some(mut memory)) = (&self.walk, session.memory()) else { return Walked::Impossible };
-        if !asked {
-            return Walked::NotAsked;
+        if !requested {
+            return Walked::NotRequested;
         }
         let from_ns = clock::mono_ns();
         let standing = walk.run(&mut memory);
@@ -106,17 +106,17 @@ impl Standings {
         if standing.broken > 0 {
             return Walked::Broke;
         }
-        let asked = standing.processes.into_iter().filter(|process| self.asked(process.tgid));
-        let numbered = asked.map(|process| {
+        let wanted = standing.processes.into_iter().filter(|process| self.asked(process.tgid));
+        let numbered = wanted.map(|process| {
             let id = session.known(&process);
             (process, id)
         });
-        Walked::Told(Numbered { read, processes: numbered.collect(), at_work: standing.at_work })
+        Walked::Done(Numbered { read, processes: numbered.collect(), at_work: standing.at_work })
     }
 
     /// The result of a walk, with the identities of the processes from procfs.
-    pub(crate) fn kernel_list(&self, told: Numbered, progress: &Progress) -> List {
-        let Numbered { read, processes, at_work } = told;
+    pub(crate) fn kernel_list(&self, table: Numbered, progress: &Progress) -> List {
+        let Numbered { read, processes, at_work } = table;
         let processes = processes.into_iter().map(|(standing, id)| {
             let start = standing.start_boottime_ns;
             let who = self.who(standing.tgid, start, progress);
@@ -132,8 +132,8 @@ impl Standings {
         let from_ns = clock::mono_ns();
         progress.reads(Reading::Sysfs);
         let KfdSysfs { there, processes, errors } = read_sysfs(&self.roots);
-        let asked = processes.iter().filter(|listed| self.asked(listed.tgid));
-        let processes = asked.map(|listed| {
+        let wanted = processes.iter().filter(|listed| self.asked(listed.tgid));
+        let processes = wanted.map(|listed| {
             let who = self.who(listed.tgid, None, progress);
             (process_of(listed.tgid, listed.context_id, None, who.as_ref()), queues_of(&self.layout, listed))
         });
@@ -156,9 +156,9 @@ impl Standings {
 /// tgids of the processes of missing queues for which procfs data is still missing: the scan that finds these
 /// queues again has what it needs to show them.
 pub(crate) fn unknown(state: &State, found: &BTreeSet<Finding>) -> BTreeSet<u32> {
-    let told = |key| state.process(key).is_some_and(|row| row.details.cgroup.is_some());
+    let has_details = |key| state.process(key).is_some_and(|row| row.details.cgroup.is_some());
     let missing = found.iter().filter(|finding| finding.difference == Difference::Missing);
-    missing.filter(|finding| !finding.key.is_some_and(told)).map(|finding| finding.tgid).collect()
+    missing.filter(|finding| !finding.key.is_some_and(has_details)).map(|finding| finding.tgid).collect()
 }
 
 /// The result of a scan.
@@ -173,9 +173,9 @@ pub struct Seen {
 /// The result of a walk over the kernel's own table.
 #[derive(Clone, Debug)]
 pub enum Walked<T = List> {
-    Told(T),
+    Done(T),
     /// Not requested at this scan.
-    NotAsked,
+    NotRequested,
     /// Something could not be read, or was freed during the walk.
     Broke,
     /// This kernel does not show where the table is, or refuses to have its memory read.
@@ -185,8 +185,8 @@ pub enum Walked<T = List> {
 impl<T> Walked<T> {
     fn map<U>(self, act: impl FnOnce(T) -> U) -> Walked<U> {
         match self {
-            Walked::Told(told) => Walked::Told(act(told)),
-            Walked::NotAsked => Walked::NotAsked,
+            Walked::Done(value) => Walked::Done(act(value)),
+            Walked::NotRequested => Walked::NotRequested,
             Walked::Broke => Walked::Broke,
             Walked::Impossible => Walked::Impossible,
         }
@@ -197,8 +197,8 @@ impl Walked {
     #[must_use]
     pub fn list(&self) -> Option<&List> {
         match self {
-            Walked::Told(list) => Some(list),
-            Walked::NotAsked | Walked::Broke | Walked::Impossible => None,
+            Walked::Done(list) => Some(list),
+            Walked::NotRequested | Walked::Broke | Walked::Impossible => None,
         }
     }
 }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_has_the_queues_that_sysfs_lists_of_those_who_are_asked_for() {
+    fn a_scan_has_the_queues_that_sysfs_lists_for_requested_processes() {
         let root = tempfile::tempdir().unwrap();
         put_queue(root.path(), "4711/queues/2");
         put_queue(root.path(), "90/queues/3");
@@ -272,7 +272,7 @@ mod tests {
         let look = look.expect("sysfs was read whole");
         let sysfs = look.sysfs.expect("sysfs was read whole");
         assert!(sysfs.queue(PLACE, 2).is_some_and(|(_, queue)| queue.ring_size == Some(4096)));
-        assert!(!sysfs.has((90, None)), "not asked for");
+        assert!(!sysfs.has((90, None)), "not requested");
         assert!(sysfs.read.from_ns <= look.until_ns && sysfs.read.from_ns > 0);
         assert!(topology.is_some() && begun(root.path(), false, &[]).finish().topology.is_none());
     }
@@ -285,7 +285,7 @@ mod tests {
             put(root.path(), &format!("4711/{file}"), text);
         }
         let sees = |begun: Begun| begun.finish().look.and_then(|look| look.sysfs).is_some();
-        assert!(sees(begun(root.path(), false, &[])), "nobody asked for these");
+        assert!(sees(begun(root.path(), false, &[])), "these are not needed");
         put(root.path(), "90/queues/3/size", "lots");
         assert!(!sees(begun(root.path(), false, &[])), "what cannot be read is not gone");
         assert!(begun(root.path(), false, &[]).finish().look.is_none(), "and nothing else was read");
@@ -305,11 +305,11 @@ mod tests {
             queues: Vec::new(),
         };
         let numbered = vec![(standing, Some(ProcessId(5)))];
-        let told = Numbered { read: 7.into(), processes: numbered, at_work: BTreeSet::from([9]) };
-        let begun = Begun { kernel: Walked::Told(told), ..begun(root.path(), false, &[]) };
+        let table = Numbered { read: 7.into(), processes: numbered, at_work: BTreeSet::from([9]) };
+        let begun = Begun { kernel: Walked::Done(table), ..begun(root.path(), false, &[]) };
         let look = begun.finish().look.expect("the kernel's table was walked");
         assert!(look.sysfs.is_none());
-        let list = look.kernel.list().expect("it was told");
+        let list = look.kernel.list().expect("it was read");
         assert!(list.has(PLACE) && list.read == 7.into() && list.at_work == BTreeSet::from([9]));
     }
 

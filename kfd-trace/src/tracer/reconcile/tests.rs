@@ -6,7 +6,7 @@ use std::fs;
 
 /// What two scans report of a process that neither sysfs nor procfs has; the driver may be loaded again
 /// before the first one.
-fn told(reloaded: bool) -> Vec<Body> {
+fn reported(reloaded: bool) -> Vec<Body> {
     let root = tempfile::tempdir().unwrap();
     let sysfs = root.path();
     for folder in ["module/amdgpu", "module/next", "class/kfd/kfd/proc"] {
@@ -25,7 +25,7 @@ fn told(reloaded: bool) -> Vec<Body> {
 }
 
 #[test]
-fn the_lists_of_another_loading_of_the_driver_say_nothing_of_the_rows() {
-    assert_eq!(told(false), [Body::ProcessRelease], "gone by two looks in a row");
-    assert_eq!(told(true), []);
+fn lists_of_another_loading_of_the_driver_do_not_apply_to_the_rows() {
+    assert_eq!(reported(false), [Body::ProcessRelease], "gone by two looks in a row");
+    assert_eq!(reported(true), []);
 }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// A process that does not exist.
-    fn nobody() -> Target {
+    fn missing_process() -> Target {
         Target { key: ProcessId(1).into(), tgid: u32::MAX, start_boottime_ns: None, queues: Vec::new() }
     }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_of_nobody_takes_no_thread() {
+    fn a_sample_of_no_process_takes_no_thread() {
         block_on(async {
             let mut sampling = Sampling::new(1000 * MS, "/proc".into());
             assert!(matches!(sampling.step().await, Ok(Step::Due)));
@@ -185,7 +185,7 @@ mod tests {
             let begin = Instant::now();
             for cpu in [MS, 20 * MS, MS] {
                 assert!(matches!(sampling.step().await, Ok(Step::Due)));
-                sampling.begin(vec![nobody()]);
+                sampling.begin(vec![missing_process()]);
                 let Ok(Step::Done(mut pass)) = sampling.step().await else { panic!("it is done") };
                 pass.cpu_ns = u64::try_from(cpu.as_nanos()).unwrap();
                 sampling.take(&mut tracer, &pass);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_that_takes_long_is_told_once() {
+    fn a_sample_that_takes_long_is_reported_once() {
         block_on(async {
             let mut sampling = Sampling::new(1000 * MS, "/proc".into());
             assert_eq!(sampling.overdue(), None, "none is under way");

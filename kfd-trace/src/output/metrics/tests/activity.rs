@@ -25,7 +25,7 @@ fn own(world: &World, names: &[&str]) -> Vec<Option<f64>> {
 }
 
 #[test]
-fn packets_and_bytes_are_told_apart_by_process_and_gpu() {
+fn packets_and_bytes_are_distinguished_by_process_and_gpu() {
     let mut world = world();
     let packets = ["packets_submitted_total", "packets_retired_total", "packets_backlog"];
     let bytes =
@@ -117,7 +117,7 @@ fn a_queue_that_is_not_measured_keeps_its_counters_alone() {
     let names =
         ["packets_submitted_total", "packets_retired_total", "packets_backlog", "stalled", "idle_seconds"];
     let all = |world: &World, queue_id| names.map(|name| value(world, name, queue_id));
-    assert_eq!(all(&world, 3), [None; 5], "0 would say that nothing happened");
+    assert_eq!(all(&world, 3), [None; 5], "0 would mean that nothing happened");
     sampled(&mut world.state, 3, counts(100, 90), S);
     assert_eq!(all(&world, 3), [Some(100.0), Some(90.0), Some(10.0), Some(0.0), Some(0.0)]);
     sampled(&mut world.state, 3, Err(Unmeasured::Unreadable), 2 * S);
@@ -128,7 +128,7 @@ fn a_queue_that_is_not_measured_keeps_its_counters_alone() {
 }
 
 #[test]
-fn without_sampling_there_is_nothing_to_tell() {
+fn without_sampling_there_are_no_series() {
     let mut world = world();
     sampled(&mut world.state, 3, counts(100, 90), S);
     world.samples = SampleTotals::default();
@@ -137,7 +137,7 @@ fn without_sampling_there_is_nothing_to_tell() {
     assert!(!world.text().contains("packets"), "{}", world.text());
     world.samples = SampleTotals {
         interval_ns: 2_500_000_000,
-        told: 12,
+        successes: 12,
         errors: [(Unmeasured::Denied, 3)].into(),
         cpu_ns: 1_000_000,
         last_ns: Some(2 * S),

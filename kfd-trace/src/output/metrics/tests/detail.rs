@@ -32,11 +32,11 @@ fn nothing_has_a_pid_where_processes_are_switched_off() {
     assert!(!world.text().contains("pid="), "{}", world.text());
     assert_eq!([total, of_gpu].map(|series| world.value(series)), before);
     assert_eq!(before, [Some(3.0), Some(1.0)]);
-    assert_eq!(world.value("kfd_trace_metrics_processes_dropped"), None, "none was asked for");
+    assert_eq!(world.value("kfd_trace_metrics_processes_dropped"), None, "none was requested");
 }
 
 #[test]
-fn queues_have_series_only_where_that_is_asked_for() {
+fn queues_have_series_only_on_request() {
     let mut world = with_queues();
     for (series, value) in [
         (format!(r#"kfd_queue_info{{{QUEUE},queue_type="compute_aql",sdma_engine_id=""}}"#), Some(1.0)),
@@ -63,17 +63,17 @@ fn queues_have_series_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_not_told_of_a_queue_has_no_series() {
+fn unknown_fields_of_a_queue_have_no_series() {
     let mut world = with_queues();
-    let untold =
+    let unknown =
         QueueCreate { gpu_id: Some(58270), ..QueueCreate::untold(crate::model::event::Origin::Standing) };
-    let queue = QueueCreate { queue_id: Some(9), ..untold };
+    let queue = QueueCreate { queue_id: Some(9), ..unknown };
     let key = world.state.snapshot().processes[0].key;
     world.state.adopt_queue(key, 2_900_000_000, &queue, crate::state::Source::Sysfs);
     let text = world.text();
-    let told: Vec<_> = text.lines().filter(|line| line.contains(r#"queue_id="9""#)).collect();
+    let lines: Vec<_> = text.lines().filter(|line| line.contains(r#"queue_id="9""#)).collect();
     assert_eq!(
-        told,
+        lines,
         [format!(
             "kfd_queue_info{{{},queue_type=\"unknown\",sdma_engine_id=\"\"}} 1",
             QUEUE.replace("\"3\"", "\"9\"")
@@ -183,7 +183,11 @@ fn a_source_that_cannot_be_read_leaves_the_rest() {
     );
     assert_eq!(world.value(r#"kfd_trace_collector_success{collector="bpf_maps"}"#), Some(0.0));
     assert_eq!(world.value(r#"kfd_trace_collector_success{collector="state"}"#), None, "it cannot fail");
-    assert_eq!(world.value(r#"kfd_trace_collector_success{collector="sysfs"}"#), None, "it was not asked");
+    assert_eq!(
+        world.value(r#"kfd_trace_collector_success{collector="sysfs"}"#),
+        None,
+        "it was not requested"
+    );
     assert_eq!(world.value(r#"kfd_trace_collector_duration_seconds{collector="state"}"#), Some(0.0025));
     assert_eq!(world.value(r#"kfd_queues{gpu_id="58270",queue_type="compute_aql"}"#), Some(1.0));
     assert_eq!(world.value(r#"kfd_trace_map_capacity{map="ioctl_stats"}"#), Some(16_384.0));

@@ -7,8 +7,8 @@ const GPU: u32 = 58270;
 const OWN: &str = r#"pid="4321",kfd_process="1",comm="train",gpu_id="58270""#;
 
 fn eviction(at: u64, trigger: Option<Trigger>) -> crate::model::event::Event {
-    let told = Eviction { gpu_id: Some(GPU), trigger, errno: 0, latency_ns: 5 };
-    event(at, 1, PID, if trigger.is_some() { Body::Evict(told) } else { Body::Restore(told) })
+    let eviction = Eviction { gpu_id: Some(GPU), trigger, errno: 0, latency_ns: 5 };
+    event(at, 1, PID, if trigger.is_some() { Body::Evict(eviction) } else { Body::Restore(eviction) })
 }
 
 #[test]
@@ -119,5 +119,5 @@ fn what_no_probe_sees_is_absent() {
     for probe in world.probes.iter_mut().filter(|probe| probe.id == ProbeId::HwsHang) {
         probe.verdict = Verdict::Refused("inlined".into());
     }
-    assert_eq!(world.value(r#"kfd_hws_hangs_total{gpu_id="58270"}"#), Some(0.0), "the exception tells");
+    assert_eq!(world.value(r#"kfd_hws_hangs_total{gpu_id="58270"}"#), Some(0.0), "the exception shows it");
 }

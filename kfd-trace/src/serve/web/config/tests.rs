@@ -122,13 +122,13 @@ fn what_is_unknown_or_not_supported_is_refused_with_its_name_and_line() {
         ("basic_auth_users: {\n", 0, ""),
     ];
     for (text, line, words) in refused {
-        let said = parsed(text).map(|_| ()).expect_err(text);
-        assert!(said.starts_with("/etc/kfd/web.yml: line "), "{said}");
-        assert!(said.contains(words) && !said.contains('\n') && !said.contains("hunter2"), "{said}");
+        let error = parsed(text).map(|_| ()).expect_err(text);
+        assert!(error.starts_with("/etc/kfd/web.yml: line "), "{error}");
+        assert!(error.contains(words) && !error.contains('\n') && !error.contains("hunter2"), "{error}");
         // The entries of a map are checked at its end: the line of its start is reported.
-        let told: u64 =
-            said.split(&[' ', ':'][..]).nth(3).unwrap().parse().unwrap_or_else(|_| panic!("{said}"));
-        assert!(line == 0 || told == line, "{said}: {line}");
+        let reported: u64 =
+            error.split(&[' ', ':'][..]).nth(3).unwrap().parse().unwrap_or_else(|_| panic!("{error}"));
+        assert!(line == 0 || reported == line, "{error}: {line}");
     }
 }
 
@@ -146,8 +146,8 @@ fn tls_that_is_not_supported_is_refused_with_its_name_and_line() {
         ("max_version: SSL3", "`SSL3` is no version of TLS"),
     ];
     for (text, words) in refused {
-        let said = parsed(&section(text)).map(|_| ()).expect_err(text);
-        assert!(said.starts_with("/etc/kfd/web.yml: line 4: ") && said.contains(words), "{said}");
+        let error = parsed(&section(text)).map(|_| ()).expect_err(text);
+        assert!(error.starts_with("/etc/kfd/web.yml: line 4: ") && error.contains(words), "{error}");
     }
 }
 
@@ -166,13 +166,16 @@ fn what_does_not_fit_together_is_refused() {
         (section("min_version: TLS13\nmax_version: TLS12"), "min_version is above max_version"),
     ];
     for (text, words) in refused {
-        let said = parsed(&text).map(|_| ()).expect_err(&text);
-        assert!(said.starts_with("/etc/kfd/web.yml: tls_server_config: ") && said.contains(words), "{said}");
+        let error = parsed(&text).map(|_| ()).expect_err(&text);
+        assert!(
+            error.starts_with("/etc/kfd/web.yml: tls_server_config: ") && error.contains(words),
+            "{error}"
+        );
     }
 }
 
 #[test]
-fn what_is_refused_is_told_in_one_short_line_that_steers_no_terminal() {
+fn errors_are_one_short_line_without_control_characters() {
     // YAML does not accept a longer key.
     let long = "n".repeat(1_000);
     let steers = "\"two\\nlines \\u009b31m \\u202e:\"";
@@ -185,11 +188,11 @@ fn what_is_refused_is_told_in_one_short_line_that_steers_no_terminal() {
         "? NAME\n: a\n",
     ];
     for key in keys {
-        let said = parsed(&key.replace("NAME", steers)).map(|_| ()).expect_err(key);
-        assert!(said.contains(r"two\u{a}lines \u{9b}31m \u{202e}"), "{said}");
-        assert_eq!(said, escape::terminal(&said));
-        let said = parsed(&key.replace("NAME", &format!("\"{long}\""))).map(|_| ()).expect_err(key);
-        assert!(said.len() < 700 && said.starts_with("/etc/kfd/web.yml: line "), "{said}");
+        let error = parsed(&key.replace("NAME", steers)).map(|_| ()).expect_err(key);
+        assert!(error.contains(r"two\u{a}lines \u{9b}31m \u{202e}"), "{error}");
+        assert_eq!(error, escape::terminal(&error));
+        let error = parsed(&key.replace("NAME", &format!("\"{long}\""))).map(|_| ()).expect_err(key);
+        assert!(error.len() < 700 && error.starts_with("/etc/kfd/web.yml: line "), "{error}");
     }
     let advice = parsed(&keys[0].replace("NAME", &format!("\"{long}\""))).map(|_| ()).expect_err("a header");
     assert!(advice.contains("header `nnn") && advice.ends_with("X-XSS-Protection"), "{advice}");
@@ -198,7 +201,7 @@ fn what_is_refused_is_told_in_one_short_line_that_steers_no_terminal() {
 }
 
 #[test]
-fn what_stands_once_is_not_held_many_times() {
+fn an_alias_is_not_copied_many_times() {
     let hash = hash("a");
     let two = format!("basic_auth_users:\n  alice: &one '{hash}'\n  bob: *one\n");
     assert_eq!(good(&two).users.len(), 2);
@@ -215,7 +218,7 @@ fn what_stands_once_is_not_held_many_times() {
         format!("? {flat}{}{}\n: a\n", "b,".repeat(200), "]".repeat(8)),
     ];
     for text in refused {
-        let said = parsed(&text).map(|_| ()).expect_err(&text);
-        assert!(said.contains("too complex"), "{said}");
+        let error = parsed(&text).map(|_| ()).expect_err(&text);
+        assert!(error.contains("too complex"), "{error}");
     }
 }

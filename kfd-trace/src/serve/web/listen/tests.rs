@@ -34,7 +34,7 @@ async fn every_address_has_those_of_ipv4_too() {
 }
 
 #[test]
-fn who_may_be_reached_without_a_lock_is_told() {
+fn an_unprotected_address_is_reported() {
     let of = |text: &str| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.yml");
@@ -82,8 +82,8 @@ fn sockets_are_taken_from_systemd() {
     let socket = std::net::TcpListener::bind(ANY).unwrap();
     let address = socket.local_addr().unwrap();
     let client = TcpStream::connect(address).expect("it waits in the kernel");
-    let said = started(std::os::fd::OwnedFd::from(socket), "LISTEN_PID=$$ LISTEN_FDS=1");
-    assert!(said.contains(&format!("taken 1 of port {}", address.port())), "{said}");
+    let message = started(std::os::fd::OwnedFd::from(socket), "LISTEN_PID=$$ LISTEN_FDS=1");
+    assert!(message.contains(&format!("taken 1 of port {}", address.port())), "{message}");
     drop(client);
 }
 
@@ -92,16 +92,16 @@ fn what_is_no_socket_of_ours_is_refused() {
     let socket = || std::os::fd::OwnedFd::from(std::net::TcpListener::bind(ANY).unwrap());
     let none = ["", "LISTEN_PID=1 LISTEN_FDS=1", "LISTEN_PID=$$ LISTEN_FDS=0"];
     for variables in none {
-        let said = started(socket(), variables);
-        assert!(said.contains("refused: systemd passed no socket"), "{variables}: {said}");
+        let message = started(socket(), variables);
+        assert!(message.contains("refused: systemd passed no socket"), "{variables}: {message}");
     }
-    let said = started(Stdio::null(), "LISTEN_PID=$$ LISTEN_FDS=1");
-    assert!(said.contains("refused: cannot serve on socket 0"), "{said}");
+    let message = started(Stdio::null(), "LISTEN_PID=$$ LISTEN_FDS=1");
+    assert!(message.contains("refused: cannot serve on socket 0"), "{message}");
     let local =
         std::os::unix::net::UnixListener::bind(tempfile::tempdir().unwrap().path().join("s")).unwrap();
-    let said = started(std::os::fd::OwnedFd::from(local), "LISTEN_PID=$$ LISTEN_FDS=1");
-    assert!(said.contains("refused: cannot serve on socket 0"), "{said}");
+    let message = started(std::os::fd::OwnedFd::from(local), "LISTEN_PID=$$ LISTEN_FDS=1");
+    assert!(message.contains("refused: cannot serve on socket 0"), "{message}");
     let deaf = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    let said = started(std::os::fd::OwnedFd::from(deaf), "LISTEN_PID=$$ LISTEN_FDS=1");
-    assert!(said.contains("it does not listen"), "{said}");
+    let message = started(std::os::fd::OwnedFd::from(deaf), "LISTEN_PID=$$ LISTEN_FDS=1");
+    assert!(message.contains("it does not listen"), "{message}");
 }

@@ -73,7 +73,7 @@ async fn who_is_being_answered_keeps_the_seat() {
     let _third_works = third.work();
     let begin = Instant::now();
     assert!(seats.take().await.is_none());
-    assert_eq!((begin.elapsed(), tally.counts()[Event::Refused as usize]), (PATIENCE, 1));
+    assert_eq!((begin.elapsed(), tally.counts()[Event::Refused as usize]), (TIMEOUT, 1));
     // The connection that was closed for another does not free a slot a second time.
     drop(second);
     assert!(seats.try_take(later().await).is_err_and(|full| full.0.is_none()));

@@ -85,10 +85,10 @@ fn a_bad_one_is_said_once_and_a_good_one_after_it_is_taken() {
     let (mut source, settings) = folder.open();
     folder.write("web.yml", "tls: yes\n");
     assert!(source.look(&settings).unwrap().is_none());
-    let said = source.look(&settings).map(|_| ()).expect_err("bad");
-    assert!(said.contains("web.yml: line 1: ") && said.contains("tls"), "{said}");
+    let error = source.look(&settings).map(|_| ()).expect_err("bad");
+    assert!(error.contains("web.yml: line 1: ") && error.contains("tls"), "{error}");
     for _ in 0..3 {
-        assert!(source.look(&settings).unwrap().is_none(), "said before");
+        assert!(source.look(&settings).unwrap().is_none(), "reported before");
     }
     folder.write("web.yml", "bad: again\n");
     source.look(&settings).unwrap();
@@ -125,8 +125,8 @@ fn nothing_that_keeps_others_out_is_taken_away() {
         let (mut source, settings) = folder.open();
         folder.write("web.yml", &text);
         source.look(&settings).unwrap();
-        let said = source.look(&settings).map(|_| ()).expect_err(words);
-        assert!(said.contains(words) && said.contains("restart"), "{said}");
+        let error = source.look(&settings).map(|_| ()).expect_err(words);
+        assert!(error.contains(words) && error.contains("restart"), "{error}");
         folder.write("web.yml", &whole);
         source.look(&settings).unwrap();
         assert!(source.look(&settings).unwrap().is_some());
@@ -154,6 +154,6 @@ fn what_cannot_be_read_is_named() {
     assert!(folder.refused().contains("web.yml cannot be read: "));
     folder.write("web.yml", TLS);
     fs::remove_file(folder.path("web.key")).unwrap();
-    let said = folder.refused();
-    assert!(said.contains("web.yml: key ") && said.contains("web.key cannot be read"), "{said}");
+    let error = folder.refused();
+    assert!(error.contains("web.yml: key ") && error.contains("web.key cannot be read"), "{error}");
 }

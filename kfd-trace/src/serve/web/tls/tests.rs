@@ -2,7 +2,7 @@ use super::*;
 use crate::serve::web::tests::authority::Authority;
 use tokio_rustls::rustls::CipherSuite;
 
-fn asked() -> Tls {
+fn sample() -> Tls {
     let pair = Authority::new("ca").server();
     Tls {
         cert: Pem::Inline(pair.cert),
@@ -32,7 +32,7 @@ fn suites_and_curves_are_those_that_are_named_in_their_order() {
     let tls = Tls {
         cipher_suites: Some(names.map(str::to_owned).to_vec()),
         curves: Some(vec!["CurveP384".into(), "X25519".into(), "CurveP256".into()]),
-        ..asked()
+        ..sample()
     };
     let provider = provider(&tls).unwrap();
     let of_12 = |suite: &SupportedCipherSuite| matches!(suite, SupportedCipherSuite::Tls12(_));
@@ -53,13 +53,13 @@ fn suites_and_curves_are_those_that_are_named_in_their_order() {
 #[test]
 fn suites_and_curves_that_are_not_there_are_refused() {
     for name in ["TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_AES_128_GCM_SHA256"] {
-        let line = refused(&Tls { cipher_suites: Some(vec![name.into()]), ..asked() });
+        let line = refused(&Tls { cipher_suites: Some(vec![name.into()]), ..sample() });
         assert!(
             line.contains(&format!("cipher_suites: {name} is not supported; these are: TLS_ECDHE_")),
             "{line}"
         );
     }
-    let line = refused(&Tls { curves: Some(vec!["CurveP521".into()]), ..asked() });
+    let line = refused(&Tls { curves: Some(vec!["CurveP521".into()]), ..sample() });
     assert!(
         line.contains("curve_preferences: CurveP521 is not supported") && line.contains("CurveP384"),
         "{line}"
@@ -68,28 +68,28 @@ fn suites_and_curves_that_are_not_there_are_refused() {
 
 #[test]
 fn http2_is_offered_where_it_is_wanted() {
-    let offers = |http2| server_config(&asked(), http2, |_| unreachable!()).unwrap().alpn_protocols;
+    let offers = |http2| server_config(&sample(), http2, |_| unreachable!()).unwrap().alpn_protocols;
     assert_eq!(offers(true), [b"h2".to_vec(), b"http/1.1".to_vec()]);
     assert_eq!(offers(false), [b"http/1.1".to_vec()]);
-    let order = |prefer_server| made(&Tls { prefer_server, ..asked() }).unwrap().ignore_client_order;
+    let order = |prefer_server| made(&Tls { prefer_server, ..sample() }).unwrap().ignore_client_order;
     assert!(order(true) && !order(false));
 }
 
 #[test]
 fn files_that_are_no_good_are_named() {
-    let other = asked();
-    let line = refused(&Tls { cert: Pem::File("/c.crt".into()), ..asked() });
+    let other = sample();
+    let line = refused(&Tls { cert: Pem::File("/c.crt".into()), ..sample() });
     assert!(line.contains("cert /c.crt cannot be read"), "{line}");
-    let line = refused(&Tls { key: Pem::File("/k.key".into()), ..asked() });
+    let line = refused(&Tls { key: Pem::File("/k.key".into()), ..sample() });
     assert!(line.contains("key /k.key cannot be read"), "{line}");
-    let line = refused(&Tls { key: other.key, ..asked() });
+    let line = refused(&Tls { key: other.key, ..sample() });
     assert!(line.contains("the inline cert with the inline key: "), "{line}");
-    let line = refused(&Tls { cert: Pem::Inline("nothing".into()), ..asked() });
+    let line = refused(&Tls { cert: Pem::Inline("nothing".into()), ..sample() });
     assert!(line.contains("the inline cert has no certificate"), "{line}");
-    let line = refused(&Tls { key: Pem::Inline("secret".into()), ..asked() });
+    let line = refused(&Tls { key: Pem::Inline("secret".into()), ..sample() });
     assert!(line.contains("the inline key has no private key") && !line.contains("secret"), "{line}");
     for clients in [Clients::Required, Clients::IfGiven] {
-        let line = refused(&Tls { clients: clients(Pem::Inline(String::new())), ..asked() });
+        let line = refused(&Tls { clients: clients(Pem::Inline(String::new())), ..sample() });
         assert!(line.contains("the inline client_ca has no certificate"), "{line}");
     }
 }

@@ -15,7 +15,7 @@ async fn admitted(users: &Users, name: &str, password: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_user_with_the_right_password_and_nobody_else() {
+async fn only_a_user_with_the_right_password_is_admitted() {
     let users = users(&[("alice", "wonder"), ("bob", "builder")]);
     for _ in 0..2 {
         assert!(admitted(&users, "alice", "wonder").await && admitted(&users, "bob", "builder").await);
@@ -33,7 +33,7 @@ async fn a_user_with_the_right_password_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_is_nobody_also_with_the_password_of_who_stands_in() {
+async fn an_unknown_name_is_refused_with_any_password() {
     let users = users(&[("alice", "wonder")]);
     assert!(!admitted(&users, "carol", "wonder").await && !admitted(&users, "carol", "wonder").await);
     assert!(users.remembered().is_empty());
@@ -92,6 +92,6 @@ fn hashes_of_all_kinds_are_taken_and_no_others() {
 }
 
 #[test]
-fn nobody_named_is_no_gate() {
+fn without_users_there_is_no_check() {
     assert!(Users::new(BTreeMap::new()).unwrap().is_none());
 }

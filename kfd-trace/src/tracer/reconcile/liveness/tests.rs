@@ -39,7 +39,7 @@ fn look(sysfs: &[(StandingProcess, Vec<QueueCreate>)], walked: Walked) -> Seen {
 }
 
 fn kernel(processes: &[(StandingProcess, Vec<QueueCreate>)]) -> Walked {
-    Walked::Told(list(Source::Kernel, processes))
+    Walked::Done(list(Source::Kernel, processes))
 }
 
 /// Process 1 is gone, if sysfs is alone and if not; /proc still has it.
@@ -62,7 +62,7 @@ fn another_process_at_its_place_is_no_sign_of_life() {
         // Freed by now, in sysfs last.
         (&own, kernel(&[]), [false; 2]),
         (&own, Walked::Impossible, [false; 2]),
-        (&next, Walked::NotAsked, [true; 2]),
+        (&next, Walked::NotRequested, [true; 2]),
         (&next, Walked::Broke, [true, false]),
     ] {
         let look = look(sysfs, walked);
@@ -96,14 +96,14 @@ fn an_empty_folder_decides_and_one_that_is_not_there_does_not() {
 }
 
 #[test]
-fn of_a_further_context_sysfs_tells_where_its_process_has_a_folder() {
+fn sysfs_decides_for_a_further_context_if_its_process_has_a_folder() {
     let mut sysfs = list(Source::Sysfs, &[process(None, 1)]);
-    let told = |sysfs: &List| {
-        [(PID + 1, None), (PID, Some(0)), (PID + 1, Some(0))].map(|place| sysfs_tells_of(sysfs, place))
+    let decides = |sysfs: &List| {
+        [(PID + 1, None), (PID, Some(0)), (PID + 1, Some(0))].map(|place| sysfs_decides_for(sysfs, place))
     };
-    assert_eq!(told(&sysfs), [true, true, false]);
+    assert_eq!(decides(&sysfs), [true, true, false]);
     sysfs.processes = Vec::new();
-    assert_eq!(told(&sysfs), [true, false, false]);
+    assert_eq!(decides(&sysfs), [true, false, false]);
     sysfs.there = false;
-    assert_eq!(told(&sysfs), [false; 3]);
+    assert_eq!(decides(&sysfs), [false; 3]);
 }
