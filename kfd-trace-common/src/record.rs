@@ -216,7 +216,7 @@ pub struct Eviction {
 /// Data of a VM fault; bits of [`VmFault::flags`] (`struct kfd_memory_exception_failure`, uapi kfd_ioctl.h).
 pub mod fault {
     /// The driver reported an address and these bits.
-    pub const TOLD: u32 = 1;
+    pub const REPORTED: u32 = 1;
     pub const NOT_PRESENT: u32 = 2;
     pub const READ_ONLY: u32 = 4;
     pub const NO_EXECUTE: u32 = 8;
@@ -227,7 +227,7 @@ pub mod fault {
 #[repr(C)]
 pub struct VmFault {
     pub header: Header,
-    /// GPU virtual address of the page; only with [`fault::TOLD`].
+    /// GPU virtual address of the page; only with [`fault::REPORTED`].
     pub address: u64,
     /// KFD's gpu_id; 0 when not readable.
     pub gpu_id: u32,

@@ -136,10 +136,10 @@ fn the_types_of_queues_are_numbered_by_each_kernel() {
 
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
-fn misses_are_told_from_6_7_on() {
-    for (series, told) in [("5.10", false), ("6.1", false), ("6.12", true), ("7.2", true)] {
+fn misses_are_distinguished_from_6_7_on() {
+    for (series, reported) in [("5.10", false), ("6.1", false), ("6.12", true), ("7.2", true)] {
         let (_, facts) = kernel(series);
-        assert_eq!(facts.misses.is_some(), told, "{series}");
+        assert_eq!(facts.misses.is_some(), reported, "{series}");
     }
 }
 

@@ -53,7 +53,7 @@ impl Drop for Daemon {
 }
 
 #[test]
-fn a_hangup_is_told_and_ends_nothing() {
+fn a_hangup_is_reported_and_ends_nothing() {
     let mut daemon = Daemon::waiting_for_a_driver();
     for _ in 0..2 {
         daemon.send(Signal::SIGHUP);

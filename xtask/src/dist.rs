@@ -27,7 +27,7 @@ use std::process::Command;
 
 const SUMMARY: &str = "eBPF tracer of AMD's compute driver (amdgpu/KFD)";
 const DESCRIPTION: [&str; 4] = [
-    "Tells who has which queue on which AMD GPU, since when, doing what, and what",
+    "Shows who has which queue on which AMD GPU, since when, doing what, and what",
     "went wrong, as the kernel sees it: a stream for the terminal, a table of what",
     "runs now, and a daemon with Prometheus metrics, a JSON API, a page for people",
     "and a memory of who held what.",
@@ -233,18 +233,19 @@ impl About {
 
 /// The time that all dates are set to: SOURCE_DATE_EPOCH, otherwise that of the commit.
 fn epoch() -> Result<u64> {
-    let told = match std::env::var("SOURCE_DATE_EPOCH") {
-        Ok(told) => told,
+    let reported = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(reported) => reported,
         Err(_) => {
             run::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(paths::root()))
                 .context(
-                    "no commit tells the date of the packages: set SOURCE_DATE_EPOCH, in seconds since 1970",
+                    "no commit shows the date of the packages: set SOURCE_DATE_EPOCH, in seconds since 1970",
                 )?
         }
     };
-    told.trim()
+    reported
+        .trim()
         .parse()
-        .with_context(|| format!("SOURCE_DATE_EPOCH: `{}` is no number of seconds", told.trim()))
+        .with_context(|| format!("SOURCE_DATE_EPOCH: `{}` is no number of seconds", reported.trim()))
 }
 
 /// Without name and time.

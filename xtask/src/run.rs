@@ -63,8 +63,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let done = command.stdin(Stdio::null()).output().map_err(|error| spawn_error(command, error))?;
     if !done.status.success() {
-        let told = String::from_utf8_lossy(&done.stderr);
-        bail!("{} failed ({}): {}", describe(command), done.status, complaint(&told));
+        let reported = String::from_utf8_lossy(&done.stderr);
+        bail!("{} failed ({}): {}", describe(command), done.status, complaint(&reported));
     }
     String::from_utf8(done.stdout).with_context(|| format!("{} printed no text", name(command)))
 }
@@ -86,8 +86,8 @@ pub(crate) fn logged(command: &mut Command, log: &Path) -> Result<()> {
 }
 
 /// The most informative line of a program's error output: apt's first `E:`, otherwise the last one.
-fn complaint(told: &str) -> &str {
-    let mut lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
+fn complaint(reported: &str) -> &str {
+    let mut lines = reported.lines().map(str::trim).filter(|line| !line.is_empty());
     let error = lines.clone().find_map(|line| line.strip_prefix("E: "));
     error.or_else(|| lines.next_back()).unwrap_or("it said nothing")
 }
@@ -111,7 +111,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn failures_are_told_in_one_line() {
+    fn failures_are_reported_in_one_line() {
         let mut command = Command::new("apt-get");
         command.args(["-o", "Dir::State=/x", "download", "linux=1"]);
         assert_eq!(super::describe(&command), "apt-get download linux=1");

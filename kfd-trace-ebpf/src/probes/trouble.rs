@@ -49,7 +49,7 @@ fn record_fault(probe: ProbeId, entry: &Entry, device: u64, info: u64, data: u64
             from_data(data, record);
         } else if let Some(page) = read::<u64>(info, &kernel::FAULT_PAGE_ADDR) {
             record.address = page << 12;
-            record.flags = fault::TOLD
+            record.flags = fault::REPORTED
                 | flag(read(info, &kernel::FAULT_PROT_VALID), fault::NOT_PRESENT)
                 | flag(read(info, &kernel::FAULT_PROT_WRITE), fault::READ_ONLY)
                 | flag(read(info, &kernel::FAULT_PROT_EXEC), fault::NO_EXECUTE);
@@ -66,7 +66,7 @@ fn from_data(data: u64, record: &mut VmFault) {
     let [not_present, read_only, no_execute, _imprecise] = failure;
     let bit = |failed: u32, bit: u32| if failed == 0 { 0 } else { bit };
     record.address = address;
-    record.flags = fault::TOLD
+    record.flags = fault::REPORTED
         | bit(not_present, fault::NOT_PRESENT)
         | bit(read_only, fault::READ_ONLY)
         | bit(no_execute, fault::NO_EXECUTE);

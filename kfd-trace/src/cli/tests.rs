@@ -112,7 +112,7 @@ fn series_of_processes_and_queues_are_switched_as_those_of_other_exporters() {
 }
 
 #[test]
-fn each_command_attaches_its_own_way_unless_told_otherwise() {
+fn each_command_attaches_its_own_way_unless_reported_otherwise() {
     let stream = |line: &str| parse(line).expect("good").trace.ring.choice(Attach::Mixed).attach;
     assert_eq!(stream("kfd-trace"), Attach::Mixed);
     assert_eq!(stream("kfd-trace --attach single"), Attach::Single);

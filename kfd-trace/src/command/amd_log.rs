@@ -116,7 +116,7 @@ fn stands_now(roots: &Roots, kfd: &mut Kfd) -> Result<(), Stop> {
         kfd.asked.push("live");
         if let Some(why) = problem {
             say(format_args!(
-                "addresses of queues are not told here: {why}; record them with kfd-trace --json, and use --stream"
+                "addresses of queues are not reported here: {why}; record them with kfd-trace --json, and use --stream"
             ));
         }
     }

@@ -218,8 +218,8 @@ async fn followed(
             match happened {
                 Happened::Records | Happened::Signal => None,
                 Happened::Listed(seen) => {
-                    let told = tracer.reconcile(seen);
-                    history::told(tracer, history, &told);
+                    let reported = tracer.reconcile(seen);
+                    history::reported(tracer, history, &reported);
                     None
                 }
                 Happened::Sampled(pass) => {

@@ -111,8 +111,8 @@ impl Driver {
                 let activity = place.and_then(|place| activities.get(&place).copied());
                 sampled.entry(process.tgid).or_default().add(queue, activity);
             }
-            let told = process::check(&roots.procfs, process.tgid, process.start_boottime_ns);
-            let reused = matches!(told, Err(ProcessError::Reused { .. }));
+            let reported = process::check(&roots.procfs, process.tgid, process.start_boottime_ns);
+            let reused = matches!(reported, Err(ProcessError::Reused { .. }));
             read::add_standing(&mut all, process.tgid, process.context_id, queues.len(), reused);
         }
         Ok((all, sampled))

@@ -17,7 +17,7 @@ const PREFACE: &str = r#"# Metrics
 
 Made by `kfd-trace metrics` from the table that the exposition is built from; a test compares.
 
-A family whose probe is not attached is not exported: 0 would say that nothing happened. `kfd_trace_probe_attached` tells
+A family whose probe is not attached is not exported: 0 would say that nothing happened. `kfd_trace_probe_attached` shows
 which are.
 
 ## Processes and queues
@@ -33,7 +33,7 @@ Neither is bounded on a machine; their series are:
 
 What a process did between the last scrape and its end is still scraped, if the linger is longer than the scrape interval: its
 counters stay as they were at its end, and go with all of its series when the linger is over (zeros of evictions and faults go at
-once; where sysfs alone tells of queues, all go at once). What was only true while it lived
+once; where sysfs alone shows of queues, all go at once). What was only true while it lived
 (`kfd_process_queues`, `kfd_process_teardown_seconds`, series of its queues) goes at once. Of the dead at most 1,024 are remembered,
 the last ones, and none once the driver is unloaded. What they called fills the BPF map `ioctl_stats` as long as they are
 remembered, at least five minutes (`kfd_trace_map_entries`). Metrics without `pid` count the dead for ever.

@@ -105,15 +105,15 @@ fn counted(session: &mut Session) -> Result<(Tables, Undecoded), LoadError> {
 }
 
 pub(super) fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
-    let told = |value: Option<String>| value.unwrap_or_else(|| "not told".to_owned());
+    let reported = |value: Option<String>| value.unwrap_or_else(|| "not reported".to_owned());
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
     vec![
-        ("kernel", told(preflight.release.clone())),
+        ("kernel", reported(preflight.release.clone())),
         ("driver", preflight.driver.to_string()),
         ("BTF of the kernel", yes(preflight.vmlinux_btf)),
         ("BTF of the driver", yes(preflight.amdgpu_btf)),
-        ("lockdown", told(preflight.lockdown.map(|lockdown| format!("{lockdown:?}").to_lowercase()))),
-        ("kptr_restrict", told(preflight.kptr_restrict.map(|value| value.to_string()))),
-        ("possible CPUs", told(preflight.possible_cpus.map(|value| value.to_string()))),
+        ("lockdown", reported(preflight.lockdown.map(|lockdown| format!("{lockdown:?}").to_lowercase()))),
+        ("kptr_restrict", reported(preflight.kptr_restrict.map(|value| value.to_string()))),
+        ("possible CPUs", reported(preflight.possible_cpus.map(|value| value.to_string()))),
     ]
 }

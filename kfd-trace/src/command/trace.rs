@@ -86,8 +86,8 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
     let mut signals = Signals::new().map_err(Stop::failed)?;
     let mut run = Run { ask, tracer, watched, waiting: Waiting::default(), looks: 0, asked: false, out };
-    let told = run.all(Some(ring), &mut signals).await;
-    match told.and(finish(run.out, run.asked, &mut signals).await) {
+    let reported = run.all(Some(ring), &mut signals).await;
+    match reported.and(finish(run.out, run.asked, &mut signals).await) {
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Stop::failed(format!("cannot go on: {error}"))),
@@ -102,7 +102,7 @@ async fn finish(out: StdoutWriter, asked: bool, signals: &mut Signals) -> io::Re
     let still = if asked { stdout::AT_THE_END } else { Duration::MAX };
     tokio::select! {
         finished = spawn_blocking(move || out.finish(still)) => finished.map_err(io::Error::other)?,
-        () = signals.any() => Err(io::Error::other("told to end before all was written to standard output")),
+        () = signals.any() => Err(io::Error::other("asked to end before all was written to standard output")),
     }
 }
 
@@ -204,8 +204,8 @@ impl Run<'_> {
 
     /// The driver was unloaded: everything in it ends, and the stream waits for it to be loaded again.
     fn let_go(&mut self) -> io::Result<()> {
-        let told = self.tracer.let_go().told;
-        told.iter().try_for_each(|(event, change)| self.tell(event, change))?;
+        let reported = self.tracer.let_go().reported;
+        reported.iter().try_for_each(|(event, change)| self.tell(event, change))?;
         self.tell_driver(json::Driver::Unloaded)?;
         self.out.flush()?;
         say(format_args!("{UNLOADED}; waiting for it"));
@@ -291,8 +291,8 @@ impl Run<'_> {
 
     /// Compares with the driver's lists.
     fn reconcile(&mut self, seen: Seen) -> io::Result<()> {
-        let told = self.tracer.reconcile(seen);
-        told.iter().try_for_each(|(event, change)| self.tell(event, change))?;
+        let reported = self.tracer.reconcile(seen);
+        reported.iter().try_for_each(|(event, change)| self.tell(event, change))?;
         self.out.flush()
     }
 

@@ -175,15 +175,15 @@ fn eviction(eviction: &record::Eviction) -> Eviction {
     }
 }
 
-fn vm_fault(told: &record::VmFault) -> Body {
-    let has = |bit| told.flags & bit != 0;
-    let access = has(fault::TOLD).then(|| FaultAccess {
-        address: told.address,
+fn vm_fault(reported: &record::VmFault) -> Body {
+    let has = |bit| reported.flags & bit != 0;
+    let access = has(fault::REPORTED).then(|| FaultAccess {
+        address: reported.address,
         not_present: has(fault::NOT_PRESENT),
         read_only: has(fault::READ_ONLY),
         no_execute: has(fault::NO_EXECUTE),
     });
-    Body::VmFault(VmFault { gpu_id: some(told.gpu_id), access })
+    Body::VmFault(VmFault { gpu_id: some(reported.gpu_id), access })
 }
 
 fn gpu(kind: Kind, bytes: &[u8]) -> Result<Option<u32>, DecodeError> {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decoded_tells_the_probe_that_sent_it() {
+    fn what_cannot_be_decoded_shows_the_probe_that_sent_it() {
         let sent_by = |probe, cut: usize| {
             let mut record = bytes(Kind::Open, |r: &mut record::Open| r.header.probe = probe);
             record.truncate(record.len() - cut);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_queue_tells_what_stood_at_its_pointers() {
+    fn the_end_of_a_queue_shows_what_stood_at_its_pointers() {
         let last = |pointers| {
             let record = bytes(Kind::QueueDestroy, |r: &mut record::QueueDestroy| {
                 (r.queue_id, r.gpu_id, r.pointers) = (3, 58270, pointers);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_tells_only_what_was_readable() {
+    fn a_process_shows_only_what_was_readable() {
         let seen = bytes(Kind::ProcessSeen, |r: &mut record::ProcessSeen| {
             r.header.process = 7;
             r.uid = u32::MAX;

@@ -32,13 +32,13 @@ fn body(call: &IoctlCall) -> Option<Body> {
                 ring_size: short(12).map(u64::from),
                 percent: short(16).map(|percent| percent & 0xff),
                 priority: short(20),
-                ..QueueCreate::untold(Origin::Ioctl)
+                ..QueueCreate::unknown(Origin::Ioctl)
             };
             Some(Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno }))
         }
         // The mask itself is in the caller's memory.
         rules::SET_CU_MASK if !failed => {
-            let now = QueueCreate { queue_id: Some(short(0)?), ..QueueCreate::untold(Origin::Ioctl) };
+            let now = QueueCreate { queue_id: Some(short(0)?), ..QueueCreate::unknown(Origin::Ioctl) };
             Some(Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno }))
         }
         _ => None,
@@ -60,7 +60,7 @@ fn created(args: &[u8]) -> Option<QueueCreate> {
         // The top bits of percent select the XCC of a PM4 queue (6.12).
         percent: short(44).map(|percent| percent & 0xff),
         priority: short(48),
-        ..QueueCreate::untold(Origin::Ioctl)
+        ..QueueCreate::unknown(Origin::Ioctl)
     })
 }
 
@@ -96,7 +96,7 @@ mod tests {
     const CREATE: u32 = 0xc058_4b02;
 
     #[test]
-    fn a_creation_tells_the_queue() {
+    fn a_creation_shows_the_queue() {
         let mut words = [0; 22];
         words[..6].copy_from_slice(&[0x66c0_0000, 0x7fad, 0x38, 0x1, 0x80, 0x1]);
         words[8..14].copy_from_slice(&[1 << 20, 58270, 2, 100, 7, 5]);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_tells_what_it_sets_and_no_more() {
+    fn an_update_shows_what_it_sets_and_no_more() {
         let words = [0x1000, 0x7f, 5, 4096, 0x0300 | 50, 3];
         let Some(Body::QueueUpdate(update)) = body(&call(0x4018_4b07, 0, &words)) else {
             panic!("no update")

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn aql_is_told_by_the_format() {
+    fn aql_is_reported_by_the_format() {
         let queue = |kind, format| layout().queue(&properties(kind, format), Some(77), 0xc060_4b02);
         assert_eq!(queue(0, 1).queue_type, Some(QueueType::ComputeAql));
         assert_eq!(queue(0, 0).queue_type, Some(QueueType::Compute));
@@ -178,11 +178,11 @@ mod tests {
         let queue = queue(0, 1);
         assert_eq!((queue.queue_id, queue.gpu_id, queue.origin), (Some(3), Some(77), Origin::Ioctl));
         assert_eq!(queue.ring_address, Some(0x7f_beef_0000));
-        assert_eq!(queue.priority, None, "a member that the layout lacks is not told");
+        assert_eq!(queue.priority, None, "a member that the layout lacks is not reported");
     }
 
     #[test]
-    fn bytes_that_are_not_there_are_not_told() {
+    fn bytes_that_are_not_there_are_not_reported() {
         let queue = layout().queue(&properties(0, 1)[..12], None, 0);
         assert_eq!((queue.queue_id, queue.ring_address, queue.origin), (Some(3), None, Origin::Other));
         let queue = layout().queue(&[], None, 0);

@@ -189,13 +189,13 @@ impl Pointers {
             Some(QueueType::Sdma | QueueType::SdmaXgmi | QueueType::SdmaByEngId) => Unit::RingBytes,
             _ => return Err(Unmeasured::QueueType),
         };
-        let told = (
+        let reported = (
             facts.write_pointer_address.filter(|address| *address != 0),
             facts.read_pointer_address.filter(|address| *address != 0),
             facts.ring_address,
             facts.ring_size,
         );
-        let (Some(write), Some(read), Some(ring_address), Some(ring_size)) = told else {
+        let (Some(write), Some(read), Some(ring_address), Some(ring_size)) = reported else {
             return Err(Unmeasured::NoAddress);
         };
         let pointers = Pointers { unit, write, read, ring_address, ring_size };
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_tells_what_was_read() {
+    fn a_record_shows_what_was_read() {
         let bytes = head_bytes(9, 4);
         let parse = |what| Memory::parse(what, &bytes);
         assert_eq!(parse(pointers::NOT_READ), Ok(None));

@@ -33,7 +33,7 @@ pub struct QueueCreate {
 impl QueueCreate {
     /// A queue of which nothing is reported yet.
     #[must_use]
-    pub fn untold(origin: Origin) -> Self {
+    pub fn unknown(origin: Origin) -> Self {
         QueueCreate {
             queue_id: None,
             gpu_id: None,
@@ -130,7 +130,7 @@ impl QueueType {
 mod tests {
     use super::*;
 
-    fn told() -> QueueCreate {
+    fn reported() -> QueueCreate {
         QueueCreate {
             queue_id: Some(1),
             gpu_id: Some(2),
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn absorbing_fills_every_gap() {
-        let mut queue = QueueCreate { queue_id: Some(1), ..QueueCreate::untold(Origin::Standing) };
-        queue.absorb(&told());
-        assert_eq!(queue, QueueCreate { origin: Origin::Standing, ..told() });
+        let mut queue = QueueCreate { queue_id: Some(1), ..QueueCreate::unknown(Origin::Standing) };
+        queue.absorb(&reported());
+        assert_eq!(queue, QueueCreate { origin: Origin::Standing, ..reported() });
     }
 
     #[test]
@@ -165,13 +165,13 @@ mod tests {
             active: Some(false),
             evicted: Some(true),
             origin: Origin::Standing,
-            ..told()
+            ..reported()
         };
-        let mut queue = told();
+        let mut queue = reported();
         queue.absorb(&other);
-        assert_eq!(queue, told());
+        assert_eq!(queue, reported());
         let mut coarse = other.clone();
-        coarse.absorb(&told());
+        coarse.absorb(&reported());
         assert_eq!(coarse, QueueCreate { queue_type: Some(QueueType::ComputeAql), ..other });
     }
 }

@@ -34,7 +34,7 @@ pub enum Verdict {
     /// Excluded by the user (`--without-probe`).
     LeftOut,
     /// The probe on this function reports the same.
-    ToldBy(&'static str),
+    ReportedBy(&'static str),
     /// This kernel has none of its functions.
     NotInKernel,
     /// No GPU here uses its functions; it is attached when one appears.
@@ -60,7 +60,7 @@ impl Verdict {
             Verdict::Partly { .. } => "partly",
             Verdict::NotAsked => "not_asked",
             Verdict::LeftOut => "left_out",
-            Verdict::ToldBy(_) => "told_by_another",
+            Verdict::ReportedBy(_) => "reported_by_another",
             Verdict::NotInKernel => "not_in_kernel",
             Verdict::NoGpu => "no_gpu",
             Verdict::MissingFields(_) => "missing_fields",
@@ -81,7 +81,7 @@ impl Verdict {
                 let failed: Vec<_> = failed.iter().map(|(symbol, why)| format!("{symbol}: {why}")).collect();
                 Some(failed.join("; "))
             }
-            Verdict::ToldBy(other) => Some((*other).to_owned()),
+            Verdict::ReportedBy(other) => Some((*other).to_owned()),
             Verdict::MissingFields(fields) => Some(fields.join(", ")),
             Verdict::Refused(why) => Some(why.clone()),
         }

@@ -62,7 +62,7 @@ pub(super) fn events() -> Vec<Event> {
     };
     let other = UserQueueCall { op: None, ring_address: 0, errno: 22, ..call.clone() };
     let returned = |result| Outcome::Returned { result, latency_ns: 1_500 };
-    let bare = QueueCreate { gpu_id: None, ..QueueCreate::untold(Origin::Standing) };
+    let bare = QueueCreate { gpu_id: None, ..QueueCreate::unknown(Origin::Standing) };
     let cleaned = |body| Event { tid: 77, task_tgid: 77, ..own(body) };
     vec![
         own(seen(false)),

@@ -39,7 +39,7 @@ pub fn meaning(probes: &[ProbeStatus]) -> Vec<String> {
     let mut lines: Vec<String> = probes
         .iter()
         .filter_map(|probe| match &probe.verdict {
-            Verdict::Attached | Verdict::NotAsked | Verdict::ToldBy(_) | Verdict::NoGpu => None,
+            Verdict::Attached | Verdict::NotAsked | Verdict::ReportedBy(_) | Verdict::NoGpu => None,
             Verdict::NotInKernel if probe.may_lack => None,
             Verdict::Partly { .. } => Some(format!("seen in part: {}", probe.feeds)),
             Verdict::LeftOut | Verdict::NotInKernel | Verdict::MissingFields(_) | Verdict::Refused(_) => {

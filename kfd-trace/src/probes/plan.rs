@@ -103,7 +103,7 @@ impl Wanted<'_> {
             _ if self.ask.choice.without.contains(&row.id) => Some(Verdict::LeftOut),
             When::IoctlRecords if !self.ask.ioctl_records && !self.queues_by_ioctl => Some(Verdict::NotAsked),
             When::Tracepoints if !self.ask.choice.tracepoints => Some(Verdict::NotAsked),
-            When::Without(other) if !functions.copies(other).is_empty() => Some(Verdict::ToldBy(other)),
+            When::Without(other) if !functions.copies(other).is_empty() => Some(Verdict::ReportedBy(other)),
             _ => None,
         }
     }
@@ -312,7 +312,7 @@ mod tests {
         let exception = |made: &Made| action(made, &facts(), &Ask::default(), ProbeId::HwException);
         assert!(matches!(exception(&made), Action::Attach(_)));
         made.0.insert("kfd_hws_hang", (vec![0x20], false));
-        assert_eq!(exception(&made), Action::Skip(Verdict::ToldBy("kfd_hws_hang")));
+        assert_eq!(exception(&made), Action::Skip(Verdict::ReportedBy("kfd_hws_hang")));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) const UNLOADED: &str = "the amdgpu driver was unloaded, and all that 
 /// What an unloaded driver leaves behind.
 pub struct LetGo {
     /// What ended with it, as events of the owners.
-    pub told: Vec<(Event, Change)>,
+    pub reported: Vec<(Event, Change)>,
     /// Must be dropped where nothing waits for it: detaching its probes takes the kernel seconds.
     pub session: Option<Session>,
 }
@@ -95,8 +95,9 @@ impl Tracer {
         }
         let now_ns = clock::mono_ns();
         let ends = self.state.driver_unloaded(now_ns);
-        let told = ends.into_iter().flat_map(|change| told(self.row_of(&change), now_ns, change)).collect();
-        LetGo { told, session }
+        let reported =
+            ends.into_iter().flat_map(|change| reported(self.row_of(&change), now_ns, change)).collect();
+        LetGo { reported, session }
     }
 
     /// Adds the counts of a session that has ended.
@@ -123,7 +124,7 @@ fn last_counts<E: Display>(read: Result<Tables, E>, at_hand: impl FnOnce() -> Ta
 }
 
 /// The end of each queue, and of the process.
-fn told(row: Option<&Process>, now_ns: u64, change: Change) -> Vec<(Event, Change)> {
+fn reported(row: Option<&Process>, now_ns: u64, change: Change) -> Vec<(Event, Change)> {
     let (id, tgid) = (row.and_then(Process::id), row.and_then(|row| row.tgid));
     let Change { process, ended, .. } = change;
     let event = |body| Event::of_standing(now_ns, id, tgid, body);
@@ -144,22 +145,22 @@ mod tests {
 
     fn unloaded(mut state: State) -> Vec<(Event, Change)> {
         let change = state.driver_unloaded(90).remove(0);
-        told(change.process.and_then(|key| state.process(key)), 90, change)
+        reported(change.process.and_then(|key| state.process(key)), 90, change)
     }
 
     #[test]
-    fn each_queue_is_told_before_its_process() {
+    fn each_queue_is_reported_before_its_process() {
         let mut state = state();
         state.apply(&event(10, 1, 700, seen(false)));
         state.apply(&event(11, 1, 700, create(3)));
         state.apply(&event(12, 1, 700, create(4)));
-        let told = unloaded(state);
+        let reported = unloaded(state);
         let bodies: Vec<_> =
-            told.iter().map(|(event, _)| (event.tgid, event.mono_ns, event.body.clone())).collect();
+            reported.iter().map(|(event, _)| (event.tgid, event.mono_ns, event.body.clone())).collect();
         let queue = |queue_id| Body::QueueDestroy { queue_id, gpu_id: Some(58270), last: None };
         let expected = [queue(3), queue(4), Body::ProcessRelease].map(|body| (Some(700), 90, body));
         assert_eq!(bodies, expected);
-        let causes: Vec<_> = told
+        let causes: Vec<_> = reported
             .iter()
             .map(|(_, change)| change.ended.iter().map(|queue| queue.end.unwrap().cause).collect::<Vec<_>>())
             .collect();

@@ -142,7 +142,7 @@ impl Tracer {
             });
             let why = why.unwrap_or_else(|| "no function of the driver that could be probed".to_owned());
             return Err(Stop::failed(format!(
-                "nothing can be seen here: {why}; `kfd-trace status` tells more"
+                "nothing can be seen here: {why}; `kfd-trace status` shows more"
             )));
         }
         for probe in session.probes() {

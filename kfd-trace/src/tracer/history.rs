@@ -22,9 +22,9 @@ pub(crate) fn records(tracer: &mut Tracer, history: &mut History, records: &[Res
 }
 
 /// Adds events that the tracer generated itself.
-pub(crate) fn told(tracer: &Tracer, history: &mut History, told: &[(Event, Change)]) {
+pub(crate) fn reported(tracer: &Tracer, history: &mut History, reported: &[(Event, Change)]) {
     let offset_ns = offset_ns(tracer);
-    told.iter().for_each(|(event, change)| history.record(event, change, &tracer.state, offset_ns));
+    reported.iter().for_each(|(event, change)| history.record(event, change, &tracer.state, offset_ns));
 }
 
 /// The tracing begins, or continues with another driver: adds what exists already.
@@ -34,14 +34,14 @@ pub(crate) fn begins(tracer: &mut Tracer, history: &mut History) {
         history.driver(true, tracer.driver_loads, clock::mono_ns(), offset_ns(tracer));
     }
     let standing = standing(&tracer.state);
-    told(tracer, history, &standing);
+    reported(tracer, history, &standing);
     history.begin(clock::mono_ns(), offset_ns(tracer));
 }
 
 /// The driver was unloaded. Returns the session that must be detached.
 pub(crate) fn let_go(tracer: &mut Tracer, history: &mut History) -> Option<Session> {
     let over = tracer.let_go();
-    told(tracer, history, &over.told);
+    reported(tracer, history, &over.reported);
     let (now_ns, offset_ns) = (clock::mono_ns(), offset_ns(tracer));
     history.driver(false, tracer.driver_loads, now_ns, offset_ns);
     history.end(now_ns, offset_ns);

@@ -82,7 +82,7 @@ pub(super) fn queues_of(layout: &QueueLayout, listed: &SysfsProcess) -> Vec<Queu
         // sysfs does not distinguish AQL, and without the enum a number has no meaning.
         queue_type: queue.queue_type_raw.map(|raw| layout.queue_type(raw)).filter(known_type),
         ring_size: queue.size,
-        ..QueueCreate::untold(Origin::Standing)
+        ..QueueCreate::unknown(Origin::Standing)
     });
     queues.collect()
 }
@@ -138,7 +138,9 @@ impl Standings {
     pub fn new(roots: &Roots, kernel: &Kernel, facts: &Facts, tgids: &[u32]) -> Self {
         let walk = Walk::new(kernel, facts);
         if walk.as_ref().is_ok_and(|walk| !walk.knows_locks()) {
-            log::warn!("locks of schedulers are not known here: what is told late may count as a difference");
+            log::warn!(
+                "locks of schedulers are not known here: what is reported late may count as a difference"
+            );
         }
         Standings { roots: roots.clone(), layout: facts.layout.clone(), walk, tgids: tgids.to_vec() }
     }

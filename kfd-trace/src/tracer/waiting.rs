@@ -15,23 +15,23 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     /// The reason that was logged last.
-    told: Option<String>,
+    reported: Option<String>,
     /// Consecutive attempts that failed although there is a driver.
     failed: u32,
 }
 
 impl Waiting {
-    /// `told`: the reason that is known already.
-    pub(crate) fn new(told: Option<String>) -> Self {
-        Waiting { told, failed: 0 }
+    /// `reported`: the reason that is known already.
+    pub(crate) fn new(reported: Option<String>) -> Self {
+        Waiting { reported, failed: 0 }
     }
 
     /// The line to be logged, if this reason differs from the last one.
     pub(crate) fn tell(&mut self, stop: &Stop) -> Option<String> {
-        if self.told.as_ref() == Some(&stop.line) {
+        if self.reported.as_ref() == Some(&stop.line) {
             return None;
         }
-        self.told = Some(stop.line.clone());
+        self.reported = Some(stop.line.clone());
         let goes_on = if stop.code == NOTHING_TO_TRACE { "waiting for it" } else { "it will be tried again" };
         Some(format!("{stop}; {goes_on}"))
     }
@@ -57,13 +57,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_told_when_it_is_another_one() {
+    fn a_reason_is_reported_when_it_is_another_one() {
         let mut waiting = Waiting::new(Some("not loaded".to_owned()));
-        let told = ["not loaded", "no KFD", "no KFD", "not loaded"].map(|why| waiting.tell(&away(why)));
+        let reported = ["not loaded", "no KFD", "no KFD", "not loaded"].map(|why| waiting.tell(&away(why)));
         let line = |why: &str| Some(format!("{why}; waiting for it"));
-        assert_eq!(told, [None, line("no KFD"), None, line("not loaded")]);
+        assert_eq!(reported, [None, line("no KFD"), None, line("not loaded")]);
         assert_eq!(waiting.tell(&Stop::failed("ENOMEM")), Some("ENOMEM; it will be tried again".to_owned()));
-        assert!(Waiting::default().tell(&away("not loaded")).is_some(), "nothing was told before");
+        assert!(Waiting::default().tell(&away("not loaded")).is_some(), "nothing was reported before");
     }
 
     #[test]

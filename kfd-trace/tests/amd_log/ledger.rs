@@ -13,10 +13,10 @@ fn counted(list: &Value, key: &str) -> BTreeMap<String, u64> {
 /// Every figure of the ledger, and no additional queue.
 pub(super) fn equal(report: &Value, ledger: &Ledger, format: Format) {
     let lines = &report["lines"];
-    let told: Vec<_> =
+    let reported: Vec<_> =
         ["total", "read", "other", "without_prefix", "blank", "overlong"].map(|name| &lines[name]).into();
     let wanted = [ledger.lines, ledger.read, ledger.other, ledger.without_prefix, ledger.blank, 0];
-    assert_eq!(json!(told), json!(wanted));
+    assert_eq!(json!(reported), json!(wanted));
     assert_eq!(counted(&lines["damaged"], "name").values().sum::<u64>(), ledger.damaged);
     assert_eq!(lines["by_level"], json!(ledger.by_level));
     assert_eq!(
@@ -70,16 +70,16 @@ fn rate(rate: &Value, ledger: &Ledger) {
         let both = [of["commands"].as_u64().unwrap(), of["dispatches"].as_u64().unwrap()];
         (of["from_mono_us"].as_u64().unwrap(), both)
     };
-    let told: BTreeMap<u64, [u64; 2]> = rate["intervals"].as_array().unwrap().iter().map(one).collect();
-    let told: BTreeMap<_, _> = told.into_iter().filter(|(_, both)| *both != [0, 0]).collect();
-    assert_eq!(told, wanted);
+    let reported: BTreeMap<u64, [u64; 2]> = rate["intervals"].as_array().unwrap().iter().map(one).collect();
+    let reported: BTreeMap<_, _> = reported.into_iter().filter(|(_, both)| *both != [0, 0]).collect();
+    assert_eq!(reported, wanted);
 }
 
 fn queues(report: &Value, ledger: &Ledger, format: Format) {
     let rows: Vec<&Value> = report["queues"].as_array().unwrap().iter().collect();
     // No other line names the queue of the abort.
     let aborted = usize::from(ledger.aborts > 0);
-    let apart = if format.tells_software_queue() { 1 } else { 2 };
+    let apart = if format.has_software_queue() { 1 } else { 2 };
     assert_eq!(rows.len(), ledger.queues.len() * apart + aborted);
     for queue in &ledger.queues {
         let by = |name: &str, value: u64| {
@@ -89,7 +89,7 @@ fn queues(report: &Value, ledger: &Ledger, format: Format) {
         };
         let (packets, life) = (by("hwq", queue.hwq), by("swq", queue.swq));
         assert_eq!((&packets["pid"], &life["pid"]), (&json!(queue.pid), &json!(queue.pid)));
-        assert_eq!(packets == life, format.tells_software_queue());
+        assert_eq!(packets == life, format.has_software_queue());
         one_queue(packets, life, queue, format);
     }
 }
@@ -121,7 +121,7 @@ fn one_queue(packets: &Value, life: &Value, queue: &OfQueue, format: Format) {
         shapes.insert((header, size("grid"), size("workgroup")), of["count"].as_u64().unwrap());
     }
     assert_eq!(shapes, queue.shapes);
-    if format.tells_software_queue() {
+    if format.has_software_queue() {
         assert_eq!(packets["id"], json!(queue.id));
         let backlog = &packets["backlog"];
         assert_eq!(

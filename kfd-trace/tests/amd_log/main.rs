@@ -17,13 +17,13 @@ fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kfd-trace")).arg("amd-log").args(arguments).output().unwrap()
 }
 
-fn told(out: &Output) -> Value {
+fn reported(out: &Output) -> Value {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
 fn report(path: &Path) -> Value {
-    told(&run(&["--json", path.to_str().unwrap()]))
+    reported(&run(&["--json", path.to_str().unwrap()]))
 }
 
 fn made(folder: &Path, format: Format, plan: &Plan) -> (std::path::PathBuf, Ledger) {
@@ -98,7 +98,7 @@ fn compressed_logs_and_pipes_tell_the_same() {
         let mut pipe = child.stdin.take().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || pipe.write_all(bytes).unwrap());
-            let of_pipe = told(&child.wait_with_output().unwrap());
+            let of_pipe = reported(&child.wait_with_output().unwrap());
             assert_eq!(of_pipe["queues"], of_file["queues"]);
             assert_eq!(of_pipe["inputs"][0]["bytes"], json!(text.len()));
         });
@@ -165,7 +165,7 @@ fn a_log_that_grows_and_begins_anew_is_followed() {
     fs::write(&grows, again).unwrap();
     is_read(again.len());
     nix::sys::signal::kill(pid, nix::sys::signal::SIGINT).unwrap();
-    let report = told(&child.wait_with_output().unwrap());
+    let report = reported(&child.wait_with_output().unwrap());
     let whole = Ledger { lines: ledger.lines + 1, without_prefix: ledger.without_prefix + 1, ..ledger };
     equal(&report, &whole, Format::Rocm72);
     assert_eq!(report["inputs"][0]["restarts"], json!(1));
@@ -192,7 +192,8 @@ fn queues_are_joined_with_a_recorded_stream() {
             lines.push_str(&format!("{event}\n"));
         }
         fs::write(&stream, &lines).unwrap();
-        let report = told(&run(&["--json", "--stream", stream.to_str().unwrap(), path.to_str().unwrap()]));
+        let report =
+            reported(&run(&["--json", "--stream", stream.to_str().unwrap(), path.to_str().unwrap()]));
         equal(&report, &ledger, format);
         let rows = report["queues"].as_array().unwrap();
         for (index, queue) in ledger.queues.iter().enumerate() {
@@ -272,7 +273,7 @@ fn every_field_is_documented() {
     let seen = json!({"event": "queue_create", "pid": 1, "origin": "ioctl", "mono_ns": 1,
         "ring_address": hex(ledger.queues[1].hwq)});
     fs::write(&stream, format!("{event}\n{seen}\n")).unwrap();
-    let report = told(&run(&["--json", "--stream", stream.to_str().unwrap(), path.to_str().unwrap()]));
+    let report = reported(&run(&["--json", "--stream", stream.to_str().unwrap(), path.to_str().unwrap()]));
     let verdicts: Vec<_> =
         report["queues"].as_array().unwrap().iter().map(|row| row["join"].clone()).collect();
     assert!(verdicts.contains(&json!("other_time")) && verdicts.contains(&json!("joined")), "{verdicts:?}");

@@ -39,7 +39,7 @@ impl Format {
 
     /// 6.2 and later: packets show SWq and id, lives of queues the HWq.
     #[must_use]
-    pub fn tells_software_queue(self) -> bool {
+    pub fn has_software_queue(self) -> bool {
         !matches!(self, Format::Rocm56 | Format::Rocm57)
     }
 

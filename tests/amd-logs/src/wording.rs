@@ -25,7 +25,7 @@ impl<W: Write> Writer<W> {
     }
 
     pub(crate) fn birth(&mut self, who: Who, queue: &mut OfQueue) -> io::Result<()> {
-        let word = if self.format.tells_software_queue() { "Number" } else { "number" };
+        let word = if self.format.has_software_queue() { "Number" } else { "number" };
         let text = format_args!(
             "{word} of allocated hardware queues with low priority: 0, with normal priority: 0, with high priority: 0, maximum per priority is: 8"
         );
@@ -33,7 +33,7 @@ impl<W: Write> Writer<W> {
         self.now_us += 900;
         let OfQueue { swq, hwq, .. } = *queue;
         let tail = "with size 16384 with priority 1, cooperative: 0";
-        if self.format.tells_software_queue() {
+        if self.format.has_software_queue() {
             let text = format_args!("Created SWq={swq:#x} to map on HWq={hwq:#x} {tail}");
             self.ledger.with_hwq += 1;
             self.log(Book::Read, (3, DEVICE, 2950), who, text, false)?;
@@ -46,7 +46,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn address(&self, queue: &OfQueue) -> u64 {
-        if self.format.tells_software_queue() { queue.hwq } else { queue.swq }
+        if self.format.has_software_queue() { queue.hwq } else { queue.swq }
     }
 
     pub(crate) fn acquired(&mut self, who: Who, queue: &mut OfQueue) -> io::Result<()> {
@@ -70,7 +70,7 @@ impl<W: Write> Writer<W> {
                 format_args!("Selected queue (mode=1): {at:#x} refCount: 2, depth: 0, metric: 0, pipe: 0");
             return self.log(Book::Read, place, who, text, false);
         }
-        let word = if self.format.tells_software_queue() { "Selected" } else { "selected" };
+        let word = if self.format.has_software_queue() { "Selected" } else { "selected" };
         self.log(Book::Read, place, who, format_args!("{word} queue refCount: {at:#x} (2)"), false)
     }
 
@@ -131,8 +131,8 @@ impl<W: Write> Writer<W> {
 
     /// `rptr` and `wptr` of packet `write`, with `behind` unretired packets before it.
     fn pointers(&self, queue: &mut OfQueue, write: u64, behind: u64, is_dispatch: bool) -> String {
-        let tells = if is_dispatch { self.format.tells_software_queue() } else { self.format.is_7() };
-        if !tells {
+        let shows = if is_dispatch { self.format.has_software_queue() } else { self.format.is_7() };
+        if !shows {
             return String::new();
         }
         let read = write.saturating_sub(behind);
@@ -191,7 +191,7 @@ impl<W: Write> Writer<W> {
     pub(crate) fn barrier_value(&mut self, who: Who, queue: &mut OfQueue, write: u64) -> io::Result<()> {
         let place = (4, VIRTUAL, 1402);
         let text = "BarrierValue Header = 0x500 AmdFormat = 0x2 (type=0, barrier=1, acquire=0, release=0), signal=0x7fb1c0de0040, value = 0x0 mask = 0x1 cond: GTE, completion_signal=0x0";
-        if !self.format.tells_software_queue() {
+        if !self.format.has_software_queue() {
             self.ledger.with_hwq += 1;
             self.ledger.without_queue += 1;
             return self.log(Book::Read, place, who, format_args!("HWq={:#x}, {text}", queue.swq), false);

@@ -79,7 +79,7 @@ pub fn within<T>(name: &str, size: usize, bound: Bound, read: impl FnOnce() -> T
     drop(std::hint::black_box(vec![0u8; 64]));
     assert_eq!(HELD.get().most - before, 64, "allocations are not counted");
     let begin = seconds();
-    let told = read();
+    let reported = read();
     let took = seconds() - begin;
     let held = HELD.get();
     HELD.set(Held { most: held.most.max(most_before), ..held });
@@ -90,7 +90,7 @@ pub fn within<T>(name: &str, size: usize, bound: Bound, read: impl FnOnce() -> T
     if std::env::var_os("KFD_TRACE_SHOW_BOUNDS").is_some() {
         eprintln!("{name}: {most} bytes and {took:.6} s for {size} bytes");
     }
-    told
+    reported
 }
 
 fn seconds() -> f64 {

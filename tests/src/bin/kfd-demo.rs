@@ -57,8 +57,8 @@ impl Stream {
             .with_context(|| format!("start {}", program()))?;
         let stream = Stream { child, out, err };
         until("the stream to trace", SOON, || {
-            let told = fs::read_to_string(&stream.err)?;
-            Ok(told.contains("kfd-trace: tracing").then_some(()))
+            let reported = fs::read_to_string(&stream.err)?;
+            Ok(reported.contains("kfd-trace: tracing").then_some(()))
         })?;
         Ok(stream)
     }

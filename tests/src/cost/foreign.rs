@@ -50,7 +50,7 @@ pub(super) struct Foreign {
 
 /// How many calls it reported, and how many it reported as lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Reported {
     pub(super) calls: u64,
     pub(super) lost: u64,
 }
@@ -103,12 +103,12 @@ impl Foreign {
     }
 
     /// Sends Ctrl-C; returns what it reported.
-    pub(super) fn stop(mut self) -> Result<Told> {
+    pub(super) fn stop(mut self) -> Result<Reported> {
         kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGINT).context("stop it")?;
         until("its end", ATTACH, || Ok(self.child.try_wait()?))?;
         let text = self.output()?;
         ensure!(!text.contains("ERROR"), "{text}");
-        Ok(told(&text))
+        Ok(reported(&text))
     }
 }
 
@@ -122,19 +122,19 @@ impl Drop for Foreign {
 
 /// One line per call (`call ...` of [`events`], strace's `ioctl(...`), or bars of a histogram:
 /// `[512, 1K)   123 |@@@ |`.
-fn told(text: &str) -> Told {
-    let mut told = Told::default();
+fn reported(text: &str) -> Reported {
+    let mut reported = Reported::default();
     for line in text.lines() {
         let line = line.trim_start();
         if line.starts_with("call ") || line.contains("ioctl(") {
-            told.calls += 1;
+            reported.calls += 1;
         } else if let Some((_, bar)) = line.strip_prefix('[').and_then(|line| line.split_once([')', ']'])) {
-            told.calls += bar.split_whitespace().next().and_then(|count| count.parse().ok()).unwrap_or(0);
+            reported.calls += bar.split_whitespace().next().and_then(|count| count.parse().ok()).unwrap_or(0);
         } else if let Some(rest) = line.strip_prefix("Lost ") {
-            told.lost += rest.split_whitespace().next().and_then(|count| count.parse().ok()).unwrap_or(0);
+            reported.lost += rest.split_whitespace().next().and_then(|count| count.parse().ok()).unwrap_or(0);
         }
     }
-    told
+    reported
 }
 
 #[cfg(test)]
@@ -142,13 +142,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_they_told_is_counted() {
+    fn what_they_reported_is_counted() {
         let text = "Attaching 3 probes...\n@ns[99]: \n[256, 512)             1 |     |\n[512, 1K)            412 |@@@@@|\n[2M, 4M]   7 |@|\n";
-        assert_eq!(told(text), Told { calls: 420, lost: 0 });
+        assert_eq!(reported(text), Reported { calls: 420, lost: 0 });
         let text = "call 7 kfd-cost 7f00 1 2 3\nLost 12 events\ncall 7 kfd-cost 4\n";
-        assert_eq!(told(text), Told { calls: 2, lost: 12 });
+        assert_eq!(reported(text), Reported { calls: 2, lost: 12 });
         let text = "strace: Process 9 attached\nioctl(3, AMDKFD_IOC_DESTROY_QUEUE, 0x7f) = 0\n[pid 9] ioctl(3, 1) = -1\nstrace: Process 9 detached\n";
-        assert_eq!(told(text).calls, 2);
+        assert_eq!(reported(text).calls, 2);
     }
 
     #[test]

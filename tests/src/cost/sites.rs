@@ -65,7 +65,7 @@ mod tests {
         ffffffff81000000  k  vfs_read+0x0   [DISABLED][FTRACE]\n";
 
     #[test]
-    fn what_was_added_is_told_apart_from_what_was_there() {
+    fn what_was_added_is_distinguished_from_what_was_there() {
         let (before, now) = (parse(BEFORE).unwrap(), parse(NOW).unwrap());
         let site =
             |address, is_return, function: &str| Site { address, is_return, function: function.to_owned() };

@@ -1,7 +1,7 @@
 //! What may trace the caller: how it is started and stopped.
 
 use super::empty::Empty;
-use super::foreign::{self, Foreign, Told};
+use super::foreign::{self, Foreign, Reported};
 use super::sites::{self, Site};
 use crate::harness::{Daemon, Metrics, Stream};
 use anyhow::{Context, Result, bail, ensure};
@@ -128,7 +128,7 @@ impl Running {
     /// Ends it; fails unless it has reported exactly `calls` ioctls of KFD. Calls that it reports as lost
     /// count as reported, except for our own tracer; returns the number lost.
     pub(super) fn stop(self, calls: u64) -> Result<u64> {
-        let told = match self {
+        let reported = match self {
             Self::Nothing | Self::Empty(_) => return Ok(0),
             Self::Daemon { mut daemon, before } => {
                 let since = daemon.scrape()?.since(&before);
@@ -136,23 +136,23 @@ impl Running {
                 let sum = |name| Ok::<_, anyhow::Error>(whole(since.sum(name, &[]).unwrap_or(0.0)));
                 let lost = sum("kfd_trace_records_lost_total")?;
                 ensure!(lost == 0, "kfd-trace lost {lost} records");
-                Told { calls: sum("kfd_ioctls_total")?, lost }
+                Reported { calls: sum("kfd_ioctls_total")?, lost }
             }
             Self::Stream(mut stream) => {
                 let summary = stream.finish()?;
                 let ioctls = stream.events("ioctl").len();
                 ensure!(
                     ioctls == 0 || calls > 0,
-                    "of another process, kfd-trace told {ioctls} ioctls: {summary}"
+                    "of another process, kfd-trace reported {ioctls} ioctls: {summary}"
                 );
-                Told { calls: ioctls as u64, lost: 0 }
+                Reported { calls: ioctls as u64, lost: 0 }
             }
             Self::Foreign(foreign) => foreign.stop()?,
         };
-        if told.calls + told.lost != calls {
-            bail!("told of {} ioctls, lost {}, of {calls} that were made", told.calls, told.lost);
+        if reported.calls + reported.lost != calls {
+            bail!("reported of {} ioctls, lost {}, of {calls} that were made", reported.calls, reported.lost);
         }
-        Ok(told.lost)
+        Ok(reported.lost)
     }
 }
 

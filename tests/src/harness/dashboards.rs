@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_without_a_value_is_told() {
+    fn a_variable_without_a_value_is_reported() {
         let error = queries(DASHBOARD, &[("job", "kfd")]).unwrap_err();
         let expected =
             "One: Rate A: `rate(a{job=\"$job\"}[$__rate_interval])`: no value for $__rate_interval";

@@ -64,7 +64,7 @@ impl Metrics {
 
     /// Whether a sample's name is one of a counter or a histogram.
     fn counts(&self, name: &str) -> bool {
-        let is = |name: &str, kind: &str| self.types.get(name).is_some_and(|told| told == kind);
+        let is = |name: &str, kind: &str| self.types.get(name).is_some_and(|reported| reported == kind);
         let mut ends = ["_bucket", "_sum", "_count"].iter();
         is(name, "counter")
             || ends.any(|end| name.strip_suffix(end).is_some_and(|name| is(name, "histogram")))
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_counts_is_told_since() {
+    fn only_what_counts_is_reported_since() {
         let at = |n: u32| {
             let text = format!(
                 "# TYPE a counter\na{{l=\"x\"}} {n}\n# TYPE b gauge\nb {n}\n# TYPE c histogram\nc_count {n}\nd_count {n}\n"
@@ -152,8 +152,8 @@ mod tests {
             Metrics::parse(&text).unwrap()
         };
         let since = at(7).since(&at(5));
-        let told = ["a", "b", "c_count", "d_count"].map(|name| since.sum(name, &[]));
-        assert_eq!(told, [Some(2.0), Some(7.0), Some(2.0), Some(7.0)]);
+        let reported = ["a", "b", "c_count", "d_count"].map(|name| since.sum(name, &[]));
+        assert_eq!(reported, [Some(2.0), Some(7.0), Some(2.0), Some(7.0)]);
         assert_eq!(at(7).since(&Metrics::default()), at(7));
     }
 

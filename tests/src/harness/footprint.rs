@@ -68,7 +68,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn maps_are_told_from_other_descriptors() {
+    fn maps_are_distinguished_from_other_descriptors() {
         let root = tempfile::tempdir().unwrap();
         let own = root.path().join("7");
         fs::create_dir_all(own.join("fd")).unwrap();

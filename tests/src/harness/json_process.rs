@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_is_told_with_what_it_said() {
+    fn an_early_end_is_reported_with_what_it_said() {
         let process = JsonProcess::spawn("sh", &["-c", "echo sorry >&2; sleep 0.2"]).unwrap();
         let error = process.wait_line("never", SOON, |_| true).unwrap_err().to_string();
         assert!(error.contains("never") && error.contains("sorry"), "{error}");

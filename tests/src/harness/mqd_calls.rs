@@ -27,7 +27,7 @@ pub struct Write {
 
 /// Contents of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Reported {
     pub writes: Vec<Write>,
     /// Outermost calls about the scheduler's own queue.
     pub hiq: usize,
@@ -35,7 +35,7 @@ pub struct Told {
     pub nested: usize,
 }
 
-impl Told {
+impl Reported {
     /// Thread, queue and function of each write, comparable to the tracer's from [`traced`].
     pub fn writes(&self) -> Vec<Value> {
         self.writes.iter().map(|write| json!([write.tid, write.queue_id, write.op])).collect()
@@ -72,8 +72,8 @@ impl MqdCalls {
     }
 
     /// All calls so far.
-    pub fn told(&self) -> Result<Told> {
-        told(&self.0.trace()?)
+    pub fn reported(&self) -> Result<Reported> {
+        reported(&self.0.trace()?)
     }
 }
 
@@ -91,8 +91,8 @@ fn function(line: &str) -> Option<(&str, &'static str, &'static str)> {
 }
 
 /// Follows entries and returns of each thread.
-fn told(trace: &str) -> Result<Told> {
-    let mut told = Told::default();
+fn reported(trace: &str) -> Result<Reported> {
+    let mut reported = Reported::default();
     let mut depths: BTreeMap<u32, usize> = BTreeMap::new();
     for line in trace.lines().filter(|line| !line.starts_with('#')) {
         ensure!(!line.contains("LOST"), "the trace is not whole: {line}");
@@ -106,14 +106,14 @@ fn told(trace: &str) -> Result<Told> {
         }
         *depth += 1;
         if *depth > 1 {
-            told.nested += 1;
+            reported.nested += 1;
         } else if number(rest, "type=")? == HIQ {
-            told.hiq += 1;
+            reported.hiq += 1;
         } else {
-            told.writes.push(Write { tid, queue_id: number(rest, "id=")?, op: op.to_owned() });
+            reported.writes.push(Write { tid, queue_id: number(rest, "id=")?, op: op.to_owned() });
         }
     }
-    Ok(told)
+    Ok(reported)
 }
 
 fn number(text: &str, key: &str) -> Result<u32> {
@@ -149,13 +149,13 @@ mod tests {
             a-b-7   [000] d....  1.4: return_0: (x+0x10/0x90 [amdgpu] <- init_mqd)\n\
             a-b-7   [000] d....  1.5: update_1: (update_mqd+0x0/0x90 [amdgpu]) type=1 id=4\n";
         let write = |queue_id, op: &str| Write { tid: 7, queue_id, op: op.to_owned() };
-        let expected = Told { writes: vec![write(3, "init"), write(4, "update")], hiq: 1, nested: 1 };
-        assert_eq!(told(trace).unwrap(), expected);
+        let expected = Reported { writes: vec![write(3, "init"), write(4, "update")], hiq: 1, nested: 1 };
+        assert_eq!(reported(trace).unwrap(), expected);
     }
 
     #[test]
     fn a_trace_that_is_not_whole_is_refused() {
-        assert!(told("CPU:1 [LOST 12 EVENTS]\n").is_err());
-        assert!(told("a-7 [000] d.. 1.4: return_0: (x <- init_mqd)\n").is_err());
+        assert!(reported("CPU:1 [LOST 12 EVENTS]\n").is_err());
+        assert!(reported("a-7 [000] d.. 1.4: return_0: (x <- init_mqd)\n").is_err());
     }
 }

@@ -23,7 +23,7 @@ const EVALUATED: Duration = Duration::from_secs(2);
 
 /// Interval between two progress messages of a waiting test. A guest without output for long is taken for
 /// hung, and a second in which its CPU is busy takes several of the host's.
-const TOLD: Duration = Duration::from_secs(20);
+const REPORTED: Duration = Duration::from_secs(20);
 
 const CONFIG: &str = "\
 global: { scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 2s }
@@ -103,13 +103,13 @@ impl Prometheus {
     /// # Errors
     /// With all alerts and the service's log, when it does not within the limit.
     pub fn until(&self, what: &str, mut look: impl FnMut(&[String]) -> Result<bool>) -> Result<()> {
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         let looked = until(what, ALERTED, || {
             // No more often than anything can change: a query takes long on an emulated CPU.
             std::thread::sleep(EVALUATED);
             let firing = self.firing()?;
-            if told.elapsed() >= TOLD {
-                told = Instant::now();
+            if reported.elapsed() >= REPORTED {
+                reported = Instant::now();
                 writeln!(stdout(), "waits for {what}: {firing:?} so far")?;
             }
             Ok(look(&firing)?.then_some(()))

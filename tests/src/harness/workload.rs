@@ -64,8 +64,8 @@ impl Workload {
 
     /// The PID of the owner as the host sees it: for a hidden workload, its child's.
     pub fn host_pid(&self) -> u32 {
-        let told = self.0.lines().iter().find_map(|line| line["host_pid"].as_u64());
-        told.and_then(|pid| pid.try_into().ok()).unwrap_or_else(|| self.0.pid())
+        let reported = self.0.lines().iter().find_map(|line| line["host_pid"].as_u64());
+        reported.and_then(|pid| pid.try_into().ok()).unwrap_or_else(|| self.0.pid())
     }
 
     /// The lines of one operation, in order.

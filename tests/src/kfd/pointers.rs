@@ -126,7 +126,7 @@ impl Pointers {
     /// For a queue without structure (any bytes are valid pointers of an SDMA queue), or when the page is not
     /// the queue's.
     pub fn scribble(&mut self, byte: u8) -> Result<()> {
-        ensure!(self.described.is_some(), "only an AQL queue can be told from other memory");
+        ensure!(self.described.is_some(), "only an AQL queue can be distinguished from other memory");
         self.must_be(Is::TheQueues)?;
         let word = u64::from_ne_bytes([byte; 8]);
         (0..amd_queue::LENGTH).step_by(8).for_each(|offset| self.put(offset, word));
@@ -238,8 +238,8 @@ mod tests {
             pointers.submit(5).unwrap();
             assert_eq!(pointers.retire(3).unwrap(), Counts { write: 5, read: 3 });
             assert_eq!(pointers.submit(2).unwrap(), pointers.counts());
-            let told = [pointers.write_address(), pointers.read_address()].map(|at| read(at).unwrap());
-            assert_eq!(told, [[7], [3]]);
+            let reported = [pointers.write_address(), pointers.read_address()].map(|at| read(at).unwrap());
+            assert_eq!(reported, [[7], [3]]);
             assert!(pointers.retire(5).is_err(), "there are 4");
         }
     }
@@ -284,8 +284,8 @@ mod tests {
         let mut pointers = of(QueueType::ComputeAql);
         pointers.lie_at(unreadable_page().unwrap());
         assert_eq!(pointers.read_address() - pointers.write_address(), 0x48);
-        let told = [pointers.write_address(), pointers.read_address()].map(read::<1>);
-        assert!(told.iter().all(Result::is_err), "{told:?}");
+        let reported = [pointers.write_address(), pointers.read_address()].map(read::<1>);
+        assert!(reported.iter().all(Result::is_err), "{reported:?}");
         assert!(pointers.submit(1).is_err() && pointers.unmap().is_err());
     }
 

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_nodes_are_left_out_and_properties_read_where_the_driver_tells_them() {
+    fn cpu_nodes_are_left_out_and_properties_read_where_the_driver_shows_them() {
         let sysfs = tempfile::tempdir().unwrap();
         node(sysfs.path(), "0", "0\n", "cpu_cores_count 2\n");
         node(sysfs.path(), "1", "77\n", "simd_count 256\n");

@@ -25,11 +25,11 @@ impl error::Error for Differs {}
 /// Differences shown at most.
 const SHOWN: usize = 20;
 
-/// One line per difference. Of a row, only the ledger's fields are compared: `told` may have more.
-pub fn diff(teller: &str, ledger: &Table, told: &Table) -> Vec<String> {
+/// One line per difference. Of a row, only the ledger's fields are compared: `reported` may have more.
+pub fn diff(teller: &str, ledger: &Table, reported: &Table) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, expected) in ledger {
-        let Some(row) = told.get(name) else {
+        let Some(row) = reported.get(name) else {
             lines.push(format!("{name}: {teller} does not have it"));
             continue;
         };
@@ -41,7 +41,7 @@ pub fn diff(teller: &str, ledger: &Table, told: &Table) -> Vec<String> {
             }
         }
     }
-    let extra = told.keys().filter(|name| !ledger.contains_key(*name));
+    let extra = reported.keys().filter(|name| !ledger.contains_key(*name));
     lines.extend(extra.map(|name| format!("{name}: only {teller} has it")));
     lines
 }
@@ -66,14 +66,14 @@ mod tests {
 
     #[test]
     fn every_kind_of_difference_is_a_line() {
-        let mut told = table(&[("a", 1), ("b", 3), ("d", 5)]);
-        let lines = diff("sysfs", &table(&[("a", 1), ("b", 2), ("c", 4)]), &told);
+        let mut reported = table(&[("a", 1), ("b", 3), ("d", 5)]);
+        let lines = diff("sysfs", &table(&[("a", 1), ("b", 2), ("c", 4)]), &reported);
         let expected = ["b: size: sysfs 3, ledger 2", "c: sysfs does not have it", "d: only sysfs has it"];
         assert_eq!(lines, expected);
-        told.get_mut("a").unwrap().insert("more", json!(true));
-        assert_eq!(diff("sysfs", &table(&[("a", 1)]), &told).len(), 2, "a field more is no difference");
-        told.get_mut("a").unwrap().remove("size");
-        assert_eq!(diff("sysfs", &table(&[("a", 1)]), &told)[0], "a: size: sysfs nothing, ledger 1");
+        reported.get_mut("a").unwrap().insert("more", json!(true));
+        assert_eq!(diff("sysfs", &table(&[("a", 1)]), &reported).len(), 2, "a field more is no difference");
+        reported.get_mut("a").unwrap().remove("size");
+        assert_eq!(diff("sysfs", &table(&[("a", 1)]), &reported)[0], "a: size: sysfs nothing, ledger 1");
     }
 
     #[test]

@@ -255,15 +255,16 @@ impl World {
         agree("sysfs", &view::pids(ledger), || view::sysfs_processes(root))?;
         let depth = if self.life.drops { Depth::State } else { Depth::History };
         let get = |path: &str| self.daemon.json(path);
-        agree("the tracer", &view::gpus(ledger, depth), || view::told_gpus(&get("/api/v1/gpus")?))?;
-        let queues =
-            agree("the tracer", &view::queues(ledger, depth), || view::told_queues(&get("/api/v1/queues")?))?;
+        agree("the tracer", &view::gpus(ledger, depth), || view::reported_gpus(&get("/api/v1/gpus")?))?;
+        let queues = agree("the tracer", &view::queues(ledger, depth), || {
+            view::reported_queues(&get("/api/v1/queues")?)
+        })?;
         self.outcome.resynced +=
             queues.values().filter(|row| row.get("resynced") == Some(&true.into())).count();
         let processes = view::processes(ledger, depth);
         agree("the tracer", &processes, || {
-            let told = view::told_processes(&get("/api/v1/processes")?)?;
-            Ok(if depth == Depth::State { view::with_unseen(&processes, told) } else { told })
+            let reported = view::reported_processes(&get("/api/v1/processes")?)?;
+            Ok(if depth == Depth::State { view::with_unseen(&processes, reported) } else { reported })
         })?;
         if !self.life.drops {
             mended(&self.daemon.scrape()?, false)?;
@@ -276,7 +277,7 @@ impl World {
     fn compare_ps(&mut self) -> Result<()> {
         let ledger = view::queues(&self.ledger, Depth::Addresses);
         agree("ps", &ledger, || {
-            view::told_queues(&run_json(&["ps", "--json"])?.pop().context("one object")?)
+            view::reported_queues(&run_json(&["ps", "--json"])?.pop().context("one object")?)
         })?;
         self.outcome.comparisons += 1;
         Ok(())
@@ -288,7 +289,7 @@ impl World {
     fn check_mended(&mut self) -> Result<()> {
         self.outcome.mended = mended(&self.daemon.scrape()?, self.life.drops)?;
         let resynced = self.outcome.resynced;
-        ensure!((resynced > 0) == self.life.drops, "{resynced} times a queue was told to be resynced");
+        ensure!((resynced > 0) == self.life.drops, "{resynced} times a queue was reported to be resynced");
         Ok(())
     }
 
@@ -358,9 +359,9 @@ fn mended(metrics: &Metrics, drops: bool) -> Result<f64> {
 fn agree(teller: &str, ledger: &Table, look: impl Fn() -> Result<Table>) -> Result<Table> {
     let mut last = Vec::new();
     let agreed = until("no difference", SOON, || {
-        let told = look()?;
-        last = diff(teller, ledger, &told);
-        Ok(last.is_empty().then_some(told))
+        let reported = look()?;
+        last = diff(teller, ledger, &reported);
+        Ok(last.is_empty().then_some(reported))
     });
     match agreed {
         Err(_) if !last.is_empty() => {
@@ -377,13 +378,13 @@ mod tests {
 
     #[test]
     fn lost_records_must_be_mended_and_nothing_else_may_be() {
-        let told = |ghosts: u32, unlisted: u32, drops: bool| {
+        let reported = |ghosts: u32, unlisted: u32, drops: bool| {
             let name = "kfd_trace_differences_total";
             let text = format!("{name}{{kind=\"ghost\"}} {ghosts}\n{name}{{kind=\"unlisted\"}} {unlisted}\n");
             mended(&Metrics::parse(&text).unwrap(), drops).ok()
         };
-        assert_eq!([told(3, 1, true), told(0, 0, false)], [Some(3.0), Some(0.0)]);
-        assert_eq!([told(0, 1, true), told(1, 0, false), told(0, 1, false)], [None; 3]);
+        assert_eq!([reported(3, 1, true), reported(0, 0, false)], [Some(3.0), Some(0.0)]);
+        assert_eq!([reported(0, 1, true), reported(1, 0, false), reported(0, 1, false)], [None; 3]);
         assert!(mended(&Metrics::default(), false).is_err(), "not counted at all");
     }
 }

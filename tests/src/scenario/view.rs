@@ -101,11 +101,11 @@ pub fn processes(ledger: &Ledger, depth: Depth) -> Table {
 
 /// The reported table at [`Depth::State`], plus those of the ledger's processes without a queue that are not
 /// in it: where all records of a process were lost, no difference of queues leads to it.
-pub fn with_unseen(ledger: &Table, mut told: Table) -> Table {
+pub fn with_unseen(ledger: &Table, mut reported: Table) -> Table {
     for (name, row) in ledger.iter().filter(|(_, row)| row.get("queues") == Some(&json!(0))) {
-        told.entry(name.clone()).or_insert_with(|| row.clone());
+        reported.entry(name.clone()).or_insert_with(|| row.clone());
     }
-    told
+    reported
 }
 
 /// GPUs: none is ever reset here; all faults are on the first one.
@@ -121,7 +121,7 @@ pub fn gpus(ledger: &Ledger, depth: Depth) -> Table {
 }
 
 /// `GET /api/v1/gpus`
-pub fn told_gpus(answer: &Value) -> Result<Table> {
+pub fn reported_gpus(answer: &Value) -> Result<Table> {
     let rows = answer["gpus"].as_array().context("no gpus in the answer")?;
     Ok(by_name(rows.iter().map(|row| (format!("gpu {}", row["gpu_id"]), fields(row)))))
 }
@@ -139,14 +139,14 @@ fn by_name(rows: impl IntoIterator<Item = (String, Row)>) -> Table {
 }
 
 /// `GET /api/v1/queues` or `kfd-trace ps --json`: both have their rows in `queues`.
-pub fn told_queues(answer: &Value) -> Result<Table> {
+pub fn reported_queues(answer: &Value) -> Result<Table> {
     let rows = answer["queues"].as_array().context("no queues in the answer")?;
     let rows = rows.iter().map(|row| Ok((name_of(row, true)?, fields(row))));
     Ok(by_name(rows.collect::<Result<Vec<_>>>()?))
 }
 
 /// Live processes of `GET /api/v1/processes`; evictions by GPU, where there were any.
-pub fn told_processes(answer: &Value) -> Result<Table> {
+pub fn reported_processes(answer: &Value) -> Result<Table> {
     let rows = answer["processes"].as_array().context("no processes in the answer")?;
     let mut live = Vec::new();
     for row in rows.iter().filter(|row| row["alive"] == true) {
@@ -155,9 +155,9 @@ pub fn told_processes(answer: &Value) -> Result<Table> {
             let state = json!({"evicted": gpu["evicted"], "evictions": gpu["evictions"]});
             (gpu["gpu_id"].to_string(), state)
         });
-        let mut told = fields(row);
-        told.insert("evictions", Value::Object(evicted.collect()));
-        live.push((name_of(row, false)?, told));
+        let mut reported = fields(row);
+        reported.insert("evictions", Value::Object(evicted.collect()));
+        live.push((name_of(row, false)?, reported));
     }
     Ok(by_name(live))
 }
@@ -262,25 +262,25 @@ mod tests {
             "write_pointer_address": "0x38", "read_pointer_address": "0x80", "priority": 7, "percent": 100,
             "cu_mask": ["0x000000ff"], "active": true, "evicted": false, "evictions": 0, "updates": 1,
             "mqd_writes": {"init": 1, "update": 1, "restore": 0}, "origin": "ioctl", "resynced": false}]});
-        let told = told_queues(&answer).unwrap();
-        assert_eq!(diff("api", &queues(&ledger(), Depth::History), &told), Vec::<String>::new());
+        let reported = reported_queues(&answer).unwrap();
+        assert_eq!(diff("api", &queues(&ledger(), Depth::History), &reported), Vec::<String>::new());
         let mut other = answer;
         other["queues"][0]["active"] = false.into();
-        let of_state = diff("api", &queues(&ledger(), Depth::State), &told_queues(&other).unwrap());
+        let of_state = diff("api", &queues(&ledger(), Depth::State), &reported_queues(&other).unwrap());
         assert_eq!(of_state, ["pid 100 queue 4: active: api false, ledger true"]);
         other["queues"][0]["context_id"] = json!(3);
-        assert_eq!(diff("api", &queues(&ledger(), Depth::State), &told_queues(&other).unwrap()).len(), 2);
+        assert_eq!(diff("api", &queues(&ledger(), Depth::State), &reported_queues(&other).unwrap()).len(), 2);
     }
 
     #[test]
     fn a_second_row_of_a_queue_is_a_difference() {
         let row = |size: u64| json!({"pid": 100, "context_id": null, "queue_id": 4, "ring_size": size});
-        let told = |rows: [Value; 3]| told_queues(&json!({ "queues": rows })).unwrap();
-        let ledger = told_queues(&json!({"queues": [row(4096)]})).unwrap();
-        let lines = diff("api", &ledger, &told([row(4096), row(4096), row(512)]));
+        let reported = |rows: [Value; 3]| reported_queues(&json!({ "queues": rows })).unwrap();
+        let ledger = reported_queues(&json!({"queues": [row(4096)]})).unwrap();
+        let lines = diff("api", &ledger, &reported([row(4096), row(4096), row(512)]));
         let again = [2, 3].map(|number| format!("pid 100 queue 4, row {number}: only api has it"));
         assert_eq!(lines, again);
-        assert_eq!(diff("api", &ledger, &told([row(512), row(4096), row(4096)])).len(), 3);
+        assert_eq!(diff("api", &ledger, &reported([row(512), row(4096), row(4096)])).len(), 3);
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         let mut answer = json!({"gpus": [{"gpu_id": 11, "resets": 0, "hangs": 0, "vm_faults": 1},
             {"gpu_id": 22, "resets": 0, "hangs": 0, "vm_faults": 0}]});
         let differences =
-            |answer: &Value| diff("api", &gpus(&ledger(), Depth::History), &told_gpus(answer).unwrap());
+            |answer: &Value| diff("api", &gpus(&ledger(), Depth::History), &reported_gpus(answer).unwrap());
         assert_eq!(differences(&answer), Vec::<String>::new());
         answer["gpus"][1]["resets"] = 1.into();
         assert_eq!(differences(&answer), ["gpu 22: resets: api 1, ledger 0"]);
@@ -300,13 +300,13 @@ mod tests {
             {"pid": 100, "context_id": null, "alive": true, "queues": 1, "vm_faults": 1, "evictions": [
                 {"gpu_id": 11, "evicted": true, "evictions": 1}, {"gpu_id": 22, "evicted": false, "evictions": 0}]},
             {"pid": 99, "context_id": null, "alive": false, "queues": 0, "vm_faults": 0, "evictions": []}]});
-        let told = told_processes(&answer).unwrap();
-        let differences = |depth, told: &Table| diff("api", &processes(&ledger(), depth), told);
-        assert_eq!(differences(Depth::History, &told), Vec::<String>::new());
+        let reported = reported_processes(&answer).unwrap();
+        let differences = |depth, reported: &Table| diff("api", &processes(&ledger(), depth), reported);
+        assert_eq!(differences(Depth::History, &reported), Vec::<String>::new());
         answer["processes"][0]["vm_faults"] = 0.into();
-        let told = told_processes(&answer).unwrap();
-        assert_eq!(differences(Depth::State, &told), Vec::<String>::new());
-        assert_eq!(differences(Depth::History, &told), ["pid 100: vm_faults: api 0, ledger 1"]);
+        let reported = reported_processes(&answer).unwrap();
+        assert_eq!(differences(Depth::State, &reported), Vec::<String>::new());
+        assert_eq!(differences(Depth::History, &reported), ["pid 100: vm_faults: api 0, ledger 1"]);
     }
 
     #[test]
@@ -317,8 +317,8 @@ mod tests {
         let differences = |rows: &[(u32, u32)]| {
             let row = |(pid, queues): &(u32, u32)| json!({"pid": pid, "context_id": null, "alive": true, "queues": queues, "evictions": []});
             let rows: Vec<Value> = rows.iter().map(row).collect();
-            let told = told_processes(&json!({ "processes": rows })).unwrap();
-            diff("api", &ledger, &with_unseen(&ledger, told))
+            let reported = reported_processes(&json!({ "processes": rows })).unwrap();
+            diff("api", &ledger, &with_unseen(&ledger, reported))
         };
         assert_eq!(differences(&[(100, 1), (200, 0)]), Vec::<String>::new());
         assert_eq!(differences(&[(100, 1)]), Vec::<String>::new());

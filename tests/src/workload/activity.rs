@@ -169,8 +169,8 @@ mod tests {
         let mut queues = [(4, queue()), (5, queue()), (4, queue())];
         let mut take = |text: &str| {
             let made = queues.iter_mut().map(|(id, memory)| (*id, &mut memory.pointers));
-            let told = parse(text).unwrap().unwrap().take(made).ok()?;
-            Some(json!([told["queue_id"], told["write"], told["read"]]))
+            let reported = parse(text).unwrap().unwrap().take(made).ok()?;
+            Some(json!([reported["queue_id"], reported["write"], reported["read"]]))
         };
         assert_eq!(take("submit 4 3"), Some(json!([4, 3, 0])));
         assert_eq!(take("submit all 1"), Some(json!(["all", 6, 0])));

@@ -28,9 +28,9 @@ pub(crate) fn run(pid: u32) -> Result<()> {
     report::ready()?;
     let saved = thread::scope(|scope| {
         scope.spawn(move || {
-            let told = copy(&mut stdin(), &mut sink());
+            let reported = copy(&mut stdin(), &mut sink());
             drop(private);
-            told
+            reported
         });
         criu::checkpoint_at(&mut client, &info, address)
     });

@@ -100,9 +100,9 @@ fn exec_idle(client: &Client) -> Result<()> {
 /// Ends only the thread that main runs in; another one waits for the sign to finish.
 fn end_leader(finish: Finish, tally: Tally) -> Result<()> {
     std::thread::spawn(move || {
-        let told = is_led_by_the_dead().and_then(|()| report::ready()).and_then(|()| finish.wait());
-        let told = told.and_then(|()| report::counts(&tally));
-        std::process::exit(i32::from(told.is_err()));
+        let reported = is_led_by_the_dead().and_then(|()| report::ready()).and_then(|()| finish.wait());
+        let reported = reported.and_then(|()| report::counts(&tally));
+        std::process::exit(i32::from(reported.is_err()));
     });
     // SAFETY: exit(2) ends this thread without returning; its stack stays in place.
     unsafe { libc::syscall(libc::SYS_exit, 0) };

@@ -113,9 +113,9 @@ impl Script {
             Operation::Activity(ref activity) => {
                 let current = self.current;
                 let made = self.queues.iter_mut().filter(|(at, _)| *at == current);
-                let told =
+                let reported =
                     activity.take(made.map(|(_, queue)| (queue.queue_id, &mut queue.memory.pointers)))?;
-                report::done(activity.name(), &told)?;
+                report::done(activity.name(), &reported)?;
             }
             Operation::Exec => bail!("it ends this life"),
             _ => self.ioctl(operation)?,

@@ -108,11 +108,11 @@ fn is_brought_back_after_a_kill_without_a_driver() -> Result<()> {
 fn is_exposed_little() -> Result<()> {
     installed()?;
     waits()?;
-    let told = command("systemd-analyze", &["security", "--no-pager", "kfd-trace.service"])?;
-    let line = told.lines().find(|line| line.contains("Overall exposure level")).context("no level")?;
+    let reported = command("systemd-analyze", &["security", "--no-pager", "kfd-trace.service"])?;
+    let line = reported.lines().find(|line| line.contains("Overall exposure level")).context("no level")?;
     println!("{line}");
     let level = line.split_whitespace().find_map(|word| word.parse::<f64>().ok()).context("no number")?;
-    ensure!(level < 3.3, "{told}");
+    ensure!(level < 3.3, "{reported}");
     Ok(())
 }
 

@@ -60,7 +60,7 @@ fn each_context_has_a_queue_of_its_own() -> Result<()> {
 }
 
 #[test]
-fn standing_contexts_are_told_apart_and_agree_with_sysfs() -> Result<()> {
+fn standing_contexts_are_distinguished_and_agree_with_sysfs() -> Result<()> {
     if !has_contexts()? {
         return Ok(());
     }
@@ -93,8 +93,8 @@ fn standing_contexts_are_told_apart_and_agree_with_sysfs() -> Result<()> {
     let standing = queues(2)?;
     assert!(standing.iter().all(|queue| queue["origin"] == "standing"));
     for expected in [json!([null, "compute_aql"]), json!([context, "sdma"])] {
-        let told = |queue: &Value| json!([queue["context_id"], queue["queue_type"]]) == expected;
-        assert!(standing.iter().any(told), "{expected}: {standing:?}");
+        let reported = |queue: &Value| json!([queue["context_id"], queue["queue_type"]]) == expected;
+        assert!(standing.iter().any(reported), "{expected}: {standing:?}");
     }
     workload.act("close")?;
     let left = queues(1)?;

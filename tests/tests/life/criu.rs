@@ -74,7 +74,7 @@ fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
     let restores = events::wait(&stream, "restore", pid, 2)?;
     second.must("destroy 2")?;
     let lines = events::so_far(&stream, &mut second)?;
-    let told = witness.told()?;
+    let reported = witness.reported()?;
 
     // The saved process: its queues were stopped for it, on each GPU, and resumed.
     let evicts = of(&lines, "evict", first);
@@ -105,7 +105,7 @@ fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
     assert_eq!((end, ends.len()), (json!([2, "sdma", "ioctl"]), 1));
 
     // Each MQD is restored once, and neither initialised nor updated.
-    let mut counted = told.writes();
+    let mut counted = reported.writes();
     counted.retain(|write| write[0] == pid);
     assert_eq!(traced(&of(&lines, "mqd_write", pid)), counted);
     let expected: Vec<Value> =
@@ -115,7 +115,7 @@ fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
 }
 
 #[test]
-fn the_api_tells_by_whom_a_queue_was_made() -> Result<()> {
+fn the_api_shows_by_whom_a_queue_was_made() -> Result<()> {
     let daemon = Daemon::shared()?;
     saved()?;
     let mut second = Steered::start()?;
@@ -144,16 +144,16 @@ fn a_call_by_the_tracer_of_a_process_is_under_way_until_it_returns() -> Result<(
     let daemon = Daemon::shared()?;
     let saved = Steered::having(&["create aql"])?;
     let mut criu = Workload::ready(&["criu-tracer", &saved.pid().to_string()])?;
-    let told = |metrics: &Metrics| {
+    let reported = |metrics: &Metrics| {
         let names = ["kfd_ioctls_in_flight", "kfd_ioctls_no_return_seen_total", "kfd_ioctls_total"];
         names.map(|name| metrics.sum(name, &[("ioctl", "CRIU_OP")]))
     };
-    let called = |metrics: &Metrics| Some(told(metrics)).filter(|told| told[2] == Some(2.0));
+    let called = |metrics: &Metrics| Some(reported(metrics)).filter(|reported| reported[2] == Some(2.0));
     let during = daemon.scrape_until("CHECKPOINT to begin", called)?;
     assert_eq!(during, [Some(1.0), Some(0.0), Some(2.0)], "under way, not returned, made");
     criu.finish()?;
     let after = daemon.scrape()?;
-    assert_eq!(told(&after), [Some(0.0), Some(0.0), Some(3.0)]);
+    assert_eq!(reported(&after), [Some(0.0), Some(0.0), Some(3.0)]);
     let of =
         |pid: u32| after.sum("kfd_process_ioctls_total", &[("pid", &pid.to_string()), ("ioctl", "CRIU_OP")]);
     assert_eq!(

@@ -36,16 +36,16 @@ fn a_refused_destroy_leaves_the_queue_alive() -> Result<()> {
 
     let failed = of(&lines, "queue_destroy_failed", pid);
     if del_comes_first {
-        assert_eq!(of(&lines, "queue_destroy", pid).len(), 1, "told too early, by the driver");
-        let told: Vec<Value> =
+        assert_eq!(of(&lines, "queue_destroy", pid).len(), 1, "reported too early, by the driver");
+        let reported: Vec<Value> =
             failed.iter().map(|line| json!([line["queue_id"], line["gpu_id"], line["errno"]])).collect();
-        assert_eq!(told, [json!([0, workload.queues()[0]["gpu_id"], "EBUSY"])]);
+        assert_eq!(reported, [json!([0, workload.queues()[0]["gpu_id"], "EBUSY"])]);
         assert!(!sysfs::queues(Path::new("/sys"))?.contains_key(&(pid, 0)), "the driver took it out");
     } else {
         assert_eq!((of(&lines, "queue_destroy", pid), failed), (vec![], vec![]));
     }
     assert_eq!(listed(pid)?, BTreeSet::from([0, 1]));
-    assert!(!daemon.stderr().contains("locks of schedulers"), "this kernel tells where they are");
+    assert!(!daemon.stderr().contains("locks of schedulers"), "this kernel shows where they are");
     daemon
         .scrape_until("both queues", |metrics| (metrics.sum("kfd_queues", &[]) == Some(2.0)).then_some(()))?;
 
@@ -109,8 +109,8 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
     stream.wait_line("the reset that ends the hang", SOON, |line| line["event"] == "gpu_reset_end")?;
     let lines = events::so_far(&stream, &mut workload)?;
     let ends = of(&lines, "queue_destroy", pid);
-    let told: Vec<Value> = ends.iter().map(|end| json!([end["queue_id"], end["cause"]])).collect();
-    assert_eq!(told, [json!([0, "ioctl"])]);
+    let reported: Vec<Value> = ends.iter().map(|end| json!([end["queue_id"], end["cause"]])).collect();
+    assert_eq!(reported, [json!([0, "ioctl"])]);
     assert_eq!(all(&lines, "queue_destroy_failed"), Vec::<Value>::new());
     assert_eq!(listed(pid)?, BTreeSet::from([1]), "by the kernel's own table");
     assert!(!sysfs::queues(Path::new("/sys"))?.contains_key(&(pid, 0)));

@@ -10,7 +10,7 @@ use kfd_trace_tests::harness::{Steered, Stream};
 use serde_json::Value;
 
 #[test]
-fn a_restore_tells_how_long_the_queues_were_evicted() -> Result<()> {
+fn a_restore_shows_how_long_the_queues_were_evicted() -> Result<()> {
     let stream = Stream::shared()?;
     let workload = Steered::having(&["create aql", "create aql gpu=1"])?;
     let pid = workload.pid();
@@ -40,7 +40,7 @@ fn an_eviction_before_the_tracer_has_no_duration() -> Result<()> {
 }
 
 #[test]
-fn a_reset_tells_how_long_it_took() -> Result<()> {
+fn a_reset_shows_how_long_it_took() -> Result<()> {
     let stream = Stream::shared()?;
     for number in [0, 1] {
         kfdsim("reset", number)?;

@@ -114,14 +114,14 @@ fn a_queue_made_while_its_process_is_evicted_says_so() -> Result<()> {
     kfdsim("resume", pid)?;
     assert_eq!(workload.act("create aql")?["errno"], Value::Null);
     let births = events::wait(&stream, "queue_create", pid, 3)?;
-    let told: Vec<Value> =
+    let reported: Vec<Value> =
         births.iter().map(|birth| json!([birth["queue_type"], birth["evicted"], birth["active"]])).collect();
     let expected = [
         json!(["compute_aql", false, true]),
         json!(["sdma", true, false]),
         json!(["compute_aql", false, true]),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     stream.end()
 }
 
@@ -152,7 +152,7 @@ fn a_gpu_without_a_vm_is_not_evicted() -> Result<()> {
     assert_eq!((evicts.len(), restores.len()), (2, 3), "{evicts:?} {restores:?}");
     assert_eq!(gpus(&restores[1..]), own_gpus(&workload));
     let late = restores.iter().find(|line| gpu_id(line) == gpu_id(&birth)).context("of the second GPU")?;
-    assert_eq!(late["evicted_ns"], Value::Null, "its begin was not told");
+    assert_eq!(late["evicted_ns"], Value::Null, "its begin was not reported");
     assert_eq!(of(&lines, "queue_create", pid)[1]["evicted"], true);
     stream.interrupt()
 }

@@ -27,7 +27,7 @@ fn api(daemon: &Daemon, list: &str) -> Result<Vec<Value>> {
 }
 
 #[test]
-fn the_api_tells_each_queue_and_gpu() -> Result<()> {
+fn the_api_shows_each_queue_and_gpu() -> Result<()> {
     let daemon = Daemon::shared()?;
     let script = ["create aql gpu=1", "create sdma gpu=0", "update 0 50", "cu-mask 0", "wait"];
     let workload = Workload::ready(&[&["script"][..], &script].concat())?;
@@ -36,11 +36,11 @@ fn the_api_tells_each_queue_and_gpu() -> Result<()> {
         let queues = api(&daemon, "queues")?;
         Ok((queues.len() == 2 && !queues[0]["cu_mask"].is_null()).then_some(queues))
     })?;
-    for (told, made) in queues.iter().zip(workload.queues()) {
-        let at = usize::from(told["queue_type"] == "compute_aql");
-        assert_eq!(told["gpu"], json!(label(at, &nodes[at])?), "{told}");
-        assert_eq!(told["node"], json!(nodes[at].number));
-        assert_eq!(told["pid"], json!(workload.pid()));
+    for (reported, made) in queues.iter().zip(workload.queues()) {
+        let at = usize::from(reported["queue_type"] == "compute_aql");
+        assert_eq!(reported["gpu"], json!(label(at, &nodes[at])?), "{reported}");
+        assert_eq!(reported["node"], json!(nodes[at].number));
+        assert_eq!(reported["pid"], json!(workload.pid()));
         for (field, own) in [
             ("queue_id", "queue_id"),
             ("gpu_id", "gpu_id"),
@@ -49,7 +49,7 @@ fn the_api_tells_each_queue_and_gpu() -> Result<()> {
             ("write_pointer_address", "wptr"),
             ("read_pointer_address", "rptr"),
         ] {
-            assert_eq!(told[field], made[own], "{field} of {told}");
+            assert_eq!(reported[field], made[own], "{field} of {reported}");
         }
     }
     let aql = &queues[0];
@@ -119,9 +119,12 @@ fn more_active_queues_than_slots_is_oversubscribed() -> Result<()> {
     let table = String::from_utf8(run(&["ps", "--wide"])?.stdout)?;
     let name = label(0, &nodes[0])?;
     let line = format!("{name}: {} of {slots} compute slots (oversubscribed), 1 of ", slots + 1);
-    assert!(table.lines().any(|told| told.starts_with(&line)), "{table}");
+    assert!(table.lines().any(|reported| reported.starts_with(&line)), "{table}");
     let other = format!("{}: 0 of {slots} compute slots, 0 of ", label(1, &nodes[1])?);
-    assert!(table.lines().any(|told| told.starts_with(&other)), "{table}");
-    assert_eq!(table.lines().filter(|told| told.contains(&format!("  {name}  "))).count() as u64, slots + 2);
+    assert!(table.lines().any(|reported| reported.starts_with(&other)), "{table}");
+    assert_eq!(
+        table.lines().filter(|reported| reported.contains(&format!("  {name}  "))).count() as u64,
+        slots + 2
+    );
     Ok(())
 }

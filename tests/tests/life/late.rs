@@ -46,15 +46,15 @@ fn as_the_workloads_say(workloads: &[&Workload]) -> Listed {
 /// Owner, queue, GPU, type, and how the queue ended.
 fn endings(lines: &[Value]) -> BTreeSet<String> {
     let ends = events::all(lines, "queue_destroy");
-    let told: BTreeSet<String> = ends
+    let reported: BTreeSet<String> = ends
         .iter()
         .map(|end| {
-            let told = ["pid", "queue_id", "gpu_id", "queue_type", "cause"].map(|name| &end[name]);
-            json!(told).to_string()
+            let reported = ["pid", "queue_id", "gpu_id", "queue_type", "cause"].map(|name| &end[name]);
+            json!(reported).to_string()
         })
         .collect();
-    assert_eq!(told.len(), ends.len(), "one for each queue: {ends:?}");
-    told
+    assert_eq!(reported.len(), ends.len(), "one for each queue: {ends:?}");
+    reported
 }
 
 #[test]
@@ -124,18 +124,21 @@ fn sixteen_queues_of_four_processes_are_listed_and_all_endings_seen() -> Result<
 /// A late tracer does not know when a queue was created, so it reports no lifetime; a queue created after the
 /// tracer's start is not an existing queue.
 #[test]
-fn what_is_made_later_is_told_apart() -> Result<()> {
+fn what_is_made_later_is_distinguished() -> Result<()> {
     let mut early = kfd_trace_tests::harness::Steered::having(&["create aql"])?;
     let mut stream = Stream::tracing(&FEW)?;
     for operation in ["create sdma gpu=1", "destroy 0", "create sdma", "destroy 0", "destroy 1"] {
         assert_eq!(early.act(operation)?["errno"], Value::Null, "{operation}");
     }
     let ends = events::wait(&stream, "queue_destroy", early.pid(), 3)?;
-    let told: Vec<Value> = ends
+    let reported: Vec<Value> = ends
         .iter()
         .map(|end| json!([end["queue_id"], end["queue_type"], end["lifetime_ns"].is_null()]))
         .collect();
-    assert_eq!(told, [json!([0, "compute_aql", true]), json!([0, "sdma", false]), json!([1, "sdma", false])]);
+    assert_eq!(
+        reported,
+        [json!([0, "compute_aql", true]), json!([0, "sdma", false]), json!([1, "sdma", false])]
+    );
     let origins: Vec<Value> =
         of(&stream.lines(), "queue_create", early.pid()).iter().map(|line| line["origin"].clone()).collect();
     assert_eq!(origins, ["standing", "ioctl", "ioctl"]);

@@ -43,10 +43,10 @@ fn as_many_as_the_witness_counts() -> Result<()> {
     kfdsim("quiesce", other.pid())?;
     kfdsim("resume", other.pid())?;
     let lines = events::so_far(&stream, &mut workload)?;
-    let told = witness.told()?;
+    let reported = witness.reported()?;
 
     let writes = events::all(&lines, "mqd_write");
-    assert_eq!(traced(&writes), told.writes());
+    assert_eq!(traced(&writes), reported.writes());
     for workload in [&workload, &other] {
         let pid = workload.pid();
         let births = of(&lines, "queue_create", pid);
@@ -63,9 +63,9 @@ fn as_many_as_the_witness_counts() -> Result<()> {
             assert!(birth.is_some(), "a queue of another GPU: {write}");
         }
     }
-    assert_eq!((of(&lines, "queue_create", workload.pid()).len(), told.hiq), (5, 0));
+    assert_eq!((of(&lines, "queue_create", workload.pid()).len(), reported.hiq), (5, 0));
     assert_eq!(of(&lines, "queue_update", workload.pid()).len(), 7);
-    assert!(told.nested >= told.writes.iter().filter(|write| write.op == "init").count());
+    assert!(reported.nested >= reported.writes.iter().filter(|write| write.op == "init").count());
     stream.end()
 }
 
@@ -79,10 +79,10 @@ fn the_schedulers_own_queue_is_nobodys() -> Result<()> {
         line["event"] == "gpu_reset_end"
     })?;
     let lines = events::so_far(&stream, &mut workload)?;
-    let told = witness.told()?;
-    assert!(told.hiq > 0, "a reset makes it anew: {told:?}");
-    assert_eq!(told.writes(), [json!([workload.pid(), 0, "init"])]);
-    assert_eq!(traced(&events::all(&lines, "mqd_write")), told.writes());
+    let reported = witness.reported()?;
+    assert!(reported.hiq > 0, "a reset makes it anew: {reported:?}");
+    assert_eq!(reported.writes(), [json!([workload.pid(), 0, "init"])]);
+    assert_eq!(traced(&events::all(&lines, "mqd_write")), reported.writes());
     stream.end()
 }
 
@@ -101,8 +101,8 @@ fn the_schedulers_own_queue_is_not_its_makers() -> Result<()> {
     let lines = events::so_far(&stream, &mut mark)?;
     assert_eq!(of(&lines, "process_seen", maker.id()).len(), 1, "it is a process of the driver's");
     assert_eq!(events::all(&lines, "gpu_reset_end").len(), 1);
-    let told = witness.told()?;
-    assert!(told.hiq > 0, "a reset makes it anew: {told:?}");
+    let reported = witness.reported()?;
+    assert!(reported.hiq > 0, "a reset makes it anew: {reported:?}");
     assert_eq!(events::all(&lines, "mqd_write"), Vec::<Value>::new());
     stream.interrupt()
 }

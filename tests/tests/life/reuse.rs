@@ -102,7 +102,7 @@ fn a_pid_given_again_is_a_process_of_its_own() -> Result<()> {
     for _ in 0..5 {
         let stream = Stream::shared()?;
         if let Some(pid) = lives_of_one_pid(&stream)? {
-            are_told_apart(&stream, pid)?;
+            are_distinguished(&stream, pid)?;
             return stream.end();
         }
         stream.end()?;
@@ -111,7 +111,7 @@ fn a_pid_given_again_is_a_process_of_its_own() -> Result<()> {
 }
 
 /// Every process of this PID is reported as a separate one, with its own queues.
-fn are_told_apart(stream: &JsonLines, pid: u32) -> Result<()> {
+fn are_distinguished(stream: &JsonLines, pid: u32) -> Result<()> {
     let lines = stream.lines();
     let seen = of(&lines, "process_seen", pid);
     assert_eq!(seen.len(), LIVES, "{seen:?}");

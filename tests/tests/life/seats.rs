@@ -95,7 +95,7 @@ fn threads_that_have_ended_keep_no_seat() -> Result<()> {
     crowd.must("version")?;
     let of_daemon = BpfCalls::of(daemon.pid())?;
     let tids = threads(&mut crowd)?;
-    let taken = entries(&daemon.scrape()?, "seats").context("no seats are told")?;
+    let taken = entries(&daemon.scrape()?, "seats").context("no seats are reported")?;
     assert!(taken > f64::from(THREADS / 2), "few of the {THREADS} threads had a seat: {taken}");
     crowd.act("sleep 0")?;
     let alone = |metrics: &Metrics| entries(metrics, "seats").filter(|seats| *seats <= 1.0);

@@ -48,13 +48,13 @@ fn processes(daemon: &Daemon) -> Result<Vec<Value>> {
     let document = daemon.json("/api/v1/processes")?;
     let rows =
         document["processes"].as_array().context("processes")?.iter().filter(|row| row["alive"] == true);
-    let told = rows.map(|row| {
+    let reported = rows.map(|row| {
         let on_gpus = row["evictions"].as_array().into_iter().flatten();
         let on_gpus: Vec<Value> =
             on_gpus.map(|gpu| json!([gpu["evicted"], gpu["evictions"], gpu["last_trigger"]])).collect();
         json!([row["pid"], row["comm"], row["evicted"], row["evictions_total"], on_gpus])
     });
-    Ok(told.collect())
+    Ok(reported.collect())
 }
 
 /// For each GPU: resets, whether one is under way, and whether its scheduler hangs.

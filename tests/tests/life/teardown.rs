@@ -7,7 +7,7 @@ use kfd_trace_tests::harness::{Daemon, Metrics, Steered};
 use nix::sys::signal::Signal;
 
 #[test]
-fn is_told_with_its_queues_until_it_is_over() -> Result<()> {
+fn is_reported_with_its_queues_until_it_is_over() -> Result<()> {
     let daemon = Daemon::shared()?;
     let mut workload = Steered::having(&["create aql"])?;
     let pid = workload.pid().to_string();

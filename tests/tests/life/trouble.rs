@@ -27,16 +27,16 @@ fn of_gpu(lines: &[Value], gpu: u64) -> Vec<Value> {
 
 /// Begin and end of each reset so far, all of one GPU and not attributed to a process.
 fn resets_of(lines: &[Value], gpu: u64) -> Vec<[Value; 2]> {
-    let told: Vec<Value> = lines
+    let reported: Vec<Value> = lines
         .iter()
         .filter(|line| line["event"] == "gpu_reset_begin" || line["event"] == "gpu_reset_end")
         .cloned()
         .collect();
-    for event in &told {
+    for event in &reported {
         assert_eq!((gpu_id(event), &event["pid"], &event["kfd_process"]), (gpu, &Value::Null, &Value::Null));
     }
-    let (pairs, rest) = told.as_chunks::<2>();
-    assert!(rest.is_empty(), "{told:?}");
+    let (pairs, rest) = reported.as_chunks::<2>();
+    assert!(rest.is_empty(), "{reported:?}");
     for [begin, end] in pairs {
         assert_eq!((&begin["event"], &end["event"]), (&json!("gpu_reset_begin"), &json!("gpu_reset_end")));
     }
@@ -94,7 +94,7 @@ fn a_vm_fault_is_its_processs_and_its_gpus() -> Result<()> {
 }
 
 #[test]
-fn a_vm_fault_of_a_process_that_stood_is_told_alike() -> Result<()> {
+fn a_vm_fault_of_a_process_that_stood_is_reported_alike() -> Result<()> {
     let workload = Steered::having(&ON_BOTH)?;
     let mut stream = Stream::tracing(&[])?;
     faults(&stream, workload, 1)?;
@@ -115,8 +115,8 @@ fn faults(stream: &JsonLines, mut workload: Steered, number: u32) -> Result<()> 
     assert_eq!((gpu_id(&fault), &fault["comm"]), (gpu, &json!("kfd-workload")), "{fault}");
     assert_ne!(fault["task_pid"], pid, "an interrupt's worker: {fault}");
     let evicts = of(&lines, "evict", pid);
-    let told: Vec<Value> = evicts.iter().map(|line| json!([line["gpu_id"], line["trigger"]])).collect();
-    assert_eq!(told, [json!([gpu, "fault"])]);
+    let reported: Vec<Value> = evicts.iter().map(|line| json!([line["gpu_id"], line["trigger"]])).collect();
+    assert_eq!(reported, [json!([gpu, "fault"])]);
     assert_eq!((all(&lines, "vm_fault").len(), all(&lines, "evict").len()), (1, 1), "none of the other's");
 
     kill(stream, &mut workload)?;
@@ -128,14 +128,14 @@ fn faults(stream: &JsonLines, mut workload: Steered, number: u32) -> Result<()> 
 /// Drivers differ in where they keep the fault (`struct kfd_vm_fault_info` or `struct
 /// kfd_hsa_memory_exception_data`).
 #[test]
-fn a_vm_fault_tells_where() -> Result<()> {
+fn a_vm_fault_shows_where() -> Result<()> {
     let stream = Stream::shared()?;
     let workload = Steered::having(&["create aql"])?;
     // a page number of more than 32 bits
     vm_fault(workload.pid(), 0, 0x7_f001_2345)?;
     let fault = events::wait(&stream, "vm_fault", workload.pid(), 1)?.remove(0);
-    let told = ["address", "not_present", "read_only", "no_execute"].map(|name| fault[name].clone());
-    assert_eq!(json!(told), json!(["0x7f0012345000", true, true, false]), "{fault}");
+    let reported = ["address", "not_present", "read_only", "no_execute"].map(|name| fault[name].clone());
+    assert_eq!(json!(reported), json!(["0x7f0012345000", true, true, false]), "{fault}");
     stream.end()
 }
 
@@ -170,7 +170,7 @@ fn a_reset_is_one_gpus_and_evicts_who_has_queues_there() -> Result<()> {
 }
 
 #[test]
-fn a_hang_is_told_and_then_its_reset() -> Result<()> {
+fn a_hang_is_reported_and_then_its_reset() -> Result<()> {
     let stream = Stream::shared()?;
     let mut workload = Steered::having(&["create aql gpu=1"])?;
     let pid = workload.pid();

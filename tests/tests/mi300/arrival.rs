@@ -46,7 +46,7 @@ fn they_are_named_and_their_mqd_writes_are_traced() -> Result<()> {
     let mut workload = Steered::having(&["create aql", "update 0 50", "create aql gpu=1"])?;
     let lines = events::so_far(&stream, &mut workload)?;
     let writes = traced(&events::all(&lines, "mqd_write"));
-    assert_eq!(writes, witness.told()?.writes());
+    assert_eq!(writes, witness.reported()?.writes());
     assert!(writes.len() >= 3, "{writes:?}");
 
     let gpu_ids =

@@ -12,14 +12,14 @@ const SAVED: [&str; 5] =
 /// 6.12 saves and restores the MQD of the first XCC alone. 7.2 saves as many as there are XCCs (get_queue_checkpoint_info)
 /// and refuses what is not the size of one (kfd_criu_restore_queue).
 #[test]
-fn a_restore_over_eight_xccs_is_told_as_the_driver_does_it() -> Result<()> {
+fn a_restore_over_eight_xccs_is_reported_as_the_driver_does_it() -> Result<()> {
     let mut stream = Stream::tracing(&[])?;
     let witness = MqdCalls::start()?;
     Steered::having(&SAVED)?.kill()?;
     let mut second = Steered::start()?;
     let said = second.act("criu restore /tmp/checkpoint")?;
     let lines = events::so_far(&stream, &mut second)?;
-    let told = witness.told()?;
+    let reported = witness.reported()?;
 
     let pid = second.pid();
     let refused = VmKernel::from_env()?.series == "7.2";
@@ -29,7 +29,7 @@ fn a_restore_over_eight_xccs_is_told_as_the_driver_does_it() -> Result<()> {
     let row = |line: &Value| json!([line["queue_id"], line["origin"]]);
     let births: Vec<Value> = of(&lines, "queue_create", pid).iter().map(row).collect();
     let writes = traced(&of(&lines, "mqd_write", pid));
-    let mut outermost = told.writes();
+    let mut outermost = reported.writes();
     outermost.retain(|write| write[0] == pid);
     assert_eq!(writes, outermost, "the witness has the same outermost calls");
     let made = if refused { 0 } else { 2 };

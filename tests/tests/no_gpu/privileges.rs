@@ -21,15 +21,15 @@ const NO_SAMPLES: &str = "--sample.interval=0";
 const NONE: &str = "0000000000000000";
 
 /// One line of /proc/PID/status, which must be the same in all of its threads.
-fn told(pid: u32, key: &str) -> Result<String> {
-    let mut told: Vec<String> = Vec::new();
+fn reported(pid: u32, key: &str) -> Result<String> {
+    let mut reported: Vec<String> = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         let status = fs::read_to_string(task?.path().join("status"))?;
-        told.push(field(&status, key)?.to_owned());
+        reported.push(field(&status, key)?.to_owned());
     }
-    told.dedup();
-    ensure!(told.len() == 1, "{key} of its threads: {told:?}");
-    Ok(told.remove(0))
+    reported.dedup();
+    ensure!(reported.len() == 1, "{key} of its threads: {reported:?}");
+    Ok(reported.remove(0))
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_tracer_that_root_starts_keeps_what_it_needs_and_no_more() -> Result<()> {
         // a thread for the pages, too
         daemon.scrape()?;
         let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs"]
-            .map(|key| told(daemon.pid(), key).unwrap_or_else(|error| format!("{error:#}")));
+            .map(|key| reported(daemon.pid(), key).unwrap_or_else(|error| format!("{error:#}")));
         assert_eq!(
             sets,
             [NONE, kept, kept, NONE, NONE, "1"],
@@ -81,7 +81,10 @@ fn another_users_process_is_named() -> Result<()> {
         stream.wait_line("its open", SOON, |line| line["event"] == "open" && line["pid"] == pid)?;
     assert_eq!(open["comm"], "kfd-workload", "{open}");
     assert!(!stream.stderr().contains("no CAP_"), "{}", stream.stderr());
-    assert_eq!((told(stream.pid(), "CapEff")?, told(stream.pid(), "NoNewPrivs")?), (KEPT.into(), "1".into()));
+    assert_eq!(
+        (reported(stream.pid(), "CapEff")?, reported(stream.pid(), "NoNewPrivs")?),
+        (KEPT.into(), "1".into())
+    );
     Ok(())
 }
 
@@ -116,7 +119,7 @@ fn without_one_of_them_one_line_says_which() -> Result<()> {
 }
 
 #[test]
-fn what_else_is_missing_is_told_by_a_tracer_that_goes_on() -> Result<()> {
+fn what_else_is_missing_is_reported_by_a_tracer_that_goes_on() -> Result<()> {
     let _open = Setting::of(PARANOID.0, PARANOID.1)?;
     let rest = capable::needed() - CapabilitySet::SYSLOG - CapabilitySet::DAC_READ_SEARCH;
     let stream = stream(&rest, &["--tracepoints"])?;
@@ -141,7 +144,7 @@ fn hidden_processes_take_a_capability_more() -> Result<()> {
     let looked = (|| {
         let root = place.to_str().context("a path of text")?;
         let mut daemon = Daemon::ready(&[&FEW[..], &[NO_SAMPLES, "--path.procfs", root]].concat())?;
-        assert_eq!(told(daemon.pid(), "CapEff")?, "000000c400080000", "CAP_SYS_PTRACE beside the others");
+        assert_eq!(reported(daemon.pid(), "CapEff")?, "000000c400080000", "CAP_SYS_PTRACE beside the others");
         daemon.stop()?;
         let held = capable::needed() - CapabilitySet::DAC_READ_SEARCH - CapabilitySet::SYS_PTRACE;
         let stream = stream(&held, &[NO_SAMPLES, "--path.procfs", root])?;

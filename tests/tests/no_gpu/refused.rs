@@ -19,12 +19,12 @@ const OPERATIONS: [&str; 8] = [
 ];
 
 /// Command and errno of one ioctl, which must be the same on both sides.
-fn told(cmd: u64, errno: &Value) -> (u64, Option<String>) {
+fn reported(cmd: u64, errno: &Value) -> (u64, Option<String>) {
     (cmd, errno.as_str().map(str::to_owned))
 }
 
 #[test]
-fn each_refused_operation_is_told_with_its_errno() {
+fn each_refused_operation_is_reported_with_its_errno() {
     let kernel = VmKernel::from_env().expect("the kernel");
     let mut stream = Stream::tracing(&NO_MQD).expect("a stream");
     let words: Vec<&str> = ["script"].into_iter().chain(OPERATIONS).collect();
@@ -43,12 +43,12 @@ fn each_refused_operation_is_told_with_its_errno() {
     let own: Vec<_> = workload
         .ioctls()
         .iter()
-        .map(|line| told(line["cmd"].as_u64().expect("a command"), &line["errno"]))
+        .map(|line| reported(line["cmd"].as_u64().expect("a command"), &line["errno"]))
         .collect();
     let pid = workload.pid();
     let seen = until("an event for each ioctl", SOON, || {
         let events = stream.events("ioctl").into_iter().filter(|event| event["pid"] == pid);
-        let seen: Vec<_> = events.map(|event| told(command(&event).into(), &event["errno"])).collect();
+        let seen: Vec<_> = events.map(|event| reported(command(&event).into(), &event["errno"])).collect();
         Ok((seen.len() >= own.len()).then_some(seen))
     })
     .expect("an event for each ioctl");

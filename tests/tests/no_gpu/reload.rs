@@ -88,9 +88,10 @@ fn holds(process: &JsonProcess) -> Result<(u64, u64)> {
 }
 
 /// The stream's lines about the driver's state and about opens of the device, with the PID.
-fn told(stream: &Stream) -> Vec<(Value, Value)> {
-    let told = stream.lines().into_iter().map(|mut line| (line["event"].take(), line["pid"].take()));
-    told.filter(|(event, _)| ["open", "driver_unloaded", "driver_loaded"].iter().any(|one| event == one))
+fn reported(stream: &Stream) -> Vec<(Value, Value)> {
+    let reported = stream.lines().into_iter().map(|mut line| (line["event"].take(), line["pid"].take()));
+    reported
+        .filter(|(event, _)| ["open", "driver_unloaded", "driver_loaded"].iter().any(|one| event == one))
         .collect()
 }
 
@@ -127,8 +128,8 @@ fn a_reload_is_followed_by_the_daemon_and_the_stream() -> Result<()> {
     let opened = |pid: u32| (json!("open"), json!(pid));
     let driver = |event| (json!(event), Value::Null);
     let expected = [opened(first), driver("driver_unloaded"), driver("driver_loaded"), opened(second)];
-    until("the stream to tell both opens", SOON, || Ok((told(&stream).len() == 4).then_some(())))?;
-    assert_eq!(told(&stream), expected);
+    until("the stream to tell both opens", SOON, || Ok((reported(&stream).len() == 4).then_some(())))?;
+    assert_eq!(reported(&stream), expected);
     let summary = stream.finish()?;
     assert_eq!(summary["records"]["open"], 2, "of both loadings: {summary}");
     assert_eq!(summary["lost"], json!({}), "{summary}");

@@ -56,7 +56,7 @@ fn the_documented_verdicts_hold() {
     let kernel = VmKernel::from_env().expect("the kernel");
     let _open = Setting::of(capable::PARANOID.0, capable::PARANOID.1).expect("a setting");
     let probes = probes_of_user();
-    let told: BTreeMap<String, String> = probes
+    let reported: BTreeMap<String, String> = probes
         .iter()
         .map(|probe| (probe["probe"].as_str().expect("a name").to_owned(), cell(probe)))
         .collect();
@@ -68,7 +68,7 @@ fn the_documented_verdicts_hold() {
         let (name, kind, feeds) = (text("probe"), text("kind"), text("feeds"));
         println!("{MARK}\tprobe\t{}\t{name}\t{kind}\t{feeds}\t{}", kernel.series, cell(probe));
     }
-    assert_eq!(told, documented(&kernel.series));
+    assert_eq!(reported, documented(&kernel.series));
 }
 
 #[test]

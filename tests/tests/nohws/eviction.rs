@@ -26,21 +26,21 @@ fn called(calls: &Calls) -> Result<[usize; 4]> {
 }
 
 /// Queue, `evicted`, `active` and number of evictions of each queue of a process, from the daemon.
-fn told(daemon: &Daemon, pid: u32) -> Result<Vec<Value>> {
+fn reported(daemon: &Daemon, pid: u32) -> Result<Vec<Value>> {
     let page = daemon.json("/api/v1/queues")?;
     let rows = page["queues"].as_array().context("queues")?.iter().filter(|row| row["pid"] == pid);
     let fields = |row: &Value| json!([row["queue_id"], row["evicted"], row["active"], row["evictions"]]);
-    let mut told: Vec<Value> = rows.map(fields).collect();
-    told.sort_by_key(|row| row[0].as_u64());
-    Ok(told)
+    let mut reported: Vec<Value> = rows.map(fields).collect();
+    reported.sort_by_key(|row| row[0].as_u64());
+    Ok(reported)
 }
 
 /// Waits until the daemon shows all four as evicted, or as active, after this many evictions.
-fn wait_told(daemon: &Daemon, pid: u32, evicted: bool, evictions: u64) -> Result<()> {
+fn wait_reported(daemon: &Daemon, pid: u32, evicted: bool, evictions: u64) -> Result<()> {
     let expected: Vec<Value> = (0..4).map(|id| json!([id, evicted, !evicted, evictions])).collect();
     let mut last = Vec::new();
     until("the state of the queues", SOON, || {
-        last = told(daemon, pid)?;
+        last = reported(daemon, pid)?;
         Ok((last == expected).then_some(()))
     })
     .with_context(|| format!("the last was {last:?}"))
@@ -61,14 +61,14 @@ fn one_of_two_processes_is_quiesced_and_resumed_on_both_gpus() -> Result<()> {
     let mut workload = Steered::having(&ON_BOTH)?;
     let other = Steered::having(&ON_BOTH)?;
     let pid = workload.pid();
-    wait_told(&daemon, pid, false, 0)?;
+    wait_reported(&daemon, pid, false, 0)?;
 
     kfdsim("quiesce", pid)?;
-    wait_told(&daemon, pid, true, 1)?;
+    wait_reported(&daemon, pid, true, 1)?;
     assert_eq!(standing(pid)?, [(Some(true), Some(false))].into(), "by the kernel's own table");
     assert_eq!(called(&calls)?, [2, 0, 0, 0], "one call for each GPU");
     kfdsim("resume", pid)?;
-    wait_told(&daemon, pid, false, 1)?;
+    wait_reported(&daemon, pid, false, 1)?;
     assert_eq!(standing(pid)?, [(Some(false), Some(true))].into(), "by the kernel's own table");
     assert_eq!(called(&calls)?, [2, 2, 0, 0]);
 
@@ -85,7 +85,7 @@ fn one_of_two_processes_is_quiesced_and_resumed_on_both_gpus() -> Result<()> {
     assert!(evicts.iter().all(|evict| evict["trigger"] == "userptr"), "{evicts:?}");
     assert!(restores.iter().all(|line| line["evicted_ns"].as_u64() > Some(0)), "{restores:?}");
     spared(&lines, other.pid());
-    wait_told(&daemon, other.pid(), false, 0)?;
+    wait_reported(&daemon, other.pid(), false, 0)?;
     drop((workload, other));
     stream.end()?;
     daemon.end()
@@ -125,7 +125,7 @@ fn a_ttm_eviction_is_restored_by_the_driver() -> Result<()> {
     assert_eq!((gpus(&evicts), gpus(&restores)), (own_gpus(&workload), own_gpus(&workload)));
     assert!(evicts.iter().all(|evict| evict["trigger"] == "ttm"), "{evicts:?}");
     assert_eq!(called(&calls)?, [2, 2, 0, 0]);
-    wait_told(&daemon, pid, false, 1)?;
+    wait_reported(&daemon, pid, false, 1)?;
     drop(workload);
     stream.end()?;
     daemon.end()

@@ -47,15 +47,15 @@ fn as_many_as_the_witness_counts() -> Result<()> {
     }
     kfdsim("resume", pid)?;
     let lines = events::so_far(&stream, &mut workload)?;
-    let told = witness.told()?;
+    let reported = witness.reported()?;
 
     let made = OPERATIONS.iter().chain(&EVICTED).filter_map(|(_, write)| *write);
     let made: Vec<Value> = made.map(|(queue_id, op)| json!([pid, queue_id, op])).collect();
-    assert_eq!(told.writes(), made, "what the driver wrote");
+    assert_eq!(reported.writes(), made, "what the driver wrote");
     let writes = events::all(&lines, "mqd_write");
-    assert_eq!(traced(&writes), told.writes());
+    assert_eq!(traced(&writes), reported.writes());
     assert!(writes.iter().all(|write| write["pid"] == pid), "{writes:?}");
-    assert_eq!(told.hiq, 0, "the scheduler's own queue is not written");
+    assert_eq!(reported.hiq, 0, "the scheduler's own queue is not written");
     assert_eq!((of(&lines, "evict", pid).len(), of(&lines, "restore", pid).len()), (2, 2));
     stream.end()
 }

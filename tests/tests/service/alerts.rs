@@ -45,20 +45,21 @@ fn watch(
     watched: Duration,
     cause: impl FnOnce() -> Result<Cause>,
 ) -> Result<()> {
-    let told = format!("{wanted:?}");
+    let reported = format!("{wanted:?}");
     let no_other = |firing: &[String]| {
         let others: Vec<_> = firing.iter().filter(|name| !wanted.contains(&name.as_str())).collect();
-        ensure!(others.is_empty(), "{others:?} fires beside {told}");
+        ensure!(others.is_empty(), "{others:?} fires beside {reported}");
         Ok(firing.len())
     };
     let (begin, mut out) = (Instant::now(), stdout());
     // Not by println!, which is shown at the test's end: a guest without output is taken for hung.
-    let mut say = |what: &str| writeln!(out, "{told}: {what} after {:.0} s", begin.elapsed().as_secs_f64());
-    let cause = cause().with_context(|| told.clone())?;
+    let mut say =
+        |what: &str| writeln!(out, "{reported}: {what} after {:.0} s", begin.elapsed().as_secs_f64());
+    let cause = cause().with_context(|| reported.clone())?;
     say("its cause is there")?;
     // not all at once: one of them may fire and resolve
     let mut seen = BTreeSet::new();
-    server.until(&format!("{told} to fire"), |firing| {
+    server.until(&format!("{reported} to fire"), |firing| {
         no_other(firing)?;
         seen.extend(firing.iter().cloned());
         Ok(seen.len() == wanted.len())
@@ -69,7 +70,7 @@ fn watch(
         no_other(&server.firing()?)?;
     }
     drop(cause);
-    server.until(&format!("{told} to end"), |firing| Ok(no_other(firing)? == 0))?;
+    server.until(&format!("{reported} to end"), |firing| Ok(no_other(firing)? == 0))?;
     say("ends").map_err(Into::into)
 }
 

@@ -36,8 +36,8 @@ fn another_command_of_the_package_looks_beside_it() -> Result<()> {
     let output = Command::new("kfd-trace").args(["doctor", "--json"]).output().context("run kfd-trace")?;
     let report: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
-    let told = |row: &Value| json!([row["pid"], row["queues"], row["findings"][0]["kind"]]);
-    let rows: Vec<_> = report["processes"].as_array().context("processes")?.iter().map(told).collect();
+    let reported = |row: &Value| json!([row["pid"], row["queues"], row["findings"][0]["kind"]]);
+    let rows: Vec<_> = report["processes"].as_array().context("processes")?.iter().map(reported).collect();
     ensure!(rows.contains(&json!([workload.pid(), 1, "seen"])), "{report}");
     Ok(())
 }

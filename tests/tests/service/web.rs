@@ -196,7 +196,7 @@ fn traced_beside(
         Ok((crowd.join().expect("its thread does not panic")?, amid))
     })?;
     println!("{said}");
-    ensure!(created(&amid.0) > before && !amid.1, "a scrape before the crowd has gone tells of it");
+    ensure!(created(&amid.0) > before && !amid.1, "a scrape before the crowd has gone counts it");
     let after = scrape()?;
     let counted = created(&after) - before;
     ensure!(counted == f64::from(QUEUES), "{counted} of {QUEUES}");

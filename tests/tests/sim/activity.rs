@@ -35,7 +35,7 @@ fn samples_are_those_of_the_ledger() -> Result<()> {
     // it stalls while the others run
     let mut slow = counts::Slow::begin()?;
     counts::of_the_living(&daemon)?;
-    slow.told(&daemon).context("a backlog")?;
+    slow.reported(&daemon).context("a backlog")?;
     ends::killed(&daemon).context("killed")?;
     ends::exec(&daemon).context("exec")?;
     memory::scribbled(&daemon).context("scribbled")?;
@@ -60,13 +60,13 @@ fn act(workload: &mut Steered, operation: &str) -> Result<Counts> {
 }
 
 /// The reported counts of a process; `None` where there is no series.
-fn told(metrics: &Metrics, unit: &str, pid: u32) -> Option<Counts> {
+fn reported(metrics: &Metrics, unit: &str, pid: u32) -> Option<Counts> {
     let of = |what| of_process(metrics, &format!("kfd_process_{unit}_{what}_total"), pid);
     Some((of("submitted")?, of("retired")?))
 }
 
 /// The same for one queue.
-fn told_of_queue(metrics: &Metrics, unit: &str, pid: u32, queue_id: &str) -> Option<Counts> {
+fn reported_of_queue(metrics: &Metrics, unit: &str, pid: u32, queue_id: &str) -> Option<Counts> {
     let labels = [("pid", &*pid.to_string()), ("queue_id", queue_id)];
     let of = |what| metrics.sum(&format!("kfd_queue_{unit}_{what}_total"), &labels);
     Some((of("submitted")?, of("retired")?))
@@ -90,11 +90,11 @@ fn not_measured(metrics: &Metrics, pid: u32) -> f64 {
 }
 
 /// Waits until these counts are reported for a process, and nothing above them before.
-fn tells(daemon: &Daemon, unit: &str, pid: u32, counts: Counts) -> Result<Metrics> {
+fn shows(daemon: &Daemon, unit: &str, pid: u32, counts: Counts) -> Result<Metrics> {
     let mut last = None;
     let reached = until("the counts of the ledger", SOON, || {
         let metrics = daemon.scrape()?;
-        last = told(&metrics, unit, pid);
+        last = reported(&metrics, unit, pid);
         if let Some((submitted, retired)) = last {
             let (most, most_retired) = counts;
             ensure!(

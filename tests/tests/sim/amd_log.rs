@@ -43,9 +43,9 @@ fn log(created: &Value) -> Result<String> {
 /// `[hwq, state, pid on the host, queue id]` of each queue of the log.
 fn joined(report: &Value) -> Result<Vec<Value>> {
     let queues = report["queues"].as_array().with_context(|| format!("queues: {report}"))?;
-    let told =
+    let reported =
         |queue: &Value| json!([queue["hwq"], queue["join"], queue["kfd"]["pid"], queue["kfd"]["queue_id"]]);
-    Ok(queues.iter().map(told).collect())
+    Ok(queues.iter().map(reported).collect())
 }
 
 #[test]

@@ -25,7 +25,7 @@ const FIELDS: [&str; 9] = [
     "unit",
 ];
 
-fn told(line: &Value) -> Vec<Value> {
+fn reported(line: &Value) -> Vec<Value> {
     FIELDS.iter().map(|field| line[*field].clone()).collect()
 }
 
@@ -34,15 +34,15 @@ fn check(cgroup: &str, owner: &str, expected: &Value) -> Result<()> {
     let (stream, daemon) = (Stream::shared()?, Daemon::shared()?);
     let mut workload = Workload::ready(&["hold", &format!("--cgroup={cgroup}")])?;
     let pid = workload.pid();
-    let expected = told(expected);
+    let expected = reported(expected);
     let seen = stream.wait_line("it", SOON, |line| line["event"] == "process_seen" && line["pid"] == pid)?;
-    assert_eq!((told(&seen), &seen["cgroup"]), (expected.clone(), &json!(format!("/{cgroup}"))));
+    assert_eq!((reported(&seen), &seen["cgroup"]), (expected.clone(), &json!(format!("/{cgroup}"))));
     assert_eq!(seen["cmdline"], Value::Null, "it may hold secrets");
 
     let ps = run_json(&["ps", "--json", "--cmdline"])?.pop().context("one object")?;
     let rows = ps["queues"].as_array().context("queues")?;
     let row = rows.iter().find(|row| row["pid"] == pid).context("its row")?;
-    assert_eq!(told(row), expected);
+    assert_eq!(reported(row), expected);
     let cmdline = row["cmdline"].as_str().context("its arguments")?;
     assert!(cmdline.ends_with(&format!("hold --cgroup={cgroup}")), "{cmdline}");
     let table = String::from_utf8(run(&["ps"])?.stdout)?;

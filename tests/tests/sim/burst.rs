@@ -44,7 +44,7 @@ fn missed(summary: &Value, probe: &str) -> Result<u64> {
 
 /// How the calls of a burst were reported.
 #[derive(Debug)]
-struct Told {
+struct Reported {
     seen: u64,
     /// Their records found the buffer full.
     lost: u64,
@@ -53,12 +53,12 @@ struct Told {
     /// The kernel did not run the program at their entry.
     missed: u64,
     /// The same at their return: the entry of the thread's next call reports these.
-    untold: u64,
+    unknown: u64,
 }
 
 /// Counts a burst with one record per call: the calls seen, those that found a buffer full, and those whose
 /// entry was missed add up to the total.
-fn told(stream: &mut Stream, total: u64) -> Result<Told> {
+fn reported(stream: &mut Stream, total: u64) -> Result<Reported> {
     let summary = stream.finish()?;
     let missed_entries = missed(&summary, "ioctl")?;
     assert_eq!(counts::summary_calls(&summary)?.values().sum::<u64>() + missed_entries, total);
@@ -67,15 +67,18 @@ fn told(stream: &mut Stream, total: u64) -> Result<Told> {
     let of = |name: &str| missing.get(name).copied().unwrap_or(0);
     let (lost, dropped) = (counts::lost(&summary, "ioctl")?, of("lines dropped, ioctl"));
     assert_eq!(summary["records"]["ioctl"].as_u64().context("records")?, seen + dropped);
-    let untold = missed(&summary, "ioctl_return")?;
+    let unknown = missed(&summary, "ioctl_return")?;
     // The return probe reports calls that returned, and nothing else can be lost where every return was seen.
     let returned = of("records lost, ioctl, ioctl_return");
-    assert!(returned <= lost && lost <= returned + untold, "{lost} were lost: {missing:?}");
+    assert!(returned <= lost && lost <= returned + unknown, "{lost} were lost: {missing:?}");
     // A call whose return was missed is reported at the thread's next call; there is none after its last
     // call.
     let whole = seen + dropped + lost + missed_entries;
-    assert!(whole <= total && total <= whole + untold, "{seen} {lost} {missed_entries} {untold} of {total}");
-    Ok(Told { seen, lost, dropped, missed: missed_entries, untold })
+    assert!(
+        whole <= total && total <= whole + unknown,
+        "{seen} {lost} {missed_entries} {unknown} of {total}"
+    );
+    Ok(Reported { seen, lost, dropped, missed: missed_entries, unknown })
 }
 
 #[test]
@@ -84,8 +87,8 @@ fn seen_and_lost_records_make_the_whole() -> Result<()> {
     let mut stream = Stream::tracing(&["--event", "ioctl", "--buffer-size", "64KiB"])?;
     let mut burst = Workload::spawn(&["burst", "--threads=4", "--count=100000"])?;
     let truth = burst.finish_within(LONG)?;
-    let told = told(&mut stream, counts::total(&truth))?;
-    assert!(told.seen > 0, "{told:?}");
+    let reported = reported(&mut stream, counts::total(&truth))?;
+    assert!(reported.seen > 0, "{reported:?}");
     Ok(())
 }
 
@@ -114,13 +117,20 @@ fn a_reader_that_stands_still_loses_and_says_how_much() -> Result<()> {
     for (kind, probe) in senders.iter().filter(|sent| **sent != by_entry) {
         assert_eq!(probe.map(ProbeId::name), Some(sender(kind.name())), "{}", kind.name());
     }
-    let told = told(&mut stream, counts::total(&truth))?;
+    let reported = reported(&mut stream, counts::total(&truth))?;
     let ioctls = Vec::from_iter(senders.iter().filter(|(kind, _)| *kind == Kind::Ioctl));
     let by_entry = ioctls.iter().filter(|sent| ***sent == by_entry).count();
-    assert!(u64::try_from(by_entry)? <= told.untold, "{by_entry} without a return: {told:?}");
-    assert_eq!(u64::try_from(ioctls.len())?, told.seen + told.dropped, "those that stood there, no others");
+    assert!(u64::try_from(by_entry)? <= reported.unknown, "{by_entry} without a return: {reported:?}");
+    assert_eq!(
+        u64::try_from(ioctls.len())?,
+        reported.seen + reported.dropped,
+        "those that stood there, no others"
+    );
     // a record is larger than 64 bytes, so that 64 KiB cannot hold more than 1024
-    assert!(told.seen > 0 && told.seen + told.dropped <= 1024 && told.lost > 0, "{told:?}");
+    assert!(
+        reported.seen > 0 && reported.seen + reported.dropped <= 1024 && reported.lost > 0,
+        "{reported:?}"
+    );
     Ok(())
 }
 
@@ -154,16 +164,16 @@ fn what_the_kernel_skips_is_counted() -> Result<()> {
     lookups.close_stdin();
     lookups.wait_success(LONG)?;
     let metrics = daemon.scrape()?;
-    let told = told(&mut stream, total)?;
+    let reported = reported(&mut stream, total)?;
     let not_measured = &stream.summary()?["misses_not_measured"];
     if let Some(missed) = counted {
         assert_eq!(*not_measured, json!([]));
         let calls = metrics.sum("kfd_ioctls_total", &[]).context("no ioctls")?;
         assert_eq!(calls + missed, f64::from(u32::try_from(total)?));
-        ensure!(!preempts || told.missed > 0 && missed > 0.0, "provoked none: {told:?}, {missed}");
+        ensure!(!preempts || reported.missed > 0 && missed > 0.0, "provoked none: {reported:?}, {missed}");
     } else {
         assert_eq!(*not_measured, json!(["program_skipped", "probe_missed"]));
-        assert_eq!(told.missed, 0);
+        assert_eq!(reported.missed, 0);
     }
     Ok(())
 }
@@ -176,7 +186,7 @@ const AT_REST: u64 = 25 * 1024;
 const GROWTH: u64 = 2 * 1024;
 
 #[test]
-fn a_flood_blocks_nobody_and_leaves_no_gap_untold() -> Result<()> {
+fn a_flood_blocks_nobody_and_leaves_no_gap_unreported() -> Result<()> {
     quiet()?;
     let mut daemon = Daemon::quick(&[])?;
     let mut stream = Stream::tracing(&["--event", "ioctl", "--buffer-size", "64KiB"])?;
@@ -206,12 +216,12 @@ fn a_flood_blocks_nobody_and_leaves_no_gap_untold() -> Result<()> {
         total += counts::total(&flood.finish_within(LONG)?);
     }
     let metrics = daemon.scrape()?;
-    let told = told(&mut stream, total)?;
-    assert!(told.seen > 0 && told.lost > 0, "the buffer is to overflow: {told:?} of {total}");
+    let reported = reported(&mut stream, total)?;
+    assert!(reported.seen > 0 && reported.lost > 0, "the buffer is to overflow: {reported:?} of {total}");
     let counted = calls(&metrics).context("no ioctls")?;
     let missed = missed_total(&metrics, "ioctl").unwrap_or(0.0);
     assert_eq!(counted + missed, f64::from(u32::try_from(total)?));
-    assert!(amid < counted, "a scrape amid the flood tells of it: {amid} of {counted}");
-    println!("{told:?} of {total}; KiB: anonymous {early:?}, {late:?}, the daemon's resident {resident}");
+    assert!(amid < counted, "a scrape amid the flood counts it: {amid} of {counted}");
+    println!("{reported:?} of {total}; KiB: anonymous {early:?}, {late:?}, the daemon's resident {resident}");
     daemon.stop()
 }

@@ -28,8 +28,8 @@ fn doctor(args: &[&str], code: i32) -> Result<Value> {
 }
 
 fn report(output: &std::process::Output, code: i32) -> Result<Value> {
-    let (said, told) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
-    ensure!(output.status.code() == Some(code), "{}, not {code}: {said}{told}", output.status);
+    let (said, reported) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    ensure!(output.status.code() == Some(code), "{}, not {code}: {said}{reported}", output.status);
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
@@ -51,7 +51,7 @@ fn check(pid: u32, code: i32, expected: &[&str]) -> Result<Value> {
     let all = doctor(&[], code)?;
     let row = row(&all, pid)?.clone();
     assert_eq!(kinds(&row), expected, "{all}");
-    Eyes::Root.see_what_is_told(pid, &row)?;
+    Eyes::Root.see_what_is_reported(pid, &row)?;
     assert_eq!((&all["complete"], &all["not_permitted"]), (&json!(true), &json!(0)), "root may look: {all}");
     Ok(row)
 }
@@ -219,28 +219,28 @@ fn exec_with_the_descriptor_keeps_what_the_program_before_had() -> Result<()> {
 }
 
 #[test]
-fn a_teardown_that_hangs_is_told() -> Result<()> {
+fn a_teardown_that_hangs_is_reported() -> Result<()> {
     let mut workload = having(&["create aql"])?;
     let pid = workload.pid();
     let patience = Setting::of(PATIENCE, "600000")?;
     let hang = Hang::begin()?;
     workload.signal(Signal::SIGKILL)?;
     let words = pid.to_string();
-    let told = until("its teardown", SOON, || {
+    let reported = until("its teardown", SOON, || {
         let output = run(&["doctor", "--json", "--pid", &words])?;
         Ok((output.status.code() == Some(WRONG)).then(|| report(&output, WRONG)))
     })?;
     let series = VmKernel::from_env()?.series;
-    let looked = told.and_then(|told| {
-        let row = row(&told, pid)?.clone();
+    let looked = reported.and_then(|reported| {
+        let row = row(&reported, pid)?.clone();
         // lsof reads /proc/locks, which waits for an RCU grace period (locks_start, rcu_sync_enter). The
         // guests' parameter rcu_expedited leaves these to workers, and on 6.1 none works on the CPU where the
         // driver's worker loops until the GPU responds: lsof would hang with it.
         if series != "6.1" {
-            Eyes::Root.tool_sees_what_is_told("lsof", pid, &row)?;
+            Eyes::Root.tool_sees_what_is_reported("lsof", pid, &row)?;
         }
-        Eyes::Root.tool_sees_what_is_told("fuser", pid, &row)?;
-        Eyes::Root.rocm_smi_sees_what_is_told(pid, &row).map(|()| row)
+        Eyes::Root.tool_sees_what_is_reported("fuser", pid, &row)?;
+        Eyes::Root.rocm_smi_sees_what_is_reported(pid, &row).map(|()| row)
     });
     drop(hang);
     let row = looked?;
@@ -261,7 +261,7 @@ fn a_teardown_that_hangs_is_told() -> Result<()> {
 }
 
 #[test]
-fn further_contexts_of_a_pid_are_told() -> Result<()> {
+fn further_contexts_of_a_pid_are_reported() -> Result<()> {
     if VmKernel::from_env()?.series != "7.2" {
         return Ok(());
     }
@@ -274,12 +274,12 @@ fn further_contexts_of_a_pid_are_told() -> Result<()> {
 #[test]
 fn who_may_not_look_says_so_and_claims_nothing() -> Result<()> {
     let workload = ready(&["hold"])?;
-    let told = report(&run_as(NOBODY, &["doctor", "--json"])?, HIDDEN)?;
-    let seen = row(&told, workload.pid())?;
-    assert_eq!(kinds(seen), ["not_permitted"], "{told}");
-    Eyes::User(NOBODY).see_what_is_told(workload.pid(), seen)?;
-    assert_eq!((&told["complete"], &told["outcome"]), (&json!(false), &json!("hidden")));
-    assert!(told["not_permitted"].as_u64().is_some_and(|count| count > 0), "{told}");
+    let reported = report(&run_as(NOBODY, &["doctor", "--json"])?, HIDDEN)?;
+    let seen = row(&reported, workload.pid())?;
+    assert_eq!(kinds(seen), ["not_permitted"], "{reported}");
+    Eyes::User(NOBODY).see_what_is_reported(workload.pid(), seen)?;
+    assert_eq!((&reported["complete"], &reported["outcome"]), (&json!(false), &json!("hidden")));
+    assert!(reported["not_permitted"].as_u64().is_some_and(|count| count > 0), "{reported}");
     drop(workload);
     let idle = until("nobody to use KFD", SOON, || {
         let output = run_as(NOBODY, &["doctor"])?;
@@ -315,10 +315,10 @@ fn root_looks_into_another_users_process() -> Result<()> {
 fn a_process_that_procfs_hides_is_not_taken_for_dead() -> Result<()> {
     let workload = ready(&["hold"])?;
     let hides = HidePid::begin()?;
-    let told = report(&run_as(NOBODY, &["doctor", "--json", "--path.procfs=/proc"])?, HIDDEN)?;
-    let hidden = row(&told, workload.pid())?;
-    assert_eq!(json!([kinds(hidden), hidden["standing"]]), json!([["hidepid"], "unknown"]), "{told}");
-    Eyes::User(NOBODY).see_what_is_told(workload.pid(), hidden)?;
+    let reported = report(&run_as(NOBODY, &["doctor", "--json", "--path.procfs=/proc"])?, HIDDEN)?;
+    let hidden = row(&reported, workload.pid())?;
+    assert_eq!(json!([kinds(hidden), hidden["standing"]]), json!([["hidepid"], "unknown"]), "{reported}");
+    Eyes::User(NOBODY).see_what_is_reported(workload.pid(), hidden)?;
     // With its capabilities root sees it.
     check(workload.pid(), WELL, &["seen"])?;
     drop(hides);
@@ -333,8 +333,8 @@ fn a_thread_stands_for_its_process() -> Result<()> {
     let tids: Vec<u32> = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect();
     let tid = tids.into_iter().find(|tid| *tid != pid).context("a thread")?;
     let output = run(&["doctor", "--json", "--pid", &tid.to_string()])?;
-    let told = report(&output, HIDDEN)?;
-    assert_eq!((&told["pid"], kinds(row(&told, pid)?)), (&json!(pid), vec!["zombie_leader"]));
+    let reported = report(&output, HIDDEN)?;
+    assert_eq!((&reported["pid"], kinds(row(&reported, pid)?)), (&json!(pid), vec!["zombie_leader"]));
     let said = String::from_utf8(output.stderr)?;
     assert!(said.contains(&format!("{tid} is a thread of process {pid}")), "{said}");
     workload.finish()?;

@@ -11,10 +11,10 @@ use std::fs::{self, OpenOptions};
 use std::time::Duration;
 
 /// Until the next scan of the driver's lists (10 s), and the 30 s after which it is reported.
-const TOLD: Duration = Duration::from_secs(100);
+const REPORTED: Duration = Duration::from_secs(100);
 
 #[test]
-fn of_the_lists_is_told_and_keeps_nobody() -> Result<()> {
+fn of_the_lists_is_reported_and_keeps_nobody() -> Result<()> {
     let root = lacking(&["class/kfd/kfd/proc"])?;
     let queue = root.path().join("class/kfd/kfd/proc/1/queues/0");
     fs::create_dir(root.path().join("class/kfd/kfd/proc"))?;
@@ -26,8 +26,8 @@ fn of_the_lists_is_told_and_keeps_nobody() -> Result<()> {
     // a reader waits until a writer may write
     let _writer = OpenOptions::new().read(true).write(true).open(queue.join("gpuid"))?;
     let line = "s and reads the driver's processes in sysfs";
-    stream.wait_stderr(line, TOLD)?;
-    daemon.wait_stderr(line, TOLD)?;
+    stream.wait_stderr(line, REPORTED)?;
+    daemon.wait_stderr(line, REPORTED)?;
 
     let (workload, _) = Workload::run(&["script", "create aql", "destroy 0"])?;
     stream.wait_lines("the end of the queue", SOON, |lines| {
@@ -39,7 +39,7 @@ fn of_the_lists_is_told_and_keeps_nobody() -> Result<()> {
         metrics.sum("kfd_queues_created_total", &[]).filter(|count| *count > 0.0)
     })?;
     for (who, said) in [("stream", stream.stderr()), ("daemon", daemon.stderr())] {
-        ensure!(said.matches(line).count() == 1, "told once by the {who}: {said}");
+        ensure!(said.matches(line).count() == 1, "reported once by the {who}: {said}");
     }
     stream.finish()?;
     daemon.stop()

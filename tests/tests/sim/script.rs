@@ -37,7 +37,7 @@ fn ioctl_events(stream: &JsonLines, wanted: usize) -> Result<Vec<Value>> {
 }
 
 #[test]
-fn the_stream_tells_every_ioctl() -> Result<()> {
+fn the_stream_shows_every_ioctl() -> Result<()> {
     let mut stream = Stream::tracing(&[])?;
     let (workload, counts) = Workload::run(&script())?;
     let truth = workload.ioctls();

@@ -35,9 +35,9 @@ fn uid_name_and_cgroup_come_from_the_kernel() -> Result<()> {
     let script = format!("exec {} short --cgroup=pods/{leaf}", workload::program());
     let (process, seen) = seen_too_late(JsonProcess::spawn("sh", &["-c", &script])?, &mut stream)?;
     let pid = process.pid();
-    let told =
+    let reported =
         json!([seen["pid"], seen["ns_pid"], seen["uid"], seen["comm"], seen["cgroup"], seen["standing"]]);
-    assert_eq!(told, json!([pid, pid, 0, "kfd-workload", leaf, false]), "the path could not be read");
+    assert_eq!(reported, json!([pid, pid, 0, "kfd-workload", leaf, false]), "the path could not be read");
     assert_eq!(json!([seen["container_id"], seen["runtime"]]), json!([id, "containerd"]));
     let birth = stream.wait_line("its queue", SOON, |line| line["event"] == "queue_create")?;
     assert_eq!((&birth["pid"], &birth["comm"]), (&json!(pid), &json!("kfd-workload")));
@@ -45,7 +45,7 @@ fn uid_name_and_cgroup_come_from_the_kernel() -> Result<()> {
 }
 
 #[test]
-fn another_uid_is_told() -> Result<()> {
+fn another_uid_is_reported() -> Result<()> {
     set_permissions("/dev/kfd", Permissions::from_mode(0o666))?;
     let mut stream = stopped()?;
     let mut nobody = Workload::spawn_as(65534, &["short"])?;
@@ -57,7 +57,7 @@ fn another_uid_is_told() -> Result<()> {
 }
 
 #[test]
-fn the_pid_inside_a_namespace_is_told() -> Result<()> {
+fn the_pid_inside_a_namespace_is_reported() -> Result<()> {
     let mut stream = stopped()?;
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", &workload::program(), "short"]);

@@ -31,7 +31,7 @@ fn programs() -> Result<Vec<String>> {
 }
 
 /// Attached (1 or 0) and hits of one of them.
-fn told(metrics: &Metrics, probe: &str) -> (Option<f64>, Option<f64>) {
+fn reported(metrics: &Metrics, probe: &str) -> (Option<f64>, Option<f64>) {
     let attached = [("probe", probe), ("kind", "tracepoint")];
     (
         metrics.sum("kfd_trace_probe_attached", &attached),
@@ -51,13 +51,13 @@ fn they_are_counted_where_they_are_asked_for() -> Result<()> {
     let with = daemon.scrape_until("the queue", |metrics| made(metrics).then(|| metrics.clone()))?;
     let without = plain.scrape()?;
     for probe in THERE {
-        assert_eq!(told(&with, probe), (Some(1.0), Some(0.0)), "{probe}");
+        assert_eq!(reported(&with, probe), (Some(1.0), Some(0.0)), "{probe}");
     }
     for probe in ELSEWHERE {
-        assert_eq!(told(&with, probe).0, Some(0.0), "{probe}: not in this driver");
+        assert_eq!(reported(&with, probe).0, Some(0.0), "{probe}: not in this driver");
     }
     for probe in THERE.into_iter().chain(ELSEWHERE) {
-        assert_eq!(told(&without, probe).0, None, "{probe}: nobody asked");
+        assert_eq!(reported(&without, probe).0, None, "{probe}: nobody asked");
     }
     daemon.stop()?;
     assert_eq!(loaded(&before)?, BTreeSet::new());

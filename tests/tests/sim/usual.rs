@@ -37,32 +37,32 @@ impl Eyes {
     /// Names by PID from `rocm-smi --showpids`: rows of `PID  PROCESS NAME  GPU(s)  ...`. Without a render
     /// node it cannot determine the GPU of a process, which its exit code reports.
     pub(super) fn listed(self) -> Result<BTreeMap<u32, String>> {
-        let (told, said) = self.output(&["rocm-smi", "--showpids"])?;
-        ensure!(told.contains("KFD Processes"), "{told}{said}");
+        let (reported, said) = self.output(&["rocm-smi", "--showpids"])?;
+        ensure!(reported.contains("KFD Processes"), "{reported}{said}");
         let row = |line: &str| {
             let mut words = line.split_whitespace();
             Some((words.next()?.parse().ok()?, words.next()?.to_owned()))
         };
-        Ok(told.lines().filter_map(row).collect())
+        Ok(reported.lines().filter_map(row).collect())
     }
 
     /// Checks that each tool shows a process as a row of the doctor states.
-    pub(super) fn see_what_is_told(self, pid: u32, row: &Value) -> Result<()> {
-        self.tool_sees_what_is_told("lsof", pid, row)?;
-        self.tool_sees_what_is_told("fuser", pid, row)?;
-        self.rocm_smi_sees_what_is_told(pid, row)
+    pub(super) fn see_what_is_reported(self, pid: u32, row: &Value) -> Result<()> {
+        self.tool_sees_what_is_reported("lsof", pid, row)?;
+        self.tool_sees_what_is_reported("fuser", pid, row)?;
+        self.rocm_smi_sees_what_is_reported(pid, row)
     }
 
-    pub(super) fn tool_sees_what_is_told(self, tool: &str, pid: u32, row: &Value) -> Result<()> {
+    pub(super) fn tool_sees_what_is_reported(self, tool: &str, pid: u32, row: &Value) -> Result<()> {
         let found = self.found_by(tool)?;
         let finds = found.split_whitespace().any(|word| word == pid.to_string());
         // Where this user has no access, the doctor reports that they show nothing.
-        let told = row["seen_by"]["lsof"].as_bool().unwrap_or(false);
-        assert_eq!(told, finds, "{tool}, {self:?}: {found:?}, doctor: {row}");
+        let reported = row["seen_by"]["lsof"].as_bool().unwrap_or(false);
+        assert_eq!(reported, finds, "{tool}, {self:?}: {found:?}, doctor: {row}");
         Ok(())
     }
 
-    pub(super) fn rocm_smi_sees_what_is_told(self, pid: u32, row: &Value) -> Result<()> {
+    pub(super) fn rocm_smi_sees_what_is_reported(self, pid: u32, row: &Value) -> Result<()> {
         let listed = self.listed()?;
         let said = match listed.get(&pid).map(String::as_str) {
             None if row["kfd"] == false => Value::Null,

@@ -79,7 +79,7 @@ fn a_dead_process_is_shown_for_as_long_as_was_said() -> Result<()> {
     let mut daemon = daemon(&["--metrics.linger=30s"])?;
     let mut workload = Workload::ready(&["kill-me", "--queues=4"])?;
     let pid = workload.pid().to_string();
-    let told = |metrics: &Metrics| {
+    let reported = |metrics: &Metrics| {
         let own = [("pid", pid.as_str())];
         let created = [own[0], ("ioctl", "CREATE_QUEUE")];
         [
@@ -90,7 +90,7 @@ fn a_dead_process_is_shown_for_as_long_as_was_said() -> Result<()> {
         ]
     };
     daemon.scrape_until("the process", |metrics| {
-        (told(metrics) == [1.0, 4.0, 4.0, 4.0].map(Some)).then_some(())
+        (reported(metrics) == [1.0, 4.0, 4.0, 4.0].map(Some)).then_some(())
     })?;
     let killed = Instant::now();
     workload.signal(Signal::SIGKILL)?;
@@ -98,12 +98,12 @@ fn a_dead_process_is_shown_for_as_long_as_was_said() -> Result<()> {
     let dead = daemon.scrape_until("its end", |metrics| {
         (metrics.sum("kfd_processes_ended_total", &[]) == Some(1.0)).then(|| metrics.clone())
     })?;
-    assert_eq!(told(&dead), [Some(1.0), Some(4.0), None, Some(4.0)]);
+    assert_eq!(reported(&dead), [Some(1.0), Some(4.0), None, Some(4.0)]);
     let after = daemon.scrape_until("the end of its series", |metrics| {
         metrics.sum("kfd_process_info", &[]).is_none().then(|| metrics.clone())
     })?;
     assert!(killed.elapsed() >= LINGER, "{:?}", killed.elapsed());
-    assert_eq!(told(&after), [None, None, None, Some(4.0)]);
+    assert_eq!(reported(&after), [None, None, None, Some(4.0)]);
     assert_eq!(after.samples.keys().find(|(_, labels)| labels.contains_key("pid")), None);
     assert_eq!(after.sum("kfd_trace_processes_remembered", &[]), Some(1.0));
     daemon.stop()

@@ -171,22 +171,22 @@ fn who_does_not_read_is_not_waited_for() -> Result<()> {
     let (code, said) = late.end()?;
     assert_eq!(code, Some(0), "{said:?}");
     let mut lines = reader.join().expect("the reader does not panic")?;
-    let summary = lines.pop().context("it told nothing")?;
+    let summary = lines.pop().context("it reported nothing")?;
     assert_eq!(summary["event"], "summary");
     let lost = counts::object(&summary["lost"])?;
     let of = |name: &str| lost.get(name).copied().unwrap_or(0);
     let (dropped, overflown) = (of("lines dropped, ioctl"), counts::lost(&summary, "ioctl")?);
-    let told = u64::try_from(lines.len())?;
-    assert!(told > 0 && dropped > 0, "{told} were told, {summary}");
-    assert_eq!(told + dropped + overflown, calls, "{summary}");
-    assert_eq!(summary["records"]["ioctl"], told + dropped);
-    println!("{told} told, {dropped} dropped, {overflown} lost of {calls}; {grown} KiB grown");
+    let reported = u64::try_from(lines.len())?;
+    assert!(reported > 0 && dropped > 0, "{reported} were reported, {summary}");
+    assert_eq!(reported + dropped + overflown, calls, "{summary}");
+    assert_eq!(summary["records"]["ioctl"], reported + dropped);
+    println!("{reported} reported, {dropped} dropped, {overflown} lost of {calls}; {grown} KiB grown");
     Ok(())
 }
 
 /// A procfs without processes except the reader itself, and one that shows another process under the PID.
 #[test]
-fn what_proc_does_not_tell_is_told_by_the_kernel_alone() -> Result<()> {
+fn what_proc_does_not_tell_is_reported_by_the_kernel_alone() -> Result<()> {
     let proc = tempfile::tempdir()?;
     for name in ["kallsyms", "modules", "sys", "self"] {
         symlink(format!("/proc/{name}"), proc.path().join(name))?;
@@ -197,16 +197,16 @@ fn what_proc_does_not_tell_is_told_by_the_kernel_alone() -> Result<()> {
     let nowhere = Workload::ready(&["hold"])?;
     let seen =
         |pid: u32| stream.wait_line("it", SOON, |line| line["event"] == "process_seen" && line["pid"] == pid);
-    let told = |line: &Value| json!([line["comm"], line["uid"], line["cmdline"]]);
+    let reported = |line: &Value| json!([line["comm"], line["uid"], line["cmdline"]]);
     let alone = json!(["kfd-workload", 0, null]);
-    assert_eq!(told(&seen(nowhere.pid())?), alone);
+    assert_eq!(reported(&seen(nowhere.pid())?), alone);
     // its PID is in use again, according to /proc
     let script = format!("read go; exec {} short", workload::program());
     let mut replaced = JsonProcess::spawn("sh", &["-c", &script])?;
     symlink(format!("/proc/{}", std::process::id()), proc.path().join(replaced.pid().to_string()))?;
     replaced.send_line("go")?;
     replaced.close_stdin();
-    assert_eq!(told(&seen(replaced.pid())?), alone);
+    assert_eq!(reported(&seen(replaced.pid())?), alone);
     replaced.wait_success(SOON)?;
     let birth = stream.wait_line("its queue", SOON, |line| {
         line["event"] == "queue_create" && line["pid"] == replaced.pid()
@@ -261,8 +261,8 @@ fn in_a_pid_namespace_it_names_the_hosts_pid_or_says_that_it_cannot() -> Result<
         assert_eq!((code, said.as_str()), (Some(0), ""), "{script}");
         let ps: Value = serde_json::from_str(&out)?;
         let row = &ps["queues"][0];
-        let told = json!([row["pid"], row["ns_pid"], row["comm"], row["sources"]]);
-        assert_eq!(told, json!([workload.pid(), workload.pid(), "kfd-workload", ["kernel", "sysfs"]]));
+        let reported = json!([row["pid"], row["ns_pid"], row["comm"], row["sources"]]);
+        assert_eq!(reported, json!([workload.pid(), workload.pid(), "kfd-workload", ["kernel", "sysfs"]]));
     }
     // it is mounted nowhere
     for args in ["", "--json", "daemon --web.listen-address=127.0.0.1:0", "ps", "status", "doctor"] {

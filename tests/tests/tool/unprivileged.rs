@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const NOBODY: u32 = 65534;
 
 #[test]
-fn ps_shows_what_sysfs_tells_and_says_what_it_lacks() -> Result<()> {
+fn ps_shows_what_sysfs_shows_and_says_what_it_lacks() -> Result<()> {
     let workload = Workload::ready(&["hold", "--aql=1", "--sdma=1", "--gpus=all"])?;
     let output = run_as(NOBODY, &["ps", "--json"])?;
     let said = String::from_utf8(output.stderr)?;
@@ -18,7 +18,7 @@ fn ps_shows_what_sysfs_tells_and_says_what_it_lacks() -> Result<()> {
 
     let ps: Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!(ps["asked"], json!(["sysfs"]));
-    let told: Vec<Value> = ps["queues"]
+    let reported: Vec<Value> = ps["queues"]
         .as_array()
         .into_iter()
         .flatten()
@@ -32,7 +32,7 @@ fn ps_shows_what_sysfs_tells_and_says_what_it_lacks() -> Result<()> {
         .map(|queue| json!([workload.pid(), queue["gpu_id"], queue["queue_id"], queue["ring_size"], null]))
         .collect();
     assert_eq!(expected.len(), 4);
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     Ok(())
 }
 
@@ -51,7 +51,7 @@ fn tracing_needs_root_and_says_so() -> Result<()> {
 }
 
 #[test]
-fn status_tells_what_blocks() -> Result<()> {
+fn status_shows_what_blocks() -> Result<()> {
     let output = run_as(NOBODY, &["status"])?;
     assert_eq!(output.status.code(), Some(1));
     let report = String::from_utf8(output.stdout)?;

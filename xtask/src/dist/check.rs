@@ -38,19 +38,19 @@ fn unit(path: &Path) -> Result<()> {
         bail!("{} is not understood: {}", path.display(), complaints.trim());
     }
     let exposed =
-        exposure(&String::from_utf8_lossy(&done.stdout)).context("systemd-analyze told no exposure")?;
+        exposure(&String::from_utf8_lossy(&done.stdout)).context("systemd-analyze reported no exposure")?;
     note(format!("{UNIT}: exposure {exposed}"));
     if exposed >= MOST_EXPOSED {
         bail!(
-            "{UNIT} is exposed by {exposed}, and {MOST_EXPOSED} or more is too much: `systemd-analyze security` tells why"
+            "{UNIT} is exposed by {exposed}, and {MOST_EXPOSED} or more is too much: `systemd-analyze security` shows why"
         );
     }
     Ok(())
 }
 
 /// `→ Overall exposure level for kfd-trace.service: 2.5 OK 🙂`
-fn exposure(told: &str) -> Option<f64> {
-    let line = told.lines().find(|line| line.contains("Overall exposure level"))?;
+fn exposure(reported: &str) -> Option<f64> {
+    let line = reported.lines().find(|line| line.contains("Overall exposure level"))?;
     line.split_once(": ")?.1.split_whitespace().next()?.parse().ok()
 }
 
@@ -121,13 +121,13 @@ mod tests {
 
     #[test]
     fn the_exposure_stands_in_the_last_line() {
-        let told = "✗ PrivateNetwork=  Service has access  0.5\n\n→ Overall exposure level for kfd-trace.service: 2.5 OK 🙂\n";
-        assert_eq!(exposure(told), Some(2.5));
+        let reported = "✗ PrivateNetwork=  Service has access  0.5\n\n→ Overall exposure level for kfd-trace.service: 2.5 OK 🙂\n";
+        assert_eq!(exposure(reported), Some(2.5));
         assert_eq!(exposure("nothing"), None);
     }
 
     #[test]
-    fn what_is_left_is_told_and_the_database_is_not() {
+    fn what_is_left_is_reported_and_the_database_is_not() {
         let root = tempfile::tempdir().unwrap();
         let files =
             ["etc/sysconfig/kfd-trace", "root/.rpmdb/rpmdb.sqlite", "usr/share/kfd-trace/prometheus/x"];

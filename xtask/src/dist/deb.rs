@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn control_tells_machine_and_size() {
+    fn control_shows_machine_and_size() {
         let about = About { version: "1.2.3".to_owned(), ..About::sample() };
         let text = control(&about, &entries(&parts(), Layout::Debian, gzip));
         assert!(text.starts_with("Package: kfd-trace\nVersion: 1.2.3\nArchitecture: amd64\n"), "{text}");

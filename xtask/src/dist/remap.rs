@@ -36,15 +36,15 @@ pub(super) fn build(machine: Machine) -> Result<PathBuf> {
     let [root, home] = [paths::root(), &home].map(|path| path.display().to_string());
     let leaked = leaks(&bytes, &[&root, &home]);
     if !leaked.is_empty() {
-        bail!("{} tells where it was built: {}", binary.display(), leaked.join(" "));
+        bail!("{} shows where it was built: {}", binary.display(), leaked.join(" "));
     }
     Ok(binary)
 }
 
 /// As cargo finds it.
 fn cargo_home() -> Result<PathBuf> {
-    let told = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = told
+    let reported = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = reported
         .or_else(|| Some(std::env::home_dir()?.join(".cargo")))
         .context("no home folder: set CARGO_HOME")?;
     fs::canonicalize(&home).with_context(|| format!("cannot find cargo's folder {}", home.display()))

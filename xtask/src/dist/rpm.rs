@@ -71,7 +71,7 @@ mod tests {
     use crate::dist::contents::tests::parts;
 
     #[test]
-    fn rpm_is_told_what_the_administrator_may_change() {
+    fn rpm_is_reported_what_the_administrator_may_change() {
         let text = files(&entries(&parts(), Layout::Rpm, gzip));
         assert!(text.contains("\n%config(noreplace) /etc/sysconfig/kfd-trace\n"), "{text}");
         assert!(

@@ -64,14 +64,14 @@ struct DependencyKind {
 
 /// The list, and each text once.
 pub(super) fn notices(target: &str) -> Result<String> {
-    let told = run::output(guest::cargo().args([
+    let reported = run::output(guest::cargo().args([
         "metadata",
         "--locked",
         "--format-version=1",
         "--filter-platform",
         target,
     ]))?;
-    let metadata: Metadata = serde_json::from_str(&told).context("cannot understand cargo's metadata")?;
+    let metadata: Metadata = serde_json::from_str(&reported).context("cannot understand cargo's metadata")?;
     let linked = linked(&metadata);
     let mut texts = BTreeMap::<String, Vec<String>>::new();
     let mut list = String::from(PREFACE);

@@ -92,7 +92,7 @@ mod tests {
     use super::artifacts;
 
     #[test]
-    fn programs_and_tests_are_told_apart() {
+    fn programs_and_tests_are_distinguished() {
         let messages = r#"
 {"reason":"compiler-artifact","target":{"kind":["lib"],"name":"x"},"profile":{"test":false},"executable":null}
 {"reason":"compiler-artifact","target":{"kind":["bin"],"name":"vm-init"},"profile":{"test":false},"executable":"/t/vm-init"}

@@ -27,7 +27,7 @@ const HEAD: &str = "\
 Made by `cargo xtask kernels`, which boots each of these kernels with its real amdgpu and asks the tracer; an integration
 test compares on every kernel. `attached (13)`: on 13 functions, copies of the same name counted each. `missing_fields`:
 the kernel does not tell the layout of the driver's structures (no BTF of modules on 5.10). `not_in_kernel`: the driver
-has no such function, or it is inlined. `told_by_another`: another row tells the same here. `no_gpu`: a row of functions that
+has no such function, or it is inlined. `reported_by_another`: another row shows the same here. `no_gpu`: a row of functions that
 exist once for each generation of GPUs; it is attached to those of the GPUs present, and these guests have none. Tracepoints
 are attached only where `--tracepoints` asks for them.
 
@@ -45,7 +45,7 @@ pub(crate) fn write() -> Result<()> {
         if let Some(trouble) = booted.trouble {
             bail!("Linux {}: {trouble}", series.name());
         }
-        lines.extend(told(&shown.0).map(str::to_owned));
+        lines.extend(reported(&shown.0).map(str::to_owned));
     }
     let page = page(&lines)?;
     let path = paths::root().join("docs").join(MARK);
@@ -73,7 +73,7 @@ impl Write for Shown {
 }
 
 /// The lines of a guest's report from which the page is made.
-fn told(report: &[u8]) -> impl Iterator<Item = &str> {
+fn reported(report: &[u8]) -> impl Iterator<Item = &str> {
     let lines = report.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     lines.filter(|line| line.starts_with(MARK))
 }
@@ -98,13 +98,13 @@ fn page(lines: &[String]) -> Result<String> {
                     }
                 };
             }
-            _ => bail!("the guest told a line that is not understood: {line}"),
+            _ => bail!("the guest reported a line that is not understood: {line}"),
         }
     }
     let series = Series::ALL.map(Series::name);
     let mut page = HEAD.to_owned();
     for name in series {
-        let release = releases.get(name).with_context(|| format!("Linux {name} told nothing"))?;
+        let release = releases.get(name).with_context(|| format!("Linux {name} reported nothing"))?;
         let _ = writeln!(page, "- {name}: {release}");
     }
     let _ = writeln!(page, "\n| probe | kind | what is seen by it | {} |", series.join(" | "));
@@ -123,21 +123,24 @@ mod tests {
     #[test]
     fn the_pages_lines_are_picked_from_a_report() {
         let report = format!("running 1 test\n{MARK}\trelease\t6.1\t6.1.0-1\ntest a of {MARK} ... ok\n");
-        assert_eq!(told(report.as_bytes()).collect::<Vec<_>>(), [format!("{MARK}\trelease\t6.1\t6.1.0-1")]);
+        assert_eq!(
+            reported(report.as_bytes()).collect::<Vec<_>>(),
+            [format!("{MARK}\trelease\t6.1\t6.1.0-1")]
+        );
     }
 
     #[test]
     fn every_kernel_has_a_column() {
-        let told = |series: &str, cell: &str| {
+        let reported = |series: &str, cell: &str| {
             [
                 format!("{MARK}\trelease\t{series}\t{series}.0-1"),
                 format!("{MARK}\tprobe\t{series}\tioctl\tkprobe\tioctls\t{cell}"),
             ]
         };
         let lines: Vec<String> =
-            ["5.10", "6.1", "6.12"].iter().flat_map(|series| told(series, "attached (1)")).collect();
-        assert!(page(&lines).unwrap_err().to_string().contains("7.2 told nothing"));
-        let all = [lines, told("7.2", "not_in_kernel").to_vec()].concat();
+            ["5.10", "6.1", "6.12"].iter().flat_map(|series| reported(series, "attached (1)")).collect();
+        assert!(page(&lines).unwrap_err().to_string().contains("7.2 reported nothing"));
+        let all = [lines, reported("7.2", "not_in_kernel").to_vec()].concat();
         let page = page(&all).unwrap();
         let row =
             "| `ioctl` | kprobe | ioctls | attached (1) | attached (1) | attached (1) | not_in_kernel |";

@@ -102,11 +102,11 @@ mod tests {
             queue_type: Some(QueueType::ComputeAql),
             ring_address: Some(0x20),
             write_pointer_address: Some(0x48),
-            ..QueueCreate::untold(Origin::Standing)
+            ..QueueCreate::unknown(Origin::Standing)
         };
         let row = PsRow { pid: Some(40), ns_pid: Some(7), queue: Some(queue), ..PsRow::default() };
         let topology = crate::attribute::Topology::default();
-        let told = standing(&row, &topology).unwrap();
+        let reported = standing(&row, &topology).unwrap();
         let kfd = KfdQueue {
             pid: Some(40),
             ns_pid: Some(7),
@@ -117,9 +117,9 @@ mod tests {
         };
         let wanted =
             Recorded { kfd, ring: Some(0x20), write_pointer: Some(0x48), live: true, ..Recorded::default() };
-        assert_eq!(told, wanted);
+        assert_eq!(reported, wanted);
         // As sysfs alone reports it.
-        let bare = QueueCreate { queue_id: Some(3), ..QueueCreate::untold(Origin::Standing) };
+        let bare = QueueCreate { queue_id: Some(3), ..QueueCreate::unknown(Origin::Standing) };
         assert_eq!(standing(&PsRow { queue: Some(bare), ..row }, &topology), None);
         assert_eq!(standing(&PsRow::default(), &topology), None);
     }

@@ -50,17 +50,17 @@ async fn who_waits_for_a_driver_is_up() {
     let root = tempfile::tempdir().unwrap();
     let _turn = signals::tests::TURN.lock().await;
     let (page, mut signals) = (Page::new(Roots::under(root.path()), detail(0)), Signals::new().unwrap());
-    let (mut supervisor, told) = listening();
+    let (mut supervisor, reported) = listening();
     let tracer = Tracer::idle(&Roots::under(root.path()));
     let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);
     assert!(timeout(Duration::from_secs(3), waiting).await.is_err(), "it goes on waiting");
-    let told = told.borrow();
-    assert!(told.iter().any(|line| line == "READY=1"), "{told:?}");
+    let reported = reported.borrow();
+    assert!(reported.iter().any(|line| line == "READY=1"), "{reported:?}");
     assert!(
-        told.iter().any(|line| line.starts_with("STATUS=") && line.ends_with("; waiting for it")),
-        "{told:?}"
+        reported.iter().any(|line| line.starts_with("STATUS=") && line.ends_with("; waiting for it")),
+        "{reported:?}"
     );
-    assert_eq!(told.iter().filter(|line| *line == "WATCHDOG=1").count(), 1, "{told:?}");
+    assert_eq!(reported.iter().filter(|line| *line == "WATCHDOG=1").count(), 1, "{reported:?}");
 }
 
 #[test]

@@ -53,19 +53,22 @@ fn lines(run: Run<'_>, page: &Page) -> Vec<Value> {
 }
 
 #[test]
-fn events_are_told_in_the_time_that_the_clock_has_now() {
+fn events_are_reported_in_the_time_that_the_clock_has_now() {
     let ask = ask(Path::new("/nowhere"), &[]);
     let (mut run, page) = begun(&ask);
     // As after a sleep, or after the clock was set.
     run.tracer.clock.mono_to_wall_ns = 0;
     run.show(&mut vec![Ok(event(clock::mono_ns(), 1, 700, Body::Close))]).unwrap();
-    let told: jiff::Timestamp = lines(run, &page)[0]["ts"].as_str().unwrap().parse().unwrap();
-    assert!(jiff::Timestamp::now().duration_since(told).abs() < jiff::SignedDuration::from_mins(1), "{told}");
+    let reported: jiff::Timestamp = lines(run, &page)[0]["ts"].as_str().unwrap().parse().unwrap();
+    assert!(
+        jiff::Timestamp::now().duration_since(reported).abs() < jiff::SignedDuration::from_mins(1),
+        "{reported}"
+    );
 }
 
 #[test]
-fn the_going_of_the_driver_is_told_after_all_that_ended_with_it() {
-    let told = |kinds| {
+fn the_going_of_the_driver_is_reported_after_all_that_ended_with_it() {
+    let reported = |kinds| {
         let ask = ask(Path::new("/nowhere"), kinds);
         let (mut run, page) = begun(&ask);
         run.tracer.state.apply(&event(10, 1, 700, seen(false)));
@@ -75,8 +78,8 @@ fn the_going_of_the_driver_is_told_after_all_that_ended_with_it() {
         Vec::from_iter(lines(run, &page).into_iter().map(line))
     };
     let all = ["queue_destroy \"driver_unloaded\"", "process_release null", "driver_unloaded null"];
-    assert_eq!(told(&[]), all);
-    assert_eq!(told(&[Kind::Open]), all[2..], "whatever was asked for");
+    assert_eq!(reported(&[]), all);
+    assert_eq!(reported(&[Kind::Open]), all[2..], "whatever was asked for");
 }
 
 /// A driver for which the kernel reports nothing by which it could be probed.

@@ -30,7 +30,7 @@ pub fn events(view: &EventsView<'_>) -> serde_json::Result<String> {
     struct List<'a> {
         began: Option<String>,
         matched: usize,
-        events: Vec<Told<'a>>,
+        events: Vec<Reported<'a>>,
         history: Vec<Bounds>,
     }
     let Found { entries, matched } = view.found;
@@ -39,16 +39,16 @@ pub fn events(view: &EventsView<'_>) -> serde_json::Result<String> {
         List {
             began: clock::rfc3339(view.began_ns),
             matched: *matched,
-            events: entries.iter().map(Told).collect(),
+            events: entries.iter().map(Reported).collect(),
             history: bounds(view.kept),
         },
     )
 }
 
 /// One entry, as a line of the stream.
-struct Told<'a>(&'a Arc<Entry>);
+struct Reported<'a>(&'a Arc<Entry>);
 
-impl Serialize for Told<'_> {
+impl Serialize for Reported<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entry = self.0;
         let clock = Clock { mono_to_wall_ns: i128::from(entry.mono_to_wall_ns()), zone: TimeZone::UTC };

@@ -16,8 +16,8 @@ fn of(state: &State, document: fn(&View<'_>) -> serde_json::Result<String>) -> V
 }
 
 fn evicted(at: u64, trigger: Option<Trigger>) -> crate::model::event::Event {
-    let told = Eviction { gpu_id: Some(GPU), trigger, errno: 0, latency_ns: 5 };
-    let body = if trigger.is_some() { Body::Evict(told) } else { Body::Restore(told) };
+    let reported = Eviction { gpu_id: Some(GPU), trigger, errno: 0, latency_ns: 5 };
+    let body = if trigger.is_some() { Body::Evict(reported) } else { Body::Restore(reported) };
     event(at, 1, PID, body)
 }
 
@@ -71,7 +71,7 @@ fn a_queue_has_its_fields_in_one_order() {
 }
 
 #[test]
-fn what_is_not_told_is_null_and_counts_are_counts() {
+fn what_is_not_reported_is_null_and_counts_are_counts() {
     let mut state = traced();
     let bare = QueueCreate {
         gpu_id: Some(9),
@@ -164,7 +164,7 @@ fn kept(history: &History) -> Vec<(Class, crate::state::Kept)> {
 }
 
 #[test]
-fn events_are_told_as_the_stream_tells_them() {
+fn events_are_reported_as_the_stream_shows_them() {
     let of_gpu = |at, body| crate::model::event::Event { process: None, tgid: None, ..event(at, 0, 0, body) };
     let access = crate::model::incident::FaultAccess {
         address: 0x7f00,
@@ -229,13 +229,16 @@ fn events_are_told_as_the_stream_tells_them() {
     let found = history.find(&Filter::newest(100));
     let view = EventsView { ts: None, began_ns: BOOT, found: &found, kept: &kept(&history) };
     let text = super::events(&view).expect("JSON");
-    let told: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(told["events"], Value::from(stream));
+    let reported: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(reported["events"], Value::from(stream));
     let names = crate::state::Entry::names();
     assert!(found.entries.iter().all(|entry| names.contains(&entry.name())), "a filter finds each");
-    assert_eq!((&told["matched"], &told["began"]), (&json!(15), &json!("2026-09-21T14:13:20.000000000Z")));
     assert_eq!(
-        told["history"][2],
+        (&reported["matched"], &reported["began"]),
+        (&json!(15), &json!("2026-09-21T14:13:20.000000000Z"))
+    );
+    assert_eq!(
+        reported["history"][2],
         json!({"class": "evictions", "events": 2, "max_events": 2048, "max_events_of_process": 256,
             "bytes": history.kept(Class::Evictions).bytes, "max_bytes": 393_216, "dropped": 0, "dropped_until": null})
     );
@@ -254,7 +257,7 @@ fn at(state: &State, history: &History, mono_ns: i64) -> Value {
 }
 
 #[test]
-fn who_held_what_at_a_moment_is_told_after_the_end() {
+fn who_held_what_at_a_moment_is_reported_after_the_end() {
     let (state, history) = remembered(&[
         event(30_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU), last: None }),
         event(40_000, 1, PID, Body::QueueCreate(facts(4))),
@@ -270,12 +273,15 @@ fn who_held_what_at_a_moment_is_told_after_the_end() {
         "queue_id": 3, "queue_type": "compute_aql", "born": "2026-09-21T14:13:20.000020000Z", "found": null,
         "ended": "2026-09-21T14:13:20.000030000Z", "cause": "other",
     });
-    let told = at(&state, &history, 25_000);
-    assert_eq!(told["queues"], json!([row]));
-    assert_eq!((&told["at"], &told["complete"]), (&json!("2026-09-21T14:13:20.000025000Z"), &json!(true)));
+    let reported = at(&state, &history, 25_000);
+    assert_eq!(reported["queues"], json!([row]));
+    assert_eq!(
+        (&reported["at"], &reported["complete"]),
+        (&json!("2026-09-21T14:13:20.000025000Z"), &json!(true))
+    );
     let held = |mono_ns| -> Vec<(Value, Value)> {
-        let told = at(&state, &history, mono_ns);
-        let queues = told["queues"].as_array().expect("a list");
+        let reported = at(&state, &history, mono_ns);
+        let queues = reported["queues"].as_array().expect("a list");
         queues.iter().map(|queue| (queue["queue_id"].clone(), queue["cause"].clone())).collect()
     };
     assert_eq!((held(15_000), held(35_000)), (vec![], vec![]));
@@ -289,20 +295,20 @@ fn who_held_what_at_a_moment_is_told_after_the_end() {
 }
 
 #[test]
-fn a_queue_that_outlived_its_destroy_is_told_once() {
+fn a_queue_that_outlived_its_destroy_is_reported_once() {
     let (state, history) = remembered(&[
         event(30_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU), last: None }),
         event(31_000, 1, PID, Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 }),
     ]);
-    let told = at(&state, &history, 25_000);
+    let reported = at(&state, &history, 25_000);
     assert_eq!(
-        (told["queues"].as_array().map(Vec::len), &told["queues"][0]["ended"]),
+        (reported["queues"].as_array().map(Vec::len), &reported["queues"][0]["ended"]),
         (Some(1), &json!(null))
     );
 }
 
 #[test]
-fn the_status_tells_what_cannot_be_seen_and_why() {
+fn the_status_shows_what_cannot_be_seen_and_why() {
     use crate::model::verdict::Verdict;
     use crate::output::samples::probe;
     use kfd_trace_common::counter::ProbeId;
@@ -327,12 +333,12 @@ fn the_status_tells_what_cannot_be_seen_and_why() {
         topology: &topology(),
         kept: &[],
     };
-    let told: Value = serde_json::from_str(&status(&tracing).expect("JSON")).expect("JSON");
-    assert_eq!((&told["tracing"], &told["reason"]), (&json!(true), &json!(null)));
-    assert_eq!((&told["queues_by_ioctl"], &told["driver_loads"]), (&json!(true), &json!(2)));
-    assert_eq!(told["meaning"], json!(["not seen: what queue_add feeds"]));
-    assert_eq!(told["lost"], json!({"probe missed, ioctl": 3}));
-    assert_eq!(told["probes"][1]["verdict"], "missing_fields");
-    assert_eq!(told["probes"][1]["reason"], "QUEUE_ID");
-    assert_eq!(told["probes"][0]["missed"], json!({"program_skipped": null, "probe_missed": 3}));
+    let reported: Value = serde_json::from_str(&status(&tracing).expect("JSON")).expect("JSON");
+    assert_eq!((&reported["tracing"], &reported["reason"]), (&json!(true), &json!(null)));
+    assert_eq!((&reported["queues_by_ioctl"], &reported["driver_loads"]), (&json!(true), &json!(2)));
+    assert_eq!(reported["meaning"], json!(["not seen: what queue_add feeds"]));
+    assert_eq!(reported["lost"], json!({"probe missed, ioctl": 3}));
+    assert_eq!(reported["probes"][1]["verdict"], "missing_fields");
+    assert_eq!(reported["probes"][1]["reason"], "QUEUE_ID");
+    assert_eq!(reported["probes"][0]["missed"], json!({"program_skipped": null, "probe_missed": 3}));
 }

@@ -59,7 +59,7 @@ mod tests {
             queue_id: Some(queue_id),
             gpu_id: Some(7),
             ring_address: Some(0x1000),
-            ..QueueCreate::untold(Origin::Standing)
+            ..QueueCreate::unknown(Origin::Standing)
         };
         PsRow { pid: Some(5), queue: Some(queue), process_age_ns: Some(500), ..PsRow::default() }
     }

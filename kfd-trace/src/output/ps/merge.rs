@@ -70,10 +70,10 @@ fn fill_process(known: &mut PsRow, row: &PsRow) {
 
 /// Copies process details from one row to all rows of that PID.
 fn spread_process_facts(all: &mut [PsRow]) {
-    let told: BTreeMap<_, _> =
+    let reported: BTreeMap<_, _> =
         all.iter().rev().filter(|row| row.comm.is_some()).map(|row| (row.pid, row.clone())).collect();
     for row in all.iter_mut().filter(|row| row.pid.is_some()) {
-        if let Some(other) = told.get(&row.pid) {
+        if let Some(other) = reported.get(&row.pid) {
             fill_process(row, other);
         }
     }
@@ -95,7 +95,7 @@ mod tests {
                 gpu_id: Some(58270),
                 queue_type: Some(QueueType::ComputeAql),
                 ring_address: Some(0x1000),
-                ..QueueCreate::untold(Origin::Ioctl)
+                ..QueueCreate::unknown(Origin::Ioctl)
             }),
             sources: Source::Probe.into(),
             ..PsRow::default()
@@ -108,7 +108,7 @@ mod tests {
             gpu_id: Some(58270),
             queue_type: Some(QueueType::Compute),
             ring_size: Some(4096),
-            ..QueueCreate::untold(Origin::Standing)
+            ..QueueCreate::unknown(Origin::Standing)
         });
         PsRow { pid: Some(pid), queue, sources: Source::Sysfs.into(), ..PsRow::default() }
     }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sources_make_one_row_with_what_each_tells() {
+    fn both_sources_make_one_row_with_what_each_shows() {
         let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, Some(1))]]);
         assert_eq!(rows.len(), 1);
         let queue = rows[0].queue.as_ref().expect("a queue");

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes shown at either end of a reason that is longer than both: a name or value in it may be as long as
 /// the file, and what to do is at its end.
-const TOLD: usize = 300;
+const REPORTED: usize = 300;
 
 /// Maximum nesting of lists and maps. The format has three.
 const DEEPEST: usize = 8;
@@ -237,10 +237,10 @@ fn limits(length: usize) -> serde_saphyr::Options {
 }
 
 fn shortened(why: String) -> String {
-    if why.len() <= 2 * TOLD {
+    if why.len() <= 2 * REPORTED {
         return why;
     }
-    let (begin, end) = (why.floor_char_boundary(TOLD), why.ceil_char_boundary(why.len() - TOLD));
+    let (begin, end) = (why.floor_char_boundary(REPORTED), why.ceil_char_boundary(why.len() - REPORTED));
     format!("{}...{}", &why[..begin], &why[end..])
 }
 

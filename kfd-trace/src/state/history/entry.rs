@@ -77,7 +77,7 @@ impl Ended {
             queue_id: Some(self.queue_id),
             gpu_id: self.gpu_id,
             queue_type: self.queue_type,
-            ..QueueCreate::untold(Origin::Other)
+            ..QueueCreate::unknown(Origin::Other)
         };
         let queue = Queue::standing(self.queue_id, &facts, Source::Probe, at_ns);
         let end = self.cause.map(|cause| QueueEnd { at_ns, cause });

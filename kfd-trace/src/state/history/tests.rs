@@ -34,7 +34,7 @@ impl World {
     }
 
     /// Name, PID and time of each entry.
-    fn told(&self) -> Vec<(&'static str, Option<u32>, u64)> {
+    fn reported(&self) -> Vec<(&'static str, Option<u32>, u64)> {
         self.all().iter().map(|entry| (entry.name(), entry.pid(), entry.mono_ns)).collect()
     }
 }
@@ -69,7 +69,7 @@ fn what_changes_who_holds_what_is_kept_and_nothing_else() {
     for (at, body) in (10..).zip(bodies) {
         world.take(&event(at, 1, 700, body));
     }
-    let names: Vec<_> = world.told().into_iter().map(|(name, ..)| name).collect();
+    let names: Vec<_> = world.reported().into_iter().map(|(name, ..)| name).collect();
     let expected = [
         "process_seen",
         "queue_create",
@@ -121,10 +121,10 @@ fn a_storm_of_evictions_pushes_out_no_queue_and_no_eviction_of_others() {
     assert_eq!((kept.entries, kept.dropped), (8 + 1, 990 - 8), "its share, and that of the other one");
     assert_eq!(kept.dropped_until_ns, Some(BOOT + 991), "the newest are kept");
     assert_eq!(world.history.kept(Class::Queues).entries, 2);
-    let told = world.told();
+    let reported = world.reported();
     assert!(
-        told.contains(&("evict", Some(702), 3)) && told.contains(&("restore", Some(701), 999)),
-        "{told:?}"
+        reported.contains(&("evict", Some(702), 3)) && reported.contains(&("restore", Some(701), 999)),
+        "{reported:?}"
     );
 }
 
@@ -136,7 +136,7 @@ fn a_class_is_bounded_in_number() {
     }
     let kept = world.history.kept(Class::Processes);
     assert_eq!((kept.entries, kept.dropped, kept.dropped_until_ns), (16, 84, Some(BOOT + 84)));
-    assert_eq!(world.told().first().map(|told| told.2), Some(85));
+    assert_eq!(world.reported().first().map(|reported| reported.2), Some(85));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_class_is_bounded_in_bytes_whatever_the_names() {
         let kept = world.history.kept(class);
         assert!(kept.bytes <= 50_000 && kept.entries >= 10, "{kept:?}");
     }
-    let last = world.told().last().copied();
+    let last = world.reported().last().copied();
     assert_eq!(last, Some(("queue_create", Some(200), 200)), "the newest is kept");
 }
 
@@ -248,7 +248,7 @@ fn queues_that_stood_at_a_moment() {
 }
 
 #[test]
-fn ends_that_no_record_told_are_told() {
+fn ends_that_no_record_reported_are_reported() {
     let mut world = World::new();
     world.take(&event(10, 1, 700, seen(false)));
     world.take(&event(20, 1, 700, create(3)));
@@ -258,7 +258,8 @@ fn ends_that_no_record_told_are_told() {
         What::QueueDestroy(queue) => queue.cause,
         _ => None,
     };
-    let told: Vec<_> = world.all().iter().map(|entry| (entry.name(), entry.mono_ns, cause(entry))).collect();
+    let reported: Vec<_> =
+        world.all().iter().map(|entry| (entry.name(), entry.mono_ns, cause(entry))).collect();
     let expected = [
         ("process_seen", 10, None),
         ("queue_create", 20, None),
@@ -267,7 +268,7 @@ fn ends_that_no_record_told_are_told() {
         ("queue_destroy", 40, Some(Cause::LeftAtRelease)),
         ("process_release", 40, None),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]
@@ -279,7 +280,7 @@ fn the_end_of_a_process_whose_pid_was_given_again_is_its_own() {
     let start_boottime_ns = Some(9_000_000_000);
     let other = ProcessSeen { start_boottime_ns, comm: Some("next".into()), ..other };
     world.take(&event(30, 2, 700, Body::ProcessSeen(other)));
-    let told: Vec<_> = world.all()[2..]
+    let reported: Vec<_> = world.all()[2..]
         .iter()
         .map(|entry| {
             let comm = entry.owner.as_ref().and_then(|owner| owner.comm.as_deref()).map(str::to_owned);
@@ -292,7 +293,7 @@ fn the_end_of_a_process_whose_pid_was_given_again_is_its_own() {
         ("process_release", first, "train".to_owned()),
         ("process_seen", second, "next".to_owned()),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]

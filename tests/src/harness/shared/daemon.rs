@@ -129,8 +129,8 @@ fn left(metrics: &Metrics) -> Vec<String> {
         none("kfd_queues"),
     ]
     .into_iter()
-    .filter(|(_, told, _, counted)| told != counted)
-    .map(|(what, told, name, counted)| format!("{what}: {told}, {name}: {counted}"))
+    .filter(|(_, reported, _, counted)| reported != counted)
+    .map(|(what, reported, name, counted)| format!("{what}: {reported}, {name}: {counted}"))
     .collect()
 }
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_what_may_be_missing_is_told() {
+    fn each_of_what_may_be_missing_is_reported() {
         let text = |wrong: &str| -> String {
             MISSING.iter().map(|name| format!("{name} {}\n", u8::from(*name == wrong))).collect()
         };

@@ -98,15 +98,15 @@ impl Running {
 
     /// Sets the mark.
     fn settle(&mut self) -> Result<()> {
-        let (told, counts) = until("all of earlier tests to be told", SOON, || {
+        let (reported, counts) = until("all of earlier tests to be reported", SOON, || {
             lives(&mut self.stream)?;
             let lines = self.stream.after(self.mark);
-            let (told, whole, over) = lines.look(|lines| (lines.len(), kinds(lines), is_over(lines)));
+            let (reported, whole, over) = lines.look(|lines| (lines.len(), kinds(lines), is_over(lines)));
             let counts = self.counters.read()?;
             let sent = counts.since(&self.before).sent;
-            Ok((over && untold(&sent, &whole).is_none()).then_some((told, counts)))
+            Ok((over && unknown(&sent, &whole).is_none()).then_some((reported, counts)))
         })?;
-        self.mark += told;
+        self.mark += reported;
         self.before = counts;
         Ok(())
     }
@@ -127,9 +127,9 @@ impl Running {
             missing.is_empty(),
             "beside this test it has lost records or could not do something: {missing:?}"
         );
-        until("every record to be told", SOON, || {
-            let told = self.stream.after(self.mark).look(kinds);
-            Ok(untold(&self.counters.read()?.since(&self.before).sent, &told).is_none().then_some(()))
+        until("every record to be reported", SOON, || {
+            let reported = self.stream.after(self.mark).look(kinds);
+            Ok(unknown(&self.counters.read()?.since(&self.before).sent, &reported).is_none().then_some(()))
         })
     }
 }
@@ -153,8 +153,8 @@ fn kinds(lines: &[Value]) -> Sums {
 
 /// A kind of which more records were sent than lines printed. There may be more lines: some are made from
 /// other records.
-fn untold<'a>(sent: &'a BTreeMap<&'static str, u64>, told: &Sums) -> Option<&'a str> {
-    let short = sent.iter().find(|(kind, sent)| told.get(**kind).unwrap_or(&0) < sent);
+fn unknown<'a>(sent: &'a BTreeMap<&'static str, u64>, reported: &Sums) -> Option<&'a str> {
+    let short = sent.iter().find(|(kind, sent)| reported.get(**kind).unwrap_or(&0) < sent);
     short.map(|(kind, _)| *kind)
 }
 
@@ -191,10 +191,10 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_with_too_few_lines_is_untold() {
+    fn a_kind_with_too_few_lines_is_unreported() {
         let sent = [("ioctl", 2), ("open", 1)].into();
-        let told = |ioctls: u64| Sums::from([("ioctl".to_owned(), ioctls), ("open".to_owned(), 3)]);
-        assert_eq!((untold(&sent, &told(1)), untold(&sent, &told(2))), (Some("ioctl"), None));
+        let reported = |ioctls: u64| Sums::from([("ioctl".to_owned(), ioctls), ("open".to_owned(), 3)]);
+        assert_eq!((unknown(&sent, &reported(1)), unknown(&sent, &reported(2))), (Some("ioctl"), None));
         assert_eq!(kinds(&[line("open", None), line("open", None)]), Sums::from([("open".to_owned(), 2)]));
     }
 }

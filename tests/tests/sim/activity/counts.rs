@@ -1,8 +1,8 @@
 //! Counts of queues that are used and destroyed normally.
 
 use super::{
-    PACKETS, RING_BYTES, act, daemon, has_queues, incomplete, ledger, of_process, or_none, samples, tells,
-    told, told_of_queue,
+    PACKETS, RING_BYTES, act, daemon, has_queues, incomplete, ledger, of_process, or_none, reported,
+    reported_of_queue, samples, shows,
 };
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::wait::SOON;
@@ -29,7 +29,7 @@ fn bursts(daemon: &Daemon) -> Result<()> {
     workload.send_line(&format!("busy 0 {REPORTED}"))?;
     let mut before = (0.0, 0.0);
     let line = until("the end of the bursts", SOON, || {
-        let now = told(&daemon.scrape()?, PACKETS, pid).unwrap_or_default();
+        let now = reported(&daemon.scrape()?, PACKETS, pid).unwrap_or_default();
         let grows = before.0 <= now.0 && before.1 <= now.1;
         ensure!(grows && now.1 <= now.0 && now.0 <= whole, "{before:?}, then {now:?}");
         before = now;
@@ -38,7 +38,7 @@ fn bursts(daemon: &Daemon) -> Result<()> {
     assert_eq!(ledger(&line)?, (whole, whole));
     workload.must("destroy 0")?;
     let metrics = has_queues(daemon, pid, 1)?;
-    assert_eq!((told(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some((whole, whole)), 0.0));
+    assert_eq!((reported(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some((whole, whole)), 0.0));
 
     // its id is reused by a queue that begins at 0
     let created = workload.act("create aql")?;
@@ -47,11 +47,11 @@ fn bursts(daemon: &Daemon) -> Result<()> {
     let (submitted, retired) = act(&mut workload, "retire 0 4")?;
     let other = act(&mut workload, "submit 1 11")?;
     let all = (whole + submitted + other.0, whole + retired + other.1);
-    tells(daemon, PACKETS, pid, all)?;
+    shows(daemon, PACKETS, pid, all)?;
     let metrics = samples(daemon, 2)?;
-    assert_eq!(told(&metrics, PACKETS, pid), Some(all), "there is no more");
-    assert_eq!(told_of_queue(&metrics, PACKETS, pid, "0"), Some((submitted, retired)));
-    assert_eq!(told_of_queue(&metrics, PACKETS, pid, "1"), Some(other));
+    assert_eq!(reported(&metrics, PACKETS, pid), Some(all), "there is no more");
+    assert_eq!(reported_of_queue(&metrics, PACKETS, pid, "0"), Some((submitted, retired)));
+    assert_eq!(reported_of_queue(&metrics, PACKETS, pid, "1"), Some(other));
     let gpu = created["gpu_id"].to_string();
     let labels = [("pid", &*pid.to_string()), ("gpu_id", &gpu)];
     let of_gpu = metrics.sum("kfd_process_packets_submitted_total", &labels);
@@ -65,8 +65,8 @@ fn bursts(daemon: &Daemon) -> Result<()> {
     workload.must("destroy 0")?;
     workload.must("destroy 1")?;
     let metrics = has_queues(daemon, pid, 0)?;
-    assert_eq!((told(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some(all), 0.0));
-    assert_eq!(told_of_queue(&metrics, PACKETS, pid, "0"), None);
+    assert_eq!((reported(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some(all), 0.0));
+    assert_eq!(reported_of_queue(&metrics, PACKETS, pid, "0"), None);
     workload.finish().map(drop)
 }
 
@@ -76,9 +76,9 @@ fn fork(daemon: &Daemon) -> Result<()> {
     let forked = workload.act("fork")?;
     let child = forked["child"].as_u64().context("its child")?.to_string();
     let counts = act(&mut workload, "submit 0 11")?;
-    tells(daemon, PACKETS, workload.pid(), counts)?;
+    shows(daemon, PACKETS, workload.pid(), counts)?;
     let metrics = samples(daemon, 4)?;
-    assert_eq!(told(&metrics, PACKETS, workload.pid()), Some(counts), "twofold");
+    assert_eq!(reported(&metrics, PACKETS, workload.pid()), Some(counts), "twofold");
     let of_child = |labels: &std::collections::BTreeMap<String, String>| labels.get("pid") == Some(&child);
     assert_eq!(metrics.samples.keys().find(|(_, labels)| of_child(labels)), None);
     workload.must("destroy 0")?;
@@ -89,15 +89,15 @@ fn fork(daemon: &Daemon) -> Result<()> {
 fn closed(daemon: &Daemon) -> Result<()> {
     let mut workload = Steered::having(&["create aql", "submit 0 3", "close"])?;
     let pid = workload.pid();
-    tells(daemon, PACKETS, pid, (3.0, 0.0))?;
+    shows(daemon, PACKETS, pid, (3.0, 0.0))?;
     act(&mut workload, "submit 0 4")?;
     let counts = act(&mut workload, "retire 0 7")?;
-    tells(daemon, PACKETS, pid, counts)?;
+    shows(daemon, PACKETS, pid, counts)?;
     workload.must("open")?;
     let counts = act(&mut workload, "busy 0 20 10")?;
     workload.must("destroy 0")?;
     let metrics = has_queues(daemon, pid, 0)?;
-    assert_eq!((told(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some(counts), 0.0));
+    assert_eq!((reported(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some(counts), 0.0));
     workload.finish().map(drop)
 }
 
@@ -111,11 +111,11 @@ impl Slow {
         Steered::having(&[&queues[..], &work].concat()).map(Self)
     }
 
-    pub(super) fn told(&self, daemon: &Daemon) -> Result<()> {
+    pub(super) fn reported(&self, daemon: &Daemon) -> Result<()> {
         let pid = self.0.pid();
-        tells(daemon, PACKETS, pid, (5.0, 2.0))?;
-        let metrics = tells(daemon, RING_BYTES, pid, (4096.0, 4032.0))?;
-        assert_eq!(told_of_queue(&metrics, RING_BYTES, pid, "1"), Some((4096.0, 4032.0)));
+        shows(daemon, PACKETS, pid, (5.0, 2.0))?;
+        let metrics = shows(daemon, RING_BYTES, pid, (4096.0, 4032.0))?;
+        assert_eq!(reported_of_queue(&metrics, RING_BYTES, pid, "1"), Some((4096.0, 4032.0)));
         let backlogs = [PACKETS, RING_BYTES]
             .map(|unit| of_process(&metrics, &format!("kfd_process_{unit}_backlog"), pid));
         assert_eq!(backlogs, [3.0, 64.0].map(Some));
@@ -141,7 +141,7 @@ impl Slow {
         act(workload, "retire 0 2")?;
         act(workload, "retire 1 64")?;
         let metrics = until_stalled(0.0)?;
-        let counts = (told(&metrics, RING_BYTES, pid), incomplete(&metrics, pid));
+        let counts = (reported(&metrics, RING_BYTES, pid), incomplete(&metrics, pid));
         assert_eq!(counts, (Some((4096.0, 4096.0)), 0.0));
         daemon.scrape_until("both queues to be idle", |metrics| {
             let idle = metrics.series("kfd_process_idle_seconds");
@@ -174,7 +174,7 @@ fn of_a_destroyed_queue_are_exact_without_any_sample() -> Result<()> {
     has_queues(&daemon, pid, 1)?;
     killed.kill()?;
     let metrics = has_queues(&daemon, pid, 0)?;
-    assert_eq!(told(&metrics, PACKETS, pid).unwrap_or_default(), (0.0, 0.0), "nothing was read");
+    assert_eq!(reported(&metrics, PACKETS, pid).unwrap_or_default(), (0.0, 0.0), "nothing was read");
     assert_eq!(incomplete(&metrics, pid), 1.0);
     daemon.stop()
 }
@@ -187,7 +187,7 @@ fn destroyed(daemon: &Daemon) -> Result<bool> {
     act(&mut workload, "submit 1 256")?;
     let bytes = act(&mut workload, "retire 1 128")?;
     let metrics = has_queues(daemon, pid, 2)?;
-    let before = [PACKETS, RING_BYTES].map(|unit| told(&metrics, unit, pid).unwrap_or_default());
+    let before = [PACKETS, RING_BYTES].map(|unit| reported(&metrics, unit, pid).unwrap_or_default());
     assert_eq!(before, [(0.0, 0.0); 2], "it has sampled");
     workload.must("destroy 0")?;
     workload.must("destroy 1")?;
@@ -195,11 +195,14 @@ fn destroyed(daemon: &Daemon) -> Result<bool> {
     let (incomplete, missed) = (incomplete(&metrics, pid), metrics.sum("kfd_trace_probe_missed_total", &[]));
     let mut unread = 0;
     for (unit, all) in [(PACKETS, packets), (RING_BYTES, bytes)] {
-        let told = told(&metrics, unit, pid);
-        if told != Some(all) {
+        let reported = reported(&metrics, unit, pid);
+        if reported != Some(all) {
             unread += 1;
             // A page that was not present, or a program that the kernel did not run.
-            ensure!(told.unwrap_or_default() == (0.0, 0.0), "{told:?} of {all:?} {unit}, {missed:?} missed");
+            ensure!(
+                reported.unwrap_or_default() == (0.0, 0.0),
+                "{reported:?} of {all:?} {unit}, {missed:?} missed"
+            );
         }
     }
     ensure!(incomplete == f64::from(unread), "{incomplete} incomplete, {unread} not read, {missed:?} missed");
@@ -208,22 +211,22 @@ fn destroyed(daemon: &Daemon) -> Result<bool> {
 }
 
 #[test]
-fn are_not_told_where_sampling_is_off() -> Result<()> {
+fn are_not_reported_where_sampling_is_off() -> Result<()> {
     let mut daemon = daemon(&["--sample.interval=0", "--metrics.per-queue"])?;
     let mut workload =
         Steered::having(&["create aql", "create sdma gpu=1", "busy 0 100", "submit 1 64", "create aql"])?;
     workload.must("destroy 0")?;
     let metrics = has_queues(&daemon, workload.pid(), 2)?;
-    let told: Vec<&String> = metrics
+    let reported: Vec<&String> = metrics
         .samples
         .keys()
         .map(|(name, _)| name)
         .filter(|name| ["_packets_", "_ring_bytes_", "_stalled", "_idle_"].iter().any(|of| name.contains(of)))
         .collect();
-    assert_eq!(told, Vec::<&String>::new());
+    assert_eq!(reported, Vec::<&String>::new());
     assert_eq!(metrics.sum("kfd_trace_sample_interval_seconds", &[]), Some(0.0));
     assert_eq!(metrics.sum("kfd_trace_samples_total", &[]).unwrap_or(0.0), 0.0);
-    assert_eq!(or_none(&metrics, "kfd_queue_info", workload.pid()), 2.0, "queues are told all the same");
+    assert_eq!(or_none(&metrics, "kfd_queue_info", workload.pid()), 2.0, "queues are reported all the same");
     workload.finish()?;
     daemon.stop()
 }

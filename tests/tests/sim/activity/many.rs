@@ -1,6 +1,6 @@
 //! A thousand queues: their counts are the sum of all ledgers, by process and by GPU.
 
-use super::{Counts, PACKETS, daemon, has_queues, incomplete, ledger, tells, told};
+use super::{Counts, PACKETS, daemon, has_queues, incomplete, ledger, reported, shows};
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Metrics, Workload, nodes};
@@ -54,7 +54,7 @@ fn queues_add_up() -> Result<()> {
     let counts = workloads.iter().map(|workload| last(workload, "retire")).collect::<Result<Vec<_>>>()?;
     let mut metrics = Metrics::default();
     for (workload, counts) in workloads.iter().zip(&counts) {
-        metrics = tells(&daemon, PACKETS, workload.pid(), *counts)?;
+        metrics = shows(&daemon, PACKETS, workload.pid(), *counts)?;
     }
     assert_eq!(sum(&metrics, &[]), Some(total(&counts)));
     // each process has one queue more on the first GPU
@@ -69,7 +69,11 @@ fn queues_add_up() -> Result<()> {
         workload.finish()?;
         let metrics = has_queues(&daemon, workload.pid(), 0)?;
         let (op, missing) = if destroys(number) { ("submit", 0.0) } else { ("retire", queues) };
-        assert_eq!(told(&metrics, PACKETS, workload.pid()), Some(last(workload, op)?), "process {number}");
+        assert_eq!(
+            reported(&metrics, PACKETS, workload.pid()),
+            Some(last(workload, op)?),
+            "process {number}"
+        );
         assert_eq!(incomplete(&metrics, workload.pid()), missing, "process {number}");
     }
     daemon.stop()

@@ -2,7 +2,7 @@
 //! from it.
 
 use super::{
-    PACKETS, act, grows, has_queues, incomplete, not_measured, of_process, tells, told, told_of_queue,
+    PACKETS, act, grows, has_queues, incomplete, not_measured, of_process, reported, reported_of_queue, shows,
 };
 use anyhow::Result;
 use kfd_trace_tests::harness::{Daemon, Metrics, Steered};
@@ -16,13 +16,13 @@ pub(super) fn scribbled(daemon: &Daemon) -> Result<()> {
     let mut workload = Steered::having(&["create aql", "submit 0 70"])?;
     let pid = workload.pid();
     let counts = act(&mut workload, "retire 0 60")?;
-    tells(daemon, PACKETS, pid, counts)?;
+    shows(daemon, PACKETS, pid, counts)?;
     // large numbers in place of the counts, then zeros: neither must be taken for counts
     for scribble in ["scribble 0", "scribble 0 0"] {
         workload.must(scribble)?;
         let metrics = errors(daemon, "foreign")?;
-        assert_eq!(told(&metrics, PACKETS, pid), Some(counts), "{scribble}");
-        assert_eq!(told_of_queue(&metrics, PACKETS, pid, "0"), Some(counts), "{scribble}");
+        assert_eq!(reported(&metrics, PACKETS, pid), Some(counts), "{scribble}");
+        assert_eq!(reported_of_queue(&metrics, PACKETS, pid, "0"), Some(counts), "{scribble}");
         assert_eq!(not_measured(&metrics, pid), 1.0, "{scribble}");
         for gauge in ["kfd_queue_packets_backlog", "kfd_queue_stalled", "kfd_process_idle_seconds"] {
             assert_eq!(of_process(&metrics, gauge, pid), None, "{gauge} of now, after {scribble}");
@@ -33,11 +33,11 @@ pub(super) fn scribbled(daemon: &Daemon) -> Result<()> {
         })?;
     }
     let counts = act(&mut workload, "submit 0 5")?;
-    tells(daemon, PACKETS, pid, counts)?;
+    shows(daemon, PACKETS, pid, counts)?;
     workload.must("scribble 0")?;
     workload.must("destroy 0")?;
     let metrics = has_queues(daemon, pid, 0)?;
-    assert_eq!((told(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some(counts), 1.0));
+    assert_eq!((reported(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some(counts), 1.0));
     workload.finish().map(drop)
 }
 
@@ -45,17 +45,17 @@ pub(super) fn unmapped(daemon: &Daemon) -> Result<()> {
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
     act(&mut workload, "submit 0 3")?;
-    tells(daemon, PACKETS, pid, (3.0, 0.0))?;
+    shows(daemon, PACKETS, pid, (3.0, 0.0))?;
     workload.must("unmap 0")?;
     let metrics = errors(daemon, "unreadable")?;
-    assert_eq!((told(&metrics, PACKETS, pid), not_measured(&metrics, pid)), (Some((3.0, 0.0)), 1.0));
+    assert_eq!((reported(&metrics, PACKETS, pid), not_measured(&metrics, pid)), (Some((3.0, 0.0)), 1.0));
     // the other one continues
     act(&mut workload, "submit 1 8")?;
-    tells(daemon, PACKETS, pid, (11.0, 0.0))?;
+    shows(daemon, PACKETS, pid, (11.0, 0.0))?;
     workload.must("destroy 0")?;
     workload.must("destroy 1")?;
     let metrics = has_queues(daemon, pid, 0)?;
-    assert_eq!((told(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some((11.0, 0.0)), 1.0));
+    assert_eq!((reported(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some((11.0, 0.0)), 1.0));
     workload.finish().map(drop)
 }
 
@@ -65,7 +65,7 @@ pub(super) fn unreadable(daemon: &Daemon) -> Result<()> {
     let pid = workload.pid();
     let metrics = errors(daemon, "unreadable")?;
     assert_eq!(not_measured(&metrics, pid), 1.0);
-    assert_eq!(told(&metrics, PACKETS, pid).unwrap_or_default(), (0.0, 0.0));
+    assert_eq!(reported(&metrics, PACKETS, pid).unwrap_or_default(), (0.0, 0.0));
     workload.must("destroy 0")?;
     let metrics = has_queues(daemon, pid, 0)?;
     assert_eq!(incomplete(&metrics, pid), 1.0);

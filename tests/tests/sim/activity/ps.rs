@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 /// Activity of a listed queue: `[unit, submitted, retired, backlog, reason if unknown]`
 fn activity(queues: &[Value], pid: u32, queue_id: u32) -> Result<Value> {
     let mut own = queues.iter().filter(|queue| queue["pid"] == pid && queue["queue_id"] == queue_id);
-    let told = &own.next().with_context(|| format!("no queue {queue_id} of process {pid}"))?["activity"];
-    Ok(json!(["unit", "submitted", "retired", "backlog", "not_measured"].map(|name| &told[name])))
+    let reported = &own.next().with_context(|| format!("no queue {queue_id} of process {pid}"))?["activity"];
+    Ok(json!(["unit", "submitted", "retired", "backlog", "not_measured"].map(|name| &reported[name])))
 }
 
 #[test]
-fn tells_what_each_queue_does() -> Result<()> {
+fn shows_what_each_queue_does() -> Result<()> {
     let mut good =
         Steered::having(&["create aql", "create sdma gpu=1", "submit 0 9", "retire 0 4", "submit 1 4096"])?;
     let mut bad = Steered::having(&["create aql", "create aql unreadable", "submit 0 7", "scribble 0"])?;
@@ -22,8 +22,8 @@ fn tells_what_each_queue_does() -> Result<()> {
     assert_eq!(activity(queues, good.pid(), 0)?, json!(["packets", 9, 4, 5, null]));
     assert_eq!(activity(queues, good.pid(), 1)?, json!(["ring_bytes", 4096, 0, 4096, null]));
     for (queue_id, why) in [(0, "foreign"), (1, "unreadable")] {
-        let told = activity(queues, bad.pid(), queue_id)?;
-        assert_eq!((&told[4], &told[1]), (&json!(why), &json!(null)), "queue {queue_id}");
+        let reported = activity(queues, bad.pid(), queue_id)?;
+        assert_eq!((&reported[4], &reported[1]), (&json!(why), &json!(null)), "queue {queue_id}");
     }
     good.finish()?;
     bad.finish().map(drop)

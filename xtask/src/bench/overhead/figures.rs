@@ -103,11 +103,11 @@ fn least(repeats: &[f64]) -> f64 {
 }
 
 /// The figures, in the guest's order.
-pub(super) fn rows(kernel: &'static str, told: &[Report]) -> Result<Vec<Row>> {
+pub(super) fn rows(kernel: &'static str, reported: &[Report]) -> Result<Vec<Row>> {
     let row = |report: &Report| {
         let Report { case, subject, .. } = report;
-        let base = told.iter().find(|other| other.case == *case && other.subject == UNTRACED);
-        let base = base.with_context(|| format!("{case}: the guest told nothing of {UNTRACED}"))?;
+        let base = reported.iter().find(|other| other.case == *case && other.subject == UNTRACED);
+        let base = base.with_context(|| format!("{case}: the guest reported nothing of {UNTRACED}"))?;
         let whole = least(report.counted(subject));
         let extra = whole - least(base.counted(subject));
         Ok(Row {
@@ -116,17 +116,17 @@ pub(super) fn rows(kernel: &'static str, told: &[Report]) -> Result<Vec<Row>> {
             subject: subject.clone(),
             instructions: round(whole),
             extra: round(extra),
-            probes: probes(report, told),
+            probes: probes(report, reported),
         })
     };
-    told.iter().map(row).collect()
+    reported.iter().map(row).collect()
 }
 
 /// The runs in a report; for subjects with the same probes that count none, the runs of their case.
-fn probes(report: &Report, told: &[Report]) -> Option<f64> {
+fn probes(report: &Report, reported: &[Report]) -> Option<f64> {
     let uncounted = SAME_PROBES.contains(&report.subject.as_str());
     let same = |other: &&Report| uncounted && other.case == report.case;
-    report.probes.or_else(|| told.iter().filter(same).find_map(|other| other.probes))
+    report.probes.or_else(|| reported.iter().filter(same).find_map(|other| other.probes))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "instructions of one operation")]
@@ -135,8 +135,8 @@ fn round(instructions: f64) -> i64 {
 }
 
 /// The spread of each figure's repeats.
-pub(super) fn repeats(told: &[Report]) -> impl Iterator<Item = String> {
-    told.iter().map(|report| {
+pub(super) fn repeats(reported: &[Report]) -> impl Iterator<Item = String> {
+    reported.iter().map(|report| {
         let Report { case, subject, caller, machine, .. } = report;
         format!("{case} {subject}: caller {caller:.1?}, machine {machine:.1?}")
     })
@@ -169,13 +169,13 @@ mod tests {
         "kfd-cost: an error of the program",
     ];
 
-    fn told() -> Vec<Report> {
+    fn reported() -> Vec<Report> {
         LINES.iter().filter_map(|line| Report::parse(line)).collect::<Result<_>>().expect("all are sound")
     }
 
     #[test]
     fn each_subject_is_held_against_the_same_measure_of_untraced() {
-        let rows = rows("6.12", &told()).expect("untraced is there");
+        let rows = rows("6.12", &reported()).expect("untraced is there");
         let seen: Vec<_> =
             rows.iter().map(|row| (row.subject.as_str(), row.instructions, row.extra)).collect();
         let expected = [
@@ -189,14 +189,14 @@ mod tests {
 
     #[test]
     fn the_runs_of_programs_hold_for_the_same_probes_only() {
-        let rows = rows("6.12", &told()).expect("untraced is there");
+        let rows = rows("6.12", &reported()).expect("untraced is there");
         let probe: Vec<_> = rows.iter().map(Row::probe).collect();
         assert_eq!(probe, [None, Some(100), Some(10), None]);
     }
 
     #[test]
     fn what_is_missing_is_an_error() {
-        let without: Vec<_> = told().into_iter().filter(|report| report.subject != UNTRACED).collect();
+        let without: Vec<_> = reported().into_iter().filter(|report| report.subject != UNTRACED).collect();
         assert!(rows("6.12", &without).is_err());
         let broken = r#"kfd-cost {"case":"create_destroy","subject":"strace","caller":[],"machine":[1.0]}"#;
         assert!(Report::parse(broken).expect("a figure").is_err());
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn json_has_the_documented_fields_and_no_other() {
-        let rows = rows("6.12", &told()).expect("untraced is there");
+        let rows = rows("6.12", &reported()).expect("untraced is there");
         let value: Value = serde_json::from_str(&json(&rows).expect("JSON")).expect("JSON");
         let expected = json!({
             "kernel": "6.12", "case": "create_destroy", "subject": "kfd_trace_caller",

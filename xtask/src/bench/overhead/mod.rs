@@ -133,12 +133,12 @@ fn measure(bench: &Bench, series: Series, words: &[String]) -> Result<Measured> 
     if !matches!(booted.run.end, End::Exit(0)) {
         bail!("Linux {}: the guest could not measure, see above", series.name());
     }
-    let told: Vec<Report> = report.told(Report::parse)?;
-    let own = report.told(own::parse)?;
-    for line in figures::repeats(&told) {
+    let reported: Vec<Report> = report.reported(Report::parse)?;
+    let own = report.reported(own::parse)?;
+    for line in figures::repeats(&reported) {
         note(line);
     }
-    let rows = figures::rows(series.name(), &told)?;
+    let rows = figures::rows(series.name(), &reported)?;
     step(format!("Linux {}: measured in {:.0} s", booted.release, begin.elapsed().as_secs_f64()));
     Ok(Measured { release: booted.release, rows, own })
 }
@@ -148,7 +148,7 @@ fn measure(bench: &Bench, series: Series, words: &[String]) -> Result<Measured> 
 struct Sieve(Vec<u8>);
 
 impl Sieve {
-    fn told<T>(&self, parse: impl Fn(&str) -> Option<Result<T>>) -> Result<Vec<T>> {
+    fn reported<T>(&self, parse: impl Fn(&str) -> Option<Result<T>>) -> Result<Vec<T>> {
         let lines = self.0.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
         lines.filter_map(parse).collect()
     }

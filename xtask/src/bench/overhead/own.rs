@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_lines_are_told_from_others() {
+    fn its_lines_are_distinguished_from_others() {
         let line = r#"kfd-own {"case":"start.first_event","value":7,"unit":"instructions"}"#;
         let figure = parse(line).expect("a figure").expect("whole");
         assert_eq!(figure, Figure::new("start.first_event", 7, "instructions"));

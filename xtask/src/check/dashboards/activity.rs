@@ -80,7 +80,7 @@ pub(super) fn of_node() -> Vec<Panel> {
             .see(&["KfdTraceSamplesFail"]),
         table(
             "Who holds a GPU and does nothing",
-            "For how long a process has not used a GPU on which it has queues. 0: in use. Empty: not told. A PID leads to the process.",
+            "For how long a process has not used a GPU on which it has queues. 0: in use. Empty: not reported. A PID leads to the process.",
             HOLDERS.split_at(1).1,
         )
         .query(

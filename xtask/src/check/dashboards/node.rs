@@ -102,7 +102,7 @@ fn processes() -> Vec<Panel> {
         table(
             "Processes",
             "All that have series of their own, for `--metrics.linger` (five minutes) after their end. A PID leads to the process. Empty: \
-             not told, or no queue.",
+             not reported, or no queue.",
             &[
                 ("pid", "PID"),
                 ("comm", "process"),
@@ -126,7 +126,7 @@ fn processes() -> Vec<Panel> {
         .link("PID", "process", "pid"),
         stack("Queues by process", "The ten with most.")
             .query("{{comm}} ({{pid}})", "topk(10, sum by (pid, comm) (kfd_process_queues{@}))"),
-        stack("Queues by owner", "Pod and container, container id, Slurm job or unit: whatever the cgroup tells.").query(
+        stack("Queues by owner", "Pod and container, container id, Slurm job or unit: whatever the cgroup shows.").query(
             "{{namespace}} {{pod}} {{container}} {{container_id}} {{slurm_job}} {{unit}}",
             "sum by (namespace, pod, container, container_id, slurm_job, unit) (kfd_process_queues{@} \
              * on (job, instance, pid, kfd_process) \
@@ -229,7 +229,7 @@ fn tracer() -> Vec<Panel> {
             .query("{{cause}}", "sum by (cause) (instance_probe_cause:kfd_trace_probe_records_lost:increase10m{@})")
             .warn_from(1.0)
             .see(&["KfdTraceRecordsLost"]),
-        lines("Not told by the probes", "Within 10 minutes, by reason.")
+        lines("Not reported by the probes", "Within 10 minutes, by reason.")
             .query("{{reason}}", "instance_reason:kfd_trace_trouble:increase10m{@}")
             .see(&["KfdTraceTrouble"]),
         lines("Calls without their probe", "Share of a probe's calls that the kernel left out; the ten with most. Counted from Linux 6.7 on.")
@@ -247,8 +247,8 @@ fn tracer() -> Vec<Panel> {
         lines("Runs of probes", "What tracing costs is their number; the ten with most.")
             .query("{{probe}}", "topk(10, rate(kfd_trace_probe_hits_total{@}[$__rate_interval]))")
             .unit(PER_SECOND),
-        lines("Readings of queues", "Looks at what a queue has done, in the memory of its process. Those that failed are told by reason.")
-            .query("told", "rate(kfd_trace_samples_total{@}[$__rate_interval])")
+        lines("Readings of queues", "Looks at what a queue has done, in the memory of its process. Those that failed are reported by reason.")
+            .query("reported", "rate(kfd_trace_samples_total{@}[$__rate_interval])")
             .query("{{reason}}", "rate(kfd_trace_sample_errors_total{@}[$__rate_interval])")
             .unit(PER_SECOND)
             .see(&["KfdTraceSamplesFail"]),

@@ -26,7 +26,7 @@ fn process() -> Vec<Panel> {
     vec![
         table(
             "Process",
-            "Who it is. Several rows: several contexts of one process, or a PID that was used again. Empty: not told.",
+            "Who it is. Several rows: several contexts of one process, or a PID that was used again. Empty: not reported.",
             &[
                 ("pid", "PID"),
                 ("comm", "process"),

@@ -54,7 +54,7 @@ fn the_update_of_a_queue_as_a_whole() {
 }
 
 #[test]
-fn what_is_not_told_is_null() {
+fn what_is_not_reported_is_null() {
     let queue = QueueCreate { ring_address: None, queue_type: None, gpu_id: None, ..facts(1) };
     let value = parsed(&Event { tgid: None, ..event(1, 1, PID, Body::QueueCreate(queue)) });
     for field in ["ring_address", "queue_type", "gpu_id", "pid"] {
@@ -98,7 +98,7 @@ fn what_was_not_measured_is_no_zero() {
 }
 
 #[test]
-fn addresses_in_arguments_are_hexadecimal_and_two_abis_are_told() {
+fn addresses_in_arguments_are_hexadecimal_and_two_abis_are_reported() {
     let (clock, topology) = (clock(), topology());
     let mismatch = Some(Mismatch { user_size: 88, kernel_size: 96 });
     let context = Context {
@@ -120,7 +120,7 @@ fn addresses_in_arguments_are_hexadecimal_and_two_abis_are_told() {
 }
 
 #[test]
-fn an_end_tells_cause_and_lifetime_and_stays_with_the_owner() {
+fn an_end_shows_cause_and_lifetime_and_stays_with_the_owner() {
     let worker = Event { task_tgid: 77, tid: 77, ..event(120_000, 1, PID, destroy(3)) };
     let value = parsed(&worker);
     assert_eq!((&value["pid"], &value["tid"]), (&json!(PID), &json!(77)));

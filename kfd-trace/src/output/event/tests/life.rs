@@ -15,7 +15,7 @@ fn ends(event: &Event, end: &str) {
 }
 
 #[test]
-fn what_happens_to_a_gpu_tells_whom_it_hits() {
+fn what_happens_to_a_gpu_shows_whom_it_hits() {
     // No owner: the owner's columns are empty.
     let of_nobody = |body| Event { process: None, tgid: None, ..event(50_000, 1, 0, body) };
     let line = line(&of_nobody(Body::HwsHang { gpu_id: GPU }));
@@ -28,7 +28,7 @@ fn what_happens_to_a_gpu_tells_whom_it_hits() {
 }
 
 #[test]
-fn a_fault_tells_whose_where_and_why() {
+fn a_fault_shows_whose_where_and_why() {
     let access =
         Some(FaultAccess { address: 0x7f00_1000, not_present: true, read_only: false, no_execute: true });
     let fault = Body::VmFault(VmFault { gpu_id: GPU, access });
@@ -40,9 +40,12 @@ fn a_fault_tells_whose_where_and_why() {
 
 #[test]
 fn evictions_updates_and_writes() {
-    let told = Eviction { gpu_id: GPU, trigger: Some(Trigger::Ttm), errno: 0, latency_ns: 1_500 };
-    ends(&event(50_000, 1, PID, Body::Evict(told)), &format!("EVICT          {LABEL} trigger=ttm <1.5us>"));
-    let restore = Eviction { trigger: None, ..told };
+    let reported = Eviction { gpu_id: GPU, trigger: Some(Trigger::Ttm), errno: 0, latency_ns: 1_500 };
+    ends(
+        &event(50_000, 1, PID, Body::Evict(reported)),
+        &format!("EVICT          {LABEL} trigger=ttm <1.5us>"),
+    );
+    let restore = Eviction { trigger: None, ..reported };
     ends(&event(50_000, 1, PID, Body::Restore(restore)), &format!("RESTORE        {LABEL} after ? <1.5us>"));
     let cu_mask = Some(CuMask { words: vec![0xff, 0] });
     let update = QueueUpdate { now: facts(3), cu_mask, errno: 22 };

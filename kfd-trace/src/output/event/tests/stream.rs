@@ -30,7 +30,7 @@ fn columns_are_aligned_under_their_names() {
 }
 
 #[test]
-fn the_end_of_a_queue_tells_cause_lifetime_and_who_did_it() {
+fn the_end_of_a_queue_shows_cause_lifetime_and_who_did_it() {
     let worker = Event { task_tgid: 77, tid: 77, ..event(120_000, 1, PID, destroy(3)) };
     assert!(line(&worker).ends_with(
         "DESTROY_QUEUE  gpu 0 (0000:c1:00.0, gfx942) id=3 type=compute_aql cause=process_death lived=100.0us by=tid 77\n"
@@ -62,7 +62,7 @@ fn an_ioctl_looks_as_in_strace_and_what_was_not_measured_is_no_zero() {
 }
 
 #[test]
-fn two_abis_are_told() {
+fn two_abis_are_reported() {
     let (clock, topology) = (clock(), topology());
     let mismatch = Some(Mismatch { user_size: 88, kernel_size: 96 });
     let context = Context {
@@ -79,7 +79,7 @@ fn two_abis_are_told() {
 }
 
 #[test]
-fn a_process_tells_who_it_is() {
+fn a_process_shows_who_it_is() {
     let text = line(&event(5, 1, PID, seen(true)));
     assert!(
         text.ends_with(
@@ -95,7 +95,7 @@ fn a_process_tells_who_it_is() {
 }
 
 #[test]
-fn colours_only_when_asked_for_and_nothing_told_is_no_zero() {
+fn colours_only_when_asked_for_and_nothing_reported_is_no_zero() {
     let nothing = QueueCreate {
         queue_id: None,
         gpu_id: None,

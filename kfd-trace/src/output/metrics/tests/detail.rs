@@ -66,7 +66,7 @@ fn queues_have_series_only_on_request() {
 fn unknown_fields_of_a_queue_have_no_series() {
     let mut world = with_queues();
     let unknown =
-        QueueCreate { gpu_id: Some(58270), ..QueueCreate::untold(crate::model::event::Origin::Standing) };
+        QueueCreate { gpu_id: Some(58270), ..QueueCreate::unknown(crate::model::event::Origin::Standing) };
     let queue = QueueCreate { queue_id: Some(9), ..unknown };
     let key = world.state.snapshot().processes[0].key;
     world.state.adopt_queue(key, 2_900_000_000, &queue, crate::state::Source::Sysfs);
