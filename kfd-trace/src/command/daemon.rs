@@ -218,7 +218,7 @@ async fn followed(
             match happened {
                 Happened::Records | Happened::Signal => None,
                 Happened::Listed(seen) => {
-                    let reported = tracer.reconcile(seen);
+                    let reported = tracer.reconcile(*seen);
                     history::reported(tracer, history, &reported);
                     None
                 }

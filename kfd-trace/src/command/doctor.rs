@@ -13,9 +13,9 @@ use crate::kernel::{Capabilities, Capability, Finding, Kernel, Preflight, Roots,
 use crate::probes::facts::Facts;
 use crate::runtime::exit::{self, Stop};
 use crate::runtime::stderr::say;
-use crate::state::{Process, Queue, Source};
+use crate::state::{Process, Queue};
 use crate::tracer::enrich;
-use crate::tracer::inventory::{self, Found};
+use crate::tracer::inventory;
 use crate::tracer::preflight::chain;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -95,8 +95,8 @@ impl Driver {
     fn table(&self, roots: &Roots) -> Result<(KfdProcesses, AllSampled), String> {
         let (kernel, facts) = self.0.as_ref().map_err(Clone::clone)?;
         let (mut all, mut sampled) = (KfdProcesses::new(), AllSampled::new());
-        let standing = inventory::walk(roots, kernel, facts)?;
-        let mut state = ps::state_of(&standing, Source::Kernel);
+        let existing = inventory::walk(roots, kernel, facts)?;
+        let mut state = ps::state_of(&existing);
         ps::sample(roots, &mut state);
         let snapshot = state.snapshot();
         let place =
@@ -105,15 +105,15 @@ impl Driver {
             .queues()
             .filter_map(|(process, queue)| Some((place(process, queue)?, &queue.activity)))
             .collect();
-        for Found { process, queues, .. } in &standing {
-            for queue in queues {
+        for process in &existing.processes {
+            for queue in &process.queues {
                 let place = queue.queue_id.map(|queue_id| (process.tgid, process.context_id, queue_id));
                 let activity = place.and_then(|place| activities.get(&place).copied());
                 sampled.entry(process.tgid).or_default().add(queue, activity);
             }
             let reported = process::check(&roots.procfs, process.tgid, process.start_boottime_ns);
             let reused = matches!(reported, Err(ProcessError::Reused { .. }));
-            read::add_standing(&mut all, process.tgid, process.context_id, queues.len(), reused);
+            read::add_standing(&mut all, process.tgid, process.context_id, process.queues.len(), reused);
         }
         Ok((all, sampled))
     }

@@ -7,9 +7,9 @@ use crate::probes::facts::Facts;
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
-use crate::state::{Source, Sources, State, StateLimits};
+use crate::state::{Inventory, Source, Sources, State, StateLimits};
 use crate::tracer::engine;
-use crate::tracer::inventory::{self, Found};
+use crate::tracer::inventory;
 use crate::tracer::sample::pass::Sampler;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 /// What exists now.
-pub(super) struct Listed {
+pub(super) struct Listing {
     pub(super) rows: Vec<PsRow>,
     /// The sources that could be read.
     pub(super) asked: Sources,
@@ -76,7 +76,7 @@ fn width() -> Option<usize> {
 /// # Errors
 /// If there is no driver, or the output cannot be written.
 pub fn run(roots: &Roots, options: &Options) -> Result<(), Stop> {
-    let (Listed { mut rows, asked, topology }, problem) = list(roots, Measure::Activity)?;
+    let (Listing { mut rows, asked, topology }, problem) = list(roots, Measure::Activity)?;
     match queues_of_daemon(options.url.as_deref().unwrap_or(DAEMON)) {
         Ok(known) => ps::add_ages(&mut rows, &known),
         // There need not be a daemon.
@@ -105,7 +105,7 @@ pub fn run(roots: &Roots, options: &Options) -> Result<(), Stop> {
 ///
 /// # Errors
 /// If there is no driver.
-pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listed, Option<String>), Stop> {
+pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<String>), Stop> {
     let found = findings(&Preflight::read(roots));
     if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::NothingToTrace) {
         return Err(Stop { code: crate::runtime::exit::NOTHING_TO_TRACE, line: finding.to_string() });
@@ -116,9 +116,9 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listed, Option<St
     let mut lists = Vec::new();
     let mut problem = None;
     match walk(roots, kernel.as_ref().ok(), &facts, &found) {
-        Ok(standing) => {
+        Ok(existing) => {
             asked = asked.with(Source::Kernel);
-            let mut state = state_of(&standing, Source::Kernel);
+            let mut state = state_of(&existing);
             if measure == Measure::Activity {
                 sample(roots, &mut state);
             }
@@ -126,9 +126,9 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listed, Option<St
         }
         Err(why) => problem = Some(why),
     }
-    lists.push(rows(&state_of(&inventory::sysfs(roots, &facts.layout).0, Source::Sysfs)));
+    lists.push(rows(&state_of(&inventory::sysfs(roots, &facts.layout).0)));
     let topology = Topology::read(&roots.sysfs);
-    Ok((Listed { rows: ps::merge(lists), asked, topology }, problem))
+    Ok((Listing { rows: ps::merge(lists), asked, topology }, problem))
 }
 
 fn walk(
@@ -136,7 +136,7 @@ fn walk(
     kernel: Option<&Kernel>,
     facts: &Facts,
     found: &[Finding],
-) -> Result<Vec<Found>, String> {
+) -> Result<Inventory, String> {
     if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::Blocks) {
         return Err(finding.what.clone());
     }
@@ -145,9 +145,9 @@ fn walk(
 }
 
 /// A state of what one source lists.
-pub(super) fn state_of(found: &[Found], source: Source) -> State {
+pub(super) fn state_of(inventory: &Inventory) -> State {
     let mut state = State::new(StateLimits::default());
-    inventory::adopt(&mut state, found, source, clock::mono_ns().into());
+    inventory::adopt(&mut state, inventory);
     state
 }
 

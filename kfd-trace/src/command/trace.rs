@@ -176,7 +176,7 @@ impl Run<'_> {
                 self.show(&mut follow.records)?;
             }
             match (happened, &mut follow) {
-                (Happened::Listed(seen), _) => self.reconcile(seen)?,
+                (Happened::Listed(seen), _) => self.reconcile(*seen)?,
                 (Happened::Sampled(pass), Some(follow)) => follow.sampled(&mut self.tracer, &pass),
                 (Happened::DriverGone, _) => {
                     follow = None;

@@ -5,6 +5,7 @@
 pub mod counters;
 pub mod event;
 pub mod incident;
+pub mod inventory;
 pub mod ioctl;
 pub mod layout;
 pub mod missed;

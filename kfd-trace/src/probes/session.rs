@@ -11,7 +11,7 @@ use super::maps::missed::{Layout, Watched};
 use super::mqds::{Arrivals, MqdWalk};
 use super::narrow::{self, Unused};
 use super::plan::{self, Planned};
-use super::walk::StandingProcess;
+use super::walk;
 use super::walk::peek::{self, Memory};
 use crate::events::tables::Tables;
 use crate::kernel::thread;
@@ -152,12 +152,12 @@ impl Session {
     ///
     /// # Errors
     /// If the table of processes is full.
-    pub fn number(&mut self, found: &StandingProcess, mono_ns: u64) -> Result<ProcessId, LoadError> {
-        let wanted = self.pids.is_empty() || self.pids.contains(&found.tgid);
+    pub fn number(&mut self, found: &walk::Entry, mono_ns: u64) -> Result<ProcessId, LoadError> {
+        let wanted = self.pids.is_empty() || self.pids.contains(&found.process.tgid);
         let fresh = Entry {
             id: unique(mono_ns),
             leader: found.leader,
-            tgid: found.tgid,
+            tgid: found.process.tgid,
             wanted: u32::from(wanted),
             releasing: 0,
             pasid: found.pasid,
@@ -167,7 +167,7 @@ impl Session {
 
     /// The number of an existing process, if the BPF side has seen it.
     #[must_use]
-    pub fn known(&self, found: &StandingProcess) -> Option<ProcessId> {
+    pub fn known(&self, found: &walk::Entry) -> Option<ProcessId> {
         self.shared.known(&self.ebpf, found.address).ok().flatten()
     }
 

@@ -13,6 +13,7 @@ use super::facts::Facts;
 use crate::events::decode::secondary;
 use crate::kernel::Kernel;
 use crate::model::event::{Origin, QueueCreate};
+use crate::model::inventory::Listed;
 use crate::model::layout::QueueLayout;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,28 +24,22 @@ const BUCKETS: std::ops::RangeInclusive<u64> = 32..=4096;
 /// Longest chain that is followed: more than a node can have, so only a loop through freed memory reaches it.
 const CHAIN_MAX: usize = 65_536;
 
-/// A process that was found in the table.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StandingProcess {
+/// One process of the kernel's own table.
+#[derive(Clone, Debug)]
+pub struct Entry {
     /// Address of its `struct kfd_process` and of the task of its leader: keys for the BPF side, never shown.
     pub address: u64,
     pub leader: u64,
-    /// tgid in the initial PID namespace.
-    pub tgid: u32,
-    /// Start of the leader, CLOCK_BOOTTIME nanoseconds.
-    pub start_boottime_ns: Option<u64>,
     /// 0 if the driver keeps one per GPU.
     pub pasid: u32,
-    /// Context number within its PID (7.2); `None` for the primary one.
-    pub context_id: Option<u32>,
-    /// Queues with addresses; origin [`Origin::Standing`].
-    pub queues: Vec<QueueCreate>,
+    /// Its queues have addresses; origin [`Origin::Standing`]. Without what only procfs has.
+    pub process: Listed,
 }
 
-/// The result of a walk.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
-    pub processes: Vec<StandingProcess>,
+/// Result of a walk.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    pub entries: Vec<Entry>,
     /// Links that could not be read or did not end: something was freed during the walk.
     pub broken: u32,
     /// gpu_ids whose scheduler was at work when all queues had been read: it changes queues with its lock
@@ -151,23 +146,23 @@ impl Walk {
     }
 
     /// Walks the table once.
-    pub fn run(&self, memory: &mut impl KernelMemory) -> Standing {
-        let (mut processes, mut met) = (Vec::new(), Met::default());
+    pub fn run(&self, memory: &mut impl KernelMemory) -> Table {
+        let (mut entries, mut met) = (Vec::new(), Met::default());
         for bucket in 0..self.buckets {
             // struct hlist_head { struct hlist_node *first; }, struct hlist_node { next, pprev }
             let head = self.table + bucket * 8;
             for node in self.chain(memory, head, 0, &mut met) {
                 let process = node.wrapping_sub(self.process_hash);
                 match self.process(memory, process, &mut met) {
-                    Some(process) => processes.push(process),
+                    Some(entry) => entries.push(entry),
                     None => met.broken += 1,
                 }
             }
         }
-        processes.sort_by_key(|process| process.tgid);
+        entries.sort_by_key(|entry| entry.process.tgid);
         let at_work = met.devices.iter().filter(|(device, _)| self.is_at_work(memory, **device));
         let at_work = at_work.map(|(_, gpu_id)| *gpu_id).collect();
-        Standing { processes, broken: met.broken, at_work }
+        Table { entries, broken: met.broken, at_work }
     }
 
     /// The lock of its scheduler is held. If it cannot be read, the answer is no.
@@ -201,12 +196,7 @@ impl Walk {
         nodes
     }
 
-    fn process(
-        &self,
-        memory: &mut impl KernelMemory,
-        process: u64,
-        met: &mut Met,
-    ) -> Option<StandingProcess> {
+    fn process(&self, memory: &mut impl KernelMemory, process: u64, met: &mut Met) -> Option<Entry> {
         let leader = word(memory, process + self.lead_thread)?;
         let tgid = half(memory, leader + self.task_tgid)?;
         let start_boottime_ns = self.task_start.and_then(|offset| word(memory, leader + offset));
@@ -228,7 +218,8 @@ impl Walk {
                 None => met.broken += 1,
             }
         }
-        Some(StandingProcess { address: process, leader, tgid, start_boottime_ns, pasid, context_id, queues })
+        let listed = Listed { tgid, context_id, start_boottime_ns, queues, ..Listed::default() };
+        Some(Entry { address: process, leader, pasid, process: listed })
     }
 
     fn queue(&self, memory: &mut impl KernelMemory, queue: u64, met: &mut Met) -> Option<QueueCreate> {
@@ -337,11 +328,11 @@ mod tests {
 
     #[test]
     fn a_standing_queue_is_found_with_its_owner() {
-        let standing = walk().run(&mut memory());
-        assert_eq!(standing.broken, 0);
-        let [process] = &standing.processes[..] else { panic!("{standing:?}") };
+        let table = walk().run(&mut memory());
+        assert_eq!(table.broken, 0);
+        let [Entry { address, leader, process, .. }] = &table.entries[..] else { panic!("{table:?}") };
         assert_eq!((process.tgid, process.start_boottime_ns), (4242, Some(77)));
-        assert_eq!((process.address, process.leader), (PROCESS, TASK));
+        assert_eq!((*address, *leader), (PROCESS, TASK));
         let [queue] = &process.queues[..] else { panic!("{process:?}") };
         assert_eq!((queue.queue_id, queue.gpu_id, queue.origin), (Some(5), Some(999), Origin::Standing));
     }
@@ -356,23 +347,23 @@ mod tests {
         memory.0.insert(DQM + 16, 1);
         assert_eq!(walk().run(&mut memory).at_work, BTreeSet::new(), "flags without an owner");
         memory.0.remove(&(DQM + 16));
-        let standing = walk().run(&mut memory);
-        assert_eq!((standing.broken, standing.at_work), (0, BTreeSet::new()), "only the lock is unknown");
+        let table = walk().run(&mut memory);
+        assert_eq!((table.broken, table.at_work), (0, BTreeSet::new()), "only the lock is unknown");
     }
 
     #[test]
     fn memory_that_goes_under_the_walk_is_counted() {
         let mut gone = memory();
         gone.0.remove(&QUEUE);
-        let standing = walk().run(&mut gone);
-        assert_eq!((standing.broken, standing.processes[0].queues.len()), (1, 0));
+        let table = walk().run(&mut gone);
+        assert_eq!((table.broken, table.entries[0].process.queues.len()), (1, 0));
         let mut gone = memory();
         gone.0.insert(NODE + 8, 0xdead_0000);
-        let standing = walk().run(&mut gone);
-        assert_eq!((standing.broken, standing.processes[0].queues.len()), (1, 1));
+        let table = walk().run(&mut gone);
+        assert_eq!((table.broken, table.entries[0].process.queues.len()), (1, 1));
         let mut gone = memory();
         gone.0.remove(&TASK);
-        assert_eq!((walk().run(&mut gone).broken, walk().run(&mut gone).processes.len()), (1, 0));
+        assert_eq!((walk().run(&mut gone).broken, walk().run(&mut gone).entries.len()), (1, 0));
     }
 
     #[test]

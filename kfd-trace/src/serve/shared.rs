@@ -8,7 +8,7 @@ use crate::model::layout::QueueLayout;
 use crate::model::verdict::ProbeStatus;
 use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
 use crate::runtime::clock;
-use crate::state::{History, IoctlTotals, SampleTotals, Snapshot, Source, State, StateLimits};
+use crate::state::{History, Inventory, IoctlTotals, SampleTotals, Snapshot, State, StateLimits};
 use crate::tracer::engine::Tracer;
 use crate::tracer::follow::Access;
 use crate::tracer::inventory;
@@ -145,7 +145,7 @@ impl Page {
         let mut state = State::new(StateLimits::default());
         let begin = clock::mono_ns();
         let (found, unreadable) = inventory::sysfs(&self.roots, &QueueLayout::default());
-        inventory::adopt(&mut state, &found, Source::Sysfs, now_ns.into());
+        inventory::adopt(&mut state, &Inventory { read: now_ns.into(), ..found });
         let failed = unreadable.first().map(ToString::to_string);
         let took_ns = clock::mono_ns().saturating_sub(begin);
         Some((state.snapshot(), Collected { collector: SYSFS, took_ns, failed }))

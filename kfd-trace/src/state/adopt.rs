@@ -4,12 +4,13 @@
 //! to the same process or queue; what ended after the reading began is not brought back.
 
 use super::change::Change;
-use super::process::{Place, Process, ProcessKey};
+use super::process::{Process, ProcessKey};
 use super::queue::{Cause, Queue};
 use super::rows::State;
 use super::source::{Source, Sources};
 use super::totals::Anomaly;
 use crate::model::event::{Body, Event, ProcessId, QueueCreate};
+use crate::model::inventory::Listed;
 
 /// When a source was read, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,38 +26,9 @@ impl From<u64> for Read {
     }
 }
 
-/// An existing process that was found.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StandingProcess {
-    /// Its number, if the BPF side has already seen it.
-    pub id: Option<ProcessId>,
-    /// In the initial PID namespace.
-    pub tgid: u32,
-    /// Which of its PID's contexts it is (7.2); `None` for the first one.
-    pub context_id: Option<u32>,
-    /// CLOCK_BOOTTIME nanoseconds.
-    pub start_boottime_ns: Option<u64>,
-    pub ns_tgid: Option<u32>,
-    pub uid: Option<u32>,
-    pub comm: Option<String>,
-    pub cgroup_leaf: Option<String>,
-}
-
-impl StandingProcess {
-    #[must_use]
-    pub fn place(&self) -> Place {
-        (self.tgid, self.context_id)
-    }
-}
-
 impl State {
     /// Adds an existing process; returns the key of its row, which may have existed before.
-    pub fn adopt_process(
-        &mut self,
-        read: impl Into<Read>,
-        found: &StandingProcess,
-        source: Source,
-    ) -> ProcessKey {
+    pub fn adopt_process(&mut self, read: impl Into<Read>, found: &Listed, source: Source) -> ProcessKey {
         let key = self.standing_key(read.into(), found);
         if found.id.is_some() {
             self.set_context(key, found.context_id);
@@ -68,7 +40,7 @@ impl State {
         key
     }
 
-    fn standing_key(&mut self, read: Read, found: &StandingProcess) -> ProcessKey {
+    fn standing_key(&mut self, read: Read, found: &Listed) -> ProcessKey {
         if let Some(key) = found.id.map(ProcessKey::from)
             && self.rows.contains_key(&key)
         {
@@ -126,7 +98,7 @@ impl State {
     }
 
     /// A live row of this tgid with another start belongs to a process whose end was not seen.
-    fn end_impostor(&mut self, found: &StandingProcess, at_ns: u64, change: &mut Change) {
+    fn end_impostor(&mut self, found: &Listed, at_ns: u64, change: &mut Change) {
         if let Some(key) = self.by_tgid.get(&found.place()).copied()
             && self.rows.get(&key).is_some_and(|row| !row.same_start(found.start_boottime_ns))
         {
@@ -207,14 +179,11 @@ impl State {
     }
 }
 
-fn absorb(row: &mut Process, found: &StandingProcess) {
+fn absorb(row: &mut Process, found: &Listed) {
     row.start_boottime_ns = row.start_boottime_ns.or(found.start_boottime_ns);
     row.ns_tgid = row.ns_tgid.or(found.ns_tgid);
     row.uid = row.uid.or(found.uid);
     row.comm = row.comm.take().or_else(|| found.comm.clone());
-    if row.cgroup_leaf.is_none() {
-        row.take_leaf(found.cgroup_leaf.clone());
-    }
 }
 
 #[cfg(test)]

@@ -5,15 +5,12 @@ use super::queue::{Evictions, MqdWrites, Queue};
 use super::source::Sources;
 use crate::attribute::{Belongs, PodNames, belongs};
 use crate::model::event::{ProcessId, ProcessSeen};
+use crate::model::inventory::Place;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Start times from /proc are truncated to ticks of 10 ms: a difference below this value is the same
 /// start.
 const START_TOLERANCE_NS: u64 = 20_000_000;
-
-/// How a process is found: its tgid in the initial PID namespace, and which of its contexts it is (7.2);
-/// `None` for the first one.
-pub type Place = (u32, Option<u32>);
 
 /// Key of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,9 +1,10 @@
 //! Random event sequences: the totals balance after each one, and none ever decreases.
 
 use super::samples::{create, destroy, event, facts, seen};
-use super::{Source, StandingProcess, State, StateLimits, Totals};
+use super::{Source, State, StateLimits, Totals};
 use crate::model::event::{Body, Event, ProcessId};
 use crate::model::incident::{Eviction, MqdOp, QueueUpdate};
+use crate::model::inventory::Listed;
 
 /// xorshift64: the same sequence in every run.
 struct Random(u64);
@@ -116,7 +117,7 @@ fn the_books_balance_whatever_comes() {
             match random.below(24) {
                 0 => {
                     let tgid = 100 + random.below32(7);
-                    let found = StandingProcess { tgid, ..StandingProcess::default() };
+                    let found = Listed { tgid, ..Listed::default() };
                     let read_at = now.saturating_sub(random.below(100));
                     let key = state.adopt_process(read_at, &found, Source::Sysfs);
                     state.adopt_queue(key, read_at, &facts(random.below32(4)), Source::Sysfs);

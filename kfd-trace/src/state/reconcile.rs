@@ -4,15 +4,15 @@
 //! what has been quiet since before the reading is compared, and the caller acts only on differences that it
 //! has found twice.
 
-use super::adopt::StandingProcess;
 use super::change::Change;
-use super::list::{List, PREEMPTION_NS, Shown};
-use super::process::{Place, Process, ProcessKey};
+use super::inventory::{Inventory, PREEMPTION_NS, Shown};
+use super::process::{Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd};
 use super::rows::State;
 use super::source::Source;
 use crate::model::event::{Body, Event, QueueCreate, QueueType};
 use crate::model::incident::QueueUpdate;
+use crate::model::inventory::{Listed, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Differences between the probes and a list of the driver.
@@ -67,7 +67,7 @@ impl Finding {
 impl State {
     /// Compares with one list. A row at whose place another process is shown is left to [`State::gone`].
     #[must_use]
-    pub fn compare(&self, list: &List) -> BTreeSet<Finding> {
+    pub fn compare(&self, list: &Inventory) -> BTreeSet<Finding> {
         let settled_ns = list.settled_ns();
         let mut rows: BTreeMap<Place, Vec<&Process>> = BTreeMap::new();
         for (place, row) in self.rows.values().filter_map(|row| Some((row.place()?, row))) {
@@ -99,13 +99,13 @@ impl State {
                 }
             }
         }
-        for (process, queues) in &list.processes {
+        for process in &list.processes {
             let place = process.place();
             let rows = rows.get(&place).map_or(&[][..], Vec::as_slice);
             let own: Vec<&Process> = rows.iter().copied().filter(|row| list.can_be(row, process)).collect();
             let known = |id: &u32| own.iter().any(|row| knows(row, *id, ended_ns));
             let key = self.by_tgid.get(&place).copied().filter(|key| own.iter().any(|row| row.key == *key));
-            for queue_id in queues.iter().filter_map(|queue| queue.queue_id).filter(|id| !known(id)) {
+            for queue_id in process.queues.iter().filter_map(|queue| queue.queue_id).filter(|id| !known(id)) {
                 note(key, place, queue_id, Difference::Missing);
             }
         }
@@ -116,7 +116,7 @@ impl State {
     /// matches the row that was created last. That row can have been a secondary context (7.2, without BTF)
     /// only if its file was closed.
     #[must_use]
-    pub fn shown(&self, list: &List, row: &Process) -> Shown {
+    pub fn shown(&self, list: &Inventory, row: &Process) -> Shown {
         let shown = list.shows(row);
         let one = |tgid| list.source == Source::Sysfs && list.has_one_of(tgid);
         if shown == Shown::Itself && row.tgid.is_some_and(one) && self.replaced(row) {
@@ -139,9 +139,9 @@ impl State {
     #[must_use]
     pub fn listed<'a>(
         &self,
-        list: &'a List,
+        list: &'a Inventory,
         finding: &Finding,
-    ) -> Option<(&'a StandingProcess, &'a QueueCreate)> {
+    ) -> Option<(&'a Listed, &'a QueueCreate)> {
         let row = finding.key.filter(|_| finding.difference != Difference::Missing);
         match row.and_then(|key| self.process(key)) {
             Some(row) if self.shown(list, row) != Shown::Itself => None,
@@ -159,7 +159,7 @@ impl State {
     /// correction as an event of its owner, and the resulting change. `None` if the row of the finding has
     /// ended since or no longer has the queue: what is at its place now was not compared. For an unlisted
     /// queue see [`State::keep_unlisted`].
-    pub fn resync(&mut self, finding: Finding, lists: &[&List], now_ns: u64) -> Option<(Event, Change)> {
+    pub fn resync(&mut self, finding: Finding, lists: &[&Inventory], now_ns: u64) -> Option<(Event, Change)> {
         let listed = lists.iter().find_map(|list| {
             let (process, queue) = self.listed(list, &finding)?;
             Some((*list, process, queue))

@@ -3,11 +3,12 @@
 use super::change::Change;
 use super::gpu::GpuStates;
 use super::limits::StateLimits;
-use super::process::{Place, Process, ProcessDetails, ProcessKey};
+use super::process::{Process, ProcessDetails, ProcessKey};
 use super::queue::{Cause, QueueEnd};
 use super::snapshot::Snapshot;
 use super::totals::{Anomaly, Totals};
 use crate::model::event::ProcessId;
+use crate::model::inventory::Place;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Processes, their queues, and totals.

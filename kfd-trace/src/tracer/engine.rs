@@ -2,7 +2,7 @@
 //! outlives the session: the driver may be unloaded and loaded again ([`super::driver`]).
 
 use super::intake::{Intake, TakenIn};
-use super::inventory::Standings;
+use super::inventory::InventoryReader;
 use super::past::Past;
 use super::preflight::{self, chain};
 use super::reconcile::Pending;
@@ -80,7 +80,7 @@ type Log = tokio::task::JoinSet<std::io::Result<()>>;
 pub(crate) struct Probed {
     session: Session,
     ring: Ring,
-    standings: Standings,
+    reader: InventoryReader,
     ioctl_sizes: BTreeMap<u8, u32>,
     #[cfg(debug_assertions)]
     log: Log,
@@ -133,8 +133,8 @@ impl Tracer {
         };
         let mut session =
             Session::load(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
-        let standings = Standings::new(&request.roots, &kernel, &facts, &request.pids);
-        standings.number(&mut session);
+        let reader = InventoryReader::new(&request.roots, &kernel, &facts, &request.pids);
+        reader.number(&mut session);
         session.attach();
         if !session.sees_something() {
             let why = session.probes().iter().filter(|probe| probe.required).find_map(|probe| {
@@ -156,7 +156,7 @@ impl Tracer {
         Ok(Probed {
             session,
             ring,
-            standings,
+            reader,
             ioctl_sizes: facts.ioctl_sizes,
             #[cfg(debug_assertions)]
             log,
@@ -169,13 +169,13 @@ impl Tracer {
         {
             self.log = probed.log;
         }
-        let Probed { session, ring, standings, ioctl_sizes, .. } = probed;
-        let (session, standings) = (self.session.insert(session), Arc::new(standings));
+        let Probed { session, ring, reader, ioctl_sizes, .. } = probed;
+        let (session, reader) = (self.session.insert(session), Arc::new(reader));
         // The probes are attached: from here on starts and ends are seen, so what exists is added once.
-        if let Some(why) = standings.adopt(session, &mut self.state) {
+        if let Some(why) = reader.adopt(session, &mut self.state) {
             say(format_args!("queues from before have no addresses: {why}"));
         }
-        self.pending = Pending::new(standings);
+        self.pending = Pending::new(reader);
         self.topology = Topology::read(&self.roots.sysfs);
         self.ioctl_sizes = ioctl_sizes;
         self.loading = Some(loading);

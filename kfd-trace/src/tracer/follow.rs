@@ -38,7 +38,7 @@ pub enum Happened {
     /// Records came, or a tick is over.
     Records,
     /// The driver's lists were read: [`Tracer::reconcile`] compares with them.
-    Listed(Seen),
+    Listed(Box<Seen>),
     /// Queues were sampled: [`Follow::sampled`] processes the sample.
     Sampled(Pass),
     /// The driver was unloaded. There is nothing more to follow.
@@ -82,7 +82,7 @@ impl Follow {
             seen = self.lists.seen() => {
                 let seen = seen.map_err(Stop::failed)?;
                 self.drain();
-                Ok(Happened::Listed(seen))
+                Ok(Happened::Listed(Box::new(seen)))
             }
             step = self.sampling.step() => match step.map_err(Stop::failed)? {
                 Step::Due => {

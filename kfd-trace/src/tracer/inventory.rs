@@ -7,76 +7,59 @@ use crate::attribute::Unreadable;
 use crate::attribute::driver_sysfs::{KfdSysfs, SysfsProcess};
 use crate::attribute::process::{self, Identity};
 use crate::kernel::{Kernel, Roots};
-use crate::model::event::{Origin, ProcessId, QueueCreate, QueueType};
+use crate::model::event::{Origin, QueueCreate, QueueType};
+use crate::model::inventory::Listed;
 use crate::model::layout::QueueLayout;
 use crate::probes::facts::Facts;
 use crate::probes::session::Session;
 use crate::probes::walk::peek::Peek;
-use crate::probes::walk::{self, Standing, Walk};
+use crate::probes::walk::{Table, Walk};
 use crate::runtime::clock;
-use crate::state::{ProcessDetails, Read, Source, StandingProcess, State};
-
-/// One process with its queues, from one source.
-#[derive(Clone, Debug)]
-pub struct Found {
-    pub process: StandingProcess,
-    /// What /proc reports of it; `None` if it has ended or cannot be read.
-    pub details: Option<ProcessDetails>,
-    pub queues: Vec<QueueCreate>,
-}
+use crate::state::{Inventory, Read, Source, State};
 
 /// Walks the kernel's table of processes with a program of its own; nothing is attached.
 ///
 /// # Errors
 /// One line: why it cannot be walked here.
-pub fn walk(roots: &Roots, kernel: &Kernel, facts: &Facts) -> Result<Vec<Found>, String> {
+pub fn walk(roots: &Roots, kernel: &Kernel, facts: &Facts) -> Result<Inventory, String> {
     let walk = Walk::new(kernel, facts)?;
     let peek = Peek::open().map_err(|error| chain(&error))?;
-    let Standing { processes, broken, at_work: _ } = walk.run(&mut peek.memory());
-    tell_broken(broken);
-    Ok(processes.into_iter().map(|standing| found(roots, standing, None)).collect())
+    let from_ns = clock::mono_ns();
+    let table = walk.run(&mut peek.memory());
+    warn_broken(table.broken);
+    let processes = table.entries.into_iter().map(|entry| entry.process).collect();
+    let read = Read { from_ns, until_ns: clock::mono_ns() };
+    Ok(detailed(roots, Inventory { processes, ..Inventory::empty(Source::Kernel, read) }))
 }
 
-fn tell_broken(broken: u32) {
+fn warn_broken(broken: u32) {
     if broken > 0 {
         log::warn!("{broken} entries of the kernel's process table changed while they were read");
     }
 }
 
-fn found(roots: &Roots, standing: walk::StandingProcess, id: Option<ProcessId>) -> Found {
-    let start = standing.start_boottime_ns;
-    let info = process::read(&roots.procfs, standing.tgid, start).ok();
-    let who = info.as_ref().map(|info| &info.who);
-    let process = process_of(standing.tgid, standing.context_id, start, who);
-    let details = info.map(|info| enrich::of(roots, &info));
-    Found { process: StandingProcess { id, ..process }, details, queues: standing.queues }
-}
-
 /// Reads KFD's sysfs, and returns what of it could not be read. Types are named by the kernel's own enum, if
 /// its BTF has it.
 #[must_use]
-pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> (Vec<Found>, Vec<Unreadable>) {
-    let KfdSysfs { processes, errors, .. } = read_sysfs(roots);
-    let found = processes.into_iter().map(|listed| {
-        let info = process::read(&roots.procfs, listed.tgid, None).ok();
-        let who = info.as_ref().map(|info| &info.who);
-        let process = process_of(listed.tgid, listed.context_id, None, who);
-        let details = info.map(|info| enrich::of(roots, &info));
-        Found { process, details, queues: queues_of(layout, &listed) }
-    });
-    (found.collect(), errors)
+pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> (Inventory, Vec<Unreadable>) {
+    let (inventory, errors) = read_sysfs(roots, layout);
+    (detailed(roots, inventory), errors)
 }
 
-pub(super) fn read_sysfs(roots: &Roots) -> KfdSysfs {
-    let sysfs = KfdSysfs::queues(&roots.sysfs);
-    for error in &sysfs.errors {
+/// [`sysfs`] without what procfs has.
+pub(super) fn read_sysfs(roots: &Roots, layout: &QueueLayout) -> (Inventory, Vec<Unreadable>) {
+    let from_ns = clock::mono_ns();
+    let KfdSysfs { there, processes, errors } = KfdSysfs::queues(&roots.sysfs);
+    for error in &errors {
         log::warn!("cannot read {}: {}", error.path.display(), error.why);
     }
-    sysfs
+    let processes = processes.iter().map(|process| listed(layout, process)).collect();
+    let read = Read { from_ns, until_ns: clock::mono_ns() };
+    (Inventory { there, processes, ..Inventory::empty(Source::Sysfs, read) }, errors)
 }
 
-pub(super) fn queues_of(layout: &QueueLayout, listed: &SysfsProcess) -> Vec<QueueCreate> {
-    let queues = listed.queues.iter().map(|queue| QueueCreate {
+fn listed(layout: &QueueLayout, process: &SysfsProcess) -> Listed {
+    let queues = process.queues.iter().map(|queue| QueueCreate {
         queue_id: Some(queue.queue_id),
         gpu_id: queue.gpu_id,
         // sysfs does not distinguish AQL, and without the enum a number has no meaning.
@@ -84,47 +67,49 @@ pub(super) fn queues_of(layout: &QueueLayout, listed: &SysfsProcess) -> Vec<Queu
         ring_size: queue.size,
         ..QueueCreate::unknown(Origin::Standing)
     });
-    queues.collect()
+    let (tgid, context_id) = (process.tgid, process.context_id);
+    Listed { tgid, context_id, queues: queues.collect(), ..Listed::default() }
 }
 
 fn known_type(kind: &QueueType) -> bool {
     !matches!(kind, QueueType::Unknown(_))
 }
 
-/// `start`: if the source itself has it; `who`: what procfs reports of that process.
-pub(super) fn process_of(
-    tgid: u32,
-    context_id: Option<u32>,
-    start: Option<u64>,
-    who: Option<&Identity>,
-) -> StandingProcess {
-    StandingProcess {
-        id: None,
-        tgid,
-        context_id,
-        start_boottime_ns: start.or(who.map(|who| who.start_boottime_ns)),
-        ns_tgid: who.and_then(|who| who.ns_pids.last().copied()),
-        uid: who.map(|who| who.uid),
-        comm: who.map(|who| who.comm.clone()),
-        cgroup_leaf: None,
+/// Adds what procfs has of the processes, if they still live.
+fn detailed(roots: &Roots, mut inventory: Inventory) -> Inventory {
+    for process in &mut inventory.processes {
+        if let Ok(info) = process::read(&roots.procfs, process.tgid, process.start_boottime_ns) {
+            identify(process, &info.who);
+            inventory.details.insert(process.tgid, enrich::of(roots, &info));
+        }
     }
+    inventory
+}
+
+/// Adds what procfs has, where the source itself does not.
+pub(super) fn identify(process: &mut Listed, who: &Identity) {
+    process.start_boottime_ns = process.start_boottime_ns.or(Some(who.start_boottime_ns));
+    process.ns_tgid = who.ns_pids.last().copied();
+    process.uid = Some(who.uid);
+    process.comm = Some(who.comm.clone());
 }
 
 /// Adds what exists to a state.
-pub fn adopt(state: &mut State, found: &[Found], source: Source, read: Read) {
-    for Found { process, details, queues } in found {
-        let key = state.adopt_process(read, process, source);
-        if let Some(details) = details {
+pub fn adopt(state: &mut State, inventory: &Inventory) {
+    let Inventory { source, read, processes, details, .. } = inventory;
+    for process in processes {
+        let key = state.adopt_process(*read, process, *source);
+        if let Some(details) = details.get(&process.tgid) {
             state.enrich(key, details.clone());
         }
-        for queue in queues {
-            state.adopt_queue(key, read, queue, source);
+        for queue in &process.queues {
+            state.adopt_queue(key, *read, queue, *source);
         }
     }
 }
 
-/// What exists, for a session: both sides use the same numbers.
-pub struct Standings {
+/// Reads what exists, for a session: both sides use the same numbers of processes.
+pub struct InventoryReader {
     pub(crate) roots: Roots,
     pub(crate) layout: QueueLayout,
     /// Or why the kernel's table cannot be walked here.
@@ -133,19 +118,17 @@ pub struct Standings {
     pub(crate) tgids: Vec<u32>,
 }
 
-impl Standings {
+impl InventoryReader {
     #[must_use]
     pub fn new(roots: &Roots, kernel: &Kernel, facts: &Facts, tgids: &[u32]) -> Self {
         let walk = Walk::new(kernel, facts);
         if walk.as_ref().is_ok_and(|walk| !walk.knows_locks()) {
-            log::warn!(
-                "locks of schedulers are not known here: what is reported late may count as a difference"
-            );
+            log::warn!("locks of schedulers are not known here: late reports may count as differences");
         }
-        Standings { roots: roots.clone(), layout: facts.layout.clone(), walk, tgids: tgids.to_vec() }
+        InventoryReader { roots: roots.clone(), layout: facts.layout.clone(), walk, tgids: tgids.to_vec() }
     }
 
-    fn walked(&self, session: &Session) -> Result<Standing, String> {
+    fn walked(&self, session: &Session) -> Result<Table, String> {
         let walk = self.walk.as_ref().map_err(Clone::clone)?;
         let mut memory = session.memory().ok_or("the kernel refused the program that reads its memory")?;
         Ok(walk.run(&mut memory))
@@ -154,22 +137,22 @@ impl Standings {
     /// Assigns numbers to existing processes before the probes are attached, so that an open by an existing
     /// process is not taken for its creation.
     pub fn number(&self, session: &mut Session) {
-        for (process, mono_ns) in
-            self.walked(session).unwrap_or_default().processes.iter().zip(clock::mono_ns()..)
+        for (entry, mono_ns) in
+            self.walked(session).unwrap_or_default().entries.iter().zip(clock::mono_ns()..)
         {
-            if let Err(error) = session.number(process, mono_ns) {
-                log::warn!("process {}: {}", process.tgid, chain(&error));
+            if let Err(error) = session.number(entry, mono_ns) {
+                log::warn!("process {}: {}", entry.process.tgid, chain(&error));
             }
         }
     }
 
-    fn numbered(&self, session: &mut Session, standing: Standing, mono_ns: u64) -> Vec<Found> {
-        let asked = standing.processes.into_iter().filter(|process| self.asked(process.tgid));
-        let numbered = asked.zip(mono_ns..).map(|(process, mono_ns)| {
-            let id = session.number(&process, mono_ns).ok();
-            (process, id)
+    fn numbered(&self, session: &mut Session, table: Table, mono_ns: u64) -> Vec<Listed> {
+        let wanted = table.entries.into_iter().filter(|entry| self.includes(entry.process.tgid));
+        let numbered = wanted.zip(mono_ns..).map(|(entry, mono_ns)| {
+            let id = session.number(&entry, mono_ns).ok();
+            Listed { id, ..entry.process }
         });
-        numbered.map(|(process, id)| found(&self.roots, process, id)).collect()
+        numbered.collect()
     }
 
     /// Adds everything that exists to a state: addresses from the kernel, if it can be walked, and what sysfs
@@ -177,23 +160,25 @@ impl Standings {
     pub fn adopt(&self, session: &mut Session, state: &mut State) -> Option<String> {
         let from_ns = clock::mono_ns();
         let walked = self.walked(session);
-        let listed = sysfs(&self.roots, &self.layout).0.into_iter();
-        let listed: Vec<Found> = listed.filter(|one| self.asked(one.process.tgid)).collect();
+        let (mut listed, _) = sysfs(&self.roots, &self.layout);
+        listed.processes.retain(|process| self.includes(process.tgid));
         let read = Read { from_ns, until_ns: clock::mono_ns() };
         let why = match walked {
-            Ok(standing) => {
-                tell_broken(standing.broken);
-                let numbered = self.numbered(session, standing, read.until_ns);
-                adopt(state, &numbered, Source::Kernel, read);
+            Ok(table) => {
+                warn_broken(table.broken);
+                let processes = self.numbered(session, table, read.until_ns);
+                let kernel = Inventory { processes, ..Inventory::empty(Source::Kernel, read) };
+                adopt(state, &detailed(&self.roots, kernel));
                 None
             }
-            Err(why) => Some(why).filter(|_| listed.iter().any(|one| !one.queues.is_empty())),
+            Err(why) => Some(why).filter(|_| listed.processes.iter().any(|one| !one.queues.is_empty())),
         };
-        adopt(state, &listed, Source::Sysfs, read);
+        adopt(state, &Inventory { read, ..listed });
         why
     }
 
-    pub(super) fn asked(&self, tgid: u32) -> bool {
+    /// Whether this process is traced.
+    pub(super) fn includes(&self, tgid: u32) -> bool {
         self.tgids.is_empty() || self.tgids.contains(&tgid)
     }
 }

@@ -20,7 +20,7 @@ use super::engine::Tracer;
 use crate::attribute::process::{self, ProcessError};
 use crate::model::event::{Body, Event};
 use crate::runtime::clock;
-use crate::state::{Change, Difference, List, Process, ProcessKey};
+use crate::state::{Change, Difference, Inventory, Process, ProcessKey};
 use std::collections::BTreeSet;
 
 /// Ticks between scans while there is no suspicion; the caller ticks once a second.
@@ -41,7 +41,7 @@ impl Tracer {
     pub fn look(&mut self, idle: bool) -> Option<Begun> {
         let now_ns = clock::mono_ns();
         let pending = &mut self.pending;
-        let (Some(session), Some(standings)) = (&self.session, &pending.standings) else { return None };
+        let (Some(session), Some(reader)) = (&self.session, &pending.reader) else { return None };
         let lost = session.unreported();
         if lost > pending.lost {
             log::warn!("up to {} events were missed: comparing with the driver's lists", lost - pending.lost);
@@ -62,7 +62,7 @@ impl Tracer {
         let topology = pending.ticks.is_multiple_of(QUIET);
         let walk = suspicious || pending.ticks.is_multiple_of(QUIET_WALK);
         let unknown = scan::unknown(&self.state, &pending.found);
-        Some(standings.begin(session, walk, topology, unknown))
+        Some(reader.begin(session, walk, topology, unknown))
     }
 
     /// Compares; returns what was corrected, as events of the owners.
@@ -86,7 +86,7 @@ impl Tracer {
         let mut corrections = self.end_gone(look);
         let found = findings(look, &self.state);
         let judgement = judge::judge(look, &found, &self.pending.found, self.pending.broken_walks);
-        let lists: Vec<&List> = look.kernel.list().into_iter().chain(&look.sysfs).collect();
+        let lists: Vec<&Inventory> = look.kernel.list().into_iter().chain(&look.sysfs).collect();
         lists.iter().for_each(|list| self.state.compared(list.source));
         for finding in &judgement.believed {
             let resynced = self.state.resync(*finding, &lists, look.until_ns);
@@ -132,7 +132,7 @@ impl Tracer {
         corrections
     }
 
-    fn is_gone(&self, row: &Process, look: &Look, sysfs: &List) -> bool {
+    fn is_gone(&self, row: &Process, look: &Look, sysfs: &Inventory) -> bool {
         let alone = sysfs_is_alone(look, self.pending.broken_walks);
         is_gone(&self.state, row, sysfs, &look.kernel, alone, || {
             let check = row.tgid.map(|tgid| process::check(&self.roots.procfs, tgid, row.start_boottime_ns));

@@ -4,8 +4,8 @@ use crate::state::samples::{create, destroy, event, facts, seen, state};
 
 const PID: u32 = 700;
 
-fn found() -> StandingProcess {
-    StandingProcess { tgid: PID, start_boottime_ns: Some(5_000_000_000), ..StandingProcess::default() }
+fn found() -> Listed {
+    Listed { tgid: PID, start_boottime_ns: Some(5_000_000_000), ..Listed::default() }
 }
 
 fn sysfs_queue(queue_id: u32) -> QueueCreate {
@@ -129,7 +129,7 @@ fn a_live_row_with_another_start_ends_when_its_pid_is_found_again() {
 fn a_second_context_of_a_pid_has_a_row_of_its_own() {
     let mut state = state();
     state.apply(&event(10, 1, PID, started(5_000_000_000, true)));
-    let second = StandingProcess { id: Some(ProcessId(2)), ..found() };
+    let second = Listed { id: Some(ProcessId(2)), ..found() };
     assert_eq!(state.adopt_process(100, &second, Source::Kernel), ProcessId(2).into());
     assert_eq!(state.adopt_process(100, &second, Source::Kernel), ProcessId(2).into());
     assert_eq!(state.snapshot().live().count(), 2);

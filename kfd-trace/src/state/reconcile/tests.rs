@@ -5,15 +5,9 @@ use crate::state::samples::{create, destroy, event, facts, seen, state};
 const PID: u32 = 700;
 const S: u64 = 1_000_000_000;
 
-fn list(source: Source, at_ns: u64, queues: &[QueueCreate]) -> List {
-    let process = StandingProcess { tgid: PID, ..StandingProcess::default() };
-    List {
-        source,
-        read: at_ns.into(),
-        there: true,
-        processes: vec![(process, queues.to_vec())],
-        at_work: BTreeSet::new(),
-    }
+fn list(source: Source, at_ns: u64, queues: &[QueueCreate]) -> Inventory {
+    let process = Listed { tgid: PID, queues: queues.to_vec(), ..Listed::default() };
+    Inventory { processes: vec![process], ..Inventory::empty(source, at_ns.into()) }
 }
 
 fn standing(queue_id: u32) -> QueueCreate {
@@ -35,8 +29,8 @@ fn finding(queue_id: u32, difference: Difference) -> Finding {
 #[test]
 fn a_list_has_queues_by_place() {
     let mut found = list(Source::Sysfs, 9 * S, &[standing(3)]);
-    let second = StandingProcess { tgid: PID, context_id: Some(0), ..StandingProcess::default() };
-    found.processes.push((second, vec![standing(4)]));
+    let queues = vec![standing(4)];
+    found.processes.push(Listed { tgid: PID, context_id: Some(0), queues, ..Listed::default() });
     assert_eq!(found.settled_ns(), 8 * S);
     let places = [(PID, None), (PID, Some(0)), (PID, Some(1)), (PID + 1, None)];
     assert_eq!(places.map(|place| found.has(place)), [true, true, false, false]);
@@ -45,7 +39,7 @@ fn a_list_has_queues_by_place() {
     assert_eq!((id((PID, None), 4), id((PID + 1, None), 3)), (None, None));
 }
 
-fn only(state: &State, list: &List) -> Vec<Finding> {
+fn only(state: &State, list: &Inventory) -> Vec<Finding> {
     state.compare(list).into_iter().collect()
 }
 
@@ -151,19 +145,15 @@ fn a_context_whose_first_record_was_lost_gets_its_place_from_the_kernel() {
     let mut state = traced();
     // The second context's queue 3; its ProcessSeen was lost.
     state.apply(&event(2 * S, 2, PID, create(3)));
-    let of = |id, context_id| StandingProcess {
+    let of = |id, context_id| Listed {
         id: Some(ProcessId(id)),
         tgid: PID,
         context_id,
-        ..StandingProcess::default()
+        queues: vec![standing(3)],
+        ..Listed::default()
     };
-    let found = List {
-        source: Source::Kernel,
-        read: (9 * S).into(),
-        there: true,
-        processes: vec![(of(1, None), vec![standing(3)]), (of(2, Some(0)), vec![standing(3)])],
-        at_work: BTreeSet::new(),
-    };
+    let processes = vec![of(1, None), of(2, Some(0))];
+    let found = Inventory { processes, ..Inventory::empty(Source::Kernel, (9 * S).into()) };
     let missing = Finding { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
     assert_eq!(only(&state, &found), [missing]);
     state.resync(missing, &[&found], 9 * S);
@@ -244,9 +234,9 @@ fn a_queue_missing_in_sysfs_is_reported_once() {
 #[test]
 fn contexts_of_one_pid_are_compared_apart() {
     let mut state = traced();
-    let process = StandingProcess { tgid: PID, context_id: Some(0), ..StandingProcess::default() };
-    let mut found = list(Source::Sysfs, 9 * S, &[standing(3)]);
-    found.processes.push((process, vec![standing(3)]));
+    let queues = vec![standing(3)];
+    let mut found = list(Source::Sysfs, 9 * S, &queues);
+    found.processes.push(Listed { tgid: PID, context_id: Some(0), queues, ..Listed::default() });
     let missing = Finding { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
     assert_eq!(only(&state, &found), [missing]);
     state.resync(missing, &[&found], 9 * S).expect("an event");
@@ -292,17 +282,11 @@ fn a_further_context_that_was_closed_is_dying() {
 }
 
 /// A list that shows queue 3, with another ring, at the place of the process of [`traced`].
-fn another(source: Source, id: Option<u64>, start_boottime_ns: Option<u64>) -> List {
+fn another(source: Source, id: Option<u64>, start_boottime_ns: Option<u64>) -> Inventory {
     let id = id.map(ProcessId);
-    let process = StandingProcess { id, tgid: PID, start_boottime_ns, ..StandingProcess::default() };
-    let other_ring = QueueCreate { ring_size: Some(4096), ..standing(3) };
-    List {
-        source,
-        read: (9 * S).into(),
-        there: true,
-        processes: vec![(process, vec![other_ring])],
-        at_work: BTreeSet::new(),
-    }
+    let queues = vec![QueueCreate { ring_size: Some(4096), ..standing(3) }];
+    let process = Listed { id, tgid: PID, start_boottime_ns, queues, ..Listed::default() };
+    Inventory { processes: vec![process], ..Inventory::empty(source, (9 * S).into()) }
 }
 
 #[test]
@@ -347,7 +331,7 @@ fn the_folder_of_a_dying_process_outlives_its_pid() {
 fn what_was_made_last_is_what_sysfs_shows_after_an_exec() {
     let mut state = traced();
     let list = another(Source::Sysfs, None, Some(S));
-    let shown = |state: &State, list: &List| {
+    let shown = |state: &State, list: &Inventory| {
         [1, 2].map(|id| state.process(ProcessId(id).into()).map(|row| state.shown(list, row)))
     };
     state.apply(&event(2 * S, 2, PID, seen(false)));
@@ -355,7 +339,8 @@ fn what_was_made_last_is_what_sysfs_shows_after_an_exec() {
     let numbered = another(Source::Kernel, Some(1), Some(S));
     assert_eq!(shown(&state, &numbered), [Some(Shown::Itself), Some(Shown::Another)]);
     let mut contexts = list.clone();
-    contexts.processes.push((StandingProcess { context_id: Some(0), ..list.processes[0].0.clone() }, vec![]));
+    let further = Listed { context_id: Some(0), queues: vec![], ..list.processes[0].clone() };
+    contexts.processes.push(further);
     assert_eq!(shown(&state, &contexts), [Some(Shown::Itself); 2], "either may be the further context");
     let mut closed = traced();
     closed.apply(&event(2 * S, 2, PID, seen(false)));

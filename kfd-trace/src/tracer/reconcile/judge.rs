@@ -3,8 +3,7 @@
 //! In: a [`Look`], the state, and the findings of the previous scan. Out: a [`Judgement`]. Pure.
 
 use super::scan::{Look, Walked};
-use crate::model::event::QueueCreate;
-use crate::state::{Difference, Finding, List, Shown, State};
+use crate::state::{Difference, Finding, Inventory, Shown, State};
 use std::collections::BTreeSet;
 
 /// A walk that broke off may be complete when it is retried; after this many in a row it is not waited for.
@@ -69,11 +68,10 @@ pub(crate) fn sysfs_is_alone(look: &Look, broken_walks: u32) -> bool {
 
 /// A ghost is no queue of the driver. Without the folder of its process, sysfs has no information about
 /// queues. A row does not know its context if the record with it was lost: it may be any one of its process.
-fn sysfs_decides(sysfs: &List, ghost: &Finding) -> bool {
-    let has_it = |queue: &QueueCreate| queue.queue_id == Some(ghost.queue_id);
-    let mut own = sysfs.processes.iter().filter(|(process, _)| process.tgid == ghost.tgid);
+fn sysfs_decides(sysfs: &Inventory, ghost: &Finding) -> bool {
+    let mut own = sysfs.processes.iter().filter(|process| process.tgid == ghost.tgid);
     sysfs.has((ghost.tgid, None))
-        && (ghost.context_id.is_some() || !own.any(|(_, queues)| queues.iter().any(has_it)))
+        && (ghost.context_id.is_some() || !own.any(|process| process.queue(ghost.queue_id).is_some()))
 }
 
 /// The differences of all lists. What one list does not have and another one has is no ghost. What sysfs has
@@ -108,7 +106,7 @@ fn all_findings(look: &Look, state: &State) -> BTreeSet<Finding> {
         found.union(&in_kernel).filter(|one| one.difference == Difference::Ghost).copied().collect();
     found.extend(in_kernel.iter().copied());
     for ghost in ghosts {
-        let missing = |list: &List| state.listed(list, &ghost).is_none();
+        let missing = |list: &Inventory| state.listed(list, &ghost).is_none();
         let (by_sysfs, by_kernel) = (missing(sysfs), missing(kernel));
         if by_sysfs && by_kernel {
             continue;
@@ -138,25 +136,21 @@ pub(crate) fn line(finding: &Finding) -> String {
 mod tests {
     use super::*;
     use crate::model::event::{Body, ProcessId, QueueCreate};
+    use crate::model::inventory::Listed;
+    use crate::state::Source;
     use crate::state::samples::{create, event, facts, seen, state};
-    use crate::state::{Source, StandingProcess};
     use std::collections::BTreeMap;
 
     const PID: u32 = 700;
     const S: u64 = 1_000_000_000;
 
-    fn process(context_id: Option<u32>) -> StandingProcess {
-        StandingProcess { tgid: PID, context_id, ..StandingProcess::default() }
+    fn process(context_id: Option<u32>) -> Listed {
+        Listed { tgid: PID, context_id, ..Listed::default() }
     }
 
-    fn list(source: Source, queues: &[QueueCreate]) -> List {
-        List {
-            source,
-            read: (9 * S).into(),
-            there: true,
-            processes: vec![(process(None), queues.to_vec())],
-            at_work: BTreeSet::new(),
-        }
+    fn list(source: Source, queues: &[QueueCreate]) -> Inventory {
+        let process = Listed { queues: queues.to_vec(), ..process(None) };
+        Inventory { processes: vec![process], ..Inventory::empty(source, (9 * S).into()) }
     }
 
     fn found(sysfs: &[QueueCreate], kernel: Option<&[QueueCreate]>) -> Vec<Difference> {
@@ -241,8 +235,8 @@ mod tests {
         let (own, further) = (finding(None, Difference::Ghost), finding(Some(0), Difference::Ghost));
         assert_eq!(judged(&look, own, &[own], 0), (true, false));
         assert_eq!(judged(&look, further, &[further], 0), (true, false), "its process is listed, it is not");
-        let of = |processes| Some(List { processes, ..list(Source::Sysfs, &[]) });
-        look.sysfs = of(vec![(process(Some(0)), vec![facts(3)])]);
+        let of = |processes| Some(Inventory { processes, ..list(Source::Sysfs, &[]) });
+        look.sysfs = of(vec![Listed { queues: vec![facts(3)], ..process(Some(0)) }]);
         assert_eq!(judged(&look, own, &[own], 0), (false, false), "it may be the other context's");
         look.sysfs = of(Vec::new());
         assert_eq!(judged(&look, own, &[own], 0), (false, false), "no list will show it");
@@ -283,7 +277,7 @@ mod tests {
         let found = |at_work: u32, sysfs: bool| {
             let queues = [QueueCreate { ring_size: Some(4096), ..facts(3) }, facts(4)];
             let at_work = BTreeSet::from([at_work]);
-            let kernel = Walked::Done(List { at_work, ..list(Source::Kernel, &queues) });
+            let kernel = Walked::Done(Inventory { at_work, ..list(Source::Kernel, &queues) });
             let sysfs = sysfs.then(|| list(Source::Sysfs, &queues));
             let look = Look { sysfs, ..look(kernel) };
             let findings = findings(&look, &state);
@@ -308,11 +302,11 @@ mod tests {
         let other = QueueCreate { ring_size: Some(4096), ..facts(3) };
         state.apply(&event(S, 2, PID, Body::QueueCreate(other.clone())));
         let mut kernel = list(Source::Kernel, std::slice::from_ref(&other));
-        kernel.processes[0].0.id = Some(ProcessId(2));
-        let look = |sysfs: List| Look { sysfs: Some(sysfs), ..look(Walked::Done(kernel.clone())) };
+        kernel.processes[0].id = Some(ProcessId(2));
+        let look = |sysfs: Inventory| Look { sysfs: Some(sysfs), ..look(Walked::Done(kernel.clone())) };
         // An exec: sysfs shows the second process, and cannot show that it is not the first one.
         assert_eq!(findings(&look(list(Source::Sysfs, &[other])), &state), Findings::default());
-        let none = List { processes: Vec::new(), ..list(Source::Sysfs, &[]) };
+        let none = Inventory { processes: Vec::new(), ..list(Source::Sysfs, &[]) };
         let found: Vec<_> =
             findings(&look(none), &state).found.iter().map(|one| (one.key, one.difference)).collect();
         let key = |id| Some(ProcessId(id).into());

@@ -4,14 +4,15 @@
 //! believes a result that it got twice. Pure.
 
 use super::scan::Walked;
-use crate::state::{List, Place, Process, Shown, State};
+use crate::model::inventory::Place;
+use crate::state::{Inventory, Process, Shown, State};
 
 /// `alone`: sysfs is the only source ([`sysfs_is_alone`](super::judge::sysfs_is_alone)); `not_in_proc`: /proc
 /// shows that the process has ended.
 pub(crate) fn is_gone(
     state: &State,
     row: &Process,
-    sysfs: &List,
+    sysfs: &Inventory,
     walked: &Walked,
     alone: bool,
     not_in_proc: impl FnOnce() -> bool,
@@ -33,7 +34,7 @@ pub(crate) fn is_gone(
 /// What sysfs does not have at this place does not exist: its folder is made with the driver and before any
 /// process (`kfd_procfs_init`, kfd_process.c), so it may be empty. It covers a further context (7.2) only
 /// where the parent folder of the context's own one exists, that of its process (`kfd_create_process_sysfs`).
-fn sysfs_decides_for(sysfs: &List, (tgid, context_id): Place) -> bool {
+fn sysfs_decides_for(sysfs: &Inventory, (tgid, context_id): Place) -> bool {
     match context_id {
         None => sysfs.there,
         Some(_) => sysfs.has((tgid, None)),

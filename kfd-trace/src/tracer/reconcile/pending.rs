@@ -1,7 +1,7 @@
 //! The data kept from one comparison with the driver's lists to the next.
 
 use crate::state::{Finding, ProcessKey};
-use crate::tracer::inventory::Standings;
+use crate::tracer::inventory::InventoryReader;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Pending {
     /// `None` while the driver is not loaded.
-    pub(super) standings: Option<Arc<Standings>>,
+    pub(super) reader: Option<Arc<InventoryReader>>,
     pub(super) ticks: u32,
     /// Until then every tick begins a scan, CLOCK_MONOTONIC nanoseconds.
     pub(super) until_ns: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub(crate) fn new(standings: Arc<Standings>) -> Self {
-        Pending { standings: Some(standings), ..Pending::default() }
+    pub(crate) fn new(reader: Arc<InventoryReader>) -> Self {
+        Pending { reader: Some(reader), ..Pending::default() }
     }
 }

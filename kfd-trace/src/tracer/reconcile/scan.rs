@@ -1,16 +1,14 @@
 //! One scan of the driver's lists: begun with what only the tracer can read, finished without it.
 
 use super::progress::{Progress, Reading};
-use crate::attribute::driver_sysfs::KfdSysfs;
-use crate::attribute::process::Identity;
 use crate::attribute::{Topology, process};
-use crate::model::event::ProcessId;
+use crate::model::inventory::Listed;
 use crate::probes::session::Session;
-use crate::probes::walk;
+use crate::probes::walk::Table;
 use crate::runtime::clock;
-use crate::state::{Difference, Finding, List, ProcessDetails, Read, Source, StandingProcess, State};
+use crate::state::{Difference, Finding, Inventory, ProcessDetails, Read, Source, State};
 use crate::tracer::enrich;
-use crate::tracer::inventory::{Standings, process_of, queues_of, read_sysfs};
+use crate::tracer::inventory::{InventoryReader, identify, read_sysfs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,7 +17,7 @@ use std::sync::Arc;
 pub struct Look {
     /// `None` if its processes and queues could not be read completely: then what is missing in it has not
     /// necessarily ended.
-    pub sysfs: Option<List>,
+    pub sysfs: Option<Inventory>,
     pub kernel: Walked,
     /// When the lists had been read, CLOCK_MONOTONIC nanoseconds.
     pub until_ns: u64,
@@ -27,19 +25,11 @@ pub struct Look {
     pub details: BTreeMap<u32, ProcessDetails>,
 }
 
-/// What a walk read from kernel memory, with the numbers by which the BPF side knows the processes.
-#[derive(Clone, Debug)]
-pub struct Numbered {
-    pub(crate) read: Read,
-    pub(crate) processes: Vec<(walk::StandingProcess, Option<ProcessId>)>,
-    /// gpu_ids, as in [`walk::Standing::at_work`].
-    pub(crate) at_work: BTreeSet<u32>,
-}
-
 /// A scan without sysfs and procfs yet. It holds nothing of the tracer, so reading them blocks nothing else.
 pub struct Begun {
-    standings: Arc<Standings>,
-    kernel: Walked<Numbered>,
+    reader: Arc<InventoryReader>,
+    /// Without what procfs has.
+    kernel: Walked,
     topology: bool,
     /// tgids whose details are wanted.
     unknown: BTreeSet<u32>,
@@ -48,33 +38,36 @@ pub struct Begun {
 
 impl Begun {
     pub(crate) fn new(
-        standings: Arc<Standings>,
-        kernel: Walked<Numbered>,
+        reader: Arc<InventoryReader>,
+        kernel: Walked,
         topology: bool,
         unknown: BTreeSet<u32>,
     ) -> Self {
-        Begun { standings, kernel, topology, unknown, progress: Progress::default() }
+        Begun { reader, kernel, topology, unknown, progress: Progress::default() }
     }
 
     /// Reads sysfs and the identities of the existing processes. Only a command line, if these are requested,
     /// waits for the memory lock of its process.
     #[must_use]
     pub fn finish(self) -> Seen {
-        let Begun { standings, kernel, topology, unknown, progress } = self;
-        let sysfs = standings.sysfs_list(&progress);
+        let Begun { reader, kernel, topology, unknown, progress } = self;
+        let sysfs = reader.sysfs_list(&progress);
         let until_ns = clock::mono_ns();
-        let kernel = kernel.map(|table| standings.kernel_list(table, &progress));
+        let kernel = match kernel {
+            Walked::Done(list) => Walked::Done(reader.identified(list, &progress)),
+            other => other,
+        };
         let topology = topology.then(|| {
             progress.reads(Reading::Topology);
-            Topology::read(&standings.roots.sysfs)
+            Topology::read(&reader.roots.sysfs)
         });
         let lists = || kernel.list().into_iter().chain(&sysfs);
         let details = |tgid: u32| {
             let mut listed = lists().flat_map(|list| &list.processes);
-            let (process, _) = listed.find(|(process, _)| process.tgid == tgid)?;
+            let process = listed.find(|process| process.tgid == tgid)?;
             progress.reads(Reading::Details(tgid));
-            let info = process::read(&standings.roots.procfs, tgid, process.start_boottime_ns).ok()?;
-            Some((tgid, enrich::of(&standings.roots, &info)))
+            let info = process::read(&reader.roots.procfs, tgid, process.start_boottime_ns).ok()?;
+            Some((tgid, enrich::of(&reader.roots, &info)))
         };
         let details: BTreeMap<u32, ProcessDetails> = unknown.into_iter().filter_map(details).collect();
         let complete = lists().next().is_some();
@@ -82,7 +75,7 @@ impl Begun {
     }
 }
 
-impl Standings {
+impl InventoryReader {
     /// Begins a scan: walks the kernel's own table, only if requested. `unknown`: tgids whose details must be
     /// read, too. Numbers are only looked up: a process may have been freed since, and its address reused.
     pub(crate) fn begin(
@@ -95,61 +88,42 @@ impl Standings {
         Begun::new(self.clone(), self.kernel(session, walk), topology, unknown)
     }
 
-    fn kernel(&self, session: &Session, requested: bool) -> Walked<Numbered> {
+    fn kernel(&self, session: &Session, requested: bool) -> Walked {
         let (Ok(walk), Some(mut memory)) = (&self.walk, session.memory()) else { return Walked::Impossible };
         if !requested {
             return Walked::NotRequested;
         }
         let from_ns = clock::mono_ns();
-        let standing = walk.run(&mut memory);
+        let Table { entries, broken, at_work } = walk.run(&mut memory);
         let read = Read { from_ns, until_ns: clock::mono_ns() };
-        if standing.broken > 0 {
+        if broken > 0 {
             return Walked::Broke;
         }
-        let wanted = standing.processes.into_iter().filter(|process| self.asked(process.tgid));
-        let numbered = wanted.map(|process| {
-            let id = session.known(&process);
-            (process, id)
-        });
-        Walked::Done(Numbered { read, processes: numbered.collect(), at_work: standing.at_work })
+        let wanted = entries.into_iter().filter(|entry| self.includes(entry.process.tgid));
+        let processes = wanted.map(|entry| Listed { id: session.known(&entry), ..entry.process }).collect();
+        Walked::Done(Inventory { processes, at_work, ..Inventory::empty(Source::Kernel, read) })
     }
 
-    /// The result of a walk, with the identities of the processes from procfs.
-    pub(crate) fn kernel_list(&self, table: Numbered, progress: &Progress) -> List {
-        let Numbered { read, processes, at_work } = table;
-        let processes = processes.into_iter().map(|(standing, id)| {
-            let start = standing.start_boottime_ns;
-            let who = self.who(standing.tgid, start, progress);
-            let process = process_of(standing.tgid, standing.context_id, start, who.as_ref());
-            (StandingProcess { id, ..process }, standing.queues)
-        });
-        List { source: Source::Kernel, read, there: true, processes: processes.collect(), at_work }
+    /// Adds the identities of the processes from procfs.
+    fn identified(&self, mut inventory: Inventory, progress: &Progress) -> Inventory {
+        for process in &mut inventory.processes {
+            progress.reads(Reading::Process(process.tgid));
+            let who = process::identify(&self.roots.procfs, process.tgid, process.start_boottime_ns);
+            if let Ok(who) = who {
+                identify(process, &who);
+            }
+        }
+        inventory
     }
 
     /// `None` if the processes or their queues could not be read completely: then what is missing in it has
     /// not necessarily ended.
-    pub(crate) fn sysfs_list(&self, progress: &Progress) -> Option<List> {
-        let from_ns = clock::mono_ns();
+    fn sysfs_list(&self, progress: &Progress) -> Option<Inventory> {
         progress.reads(Reading::Sysfs);
-        let KfdSysfs { there, processes, errors } = read_sysfs(&self.roots);
-        let wanted = processes.iter().filter(|listed| self.asked(listed.tgid));
-        let processes = wanted.map(|listed| {
-            let who = self.who(listed.tgid, None, progress);
-            (process_of(listed.tgid, listed.context_id, None, who.as_ref()), queues_of(&self.layout, listed))
-        });
-        let processes = errors.is_empty().then(|| processes.collect())?;
-        Some(List {
-            source: Source::Sysfs,
-            read: Read { from_ns, until_ns: clock::mono_ns() },
-            there,
-            processes,
-            at_work: BTreeSet::new(),
-        })
-    }
-
-    fn who(&self, tgid: u32, start: Option<u64>, progress: &Progress) -> Option<Identity> {
-        progress.reads(Reading::Process(tgid));
-        process::identify(&self.roots.procfs, tgid, start).ok()
+        let (mut listed, errors) = read_sysfs(&self.roots, &self.layout);
+        listed.processes.retain(|process| self.includes(process.tgid));
+        let listed = self.identified(listed, progress);
+        errors.is_empty().then_some(listed)
     }
 }
 
@@ -172,8 +146,8 @@ pub struct Seen {
 
 /// The result of a walk over the kernel's own table.
 #[derive(Clone, Debug)]
-pub enum Walked<T = List> {
-    Done(T),
+pub enum Walked {
+    Done(Inventory),
     /// Not requested at this scan.
     NotRequested,
     /// Something could not be read, or was freed during the walk.
@@ -182,20 +156,9 @@ pub enum Walked<T = List> {
     Impossible,
 }
 
-impl<T> Walked<T> {
-    fn map<U>(self, act: impl FnOnce(T) -> U) -> Walked<U> {
-        match self {
-            Walked::Done(value) => Walked::Done(act(value)),
-            Walked::NotRequested => Walked::NotRequested,
-            Walked::Broke => Walked::Broke,
-            Walked::Impossible => Walked::Impossible,
-        }
-    }
-}
-
 impl Walked {
     #[must_use]
-    pub fn list(&self) -> Option<&List> {
+    pub fn list(&self) -> Option<&Inventory> {
         match self {
             Walked::Done(list) => Some(list),
             Walked::NotRequested | Walked::Broke | Walked::Impossible => None,
@@ -220,8 +183,8 @@ pub(crate) mod samples {
             ..Roots::default()
         };
         let walk = Err("no symbols".to_owned());
-        let standings = Standings { roots, layout: QueueLayout::default(), walk, tgids: vec![4711] };
-        Begun::new(Arc::new(standings), Walked::Impossible, topology, unknown.iter().copied().collect())
+        let reader = InventoryReader { roots, layout: QueueLayout::default(), walk, tgids: vec![4711] };
+        Begun::new(Arc::new(reader), Walked::Impossible, topology, unknown.iter().copied().collect())
     }
 
     /// Creates a file below the driver's processes.
@@ -237,7 +200,7 @@ mod tests {
     use super::samples::{begun, put};
     use super::*;
     use crate::model::event::ProcessId;
-    use crate::state::Place;
+    use crate::model::inventory::Place;
     use crate::state::samples::{event, seen, state};
     use std::fs;
     use std::path::Path;
@@ -295,17 +258,9 @@ mod tests {
     fn the_kernels_list_stays_where_sysfs_cannot_be_read() {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "4711/queues/2/size", "lots");
-        let standing = walk::StandingProcess {
-            address: 1,
-            leader: 2,
-            tgid: 4711,
-            start_boottime_ns: None,
-            pasid: 0,
-            context_id: None,
-            queues: Vec::new(),
-        };
-        let numbered = vec![(standing, Some(ProcessId(5)))];
-        let table = Numbered { read: 7.into(), processes: numbered, at_work: BTreeSet::from([9]) };
+        let process = Listed { id: Some(ProcessId(5)), tgid: 4711, ..Listed::default() };
+        let (processes, at_work) = (vec![process], BTreeSet::from([9]));
+        let table = Inventory { processes, at_work, ..Inventory::empty(Source::Kernel, 7.into()) };
         let begun = Begun { kernel: Walked::Done(table), ..begun(root.path(), false, &[]) };
         let look = begun.finish().look.expect("the kernel's table was walked");
         assert!(look.sysfs.is_none());
@@ -339,7 +294,7 @@ mod tests {
         put_process(root.path());
         let look =
             |unknown: &[u32]| begun(root.path(), false, unknown).finish().look.expect("sysfs was read");
-        let (process, _) = look(&[]).sysfs.expect("sysfs was read").processes.remove(0);
+        let process = look(&[]).sysfs.expect("sysfs was read").processes.remove(0);
         assert_eq!((process.start_boottime_ns, process.uid), (Some(5_000_000_000), Some(7)));
         assert_eq!((process.comm.as_deref(), process.ns_tgid), (Some("train"), Some(9)));
         for (file, text) in [("cmdline", "train\0--fast\0"), ("cgroup", "0::/job\n")] {

@@ -135,16 +135,7 @@ fn the_dead_of_a_pid_that_lives_again_do_not_linger_longer() {
     world.state.apply(&event(1_000_000_000, 1, PID, Body::ProcessRelease));
     world.tables.ioctls = vec![ioctl_row(1, CREATE, 3, 1_500)];
     let mut listed = State::new(StateLimits::default());
-    let process = crate::state::StandingProcess {
-        id: None,
-        tgid: PID,
-        context_id: None,
-        start_boottime_ns: None,
-        ns_tgid: None,
-        uid: None,
-        comm: None,
-        cgroup_leaf: None,
-    };
+    let process = crate::model::inventory::Listed { tgid: PID, ..Default::default() };
     listed.adopt_process(3_000_000_000, &process, crate::state::Source::Sysfs);
     world.sysfs = Some(listed.snapshot());
     let own = r#"kfd_process_ioctls_total{pid="4321",kfd_process="1",comm="train",ioctl="CREATE_QUEUE"}"#;

@@ -1,8 +1,8 @@
 use super::*;
-use crate::model::event::{Body, ProcessId, QueueCreate};
+use crate::model::event::{Body, ProcessId};
+use crate::model::inventory::Listed;
+use crate::state::Source;
 use crate::state::samples::{create, event, facts, seen, state};
-use crate::state::{Source, StandingProcess};
-use std::collections::BTreeSet;
 
 const PID: u32 = 700;
 const S: u64 = 1_000_000_000;
@@ -15,30 +15,23 @@ fn traced() -> State {
     state
 }
 
-fn process(id: Option<u64>, start_s: u64) -> (StandingProcess, Vec<QueueCreate>) {
+fn process(id: Option<u64>, start_s: u64) -> Listed {
     let (id, start_boottime_ns) = (id.map(ProcessId), Some(start_s * S));
-    let process = StandingProcess { id, tgid: PID, start_boottime_ns, ..StandingProcess::default() };
-    (process, vec![facts(3)])
+    Listed { id, tgid: PID, start_boottime_ns, queues: vec![facts(3)], ..Listed::default() }
 }
 
-fn list(source: Source, processes: &[(StandingProcess, Vec<QueueCreate>)]) -> List {
-    List {
-        source,
-        read: (9 * S).into(),
-        there: true,
-        processes: processes.to_vec(),
-        at_work: BTreeSet::new(),
-    }
+fn list(source: Source, processes: &[Listed]) -> Inventory {
+    Inventory { processes: processes.to_vec(), ..Inventory::empty(source, (9 * S).into()) }
 }
 
 /// The result of a scan: sysfs, and the kernel's table.
-type Seen = (List, Walked);
+type Seen = (Inventory, Walked);
 
-fn look(sysfs: &[(StandingProcess, Vec<QueueCreate>)], walked: Walked) -> Seen {
+fn look(sysfs: &[Listed], walked: Walked) -> Seen {
     (list(Source::Sysfs, sysfs), walked)
 }
 
-fn kernel(processes: &[(StandingProcess, Vec<QueueCreate>)]) -> Walked {
+fn kernel(processes: &[Listed]) -> Walked {
     Walked::Done(list(Source::Kernel, processes))
 }
 
@@ -98,7 +91,7 @@ fn an_empty_folder_decides_and_one_that_is_not_there_does_not() {
 #[test]
 fn sysfs_decides_for_a_further_context_if_its_process_has_a_folder() {
     let mut sysfs = list(Source::Sysfs, &[process(None, 1)]);
-    let decides = |sysfs: &List| {
+    let decides = |sysfs: &Inventory| {
         [(PID + 1, None), (PID, Some(0)), (PID + 1, Some(0))].map(|place| sysfs_decides_for(sysfs, place))
     };
     assert_eq!(decides(&sysfs), [true, true, false]);

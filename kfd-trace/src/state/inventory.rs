@@ -1,11 +1,12 @@
-//! One list of the driver, and which of its processes matches a row.
+//! What one source lists, and which of its processes matches a row.
 //!
 //! A place can be reused: after a PID reuse or an exec it holds another process than the row's.
 
-use super::adopt::{Read, StandingProcess};
-use super::process::{Place, Process};
+use super::adopt::Read;
+use super::process::{Process, ProcessDetails};
 use super::source::Source;
 use crate::model::event::QueueCreate;
+use crate::model::inventory::{Listed, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The driver reports a change shortly before or after it makes it: changes within this time are not
@@ -17,17 +18,19 @@ const SETTLE_NS: u64 = 1_000_000_000;
 /// which may take as long.
 pub(super) const PREEMPTION_NS: u64 = 15_000_000_000;
 
-/// One list of the driver.
+/// What the driver lists, from one source: the walk over the kernel's own table, or sysfs.
 #[derive(Clone, Debug)]
-pub struct List {
+pub struct Inventory {
     pub source: Source,
     pub read: Read,
-    /// The list's source was readable: an empty list then means that the driver has no process.
+    /// The source was readable: if it is empty then, the driver has no process.
     pub there: bool,
-    pub processes: Vec<(StandingProcess, Vec<QueueCreate>)>,
+    pub processes: Vec<Listed>,
     /// GPUs whose scheduler was at work right after the list was read: it may have changed queues, and
     /// reports when it is done; a hang delays that for seconds. Only [`Source::Kernel`] provides this.
     pub at_work: BTreeSet<u32>,
+    /// What procfs has of the processes, by tgid, as far as it was read.
+    pub details: BTreeMap<u32, ProcessDetails>,
 }
 
 /// What a list shows at the place of a row.
@@ -40,14 +43,21 @@ pub enum Shown {
     Nothing,
 }
 
-impl List {
+impl Inventory {
+    /// Without processes.
+    #[must_use]
+    pub fn empty(source: Source, read: Read) -> Self {
+        let (processes, at_work, details) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
+        Inventory { source, read, there: true, processes, at_work, details }
+    }
+
     /// Later changes are not compared; CLOCK_MONOTONIC, nanoseconds.
     #[must_use]
     pub fn settled_ns(&self) -> u64 {
         self.read.from_ns.saturating_sub(SETTLE_NS)
     }
 
-    /// [`List::settled_ns`] for a whole process: its release is reported when it completes
+    /// [`Inventory::settled_ns`] for a whole process: its release is reported when it completes
     /// (`kfd_process_wq_release`).
     #[must_use]
     pub fn settled_ns_of(&self, row: &Process) -> u64 {
@@ -62,18 +72,18 @@ impl List {
 
     /// The queue of a process at this place, and the process.
     #[must_use]
-    pub fn queue(&self, place: Place, queue_id: u32) -> Option<(&StandingProcess, &QueueCreate)> {
+    pub fn queue(&self, place: Place, queue_id: u32) -> Option<(&Listed, &QueueCreate)> {
         queue_in(self.at(place), queue_id)
     }
 
     /// The queue of the row's process, and the process.
-    pub(super) fn queue_of(&self, row: &Process, queue_id: u32) -> Option<(&StandingProcess, &QueueCreate)> {
+    pub(super) fn queue_of(&self, row: &Process, queue_id: u32) -> Option<(&Listed, &QueueCreate)> {
         queue_in(self.of(row), queue_id)
     }
 
     /// All queues of the row's process, by id.
     pub(super) fn queues_of(&self, row: &Process) -> BTreeMap<u32, &QueueCreate> {
-        let queues = self.of(row).flat_map(|(_, queues)| queues);
+        let queues = self.of(row).flat_map(|process| &process.queues);
         queues.filter_map(|queue| Some((queue.queue_id?, queue))).collect()
     }
 
@@ -89,13 +99,13 @@ impl List {
 
     /// Whether the list has exactly one process of this PID, thus no secondary context.
     pub(super) fn has_one_of(&self, tgid: u32) -> bool {
-        self.processes.iter().filter(|(process, _)| process.tgid == tgid).count() == 1
+        self.processes.iter().filter(|process| process.tgid == tgid).count() == 1
     }
 
     /// Whether the row can be this process. An unknown number or start decides nothing. In a sysfs list the
     /// start is that of the current owner of the PID (/proc): the sysfs folder of a dying process can outlive
     /// its PID.
-    pub(super) fn can_be(&self, row: &Process, found: &StandingProcess) -> bool {
+    pub(super) fn can_be(&self, row: &Process, found: &Listed) -> bool {
         match (row.id(), found.id) {
             (Some(own), Some(other)) => own == other,
             _ if row.place() != Some(found.place()) => false,
@@ -103,21 +113,18 @@ impl List {
         }
     }
 
-    fn of(&self, row: &Process) -> impl Iterator<Item = &(StandingProcess, Vec<QueueCreate>)> {
-        self.processes.iter().filter(|(process, _)| self.can_be(row, process))
+    fn of(&self, row: &Process) -> impl Iterator<Item = &Listed> {
+        self.processes.iter().filter(|process| self.can_be(row, process))
     }
 
-    fn at(&self, place: Place) -> impl Iterator<Item = &(StandingProcess, Vec<QueueCreate>)> {
-        self.processes.iter().filter(move |(process, _)| process.place() == place)
+    fn at(&self, place: Place) -> impl Iterator<Item = &Listed> {
+        self.processes.iter().filter(move |process| process.place() == place)
     }
 }
 
 fn queue_in<'a>(
-    mut processes: impl Iterator<Item = &'a (StandingProcess, Vec<QueueCreate>)>,
+    mut processes: impl Iterator<Item = &'a Listed>,
     queue_id: u32,
-) -> Option<(&'a StandingProcess, &'a QueueCreate)> {
-    processes.find_map(|(process, queues)| {
-        let queue = queues.iter().find(|queue| queue.queue_id == Some(queue_id))?;
-        Some((process, queue))
-    })
+) -> Option<(&'a Listed, &'a QueueCreate)> {
+    processes.find_map(|process| Some((process, process.queue(queue_id)?)))
 }
