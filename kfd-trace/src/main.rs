@@ -61,7 +61,7 @@ fn run(cli: Cli) -> Result<()> {
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),
         Some(Command::Completions { shell }) => Ok(manual::completions(shell)?),
-        Some(Command::Daemon(args)) => block_on(daemon::run(&daemon::Ask {
+        Some(Command::Daemon(args)) => block_on(daemon::run(&daemon::DaemonOptions {
             roots,
             listen: (!args.systemd_socket).then_some(args.listen),
             web_config: args.web_config,
@@ -75,7 +75,7 @@ fn run(cli: Cli) -> Result<()> {
 
 fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
     let AmdLogArgs { files, format, follow, live, stream } = args;
-    let ask = amd_log::Ask { roots, files, follow, json: format.json, live, stream };
+    let ask = amd_log::LogOptions { roots, files, follow, json: format.json, live, stream };
     // Before capabilities go: a log may be another user's.
     let opened = amd_log::Opened::open(&ask)?;
     if live {
@@ -84,13 +84,13 @@ fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
     block_on(amd_log::run(ask, opened))
 }
 
-fn stream(roots: Roots, args: TraceArgs) -> trace::Ask {
+fn stream(roots: Roots, args: TraceArgs) -> trace::StreamOptions {
     let colour = match args.color {
         Colour::Always => true,
         Colour::Never => false,
         Colour::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
     };
-    trace::Ask {
+    trace::StreamOptions {
         roots,
         pids: args.pids,
         comm: args.comm,

@@ -5,7 +5,7 @@
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use kfd_trace::cli::{Cli, Command, DaemonArgs, Global};
-use kfd_trace::output::api::{Ask, Refusal};
+use kfd_trace::output::api::{ApiQuery, Refusal};
 use kfd_trace::serve::router::{Site, router};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -71,7 +71,7 @@ impl Site for Pages {
         Ok(String::new())
     }
 
-    fn api(&self, _: &Ask) -> Result<String, Refusal> {
+    fn api(&self, _: &ApiQuery) -> Result<String, Refusal> {
         Ok(String::new())
     }
 

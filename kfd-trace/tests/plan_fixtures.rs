@@ -6,7 +6,7 @@ use kfd_trace::model::event::QueueType;
 use kfd_trace::model::verdict::Verdict;
 use kfd_trace::probes::At;
 use kfd_trace::probes::facts::Facts;
-use kfd_trace::probes::plan::{Action, Ask, Plan, plan};
+use kfd_trace::probes::plan::{Action, Plan, PlanRequest, plan};
 use kfd_trace::probes::table::ProbeKind;
 use kfd_trace_common::counter::ProbeId;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ fn kernel(series: &str) -> (Kernel, Facts) {
     (kernel, facts)
 }
 
-fn planned(series: &str, ask: &Ask) -> Plan {
+fn planned(series: &str, ask: &PlanRequest) -> Plan {
     let (kernel, facts) = kernel(series);
     plan(&kernel.symbols, &facts, ask)
 }
@@ -40,7 +40,7 @@ fn absent(series: &str) -> Vec<ProbeId> {
 #[ignore = "needs cargo xtask fixtures"]
 fn with_the_drivers_types_every_probe_has_its_place() {
     for series in ["6.1", "6.12", "7.2"] {
-        let plan = planned(series, &Ask { ioctl_records: true, ..Ask::default() });
+        let plan = planned(series, &PlanRequest { ioctl_records: true, ..PlanRequest::default() });
         let of_functions = plan.rows.iter().filter(|row| row.row.kind != ProbeKind::Tracepoint);
         let (attached, left): (Vec<_>, Vec<_>) =
             of_functions.partition(|row| matches!(row.action, Action::Attach(_)));
@@ -63,7 +63,7 @@ fn every_copy_of_an_mqd_function_is_probed() {
     // Copies in the text of amdgpu.ko, without those of the kernel's own queues: cik, vi, v9, v10, v11, v12, v12_1
     // and 9.4.3's own.
     for (series, init, update, restore) in [("6.1", 10, 12, 8), ("6.12", 13, 13, 10), ("7.2", 15, 16, 15)] {
-        let plan = planned(series, &Ask::default());
+        let plan = planned(series, &PlanRequest::default());
         let count = |id| match action(&plan, id) {
             Action::Attach(targets) => targets.len(),
             other => panic!("{series}: {other:?}"),
@@ -88,7 +88,7 @@ fn the_mqd_functions_of_gpus_are_found_where_the_driver_has_types() {
 fn the_range_of_commands_is_that_of_the_driver() {
     // AMDKFD_COMMAND_END of each version's include/uapi/linux/kfd_ioctl.h.
     for (series, end) in [("5.10", 0x20), ("6.1", 0x24), ("6.12", 0x27), ("7.2", 0x29)] {
-        let plan = planned(series, &Ask::default());
+        let plan = planned(series, &PlanRequest::default());
         assert_eq!((plan.ioctl_end, plan.ioctl_rocm_end), (end, 0), "{series}");
     }
 }
@@ -97,7 +97,7 @@ fn the_range_of_commands_is_that_of_the_driver() {
 #[ignore = "needs cargo xtask fixtures"]
 fn every_command_but_wait_events_has_a_probed_handler() {
     for series in ["5.10", "6.1", "6.12", "7.2"] {
-        let plan = planned(series, &Ask::default());
+        let plan = planned(series, &PlanRequest::default());
         let Action::Attach(targets) = action(&plan, ProbeId::IoctlReturn) else { panic!("{series}") };
         // One handler for each command of 1..end, minus the one that sleeps.
         assert_eq!(u32::try_from(targets.len()), Ok(plan.ioctl_end - 2), "{series}: {targets:?}");
@@ -107,7 +107,7 @@ fn every_command_but_wait_events_has_a_probed_handler() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn without_the_drivers_types_ioctls_are_left() {
-    let plan = planned("5.10", &Ask::default());
+    let plan = planned("5.10", &PlanRequest::default());
     for id in [ProbeId::Ioctl, ProbeId::IoctlReturn, ProbeId::Open, ProbeId::CreateProcess, ProbeId::Release]
     {
         assert!(matches!(action(&plan, id), Action::Attach(_)), "{id:?}");

@@ -5,7 +5,7 @@
 //! `write_dispatch_id` is there: rocr, inc/amd_hsa_queue.h). Both clocks are CLOCK_MONOTONIC.
 
 use super::recorded::Recorded;
-use super::rows::Row;
+use super::rows::QueueRow;
 use serde::{Serialize, Serializer};
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ impl Serialize for Verdict {
 
 /// Returns the verdict for each row, and the index of its queue.
 #[must_use]
-pub fn join(rows: &[Row], recorded: &[Recorded]) -> Vec<(Verdict, Option<usize>)> {
+pub fn join(rows: &[QueueRow], recorded: &[Recorded]) -> Vec<(Verdict, Option<usize>)> {
     let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
     for (index, queue) in recorded.iter().enumerate() {
         let software = queue.write_pointer.and_then(|at| at.checked_sub(WRITE_DISPATCH_ID));
@@ -59,7 +59,7 @@ pub fn join(rows: &[Row], recorded: &[Recorded]) -> Vec<(Verdict, Option<usize>)
     rows.iter().map(|row| one(row, &places, recorded)).collect()
 }
 
-fn one(row: &Row, places: &HashMap<u64, Vec<usize>>, recorded: &[Recorded]) -> (Verdict, Option<usize>) {
+fn one(row: &QueueRow, places: &HashMap<u64, Vec<usize>>, recorded: &[Recorded]) -> (Verdict, Option<usize>) {
     let at = row.any_address().and_then(|address| places.get(&address)).map_or(&[][..], Vec::as_slice);
     let there: Vec<usize> = at.iter().copied().filter(|index| has_ring(row, &recorded[*index])).collect();
     let same: Vec<usize> =
@@ -74,18 +74,18 @@ fn one(row: &Row, places: &HashMap<u64, Vec<usize>>, recorded: &[Recorded]) -> (
     }
 }
 
-fn has_ring(row: &Row, queue: &Recorded) -> bool {
+fn has_ring(row: &QueueRow, queue: &Recorded) -> bool {
     row.hwq.is_none_or(|hwq| queue.ring == Some(hwq))
 }
 
-fn has_pointer(row: &Row, queue: &Recorded) -> bool {
+fn has_pointer(row: &QueueRow, queue: &Recorded) -> bool {
     row.swq
         .is_none_or(|swq| queue.write_pointer.is_none_or(|at| Some(at) == swq.checked_add(WRITE_DISPATCH_ID)))
 }
 
 /// Whether the lifetimes match: every line that names a queue is written while KFD has it, between the two
 /// ioctls.
-fn lived(row: &Row, queue: &Recorded) -> bool {
+fn lived(row: &QueueRow, queue: &Recorded) -> bool {
     let ended = row.steps.deleted > 0 && row.steps.deleted >= row.created;
     if queue.live && ended {
         return false;
@@ -119,9 +119,9 @@ mod tests {
     use crate::amd_log::queues::Span;
     use crate::amd_log::recorded::KfdQueue;
 
-    fn row() -> Row {
+    fn row() -> QueueRow {
         let span = Span(Some((100, 200)));
-        Row { pid: Some(7), hwq: Some(0x2000), swq: Some(0x1000), span, ..Row::default() }
+        QueueRow { pid: Some(7), hwq: Some(0x2000), swq: Some(0x1000), span, ..QueueRow::default() }
     }
 
     fn of(pid: u32) -> KfdQueue {
@@ -132,16 +132,16 @@ mod tests {
         Recorded { kfd: of(40), ring: Some(0x2000), write_pointer: Some(0x1038), ..Recorded::default() }
     }
 
-    fn verdict(row: &Row, queues: &[Recorded]) -> Verdict {
+    fn verdict(row: &QueueRow, queues: &[Recorded]) -> Verdict {
         join(std::slice::from_ref(row), queues)[0].0
     }
 
     #[test]
     fn addresses_join_whatever_the_pids() {
         assert_eq!(join(&[row()], &[Recorded::default(), queue()]), [(Verdict::Joined, Some(1))]);
-        assert_eq!(verdict(&Row { swq: None, ..row() }, &[queue()]), Verdict::Joined, "of 5.x");
-        assert_eq!(verdict(&Row { hwq: None, ..row() }, &[queue()]), Verdict::Joined, "a birth of 5.x");
-        let alone = Row { hwq: None, swq: None, address: Some(0x1000), ..row() };
+        assert_eq!(verdict(&QueueRow { swq: None, ..row() }, &[queue()]), Verdict::Joined, "of 5.x");
+        assert_eq!(verdict(&QueueRow { hwq: None, ..row() }, &[queue()]), Verdict::Joined, "a birth of 5.x");
+        let alone = QueueRow { hwq: None, swq: None, address: Some(0x1000), ..row() };
         assert_eq!(verdict(&alone, &[queue()]), Verdict::Joined);
         assert_eq!(verdict(&row(), &[]), Verdict::NotFound);
         let other = Recorded { write_pointer: Some(0x1040), ..queue() };

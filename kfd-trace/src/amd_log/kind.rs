@@ -4,16 +4,16 @@ use super::limits::LONGEST_NAME;
 
 /// Stored without an allocation; truncated to [`LONGEST_NAME`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Kind([u8; LONGEST_NAME]);
+pub struct CommandName([u8; LONGEST_NAME]);
 
-impl Kind {
+impl CommandName {
     #[must_use]
-    pub fn new(name: &[u8]) -> Kind {
+    pub fn new(name: &[u8]) -> CommandName {
         let mut bytes = [0; LONGEST_NAME];
         for (to, from) in bytes.iter_mut().zip(name) {
             *to = *from;
         }
-        Kind(bytes)
+        CommandName(bytes)
     }
 
     /// The name; invalid UTF-8 is replaced.

@@ -5,7 +5,7 @@ use memchr::memchr;
 
 /// A line without its newline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line<'a> {
+pub enum LogLine<'a> {
     Whole(&'a [u8]),
     /// Longer than [`LONGEST_LINE`]; its bytes were not kept.
     Overlong,
@@ -24,7 +24,7 @@ impl Lines {
     ///
     /// NULs before a line are dropped: a file that is truncated under a writer without O_APPEND begins with a
     /// hole of any size.
-    pub fn push(&mut self, mut chunk: &[u8], mut each: impl FnMut(Line<'_>)) {
+    pub fn push(&mut self, mut chunk: &[u8], mut each: impl FnMut(LogLine<'_>)) {
         while !chunk.is_empty() {
             if self.begun.is_empty() && !self.overlong && chunk[0] == 0 {
                 let nuls = chunk.iter().take_while(|byte| **byte == 0).count();
@@ -39,11 +39,11 @@ impl Lines {
             let (line, rest) = (&chunk[..end], &chunk[end + 1..]);
             chunk = rest;
             if self.begun.is_empty() && !self.overlong {
-                each(if line.len() > LONGEST_LINE { Line::Overlong } else { Line::Whole(line) });
+                each(if line.len() > LONGEST_LINE { LogLine::Overlong } else { LogLine::Whole(line) });
                 continue;
             }
             self.keep(line);
-            each(if self.overlong { Line::Overlong } else { Line::Whole(&self.begun) });
+            each(if self.overlong { LogLine::Overlong } else { LogLine::Whole(&self.begun) });
             self.forget();
         }
     }
@@ -81,8 +81,8 @@ mod tests {
         for chunk in chunks {
             lines.push(chunk, |line| {
                 output.push(match line {
-                    Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                    Line::Overlong => "overlong".to_owned(),
+                    LogLine::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    LogLine::Overlong => "overlong".to_owned(),
                 });
             });
         }

@@ -46,7 +46,7 @@ pub enum Message<'a> {
     Damaged(Damaged),
 }
 
-/// Kind of the incomplete message.
+/// CommandName of the incomplete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Damaged {
     Packet,

@@ -3,7 +3,7 @@
 use super::scan::Scan;
 use memchr::memmem;
 
-/// Kind of a packet, from the text.
+/// CommandName of a packet, from the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
     Dispatch,

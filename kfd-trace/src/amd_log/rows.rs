@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// One queue. Where lines have too little information, one queue has two rows: up to 6.1 its creation names
 /// the SWq and its packets the HWq.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub struct QueueRow {
     pub pid: Option<u32>,
     pub id: Option<u64>,
     pub hwq: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Row {
     pub span: Span,
 }
 
-impl Row {
+impl QueueRow {
     /// The HWq, or else another known address.
     #[must_use]
     pub fn any_address(&self) -> Option<u64> {
@@ -34,8 +34,8 @@ impl Row {
 
 /// Rows ordered by PID, id and addresses; those with packets first.
 #[must_use]
-pub(super) fn rows(queues: &Queues) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+pub(super) fn rows(queues: &Queues) -> Vec<QueueRow> {
+    let mut rows: Vec<QueueRow> = Vec::new();
     let mut of_key = HashMap::new();
     for (key, packets) in queues.packets.sorted() {
         of_key.insert(key, rows.len());
@@ -59,7 +59,7 @@ pub(super) fn rows(queues: &Queues) -> Vec<Row> {
         };
         let index = known.unwrap_or(rows.len());
         if known.is_none() {
-            rows.push(Row { pid, hwq, swq: Some(swq), ..Row::default() });
+            rows.push(QueueRow { pid, hwq, swq: Some(swq), ..QueueRow::default() });
         }
         born(&mut rows[index], births);
     }
@@ -68,26 +68,26 @@ pub(super) fn rows(queues: &Queues) -> Vec<Row> {
         let known = one(&rows, &places, address, pid, |_| true);
         let index = known.unwrap_or(rows.len());
         if known.is_none() {
-            rows.push(Row { pid, address: Some(address), ..Row::default() });
+            rows.push(QueueRow { pid, address: Some(address), ..QueueRow::default() });
         }
         stepped(&mut rows[index], pid, steps);
     }
     rows
 }
 
-fn with_packets(key: Key, packets: &Packets) -> Row {
-    Row {
+fn with_packets(key: Key, packets: &Packets) -> QueueRow {
+    QueueRow {
         pid: key.pid,
         id: key.id,
         hwq: Some(key.hwq),
         swq: key.swq,
         packets: packets.clone(),
         span: packets.span,
-        ..Row::default()
+        ..QueueRow::default()
     }
 }
 
-fn born(row: &mut Row, births: &Births) {
+fn born(row: &mut QueueRow, births: &Births) {
     row.created += births.count;
     row.birth = births.latest;
     if let Some(birth) = births.latest {
@@ -96,7 +96,7 @@ fn born(row: &mut Row, births: &Births) {
     row.span.merge(births.span);
 }
 
-fn stepped(row: &mut Row, pid: Option<u32>, steps: &Steps) {
+fn stepped(row: &mut QueueRow, pid: Option<u32>, steps: &Steps) {
     row.pid = row.pid.or(pid);
     let sum = &mut row.steps;
     sum.acquired += steps.acquired;
@@ -109,7 +109,7 @@ fn stepped(row: &mut Row, pid: Option<u32>, steps: &Steps) {
 }
 
 /// Rows by each of their addresses.
-fn places(rows: &[Row]) -> HashMap<u64, Vec<usize>> {
+fn places(rows: &[QueueRow]) -> HashMap<u64, Vec<usize>> {
     let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
         for address in [row.hwq, row.swq].into_iter().flatten() {
@@ -121,11 +121,11 @@ fn places(rows: &[Row]) -> HashMap<u64, Vec<usize>> {
 
 /// The only row at this address that can match: of the same process, or where one of the two has no process.
 fn one(
-    rows: &[Row],
+    rows: &[QueueRow],
     places: &HashMap<u64, Vec<usize>>,
     address: u64,
     pid: Option<u32>,
-    fits: impl Fn(&Row) -> bool,
+    fits: impl Fn(&QueueRow) -> bool,
 ) -> Option<usize> {
     let at = || places.get(&address).into_iter().flatten().copied().filter(|index| fits(&rows[*index]));
     let mut same = at().filter(|index| rows[*index].pid == pid);
@@ -141,11 +141,11 @@ fn one(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amd_log::{Tally, lines::Line};
+    use crate::amd_log::{Tally, lines::LogLine};
 
-    fn rows_of(lines: &[&str]) -> Vec<Row> {
+    fn rows_of(lines: &[&str]) -> Vec<QueueRow> {
         let mut tally = Tally::default();
-        lines.iter().for_each(|line| tally.line(Line::Whole(line.as_bytes())));
+        lines.iter().for_each(|line| tally.line(LogLine::Whole(line.as_bytes())));
         rows(&tally.queues)
     }
 

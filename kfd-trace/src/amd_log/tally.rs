@@ -1,9 +1,9 @@
 //! Counts a log, line by line.
 
 use super::capped::{Capped, Names};
-use super::kind::Kind;
+use super::kind::CommandName;
 use super::life::Pool;
-use super::lines::Line;
+use super::lines::LogLine;
 use super::message::{Damaged, Message};
 use super::prefix::{Prefix, Style};
 use super::processes::Processes;
@@ -55,7 +55,7 @@ pub struct Tally {
     pub span: Span,
     pub processes: Processes,
     pub queues: Queues,
-    pub commands: Capped<(Option<u32>, Kind), u64, { limits::KINDS }>,
+    pub commands: Capped<(Option<u32>, CommandName), u64, { limits::KINDS }>,
     pub host_queues: Capped<(Option<u32>, u64), u64, { limits::HOST_QUEUES }>,
     pub completed: Completed,
     pub rate: Rate,
@@ -109,9 +109,9 @@ impl Default for Tally {
 
 impl Tally {
     /// Counts one line.
-    pub fn line(&mut self, line: Line<'_>) {
+    pub fn line(&mut self, line: LogLine<'_>) {
         self.lines.total += 1;
-        let Line::Whole(line) = line else {
+        let LogLine::Whole(line) = line else {
             self.lines.overlong += 1;
             return;
         };
@@ -207,7 +207,7 @@ impl Tally {
 
     fn command(&mut self, prefix: &Prefix, kind: &[u8], host_queue: Option<u64>) {
         self.rate(prefix.time_us, COMMANDS);
-        if let Some(count) = self.commands.at((prefix.pid, Kind::new(kind))) {
+        if let Some(count) = self.commands.at((prefix.pid, CommandName::new(kind))) {
             *count += 1;
         }
         let Some(host_queue) = host_queue else { return };

@@ -1,7 +1,7 @@
 //! `kfd-trace amd-log`: the contents of AMD_LOG_LEVEL logs, and which queues of KFD they mean.
 
 use self::bar::Bar;
-use self::input::{End, Source};
+use self::input::{End, LogSource};
 use crate::amd_log::report::{Input, Kfd};
 use crate::amd_log::{Report, Tally};
 use crate::kernel::Roots;
@@ -20,7 +20,7 @@ mod kfd;
 
 /// The command line's request.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct LogOptions {
     pub roots: Roots,
     /// At least one; `-` is standard input.
     pub files: Vec<PathBuf>,
@@ -36,7 +36,7 @@ pub struct Ask {
 /// The requested files. They are opened first: with the caller's rights, and before minutes are spent on one
 /// of them.
 pub struct Opened {
-    sources: Vec<Source>,
+    sources: Vec<LogSource>,
     stream: Option<kfd::Stream>,
 }
 
@@ -45,10 +45,13 @@ impl Opened {
     ///
     /// # Errors
     /// One line: for a file that cannot be read, or not as requested.
-    pub fn open(ask: &Ask) -> Result<Opened, Stop> {
-        let sources =
-            ask.files.iter().map(|path| Source::open(path, ask.follow)).collect::<Result<_, _>>()?;
-        let stream = ask.stream.as_deref().map(kfd::Stream::open).transpose()?;
+    pub fn open(options: &LogOptions) -> Result<Opened, Stop> {
+        let sources = options
+            .files
+            .iter()
+            .map(|path| LogSource::open(path, options.follow))
+            .collect::<Result<_, _>>()?;
+        let stream = options.stream.as_deref().map(kfd::Stream::open).transpose()?;
         Ok(Opened { sources, stream })
     }
 }
@@ -57,11 +60,11 @@ impl Opened {
 ///
 /// # Errors
 /// A file cannot be read any further (the report is printed all the same), or the output cannot be written.
-pub async fn run(ask: Ask, opened: Opened) -> Result<(), Stop> {
+pub async fn run(options: LogOptions, opened: Opened) -> Result<(), Stop> {
     let mut signals = Signals::new().map_err(Stop::failed)?;
     let end = End::default();
     let asked = end.clone();
-    let mut work = tokio::task::spawn_blocking(move || read_and_tell(&ask, opened, &asked));
+    let mut work = tokio::task::spawn_blocking(move || read_and_tell(&options, opened, &asked));
     let done = tokio::select! {
         done = &mut work => done,
         () = signals.any() => {
@@ -76,16 +79,16 @@ pub async fn run(ask: Ask, opened: Opened) -> Result<(), Stop> {
     done.map_err(Stop::failed)?
 }
 
-fn read_and_tell(ask: &Ask, opened: Opened, end: &End) -> Result<(), Stop> {
+fn read_and_tell(options: &LogOptions, opened: Opened, end: &End) -> Result<(), Stop> {
     let Opened { mut sources, stream } = opened;
     let mut tally = Tally::default();
     let mut kfd = stream.map(|stream| stream.read(end)).transpose()?;
-    if ask.live {
+    if options.live {
         // First: a missing driver is reported before minutes are spent, and the process may end meanwhile.
-        stands_now(&ask.roots, kfd.get_or_insert_default())?;
+        stands_now(&options.roots, kfd.get_or_insert_default())?;
     }
-    let bar = Bar::new(sources.iter().map(Source::size).sum(), ask.follow);
-    if ask.follow {
+    let bar = Bar::new(sources.iter().map(LogSource::size).sum(), options.follow);
+    if options.follow {
         follow::read(&mut sources, &mut tally, end, &bar);
     } else {
         for source in &mut sources {
@@ -93,15 +96,15 @@ fn read_and_tell(ask: &Ask, opened: Opened, end: &End) -> Result<(), Stop> {
         }
     }
     bar.done();
-    let failed = sources.iter().find_map(Source::failure);
-    let inputs: Vec<Input> = sources.into_iter().map(Source::finish).collect();
-    if ask.live && ask.follow {
+    let failed = sources.iter().find_map(LogSource::failure);
+    let inputs: Vec<Input> = sources.into_iter().map(LogSource::finish).collect();
+    if options.live && options.follow {
         // Queues may have been created while the log grew.
-        stands_now(&ask.roots, kfd.get_or_insert_default())?;
+        stands_now(&options.roots, kfd.get_or_insert_default())?;
     }
     let report = Report::new(&tally, inputs, kfd.as_ref());
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let written = if ask.json { report.json(&mut out) } else { report.text(&mut out) };
+    let written = if options.json { report.json(&mut out) } else { report.text(&mut out) };
     match written.and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(Stop::failed(error)),
         _ => {}

@@ -16,7 +16,7 @@ use crate::runtime::stderr::say;
 use crate::runtime::systemd::Supervisor;
 use crate::serve::shared::{Page, Serving};
 use crate::serve::web::listen;
-use crate::serve::web::settings::{Settings, Source};
+use crate::serve::web::settings::{Settings, SettingsSource};
 use crate::serve::{router, web};
 use crate::state::StateLimits;
 use crate::tracer::driver::{self, UNLOADED};
@@ -38,7 +38,7 @@ const NOTHING_TO_LOAD: &str = "SIGHUP: there is nothing to load again; the web c
 
 /// What is requested of the daemon.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct DaemonOptions {
     pub roots: Roots,
     /// `None`: on the sockets that systemd passes.
     pub listen: Option<Vec<SocketAddr>>,
@@ -54,20 +54,24 @@ pub struct Ask {
 ///
 /// # Errors
 /// One line and an exit code.
-pub async fn run(ask: &Ask) -> Result<(), Stop> {
+pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     let cannot = |error: std::io::Error| Stop::failed(format!("cannot go on: {error}"));
     let mut signals = Signals::new().map_err(cannot)?;
     let hangups = Hangups::new().map_err(cannot)?;
     tokio::spawn(hangups.each(|| say(NOTHING_TO_LOAD)));
-    let listeners = match &ask.listen {
+    let listeners = match &options.listen {
         Some(addresses) => listen::bind(addresses).map_err(Stop::failed)?,
         None => listen::from_systemd().map_err(Stop::failed)?,
     };
     // A low port may require one of them.
-    let memory = !ask.sample.is_zero();
-    privilege::give_up(&ask.roots, Reads { tracefs: ask.choice.tracepoints, memory, ..Reads::default() })?;
+    let memory = !options.sample.is_zero();
+    privilege::give_up(
+        &options.roots,
+        Reads { tracefs: options.choice.tracepoints, memory, ..Reads::default() },
+    )?;
     // After that, so that what can be read now can be read again.
-    let configured = ask.web_config.as_deref().map(Source::open).transpose().map_err(Stop::failed)?;
+    let configured =
+        options.web_config.as_deref().map(SettingsSource::open).transpose().map_err(Stop::failed)?;
     let (source, settings) = match configured {
         Some((source, settings)) => (Some(source), settings),
         None => (None, Settings::default()),
@@ -78,7 +82,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
             log::warn!("{line}");
         }
     }
-    let page = Arc::new(Page::new(ask.roots.clone(), ask.detail));
+    let page = Arc::new(Page::new(options.roots.clone(), options.detail));
     let (stop, mut stopped) = watch::channel(false);
     let stopped = async move {
         // An error means that the sender was dropped, which is a stop, too.
@@ -86,7 +90,7 @@ pub async fn run(ask: &Ask) -> Result<(), Stop> {
     };
     let server = tokio::spawn(web::serve(listeners, router::router(page.clone()), settings, source, stopped));
     let mut supervisor = Supervisor::from_env();
-    let traced = trace(ask, &page, &mut signals, &mut supervisor).await;
+    let traced = trace(options, &page, &mut signals, &mut supervisor).await;
     supervisor.stopping();
     stop.send_replace(true);
     let served = server.await;
@@ -104,19 +108,19 @@ fn limits(detail: &Detail) -> StateLimits {
 }
 
 async fn trace(
-    ask: &Ask,
+    options: &DaemonOptions,
     page: &Page,
     signals: &mut Signals,
     supervisor: &mut Supervisor,
 ) -> Result<(), Stop> {
     let request = Request {
-        roots: ask.roots.clone(),
+        roots: options.roots.clone(),
         ioctl_records: false,
         pids: Vec::new(),
-        ring_bytes: ask.ring_bytes,
-        choice: ask.choice.clone(),
-        sample: ask.sample,
-        limits: limits(&ask.detail),
+        ring_bytes: options.ring_bytes,
+        choice: options.choice.clone(),
+        sample: options.sample,
+        limits: limits(&options.detail),
     };
     let (mut tracer, mut over) = (Tracer::new(&request), None);
     let mut waiting = Waiting::default();
@@ -125,11 +129,11 @@ async fn trace(
         for line in status::meaning(tracer.probes()) {
             say(line);
         }
-        page.serves(Serving { tracer, ring_bytes: ask.ring_bytes });
+        page.serves(Serving { tracer, ring_bytes: options.ring_bytes });
         page.with_history(history::begins);
         say("tracing");
         supervisor.up("tracing");
-        let follow = Follow::new(ring, ask.sample, ask.roots.procfs.clone());
+        let follow = Follow::new(ring, options.sample, options.roots.procfs.clone());
         match followed(page, follow, signals, supervisor).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => over = session,
@@ -139,7 +143,7 @@ async fn trace(
         let line = format!("{UNLOADED}; waiting for it");
         say(&line);
         supervisor.up(line);
-        waiting = Waiting::new(driver::absence(&ask.roots));
+        waiting = Waiting::new(driver::absence(&options.roots));
     }
     Ok(())
 }

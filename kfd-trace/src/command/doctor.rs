@@ -8,7 +8,7 @@ use crate::doctor::read::{self, Real};
 use crate::doctor::sampled::AllSampled;
 use crate::doctor::seen::KfdProcesses;
 use crate::doctor::text::KernelSummary;
-use crate::doctor::{Outcome, Seen, diagnose, json, text};
+use crate::doctor::{Observed, Outcome, diagnose, json, text};
 use crate::kernel::{Capabilities, Capability, Finding, Kernel, Preflight, Roots, Severity, findings};
 use crate::probes::facts::Facts;
 use crate::runtime::exit::{self, Stop};
@@ -120,7 +120,7 @@ impl Driver {
 }
 
 /// Reads all views.
-fn look(roots: &Roots, preflight: &Preflight, driver: &Driver, pid: Option<u32>) -> Result<Seen, Stop> {
+fn look(roots: &Roots, preflight: &Preflight, driver: &Driver, pid: Option<u32>) -> Result<Observed, Stop> {
     let devices = Devices::read(&roots.sysfs);
     let host_node = devices::host_node(&Real, &roots.procfs, devices.kfd);
     // A process that is created meanwhile is in the table first.
@@ -141,7 +141,7 @@ fn look(roots: &Roots, preflight: &Preflight, driver: &Driver, pid: Option<u32>)
         )));
     }
     let may_see = |capabilities: Capabilities| capabilities.has(Capability::SysPtrace);
-    Ok(Seen {
+    Ok(Observed {
         device: devices.kfd,
         host_node,
         sysfs,

@@ -10,7 +10,7 @@ use crate::output::status::{self, Losses, Status};
 use crate::probes::error::LoadError;
 use crate::probes::facts::Facts;
 use crate::probes::load::Options;
-use crate::probes::plan::{Ask, Attach, Choice};
+use crate::probes::plan::{Attach, Choice, PlanRequest};
 use crate::probes::session::Session;
 use crate::runtime::exit::{self, Stop};
 use kfd_trace_common::counter::ProbeId;
@@ -74,7 +74,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     let facts = Facts::gather(&kernel).with_tracepoints(&roots.sysfs);
     let choice = Choice { tracepoints: true, attach: Attach::Tried, ..Choice::default() };
     let options = Options {
-        ask: Ask { ioctl_records: true, choice },
+        ask: PlanRequest { ioctl_records: true, choice },
         possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
         cpu_ids: kernel.preflight.cpu_ids,
         procfs: roots.procfs.clone(),

@@ -21,7 +21,7 @@ use crate::tracer::engine::{Request, Tracer};
 use crate::tracer::follow::{Follow, Happened};
 use crate::tracer::history;
 use crate::tracer::intake::TakenIn;
-use crate::tracer::reconcile::scan::Seen;
+use crate::tracer::reconcile::scan::Scan;
 use crate::tracer::waiting::Waiting;
 use kfd_trace_common::kind::{Kind, Subject};
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// What is requested of the stream.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct StreamOptions {
     pub roots: Roots,
     /// As the user gave them: processes or threads.
     pub pids: Vec<u32>,
@@ -61,31 +61,31 @@ pub struct Ask {
 ///
 /// # Errors
 /// One line and an exit code.
-pub async fn run(ask: &Ask) -> Result<(), Stop> {
-    crate::tracer::preflight::check(&crate::kernel::Preflight::read(&ask.roots))?;
-    let watched = pidfd::resolve(&ask.roots.procfs, &ask.pids).map_err(Stop::usage)?;
+pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
+    crate::tracer::preflight::check(&crate::kernel::Preflight::read(&options.roots))?;
+    let watched = pidfd::resolve(&options.roots.procfs, &options.pids).map_err(Stop::usage)?;
     for process in &watched {
         if let Some(thread) = process.thread {
             say(format_args!("{thread} is a thread of process {}: tracing that process", process.tgid));
         }
     }
-    let shows = |kind| ask.kinds.is_empty() || ask.kinds.contains(&kind);
+    let shows = |kind| options.kinds.is_empty() || options.kinds.contains(&kind);
     let request = Request {
-        roots: ask.roots.clone(),
+        roots: options.roots.clone(),
         ioctl_records: shows(Kind::Ioctl),
         pids: watched.iter().map(|process| process.tgid).collect(),
-        ring_bytes: ask.ring_bytes,
-        choice: ask.choice.clone(),
-        sample: ask.sample,
+        ring_bytes: options.ring_bytes,
+        choice: options.choice.clone(),
+        sample: options.sample,
         // The summary covers all that was seen.
         limits: StateLimits { linger_ns: u64::MAX, ..StateLimits::default() },
     };
     let mut tracer = Tracer::new(&request);
     let ring = tracer.attach()?;
-    let out = Stdout::new().and_then(|stdout| StdoutWriter::new(stdout, stdout::room(ask.ring_bytes)));
+    let out = Stdout::new().and_then(|stdout| StdoutWriter::new(stdout, stdout::room(options.ring_bytes)));
     let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
     let mut signals = Signals::new().map_err(Stop::failed)?;
-    let mut run = Run { ask, tracer, watched, waiting: Waiting::default(), looks: 0, asked: false, out };
+    let mut run = Run { options, tracer, watched, waiting: Waiting::default(), looks: 0, asked: false, out };
     let reported = run.all(Some(ring), &mut signals).await;
     match reported.and(finish(run.out, run.asked, &mut signals).await) {
         // The reader of a pipe has seen enough.
@@ -122,7 +122,7 @@ async fn next(
 }
 
 struct Run<'a> {
-    ask: &'a Ask,
+    options: &'a StreamOptions,
     tracer: Tracer,
     watched: Vec<Watched>,
     waiting: Waiting,
@@ -135,7 +135,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// `ring`: `None` while the driver is not loaded.
     async fn all(&mut self, ring: Option<Ring>, signals: &mut Signals) -> io::Result<()> {
-        let mut end = self.ask.duration.map(|duration| Instant::now() + duration);
+        let mut end = self.options.duration.map(|duration| Instant::now() + duration);
         let mut look = interval(LOOK);
         // After a stop, one check is enough.
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -199,7 +199,7 @@ impl Run<'_> {
     }
 
     fn follow(&self, ring: Ring) -> Follow {
-        Follow::new(ring, self.ask.sample, self.ask.roots.procfs.clone())
+        Follow::new(ring, self.options.sample, self.options.roots.procfs.clone())
     }
 
     /// The driver was unloaded: everything in it ends, and the stream waits for it to be loaded again.
@@ -209,7 +209,7 @@ impl Run<'_> {
         self.tell_driver(json::Driver::Unloaded)?;
         self.out.flush()?;
         say(format_args!("{UNLOADED}; waiting for it"));
-        self.waiting = Waiting::new(driver::absence(&self.ask.roots));
+        self.waiting = Waiting::new(driver::absence(&self.options.roots));
         Ok(())
     }
 
@@ -236,7 +236,7 @@ impl Run<'_> {
 
     /// Whichever events were requested: without it a gap would look like silence.
     fn tell_driver(&mut self, what: json::Driver) -> io::Result<()> {
-        if !self.ask.json {
+        if !self.options.json {
             return Ok(());
         }
         self.tracer.renew_clock();
@@ -246,10 +246,10 @@ impl Run<'_> {
     }
 
     fn heading(&mut self) -> io::Result<()> {
-        if self.ask.json {
+        if self.options.json {
             return Ok(());
         }
-        self.out.always(|out| Stream { colour: self.ask.colour }.heading(out))?;
+        self.out.always(|out| Stream { colour: self.options.colour }.heading(out))?;
         self.out.flush()
     }
 
@@ -290,18 +290,18 @@ impl Run<'_> {
     }
 
     /// Compares with the driver's lists.
-    fn reconcile(&mut self, seen: Seen) -> io::Result<()> {
+    fn reconcile(&mut self, seen: Scan) -> io::Result<()> {
         let reported = self.tracer.reconcile(seen);
         reported.iter().try_for_each(|(event, change)| self.tell(event, change))?;
         self.out.flush()
     }
 
     fn shows(&self, event: &Event, change: &Change) -> bool {
-        let kinds = &self.ask.kinds;
+        let kinds = &self.options.kinds;
         if !kinds.is_empty() && !kinds.contains(&event.body.kind()) {
             return false;
         }
-        let Some(comm) = self.ask.comm.as_deref() else { return true };
+        let Some(comm) = self.options.comm.as_deref() else { return true };
         let process = change.process.and_then(|key| self.tracer.state.process(key));
         let known = process.and_then(|process| process.comm.as_deref());
         match event.body.kind().subject() {
@@ -323,7 +323,7 @@ impl Run<'_> {
             hit: &change.hit,
             topology: &self.tracer.topology,
         };
-        let Ask { json, colour, .. } = *self.ask;
+        let StreamOptions { json, colour, .. } = *self.options;
         self.out.line(event.body.kind().name(), |out| {
             if json {
                 json::event(out, event, &context)
@@ -355,7 +355,7 @@ impl Run<'_> {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        if self.ask.comm.is_some() {
+        if self.options.comm.is_some() {
             say("--comm chooses the lines; the summary is of all processes");
         }
         let tables = self.tracer.tables().map_err(io::Error::other)?;
@@ -365,10 +365,10 @@ impl Run<'_> {
             retired: &self.tracer.retired,
             undecoded: &self.tracer.undecoded,
             dropped: self.out.dropped(),
-            sampled: !self.ask.sample.is_zero(),
+            sampled: !self.options.sample.is_zero(),
             duration_ns: clock::mono_ns().saturating_sub(self.tracer.started_ns),
         });
-        let json = self.ask.json;
+        let json = self.options.json;
         self.out.always(|out| if json { summary.json(out) } else { summary.text(out) })
     }
 }

@@ -1,8 +1,8 @@
 //! Builds the report from a scan. Pure.
 
-use super::finding::{Kind, Weight};
-use super::report::{Descriptor, OfNode, Outcome, Report, RocmSmi, Row, Standing, ViewName};
-use super::seen::{KfdProcess, Seen, SeenProcess};
+use super::finding::{FindingKind, Weight};
+use super::report::{Descriptor, OfNode, Outcome, ProcessRow, Report, RocmSmi, Standing, ViewName};
+use super::seen::{KfdProcess, Observed, SeenProcess};
 use super::{views, vram};
 use crate::output::belongs::BelongsFields;
 use std::collections::BTreeSet;
@@ -11,14 +11,14 @@ use std::collections::BTreeSet;
 /// counts as left behind, because the driver frees the resources of a process some time after its end.
 /// `only`: restricts the report to that process.
 #[must_use]
-pub fn diagnose(seen: &Seen, before: Option<&Seen>, only: Option<u32>) -> Report {
+pub fn diagnose(seen: &Observed, before: Option<&Observed>, only: Option<u32>) -> Report {
     let all = seen.kfd_pids().into_iter().chain(seen.processes.keys().copied()).collect::<BTreeSet<u32>>();
     let pids = all.into_iter().chain(only).filter(|pid| only.is_none_or(|only| only == *pid));
     let pids: BTreeSet<u32> = pids.collect();
     let rows = pids.into_iter().map(|pid| row(seen, before, pid, only.is_some()));
-    let processes: Vec<Row> = rows.filter(|row| only.is_some() || has_part(row)).collect();
+    let processes: Vec<ProcessRow> = rows.filter(|row| only.is_some() || has_part(row)).collect();
     let chips = if only.is_none() { vram::chips(seen) } else { Vec::new() };
-    let worst = processes.iter().map(Row::weight).max().unwrap_or(Weight::Note);
+    let worst = processes.iter().map(ProcessRow::weight).max().unwrap_or(Weight::Note);
     let outcome = match worst {
         _ if chips.iter().any(|chip| chip.unowned) => Outcome::Wrong,
         Weight::Note => Outcome::Well,
@@ -32,7 +32,7 @@ pub fn diagnose(seen: &Seen, before: Option<&Seen>, only: Option<u32>) -> Report
         not_permitted: seen.closed.len(),
         hidepid: seen.hides,
         views: views::all(seen, only),
-        unsettled: processes.iter().any(|row| row.findings.contains(&Kind::Ending)),
+        unsettled: processes.iter().any(|row| row.findings.contains(&FindingKind::Ending)),
         processes,
         chips,
     }
@@ -40,11 +40,11 @@ pub fn diagnose(seen: &Seen, before: Option<&Seen>, only: Option<u32>) -> Report
 
 /// Whether a node-wide report lists the process. A desktop has many users of render nodes, which are left
 /// out.
-fn has_part(row: &Row) -> bool {
-    row.kfd == Some(true) || !row.descriptors.is_empty() || row.findings.contains(&Kind::StrayMapping)
+fn has_part(row: &ProcessRow) -> bool {
+    row.kfd == Some(true) || !row.descriptors.is_empty() || row.findings.contains(&FindingKind::StrayMapping)
 }
 
-impl Seen {
+impl Observed {
     /// Whether sysfs lists it; `None`: sysfs could not be read.
     pub(super) fn in_sysfs(&self, pid: u32) -> Option<bool> {
         Some(self.sysfs.as_ref()?.contains_key(&pid))
@@ -128,7 +128,7 @@ impl Seen {
     }
 }
 
-fn row(seen: &Seen, before: Option<&Seen>, pid: u32, requested: bool) -> Row {
+fn row(seen: &Observed, before: Option<&Observed>, pid: u32, requested: bool) -> ProcessRow {
     let process = seen.process(pid);
     let kfd = seen.is_kfd(pid);
     let details = process.map(|process| &process.details);
@@ -146,7 +146,7 @@ fn row(seen: &Seen, before: Option<&Seen>, pid: u32, requested: bool) -> Row {
         Standing::Lives | Standing::WithoutLeader | Standing::Ended => RocmSmi::Named,
         Standing::Gone | Standing::Unknown => RocmSmi::Unknown,
     });
-    Row {
+    ProcessRow {
         pid,
         ns_pid: process.and_then(|process| process.inner_pid),
         comm: process.map(|process| process.comm.clone()),
@@ -175,83 +175,88 @@ fn row(seen: &Seen, before: Option<&Seen>, pid: u32, requested: bool) -> Row {
     }
 }
 
-fn contexts(seen: &Seen, pid: u32) -> Vec<u32> {
+fn contexts(seen: &Observed, pid: u32) -> Vec<u32> {
     let all: BTreeSet<u32> = seen.of_kfd(pid).flat_map(|process| &process.contexts).copied().collect();
     all.into_iter().collect()
 }
 
 /// Findings for a process that KFD has.
-fn of_kfd(seen: &Seen, before: Option<&Seen>, pid: u32) -> Vec<Kind> {
+fn of_kfd(seen: &Observed, before: Option<&Observed>, pid: u32) -> Vec<FindingKind> {
     let mut found = Vec::new();
     let process = seen.process(pid);
     if seen.is_left(pid) {
         let believed = before.is_some_and(|before| before.is_left(pid));
-        found.push(if believed { left(seen, pid) } else { Kind::Ending });
+        found.push(if believed { left(seen, pid) } else { FindingKind::Ending });
     } else if let Some(process) = process {
         found.push(by_lsof(seen, process));
     } else {
-        found.push(Kind::HidePid);
+        found.push(FindingKind::HidePid);
     }
-    found
-        .extend(process.and_then(|process| process.inner_pid).map(|inner| Kind::OtherPidNamespace { inner }));
+    found.extend(
+        process.and_then(|process| process.inner_pid).map(|inner| FindingKind::OtherPidNamespace { inner }),
+    );
     let further = contexts(seen, pid).len();
-    found.extend((further > 0).then_some(Kind::Contexts { further }));
-    found.extend((seen.in_sysfs(pid) == Some(false)).then_some(Kind::NotInSysfs));
+    found.extend((further > 0).then_some(FindingKind::Contexts { further }));
+    found.extend((seen.in_sysfs(pid) == Some(false)).then_some(FindingKind::NotInSysfs));
     found
 }
 
 /// Why KFD still has it.
-fn left(seen: &Seen, pid: u32) -> Kind {
+fn left(seen: &Observed, pid: u32) -> FindingKind {
     let holders = seen.strays();
     match seen.standing(pid) {
         Standing::Lives | Standing::WithoutLeader => {
             let own = seen.process(pid).is_some_and(|process| !process.kfd.is_empty());
-            Kind::Execed { own, holders }
+            FindingKind::Execed { own, holders }
         }
-        _ if seen.in_kernel(pid) == Some(true) => Kind::KeptByMemory,
-        _ if !holders.is_empty() => Kind::KeptByDescriptor { holders },
-        _ => Kind::Teardown { lsof: seen.found_by_lsof(pid) },
+        _ if seen.in_kernel(pid) == Some(true) => FindingKind::KeptByMemory,
+        _ if !holders.is_empty() => FindingKind::KeptByDescriptor { holders },
+        _ => FindingKind::Teardown { lsof: seen.found_by_lsof(pid) },
     }
 }
 
 /// Why lsof and fuser find, or do not find, a live process that is served.
-fn by_lsof(seen: &Seen, process: &SeenProcess) -> Kind {
+fn by_lsof(seen: &Observed, process: &SeenProcess) -> FindingKind {
     if process.life.lives_without_leader() {
-        return Kind::ZombieLeader { threads: process.life.threads };
+        return FindingKind::ZombieLeader { threads: process.life.threads };
     }
     if process.closed && process.kfd.is_empty() {
-        return Kind::NotPermitted;
+        return FindingKind::NotPermitted;
     }
-    let Some(host) = seen.host_node else { return Kind::HostNodeUnknown };
+    let Some(host) = seen.host_node else { return FindingKind::HostNodeUnknown };
     if let Some(open) = process.kfd.iter().find(|open| open.node == host) {
         let fd = open.fd;
-        return if process.own_mounts == Some(true) { Kind::BindMounted { fd } } else { Kind::Seen { fd } };
+        return if process.own_mounts == Some(true) {
+            FindingKind::BindMounted { fd }
+        } else {
+            FindingKind::Seen { fd }
+        };
     }
     if process.mappings.as_ref().is_some_and(|mappings| mappings.kfd.contains(&host)) {
-        return Kind::MappingOnly;
+        return FindingKind::MappingOnly;
     }
     match process.kfd.first() {
-        Some(open) => Kind::OwnNode { fd: open.fd },
-        None => Kind::ClosedDescriptor,
+        Some(open) => FindingKind::OwnNode { fd: open.fd },
+        None => FindingKind::ClosedDescriptor,
     }
 }
 
 /// Findings for a process that KFD does not have (`Some(false)`), or for which that is not known.
-fn beside_kfd(seen: &Seen, pid: u32, kfd: Option<bool>, requested: bool) -> Vec<Kind> {
-    let Some(process) = seen.process(pid) else { return vec![Kind::NoPart] };
+fn beside_kfd(seen: &Observed, pid: u32, kfd: Option<bool>, requested: bool) -> Vec<FindingKind> {
+    let Some(process) = seen.process(pid) else { return vec![FindingKind::NoPart] };
     let mapped = process.mappings.clone().unwrap_or_default();
     let kind = match process.kfd.first() {
-        Some(_) if kfd.is_none() => Kind::ServiceUnknown,
+        Some(_) if kfd.is_none() => FindingKind::ServiceUnknown,
         Some(open) if seen.is_kfd(process.life.parent) == Some(true) => {
-            Kind::Inherited { parent: process.life.parent, fd: open.fd }
+            FindingKind::Inherited { parent: process.life.parent, fd: open.fd }
         }
-        Some(open) => Kind::Stray { fd: open.fd },
-        None if !mapped.kfd.is_empty() => Kind::StrayMapping,
-        None if !mapped.libraries.is_empty() => Kind::NotOpened { library: true },
-        None if !process.drm.is_empty() || mapped.render > 0 => Kind::NotOpened { library: false },
-        None if requested && process.closed => Kind::Unlooked,
-        None => Kind::NoPart,
+        Some(open) => FindingKind::Stray { fd: open.fd },
+        None if !mapped.kfd.is_empty() => FindingKind::StrayMapping,
+        None if !mapped.libraries.is_empty() => FindingKind::NotOpened { library: true },
+        None if !process.drm.is_empty() || mapped.render > 0 => FindingKind::NotOpened { library: false },
+        None if requested && process.closed => FindingKind::Unlooked,
+        None => FindingKind::NoPart,
     };
-    let inner = process.inner_pid.map(|inner| Kind::OtherPidNamespace { inner });
+    let inner = process.inner_pid.map(|inner| FindingKind::OtherPidNamespace { inner });
     std::iter::once(kind).chain(inner).collect()
 }

@@ -1,6 +1,6 @@
 //! The doctor report: plain data. Its fields are those of the JSON (docs/doctor.md).
 
-use super::finding::{Kind, Weight};
+use super::finding::{FindingKind, Weight};
 use super::sampled::Sampled;
 use super::seen::DrmDescriptor;
 use serde::{Serialize, Serializer};
@@ -89,7 +89,7 @@ pub struct Descriptor {
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct ProcessRow {
     pub pid: u32,
     pub ns_pid: Option<u32>,
     pub comm: Option<String>,
@@ -112,7 +112,7 @@ pub struct Row {
     pub drm: Vec<DrmDescriptor>,
     pub libraries: Vec<&'static str>,
     #[serde(serialize_with = "findings")]
-    pub findings: Vec<Kind>,
+    pub findings: Vec<FindingKind>,
 }
 
 /// Memory of a chip.
@@ -135,18 +135,18 @@ pub struct Report {
     pub not_permitted: usize,
     pub hidepid: bool,
     pub views: Vec<View>,
-    pub processes: Vec<Row>,
+    pub processes: Vec<ProcessRow>,
     pub chips: Vec<ChipRow>,
     /// A change may be in progress: scan again.
     #[serde(skip)]
     pub unsettled: bool,
 }
 
-impl Row {
+impl ProcessRow {
     /// The worst of its findings.
     #[must_use]
     pub fn weight(&self) -> Weight {
-        self.findings.iter().map(Kind::weight).max().unwrap_or(Weight::Note)
+        self.findings.iter().map(FindingKind::weight).max().unwrap_or(Weight::Note)
     }
 }
 
@@ -157,7 +157,7 @@ struct Finding {
     text: String,
 }
 
-fn findings<S: Serializer>(kinds: &[Kind], to: S) -> Result<S::Ok, S::Error> {
+fn findings<S: Serializer>(kinds: &[FindingKind], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(kinds.iter().map(|kind| Finding {
         kind: kind.name(),
         weight: kind.weight(),

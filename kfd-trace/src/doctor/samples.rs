@@ -2,7 +2,8 @@
 
 use super::sampled::{AllSampled, Sampled};
 use super::seen::{
-    Chip, Device, DrmDescriptor, KfdDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Seen, SeenProcess,
+    Chip, Device, DrmDescriptor, KfdDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Observed,
+    SeenProcess,
 };
 use crate::attribute::process::Life;
 use crate::state::ProcessDetails;
@@ -65,9 +66,9 @@ pub(super) fn sampled() -> Sampled {
     Sampled { queues_measured: 2, packets_submitted: 127_644, packets_retired: 127_644, ..Sampled::default() }
 }
 
-pub(super) fn seen() -> Seen {
+pub(super) fn seen() -> Observed {
     let chip = Chip { pci: PCI.to_owned(), gpu_ids: BTreeSet::from([GPU]), vram_used: Some(3 << 29) };
-    Seen {
+    Observed {
         device: Some(DEVICE),
         host_node: Some(HOST),
         sysfs: Some(listed()),
@@ -82,6 +83,6 @@ pub(super) fn seen() -> Seen {
 }
 
 /// The same node, with this process instead.
-pub(super) fn with(process: SeenProcess) -> Seen {
-    Seen { processes: BTreeMap::from([(PID, process)]), ..seen() }
+pub(super) fn with(process: SeenProcess) -> Observed {
+    Observed { processes: BTreeMap::from([(PID, process)]), ..seen() }
 }

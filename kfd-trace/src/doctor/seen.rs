@@ -104,7 +104,7 @@ pub struct Chip {
 
 /// Everything that one scan found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct Observed {
     /// Number of /dev/kfd, by sysfs.
     pub device: Option<Device>,
     /// /dev/kfd of the host, as lsof and fuser see it.

@@ -1,10 +1,10 @@
 //! Every verdict, from synthetic input; and the two forms of the report.
 
-use super::finding::Kind;
-use super::report::{RocmSmi, Row, Standing, ViewName};
+use super::finding::FindingKind;
+use super::report::{ProcessRow, RocmSmi, Standing, ViewName};
 use super::sampled::Sampled;
 use super::samples::{GPU, HOST, OTHER, PID, bare, life, open, process, seen, with};
-use super::seen::{DrmDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Seen, SeenProcess};
+use super::seen::{DrmDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Observed, SeenProcess};
 use super::{Outcome, Report, diagnose};
 use crate::attribute::process::Life;
 use std::collections::BTreeSet;
@@ -12,16 +12,16 @@ use std::collections::BTreeSet;
 mod forms;
 
 /// The report for a node whose state does not change.
-fn report_of(seen: &Seen) -> Report {
+fn report_of(seen: &Observed) -> Report {
     diagnose(seen, Some(seen), None)
 }
 
-fn row(report: &Report, pid: u32) -> &Row {
+fn row(report: &Report, pid: u32) -> &ProcessRow {
     report.processes.iter().find(|row| row.pid == pid).expect("a row")
 }
 
 /// The outcome, and the findings for the sample process.
-fn of(seen: &Seen) -> (Outcome, Vec<Kind>) {
+fn of(seen: &Observed) -> (Outcome, Vec<FindingKind>) {
     let report = report_of(seen);
     (report.outcome, row(&report, PID).findings.clone())
 }
@@ -34,7 +34,7 @@ fn by_view(report: &Report, view: ViewName) -> Option<Vec<u32>> {
 fn a_process_that_all_views_have_is_well() {
     let report = report_of(&seen());
     assert_eq!((report.outcome, report.complete, report.unsettled), (Outcome::Well, true, false));
-    assert_eq!(row(&report, PID).findings, [Kind::Seen { fd: 3 }]);
+    assert_eq!(row(&report, PID).findings, [FindingKind::Seen { fd: 3 }]);
     for view in ViewName::ALL {
         assert_eq!(by_view(&report, view), Some(vec![PID]), "{view:?}");
     }
@@ -45,12 +45,12 @@ fn a_process_that_all_views_have_is_well() {
 
 #[test]
 fn counters_that_cannot_be_read_are_not_known() {
-    let unread = report_of(&Seen { sampled: Err("no BTF".to_owned()), ..seen() });
+    let unread = report_of(&Observed { sampled: Err("no BTF".to_owned()), ..seen() });
     let view = unread.views.last().expect("views");
     assert_eq!((view.saw.clone(), view.why.as_deref()), (None, Some("no BTF")));
     let only = row(&unread, PID);
     assert_eq!((only.activity.clone(), only.seen_by[&ViewName::Sampled]), (None, None));
-    let of = |sampled: Sampled| report_of(&Seen { sampled: Ok([(PID, sampled)].into()), ..seen() });
+    let of = |sampled: Sampled| report_of(&Observed { sampled: Ok([(PID, sampled)].into()), ..seen() });
     let denied = of(Sampled { not_measured: [("denied", 2)].into(), ..Sampled::default() });
     assert_eq!(by_view(&denied, ViewName::Sampled), Some(vec![]), "none of its queues could be read");
     assert_eq!(denied.outcome, Outcome::Well, "that hides it from none of the usual checks");
@@ -62,7 +62,7 @@ fn a_node_of_its_own_hides_it_from_lsof() {
         let mappings = Some(Mappings { kfd: BTreeSet::from([OTHER]), ..Mappings::default() });
         SeenProcess { kfd: vec![open(OTHER)], own_mounts: Some(true), mappings, ..process() }
     };
-    assert_eq!(of(&with(own())), (Outcome::Hidden, vec![Kind::OwnNode { fd: 3 }]));
+    assert_eq!(of(&with(own())), (Outcome::Hidden, vec![FindingKind::OwnNode { fd: 3 }]));
     let report = report_of(&with(own()));
     assert_eq!(
         (by_view(&report, ViewName::Lsof), by_view(&report, ViewName::DeviceNumber)),
@@ -70,7 +70,7 @@ fn a_node_of_its_own_hides_it_from_lsof() {
     );
     let same_inode = Node { inode: HOST.inode, ..OTHER };
     let two = SeenProcess { kfd: vec![open(same_inode)], mappings: Some(Mappings::default()), ..own() };
-    assert_eq!(of(&with(two.clone())).1, [Kind::OwnNode { fd: 3 }], "both are compared");
+    assert_eq!(of(&with(two.clone())).1, [FindingKind::OwnNode { fd: 3 }], "both are compared");
     assert_eq!(row(&report_of(&with(two)), PID).seen_by[&ViewName::Lsof], Some(false));
     let both = SeenProcess { kfd: vec![open(OTHER), open(HOST)], ..own() };
     assert_eq!(of(&with(both)).0, Outcome::Well);
@@ -79,21 +79,21 @@ fn a_node_of_its_own_hides_it_from_lsof() {
 #[test]
 fn a_bind_mounted_node_is_the_hosts() {
     let bound = SeenProcess { own_mounts: Some(true), ..process() };
-    assert_eq!(of(&with(bound)), (Outcome::Well, vec![Kind::BindMounted { fd: 3 }]));
+    assert_eq!(of(&with(bound)), (Outcome::Well, vec![FindingKind::BindMounted { fd: 3 }]));
 }
 
 #[test]
 fn a_closed_descriptor_hides_it_unless_a_mapping_is_left() {
     let closed = SeenProcess { kfd: Vec::new(), ..process() };
-    assert_eq!(of(&with(closed.clone())), (Outcome::Well, vec![Kind::MappingOnly]));
+    assert_eq!(of(&with(closed.clone())), (Outcome::Well, vec![FindingKind::MappingOnly]));
     assert_eq!(row(&report_of(&with(closed)), PID).seen_by[&ViewName::Lsof], Some(true));
-    assert_eq!(of(&with(bare())), (Outcome::Hidden, vec![Kind::ClosedDescriptor]));
+    assert_eq!(of(&with(bare())), (Outcome::Hidden, vec![FindingKind::ClosedDescriptor]));
 }
 
 #[test]
 fn a_dead_leader_hides_the_threads_behind_it() {
     let led = SeenProcess { life: life('Z', 3), ..process() };
-    assert_eq!(of(&with(led.clone())), (Outcome::Hidden, vec![Kind::ZombieLeader { threads: 3 }]));
+    assert_eq!(of(&with(led.clone())), (Outcome::Hidden, vec![FindingKind::ZombieLeader { threads: 3 }]));
     let report = report_of(&with(led));
     assert_eq!(row(&report, PID).standing, Standing::WithoutLeader);
     assert_eq!(by_view(&report, ViewName::Lsof), Some(vec![]));
@@ -102,43 +102,43 @@ fn a_dead_leader_hides_the_threads_behind_it() {
 #[test]
 fn another_pid_namespace_is_reported_and_hides_nothing_on_the_host() {
     let inner = SeenProcess { inner_pid: Some(1), ..process() };
-    let found = vec![Kind::Seen { fd: 3 }, Kind::OtherPidNamespace { inner: 1 }];
+    let found = vec![FindingKind::Seen { fd: 3 }, FindingKind::OtherPidNamespace { inner: 1 }];
     assert_eq!(of(&with(inner)), (Outcome::Well, found));
 }
 
 #[test]
 fn missing_permission_is_reported_and_nothing_is_claimed() {
     let closed = SeenProcess { closed: true, mappings: None, own_mounts: None, kfd: Vec::new(), ..process() };
-    let seen = Seen { closed: BTreeSet::from([PID, 7]), ..with(closed) };
-    assert_eq!(of(&seen), (Outcome::Hidden, vec![Kind::NotPermitted]));
+    let seen = Observed { closed: BTreeSet::from([PID, 7]), ..with(closed) };
+    assert_eq!(of(&seen), (Outcome::Hidden, vec![FindingKind::NotPermitted]));
     let report = report_of(&seen);
     assert_eq!((report.complete, report.not_permitted), (false, 2));
-    assert_eq!(of(&Seen { host_node: None, ..seen.clone() }).1, [Kind::NotPermitted]);
+    assert_eq!(of(&Observed { host_node: None, ..seen.clone() }).1, [FindingKind::NotPermitted]);
     let row = row(&report, PID);
     assert_eq!((row.seen_by[&ViewName::Lsof], row.seen_by[&ViewName::DeviceNumber]), (None, None));
     // KFD has nothing, and the descriptors of other processes are not known.
     let nothing = KfdProcesses::new();
-    let idle = Seen { sysfs: Some(nothing.clone()), kernel: Ok(nothing), processes: [].into(), ..seen };
+    let idle = Observed { sysfs: Some(nothing.clone()), kernel: Ok(nothing), processes: [].into(), ..seen };
     let report = report_of(&idle);
     assert_eq!((report.outcome, report.complete), (Outcome::Well, false));
 }
 
 #[test]
 fn hidepid_is_not_taken_for_an_end() {
-    let hidden = Seen { hides: true, processes: [].into(), ..seen() };
-    assert_eq!(of(&hidden), (Outcome::Hidden, vec![Kind::HidePid]));
+    let hidden = Observed { hides: true, processes: [].into(), ..seen() };
+    assert_eq!(of(&hidden), (Outcome::Hidden, vec![FindingKind::HidePid]));
     let report = report_of(&hidden);
     assert_eq!((row(&report, PID).standing, report.complete), (Standing::Unknown, false));
 }
 
 #[test]
 fn what_a_dead_process_left_is_wrong_when_it_stays() {
-    let teardown = Seen { kernel: Ok([].into()), processes: [].into(), ..seen() };
+    let teardown = Observed { kernel: Ok([].into()), processes: [].into(), ..seen() };
     let once = diagnose(&teardown, None, None);
     assert_eq!((once.outcome, once.unsettled), (Outcome::Well, true));
-    assert_eq!(row(&once, PID).findings, [Kind::Ending]);
+    assert_eq!(row(&once, PID).findings, [FindingKind::Ending]);
     assert_eq!(diagnose(&teardown, Some(&seen()), None).outcome, Outcome::Well, "it lived a moment ago");
-    assert_eq!(of(&teardown), (Outcome::Wrong, vec![Kind::Teardown { lsof: Some(false) }]));
+    assert_eq!(of(&teardown), (Outcome::Wrong, vec![FindingKind::Teardown { lsof: Some(false) }]));
     let report = report_of(&teardown);
     let row = row(&report, PID);
     assert_eq!((row.standing, row.rocm_smi), (Standing::Gone, Some(RocmSmi::Unknown)));
@@ -151,67 +151,75 @@ fn what_a_dead_process_left_is_wrong_when_it_stays() {
         (own_node, Some(false)),
         (kept_from_looking, None),
     ] {
-        let ended = Seen { kernel: Ok([].into()), ..with(dead) };
-        assert_eq!(of(&ended), (Outcome::Wrong, vec![Kind::Teardown { lsof }]));
+        let ended = Observed { kernel: Ok([].into()), ..with(dead) };
+        assert_eq!(of(&ended), (Outcome::Wrong, vec![FindingKind::Teardown { lsof }]));
         let report = report_of(&ended);
         let row = self::row(&report, PID);
         assert_eq!((row.standing, row.rocm_smi), (Standing::Ended, Some(RocmSmi::Named)), "ps has its name");
     }
     // Another process has the PID by now.
     let reused = KfdProcesses::from([(PID, KfdProcess { reused: true, ..KfdProcess::default() })]);
-    assert_eq!(of(&Seen { kernel: Ok(reused), ..seen() }), (Outcome::Wrong, vec![Kind::KeptByMemory]));
+    assert_eq!(
+        of(&Observed { kernel: Ok(reused), ..seen() }),
+        (Outcome::Wrong, vec![FindingKind::KeptByMemory])
+    );
 }
 
 #[test]
 fn a_dead_process_that_others_keep_names_them() {
     let child = SeenProcess { life: Life { parent: 1, ..life('S', 1) }, ..process() };
-    let kept = Seen { kernel: Ok([].into()), processes: [(325, child)].into(), ..seen() };
-    assert_eq!(of(&kept), (Outcome::Wrong, vec![Kind::KeptByDescriptor { holders: vec![325] }]));
+    let kept = Observed { kernel: Ok([].into()), processes: [(325, child)].into(), ..seen() };
+    assert_eq!(of(&kept), (Outcome::Wrong, vec![FindingKind::KeptByDescriptor { holders: vec![325] }]));
     // A child of a served process inherits its descriptor.
     let childs = SeenProcess { life: Life { parent: 902, ..life('S', 1) }, ..process() };
-    let mut other = Seen { processes: [(902, process()), (925, childs)].into(), ..kept };
+    let mut other = Observed { processes: [(902, process()), (925, childs)].into(), ..kept };
     for all in [other.sysfs.as_mut(), other.kernel.as_mut().ok()].into_iter().flatten() {
         all.insert(902, KfdProcess::default());
     }
-    assert_eq!(of(&other), (Outcome::Wrong, vec![Kind::Teardown { lsof: Some(false) }]));
-    let shared = Seen { processes: [].into(), ..seen() };
-    assert_eq!(of(&shared), (Outcome::Wrong, vec![Kind::KeptByMemory]));
-    let unreadable = Seen { kernel: Err("no BTF".to_owned()), processes: [].into(), ..seen() };
+    assert_eq!(of(&other), (Outcome::Wrong, vec![FindingKind::Teardown { lsof: Some(false) }]));
+    let shared = Observed { processes: [].into(), ..seen() };
+    assert_eq!(of(&shared), (Outcome::Wrong, vec![FindingKind::KeptByMemory]));
+    let unreadable = Observed { kernel: Err("no BTF".to_owned()), processes: [].into(), ..seen() };
     assert_eq!(
         of(&unreadable),
-        (Outcome::Wrong, vec![Kind::Teardown { lsof: Some(false) }]),
+        (Outcome::Wrong, vec![FindingKind::Teardown { lsof: Some(false) }]),
         "sysfs alone shows it, too"
     );
 }
 
 #[test]
 fn exec_leaves_what_the_program_before_had() {
-    let execed = Seen { kernel: Ok([].into()), ..seen() };
-    assert_eq!(of(&execed), (Outcome::Wrong, vec![Kind::Execed { own: true, holders: vec![] }]));
-    let other = Seen { kernel: Ok([].into()), processes: [(PID, bare()), (325, process())].into(), ..seen() };
-    assert_eq!(of(&other).1, [Kind::Execed { own: false, holders: vec![325] }]);
-    let unreadable = Seen { kernel: Err("no BTF".to_owned()), ..seen() };
-    assert_eq!(of(&unreadable), (Outcome::Well, vec![Kind::Seen { fd: 3 }]), "only the table shows it");
+    let execed = Observed { kernel: Ok([].into()), ..seen() };
+    assert_eq!(of(&execed), (Outcome::Wrong, vec![FindingKind::Execed { own: true, holders: vec![] }]));
+    let other =
+        Observed { kernel: Ok([].into()), processes: [(PID, bare()), (325, process())].into(), ..seen() };
+    assert_eq!(of(&other).1, [FindingKind::Execed { own: false, holders: vec![325] }]);
+    let unreadable = Observed { kernel: Err("no BTF".to_owned()), ..seen() };
+    assert_eq!(
+        of(&unreadable),
+        (Outcome::Well, vec![FindingKind::Seen { fd: 3 }]),
+        "only the table shows it"
+    );
 }
 
 #[test]
 fn processes_that_open_it_without_being_served_are_distinguished() {
     let child = SeenProcess { life: Life { parent: PID, ..life('S', 1) }, ..process() };
-    let seen = Seen { processes: [(PID, process()), (325, child)].into(), ..seen() };
+    let seen = Observed { processes: [(PID, process()), (325, child)].into(), ..seen() };
     let report = report_of(&seen);
     assert_eq!(report.outcome, Outcome::Well);
-    assert_eq!(row(&report, 325).findings, [Kind::Inherited { parent: PID, fd: 3 }]);
+    assert_eq!(row(&report, 325).findings, [FindingKind::Inherited { parent: PID, fd: 3 }]);
     assert_eq!(
         (row(&report, 325).kfd, by_view(&report, ViewName::Lsof)),
         (Some(false), Some(vec![PID, 325]))
     );
     let mapped = SeenProcess { kfd: Vec::new(), ..process() };
-    let seen = Seen { processes: [(PID, process()), (325, process()), (326, mapped)].into(), ..seen };
+    let seen = Observed { processes: [(PID, process()), (325, process()), (326, mapped)].into(), ..seen };
     let report = report_of(&seen);
-    assert_eq!(row(&report, 325).findings, [Kind::Stray { fd: 3 }]);
-    assert_eq!(row(&report, 326).findings, [Kind::StrayMapping]);
-    let unread = Seen { sysfs: None, kernel: Err("no BTF".to_owned()), ..seen };
-    assert_eq!(row(&report_of(&unread), 325).findings, [Kind::ServiceUnknown]);
+    assert_eq!(row(&report, 325).findings, [FindingKind::Stray { fd: 3 }]);
+    assert_eq!(row(&report, 326).findings, [FindingKind::StrayMapping]);
+    let unread = Observed { sysfs: None, kernel: Err("no BTF".to_owned()), ..seen };
+    assert_eq!(row(&report_of(&unread), 325).findings, [FindingKind::ServiceUnknown]);
 }
 
 #[test]
@@ -220,31 +228,37 @@ fn contexts_and_processes_missing_in_sysfs_are_reported() {
     for all in [twofold.sysfs.as_mut(), twofold.kernel.as_mut().ok()].into_iter().flatten() {
         all.get_mut(&PID).expect("it").contexts.push(3);
     }
-    assert_eq!(of(&twofold), (Outcome::Well, vec![Kind::Seen { fd: 3 }, Kind::Contexts { further: 1 }]));
-    let lacking = Seen { sysfs: Some([].into()), ..seen() };
-    assert_eq!(of(&lacking), (Outcome::Hidden, vec![Kind::Seen { fd: 3 }, Kind::NotInSysfs]));
+    assert_eq!(
+        of(&twofold),
+        (Outcome::Well, vec![FindingKind::Seen { fd: 3 }, FindingKind::Contexts { further: 1 }])
+    );
+    let lacking = Observed { sysfs: Some([].into()), ..seen() };
+    assert_eq!(of(&lacking), (Outcome::Hidden, vec![FindingKind::Seen { fd: 3 }, FindingKind::NotInSysfs]));
     assert_eq!(row(&report_of(&lacking), PID).rocm_smi, Some(RocmSmi::Missed));
-    let no_node = Seen { host_node: None, ..seen() };
-    assert_eq!(of(&no_node).1, [Kind::HostNodeUnknown]);
+    let no_node = Observed { host_node: None, ..seen() };
+    assert_eq!(of(&no_node).1, [FindingKind::HostNodeUnknown]);
     assert_eq!(by_view(&report_of(&no_node), ViewName::Lsof), None);
 }
 
 #[test]
 fn one_requested_process_is_always_reported() {
     let only = |process: SeenProcess| {
-        let seen = Seen { sysfs: Some([].into()), kernel: Ok([].into()), ..with(process) };
+        let seen = Observed { sysfs: Some([].into()), kernel: Ok([].into()), ..with(process) };
         let report = diagnose(&seen, None, Some(PID));
         assert_eq!((report.processes.len(), report.chips.len()), (1, 0));
         report.processes[0].findings.clone()
     };
-    assert_eq!(only(bare()), [Kind::NoPart]);
+    assert_eq!(only(bare()), [FindingKind::NoPart]);
     let library = Some(Mappings { libraries: BTreeSet::from(["libamdhip64"]), ..Mappings::default() });
-    assert_eq!(only(SeenProcess { mappings: library, ..bare() }), [Kind::NotOpened { library: true }]);
-    assert_eq!(only(SeenProcess { drm: process().drm, ..bare() }), [Kind::NotOpened { library: false }]);
-    assert_eq!(only(SeenProcess { closed: true, mappings: None, ..bare() }), [Kind::Unlooked]);
-    let node = Seen { processes: [(PID, process()), (7, bare())].into(), ..seen() };
+    assert_eq!(only(SeenProcess { mappings: library, ..bare() }), [FindingKind::NotOpened { library: true }]);
+    assert_eq!(
+        only(SeenProcess { drm: process().drm, ..bare() }),
+        [FindingKind::NotOpened { library: false }]
+    );
+    assert_eq!(only(SeenProcess { closed: true, mappings: None, ..bare() }), [FindingKind::Unlooked]);
+    let node = Observed { processes: [(PID, process()), (7, bare())].into(), ..seen() };
     assert_eq!(report_of(&node).processes.len(), 1, "of the node only those with a part in it");
-    let two = Seen { processes: [(PID, process()), (325, process())].into(), ..seen() };
+    let two = Observed { processes: [(PID, process()), (325, process())].into(), ..seen() };
     let report = diagnose(&two, None, Some(325));
     assert_eq!(report.processes.iter().map(|row| row.pid).collect::<Vec<_>>(), [325]);
     assert_eq!(by_view(&report, ViewName::Sysfs), Some(vec![]));
@@ -265,7 +279,7 @@ fn memory_without_an_owner_is_wrong_if_all_processes_were_read() {
     );
     let more = used((2 << 30) + 1);
     assert_eq!((report_of(&more).outcome, report_of(&more).chips[0].unowned), (Outcome::Wrong, true));
-    let blind = Seen { closed: BTreeSet::from([7]), ..more };
+    let blind = Observed { closed: BTreeSet::from([7]), ..more };
     assert_eq!(report_of(&blind).outcome, Outcome::Well);
     let mut other = used(4 << 30);
     other.chips[0].gpu_ids = BTreeSet::from([GPU + 1]);

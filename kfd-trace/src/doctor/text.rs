@@ -1,7 +1,7 @@
 //! The report as text. Names from outside the tracer are escaped.
 
 use super::finding::Weight;
-use super::report::{ChipRow, Outcome, Report, RocmSmi, Row, Standing, View};
+use super::report::{ChipRow, Outcome, ProcessRow, Report, RocmSmi, Standing, View};
 use super::sampled::Sampled;
 use crate::kernel::Finding;
 use crate::output::status;
@@ -63,7 +63,7 @@ fn listed(pids: &[u32]) -> String {
     }
 }
 
-fn process(out: &mut impl Write, row: &Row) -> io::Result<()> {
+fn process(out: &mut impl Write, row: &ProcessRow) -> io::Result<()> {
     let name = row.comm.as_deref().map_or_else(|| "?".to_owned(), escape::terminal);
     let mut parts = vec![format!("process {} ({name})", row.pid)];
     parts.extend(row.owner.clone());

@@ -1,7 +1,7 @@
 //! Comparison of the views: what each saw, and what it can miss. Pure.
 
 use super::report::{View, ViewName};
-use super::seen::Seen;
+use super::seen::Observed;
 
 impl ViewName {
     /// In output order.
@@ -49,7 +49,7 @@ impl ViewName {
 }
 
 /// Whether a view sees a process; `None`: not known.
-pub(super) fn sees(seen: &Seen, view: ViewName, pid: u32) -> Option<bool> {
+pub(super) fn sees(seen: &Observed, view: ViewName, pid: u32) -> Option<bool> {
     let process = seen.process(pid);
     let hidden = || if seen.hides { None } else { Some(false) };
     match view {
@@ -80,7 +80,7 @@ pub(super) fn sees(seen: &Seen, view: ViewName, pid: u32) -> Option<bool> {
 }
 
 /// All views, for all processes or for one.
-pub(super) fn all(seen: &Seen, only: Option<u32>) -> Vec<View> {
+pub(super) fn all(seen: &Observed, only: Option<u32>) -> Vec<View> {
     let of = |view| {
         let why = why_not(seen, view);
         let pids = || {
@@ -96,7 +96,7 @@ pub(super) fn all(seen: &Seen, only: Option<u32>) -> Vec<View> {
     ViewName::ALL.map(of).into()
 }
 
-fn why_not(seen: &Seen, view: ViewName) -> Option<String> {
+fn why_not(seen: &Observed, view: ViewName) -> Option<String> {
     match view {
         ViewName::DeviceNumber if seen.device.is_none() => {
             Some("the device number is unknown (class/kfd/kfd/dev in sysfs)".to_owned())

@@ -1,7 +1,7 @@
 //! Memory of a chip compared with what processes account for. Pure.
 
 use super::report::ChipRow;
-use super::seen::{Chip, Seen};
+use super::seen::{Chip, Observed};
 use std::collections::BTreeMap;
 
 /// A chip uses some hundred MiB for itself (firmware, page tables, the kernel's own buffers). More than this
@@ -10,7 +10,7 @@ const OWN_USE: u64 = 1 << 30;
 
 /// One row per chip. KFD's memory of a process is also in its DRM client, so the larger of both counts.
 /// Memory without an owner is reported only if all processes could be inspected.
-pub(super) fn chips(seen: &Seen) -> Vec<ChipRow> {
+pub(super) fn chips(seen: &Observed) -> Vec<ChipRow> {
     let complete = seen.closed.is_empty() && !seen.hides;
     let row = |chip: &Chip| {
         let vram_owned_bytes = owned(seen, chip);
@@ -25,7 +25,7 @@ pub(super) fn chips(seen: &Seen) -> Vec<ChipRow> {
     seen.chips.iter().map(row).collect()
 }
 
-fn owned(seen: &Seen, chip: &Chip) -> u64 {
+fn owned(seen: &Observed, chip: &Chip) -> u64 {
     let mut by_pid: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for (pid, process) in seen.sysfs.iter().flatten() {
         let bytes = chip.gpu_ids.iter().filter_map(|gpu| process.vram.get(gpu));

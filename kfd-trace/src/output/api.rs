@@ -10,18 +10,18 @@ use crate::text::clock::Clock;
 use crate::text::escape;
 use serde::Serialize;
 
-mod ask;
 mod events;
 mod gpus;
 mod held;
 mod processes;
+mod query;
 mod queues;
 mod status;
 mod who;
 
-pub use ask::{Ask, Refusal, Resource};
 pub use events::{EventsView, events};
 pub use held::{HeldView, held};
+pub use query::{ApiQuery, Refusal, Resource};
 pub use status::{Tracing, status};
 
 /// Version of the format.

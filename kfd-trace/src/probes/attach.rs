@@ -8,7 +8,7 @@ use super::error::chain;
 use super::multi::{self, Programs};
 use super::plan::{Action, Attach, Planned};
 use super::site::{At, Target};
-use super::table::{ProbeKind, Row};
+use super::table::{ProbeKind, ProbeRow};
 use super::together::{Together, Wanted};
 use crate::model::verdict::{ProbeStatus, Verdict};
 use aya::Ebpf;
@@ -49,7 +49,7 @@ impl Links {
         let Some(programs) = self.programs.as_ref().filter(|_| self.attach == Attach::Tried) else { return };
         let wanted = |planned: &Planned| {
             let Action::Attach(targets) = &planned.action else { return None };
-            let Row { kind, required, .. } = *planned.row;
+            let ProbeRow { kind, required, .. } = *planned.row;
             let program = planned.row.program();
             Some((required, Wanted { program, kind, addresses: addresses(planned.row, targets, MANY_CPUS)? }))
         };
@@ -74,7 +74,7 @@ impl Links {
     }
 
     /// Attaches a row by one link if possible: where kprobes do not see more, or where kprobes are `refused`.
-    fn attach(&mut self, row: &Row, targets: &[Target], refused: bool) -> bool {
+    fn attach(&mut self, row: &ProbeRow, targets: &[Target], refused: bool) -> bool {
         let Some(programs) = &self.programs else { return false };
         // A trial run misses no return.
         let few = refused || self.attach == Attach::Tried;
@@ -135,7 +135,7 @@ fn instances(possible_cpus: usize) -> usize {
 
 /// The addresses for one link; `None` where kprobes see more (a link's functions share 2 instances per CPU
 /// and function, up to 6.13, kernel/trace/fprobe.c:fprobe_init_rethook) or where addresses are hidden.
-fn addresses(row: &Row, targets: &[Target], possible_cpus: usize) -> Option<Vec<u64>> {
+fn addresses(row: &ProbeRow, targets: &[Target], possible_cpus: usize) -> Option<Vec<u64>> {
     let enough = match row.kind {
         ProbeKind::Tracepoint => false,
         ProbeKind::Kprobe => true,
@@ -167,7 +167,7 @@ pub(super) fn row(ebpf: &mut Ebpf, links: &mut Links, planned: Planned) -> Probe
 pub(super) fn places(
     ebpf: &mut Ebpf,
     links: &mut Links,
-    row: &Row,
+    row: &ProbeRow,
     targets: &[Target],
     strangers: Vec<String>,
 ) -> (usize, Verdict) {
@@ -186,7 +186,7 @@ pub(super) fn places(
 }
 
 /// Loads the program and attaches it to its functions; returns those that failed, each with the reason.
-fn one_by_one(ebpf: &mut Ebpf, row: &Row, targets: &[Target]) -> Result<Vec<(String, String)>, String> {
+fn one_by_one(ebpf: &mut Ebpf, row: &ProbeRow, targets: &[Target]) -> Result<Vec<(String, String)>, String> {
     let program = ebpf.program_mut(row.program()).ok_or("not in the object")?;
     let mut failed = Vec::new();
     let mut note = |target: &Target, attached: Result<(), ProgramError>| {
@@ -235,7 +235,7 @@ mod tests {
     use crate::probes::rows::PROBES;
     use kfd_trace_common::counter::ProbeId;
 
-    fn row(id: ProbeId) -> &'static Row {
+    fn row(id: ProbeId) -> &'static ProbeRow {
         PROBES.iter().find(|row| row.id == id).unwrap()
     }
 

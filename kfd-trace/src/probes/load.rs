@@ -4,7 +4,7 @@
 use super::error::{LoadError, chain};
 use super::facts::Facts;
 use super::maps::mapped;
-use super::plan::{Ask, Plan};
+use super::plan::{Plan, PlanRequest};
 use crate::model::event::QueueType;
 use aya::{Ebpf, EbpfLoader};
 use kfd_trace_common::limits::RING_BYTES;
@@ -22,7 +22,7 @@ const PAGE_BYTES: u32 = 4096;
 /// What the caller requests.
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub ask: Ask,
+    pub ask: PlanRequest,
     /// tgids of the initial PID namespace; empty for every process.
     pub pids: Vec<u32>,
     /// Size of the ring buffer, a power of two and a multiple of the page size.
@@ -40,7 +40,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            ask: Ask::default(),
+            ask: PlanRequest::default(),
             pids: Vec::new(),
             ring_bytes: RING_BYTES,
             read_pointers: false,

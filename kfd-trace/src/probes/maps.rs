@@ -47,7 +47,7 @@ fn forget(lookup: &Lookup<'_>, ended: &BTreeSet<ProcessId>) -> Result<(), LoadEr
 }
 
 /// The arrays that are mapped into this process, and the program that reads the other maps.
-pub(crate) struct Shared {
+pub(crate) struct SharedMaps {
     counters: Mapped,
     losses: Mapped,
     /// Calls that found the sums of ioctls full, by command number.
@@ -57,11 +57,11 @@ pub(crate) struct Shared {
     entry: Mapped,
 }
 
-impl Shared {
+impl SharedMaps {
     pub(crate) fn new(ebpf: &mut Ebpf) -> Result<Self, LoadError> {
         let entry = lookup::load_program(ebpf)?;
         let words = |map| Mapped::new::<u64>(ebpf, map);
-        Ok(Shared {
+        Ok(SharedMaps {
             counters: words(load::COUNTERS)?,
             losses: words(load::LOSSES)?,
             rest: Mapped::new::<IoctlStat>(ebpf, "IOCTL_REST")?,

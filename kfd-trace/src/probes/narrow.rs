@@ -3,14 +3,14 @@
 
 use super::plan::{Action, Planned};
 use super::site::Target;
-use super::table::Row;
+use super::table::ProbeRow;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use std::collections::BTreeSet;
 
 /// Functions of a row that no GPU of this machine uses.
 #[derive(Debug)]
 pub(super) struct Unused {
-    pub(super) row: &'static Row,
+    pub(super) row: &'static ProbeRow,
     targets: Vec<Target>,
     strangers: Vec<String>,
 }

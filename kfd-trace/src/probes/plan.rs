@@ -4,7 +4,7 @@ use super::facts::Facts;
 use super::functions::Functions;
 use super::rows::PROBES;
 use super::site::{self, Target};
-use super::table::{Row, When};
+use super::table::{ProbeRow, When};
 use crate::model::ioctl::IOCTLS;
 use crate::model::verdict::Verdict;
 use kfd_trace_common::counter::ProbeId;
@@ -12,7 +12,7 @@ use kfd_trace_common::rules;
 
 /// What the caller wants to see.
 #[derive(Clone, Debug, Default)]
-pub struct Ask {
+pub struct PlanRequest {
     /// A record per ioctl with its arguments.
     pub ioctl_records: bool,
     pub choice: Choice,
@@ -56,7 +56,7 @@ pub enum Action {
 /// One row of the table on this kernel.
 #[derive(Debug)]
 pub struct Planned {
-    pub row: &'static Row,
+    pub row: &'static ProbeRow,
     /// The functions that it is attached to, or would be attached to.
     pub symbols: Vec<String>,
     /// Functions of the same family that this program does not know.
@@ -77,12 +77,12 @@ pub struct Plan {
 
 /// Plans every row of the table.
 #[must_use]
-pub fn plan(functions: &impl Functions, facts: &Facts, ask: &Ask) -> Plan {
+pub fn plan(functions: &impl Functions, facts: &Facts, request: &PlanRequest) -> Plan {
     let (ioctl_end, ioctl_rocm_end) = ends(functions);
     let queues_by_ioctl = !PROBES.iter().filter(|row| QUEUES.contains(&row.id)).all(|row| {
         !site::names(row.site, functions, facts, false).is_empty() && missing(row, facts).is_empty()
     });
-    let wanted = Wanted { ask, queues_by_ioctl };
+    let wanted = Wanted { request, queues_by_ioctl };
     let rows = PROBES.iter().map(|row| planned(row, functions, facts, wanted)).collect();
     Plan { rows, ioctl_end, ioctl_rocm_end, queues_by_ioctl }
 }
@@ -92,29 +92,31 @@ const QUEUES: [ProbeId; 2] = [ProbeId::QueueAdd, ProbeId::QueueDel];
 
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
-    ask: &'a Ask,
+    request: &'a PlanRequest,
     queues_by_ioctl: bool,
 }
 
 impl Wanted<'_> {
     /// Why a row is left out; `None` if it is not.
-    fn skips(self, row: &Row, functions: &impl Functions) -> Option<Verdict> {
+    fn skips(self, row: &ProbeRow, functions: &impl Functions) -> Option<Verdict> {
         match row.when {
-            _ if self.ask.choice.without.contains(&row.id) => Some(Verdict::LeftOut),
-            When::IoctlRecords if !self.ask.ioctl_records && !self.queues_by_ioctl => Some(Verdict::NotAsked),
-            When::Tracepoints if !self.ask.choice.tracepoints => Some(Verdict::NotAsked),
+            _ if self.request.choice.without.contains(&row.id) => Some(Verdict::LeftOut),
+            When::IoctlRecords if !self.request.ioctl_records && !self.queues_by_ioctl => {
+                Some(Verdict::NotAsked)
+            }
+            When::Tracepoints if !self.request.choice.tracepoints => Some(Verdict::NotAsked),
             When::Without(other) if !functions.copies(other).is_empty() => Some(Verdict::ReportedBy(other)),
             _ => None,
         }
     }
 
     /// Of the handlers, only those that change queues.
-    fn queues_only(self, row: &Row) -> bool {
-        row.when == When::IoctlRecords && !self.ask.ioctl_records
+    fn queues_only(self, row: &ProbeRow) -> bool {
+        row.when == When::IoctlRecords && !self.request.ioctl_records
     }
 }
 
-fn planned(row: &'static Row, functions: &impl Functions, facts: &Facts, wanted: Wanted<'_>) -> Planned {
+fn planned(row: &'static ProbeRow, functions: &impl Functions, facts: &Facts, wanted: Wanted<'_>) -> Planned {
     let names = site::names(row.site, functions, facts, wanted.queues_only(row));
     let action = if let Some(verdict) = wanted.skips(row, functions) {
         Action::Skip(verdict)
@@ -134,7 +136,7 @@ fn planned(row: &'static Row, functions: &impl Functions, facts: &Facts, wanted:
     Planned { row, symbols, strangers, action }
 }
 
-fn missing(row: &Row, facts: &Facts) -> Vec<String> {
+fn missing(row: &ProbeRow, facts: &Facts) -> Vec<String> {
     row.needs.iter().filter_map(|need| facts.field(need).err()).collect()
 }
 
@@ -208,15 +210,15 @@ mod tests {
         Facts { fields: fields.collect(), ..Facts::default() }
     }
 
-    fn action(made: &Made, facts: &Facts, ask: &Ask, id: ProbeId) -> Action {
-        plan(made, facts, ask).rows.into_iter().find(|row| row.row.id == id).unwrap().action
+    fn action(made: &Made, facts: &Facts, request: &PlanRequest, id: ProbeId) -> Action {
+        plan(made, facts, request).rows.into_iter().find(|row| row.row.id == id).unwrap().action
     }
 
     #[test]
     fn a_unique_name_is_attached_by_name_and_a_clash_by_address() {
         let mut made = driver();
         let name = |symbol: &str| Target { symbol: symbol.into(), at: At::Name, address: Some(1) };
-        let ioctl = |made: &Made| action(made, &facts(), &Ask::default(), ProbeId::Ioctl);
+        let ioctl = |made: &Made| action(made, &facts(), &PlanRequest::default(), ProbeId::Ioctl);
         assert_eq!(ioctl(&made), Action::Attach(vec![name("kfd_ioctl")]));
         made.0.insert("kfd_ioctl", (vec![0x10], true));
         let address = Target { symbol: "kfd_ioctl".into(), at: At::Address(0x10), address: Some(0x10) };
@@ -227,7 +229,8 @@ mod tests {
 
     #[test]
     fn the_handler_that_sleeps_carries_no_probe() {
-        let Action::Attach(targets) = action(&driver(), &facts(), &Ask::default(), ProbeId::IoctlReturn)
+        let Action::Attach(targets) =
+            action(&driver(), &facts(), &PlanRequest::default(), ProbeId::IoctlReturn)
         else {
             panic!("not attached")
         };
@@ -238,8 +241,8 @@ mod tests {
     #[test]
     fn arguments_are_probed_only_on_request() {
         let of = |ioctl_records| {
-            let ask = Ask { ioctl_records, ..Ask::default() };
-            action(&with_queues(), &facts(), &ask, ProbeId::IoctlHandler)
+            let request = PlanRequest { ioctl_records, ..PlanRequest::default() };
+            action(&with_queues(), &facts(), &request, ProbeId::IoctlHandler)
         };
         assert_eq!(of(false), Action::Skip(Verdict::NotAsked));
         assert!(matches!(of(true), Action::Attach(_)));
@@ -251,14 +254,15 @@ mod tests {
         for (name, address) in [("kfd_ioctl_create_queue", 50), ("kfd_ioctl_destroy_queue", 51)] {
             made.0.insert(name, (vec![address], false));
         }
-        let planned = plan(&made, &facts(), &Ask::default());
+        let planned = plan(&made, &facts(), &PlanRequest::default());
         assert!(planned.queues_by_ioctl, "kfd_procfs_del_queue is missing");
-        let Action::Attach(targets) = action(&made, &facts(), &Ask::default(), ProbeId::IoctlHandler) else {
+        let Action::Attach(targets) = action(&made, &facts(), &PlanRequest::default(), ProbeId::IoctlHandler)
+        else {
             panic!("not attached")
         };
         let symbols: Vec<_> = targets.iter().map(|target| target.symbol.as_str()).collect();
         assert_eq!(symbols, ["kfd_ioctl_create_queue", "kfd_ioctl_destroy_queue"]);
-        assert!(!plan(&with_queues(), &facts(), &Ask::default()).queues_by_ioctl);
+        assert!(!plan(&with_queues(), &facts(), &PlanRequest::default()).queues_by_ioctl);
     }
 
     #[test]
@@ -267,7 +271,7 @@ mod tests {
         made.0.insert("init_mqd", (vec![0x10, 0x20], false));
         made.0.insert("init_mqd_hiq", (vec![0x30], false));
         made.0.insert("init_mqd_v99", (vec![0x40], false));
-        let planned = plan(&made, &facts(), &Ask::default());
+        let planned = plan(&made, &facts(), &PlanRequest::default());
         let row = planned.rows.iter().find(|row| row.row.id == ProbeId::MqdInit).unwrap();
         let Action::Attach(targets) = &row.action else { panic!("{row:?}") };
         let places: Vec<_> = targets.iter().map(|target| target.at).collect();
@@ -280,10 +284,10 @@ mod tests {
         let mut made = with_queues();
         let names = ["init_mqd", "update_mqd_v9_4_3", "restore_mqd_sdma"];
         made.0.extend(names.iter().zip(0x10..).map(|(name, address)| (*name, (vec![address], false))));
-        let planned = plan(&made, &facts(), &Ask::default());
+        let planned = plan(&made, &facts(), &PlanRequest::default());
         let row = planned.rows.iter().find(|row| row.row.id == ProbeId::MqdReturn).unwrap();
         assert_eq!(row.symbols, names);
-        let planned = plan(&driver(), &facts(), &Ask::default());
+        let planned = plan(&driver(), &facts(), &PlanRequest::default());
         let row = planned.rows.iter().find(|row| row.row.id == ProbeId::EvictReturn).unwrap();
         assert_eq!(row.action, Action::Skip(Verdict::NotInKernel));
         let candidates = ["kfd_process_evict_queues", "kfd_dqm_evict_pasid", "kfd_evict_process_device"];
@@ -300,7 +304,7 @@ mod tests {
             ("kfd_dqm_evict_pasid", (vec![0x20], false)),
         ]);
         for id in [ProbeId::EvictProcess, ProbeId::EvictFault, ProbeId::EvictReturn] {
-            let action = action(&made, &facts, &Ask::default(), id);
+            let action = action(&made, &facts, &PlanRequest::default(), id);
             assert!(matches!(action, Action::Skip(Verdict::MissingFields(_))), "{id:?}: {action:?}");
         }
     }
@@ -309,7 +313,7 @@ mod tests {
     fn a_row_that_another_one_replaces_is_left_out() {
         let mut made = with_queues();
         made.0.insert("kfd_process_hw_exception", (vec![0x10], false));
-        let exception = |made: &Made| action(made, &facts(), &Ask::default(), ProbeId::HwException);
+        let exception = |made: &Made| action(made, &facts(), &PlanRequest::default(), ProbeId::HwException);
         assert!(matches!(exception(&made), Action::Attach(_)));
         made.0.insert("kfd_hws_hang", (vec![0x20], false));
         assert_eq!(exception(&made), Action::Skip(Verdict::ReportedBy("kfd_hws_hang")));
@@ -321,7 +325,7 @@ mod tests {
         facts.tracepoints = ["gpu_scheduler:drm_sched_job".to_owned()].into();
         let of = |tracepoints, id| {
             let choice = Choice { tracepoints, ..Choice::default() };
-            action(&with_queues(), &facts, &Ask { choice, ..Ask::default() }, id)
+            action(&with_queues(), &facts, &PlanRequest { choice, ..PlanRequest::default() }, id)
         };
         assert_eq!(of(false, ProbeId::TpJobQueue), Action::Skip(Verdict::NotAsked));
         let at = At::Tracepoint("gpu_scheduler");
@@ -333,7 +337,7 @@ mod tests {
     #[test]
     fn a_row_that_is_not_wanted_is_left_out_though_queues_could_be_followed() {
         let choice = Choice { without: vec![ProbeId::QueueDel], ..Choice::default() };
-        let planned = plan(&with_queues(), &facts(), &Ask { choice, ..Ask::default() });
+        let planned = plan(&with_queues(), &facts(), &PlanRequest { choice, ..PlanRequest::default() });
         let left_out = planned.rows.iter().filter(|row| row.action == Action::Skip(Verdict::LeftOut));
         assert_eq!(left_out.map(|row| row.row.id).collect::<Vec<_>>(), [ProbeId::QueueDel]);
         assert!(!planned.queues_by_ioctl);
@@ -343,12 +347,13 @@ mod tests {
     fn a_missing_field_is_named() {
         let mut facts = facts();
         facts.fields.insert("QUEUE_PROCESS", Err("queue.process: no BTF of amdgpu".into()));
-        let Action::Skip(verdict) = action(&driver(), &facts, &Ask::default(), ProbeId::QueueAdd) else {
+        let Action::Skip(verdict) = action(&driver(), &facts, &PlanRequest::default(), ProbeId::QueueAdd)
+        else {
             panic!("attached")
         };
         assert_eq!(verdict, Verdict::MissingFields(vec!["queue.process: no BTF of amdgpu".into()]));
         assert_eq!(
-            action(&driver(), &facts, &Ask::default(), ProbeId::QueueDel),
+            action(&driver(), &facts, &PlanRequest::default(), ProbeId::QueueDel),
             Action::Skip(Verdict::NotInKernel)
         );
     }

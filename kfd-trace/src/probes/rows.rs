@@ -1,6 +1,6 @@
 //! The probe table: one row per probe. Only what is in this table is attached.
 
-use super::table::{Row, Site, When};
+use super::table::{ProbeRow, Site, When};
 use kfd_trace_common::counter::ProbeId;
 
 /// What identifies a queue: its owner, and where its properties are.
@@ -37,141 +37,152 @@ const RESTORE: &[&str] = &["restore_process_queues_cpsch", "restore_process_queu
 pub(super) const NOT_OF_USERS: &str = "_hiq";
 
 /// All probes. Returns come before entries, so that no entry is seen whose return could be missed.
-pub const PROBES: &[Row] = &[
-    Row::exit(ProbeId::IoctlReturn, Site::Handlers, "errno and latency of ioctls").needs(FILE),
-    Row::entry(ProbeId::IoctlHandler, Site::Handlers, "arguments of ioctls")
+pub const PROBES: &[ProbeRow] = &[
+    ProbeRow::exit(ProbeId::IoctlReturn, Site::Handlers, "errno and latency of ioctls").needs(FILE),
+    ProbeRow::entry(ProbeId::IoctlHandler, Site::Handlers, "arguments of ioctls")
         .when(When::IoctlRecords)
         .needs(FILE),
-    Row::entry(ProbeId::Ioctl, Site::Function(&["kfd_ioctl"]), "ioctls: counts, refused calls")
+    ProbeRow::entry(ProbeId::Ioctl, Site::Function(&["kfd_ioctl"]), "ioctls: counts, refused calls")
         .needs(FILE)
         .required(),
-    Row::exit(
+    ProbeRow::exit(
         ProbeId::CreateProcess,
         // `create_process` makes the further contexts of a PID (7.2); elsewhere it is part of
         // `kfd_create_process`.
         Site::Each(&[&["kfd_create_process", "create_process"]]),
         "new KFD processes, before they end",
     ),
-    Row::exit(ProbeId::Open, Site::Function(&["kfd_open"]), "opens of /dev/kfd, failed ones too"),
-    Row::entry(ProbeId::Release, Site::Function(&["kfd_release"]), "closes of /dev/kfd").needs(FILE),
-    Row::entry(ProbeId::QueueAdd, Site::Function(&["kfd_procfs_add_queue"]), "births of queues")
+    ProbeRow::exit(ProbeId::Open, Site::Function(&["kfd_open"]), "opens of /dev/kfd, failed ones too"),
+    ProbeRow::entry(ProbeId::Release, Site::Function(&["kfd_release"]), "closes of /dev/kfd").needs(FILE),
+    ProbeRow::entry(ProbeId::QueueAdd, Site::Function(&["kfd_procfs_add_queue"]), "births of queues")
         .needs(QUEUE)
         .required(),
-    Row::entry(ProbeId::QueueDel, Site::Function(&["kfd_procfs_del_queue"]), "ends of queues")
+    ProbeRow::entry(ProbeId::QueueDel, Site::Function(&["kfd_procfs_del_queue"]), "ends of queues")
         .needs(QUEUE)
         .required(),
-    Row::exit(ProbeId::QueueUpdateReturn, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
-    Row::entry(ProbeId::QueueUpdate, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
-    Row::exit(
+    ProbeRow::exit(ProbeId::QueueUpdateReturn, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
+    ProbeRow::entry(ProbeId::QueueUpdate, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
+    ProbeRow::exit(
         ProbeId::MqdReturn,
         Site::Each(&[INIT_MQD, UPDATE_MQD, RESTORE_MQD]),
         "which MQD writes are part of another",
     )
     .needs(QUEUE)
     .of_gpus(),
-    Row::entry(
+    ProbeRow::entry(
         ProbeId::MqdInit,
         Site::Family { prefixes: &["init_mqd"], members: INIT_MQD },
         "MQDs of new queues",
     )
     .needs(QUEUE)
     .of_gpus(),
-    Row::entry(
+    ProbeRow::entry(
         ProbeId::MqdUpdate,
         Site::Family { prefixes: &["update_mqd"], members: UPDATE_MQD },
         "MQDs that change",
     )
     .needs(QUEUE)
     .of_gpus(),
-    Row::entry(
+    ProbeRow::entry(
         ProbeId::MqdRestore,
         Site::Family { prefixes: &["restore_mqd"], members: RESTORE_MQD },
         "MQDs restored by CRIU",
     )
     .needs(QUEUE)
     .of_gpus(),
-    Row::exit(
+    ProbeRow::exit(
         ProbeId::EvictReturn,
         Site::Each(&[PROCESS_EVICT, FAULT_EVICT]),
         "where the reason of an eviction ends",
     )
     .needs(EVICTION),
-    Row::entry(ProbeId::EvictProcess, Site::Function(PROCESS_EVICT), "reasons of evictions").needs(EVICTION),
-    Row::entry(ProbeId::EvictFault, Site::Function(FAULT_EVICT), "evictions after faults").needs(EVICTION),
-    Row::exit(ProbeId::EvictGpuReturn, Site::Each(&[EVICT, RESTORE]), "evictions and restores")
+    ProbeRow::entry(ProbeId::EvictProcess, Site::Function(PROCESS_EVICT), "reasons of evictions")
         .needs(EVICTION),
-    Row::entry(ProbeId::EvictGpu, Site::Each(&[EVICT]), "evictions").needs(EVICTION),
-    Row::entry(ProbeId::RestoreGpu, Site::Each(&[RESTORE]), "restores").needs(EVICTION),
-    Row::entry(ProbeId::VmFault, Site::Function(&["kfd_signal_vm_fault_event"]), "VM faults").needs(&[
+    ProbeRow::entry(ProbeId::EvictFault, Site::Function(FAULT_EVICT), "evictions after faults")
+        .needs(EVICTION),
+    ProbeRow::exit(ProbeId::EvictGpuReturn, Site::Each(&[EVICT, RESTORE]), "evictions and restores")
+        .needs(EVICTION),
+    ProbeRow::entry(ProbeId::EvictGpu, Site::Each(&[EVICT]), "evictions").needs(EVICTION),
+    ProbeRow::entry(ProbeId::RestoreGpu, Site::Each(&[RESTORE]), "restores").needs(EVICTION),
+    ProbeRow::entry(ProbeId::VmFault, Site::Function(&["kfd_signal_vm_fault_event"]), "VM faults").needs(&[
         "KFD_PROCESS_LEAD_THREAD",
         "PDD_PROCESS",
         "DEVICE_ID",
     ]),
-    Row::entry(ProbeId::GpuReset, Site::Function(&["kfd_smi_event_update_gpu_reset"]), "resets of GPUs")
+    ProbeRow::entry(ProbeId::GpuReset, Site::Function(&["kfd_smi_event_update_gpu_reset"]), "resets of GPUs")
         .needs(&["DEVICE_ID"]),
-    Row::entry(ProbeId::HwsHang, Site::Function(&["kfd_hws_hang"]), "hangs of the scheduler")
+    ProbeRow::entry(ProbeId::HwsHang, Site::Function(&["kfd_hws_hang"]), "hangs of the scheduler")
         .needs(&["DQM_DEV", "DEVICE_ID"])
         // Inlined on 6.1: there the next row covers it.
         .optional(),
-    Row::entry(ProbeId::HwException, Site::Function(&["kfd_process_hw_exception"]), "hangs of the scheduler")
-        .when(When::Without("kfd_hws_hang"))
-        .needs(&["DQM_DEV", "DQM_HW_EXCEPTION_WORK", "DEVICE_ID"]),
-    Row::exit(ProbeId::UserQueueReturn, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues")
+    ProbeRow::entry(
+        ProbeId::HwException,
+        Site::Function(&["kfd_process_hw_exception"]),
+        "hangs of the scheduler",
+    )
+    .when(When::Without("kfd_hws_hang"))
+    .needs(&["DQM_DEV", "DQM_HW_EXCEPTION_WORK", "DEVICE_ID"]),
+    ProbeRow::exit(ProbeId::UserQueueReturn, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues")
         .optional(),
-    Row::entry(ProbeId::UserQueue, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues").optional(),
-    Row::entry(
+    ProbeRow::entry(ProbeId::UserQueue, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues")
+        .optional(),
+    ProbeRow::entry(
         ProbeId::NotifierRelease,
         Site::Function(&["kfd_process_notifier_release"]),
         "ends of address spaces",
     )
     .needs(&["KFD_PROCESS_MMU_NOTIFIER"]),
-    Row::exit(ProbeId::WqReleaseReturn, Site::Function(&["kfd_process_wq_release"]), "ends of KFD processes")
-        .needs(&["KFD_PROCESS_RELEASE_WORK"]),
-    Row::entry(
+    ProbeRow::exit(
+        ProbeId::WqReleaseReturn,
+        Site::Function(&["kfd_process_wq_release"]),
+        "ends of KFD processes",
+    )
+    .needs(&["KFD_PROCESS_RELEASE_WORK"]),
+    ProbeRow::entry(
         ProbeId::WqRelease,
         Site::Function(&["kfd_process_wq_release"]),
         "begin of the release of KFD processes",
     )
     .needs(&["KFD_PROCESS_RELEASE_WORK"]),
-    Row::tracepoint(ProbeId::TpCs, "amdgpu", &["amdgpu_cs"], "submissions through DRM"),
-    Row::tracepoint(ProbeId::TpInterrupt, "amdgpu", &["amdgpu_iv"], "interrupts"),
-    Row::tracepoint(
+    ProbeRow::tracepoint(ProbeId::TpCs, "amdgpu", &["amdgpu_cs"], "submissions through DRM"),
+    ProbeRow::tracepoint(ProbeId::TpInterrupt, "amdgpu", &["amdgpu_iv"], "interrupts"),
+    ProbeRow::tracepoint(
         ProbeId::TpJobQueue,
         "gpu_scheduler",
         &["drm_sched_job_queue", "drm_sched_job"],
         "jobs of the DRM scheduler: queued",
     ),
-    Row::tracepoint(
+    ProbeRow::tracepoint(
         ProbeId::TpJobRun,
         "gpu_scheduler",
         &["drm_sched_job_run", "drm_run_job"],
         "jobs of the DRM scheduler: begun",
     ),
-    Row::tracepoint(
+    ProbeRow::tracepoint(
         ProbeId::TpJobDone,
         "gpu_scheduler",
         &["drm_sched_job_done", "drm_sched_process_job"],
         "jobs of the DRM scheduler: ended",
     ),
-    Row::tracepoint(
+    ProbeRow::tracepoint(
         ProbeId::TpEvictStart,
         "amdkfd",
         &["kfd_evict_process_worker_start"],
         "evictions by ROCm's driver: begun",
     ),
-    Row::tracepoint(
+    ProbeRow::tracepoint(
         ProbeId::TpEvictEnd,
         "amdkfd",
         &["kfd_evict_process_worker_end"],
         "evictions by ROCm's driver: ended",
     ),
-    Row::tracepoint(
+    ProbeRow::tracepoint(
         ProbeId::TpRestoreStart,
         "amdkfd",
         &["kfd_restore_process_worker_start"],
         "restores by ROCm's driver: begun",
     ),
-    Row::tracepoint(
+    ProbeRow::tracepoint(
         ProbeId::TpRestoreEnd,
         "amdkfd",
         &["kfd_restore_process_worker_end"],

@@ -5,7 +5,7 @@ use super::error::{LoadError, chain};
 use super::facts::Facts;
 use super::functions::Functions;
 use super::load::{self, Options, Room};
-use super::maps::Shared;
+use super::maps::SharedMaps;
 use super::maps::mapped::Mapped;
 use super::maps::missed::{Layout, Watched};
 use super::mqds::{Arrivals, MqdWalk};
@@ -31,7 +31,7 @@ use std::path::PathBuf;
 /// The running tracer.
 pub struct Session {
     ebpf: Ebpf,
-    shared: Shared,
+    shared: SharedMaps,
     planned: Vec<Planned>,
     probes: Vec<ProbeStatus>,
     links: Links,
@@ -64,7 +64,7 @@ impl Session {
         fill_filter(&mut ebpf, &options.pids)?;
         // Without it only the walk over existing queues is missing, and that is reported where it is tried.
         let answer = peek::load_program(&mut ebpf).ok();
-        let shared = Shared::new(&mut ebpf)?;
+        let shared = SharedMaps::new(&mut ebpf)?;
         let pids = options.pids.clone();
         let links = Links::new(&ebpf, options.ask.choice.attach, options.possible_cpus);
         Ok(Session {
@@ -152,7 +152,7 @@ impl Session {
     ///
     /// # Errors
     /// If the table of processes is full.
-    pub fn number(&mut self, found: &walk::Entry, mono_ns: u64) -> Result<ProcessId, LoadError> {
+    pub fn number(&mut self, found: &walk::TableEntry, mono_ns: u64) -> Result<ProcessId, LoadError> {
         let wanted = self.pids.is_empty() || self.pids.contains(&found.process.tgid);
         let fresh = Entry {
             id: unique(mono_ns),
@@ -167,7 +167,7 @@ impl Session {
 
     /// The number of an existing process, if the BPF side has seen it.
     #[must_use]
-    pub fn known(&self, found: &walk::Entry) -> Option<ProcessId> {
+    pub fn known(&self, found: &walk::TableEntry) -> Option<ProcessId> {
         self.shared.known(&self.ebpf, found.address).ok().flatten()
     }
 

@@ -51,7 +51,7 @@ pub enum When {
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct ProbeRow {
     pub id: ProbeId,
     pub kind: ProbeKind,
     pub site: Site,
@@ -68,7 +68,7 @@ pub struct Row {
     pub feeds: &'static str,
 }
 
-impl Row {
+impl ProbeRow {
     /// Name of its BPF function in kfd-trace-ebpf/src/probes: that of the probe.
     #[must_use]
     pub const fn program(&self) -> &'static str {
@@ -76,7 +76,7 @@ impl Row {
     }
 
     const fn new(kind: ProbeKind, id: ProbeId, site: Site, feeds: &'static str) -> Self {
-        Row {
+        ProbeRow {
             id,
             kind,
             site,

@@ -26,7 +26,7 @@ const CHAIN_MAX: usize = 65_536;
 
 /// One process of the kernel's own table.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct TableEntry {
     /// Address of its `struct kfd_process` and of the task of its leader: keys for the BPF side, never shown.
     pub address: u64,
     pub leader: u64,
@@ -39,7 +39,7 @@ pub struct Entry {
 /// Result of a walk.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TableEntry>,
     /// Links that could not be read or did not end: something was freed during the walk.
     pub broken: u32,
     /// gpu_ids whose scheduler was at work when all queues had been read: it changes queues with its lock
@@ -196,7 +196,7 @@ impl Walk {
         nodes
     }
 
-    fn process(&self, memory: &mut impl KernelMemory, process: u64, met: &mut Met) -> Option<Entry> {
+    fn process(&self, memory: &mut impl KernelMemory, process: u64, met: &mut Met) -> Option<TableEntry> {
         let leader = word(memory, process + self.lead_thread)?;
         let tgid = half(memory, leader + self.task_tgid)?;
         let start_boottime_ns = self.task_start.and_then(|offset| word(memory, leader + offset));
@@ -219,7 +219,7 @@ impl Walk {
             }
         }
         let listed = Listed { tgid, context_id, start_boottime_ns, queues, ..Listed::default() };
-        Some(Entry { address: process, leader, pasid, process: listed })
+        Some(TableEntry { address: process, leader, pasid, process: listed })
     }
 
     fn queue(&self, memory: &mut impl KernelMemory, queue: u64, met: &mut Met) -> Option<QueueCreate> {
@@ -330,7 +330,7 @@ mod tests {
     fn a_standing_queue_is_found_with_its_owner() {
         let table = walk().run(&mut memory());
         assert_eq!(table.broken, 0);
-        let [Entry { address, leader, process, .. }] = &table.entries[..] else { panic!("{table:?}") };
+        let [TableEntry { address, leader, process, .. }] = &table.entries[..] else { panic!("{table:?}") };
         assert_eq!((process.tgid, process.start_boottime_ns), (4242, Some(77)));
         assert_eq!((*address, *leader), (PROCESS, TASK));
         let [queue] = &process.queues[..] else { panic!("{process:?}") };

@@ -5,7 +5,7 @@
 use super::shared::{Page, Phase, Taken};
 use crate::events::tables::Tables;
 use crate::kernel::Loading;
-use crate::output::api::{self, Ask, EventsView, HeldView, Refusal, Tracing, View};
+use crate::output::api::{self, ApiQuery, EventsView, HeldView, Refusal, Tracing, View};
 use crate::output::metrics::{self, Scrape};
 use crate::output::page::{self, PageView};
 use crate::output::status::Losses;
@@ -172,14 +172,14 @@ impl Site for Page {
         })
     }
 
-    fn api(&self, ask: &Ask) -> Result<String, Refusal> {
+    fn api(&self, ask: &ApiQuery) -> Result<String, Refusal> {
         match ask {
-            Ask::Queues => self.live(api::queues),
-            Ask::QueuesAt(at_ns) => self.held(*at_ns),
-            Ask::Processes => self.live(api::processes),
-            Ask::Gpus => self.live(api::gpus),
-            Ask::Status => self.status(self.take()),
-            Ask::Events(filter) => self.events(filter),
+            ApiQuery::Queues => self.live(api::queues),
+            ApiQuery::QueuesAt(at_ns) => self.held(*at_ns),
+            ApiQuery::Processes => self.live(api::processes),
+            ApiQuery::Gpus => self.live(api::gpus),
+            ApiQuery::Status => self.status(self.take()),
+            ApiQuery::Events(filter) => self.events(filter),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The contents of the pages come from [`Site`]; [`super::web`] serves them.
 
-use crate::output::api::{Ask, Refusal, Resource};
+use crate::output::api::{ApiQuery, Refusal, Resource};
 use crate::output::page;
 use crate::text::escape;
 use axum::Router;
@@ -36,7 +36,7 @@ pub trait Site: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why there is none.
-    fn api(&self, ask: &Ask) -> Result<String, Refusal>;
+    fn api(&self, ask: &ApiQuery) -> Result<String, Refusal>;
 
     /// `Err`: why not yet, in one line.
     ///
@@ -45,10 +45,10 @@ pub trait Site: Send + Sync + 'static {
     fn ready(&self) -> Result<(), String>;
 }
 
-type Shared = Arc<dyn Site>;
+type SharedSite = Arc<dyn Site>;
 
 /// All pages.
-pub fn router(site: Shared) -> Router {
+pub fn router(site: SharedSite) -> Router {
     Router::new()
         .route("/", get(landing))
         .merge(statics())
@@ -64,7 +64,7 @@ pub fn router(site: Shared) -> Router {
 }
 
 async fn blocking<T: Send + 'static>(
-    site: Shared,
+    site: SharedSite,
     ask: impl FnOnce(&dyn Site) -> T + Send + 'static,
 ) -> Result<T, Response> {
     tokio::task::spawn_blocking(move || ask(site.as_ref())).await.map_err(|error| failed(&error.to_string()))
@@ -74,12 +74,12 @@ fn failed(line: &str) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{line}\n")).into_response()
 }
 
-async fn metrics(State(site): State<Shared>) -> Result<Response, Response> {
+async fn metrics(State(site): State<SharedSite>) -> Result<Response, Response> {
     let text = blocking(site, <dyn Site>::metrics).await?.map_err(|line| failed(&line))?;
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }
 
-async fn api(State(site): State<Shared>, uri: Uri, resource: Resource) -> Result<Response, Response> {
+async fn api(State(site): State<SharedSite>, uri: Uri, resource: Resource) -> Result<Response, Response> {
     let answer = match request(&uri, resource) {
         Ok(ask) => blocking(site, move |site| site.api(&ask)).await?,
         Err(line) => Err(Refusal::Bad(line)),
@@ -93,24 +93,24 @@ async fn api(State(site): State<Shared>, uri: Uri, resource: Resource) -> Result
     Ok((status, [(header::CONTENT_TYPE, JSON_TYPE)], body + "\n").into_response())
 }
 
-fn request(uri: &Uri, resource: Resource) -> Result<Ask, String> {
+fn request(uri: &Uri, resource: Resource) -> Result<ApiQuery, String> {
     let query: Query<Vec<(String, String)>> =
         Query::try_from_uri(uri).map_err(|error| format!("the query cannot be read: {error}"))?;
-    Ask::new(resource, &query)
+    ApiQuery::new(resource, &query)
 }
 
 fn error(line: &str) -> String {
     serde_json::json!({ "error": escape::terminal(line) }).to_string()
 }
 
-async fn ready(State(site): State<Shared>) -> Result<&'static str, Response> {
+async fn ready(State(site): State<SharedSite>) -> Result<&'static str, Response> {
     let answer = blocking(site, <dyn Site>::ready).await?;
     answer
         .map_err(|line| (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {line}\n")).into_response())?;
     Ok("ready\n")
 }
 
-async fn landing(State(site): State<Shared>) -> Result<Response, Response> {
+async fn landing(State(site): State<SharedSite>) -> Result<Response, Response> {
     let html = blocking(site, <dyn Site>::page).await?.map_err(|line| failed(&line))?;
     let headers = [
         (header::CONTENT_SECURITY_POLICY, page::POLICY),
@@ -122,8 +122,9 @@ async fn landing(State(site): State<Shared>) -> Result<Response, Response> {
 }
 
 /// The page's static files.
-fn statics() -> Router<Shared> {
-    let file = |router: Router<Shared>, (path, kind, content): (&'static str, &'static str, &'static str)| {
+fn statics() -> Router<SharedSite> {
+    let file = |router: Router<SharedSite>,
+                (path, kind, content): (&'static str, &'static str, &'static str)| {
         let headers = [
             (header::CONTENT_TYPE, kind),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -70,7 +70,7 @@ impl Filter {
 
 /// The result of a query.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct Matches {
     /// The newest matching entries, oldest first.
     pub entries: Vec<Arc<Entry>>,
     /// How many entries match, ignoring the limit.
@@ -147,13 +147,13 @@ impl History {
     }
 
     #[must_use]
-    pub fn find(&self, filter: &Filter) -> Found {
+    pub fn find(&self, filter: &Filter) -> Matches {
         let mut found: Vec<(u64, &Arc<Entry>)> =
             self.logs.iter().flat_map(Log::iter).filter(|(_, entry)| filter.takes(entry)).collect();
         found.sort_unstable_by_key(|(number, _)| *number);
         let matched = found.len();
         let left_out = matched.saturating_sub(filter.limit);
-        Found { entries: found.drain(left_out..).map(|(_, entry)| Arc::clone(entry)).collect(), matched }
+        Matches { entries: found.drain(left_out..).map(|(_, entry)| Arc::clone(entry)).collect(), matched }
     }
 
     /// Later ends of queues that existed at `wall_ns` (nanoseconds since the Unix epoch). If the end of a

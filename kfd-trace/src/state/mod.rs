@@ -38,7 +38,7 @@ pub use activity::{Activity, Measured, Rate, Reading, STALLED_AFTER_NS, Work, Wo
 pub use adopt::Read;
 pub use change::Change;
 pub use gpu::{GpuState, GpuStates};
-pub use history::{Class, Ended, Entry, Filter, Found, History, Kept, Owner, What};
+pub use history::{Class, Ended, Entry, Filter, History, Kept, Matches, Owner, What};
 pub use inventory::{Inventory, Shown};
 pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use limits::StateLimits;

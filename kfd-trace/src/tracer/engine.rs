@@ -17,7 +17,7 @@ use crate::model::ioctl::{self, Mismatch};
 use crate::model::verdict::ProbeStatus;
 use crate::probes::error::LoadError;
 use crate::probes::load::Options;
-use crate::probes::plan::{Ask, Choice};
+use crate::probes::plan::{Choice, PlanRequest};
 use crate::probes::session::Session;
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
@@ -123,7 +123,7 @@ impl Tracer {
             facts = facts.with_tracepoints(&request.roots.sysfs);
         }
         let options = Options {
-            ask: Ask { ioctl_records: request.ioctl_records, choice: request.choice.clone() },
+            ask: PlanRequest { ioctl_records: request.ioctl_records, choice: request.choice.clone() },
             pids: request.pids.clone(),
             ring_bytes: request.ring_bytes,
             read_pointers: !request.sample.is_zero(),

@@ -5,7 +5,7 @@
 
 use super::engine::Tracer;
 use super::reconcile::background::BackgroundScan;
-use super::reconcile::scan::Seen;
+use super::reconcile::scan::Scan;
 use super::sample::pass::Pass;
 use super::sample::schedule::{Sampling, Step};
 use crate::events::decode::Undecodable;
@@ -38,7 +38,7 @@ pub enum Happened {
     /// Records came, or a tick is over.
     Records,
     /// The driver's lists were read: [`Tracer::reconcile`] compares with them.
-    Listed(Box<Seen>),
+    Listed(Box<Scan>),
     /// Queues were sampled: [`Follow::sampled`] processes the sample.
     Sampled(Pass),
     /// The driver was unloaded. There is nothing more to follow.

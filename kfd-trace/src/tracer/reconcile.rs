@@ -15,7 +15,7 @@ pub mod scan;
 use self::judge::{findings, sysfs_is_alone};
 use self::liveness::is_gone;
 pub(super) use self::pending::Pending;
-use self::scan::{Begun, Look, Seen, Walked};
+use self::scan::{Begun, Look, Scan, Walked};
 use super::engine::Tracer;
 use crate::attribute::process::{self, ProcessError};
 use crate::model::event::{Body, Event};
@@ -66,7 +66,7 @@ impl Tracer {
     }
 
     /// Compares; returns what was corrected, as events of the owners.
-    pub fn reconcile(&mut self, seen: Seen) -> Vec<(Event, Change)> {
+    pub fn reconcile(&mut self, seen: Scan) -> Vec<(Event, Change)> {
         // A scan may have read the lists of the driver's next loading: the rows do not belong to that.
         if self.driver_has_gone() {
             return Vec::new();

@@ -4,7 +4,7 @@ use crate::allocation::{Bound, within};
 use crate::parts;
 use crate::shown::{document, written};
 use kfd_trace::amd_log::limits::LONGEST_LINE;
-use kfd_trace::amd_log::lines::Line;
+use kfd_trace::amd_log::lines::LogLine;
 use kfd_trace::amd_log::recorded::Recorder;
 use kfd_trace::amd_log::report::{Input, Kfd};
 use kfd_trace::amd_log::{Lines, Report, Tally};
@@ -56,7 +56,7 @@ fn log<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> (Tally, bool, u64) {
     for chunk in chunks {
         newlines += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
         lines.push(chunk, |line| {
-            if let Line::Whole(bytes) = line {
+            if let LogLine::Whole(bytes) = line {
                 assert!(bytes.len() <= LONGEST_LINE && !bytes.contains(&b'\n'));
             }
             tally.line(line);

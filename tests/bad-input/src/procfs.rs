@@ -7,7 +7,7 @@ use kfd_trace::doctor::devices::Devices;
 use kfd_trace::doctor::read::{Files, Stat};
 use kfd_trace::doctor::seen::{Device, KfdProcess, KfdProcesses, Node};
 use kfd_trace::doctor::text::KernelSummary;
-use kfd_trace::doctor::{self, Seen};
+use kfd_trace::doctor::{self, Observed};
 use kfd_trace::kernel::{Preflight, Roots, findings};
 use kfd_trace::state::ProcessDetails;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,7 @@ fn diagnosed(procfs: &Path) {
     };
     let read = doctor::read::processes(&Made, procfs, &devices, Some(NODE), &wanted, details);
     let kfd = KfdProcesses::from([(7, KfdProcess::default())]);
-    let seen = Seen {
+    let seen = Observed {
         device: devices.kfd,
         host_node: Some(NODE),
         sysfs: Some(kfd.clone()),

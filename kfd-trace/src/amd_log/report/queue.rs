@@ -5,7 +5,7 @@ use crate::amd_log::packet::Shape;
 use crate::amd_log::queues::Backlog;
 use crate::amd_log::queues::Span;
 use crate::amd_log::recorded::{KfdQueue, Recorded};
-use crate::amd_log::rows::Row;
+use crate::amd_log::rows::QueueRow;
 use serde::Serialize;
 
 /// One queue, or what could not be assigned to one.
@@ -102,7 +102,7 @@ pub struct BacklogReport {
 }
 
 impl QueueReport {
-    pub(super) fn new(row: &Row, join: Option<Verdict>, recorded: Option<&Recorded>) -> QueueReport {
+    pub(super) fn new(row: &QueueRow, join: Option<Verdict>, recorded: Option<&Recorded>) -> QueueReport {
         let (first_mono_us, last_mono_us) = ends(row.span);
         let packets = &row.packets;
         QueueReport {

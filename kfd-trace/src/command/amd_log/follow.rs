@@ -2,7 +2,7 @@
 
 use super::bar::{Bar, LOOK};
 use super::input::End;
-use super::input::Source;
+use super::input::LogSource;
 use crate::amd_log::Tally;
 use std::fs::File;
 use std::io::{self, Seek as _};
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::thread::sleep;
 
 /// Reads what exists and what is appended, until a signal.
-pub(super) fn read(sources: &mut [Source], tally: &mut Tally, end: &End, bar: &Bar) {
+pub(super) fn read(sources: &mut [LogSource], tally: &mut Tally, end: &End, bar: &Bar) {
     loop {
         for source in sources.iter_mut() {
             while !end.is_asked() && source.read_some(tally, bar) {}
@@ -27,7 +27,7 @@ pub(super) fn read(sources: &mut [Source], tally: &mut Tally, end: &End, bar: &B
 
 /// Starts again if the file became shorter (clr does that at AMD_LOG_LEVEL_SIZE), or another file has its
 /// name. A file whose metadata cannot be read is left as it is.
-fn renew(source: &mut Source) -> io::Result<()> {
+fn renew(source: &mut LogSource) -> io::Result<()> {
     let Some(file) = &mut source.file else { return Ok(()) };
     let (open, place) = (file.metadata()?, file.stream_position()?);
     let named = File::open(&source.path)?;

@@ -27,7 +27,7 @@ impl End {
 const CHUNK: usize = 256 << 10;
 
 /// A source and what is known about it.
-pub(super) struct Source {
+pub(super) struct LogSource {
     pub(super) path: PathBuf,
     /// It has the same position in the file as `text`. `None`: for pipes and compressed files.
     pub(super) file: Option<File>,
@@ -42,10 +42,10 @@ pub(super) struct Source {
     chunk: Vec<u8>,
 }
 
-impl Source {
+impl LogSource {
     /// # Errors
     /// One line: it cannot be opened, or not followed.
-    pub(super) fn open(path: &Path, follow: bool) -> Result<Source, Stop> {
+    pub(super) fn open(path: &Path, follow: bool) -> Result<LogSource, Stop> {
         let is_stdin = path == Path::new("-");
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         let cannot = |error: io::Error| {
@@ -92,7 +92,7 @@ impl Source {
         let size = if file.is_some() { about.len() } else { 0 };
         let input = Input { name, compression: compression.map(Compression::name), ..Input::default() };
         let (path, chunk) = (path.to_owned(), vec![0; CHUNK]);
-        Ok(Source { path, file, text, pipe, lines: Lines::default(), input, size, failure: None, chunk })
+        Ok(LogSource { path, file, text, pipe, lines: Lines::default(), input, size, failure: None, chunk })
     }
 
     pub(super) fn size(&self) -> u64 {

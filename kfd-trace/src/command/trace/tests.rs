@@ -22,8 +22,8 @@ impl Write for Page {
     }
 }
 
-fn ask(root: &Path, kinds: &[Kind]) -> Ask {
-    Ask {
+fn options(root: &Path, kinds: &[Kind]) -> StreamOptions {
+    StreamOptions {
         roots: Roots::under(root),
         pids: vec![],
         comm: None,
@@ -38,11 +38,11 @@ fn ask(root: &Path, kinds: &[Kind]) -> Ask {
 }
 
 /// Without probes.
-fn begun(ask: &Ask) -> (Run<'_>, Page) {
-    let tracer = Tracer::idle(&ask.roots);
+fn begun(options: &StreamOptions) -> (Run<'_>, Page) {
+    let tracer = Tracer::idle(&options.roots);
     let page = Page::default();
     let out = StdoutWriter::new(page.clone(), 1 << 20).unwrap();
-    (Run { ask, tracer, watched: vec![], waiting: Waiting::default(), looks: 0, asked: false, out }, page)
+    (Run { options, tracer, watched: vec![], waiting: Waiting::default(), looks: 0, asked: false, out }, page)
 }
 
 fn lines(run: Run<'_>, page: &Page) -> Vec<Value> {
@@ -54,8 +54,8 @@ fn lines(run: Run<'_>, page: &Page) -> Vec<Value> {
 
 #[test]
 fn events_are_reported_in_the_time_that_the_clock_has_now() {
-    let ask = ask(Path::new("/nowhere"), &[]);
-    let (mut run, page) = begun(&ask);
+    let options = options(Path::new("/nowhere"), &[]);
+    let (mut run, page) = begun(&options);
     // As after a sleep, or after the clock was set.
     run.tracer.clock.mono_to_wall_ns = 0;
     run.show(&mut vec![Ok(event(clock::mono_ns(), 1, 700, Body::Close))]).unwrap();
@@ -69,8 +69,8 @@ fn events_are_reported_in_the_time_that_the_clock_has_now() {
 #[test]
 fn the_going_of_the_driver_is_reported_after_all_that_ended_with_it() {
     let reported = |kinds| {
-        let ask = ask(Path::new("/nowhere"), kinds);
-        let (mut run, page) = begun(&ask);
+        let options = options(Path::new("/nowhere"), kinds);
+        let (mut run, page) = begun(&options);
         run.tracer.state.apply(&event(10, 1, 700, seen(false)));
         run.tracer.state.apply(&event(11, 1, 700, create(3)));
         run.let_go().unwrap();
@@ -89,8 +89,8 @@ async fn a_driver_that_cannot_be_traced_after_a_reload_ends_the_stream_with_its_
     for folder in ["sys/module/amdgpu", "sys/class/kfd"] {
         std::fs::create_dir_all(root.path().join(folder)).unwrap();
     }
-    let ask = ask(root.path(), &[]);
-    let (mut run, page) = begun(&ask);
+    let options = options(root.path(), &[]);
+    let (mut run, page) = begun(&options);
     run.tracer.state.apply(&event(10, 1, 700, Body::Open { errno: 0, comm: "train".into() }));
     let _turn = signals::tests::TURN.lock().await;
     let error = run.all(None, &mut Signals::new().unwrap()).await.unwrap_err();

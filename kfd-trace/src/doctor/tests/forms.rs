@@ -1,12 +1,12 @@
 //! The report as text and as JSON.
 
-use super::{Kind, SeenProcess, report_of};
+use super::{FindingKind, SeenProcess, report_of};
 use crate::attribute::process::Life;
 use crate::doctor::sampled::Sampled;
 use crate::doctor::samples::{OTHER, PID, bare, life, listed, open, process, seen, with};
 use crate::doctor::seen::{KfdProcesses, Mappings};
 use crate::doctor::text::KernelSummary;
-use crate::doctor::{Report, Seen, json, text};
+use crate::doctor::{Observed, Report, json, text};
 use crate::kernel::{Finding, Severity};
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ fn of_a_hidden_process_in_text() {
         ..process()
     };
     let text = shown(
-        &report_of(&Seen {
+        &report_of(&Observed {
             kernel: Err("no\x1b BTF".to_owned()),
             sampled: Err("no\x1b BTF".to_owned()),
             ..with(hidden)
@@ -71,12 +71,12 @@ fn of_a_hidden_process_in_text() {
 
 #[test]
 fn without_access_the_report_does_not_claim_that_all_is_well() {
-    let seen = Seen { closed: BTreeSet::from([7]), ..seen() };
+    let seen = Observed { closed: BTreeSet::from([7]), ..seen() };
     let text = shown(&report_of(&seen), false);
     let end = "\ncannot look into 1 of 90 processes, of other users or guarded by a security module: run as root, or with CAP_SYS_PTRACE and \
                CAP_DAC_READ_SEARCH\nnothing wrong was found, but not all could be looked at\n";
     assert!(text.ends_with(end) && !text.contains("all is well"), "{text}");
-    let text = shown(&report_of(&Seen { hides: true, closed: BTreeSet::new(), ..seen }), false);
+    let text = shown(&report_of(&Observed { hides: true, closed: BTreeSet::new(), ..seen }), false);
     assert!(text.contains("(hidepid): run as root") && !text.contains("all is well"), "{text}");
 }
 
@@ -146,35 +146,35 @@ fn every_field_is_documented() {
     assert_eq!(strange, Vec::<&str>::new(), "in docs/doctor.md, and in no report");
 }
 
-fn kinds() -> Vec<Kind> {
+fn kinds() -> Vec<FindingKind> {
     let holders = Vec::new;
     vec![
-        Kind::Seen { fd: 3 },
-        Kind::BindMounted { fd: 3 },
-        Kind::OwnNode { fd: 3 },
-        Kind::MappingOnly,
-        Kind::ClosedDescriptor,
-        Kind::ZombieLeader { threads: 2 },
-        Kind::OtherPidNamespace { inner: 1 },
-        Kind::NotPermitted,
-        Kind::HidePid,
-        Kind::HostNodeUnknown,
-        Kind::Contexts { further: 1 },
-        Kind::NotInSysfs,
-        Kind::Ending,
-        Kind::Teardown { lsof: Some(true) },
-        Kind::Teardown { lsof: Some(false) },
-        Kind::Teardown { lsof: None },
-        Kind::KeptByDescriptor { holders: holders() },
-        Kind::KeptByMemory,
-        Kind::Execed { own: true, holders: holders() },
-        Kind::Inherited { parent: 1, fd: 3 },
-        Kind::Stray { fd: 3 },
-        Kind::StrayMapping,
-        Kind::ServiceUnknown,
-        Kind::NotOpened { library: true },
-        Kind::NoPart,
-        Kind::Unlooked,
+        FindingKind::Seen { fd: 3 },
+        FindingKind::BindMounted { fd: 3 },
+        FindingKind::OwnNode { fd: 3 },
+        FindingKind::MappingOnly,
+        FindingKind::ClosedDescriptor,
+        FindingKind::ZombieLeader { threads: 2 },
+        FindingKind::OtherPidNamespace { inner: 1 },
+        FindingKind::NotPermitted,
+        FindingKind::HidePid,
+        FindingKind::HostNodeUnknown,
+        FindingKind::Contexts { further: 1 },
+        FindingKind::NotInSysfs,
+        FindingKind::Ending,
+        FindingKind::Teardown { lsof: Some(true) },
+        FindingKind::Teardown { lsof: Some(false) },
+        FindingKind::Teardown { lsof: None },
+        FindingKind::KeptByDescriptor { holders: holders() },
+        FindingKind::KeptByMemory,
+        FindingKind::Execed { own: true, holders: holders() },
+        FindingKind::Inherited { parent: 1, fd: 3 },
+        FindingKind::Stray { fd: 3 },
+        FindingKind::StrayMapping,
+        FindingKind::ServiceUnknown,
+        FindingKind::NotOpened { library: true },
+        FindingKind::NoPart,
+        FindingKind::Unlooked,
     ]
 }
 
@@ -206,7 +206,7 @@ fn the_example_of_the_page_is_what_is_printed() {
         |pids: &[u32]| pids.iter().map(|pid| (*pid, listed()[&PID].clone())).collect::<KfdProcesses>();
     let busy = Sampled { queues_measured: 2, packets_retired: 127_644, busy: true, ..Sampled::default() };
     let sampled = [(PID, busy.clone()), (902, Sampled { busy: false, ..busy })].into();
-    let seen = Seen {
+    let seen = Observed {
         sysfs: Some(listed(&[PID, 640, 902])),
         kernel: Ok(listed(&[PID, 902])),
         processes: [(PID, hidden), (641, process()), (902, process()), (925, child)].into(),

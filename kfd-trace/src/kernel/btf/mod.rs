@@ -14,7 +14,7 @@ mod tests;
 
 pub use error::BtfError;
 pub use parse::Btf;
-use parse::{Kind, Type, name_hash};
+use parse::{BtfKind, Type, name_hash};
 #[cfg(test)]
 pub(super) use sample::Sample;
 
@@ -56,7 +56,7 @@ impl Btf {
     /// # Errors
     /// No such enum, or several that disagree.
     pub fn enum_values(&self, name: &str) -> Result<Vec<(String, i64)>, BtfError> {
-        let found = self.named(name, |kind| matches!(kind, Kind::Enum | Kind::Enum64));
+        let found = self.named(name, |kind| matches!(kind, BtfKind::Enum | BtfKind::Enum64));
         if found.is_empty() {
             return Err(BtfError::NoEnum { name: name.to_owned() });
         }
@@ -67,7 +67,7 @@ impl Btf {
     #[must_use]
     pub fn function(&self, name: &str) -> Option<u32> {
         let is_it =
-            |found: &Type| found.kind == Kind::Function && self.is_named(found.name, name) == Ok(true);
+            |found: &Type| found.kind == BtfKind::Function && self.is_named(found.name, name) == Ok(true);
         let ids = (self.first_id..).take(self.starts.len());
         let found = ids.filter_map(|id| self.type_of(id).ok()).find(is_it);
         found.map(|found| found.id).or_else(|| self.base.as_ref()?.function(name))
@@ -80,13 +80,13 @@ impl Btf {
     }
 
     fn structs(&self, name: &str) -> Result<Vec<Type>, BtfError> {
-        let found = self.named(name, |kind| matches!(kind, Kind::Struct | Kind::Union));
+        let found = self.named(name, |kind| matches!(kind, BtfKind::Struct | BtfKind::Union));
         if found.is_empty() { Err(BtfError::NoStruct { name: name.to_owned() }) } else { Ok(found) }
     }
 
     /// All own types of this name and kind; those of the base only if there is none: in a module that defines
     /// `struct queue` the name means its own.
-    fn named(&self, name: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Type> {
+    fn named(&self, name: &str, wanted: impl Fn(BtfKind) -> bool) -> Vec<Type> {
         let hash = u64::from(name_hash(name.as_bytes()));
         let start = self.by_name.partition_point(|entry| entry >> 32 < hash);
         let same_hash = self.by_name[start..].iter().take_while(|entry| *entry >> 32 == hash);
@@ -102,14 +102,14 @@ impl Btf {
     }
 
     fn enumerators(&self, found: &Type) -> Result<Vec<(String, i64)>, BtfError> {
-        let words = if found.kind == Kind::Enum64 { 3 } else { 2 };
+        let words = if found.kind == BtfKind::Enum64 { 3 } else { 2 };
         (0..found.count)
             .map(|index| {
                 let at = found.tail + index as usize * words * 4;
                 let name = self.string(self.word_of(found, at)?)?.to_owned();
                 let low = self.word_of(found, at + 4)?;
                 let value = match found.kind {
-                    Kind::Enum64 => i64::from(low) | i64::from(self.word_of(found, at + 8)?) << 32,
+                    BtfKind::Enum64 => i64::from(low) | i64::from(self.word_of(found, at + 8)?) << 32,
                     // The flag means that values are signed.
                     _ if found.flag => i64::from(low.cast_signed()),
                     _ => i64::from(low),

@@ -14,7 +14,7 @@ const LONGEST_NAME: usize = 512;
 
 /// include/uapi/linux/btf.h, BTF_KIND_*; id 0 is void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BtfKind {
     Void,
     Int,
     Pointer,
@@ -37,13 +37,13 @@ pub(super) enum Kind {
     Enum64,
 }
 
-impl Kind {
-    fn of(number: u8) -> Option<Kind> {
-        use Kind::{
+impl BtfKind {
+    fn of(number: u8) -> Option<BtfKind> {
+        use BtfKind::{
             Array, Const, DeclTag, Enum, Enum64, Float, Forward, Function, Int, Pointer, Prototype, Restrict,
             Section, Struct, TypeTag, Typedef, Union, Variable, Volatile,
         };
-        const KINDS: [Kind; 19] = [
+        const KINDS: [BtfKind; 19] = [
             Int, Pointer, Array, Struct, Union, Enum, Forward, Typedef, Volatile, Const, Restrict, Function,
             Prototype, Variable, Section, Float, DeclTag, TypeTag, Enum64,
         ];
@@ -54,10 +54,10 @@ impl Kind {
     fn tail(self, count: u32) -> usize {
         let count = count as usize;
         match self {
-            Kind::Int | Kind::Variable | Kind::DeclTag => 4,
-            Kind::Array => 12,
-            Kind::Struct | Kind::Union | Kind::Section | Kind::Enum64 => 12 * count,
-            Kind::Enum | Kind::Prototype => 8 * count,
+            BtfKind::Int | BtfKind::Variable | BtfKind::DeclTag => 4,
+            BtfKind::Array => 12,
+            BtfKind::Struct | BtfKind::Union | BtfKind::Section | BtfKind::Enum64 => 12 * count,
+            BtfKind::Enum | BtfKind::Prototype => 8 * count,
             _ => 0,
         }
     }
@@ -67,7 +67,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Type {
     pub(super) id: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: BtfKind,
     /// Offset of its name in the strings; 0 is no name.
     pub(super) name: u32,
     /// Members, enumerators.
@@ -160,7 +160,8 @@ impl Btf {
                 return Err(malformed_type(start as usize));
             }
             self.starts.push(start);
-            if found.name != 0 && matches!(found.kind, Kind::Struct | Kind::Union | Kind::Enum | Kind::Enum64)
+            if found.name != 0
+                && matches!(found.kind, BtfKind::Struct | BtfKind::Union | BtfKind::Enum | BtfKind::Enum64)
             {
                 // No caller requests a longer name: the type exists, but cannot be found by its name.
                 if let Some(name) = short(self.string_from(found.name)?) {
@@ -179,7 +180,7 @@ impl Btf {
         let kind = u8::try_from(info >> 24 & 0x1f).unwrap_or(0);
         Ok(Type {
             id,
-            kind: Kind::of(kind).ok_or(BtfError::UnknownKind { id, kind })?,
+            kind: BtfKind::of(kind).ok_or(BtfError::UnknownKind { id, kind })?,
             name: word(&self.data, at)?,
             count: info & 0xffff,
             flag: info >> 31 != 0,
@@ -190,7 +191,7 @@ impl Btf {
 
     pub(super) fn type_of(&self, id: u32) -> Result<Type, BtfError> {
         if id == 0 {
-            let void = Kind::Void;
+            let void = BtfKind::Void;
             return Ok(Type { id, kind: void, name: 0, count: 0, flag: false, size_or_type: 0, tail: 0 });
         }
         match (id.checked_sub(self.first_id), &self.base) {

@@ -1,6 +1,6 @@
 //! Member paths: `properties.queue_id`, `pdds[0]`, `numbers[0].nr`.
 
-use super::parse::{Kind, Type};
+use super::parse::{BtfKind, Type};
 use super::{Btf, BtfError, Member};
 
 /// Same as the kernel's own limit on chains of typedefs and qualifiers (MAX_RESOLVE_DEPTH).
@@ -40,7 +40,7 @@ fn segment(text: &str) -> Option<Segment<'_>> {
 }
 
 /// A member as declared in its structure.
-struct Found {
+struct FoundMember {
     /// Bits from the start of the searched structure.
     bits: u32,
     bitfield: bool,
@@ -59,7 +59,7 @@ impl Btf {
         let mut offset = 0u32;
         let mut before = "";
         for segment in path {
-            if !matches!(current.kind, Kind::Struct | Kind::Union) {
+            if !matches!(current.kind, BtfKind::Struct | BtfKind::Union) {
                 return Err(BtfError::NotAStruct { segment: before.to_owned() });
             }
             let found = self.search(&current, segment.name, 0, looks)?;
@@ -97,7 +97,7 @@ impl Btf {
         name: &str,
         depth: usize,
         looks: &mut u32,
-    ) -> Result<Option<Found>, BtfError> {
+    ) -> Result<Option<FoundMember>, BtfError> {
         if depth > MAX_NESTING {
             return Err(BtfError::TooDeep { id: within.id });
         }
@@ -118,14 +118,14 @@ impl Btf {
             let declared = self.resolve(id)?;
             if wanted {
                 let bitfield = width != 0 || bits % 8 != 0 || self.partial_int(&declared)?;
-                return Ok(Some(Found { bits, bitfield, id }));
+                return Ok(Some(FoundMember { bits, bitfield, id }));
             }
-            if matches!(declared.kind, Kind::Struct | Kind::Union)
+            if matches!(declared.kind, BtfKind::Struct | BtfKind::Union)
                 && let Some(found) = self.search(&declared, name, depth + 1, looks)?
             {
                 let too_far = || BtfError::TooFar { what: name.to_owned() };
                 let bits = bits.checked_add(found.bits).ok_or_else(too_far)?;
-                return Ok(Some(Found { bits, ..found }));
+                return Ok(Some(FoundMember { bits, ..found }));
             }
         }
         Ok(None)
@@ -133,7 +133,7 @@ impl Btf {
 
     /// Without the flag, a bitfield is an integer type with fewer bits than its bytes hold.
     fn partial_int(&self, declared: &Type) -> Result<bool, BtfError> {
-        if declared.kind != Kind::Int {
+        if declared.kind != BtfKind::Int {
             return Ok(false);
         }
         let encoding = self.word_of(declared, declared.tail)?;
@@ -144,7 +144,7 @@ impl Btf {
     /// The element type of an array, and the bytes before element `index`. A flexible array has no length to
     /// check against.
     fn element(&self, array: &Type, segment: &str, index: u32) -> Result<(u32, u32), BtfError> {
-        if array.kind != Kind::Array {
+        if array.kind != BtfKind::Array {
             return Err(BtfError::NotAnArray { segment: segment.to_owned() });
         }
         let element = self.word_of(array, array.tail)?;
@@ -162,7 +162,11 @@ impl Btf {
         let mut found = self.type_of(id)?;
         for _ in 0..MAX_CHAIN {
             match found.kind {
-                Kind::Typedef | Kind::Const | Kind::Volatile | Kind::Restrict | Kind::TypeTag => {
+                BtfKind::Typedef
+                | BtfKind::Const
+                | BtfKind::Volatile
+                | BtfKind::Restrict
+                | BtfKind::TypeTag => {
                     found = self.type_of(found.size_or_type)?;
                 }
                 _ => return Ok(found),
@@ -173,17 +177,20 @@ impl Btf {
 
     fn size(&self, found: &Type, depth: usize) -> Result<u32, BtfError> {
         match found.kind {
-            Kind::Int | Kind::Struct | Kind::Union | Kind::Enum | Kind::Enum64 | Kind::Float => {
-                Ok(found.size_or_type)
-            }
-            Kind::Pointer => Ok(POINTER),
-            Kind::Array if depth < MAX_CHAIN => {
+            BtfKind::Int
+            | BtfKind::Struct
+            | BtfKind::Union
+            | BtfKind::Enum
+            | BtfKind::Enum64
+            | BtfKind::Float => Ok(found.size_or_type),
+            BtfKind::Pointer => Ok(POINTER),
+            BtfKind::Array if depth < MAX_CHAIN => {
                 let element = self.resolve(self.word_of(found, found.tail)?)?;
                 let length = self.word_of(found, found.tail + 8)?;
                 let too_far = || BtfError::TooFar { what: format!("the end of type {}", found.id) };
                 self.size(&element, depth + 1)?.checked_mul(length).ok_or_else(too_far)
             }
-            Kind::Array => Err(BtfError::TooDeep { id: found.id }),
+            BtfKind::Array => Err(BtfError::TooDeep { id: found.id }),
             _ => Err(BtfError::NoSize { id: found.id }),
         }
     }

@@ -4,7 +4,7 @@ use super::written;
 use crate::attribute::Topology;
 use crate::output::event::context::Context;
 use crate::output::event::json::{self, Driver};
-use crate::state::{Class, Entry, Found, Kept, What};
+use crate::state::{Class, Entry, Kept, Matches, What};
 use crate::text::clock::{self, Clock};
 use jiff::tz::TimeZone;
 use serde::{Serialize, Serializer};
@@ -17,7 +17,7 @@ pub struct EventsView<'a> {
     pub ts: Option<String>,
     /// Start of the daemon, nanoseconds of the Unix epoch: nothing earlier is known.
     pub began_ns: i64,
-    pub found: &'a Found,
+    pub found: &'a Matches,
     pub kept: &'a [(Class, Kept)],
 }
 
@@ -33,7 +33,7 @@ pub fn events(view: &EventsView<'_>) -> serde_json::Result<String> {
         events: Vec<Reported<'a>>,
         history: Vec<Bounds>,
     }
-    let Found { entries, matched } = view.found;
+    let Matches { entries, matched } = view.found;
     written(
         view.ts.clone(),
         List {

@@ -17,7 +17,7 @@ pub enum Driver {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct Line {
+pub(super) struct DriverLine {
     schema: u32,
     /// Wall clock, RFC 3339 in UTC.
     ts: Option<String>,
@@ -43,7 +43,7 @@ pub fn driver(out: &mut impl Write, what: Driver, mono_ns: u64, clock: &Clock, l
 
 /// The object of one line, see [`driver`].
 pub(crate) fn line(what: Driver, mono_ns: u64, clock: &Clock, loads: u64) -> impl Serialize + use<> {
-    Line {
+    DriverLine {
         schema: SCHEMA,
         ts: clock.rfc3339(mono_ns),
         mono_ns,

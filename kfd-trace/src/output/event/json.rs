@@ -2,7 +2,7 @@
 //! [`SCHEMA`].
 //!
 //! Every field of an event kind is always present; `null` is "not known" or "not measured", never 0.
-//! Addresses, commands and [`Line::kfd_process`] are strings, because readers hold numbers as doubles.
+//! Addresses, commands and [`EventLine::kfd_process`] are strings, because readers hold numbers as doubles.
 
 use super::context::Context;
 pub(crate) use super::driver::line as driver_line;
@@ -19,7 +19,7 @@ pub const SCHEMA: u32 = 1;
 /// One line.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct Line<'a> {
+pub(super) struct EventLine<'a> {
     schema: u32,
     /// Wall clock, RFC 3339 in UTC.
     ts: Option<String>,
@@ -51,7 +51,7 @@ pub fn event(out: &mut impl Write, event: &Event, context: &Context<'_>) -> io::
 
 /// The object of one line.
 pub(crate) fn line<'a>(event: &'a Event, context: &'a Context<'a>) -> impl Serialize {
-    Line {
+    EventLine {
         schema: SCHEMA,
         ts: context.clock.rfc3339(event.mono_ns),
         mono_ns: event.mono_ns,

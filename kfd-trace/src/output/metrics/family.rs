@@ -1,6 +1,6 @@
 //! Builds a family: values by labels, so that each series occurs once.
 
-use super::table::{Kind, Metric};
+use super::table::{Metric, MetricKind};
 use crate::state::IoctlSum;
 use crate::text::escape;
 use kfd_trace_common::stat::upper_edge_ns;
@@ -93,9 +93,9 @@ impl Family {
         family.set_name(metric.name.to_owned());
         family.set_help(metric.help.to_owned());
         family.set_field_type(match metric.kind {
-            Kind::Counter => MetricType::COUNTER,
-            Kind::Gauge => MetricType::GAUGE,
-            Kind::Histogram => MetricType::HISTOGRAM,
+            MetricKind::Counter => MetricType::COUNTER,
+            MetricKind::Gauge => MetricType::GAUGE,
+            MetricKind::Histogram => MetricType::HISTOGRAM,
         });
         let series = series.into_iter().map(|(labels, value)| one(metric, labels, value));
         family.set_metric(series.collect());
@@ -112,7 +112,7 @@ fn one(metric: &Metric, labels: Vec<String>, value: Value) -> prometheus::proto:
     });
     let mut series = prometheus::proto::Metric::from_label(labels.collect());
     match value {
-        Value::More(value) | Value::Number(value) if metric.kind == Kind::Counter => {
+        Value::More(value) | Value::Number(value) if metric.kind == MetricKind::Counter => {
             let mut counter = Counter::default();
             counter.set_value(value);
             series.set_counter(counter);

@@ -1,8 +1,8 @@
 //! Every metric: name, kind, labels, help. Only metrics in this table can be exported.
 
-/// Kind of a metric, as in the exposition format.
+/// MetricKind of a metric, as in the exposition format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -12,7 +12,7 @@ pub(super) enum Kind {
 #[derive(Debug, PartialEq)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: MetricKind,
     pub(super) labels: &'static [&'static str],
     pub(super) help: &'static str,
 }
@@ -31,9 +31,9 @@ pub struct MetricDoc {
 #[must_use]
 pub fn describe() -> Vec<MetricDoc> {
     let kind = |kind| match kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram => "histogram",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Histogram => "histogram",
     };
     ALL.iter()
         .map(|metric| MetricDoc {
@@ -48,7 +48,7 @@ pub fn describe() -> Vec<MetricDoc> {
 macro_rules! metrics {
     ($($id:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
         $(pub(super) static $id: Metric =
-            Metric { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
+            Metric { name: $name, kind: MetricKind::$kind, labels: &[$($label),*], help: $help };)*
 
         static ALL: &[&Metric] = &[$(&$id),*];
     };
@@ -266,9 +266,9 @@ mod tests {
         for metric in ALL {
             let name = metric.name;
             assert!(name.starts_with("kfd_"), "{name}");
-            assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
             assert!(!name.contains("percent"), "{name}: a ratio, 0 to 1");
-            assert!(metric.kind != Kind::Histogram || name.ends_with("_duration_seconds"), "{name}");
+            assert!(metric.kind != MetricKind::Histogram || name.ends_with("_duration_seconds"), "{name}");
             assert!(!metric.labels.contains(&"type") && metric.help.ends_with('.'), "{name}");
         }
     }

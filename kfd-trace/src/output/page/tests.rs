@@ -5,7 +5,7 @@ use crate::model::event::{Body, Event, ProcessSeen, QueueCreate, QueueType};
 use crate::model::incident::{Eviction, Trigger, VmFault};
 use crate::model::pointers::{Counts, Unmeasured};
 use crate::model::verdict::{ProbeStatus, Verdict};
-use crate::output::api::{Ask, Refusal};
+use crate::output::api::{ApiQuery, Refusal};
 use crate::output::samples::{clock, probe, sampled, topology};
 use crate::serve::router::{self, Site};
 use crate::serve::web::settings::Settings;
@@ -310,7 +310,7 @@ impl Site for World {
         Ok(self.html())
     }
 
-    fn api(&self, _: &Ask) -> Result<String, Refusal> {
+    fn api(&self, _: &ApiQuery) -> Result<String, Refusal> {
         Err(Refusal::NotTraced("synthetic".to_owned()))
     }
 

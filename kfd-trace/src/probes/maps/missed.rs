@@ -7,7 +7,7 @@ use crate::model::verdict::ProbeStatus;
 use crate::probes::attach::Links;
 use crate::probes::error::chain;
 use crate::probes::rows::PROBES;
-use crate::probes::table::{ProbeKind, Row};
+use crate::probes::table::{ProbeKind, ProbeRow};
 use aya::Ebpf;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
@@ -130,7 +130,7 @@ fn sum(counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
 }
 
 /// ID and a descriptor of each loaded program of a row.
-fn programs(ebpf: &Ebpf, multi: &Links, row: &Row) -> Vec<(u32, OwnedFd)> {
+fn programs(ebpf: &Ebpf, multi: &Links, row: &ProbeRow) -> Vec<(u32, OwnedFd)> {
     let single = ebpf.program(row.program()).and_then(|program| program.fd().ok());
     let fds = single.map(|fd| fd.as_fd()).into_iter().chain(multi.programs(row.program()).map(AsFd::as_fd));
     let refused =

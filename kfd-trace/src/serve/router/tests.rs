@@ -19,7 +19,7 @@ impl Site for Fake {
         if self.broken { Err("cannot read the maps".into()) } else { Ok("<p>page</p>".into()) }
     }
 
-    fn api(&self, ask: &Ask) -> Result<String, Refusal> {
+    fn api(&self, ask: &ApiQuery) -> Result<String, Refusal> {
         self.ready().map_err(Refusal::NotTraced)?;
         if self.broken {
             return Err(Refusal::Failed("cannot read the maps".into()));

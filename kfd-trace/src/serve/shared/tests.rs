@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::counters::samples::counters;
 use crate::model::missed::Missed;
-use crate::output::api::{Ask, Refusal};
+use crate::output::api::{ApiQuery, Refusal};
 use crate::serve::router::Site;
 use crate::state::Filter;
 use crate::state::samples::{create, event, ioctl_row, seen};
@@ -91,7 +91,7 @@ fn documents_have_the_current_time() {
     tracer.clock.mono_to_wall_ns = 0;
     let page = Page::new(roots, DETAIL);
     page.serves(Serving { tracer, ring_bytes: 0 });
-    let document: serde_json::Value = serde_json::from_str(&page.api(&Ask::Queues).unwrap()).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&page.api(&ApiQuery::Queues).unwrap()).unwrap();
     let shown: jiff::Timestamp = document["ts"].as_str().unwrap().parse().unwrap();
     assert!(
         jiff::Timestamp::now().duration_since(shown).abs() < jiff::SignedDuration::from_mins(1),
@@ -100,7 +100,7 @@ fn documents_have_the_current_time() {
 }
 
 /// The page's response to the request, as JSON.
-fn answer(page: &Page, ask: &Ask) -> serde_json::Value {
+fn answer(page: &Page, ask: &ApiQuery) -> serde_json::Value {
     serde_json::from_str(&page.api(ask).unwrap()).unwrap()
 }
 
@@ -123,22 +123,22 @@ fn what_is_remembered_outlives_the_driver() {
     });
     page.waits_for("it was unloaded");
     let at_ns = clock::wall_minus_mono_ns() + i64::try_from(now_ns).unwrap() + 1_000_000;
-    let held = answer(&page, &Ask::QueuesAt(at_ns));
+    let held = answer(&page, &ApiQuery::QueuesAt(at_ns));
     assert_eq!(held["queues"][0]["cause"], "driver_unloaded", "{held}");
     assert_eq!((held["queues"].as_array().unwrap().len(), &held["complete"]), (1, &true.into()));
     let untraced = |mono_ns| {
         let at_ns = clock::wall_minus_mono_ns() + i64::try_from(mono_ns).unwrap();
-        answer(&page, &Ask::QueuesAt(at_ns))["traced"] == false
+        answer(&page, &ApiQuery::QueuesAt(at_ns))["traced"] == false
     };
     assert!(untraced(began_ns - 1_000_000) && untraced(clock::mono_ns()));
-    let events = answer(&page, &Ask::Events(Filter::newest(10)));
+    let events = answer(&page, &ApiQuery::Events(Filter::newest(10)));
     let names: Vec<_> = events["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
     let expected = ["process_seen", "queue_create", "queue_destroy", "process_release", "driver_unloaded"];
     assert_eq!(names, expected);
-    let status = answer(&page, &Ask::Status);
+    let status = answer(&page, &ApiQuery::Status);
     assert_eq!((&status["tracing"], &status["reason"]), (&false.into(), &"it was unloaded".into()));
-    assert_eq!(page.api(&Ask::Queues), Err(Refusal::NotTraced("it was unloaded".into())));
-    let future = page.api(&Ask::QueuesAt(i64::MAX)).unwrap_err();
+    assert_eq!(page.api(&ApiQuery::Queues), Err(Refusal::NotTraced("it was unloaded".into())));
+    let future = page.api(&ApiQuery::QueuesAt(i64::MAX)).unwrap_err();
     assert!(matches!(&future, Refusal::Bad(line) if line.starts_with("at lies in the future")), "{future:?}");
 }
 

@@ -5,7 +5,7 @@
 use super::deaf::Deaf;
 use super::gate::{Gate, pass};
 use super::seats::{Seat, Seats};
-use super::settings::{Settings, Source, follow};
+use super::settings::{Settings, SettingsSource, follow};
 use super::tally::{Event, Tally, report};
 use super::tls::H2;
 use axum::Router;
@@ -85,7 +85,7 @@ pub async fn serve(
     listeners: Vec<TcpListener>,
     pages: Router,
     settings: Settings,
-    source: Option<Source>,
+    source: Option<SettingsSource>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     serve_within(Limits::default(), Arc::default(), listeners, pages, settings, source, stop).await
@@ -97,7 +97,7 @@ pub(super) async fn serve_within(
     listeners: Vec<TcpListener>,
     pages: Router,
     settings: Settings,
-    source: Option<Source>,
+    source: Option<SettingsSource>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let (sender, in_force) = watch::channel(Arc::new(settings));

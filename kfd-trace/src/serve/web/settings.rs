@@ -87,7 +87,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 /// The configuration's files, with their stamps when they were last read.
-pub struct Source {
+pub struct SettingsSource {
     path: PathBuf,
     /// When read; the first one is the configuration itself.
     read: Stamps,
@@ -99,14 +99,14 @@ pub struct Source {
     reported: Option<String>,
 }
 
-impl Source {
+impl SettingsSource {
     /// Reads it for the first time.
     ///
     /// # Errors
     /// One line: the file, what is wrong.
     pub fn open(path: &Path) -> Result<(Self, Settings), String> {
         let mut source =
-            Source { path: path.to_owned(), read: vec![], seen: vec![], good: true, reported: None };
+            SettingsSource { path: path.to_owned(), read: vec![], seen: vec![], good: true, reported: None };
         let settings = source.load()?;
         source.seen.clone_from(&source.read);
         Ok((source, settings))
@@ -192,7 +192,7 @@ fn built(config: Config) -> Result<Settings, String> {
 }
 
 /// Keeps the settings in force up to date.
-pub(super) async fn follow(mut source: Source, in_force: Arc<watch::Sender<Arc<Settings>>>) {
+pub(super) async fn follow(mut source: SettingsSource, in_force: Arc<watch::Sender<Arc<Settings>>>) {
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

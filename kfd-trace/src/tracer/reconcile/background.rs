@@ -5,7 +5,7 @@
 //! [`BackgroundScan::seen`] beside the ring buffer and the signals serves those meanwhile.
 
 use super::progress::Progress;
-use super::scan::{Begun, Seen};
+use super::scan::{Begun, Scan};
 use crate::runtime::timeout::Timeout;
 use crate::tracer::engine::Tracer;
 use std::future::pending;
@@ -18,7 +18,7 @@ pub(crate) struct BackgroundScan(Option<Running>);
 
 #[derive(Debug)]
 struct Running {
-    seen: JoinHandle<Seen>,
+    seen: JoinHandle<Scan>,
     progress: Progress,
     timeout: Timeout,
 }
@@ -56,7 +56,7 @@ impl BackgroundScan {
     ///
     /// # Errors
     /// If the scan panicked.
-    pub(crate) async fn seen(&mut self) -> Result<Seen, JoinError> {
+    pub(crate) async fn seen(&mut self) -> Result<Scan, JoinError> {
         let Some(running) = &mut self.0 else { return pending().await };
         let seen = (&mut running.seen).await;
         self.0 = None;

@@ -49,7 +49,7 @@ impl Begun {
     /// Reads sysfs and the identities of the existing processes. Only a command line, if these are requested,
     /// waits for the memory lock of its process.
     #[must_use]
-    pub fn finish(self) -> Seen {
+    pub fn finish(self) -> Scan {
         let Begun { reader, kernel, topology, unknown, progress } = self;
         let sysfs = reader.sysfs_list(&progress);
         let until_ns = clock::mono_ns();
@@ -71,7 +71,7 @@ impl Begun {
         };
         let details: BTreeMap<u32, ProcessDetails> = unknown.into_iter().filter_map(details).collect();
         let complete = lists().next().is_some();
-        Seen { topology, look: complete.then_some(Look { sysfs, kernel, until_ns, details }) }
+        Scan { topology, look: complete.then_some(Look { sysfs, kernel, until_ns, details }) }
     }
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn unknown(state: &State, found: &BTreeSet<Finding>) -> BTreeSet<u32>
 
 /// The result of a scan.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct Scan {
     /// If requested: GPUs are added after the driver, and partitions change.
     pub topology: Option<Topology>,
     /// `None` if no list could be read completely.
@@ -231,7 +231,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         put_queue(root.path(), "4711/queues/2");
         put_queue(root.path(), "90/queues/3");
-        let Seen { topology, look } = begun(root.path(), true, &[]).finish();
+        let Scan { topology, look } = begun(root.path(), true, &[]).finish();
         let look = look.expect("sysfs was read whole");
         let sysfs = look.sysfs.expect("sysfs was read whole");
         assert!(sysfs.queue(PLACE, 2).is_some_and(|(_, queue)| queue.ring_size == Some(4096)));

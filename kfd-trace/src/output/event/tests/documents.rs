@@ -1,7 +1,7 @@
 //! docs/events.schema.json and the list of kinds in docs/events.md, made from the types that are serialised and
 //! from the table of kinds. KFD_TRACE_ACCEPT=1 rewrites both.
 
-use crate::output::event::json::{self, Line, SCHEMA};
+use crate::output::event::json::{self, EventLine, SCHEMA};
 use crate::output::event::{driver, eviction, gpu, ioctl, process, queue};
 use crate::output::golden::{check_file, events};
 use crate::output::samples::shown;
@@ -58,7 +58,7 @@ fn generator() -> SchemaGenerator {
 
 fn fields(kind: Kind) -> Map<String, Value> {
     let mut generator = generator();
-    let mut fields = properties::<Line<'_>>(&mut generator);
+    let mut fields = properties::<EventLine<'_>>(&mut generator);
     fields.extend(own(kind, &mut generator));
     fields
 }
@@ -73,7 +73,7 @@ fn the_schema_of_all_lines() {
         ("driver_unloaded", "The driver was unloaded; the ends of everything it had are reported before."),
         ("driver_loaded", "The next driver is traced; what exists in it is reported after this."),
     ] {
-        kinds.push(object(name, about, properties::<driver::Line>(&mut generator())));
+        kinds.push(object(name, about, properties::<driver::DriverLine>(&mut generator())));
     }
     let document = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

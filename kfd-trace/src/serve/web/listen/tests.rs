@@ -1,5 +1,5 @@
 use super::*;
-use crate::serve::web::settings::Source;
+use crate::serve::web::settings::SettingsSource;
 use crate::serve::web::users::tests::hash;
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -39,7 +39,7 @@ fn an_unprotected_address_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.yml");
         std::fs::write(&path, text).unwrap();
-        Source::open(&path).unwrap().1
+        SettingsSource::open(&path).unwrap().1
     };
     let (open, users) = (of(""), of(&format!("basic_auth_users:\n  a: {}\n", hash("a"))));
     let outside: SocketAddr = "[::]:9100".parse().unwrap();

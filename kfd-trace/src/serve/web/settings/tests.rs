@@ -35,12 +35,12 @@ impl Folder {
         self.write("ca.crt", &authority.pem());
     }
 
-    fn open(&self) -> (Source, Settings) {
-        Source::open(&self.path("web.yml")).unwrap_or_else(|line| panic!("{line}"))
+    fn open(&self) -> (SettingsSource, Settings) {
+        SettingsSource::open(&self.path("web.yml")).unwrap_or_else(|line| panic!("{line}"))
     }
 
     fn refused(&self) -> String {
-        Source::open(&self.path("web.yml")).map(|_| ()).expect_err("refused")
+        SettingsSource::open(&self.path("web.yml")).map(|_| ()).expect_err("refused")
     }
 }
 
@@ -145,7 +145,7 @@ fn nothing_that_keeps_others_out_is_taken_away() {
 #[test]
 fn what_cannot_be_read_is_named() {
     let folder = Folder::new("");
-    let missing = Source::open(&folder.path("none.yml")).map(|_| ()).expect_err("missing");
+    let missing = SettingsSource::open(&folder.path("none.yml")).map(|_| ()).expect_err("missing");
     assert!(missing.contains("none.yml cannot be read: "), "{missing}");
     let long = format!("# {}\n", "x".repeat(1 << 20));
     folder.write("web.yml", &long);

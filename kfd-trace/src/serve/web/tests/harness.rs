@@ -3,7 +3,7 @@
 use super::authority::{Authority, Pair};
 use crate::serve::web::listen::bind;
 use crate::serve::web::serve::{Limits, serve_within};
-use crate::serve::web::settings::{Settings, Source};
+use crate::serve::web::settings::{Settings, SettingsSource};
 use crate::serve::web::tally::{Event, Tally};
 use axum::Router;
 use axum::routing::get;
@@ -47,11 +47,11 @@ impl Server {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let (source, settings) =
-            Source::open(&folder.path().join("web.yml")).unwrap_or_else(|line| panic!("{line}"));
+            SettingsSource::open(&folder.path().join("web.yml")).unwrap_or_else(|line| panic!("{line}"));
         Self::start(limits, settings, source, folder)
     }
 
-    fn start(limits: Limits, settings: Settings, source: Source, folder: TempDir) -> Self {
+    fn start(limits: Limits, settings: Settings, source: SettingsSource, folder: TempDir) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listeners = bind(&[any, any]).expect("free ports");
         let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();

@@ -25,9 +25,9 @@ fn list(source: Source, processes: &[Listed]) -> Inventory {
 }
 
 /// The result of a scan: sysfs, and the kernel's table.
-type Seen = (Inventory, Walked);
+type Scan = (Inventory, Walked);
 
-fn look(sysfs: &[Listed], walked: Walked) -> Seen {
+fn look(sysfs: &[Listed], walked: Walked) -> Scan {
     (list(Source::Sysfs, sysfs), walked)
 }
 
@@ -36,7 +36,7 @@ fn kernel(processes: &[Listed]) -> Walked {
 }
 
 /// Process 1 is gone, if sysfs is alone and if not; /proc still has it.
-fn gone(state: &State, (sysfs, walked): &Seen) -> [bool; 2] {
+fn gone(state: &State, (sysfs, walked): &Scan) -> [bool; 2] {
     let row = state.process(ProcessId(1).into()).expect("its row");
     [true, false].map(|alone| is_gone(state, row, sysfs, walked, alone, || false))
 }

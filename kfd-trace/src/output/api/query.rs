@@ -32,7 +32,7 @@ impl Resource {
 
 /// A document, with its parameters. Times are nanoseconds of the Unix epoch.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ask {
+pub enum ApiQuery {
     Queues,
     QueuesAt(i64),
     Processes,
@@ -52,19 +52,19 @@ pub enum Refusal {
     Failed(String),
 }
 
-impl Ask {
+impl ApiQuery {
     /// `pairs`: names and values of the query, decoded.
     ///
     /// # Errors
     /// What is wrong with the query, in one line.
-    pub fn new(resource: Resource, pairs: &[(String, String)]) -> Result<Ask, String> {
+    pub fn new(resource: Resource, pairs: &[(String, String)]) -> Result<ApiQuery, String> {
         let mut given = Given::new(resource, pairs)?;
         Ok(match resource {
-            Resource::Queues => given.time("at")?.map_or(Ask::Queues, Ask::QueuesAt),
-            Resource::Processes => Ask::Processes,
-            Resource::Gpus => Ask::Gpus,
-            Resource::Status => Ask::Status,
-            Resource::Events => Ask::Events(given.filter()?),
+            Resource::Queues => given.time("at")?.map_or(ApiQuery::Queues, ApiQuery::QueuesAt),
+            Resource::Processes => ApiQuery::Processes,
+            Resource::Gpus => ApiQuery::Gpus,
+            Resource::Status => ApiQuery::Status,
+            Resource::Events => ApiQuery::Events(given.filter()?),
         })
     }
 }
@@ -147,15 +147,15 @@ fn time(value: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn ask(resource: Resource, query: &[(&str, &str)]) -> Result<Ask, String> {
+    fn ask(resource: Resource, query: &[(&str, &str)]) -> Result<ApiQuery, String> {
         let pairs: Vec<_> =
             query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Ask::new(resource, &pairs)
+        ApiQuery::new(resource, &pairs)
     }
 
     fn events(query: &[(&str, &str)]) -> Result<Filter, String> {
         match ask(Resource::Events, query)? {
-            Ask::Events(filter) => Ok(filter),
+            ApiQuery::Events(filter) => Ok(filter),
             other => Err(format!("{other:?}")),
         }
     }
@@ -176,7 +176,7 @@ mod tests {
             ("-1", -1_000_000_000),
         ] {
             assert_eq!(time(text), Some(ns), "{text}");
-            assert_eq!(ask(Resource::Queues, &[("at", text)]), Ok(Ask::QueuesAt(ns)), "{text}");
+            assert_eq!(ask(Resource::Queues, &[("at", text)]), Ok(ApiQuery::QueuesAt(ns)), "{text}");
         }
         for text in
             ["", "03:00", "2026-09-21", "2026-09-21T14:13:20", "NaN", "inf", "1e300", "9".repeat(40).as_str()]
@@ -207,10 +207,10 @@ mod tests {
         };
         assert_eq!(events(&query), Ok(expected));
         for (resource, ask_) in [
-            (Resource::Queues, Ask::Queues),
-            (Resource::Processes, Ask::Processes),
-            (Resource::Gpus, Ask::Gpus),
-            (Resource::Status, Ask::Status),
+            (Resource::Queues, ApiQuery::Queues),
+            (Resource::Processes, ApiQuery::Processes),
+            (Resource::Gpus, ApiQuery::Gpus),
+            (Resource::Status, ApiQuery::Status),
         ] {
             assert_eq!(ask(resource, &[]), Ok(ask_));
         }
