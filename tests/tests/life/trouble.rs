@@ -4,6 +4,7 @@
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, gpu_id, mono_ns, of};
+use kfd_trace_tests::harness::shared;
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at, vm_fault};
@@ -196,6 +197,8 @@ fn a_hang_is_reported_and_then_its_reset() -> Result<()> {
 /// The preemption of the second GPU times out; the first one was evicted before, and is restored.
 #[test]
 fn an_eviction_that_fails_is_reported_for_its_process() -> Result<()> {
+    // the summary of the shared stream would report the race below
+    shared::end()?;
     let mut stream = Stream::tracing(&[])?;
     let mut workload = Steered::having(&ON_BOTH)?;
     let pid = workload.pid();

@@ -101,8 +101,8 @@ fn detail(event: &Event, context: &Context<'_>) -> String {
 /// The thread that ran, if it is not the owner's: evictions run in kworkers, or in the task that frees memory.
 fn thread(event: &Event) -> String {
     let by_owner = event.tgid == Some(event.task_tgid);
-    let of_gpu = event.tgid.is_none() && !matches!(event.body, Body::QueueDestroy { .. } | Body::Ioctl(_));
-    if by_owner || of_gpu { String::new() } else { format!(" by=tid {}", event.tid) }
+    let unowned = event.tgid.is_none() && !matches!(event.body, Body::QueueDestroy { .. } | Body::Ioctl(_));
+    if by_owner || unowned { String::new() } else { format!(" by=tid {}", event.tid) }
 }
 
 /// The page's column of details, beside its columns of GPU and process. Empty for kinds that are not kept.
