@@ -1,8 +1,9 @@
 //! kfd-trace: an eBPF tracer for AMD's compute driver (amdgpu/KFD).
 //!
 //! Layers, lowest first: [`model`], [`text`], [`kernel`], [`events`], [`attribute`], [`probes`], [`state`],
-//! [`output`], [`amd_log`], [`doctor`], [`runtime`], [`tracer`], [`serve`], [`cli`], [`command`]. A module
-//! uses only the layers before it. `tests/law` checks this; docs/architecture.md describes it.
+//! [`output`], [`amd_log`], [`doctor`], [`runtime`], `log_files`, [`tracer`], [`serve`], [`cli`],
+//! [`command`]. A module uses only the layers before it. `tests/law` checks this; docs/architecture.md
+//! describes it.
 
 #![warn(clippy::print_stderr)] // `runtime::stderr::say` escapes, and does not panic when stderr has no reader.
 
@@ -13,6 +14,7 @@ pub mod command;
 pub mod doctor;
 pub mod events;
 pub mod kernel;
+mod log_files;
 pub mod model;
 pub mod output;
 pub mod probes;

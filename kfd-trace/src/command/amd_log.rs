@@ -1,22 +1,18 @@
 //! `kfd-trace amd-log`: the contents of AMD_LOG_LEVEL logs, and which queues of KFD they mean.
 
-use self::bar::Bar;
-use self::input::{End, LogSource};
+use crate::amd_log::recorded::{KfdQueue, Recorded};
 use crate::amd_log::report::{Input, Kfd};
 use crate::amd_log::{Report, Tally};
+use crate::attribute::Topology;
+use crate::command::ps;
 use crate::kernel::Roots;
+use crate::log_files::{self, Bar, EndFlag, LogSource, QueueRecording};
+use crate::output::ps::PsRow;
 use crate::runtime::exit::Stop;
 use crate::runtime::signals::Signals;
 use crate::runtime::stderr::say;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-
-mod bar;
-mod compressed;
-mod follow;
-mod input;
-mod kfd;
 
 /// The command line's request.
 #[derive(Clone, Debug)]
@@ -37,7 +33,7 @@ pub struct LogOptions {
 /// of them.
 pub struct Opened {
     sources: Vec<LogSource>,
-    stream: Option<kfd::Stream>,
+    stream: Option<QueueRecording>,
 }
 
 impl Opened {
@@ -51,7 +47,7 @@ impl Opened {
             .iter()
             .map(|path| LogSource::open(path, options.follow))
             .collect::<Result<_, _>>()?;
-        let stream = options.stream.as_deref().map(kfd::Stream::open).transpose()?;
+        let stream = options.stream.as_deref().map(QueueRecording::open).transpose()?;
         Ok(Opened { sources, stream })
     }
 }
@@ -62,13 +58,13 @@ impl Opened {
 /// A file cannot be read any further (the report is printed all the same), or the output cannot be written.
 pub async fn run(options: LogOptions, opened: Opened) -> Result<(), Stop> {
     let mut signals = Signals::new().map_err(Stop::failed)?;
-    let end = End::default();
-    let asked = end.clone();
-    let mut work = tokio::task::spawn_blocking(move || read_and_tell(&options, opened, &asked));
+    let end = EndFlag::default();
+    let flag = end.clone();
+    let mut work = tokio::task::spawn_blocking(move || read_and_report(&options, opened, &flag));
     let done = tokio::select! {
         done = &mut work => done,
         () = signals.any() => {
-            end.0.store(true, Ordering::Relaxed);
+            end.set();
             tokio::select! {
                 done = work => done,
                 // The second one does not wait.
@@ -79,28 +75,22 @@ pub async fn run(options: LogOptions, opened: Opened) -> Result<(), Stop> {
     done.map_err(Stop::failed)?
 }
 
-fn read_and_tell(options: &LogOptions, opened: Opened, end: &End) -> Result<(), Stop> {
+fn read_and_report(options: &LogOptions, opened: Opened, end: &EndFlag) -> Result<(), Stop> {
     let Opened { mut sources, stream } = opened;
     let mut tally = Tally::default();
     let mut kfd = stream.map(|stream| stream.read(end)).transpose()?;
     if options.live {
         // First: a missing driver is reported before minutes are spent, and the process may end meanwhile.
-        stands_now(&options.roots, kfd.get_or_insert_default())?;
+        add_existing(&options.roots, kfd.get_or_insert_default())?;
     }
     let bar = Bar::new(sources.iter().map(LogSource::size).sum(), options.follow);
-    if options.follow {
-        follow::read(&mut sources, &mut tally, end, &bar);
-    } else {
-        for source in &mut sources {
-            source.read_all(&mut tally, end, &bar);
-        }
-    }
+    log_files::read(&mut sources, &mut tally, end, &bar, options.follow);
     bar.done();
     let failed = sources.iter().find_map(LogSource::failure);
     let inputs: Vec<Input> = sources.into_iter().map(LogSource::finish).collect();
     if options.live && options.follow {
         // Queues may have been created while the log grew.
-        stands_now(&options.roots, kfd.get_or_insert_default())?;
+        add_existing(&options.roots, kfd.get_or_insert_default())?;
     }
     let report = Report::new(&tally, inputs, kfd.as_ref());
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -113,8 +103,8 @@ fn read_and_tell(options: &LogOptions, opened: Opened, end: &End) -> Result<(), 
 }
 
 /// Adds what exists now and is not there yet.
-fn stands_now(roots: &Roots, kfd: &mut Kfd) -> Result<(), Stop> {
-    let (queues, problem) = kfd::live(roots)?;
+fn add_existing(roots: &Roots, kfd: &mut Kfd) -> Result<(), Stop> {
+    let (queues, problem) = live(roots)?;
     if !kfd.asked.contains(&"live") {
         kfd.asked.push("live");
         if let Some(why) = problem {
@@ -129,4 +119,72 @@ fn stands_now(roots: &Roots, kfd: &mut Kfd) -> Result<(), Stop> {
         }
     }
     Ok(())
+}
+
+/// What exists now, as `kfd-trace ps` lists it, and why addresses are not available.
+///
+/// # Errors
+/// There is no driver.
+fn live(roots: &Roots) -> Result<(Vec<Recorded>, Option<String>), Stop> {
+    let (listed, problem) = ps::list(roots, ps::Measure::Nothing)?;
+    let queues = listed.rows.iter().filter_map(|row| recorded(row, &listed.topology));
+    Ok((queues.collect(), problem))
+}
+
+fn recorded(row: &PsRow, topology: &Topology) -> Option<Recorded> {
+    let queue = row.queue.as_ref()?;
+    queue.ring_address.or(queue.write_pointer_address)?;
+    let kfd = KfdQueue {
+        pid: row.pid,
+        ns_pid: row.ns_pid,
+        comm: row.comm.clone(),
+        gpu: queue.gpu_id.and_then(|id| topology.label(id)),
+        gpu_id: queue.gpu_id,
+        queue_id: queue.queue_id,
+        queue_type: queue.queue_type.map(|kind| kind.name().to_owned()),
+    };
+    Some(Recorded {
+        kfd,
+        ring: queue.ring_address,
+        write_pointer: queue.write_pointer_address,
+        created_us: None,
+        ended_us: None,
+        live: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::event::{Origin, QueueCreate, QueueType};
+
+    #[test]
+    fn rows_of_ps_keep_their_addresses_and_rows_without_are_left_out() {
+        let queue = QueueCreate {
+            queue_id: Some(3),
+            gpu_id: Some(9),
+            queue_type: Some(QueueType::ComputeAql),
+            ring_address: Some(0x20),
+            write_pointer_address: Some(0x48),
+            ..QueueCreate::unknown(Origin::Standing)
+        };
+        let row = PsRow { pid: Some(40), ns_pid: Some(7), queue: Some(queue), ..PsRow::default() };
+        let topology = Topology::default();
+        let reported = recorded(&row, &topology).unwrap();
+        let kfd = KfdQueue {
+            pid: Some(40),
+            ns_pid: Some(7),
+            queue_id: Some(3),
+            gpu_id: Some(9),
+            queue_type: Some("compute_aql".to_owned()),
+            ..KfdQueue::default()
+        };
+        let wanted =
+            Recorded { kfd, ring: Some(0x20), write_pointer: Some(0x48), live: true, ..Recorded::default() };
+        assert_eq!(reported, wanted);
+        // As sysfs alone reports it.
+        let bare = QueueCreate { queue_id: Some(3), ..QueueCreate::unknown(Origin::Standing) };
+        assert_eq!(recorded(&PsRow { queue: Some(bare), ..row }, &topology), None);
+        assert_eq!(recorded(&PsRow::default(), &topology), None);
+    }
 }

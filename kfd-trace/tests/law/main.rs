@@ -7,7 +7,7 @@ use source::{Edge, Module, Sources};
 use std::path::Path;
 
 /// The top modules of the crate, lowest first, each with its purpose. docs/architecture.md has the same list.
-const LAYERS: [(&str, &str); 15] = [
+const LAYERS: [(&str, &str); 16] = [
     ("model", "what KFD is, as plain data"),
     ("text", "text for people: times, errnos, tables, control characters"),
     ("kernel", "what this kernel is and offers: symbols, types, offsets, capabilities"),
@@ -19,6 +19,7 @@ const LAYERS: [(&str, &str); 15] = [
     ("amd_log", "logs of AMD_LOG_LEVEL: bytes in, a report out"),
     ("doctor", "each view of a node in, a diagnosis out"),
     ("runtime", "the process: standard streams, signals, capabilities, exit codes"),
+    ("log_files", "logs of AMD_LOG_LEVEL from files and pipes"),
     ("tracer", "the engine: probes, driver, lists and samples keep the state true"),
     ("serve", "HTTP: routes, answers, TLS and passwords"),
     ("cli", "the command line"),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 /// Shown on standard error if that is a terminal, else not at all.
 #[derive(Debug)]
-pub(super) struct Bar(ProgressBar);
+pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
     /// `bytes`: size of the files; 0 if unknown or growing.
-    pub(super) fn new(bytes: u64, follow: bool) -> Bar {
+    pub(crate) fn new(bytes: u64, follow: bool) -> Bar {
         let target = ProgressDrawTarget::stderr_with_hz(10);
         if bytes == 0 || follow {
             let bar = ProgressBar::with_draw_target(None, target);
@@ -30,10 +30,10 @@ impl Bar {
     }
 
     /// Removes the bar.
-    pub(super) fn done(&self) {
+    pub(crate) fn done(&self) {
         self.0.finish_and_clear();
     }
 }
 
 /// Interval between checks of a file that grows, or of a pipe.
-pub(super) const LOOK: Duration = Duration::from_millis(200);
+pub(super) const INTERVAL: Duration = Duration::from_millis(200);

@@ -1,6 +1,7 @@
 //! One file, or standard input.
 
-use super::bar::{Bar, LOOK};
+use super::EndFlag;
+use super::bar::{Bar, INTERVAL};
 use super::compressed::Compression;
 use crate::amd_log::report::Input;
 use crate::amd_log::{Lines, Tally};
@@ -10,24 +11,12 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, Seek as _, SeekFrom};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Set by a signal: the report covers what was read until then.
-#[derive(Clone, Debug, Default)]
-pub(super) struct End(pub(super) Arc<AtomicBool>);
-
-impl End {
-    pub(super) fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Bytes per read: they fit into a processor's second-level cache, and calls are few.
 const CHUNK: usize = 256 << 10;
 
 /// A source and what is known about it.
-pub(super) struct LogSource {
+pub(crate) struct LogSource {
     pub(super) path: PathBuf,
     /// It has the same position in the file as `text`. `None`: for pipes and compressed files.
     pub(super) file: Option<File>,
@@ -45,7 +34,7 @@ pub(super) struct LogSource {
 impl LogSource {
     /// # Errors
     /// One line: it cannot be opened, or not followed.
-    pub(super) fn open(path: &Path, follow: bool) -> Result<LogSource, Stop> {
+    pub(crate) fn open(path: &Path, follow: bool) -> Result<LogSource, Stop> {
         let is_stdin = path == Path::new("-");
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         let cannot = |error: io::Error| {
@@ -95,20 +84,20 @@ impl LogSource {
         Ok(LogSource { path, file, text, pipe, lines: Lines::default(), input, size, failure: None, chunk })
     }
 
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
     /// Why it could not be read to its end, if that requires an exit code: a truncated compressed file does
     /// not.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         self.failure.clone()
     }
 
     /// Reads to the end, or until a signal.
-    pub(super) fn read_all(&mut self, tally: &mut Tally, end: &End, bar: &Bar) {
+    pub(super) fn read_all(&mut self, tally: &mut Tally, end: &EndFlag, bar: &Bar) {
         while self.read_some(tally, bar) {
-            if end.is_asked() {
+            if end.is_set() {
                 self.input.problem = Some("a signal ended the reading".to_owned());
                 return;
             }
@@ -158,7 +147,7 @@ impl LogSource {
     }
 
     /// The summary of the source.
-    pub(super) fn finish(mut self) -> Input {
+    pub(crate) fn finish(mut self) -> Input {
         self.input.cut = self.lines.forget();
         self.input.nuls = self.lines.nuls();
         self.input
@@ -176,6 +165,6 @@ fn first_bytes(file: &mut File) -> io::Result<Vec<u8>> {
 
 /// `true` also at the end, and if it cannot be queried: then the read shows it.
 fn has_bytes(pipe: &OwnedFd) -> bool {
-    let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+    let timeout = Timespec { tv_sec: 0, tv_nsec: INTERVAL.subsec_nanos().into() };
     !matches!(poll(&mut [PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN)], Some(&timeout)), Ok(0))
 }

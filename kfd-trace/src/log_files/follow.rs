@@ -1,7 +1,7 @@
 //! Logs that grow.
 
-use super::bar::{Bar, LOOK};
-use super::input::End;
+use super::EndFlag;
+use super::bar::{Bar, INTERVAL};
 use super::input::LogSource;
 use crate::amd_log::Tally;
 use std::fs::File;
@@ -10,18 +10,18 @@ use std::os::unix::fs::MetadataExt as _;
 use std::thread::sleep;
 
 /// Reads what exists and what is appended, until a signal.
-pub(super) fn read(sources: &mut [LogSource], tally: &mut Tally, end: &End, bar: &Bar) {
+pub(super) fn read(sources: &mut [LogSource], tally: &mut Tally, end: &EndFlag, bar: &Bar) {
     loop {
         for source in sources.iter_mut() {
-            while !end.is_asked() && source.read_some(tally, bar) {}
+            while !end.is_set() && source.read_some(tally, bar) {}
             if let Err(error) = renew(source) {
                 log::debug!("{}: {error}", source.path.display());
             }
         }
-        if end.is_asked() {
+        if end.is_set() {
             return;
         }
-        sleep(LOOK);
+        sleep(INTERVAL);
     }
 }
 
