@@ -2,9 +2,10 @@
 
 use crate::stat::Sum;
 use core::mem::offset_of;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// One call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Slot {
     /// CLOCK_MONOTONIC at the entry, nanoseconds.
@@ -46,7 +47,7 @@ pub mod busy {
 }
 
 /// A thread that calls `kfd_ioctl`: its call, and cached data on the owner it called for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Caller {
     /// tgid and tid as `bpf_get_current_pid_tgid` returns them; 0 for no thread.
@@ -95,7 +96,7 @@ impl Caller {
 /// The slot of a thread that calls `kfd_ioctl`, picked by its tid and kept until the daemon finds that the
 /// thread or the process it called has ended: its call, and the sums of its calls, which no other thread
 /// changes. Calls without a slot are kept in hash maps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Seat {
     pub caller: Caller,

@@ -5,22 +5,18 @@ use crate::peek::Answer;
 use crate::process::Entry;
 use crate::stat::{ErrorKey, IoctlKey, IoctlStat, Sum};
 use aya::Pod;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-// SAFETY: repr(C) structures of integers without padding, as their asserted sizes show.
-unsafe impl Pod for IoctlKey {}
-// SAFETY: as above.
-unsafe impl Pod for ErrorKey {}
-// SAFETY: as above.
-unsafe impl Pod for IoctlStat {}
-// SAFETY: as above.
-unsafe impl Pod for Slot {}
-// SAFETY: as above.
-unsafe impl Pod for Answer {}
-// SAFETY: as above.
-unsafe impl Pod for Entry {}
-// SAFETY: as above.
-unsafe impl Pod for Seat {}
-// SAFETY: as above.
-unsafe impl Pod for Caller {}
-// SAFETY: as above.
-unsafe impl Pod for Sum {}
+const fn is_plain_data<T: FromBytes + IntoBytes + Immutable>() {}
+
+macro_rules! pods {
+    ($($name:ident)*) => {
+        $(
+            const _: () = is_plain_data::<$name>();
+            // SAFETY: any bytes are a value, and it has no padding, as checked above.
+            unsafe impl Pod for $name {}
+        )*
+    };
+}
+
+pods! { IoctlKey ErrorKey IoctlStat Slot Answer Entry Seat Caller Sum }

@@ -1,7 +1,9 @@
 //! The BPF side's data on a KFD process: the value of the map keyed by the address of its structure.
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 /// One KFD process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Entry {
     /// Its number, as in [`crate::record::Header::process`].

@@ -6,17 +6,29 @@
 
 use crate::aql::HEAD_LEN;
 use crate::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, CU_MASK_LEN, PROPERTIES_LEN};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A record: begins with a [`Header`], has no padding, and all zeros is a valid value.
+/// A record: begins with a [`Header`], has no padding, and any bytes are a valid value.
 ///
 /// # Safety
-/// Only for `repr(C)` structures of integers and byte arrays whose first field is a [`Header`].
-pub unsafe trait Record: Copy + 'static {}
+/// Only for structures whose first field is a [`Header`].
+pub unsafe trait Record: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + 'static {}
 
 macro_rules! records {
     ($($name:ident)*) => {
         $(
-            // SAFETY: as the trait asks; the sizes asserted below leave no room for padding.
+            const _: Header = $name::header_of_zeros();
+
+            impl $name {
+                /// Compiles if the first field is a [`Header`].
+                const fn header_of_zeros() -> Header {
+                    assert!(core::mem::offset_of!($name, header) == 0);
+                    let record: $name = zerocopy::transmute!([0u8; size_of::<$name>()]);
+                    record.header
+                }
+            }
+
+            // SAFETY: its first field is a `Header`, as checked above.
             unsafe impl Record for $name {}
         )*
     };
@@ -30,7 +42,7 @@ records! {
 pub const VERSION: u16 = 4;
 
 /// Precedes every body.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Header {
     /// Bytes of the whole record.
@@ -58,7 +70,7 @@ pub struct Header {
 }
 
 /// Body of `Kind::ProcessSeen`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct ProcessSeen {
     pub header: Header,
@@ -84,7 +96,7 @@ pub struct ProcessSeen {
 }
 
 /// Body of `Kind::Open`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Open {
     pub header: Header,
@@ -97,14 +109,14 @@ pub struct Open {
 }
 
 /// Body of the kinds that report no more than the header: `Close`, `MmRelease`, `ProcessRelease`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Bare {
     pub header: Header,
 }
 
 /// Body of `Kind::QueueCreate`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct QueueCreate {
     pub header: Header,
@@ -129,7 +141,7 @@ pub mod pointers {
 }
 
 /// Body of `Kind::QueueDestroy` and `Kind::QueueDestroyFailed`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct QueueDestroy {
     pub header: Header,
@@ -146,7 +158,7 @@ pub struct QueueDestroy {
 }
 
 /// Body of `Kind::QueueUpdate`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct QueueUpdate {
     pub header: Header,
@@ -172,7 +184,7 @@ pub mod mqd_op {
 }
 
 /// Body of `Kind::MqdWrite`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct MqdWrite {
     pub header: Header,
@@ -196,7 +208,7 @@ pub mod trigger {
 }
 
 /// Body of `Kind::Evict`, `Kind::Restore` and `Kind::EvictFailed`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Eviction {
     pub header: Header,
@@ -223,7 +235,7 @@ pub mod fault {
 }
 
 /// Body of `Kind::VmFault`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct VmFault {
     pub header: Header,
@@ -236,7 +248,7 @@ pub struct VmFault {
 }
 
 /// Body of the kinds that concern a whole GPU: `GpuResetBegin`, `GpuResetEnd`, `HwsHang`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Gpu {
     pub header: Header,
@@ -247,7 +259,7 @@ pub struct Gpu {
 }
 
 /// Body of `Kind::UserQueue`: `union drm_amdgpu_userq` (include/uapi/drm/amdgpu_drm.h) before and after the call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct UserQueue {
     pub header: Header,
@@ -280,7 +292,7 @@ pub mod outcome {
 }
 
 /// Body of `Kind::Ioctl`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Ioctl {
     pub header: Header,

@@ -1,5 +1,7 @@
 //! Sums of ioctls, kept by CPU: counts and latencies without a record per call.
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 /// Buckets of the latency histogram. Bucket `i` counts calls of less than `2^(10 + i)` ns (1.024 us, doubling);
 /// the last one has no upper edge.
 pub const BUCKETS: usize = LAST_BUCKET as usize + 1;
@@ -10,7 +12,9 @@ const LAST_BUCKET: u32 = 26;
 pub const FIRST_EDGE_LOG2: u32 = 10;
 
 /// Key of [`IoctlStat`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, Immutable, IntoBytes, KnownLayout,
+)]
 #[repr(C)]
 pub struct IoctlKey {
     /// The process, as in [`crate::record::Header::process`].
@@ -22,7 +26,9 @@ pub struct IoctlKey {
 }
 
 /// Key of the count of errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, Immutable, IntoBytes, KnownLayout,
+)]
 #[repr(C)]
 pub struct ErrorKey {
     /// The process, as in [`crate::record::Header::process`].
@@ -34,7 +40,7 @@ pub struct ErrorKey {
 }
 
 /// Sums over one process's calls of one command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct IoctlStat {
     /// Calls that entered `kfd_ioctl`.
@@ -71,7 +77,7 @@ impl IoctlStat {
 }
 
 /// A sum that one thread keeps in its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Sum {
     /// As in [`IoctlKey`]; 0 if unused.

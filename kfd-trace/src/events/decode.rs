@@ -11,6 +11,7 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::{self, Header, Record, fault, mqd_op, outcome};
 use kfd_trace_common::rules::PRIMARY_CONTEXT;
 use thiserror::Error;
+use zerocopy::FromBytes;
 
 /// Why a record could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -242,18 +243,11 @@ fn text(bytes: &[u8]) -> Option<String> {
 }
 
 fn whole<T: Record>(kind: Kind, bytes: &[u8]) -> Result<T, DecodeError> {
-    let size = DecodeError::Size { kind, got: bytes.len(), want: size_of::<T>() };
-    if bytes.len() != size_of::<T>() {
-        return Err(size);
-    }
-    // SAFETY: as many bytes as `T` has, and any bytes are a `Record`.
-    Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+    T::read_from_bytes(bytes).map_err(|_| DecodeError::Size { kind, got: bytes.len(), want: size_of::<T>() })
 }
 
 fn prefix(bytes: &[u8]) -> Option<Header> {
-    let bytes = bytes.get(..size_of::<Header>())?;
-    // SAFETY: as many bytes as a `Header` has, which consists of integers only.
-    Some(unsafe { bytes.as_ptr().cast::<Header>().read_unaligned() })
+    Some(Header::read_from_prefix(bytes).ok()?.0)
 }
 
 #[cfg(test)]
@@ -263,12 +257,9 @@ mod tests {
 
     /// Bytes of a record as the BPF side would send it.
     fn bytes<T: Record>(kind: Kind, fill: impl FnOnce(&mut T)) -> Vec<u8> {
-        // SAFETY: all zeros is a `Record`.
-        let mut record: T = unsafe { std::mem::zeroed() };
+        let mut record = T::new_zeroed();
         fill(&mut record);
-        let start = (&raw const record).cast::<u8>();
-        // SAFETY: a `Record` has no padding, so all its bytes are initialised.
-        let mut bytes = unsafe { std::slice::from_raw_parts(start, size_of::<T>()) }.to_vec();
+        let mut bytes = record.as_bytes().to_vec();
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
         put(0, &u32::try_from(size_of::<T>()).unwrap().to_le_bytes());
         put(4, &(kind as u16).to_le_bytes());

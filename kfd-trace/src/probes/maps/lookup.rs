@@ -17,6 +17,7 @@ use kfd_trace_common::peek::Answer;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey, IoctlStat};
 use std::marker::PhantomData;
+use zerocopy::FromBytes;
 
 const PROGRAM: &str = "lookup";
 const ENTRY: &str = "ENTRY";
@@ -92,16 +93,18 @@ impl Lookup<'_> {
     }
 
     /// The value of a key; `None` if the key no longer exists.
-    pub(crate) fn read<K, V: Pod>(&self, table: &Table<K, V>, key: K) -> Result<Option<V>, LoadError> {
+    pub(crate) fn read<K, V: FromBytes>(&self, table: &Table<K, V>, key: K) -> Result<Option<V>, LoadError> {
         let [first, second] = (table.words)(key);
         let answer = self.run(table.name, [verb::READ, table.number, first, second])?;
-        // SAFETY: any bytes are a value of a type that is plain data, and the result array has room for it.
-        let value = || unsafe { answer.bytes.as_ptr().cast::<V>().read_unaligned() };
-        Ok((answer.len != 0).then(value))
+        let value = || V::read_from_prefix(&answer.bytes).ok().map(|(value, _)| value);
+        Ok((answer.len != 0).then(value).flatten())
     }
 
     /// Keys with their values; entries that are removed meanwhile are left out.
-    pub(crate) fn entries<K: Pod, V: Pod>(&self, table: &Table<K, V>) -> Result<Vec<(K, V)>, LoadError> {
+    pub(crate) fn entries<K: Pod, V: Pod + FromBytes>(
+        &self,
+        table: &Table<K, V>,
+    ) -> Result<Vec<(K, V)>, LoadError> {
         let entries = self.keys(table)?.into_iter();
         let entries = entries.map(|key| Ok(self.read(table, key)?.map(|value| (key, value))));
         entries.filter_map(Result::transpose).collect()

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The words of an array created with `BPF_F_MMAPABLE`, at their current values; programs continue to write
 /// them.
@@ -92,15 +93,13 @@ impl<'a> Element<'a> {
 
     /// The current value at the start of the element, copied word by word: a concurrent write of a program
     /// may be visible in part.
-    pub(crate) fn copy<T: Pod>(&self) -> T {
+    pub(crate) fn copy<T: FromBytes>(&self) -> T {
         const { assert!(size_of::<T>() <= size_of::<[u64; WORDS_MAX]>()) };
         let mut words = [0; WORDS_MAX];
         for (copy, word) in words.iter_mut().zip(self.0) {
             *copy = word.load(Ordering::Acquire);
         }
-        // SAFETY: any bytes are a value of a type that is plain data, and there are at least as many as it
-        // needs.
-        unsafe { words.as_ptr().cast::<T>().read_unaligned() }
+        T::read_from_prefix(words.as_bytes()).expect("as many bytes as it needs, as asserted").0
     }
 
     /// Clears the owner if it is still this one; everything else stays unchanged, for the next owner to

@@ -113,8 +113,7 @@ mod tests {
         fn of(thread: u64, process: u64, busy: u32) -> Self {
             let slot = Slot { process, ..Caller::NONE.slot };
             let caller = Caller { thread, slot, busy, ..Caller::NONE };
-            // SAFETY: a structure of integers without padding, and words of the same size.
-            let words: [u64; WORDS] = unsafe { std::mem::transmute(caller) };
+            let words: [u64; WORDS] = zerocopy::transmute!(caller);
             Sitting(words.map(AtomicU64::new))
         }
 

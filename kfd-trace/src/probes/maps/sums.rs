@@ -93,15 +93,13 @@ pub(crate) fn retire(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::transmute;
     use std::sync::atomic::AtomicU64;
 
     #[test]
     fn the_rest_has_no_process_and_is_by_command_number() {
         let stat = |entered| IoctlStat { entered, ..IoctlStat::ZERO };
         let words = [stat(0), stat(7)].map(|stat| {
-            // SAFETY: a structure of integers without padding, and words of the same size.
-            let words: [u64; 32] = unsafe { transmute(stat) };
+            let words: [u64; 32] = zerocopy::transmute!(stat);
             words.map(AtomicU64::new)
         });
         assert_eq!(rest(words.iter().map(|words| Element::over(words))), [ioctl_row(NO_PROCESS, 1, stat(7))]);
