@@ -16,7 +16,7 @@ mod test;
 mod vm;
 
 use bench::{daemon, overhead};
-use check::{dashboards, fuzz, links, manifests, rules};
+use check::{dashboards, deny, fuzz, links, manifests, rules};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use vm::{demo, fixtures, scenario, soak, verdicts};
@@ -55,6 +55,8 @@ enum Command {
     Packages,
     /// Check that the documentation's links lead somewhere
     Links,
+    /// Check licences, duplicates, sources and advisories of the dependencies
+    Deny,
     /// Check the manifests of Kubernetes: against the published schemas, and against the daemon's flags, pages and capabilities
     Manifests,
     /// Write Grafana's dashboards and check them
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Command::Rules => rules::rules(),
         Command::Manifests => manifests::manifests(),
         Command::Links => links::links(),
+        Command::Deny => deny::deny(),
         Command::Dashboards(args) => dashboards::dashboards(&args),
         Command::Test(args) => return exit(test::test(&args)),
         Command::Demo => return exit(demo::demo()),

@@ -37,8 +37,10 @@ const LLVM: &str = "/usr/lib/llvm-22";
 
 /// For `cargo xtask fuzz` only.
 const FUZZ_PACKAGES: [Package; 1] = [("g++", "libFuzzer")];
-const FUZZ: &str = "cargo-fuzz";
-const FUZZ_VERSION: &str = "0.13.2";
+const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
+
+/// For `cargo xtask deny`.
+const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
 /// For `cargo xtask dist`, and the check of packages.
 const PACKAGING: [Package; 3] =
@@ -59,16 +61,34 @@ pub(crate) fn setup() -> Result<()> {
 pub(crate) fn fuzz() -> Result<PathBuf> {
     setup()?;
     debian(&FUZZ_PACKAGES)?;
+    tool(&FUZZ)
+}
+
+/// Installs the check of dependencies. Returns the folder it is in.
+pub(crate) fn deny() -> Result<PathBuf> {
+    tool(&DENY)
+}
+
+/// A program of crates.io that only some checks need.
+struct Tool {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// Builds it below target/ unless it is there. Returns its folder.
+fn tool(Tool { name, version }: &Tool) -> Result<PathBuf> {
     let tools = crate::paths::target().join("tools");
     let folder = tools.join("bin");
-    let version = run::output(Command::new(folder.join(FUZZ)).arg("--version")).unwrap_or_default();
-    if version.split_whitespace().any(|word| word == FUZZ_VERSION) {
-        step(format!("{FUZZ} {FUZZ_VERSION}: present"));
+    let installed = run::output(Command::new(folder.join(name)).arg("--version")).unwrap_or_default();
+    if installed.split_whitespace().any(|word| word == *version) {
+        step(format!("{name} {version}: present"));
         return Ok(folder);
     }
-    step(format!("building {FUZZ} {FUZZ_VERSION} (a minute)"));
+    step(format!("building {name} {version} (a minute)"));
     let mut cargo = guest::cargo();
-    cargo.args(["install", FUZZ, "--version", FUZZ_VERSION, "--locked", "--force", "--root"]).arg(&tools);
+    cargo.args(["install", name, "--version", version, "--locked", "--force", "--root"]).arg(&tools);
+    // It runs for a second: an optimised build would take longer than all its runs.
+    cargo.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0").env("CARGO_PROFILE_RELEASE_LTO", "off");
     run::run(&mut cargo)?;
     Ok(folder)
 }

@@ -2,7 +2,7 @@
 //! guests.
 
 use crate::bench::{daemon, overhead};
-use crate::check::{dashboards, links, manifests, rules};
+use crate::check::{dashboards, deny, links, manifests, rules};
 use crate::closing::Totals;
 use crate::passed::Passed;
 use crate::run::{self, step};
@@ -50,7 +50,7 @@ enum When {
     Whole,
 }
 
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     Check {
         name: "format",
         when: When::Always,
@@ -64,6 +64,7 @@ const CHECKS: [Check; 11] = [
         run: |totals| unit_tests(guest::cargo().arg("test"), totals),
     },
     Check { name: "unit tests, and the kernel model on the matrix", when: When::Whole, run: kernel_model },
+    Check { name: "dependencies", when: When::Whole, run: |_| deny::check() },
     Check { name: "manifests of Kubernetes", when: When::Whole, run: |_| manifests::schemas() },
     Check { name: "rules and exposition for Prometheus", when: When::Whole, run: |_| rules::rules() },
     Check { name: "dashboards of Grafana", when: When::Whole, run: |_| dashboards::test() },

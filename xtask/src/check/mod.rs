@@ -1,6 +1,7 @@
-//! Checks that need no guest: links, Prometheus, Kubernetes, Grafana, fuzzing.
+//! Checks that need no guest: links, dependencies, Prometheus, Kubernetes, Grafana, fuzzing.
 
 pub(crate) mod dashboards;
+pub(crate) mod deny;
 pub(crate) mod fuzz;
 pub(crate) mod links;
 pub(crate) mod manifests;
