@@ -141,13 +141,13 @@ pub struct TraceArgs {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,
     #[command(flatten)]
-    pub ring: Ring,
+    pub ring: TracingOptions,
 }
 
 /// Options of tracing.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Tracing")]
-pub struct Ring {
+pub struct TracingOptions {
     /// Size of the ring buffer: a power of two from 4 KiB to 1 GiB.
     #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
     pub buffer_size: u32,
@@ -175,7 +175,7 @@ pub enum How {
     Multi,
 }
 
-impl Ring {
+impl TracingOptions {
     /// The chosen probes. `default`: of the command.
     #[must_use]
     pub fn choice(&self, default: Attach) -> Choice {
@@ -299,7 +299,7 @@ pub struct DaemonArgs {
     #[command(flatten)]
     pub metrics: MetricsArgs,
     #[command(flatten)]
-    pub ring: Ring,
+    pub ring: TracingOptions,
 }
 
 /// Which processes and queues have series of their own. Of a switch and its opposite the last one counts.

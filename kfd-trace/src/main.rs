@@ -1,7 +1,7 @@
 //! The program: parses the command line, runs the command, prints an error once.
 
 use anyhow::{Context as _, Result};
-use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, PsArgs, Ring, TraceArgs};
+use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, PsArgs, TraceArgs, TracingOptions};
 use kfd_trace::command::{amd_log, daemon, doctor, manual, metrics, ps, status, trace};
 use kfd_trace::kernel::Roots;
 use kfd_trace::probes::plan::Attach;
@@ -40,7 +40,7 @@ fn run(cli: Cli) -> Result<()> {
     // The daemon does it once it has its ports, `amd-log` once it has its files.
     match &cli.command {
         None => {
-            let Ring { sample, tracepoints, .. } = &cli.trace.ring;
+            let TracingOptions { sample, tracepoints, .. } = &cli.trace.ring;
             let (tracefs, memory) = (*tracepoints, !sample.is_zero());
             privilege::give_up(&roots, Reads { tracefs, memory, ..nothing })?;
         }
@@ -53,7 +53,7 @@ fn run(cli: Cli) -> Result<()> {
     match cli.command {
         None => block_on(trace::run(&stream(roots, cli.trace))),
         Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
-            Ok(ps::run(&roots, &ps::Options { json: format.json, wide, url })?)
+            Ok(ps::run(&roots, &ps::PsOptions { json: format.json, wide, url })?)
         }
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
         Some(Command::Doctor(args)) => Ok(doctor::run(&roots, args.pid, args.format.json)?),

@@ -1,7 +1,7 @@
 //! Records as the BPF side sends them, one after the other.
 
 use crate::world::{QueueAt, START_BOOTTIME_NS, tgid};
-use kfd_trace::model::layout::{Member, QueueLayout};
+use kfd_trace::model::layout::{PropertyField, QueueLayout};
 use kfd_trace_common::aql::HEAD_LEN;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
@@ -33,9 +33,9 @@ const MEMBERS: [(&str, u32, u32); 13] = [
     ("sdma_engine_id", 88, 4),
 ];
 
-fn member(name: &str) -> Option<Member> {
+fn member(name: &str) -> Option<PropertyField> {
     let (_, offset, size) = *MEMBERS.iter().find(|(member, ..)| *member == name)?;
-    Some(Member { offset, size })
+    Some(PropertyField { offset, size })
 }
 
 /// The layout that [`Tape`] writes.
@@ -201,7 +201,7 @@ fn properties(queue: QueueAt) -> [u8; PROPERTIES_LEN] {
         ("doorbell_off", 16),
         ("is_active", 1),
     ] {
-        if let Some(Member { offset, size }) = member(name) {
+        if let Some(PropertyField { offset, size }) = member(name) {
             let (offset, size) = (offset as usize, size as usize);
             bytes[offset..offset + size].copy_from_slice(&u64::to_le_bytes(value)[..size]);
         }

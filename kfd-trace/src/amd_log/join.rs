@@ -14,7 +14,7 @@ const WRITE_DISPATCH_ID: u64 = 0x38;
 
 /// Join result of one queue of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum JoinResult {
     Joined,
     /// No KFD queue has its addresses.
     NotFound,
@@ -26,21 +26,21 @@ pub enum Verdict {
     Ambiguous,
 }
 
-impl Verdict {
+impl JoinResult {
     /// Name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Verdict::Joined => "joined",
-            Verdict::NotFound => "not_found",
-            Verdict::PointerDiffers => "pointer_differs",
-            Verdict::OtherTime => "other_time",
-            Verdict::Ambiguous => "ambiguous",
+            JoinResult::Joined => "joined",
+            JoinResult::NotFound => "not_found",
+            JoinResult::PointerDiffers => "pointer_differs",
+            JoinResult::OtherTime => "other_time",
+            JoinResult::Ambiguous => "ambiguous",
         }
     }
 }
 
-impl Serialize for Verdict {
+impl Serialize for JoinResult {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
@@ -48,7 +48,7 @@ impl Serialize for Verdict {
 
 /// Returns the verdict for each row, and the index of its queue.
 #[must_use]
-pub fn join(rows: &[QueueRow], recorded: &[Recorded]) -> Vec<(Verdict, Option<usize>)> {
+pub fn join(rows: &[QueueRow], recorded: &[Recorded]) -> Vec<(JoinResult, Option<usize>)> {
     let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
     for (index, queue) in recorded.iter().enumerate() {
         let software = queue.write_pointer.and_then(|at| at.checked_sub(WRITE_DISPATCH_ID));
@@ -59,18 +59,22 @@ pub fn join(rows: &[QueueRow], recorded: &[Recorded]) -> Vec<(Verdict, Option<us
     rows.iter().map(|row| one(row, &places, recorded)).collect()
 }
 
-fn one(row: &QueueRow, places: &HashMap<u64, Vec<usize>>, recorded: &[Recorded]) -> (Verdict, Option<usize>) {
+fn one(
+    row: &QueueRow,
+    places: &HashMap<u64, Vec<usize>>,
+    recorded: &[Recorded],
+) -> (JoinResult, Option<usize>) {
     let at = row.any_address().and_then(|address| places.get(&address)).map_or(&[][..], Vec::as_slice);
     let there: Vec<usize> = at.iter().copied().filter(|index| has_ring(row, &recorded[*index])).collect();
     let same: Vec<usize> =
         there.iter().copied().filter(|index| has_pointer(row, &recorded[*index])).collect();
     let mut then = same.iter().copied().filter(|index| lived(row, &recorded[*index]));
     match (then.next(), then.next()) {
-        (Some(index), None) => (Verdict::Joined, Some(index)),
-        (Some(_), Some(_)) => (Verdict::Ambiguous, None),
-        (None, _) if !same.is_empty() => (Verdict::OtherTime, None),
-        (None, _) if !there.is_empty() => (Verdict::PointerDiffers, None),
-        (None, _) => (Verdict::NotFound, None),
+        (Some(index), None) => (JoinResult::Joined, Some(index)),
+        (Some(_), Some(_)) => (JoinResult::Ambiguous, None),
+        (None, _) if !same.is_empty() => (JoinResult::OtherTime, None),
+        (None, _) if !there.is_empty() => (JoinResult::PointerDiffers, None),
+        (None, _) => (JoinResult::NotFound, None),
     }
 }
 
@@ -98,7 +102,7 @@ fn lived(row: &QueueRow, queue: &Recorded) -> bool {
 /// For each process with a joined queue, the number of its queues that the log does not name. ROCr's own
 /// queues (its utility queue, and those of its copies) are never in the log.
 #[must_use]
-pub fn unnamed(recorded: &[Recorded], joined: &[(Verdict, Option<usize>)]) -> Vec<(u32, usize)> {
+pub fn unnamed(recorded: &[Recorded], joined: &[(JoinResult, Option<usize>)]) -> Vec<(u32, usize)> {
     let named: Vec<usize> = joined.iter().filter_map(|(_, index)| *index).collect();
     let mut pids: Vec<u32> = named.iter().filter_map(|index| recorded[*index].kfd.pid).collect();
     pids.sort_unstable();
@@ -132,21 +136,25 @@ mod tests {
         Recorded { kfd: of(40), ring: Some(0x2000), write_pointer: Some(0x1038), ..Recorded::default() }
     }
 
-    fn verdict(row: &QueueRow, queues: &[Recorded]) -> Verdict {
+    fn verdict(row: &QueueRow, queues: &[Recorded]) -> JoinResult {
         join(std::slice::from_ref(row), queues)[0].0
     }
 
     #[test]
     fn addresses_join_whatever_the_pids() {
-        assert_eq!(join(&[row()], &[Recorded::default(), queue()]), [(Verdict::Joined, Some(1))]);
-        assert_eq!(verdict(&QueueRow { swq: None, ..row() }, &[queue()]), Verdict::Joined, "of 5.x");
-        assert_eq!(verdict(&QueueRow { hwq: None, ..row() }, &[queue()]), Verdict::Joined, "a birth of 5.x");
+        assert_eq!(join(&[row()], &[Recorded::default(), queue()]), [(JoinResult::Joined, Some(1))]);
+        assert_eq!(verdict(&QueueRow { swq: None, ..row() }, &[queue()]), JoinResult::Joined, "of 5.x");
+        assert_eq!(
+            verdict(&QueueRow { hwq: None, ..row() }, &[queue()]),
+            JoinResult::Joined,
+            "a birth of 5.x"
+        );
         let alone = QueueRow { hwq: None, swq: None, address: Some(0x1000), ..row() };
-        assert_eq!(verdict(&alone, &[queue()]), Verdict::Joined);
-        assert_eq!(verdict(&row(), &[]), Verdict::NotFound);
+        assert_eq!(verdict(&alone, &[queue()]), JoinResult::Joined);
+        assert_eq!(verdict(&row(), &[]), JoinResult::NotFound);
         let other = Recorded { write_pointer: Some(0x1040), ..queue() };
-        assert_eq!(verdict(&row(), &[other]), Verdict::PointerDiffers);
-        assert_eq!(verdict(&row(), &[queue(), queue()]), Verdict::Ambiguous);
+        assert_eq!(verdict(&row(), &[other]), JoinResult::PointerDiffers);
+        assert_eq!(verdict(&row(), &[queue(), queue()]), JoinResult::Ambiguous);
     }
 
     #[test]
@@ -154,18 +162,18 @@ mod tests {
         let life = |created_us, ended_us| Recorded { created_us, ended_us, ..queue() };
         let (before, then, after) =
             (life(Some(10), Some(99)), life(Some(99), Some(201)), life(Some(202), None));
-        assert_eq!(join(&[row()], &[before.clone(), then, after.clone()])[0], (Verdict::Joined, Some(1)));
-        assert_eq!(verdict(&row(), &[before, after]), Verdict::OtherTime);
-        assert_eq!(verdict(&row(), &[life(Some(100), Some(200))]), Verdict::Joined, "to the microsecond");
-        assert_eq!(verdict(&row(), &[life(Some(101), Some(200))]), Verdict::OtherTime);
-        assert_eq!(verdict(&row(), &[life(Some(100), Some(199))]), Verdict::OtherTime);
+        assert_eq!(join(&[row()], &[before.clone(), then, after.clone()])[0], (JoinResult::Joined, Some(1)));
+        assert_eq!(verdict(&row(), &[before, after]), JoinResult::OtherTime);
+        assert_eq!(verdict(&row(), &[life(Some(100), Some(200))]), JoinResult::Joined, "to the microsecond");
+        assert_eq!(verdict(&row(), &[life(Some(101), Some(200))]), JoinResult::OtherTime);
+        assert_eq!(verdict(&row(), &[life(Some(100), Some(199))]), JoinResult::OtherTime);
         let mut deleted = row();
         deleted.steps.deleted = 1;
-        assert_eq!(verdict(&deleted, &[Recorded { live: true, ..queue() }]), Verdict::OtherTime);
+        assert_eq!(verdict(&deleted, &[Recorded { live: true, ..queue() }]), JoinResult::OtherTime);
         deleted.created = 2;
         assert_eq!(
             verdict(&deleted, &[Recorded { live: true, ..queue() }]),
-            Verdict::Joined,
+            JoinResult::Joined,
             "it came again"
         );
     }

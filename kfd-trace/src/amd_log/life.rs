@@ -1,10 +1,10 @@
 //! Lines of a queue's life (clr, rocdevice.cpp).
 
-use super::scan::Scan;
+use super::scan::LineScan;
 
 /// Queues of the process, by priority, when it requests one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Pool {
+pub struct QueuePool {
     pub low: u64,
     pub normal: u64,
     pub high: u64,
@@ -27,7 +27,7 @@ pub struct Birth {
 
 /// Event of the queue at an address: an SWq up to 6.1, an HWq from 6.2 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum LogStep {
     /// By a stream, with the number of streams that then hold it. With `Selected` the queue existed already.
     Acquired,
     Selected,
@@ -36,7 +36,7 @@ pub enum Step {
     CuMask,
 }
 
-pub(super) fn pool(mut scan: Scan<'_>) -> Option<Pool> {
+pub(super) fn pool(mut scan: LineScan<'_>) -> Option<QueuePool> {
     scan.tag(" with low priority: ")?;
     let low = scan.number()?;
     scan.tag(", with normal priority: ")?;
@@ -45,12 +45,12 @@ pub(super) fn pool(mut scan: Scan<'_>) -> Option<Pool> {
     let high = scan.number()?;
     scan.tag(", maximum per priority is: ")?;
     let maximum = scan.number()?;
-    Some(Pool { low, normal, high, maximum })
+    Some(QueuePool { low, normal, high, maximum })
 }
 
 /// Parses, after its first word, `Created SWq=%p to map on HWq=%p with size ...` or `created hardware queue
 /// %p with size ...`.
-pub(super) fn birth(mut scan: Scan<'_>) -> Option<Birth> {
+pub(super) fn birth(mut scan: LineScan<'_>) -> Option<Birth> {
     let (swq, hwq) = if scan.tag("SWq=").is_some() {
         let swq = scan.hex()?;
         scan.tag(" to map on HWq=")?;
@@ -69,15 +69,15 @@ pub(super) fn birth(mut scan: Scan<'_>) -> Option<Birth> {
     Some(Birth { swq, hwq, size, priority, cooperative: scan.number()? != 0 })
 }
 
-/// The address after this text, which must end as in [`Scan::ends`].
-pub(super) fn at(mut scan: Scan<'_>, text: &str) -> Option<u64> {
+/// The address after this text, which must end as in [`LineScan::ends`].
+pub(super) fn at(mut scan: LineScan<'_>, text: &str) -> Option<u64> {
     scan.until(text)?;
     scan.spaces();
     scan.hex().filter(|_| scan.ends())
 }
 
 /// Parses `Selected queue refCount: %p (%d)` or, newer, `Selected queue (mode=%u): %p refCount: %d, ...`.
-pub(super) fn selected(scan: Scan<'_>) -> Option<u64> {
+pub(super) fn selected(scan: LineScan<'_>) -> Option<u64> {
     at(scan, "refCount:").filter(|_| !scan.0.starts_with(b" (mode=")).or_else(|| at(scan, "):"))
 }
 
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn queues_are_born_in_both_wordings() {
-        let born = |text: &str| birth(Scan(text.as_bytes()));
+        let born = |text: &str| birth(LineScan(text.as_bytes()));
         let tail = " with size 16384 with priority 1, cooperative: 0";
         let both = Birth { swq: 0x10, hwq: Some(0x20), size: 16384, priority: 1, cooperative: false };
         assert_eq!(born(&format!("SWq=0x10 to map on HWq=0x20{tail}")), Some(both));
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn addresses_of_a_life() {
-        let text = |text: &'static str| Scan(text.as_bytes());
+        let text = |text: &'static str| LineScan(text.as_bytes());
         assert_eq!(at(text(" refCount: 0x7fad66c00000 (1)"), "refCount:"), Some(0x7fad_66c0_0000));
         assert_eq!(at(text(" refCount:0x10 (0)"), "refCount:"), Some(0x10));
         assert_eq!(at(text(" refCount:"), "refCount:"), None);

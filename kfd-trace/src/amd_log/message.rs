@@ -1,8 +1,8 @@
 //! Parses the message after the prefix.
 
-use super::life::{self, Birth, Pool, Step};
+use super::life::{self, Birth, LogStep, QueuePool};
 use super::packet::Packet;
-use super::scan::Scan;
+use super::scan::LineScan;
 use memchr::memmem;
 
 /// One message. `Other`: not needed by the report. `Damaged`: needed by the report, but incomplete.
@@ -20,11 +20,11 @@ pub enum Message<'a> {
     },
     /// A kernel's name.
     Kernel(&'a [u8]),
-    Pool(Pool),
+    QueuePool(QueuePool),
     Birth(Birth),
-    Step {
+    LogStep {
         address: u64,
-        step: Step,
+        step: LogStep,
     },
     /// A queue was aborted by an error; the address is an SWq or HWq.
     Abort {
@@ -74,7 +74,7 @@ impl<'a> Message<'a> {
     /// Parses a message; accepts any bytes.
     #[must_use]
     pub fn parse(text: &'a [u8]) -> Message<'a> {
-        let scan = Scan(text);
+        let scan = LineScan(text);
         let read = match text.first() {
             Some(b'S' | b'H') if text.starts_with(b"SWq=") || text.starts_with(b"HWq=") => {
                 return Packet::parse(text).map_or(Message::Damaged(Damaged::Packet), Message::Packet);
@@ -87,10 +87,10 @@ impl<'a> Message<'a> {
             Some(b'N') => pool(scan, "Number"),
             Some(b'n') => pool(scan, "number"),
             Some(b'c') => born(scan, "created "),
-            Some(b'a') => step(scan, "acquireQueue ", "refCount:", Step::Acquired),
-            Some(b'r') => step(scan, "releaseQueue ", "refCount:", Step::Released),
-            Some(b'd') => step(scan, "deleting ", "hardware queue ", Step::Deleted),
-            Some(b'D') => step(scan, "Deleting ", "hardware queue ", Step::Deleted),
+            Some(b'a') => step(scan, "acquireQueue ", "refCount:", LogStep::Acquired),
+            Some(b'r') => step(scan, "releaseQueue ", "refCount:", LogStep::Released),
+            Some(b'd') => step(scan, "deleting ", "hardware queue ", LogStep::Deleted),
+            Some(b'D') => step(scan, "Deleting ", "hardware queue ", LogStep::Deleted),
             Some(b'R') => full(scan),
             Some(b'G') => gfx(scan),
             Some(b'I') => agents(scan),
@@ -107,7 +107,7 @@ fn or_damaged<'a>(read: Option<Message<'a>>, what: Damaged) -> Option<Message<'a
 
 /// Parses `Command (%s) enqueued: %p[ to queue: %p]`, `Command %p complete[ (Wall: %ld, CPU: %ld, GPU: %ld
 /// us)]`.
-fn command(mut scan: Scan<'_>) -> Option<Message<'_>> {
+fn command(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("Command ")?;
     if scan.tag("(").is_some() {
         return or_damaged(enqueued(scan), Damaged::Command);
@@ -117,14 +117,14 @@ fn command(mut scan: Scan<'_>) -> Option<Message<'_>> {
     Some(Message::Complete { took_us: took(scan) })
 }
 
-fn enqueued(mut scan: Scan<'_>) -> Option<Message<'_>> {
+fn enqueued(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     let kind = scan.until(") enqueued: ")?;
     scan.hex()?;
     let host_queue = if scan.tag(" to queue: ").is_some() { Some(scan.hex()?) } else { None };
     scan.ends().then_some(Message::Command { kind, host_queue })
 }
 
-fn took(mut scan: Scan<'_>) -> Option<[i64; 3]> {
+fn took(mut scan: LineScan<'_>) -> Option<[i64; 3]> {
     let mut of = [0; 3];
     for (value, name) in of.iter_mut().zip([" (Wall: ", ", CPU: ", ", GPU: "]) {
         scan.tag(name)?;
@@ -136,7 +136,7 @@ fn took(mut scan: Scan<'_>) -> Option<[i64; 3]> {
 }
 
 /// Parses `ShaderName : %s` and, for graphs, `Graph ShaderName : %s, device id : %u`.
-fn kernel(mut scan: Scan<'_>) -> Option<Message<'_>> {
+fn kernel(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("ShaderName : ")?;
     named(scan.0)
 }
@@ -146,7 +146,7 @@ fn named(name: &[u8]) -> Option<Message<'_>> {
     (!name.is_empty()).then_some(Message::Kernel(name))
 }
 
-fn gfx(mut scan: Scan<'_>) -> Option<Message<'_>> {
+fn gfx(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     if scan.tag("Graph ShaderName : ").is_some() {
         let end = memmem::rfind(scan.0, b", device id :").unwrap_or(scan.0.len());
         return named(&scan.0[..end]);
@@ -160,13 +160,13 @@ fn gfx(mut scan: Scan<'_>) -> Option<Message<'_>> {
 }
 
 /// Parses `Initalizing runtime stack, Enumerated GPU agents = %lu` (clr's spelling).
-fn agents(mut scan: Scan<'_>) -> Option<Message<'_>> {
+fn agents(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("Init")?;
     scan.until("Enumerated GPU agents = ")?;
     Some(Message::Agents(scan.number()?))
 }
 
-fn born<'a>(mut scan: Scan<'a>, word: &str) -> Option<Message<'a>> {
+fn born<'a>(mut scan: LineScan<'a>, word: &str) -> Option<Message<'a>> {
     scan.tag(word)?;
     if !scan.0.starts_with(b"SWq=") && !scan.0.starts_with(b"hardware queue ") {
         return None;
@@ -174,33 +174,33 @@ fn born<'a>(mut scan: Scan<'a>, word: &str) -> Option<Message<'a>> {
     or_damaged(life::birth(scan).map(Message::Birth), Damaged::Queue)
 }
 
-fn pool<'a>(mut scan: Scan<'a>, word: &str) -> Option<Message<'a>> {
+fn pool<'a>(mut scan: LineScan<'a>, word: &str) -> Option<Message<'a>> {
     scan.tag(word)?;
     scan.tag(" of allocated hardware queues")?;
-    or_damaged(life::pool(scan).map(Message::Pool), Damaged::Queue)
+    or_damaged(life::pool(scan).map(Message::QueuePool), Damaged::Queue)
 }
 
-fn selected<'a>(mut scan: Scan<'a>, word: &str) -> Option<Message<'a>> {
+fn selected<'a>(mut scan: LineScan<'a>, word: &str) -> Option<Message<'a>> {
     scan.tag(word)?;
     scan.tag(" queue")?;
-    let read = life::selected(scan).map(|address| Message::Step { address, step: Step::Selected });
+    let read = life::selected(scan).map(|address| Message::LogStep { address, step: LogStep::Selected });
     or_damaged(read, Damaged::Queue)
 }
 
-fn step<'a>(mut scan: Scan<'a>, begin: &str, before: &str, step: Step) -> Option<Message<'a>> {
+fn step<'a>(mut scan: LineScan<'a>, begin: &str, before: &str, step: LogStep) -> Option<Message<'a>> {
     scan.tag(begin)?;
-    or_damaged(life::at(scan, before).map(|address| Message::Step { address, step }), Damaged::Queue)
+    or_damaged(life::at(scan, before).map(|address| Message::LogStep { address, step }), Damaged::Queue)
 }
 
 /// Parses `Setting CU mask 0x%s for hardware queue %p`.
-fn cu_mask(mut scan: Scan<'_>) -> Option<Message<'_>> {
+fn cu_mask(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("Setting CU mask ")?;
     let read = life::at(scan, " for hardware queue ");
-    or_damaged(read.map(|address| Message::Step { address, step: Step::CuMask }), Damaged::Queue)
+    or_damaged(read.map(|address| Message::LogStep { address, step: LogStep::CuMask }), Damaged::Queue)
 }
 
 /// Parses `Callback: Queue %p Aborting with error : %s Code: 0x%x ...`
-fn abort(mut scan: Scan<'_>) -> Option<Message<'_>> {
+fn abort(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("Callback: Queue ")?;
     let address = scan.hex()?;
     scan.spaces();
@@ -209,7 +209,7 @@ fn abort(mut scan: Scan<'_>) -> Option<Message<'_>> {
 }
 
 /// clr corrected the spelling in 6.3.
-fn full(mut scan: Scan<'_>) -> Option<Message<'_>> {
+fn full(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("Runtime ")?;
     scan.tag("reached").or_else(|| scan.tag("reachead"))?;
     scan.tag(" the AQL queue limit")?;
@@ -217,7 +217,7 @@ fn full(mut scan: Scan<'_>) -> Option<Message<'_>> {
 }
 
 /// Parses `HSA Async Copy ...`, `HSA Copy ...`.
-fn copy(mut scan: Scan<'_>) -> Option<Message<'_>> {
+fn copy(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("HSA ")?;
     scan.tag("Async ");
     scan.tag("Copy ")?;
@@ -232,7 +232,7 @@ fn copy(mut scan: Scan<'_>) -> Option<Message<'_>> {
 
 /// Parses `%s: Returned %s : ...` of an API call. Most lines with this beginning are the start of a call: `%s
 /// ( ... )`.
-fn returned(mut scan: Scan<'_>) -> Option<Message<'_>> {
+fn returned(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     let name = scan.0.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
     scan.0 = &scan.0[name..];
     scan.tag(": Returned ")?;

@@ -1,6 +1,6 @@
 //! Notes that the reader needs to interpret the figures of the report.
 
-use super::join::Verdict;
+use super::join::JoinResult;
 use super::report::Report;
 
 /// The notes, one sentence each.
@@ -68,15 +68,15 @@ fn joins(report: &Report, notes: &mut Vec<String>) {
     let count = |verdict| report.queues.iter().filter(|queue| queue.join == Some(verdict)).count();
     for (verdict, why) in [
         (
-            Verdict::NotFound,
+            JoinResult::NotFound,
             "KFD had no queue of that address: it belongs to a profiler's intercept queue, or to a time, a machine or a boot that was not read",
         ),
         (
-            Verdict::PointerDiffers,
+            JoinResult::PointerDiffers,
             "KFD's write pointer is not at SWq + 0x38: not a queue of ROCr, or of another process",
         ),
-        (Verdict::OtherTime, "KFD's queue of that address lived at another time"),
-        (Verdict::Ambiguous, "several queues of KFD have that address, and may have lived then"),
+        (JoinResult::OtherTime, "KFD's queue of that address lived at another time"),
+        (JoinResult::Ambiguous, "several queues of KFD have that address, and may have lived then"),
     ] {
         let queues = count(verdict);
         if queues > 0 {

@@ -1,6 +1,6 @@
 //! Parses lines of packets written to a hardware queue (clr, rocvirtual.cpp).
 
-use super::scan::Scan;
+use super::scan::LineScan;
 use memchr::memmem;
 
 /// CommandName of a packet, from the text.
@@ -27,14 +27,14 @@ pub struct Shape {
 
 /// Pointers of a queue when the packet was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pointers {
+pub struct PacketPointers {
     /// Packets retired.
     pub read: u64,
     /// Index of this packet.
     pub write: u64,
 }
 
-impl Pointers {
+impl PacketPointers {
     /// Packets not retired, this one included. Most versions print only the low 32 bits. Later packets of
     /// other threads may be retired already.
     #[must_use]
@@ -59,14 +59,14 @@ pub struct Packet {
     pub id: Option<u64>,
     /// Of a dispatch only.
     pub shape: Option<Shape>,
-    pub pointers: Option<Pointers>,
+    pub pointers: Option<PacketPointers>,
 }
 
 impl Packet {
     /// Parses a message that begins with `SWq=` or `HWq=`. `None`: incomplete.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<Packet> {
-        let mut scan = Scan(message);
+        let mut scan = LineScan(message);
         let swq = address(&mut scan, "SWq=")?;
         let hwq = address(&mut scan, "HWq=")??;
         let id = if scan.tag("id=").is_some() {
@@ -86,7 +86,7 @@ impl Packet {
 }
 
 /// Parses `NAME0x..., `; `Some(None)`: absent.
-fn address(scan: &mut Scan<'_>, name: &str) -> Option<Option<u64>> {
+fn address(scan: &mut LineScan<'_>, name: &str) -> Option<Option<u64>> {
     if scan.tag(name).is_none() {
         return Some(None);
     }
@@ -111,7 +111,7 @@ fn kind(before: &[u8]) -> PacketKind {
     }
 }
 
-fn shape(header: u16, scan: Scan<'_>) -> Option<Shape> {
+fn shape(header: u16, scan: LineScan<'_>) -> Option<Shape> {
     let (grid, clusters) = (scan.triple("grid=["), scan.triple("cluster_count=["));
     if grid.is_none() && clusters.is_none() {
         return None;
@@ -121,14 +121,14 @@ fn shape(header: u16, scan: Scan<'_>) -> Option<Shape> {
 }
 
 /// Parses `rptr=N, wptr=N` at the end; `Some(None)`: this version does not print it.
-fn pointers(scan: Scan<'_>) -> Option<Option<Pointers>> {
+fn pointers(scan: LineScan<'_>) -> Option<Option<PacketPointers>> {
     let Some(at) = memmem::rfind(scan.0, b"rptr=") else { return Some(None) };
-    let mut scan = Scan(&scan.0[at..]);
+    let mut scan = LineScan(&scan.0[at..]);
     scan.tag("rptr=")?;
     let read = scan.number()?;
     scan.tag(", wptr=")?;
     let write = scan.number()?;
-    scan.ends().then_some(Some(Pointers { read, write }))
+    scan.ends().then_some(Some(PacketPointers { read, write }))
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
         let with = format!(
             "{REPORTED}, private_seg_size=0, completion_signal=0x0, correlation_id=7, rptr=9, wptr=11"
         );
-        let pointers = Pointers { read: 9, write: 11 };
+        let pointers = PacketPointers { read: 9, write: 11 };
         assert_eq!(parse(&with), Some(Packet { pointers: Some(pointers), ..packet }));
         let old = REPORTED.strip_prefix("SWq=0x7faf945b8000, ").unwrap().replace("id=1, ", "");
         assert_eq!(parse(&old), Some(Packet { swq: None, id: None, ..packet }));
@@ -193,7 +193,7 @@ mod tests {
         ] {
             let packet = parse(&format!("{head}{name} {tail}")).unwrap();
             assert_eq!((packet.kind, packet.shape), (kind, None), "{name}");
-            assert_eq!(packet.pointers.map(Pointers::backlog), Some(4), "of 32 bits");
+            assert_eq!(packet.pointers.map(PacketPointers::backlog), Some(4), "of 32 bits");
         }
     }
 
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_backlog_is_what_is_not_retired() {
-        let backlog = |read, write| Pointers { read, write }.backlog();
+        let backlog = |read, write| PacketPointers { read, write }.backlog();
         assert_eq!((backlog(0, 0), backlog(5, 4), backlog(7, 4)), (1, 0, 0));
         assert_eq!((backlog(1 << 40, (1 << 40) + 2), backlog(1 << 40, 1)), (3, 0));
         assert_eq!(backlog(0, u64::MAX), 0, "no queue gets there");

@@ -1,7 +1,7 @@
 //! Parses the prefix of a log line (clr, rocclr/utils/debug.cpp): `:LEVEL:FILE:LINE: TIME us: PID and TID`.
 
 use super::limits::LATEST_US;
-use super::scan::Scan;
+use super::scan::LineScan;
 use memchr::memchr;
 
 /// Form of a prefix; a rough indication of the ROCm version, no more.
@@ -61,7 +61,7 @@ impl Prefix {
         let level = level - b'0';
         // File names are short: a line without an early colon has no prefix.
         let file = memchr(b':', &rest[..rest.len().min(200)])?;
-        let mut scan = Scan(&rest[file + 1..]);
+        let mut scan = LineScan(&rest[file + 1..]);
         scan.spaces();
         scan.number()?;
         scan.spaces();
@@ -87,7 +87,7 @@ impl Prefix {
 
 /// Parses `TIME us:`, and returns whether it has 6.3.2's stray `d`.
 #[inline]
-fn time(scan: &mut Scan<'_>) -> Option<(u64, bool)> {
+fn time(scan: &mut LineScan<'_>) -> Option<(u64, bool)> {
     let mut ahead = *scan;
     let time = ahead.number()?;
     let odd = ahead.tag("d").is_some();
@@ -98,7 +98,7 @@ fn time(scan: &mut Scan<'_>) -> Option<(u64, bool)> {
 
 /// Parses `[pid:PID tid:0x...]`.
 #[inline]
-fn bracketed(scan: &mut Scan<'_>, odd: bool) -> Option<(u32, u64, Style)> {
+fn bracketed(scan: &mut LineScan<'_>, odd: bool) -> Option<(u32, u64, Style)> {
     let mut ahead = *scan;
     ahead.tag("[pid:")?;
     ahead.spaces();
@@ -119,7 +119,7 @@ fn bracketed(scan: &mut Scan<'_>, odd: bool) -> Option<(u32, u64, Style)> {
 }
 
 /// Parses `PID  : [tid:0x...]`.
-fn before(scan: &mut Scan<'_>) -> Option<(u32, u64, Style)> {
+fn before(scan: &mut LineScan<'_>) -> Option<(u32, u64, Style)> {
     let mut ahead = *scan;
     let pid = u32::try_from(ahead.number()?).ok()?;
     ahead.spaces();

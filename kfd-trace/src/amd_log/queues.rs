@@ -2,9 +2,9 @@
 //! (report.rs).
 
 use super::capped::Capped;
-use super::life::{Birth, Step};
+use super::life::{Birth, LogStep};
 use super::limits::{ADDRESSES, HOST_QUEUES_A_QUEUE, QUEUES, SHAPES};
-use super::packet::{Packet, PacketKind, Pointers, Shape};
+use super::packet::{Packet, PacketKind, PacketPointers, Shape};
 
 /// A queue as named by its packets. The PID is the log's own; from 6.3 on, lines below level 4 have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,11 +60,11 @@ pub struct Backlog {
     pub most: u64,
     pub most_at_us: Option<u64>,
     pub first_write: u64,
-    pub last: Pointers,
+    pub last: PacketPointers,
 }
 
 impl Backlog {
-    fn take(old: Option<Backlog>, pointers: Pointers, time_us: Option<u64>) -> Backlog {
+    fn take(old: Option<Backlog>, pointers: PacketPointers, time_us: Option<u64>) -> Backlog {
         let now = pointers.backlog();
         let begin = Backlog {
             packets: 0,
@@ -107,7 +107,7 @@ pub struct Births {
 
 /// Queues of the whole log.
 #[derive(Clone, Debug, Default)]
-pub struct Queues {
+pub struct LogQueues {
     pub packets: Capped<Key, Packets, QUEUES>,
     pub shapes: Capped<(Key, Shape), u64, SHAPES>,
     /// By PID, SWq and HWq.
@@ -117,7 +117,7 @@ pub struct Queues {
     pub barrier_values_without_queue: u64,
 }
 
-impl Queues {
+impl LogQueues {
     pub fn packet(
         &mut self,
         pid: Option<u32>,
@@ -161,13 +161,13 @@ impl Queues {
         }
     }
 
-    pub fn step(&mut self, pid: Option<u32>, time_us: Option<u64>, address: u64, step: Step) {
+    pub fn step(&mut self, pid: Option<u32>, time_us: Option<u64>, address: u64, step: LogStep) {
         self.on_steps(pid, time_us, address, |steps| match step {
-            Step::Acquired => &mut steps.acquired,
-            Step::Selected => &mut steps.selected,
-            Step::Released => &mut steps.released,
-            Step::Deleted => &mut steps.deleted,
-            Step::CuMask => &mut steps.cu_masks,
+            LogStep::Acquired => &mut steps.acquired,
+            LogStep::Selected => &mut steps.selected,
+            LogStep::Released => &mut steps.released,
+            LogStep::Deleted => &mut steps.deleted,
+            LogStep::CuMask => &mut steps.cu_masks,
         });
     }
 

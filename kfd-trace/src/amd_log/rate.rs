@@ -9,20 +9,20 @@ const SHORTEST_US: u64 = 1_000_000;
 /// Commands and dispatches. Intervals begin at multiples of their length, so they do not depend on the order
 /// of lines.
 #[derive(Clone, Debug)]
-pub struct Rate {
+pub struct CommandRate {
     interval_us: u64,
     /// Number of the first interval.
     first: u64,
     counts: VecDeque<[u64; 2]>,
 }
 
-impl Default for Rate {
+impl Default for CommandRate {
     fn default() -> Self {
-        Rate { interval_us: SHORTEST_US, first: 0, counts: VecDeque::new() }
+        CommandRate { interval_us: SHORTEST_US, first: 0, counts: VecDeque::new() }
     }
 }
 
-impl Rate {
+impl CommandRate {
     /// Adds one to `which` (0 or 1) at this time.
     pub fn count(&mut self, time_us: u64, which: usize) {
         let mut at = time_us / self.interval_us;
@@ -63,7 +63,7 @@ impl Rate {
                 *last = [last[0] + both[0], last[1] + both[1]];
             }
         }
-        *self = Rate { interval_us: self.interval_us * 2, first, counts: halved };
+        *self = CommandRate { interval_us: self.interval_us * 2, first, counts: halved };
     }
 
     /// Microseconds.
@@ -88,7 +88,7 @@ mod tests {
         let times = [5_000_000, 1_200_000, 900_000_000, 1_300_000, 400_000_000, 3_000_000_000, LATEST_US];
         let mut by_order: Vec<Vec<(u64, [u64; 2])>> = Vec::new();
         for turn in 0..times.len() {
-            let mut rate = Rate::default();
+            let mut rate = CommandRate::default();
             for (index, time) in times.iter().cycle().skip(turn).take(times.len()).enumerate() {
                 rate.count(*time, index % 2);
                 assert!(rate.counts.len() <= INTERVALS);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn intervals_grow_by_halves() {
-        let mut rate = Rate::default();
+        let mut rate = CommandRate::default();
         for second in 0..180 {
             rate.count(7_000_000 + second * 1_000_000, 0);
             rate.count(7_000_000 + second * 1_000_000, 1);

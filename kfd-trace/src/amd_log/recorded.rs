@@ -35,7 +35,7 @@ pub struct Recorded {
 /// Fields used, of all lines and of the queues of `ps`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Fields {
+struct RecordedFields {
     event: Option<String>,
     mono_ns: Option<u64>,
     pid: Option<u32>,
@@ -50,17 +50,17 @@ struct Fields {
     write_pointer_address: Option<String>,
     origin: Option<String>,
     /// Only in `ps`.
-    queues: Option<Vec<Fields>>,
+    queues: Option<Vec<RecordedFields>>,
 }
 
 /// A process (its `kfd_process`, or its PID) and a queue of it.
-type Live = (Option<String>, Option<u32>, Option<u32>);
+type LiveFields = (Option<String>, Option<u32>, Option<u32>);
 
 /// Reads a stream, or output of `ps`, line by line.
 #[derive(Debug, Default)]
 pub struct Recorder {
     queues: Vec<Recorded>,
-    live: HashMap<Live, usize>,
+    live: HashMap<LiveFields, usize>,
     ns_pids: HashMap<Option<String>, u32>,
     unreadable: u64,
     left_out: u64,
@@ -72,7 +72,7 @@ impl Recorder {
         if line.trim_ascii().is_empty() {
             return;
         }
-        let Ok(mut fields) = serde_json::from_slice::<Fields>(line) else {
+        let Ok(mut fields) = serde_json::from_slice::<RecordedFields>(line) else {
             self.unreadable += 1;
             return;
         };
@@ -92,7 +92,7 @@ impl Recorder {
                 let seen = fields.origin.as_deref() != Some("standing");
                 let created_us = fields.mono_ns.filter(|_| seen).map(|ns| ns / 1000);
                 let ns_pid = self.ns_pids.get(&fields.kfd_process).copied();
-                let queue = recorded(Fields { ns_pid, ..fields });
+                let queue = recorded(RecordedFields { ns_pid, ..fields });
                 if let Some(index) = self.keep(Recorded { created_us, ..queue }) {
                     self.live.insert(key, index);
                 }
@@ -127,7 +127,7 @@ impl Recorder {
     }
 }
 
-fn recorded(fields: Fields) -> Recorded {
+fn recorded(fields: RecordedFields) -> Recorded {
     let kfd = KfdQueue {
         pid: fields.pid,
         ns_pid: fields.ns_pid,

@@ -1,6 +1,6 @@
 //! The report: plain data, built once from a tally. Its fields are those of the JSON (docs/amd-log.md).
 
-use super::life::Pool;
+use super::life::QueuePool;
 use super::recorded::Recorded;
 use crate::text::escape;
 use serde::Serialize;
@@ -8,14 +8,14 @@ use std::io::{self, Write};
 
 mod compose;
 mod queue;
-pub use queue::{BacklogReport, Header, QueueReport, ShapeReport};
+pub use queue::{BacklogReport, PacketHeader, QueueReport, ShapeReport};
 
 /// Version of the format.
 pub const SCHEMA: u32 = 1;
 
 /// One file, or standard input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Input {
+pub struct LogInput {
     pub name: String,
     /// `gzip`, `zstd`, or `null`.
     pub compression: Option<&'static str>,
@@ -45,14 +45,14 @@ pub struct Kfd {
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub schema: u32,
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<LogInput>,
     pub lines: LinesReport,
     pub first_mono_us: Option<u64>,
     pub last_mono_us: Option<u64>,
     pub duration_us: Option<u64>,
     pub processes: Vec<ProcessReport>,
     pub gpus: GpusReport,
-    pub pool: Option<Pool>,
+    pub pool: Option<QueuePool>,
     pub queues: Vec<QueueReport>,
     /// Lines of 5.x and 6.0, which name the wrong address.
     pub barrier_values_without_queue: u64,

@@ -2,7 +2,7 @@
 
 use super::life::Birth;
 use super::packet::Shape;
-use super::queues::{Births, Key, Packets, Queues, Span, Steps};
+use super::queues::{Births, Key, LogQueues, Packets, Span, Steps};
 use std::collections::HashMap;
 
 /// One queue. Where lines have too little information, one queue has two rows: up to 6.1 its creation names
@@ -34,7 +34,7 @@ impl QueueRow {
 
 /// Rows ordered by PID, id and addresses; those with packets first.
 #[must_use]
-pub(super) fn rows(queues: &Queues) -> Vec<QueueRow> {
+pub(super) fn rows(queues: &LogQueues) -> Vec<QueueRow> {
     let mut rows: Vec<QueueRow> = Vec::new();
     let mut of_key = HashMap::new();
     for (key, packets) in queues.packets.sorted() {

@@ -4,9 +4,9 @@ use memchr::memmem;
 
 /// Rest of a line. A piece that does not match is not consumed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scan<'a>(pub(super) &'a [u8]);
+pub(super) struct LineScan<'a>(pub(super) &'a [u8]);
 
-impl<'a> Scan<'a> {
+impl<'a> LineScan<'a> {
     /// Consumes this text.
     pub(super) fn tag(&mut self, text: &str) -> Option<()> {
         self.0 = self.0.strip_prefix(text.as_bytes())?;
@@ -93,20 +93,20 @@ mod tests {
 
     #[test]
     fn numbers_stop_where_they_end() {
-        let mut scan = Scan(b"12x");
+        let mut scan = LineScan(b"12x");
         assert_eq!((scan.number(), scan.0, scan.number()), (Some(12), b"x".as_slice(), None));
-        assert_eq!(Scan(b"18446744073709551616").number(), None);
-        assert_eq!(Scan(b"18446744073709551615").number(), Some(u64::MAX));
-        let mut scan = Scan(b"0x7fAd66c00000, ");
+        assert_eq!(LineScan(b"18446744073709551616").number(), None);
+        assert_eq!(LineScan(b"18446744073709551615").number(), Some(u64::MAX));
+        let mut scan = LineScan(b"0x7fAd66c00000, ");
         assert_eq!((scan.hex(), scan.0), (Some(0x7fad_66c0_0000), b", ".as_slice()));
-        assert_eq!(Scan(b"7f316f4006c0]").hex(), Some(0x7f31_6f40_06c0));
-        assert_eq!((Scan(b"0x").hex(), Scan(b"00000000000000001").hex()), (None, None));
+        assert_eq!(LineScan(b"7f316f4006c0]").hex(), Some(0x7f31_6f40_06c0));
+        assert_eq!((LineScan(b"0x").hex(), LineScan(b"00000000000000001").hex()), (None, None));
     }
 
     #[test]
     fn triples_are_whole_or_nothing() {
-        assert_eq!(Scan(b"a, grid=[20480, 1, 2], b").triple("grid=["), Some([20480, 1, 2]));
-        assert_eq!(Scan(b"grid=[20480, 1, 2").triple("grid=["), None);
-        assert_eq!(Scan(b"grid=[1, 2]").triple("grid=["), None);
+        assert_eq!(LineScan(b"a, grid=[20480, 1, 2], b").triple("grid=["), Some([20480, 1, 2]));
+        assert_eq!(LineScan(b"grid=[20480, 1, 2").triple("grid=["), None);
+        assert_eq!(LineScan(b"grid=[1, 2]").triple("grid=["), None);
     }
 }

@@ -2,16 +2,16 @@
 
 use super::capped::{Capped, Names};
 use super::kind::CommandName;
-use super::life::Pool;
+use super::life::QueuePool;
 use super::lines::LogLine;
 use super::message::{Damaged, Message};
 use super::prefix::{Prefix, Style};
 use super::processes::Processes;
-use super::queues::{Queues, Span};
-use super::rate::Rate;
+use super::queues::{LogQueues, Span};
+use super::rate::CommandRate;
 use super::{colours, limits};
 
-/// Index of the series in [`Rate`].
+/// Index of the series in [`CommandRate`].
 pub const COMMANDS: usize = 0;
 pub const DISPATCHES: usize = 1;
 
@@ -54,16 +54,16 @@ pub struct Tally {
     pub lines: LineCounts,
     pub span: Span,
     pub processes: Processes,
-    pub queues: Queues,
+    pub queues: LogQueues,
     pub commands: Capped<(Option<u32>, CommandName), u64, { limits::KINDS }>,
     pub host_queues: Capped<(Option<u32>, u64), u64, { limits::HOST_QUEUES }>,
     pub completed: Completed,
-    pub rate: Rate,
+    pub rate: CommandRate,
     pub kernels: Names,
     pub copies: Capped<Option<u64>, Copies, { limits::ENGINES }>,
     pub queue_full: u64,
     /// The latest line of each kind.
-    pub pool: Option<Pool>,
+    pub pool: Option<QueuePool>,
     pub agents: Option<u64>,
     pub gfx: Capped<[u64; 3], u64, { limits::GFX_VERSIONS }>,
     pub returned: Names,
@@ -82,11 +82,11 @@ impl Default for Tally {
             lines: LineCounts::default(),
             span: Span::default(),
             processes: Processes::default(),
-            queues: Queues::default(),
+            queues: LogQueues::default(),
             commands: Capped::default(),
             host_queues: Capped::default(),
             completed: Completed::default(),
-            rate: Rate::default(),
+            rate: CommandRate::default(),
             kernels: Names::new(limits::KERNELS, limits::KERNEL_TEXT, limits::LONGEST_LINE),
             copies: Capped::default(),
             queue_full: 0,
@@ -174,9 +174,9 @@ impl Tally {
             Message::Command { kind, host_queue } => self.command(prefix, kind, host_queue),
             Message::Complete { took_us } => self.complete(took_us),
             Message::Kernel(name) => self.kernels.count(name),
-            Message::Pool(pool) => self.pool = Some(pool),
+            Message::QueuePool(pool) => self.pool = Some(pool),
             Message::Birth(birth) => self.queues.birth(pid, time_us, birth),
-            Message::Step { address, step } => self.queues.step(pid, time_us, address, step),
+            Message::LogStep { address, step } => self.queues.step(pid, time_us, address, step),
             Message::Abort { address } => {
                 self.aborts += 1;
                 self.queues.abort(pid, time_us, address);

@@ -1,6 +1,6 @@
 //! The report as text.
 
-use super::join::Verdict;
+use super::join::JoinResult;
 use super::report::{QueueReport, Report, ShapeReport};
 use crate::text::clock::span;
 use crate::text::escape;
@@ -110,7 +110,7 @@ impl Report {
                 (queue.barriers_and + queue.barriers_or + queue.barrier_values).to_string(),
                 shown(queue.backlog.map(|backlog| backlog.most)),
                 shown(queue.backlog.map(|backlog| format!("{:.1}", backlog.mean))),
-                shown(queue.join.map(Verdict::name)),
+                shown(queue.join.map(JoinResult::name)),
                 kfd(queue),
             ];
             cells.to_vec()

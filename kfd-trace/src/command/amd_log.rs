@@ -1,7 +1,7 @@
 //! `kfd-trace amd-log`: the contents of AMD_LOG_LEVEL logs, and which queues of KFD they mean.
 
 use crate::amd_log::recorded::{KfdQueue, Recorded};
-use crate::amd_log::report::{Input, Kfd};
+use crate::amd_log::report::{Kfd, LogInput};
 use crate::amd_log::{Report, Tally};
 use crate::attribute::Topology;
 use crate::command::ps;
@@ -87,7 +87,7 @@ fn read_and_report(options: &LogOptions, opened: Opened, end: &EndFlag) -> Resul
     log_files::read(&mut sources, &mut tally, end, &bar, options.follow);
     bar.done();
     let failed = sources.iter().find_map(LogSource::failure);
-    let inputs: Vec<Input> = sources.into_iter().map(LogSource::finish).collect();
+    let inputs: Vec<LogInput> = sources.into_iter().map(LogSource::finish).collect();
     if options.live && options.follow {
         // Queues may have been created while the log grew.
         add_existing(&options.roots, kfd.get_or_insert_default())?;

@@ -14,7 +14,7 @@ use crate::runtime::privilege::{self, Reads};
 use crate::runtime::signals::{Hangups, Signals};
 use crate::runtime::stderr::say;
 use crate::runtime::systemd::Supervisor;
-use crate::serve::shared::{Page, Serving};
+use crate::serve::shared::{Serving, SharedPage};
 use crate::serve::web::listen;
 use crate::serve::web::settings::{Settings, SettingsSource};
 use crate::serve::{router, web};
@@ -82,7 +82,7 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
             log::warn!("{line}");
         }
     }
-    let page = Arc::new(Page::new(options.roots.clone(), options.detail));
+    let page = Arc::new(SharedPage::new(options.roots.clone(), options.detail));
     let (stop, mut stopped) = watch::channel(false);
     let stopped = async move {
         // An error means that the sender was dropped, which is a stop, too.
@@ -109,7 +109,7 @@ fn limits(detail: &Detail) -> StateLimits {
 
 async fn trace(
     options: &DaemonOptions,
-    page: &Page,
+    page: &SharedPage,
     signals: &mut Signals,
     supervisor: &mut Supervisor,
 ) -> Result<(), Stop> {
@@ -157,7 +157,7 @@ async fn wait(
     mut tracer: Tracer,
     mut over: Option<Box<Session>>,
     mut waiting: Waiting,
-    page: &Page,
+    page: &SharedPage,
     signals: &mut Signals,
     supervisor: &mut Supervisor,
 ) -> Result<Option<(Tracer, Ring)>, Stop> {
@@ -205,7 +205,7 @@ enum Followed {
 }
 
 async fn followed(
-    page: &Page,
+    page: &SharedPage,
     mut follow: Follow,
     signals: &mut Signals,
     supervisor: &mut Supervisor,

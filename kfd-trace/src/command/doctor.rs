@@ -8,8 +8,8 @@ use crate::doctor::read::{self, Real};
 use crate::doctor::sampled::AllSampled;
 use crate::doctor::seen::KfdProcesses;
 use crate::doctor::text::KernelSummary;
-use crate::doctor::{Observed, Outcome, diagnose, json, text};
-use crate::kernel::{Capabilities, Capability, Finding, Kernel, Preflight, Roots, Severity, findings};
+use crate::doctor::{DoctorOutcome, Observed, diagnose, json, text};
+use crate::kernel::{Capabilities, Capability, Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
 use crate::probes::facts::Facts;
 use crate::runtime::exit::{self, Stop};
 use crate::runtime::stderr::say;
@@ -32,10 +32,10 @@ const SETTLES: Duration = Duration::from_secs(2);
 pub fn run(roots: &Roots, pid: Option<u32>, as_json: bool) -> Result<(), Stop> {
     let preflight = Preflight::read(roots);
     let found = findings(&preflight);
-    if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::NothingToTrace) {
+    if let Some(finding) = found.iter().find(|finding| finding.severity == FindingSeverity::NothingToTrace) {
         return Err(Stop { code: exit::NOTHING_TO_TRACE, line: finding.to_string() });
     }
-    let driver = Driver::read(roots, &found);
+    let driver = DriverAccess::read(roots, &found);
     let pid = pid.map(|pid| asked(roots, pid)).transpose()?;
     let first = look(roots, &preflight, &driver, pid)?;
     let mut report = diagnose(&first, None, pid);
@@ -54,11 +54,11 @@ pub fn run(roots: &Roots, pid: Option<u32>, as_json: bool) -> Result<(), Stop> {
     };
     match (written, report.outcome) {
         (Err(error), _) if error.kind() != ErrorKind::BrokenPipe => Err(Stop::failed(error)),
-        (_, Outcome::Well) => Ok(()),
-        (_, Outcome::Hidden) => {
+        (_, DoctorOutcome::Well) => Ok(()),
+        (_, DoctorOutcome::Hidden) => {
             Err(Stop { code: exit::HIDDEN, line: "something is hidden from the usual checks".to_owned() })
         }
-        (_, Outcome::Wrong) => Err(Stop { code: exit::WRONG, line: "something is wrong".to_owned() }),
+        (_, DoctorOutcome::Wrong) => Err(Stop { code: exit::WRONG, line: "something is wrong".to_owned() }),
     }
 }
 
@@ -77,15 +77,15 @@ fn asked(roots: &Roots, pid: u32) -> Result<u32, Stop> {
 }
 
 /// What reading the driver's table requires, or why it cannot be read.
-struct Driver(Result<(Kernel, Facts), String>);
+struct DriverAccess(Result<(Kernel, Facts), String>);
 
-impl Driver {
-    fn read(roots: &Roots, found: &[Finding]) -> Driver {
-        if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::Blocks) {
-            return Driver(Err(finding.what.clone()));
+impl DriverAccess {
+    fn read(roots: &Roots, found: &[Finding]) -> DriverAccess {
+        if let Some(finding) = found.iter().find(|finding| finding.severity == FindingSeverity::Blocks) {
+            return DriverAccess(Err(finding.what.clone()));
         }
         let kernel = Kernel::read(roots).map_err(|error| chain(&error));
-        Driver(kernel.map(|kernel| {
+        DriverAccess(kernel.map(|kernel| {
             let facts = Facts::gather(&kernel);
             (kernel, facts)
         }))
@@ -120,7 +120,12 @@ impl Driver {
 }
 
 /// Reads all views.
-fn look(roots: &Roots, preflight: &Preflight, driver: &Driver, pid: Option<u32>) -> Result<Observed, Stop> {
+fn look(
+    roots: &Roots,
+    preflight: &Preflight,
+    driver: &DriverAccess,
+    pid: Option<u32>,
+) -> Result<Observed, Stop> {
     let devices = Devices::read(&roots.sysfs);
     let host_node = devices::host_node(&Real, &roots.procfs, devices.kfd);
     // A process that is created meanwhile is in the table first.

@@ -1,8 +1,8 @@
 //! `kfd-trace ps`: current processes and queues, each with the sources that have it.
 
 use crate::attribute::Topology;
-use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
-use crate::output::ps::{self, Columns, DaemonQueues, PsRow, View};
+use crate::kernel::{Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
+use crate::output::ps::{self, Columns, DaemonQueues, PsRow, PsView};
 use crate::probes::facts::Facts;
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
@@ -49,7 +49,7 @@ const LARGEST: u64 = 64 << 20;
 
 /// How the list is printed.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct PsOptions {
     pub json: bool,
     pub wide: bool,
     /// Of a daemon; `None` for the one at its default address, if there is one.
@@ -75,7 +75,7 @@ fn width() -> Option<usize> {
 ///
 /// # Errors
 /// If there is no driver, or the output cannot be written.
-pub fn run(roots: &Roots, options: &Options) -> Result<(), Stop> {
+pub fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
     let (Listing { mut rows, asked, topology }, problem) = list(roots, Measure::Activity)?;
     match queues_of_daemon(options.url.as_deref().unwrap_or(DAEMON)) {
         Ok(known) => ps::add_ages(&mut rows, &known),
@@ -93,7 +93,7 @@ pub fn run(roots: &Roots, options: &Options) -> Result<(), Stop> {
     } else {
         let width = io::stdout().is_terminal().then(width).flatten();
         let columns = if options.wide { Columns::All } else { Columns::Usual { width } };
-        ps::text(&mut out, &rows, &View { asked, topology: &topology, columns })
+        ps::text(&mut out, &rows, &PsView { asked, topology: &topology, columns })
     };
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Stop::failed(error)),
@@ -107,7 +107,7 @@ pub fn run(roots: &Roots, options: &Options) -> Result<(), Stop> {
 /// If there is no driver.
 pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<String>), Stop> {
     let found = findings(&Preflight::read(roots));
-    if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::NothingToTrace) {
+    if let Some(finding) = found.iter().find(|finding| finding.severity == FindingSeverity::NothingToTrace) {
         return Err(Stop { code: crate::runtime::exit::NOTHING_TO_TRACE, line: finding.to_string() });
     }
     let mut asked = Sources::from(Source::Sysfs);
@@ -137,7 +137,7 @@ fn walk(
     facts: &Facts,
     found: &[Finding],
 ) -> Result<Inventory, String> {
-    if let Some(finding) = found.iter().find(|finding| finding.severity == Severity::Blocks) {
+    if let Some(finding) = found.iter().find(|finding| finding.severity == FindingSeverity::Blocks) {
         return Err(finding.what.clone());
     }
     let kernel = kernel.ok_or("the kernel's symbols cannot be read")?;

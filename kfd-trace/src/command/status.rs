@@ -3,7 +3,7 @@
 use crate::events::decode::decode;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
-use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
+use crate::kernel::{Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
 use crate::model::missed::Missed;
 use crate::model::verdict::ProbeStatus;
 use crate::output::status::{self, Losses, Status};
@@ -26,7 +26,7 @@ use std::io::{self, ErrorKind};
 pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
     let preflight = Preflight::read(roots);
     let mut found = findings(&preflight);
-    let blocked = matches!(found.first(), Some(f) if f.severity <= Severity::Blocks);
+    let blocked = matches!(found.first(), Some(f) if f.severity <= FindingSeverity::Blocks);
     let probes = if blocked { Ok(Tried::default()) } else { tried(roots, &mut found) };
     let (tried, refused) = match probes {
         Ok(tried) => (tried, None),
@@ -43,10 +43,10 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
         return Err(Stop::failed(error));
     }
     match found.first() {
-        Some(finding) if finding.severity == Severity::NothingToTrace => {
+        Some(finding) if finding.severity == FindingSeverity::NothingToTrace => {
             Err(Stop { code: exit::NOTHING_TO_TRACE, line: finding.to_string() })
         }
-        Some(finding) if finding.severity == Severity::Blocks => Err(Stop::failed(finding)),
+        Some(finding) if finding.severity == FindingSeverity::Blocks => Err(Stop::failed(finding)),
         _ => refused.map_or(Ok(()), Err),
     }
 }
@@ -66,7 +66,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     let kernel =
         Kernel::read(roots).map_err(|error| Stop::failed(crate::tracer::preflight::chain(&error)))?;
     found.extend(kernel.btf_problems.iter().map(|problem| Finding {
-        severity: Severity::Limits,
+        severity: FindingSeverity::Limits,
         what: problem.clone(),
         consequence: "its types are not known",
         remedy: "see `kfd-trace status` for what that hides",

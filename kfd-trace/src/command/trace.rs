@@ -11,7 +11,7 @@ use crate::output::{status, summary};
 use crate::probes::plan::Choice;
 use crate::runtime::clock;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
-use crate::runtime::pidfd::{self, Watched};
+use crate::runtime::pidfd::{self, WatchedProcess};
 use crate::runtime::signals::Signals;
 use crate::runtime::stderr::say;
 use crate::runtime::stdout::{self, Stdout, StdoutWriter};
@@ -124,7 +124,7 @@ async fn next(
 struct Run<'a> {
     options: &'a StreamOptions,
     tracer: Tracer,
-    watched: Vec<Watched>,
+    watched: Vec<WatchedProcess>,
     waiting: Waiting,
     looks: u64,
     /// The end was requested.
@@ -345,11 +345,11 @@ impl Run<'_> {
         for tgid in &ended {
             say(format_args!("process {tgid} has ended"));
         }
-        if self.watched.is_empty() || !self.watched.iter().all(Watched::ended) {
+        if self.watched.is_empty() || !self.watched.iter().all(WatchedProcess::ended) {
             return Ok(end);
         }
         // Its KFD process is removed later than the process ends.
-        let released = |w: &Watched| self.tracer.state.process_of_tgid(w.tgid).is_none();
+        let released = |w: &WatchedProcess| self.tracer.state.process_of_tgid(w.tgid).is_none();
         let latest = if self.watched.iter().all(released) { Instant::now() } else { Instant::now() + GRACE };
         Ok(Some(end.map_or(latest, |end| end.min(latest))))
     }
@@ -359,7 +359,7 @@ impl Run<'_> {
             say("--comm chooses the lines; the summary is of all processes");
         }
         let tables = self.tracer.tables().map_err(io::Error::other)?;
-        let summary = summary::Summary::new(&summary::Input {
+        let summary = summary::Summary::new(&summary::SummaryInput {
             snapshot: &self.tracer.state.snapshot(),
             tables: &tables,
             retired: &self.tracer.retired,

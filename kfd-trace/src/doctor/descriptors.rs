@@ -15,7 +15,7 @@ const O_CLOEXEC: u32 = 0o2_000_000;
 
 /// Open descriptors of a task.
 #[derive(Debug, Default)]
-pub(super) struct Open {
+pub(super) struct OpenDescriptor {
     pub(super) kfd: Vec<KfdDescriptor>,
     pub(super) drm: Vec<DrmDescriptor>,
     /// They may not be read.
@@ -23,11 +23,11 @@ pub(super) struct Open {
 }
 
 /// Reads `<task>/fd` and, for matching descriptors, `<task>/fdinfo`.
-pub(super) fn read(files: &impl Files, devices: &Devices, task: &Path) -> Open {
-    let mut open = Open::default();
+pub(super) fn read(files: &impl Files, devices: &Devices, task: &Path) -> OpenDescriptor {
+    let mut open = OpenDescriptor::default();
     let entries = match fs::read_dir(task.join("fd")) {
         Ok(entries) => entries,
-        Err(error) => return Open { closed: error.kind() == ErrorKind::PermissionDenied, ..open },
+        Err(error) => return OpenDescriptor { closed: error.kind() == ErrorKind::PermissionDenied, ..open },
     };
     for entry in entries.flatten() {
         let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };

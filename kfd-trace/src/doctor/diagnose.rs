@@ -1,7 +1,7 @@
 //! Builds the report from a scan. Pure.
 
 use super::finding::{FindingKind, Weight};
-use super::report::{Descriptor, OfNode, Outcome, ProcessRow, Report, RocmSmi, Standing, ViewName};
+use super::report::{Descriptor, Diagnosis, DoctorOutcome, OfNode, ProcessRow, RocmSmi, Standing, ViewName};
 use super::seen::{KfdProcess, Observed, SeenProcess};
 use super::{views, vram};
 use crate::output::belongs::BelongsFields;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// counts as left behind, because the driver frees the resources of a process some time after its end.
 /// `only`: restricts the report to that process.
 #[must_use]
-pub fn diagnose(seen: &Observed, before: Option<&Observed>, only: Option<u32>) -> Report {
+pub fn diagnose(seen: &Observed, before: Option<&Observed>, only: Option<u32>) -> Diagnosis {
     let all = seen.kfd_pids().into_iter().chain(seen.processes.keys().copied()).collect::<BTreeSet<u32>>();
     let pids = all.into_iter().chain(only).filter(|pid| only.is_none_or(|only| only == *pid));
     let pids: BTreeSet<u32> = pids.collect();
@@ -20,12 +20,12 @@ pub fn diagnose(seen: &Observed, before: Option<&Observed>, only: Option<u32>) -
     let chips = if only.is_none() { vram::chips(seen) } else { Vec::new() };
     let worst = processes.iter().map(ProcessRow::weight).max().unwrap_or(Weight::Note);
     let outcome = match worst {
-        _ if chips.iter().any(|chip| chip.unowned) => Outcome::Wrong,
-        Weight::Note => Outcome::Well,
-        Weight::Hidden => Outcome::Hidden,
-        Weight::Wrong => Outcome::Wrong,
+        _ if chips.iter().any(|chip| chip.unowned) => DoctorOutcome::Wrong,
+        Weight::Note => DoctorOutcome::Well,
+        Weight::Hidden => DoctorOutcome::Hidden,
+        Weight::Wrong => DoctorOutcome::Wrong,
     };
-    Report {
+    Diagnosis {
         outcome,
         complete: seen.closed.is_empty() && !seen.hides,
         looked_at: seen.looked_at,

@@ -1,6 +1,6 @@
 //! The report as one JSON object (docs/doctor.md).
 
-use super::report::Report;
+use super::report::Diagnosis;
 use super::text::KernelSummary;
 use crate::output::status::JsonFinding;
 use crate::text::escape;
@@ -11,14 +11,14 @@ use std::io::{self, Write};
 pub const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct DoctorDocument<'a> {
     schema: u32,
     /// PID of the requested process; `None`: the report is for the node.
     pid: Option<u32>,
     facts: serde_json::Map<String, serde_json::Value>,
     limits: Vec<JsonFinding<'a>>,
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a Diagnosis,
 }
 
 /// Writes the report.
@@ -27,12 +27,12 @@ struct Document<'a> {
 /// Those of `out`.
 pub fn json(
     out: &mut impl Write,
-    report: &Report,
+    report: &Diagnosis,
     kernel: KernelSummary<'_>,
     pid: Option<u32>,
 ) -> io::Result<()> {
     let fact = |(name, value): &(&'static str, String)| ((*name).to_owned(), value.as_str().into());
-    let document = Document {
+    let document = DoctorDocument {
         schema: SCHEMA,
         pid,
         facts: kernel.facts.iter().map(fact).collect(),

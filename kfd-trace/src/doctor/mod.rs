@@ -1,7 +1,7 @@
 //! `kfd-trace doctor`: the users of KFD according to each view of a node, and why views differ.
 //!
 //! In: procfs and sysfs by their roots ([`read`], [`devices`]), and what the caller read from the kernel's
-//! own table; all of it is a [`Observed`]. Out: a [`Report`] ([`diagnose()`], pure), as text ([`text`]) and as
+//! own table; all of it is a [`Observed`]. Out: a [`Diagnosis`] ([`diagnose()`], pure), as text ([`text`]) and as
 //! JSON ([`json`], docs/doctor.md).
 
 mod descriptors;
@@ -20,7 +20,7 @@ mod views;
 mod vram;
 
 pub use diagnose::diagnose;
-pub use report::{Outcome, Report};
+pub use report::{Diagnosis, DoctorOutcome};
 pub use seen::Observed;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Processes of procfs that use KFD or amdgpu: what each has open and mapped.
 
-use super::descriptors::{self, Open};
+use super::descriptors::{self, OpenDescriptor};
 use super::devices::Devices;
 use super::mappings;
 use super::seen::{KfdProcess, KfdProcesses, Mappings, Node, SeenProcess};
@@ -16,7 +16,7 @@ pub use super::files::{Files, Real, Stat};
 
 /// Result of the procfs scan.
 #[derive(Debug, Default)]
-pub struct Read {
+pub struct ScannedProcfs {
     pub processes: BTreeMap<u32, SeenProcess>,
     pub looked_at: usize,
     pub closed: BTreeSet<u32>,
@@ -31,8 +31,8 @@ pub fn processes(
     host_node: Option<Node>,
     wanted: &BTreeSet<u32>,
     details: impl Fn(&ProcessInfo) -> ProcessDetails,
-) -> Read {
-    let mut read = Read::default();
+) -> ScannedProcfs {
+    let mut read = ScannedProcfs::default();
     let first_mounts = mounts(&procfs.join("1"));
     for tgid in numbers(procfs) {
         // Ended meanwhile, or hidden: then the caller has it from another source.
@@ -43,9 +43,9 @@ pub fn processes(
         read.looked_at += 1;
         let task = task::living(procfs, tgid, &life);
         // A dead process has no descriptors, and procfs shows root as its owner.
-        let Open { kfd, drm, closed } = match &task {
+        let OpenDescriptor { kfd, drm, closed } = match &task {
             Some(task) => descriptors::read(files, devices, task),
-            None => Open::default(),
+            None => OpenDescriptor::default(),
         };
         if closed {
             read.closed.insert(tgid);

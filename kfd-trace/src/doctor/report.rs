@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Overall result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum DoctorOutcome {
     Well,
     /// One of the usual checks misses a process.
     Hidden,
@@ -126,8 +126,8 @@ pub struct ChipRow {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
-    pub outcome: Outcome,
+pub struct Diagnosis {
+    pub outcome: DoctorOutcome,
     /// All processes could be inspected.
     pub complete: bool,
     /// Number of processes that were inspected, and of those that may not be inspected.
@@ -151,14 +151,14 @@ impl ProcessRow {
 }
 
 #[derive(Serialize)]
-struct Finding {
+struct ReportedFinding {
     kind: &'static str,
     weight: Weight,
     text: String,
 }
 
 fn findings<S: Serializer>(kinds: &[FindingKind], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(kinds.iter().map(|kind| Finding {
+    to.collect_seq(kinds.iter().map(|kind| ReportedFinding {
         kind: kind.name(),
         weight: kind.weight(),
         text: kind.sentence(),

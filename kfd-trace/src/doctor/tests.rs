@@ -5,35 +5,35 @@ use super::report::{ProcessRow, RocmSmi, Standing, ViewName};
 use super::sampled::Sampled;
 use super::samples::{GPU, HOST, OTHER, PID, bare, life, open, process, seen, with};
 use super::seen::{DrmDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Observed, SeenProcess};
-use super::{Outcome, Report, diagnose};
+use super::{Diagnosis, DoctorOutcome, diagnose};
 use crate::attribute::process::Life;
 use std::collections::BTreeSet;
 
 mod forms;
 
 /// The report for a node whose state does not change.
-fn report_of(seen: &Observed) -> Report {
+fn report_of(seen: &Observed) -> Diagnosis {
     diagnose(seen, Some(seen), None)
 }
 
-fn row(report: &Report, pid: u32) -> &ProcessRow {
+fn row(report: &Diagnosis, pid: u32) -> &ProcessRow {
     report.processes.iter().find(|row| row.pid == pid).expect("a row")
 }
 
 /// The outcome, and the findings for the sample process.
-fn of(seen: &Observed) -> (Outcome, Vec<FindingKind>) {
+fn of(seen: &Observed) -> (DoctorOutcome, Vec<FindingKind>) {
     let report = report_of(seen);
     (report.outcome, row(&report, PID).findings.clone())
 }
 
-fn by_view(report: &Report, view: ViewName) -> Option<Vec<u32>> {
+fn by_view(report: &Diagnosis, view: ViewName) -> Option<Vec<u32>> {
     report.views.iter().find(|seen| seen.view == view).expect("a view").saw.clone()
 }
 
 #[test]
 fn a_process_that_all_views_have_is_well() {
     let report = report_of(&seen());
-    assert_eq!((report.outcome, report.complete, report.unsettled), (Outcome::Well, true, false));
+    assert_eq!((report.outcome, report.complete, report.unsettled), (DoctorOutcome::Well, true, false));
     assert_eq!(row(&report, PID).findings, [FindingKind::Seen { fd: 3 }]);
     for view in ViewName::ALL {
         assert_eq!(by_view(&report, view), Some(vec![PID]), "{view:?}");
@@ -53,7 +53,7 @@ fn counters_that_cannot_be_read_are_not_known() {
     let of = |sampled: Sampled| report_of(&Observed { sampled: Ok([(PID, sampled)].into()), ..seen() });
     let denied = of(Sampled { not_measured: [("denied", 2)].into(), ..Sampled::default() });
     assert_eq!(by_view(&denied, ViewName::Sampled), Some(vec![]), "none of its queues could be read");
-    assert_eq!(denied.outcome, Outcome::Well, "that hides it from none of the usual checks");
+    assert_eq!(denied.outcome, DoctorOutcome::Well, "that hides it from none of the usual checks");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_node_of_its_own_hides_it_from_lsof() {
         let mappings = Some(Mappings { kfd: BTreeSet::from([OTHER]), ..Mappings::default() });
         SeenProcess { kfd: vec![open(OTHER)], own_mounts: Some(true), mappings, ..process() }
     };
-    assert_eq!(of(&with(own())), (Outcome::Hidden, vec![FindingKind::OwnNode { fd: 3 }]));
+    assert_eq!(of(&with(own())), (DoctorOutcome::Hidden, vec![FindingKind::OwnNode { fd: 3 }]));
     let report = report_of(&with(own()));
     assert_eq!(
         (by_view(&report, ViewName::Lsof), by_view(&report, ViewName::DeviceNumber)),
@@ -73,27 +73,30 @@ fn a_node_of_its_own_hides_it_from_lsof() {
     assert_eq!(of(&with(two.clone())).1, [FindingKind::OwnNode { fd: 3 }], "both are compared");
     assert_eq!(row(&report_of(&with(two)), PID).seen_by[&ViewName::Lsof], Some(false));
     let both = SeenProcess { kfd: vec![open(OTHER), open(HOST)], ..own() };
-    assert_eq!(of(&with(both)).0, Outcome::Well);
+    assert_eq!(of(&with(both)).0, DoctorOutcome::Well);
 }
 
 #[test]
 fn a_bind_mounted_node_is_the_hosts() {
     let bound = SeenProcess { own_mounts: Some(true), ..process() };
-    assert_eq!(of(&with(bound)), (Outcome::Well, vec![FindingKind::BindMounted { fd: 3 }]));
+    assert_eq!(of(&with(bound)), (DoctorOutcome::Well, vec![FindingKind::BindMounted { fd: 3 }]));
 }
 
 #[test]
 fn a_closed_descriptor_hides_it_unless_a_mapping_is_left() {
     let closed = SeenProcess { kfd: Vec::new(), ..process() };
-    assert_eq!(of(&with(closed.clone())), (Outcome::Well, vec![FindingKind::MappingOnly]));
+    assert_eq!(of(&with(closed.clone())), (DoctorOutcome::Well, vec![FindingKind::MappingOnly]));
     assert_eq!(row(&report_of(&with(closed)), PID).seen_by[&ViewName::Lsof], Some(true));
-    assert_eq!(of(&with(bare())), (Outcome::Hidden, vec![FindingKind::ClosedDescriptor]));
+    assert_eq!(of(&with(bare())), (DoctorOutcome::Hidden, vec![FindingKind::ClosedDescriptor]));
 }
 
 #[test]
 fn a_dead_leader_hides_the_threads_behind_it() {
     let led = SeenProcess { life: life('Z', 3), ..process() };
-    assert_eq!(of(&with(led.clone())), (Outcome::Hidden, vec![FindingKind::ZombieLeader { threads: 3 }]));
+    assert_eq!(
+        of(&with(led.clone())),
+        (DoctorOutcome::Hidden, vec![FindingKind::ZombieLeader { threads: 3 }])
+    );
     let report = report_of(&with(led));
     assert_eq!(row(&report, PID).standing, Standing::WithoutLeader);
     assert_eq!(by_view(&report, ViewName::Lsof), Some(vec![]));
@@ -103,14 +106,14 @@ fn a_dead_leader_hides_the_threads_behind_it() {
 fn another_pid_namespace_is_reported_and_hides_nothing_on_the_host() {
     let inner = SeenProcess { inner_pid: Some(1), ..process() };
     let found = vec![FindingKind::Seen { fd: 3 }, FindingKind::OtherPidNamespace { inner: 1 }];
-    assert_eq!(of(&with(inner)), (Outcome::Well, found));
+    assert_eq!(of(&with(inner)), (DoctorOutcome::Well, found));
 }
 
 #[test]
 fn missing_permission_is_reported_and_nothing_is_claimed() {
     let closed = SeenProcess { closed: true, mappings: None, own_mounts: None, kfd: Vec::new(), ..process() };
     let seen = Observed { closed: BTreeSet::from([PID, 7]), ..with(closed) };
-    assert_eq!(of(&seen), (Outcome::Hidden, vec![FindingKind::NotPermitted]));
+    assert_eq!(of(&seen), (DoctorOutcome::Hidden, vec![FindingKind::NotPermitted]));
     let report = report_of(&seen);
     assert_eq!((report.complete, report.not_permitted), (false, 2));
     assert_eq!(of(&Observed { host_node: None, ..seen.clone() }).1, [FindingKind::NotPermitted]);
@@ -120,13 +123,13 @@ fn missing_permission_is_reported_and_nothing_is_claimed() {
     let nothing = KfdProcesses::new();
     let idle = Observed { sysfs: Some(nothing.clone()), kernel: Ok(nothing), processes: [].into(), ..seen };
     let report = report_of(&idle);
-    assert_eq!((report.outcome, report.complete), (Outcome::Well, false));
+    assert_eq!((report.outcome, report.complete), (DoctorOutcome::Well, false));
 }
 
 #[test]
 fn hidepid_is_not_taken_for_an_end() {
     let hidden = Observed { hides: true, processes: [].into(), ..seen() };
-    assert_eq!(of(&hidden), (Outcome::Hidden, vec![FindingKind::HidePid]));
+    assert_eq!(of(&hidden), (DoctorOutcome::Hidden, vec![FindingKind::HidePid]));
     let report = report_of(&hidden);
     assert_eq!((row(&report, PID).standing, report.complete), (Standing::Unknown, false));
 }
@@ -135,10 +138,14 @@ fn hidepid_is_not_taken_for_an_end() {
 fn what_a_dead_process_left_is_wrong_when_it_stays() {
     let teardown = Observed { kernel: Ok([].into()), processes: [].into(), ..seen() };
     let once = diagnose(&teardown, None, None);
-    assert_eq!((once.outcome, once.unsettled), (Outcome::Well, true));
+    assert_eq!((once.outcome, once.unsettled), (DoctorOutcome::Well, true));
     assert_eq!(row(&once, PID).findings, [FindingKind::Ending]);
-    assert_eq!(diagnose(&teardown, Some(&seen()), None).outcome, Outcome::Well, "it lived a moment ago");
-    assert_eq!(of(&teardown), (Outcome::Wrong, vec![FindingKind::Teardown { lsof: Some(false) }]));
+    assert_eq!(
+        diagnose(&teardown, Some(&seen()), None).outcome,
+        DoctorOutcome::Well,
+        "it lived a moment ago"
+    );
+    assert_eq!(of(&teardown), (DoctorOutcome::Wrong, vec![FindingKind::Teardown { lsof: Some(false) }]));
     let report = report_of(&teardown);
     let row = row(&report, PID);
     assert_eq!((row.standing, row.rocm_smi), (Standing::Gone, Some(RocmSmi::Unknown)));
@@ -152,7 +159,7 @@ fn what_a_dead_process_left_is_wrong_when_it_stays() {
         (kept_from_looking, None),
     ] {
         let ended = Observed { kernel: Ok([].into()), ..with(dead) };
-        assert_eq!(of(&ended), (Outcome::Wrong, vec![FindingKind::Teardown { lsof }]));
+        assert_eq!(of(&ended), (DoctorOutcome::Wrong, vec![FindingKind::Teardown { lsof }]));
         let report = report_of(&ended);
         let row = self::row(&report, PID);
         assert_eq!((row.standing, row.rocm_smi), (Standing::Ended, Some(RocmSmi::Named)), "ps has its name");
@@ -161,7 +168,7 @@ fn what_a_dead_process_left_is_wrong_when_it_stays() {
     let reused = KfdProcesses::from([(PID, KfdProcess { reused: true, ..KfdProcess::default() })]);
     assert_eq!(
         of(&Observed { kernel: Ok(reused), ..seen() }),
-        (Outcome::Wrong, vec![FindingKind::KeptByMemory])
+        (DoctorOutcome::Wrong, vec![FindingKind::KeptByMemory])
     );
 }
 
@@ -169,20 +176,20 @@ fn what_a_dead_process_left_is_wrong_when_it_stays() {
 fn a_dead_process_that_others_keep_names_them() {
     let child = SeenProcess { life: Life { parent: 1, ..life('S', 1) }, ..process() };
     let kept = Observed { kernel: Ok([].into()), processes: [(325, child)].into(), ..seen() };
-    assert_eq!(of(&kept), (Outcome::Wrong, vec![FindingKind::KeptByDescriptor { holders: vec![325] }]));
+    assert_eq!(of(&kept), (DoctorOutcome::Wrong, vec![FindingKind::KeptByDescriptor { holders: vec![325] }]));
     // A child of a served process inherits its descriptor.
     let childs = SeenProcess { life: Life { parent: 902, ..life('S', 1) }, ..process() };
     let mut other = Observed { processes: [(902, process()), (925, childs)].into(), ..kept };
     for all in [other.sysfs.as_mut(), other.kernel.as_mut().ok()].into_iter().flatten() {
         all.insert(902, KfdProcess::default());
     }
-    assert_eq!(of(&other), (Outcome::Wrong, vec![FindingKind::Teardown { lsof: Some(false) }]));
+    assert_eq!(of(&other), (DoctorOutcome::Wrong, vec![FindingKind::Teardown { lsof: Some(false) }]));
     let shared = Observed { processes: [].into(), ..seen() };
-    assert_eq!(of(&shared), (Outcome::Wrong, vec![FindingKind::KeptByMemory]));
+    assert_eq!(of(&shared), (DoctorOutcome::Wrong, vec![FindingKind::KeptByMemory]));
     let unreadable = Observed { kernel: Err("no BTF".to_owned()), processes: [].into(), ..seen() };
     assert_eq!(
         of(&unreadable),
-        (Outcome::Wrong, vec![FindingKind::Teardown { lsof: Some(false) }]),
+        (DoctorOutcome::Wrong, vec![FindingKind::Teardown { lsof: Some(false) }]),
         "sysfs alone shows it, too"
     );
 }
@@ -190,14 +197,14 @@ fn a_dead_process_that_others_keep_names_them() {
 #[test]
 fn exec_leaves_what_the_program_before_had() {
     let execed = Observed { kernel: Ok([].into()), ..seen() };
-    assert_eq!(of(&execed), (Outcome::Wrong, vec![FindingKind::Execed { own: true, holders: vec![] }]));
+    assert_eq!(of(&execed), (DoctorOutcome::Wrong, vec![FindingKind::Execed { own: true, holders: vec![] }]));
     let other =
         Observed { kernel: Ok([].into()), processes: [(PID, bare()), (325, process())].into(), ..seen() };
     assert_eq!(of(&other).1, [FindingKind::Execed { own: false, holders: vec![325] }]);
     let unreadable = Observed { kernel: Err("no BTF".to_owned()), ..seen() };
     assert_eq!(
         of(&unreadable),
-        (Outcome::Well, vec![FindingKind::Seen { fd: 3 }]),
+        (DoctorOutcome::Well, vec![FindingKind::Seen { fd: 3 }]),
         "only the table shows it"
     );
 }
@@ -207,7 +214,7 @@ fn processes_that_open_it_without_being_served_are_distinguished() {
     let child = SeenProcess { life: Life { parent: PID, ..life('S', 1) }, ..process() };
     let seen = Observed { processes: [(PID, process()), (325, child)].into(), ..seen() };
     let report = report_of(&seen);
-    assert_eq!(report.outcome, Outcome::Well);
+    assert_eq!(report.outcome, DoctorOutcome::Well);
     assert_eq!(row(&report, 325).findings, [FindingKind::Inherited { parent: PID, fd: 3 }]);
     assert_eq!(
         (row(&report, 325).kfd, by_view(&report, ViewName::Lsof)),
@@ -230,10 +237,13 @@ fn contexts_and_processes_missing_in_sysfs_are_reported() {
     }
     assert_eq!(
         of(&twofold),
-        (Outcome::Well, vec![FindingKind::Seen { fd: 3 }, FindingKind::Contexts { further: 1 }])
+        (DoctorOutcome::Well, vec![FindingKind::Seen { fd: 3 }, FindingKind::Contexts { further: 1 }])
     );
     let lacking = Observed { sysfs: Some([].into()), ..seen() };
-    assert_eq!(of(&lacking), (Outcome::Hidden, vec![FindingKind::Seen { fd: 3 }, FindingKind::NotInSysfs]));
+    assert_eq!(
+        of(&lacking),
+        (DoctorOutcome::Hidden, vec![FindingKind::Seen { fd: 3 }, FindingKind::NotInSysfs])
+    );
     assert_eq!(row(&report_of(&lacking), PID).rocm_smi, Some(RocmSmi::Missed));
     let no_node = Observed { host_node: None, ..seen() };
     assert_eq!(of(&no_node).1, [FindingKind::HostNodeUnknown]);
@@ -274,13 +284,13 @@ fn memory_without_an_owner_is_wrong_if_all_processes_were_read() {
     let owned = report_of(&used(2 << 30));
     assert_eq!(
         (owned.chips[0].vram_owned_bytes, owned.outcome),
-        (1 << 30, Outcome::Well),
+        (1 << 30, DoctorOutcome::Well),
         "the larger, once"
     );
     let more = used((2 << 30) + 1);
-    assert_eq!((report_of(&more).outcome, report_of(&more).chips[0].unowned), (Outcome::Wrong, true));
+    assert_eq!((report_of(&more).outcome, report_of(&more).chips[0].unowned), (DoctorOutcome::Wrong, true));
     let blind = Observed { closed: BTreeSet::from([7]), ..more };
-    assert_eq!(report_of(&blind).outcome, Outcome::Well);
+    assert_eq!(report_of(&blind).outcome, DoctorOutcome::Well);
     let mut other = used(4 << 30);
     other.chips[0].gpu_ids = BTreeSet::from([GPU + 1]);
     other.processes.get_mut(&PID).expect("it").drm.clear();

@@ -1,7 +1,7 @@
 //! The report as text. Names from outside the tracer are escaped.
 
 use super::finding::Weight;
-use super::report::{ChipRow, Outcome, ProcessRow, Report, RocmSmi, Standing, View};
+use super::report::{ChipRow, Diagnosis, DoctorOutcome, ProcessRow, RocmSmi, Standing, View};
 use super::sampled::Sampled;
 use crate::kernel::Finding;
 use crate::output::status;
@@ -19,7 +19,12 @@ pub struct KernelSummary<'a> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text(out: &mut impl Write, report: &Report, kernel: KernelSummary<'_>, only: bool) -> io::Result<()> {
+pub fn text(
+    out: &mut impl Write,
+    report: &Diagnosis,
+    kernel: KernelSummary<'_>,
+    only: bool,
+) -> io::Result<()> {
     if !only {
         status::kernel_summary(out, kernel.facts, kernel.findings)?;
         writeln!(out, "\nprobes are not tried here: see `kfd-trace status`\n")?;
@@ -115,7 +120,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// What could not be inspected.
-fn limits(report: &Report) -> Vec<String> {
+fn limits(report: &Diagnosis) -> Vec<String> {
     let mut lines = Vec::new();
     if report.not_permitted > 0 {
         lines.push(format!(
@@ -131,15 +136,15 @@ fn limits(report: &Report) -> Vec<String> {
     lines
 }
 
-fn verdict(report: &Report, only: bool) -> &'static str {
+fn verdict(report: &Diagnosis, only: bool) -> &'static str {
     match (report.outcome, report.complete, only) {
-        (Outcome::Wrong, _, true) => "something is wrong: KFD keeps resources without an owner",
-        (Outcome::Wrong, _, false) => {
+        (DoctorOutcome::Wrong, _, true) => "something is wrong: KFD keeps resources without an owner",
+        (DoctorOutcome::Wrong, _, false) => {
             "something is wrong: see above what KFD or a GPU keeps without an owner"
         }
-        (Outcome::Hidden, ..) => "something is hidden from the usual checks: see above",
-        (Outcome::Well, true, true) => "nothing is hidden of it from the usual checks",
-        (Outcome::Well, true, false) => "all is well: lsof, fuser and rocm-smi show what KFD has",
-        (Outcome::Well, false, _) => "nothing wrong was found, but not all could be looked at",
+        (DoctorOutcome::Hidden, ..) => "something is hidden from the usual checks: see above",
+        (DoctorOutcome::Well, true, true) => "nothing is hidden of it from the usual checks",
+        (DoctorOutcome::Well, true, false) => "all is well: lsof, fuser and rocm-smi show what KFD has",
+        (DoctorOutcome::Well, false, _) => "nothing wrong was found, but not all could be looked at",
     }
 }

@@ -4,7 +4,7 @@
 use super::undecoded::{Undecoded, probe_name};
 use crate::model::counters::Counters;
 use crate::model::event::ProcessId;
-use crate::model::missed::{Cause, Missed};
+use crate::model::missed::{MissCause, Missed};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::stat::IoctlStat;
@@ -66,7 +66,8 @@ impl Tables {
             add("records not decoded", reason, probe_name(probe), count);
         }
         for (probe, missed) in &self.missed {
-            for (cause, count) in Cause::ALL.into_iter().filter_map(|cause| Some((cause, missed.of(cause)?)))
+            for (cause, count) in
+                MissCause::ALL.into_iter().filter_map(|cause| Some((cause, missed.of(cause)?)))
             {
                 if count > 0 {
                     missing.insert(format!("{}, {}", cause.name().replace('_', " "), probe.name()), count);

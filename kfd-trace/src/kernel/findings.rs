@@ -1,11 +1,11 @@
 //! Conclusions from a preflight: one line per limit on what can be seen. Pure.
 
-use super::preflight::{Capability, Driver, INITIAL_PID_NAMESPACE, Lockdown, Preflight};
+use super::preflight::{Capability, DriverForm, INITIAL_PID_NAMESPACE, Lockdown, Preflight};
 use std::fmt;
 
 /// Worst first, so that a sorted list starts with what matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
+pub enum FindingSeverity {
     /// No driver to trace: exit code 3, or the daemon waits.
     NothingToTrace,
     /// There is a driver, but no probe can be attached: exit code 1. sysfs still shows processes and queues.
@@ -19,7 +19,7 @@ pub enum Severity {
 /// One finding; displayed as one line: `what: consequence; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    pub severity: Severity,
+    pub severity: FindingSeverity,
     pub what: String,
     pub consequence: &'static str,
     pub remedy: &'static str,
@@ -35,7 +35,7 @@ impl fmt::Display for Finding {
 #[must_use]
 pub fn unprivileged(seen: &Preflight) -> Vec<Finding> {
     let missing = [perf_events(seen), addresses(seen), other_processes(seen)].into_iter().flatten();
-    missing.filter(|finding| finding.severity == Severity::Limits).collect()
+    missing.filter(|finding| finding.severity == FindingSeverity::Limits).collect()
 }
 
 /// Everything that limits tracing here, worst first. Empty: no limits.
@@ -64,7 +64,7 @@ pub fn findings(seen: &Preflight) -> Vec<Finding> {
 }
 
 fn finding(
-    severity: Severity,
+    severity: FindingSeverity,
     what: impl Into<String>,
     consequence: &'static str,
     remedy: &'static str,
@@ -74,14 +74,14 @@ fn finding(
 
 fn driver(seen: &Preflight) -> Option<Finding> {
     match seen.driver {
-        Driver::Absent => finding(
-            Severity::NothingToTrace,
+        DriverForm::Absent => finding(
+            FindingSeverity::NothingToTrace,
             "the amdgpu driver is not loaded",
             "there is nothing to trace",
             "load it (modprobe amdgpu), or run `kfd-trace daemon`, which waits for it",
         ),
         _ if !seen.kfd => finding(
-            Severity::NothingToTrace,
+            FindingSeverity::NothingToTrace,
             "amdgpu is loaded without its compute part (no class/kfd in sysfs)",
             "there is nothing to trace",
             "use a kernel with CONFIG_HSA_AMD",
@@ -94,29 +94,32 @@ fn privilege(seen: &Preflight) -> Option<Finding> {
     let consequence = "no probe can be set; only what sysfs shows can be seen";
     match (seen.capabilities, seen.euid) {
         (Some(capabilities), _) if capabilities.can_trace() => None,
-        (Some(capabilities), Some(_)) if capabilities.has(Capability::Bpf) => {
-            finding(Severity::Blocks, "no CAP_PERFMON", consequence, "run with CAP_PERFMON beside CAP_BPF")
-        }
+        (Some(capabilities), Some(_)) if capabilities.has(Capability::Bpf) => finding(
+            FindingSeverity::Blocks,
+            "no CAP_PERFMON",
+            consequence,
+            "run with CAP_PERFMON beside CAP_BPF",
+        ),
         (Some(capabilities), Some(_)) if capabilities.has(Capability::Perfmon) => finding(
-            Severity::Blocks,
+            FindingSeverity::Blocks,
             "no CAP_BPF",
             "no program can be loaded; only what sysfs shows can be seen",
             "run with CAP_BPF beside CAP_PERFMON",
         ),
         (Some(_), Some(0)) => finding(
-            Severity::Blocks,
+            FindingSeverity::Blocks,
             "root without CAP_BPF and CAP_PERFMON (and without CAP_SYS_ADMIN)",
             consequence,
             "run outside the container, or give the container these capabilities",
         ),
         (Some(_), euid) => finding(
-            Severity::Blocks,
+            FindingSeverity::Blocks,
             format!("not root (uid {})", euid.map_or_else(|| "unknown".to_owned(), |uid| uid.to_string())),
             consequence,
             "run with sudo, or with CAP_BPF, CAP_PERFMON and CAP_SYSLOG",
         ),
         (None, _) => finding(
-            Severity::Limits,
+            FindingSeverity::Limits,
             "the own capabilities cannot be read (self/status in procfs)",
             "whether probes may be set is found out by trying",
             "mount procfs, or check --path.procfs",
@@ -129,7 +132,7 @@ fn privilege(seen: &Preflight) -> Option<Finding> {
 pub fn foreign_pids(seen: &Preflight) -> Option<Finding> {
     seen.pid_namespace.filter(|number| *number != INITIAL_PID_NAMESPACE)?;
     finding(
-        Severity::Blocks,
+        FindingSeverity::Blocks,
         "procfs shows the processes of a PID namespace that is not the host's",
         "the PIDs that the kernel reports would be taken for those of other processes",
         "run in the host's PID namespace (--pid=host of a container), or give the host's procfs with --path.procfs",
@@ -141,7 +144,7 @@ fn lockdown(seen: &Preflight) -> Option<Finding> {
         return None;
     }
     finding(
-        Severity::Blocks,
+        FindingSeverity::Blocks,
         "kernel lockdown is at confidentiality",
         "the kernel refuses kprobes and reads of its memory, to root too",
         "boot with lockdown=integrity",
@@ -153,7 +156,7 @@ fn kprobes(seen: &Preflight) -> Option<Finding> {
         return None;
     }
     finding(
-        Severity::Blocks,
+        FindingSeverity::Blocks,
         "all kprobes of this machine are switched off",
         "probes can be set and never fire",
         "echo 1 > /sys/kernel/debug/kprobes/enabled",
@@ -167,7 +170,7 @@ fn ftrace(seen: &Preflight) -> Option<Finding> {
         return None;
     }
     finding(
-        Severity::Blocks,
+        FindingSeverity::Blocks,
         "ftrace is switched off (kernel.ftrace_enabled is 0)",
         "probes can be set and never fire",
         "sysctl kernel.ftrace_enabled=1",
@@ -179,7 +182,7 @@ fn vmlinux_btf(seen: &Preflight) -> Option<Finding> {
         return None;
     }
     finding(
-        Severity::Limits,
+        FindingSeverity::Limits,
         "no BTF of the kernel (kernel/btf/vmlinux in sysfs)",
         "only ioctls are traced: no field of a kernel structure can be read",
         "use a kernel with CONFIG_DEBUG_INFO_BTF",
@@ -187,12 +190,12 @@ fn vmlinux_btf(seen: &Preflight) -> Option<Finding> {
 }
 
 fn amdgpu_btf(seen: &Preflight) -> Option<Finding> {
-    let is_module = matches!(seen.driver, Driver::Module { .. });
+    let is_module = matches!(seen.driver, DriverForm::Module { .. });
     if seen.amdgpu_btf || !is_module || !seen.vmlinux_btf {
         return None;
     }
     finding(
-        Severity::Limits,
+        FindingSeverity::Limits,
         "no BTF of the amdgpu module (kernel/btf/amdgpu in sysfs)",
         "only ioctls are traced: no field of a driver structure can be read",
         "use a kernel with CONFIG_DEBUG_INFO_BTF_MODULES; a DKMS driver gets BTF when it is built beside vmlinux",
@@ -206,13 +209,13 @@ fn addresses(seen: &Preflight) -> Option<Finding> {
     let free = seen.kptr_restrict == Some(0) && seen.perf_event_paranoid.is_some_and(|level| level <= 1);
     match seen.kptr_restrict {
         Some(2..) => finding(
-            Severity::Limits,
+            FindingSeverity::Limits,
             "the kernel hides its addresses from everybody (kernel.kptr_restrict is 2)",
             consequence,
             "sysctl kernel.kptr_restrict=1",
         ),
         _ if !syslog && !free => finding(
-            Severity::Limits,
+            FindingSeverity::Limits,
             "no CAP_SYSLOG: the kernel hides its addresses from this process",
             consequence,
             "run with CAP_SYSLOG",
@@ -226,7 +229,7 @@ fn perf_events(seen: &Preflight) -> Option<Finding> {
     let may = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::SysAdmin));
     let level = seen.perf_event_paranoid.filter(|level| *level > 2 && !may)?;
     finding(
-        Severity::Limits,
+        FindingSeverity::Limits,
         format!("no CAP_SYS_ADMIN, and kernel.perf_event_paranoid is {level}"),
         "some distributions' kernels (Debian's) let no other process set probes then",
         "sysctl kernel.perf_event_paranoid=2, or run with CAP_SYS_ADMIN",
@@ -239,7 +242,7 @@ fn memlock(seen: &Preflight) -> Option<Finding> {
         return None;
     }
     finding(
-        Severity::Note,
+        FindingSeverity::Note,
         "no CAP_SYS_RESOURCE: the limit of locked memory cannot be raised",
         "a kernel before 5.11 charges maps to it and may refuse them",
         "raise RLIMIT_MEMLOCK (LimitMEMLOCK=infinity)",
@@ -252,7 +255,7 @@ fn other_processes(seen: &Preflight) -> Option<Finding> {
         return None;
     }
     finding(
-        Severity::Limits,
+        FindingSeverity::Limits,
         "no CAP_SYS_PTRACE, and /proc hides other users' processes (mounted with hidepid)",
         "they have no command line and no cgroup here, and which of them live is not known",
         "run with CAP_SYS_PTRACE",
@@ -264,7 +267,7 @@ fn tracefs(seen: &Preflight) -> Option<Finding> {
         return None;
     }
     finding(
-        Severity::Note,
+        FindingSeverity::Note,
         "tracefs is not mounted",
         "the driver's tracepoints cannot be used; kprobes do not need it",
         "mount -t tracefs tracefs /sys/kernel/tracing",

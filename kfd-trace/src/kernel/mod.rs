@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use btf::{Btf, BtfError, Member};
-pub use findings::{Finding, Severity, findings};
+pub use findings::{Finding, FindingSeverity, findings};
 use kfd_trace_common::offset::Field;
 pub use loading::Loading;
 pub use offsets::{Missing, Offsets};
-pub use preflight::{Capabilities, Capability, Driver, Lockdown, Preflight};
+pub use preflight::{Capabilities, Capability, DriverForm, Lockdown, Preflight};
 pub use symbols::{Symbol, SymbolError, Symbols};
 
 /// Where procfs and sysfs are mounted: `--path.procfs`, `--path.sysfs`.
@@ -97,8 +97,8 @@ impl Kernel {
 /// The symbols of the driver's module alone if the kernel can list them; else all.
 fn symbols(roots: &Roots, preflight: &Preflight, vmlinux: Option<&Btf>) -> Result<Symbols, SymbolError> {
     // The iterator lists the running kernel's symbols.
-    let usable = matches!(preflight.driver, Driver::Module { .. }) && roots.procfs == Path::new("/proc");
-    let layout = vmlinux.filter(|_| usable).and_then(module_symbols::Layout::find);
+    let usable = matches!(preflight.driver, DriverForm::Module { .. }) && roots.procfs == Path::new("/proc");
+    let layout = vmlinux.filter(|_| usable).and_then(module_symbols::IterLayout::find);
     let refused = |error: &io::Error| log::info!("the symbols of all modules are read: {error}");
     let read = layout.and_then(|layout| module_symbols::read(layout, DRIVER).inspect_err(refused).ok());
     match read.filter(|symbols| !symbols.is_empty() && !symbols.addresses_hidden()) {
@@ -121,7 +121,7 @@ fn read_btf(path: &Path, base: Option<Arc<Btf>>, problems: &mut Vec<String>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::btf::Sample;
+    use super::btf::SyntheticBtf;
     use super::*;
 
     fn machine(vmlinux: &[u8], amdgpu: Option<&[u8]>) -> (tempfile::TempDir, Roots) {
@@ -137,8 +137,8 @@ mod tests {
         (root, roots)
     }
 
-    fn driver_types(on: Option<&Sample>) -> Sample {
-        let mut types = on.map_or_else(Sample::new, Sample::on);
+    fn driver_types(on: Option<&SyntheticBtf>) -> SyntheticBtf {
+        let mut types = on.map_or_else(SyntheticBtf::new, SyntheticBtf::on);
         types.strukt("kfd_process", 8, &[]);
         types
     }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn broken_btf_is_reported_and_leaves_the_rest() {
-        let mut base = Sample::new();
+        let mut base = SyntheticBtf::new();
         base.int("int", 4);
         let module = driver_types(Some(&base)).bytes();
         let (_root, roots) = machine(&base.bytes(), Some(&module[..module.len() - 3]));

@@ -19,7 +19,7 @@ const NAME: usize = 16;
 
 /// Field offsets in `struct kallsym_iter` (kernel/kallsyms.c), and the type of the iterator's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct IterLayout {
     program: u32,
     value: i16,
     kind: i16,
@@ -29,11 +29,11 @@ pub(crate) struct Layout {
     show: i16,
 }
 
-impl Layout {
+impl IterLayout {
     /// `None` if the kernel has no such iterator.
     pub(crate) fn find(vmlinux: &Btf) -> Option<Self> {
         let member = |path| i16::try_from(vmlinux.offset_of("kallsym_iter", path).ok()?.offset).ok();
-        Some(Layout {
+        Some(IterLayout {
             program: vmlinux.function("bpf_iter_ksym")?,
             value: member("value")?,
             kind: member("type")?,
@@ -48,12 +48,12 @@ impl Layout {
 ///
 /// # Errors
 /// When the kernel refuses it: then read /proc/kallsyms.
-pub(crate) fn read(layout: Layout, module: &str) -> io::Result<Symbols> {
+pub(crate) fn read(layout: IterLayout, module: &str) -> io::Result<Symbols> {
     let instructions = program(layout, module).ok_or(io::ErrorKind::InvalidInput)?;
     let load = ProgLoad::new(PROG_TYPE_TRACING, TRACE_ITER, Some(layout.program));
     // The helpers of the program require a GPL-compatible licence.
     let program = load.load("module_symbols", &instructions, c"Dual MIT/GPL")?;
-    let attr = LinkCreate {
+    let attr = IterLinkCreate {
         prog_fd: program.as_raw_fd().cast_unsigned(),
         target_fd: 0,
         attach_type: TRACE_ITER,
@@ -78,7 +78,7 @@ fn parse(record: &[u8; RECORD]) -> Option<(u64, u8, &[u8])> {
 
 /// Writes a record for each symbol of the module. `None` for a module whose name is longer than the compared
 /// word.
-fn program(layout: Layout, module: &str) -> Option<Vec<bpf_insn>> {
+fn program(layout: IterLayout, module: &str) -> Option<Vec<bpf_insn>> {
     let (mut wanted, mut mask) = ([0; 8], [0; 8]);
     wanted.get_mut(..module.len())?.copy_from_slice(module.as_bytes());
     // Including the terminating 0.
@@ -144,7 +144,7 @@ const SEQ_WRITE: i32 = 127;
 
 /// `union bpf_attr`, as far as used here for BPF_LINK_CREATE.
 #[repr(C)]
-struct LinkCreate {
+struct IterLinkCreate {
     prog_fd: u32,
     target_fd: u32,
     attach_type: u32,
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn only_short_names_are_compared() {
-        let layout = Layout { program: 1, value: 0, kind: 8, name: 9, module: 600, show: 700 };
+        let layout = IterLayout { program: 1, value: 0, kind: 8, name: 9, module: 600, show: 700 };
         assert!(program(layout, "amdgpu").is_some());
         assert!(program(layout, "amdgpu_x").is_none());
     }

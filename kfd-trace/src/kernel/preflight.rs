@@ -41,7 +41,7 @@ impl Capabilities {
 
 /// Form of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Driver {
+pub enum DriverForm {
     /// Not loaded (and not built in).
     Absent,
     /// Built into the kernel image: its types are in vmlinux's BTF.
@@ -50,12 +50,12 @@ pub enum Driver {
     Module { version: Option<String>, srcversion: Option<String> },
 }
 
-impl fmt::Display for Driver {
+impl fmt::Display for DriverForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Driver::Absent => f.write_str("not loaded"),
-            Driver::BuiltIn => f.write_str("built into the kernel"),
-            Driver::Module { version, srcversion } => {
+            DriverForm::Absent => f.write_str("not loaded"),
+            DriverForm::BuiltIn => f.write_str("built into the kernel"),
+            DriverForm::Module { version, srcversion } => {
                 f.write_str("module")?;
                 if let Some(version) = version {
                     write!(f, " {version}")?;
@@ -110,7 +110,7 @@ pub struct Preflight {
     pub kprobes_enabled: Option<bool>,
     pub vmlinux_btf: bool,
     pub amdgpu_btf: bool,
-    pub driver: Driver,
+    pub driver: DriverForm,
     /// /sys/class/kfd exists: the driver has its compute part.
     pub kfd: bool,
     pub possible_cpus: Option<usize>,
@@ -195,17 +195,17 @@ fn pid_namespace(procfs: &Path, own: Option<&Status>) -> Option<u64> {
 
 /// Only a module has a state, a source version, or notes of its own; built-in code has at most its parameters
 /// there.
-fn read_driver(folder: &Path) -> Driver {
+fn read_driver(folder: &Path) -> DriverForm {
     let of_modules = ["initstate", "srcversion", "notes"];
     if !folder.exists() {
-        Driver::Absent
+        DriverForm::Absent
     } else if of_modules.iter().any(|name| folder.join(name).exists()) {
-        Driver::Module {
+        DriverForm::Module {
             version: text(&folder.join("version")),
             srcversion: text(&folder.join("srcversion")),
         }
     } else {
-        Driver::BuiltIn
+        DriverForm::BuiltIn
     }
 }
 
@@ -250,7 +250,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let seen = Preflight::read(&Roots::under(root.path()));
         assert_eq!((seen.euid, seen.capabilities, seen.tracefs_mounted), (None, None, None));
-        assert_eq!((seen.driver, seen.kfd, seen.vmlinux_btf), (Driver::Absent, false, false));
+        assert_eq!((seen.driver, seen.kfd, seen.vmlinux_btf), (DriverForm::Absent, false, false));
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
             kprobes_enabled: Some(true),
             vmlinux_btf: true,
             amdgpu_btf: false,
-            driver: Driver::Module { version: None, srcversion },
+            driver: DriverForm::Module { version: None, srcversion },
             kfd: true,
             possible_cpus: Some(7),
             cpu_ids: Some(12),
@@ -341,18 +341,18 @@ mod tests {
     fn a_built_in_driver_is_no_module() {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "sys/module/amdgpu/parameters/noretry", "-1\n");
-        assert_eq!(Preflight::read(&Roots::under(root.path())).driver, Driver::BuiltIn);
+        assert_eq!(Preflight::read(&Roots::under(root.path())).driver, DriverForm::BuiltIn);
     }
 
     #[test]
     fn a_driver_is_named_with_what_it_declares() {
         let module = |version: Option<&str>, srcversion: Option<&str>| {
             let [version, srcversion] = [version, srcversion].map(|text| text.map(str::to_owned));
-            Driver::Module { version, srcversion }.to_string()
+            DriverForm::Module { version, srcversion }.to_string()
         };
         assert_eq!(module(Some("6.10.5"), Some("AB12")), "module 6.10.5 (srcversion AB12)");
         assert_eq!(module(None, None), "module");
-        assert_eq!(Driver::Absent.to_string(), "not loaded");
+        assert_eq!(DriverForm::Absent.to_string(), "not loaded");
     }
 
     #[test]

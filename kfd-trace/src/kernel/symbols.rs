@@ -44,7 +44,7 @@ impl Symbol<'_> {
     }
 }
 
-struct Entry {
+struct SymbolEntry {
     address: u64,
     /// Start of its name in the buffer.
     name: u32,
@@ -56,7 +56,7 @@ struct Entry {
 /// All symbols of one kernel.
 pub struct Symbols {
     names: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<SymbolEntry>,
     modules: Vec<String>,
     /// For each module the range from its first entry to its last: usually without foreign entries.
     ranges: Vec<Range<usize>>,
@@ -128,7 +128,7 @@ impl Symbols {
                     None if module != VMLINUX => ranges.push(here..here + 1),
                     None => {}
                 }
-                entries.push(Entry { address, name: at, length, module, kind });
+                entries.push(SymbolEntry { address, name: at, length, module, kind });
             } else {
                 malformed += usize::from(end > 0);
             }
@@ -205,19 +205,19 @@ impl Symbols {
         self.malformed
     }
 
-    fn copies(&self, name: &str) -> impl Iterator<Item = &Entry> {
+    fn copies(&self, name: &str) -> impl Iterator<Item = &SymbolEntry> {
         let bucket = usize::from(bucket_of(name.as_bytes()));
         let range = self.starts[bucket] as usize..self.starts[bucket + 1] as usize;
         let entries = self.order[range].iter().map(|number| &self.entries[*number as usize]);
         entries.filter(move |entry| self.name(entry) == name.as_bytes())
     }
 
-    fn name(&self, entry: &Entry) -> &[u8] {
+    fn name(&self, entry: &SymbolEntry) -> &[u8] {
         let start = entry.name as usize;
         &self.names[start..start + usize::from(entry.length)]
     }
 
-    fn symbol(&self, entry: &Entry) -> Symbol<'_> {
+    fn symbol(&self, entry: &SymbolEntry) -> Symbol<'_> {
         Symbol {
             address: entry.address,
             kind: char::from(entry.kind),

@@ -3,7 +3,7 @@
 use super::EndFlag;
 use super::bar::{Bar, INTERVAL};
 use super::compressed::Compression;
-use crate::amd_log::report::Input;
+use crate::amd_log::report::LogInput;
 use crate::amd_log::{Lines, Tally};
 use crate::runtime::exit::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,7 +24,7 @@ pub(crate) struct LogSource {
     /// The pipe that must have bytes before a read.
     pipe: Option<OwnedFd>,
     lines: Lines,
-    input: Input,
+    input: LogInput,
     /// Bytes; 0: unknown.
     size: u64,
     failure: Option<String>,
@@ -79,7 +79,7 @@ impl LogSource {
             )));
         }
         let size = if file.is_some() { about.len() } else { 0 };
-        let input = Input { name, compression: compression.map(Compression::name), ..Input::default() };
+        let input = LogInput { name, compression: compression.map(Compression::name), ..LogInput::default() };
         let (path, chunk) = (path.to_owned(), vec![0; CHUNK]);
         Ok(LogSource { path, file, text, pipe, lines: Lines::default(), input, size, failure: None, chunk })
     }
@@ -147,7 +147,7 @@ impl LogSource {
     }
 
     /// The summary of the source.
-    pub(crate) fn finish(mut self) -> Input {
+    pub(crate) fn finish(mut self) -> LogInput {
         self.input.cut = self.lines.forget();
         self.input.nuls = self.lines.nuls();
         self.input

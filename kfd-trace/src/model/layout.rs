@@ -5,7 +5,7 @@ use super::ioctl;
 
 /// One member: offset from the start of `queue_properties`, and size, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct PropertyField {
     pub offset: u32,
     pub size: u32,
 }
@@ -16,7 +16,7 @@ macro_rules! layout {
         /// one.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct QueueLayout {
-            $($(#[$doc])* pub $field: Option<Member>,)*
+            $($(#[$doc])* pub $field: Option<PropertyField>,)*
             /// `enum kfd_queue_type` of this kernel: the numbers differ between versions.
             pub types: Vec<(u32, QueueType)>,
             /// `KFD_QUEUE_FORMAT_AQL` of this kernel.
@@ -26,7 +26,7 @@ macro_rules! layout {
         impl QueueLayout {
             /// Fills the members from a lookup in `queue_properties`.
             #[must_use]
-            pub fn from_members(lookup: impl Fn(&str) -> Option<Member>) -> Self {
+            pub fn from_members(lookup: impl Fn(&str) -> Option<PropertyField>) -> Self {
                 Self { $($field: lookup($member),)* types: Vec::new(), format_aql: None }
             }
         }
@@ -120,8 +120,8 @@ impl QueueLayout {
 }
 
 /// A little-endian number of 1, 2, 4 or 8 bytes; `None` outside the given bytes.
-fn number(bytes: &[u8], place: Option<Member>) -> Option<u64> {
-    let Member { offset, size } = place?;
+fn number(bytes: &[u8], place: Option<PropertyField>) -> Option<u64> {
+    let PropertyField { offset, size } = place?;
     let start = usize::try_from(offset).ok()?;
     let end = start.checked_add(usize::try_from(size).ok()?)?;
     let source = bytes.get(start..end)?;
@@ -143,7 +143,7 @@ mod tests {
                 "queue_address" => 16,
                 _ => return None,
             };
-            Some(Member { offset, size: if member == "queue_address" { 8 } else { 4 } })
+            Some(PropertyField { offset, size: if member == "queue_address" { 8 } else { 4 } })
         };
         let names =
             |list: &[(&str, i64)]| list.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect::<Vec<_>>();

@@ -3,7 +3,7 @@
 
 /// Why the program did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
+pub enum MissCause {
     /// The CPU was inside another BPF program, or inside a bpf(2) call on a map, possibly of another thread
     /// that was preempted there (`trace_call_bpf`, kernel/trace/bpf_trace.c).
     ProgramSkipped,
@@ -12,16 +12,16 @@ pub enum Cause {
     ProbeMissed,
 }
 
-impl Cause {
+impl MissCause {
     /// All causes.
-    pub const ALL: [Cause; 2] = [Cause::ProgramSkipped, Cause::ProbeMissed];
+    pub const ALL: [MissCause; 2] = [MissCause::ProgramSkipped, MissCause::ProbeMissed];
 
     /// The name in metrics, JSON and the summary.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Cause::ProgramSkipped => "program_skipped",
-            Cause::ProbeMissed => "probe_missed",
+            MissCause::ProgramSkipped => "program_skipped",
+            MissCause::ProbeMissed => "probe_missed",
         }
     }
 }
@@ -48,17 +48,17 @@ impl Missed {
 
     /// Calls missed for this cause.
     #[must_use]
-    pub fn of(self, cause: Cause) -> Option<u64> {
+    pub fn of(self, cause: MissCause) -> Option<u64> {
         match cause {
-            Cause::ProgramSkipped => self.program_skipped,
-            Cause::ProbeMissed => self.probe_missed,
+            MissCause::ProgramSkipped => self.program_skipped,
+            MissCause::ProbeMissed => self.probe_missed,
         }
     }
 
     /// Calls missed for any counted cause; `None` if none is counted.
     #[must_use]
     pub fn counted(self) -> Option<u64> {
-        Cause::ALL.iter().filter_map(|cause| self.of(*cause)).reduce(|one, other| one + other)
+        MissCause::ALL.iter().filter_map(|cause| self.of(*cause)).reduce(|one, other| one + other)
     }
 }
 

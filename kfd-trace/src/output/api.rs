@@ -29,7 +29,7 @@ pub const SCHEMA: u32 = 1;
 
 /// Input of a document.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct ApiView<'a> {
     pub snapshot: &'a Snapshot,
     pub topology: &'a Topology,
     pub clock: &'a Clock,
@@ -46,7 +46,7 @@ struct Document<T> {
     list: T,
 }
 
-fn document(view: &View<'_>, list: impl Serialize) -> serde_json::Result<String> {
+fn document(view: &ApiView<'_>, list: impl Serialize) -> serde_json::Result<String> {
     written(view.clock.rfc3339(view.now_ns), list)
 }
 
@@ -58,10 +58,10 @@ fn written(ts: Option<String>, list: impl Serialize) -> serde_json::Result<Strin
 ///
 /// # Errors
 /// Never for these types; serde_json reports errors only at run time.
-pub fn queues(view: &View<'_>) -> serde_json::Result<String> {
+pub fn queues(view: &ApiView<'_>) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct List<'a> {
-        queues: Vec<queues::Row<'a>>,
+        queues: Vec<queues::QueueRow<'a>>,
     }
     let rows = view.snapshot.queues().map(|(process, queue)| queues::row(process, queue, view));
     document(view, List { queues: rows.collect() })
@@ -71,10 +71,10 @@ pub fn queues(view: &View<'_>) -> serde_json::Result<String> {
 ///
 /// # Errors
 /// As [`queues`].
-pub fn processes(view: &View<'_>) -> serde_json::Result<String> {
+pub fn processes(view: &ApiView<'_>) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct List<'a> {
-        processes: Vec<processes::Row<'a>>,
+        processes: Vec<processes::ProcessRow<'a>>,
     }
     let rows = view.snapshot.processes.iter().map(|process| processes::row(process, view));
     document(view, List { processes: rows.collect() })
@@ -84,10 +84,10 @@ pub fn processes(view: &View<'_>) -> serde_json::Result<String> {
 ///
 /// # Errors
 /// As [`queues`].
-pub fn gpus(view: &View<'_>) -> serde_json::Result<String> {
+pub fn gpus(view: &ApiView<'_>) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct List<'a> {
-        gpus: Vec<gpus::Row<'a>>,
+        gpus: Vec<gpus::GpuRow<'a>>,
     }
     document(view, List { gpus: gpus::rows(view) })
 }

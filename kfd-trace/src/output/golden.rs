@@ -169,7 +169,7 @@ fn documents_of_the_api() {
     let view = api::EventsView { ts: None, began_ns: BOOT, found: &found, kept: &[] };
     check("api-events.json", &pretty(&api::events(&view).expect("JSON")));
     let (snapshot, topology, clock) = (traced().snapshot(), topology(), clock());
-    let view = api::View { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: 1_000_000 };
+    let view = api::ApiView { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: 1_000_000 };
     check("api-queues.json", &pretty(&api::queues(&view).expect("JSON")));
     check("api-processes.json", &pretty(&api::processes(&view).expect("JSON")));
     check("api-gpus.json", &pretty(&api::gpus(&view).expect("JSON")));

@@ -3,7 +3,7 @@
 //! In: the same as for the API's documents. Out: the text of page/page.html, which escapes every inserted
 //! value. Text from outside the tracer (names, paths) is first made safe and short ([`text`]).
 
-use super::api::{Tracing, View};
+use super::api::{ApiView, Tracing};
 use super::status;
 use crate::attribute::Topology;
 use crate::state::{Entry, Filter, History, Process};
@@ -22,8 +22,8 @@ mod queues;
 use cells::{counted, seconds, shortened, text};
 use events::EventRow;
 use gpus::GpuRow;
-use processes::{EvictedRow, ProcessRow};
-use queues::OnGpu;
+use processes::{EvictedRow, ProcessCells};
+use queues::QueuesOnGpu;
 
 /// Static files beside the page: path, `Content-Type`, content.
 pub const STATIC: [(&str, &str, &str); 3] = [
@@ -46,7 +46,7 @@ const RECENT: usize = 25;
 #[derive(Clone, Copy, Debug)]
 pub struct PageView<'a> {
     /// `None`: nothing is traced now; `tracing` has the reason.
-    pub now: Option<&'a View<'a>>,
+    pub now: Option<&'a ApiView<'a>>,
     pub tracing: &'a Tracing<'a>,
     /// From the history, oldest first: everything but evictions and restores, and these.
     pub recent: &'a [Arc<Entry>],
@@ -98,10 +98,10 @@ struct Page {
 struct Live {
     headline: String,
     gpus: Part<GpuRow>,
-    processes: Part<ProcessRow>,
+    processes: Part<ProcessCells>,
     evicted: Part<EvictedRow>,
     /// Queues by GPU and process.
-    on_gpus: Vec<OnGpu>,
+    on_gpus: Vec<QueuesOnGpu>,
 }
 
 /// What cannot be seen, and what was lost.
@@ -109,13 +109,13 @@ struct Unseen {
     queues_by_ioctl: bool,
     meaning: Vec<String>,
     unreadable: Part<String>,
-    probes: Vec<ProbeRow>,
+    probes: Vec<ProbeCells>,
     attached: usize,
     tried: usize,
     lost: Vec<(String, u64)>,
 }
 
-struct ProbeRow {
+struct ProbeCells {
     name: &'static str,
     functions: String,
     verdict: &'static str,
@@ -147,7 +147,7 @@ pub fn html(view: &PageView<'_>) -> Result<String, String> {
     page.render().map_err(|error| error.to_string())
 }
 
-fn live(view: &View<'_>) -> Live {
+fn live(view: &ApiView<'_>) -> Live {
     let processes: Vec<&Process> = view.snapshot.live().collect();
     let queues = view.snapshot.queues().count();
     let evicted = processes.iter().filter(|process| process.evicted.evicted).count();
@@ -171,7 +171,7 @@ fn live(view: &View<'_>) -> Live {
 
 fn unseen(tracing: &Tracing<'_>) -> Unseen {
     let probes = tracing.probes;
-    let row = |probe: &crate::model::verdict::ProbeStatus| ProbeRow {
+    let row = |probe: &crate::model::verdict::ProbeStatus| ProbeCells {
         name: probe.id.name(),
         functions: shortened(probe.symbols.join(", ")),
         verdict: probe.verdict.word(),

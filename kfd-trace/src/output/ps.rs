@@ -145,11 +145,11 @@ pub(super) fn state(queue: &QueueCreate) -> String {
 }
 
 /// A column: name, whether it is right-aligned, and its cell; `None` is "not known".
-type Column = (&'static str, bool, fn(&PsRow, &View<'_>) -> Option<String>);
+type Column = (&'static str, bool, fn(&PsRow, &PsView<'_>) -> Option<String>);
 
 /// How the rows are shown.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct PsView<'a> {
     /// The sources that were available.
     pub asked: Sources,
     pub topology: &'a Topology,
@@ -201,7 +201,7 @@ const COLUMNS: [Column; 18] = [
 ];
 
 /// The usual columns have the GPU's number alone: the lines below the table have its address.
-fn gpu(gpu_id: u32, view: &View<'_>) -> String {
+fn gpu(gpu_id: u32, view: &PsView<'_>) -> String {
     let Some(gpu) = view.topology.gpu(gpu_id) else { return format!("gpu_id={gpu_id}") };
     if view.columns == Columns::All { gpu.label() } else { format!("gpu {}", gpu.index) }
 }
@@ -210,13 +210,13 @@ fn gpu(gpu_id: u32, view: &View<'_>) -> String {
 /// contexts, if a process has more than its first one; owners (pod, Slurm job, container, unit), if one is
 /// known; activity, if sampled; sources, if one misses a row. `view.asked`: the sources that were available.
 #[must_use]
-pub fn table(rows: &[PsRow], view: &View<'_>) -> (Vec<&'static str>, Vec<Vec<String>>) {
+pub fn table(rows: &[PsRow], view: &PsView<'_>) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let columns = columns(rows, view);
     let cells = |row| columns.iter().map(|(_, _, cell)| cell(row, view).unwrap_or_else(dash)).collect();
     (columns.iter().map(|(name, ..)| *name).collect(), rows.iter().map(cells).collect())
 }
 
-fn columns(rows: &[PsRow], view: &View<'_>) -> Vec<Column> {
+fn columns(rows: &[PsRow], view: &PsView<'_>) -> Vec<Column> {
     let contexts = rows.iter().any(|row| row.context_id.is_some());
     let owners = rows.iter().any(|row| row.owner().is_some());
     let active = rows.iter().any(|row| row.active(activity::backlog).is_some());
@@ -237,7 +237,7 @@ fn columns(rows: &[PsRow], view: &View<'_>) -> Vec<Column> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text(out: &mut impl Write, rows: &[PsRow], view: &View<'_>) -> io::Result<()> {
+pub fn text(out: &mut impl Write, rows: &[PsRow], view: &PsView<'_>) -> io::Result<()> {
     let right: Vec<usize> = columns(rows, view)
         .iter()
         .enumerate()

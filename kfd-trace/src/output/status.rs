@@ -1,6 +1,6 @@
 //! What this kernel lets the tracer see: findings, one verdict per probe, and the consequences.
 
-use crate::kernel::findings::{Finding, Severity};
+use crate::kernel::findings::{Finding, FindingSeverity};
 use crate::model::missed::Missed;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::text::{escape, table};
@@ -128,17 +128,17 @@ fn functions(symbols: &[String]) -> String {
     }
 }
 
-fn severity(severity: Severity) -> &'static str {
+fn severity(severity: FindingSeverity) -> &'static str {
     match severity {
-        Severity::NothingToTrace => "nothing to trace",
-        Severity::Blocks => "blocks",
-        Severity::Limits => "limits",
-        Severity::Note => "note",
+        FindingSeverity::NothingToTrace => "nothing to trace",
+        FindingSeverity::Blocks => "blocks",
+        FindingSeverity::Limits => "limits",
+        FindingSeverity::Note => "note",
     }
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct StatusDocument<'a> {
     schema: u32,
     facts: serde_json::Map<String, serde_json::Value>,
     findings: Vec<JsonFinding<'a>>,
@@ -160,7 +160,7 @@ impl<'a> From<&'a Finding> for JsonFinding<'a> {
     fn from(finding: &'a Finding) -> Self {
         JsonFinding {
             severity: match finding.severity {
-                Severity::NothingToTrace => "nothing_to_trace",
+                FindingSeverity::NothingToTrace => "nothing_to_trace",
                 other => severity(other),
             },
             what: &finding.what,
@@ -227,7 +227,7 @@ impl From<Missed> for JsonMissed {
 pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
     let findings = status.findings.iter().map(JsonFinding::from);
     let probes = status.probes.iter().map(|probe| Probed::new(probe, status.missed, status.losses));
-    let document = Document {
+    let document = StatusDocument {
         schema: SCHEMA,
         facts: status.facts.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into())).collect(),
         findings: findings.collect(),
@@ -250,7 +250,7 @@ mod tests {
 
     fn with_lost(probes: &[ProbeStatus], lost: &BTreeMap<String, u64>) -> (String, serde_json::Value) {
         let findings = [Finding {
-            severity: Severity::Limits,
+            severity: FindingSeverity::Limits,
             what: "no BTF".into(),
             consequence: "only ioctls are traced",
             remedy: "use another kernel",

@@ -18,7 +18,7 @@ pub const SCHEMA: u32 = 1;
 
 /// Input of a summary.
 #[derive(Clone, Copy, Debug)]
-pub struct Input<'a> {
+pub struct SummaryInput<'a> {
     pub snapshot: &'a Snapshot,
     /// The maps at the end of the trace.
     pub tables: &'a Tables,
@@ -42,7 +42,7 @@ pub struct Summary {
     ioctls: Vec<Calls>,
     /// Present if more than one process was seen.
     processes: Vec<ProcessCalls>,
-    queues: Queues,
+    queues: QueueTotals,
     /// Processes whose queues were active, by GPU.
     activity: Vec<Did>,
     /// Records that reached the ring buffer, by kind, none of them 0: the cost of the trace in user space.
@@ -87,7 +87,7 @@ struct Did {
 }
 
 #[derive(Debug, Serialize)]
-struct Queues {
+struct QueueTotals {
     /// Existed before the trace.
     standing: u64,
     created: u64,
@@ -100,7 +100,7 @@ struct Queues {
 
 impl Summary {
     #[must_use]
-    pub fn new(input: &Input<'_>) -> Self {
+    pub fn new(input: &SummaryInput<'_>) -> Self {
         let tables = input.tables;
         let all = input.retired.with(&tables.ioctls, &tables.errors);
         let by_process = IoctlTotals::by_process(&tables.ioctls, &tables.errors);
@@ -243,13 +243,13 @@ fn activity(snapshot: &Snapshot) -> Vec<Did> {
     all.collect()
 }
 
-fn queues(snapshot: &Snapshot) -> Queues {
+fn queues(snapshot: &Snapshot) -> QueueTotals {
     let totals = &snapshot.totals;
     let mut destroyed = BTreeMap::new();
     for ((_, cause), count) in &totals.queues_destroyed {
         *destroyed.entry(cause.name()).or_default() += count;
     }
-    Queues {
+    QueueTotals {
         standing: totals.queues_adopted.saturating_sub(totals.queues_born_later),
         created: totals.created(),
         destroyed,

@@ -7,9 +7,9 @@
 use super::error::chain;
 use super::multi::{self, Programs};
 use super::plan::{Action, Attach, Planned};
-use super::site::{At, Target};
+use super::site::{At, AttachTarget};
 use super::table::{ProbeKind, ProbeRow};
-use super::together::{Together, Wanted};
+use super::together::{ToAttach, Together};
 use crate::model::verdict::{ProbeStatus, Verdict};
 use aya::Ebpf;
 use aya::programs::{KProbe, ProgramError, TracePoint};
@@ -51,13 +51,16 @@ impl Links {
             let Action::Attach(targets) = &planned.action else { return None };
             let ProbeRow { kind, required, .. } = *planned.row;
             let program = planned.row.program();
-            Some((required, Wanted { program, kind, addresses: addresses(planned.row, targets, MANY_CPUS)? }))
+            Some((
+                required,
+                ToAttach { program, kind, addresses: addresses(planned.row, targets, MANY_CPUS)? },
+            ))
         };
-        let wanted: Vec<(bool, Wanted)> = planned.iter().filter_map(wanted).collect();
+        let wanted: Vec<(bool, ToAttach)> = planned.iter().filter_map(wanted).collect();
         // The first required row gets kprobes.
         let single = wanted.iter().position(|(required, _)| *required);
         let rest = wanted.into_iter().enumerate().filter(|(place, _)| Some(*place) != single);
-        let (returns, entries): (Vec<Wanted>, Vec<Wanted>) =
+        let (returns, entries): (Vec<ToAttach>, Vec<ToAttach>) =
             rest.map(|(_, (_, wanted))| wanted).partition(|wanted| wanted.kind == ProbeKind::Kretprobe);
         // Returns before entries, as in the table.
         for (kind, rows) in [(ProbeKind::Kretprobe, returns), (ProbeKind::Kprobe, entries)] {
@@ -74,7 +77,7 @@ impl Links {
     }
 
     /// Attaches a row by one link if possible: where kprobes do not see more, or where kprobes are `refused`.
-    fn attach(&mut self, row: &ProbeRow, targets: &[Target], refused: bool) -> bool {
+    fn attach(&mut self, row: &ProbeRow, targets: &[AttachTarget], refused: bool) -> bool {
         let Some(programs) = &self.programs else { return false };
         // A trial run misses no return.
         let few = refused || self.attach == Attach::Tried;
@@ -135,7 +138,7 @@ fn instances(possible_cpus: usize) -> usize {
 
 /// The addresses for one link; `None` where kprobes see more (a link's functions share 2 instances per CPU
 /// and function, up to 6.13, kernel/trace/fprobe.c:fprobe_init_rethook) or where addresses are hidden.
-fn addresses(row: &ProbeRow, targets: &[Target], possible_cpus: usize) -> Option<Vec<u64>> {
+fn addresses(row: &ProbeRow, targets: &[AttachTarget], possible_cpus: usize) -> Option<Vec<u64>> {
     let enough = match row.kind {
         ProbeKind::Tracepoint => false,
         ProbeKind::Kprobe => true,
@@ -168,7 +171,7 @@ pub(super) fn places(
     ebpf: &mut Ebpf,
     links: &mut Links,
     row: &ProbeRow,
-    targets: &[Target],
+    targets: &[AttachTarget],
     strangers: Vec<String>,
 ) -> (usize, Verdict) {
     let all = targets.len();
@@ -186,10 +189,14 @@ pub(super) fn places(
 }
 
 /// Loads the program and attaches it to its functions; returns those that failed, each with the reason.
-fn one_by_one(ebpf: &mut Ebpf, row: &ProbeRow, targets: &[Target]) -> Result<Vec<(String, String)>, String> {
+fn one_by_one(
+    ebpf: &mut Ebpf,
+    row: &ProbeRow,
+    targets: &[AttachTarget],
+) -> Result<Vec<(String, String)>, String> {
     let program = ebpf.program_mut(row.program()).ok_or("not in the object")?;
     let mut failed = Vec::new();
-    let mut note = |target: &Target, attached: Result<(), ProgramError>| {
+    let mut note = |target: &AttachTarget, attached: Result<(), ProgramError>| {
         if let Err(error) = attached {
             failed.push((target.symbol.clone(), chain(&error)));
         }
@@ -239,8 +246,9 @@ mod tests {
         PROBES.iter().find(|row| row.id == id).unwrap()
     }
 
-    fn targets(addresses: &[Option<u64>]) -> Vec<Target> {
-        let target = |address: &Option<u64>| Target { symbol: "f".into(), at: At::Name, address: *address };
+    fn targets(addresses: &[Option<u64>]) -> Vec<AttachTarget> {
+        let target =
+            |address: &Option<u64>| AttachTarget { symbol: "f".into(), at: At::Name, address: *address };
         addresses.iter().map(target).collect()
     }
 

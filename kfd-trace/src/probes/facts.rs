@@ -1,10 +1,10 @@
 //! What this kernel reports about itself, reduced to what the plan, the loader and the decoder need.
 
-use super::maps::missed::Layout;
+use super::maps::missed::InfoLayout;
 use super::mqds::MqdWalk;
 use crate::kernel::Kernel;
 use crate::model::ioctl::IOCTLS;
-use crate::model::layout::{Member, QueueLayout};
+use crate::model::layout::{PropertyField, QueueLayout};
 use kfd_trace_common::limits::PROPERTIES_LEN;
 use kfd_trace_common::offset::FIELDS;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ pub struct Facts {
     pub layout: QueueLayout,
     /// Where the kernel counts the probe runs that it skipped; `None` if it does not count them or has no
     /// BTF.
-    pub misses: Option<Layout>,
+    pub misses: Option<InfoLayout>,
     /// Where the driver records which MQD functions its GPUs use; `None` if unknown.
     pub mqds: Option<MqdWalk>,
     /// Bytes of an ioctl's arguments in this kernel, by number; empty without the driver's BTF.
@@ -41,7 +41,7 @@ impl Facts {
         let mut facts = Facts {
             fields: fields.collect(),
             upid_bytes: upid.unwrap_or(0),
-            misses: kernel.vmlinux_btf.as_ref().and_then(|btf| Layout::find(btf)),
+            misses: kernel.vmlinux_btf.as_ref().and_then(|btf| InfoLayout::find(btf)),
             ..Facts::default()
         };
         let Some(btf) = kernel.amdgpu_btf.as_ref() else { return facts };
@@ -51,7 +51,7 @@ impl Facts {
         facts.properties_bytes = btf.size_of("queue_properties").unwrap_or(0).min(most);
         let place = |member: &str| {
             let member = btf.offset_of("queue_properties", member).ok()?;
-            Some(Member { offset: member.offset, size: member.size })
+            Some(PropertyField { offset: member.offset, size: member.size })
         };
         let values = |name| btf.enum_values(name).unwrap_or_default();
         facts.layout = QueueLayout::from_members(place)

@@ -7,7 +7,7 @@ pub(crate) mod missed;
 pub(crate) mod reclaim;
 mod sums;
 
-use self::calls::Seats;
+use self::calls::CallerSlots;
 use self::lookup::{Lookup, PASIDS, PROCESSES, error};
 use self::mapped::Mapped;
 use super::error::LoadError;
@@ -52,7 +52,7 @@ pub(crate) struct SharedMaps {
     losses: Mapped,
     /// Calls that found the sums of ioctls full, by command number.
     rest: Mapped,
-    seats: Seats,
+    seats: CallerSlots,
     /// Results of [`Lookup`].
     entry: Mapped,
 }
@@ -65,7 +65,7 @@ impl SharedMaps {
             counters: words(load::COUNTERS)?,
             losses: words(load::LOSSES)?,
             rest: Mapped::new::<IoctlStat>(ebpf, "IOCTL_REST")?,
-            seats: Seats::new(ebpf)?,
+            seats: CallerSlots::new(ebpf)?,
             entry,
         })
     }
@@ -127,7 +127,7 @@ impl SharedMaps {
         self.seats.retire(&lookup, ended)
     }
 
-    /// One round of freeing slots: see [`Seats::tidy`].
+    /// One round of freeing slots: see [`CallerSlots::tidy`].
     pub(crate) fn tidy_seats(
         &mut self,
         ebpf: &Ebpf,

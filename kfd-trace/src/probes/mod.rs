@@ -23,4 +23,4 @@ mod together;
 pub mod walk;
 
 pub use rows::PROBES;
-pub use site::{At, Target};
+pub use site::{At, AttachTarget};

@@ -87,14 +87,14 @@ pub(super) fn link(
     cookies: &[u64],
 ) -> io::Result<OwnedFd> {
     debug_assert!(cookies.is_empty() || cookies.len() == addresses.len(), "one a function");
-    let attr = LinkCreate {
+    let attr = MultiLinkCreate {
         prog_fd: program.as_raw_fd().cast_unsigned(),
         attach_type: TRACE_KPROBE_MULTI,
         multi_flags: if kind == ProbeKind::Kretprobe { MULTI_RETURN } else { 0 },
         cnt: u32::try_from(addresses.len()).map_err(io::Error::other)?,
         addrs: addresses.as_ptr().expose_provenance() as u64,
         cookies: if cookies.is_empty() { 0 } else { cookies.as_ptr().expose_provenance() as u64 },
-        ..LinkCreate::default()
+        ..MultiLinkCreate::default()
     };
     // SAFETY: the kernel reads `attr` and the number of addresses and cookies given there, which live until
     // it returns.
@@ -109,7 +109,7 @@ const MULTI_RETURN: u32 = 1;
 /// `union bpf_attr`, as far as BPF_LINK_CREATE reads it for a link on many functions.
 #[repr(C)]
 #[derive(Default)]
-struct LinkCreate {
+struct MultiLinkCreate {
     prog_fd: u32,
     target_fd: u32,
     attach_type: u32,
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_attribute_is_laid_out_as_the_kernel_reads_it() {
-        assert_eq!((offset_of!(LinkCreate, multi_flags), offset_of!(LinkCreate, addrs)), (16, 32));
-        assert_eq!(size_of::<LinkCreate>(), 48);
+        assert_eq!((offset_of!(MultiLinkCreate, multi_flags), offset_of!(MultiLinkCreate, addrs)), (16, 32));
+        assert_eq!(size_of::<MultiLinkCreate>(), 48);
     }
 }

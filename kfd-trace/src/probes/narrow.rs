@@ -2,7 +2,7 @@
 //! ([`super::mqds`]). Out: the row with those functions, and the others. Pure.
 
 use super::plan::{Action, Planned};
-use super::site::Target;
+use super::site::AttachTarget;
 use super::table::ProbeRow;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(super) struct Unused {
     pub(super) row: &'static ProbeRow,
-    targets: Vec<Target>,
+    targets: Vec<AttachTarget>,
     strangers: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ pub(super) fn narrow(planned: Planned, used: Option<&BTreeSet<u64>>) -> (Planned
     if targets.iter().any(|target| target.address.is_none()) {
         return (planned, None);
     }
-    let (now, rest): (Vec<Target>, Vec<Target>) =
+    let (now, rest): (Vec<AttachTarget>, Vec<AttachTarget>) =
         targets.iter().cloned().partition(|target| target.address.is_some_and(|at| used.contains(&at)));
     let unused = Unused { row, targets: rest, strangers: strangers.clone() };
     let narrowed = if now.is_empty() {
@@ -38,8 +38,8 @@ pub(super) fn narrow(planned: Planned, used: Option<&BTreeSet<u64>>) -> (Planned
 
 impl Unused {
     /// Removes and returns what is used now; everything, if the use is not known.
-    pub(super) fn take(&mut self, used: Option<&BTreeSet<u64>>) -> Vec<Target> {
-        let is_used = |target: &Target| {
+    pub(super) fn take(&mut self, used: Option<&BTreeSet<u64>>) -> Vec<AttachTarget> {
+        let is_used = |target: &AttachTarget| {
             used.is_none_or(|used| target.address.is_some_and(|address| used.contains(&address)))
         };
         let targets = std::mem::take(&mut self.targets);
@@ -60,7 +60,7 @@ impl Unused {
 }
 
 /// Adds functions to those that a row is attached to already.
-pub(super) fn add(status: &mut ProbeStatus, targets: &[Target], places: usize, verdict: Verdict) {
+pub(super) fn add(status: &mut ProbeStatus, targets: &[AttachTarget], places: usize, verdict: Verdict) {
     let before = std::mem::replace(&mut status.verdict, Verdict::NoGpu);
     if before == Verdict::NoGpu {
         status.symbols.clear();
@@ -85,7 +85,7 @@ pub(super) fn add(status: &mut ProbeStatus, targets: &[Target], places: usize, v
 }
 
 /// Copies share a name.
-fn names(targets: &[Target]) -> Vec<String> {
+fn names(targets: &[AttachTarget]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for target in targets {
         if !names.contains(&target.symbol) {
@@ -102,20 +102,20 @@ mod tests {
     use crate::probes::site::At;
     use kfd_trace_common::counter::ProbeId;
 
-    fn target(symbol: &str, address: u64) -> Target {
-        Target { symbol: symbol.into(), at: At::Address(address), address: Some(address) }
+    fn target(symbol: &str, address: u64) -> AttachTarget {
+        AttachTarget { symbol: symbol.into(), at: At::Address(address), address: Some(address) }
     }
 
     /// A unique name and two copies of another.
     fn planned(id: ProbeId) -> Planned {
         let row = PROBES.iter().find(|row| row.id == id).unwrap();
-        let unique = Target { at: At::Name, ..target("init_mqd_v9_4_3", 1) };
+        let unique = AttachTarget { at: At::Name, ..target("init_mqd_v9_4_3", 1) };
         let targets = vec![unique, target("init_mqd", 2), target("init_mqd", 3)];
         let symbols = names(&targets);
         Planned { row, symbols, strangers: vec!["init_mqd_v99".into()], action: Action::Attach(targets) }
     }
 
-    fn addresses(targets: &[Target]) -> Vec<u64> {
+    fn addresses(targets: &[AttachTarget]) -> Vec<u64> {
         targets.iter().filter_map(|target| target.address).collect()
     }
 

@@ -3,7 +3,7 @@
 use super::facts::Facts;
 use super::functions::Functions;
 use super::rows::PROBES;
-use super::site::{self, Target};
+use super::site::{self, AttachTarget};
 use super::table::{ProbeRow, When};
 use crate::model::ioctl::IOCTLS;
 use crate::model::verdict::Verdict;
@@ -49,7 +49,7 @@ pub enum Attach {
 /// What to do with one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    Attach(Vec<Target>),
+    Attach(Vec<AttachTarget>),
     Skip(Verdict),
 }
 
@@ -82,7 +82,7 @@ pub fn plan(functions: &impl Functions, facts: &Facts, request: &PlanRequest) ->
     let queues_by_ioctl = !PROBES.iter().filter(|row| QUEUES.contains(&row.id)).all(|row| {
         !site::names(row.site, functions, facts, false).is_empty() && missing(row, facts).is_empty()
     });
-    let wanted = Wanted { request, queues_by_ioctl };
+    let wanted = PlannedProbe { request, queues_by_ioctl };
     let rows = PROBES.iter().map(|row| planned(row, functions, facts, wanted)).collect();
     Plan { rows, ioctl_end, ioctl_rocm_end, queues_by_ioctl }
 }
@@ -91,12 +91,12 @@ pub fn plan(functions: &impl Functions, facts: &Facts, request: &PlanRequest) ->
 const QUEUES: [ProbeId; 2] = [ProbeId::QueueAdd, ProbeId::QueueDel];
 
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct PlannedProbe<'a> {
     request: &'a PlanRequest,
     queues_by_ioctl: bool,
 }
 
-impl Wanted<'_> {
+impl PlannedProbe<'_> {
     /// Why a row is left out; `None` if it is not.
     fn skips(self, row: &ProbeRow, functions: &impl Functions) -> Option<Verdict> {
         match row.when {
@@ -116,7 +116,12 @@ impl Wanted<'_> {
     }
 }
 
-fn planned(row: &'static ProbeRow, functions: &impl Functions, facts: &Facts, wanted: Wanted<'_>) -> Planned {
+fn planned(
+    row: &'static ProbeRow,
+    functions: &impl Functions,
+    facts: &Facts,
+    wanted: PlannedProbe<'_>,
+) -> Planned {
     let names = site::names(row.site, functions, facts, wanted.queues_only(row));
     let action = if let Some(verdict) = wanted.skips(row, functions) {
         Action::Skip(verdict)
@@ -179,9 +184,9 @@ mod tests {
 
     /// name -> addresses in the driver, and whether vmlinux has the name, too.
     #[derive(Default)]
-    struct Made(BTreeMap<&'static str, (Vec<u64>, bool)>);
+    struct CommandsMade(BTreeMap<&'static str, (Vec<u64>, bool)>);
 
-    impl Functions for Made {
+    impl Functions for CommandsMade {
         fn copies(&self, name: &str) -> Vec<u64> {
             self.0.get(name).map_or_else(Vec::new, |(addresses, _)| addresses.clone())
         }
@@ -193,13 +198,13 @@ mod tests {
         }
     }
 
-    fn driver() -> Made {
+    fn driver() -> CommandsMade {
         let names = ["kfd_ioctl", "kfd_ioctl_get_version", "kfd_ioctl_wait_events", "kfd_procfs_add_queue"];
-        Made(names.iter().zip(1..).map(|(name, address)| (*name, (vec![address], false))).collect())
+        CommandsMade(names.iter().zip(1..).map(|(name, address)| (*name, (vec![address], false))).collect())
     }
 
     /// A driver whose queues can be probed.
-    fn with_queues() -> Made {
+    fn with_queues() -> CommandsMade {
         let mut made = driver();
         made.0.insert("kfd_procfs_del_queue", (vec![77], false));
         made
@@ -210,18 +215,18 @@ mod tests {
         Facts { fields: fields.collect(), ..Facts::default() }
     }
 
-    fn action(made: &Made, facts: &Facts, request: &PlanRequest, id: ProbeId) -> Action {
+    fn action(made: &CommandsMade, facts: &Facts, request: &PlanRequest, id: ProbeId) -> Action {
         plan(made, facts, request).rows.into_iter().find(|row| row.row.id == id).unwrap().action
     }
 
     #[test]
     fn a_unique_name_is_attached_by_name_and_a_clash_by_address() {
         let mut made = driver();
-        let name = |symbol: &str| Target { symbol: symbol.into(), at: At::Name, address: Some(1) };
-        let ioctl = |made: &Made| action(made, &facts(), &PlanRequest::default(), ProbeId::Ioctl);
+        let name = |symbol: &str| AttachTarget { symbol: symbol.into(), at: At::Name, address: Some(1) };
+        let ioctl = |made: &CommandsMade| action(made, &facts(), &PlanRequest::default(), ProbeId::Ioctl);
         assert_eq!(ioctl(&made), Action::Attach(vec![name("kfd_ioctl")]));
         made.0.insert("kfd_ioctl", (vec![0x10], true));
-        let address = Target { symbol: "kfd_ioctl".into(), at: At::Address(0x10), address: Some(0x10) };
+        let address = AttachTarget { symbol: "kfd_ioctl".into(), at: At::Address(0x10), address: Some(0x10) };
         assert_eq!(ioctl(&made), Action::Attach(vec![address]));
         made.0.insert("kfd_ioctl", (vec![0], true));
         assert!(matches!(ioctl(&made), Action::Skip(Verdict::Refused(why)) if why.contains("CAP_SYSLOG")));
@@ -313,7 +318,8 @@ mod tests {
     fn a_row_that_another_one_replaces_is_left_out() {
         let mut made = with_queues();
         made.0.insert("kfd_process_hw_exception", (vec![0x10], false));
-        let exception = |made: &Made| action(made, &facts(), &PlanRequest::default(), ProbeId::HwException);
+        let exception =
+            |made: &CommandsMade| action(made, &facts(), &PlanRequest::default(), ProbeId::HwException);
         assert!(matches!(exception(&made), Action::Attach(_)));
         made.0.insert("kfd_hws_hang", (vec![0x20], false));
         assert_eq!(exception(&made), Action::Skip(Verdict::ReportedBy("kfd_hws_hang")));
@@ -329,7 +335,7 @@ mod tests {
         };
         assert_eq!(of(false, ProbeId::TpJobQueue), Action::Skip(Verdict::NotAsked));
         let at = At::Tracepoint("gpu_scheduler");
-        let target = Target { symbol: "drm_sched_job".into(), at, address: None };
+        let target = AttachTarget { symbol: "drm_sched_job".into(), at, address: None };
         assert_eq!(of(true, ProbeId::TpJobQueue), Action::Attach(vec![target]));
         assert_eq!(of(true, ProbeId::TpEvictEnd), Action::Skip(Verdict::NotInKernel));
     }
@@ -375,6 +381,6 @@ mod tests {
             (0x100, 0),
             "nothing is called unknown to a newer driver"
         );
-        assert_eq!(ends(&Made::default()), (0x100, 0));
+        assert_eq!(ends(&CommandsMade::default()), (0x100, 0));
     }
 }

@@ -7,12 +7,12 @@ use super::functions::Functions;
 use super::load::{self, Options, Room};
 use super::maps::SharedMaps;
 use super::maps::mapped::Mapped;
-use super::maps::missed::{Layout, Watched};
+use super::maps::missed::{InfoLayout, WatchedProbes};
 use super::mqds::{Arrivals, MqdWalk};
 use super::narrow::{self, Unused};
 use super::plan::{self, Planned};
 use super::walk;
-use super::walk::peek::{self, Memory};
+use super::walk::peek::{self, KernelReader};
 use crate::events::tables::Tables;
 use crate::kernel::thread;
 use crate::model::event::ProcessId;
@@ -46,10 +46,10 @@ pub struct Session {
     /// Results of the program that reads kernel memory, if it is loaded.
     answer: Option<Mapped>,
     pids: Vec<u32>,
-    misses: Option<Layout>,
+    misses: Option<InfoLayout>,
     /// The offset of a process's leader in its structure is known.
     leader_known: bool,
-    watched: Watched,
+    watched: WatchedProbes,
     procfs: PathBuf,
 }
 
@@ -82,7 +82,7 @@ impl Session {
             pids,
             misses: facts.misses,
             leader_known: matches!(facts.fields.get(LEADER), Some(Ok(_))),
-            watched: Watched::default(),
+            watched: WatchedProbes::default(),
             procfs: options.procfs.clone(),
         })
     }
@@ -109,7 +109,7 @@ impl Session {
     }
 
     fn watch(&mut self) {
-        self.watched = Watched::new(&self.ebpf, &self.links, &self.probes, self.misses, &self.procfs);
+        self.watched = WatchedProbes::new(&self.ebpf, &self.links, &self.probes, self.misses, &self.procfs);
     }
 
     /// MQD functions that the GPUs of this machine use; `None` if unknown.
@@ -144,8 +144,8 @@ impl Session {
 
     /// Kernel memory, for the walk over existing processes and queues.
     #[must_use]
-    pub fn memory(&self) -> Option<Memory<'_>> {
-        Some(Memory { ebpf: &self.ebpf, answer: self.answer.as_ref()? })
+    pub fn memory(&self) -> Option<KernelReader<'_>> {
+        Some(KernelReader { ebpf: &self.ebpf, answer: self.answer.as_ref()? })
     }
 
     /// The number of an existing process: the BPF side and the daemon use the same one.

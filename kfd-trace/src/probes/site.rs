@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// Where one program is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct AttachTarget {
     pub symbol: String,
     pub at: At,
     /// Address of the function, also where the kernel is given its name; `None` if addresses are hidden, and
@@ -77,17 +77,20 @@ pub(super) fn targets(
     site: Site,
     names: &[String],
     functions: &impl Functions,
-) -> Result<Vec<Target>, String> {
+) -> Result<Vec<AttachTarget>, String> {
     if let Site::Tracepoint { system, .. } = site {
         let at = At::Tracepoint(system);
-        return Ok(names.iter().map(|name| Target { symbol: name.clone(), at, address: None }).collect());
+        return Ok(names
+            .iter()
+            .map(|name| AttachTarget { symbol: name.clone(), at, address: None })
+            .collect());
     }
     let mut targets = Vec::new();
     for name in names {
         let copies = functions.copies(name);
         if functions.is_unique(name) {
             let address = copies.first().copied().filter(|address| *address != 0);
-            targets.push(Target { symbol: name.clone(), at: At::Name, address });
+            targets.push(AttachTarget { symbol: name.clone(), at: At::Name, address });
             continue;
         }
         if copies.contains(&0) {
@@ -96,7 +99,7 @@ pub(super) fn targets(
             ));
         }
         let at_address =
-            |address| Target { symbol: name.clone(), at: At::Address(address), address: Some(address) };
+            |address| AttachTarget { symbol: name.clone(), at: At::Address(address), address: Some(address) };
         targets.extend(copies.into_iter().map(at_address));
     }
     Ok(targets)

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A row by its program, and the addresses to attach to.
-pub(super) struct Wanted {
+pub(super) struct ToAttach {
     pub(super) program: &'static str,
     pub(super) kind: ProbeKind,
     pub(super) addresses: Vec<u64>,
@@ -22,7 +22,7 @@ pub(super) struct Wanted {
 
 /// Rows on one link. Closing it detaches all of them.
 pub(super) struct Together {
-    rows: Vec<(Wanted, OwnedFd)>,
+    rows: Vec<(ToAttach, OwnedFd)>,
     jump: OwnedFd,
     _table: OwnedFd,
     _link: OwnedFd,
@@ -34,9 +34,9 @@ impl Together {
     ///
     /// # Errors
     /// If the kernel refuses the link, or everything that it consists of.
-    pub(super) fn attach(programs: &Programs, kind: ProbeKind, rows: Vec<Wanted>) -> io::Result<Self> {
+    pub(super) fn attach(programs: &Programs, kind: ProbeKind, rows: Vec<ToAttach>) -> io::Result<Self> {
         let mut taken = BTreeSet::new();
-        let apart = |row: &Wanted| row.addresses.iter().all(|address| taken.insert(*address));
+        let apart = |row: &ToAttach| row.addresses.iter().all(|address| taken.insert(*address));
         let rows = rows.into_iter().filter(|row| row.kind == kind).filter(apart);
         let rows: Vec<_> =
             rows.filter_map(|row| programs.load(row.program).ok().map(|fd| (row, fd))).collect();
@@ -61,13 +61,13 @@ impl Together {
 
 /// Each function, with the number of its row plus one: 0 is what the kernel returns for a function that it
 /// does not find again.
-fn places<'a>(rows: impl Iterator<Item = &'a Wanted>) -> (Vec<u64>, Vec<u64>) {
-    let of_row = |(number, row): (u64, &'a Wanted)| row.addresses.iter().map(move |at| (*at, number));
+fn places<'a>(rows: impl Iterator<Item = &'a ToAttach>) -> (Vec<u64>, Vec<u64>) {
+    let of_row = |(number, row): (u64, &'a ToAttach)| row.addresses.iter().map(move |at| (*at, number));
     (1..).zip(rows).flat_map(of_row).unzip()
 }
 
 /// The programs by row number.
-fn table(rows: &[(Wanted, OwnedFd)]) -> io::Result<OwnedFd> {
+fn table(rows: &[(ToAttach, OwnedFd)]) -> io::Result<OwnedFd> {
     let count = u32::try_from(rows.len()).map_err(io::Error::other)?;
     let attr = MapCreate { map_type: MAP_TYPE_PROG_ARRAY, key_size: 4, value_size: 4, max_entries: count };
     // SAFETY: the kernel reads only `attr`.
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn functions_lead_to_their_rows() {
-        let row = |addresses: &[u64]| Wanted {
+        let row = |addresses: &[u64]| ToAttach {
             program: "ioctl",
             kind: ProbeKind::Kprobe,
             addresses: addresses.to_vec(),

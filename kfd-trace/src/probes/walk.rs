@@ -38,7 +38,7 @@ pub struct TableEntry {
 
 /// Result of a walk.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct DriverTable {
     pub entries: Vec<TableEntry>,
     /// Links that could not be read or did not end: something was freed during the walk.
     pub broken: u32,
@@ -146,7 +146,7 @@ impl Walk {
     }
 
     /// Walks the table once.
-    pub fn run(&self, memory: &mut impl KernelMemory) -> Table {
+    pub fn run(&self, memory: &mut impl KernelMemory) -> DriverTable {
         let (mut entries, mut met) = (Vec::new(), Met::default());
         for bucket in 0..self.buckets {
             // struct hlist_head { struct hlist_node *first; }, struct hlist_node { next, pprev }
@@ -162,7 +162,7 @@ impl Walk {
         entries.sort_by_key(|entry| entry.process.tgid);
         let at_work = met.devices.iter().filter(|(device, _)| self.is_at_work(memory, **device));
         let at_work = at_work.map(|(_, gpu_id)| *gpu_id).collect();
-        Table { entries, broken: met.broken, at_work }
+        DriverTable { entries, broken: met.broken, at_work }
     }
 
     /// The lock of its scheduler is held. If it cannot be read, the answer is no.
@@ -281,7 +281,7 @@ pub(super) mod samples {
 mod tests {
     use super::samples::Words;
     use super::*;
-    use crate::model::layout::Member;
+    use crate::model::layout::PropertyField;
 
     const TABLE: u64 = 0x1000;
     const PROCESS: u64 = 0x2000;
@@ -292,7 +292,7 @@ mod tests {
     const DQM: u64 = 0x7000;
 
     fn walk() -> Walk {
-        let queue_id = Some(Member { offset: 0, size: 4 });
+        let queue_id = Some(PropertyField { offset: 0, size: 4 });
         Walk {
             table: TABLE,
             buckets: 32,

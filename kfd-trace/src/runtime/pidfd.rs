@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// A watched process.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedProcess {
     /// tgid in the initial PID namespace.
     pub tgid: u32,
     /// The number that the user gave, if it was a thread of the process.
@@ -21,8 +21,8 @@ pub struct Watched {
 ///
 /// # Errors
 /// One line for the first number that is no process or thread here.
-pub fn resolve(procfs: &Path, numbers: &[u32]) -> Result<Vec<Watched>, String> {
-    let mut watched: Vec<Watched> = Vec::new();
+pub fn resolve(procfs: &Path, numbers: &[u32]) -> Result<Vec<WatchedProcess>, String> {
+    let mut watched: Vec<WatchedProcess> = Vec::new();
     for number in numbers {
         let tgid = process::tgid_of(procfs, *number).map_err(|error| line(*number, &error))?;
         if watched.iter().any(|known| known.tgid == tgid) {
@@ -33,7 +33,7 @@ pub fn resolve(procfs: &Path, numbers: &[u32]) -> Result<Vec<Watched>, String> {
         let pid = pid.ok_or_else(|| format!("--pid {number}: not a PID"))?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty());
         let pidfd = pidfd.map_err(|error| format!("--pid {number}: cannot watch process {tgid}: {error}"))?;
-        watched.push(Watched { tgid, thread, pidfd, ended: false });
+        watched.push(WatchedProcess { tgid, thread, pidfd, ended: false });
     }
     Ok(watched)
 }
@@ -47,7 +47,7 @@ fn line(number: u32, error: &ProcessError) -> String {
     }
 }
 
-impl Watched {
+impl WatchedProcess {
     /// True once, at the first check after the end of the process.
     pub fn ends(&mut self) -> bool {
         if self.ended {

@@ -81,7 +81,7 @@ pub struct StdoutWriter {
 
 #[derive(Debug, Default)]
 struct Shared {
-    queue: Mutex<Queue>,
+    queue: Mutex<LineQueue>,
     /// There is something to write, or nothing more will come.
     filled: Condvar,
     /// Something was written, or nothing more will be.
@@ -89,7 +89,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct LineQueue {
     waiting: VecDeque<u8>,
     /// Bytes that were written or are being written, since the start.
     written: u64,
@@ -159,8 +159,9 @@ impl StdoutWriter {
     /// Whether the line fits; waits for the reader for some time, unless that time is used up already.
     fn has_room(&mut self) -> bool {
         let mut queue = self.shared.queue();
-        let fits =
-            |queue: &Queue| queue.waiting.is_empty() || queue.waiting.len() + self.line.len() <= self.most;
+        let fits = |queue: &LineQueue| {
+            queue.waiting.is_empty() || queue.waiting.len() + self.line.len() <= self.most
+        };
         while !fits(&queue) && !queue.over && !self.timeout.is_zero() {
             self.shared.filled.notify_one();
             let begin = Instant::now();
@@ -232,11 +233,11 @@ impl StdoutWriter {
 
 impl Shared {
     /// The queue is consistent between any two statements.
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, LineQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>, most: Duration) -> MutexGuard<'a, Queue> {
+    fn wait<'a>(&self, queue: MutexGuard<'a, LineQueue>, most: Duration) -> MutexGuard<'a, LineQueue> {
         self.moved.wait_timeout(queue, most).unwrap_or_else(PoisonError::into_inner).0
     }
 

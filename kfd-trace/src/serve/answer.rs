@@ -2,10 +2,10 @@
 //!
 //! In: the request, the state, the history and the clock. Out: texts. No text is written under a lock.
 
-use super::shared::{Page, Phase, Taken};
+use super::shared::{Phase, SharedPage, Taken};
 use crate::events::tables::Tables;
 use crate::kernel::Loading;
-use crate::output::api::{self, ApiQuery, EventsView, HeldView, Refusal, Tracing, View};
+use crate::output::api::{self, ApiQuery, ApiView, EventsView, HeldView, Refusal, Tracing};
 use crate::output::metrics::{self, Scrape};
 use crate::output::page::{self, PageView};
 use crate::output::status::Losses;
@@ -32,7 +32,7 @@ impl Now {
     }
 }
 
-impl Page {
+impl SharedPage {
     fn now(&self) -> Now {
         let clock = Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), zone: TimeZone::UTC };
         let ns = clock::mono_ns();
@@ -45,7 +45,7 @@ impl Page {
     }
 
     /// A document of what lives.
-    fn live(&self, of: fn(&View<'_>) -> serde_json::Result<String>) -> Result<String, Refusal> {
+    fn live(&self, of: fn(&ApiView<'_>) -> serde_json::Result<String>) -> Result<String, Refusal> {
         let now = self.now();
         let (snapshot, topology) = match &*self.phase() {
             Phase::Serving(serving) => {
@@ -54,7 +54,7 @@ impl Page {
             }
             Phase::Waiting { why, .. } => return Err(Refusal::NotTraced(why.clone())),
         };
-        written(of(&View { snapshot: &snapshot, topology: &topology, clock: &now.clock, now_ns: now.ns }))
+        written(of(&ApiView { snapshot: &snapshot, topology: &topology, clock: &now.clock, now_ns: now.ns }))
     }
 
     fn held(&self, at_ns: i64) -> Result<String, Refusal> {
@@ -71,7 +71,7 @@ impl Page {
             let history = self.history();
             (history.ended_after(at_ns), history.kept(Class::Queues), history.was_traced(at_ns))
         };
-        let view = View { snapshot: &snapshot, topology: &topology, clock: &now.clock, now_ns: now.ns };
+        let view = ApiView { snapshot: &snapshot, topology: &topology, clock: &now.clock, now_ns: now.ns };
         written(api::held(&HeldView {
             now: &view,
             ended: &ended,
@@ -128,7 +128,7 @@ pub(super) fn written(document: serde_json::Result<String>) -> Result<String, Re
     document.map_err(|error| Refusal::Failed(error.to_string()))
 }
 
-impl Site for Page {
+impl Site for SharedPage {
     fn metrics(&self) -> Result<String, String> {
         let begin = clock::mono_ns();
         let mut taken = self.take();
@@ -164,8 +164,12 @@ impl Site for Page {
         let now = self.now();
         let taken = self.take().whole()?;
         let (recent, evictions) = page::recent(&self.history());
-        let view =
-            View { snapshot: &taken.snapshot, topology: &taken.topology, clock: &now.clock, now_ns: now.ns };
+        let view = ApiView {
+            snapshot: &taken.snapshot,
+            topology: &taken.topology,
+            clock: &now.clock,
+            now_ns: now.ns,
+        };
         let live = taken.why.is_none().then_some(&view);
         self.with_tracing(&taken, &now, |tracing| {
             page::html(&PageView { now: live, tracing, recent: &recent, evictions: &evictions })

@@ -33,7 +33,7 @@ pub(super) enum Phase {
 }
 
 /// The daemon's pages.
-pub struct Page {
+pub struct SharedPage {
     /// Locked before `history`, if both are.
     pub(super) phase: Mutex<Phase>,
     /// It outlives the driver.
@@ -45,19 +45,19 @@ pub struct Page {
     pub(super) started_seconds: f64,
 }
 
-impl Access for &Page {
+impl Access for &SharedPage {
     fn with<T>(&mut self, act: impl FnOnce(&mut Tracer) -> T) -> Option<T> {
         self.with_tracer(act)
     }
 }
 
-impl Page {
+impl SharedPage {
     #[must_use]
     pub fn new(roots: Roots, detail: Detail) -> Self {
         let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
         let started_ns = clock::mono_ns();
         let started_seconds = clock::unix_seconds(started_ns);
-        Page { phase, history: Mutex::default(), roots, detail, started_ns, started_seconds }
+        SharedPage { phase, history: Mutex::default(), roots, detail, started_ns, started_seconds }
     }
 
     /// A scrape that panicked must not end the tracing: the state is consistent between any two statements.

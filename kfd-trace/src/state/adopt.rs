@@ -1,6 +1,6 @@
 //! Processes and queues that existed before the tracer, found in sysfs or by walking the kernel's structures.
 //!
-//! Reading takes time ([`Read`]). Records up to its end may still be in the ring buffer, so they are matched
+//! Reading takes time ([`ReadTimes`]). Records up to its end may still be in the ring buffer, so they are matched
 //! to the same process or queue; what ended after the reading began is not brought back.
 
 use super::change::Change;
@@ -14,21 +14,26 @@ use crate::model::inventory::Listed;
 
 /// When a source was read, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct ReadTimes {
     pub from_ns: u64,
     pub until_ns: u64,
 }
 
-impl From<u64> for Read {
+impl From<u64> for ReadTimes {
     /// Read at a single point in time.
     fn from(at_ns: u64) -> Self {
-        Read { from_ns: at_ns, until_ns: at_ns }
+        ReadTimes { from_ns: at_ns, until_ns: at_ns }
     }
 }
 
 impl State {
     /// Adds an existing process; returns the key of its row, which may have existed before.
-    pub fn adopt_process(&mut self, read: impl Into<Read>, found: &Listed, source: Source) -> ProcessKey {
+    pub fn adopt_process(
+        &mut self,
+        read: impl Into<ReadTimes>,
+        found: &Listed,
+        source: Source,
+    ) -> ProcessKey {
         let key = self.standing_key(read.into(), found);
         if found.id.is_some() {
             self.set_context(key, found.context_id);
@@ -40,7 +45,7 @@ impl State {
         key
     }
 
-    fn standing_key(&mut self, read: Read, found: &Listed) -> ProcessKey {
+    fn standing_key(&mut self, read: ReadTimes, found: &Listed) -> ProcessKey {
         if let Some(key) = found.id.map(ProcessKey::from)
             && self.rows.contains_key(&key)
         {
@@ -153,7 +158,7 @@ impl State {
     pub fn adopt_queue(
         &mut self,
         process: ProcessKey,
-        read: impl Into<Read>,
+        read: impl Into<ReadTimes>,
         found: &QueueCreate,
         source: Source,
     ) {

@@ -23,11 +23,11 @@ pub use kfd_trace_common::kind::Class;
 pub use log::Kept;
 pub use owner::Owner;
 
-use log::{Limits, Log};
+use log::{ClassLimits, Log};
 use owner::OwnerKey;
 
 /// The bounds of a class; 2.9 MB in total.
-const fn limits(class: Class) -> Limits {
+const fn limits(class: Class) -> ClassLimits {
     let (entries, kib) = match class {
         Class::Gpus => (512, 128),
         Class::Faults => (512, 128),
@@ -35,7 +35,7 @@ const fn limits(class: Class) -> Limits {
         Class::Queues => (8_192, 1_536),
         Class::Processes => (2_048, 640),
     };
-    Limits { entries, bytes: kib << 10 }
+    ClassLimits { entries, bytes: kib << 10 }
 }
 
 /// Which entries to return. Times are nanoseconds since the Unix epoch, both ends included.
@@ -97,7 +97,7 @@ impl Default for History {
 }
 
 impl History {
-    fn bounded(limits: impl Fn(Class) -> Limits) -> Self {
+    fn bounded(limits: impl Fn(Class) -> ClassLimits) -> Self {
         History { logs: Class::ALL.map(|class| Log::new(limits(class))), next: 0, traced: VecDeque::new() }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A place can be reused: after a PID reuse or an exec it holds another process than the row's.
 
-use super::adopt::Read;
+use super::adopt::ReadTimes;
 use super::process::{Process, ProcessDetails};
 use super::source::Source;
 use crate::model::event::QueueCreate;
@@ -22,7 +22,7 @@ pub(super) const PREEMPTION_NS: u64 = 15_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Inventory {
     pub source: Source,
-    pub read: Read,
+    pub read: ReadTimes,
     /// The source was readable: if it is empty then, the driver has no process.
     pub there: bool,
     pub processes: Vec<Listed>,
@@ -46,7 +46,7 @@ pub enum Shown {
 impl Inventory {
     /// Without processes.
     #[must_use]
-    pub fn empty(source: Source, read: Read) -> Self {
+    pub fn empty(source: Source, read: ReadTimes) -> Self {
         let (processes, at_work, details) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
         Inventory { source, read, there: true, processes, at_work, details }
     }

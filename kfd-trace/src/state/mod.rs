@@ -35,7 +35,7 @@ mod property;
 pub(crate) mod samples;
 
 pub use activity::{Activity, Measured, Rate, Reading, STALLED_AFTER_NS, Work, Works};
-pub use adopt::Read;
+pub use adopt::ReadTimes;
 pub use change::Change;
 pub use gpu::{GpuState, GpuStates};
 pub use history::{Class, Ended, Entry, Filter, History, Kept, Matches, Owner, What};
@@ -44,7 +44,7 @@ pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use limits::StateLimits;
 pub use process::{Process, ProcessDetails, ProcessKey};
 pub use queue::{Cause, Evictions, MqdWrites, Queue, QueueEnd, QueueLabel};
-pub use reconcile::{Difference, Finding};
+pub use reconcile::{Difference, FoundDifference};
 pub use rows::State;
 pub use sample_totals::SampleTotals;
 pub use sampling::{Sample, Sought, Target};

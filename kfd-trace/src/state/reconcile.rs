@@ -47,7 +47,7 @@ impl Difference {
 
 /// One difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
+pub struct FoundDifference {
     /// The affected row; for a missing queue the live row at its place, if any.
     pub key: Option<ProcessKey>,
     pub tgid: u32,
@@ -57,7 +57,7 @@ pub struct Finding {
     pub difference: Difference,
 }
 
-impl Finding {
+impl FoundDifference {
     #[must_use]
     pub fn place(&self) -> Place {
         (self.tgid, self.context_id)
@@ -67,7 +67,7 @@ impl Finding {
 impl State {
     /// Compares with one list. A row at whose place another process is shown is left to [`State::gone`].
     #[must_use]
-    pub fn compare(&self, list: &Inventory) -> BTreeSet<Finding> {
+    pub fn compare(&self, list: &Inventory) -> BTreeSet<FoundDifference> {
         let settled_ns = list.settled_ns();
         let mut rows: BTreeMap<Place, Vec<&Process>> = BTreeMap::new();
         for (place, row) in self.rows.values().filter_map(|row| Some((row.place()?, row))) {
@@ -79,7 +79,7 @@ impl State {
         };
         let mut found = BTreeSet::new();
         let mut note = |key, (tgid, context_id): Place, queue_id, difference| {
-            found.insert(Finding { key, tgid, context_id, queue_id, difference });
+            found.insert(FoundDifference { key, tgid, context_id, queue_id, difference });
         };
         for (place, rows) in &rows {
             let compared = |row: &&&Process| {
@@ -140,7 +140,7 @@ impl State {
     pub fn listed<'a>(
         &self,
         list: &'a Inventory,
-        finding: &Finding,
+        finding: &FoundDifference,
     ) -> Option<(&'a Listed, &'a QueueCreate)> {
         let row = finding.key.filter(|_| finding.difference != Difference::Missing);
         match row.and_then(|key| self.process(key)) {
@@ -159,7 +159,12 @@ impl State {
     /// correction as an event of its owner, and the resulting change. `None` if the row of the finding has
     /// ended since or no longer has the queue: what is at its place now was not compared. For an unlisted
     /// queue see [`State::keep_unlisted`].
-    pub fn resync(&mut self, finding: Finding, lists: &[&Inventory], now_ns: u64) -> Option<(Event, Change)> {
+    pub fn resync(
+        &mut self,
+        finding: FoundDifference,
+        lists: &[&Inventory],
+        now_ns: u64,
+    ) -> Option<(Event, Change)> {
         let listed = lists.iter().find_map(|list| {
             let (process, queue) = self.listed(list, &finding)?;
             Some((*list, process, queue))
@@ -178,7 +183,7 @@ impl State {
                 }
                 let key = self.adopt_process(list.read, process, list.source);
                 self.adopt_queue(key, list.read, queue, list.source);
-                self.holder(&Finding { key: Some(key), ..finding })?;
+                self.holder(&FoundDifference { key: Some(key), ..finding })?;
                 self.mark(key, finding.queue_id, now_ns, |_| {});
                 (key, Body::QueueCreate(queue.clone()))
             }
@@ -203,7 +208,7 @@ impl State {
 
     /// Counts a queue that sysfs does not list, and keeps it unchanged. False where [`State::resync`] returns
     /// `None`.
-    pub fn keep_unlisted(&mut self, finding: &Finding) -> bool {
+    pub fn keep_unlisted(&mut self, finding: &FoundDifference) -> bool {
         let holder = self.holder(finding).and_then(|key| self.rows.get_mut(&key));
         let Some(queue) = holder.and_then(|row| row.queues.get_mut(&finding.queue_id)) else { return false };
         queue.unlisted = true;
@@ -224,7 +229,7 @@ impl State {
     }
 
     /// The finding's row, if it is live and has the queue.
-    fn holder(&self, finding: &Finding) -> Option<ProcessKey> {
+    fn holder(&self, finding: &FoundDifference) -> Option<ProcessKey> {
         let holds = |row: &Process| row.alive() && row.queues.contains_key(&finding.queue_id);
         finding.key.filter(|key| self.process(*key).is_some_and(holds))
     }

@@ -69,12 +69,12 @@ pub struct Tracer {
     pub started_ns: u64,
     pub(crate) pending: Pending,
     #[cfg(debug_assertions)]
-    log: Log,
+    log: LogTasks,
 }
 
 /// The task that shows the log lines of the BPF side; it ends when this is dropped.
 #[cfg(debug_assertions)]
-type Log = tokio::task::JoinSet<std::io::Result<()>>;
+type LogTasks = tokio::task::JoinSet<std::io::Result<()>>;
 
 /// A session with attached probes, and the results of the same reading of the kernel.
 pub(crate) struct Probed {
@@ -83,7 +83,7 @@ pub(crate) struct Probed {
     reader: InventoryReader,
     ioctl_sizes: BTreeMap<u8, u32>,
     #[cfg(debug_assertions)]
-    log: Log,
+    log: LogTasks,
 }
 
 impl Tracer {
@@ -108,7 +108,7 @@ impl Tracer {
             started_ns: clock::mono_ns(),
             pending: Pending::default(),
             #[cfg(debug_assertions)]
-            log: Log::new(),
+            log: LogTasks::new(),
         }
     }
 

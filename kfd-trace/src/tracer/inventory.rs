@@ -13,9 +13,9 @@ use crate::model::layout::QueueLayout;
 use crate::probes::facts::Facts;
 use crate::probes::session::Session;
 use crate::probes::walk::peek::Peek;
-use crate::probes::walk::{Table, Walk};
+use crate::probes::walk::{DriverTable, Walk};
 use crate::runtime::clock;
-use crate::state::{Inventory, Read, Source, State};
+use crate::state::{Inventory, ReadTimes, Source, State};
 
 /// Walks the kernel's table of processes with a program of its own; nothing is attached.
 ///
@@ -28,7 +28,7 @@ pub fn walk(roots: &Roots, kernel: &Kernel, facts: &Facts) -> Result<Inventory, 
     let table = walk.run(&mut peek.memory());
     warn_broken(table.broken);
     let processes = table.entries.into_iter().map(|entry| entry.process).collect();
-    let read = Read { from_ns, until_ns: clock::mono_ns() };
+    let read = ReadTimes { from_ns, until_ns: clock::mono_ns() };
     Ok(detailed(roots, Inventory { processes, ..Inventory::empty(Source::Kernel, read) }))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn read_sysfs(roots: &Roots, layout: &QueueLayout) -> (Inventory, Vec
         log::warn!("cannot read {}: {}", error.path.display(), error.why);
     }
     let processes = processes.iter().map(|process| listed(layout, process)).collect();
-    let read = Read { from_ns, until_ns: clock::mono_ns() };
+    let read = ReadTimes { from_ns, until_ns: clock::mono_ns() };
     (Inventory { there, processes, ..Inventory::empty(Source::Sysfs, read) }, errors)
 }
 
@@ -128,7 +128,7 @@ impl InventoryReader {
         InventoryReader { roots: roots.clone(), layout: facts.layout.clone(), walk, tgids: tgids.to_vec() }
     }
 
-    fn walked(&self, session: &Session) -> Result<Table, String> {
+    fn walked(&self, session: &Session) -> Result<DriverTable, String> {
         let walk = self.walk.as_ref().map_err(Clone::clone)?;
         let mut memory = session.memory().ok_or("the kernel refused the program that reads its memory")?;
         Ok(walk.run(&mut memory))
@@ -146,7 +146,7 @@ impl InventoryReader {
         }
     }
 
-    fn numbered(&self, session: &mut Session, table: Table, mono_ns: u64) -> Vec<Listed> {
+    fn numbered(&self, session: &mut Session, table: DriverTable, mono_ns: u64) -> Vec<Listed> {
         let wanted = table.entries.into_iter().filter(|entry| self.includes(entry.process.tgid));
         let numbered = wanted.zip(mono_ns..).map(|(entry, mono_ns)| {
             let id = session.number(&entry, mono_ns).ok();
@@ -162,7 +162,7 @@ impl InventoryReader {
         let walked = self.walked(session);
         let (mut listed, _) = sysfs(&self.roots, &self.layout);
         listed.processes.retain(|process| self.includes(process.tgid));
-        let read = Read { from_ns, until_ns: clock::mono_ns() };
+        let read = ReadTimes { from_ns, until_ns: clock::mono_ns() };
         let why = match walked {
             Ok(table) => {
                 warn_broken(table.broken);

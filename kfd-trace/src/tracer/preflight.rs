@@ -1,7 +1,7 @@
 //! The prerequisites of a tracer: the kernel, as far as it reports about itself, and whether it can be traced
 //! at all.
 
-use crate::kernel::{Finding, Kernel, Preflight, Roots, Severity, findings};
+use crate::kernel::{Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
 pub use crate::probes::error::chain;
 use crate::probes::facts::Facts;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
@@ -12,9 +12,11 @@ use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 /// If there is such a finding.
 pub fn check(preflight: &Preflight) -> Result<Vec<Finding>, Stop> {
     let found = findings(preflight);
-    let blocking = found.iter().find(|f| matches!(f.severity, Severity::NothingToTrace | Severity::Blocks));
+    let blocking = found
+        .iter()
+        .find(|f| matches!(f.severity, FindingSeverity::NothingToTrace | FindingSeverity::Blocks));
     match blocking {
-        Some(finding) if finding.severity == Severity::NothingToTrace => {
+        Some(finding) if finding.severity == FindingSeverity::NothingToTrace => {
             Err(Stop { code: NOTHING_TO_TRACE, line: finding.to_string() })
         }
         Some(finding) => Err(Stop::failed(finding)),

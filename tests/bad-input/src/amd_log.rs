@@ -6,7 +6,7 @@ use crate::shown::{document, written};
 use kfd_trace::amd_log::limits::LONGEST_LINE;
 use kfd_trace::amd_log::lines::LogLine;
 use kfd_trace::amd_log::recorded::Recorder;
-use kfd_trace::amd_log::report::{Input, Kfd};
+use kfd_trace::amd_log::report::{Kfd, LogInput};
 use kfd_trace::amd_log::{Lines, Report, Tally};
 
 /// A packet of the shortest line takes a queue, a shape, a row and what is shown of it; the line being split
@@ -34,7 +34,7 @@ pub fn read(input: &[u8]) -> (u64, u64) {
     assert_eq!(lines.styles.iter().sum::<u64>(), prefixed);
     within("report of amd-log", input.len(), SHOW, || {
         for kfd in [None, Some(&kfd)] {
-            let name = Input { name: "a\x1b[2J".to_owned(), cut, ..Input::default() };
+            let name = LogInput { name: "a\x1b[2J".to_owned(), cut, ..LogInput::default() };
             let report = Report::new(&tally, vec![name], kfd);
             written(|out| report.text(out));
             document(&written(|out| report.json(out)));

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::allocation::{Bound, within};
-use kfd_trace::cli::{Cli, Command, Ring};
+use kfd_trace::cli::{Cli, Command, TracingOptions};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn usable(cli: &Cli) {
     }
 }
 
-fn ring(ring: &Ring) {
+fn ring(ring: &TracingOptions) {
     let size = ring.buffer_size;
     assert!(size.is_power_of_two() && (4096..=1 << 30).contains(&size), "a ring buffer of {size}");
 }

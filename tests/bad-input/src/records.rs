@@ -8,7 +8,7 @@ use kfd_trace::events::derived;
 use kfd_trace::events::tables::IoctlRow;
 use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::model::event::{Body, Event, QueueType};
-use kfd_trace::model::layout::{Member, QueueLayout};
+use kfd_trace::model::layout::{PropertyField, QueueLayout};
 use kfd_trace::state::{History, ProcessDetails, State, StateLimits};
 use kfd_trace_common::stat::IoctlStat;
 
@@ -97,7 +97,7 @@ pub fn layout(choice: &[u8]) -> QueueLayout {
     let mut next = 0;
     let mut anywhere = || {
         next += 2;
-        Member { offset: word(next - 2), size: word(next - 1) }
+        PropertyField { offset: word(next - 2), size: word(next - 1) }
     };
     match choice.first().copied().unwrap_or(0) % 3 {
         0 => QueueLayout::default(),
@@ -114,7 +114,7 @@ pub fn layout(choice: &[u8]) -> QueueLayout {
 
 /// Offsets in `struct queue_properties` of Debian's 6.12, in bytes.
 fn of_6_12() -> QueueLayout {
-    let at = |offset, size| Some(Member { offset, size });
+    let at = |offset, size| Some(PropertyField { offset, size });
     QueueLayout {
         kind: at(0, 4),
         format: at(4, 4),

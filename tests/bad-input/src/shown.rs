@@ -6,14 +6,14 @@ use kfd_trace::events::tables::{IoctlRow, Tables};
 use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::model::event::{Body, Event};
 use kfd_trace::model::verdict::{ProbeStatus, Verdict};
-use kfd_trace::output::api::{self, EventsView, HeldView, Tracing, View};
+use kfd_trace::output::api::{self, ApiView, EventsView, HeldView, Tracing};
 use kfd_trace::output::event::context::Context;
 use kfd_trace::output::event::json;
 use kfd_trace::output::event::stream::Stream;
 use kfd_trace::output::metrics::{self, Detail, Scrape};
 use kfd_trace::output::page::{self, PageView};
 use kfd_trace::output::ps::{self, Columns};
-use kfd_trace::output::summary::{Input, Summary};
+use kfd_trace::output::summary::{Summary, SummaryInput};
 use kfd_trace::state::{
     Change, Class, Filter, History, IoctlTotals, SampleTotals, Snapshot, Source, Sources, State,
 };
@@ -94,10 +94,10 @@ pub fn world(
     let rows = ps::merge(vec![ps::PsRow::from_snapshot(&snapshot, NOW_NS, NOW_NS)]);
     let asked = Sources::from(Source::Probe).with(Source::Sysfs);
     for columns in [Columns::All, Columns::Usual { width: Some(80) }] {
-        written(|out| ps::text(out, &rows, &ps::View { asked, topology, columns }));
+        written(|out| ps::text(out, &rows, &ps::PsView { asked, topology, columns }));
     }
     document(&written(|out| ps::json(out, &rows, asked, topology, clock.rfc3339(NOW_NS))));
-    let view = View { snapshot: &snapshot, topology, clock: &clock, now_ns: NOW_NS };
+    let view = ApiView { snapshot: &snapshot, topology, clock: &clock, now_ns: NOW_NS };
     for made in [api::queues(&view), api::processes(&view), api::gpus(&view)] {
         document(&made.expect("a document"));
     }
@@ -105,7 +105,7 @@ pub fn world(
     let tables = Tables { ioctls: ioctls.to_vec(), ..Tables::default() };
     exposition(&snapshot, topology, &tables, undecoded);
     let (retired, dropped) = (IoctlTotals::default(), BTreeMap::new());
-    let input = Input {
+    let input = SummaryInput {
         snapshot: &snapshot,
         tables: &tables,
         retired: &retired,
@@ -120,7 +120,7 @@ pub fn world(
 }
 
 /// The history, as JSON and on the page, which runs no script but its own and is not long.
-fn past(history: &History, now: &View<'_>) {
+fn past(history: &History, now: &ApiView<'_>) {
     let kept = Class::ALL.map(|class| (class, history.kept(class)));
     let found = history.find(&Filter::newest(usize::MAX));
     let ts = now.clock.rfc3339(NOW_NS);

@@ -27,20 +27,20 @@ fn commands_before_7_and_since() {
 
 #[test]
 fn lives_of_queues() {
-    let step = |step| Message::Step { address: 0x10, step };
-    assert_eq!(parse("acquireQueue refCount: 0x10 (1)"), step(Step::Acquired));
-    assert_eq!(parse("acquireQueue refCount: 0x10 (1) (dedicated)"), step(Step::Acquired));
-    assert_eq!(parse("selected queue refCount: 0x10 (2)"), step(Step::Selected));
-    assert_eq!(parse("releaseQueue refCount:0x10 (0)"), step(Step::Released));
-    assert_eq!(parse("deleting hardware queue 0x10 with refCount 0"), step(Step::Deleted));
-    assert_eq!(parse("Deleting CG enabled hardware queue 0x10 "), step(Step::Deleted));
-    assert_eq!(parse("Setting CU mask 0xff for hardware queue 0x10"), step(Step::CuMask));
+    let step = |step| Message::LogStep { address: 0x10, step };
+    assert_eq!(parse("acquireQueue refCount: 0x10 (1)"), step(LogStep::Acquired));
+    assert_eq!(parse("acquireQueue refCount: 0x10 (1) (dedicated)"), step(LogStep::Acquired));
+    assert_eq!(parse("selected queue refCount: 0x10 (2)"), step(LogStep::Selected));
+    assert_eq!(parse("releaseQueue refCount:0x10 (0)"), step(LogStep::Released));
+    assert_eq!(parse("deleting hardware queue 0x10 with refCount 0"), step(LogStep::Deleted));
+    assert_eq!(parse("Deleting CG enabled hardware queue 0x10 "), step(LogStep::Deleted));
+    assert_eq!(parse("Setting CU mask 0xff for hardware queue 0x10"), step(LogStep::CuMask));
     assert_eq!(parse("releaseQueue refCount:"), Message::Damaged(Damaged::Queue));
-    let pool = Pool { low: 0, normal: 1, high: 2, maximum: 8 };
+    let pool = QueuePool { low: 0, normal: 1, high: 2, maximum: 8 };
     let text = "umber of allocated hardware queues with low priority: 0, with normal priority: 1, with high \
                 priority: 2, maximum per priority is: 8";
-    assert_eq!(parse(&format!("N{text}")), Message::Pool(pool));
-    assert_eq!(parse(&format!("n{text}")), Message::Pool(pool));
+    assert_eq!(parse(&format!("N{text}")), Message::QueuePool(pool));
+    assert_eq!(parse(&format!("n{text}")), Message::QueuePool(pool));
 }
 
 #[test]

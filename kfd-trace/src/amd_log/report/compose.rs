@@ -2,7 +2,7 @@
 
 use super::queue::{ends, hex};
 use super::*;
-use crate::amd_log::join::{self, Verdict};
+use crate::amd_log::join::{self, JoinResult};
 use crate::amd_log::message::Damaged;
 use crate::amd_log::prefix::Style;
 use crate::amd_log::tally::{COMMANDS, DISPATCHES, Tally};
@@ -11,7 +11,7 @@ use crate::amd_log::{notes, rows};
 impl Report {
     /// `kfd`: `None` if no join was requested.
     #[must_use]
-    pub fn new(tally: &Tally, inputs: Vec<Input>, kfd: Option<&Kfd>) -> Report {
+    pub fn new(tally: &Tally, inputs: Vec<LogInput>, kfd: Option<&Kfd>) -> Report {
         let rows = rows::rows(&tally.queues);
         let joined = kfd.map(|kfd| join::join(&rows, &kfd.queues));
         let queues: Vec<QueueReport> = rows
@@ -26,7 +26,7 @@ impl Report {
         let join = kfd.zip(joined.as_ref()).map(|(kfd, joined)| JoinReport {
             asked: kfd.asked.clone(),
             kfd_queues: kfd.queues.len(),
-            joined: joined.iter().filter(|(verdict, _)| *verdict == Verdict::Joined).count(),
+            joined: joined.iter().filter(|(verdict, _)| *verdict == JoinResult::Joined).count(),
             not_in_log: join::unnamed(&kfd.queues, joined)
                 .into_iter()
                 .map(|(pid, queues)| NotInLog { pid, queues })

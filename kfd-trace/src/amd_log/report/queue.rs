@@ -1,6 +1,6 @@
 //! A queue in the report.
 
-use crate::amd_log::join::Verdict;
+use crate::amd_log::join::JoinResult;
 use crate::amd_log::packet::Shape;
 use crate::amd_log::queues::Backlog;
 use crate::amd_log::queues::Span;
@@ -39,14 +39,14 @@ pub struct QueueReport {
     pub shapes: Vec<ShapeReport>,
     pub backlog: Option<BacklogReport>,
     /// `null`: no join was requested.
-    pub join: Option<Verdict>,
+    pub join: Option<JoinResult>,
     pub kfd: Option<KfdQueue>,
 }
 
 /// Dispatches of the same shape.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ShapeReport {
-    pub header: Header,
+    pub header: PacketHeader,
     pub grid: Option<[u64; 3]>,
     pub workgroup: [u64; 3],
     pub clusters: Option<[u64; 3]>,
@@ -56,7 +56,7 @@ pub struct ShapeReport {
 
 /// An AQL packet's header (HSA platform system architecture specification, 2.9.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Header {
+pub struct PacketHeader {
     pub raw: u16,
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -65,10 +65,10 @@ pub struct Header {
     pub release: &'static str,
 }
 
-impl Header {
+impl PacketHeader {
     /// Bits 0 to 7 are the type, 8 the barrier bit, 9 and 10 the acquire scope, 11 and 12 the release scope.
     #[must_use]
-    pub fn decode(raw: u16) -> Header {
+    pub fn decode(raw: u16) -> PacketHeader {
         let scope = |shift: u16| match raw >> shift & 3 {
             0 => "none",
             1 => "agent",
@@ -84,7 +84,7 @@ impl Header {
             5 => "barrier_or",
             _ => "unknown",
         };
-        Header { raw, kind, barrier: raw & 0x100 != 0, acquire: scope(9), release: scope(11) }
+        PacketHeader { raw, kind, barrier: raw & 0x100 != 0, acquire: scope(9), release: scope(11) }
     }
 }
 
@@ -102,7 +102,7 @@ pub struct BacklogReport {
 }
 
 impl QueueReport {
-    pub(super) fn new(row: &QueueRow, join: Option<Verdict>, recorded: Option<&Recorded>) -> QueueReport {
+    pub(super) fn new(row: &QueueRow, join: Option<JoinResult>, recorded: Option<&Recorded>) -> QueueReport {
         let (first_mono_us, last_mono_us) = ends(row.span);
         let packets = &row.packets;
         QueueReport {
@@ -140,7 +140,7 @@ impl QueueReport {
 impl ShapeReport {
     fn new(shape: Shape, count: u64) -> ShapeReport {
         ShapeReport {
-            header: Header::decode(shape.header),
+            header: PacketHeader::decode(shape.header),
             grid: shape.grid,
             workgroup: shape.workgroup,
             clusters: shape.clusters,
@@ -180,16 +180,26 @@ mod tests {
 
     #[test]
     fn headers_are_decoded_by_their_bits() {
-        let expected =
-            Header { raw: 0xb02, kind: "kernel_dispatch", barrier: true, acquire: "agent", release: "agent" };
+        let expected = PacketHeader {
+            raw: 0xb02,
+            kind: "kernel_dispatch",
+            barrier: true,
+            acquire: "agent",
+            release: "agent",
+        };
         assert_eq!(
-            Header::decode(0xb02),
+            PacketHeader::decode(0xb02),
             expected,
             "as the log decodes it itself: type=2, barrier=1, acquire=1, release=1"
         );
-        let expected =
-            Header { raw: 0x1403, kind: "barrier_and", barrier: false, acquire: "system", release: "system" };
-        assert_eq!(Header::decode(0x1403), expected);
-        assert_eq!(Header::decode(0x600).acquire, "reserved");
+        let expected = PacketHeader {
+            raw: 0x1403,
+            kind: "barrier_and",
+            barrier: false,
+            acquire: "system",
+            release: "system",
+        };
+        assert_eq!(PacketHeader::decode(0x1403), expected);
+        assert_eq!(PacketHeader::decode(0x600).acquire, "reserved");
     }
 }

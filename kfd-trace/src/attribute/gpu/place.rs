@@ -10,7 +10,7 @@ pub(super) struct Location {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PlaceOnGpu {
     pub(super) pci: String,
     /// `None` for a chip that is not partitioned.
     pub(super) partition: Option<u32>,
@@ -34,7 +34,10 @@ impl Location {
 }
 
 /// One place per location. `exists`: whether the machine has a PCI device at this address.
-pub(super) fn places(locations: &[Option<Location>], exists: impl Fn(&str) -> bool) -> Vec<Option<Place>> {
+pub(super) fn places(
+    locations: &[Option<Location>],
+    exists: impl Fn(&str) -> bool,
+) -> Vec<Option<PlaceOnGpu>> {
     let resolved: Vec<_> = locations
         .iter()
         .map(|location| {
@@ -47,7 +50,7 @@ pub(super) fn places(locations: &[Option<Location>], exists: impl Fn(&str) -> bo
     let shared = |pci: &str| resolved.iter().flatten().filter(|(other, _)| other == pci).count() > 1;
     let place = |(pci, partition): &(String, u32)| {
         let partition = (*partition != 0 || shared(pci)).then_some(*partition);
-        Place { pci: pci.clone(), partition }
+        PlaceOnGpu { pci: pci.clone(), partition }
     };
     resolved.iter().map(|one| one.as_ref().map(place)).collect()
 }

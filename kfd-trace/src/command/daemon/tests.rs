@@ -27,7 +27,7 @@ async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Re
     let roots = Roots::under(root);
     let mut tracer = Tracer::idle(&roots);
     tracer.driver_loads = driver_loads;
-    let page = Page::new(roots, detail(0));
+    let page = SharedPage::new(roots, detail(0));
     let _turn = signals::tests::TURN.lock().await;
     let (mut signals, mut supervisor) = (Signals::new().unwrap(), Supervisor::from_env());
     let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);
@@ -49,7 +49,8 @@ async fn a_driver_that_cannot_be_traced_is_waited_for_by_who_traced_one_before()
 async fn who_waits_for_a_driver_is_up() {
     let root = tempfile::tempdir().unwrap();
     let _turn = signals::tests::TURN.lock().await;
-    let (page, mut signals) = (Page::new(Roots::under(root.path()), detail(0)), Signals::new().unwrap());
+    let (page, mut signals) =
+        (SharedPage::new(Roots::under(root.path()), detail(0)), Signals::new().unwrap());
     let (mut supervisor, reported) = listening();
     let tracer = Tracer::idle(&Roots::under(root.path()));
     let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);

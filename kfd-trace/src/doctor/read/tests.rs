@@ -62,7 +62,7 @@ impl Made {
         self.stats.insert(self.procfs.path().join(format!("{folder}/fd/{fd}")), stat);
     }
 
-    fn read(&self, wanted: &[u32]) -> Read {
+    fn read(&self, wanted: &[u32]) -> ScannedProcfs {
         let devices = Devices { kfd: Some(DEVICE), drm: BTreeSet::from([DRM]) };
         let wanted = wanted.iter().copied().collect();
         let details =

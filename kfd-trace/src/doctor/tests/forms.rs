@@ -6,27 +6,27 @@ use crate::doctor::sampled::Sampled;
 use crate::doctor::samples::{OTHER, PID, bare, life, listed, open, process, seen, with};
 use crate::doctor::seen::{KfdProcesses, Mappings};
 use crate::doctor::text::KernelSummary;
-use crate::doctor::{Observed, Report, json, text};
-use crate::kernel::{Finding, Severity};
+use crate::doctor::{Diagnosis, Observed, json, text};
+use crate::kernel::{Finding, FindingSeverity};
 use std::collections::BTreeSet;
 
 fn finding() -> Finding {
     Finding {
-        severity: Severity::Limits,
+        severity: FindingSeverity::Limits,
         what: "no BTF\x1b".to_owned(),
         consequence: "only ioctls are traced",
         remedy: "use another kernel",
     }
 }
 
-fn shown(report: &Report, only: bool) -> String {
+fn shown(report: &Diagnosis, only: bool) -> String {
     let (facts, findings) = ([("kernel", "6.12.0".to_owned())], [finding()]);
     let mut out = Vec::new();
     text::text(&mut out, report, KernelSummary { facts: &facts, findings: &findings }, only).expect("memory");
     String::from_utf8(out).expect("UTF-8")
 }
 
-fn value(report: &Report) -> serde_json::Value {
+fn value(report: &Diagnosis) -> serde_json::Value {
     let (facts, findings) = ([("kernel", "6.12.0".to_owned())], [finding()]);
     let mut out = Vec::new();
     json::json(&mut out, report, KernelSummary { facts: &facts, findings: &findings }, None).expect("memory");

@@ -16,7 +16,7 @@ pub use error::BtfError;
 pub use parse::Btf;
 use parse::{BtfKind, Type, name_hash};
 #[cfg(test)]
-pub(super) use sample::Sample;
+pub(super) use sample::SyntheticBtf;
 
 /// Position of a member in its structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

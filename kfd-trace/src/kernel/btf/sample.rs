@@ -3,22 +3,22 @@
 use super::Btf;
 use std::sync::Arc;
 
-pub(in crate::kernel) struct Sample {
+pub(in crate::kernel) struct SyntheticBtf {
     types: Vec<u8>,
     strings: Vec<u8>,
     first_string: u32,
     next_id: u32,
 }
 
-impl Sample {
+impl SyntheticBtf {
     pub(in crate::kernel) fn new() -> Self {
-        Sample { types: Vec::new(), strings: vec![0], first_string: 0, next_id: 1 }
+        SyntheticBtf { types: Vec::new(), strings: vec![0], first_string: 0, next_id: 1 }
     }
 
     /// Split BTF on top of another.
-    pub(in crate::kernel) fn on(base: &Sample) -> Self {
+    pub(in crate::kernel) fn on(base: &SyntheticBtf) -> Self {
         let first_string = u32::try_from(base.strings.len()).unwrap();
-        Sample { types: Vec::new(), strings: Vec::new(), first_string, next_id: base.next_id }
+        SyntheticBtf { types: Vec::new(), strings: Vec::new(), first_string, next_id: base.next_id }
     }
 
     pub(in crate::kernel) fn int(&mut self, name: &str, size: u32) -> u32 {

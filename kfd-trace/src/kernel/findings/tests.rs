@@ -19,7 +19,7 @@ fn good() -> Preflight {
         kprobes_enabled: Some(true),
         vmlinux_btf: true,
         amdgpu_btf: true,
-        driver: Driver::Module { version: None, srcversion: None },
+        driver: DriverForm::Module { version: None, srcversion: None },
         kfd: true,
         possible_cpus: Some(2),
         cpu_ids: Some(2),
@@ -27,7 +27,7 @@ fn good() -> Preflight {
 }
 
 /// Severity of the only finding, and the start of its text.
-fn only(seen: &Preflight) -> (Severity, String) {
+fn only(seen: &Preflight) -> (FindingSeverity, String) {
     let found = findings(seen);
     assert_eq!(found.len(), 1, "{found:?}");
     (found[0].severity, found[0].to_string())
@@ -43,28 +43,31 @@ fn a_good_machine_has_none() {
 
 #[test]
 fn each_lack_has_its_line() {
-    let module_less = Preflight { driver: Driver::Absent, kfd: false, amdgpu_btf: false, ..good() };
+    let module_less = Preflight { driver: DriverForm::Absent, kfd: false, amdgpu_btf: false, ..good() };
     let (severity, line) = only(&module_less);
-    assert_eq!(severity, Severity::NothingToTrace);
+    assert_eq!(severity, FindingSeverity::NothingToTrace);
     assert!(line.starts_with("the amdgpu driver is not loaded: there is nothing to trace; load it"));
 
-    assert_eq!(only(&Preflight { kfd: false, ..good() }).0, Severity::NothingToTrace);
+    assert_eq!(only(&Preflight { kfd: false, ..good() }).0, FindingSeverity::NothingToTrace);
     let (severity, line) = only(&Preflight { pid_namespace: Some(4_026_532_000), ..good() });
-    assert_eq!(severity, Severity::Blocks);
+    assert_eq!(severity, FindingSeverity::Blocks);
     assert!(line.contains("a PID namespace that is not the host's") && line.contains("--path.procfs"));
-    assert_eq!(only(&Preflight { kprobes_enabled: Some(false), ..good() }).0, Severity::Blocks);
+    assert_eq!(only(&Preflight { kprobes_enabled: Some(false), ..good() }).0, FindingSeverity::Blocks);
     let (severity, line) = only(&Preflight { ftrace_enabled: Some(0), ..good() });
-    assert!(severity == Severity::Blocks && line.ends_with("sysctl kernel.ftrace_enabled=1"), "{line}");
+    assert!(
+        severity == FindingSeverity::Blocks && line.ends_with("sysctl kernel.ftrace_enabled=1"),
+        "{line}"
+    );
     let locked = Preflight { lockdown: Some(Lockdown::Confidentiality), ..good() };
-    assert_eq!(only(&locked).0, Severity::Blocks);
+    assert_eq!(only(&locked).0, FindingSeverity::Blocks);
 
     let (severity, line) = only(&Preflight { amdgpu_btf: false, ..good() });
-    assert_eq!(severity, Severity::Limits);
+    assert_eq!(severity, FindingSeverity::Limits);
     assert!(line.contains("no BTF of the amdgpu module") && line.contains("only ioctls are traced"));
     assert!(only(&Preflight { vmlinux_btf: false, amdgpu_btf: false, ..good() }).1.contains("of the kernel"));
     assert!(only(&Preflight { kptr_restrict: Some(2), ..good() }).1.contains("kptr_restrict is 2"));
-    assert_eq!(only(&Preflight { tracefs_mounted: Some(false), ..good() }).0, Severity::Note);
-    assert_eq!(only(&Preflight { capabilities: None, ..good() }).0, Severity::Limits);
+    assert_eq!(only(&Preflight { tracefs_mounted: Some(false), ..good() }).0, FindingSeverity::Note);
+    assert_eq!(only(&Preflight { capabilities: None, ..good() }).0, FindingSeverity::Limits);
 }
 
 #[test]
@@ -77,25 +80,25 @@ fn what_only_some_machines_need_is_reported_there_alone() {
     let hidden =
         Preflight { capabilities: without(Capability::SysPtrace), processes_hidden: Some(true), ..good() };
     let (severity, line) = only(&hidden);
-    assert!(severity == Severity::Limits && line.starts_with("no CAP_SYS_PTRACE"), "{line}");
+    assert!(severity == FindingSeverity::Limits && line.starts_with("no CAP_SYS_PTRACE"), "{line}");
     assert_eq!(findings(&Preflight { processes_hidden: Some(false), ..hidden }), []);
 }
 
 #[test]
 fn a_built_in_driver_needs_no_module_btf() {
-    assert_eq!(findings(&Preflight { driver: Driver::BuiltIn, amdgpu_btf: false, ..good() }), []);
+    assert_eq!(findings(&Preflight { driver: DriverForm::BuiltIn, amdgpu_btf: false, ..good() }), []);
 }
 
 #[test]
 fn an_ordinary_user_sees_first_what_blocks() {
     let user = Preflight { euid: Some(1000), capabilities: Some(Capabilities(0)), ..good() };
     let found = findings(&user);
-    assert_eq!(found[0].severity, Severity::Blocks);
+    assert_eq!(found[0].severity, FindingSeverity::Blocks);
     assert!(found[0].to_string().starts_with("not root (uid 1000): no probe can be set"));
     assert!(found.is_sorted_by_key(|finding| finding.severity));
     let locked = Preflight { capabilities: None, lockdown: Some(Lockdown::Confidentiality), ..good() };
     let severities: Vec<_> = findings(&locked).iter().map(|finding| finding.severity).collect();
-    assert_eq!(severities, [Severity::Blocks, Severity::Limits]);
+    assert_eq!(severities, [FindingSeverity::Blocks, FindingSeverity::Limits]);
     let container = Preflight { capabilities: Some(Capabilities(0)), ..good() };
     assert!(findings(&container)[0].to_string().contains("container"));
 }
@@ -105,10 +108,10 @@ fn bpf_and_perfmon_are_enough() {
     let bits = [Capability::Bpf, Capability::Perfmon, Capability::Syslog];
     let bits = bits.iter().fold(0, |all, bit| all | 1 << *bit as u8);
     let found = findings(&Preflight { euid: Some(999), capabilities: Some(Capabilities(bits)), ..good() });
-    assert!(found.iter().all(|finding| finding.severity == Severity::Note), "{found:?}");
+    assert!(found.iter().all(|finding| finding.severity == FindingSeverity::Note), "{found:?}");
     let no_syslog = Some(Capabilities(!(1 << Capability::Syslog as u8)));
     let (severity, line) = only(&Preflight { capabilities: no_syslog, ..good() });
-    assert!(severity == Severity::Limits && line.starts_with("no CAP_SYSLOG"), "{line}");
+    assert!(severity == FindingSeverity::Limits && line.starts_with("no CAP_SYSLOG"), "{line}");
     let open = |paranoid| Preflight {
         capabilities: no_syslog,
         kptr_restrict: Some(0),
@@ -125,10 +128,13 @@ fn bpf_and_perfmon_are_enough() {
         ..good()
     };
     let (severity, line) = only(&strict);
-    assert!(severity == Severity::Limits && line.contains("kernel.perf_event_paranoid is 3"), "{line}");
+    assert!(
+        severity == FindingSeverity::Limits && line.contains("kernel.perf_event_paranoid is 3"),
+        "{line}"
+    );
     for (held, missing) in [(Capability::Bpf, "no CAP_PERFMON"), (Capability::Perfmon, "no CAP_BPF")] {
         let held = Some(Capabilities(1 << held as u8));
         let found = findings(&Preflight { capabilities: held, ..good() });
-        assert_eq!((found[0].severity, found[0].what.as_str()), (Severity::Blocks, missing));
+        assert_eq!((found[0].severity, found[0].what.as_str()), (FindingSeverity::Blocks, missing));
     }
 }

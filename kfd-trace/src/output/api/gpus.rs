@@ -1,13 +1,13 @@
 //! One GPU, or one partition of one.
 
-use super::View;
+use super::ApiView;
 use crate::attribute::Gpu;
 use crate::output::budget::Budget;
 use crate::output::names::{self, ByPool};
 use serde::Serialize;
 
 #[derive(Serialize)]
-pub(super) struct Row<'a> {
+pub(super) struct GpuRow<'a> {
     gpu: String,
     index: u32,
     gpu_id: u32,
@@ -31,15 +31,15 @@ pub(super) struct Row<'a> {
     vm_faults: u64,
 }
 
-pub(super) fn rows<'a>(view: &View<'a>) -> Vec<Row<'a>> {
+pub(super) fn rows<'a>(view: &ApiView<'a>) -> Vec<GpuRow<'a>> {
     let budget = Budget::of_snapshot(view.snapshot, view.topology);
     view.topology.gpus.iter().map(|gpu| row(gpu, &budget, view)).collect()
 }
 
-fn row<'a>(gpu: &'a Gpu, budget: &Budget, view: &View<'a>) -> Row<'a> {
+fn row<'a>(gpu: &'a Gpu, budget: &Budget, view: &ApiView<'a>) -> GpuRow<'a> {
     let seen = view.snapshot.gpus.get(&gpu.gpu_id).copied().unwrap_or_default();
     let slots = gpu.slots();
-    Row {
+    GpuRow {
         gpu: gpu.label(),
         index: gpu.index,
         gpu_id: gpu.gpu_id,

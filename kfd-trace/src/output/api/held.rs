@@ -1,7 +1,7 @@
 //! Which process held which queue at a given time: queues still alive, and queues that have ended since.
 
 use super::who::Who;
-use super::{View, written};
+use super::{ApiView, written};
 use crate::model::event::{ProcessId, QueueType};
 use crate::state::{Entry, Kept, Process, Queue, What};
 use crate::text::clock;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub struct HeldView<'a> {
     /// Live queues.
-    pub now: &'a View<'a>,
+    pub now: &'a ApiView<'a>,
     /// Ends of queues that existed at that time ([`crate::state::History::ended_after`]).
     pub ended: &'a [Arc<Entry>],
     /// The requested time, nanoseconds of the Unix epoch.
@@ -27,7 +27,7 @@ pub struct HeldView<'a> {
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct HoldingRow<'a> {
     #[serde(flatten)]
     who: Who<'a>,
     gpu: Option<String>,
@@ -52,14 +52,14 @@ pub fn held(view: &HeldView<'_>) -> serde_json::Result<String> {
         complete_since: Option<String>,
         traced: bool,
         complete: bool,
-        queues: Vec<Row<'a>>,
+        queues: Vec<HoldingRow<'a>>,
     }
     let since_ns = view.kept.dropped_until_ns.map_or(view.began_ns, |until| until.max(view.began_ns));
     let now = view.now;
     let live = now.snapshot.queues().filter_map(|(process, queue)| live(process, queue, view));
     let lives: BTreeSet<Stay> = now.snapshot.queues().map(|(process, queue)| stay(process, queue)).collect();
     let ended = view.ended.iter().filter_map(|entry| ended(entry, &lives, view));
-    let mut queues: Vec<Row<'_>> = live.chain(ended).collect();
+    let mut queues: Vec<HoldingRow<'_>> = live.chain(ended).collect();
     queues.sort_by(|one, other| key(one).cmp(&key(other)));
     let list = List {
         at: clock::rfc3339(view.at_ns),
@@ -71,14 +71,14 @@ pub fn held(view: &HeldView<'_>) -> serde_json::Result<String> {
     written(now.clock.rfc3339(now.now_ns), list)
 }
 
-fn key<'r>(row: &'r Row<'_>) -> (Option<u32>, Option<u32>, &'r Option<String>, u32) {
+fn key<'r>(row: &'r HoldingRow<'_>) -> (Option<u32>, Option<u32>, &'r Option<String>, u32) {
     (row.gpu_id, row.who.pid, &row.who.kfd_process, row.queue_id)
 }
 
-fn live<'a>(process: &'a Process, queue: &Queue, view: &HeldView<'a>) -> Option<Row<'a>> {
+fn live<'a>(process: &'a Process, queue: &Queue, view: &HeldView<'a>) -> Option<HoldingRow<'a>> {
     let clock = view.now.clock;
     let from_ns = clock.unix_ns(queue.born_ns.or(queue.adopted_ns)?)?;
-    (from_ns <= view.at_ns).then(|| Row {
+    (from_ns <= view.at_ns).then(|| HoldingRow {
         who: process.into(),
         gpu: queue.facts.gpu_id.and_then(|id| view.now.topology.label(id)),
         gpu_id: queue.facts.gpu_id,
@@ -98,14 +98,14 @@ fn stay(process: &Process, queue: &Queue) -> Stay {
     (process.tgid, process.id(), queue.queue_id, queue.born_ns.or(queue.adopted_ns))
 }
 
-fn ended<'a>(entry: &'a Entry, lives: &BTreeSet<Stay>, view: &HeldView<'a>) -> Option<Row<'a>> {
+fn ended<'a>(entry: &'a Entry, lives: &BTreeSet<Stay>, view: &HeldView<'a>) -> Option<HoldingRow<'a>> {
     let What::QueueDestroy(queue) = &entry.what else { return None };
     // Its destroy failed later: it is alive.
     if lives.contains(&(entry.pid(), entry.process(), queue.queue_id, queue.stood_from_ns())) {
         return None;
     }
     let at = |mono_ns: u64| clock::rfc3339(entry.mono_to_wall_ns().checked_add_unsigned(mono_ns)?);
-    Some(Row {
+    Some(HoldingRow {
         who: entry.into(),
         gpu: queue.gpu_id.and_then(|id| view.now.topology.label(id)),
         gpu_id: queue.gpu_id,

@@ -1,6 +1,6 @@
 //! One process, live or remembered. Its arguments are not shown: they may contain secrets.
 
-use super::View;
+use super::ApiView;
 use super::who::Who;
 use crate::model::incident::Trigger;
 use crate::output::activity::{WorkFields, works};
@@ -8,7 +8,7 @@ use crate::state::{Evictions, Process};
 use serde::Serialize;
 
 #[derive(Serialize)]
-pub(super) struct Row<'a> {
+pub(super) struct ProcessRow<'a> {
     #[serde(flatten)]
     who: Who<'a>,
     alive: bool,
@@ -20,12 +20,12 @@ pub(super) struct Row<'a> {
     evicted: bool,
     evictions_total: u64,
     evicted_ns: u64,
-    evictions: Vec<OnGpu>,
+    evictions: Vec<ProcessOnGpu>,
     activity: Vec<WorkFields>,
 }
 
 #[derive(Serialize)]
-struct OnGpu {
+struct ProcessOnGpu {
     gpu_id: u32,
     evicted: bool,
     evictions: u64,
@@ -33,18 +33,18 @@ struct OnGpu {
     last_trigger: Option<&'static str>,
 }
 
-pub(super) fn row<'a>(process: &'a Process, view: &View<'a>) -> Row<'a> {
+pub(super) fn row<'a>(process: &'a Process, view: &ApiView<'a>) -> ProcessRow<'a> {
     // An ended process is no longer evicted, even without a restore event.
     let until_ns = process.released_ns.unwrap_or(view.now_ns);
     let alive = process.alive();
-    let on_gpu = |(gpu_id, evictions): (&u32, &Evictions)| OnGpu {
+    let on_gpu = |(gpu_id, evictions): (&u32, &Evictions)| ProcessOnGpu {
         gpu_id: *gpu_id,
         evicted: alive && evictions.evicted,
         evictions: evictions.count,
         evicted_ns: evictions.evicted_ns(until_ns),
         last_trigger: evictions.trigger.map(Trigger::name),
     };
-    Row {
+    ProcessRow {
         who: process.into(),
         alive,
         opens: process.opens,

@@ -58,7 +58,7 @@ impl ApiQuery {
     /// # Errors
     /// What is wrong with the query, in one line.
     pub fn new(resource: Resource, pairs: &[(String, String)]) -> Result<ApiQuery, String> {
-        let mut given = Given::new(resource, pairs)?;
+        let mut given = QueryPairs::new(resource, pairs)?;
         Ok(match resource {
             Resource::Queues => given.time("at")?.map_or(ApiQuery::Queues, ApiQuery::QueuesAt),
             Resource::Processes => ApiQuery::Processes,
@@ -69,14 +69,14 @@ impl ApiQuery {
     }
 }
 
-struct Given<'a> {
+struct QueryPairs<'a> {
     once: BTreeMap<&'a str, &'a str>,
     events: BTreeSet<&'static str>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> QueryPairs<'a> {
     fn new(resource: Resource, pairs: &'a [(String, String)]) -> Result<Self, String> {
-        let mut given = Given { once: BTreeMap::new(), events: BTreeSet::new() };
+        let mut given = QueryPairs { once: BTreeMap::new(), events: BTreeSet::new() };
         for (name, value) in pairs {
             if !resource.parameters().contains(&name.as_str()) {
                 return Err(unknown(resource, name));

@@ -1,6 +1,6 @@
 //! One live queue.
 
-use super::View;
+use super::ApiView;
 use crate::model::incident::MqdOp;
 use crate::output::activity::ActivityFields;
 use crate::output::names;
@@ -9,7 +9,7 @@ use crate::state::{Process, Queue, Sources};
 use serde::Serialize;
 
 #[derive(Serialize)]
-pub(super) struct Row<'a> {
+pub(super) struct QueueRow<'a> {
     pid: Option<u32>,
     ns_pid: Option<u32>,
     comm: Option<&'a str>,
@@ -27,7 +27,7 @@ pub(super) struct Row<'a> {
     evictions: u64,
     evicted_ns: u64,
     updates: u64,
-    mqd_writes: MqdWrites,
+    mqd_writes: MqdWriteCounts,
     activity: Option<ActivityFields>,
     origin: &'static str,
     born_mono_ns: Option<u64>,
@@ -39,17 +39,17 @@ pub(super) struct Row<'a> {
 }
 
 #[derive(Serialize)]
-struct MqdWrites {
+struct MqdWriteCounts {
     init: u64,
     update: u64,
     restore: u64,
 }
 
-pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &View<'a>) -> Row<'a> {
+pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &ApiView<'a>) -> QueueRow<'a> {
     let facts = &queue.facts;
     let gpu = facts.gpu_id.and_then(|id| view.topology.gpu(id));
     let writes = |op| queue.mqd_writes.of(op);
-    Row {
+    QueueRow {
         pid: process.tgid,
         ns_pid: process.ns_tgid,
         comm: process.comm.as_deref(),
@@ -66,7 +66,7 @@ pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &View<'a>) -
         evictions: queue.evictions.count,
         evicted_ns: queue.evictions.evicted_ns(view.now_ns),
         updates: queue.updates,
-        mqd_writes: MqdWrites {
+        mqd_writes: MqdWriteCounts {
             init: writes(MqdOp::Init),
             update: writes(MqdOp::Update),
             restore: writes(MqdOp::Restore),

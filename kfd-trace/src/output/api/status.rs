@@ -40,7 +40,7 @@ pub struct Tracing<'a> {
 /// As [`super::queues`].
 pub fn status(tracing: &Tracing<'_>) -> serde_json::Result<String> {
     #[derive(Serialize)]
-    struct Fields<'a> {
+    struct StatusFields<'a> {
         version: &'static str,
         began: Option<String>,
         tracing: bool,
@@ -56,7 +56,7 @@ pub fn status(tracing: &Tracing<'_>) -> serde_json::Result<String> {
     let probe = |probe| Probed::new(probe, tracing.missed, tracing.losses);
     written(
         tracing.ts.clone(),
-        Fields {
+        StatusFields {
             version: env!("CARGO_PKG_VERSION"),
             began: clock::rfc3339(tracing.began_ns),
             tracing: tracing.why_not.is_none(),

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 const GPU: u32 = 58270;
 const NOW: u64 = 1_000_000;
 
-fn of(state: &State, document: fn(&View<'_>) -> serde_json::Result<String>) -> Value {
+fn of(state: &State, document: fn(&ApiView<'_>) -> serde_json::Result<String>) -> Value {
     let (snapshot, topology, clock) = (state.snapshot(), topology(), clock());
-    let view = View { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: NOW };
+    let view = ApiView { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: NOW };
     serde_json::from_str(&document(&view).expect("JSON")).expect("JSON")
 }
 
@@ -54,7 +54,7 @@ fn a_queue_with_all_that_happened_to_it() {
 fn a_queue_has_its_fields_in_one_order() {
     let (state, topology, clock) = (traced(), topology(), clock());
     let snapshot = state.snapshot();
-    let view = View { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: NOW };
+    let view = ApiView { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: NOW };
     assert_eq!(
         queues(&view).expect("JSON"),
         concat!(
@@ -247,7 +247,7 @@ fn events_are_reported_as_the_stream_shows_them() {
 /// The document's content for that time, nanoseconds since boot.
 fn at(state: &State, history: &History, mono_ns: i64) -> Value {
     let (snapshot, topology, clock) = (state.snapshot(), topology(), clock());
-    let view = View { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: NOW };
+    let view = ApiView { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: NOW };
     let at_ns = BOOT + mono_ns;
     let ended = history.ended_after(at_ns);
     let kept = history.kept(Class::Queues);

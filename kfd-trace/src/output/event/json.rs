@@ -7,7 +7,7 @@
 use super::context::Context;
 pub(crate) use super::driver::line as driver_line;
 pub use super::driver::{Driver, driver};
-use super::{Fields, fields};
+use super::{EventFields, fields};
 use crate::model::event::Event;
 use crate::text::escape;
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub(super) struct EventLine<'a> {
     kfd_process: Option<String>,
     #[serde(flatten)]
     #[cfg_attr(test, schemars(skip))]
-    body: Fields<'a>,
+    body: EventFields<'a>,
 }
 
 /// Writes one event as one line.

@@ -22,7 +22,7 @@ use serde::Serialize;
 /// The JSON fields of an event's kind. All are always present; `null` is "not known" or "not measured".
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Fields<'a> {
+enum EventFields<'a> {
     Process(Box<process::ProcessFields<'a>>),
     Open(process::OpenFields),
     Bare {},
@@ -41,32 +41,32 @@ enum Fields<'a> {
     ResetEnd(gpu::ResetEndFields<'a>),
 }
 
-fn fields<'a>(event: &'a Event, context: &Context<'a>) -> Fields<'a> {
+fn fields<'a>(event: &'a Event, context: &Context<'a>) -> EventFields<'a> {
     match &event.body {
-        Body::ProcessSeen(seen) => Fields::Process(Box::new(process::seen_fields(seen, context))),
-        Body::Open { errno, .. } => Fields::Open(process::open_fields(*errno)),
-        Body::Close | Body::MmRelease | Body::ProcessRelease => Fields::Bare {},
-        Body::QueueCreate(queue) => Fields::Create(queue::create_fields(queue)),
+        Body::ProcessSeen(seen) => EventFields::Process(Box::new(process::seen_fields(seen, context))),
+        Body::Open { errno, .. } => EventFields::Open(process::open_fields(*errno)),
+        Body::Close | Body::MmRelease | Body::ProcessRelease => EventFields::Bare {},
+        Body::QueueCreate(queue) => EventFields::Create(queue::create_fields(queue)),
         Body::QueueDestroy { queue_id, gpu_id, .. } => {
-            Fields::Destroy(Box::new(queue::destroy_fields(*queue_id, *gpu_id, event.mono_ns, context)))
+            EventFields::Destroy(Box::new(queue::destroy_fields(*queue_id, *gpu_id, event.mono_ns, context)))
         }
         Body::QueueDestroyFailed { queue_id, gpu_id, errno } => {
-            Fields::DestroyFailed(queue::destroy_failed_fields(*queue_id, *gpu_id, *errno))
+            EventFields::DestroyFailed(queue::destroy_failed_fields(*queue_id, *gpu_id, *errno))
         }
-        Body::Ioctl(call) => Fields::Ioctl(Box::new(ioctl::fields(call, context))),
-        Body::QueueUpdate(update) => Fields::Update(queue::update_fields(update)),
+        Body::Ioctl(call) => EventFields::Ioctl(Box::new(ioctl::fields(call, context))),
+        Body::QueueUpdate(update) => EventFields::Update(queue::update_fields(update)),
         Body::MqdWrite { queue_id, gpu_id, op } => {
-            Fields::MqdWrite(queue::mqd_fields(*queue_id, *gpu_id, *op))
+            EventFields::MqdWrite(queue::mqd_fields(*queue_id, *gpu_id, *op))
         }
-        Body::Evict(eviction) => Fields::Evict(eviction::evict_fields(eviction)),
-        Body::Restore(eviction) => Fields::Restore(eviction::restore_fields(eviction, context)),
-        Body::EvictFailed(eviction) => Fields::EvictFailed(eviction::failed_fields(eviction)),
-        Body::VmFault(fault) => Fields::VmFault(gpu::fault_fields(fault)),
+        Body::Evict(eviction) => EventFields::Evict(eviction::evict_fields(eviction)),
+        Body::Restore(eviction) => EventFields::Restore(eviction::restore_fields(eviction, context)),
+        Body::EvictFailed(eviction) => EventFields::EvictFailed(eviction::failed_fields(eviction)),
+        Body::VmFault(fault) => EventFields::VmFault(gpu::fault_fields(fault)),
         Body::GpuResetBegin { gpu_id } | Body::HwsHang { gpu_id } => {
-            Fields::Gpu(gpu::fields(*gpu_id, context))
+            EventFields::Gpu(gpu::fields(*gpu_id, context))
         }
-        Body::GpuResetEnd { gpu_id } => Fields::ResetEnd(gpu::reset_end_fields(*gpu_id, context)),
-        Body::UserQueue(call) => Fields::UserQueue(queue::user_queue_fields(call)),
+        Body::GpuResetEnd { gpu_id } => EventFields::ResetEnd(gpu::reset_end_fields(*gpu_id, context)),
+        Body::UserQueue(call) => EventFields::UserQueue(queue::user_queue_fields(call)),
     }
 }
 

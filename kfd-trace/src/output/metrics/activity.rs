@@ -28,7 +28,7 @@ pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Famil
         for (gpu_id, on_gpu) in by_gpu(process) {
             let gpu = gpu_label(gpu_id);
             let labels = [&*pid, &id, &comm, &gpu];
-            let OnGpu { work, live } = on_gpu;
+            let ActivityOnGpu { work, live } = on_gpu;
             packets.add(&labels, work.packets, live.as_ref().and_then(|live| live.packets));
             bytes.add(&labels, work.ring_bytes, live.as_ref().and_then(|live| live.ring_bytes));
             incomplete.add(&labels, work.incomplete);
@@ -83,13 +83,13 @@ impl Three {
 
 /// Activity of a process on one GPU, and that of its live queues there as of the last sample.
 #[derive(Default)]
-struct OnGpu {
+struct ActivityOnGpu {
     work: Work,
-    live: Option<Live>,
+    live: Option<LiveQueues>,
 }
 
 #[derive(Default)]
-struct Live {
+struct LiveQueues {
     /// Backlogs; `None` without queues that are, or may be, measured.
     packets: Option<u64>,
     ring_bytes: Option<u64>,
@@ -99,11 +99,12 @@ struct Live {
     idle_ns: Option<u64>,
 }
 
-fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, OnGpu> {
-    let done = process.works.iter().map(|(gpu_id, work)| (*gpu_id, OnGpu { work: *work, live: None }));
-    let mut all: BTreeMap<Option<u32>, OnGpu> = done.collect();
+fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, ActivityOnGpu> {
+    let done =
+        process.works.iter().map(|(gpu_id, work)| (*gpu_id, ActivityOnGpu { work: *work, live: None }));
+    let mut all: BTreeMap<Option<u32>, ActivityOnGpu> = done.collect();
     for queue in process.queues.values() {
-        let OnGpu { work, live } = all.entry(queue.facts.gpu_id).or_default();
+        let ActivityOnGpu { work, live } = all.entry(queue.facts.gpu_id).or_default();
         let live = live.get_or_insert_default();
         let measured = queue.activity.now();
         if let Some(unit) = unit(&queue.facts).filter(|_| queue.activity.problem().is_none()) {

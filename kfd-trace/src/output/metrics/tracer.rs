@@ -5,7 +5,7 @@ use super::family::{Family, number};
 use super::table as t;
 use crate::events::tables::{NOT_DECODED, RING_FULL};
 use crate::events::undecoded::probe_name;
-use crate::model::missed::Cause;
+use crate::model::missed::MissCause;
 use crate::model::verdict::Verdict;
 use crate::state::{Anomaly, Difference, Source};
 use kfd_trace_common::counter::{ProbeId, Trouble};
@@ -114,7 +114,7 @@ fn counters(scrape: &Scrape<'_>) -> Vec<Family> {
     }
     of_probes.add(&[probe_name(None), NOT_DECODED], scrape.undecoded.of(None));
     for (probe, of_probe) in &tables.missed {
-        for cause in Cause::ALL {
+        for cause in MissCause::ALL {
             if let Some(count) = of_probe.of(cause) {
                 missed.add(&[probe.name(), cause.name()], count);
             }

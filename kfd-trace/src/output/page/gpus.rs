@@ -1,7 +1,7 @@
 //! One row per GPU.
 
 use crate::attribute::Pool;
-use crate::output::api::View;
+use crate::output::api::ApiView;
 use crate::output::budget::Budget;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ pub(super) struct GpuRow {
     pub(super) gpu_id: u32,
     pub(super) processes: usize,
     /// Each pool of slots: its name and its use.
-    pub(super) slots: Vec<Slots>,
+    pub(super) slots: Vec<SlotCells>,
     pub(super) evicted: usize,
     pub(super) faults: u64,
     pub(super) resets: u64,
@@ -19,14 +19,14 @@ pub(super) struct GpuRow {
     pub(super) trouble: Option<&'static str>,
 }
 
-pub(super) struct Slots {
+pub(super) struct SlotCells {
     pub(super) pool: &'static str,
     pub(super) used: u32,
     pub(super) slots: String,
     pub(super) over: bool,
 }
 
-pub(super) fn rows(view: &View<'_>) -> Vec<GpuRow> {
+pub(super) fn rows(view: &ApiView<'_>) -> Vec<GpuRow> {
     let budget = Budget::of_snapshot(view.snapshot, view.topology);
     let mut users: BTreeMap<u32, BTreeSet<_>> = BTreeMap::new();
     for (process, queue) in view.snapshot.queues() {
@@ -39,7 +39,7 @@ pub(super) fn rows(view: &View<'_>) -> Vec<GpuRow> {
         let slots = gpu.slots();
         let pool = |pool: Pool| {
             let (used, slots) = (budget.used(gpu, pool), slots.of(pool));
-            (used > 0 || slots.is_some_and(|slots| slots > 0)).then(|| Slots {
+            (used > 0 || slots.is_some_and(|slots| slots > 0)).then(|| SlotCells {
                 pool: pool.words(),
                 used,
                 slots: slots.map_or_else(|| "?".to_owned(), |slots| slots.to_string()),

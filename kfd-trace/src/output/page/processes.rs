@@ -2,13 +2,13 @@
 
 use super::cells::{dash, show, since, text};
 use crate::model::incident::Trigger;
-use crate::output::api::View;
+use crate::output::api::ApiView;
 use crate::output::belongs::BelongsFields;
 use crate::state::{Evictions, Process};
 use crate::text::clock::age;
 use std::cmp::Reverse;
 
-pub(super) struct ProcessRow {
+pub(super) struct ProcessCells {
     pub(super) pid: String,
     pub(super) comm: String,
     pub(super) ns_pid: String,
@@ -33,15 +33,15 @@ pub(super) struct EvictedRow {
 }
 
 /// Evicted processes first, then those with the most queues.
-pub(super) fn rows(processes: &[&Process], view: &View<'_>) -> Vec<ProcessRow> {
+pub(super) fn rows(processes: &[&Process], view: &ApiView<'_>) -> Vec<ProcessCells> {
     let mut sorted = processes.to_vec();
     sorted.sort_by_key(|process| (!process.evicted.evicted, Reverse(process.queues.len()), process.tgid));
     sorted.into_iter().map(|process| row(process, view.now_ns)).collect()
 }
 
-fn row(process: &Process, now_ns: u64) -> ProcessRow {
+fn row(process: &Process, now_ns: u64) -> ProcessCells {
     let evicted_ns = process.evicted.evicted_ns(now_ns);
-    ProcessRow {
+    ProcessCells {
         pid: pid(process),
         comm: comm(process),
         ns_pid: show(process.ns_tgid),
@@ -70,7 +70,7 @@ pub(super) fn comm(process: &Process) -> String {
 }
 
 /// Longest first; those of unknown duration before them.
-pub(super) fn evicted(processes: &[&Process], view: &View<'_>) -> Vec<EvictedRow> {
+pub(super) fn evicted(processes: &[&Process], view: &ApiView<'_>) -> Vec<EvictedRow> {
     let all = processes.iter().flat_map(|process| {
         let now = process.evictions.iter().filter(|(_, evictions)| evictions.evicted);
         now.map(|(gpu_id, evictions)| (*process, *gpu_id, evictions))

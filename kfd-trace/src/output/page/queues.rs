@@ -3,7 +3,7 @@
 use super::cells::{counted, show, since};
 use super::processes::{comm, pid};
 use crate::model::event::QueueType;
-use crate::output::api::View;
+use crate::output::api::ApiView;
 use crate::output::{activity, names};
 use crate::state::{Measured, Process, ProcessKey, Queue};
 use crate::text::clock::age;
@@ -21,7 +21,7 @@ const OF_PROCESS: usize = 12;
 const GROUPS: usize = 300;
 
 /// The queues of one GPU.
-pub(super) struct OnGpu {
+pub(super) struct QueuesOnGpu {
     /// Anchor for links within the page.
     pub(super) id: String,
     pub(super) label: String,
@@ -37,11 +37,11 @@ pub(super) struct Group {
     pub(super) comm: String,
     pub(super) count: String,
     pub(super) evicted: usize,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<QueueCells>,
     pub(super) more: usize,
 }
 
-pub(super) struct Row {
+pub(super) struct QueueCells {
     pub(super) queue_id: u32,
     pub(super) queue_type: &'static str,
     pub(super) state: String,
@@ -61,7 +61,7 @@ type Of<'a> = BTreeMap<ProcessKey, (&'a Process, Vec<&'a Queue>)>;
 
 /// GPUs in topology order, then others, each with the processes that have the most queues first. Room is
 /// shared evenly: no GPU takes that of the next one.
-pub(super) fn by_gpu(view: &View<'_>) -> Vec<OnGpu> {
+pub(super) fn by_gpu(view: &ApiView<'_>) -> Vec<QueuesOnGpu> {
     let mut found: BTreeMap<(usize, Option<u32>), Of<'_>> = BTreeMap::new();
     for (process, queue) in view.snapshot.queues() {
         let gpu_id = queue.facts.gpu_id;
@@ -74,7 +74,13 @@ pub(super) fn by_gpu(view: &View<'_>) -> Vec<OnGpu> {
     found.into_iter().map(each).collect()
 }
 
-fn on_gpu(gpu_id: Option<u32>, of: Of<'_>, most_groups: usize, mut room: usize, view: &View<'_>) -> OnGpu {
+fn on_gpu(
+    gpu_id: Option<u32>,
+    of: Of<'_>,
+    most_groups: usize,
+    mut room: usize,
+    view: &ApiView<'_>,
+) -> QueuesOnGpu {
     let mut of: Vec<_> = of.into_values().collect();
     of.sort_by_key(|(process, queues)| (Reverse(queues.len()), process.tgid, process.key));
     let queues: usize = of.iter().map(|(_, queues)| queues.len()).sum();
@@ -97,7 +103,7 @@ fn on_gpu(gpu_id: Option<u32>, of: Of<'_>, most_groups: usize, mut room: usize, 
             rows: queues.into_iter().take(shown).map(|queue| row(queue, view.now_ns)).collect(),
         }
     };
-    OnGpu {
+    QueuesOnGpu {
         id: gpu_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string()),
         label,
         count,
@@ -117,10 +123,10 @@ fn types(queues: &[&Queue]) -> String {
     format!("{}: {}", counted(queues.len(), "queue", "queues"), each.join(", "))
 }
 
-fn row(queue: &Queue, now_ns: u64) -> Row {
+fn row(queue: &Queue, now_ns: u64) -> QueueCells {
     let facts = &queue.facts;
     let size = facts.ring_size.map(|size| ByteSize(size).display().iec_short().to_string());
-    Row {
+    QueueCells {
         queue_id: queue.queue_id,
         queue_type: facts.queue_type.map_or("–", QueueType::name),
         state: crate::output::ps::state(facts),

@@ -115,7 +115,7 @@ impl World {
     fn html(&self) -> String {
         let (snapshot, clock) = (self.state.snapshot(), clock());
         let now_ns = HOUR * 3;
-        let view = View { snapshot: &snapshot, topology: &self.topology, clock: &clock, now_ns };
+        let view = ApiView { snapshot: &snapshot, topology: &self.topology, clock: &clock, now_ns };
         let (missed, losses) = (BTreeMap::new(), BTreeMap::new());
         let tracing = Tracing {
             ts: &clock.rfc3339(now_ns),
@@ -231,9 +231,9 @@ fn the_counts_of_what_is_shown_and_what_is_left_out_are_the_whole() {
     for (queues, each) in [(5_000, 10), (5_000, 40), (700, 1)] {
         let world = World::with_queues(3, queues, each);
         let (snapshot, clock) = (world.state.snapshot(), clock());
-        let view = View { snapshot: &snapshot, topology: &world.topology, clock: &clock, now_ns: HOUR };
+        let view = ApiView { snapshot: &snapshot, topology: &world.topology, clock: &clock, now_ns: HOUR };
         let gpus = queues::by_gpu(&view);
-        let of = |gpu: &OnGpu| -> usize {
+        let of = |gpu: &QueuesOnGpu| -> usize {
             let groups: usize = gpu.groups.iter().map(|group| group.rows.len() + group.more).sum();
             groups + gpu.more_queues
         };

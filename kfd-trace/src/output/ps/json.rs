@@ -58,7 +58,7 @@ struct JsonGpu<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Document<'a> {
+struct PsDocument<'a> {
     schema: u32,
     ts: Option<String>,
     /// The sources that were available.
@@ -88,7 +88,7 @@ pub fn json(
     let (queues, processes) = (json_rows(true), json_rows(false));
     let budget = budget(rows, topology);
     let gpus = topology.gpus.iter().map(|gpu| json_gpu(gpu, &budget)).collect();
-    escape::json(&mut *out, &Document { schema: SCHEMA, ts, asked, queues, processes, gpus })?;
+    escape::json(&mut *out, &PsDocument { schema: SCHEMA, ts, asked, queues, processes, gpus })?;
     writeln!(out)
 }
 

@@ -28,13 +28,13 @@ fn asked() -> Sources {
 
 fn tabled(rows: &[PsRow], columns: Columns) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let topology = topology();
-    table(rows, &View { asked: asked(), topology: &topology, columns })
+    table(rows, &PsView { asked: asked(), topology: &topology, columns })
 }
 
 fn lines(rows: &[PsRow], asked: Sources, columns: Columns) -> Vec<String> {
     let topology = topology();
     let mut out = Vec::new();
-    text(&mut out, rows, &View { asked, topology: &topology, columns }).expect("memory");
+    text(&mut out, rows, &PsView { asked, topology: &topology, columns }).expect("memory");
     String::from_utf8(out).expect("UTF-8").lines().map(str::to_owned).collect()
 }
 

@@ -1,20 +1,20 @@
 //! The records behind a summary, and what is missing from it, by name.
 
-use super::Input;
+use super::SummaryInput;
 use crate::model::ioctl;
-use crate::model::missed::Cause;
+use crate::model::missed::MissCause;
 use crate::state::IoctlTotals;
 use kfd_trace_common::kind::Kind;
 use std::collections::BTreeMap;
 
 /// Only values other than 0.
-pub(super) fn sent(input: &Input<'_>) -> BTreeMap<&'static str, u64> {
+pub(super) fn sent(input: &SummaryInput<'_>) -> BTreeMap<&'static str, u64> {
     let sent = Kind::ALL.iter().map(|kind| (kind.name(), input.tables.counters.sent(*kind)));
     sent.filter(|(_, count)| *count > 0).collect()
 }
 
 /// Only values other than 0.
-pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64> {
+pub(super) fn lost(input: &SummaryInput<'_>, all: &IoctlTotals) -> BTreeMap<String, u64> {
     let mut lost = input.tables.missing(input.undecoded);
     let mut add = |name: String, count: u64| {
         if count > 0 {
@@ -43,9 +43,9 @@ pub(super) fn lost(input: &Input<'_>, all: &IoctlTotals) -> BTreeMap<String, u64
 }
 
 /// Causes of misses that this kernel counts for no probe.
-pub(super) fn not_counted(input: &Input<'_>) -> Vec<&'static str> {
+pub(super) fn not_counted(input: &SummaryInput<'_>) -> Vec<&'static str> {
     let counted = |cause| input.tables.missed.values().any(|missed| missed.of(cause).is_some());
-    Cause::ALL.into_iter().filter(|cause| !counted(*cause)).map(Cause::name).collect()
+    MissCause::ALL.into_iter().filter(|cause| !counted(*cause)).map(MissCause::name).collect()
 }
 
 /// WAIT_EVENTS sleeps, so its return is not probed.

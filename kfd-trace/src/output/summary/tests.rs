@@ -27,7 +27,7 @@ fn with_dropped(
     dropped: &BTreeMap<&'static str, u64>,
 ) -> (String, serde_json::Value) {
     let snapshot = traced().snapshot();
-    let input = Input {
+    let input = SummaryInput {
         snapshot: &snapshot,
         tables,
         retired,
@@ -134,7 +134,7 @@ fn queue_activity_is_shown_by_process_and_gpu() {
     let snapshot = state.snapshot();
     let (tables, retired) = (Tables::default(), IoctlTotals::default());
     let shown = |sampled| {
-        let input = Input {
+        let input = SummaryInput {
             snapshot: &snapshot,
             tables: &tables,
             retired: &retired,

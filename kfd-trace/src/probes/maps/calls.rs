@@ -13,15 +13,15 @@ use kfd_trace_common::stat::Sum;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 
-pub(crate) struct Seats {
+pub(crate) struct CallerSlots {
     /// The array.
     mapped: Mapped,
     leaving: Leaving,
 }
 
-impl Seats {
+impl CallerSlots {
     pub(crate) fn new(ebpf: &Ebpf) -> Result<Self, LoadError> {
-        Ok(Seats { mapped: Mapped::new::<Seat>(ebpf, "SEATS")?, leaving: Leaving::default() })
+        Ok(CallerSlots { mapped: Mapped::new::<Seat>(ebpf, "SEATS")?, leaving: Leaving::default() })
     }
 
     /// All places for sums.

@@ -35,7 +35,7 @@ fn find<'a>(ebpf: &'a Ebpf, map: &'static str) -> Result<&'a Map, LoadError> {
 }
 
 /// A hash map of the object, and its keys as the program takes them.
-pub(crate) struct Table<K, V> {
+pub(crate) struct LookupTable<K, V> {
     pub(crate) name: &'static str,
     /// One of [`table`].
     number: u64,
@@ -43,30 +43,32 @@ pub(crate) struct Table<K, V> {
     value: PhantomData<V>,
 }
 
-impl<K, V> Table<K, V> {
+impl<K, V> LookupTable<K, V> {
     const fn new(name: &'static str, number: u64, words: fn(K) -> [u64; 2]) -> Self {
         const { assert!(size_of::<V>() <= PEEK_LEN) };
-        Table { name, number, words, value: PhantomData }
+        LookupTable { name, number, words, value: PhantomData }
     }
 }
 
-pub(crate) const IOCTL_STATS: Table<IoctlKey, IoctlStat> =
-    Table::new("IOCTL_STATS", table::IOCTL_STATS, |key| [key.process, u64::from(key.cmd)]);
+pub(crate) const IOCTL_STATS: LookupTable<IoctlKey, IoctlStat> =
+    LookupTable::new("IOCTL_STATS", table::IOCTL_STATS, |key| [key.process, u64::from(key.cmd)]);
 
-pub(crate) const IOCTL_ERRORS: Table<ErrorKey, u64> =
-    Table::new("IOCTL_ERRORS", table::IOCTL_ERRORS, |key| {
+pub(crate) const IOCTL_ERRORS: LookupTable<ErrorKey, u64> =
+    LookupTable::new("IOCTL_ERRORS", table::IOCTL_ERRORS, |key| {
         [key.process, u64::from(key.errno) << 32 | u64::from(key.cmd)]
     });
 
-pub(crate) const IN_FLIGHT: Table<u32, Slot> =
-    Table::new("IN_FLIGHT", table::IN_FLIGHT, |tid| [u64::from(tid), 0]);
+pub(crate) const IN_FLIGHT: LookupTable<u32, Slot> =
+    LookupTable::new("IN_FLIGHT", table::IN_FLIGHT, |tid| [u64::from(tid), 0]);
 
-pub(crate) const CLAIMS: Table<u32, u64> = Table::new("CLAIMS", table::CLAIMS, |seat| [u64::from(seat), 0]);
+pub(crate) const CLAIMS: LookupTable<u32, u64> =
+    LookupTable::new("CLAIMS", table::CLAIMS, |seat| [u64::from(seat), 0]);
 
-pub(crate) const PROCESSES: Table<u64, Entry> =
-    Table::new("PROCESSES", table::PROCESSES, |address| [address, 0]);
+pub(crate) const PROCESSES: LookupTable<u64, Entry> =
+    LookupTable::new("PROCESSES", table::PROCESSES, |address| [address, 0]);
 
-pub(crate) const PASIDS: Table<u32, u64> = Table::new("PASIDS", table::PASIDS, |pasid| [u64::from(pasid), 0]);
+pub(crate) const PASIDS: LookupTable<u32, u64> =
+    LookupTable::new("PASIDS", table::PASIDS, |pasid| [u64::from(pasid), 0]);
 
 /// Loads the program; returns the array that it writes its results to.
 pub(crate) fn load_program(ebpf: &mut Ebpf) -> Result<Mapped, LoadError> {
@@ -87,13 +89,17 @@ impl Lookup<'_> {
     }
 
     /// All keys, or as many as the step limit of a walk allows.
-    pub(crate) fn keys<K: Pod, V: Pod>(&self, table: &Table<K, V>) -> Result<Vec<K>, LoadError> {
+    pub(crate) fn keys<K: Pod, V: Pod>(&self, table: &LookupTable<K, V>) -> Result<Vec<K>, LoadError> {
         let map: HashMap<_, K, V> = find(self.ebpf, table.name)?.try_into().map_err(error(table.name))?;
         map.keys().take(WALK_MAX).collect::<Result<_, _>>().map_err(error(table.name))
     }
 
     /// The value of a key; `None` if the key no longer exists.
-    pub(crate) fn read<K, V: FromBytes>(&self, table: &Table<K, V>, key: K) -> Result<Option<V>, LoadError> {
+    pub(crate) fn read<K, V: FromBytes>(
+        &self,
+        table: &LookupTable<K, V>,
+        key: K,
+    ) -> Result<Option<V>, LoadError> {
         let [first, second] = (table.words)(key);
         let answer = self.run(table.name, [verb::READ, table.number, first, second])?;
         let value = || V::read_from_prefix(&answer.bytes).ok().map(|(value, _)| value);
@@ -103,7 +109,7 @@ impl Lookup<'_> {
     /// Keys with their values; entries that are removed meanwhile are left out.
     pub(crate) fn entries<K: Pod, V: Pod + FromBytes>(
         &self,
-        table: &Table<K, V>,
+        table: &LookupTable<K, V>,
     ) -> Result<Vec<(K, V)>, LoadError> {
         let entries = self.keys(table)?.into_iter();
         let entries = entries.map(|key| Ok(self.read(table, key)?.map(|value| (key, value))));
@@ -111,7 +117,7 @@ impl Lookup<'_> {
     }
 
     /// Removes the entry of a key, if it exists.
-    pub(crate) fn remove<K, V>(&self, table: &Table<K, V>, key: K) -> Result<(), LoadError> {
+    pub(crate) fn remove<K, V>(&self, table: &LookupTable<K, V>, key: K) -> Result<(), LoadError> {
         let [first, second] = (table.words)(key);
         self.run(table.name, [verb::REMOVE, table.number, first, second]).map(drop)
     }

@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// Byte offsets in the result of BPF_OBJ_GET_INFO_BY_FD (include/uapi/linux/bpf.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct InfoLayout {
     /// `bpf_prog_info.recursion_misses`
     program: usize,
     /// `bpf_link_info.perf_event.kprobe.missed`
@@ -26,7 +26,7 @@ pub struct Layout {
     multi: Option<usize>,
 }
 
-impl Layout {
+impl InfoLayout {
     /// `None` if misses of kprobes are not counted. `recursion_misses` is older than the counting of kprobes
     /// in it; the other field was added together with that (6.7).
     #[must_use]
@@ -34,14 +34,14 @@ impl Layout {
         let place = |strukt, path| usize::try_from(vmlinux.offset_of(strukt, path).ok()?.offset).ok();
         let program = place("bpf_prog_info", "recursion_misses")?;
         let link = place("bpf_link_info", "perf_event.kprobe.missed")?;
-        Some(Layout { program, link, multi: place("bpf_link_info", "kprobe_multi.missed") })
+        Some(InfoLayout { program, link, multi: place("bpf_link_info", "kprobe_multi.missed") })
     }
 }
 
 /// The probes whose misses are read.
 #[derive(Default)]
-pub(crate) struct Watched {
-    layout: Option<Layout>,
+pub(crate) struct WatchedProbes {
+    layout: Option<InfoLayout>,
     probes: Vec<Watch>,
 }
 
@@ -59,13 +59,13 @@ struct Watch {
     last: Option<u64>,
 }
 
-impl Watched {
+impl WatchedProbes {
     /// Starts with what is attached.
     pub(crate) fn new(
         ebpf: &Ebpf,
         multi: &Links,
         probes: &[ProbeStatus],
-        layout: Option<Layout>,
+        layout: Option<InfoLayout>,
         procfs: &Path,
     ) -> Self {
         let links = layout.map(|_| links(procfs)).unwrap_or_default();
@@ -85,7 +85,7 @@ impl Watched {
                 last: None,
             }
         });
-        Watched { layout, probes: watch.collect() }
+        WatchedProbes { layout, probes: watch.collect() }
     }
 
     /// Misses by probe, since it was attached.
@@ -114,7 +114,7 @@ impl Watched {
 }
 
 /// Sum over the links; `None` if there are none or one does not report a count.
-fn of_links(links: &[RawFd], layout: Layout) -> Option<u64> {
+fn of_links(links: &[RawFd], layout: InfoLayout) -> Option<u64> {
     sum(links.iter().map(|fd| {
         // SAFETY: the session keeps its links open until `release` has emptied this list.
         let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
@@ -199,7 +199,7 @@ impl Info {
         if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// What the kernel does not have is 0: [`Layout`] is of the same kernel.
+    /// What the kernel does not have is 0: [`InfoLayout`] is of the same kernel.
     fn word(&self, at: usize) -> u64 {
         self.0.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
     }

@@ -1,7 +1,7 @@
 //! Sums of ioctls: those that threads keep in their slots, and those that found no room there, in hash maps.
 //! In: both. Out: rows by process and command, summed over threads; also clears those of ended processes.
 
-use super::calls::Seats;
+use super::calls::CallerSlots;
 use super::lookup::{IOCTL_ERRORS, IOCTL_STATS, Lookup};
 use super::mapped::Element;
 use crate::events::tables::{ErrorRow, IoctlRow};
@@ -17,7 +17,7 @@ const NO_PROCESS: u64 = 0;
 pub(crate) type Rows<T> = (Vec<T>, usize);
 
 /// By process and command.
-pub(crate) fn ioctls(lookup: &Lookup<'_>, seats: &Seats) -> Result<Rows<IoctlRow>, LoadError> {
+pub(crate) fn ioctls(lookup: &Lookup<'_>, seats: &CallerSlots) -> Result<Rows<IoctlRow>, LoadError> {
     let mut rows = BTreeMap::<_, IoctlStat>::new();
     let mut add = |process, cmd, stat| rows.entry((process, cmd)).or_insert(IoctlStat::ZERO).add(&stat);
     taken(seats).for_each(|Sum { process, cmd, stat, .. }| add(process, cmd, stat));
@@ -28,7 +28,7 @@ pub(crate) fn ioctls(lookup: &Lookup<'_>, seats: &Seats) -> Result<Rows<IoctlRow
 }
 
 /// By process, command and errno.
-pub(crate) fn errors(lookup: &Lookup<'_>, seats: &Seats) -> Result<Rows<ErrorRow>, LoadError> {
+pub(crate) fn errors(lookup: &Lookup<'_>, seats: &CallerSlots) -> Result<Rows<ErrorRow>, LoadError> {
     let mut rows = BTreeMap::<_, u64>::new();
     for Sum { process, cmd, errno, errors, .. } in taken(seats).filter(|sum| sum.errno != 0) {
         *rows.entry((process, cmd, errno)).or_default() += errors;
@@ -49,7 +49,7 @@ pub(crate) fn rest<'a>(stats: impl Iterator<Item = Element<'a>>) -> Vec<IoctlRow
 }
 
 /// From slots alone; a key that exists more than once is returned more than once.
-pub(crate) fn seated(seats: &Seats) -> (Vec<IoctlRow>, Vec<ErrorRow>) {
+pub(crate) fn seated(seats: &CallerSlots) -> (Vec<IoctlRow>, Vec<ErrorRow>) {
     let ioctls = taken(seats).map(|sum| ioctl_row(sum.process, sum.cmd, sum.stat));
     let failed = taken(seats).filter(|sum| sum.errno != 0);
     let errors = failed.map(|sum| error_row(sum.process, sum.cmd, sum.errno, sum.errors));
@@ -64,7 +64,7 @@ fn error_row(process: u64, cmd: u32, errno: u32, count: u64) -> ErrorRow {
     ErrorRow { process: ProcessId(process), cmd, errno: i32::try_from(errno).unwrap_or(i32::MAX), count }
 }
 
-fn taken(seats: &Seats) -> impl Iterator<Item = Sum> {
+fn taken(seats: &CallerSlots) -> impl Iterator<Item = Sum> {
     seats.sums().filter(|place| place.owner().is_some()).map(|place| place.copy())
 }
 
@@ -72,7 +72,7 @@ fn taken(seats: &Seats) -> impl Iterator<Item = Sum> {
 /// meanwhile.
 pub(crate) fn retire(
     lookup: &Lookup<'_>,
-    seats: &Seats,
+    seats: &CallerSlots,
     ended: &BTreeSet<ProcessId>,
 ) -> Result<(), LoadError> {
     let of_ended = |process: u64| ended.contains(&ProcessId(process));

@@ -39,8 +39,8 @@ impl Peek {
         Ok(Peek { ebpf, answer })
     }
 
-    pub fn memory(&self) -> Memory<'_> {
-        Memory { ebpf: &self.ebpf, answer: &self.answer }
+    pub fn memory(&self) -> KernelReader<'_> {
+        KernelReader { ebpf: &self.ebpf, answer: &self.answer }
     }
 }
 
@@ -73,12 +73,12 @@ pub(crate) fn run(ebpf: &Ebpf, program: &str, answer: &Mapped, args: &[u64]) -> 
 }
 
 /// Kernel memory through the loaded program.
-pub struct Memory<'a> {
+pub struct KernelReader<'a> {
     pub(crate) ebpf: &'a Ebpf,
     pub(crate) answer: &'a Mapped,
 }
 
-impl Memory<'_> {
+impl KernelReader<'_> {
     fn run(&self, address: u64, len: usize) -> Option<[u8; PEEK_LEN]> {
         let requested = u64::try_from(len).ok()?;
         let answer = run(self.ebpf, PROGRAM, self.answer, &[address, requested]).ok()?;
@@ -86,7 +86,7 @@ impl Memory<'_> {
     }
 }
 
-impl KernelMemory for Memory<'_> {
+impl KernelMemory for KernelReader<'_> {
     fn read(&mut self, address: u64, out: &mut [u8]) -> bool {
         let mut at = address;
         for part in out.chunks_mut(PEEK_LEN) {

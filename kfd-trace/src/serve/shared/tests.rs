@@ -40,7 +40,7 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
         "kfd_trace_probe_hits_total{probe=\"ioctl\"} 9",
         "kfd_trace_trouble_total{reason=\"ioctl_stats_full\"} 0",
     ];
-    let page = Page::new(roots, DETAIL);
+    let page = SharedPage::new(roots, DETAIL);
     let missing = || {
         let text = page.metrics().unwrap();
         Vec::from_iter(counts.into_iter().filter(|count| !text.lines().any(|line| line == *count)))
@@ -70,7 +70,7 @@ fn a_driver_that_is_loaded_and_not_traced_is_reported() {
     let root = tempfile::tempdir().unwrap();
     let roots = Roots::under(root.path());
     let sysfs = roots.sysfs.clone();
-    let page = Page::new(roots, DETAIL);
+    let page = SharedPage::new(roots, DETAIL);
     let loaded = || {
         let text = page.metrics().unwrap();
         let values = text.lines().filter_map(|line| line.strip_prefix("kfd_trace_driver_loaded "));
@@ -89,7 +89,7 @@ fn documents_have_the_current_time() {
     let roots = Roots::under(Path::new("/nowhere"));
     let mut tracer = Tracer::idle(&roots);
     tracer.clock.mono_to_wall_ns = 0;
-    let page = Page::new(roots, DETAIL);
+    let page = SharedPage::new(roots, DETAIL);
     page.serves(Serving { tracer, ring_bytes: 0 });
     let document: serde_json::Value = serde_json::from_str(&page.api(&ApiQuery::Queues).unwrap()).unwrap();
     let shown: jiff::Timestamp = document["ts"].as_str().unwrap().parse().unwrap();
@@ -100,14 +100,14 @@ fn documents_have_the_current_time() {
 }
 
 /// The page's response to the request, as JSON.
-fn answer(page: &Page, ask: &ApiQuery) -> serde_json::Value {
+fn answer(page: &SharedPage, ask: &ApiQuery) -> serde_json::Value {
     serde_json::from_str(&page.api(ask).unwrap()).unwrap()
 }
 
 #[test]
 fn what_is_remembered_outlives_the_driver() {
     let roots = Roots::under(Path::new("/nowhere"));
-    let page = Page::new(roots.clone(), DETAIL);
+    let page = SharedPage::new(roots.clone(), DETAIL);
     let mut tracer = Tracer::idle(&roots);
     tracer.driver_loads = 1;
     page.serves(Serving { tracer, ring_bytes: 0 });
@@ -151,7 +151,7 @@ fn unreadable_sysfs_is_a_failure_of_its_collector_alone() {
     for (file, text) in [("gpuid", "58270"), ("size", "4096"), ("type", "0")] {
         std::fs::write(queue.join(file), text).unwrap();
     }
-    let page = Page::new(roots, DETAIL);
+    let page = SharedPage::new(roots, DETAIL);
     let probe = |id| crate::output::samples::probe(id, crate::model::verdict::Verdict::Attached);
     let probes = [ProbeId::Ioctl, ProbeId::QueueAdd, ProbeId::QueueDel].map(probe);
     assert_eq!((page.sysfs(&[], 5), page.sysfs(&probes, 5)), (None, None), "it is not read");
@@ -177,7 +177,7 @@ fn a_source_that_cannot_be_read_is_reported_and_withholds_documents() {
 
 #[test]
 fn a_document_that_cannot_be_made_is_a_failure_and_not_reported_as_nothing_traced() {
-    let page = Page::new(Roots::under(Path::new("/nowhere")), DETAIL);
+    let page = SharedPage::new(Roots::under(Path::new("/nowhere")), DETAIL);
     let (_, failed) = collected(BPF_MAPS, || Err::<Tables, _>("the kernel refused it".to_owned()));
     let taken = Taken { collectors: vec![failed], ..Taken::default() };
     assert_eq!(page.status(taken), Err(Refusal::Failed("the kernel refused it".into())));

@@ -95,7 +95,7 @@ impl TryFrom<String> for Version {
 struct File {
     tls_server_config: Option<TlsSection>,
     http_server_config: Option<HttpSection>,
-    basic_auth_users: Option<Users>,
+    basic_auth_users: Option<UserHashes>,
     #[serde(deserialize_with = "no_rate_limit")]
     rate_limit: (),
 }
@@ -202,9 +202,9 @@ impl TryFrom<BTreeMap<String, Option<String>>> for Headers {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(try_from = "BTreeMap<String, String>")]
-struct Users(BTreeMap<String, Hash>);
+struct UserHashes(BTreeMap<String, Hash>);
 
-impl TryFrom<BTreeMap<String, String>> for Users {
+impl TryFrom<BTreeMap<String, String>> for UserHashes {
     type Error = String;
 
     fn try_from(named: BTreeMap<String, String>) -> Result<Self, String> {
@@ -218,7 +218,7 @@ impl TryFrom<BTreeMap<String, String>> for Users {
             let hash = hash.parse().map_err(|why| format!("user `{name}` of basic_auth_users: {why}"))?;
             Ok((name, hash))
         };
-        named.into_iter().map(hash).collect::<Result<_, _>>().map(Users)
+        named.into_iter().map(hash).collect::<Result<_, _>>().map(UserHashes)
     }
 }
 

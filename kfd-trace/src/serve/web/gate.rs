@@ -3,9 +3,9 @@
 //! In: a request, its connection's slot, the settings in force. Out: the page's response or 401, with the
 //! configured headers.
 
-use super::seats::Seat;
+use super::seats::Connection;
 use super::settings::Settings;
-use super::tally::{Event, Tally};
+use super::tally::{WebEvent, WebTally};
 use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
@@ -19,12 +19,12 @@ use tokio::sync::watch;
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) in_force: watch::Receiver<Arc<Settings>>,
-    pub(super) tally: Arc<Tally>,
+    pub(super) tally: Arc<WebTally>,
 }
 
 pub(super) async fn pass(
     State(gate): State<Gate>,
-    Extension(seat): Extension<Seat>,
+    Extension(seat): Extension<Connection>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -34,7 +34,7 @@ pub(super) async fn pass(
         let _work = seat.work();
         next.run(request).await
     } else {
-        gate.tally.count(Event::Denied);
+        gate.tally.count(WebEvent::Denied);
         let challenge = "Basic realm=\"kfd-trace\", charset=\"UTF-8\"";
         (
             StatusCode::UNAUTHORIZED,

@@ -3,7 +3,7 @@
 //! new connection is left some time to make a request: else a crowd that arrives at once would replace each
 //! other, and no client would be answered.
 
-use super::tally::{Event, Tally};
+use super::tally::{WebEvent, WebTally};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,24 +15,24 @@ use tokio::time::{Instant, timeout_at};
 /// scrape waits for a response.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) struct Seats {
+pub(super) struct Connections {
     limit: usize,
     /// Time to make a request, from the start of the connection.
     fresh: Duration,
-    tally: Arc<Tally>,
-    table: Mutex<Table>,
+    tally: Arc<WebTally>,
+    table: Mutex<OpenConnections>,
     /// Notified when a connection ends or becomes idle.
     freed: Notify,
 }
 
 #[derive(Default)]
-struct Table {
+struct OpenConnections {
     /// A count of events: the lower, the longer ago.
     clock: u64,
-    taken: BTreeMap<u64, Taken>,
+    taken: BTreeMap<u64, Open>,
 }
 
-struct Taken {
+struct Open {
     /// By `clock`, when it last became idle.
     since: u64,
     /// Until then it is kept although it is idle; none once it was answered.
@@ -44,13 +44,13 @@ struct Taken {
 }
 
 /// A connection's slot, and a receiver that ends when the slot is given to another connection.
-type Given = (Seat, oneshot::Receiver<()>);
+type Admitted = (Connection, oneshot::Receiver<()>);
 
 /// All slots are in use; the first is available at this time, if nothing happens before. Unknown if all have
 /// requests in progress.
 struct Full(Option<Instant>);
 
-impl Table {
+impl OpenConnections {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
@@ -67,24 +67,24 @@ impl Table {
 
 /// The slot of one connection, until it is dropped.
 #[derive(Clone)]
-pub(super) struct Seat(Arc<Place>);
+pub(super) struct Connection(Arc<Held>);
 
-struct Place {
-    seats: Arc<Seats>,
+struct Held {
+    seats: Arc<Connections>,
     id: u64,
 }
 
-impl Seats {
-    pub(super) fn new(limit: usize, fresh: Duration, tally: Arc<Tally>) -> Arc<Self> {
-        Arc::new(Seats { limit, fresh, tally, table: Mutex::default(), freed: Notify::new() })
+impl Connections {
+    pub(super) fn new(limit: usize, fresh: Duration, tally: Arc<WebTally>) -> Arc<Self> {
+        Arc::new(Connections { limit, fresh, tally, table: Mutex::default(), freed: Notify::new() })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, OpenConnections> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next available slot. `None` if none was available for [`TIMEOUT`].
-    pub(super) async fn take(self: &Arc<Self>) -> Option<Given> {
+    pub(super) async fn take(self: &Arc<Self>) -> Option<Admitted> {
         let limit = Instant::now() + TIMEOUT;
         loop {
             let mut freed = pin!(self.freed.notified());
@@ -96,7 +96,7 @@ impl Seats {
                 Err(Full(next)) => next.map_or(limit, |next| next.min(limit)),
             };
             if now >= limit {
-                self.tally.count(Event::Refused);
+                self.tally.count(WebEvent::Refused);
                 return None;
             }
             // Either way, check again.
@@ -104,32 +104,32 @@ impl Seats {
         }
     }
 
-    fn try_take(self: &Arc<Self>, now: Instant) -> Result<Given, Full> {
+    fn try_take(self: &Arc<Self>, now: Instant) -> Result<Admitted, Full> {
         let mut table = self.table();
         if table.taken.len() >= self.limit {
             let id = table.idle_for_longest(now)?;
-            self.tally.count(Event::MadeRoom);
+            self.tally.count(WebEvent::MadeRoom);
             table.taken.remove(&id);
         }
         let id = table.tick();
         let (stay, leave) = oneshot::channel();
         let fresh_until = Some(now + self.fresh);
-        table.taken.insert(id, Taken { since: id, fresh_until, at_work: 0, _stay: stay });
-        Ok((Seat(Arc::new(Place { seats: Arc::clone(self), id })), leave))
+        table.taken.insert(id, Open { since: id, fresh_until, at_work: 0, _stay: stay });
+        Ok((Connection(Arc::new(Held { seats: Arc::clone(self), id })), leave))
     }
 }
 
-impl Seat {
+impl Connection {
     /// The connection is not closed for others until the returned value is dropped.
-    pub(super) fn work(&self) -> Work {
+    pub(super) fn work(&self) -> Request {
         if let Some(taken) = self.0.seats.table().taken.get_mut(&self.0.id) {
             taken.at_work += 1;
         }
-        Work(Arc::clone(&self.0))
+        Request(Arc::clone(&self.0))
     }
 }
 
-impl Drop for Place {
+impl Drop for Held {
     fn drop(&mut self) {
         self.seats.table().taken.remove(&self.id);
         self.seats.freed.notify_waiters();
@@ -137,9 +137,9 @@ impl Drop for Place {
 }
 
 /// A request in progress.
-pub(super) struct Work(Arc<Place>);
+pub(super) struct Request(Arc<Held>);
 
-impl Drop for Work {
+impl Drop for Request {
     fn drop(&mut self) {
         let mut table = self.0.seats.table();
         let now = table.tick();

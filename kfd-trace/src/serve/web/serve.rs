@@ -4,9 +4,9 @@
 
 use super::deaf::Deaf;
 use super::gate::{Gate, pass};
-use super::seats::{Seat, Seats};
+use super::seats::{Connection, Connections};
 use super::settings::{Settings, SettingsSource, follow};
-use super::tally::{Event, Tally, report};
+use super::tally::{WebEvent, WebTally, report};
 use super::tls::H2;
 use axum::Router;
 use axum::body::Body;
@@ -44,7 +44,7 @@ const STREAMS: u32 = 8;
 /// Limits per client. The defaults are far beyond what a scraper needs, and protect it from a thousand other
 /// clients.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct ClientLimits {
     /// On all addresses together.
     pub(super) connections: usize,
     /// Time in which a new connection is not closed for others: for the handshake and a request.
@@ -62,10 +62,10 @@ pub(super) struct Limits {
     pub(super) end: Duration,
 }
 
-impl Default for Limits {
+impl Default for ClientLimits {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Limits {
+        ClientLimits {
             connections: 128,
             fresh: seconds(1),
             handshake: seconds(10),
@@ -88,12 +88,12 @@ pub async fn serve(
     source: Option<SettingsSource>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    serve_within(Limits::default(), Arc::default(), listeners, pages, settings, source, stop).await
+    serve_within(ClientLimits::default(), Arc::default(), listeners, pages, settings, source, stop).await
 }
 
 pub(super) async fn serve_within(
-    limits: Limits,
-    tally: Arc<Tally>,
+    limits: ClientLimits,
+    tally: Arc<WebTally>,
     listeners: Vec<TcpListener>,
     pages: Router,
     settings: Settings,
@@ -110,7 +110,7 @@ pub(super) async fn serve_within(
     }
     let gate = Gate { in_force: in_force.clone(), tally: Arc::clone(&tally) };
     let pages = pages.layer(from_fn_with_state(gate, pass));
-    let seats = Seats::new(limits.connections, limits.fresh, Arc::clone(&tally));
+    let seats = Connections::new(limits.connections, limits.fresh, Arc::clone(&tally));
     let door = Door { pages, limits, seats, tally, in_force, stopped };
     let mut doors: JoinSet<()> =
         listeners.into_iter().map(|listener| door.clone().attend(listener)).collect();
@@ -127,9 +127,9 @@ pub(super) async fn serve_within(
 #[derive(Clone)]
 struct Door {
     pages: Router,
-    limits: Limits,
-    seats: Arc<Seats>,
-    tally: Arc<Tally>,
+    limits: ClientLimits,
+    seats: Arc<Connections>,
+    tally: Arc<WebTally>,
     in_force: watch::Receiver<Arc<Settings>>,
     stopped: watch::Receiver<bool>,
 }
@@ -164,7 +164,7 @@ impl Door {
     }
 
     /// One connection, to its end.
-    async fn receive(mut self, stream: TcpStream, seat: Seat) {
+    async fn receive(mut self, stream: TcpStream, seat: Connection) {
         let mut stream = TimeoutStream::new(stream);
         stream.set_read_timeout(Some(self.limits.read));
         stream.set_write_timeout(Some(self.limits.write));
@@ -179,9 +179,9 @@ impl Door {
             }
             Ok(Err(error)) => {
                 log::debug!("no TLS handshake: {error}");
-                self.tally.count(Event::Handshake);
+                self.tally.count(WebEvent::Handshake);
             }
-            Err(_) => self.tally.count(Event::Handshake),
+            Err(_) => self.tally.count(WebEvent::Handshake),
         }
     }
 
@@ -190,7 +190,7 @@ impl Door {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         http2: bool,
         deaf: Arc<AtomicBool>,
-        seat: Seat,
+        seat: Connection,
     ) {
         let pages = self.pages;
         let has_requested = Arc::new(AtomicBool::new(false));
@@ -212,7 +212,7 @@ impl Door {
                         log::debug!("a connection ended: {error}");
                         let (has_requested, deaf) = (has_requested.load(Ordering::Relaxed), deaf.load(Ordering::Relaxed));
                         if is_to_blame(error.as_ref(), has_requested, deaf) {
-                            self.tally.count(Event::Broken);
+                            self.tally.count(WebEvent::Broken);
                         }
                     }
                     return;
@@ -239,7 +239,7 @@ fn is_to_blame(error: &(dyn Error + Send + Sync + 'static), has_requested: bool,
     error.is_parse() || deaf || (!has_requested && (error.is_timeout() || !in_time))
 }
 
-async fn accept(listener: &TcpListener, tally: &Tally) -> TcpStream {
+async fn accept(listener: &TcpListener, tally: &WebTally) -> TcpStream {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     loop {
         match listener.accept().await {
@@ -249,7 +249,7 @@ async fn accept(listener: &TcpListener, tally: &Tally) -> TcpStream {
             }
             Err(error) => {
                 log::debug!("no connection can be accepted: {error}");
-                tally.count(Event::NotAccepted);
+                tally.count(WebEvent::NotAccepted);
                 // There is no descriptor or no memory now: retrying at once would take a whole CPU.
                 sleep(Duration::from_secs(1)).await;
             }
@@ -257,7 +257,7 @@ async fn accept(listener: &TcpListener, tally: &Tally) -> TcpStream {
     }
 }
 
-fn builder(limits: Limits, http2: bool) -> auto::Builder<TokioExecutor> {
+fn builder(limits: ClientLimits, http2: bool) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
+pub(super) enum WebEvent {
     /// Idle ones that were closed for a new one.
     MadeRoom,
     /// New ones while all others had requests in progress.
@@ -26,36 +26,36 @@ pub(super) enum Event {
 }
 
 /// The text for each.
-const WORDS: [(Event, &str); 6] = [
-    (Event::MadeRoom, "idle connections closed to make room"),
-    (Event::Refused, "connections refused, since there were too many"),
-    (Event::NotAccepted, "times no connection could be accepted"),
-    (Event::Handshake, "TLS handshakes failed"),
-    (Event::Broken, "connections closed for bad or slow requests"),
-    (Event::Denied, "requests without a right password"),
+const WORDS: [(WebEvent, &str); 6] = [
+    (WebEvent::MadeRoom, "idle connections closed to make room"),
+    (WebEvent::Refused, "connections refused, since there were too many"),
+    (WebEvent::NotAccepted, "times no connection could be accepted"),
+    (WebEvent::Handshake, "TLS handshakes failed"),
+    (WebEvent::Broken, "connections closed for bad or slow requests"),
+    (WebEvent::Denied, "requests without a right password"),
 ];
 
-type Counts = [u64; WORDS.len()];
+type WebCounts = [u64; WORDS.len()];
 
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct WebTally {
     counts: [AtomicU64; WORDS.len()],
     counted: Notify,
 }
 
-impl Tally {
-    pub(super) fn count(&self, event: Event) {
+impl WebTally {
+    pub(super) fn count(&self, event: WebEvent) {
         self.counts[event as usize].fetch_add(1, Ordering::Relaxed);
         self.counted.notify_one();
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> WebCounts {
         self.counts.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 }
 
 /// What is new since `before`.
-fn new_counts(now: &Counts, before: &Counts) -> Option<String> {
+fn new_counts(now: &WebCounts, before: &WebCounts) -> Option<String> {
     let new = WORDS.iter().filter_map(|&(event, words)| {
         let count = now[event as usize] - before[event as usize];
         (count > 0).then(|| format!("{count} {words}"))
@@ -65,8 +65,8 @@ fn new_counts(now: &Counts, before: &Counts) -> Option<String> {
 }
 
 /// Passes it to `write`, as long as it runs. Sleeps while there is nothing to report.
-pub(super) async fn report(tally: Arc<Tally>, mut write: impl FnMut(&str)) {
-    let mut before = Counts::default();
+pub(super) async fn report(tally: Arc<WebTally>, mut write: impl FnMut(&str)) {
+    let mut before = WebCounts::default();
     loop {
         tally.counted.notified().await;
         sleep(MINUTE).await;
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn each_count_has_its_text_and_is_reported_once() {
-        let tally = Tally::default();
+        let tally = WebTally::default();
         let before = tally.counts();
         assert_eq!(new_counts(&before, &before), None);
         for (place, (event, _)) in WORDS.iter().enumerate() {
@@ -103,11 +103,11 @@ mod tests {
     // The clock advances when all tasks wait for it.
     #[tokio::test(start_paused = true)]
     async fn a_minute_has_one_line() {
-        let tally = Arc::new(Tally::default());
+        let tally = Arc::new(WebTally::default());
         let (lines, mut reported) = mpsc::unbounded_channel();
         let task = tokio::spawn(report(Arc::clone(&tally), move |line| lines.send(line.to_owned()).unwrap()));
         for number in [3, 5] {
-            (0..number).for_each(|_| tally.count(Event::Denied));
+            (0..number).for_each(|_| tally.count(WebEvent::Denied));
             assert_eq!(reported.recv().await.unwrap(), format!("{number} requests without a right password"));
         }
         sleep(10 * MINUTE).await;

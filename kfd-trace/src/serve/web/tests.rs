@@ -3,8 +3,8 @@
 pub(in crate::serve::web) mod authority;
 mod harness;
 
-use super::serve::{GRACE, Limits};
-use super::tally::Event;
+use super::serve::{ClientLimits, GRACE};
+use super::tally::WebEvent;
 use super::users::tests::hash;
 use authority::Authority;
 use axum::body::Body;
@@ -26,7 +26,7 @@ const MUTUAL: &str =
 fn tls(authority: &Authority, config: &str) -> Server {
     let pair = authority.server();
     let files = [("web.crt", pair.cert.as_str()), ("web.key", &pair.key), ("ca.crt", &authority.pem())];
-    Server::with(Limits::default(), config, &files)
+    Server::with(ClientLimits::default(), config, &files)
 }
 
 fn basic(name: &str, password: &str) -> String {
@@ -37,7 +37,7 @@ fn basic(name: &str, password: &str) -> String {
 
 #[tokio::test]
 async fn all_addresses_are_served_until_the_stop_even_with_a_silent_client() {
-    let mut server = Server::plain(Limits::default());
+    let mut server = Server::plain(ClientLimits::default());
     for address in &server.addresses {
         let stream = tokio::net::TcpStream::connect(address).await.expect("connected");
         let answer = ask(stream, "/", "").await.expect("an answer");
@@ -58,7 +58,7 @@ async fn all_addresses_are_served_until_the_stop_even_with_a_silent_client() {
 
 #[tokio::test]
 async fn a_stop_without_clients_is_immediate() {
-    let mut server = Server::plain(Limits::default());
+    let mut server = Server::plain(ClientLimits::default());
     server.stop.take().unwrap().send(()).expect("server runs");
     assert!(timeout(GRACE / 2, server.task).await.expect("at once").is_ok());
 }
@@ -80,7 +80,7 @@ async fn tls_is_spoken_and_nothing_else() {
         closed(stream).await;
     }
     assert!(server.get_tls(&authority, None).await.is_ok());
-    assert!(server.count(Event::Handshake) >= 51);
+    assert!(server.count(WebEvent::Handshake) >= 51);
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn passwords_stand_before_every_page() {
         "basic_auth_users:\n  alice: {}\nhttp_server_config:\n  headers:\n    X-Frame-Options: deny\n",
         hash("wonder")
     );
-    let server = Server::with(Limits::default(), &config, &[]);
+    let server = Server::with(ClientLimits::default(), &config, &[]);
     let answer = async |path: &str, headers: &str| ask(server.connect().await, path, headers).await.unwrap();
     assert!(answer("/", &basic("alice", "wonder")).await.ends_with("served\n"));
     assert!(answer("/none", &basic("alice", "wonder")).await.starts_with("HTTP/1.1 404"));
@@ -157,7 +157,7 @@ async fn passwords_stand_before_every_page() {
             );
         }
     }
-    assert_eq!(server.count(Event::Denied), 10);
+    assert_eq!(server.count(WebEvent::Denied), 10);
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn a_change_is_taken_by_the_next_connection_and_ends_those_that_stand() {
 // The clock is paused, and advances when all tasks wait for it.
 #[tokio::test(start_paused = true)]
 async fn who_is_slow_is_cut_off() {
-    let server = Server::plain(Limits::default());
+    let server = Server::plain(ClientLimits::default());
     assert_eq!(closed(server.connect().await).await, 0, "sends no request");
     let mut slow = server.connect().await;
     slow.write_all(b"GET / HTTP/1.1\r\nHost: ").await.unwrap();
@@ -199,22 +199,22 @@ async fn who_is_slow_is_cut_off() {
     });
     timeout(Duration::from_secs(600), closed(reader)).await.expect("it is cut off");
     dripping.await.unwrap();
-    assert_eq!(server.count(Event::Broken), 2);
+    assert_eq!(server.count(WebEvent::Broken), 2);
     // A client that has made a request may be idle until the timeout.
     let mut idle = server.connect().await;
     idle.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     assert!(closed(idle).await > 0);
-    assert_eq!(server.count(Event::Broken), 2);
+    assert_eq!(server.count(WebEvent::Broken), 2);
     let mut deaf = server.connect().await;
     deaf.write_all(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     sleep(Duration::from_secs(60)).await;
     let came = closed(deaf).await;
     assert!(0 < came && came < LONG, "{came}: the rest was not waited for");
-    assert_eq!(server.count(Event::Broken), 3);
+    assert_eq!(server.count(WebEvent::Broken), 3);
     let authority = Authority::new("ca");
     let server = tls(&authority, TLS);
     assert_eq!(closed(server.connect().await).await, 0, "shakes no hand");
-    assert_eq!(server.count(Event::Handshake), 1);
+    assert_eq!(server.count(WebEvent::Handshake), 1);
 }
 
 /// An HTTP/2 connection that begins and sends no more: not even a response to a ping.
@@ -237,9 +237,9 @@ async fn an_idle_http2_client_that_made_a_request_is_not_counted_as_broken() {
     assert_eq!(sender.send_request(request).await.unwrap().status().as_u16(), 200);
     let ended = timeout(Duration::from_secs(600), connection).await.expect("it is closed");
     drop((sender, ended));
-    assert_eq!(server.count(Event::Broken), 0);
+    assert_eq!(server.count(WebEvent::Broken), 0);
     assert!(closed(mute(&server, &authority).await).await > 0);
-    assert_eq!(server.count(Event::Broken), 1, "made no request");
+    assert_eq!(server.count(WebEvent::Broken), 1, "made no request");
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,17 +251,17 @@ async fn who_does_not_confirm_the_end_is_cut_off() {
     let longer = format!("{TLS}  min_version: TLS13\n");
     std::fs::write(server.path("web.yml"), longer).unwrap();
     timeout(Duration::from_secs(60), closed(stream)).await.expect("it was requested to end");
-    assert_eq!(server.count(Event::Broken), 0);
+    assert_eq!(server.count(WebEvent::Broken), 0);
 }
 
 #[tokio::test]
 async fn a_head_that_is_too_long_is_refused() {
-    let server = Server::plain(Limits::default());
+    let server = Server::plain(ClientLimits::default());
     for headers in [format!("X: {}\r\n", "x".repeat(20 << 10)), "A: b\r\n".repeat(200)] {
         let answer = ask(server.connect().await, "/", &headers).await;
         assert!(!answer.as_ref().is_ok_and(|answer| answer.contains("served")), "{answer:?}");
     }
-    assert_eq!(server.count(Event::Broken), 2);
+    assert_eq!(server.count(WebEvent::Broken), 2);
     // A client that disconnects without a request, or in the middle of one, is not logged.
     for text in ["", "GET / HTTP/1.1\r\n"] {
         let mut stream = server.connect().await;
@@ -269,7 +269,7 @@ async fn a_head_that_is_too_long_is_refused() {
         stream.shutdown().await.unwrap();
         closed(stream).await;
     }
-    assert_eq!(server.count(Event::Broken), 2);
+    assert_eq!(server.count(WebEvent::Broken), 2);
     let fits = format!("X: {}\r\n", "x".repeat(4 << 10));
     assert!(ask(server.connect().await, "/", &fits).await.unwrap().ends_with("served\n"));
 }
@@ -278,7 +278,7 @@ async fn a_head_that_is_too_long_is_refused() {
 async fn a_thousand_idle_connections_keep_no_scrape_out() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
-    let server = Server::plain(Limits::default());
+    let server = Server::plain(ClientLimits::default());
     let mut idle = Vec::new();
     for number in 0..1000 {
         let mut stream = server.connect().await;
@@ -291,13 +291,13 @@ async fn a_thousand_idle_connections_keep_no_scrape_out() {
         assert!(server.get().await.ends_with("served\n"));
     }
     // The earlier ones were closed for the later ones.
-    assert!(server.count(Event::MadeRoom) >= 872 && server.count(Event::Refused) == 0);
+    assert!(server.count(WebEvent::MadeRoom) >= 872 && server.count(WebEvent::Refused) == 0);
     assert_eq!(closed(idle.swap_remove(0)).await, 0);
 }
 
 #[tokio::test]
 async fn a_crowd_that_comes_at_once_is_answered() {
-    let server = Server::plain(Limits { connections: 2, ..Limits::default() });
+    let server = Server::plain(ClientLimits { connections: 2, ..ClientLimits::default() });
     let mut crowd = JoinSet::new();
     for _ in 0..30 {
         let stream = server.connect().await;
@@ -310,19 +310,19 @@ async fn a_crowd_that_comes_at_once_is_answered() {
     while let Some(answer) = crowd.join_next().await {
         assert!(answer.unwrap().unwrap().ends_with("served\n"));
     }
-    assert_eq!((server.count(Event::MadeRoom), server.count(Event::Refused)), (0, 0));
+    assert_eq!((server.count(WebEvent::MadeRoom), server.count(WebEvent::Refused)), (0, 0));
 }
 
 #[tokio::test]
 async fn who_is_being_answered_is_not_sent_away_for_others() {
-    let server = Server::plain(Limits { connections: 2, ..Limits::default() });
+    let server = Server::plain(ClientLimits { connections: 2, ..ClientLimits::default() });
     let mut first = server.connect().await;
     first.write_all(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     assert!(server.get().await.ends_with("served\n"));
     for made_room in 1..5 {
         let _idle = server.connect().await;
         assert!(server.get().await.ends_with("served\n"));
-        assert_eq!(server.count(Event::MadeRoom), made_room);
+        assert_eq!(server.count(WebEvent::MadeRoom), made_room);
     }
     assert!(timeout(Duration::from_millis(200), closed(first)).await.is_err(), "it waits for its answer");
 }

@@ -138,7 +138,7 @@ fn a_second_context_of_a_pid_has_a_row_of_its_own() {
 #[test]
 fn a_birth_while_the_source_was_read_is_the_same_queue() {
     let mut state = state();
-    let read = Read { from_ns: 100, until_ns: 200 };
+    let read = ReadTimes { from_ns: 100, until_ns: 200 };
     let key = state.adopt_process(read, &found(), Source::Sysfs);
     state.adopt_queue(key, read, &sysfs_queue(4), Source::Sysfs);
     state.apply(&event(150, 1, PID, started(5_000_000_000, false)));

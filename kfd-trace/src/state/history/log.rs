@@ -15,7 +15,7 @@ const PLACES: usize = 80;
 
 /// Bounds of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct ClassLimits {
     pub(super) entries: usize,
     /// Owners, maps and allocator overhead included.
     pub(super) bytes: usize,
@@ -37,7 +37,7 @@ pub struct Kept {
 
 #[derive(Debug)]
 pub(super) struct Log {
-    limits: Limits,
+    limits: ClassLimits,
     /// In order of arrival.
     entries: BTreeMap<u64, Arc<Entry>>,
     owners: BTreeMap<OwnerKey, Owned>,
@@ -55,7 +55,7 @@ struct Owned {
 }
 
 impl Log {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: ClassLimits) -> Self {
         let (entries, owners) = (BTreeMap::new(), BTreeMap::new());
         Log { limits, entries, owners, bytes: 0, dropped: 0, dropped_until_ns: None }
     }

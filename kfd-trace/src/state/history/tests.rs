@@ -21,7 +21,7 @@ impl World {
     }
 
     fn bounded(entries: usize, bytes: usize) -> Self {
-        World { history: History::bounded(|_| Limits { entries, bytes }), ..Self::new() }
+        World { history: History::bounded(|_| ClassLimits { entries, bytes }), ..Self::new() }
     }
 
     fn take(&mut self, event: &Event) {
@@ -161,7 +161,7 @@ fn a_class_is_bounded_in_bytes_whatever_the_names() {
 
 #[test]
 fn what_is_dropped_takes_its_owner_with_it() {
-    let mut log = Log::new(Limits { entries: 8, bytes: 1 << 20 });
+    let mut log = Log::new(ClassLimits { entries: 8, bytes: 1 << 20 });
     let entry = |at: u64, owner| Entry {
         mono_ns: at,
         wall_ns: 0,
@@ -190,7 +190,7 @@ fn what_is_dropped_takes_its_owner_with_it() {
 
 #[test]
 fn an_owner_that_changes_costs_what_is_left_of_it() {
-    let mut log = Log::new(Limits { entries: 64, bytes: 1 << 20 });
+    let mut log = Log::new(ClassLimits { entries: 64, bytes: 1 << 20 });
     let mut push = |number: u64| {
         // Threads of a process without a row, each with its own name.
         let owner = log.owner((None, Some(7)), None, Some(if number.is_multiple_of(2) { "a" } else { "b" }));

@@ -22,8 +22,8 @@ fn traced() -> State {
     state
 }
 
-fn finding(queue_id: u32, difference: Difference) -> Finding {
-    Finding { key: Some(ProcessId(1).into()), tgid: PID, context_id: None, queue_id, difference }
+fn finding(queue_id: u32, difference: Difference) -> FoundDifference {
+    FoundDifference { key: Some(ProcessId(1).into()), tgid: PID, context_id: None, queue_id, difference }
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_list_has_queues_by_place() {
     assert_eq!((id((PID, None), 4), id((PID + 1, None), 3)), (None, None));
 }
 
-fn only(state: &State, list: &Inventory) -> Vec<Finding> {
+fn only(state: &State, list: &Inventory) -> Vec<FoundDifference> {
     state.compare(list).into_iter().collect()
 }
 
@@ -85,7 +85,7 @@ fn a_queue_whose_birth_was_lost_is_taken_in_and_marked() {
 fn a_process_that_was_lost_with_all_its_records_comes_back() {
     let mut state = state();
     let found = list(Source::Sysfs, 9 * S, &[standing(3)]);
-    let missing = Finding { key: None, ..finding(3, Difference::Missing) };
+    let missing = FoundDifference { key: None, ..finding(3, Difference::Missing) };
     assert_eq!(only(&state, &found), [missing]);
     state.resync(missing, &[&found], 9 * S).expect("an event");
     assert_eq!(state.process_of_tgid(PID).map(|row| row.queues.len()), Some(1));
@@ -154,7 +154,7 @@ fn a_context_whose_first_record_was_lost_gets_its_place_from_the_kernel() {
     };
     let processes = vec![of(1, None), of(2, Some(0))];
     let found = Inventory { processes, ..Inventory::empty(Source::Kernel, (9 * S).into()) };
-    let missing = Finding { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
+    let missing = FoundDifference { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
     assert_eq!(only(&state, &found), [missing]);
     state.resync(missing, &[&found], 9 * S);
     assert_eq!(only(&state, &found), [], "each row has its place");
@@ -190,7 +190,7 @@ fn a_finding_is_not_about_the_next_process_of_its_pid() {
     let queues: Vec<u32> = state.snapshot().queues().map(|(_, queue)| queue.queue_id).collect();
     assert_eq!((queues, state.totals().differences.len()), (vec![3], 0));
     let later = list(Source::Sysfs, 20 * S, &[]);
-    let anew = Finding { key: Some(ProcessId(2).into()), ..ghost[0] };
+    let anew = FoundDifference { key: Some(ProcessId(2).into()), ..ghost[0] };
     assert_eq!(only(&state, &later), [anew], "it has to be found twice, too");
 }
 
@@ -224,7 +224,7 @@ fn a_queue_missing_in_sysfs_is_reported_once() {
     let empty = list(Source::Sysfs, 9 * S, &[]);
     assert!(state.keep_unlisted(&finding(3, Difference::Unlisted)));
     assert!(!state.keep_unlisted(&finding(4, Difference::Unlisted)), "it has none of this id");
-    let other = Finding { key: Some(ProcessId(9).into()), ..finding(3, Difference::Unlisted) };
+    let other = FoundDifference { key: Some(ProcessId(9).into()), ..finding(3, Difference::Unlisted) };
     assert!(!state.keep_unlisted(&other));
     assert_eq!(state.totals().differences, BTreeMap::from([(Difference::Unlisted, 1)]));
     assert_eq!(only(&state, &empty), []);
@@ -237,7 +237,7 @@ fn contexts_of_one_pid_are_compared_apart() {
     let queues = vec![standing(3)];
     let mut found = list(Source::Sysfs, 9 * S, &queues);
     found.processes.push(Listed { tgid: PID, context_id: Some(0), queues, ..Listed::default() });
-    let missing = Finding { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
+    let missing = FoundDifference { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
     assert_eq!(only(&state, &found), [missing]);
     state.resync(missing, &[&found], 9 * S).expect("an event");
     assert_eq!(state.snapshot().queues().count(), 2);
@@ -294,7 +294,7 @@ fn a_row_is_not_compared_with_another_process_at_its_place() {
     let state = traced();
     let row = state.process(ProcessId(1).into()).expect("its row");
     let own = finding(3, Difference::Properties);
-    let missing = Finding { key: None, ..finding(3, Difference::Missing) };
+    let missing = FoundDifference { key: None, ..finding(3, Difference::Missing) };
     for (source, id, start, shown, found) in [
         (Source::Kernel, Some(1), Some(S), Shown::Itself, own),
         (Source::Kernel, Some(2), Some(S), Shown::Another, missing),

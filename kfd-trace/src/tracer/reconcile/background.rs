@@ -14,10 +14,10 @@ use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 /// At most one scan.
 #[derive(Debug, Default)]
-pub(crate) struct BackgroundScan(Option<Running>);
+pub(crate) struct BackgroundScan(Option<RunningScan>);
 
 #[derive(Debug)]
-struct Running {
+struct RunningScan {
     seen: JoinHandle<Scan>,
     progress: Progress,
     timeout: Timeout,
@@ -37,12 +37,12 @@ impl BackgroundScan {
 
     fn begin(&mut self, begun: Begun, now: Instant) {
         let (progress, timeout) = (begun.progress.clone(), Timeout::new(now));
-        self.0 = Some(Running { seen: spawn_blocking(|| begun.finish()), progress, timeout });
+        self.0 = Some(RunningScan { seen: spawn_blocking(|| begun.finish()), progress, timeout });
     }
 
     /// A log line, once per scan that takes long.
     fn overdue(&mut self, now: Instant) -> Option<String> {
-        let Running { progress, timeout, .. } = self.0.as_mut()?;
+        let RunningScan { progress, timeout, .. } = self.0.as_mut()?;
         let took = timeout.ends(now)?;
         Some(format!(
             "the look at the driver's lists has taken {} s and reads {}: until it ends, nothing is compared with the lists, \
@@ -68,7 +68,7 @@ impl BackgroundScan {
 mod tests {
     use super::*;
     use crate::runtime::timeout::LONG;
-    use crate::tracer::reconcile::progress::Reading;
+    use crate::tracer::reconcile::progress::SourceProgress;
     use crate::tracer::reconcile::scan::samples::{begun, put};
     use std::process::Command;
     use std::sync::mpsc;
@@ -99,7 +99,7 @@ mod tests {
             under_way.begin(begun(root.path(), true, &[]), begin);
             let reads =
                 |under_way: &BackgroundScan| under_way.0.as_ref().map(|running| running.progress.now());
-            while reads(&under_way) != Some(Reading::Process(4711)) {
+            while reads(&under_way) != Some(SourceProgress::Process(4711)) {
                 assert!(timeout(SECOND / 50, under_way.seen()).await.is_err(), "it begins");
             }
             assert!(timeout(SECOND / 5, under_way.seen()).await.is_err(), "it hangs");

@@ -3,7 +3,7 @@
 //! In: a [`Look`], the state, and the findings of the previous scan. Out: a [`Judgement`]. Pure.
 
 use super::scan::{Look, Walked};
-use crate::state::{Difference, Finding, Inventory, Shown, State};
+use crate::state::{Difference, FoundDifference, Inventory, Shown, State};
 use std::collections::BTreeSet;
 
 /// A walk that broke off may be complete when it is retried; after this many in a row it is not waited for.
@@ -13,9 +13,9 @@ const BROKEN_WALKS: u32 = 3;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judgement {
     /// To be corrected.
-    pub believed: BTreeSet<Finding>,
+    pub believed: BTreeSet<FoundDifference>,
     /// To be found again, or decided by a later scan.
-    pub pending: BTreeSet<Finding>,
+    pub pending: BTreeSet<FoundDifference>,
     /// Another scan soon can decide what is pending.
     pub suspicious: bool,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Judgement {
 /// The findings of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
-    pub found: BTreeSet<Finding>,
+    pub found: BTreeSet<FoundDifference>,
     /// Something depends on what a scheduler at work has not reported yet: another scan is needed.
     pub put_off: bool,
 }
@@ -33,11 +33,11 @@ pub(crate) struct Findings {
 pub(crate) fn judge(
     look: &Look,
     Findings { found, put_off }: &Findings,
-    before: &BTreeSet<Finding>,
+    before: &BTreeSet<FoundDifference>,
     broken_walks: u32,
 ) -> Judgement {
     let alone = sysfs_is_alone(look, broken_walks);
-    let decided = |finding: &Finding| match finding.difference {
+    let decided = |finding: &FoundDifference| match finding.difference {
         Difference::Ghost => match (look.kernel.list(), &look.sysfs) {
             (Some(_), Some(_)) => true,
             (None, sysfs) => alone && sysfs.as_ref().is_some_and(|sysfs| sysfs_decides(sysfs, finding)),
@@ -48,7 +48,7 @@ pub(crate) fn judge(
         Difference::Properties => alone || !matches!(look.kernel, Walked::Broke),
         Difference::Missing | Difference::Unlisted => true,
     };
-    let believed: BTreeSet<Finding> =
+    let believed: BTreeSet<FoundDifference> =
         found.intersection(before).filter(|finding| decided(finding)).copied().collect();
     let pending = found - &believed;
     // If sysfs is alone, no list will decide what was found twice already; if sysfs cannot be read, not soon.
@@ -68,7 +68,7 @@ pub(crate) fn sysfs_is_alone(look: &Look, broken_walks: u32) -> bool {
 
 /// A ghost is no queue of the driver. Without the folder of its process, sysfs has no information about
 /// queues. A row does not know its context if the record with it was lost: it may be any one of its process.
-fn sysfs_decides(sysfs: &Inventory, ghost: &Finding) -> bool {
+fn sysfs_decides(sysfs: &Inventory, ghost: &FoundDifference) -> bool {
     let mut own = sysfs.processes.iter().filter(|process| process.tgid == ghost.tgid);
     sysfs.has((ghost.tgid, None))
         && (ghost.context_id.is_some() || !own.any(|process| process.queue(ghost.queue_id).is_some()))
@@ -80,29 +80,30 @@ fn sysfs_decides(sysfs: &Inventory, ghost: &Finding) -> bool {
 pub(crate) fn findings(look: &Look, state: &State) -> Findings {
     let all = all_findings(look, state);
     let Some(kernel) = look.kernel.list() else { return Findings { found: all, put_off: false } };
-    let at_work = |finding: &Finding| {
+    let at_work = |finding: &FoundDifference| {
         let listed = state.listed(kernel, finding).and_then(|(_, queue)| queue.gpu_id);
         let row = || finding.key.and_then(|key| state.process(key));
         let gpu_id = listed.or_else(|| row()?.queues.get(&finding.queue_id)?.facts.gpu_id);
         gpu_id.is_some_and(|gpu_id| kernel.at_work.contains(&gpu_id))
     };
-    let may_wait = |one: &Finding| matches!(one.difference, Difference::Properties | Difference::Missing);
+    let may_wait =
+        |one: &FoundDifference| matches!(one.difference, Difference::Properties | Difference::Missing);
     let (later, found): (BTreeSet<_>, BTreeSet<_>) =
         all.into_iter().partition(|one| may_wait(one) && at_work(one));
     Findings { found, put_off: !later.is_empty() }
 }
 
-fn all_findings(look: &Look, state: &State) -> BTreeSet<Finding> {
+fn all_findings(look: &Look, state: &State) -> BTreeSet<FoundDifference> {
     let mut found = look.sysfs.as_ref().map(|sysfs| state.compare(sysfs)).unwrap_or_default();
     let Some(kernel) = look.kernel.list() else { return found };
     let in_kernel = state.compare(kernel);
     let Some(sysfs) = &look.sysfs else { return in_kernel };
-    let another = |finding: &Finding| {
+    let another = |finding: &FoundDifference| {
         let row = finding.key.and_then(|key| state.process(key));
         row.is_some_and(|row| state.shown(kernel, row) == Shown::Another)
     };
     found.retain(|one| one.difference != Difference::Properties || !another(one));
-    let ghosts: Vec<Finding> =
+    let ghosts: Vec<FoundDifference> =
         found.union(&in_kernel).filter(|one| one.difference == Difference::Ghost).copied().collect();
     found.extend(in_kernel.iter().copied());
     for ghost in ghosts {
@@ -113,15 +114,15 @@ fn all_findings(look: &Look, state: &State) -> BTreeSet<Finding> {
         }
         found.remove(&ghost);
         if by_sysfs {
-            found.insert(Finding { difference: Difference::Unlisted, ..ghost });
+            found.insert(FoundDifference { difference: Difference::Unlisted, ..ghost });
         }
     }
     found
 }
 
 /// For the log.
-pub(crate) fn line(finding: &Finding) -> String {
-    let Finding { key: _, tgid, context_id, queue_id, difference } = finding;
+pub(crate) fn line(finding: &FoundDifference) -> String {
+    let FoundDifference { key: _, tgid, context_id, queue_id, difference } = finding;
     let context = context_id.map_or_else(String::new, |id| format!(" context {id}"));
     let what = match difference {
         Difference::Ghost => "the driver does not have it any more, and no end was seen: taken off",
@@ -174,8 +175,8 @@ mod tests {
         assert_eq!(found(&[facts(3)], Some(&[facts(3), facts(4)])), [Difference::Missing]);
     }
 
-    fn finding(context_id: Option<u32>, difference: Difference) -> Finding {
-        Finding { key: Some(ProcessId(1).into()), tgid: PID, context_id, queue_id: 3, difference }
+    fn finding(context_id: Option<u32>, difference: Difference) -> FoundDifference {
+        FoundDifference { key: Some(ProcessId(1).into()), tgid: PID, context_id, queue_id: 3, difference }
     }
 
     fn look(kernel: Walked) -> Look {
@@ -188,7 +189,12 @@ mod tests {
     }
 
     /// For one finding: it is believed; another scan soon can decide it.
-    fn judged(look: &Look, finding: Finding, before: &[Finding], broken_walks: u32) -> (bool, bool) {
+    fn judged(
+        look: &Look,
+        finding: FoundDifference,
+        before: &[FoundDifference],
+        broken_walks: u32,
+    ) -> (bool, bool) {
         let found = BTreeSet::from([finding]);
         let findings = Findings { found: found.clone(), put_off: false };
         let judgement = judge(look, &findings, &before.iter().copied().collect(), broken_walks);

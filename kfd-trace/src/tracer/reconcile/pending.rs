@@ -1,6 +1,6 @@
 //! The data kept from one comparison with the driver's lists to the next.
 
-use crate::state::{Finding, ProcessKey};
+use crate::state::{FoundDifference, ProcessKey};
 use crate::tracer::inventory::InventoryReader;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct Pending {
     pub(super) until_ns: u64,
     /// Lost records at the last tick, plus what could not be recorded.
     pub(super) lost: u64,
-    pub(super) found: BTreeSet<Finding>,
+    pub(super) found: BTreeSet<FoundDifference>,
     /// Consecutive walks that broke off.
     pub(super) broken_walks: u32,
     /// Live rows whose processes were gone from the lists of the last scan.

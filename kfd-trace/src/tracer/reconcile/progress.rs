@@ -5,21 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Shared by the scan and the code that waits for it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Progress(Arc<Mutex<Reading>>);
+pub(crate) struct Progress(Arc<Mutex<SourceProgress>>);
 
 impl Progress {
-    pub(crate) fn reads(&self, what: Reading) {
+    pub(crate) fn reads(&self, what: SourceProgress) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
-    pub(crate) fn now(&self) -> Reading {
+    pub(crate) fn now(&self) -> SourceProgress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What a scan reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum SourceProgress {
     /// `class/kfd/kfd/proc`.
     #[default]
     Sysfs,
@@ -30,13 +30,13 @@ pub(crate) enum Reading {
     Topology,
 }
 
-impl fmt::Display for Reading {
+impl fmt::Display for SourceProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reading::Sysfs => f.write_str("the driver's processes in sysfs"),
-            Reading::Process(tgid) => write!(f, "process {tgid} in procfs"),
-            Reading::Details(tgid) => write!(f, "command line and cgroup of process {tgid} in procfs"),
-            Reading::Topology => f.write_str("the driver's GPUs in sysfs"),
+            SourceProgress::Sysfs => f.write_str("the driver's processes in sysfs"),
+            SourceProgress::Process(tgid) => write!(f, "process {tgid} in procfs"),
+            SourceProgress::Details(tgid) => write!(f, "command line and cgroup of process {tgid} in procfs"),
+            SourceProgress::Topology => f.write_str("the driver's GPUs in sysfs"),
         }
     }
 }

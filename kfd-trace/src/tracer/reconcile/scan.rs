@@ -1,12 +1,12 @@
 //! One scan of the driver's lists: begun with what only the tracer can read, finished without it.
 
-use super::progress::{Progress, Reading};
+use super::progress::{Progress, SourceProgress};
 use crate::attribute::{Topology, process};
 use crate::model::inventory::Listed;
 use crate::probes::session::Session;
-use crate::probes::walk::Table;
+use crate::probes::walk::DriverTable;
 use crate::runtime::clock;
-use crate::state::{Difference, Finding, Inventory, ProcessDetails, Read, Source, State};
+use crate::state::{Difference, FoundDifference, Inventory, ProcessDetails, ReadTimes, Source, State};
 use crate::tracer::enrich;
 use crate::tracer::inventory::{InventoryReader, identify, read_sysfs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,14 +58,14 @@ impl Begun {
             other => other,
         };
         let topology = topology.then(|| {
-            progress.reads(Reading::Topology);
+            progress.reads(SourceProgress::Topology);
             Topology::read(&reader.roots.sysfs)
         });
         let lists = || kernel.list().into_iter().chain(&sysfs);
         let details = |tgid: u32| {
             let mut listed = lists().flat_map(|list| &list.processes);
             let process = listed.find(|process| process.tgid == tgid)?;
-            progress.reads(Reading::Details(tgid));
+            progress.reads(SourceProgress::Details(tgid));
             let info = process::read(&reader.roots.procfs, tgid, process.start_boottime_ns).ok()?;
             Some((tgid, enrich::of(&reader.roots, &info)))
         };
@@ -94,8 +94,8 @@ impl InventoryReader {
             return Walked::NotRequested;
         }
         let from_ns = clock::mono_ns();
-        let Table { entries, broken, at_work } = walk.run(&mut memory);
-        let read = Read { from_ns, until_ns: clock::mono_ns() };
+        let DriverTable { entries, broken, at_work } = walk.run(&mut memory);
+        let read = ReadTimes { from_ns, until_ns: clock::mono_ns() };
         if broken > 0 {
             return Walked::Broke;
         }
@@ -107,7 +107,7 @@ impl InventoryReader {
     /// Adds the identities of the processes from procfs.
     fn identified(&self, mut inventory: Inventory, progress: &Progress) -> Inventory {
         for process in &mut inventory.processes {
-            progress.reads(Reading::Process(process.tgid));
+            progress.reads(SourceProgress::Process(process.tgid));
             let who = process::identify(&self.roots.procfs, process.tgid, process.start_boottime_ns);
             if let Ok(who) = who {
                 identify(process, &who);
@@ -119,7 +119,7 @@ impl InventoryReader {
     /// `None` if the processes or their queues could not be read completely: then what is missing in it has
     /// not necessarily ended.
     fn sysfs_list(&self, progress: &Progress) -> Option<Inventory> {
-        progress.reads(Reading::Sysfs);
+        progress.reads(SourceProgress::Sysfs);
         let (mut listed, errors) = read_sysfs(&self.roots, &self.layout);
         listed.processes.retain(|process| self.includes(process.tgid));
         let listed = self.identified(listed, progress);
@@ -129,7 +129,7 @@ impl InventoryReader {
 
 /// tgids of the processes of missing queues for which procfs data is still missing: the scan that finds these
 /// queues again has what it needs to show them.
-pub(crate) fn unknown(state: &State, found: &BTreeSet<Finding>) -> BTreeSet<u32> {
+pub(crate) fn unknown(state: &State, found: &BTreeSet<FoundDifference>) -> BTreeSet<u32> {
     let has_details = |key| state.process(key).is_some_and(|row| row.details.cgroup.is_some());
     let missing = found.iter().filter(|finding| finding.difference == Difference::Missing);
     missing.filter(|finding| !finding.key.is_some_and(has_details)).map(|finding| finding.tgid).collect()
@@ -278,7 +278,7 @@ mod tests {
         state.enrich(ProcessId(2).into(), details);
         let finding = |id: Option<u64>, tgid, difference| {
             let key = id.map(|id| ProcessId(id).into());
-            Finding { key, tgid, context_id: None, queue_id: 3, difference }
+            FoundDifference { key, tgid, context_id: None, queue_id: 3, difference }
         };
         let missing = [(Some(1), 701), (Some(2), 702), (None, 703)];
         let mut found: BTreeSet<_> =

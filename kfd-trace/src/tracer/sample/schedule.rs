@@ -30,13 +30,13 @@ pub(crate) struct Sampling {
     due: Instant,
     /// `None` while a sample is in progress.
     idle: Option<Sampler>,
-    running: Option<Running>,
+    running: Option<RunningPass>,
     /// A sample without targets, which ends at once.
     empty: Option<Pass>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningPass {
     done: JoinHandle<(Sampler, Pass)>,
     timeout: Timeout,
     reads: Arc<AtomicU32>,
@@ -96,7 +96,7 @@ impl Sampling {
             let pass = sampler.pass(&targets);
             (sampler, pass)
         });
-        self.running = Some(Running { done, timeout: Timeout::new(now.into_std()), reads });
+        self.running = Some(RunningPass { done, timeout: Timeout::new(now.into_std()), reads });
     }
 
     /// Processes a sample, and sets when the next one is due.
@@ -210,7 +210,7 @@ mod tests {
             assert_eq!(sampling.overdue(), None, "none is under way");
             let (done, reads) = (tokio::spawn(pending()), Arc::new(AtomicU32::new(4321)));
             sampling.running =
-                Some(Running { done, timeout: Timeout::new(Instant::now().into_std()), reads });
+                Some(RunningPass { done, timeout: Timeout::new(Instant::now().into_std()), reads });
             tokio::time::advance(LONG - MS).await;
             assert_eq!(sampling.overdue(), None);
             tokio::time::advance(2 * MS).await;

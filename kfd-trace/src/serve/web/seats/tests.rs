@@ -9,8 +9,8 @@ fn stays(leave: &mut oneshot::Receiver<()>) -> bool {
     leave.try_recv() == Err(TryRecvError::Empty)
 }
 
-fn two(tally: &Arc<Tally>) -> Arc<Seats> {
-    Seats::new(2, FRESH, Arc::clone(tally))
+fn two(tally: &Arc<WebTally>) -> Arc<Connections> {
+    Connections::new(2, FRESH, Arc::clone(tally))
 }
 
 /// A time at which no connection is new any more.
@@ -29,7 +29,7 @@ async fn who_was_idle_for_longest_makes_room() {
     drop(first.work());
     let (_third, mut third_leaves) = seats.take().await.unwrap();
     assert!(stays(&mut first_leaves) && !stays(&mut second_leaves) && stays(&mut third_leaves));
-    assert_eq!(tally.counts()[Event::MadeRoom as usize], 1);
+    assert_eq!(tally.counts()[WebEvent::MadeRoom as usize], 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,7 +44,7 @@ async fn who_came_just_now_is_left_time_to_ask() {
     assert_eq!(begin.elapsed(), FRESH);
     assert!(!stays(&mut first_leaves) && stays(&mut second_leaves) && stays(&mut third_leaves));
     drop(first);
-    assert_eq!(tally.counts()[Event::Refused as usize], 0);
+    assert_eq!(tally.counts()[WebEvent::Refused as usize], 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +73,7 @@ async fn who_is_being_answered_keeps_the_seat() {
     let _third_works = third.work();
     let begin = Instant::now();
     assert!(seats.take().await.is_none());
-    assert_eq!((begin.elapsed(), tally.counts()[Event::Refused as usize]), (TIMEOUT, 1));
+    assert_eq!((begin.elapsed(), tally.counts()[WebEvent::Refused as usize]), (TIMEOUT, 1));
     // The connection that was closed for another does not free a slot a second time.
     drop(second);
     assert!(seats.try_take(later().await).is_err_and(|full| full.0.is_none()));

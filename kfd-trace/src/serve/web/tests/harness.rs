@@ -2,9 +2,9 @@
 
 use super::authority::{Authority, Pair};
 use crate::serve::web::listen::bind;
-use crate::serve::web::serve::{Limits, serve_within};
+use crate::serve::web::serve::{ClientLimits, serve_within};
 use crate::serve::web::settings::{Settings, SettingsSource};
-use crate::serve::web::tally::{Event, Tally};
+use crate::serve::web::tally::{WebEvent, WebTally};
 use axum::Router;
 use axum::routing::get;
 use std::io;
@@ -30,18 +30,18 @@ pub(super) struct Server {
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) stop: Option<oneshot::Sender<()>>,
     pub(super) task: JoinHandle<io::Result<()>>,
-    tally: Arc<Tally>,
+    tally: Arc<WebTally>,
     folder: TempDir,
 }
 
 impl Server {
     /// Plain HTTP.
-    pub(super) fn plain(limits: Limits) -> Self {
+    pub(super) fn plain(limits: ClientLimits) -> Self {
         Self::with(limits, "", &[])
     }
 
     /// `config`: the text of its configuration; `files`: the files that it names.
-    pub(super) fn with(limits: Limits, config: &str, files: &[(&str, &str)]) -> Self {
+    pub(super) fn with(limits: ClientLimits, config: &str, files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files.iter().chain(&[("web.yml", config)]) {
             std::fs::write(folder.path().join(name), text).unwrap();
@@ -51,7 +51,7 @@ impl Server {
         Self::start(limits, settings, source, folder)
     }
 
-    fn start(limits: Limits, settings: Settings, source: SettingsSource, folder: TempDir) -> Self {
+    fn start(limits: ClientLimits, settings: Settings, source: SettingsSource, folder: TempDir) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listeners = bind(&[any, any]).expect("free ports");
         let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
@@ -63,7 +63,7 @@ impl Server {
         let stopped = async {
             let _ = stopped.await;
         };
-        let tally = Arc::new(Tally::default());
+        let tally = Arc::new(WebTally::default());
         let task = tokio::spawn(serve_within(
             limits,
             Arc::clone(&tally),
@@ -77,7 +77,7 @@ impl Server {
     }
 
     /// How often the event was counted.
-    pub(super) fn count(&self, event: Event) -> u64 {
+    pub(super) fn count(&self, event: WebEvent) -> u64 {
         self.tally.counts()[event as usize]
     }
 
