@@ -11,7 +11,6 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::{self, Header, Record, fault, mqd_op, outcome};
 use kfd_trace_common::rules::PRIMARY_CONTEXT;
 use thiserror::Error;
-use zerocopy::FromBytes;
 
 /// Why a record could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -243,11 +242,18 @@ fn text(bytes: &[u8]) -> Option<String> {
 }
 
 fn whole<T: Record>(kind: Kind, bytes: &[u8]) -> Result<T, DecodeError> {
-    T::read_from_bytes(bytes).map_err(|_| DecodeError::Size { kind, got: bytes.len(), want: size_of::<T>() })
+    let size = DecodeError::Size { kind, got: bytes.len(), want: size_of::<T>() };
+    if bytes.len() != size_of::<T>() {
+        return Err(size);
+    }
+    // SAFETY: as many bytes as `T` has, and any bytes are a `Record`.
+    Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
 fn prefix(bytes: &[u8]) -> Option<Header> {
-    Some(Header::read_from_prefix(bytes).ok()?.0)
+    let bytes = bytes.get(..size_of::<Header>())?;
+    // SAFETY: as many bytes as a `Header` has, which consists of integers only.
+    Some(unsafe { bytes.as_ptr().cast::<Header>().read_unaligned() })
 }
 
 #[cfg(test)]
