@@ -1,4 +1,4 @@
-//! The command line. No logic: what was asked for, as values.
+//! The command line. No logic: the options as values.
 
 use crate::output::metrics::Detail;
 use crate::probes::plan::{Attach, Choice};

@@ -47,7 +47,7 @@ fn run(cli: Cli) -> Result<()> {
         Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
         Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
         Some(Command::Doctor(_)) => privilege::give_up(&roots, Reads { descriptors: true, ..nothing })?,
-        // The others ask nothing of the kernel.
+        // The others do not use the kernel.
         Some(_) => {}
     }
     match cli.command {
@@ -75,13 +75,13 @@ fn run(cli: Cli) -> Result<()> {
 
 fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
     let AmdLogArgs { files, format, follow, live, stream } = args;
-    let ask = amd_log::LogOptions { roots, files, follow, json: format.json, live, stream };
+    let options = amd_log::LogOptions { roots, files, follow, json: format.json, live, stream };
     // Before capabilities go: a log may be another user's.
-    let opened = amd_log::Opened::open(&ask)?;
+    let opened = amd_log::Opened::open(&options)?;
     if live {
-        privilege::give_up(&ask.roots, Reads::default())?;
+        privilege::give_up(&options.roots, Reads::default())?;
     }
-    block_on(amd_log::run(ask, opened))
+    block_on(amd_log::run(options, opened))
 }
 
 fn stream(roots: Roots, args: TraceArgs) -> trace::StreamOptions {

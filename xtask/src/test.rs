@@ -9,7 +9,7 @@ use crate::run::{self, step};
 use crate::vm::guest;
 use crate::vm::series::Series;
 use crate::vm::testbed::{Bench, Tested};
-use crate::vm::{self, Ask, Boots};
+use crate::vm::{self, Boots, Selection};
 use crate::vm::{boots, fixtures};
 use crate::{dist, setup};
 use anyhow::{Context as _, Result, bail};
@@ -92,8 +92,8 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
     let skip: Vec<String> = boots::once(CORE.1).map(|begin| format!("--skip={begin}")).collect();
     let filter = if args.fast { &skip[..] } else { &[] };
     // A passed part of a boot does not count as the boot.
-    let ask = Ask { stages, filter, limit: vm::LIMIT, passed: (!args.fast).then_some(&passed) };
-    let boots = bench.as_ref().ok().map(|bench| Boots::new(bench, kernels, ask));
+    let selection = Selection { stages, filter, limit: vm::LIMIT, passed: (!args.fast).then_some(&passed) };
+    let boots = bench.as_ref().ok().map(|bench| Boots::new(bench, kernels, selection));
     let mut checked = Checked::default();
     scope(|scope| {
         // The checks of this machine run in parallel with as many guests as leave them a CPU; then one more

@@ -122,7 +122,7 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
 
 /// The request for every boot.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct Selection<'a> {
     /// All, where none is named.
     pub(crate) stages: &'a [&'a str],
     pub(crate) filter: &'a [String],
@@ -135,7 +135,7 @@ pub(crate) struct Ask<'a> {
 /// Boots still to be made, and the results of finished ones.
 pub(crate) struct Boots<'a> {
     bench: &'a Bench,
-    ask: Ask<'a>,
+    selection: Selection<'a>,
     waiting: Mutex<vec::IntoIter<(Series, Boot)>>,
     tested: Mutex<Tested>,
     /// Reports go to stdout as they arrive: there is only one guest at a time, and nothing else.
@@ -144,12 +144,19 @@ pub(crate) struct Boots<'a> {
 
 impl<'a> Boots<'a> {
     /// The boots of these kernels that have one of the stages.
-    pub(crate) fn new(bench: &'a Bench, wanted: &[Series], ask: Ask<'a>) -> Self {
-        let asked = |(series, boot): &(Series, Boot)| {
-            ask.stages.is_empty() || boot.stages(*series).any(|stage| ask.stages.contains(&stage.name))
+    pub(crate) fn new(bench: &'a Bench, wanted: &[Series], selection: Selection<'a>) -> Self {
+        let selected = |(series, boot): &(Series, Boot)| {
+            selection.stages.is_empty()
+                || boot.stages(*series).any(|stage| selection.stages.contains(&stage.name))
         };
-        let waiting: Vec<_> = boots::of(wanted).filter(asked).collect();
-        Self { bench, ask, waiting: Mutex::new(waiting.into_iter()), tested: Mutex::default(), live: false }
+        let waiting: Vec<_> = boots::of(wanted).filter(selected).collect();
+        Self {
+            bench,
+            selection,
+            waiting: Mutex::new(waiting.into_iter()),
+            tested: Mutex::default(),
+            live: false,
+        }
     }
 
     /// Makes one boot after the other until none is left. A guest takes one CPU: as many threads as CPUs may
@@ -159,20 +166,27 @@ impl<'a> Boots<'a> {
         let next = || unpoisoned(&self.waiting).next();
         while let Some((series, boot)) = next() {
             let place = format!("Linux {}, {}", series.name(), boot.name);
-            if let Some(totals) = self.ask.passed.and_then(|passed| passed.before(&place)) {
+            if let Some(totals) = self.selection.passed.and_then(|passed| passed.before(&place)) {
                 step(format!("{place}: passed before"));
                 unpoisoned(&self.tested).totals.add(totals);
                 continue;
             }
             let (begin, mut report) = (Instant::now(), Vec::new());
             let out: &mut dyn Write = if self.live { &mut io::stdout() } else { &mut report };
-            let tested = self.bench.test(series, boot, self.ask.stages, self.ask.filter, self.ask.limit, out);
+            let tested = self.bench.test(
+                series,
+                boot,
+                self.selection.stages,
+                self.selection.filter,
+                self.selection.limit,
+                out,
+            );
             // A closed stdout is no reason to leave the other guests alone.
             let _ = io::stdout().write_all(&report);
             match tested {
                 Ok(None) => continue,
                 Ok(Some(tested)) => {
-                    if let Some(passed) = self.ask.passed.filter(|_| tested.is_well()) {
+                    if let Some(passed) = self.selection.passed.filter(|_| tested.is_well()) {
                         passed.keep(&place, tested.totals);
                     }
                     unpoisoned(&self.tested).add(&place, tested);
@@ -186,7 +200,7 @@ impl<'a> Boots<'a> {
     /// The results of all; to be called when no thread is running a boot any more.
     pub(crate) fn tested(self) -> Tested {
         let mut tested = self.tested.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let unfiltered = self.ask.filter.iter().all(|word| word.starts_with('-'));
+        let unfiltered = self.selection.filter.iter().all(|word| word.starts_with('-'));
         if tested.totals.run() == 0 && unfiltered {
             tested.problems.push("no test has run".to_owned());
         }
@@ -238,8 +252,8 @@ pub(crate) fn test(
 ) -> Result<(bool, Totals)> {
     let start = Instant::now();
     let bench = Bench::new()?;
-    let ask = Ask { stages, filter, limit, passed: None };
-    let mut boots = Boots::new(&bench, wanted, ask);
+    let selection = Selection { stages, filter, limit, passed: None };
+    let mut boots = Boots::new(&bench, wanted, selection);
     let guests = guests().min(unpoisoned(&boots.waiting).len());
     boots.live = guests <= 1;
     scope(|scope| (0..guests).for_each(|_| drop(scope.spawn(|| boots.work()))));

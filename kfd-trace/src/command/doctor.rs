@@ -36,7 +36,7 @@ pub fn run(roots: &Roots, pid: Option<u32>, as_json: bool) -> Result<(), Stop> {
         return Err(Stop { code: exit::NOTHING_TO_TRACE, line: finding.to_string() });
     }
     let driver = DriverAccess::read(roots, &found);
-    let pid = pid.map(|pid| asked(roots, pid)).transpose()?;
+    let pid = pid.map(|pid| visible_pid(roots, pid)).transpose()?;
     let first = look(roots, &preflight, &driver, pid)?;
     let mut report = diagnose(&first, None, pid);
     if report.unsettled {
@@ -63,7 +63,7 @@ pub fn run(roots: &Roots, pid: Option<u32>, as_json: bool) -> Result<(), Stop> {
 }
 
 /// The requested process: a thread means its process. A process that has ended may still be in KFD.
-fn asked(roots: &Roots, pid: u32) -> Result<u32, Stop> {
+fn visible_pid(roots: &Roots, pid: u32) -> Result<u32, Stop> {
     match process::tgid_of(&roots.procfs, pid) {
         Ok(tgid) => {
             if tgid != pid {

@@ -74,7 +74,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     let facts = Facts::gather(&kernel).with_tracepoints(&roots.sysfs);
     let choice = Choice { tracepoints: true, attach: Attach::Tried, ..Choice::default() };
     let options = Options {
-        ask: PlanRequest { ioctl_records: true, choice },
+        request: PlanRequest { ioctl_records: true, choice },
         possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
         cpu_ids: kernel.preflight.cpu_ids,
         procfs: roots.procfs.clone(),

@@ -85,9 +85,10 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
     let out = Stdout::new().and_then(|stdout| StdoutWriter::new(stdout, stdout::room(options.ring_bytes)));
     let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
     let mut signals = Signals::new().map_err(Stop::failed)?;
-    let mut run = Run { options, tracer, watched, waiting: Waiting::default(), looks: 0, asked: false, out };
+    let mut run =
+        Run { options, tracer, watched, waiting: Waiting::default(), looks: 0, stop_requested: false, out };
     let reported = run.all(Some(ring), &mut signals).await;
-    match reported.and(finish(run.out, run.asked, &mut signals).await) {
+    match reported.and(finish(run.out, run.stop_requested, &mut signals).await) {
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Stop::failed(format!("cannot go on: {error}"))),
@@ -96,13 +97,13 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
 }
 
 /// Waits for the reader: as long as it takes, unless the end was requested; a (further) signal ends the wait.
-async fn finish(out: StdoutWriter, asked: bool, signals: &mut Signals) -> io::Result<()> {
+async fn finish(out: StdoutWriter, stop_requested: bool, signals: &mut Signals) -> io::Result<()> {
     // Detaching the probes took a while.
     signals.forget().await;
-    let still = if asked { stdout::AT_THE_END } else { Duration::MAX };
+    let still = if stop_requested { stdout::AT_THE_END } else { Duration::MAX };
     tokio::select! {
         finished = spawn_blocking(move || out.finish(still)) => finished.map_err(io::Error::other)?,
-        () = signals.any() => Err(io::Error::other("asked to end before all was written to standard output")),
+        () = signals.any() => Err(io::Error::other("stopped before all was written to standard output")),
     }
 }
 
@@ -128,7 +129,7 @@ struct Run<'a> {
     waiting: Waiting,
     looks: u64,
     /// The end was requested.
-    asked: bool,
+    stop_requested: bool,
     out: StdoutWriter,
 }
 
@@ -183,7 +184,7 @@ impl Run<'_> {
                     self.let_go()?;
                 }
                 (Happened::Signal, _) => {
-                    self.asked = true;
+                    self.stop_requested = true;
                     break;
                 }
                 (Happened::Records | Happened::Sampled(_), _) => {}

@@ -178,7 +178,7 @@ mod tests {
         let queue = queue(0, 1);
         assert_eq!((queue.queue_id, queue.gpu_id, queue.origin), (Some(3), Some(77), Origin::Ioctl));
         assert_eq!(queue.ring_address, Some(0x7f_beef_0000));
-        assert_eq!(queue.priority, None, "a member that the layout lacks is not reported");
+        assert_eq!(queue.priority, None, "a member missing in the layout is not reported");
     }
 
     #[test]

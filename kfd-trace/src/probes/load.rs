@@ -22,7 +22,7 @@ const PAGE_BYTES: u32 = 4096;
 /// What the caller requests.
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub ask: PlanRequest,
+    pub request: PlanRequest,
     /// tgids of the initial PID namespace; empty for every process.
     pub pids: Vec<u32>,
     /// Size of the ring buffer, a power of two and a multiple of the page size.
@@ -40,7 +40,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            ask: PlanRequest::default(),
+            request: PlanRequest::default(),
             pids: Vec::new(),
             ring_bytes: RING_BYTES,
             read_pointers: false,
@@ -95,7 +95,7 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         ("TYPE_DIQ", facts.layout.raw_type(QueueType::Diq).unwrap_or(ABSENT)),
         ("IOCTL_END", plan.ioctl_end),
         ("IOCTL_ROCM_END", plan.ioctl_rocm_end),
-        ("RECORD_IOCTLS", records_of(options.ask.ioctl_records, plan.queues_by_ioctl)),
+        ("RECORD_IOCTLS", records_of(options.request.ioctl_records, plan.queues_by_ioctl)),
         ("READ_POINTERS", u32::from(options.read_pointers)),
         ("FILTER_ON", u32::from(!options.pids.is_empty())),
     ];

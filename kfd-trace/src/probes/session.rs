@@ -59,14 +59,14 @@ impl Session {
     /// # Errors
     /// If the maps cannot be created: then nothing can be traced.
     pub fn load(functions: &impl Functions, facts: &Facts, options: &Options) -> Result<Self, LoadError> {
-        let plan = plan::plan(functions, facts, &options.ask);
+        let plan = plan::plan(functions, facts, &options.request);
         let mut ebpf = load::object(&plan, facts, options, Room::Full)?;
         fill_filter(&mut ebpf, &options.pids)?;
         // Without it only the walk over existing queues is missing, and that is reported where it is tried.
         let answer = peek::load_program(&mut ebpf).ok();
         let shared = SharedMaps::new(&mut ebpf)?;
         let pids = options.pids.clone();
-        let links = Links::new(&ebpf, options.ask.choice.attach, options.possible_cpus);
+        let links = Links::new(&ebpf, options.request.choice.attach, options.possible_cpus);
         Ok(Session {
             ebpf,
             shared,

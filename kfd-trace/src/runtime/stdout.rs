@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// whole pages: so it shows soon that a reader reads.
 const CHUNK: usize = 4 << 10;
 
-/// How long to wait for a full queue: long enough for a reader that only lacks a CPU, and too short to be
+/// How long to wait for a full queue: long enough for a reader that only waits for a CPU, and too short to be
 /// noticed.
 const TIMEOUT: Duration = Duration::from_millis(100);
 

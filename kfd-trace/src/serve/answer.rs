@@ -176,8 +176,8 @@ impl Site for SharedPage {
         })
     }
 
-    fn api(&self, ask: &ApiQuery) -> Result<String, Refusal> {
-        match ask {
+    fn api(&self, query: &ApiQuery) -> Result<String, Refusal> {
+        match query {
             ApiQuery::Queues => self.live(api::queues),
             ApiQuery::QueuesAt(at_ns) => self.held(*at_ns),
             ApiQuery::Processes => self.live(api::processes),

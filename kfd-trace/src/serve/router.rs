@@ -36,7 +36,7 @@ pub trait Site: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why there is none.
-    fn api(&self, ask: &ApiQuery) -> Result<String, Refusal>;
+    fn api(&self, query: &ApiQuery) -> Result<String, Refusal>;
 
     /// `Err`: why not yet, in one line.
     ///
@@ -65,9 +65,11 @@ pub fn router(site: SharedSite) -> Router {
 
 async fn blocking<T: Send + 'static>(
     site: SharedSite,
-    ask: impl FnOnce(&dyn Site) -> T + Send + 'static,
+    query: impl FnOnce(&dyn Site) -> T + Send + 'static,
 ) -> Result<T, Response> {
-    tokio::task::spawn_blocking(move || ask(site.as_ref())).await.map_err(|error| failed(&error.to_string()))
+    tokio::task::spawn_blocking(move || query(site.as_ref()))
+        .await
+        .map_err(|error| failed(&error.to_string()))
 }
 
 fn failed(line: &str) -> Response {
@@ -81,7 +83,7 @@ async fn metrics(State(site): State<SharedSite>) -> Result<Response, Response> {
 
 async fn api(State(site): State<SharedSite>, uri: Uri, resource: Resource) -> Result<Response, Response> {
     let answer = match request(&uri, resource) {
-        Ok(ask) => blocking(site, move |site| site.api(&ask)).await?,
+        Ok(query) => blocking(site, move |site| site.api(&query)).await?,
         Err(line) => Err(Refusal::Bad(line)),
     };
     let (status, body) = match answer {

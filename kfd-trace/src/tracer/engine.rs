@@ -123,7 +123,7 @@ impl Tracer {
             facts = facts.with_tracepoints(&request.roots.sysfs);
         }
         let options = Options {
-            ask: PlanRequest { ioctl_records: request.ioctl_records, choice: request.choice.clone() },
+            request: PlanRequest { ioctl_records: request.ioctl_records, choice: request.choice.clone() },
             pids: request.pids.clone(),
             ring_bytes: request.ring_bytes,
             read_pointers: !request.sample.is_zero(),

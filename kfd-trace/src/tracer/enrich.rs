@@ -48,8 +48,8 @@ mod tests {
     fn arguments_are_read_only_where_that_is_asked_for() {
         let (roots, info) = (Roots::default(), info());
         assert_eq!(of(&roots, &info).cmdline, None);
-        let asked = of(&Roots { arguments: true, ..roots }, &info).cmdline.expect("the arguments");
-        assert!(asked.starts_with(&std::env::args().next().expect("a program")), "{asked}");
+        let requested = of(&Roots { arguments: true, ..roots }, &info).cmdline.expect("the arguments");
+        assert!(requested.starts_with(&std::env::args().next().expect("a program")), "{requested}");
     }
 
     #[test]

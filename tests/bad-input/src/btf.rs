@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// exists three times.
 const PARSE: Bound = Bound { a_byte: 3, always: 2 << 10 };
 /// An enum returns its names, which may all be one of 511 bytes.
-const ASK: Bound = Bound { a_byte: 150, always: 64 << 10 };
+const LOOK_UP: Bound = Bound { a_byte: 150, always: 64 << 10 };
 
 /// The result for some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Verdict {
 pub fn read(bytes: &[u8], base: Option<&Arc<Btf>>) -> Verdict {
     let (data, base, alone) = (bytes.to_vec(), base.cloned(), base.is_none());
     match within("BTF", bytes.len(), PARSE, || Btf::parse(data, base)) {
-        Ok(btf) => within("questions on BTF", bytes.len(), ASK, || ask(&btf, alone)),
+        Ok(btf) => within("questions on BTF", bytes.len(), LOOK_UP, || look_up(&btf, alone)),
         Err(error) => {
             shown::line(&error.to_string());
             Verdict::Refused(error)
@@ -50,7 +50,7 @@ pub fn read_twice(bytes: &[u8]) -> (Verdict, Option<Verdict>) {
 }
 
 /// Lookups in the kernel's own types are made only for types without a base.
-fn ask(btf: &Btf, alone: bool) -> Verdict {
+fn look_up(btf: &Btf, alone: bool) -> Verdict {
     let mut reasons = Vec::new();
     let mut answered = 0;
     let mut count = |error: Option<String>| match error {

@@ -6,7 +6,7 @@ use kfd_trace::kernel::Symbols;
 /// A symbol takes 24 bytes besides its name, a module 48, and their shortest lines have 6 and 10 bytes; each
 /// table may double when it grows. The table of buckets always exists.
 const PARSE: Bound = Bound { a_byte: 24, always: 1 << 20 };
-const ASK: Bound = Bound { a_byte: 16, always: 4 << 10 };
+const LOOK_UP: Bound = Bound { a_byte: 16, always: 4 << 10 };
 
 /// Reads the text, and looks up symbols that exist and some that may not. Returns the number of symbols.
 ///
@@ -17,11 +17,11 @@ pub fn read(text: &[u8]) -> usize {
     let symbols = within("kallsyms", text.len(), PARSE, || Symbols::parse(text));
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
     assert_eq!(symbols.len() + symbols.malformed_lines(), lines, "every line is a symbol or is counted");
-    within("questions on kallsyms", text.len(), ASK, || ask(&symbols));
+    within("questions on kallsyms", text.len(), LOOK_UP, || look_up(&symbols));
     symbols.len()
 }
 
-fn ask(symbols: &Symbols) {
+fn look_up(symbols: &Symbols) {
     let there = symbols.in_module("amdgpu").take(3).map(|(name, symbol)| (name.to_owned(), symbol.address));
     for (name, address) in there.collect::<Vec<_>>() {
         let copies = symbols.find(&name);

@@ -19,13 +19,13 @@ const STRINGS_LENGTH: usize = 20;
 struct Real {
     base: Arc<Btf>,
     bytes: Vec<u8>,
-    /// Where the records stand that name something the tracer asks for.
-    asked: Vec<usize>,
+    /// Where the records stand that name something the tracer uses.
+    used: Vec<usize>,
 }
 
 impl Real {
     /// BTF of a kernel of the matrix. The types end with the first ones, in per cent, that are to be kept: each variant is
-    /// read as a whole, and what the tracer asks for stands together.
+    /// read as a whole, and what the tracer uses is close together.
     fn of(series: &str, kept: usize) -> Real {
         let fixtures =
             std::env::var_os("KFD_TRACE_FIXTURES").expect("KFD_TRACE_FIXTURES is set by cargo xtask");
@@ -43,9 +43,9 @@ impl Real {
                 put(&mut bytes, TYPES_LENGTH, at - HEADER);
             }
         }
-        let asked = asked(&bytes, first_string);
-        assert!(asked.len() > 5, "{series}: {} records", asked.len());
-        Real { base, bytes, asked }
+        let used = used(&bytes, first_string);
+        assert!(used.len() > 5, "{series}: {} records", used.len());
+        Real { base, bytes, used }
     }
 
     fn strings(&self) -> std::ops::Range<usize> {
@@ -62,7 +62,7 @@ impl Real {
                 Area::Header => 0..HEADER,
                 Area::Types => types.clone(),
                 Area::Asked => {
-                    let start = self.asked[place % self.asked.len()];
+                    let start = self.used[place % self.used.len()];
                     start..(start + 240).min(types.end)
                 }
                 Area::Strings => self.strings(),
@@ -104,8 +104,8 @@ fn put(bytes: &mut [u8], at: usize, word: usize) {
     bytes[at..at + 4].copy_from_slice(&u32::try_from(word).expect("a word").to_le_bytes());
 }
 
-/// Words among the types that are the name of something asked for: a structure's record begins with it, and a member's.
-fn asked(bytes: &[u8], first_string: usize) -> Vec<usize> {
+/// Words among the types that are the name of something used: a structure's record begins with it, and a member's.
+fn used(bytes: &[u8], first_string: usize) -> Vec<usize> {
     let strings = HEADER + word(bytes, STRINGS)..;
     let names = [
         "kfd_process",

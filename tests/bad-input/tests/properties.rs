@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use std::cell::RefCell;
 
-/// Holds `cases` inputs against a reader; gives what the reader said of each.
+/// Holds `cases` inputs against a reader; returns its result for each.
 fn each<T>(cases: u32, input: impl Strategy<Value = Vec<u8>>, read: impl Fn(&[u8]) -> T) -> Vec<T> {
     let config =
         Config { cases, rng_seed: RngSeed::Fixed(20_200), failure_persistence: None, ..Config::default() };

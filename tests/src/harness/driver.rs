@@ -75,7 +75,7 @@ impl Driver {
     /// [`Self::remove`] permanently.
     pub fn take_out(&self) -> Result<()> {
         processes_gone()?;
-        until("nobody to hold amdgpu", SOON, || {
+        until("amdgpu without users", SOON, || {
             match delete_module(c"amdgpu", DeleteModuleFlags::O_NONBLOCK) {
                 Ok(()) => Ok(Some(())),
                 Err(Errno::EAGAIN) => Ok(None),

@@ -28,9 +28,9 @@ const PACKAGES: &str = "/packages";
 pub fn command(program: &str, words: &[&str]) -> Result<String> {
     let done = Command::new(program).args(words).env("DEBIAN_FRONTEND", "noninteractive").output();
     let done = done.with_context(|| format!("run {program}"))?;
-    let (said, errors) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    ensure!(done.status.success(), "{program} {words:?}: {}\n{said}{errors}", done.status);
-    Ok(said.into_owned())
+    let (output, errors) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    ensure!(done.status.success(), "{program} {words:?}: {}\n{output}{errors}", done.status);
+    Ok(output.into_owned())
 }
 
 /// The packages in the order of their versions.

@@ -8,7 +8,7 @@ use std::fs;
 pub const EACH_VM: &str = "/sys/module/kfdsim/parameters/each_vm";
 
 /// amdgpu: how long it waits for a preemption by the hardware scheduler, milliseconds.
-pub const PATIENCE: &str = "/sys/module/amdgpu/parameters/queue_preemption_timeout_ms";
+pub const PREEMPTION_TIMEOUT: &str = "/sys/module/amdgpu/parameters/queue_preemption_timeout_ms";
 
 /// How threads are preempted inside the kernel: a choice, with the current value in brackets.
 pub const PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
@@ -53,7 +53,7 @@ fn chosen(text: &str) -> &str {
 }
 
 /// The scheduler of the first GPU does not respond, until this is dropped: a task that has changed queues
-/// waits as long as [`PATIENCE`] allows.
+/// waits as long as [`PREEMPTION_TIMEOUT`] allows.
 #[derive(Debug)]
 pub struct Hang(());
 

@@ -53,8 +53,8 @@ impl Steered {
 
     /// [`Self::act`], which must succeed.
     pub fn must(&mut self, operation: &str) -> Result<()> {
-        let said = self.act(operation)?;
-        ensure!(said["errno"].is_null(), "`{operation}`: {said}");
+        let reply = self.act(operation)?;
+        ensure!(reply["errno"].is_null(), "`{operation}`: {reply}");
         Ok(())
     }
 

@@ -67,7 +67,7 @@ impl Agent {
     }
 
     fn context(&mut self) -> Result<Answer> {
-        let line = self.ask("context")?;
+        let line = self.request("context")?;
         if let Some(refused) = refusal(&line) {
             return Ok(refused);
         }
@@ -95,13 +95,13 @@ impl Agent {
             }
         };
         if device != self.current {
-            self.ask(&format!("use {device}"))?;
+            self.request(&format!("use {device}"))?;
             self.current = device;
         }
-        self.ask(words)
+        self.request(words)
     }
 
-    fn ask(&mut self, words: &str) -> Result<Value> {
+    fn request(&mut self, words: &str) -> Result<Value> {
         self.workload.send_line(words)?;
         let seen = self.seen;
         let line = self.workload.wait_lines(words, SOON, |lines| lines.get(seen).cloned())?;

@@ -91,12 +91,12 @@ impl World {
     fn new(life: Life) -> Result<Self> {
         let gpus = topology::gpus(Path::new(SYSFS))?;
         let gpu_ids: Vec<u32> = gpus.iter().map(|gpu| gpu.gpu_id).collect();
-        let mut asked = Vec::new();
+        let mut options = Vec::new();
         if life.drops {
-            asked.extend(["--buffer-size", SMALL_RING]);
+            options.extend(["--buffer-size", SMALL_RING]);
         }
         if let Some(probe) = life.without {
-            asked.extend(["--without-probe", probe.name()]);
+            options.extend(["--without-probe", probe.name()]);
         }
         Ok(Self {
             life,
@@ -104,7 +104,7 @@ impl World {
             ledger: Ledger::new(&gpu_ids, life.vms),
             agents: BTreeMap::new(),
             evicted: BTreeMap::new(),
-            daemon: Daemon::quick(&asked)?,
+            daemon: Daemon::quick(&options)?,
             stopped: false,
             // kfdsim's GPUs are gfx9 by default
             calls: MqdCount::of("v9", &["init_mqd", "init_mqd_sdma", "update_mqd", "update_mqd_sdma"])?,

@@ -128,7 +128,7 @@ pub(crate) fn idle() -> Result<()> {
 /// `count` queues, in turn on each of `gpus` GPUs; every fourth of a GPU is an SDMA queue.
 pub(crate) fn kill_me(gpus: NonZeroUsize, count: NonZeroUsize) -> Result<()> {
     let all = queues::gpus()?;
-    anyhow::ensure!(all.len() >= gpus.get(), "{gpus} GPUs asked for, {} here", all.len());
+    anyhow::ensure!(all.len() >= gpus.get(), "{gpus} GPUs requested, the machine has {}", all.len());
     let mut client = queues::open()?;
     queues::greet(&mut client)?;
     let mut held = Vec::new();

@@ -280,8 +280,8 @@ mod tests {
         let plain = Create::of(QueueType::Sdma);
         let spoiled = Create { spoil: Spoil::Percentage, old: true, gpu: Place::Gpu(1), ..plain.clone() };
         assert_eq!(parse("create sdma bad old gpu=1").unwrap(), Operation::Create(spoiled));
-        let asked = Create { percent: Some(50), priority: Some(3), ring_size: Some(4096), ..plain };
-        assert_eq!(parse("create sdma percent=50 priority=3 ring=4096").unwrap(), Operation::Create(asked));
+        let created = Create { percent: Some(50), priority: Some(3), ring_size: Some(4096), ..plain };
+        assert_eq!(parse("create sdma percent=50 priority=3 ring=4096").unwrap(), Operation::Create(created));
         assert_eq!(parse("unknown 0x82").unwrap(), Operation::Unknown { nr: 0x82, size: 0x28 });
         assert_eq!(parse("unknown 130 64").unwrap(), Operation::Unknown { nr: 0x82, size: 64 });
         let update = |priority, ring_size, no_ring| Operation::Update {

@@ -134,7 +134,12 @@ fn check_metrics() -> Result<()> {
         .spawn()?;
     promtool.stdin.take().context("a pipe")?.write_all(scraped.as_bytes())?;
     let done = promtool.wait_with_output()?;
-    let said = [done.stdout, done.stderr].concat();
-    ensure!(done.status.success() && said.is_empty(), "{}: {}", done.status, String::from_utf8_lossy(&said));
+    let output = [done.stdout, done.stderr].concat();
+    ensure!(
+        done.status.success() && output.is_empty(),
+        "{}: {}",
+        done.status,
+        String::from_utf8_lossy(&output)
+    );
     Ok(())
 }

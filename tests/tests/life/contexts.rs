@@ -23,8 +23,8 @@ fn twofold() -> Result<Steered> {
 fn each_context_has_a_queue_of_its_own() -> Result<()> {
     if !has_contexts()? {
         let mut workload = Steered::start()?;
-        let said = workload.act("context")?;
-        assert_eq!(said["errno"], "ENOTTY", "no such command before 7.2: {said}");
+        let reply = workload.act("context")?;
+        assert_eq!(reply["errno"], "ENOTTY", "no such command before 7.2: {reply}");
         return Ok(());
     }
     let stream = Stream::shared()?;

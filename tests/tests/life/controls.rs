@@ -1,7 +1,7 @@
 //! The test bed itself: what each of kfdsim's controls makes the driver do, as tracefs shows it.
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::setting::PATIENCE;
+use kfd_trace_tests::harness::setting::PREEMPTION_TIMEOUT;
 use kfd_trace_tests::harness::sleep::Asleep;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
@@ -113,7 +113,7 @@ fn all_processes_sleep_from_the_first_gpu_to_the_last() -> Result<()> {
     let second = Asleep::put(1)?;
     let is_6_1 = VmKernel::from_env()?.series == "6.1";
     // 6.1 makes the process first, and a resume may then find it without a VM and read through a null pointer
-    assert!(is_6_1 || Workload::ready(&["hold"]).is_err(), "nobody may open KFD");
+    assert!(is_6_1 || Workload::ready(&["hold"]).is_err(), "KFD cannot be opened");
     second.wake()?;
     assert_eq!((evicted()?, restored()?), (1, 0));
     first.wake()?;
@@ -136,7 +136,7 @@ fn a_hang_of_one_gpu_leaves_the_other_and_ends_in_its_reset() -> Result<()> {
     assert_eq!(errno(&mut workload, "create aql gpu=1")?.as_deref(), Some("ETIME"));
     // the driver waits this long, and an emulated CPU adds to it; the driver's default is 9 s
     let took = start.elapsed();
-    assert_eq!(std::fs::read_to_string(PATIENCE)?.trim(), "500");
+    assert_eq!(std::fs::read_to_string(PREEMPTION_TIMEOUT)?.trim(), "500");
     assert!(took > Duration::from_millis(400), "{took:?}");
     called(&calls, "kfd_signal_reset_event")?;
     let mut fresh = Workload::ready(&["hold", "--gpus=all"])?;

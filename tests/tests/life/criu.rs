@@ -93,7 +93,7 @@ fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
         let how = json!([birth["origin"], birth["evicted"], birth["active"], birth["kfd_process"]]);
         assert_eq!(how, json!(["criu", true, false, seen["kfd_process"]]), "{birth}");
         let id = u32::try_from(birth["queue_id"].as_u64().context("queue_id")?)?;
-        let own = listed.get(&(pid, id)).with_context(|| format!("sysfs lacks {birth}: {listed:?}"))?;
+        let own = listed.get(&(pid, id)).with_context(|| format!("not in sysfs: {birth}: {listed:?}"))?;
         assert_eq!((u64::from(own.gpu_id), &json!(own.size)), (gpu_id(birth), &birth["ring_size"]));
     }
     assert!(before.iter().all(|birth| birth["origin"] == "ioctl"), "{before:?}");

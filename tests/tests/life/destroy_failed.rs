@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, all, of};
-use kfd_trace_tests::harness::setting::{Hang, PATIENCE, Setting};
+use kfd_trace_tests::harness::setting::{Hang, PREEMPTION_TIMEOUT, Setting};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
@@ -80,7 +80,7 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
     kfdsim_at("hang", 1, 0)?;
-    let patience = Setting::of(PATIENCE, "5000")?;
+    let timeout = Setting::of(PREEMPTION_TIMEOUT, "5000")?;
     let destroys = [("ioctl", "DESTROY_QUEUE")];
     let in_flight = |metrics: &Metrics| metrics.sum("kfd_ioctls_in_flight", &destroys);
     let oldest = |metrics: &Metrics| metrics.sum("kfd_ioctl_in_flight_oldest_seconds", &destroys);
@@ -101,9 +101,9 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
         (least.as_secs_f64()..=most.as_secs_f64()).contains(&grown),
         "{grown} s older in {least:?} to {most:?}"
     );
-    let said = workload.wait_line("its end", SOON, |line| line["op"] == "destroy")?;
-    assert_eq!(said["errno"], "ETIME", "{said}");
-    drop(patience);
+    let reply = workload.wait_line("its end", SOON, |line| line["op"] == "destroy")?;
+    assert_eq!(reply["errno"], "ETIME", "{reply}");
+    drop(timeout);
     let metrics = daemon.scrape()?;
     assert_eq!((in_flight(&metrics), oldest(&metrics)), (Some(0.0), None), "it has returned");
     stream.wait_line("the reset that ends the hang", SOON, |line| line["event"] == "gpu_reset_end")?;
@@ -138,7 +138,7 @@ fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
     let daemon = Daemon::shared()?;
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
-    let patience = Setting::of(PATIENCE, "600000")?;
+    let timeout = Setting::of(PREEMPTION_TIMEOUT, "600000")?;
     let hang = Hang::begin()?;
     workload.send_line("destroy 0")?;
     let in_flight = |metrics: &Metrics| {
@@ -159,14 +159,14 @@ fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
         Ok((walks()? >= enough).then_some(()))
     })?;
     let metrics = daemon.scrape()?;
-    let (said, still) = (daemon.stderr(), in_flight(&metrics));
+    let (stderr, still) = (daemon.stderr(), in_flight(&metrics));
     drop(hang);
     let done = workload.wait_line("its end", SOON, |line| line["op"] == "destroy")?;
-    drop(patience);
+    drop(timeout);
     assert_eq!((still, &done["errno"]), (Some(()), &Value::Null), "it waited all the time, and went on");
     let active = |row: &&Value| row["pid"] == pid && row["queue_id"] == 0 && row["active"] == false;
     assert!(ps["queues"].as_array().is_some_and(|rows| rows.iter().any(|row| active(&row))), "{ps}");
-    assert_eq!(metrics.sum("kfd_trace_differences_total", &[]), Some(0.0), "{said}");
+    assert_eq!(metrics.sum("kfd_trace_differences_total", &[]), Some(0.0), "{stderr}");
     assert_eq!(metrics.sum("kfd_queues", &[]), Some(2.0), "until it has ended");
     daemon
         .scrape_until("one queue", |metrics| (metrics.sum("kfd_queues", &[]) == Some(1.0)).then_some(()))?;

@@ -15,8 +15,8 @@ const TIMES: u32 = 40;
 fn calls(steered: &mut Steered) -> Result<()> {
     steered.must("create aql")?;
     steered.must("destroy 0")?;
-    let said = steered.act("destroy 77")?;
-    assert!(!said["errno"].is_null(), "{said}");
+    let reply = steered.act("destroy 77")?;
+    assert!(!reply["errno"].is_null(), "{reply}");
     Ok(())
 }
 
@@ -76,8 +76,8 @@ const THREADS: u32 = 150;
 
 /// Their tids.
 fn threads(steered: &mut Steered) -> Result<Vec<u32>> {
-    let said = steered.act(&format!("threads {THREADS}"))?;
-    let tids = said["tids"].as_array().context("tids")?.iter();
+    let reply = steered.act(&format!("threads {THREADS}"))?;
+    let tids = reply["tids"].as_array().context("tids")?.iter();
     tids.map(|tid| Ok(u32::try_from(tid.as_u64().context("a tid")?)?)).collect()
 }
 

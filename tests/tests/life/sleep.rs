@@ -109,7 +109,7 @@ fn sleep_and_a_reset_leave_the_state_as_the_driver_has_it() -> Result<()> {
     one.kill()?;
     other.kill()?;
     assert_eq!(agreed(&daemon, "at the end", 0)?.len(), 0);
-    daemon.scrape_until("nobody to be evicted", |metrics| {
+    daemon.scrape_until("no eviction under way", |metrics| {
         (metrics.sum("kfd_evicted_processes", &[]).unwrap_or(0.0) == 0.0).then_some(())
     })?;
     daemon.end()

@@ -1,7 +1,7 @@
 //! A process that has ended and whose queues the driver cannot remove from the GPU.
 
 use anyhow::Result;
-use kfd_trace_tests::harness::setting::{Hang, PATIENCE, Setting};
+use kfd_trace_tests::harness::setting::{Hang, PREEMPTION_TIMEOUT, Setting};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Metrics, Steered};
 use nix::sys::signal::Signal;
@@ -17,7 +17,7 @@ fn is_reported_with_its_queues_until_it_is_over() -> Result<()> {
     let metrics = daemon.scrape_until("its queue", |metrics| queues(metrics).map(|_| metrics.clone()))?;
     assert_eq!(since(&metrics), None, "it lives");
 
-    let patience = Setting::of(PATIENCE, "600000")?;
+    let timeout = Setting::of(PREEMPTION_TIMEOUT, "600000")?;
     let hang = Hang::begin()?;
     workload.signal(Signal::SIGKILL)?;
     let first = daemon.scrape_until("its teardown", since)?;
@@ -26,7 +26,7 @@ fn is_reported_with_its_queues_until_it_is_over() -> Result<()> {
     drop(hang);
     assert_eq!(left?, Some(1.0), "its queue is left");
     workload.wait_exit(SOON)?;
-    drop(patience);
+    drop(timeout);
     let over = |metrics: &Metrics| (since(metrics).is_none() && queues(metrics).is_none()).then_some(());
     daemon.scrape_until("its end", over)?;
     daemon.end()

@@ -17,15 +17,15 @@ fn a_restore_over_eight_xccs_is_reported_as_the_driver_does_it() -> Result<()> {
     let witness = MqdCalls::start()?;
     Steered::having(&SAVED)?.kill()?;
     let mut second = Steered::start()?;
-    let said = second.act("criu restore /tmp/checkpoint")?;
+    let reply = second.act("criu restore /tmp/checkpoint")?;
     let lines = events::so_far(&stream, &mut second)?;
     let reported = witness.reported()?;
 
     let pid = second.pid();
     let refused = VmKernel::from_env()?.series == "7.2";
-    assert_eq!(said["errno"], if refused { json!("EINVAL") } else { Value::Null }, "{said}");
+    assert_eq!(reply["errno"], if refused { json!("EINVAL") } else { Value::Null }, "{reply}");
     let call = of(&lines, "ioctl", pid).into_iter().find(|call| call["ioctl"] == "CRIU_OP");
-    assert_eq!(call.map(|call| call["errno"].clone()), Some(said["errno"].clone()));
+    assert_eq!(call.map(|call| call["errno"].clone()), Some(reply["errno"].clone()));
     let row = |line: &Value| json!([line["queue_id"], line["origin"]]);
     let births: Vec<Value> = of(&lines, "queue_create", pid).iter().map(row).collect();
     let writes = traced(&of(&lines, "mqd_write", pid));

@@ -28,9 +28,9 @@ fn refusals_are_counted_by_ioctl_and_errno() -> Result<()> {
     let mut daemon = Daemon::ready(&FEW)?;
     let words: Vec<&str> = ["script"].into_iter().chain(OPERATIONS.map(|(operation, _)| operation)).collect();
     let (workload, truth) = Workload::run(&words)?;
-    let said = workload.ioctls();
-    assert_eq!(said.len(), OPERATIONS.len());
-    for ((operation, errno), line) in OPERATIONS.iter().zip(&said) {
+    let issued = workload.ioctls();
+    assert_eq!(issued.len(), OPERATIONS.len());
+    for ((operation, errno), line) in OPERATIONS.iter().zip(&issued) {
         assert_eq!(line["errno"], json!(errno), "{operation}: the driver's own word");
     }
     let metrics = daemon.scrape_until("the open", |metrics| {
@@ -71,9 +71,9 @@ fn probes_that_would_never_fire_are_not_put_on() -> Result<()> {
         Workload::spawn(&["script", "version"])?.wait_exit(SOON)?;
         assert_eq!(opens(&daemon)?, before, "{word}: nothing is seen");
         let output = run(&["--duration", "1s"])?;
-        let said = String::from_utf8(output.stderr)?;
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("probes can be set and never fire") && said.contains(word), "{said}");
+        let stderr = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("probes can be set and never fire") && stderr.contains(word), "{stderr}");
         drop(off);
         Workload::spawn(&["script", "version"])?.wait_exit(SOON)?;
         daemon.scrape_until("an open", |metrics| {

@@ -95,9 +95,9 @@ fn without_one_of_them_one_line_says_which() -> Result<()> {
     ensure!(fs::read_to_string(PARANOID.0)?.trim() == "3", "{} is not what it was", PARANOID.0);
     // The kernel checks it for kprobes, not for multi-kprobe links.
     let output = capable::run(&needed, &[&FEW[..], &["--attach=single"]].concat())?;
-    let said = String::from_utf8(output.stderr)?;
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("no CAP_SYS_ADMIN, and kernel.perf_event_paranoid is 3: "), "{said}");
+    let stderr = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("no CAP_SYS_ADMIN, and kernel.perf_event_paranoid is 3: "), "{stderr}");
 
     let _open = Setting::of(PARANOID.0, PARANOID.1)?;
     let mut fatal = vec![
@@ -109,11 +109,11 @@ fn without_one_of_them_one_line_says_which() -> Result<()> {
     }
     for (missing, line) in fatal {
         let output = capable::run(&(needed - missing), &FEW)?;
-        let said = String::from_utf8(output.stderr)?;
+        let stderr = String::from_utf8(output.stderr)?;
         // aya itself may log that a limit stays
-        let own: Vec<&str> = said.lines().filter(|line| line.starts_with("kfd-trace: ")).collect();
-        assert_eq!((output.status.code(), own.len()), (Some(1), 1), "{missing:?}: {said}");
-        assert!(own[0].contains(line), "{missing:?}: {said}");
+        let own: Vec<&str> = stderr.lines().filter(|line| line.starts_with("kfd-trace: ")).collect();
+        assert_eq!((output.status.code(), own.len()), (Some(1), 1), "{missing:?}: {stderr}");
+        assert!(own[0].contains(line), "{missing:?}: {stderr}");
     }
     Ok(())
 }
@@ -123,13 +123,13 @@ fn what_else_is_missing_is_reported_by_a_tracer_that_goes_on() -> Result<()> {
     let _open = Setting::of(PARANOID.0, PARANOID.1)?;
     let rest = capable::needed() - CapabilitySet::SYSLOG - CapabilitySet::DAC_READ_SEARCH;
     let stream = stream(&rest, &["--tracepoints"])?;
-    let said = stream.stderr();
+    let stderr = stream.stderr();
     for line in [
         "no CAP_SYSLOG: the kernel hides its addresses",
         "no CAP_DAC_READ_SEARCH: ",
         "no CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: the memory",
     ] {
-        assert_eq!(said.lines().filter(|said| said.contains(line)).count(), 1, "{line}: {said}");
+        assert_eq!(stderr.lines().filter(|stderr| stderr.contains(line)).count(), 1, "{line}: {stderr}");
     }
     Ok(())
 }
@@ -148,8 +148,8 @@ fn hidden_processes_take_a_capability_more() -> Result<()> {
         daemon.stop()?;
         let held = capable::needed() - CapabilitySet::DAC_READ_SEARCH - CapabilitySet::SYS_PTRACE;
         let stream = stream(&held, &[NO_SAMPLES, "--path.procfs", root])?;
-        let said = stream.stderr();
-        ensure!(said.contains("no CAP_SYS_PTRACE, and /proc hides other users' processes"), "{said}");
+        let stderr = stream.stderr();
+        ensure!(stderr.contains("no CAP_SYS_PTRACE, and /proc hides other users' processes"), "{stderr}");
         Ok(())
     })();
     nix::mount::umount(place)?;

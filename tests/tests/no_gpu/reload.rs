@@ -39,12 +39,12 @@ fn counted(daemon: &Daemon, touches: f64) -> Result<()> {
 }
 
 /// Waits until its log contains a line this many times.
-fn said(process: &JsonProcess, line: &str, times: usize) -> Result<()> {
+fn logged(process: &JsonProcess, line: &str, times: usize) -> Result<()> {
     let limit = if line == TRACING { ATTACH } else { SOON };
     until(&format!("`{}` {times} times", line.trim()), limit, || {
-        let said = process.stderr().matches(line).count();
-        ensure!(said <= times, "{said} times: {}", process.stderr());
-        Ok((said == times).then_some(()))
+        let found = process.stderr().matches(line).count();
+        ensure!(found <= times, "{found} times: {}", process.stderr());
+        Ok((found == times).then_some(()))
     })
 }
 
@@ -53,9 +53,9 @@ fn said(process: &JsonProcess, line: &str, times: usize) -> Result<()> {
 fn ready(daemon: &Daemon, load: f64) -> Result<Duration> {
     let mut longest = Duration::ZERO;
     until(&format!("load {load} to be traced"), ATTACH, || {
-        let asked = Instant::now();
+        let start = Instant::now();
         let is_ready = daemon.get("/-/ready")?.status == 200;
-        longest = longest.max(asked.elapsed());
+        longest = longest.max(start.elapsed());
         let loads = || Ok::<_, anyhow::Error>(daemon.scrape()?.sum("kfd_trace_driver_loads_total", &[]));
         Ok((is_ready && loads()? == Some(load)).then_some(()))
     })?;
@@ -108,8 +108,8 @@ fn a_reload_is_followed_by_the_daemon_and_the_stream() -> Result<()> {
     counted(&daemon, 1.0)?;
 
     let removed = Driver::of_job()?.remove()?;
-    said(&daemon, UNLOADED, 1)?;
-    said(&stream, UNLOADED, 1)?;
+    logged(&daemon, UNLOADED, 1)?;
+    logged(&stream, UNLOADED, 1)?;
     nothing_attached()?;
     until("the daemon to look for it", SOON, || {
         Ok(daemon.get("/-/ready")?.body.contains("is not loaded").then_some(()))
@@ -120,8 +120,8 @@ fn a_reload_is_followed_by_the_daemon_and_the_stream() -> Result<()> {
     removed.insert()?;
     let longest = ready(&daemon, 2.0)?;
     println!("the longest answer while the daemon attached took {longest:?}");
-    said(&daemon, TRACING, 2)?;
-    said(&stream, TRACING, 2)?;
+    logged(&daemon, TRACING, 2)?;
+    logged(&stream, TRACING, 2)?;
     let second = touch()?;
     counted(&daemon, 2.0)?;
 
@@ -148,7 +148,7 @@ fn between_two_looks(daemon: &Daemon) -> Result<()> {
     let before = holds(daemon)?;
     Driver::of_job()?.remove()?.insert()?;
     ready(daemon, 3.0)?;
-    said(daemon, UNLOADED, 2)?;
+    logged(daemon, UNLOADED, 2)?;
     touch()?;
     counted(daemon, 3.0)?;
     let after = holds(daemon)?;
@@ -165,13 +165,13 @@ fn tracepoints_and_links_would_hold_the_driver_across_a_reload() -> Result<()> {
     if VmKernel::from_env()?.series != ONE {
         return Ok(());
     }
-    until("nobody to hold amdgpu", SOON, || Ok((references()? == 0).then_some(())))?;
+    until("amdgpu without users", SOON, || Ok((references()? == 0).then_some(())))?;
     let mut tracepoints = Daemon::ready(&[&FEW[..], &["--tracepoints"]].concat())?;
     assert!(references()? > 0);
     tracepoints.stop()?;
-    until("nobody to hold amdgpu", SOON, || Ok((references()? == 0).then_some(())))?;
+    until("amdgpu without users", SOON, || Ok((references()? == 0).then_some(())))?;
     let mut stream = Stream::tracing(&FEW)?;
     assert!(references()? > 0);
     stream.interrupt()?;
-    until("nobody to hold amdgpu", SOON, || Ok((references()? == 0).then_some(())))
+    until("amdgpu without users", SOON, || Ok((references()? == 0).then_some(())))
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::other_sysfs;
 use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
 use kfd_trace_tests::harness::service::{ADDRESS, Changed, UNIT, command, scrape, signal, tracing};
-use kfd_trace_tests::harness::setting::{Hang, PATIENCE, Setting};
+use kfd_trace_tests::harness::setting::{Hang, PREEMPTION_TIMEOUT, Setting};
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
 use kfd_trace_tests::harness::{Steered, Workload};
@@ -129,15 +129,15 @@ fn sdma_used_up() -> Result<Cause> {
 
 fn creation_fails() -> Result<Cause> {
     let mut workload = Steered::start()?;
-    let said = workload.act("create aql bad")?;
-    ensure!(!said["errno"].is_null(), "{said}");
+    let reply = workload.act("create aql bad")?;
+    ensure!(!reply["errno"].is_null(), "{reply}");
     Ok(Box::new(workload))
 }
 
 /// The scheduler does not respond, and the driver's timeout for it is as long as wanted.
 fn patient() -> Result<(Hang, Setting)> {
-    let patience = Setting::of(PATIENCE, "600000")?;
-    Ok((Hang::begin()?, patience))
+    let timeout = Setting::of(PREEMPTION_TIMEOUT, "600000")?;
+    Ok((Hang::begin()?, timeout))
 }
 
 fn left_by_dead() -> Result<Cause> {
@@ -164,8 +164,8 @@ fn reset() -> Result<Cause> {
 fn hang() -> Result<Cause> {
     let mut workload = Steered::having(&["create aql gpu=1"])?;
     kfdsim_at("hang", 1, 1)?;
-    let said = workload.act("update 0 50")?;
-    ensure!(!said["errno"].is_null(), "{said}");
+    let reply = workload.act("update 0 50")?;
+    ensure!(!reply["errno"].is_null(), "{reply}");
     Ok(Box::new(workload))
 }
 
@@ -210,7 +210,7 @@ const CROWD: usize = 16;
 /// While the scheduler does not respond, all wait in the same function. The next update of each process whose
 /// return was missed finds that: it is the trouble.
 fn calls_missed() -> Result<Cause> {
-    let patience = Setting::of(PATIENCE, "600000")?;
+    let timeout = Setting::of(PREEMPTION_TIMEOUT, "600000")?;
     let mut crowd = (0..CROWD).map(|_| Steered::having(&["create aql"])).collect::<Result<Vec<_>>>()?;
     let updates = Again::and_again(Duration::from_secs(2), move || {
         let hang = Hang::begin()?;
@@ -219,7 +219,7 @@ fn calls_missed() -> Result<Cause> {
         drop(hang);
         crowd.iter().zip(&begun).try_for_each(|(one, begun)| one.answer(begun).map(drop))
     });
-    Ok(Box::new((updates, patience)))
+    Ok(Box::new((updates, timeout)))
 }
 
 fn down() -> Result<Cause> {

@@ -49,7 +49,7 @@ fn is_started_again_when_it_hangs() -> Result<()> {
     let pid = main_pid()?.context("it runs")?;
     signal(Signal::SIGSTOP)?;
     come_back(pid)?;
-    let said = journal()?;
-    ensure!(said.contains("Watchdog timeout"), "{said}");
+    let log = journal()?;
+    ensure!(log.contains("Watchdog timeout"), "{log}");
     Ok(())
 }

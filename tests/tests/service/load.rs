@@ -54,8 +54,8 @@ fn bad_day() -> Result<()> {
     kfdsim_at("vmfault", faulty.pid(), 0)?;
     let mut hung = Steered::having(&["create aql gpu=1"])?;
     kfdsim_at("hang", 1, 1)?;
-    let said = hung.act("update 0 50")?;
-    ensure!(!said["errno"].is_null(), "{said}");
+    let reply = hung.act("update 0 50")?;
+    ensure!(!reply["errno"].is_null(), "{reply}");
     Ok(())
 }
 
@@ -81,14 +81,14 @@ fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
     bad_day()?;
     let mut load = Load::begin()?;
     let mut empty = all_queries(&load)?;
-    let asked = empty.len();
+    let total = empty.len();
     let answered = until("an answer for each panel", ATTACH, || {
         load.turn()?;
         empty.retain(|query| !server.query(&query.expr).is_ok_and(|series| !series.is_empty()));
         Ok(empty.is_empty().then_some(()))
     });
-    answered.with_context(|| format!("of {asked} queries no data for {empty:#?}"))?;
-    println!("all {asked} queries of {} dashboards return data", DASHBOARDS.len());
+    answered.with_context(|| format!("of {total} queries no data for {empty:#?}"))?;
+    println!("all {total} queries of {} dashboards return data", DASHBOARDS.len());
 
     let pid = main_pid()?.context("it runs")?;
     let (before, times) = (cpu(pid)?, 20);

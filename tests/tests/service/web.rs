@@ -169,11 +169,11 @@ fn wrk(connections: u32, url: &str) -> Result<String> {
     let connections = format!("--connections={connections}");
     let words =
         ["--threads=1", &connections, "--duration=4s", "--timeout=60s", "--header", AUTHORIZATION, url];
-    let said = command("wrk", &words)?;
+    let report = command("wrk", &words)?;
     // `1234 requests in 4.10s, 5.67MB read`
-    let requests = said.lines().find_map(|line| line.trim().split_once(" requests in "));
-    ensure!(requests.is_some_and(|(count, _)| count != "0"), "none was answered: {said}");
-    Ok(said)
+    let requests = report.lines().find_map(|line| line.trim().split_once(" requests in "));
+    ensure!(requests.is_some_and(|(count, _)| count != "0"), "none was answered: {report}");
+    Ok(report)
 }
 
 const QUEUES: u32 = 40;
@@ -186,7 +186,7 @@ fn traced_beside(
     let mut workload = Steered::start()?;
     let created = |metrics: &Metrics| metrics.sum("kfd_queues_created_total", &[]).unwrap_or(0.0);
     let before = created(&scrape()?);
-    let (said, amid) = std::thread::scope(|scope| -> Result<_> {
+    let (report, amid) = std::thread::scope(|scope| -> Result<_> {
         let crowd = scope.spawn(crowd);
         for _ in 0..QUEUES {
             workload.must("create aql")?;
@@ -195,7 +195,7 @@ fn traced_beside(
         let amid = (scrape()?, crowd.is_finished());
         Ok((crowd.join().expect("its thread does not panic")?, amid))
     })?;
-    println!("{said}");
+    println!("{report}");
     ensure!(created(&amid.0) > before && !amid.1, "a scrape before the crowd has gone counts it");
     let after = scrape()?;
     let counted = created(&after) - before;

@@ -30,7 +30,7 @@ fn counts_are_exact() -> Result<()> {
     let measured = counts::by_label(&metrics, "kfd_ioctl_duration_seconds_count", "ioctl")?;
     assert_eq!(measured, counts::calls(&truth), "every return was seen");
     assert_eq!(counts::metric_errors(&metrics)?, counts::errors(&truth));
-    assert_eq!(metrics.sum("kfd_trace_records_total", &[("kind", "ioctl")]), Some(0.0), "none was asked for");
+    assert_eq!(metrics.sum("kfd_trace_records_total", &[("kind", "ioctl")]), Some(0.0), "none was requested");
     daemon.end()
 }
 

@@ -3,7 +3,7 @@
 
 use super::usual::Eyes;
 use anyhow::{Context, Result, ensure};
-use kfd_trace_tests::harness::setting::{Hang, PATIENCE, Setting};
+use kfd_trace_tests::harness::setting::{Hang, PREEMPTION_TIMEOUT, Setting};
 use kfd_trace_tests::harness::tracer::{run, run_as};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Steered, VmKernel, Workload, sysfs, until};
@@ -28,8 +28,9 @@ fn doctor(args: &[&str], code: i32) -> Result<Value> {
 }
 
 fn report(output: &std::process::Output, code: i32) -> Result<Value> {
-    let (said, reported) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
-    ensure!(output.status.code() == Some(code), "{}, not {code}: {said}{reported}", output.status);
+    let (stderr, reported) =
+        (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    ensure!(output.status.code() == Some(code), "{}, not {code}: {stderr}{reported}", output.status);
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
@@ -116,7 +117,7 @@ fn a_plain_process_is_seen_by_all_views() -> Result<()> {
     assert_eq!(row["descriptors"][0]["cloexec"], true, "{row}");
     workload.finish()?;
     assert_eq!(doctor(&[], WELL)?["processes"], json!([]));
-    assert!(Eyes::Root.listed()?.is_empty(), "nobody uses KFD");
+    assert!(Eyes::Root.listed()?.is_empty(), "no process uses KFD");
     Ok(())
 }
 
@@ -222,7 +223,7 @@ fn exec_with_the_descriptor_keeps_what_the_program_before_had() -> Result<()> {
 fn a_teardown_that_hangs_is_reported() -> Result<()> {
     let mut workload = having(&["create aql"])?;
     let pid = workload.pid();
-    let patience = Setting::of(PATIENCE, "600000")?;
+    let timeout = Setting::of(PREEMPTION_TIMEOUT, "600000")?;
     let hang = Hang::begin()?;
     workload.signal(Signal::SIGKILL)?;
     let words = pid.to_string();
@@ -251,12 +252,12 @@ fn a_teardown_that_hangs_is_reported() -> Result<()> {
     assert_eq!(row["seen_by"]["lsof"], !text.contains("lsof and fuser find nothing"), "{row}");
     assert!(["ended", "gone"].iter().any(|standing| row["standing"] == *standing), "{row}");
     workload.wait_exit(SOON)?;
-    drop(patience);
+    drop(timeout);
     until("its end", SOON, || Ok((!sysfs::processes(Path::new("/sys"))?.contains(&pid)).then_some(())))?;
     let output = run(&["doctor", "--pid", &words])?;
-    let said = String::from_utf8(output.stderr)?;
-    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.contains(&format!("--pid {pid}: no such process")), "{said}");
+    let stderr = String::from_utf8(output.stderr)?;
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+    assert!(stderr.contains(&format!("--pid {pid}: no such process")), "{stderr}");
     Ok(())
 }
 
@@ -281,7 +282,7 @@ fn who_may_not_look_says_so_and_claims_nothing() -> Result<()> {
     assert_eq!((&reported["complete"], &reported["outcome"]), (&json!(false), &json!("hidden")));
     assert!(reported["not_permitted"].as_u64().is_some_and(|count| count > 0), "{reported}");
     drop(workload);
-    let idle = until("nobody to use KFD", SOON, || {
+    let idle = until("KFD without processes", SOON, || {
         let output = run_as(NOBODY, &["doctor"])?;
         Ok((output.status.code() == Some(WELL)).then_some(output))
     })?;
@@ -335,8 +336,8 @@ fn a_thread_stands_for_its_process() -> Result<()> {
     let output = run(&["doctor", "--json", "--pid", &tid.to_string()])?;
     let reported = report(&output, HIDDEN)?;
     assert_eq!((&reported["pid"], kinds(row(&reported, pid)?)), (&json!(pid), vec!["zombie_leader"]));
-    let said = String::from_utf8(output.stderr)?;
-    assert!(said.contains(&format!("{tid} is a thread of process {pid}")), "{said}");
+    let stderr = String::from_utf8(output.stderr)?;
+    assert!(stderr.contains(&format!("{tid} is a thread of process {pid}")), "{stderr}");
     workload.finish()?;
     Ok(())
 }

@@ -19,8 +19,8 @@ fn of_the_lists_is_reported_and_keeps_nobody() -> Result<()> {
     let queue = root.path().join("class/kfd/kfd/proc/1/queues/0");
     fs::create_dir(root.path().join("class/kfd/kfd/proc"))?;
     let flag = flag(&root);
-    let asked = [&FEW[..], &[&flag]].concat();
-    let (mut stream, mut daemon) = (Stream::tracing(&asked)?, Daemon::quick(&asked)?);
+    let options = [&FEW[..], &[&flag]].concat();
+    let (mut stream, mut daemon) = (Stream::tracing(&options)?, Daemon::quick(&options)?);
     fs::create_dir_all(&queue)?;
     mkfifo(&queue.join("gpuid"), Mode::S_IRUSR)?;
     // a reader waits until a writer may write
@@ -38,8 +38,8 @@ fn of_the_lists_is_reported_and_keeps_nobody() -> Result<()> {
     daemon.scrape_until("a queue", |metrics| {
         metrics.sum("kfd_queues_created_total", &[]).filter(|count| *count > 0.0)
     })?;
-    for (who, said) in [("stream", stream.stderr()), ("daemon", daemon.stderr())] {
-        ensure!(said.matches(line).count() == 1, "reported once by the {who}: {said}");
+    for (who, stderr) in [("stream", stream.stderr()), ("daemon", daemon.stderr())] {
+        ensure!(stderr.matches(line).count() == 1, "reported once by the {who}: {stderr}");
     }
     stream.finish()?;
     daemon.stop()

@@ -28,12 +28,12 @@ fn ending(event: &Value) -> Value {
 fn a_forked_child_on_its_parents_descriptor() -> Result<()> {
     let stream = Stream::shared()?;
     let (workload, _) = Workload::run(&["script", "version", "fork-ioctl"])?;
-    let said = workload.operations("fork-ioctl").pop().context("fork-ioctl")?;
-    assert_eq!(said["errno"], "EBADF", "the driver's own word");
+    let reply = workload.operations("fork-ioctl").pop().context("fork-ioctl")?;
+    assert_eq!(reply["errno"], "EBADF", "the driver's own word");
     let calls = calls(&stream, 0x01, 2)?;
     assert_eq!(ending(&calls[0]), json!(["returned", null, true, false]));
     assert_eq!(ending(&calls[1]), json!(["refused", "EBADF", true, true]));
-    assert_eq!((&calls[1]["pid"], &calls[1]["task_pid"]), (&json!(workload.pid()), &said["child"]));
+    assert_eq!((&calls[1]["pid"], &calls[1]["task_pid"]), (&json!(workload.pid()), &reply["child"]));
     stream.end()
 }
 
@@ -46,8 +46,8 @@ fn criu_by_who_may_not() -> Result<()> {
     let (root, _) = Workload::run(&["script", "criu"])?;
     let calls = calls(&stream, 0x22, 2)?;
     for (workload, call) in [&nobody, &root].into_iter().zip(&calls) {
-        let said = workload.operations("criu").pop().context("criu")?;
-        assert_eq!((&call["pid"], &call["errno"]), (&json!(workload.pid()), &said["errno"]), "{call}");
+        let reply = workload.operations("criu").pop().context("criu")?;
+        assert_eq!((&call["pid"], &call["errno"]), (&json!(workload.pid()), &reply["errno"]), "{call}");
     }
     assert_eq!(ending(&calls[0]), json!(["refused", "EACCES", true, true]));
     assert_eq!(ending(&calls[1]), json!(["returned", "EINVAL", true, false]), "root reaches the handler");
@@ -61,8 +61,8 @@ fn criu_by_who_may_not() -> Result<()> {
 fn numbers_that_the_driver_does_not_have() -> Result<()> {
     let stream = Stream::shared()?;
     let (workload, _) = Workload::run(&["script", "unknown 0x82", "unknown 0x7f 8", "unknown 0 8"])?;
-    for (nr, said) in [0x82, 0x7f, 0].into_iter().zip(workload.ioctls()) {
-        assert_eq!(said["errno"], "ENOTTY", "the driver's own word");
+    for (nr, reply) in [0x82, 0x7f, 0].into_iter().zip(workload.ioctls()) {
+        assert_eq!(reply["errno"], "ENOTTY", "the driver's own word");
         let call = calls(&stream, nr, 1)?.remove(0);
         assert_eq!(ending(&call), json!(["refused", "ENOTTY", true, true]));
         assert_eq!(call["args"], Value::Null);

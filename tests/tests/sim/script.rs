@@ -43,17 +43,17 @@ fn the_stream_shows_every_ioctl() -> Result<()> {
     let truth = workload.ioctls();
     let events = ioctl_events(&stream, truth.len())?;
     assert_eq!(events.len(), truth.len(), "{events:?}");
-    for (event, said) in events.iter().zip(&truth) {
+    for (event, issued) in events.iter().zip(&truth) {
         assert_eq!(event["pid"], workload.pid(), "{event}");
-        assert_eq!(event["cmd"], format!("{:#010x}", said["cmd"].as_u64().context("cmd")?), "{event}");
-        assert_eq!(event["ioctl"], counts::ioctl_name(said["nr"].as_u64().context("nr")?), "{event}");
-        assert_eq!(event["errno"], said["errno"], "{event}");
+        assert_eq!(event["cmd"], format!("{:#010x}", issued["cmd"].as_u64().context("cmd")?), "{event}");
+        assert_eq!(event["ioctl"], counts::ioctl_name(issued["nr"].as_u64().context("nr")?), "{event}");
+        assert_eq!(event["errno"], issued["errno"], "{event}");
         let succeeded = event["result"].as_i64().context("a result")? >= 0;
-        assert_eq!(succeeded, said["errno"].is_null(), "{event}");
-        latency_fits(event, said)?;
-        arguments_fit(event, said)?;
+        assert_eq!(succeeded, issued["errno"].is_null(), "{event}");
+        latency_fits(event, issued)?;
+        arguments_fit(event, issued)?;
     }
-    assert!(truth.iter().any(|said| said["errno"] == "EINVAL"), "nothing went wrong: {truth:?}");
+    assert!(truth.iter().any(|issued| issued["errno"] == "EINVAL"), "nothing went wrong: {truth:?}");
 
     let summary = stream.finish()?;
     assert_eq!(counts::summary_calls(&summary)?, counts::calls(&counts));
@@ -62,23 +62,23 @@ fn the_stream_shows_every_ioctl() -> Result<()> {
 }
 
 /// The latency is within the caller's measurement of its call; a refused call has none.
-fn latency_fits(event: &Value, said: &Value) -> Result<()> {
+fn latency_fits(event: &Value, issued: &Value) -> Result<()> {
     if event["outcome"] == "refused" {
         assert_eq!((&event["errno"], &event["latency_ns"]), (&json!("ENOTTY"), &Value::Null));
         return Ok(());
     }
     assert_eq!(event["outcome"], "returned", "{event}");
     let latency = event["latency_ns"].as_u64().with_context(|| format!("no latency: {event}"))?;
-    assert!(latency > 0 && latency <= said["ns"].as_u64().context("ns")?, "{event} {said}");
+    assert!(latency > 0 && latency <= issued["ns"].as_u64().context("ns")?, "{event} {issued}");
     Ok(())
 }
 
 /// The kernel's copy of the arguments holds what the workload passed and received.
-fn arguments_fit(event: &Value, said: &Value) -> Result<()> {
+fn arguments_fit(event: &Value, issued: &Value) -> Result<()> {
     let args = &event["args"];
     let same = |pairs: &[(&str, &str)]| {
-        for (argument, line) in pairs.iter().filter(|(_, line)| said.get(line).is_some()) {
-            assert_eq!(args[*argument], said[*line], "{argument}: {event} {said}");
+        for (argument, line) in pairs.iter().filter(|(_, line)| issued.get(line).is_some()) {
+            assert_eq!(args[*argument], issued[*line], "{argument}: {event} {issued}");
         }
     };
     match event["ioctl"].as_str().context("a name")? {

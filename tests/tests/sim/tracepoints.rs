@@ -57,7 +57,7 @@ fn they_are_counted_where_they_are_asked_for() -> Result<()> {
         assert_eq!(reported(&with, probe).0, Some(0.0), "{probe}: not in this driver");
     }
     for probe in THERE.into_iter().chain(ELSEWHERE) {
-        assert_eq!(reported(&without, probe).0, None, "{probe}: nobody asked");
+        assert_eq!(reported(&without, probe).0, None, "{probe}: not requested");
     }
     daemon.stop()?;
     assert_eq!(loaded(&before)?, BTreeSet::new());

@@ -25,8 +25,8 @@ impl Eyes {
             command.uid(uid).gid(uid);
         }
         let output = command.output().with_context(|| format!("run {words:?}"))?;
-        let said = format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-        Ok((String::from_utf8(output.stdout)?, said))
+        let failure = format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        Ok((String::from_utf8(output.stdout)?, failure))
     }
 
     /// Runs `lsof /dev/kfd` and `fuser /dev/kfd`; returns the users they find.
@@ -37,8 +37,8 @@ impl Eyes {
     /// Names by PID from `rocm-smi --showpids`: rows of `PID  PROCESS NAME  GPU(s)  ...`. Without a render
     /// node it cannot determine the GPU of a process, which its exit code reports.
     pub(super) fn listed(self) -> Result<BTreeMap<u32, String>> {
-        let (reported, said) = self.output(&["rocm-smi", "--showpids"])?;
-        ensure!(reported.contains("KFD Processes"), "{reported}{said}");
+        let (reported, failure) = self.output(&["rocm-smi", "--showpids"])?;
+        ensure!(reported.contains("KFD Processes"), "{reported}{failure}");
         let row = |line: &str| {
             let mut words = line.split_whitespace();
             Some((words.next()?.parse().ok()?, words.next()?.to_owned()))
@@ -64,13 +64,13 @@ impl Eyes {
 
     pub(super) fn rocm_smi_sees_what_is_reported(self, pid: u32, row: &Value) -> Result<()> {
         let listed = self.listed()?;
-        let said = match listed.get(&pid).map(String::as_str) {
+        let expected = match listed.get(&pid).map(String::as_str) {
             None if row["kfd"] == false => Value::Null,
             None => json!("missed"),
             Some("UNKNOWN") => json!("unknown"),
             Some(_) => json!("named"),
         };
-        assert_eq!(row["rocm_smi"], said, "rocm-smi, {self:?}: {listed:?}, doctor: {row}");
+        assert_eq!(row["rocm_smi"], expected, "rocm-smi, {self:?}: {listed:?}, doctor: {row}");
         Ok(())
     }
 }

@@ -46,10 +46,10 @@ fn a_port_in_use_is_one_line() -> Result<()> {
     let daemon = Daemon::shared()?;
     let address = daemon.address.to_string();
     let output = run(&["daemon", "--web.listen-address", &address])?;
-    let said = String::from_utf8(output.stderr)?;
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains(&address) && said.contains("--web.listen-address"), "{said}");
+    let stderr = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains(&address) && stderr.contains("--web.listen-address"), "{stderr}");
     daemon.end()
 }
 

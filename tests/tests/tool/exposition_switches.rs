@@ -55,8 +55,8 @@ fn each_queue_has_series_where_that_is_asked_for() -> Result<()> {
     assert_eq!(metrics.sum("kfd_queue_info", &[("queue_type", "compute_aql")]), Some(2.0), "the oldest two");
     assert_eq!(metrics.sum("kfd_queue_info", &[]), Some(2.0));
     assert_eq!(metrics.sum("kfd_trace_metrics_queues_dropped", &[]), Some(1.0));
-    let asked = ["kfd_queue_share_ratio", "kfd_queue_priority", "kfd_queue_active", "kfd_queue_evicted"];
-    assert_eq!(asked.map(|name| of("1", name)), [0.4, 3.0, 1.0, 0.0].map(Some));
+    let names = ["kfd_queue_share_ratio", "kfd_queue_priority", "kfd_queue_active", "kfd_queue_evicted"];
+    assert_eq!(names.map(|name| of("1", name)), [0.4, 3.0, 1.0, 0.0].map(Some));
     for queue_id in ["0", "1"] {
         let created = of(queue_id, "kfd_queue_created_timestamp_seconds");
         // The guest's wall clock is not set meanwhile; the time is truncated to milliseconds.

@@ -69,7 +69,7 @@ fn killed_beside_another_and_started_again_it_finds_what_stands() -> Result<()> 
 struct Unread {
     child: Child,
     /// Lines of standard error as they arrive.
-    said: Receiver<String>,
+    stderr: Receiver<String>,
 }
 
 impl Unread {
@@ -78,11 +78,11 @@ impl Unread {
         command.arg("--json").args(NO_MQD).args(args).stdout(out).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let stderr = child.stderr.take().context("piped")?;
-        let (line, said) = channel();
+        let (line, lines) = channel();
         thread::spawn(move || {
             BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|text| line.send(text))
         });
-        let unread = Self { child, said };
+        let unread = Self { child, stderr: lines };
         unread.says("kfd-trace: tracing", ATTACH)?;
         Ok(unread)
     }
@@ -92,7 +92,8 @@ impl Unread {
         let begin = Instant::now();
         loop {
             let left = limit.saturating_sub(begin.elapsed());
-            let line = self.said.recv_timeout(left).with_context(|| format!("it does not say `{words}`"))?;
+            let line =
+                self.stderr.recv_timeout(left).with_context(|| format!("its stderr has no `{words}`"))?;
             if line.contains(words) {
                 return Ok(line);
             }
@@ -106,7 +107,7 @@ impl Unread {
     /// Its exit code, and all messages since.
     fn end(&mut self) -> Result<(Option<i32>, Vec<String>)> {
         let status = until("its end", SOON, || Ok(self.child.try_wait()?))?;
-        Ok((status.code(), self.said.iter().collect()))
+        Ok((status.code(), self.stderr.iter().collect()))
     }
 }
 
@@ -126,9 +127,9 @@ fn a_full_disk_is_one_line_and_a_closed_pipe_is_none() -> Result<()> {
     let mut closed = Unread::tracing(&few, Stdio::piped())?;
     drop(closed.child.stdout.take());
     Workload::run(&["script", "version"])?;
-    let (code, said) = full.end()?;
-    assert_eq!((code, said.len()), (Some(1), 1), "{said:?}");
-    assert!(said[0].contains("No space left on device"), "{said:?}");
+    let (code, stderr) = full.end()?;
+    assert_eq!((code, stderr.len()), (Some(1), 1), "{stderr:?}");
+    assert!(stderr[0].contains("No space left on device"), "{stderr:?}");
     assert_eq!(closed.end()?, (Some(0), vec![]));
     Ok(())
 }
@@ -145,9 +146,9 @@ fn read_lines(mut stdout: ChildStdout) -> Result<Vec<Value>> {
 #[test]
 fn who_does_not_read_is_not_waited_for() -> Result<()> {
     shared::end_stream()?;
-    let asked = ["--event=ioctl", "--buffer-size=64KiB"];
-    let mut never = Unread::tracing(&asked, Stdio::piped())?;
-    let mut late = Unread::tracing(&asked, Stdio::piped())?;
+    let options = ["--event=ioctl", "--buffer-size=64KiB"];
+    let mut never = Unread::tracing(&options, Stdio::piped())?;
+    let mut late = Unread::tracing(&options, Stdio::piped())?;
     let before = Footprint::of(never.child.id())?.anonymous;
     let mut calls = 0;
     for stream in [&never, &late] {
@@ -161,15 +162,15 @@ fn who_does_not_read_is_not_waited_for() -> Result<()> {
     // 512 KiB may wait (`outlet::room`); the rest is what reporting ioctls needs in any case
     assert!(grown < 4096, "{before} KiB, then {grown} more");
     never.interrupt()?;
-    let (code, said) = never.end()?;
-    let why = said.last().context("it says nothing")?;
-    assert!(code == Some(1) && why.contains("standard output is not read"), "{code:?} {said:?}");
+    let (code, stderr) = never.end()?;
+    let why = stderr.last().context("its stderr is empty")?;
+    assert!(code == Some(1) && why.contains("standard output is not read"), "{code:?} {stderr:?}");
 
     let stdout = late.child.stdout.take().context("piped")?;
     let reader = thread::spawn(move || read_lines(stdout));
     late.interrupt()?;
-    let (code, said) = late.end()?;
-    assert_eq!(code, Some(0), "{said:?}");
+    let (code, stderr) = late.end()?;
+    assert_eq!(code, Some(0), "{stderr:?}");
     let mut lines = reader.join().expect("the reader does not panic")?;
     let summary = lines.pop().context("it reported nothing")?;
     assert_eq!(summary["event"], "summary");
@@ -192,8 +193,9 @@ fn what_proc_does_not_tell_is_reported_by_the_kernel_alone() -> Result<()> {
         symlink(format!("/proc/{name}"), proc.path().join(name))?;
     }
     let root = format!("--path.procfs={}", proc.path().display());
-    let asked = [&root, "--cmdline", "--event=process_seen", "--event=queue_create", "--event=queue_destroy"];
-    let mut stream = Stream::tracing(&[&FEW[..], &["--without-probe=ioctl_return"], &asked].concat())?;
+    let options =
+        [&root, "--cmdline", "--event=process_seen", "--event=queue_create", "--event=queue_destroy"];
+    let mut stream = Stream::tracing(&[&FEW[..], &["--without-probe=ioctl_return"], &options].concat())?;
     let nowhere = Workload::ready(&["hold"])?;
     let seen =
         |pid: u32| stream.wait_line("it", SOON, |line| line["event"] == "process_seen" && line["pid"] == pid);
@@ -257,8 +259,8 @@ fn in_a_pid_namespace_it_names_the_hosts_pid_or_says_that_it_cannot() -> Result<
         format!("exec {trace} ps --json"),
         format!("{hosts} && {own} && exec {trace} ps --json --path.procfs=/tmp/host-proc"),
     ] {
-        let (code, out, said) = inside(&script)?;
-        assert_eq!((code, said.as_str()), (Some(0), ""), "{script}");
+        let (code, out, stderr) = inside(&script)?;
+        assert_eq!((code, stderr.as_str()), (Some(0), ""), "{script}");
         let ps: Value = serde_json::from_str(&out)?;
         let row = &ps["queues"][0];
         let reported = json!([row["pid"], row["ns_pid"], row["comm"], row["sources"]]);
@@ -266,12 +268,12 @@ fn in_a_pid_namespace_it_names_the_hosts_pid_or_says_that_it_cannot() -> Result<
     }
     // it is mounted nowhere
     for args in ["", "--json", "daemon --web.listen-address=127.0.0.1:0", "ps", "status", "doctor"] {
-        let (code, out, said) = inside(&format!("{own} && exec {trace} {args}"))?;
-        assert_eq!((code, out.contains("kfd-workload")), (Some(1), false), "{args}: {out} {said}");
-        let lines: Vec<&str> = said.lines().filter(|line| !line.contains("serving http://")).collect();
-        assert_eq!(lines.len(), 1, "{args}: {said}");
+        let (code, out, stderr) = inside(&format!("{own} && exec {trace} {args}"))?;
+        assert_eq!((code, out.contains("kfd-workload")), (Some(1), false), "{args}: {out} {stderr}");
+        let lines: Vec<&str> = stderr.lines().filter(|line| !line.contains("serving http://")).collect();
+        assert_eq!(lines.len(), 1, "{args}: {stderr}");
         let wanted = "procfs shows the processes of a PID namespace that is not the host's";
-        assert!(lines[0].contains(wanted) && lines[0].contains("--path.procfs"), "{args}: {said}");
+        assert!(lines[0].contains(wanted) && lines[0].contains("--path.procfs"), "{args}: {stderr}");
     }
     Ok(())
 }
@@ -282,10 +284,10 @@ fn a_closed_standard_error_ends_nothing() -> Result<()> {
     let mut command = Command::new(program());
     command.args(["daemon", "--web.listen-address=127.0.0.1:0", "--path.sysfs=/nowhere"]);
     let mut child = command.stderr(Stdio::piped()).spawn()?;
-    let mut said = BufReader::new(child.stderr.take().context("piped")?).lines();
+    let mut stderr = BufReader::new(child.stderr.take().context("piped")?).lines();
     let waits = |line: &io::Result<String>| line.as_ref().is_ok_and(|line| line.contains("waiting for it"));
-    ensure!(said.any(|line| waits(&line)), "it does not wait");
-    drop(said);
+    ensure!(stderr.any(|line| waits(&line)), "it does not wait");
+    drop(stderr);
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
     let status = until("its end", SOON, || Ok(child.try_wait()?))?;
     assert_eq!(status.code(), Some(0), "it was to say that it stops");

@@ -130,10 +130,10 @@ fn shell() -> Result<JsonProcess> {
 #[test]
 fn who_is_not_there_is_bad_usage() -> Result<()> {
     let output = run(&["--pid", NOBODY])?;
-    let said = String::from_utf8(output.stderr)?;
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains(NOBODY) && said.contains("no such process"), "{said}");
+    let stderr = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains(NOBODY) && stderr.contains("no such process"), "{stderr}");
     assert_eq!(output.stdout, b"");
     Ok(())
 }

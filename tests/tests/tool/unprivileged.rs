@@ -11,10 +11,10 @@ const NOBODY: u32 = 65534;
 fn ps_shows_what_sysfs_shows_and_says_what_it_lacks() -> Result<()> {
     let workload = Workload::ready(&["hold", "--aql=1", "--sdma=1", "--gpus=all"])?;
     let output = run_as(NOBODY, &["ps", "--json"])?;
-    let said = String::from_utf8(output.stderr)?;
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("without addresses") && said.contains("not root (uid 65534)"), "{said}");
+    let stderr = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("without addresses") && stderr.contains("not root (uid 65534)"), "{stderr}");
 
     let ps: Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!(ps["asked"], json!(["sysfs"]));
@@ -40,10 +40,10 @@ fn ps_shows_what_sysfs_shows_and_says_what_it_lacks() -> Result<()> {
 fn tracing_needs_root_and_says_so() -> Result<()> {
     for command in [&[][..], &["--json"], &["daemon", "--web.listen-address=127.0.0.1:0"]] {
         let output = run_as(NOBODY, command)?;
-        let said = String::from_utf8(output.stderr)?;
-        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
-        let why: Vec<&str> = said.lines().filter(|line| !line.contains("serving http://")).collect();
-        assert_eq!(why.len(), 1, "{command:?}: {said}");
+        let stderr = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {stderr}");
+        let why: Vec<&str> = stderr.lines().filter(|line| !line.contains("serving http://")).collect();
+        assert_eq!(why.len(), 1, "{command:?}: {stderr}");
         assert!(why[0].contains("not root (uid 65534)") && why[0].contains("run with sudo"), "{why:?}");
         assert_eq!(output.stdout, b"", "{command:?}");
     }

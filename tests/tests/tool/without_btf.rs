@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 fn ioctls_are_traced_and_the_rest_is_said_to_be_missing() -> Result<()> {
     let root = without_btf()?;
     let mut stream = Stream::tracing(&[&flag(&root)])?;
-    let said = stream.stderr();
-    assert!(said.lines().any(|line| line.contains("not seen") && line.contains("queues")), "{said}");
+    let stderr = stream.stderr();
+    assert!(stderr.lines().any(|line| line.contains("not seen") && line.contains("queues")), "{stderr}");
     let (workload, truth) =
         Workload::run(&["script", "version", "create aql", "create aql bad", "unknown 0x82", "destroy 0"])?;
     let expected = workload.ioctls();
@@ -60,8 +60,8 @@ fn ps_and_daemon_fall_back_to_sysfs() -> Result<()> {
     let root = without_btf()?;
     let workload = Workload::ready(&["hold"])?;
     let output = run(&["ps", "--json", &flag(&root)])?;
-    let said = String::from_utf8(output.stderr)?;
-    assert!(output.status.success() && said.contains("without addresses"), "{said}");
+    let stderr = String::from_utf8(output.stderr)?;
+    assert!(output.status.success() && stderr.contains("without addresses"), "{stderr}");
     let ps: Value = serde_json::from_slice(&output.stdout)?;
     let rows = ps["queues"].as_array().context("queues")?;
     assert_eq!(rows.len(), 2);

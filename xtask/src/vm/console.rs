@@ -13,9 +13,17 @@ const TROUBLE: [(&str, &str); 9] = [
     ("blocked for more than", "hung task"),
 ];
 
-/// The first sign of trouble in a kernel log: its name and its line.
-pub(crate) fn trouble(log: &str) -> Option<(&'static str, &str)> {
-    log.lines().find_map(|line| Some((sign(after_stamp(line))?, line.trim_end())))
+/// The first sign of trouble in a kernel log: its name, its line, and the line's index.
+pub(crate) fn trouble(log: &str) -> Option<(&'static str, &str, usize)> {
+    log.lines().enumerate().find_map(|(at, line)| Some((sign(after_stamp(line))?, line.trim_end(), at)))
+}
+
+/// The lines around one: what led to it, and the registers and calls that the kernel prints after it.
+pub(crate) fn around(log: &str, at: usize) -> impl Iterator<Item = &str> {
+    const BEFORE: usize = 20;
+    const AFTER: usize = 60;
+    let from = at.saturating_sub(BEFORE);
+    log.lines().skip(from).take(at - from + 1 + AFTER)
 }
 
 fn sign(text: &str) -> Option<&'static str> {
@@ -39,7 +47,7 @@ pub(crate) fn tail(log: &str, lines: usize) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{tail, trouble};
+    use super::{around, tail, trouble};
 
     #[test]
     fn a_sound_log_has_no_trouble() {
@@ -58,8 +66,17 @@ mod tests {
             ("[  242.0] INFO: task init:1 blocked for more than 120 seconds.", "hung task"),
         ] {
             let log = format!("[    0.1] fine\n{line}\r\n[    9.9] Kernel panic - not syncing: later\n");
-            assert_eq!(trouble(&log), Some((name, line)));
+            assert_eq!(trouble(&log), Some((name, line, 1)));
         }
+    }
+
+    #[test]
+    fn around_a_line_is_what_led_to_it_and_its_calls() {
+        let log: String = (0..200).map(|line| format!("{line}\n")).collect();
+        let lines: Vec<&str> = around(&log, 100).collect();
+        assert_eq!((lines.len(), lines[0], lines[20], lines[80]), (81, "80", "100", "160"));
+        assert_eq!(around(&log, 0).next(), Some("0"));
+        assert_eq!(around(&log, 199).last(), Some("199"));
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl Drop for Guest {
 
 /// Ctrl-C reaches QEMU through the process group; this covers every other way in which we end.
 fn die_with_parent(command: &mut Command) {
-    let ask = || {
+    let end_with_us = || {
         // SAFETY: changes only the calling process; plain integers.
         match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
             0 => Ok(()),
@@ -179,7 +179,7 @@ fn die_with_parent(command: &mut Command) {
         }
     };
     // SAFETY: prctl is async-signal-safe, and nothing of the parent's memory is touched.
-    unsafe { command.pre_exec(ask) };
+    unsafe { command.pre_exec(end_with_us) };
 }
 
 fn lines(stdout: ChildStdout) -> Receiver<String> {
@@ -294,9 +294,12 @@ fn exit_code(line: &str, nonce: &str) -> Option<i32> {
 /// The verdict on the kernel log, and its end on stderr if the run has failed.
 pub(crate) fn verdict(end: &End, log: &Path) -> Option<String> {
     let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    let trouble = console::trouble(&text).map(|(name, line)| format!("{name} in the guest: {line}"));
-    let problem = match (end, trouble) {
-        (_, Some(trouble)) => trouble,
+    let problem = match (end, console::trouble(&text)) {
+        (_, Some((name, line, at))) => {
+            eprintln!("---- the kernel log around the {name} ----");
+            console::around(&text, at).for_each(|line| eprintln!("{}", line.trim_end()));
+            format!("{name} in the guest: {line}")
+        }
         (End::Lost(why), None) => why.clone(),
         (End::Exit(_), None) => return None,
     };

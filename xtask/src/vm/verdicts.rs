@@ -24,12 +24,12 @@ const TEST: &str = "the_documented_verdicts_hold";
 const HEAD: &str = "\
 # Kernels
 
-Made by `cargo xtask kernels`, which boots each of these kernels with its real amdgpu and asks the tracer; an integration
+Made by `cargo xtask kernels`, which boots each of these kernels with its real amdgpu and runs the tracer; an integration
 test compares on every kernel. `attached (13)`: on 13 functions, copies of the same name counted each. `missing_fields`:
 the kernel does not tell the layout of the driver's structures (no BTF of modules on 5.10). `not_in_kernel`: the driver
 has no such function, or it is inlined. `reported_by_another`: another row shows the same here. `no_gpu`: a row of functions that
 exist once for each generation of GPUs; it is attached to those of the GPUs present, and these guests have none. Tracepoints
-are attached only where `--tracepoints` asks for them.
+are attached only with `--tracepoints`.
 
 ";
 

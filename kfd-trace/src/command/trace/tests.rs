@@ -42,7 +42,18 @@ fn begun(options: &StreamOptions) -> (Run<'_>, Page) {
     let tracer = Tracer::idle(&options.roots);
     let page = Page::default();
     let out = StdoutWriter::new(page.clone(), 1 << 20).unwrap();
-    (Run { options, tracer, watched: vec![], waiting: Waiting::default(), looks: 0, asked: false, out }, page)
+    (
+        Run {
+            options,
+            tracer,
+            watched: vec![],
+            waiting: Waiting::default(),
+            looks: 0,
+            stop_requested: false,
+            out,
+        },
+        page,
+    )
 }
 
 fn lines(run: Run<'_>, page: &Page) -> Vec<Value> {
@@ -79,7 +90,7 @@ fn the_going_of_the_driver_is_reported_after_all_that_ended_with_it() {
     };
     let all = ["queue_destroy \"driver_unloaded\"", "process_release null", "driver_unloaded null"];
     assert_eq!(reported(&[]), all);
-    assert_eq!(reported(&[Kind::Open]), all[2..], "whatever was asked for");
+    assert_eq!(reported(&[Kind::Open]), all[2..], "whatever was requested");
 }
 
 /// A driver for which the kernel reports nothing by which it could be probed.

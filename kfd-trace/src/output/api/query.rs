@@ -147,14 +147,14 @@ fn time(value: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn ask(resource: Resource, query: &[(&str, &str)]) -> Result<ApiQuery, String> {
+    fn parse(resource: Resource, query: &[(&str, &str)]) -> Result<ApiQuery, String> {
         let pairs: Vec<_> =
             query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         ApiQuery::new(resource, &pairs)
     }
 
     fn events(query: &[(&str, &str)]) -> Result<Filter, String> {
-        match ask(Resource::Events, query)? {
+        match parse(Resource::Events, query)? {
             ApiQuery::Events(filter) => Ok(filter),
             other => Err(format!("{other:?}")),
         }
@@ -176,7 +176,7 @@ mod tests {
             ("-1", -1_000_000_000),
         ] {
             assert_eq!(time(text), Some(ns), "{text}");
-            assert_eq!(ask(Resource::Queues, &[("at", text)]), Ok(ApiQuery::QueuesAt(ns)), "{text}");
+            assert_eq!(parse(Resource::Queues, &[("at", text)]), Ok(ApiQuery::QueuesAt(ns)), "{text}");
         }
         for text in
             ["", "03:00", "2026-09-21", "2026-09-21T14:13:20", "NaN", "inf", "1e300", "9".repeat(40).as_str()]
@@ -206,13 +206,13 @@ mod tests {
             limit: 3,
         };
         assert_eq!(events(&query), Ok(expected));
-        for (resource, ask_) in [
+        for (resource, expected) in [
             (Resource::Queues, ApiQuery::Queues),
             (Resource::Processes, ApiQuery::Processes),
             (Resource::Gpus, ApiQuery::Gpus),
             (Resource::Status, ApiQuery::Status),
         ] {
-            assert_eq!(ask(resource, &[]), Ok(ask_));
+            assert_eq!(parse(resource, &[]), Ok(expected));
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
             (Resource::Gpus, &[("pid", "1")], "there is no parameter \"pid\": this document has none"),
         ];
         for (resource, query, line) in bad {
-            let error = ask(resource, query).expect_err(line);
+            let error = parse(resource, query).expect_err(line);
             assert!(error.starts_with(line) && !error.contains('\n'), "{error}");
         }
     }

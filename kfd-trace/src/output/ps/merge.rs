@@ -137,7 +137,7 @@ mod tests {
         let sources: Vec<_> = rows.iter().map(|row| (row.queue_id(), row.source(asked()))).collect();
         assert_eq!(sources, [(Some(1), "probe only".into()), (Some(2), "sysfs only".into())]);
         assert_eq!(rows[1].comm.as_deref(), Some("train"), "the process is the same");
-        assert_eq!(rows[1].source(Source::Sysfs.into()), "sysfs", "nobody else was asked");
+        assert_eq!(rows[1].source(Source::Sysfs.into()), "sysfs", "no other source was read");
         let other_gpu = on(Some(1), sysfs(7, Some(1)));
         assert_eq!(merge(vec![vec![probe(7, 1)], vec![other_gpu]]).len(), 2);
     }

@@ -19,12 +19,12 @@ impl Site for Fake {
         if self.broken { Err("cannot read the maps".into()) } else { Ok("<p>page</p>".into()) }
     }
 
-    fn api(&self, ask: &ApiQuery) -> Result<String, Refusal> {
+    fn api(&self, query: &ApiQuery) -> Result<String, Refusal> {
         self.ready().map_err(Refusal::NotTraced)?;
         if self.broken {
             return Err(Refusal::Failed("cannot read the maps".into()));
         }
-        Ok(format!("{{\"ask\":\"{ask:?}\"}}"))
+        Ok(format!("{{\"query\":\"{query:?}\"}}"))
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -37,7 +37,7 @@ async fn answer(site: Fake, path: &str) -> Response {
     router(Arc::new(site)).oneshot(request).await.expect("infallible")
 }
 
-async fn ask(site: Fake, path: &str) -> (StatusCode, String, String) {
+async fn get(site: Fake, path: &str) -> (StatusCode, String, String) {
     let answer = answer(site, path).await;
     let kind = answer
         .headers()
@@ -52,56 +52,56 @@ async fn ask(site: Fake, path: &str) -> (StatusCode, String, String) {
 
 #[tokio::test]
 async fn metrics_have_their_content_type_and_a_failure_is_a_500_with_a_line() {
-    let (status, kind, body) = ask(Fake::default(), "/metrics").await;
+    let (status, kind, body) = get(Fake::default(), "/metrics").await;
     assert_eq!((status, kind.as_str(), body.as_str()), (StatusCode::OK, METRICS_TYPE, "kfd_processes 1\n"));
     assert!(METRICS_TYPE.starts_with(prometheus::TEXT_FORMAT));
-    let (status, _, body) = ask(Fake { broken: true, ..Fake::default() }, "/metrics").await;
+    let (status, _, body) = get(Fake { broken: true, ..Fake::default() }, "/metrics").await;
     assert_eq!((status, body.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "cannot read the maps\n"));
 }
 
 #[tokio::test]
 async fn a_document_that_cannot_be_made_is_a_500_with_a_line_in_json() {
     let broken = Fake { ready: true.into(), broken: true };
-    let (status, kind, body) = ask(broken, "/api/v1/status").await;
+    let (status, kind, body) = get(broken, "/api/v1/status").await;
     assert_eq!((status, kind.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, JSON_TYPE));
     assert_eq!(body, "{\"error\":\"cannot read the maps\"}\n");
 }
 
 #[tokio::test]
 async fn healthy_at_once_and_ready_when_the_probes_are_attached() {
-    assert_eq!(ask(Fake::default(), "/-/healthy").await.0, StatusCode::OK);
-    let (status, _, body) = ask(Fake::default(), "/-/ready").await;
+    assert_eq!(get(Fake::default(), "/-/healthy").await.0, StatusCode::OK);
+    let (status, _, body) = get(Fake::default(), "/-/ready").await;
     assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "not ready: no amdgpu driver\n"));
     let site = Fake { ready: true.into(), ..Fake::default() };
-    assert_eq!(ask(site, "/-/ready").await.0, StatusCode::OK);
-    assert_eq!(ask(Fake::default(), "/no/such").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(get(site, "/-/ready").await.0, StatusCode::OK);
+    assert_eq!(get(Fake::default(), "/no/such").await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn the_api_is_json_also_when_there_is_nothing_yet() {
     let ready = || Fake { ready: true.into(), ..Fake::default() };
-    for (path, ask_name) in
+    for (path, query_name) in
         [("queues", "Queues"), ("processes", "Processes"), ("gpus", "Gpus"), ("status", "Status")]
     {
-        let (status, kind, body) = ask(ready(), &format!("/api/v1/{path}")).await;
+        let (status, kind, body) = get(ready(), &format!("/api/v1/{path}")).await;
         assert_eq!((status, kind.as_str()), (StatusCode::OK, "application/json"));
-        assert_eq!(body, format!("{{\"ask\":\"{ask_name}\"}}\n"));
-        let (status, kind, body) = ask(Fake::default(), &format!("/api/v1/{path}")).await;
+        assert_eq!(body, format!("{{\"query\":\"{query_name}\"}}\n"));
+        let (status, kind, body) = get(Fake::default(), &format!("/api/v1/{path}")).await;
         assert_eq!((status, kind.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "application/json"));
         assert_eq!(body, "{\"error\":\"no amdgpu driver\"}\n");
     }
-    let (_, _, body) = ask(ready(), "/api/v1/events?event=evict&pid=7&event=restore&limit=3").await;
+    let (_, _, body) = get(ready(), "/api/v1/events?event=evict&pid=7&event=restore&limit=3").await;
     for part in ["pid: Some(7)", "limit: 3", "evict", "restore"] {
         assert!(body.contains(part), "{body}");
     }
-    let (_, _, body) = ask(ready(), "/api/v1/queues?at=2026-09-21T16:13:20%2B02:00").await;
-    assert_eq!(body, "{\"ask\":\"QueuesAt(1790000000000000000)\"}\n");
-    assert_eq!(ask(ready(), "/api/v1/secrets").await.0, StatusCode::NOT_FOUND);
+    let (_, _, body) = get(ready(), "/api/v1/queues?at=2026-09-21T16:13:20%2B02:00").await;
+    assert_eq!(body, "{\"query\":\"QueuesAt(1790000000000000000)\"}\n");
+    assert_eq!(get(ready(), "/api/v1/secrets").await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn a_bad_parameter_is_a_400_with_one_clear_line() {
-    let (status, kind, body) = ask(Fake::default(), "/api/v1/events?since=%1b%e2%80%ae%3Cb%3E").await;
+    let (status, kind, body) = get(Fake::default(), "/api/v1/events?since=%1b%e2%80%ae%3Cb%3E").await;
     assert_eq!((status, kind.as_str()), (StatusCode::BAD_REQUEST, "application/json"));
     assert!(body.starts_with("{\"error\":\"since is ") && body.ends_with("}\n"), "{body}");
     assert!(body.trim_end().chars().all(|c| !c.is_control() && c != '\u{202e}'), "{body}");
@@ -117,9 +117,9 @@ async fn the_page_runs_nothing_but_its_own_files() {
     assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
     assert_eq!((header("x-content-type-options"), header("cache-control")), ("nosniff", "no-store"));
     for (path, kind, _) in page::STATIC {
-        let (status, content_type, body) = ask(Fake::default(), path).await;
+        let (status, content_type, body) = get(Fake::default(), path).await;
         assert_eq!((status, content_type.as_str(), body.is_empty()), (StatusCode::OK, kind, false), "{path}");
     }
-    let (status, _, body) = ask(Fake { broken: true, ..Fake::default() }, "/").await;
+    let (status, _, body) = get(Fake { broken: true, ..Fake::default() }, "/").await;
     assert_eq!((status, body.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "cannot read the maps\n"));
 }

@@ -100,8 +100,8 @@ fn documents_have_the_current_time() {
 }
 
 /// The page's response to the request, as JSON.
-fn answer(page: &SharedPage, ask: &ApiQuery) -> serde_json::Value {
-    serde_json::from_str(&page.api(ask).unwrap()).unwrap()
+fn answer(page: &SharedPage, query: &ApiQuery) -> serde_json::Value {
+    serde_json::from_str(&page.api(query).unwrap()).unwrap()
 }
 
 #[test]

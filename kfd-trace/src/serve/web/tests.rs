@@ -9,7 +9,7 @@ use super::users::tests::hash;
 use authority::Authority;
 use axum::body::Body;
 use axum::http::Request;
-use harness::{LONG, Server, ask, closed};
+use harness::{LONG, Server, closed, request};
 use headers::HeaderMapExt as _;
 use headers::authorization::Authorization;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -40,7 +40,7 @@ async fn all_addresses_are_served_until_the_stop_even_with_a_silent_client() {
     let mut server = Server::plain(ClientLimits::default());
     for address in &server.addresses {
         let stream = tokio::net::TcpStream::connect(address).await.expect("connected");
-        let answer = ask(stream, "/", "").await.expect("an answer");
+        let answer = request(stream, "/", "").await.expect("an answer");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("served\n"), "{answer}");
     }
     // One connects and makes no request, one makes requests and never reads, one requests what never ends:
@@ -70,7 +70,7 @@ async fn tls_is_spoken_and_nothing_else() {
     let answer = server.get_tls(&authority, None).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("served\n"), "{answer}");
     assert!(server.get_tls(&other, None).await.is_err(), "the certificate is not its own");
-    let plain = ask(server.connect().await, "/", "").await;
+    let plain = request(server.connect().await, "/", "").await;
     assert!(!plain.is_ok_and(|answer| answer.contains("HTTP")), "plain HTTP");
     // Bad handshakes do not block others.
     for _ in 0..50 {
@@ -107,7 +107,7 @@ async fn http2_is_spoken_where_it_is_offered() {
         let stream = server.handshake_for(&authority, None, &[b"h2", b"http/1.1"]).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol() == Some(b"h2"), spoken);
         if !spoken {
-            assert!(ask(stream, "/", "").await.unwrap().ends_with("served\n"));
+            assert!(request(stream, "/", "").await.unwrap().ends_with("served\n"));
             continue;
         }
         let io = TokioIo::new(stream);
@@ -137,7 +137,8 @@ async fn passwords_stand_before_every_page() {
         hash("wonder")
     );
     let server = Server::with(ClientLimits::default(), &config, &[]);
-    let answer = async |path: &str, headers: &str| ask(server.connect().await, path, headers).await.unwrap();
+    let answer =
+        async |path: &str, headers: &str| request(server.connect().await, path, headers).await.unwrap();
     assert!(answer("/", &basic("alice", "wonder")).await.ends_with("served\n"));
     assert!(answer("/none", &basic("alice", "wonder")).await.starts_with("HTTP/1.1 404"));
     let wrong = [
@@ -258,7 +259,7 @@ async fn who_does_not_confirm_the_end_is_cut_off() {
 async fn a_head_that_is_too_long_is_refused() {
     let server = Server::plain(ClientLimits::default());
     for headers in [format!("X: {}\r\n", "x".repeat(20 << 10)), "A: b\r\n".repeat(200)] {
-        let answer = ask(server.connect().await, "/", &headers).await;
+        let answer = request(server.connect().await, "/", &headers).await;
         assert!(!answer.as_ref().is_ok_and(|answer| answer.contains("served")), "{answer:?}");
     }
     assert_eq!(server.count(WebEvent::Broken), 2);
@@ -271,7 +272,7 @@ async fn a_head_that_is_too_long_is_refused() {
     }
     assert_eq!(server.count(WebEvent::Broken), 2);
     let fits = format!("X: {}\r\n", "x".repeat(4 << 10));
-    assert!(ask(server.connect().await, "/", &fits).await.unwrap().ends_with("served\n"));
+    assert!(request(server.connect().await, "/", &fits).await.unwrap().ends_with("served\n"));
 }
 
 #[tokio::test]
@@ -304,7 +305,7 @@ async fn a_crowd_that_comes_at_once_is_answered() {
         crowd.spawn(async move {
             // as long as a handshake over a network
             sleep(Duration::from_millis(20)).await;
-            ask(stream, "/", "").await
+            request(stream, "/", "").await
         });
     }
     while let Some(answer) = crowd.join_next().await {

@@ -47,7 +47,7 @@ impl SharedDaemon {
                 last = left(&metrics).join(", ");
                 Ok(last.is_empty().then_some(metrics))
             });
-            settled.with_context(|| format!("{last}; it has said:\n{}", daemon.stderr()))
+            settled.with_context(|| format!("{last}; its stderr:\n{}", daemon.stderr()))
         };
         let (daemon, before) = begin(&DAEMON, || Daemon::ready(&[]), settle)?;
         Ok(Self { before, daemon })
@@ -78,7 +78,7 @@ impl SharedDaemon {
 
     fn is_whole(&mut self) -> Result<()> {
         lives(self.daemon.as_mut().context("it was ended")?)?;
-        nothing_missing(&self.scrape()?).with_context(|| format!("it has said:\n{}", self.stderr()))
+        nothing_missing(&self.scrape()?).with_context(|| format!("its stderr:\n{}", self.stderr()))
     }
 }
 

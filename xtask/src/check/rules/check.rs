@@ -72,13 +72,13 @@ pub(super) fn problems(files: &Files<'_>) -> Vec<String> {
         rules.iter().filter_map(|rule| Some((rule.alert.as_deref()?, *rule))).collect();
     let mut found = names(files, &rules);
     for (name, alert) in &alerts {
-        found.extend(lacks(name, alert).map(|what| format!("alert {name} lacks {what}")));
+        found.extend(missing(name, alert).map(|what| format!("alert {name} has no {what}")));
     }
     let sections: BTreeSet<&str> =
         files.runbooks.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     let without = |of: &str, have: &BTreeSet<&str>| {
-        let lacking = alerts.keys().filter(|name| !have.contains(*name));
-        lacking.map(|name| format!("alert {name} has no {of}")).collect::<Vec<_>>()
+        let incomplete = alerts.keys().filter(|name| !have.contains(*name));
+        incomplete.map(|name| format!("alert {name} has no {of}")).collect::<Vec<_>>()
     };
     found.extend(without("section in docs/runbooks.md", &sections));
     found.extend(without(
@@ -98,13 +98,13 @@ fn tested(files: &[(String, Tests)], is_wanted: impl Fn(&str, &AlertTest) -> boo
     alerts.filter(|(name, test)| is_wanted(name, test)).map(|(_, test)| test.alertname.as_str()).collect()
 }
 
-fn lacks(name: &str, alert: &Rule) -> impl Iterator<Item = String> {
+fn missing(name: &str, alert: &Rule) -> impl Iterator<Item = String> {
     let runbook = format!("docs/runbooks.md#{}", name.to_lowercase());
     let has = |key: &str| alert.annotations.get(key).is_some_and(|text| !text.is_empty());
     let wanted = [
-        (has("summary"), "a summary".to_owned()),
-        (has("description"), "a description".to_owned()),
-        (alert.labels.contains_key("severity"), "a severity".to_owned()),
+        (has("summary"), "summary".to_owned()),
+        (has("description"), "description".to_owned()),
+        (alert.labels.contains_key("severity"), "severity".to_owned()),
         (alert.annotations.get("runbook_url") == Some(&runbook), format!("runbook_url: {runbook}")),
     ];
     wanted.into_iter().filter(|(has, _)| !has).map(|(_, what)| what)

@@ -126,17 +126,17 @@ impl Server {
 
     /// The response of `/` over plain HTTP.
     pub(super) async fn get(&self) -> String {
-        ask(self.connect().await, "/", "").await.expect("an answer")
+        request(self.connect().await, "/", "").await.expect("an answer")
     }
 
     /// The same over TLS.
     pub(super) async fn get_tls(&self, trusted: &Authority, own: Option<&Pair>) -> io::Result<String> {
-        ask(self.handshake(trusted, own).await?, "/", "").await
+        request(self.handshake(trusted, own).await?, "/", "").await
     }
 }
 
 /// `headers`: lines that end in CRLF. Returns the whole response.
-pub(super) async fn ask(
+pub(super) async fn request(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     path: &str,
     headers: &str,

@@ -49,17 +49,17 @@ fn rules_that_have_all_are_well() {
 
 #[test]
 fn a_name_that_nobody_exports_is_found_wherever_it_stands() {
-    let nobody = |place, name| vec![format!("{place}: neither docs/metrics.md nor a record has {name}")];
+    let unknown = |place, name| vec![format!("{place}: neither docs/metrics.md nor a record has {name}")];
     let rules = |from, to| found(&RULES.replacen(from, to, 1), FIRES, QUIET, RUNBOOKS);
-    assert_eq!(rules("(kfd_queues)", "(kfd_queue)"), nobody("gpu_id:kfd_queues:sum", "kfd_queue"));
+    assert_eq!(rules("(kfd_queues)", "(kfd_queue)"), unknown("gpu_id:kfd_queues:sum", "kfd_queue"));
     assert_eq!(
         rules("kfd_wait_seconds_count", "kfd_queues_count"),
-        nobody("gpu_id:kfd_queues:sum", "kfd_queues_count")
+        unknown("gpu_id:kfd_queues:sum", "kfd_queues_count")
     );
-    assert_eq!(rules("\"kfd_queues\"", "\"kfd_quest\""), nobody("KfdMany", "kfd_quest"));
-    assert_eq!(rules("sum > 1", "avg > 1"), nobody("KfdMany", "gpu_id:kfd_queues:avg"));
+    assert_eq!(rules("\"kfd_queues\"", "\"kfd_quest\""), unknown("KfdMany", "kfd_quest"));
+    assert_eq!(rules("sum > 1", "avg > 1"), unknown("KfdMany", "gpu_id:kfd_queues:avg"));
     let test = found(RULES, &FIRES.replace("kfd_queues", "kfd_cues"), QUIET, RUNBOOKS);
-    assert_eq!(test, nobody("fires.yml", "kfd_cues"));
+    assert_eq!(test, unknown("fires.yml", "kfd_cues"));
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn a_test_with_a_label_that_its_metric_has_not_is_found() {
 }
 
 #[test]
-fn an_alert_that_lacks_something_is_found() {
+fn an_incomplete_alert_is_found() {
     let rules = |from, to| found(&RULES.replacen(from, to, 1), FIRES, QUIET, RUNBOOKS);
-    assert_eq!(rules("summary: many", ""), ["alert KfdMany lacks a summary"]);
-    assert_eq!(rules("description:", "details:"), ["alert KfdMany lacks a description"]);
-    assert_eq!(rules("severity", "urgency"), ["alert KfdMany lacks a severity"]);
-    assert_eq!(rules("#kfdmany", "#kfdfew"), ["alert KfdMany lacks runbook_url: docs/runbooks.md#kfdmany"]);
+    assert_eq!(rules("summary: many", ""), ["alert KfdMany has no summary"]);
+    assert_eq!(rules("description:", "details:"), ["alert KfdMany has no description"]);
+    assert_eq!(rules("severity", "urgency"), ["alert KfdMany has no severity"]);
+    assert_eq!(rules("#kfdmany", "#kfdfew"), ["alert KfdMany has no runbook_url: docs/runbooks.md#kfdmany"]);
 }
 
 #[test]
