@@ -1,8 +1,7 @@
 //! Logs that grow.
 
-use super::EndFlag;
 use super::bar::{Bar, INTERVAL};
-use super::input::LogSource;
+use super::input::{EndFlag, LogSource};
 use crate::amd_log::Tally;
 use std::fs::File;
 use std::io::{self, Seek as _};

@@ -1,6 +1,5 @@
 //! One file, or standard input.
 
-use super::EndFlag;
 use super::bar::{Bar, INTERVAL};
 use super::compressed::Compression;
 use crate::amd_log::report::LogInput;
@@ -11,9 +10,25 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, Seek as _, SeekFrom};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes per read: they fit into a processor's second-level cache, and calls are few.
 const CHUNK: usize = 256 << 10;
+
+/// Set by a signal: the report covers what was read until then.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EndFlag(Arc<AtomicBool>);
+
+impl EndFlag {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// A source and what is known about it.
 pub(crate) struct LogSource {

@@ -1,6 +1,6 @@
 //! Queues of KFD that `kfd-trace --json` or `ps --json` recorded, to join with.
 
-use super::EndFlag;
+use super::input::EndFlag;
 use crate::amd_log::recorded::Recorder;
 use crate::amd_log::report::Kfd;
 use crate::runtime::exit::Stop;

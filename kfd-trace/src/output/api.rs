@@ -4,10 +4,6 @@
 //! present; `null` is "not known" or "not measured". Addresses, `unique_id` and `kfd_process` are strings,
 //! because readers hold numbers as doubles. A change that breaks a reader raises [`SCHEMA`].
 
-use crate::attribute::Topology;
-use crate::state::Snapshot;
-use crate::text::clock::Clock;
-use crate::text::escape;
 use serde::Serialize;
 
 mod events;
@@ -17,42 +13,15 @@ mod processes;
 mod query;
 mod queues;
 mod status;
+mod view;
 mod who;
 
 pub use events::{EventsView, events};
 pub use held::{HeldView, held};
 pub use query::{ApiQuery, Refusal, Resource};
 pub use status::{Tracing, status};
-
-/// Version of the format.
-pub const SCHEMA: u32 = 1;
-
-/// Input of a document.
-#[derive(Clone, Copy, Debug)]
-pub struct ApiView<'a> {
-    pub snapshot: &'a Snapshot,
-    pub topology: &'a Topology,
-    pub clock: &'a Clock,
-    /// CLOCK_MONOTONIC, nanoseconds.
-    pub now_ns: u64,
-}
-
-#[derive(Serialize)]
-struct Document<T> {
-    schema: u32,
-    /// Wall clock, RFC 3339 in UTC.
-    ts: Option<String>,
-    #[serde(flatten)]
-    list: T,
-}
-
-fn document(view: &ApiView<'_>, list: impl Serialize) -> serde_json::Result<String> {
-    written(view.clock.rfc3339(view.now_ns), list)
-}
-
-fn written(ts: Option<String>, list: impl Serialize) -> serde_json::Result<String> {
-    escape::json_text(&Document { schema: SCHEMA, ts, list })
-}
+use view::document;
+pub use view::{ApiView, SCHEMA};
 
 /// Live queues.
 ///

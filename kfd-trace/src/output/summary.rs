@@ -1,8 +1,6 @@
 //! The summary at the end of a stream: ioctls as in `strace -c`, queues, and losses.
 
 use super::activity::{WorkFields, works};
-use crate::events::tables::Tables;
-use crate::events::undecoded::Undecoded;
 use crate::model::ioctl;
 use crate::state::{Edge, IoctlSum, IoctlTotals, Snapshot};
 use crate::text::clock::{latency, span};
@@ -11,27 +9,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-mod lost;
+mod input;
+
+pub use input::SummaryInput;
 
 /// Version of the JSON format.
 pub const SCHEMA: u32 = 1;
-
-/// Input of a summary.
-#[derive(Clone, Copy, Debug)]
-pub struct SummaryInput<'a> {
-    pub snapshot: &'a Snapshot,
-    /// The maps at the end of the trace.
-    pub tables: &'a Tables,
-    /// Sums of processes whose rows were removed from the maps.
-    pub retired: &'a IoctlTotals,
-    pub undecoded: &'a Undecoded,
-    /// Event lines for which the output had no room, by kind.
-    pub dropped: &'a BTreeMap<&'static str, u64>,
-    /// Queues were sampled.
-    pub sampled: bool,
-    /// Duration of the trace, nanoseconds.
-    pub duration_ns: u64,
-}
 
 /// The finished summary; serialises to one JSON object.
 #[derive(Debug, Serialize)]
@@ -121,10 +104,10 @@ impl Summary {
             processes: processes.collect(),
             queues: queues(input.snapshot),
             activity: if input.sampled { activity(input.snapshot) } else { Vec::new() },
-            records: lost::sent(input),
-            lost: lost::lost(input, &all),
-            not_measured: lost::not_measured(&all),
-            misses_not_measured: lost::not_counted(input),
+            records: input.sent(),
+            lost: input.lost(&all),
+            not_measured: input::not_measured(&all),
+            misses_not_measured: input.not_counted(),
         }
     }
 

@@ -21,6 +21,16 @@ pub fn name(errno: i32) -> String {
     }
 }
 
+/// Name of the error; `None` for success.
+pub(crate) fn failure(errno: i32) -> Option<String> {
+    (errno != 0).then(|| name(errno))
+}
+
+/// The end of an event's text: empty for success.
+pub(crate) fn result(errno: i32) -> String {
+    failure(errno).map_or_else(String::new, |name| format!(" = -{name}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::name;

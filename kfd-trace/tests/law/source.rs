@@ -1,5 +1,7 @@
-//! Which file of the crate uses which other: read from the `use` lines and from the paths in the code, without tests.
+//! Which file of the crate uses which other: read from the `use` lines and from the paths in the code and in the
+//! arguments of macros, without tests.
 
+use proc_macro2::{TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
@@ -53,7 +55,16 @@ impl Sources {
                 self.file(src, &own, module, &folder.join(name));
             }
         }
-        let mut names = Names { module: module.clone(), exports: BTreeMap::new(), names: BTreeSet::new() };
+        let children = parsed.items.iter().filter_map(|item| match item {
+            Item::Mod(child) if child.content.is_none() => Some(child.ident.to_string()),
+            _ => None,
+        });
+        let mut names = Names {
+            module: module.clone(),
+            children: children.collect(),
+            exports: BTreeMap::new(),
+            names: BTreeSet::new(),
+        };
         names.visit_file(&parsed);
         let path = path.strip_prefix(src).expect("below src").to_owned();
         self.files.insert(module, Parsed { path, exports: names.exports, names: names.names });
@@ -106,6 +117,8 @@ fn of_tests(attributes: &[Attribute]) -> bool {
 
 struct Names {
     module: Module,
+    /// Modules that this file declares: their paths need no `use`.
+    children: BTreeSet<String>,
     exports: BTreeMap<String, Vec<String>>,
     names: BTreeSet<Vec<String>>,
 }
@@ -117,6 +130,7 @@ impl Names {
         let mut base = match path.first()?.as_str() {
             "crate" => Vec::new(),
             "super" | "self" => self.module.clone(),
+            child if self.children.contains(child) => self.module.clone(),
             _ => return None,
         };
         while let Some((first, others)) = rest.split_first() {
@@ -130,6 +144,40 @@ impl Names {
             rest = others;
         }
         Some([base.as_slice(), rest].concat())
+    }
+
+    fn path(&mut self, path: &[String]) {
+        if path.len() > 1
+            && let Some(absolute) = self.absolute(path)
+        {
+            self.names.insert(absolute);
+        }
+    }
+
+    /// The paths among the arguments of a macro, which are no syntax tree: names joined by `::`.
+    fn tokens(&mut self, tokens: TokenStream) {
+        let mut path: Vec<String> = Vec::new();
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                TokenTree::Ident(name) => {
+                    if colons != 2 {
+                        self.path(&std::mem::take(&mut path));
+                    }
+                    path.push(name.to_string());
+                    colons = 0;
+                }
+                TokenTree::Punct(sign) if sign.as_char() == ':' => colons += 1,
+                other => {
+                    self.path(&std::mem::take(&mut path));
+                    colons = 0;
+                    if let TokenTree::Group(group) = other {
+                        self.tokens(group.stream());
+                    }
+                }
+            }
+        }
+        self.path(&path);
     }
 
     fn tree(&mut self, tree: &UseTree, before: &[String], public: bool) {
@@ -196,11 +244,12 @@ impl<'ast> Visit<'ast> for Names {
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let path_names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        if path_names.len() > 1
-            && let Some(absolute) = self.absolute(&path_names)
-        {
-            self.names.insert(absolute);
-        }
+        self.path(&path_names);
         visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        self.tokens(call.tokens.clone());
+        visit::visit_macro(self, call);
     }
 }

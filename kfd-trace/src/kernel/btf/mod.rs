@@ -15,17 +15,9 @@ mod tests;
 pub use error::BtfError;
 pub use parse::Btf;
 use parse::{BtfKind, Type, name_hash};
+pub use path::Member;
 #[cfg(test)]
 pub(super) use sample::SyntheticBtf;
-
-/// Position of a member in its structure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Bytes from the start of the requested structure.
-    pub offset: u32,
-    /// Bytes; 0 for a flexible array.
-    pub size: u32,
-}
 
 impl Btf {
     /// Offset and size of a member: `offset_of("queue", "properties.queue_id")`. A path can pass through

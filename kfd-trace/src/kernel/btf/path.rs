@@ -1,7 +1,7 @@
 //! Member paths: `properties.queue_id`, `pdds[0]`, `numbers[0].nr`.
 
 use super::parse::{BtfKind, Type};
-use super::{Btf, BtfError, Member};
+use super::{Btf, BtfError};
 
 /// Same as the kernel's own limit on chains of typedefs and qualifiers (MAX_RESOLVE_DEPTH).
 const MAX_CHAIN: usize = 32;
@@ -12,6 +12,15 @@ const MAX_NESTING: usize = 16;
 pub(super) const MAX_LOOKS: u32 = 200_000;
 /// x86-64 and arm64.
 const POINTER: u32 = 8;
+
+/// Position of a member in its structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Bytes from the start of the requested structure.
+    pub offset: u32,
+    /// Bytes; 0 for a flexible array.
+    pub size: u32,
+}
 
 /// One step of a path.
 pub(super) struct Segment<'a> {

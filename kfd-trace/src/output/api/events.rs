@@ -1,6 +1,6 @@
 //! The kept history, each event as in the stream.
 
-use super::written;
+use super::view::written;
 use crate::attribute::Topology;
 use crate::output::event::context::Context;
 use crate::output::event::json::{self, Driver};

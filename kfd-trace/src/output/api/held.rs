@@ -1,7 +1,8 @@
 //! Which process held which queue at a given time: queues still alive, and queues that have ended since.
 
+use super::ApiView;
+use super::view::written;
 use super::who::Who;
-use super::{ApiView, written};
 use crate::model::event::{ProcessId, QueueType};
 use crate::state::{Entry, Kept, Process, Queue, What};
 use crate::text::clock;

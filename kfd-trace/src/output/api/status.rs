@@ -1,7 +1,7 @@
 //! What the tracer can see, what it cannot and why, and what it lost.
 
 use super::events::{Bounds, bounds};
-use super::written;
+use super::view::written;
 use crate::attribute::Topology;
 use crate::model::missed::Missed;
 use crate::model::verdict::ProbeStatus;

@@ -1,10 +1,10 @@
 //! Evictions and restores of a process.
 
 use super::context::Context;
-use super::{failure, result};
 use crate::model::incident::{Eviction, Trigger};
 use crate::state::Change;
 use crate::text::clock::{latency, span};
+use crate::text::errno::{failure, result};
 use serde::Serialize;
 
 #[derive(Serialize)]

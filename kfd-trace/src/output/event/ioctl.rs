@@ -1,12 +1,12 @@
 //! Ioctls on /dev/kfd.
 
 use super::context::Context;
-use super::failure;
 use crate::model::event::{IoctlCall, Outcome};
 use crate::model::ioctl;
 use crate::output::names::hex;
 use crate::text::clock::latency;
 use crate::text::errno;
+use crate::text::errno::failure;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -15,7 +15,6 @@ pub mod stream;
 
 use crate::model::event::{Body, Event};
 use crate::state::Change;
-use crate::text::errno;
 use context::Context;
 use serde::Serialize;
 
@@ -126,16 +125,6 @@ pub(super) fn brief(event: &Event, change: &Change) -> String {
         | Body::MqdWrite { .. } => Vec::new(),
     };
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-/// Name of the error; `None` for success.
-fn failure(errno: i32) -> Option<String> {
-    (errno != 0).then(|| errno::name(errno))
-}
-
-/// The end of a text: empty for success.
-fn result(errno: i32) -> String {
-    failure(errno).map_or_else(String::new, |name| format!(" = -{name}"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! KFD processes: seen, opened /dev/kfd, released.
 
 use super::context::Context;
-use super::{failure, result};
 use crate::model::event::ProcessSeen;
 use crate::output::belongs::BelongsFields;
 use crate::state::Process;
+use crate::text::errno::{failure, result};
 use crate::text::escape;
 use serde::Serialize;
 use std::fmt::Write as _;

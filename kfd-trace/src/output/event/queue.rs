@@ -1,7 +1,6 @@
 //! Queues: created, changed, destroyed; MQD writes; queues of DRM.
 
 use super::context::Context;
-use super::{failure, result};
 use crate::model::event::{Origin, QueueCreate, QueueType};
 use crate::model::incident::{MqdOp, QueueUpdate, UserQueueCall};
 use crate::output::activity::{self, ActivityFields};
@@ -10,6 +9,7 @@ use crate::output::queue_fields::QueueFields;
 use crate::state::Change;
 use crate::text::clock::span;
 use crate::text::errno;
+use crate::text::errno::{failure, result};
 use bytesize::ByteSize;
 use serde::Serialize;
 use std::fmt::Write as _;

@@ -1,9 +1,9 @@
 //! Queue activity: sampled counts by process and GPU, and metrics of the sampling itself.
 
-use super::Scrape;
+use super::driver::gpu_label;
 use super::driver::identity;
-use super::driver::{gpu_label, sees_queues};
 use super::family::{Family, number};
+use super::scrape::Scrape;
 use super::table as t;
 use crate::model::pointers::{Counts, Unit, Unmeasured};
 use crate::output::activity::unit;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Families of processes. Empty if sampling is off or queues are not seen: 0 would mean that nothing
 /// happened.
 pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Family> {
-    if scrape.samples.interval_ns == 0 || !sees_queues(scrape) {
+    if scrape.samples.interval_ns == 0 || !scrape.sees_queues() {
         return Vec::new();
     }
     let mut packets =

@@ -1,7 +1,7 @@
 //! Processes, queues and opens on the whole machine.
 
-use super::Scrape;
 use super::family::{Family, number};
+use super::scrape::Scrape;
 use super::table as t;
 use crate::model::event::QueueType;
 use crate::state::{Cause, Process, Queue, QueueLabel};
@@ -17,22 +17,13 @@ pub(super) fn gpu_label(gpu_id: Option<u32>) -> String {
     gpu_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string())
 }
 
-/// Whether both creation and destruction of queues are seen.
-pub(super) fn sees_queues(scrape: &Scrape<'_>) -> bool {
-    scrape.queues_by_ioctl || probes_queues(scrape)
-}
-
-fn probes_queues(scrape: &Scrape<'_>) -> bool {
-    scrape.sees(&[ProbeId::QueueAdd, ProbeId::QueueDel])
-}
-
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let totals = &scrape.snapshot.totals;
     let mut all = Vec::new();
-    if probes_queues(scrape) {
+    if scrape.probes_queues() {
         all.push(revived(scrape));
     }
-    if sees_queues(scrape) {
+    if scrape.sees_queues() {
         all.extend([queues(scrape, scrape.snapshot), created(scrape), destroyed(scrape)]);
     } else if let Some(sysfs) = scrape.sysfs {
         all.push(queues(scrape, sysfs));

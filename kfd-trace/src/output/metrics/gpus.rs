@@ -1,8 +1,7 @@
 //! GPUs: their identity, and how many queues their hardware holds.
 
-use super::Scrape;
-use super::driver::sees_queues;
 use super::family::{Family, number};
+use super::scrape::Scrape;
 use super::table as t;
 use crate::attribute::Pool;
 use crate::output::budget::Budget;
@@ -10,7 +9,7 @@ use crate::output::names;
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let mut all = vec![info(scrape), slots(scrape)];
-    if sees_queues(scrape) {
+    if scrape.sees_queues() {
         all.push(used(scrape, scrape.snapshot));
     } else if let Some(sysfs) = scrape.sysfs {
         all.push(used(scrape, sysfs));

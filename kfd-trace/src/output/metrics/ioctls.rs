@@ -1,7 +1,7 @@
 //! Ioctls of all processes, including ended ones.
 
-use super::Scrape;
 use super::family::{Family, number};
+use super::scrape::Scrape;
 use super::table as t;
 use crate::events::tables::{InFlightRow, Tables};
 use crate::model::ioctl::{self, IOCTLS, WAIT_EVENTS};

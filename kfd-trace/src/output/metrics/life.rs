@@ -1,8 +1,8 @@
 //! Events of queues between creation and end, and of their GPUs.
 
-use super::Scrape;
 use super::driver::{gpu_label, known, labels};
 use super::family::Family;
+use super::scrape::Scrape;
 use super::table as t;
 use crate::model::incident::{MqdOp, Trigger};
 use crate::state::GpuState;

@@ -1,10 +1,10 @@
 //! Series of single processes: limited, since PIDs are not.
 
-use super::Scrape;
 use super::activity;
-use super::driver::{by_label, gpu_label, identity, sees_queues};
+use super::driver::{by_label, gpu_label, identity};
 use super::family::{Family, number};
 use super::life::EVICTIONS;
+use super::scrape::Scrape;
 use super::table as t;
 use crate::events::tables::Tables;
 use crate::model::ioctl;
@@ -18,7 +18,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let (shown, dropped) = choose(scrape, most);
     let mut all = vec![Family::single(&t::PROCESSES_DROPPED, number(dropped)), info(&shown)];
     all.extend(scrape.tables.map(|tables| ioctls(scrape, tables, &shown)));
-    if sees_queues(scrape) || scrape.sysfs.is_some() {
+    if scrape.sees_queues() || scrape.sysfs.is_some() {
         all.push(queues(&shown));
     }
     all.extend(activity::of_processes(scrape, &shown));

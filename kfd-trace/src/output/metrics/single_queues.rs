@@ -1,16 +1,16 @@
 //! Series of single queues, if requested: limited, and for live queues only.
 
-use super::Scrape;
 use super::activity::OfQueues;
+use super::driver::gpu_label;
 use super::driver::identity;
-use super::driver::{gpu_label, sees_queues};
 use super::family::{Family, number};
+use super::scrape::Scrape;
 use super::table as t;
 use crate::state::{Process, Queue};
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let Some(most) = scrape.detail.queues else { return Vec::new() };
-    if !sees_queues(scrape) && scrape.sysfs.is_none() {
+    if !scrape.sees_queues() && scrape.sysfs.is_none() {
         return Vec::new();
     }
     let (shown, dropped) = choose(scrape, most);

@@ -1,7 +1,7 @@
 //! The tracer itself: probes, records, losses, limits.
 
-use super::Scrape;
 use super::family::{Family, number};
+use super::scrape::Scrape;
 use super::table as t;
 use crate::events::tables::{NOT_DECODED, RING_FULL};
 use crate::events::undecoded::probe_name;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::events::decode::{DecodeError, Undecodable};
-use crate::events::tables::{Crowded, InFlightRow};
+use crate::events::tables::{Crowded, InFlightRow, Tables};
+use crate::events::undecoded::Undecoded;
 use crate::model::counters::samples::counters;
 use crate::model::event::ProcessId;
 use crate::model::missed::Missed;
