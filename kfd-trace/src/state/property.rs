@@ -86,7 +86,7 @@ fn numbers(totals: &Totals) -> Vec<u64> {
     all.extend::<[u64; 3]>([
         open_errors.values().sum(),
         queue_updates.values().sum(),
-        mqd_writes.values().sum(),
+        mqd_writes.values().flat_map(|writes| MqdOp::ALL.iter().map(|op| writes.of(*op))).sum(),
     ]);
     all.extend::<[u64; 3]>([evictions.values().sum(), restores.values().sum(), evicted_ns.values().sum()]);
     all.push(differences.values().sum());

@@ -53,14 +53,12 @@ impl State {
     }
 
     fn bear(&mut self, key: ProcessKey, queue_id: u32, facts: &QueueCreate, now_ns: u64) {
+        let Some(row) = self.rows.get_mut(&key) else { return };
         let mut queue = Queue::born(queue_id, facts, now_ns);
-        if let Some(row) = self.rows.get_mut(&key) {
-            queue.mqd_writes = row.mqd_of_unborn.remove(&queue_id).unwrap_or_default();
-        }
-        self.put(key, queue);
-        let gpu =
-            |row: &Process| facts.gpu_id.and_then(|id| row.evictions.get(&id)).is_some_and(|gpu| gpu.evicted);
-        if facts.evicted == Some(true) && !self.rows.get(&key).is_some_and(gpu) {
+        queue.mqd_writes = row.mqd_of_unborn.remove(&queue_id).unwrap_or_default();
+        row.queues.insert(queue_id, queue);
+        let known = facts.gpu_id.and_then(|id| row.evictions.get(&id)).is_some_and(|gpu| gpu.evicted);
+        if facts.evicted == Some(true) && !known {
             self.found_evicted(key, facts);
         }
     }

@@ -1,9 +1,9 @@
 //! Totals that outlive the rows they came from: none of them ever decreases.
 
-use super::queue::{Cause, QueueLabel};
+use super::queue::{Cause, MqdWrites, QueueLabel};
 use super::reconcile::Difference;
 use super::source::Source;
-use crate::model::incident::{MqdOp, Trigger};
+use crate::model::incident::Trigger;
 use std::collections::BTreeMap;
 
 /// An inconsistency in the records. Each occurrence is counted by name.
@@ -96,7 +96,7 @@ pub struct Totals {
     /// Calls of `update_queue` by positive errno, 0 for success.
     pub queue_updates: BTreeMap<(QueueLabel, i32), u64>,
     /// Outermost calls of the MQD functions, failed creations included.
-    pub mqd_writes: BTreeMap<(Option<u32>, MqdOp), u64>,
+    pub mqd_writes: BTreeMap<Option<u32>, MqdWrites>,
     /// Evictions of a process from a GPU, by gpu_id and trigger.
     pub evictions: BTreeMap<(u32, Option<Trigger>), u64>,
     /// Restores, by gpu_id.

@@ -38,7 +38,7 @@ impl State {
 
     /// An init or a restore is part of a creation that is not yet reported.
     pub(super) fn mqd_write(&mut self, key: ProcessKey, queue_id: u32, gpu_id: Option<u32>, op: MqdOp) {
-        *self.totals.mqd_writes.entry((gpu_id, op)).or_default() += 1;
+        self.totals.mqd_writes.entry(gpu_id).or_default().add(op);
         let Some(row) = self.rows.get_mut(&key) else { return };
         match (op, row.queues.get_mut(&queue_id)) {
             (MqdOp::Update, Some(queue)) => queue.mqd_writes.add(op),
@@ -136,6 +136,6 @@ mod tests {
         }
         state.apply(&event(3, 1, 700, create(3)));
         assert_eq!(queue(&state).mqd_writes, MqdWrites::from([(MqdOp::Init, 1)]));
-        assert_eq!(state.totals().mqd_writes[&(Some(58270), MqdOp::Init)], 2);
+        assert_eq!(state.totals().mqd_writes[&Some(58270)].of(MqdOp::Init), 2);
     }
 }

@@ -77,9 +77,9 @@ fn mqd_writes(scrape: &Scrape<'_>) -> Family {
     for op in MqdOp::ALL.iter().filter(|op| probed(**op)) {
         gpus(scrape).for_each(|gpu| family.add(&[&gpu, op.name()], 0));
     }
-    for ((gpu_id, op), count) in &scrape.snapshot.totals.mqd_writes {
-        if probed(*op) {
-            family.add(&[&gpu_label(*gpu_id), op.name()], *count);
+    for (gpu_id, writes) in &scrape.snapshot.totals.mqd_writes {
+        for &op in MqdOp::ALL.iter().filter(|op| probed(**op) && writes.of(**op) > 0) {
+            family.add(&[&gpu_label(*gpu_id), op.name()], writes.of(op));
         }
     }
     family
