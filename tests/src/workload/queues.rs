@@ -6,12 +6,37 @@ use crate::kfd::uapi::QueueType;
 use crate::kfd::{Client, Gpu, Queue, topology};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
+use std::fs;
 use std::path::Path;
+use std::sync::Once;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long to wait for the end of an earlier life. It takes milliseconds; a container's own /proc may show
+/// this process under the PID of another one, whose folder stays.
+const EARLIER_LIFE: Duration = Duration::from_secs(10);
 
 pub(crate) fn open() -> Result<Client> {
+    static FIRST: Once = Once::new();
+    FIRST.call_once(wait_for_earlier_life);
     let client = Client::open(Path::new("/dev/kfd")).context("open /dev/kfd")?;
     report::done("open", &json!({}))?;
     Ok(client)
+}
+
+/// Waits until the driver has freed the KFD process that this PID had before exec.
+///
+/// kfd_process.c:kfd_create_process drains the work queue of releases, but mmu_notifier_put adds a release to it
+/// only after an SRCU grace period. A program that opens the device earlier gets no sysfs folder, because the
+/// old one still has its name, and 6.12 then warns at the end of each of its queues (kobject_put of an object
+/// that kfd_procfs_add_queue never initialised).
+fn wait_for_earlier_life() {
+    let Ok(pid) = fs::read_link("/proc/self") else { return };
+    let folder = Path::new("/sys/class/kfd/kfd/proc").join(pid);
+    let begin = Instant::now();
+    while folder.exists() && begin.elapsed() < EARLIER_LIFE {
+        sleep(Duration::from_millis(1));
+    }
 }
 
 /// The GPUs of the machine, at least one.
