@@ -84,7 +84,7 @@ impl fmt::Display for Lockdown {
     }
 }
 
-/// None in any field means that it could not be read, not that it is off.
+/// None in a field means that it could not be read, not that it is off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preflight {
     pub release: Option<String>,
@@ -92,7 +92,7 @@ pub struct Preflight {
     pub capabilities: Option<Capabilities>,
     /// Number of the PID namespace whose processes procfs shows.
     pub pid_namespace: Option<u64>,
-    /// None if securityfs is not mounted or the kernel has no lockdown.
+    /// Also None on a kernel that has no lockdown; read from securityfs.
     pub lockdown: Option<Lockdown>,
     /// 2 hides kernel addresses even from root.
     pub kptr_restrict: Option<i64>,

@@ -29,7 +29,7 @@ fn stopped() -> Result<SharedStream> {
 fn uid_name_and_cgroup_come_from_the_kernel() -> Result<()> {
     set_permissions("/dev/kfd", Permissions::from_mode(0o666))?;
     let mut stream = stopped()?;
-    // root joins the cgroup, then another user's process runs
+    // The shell becomes the workload by exec, so its PID is the one that joins the cgroup.
     let id = "5d".repeat(32);
     let leaf = format!("cri-containerd-{id}.scope");
     let script = format!("exec {} short --cgroup=pods/{leaf}", workload::program());
