@@ -34,8 +34,8 @@ pub(crate) fn evict_process(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// `int kfd_dqm_evict_pasid(dqm, u32 pasid)`, on 7.2 `int kfd_evict_process_device(struct kfd_process_device *pdd)`:
-/// after a fault.
+/// `int kfd_dqm_evict_pasid(dqm, u32 pasid)`, on 7.2 `int kfd_evict_process_device(struct kfd_process_device
+/// *pdd)`: after a fault.
 #[kprobe]
 pub(crate) fn evict_fault(_ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::EvictFault);
@@ -60,13 +60,17 @@ pub(crate) fn evict_return(ctx: RetProbeContext) -> u32 {
     counters::hit(ProbeId::EvictReturn);
     let result = ctx.ret::<u64>() as i32;
     match nested::leave::<Slot>() {
-        Some(call) if result < 0 && call.process != 0 => failed(&call, result),
+        Some(call) if call.process != 0 && result < 0 && result != -EIO => failed(&call, result),
         _ => {}
     }
     0
 }
 
-/// `kfd_process_evict_queues` failed. It reports success where a GPU's error is -EIO (a hang or a reset).
+/// What `kfd_process_evict_queues` returns of a GPU that hangs or is being reset: its queues are evicted, and
+/// nothing is rolled back.
+const EIO: i32 = 5;
+
+/// `kfd_process_evict_queues` failed and restored the GPUs before.
 #[inline(always)]
 fn failed(call: &Slot, result: i32) {
     let Some(entry) = processes::known(ProbeId::EvictReturn, call.process, Met::Anywhere) else { return };
