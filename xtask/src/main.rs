@@ -19,7 +19,7 @@ use bench::{daemon, overhead};
 use check::{dashboards, deny, fuzz, links, manifests, rules};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use vm::{demo, fixtures, scenario, soak, verdicts};
+use vm::{demo, fixtures, picture, scenario, soak, verdicts};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Set-up, build, VM test bed, tests and demo of kfd-trace.")]
@@ -40,14 +40,18 @@ enum Command {
     Fixtures,
     /// Boot every kernel of the matrix once and write docs/kernels.md
     Kernels,
-    /// Play random lives of KFD processes in the VM and hold the tracer against a ledger of them
+    /// Write docs/page.png, the picture of the page in README.md, from a run in the VM (needs Debian's
+    /// chromium)
+    Picture,
+    /// Play random lives of KFD processes in the VM and compare the tracer with a ledger of them
     Scenario(scenario::Args),
-    /// Play random lives for an hour of the guest's time, and hold the tracer's memory against what it was
+    /// Play random lives for an hour of the guest's time, and compare the tracer's memory with what it was
     Soak(soak::Args),
     /// Measure what the tracer costs
     #[command(subcommand)]
     Bench(Benchmark),
-    /// Feed made-up input to the readers of records, BTF, symbols, flags, procfs and sysfs, until they break or the time is over
+    /// Feed synthetic input to the readers of records, BTF, symbols, flags, procfs and sysfs, until one
+    /// breaks or the time is over
     Fuzz(fuzz::Args),
     /// Check the recording rules and alerts of Prometheus and run their tests, and check the exposition
     Rules,
@@ -57,7 +61,8 @@ enum Command {
     Links,
     /// Check licences, duplicates, sources and advisories of the dependencies
     Deny,
-    /// Check the manifests of Kubernetes: against the published schemas, and against the daemon's flags, pages and capabilities
+    /// Check the manifests of Kubernetes: against the published schemas, and against the daemon's flags,
+    /// pages and capabilities
     Manifests,
     /// Write Grafana's dashboards and check them
     Dashboards(dashboards::Args),
@@ -86,6 +91,7 @@ fn main() -> ExitCode {
         Command::Soak(args) => return exit(soak::soak(&args)),
         Command::Fixtures => fixtures::fixtures().map(drop),
         Command::Kernels => verdicts::write(),
+        Command::Picture => picture::picture(),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
         Command::Bench(Benchmark::Daemon(args)) => return exit(daemon::bench(&args)),

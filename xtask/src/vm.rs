@@ -13,6 +13,7 @@ pub(crate) mod kbuild;
 pub(crate) mod kernels;
 pub(crate) mod kfdsim;
 pub(crate) mod modules;
+pub(crate) mod picture;
 pub(crate) mod pulse;
 pub(crate) mod qemu;
 pub(crate) mod scenario;

@@ -31,7 +31,8 @@ impl Load {
         Ok(Self { held, noise, busy: Steered::having(&["create aql", "create aql gpu=1", "create sdma"])? })
     }
 
-    /// Something of everything that is counted. Of its packets and SDMA commands some are left in the backlog.
+    /// Something of everything that is counted. Of its packets and SDMA commands some are left in the
+    /// backlog.
     fn turn(&mut self) -> Result<()> {
         let work = ["submit 0 9", "retire 0 8", "submit 2 64", "retire 2 32"];
         for operation in work.iter().chain(&["create aql", "update 0 50", "cu-mask 0", "destroy 3"]) {
@@ -113,7 +114,7 @@ fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
     lingering.undo()
 }
 
-/// `cargo xtask vm --kernel 6.12 --stage service -- --ignored --nocapture pictures`
+/// For `cargo xtask picture` (xtask/src/vm/picture.rs).
 #[test]
 #[ignore = "prints a table, and the page that docs/page.png shows"]
 fn pictures() -> Result<()> {
