@@ -2,6 +2,7 @@
 //! fields that the programs read, and what this process may do here. Reads files, attaches nothing.
 
 pub(crate) mod bpf;
+pub mod bpf_info;
 pub mod btf;
 pub mod findings;
 pub mod loading;

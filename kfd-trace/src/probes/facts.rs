@@ -1,8 +1,8 @@
 //! What this kernel reports about itself, reduced to what the plan, the loader and the decoder need.
 
-use super::maps::missed::InfoLayout;
 use super::mqds::MqdWalk;
 use crate::kernel::Kernel;
+use crate::kernel::bpf_info::InfoLayout;
 use crate::model::ioctl::IOCTLS;
 use crate::model::layout::{PropertyField, QueueLayout};
 use kfd_trace_common::limits::PROPERTIES_LEN;

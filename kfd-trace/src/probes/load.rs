@@ -79,7 +79,7 @@ const SIZED: [&str; 14] = [
     "PASIDS",
     "PROCESSES",
     "RELEASING",
-    "SEATS",
+    "CALLER_SLOTS",
     "UPDATES",
     "USER_QUEUES",
 ];

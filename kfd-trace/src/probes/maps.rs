@@ -52,7 +52,7 @@ pub(crate) struct SharedMaps {
     losses: Mapped,
     /// Calls that found the sums of ioctls full, by command number.
     rest: Mapped,
-    seats: CallerSlots,
+    slots: CallerSlots,
     /// Results of [`Lookup`].
     entry: Mapped,
 }
@@ -65,7 +65,7 @@ impl SharedMaps {
             counters: words(load::COUNTERS)?,
             losses: words(load::LOSSES)?,
             rest: Mapped::new::<IoctlStat>(ebpf, "IOCTL_REST")?,
-            seats: CallerSlots::new(ebpf)?,
+            slots: CallerSlots::new(ebpf)?,
             entry,
         })
     }
@@ -76,18 +76,18 @@ impl SharedMaps {
 
     pub(crate) fn read(&self, ebpf: &Ebpf) -> Result<Tables, LoadError> {
         let (lookup, counters) = (self.lookup(ebpf), self.counters());
-        let (mut ioctls, stats) = sums::ioctls(&lookup, &self.seats)?;
+        let (mut ioctls, stats) = sums::ioctls(&lookup, &self.slots)?;
         ioctls.extend(self.rest(&counters));
-        let (errors, error_counts) = sums::errors(&lookup, &self.seats)?;
-        let (in_flight, calls) = self.seats.in_flight(&lookup)?;
-        let seats = self.seats.taken();
-        let crowded = Crowded { ioctls: stats, errors: error_counts, in_flight: calls, seats };
+        let (errors, error_counts) = sums::errors(&lookup, &self.slots)?;
+        let (in_flight, calls) = self.slots.in_flight(&lookup)?;
+        let slots = self.slots.taken();
+        let crowded = Crowded { ioctls: stats, errors: error_counts, in_flight: calls, slots };
         Ok(Tables { ioctls, errors, in_flight, counters, crowded, ..Tables::default() })
     }
 
     /// The tables that are mapped; reading them cannot fail.
     pub(crate) fn mapped(&self) -> Tables {
-        let (mut ioctls, errors) = sums::seated(&self.seats);
+        let (mut ioctls, errors) = sums::of_slots(&self.slots);
         let counters = self.counters();
         ioctls.extend(self.rest(&counters));
         Tables { ioctls, errors, counters, ..Tables::default() }
@@ -123,8 +123,8 @@ impl SharedMaps {
     /// Drops what the maps have counted for ended processes.
     pub(crate) fn retire(&mut self, ebpf: &Ebpf, ended: &BTreeSet<ProcessId>) -> Result<(), LoadError> {
         let lookup = Lookup { ebpf, answer: &self.entry };
-        sums::retire(&lookup, &self.seats, ended)?;
-        self.seats.retire(&lookup, ended)
+        sums::retire(&lookup, &self.slots, ended)?;
+        self.slots.retire(&lookup, ended)
     }
 
     /// One round of freeing slots: see [`CallerSlots::tidy`].
@@ -134,7 +134,7 @@ impl SharedMaps {
         ended: impl Fn(u32, u32) -> bool,
     ) -> Result<(), LoadError> {
         let lookup = Lookup { ebpf, answer: &self.entry };
-        if self.seats.tidy(&lookup, ended)? { lookup.void() } else { Ok(()) }
+        if self.slots.tidy(&lookup, ended)? { lookup.void() } else { Ok(()) }
     }
 
     /// The number of the process at this address, if the BPF side has seen it.

@@ -11,6 +11,7 @@ pub mod facts;
 pub mod functions;
 pub mod load;
 mod maps;
+pub mod memory;
 pub mod mqds;
 mod multi;
 mod narrow;

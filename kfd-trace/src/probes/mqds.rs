@@ -7,8 +7,7 @@
 //! lock: if anything cannot be read, the result is unknown.
 
 use super::functions::Functions;
-use super::walk::peek::KernelMemory;
-use super::walk::word;
+use super::memory::{KernelMemory, word};
 use crate::kernel::Kernel;
 use std::collections::BTreeSet;
 
@@ -167,7 +166,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probes::walk::samples::Words;
+    use crate::probes::memory::samples::Words;
 
     const LIST: u64 = 0x1000;
     const CPU: u64 = 0x2000;

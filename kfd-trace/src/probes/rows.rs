@@ -54,21 +54,17 @@ pub const PROBES: &[ProbeRow] = &[
     ),
     ProbeRow::exit(ProbeId::Open, Site::Function(&["kfd_open"]), "opens of /dev/kfd, failed ones too"),
     ProbeRow::entry(ProbeId::Release, Site::Function(&["kfd_release"]), "closes of /dev/kfd").needs(FILE),
-    ProbeRow::entry(ProbeId::QueueAdd, Site::Function(&["kfd_procfs_add_queue"]), "births of queues")
+    ProbeRow::entry(ProbeId::QueueAdd, Site::Function(&["kfd_procfs_add_queue"]), "creation of queues")
         .needs(QUEUE)
         .required(),
-    ProbeRow::entry(ProbeId::QueueDel, Site::Function(&["kfd_procfs_del_queue"]), "ends of queues")
+    ProbeRow::entry(ProbeId::QueueDel, Site::Function(&["kfd_procfs_del_queue"]), "end of queues")
         .needs(QUEUE)
         .required(),
     ProbeRow::exit(ProbeId::QueueUpdateReturn, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
     ProbeRow::entry(ProbeId::QueueUpdate, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
-    ProbeRow::exit(
-        ProbeId::MqdReturn,
-        Site::Each(&[INIT_MQD, UPDATE_MQD, RESTORE_MQD]),
-        "which MQD writes are part of another",
-    )
-    .needs(QUEUE)
-    .of_gpus(),
+    ProbeRow::exit(ProbeId::MqdReturn, Site::Each(&[INIT_MQD, UPDATE_MQD, RESTORE_MQD]), "nested MQD writes")
+        .needs(QUEUE)
+        .of_gpus(),
     ProbeRow::entry(
         ProbeId::MqdInit,
         Site::Family { prefixes: &["init_mqd"], members: INIT_MQD },
@@ -93,7 +89,7 @@ pub const PROBES: &[ProbeRow] = &[
     ProbeRow::exit(
         ProbeId::EvictReturn,
         Site::Each(&[PROCESS_EVICT, FAULT_EVICT]),
-        "where the reason of an eviction ends",
+        "failed evictions, and the end of an eviction's reason",
     )
     .needs(EVICTION),
     ProbeRow::entry(ProbeId::EvictProcess, Site::Function(PROCESS_EVICT), "reasons of evictions")

@@ -7,13 +7,14 @@ use super::functions::Functions;
 use super::load::{self, Options, Room};
 use super::maps::SharedMaps;
 use super::maps::mapped::Mapped;
-use super::maps::missed::{InfoLayout, WatchedProbes};
+use super::maps::missed::WatchedProbes;
 use super::mqds::{Arrivals, MqdWalk};
 use super::narrow::{self, Unused};
 use super::plan::{self, Planned};
 use super::walk;
 use super::walk::peek::{self, KernelReader};
 use crate::events::tables::Tables;
+use crate::kernel::bpf_info::InfoLayout;
 use crate::kernel::thread;
 use crate::model::event::ProcessId;
 use crate::model::layout::QueueLayout;
@@ -103,7 +104,7 @@ impl Session {
         if sees_files(seen, self.leader_known)
             && let Err(error) = self.shared.remember(&self.ebpf)
         {
-            log::warn!("the process of each ioctl is looked up anew, which costs a little: {error}");
+            log::warn!("the process of each ioctl is looked up at every call, which is slower: {error}");
         }
         self.watch();
     }

@@ -8,11 +8,11 @@
 
 pub mod peek;
 
-use self::peek::KernelMemory;
 use super::facts::Facts;
+use super::memory::{KernelMemory, half, quarter, word};
 use crate::events::decode::secondary;
 use crate::kernel::Kernel;
-use crate::model::event::{Origin, QueueCreate};
+use crate::model::event::{Origin, QueueFacts};
 use crate::model::inventory::Listed;
 use crate::model::layout::QueueLayout;
 use std::collections::{BTreeMap, BTreeSet};
@@ -222,7 +222,7 @@ impl Walk {
         Some(TableEntry { address: process, leader, pasid, process: listed })
     }
 
-    fn queue(&self, memory: &mut impl KernelMemory, queue: u64, met: &mut Met) -> Option<QueueCreate> {
+    fn queue(&self, memory: &mut impl KernelMemory, queue: u64, met: &mut Met) -> Option<QueueFacts> {
         let mut properties = vec![0; self.properties_bytes];
         if !memory.read(queue + self.queue_properties, &mut properties) {
             return None;
@@ -230,7 +230,7 @@ impl Walk {
         let device = word(memory, queue + self.queue_device);
         let gpu_id = device.and_then(|device| half(memory, device + self.device_id));
         met.devices.extend(device.zip(gpu_id));
-        Some(QueueCreate { origin: Origin::Standing, ..self.layout.queue(&properties, gpu_id, 0) })
+        Some(QueueFacts { origin: Origin::Standing, ..self.layout.queue(&properties, gpu_id, 0) })
     }
 }
 
@@ -239,49 +239,15 @@ impl Walk {
 fn buckets(kernel: &Kernel, table: u64) -> Result<u64, String> {
     let room = kernel.symbols.room_at("amdgpu", table).unwrap_or(0) / 8;
     let buckets = if room.is_power_of_two() { room } else { room.next_power_of_two() / 2 };
-    let error = format!("the table of processes has room for {buckets} buckets, which cannot be");
+    let error = format!("the table of processes has room for {buckets} buckets, which is not plausible");
     if BUCKETS.contains(&buckets) { Ok(buckets) } else { Err(error) }
-}
-
-pub(super) fn word(memory: &mut impl KernelMemory, address: u64) -> Option<u64> {
-    let mut bytes = [0; 8];
-    memory.read(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
-}
-
-fn half(memory: &mut impl KernelMemory, address: u64) -> Option<u32> {
-    let mut bytes = [0; 4];
-    memory.read(address, &mut bytes).then(|| u32::from_le_bytes(bytes))
-}
-
-fn quarter(memory: &mut impl KernelMemory, address: u64) -> Option<u16> {
-    let mut bytes = [0; 2];
-    memory.read(address, &mut bytes).then(|| u16::from_le_bytes(bytes))
-}
-
-#[cfg(test)]
-pub(super) mod samples {
-    use super::{BTreeMap, KernelMemory};
-
-    /// Memory as 8-byte words.
-    #[derive(Default)]
-    pub(in super::super) struct Words(pub(in super::super) BTreeMap<u64, u64>);
-
-    impl KernelMemory for Words {
-        fn read(&mut self, address: u64, out: &mut [u8]) -> bool {
-            for (byte, at) in out.iter_mut().zip(address..) {
-                let Some(word) = self.0.get(&(at & !7)) else { return false };
-                *byte = word.to_le_bytes()[usize::try_from(at & 7).unwrap()];
-            }
-            true
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::samples::Words;
     use super::*;
     use crate::model::layout::PropertyField;
+    use crate::probes::memory::samples::Words;
 
     const TABLE: u64 = 0x1000;
     const PROCESS: u64 = 0x2000;

@@ -10,40 +10,11 @@ use super::process::{Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd};
 use super::rows::State;
 use super::source::Source;
-use crate::model::event::{Body, Event, QueueCreate, QueueType};
+pub use super::totals::Difference;
+use crate::model::event::{Body, Event, QueueFacts, QueueType};
 use crate::model::incident::QueueUpdate;
 use crate::model::inventory::{Listed, Place};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Differences between the probes and a list of the driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Difference {
-    /// A queue that lives here but no longer exists in the driver.
-    Ghost,
-    /// A queue that the driver has and the state does not know.
-    Missing,
-    /// A queue that the kernel has but sysfs does not list.
-    Unlisted,
-    /// The driver reports other properties.
-    Properties,
-}
-
-impl Difference {
-    /// All differences.
-    pub const ALL: &'static [Difference] =
-        &[Difference::Ghost, Difference::Missing, Difference::Unlisted, Difference::Properties];
-
-    /// The name in metrics and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Difference::Ghost => "ghost",
-            Difference::Missing => "missing",
-            Difference::Unlisted => "unlisted",
-            Difference::Properties => "properties",
-        }
-    }
-}
 
 /// One difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,7 +112,7 @@ impl State {
         &self,
         list: &'a Inventory,
         finding: &FoundDifference,
-    ) -> Option<(&'a Listed, &'a QueueCreate)> {
+    ) -> Option<(&'a Listed, &'a QueueFacts)> {
         let row = finding.key.filter(|_| finding.difference != Difference::Missing);
         match row.and_then(|key| self.process(key)) {
             Some(row) if self.shown(list, row) != Shown::Itself => None,
@@ -256,7 +227,7 @@ fn type_by(source: Source, known: Option<QueueType>, listed: Option<QueueType>) 
 }
 
 /// Whether a property that both report differs.
-fn differs(known: &QueueCreate, listed: &QueueCreate, source: Source) -> bool {
+fn differs(known: &QueueFacts, listed: &QueueFacts, source: Source) -> bool {
     fn unlike<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
         one.is_some() && other.is_some() && one != other
     }

@@ -1,10 +1,39 @@
 //! Totals that outlive the rows they came from: none of them ever decreases.
 
 use super::queue::{Cause, MqdWrites, QueueLabel};
-use super::reconcile::Difference;
 use super::source::Source;
 use crate::model::incident::Trigger;
 use std::collections::BTreeMap;
+
+/// Differences between the probes and a list of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Difference {
+    /// A queue that lives here but no longer exists in the driver.
+    Ghost,
+    /// A queue that the driver has and the state does not know.
+    Missing,
+    /// A queue that the kernel has but sysfs does not list.
+    Unlisted,
+    /// The driver reports other properties.
+    Properties,
+}
+
+impl Difference {
+    /// All differences.
+    pub const ALL: &'static [Difference] =
+        &[Difference::Ghost, Difference::Missing, Difference::Unlisted, Difference::Properties];
+
+    /// The name in metrics and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Difference::Ghost => "ghost",
+            Difference::Missing => "missing",
+            Difference::Unlisted => "unlisted",
+            Difference::Properties => "properties",
+        }
+    }
+}
 
 /// An inconsistency in the records. Each occurrence is counted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,7 +116,7 @@ pub struct Totals {
     pub queues_created: BTreeMap<QueueLabel, u64>,
     /// Queues whose end was seen or inferred. Includes destroys that the driver then failed.
     pub queues_destroyed: BTreeMap<(QueueLabel, Cause), u64>,
-    /// Destroys that failed after they were counted: the queue lives on.
+    /// Destroys that failed after they were counted: the queue still exists.
     pub queues_revived: BTreeMap<QueueLabel, u64>,
     /// Existing queues that were found.
     pub queues_adopted: u64,
@@ -122,7 +151,7 @@ impl Totals {
     }
 
     /// Sum over all labels and causes.
-    #[must_use]
+    #[cfg(test)]
     pub fn destroyed(&self) -> u64 {
         self.queues_destroyed.values().sum()
     }

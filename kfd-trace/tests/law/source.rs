@@ -1,5 +1,5 @@
-//! Which file of the crate uses which other: read from the `use` lines and from the paths in the code and in the
-//! arguments of macros, without tests.
+//! Which file of the crate uses which other: read from the `use` lines and from the paths in the code and in
+//! the arguments of macros, without tests.
 
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};

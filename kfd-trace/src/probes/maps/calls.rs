@@ -8,7 +8,7 @@ use crate::events::tables::InFlightRow;
 use crate::model::event::ProcessId;
 use crate::probes::error::LoadError;
 use aya::Ebpf;
-use kfd_trace_common::in_flight::{Caller, SUMS, Seat, Slot, busy};
+use kfd_trace_common::in_flight::{Caller, CallerSlot, OpenCall, SUMS, busy};
 use kfd_trace_common::stat::Sum;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
@@ -21,25 +21,31 @@ pub(crate) struct CallerSlots {
 
 impl CallerSlots {
     pub(crate) fn new(ebpf: &Ebpf) -> Result<Self, LoadError> {
-        Ok(CallerSlots { mapped: Mapped::new::<Seat>(ebpf, "SEATS")?, leaving: Leaving::default() })
+        Ok(CallerSlots {
+            mapped: Mapped::new::<CallerSlot>(ebpf, "CALLER_SLOTS")?,
+            leaving: Leaving::default(),
+        })
     }
 
     /// All places for sums.
     pub(crate) fn sums(&self) -> impl Iterator<Item = Element<'_>> {
-        self.mapped.elements::<Seat>().flat_map(|seat| seat.parts::<Sum>(offset_of!(Seat, sums), SUMS))
+        self.mapped
+            .elements::<CallerSlot>()
+            .flat_map(|slot| slot.parts::<Sum>(offset_of!(CallerSlot, sums), SUMS))
     }
 
     /// The calls, oldest first, and how many of them are in the hash map.
     pub(crate) fn in_flight(&self, lookup: &Lookup<'_>) -> Result<(Vec<InFlightRow>, usize), LoadError> {
-        let crowd = lookup.entries(&IN_FLIGHT)?.into_iter().map(|(tid, slot)| (tid, row(tid, &slot)));
+        let crowd = lookup.entries(&IN_FLIGHT)?.into_iter().map(|(tid, call)| (tid, row(tid, &call)));
         let mut rows: BTreeMap<u32, InFlightRow> = crowd.collect();
         let crowded = rows.len();
-        let seated =
-            self.mapped.elements::<Seat>().filter_map(in_call).map(|Caller { thread, slot, .. }| {
+        let holders = self.mapped.elements::<CallerSlot>().filter_map(in_call).map(
+            |Caller { thread, call, .. }| {
                 let (caller_tgid, tid) = ids(thread);
-                (tid, row(tid, &Slot { caller_tgid, ..slot }))
-            });
-        rows.extend(seated);
+                (tid, row(tid, &OpenCall { caller_tgid, ..call }))
+            },
+        );
+        rows.extend(holders);
         let mut rows: Vec<_> = rows.into_values().collect();
         rows.sort_by_key(|row| row.entered_ns);
         Ok((rows, crowded))
@@ -47,7 +53,7 @@ impl CallerSlots {
 
     /// Number of threads that have a slot.
     pub(crate) fn taken(&self) -> usize {
-        self.mapped.elements::<Seat>().filter(|seat| seat.owner().is_some()).count()
+        self.mapped.elements::<CallerSlot>().filter(|slot| slot.owner().is_some()).count()
     }
 
     /// One round of freeing slots, one second after the previous one. `ended`: whether the thread of this
@@ -58,13 +64,13 @@ impl CallerSlots {
         lookup: &Lookup<'_>,
         ended: impl Fn(u32, u32) -> bool,
     ) -> Result<bool, LoadError> {
-        let seats: Vec<Element<'_>> = self.mapped.elements::<Seat>().collect();
-        let round = self.leaving.round(&seats, |thread| {
+        let slots: Vec<Element<'_>> = self.mapped.elements::<CallerSlot>().collect();
+        let round = self.leaving.round(&slots, |thread| {
             let (tgid, tid) = ids(thread);
             ended(tgid, tid)
         });
-        for seat in round.claims {
-            lookup.remove(&CLAIMS, seat)?;
+        for slot in round.claims {
+            lookup.remove(&CLAIMS, slot)?;
         }
         Ok(round.suspects)
     }
@@ -76,11 +82,11 @@ impl CallerSlots {
         lookup: &Lookup<'_>,
         ended: &BTreeSet<ProcessId>,
     ) -> Result<(), LoadError> {
-        for (seat, element) in (0u32..).zip(self.mapped.elements::<Seat>()) {
-            self.leaving.retire(seat, element, |process| ended.contains(&ProcessId(process)));
+        for (slot, element) in (0u32..).zip(self.mapped.elements::<CallerSlot>()) {
+            self.leaving.retire(slot, element, |process| ended.contains(&ProcessId(process)));
         }
-        for (tid, slot) in lookup.entries(&IN_FLIGHT)? {
-            if ended.contains(&ProcessId(slot.process)) {
+        for (tid, call) in lookup.entries(&IN_FLIGHT)? {
+            if ended.contains(&ProcessId(call.process)) {
                 lookup.remove(&IN_FLIGHT, tid)?;
             }
         }
@@ -89,11 +95,11 @@ impl CallerSlots {
 }
 
 /// A thread in a call. A slot that its thread writes during the read is read again.
-fn in_call(seat: Element<'_>) -> Option<Caller> {
-    seat.owner()?;
-    let mut caller: Caller = seat.copy();
+fn in_call(slot: Element<'_>) -> Option<Caller> {
+    slot.owner()?;
+    let mut caller: Caller = slot.copy();
     for _ in 0..3 {
-        let again: Caller = seat.copy();
+        let again: Caller = slot.copy();
         if again == caller {
             break;
         }
@@ -102,8 +108,8 @@ fn in_call(seat: Element<'_>) -> Option<Caller> {
     (caller.busy == busy::IN_CALL).then_some(caller)
 }
 
-fn row(tid: u32, slot: &Slot) -> InFlightRow {
-    let Slot { entered_ns, process, cmd, tgid, caller_tgid, .. } = *slot;
+fn row(tid: u32, call: &OpenCall) -> InFlightRow {
+    let OpenCall { entered_ns, process, cmd, tgid, caller_tgid, .. } = *call;
     InFlightRow { process: ProcessId(process), tgid, caller_tgid, tid, cmd, entered_ns }
 }
 

@@ -10,7 +10,7 @@ use crate::probes::error::{LoadError, chain};
 use crate::probes::walk::peek;
 use aya::maps::{HashMap, Map, MapError};
 use aya::{Ebpf, Pod};
-use kfd_trace_common::in_flight::Slot;
+use kfd_trace_common::in_flight::OpenCall;
 use kfd_trace_common::limits::{IN_FLIGHT_MAX, PEEK_LEN};
 use kfd_trace_common::lookup::{table, verb};
 use kfd_trace_common::peek::Answer;
@@ -58,11 +58,11 @@ pub(crate) const IOCTL_ERRORS: LookupTable<ErrorKey, u64> =
         [key.process, u64::from(key.errno) << 32 | u64::from(key.cmd)]
     });
 
-pub(crate) const IN_FLIGHT: LookupTable<u32, Slot> =
+pub(crate) const IN_FLIGHT: LookupTable<u32, OpenCall> =
     LookupTable::new("IN_FLIGHT", table::IN_FLIGHT, |tid| [u64::from(tid), 0]);
 
 pub(crate) const CLAIMS: LookupTable<u32, u64> =
-    LookupTable::new("CLAIMS", table::CLAIMS, |seat| [u64::from(seat), 0]);
+    LookupTable::new("CLAIMS", table::CLAIMS, |slot| [u64::from(slot), 0]);
 
 pub(crate) const PROCESSES: LookupTable<u64, Entry> =
     LookupTable::new("PROCESSES", table::PROCESSES, |address| [address, 0]);

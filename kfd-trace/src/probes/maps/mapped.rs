@@ -104,7 +104,7 @@ impl<'a> Element<'a> {
 
     /// Clears the owner if it is still this one; everything else stays unchanged, for the next owner to
     /// clear.
-    pub(crate) fn let_go(&self, owner: u64) -> bool {
+    pub(crate) fn release(&self, owner: u64) -> bool {
         self.passes(owner, 0)
     }
 
@@ -177,7 +177,7 @@ mod tests {
         let memory = words(&[7, 1, 2]);
         let element = Element(&memory);
         assert_eq!((element.owner(), element.copy::<[u64; 2]>()), (Some(7), [7, 1]));
-        assert!(!element.let_go(6) && element.let_go(7) && !element.let_go(7));
+        assert!(!element.release(6) && element.release(7) && !element.release(7));
         assert_eq!((element.owner(), element.copy::<[u64; 3]>()), (None, [0, 1, 2]));
     }
 
@@ -185,7 +185,7 @@ mod tests {
     fn only_slots_without_an_owner_are_given_back() {
         let memory = words(&[7]);
         assert!(
-            !Element(&memory).give_back(8) && Element(&memory).let_go(7) && Element(&memory).give_back(7)
+            !Element(&memory).give_back(8) && Element(&memory).release(7) && Element(&memory).give_back(7)
         );
         assert_eq!(Element(&memory).owner(), Some(7));
     }

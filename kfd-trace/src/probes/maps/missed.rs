@@ -1,7 +1,7 @@
 //! Reads how often the kernel did not run a probe's program: for the program from its own info, for its
 //! attach points from the info of their links. Both exist since Linux 6.7, which shows in the kernel's types.
 
-use crate::kernel::Btf;
+use crate::kernel::bpf_info::{Info, InfoLayout, KPROBE_MULTI, LINK_PROGRAM, LINK_TYPE, PROGRAM_ID};
 use crate::model::missed::Missed;
 use crate::model::verdict::ProbeStatus;
 use crate::probes::attach::Links;
@@ -12,31 +12,8 @@ use aya::Ebpf;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
-
-/// Byte offsets in the result of BPF_OBJ_GET_INFO_BY_FD (include/uapi/linux/bpf.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InfoLayout {
-    /// `bpf_prog_info.recursion_misses`
-    program: usize,
-    /// `bpf_link_info.perf_event.kprobe.missed`
-    link: usize,
-    /// `bpf_link_info.kprobe_multi.missed`; `None` if links on many functions do not count it.
-    multi: Option<usize>,
-}
-
-impl InfoLayout {
-    /// `None` if misses of kprobes are not counted. `recursion_misses` is older than the counting of kprobes
-    /// in it; the other field was added together with that (6.7).
-    #[must_use]
-    pub fn find(vmlinux: &Btf) -> Option<Self> {
-        let place = |strukt, path| usize::try_from(vmlinux.offset_of(strukt, path).ok()?.offset).ok();
-        let program = place("bpf_prog_info", "recursion_misses")?;
-        let link = place("bpf_link_info", "perf_event.kprobe.missed")?;
-        Some(InfoLayout { program, link, multi: place("bpf_link_info", "kprobe_multi.missed") })
-    }
-}
 
 /// The probes whose misses are read.
 #[derive(Default)]
@@ -162,49 +139,4 @@ fn links(procfs: &Path) -> Vec<Link> {
         Some(Link { fd, program: info.half(LINK_PROGRAM) })
     };
     entries.filter_map(link).collect()
-}
-
-/// `bpf_link_info.type` and `.prog_id`, `bpf_prog_info.id`, `BPF_LINK_TYPE_KPROBE_MULTI`
-/// (include/uapi/linux/bpf.h)
-const LINK_TYPE: usize = 0;
-const LINK_PROGRAM: usize = 8;
-const PROGRAM_ID: usize = 4;
-const KPROBE_MULTI: u32 = 8;
-
-/// Result of BPF_OBJ_GET_INFO_BY_FD for a program or link: larger than any kernel's structure.
-struct Info([u8; 512]);
-
-/// `union bpf_attr`, as far as BPF_OBJ_GET_INFO_BY_FD reads it.
-#[repr(C)]
-struct Attr {
-    bpf_fd: u32,
-    info_len: u32,
-    info: u64,
-}
-
-impl Info {
-    fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
-        // Zeros: the kernel reads counts and addresses of further buffers from here, and there are none.
-        let mut info = Info([0; 512]);
-        let attr = Attr {
-            bpf_fd: fd.as_raw_fd().cast_unsigned(),
-            info_len: 512,
-            info: info.0.as_mut_ptr().expose_provenance() as u64,
-        };
-        // SAFETY: the kernel reads `attr` and writes at most `info_len` bytes to `info`, both of which live
-        // until it returns.
-        let result =
-            unsafe { libc::syscall(libc::SYS_bpf, OBJ_GET_INFO_BY_FD, &raw const attr, size_of::<Attr>()) };
-        if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
-    }
-
-    /// What the kernel does not have is 0: [`InfoLayout`] is of the same kernel.
-    fn word(&self, at: usize) -> u64 {
-        self.0.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
-    }
-
-    fn half(&self, at: usize) -> u32 {
-        self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
-    }
 }

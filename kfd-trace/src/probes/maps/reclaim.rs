@@ -19,7 +19,7 @@ const EACH: u32 = 5;
 pub(crate) struct Leaving {
     rounds: u32,
     suspected: BTreeMap<u32, Suspect>,
-    let_go: BTreeSet<u32>,
+    released: BTreeSet<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,39 +41,39 @@ pub(crate) struct Round {
 
 impl Leaving {
     /// A slot by its number: it becomes suspect if it is of a process that has ended.
-    pub(crate) fn retire(&mut self, seat: u32, element: Element<'_>, ended: impl Fn(u64) -> bool) {
+    pub(crate) fn retire(&mut self, slot: u32, element: Element<'_>, ended: impl Fn(u64) -> bool) {
         let Some(thread) = element.owner() else { return };
-        let process = element.copy::<Caller>().slot.process;
+        let process = element.copy::<Caller>().call.process;
         if ended(process) {
-            self.suspected.insert(seat, Suspect { thread, process: Some(process) });
+            self.suspected.insert(slot, Suspect { thread, process: Some(process) });
         }
     }
 
     /// One round, over all slots in the order of their numbers. A call in progress does not end with its
     /// thread: it is reported as a call whose return was not seen for as long as its process exists.
-    pub(crate) fn round(&mut self, seats: &[Element<'_>], ended: impl Fn(u64) -> bool) -> Round {
-        let at = |seat: u32| usize::try_from(seat).ok().and_then(|seat| seats.get(seat));
-        let let_go = std::mem::take(&mut self.let_go);
-        let claims = let_go.into_iter().filter(|seat| at(*seat).is_some_and(|seat| seat.owner().is_none()));
+    pub(crate) fn round(&mut self, slots: &[Element<'_>], ended: impl Fn(u64) -> bool) -> Round {
+        let at = |slot: u32| usize::try_from(slot).ok().and_then(|slot| slots.get(slot));
+        let freed = std::mem::take(&mut self.released);
+        let claims = freed.into_iter().filter(|slot| at(*slot).is_some_and(|slot| slot.owner().is_none()));
         let claims = claims.collect();
         let leaves = |element: &Element<'_>, thread| is_idle(element) && ended(thread);
-        for (seat, suspect) in std::mem::take(&mut self.suspected) {
-            let Some(element) = at(seat).filter(|element| element.owner() == Some(suspect.thread)) else {
+        for (slot, suspect) in std::mem::take(&mut self.suspected) {
+            let Some(element) = at(slot).filter(|element| element.owner() == Some(suspect.thread)) else {
                 continue;
             };
             let sure = match suspect.process {
-                Some(process) => element.copy::<Caller>().slot.process == process,
+                Some(process) => element.copy::<Caller>().call.process == process,
                 None => leaves(element, suspect.thread),
             };
-            if sure && let_go_of(element, suspect) {
-                self.let_go.insert(seat);
+            if sure && release(element, suspect) {
+                self.released.insert(slot);
             }
         }
         self.rounds = self.rounds.wrapping_add(1);
         if self.rounds.is_multiple_of(EACH) {
-            for (seat, element) in (0u32..).zip(seats) {
+            for (slot, element) in (0u32..).zip(slots) {
                 let left = element.owner().filter(|thread| leaves(element, *thread));
-                let suspect = left.map(|thread| (seat, Suspect { thread, process: None }));
+                let suspect = left.map(|thread| (slot, Suspect { thread, process: None }));
                 self.suspected.extend(suspect);
             }
         }
@@ -86,22 +86,22 @@ fn is_idle(element: &Element<'_>) -> bool {
 }
 
 /// A thread that has started a call meanwhile keeps its slot.
-fn let_go_of(element: &Element<'_>, suspect: Suspect) -> bool {
+fn release(element: &Element<'_>, suspect: Suspect) -> bool {
     let was_idle = is_idle(element);
     if suspect.process.is_none() && !was_idle {
         return false;
     }
     let goes_on = || {
-        let Caller { slot, .. } = element.copy();
-        suspect.process.is_some_and(|process| slot.process != process) || (was_idle && !is_idle(element))
+        let Caller { call, .. } = element.copy();
+        suspect.process.is_some_and(|process| call.process != process) || (was_idle && !is_idle(element))
     };
-    element.let_go(suspect.thread) && (!goes_on() || !element.give_back(suspect.thread))
+    element.release(suspect.thread) && (!goes_on() || !element.give_back(suspect.thread))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kfd_trace_common::in_flight::Slot;
+    use kfd_trace_common::in_flight::OpenCall;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     const WORDS: usize = size_of::<Caller>() / size_of::<u64>();
@@ -111,8 +111,8 @@ mod tests {
 
     impl Sitting {
         fn of(thread: u64, process: u64, busy: u32) -> Self {
-            let slot = Slot { process, ..Caller::NONE.slot };
-            let caller = Caller { thread, slot, busy, ..Caller::NONE };
+            let call = OpenCall { process, ..Caller::NONE.call };
+            let caller = Caller { thread, call, busy, ..Caller::NONE };
             let words: [u64; WORDS] = zerocopy::transmute!(caller);
             Sitting(words.map(AtomicU64::new))
         }
@@ -131,18 +131,18 @@ mod tests {
         }
     }
 
-    fn round(leaving: &mut Leaving, seats: &[Sitting], ended: impl Fn(u64) -> bool) -> Round {
-        let elements: Vec<_> = seats.iter().map(Sitting::element).collect();
+    fn round(leaving: &mut Leaving, slots: &[Sitting], ended: impl Fn(u64) -> bool) -> Round {
+        let elements: Vec<_> = slots.iter().map(Sitting::element).collect();
         leaving.round(&elements, ended)
     }
 
     /// Runs up to the first round that makes a slot suspect.
-    fn suspecting(seats: &[Sitting], ended: impl Fn(u64) -> bool + Copy) -> Leaving {
+    fn suspecting(slots: &[Sitting], ended: impl Fn(u64) -> bool + Copy) -> Leaving {
         let mut leaving = Leaving::default();
         for _ in 1..EACH {
-            assert_eq!(round(&mut leaving, seats, ended), Round::default());
+            assert_eq!(round(&mut leaving, slots, ended), Round::default());
         }
-        assert_eq!(round(&mut leaving, seats, ended), Round { suspects: true, claims: vec![] });
+        assert_eq!(round(&mut leaving, slots, ended), Round { suspects: true, claims: vec![] });
         leaving
     }
 
@@ -152,76 +152,76 @@ mod tests {
 
     #[test]
     fn a_seat_of_an_ended_thread_is_free_after_three_rounds() {
-        let seats = [
+        let slots = [
             Sitting::of(7, 1, busy::NO),
             Sitting::of(8, 1, busy::NO),
             Sitting::of(9, 1, busy::UNWANTED),
             Sitting::of(0, 1, busy::NO),
         ];
         let ended = |thread| thread != 8;
-        let mut leaving = suspecting(&seats, ended);
-        assert_eq!([0, 1, 2].map(|seat: usize| seats[seat].holder()), [7, 8, 9], "not yet");
-        assert_eq!(round(&mut leaving, &seats, ended), claims(&[]));
-        assert_eq!([0, 1, 2].map(|seat: usize| seats[seat].holder()), [0, 8, 0]);
-        assert_eq!(round(&mut leaving, &seats, ended), claims(&[0, 2]));
-        assert_eq!(round(&mut leaving, &seats, ended), claims(&[]), "once");
+        let mut leaving = suspecting(&slots, ended);
+        assert_eq!([0, 1, 2].map(|slot: usize| slots[slot].holder()), [7, 8, 9], "not yet");
+        assert_eq!(round(&mut leaving, &slots, ended), claims(&[]));
+        assert_eq!([0, 1, 2].map(|slot: usize| slots[slot].holder()), [0, 8, 0]);
+        assert_eq!(round(&mut leaving, &slots, ended), claims(&[0, 2]));
+        assert_eq!(round(&mut leaving, &slots, ended), claims(&[]), "once");
     }
 
     #[test]
     fn a_call_under_way_keeps_its_seat() {
-        let seats = [Sitting::of(7, 1, busy::IN_CALL)];
+        let slots = [Sitting::of(7, 1, busy::IN_CALL)];
         let mut leaving = Leaving::default();
         for _ in 0..=2 * EACH {
-            assert_eq!(round(&mut leaving, &seats, |_| true), Round::default());
+            assert_eq!(round(&mut leaving, &slots, |_| true), Round::default());
         }
-        assert_eq!(seats[0].holder(), 7);
+        assert_eq!(slots[0].holder(), 7);
     }
 
     #[test]
     fn who_is_there_again_at_the_second_look_stays() {
-        let seats = [Sitting::of(7, 1, busy::NO), Sitting::of(8, 1, busy::NO)];
-        let mut leaving = suspecting(&seats, |_| true);
-        seats[1].0[0].store(18, Ordering::Relaxed);
-        assert_eq!(round(&mut leaving, &seats, |thread| thread != 7), claims(&[]));
-        assert_eq!(round(&mut leaving, &seats, |thread| thread != 7), claims(&[]));
-        assert_eq!((seats[0].holder(), seats[1].holder()), (7, 18));
+        let slots = [Sitting::of(7, 1, busy::NO), Sitting::of(8, 1, busy::NO)];
+        let mut leaving = suspecting(&slots, |_| true);
+        slots[1].0[0].store(18, Ordering::Relaxed);
+        assert_eq!(round(&mut leaving, &slots, |thread| thread != 7), claims(&[]));
+        assert_eq!(round(&mut leaving, &slots, |thread| thread != 7), claims(&[]));
+        assert_eq!((slots[0].holder(), slots[1].holder()), (7, 18));
     }
 
     #[test]
     fn who_begins_a_call_while_it_is_looked_for_keeps_its_seat() {
-        let seats = [Sitting::of(7, 1, busy::NO)];
-        let mut leaving = suspecting(&seats, |_| true);
+        let slots = [Sitting::of(7, 1, busy::NO)];
+        let mut leaving = suspecting(&slots, |_| true);
         let calls = |_| {
-            seats[0].becomes(&Sitting::of(7, 1, busy::IN_CALL));
+            slots[0].becomes(&Sitting::of(7, 1, busy::IN_CALL));
             true
         };
-        assert_eq!(round(&mut leaving, &seats, calls), claims(&[]));
-        assert_eq!(seats[0].holder(), 7);
-        assert_eq!(round(&mut leaving, &seats, |_| true), claims(&[]));
+        assert_eq!(round(&mut leaving, &slots, calls), claims(&[]));
+        assert_eq!(slots[0].holder(), 7);
+        assert_eq!(round(&mut leaving, &slots, |_| true), claims(&[]));
     }
 
     #[test]
     fn an_owner_that_reclaims_its_slot_keeps_its_claim() {
-        let seats = [Sitting::of(7, 1, busy::NO)];
-        let mut leaving = suspecting(&seats, |_| true);
-        assert_eq!(round(&mut leaving, &seats, |_| true), claims(&[]));
-        assert_eq!(seats[0].holder(), 0);
-        seats[0].0[0].store(7, Ordering::Relaxed);
-        assert_eq!(round(&mut leaving, &seats, |_| false), claims(&[]));
+        let slots = [Sitting::of(7, 1, busy::NO)];
+        let mut leaving = suspecting(&slots, |_| true);
+        assert_eq!(round(&mut leaving, &slots, |_| true), claims(&[]));
+        assert_eq!(slots[0].holder(), 0);
+        slots[0].0[0].store(7, Ordering::Relaxed);
+        assert_eq!(round(&mut leaving, &slots, |_| false), claims(&[]));
     }
 
     #[test]
     fn a_process_that_ended_leaves_the_seats_of_its_threads_but_not_of_those_that_go_on() {
-        let seats =
+        let slots =
             [Sitting::of(7, 1, busy::IN_CALL), Sitting::of(8, 2, busy::NO), Sitting::of(9, 1, busy::NO)];
         let mut leaving = Leaving::default();
-        for (seat, sitting) in (0u32..).zip(&seats) {
-            leaving.retire(seat, sitting.element(), |process| process == 1);
+        for (slot, sitting) in (0u32..).zip(&slots) {
+            leaving.retire(slot, sitting.element(), |process| process == 1);
         }
         // The thread has called as another program.
-        seats[2].becomes(&Sitting::of(9, 3, busy::NO));
-        assert_eq!(round(&mut leaving, &seats, |_| false), claims(&[]));
-        assert_eq!([0, 1, 2].map(|seat: usize| seats[seat].holder()), [0, 8, 9]);
-        assert_eq!(round(&mut leaving, &seats, |_| false), claims(&[0]));
+        slots[2].becomes(&Sitting::of(9, 3, busy::NO));
+        assert_eq!(round(&mut leaving, &slots, |_| false), claims(&[]));
+        assert_eq!([0, 1, 2].map(|slot: usize| slots[slot].holder()), [0, 8, 9]);
+        assert_eq!(round(&mut leaving, &slots, |_| false), claims(&[0]));
     }
 }

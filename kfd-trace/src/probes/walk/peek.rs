@@ -4,6 +4,7 @@ use crate::probes::error::{LoadError, chain};
 use crate::probes::facts::Facts;
 use crate::probes::load::{self, Options, Room};
 use crate::probes::maps::mapped::Mapped;
+use crate::probes::memory::KernelMemory;
 use crate::probes::plan::Plan;
 use aya::Ebpf;
 use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun};
@@ -14,12 +15,6 @@ use std::error::Error;
 
 const PROGRAM: &str = "peek";
 const MAP: &str = "PEEK";
-
-/// Kernel memory, read a few bytes at a time.
-pub trait KernelMemory {
-    /// Fills `out` from `address`; false if it cannot be read.
-    fn read(&mut self, address: u64, out: &mut [u8]) -> bool;
-}
 
 /// The program alone, not attached.
 pub struct Peek {

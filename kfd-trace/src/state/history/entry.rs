@@ -1,13 +1,12 @@
 //! One history entry: the minimum from which the event can be rebuilt.
 
-use super::Class;
 use super::owner::Owner;
-use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueCreate, QueueType};
+use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueFacts, QueueType};
 use crate::model::incident::{Eviction, UserQueueCall, VmFault};
 use crate::state::change::Change;
 use crate::state::queue::{Cause, Queue, QueueEnd};
 use crate::state::source::Source;
-use kfd_trace_common::kind::Kind;
+use kfd_trace_common::kind::{Class, Kind};
 use std::sync::Arc;
 
 /// What happened, when, and to which process.
@@ -29,7 +28,7 @@ pub struct Entry {
 pub enum What {
     ProcessSeen { standing: bool },
     ProcessRelease,
-    QueueCreate(Box<QueueCreate>),
+    QueueCreate(Box<QueueFacts>),
     QueueDestroy(Ended),
     QueueDestroyFailed { queue_id: u32, gpu_id: Option<u32>, errno: i32 },
     UserQueue(Box<UserQueueCall>),
@@ -73,11 +72,11 @@ impl Ended {
 
     /// The ended queue as a [`Queue`]; `at_ns` is the time of its end.
     fn queue(&self, at_ns: u64) -> Queue {
-        let facts = QueueCreate {
+        let facts = QueueFacts {
             queue_id: Some(self.queue_id),
             gpu_id: self.gpu_id,
             queue_type: self.queue_type,
-            ..QueueCreate::unknown(Origin::Other)
+            ..QueueFacts::unknown(Origin::Other)
         };
         let queue = Queue::standing(self.queue_id, &facts, Source::Probe, at_ns);
         let end = self.cause.map(|cause| QueueEnd { at_ns, cause });
@@ -212,7 +211,7 @@ impl What {
     /// Heap bytes of the entry, allocator overhead included.
     pub(super) fn heap(&self) -> usize {
         match self {
-            What::QueueCreate(_) => size_of::<QueueCreate>() + 16,
+            What::QueueCreate(_) => size_of::<QueueFacts>() + 16,
             What::UserQueue(call) => size_of::<UserQueueCall>() + call.comm.len() + 32,
             other if other.hit().is_empty() => 0,
             other => size_of_val(other.hit()) + 16,
@@ -231,7 +230,7 @@ impl What {
                 context_id: owner.and_then(|owner| owner.context_id),
             }),
             What::ProcessRelease => Body::ProcessRelease,
-            What::QueueCreate(facts) => Body::QueueCreate(QueueCreate::clone(facts)),
+            What::QueueCreate(facts) => Body::QueueCreate(QueueFacts::clone(facts)),
             What::QueueDestroy(queue) => {
                 Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.gpu_id, last: None }
             }

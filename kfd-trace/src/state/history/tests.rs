@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::event::{ProcessSeen, QueueCreate};
+use crate::model::event::{ProcessSeen, QueueFacts};
 use crate::model::incident::{Eviction, MqdOp, Trigger, VmFault};
 use crate::state::samples::{create, destroy, event, facts, seen};
 use crate::state::{Cause, StateLimits};
@@ -209,7 +209,7 @@ fn filters_choose() {
         world.take(&event(at, process, tgid, seen(false)));
         world.take(&event(at + 1, process, tgid, create(3)));
     }
-    let elsewhere = QueueCreate { gpu_id: Some(9), ..facts(4) };
+    let elsewhere = QueueFacts { gpu_id: Some(9), ..facts(4) };
     world.take(&event(30, 2, 702, Body::QueueCreate(elsewhere)));
     world.take(&of_gpu(40, Body::HwsHang { gpu_id: Some(GPU) }));
     world.history.driver(true, 2, 50, BOOT);
