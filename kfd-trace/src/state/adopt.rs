@@ -1,7 +1,7 @@
 //! Processes and queues that existed before the tracer, found in sysfs or by walking the kernel's structures.
 //!
-//! Reading takes time ([`ReadTimes`]). Records up to its end may still be in the ring buffer, so they are matched
-//! to the same process or queue; what ended after the reading began is not brought back.
+//! Reading takes time ([`ReadTimes`]). Records up to its end may still be in the ring buffer, so they are
+//! matched to the same process or queue; what ended after the reading began is not brought back.
 
 use super::change::Change;
 use super::process::{Process, ProcessKey};
@@ -9,7 +9,7 @@ use super::queue::{Cause, Queue};
 use super::rows::State;
 use super::source::{Source, Sources};
 use super::totals::Anomaly;
-use crate::model::event::{Body, Event, ProcessId, QueueCreate};
+use crate::model::event::{Body, Event, ProcessId, QueueFacts};
 use crate::model::inventory::Listed;
 
 /// When a source was read, CLOCK_MONOTONIC nanoseconds.
@@ -102,9 +102,11 @@ impl State {
         )
     }
 
-    /// A live row of this tgid with another start belongs to a process whose end was not seen.
+    /// A live row of this tgid with another start belongs to a process whose end was not seen; but if both are
+    /// numbered, the driver may not have freed the first one yet, and lists both.
     fn end_impostor(&mut self, found: &Listed, at_ns: u64, change: &mut Change) {
         if let Some(key) = self.by_tgid.get(&found.place()).copied()
+            && (found.id.is_none() || matches!(key, ProcessKey::Adopted(_)))
             && self.rows.get(&key).is_some_and(|row| !row.same_start(found.start_boottime_ns))
         {
             self.anomaly(Anomaly::EndNotSeen, change);
@@ -159,7 +161,7 @@ impl State {
         &mut self,
         process: ProcessKey,
         read: impl Into<ReadTimes>,
-        found: &QueueCreate,
+        found: &QueueFacts,
         source: Source,
     ) {
         let read = read.into();

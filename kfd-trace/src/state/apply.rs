@@ -16,12 +16,38 @@ impl State {
         match event.body.kind().subject() {
             Subject::Caller | Subject::Gpu => self.apply_unowned(event, &mut change),
             Subject::Process | Subject::Queue => {
-                if let Some(key) = self.owner(event, &mut change) {
+                let alone = changes_row_alone(&event.body);
+                if !(alone && self.apply_to_row(event, &mut change))
+                    && let Some(key) = self.owner(event, &mut change)
+                    && !(alone && self.apply_to_row(event, &mut change))
+                {
                     self.apply_owned(key, event, &mut change);
                 }
             }
         }
         change
+    }
+
+    /// Applies what [`changes_row_alone`], with one look-up of the row: most records are of this kind. False:
+    /// there is no such row.
+    #[inline(never)]
+    fn apply_to_row(&mut self, event: &Event, change: &mut Change) -> bool {
+        let Some(key) = event.process.map(ProcessKey::Traced) else { return false };
+        let (now, totals) = (event.mono_ns, &mut self.totals);
+        let Some(row) = self.rows.get_mut(&key).filter(|row| row.alive()) else { return false };
+        row.touch(now);
+        change.process = Some(key);
+        match &event.body {
+            Body::QueueUpdate(update) => row.queue_update(update, now, totals, change),
+            Body::MqdWrite { queue_id, gpu_id, op } => row.mqd_write(*queue_id, *gpu_id, *op, totals),
+            Body::Evict(eviction) => row.evict(eviction, now, totals),
+            Body::Restore(eviction) => row.restore(eviction, now, totals, change),
+            // Sums of ioctls are in the maps. Of a failed eviction, what became of each GPU is in its own
+            // evictions and restores.
+            Body::Ioctl(_) | Body::EvictFailed(_) => {}
+            _ => return false,
+        }
+        true
     }
 
     /// Events of a whole GPU, or of a caller that need not be a KFD process.
@@ -74,13 +100,14 @@ impl State {
                 self.queue_destroy(key, *queue_id, *gpu_id, event, change);
             }
             Body::QueueDestroyFailed { queue_id, .. } => self.queue_revive(key, *queue_id, now, change),
-            Body::QueueUpdate(update) => self.queue_update(key, update, now, change),
-            Body::MqdWrite { queue_id, gpu_id, op } => self.mqd_write(key, *queue_id, *gpu_id, *op),
-            Body::Evict(eviction) => self.evict(key, eviction, now),
-            Body::Restore(eviction) => self.restore(key, eviction, now, change),
             Body::VmFault(fault) => self.vm_fault(key, fault.gpu_id),
-            // A failed eviction: what became of each GPU is in its own evictions and restores.
-            Body::EvictFailed(_) | Body::Ioctl(_) => {}
+            // See `apply_to_row`.
+            Body::Ioctl(_)
+            | Body::QueueUpdate(_)
+            | Body::MqdWrite { .. }
+            | Body::Evict(_)
+            | Body::Restore(_)
+            | Body::EvictFailed(_) => {}
             // Not owned, see `apply_unowned`.
             Body::Open { .. }
             | Body::GpuResetBegin { .. }
@@ -93,8 +120,7 @@ impl State {
     /// Whether the row is alive; `None` where there is none.
     fn touch(&mut self, key: ProcessKey, now_ns: u64) -> Option<bool> {
         let row = self.rows.get_mut(&key)?;
-        row.last_event_ns = row.last_event_ns.max(now_ns);
-        row.sources = row.sources.with(Source::Probe);
+        row.touch(now_ns);
         Some(row.alive())
     }
 
@@ -165,6 +191,28 @@ impl State {
             self.anomaly(Anomaly::LeftAtRelease, change);
         }
         self.end_process(key, now_ns, Cause::LeftAtRelease, change);
+    }
+}
+
+/// Whether an event changes the row of its process and the totals, and nothing else.
+fn changes_row_alone(body: &Body) -> bool {
+    matches!(
+        body,
+        Body::Ioctl(_)
+            | Body::QueueUpdate(_)
+            | Body::MqdWrite { .. }
+            | Body::Evict(_)
+            | Body::Restore(_)
+            | Body::EvictFailed(_)
+    )
+}
+
+impl Process {
+    /// A record of it came.
+    #[inline]
+    fn touch(&mut self, now_ns: u64) {
+        self.last_event_ns = self.last_event_ns.max(now_ns);
+        self.sources = self.sources.with(Source::Probe);
     }
 }
 

@@ -1,61 +1,74 @@
 //! The rules for evictions and restores: of a queue, of a process on a GPU, and of a whole process.
 
 use super::change::Change;
-use super::process::ProcessKey;
+use super::process::{Process, ProcessKey};
 use super::queue::Queue;
 use super::rows::State;
-use crate::model::event::QueueCreate;
+use super::totals::Totals;
+use crate::model::event::QueueFacts;
 use crate::model::incident::Eviction;
 
-impl State {
-    pub(super) fn evict(&mut self, key: ProcessKey, event: &Eviction, now_ns: u64) {
-        let (Some(row), Some(gpu_id)) = (self.rows.get_mut(&key), event.gpu_id) else { return };
-        if row.evictions.entry(gpu_id).or_default().begin(now_ns, event.trigger) {
-            *self.totals.evictions.entry((gpu_id, event.trigger)).or_default() += 1;
+impl Process {
+    pub(super) fn evict(&mut self, event: &Eviction, now_ns: u64, totals: &mut Totals) {
+        let Some(gpu_id) = event.gpu_id else { return };
+        if self.evictions.entry(gpu_id).or_default().begin(now_ns, event.trigger) {
+            *totals.evictions.entry((gpu_id, event.trigger)).or_default() += 1;
         }
-        row.evicted.begin(now_ns, event.trigger);
-        for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == event.gpu_id) {
+        self.evicted.begin(now_ns, event.trigger);
+        for queue in self.queues.values_mut().filter(|queue| queue.facts.gpu_id == event.gpu_id) {
             queue.evictions.begin(now_ns, event.trigger);
             queue.changed_ns = now_ns;
             queue.set_evicted(true);
         }
     }
 
-    pub(super) fn restore(&mut self, key: ProcessKey, event: &Eviction, now_ns: u64, change: &mut Change) {
-        let (Some(row), Some(gpu_id)) = (self.rows.get_mut(&key), event.gpu_id) else { return };
-        let lasted = row.evictions.entry(gpu_id).or_default().end(now_ns);
-        *self.totals.restores.entry(gpu_id).or_default() += 1;
-        let total = self.totals.evicted_ns.entry(gpu_id).or_default();
+    pub(super) fn restore(
+        &mut self,
+        event: &Eviction,
+        now_ns: u64,
+        totals: &mut Totals,
+        change: &mut Change,
+    ) {
+        let Some(gpu_id) = event.gpu_id else { return };
+        let lasted = self.evictions.entry(gpu_id).or_default().end(now_ns);
+        *totals.restores.entry(gpu_id).or_default() += 1;
+        let total = totals.evicted_ns.entry(gpu_id).or_default();
         *total = total.saturating_add(lasted.unwrap_or(0));
         change.lasted_ns = lasted;
-        if !row.evictions.values().any(|gpu| gpu.evicted) {
-            row.evicted.end(now_ns);
+        if !self.evictions.values().any(|gpu| gpu.evicted) {
+            self.evicted.end(now_ns);
         }
-        for queue in row.queues.values_mut().filter(|queue| queue.facts.gpu_id == event.gpu_id) {
+        for queue in self.queues.values_mut().filter(|queue| queue.facts.gpu_id == event.gpu_id) {
             queue.evictions.end(now_ns);
             queue.changed_ns = now_ns;
             queue.set_evicted(false);
         }
     }
-}
 
-impl State {
     /// A queue was found evicted or not: its process has the same state on that GPU if all of its queues
     /// there agree.
-    pub(super) fn found_evicted(&mut self, key: ProcessKey, found: &QueueCreate) {
-        let Some(row) = self.rows.get_mut(&key) else { return };
+    pub(super) fn found_evicted(&mut self, found: &QueueFacts) {
         let (Some(gpu_id), Some(evicted)) = (found.gpu_id, found.evicted) else { return };
-        if let Some(queue) = found.queue_id.and_then(|id| row.queues.get_mut(&id)) {
+        if let Some(queue) = found.queue_id.and_then(|id| self.queues.get_mut(&id)) {
             queue.evictions.found(evicted);
         }
         // A single queue may be evicted alone (MES): then the process is not evicted.
-        let here = row.queues.values().filter(|queue| queue.facts.gpu_id == found.gpu_id);
+        let here = self.queues.values().filter(|queue| queue.facts.gpu_id == found.gpu_id);
         if here.map(|queue| queue.facts.evicted).any(|other| other != Some(evicted)) {
             return;
         }
-        row.evictions.entry(gpu_id).or_default().found(evicted);
-        let any = row.evictions.values().any(|gpu| gpu.evicted);
-        row.evicted.found(any);
+        self.evictions.entry(gpu_id).or_default().found(evicted);
+        let any = self.evictions.values().any(|gpu| gpu.evicted);
+        self.evicted.found(any);
+    }
+}
+
+impl State {
+    /// [`Process::found_evicted`] of a row.
+    pub(super) fn found_evicted(&mut self, key: ProcessKey, found: &QueueFacts) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.found_evicted(found);
+        }
     }
 }
 
@@ -141,7 +154,7 @@ mod tests {
     fn an_eviction_whose_effect_was_seen_first_is_counted() {
         let mut state = with_queue();
         let key = ProcessId(1).into();
-        let found = crate::model::event::QueueCreate { evicted: Some(true), ..facts(3) };
+        let found = crate::model::event::QueueFacts { evicted: Some(true), ..facts(3) };
         let update = crate::model::incident::QueueUpdate { now: found, cu_mask: None, errno: 0 };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         assert!(state.process(key).is_some_and(|row| row.evicted.evicted && row.evicted.count == 0));
@@ -155,7 +168,7 @@ mod tests {
     fn one_queue_that_is_put_aside_does_not_evict_its_process() {
         let mut state = with_queue();
         state.apply(&event(3, 1, 700, create(4)));
-        let aside = crate::model::event::QueueCreate { evicted: Some(true), ..facts(3) };
+        let aside = crate::model::event::QueueFacts { evicted: Some(true), ..facts(3) };
         let update = crate::model::incident::QueueUpdate { now: aside, cu_mask: None, errno: 0 };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         let row = state.process(ProcessId(1).into()).expect("row");
@@ -165,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_queue_without_a_ring_is_not_active_after_a_restore() {
-        let mut queue = Queue::born(1, &crate::model::event::QueueCreate { percent: Some(0), ..facts(1) }, 5);
+        let mut queue = Queue::born(1, &crate::model::event::QueueFacts { percent: Some(0), ..facts(1) }, 5);
         queue.set_evicted(true);
         queue.set_evicted(false);
         assert_eq!(queue.facts.active, Some(false));

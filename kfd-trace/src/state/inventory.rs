@@ -5,7 +5,7 @@
 use super::adopt::ReadTimes;
 use super::process::{Process, ProcessDetails};
 use super::source::Source;
-use crate::model::event::QueueCreate;
+use crate::model::event::QueueFacts;
 use crate::model::inventory::{Listed, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,8 +29,8 @@ pub struct Inventory {
     /// GPUs whose scheduler was at work right after the list was read: it may have changed queues, and
     /// reports when it is done; a hang delays that for seconds. Only [`Source::Kernel`] provides this.
     pub at_work: BTreeSet<u32>,
-    /// What procfs has of the processes, by tgid, as far as it was read.
-    pub details: BTreeMap<u32, ProcessDetails>,
+    /// What procfs has of the processes, by tgid and start, as far as it was read: a reused PID is another process.
+    pub details: BTreeMap<(u32, Option<u64>), ProcessDetails>,
 }
 
 /// What a list shows at the place of a row.
@@ -72,17 +72,17 @@ impl Inventory {
 
     /// The queue of a process at this place, and the process.
     #[must_use]
-    pub fn queue(&self, place: Place, queue_id: u32) -> Option<(&Listed, &QueueCreate)> {
+    pub fn queue(&self, place: Place, queue_id: u32) -> Option<(&Listed, &QueueFacts)> {
         queue_in(self.at(place), queue_id)
     }
 
     /// The queue of the row's process, and the process.
-    pub(super) fn queue_of(&self, row: &Process, queue_id: u32) -> Option<(&Listed, &QueueCreate)> {
+    pub(super) fn queue_of(&self, row: &Process, queue_id: u32) -> Option<(&Listed, &QueueFacts)> {
         queue_in(self.of(row), queue_id)
     }
 
     /// All queues of the row's process, by id.
-    pub(super) fn queues_of(&self, row: &Process) -> BTreeMap<u32, &QueueCreate> {
+    pub(super) fn queues_of(&self, row: &Process) -> BTreeMap<u32, &QueueFacts> {
         let queues = self.of(row).flat_map(|process| &process.queues);
         queues.filter_map(|queue| Some((queue.queue_id?, queue))).collect()
     }
@@ -125,6 +125,6 @@ impl Inventory {
 fn queue_in<'a>(
     mut processes: impl Iterator<Item = &'a Listed>,
     queue_id: u32,
-) -> Option<(&'a Listed, &'a QueueCreate)> {
+) -> Option<(&'a Listed, &'a QueueFacts)> {
     processes.find_map(|process| Some((process, process.queue(queue_id)?)))
 }

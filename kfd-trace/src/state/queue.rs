@@ -2,7 +2,7 @@
 
 use super::activity::Activity;
 use super::source::{Source, Sources};
-use crate::model::event::{QueueCreate, QueueType};
+use crate::model::event::{QueueFacts, QueueType};
 use crate::model::incident::{CuMask, MqdOp, Trigger};
 
 /// A queue. Within a process its id is unique while it lives.
@@ -10,7 +10,7 @@ use crate::model::incident::{CuMask, MqdOp, Trigger};
 pub struct Queue {
     pub queue_id: u32,
     /// What is known of it; `None` in a field is "not reported".
-    pub facts: QueueCreate,
+    pub facts: QueueFacts,
     pub sources: Sources,
     /// When its creation was seen; `None` for a queue that existed before the tracer.
     pub born_ns: Option<u64>,
@@ -107,7 +107,7 @@ impl QueueLabel {
 }
 
 impl Queue {
-    pub(super) fn born(queue_id: u32, facts: &QueueCreate, at_ns: u64) -> Self {
+    pub(super) fn born(queue_id: u32, facts: &QueueFacts, at_ns: u64) -> Self {
         let mut queue = Self { born_ns: Some(at_ns), ..Self::new(queue_id, facts, Source::Probe, at_ns) };
         if facts.evicted == Some(true) {
             queue.evictions.begin(at_ns, None);
@@ -115,13 +115,13 @@ impl Queue {
         queue
     }
 
-    pub(super) fn standing(queue_id: u32, facts: &QueueCreate, source: Source, at_ns: u64) -> Self {
+    pub(super) fn standing(queue_id: u32, facts: &QueueFacts, source: Source, at_ns: u64) -> Self {
         let mut queue = Self { adopted_ns: Some(at_ns), ..Self::new(queue_id, facts, source, at_ns) };
         queue.evictions.found(facts.evicted == Some(true));
         queue
     }
 
-    fn new(queue_id: u32, facts: &QueueCreate, source: Source, at_ns: u64) -> Self {
+    fn new(queue_id: u32, facts: &QueueFacts, source: Source, at_ns: u64) -> Self {
         Self {
             queue_id,
             facts: facts.clone(),

@@ -7,7 +7,7 @@ use super::rows::State;
 use super::sampling;
 use super::source::Source;
 use super::totals::Anomaly;
-use crate::model::event::{Event, Origin, QueueCreate};
+use crate::model::event::{Event, Origin, QueueFacts};
 use crate::model::ioctl;
 
 /// `AMDKFD_IOC_DESTROY_QUEUE`.
@@ -17,7 +17,7 @@ impl State {
     pub(super) fn queue_create(
         &mut self,
         key: ProcessKey,
-        facts: &QueueCreate,
+        facts: &QueueFacts,
         now_ns: u64,
         change: &mut Change,
     ) {
@@ -52,7 +52,7 @@ impl State {
         *self.totals.queues_created.entry(label).or_default() += 1;
     }
 
-    fn bear(&mut self, key: ProcessKey, queue_id: u32, facts: &QueueCreate, now_ns: u64) {
+    fn bear(&mut self, key: ProcessKey, queue_id: u32, facts: &QueueFacts, now_ns: u64) {
         let Some(row) = self.rows.get_mut(&key) else { return };
         let mut queue = Queue::born(queue_id, facts, now_ns);
         queue.mqd_writes = row.mqd_of_unborn.remove(&queue_id).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use super::{State, StateLimits};
 use crate::events::tables::{ErrorRow, IoctlRow};
-use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueCreate, QueueType};
+use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueFacts, QueueType};
 use kfd_trace_common::stat::{IoctlStat, bucket_of};
 
 pub(crate) fn state() -> State {
@@ -35,8 +35,8 @@ pub(crate) fn seen(standing: bool) -> Body {
     })
 }
 
-pub(crate) fn facts(queue_id: u32) -> QueueCreate {
-    QueueCreate {
+pub(crate) fn facts(queue_id: u32) -> QueueFacts {
+    QueueFacts {
         queue_id: Some(queue_id),
         gpu_id: Some(58270),
         queue_type: Some(QueueType::ComputeAql),

@@ -9,7 +9,7 @@ use super::queue::Queue;
 use super::rows::State;
 use crate::model::pointers::{Memory, Pointers, Unmeasured};
 
-/// A live queue whose pointers are to be read.
+/// A live queue to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sought {
     pub queue_id: u32,
@@ -18,7 +18,7 @@ pub struct Sought {
     pub pointers: Pointers,
 }
 
-/// A process whose queues' pointers are to be read.
+/// A process with queues to sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub key: ProcessKey,

@@ -1,24 +1,22 @@
 //! The rules for changes of a live queue: updates and MQD writes.
 
 use super::change::Change;
-use super::process::ProcessKey;
+use super::process::Process;
 use super::queue::{MqdWrites, Queue};
-use super::rows::State;
-use super::totals::Anomaly;
+use super::totals::{Anomaly, Totals};
 use crate::model::incident::{MqdOp, QueueUpdate};
 
-impl State {
+impl Process {
     pub(super) fn queue_update(
         &mut self,
-        key: ProcessKey,
         update: &QueueUpdate,
         now_ns: u64,
+        totals: &mut Totals,
         change: &mut Change,
     ) {
-        let row = self.rows.get_mut(&key);
-        let queue = row.zip(update.now.queue_id).and_then(|(row, id)| row.queues.get_mut(&id));
-        let Some(queue) = queue else {
-            self.anomaly(Anomaly::UpdateOfUnknownQueue, change);
+        let Some(queue) = update.now.queue_id.and_then(|id| self.queues.get_mut(&id)) else {
+            totals.anomaly(Anomaly::UpdateOfUnknownQueue);
+            change.anomalies.push(Anomaly::UpdateOfUnknownQueue);
             return;
         };
         queue.renew(&update.now);
@@ -28,23 +26,22 @@ impl State {
         if update.cu_mask.is_some() && update.errno == 0 {
             queue.cu_mask.clone_from(&update.cu_mask);
         }
-        *self.totals.queue_updates.entry((queue.label(), update.errno)).or_default() += 1;
+        *totals.queue_updates.entry((queue.label(), update.errno)).or_default() += 1;
         let known = queue.evictions.evicted;
         if update.now.evicted.is_some_and(|evicted| evicted != known) {
             // The record of an eviction or a restore was lost.
-            self.found_evicted(key, &update.now);
+            self.found_evicted(&update.now);
         }
     }
 
     /// An init or a restore is part of a creation that is not yet reported.
-    pub(super) fn mqd_write(&mut self, key: ProcessKey, queue_id: u32, gpu_id: Option<u32>, op: MqdOp) {
-        self.totals.mqd_writes.entry(gpu_id).or_default().add(op);
-        let Some(row) = self.rows.get_mut(&key) else { return };
-        match (op, row.queues.get_mut(&queue_id)) {
+    pub(super) fn mqd_write(&mut self, queue_id: u32, gpu_id: Option<u32>, op: MqdOp, totals: &mut Totals) {
+        totals.mqd_writes.entry(gpu_id).or_default().add(op);
+        match (op, self.queues.get_mut(&queue_id)) {
             (MqdOp::Update, Some(queue)) => queue.mqd_writes.add(op),
-            (MqdOp::Update, None) => row.mqd_of_unborn.entry(queue_id).or_default().add(op),
+            (MqdOp::Update, None) => self.mqd_of_unborn.entry(queue_id).or_default().add(op),
             (MqdOp::Init | MqdOp::Restore, _) => {
-                row.mqd_of_unborn.insert(queue_id, MqdWrites::from([(op, 1)]));
+                self.mqd_of_unborn.insert(queue_id, MqdWrites::from([(op, 1)]));
             }
         }
     }
@@ -52,7 +49,7 @@ impl State {
 
 impl Queue {
     /// Takes the driver's current values; unreported ones stay.
-    pub(super) fn renew(&mut self, now: &crate::model::event::QueueCreate) {
+    pub(super) fn renew(&mut self, now: &crate::model::event::QueueFacts) {
         let before = std::mem::replace(&mut self.facts, now.clone());
         self.facts.origin = before.origin;
         self.facts.absorb(&before);
@@ -62,8 +59,9 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::{Body, ProcessId, QueueCreate};
+    use crate::model::event::{Body, ProcessId, QueueFacts};
     use crate::model::incident::{CuMask, Eviction};
+    use crate::state::State;
     use crate::state::samples::{create, event, facts, seen, state};
 
     fn with_queue() -> State {
@@ -85,7 +83,7 @@ mod tests {
     #[test]
     fn an_update_shows_the_current_queue() {
         let mut state = with_queue();
-        let now = QueueCreate { percent: Some(0), ring_size: Some(4096), priority: None, ..facts(3) };
+        let now = QueueFacts { percent: Some(0), ring_size: Some(4096), priority: None, ..facts(3) };
         let update = QueueUpdate { now, cu_mask: None, errno: 0 };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         let facts = &queue(&state).facts;

@@ -8,8 +8,8 @@ fn found() -> Listed {
     Listed { tgid: PID, start_boottime_ns: Some(5_000_000_000), ..Listed::default() }
 }
 
-fn sysfs_queue(queue_id: u32) -> QueueCreate {
-    QueueCreate {
+fn sysfs_queue(queue_id: u32) -> QueueFacts {
+    QueueFacts {
         ring_address: None,
         queue_type: Some(QueueType::Compute),
         origin: Origin::Standing,

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::model::event::{ProcessId, QueueCreate};
+use crate::model::event::{ProcessId, QueueFacts};
 use crate::state::samples::{create, destroy, event, facts, seen, state};
 use crate::state::{ProcessDetails, QueueEnd};
 
@@ -86,7 +86,7 @@ fn a_failed_destroy_whose_begin_was_lost_has_taken_the_queue_off_sysfs() {
 fn what_is_not_known_is_counted_and_invents_nothing() {
     let mut state = born();
     let failed = Body::QueueDestroyFailed { queue_id: 9, gpu_id: None, errno: 62 };
-    let no_id = Body::QueueCreate(QueueCreate { queue_id: None, ..facts(0) });
+    let no_id = Body::QueueCreate(QueueFacts { queue_id: None, ..facts(0) });
     let open = Body::Open { errno: 0, comm: "x".into() };
     let without_owner = Event { process: None, ..event(54, 1, PID, Body::Close) };
     assert_eq!(state.apply(&event(50, 1, PID, destroy(9))).anomalies, [Anomaly::DestroyOfUnknownQueue]);

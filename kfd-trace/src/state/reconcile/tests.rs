@@ -5,13 +5,13 @@ use crate::state::samples::{create, destroy, event, facts, seen, state};
 const PID: u32 = 700;
 const S: u64 = 1_000_000_000;
 
-fn list(source: Source, at_ns: u64, queues: &[QueueCreate]) -> Inventory {
+fn list(source: Source, at_ns: u64, queues: &[QueueFacts]) -> Inventory {
     let process = Listed { tgid: PID, queues: queues.to_vec(), ..Listed::default() };
     Inventory { processes: vec![process], ..Inventory::empty(source, at_ns.into()) }
 }
 
-fn standing(queue_id: u32) -> QueueCreate {
-    QueueCreate { origin: Origin::Standing, ..facts(queue_id) }
+fn standing(queue_id: u32) -> QueueFacts {
+    QueueFacts { origin: Origin::Standing, ..facts(queue_id) }
 }
 
 /// Process 1 with queue 3, quiet since 1 s.
@@ -47,7 +47,7 @@ fn only(state: &State, list: &Inventory) -> Vec<FoundDifference> {
 fn equal_lists_differ_in_nothing() {
     let state = traced();
     assert_eq!(only(&state, &list(Source::Sysfs, 9 * S, &[standing(3)])), []);
-    let of_sysfs = QueueCreate { ring_address: None, queue_type: None, evicted: None, ..standing(3) };
+    let of_sysfs = QueueFacts { ring_address: None, queue_type: None, evicted: None, ..standing(3) };
     assert_eq!(
         only(&state, &list(Source::Sysfs, 9 * S, &[of_sysfs])),
         [],
@@ -94,12 +94,12 @@ fn a_process_that_was_lost_with_all_its_records_comes_back() {
 #[test]
 fn other_properties_are_taken_over() {
     let mut state = traced();
-    let now = QueueCreate { percent: Some(0), evicted: Some(true), active: Some(false), ..standing(3) };
+    let now = QueueFacts { percent: Some(0), evicted: Some(true), active: Some(false), ..standing(3) };
     let found = list(Source::Kernel, 9 * S, std::slice::from_ref(&now));
     assert_eq!(only(&state, &found), [finding(3, Difference::Properties)]);
     state.resync(finding(3, Difference::Properties), &[&found], 9 * S).expect("an event");
     let row = state.process_of_tgid(PID).expect("row");
-    assert_eq!(row.queues[&3].facts, QueueCreate { origin: Origin::Ioctl, ..now });
+    assert_eq!(row.queues[&3].facts, QueueFacts { origin: Origin::Ioctl, ..now });
     assert!(row.queues[&3].evictions.evicted && row.evictions[&58270].evicted && row.evicted.evicted);
     assert_eq!(row.queues[&3].evictions.since_ns, None, "since when is not known");
     assert_eq!(only(&state, &list(Source::Kernel, 20 * S, &[row.queues[&3].facts.clone()])), []);
@@ -284,7 +284,7 @@ fn a_further_context_that_was_closed_is_dying() {
 /// A list that shows queue 3, with another ring, at the place of the process of [`traced`].
 fn another(source: Source, id: Option<u64>, start_boottime_ns: Option<u64>) -> Inventory {
     let id = id.map(ProcessId);
-    let queues = vec![QueueCreate { ring_size: Some(4096), ..standing(3) }];
+    let queues = vec![QueueFacts { ring_size: Some(4096), ..standing(3) }];
     let process = Listed { id, tgid: PID, start_boottime_ns, queues, ..Listed::default() };
     Inventory { processes: vec![process], ..Inventory::empty(source, (9 * S).into()) }
 }
@@ -364,7 +364,7 @@ fn a_destroy_that_failed_hides_nothing_from_the_lists() {
 #[test]
 fn another_type_is_a_difference_if_the_list_distinguishes_types() {
     use QueueType::{Compute, ComputeAql, Sdma};
-    let typed = |queue_type| QueueCreate { queue_type: Some(queue_type), ..standing(3) };
+    let typed = |queue_type| QueueFacts { queue_type: Some(queue_type), ..standing(3) };
     for (source, listed, is) in [
         (Source::Kernel, ComputeAql, None),
         (Source::Kernel, Compute, Some(Compute)),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::event::{Body, Event, ProcessId, QueueCreate, QueueType};
+use crate::model::event::{Body, Event, ProcessId, QueueFacts, QueueType};
 use crate::model::pointers::samples::{memory, sdma};
 use crate::model::pointers::{Counts, Unit};
 use crate::state::activity::*;
@@ -50,7 +50,7 @@ fn destroyed(queue_id: u32, last: Option<Memory>, at_ns: u64) -> Event {
 fn processes_to_sample_have_their_pointers() {
     let mut state = traced();
     state.apply(&event(2 * S, 1, PID, Body::QueueCreate(sdma(4))));
-    let pm4 = QueueCreate { queue_type: Some(QueueType::Compute), ..facts(5) };
+    let pm4 = QueueFacts { queue_type: Some(QueueType::Compute), ..facts(5) };
     state.apply(&event(2 * S, 1, PID, Body::QueueCreate(pm4)));
     let targets = state.sought();
     let [target] = targets.as_slice() else { panic!("{targets:?}") };
@@ -153,7 +153,7 @@ fn a_queue_that_ends_without_a_last_reading_is_incomplete() {
     assert_eq!(dying, (None, Some(Unmeasured::Gone)), "a backlog would look as if it waited");
     state.apply(&event(3 * S, 1, PID, destroy(3)));
     assert_eq!(packets(&state), (4, 4, 1), "its process died");
-    let pm4 = QueueCreate { queue_type: Some(QueueType::Compute), ..facts(5) };
+    let pm4 = QueueFacts { queue_type: Some(QueueType::Compute), ..facts(5) };
     state.apply(&event(4 * S, 1, PID, Body::QueueCreate(pm4)));
     state.apply(&destroyed(5, None, 4 * S));
     assert_eq!(packets(&state).2, 1, "nothing of it is ever counted");
