@@ -143,7 +143,8 @@ ids! {
         /// The return of an update or an eviction was missed, so it was not reported: found by the thread's
         /// next one.
         NestedReturnMissed = "nested_return_missed",
-        /// A handler returned for which no entry was seen (it began before the tracer, or its entry was missed).
+        /// A handler returned for which no entry was seen (it began before the tracer, or its entry was
+        /// missed).
         ReturnWithoutEntry = "return_without_entry",
     }
 }

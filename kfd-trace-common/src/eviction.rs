@@ -63,8 +63,8 @@ mod tests {
         for (before, after) in [(0, 0), (1, 1), (0, 2), (1, 0)] {
             assert!(of(Call::Evict, before, after).1, "{before} {after}");
         }
-        // the first: the eviction came after this call's first reading, and its own restore undid it; the second: it set 0,
-        // or failed, and an eviction came before its last reading
+        // the first: the eviction came after this call's first reading, and its own restore undid it; the
+        // second: it set 0, or failed, and an eviction came before its last reading
         for (before, after) in [(0, 0), (1, 1), (1, 2), (2, 0), (0, 1)] {
             assert!(of(Call::Restore, before, after).1, "{before} {after}");
         }

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// One call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
-pub struct Slot {
+pub struct OpenCall {
     /// CLOCK_MONOTONIC at the entry, nanoseconds.
     pub entered_ns: u64,
     /// The owner, as in [`crate::record::Header::process`].
@@ -53,8 +53,8 @@ pub struct Caller {
     /// tgid and tid as `bpf_get_current_pid_tgid` returns them; 0 for no thread.
     pub thread: u64,
     /// The call; the owner in it outlasts the call.
-    pub slot: Slot,
-    /// Address of the `struct file` that the owner was found by; 0 when it is to be looked up again.
+    pub call: OpenCall,
+    /// Address of the `struct file` that the owner was found by; 0: look it up again.
     pub file: u64,
     /// The generation of the table of processes when the owner was looked up: the cached data is valid while
     /// it is unchanged.
@@ -73,7 +73,7 @@ impl Caller {
     /// No thread, in no call.
     pub const NONE: Self = Self {
         thread: 0,
-        slot: Slot {
+        call: OpenCall {
             entered_ns: 0,
             process: 0,
             data: 0,
@@ -98,7 +98,7 @@ impl Caller {
 /// changes. Calls without a slot are kept in hash maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
-pub struct Seat {
+pub struct CallerSlot {
     pub caller: Caller,
     pub sums: [Sum; SUMS],
 }
@@ -118,10 +118,10 @@ pub const fn cell_of(nr: u32) -> usize {
     ((nr * 113) >> 4) as usize % SUMS
 }
 
-const _: () = assert!(size_of::<Slot>() == 48 && size_of::<Caller>() == 88);
+const _: () = assert!(size_of::<OpenCall>() == 48 && size_of::<Caller>() == 88);
 // A slot begins with its thread.
-const _: () = assert!(offset_of!(Seat, caller) == 0 && offset_of!(Caller, thread) == 0);
-const _: () = assert!(size_of::<Seat>() == 88 + SUMS * size_of::<Sum>());
+const _: () = assert!(offset_of!(CallerSlot, caller) == 0 && offset_of!(Caller, thread) == 0);
+const _: () = assert!(size_of::<CallerSlot>() == 88 + SUMS * size_of::<Sum>());
 
 #[cfg(test)]
 mod tests {
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn what_a_program_repeats_has_sums_of_its_own() {
-        // CREATE_QUEUE, DESTROY_QUEUE, GET_CLOCK_COUNTERS, UPDATE_QUEUE, CREATE_, DESTROY_, SET_ and RESET_EVENT,
-        // WAIT_EVENTS, ALLOC_MEMORY_OF_GPU, FREE_, MAP_ and UNMAP_MEMORY_OF_GPU
+        // CREATE_QUEUE, DESTROY_QUEUE, GET_CLOCK_COUNTERS, UPDATE_QUEUE, CREATE_, DESTROY_, SET_ and
+        // RESET_EVENT, WAIT_EVENTS, ALLOC_MEMORY_OF_GPU, FREE_, MAP_ and UNMAP_MEMORY_OF_GPU
         let hot = [0x02, 0x03, 0x05, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x16, 0x17, 0x18, 0x19];
         let cells: BTreeSet<usize> = hot.into_iter().map(cell_of).collect();
         assert_eq!(cells.len(), hot.len());

@@ -22,7 +22,7 @@ pub const IN_FLIGHT_MAX: u32 = 16_384;
 
 /// Slots of threads that call `kfd_ioctl`, 4.7 kB each and all of them in the daemon's memory; a power of
 /// two. With 500 such threads, 56 find their slot occupied.
-pub const SEATS: u32 = 2_048;
+pub const CALLER_SLOTS: u32 = 2_048;
 
 /// KFD processes known at once. The driver's own limit is the PASID space (64 Ki); a node runs several
 /// hundred.

@@ -38,8 +38,8 @@ macro_rules! fields {
     };
 }
 
-/// Passes every field to the macro `$each`, in the form `NAME: Object ("structure", "member.path")...;`. The BPF
-/// side makes a global of each.
+/// Passes every field to the macro `$each`, in the form `NAME: Object ("structure", "member.path")...;`. The
+/// BPF side makes a global of each.
 #[macro_export]
 macro_rules! kernel_fields {
     ($each:ident) => {

@@ -1,6 +1,6 @@
 //! Keys and values that the daemon reads from maps unchanged.
 
-use crate::in_flight::{Caller, Seat, Slot};
+use crate::in_flight::{Caller, CallerSlot, OpenCall};
 use crate::peek::Answer;
 use crate::process::Entry;
 use crate::stat::{ErrorKey, IoctlKey, IoctlStat, Sum};
@@ -19,4 +19,4 @@ macro_rules! pods {
     };
 }
 
-pods! { IoctlKey ErrorKey IoctlStat Slot Answer Entry Seat Caller Sum }
+pods! { IoctlKey ErrorKey IoctlStat OpenCall Answer Entry CallerSlot Caller Sum }

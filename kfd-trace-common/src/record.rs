@@ -84,8 +84,8 @@ pub struct ProcessSeen {
     pub standing: u32,
     /// PASID of all its GPUs; 0 where the driver keeps one per GPU (7.2) or it is not readable.
     pub pasid: u32,
-    /// `kfd_process.context_id` (7.2): [`crate::rules::PRIMARY_CONTEXT`] for the first of its PID; `u32::MAX` when
-    /// not readable.
+    /// `kfd_process.context_id` (7.2): [`crate::rules::PRIMARY_CONTEXT`] for the first of its PID; `u32::MAX`
+    /// when not readable.
     pub context_id: u32,
     /// Always 0.
     pub pad: u32,
@@ -258,7 +258,8 @@ pub struct Gpu {
     pub pad: u32,
 }
 
-/// Body of `Kind::UserQueue`: `union drm_amdgpu_userq` (include/uapi/drm/amdgpu_drm.h) before and after the call.
+/// Body of `Kind::UserQueue`: `union drm_amdgpu_userq` (include/uapi/drm/amdgpu_drm.h) before and after the
+/// call.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct UserQueue {

@@ -1,5 +1,5 @@
-//! When `kfd_ioctl` refuses a call before any handler (kfd_chardev.c, the same from 5.10 to 7.2): the BPF side
-//! derives the errno by these rules, since no return of a handler will be seen.
+//! When `kfd_ioctl` refuses a call before any handler (kfd_chardev.c, the same from 5.10 to 7.2): the BPF
+//! side derives the errno by these rules, since no return of a handler will be seen.
 
 /// `AMDKFD_COMMAND_START`.
 pub const FIRST: u32 = 0x01;

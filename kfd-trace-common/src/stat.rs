@@ -2,8 +2,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Buckets of the latency histogram. Bucket `i` counts calls of less than `2^(10 + i)` ns (1.024 us, doubling);
-/// the last one has no upper edge.
+/// Buckets of the latency histogram. Bucket `i` counts calls of less than `2^(10 + i)` ns (1.024 us,
+/// doubling); the last one has no upper edge.
 pub const BUCKETS: usize = LAST_BUCKET as usize + 1;
 
 const LAST_BUCKET: u32 = 26;

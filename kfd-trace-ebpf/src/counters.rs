@@ -19,7 +19,8 @@ fn add(index: u32) {
     // SAFETY: no arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
     if let Some(counter) = COUNTERS.get_ptr_mut(cpu * STRIDE + index) {
-        // SAFETY: only programs on this CPU write here, and a program is not preempted by another one on its CPU.
+        // SAFETY: only programs on this CPU write here, and a program is not preempted by another one on its
+        // CPU.
         unsafe { *counter += 1 };
     }
 }

@@ -1,4 +1,4 @@
-//! Calls of `kfd_ioctl` between entry and return, by thread. The only owner of `SEATS`, `CLAIMS` and
+//! Calls of `kfd_ioctl` between entry and return, by thread. The only owner of `CALLER_SLOTS`, `CLAIMS` and
 //! `IN_FLIGHT`. The daemon reads the first and the last; for ended threads and processes it releases slots,
 //! removes claims (in this order, a second apart), and drops entries of `IN_FLIGHT`.
 //!
@@ -13,20 +13,20 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap};
 use kfd_trace_common::counter::Trouble;
-use kfd_trace_common::in_flight::{Seat, Slot, busy};
-use kfd_trace_common::limits::{IN_FLIGHT_MAX, SEATS as SEATS_LEN};
+use kfd_trace_common::in_flight::{CallerSlot, OpenCall, busy};
+use kfd_trace_common::limits::{CALLER_SLOTS as CALLER_SLOTS_LEN, IN_FLIGHT_MAX};
 
 #[map]
-static SEATS: Array<Seat> = Array::with_max_entries(SEATS_LEN, BPF_F_MMAPABLE);
+static CALLER_SLOTS: Array<CallerSlot> = Array::with_max_entries(CALLER_SLOTS_LEN, BPF_F_MMAPABLE);
 
 /// The thread that has claimed a slot.
 #[map]
-static CLAIMS: HashMap<u32, u64> = HashMap::with_max_entries(SEATS_LEN, 0);
+static CLAIMS: HashMap<u32, u64> = HashMap::with_max_entries(CALLER_SLOTS_LEN, 0);
 
 #[map]
-static IN_FLIGHT: HashMap<u32, Slot> = HashMap::with_max_entries(IN_FLIGHT_MAX, 0);
+static IN_FLIGHT: HashMap<u32, OpenCall> = HashMap::with_max_entries(IN_FLIGHT_MAX, 0);
 
-impl Call for Slot {
+impl Call for OpenCall {
     const FULL: Trouble = Trouble::InFlightFull;
 
     #[inline(always)]
@@ -37,66 +37,66 @@ impl Call for Slot {
 
 /// The slot that a thread's tid maps to, whichever thread has it.
 #[inline(always)]
-fn at(thread: u64) -> Option<*mut Seat> {
-    SEATS.get_ptr_mut(thread as u32 % SEATS_LEN)
+fn at(thread: u64) -> Option<*mut CallerSlot> {
+    CALLER_SLOTS.get_ptr_mut(thread as u32 % CALLER_SLOTS_LEN)
 }
 
 /// The thread of a slot; 0 for none. Through the pointer, since it may be another thread's.
 #[inline(always)]
-fn holder(seat: *mut Seat) -> u64 {
+fn holder(slot: *mut CallerSlot) -> u64 {
     // SAFETY: the first word of a value of the map. Volatile, since others write it.
-    unsafe { seat.cast::<u64>().read_volatile() }
+    unsafe { slot.cast::<u64>().read_volatile() }
 }
 
 #[inline(always)]
-fn set_holder(seat: *mut Seat, thread: u64) {
+fn set_holder(slot: *mut CallerSlot, thread: u64) {
     // SAFETY: as above. Volatile, so that the compiler keeps it at this place.
-    unsafe { seat.cast::<u64>().write_volatile(thread) };
+    unsafe { slot.cast::<u64>().write_volatile(thread) };
 }
 
 /// The slot of the running thread.
 #[inline(always)]
-fn own(seat: *mut Seat) -> &'static mut Seat {
+fn own(slot: *mut CallerSlot) -> &'static mut CallerSlot {
     // SAFETY: a value of the map. Of the programs only this thread uses it, on whatever CPU it runs: a thread
     // that finds another one there leaves it alone. The daemon stores 0 over `thread` and over a sum's
     // `process`, whole words, and no program relies on finding there what it has found before.
-    unsafe { &mut *seat }
+    unsafe { &mut *slot }
 }
 
 /// The slot of the running thread; `None` if another one has it.
 #[inline(always)]
-pub(crate) fn seat() -> Option<&'static mut Seat> {
+pub(crate) fn slot() -> Option<&'static mut CallerSlot> {
     let thread = bpf_get_current_pid_tgid();
-    let seat = at(thread)?;
-    if holder(seat) != thread && !take(thread) {
+    let slot = at(thread)?;
+    if holder(slot) != thread && !take(thread) {
         return None;
     }
-    Some(own(seat))
+    Some(own(slot))
 }
 
 /// Claims a slot for a thread that has none yet. The sums are kept: they belong to the daemon, until their
 /// process has ended.
 #[inline(never)]
 fn take(thread: u64) -> bool {
-    let Some(seat) = at(thread) else { return false };
-    let holder = holder(seat);
+    let Some(slot) = at(thread) else { return false };
+    let holder = holder(slot);
     if holder != 0 && holder as u32 == thread as u32 {
         // Its tid was reused, or it has become another process: no other thread can be using the slot.
-        own(seat).caller.file = 0;
-        set_holder(seat, thread);
+        own(slot).caller.file = 0;
+        set_holder(slot, thread);
         return true;
     }
-    if CLAIMS.insert(thread as u32 % SEATS_LEN, thread, u64::from(BPF_NOEXIST)).is_err() {
+    if CLAIMS.insert(thread as u32 % CALLER_SLOTS_LEN, thread, u64::from(BPF_NOEXIST)).is_err() {
         return false;
     }
-    let caller = &mut own(seat).caller;
+    let caller = &mut own(slot).caller;
     // SAFETY: `Caller::NONE` is all zeros.
     unsafe { zero(caller) };
-    if let Some(stale) = nested::leave::<Slot>() {
-        caller.slot = stale;
+    if let Some(stale) = nested::leave::<OpenCall>() {
+        caller.call = stale;
         caller.busy = busy::IN_CALL;
     }
-    set_holder(seat, thread);
+    set_holder(slot, thread);
     true
 }
 
@@ -104,37 +104,37 @@ fn take(thread: u64) -> bool {
 /// meanwhile, taking the thread for ended. To be called after `busy` is set. A call that uses cached data
 /// need not call it: the daemon invalidates that, and waits for a second, before it releases the slot.
 #[inline(always)]
-pub(crate) fn stay(seat: &mut Seat) {
-    set_holder(seat, bpf_get_current_pid_tgid());
+pub(crate) fn stay(slot: &mut CallerSlot) {
+    set_holder(slot, bpf_get_current_pid_tgid());
 }
 
 /// The slot of the running thread, if it has one: then `IN_FLIGHT` holds no call of it.
 #[inline(always)]
-pub(crate) fn own_seat() -> Option<&'static mut Seat> {
+pub(crate) fn own_slot() -> Option<&'static mut CallerSlot> {
     let thread = bpf_get_current_pid_tgid();
-    at(thread).filter(|seat| holder(*seat) == thread).map(own)
+    at(thread).filter(|slot| holder(*slot) == thread).map(own)
 }
 
 /// The call that the running thread is in.
 #[inline(always)]
-pub(crate) fn current() -> Option<&'static mut Slot> {
-    match own_seat() {
-        Some(seat) if seat.caller.busy == busy::IN_CALL => Some(&mut seat.caller.slot),
+pub(crate) fn current() -> Option<&'static mut OpenCall> {
+    match own_slot() {
+        Some(slot) if slot.caller.busy == busy::IN_CALL => Some(&mut slot.caller.call),
         Some(_) => None,
         // SAFETY: a value of the map, and only this thread writes it.
-        None => nested::current::<Slot>().map(|slot| unsafe { &mut *slot }),
+        None => nested::current::<OpenCall>().map(|call| unsafe { &mut *call }),
     }
 }
 
 /// The command of the call that the running thread is in; 0 when it is in none.
 #[inline(always)]
 pub(crate) fn current_cmd() -> u32 {
-    current().map_or(0, |slot| slot.cmd)
+    current().map_or(0, |call| call.cmd)
 }
 
 /// For the daemon: the call of a thread without a slot.
 #[inline(always)]
-pub(crate) fn call_of(tid: u32) -> Option<*const Slot> {
+pub(crate) fn call_of(tid: u32) -> Option<*const OpenCall> {
     IN_FLIGHT.get_ptr(tid)
 }
 
@@ -147,6 +147,6 @@ pub(crate) fn remove_call(tid: u32) {
 
 /// For the daemon, about a slot that it has released.
 #[inline(always)]
-pub(crate) fn remove_claim(seat: u32) {
-    let _ = CLAIMS.remove(seat);
+pub(crate) fn remove_claim(slot: u32) {
+    let _ = CLAIMS.remove(slot);
 }

@@ -69,7 +69,8 @@ impl Integer for u16 {}
 impl Integer for u32 {}
 impl Integer for u64 {}
 
-/// Fills `out` from the field of the structure at `base`; with zeros, or not at all, where that cannot be read.
+/// Fills `out` from the field of the structure at `base`; with zeros, or not at all, where that cannot be
+/// read.
 #[inline(always)]
 pub(crate) fn read_field(base: u64, field: &Global<u32>, out: &mut [u8]) -> Option<()> {
     read_bytes(base + offset(field)?, out)

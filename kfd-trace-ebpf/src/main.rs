@@ -16,8 +16,8 @@
 )]
 #![expect(clippy::needless_pass_by_value, reason = "the program macros pass contexts by value")]
 
-/// A line for developers of the programs, in debug builds only: aya-log drops lines without a count, so nothing
-/// may depend on them. No kernel address is logged.
+/// A line for developers of the programs, in debug builds only: aya-log drops lines without a count, so
+/// nothing may depend on them. No kernel address is logged.
 macro_rules! note {
     ($ctx:expr, $($arg:tt)*) => {
         #[cfg(feature = "bpf-log")]

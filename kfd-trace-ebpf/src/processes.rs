@@ -13,7 +13,7 @@ use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_smp_processor_i
 use aya_ebpf::{Global, macros::map, maps::HashMap};
 use core::sync::atomic::AtomicU64;
 use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::in_flight::Slot;
+use kfd_trace_common::in_flight::OpenCall;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::{CGROUP_LEN, COMM_LEN, PROCESSES_MAX};
 use kfd_trace_common::process::{Entry, generation as known_by};
@@ -36,7 +36,7 @@ static GENERATION: AtomicU64 = AtomicU64::new(known_by::NEVER);
 #[unsafe(no_mangle)]
 static UPID_BYTES: Global<u32> = Global::new(0);
 
-/// To be read before an entry that is to be cached.
+/// Read it before an entry that will be cached.
 #[inline(always)]
 pub(crate) fn generation() -> u64 {
     // SAFETY: valid and aligned. Volatile, since the compiler does not know that the daemon writes it, too.
@@ -108,10 +108,10 @@ impl From<&Entry> for Owner {
 }
 
 /// The owner of a call under way.
-impl From<&Slot> for Owner {
+impl From<&OpenCall> for Owner {
     #[inline(always)]
-    fn from(slot: &Slot) -> Self {
-        Owner { id: slot.process, tgid: slot.tgid }
+    fn from(call: &OpenCall) -> Self {
+        Owner { id: call.process, tgid: call.tgid }
     }
 }
 

@@ -12,7 +12,7 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap};
 use core::mem::offset_of;
 use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::in_flight::{self, Seat};
+use kfd_trace_common::in_flight::{self, CallerSlot};
 use kfd_trace_common::limits::{IOCTL_ERRORS_MAX, IOCTL_NUMBERS, IOCTL_STATS_MAX};
 use kfd_trace_common::rules;
 use kfd_trace_common::stat::{BUCKETS, ErrorKey, IoctlKey, IoctlStat, Sum, bucket_of, is_in};
@@ -37,17 +37,17 @@ static ZERO: IoctlStat = IoctlStat::ZERO;
 /// A slot's sum for the calls of a command, if it belongs to that command and to the process that the thread
 /// calls.
 #[inline(always)]
-pub(crate) fn place_of(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
-    let process = seat.caller.slot.process;
-    let sum = &mut seat.sums[in_flight::cell_of(rules::nr(cmd))];
+pub(crate) fn place_of(slot: &mut CallerSlot, cmd: u32) -> Option<&mut Sum> {
+    let process = slot.caller.call.process;
+    let sum = &mut slot.sums[in_flight::cell_of(rules::nr(cmd))];
     (sum.process == process && sum.cmd == cmd).then_some(sum)
 }
 
 /// The same; takes an unused place if needed.
 #[inline(always)]
-pub(crate) fn take_place(seat: &mut Seat, cmd: u32) -> Option<&mut Sum> {
-    let process = seat.caller.slot.process;
-    let sum = &mut seat.sums[in_flight::cell_of(rules::nr(cmd))];
+pub(crate) fn take_place(slot: &mut CallerSlot, cmd: u32) -> Option<&mut Sum> {
+    let process = slot.caller.call.process;
+    let sum = &mut slot.sums[in_flight::cell_of(rules::nr(cmd))];
     if sum.process == 0 {
         // The daemon left everything else unchanged when it freed the place, and the daemon may read it
         // before the first call is added.
@@ -127,10 +127,10 @@ pub(crate) fn returned(process: u64, cmd: u32, result: i32, latency_ns: u64) {
 
 /// The same for a call in a slot. Returns the latency as counted.
 #[inline(always)]
-pub(crate) fn returned_in(seat: &mut Seat, result: i32, mut latency_ns: u64) -> u64 {
-    let process = seat.caller.slot.process;
+pub(crate) fn returned_in(slot: &mut CallerSlot, result: i32, mut latency_ns: u64) -> u64 {
+    let process = slot.caller.call.process;
     // The place is the call's as long as it is the process's: the daemon frees those of ended ones.
-    match seat.sums.get_mut(seat.caller.cell as usize).filter(|sum| sum.process == process) {
+    match slot.sums.get_mut(slot.caller.cell as usize).filter(|sum| sum.process == process) {
         Some(sum) => {
             let mut bucket = sum.bucket;
             if !is_in(bucket, latency_ns) {
@@ -145,7 +145,7 @@ pub(crate) fn returned_in(seat: &mut Seat, result: i32, mut latency_ns: u64) -> 
         }
         None => {
             latency_ns = possible(latency_ns);
-            returned(process, seat.caller.slot.cmd, result, latency_ns);
+            returned(process, slot.caller.call.cmd, result, latency_ns);
         }
     }
     latency_ns

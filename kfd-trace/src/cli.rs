@@ -1,5 +1,7 @@
 //! The command line. No logic: the options as values.
 
+mod examples;
+
 use crate::output::metrics::Detail;
 use crate::probes::plan::{Attach, Choice};
 use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
@@ -18,55 +20,17 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  1  failed
-  2  bad usage
-  3  nothing to trace here (no amdgpu driver with KFD; `daemon` waits for it instead)
-  4  doctor: something is hidden from the usual checks (lsof, fuser, rocm-smi)
-  5  doctor: something is wrong (KFD or a GPU keeps what no process has)
-
-Examples:
-  kfd-trace --pid 4242 --duration 30s          follow one process, then print the summary
-  kfd-trace --json --event queue_create        one JSON object per new queue";
-
-const PS_EXAMPLES: &str = "\
-Examples:
-  kfd-trace ps                                 processes and queues now
-  kfd-trace ps --wide                          with addresses and sources
-  kfd-trace ps --json | jq '.queues[].pid'     PIDs that have queues";
-
-const DAEMON_EXAMPLES: &str = "\
-Examples:
-  kfd-trace daemon                             serve http://127.0.0.1:20200/
-  kfd-trace daemon --web.listen-address :20200 --web.config.file web.yml";
-
-const STATUS_EXAMPLES: &str = "\
-Examples:
-  kfd-trace status                             each probe with its verdict
-  kfd-trace status --json | jq .meaning        what cannot be seen";
-
-const DOCTOR_EXAMPLES: &str = "\
-Examples:
-  kfd-trace doctor                             the whole node
-  kfd-trace doctor --pid 4242                  one process";
-
-const AMD_LOG_EXAMPLES: &str = "\
-Examples:
-  kfd-trace amd-log app.log                    queues, dispatches and commands of a log
-  kfd-trace amd-log --live --follow app.log    with the driver's queues, until Ctrl-C";
-
-/// Trace AMD's compute driver (amdgpu/KFD): who has which queue on which GPU, since when, and what went wrong.
+/// Trace AMD's compute driver (amdgpu/KFD): who has which queue on which GPU, since when, and what went
+/// wrong.
 ///
 /// Without a subcommand, stream events until Ctrl-C, then print a summary.
 #[derive(Debug, Parser)]
-#[command(name = "kfd-trace", version, after_help = EXIT_CODES)]
+#[command(name = "kfd-trace", version, after_help = examples::STREAM)]
 pub struct Cli {
     #[command(flatten)]
-    pub global: Global,
-    #[command(flatten)]
     pub trace: TraceArgs,
+    #[command(flatten)]
+    pub global: Global,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -151,8 +115,8 @@ pub struct TracingOptions {
     /// Size of the ring buffer: a power of two from 4 KiB to 1 GiB.
     #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
     pub buffer_size: u32,
-    /// Interval at which the queues' read and write pointers are read from their processes' memory: 1s, 250ms; 0 turns
-    /// it off.
+    /// Interval at which the queues' read and write pointers are read from their processes' memory: 1s,
+    /// 250ms; 0 turns it off.
     #[arg(long = "sample.interval", value_name = "TIME", value_parser = sample, default_value = "1s")]
     pub sample: Duration,
     /// Also count tracepoints of amdgpu, the DRM scheduler and ROCm's own driver, for work that bypasses KFD.
@@ -161,9 +125,9 @@ pub struct TracingOptions {
     /// Leave this probe out (names as in `kfd-trace status`); may be repeated. What it shows is missing then.
     #[arg(long = "without-probe", value_name = "PROBE", value_parser = probes(), hide_possible_values = true)]
     pub without: Vec<ProbeId>,
-    /// How to attach probes: `multi` starts and ends sooner (Linux 5.18 and later), but amdgpu cannot be unloaded
-    /// meanwhile; `single` does not hold it. Default: `single` for the daemon; for the stream, `multi` for programs with
-    /// several functions and `single` for the others.
+    /// How to attach probes: `multi` starts and ends sooner (Linux 5.18 and later), but amdgpu cannot be
+    /// unloaded meanwhile; `single` does not hold it. Default: `single` for the daemon; for the stream,
+    /// `multi` for programs with several functions and `single` for the others.
     #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true)]
     pub attach: Option<How>,
 }
@@ -200,26 +164,28 @@ pub enum Colour {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List processes and queues.
-    #[command(after_help = PS_EXAMPLES)]
+    #[command(after_help = examples::PS)]
     Ps(PsArgs),
     /// Serve Prometheus metrics, a JSON API and a page until SIGTERM.
-    #[command(after_help = DAEMON_EXAMPLES)]
+    #[command(after_help = examples::DAEMON)]
     Daemon(DaemonArgs),
     /// Show what can be traced on this kernel: each probe with its verdict.
-    #[command(after_help = STATUS_EXAMPLES)]
+    #[command(after_help = examples::STATUS)]
     Status(JsonArgs),
     /// Explain why lsof, fuser or rocm-smi miss a KFD user or show a stale one.
-    #[command(after_help = DOCTOR_EXAMPLES)]
+    #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorArgs),
     /// Report queues, dispatches and commands from AMD_LOG_LEVEL logs (ROCm 5.x to 7.x).
-    #[command(name = "amd-log", after_help = AMD_LOG_EXAMPLES)]
+    #[command(name = "amd-log", after_help = examples::AMD_LOG)]
     AmdLog(AmdLogArgs),
     /// Print a shell completion script.
+    #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// The shell.
         shell: Shell,
     },
     /// Write the manual pages, one per command.
+    #[command(after_help = examples::MAN)]
     Man {
         /// Output folder; created if needed.
         #[arg(value_name = "DIR")]
@@ -267,7 +233,8 @@ pub struct JsonArgs {
 /// Options of `amd-log`.
 #[derive(Args, Clone, Debug)]
 pub struct AmdLogArgs {
-    /// Logs, plain or compressed by gzip or zstd; `-` is standard input. All are read as one log of several processes.
+    /// Logs, plain or compressed by gzip or zstd; `-` is standard input. All are read as one log of several
+    /// processes.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
@@ -278,7 +245,8 @@ pub struct AmdLogArgs {
     /// Join the log's queues with the driver's existing queues, by address.
     #[arg(long)]
     pub live: bool,
-    /// Join them with the queues in this file, written by `kfd-trace --json` or `kfd-trace ps --json`, by address and time.
+    /// Join them with the queues in this file, written by `kfd-trace --json` or `kfd-trace ps --json`, by
+    /// address and time.
     #[arg(long, value_name = "FILE")]
     pub stream: Option<PathBuf>,
 }

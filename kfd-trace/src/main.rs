@@ -109,7 +109,8 @@ fn block_on(command: impl Future<Output = Result<(), Stop>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let done = runtime.block_on(command);
-    // A reading that is under way is not waited for. The kernel waits for its thread where that cannot be interrupted.
+    // A reading that is under way is not waited for. The kernel waits for its thread where that cannot be
+    // interrupted.
     runtime.shutdown_background();
     Ok(done?)
 }

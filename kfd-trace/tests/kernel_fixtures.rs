@@ -1,9 +1,9 @@
-//! The kernel model on the kernels of the matrix: Debian's own symbols and BTF, as `cargo xtask fixtures` lays
-//! them out below $KFD_TRACE_FIXTURES as <series>/{proc,sys}. The expected numbers were read from the same
-//! modules before this reader was written.
+//! The kernel model on the kernels of the matrix: Debian's own symbols and BTF, as `cargo xtask fixtures`
+//! lays them out below $KFD_TRACE_FIXTURES as <series>/{proc,sys}. The expected numbers were read from the
+//! same modules before this reader was written.
 
 use kfd_trace::kernel::{Btf, BtfError, Kernel, Missing, Roots, Symbols};
-use kfd_trace_common::offset::{FIELDS, Object};
+use kfd_trace_common::offset::{self, FIELDS, Object};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -146,11 +146,11 @@ fn the_oldest_kernel_has_no_btf_of_the_module() {
     assert_eq!(kernel.btf_problems, [""; 0]);
     assert!(kernel.vmlinux_btf.is_some(), "vmlinux has BTF");
     let offsets = kernel.offsets(FIELDS);
-    for field in FIELDS {
-        let found = offsets.get(field.global).expect("resolve() answers for every field");
-        match field.object {
-            Object::Vmlinux => assert!(found.is_ok(), "{}: {found:?}", field.global),
-            Object::Amdgpu => assert_eq!(found, Err(&Missing::NoBtf("amdgpu")), "{}", field.global),
+    assert_eq!(offsets.iter().count(), FIELDS.len());
+    for (global, found) in offsets.iter() {
+        match offset::field(global).expect("a field of the list").object {
+            Object::Vmlinux => assert!(found.is_ok(), "{global}: {found:?}"),
+            Object::Amdgpu => assert_eq!(found, Err(&Missing::NoBtf("amdgpu")), "{global}"),
         }
     }
 }

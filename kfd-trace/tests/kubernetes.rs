@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use kfd_trace::cli::{Cli, Command, DaemonArgs, Global};
 use kfd_trace::output::api::{ApiQuery, Refusal};
-use kfd_trace::serve::router::{Site, router};
+use kfd_trace::serve::router::{PageSource, router};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn pod(all: &[Value]) -> (&Value, &Value, Global, DaemonArgs) {
 
 struct Pages;
 
-impl Site for Pages {
+impl PageSource for Pages {
     fn metrics(&self) -> Result<String, String> {
         Ok(String::new())
     }

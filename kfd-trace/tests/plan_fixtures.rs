@@ -60,8 +60,8 @@ fn with_the_drivers_types_every_probe_has_its_place() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn every_copy_of_an_mqd_function_is_probed() {
-    // Copies in the text of amdgpu.ko, without those of the kernel's own queues: cik, vi, v9, v10, v11, v12, v12_1
-    // and 9.4.3's own.
+    // Copies in the text of amdgpu.ko, without those of the kernel's own queues: cik, vi, v9, v10, v11, v12,
+    // v12_1 and 9.4.3's own.
     for (series, init, update, restore) in [("6.1", 10, 12, 8), ("6.12", 13, 13, 10), ("7.2", 15, 16, 15)] {
         let plan = planned(series, &PlanRequest::default());
         let count = |id| match action(&plan, id) {

@@ -81,7 +81,7 @@ static int republish_queues(struct kfd_process *p)
 
 /*
  * The state in which a debugger holds a process: with the hardware scheduler
- * DESTROY_QUEUE is refused with EBUSY (destroy_queue_cpsch) and the queue lives on.
+ * DESTROY_QUEUE is refused with EBUSY (destroy_queue_cpsch) and the queue still exists.
  */
 static int debug(struct kfd_process *p, bool on)
 {

@@ -59,7 +59,7 @@ extern struct shape {
 } sim_shape;
 /* Takes all GPUs away and makes others, while no process has KFD open; sched_policy is amdgpu's. */
 int sim_reshape(const struct shape *shape, int sched_policy);
-/* KFD made a device of it: of one that it gave up halfway nothing is to be looked at. */
+/* KFD made a device of it: nothing of one that it gave up halfway may be read. */
 static inline bool sim_works(struct sim *s)
 {
 	return s->kfd && s->kfd->init_complete;

@@ -40,7 +40,7 @@ static void gpu_reset(struct amdgpu_device *adev)
 {
 	struct sim *s = sim_of(adev);
 
-	pr_info("GPU reset asked for by KFD\n");
+	pr_info("GPU reset requested by KFD\n");
 	if (s)
 		schedule_work(&s->reset);
 }

@@ -1,7 +1,8 @@
-//! `cargo xtask dist`: a tarball, a .deb and an .rpm of the release binary, and their checksums, below target/dist.
+//! `cargo xtask dist`: a tarball, a .deb and an .rpm of the release binary, and their checksums, below
+//! target/dist.
 //!
-//! The same commit gives the same bytes, wherever it is built: dates are those of the commit, and no path of the machine
-//! is left in the binary.
+//! The same commit gives the same bytes, wherever it is built: dates are those of the commit, and no path of
+//! the machine is left in the binary.
 
 mod again;
 pub(crate) mod check;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The workspace's root folder: that of the checkout in which `cargo xtask` runs, not of the one in which it was built, since a
-/// target folder may be copied with its checkout.
+/// The workspace's root folder: that of the checkout in which `cargo xtask` runs, not of the one in which it
+/// was built, since a target folder may be copied with its checkout.
 pub(crate) fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {

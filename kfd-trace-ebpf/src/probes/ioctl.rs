@@ -12,7 +12,7 @@ use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use core::mem::MaybeUninit;
 use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::in_flight::{Caller, NO_CELL, Seat, Slot, at_return, busy, cell_of};
+use kfd_trace_common::in_flight::{Caller, CallerSlot, NO_CELL, OpenCall, at_return, busy, cell_of};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::ARGS_LEN;
 use kfd_trace_common::process::{Entry, generation};
@@ -32,13 +32,13 @@ static IOCTL_END: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 static IOCTL_ROCM_END: Global<u32> = Global::new(0);
 
-/// `long kfd_ioctl(struct file *filep, unsigned int cmd, unsigned long arg)`. Only runs that count no call are counted as hits
-/// here: the others are the sum of the calls.
+/// `long kfd_ioctl(struct file *filep, unsigned int cmd, unsigned long arg)`. Only runs that count no call
+/// are counted as hits here: the others are the sum of the calls.
 #[kprobe]
 pub(crate) fn ioctl(ctx: ProbeContext) -> u32 {
     let (Some(file), Some(cmd)) = (ctx.arg::<u64>(0), ctx.arg::<u32>(1)) else { return 0 };
-    match in_flight::seat() {
-        Some(seat) => enter(seat, file, cmd),
+    match in_flight::slot() {
+        Some(slot) => enter(slot, file, cmd),
         None => enter_without_seat(file, cmd),
     }
     0
@@ -46,42 +46,42 @@ pub(crate) fn ioctl(ctx: ProbeContext) -> u32 {
 
 /// The common case: a thread calls the same process as last time, with a command it has called before.
 #[inline(always)]
-fn enter(seat: &mut Seat, file: u64, cmd: u32) {
-    let caller = &mut seat.caller;
+fn enter(slot: &mut CallerSlot, file: u64, cmd: u32) {
+    let caller = &mut slot.caller;
     // A call that is still under way is the leftover of one whose handler's return was not seen.
     if caller.busy == busy::IN_CALL {
-        no_return_seen(&mut caller.slot);
+        no_return_seen(&mut caller.call);
     }
     if caller.file != file || caller.generation != processes::generation() {
         meet(caller, file);
-        return enter_for_the_first_time(seat, file, cmd);
+        return enter_for_the_first_time(slot, file, cmd);
     }
     let admitted = caller.admitted;
-    if let Some(sum) = stats::place_of(seat, cmd).filter(|sum| sum.awaited & admitted != 0) {
+    if let Some(sum) = stats::place_of(slot, cmd).filter(|sum| sum.awaited & admitted != 0) {
         sum.stat.entered += 1;
-        let caller = &mut seat.caller;
-        begin(&mut caller.slot, cmd);
+        let caller = &mut slot.caller;
+        begin(&mut caller.call, cmd);
         caller.cell = cell_of(rules::nr(cmd)) as u32;
         caller.busy = busy::IN_CALL;
     } else {
-        enter_for_the_first_time(seat, file, cmd);
+        enter_for_the_first_time(slot, file, cmd);
     }
 }
 
 /// The uncommon cases: the process was looked up just now, the command was not called before or has no place
 /// in the slot, the return is not awaited, or the process is not selected.
 #[inline(never)]
-fn enter_for_the_first_time(seat: &mut Seat, file: u64, cmd: u32) {
-    if seat.caller.wanted == 0 {
-        seat.caller.busy = busy::UNWANTED;
+fn enter_for_the_first_time(slot: &mut CallerSlot, file: u64, cmd: u32) {
+    if slot.caller.wanted == 0 {
+        slot.caller.busy = busy::UNWANTED;
         counters::hit(ProbeId::Ioctl);
         return;
     }
-    seat.caller.busy = busy::NO;
-    begin(&mut seat.caller.slot, cmd);
-    let (process, admitted) = (seat.caller.slot.process, seat.caller.admitted != 0);
+    slot.caller.busy = busy::NO;
+    begin(&mut slot.caller.call, cmd);
+    let (process, admitted) = (slot.caller.call.process, slot.caller.admitted != 0);
     let nr = rules::nr(cmd);
-    seat.caller.cell = match stats::take_place(seat, cmd) {
+    slot.caller.cell = match stats::take_place(slot, cmd) {
         Some(sum) => {
             sum.stat.entered += 1;
             cell_of(nr) as u32
@@ -91,18 +91,18 @@ fn enter_for_the_first_time(seat: &mut Seat, file: u64, cmd: u32) {
             NO_CELL
         }
     };
-    if !is_awaited(&mut seat.caller.slot, admitted, file) {
+    if !is_awaited(&mut slot.caller.call, admitted, file) {
         return;
     }
-    seat.caller.busy = busy::IN_CALL;
-    in_flight::stay(seat);
+    slot.caller.busy = busy::IN_CALL;
+    in_flight::stay(slot);
     if nr == rules::CREATE_PROCESS {
-        file_changes(&mut seat.caller.slot);
+        file_changes(&mut slot.caller.call);
     }
     // The permission for the one is checked each time; the other has work left at its return.
     if nr != rules::CRIU
         && nr != rules::CREATE_PROCESS
-        && let Some(sum) = stats::place_of(seat, cmd)
+        && let Some(sum) = stats::place_of(slot, cmd)
     {
         sum.awaited = 1;
     }
@@ -110,7 +110,7 @@ fn enter_for_the_first_time(seat: &mut Seat, file: u64, cmd: u32) {
 
 #[inline(never)]
 fn enter_without_seat(file: u64, cmd: u32) {
-    if let Some(mut stale) = nested::leave::<Slot>() {
+    if let Some(mut stale) = nested::leave::<OpenCall>() {
         no_return_seen(&mut stale);
     }
     let mut caller = MaybeUninit::uninit();
@@ -123,45 +123,45 @@ fn enter_without_seat(file: u64, cmd: u32) {
         counters::hit(ProbeId::Ioctl);
         return;
     }
-    begin(&mut caller.slot, cmd);
-    stats::entered(caller.slot.process, cmd);
+    begin(&mut caller.call, cmd);
+    stats::entered(caller.call.process, cmd);
     let own = caller.admitted != 0;
-    if is_awaited(&mut caller.slot, own, file) {
+    if is_awaited(&mut caller.call, own, file) {
         if rules::nr(cmd) == rules::CREATE_PROCESS {
-            file_changes(&mut caller.slot);
+            file_changes(&mut caller.call);
         }
-        caller.slot.caller_tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-        nested::enter(ProbeId::Ioctl, &caller.slot);
+        caller.call.caller_tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+        nested::enter(ProbeId::Ioctl, &caller.call);
     }
 }
 
 #[inline(always)]
-fn begin(slot: &mut Slot, cmd: u32) {
+fn begin(call: &mut OpenCall, cmd: u32) {
     // SAFETY: no arguments.
-    slot.entered_ns = unsafe { bpf_ktime_get_ns() };
-    slot.cmd = cmd;
+    call.entered_ns = unsafe { bpf_ktime_get_ns() };
+    call.cmd = cmd;
 }
 
 /// The file belongs to another process when the call returns: until then, its process must not be cached. If
 /// only the return did this and was missed, the old process would stay cached until something else changes.
 #[inline(always)]
-fn file_changes(slot: &mut Slot) {
-    slot.at_return |= at_return::FILE_CHANGES;
+fn file_changes(call: &mut OpenCall) {
+    call.at_return |= at_return::FILE_CHANGES;
     processes::changing();
 }
 
-/// Whether a handler's return is to be awaited; if not, the end of the call is reported here. `own`: a thread
+/// Whether to wait for the handler's return; if not, the end of the call is reported here. `own`: a thread
 /// of the process calls.
 #[inline(always)]
-fn is_awaited(slot: &mut Slot, own: bool, file: u64) -> bool {
-    let nr = rules::nr(slot.cmd);
+fn is_awaited(call: &mut OpenCall, own: bool, file: u64) -> bool {
+    let nr = rules::nr(call.cmd);
     if let Some(errno) = refusal(own, nr, file) {
-        stats::refused(slot.process, slot.cmd, errno);
-        record(slot, -(errno as i32), 0, outcome::REFUSED);
+        stats::refused(call.process, call.cmd, errno);
+        record(call, -(errno as i32), 0, outcome::REFUSED);
         return false;
     }
     if nr == rules::WAIT_EVENTS {
-        record(slot, 0, 0, outcome::NOT_MEASURED);
+        record(call, 0, 0, outcome::NOT_MEASURED);
         return false;
     }
     true
@@ -180,8 +180,8 @@ fn meet(caller: &mut Caller, file: u64) {
     let Some(entry) = processes::known(ProbeId::Ioctl, process, Met::Own) else { return };
     // SAFETY: no arguments.
     let current = unsafe { bpf_get_current_task() };
-    caller.slot.process = entry.id;
-    caller.slot.tgid = entry.tgid;
+    caller.call.process = entry.id;
+    caller.call.tgid = entry.tgid;
     caller.wanted = entry.wanted;
     caller.admitted = u32::from(entry.wanted != 0 && is_owner(&entry, current));
     caller.generation = now;
@@ -190,8 +190,8 @@ fn meet(caller: &mut Caller, file: u64) {
     }
 }
 
-/// The errno of a call that `kfd_ioctl` refuses before any handler, in the order of its checks. `own`: a thread of the
-/// process calls.
+/// The errno of a call that `kfd_ioctl` refuses before any handler, in the order of its checks. `own`: a
+/// thread of the process calls.
 #[inline(always)]
 fn refusal(own: bool, nr: u32, file: u64) -> Option<u32> {
     if rules::unknown(nr, IOCTL_END.load(), IOCTL_ROCM_END.load()) {
@@ -248,13 +248,13 @@ fn may_criu(current: u64) -> bool {
     })
 }
 
-/// Every handler: `int handler(struct file *filep, struct kfd_process *p, void *data)`; `data` is the kernel's
-/// copy of the arguments.
+/// Every handler: `int handler(struct file *filep, struct kfd_process *p, void *data)`; `data` is the
+/// kernel's copy of the arguments.
 #[kprobe]
 pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::IoctlHandler);
-    if let (Some(slot), Some(data)) = (in_flight::current(), ctx.arg::<u64>(2)) {
-        slot.data = data;
+    if let (Some(call), Some(data)) = (in_flight::current(), ctx.arg::<u64>(2)) {
+        call.data = data;
     }
     0
 }
@@ -263,15 +263,15 @@ pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
 #[kretprobe]
 pub(crate) fn ioctl_return(ctx: RetProbeContext) -> u32 {
     let result = ctx.ret::<u64>() as i32;
-    match in_flight::own_seat() {
-        Some(seat) if seat.caller.busy == busy::IN_CALL => {
-            seat.caller.busy = busy::NO;
-            let latency_ns = since(&seat.caller.slot);
-            let latency_ns = stats::returned_in(seat, result, latency_ns);
-            leave(&mut seat.caller.slot, result, latency_ns);
+    match in_flight::own_slot() {
+        Some(slot) if slot.caller.busy == busy::IN_CALL => {
+            slot.caller.busy = busy::NO;
+            let latency_ns = since(&slot.caller.call);
+            let latency_ns = stats::returned_in(slot, result, latency_ns);
+            leave(&mut slot.caller.call, result, latency_ns);
         }
-        Some(seat) if seat.caller.busy == busy::UNWANTED => {
-            seat.caller.busy = busy::NO;
+        Some(slot) if slot.caller.busy == busy::UNWANTED => {
+            slot.caller.busy = busy::NO;
             counters::hit(ProbeId::IoctlReturn);
         }
         Some(_) => return_without_entry(),
@@ -282,11 +282,11 @@ pub(crate) fn ioctl_return(ctx: RetProbeContext) -> u32 {
 
 #[inline(never)]
 fn leave_without_seat(result: i32) {
-    match nested::leave::<Slot>() {
-        Some(mut slot) => {
-            let latency_ns = stats::possible(since(&slot));
-            stats::returned(slot.process, slot.cmd, result, latency_ns);
-            leave(&mut slot, result, latency_ns);
+    match nested::leave::<OpenCall>() {
+        Some(mut call) => {
+            let latency_ns = stats::possible(since(&call));
+            stats::returned(call.process, call.cmd, result, latency_ns);
+            leave(&mut call, result, latency_ns);
         }
         None => return_without_entry(),
     }
@@ -294,9 +294,9 @@ fn leave_without_seat(result: i32) {
 
 /// Nanoseconds since the entry.
 #[inline(always)]
-fn since(slot: &Slot) -> u64 {
+fn since(call: &OpenCall) -> u64 {
     // SAFETY: no arguments.
-    unsafe { bpf_ktime_get_ns() }.wrapping_sub(slot.entered_ns)
+    unsafe { bpf_ktime_get_ns() }.wrapping_sub(call.entered_ns)
 }
 
 #[inline(always)]
@@ -310,80 +310,80 @@ fn return_without_entry() {
 }
 
 #[inline(always)]
-fn leave(slot: &mut Slot, result: i32, latency_ns: u64) {
-    if slot.at_return != 0 {
-        leave_at_last(slot, result);
-        slot.at_return = 0;
+fn leave(call: &mut OpenCall, result: i32, latency_ns: u64) {
+    if call.at_return != 0 {
+        leave_at_last(call, result);
+        call.at_return = 0;
     }
-    record(slot, result, latency_ns, outcome::RETURNED);
+    record(call, result, latency_ns, outcome::RETURNED);
 }
 
 /// Remaining work at the return of a few calls.
 #[inline(never)]
-fn leave_at_last(slot: &Slot, result: i32) {
-    if slot.at_return & at_return::FILE_CHANGES != 0 {
+fn leave_at_last(call: &OpenCall, result: i32) {
+    if call.at_return & at_return::FILE_CHANGES != 0 {
         processes::changed();
     }
-    let deleted = slot.at_return & at_return::QUEUE_DELETED != 0;
+    let deleted = call.at_return & at_return::QUEUE_DELETED != 0;
     if deleted && result < 0 && !rules::destroyed_anyway(result.unsigned_abs()) {
-        destroy_failed(slot, result);
+        destroy_failed(call, result);
     }
 }
 
 #[inline(never)]
-fn no_return_seen(slot: &mut Slot) {
-    stats::no_return_seen(slot.process, slot.cmd);
-    record(slot, 0, 0, outcome::NO_RETURN_SEEN);
-    if slot.at_return & at_return::FILE_CHANGES != 0 {
+fn no_return_seen(call: &mut OpenCall) {
+    stats::no_return_seen(call.process, call.cmd);
+    record(call, 0, 0, outcome::NO_RETURN_SEEN);
+    if call.at_return & at_return::FILE_CHANGES != 0 {
         processes::changed();
     }
-    slot.at_return = 0;
+    call.at_return = 0;
 }
 
 #[inline(always)]
-fn destroy_failed(slot: &Slot, result: i32) {
+fn destroy_failed(call: &OpenCall, result: i32) {
     let (probe, kind) = (ProbeId::IoctlReturn, Kind::QueueDestroyFailed);
-    emit::emit_in(probe, kind, slot, slot.cmd, |record: &mut QueueDestroy| {
-        record.queue_id = slot.deleted_queue;
-        record.gpu_id = slot.deleted_gpu;
+    emit::emit_in(probe, kind, call, call.cmd, |record: &mut QueueDestroy| {
+        record.queue_id = call.deleted_queue;
+        record.gpu_id = call.deleted_gpu;
         record.result = result;
     });
 }
 
 /// Sends the record of a call, if requested; its arguments are dropped.
 #[inline(always)]
-fn record(slot: &mut Slot, result: i32, latency_ns: u64, outcome: u32) {
+fn record(call: &mut OpenCall, result: i32, latency_ns: u64, outcome: u32) {
     match RECORD_IOCTLS.load() {
         records::NONE => return,
-        records::QUEUES if !rules::changes_queue(rules::nr(slot.cmd)) => return,
+        records::QUEUES if !rules::changes_queue(rules::nr(call.cmd)) => return,
         _ => {}
     }
     // The return probe reports calls that returned, the entry probe all others.
     let probe = if outcome == outcome::RETURNED { ProbeId::IoctlReturn } else { ProbeId::Ioctl };
-    emit::emit_in(probe, Kind::Ioctl, &*slot, slot.cmd, |record: &mut Ioctl| {
-        record.entered_ns = slot.entered_ns;
+    emit::emit_in(probe, Kind::Ioctl, &*call, call.cmd, |record: &mut Ioctl| {
+        record.entered_ns = call.entered_ns;
         record.latency_ns = latency_ns;
-        record.cmd = slot.cmd;
+        record.cmd = call.cmd;
         record.result = result;
         record.outcome = outcome;
-        record.args_len = args(slot, outcome, &mut record.args);
+        record.args_len = args(call, outcome, &mut record.args);
     });
-    slot.data = 0;
+    call.data = 0;
 }
 
 /// Copies the arguments. The handler's copy is at least as large as user space announced, and exists until
 /// `kfd_ioctl` returns: it is valid at a handler's return, but not later.
 #[inline(always)]
-fn args(slot: &Slot, outcome: u32, out: &mut [u8; ARGS_LEN]) -> u32 {
-    if slot.data == 0 || outcome != outcome::RETURNED {
+fn args(call: &OpenCall, outcome: u32, out: &mut [u8; ARGS_LEN]) -> u32 {
+    if call.data == 0 || outcome != outcome::RETURNED {
         return 0;
     }
-    let len = ((slot.cmd >> 16) & 0x3fff).min(ARGS_LEN as u32);
+    let len = ((call.cmd >> 16) & 0x3fff).min(ARGS_LEN as u32);
     let Some(out) = out.get_mut(..len as usize) else { return 0 };
     if out.is_empty() {
         return 0;
     }
-    if kernel::read_bytes(slot.data, out).is_none() {
+    if kernel::read_bytes(call.data, out).is_none() {
         losses::trouble(ProbeId::IoctlReturn, Trouble::ArgsUnreadable);
         return 0;
     }

@@ -41,7 +41,8 @@ pub(crate) fn mqd_update(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// `void restore_mqd*(mm, void **mqd, struct kfd_mem_obj *, u64 *gart, struct queue_properties *q, ...)`: by CRIU.
+/// `void restore_mqd*(mm, void **mqd, struct kfd_mem_obj *, u64 *gart, struct queue_properties *q, ...)`: by
+/// CRIU.
 #[kprobe]
 pub(crate) fn mqd_restore(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::MqdRestore);

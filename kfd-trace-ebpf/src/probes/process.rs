@@ -16,7 +16,8 @@ use kfd_trace_common::record::Open;
 #[map]
 static RELEASING: HashMap<u32, u64> = HashMap::with_max_entries(256, 0);
 
-/// `struct kfd_process *kfd_create_process(...)`: called by every open, also where the process exists already.
+/// `struct kfd_process *kfd_create_process(...)`: called by every open, also where the process exists
+/// already.
 #[kretprobe]
 pub(crate) fn create_process(ctx: RetProbeContext) -> u32 {
     counters::hit(ProbeId::CreateProcess);

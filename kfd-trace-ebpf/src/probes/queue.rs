@@ -25,7 +25,7 @@ use kfd_trace_common::rules;
 #[unsafe(no_mangle)]
 static PROPERTIES_BYTES: Global<u32> = Global::new(0);
 
-/// 1: the memory at a queue's pointers is to be read.
+/// 1: read the memory at a queue's pointers.
 #[unsafe(no_mangle)]
 static READ_POINTERS: Global<u32> = Global::new(0);
 
@@ -59,12 +59,12 @@ pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
     };
     note!(&ctx, "queue_del: tgid {} queue {}", entry.tgid, queue_id);
     let gpu_id = gpu_id(ID, queue);
-    let call = in_flight::current().filter(|slot| rules::nr(slot.cmd) == rules::DESTROY_QUEUE);
+    let call = in_flight::current().filter(|call| rules::nr(call.cmd) == rules::DESTROY_QUEUE);
     let own = call.is_some();
-    if let Some(slot) = call {
-        slot.at_return |= at_return::QUEUE_DELETED;
-        slot.deleted_queue = queue_id;
-        slot.deleted_gpu = gpu_id;
+    if let Some(call) = call {
+        call.at_return |= at_return::QUEUE_DELETED;
+        call.deleted_queue = queue_id;
+        call.deleted_gpu = gpu_id;
     }
     emit::emit(ID, Kind::QueueDestroy, &entry, |record: &mut QueueDestroy| {
         record.queue_id = queue_id;

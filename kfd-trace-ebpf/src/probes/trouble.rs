@@ -78,7 +78,8 @@ fn flag(value: Option<u8>, bit: u32) -> u32 {
     if value.unwrap_or(0) == 0 { 0 } else { bit }
 }
 
-/// `void kfd_smi_event_update_gpu_reset(dev, bool post_reset, ...)`: called for each node before and after a reset.
+/// `void kfd_smi_event_update_gpu_reset(dev, bool post_reset, ...)`: called for each node before and after a
+/// reset.
 #[kprobe]
 pub(crate) fn gpu_reset(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::GpuReset;

@@ -1,7 +1,7 @@
 //! Requests to callgrind, under which this program may run. Without it they do nothing.
 //!
-//! Numbers and calling convention are valgrind's interface with programs: `callgrind.h` (`Vg_CallgrindClientRequest`)
-//! and `valgrind.h` (`VALGRIND_DO_CLIENT_REQUEST_EXPR`) of valgrind 3.19.
+//! Numbers and calling convention are valgrind's interface with programs: `callgrind.h`
+//! (`Vg_CallgrindClientRequest`) and `valgrind.h` (`VALGRIND_DO_CLIENT_REQUEST_EXPR`) of valgrind 3.19.
 
 use std::arch::asm;
 use std::ffi::CStr;

@@ -12,14 +12,14 @@ pub(super) fn of(report: &Report) -> Vec<String> {
             notes.push(format!("{name}: {problem}; figures are of what is before"));
         }
         if input.cut {
-            notes.push(format!("{name}: the last line has no newline, and was not taken in"));
+            notes.push(format!("{name}: the last line has no newline, and was ignored"));
         }
         if input.nuls > 0 {
             notes.push(format!("{name}: {} NULs were left out; what was there is lost", input.nuls));
         }
         if input.restarts > 0 {
             notes.push(format!(
-                "{name}: it began anew {} times; what was not read before is lost",
+                "{name}: it was truncated or replaced {} times; what was not read before is lost",
                 input.restarts
             ));
         }

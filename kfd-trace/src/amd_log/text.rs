@@ -43,7 +43,7 @@ impl Report {
             lines.prefixes.iter().map(|style| format!("{} of {}", style.count, style.name)).collect();
         writeln!(
             out,
-            "lines      {}: {} read, {} of other matters, {} without prefix, {} blank, {damaged} damaged, {} too long",
+            "lines      {}: {} read, {} unrelated, {} without prefix, {} blank, {damaged} damaged, {} too long",
             lines.total, lines.read, lines.other, lines.without_prefix, lines.blank, lines.overlong
         )?;
         writeln!(out, "prefixes   {}", or_dash(styles.join(", ")))?;

@@ -84,7 +84,7 @@ impl KfdSysfs {
     }
 
     /// Number of queues of all processes.
-    #[must_use]
+    #[cfg(test)]
     pub fn queue_count(&self) -> usize {
         self.processes.iter().map(|process| process.queues.len()).sum()
     }
@@ -172,7 +172,7 @@ fn read_queues(reader: &mut Reader, folder: &Path) -> Vec<SysfsQueue> {
             ] {
                 let path = folder.join(file);
                 if missing && !path.exists() {
-                    reader.fail::<()>(&path, "the queue is there, the file is not".to_owned());
+                    reader.fail::<()>(&path, "the queue exists, this file does not".to_owned());
                 }
             }
             queues.push(queue);

@@ -2,8 +2,9 @@
 //! that of a live thread.
 //!
 //! An open mem file stays bound to its address space, so neither an exec nor a reused PID can redirect it.
-//! Only pread is used: the process is neither stopped nor involved. For a driver mapping (VM_PFNMAP) the kernel
-//! reads through `vm_ops->access` here, which process_vm_readv does not (mm/memory.c, __access_remote_vm).
+//! Only pread is used: the process is neither stopped nor involved. For a driver mapping (VM_PFNMAP) the
+//! kernel reads through `vm_ops->access` here, which process_vm_readv does not (mm/memory.c,
+//! __access_remote_vm).
 
 use super::process::{self, ProcessError};
 use super::task;
@@ -94,7 +95,7 @@ fn of_read(error: &io::Error) -> Unmeasured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::QueueCreate;
+    use crate::model::event::QueueFacts;
     use crate::model::pointers::samples::{head_bytes, sdma};
     use crate::state::samples::facts;
 
@@ -106,14 +107,14 @@ mod tests {
         std::ptr::from_ref(of) as u64
     }
 
-    fn counts(queue: &QueueCreate) -> Result<(u64, u64), Unmeasured> {
+    fn counts(queue: &QueueFacts) -> Result<(u64, u64), Unmeasured> {
         own().counts(&Pointers::of(queue)?).map(|counts| (counts.submitted, counts.retired))
     }
 
     #[test]
     fn the_pointers_of_a_queue_are_read_where_they_are() {
         let mut head = head_bytes(127_644, 127_640);
-        let at = |head: &[u8; HEAD_LEN]| QueueCreate {
+        let at = |head: &[u8; HEAD_LEN]| QueueFacts {
             write_pointer_address: Some(address(head) + 0x38),
             read_pointer_address: Some(address(head) + 0x80),
             ..facts(1)
@@ -122,7 +123,7 @@ mod tests {
         head[8] ^= 1;
         assert_eq!(counts(&at(&head)), Err(Unmeasured::Foreign));
         let words = [4096_u64, 64];
-        let queue = QueueCreate {
+        let queue = QueueFacts {
             write_pointer_address: Some(address(&words)),
             read_pointer_address: Some(address(&words) + 8),
             ..sdma(1)
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn memory_that_is_not_there_is_unreadable() {
         for page in [0x1000, 1 << 46, u64::MAX - 0xfff] {
-            let queue = QueueCreate {
+            let queue = QueueFacts {
                 write_pointer_address: Some(page + 0x38),
                 read_pointer_address: Some(page + 0x80),
                 ..facts(1)

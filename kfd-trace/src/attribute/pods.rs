@@ -8,9 +8,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-/// Parent of the kubelet's log folders.
-pub const LOGS: &str = "/var/log";
-
 /// Most folder entries read: a node has some hundred pods.
 const MOST: usize = 100_000;
 

@@ -156,17 +156,17 @@ fn recorded(row: &PsRow, topology: &Topology) -> Option<Recorded> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::{Origin, QueueCreate, QueueType};
+    use crate::model::event::{Origin, QueueFacts, QueueType};
 
     #[test]
     fn rows_of_ps_keep_their_addresses_and_rows_without_are_left_out() {
-        let queue = QueueCreate {
+        let queue = QueueFacts {
             queue_id: Some(3),
             gpu_id: Some(9),
             queue_type: Some(QueueType::ComputeAql),
             ring_address: Some(0x20),
             write_pointer_address: Some(0x48),
-            ..QueueCreate::unknown(Origin::Standing)
+            ..QueueFacts::unknown(Origin::Standing)
         };
         let row = PsRow { pid: Some(40), ns_pid: Some(7), queue: Some(queue), ..PsRow::default() };
         let topology = Topology::default();
@@ -183,7 +183,7 @@ mod tests {
             Recorded { kfd, ring: Some(0x20), write_pointer: Some(0x48), live: true, ..Recorded::default() };
         assert_eq!(reported, wanted);
         // As sysfs alone reports it.
-        let bare = QueueCreate { queue_id: Some(3), ..QueueCreate::unknown(Origin::Standing) };
+        let bare = QueueFacts { queue_id: Some(3), ..QueueFacts::unknown(Origin::Standing) };
         assert_eq!(recorded(&PsRow { queue: Some(bare), ..row }, &topology), None);
         assert_eq!(recorded(&PsRow::default(), &topology), None);
     }

@@ -20,8 +20,8 @@ use crate::serve::web::settings::{Settings, SettingsSource};
 use crate::serve::{router, web};
 use crate::state::StateLimits;
 use crate::tracer::driver::{self, UNLOADED};
-use crate::tracer::engine::{Request, Tracer};
-use crate::tracer::follow::{Follow, Happened};
+use crate::tracer::engine::{TraceRequest, Tracer};
+use crate::tracer::follow::{Follow, Happened, TURN};
 use crate::tracer::history;
 use crate::tracer::waiting::Waiting;
 use std::net::SocketAddr;
@@ -55,7 +55,7 @@ pub struct DaemonOptions {
 /// # Errors
 /// One line and an exit code.
 pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
-    let cannot = |error: std::io::Error| Stop::failed(format!("cannot go on: {error}"));
+    let cannot = |error: std::io::Error| Stop::failed(format!("cannot continue: {error}"));
     let mut signals = Signals::new().map_err(cannot)?;
     let hangups = Hangups::new().map_err(cannot)?;
     tokio::spawn(hangups.each(|| say(NOTHING_TO_LOAD)));
@@ -113,7 +113,7 @@ async fn trace(
     signals: &mut Signals,
     supervisor: &mut Supervisor,
 ) -> Result<(), Stop> {
-    let request = Request {
+    let request = TraceRequest {
         roots: options.roots.clone(),
         ioctl_records: false,
         pids: Vec::new(),
@@ -133,7 +133,7 @@ async fn trace(
         page.with_history(history::begins);
         say("tracing");
         supervisor.up("tracing");
-        let follow = Follow::new(ring, options.sample, options.roots.procfs.clone());
+        let follow = Follow::new(ring, options.sample, options.roots.procfs.clone(), TURN);
         match followed(page, follow, signals, supervisor).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => over = session,
@@ -177,7 +177,7 @@ async fn wait(
             Err(stop) if stop.code != NOTHING_TO_TRACE && tracer.driver_loads == 0 => return Err(stop),
             Err(stop) => stop,
         };
-        if let Some(line) = waiting.tell(&stop) {
+        if let Some(line) = waiting.message(&stop) {
             say(&line);
             supervisor.up(line);
         }
@@ -230,7 +230,7 @@ async fn followed(
                     follow.sampled(tracer, &pass);
                     None
                 }
-                Happened::DriverGone => Some(history::let_go(tracer, history)),
+                Happened::DriverGone => Some(history::driver_unloaded(tracer, history)),
             }
         });
         if let Some(session) = over.flatten() {

@@ -138,8 +138,9 @@ fn look(
     let of_kfd: BTreeSet<u32> =
         sysfs.iter().flatten().chain(kernel.iter().flatten()).map(|(pid, _)| *pid).collect();
     let wanted = of_kfd.iter().copied().chain(pid).collect();
-    let read =
-        read::processes(&Real, &roots.procfs, &devices, host_node, &wanted, |info| enrich::of(roots, info));
+    let read = read::processes(&Real, &roots.procfs, &devices, host_node, &wanted, |info| {
+        enrich::details_of(roots, info)
+    });
     if let Some(pid) = pid.filter(|pid| !read.processes.contains_key(pid) && !of_kfd.contains(pid)) {
         return Err(Stop::usage(format!(
             "--pid {pid}: no such process. PIDs are those of the host; see `kfd-trace ps` for who uses KFD"

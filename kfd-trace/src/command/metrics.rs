@@ -32,11 +32,11 @@ Neither is bounded on a machine; their series are:
 | `--metrics.max-queues` | 1000 | the oldest ones; `kfd_trace_metrics_queues_dropped` counts the others |
 
 What a process did between the last scrape and its end is still scraped, if the linger is longer than the scrape interval: its
-counters stay as they were at its end, and go with all of its series when the linger is over (zeros of evictions and faults go at
-once; where sysfs alone shows of queues, all go at once). What was only true while it lived
-(`kfd_process_queues`, `kfd_process_teardown_seconds`, series of its queues) goes at once. Of the dead at most 1,024 are remembered,
-the last ones, and none once the driver is unloaded. What they called fills the BPF map `ioctl_stats` as long as they are
-remembered, at least five minutes (`kfd_trace_map_entries`). Metrics without `pid` count the dead for ever.
+counters stay as they were at its end, and are removed with all of its series when the linger is over (zeros of evictions and faults at
+once; where queues come from sysfs alone, all are removed at once). What was only true while it lived
+(`kfd_process_queues`, `kfd_process_teardown_seconds`, series of its queues) is removed at once. Of ended processes the last 1,024 are
+remembered, and none once the driver is unloaded. What they called fills the BPF map `ioctl_stats` as long as they are
+remembered, at least five minutes (`kfd_trace_map_entries`). Metrics without `pid` count ended processes for ever.
 
 Queues with what they are, of one process:
 
@@ -44,17 +44,17 @@ Queues with what they are, of one process:
 kfd_queue_active * on (instance, pid, kfd_process, queue_id) group_left (queue_type) kfd_queue_info{pid="4321"}
 ```
 
-## What queues do
-is sampled: [activity.md](activity.md). With `--sample.interval=0` none of its series are exported.
+## Activity of queues
+Activity is sampled: [activity.md](activity.md). With `--sample.interval=0` none of its series are exported.
 
-## A scrape
-reads its sources (`collector`) one by one. What is made of one that cannot be read is not exported, the rest is, and
-`kfd_trace_collector_success` is 0; of sysfs what could be read is exported. While nothing is traced no source is read.
+## Scrapes
+A scrape reads its sources (`collector`) one by one. Of a source that cannot be read nothing is exported, and
+`kfd_trace_collector_success` is 0; the rest is exported, and of sysfs what could be read. While nothing is traced no source is read.
 
 ## GPUs
 `gpu_id` is KFD's own number. `kfd_gpu_info` has the names: `gpu` is the position among the GPUs in the order of topology
 nodes, as in `gpu 3 (0000:c1:00.0, gfx942)`; partitions of a chip have the same `pci` and each a `gpu_partition_id` (0 on a
-chip that is not partitioned). What a kernel or board does not tell is an empty label. Queues by GPU, with names:
+chip that is not partitioned). What a kernel or board does not report is an empty label. Queues by GPU, with names:
 
 ```promql
 sum by (instance, gpu_id) (kfd_queues) * on (instance, gpu_id) group_left (gpu, pci, gfx) kfd_gpu_info
@@ -67,7 +67,7 @@ kfd_gpu_queue_slots_used{kind="cp"} > on (instance, gpu_id, kind) kfd_gpu_queue_
 ```
 
 AMD's Device Metrics Exporter has the labels `serial_number` and `gpu_partition_id`, too, while its `gpu_id` is another
-number. Its power with the names from here, on boards that tell a serial number:
+number. Its power with the names from here, on boards that report a serial number:
 
 ```promql
 gpu_package_power * on (serial_number, gpu_partition_id) group_left (gpu, pci, gfx) kfd_gpu_info{serial_number!=""}

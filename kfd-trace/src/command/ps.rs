@@ -2,6 +2,7 @@
 
 use crate::attribute::Topology;
 use crate::kernel::{Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
+use crate::model::event::ProcessId;
 use crate::output::ps::{self, Columns, DaemonQueues, PsRow, PsView};
 use crate::probes::facts::Facts;
 use crate::runtime::clock;
@@ -59,7 +60,9 @@ pub struct PsOptions {
 /// The queues that a running daemon knows.
 fn queues_of_daemon(url: &str) -> Result<DaemonQueues, String> {
     let url = format!("{}/api/v1/queues", url.trim_end_matches('/'));
-    let config = ureq::Agent::config_builder().timeout_global(Some(RESPONSE)).proxy(None).build();
+    // The daemon redirects nowhere: another server on its port must not choose where to look.
+    let config =
+        ureq::Agent::config_builder().timeout_global(Some(RESPONSE)).proxy(None).max_redirects(0).build();
     let response = ureq::Agent::new_with_config(config).get(&url).call();
     let mut response = response.map_err(|error| format!("{url}: {error}"))?;
     response.body_mut().with_config().limit(LARGEST).read_json().map_err(|error| format!("{url}: {error}"))
@@ -84,7 +87,7 @@ pub fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
         Err(error) => say(format_args!("no ages of queues: {error}")),
     }
     if let Some(why) = problem {
-        say(format_args!("shown by sysfs alone, without addresses: {why}"));
+        say(format_args!("sysfs only, no addresses: {why}"));
     }
     let mut out = io::stdout().lock();
     let written = if options.json {
@@ -144,10 +147,17 @@ fn walk(
     inventory::walk(roots, kernel, facts)
 }
 
-/// A state of what one source lists.
+/// A state of what one source lists. In the kernel's table one PID can have several processes (before and after
+/// an exec, or of a reused PID): numbers of this state alone keep them apart.
 pub(super) fn state_of(inventory: &Inventory) -> State {
+    let mut inventory = inventory.clone();
+    if inventory.source == Source::Kernel {
+        for (process, number) in inventory.processes.iter_mut().zip(1..) {
+            process.id = Some(ProcessId(number));
+        }
+    }
     let mut state = State::new(StateLimits::default());
-    inventory::adopt(&mut state, inventory);
+    inventory::adopt(&mut state, &inventory);
     state
 }
 
@@ -175,12 +185,42 @@ pub(super) fn sample(roots: &Roots, state: &mut State) {
             state.sampled(sample);
         }),
         Err(_) => say(format_args!(
-            "what queues do is not shown: reading the memory of process {} takes too long",
+            "activity is not shown: reading the memory of process {} takes too long",
             reads.load(Ordering::Relaxed)
         )),
     }
 }
 
 fn rows(state: &State) -> Vec<PsRow> {
-    PsRow::from_snapshot(&state.snapshot(), clock::mono_ns(), clock::boot_ns())
+    let mut rows = PsRow::from_snapshot(&state.snapshot(), clock::mono_ns(), clock::boot_ns());
+    // Only a running daemon has numbers that mean something to others.
+    rows.iter_mut().for_each(|row| row.process = None);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::event::{Origin, QueueFacts};
+    use crate::model::inventory::Listed;
+    use crate::state::ReadTimes;
+
+    /// After an exec, or of a reused PID: the driver has not yet freed the process before.
+    #[test]
+    fn two_processes_of_one_pid_in_the_kernels_table_have_rows_each() {
+        let queue = QueueFacts { queue_id: Some(0), ..QueueFacts::unknown(Origin::Standing) };
+        for starts in [[5, 5], [5, 9]] {
+            let listed = |start_ns| Listed {
+                tgid: 7,
+                start_boottime_ns: Some(start_ns),
+                queues: vec![queue.clone()],
+                ..Listed::default()
+            };
+            let processes = starts.map(listed).to_vec();
+            let inventory = Inventory { processes, ..Inventory::empty(Source::Kernel, ReadTimes::from(100)) };
+            let rows = rows(&state_of(&inventory));
+            let seen: Vec<_> = rows.iter().map(|row| (row.pid, row.process)).collect();
+            assert_eq!(seen, [(Some(7), None); 2], "{starts:?}");
+        }
+    }
 }

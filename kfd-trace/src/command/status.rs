@@ -69,7 +69,13 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
         severity: FindingSeverity::Limits,
         what: problem.clone(),
         consequence: "its types are not known",
-        remedy: "see `kfd-trace status` for what that hides",
+        remedy: "see below for what that hides",
+    }));
+    found.extend(Some(kernel.symbols.malformed_lines()).filter(|lines| *lines > 0).map(|lines| Finding {
+        severity: FindingSeverity::Limits,
+        what: format!("{lines} lines of kallsyms are no symbols"),
+        consequence: "functions in them are not found",
+        remedy: "report them as a bug of kfd-trace or of the kernel",
     }));
     let facts = Facts::gather(&kernel).with_tracepoints(&roots.sysfs);
     let choice = Choice { tracepoints: true, attach: Attach::Tried, ..Choice::default() };

@@ -17,7 +17,7 @@ use crate::runtime::stderr::say;
 use crate::runtime::stdout::{self, Stdout, StdoutWriter};
 use crate::state::{Change, StateLimits};
 use crate::tracer::driver::{self, UNLOADED};
-use crate::tracer::engine::{Request, Tracer};
+use crate::tracer::engine::{TraceRequest, Tracer};
 use crate::tracer::follow::{Follow, Happened};
 use crate::tracer::history;
 use crate::tracer::intake::TakenIn;
@@ -30,7 +30,8 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-/// Interval between checks of the watched processes and the wall clock.
+/// Interval between checks of the watched processes, the wall clock and the driver: the stream attaches to
+/// the next driver only after it has noticed the end of this one.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Checks per second: after this many, a driver that was unloaded is looked for again.
@@ -70,7 +71,7 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
         }
     }
     let shows = |kind| options.kinds.is_empty() || options.kinds.contains(&kind);
-    let request = Request {
+    let request = TraceRequest {
         roots: options.roots.clone(),
         ioctl_records: shows(Kind::Ioctl),
         pids: watched.iter().map(|process| process.tgid).collect(),
@@ -91,7 +92,7 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
     match reported.and(finish(run.out, run.stop_requested, &mut signals).await) {
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Stop::failed(format!("cannot go on: {error}"))),
+        Err(error) => Err(Stop::failed(format!("cannot continue: {error}"))),
         Ok(()) => Ok(()),
     }
 }
@@ -151,25 +152,16 @@ impl Run<'_> {
                 }
                 _ = look.tick() => {
                     end = self.look(end)?;
-                    match &mut follow {
-                        // Sooner than `Follow` does: the stream attaches to the next driver only after this.
-                        Some(follow) if self.tracer.driver_has_gone() => {
-                            follow.drain();
-                            Happened::DriverGone
-                        }
-                        Some(_) => continue,
-                        None if self.looks.is_multiple_of(SECOND_LOOKS) => match self.come_back() {
-                            Ok(ring) => {
-                                follow = ring.map(|ring| self.follow(ring));
-                                continue;
-                            }
+                    if follow.is_none() && self.looks.is_multiple_of(SECOND_LOOKS) {
+                        match self.attach_again() {
+                            Ok(ring) => follow = ring.map(|ring| self.follow(ring)),
                             Err(error) => {
                                 ended = Err(error);
                                 break;
                             }
-                        },
-                        None => continue,
+                        }
                     }
+                    continue;
                 }
                 () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
             };
@@ -181,7 +173,7 @@ impl Run<'_> {
                 (Happened::Sampled(pass), Some(follow)) => follow.sampled(&mut self.tracer, &pass),
                 (Happened::DriverGone, _) => {
                     follow = None;
-                    self.let_go()?;
+                    self.driver_unloaded()?;
                 }
                 (Happened::Signal, _) => {
                     self.stop_requested = true;
@@ -200,14 +192,14 @@ impl Run<'_> {
     }
 
     fn follow(&self, ring: Ring) -> Follow {
-        Follow::new(ring, self.options.sample, self.options.roots.procfs.clone())
+        Follow::new(ring, self.options.sample, self.options.roots.procfs.clone(), LOOK)
     }
 
     /// The driver was unloaded: everything in it ends, and the stream waits for it to be loaded again.
-    fn let_go(&mut self) -> io::Result<()> {
-        let reported = self.tracer.let_go().reported;
-        reported.iter().try_for_each(|(event, change)| self.tell(event, change))?;
-        self.tell_driver(json::Driver::Unloaded)?;
+    fn driver_unloaded(&mut self) -> io::Result<()> {
+        let reported = self.tracer.driver_unloaded().reported;
+        reported.iter().try_for_each(|(event, change)| self.report(event, change))?;
+        self.report_driver(json::Driver::Unloaded)?;
         self.out.flush()?;
         say(format_args!("{UNLOADED}; waiting for it"));
         self.waiting = Waiting::new(driver::absence(&self.options.roots));
@@ -218,15 +210,15 @@ impl Run<'_> {
     ///
     /// # Errors
     /// If it is loaded and cannot be traced.
-    fn come_back(&mut self) -> io::Result<Option<Ring>> {
+    fn attach_again(&mut self) -> io::Result<Option<Ring>> {
         match self.tracer.attach() {
             Ok(ring) => {
-                self.tell_driver(json::Driver::Loaded)?;
+                self.report_driver(json::Driver::Loaded)?;
                 self.begin()?;
                 Ok(Some(ring))
             }
             Err(stop) if stop.code == NOTHING_TO_TRACE => {
-                if let Some(line) = self.waiting.tell(&stop) {
+                if let Some(line) = self.waiting.message(&stop) {
                     say(line);
                 }
                 Ok(None)
@@ -236,7 +228,7 @@ impl Run<'_> {
     }
 
     /// Whichever events were requested: without it a gap would look like silence.
-    fn tell_driver(&mut self, what: json::Driver) -> io::Result<()> {
+    fn report_driver(&mut self, what: json::Driver) -> io::Result<()> {
         if !self.options.json {
             return Ok(());
         }
@@ -258,16 +250,16 @@ impl Run<'_> {
         for line in status::meaning(self.tracer.probes()) {
             say(line);
         }
-        self.standing()?;
+        self.report_existing()?;
         // Scripts wait for this line: from here on nothing is missed.
         say("tracing");
         Ok(())
     }
 
     /// What exists already: a reader has complete data from the start.
-    fn standing(&mut self) -> io::Result<()> {
+    fn report_existing(&mut self) -> io::Result<()> {
         for (event, change) in history::standing(&self.tracer.state) {
-            self.tell(&event, &change)?;
+            self.report(&event, &change)?;
         }
         self.out.flush()
     }
@@ -276,24 +268,24 @@ impl Run<'_> {
         self.tracer.renew_clock();
         for record in records.iter() {
             let Some(TakenIn { event, change, derived }) = self.tracer.take_in(record) else { continue };
-            self.tell(event, &change)?;
+            self.report(event, &change)?;
             if let Some(derived) = derived {
                 let (event, change) = *derived;
-                self.tell(&event, &change)?;
+                self.report(&event, &change)?;
             }
         }
         records.clear();
         self.out.flush()
     }
 
-    fn tell(&mut self, event: &Event, change: &Change) -> io::Result<()> {
+    fn report(&mut self, event: &Event, change: &Change) -> io::Result<()> {
         if self.shows(event, change) { self.line(event, change) } else { Ok(()) }
     }
 
     /// Compares with the driver's lists.
     fn reconcile(&mut self, seen: Scan) -> io::Result<()> {
         let reported = self.tracer.reconcile(seen);
-        reported.iter().try_for_each(|(event, change)| self.tell(event, change))?;
+        reported.iter().try_for_each(|(event, change)| self.report(event, change))?;
         self.out.flush()
     }
 

@@ -161,7 +161,7 @@ impl FindingKind {
                 pids(holders),
                 if holders.len() == 1 { "has" } else { "have" }
             ),
-            FindingKind::KeptByMemory => "It has ended, and its KFD process lives on: somebody else shares its address space (a child made by vfork or CLONE_VM).".to_owned(),
+            FindingKind::KeptByMemory => "It has ended, and its KFD process still exists: another process shares its address space (a child made by vfork or CLONE_VM).".to_owned(),
             FindingKind::Execed { own, holders } => {
                 let who = match (own, holders.as_slice()) {
                     (true, _) => "by its own descriptor, which was opened without O_CLOEXEC".to_owned(),
@@ -169,7 +169,7 @@ impl FindingKind {
                     (false, holders) => format!("by a descriptor in {}", pids(holders)),
                 };
                 format!(
-                    "It has called exec: what KFD has is of the program before, whose address space is gone, and is kept {who}. lsof may show a user that KFD does not serve."
+                    "It has called exec: KFD's resources belong to the program before, whose address space has ended, and are kept {who}. lsof may show a user that KFD does not serve."
                 )
             }
             FindingKind::Inherited { parent, fd } => format!(

@@ -1,7 +1,7 @@
 //! Activity of the queues of a process, from the pointers in its memory. In: activity per queue. Out: sums.
 //! Pure.
 
-use crate::model::event::QueueCreate;
+use crate::model::event::QueueFacts;
 use crate::model::pointers::{Pointers, Unit, Unmeasured};
 use crate::state::Activity;
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub type AllSampled = BTreeMap<u32, Sampled>;
 
 impl Sampled {
     /// Adds a queue. `activity` is `None` for a queue that could not be sampled.
-    pub fn add(&mut self, queue: &QueueCreate, activity: Option<&Activity>) {
+    pub fn add(&mut self, queue: &QueueFacts, activity: Option<&Activity>) {
         let unit = Pointers::of(queue).map(|pointers| pointers.unit);
         let measured = activity.and_then(Activity::now);
         let (Ok(unit), Some(measured)) = (unit, measured) else {

@@ -92,7 +92,7 @@ fn process(out: &mut impl Write, row: &ProcessRow) -> io::Result<()> {
 fn standing(standing: Standing) -> &'static str {
     match standing {
         Standing::Lives => "lives",
-        Standing::WithoutLeader => "lives without its leader",
+        Standing::WithoutLeader => "lives, its main thread has ended",
         Standing::Ended => "has ended",
         Standing::Gone => "is gone",
         Standing::Unknown => "is not shown by /proc",
@@ -143,8 +143,8 @@ fn verdict(report: &Diagnosis, only: bool) -> &'static str {
             "something is wrong: see above what KFD or a GPU keeps without an owner"
         }
         (DoctorOutcome::Hidden, ..) => "something is hidden from the usual checks: see above",
-        (DoctorOutcome::Well, true, true) => "nothing is hidden of it from the usual checks",
+        (DoctorOutcome::Well, true, true) => "the usual checks show all of it",
         (DoctorOutcome::Well, true, false) => "all is well: lsof, fuser and rocm-smi show what KFD has",
-        (DoctorOutcome::Well, false, _) => "nothing wrong was found, but not all could be looked at",
+        (DoctorOutcome::Well, false, _) => "nothing wrong was found, but not all could be checked",
     }
 }

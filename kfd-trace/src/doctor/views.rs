@@ -32,17 +32,17 @@ impl ViewName {
     fn can_miss(self) -> &'static str {
         match self {
             ViewName::DeviceNumber => {
-                "who has closed it; other users' without privileges; shows inherited descriptors, too"
+                "processes that closed it; other users' without privileges; shows inherited descriptors, too"
             }
             ViewName::Lsof => {
                 "containers with a node of their own, closed descriptors, dead leaders; shows inherited descriptors, too"
             }
-            ViewName::Mappings => "who has mapped nothing; a mapped library does not show use",
-            ViewName::Sysfs => "nothing that KFD has; shows what dead processes left, too",
-            ViewName::Drm => "who has closed its render nodes; shows nothing about KFD",
-            ViewName::Kernel => "processes in teardown; takes privileges and the driver's BTF",
+            ViewName::Mappings => "processes that map nothing; a mapped library does not show use",
+            ViewName::Sysfs => "nothing; also shows leftovers of dead processes",
+            ViewName::Drm => "processes that closed its render nodes; shows nothing about KFD",
+            ViewName::Kernel => "processes in teardown; needs privileges and the driver's types",
             ViewName::Sampled => {
-                "who has no AQL or SDMA queue, or one whose pointers are not as ROCr lays them out"
+                "processes without an AQL or SDMA queue, or with one whose pointers are not as ROCr lays them out"
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What an ioctl did to a queue, derived from its arguments and its result alone: for kernels in which the
 //! field offsets of the driver's own structures are unknown.
 
-use crate::model::event::{Body, Event, IoctlCall, Origin, Outcome, QueueCreate, QueueType};
+use crate::model::event::{Body, Event, IoctlCall, Origin, Outcome, QueueFacts, QueueType};
 use crate::model::incident::QueueUpdate;
 use crate::model::ioctl::nr;
 use kfd_trace_common::rules;
@@ -26,19 +26,19 @@ fn body(call: &IoctlCall) -> Option<Body> {
             Some(Body::QueueDestroy { queue_id: short(0)?, gpu_id: None, last: None })
         }
         rules::UPDATE_QUEUE if !failed => {
-            let now = QueueCreate {
+            let now = QueueFacts {
                 queue_id: Some(short(8)?),
                 ring_address: long(&call.args, 0),
                 ring_size: short(12).map(u64::from),
                 percent: short(16).map(|percent| percent & 0xff),
                 priority: short(20),
-                ..QueueCreate::unknown(Origin::Ioctl)
+                ..QueueFacts::unknown(Origin::Ioctl)
             };
             Some(Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno }))
         }
         // The mask itself is in the caller's memory.
         rules::SET_CU_MASK if !failed => {
-            let now = QueueCreate { queue_id: Some(short(0)?), ..QueueCreate::unknown(Origin::Ioctl) };
+            let now = QueueFacts { queue_id: Some(short(0)?), ..QueueFacts::unknown(Origin::Ioctl) };
             Some(Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno }))
         }
         _ => None,
@@ -46,10 +46,10 @@ fn body(call: &IoctlCall) -> Option<Body> {
 }
 
 /// `struct kfd_ioctl_create_queue_args`
-fn created(args: &[u8]) -> Option<QueueCreate> {
+fn created(args: &[u8]) -> Option<QueueFacts> {
     let short = |offset| short(args, offset);
     let long = |offset| long(args, offset);
-    Some(QueueCreate {
+    Some(QueueFacts {
         queue_id: Some(short(52)?),
         gpu_id: short(36),
         queue_type: short(40).map(queue_type),
@@ -60,7 +60,7 @@ fn created(args: &[u8]) -> Option<QueueCreate> {
         // The top bits of percent select the XCC of a PM4 queue (6.12).
         percent: short(44).map(|percent| percent & 0xff),
         priority: short(48),
-        ..QueueCreate::unknown(Origin::Ioctl)
+        ..QueueFacts::unknown(Origin::Ioctl)
     })
 }
 

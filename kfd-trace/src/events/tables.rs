@@ -39,7 +39,7 @@ pub struct Crowded {
     /// Calls in flight.
     pub in_flight: usize,
     /// Threads that have a slot.
-    pub seats: usize,
+    pub slots: usize,
 }
 
 impl Tables {

@@ -120,8 +120,8 @@ fn privilege(seen: &Preflight) -> Option<Finding> {
         ),
         (None, _) => finding(
             FindingSeverity::Limits,
-            "the own capabilities cannot be read (self/status in procfs)",
-            "whether probes may be set is found out by trying",
+            "own capabilities cannot be read (self/status in procfs)",
+            "whether probes may be attached is not known before they are tried",
             "mount procfs, or check --path.procfs",
         ),
     }
@@ -210,7 +210,7 @@ fn addresses(seen: &Preflight) -> Option<Finding> {
     match seen.kptr_restrict {
         Some(2..) => finding(
             FindingSeverity::Limits,
-            "the kernel hides its addresses from everybody (kernel.kptr_restrict is 2)",
+            "the kernel hides its addresses from all users (kernel.kptr_restrict is 2)",
             consequence,
             "sysctl kernel.kptr_restrict=1",
         ),
@@ -257,7 +257,7 @@ fn other_processes(seen: &Preflight) -> Option<Finding> {
     finding(
         FindingSeverity::Limits,
         "no CAP_SYS_PTRACE, and /proc hides other users' processes (mounted with hidepid)",
-        "they have no command line and no cgroup here, and which of them live is not known",
+        "they are shown without command line and cgroup, and whether they are alive is unknown",
         "run with CAP_SYS_PTRACE",
     )
 }

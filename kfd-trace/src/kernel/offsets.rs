@@ -2,7 +2,7 @@
 //! an offset, or the reason why there is none.
 
 use super::btf::{Btf, BtfError};
-use kfd_trace_common::offset::{ABSENT, Field, Object};
+use kfd_trace_common::offset::{Field, Object};
 use std::collections::BTreeMap;
 
 /// Why a field has no offset here.
@@ -37,21 +37,9 @@ impl Offsets {
     }
 
     /// The offset in bytes, or why there is none; None for a global that is not in the list.
-    #[must_use]
-    pub fn get(&self, global: &str) -> Option<Result<u32, &Missing>> {
+    #[cfg(test)]
+    fn get(&self, global: &str) -> Option<Result<u32, &Missing>> {
         self.found.get(global).map(|found| found.as_ref().copied())
-    }
-
-    /// The value to write into the global: the offset, or [`ABSENT`].
-    #[must_use]
-    pub fn value(&self, global: &str) -> u32 {
-        self.get(global).and_then(Result::ok).unwrap_or(ABSENT)
-    }
-
-    /// Whether this kernel has the field.
-    #[must_use]
-    pub fn has(&self, global: &str) -> bool {
-        self.value(global) != ABSENT
     }
 
     /// All offsets, by name.
@@ -115,8 +103,8 @@ mod tests {
         let (base, module) = samples();
         let offsets = Offsets::resolve(FIELDS, Some(&base), Some(&module));
         assert_eq!(offsets.get("TGID"), Some(Ok(12)));
-        assert_eq!(offsets.value("DEVICE_ID"), 96);
-        assert!(offsets.has("DEVICE_ID") && !offsets.has("GONE"));
+        assert_eq!(offsets.get("DEVICE_ID"), Some(Ok(96)));
+        assert!(offsets.get("GONE").is_some_and(|found| found.is_err()));
         assert_eq!(offsets.iter().count(), FIELDS.len());
         assert_eq!(offsets.get("NOT_IN_THE_LIST"), None);
     }
@@ -128,14 +116,13 @@ mod tests {
         let reason = |global| offsets.get(global).unwrap().unwrap_err().to_string();
         assert_eq!(reason("GONE"), "no struct kfd_node; struct kfd_dev has no member gone");
         assert_eq!(reason("TWINS"), "2 types are named twin, and they do not agree");
-        assert_eq!(offsets.value("TWINS"), ABSENT);
     }
 
     #[test]
     fn without_btf_every_field_of_that_object_is_missing() {
         let (base, _) = samples();
         let offsets = Offsets::resolve(FIELDS, Some(&base), None);
-        assert_eq!(offsets.value("TGID"), 12);
+        assert_eq!(offsets.get("TGID"), Some(Ok(12)));
         assert_eq!(offsets.get("DEVICE_ID"), Some(Err(&Missing::NoBtf("amdgpu"))));
     }
 }

@@ -67,7 +67,9 @@ impl LogSource {
         }
         let regular = about.is_file();
         if follow && (is_stdin || !regular) {
-            return Err(Stop::usage(format!("{name} is read to its end as it comes; leave --follow out")));
+            return Err(Stop::usage(format!(
+                "{name} cannot be followed (it is a pipe, and read to its end anyway); omit --follow"
+            )));
         }
         let (compression, text, file, pipe) = if regular {
             let compression = Compression::of(&first_bytes(&mut file).map_err(cannot)?);

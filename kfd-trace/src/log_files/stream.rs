@@ -44,7 +44,7 @@ impl QueueRecording {
         }
         let (queues, unreadable, left_out) = recorder.finish();
         if queues.is_empty() && unreadable > 0 {
-            return Err(cannot(&self.name, &"it is no stream"));
+            return Err(cannot(&self.name, &"it is no event stream"));
         }
         Ok(Kfd { asked: vec!["stream"], queues, unreadable, left_out })
     }

@@ -2,7 +2,7 @@
 
 use super::incident::{Eviction, MqdOp, QueueUpdate, UserQueueCall, VmFault};
 use super::pointers::Memory;
-pub use super::queue::{Origin, QueueCreate, QueueType};
+pub use super::queue::{Origin, QueueFacts, QueueType};
 use kfd_trace_common::kind::Kind;
 
 /// Number that the BPF side assigned to a `struct kfd_process`; never reused, and not an address.
@@ -49,14 +49,14 @@ pub enum Body {
     Close,
     MmRelease,
     ProcessRelease,
-    QueueCreate(QueueCreate),
+    QueueCreate(QueueFacts),
     QueueDestroy {
         queue_id: u32,
         gpu_id: Option<u32>,
         /// What was read at its pointers, if it was.
         last: Option<Memory>,
     },
-    /// The driver removed the queue's sysfs entry, then failed to destroy the queue: it lives on.
+    /// The driver removed the queue's sysfs entry, then failed to destroy the queue: it still exists.
     QueueDestroyFailed {
         queue_id: u32,
         gpu_id: Option<u32>,
@@ -124,7 +124,17 @@ impl Body {
                 Some(eviction.errno)
             }
             Body::UserQueue(call) => Some(call.errno),
-            _ => None,
+            Body::ProcessSeen(_)
+            | Body::Close
+            | Body::MmRelease
+            | Body::ProcessRelease
+            | Body::QueueCreate(_)
+            | Body::QueueDestroy { .. }
+            | Body::MqdWrite { .. }
+            | Body::VmFault(_)
+            | Body::GpuResetBegin { .. }
+            | Body::GpuResetEnd { .. }
+            | Body::HwsHang { .. } => None,
         };
         errno.filter(|errno| *errno != 0)
     }
@@ -136,6 +146,7 @@ impl Body {
             Body::Open { comm, .. } => Some(comm),
             Body::ProcessSeen(seen) => seen.comm.as_deref(),
             Body::UserQueue(call) => Some(&call.comm),
+            // Of an event with an owner its row has the name.
             _ => None,
         }
     }

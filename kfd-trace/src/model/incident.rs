@@ -1,12 +1,12 @@
 //! What happens to a queue between creation and end, and to the GPU under it.
 
-use super::event::QueueCreate;
+use super::event::QueueFacts;
 
 /// A queue after `update_queue`: UPDATE_QUEUE, SET_CU_MASK or ALLOC_QUEUE_GWS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueUpdate {
     /// The queue after the call; the origin means nothing here.
-    pub now: QueueCreate,
+    pub now: QueueFacts,
     /// The mask that this call sets; `None` if the call changes something else.
     pub cu_mask: Option<CuMask>,
     /// Positive errno of `update_queue`, 0 for success. The new properties are in place either way.

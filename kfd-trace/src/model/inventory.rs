@@ -1,6 +1,6 @@
 //! What the driver lists: one KFD process with its queues, from the kernel's own table or from sysfs.
 
-use super::event::{ProcessId, QueueCreate};
+use super::event::{ProcessId, QueueFacts};
 
 /// Where a KFD process is found: tgid, and which of its PID's contexts it is (7.2; `None` for the first one).
 pub type Place = (u32, Option<u32>);
@@ -18,7 +18,7 @@ pub struct Listed {
     pub ns_tgid: Option<u32>,
     pub uid: Option<u32>,
     pub comm: Option<String>,
-    pub queues: Vec<QueueCreate>,
+    pub queues: Vec<QueueFacts>,
 }
 
 impl Listed {
@@ -29,7 +29,7 @@ impl Listed {
 
     /// The queue with this id.
     #[must_use]
-    pub fn queue(&self, queue_id: u32) -> Option<&QueueCreate> {
+    pub fn queue(&self, queue_id: u32) -> Option<&QueueFacts> {
         self.queues.iter().find(|queue| queue.queue_id == Some(queue_id))
     }
 }

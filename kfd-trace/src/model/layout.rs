@@ -1,6 +1,6 @@
 //! This kernel's layout of `struct queue_properties`, and the values of its enums.
 
-use super::event::{Origin, QueueCreate, QueueType};
+use super::event::{Origin, QueueFacts, QueueType};
 use super::ioctl;
 
 /// One member: offset from the start of `queue_properties`, and size, in bytes.
@@ -88,7 +88,7 @@ impl QueueLayout {
 
     /// Decodes the bytes of a `queue_properties`; `ioctl` is the command that created the queue, 0 for none.
     #[must_use]
-    pub fn queue(&self, properties: &[u8], gpu_id: Option<u32>, ioctl: u32) -> QueueCreate {
+    pub fn queue(&self, properties: &[u8], gpu_id: Option<u32>, ioctl: u32) -> QueueFacts {
         let long = |place| number(properties, place);
         let short = |place| long(place).and_then(|value| u32::try_from(value).ok());
         let compute_aql = self.format_aql.is_some() && short(self.format) == self.format_aql;
@@ -96,7 +96,7 @@ impl QueueLayout {
             QueueType::Compute if compute_aql => QueueType::ComputeAql,
             other => other,
         });
-        QueueCreate {
+        QueueFacts {
             queue_id: short(self.queue_id),
             gpu_id,
             queue_type,

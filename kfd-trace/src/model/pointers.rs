@@ -5,7 +5,7 @@
 //! the queue's creation and never decrease. Those of an SDMA queue are byte offsets of commands; on gfx9 and
 //! later they do not wrap, either.
 
-use super::event::{QueueCreate, QueueType};
+use super::event::{QueueFacts, QueueType};
 use kfd_trace_common::aql::{
     BASE_ADDRESS, FIELD_BASE, HEAD_LEN, PACKET_LEN, READ_DISPATCH_ID, SIZE, WRITE_DISPATCH_ID, head,
 };
@@ -183,7 +183,7 @@ impl Pointers {
     /// # Errors
     /// [`Unmeasured::QueueType`], [`Unmeasured::NoAddress`]; [`Unmeasured::Foreign`] if an AQL queue's
     /// pointers are not those of an `amd_queue_t`.
-    pub fn of(facts: &QueueCreate) -> Result<Self, Unmeasured> {
+    pub fn of(facts: &QueueFacts) -> Result<Self, Unmeasured> {
         let unit = match facts.queue_type {
             Some(QueueType::ComputeAql) => Unit::Packets,
             Some(QueueType::Sdma | QueueType::SdmaXgmi | QueueType::SdmaByEngId) => Unit::RingBytes,
@@ -253,10 +253,10 @@ pub(crate) mod samples {
     use crate::state::samples::facts;
 
     /// With a ring of 1 MiB.
-    pub(crate) fn sdma(queue_id: u32) -> QueueCreate {
+    pub(crate) fn sdma(queue_id: u32) -> QueueFacts {
         let facts = facts(queue_id);
         let read = facts.write_pointer_address.map(|write| write + 8);
-        QueueCreate { queue_type: Some(QueueType::Sdma), read_pointer_address: read, ..facts }
+        QueueFacts { queue_type: Some(QueueType::Sdma), read_pointer_address: read, ..facts }
     }
 
     /// The head of [`facts`].
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
     use crate::state::samples::facts;
 
-    fn counts(queue: &QueueCreate, memory: &Memory) -> Result<(u64, u64, u64), Unmeasured> {
+    fn counts(queue: &QueueFacts, memory: &Memory) -> Result<(u64, u64, u64), Unmeasured> {
         let counts = Pointers::of(queue)?.counts(memory)?;
         Ok((counts.submitted, counts.retired, counts.backlog()))
     }
@@ -334,19 +334,19 @@ mod tests {
 
     #[test]
     fn what_is_not_known_to_count_is_not_measured() {
-        let of = |queue: QueueCreate| Pointers::of(&queue).map(|pointers| pointers.unit);
+        let of = |queue: QueueFacts| Pointers::of(&queue).map(|pointers| pointers.unit);
         for queue_type in [None, Some(QueueType::Compute), Some(QueueType::Hiq), Some(QueueType::Unknown(9))]
         {
-            assert_eq!(of(QueueCreate { queue_type, ..facts(1) }), Err(Unmeasured::QueueType));
+            assert_eq!(of(QueueFacts { queue_type, ..facts(1) }), Err(Unmeasured::QueueType));
         }
         for queue in [
-            QueueCreate { write_pointer_address: Some(0), ..sdma(1) },
-            QueueCreate { read_pointer_address: None, ..facts(1) },
-            QueueCreate { ring_size: None, ..facts(1) },
+            QueueFacts { write_pointer_address: Some(0), ..sdma(1) },
+            QueueFacts { read_pointer_address: None, ..facts(1) },
+            QueueFacts { ring_size: None, ..facts(1) },
         ] {
             assert_eq!(of(queue), Err(Unmeasured::NoAddress));
         }
-        let apart = QueueCreate { read_pointer_address: Some(0x7faf_945b_8040), ..facts(1) };
+        let apart = QueueFacts { read_pointer_address: Some(0x7faf_945b_8040), ..facts(1) };
         assert_eq!(of(apart), Err(Unmeasured::Foreign), "no amd_queue_t has them so");
     }
 }

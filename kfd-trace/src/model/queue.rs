@@ -1,8 +1,8 @@
 //! A queue as records, ioctls and the driver's lists report it.
 
-/// A queue at its creation. `None` means that this kernel does not report the value, never 0.
+/// What is known of a queue. `None` means that this kernel does not report the value, never 0.
 #[derive(Clone, Debug, PartialEq)]
-pub struct QueueCreate {
+pub struct QueueFacts {
     /// `None` if `queue_properties` could not be read: then all fields below are `None`, too.
     pub queue_id: Option<u32>,
     pub gpu_id: Option<u32>,
@@ -30,11 +30,11 @@ pub struct QueueCreate {
     pub origin: Origin,
 }
 
-impl QueueCreate {
+impl QueueFacts {
     /// A queue of which nothing is reported yet.
     #[must_use]
     pub fn unknown(origin: Origin) -> Self {
-        QueueCreate {
+        QueueFacts {
             queue_id: None,
             gpu_id: None,
             queue_type: None,
@@ -53,7 +53,7 @@ impl QueueCreate {
     }
 
     /// Fills in unreported fields; known ones stay, and so do id and origin.
-    pub fn absorb(&mut self, other: &QueueCreate) {
+    pub fn absorb(&mut self, other: &QueueFacts) {
         self.gpu_id = self.gpu_id.or(other.gpu_id);
         self.queue_type = QueueType::finer(self.queue_type, other.queue_type);
         self.ring_address = self.ring_address.or(other.ring_address);
@@ -130,8 +130,8 @@ impl QueueType {
 mod tests {
     use super::*;
 
-    fn reported() -> QueueCreate {
-        QueueCreate {
+    fn reported() -> QueueFacts {
+        QueueFacts {
             queue_id: Some(1),
             gpu_id: Some(2),
             queue_type: Some(QueueType::ComputeAql),
@@ -151,14 +151,14 @@ mod tests {
 
     #[test]
     fn absorbing_fills_every_gap() {
-        let mut queue = QueueCreate { queue_id: Some(1), ..QueueCreate::unknown(Origin::Standing) };
+        let mut queue = QueueFacts { queue_id: Some(1), ..QueueFacts::unknown(Origin::Standing) };
         queue.absorb(&reported());
-        assert_eq!(queue, QueueCreate { origin: Origin::Standing, ..reported() });
+        assert_eq!(queue, QueueFacts { origin: Origin::Standing, ..reported() });
     }
 
     #[test]
     fn absorbing_keeps_what_is_known_but_for_a_finer_type() {
-        let other = QueueCreate {
+        let other = QueueFacts {
             gpu_id: Some(99),
             queue_type: Some(QueueType::Compute),
             ring_address: Some(99),
@@ -172,6 +172,6 @@ mod tests {
         assert_eq!(queue, reported());
         let mut coarse = other.clone();
         coarse.absorb(&reported());
-        assert_eq!(coarse, QueueCreate { queue_type: Some(QueueType::ComputeAql), ..other });
+        assert_eq!(coarse, QueueFacts { queue_type: Some(QueueType::ComputeAql), ..other });
     }
 }

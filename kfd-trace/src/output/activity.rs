@@ -1,6 +1,6 @@
 //! Activity of a queue and of a process, in JSON and in text.
 
-use crate::model::event::QueueCreate;
+use crate::model::event::QueueFacts;
 use crate::model::pointers::{Counts, Pointers, Unit, Unmeasured};
 use crate::state::{Activity, Measured, Process, Work};
 use bytesize::ByteSize;
@@ -30,7 +30,7 @@ pub(super) struct ActivityFields {
 
 impl ActivityFields {
     /// `None` if nothing was read yet.
-    pub(super) fn of(queue: &QueueCreate, activity: &Activity) -> Option<Self> {
+    pub(super) fn of(queue: &QueueFacts, activity: &Activity) -> Option<Self> {
         let (last, now) = (activity.last(), activity.now());
         if last.is_none() && activity.problem().is_none() {
             return None;
@@ -52,7 +52,7 @@ impl ActivityFields {
 }
 
 /// Unit of its pointers; `None` if not known.
-pub(super) fn unit(queue: &QueueCreate) -> Option<Unit> {
+pub(super) fn unit(queue: &QueueFacts) -> Option<Unit> {
     Pointers::of(queue).ok().map(|pointers| pointers.unit)
 }
 
@@ -109,7 +109,7 @@ pub(super) fn works(process: &Process) -> Vec<WorkFields> {
 }
 
 /// Rate of retirement: `709/s`, `12.3k/s`; for an SDMA queue `1.2 MB/s`. `None` if not known.
-pub(super) fn rate(queue: &QueueCreate, activity: &Activity) -> Option<String> {
+pub(super) fn rate(queue: &QueueFacts, activity: &Activity) -> Option<String> {
     let rate = activity.now()?.rate?.retired;
     Some(match unit(queue)? {
         Unit::Packets => format!("{}/s", short(rate)),
@@ -118,7 +118,7 @@ pub(super) fn rate(queue: &QueueCreate, activity: &Activity) -> Option<String> {
 }
 
 /// Pending and running work, marked if it is stalled; if not known, the reason.
-pub(super) fn backlog(queue: &QueueCreate, activity: &Activity) -> Option<String> {
+pub(super) fn backlog(queue: &QueueFacts, activity: &Activity) -> Option<String> {
     let Some(now) = activity.now() else {
         return activity.problem().map(|why| format!("? ({})", why.name()));
     };
@@ -131,7 +131,7 @@ pub(super) fn backlog(queue: &QueueCreate, activity: &Activity) -> Option<String
 }
 
 /// Total work of a queue: `packets=127644 retired=127644`; with `at_least` if its end was not read.
-pub(super) fn whole(queue: &QueueCreate, activity: &Activity) -> Option<String> {
+pub(super) fn whole(queue: &QueueFacts, activity: &Activity) -> Option<String> {
     let Counts { submitted, retired } = activity.last()?.counts;
     let unit = unit(queue)?.name();
     let least = if activity.complete() { "" } else { " at_least" };
@@ -174,7 +174,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    fn of(state: &State, queue_id: u32) -> (QueueCreate, Activity) {
+    fn of(state: &State, queue_id: u32) -> (QueueFacts, Activity) {
         let queue = &state.process_of_tgid(PID).expect("the process").queues[&queue_id];
         (queue.facts.clone(), queue.activity.clone())
     }

@@ -47,19 +47,6 @@ impl<'a> From<&'a ProcessDetails> for BelongsFields<'a> {
 }
 
 impl BelongsFields<'_> {
-    /// Label names of [`BelongsFields::labels`], in their order.
-    pub const LABELS: [&'static str; 9] = [
-        "container_id",
-        "runtime",
-        "pod_uid",
-        "namespace",
-        "pod",
-        "container",
-        "slurm_job",
-        "slurm_step",
-        "unit",
-    ];
-
     /// Empty means "not known". The user of a Slurm job is that of the process.
     #[must_use]
     pub fn labels(&self) -> [String; 9] {
@@ -146,6 +133,19 @@ mod tests {
         assert_eq!(BelongsFields::from(&alone).owner().as_deref(), Some("container 5d0f3ac7e1b9"));
     }
 
+    /// Label names of [`BelongsFields::labels`], in their order.
+    const LABELS: [&str; 9] = [
+        "container_id",
+        "runtime",
+        "pod_uid",
+        "namespace",
+        "pod",
+        "container",
+        "slurm_job",
+        "slurm_step",
+        "unit",
+    ];
+
     #[test]
     fn json_and_labels_have_the_same_values() {
         let of = |details: &ProcessDetails| {
@@ -156,7 +156,7 @@ mod tests {
                 serde_json::Value::String(text) => text.clone(),
                 value => value.to_string(),
             };
-            assert_eq!(BelongsFields::LABELS.iter().map(text).collect::<Vec<_>>(), fields.labels());
+            assert_eq!(LABELS.iter().map(text).collect::<Vec<_>>(), fields.labels());
             json
         };
         assert_eq!(

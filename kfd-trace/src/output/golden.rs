@@ -5,7 +5,7 @@ use super::event::json::{self, Driver};
 use super::event::stream::Stream;
 use super::samples::{CREATE, PID, clock, ioctl_event, shown, topology, traced};
 use super::{api, ps};
-use crate::model::event::{Body, Event, Origin, Outcome, QueueCreate};
+use crate::model::event::{Body, Event, Origin, Outcome, QueueFacts};
 use crate::model::incident::{
     CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault,
 };
@@ -47,7 +47,7 @@ pub(super) fn events() -> Vec<Event> {
     let own = |body| event(50_000, 1, PID, body);
     let eviction = |trigger| Eviction { gpu_id: GPU, trigger, errno: 0, latency_ns: 5_000 };
     let update = |cu_mask, errno| {
-        Body::QueueUpdate(QueueUpdate { now: QueueCreate { percent: Some(50), ..facts(3) }, cu_mask, errno })
+        Body::QueueUpdate(QueueUpdate { now: QueueFacts { percent: Some(50), ..facts(3) }, cu_mask, errno })
     };
     let access = FaultAccess { address: 0x7f00_1000, not_present: true, read_only: false, no_execute: true };
     let fault = |access| Body::VmFault(VmFault { gpu_id: GPU, access });
@@ -62,7 +62,7 @@ pub(super) fn events() -> Vec<Event> {
     };
     let other = UserQueueCall { op: None, ring_address: 0, errno: 22, ..call.clone() };
     let returned = |result| Outcome::Returned { result, latency_ns: 1_500 };
-    let bare = QueueCreate { gpu_id: None, ..QueueCreate::unknown(Origin::Standing) };
+    let bare = QueueFacts { gpu_id: None, ..QueueFacts::unknown(Origin::Standing) };
     let cleaned = |body| Event { tid: 77, task_tgid: 77, ..own(body) };
     vec![
         own(seen(false)),
@@ -74,7 +74,7 @@ pub(super) fn events() -> Vec<Event> {
         cleaned(Body::ProcessRelease),
         own(create(4)),
         own(Body::QueueCreate(bare)),
-        own(Body::QueueCreate(QueueCreate { evicted: Some(true), origin: Origin::Criu, ..facts(5) })),
+        own(Body::QueueCreate(QueueFacts { evicted: Some(true), origin: Origin::Criu, ..facts(5) })),
         Event { in_ioctl: Some(0xc008_4b03), ..own(destroy(3)) },
         cleaned(destroy(9)),
         own(Body::QueueDestroyFailed { queue_id: 3, gpu_id: GPU, errno: 62 }),

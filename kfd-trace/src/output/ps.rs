@@ -4,7 +4,7 @@ use super::belongs::BelongsFields;
 use super::budget::{Budget, Claim};
 use super::{activity, names};
 use crate::attribute::Topology;
-use crate::model::event::{ProcessId, QueueCreate};
+use crate::model::event::{ProcessId, QueueFacts};
 use crate::state::{Activity, Process, ProcessDetails, Queue, Snapshot, Sources};
 use crate::text::clock::age;
 use crate::text::escape;
@@ -32,7 +32,7 @@ pub struct PsRow {
     /// Of a further context of its PID (7.2); `None` for the first one.
     pub context_id: Option<u32>,
     /// `None`: the process has no queue.
-    pub queue: Option<QueueCreate>,
+    pub queue: Option<QueueFacts>,
     /// Nanoseconds; `None` if the creation of the queue was not seen.
     pub age_ns: Option<u64>,
     /// Nanoseconds since the start of the process's leader: no queue of it is older.
@@ -106,11 +106,11 @@ impl PsRow {
     }
 
     /// Activity of its queue, as text.
-    fn active(&self, word: fn(&QueueCreate, &Activity) -> Option<String>) -> Option<String> {
+    fn active(&self, word: fn(&QueueFacts, &Activity) -> Option<String>) -> Option<String> {
         word(self.queue.as_ref()?, self.activity.as_ref()?)
     }
 
-    fn known<T>(&self, of: impl Fn(&QueueCreate) -> Option<T>) -> Option<T> {
+    fn known<T>(&self, of: impl Fn(&QueueFacts) -> Option<T>) -> Option<T> {
         self.queue.as_ref().and_then(of)
     }
 
@@ -131,7 +131,7 @@ impl PsRow {
 }
 
 /// `active`, `evicted`, or `inactive`; with the percentage unless it is the usual 100.
-pub(super) fn state(queue: &QueueCreate) -> String {
+pub(super) fn state(queue: &QueueFacts) -> String {
     let word = match (queue.evicted, queue.active) {
         (Some(true), _) => "evicted",
         (_, Some(true)) => "active",

@@ -1,7 +1,7 @@
 //! Fields of a queue in JSON, shared by events, `ps` and the API.
 
 use super::names::hex;
-use crate::model::event::{QueueCreate, QueueType};
+use crate::model::event::{QueueFacts, QueueType};
 use serde::Serialize;
 
 /// Flattened into the objects that describe a queue; `null` is "not known". `gpu_id`, `active` and `evicted`
@@ -21,8 +21,8 @@ pub(super) struct QueueFields {
     sdma_engine_id: Option<u32>,
 }
 
-impl From<&QueueCreate> for QueueFields {
-    fn from(queue: &QueueCreate) -> Self {
+impl From<&QueueFacts> for QueueFields {
+    fn from(queue: &QueueFacts) -> Self {
         QueueFields {
             queue_id: queue.queue_id,
             queue_type: queue.queue_type.map(QueueType::name),

@@ -86,14 +86,14 @@ pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
     }
     writeln!(out, "\n{}", probe_table(status))?;
     if status.lost.is_empty() {
-        writeln!(out, "\nnothing was lost while they were on")?;
+        writeln!(out, "\nnothing was lost while they were attached")?;
     } else {
-        writeln!(out, "\nlost while they were on:")?;
+        writeln!(out, "\nlost while they were attached:")?;
         status.lost.iter().try_for_each(|(name, count)| writeln!(out, "  {name}: {count}"))?;
     }
     let meaning = meaning(status.probes);
     if meaning.is_empty() {
-        return writeln!(out, "\neverything that was requested can be seen");
+        return writeln!(out, "\nall requested events are traced");
     }
     writeln!(out)?;
     meaning.iter().try_for_each(|line| writeln!(out, "{line}"))
@@ -142,7 +142,7 @@ struct StatusDocument<'a> {
     schema: u32,
     facts: serde_json::Map<String, serde_json::Value>,
     findings: Vec<JsonFinding<'a>>,
-    probes: Vec<Probed<'a>>,
+    probes: Vec<ProbeReport<'a>>,
     lost: &'a BTreeMap<String, u64>,
     meaning: Vec<String>,
 }
@@ -172,7 +172,7 @@ impl<'a> From<&'a Finding> for JsonFinding<'a> {
 
 /// One probe, in `status --json` and in the API.
 #[derive(Serialize)]
-pub(super) struct Probed<'a> {
+pub(super) struct ProbeReport<'a> {
     probe: &'static str,
     kind: &'static str,
     functions: &'a [String],
@@ -186,13 +186,13 @@ pub(super) struct Probed<'a> {
     feeds: &'static str,
 }
 
-impl<'a> Probed<'a> {
+impl<'a> ProbeReport<'a> {
     pub(super) fn new(
         probe: &'a ProbeStatus,
         missed: &BTreeMap<ProbeId, Missed>,
         losses: &'a BTreeMap<ProbeId, Losses>,
     ) -> Self {
-        Probed {
+        ProbeReport {
             probe: probe.id.name(),
             kind: probe.kind,
             functions: &probe.symbols,
@@ -226,7 +226,7 @@ impl From<Missed> for JsonMissed {
 /// Those of `out`.
 pub fn json(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
     let findings = status.findings.iter().map(JsonFinding::from);
-    let probes = status.probes.iter().map(|probe| Probed::new(probe, status.missed, status.losses));
+    let probes = status.probes.iter().map(|probe| ProbeReport::new(probe, status.missed, status.losses));
     let document = StatusDocument {
         schema: SCHEMA,
         facts: status.facts.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into())).collect(),
@@ -290,7 +290,7 @@ mod tests {
             "ioctl_handler  kprobe  kfd_one and 1 more  not_asked       -\n",
             "queue_add      kprobe  kfd_one and 1 more  missing_fields  -             QUEUE_ID\n",
             "open           kprobe  kfd_one and 1 more  partly          not measured  kfd_open: ENOENT\n\n",
-            "lost while they were on:\n  trouble, queue_unreadable, ioctl: 7\n\n",
+            "lost while they were attached:\n  trouble, queue_unreadable, ioctl: 7\n\n",
             "not seen: what queue_add feeds\nseen in part: what open feeds\n",
         );
         assert_eq!(text, expected);
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn the_text_shows_whether_all_probes_are_attached_or_none_was_tried() {
         let (text, value) = shown(&[probe(ProbeId::Ioctl, Verdict::Attached)]);
-        let end = "\nnothing was lost while they were on\n\neverything that was requested can be seen\n";
+        let end = "\nnothing was lost while they were attached\n\nall requested events are traced\n";
         assert!(text.ends_with(end), "{text}");
         assert_eq!((&value["meaning"], &value["lost"]), (&serde_json::json!([]), &serde_json::json!({})));
         assert!(shown(&[]).0.ends_with("\nno probe was tried\n"));

@@ -152,11 +152,11 @@ impl Summary {
         let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
         write!(
             out,
-            "\nqueues: {} standing before, {} created, {destroyed} destroyed{causes}, {} alive",
+            "\nqueues: {} existing, {} created, {destroyed} destroyed{causes}, {} alive",
             queues.standing, queues.created, queues.alive
         )?;
         if queues.destroys_failed > 0 {
-            write!(out, "; {} of the destroyed live on, their destroy failed", queues.destroys_failed)?;
+            write!(out, "; {} of the destroyed still exist: their destroy failed", queues.destroys_failed)?;
         }
         writeln!(out)
     }

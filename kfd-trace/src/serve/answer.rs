@@ -10,7 +10,7 @@ use crate::output::metrics::{self, Scrape};
 use crate::output::page::{self, PageView};
 use crate::output::status::Losses;
 use crate::runtime::clock;
-use crate::serve::router::Site;
+use crate::serve::router::PageSource;
 use crate::state::{Class, Filter, History, Kept};
 use crate::text::clock::Clock;
 use jiff::tz::TimeZone;
@@ -128,7 +128,7 @@ pub(super) fn written(document: serde_json::Result<String>) -> Result<String, Re
     document.map_err(|error| Refusal::Failed(error.to_string()))
 }
 
-impl Site for SharedPage {
+impl PageSource for SharedPage {
     fn metrics(&self) -> Result<String, String> {
         let begin = clock::mono_ns();
         let mut taken = self.take();

@@ -1,6 +1,6 @@
 //! The daemon's web pages: `/`, `/static/...`, `/metrics`, `/api/v1/...`, `/-/healthy`, `/-/ready`.
 //!
-//! The contents of the pages come from [`Site`]; [`super::web`] serves them.
+//! The contents of the pages come from [`PageSource`]; [`super::web`] serves them.
 
 use crate::output::api::{ApiQuery, Refusal, Resource};
 use crate::output::page;
@@ -19,7 +19,7 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const JSON_TYPE: &str = "application/json";
 
 /// The contents of the pages. Called on a thread that may block.
-pub trait Site: Send + Sync + 'static {
+pub trait PageSource: Send + Sync + 'static {
     /// The exposition, in the text format.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ pub trait Site: Send + Sync + 'static {
     fn ready(&self) -> Result<(), String>;
 }
 
-type SharedSite = Arc<dyn Site>;
+type SharedSite = Arc<dyn PageSource>;
 
 /// All pages.
 pub fn router(site: SharedSite) -> Router {
@@ -65,7 +65,7 @@ pub fn router(site: SharedSite) -> Router {
 
 async fn blocking<T: Send + 'static>(
     site: SharedSite,
-    query: impl FnOnce(&dyn Site) -> T + Send + 'static,
+    query: impl FnOnce(&dyn PageSource) -> T + Send + 'static,
 ) -> Result<T, Response> {
     tokio::task::spawn_blocking(move || query(site.as_ref()))
         .await
@@ -77,7 +77,7 @@ fn failed(line: &str) -> Response {
 }
 
 async fn metrics(State(site): State<SharedSite>) -> Result<Response, Response> {
-    let text = blocking(site, <dyn Site>::metrics).await?.map_err(|line| failed(&line))?;
+    let text = blocking(site, <dyn PageSource>::metrics).await?.map_err(|line| failed(&line))?;
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }
 
@@ -106,14 +106,14 @@ fn error(line: &str) -> String {
 }
 
 async fn ready(State(site): State<SharedSite>) -> Result<&'static str, Response> {
-    let answer = blocking(site, <dyn Site>::ready).await?;
+    let answer = blocking(site, <dyn PageSource>::ready).await?;
     answer
         .map_err(|line| (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {line}\n")).into_response())?;
     Ok("ready\n")
 }
 
 async fn landing(State(site): State<SharedSite>) -> Result<Response, Response> {
-    let html = blocking(site, <dyn Site>::page).await?.map_err(|line| failed(&line))?;
+    let html = blocking(site, <dyn PageSource>::page).await?.map_err(|line| failed(&line))?;
     let headers = [
         (header::CONTENT_SECURITY_POLICY, page::POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -13,7 +13,9 @@ use crate::tracer::engine::Tracer;
 use crate::tracer::follow::Access;
 use crate::tracer::inventory;
 use kfd_trace_common::counter::ProbeId;
-use kfd_trace_common::limits::{IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, IOCTL_STATS_MAX, PROCESSES_MAX, SEATS};
+use kfd_trace_common::limits::{
+    CALLER_SLOTS, IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, IOCTL_STATS_MAX, PROCESSES_MAX,
+};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A running tracer.
@@ -128,7 +130,7 @@ impl SharedPage {
                 ("ioctl_stats", u64::from(IOCTL_STATS_MAX)),
                 ("ioctl_errors", u64::from(IOCTL_ERRORS_MAX)),
                 ("in_flight", u64::from(IN_FLIGHT_MAX)),
-                ("seats", u64::from(SEATS)),
+                ("seats", u64::from(CALLER_SLOTS)),
                 ("processes", u64::from(PROCESSES_MAX)),
                 ("ring_bytes", u64::from(serving.ring_bytes)),
             ],

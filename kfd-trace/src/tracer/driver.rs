@@ -20,10 +20,10 @@ use std::fs;
 use std::path::Path;
 
 /// The reason shown on a page while the driver is unloaded.
-pub(crate) const UNLOADED: &str = "the amdgpu driver was unloaded, and all that it had has ended";
+pub(crate) const UNLOADED: &str = "the amdgpu driver was unloaded: its processes and queues ended";
 
 /// What an unloaded driver leaves behind.
-pub struct LetGo {
+pub struct Unloaded {
     /// What ended with it, as events of the owners.
     pub reported: Vec<(Event, Change)>,
     /// Must be dropped where nothing waits for it: detaching its probes takes the kernel seconds.
@@ -62,7 +62,7 @@ impl Tracer {
             (Err(stop), None) if stop.code == NOTHING_TO_TRACE => Err(stop),
             (Ok(_) | Err(_), None) => Err(Stop {
                 code: NOTHING_TO_TRACE,
-                line: "the amdgpu driver was loaded or unloaded while probes were put on it".to_owned(),
+                line: "the amdgpu driver was loaded or unloaded while probes were being attached".to_owned(),
             }),
         }
     }
@@ -85,7 +85,7 @@ impl Tracer {
     }
 
     /// Releases an unloaded driver. Must be called after all records in the ring buffer were processed.
-    pub fn let_go(&mut self) -> LetGo {
+    pub fn driver_unloaded(&mut self) -> Unloaded {
         self.loading = None;
         self.pending = Pending::default();
         let session = self.session.take();
@@ -97,7 +97,7 @@ impl Tracer {
         let ends = self.state.driver_unloaded(now_ns);
         let reported =
             ends.into_iter().flat_map(|change| reported(self.row_of(&change), now_ns, change)).collect();
-        LetGo { reported, session }
+        Unloaded { reported, session }
     }
 
     /// Adds the counts of a session that has ended.
@@ -117,7 +117,7 @@ impl Tracer {
 fn last_counts<E: Display>(read: Result<Tables, E>, at_hand: impl FnOnce() -> Tables) -> Tables {
     read.unwrap_or_else(|error| {
         log::warn!(
-            "of the last counts before the driver went, those of threads without a seat cannot be read: {error}"
+            "the last counts of threads without a slot cannot be read, since the driver was unloaded: {error}"
         );
         at_hand()
     })

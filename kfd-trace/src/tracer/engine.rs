@@ -32,7 +32,7 @@ use std::time::Duration;
 
 /// What is requested of a tracer.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct TraceRequest {
     pub roots: Roots,
     pub ioctl_records: bool,
     /// tgids; empty for every process.
@@ -52,7 +52,7 @@ pub struct Tracer {
     /// The loading of the driver that the session's probes are attached to.
     pub(crate) loading: Option<Loading>,
     pub(crate) roots: Roots,
-    request: Request,
+    request: TraceRequest,
     ioctl_sizes: BTreeMap<u8, u32>,
     pub state: State,
     pub samples: SampleTotals,
@@ -77,7 +77,7 @@ pub struct Tracer {
 type LogTasks = tokio::task::JoinSet<std::io::Result<()>>;
 
 /// A session with attached probes, and the results of the same reading of the kernel.
-pub(crate) struct Probed {
+pub(crate) struct AttachedSession {
     session: Session,
     ring: Ring,
     reader: InventoryReader,
@@ -89,7 +89,7 @@ pub(crate) struct Probed {
 impl Tracer {
     /// Without probes: see [`Tracer::attach`].
     #[must_use]
-    pub fn new(request: &Request) -> Self {
+    pub fn new(request: &TraceRequest) -> Self {
         let interval_ns = u64::try_from(request.sample.as_nanos()).unwrap_or(u64::MAX);
         Tracer {
             session: None,
@@ -116,7 +116,7 @@ impl Tracer {
     ///
     /// # Errors
     /// If nothing could be seen.
-    pub(crate) fn probe(&self) -> Result<Probed, Stop> {
+    pub(crate) fn probe(&self) -> Result<AttachedSession, Stop> {
         let request = &self.request;
         let (kernel, mut facts) = preflight::read(&request.roots)?;
         if request.choice.tracepoints {
@@ -141,19 +141,17 @@ impl Tracer {
                 probe.verdict.reason().map(|why| format!("{}: {why}", probe.symbols.join(", ")))
             });
             let why = why.unwrap_or_else(|| "no function of the driver that could be probed".to_owned());
-            return Err(Stop::failed(format!(
-                "nothing can be seen here: {why}; `kfd-trace status` shows more"
-            )));
+            return Err(Stop::failed(format!("no probe could be attached: {why}; see `kfd-trace status`")));
         }
         for probe in session.probes() {
             log::info!("{} {}: {}", probe.kind, probe.id.name(), probe.verdict.word());
-            log::debug!("{} sits on {}", probe.id.name(), probe.symbols.join(", "));
+            log::debug!("{} is attached to {}", probe.id.name(), probe.symbols.join(", "));
         }
         #[cfg(debug_assertions)]
         let log = session.take_log().map(crate::events::ring::follow_log).into_iter().collect();
         let ring = session.take_ring().map_err(|error| Stop::failed(chain(&error)))?;
         let ring = Ring::new(ring, session.layout().clone()).map_err(|error| Stop::failed(chain(&error)))?;
-        Ok(Probed {
+        Ok(AttachedSession {
             session,
             ring,
             reader,
@@ -164,16 +162,16 @@ impl Tracer {
     }
 
     /// Continues with these probes.
-    pub(crate) fn take_over(&mut self, probed: Probed, loading: Loading) -> Ring {
+    pub(crate) fn take_over(&mut self, probed: AttachedSession, loading: Loading) -> Ring {
         #[cfg(debug_assertions)]
         {
             self.log = probed.log;
         }
-        let Probed { session, ring, reader, ioctl_sizes, .. } = probed;
+        let AttachedSession { session, ring, reader, ioctl_sizes, .. } = probed;
         let (session, reader) = (self.session.insert(session), Arc::new(reader));
         // The probes are attached: from here on starts and ends are seen, so what exists is added once.
         if let Some(why) = reader.adopt(session, &mut self.state) {
-            say(format_args!("queues from before have no addresses: {why}"));
+            say(format_args!("existing queues have no addresses: {why}"));
         }
         self.pending = Pending::new(reader);
         self.topology = Topology::read(&self.roots.sysfs);
@@ -272,7 +270,7 @@ impl Tracer {
 impl Tracer {
     /// Without probes.
     pub(crate) fn idle(roots: &Roots) -> Self {
-        Tracer::new(&Request {
+        Tracer::new(&TraceRequest {
             roots: roots.clone(),
             ioctl_records: false,
             pids: vec![],

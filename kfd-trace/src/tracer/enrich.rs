@@ -10,12 +10,12 @@ use crate::state::{Process, ProcessDetails};
 #[must_use]
 pub fn details(roots: &Roots, row: &Process) -> Option<ProcessDetails> {
     let info = process::read(&roots.procfs, row.tgid?, row.start_boottime_ns).ok()?;
-    Some(of(roots, &info))
+    Some(details_of(roots, &info))
 }
 
 /// The details, with what /proc reports.
 #[must_use]
-pub fn of(roots: &Roots, info: &ProcessInfo) -> ProcessDetails {
+pub fn details_of(roots: &Roots, info: &ProcessInfo) -> ProcessDetails {
     let ProcessInfo { who, cgroup, belongs } = info;
     let words = || process::cmdline(&roots.procfs, who.tgid, Some(who.start_boottime_ns)).ok();
     let cmdline = if roots.arguments { words() } else { None };
@@ -47,17 +47,18 @@ mod tests {
     #[test]
     fn arguments_are_read_only_where_that_is_asked_for() {
         let (roots, info) = (Roots::default(), info());
-        assert_eq!(of(&roots, &info).cmdline, None);
-        let requested = of(&Roots { arguments: true, ..roots }, &info).cmdline.expect("the arguments");
+        assert_eq!(details_of(&roots, &info).cmdline, None);
+        let requested =
+            details_of(&Roots { arguments: true, ..roots }, &info).cmdline.expect("the arguments");
         assert!(requested.starts_with(&std::env::args().next().expect("a program")), "{requested}");
     }
 
     #[test]
-    fn a_pod_has_the_names_that_the_logs_tell() {
+    fn a_pod_has_the_names_that_the_logs_show() {
         let logs = tempfile::tempdir().expect("a folder");
         fs::create_dir_all(logs.path().join(format!("pods/ml_train-0_{UID}"))).expect("a folder in it");
         let roots = Roots { logs: logs.path().to_owned(), ..Roots::default() };
         let names = PodNames { namespace: "ml".to_owned(), pod: "train-0".to_owned(), container: None };
-        assert_eq!(of(&roots, &info()).pod, Some(names));
+        assert_eq!(details_of(&roots, &info()).pod, Some(names));
     }
 }

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Interval between ticks: ended processes are removed, new GPUs are attached to, and the driver is checked.
-const TURN: Duration = Duration::from_secs(1);
+/// Interval between turns: ended processes are removed, new GPUs are attached to, lists are read if due.
+pub const TURN: Duration = Duration::from_secs(1);
 
 /// Access to the tracer: direct or behind a lock.
 pub trait Access {
@@ -52,20 +52,32 @@ pub struct Follow {
     ring: Ring,
     lists: BackgroundScan,
     sampling: Sampling,
-    turn: Interval,
+    /// The driver is checked at each tick.
+    ticks: Interval,
+    /// A turn is due after this many ticks.
+    ticks_per_turn: u128,
+    ticks_seen: u128,
     /// Records that are not processed yet; the caller clears them.
     pub records: Vec<Result<Event, Undecodable>>,
 }
 
 impl Follow {
-    /// `sample`: interval between samples of queues; zero for none.
+    /// `sample`: interval between samples of queues; zero for none. `check`: how soon an unloaded driver is
+    /// noticed, at most [`TURN`].
     #[must_use]
-    pub fn new(ring: Ring, sample: Duration, procfs: PathBuf) -> Self {
-        let mut turn = interval(TURN);
+    pub fn new(ring: Ring, sample: Duration, procfs: PathBuf, check: Duration) -> Self {
+        let mut ticks = interval(check);
         // After a stop, one tick is enough.
-        turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let sampling = Sampling::new(sample, procfs);
-        Follow { ring, lists: BackgroundScan::default(), sampling, turn, records: Vec::new() }
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Follow {
+            ring,
+            lists: BackgroundScan::default(),
+            sampling: Sampling::new(sample, procfs),
+            ticks,
+            ticks_per_turn: (TURN.as_nanos() / check.as_nanos()).max(1),
+            ticks_seen: 0,
+            records: Vec::new(),
+        }
     }
 
     /// Waits for the next event. Cancel-safe: dropped while it waits, it has missed nothing.
@@ -78,7 +90,7 @@ impl Follow {
                 read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?;
                 Ok(Happened::Records)
             }
-            _ = self.turn.tick() => self.turn(access),
+            _ = self.ticks.tick() => self.tick(access),
             seen = self.lists.seen() => {
                 let seen = seen.map_err(Stop::failed)?;
                 self.drain();
@@ -100,11 +112,17 @@ impl Follow {
         }
     }
 
-    fn turn(&mut self, access: &mut impl Access) -> Result<Happened, Stop> {
+    fn tick(&mut self, access: &mut impl Access) -> Result<Happened, Stop> {
         if access.with(|tracer| tracer.driver_has_gone()).unwrap_or(false) {
             self.drain();
             return Ok(Happened::DriverGone);
         }
+        let is_turn = self.ticks_seen.is_multiple_of(self.ticks_per_turn);
+        self.ticks_seen += 1;
+        if is_turn { self.turn(access) } else { Ok(Happened::Records) }
+    }
+
+    fn turn(&mut self, access: &mut impl Access) -> Result<Happened, Stop> {
         access.with(|tracer| tidy(tracer, &mut self.lists)).transpose()?;
         if let Some(line) = self.sampling.overdue() {
             log::warn!("{line}");

@@ -39,8 +39,8 @@ pub(crate) fn begins(tracer: &mut Tracer, history: &mut History) {
 }
 
 /// The driver was unloaded. Returns the session that must be detached.
-pub(crate) fn let_go(tracer: &mut Tracer, history: &mut History) -> Option<Session> {
-    let over = tracer.let_go();
+pub(crate) fn driver_unloaded(tracer: &mut Tracer, history: &mut History) -> Option<Session> {
+    let over = tracer.driver_unloaded();
     reported(tracer, history, &over.reported);
     let (now_ns, offset_ns) = (clock::mono_ns(), offset_ns(tracer));
     history.driver(false, tracer.driver_loads, now_ns, offset_ns);

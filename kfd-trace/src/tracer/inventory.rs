@@ -7,7 +7,7 @@ use crate::attribute::Unreadable;
 use crate::attribute::driver_sysfs::{KfdSysfs, SysfsProcess};
 use crate::attribute::process::{self, Identity};
 use crate::kernel::{Kernel, Roots};
-use crate::model::event::{Origin, QueueCreate, QueueType};
+use crate::model::event::{Origin, QueueFacts, QueueType};
 use crate::model::inventory::Listed;
 use crate::model::layout::QueueLayout;
 use crate::probes::facts::Facts;
@@ -59,13 +59,13 @@ pub(super) fn read_sysfs(roots: &Roots, layout: &QueueLayout) -> (Inventory, Vec
 }
 
 fn listed(layout: &QueueLayout, process: &SysfsProcess) -> Listed {
-    let queues = process.queues.iter().map(|queue| QueueCreate {
+    let queues = process.queues.iter().map(|queue| QueueFacts {
         queue_id: Some(queue.queue_id),
         gpu_id: queue.gpu_id,
         // sysfs does not distinguish AQL, and without the enum a number has no meaning.
         queue_type: queue.queue_type_raw.map(|raw| layout.queue_type(raw)).filter(known_type),
         ring_size: queue.size,
-        ..QueueCreate::unknown(Origin::Standing)
+        ..QueueFacts::unknown(Origin::Standing)
     });
     let (tgid, context_id) = (process.tgid, process.context_id);
     Listed { tgid, context_id, queues: queues.collect(), ..Listed::default() }
@@ -80,7 +80,8 @@ fn detailed(roots: &Roots, mut inventory: Inventory) -> Inventory {
     for process in &mut inventory.processes {
         if let Ok(info) = process::read(&roots.procfs, process.tgid, process.start_boottime_ns) {
             identify(process, &info.who);
-            inventory.details.insert(process.tgid, enrich::of(roots, &info));
+            let place = (process.tgid, process.start_boottime_ns);
+            inventory.details.insert(place, enrich::details_of(roots, &info));
         }
     }
     inventory
@@ -99,7 +100,7 @@ pub fn adopt(state: &mut State, inventory: &Inventory) {
     let Inventory { source, read, processes, details, .. } = inventory;
     for process in processes {
         let key = state.adopt_process(*read, process, *source);
-        if let Some(details) = details.get(&process.tgid) {
+        if let Some(details) = details.get(&(process.tgid, process.start_boottime_ns)) {
             state.enrich(key, details.clone());
         }
         for queue in &process.queues {

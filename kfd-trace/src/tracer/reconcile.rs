@@ -125,7 +125,7 @@ impl Tracer {
             let change = self.state.gone(*key, at_ns);
             let row = self.state.process(*key);
             let (id, tgid) = (row.and_then(Process::id), row.and_then(|row| row.tgid));
-            log::warn!("process {}: gone without being seen to go", tgid.unwrap_or(0));
+            log::warn!("process {}: ended; its end was missed", tgid.unwrap_or(0));
             corrections.push((Event::of_standing(at_ns, id, tgid, Body::ProcessRelease), change));
         }
         self.pending.unlisted = &gone - &self.pending.unlisted;

@@ -27,7 +27,7 @@ impl Waiting {
     }
 
     /// The line to be logged, if this reason differs from the last one.
-    pub(crate) fn tell(&mut self, stop: &Stop) -> Option<String> {
+    pub(crate) fn message(&mut self, stop: &Stop) -> Option<String> {
         if self.reported.as_ref() == Some(&stop.line) {
             return None;
         }
@@ -59,11 +59,15 @@ mod tests {
     #[test]
     fn a_reason_is_reported_when_it_is_another_one() {
         let mut waiting = Waiting::new(Some("not loaded".to_owned()));
-        let reported = ["not loaded", "no KFD", "no KFD", "not loaded"].map(|why| waiting.tell(&away(why)));
+        let reported =
+            ["not loaded", "no KFD", "no KFD", "not loaded"].map(|why| waiting.message(&away(why)));
         let line = |why: &str| Some(format!("{why}; waiting for it"));
         assert_eq!(reported, [None, line("no KFD"), None, line("not loaded")]);
-        assert_eq!(waiting.tell(&Stop::failed("ENOMEM")), Some("ENOMEM; it will be tried again".to_owned()));
-        assert!(Waiting::default().tell(&away("not loaded")).is_some(), "nothing was reported before");
+        assert_eq!(
+            waiting.message(&Stop::failed("ENOMEM")),
+            Some("ENOMEM; it will be tried again".to_owned())
+        );
+        assert!(Waiting::default().message(&away("not loaded")).is_some(), "nothing was reported before");
     }
 
     #[test]

@@ -222,7 +222,7 @@ fn queues_are_joined_with_a_recorded_stream() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_in_one_line() {
+fn what_cannot_be_read_is_reported_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.gz");
     fs::write(&empty, [0x1f, 0x8b, 8, 0]).unwrap();
@@ -230,18 +230,18 @@ fn what_cannot_be_read_is_said_in_one_line() {
     fs::write(&other, "no log\n").unwrap();
     let (empty, other, here) =
         (empty.to_str().unwrap(), other.to_str().unwrap(), folder.path().to_str().unwrap());
-    for (arguments, code, said) in [
+    for (arguments, code, expected) in [
         (vec!["/no/such/log"], 1, "cannot read /no/such/log"),
         (vec![here], 1, "is a folder"),
-        (vec!["--follow", "-"], 2, "leave --follow out"),
+        (vec!["--follow", "-"], 2, "omit --follow"),
         (vec!["--follow", empty], 2, "is compressed (gzip)"),
-        (vec!["--stream", other, other], 1, "it is no stream"),
+        (vec!["--stream", other, other], 1, "it is no event stream"),
         (vec![], 2, "FILE"),
     ] {
         let out = run(&arguments);
         let line = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(code), "{line}");
-        assert!(line.contains(said), "{line}");
+        assert!(line.contains(expected), "{line}");
     }
     let report = report(Path::new(other));
     assert_eq!(report["lines"]["without_prefix"], json!(1));

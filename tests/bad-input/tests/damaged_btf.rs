@@ -1,5 +1,5 @@
-//! Real BTF, damaged: that of amdgpu on top of the kernel's own, from the fixtures of `cargo xtask fixtures`. Each of
-//! 10,000 variants is refused with one line that says what is wrong and where, or read.
+//! Real BTF, damaged: that of amdgpu on top of the kernel's own, from the fixtures of `cargo xtask fixtures`.
+//! Each of 10,000 variants is refused with one line that says what is wrong and where, or read.
 
 use kfd_trace::kernel::{Btf, BtfError};
 use kfd_trace_bad_input::btf::{self, Verdict};
@@ -24,7 +24,7 @@ struct Real {
 }
 
 impl Real {
-    /// BTF of a kernel of the matrix. The types end with the first ones, in per cent, that are to be kept: each variant is
+    /// BTF of a kernel of the matrix. Only the first types are kept, in per cent: each variant is
     /// read as a whole, and what the tracer uses is close together.
     fn of(series: &str, kept: usize) -> Real {
         let fixtures =
@@ -104,7 +104,8 @@ fn put(bytes: &mut [u8], at: usize, word: usize) {
     bytes[at..at + 4].copy_from_slice(&u32::try_from(word).expect("a word").to_le_bytes());
 }
 
-/// Words among the types that are the name of something used: a structure's record begins with it, and a member's.
+/// Words among the types that are the name of something used: a structure's record begins with it, and a
+/// member's.
 fn used(bytes: &[u8], first_string: usize) -> Vec<usize> {
     let strings = HEADER + word(bytes, STRINGS)..;
     let names = [

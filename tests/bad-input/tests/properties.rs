@@ -1,4 +1,5 @@
-//! The promises of every reader, held against a fixed sequence of made-up input: what fails once fails again.
+//! The promises of every reader, checked with a fixed sequence of synthetic input: what fails once fails
+//! again.
 
 use kfd_trace_bad_input::btf::Verdict;
 use kfd_trace_bad_input::{amd_log, btf, flags, inputs, kallsyms, procfs, records, sysfs, web};

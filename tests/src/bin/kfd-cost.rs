@@ -10,7 +10,7 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     part: Option<Part>,
-    /// Only these tracers (repeatable), and what they are held against
+    /// Only these tracers (repeatable), and what they are compared with
     #[arg(long = "subject")]
     subjects: Vec<String>,
     /// What kfd-trace itself needs; no tracer beside unless named, too

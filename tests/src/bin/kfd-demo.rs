@@ -1,7 +1,7 @@
 //! The demo: a workload that `lsof /dev/kfd` cannot see, and kfd-trace that can.
 //!
-//! On simulated GPUs (in the VM) it starts the workload itself. On a machine with a real GPU nothing is started
-//! on it: there the demo shows what runs now.
+//! On simulated GPUs (in the VM) it starts the workload itself. On a machine with a real GPU nothing is
+//! started on it: there the demo shows what runs now.
 
 use anyhow::{Context as _, Result, ensure};
 use kfd_trace_tests::harness::tracer::program;

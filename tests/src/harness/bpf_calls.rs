@@ -13,8 +13,8 @@ const INSTANCE: &str = "/sys/kernel/tracing/instances/kfd_trace_bpf_calls";
 /// `BPF_PROG_TEST_RUN` (include/uapi/linux/bpf.h).
 const PROG_TEST_RUN: u64 = 10;
 
-/// Commands that read, change or remove entries of maps, each with programs kept from running (kernel/bpf/syscall.c): look-up,
-/// update, delete, look-up and delete, and those of many entries.
+/// Commands that read, change or remove entries of maps, each with programs kept from running
+/// (kernel/bpf/syscall.c): look-up, update, delete, look-up and delete, and those of many entries.
 const ON_ENTRIES: [u64; 8] = [1, 2, 3, 21, 24, 25, 26, 27];
 
 #[derive(Debug)]

@@ -82,7 +82,8 @@ pub fn object(value: &Value) -> Result<Sums<String>> {
     object.iter().map(number).collect()
 }
 
-/// Records of a kind that found the ring buffer full, in the summary of a stream: the sum over the probes that sent them.
+/// Records of a kind that found the ring buffer full, in the summary of a stream: the sum over the probes
+/// that sent them.
 pub fn lost(summary: &Value, kind: &str) -> Result<u64> {
     let of_kind = format!("records lost, {kind}, ");
     Ok(object(&summary["lost"])?

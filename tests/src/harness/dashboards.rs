@@ -49,7 +49,8 @@ struct Variable {
     definition: Option<String>,
 }
 
-/// All queries of a dashboard's JSON, those of its variables among them, with these values of variables: `("job", "kfd-trace")`,
+/// All queries of a dashboard's JSON, those of its variables among them, with these values of variables:
+/// `("job", "kfd-trace")`,
 /// `("__rate_interval", "1m")`.
 ///
 /// # Errors

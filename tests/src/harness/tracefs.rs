@@ -90,7 +90,8 @@ fn hits(profile: &str, event: &str) -> Option<u64> {
     lines.find_map(|mut words| (words.next() == Some(event)).then(|| words.next()?.parse().ok())?)
 }
 
-/// One line of a trace: `  kworker/0:1-9  [001] d..1.  163.04: update_3: (update_mqd+0x0/0x90 [amdgpu]) type=0 id=1`
+/// One line of a trace: `  kworker/0:1-9  [001] d..1.  163.04: update_3: (update_mqd+0x0/0x90 [amdgpu])
+/// type=0 id=1`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
     pub tid: u32,

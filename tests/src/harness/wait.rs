@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// For operations that should take milliseconds.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// For a tracer to start or to end. The kernel walks all of its traceable functions for each kprobe that is attached or detached:
-/// 25 ms each, for up to some 170 of them.
+/// For a tracer to start or to end. The kernel walks all of its traceable functions for each kprobe that is
+/// attached or detached: 25 ms each, for up to some 170 of them.
 pub const ATTACH: Duration = Duration::from_secs(120);
 
 /// Interval between two checks of a condition without notification: at first, and at most. A check may be a

@@ -109,7 +109,7 @@ impl Pointers {
     /// When fewer than that are left to retire, or the page is not the queue's.
     pub fn retire(&mut self, more: u64) -> Result<Counts> {
         let Counts { write, read } = self.counts;
-        ensure!(more <= write - read, "{more} are to be retired of {}", write - read);
+        ensure!(more <= write - read, "{more} to retire of {}", write - read);
         self.change(Counts { read: read + more, ..self.counts })
     }
 

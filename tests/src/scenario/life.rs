@@ -28,7 +28,7 @@ pub use outcome::Outcome;
 
 /// Operations between two comparisons.
 const STRETCH: usize = 50;
-/// This many of each stretch happen while the tracer is stopped, where records are to be lost.
+/// This many of each stretch happen while the tracer is stopped, so that records are lost.
 const UNSEEN: usize = 35;
 /// The smallest possible ring: room for some ten records.
 const SMALL_RING: &str = "4KiB";

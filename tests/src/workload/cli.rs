@@ -25,11 +25,12 @@ pub enum Workload {
     /// Run operations in order: the arguments, or the lines of standard input if there are none
     ///
     /// version | clock [gpu=N] | apertures | create aql|sdma|compute|xgmi|sdma-engine [bad|bad-type] [old]
-    /// [gpu=N] [percent=N] [priority=N] [ring=BYTES] [engine=N] [unreadable] | destroy ID |
-    /// update ID PERCENT [priority=N] [ring=BYTES] [no-ring] | cu-mask ID [0xWORD...] |
-    /// memory-policy [gpu=N] | criu [info|checkpoint FILE|unpause|restore FILE|resume] | unknown NR [SIZE] |
-    /// submit ID|all N | retire ID|all N | busy ID|all N [BURST] | scribble ID [BYTE] | restore ID | unmap ID |
-    /// fork | fork-ioctl | threads N | sleep MS | close | open | context | use N | wait | exec; gpu=none is a GPU that is not there
+    /// [gpu=N] [percent=N] [priority=N] [ring=BYTES] [engine=N] [unreadable] | destroy ID | update ID PERCENT
+    /// [priority=N] [ring=BYTES] [no-ring] | cu-mask ID [0xWORD...] | memory-policy [gpu=N] | criu
+    /// [info|checkpoint FILE|unpause|restore FILE|resume] | unknown NR [SIZE] | submit ID|all N | retire
+    /// ID|all N | busy ID|all N [BURST] | scribble ID [BYTE] | restore ID | unmap ID | fork | fork-ioctl |
+    /// threads N | sleep MS | close | open | context | use N | wait | exec; gpu=none is a GPU that is not
+    /// there
     Script { operations: Vec<String> },
     /// Greet the driver as a thunk does, then run operations as for `script`, a line each, answering each
     Agent,

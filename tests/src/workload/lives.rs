@@ -51,7 +51,8 @@ pub(crate) fn fork_child() -> Result<()> {
 /// A child that does nothing: it inherits this process's open descriptors, and ends with it.
 pub(crate) fn fork_that_stays() -> Result<()> {
     let parent = getpid();
-    // SAFETY: no other thread of script runs now; the child makes system calls and leaves by _exit or a signal.
+    // SAFETY: no other thread of script runs now; the child makes system calls and leaves by _exit or a
+    // signal.
     let child = match unsafe { fork() }.context("fork")? {
         ForkResult::Child => stay(parent),
         ForkResult::Parent { child } => child,

@@ -1,5 +1,5 @@
-//! `lookups`: bpf(2) lookups on one CPU. While one is under way the kernel runs no kprobe program on that CPU, and where
-//! threads are preempted inside the kernel, others run there meanwhile.
+//! `lookups`: bpf(2) lookups on one CPU. While one is under way the kernel runs no kprobe program on that
+//! CPU, and where threads are preempted inside the kernel, others run there meanwhile.
 
 use super::flood::pin_to;
 use super::report;

@@ -26,10 +26,10 @@ pub(crate) fn open() -> Result<Client> {
 
 /// Waits until the driver has freed the KFD process that this PID had before exec.
 ///
-/// kfd_process.c:kfd_create_process drains the work queue of releases, but mmu_notifier_put adds a release to it
-/// only after an SRCU grace period. A program that opens the device earlier gets no sysfs folder, because the
-/// old one still has its name, and 6.12 then warns at the end of each of its queues (kobject_put of an object
-/// that kfd_procfs_add_queue never initialised).
+/// kfd_process.c:kfd_create_process drains the work queue of releases, but mmu_notifier_put adds a release to
+/// it only after an SRCU grace period. A program that opens the device earlier gets no sysfs folder, because
+/// the old one still has its name, and 6.12 then warns at the end of each of its queues (kobject_put of an
+/// object that kfd_procfs_add_queue never initialised).
 fn wait_for_earlier_life() {
     let Ok(pid) = fs::read_link("/proc/self") else { return };
     let folder = Path::new("/sys/class/kfd/kfd/proc").join(pid);

@@ -1,5 +1,5 @@
-//! Runs in a Debian with systemd where no driver is loaded yet: the package from its installation to its removal, and the service
-//! that waits for a driver.
+//! Runs in a Debian with systemd where no driver is loaded yet: the package from its installation to its
+//! removal, and the service that waits for a driver.
 
 mod driver;
 mod package;

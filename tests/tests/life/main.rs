@@ -1,6 +1,7 @@
 //! Runs in the VM with the real amdgpu and kfdsim's two GPUs: the life of queues, from creation or the
 //! tracer's start to their end, through evictions, faults and resets.
 
+mod caller_slots;
 mod contexts;
 mod controls;
 mod criu;
@@ -13,7 +14,6 @@ mod late;
 mod ledger;
 mod mqd;
 mod reuse;
-mod seats;
 mod sleep;
 mod teardown;
 mod trouble;

@@ -9,7 +9,8 @@ use kfd_trace_tests::harness::{Steered, Stream};
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// Every operation that writes an MQD, and some that do not, on both types and both GPUs. Queue 0 is made twice.
+/// Every operation that writes an MQD, and some that do not, on both types and both GPUs. Queue 0 is made
+/// twice.
 const OPERATIONS: [&str; 16] = [
     "create aql",
     "create sdma",

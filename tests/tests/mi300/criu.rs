@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 const SAVED: [&str; 5] =
     ["create aql", "create sdma", "criu info", "criu checkpoint /tmp/checkpoint", "criu unpause"];
 
-/// 6.12 saves and restores the MQD of the first XCC alone. 7.2 saves as many as there are XCCs (get_queue_checkpoint_info)
+/// 6.12 saves and restores the MQD of the first XCC alone. 7.2 saves as many as there are XCCs
+/// (get_queue_checkpoint_info)
 /// and refuses what is not the size of one (kfd_criu_restore_queue).
 #[test]
 fn a_restore_over_eight_xccs_is_reported_as_the_driver_does_it() -> Result<()> {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const UNLOADED: &str =
-    "kfd-trace: the amdgpu driver was unloaded, and all that it had has ended; waiting for it\n";
+    "kfd-trace: the amdgpu driver was unloaded: its processes and queues ended; waiting for it\n";
 const WHY: &str = "the amdgpu driver is not loaded";
 const TRACING: &str = "kfd-trace: tracing\n";
 

@@ -1,4 +1,5 @@
-//! Runs in a Debian with systemd on kfdsim's GPUs: the installed service under load, and Debian's Prometheus, which scrapes it.
+//! Runs in a Debian with systemd on kfdsim's GPUs: the installed service under load, and Debian's Prometheus,
+//! which scrapes it.
 
 mod activity;
 mod alerts;

@@ -1,5 +1,5 @@
-//! `cargo xtask deny`: licences, duplicates and sources of the dependencies, by .cargo/deny.toml, and advisories
-//! about them.
+//! `cargo xtask deny`: licences, duplicates and sources of the dependencies, by .cargo/deny.toml, and
+//! advisories about them.
 
 use crate::run::{self, note, step};
 use crate::{paths, setup};

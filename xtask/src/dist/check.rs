@@ -1,6 +1,8 @@
-//! Whether the packages are good: the unit's exposure by systemd-analyze, the .deb by lintian, the .rpm by installing it.
+//! Whether the packages are good: the unit's exposure by systemd-analyze, the .deb by lintian, the .rpm by
+//! installing it.
 //!
-//! systemd-analyze comes from Debian's package, unpacked below target/: the package itself would take over the machine.
+//! systemd-analyze comes from Debian's package, unpacked below target/: the package itself would take over
+//! the machine.
 
 use super::{Packages, X86_64, tree};
 use crate::apt::{self, Apt};

@@ -71,7 +71,7 @@ fn md5sums(all: &[Entry], stage: &Path) -> Result<String> {
 fn changelog(about: &About) -> Result<String> {
     let date = run::output(Command::new("date").args(["-R", "-u", "-d"]).arg(format!("@{}", about.epoch)))?;
     Ok(format!(
-        "kfd-trace ({}) unstable; urgency=medium\n\n  * What changed stands in /{DOC}/CHANGELOG.md.\n\n -- {}  {date}",
+        "kfd-trace ({}) unstable; urgency=medium\n\n  * What changed is in /{DOC}/CHANGELOG.md.\n\n -- {}  {date}",
         about.version, about.maintainer
     ))
 }

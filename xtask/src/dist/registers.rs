@@ -83,7 +83,8 @@ fn bpf_object(binary: &[u8]) -> Option<&[u8]> {
 }
 
 /// Offsets that a program loads from its context, which comes in r1 and is copied from register to register
-/// (Documentation/bpf/standardization/instruction-set.rst). In the order of the code, as the compiler puts it.
+/// (Documentation/bpf/standardization/instruction-set.rst). In the order of the code, as the compiler puts
+/// it.
 fn context_loads(code: &[u8]) -> BTreeSet<i16> {
     const CALL: u8 = 0x85;
     const LOAD_64: u8 = 0x18;
@@ -161,7 +162,8 @@ mod tests {
         assert_eq!(bpf_object(&both), Some(&inner[..]));
     }
 
-    /// By hand from the kernel's headers: fifteen registers before rdi's end on x86-64, x0 at the start on arm64.
+    /// By hand from the kernel's headers: fifteen registers before rdi's end on x86-64, x0 at the start on
+    /// arm64.
     #[test]
     fn machines_have_their_places() {
         let nth = |registers: Registers, n: usize| registers.arguments[n];

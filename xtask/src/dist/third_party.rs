@@ -1,4 +1,5 @@
-//! What is linked into the program, and under which licence: names from cargo's metadata, texts from the crates.
+//! What is linked into the program, and under which licence: names from cargo's metadata, texts from the
+//! crates.
 
 use crate::run;
 use crate::vm::guest;

@@ -117,7 +117,7 @@ pub(crate) const MAIN: Boot = Boot {
                 "destroy_failed::what",
                 "ledger::a_short_random_life_with",
                 "ledger::a_tracer",
-                "seats::",
+                "caller_slots::",
             ],
         },
         Stage {

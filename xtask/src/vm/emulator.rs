@@ -1,6 +1,7 @@
-//! The QEMU that guests run in: Debian 13's, unpacked below target/ and started by its own loader, whatever Debian this machine
-//! has. QEMU 7.2 of Debian 12 cannot count the instructions of two CPUs: of a boot's CPUs, one may starve until a driver's
-//! time-out has passed; since 8.1 a turn of all CPUs together ends at the next timer.
+//! The QEMU that guests run in: Debian 13's, unpacked below target/ and started by its own loader, whatever
+//! Debian this machine has. QEMU 7.2 of Debian 12 cannot count the instructions of two CPUs: of a boot's
+//! CPUs, one may starve until a driver's time-out has passed; since 8.1 a turn of all CPUs together ends at
+//! the next timer.
 
 use crate::apt::{self, Apt};
 use anyhow::Result;

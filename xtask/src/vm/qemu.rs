@@ -98,8 +98,8 @@ impl Machine<'_> {
         }
         command.args(["-m", "2G", "-no-reboot", "-nodefaults", "-display", "none"]);
         command.arg("-kernel").arg(self.vmlinuz).arg("-initrd").arg(self.initramfs);
-        // The boot-time check of the timer interrupt counts on a CPU that is not shared: on a loaded host it fails,
-        // and the kernel panics in setup_IO_APIC.
+        // The boot-time check of the timer interrupt counts on a CPU that is not shared: on a loaded host it
+        // fails, and the kernel panics in setup_IO_APIC.
         let parameters = "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check rcupdate.rcu_expedited=1 rdinit=/init";
         command.args(["-append", parameters]);
         if let Some(disk) = self.disk {

@@ -131,7 +131,8 @@ impl Bench {
         Ok(Self { apt, userland, emulator, tracer, binaries })
     }
 
-    /// One boot of the tests, reported to `out`. `None`: not booted, because neither `only` nor the filter leaves it a test.
+    /// One boot of the tests, reported to `out`. `None`: not booted, because neither `only` nor the filter
+    /// leaves it a test.
     pub(crate) fn test(
         &self,
         series: Series,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::runtime::signals;
 use crate::runtime::systemd::tests::listening;
-use crate::serve::router::Site;
+use crate::serve::router::PageSource;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -84,7 +84,7 @@ fn the_going_of_the_driver_is_reported_after_all_that_ended_with_it() {
         let (mut run, page) = begun(&options);
         run.tracer.state.apply(&event(10, 1, 700, seen(false)));
         run.tracer.state.apply(&event(11, 1, 700, create(3)));
-        run.let_go().unwrap();
+        run.driver_unloaded().unwrap();
         let line = |line: Value| format!("{} {}", line["event"].as_str().unwrap(), line["cause"]);
         Vec::from_iter(lines(run, &page).into_iter().map(line))
     };

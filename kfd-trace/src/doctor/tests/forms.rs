@@ -74,7 +74,7 @@ fn without_access_the_report_does_not_claim_that_all_is_well() {
     let seen = Observed { closed: BTreeSet::from([7]), ..seen() };
     let text = shown(&report_of(&seen), false);
     let end = "\ncannot look into 1 of 90 processes, of other users or guarded by a security module: run as root, or with CAP_SYS_PTRACE and \
-               CAP_DAC_READ_SEARCH\nnothing wrong was found, but not all could be looked at\n";
+               CAP_DAC_READ_SEARCH\nnothing wrong was found, but not all could be checked\n";
     assert!(text.ends_with(end) && !text.contains("all is well"), "{text}");
     let text = shown(&report_of(&Observed { hides: true, closed: BTreeSet::new(), ..seen }), false);
     assert!(text.contains("(hidepid): run as root") && !text.contains("all is well"), "{text}");

@@ -5,7 +5,7 @@ use super::view::written;
 use crate::attribute::Topology;
 use crate::model::missed::Missed;
 use crate::model::verdict::ProbeStatus;
-use crate::output::status::{self, Losses, Probed};
+use crate::output::status::{self, Losses, ProbeReport};
 use crate::state::{Class, Kept};
 use crate::text::clock;
 use kfd_trace_common::counter::ProbeId;
@@ -49,11 +49,11 @@ pub fn status(tracing: &Tracing<'_>) -> serde_json::Result<String> {
         queues_by_ioctl: bool,
         meaning: Vec<String>,
         unreadable: Vec<String>,
-        probes: Vec<Probed<'a>>,
+        probes: Vec<ProbeReport<'a>>,
         lost: &'a BTreeMap<String, u64>,
         history: Vec<Bounds>,
     }
-    let probe = |probe| Probed::new(probe, tracing.missed, tracing.losses);
+    let probe = |probe| ProbeReport::new(probe, tracing.missed, tracing.losses);
     written(
         tracing.ts.clone(),
         StatusFields {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::event::{Body, QueueCreate};
+use crate::model::event::{Body, QueueFacts};
 use crate::model::incident::{CuMask, Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
 use crate::output::samples::{PID, clock, topology, traced};
 use crate::state::samples::{event, facts, seen};
@@ -26,7 +26,7 @@ fn a_queue_with_all_that_happened_to_it() {
     let mut state = traced();
     let write = Body::MqdWrite { queue_id: 3, gpu_id: Some(GPU), op: MqdOp::Update };
     state.apply(&event(30_000, 1, PID, write));
-    let now = QueueCreate { percent: Some(50), ..facts(3) };
+    let now = QueueFacts { percent: Some(50), ..facts(3) };
     let cu_mask = Some(CuMask { words: vec![0xff, 1] });
     state.apply(&event(40_000, 1, PID, Body::QueueUpdate(QueueUpdate { now, cu_mask, errno: 0 })));
     state.apply(&evicted(100_000, Some(Trigger::Userptr)));
@@ -73,7 +73,7 @@ fn a_queue_has_its_fields_in_one_order() {
 #[test]
 fn what_is_not_reported_is_null_and_counts_are_counts() {
     let mut state = traced();
-    let bare = QueueCreate {
+    let bare = QueueFacts {
         gpu_id: Some(9),
         queue_type: None,
         ring_address: None,
@@ -123,7 +123,7 @@ fn processes_are_shown_after_their_end_and_without_their_arguments() {
 fn gpus_with_their_budget_and_their_incidents() {
     let mut state = traced();
     state.apply(&event(30_000, 2, 5000, seen(false)));
-    state.apply(&event(40_000, 2, 5000, Body::QueueCreate(QueueCreate { active: Some(false), ..facts(0) })));
+    state.apply(&event(40_000, 2, 5000, Body::QueueCreate(QueueFacts { active: Some(false), ..facts(0) })));
     for (at, body) in [
         (50_000, Body::HwsHang { gpu_id: Some(GPU) }),
         (60_000, Body::GpuResetBegin { gpu_id: Some(GPU) }),

@@ -74,11 +74,11 @@ mod tests {
         driver(&mut out, Driver::Loaded, 2, &clock, 2).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let nobody = Value::Null;
+        let none = Value::Null;
         let line = |at: u64, event: &str, loads: u64| {
             json!({
                 "schema": 1, "ts": format!("2026-09-21T14:13:20.{at:09}Z"), "mono_ns": at, "event": event,
-                "pid": nobody, "tid": nobody, "task_pid": nobody, "comm": nobody, "kfd_process": nobody,
+                "pid": none, "tid": none, "task_pid": none, "comm": none, "kfd_process": none,
                 "driver_loads": loads,
             })
         };

@@ -70,7 +70,7 @@ pub(super) fn restore(eviction: &Eviction, context: &Context<'_>) -> String {
 }
 
 pub(super) fn failed(eviction: &Eviction) -> String {
-    format!("all GPUs {}", reason(eviction))
+    reason(eviction)
 }
 
 fn reason(eviction: &Eviction) -> String {

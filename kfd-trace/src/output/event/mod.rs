@@ -1,5 +1,5 @@
-//! Renderings of events. Each topic's file has, side by side, what its kinds of events show in each output; the
-//! three functions here choose among them. [`json`] and [`stream`] write whole lines.
+//! Renderings of events. Each topic's file has, side by side, what its kinds of events show in each output;
+//! the three functions here choose among them. [`json`] and [`stream`] write whole lines.
 //!
 //! A new kind of event needs an arm in each of the three functions, and nothing else in this folder.
 
@@ -97,7 +97,8 @@ fn detail(event: &Event, context: &Context<'_>) -> String {
     text + &thread(event)
 }
 
-/// The thread that ran, if it is not the owner's: evictions run in kworkers, or in the task that frees memory.
+/// The thread that ran, if it is not the owner's: evictions run in kworkers, or in the task that frees
+/// memory.
 fn thread(event: &Event) -> String {
     let by_owner = event.tgid == Some(event.task_tgid);
     let unowned = event.tgid.is_none() && !matches!(event.body, Body::QueueDestroy { .. } | Body::Ioctl(_));
@@ -107,7 +108,7 @@ fn thread(event: &Event) -> String {
 /// The page's column of details, beside its columns of GPU and process. Empty for kinds that are not kept.
 pub(super) fn brief(event: &Event, change: &Change) -> String {
     let parts: Vec<Option<String>> = match &event.body {
-        Body::ProcessSeen(seen) => vec![seen.standing.then(|| "found standing".to_owned())],
+        Body::ProcessSeen(seen) => vec![seen.standing.then(|| "existing".to_owned())],
         Body::QueueCreate(queue) => queue::create_brief(queue),
         Body::QueueDestroy { queue_id, .. } => queue::destroy_brief(*queue_id, event.mono_ns, change),
         Body::QueueDestroyFailed { queue_id, errno, .. } => queue::destroy_failed_brief(*queue_id, *errno),

@@ -53,7 +53,7 @@ pub(super) fn open_fields(errno: i32) -> OpenFields {
 }
 
 pub(super) fn seen(seen: &ProcessSeen, process: Option<&Process>) -> String {
-    let mut text = String::from(if seen.standing { "standing since before the trace" } else { "new" });
+    let mut text = String::from(if seen.standing { "existed before the trace" } else { "new" });
     if let Some(context_id) = seen.context_id {
         let _ = write!(text, " context={context_id}");
     }

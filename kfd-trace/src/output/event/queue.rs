@@ -1,7 +1,7 @@
 //! Queues: created, changed, destroyed; MQD writes; queues of DRM.
 
 use super::context::Context;
-use crate::model::event::{Origin, QueueCreate, QueueType};
+use crate::model::event::{Origin, QueueFacts, QueueType};
 use crate::model::incident::{MqdOp, QueueUpdate, UserQueueCall};
 use crate::output::activity::{self, ActivityFields};
 use crate::output::names::{self, hex};
@@ -84,7 +84,7 @@ pub(super) struct UserQueueFields {
     ring_size: u64,
 }
 
-pub(super) fn create_fields(queue: &QueueCreate) -> CreateFields {
+pub(super) fn create_fields(queue: &QueueFacts) -> CreateFields {
     CreateFields {
         gpu_id: queue.gpu_id,
         queue: queue.into(),
@@ -149,7 +149,7 @@ fn name(queue_id: u32, gpu_id: Option<u32>, context: &Context<'_>) -> String {
     format!("{} id={queue_id}", context.gpu(gpu_id))
 }
 
-pub(super) fn create(queue: &QueueCreate, context: &Context<'_>) -> String {
+pub(super) fn create(queue: &QueueFacts, context: &Context<'_>) -> String {
     let or_unknown = |value: Option<String>| value.unwrap_or_else(|| "?".to_owned());
     let mut text = context.gpu(queue.gpu_id);
     let _ = write!(text, " id={}", or_unknown(queue.queue_id.map(|id| id.to_string())));
@@ -176,7 +176,7 @@ pub(super) fn create(queue: &QueueCreate, context: &Context<'_>) -> String {
     match queue.origin {
         Origin::Ioctl => {}
         Origin::Criu => text.push_str(" by CRIU"),
-        Origin::Standing => text.push_str(" standing"),
+        Origin::Standing => text.push_str(" existing"),
         Origin::Other => text.push_str(" outside of an ioctl"),
     }
     text
@@ -214,7 +214,7 @@ pub(super) fn destroy_failed(
     errno: i32,
     context: &Context<'_>,
 ) -> String {
-    format!("{} = -{}, the queue lives on", name(queue_id, gpu_id, context), errno::name(errno))
+    format!("{} = -{}, the queue still exists", name(queue_id, gpu_id, context), errno::name(errno))
 }
 
 pub(super) fn mqd(queue_id: u32, gpu_id: Option<u32>, op: MqdOp, context: &Context<'_>) -> String {
@@ -229,7 +229,7 @@ pub(super) fn user_queue(call: &UserQueueCall) -> String {
     text + &result(call.errno)
 }
 
-pub(super) fn create_brief(queue: &QueueCreate) -> Vec<Option<String>> {
+pub(super) fn create_brief(queue: &QueueFacts) -> Vec<Option<String>> {
     vec![
         queue.queue_id.map(|id| format!("queue {id}")),
         queue.queue_type.map(|kind| kind.name().to_owned()),
@@ -249,7 +249,7 @@ pub(super) fn destroy_brief(queue_id: u32, mono_ns: u64, change: &Change) -> Vec
 }
 
 pub(super) fn destroy_failed_brief(queue_id: u32, errno: i32) -> Vec<Option<String>> {
-    vec![Some(format!("queue {queue_id}")), failure(errno), Some("it lives on".to_owned())]
+    vec![Some(format!("queue {queue_id}")), failure(errno), Some("it still exists".to_owned())]
 }
 
 pub(super) fn user_queue_brief(call: &UserQueueCall) -> Vec<Option<String>> {

@@ -68,7 +68,7 @@ metrics! {
     QUEUES_DESTROYED = Counter "kfd_queues_destroyed_total" ["gpu_id", "queue_type", "cause"]
         "Queues that ended, by cause: ioctl, process_death, or other; left_at_release, replaced, not_seen and driver_unloaded are inferred. A destroy that the driver then fails is counted, too: see kfd_queue_destroys_failed_total.";
     DESTROYS_FAILED = Counter "kfd_queue_destroys_failed_total" ["gpu_id", "queue_type"]
-        "Destroys that failed after the driver had begun: the queue lives on.";
+        "Destroys that failed after the driver had begun: the queue still exists.";
     OPENS = Counter "kfd_opens_total" []
         "Calls of open on /dev/kfd, failed ones included.";
     OPEN_ERRORS = Counter "kfd_open_errors_total" ["errno"]
@@ -135,13 +135,13 @@ metrics! {
     PROCESS_PACKETS_SUBMITTED = Counter "kfd_process_packets_submitted_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "AQL packets that a process put into its queues, as sampled from its memory: kernels, barriers and others alike.";
     PROCESS_PACKETS_RETIRED = Counter "kfd_process_packets_retired_total" ["pid", "kfd_process", "comm", "gpu_id"]
-        "AQL packets of a process that the GPU has done with.";
+        "AQL packets of a process that the GPU has completed.";
     PROCESS_PACKETS_BACKLOG = Gauge "kfd_process_packets_backlog" ["pid", "kfd_process", "comm", "gpu_id"]
         "AQL packets in the queues of a process that are not retired, those that run included, at the last sample.";
     PROCESS_SDMA_SUBMITTED = Counter "kfd_process_sdma_ring_bytes_submitted_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "Bytes of commands that a process put into the rings of its SDMA queues: not the bytes that they copy.";
     PROCESS_SDMA_RETIRED = Counter "kfd_process_sdma_ring_bytes_retired_total" ["pid", "kfd_process", "comm", "gpu_id"]
-        "Bytes of commands in the rings of its SDMA queues that the engine has done with.";
+        "Bytes of commands in the rings of its SDMA queues that the engine has completed.";
     PROCESS_SDMA_BACKLOG = Gauge "kfd_process_sdma_ring_bytes_backlog" ["pid", "kfd_process", "comm", "gpu_id"]
         "Bytes of commands in its SDMA queues that are not retired: more than 0 means that the engine has work.";
     PROCESS_STALLED = Gauge "kfd_process_queues_stalled" ["pid", "kfd_process", "comm", "gpu_id"]
@@ -173,13 +173,13 @@ metrics! {
     QUEUE_PACKETS_SUBMITTED = Counter "kfd_queue_packets_submitted_total" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "AQL packets put into a queue since its creation.";
     QUEUE_PACKETS_RETIRED = Counter "kfd_queue_packets_retired_total" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
-        "AQL packets of a queue that the GPU has done with.";
+        "AQL packets of a queue that the GPU has completed.";
     QUEUE_PACKETS_BACKLOG = Gauge "kfd_queue_packets_backlog" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "AQL packets in a queue that are not retired, those that run included, at the last sample.";
     QUEUE_SDMA_SUBMITTED = Counter "kfd_queue_sdma_ring_bytes_submitted_total" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "Bytes of commands put into the ring of an SDMA queue: not the bytes that they copy.";
     QUEUE_SDMA_RETIRED = Counter "kfd_queue_sdma_ring_bytes_retired_total" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
-        "Bytes of commands in the ring of an SDMA queue that the engine has done with.";
+        "Bytes of commands in the ring of an SDMA queue that the engine has completed.";
     QUEUE_SDMA_BACKLOG = Gauge "kfd_queue_sdma_ring_bytes_backlog" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "Bytes of commands in an SDMA queue that are not retired.";
     QUEUE_STALLED = Gauge "kfd_queue_stalled" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
@@ -194,7 +194,7 @@ metrics! {
     DRIVER_LOADED = Gauge "kfd_trace_driver_loaded" []
         "1 where amdgpu with its compute part is loaded, traced or not; 0 where there is nothing to trace.";
     DRIVER_LOADS = Counter "kfd_trace_driver_loads_total" []
-        "Times that the tracer put its probes on the driver: more than 1 where the driver was unloaded and loaded again meanwhile.";
+        "Times that the tracer attached its probes to the driver: more than 1 where the driver was unloaded and loaded again meanwhile.";
     PROBE_HITS = Counter "kfd_trace_probe_hits_total" ["probe"]
         "Runs of a probe's program.";
     PROBE_MISSED = Counter "kfd_trace_probe_missed_total" ["probe", "cause"]
@@ -204,10 +204,10 @@ metrics! {
     PROBE_TROUBLE = Counter "kfd_trace_probe_trouble_total" ["probe", "reason"]
         "kfd_trace_trouble_total by the probe whose program could not do it, or whose run was missed (a missed return is found by a later call). No series before the first one: for alerts there is kfd_trace_trouble_total.";
     PROBE_ATTACHED = Gauge "kfd_trace_probe_attached" ["probe", "kind"]
-        "1 for a probe that is on all of its functions, 0 for one that is not; none for one that was not requested, or that no GPU \
+        "1 for a probe that is attached to all of its functions, else 0; none for one that was not requested, or that no GPU \
          here needs.";
     PROBE_INFO = Gauge "kfd_trace_probe_info" ["probe", "kind", "verdict"]
-        "What became of a probe on this kernel; always 1.";
+        "The verdict on a probe on this kernel; always 1.";
     RECORDS = Counter "kfd_trace_records_total" ["kind"]
         "Records that reached the ring buffer.";
     RECORDS_LOST = Counter "kfd_trace_records_lost_total" ["kind"]
@@ -217,7 +217,7 @@ metrics! {
     DECODE_ERRORS = Counter "kfd_trace_decode_errors_total" ["reason"]
         "Records that could not be decoded.";
     ANOMALIES = Counter "kfd_trace_state_anomalies_total" ["reason"]
-        "Records that do not fit to those before: something was missed.";
+        "Records that contradict earlier ones: something was missed.";
     COMPARISONS = Counter "kfd_trace_comparisons_total" ["source"]
         "Comparisons of the state with a list of the driver that was read whole: sysfs, the kernel's own table.";
     DIFFERENCES = Counter "kfd_trace_differences_total" ["kind"]

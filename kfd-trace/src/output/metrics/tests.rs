@@ -4,7 +4,7 @@ use crate::events::decode::{DecodeError, Undecodable};
 use crate::events::tables::{InFlightRow, Tables};
 use crate::events::undecoded::Undecoded;
 use crate::model::counters::samples::counters;
-use crate::model::event::{Body, ProcessId, QueueCreate, QueueType};
+use crate::model::event::{Body, ProcessId, QueueFacts, QueueType};
 use crate::model::missed::Missed;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, sampled, topology, traced};
@@ -106,8 +106,8 @@ fn queues_are_counted_by_gpu_type_and_cause() {
 #[test]
 fn queues_stand_against_slots() {
     let mut world = World::new(traced());
-    world.state.apply(&event(30, 1, PID, Body::QueueCreate(QueueCreate { active: Some(false), ..facts(4) })));
-    let sdma = QueueCreate { queue_type: Some(QueueType::Sdma), active: Some(false), ..facts(5) };
+    world.state.apply(&event(30, 1, PID, Body::QueueCreate(QueueFacts { active: Some(false), ..facts(4) })));
+    let sdma = QueueFacts { queue_type: Some(QueueType::Sdma), active: Some(false), ..facts(5) };
     world.state.apply(&event(40, 1, PID, Body::QueueCreate(sdma)));
     for (kind, slots, used) in [("cp", 24.0, 1.0), ("sdma", 16.0, 1.0), ("sdma_xgmi", 0.0, 0.0)] {
         let labels = format!(r#"{{gpu_id="58270",kind="{kind}"}}"#);

@@ -139,7 +139,7 @@ fn maps(scrape: &Scrape<'_>) -> [Family; 2] {
             "ioctl_stats" => tables.crowded.ioctls,
             "ioctl_errors" => tables.crowded.errors,
             "in_flight" => tables.crowded.in_flight,
-            "seats" => tables.crowded.seats,
+            "seats" => tables.crowded.slots,
             _ => continue,
         };
         entries.add(&[map], u64::try_from(used).unwrap_or(u64::MAX));

@@ -1,13 +1,13 @@
 use super::cells::CHARACTERS;
 use super::*;
 use crate::attribute::Gpu;
-use crate::model::event::{Body, Event, ProcessSeen, QueueCreate, QueueType};
+use crate::model::event::{Body, Event, ProcessSeen, QueueFacts, QueueType};
 use crate::model::incident::{Eviction, Trigger, VmFault};
 use crate::model::pointers::{Counts, Unmeasured};
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::output::api::{ApiQuery, Refusal};
 use crate::output::samples::{clock, probe, sampled, topology};
-use crate::serve::router::{self, Site};
+use crate::serve::router::{self, PageSource};
 use crate::serve::web::settings::Settings;
 use crate::serve::web::{self, listen};
 use crate::state::samples::{event, facts, seen};
@@ -71,7 +71,7 @@ impl World {
             }
             let queue_type = if nth % 4 == 3 { QueueType::Sdma } else { QueueType::ComputeAql };
             let gpu_id = Some(GPU + (number / each + nth / 8) % gpus);
-            let queue = QueueCreate { gpu_id, queue_type: Some(queue_type), ..facts(nth) };
+            let queue = QueueFacts { gpu_id, queue_type: Some(queue_type), ..facts(nth) };
             world.take(&event(HOUR + u64::from(number), process, tgid, Body::QueueCreate(queue)));
         }
         world
@@ -275,7 +275,7 @@ fn while_nothing_is_traced_the_page_shows_why_and_the_past() {
     let html = world.html();
     assert!(html.contains("Nothing is traced now: no &#60;driver&#62;"), "{html}");
     assert!(!html.contains("No process") && html.contains("/metrics") && html.contains("queue_create"));
-    assert!(html.contains("No probe is on."));
+    assert!(html.contains("No probe is attached."));
     let sections: Vec<_> =
         html.split("<h2 id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert_eq!(sections, ["events", "unseen"]);
@@ -301,7 +301,7 @@ fn every_table_has_a_caption_and_every_heading_cell_a_scope() {
     }
 }
 
-impl Site for World {
+impl PageSource for World {
     fn metrics(&self) -> Result<String, String> {
         Ok(String::new())
     }

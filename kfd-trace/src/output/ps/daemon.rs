@@ -25,8 +25,8 @@ struct DaemonQueue {
 /// The daemon's list may be this much later than the rows (the timeout for its response, and clock ticks).
 const LATER_NS: u64 = 3_000_000_000;
 
-/// Adds age and number of the KFD process to the queues that the daemon knows: same PID, context, queue id and
-/// GPU, and the same ring, as far as both know it. A queue older than its process is not believed.
+/// Adds age and number of the KFD process to the queues that the daemon knows: same PID, context, queue id
+/// and GPU, and the same ring, as far as both know it. A queue older than its process is not believed.
 pub fn add_ages(rows: &mut [PsRow], known: &DaemonQueues) {
     for row in rows.iter_mut().filter(|row| row.queue_id().is_some()) {
         let mut matching = known.queues.iter().filter(|queue| queue.is_of(row));
@@ -52,14 +52,14 @@ impl DaemonQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::{Origin, QueueCreate};
+    use crate::model::event::{Origin, QueueFacts};
 
     fn row(queue_id: u32) -> PsRow {
-        let queue = QueueCreate {
+        let queue = QueueFacts {
             queue_id: Some(queue_id),
             gpu_id: Some(7),
             ring_address: Some(0x1000),
-            ..QueueCreate::unknown(Origin::Standing)
+            ..QueueFacts::unknown(Origin::Standing)
         };
         PsRow { pid: Some(5), queue: Some(queue), process_age_ns: Some(500), ..PsRow::default() }
     }

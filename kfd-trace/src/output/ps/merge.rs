@@ -82,7 +82,7 @@ fn spread_process_facts(all: &mut [PsRow]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::{Origin, ProcessId, QueueCreate, QueueType};
+    use crate::model::event::{Origin, ProcessId, QueueFacts, QueueType};
     use crate::state::{Source, Sources};
 
     fn probe(pid: u32, queue_id: u32) -> PsRow {
@@ -90,12 +90,12 @@ mod tests {
             pid: Some(pid),
             process: Some(ProcessId(u64::from(pid) * 10)),
             comm: Some("train".into()),
-            queue: Some(QueueCreate {
+            queue: Some(QueueFacts {
                 queue_id: Some(queue_id),
                 gpu_id: Some(58270),
                 queue_type: Some(QueueType::ComputeAql),
                 ring_address: Some(0x1000),
-                ..QueueCreate::unknown(Origin::Ioctl)
+                ..QueueFacts::unknown(Origin::Ioctl)
             }),
             sources: Source::Probe.into(),
             ..PsRow::default()
@@ -103,18 +103,18 @@ mod tests {
     }
 
     fn sysfs(pid: u32, queue_id: Option<u32>) -> PsRow {
-        let queue = queue_id.map(|_| QueueCreate {
+        let queue = queue_id.map(|_| QueueFacts {
             queue_id,
             gpu_id: Some(58270),
             queue_type: Some(QueueType::Compute),
             ring_size: Some(4096),
-            ..QueueCreate::unknown(Origin::Standing)
+            ..QueueFacts::unknown(Origin::Standing)
         });
         PsRow { pid: Some(pid), queue, sources: Source::Sysfs.into(), ..PsRow::default() }
     }
 
     fn on(gpu_id: Option<u32>, row: PsRow) -> PsRow {
-        PsRow { queue: row.queue.map(|queue| QueueCreate { gpu_id, ..queue }), ..row }
+        PsRow { queue: row.queue.map(|queue| QueueFacts { gpu_id, ..queue }), ..row }
     }
 
     fn asked() -> Sources {
@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn rows_are_ordered_and_unknown_owners_are_not_merged() {
-        let nobody = PsRow { pid: None, process: None, ..probe(0, 1) };
-        let rows = merge(vec![vec![probe(9, 1), nobody.clone(), probe(7, 2), probe(7, 1)], vec![nobody]]);
+        let unowned = PsRow { pid: None, process: None, ..probe(0, 1) };
+        let rows = merge(vec![vec![probe(9, 1), unowned.clone(), probe(7, 2), probe(7, 1)], vec![unowned]]);
         let shown: Vec<_> = rows.iter().map(|row| (row.pid, row.queue_id())).collect();
         let expected =
             [(None, Some(1)), (None, Some(1)), (Some(7), Some(1)), (Some(7), Some(2)), (Some(9), Some(1))];

@@ -11,15 +11,15 @@ fn rows() -> Vec<PsRow> {
     let sysfs = PsRow {
         pid: Some(99),
         comm: Some("p\x1b".into()),
-        queue: Some(QueueCreate { queue_id: Some(0), gpu_id: Some(7), ..unknown() }),
+        queue: Some(QueueFacts { queue_id: Some(0), gpu_id: Some(7), ..unknown() }),
         sources: Source::Sysfs.into(),
         ..PsRow::default()
     };
     merge(vec![PsRow::from_snapshot(&traced().snapshot(), NOW, 900_000_000_000), vec![sysfs]])
 }
 
-fn unknown() -> QueueCreate {
-    QueueCreate::unknown(Origin::Standing)
+fn unknown() -> QueueFacts {
+    QueueFacts::unknown(Origin::Standing)
 }
 
 fn asked() -> Sources {
@@ -69,7 +69,7 @@ fn the_usual_table_is_narrow_and_shows_sources_only_where_they_differ() {
 
 #[test]
 fn an_age_that_only_the_process_limits_is_marked() {
-    let queue = Some(QueueCreate { queue_id: Some(0), ..unknown() });
+    let queue = Some(QueueFacts { queue_id: Some(0), ..unknown() });
     let row = |queue, age_ns, process_age_ns| PsRow { queue, age_ns, process_age_ns, ..PsRow::default() };
     let age = |row: PsRow| row.age().unwrap_or_else(dash);
     let second = Some(1_000_000_000);
@@ -84,7 +84,7 @@ fn a_table_is_cut_to_the_terminal_the_owner_first() {
     let belongs =
         Belongs { unit: Some("a-very-long-name-of-a-training-job.service".into()), ..Belongs::default() };
     let details = ProcessDetails { belongs, ..ProcessDetails::default() };
-    let queue = QueueCreate { queue_id: Some(3), gpu_id: Some(58270), ..unknown() };
+    let queue = QueueFacts { queue_id: Some(3), gpu_id: Some(58270), ..unknown() };
     let comm = Some("fifteen-letters".to_owned());
     let row = PsRow { pid: Some(4_000_321), comm, details, queue: Some(queue), ..PsRow::default() };
     let widest = |width| {
@@ -109,7 +109,7 @@ fn the_state_is_a_word_and_contexts_have_a_column_when_there_are_any() {
         (None, None, Some(100), "-"),
     ];
     for (evicted, active, percent, shown) in states {
-        assert_eq!(state(&QueueCreate { evicted, active, percent, ..unknown() }), shown);
+        assert_eq!(state(&QueueFacts { evicted, active, percent, ..unknown() }), shown);
     }
     let second = PsRow { pid: Some(99), context_id: Some(5), ..PsRow::default() };
     let (header, cells) = tabled(&[rows(), vec![second]].concat(), Columns::All);

@@ -44,7 +44,7 @@ impl SummaryInput<'_> {
             add(format!("lines dropped, {kind}"), *count);
         }
         for (anomaly, count) in &self.snapshot.totals.anomalies {
-            add(format!("records that do not fit, {}", anomaly.name()), *count);
+            add(format!("inconsistent records, {}", anomaly.name()), *count);
         }
         for row in &self.tables.in_flight {
             add(format!("still in flight, {}", ioctl::name(row.cmd)), 1);

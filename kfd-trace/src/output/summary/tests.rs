@@ -58,7 +58,7 @@ fn the_summary_of_a_clean_run_as_a_whole() {
         "IOCTL          CALLS   MEAN  P50 BELOW  P99 BELOW  ERRORS\n",
         "DESTROY_QUEUE     10  900ns      1.0us      1.0us  -\n",
         "CREATE_QUEUE       3  1.5us      2.0us      2.0us  EINVAL 2\n",
-        "\nqueues: 0 standing before, 1 created, 0 destroyed, 1 alive\n",
+        "\nqueues: 0 existing, 1 created, 0 destroyed, 1 alive\n",
         "nothing was lost\n",
     );
     assert_eq!(text, expected);

@@ -10,7 +10,7 @@ struct Fake {
     broken: bool,
 }
 
-impl Site for Fake {
+impl PageSource for Fake {
     fn metrics(&self) -> Result<String, String> {
         if self.broken { Err("cannot read the maps".into()) } else { Ok("kfd_processes 1\n".into()) }
     }

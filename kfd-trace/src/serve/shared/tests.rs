@@ -2,7 +2,7 @@ use super::*;
 use crate::model::counters::samples::counters;
 use crate::model::missed::Missed;
 use crate::output::api::{ApiQuery, Refusal};
-use crate::serve::router::Site;
+use crate::serve::router::PageSource;
 use crate::state::Filter;
 use crate::state::samples::{create, event, ioctl_row, seen};
 use crate::tracer::history;
@@ -119,7 +119,7 @@ fn what_is_remembered_outlives_the_driver() {
         history::records(tracer, history, &records);
         // The wall clock has nanoseconds, and the two clocks are not read at the same time.
         std::thread::sleep(std::time::Duration::from_millis(2));
-        history::let_go(tracer, history);
+        history::driver_unloaded(tracer, history);
     });
     page.waits_for("it was unloaded");
     let at_ns = clock::wall_minus_mono_ns() + i64::try_from(now_ns).unwrap() + 1_000_000;

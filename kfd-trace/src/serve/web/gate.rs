@@ -3,7 +3,7 @@
 //! In: a request, its connection's slot, the settings in force. Out: the page's response or 401, with the
 //! configured headers.
 
-use super::seats::Connection;
+use super::connections::Connection;
 use super::settings::Settings;
 use super::tally::{WebEvent, WebTally};
 use axum::extract::{Extension, Request, State};
@@ -24,14 +24,14 @@ pub(super) struct Gate {
 
 pub(super) async fn pass(
     State(gate): State<Gate>,
-    Extension(seat): Extension<Connection>,
+    Extension(connection): Extension<Connection>,
     request: Request,
     next: Next,
 ) -> Response {
     let settings = Arc::clone(&gate.in_force.borrow());
     let mut response = if admits(&settings, request.headers()).await {
         // Not before: a client without a password keeps no connection by trying.
-        let _work = seat.work();
+        let _work = connection.work();
         next.run(request).await
     } else {
         gate.tally.count(WebEvent::Denied);

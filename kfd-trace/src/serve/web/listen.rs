@@ -118,9 +118,9 @@ pub fn exposed(address: SocketAddr, settings: &Settings) -> Option<String> {
     let how = match (settings.tls.is_some(), settings.asks_who()) {
         _ if address.ip().to_canonical().is_loopback() => return None,
         (true, true) => return None,
-        (false, false) => "to everybody who reaches it, without TLS and without passwords",
+        (false, false) => "to any client, without TLS and without passwords",
         (false, true) => "without TLS: passwords can be read on their way",
-        (true, false) => "to everybody who reaches it: no password or client certificate is required",
+        (true, false) => "to any client: no password or client certificate is required",
     };
     Some(format!("{address} is served {how}; see --web.config.file"))
 }

@@ -5,10 +5,10 @@
 //! in force ([`settings`]) anew.
 
 pub mod config;
+mod connections;
 mod deaf;
 mod gate;
 pub mod listen;
-mod seats;
 mod serve;
 pub mod settings;
 mod tally;

@@ -2,9 +2,9 @@
 //!
 //! In: bound listeners, a router, settings, a stop. Out: all connections have ended.
 
+use super::connections::{Connection, Connections};
 use super::deaf::Deaf;
 use super::gate::{Gate, pass};
-use super::seats::{Connection, Connections};
 use super::settings::{Settings, SettingsSource, follow};
 use super::tally::{WebEvent, WebTally, report};
 use super::tls::H2;
@@ -110,8 +110,8 @@ pub(super) async fn serve_within(
     }
     let gate = Gate { in_force: in_force.clone(), tally: Arc::clone(&tally) };
     let pages = pages.layer(from_fn_with_state(gate, pass));
-    let seats = Connections::new(limits.connections, limits.fresh, Arc::clone(&tally));
-    let door = Door { pages, limits, seats, tally, in_force, stopped };
+    let connections = Connections::new(limits.connections, limits.fresh, Arc::clone(&tally));
+    let door = Door { pages, limits, connections, tally, in_force, stopped };
     let mut doors: JoinSet<()> =
         listeners.into_iter().map(|listener| door.clone().attend(listener)).collect();
     let ended = tokio::select! {
@@ -128,7 +128,7 @@ pub(super) async fn serve_within(
 struct Door {
     pages: Router,
     limits: ClientLimits,
-    seats: Arc<Connections>,
+    connections: Arc<Connections>,
     tally: Arc<WebTally>,
     in_force: watch::Receiver<Arc<Settings>>,
     stopped: watch::Receiver<bool>,
@@ -145,15 +145,15 @@ impl Door {
                 // An error means that the sender was dropped, which is a stop, too.
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
             };
-            let seat = tokio::select! {
-                seat = self.seats.take() => seat,
+            let connection = tokio::select! {
+                connection = self.connections.take() => connection,
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
             };
-            let Some((seat, mut leave)) = seat else { continue };
+            let Some((connection, mut leave)) = connection else { continue };
             let door = self.clone();
             connections.spawn(async move {
                 tokio::select! {
-                    () = door.receive(stream, seat) => {}
+                    () = door.receive(stream, connection) => {}
                     _ = &mut leave => {}
                 }
             });
@@ -164,18 +164,18 @@ impl Door {
     }
 
     /// One connection, to its end.
-    async fn receive(mut self, stream: TcpStream, seat: Connection) {
+    async fn receive(mut self, stream: TcpStream, connection: Connection) {
         let mut stream = TimeoutStream::new(stream);
         stream.set_read_timeout(Some(self.limits.read));
         stream.set_write_timeout(Some(self.limits.write));
         let deaf = Arc::new(AtomicBool::new(false));
         let stream = Deaf::new(Box::pin(stream), Arc::clone(&deaf));
         let tls = self.in_force.borrow_and_update().tls.clone();
-        let Some(tls) = tls else { return self.talk(stream, false, deaf, seat).await };
+        let Some(tls) = tls else { return self.talk(stream, false, deaf, connection).await };
         match timeout(self.limits.handshake, TlsAcceptor::from(tls).accept(stream)).await {
             Ok(Ok(stream)) => {
                 let http2 = stream.get_ref().1.alpn_protocol() == Some(H2);
-                self.talk(stream, http2, deaf, seat).await;
+                self.talk(stream, http2, deaf, connection).await;
             }
             Ok(Err(error)) => {
                 log::debug!("no TLS handshake: {error}");
@@ -190,7 +190,7 @@ impl Door {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         http2: bool,
         deaf: Arc<AtomicBool>,
-        seat: Connection,
+        connection: Connection,
     ) {
         let pages = self.pages;
         let has_requested = Arc::new(AtomicBool::new(false));
@@ -198,7 +198,7 @@ impl Door {
         let service = service_fn(move |request: Request<Incoming>| {
             on_request.store(true, Ordering::Relaxed);
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(seat.clone());
+            request.extensions_mut().insert(connection.clone());
             pages.clone().oneshot(request)
         });
         let builder = builder(self.limits, http2);

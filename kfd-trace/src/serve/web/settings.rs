@@ -208,7 +208,7 @@ pub(super) async fn follow(mut source: SettingsSource, in_force: Arc<watch::Send
                 looked
             }
             Err(error) => {
-                log::error!("changes of the web configuration are not seen any more: {error}");
+                log::error!("changes of the web configuration are no longer detected: {error}");
                 return;
             }
         };

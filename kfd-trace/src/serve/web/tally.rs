@@ -32,7 +32,7 @@ const WORDS: [(WebEvent, &str); 6] = [
     (WebEvent::NotAccepted, "times no connection could be accepted"),
     (WebEvent::Handshake, "TLS handshakes failed"),
     (WebEvent::Broken, "connections closed for bad or slow requests"),
-    (WebEvent::Denied, "requests without a right password"),
+    (WebEvent::Denied, "requests with a wrong or no password"),
 ];
 
 type WebCounts = [u64; WORDS.len()];
@@ -108,7 +108,10 @@ mod tests {
         let task = tokio::spawn(report(Arc::clone(&tally), move |line| lines.send(line.to_owned()).unwrap()));
         for number in [3, 5] {
             (0..number).for_each(|_| tally.count(WebEvent::Denied));
-            assert_eq!(reported.recv().await.unwrap(), format!("{number} requests without a right password"));
+            assert_eq!(
+                reported.recv().await.unwrap(),
+                format!("{number} requests with a wrong or no password")
+            );
         }
         sleep(10 * MINUTE).await;
         assert!(reported.is_empty(), "nothing is new");

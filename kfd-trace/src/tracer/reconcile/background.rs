@@ -45,8 +45,8 @@ impl BackgroundScan {
         let RunningScan { progress, timeout, .. } = self.0.as_mut()?;
         let took = timeout.ends(now)?;
         Some(format!(
-            "the look at the driver's lists has taken {} s and reads {}: until it ends, nothing is compared with the lists, \
-             so that what was missed is not mended, and GPUs are not read anew",
+            "reading the driver's lists has taken {} s, and is at {}: until it ends, what was missed is not corrected, \
+             and GPUs are not read again",
             took.as_secs(),
             progress.now(),
         ))
@@ -105,7 +105,7 @@ mod tests {
             assert!(timeout(SECOND / 5, under_way.seen()).await.is_err(), "it hangs");
             assert_eq!(under_way.overdue(begin + SECOND), None);
             let line = under_way.overdue(begin + LONG + SECOND).expect("it takes long");
-            assert!(line.contains("has taken 31 s and reads process 4711 in procfs"), "{line}");
+            assert!(line.contains("has taken 31 s, and is at process 4711 in procfs"), "{line}");
             assert_eq!(under_way.overdue(begin + LONG * 2), None);
             drop(write);
             let seen = under_way.seen().await.unwrap();

@@ -125,10 +125,10 @@ pub(crate) fn line(finding: &FoundDifference) -> String {
     let FoundDifference { key: _, tgid, context_id, queue_id, difference } = finding;
     let context = context_id.map_or_else(String::new, |id| format!(" context {id}"));
     let what = match difference {
-        Difference::Ghost => "the driver does not have it any more, and no end was seen: taken off",
-        Difference::Missing => "the driver has it, and no birth was seen: taken in",
-        Difference::Unlisted => "the driver has it, and sysfs does not list it: kept",
-        Difference::Properties => "the driver has other properties: taken over",
+        Difference::Ghost => "the driver no longer has it, its end was missed: removed",
+        Difference::Missing => "the driver has it, its creation was missed: added",
+        Difference::Unlisted => "the driver has it, sysfs does not list it: kept",
+        Difference::Properties => "the driver has other properties: updated",
     };
     format!("process {tgid}{context} queue {queue_id}: {what}")
 }
@@ -136,7 +136,7 @@ pub(crate) fn line(finding: &FoundDifference) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::{Body, ProcessId, QueueCreate};
+    use crate::model::event::{Body, ProcessId, QueueFacts};
     use crate::model::inventory::Listed;
     use crate::state::Source;
     use crate::state::samples::{create, event, facts, seen, state};
@@ -149,12 +149,12 @@ mod tests {
         Listed { tgid: PID, context_id, ..Listed::default() }
     }
 
-    fn list(source: Source, queues: &[QueueCreate]) -> Inventory {
+    fn list(source: Source, queues: &[QueueFacts]) -> Inventory {
         let process = Listed { queues: queues.to_vec(), ..process(None) };
         Inventory { processes: vec![process], ..Inventory::empty(source, (9 * S).into()) }
     }
 
-    fn found(sysfs: &[QueueCreate], kernel: Option<&[QueueCreate]>) -> Vec<Difference> {
+    fn found(sysfs: &[QueueFacts], kernel: Option<&[QueueFacts]>) -> Vec<Difference> {
         let mut state = state();
         state.apply(&event(S, 1, PID, seen(false)));
         state.apply(&event(S, 1, PID, create(3)));
@@ -281,7 +281,7 @@ mod tests {
         state.apply(&event(S, 1, PID, create(5)));
         let gpu_id = facts(3).gpu_id.expect("a GPU");
         let found = |at_work: u32, sysfs: bool| {
-            let queues = [QueueCreate { ring_size: Some(4096), ..facts(3) }, facts(4)];
+            let queues = [QueueFacts { ring_size: Some(4096), ..facts(3) }, facts(4)];
             let at_work = BTreeSet::from([at_work]);
             let kernel = Walked::Done(Inventory { at_work, ..list(Source::Kernel, &queues) });
             let sysfs = sysfs.then(|| list(Source::Sysfs, &queues));
@@ -305,7 +305,7 @@ mod tests {
         state.apply(&event(S, 1, PID, seen(false)));
         state.apply(&event(S, 1, PID, create(3)));
         state.apply(&event(S, 2, PID, seen(false)));
-        let other = QueueCreate { ring_size: Some(4096), ..facts(3) };
+        let other = QueueFacts { ring_size: Some(4096), ..facts(3) };
         state.apply(&event(S, 2, PID, Body::QueueCreate(other.clone())));
         let mut kernel = list(Source::Kernel, std::slice::from_ref(&other));
         kernel.processes[0].id = Some(ProcessId(2));

@@ -67,7 +67,7 @@ impl Begun {
             let process = listed.find(|process| process.tgid == tgid)?;
             progress.reads(SourceProgress::Details(tgid));
             let info = process::read(&reader.roots.procfs, tgid, process.start_boottime_ns).ok()?;
-            Some((tgid, enrich::of(&reader.roots, &info)))
+            Some((tgid, enrich::details_of(&reader.roots, &info)))
         };
         let details: BTreeMap<u32, ProcessDetails> = unknown.into_iter().filter_map(details).collect();
         let complete = lists().next().is_some();

@@ -101,7 +101,7 @@ fn cpu_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::{ProcessId, QueueCreate};
+    use crate::model::event::{ProcessId, QueueFacts};
     use crate::model::pointers::Counts;
     use crate::model::pointers::Pointers;
     use crate::model::pointers::samples::head_bytes;
@@ -109,7 +109,7 @@ mod tests {
     use crate::state::samples::facts;
 
     fn target(process: u64, tgid: u32, address: u64) -> Target {
-        let queue = QueueCreate {
+        let queue = QueueFacts {
             write_pointer_address: Some(address + 0x38),
             read_pointer_address: Some(address + 0x80),
             ..facts(1)

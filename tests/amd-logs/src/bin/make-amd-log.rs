@@ -1,4 +1,5 @@
-//! `make-amd-log --format 7.2 FILE`: writes a log of the report's shape, and its ledger as JSON to standard output.
+//! `make-amd-log --format 7.2 FILE`: writes a log of the report's shape, and its ledger as JSON to standard
+//! output.
 
 use anyhow::{Context as _, Result};
 use clap::Parser;

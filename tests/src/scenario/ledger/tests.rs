@@ -139,7 +139,7 @@ fn a_gpu_without_a_vm_counts_along_and_is_not_evicted() {
     assert_eq!(first, OnGpu { refs: 1, evictions: 0, vm: false });
     assert_eq!(second, OnGpu { refs: 1, evictions: 1, vm: true });
     ledger.apply(&create(ONE, 11), &made(1)).unwrap();
-    assert!(queue(&ledger, 1).evicted, "the count stands");
+    assert!(queue(&ledger, 1).evicted, "the count is kept");
     done(&mut ledger, &Op::Restore { agent: 1 });
     assert!(!queue(&ledger, 1).evicted);
     assert_eq!(gpus(&ledger)[0], OnGpu { refs: 0, evictions: 0, vm: true });

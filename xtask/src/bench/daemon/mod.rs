@@ -39,7 +39,8 @@ pub(crate) struct Args {
     /// Measure a daemon that traces, too: in the VM
     #[arg(long)]
     tracing: bool,
-    /// Measure instructions and sizes only, and fail if one is more than 5 % above the accepted one (xtask/baselines)
+    /// Measure instructions and sizes only, and fail if one is more than 5 % above the accepted one
+    /// (xtask/baselines)
     #[arg(long)]
     check: bool,
     /// Measure instructions and sizes only, and make these the accepted ones

@@ -30,13 +30,14 @@ pub(crate) struct Args {
     /// Kernel series to boot: one with kfdsim (repeatable)
     #[arg(long = "kernel", value_name = "KERNEL", value_parser = scenario::series, default_value = "6.12")]
     kernels: Vec<Series>,
-    /// Only these tracers (repeatable), and what they are held against
+    /// Only these tracers (repeatable), and what they are compared with
     #[arg(long = "subject", value_name = "SUBJECT", value_parser = PossibleValuesParser::new(figures::SUBJECTS))]
     subjects: Vec<String>,
     /// An array of objects instead of a table
     #[arg(long)]
     json: bool,
-    /// Measure the tracer alone, and fail if a figure is more than 5 % above the accepted one (xtask/baselines)
+    /// Measure the tracer alone, and fail if a figure is more than 5 % above the accepted one
+    /// (xtask/baselines)
     #[arg(long, conflicts_with = "subjects")]
     check: bool,
     /// Measure the tracer alone, and make its figures the accepted ones

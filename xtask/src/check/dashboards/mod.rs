@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// Write nothing: fail where a file is not as it would be written
     #[arg(long)]
     check: bool,
-    /// Hold the files against the schema of the Grafana that they are made for; needs npm, which fetches the schema
+    /// Hold the files against the schema of the Grafana that they are made for; needs npm, which fetches the
+    /// schema
     #[arg(long)]
     schema: bool,
 }
@@ -67,7 +68,7 @@ pub(crate) fn test() -> Result<()> {
     if schema::has_npm() {
         return schema::check(&all());
     }
-    note("not held against Grafana's schema: npm is not installed");
+    note("not checked against Grafana's schema: npm is not installed");
     Ok(())
 }
 

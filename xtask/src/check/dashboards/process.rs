@@ -127,7 +127,7 @@ fn ioctls() -> Vec<Panel> {
                  ioctl=~\"CREATE_QUEUE|DESTROY_QUEUE\"}[$__rate_interval]))",
             )
             .unit(PER_SECOND),
-        lines("Errors on the node", "Of the ioctls that it calls, whoever called: errors are not counted by process.")
+        lines("Errors on the node", "Of the ioctls that it calls, by any caller: errors are not counted by process.")
             .query(
                 "{{ioctl}}",
                 "topk(10, rate(instance_ioctl:kfd_ioctl_errors_total:sum{@}[$__rate_interval]) \
@@ -137,7 +137,7 @@ fn ioctls() -> Vec<Panel> {
             .see(&["KfdQueueCreationFails"]),
         lines(
             "Slowest ioctls on the node",
-            "99 of 100 calls took no longer; of the ioctls that it calls, whoever called: durations are not counted by process.",
+            "99 of 100 calls took no longer; of the ioctls that it calls, by any caller: durations are not counted by process.",
         )
         .query(
             "{{ioctl}}",

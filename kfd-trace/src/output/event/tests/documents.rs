@@ -1,5 +1,5 @@
-//! docs/events.schema.json and the list of kinds in docs/events.md, made from the types that are serialised and
-//! from the table of kinds. KFD_TRACE_ACCEPT=1 rewrites both.
+//! docs/events.schema.json and the list of kinds in docs/events.md, made from the types that are serialised
+//! and from the table of kinds. KFD_TRACE_ACCEPT=1 rewrites both.
 
 use crate::output::event::json::{self, EventLine, SCHEMA};
 use crate::output::event::{driver, eviction, gpu, ioctl, process, queue};

@@ -1,4 +1,4 @@
-use crate::model::event::{Body, Event, Outcome, QueueCreate};
+use crate::model::event::{Body, Event, Outcome, QueueFacts};
 use crate::model::incident::{CuMask, QueueUpdate};
 use crate::model::ioctl::Mismatch;
 use crate::output::event::context::Context;
@@ -55,7 +55,7 @@ fn the_update_of_a_queue_as_a_whole() {
 
 #[test]
 fn what_is_not_reported_is_null() {
-    let queue = QueueCreate { ring_address: None, queue_type: None, gpu_id: None, ..facts(1) };
+    let queue = QueueFacts { ring_address: None, queue_type: None, gpu_id: None, ..facts(1) };
     let value = parsed(&Event { tgid: None, ..event(1, 1, PID, Body::QueueCreate(queue)) });
     for field in ["ring_address", "queue_type", "gpu_id", "pid"] {
         assert_eq!(value.get(field), Some(&Value::Null), "{field}");

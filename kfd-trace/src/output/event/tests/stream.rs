@@ -1,4 +1,4 @@
-use crate::model::event::{Body, Event, Outcome, QueueCreate};
+use crate::model::event::{Body, Event, Outcome, QueueFacts};
 use crate::model::ioctl::Mismatch;
 use crate::output::event::context::Context;
 use crate::output::event::detail;
@@ -39,7 +39,7 @@ fn the_end_of_a_queue_shows_cause_lifetime_and_who_did_it() {
     assert!(line(&ioctl).ends_with("cause=ioctl lived=100.0us\n"));
     assert!(line(&event(1, 1, PID, destroy(8))).ends_with("id=8 not known before\n"));
     let failed = Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(1), errno: 62 };
-    assert!(line(&event(1, 1, PID, failed)).ends_with("gpu_id=1 id=3 = -ETIME, the queue lives on\n"));
+    assert!(line(&event(1, 1, PID, failed)).ends_with("gpu_id=1 id=3 = -ETIME, the queue still exists\n"));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_process_shows_who_it_is() {
     let text = line(&event(5, 1, PID, seen(true)));
     assert!(
         text.ends_with(
-            "standing since before the trace uid=1000 pid_inside=7 cgroup=/slurm/job.scope cmdline=python train.py\n"
+            "existed before the trace uid=1000 pid_inside=7 cgroup=/slurm/job.scope cmdline=python train.py\n"
         ),
         "{text}"
     );
@@ -96,7 +96,7 @@ fn a_process_shows_who_it_is() {
 
 #[test]
 fn colours_only_when_asked_for_and_nothing_reported_is_no_zero() {
-    let nothing = QueueCreate {
+    let nothing = QueueFacts {
         queue_id: None,
         gpu_id: None,
         queue_type: None,

@@ -8,7 +8,7 @@ const QUEUE: &str = r#"pid="4321",kfd_process="1",comm="train",gpu_id="58270",qu
 /// [`traced`] at 3 s, with two more queues at 1 s and 2 s.
 fn with_queues() -> World {
     let mut world = World::new(traced());
-    let sdma = QueueCreate {
+    let sdma = QueueFacts {
         queue_type: Some(QueueType::Sdma),
         sdma_engine_id: Some(1),
         percent: Some(25),
@@ -66,8 +66,8 @@ fn queues_have_series_only_on_request() {
 fn unknown_fields_of_a_queue_have_no_series() {
     let mut world = with_queues();
     let unknown =
-        QueueCreate { gpu_id: Some(58270), ..QueueCreate::unknown(crate::model::event::Origin::Standing) };
-    let queue = QueueCreate { queue_id: Some(9), ..unknown };
+        QueueFacts { gpu_id: Some(58270), ..QueueFacts::unknown(crate::model::event::Origin::Standing) };
+    let queue = QueueFacts { queue_id: Some(9), ..unknown };
     let key = world.state.snapshot().processes[0].key;
     world.state.adopt_queue(key, 2_900_000_000, &queue, crate::state::Source::Sysfs);
     let text = world.text();

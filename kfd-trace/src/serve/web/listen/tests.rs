@@ -43,7 +43,7 @@ fn an_unprotected_address_is_reported() {
     };
     let (open, users) = (of(""), of(&format!("basic_auth_users:\n  a: {}\n", hash("a"))));
     let outside: SocketAddr = "[::]:9100".parse().unwrap();
-    assert!(exposed(outside, &open).unwrap().contains("[::]:9100 is served to everybody"));
+    assert!(exposed(outside, &open).unwrap().contains("[::]:9100 is served to any client"));
     assert!(exposed(outside, &users).unwrap().contains("passwords can be read"));
     for inside in ["127.0.0.2:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
         assert_eq!(exposed(inside.parse().unwrap(), &open), None, "{inside}");

@@ -1,7 +1,7 @@
 //! The tracer's slots: threads whose tids map to the same slot, and threads that leave theirs.
 
 use anyhow::{Context, Result, bail};
-use kfd_trace_common::limits::SEATS;
+use kfd_trace_common::limits::CALLER_SLOTS;
 use kfd_trace_tests::harness::bpf_calls::BpfCalls;
 use kfd_trace_tests::harness::bpf_maps::claims;
 use kfd_trace_tests::harness::tracer::FEW;
@@ -25,26 +25,26 @@ fn entries(metrics: &Metrics, map: &str) -> Option<f64> {
 }
 
 /// A process whose main thread's tid maps to this tid's slot.
-fn with_seat_of(tid: u32) -> Result<Steered> {
+fn with_slot_of(tid: u32) -> Result<Steered> {
     for turn in 1..=5 {
-        if let Some(steered) = Steered::with_pid(tid + turn * SEATS)? {
+        if let Some(steered) = Steered::with_pid(tid + turn * CALLER_SLOTS)? {
             return Ok(steered);
         }
     }
-    bail!("each of the PIDs of that seat was lost to another task")
+    bail!("each of the PIDs of that slot was lost to another task")
 }
 
 #[test]
-fn who_finds_the_seat_taken_is_counted_as_exactly() -> Result<()> {
+fn who_finds_the_slot_taken_is_counted_as_exactly() -> Result<()> {
     let mut daemon = Daemon::quick(&FEW)?;
-    let mut seated = Steered::start()?;
-    calls(&mut seated)?;
+    let mut holder = Steered::start()?;
+    calls(&mut holder)?;
     let before = daemon.scrape()?;
     assert_eq!((entries(&before, "ioctl_stats"), entries(&before, "ioctl_errors")), (Some(0.0), Some(0.0)));
-    let mut other = with_seat_of(seated.pid())?;
+    let mut other = with_slot_of(holder.pid())?;
     let of_daemon = BpfCalls::of(daemon.pid())?;
     for _ in 1..TIMES {
-        calls(&mut seated)?;
+        calls(&mut holder)?;
         calls(&mut other)?;
         daemon.scrape()?;
     }
@@ -53,9 +53,9 @@ fn who_finds_the_seat_taken_is_counted_as_exactly() -> Result<()> {
     of_daemon.touched_no_entry()?;
     let missed = after.sum("kfd_trace_probe_missed_total", &[]);
     assert_eq!(missed.unwrap_or(0.0), 0.0, "no other program uses bpf(2) here");
-    assert!(entries(&after, "ioctl_stats") >= Some(2.0), "the other one has no seat");
+    assert!(entries(&after, "ioctl_stats") >= Some(2.0), "the other one has no slot");
     assert!(entries(&after, "ioctl_errors") >= Some(1.0));
-    for process in [&seated, &other] {
+    for process in [&holder, &other] {
         let pid = process.pid().to_string();
         for (name, times) in [("CREATE_QUEUE", TIMES), ("DESTROY_QUEUE", 2 * TIMES)] {
             let own = after.sum("kfd_process_ioctls_total", &[("pid", &pid), ("ioctl", name)]);
@@ -95,20 +95,20 @@ fn threads_that_have_ended_keep_no_seat() -> Result<()> {
     crowd.must("version")?;
     let of_daemon = BpfCalls::of(daemon.pid())?;
     let tids = threads(&mut crowd)?;
-    let taken = entries(&daemon.scrape()?, "seats").context("no seats are reported")?;
-    assert!(taken > f64::from(THREADS / 2), "few of the {THREADS} threads had a seat: {taken}");
+    let taken = entries(&daemon.scrape()?, "seats").context("no slots are reported")?;
+    assert!(taken > f64::from(THREADS / 2), "few of the {THREADS} threads had a slot: {taken}");
     crowd.act("sleep 0")?;
-    let alone = |metrics: &Metrics| entries(metrics, "seats").filter(|seats| *seats <= 1.0);
-    assert_eq!(daemon.scrape_until("the seats of ended threads to be free", alone)?, 1.0);
+    let alone = |metrics: &Metrics| entries(metrics, "seats").filter(|slots| *slots <= 1.0);
+    assert_eq!(daemon.scrape_until("the slots of ended threads to be free", alone)?, 1.0);
 
     // A slot is then free for another thread, and the counts stay.
     claimed(daemon.pid(), 1)?;
     of_daemon.touched_no_entry()?;
-    let mut next = with_seat_of(tids[0])?;
+    let mut next = with_slot_of(tids[0])?;
     next.must("create aql")?;
     let after = daemon.scrape()?;
     assert_eq!(entries(&after, "seats"), Some(2.0));
-    assert!(entries(&after, "ioctl_stats") <= crowded, "it found the seat taken");
+    assert!(entries(&after, "ioctl_stats") <= crowded, "it found the slot taken");
     let pid = crowd.pid().to_string();
     let calls = after.sum("kfd_process_ioctls_total", &[("pid", &pid), ("ioctl", "GET_VERSION")]);
     assert_eq!(calls, Some(f64::from(THREADS + 1)));
@@ -122,7 +122,7 @@ fn threads_of_others_keep_no_seat() -> Result<()> {
     let mut stream = Stream::tracing(&[&FEW[..], &["--pid", &wanted.pid().to_string()]].concat())?;
     threads(&mut other)?;
     let taken = claims(stream.pid())?;
-    assert!(taken > 75, "few of the {THREADS} threads had a seat: {taken}");
+    assert!(taken > 75, "few of the {THREADS} threads had a slot: {taken}");
     other.act("sleep 0")?;
     claimed(stream.pid(), 0)?;
     stream.interrupt()

@@ -70,7 +70,7 @@ impl OpenConnections {
 pub(super) struct Connection(Arc<Held>);
 
 struct Held {
-    seats: Arc<Connections>,
+    connections: Arc<Connections>,
     id: u64,
 }
 
@@ -115,33 +115,33 @@ impl Connections {
         let (stay, leave) = oneshot::channel();
         let fresh_until = Some(now + self.fresh);
         table.taken.insert(id, Open { since: id, fresh_until, at_work: 0, _stay: stay });
-        Ok((Connection(Arc::new(Held { seats: Arc::clone(self), id })), leave))
+        Ok((Connection(Arc::new(Held { connections: Arc::clone(self), id })), leave))
     }
 }
 
 impl Connection {
     /// The connection is not closed for others until the returned value is dropped.
-    pub(super) fn work(&self) -> Request {
-        if let Some(taken) = self.0.seats.table().taken.get_mut(&self.0.id) {
+    pub(super) fn work(&self) -> OpenRequest {
+        if let Some(taken) = self.0.connections.table().taken.get_mut(&self.0.id) {
             taken.at_work += 1;
         }
-        Request(Arc::clone(&self.0))
+        OpenRequest(Arc::clone(&self.0))
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.seats.table().taken.remove(&self.id);
-        self.seats.freed.notify_waiters();
+        self.connections.table().taken.remove(&self.id);
+        self.connections.freed.notify_waiters();
     }
 }
 
 /// A request in progress.
-pub(super) struct Request(Arc<Held>);
+pub(super) struct OpenRequest(Arc<Held>);
 
-impl Drop for Request {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
-        let mut table = self.0.seats.table();
+        let mut table = self.0.connections.table();
         let now = table.tick();
         if let Some(taken) = table.taken.get_mut(&self.0.id) {
             taken.at_work -= 1;
@@ -149,7 +149,7 @@ impl Drop for Request {
             taken.fresh_until = None;
         }
         drop(table);
-        self.0.seats.freed.notify_waiters();
+        self.0.connections.freed.notify_waiters();
     }
 }
 

@@ -1,0 +1,50 @@
+//! What is printed below the options of `--help`: exit codes, and two examples per command.
+
+pub(super) const STREAM: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  bad usage
+  3  nothing to trace here (no amdgpu driver with KFD; `daemon` waits for it instead)
+  4  doctor: something is hidden from the usual checks (lsof, fuser, rocm-smi)
+  5  doctor: something is wrong (KFD or a GPU keeps what no process has)
+
+Examples:
+  kfd-trace --pid 4242 --duration 30s          follow one process, then print the summary
+  kfd-trace --json --event queue_create        one JSON object per new queue";
+
+pub(super) const PS: &str = "\
+Examples:
+  kfd-trace ps                                 processes and queues now
+  kfd-trace ps --wide                          with addresses and sources
+  kfd-trace ps --json | jq '.queues[].pid'     PIDs that have queues";
+
+pub(super) const DAEMON: &str = "\
+Examples:
+  kfd-trace daemon                             serve http://127.0.0.1:20200/
+  kfd-trace daemon --web.listen-address :20200 --web.config.file web.yml";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  kfd-trace status                             each probe with its verdict
+  kfd-trace status --json | jq .meaning        what cannot be seen";
+
+pub(super) const DOCTOR: &str = "\
+Examples:
+  kfd-trace doctor                             the whole node
+  kfd-trace doctor --pid 4242                  one process";
+
+pub(super) const AMD_LOG: &str = "\
+Examples:
+  kfd-trace amd-log app.log                    queues, dispatches and commands of a log
+  kfd-trace amd-log --live --follow app.log    with the driver's queues, until Ctrl-C";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  kfd-trace completions bash > /etc/bash_completion.d/kfd-trace
+  kfd-trace completions zsh > /usr/share/zsh/site-functions/_kfd-trace";
+
+pub(super) const MAN: &str = "\
+Examples:
+  kfd-trace man /usr/local/share/man/man1      for man kfd-trace, man kfd-trace-ps and so on
+  kfd-trace man . && man ./kfd-trace.1         without installing them";
