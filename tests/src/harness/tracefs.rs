@@ -81,7 +81,7 @@ impl Drop for TracefsProbes {
 
 fn command(text: &str) -> Result<()> {
     let mut list = OpenOptions::new().append(true).open(Path::new(TRACEFS).join("kprobe_events"))?;
-    list.write_all(text.as_bytes()).with_context(|| format!("tell kprobe_events `{text}`"))
+    list.write_all(text.as_bytes()).with_context(|| format!("write kprobe_events `{text}`"))
 }
 
 /// `  call_0    17    0`: hits and misses.

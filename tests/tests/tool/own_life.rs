@@ -187,7 +187,7 @@ fn who_does_not_read_is_not_waited_for() -> Result<()> {
 
 /// A procfs without processes except the reader itself, and one that shows another process under the PID.
 #[test]
-fn what_proc_does_not_tell_is_reported_by_the_kernel_alone() -> Result<()> {
+fn what_proc_does_not_show_is_reported_by_the_kernel_alone() -> Result<()> {
     let proc = tempfile::tempdir()?;
     for name in ["kallsyms", "modules", "sys", "self"] {
         symlink(format!("/proc/{name}"), proc.path().join(name))?;

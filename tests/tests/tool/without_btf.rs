@@ -20,7 +20,7 @@ fn ioctls_are_traced_and_the_rest_is_said_to_be_missing() -> Result<()> {
         let events: Vec<Value> = lines.iter().filter(|line| line["event"] == "ioctl").cloned().collect();
         (events.len() >= expected.len()).then_some(events)
     })?;
-    let tell = |lines: &[Value]| -> Vec<Value> {
+    let without_times = |lines: &[Value]| -> Vec<Value> {
         lines.iter().map(|line| json!([line["nr"], line["errno"]])).collect()
     };
     assert_eq!(without_times(&events), without_times(&expected));
