@@ -2,6 +2,7 @@
 
 mod examples;
 
+use crate::kernel::types::DRIVERS;
 use crate::output::metrics::Detail;
 use crate::probes::plan::{Attach, Choice};
 use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
@@ -74,6 +75,12 @@ pub struct Global {
     /// Folder of the kubelet's logs (`pods`, `containers`), for names of pods.
     #[arg(long = "path.logs", value_name = "DIR", default_value = "/var/log", global = true)]
     pub logs: PathBuf,
+    /// Folder with types of drivers that have no BTF (`kfd-trace driver-types` makes them).
+    #[arg(long = "path.drivers", value_name = "DIR", default_value = DRIVERS, global = true)]
+    pub drivers: PathBuf,
+    /// Types of the driver, if it has no BTF: this file alone.
+    #[arg(long = "driver-btf", value_name = "FILE", global = true)]
+    pub driver_btf: Option<PathBuf>,
     /// Log more on standard error; repeat for still more.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub verbose: u8,

@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, PsArgs, TraceArgs, TracingOptions};
 use kfd_trace::command::{amd_log, daemon, doctor, manual, metrics, ps, status, trace};
 use kfd_trace::kernel::Roots;
+use kfd_trace::kernel::types::TypesPlaces;
 use kfd_trace::probes::plan::Attach;
 use kfd_trace::runtime::exit::Stop;
 use kfd_trace::runtime::privilege::{self, Reads};
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<()> {
-    let Global { procfs, sysfs, logs, verbose } = cli.global;
+    let Global { procfs, sysfs, logs, drivers, driver_btf, verbose } = cli.global;
     let level = [LevelFilter::Warn, LevelFilter::Info, LevelFilter::Debug].get(usize::from(verbose));
     let level = level.copied().unwrap_or(LevelFilter::Trace);
     stderr::log_from(level);
@@ -35,7 +36,8 @@ fn run(cli: Cli) -> Result<()> {
         Some(Command::Ps(args)) => args.cmdline,
         Some(_) => false,
     };
-    let roots = Roots { procfs, sysfs, logs, arguments };
+    let types = TypesPlaces { file: driver_btf, folder: drivers, refuted: Vec::new() };
+    let roots = Roots { procfs, sysfs, logs, arguments, types };
     let nothing = Reads::default();
     // The daemon does it once it has its ports, `amd-log` once it has its files.
     match &cli.command {

@@ -11,6 +11,7 @@ pub mod offsets;
 pub mod preflight;
 pub mod symbols;
 pub mod thread;
+pub mod types;
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -24,6 +25,7 @@ pub use loading::Loading;
 pub use offsets::{Missing, Offsets};
 pub use preflight::{Capabilities, Capability, DriverForm, Lockdown, Preflight};
 pub use symbols::{Symbol, SymbolError, Symbols};
+use types::{DriverTypes, TypesPlaces, TypesSource};
 
 /// Where procfs and sysfs are mounted: `--path.procfs`, `--path.sysfs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct Roots {
     pub logs: PathBuf,
     /// Also read the arguments of processes; they may hold secrets.
     pub arguments: bool,
+    /// Where types of a driver without BTF may be.
+    pub types: TypesPlaces,
 }
 
 impl Default for Roots {
@@ -51,6 +55,7 @@ impl Roots {
             sysfs: root.join("sys"),
             logs: root.join("var/log"),
             arguments: false,
+            types: TypesPlaces::default(),
         }
     }
 }
@@ -59,11 +64,13 @@ impl Roots {
 pub struct Kernel {
     pub symbols: Symbols,
     pub vmlinux_btf: Option<Arc<Btf>>,
-    /// The driver's types: the module's on top of vmlinux, or vmlinux's own if amdgpu is built in.
+    /// The driver's types: the module's on top of vmlinux, vmlinux's own if amdgpu is built in, or those of another
+    /// source.
     pub amdgpu_btf: Option<Arc<Btf>>,
+    pub types: TypesSource,
     pub release: Option<String>,
     pub preflight: Preflight,
-    /// BTF that exists but could not be used, one line each.
+    /// Types that exist but could not be used, one line each.
     pub btf_problems: Vec<String>,
 }
 
@@ -81,11 +88,21 @@ impl Kernel {
             Some(base) => read_btf(&folder.join("amdgpu"), Some(Arc::clone(base)), &mut btf_problems),
             None => None,
         };
-        let built_in = || vmlinux_btf.clone().filter(|btf| btf.struct_exists("kfd_process"));
-        let amdgpu_btf = if preflight.amdgpu_btf { module_btf } else { built_in() };
+        let built_in = vmlinux_btf.clone().filter(|btf| btf.struct_exists("kfd_process"));
+        let own = |btf: Arc<Btf>, source| DriverTypes { btf: Some(btf), source, problems: Vec::new() };
+        let types = match (module_btf, built_in) {
+            (Some(btf), _) => own(btf, TypesSource::Module),
+            (None, Some(btf)) if !preflight.amdgpu_btf => own(btf, TypesSource::Image),
+            (None, _) => types::elsewhere(roots, vmlinux_btf.as_ref()),
+        };
+        btf_problems.extend(types.problems);
+        // A types file has the kernel's own structures that are read, too.
+        let vmlinux_btf =
+            vmlinux_btf.or_else(|| types.btf.clone().filter(|btf| btf.struct_exists("task_struct")));
         let symbols = symbols(roots, &preflight, vmlinux_btf.as_deref())?;
         let release = preflight.release.clone();
-        Ok(Kernel { symbols, vmlinux_btf, amdgpu_btf, release, preflight, btf_problems })
+        let (amdgpu_btf, types) = (types.btf, types.source);
+        Ok(Kernel { symbols, vmlinux_btf, amdgpu_btf, types, release, preflight, btf_problems })
     }
 
     /// The offsets of `fields` in this kernel.
@@ -122,7 +139,7 @@ fn read_btf(path: &Path, base: Option<Arc<Btf>>, problems: &mut Vec<String>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::btf::SyntheticBtf;
+    use super::btf::BtfWriter;
     use super::*;
 
     fn machine(vmlinux: &[u8], amdgpu: Option<&[u8]>) -> (tempfile::TempDir, Roots) {
@@ -138,8 +155,8 @@ mod tests {
         (root, roots)
     }
 
-    fn driver_types(on: Option<&SyntheticBtf>) -> SyntheticBtf {
-        let mut types = on.map_or_else(SyntheticBtf::new, SyntheticBtf::on);
+    fn driver_types(on: Option<&BtfWriter>) -> BtfWriter {
+        let mut types = on.map_or_else(BtfWriter::new, BtfWriter::on);
         types.strukt("kfd_process", 8, &[]);
         types
     }
@@ -154,7 +171,7 @@ mod tests {
 
     #[test]
     fn broken_btf_is_reported_and_leaves_the_rest() {
-        let mut base = SyntheticBtf::new();
+        let mut base = BtfWriter::new();
         base.int("int", 4);
         let module = driver_types(Some(&base)).bytes();
         let (_root, roots) = machine(&base.bytes(), Some(&module[..module.len() - 3]));

@@ -68,7 +68,7 @@ fn resolve_one(field: &Field, btf: &Btf) -> Result<u32, Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::btf::SyntheticBtf;
+    use crate::kernel::btf::BtfWriter;
 
     const fn field(
         global: &'static str,
@@ -86,10 +86,10 @@ mod tests {
     ];
 
     fn samples() -> (std::sync::Arc<Btf>, Btf) {
-        let mut base = SyntheticBtf::new();
+        let mut base = BtfWriter::new();
         let int = base.int("int", 4);
         base.strukt("task_struct", 16, &[("tgid", int, 96)]);
-        let mut module = SyntheticBtf::on(&base);
+        let mut module = BtfWriter::on(&base);
         module.strukt("kfd_dev", 100, &[("id", int, 96 * 8)]);
         module.strukt("twin", 8, &[("moved", int, 0)]);
         module.strukt("twin", 8, &[("moved", int, 32)]);

@@ -25,7 +25,7 @@ fn of_the_lists_is_reported_and_keeps_nobody() -> Result<()> {
     mkfifo(&queue.join("gpuid"), Mode::S_IRUSR)?;
     // a reader waits until a writer may write
     let _writer = OpenOptions::new().read(true).write(true).open(queue.join("gpuid"))?;
-    let line = "s and reads the driver's processes in sysfs";
+    let line = "s, and is at the driver's processes in sysfs";
     stream.wait_stderr(line, REPORTED)?;
     daemon.wait_stderr(line, REPORTED)?;
 

@@ -14,7 +14,7 @@ fn ps_shows_what_sysfs_shows_and_says_what_it_lacks() -> Result<()> {
     let stderr = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(stderr.contains("without addresses") && stderr.contains("not root (uid 65534)"), "{stderr}");
+    assert!(stderr.contains("no addresses") && stderr.contains("not root (uid 65534)"), "{stderr}");
 
     let ps: Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!(ps["asked"], json!(["sysfs"]));

@@ -61,7 +61,7 @@ fn ps_and_daemon_fall_back_to_sysfs() -> Result<()> {
     let workload = Workload::ready(&["hold"])?;
     let output = run(&["ps", "--json", &flag(&root)])?;
     let stderr = String::from_utf8(output.stderr)?;
-    assert!(output.status.success() && stderr.contains("without addresses"), "{stderr}");
+    assert!(output.status.success() && stderr.contains("no addresses"), "{stderr}");
     let ps: Value = serde_json::from_slice(&output.stdout)?;
     let rows = ps["queues"].as_array().context("queues")?;
     assert_eq!(rows.len(), 2);

@@ -8,16 +8,14 @@ mod error;
 mod parse;
 mod path;
 #[cfg(test)]
-mod sample;
-#[cfg(test)]
 mod tests;
+mod write;
 
 pub use error::BtfError;
 pub use parse::Btf;
 use parse::{BtfKind, Type, name_hash};
 pub use path::Member;
-#[cfg(test)]
-pub(super) use sample::SyntheticBtf;
+pub(crate) use write::BtfWriter;
 
 impl Btf {
     /// Offset and size of a member: `offset_of("queue", "properties.queue_id")`. A path can pass through
@@ -63,6 +61,20 @@ impl Btf {
         let ids = (self.first_id..).take(self.starts.len());
         let found = ids.filter_map(|id| self.type_of(id).ok()).find(is_it);
         found.map(|found| found.id).or_else(|| self.base.as_ref()?.function(name))
+    }
+
+    /// Number of parameters of a function, by its prototype; `None` if these types do not have it.
+    #[must_use]
+    pub fn parameters(&self, name: &str) -> Option<usize> {
+        let function = self.type_of(self.function(name)?).ok()?;
+        let prototype = self.type_of(function.size_or_type).ok()?;
+        (prototype.kind == BtfKind::Prototype).then_some(prototype.count as usize)
+    }
+
+    /// Texts about types (`BTF_KIND_DECL_TAG`), those of the base left out.
+    pub fn tags(&self) -> impl Iterator<Item = &str> {
+        let own = (self.first_id..).take(self.starts.len()).filter_map(|id| self.type_of(id).ok());
+        own.filter(|found| found.kind == BtfKind::DeclTag).filter_map(|found| self.string(found.name).ok())
     }
 
     /// Whether a structure or union of this name is defined here or in the base.

@@ -1,6 +1,6 @@
 //! Tests of the reader with hand-written BTF; for real kernels see tests/kernel_fixtures.rs.
 
-use super::sample::SyntheticBtf;
+use super::write::BtfWriter;
 use super::*;
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ fn at(offset: u32, size: u32) -> Result<Member, BtfError> {
 }
 
 /// A queue as in the driver, with everything that a path can contain.
-fn queue_sample() -> SyntheticBtf {
-    let mut types = SyntheticBtf::new();
+fn queue_sample() -> BtfWriter {
+    let mut types = BtfWriter::new();
     let int = types.int("unsigned int", 4);
     let long = types.int("long", 8);
     let u32_type = types.typedef("uint32_t", int);
@@ -104,11 +104,11 @@ fn enums_keep_order_and_sign() {
 
 #[test]
 fn a_module_sees_its_base_and_prefers_its_own() {
-    let mut base = SyntheticBtf::new();
+    let mut base = BtfWriter::new();
     let int = base.int("int", 4);
     base.strukt("queue", 4, &[("elevator", int, 0)]);
     let list = base.strukt("list_head", 16, &[]);
-    let mut module = SyntheticBtf::on(&base);
+    let mut module = BtfWriter::on(&base);
     module.strukt("queue", 20, &[("list", list, 0), ("id", int, 128)]);
     let vmlinux = base.btf();
     let amdgpu = Btf::parse(module.bytes(), Some(Arc::clone(&vmlinux))).unwrap();
@@ -121,7 +121,7 @@ fn a_module_sees_its_base_and_prefers_its_own() {
 
 #[test]
 fn same_name_must_agree() {
-    let mut types = SyntheticBtf::new();
+    let mut types = BtfWriter::new();
     let int = types.int("int", 4);
     types.strukt("twin", 8, &[("same", int, 0), ("moved", int, 32)]);
     types.strukt("twin", 12, &[("same", int, 0), ("moved", int, 64), ("only", int, 32)]);
@@ -143,7 +143,7 @@ fn same_name_must_agree() {
 
 #[test]
 fn cycles_end() {
-    let mut types = SyntheticBtf::new();
+    let mut types = BtfWriter::new();
     // Type 1 is a typedef of itself, 2 a structure with 40 anonymous copies of itself, 3 an array of itself.
     types.typedef("loop", 1);
     let selves = [("", 2, 0); 40];
@@ -159,7 +159,7 @@ fn cycles_end() {
 /// 12 levels of 8 anonymous structures each: a search that follows all of them would not end.
 #[test]
 fn a_wide_tree_ends() {
-    let mut types = SyntheticBtf::new();
+    let mut types = BtfWriter::new();
     let mut below = types.int("int", 4);
     for _ in 0..12 {
         below = types.strukt("", 4, &[("", below, 0); 8]);
@@ -171,7 +171,7 @@ fn a_wide_tree_ends() {
 /// One anonymous structure of many members, in thousands of structures of one name.
 #[test]
 fn many_structures_of_one_name_end() {
-    let mut types = SyntheticBtf::new();
+    let mut types = BtfWriter::new();
     let int = types.int("int", 4);
     let wide = types.strukt("", 4, &vec![("other", int, 0); 60_000]);
     for _ in 0..20_000 {
@@ -184,7 +184,7 @@ fn many_structures_of_one_name_end() {
 #[test]
 fn a_name_without_an_end_costs_nothing() {
     let name = "n".repeat(1 << 20);
-    let mut types = SyntheticBtf::new();
+    let mut types = BtfWriter::new();
     let int = types.int(&name, 4);
     types.enumeration("choice", false, &[("last", 3)]);
     types.strukt("holder", 8, &[("last", int, 32)]);
@@ -202,7 +202,7 @@ fn a_name_without_an_end_costs_nothing() {
 
 #[test]
 fn a_structure_without_a_plain_name_is_reported_by_its_number() {
-    let mut types = SyntheticBtf::new();
+    let mut types = BtfWriter::new();
     let inner = types.strukt("a\x1b[2J\nb", 4, &[]);
     types.strukt("holder", 4, &[("inner", inner, 0)]);
     let error = types.btf().offset_of("holder", "inner.x").unwrap_err();
@@ -211,7 +211,7 @@ fn a_structure_without_a_plain_name_is_reported_by_its_number() {
 
 #[test]
 fn a_missing_member_is_reported_with_its_place() {
-    let mut types = SyntheticBtf::new();
+    let mut types = BtfWriter::new();
     types.strukt("holder", 4, &[("far", 77, 0)]);
     let error = types.btf().offset_of("holder", "far").unwrap_err();
     assert_eq!(error.to_string(), "type 77 is referred to, and the types end before 2");
@@ -246,7 +246,7 @@ fn what_is_not_btf_is_refused() {
     let mut version = queue_sample().bytes();
     version[2] = 2;
     assert!(matches!(error(&version), BtfError::Malformed { .. }));
-    let mut types = SyntheticBtf::new();
+    let mut types = BtfWriter::new();
     types.int("int", 4);
     types.unknown();
     assert_eq!(error(&types.bytes()), BtfError::UnknownKind { id: 2, kind: 31 });
@@ -289,13 +289,13 @@ fn no_bytes_make_it_panic() {
 
 #[test]
 fn a_function_is_known_by_its_id() {
-    let mut types = SyntheticBtf::new();
+    let mut types = BtfWriter::new();
     let int = types.int("int", 4);
     types.strukt("bpf_iter_ksym", 4, &[("meta", int, 0)]);
     let function = types.function("bpf_iter_ksym", 0);
     let base = types.btf();
     assert_eq!((base.function("bpf_iter_ksym"), base.function("bpf_iter_task")), (Some(function), None));
-    let mut module = SyntheticBtf::on(&types);
+    let mut module = BtfWriter::on(&types);
     let own = module.function("kfd_ioctl", 0);
     let module = Btf::parse(module.bytes(), Some(base)).unwrap();
     assert_eq!((module.function("bpf_iter_ksym"), module.function("kfd_ioctl")), (Some(function), Some(own)));

@@ -1,0 +1,214 @@
+//! Where the driver's types come from: the kernel itself, a file, the shipped table, or nowhere.
+//!
+//! In: the kernel's BTF, what names the loaded driver, and the places to look into. Out: types with their
+//! source, and one line for each place that had some and could not be used. Types that are not the kernel's own
+//! are checked against the running driver before anything that rests on them is shown (`probes/walk/check.rs`).
+
+mod identity;
+mod table;
+
+use super::Roots;
+use super::btf::Btf;
+pub use identity::DriverIdentity;
+pub(crate) use identity::build_id;
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+pub(crate) use table::versions as table_versions;
+
+/// Where to look for types of a driver that has none of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypesPlaces {
+    /// `--driver-btf`
+    pub file: Option<PathBuf>,
+    /// `--path.drivers`
+    pub folder: PathBuf,
+    /// Types that were refuted by the running driver: the source and why. They are not used again.
+    pub refuted: Vec<(TypesSource, String)>,
+}
+
+impl Default for TypesPlaces {
+    fn default() -> Self {
+        TypesPlaces { file: None, folder: PathBuf::from(DRIVERS), refuted: Vec::new() }
+    }
+}
+
+/// Default of `--path.drivers`; `kfd-trace driver-types` writes there.
+pub const DRIVERS: &str = "/var/lib/kfd-trace/drivers";
+
+/// Source of the driver's types.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TypesSource {
+    /// BTF of the module.
+    Module,
+    /// The driver is built in: BTF of the image.
+    Image,
+    File(PathBuf),
+    /// The shipped table's entry of this version.
+    Table(String),
+    #[default]
+    None,
+}
+
+impl TypesSource {
+    /// The name in metrics and JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            TypesSource::Module | TypesSource::Image => "kernel",
+            TypesSource::File(_) => "file",
+            TypesSource::Table(_) => "table",
+            TypesSource::None => "none",
+        }
+    }
+
+    /// Whether the running kernel vouches for them.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        matches!(self, TypesSource::Module | TypesSource::Image)
+    }
+}
+
+impl fmt::Display for TypesSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TypesSource::Module => f.write_str("the kernel (BTF of amdgpu)"),
+            TypesSource::Image => f.write_str("the kernel (BTF of vmlinux)"),
+            TypesSource::File(path) => write!(f, "file {}", path.display()),
+            TypesSource::Table(version) => write!(f, "shipped table, driver {version}"),
+            TypesSource::None => f.write_str("none"),
+        }
+    }
+}
+
+/// The driver's types, as far as there are some.
+#[derive(Default)]
+pub struct DriverTypes {
+    pub btf: Option<Arc<Btf>>,
+    pub source: TypesSource,
+    /// Places that had types which could not be used, one line each.
+    pub problems: Vec<String>,
+}
+
+/// Looks for types outside of the kernel: the given file, the folder, the table. A given file that cannot be used
+/// ends the search: the user chose it.
+pub(super) fn elsewhere(roots: &Roots, vmlinux: Option<&Arc<Btf>>) -> DriverTypes {
+    let loaded = DriverIdentity::loaded(roots);
+    let mut search = Search { places: &roots.types, vmlinux, loaded: &loaded, problems: Vec::new() };
+    let found = match &roots.types.file {
+        Some(file) => search.file(file),
+        None => search.folder().or_else(|| search.table()),
+    };
+    let (btf, source) = found.unzip();
+    DriverTypes { btf, source: source.unwrap_or_default(), problems: search.problems }
+}
+
+type Found = (Arc<Btf>, TypesSource);
+
+struct Search<'a> {
+    places: &'a TypesPlaces,
+    vmlinux: Option<&'a Arc<Btf>>,
+    loaded: &'a DriverIdentity,
+    problems: Vec<String>,
+}
+
+impl Search<'_> {
+    /// Takes what was read, unless the running driver has refuted it before.
+    fn take(&mut self, read: Result<Arc<Btf>, String>, source: TypesSource) -> Option<Found> {
+        let refuted = self.places.refuted.iter().find(|(other, _)| *other == source);
+        let usable = match refuted {
+            Some((_, why)) => Err(format!("the driver contradicts it: {why}")),
+            None => read,
+        };
+        match usable {
+            Ok(btf) => Some((btf, source)),
+            Err(why) => {
+                self.problems.push(format!("cannot use {source}: {why}"));
+                None
+            }
+        }
+    }
+
+    fn file(&mut self, path: &Path) -> Option<Found> {
+        let read = read_file(path, self.vmlinux).and_then(|btf| {
+            // A file of another tool does not name its driver: then only the check of the first calls is left.
+            let named = DriverIdentity::from_tags(btf.tags());
+            named.and_then(|named| named.differs_from(self.loaded)).map_or(Ok(btf), Err)
+        });
+        self.take(read, TypesSource::File(path.to_owned()))
+    }
+
+    /// The file with the loaded driver's name, else any whose tags name the driver.
+    fn folder(&mut self) -> Option<Found> {
+        let folder = &self.places.folder;
+        let own = self.loaded.file_name().map(|name| folder.join(name));
+        if let Some(path) = own.filter(|path| path.exists()) {
+            return self.file(&path);
+        }
+        let mut others = match fs::read_dir(folder) {
+            Ok(entries) => files(entries),
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                self.problems.push(format!("cannot read {}: {error}", folder.display()));
+                Vec::new()
+            }
+        };
+        others.sort();
+        let fits = |path: &&PathBuf| {
+            let named =
+                read_file(path, self.vmlinux).ok().and_then(|btf| DriverIdentity::from_tags(btf.tags()));
+            named.is_some_and(|named| named.differs_from(self.loaded).is_none())
+        };
+        let path = others.iter().find(fits)?.clone();
+        self.file(&path)
+    }
+
+    fn table(&mut self) -> Option<Found> {
+        // A driver of the kernel's own tree has no version.
+        let version = self.loaded.version.as_deref()?;
+        let parse = |bytes| Btf::parse(bytes, None).map(Arc::new).map_err(|error| error.to_string());
+        let read = table::types(version, self.vmlinux.map(AsRef::as_ref)).and_then(parse);
+        match read {
+            Err(why) => {
+                self.problems.push(why);
+                None
+            }
+            read => self.take(read, TypesSource::Table(version.to_owned())),
+        }
+    }
+}
+
+/// At most this many files of a folder are read.
+const MOST: usize = 1_000;
+
+fn files(entries: fs::ReadDir) -> Vec<PathBuf> {
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| path.extension().is_some_and(|end| end == "btf")).take(MOST).collect()
+}
+
+/// Largest file that is read: the whole module's BTF has some 5 MB.
+const LARGEST: u64 = 64 << 20;
+
+/// Self-contained BTF, or split BTF on top of the kernel's: the names of the latter lie beyond its own strings.
+fn read_file(path: &Path, vmlinux: Option<&Arc<Btf>>) -> Result<Arc<Btf>, String> {
+    let about = fs::metadata(path).map_err(|error| error.to_string())?;
+    if !about.is_file() || about.len() > LARGEST {
+        return Err("it is not a file of types".to_owned());
+    }
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let alone = Btf::parse(bytes.clone(), None);
+    let btf = match (alone, vmlinux) {
+        (Err(_), Some(base)) => Btf::parse(bytes, Some(Arc::clone(base))),
+        (alone, _) => alone,
+    };
+    let btf = btf.map_err(|error| error.to_string())?;
+    if btf.size_of("kfd_process").is_err() {
+        return Err("it has no struct kfd_process".to_owned());
+    }
+    Ok(Arc::new(btf))
+}
+
+#[cfg(test)]
+mod tests;
