@@ -1,25 +1,23 @@
 //! The command line. No logic: the options as values.
 
 mod examples;
+mod values;
 
 use crate::kernel::types::DRIVERS;
 use crate::output::metrics::Detail;
 use crate::probes::plan::{Attach, Choice};
 use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
-use bytesize::ByteSize;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use jiff::SignedDuration;
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
-use kfd_trace_common::limits::RING_BYTES;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use values::{buffer_size, duration, kinds, probes, sample, span};
 
 /// Trace AMD's compute driver (amdgpu/KFD): who has which queue on which GPU, since when, and what went
 /// wrong.
@@ -185,6 +183,9 @@ pub enum Command {
     /// Report queues, dispatches and commands from AMD_LOG_LEVEL logs (ROCm 5.x to 7.x).
     #[command(name = "amd-log", after_help = examples::AMD_LOG)]
     AmdLog(AmdLogArgs),
+    /// Make types of a driver without BTF, on a host with its source and the kernel's headers.
+    #[command(name = "driver-types", after_help = examples::DRIVER_TYPES)]
+    DriverTypes(DriverTypesArgs),
     /// Print a shell completion script.
     #[command(after_help = examples::COMPLETIONS)]
     Completions {
@@ -201,6 +202,27 @@ pub enum Command {
     /// Print the table of metrics.
     #[command(hide = true)]
     Metrics,
+}
+
+/// Options of `driver-types`.
+#[derive(Args, Clone, Debug)]
+pub struct DriverTypesArgs {
+    /// Folder of the driver's source: a DKMS package, or a kernel's tree [default: the loaded driver's in /usr/src or
+    /// /var/lib/dkms].
+    #[arg(long, value_name = "DIR")]
+    pub source: Option<PathBuf>,
+    /// Folder of the kernel's headers [default: /lib/modules/RELEASE/build].
+    #[arg(long, value_name = "DIR")]
+    pub headers: Option<PathBuf>,
+    /// The driver's module file, if it is not the loaded one; it may be compressed.
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<PathBuf>,
+    /// Where to write the types: a file or a folder [default: --path.drivers, or the current folder].
+    #[arg(long, short, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// Give up after this time: 90s, 45m.
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration)]
+    pub timeout: Duration,
 }
 
 /// Options of `ps`.
@@ -313,58 +335,6 @@ impl MetricsArgs {
             linger: self.linger,
         }
     }
-}
-
-fn kinds() -> impl TypedValueParser<Value = Kind> {
-    PossibleValuesParser::new(Kind::ALL.iter().map(|kind| kind.name())).try_map(|name| {
-        Kind::ALL.iter().copied().find(|kind| kind.name() == name).ok_or("no such kind of event")
-    })
-}
-
-fn probes() -> impl TypedValueParser<Value = ProbeId> {
-    PossibleValuesParser::new(ProbeId::ALL.iter().map(|probe| probe.name())).try_map(|name| {
-        ProbeId::ALL.iter().copied().find(|probe| probe.name() == name).ok_or("no such probe")
-    })
-}
-
-/// Ten years: more would end beyond what clocks can tell.
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
-
-fn duration(text: &str) -> Result<Duration, String> {
-    match span(text)? {
-        Duration::ZERO => Err("must be more than 0; try 10s or 1m30s".to_owned()),
-        span => Ok(span),
-    }
-}
-
-fn span(text: &str) -> Result<Duration, String> {
-    let parsed: SignedDuration = text.parse().map_err(|error| format!("{error}; try 10s or 1m30s"))?;
-    match Duration::try_from(parsed) {
-        Ok(span) if span > LONGEST => Err("must be at most ten years; try 10s or 1m30s".to_owned()),
-        Ok(span) => Ok(span),
-        Err(_) => Err("must not be less than 0; try 10s or 1m30s".to_owned()),
-    }
-}
-
-/// Below it the interval would be that of the clock's ticks.
-const SHORTEST_SAMPLE: Duration = Duration::from_millis(10);
-
-fn sample(text: &str) -> Result<Duration, String> {
-    // 0 has no unit.
-    match span(if text == "0" { "0s" } else { text })? {
-        span if span.is_zero() || span >= SHORTEST_SAMPLE => Ok(span),
-        _ => Err("must be 10ms or more, or 0 for never".to_owned()),
-    }
-}
-
-fn buffer_size(text: &str) -> Result<u32, String> {
-    let size: ByteSize = text.parse().map_err(|error| format!("{error}; try 4MiB"))?;
-    u32::try_from(size.as_u64())
-        .ok()
-        .filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 30).contains(bytes))
-        .ok_or_else(|| {
-            format!("must be a power of two from 4KiB to 1GiB; try {}", ByteSize(u64::from(RING_BYTES)))
-        })
 }
 
 #[cfg(test)]

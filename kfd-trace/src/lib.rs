@@ -1,7 +1,7 @@
 //! kfd-trace: an eBPF tracer for AMD's compute driver (amdgpu/KFD).
 //!
 //! Layers, lowest first: [`model`], [`text`], [`kernel`], [`events`], [`attribute`], [`probes`], [`state`],
-//! [`output`], [`amd_log`], [`doctor`], [`runtime`], `log_files`, [`tracer`], [`serve`], [`cli`],
+//! [`output`], [`amd_log`], [`doctor`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`cli`],
 //! [`command`]. A module uses only the layers before it. `tests/law` checks this; docs/architecture.md
 //! describes it.
 
@@ -12,6 +12,7 @@ pub mod attribute;
 pub mod cli;
 pub mod command;
 pub mod doctor;
+pub mod driver_types;
 pub mod events;
 pub mod kernel;
 mod log_files;

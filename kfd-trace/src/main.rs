@@ -1,8 +1,11 @@
 //! The program: parses the command line, runs the command, prints an error once.
 
 use anyhow::{Context as _, Result};
-use kfd_trace::cli::{AmdLogArgs, Cli, Colour, Command, Global, PsArgs, TraceArgs, TracingOptions};
-use kfd_trace::command::{amd_log, daemon, doctor, manual, metrics, ps, status, trace};
+use kfd_trace::cli::{
+    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, PsArgs, TraceArgs, TracingOptions,
+};
+use kfd_trace::command::{amd_log, daemon, doctor, driver_types, manual, metrics, ps, status, trace};
+use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
 use kfd_trace::probes::plan::Attach;
@@ -60,6 +63,11 @@ fn run(cli: Cli) -> Result<()> {
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
         Some(Command::Doctor(args)) => Ok(doctor::run(&roots, args.pid, args.format.json)?),
         Some(Command::AmdLog(args)) => amd_logs(roots, args),
+        Some(Command::DriverTypes(args)) => {
+            let DriverTypesArgs { source, headers, module, output, timeout } = args;
+            let options = TypesOptions { source, headers, module, output, timeout };
+            Ok(driver_types::run(&roots, &options)?)
+        }
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),
         Some(Command::Completions { shell }) => Ok(manual::completions(shell)?),

@@ -48,3 +48,8 @@ pub(super) const MAN: &str = "\
 Examples:
   kfd-trace man /usr/local/share/man/man1      for man kfd-trace, man kfd-trace-ps and so on
   kfd-trace man . && man ./kfd-trace.1         without installing them";
+
+pub(super) const DRIVER_TYPES: &str = "\
+Examples:
+  kfd-trace driver-types                       of the loaded driver, into /var/lib/kfd-trace/drivers
+  kfd-trace driver-types --module amdgpu.ko --headers /usr/src/linux-headers-5.10.0-46-amd64 -o .";

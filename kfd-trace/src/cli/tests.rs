@@ -1,6 +1,7 @@
 use super::*;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
+use kfd_trace_common::limits::RING_BYTES;
 use std::path::Path;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {

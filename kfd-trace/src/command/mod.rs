@@ -3,6 +3,7 @@
 pub mod amd_log;
 pub mod daemon;
 pub mod doctor;
+pub mod driver_types;
 pub mod manual;
 pub mod metrics;
 pub mod ps;

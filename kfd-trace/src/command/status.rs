@@ -3,6 +3,7 @@
 use crate::events::decode::decode;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
+use crate::kernel::types::TypesSource;
 use crate::kernel::{Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
 use crate::model::missed::Missed;
 use crate::model::verdict::ProbeStatus;
@@ -32,8 +33,9 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
         Ok(tried) => (tried, None),
         Err(stop) => (Tried::default(), Some(stop)),
     };
-    let facts = facts(&preflight);
-    let Tried { probes, missed, losses, lost } = &tried;
+    let mut facts = facts(&preflight);
+    facts.extend(tried.types.iter().map(|types| ("types of the driver", types.to_string())));
+    let Tried { probes, missed, losses, lost, .. } = &tried;
     let report = Status { facts: &facts, findings: &found, probes, missed, losses, lost };
     let mut out = io::stdout().lock();
     let written = if json { status::json(&mut out, &report) } else { status::text(&mut out, &report) };
@@ -54,6 +56,7 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
 /// Probes, and what the kernel skipped of each while it was attached.
 #[derive(Default)]
 struct Tried {
+    types: Option<TypesSource>,
     probes: Vec<ProbeStatus>,
     missed: BTreeMap<ProbeId, Missed>,
     /// Other losses of each, by cause.
@@ -65,12 +68,7 @@ struct Tried {
 fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     let kernel =
         Kernel::read(roots).map_err(|error| Stop::failed(crate::tracer::preflight::chain(&error)))?;
-    found.extend(kernel.btf_problems.iter().map(|problem| Finding {
-        severity: FindingSeverity::Limits,
-        what: problem.clone(),
-        consequence: "its types are not known",
-        remedy: "see below for what that hides",
-    }));
+    found.extend(kernel.types_findings());
     found.extend(Some(kernel.symbols.malformed_lines()).filter(|lines| *lines > 0).map(|lines| Finding {
         severity: FindingSeverity::Limits,
         what: format!("{lines} lines of kallsyms are no symbols"),
@@ -93,7 +91,13 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
         counted(&mut session).map_err(|error| Stop::failed(crate::tracer::preflight::chain(&error)))?;
     let (missed, (tables, undecoded)) = (session.missed(), counted);
     let losses = missed.keys().map(|probe| (*probe, tables.losses_of(*probe, &undecoded))).collect();
-    Ok(Tried { probes: session.probes().to_vec(), missed, losses, lost: tables.missing(&undecoded) })
+    Ok(Tried {
+        types: Some(kernel.types),
+        probes: session.probes().to_vec(),
+        missed,
+        losses,
+        lost: tables.missing(&undecoded),
+    })
 }
 
 /// What the programs could not do or send, and which of their records cannot be decoded. What the kernel

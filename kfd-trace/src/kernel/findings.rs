@@ -1,6 +1,7 @@
 //! Conclusions from a preflight: one line per limit on what can be seen. Pure.
 
 use super::preflight::{Capability, DriverForm, INITIAL_PID_NAMESPACE, Lockdown, Preflight};
+use super::types::TypesSource;
 use std::fmt;
 
 /// Worst first, so that a sorted list starts with what matters.
@@ -48,8 +49,6 @@ pub fn findings(seen: &Preflight) -> Vec<Finding> {
         lockdown(seen),
         kprobes(seen),
         ftrace(seen),
-        vmlinux_btf(seen),
-        amdgpu_btf(seen),
         perf_events(seen),
         addresses(seen),
         memlock(seen),
@@ -177,29 +176,28 @@ fn ftrace(seen: &Preflight) -> Option<Finding> {
     )
 }
 
-fn vmlinux_btf(seen: &Preflight) -> Option<Finding> {
-    if seen.vmlinux_btf {
-        return None;
-    }
-    finding(
-        FindingSeverity::Limits,
-        "no BTF of the kernel (kernel/btf/vmlinux in sysfs)",
-        "only ioctls are traced: no field of a kernel structure can be read",
-        "use a kernel with CONFIG_DEBUG_INFO_BTF",
-    )
-}
-
-fn amdgpu_btf(seen: &Preflight) -> Option<Finding> {
-    let is_module = matches!(seen.driver, DriverForm::Module { .. });
-    if seen.amdgpu_btf || !is_module || !seen.vmlinux_btf {
-        return None;
-    }
-    finding(
-        FindingSeverity::Limits,
-        "no BTF of the amdgpu module (kernel/btf/amdgpu in sysfs)",
-        "only ioctls are traced: no field of a driver structure can be read",
-        "use a kernel with CONFIG_DEBUG_INFO_BTF_MODULES; a DKMS driver gets BTF when it is built beside vmlinux",
-    )
+/// What of the kernel's and the driver's types is missing. `problems`: types that exist and could not be used.
+#[must_use]
+pub fn types(has_vmlinux: bool, driver: &TypesSource, problems: &[String]) -> Vec<Finding> {
+    let unusable = problems.iter().filter_map(|problem| {
+        finding(FindingSeverity::Limits, problem.clone(), "it is left out", "see docs/driver-types.md")
+    });
+    let missing = match (has_vmlinux, driver) {
+        (_, TypesSource::None) => finding(
+            FindingSeverity::Limits,
+            "no types of the driver (no BTF of the amdgpu module, and no file for it)",
+            "only ioctls are traced: no field of a driver structure can be read",
+            "run `kfd-trace driver-types` on the host where the driver was built, once per driver version and kernel",
+        ),
+        (false, _) => finding(
+            FindingSeverity::Limits,
+            "no types of the kernel (no kernel/btf/vmlinux in sysfs, and none in the driver's file)",
+            "only ioctls are traced: no field of a kernel structure can be read",
+            "run `kfd-trace driver-types`, or use a kernel with CONFIG_DEBUG_INFO_BTF",
+        ),
+        (true, _) => None,
+    };
+    missing.into_iter().chain(unusable).collect()
 }
 
 fn addresses(seen: &Preflight) -> Option<Finding> {

@@ -105,6 +105,12 @@ impl Kernel {
         Ok(Kernel { symbols, vmlinux_btf, amdgpu_btf, types, release, preflight, btf_problems })
     }
 
+    /// What of the types is missing, or could not be used.
+    #[must_use]
+    pub fn types_findings(&self) -> Vec<Finding> {
+        findings::types(self.vmlinux_btf.is_some(), &self.types, &self.btf_problems)
+    }
+
     /// The offsets of `fields` in this kernel.
     #[must_use]
     pub fn offsets(&self, fields: &[Field]) -> Offsets {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Everything that depends on the layout of this kernel's structures.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// Offset by global (`kfd_trace_common::offset`), or why it is not known.
     pub fields: BTreeMap<&'static str, Result<u32, String>>,
@@ -25,6 +25,9 @@ pub struct Facts {
     pub misses: Option<InfoLayout>,
     /// Where the driver records which MQD functions its GPUs use; `None` if unknown.
     pub mqds: Option<MqdWalk>,
+    /// Number of parameters of `kfd_process_evict_queues`: with three, as ROCm's driver has them, the trigger is the
+    /// third. `None` if unknown.
+    pub evict_parameters: Option<usize>,
     /// Bytes of an ioctl's arguments in this kernel, by number; empty without the driver's BTF.
     pub ioctl_sizes: BTreeMap<u8, u32>,
     /// `system:name` of the tracepoints of this kernel; empty unless they were searched for.
@@ -48,6 +51,7 @@ impl Facts {
         // If the structure is larger than the record, its tail is not recorded.
         let most = u32::try_from(PROPERTIES_LEN).unwrap_or(u32::MAX);
         facts.mqds = MqdWalk::find(kernel);
+        facts.evict_parameters = btf.parameters("kfd_process_evict_queues");
         facts.properties_bytes = btf.size_of("queue_properties").unwrap_or(0).min(most);
         let place = |member: &str| {
             let member = btf.offset_of("queue_properties", member).ok()?;

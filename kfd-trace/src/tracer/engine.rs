@@ -119,6 +119,10 @@ impl Tracer {
     pub(crate) fn probe(&self) -> Result<AttachedSession, Stop> {
         let request = &self.request;
         let (kernel, mut facts) = preflight::read(&request.roots)?;
+        log::info!("types of the driver: {}", kernel.types);
+        for finding in kernel.types_findings() {
+            say(finding);
+        }
         if request.choice.tracepoints {
             facts = facts.with_tracepoints(&request.roots.sysfs);
         }

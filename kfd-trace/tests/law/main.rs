@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The top modules of the crate, lowest first, each with its purpose. docs/architecture.md has the same list.
-const LAYERS: [(&str, &str); 16] = [
+const LAYERS: [(&str, &str); 17] = [
     ("model", "what KFD is, as plain data"),
     ("text", "text for people: times, errnos, tables, control characters"),
     ("kernel", "what this kernel is and offers: symbols, types, offsets, capabilities"),
@@ -22,6 +22,7 @@ const LAYERS: [(&str, &str); 16] = [
     ("doctor", "each view of a node in, a diagnosis out"),
     ("runtime", "the process: standard streams, signals, capabilities, exit codes"),
     ("log_files", "logs of AMD_LOG_LEVEL from files and pipes"),
+    ("driver_types", "types of a driver without BTF, from its source"),
     ("tracer", "the engine: probes, driver, lists and samples keep the state true"),
     ("serve", "HTTP: routes, answers, TLS and passwords"),
     ("cli", "the command line"),

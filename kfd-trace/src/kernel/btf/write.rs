@@ -48,17 +48,29 @@ impl BtfWriter {
 
     /// Members are (name, type, offset in bits).
     pub(crate) fn strukt(&mut self, name: &str, size: u32, members: &[(&str, u32, u32)]) -> u32 {
-        self.composite(name, 4, false, size, members)
+        self.composite_of(name, 4, false, size, members)
     }
 
+    /// A structure or union; the upper 8 bits of an offset are the width of a bitfield, 0 for others.
+    pub(crate) fn composite(
+        &mut self,
+        name: &str,
+        union: bool,
+        size: u32,
+        members: &[(&str, u32, u32)],
+    ) -> u32 {
+        self.composite_of(name, if union { 5 } else { 4 }, true, size, members)
+    }
+
+    #[cfg(test)]
     pub(crate) fn union(&mut self, name: &str, size: u32, members: &[(&str, u32, u32)]) -> u32 {
-        self.composite(name, 5, false, size, members)
+        self.composite_of(name, 5, false, size, members)
     }
 
     /// As `strukt`, with bitfields: the upper 8 bits of an offset are a width.
     #[cfg(test)]
     pub(crate) fn packed(&mut self, name: &str, size: u32, members: &[(&str, u32, u32)]) -> u32 {
-        self.composite(name, 4, true, size, members)
+        self.composite_of(name, 4, true, size, members)
     }
 
     /// A function type: its result, and the types of its parameters.
@@ -76,6 +88,7 @@ impl BtfWriter {
         self.add(name, 12, 0, false, prototype, &[])
     }
 
+    #[cfg(test)]
     pub(crate) fn typedef(&mut self, name: &str, to: u32) -> u32 {
         self.add(name, 8, 0, false, to, &[])
     }
@@ -83,6 +96,12 @@ impl BtfWriter {
     #[cfg(test)]
     pub(crate) fn constant(&mut self, of: u32) -> u32 {
         self.add("", 10, 0, false, of, &[])
+    }
+
+    /// An enum of this many bytes, whose values are signed.
+    pub(crate) fn enumeration_of(&mut self, name: &str, size: u32, values: &[(&str, u32)]) -> u32 {
+        let words: Vec<u32> = values.iter().flat_map(|(name, value)| [self.string(name), *value]).collect();
+        self.add(name, 6, values.len(), true, size, &words)
     }
 
     pub(crate) fn enumeration(&mut self, name: &str, signed: bool, values: &[(&str, u32)]) -> u32 {
@@ -117,7 +136,7 @@ impl BtfWriter {
         Arc::new(Btf::parse(self.bytes(), None).unwrap())
     }
 
-    fn composite(
+    fn composite_of(
         &mut self,
         name: &str,
         kind: u32,

@@ -61,13 +61,25 @@ fn each_lack_has_its_line() {
     let locked = Preflight { lockdown: Some(Lockdown::Confidentiality), ..good() };
     assert_eq!(only(&locked).0, FindingSeverity::Blocks);
 
-    let (severity, line) = only(&Preflight { amdgpu_btf: false, ..good() });
-    assert_eq!(severity, FindingSeverity::Limits);
-    assert!(line.contains("no BTF of the amdgpu module") && line.contains("only ioctls are traced"));
-    assert!(only(&Preflight { vmlinux_btf: false, amdgpu_btf: false, ..good() }).1.contains("of the kernel"));
     assert!(only(&Preflight { kptr_restrict: Some(2), ..good() }).1.contains("kptr_restrict is 2"));
     assert_eq!(only(&Preflight { tracefs_mounted: Some(false), ..good() }).0, FindingSeverity::Note);
     assert_eq!(only(&Preflight { capabilities: None, ..good() }).0, FindingSeverity::Limits);
+}
+
+#[test]
+fn missing_types_name_the_command_that_makes_them() {
+    let lines = |has_vmlinux, source: &TypesSource, problems: &[String]| -> Vec<String> {
+        let found = types(has_vmlinux, source, problems);
+        assert!(found.iter().all(|finding| finding.severity == FindingSeverity::Limits));
+        found.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(lines(true, &TypesSource::Module, &[]), [""; 0]);
+    let file = TypesSource::File("/x.btf".into());
+    assert!(lines(false, &file, &[])[0].contains("no types of the kernel"));
+    let none = lines(true, &TypesSource::None, &["cannot use file /x.btf: damaged".to_owned()]);
+    assert!(none[0].contains("only ioctls are traced") && none[0].contains("run `kfd-trace driver-types`"));
+    assert!(none[1].contains("cannot use file /x.btf: damaged"));
+    assert_eq!(none.len(), 2);
 }
 
 #[test]

@@ -16,7 +16,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-pub(crate) use table::versions as table_versions;
 
 /// Where to look for types of a driver that has none of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]

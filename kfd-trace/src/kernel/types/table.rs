@@ -55,18 +55,11 @@ pub(super) fn types(version: &str, vmlinux: Option<&Btf>) -> Result<Vec<u8>, Str
         match differs(entry, vmlinux) {
             None => return Ok(written(entry)),
             Some(why) => {
-                refused = format!("the shipped table has driver {version}, but not on such a kernel: {why}")
+                refused = format!("the shipped table has driver {version}, but not on such a kernel: {why}");
             }
         }
     }
     Err(refused)
-}
-
-/// The versions in the table.
-pub(crate) fn versions() -> Vec<&'static str> {
-    let mut versions: Vec<&str> = TABLE.iter().flatten().map(|entry| entry.driver.as_str()).collect();
-    versions.dedup();
-    versions
 }
 
 fn differs(entry: &Entry, vmlinux: Option<&Btf>) -> Option<String> {
@@ -202,7 +195,6 @@ mod tests {
         assert_eq!(btf.size_of("queue_properties"), Ok(200));
         assert_eq!(btf.parameters("kfd_process_evict_queues"), Some(3));
         assert_eq!(btf.enum_values("kfd_queue_format").unwrap()[0], ("KFD_QUEUE_FORMAT_AQL".to_owned(), 1));
-        assert_eq!(versions(), ["6.0.5", "6.7.0", "6.12.12"]);
     }
 
     #[test]

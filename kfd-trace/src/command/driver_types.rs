@@ -1,0 +1,24 @@
+//! `kfd-trace driver-types`: types of a driver without BTF, made where it was built.
+
+use crate::driver_types::{self, Made, TypesOptions};
+use crate::kernel::Roots;
+use crate::runtime::exit::Stop;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// Makes a types file and prints where it is.
+///
+/// # Errors
+/// What is missing and what to install, or what failed.
+pub fn run(roots: &Roots, options: &TypesOptions) -> Result<(), Stop> {
+    let Made { path, driver, bytes, fields: (found, all) } =
+        driver_types::make(roots, Path::new("/"), options).map_err(Stop::failed)?;
+    let written = writeln!(
+        io::stdout().lock(),
+        "{}: {bytes} bytes, {found} of {all} fields, for {driver}\n\
+         kfd-trace takes it from {} on every node with this driver and kernel, or by --driver-btf.",
+        path.display(),
+        roots.types.folder.display(),
+    );
+    written.map_err(Stop::failed)
+}
