@@ -203,6 +203,8 @@ pub struct MqdWrite {
 pub mod trigger {
     /// By `kfd_dqm_evict_pasid` or `kfd_evict_process_device`: after a VM fault or a poisoned memory access.
     pub const FAULT: u32 = 0x100;
+    /// By `kfd_process_evict_queues`, of a driver where its trigger is not known to be.
+    pub const NOT_READ: u32 = 0x101;
     /// Restored, or not seen.
     pub const NONE: u32 = u32::MAX;
 }

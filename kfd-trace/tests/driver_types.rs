@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Kernels whose module has BTF to compare with.
-const WITH_BTF: [&str; 2] = ["6.1", "6.12"];
+const WITH_BTF: [&str; 3] = ["6.1", "6.12", "7.2"];
 
 fn series(name: &str) -> PathBuf {
     let fixtures = std::env::var_os("KFD_TRACE_FIXTURES").expect("KFD_TRACE_FIXTURES is set by cargo xtask");
@@ -48,8 +48,14 @@ fn same(found: &Facts, expected: &Facts, name: &str) {
     found.ioctl_sizes.retain(|ioctl, _| expected.ioctl_sizes.contains_key(ioctl));
     let lines = |facts: &Facts| format!("{facts:#?}").lines().map(str::to_owned).collect::<Vec<_>>();
     let (found_lines, expected_lines) = (lines(&found), lines(expected));
-    let differ: Vec<_> = found_lines.iter().zip(&expected_lines).filter(|(one, other)| one != other).collect();
-    assert!(found == *expected, "{name}: {} lines of {}, {differ:#?}", found_lines.len(), expected_lines.len());
+    let differ: Vec<_> =
+        found_lines.iter().zip(&expected_lines).filter(|(one, other)| one != other).collect();
+    assert!(
+        found == *expected,
+        "{name}: {} lines of {}, {differ:#?}",
+        found_lines.len(),
+        expected_lines.len()
+    );
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub(crate) mod soak;
 pub(crate) mod symbols;
 pub(crate) mod testbed;
 pub(crate) mod timing;
+pub(crate) mod types;
 pub(crate) mod userland;
 pub(crate) mod verdicts;
 pub(crate) mod vmlinux;

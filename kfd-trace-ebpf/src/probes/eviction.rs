@@ -16,6 +16,7 @@ use crate::kernel::{self, read};
 use crate::probes::device;
 use crate::processes::{self, Met};
 use crate::{counters, emit, losses, nested};
+use aya_ebpf::Global;
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
@@ -26,11 +27,21 @@ use kfd_trace_common::nested::Eviction as Slot;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{Eviction, trigger};
 
-/// `int kfd_process_evict_queues(struct kfd_process *p, uint32_t trigger)`
+/// Number of parameters of `kfd_process_evict_queues`.
+#[unsafe(no_mangle)]
+static EVICT_PARAMETERS: Global<u32> = Global::new(0);
+
+/// `int kfd_process_evict_queues(struct kfd_process *p, uint32_t trigger)`; ROCm's driver has `(p, bool force,
+/// uint32_t trigger)`, Linux 5.10 `(p)`.
 #[kprobe]
 pub(crate) fn evict_process(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::EvictProcess);
-    begin(ProbeId::EvictProcess, ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(trigger::NONE));
+    let trigger = match EVICT_PARAMETERS.load() {
+        2 => ctx.arg(1),
+        3 => ctx.arg(2),
+        _ => None,
+    };
+    begin(ProbeId::EvictProcess, ctx.arg(0).unwrap_or(0), trigger.unwrap_or(trigger::NOT_READ));
     0
 }
 

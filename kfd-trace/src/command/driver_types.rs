@@ -3,6 +3,7 @@
 use crate::driver_types::{self, Made, TypesOptions};
 use crate::kernel::Roots;
 use crate::runtime::exit::Stop;
+use crate::runtime::stderr::say;
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -11,8 +12,14 @@ use std::path::Path;
 /// # Errors
 /// What is missing and what to install, or what failed.
 pub fn run(roots: &Roots, options: &TypesOptions) -> Result<(), Stop> {
-    let Made { path, driver, bytes, fields: (found, all) } =
-        driver_types::make(roots, Path::new("/"), options).map_err(Stop::failed)?;
+    let made = driver_types::make(roots, Path::new("/"), options).map_err(|error| {
+        let mut lines = error.lines();
+        let first = lines.next().unwrap_or_default().to_owned();
+        // The end of what a build printed.
+        lines.for_each(say);
+        Stop::failed(first)
+    });
+    let Made { path, driver, bytes, fields: (found, all) } = made?;
     let written = writeln!(
         io::stdout().lock(),
         "{}: {bytes} bytes, {found} of {all} fields, for {driver}\n\

@@ -8,6 +8,8 @@ use super::find::{self, DriverSource, Layout};
 use super::{copy, wanted};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -37,9 +39,19 @@ pub(super) struct Build<'a> {
     pub(super) deadline: Instant,
 }
 
-/// User and group that the driver's scripts run as; `None` where this process has no root to give up.
+/// User and group that the driver's scripts run as; `None` where this process has no root to give up: it is an
+/// ordinary user, if only outside of its user namespace.
 pub(super) fn user() -> Option<(u32, u32)> {
-    rustix::process::geteuid().is_root().then_some(NOBODY)
+    let has_nobody = |map: &str| map.lines().any(|line| maps(line, NOBODY.0));
+    let is_root = rustix::process::geteuid().is_root();
+    let maps_users = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| has_nobody(&map));
+    (is_root && maps_users).then_some(NOBODY)
+}
+
+/// Whether a line of uid_map (user_namespaces(7): first id inside, first outside, how many) maps a user.
+fn maps(line: &str, user: u32) -> bool {
+    let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    matches!(*numbers, [inside, _, count] if (inside..inside.saturating_add(count)).contains(&user.into()))
 }
 
 impl Build<'_> {
@@ -65,9 +77,14 @@ impl Build<'_> {
             if Instant::now() < self.deadline { Ok(()) } else { Err(TIME_IS_OVER.to_owned()) }
         })?;
         let file = tree.join(self.folder()).join(NAME).with_extension("c");
-        fs::write(&file, wanted::source())
-            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        let cannot = |error: std::io::Error| format!("cannot write {}: {error}", file.display());
+        fs::write(&file, wanted::source()).map_err(cannot)?;
         copy::own(&file, user())?;
+        // Older kbuilds make only what a Makefile has among its targets.
+        let makefile = file.with_file_name("Makefile");
+        let mut makefile = fs::OpenOptions::new().append(true).open(makefile).map_err(cannot)?;
+        writeln!(makefile, "\ntargets += {NAME}.o").map_err(cannot)?;
+        self.compiler()?;
         if let Layout::Dkms(version) = &self.source.layout {
             step("running the driver's own configuration step");
             self.run("the driver's configuration step", &self.script(&tree, version, CONFIGURE))?;
@@ -79,6 +96,35 @@ impl Build<'_> {
         }
         let object = file.with_extension("o");
         fs::read(&object).map_err(|error| format!("the build made no {}: {error}", object.display()))
+    }
+
+    /// Finds the compiler that the headers name. Where only another version is installed, it gets that name for this
+    /// build.
+    fn compiler(&self) -> Result<(), String> {
+        let [probe, bin] = ["probe", "bin"].map(|name| self.work.join(name));
+        let cannot = |error: std::io::Error| format!("cannot ask for the compiler: {error}");
+        for folder in [&probe, &bin] {
+            fs::create_dir(folder).map_err(cannot)?;
+            copy::own(folder, user())?;
+        }
+        fs::write(probe.join("Makefile"), "$(info kfd-trace-compiler=$(CC))\n").map_err(cannot)?;
+        let words = ["make", "-C", &self.headers.display().to_string(), &format!("M={}", probe.display())];
+        // It makes nothing, and may fail for that reason.
+        let asked = self.run("asking for the compiler", &words.map(str::to_owned));
+        let printed = fs::read(self.work.join("log")).unwrap_or_default();
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        let named = printed.lines().find_map(|line| line.strip_prefix("kfd-trace-compiler="));
+        // `ccache gcc`: the last word is the compiler.
+        let named = named.and_then(|words| words.split_whitespace().next_back()).map(Path::new);
+        let named = named.and_then(Path::file_name).and_then(|name| name.to_str());
+        let Some(named) = named else { return asked };
+        let path: Vec<PathBuf> = std::env::split_paths(PATH).collect();
+        let compiler = find::compiler(&path, named)?;
+        if !find::is_there(&path, named) {
+            log::warn!("{named} is not installed: {} takes its place", compiler.display());
+            symlink(&compiler, bin.join(named)).map_err(cannot)?;
+        }
+        Ok(())
     }
 
     /// The copy: where DKMS would build, since the driver's scripts name that folder.
@@ -132,7 +178,7 @@ impl Build<'_> {
             format!("FULL_AMD_PATH={}", tree.display()),
             format!("KCFLAGS={}", self.flags()),
         ];
-        if find::compiler(self.headers) == "clang" {
+        if find::is_clang(self.headers) {
             command.push("LLVM=1".to_owned());
         }
         command.push(format!("{NAME}.o"));
@@ -143,11 +189,8 @@ impl Build<'_> {
     fn flags(&self) -> String {
         let reduced = fs::read_to_string(self.headers.join("include/config/auto.conf"))
             .is_ok_and(|text| text.contains("CONFIG_DEBUG_INFO_REDUCED=y"));
-        let all = if reduced && find::compiler(self.headers) == "gcc" {
-            " -femit-struct-debug-detailed=any"
-        } else {
-            ""
-        };
+        let all =
+            if reduced && !find::is_clang(self.headers) { " -femit-struct-debug-detailed=any" } else { "" };
         format!("-g -gdwarf-4 -Wno-error{all}")
     }
 
@@ -159,9 +202,10 @@ impl Build<'_> {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            .current_dir(self.tree())
+            .current_dir(self.work)
             .env_clear()
-            .envs([("PATH", PATH), ("LC_ALL", "C")])
+            .env("PATH", format!("{}:{PATH}", self.work.join("bin").display()))
+            .env("LC_ALL", "C")
             .env("HOME", self.work)
             .env("TMPDIR", self.work)
             .stdin(Stdio::null())
@@ -174,7 +218,7 @@ impl Build<'_> {
         let child = command.spawn().map_err(cannot)?;
         match wait(child, self.deadline)? {
             true => Ok(()),
-            false => Err(format!("{what} failed:\n{}", end_of(&log))),
+            false => Err(format!("{what} failed; above is the end of what it printed\n{}", end_of(&log))),
         }
     }
 }
@@ -234,7 +278,6 @@ mod tests {
         // Another user's scripts must reach it.
         copy::own(work.path(), user()).unwrap();
         let source = DriverSource { folder: PathBuf::new(), layout: Layout::InTree };
-        fs::create_dir(work.path().join("amd")).unwrap();
         let build = Build {
             source: &source,
             headers: Path::new("/nowhere"),
@@ -252,7 +295,10 @@ mod tests {
     fn a_failure_shows_the_end_of_what_was_printed() {
         assert_eq!(run(&["sh", "-c", "id -u | grep -qv '^0$'"], LONG), Ok(()), "never as root");
         let why = run(&["sh", "-c", "seq 1 40; exit 3"], LONG).unwrap_err();
-        assert!(why.starts_with("it failed:\n29\n") && why.ends_with("\n40"), "{why}");
+        assert!(
+            why.starts_with("it failed; above") && why.contains("\n29\n30") && why.ends_with("\n40"),
+            "{why}"
+        );
     }
 
     #[test]
@@ -260,6 +306,13 @@ mod tests {
         let begin = Instant::now();
         let why = run(&["sh", "-c", "sleep 600 & sleep 600"], Duration::from_millis(200)).unwrap_err();
         assert!(why.contains("--timeout") && begin.elapsed() < LONG, "{why}");
+    }
+
+    #[test]
+    fn nobody_is_a_user_where_the_namespace_has_it() {
+        assert!(maps("         0          0 4294967295", NOBODY.0));
+        assert!(!maps("0 1000 1", NOBODY.0) && !maps("", NOBODY.0));
+        assert!(maps("65534 1000 1", NOBODY.0));
     }
 
     #[test]

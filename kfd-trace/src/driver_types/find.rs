@@ -144,6 +144,8 @@ pub(super) fn headers(
         (None, Some(release)) => root.join("lib/modules").join(release).join("build"),
         (None, None) => return Err("this kernel does not report its release: give --headers DIR".to_owned()),
     };
+    // The build has another working folder.
+    let folder = fs::canonicalize(&folder).unwrap_or(folder);
     if !folder.join("Makefile").is_file() {
         let name = release.unwrap_or("of that kernel");
         return Err(format!(
@@ -161,34 +163,51 @@ pub(super) fn headers(
     release.map(|release| (folder, release)).ok_or_else(|| format!("{}: no UTS_RELEASE", file.display()))
 }
 
-/// Programs that a build needs, and where they are missing what to install.
+/// Whether a program of this name is in one of the folders.
+pub(super) fn is_there(path: &[PathBuf], name: &str) -> bool {
+    path.iter().any(|folder| folder.join(name).is_file())
+}
+
+/// Programs that a build needs besides a compiler.
 ///
 /// # Errors
 /// One line that names all missing ones.
-pub(super) fn programs(path: &[PathBuf], compiler: &str) -> Result<(), String> {
-    // Distributions name compilers by version, too: `gcc-12`.
-    let is_it = |entry: fs::DirEntry, name: &str| {
-        let file = entry.file_name();
-        let rest = file.to_str().and_then(|file| file.strip_prefix(name)).map(str::to_owned);
-        rest.is_some_and(|rest| rest.is_empty() || name == compiler && rest.starts_with('-'))
-    };
-    let is_there = |name: &str| {
-        let entries = path.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-        entries.filter_map(Result::ok).any(|entry| is_it(entry, name))
-    };
-    let missing: Vec<&str> = ["bash", "make", compiler].into_iter().filter(|name| !is_there(name)).collect();
+pub(super) fn programs(path: &[PathBuf]) -> Result<(), String> {
+    let missing: Vec<&str> = ["bash", "make"].into_iter().filter(|name| !is_there(path, name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
     Err(format!("{} not found: install {}", missing.join(" and "), missing.join(" ")))
 }
 
-/// The compiler that a kernel was built with, by its configuration.
-pub(super) fn compiler(headers: &Path) -> &'static str {
+/// The program to run where the kernel's build runs `named`: itself, or another version of it, which gives
+/// structures the same layout. By its full path.
+///
+/// # Errors
+/// One line: no compiler is installed.
+pub(super) fn compiler(path: &[PathBuf], named: &str) -> Result<PathBuf, String> {
+    let family = if named.contains("clang") { "clang" } else { "gcc" };
+    let exact = [named, family].into_iter().flat_map(|name| path.iter().map(move |folder| folder.join(name)));
+    let is_version = |file: &Path| {
+        let rest = file.file_name().and_then(|name| name.to_str()?.strip_prefix(family)?.strip_prefix('-'));
+        rest.is_some_and(|rest| {
+            !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        })
+    };
+    let entries = path.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().filter_map(Result::ok);
+    let versions = entries.map(|entry| entry.path()).filter(|file| is_version(file));
+    exact
+        .filter(|file| file.is_file())
+        .chain(versions)
+        .next()
+        .ok_or_else(|| format!("no compiler ({named}, or another {family}): install {named}"))
+}
+
+/// Whether clang built a kernel: its own options are then needed.
+pub(super) fn is_clang(headers: &Path) -> bool {
     let text = fs::read_to_string(headers.join(".config"))
         .or_else(|_| fs::read_to_string(headers.join("include/config/auto.conf")));
-    let is_clang = text.is_ok_and(|text| text.lines().any(|line| line == "CONFIG_CC_IS_CLANG=y"));
-    if is_clang { "clang" } else { "gcc" }
+    text.is_ok_and(|text| text.lines().any(|line| line == "CONFIG_CC_IS_CLANG=y"))
 }
 
 #[cfg(test)]
@@ -281,26 +300,34 @@ mod tests {
     fn missing_programs_are_one_line() {
         let host = host();
         let path = [host.0.path().join("bin")];
-        assert_eq!(
-            programs(&path, "gcc").unwrap_err(),
-            "bash and make and gcc not found: install bash make gcc"
-        );
-        for name in ["bash", "make", "gcc"] {
+        assert_eq!(programs(&path).unwrap_err(), "bash and make not found: install bash make");
+        for name in ["bash", "make"] {
             host.put(&format!("bin/{name}"), "");
         }
-        assert_eq!(programs(&path, "gcc"), Ok(()));
-        assert!(programs(&path, "clang").unwrap_err().contains("install clang"));
-        host.put("bin/clang-19", "");
-        assert_eq!(programs(&path, "clang"), Ok(()));
+        assert_eq!(programs(&path), Ok(()));
     }
 
     #[test]
-    fn the_compiler_is_that_of_the_configuration() {
+    fn another_version_of_the_compiler_will_do() {
         let host = host();
-        assert_eq!(compiler(host.0.path()), "gcc");
+        let path = [host.0.path().join("bin")];
+        host.put("bin/gcc-ar-12", "");
+        let why = compiler(&path, "gcc-10").unwrap_err();
+        assert_eq!(why, "no compiler (gcc-10, or another gcc): install gcc-10");
+        for better in ["gcc-12", "gcc", "gcc-10"] {
+            let file = host.put(&format!("bin/{better}"), "");
+            assert_eq!(compiler(&path, "gcc-10"), Ok(file));
+        }
+        assert!(compiler(&path, "clang-19").unwrap_err().contains("install clang-19"));
+    }
+
+    #[test]
+    fn the_configuration_says_who_built_the_kernel() {
+        let host = host();
+        assert!(!is_clang(host.0.path()));
         host.put("include/config/auto.conf", "CONFIG_CC_IS_CLANG=y\n");
-        assert_eq!(compiler(host.0.path()), "clang");
+        assert!(is_clang(host.0.path()));
         host.put(".config", "CONFIG_CC_IS_GCC=y\n");
-        assert_eq!(compiler(host.0.path()), "gcc");
+        assert!(!is_clang(host.0.path()));
     }
 }

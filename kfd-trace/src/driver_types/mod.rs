@@ -72,7 +72,7 @@ pub fn make(roots: &Roots, root: &Path, options: &TypesOptions) -> Result<Made, 
         None => DriverSource::search(root, &driver)?,
     };
     let path: Vec<PathBuf> = env::split_paths(build::PATH).collect();
-    find::programs(&path, find::compiler(&headers))?;
+    find::programs(&path)?;
     // Before minutes are spent.
     let output = output(options.output.as_deref(), &roots.types.folder, &name)?;
 

@@ -107,7 +107,7 @@ impl Trigger {
             4 => Trigger::CriuCheckpoint,
             5 => Trigger::CriuRestore,
             trigger::FAULT => Trigger::Fault,
-            trigger::NONE => return None,
+            trigger::NOT_READ | trigger::NONE => return None,
             other => Trigger::Unknown(other),
         })
     }
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_trigger_that_was_not_seen_is_none() {
-        assert_eq!(Trigger::from_raw(u32::MAX), None);
+        assert_eq!((Trigger::from_raw(u32::MAX), Trigger::from_raw(0x101)), (None, None));
         assert_eq!(Trigger::from_raw(2), Some(Trigger::Ttm));
         assert_eq!(Trigger::from_raw(9).map(Trigger::name), Some("unknown"));
     }

@@ -95,6 +95,12 @@ pub enum QueueType {
 }
 
 impl QueueType {
+    /// The type in the driver's own enum, which has the format of packets elsewhere.
+    #[must_use]
+    pub fn of_driver(self) -> Self {
+        if self == QueueType::ComputeAql { QueueType::Compute } else { self }
+    }
+
     /// Name in JSON and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -91,6 +91,7 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
     let others = [
         ("UPID_BYTES", facts.upid_bytes),
         ("PROPERTIES_BYTES", facts.properties_bytes),
+        ("EVICT_PARAMETERS", facts.evict_parameters.and_then(|count| count.try_into().ok()).unwrap_or(0)),
         ("TYPE_HIQ", facts.layout.raw_type(QueueType::Hiq).unwrap_or(ABSENT)),
         ("TYPE_DIQ", facts.layout.raw_type(QueueType::Diq).unwrap_or(ABSENT)),
         ("IOCTL_END", plan.ioctl_end),

@@ -6,6 +6,7 @@
 //! bounded, unreadable links end them and are counted, and the caller compares with sysfs. At the end it
 //! checks which of the GPUs found have a scheduler at work: differences there may be a change in progress.
 
+pub mod check;
 pub mod peek;
 
 use super::facts::Facts;
@@ -148,21 +149,43 @@ impl Walk {
     /// Walks the table once.
     pub fn run(&self, memory: &mut impl KernelMemory) -> DriverTable {
         let (mut entries, mut met) = (Vec::new(), Met::default());
-        for bucket in 0..self.buckets {
-            // struct hlist_head { struct hlist_node *first; }, struct hlist_node { next, pprev }
-            let head = self.table + bucket * 8;
-            for node in self.chain(memory, head, 0, &mut met) {
-                let process = node.wrapping_sub(self.process_hash);
-                match self.process(memory, process, &mut met) {
-                    Some(entry) => entries.push(entry),
-                    None => met.broken += 1,
-                }
+        for process in self.table(memory, &mut met) {
+            match self.process(memory, process, &mut met) {
+                Some(entry) => entries.push(entry),
+                None => met.broken += 1,
             }
         }
         entries.sort_by_key(|entry| entry.process.tgid);
         let at_work = met.devices.iter().filter(|(device, _)| self.is_at_work(memory, **device));
         let at_work = at_work.map(|(_, gpu_id)| *gpu_id).collect();
         DriverTable { entries, broken: met.broken, at_work }
+    }
+
+    /// Addresses of all processes.
+    fn table(&self, memory: &mut impl KernelMemory, met: &mut Met) -> Vec<u64> {
+        let mut found = Vec::new();
+        for bucket in 0..self.buckets {
+            // struct hlist_head { struct hlist_node *first; }, struct hlist_node { next, pprev }
+            let nodes = self.chain(memory, self.table + bucket * 8, 0, met);
+            found.extend(nodes.into_iter().map(|node| node.wrapping_sub(self.process_hash)));
+        }
+        found
+    }
+
+    /// Addresses of the queues of a process.
+    fn queues(&self, memory: &mut impl KernelMemory, process: u64, met: &mut Met) -> Vec<u64> {
+        let head = process + self.process_queues;
+        let mut queues = Vec::new();
+        // struct list_head { next, prev }: circular, so it ends at its head.
+        for node in self.chain(memory, head, head, met) {
+            match word(memory, node.wrapping_sub(self.node_list).wrapping_add(self.node_queue)) {
+                // A kernel queue (DIQ) has kq instead of q.
+                Some(0) => {}
+                Some(queue) => queues.push(queue),
+                None => met.broken += 1,
+            }
+        }
+        queues
     }
 
     /// The lock of its scheduler is held. If it cannot be read, the answer is no.
@@ -203,18 +226,10 @@ impl Walk {
         let pasid = self.pasid.and_then(|offset| half(memory, process + offset)).unwrap_or(0);
         let context_id = self.context_id.and_then(|offset| quarter(memory, process + offset));
         let context_id = context_id.map(u32::from).and_then(secondary);
-        let head = process + self.process_queues;
         let mut queues = Vec::new();
-        // struct list_head { next, prev }: circular, so it ends at its head.
-        for node in self.chain(memory, head, head, met) {
-            let node = node.wrapping_sub(self.node_list);
-            match word(memory, node + self.node_queue) {
-                // A kernel queue (DIQ) has kq instead of q.
-                Some(0) => {}
-                Some(queue) => match self.queue(memory, queue, met) {
-                    Some(queue) => queues.push(queue),
-                    None => met.broken += 1,
-                },
+        for queue in self.queues(memory, process, met) {
+            match self.queue(memory, queue, met) {
+                Some(queue) => queues.push(queue),
                 None => met.broken += 1,
             }
         }

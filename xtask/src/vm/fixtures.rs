@@ -6,8 +6,8 @@ use crate::apt::Apt;
 use crate::run::{note, size, step};
 use crate::vm::kernels::{self, Kernel};
 use crate::vm::series::Series;
-use crate::vm::{modules, symbols, vmlinux};
-use crate::{lock, paths};
+use crate::vm::{modules, symbols, types, vmlinux};
+use crate::{build, lock, paths};
 use anyhow::{Context as _, Result, bail};
 use object::{Object as _, ObjectSection as _};
 use std::fs;
@@ -41,6 +41,13 @@ pub(crate) fn fixtures() -> Result<PathBuf> {
         write_all(&kernel, &partial).with_context(|| format!("fixtures of {}", kernel.release))?;
         put(&partial, ".made-for", key.as_bytes())?;
         fs::rename(&partial, &dir).with_context(|| format!("cannot place {}", dir.display()))?;
+    }
+    let tracer = build::build()?;
+    for series in Series::ALL {
+        let kernel = kernels::fetch(&apt, series)?;
+        let types = types::file(&apt, &kernel, &tracer)?;
+        let to = root.join(series.name()).join("types.btf");
+        fs::copy(&types, &to).with_context(|| format!("cannot write {}", to.display()))?;
     }
     note(format!("fixtures in {}", root.display()));
     Ok(root)

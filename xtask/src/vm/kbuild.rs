@@ -65,18 +65,9 @@ pub(crate) fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
         [headers, driver, module].map(Path::to_owned)
     };
     let [seen_headers, seen_driver, seen_module] = seen;
-    let (release, src) = (&kernel.release, Path::new("usr/src"));
-    let flavour = src.join(format!("linux-headers-{release}"));
-    let tree = seen_headers.join(&flavour);
-    let common = seen_headers.join(src).join(common_headers(release));
-    // The flavour's package names its sibling from the root of the file system. Written at each run: the
-    // checkout may have moved.
-    let makefile = format!("KBUILD_OUTPUT={}\ninclude {}/Makefile\n", tree.display(), common.display());
-    fs::write(headers.join(flavour).join("Makefile"), makefile)
-        .context("cannot point the headers at each other")?;
-
+    point(headers, &kernel.release, &seen_headers)?;
     let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    command.arg("-C").arg(tree).arg(format!("-j{jobs}"));
+    command.arg("-C").arg(tree(&seen_headers, &kernel.release)).arg(format!("-j{jobs}"));
     command.arg(format!("M={}", seen_module.display()));
     command.arg(format!("AMD={}", seen_driver.join(AMD).display()));
     // The module's own BTF is not used, and making it would require pahole.
@@ -84,6 +75,43 @@ pub(crate) fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
     // A cargo-set jobserver or flags of the caller must not reach kbuild.
     command.env_remove("MAKEFLAGS").env_remove("CARGO_MAKEFLAGS").env_remove("CFLAGS");
     Ok(command)
+}
+
+/// `kfd-trace driver-types` for one kernel, ready to run: in the folder of the module, which has the program and
+/// `amdgpu.ko`, and gets `types.btf`.
+pub(crate) fn driver_types(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
+    let Folders { headers, driver, module } = *folders;
+    point(
+        headers,
+        &kernel.release,
+        if kernel.series.newer_kbuild() { Path::new(MOUNTED[0]) } else { headers },
+    )?;
+    let (mut command, [headers, driver, module]) = if kernel.series.newer_kbuild() {
+        let mut command = enter(&root()?, [headers, driver, module]);
+        command.arg("/module/kfd-trace");
+        (command, MOUNTED.map(PathBuf::from))
+    } else {
+        (Command::new(module.join("kfd-trace")), [headers, driver, module].map(Path::to_owned))
+    };
+    command.env("TMPDIR", &module).arg("driver-types");
+    command.arg("--source").arg(driver).arg("--headers").arg(tree(&headers, &kernel.release));
+    command.arg("--module").arg(module.join("amdgpu.ko")).arg("--output").arg(module.join("types.btf"));
+    Ok(command)
+}
+
+/// The folder of a flavour's headers below the root of the unpacked packages.
+fn tree(headers: &Path, release: &str) -> PathBuf {
+    headers.join("usr/src").join(format!("linux-headers-{release}"))
+}
+
+/// The flavour's package names its sibling from the root of the file system. `seen`: where the root of the
+/// packages is during the build. Written at each run: the checkout may have moved.
+fn point(headers: &Path, release: &str, seen: &Path) -> Result<()> {
+    let common = seen.join("usr/src").join(common_headers(release));
+    let makefile =
+        format!("KBUILD_OUTPUT={}\ninclude {}/Makefile\n", tree(seen, release).display(), common.display());
+    fs::write(tree(headers, release).join("Makefile"), makefile)
+        .context("cannot point the headers at each other")
 }
 
 /// Runs the command added to it inside `root`. A user who is not root becomes so in a user namespace.

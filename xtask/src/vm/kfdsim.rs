@@ -43,7 +43,7 @@ pub(crate) fn build(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
 }
 
 /// Headers of the flavour, the common ones and kbuild's tools, unpacked as dpkg would under `/`.
-fn headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
+pub(crate) fn headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     let (release, version) = (&kernel.release, &kernel.version);
     let tree = paths::cache().join("headers").join(format!("{release}_{version}"));
     if !tree.exists() {
@@ -65,29 +65,32 @@ fn headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// The driver's private headers: `drivers/gpu/drm/**/*.h` of Debian's source package, below the root of the
+/// The driver's private headers and Makefiles: `drivers/gpu/drm/**/*.h` and `.../amd/**/Makefile` of Debian's source package, below the root of the
 /// kernel's sources. Without the lists of registers, nine tenths of them all, which kfdsim does not include.
-fn driver_headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
+pub(crate) fn driver_headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     let (series, version) = (kernel.series.name(), &kernel.version);
     let tree = paths::cache().join("source").join(version);
-    if !tree.exists() {
+    // One without Makefiles was made by an older xtask.
+    if !tree.join(kbuild::AMD).join("amdgpu/Makefile").exists() {
+        let _ = fs::remove_dir_all(&tree);
         step(format!("fetching driver headers of {version}"));
         let deb = apt.download(&format!("linux-source-{series}"), version)?;
         let partial = tree.with_extension("partial");
         let _ = fs::remove_dir_all(&partial);
         fs::create_dir_all(&partial).with_context(|| format!("cannot make {}", partial.display()))?;
         let archive = format!("./usr/src/linux-source-{series}.tar.xz");
-        let pattern = format!("linux-source-{series}/drivers/gpu/drm/*.h");
+        let patterns =
+            ["*.h", "amd/*Makefile"].map(|end| format!("linux-source-{series}/drivers/gpu/drm/{end}"));
         // Two archives deep, and only a hundredth of it is needed: nothing else is written to disk.
         let script = "set -o pipefail; dpkg-deb --fsys-tarfile \"$1\" | tar -xO \"$2\" | \
-                      tar -xJ -C \"$3\" --strip-components=1 --exclude='*/asic_reg' --wildcards \"$4\"";
+                      tar -xJ -C \"$3\" --strip-components=1 --exclude='*/asic_reg' --wildcards \"$4\" \"$5\"";
         run::output(
             Command::new("bash")
                 .args(["-c", script, "bash"])
                 .arg(&deb)
                 .arg(archive)
                 .arg(&partial)
-                .arg(pattern),
+                .args(patterns),
         )?;
         fs::rename(&partial, &tree).with_context(|| format!("cannot place {}", tree.display()))?;
         fs::remove_file(&deb).with_context(|| format!("cannot delete {}", deb.display()))?;

@@ -5,6 +5,7 @@
 //! Format: Documentation/bpf/btf.rst.
 
 mod error;
+mod order;
 mod parse;
 mod path;
 #[cfg(test)]

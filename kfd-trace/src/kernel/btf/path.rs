@@ -167,7 +167,7 @@ impl Btf {
     }
 
     /// The type behind typedefs, qualifiers and tags.
-    fn resolve(&self, id: u32) -> Result<Type, BtfError> {
+    pub(super) fn resolve(&self, id: u32) -> Result<Type, BtfError> {
         let mut found = self.type_of(id)?;
         for _ in 0..MAX_CHAIN {
             match found.kind {
@@ -184,7 +184,7 @@ impl Btf {
         Err(BtfError::TooDeep { id })
     }
 
-    fn size(&self, found: &Type, depth: usize) -> Result<u32, BtfError> {
+    pub(super) fn size(&self, found: &Type, depth: usize) -> Result<u32, BtfError> {
         match found.kind {
             BtfKind::Int
             | BtfKind::Struct

@@ -5,12 +5,13 @@
 //! are checked against the running driver before anything that rests on them is shown (`probes/walk/check.rs`).
 
 mod identity;
-mod table;
+pub(crate) mod table;
 
 use super::Roots;
 use super::btf::Btf;
 pub use identity::DriverIdentity;
 pub(crate) use identity::build_id;
+use kfd_trace_common::offset::{FIELDS, Object};
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
@@ -119,7 +120,7 @@ impl Search<'_> {
         let refuted = self.places.refuted.iter().find(|(other, _)| *other == source);
         let usable = match refuted {
             Some((_, why)) => Err(format!("the driver contradicts it: {why}")),
-            None => read,
+            None => read.and_then(|btf| ordered(&btf).map(|()| btf)),
         };
         match usable {
             Ok(btf) => Some((btf, source)),
@@ -177,6 +178,19 @@ impl Search<'_> {
             read => self.take(read, TypesSource::Table(version.to_owned())),
         }
     }
+}
+
+/// Whether the structures that are read can be what a compiler made.
+pub(crate) fn ordered(btf: &Btf) -> Result<(), String> {
+    let of_fields = FIELDS.iter().filter(|field| field.object == Object::Amdgpu);
+    let named = of_fields.flat_map(|field| field.paths).map(|(structure, _)| *structure);
+    let others = ["queue_properties", "process_queue_manager", "process_queue_node", "mqd_manager"];
+    for structure in named.chain(others) {
+        if let Ok(Some(member)) = btf.misplaced(structure) {
+            return Err(format!("{member} is not where a compiler would put it"));
+        }
+    }
+    Ok(())
 }
 
 /// At most this many files of a folder are read.

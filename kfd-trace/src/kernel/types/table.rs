@@ -29,8 +29,8 @@ struct Entry {
 struct Structure {
     /// Bytes; 0 if it is not known.
     size: u32,
-    /// By path (`cu_mask.count`).
-    members: BTreeMap<String, (u32, Kind)>,
+    /// Path (`cu_mask.count`), offset and kind, in the order of their declaration.
+    members: Vec<(String, u32, Kind)>,
 }
 
 /// Bytes, or the name of a structure of the table.
@@ -89,6 +89,9 @@ fn written(entry: &Entry) -> Vec<u8> {
     types.bytes()
 }
 
+/// A member below its outer one: path, type, and offset in the structure.
+type Part<'a> = (&'a str, u32, u32);
+
 /// Writes a structure after those that its members name.
 fn structure(
     types: &mut BtfWriter,
@@ -102,30 +105,33 @@ fn structure(
     }
     let Structure { size, members } = entry.structures.get(name)?;
     // Members of one inner structure (`cu_mask.count`, `cu_mask.ptr`) are together in a part of its own.
-    let mut own = Vec::new();
-    let mut inner: BTreeMap<&str, Vec<(&str, u32, u32)>> = BTreeMap::new();
-    for (path, (offset, kind)) in members {
+    let mut parts: Vec<(&str, Vec<Part<'_>>)> = Vec::new();
+    for (path, offset, kind) in members {
         let id = match kind {
             Kind::Bytes(bytes) => bytes_of(types, word, *bytes),
             Kind::Structure(other) => structure(types, word, entry, other, written)?,
         };
-        match path.split_once('.') {
-            None => own.push((path.as_str(), id, offset * 8)),
-            Some((outer, rest)) => inner.entry(outer).or_default().push((rest, id, *offset)),
+        let (outer, rest) = path.split_once('.').unwrap_or((path, ""));
+        match parts.last_mut().filter(|(other, _)| *other == outer) {
+            Some((_, part)) => part.push((rest, id, *offset)),
+            None => parts.push((outer, vec![(rest, id, *offset)])),
         }
     }
-    for (outer, parts) in inner {
-        let begin = parts.iter().map(|(.., offset)| *offset).min().unwrap_or(0);
-        let id = nested(types, &parts, begin);
-        own.push((outer, id, begin * 8));
-    }
+    let own = parts.into_iter().map(|(outer, part)| match *part {
+        [("", id, offset)] => (outer, id, offset * 8),
+        _ => {
+            let begin = part.iter().map(|(.., offset)| *offset).min().unwrap_or(0);
+            (outer, nested(types, &part, begin), begin * 8)
+        }
+    });
+    let own: Vec<_> = own.collect();
     let id = types.strukt(name, *size, &own);
     written.insert(name.to_owned(), id);
     Some(id)
 }
 
 /// An anonymous structure that begins at `begin` of the outer one. Deeper paths are nested again.
-fn nested(types: &mut BtfWriter, parts: &[(&str, u32, u32)], begin: u32) -> u32 {
+fn nested(types: &mut BtfWriter, parts: &[Part<'_>], begin: u32) -> u32 {
     let mut members = Vec::new();
     for (path, id, offset) in parts {
         let bits = (offset - begin) * 8;
@@ -146,6 +152,26 @@ fn bytes_of(types: &mut BtfWriter, word: u32, bytes: u32) -> u32 {
         4 => word,
         _ => types.strukt("", bytes, &[]),
     }
+}
+
+/// A driver's types as the table has them, and once for each member with that member 8 bytes further or nearer.
+#[cfg(test)]
+pub(crate) fn off_by_8(version: &str) -> (Vec<u8>, Vec<(String, Vec<u8>)>) {
+    let entry = || {
+        let all: Vec<Entry> = serde_json::from_str(include_str!("table.json")).unwrap();
+        all.into_iter().find(|entry| entry.driver == version).unwrap()
+    };
+    let mut moved = Vec::new();
+    for (structure, Structure { members, .. }) in &entry().structures {
+        for (index, (member, offset, _)) in members.iter().enumerate() {
+            for place in [Some(offset + 8), offset.checked_sub(8)].into_iter().flatten() {
+                let mut changed = entry();
+                changed.structures.get_mut(structure).unwrap().members[index].1 = place;
+                moved.push((format!("{structure}.{member} at {place}"), written(&changed)));
+            }
+        }
+    }
+    (written(&entry()), moved)
 }
 
 #[cfg(test)]
