@@ -184,6 +184,7 @@ impl Scraped {
             ],
             driver_loaded: true,
             driver_loads: 1,
+            types: &kfd_trace::kernel::types::TypesReport::default(),
             detail: Detail { processes: Some(PROCESSES), queues: None, linger: Duration::from_secs(300) },
             now_ns: START_BOOTTIME_NS * 2,
             wall_minus_mono_ns: 0,

@@ -136,14 +136,22 @@ async fn trace(
         let follow = Follow::new(ring, options.sample, options.roots.procfs.clone(), TURN);
         match followed(page, follow, signals, supervisor).await? {
             Followed::Signal => return Ok(()),
-            Followed::Unloaded(session) => over = session,
+            Followed::Unloaded(session) => {
+                over = session;
+                let Some(serving) = page.waits_for(UNLOADED) else { return Ok(()) };
+                tracer = serving.tracer;
+                let line = format!("{UNLOADED}; waiting for it");
+                say(&line);
+                supervisor.up(line);
+                waiting = Waiting::new(driver::absence(&options.roots));
+            }
+            Followed::Refuted(session) => {
+                over = session;
+                let Some(serving) = page.waits_for(REFUTED) else { return Ok(()) };
+                tracer = serving.tracer;
+                waiting = Waiting::default();
+            }
         }
-        let Some(serving) = page.waits_for(UNLOADED) else { return Ok(()) };
-        tracer = serving.tracer;
-        let line = format!("{UNLOADED}; waiting for it");
-        say(&line);
-        supervisor.up(line);
-        waiting = Waiting::new(driver::absence(&options.roots));
     }
     Ok(())
 }
@@ -197,11 +205,16 @@ async fn unless<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Opti
     }
 }
 
+/// Shown on the page while probes are attached again.
+const REFUTED: &str = "the driver contradicts its types: probes are attached without them";
+
 /// Why a tracer is no longer followed.
 enum Followed {
     Signal,
     /// The driver was unloaded, and what it left was processed; the session must be detached.
     Unloaded(Option<Box<Session>>),
+    /// The driver contradicts its types; the session must be detached.
+    Refuted(Option<Box<Session>>),
 }
 
 async fn followed(
@@ -230,11 +243,16 @@ async fn followed(
                     follow.sampled(tracer, &pass);
                     None
                 }
-                Happened::DriverGone => Some(history::driver_unloaded(tracer, history)),
+                Happened::DriverGone => {
+                    Some(Followed::Unloaded(history::driver_unloaded(tracer, history).map(Box::new)))
+                }
+                Happened::TypesRefuted(why) => {
+                    Some(Followed::Refuted(tracer.types_refuted(why).map(Box::new)))
+                }
             }
         });
-        if let Some(session) = over.flatten() {
-            return Ok(Followed::Unloaded(session.map(Box::new)));
+        if let Some(over) = over.flatten() {
+            return Ok(over);
         }
         supervisor.alive();
     }

@@ -17,6 +17,7 @@ use crate::state::{Process, Queue};
 use crate::tracer::enrich;
 use crate::tracer::inventory;
 use crate::tracer::preflight::chain;
+use crate::tracer::types;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -84,11 +85,8 @@ impl DriverAccess {
         if let Some(finding) = found.iter().find(|finding| finding.severity == FindingSeverity::Blocks) {
             return DriverAccess(Err(finding.what.clone()));
         }
-        let kernel = Kernel::read(roots).map_err(|error| chain(&error));
-        DriverAccess(kernel.map(|kernel| {
-            let facts = Facts::gather(&kernel);
-            (kernel, facts)
-        }))
+        let known = types::known(roots).map_err(|error| chain(&error));
+        DriverAccess(known.map(|known| (known.kernel, known.facts)))
     }
 
     /// The contents of the table, and the activity of its queues.

@@ -12,6 +12,7 @@ use crate::state::{Inventory, Source, Sources, State, StateLimits};
 use crate::tracer::engine;
 use crate::tracer::inventory;
 use crate::tracer::sample::pass::Sampler;
+use crate::tracer::types;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -114,11 +115,13 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<S
         return Err(Stop { code: crate::runtime::exit::NOTHING_TO_TRACE, line: finding.to_string() });
     }
     let mut asked = Sources::from(Source::Sysfs);
-    let kernel = Kernel::read(roots);
-    let facts = kernel.as_ref().map(Facts::gather).unwrap_or_default();
+    let (kernel, facts) = match types::known(roots) {
+        Ok(known) => (Some(known.kernel), known.facts),
+        Err(_) => (None, Facts::default()),
+    };
     let mut lists = Vec::new();
     let mut problem = None;
-    match walk(roots, kernel.as_ref().ok(), &facts, &found) {
+    match walk(roots, kernel.as_ref(), &facts, &found) {
         Ok(existing) => {
             asked = asked.with(Source::Kernel);
             let mut state = state_of(&existing);

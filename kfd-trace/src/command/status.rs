@@ -3,17 +3,17 @@
 use crate::events::decode::decode;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
-use crate::kernel::types::TypesSource;
-use crate::kernel::{Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
+use crate::kernel::types::TypesReport;
+use crate::kernel::{Finding, FindingSeverity, Preflight, Roots, findings};
 use crate::model::missed::Missed;
 use crate::model::verdict::ProbeStatus;
 use crate::output::status::{self, Losses, Status};
 use crate::probes::error::LoadError;
-use crate::probes::facts::Facts;
 use crate::probes::load::Options;
 use crate::probes::plan::{Attach, Choice, PlanRequest};
 use crate::probes::session::Session;
 use crate::runtime::exit::{self, Stop};
+use crate::tracer::types::{self, Known};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::RING_BYTES;
 use kfd_trace_common::record::Header;
@@ -56,7 +56,7 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
 /// Probes, and what the kernel skipped of each while it was attached.
 #[derive(Default)]
 struct Tried {
-    types: Option<TypesSource>,
+    types: Option<TypesReport>,
     probes: Vec<ProbeStatus>,
     missed: BTreeMap<ProbeId, Missed>,
     /// Other losses of each, by cause.
@@ -66,16 +66,17 @@ struct Tried {
 }
 
 fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
-    let kernel =
-        Kernel::read(roots).map_err(|error| Stop::failed(crate::tracer::preflight::chain(&error)))?;
-    found.extend(kernel.types_findings());
+    let known = types::known(roots).map_err(|error| Stop::failed(crate::tracer::preflight::chain(&error)))?;
+    found.extend(known.findings());
+    let report = known.report();
+    let Known { kernel, facts, .. } = known;
     found.extend(Some(kernel.symbols.malformed_lines()).filter(|lines| *lines > 0).map(|lines| Finding {
         severity: FindingSeverity::Limits,
         what: format!("{lines} lines of kallsyms are no symbols"),
         consequence: "functions in them are not found",
         remedy: "report them as a bug of kfd-trace or of the kernel",
     }));
-    let facts = Facts::gather(&kernel).with_tracepoints(&roots.sysfs);
+    let facts = facts.with_tracepoints(&roots.sysfs);
     let choice = Choice { tracepoints: true, attach: Attach::Tried, ..Choice::default() };
     let options = Options {
         request: PlanRequest { ioctl_records: true, choice },
@@ -92,7 +93,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     let (missed, (tables, undecoded)) = (session.missed(), counted);
     let losses = missed.keys().map(|probe| (*probe, tables.losses_of(*probe, &undecoded))).collect();
     Ok(Tried {
-        types: Some(kernel.types),
+        types: Some(report),
         probes: session.probes().to_vec(),
         missed,
         losses,

@@ -175,6 +175,21 @@ impl Run<'_> {
                     follow = None;
                     self.driver_unloaded()?;
                 }
+                (Happened::TypesRefuted(why), _) => {
+                    drop(self.tracer.types_refuted(why));
+                    let attached = self.tracer.attach().map_err(io::Error::other);
+                    follow = None;
+                    match attached {
+                        Ok(ring) => {
+                            self.begin()?;
+                            follow = Some(self.follow(ring));
+                        }
+                        Err(error) => {
+                            ended = Err(error);
+                            break;
+                        }
+                    }
+                }
                 (Happened::Signal, _) => {
                     self.stop_requested = true;
                     break;

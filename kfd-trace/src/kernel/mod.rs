@@ -9,13 +9,14 @@ pub mod loading;
 mod module_symbols;
 pub mod offsets;
 pub mod preflight;
+mod roots;
 pub mod symbols;
 pub mod thread;
 pub mod types;
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 pub use btf::{Btf, BtfError, Member};
@@ -24,41 +25,9 @@ use kfd_trace_common::offset::Field;
 pub use loading::Loading;
 pub use offsets::{Missing, Offsets};
 pub use preflight::{Capabilities, Capability, DriverForm, Lockdown, Preflight};
+pub use roots::Roots;
 pub use symbols::{Symbol, SymbolError, Symbols};
-use types::{DriverTypes, TypesPlaces, TypesSource};
-
-/// Where procfs and sysfs are mounted: `--path.procfs`, `--path.sysfs`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roots {
-    pub procfs: PathBuf,
-    pub sysfs: PathBuf,
-    /// Where the kubelet's log folders `pods` and `containers` are.
-    pub logs: PathBuf,
-    /// Also read the arguments of processes; they may hold secrets.
-    pub arguments: bool,
-    /// Where types of a driver without BTF may be.
-    pub types: TypesPlaces,
-}
-
-impl Default for Roots {
-    fn default() -> Self {
-        Roots::under(Path::new("/"))
-    }
-}
-
-impl Roots {
-    /// `proc`, `sys` and `var/log` under one folder: a fixture, or a host's root inside a container.
-    #[must_use]
-    pub fn under(root: &Path) -> Self {
-        Roots {
-            procfs: root.join("proc"),
-            sysfs: root.join("sys"),
-            logs: root.join("var/log"),
-            arguments: false,
-            types: TypesPlaces::default(),
-        }
-    }
-}
+use types::{DriverTypes, TypesSource};
 
 /// Everything that planning needs. Some 20 MiB on a usual kernel: drop it when the probes are attached.
 pub struct Kernel {

@@ -139,6 +139,30 @@ impl Body {
         errno.filter(|errno| *errno != 0)
     }
 
+    /// The GPU that it is about, as far as it is of one and that was readable.
+    #[must_use]
+    pub fn gpu_id(&self) -> Option<u32> {
+        match self {
+            Body::QueueCreate(facts) => facts.gpu_id,
+            Body::QueueUpdate(update) => update.now.gpu_id,
+            Body::QueueDestroy { gpu_id, .. }
+            | Body::QueueDestroyFailed { gpu_id, .. }
+            | Body::MqdWrite { gpu_id, .. }
+            | Body::GpuResetBegin { gpu_id }
+            | Body::GpuResetEnd { gpu_id }
+            | Body::HwsHang { gpu_id } => *gpu_id,
+            Body::Evict(eviction) | Body::Restore(eviction) | Body::EvictFailed(eviction) => eviction.gpu_id,
+            Body::VmFault(fault) => fault.gpu_id,
+            Body::ProcessSeen(_)
+            | Body::Open { .. }
+            | Body::Close
+            | Body::MmRelease
+            | Body::ProcessRelease
+            | Body::Ioctl(_)
+            | Body::UserQueue(_) => None,
+        }
+    }
+
     /// comm that the event itself has.
     #[must_use]
     pub fn comm(&self) -> Option<&str> {

@@ -108,6 +108,7 @@ impl SharedPage {
             lost: &tables.missing(&taken.undecoded),
             queues_by_ioctl: taken.queues_by_ioctl,
             driver_loads: taken.driver_loads,
+            types: &taken.types,
             topology: &taken.topology,
             kept: &self.kept(),
         })
@@ -152,6 +153,7 @@ impl PageSource for SharedPage {
             detail: self.detail,
             now_ns,
             wall_minus_mono_ns: clock::wall_minus_mono_ns(),
+            types: &taken.types,
             driver_loaded: Loading::can_be_traced(&self.roots.sysfs),
             driver_loads: taken.driver_loads,
             start_time_seconds: self.started_seconds,

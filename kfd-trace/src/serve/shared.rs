@@ -4,6 +4,7 @@ use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::Roots;
+use crate::kernel::types::TypesReport;
 use crate::model::layout::QueueLayout;
 use crate::model::verdict::ProbeStatus;
 use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
@@ -135,6 +136,7 @@ impl SharedPage {
                 ("ring_bytes", u64::from(serving.ring_bytes)),
             ],
             driver_loads: tracer.driver_loads,
+            types: tracer.types(),
         }
     }
 
@@ -187,6 +189,7 @@ pub(super) struct Taken {
     pub(super) undecoded: Undecoded,
     pub(super) capacities: Vec<(&'static str, u64)>,
     pub(super) driver_loads: u64,
+    pub(super) types: TypesReport,
 }
 
 impl Taken {
@@ -210,6 +213,7 @@ fn left(tracer: &Tracer) -> Taken {
         samples: tracer.samples.clone(),
         undecoded: tracer.undecoded.clone(),
         driver_loads: tracer.driver_loads,
+        types: tracer.types(),
         ..Taken::default()
     }
 }

@@ -86,6 +86,16 @@ impl Tracer {
 
     /// Releases an unloaded driver. Must be called after all records in the ring buffer were processed.
     pub fn driver_unloaded(&mut self) -> Unloaded {
+        let session = self.end_session();
+        let now_ns = clock::mono_ns();
+        let ends = self.state.driver_unloaded(now_ns);
+        let reported =
+            ends.into_iter().flat_map(|change| reported(self.row_of(&change), now_ns, change)).collect();
+        Unloaded { reported, session }
+    }
+
+    /// Takes the session out; its counts are kept.
+    pub(super) fn end_session(&mut self) -> Option<Session> {
         self.loading = None;
         self.pending = Pending::default();
         let session = self.session.take();
@@ -93,11 +103,7 @@ impl Tracer {
             let tables = last_counts(session.tables(), || session.mapped_tables());
             self.count_last(Tables { missed: session.missed(), ..tables });
         }
-        let now_ns = clock::mono_ns();
-        let ends = self.state.driver_unloaded(now_ns);
-        let reported =
-            ends.into_iter().flat_map(|change| reported(self.row_of(&change), now_ns, change)).collect();
-        Unloaded { reported, session }
+        session
     }
 
     /// Adds the counts of a session that has ended.

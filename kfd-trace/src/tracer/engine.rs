@@ -6,11 +6,13 @@ use super::inventory::InventoryReader;
 use super::past::Past;
 use super::preflight::{self, chain};
 use super::reconcile::Pending;
+use super::types::{Known, Trust};
 use crate::attribute::Topology;
 use crate::events::decode::Undecodable;
 use crate::events::ring::Ring;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
+use crate::kernel::types::{TypesReport, TypesSource};
 use crate::kernel::{Loading, Roots, thread};
 use crate::model::event::{Body, Event, ProcessId};
 use crate::model::ioctl::{self, Mismatch};
@@ -19,6 +21,7 @@ use crate::probes::error::LoadError;
 use crate::probes::load::Options;
 use crate::probes::plan::{Choice, PlanRequest};
 use crate::probes::session::Session;
+use crate::probes::walk::check::Compared;
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
@@ -54,6 +57,10 @@ pub struct Tracer {
     pub(crate) roots: Roots,
     request: TraceRequest,
     ioctl_sizes: BTreeMap<u8, u32>,
+    /// Where the driver's types came from.
+    types: TypesSource,
+    /// How far they are compared with the driver; `None` if they need not be.
+    trust: Option<Trust>,
     pub state: State,
     pub samples: SampleTotals,
     pub topology: Topology,
@@ -82,6 +89,9 @@ pub(crate) struct AttachedSession {
     ring: Ring,
     reader: InventoryReader,
     ioctl_sizes: BTreeMap<u8, u32>,
+    types: TypesSource,
+    trust: Option<Trust>,
+    refuted: Vec<(TypesSource, String)>,
     #[cfg(debug_assertions)]
     log: LogTasks,
 }
@@ -97,6 +107,8 @@ impl Tracer {
             roots: request.roots.clone(),
             request: request.clone(),
             ioctl_sizes: BTreeMap::new(),
+            types: TypesSource::None,
+            trust: None,
             state: State::new(request.limits),
             samples: SampleTotals { interval_ns, ..SampleTotals::default() },
             topology: Topology::default(),
@@ -118,7 +130,7 @@ impl Tracer {
     /// If nothing could be seen.
     pub(crate) fn probe(&self) -> Result<AttachedSession, Stop> {
         let request = &self.request;
-        let (kernel, mut facts) = preflight::read(&request.roots)?;
+        let Known { kernel, mut facts, trust, refuted } = preflight::read(&request.roots)?;
         log::info!("types of the driver: {}", kernel.types);
         for finding in kernel.types_findings() {
             say(finding);
@@ -160,6 +172,9 @@ impl Tracer {
             ring,
             reader,
             ioctl_sizes: facts.ioctl_sizes,
+            types: kernel.types,
+            trust,
+            refuted,
             #[cfg(debug_assertions)]
             log,
         })
@@ -171,7 +186,9 @@ impl Tracer {
         {
             self.log = probed.log;
         }
-        let AttachedSession { session, ring, reader, ioctl_sizes, .. } = probed;
+        let AttachedSession { session, ring, reader, ioctl_sizes, types, trust, refuted, .. } = probed;
+        (self.types, self.trust) = (types, trust);
+        self.request.roots.types.refuted = refuted;
         let (session, reader) = (self.session.insert(session), Arc::new(reader));
         // The probes are attached: from here on starts and ends are seen, so what exists is added once.
         if let Some(why) = reader.adopt(session, &mut self.state) {
@@ -186,6 +203,52 @@ impl Tracer {
         }
         self.driver_loads += 1;
         ring
+    }
+
+    /// Compares types that are not the kernel's with new records, before these are processed, and until the driver
+    /// agreed with all of them, with its structures. Those that contradict the types, and all after it, are removed.
+    ///
+    /// # Errors
+    /// What the driver contradicts: then [`Tracer::types_refuted`] must be called.
+    pub(crate) fn vet(&mut self, records: &mut Vec<Result<Event, Undecodable>>) -> Result<(), String> {
+        let Some(trust) = self.trust.as_mut().filter(|trust| !trust.is_complete()) else { return Ok(()) };
+        let sysfs = &self.roots.sysfs;
+        if let Some((index, why)) = trust.contradicted(records, sysfs) {
+            records.truncate(index);
+            return Err(why);
+        }
+        let Some(mut memory) = self.session.as_ref().and_then(Session::memory) else { return Ok(()) };
+        trust.compare(&mut memory, sysfs)?;
+        if trust.is_complete() {
+            let Compared { processes, devices, queues } = trust.compared;
+            log::info!(
+                "types of the driver ({}) agree with it: {processes} processes, {devices} devices of them, {queues} queues",
+                trust.source
+            );
+        }
+        Ok(())
+    }
+
+    /// Forgets all that was learned by types that the driver contradicts. They are not used again.
+    pub(crate) fn types_refuted(&mut self, why: String) -> Option<Session> {
+        let source = std::mem::take(&mut self.types);
+        say(format_args!("types of the driver ({source}) contradict it: {why}; they are not used any more"));
+        self.request.roots.types.refuted.push((source, why));
+        self.trust = None;
+        self.state = State::new(self.request.limits);
+        // This loading is counted again when its probes are attached again.
+        self.driver_loads = self.driver_loads.saturating_sub(1);
+        self.end_session()
+    }
+
+    /// What is known of the driver's types.
+    #[must_use]
+    pub fn types(&self) -> TypesReport {
+        TypesReport {
+            source: self.types.clone(),
+            agree: self.trust.as_ref().map(Trust::is_complete),
+            refuted: self.request.roots.types.refuted.clone(),
+        }
     }
 
     /// Processes one record: see [`Intake::take_in`].

@@ -43,6 +43,8 @@ pub enum Happened {
     Sampled(Pass),
     /// The driver was unloaded. There is nothing more to follow.
     DriverGone,
+    /// The driver contradicts its types: [`Tracer::types_refuted`] forgets them. There is nothing more to follow.
+    TypesRefuted(String),
     /// A signal requests the end.
     Signal,
 }
@@ -85,6 +87,14 @@ impl Follow {
     /// # Errors
     /// If the ring buffer or the maps cannot be read, or a scan of the lists or a sample panicked.
     pub async fn next(&mut self, access: &mut impl Access, signals: &mut Signals) -> Result<Happened, Stop> {
+        let happened = self.wait(access, signals).await?;
+        match access.with(|tracer| tracer.vet(&mut self.records)) {
+            Some(Err(why)) => Ok(Happened::TypesRefuted(why)),
+            _ => Ok(happened),
+        }
+    }
+
+    async fn wait(&mut self, access: &mut impl Access, signals: &mut Signals) -> Result<Happened, Stop> {
         tokio::select! {
             read = self.ring.read(&mut self.records) => {
                 read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?;

@@ -15,4 +15,5 @@ mod past;
 pub mod preflight;
 pub mod reconcile;
 pub mod sample;
+pub mod types;
 pub mod waiting;

@@ -1,9 +1,9 @@
 //! The prerequisites of a tracer: the kernel, as far as it reports about itself, and whether it can be traced
 //! at all.
 
-use crate::kernel::{Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
+use super::types::{self, Known};
+use crate::kernel::{Finding, FindingSeverity, Preflight, Roots, findings};
 pub use crate::probes::error::chain;
-use crate::probes::facts::Facts;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 
 /// Returns the first finding that makes tracing impossible as an exit code and a line, else all findings.
@@ -28,9 +28,7 @@ pub fn check(preflight: &Preflight) -> Result<Vec<Finding>, Stop> {
 ///
 /// # Errors
 /// If nothing can be traced here.
-pub fn read(roots: &Roots) -> Result<(Kernel, Facts), Stop> {
+pub fn read(roots: &Roots) -> Result<Known, Stop> {
     check(&Preflight::read(roots))?;
-    let kernel = Kernel::read(roots).map_err(|error| Stop::failed(chain(&error)))?;
-    let facts = Facts::gather(&kernel);
-    Ok((kernel, facts))
+    types::known(roots).map_err(|error| Stop::failed(chain(&error)))
 }

@@ -3,7 +3,7 @@
 //! In: sysfs and procfs, or the tags of a types file. Out: an identity, the name of its types file, and how two
 //! of them differ.
 
-use super::super::Roots;
+use crate::kernel::Roots;
 use std::fs;
 use std::path::Path;
 

@@ -3,6 +3,7 @@
 use super::events::{Bounds, bounds};
 use super::view::written;
 use crate::attribute::Topology;
+use crate::kernel::types::TypesReport;
 use crate::model::missed::Missed;
 use crate::model::verdict::ProbeStatus;
 use crate::output::status::{self, Losses, ProbeReport};
@@ -30,8 +31,35 @@ pub struct Tracing<'a> {
     /// Queues are tracked by ioctls alone.
     pub queues_by_ioctl: bool,
     pub driver_loads: u64,
+    pub types: &'a TypesReport,
     pub topology: &'a Topology,
     pub kept: &'a [(Class, Kept)],
+}
+
+/// Where the layouts of the driver's structures come from.
+#[derive(Serialize)]
+struct TypesFields<'a> {
+    source: &'static str,
+    /// The file or the table's entry.
+    name: String,
+    checked: &'static str,
+    refuted: Vec<RefutedFields<'a>>,
+}
+
+#[derive(Serialize)]
+struct RefutedFields<'a> {
+    name: String,
+    reason: &'a str,
+}
+
+fn types_fields(types: &TypesReport) -> TypesFields<'_> {
+    let refuted = types.refuted.iter();
+    TypesFields {
+        source: types.source.name(),
+        name: types.source.to_string(),
+        checked: types.checked(),
+        refuted: refuted.map(|(source, reason)| RefutedFields { name: source.to_string(), reason }).collect(),
+    }
 }
 
 /// Builds the document.
@@ -47,6 +75,7 @@ pub fn status(tracing: &Tracing<'_>) -> serde_json::Result<String> {
         reason: Option<&'a str>,
         driver_loads: u64,
         queues_by_ioctl: bool,
+        driver_types: TypesFields<'a>,
         meaning: Vec<String>,
         unreadable: Vec<String>,
         probes: Vec<ProbeReport<'a>>,
@@ -63,6 +92,7 @@ pub fn status(tracing: &Tracing<'_>) -> serde_json::Result<String> {
             reason: tracing.why_not,
             driver_loads: tracing.driver_loads,
             queues_by_ioctl: tracing.queues_by_ioctl,
+            driver_types: types_fields(tracing.types),
             meaning: status::meaning(tracing.probes),
             unreadable: tracing.topology.errors.iter().map(ToString::to_string).collect(),
             probes: tracing.probes.iter().map(probe).collect(),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::kernel::types::TypesReport;
 use crate::model::event::{Body, QueueFacts};
 use crate::model::incident::{CuMask, Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
 use crate::output::samples::{PID, clock, topology, traced};
@@ -330,6 +331,7 @@ fn the_status_shows_what_cannot_be_seen_and_why() {
         lost: &lost,
         queues_by_ioctl: true,
         driver_loads: 2,
+        types: &TypesReport::default(),
         topology: &topology(),
         kept: &[],
     };

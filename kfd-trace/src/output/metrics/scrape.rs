@@ -4,6 +4,7 @@ use super::detail::Detail;
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
+use crate::kernel::types::TypesReport;
 use crate::model::verdict::ProbeStatus;
 use crate::state::{IoctlTotals, SampleTotals, Snapshot};
 use kfd_trace_common::counter::ProbeId;
@@ -53,6 +54,8 @@ pub struct Scrape<'a> {
     pub now_ns: u64,
     /// Nanoseconds of the Unix epoch minus those of CLOCK_MONOTONIC.
     pub wall_minus_mono_ns: i64,
+    /// Where the driver's types came from.
+    pub types: &'a TypesReport,
     /// The driver is loaded.
     pub driver_loaded: bool,
     /// Number of driver loads to which the probes were attached.

@@ -195,6 +195,10 @@ metrics! {
         "1 where amdgpu with its compute part is loaded, traced or not; 0 where there is nothing to trace.";
     DRIVER_LOADS = Counter "kfd_trace_driver_loads_total" []
         "Times that the tracer attached its probes to the driver: more than 1 where the driver was unloaded and loaded again meanwhile.";
+    DRIVER_TYPES = Gauge "kfd_trace_driver_types_info" ["source", "checked"]
+        "Where the layouts of the driver's structures come from: kernel, file, table, or none; always 1. Those not of the kernel are compared with the driver: checked is pending until it agrees, else agrees or not_needed.";
+    TYPES_REFUTED = Counter "kfd_trace_driver_types_refuted_total" ["source"]
+        "Sources of layouts that the driver contradicted: they are not used.";
     PROBE_HITS = Counter "kfd_trace_probe_hits_total" ["probe"]
         "Runs of a probe's program.";
     PROBE_MISSED = Counter "kfd_trace_probe_missed_total" ["probe", "cause"]

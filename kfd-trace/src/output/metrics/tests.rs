@@ -3,6 +3,7 @@ use crate::attribute::{PodNames, belongs};
 use crate::events::decode::{DecodeError, Undecodable};
 use crate::events::tables::{InFlightRow, Tables};
 use crate::events::undecoded::Undecoded;
+use crate::kernel::types::TypesReport;
 use crate::model::counters::samples::counters;
 use crate::model::event::{Body, ProcessId, QueueFacts, QueueType};
 use crate::model::missed::Missed;
@@ -67,6 +68,7 @@ impl World {
             wall_minus_mono_ns: 1_790_000_000_000_000_000,
             driver_loaded: true,
             driver_loads: 2,
+            types: &TypesReport::default(),
             start_time_seconds: 1.79e9,
             duration_seconds: 0.002,
         };
@@ -374,6 +376,7 @@ fn without_probes_queues_are_read_from_sysfs() {
         wall_minus_mono_ns: 0,
         driver_loaded: false,
         driver_loads: 0,
+        types: &TypesReport::default(),
         start_time_seconds: 0.0,
         duration_seconds: 0.0,
     };

@@ -17,6 +17,8 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         Family::single(&t::START_TIME, scrape.start_time_seconds),
         Family::single(&t::DRIVER_LOADED, number(scrape.driver_loaded.into())),
         Family::single(&t::DRIVER_LOADS, number(scrape.driver_loads)),
+        types(scrape),
+        types_refuted(scrape),
         Family::single(&t::SCRAPE_DURATION, scrape.duration_seconds),
         Family::single(&t::QUEUES_ADOPTED, number(scrape.snapshot.totals.queues_adopted)),
         remembered(scrape),
@@ -34,6 +36,21 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
 fn build_info() -> Family {
     let mut family = Family::new(&t::BUILD_INFO);
     family.set(&[env!("CARGO_PKG_VERSION")], 1.0);
+    family
+}
+
+fn types(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::DRIVER_TYPES);
+    family.set(&[scrape.types.source.name(), scrape.types.checked()], 1.0);
+    family
+}
+
+fn types_refuted(scrape: &Scrape<'_>) -> Family {
+    let mut family = Family::new(&t::TYPES_REFUTED);
+    for source in ["file", "table"] {
+        let count = scrape.types.refuted.iter().filter(|(refuted, _)| refuted.name() == source).count();
+        family.add(&[source], u64::try_from(count).unwrap_or(u64::MAX));
+    }
     family
 }
 

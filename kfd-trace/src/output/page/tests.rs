@@ -127,6 +127,7 @@ impl World {
             lost: &self.lost,
             queues_by_ioctl: false,
             driver_loads: 1,
+            types: &crate::kernel::types::TypesReport::default(),
             topology: &self.topology,
             kept: &[],
         };

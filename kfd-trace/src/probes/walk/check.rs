@@ -18,7 +18,8 @@ pub struct Listing {
     /// PASID by tgid; `None` where sysfs does not show one.
     pub processes: BTreeMap<u32, Option<u32>>,
     pub queues: BTreeMap<(u32, u32), ListedQueue>,
-    pub gpu_ids: BTreeSet<u32>,
+    /// `None`: the topology cannot be read whole (the device cgroup hides GPUs).
+    pub gpu_ids: Option<BTreeSet<u32>>,
 }
 
 /// A queue in sysfs.
@@ -31,6 +32,10 @@ pub struct ListedQueue {
 }
 
 impl Listing {
+    fn has_gpu(&self, gpu_id: u32) -> bool {
+        self.gpu_ids.as_ref().is_none_or(|all| all.contains(&gpu_id))
+    }
+
     /// What two readings have in common; a process or a GPU need only be in one of them.
     #[must_use]
     pub fn common(before: Self, mut after: Self) -> Self {
@@ -38,7 +43,7 @@ impl Listing {
         let pasids = before.processes.into_iter().filter(|(tgid, _)| !after.processes.contains_key(tgid));
         let pasids: Vec<_> = pasids.collect();
         after.processes.extend(pasids);
-        after.gpu_ids.extend(before.gpu_ids);
+        after.gpu_ids = after.gpu_ids.zip(before.gpu_ids).map(|(after, before)| &after | &before);
         after
     }
 }
@@ -181,7 +186,9 @@ impl TypesCheck {
         holds(word(memory, manager) == Some(process), "kfd_process.pqm does not point back to its process")?;
         compared.processes += 1;
 
-        let queues = self.queues(memory, process, tgid, listing)?;
+        // sysfs has the queues of a further context in a folder of its own.
+        let none = Listing { gpu_ids: listing.gpu_ids.clone(), ..Listing::default() };
+        let queues = self.queues(memory, process, tgid, if is_first { listing } else { &none })?;
         compared.queues +=
             u32::try_from(queues.iter().filter(|queue| queue.listed).count()).unwrap_or(u32::MAX);
         let devices = self.devices(memory, process);
@@ -210,7 +217,7 @@ impl TypesCheck {
             holds(owner == Some(process), "queue.process is not the process that has the queue")?;
             let device = word(memory, queue + self.walk.queue_device).unwrap_or(0);
             let gpu_id = half(memory, device + self.walk.device_id);
-            let known = gpu_id.is_some_and(|gpu_id| listing.gpu_ids.contains(&gpu_id));
+            let known = gpu_id.is_some_and(|gpu_id| listing.has_gpu(gpu_id));
             holds(known, "queue.device has no gpu_id that the topology has")?;
             let facts = self
                 .walk
@@ -273,7 +280,7 @@ impl TypesCheck {
     ) -> Result<(), String> {
         let SeenDevice { at, gpu } = *device;
         let gpu_id = half(memory, gpu.wrapping_add(self.walk.device_id));
-        let known = gpu_id.is_some_and(|gpu_id| listing.gpu_ids.contains(&gpu_id));
+        let known = gpu_id.is_some_and(|gpu_id| listing.has_gpu(gpu_id));
         holds(known, "kfd_process_device.dev has no gpu_id that the topology has")?;
         let dqm = self.device_dqm.and_then(|offset| word(memory, gpu.wrapping_add(offset)));
         if let Some(dqm) = dqm {

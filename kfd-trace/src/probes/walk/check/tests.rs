@@ -151,7 +151,7 @@ fn listing() -> Listing {
     Listing {
         processes: BTreeMap::from([(4242, Some(0x8001))]),
         queues: BTreeMap::from([queue(0), queue(1)]),
-        gpu_ids: GPU_IDS.map(|id| u32::try_from(id).unwrap()).into(),
+        gpu_ids: Some(GPU_IDS.map(|id| u32::try_from(id).unwrap()).into()),
     }
 }
 
@@ -225,7 +225,7 @@ fn what_sysfs_lists_otherwise_is_noticed() {
         check(&right, right.clone(), &listing).unwrap_err()
     };
     assert!(refused(|listing| listing.processes = BTreeMap::from([(7, None)])).contains("lead_thread"));
-    assert!(refused(|listing| listing.gpu_ids = BTreeSet::from([7])).contains("queue.device"));
+    assert!(refused(|listing| listing.gpu_ids = Some(BTreeSet::from([7]))).contains("queue.device"));
 
     assert!(
         refused(|listing| listing.queues.get_mut(&(4242, 0)).unwrap().size = Some(4096))

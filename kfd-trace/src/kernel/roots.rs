@@ -1,0 +1,37 @@
+//! Where a machine's files are.
+
+use super::types::TypesPlaces;
+use std::path::{Path, PathBuf};
+
+/// Where procfs and sysfs are mounted: `--path.procfs`, `--path.sysfs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    pub procfs: PathBuf,
+    pub sysfs: PathBuf,
+    /// Where the kubelet's log folders `pods` and `containers` are.
+    pub logs: PathBuf,
+    /// Also read the arguments of processes; they may hold secrets.
+    pub arguments: bool,
+    /// Where types of a driver without BTF may be.
+    pub types: TypesPlaces,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Roots::under(Path::new("/"))
+    }
+}
+
+impl Roots {
+    /// `proc`, `sys` and `var/log` under one folder: a fixture, or a host's root inside a container.
+    #[must_use]
+    pub fn under(root: &Path) -> Self {
+        Roots {
+            procfs: root.join("proc"),
+            sysfs: root.join("sys"),
+            logs: root.join("var/log"),
+            arguments: false,
+            types: TypesPlaces::default(),
+        }
+    }
+}

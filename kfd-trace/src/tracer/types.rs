@@ -1,0 +1,267 @@
+//! Trust in the driver's types. Those of the kernel itself are believed. Those of a file or of the shipped table are
+//! compared with the running driver: with the processes that exist, with the first that come, and with each record
+//! before it is used. Once they contradict each other, the next source is taken, and in the end none.
+
+use crate::attribute::driver_sysfs::{Costly, KfdSysfs};
+use crate::attribute::gpu::Topology;
+use crate::events::decode::Undecodable;
+use crate::kernel::types::{TypesReport, TypesSource};
+use crate::kernel::{Finding, Kernel, Roots, SymbolError};
+use crate::model::event::{Body, Event, QueueFacts};
+use crate::probes::error::chain;
+use crate::probes::facts::Facts;
+use crate::probes::memory::KernelMemory;
+use crate::probes::walk::check::{Checked, Compared, ListedQueue, Listing, TypesCheck, plausible};
+use crate::probes::walk::peek::Peek;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A structure may be freed during a comparison: only what is wrong this many times is.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A kernel whose types do not contradict its driver, as far as that could be compared.
+pub struct Known {
+    pub kernel: Kernel,
+    pub facts: Facts,
+    /// `None`: the types are the kernel's, or there are none.
+    pub trust: Option<Trust>,
+    /// Sources that were refuted, and why.
+    pub refuted: Vec<(TypesSource, String)>,
+}
+
+/// What types of another source are compared by, and how far that went.
+#[derive(Debug)]
+pub struct Trust {
+    pub source: TypesSource,
+    /// `None`: kernel memory cannot be walked here, so that only records are checked.
+    check: Option<TypesCheck>,
+    pub compared: Compared,
+    /// `None`: the topology cannot be read whole.
+    gpu_ids: Option<BTreeSet<u32>>,
+}
+
+/// Reads the kernel, and compares types that are not its own with what the driver has now.
+///
+/// # Errors
+/// No symbols are available.
+pub fn known(roots: &Roots) -> Result<Known, SymbolError> {
+    let mut roots = roots.clone();
+    loop {
+        let kernel = Kernel::read(&roots)?;
+        let facts = Facts::gather(&kernel);
+        let refuted = roots.types.refuted.clone();
+        if kernel.types.is_kernel() || kernel.types == TypesSource::None {
+            return Ok(Known { kernel, facts, trust: None, refuted });
+        }
+        let mut trust = Trust::new(&kernel, &facts, &roots.sysfs);
+        let peek = Peek::open().inspect_err(|error| log::debug!("types are not compared: {}", chain(error)));
+        let compared = peek.map_or(Ok(()), |peek| trust.compare(&mut peek.memory(), &roots.sysfs));
+        match compared {
+            Ok(()) => return Ok(Known { kernel, facts, trust: Some(trust), refuted }),
+            Err(why) => roots.types.refuted.push((kernel.types, why)),
+        }
+    }
+}
+
+impl Known {
+    /// What is known of the types.
+    #[must_use]
+    pub fn report(&self) -> TypesReport {
+        TypesReport {
+            source: self.kernel.types.clone(),
+            agree: self.trust.as_ref().map(Trust::is_complete),
+            refuted: self.refuted.clone(),
+        }
+    }
+
+    /// What of the types is missing, could not be used, or was refuted.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        self.kernel.types_findings()
+    }
+}
+
+impl Trust {
+    fn new(kernel: &Kernel, facts: &Facts, sysfs: &Path) -> Self {
+        let check = TypesCheck::new(kernel, facts);
+        let check = check.inspect_err(|why| log::info!("types are compared with records alone: {why}")).ok();
+        let gpu_ids = gpu_ids(sysfs);
+        Trust { source: kernel.types.clone(), check, compared: Compared::default(), gpu_ids }
+    }
+
+    /// The driver agreed with every structure once: then nothing more is compared.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.compared.is_complete()
+    }
+
+    /// Compares with the processes that the driver has now.
+    ///
+    /// # Errors
+    /// What the driver contradicts.
+    pub fn compare(&mut self, memory: &mut impl KernelMemory, sysfs: &Path) -> Result<(), String> {
+        let Some(check) = &self.check else { return Ok(()) };
+        let mut checked: Checked = Ok(Compared::default());
+        for turn in 0..TRIES {
+            if turn > 0 {
+                sleep(PAUSE);
+            }
+            let before = listing(sysfs);
+            // Without the listing of queues nothing can be compared with them, and all else can wait.
+            let Some(before) = before else { return Ok(()) };
+            checked = check.run(memory, &before);
+            if checked.is_err()
+                && let Some(after) = listing(sysfs)
+            {
+                checked = check.run(memory, &Listing::common(before, after));
+            }
+            if checked.is_ok() {
+                break;
+            }
+        }
+        let Compared { processes, devices, queues } = checked?;
+        let seen = &mut self.compared;
+        seen.processes = seen.processes.max(processes);
+        seen.devices = seen.devices.max(devices);
+        seen.queues = seen.queues.max(queues);
+        Ok(())
+    }
+
+    /// The first record that contradicts the types, and how.
+    pub fn contradicted(
+        &mut self,
+        records: &[Result<Event, Undecodable>],
+        sysfs: &Path,
+    ) -> Option<(usize, String)> {
+        let known = |(index, record): (usize, &Result<Event, Undecodable>)| {
+            let event = record.as_ref().ok()?;
+            let why = contradiction(event).or_else(|| self.unknown_gpu(event, sysfs))?;
+            Some((index, why))
+        };
+        records.iter().enumerate().find_map(known)
+    }
+
+    /// A GPU that the topology does not have, which is read again for it: one may have been added.
+    fn unknown_gpu(&mut self, event: &Event, sysfs: &Path) -> Option<String> {
+        let gpu_id = event.body.gpu_id()?;
+        let unknown = |all: &Option<BTreeSet<u32>>| all.as_ref().is_some_and(|all| !all.contains(&gpu_id));
+        if !unknown(&self.gpu_ids) {
+            return None;
+        }
+        self.gpu_ids = gpu_ids(sysfs);
+        unknown(&self.gpu_ids).then(|| {
+            format!("{} of GPU {gpu_id}, which the topology does not have", event.body.kind().name())
+        })
+    }
+}
+
+/// How a record contradicts itself.
+fn contradiction(event: &Event) -> Option<String> {
+    // The task that makes a process or a queue is one of its owner (`kfd_create_process`, `kfd_ioctl`).
+    let by_owner = |structure: &str| {
+        (event.tgid != Some(event.task_tgid))
+            .then(|| format!("{structure} leads to process {:?}, and {} called", event.tgid, event.task_tgid))
+    };
+    let of_queue = |facts: &QueueFacts| plausible(facts).err();
+    match &event.body {
+        Body::ProcessSeen(seen) if !seen.standing => by_owner("kfd_process.lead_thread"),
+        Body::QueueCreate(facts) if event.in_ioctl.is_some_and(is_create) => {
+            by_owner("queue.process").or_else(|| of_queue(facts))
+        }
+        Body::QueueCreate(facts) => of_queue(facts),
+        Body::QueueUpdate(update) => of_queue(&update.now),
+        Body::MqdWrite { queue_id, .. } => of_queue(&QueueFacts {
+            queue_id: Some(*queue_id),
+            ..QueueFacts::unknown(crate::model::event::Origin::Other)
+        }),
+        _ => None,
+    }
+}
+
+fn is_create(cmd: u32) -> bool {
+    crate::model::ioctl::nr(cmd) == 0x02
+}
+
+/// `None`: the topology cannot be read whole.
+fn gpu_ids(sysfs: &Path) -> Option<BTreeSet<u32>> {
+    let topology = Topology::read(sysfs);
+    topology.errors.is_empty().then(|| topology.gpus.iter().map(|gpu| gpu.gpu_id).collect())
+}
+
+/// What sysfs lists now; `None` if it does not list processes.
+fn listing(sysfs: &Path) -> Option<Listing> {
+    let read = KfdSysfs::read(sysfs, Costly::default());
+    let mut listing = Listing { gpu_ids: gpu_ids(sysfs), ..Listing::default() };
+    for process in read.there.then_some(read.processes)? {
+        if process.context_id.is_some() {
+            continue;
+        }
+        // 7.2 shows 0, and has one per GPU.
+        listing.processes.insert(process.tgid, process.pasid.filter(|pasid| *pasid != 0));
+        let queues = process.queues.into_iter().map(|queue| {
+            let listed =
+                ListedQueue { gpu_id: queue.gpu_id, size: queue.size, queue_type: queue.queue_type_raw };
+            ((process.tgid, queue.queue_id), listed)
+        });
+        listing.queues.extend(queues);
+    }
+    Some(listing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::incident::MqdOp;
+    use crate::state::samples::{create, event, facts, seen};
+
+    fn by(task_tgid: u32, body: Body) -> Event {
+        Event { task_tgid, ..event(1, 1, 700, body) }
+    }
+
+    #[test]
+    fn a_record_must_agree_with_its_caller() {
+        assert_eq!(contradiction(&by(700, seen(false))), None);
+        assert!(contradiction(&by(701, seen(false))).is_some_and(|why| why.contains("lead_thread")));
+        assert_eq!(contradiction(&by(701, seen(true))), None, "any task may meet it");
+        let created = |task_tgid| Event { in_ioctl: Some(0xc058_4b02), ..by(task_tgid, create(3)) };
+        assert_eq!(contradiction(&created(700)), None);
+        assert!(contradiction(&created(701)).is_some_and(|why| why.contains("queue.process")));
+    }
+
+    #[test]
+    fn properties_must_be_possible() {
+        let wrong = |facts: QueueFacts| contradiction(&by(700, Body::QueueCreate(facts)));
+        assert_eq!(wrong(facts(3)), None);
+        for (facts, member) in [
+            (QueueFacts { percent: Some(0x64_0000), ..facts(3) }, "queue_percent"),
+            (QueueFacts { ring_size: Some(3), ..facts(3) }, "queue_size"),
+            (QueueFacts { queue_id: Some(1 << 20), ..facts(3) }, "queue_id"),
+            (QueueFacts { read_pointer_address: Some(1 << 63), ..facts(3) }, "read_ptr"),
+        ] {
+            assert!(wrong(facts).is_some_and(|why| why.contains(member)), "{member}");
+        }
+        let write = |queue_id| by(700, Body::MqdWrite { queue_id, gpu_id: None, op: MqdOp::Update });
+        assert!(contradiction(&write(5)).is_none() && contradiction(&write(5000)).is_some());
+    }
+
+    #[test]
+    fn the_first_record_that_contradicts_is_named() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let mut trust = Trust {
+            source: TypesSource::Table("6.12.12".to_owned()),
+            check: None,
+            compared: Compared::default(),
+            gpu_ids: Some(BTreeSet::from([facts(3).gpu_id.unwrap()])),
+        };
+        let mut records = vec![Ok(by(700, seen(false))), Ok(by(700, create(3)))];
+        assert_eq!(trust.contradicted(&records, sysfs.path()), None);
+        records.push(Ok(by(700, Body::HwsHang { gpu_id: Some(9) })));
+        let (index, why) = trust.contradicted(&records, sysfs.path()).unwrap();
+        assert_eq!(index, 2);
+        assert!(why.contains("hws_hang of GPU 9"), "{why}");
+        assert!(!trust.is_complete(), "records alone are never enough");
+    }
+}
