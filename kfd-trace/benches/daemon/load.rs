@@ -162,6 +162,7 @@ impl Scraped {
     /// Every process has series of its own.
     pub(crate) fn families(&self, daemon: &Daemon, snapshot: &Snapshot) -> Vec<MetricFamily> {
         metrics::families(&Scrape {
+            named: kfd_trace::model::ioctl::Named::default(),
             snapshot,
             queues_by_ioctl: false,
             sysfs: None,

@@ -327,6 +327,7 @@ impl Run<'_> {
             process: change.process.and_then(|key| self.tracer.state.process(key)),
             ended: &change.ended,
             mismatch: self.tracer.mismatch(event),
+            named: self.tracer.named(),
             lasted_ns: change.lasted_ns,
             hit: &change.hit,
             topology: &self.tracer.topology,
@@ -373,6 +374,7 @@ impl Run<'_> {
             retired: &self.tracer.retired,
             undecoded: &self.tracer.undecoded,
             dropped: self.out.dropped(),
+            named: self.tracer.named(),
             sampled: !self.options.sample.is_zero(),
             duration_ns: clock::mono_ns().saturating_sub(self.tracer.started_ns),
         });

@@ -74,9 +74,21 @@ impl QueueLayout {
         self
     }
 
-    /// The type for a number of this kernel's enum; sysfs shows these numbers, too.
+    /// The type for a number of this kernel's enum; sysfs shows these numbers, too. Without the enum, numbers
+    /// that only one type of user queues has in any driver (`enum kfd_queue_type` in kfd_priv.h, with and
+    /// without DIQ).
     #[must_use]
     pub fn queue_type(&self, raw: u32) -> QueueType {
+        if self.types.is_empty() {
+            return match raw {
+                0 => QueueType::Compute,
+                1 => QueueType::Sdma,
+                // DIQ in older drivers, whose queues belong to no process.
+                3 => QueueType::SdmaXgmi,
+                // SDMA_XGMI, or without DIQ SDMA_BY_ENG_ID.
+                raw => QueueType::Unknown(raw),
+            };
+        }
         self.types.iter().find(|(value, _)| *value == raw).map_or(QueueType::Unknown(raw), |(_, kind)| *kind)
     }
 

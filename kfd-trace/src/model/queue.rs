@@ -95,10 +95,16 @@ pub enum QueueType {
 }
 
 impl QueueType {
-    /// The type in the driver's own enum, which has the format of packets elsewhere.
+    /// The type in the driver's own enum, which sysfs shows; the format of packets is elsewhere.
     #[must_use]
     pub fn of_driver(self) -> Self {
         if self == QueueType::ComputeAql { QueueType::Compute } else { self }
+    }
+
+    /// The driver's own queues, of no process.
+    #[must_use]
+    pub fn is_drivers_own(self) -> bool {
+        matches!(self, QueueType::Hiq | QueueType::Diq)
     }
 
     /// Name in JSON and metrics.
@@ -116,13 +122,7 @@ impl QueueType {
         }
     }
 
-    /// The type that sysfs shows: from the kernel's enum only, in which AQL queues are `compute`, too.
-    #[must_use]
-    pub fn in_sysfs(self) -> Self {
-        if self == QueueType::ComputeAql { QueueType::Compute } else { self }
-    }
-
-    /// The more specific of the sysfs type ([`Self::in_sysfs`]) and another type.
+    /// The more specific of the sysfs type ([`Self::of_driver`]) and another type.
     #[must_use]
     pub fn finer(known: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (known, other) {

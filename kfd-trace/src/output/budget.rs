@@ -26,9 +26,14 @@ impl From<&Queue> for Claim {
     }
 }
 
-/// Queues that take a slot ([`Pool::takes`]), by gpu_id and pool.
+/// Queues that take a slot ([`Pool::takes`]).
 #[derive(Clone, Debug, Default)]
-pub struct Budget(BTreeMap<(u32, Pool), u32>);
+pub struct Budget {
+    /// By gpu_id and pool.
+    used: BTreeMap<(u32, Pool), u32>,
+    /// Queues that may be in any pool, by gpu_id; without one they may be in any pool of any GPU.
+    anywhere: BTreeMap<Option<u32>, u32>,
+}
 
 impl Budget {
     #[must_use]
@@ -38,41 +43,57 @@ impl Budget {
 
     #[must_use]
     pub fn count(claims: impl Iterator<Item = Claim>, topology: &Topology) -> Self {
-        let mut used = BTreeMap::new();
-        for claim in claims {
-            let Some(gpu) = claim.gpu_id.and_then(|id| topology.gpu(id)) else { continue };
-            let pool = Pool::of(claim.queue_type, claim.sdma_engine_id, gpu);
-            if let Some(pool) = pool.filter(|pool| pool.takes(claim.active)) {
-                *used.entry((gpu.gpu_id, pool)).or_default() += 1;
+        let mut budget = Budget::default();
+        for claim in claims.filter(|claim| !claim.queue_type.is_some_and(QueueType::is_drivers_own)) {
+            let gpu = claim.gpu_id.map(|id| topology.gpu(id));
+            let pool = gpu.flatten().and_then(|gpu| Pool::of(claim.queue_type, claim.sdma_engine_id, gpu));
+            match (claim.gpu_id, pool) {
+                (Some(gpu_id), Some(pool)) if pool.takes(claim.active) => {
+                    *budget.used.entry((gpu_id, pool)).or_default() += 1;
+                }
+                (Some(_), Some(_)) => {}
+                (gpu_id, _) => *budget.anywhere.entry(gpu_id).or_default() += 1,
             }
         }
-        Budget(used)
+        budget
     }
 
-    /// Slots requested.
+    /// Slots requested; `None` if the pool of a queue that may be on this GPU is not known.
     #[must_use]
-    pub fn used(&self, gpu: &Gpu, pool: Pool) -> u32 {
-        self.0.get(&(gpu.gpu_id, pool)).copied().unwrap_or(0)
+    pub fn used(&self, gpu: &Gpu, pool: Pool) -> Option<u32> {
+        let known = self.used.get(&(gpu.gpu_id, pool)).copied().unwrap_or(0);
+        (self.of_unknown_pool(gpu) == 0).then_some(known)
+    }
+
+    /// Queues that may be on this GPU and whose pool is not known.
+    fn of_unknown_pool(&self, gpu: &Gpu) -> u32 {
+        [Some(gpu.gpu_id), None].iter().filter_map(|place| self.anywhere.get(place)).sum()
     }
 
     /// For example `gpu 3 (0000:c1:00.0, gfx942): 26 of 24 compute slots (oversubscribed), 3 of 16 SDMA
-    /// slots`. Pools that the GPU does not have are omitted.
+    /// slots`. Pools that the GPU does not have are omitted. Where the type of a queue is not known,
+    /// `? of 24 compute slots, ? of 16 SDMA slots (types of 3 queues unknown)`.
     #[must_use]
     pub fn line(&self, gpu: &Gpu) -> String {
         let slots = gpu.slots();
         let pool = |pool: &Pool| {
             let (used, slots) = (self.used(gpu, *pool), slots.of(*pool));
-            let over = if slots.is_some_and(|slots| used > slots) { " (oversubscribed)" } else { "" };
-            match slots {
-                Some(0) if used == 0 => None,
-                None if used == 0 => None,
-                Some(slots) => Some(format!("{used} of {slots} {} slots{over}", pool.words())),
-                None => Some(format!("{used} of ? {} slots", pool.words())),
+            if used.unwrap_or(0) == 0 && slots.unwrap_or(0) == 0 {
+                return None;
             }
+            let over = used.zip(slots).is_some_and(|(used, slots)| used > slots);
+            let over = if over { " (oversubscribed)" } else { "" };
+            let shown = |count: Option<u32>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+            Some(format!("{} of {} {} slots{over}", shown(used), shown(slots), pool.words()))
         };
         let pools: Vec<String> = Pool::ALL.iter().filter_map(pool).collect();
         let pools = if pools.is_empty() { "slots unknown".to_owned() } else { pools.join(", ") };
-        format!("{}: {pools}", gpu.label())
+        let unknown = match self.of_unknown_pool(gpu) {
+            0 => String::new(),
+            1 => " (type of 1 queue unknown)".to_owned(),
+            queues => format!(" (types of {queues} queues unknown)"),
+        };
+        format!("{}: {pools}{unknown}", gpu.label())
     }
 }
 
@@ -101,6 +122,20 @@ mod tests {
         let expected =
             "gpu 0 (0000:c1:00.0, gfx942): 26 of 24 compute slots (oversubscribed), 1 of 16 SDMA slots";
         assert_eq!(line(claims, &gpu), expected);
+    }
+
+    #[test]
+    fn a_queue_of_unknown_type_may_be_in_any_pool() {
+        let gpu = topology().gpus.remove(0);
+        let known = claim(QueueType::Compute, None);
+        let unknown = Claim { queue_type: None, ..known };
+        let expected = "gpu 0 (0000:c1:00.0, gfx942): ? of 24 compute slots, ? of 16 SDMA slots";
+        assert_eq!(line(vec![known, unknown], &gpu), format!("{expected} (type of 1 queue unknown)"));
+        let elsewhere = Claim { gpu_id: Some(9), ..unknown };
+        assert!(line(vec![known, elsewhere], &gpu).contains(" 1 of 24 compute slots"));
+        let anywhere = [claim(QueueType::Unknown(7), None), Claim { gpu_id: None, ..known }].to_vec();
+        assert_eq!(line(anywhere, &gpu), format!("{expected} (types of 2 queues unknown)"));
+        assert!(line(vec![claim(QueueType::Hiq, None)], &gpu).contains(" 0 of 24 compute slots"));
     }
 
     #[test]

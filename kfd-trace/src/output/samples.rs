@@ -76,6 +76,7 @@ pub(crate) fn shown<T>(event: &Event, show: impl Fn(&Event, &Context<'_>) -> T) 
     let process: Option<&Process> = process.and_then(|key| state.process(key));
     let (clock, topology) = (clock(), topology());
     let context = Context {
+        named: crate::model::ioctl::Named::default(),
         clock: &clock,
         process,
         ended: &ended,

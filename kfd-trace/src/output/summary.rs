@@ -1,7 +1,7 @@
 //! The summary at the end of a stream: ioctls as in `strace -c`, queues, and losses.
 
 use super::activity::{WorkFields, works};
-use crate::model::ioctl;
+use crate::model::ioctl::Named;
 use crate::state::{Edge, IoctlSum, IoctlTotals, Snapshot};
 use crate::text::clock::{latency, span};
 use crate::text::{errno, escape, table};
@@ -93,14 +93,14 @@ impl Summary {
             ProcessCalls {
                 pid: row.and_then(|row| row.tgid),
                 comm: row.and_then(|row| row.comm.clone()),
-                ioctls: calls(sums),
+                ioctls: calls(&input.named, sums),
             }
         });
         Summary {
             schema: SCHEMA,
             event: "summary",
             duration_ns: input.duration_ns,
-            ioctls: calls(&all),
+            ioctls: calls(&input.named, &all),
             processes: processes.collect(),
             queues: queues(input.snapshot),
             activity: if input.sampled { activity(input.snapshot) } else { Vec::new() },
@@ -171,19 +171,19 @@ impl Summary {
     }
 }
 
-fn calls(sums: &IoctlTotals) -> Vec<Calls> {
-    let mut all: Vec<_> = sums.iter().map(|(nr, sum)| one(nr, sum)).collect();
+fn calls(named: &Named, sums: &IoctlTotals) -> Vec<Calls> {
+    let mut all: Vec<_> = sums.iter().map(|(nr, sum)| one(named, nr, sum)).collect();
     all.sort_by(|one, other| other.calls.cmp(&one.calls).then_with(|| one.ioctl.cmp(&other.ioctl)));
     all
 }
 
-fn one(nr: u8, sum: &IoctlSum) -> Calls {
+fn one(named: &Named, nr: u8, sum: &IoctlSum) -> Calls {
     let below = |percent| match sum.percentile(percent)? {
         Edge::Below(ns) => Some(ns),
         Edge::Above(_) => None,
     };
     Calls {
-        ioctl: ioctl::name(u32::from(nr)),
+        ioctl: named.name(u32::from(nr)),
         calls: sum.stat.entered,
         measured: sum.stat.returned + sum.stat.refused,
         errors: sum.errors.iter().map(|(number, count)| (errno::name(*number), *count)).collect(),

@@ -5,10 +5,9 @@ use super::functions::Functions;
 use super::rows::PROBES;
 use super::site::{self, AttachTarget};
 use super::table::{ProbeRow, When};
-use crate::model::ioctl::IOCTLS;
+use crate::model::ioctl::{IOCTLS, Named};
 use crate::model::verdict::Verdict;
 use kfd_trace_common::counter::ProbeId;
-use kfd_trace_common::rules;
 
 /// What the caller wants to see.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +67,8 @@ pub struct Planned {
 #[derive(Debug)]
 pub struct Plan {
     pub rows: Vec<Planned>,
+    /// The driver's ioctls that have a name.
+    pub named: Named,
     /// One past the driver's last command, and of the range of ROCm's driver (0 if it has none).
     pub ioctl_end: u32,
     pub ioctl_rocm_end: u32,
@@ -78,13 +79,14 @@ pub struct Plan {
 /// Plans every row of the table.
 #[must_use]
 pub fn plan(functions: &impl Functions, facts: &Facts, request: &PlanRequest) -> Plan {
-    let (ioctl_end, ioctl_rocm_end) = ends(functions);
+    let named = named(functions);
+    let (ioctl_end, ioctl_rocm_end) = ends(functions, named);
     let queues_by_ioctl = !PROBES.iter().filter(|row| QUEUES.contains(&row.id)).all(|row| {
         !site::names(row.site, functions, facts, false).is_empty() && missing(row, facts).is_empty()
     });
     let wanted = PlannedProbe { request, queues_by_ioctl };
     let rows = PROBES.iter().map(|row| planned(row, functions, facts, wanted)).collect();
-    Plan { rows, ioctl_end, ioctl_rocm_end, queues_by_ioctl }
+    Plan { rows, named, ioctl_end, ioctl_rocm_end, queues_by_ioctl }
 }
 
 /// If either of these is missing, queues are followed by the ioctls alone.
@@ -145,25 +147,24 @@ fn missing(row: &ProbeRow, facts: &Facts) -> Vec<String> {
     row.needs.iter().filter_map(|need| facts.field(need).err()).collect()
 }
 
-/// One past the last command of either range. The driver's table has an entry for each of its handlers;
-/// `kfd_ioctl_profiler` is in ROCm's range if the driver has one, else in the upstream range.
-fn ends(functions: &impl Functions) -> (u32, u32) {
-    const SHARED: &str = "kfd_ioctl_profiler";
-    let has = |name: &str| !functions.copies(name).is_empty();
-    let is_rocm = |nr: u8| u32::from(nr) >= rules::FIRST_ROCM;
-    let rocm = IOCTLS.iter().any(|def| is_rocm(def.nr) && def.handler != SHARED && has(def.handler));
-    let end = |rocm_range: bool| {
-        let here = IOCTLS.iter().filter(|def| is_rocm(def.nr) == rocm_range && has(def.handler));
-        let here = here.filter(|def| def.handler != SHARED || rocm_range == rocm);
-        here.map(|def| u32::from(def.nr) + 1).max().unwrap_or(0)
-    };
-    let upstream = end(false);
-    if upstream == 0 || has_newer_commands(functions) {
+fn named(functions: &impl Functions) -> Named {
+    Named::of(|name| !functions.copies(name).is_empty())
+}
+
+/// One past the last command of either range: the driver's table has an entry for each of its handlers.
+fn ends(functions: &impl Functions, named: Named) -> (u32, u32) {
+    let has_handlers =
+        IOCTLS.iter().flat_map(|def| def.handlers).any(|name| !functions.copies(name).is_empty());
+    if !has_handlers || has_newer_commands(functions) {
         // The driver has commands that this program does not know: no command is reported as unknown to the
         // driver.
         return (ALL_NUMBERS, 0);
     }
-    (upstream, if rocm { end(true) } else { 0 })
+    let end = |rocm: bool| {
+        let range = named.defs().filter(|def| def.is_rocm() == rocm);
+        range.map(|def| u32::from(def.nr) + 1).max().unwrap_or(0)
+    };
+    (end(false), end(true))
 }
 
 /// One past the largest possible command number.
@@ -172,7 +173,8 @@ const ALL_NUMBERS: u32 = 0x100;
 /// A function with a handler's name that is in no row of the table and is no validator
 /// (`AMDKFD_IOCTL_DEF_V`).
 fn has_newer_commands(functions: &impl Functions) -> bool {
-    let known = |name: &str| IOCTLS.iter().any(|def| def.handler == name) || name.ends_with("_validate");
+    let known =
+        |name: &str| IOCTLS.iter().any(|def| def.handlers.contains(&name)) || name.ends_with("_validate");
     functions.beginning("kfd_ioctl_").iter().any(|name| !known(name))
 }
 
@@ -369,7 +371,7 @@ mod tests {
         let with = |names: &[&'static str]| {
             let mut made = driver();
             made.0.extend(names.iter().map(|name| (*name, (vec![9], false))));
-            ends(&made)
+            ends(&made, named(&made))
         };
         assert_eq!(with(&[]), (0x0d, 0), "WAIT_EVENTS is a command, though not probed");
         assert_eq!(with(&["kfd_ioctl_set_debug_trap"]), (0x27, 0));
@@ -381,6 +383,6 @@ mod tests {
             (0x100, 0),
             "nothing is called unknown to a newer driver"
         );
-        assert_eq!(ends(&CommandsMade::default()), (0x100, 0));
+        assert_eq!(ends(&CommandsMade::default(), Named::default()), (0x100, 0));
     }
 }

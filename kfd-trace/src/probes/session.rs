@@ -17,6 +17,7 @@ use crate::events::tables::Tables;
 use crate::kernel::bpf_info::InfoLayout;
 use crate::kernel::thread;
 use crate::model::event::ProcessId;
+use crate::model::ioctl::Named;
 use crate::model::layout::QueueLayout;
 use crate::model::missed::Missed;
 use crate::model::verdict::{ProbeStatus, Verdict};
@@ -43,6 +44,7 @@ pub struct Session {
     arrivals: Arrivals,
     layout: QueueLayout,
     /// Queues cannot be probed: they are followed by the ioctls alone.
+    named: Named,
     queues_by_ioctl: bool,
     /// Results of the program that reads kernel memory, if it is loaded.
     answer: Option<Mapped>,
@@ -78,6 +80,7 @@ impl Session {
             unused: Vec::new(),
             arrivals: Arrivals::default(),
             layout: facts.layout.clone(),
+            named: plan.named,
             queues_by_ioctl: plan.queues_by_ioctl,
             answer,
             pids,
@@ -188,6 +191,12 @@ impl Session {
     #[must_use]
     pub fn queues_by_ioctl(&self) -> bool {
         self.queues_by_ioctl
+    }
+
+    /// The driver's ioctls that have a name.
+    #[must_use]
+    pub fn named(&self) -> Named {
+        self.named
     }
 
     /// This kernel's layout of the data in the records.

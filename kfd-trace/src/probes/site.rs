@@ -66,7 +66,7 @@ pub(super) fn strangers(site: Site, functions: &impl Functions) -> Vec<String> {
 fn handlers(functions: &impl Functions, queues_only: bool) -> BTreeSet<&'static str> {
     let awake = IOCTLS.iter().filter(|def| def.nr != WAIT_EVENTS);
     let handlers = awake.filter(|def| !queues_only || rules::changes_queue(u32::from(def.nr)));
-    handlers.map(|def| def.handler).filter(|name| !functions.copies(name).is_empty()).collect()
+    handlers.flat_map(|def| def.handlers).copied().filter(|name| !functions.copies(name).is_empty()).collect()
 }
 
 /// The attach targets of functions with these names.

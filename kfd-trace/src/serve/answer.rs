@@ -141,6 +141,7 @@ impl PageSource for SharedPage {
         let families = metrics::families(&Scrape {
             snapshot: &taken.snapshot,
             queues_by_ioctl: taken.queues_by_ioctl,
+            named: taken.named,
             sysfs: sysfs.as_ref(),
             tables: taken.tables.as_ref(),
             collectors: &taken.collectors,

@@ -5,6 +5,7 @@ use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::Roots;
 use crate::kernel::types::TypesReport;
+use crate::model::ioctl::Named;
 use crate::model::layout::QueueLayout;
 use crate::model::verdict::ProbeStatus;
 use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
@@ -125,6 +126,7 @@ impl SharedPage {
             samples: tracer.samples.clone(),
             probes: tracer.probes().to_vec(),
             queues_by_ioctl: tracer.queues_by_ioctl(),
+            named: tracer.named(),
             topology: tracer.topology.clone(),
             undecoded: tracer.undecoded.clone(),
             capacities: vec![
@@ -185,6 +187,7 @@ pub(super) struct Taken {
     pub(super) probes: Vec<ProbeStatus>,
     /// Queues are followed by ioctls alone.
     pub(super) queues_by_ioctl: bool,
+    pub(super) named: Named,
     pub(super) topology: Topology,
     pub(super) undecoded: Undecoded,
     pub(super) capacities: Vec<(&'static str, u64)>,

@@ -220,7 +220,7 @@ fn knows(row: &Process, queue_id: u32, since_ns: u64) -> bool {
 /// The type after reading a list; sysfs does not distinguish AQL.
 fn type_by(source: Source, known: Option<QueueType>, listed: Option<QueueType>) -> Option<QueueType> {
     let same = match source {
-        Source::Sysfs => known.map(QueueType::in_sysfs) == listed,
+        Source::Sysfs => known.map(QueueType::of_driver) == listed,
         Source::Kernel | Source::Probe => known == listed,
     };
     if same { known } else { listed.or(known) }

@@ -15,7 +15,7 @@ use crate::events::undecoded::Undecoded;
 use crate::kernel::types::{TypesReport, TypesSource};
 use crate::kernel::{Loading, Roots, thread};
 use crate::model::event::{Body, Event, ProcessId};
-use crate::model::ioctl::{self, Mismatch};
+use crate::model::ioctl::{self, Mismatch, Named};
 use crate::model::verdict::ProbeStatus;
 use crate::probes::error::LoadError;
 use crate::probes::load::Options;
@@ -56,6 +56,9 @@ pub struct Tracer {
     pub(crate) loading: Option<Loading>,
     pub(crate) roots: Roots,
     request: TraceRequest,
+    /// The ioctls of the driver that have a name, and the size of their arguments; after an unload those of
+    /// the last one.
+    named: Named,
     ioctl_sizes: BTreeMap<u8, u32>,
     /// Where the driver's types came from.
     types: TypesSource,
@@ -106,6 +109,7 @@ impl Tracer {
             loading: None,
             roots: request.roots.clone(),
             request: request.clone(),
+            named: Named::default(),
             ioctl_sizes: BTreeMap::new(),
             types: TypesSource::None,
             trust: None,
@@ -189,6 +193,7 @@ impl Tracer {
         let AttachedSession { session, ring, reader, ioctl_sizes, types, trust, refuted, .. } = probed;
         (self.types, self.trust) = (types, trust);
         self.request.roots.types.refuted = refuted;
+        self.named = session.named();
         let (session, reader) = (self.session.insert(session), Arc::new(reader));
         // The probes are attached: from here on starts and ends are seen, so what exists is added once.
         if let Some(why) = reader.adopt(session, &mut self.state) {
@@ -262,6 +267,12 @@ impl Tracer {
     #[must_use]
     pub fn queues_by_ioctl(&self) -> bool {
         self.session.as_ref().is_some_and(Session::queues_by_ioctl)
+    }
+
+    /// The driver's ioctls that have a name.
+    #[must_use]
+    pub fn named(&self) -> Named {
+        self.named
     }
 
     /// The verdict on every probe.

@@ -62,7 +62,7 @@ fn listed(layout: &QueueLayout, process: &SysfsProcess) -> Listed {
     let queues = process.queues.iter().map(|queue| QueueFacts {
         queue_id: Some(queue.queue_id),
         gpu_id: queue.gpu_id,
-        // sysfs does not distinguish AQL, and without the enum a number has no meaning.
+        // sysfs does not distinguish AQL.
         queue_type: queue.queue_type_raw.map(|raw| layout.queue_type(raw)).filter(known_type),
         ring_size: queue.size,
         ..QueueFacts::unknown(Origin::Standing)

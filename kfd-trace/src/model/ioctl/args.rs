@@ -1,6 +1,6 @@
 //! Arguments of one call, from the layout of their structure and the size that user space passed.
 
-use super::{FieldKind, def, nr, size};
+use super::{Def, FieldKind, size};
 
 /// One decoded argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,11 +12,11 @@ pub struct Arg {
     pub hex: bool,
 }
 
-/// The arguments of a call. Members past the available bytes (an older user space, or a call that never
+/// The arguments of a call of the ioctl `def`. Members past the available bytes (an older user space, or a call that never
 /// reached its handler) are omitted, not shown as 0.
 #[must_use]
-pub fn decode_args(cmd: u32, bytes: &[u8]) -> Vec<Arg> {
-    let Some(def) = def(nr(cmd)) else { return Vec::new() };
+pub fn decode_args(def: Option<&Def>, bytes: &[u8]) -> Vec<Arg> {
+    let Some(def) = def else { return Vec::new() };
     let mut rest = bytes;
     let mut args = Vec::with_capacity(def.fields.len());
     for (name, kind) in def.fields {
@@ -58,6 +58,7 @@ pub fn mismatch(cmd: u32, kernel_size: Option<u32>) -> Option<Mismatch> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{def, nr};
     use super::*;
 
     const DESTROY: u32 = 0xc008_4b03;
@@ -66,7 +67,8 @@ mod tests {
     #[test]
     fn members_without_bytes_are_left_out() {
         let full: Vec<u8> = (0..96).collect();
-        let names = |bytes: &[u8]| decode_args(CREATE_96, bytes).iter().map(|a| a.name).collect::<Vec<_>>();
+        let names =
+            |bytes: &[u8]| decode_args(def(nr(CREATE_96)), bytes).iter().map(|a| a.name).collect::<Vec<_>>();
         assert!(names(&full).contains(&"sdma_engine_id"));
         assert!(!names(&full[..88]).contains(&"sdma_engine_id"));
         assert_eq!(names(&full[..11]), ["ring_base_address"]);
@@ -75,7 +77,7 @@ mod tests {
 
     #[test]
     fn values_are_little_endian_and_padding_is_not_shown() {
-        let args = decode_args(DESTROY, &[3, 1, 0, 0, 9, 9, 9, 9]);
+        let args = decode_args(def(nr(DESTROY)), &[3, 1, 0, 0, 9, 9, 9, 9]);
         assert_eq!(args, [Arg { name: "queue_id", value: 259, hex: false }]);
     }
 

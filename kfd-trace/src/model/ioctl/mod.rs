@@ -6,9 +6,11 @@
 //! ROCm's out-of-tree driver.
 
 mod args;
+mod named;
 mod table;
 
 pub use args::{Arg, Mismatch, decode_args, mismatch};
+pub use named::Named;
 pub use table::{Def, FieldKind, IOCTLS, WAIT_EVENTS, def};
 
 /// Number of a command (`_IOC_NR`).
@@ -21,10 +23,4 @@ pub const fn nr(cmd: u32) -> u8 {
 #[must_use]
 pub const fn size(cmd: u32) -> u32 {
     (cmd >> 16) & 0x3fff
-}
-
-/// Name of a command: `CREATE_QUEUE`, or its number if unknown.
-#[must_use]
-pub fn name(cmd: u32) -> String {
-    def(nr(cmd)).map_or_else(|| format!("{:#04x}", nr(cmd)), |def| def.name.to_owned())
 }

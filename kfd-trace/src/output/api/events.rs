@@ -2,6 +2,7 @@
 
 use super::view::written;
 use crate::attribute::Topology;
+use crate::model::ioctl::Named;
 use crate::output::event::context::Context;
 use crate::output::event::json::{self, Driver};
 use crate::state::{Class, Entry, Kept, Matches, What};
@@ -64,7 +65,9 @@ impl Serialize for Reported<'_> {
             ended: &change.ended,
             lasted_ns: change.lasted_ns,
             hit: &change.hit,
+            // The history has no ioctls.
             mismatch: None,
+            named: Named::default(),
             // Objects refer to GPUs by gpu_id.
             topology: &Topology::default(),
         };

@@ -21,7 +21,7 @@ pub(super) struct GpuRow<'a> {
     num_xcc: Option<u32>,
     slots: ByPool<Option<u32>>,
     /// Queues that take a slot.
-    queues: ByPool<u32>,
+    queues: ByPool<Option<u32>>,
     resets: u64,
     resetting: bool,
     unfinished_resets: u64,

@@ -204,6 +204,7 @@ fn events_are_reported_as_the_stream_shows_them() {
     for event in begin.iter().chain(&events) {
         let change = state.apply(event);
         let context = crate::output::event::context::Context {
+            named: crate::model::ioctl::Named::default(),
             clock: &clock,
             process: change.process.and_then(|key| state.process(key)),
             ended: &change.ended,

@@ -2,7 +2,7 @@
 
 use crate::attribute::Topology;
 use crate::model::event::Event;
-use crate::model::ioctl::Mismatch;
+use crate::model::ioctl::{Mismatch, Named};
 use crate::state::{Process, Queue};
 use crate::text::clock::Clock;
 
@@ -20,6 +20,8 @@ pub struct Context<'a> {
     pub hit: &'a [u32],
     /// For an ioctl: user space and kernel disagree on the size of its arguments.
     pub mismatch: Option<Mismatch>,
+    /// The driver's ioctls that have a name.
+    pub named: Named,
     pub topology: &'a Topology,
 }
 

@@ -51,12 +51,12 @@ pub(super) fn fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
         Outcome::NotMeasured => ("not_measured", None, None),
         Outcome::NoReturnSeen => ("no_return_seen", None, None),
     };
-    let args = ioctl::decode_args(call.cmd, &call.args).into_iter().map(|arg| {
+    let args = ioctl::decode_args(context.named.def(call.cmd), &call.args).into_iter().map(|arg| {
         let value = if arg.hex { Value::from(hex(arg.value)) } else { Value::from(arg.value) };
         (arg.name, value)
     });
     IoctlFields {
-        ioctl: ioctl::name(call.cmd),
+        ioctl: context.named.name(call.cmd),
         nr: ioctl::nr(call.cmd),
         cmd: format!("{:#010x}", call.cmd),
         size: ioctl::size(call.cmd),
@@ -75,7 +75,7 @@ pub(super) fn fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
 
 /// The call as strace shows it.
 pub(super) fn call(call: &IoctlCall, context: &Context<'_>) -> String {
-    let args: Vec<_> = ioctl::decode_args(call.cmd, &call.args)
+    let args: Vec<_> = ioctl::decode_args(context.named.def(call.cmd), &call.args)
         .iter()
         .map(|arg| match arg.hex {
             true => format!("{}={:#x}", arg.name, arg.value),
@@ -83,7 +83,7 @@ pub(super) fn call(call: &IoctlCall, context: &Context<'_>) -> String {
         })
         .collect();
     let args = if call.args.is_empty() { "...".to_owned() } else { args.join(", ") };
-    let mut text = format!("{}({args}) = ", ioctl::name(call.cmd));
+    let mut text = format!("{}({args}) = ", context.named.name(call.cmd));
     match call.outcome {
         Outcome::Returned { result, latency_ns } => {
             let errno = call.outcome.errno().unwrap_or(0);

@@ -59,8 +59,9 @@ fn used(scrape: &Scrape<'_>, snapshot: &crate::state::Snapshot) -> Family {
     let mut family = Family::new(&t::GPU_SLOTS_USED);
     for gpu in &scrape.topology.gpus {
         for pool in Pool::ALL {
-            let used = number(budget.used(gpu, *pool).into());
-            family.set(&[&gpu.gpu_id.to_string(), pool.name()], used);
+            if let Some(used) = budget.used(gpu, *pool) {
+                family.set(&[&gpu.gpu_id.to_string(), pool.name()], number(used.into()));
+            }
         }
     }
     family

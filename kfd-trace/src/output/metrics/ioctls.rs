@@ -4,7 +4,7 @@ use super::family::{Family, number};
 use super::scrape::Scrape;
 use super::table as t;
 use crate::events::tables::{InFlightRow, Tables};
-use crate::model::ioctl::{self, IOCTLS, WAIT_EVENTS};
+use crate::model::ioctl::{self, Named, WAIT_EVENTS};
 use crate::state::{IoctlSum, IoctlTotals};
 use crate::text::errno;
 use kfd_trace_common::counter::ProbeId;
@@ -19,32 +19,33 @@ struct InFlight {
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let Some(tables) = scrape.tables.filter(|_| scrape.sees(&[ProbeId::Ioctl])) else { return Vec::new() };
+    let named = &scrape.named;
     let sums = scrape.retired.with(&tables.ioctls, &tables.errors);
-    let mut all = vec![calls(&sums), errors(&sums), not_measured(&sums)];
+    let mut all = vec![calls(named, &sums), errors(named, &sums), not_measured(&sums)];
     if scrape.sees(&[ProbeId::IoctlReturn]) {
         all.extend(measured(scrape, tables, &sums));
     }
     all
 }
 
-/// Name and sum of every ioctl that is known or was called: series start at 0.
-fn each(sums: &IoctlTotals) -> BTreeMap<u8, (String, IoctlSum)> {
-    let known = IOCTLS.iter().map(|def| (def.nr, IoctlSum::default()));
+/// Name and sum of every ioctl that the driver has or that was called: series start at 0.
+fn each(named: &Named, sums: &IoctlTotals) -> BTreeMap<u8, (String, IoctlSum)> {
+    let known = named.defs().map(|def| (def.nr, IoctlSum::default()));
     let called = sums.iter().map(|(nr, sum)| (nr, sum.clone()));
-    known.chain(called).map(|(nr, sum)| (nr, (ioctl::name(u32::from(nr)), sum))).collect()
+    known.chain(called).map(|(nr, sum)| (nr, (named.name(u32::from(nr)), sum))).collect()
 }
 
-fn calls(sums: &IoctlTotals) -> Family {
+fn calls(named: &Named, sums: &IoctlTotals) -> Family {
     let mut family = Family::new(&t::IOCTLS);
-    for (name, sum) in each(sums).values() {
+    for (name, sum) in each(named, sums).values() {
         family.add(&[name], sum.stat.entered);
     }
     family
 }
 
-fn errors(sums: &IoctlTotals) -> Family {
+fn errors(named: &Named, sums: &IoctlTotals) -> Family {
     let mut family = Family::new(&t::IOCTL_ERRORS);
-    for (name, sum) in each(sums).values() {
+    for (name, sum) in each(named, sums).values() {
         for (number, count) in &sum.errors {
             family.add(&[name, &errno::name(*number)], *count);
         }
@@ -55,7 +56,7 @@ fn errors(sums: &IoctlTotals) -> Family {
 fn not_measured(sums: &IoctlTotals) -> Family {
     let mut family = Family::new(&t::IOCTLS_NOT_MEASURED);
     let calls = sums.get(WAIT_EVENTS).map_or(0, |sum| sum.unexplained(0));
-    family.add(&[&ioctl::name(u32::from(WAIT_EVENTS))], calls);
+    family.add(&[&Named::default().name(u32::from(WAIT_EVENTS))], calls);
     family
 }
 
@@ -67,7 +68,7 @@ fn measured(scrape: &Scrape<'_>, tables: &Tables, sums: &IoctlTotals) -> [Family
     let mut no_return = Family::new(&t::IOCTLS_NO_RETURN);
     let mut missed = Family::new(&t::RETURNS_MISSED);
     let in_flight = in_flight(&tables.in_flight);
-    for (nr, (name, sum)) in each(sums).into_iter().filter(|(nr, _)| *nr != WAIT_EVENTS) {
+    for (nr, (name, sum)) in each(&scrape.named, sums).into_iter().filter(|(nr, _)| *nr != WAIT_EVENTS) {
         let flying = in_flight.get(&nr).copied();
         let calls = flying.map_or(0, |flying| flying.calls);
         now.add(&[&name], calls);

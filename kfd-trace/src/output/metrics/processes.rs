@@ -7,7 +7,6 @@ use super::life::EVICTIONS;
 use super::scrape::Scrape;
 use super::table as t;
 use crate::events::tables::Tables;
-use crate::model::ioctl;
 use crate::output::belongs::BelongsFields;
 use crate::state::{IoctlTotals, Process, ProcessKey};
 use kfd_trace_common::counter::ProbeId;
@@ -138,7 +137,7 @@ fn ioctls(scrape: &Scrape<'_>, tables: &Tables, shown: &[&Process]) -> Family {
         let Some(sums) = process.id().and_then(|id| by_process.get(&id)) else { continue };
         let [pid, id, comm] = identity(process);
         for (nr, sum) in sums.iter() {
-            family.add(&[&pid, &id, &comm, &ioctl::name(u32::from(nr))], sum.stat.entered);
+            family.add(&[&pid, &id, &comm, &scrape.named.name(u32::from(nr))], sum.stat.entered);
         }
     }
     family

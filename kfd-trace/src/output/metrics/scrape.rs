@@ -5,6 +5,7 @@ use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::types::TypesReport;
+use crate::model::ioctl::Named;
 use crate::model::verdict::ProbeStatus;
 use crate::state::{IoctlTotals, SampleTotals, Snapshot};
 use kfd_trace_common::counter::ProbeId;
@@ -34,6 +35,8 @@ pub struct Scrape<'a> {
     pub snapshot: &'a Snapshot,
     /// Queues cannot be probed, and are tracked by the arguments and results of the ioctls.
     pub queues_by_ioctl: bool,
+    /// The driver's ioctls that have a name.
+    pub named: Named,
     /// If queues cannot be probed: what sysfs shows at this scrape, adopted into a fresh state.
     pub sysfs: Option<&'a Snapshot>,
     /// `None`: not read. Families that need them are then not exported.

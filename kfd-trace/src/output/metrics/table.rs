@@ -81,7 +81,7 @@ metrics! {
     GPU_SLOTS = Gauge "kfd_gpu_queue_slots" ["gpu_id", "kind"]
         "Queues that the hardware holds at once: cp (compute), sdma, or sdma_xgmi.";
     GPU_SLOTS_USED = Gauge "kfd_gpu_queue_slots_used" ["gpu_id", "kind"]
-        "Queues that take a slot: of cp those that are active, of the others all that exist. More of cp than slots are run in turns.";
+        "Queues that take a slot: of cp those that are active, of the others all that exist. More of cp than slots are run in turns. No series where the type of a queue is not known.";
     QUEUE_UPDATES = Counter "kfd_queue_updates_total" ["gpu_id", "queue_type"]
         "Updates of a queue: ring, percent, priority, CU mask or GWS; failed ones included.";
     QUEUE_UPDATE_ERRORS = Counter "kfd_queue_update_errors_total" ["gpu_id", "queue_type", "errno"]

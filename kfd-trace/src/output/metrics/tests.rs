@@ -52,6 +52,7 @@ impl World {
     fn text(&self) -> String {
         let snapshot = self.state.snapshot();
         let scrape = Scrape {
+            named: crate::model::ioctl::Named::default(),
             snapshot: &snapshot,
             queues_by_ioctl: self.queues_by_ioctl,
             sysfs: self.sysfs.as_ref(),
@@ -360,6 +361,7 @@ fn without_probes_queues_are_read_from_sysfs() {
     let (empty, sysfs) = (State::new(StateLimits::default()).snapshot(), traced().snapshot());
     let (tables, retired) = (Tables::default(), IoctlTotals::default());
     let scrape = Scrape {
+        named: crate::model::ioctl::Named::default(),
         snapshot: &empty,
         queues_by_ioctl: false,
         sysfs: Some(&sysfs),

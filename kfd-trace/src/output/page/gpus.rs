@@ -21,7 +21,7 @@ pub(super) struct GpuRow {
 
 pub(super) struct SlotCells {
     pub(super) pool: &'static str,
-    pub(super) used: u32,
+    pub(super) used: String,
     pub(super) slots: String,
     pub(super) over: bool,
 }
@@ -39,11 +39,12 @@ pub(super) fn rows(view: &ApiView<'_>) -> Vec<GpuRow> {
         let slots = gpu.slots();
         let pool = |pool: Pool| {
             let (used, slots) = (budget.used(gpu, pool), slots.of(pool));
-            (used > 0 || slots.is_some_and(|slots| slots > 0)).then(|| SlotCells {
+            let shown = |count: Option<u32>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+            (used.unwrap_or(0) > 0 || slots.unwrap_or(0) > 0).then(|| SlotCells {
                 pool: pool.words(),
-                used,
-                slots: slots.map_or_else(|| "?".to_owned(), |slots| slots.to_string()),
-                over: slots.is_some_and(|slots| used > slots),
+                used: shown(used),
+                slots: shown(slots),
+                over: used.zip(slots).is_some_and(|(used, slots)| used > slots),
             })
         };
         let evicted = |process: &&crate::state::Process| {

@@ -54,7 +54,7 @@ struct JsonGpu<'a> {
     partition: Option<u32>,
     slots: ByPool<Option<u32>>,
     /// Queues that take a slot.
-    queues: ByPool<u32>,
+    queues: ByPool<Option<u32>>,
 }
 
 #[derive(Debug, Serialize)]

@@ -2,7 +2,7 @@
 
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
-use crate::model::ioctl;
+use crate::model::ioctl::{self, Named};
 use crate::model::missed::MissCause;
 use crate::state::{IoctlTotals, Snapshot};
 use kfd_trace_common::kind::Kind;
@@ -19,6 +19,8 @@ pub struct SummaryInput<'a> {
     pub undecoded: &'a Undecoded,
     /// Event lines for which the output had no room, by kind.
     pub dropped: &'a BTreeMap<&'static str, u64>,
+    /// The driver's ioctls that have a name.
+    pub named: Named,
     /// Queues were sampled.
     pub sampled: bool,
     /// Duration of the trace, nanoseconds.
@@ -47,10 +49,10 @@ impl SummaryInput<'_> {
             add(format!("inconsistent records, {}", anomaly.name()), *count);
         }
         for row in &self.tables.in_flight {
-            add(format!("still in flight, {}", ioctl::name(row.cmd)), 1);
+            add(format!("still in flight, {}", self.named.name(row.cmd)), 1);
         }
         for (nr, sum) in all.iter() {
-            let name = ioctl::name(u32::from(nr));
+            let name = self.named.name(u32::from(nr));
             add(format!("no return seen, {name}"), sum.stat.no_return_seen);
             if nr != ioctl::WAIT_EVENTS {
                 let in_flight = self.tables.in_flight.iter().filter(|row| ioctl::nr(row.cmd) == nr).count();
@@ -71,6 +73,6 @@ impl SummaryInput<'_> {
 /// WAIT_EVENTS sleeps, so its return is not probed.
 pub(super) fn not_measured(all: &IoctlTotals) -> BTreeMap<String, u64> {
     let calls = all.get(ioctl::WAIT_EVENTS).map_or(0, |sum| sum.unexplained(0));
-    let name = ioctl::name(u32::from(ioctl::WAIT_EVENTS));
+    let name = Named::default().name(u32::from(ioctl::WAIT_EVENTS));
     BTreeMap::from([(name, calls)]).into_iter().filter(|(_, calls)| *calls > 0).collect()
 }

@@ -29,6 +29,7 @@ fn with_dropped(
 ) -> (String, serde_json::Value) {
     let snapshot = traced().snapshot();
     let input = SummaryInput {
+        named: crate::model::ioctl::Named::default(),
         snapshot: &snapshot,
         tables,
         retired,
@@ -136,6 +137,7 @@ fn queue_activity_is_shown_by_process_and_gpu() {
     let (tables, retired) = (Tables::default(), IoctlTotals::default());
     let shown = |sampled| {
         let input = SummaryInput {
+            named: crate::model::ioctl::Named::default(),
             snapshot: &snapshot,
             tables: &tables,
             retired: &retired,

@@ -1,5 +1,6 @@
 //! Reads of kernel memory through the `peek` program, for the walk over existing queues.
 
+use crate::model::ioctl::Named;
 use crate::probes::error::{LoadError, chain};
 use crate::probes::facts::Facts;
 use crate::probes::load::{self, Options, Room};
@@ -28,7 +29,13 @@ impl Peek {
     /// # Errors
     /// If the kernel refuses it: no CAP_BPF and CAP_PERFMON, or a kernel before 5.10.
     pub fn open() -> Result<Self, LoadError> {
-        let plan = Plan { rows: Vec::new(), ioctl_end: 0, ioctl_rocm_end: 0, queues_by_ioctl: false };
+        let plan = Plan {
+            rows: Vec::new(),
+            named: Named::default(),
+            ioctl_end: 0,
+            ioctl_rocm_end: 0,
+            queues_by_ioctl: false,
+        };
         let mut ebpf = load::object(&plan, &Facts::default(), &Options::default(), Room::Least)?;
         let answer = load_program(&mut ebpf)?;
         Ok(Peek { ebpf, answer })

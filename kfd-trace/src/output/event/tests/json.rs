@@ -102,6 +102,7 @@ fn addresses_in_arguments_are_hexadecimal_and_two_abis_are_reported() {
     let (clock, topology) = (clock(), topology());
     let mismatch = Some(Mismatch { user_size: 88, kernel_size: 96 });
     let context = Context {
+        named: crate::model::ioctl::Named::default(),
         clock: &clock,
         process: None,
         ended: &[],

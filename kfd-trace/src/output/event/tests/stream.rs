@@ -66,6 +66,7 @@ fn two_abis_are_reported() {
     let (clock, topology) = (clock(), topology());
     let mismatch = Some(Mismatch { user_size: 88, kernel_size: 96 });
     let context = Context {
+        named: crate::model::ioctl::Named::default(),
         clock: &clock,
         process: None,
         ended: &[],
