@@ -223,6 +223,9 @@ pub struct DriverTypesArgs {
     /// Give up after this time: 90s, 45m.
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration)]
     pub timeout: Duration,
+    /// Do nothing where the kernel or a file has types of the loaded driver.
+    #[arg(long, conflicts_with_all = ["module", "output"])]
+    pub if_missing: bool,
 }
 
 /// Options of `ps`.

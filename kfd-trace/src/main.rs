@@ -64,8 +64,8 @@ fn run(cli: Cli) -> Result<()> {
         Some(Command::Doctor(args)) => Ok(doctor::run(&roots, args.pid, args.format.json)?),
         Some(Command::AmdLog(args)) => amd_logs(roots, args),
         Some(Command::DriverTypes(args)) => {
-            let DriverTypesArgs { source, headers, module, output, timeout } = args;
-            let options = TypesOptions { source, headers, module, output, timeout };
+            let DriverTypesArgs { source, headers, module, output, timeout, if_missing } = args;
+            let options = TypesOptions { source, headers, module, output, timeout, if_missing };
             Ok(driver_types::run(&roots, &options)?)
         }
         Some(Command::Metrics) => Ok(metrics::run()?),

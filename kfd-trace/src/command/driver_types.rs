@@ -1,13 +1,13 @@
 //! `kfd-trace driver-types`: types of a driver without BTF, made where it was built.
 
-use crate::driver_types::{self, Made, TypesOptions};
+use crate::driver_types::{self, Answer, Made, TypesOptions};
 use crate::kernel::Roots;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Makes a types file and prints where it is.
+/// Makes a types file and prints where it is, or what the driver has.
 ///
 /// # Errors
 /// What is missing and what to install, or what failed.
@@ -19,9 +19,16 @@ pub fn run(roots: &Roots, options: &TypesOptions) -> Result<(), Stop> {
         lines.for_each(say);
         Stop::failed(first)
     });
-    let Made { path, driver, bytes, fields: (found, all) } = made?;
+    let mut out = io::stdout().lock();
+    let made = match made? {
+        Answer::Made(made) => made,
+        Answer::Exists(source) => {
+            return writeln!(out, "the driver has types: {source}").map_err(Stop::failed);
+        }
+    };
+    let Made { path, driver, bytes, fields: (found, all) } = made;
     let written = writeln!(
-        io::stdout().lock(),
+        out,
         "{}: {bytes} bytes, {found} of {all} fields, for {driver}\n\
          kfd-trace takes it from {} on every node with this driver and kernel, or by --driver-btf.",
         path.display(),

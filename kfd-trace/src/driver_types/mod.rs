@@ -12,17 +12,20 @@ mod module;
 mod wanted;
 
 use crate::kernel::btf::Btf;
-use crate::kernel::types::DriverIdentity;
-use crate::kernel::{Offsets, Roots};
+use crate::kernel::types::{DriverIdentity, TypesSource};
+use crate::kernel::{Kernel, Offsets, Roots};
 use build::Build;
 use find::DriverSource;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kfd_trace_common::offset::FIELDS;
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::env;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tempfile::{NamedTempFile, TempDir};
 
 /// What the user gave; `None`: it is looked for.
 #[derive(Clone, Debug)]
@@ -35,6 +38,16 @@ pub struct TypesOptions {
     pub module: Option<PathBuf>,
     pub output: Option<PathBuf>,
     pub timeout: Duration,
+    /// Nothing is made where the kernel or a file has the loaded driver's types.
+    pub if_missing: bool,
+}
+
+/// What [`make`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Made(Made),
+    /// Nothing: these exist.
+    Exists(TypesSource),
 }
 
 /// A file that was made.
@@ -51,7 +64,13 @@ pub struct Made {
 ///
 /// # Errors
 /// What is missing and what to install, or what failed.
-pub fn make(roots: &Roots, root: &Path, options: &TypesOptions) -> Result<Made, String> {
+pub fn make(roots: &Roots, root: &Path, options: &TypesOptions) -> Result<Answer, String> {
+    if options.if_missing {
+        let kernel = Kernel::read(roots).map_err(|error| error.to_string())?;
+        if kernel.types.is_kernel() || matches!(kernel.types, TypesSource::File(_)) {
+            return Ok(Answer::Exists(kernel.types));
+        }
+    }
     let driver = match &options.module {
         Some(module) => module::identity(module)?,
         None => DriverIdentity::loaded(roots),
@@ -74,11 +93,8 @@ pub fn make(roots: &Roots, root: &Path, options: &TypesOptions) -> Result<Made, 
     let path: Vec<PathBuf> = env::split_paths(build::PATH).collect();
     find::programs(&path)?;
     // Before minutes are spent.
-    let output = output(options.output.as_deref(), &roots.types.folder, &name)?;
-
-    let work = tempfile::Builder::new().prefix("kfd-trace-types-").tempdir();
-    let work =
-        work.map_err(|error| format!("cannot make a folder in {}: {error}", env::temp_dir().display()))?;
+    let output = Output::open(options.output.as_deref(), &roots.types.folder, &name)?;
+    let work = work()?;
     let deadline = Instant::now() + options.timeout;
     let progress = Progress::new();
     let build = Build { source: &source, headers: &headers, release: &release, work: work.path(), deadline };
@@ -88,8 +104,8 @@ pub fn make(roots: &Roots, root: &Path, options: &TypesOptions) -> Result<Made, 
     let made = types(&object, &driver);
     progress.0.finish_and_clear();
     let (bytes, fields) = made?;
-    fs::write(&output, &bytes).map_err(|error| format!("cannot write {}: {error}", output.display()))?;
-    Ok(Made { path: output, driver, bytes: bytes.len(), fields })
+    let path = output.write(&bytes)?;
+    Ok(Answer::Made(Made { path, driver, bytes: bytes.len(), fields }))
 }
 
 /// The types file of an object, and how many of the programs' fields it has.
@@ -109,20 +125,79 @@ fn types(object: &[u8], driver: &DriverIdentity) -> Result<(Vec<u8>, (usize, usi
     Ok((bytes, (found, FIELDS.len())))
 }
 
-/// Where the file goes: as given, else into the folder that the daemon looks into, else into the current one.
-fn output(given: Option<&Path>, folder: &Path, name: &str) -> Result<PathBuf, String> {
-    if let Some(path) = given {
-        return Ok(if path.is_dir() { path.join(name) } else { path.to_owned() });
+/// A private folder whose programs can be run: the driver's scripts are.
+fn work() -> Result<TempDir, String> {
+    let is_noexec =
+        |folder: &Path| statvfs(folder).is_ok_and(|about| about.f_flag.contains(StatVfsMountFlags::NOEXEC));
+    let folders = [env::temp_dir(), PathBuf::from("/var/tmp")];
+    let Some(folder) = folders.iter().find(|folder| !is_noexec(folder)) else {
+        return Err(format!(
+            "no program may be run in {} and /var/tmp (mounted noexec): name another folder in TMPDIR",
+            folders[0].display()
+        ));
+    };
+    let made = tempfile::Builder::new().prefix("kfd-trace-types-").tempdir_in(folder);
+    made.map_err(|error| format!("cannot make a folder in {}: {error}", folder.display()))
+}
+
+/// A types file that is not there yet: a reader never meets a part of it.
+struct Output {
+    file: NamedTempFile,
+    path: PathBuf,
+}
+
+impl Output {
+    /// As given, else in the folder that the daemon looks into, else in the current one.
+    fn open(given: Option<&Path>, folder: &Path, name: &str) -> Result<Self, String> {
+        let path = match given {
+            Some(path) if path.is_dir() => path.join(name),
+            Some(path) => path.to_owned(),
+            None => {
+                let path = folder.join(name);
+                match make_readable(folder).and_then(|()| Self::at(&path)) {
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+                        ) =>
+                    {
+                        PathBuf::from(name)
+                    }
+                    opened => return opened.map_err(|error| cannot_write(&path, &error)),
+                }
+            }
+        };
+        Self::at(&path).map_err(|error| cannot_write(&path, &error))
     }
-    let made = fs::create_dir_all(folder);
-    let path = folder.join(name);
-    match made.and_then(|()| fs::OpenOptions::new().append(true).create(true).open(&path)) {
-        Ok(_) => Ok(path),
-        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
-            Ok(PathBuf::from(name))
-        }
-        Err(error) => Err(format!("cannot write {}: {error}", path.display())),
+
+    fn at(path: &Path) -> io::Result<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        // Not of this user alone: the daemon reads it as another one.
+        let file = tempfile::Builder::new()
+            .prefix(".kfd-trace-types-")
+            .permissions(Permissions::from_mode(0o644))
+            .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+        Ok(Output { file, path: path.to_owned() })
     }
+
+    fn write(mut self, bytes: &[u8]) -> Result<PathBuf, String> {
+        let path = self.path;
+        self.file.write_all(bytes).map_err(|error| cannot_write(&path, &error))?;
+        self.file.persist(&path).map_err(|error| cannot_write(&path, &error.error))?;
+        Ok(path)
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
+}
+
+/// Makes a folder and those above it that do not exist, so that each user can read them.
+fn make_readable(folder: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
+    fs::create_dir_all(folder)?;
+    missing.iter().try_for_each(|folder| fs::set_permissions(folder, Permissions::from_mode(0o755)))
 }
 
 /// A line on standard error, if that is a terminal.
@@ -144,5 +219,33 @@ impl Progress {
 
     fn copied(&self, bytes: u64) {
         self.0.inc(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_there_whole_or_not_at_all_and_others_can_read_it() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("lib/drivers");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let open = || Output::open(None, &folder, "amdgpu.btf").unwrap();
+        drop(open());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "a build that failed leaves nothing");
+        let path = open().write(b"types").unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        assert_eq!((mode(&path), mode(&folder)), (0o644, 0o755));
+        assert_eq!(open().write(b"new").unwrap(), path);
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        let given = root.path().join("mine.btf");
+        assert_eq!(Output::open(Some(&given), &folder, "x").unwrap().path, given);
+        assert_eq!(Output::open(Some(root.path()), &folder, "x").unwrap().path, root.path().join("x"));
+        let nowhere = root.path().join("none/x");
+        let Err(why) = Output::open(Some(&nowhere), &folder, "x") else {
+            panic!("opened {}", nowhere.display())
+        };
+        assert!(why.starts_with(&format!("cannot write {}: ", nowhere.display())), "{why}");
     }
 }

@@ -108,11 +108,29 @@ fn is_brought_back_after_a_kill_without_a_driver() -> Result<()> {
 fn is_exposed_little() -> Result<()> {
     installed()?;
     waits()?;
-    let reported = command("systemd-analyze", &["security", "--no-pager", "kfd-trace.service"])?;
-    let line = reported.lines().find(|line| line.contains("Overall exposure level")).context("no level")?;
-    println!("{line}");
-    let level = line.split_whitespace().find_map(|word| word.parse::<f64>().ok()).context("no number")?;
-    ensure!(level < 3.3, "{reported}");
+    for unit in ["kfd-trace.service", "kfd-trace-driver-types.service"] {
+        let reported = command("systemd-analyze", &["security", "--no-pager", unit])?;
+        let line =
+            reported.lines().find(|line| line.contains("Overall exposure level")).context("no level")?;
+        println!("{line}");
+        let level = line.split_whitespace().find_map(|word| word.parse::<f64>().ok()).context("no number")?;
+        ensure!(level < 3.3, "{reported}");
+    }
+    Ok(())
+}
+
+#[test]
+fn types_of_a_driver_are_not_made_by_default_and_never_keep_the_daemon() -> Result<()> {
+    const TYPES: &str = "kfd-trace-driver-types.service";
+    installed()?;
+    let enabled = Command::new("systemctl").args(["is-enabled", TYPES]).output()?;
+    ensure!(String::from_utf8_lossy(&enabled.stdout).trim_end() == "disabled", "{enabled:?}");
+    command("systemctl", &["enable", TYPES])?;
+    command("systemctl", &["restart", "kfd-trace.service"])?;
+    waits()?;
+    let skipped = command("systemctl", &["show", "--property=ConditionResult", TYPES])?;
+    ensure!(skipped.trim_end() == "ConditionResult=no", "no driver is loaded: {skipped}");
+    command("systemctl", &["disable", TYPES])?;
     Ok(())
 }
 

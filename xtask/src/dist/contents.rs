@@ -7,7 +7,7 @@ pub(super) struct Parts {
     pub(super) pages: Vec<(String, Vec<u8>)>,
     /// Completions of bash, zsh and fish.
     pub(super) completions: [Vec<u8>; 3],
-    pub(super) unit: Vec<u8>,
+    pub(super) units: Vec<(String, Vec<u8>)>,
     pub(super) options: Vec<u8>,
     /// Files below deploy that other programs read: rules of Prometheus, by path.
     pub(super) deploy: Vec<(String, Vec<u8>)>,
@@ -68,12 +68,14 @@ pub(super) fn entries(parts: &Parts, layout: Layout, gzip: impl Fn(&[u8]) -> Vec
     let shell = |path: &str, script: &[u8]| Entry::new(format!("usr/share/{path}"), script, Kind::Plain);
     let mut all = vec![
         Entry::new("usr/bin/kfd-trace", &parts.binary, Kind::Program),
-        Entry::new("usr/lib/systemd/system/kfd-trace.service", &parts.unit, Kind::Plain),
         Entry::new(options, &parts.options, Kind::Config),
         shell("bash-completion/completions/kfd-trace", bash_script),
         shell(&format!("{zsh}/_kfd-trace"), zsh_script),
         shell("fish/vendor_completions.d/kfd-trace.fish", fish_script),
     ];
+    for (name, text) in &parts.units {
+        all.push(Entry::new(format!("usr/lib/systemd/system/{name}"), text, Kind::Plain));
+    }
     for (name, text) in &parts.pages {
         all.push(Entry::new(format!("usr/share/man/man1/{name}.gz"), &gzip(text), Kind::Doc));
     }
@@ -98,7 +100,7 @@ pub(super) mod tests {
             binary: b"ELF".to_vec(),
             pages: vec![file("kfd-trace.1"), file("kfd-trace-ps.1")],
             completions: [b"bash".to_vec(), b"zsh".to_vec(), b"fish".to_vec()],
-            unit: b"[Service]".to_vec(),
+            units: vec![file("kfd-trace.service"), file("kfd-trace-driver-types.service")],
             options: b"KFD_TRACE_OPTS=".to_vec(),
             deploy: vec![file("prometheus/kfd-trace.rules.yml")],
             docs: vec![file("web.md")],

@@ -107,7 +107,7 @@ mod tests {
         let about = About { version: "1.2.3".to_owned(), ..About::sample() };
         let text = control(&about, &entries(&parts(), Layout::Debian, gzip));
         assert!(text.starts_with("Package: kfd-trace\nVersion: 1.2.3\nArchitecture: amd64\n"), "{text}");
-        assert!(text.contains("Installed-Size: 11\n"), "each file takes a block: {text}");
+        assert!(text.contains("Installed-Size: 12\n"), "each file takes a block: {text}");
         assert!(
             text.lines()
                 .skip_while(|line| !line.starts_with("Description"))

@@ -32,7 +32,7 @@ pub(super) fn gather(binary: &Path, native: &Path, machine: Machine, pages: &Pat
         binary: fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?,
         pages: files(pages, |_| true)?,
         completions: [complete("bash")?, complete("zsh")?, complete("fish")?],
-        unit: file("deploy/systemd/kfd-trace.service")?,
+        units: files(&root.join("deploy/systemd"), |name| name.ends_with(".service"))?,
         options: file("deploy/systemd/kfd-trace.env")?,
         deploy: DEPLOY
             .iter()
