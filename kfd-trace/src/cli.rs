@@ -226,6 +226,12 @@ pub struct DriverTypesArgs {
     /// Do nothing where the kernel or a file has types of the loaded driver.
     #[arg(long, conflicts_with_all = ["module", "output"])]
     pub if_missing: bool,
+    /// Exit with 0 also where nothing could be made; the reason is printed.
+    #[arg(long)]
+    pub best_effort: bool,
+    /// Work below this folder, where a container has the host's / mounted (chroot).
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
 }
 
 /// Options of `ps`.

@@ -64,9 +64,14 @@ fn run(cli: Cli) -> Result<()> {
         Some(Command::Doctor(args)) => Ok(doctor::run(&roots, args.pid, args.format.json)?),
         Some(Command::AmdLog(args)) => amd_logs(roots, args),
         Some(Command::DriverTypes(args)) => {
-            let DriverTypesArgs { source, headers, module, output, timeout, if_missing } = args;
+            let DriverTypesArgs { source, headers, module, output, timeout, if_missing, best_effort, root } =
+                args;
             let options = TypesOptions { source, headers, module, output, timeout, if_missing };
-            Ok(driver_types::run(&roots, &options)?)
+            match driver_types::run(&roots, root.as_deref(), &options) {
+                Err(why) if best_effort => stderr::say(why),
+                made => made?,
+            }
+            Ok(())
         }
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),

@@ -133,8 +133,12 @@ async fn ports(all: &[Value]) {
 fn mounts(all: &[Value]) {
     let (pod, container, global, daemon) = pod(all);
     let defaults = Cli::from_arguments(["kfd-trace"]).expect("no arguments").global;
-    let own =
-        [(global.procfs, defaults.procfs), (global.sysfs, defaults.sysfs), (global.logs, defaults.logs)];
+    let own = [
+        (global.procfs, defaults.procfs),
+        (global.sysfs, defaults.sysfs),
+        (global.logs, defaults.logs),
+        (global.drivers, defaults.drivers),
+    ];
     let named: BTreeSet<PathBuf> =
         own.into_iter().filter(|(path, own)| path != own).map(|(path, _)| path).collect();
     let config = daemon.web_config.map(|file| file.parent().expect("a folder").to_owned());
@@ -153,7 +157,58 @@ fn mounts(all: &[Value]) {
         assert_eq!(mount["readOnly"], true, "{mount}");
         text(&mount["name"])
     });
+    let before = list(&pod["spec"]["initContainers"]).iter().flat_map(|first| list(&first["volumeMounts"]));
+    let used = used.chain(before.map(|mount| text(&mount["name"])));
     assert_eq!(used.collect::<BTreeSet<_>>(), volumes);
+}
+
+/// A container that runs before the daemon makes types of the driver, below the node's root folder and where the
+/// daemon looks for them; it cannot keep the daemon from starting, and has no privilege for anything else.
+fn before(name: &str, all: &[Value]) {
+    let (pod, _, global, _) = pod(all);
+    let containers = list(&pod["spec"]["initContainers"]);
+    assert_eq!(containers.len(), usize::from(name == "driver-types"), "{name}");
+    for first in containers {
+        let line = std::iter::once("kfd-trace").chain(list(&first["args"]).iter().map(text));
+        let cli = Cli::from_arguments(line).unwrap_or_else(|error| panic!("{error}"));
+        let Some(Command::DriverTypes(types)) = cli.command else { panic!("{}", first["args"]) };
+        assert!(types.best_effort && types.if_missing, "{}", first["args"]);
+        let root = types.root.expect("the node's root folder");
+        let mounts = list(&first["volumeMounts"]);
+        let volume = |path: &Path| {
+            let mount = mounts.iter().find(|mount| Path::new(text(&mount["mountPath"])) == path);
+            let mount = mount.unwrap_or_else(|| panic!("no mount on {}", path.display()));
+            (text(&mount["name"]).to_owned(), mount["readOnly"] == true)
+        };
+        let host = |name: &str| {
+            let volumes = list(&pod["spec"]["volumes"]);
+            let volume = volumes.iter().find(|volume| volume["name"] == name).expect("a volume");
+            volume["hostPath"]["path"].as_str().map(PathBuf::from)
+        };
+        let below = |path: &Path| root.join(path.strip_prefix("/").expect("an absolute path"));
+        let (root_volume, read_only) = volume(&root);
+        assert!(read_only && host(&root_volume) == Some(PathBuf::from("/")));
+        let (made, read_only) = volume(&below(&cli.global.drivers));
+        assert!(!read_only && host(&made) == Some(cli.global.drivers.clone()));
+        let daemons = list(&pod["spec"]["containers"][0]["volumeMounts"]);
+        assert!(
+            daemons.iter().any(|m| m["name"] == *made && Path::new(text(&m["mountPath"])) == global.drivers)
+        );
+        let work = list(&first["env"]).iter().find(|variable| variable["name"] == "TMPDIR").expect("TMPDIR");
+        assert_eq!(
+            host(&volume(&below(Path::new(text(&work["value"])))).0),
+            None,
+            "a folder that ends with the pod"
+        );
+        let context = &first["securityContext"];
+        assert_eq!(
+            (&context["allowPrivilegeEscalation"], &context["readOnlyRootFilesystem"]),
+            (&false.into(), &true.into())
+        );
+        assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]));
+        let needed = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID", "SYS_CHROOT"];
+        assert_eq!(context["capabilities"]["add"], serde_json::json!(needed));
+    }
 }
 
 /// Capabilities of the table of docs/privileges.md, and those of them that the daemon always needs without
@@ -223,6 +278,7 @@ async fn the_daemon_takes_what_each_component_gives_it() {
         println!("{name}");
         ports(all).await;
         mounts(all);
+        before(name, all);
         let added = privileges(all);
         assert!(added.is_superset(&needed) && added.is_subset(&known), "{name}: {added:?}");
     }

@@ -4,6 +4,7 @@ use crate::driver_types::{self, Answer, Made, TypesOptions};
 use crate::kernel::Roots;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
+use rustix::process::{chdir, chroot};
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -11,7 +12,11 @@ use std::path::Path;
 ///
 /// # Errors
 /// What is missing and what to install, or what failed.
-pub fn run(roots: &Roots, options: &TypesOptions) -> Result<(), Stop> {
+pub fn run(roots: &Roots, root: Option<&Path>, options: &TypesOptions) -> Result<(), Stop> {
+    if let Some(root) = root {
+        let entered = chroot(root).and_then(|()| chdir("/"));
+        entered.map_err(|error| Stop::failed(format!("cannot work below {}: {error}", root.display())))?;
+    }
     let made = driver_types::make(roots, Path::new("/"), options).map_err(|error| {
         let mut lines = error.lines();
         let first = lines.next().unwrap_or_default().to_owned();

@@ -110,7 +110,7 @@ impl Build<'_> {
         fs::write(probe.join("Makefile"), "$(info kfd-trace-compiler=$(CC))\n").map_err(cannot)?;
         let words = ["make", "-C", &self.headers.display().to_string(), &format!("M={}", probe.display())];
         // It makes nothing, and may fail for that reason.
-        let asked = self.run("asking for the compiler", &words.map(str::to_owned));
+        let asked = self.run("make, which names the compiler", &words.map(str::to_owned));
         let printed = fs::read(self.work.join("log")).unwrap_or_default();
         let printed = String::from_utf8_lossy(&printed).into_owned();
         let named = printed.lines().find_map(|line| line.strip_prefix("kfd-trace-compiler="));
