@@ -119,6 +119,9 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<S
         Ok(known) => (Some(known.kernel), known.facts),
         Err(_) => (None, Facts::default()),
     };
+    for problem in kernel.iter().flat_map(|kernel| &kernel.btf_problems) {
+        say(problem);
+    }
     let mut lists = Vec::new();
     let mut problem = None;
     match walk(roots, kernel.as_ref(), &facts, &found) {

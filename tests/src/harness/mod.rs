@@ -6,6 +6,7 @@
 
 pub mod bpf_calls;
 pub mod bpf_maps;
+pub mod btf_file;
 pub mod calls;
 pub mod capable;
 pub mod counts;

@@ -3,6 +3,7 @@
 //! on queue activity are in activity.rs.
 
 use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::btf_file::BtfFile;
 use kfd_trace_tests::harness::other_sysfs;
 use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
 use kfd_trace_tests::harness::service::{ADDRESS, Changed, UNIT, command, scrape, signal, tracing};
@@ -279,5 +280,17 @@ fn of_a_tracer_that_is_half_blind() -> Result<()> {
     let other = other_sysfs::without_btf()?;
     let blind = Changed::arguments("blind", &[&other_sysfs::flag(&other), FEW[0]])?;
     let server = Prometheus::scraping(ADDRESS, RULES)?;
-    fire(&server, &["KfdTraceRequiredProbeOff"], || Ok(Box::new(blind)))
+    fire(&server, &["KfdTraceRequiredProbeOff"], || Ok(Box::new(blind)))?;
+    drop(server);
+
+    // Types that the first queue contradicts: it is then followed by its ioctls.
+    let types = BtfFile::of_driver()?.moved("queue_properties", "queue_address", 8).context("a member")?;
+    let file = other.path().join("types.btf");
+    fs::write(&file, types)?;
+    let file = format!("--driver-btf={}", file.display());
+    let wrong = Changed::arguments("wrong", &[&other_sysfs::flag(&other), &file])?;
+    let server = Prometheus::scraping(ADDRESS, RULES)?;
+    fire(&server, &["KfdTraceDriverTypesRefuted"], || {
+        Ok(Box::new((Steered::having(&["create aql"])?, wrong)))
+    })
 }

@@ -6,5 +6,6 @@ mod exposition_switches;
 mod leftovers;
 mod own_life;
 mod pid_filter;
+mod types;
 mod unprivileged;
 mod without_btf;
