@@ -191,7 +191,7 @@ impl Build<'_> {
             .is_ok_and(|text| text.contains("CONFIG_DEBUG_INFO_REDUCED=y"));
         let all =
             if reduced && !find::is_clang(self.headers) { " -femit-struct-debug-detailed=any" } else { "" };
-        format!("-g -gdwarf-4 -Wno-error{all}")
+        format!("-g -gdwarf-4 -gz=none -Wno-error{all}")
     }
 
     fn run(&self, what: &str, words: &[String]) -> Result<(), String> {
