@@ -56,6 +56,8 @@ ids! {
         MqdInit = "mqd_init",
         /// kprobe on every copy of `update_mqd*`.
         MqdUpdate = "mqd_update",
+        /// kprobe on every copy of `update_mqd_gpu_addr*`.
+        MqdAddress = "mqd_address",
         /// kprobe on every copy of `restore_mqd*`.
         MqdRestore = "mqd_restore",
         /// kretprobe on all of these.

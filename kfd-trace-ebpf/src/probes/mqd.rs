@@ -41,6 +41,15 @@ pub(crate) fn mqd_update(ctx: ProbeContext) -> u32 {
     0
 }
 
+/// `void update_mqd_gpu_addr*(mm, void *mqd, struct kfd_mem_obj *, struct queue_properties *q)`: the MQD was
+/// moved, by the resume from hibernation (7.3).
+#[kprobe]
+pub(crate) fn mqd_address(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::MqdAddress);
+    enter(ProbeId::MqdAddress, ctx.arg(3), mqd_op::UPDATE);
+    0
+}
+
 /// `void restore_mqd*(mm, void **mqd, struct kfd_mem_obj *, u64 *gart, struct queue_properties *q, ...)`: by
 /// CRIU.
 #[kprobe]

@@ -14,6 +14,9 @@ use std::collections::BTreeSet;
 /// Prefixes of the functions' names.
 const FAMILIES: [&str; 3] = ["init_mqd", "update_mqd", "restore_mqd"];
 
+/// A further pointer of drivers that move MQDs (7.3); its functions have a prefix of the above.
+const MOVE: &str = "update_mqd_gpu_addr";
+
 /// Longest list that is followed: more nodes than a machine can have.
 const NODES_MAX: usize = 4096;
 
@@ -31,7 +34,7 @@ pub struct MqdWalk {
     managers: u64,
     kinds: u64,
     /// The pointers to functions in an MQD manager.
-    functions: [u64; 3],
+    functions: Vec<u64>,
     /// All functions of the driver that such a pointer can have.
     known: BTreeSet<u64>,
 }
@@ -54,11 +57,10 @@ impl MqdWalk {
             gpu_dqm: offset("kfd_node", "dqm").or_else(|| offset("kfd_dev", "dqm"))?,
             managers: u64::from(managers.offset),
             kinds: u64::from(managers.size) / 8,
-            functions: [
-                offset("mqd_manager", "init_mqd")?,
-                offset("mqd_manager", "update_mqd")?,
-                offset("mqd_manager", "restore_mqd")?,
-            ],
+            functions: {
+                let always = FAMILIES.iter().map(|family| offset("mqd_manager", family));
+                always.chain(offset("mqd_manager", MOVE).map(Some)).collect::<Option<_>>()?
+            },
             known,
         })
         .filter(|walk| walk.list != 0 && !walk.known.contains(&0))
@@ -93,9 +95,9 @@ impl MqdWalk {
                 continue;
             }
             some = true;
-            for offset in self.functions {
-                match word(memory, manager.wrapping_add(offset))? {
-                    // The scheduler's own queues are not restored.
+            for offset in &self.functions {
+                match word(memory, manager.wrapping_add(*offset))? {
+                    // The scheduler's own queues are not restored, nor are all MQDs moved.
                     0 => {}
                     function if self.known.contains(&function) => {
                         used.insert(function);
@@ -184,7 +186,7 @@ mod tests {
             gpu_dqm: 16,
             managers: 32,
             kinds: 3,
-            functions: [0, 8, 16],
+            functions: vec![0, 8, 16],
             known: BTreeSet::from([0x10, 0x20, 0x30, 0x40]),
         }
     }
@@ -203,6 +205,14 @@ mod tests {
     #[test]
     fn the_functions_of_each_kind_are_found() {
         assert_eq!(walk().run(&mut memory()), Some(BTreeSet::from([0x10, 0x20, 0x30, 0x40])));
+    }
+
+    #[test]
+    fn functions_that_move_mqds_are_found_where_a_kind_has_one() {
+        let moves = MqdWalk { functions: vec![0, 8, 16, 24], known: (0x10..=0x50).collect(), ..walk() };
+        let mut memory = memory();
+        memory.0.extend([(COMPUTE + 24, 0x50), (SDMA + 24, 0)]);
+        assert!(moves.run(&mut memory).unwrap().contains(&0x50));
     }
 
     #[test]

@@ -287,6 +287,16 @@ mod tests {
     }
 
     #[test]
+    fn a_function_of_another_row_is_not_unknown() {
+        let mut made = with_queues();
+        made.0.insert("update_mqd_gpu_addr", (vec![0x10], false));
+        let planned = plan(&made, &facts(), &PlanRequest::default());
+        let row = |id| planned.rows.iter().find(|row| row.row.id == id).unwrap();
+        assert!(row(ProbeId::MqdUpdate).strangers.is_empty(), "its properties are another parameter");
+        assert!(matches!(&row(ProbeId::MqdAddress).action, Action::Attach(targets) if targets.len() == 1));
+    }
+
+    #[test]
     fn the_functions_of_every_list_of_a_site_are_attached() {
         let mut made = with_queues();
         let names = ["init_mqd", "update_mqd_v9_4_3", "restore_mqd_sdma"];

@@ -23,6 +23,8 @@ const UPDATE_MQD: &[&str] = &[
     "update_mqd_tonga",
     "update_mqd_hawaii",
 ];
+/// Their third parameter is where the MQD lies now: the properties of the queue come after that.
+const MOVE_MQD: &[&str] = &["update_mqd_gpu_addr", "update_mqd_gpu_addr_v9_4_3"];
 const RESTORE_MQD: &[&str] =
     &["restore_mqd", "restore_mqd_sdma", "restore_mqd_v9_4_3", "restore_mqd_v12_1", "restore_mqd_sdma_v12_1"];
 
@@ -62,9 +64,13 @@ pub const PROBES: &[ProbeRow] = &[
         .required(),
     ProbeRow::exit(ProbeId::QueueUpdateReturn, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
     ProbeRow::entry(ProbeId::QueueUpdate, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
-    ProbeRow::exit(ProbeId::MqdReturn, Site::Each(&[INIT_MQD, UPDATE_MQD, RESTORE_MQD]), "nested MQD writes")
-        .needs(QUEUE)
-        .of_gpus(),
+    ProbeRow::exit(
+        ProbeId::MqdReturn,
+        Site::Each(&[INIT_MQD, UPDATE_MQD, MOVE_MQD, RESTORE_MQD]),
+        "nested MQD writes",
+    )
+    .needs(QUEUE)
+    .of_gpus(),
     ProbeRow::entry(
         ProbeId::MqdInit,
         Site::Family { prefixes: &["init_mqd"], members: INIT_MQD },
@@ -79,6 +85,15 @@ pub const PROBES: &[ProbeRow] = &[
     )
     .needs(QUEUE)
     .of_gpus(),
+    ProbeRow::entry(
+        ProbeId::MqdAddress,
+        Site::Family { prefixes: &["update_mqd_gpu_addr"], members: MOVE_MQD },
+        "MQDs that are moved",
+    )
+    .needs(QUEUE)
+    .of_gpus()
+    // Since 7.3.
+    .optional(),
     ProbeRow::entry(
         ProbeId::MqdRestore,
         Site::Family { prefixes: &["restore_mqd"], members: RESTORE_MQD },

@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::functions::Functions;
-use super::rows::NOT_OF_USERS;
+use super::rows::{NOT_OF_USERS, PROBES};
 use super::table::Site;
 use crate::model::ioctl::{IOCTLS, WAIT_EVENTS};
 use kfd_trace_common::rules;
@@ -55,11 +55,14 @@ pub(super) fn candidates(site: Site) -> Vec<String> {
     }
 }
 
-/// Functions of a family that this program does not know: their arguments may differ.
+/// Functions of a family that this program does not know, in any family: their arguments may differ.
 pub(super) fn strangers(site: Site, functions: &impl Functions) -> Vec<String> {
-    let Site::Family { prefixes, members } = site else { return Vec::new() };
+    let Site::Family { prefixes, .. } = site else { return Vec::new() };
+    let is_known = |name: &str| {
+        PROBES.iter().any(|row| matches!(row.site, Site::Family { members, .. } if members.contains(&name)))
+    };
     let found = prefixes.iter().flat_map(|prefix| functions.beginning(prefix));
-    found.filter(|name| !members.contains(&name.as_str()) && !name.contains(NOT_OF_USERS)).collect()
+    found.filter(|name| !is_known(name) && !name.contains(NOT_OF_USERS)).collect()
 }
 
 /// Handlers that can be probed: those of the driver that do not sleep, each once.

@@ -326,7 +326,7 @@ fn senders(metrics: &Metrics) -> Result<()> {
         (&["queue_destroy"], &["queue_del"]),
         (&["queue_update"], &["queue_update_return"]),
         (&["evict", "restore"], &["evict_gpu_return"]),
-        (&["mqd_write"], &["mqd_init", "mqd_update", "mqd_restore"]),
+        (&["mqd_write"], &["mqd_init", "mqd_update", "mqd_address", "mqd_restore"]),
     ];
     let sum = |name: &str, label: &str, values: &[&str]| -> f64 {
         values.iter().filter_map(|value| metrics.sum(name, &[(label, value)])).sum()
