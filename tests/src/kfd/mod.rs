@@ -7,6 +7,7 @@ pub mod criu;
 pub mod errno;
 pub mod memory;
 pub mod pointers;
+pub mod save_area;
 pub mod tally;
 pub mod topology;
 pub mod uapi;

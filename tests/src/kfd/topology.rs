@@ -1,5 +1,6 @@
 //! The GPUs as `/sys/class/kfd/kfd/topology` lists them.
 
+use super::save_area::{Sizes, sizes};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
@@ -8,9 +9,10 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gpu {
     pub gpu_id: u32,
-    /// Bytes that CREATE_QUEUE must pass exactly, from 6.12 on; older drivers do not report it.
+    /// Bytes that CREATE_QUEUE must pass exactly to drivers that check it. Mainline's do so from 6.12 on, and
+    /// show it; others do not show it, and it is computed. `None`: neither.
     pub ctl_stack_size: Option<u32>,
-    /// Bytes per XCC that CREATE_QUEUE must pass at least, from 6.12 on.
+    /// Bytes per XCC that CREATE_QUEUE must pass at least, in the same way.
     pub cwsr_size: Option<u32>,
     pub num_xcc: u32,
 }
@@ -43,10 +45,12 @@ fn gpu(node: &Path) -> Result<Option<Gpu>> {
     let property = |name: &str| {
         properties.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
     };
+    let computed = sizes(property);
+    let or_computed = |shown: Option<u32>, of: fn(Sizes) -> u32| shown.or(computed.map(of));
     Ok(Some(Gpu {
         gpu_id,
-        ctl_stack_size: property("ctl_stack_size"),
-        cwsr_size: property("cwsr_size"),
+        ctl_stack_size: or_computed(property("ctl_stack_size"), |sizes| sizes.ctl_stack),
+        cwsr_size: or_computed(property("cwsr_size"), |sizes| sizes.save_area),
         num_xcc: property("num_xcc").unwrap_or(1),
     }))
 }
@@ -75,6 +79,18 @@ mod tests {
                 Gpu { gpu_id: 1234, ctl_stack_size: Some(4096), cwsr_size: Some(8192), num_xcc: 2 },
             ]
         );
+    }
+
+    #[test]
+    fn sizes_that_the_driver_does_not_show_are_computed() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let units = "gfx_target_version 90402\nnum_xcc 8\nsimd_count 1216\nsimd_per_cu 4\narray_count 32\n\
+                     simd_arrays_per_engine 1\n";
+        node(sysfs.path(), "1", "1", units);
+        node(sysfs.path(), "2", "2", &format!("{units}cwsr_size 8192\nctl_stack_size 4096\n"));
+        let found: Vec<_> =
+            gpus(sysfs.path()).unwrap().iter().map(|gpu| (gpu.ctl_stack_size, gpu.cwsr_size)).collect();
+        assert_eq!(found, [(Some(0x3000), Some(0x3000 + 38 * 0x9_5000)), (Some(4096), Some(8192))]);
     }
 
     #[test]
