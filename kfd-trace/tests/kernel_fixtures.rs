@@ -1,23 +1,19 @@
 //! The kernel model on the kernels of the matrix: Debian's own symbols and BTF, as `cargo xtask fixtures`
-//! lays them out below $KFD_TRACE_FIXTURES as <series>/{proc,sys}. The expected numbers were read from the
-//! same modules before this reader was written.
+//! writes them. The expected numbers were read from the same modules before this reader was written.
+
+mod fixture;
 
 use kfd_trace::kernel::{Btf, BtfError, Kernel, Missing, Roots, Symbols};
 use kfd_trace_common::offset::{self, FIELDS, Object};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 /// Kernels whose module has BTF.
 const WITH_BTF: [&str; 3] = ["6.1", "6.12", "7.2"];
 
-fn root(series: &str) -> PathBuf {
-    let fixtures = std::env::var_os("KFD_TRACE_FIXTURES").expect("KFD_TRACE_FIXTURES is set by cargo xtask");
-    Path::new(&fixtures).join(series)
-}
-
-fn kernel(series: &str) -> Kernel {
-    let roots = Roots::under(&root(series));
-    Kernel::read(&roots).unwrap_or_else(|error| panic!("{series}: {error}"))
+/// `None` for a series that Debian no longer has.
+fn kernel(series: &str) -> Option<Kernel> {
+    let roots = Roots::under(&fixture::folder(series)?);
+    Some(Kernel::read(&roots).unwrap_or_else(|error| panic!("{series}: {error}")))
 }
 
 fn amdgpu(kernel: &Kernel) -> &Btf {
@@ -86,7 +82,7 @@ const OFFSETS: &[Row] = &[
 #[ignore = "needs cargo xtask fixtures"]
 fn members_lie_where_the_driver_has_them() {
     for (column, series) in WITH_BTF.into_iter().enumerate() {
-        let kernel = kernel(series);
+        let Some(kernel) = kernel(series) else { continue };
         let btf = amdgpu(&kernel);
         for (strukt, path, expected) in OFFSETS {
             match (btf.offset_of(strukt, path), expected[column]) {
@@ -117,7 +113,8 @@ fn queue_types_have_the_numbers_of_each_kernel() {
     let v612 = expected(&["COMPUTE", "SDMA", "HIQ", "DIQ", "SDMA_XGMI", "SDMA_BY_ENG_ID", "MAX"]);
     let v72 = expected(&["COMPUTE", "SDMA", "HIQ", "SDMA_XGMI", "SDMA_BY_ENG_ID", "MAX"]);
     for (series, expected) in WITH_BTF.into_iter().zip([v61, v612, v72]) {
-        assert_eq!(amdgpu(&kernel(series)).enum_values("kfd_queue_type"), Ok(expected), "{series}");
+        let Some(kernel) = kernel(series) else { continue };
+        assert_eq!(amdgpu(&kernel).enum_values("kfd_queue_type"), Ok(expected), "{series}");
     }
 }
 
@@ -131,7 +128,8 @@ fn every_field_of_the_programs_is_found() {
         vec!["KFD_PROCESS_PASID", "DQM_HW_EXCEPTION_WORK"],
     ];
     for (series, absent) in WITH_BTF.into_iter().zip(absent) {
-        let offsets = kernel(series).offsets(FIELDS);
+        let Some(kernel) = kernel(series) else { continue };
+        let offsets = kernel.offsets(FIELDS);
         let missing: BTreeSet<_> =
             offsets.iter().filter(|(_, found)| found.is_err()).map(|(global, _)| global).collect();
         assert_eq!(missing, absent.into_iter().collect(), "{series}");
@@ -141,7 +139,7 @@ fn every_field_of_the_programs_is_found() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn the_oldest_kernel_has_no_btf_of_the_module() {
-    let kernel = kernel("5.10");
+    let Some(kernel) = kernel("5.10") else { return };
     assert!(kernel.amdgpu_btf.is_none());
     assert_eq!(kernel.btf_problems, [""; 0]);
     assert!(kernel.vmlinux_btf.is_some(), "vmlinux has BTF");
@@ -160,7 +158,7 @@ fn the_oldest_kernel_has_no_btf_of_the_module() {
 fn duplicates_of_the_mqd_functions_are_kept() {
     let copies = |symbols: &Symbols, name: &str| symbols.find_in(Some("amdgpu"), name).len();
     for (series, expected) in WITH_BTF.into_iter().zip([5, 6, 7]) {
-        let symbols = kernel(series).symbols;
+        let Some(Kernel { symbols, .. }) = kernel(series) else { continue };
         assert!(symbols.has_module("amdgpu") && !symbols.addresses_hidden(), "{series}");
         assert_eq!(copies(&symbols, "update_mqd"), expected, "{series}");
         assert_eq!(copies(&symbols, "update_mqd_sdma"), expected, "{series}");
@@ -178,7 +176,7 @@ fn duplicates_of_the_mqd_functions_are_kept() {
 #[ignore = "needs cargo xtask fixtures"]
 fn the_functions_to_probe_stand_once() {
     for series in ["5.10", "6.1", "6.12", "7.2"] {
-        let symbols = kernel(series).symbols;
+        let Some(Kernel { symbols, .. }) = kernel(series) else { continue };
         let names = [
             "kfd_ioctl",
             "kfd_open",
@@ -209,7 +207,8 @@ fn the_functions_to_probe_stand_once() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn damaged_btf_is_refused_or_read() {
-    let folder = root("6.12").join("sys/kernel/btf");
+    let Some(folder) = ["6.12", "7.2"].into_iter().find_map(fixture::folder) else { return };
+    let folder = folder.join("sys/kernel/btf");
     let base = Btf::parse(std::fs::read(folder.join("vmlinux")).unwrap(), None).unwrap();
     let base = std::sync::Arc::new(base);
     let whole = std::fs::read(folder.join("amdgpu")).unwrap();
@@ -248,7 +247,7 @@ fn damaged_btf_is_refused_or_read() {
 fn the_table_of_processes_ends_at_the_next_symbol() {
     // 1 << KFD_PROCESS_TABLE_SIZE pointers, kfd_priv.h of each version.
     for (series, bytes) in [("6.1", 32 * 8), ("6.12", 32 * 8), ("7.2", 256 * 8)] {
-        let kernel = kernel(series);
+        let Some(kernel) = kernel(series) else { continue };
         let table = kernel.symbols.find("kfd_processes_table");
         assert_eq!(table.len(), 1, "{series}");
         assert_eq!(kernel.symbols.room_at("amdgpu", table[0].address), Some(bytes), "{series}");

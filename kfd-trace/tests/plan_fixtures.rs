@@ -1,6 +1,8 @@
 //! The plan for the real kernels of the matrix, from files that `cargo xtask fixtures` took out of their
 //! packages: symbols and types of the amdgpu module, types of the kernel.
 
+mod fixture;
+
 use kfd_trace::kernel::{Kernel, Roots};
 use kfd_trace::model::event::QueueType;
 use kfd_trace::model::verdict::Verdict;
@@ -9,18 +11,17 @@ use kfd_trace::probes::facts::Facts;
 use kfd_trace::probes::plan::{Action, Plan, PlanRequest, plan};
 use kfd_trace::probes::table::ProbeKind;
 use kfd_trace_common::counter::ProbeId;
-use std::path::PathBuf;
 
-fn kernel(series: &str) -> (Kernel, Facts) {
-    let root = std::env::var("KFD_TRACE_FIXTURES").expect("KFD_TRACE_FIXTURES: run `cargo xtask test`");
-    let kernel = Kernel::read(&Roots::under(&PathBuf::from(root).join(series))).expect("a fixture");
+/// `None` for a series that Debian no longer has.
+fn kernel(series: &str) -> Option<(Kernel, Facts)> {
+    let kernel = Kernel::read(&Roots::under(&fixture::folder(series)?)).expect("a fixture");
     let facts = Facts::gather(&kernel);
-    (kernel, facts)
+    Some((kernel, facts))
 }
 
-fn planned(series: &str, ask: &PlanRequest) -> Plan {
-    let (kernel, facts) = kernel(series);
-    plan(&kernel.symbols, &facts, ask)
+fn planned(series: &str, ask: &PlanRequest) -> Option<Plan> {
+    let (kernel, facts) = kernel(series)?;
+    Some(plan(&kernel.symbols, &facts, ask))
 }
 
 fn action(plan: &Plan, id: ProbeId) -> &Action {
@@ -29,18 +30,21 @@ fn action(plan: &Plan, id: ProbeId) -> &Action {
 
 /// Rows without a target in a kernel with the driver's types; tracepoints are not in these fixtures.
 fn absent(series: &str) -> Vec<ProbeId> {
+    use ProbeId::{HwException, HwsHang, MqdAddress, UserQueue, UserQueueReturn};
     match series {
-        "6.1" => vec![ProbeId::HwsHang, ProbeId::UserQueueReturn, ProbeId::UserQueue],
-        "6.12" => vec![ProbeId::HwException, ProbeId::UserQueueReturn, ProbeId::UserQueue],
-        _ => vec![ProbeId::HwException],
+        "6.1" => vec![MqdAddress, HwsHang, UserQueueReturn, UserQueue],
+        "6.12" => vec![MqdAddress, HwException, UserQueueReturn, UserQueue],
+        "7.2" => vec![MqdAddress, HwException],
+        _ => vec![HwException],
     }
 }
 
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn with_the_drivers_types_every_probe_has_its_place() {
-    for series in ["6.1", "6.12", "7.2"] {
-        let plan = planned(series, &PlanRequest { ioctl_records: true, ..PlanRequest::default() });
+    for series in ["6.1", "6.12", "7.2", "7.3"] {
+        let request = PlanRequest { ioctl_records: true, ..PlanRequest::default() };
+        let Some(plan) = planned(series, &request) else { continue };
         let of_functions = plan.rows.iter().filter(|row| row.row.kind != ProbeKind::Tracepoint);
         let (attached, left): (Vec<_>, Vec<_>) =
             of_functions.partition(|row| matches!(row.action, Action::Attach(_)));
@@ -51,7 +55,8 @@ fn with_the_drivers_types_every_probe_has_its_place() {
             assert!(!targets.is_empty(), "{series}: {row:?}");
             let by_address = targets.iter().any(|target| target.at != At::Name);
             // The MQD functions have a copy for each generation of chips.
-            let several = row.symbols.iter().any(|name| name.contains("_mqd"));
+            let several =
+                row.symbols.iter().any(|name| name.contains("_mqd")) && row.row.id != ProbeId::MqdAddress;
             assert_eq!(by_address, several, "{series}: {row:?}");
         }
     }
@@ -62,15 +67,19 @@ fn with_the_drivers_types_every_probe_has_its_place() {
 fn every_copy_of_an_mqd_function_is_probed() {
     // Copies in the text of amdgpu.ko, without those of the kernel's own queues: cik, vi, v9, v10, v11, v12,
     // v12_1 and 9.4.3's own.
-    for (series, init, update, restore) in [("6.1", 10, 12, 8), ("6.12", 13, 13, 10), ("7.2", 15, 16, 15)] {
-        let plan = planned(series, &PlanRequest::default());
+    for (series, init, update, moved, restore) in
+        [("6.1", 10, 12, 0, 8), ("6.12", 13, 13, 0, 10), ("7.2", 15, 16, 0, 15), ("7.3", 15, 16, 2, 15)]
+    {
+        let Some(plan) = planned(series, &PlanRequest::default()) else { continue };
         let count = |id| match action(&plan, id) {
             Action::Attach(targets) => targets.len(),
+            Action::Skip(Verdict::NotInKernel) => 0,
             other => panic!("{series}: {other:?}"),
         };
-        let found = (count(ProbeId::MqdInit), count(ProbeId::MqdUpdate), count(ProbeId::MqdRestore));
-        assert_eq!(found, (init, update, restore), "{series}");
-        assert_eq!(count(ProbeId::MqdReturn), init + update + restore, "{series}");
+        let found =
+            [ProbeId::MqdInit, ProbeId::MqdUpdate, ProbeId::MqdAddress, ProbeId::MqdRestore].map(count);
+        assert_eq!(found, [init, update, moved, restore], "{series}");
+        assert_eq!(count(ProbeId::MqdReturn), init + update + moved + restore, "{series}");
         assert!(plan.rows.iter().all(|row| row.strangers.is_empty()), "{series}: {:?}", plan.rows);
     }
 }
@@ -78,8 +87,9 @@ fn every_copy_of_an_mqd_function_is_probed() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn the_mqd_functions_of_gpus_are_found_where_the_driver_has_types() {
-    for (series, found) in [("5.10", false), ("6.1", true), ("6.12", true), ("7.2", true)] {
-        assert_eq!(kernel(series).1.mqds.is_some(), found, "{series}");
+    for (series, found) in [("5.10", false), ("6.1", true), ("6.12", true), ("7.2", true), ("7.3", true)] {
+        let Some((_, facts)) = kernel(series) else { continue };
+        assert_eq!(facts.mqds.is_some(), found, "{series}");
     }
 }
 
@@ -87,8 +97,8 @@ fn the_mqd_functions_of_gpus_are_found_where_the_driver_has_types() {
 #[ignore = "needs cargo xtask fixtures"]
 fn the_range_of_commands_is_that_of_the_driver() {
     // AMDKFD_COMMAND_END of each version's include/uapi/linux/kfd_ioctl.h.
-    for (series, end) in [("5.10", 0x20), ("6.1", 0x24), ("6.12", 0x27), ("7.2", 0x29)] {
-        let plan = planned(series, &PlanRequest::default());
+    for (series, end) in [("5.10", 0x20), ("6.1", 0x24), ("6.12", 0x27), ("7.2", 0x29), ("7.3", 0x29)] {
+        let Some(plan) = planned(series, &PlanRequest::default()) else { continue };
         assert_eq!((plan.ioctl_end, plan.ioctl_rocm_end), (end, 0), "{series}");
     }
 }
@@ -96,8 +106,8 @@ fn the_range_of_commands_is_that_of_the_driver() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn every_command_but_wait_events_has_a_probed_handler() {
-    for series in ["5.10", "6.1", "6.12", "7.2"] {
-        let plan = planned(series, &PlanRequest::default());
+    for series in ["5.10", "6.1", "6.12", "7.2", "7.3"] {
+        let Some(plan) = planned(series, &PlanRequest::default()) else { continue };
         let Action::Attach(targets) = action(&plan, ProbeId::IoctlReturn) else { panic!("{series}") };
         // One handler for each command of 1..end, minus the one that sleeps.
         assert_eq!(u32::try_from(targets.len()), Ok(plan.ioctl_end - 2), "{series}: {targets:?}");
@@ -107,7 +117,7 @@ fn every_command_but_wait_events_has_a_probed_handler() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn without_the_drivers_types_ioctls_are_left() {
-    let plan = planned("5.10", &PlanRequest::default());
+    let Some(plan) = planned("5.10", &PlanRequest::default()) else { return };
     for id in [ProbeId::Ioctl, ProbeId::IoctlReturn, ProbeId::Open, ProbeId::CreateProcess, ProbeId::Release]
     {
         assert!(matches!(action(&plan, id), Action::Attach(_)), "{id:?}");
@@ -127,8 +137,9 @@ fn the_types_of_queues_are_numbered_by_each_kernel() {
         ("6.12", 5, QueueType::SdmaByEngId),
         ("7.2", 3, QueueType::SdmaXgmi),
         ("7.2", 4, QueueType::SdmaByEngId),
+        ("7.3", 4, QueueType::SdmaByEngId),
     ] {
-        let (_, facts) = kernel(series);
+        let Some((_, facts)) = kernel(series) else { continue };
         assert_eq!(facts.layout.queue_type(raw), expected, "{series}");
         assert_eq!(facts.layout.format_aql, Some(1), "{series}");
     }
@@ -137,8 +148,9 @@ fn the_types_of_queues_are_numbered_by_each_kernel() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn misses_are_distinguished_from_6_7_on() {
-    for (series, reported) in [("5.10", false), ("6.1", false), ("6.12", true), ("7.2", true)] {
-        let (_, facts) = kernel(series);
+    for (series, reported) in [("5.10", false), ("6.1", false), ("6.12", true), ("7.2", true), ("7.3", true)]
+    {
+        let Some((_, facts)) = kernel(series) else { continue };
         assert_eq!(facts.misses.is_some(), reported, "{series}");
     }
 }
@@ -146,8 +158,10 @@ fn misses_are_distinguished_from_6_7_on() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn the_sizes_of_arguments_are_those_of_the_driver() {
-    for (series, create) in [("6.1", Some(88)), ("6.12", Some(96)), ("7.2", Some(96)), ("5.10", None)] {
-        let (_, facts) = kernel(series);
+    for (series, create) in
+        [("6.1", Some(88)), ("6.12", Some(96)), ("7.2", Some(96)), ("7.3", Some(96)), ("5.10", None)]
+    {
+        let Some((_, facts)) = kernel(series) else { continue };
         assert_eq!(facts.ioctl_sizes.get(&0x02).copied(), create, "{series}");
     }
 }

@@ -4,7 +4,10 @@
 //! Archive addresses are those of the machine's own apt configuration, so that a local mirror or a proxy is
 //! used here too. The dpkg status is empty: dependency closures are complete.
 
+mod suites;
+
 use crate::run::{self, note, size, step};
+use crate::vm::offer::Index;
 use crate::{lock, paths};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
@@ -12,26 +15,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use suites::Suite;
 
 /// Indexes older than this are fetched anew; kernels change every few days.
 const INDEX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
 
 pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Suite, and whether it is in the security archive.
-type Suite = (&'static str, bool);
-
-/// Kernels of the matrix and the guest's programs.
-const MATRIX: [Suite; 5] = [
-    ("bookworm", false),
-    ("bookworm-updates", false),
-    ("bookworm-security", true),
-    ("bullseye-security", true),
-    ("trixie-backports", false),
-];
-
-/// Separate from the matrix: there its newer packages would win over bookworm's.
-const TRIXIE: [Suite; 1] = [("trixie", false)];
+/// Prefixes of package names, separated by commas: the indexes act as if they had none of these. For trying
+/// what becomes of the tests when the archive drops a kernel.
+const WITHOUT: &str = "KFD_XTASK_WITHOUT";
 
 pub(crate) struct Apt {
     dir: PathBuf,
@@ -39,14 +32,19 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// The root of [`MATRIX`].
+    /// The root of the matrix's kernels and the guest's programs.
     pub(crate) fn open() -> Result<Self> {
-        Self::at("apt", &MATRIX)
+        Self::at("apt", &suites::MATRIX)
     }
 
     /// The root of Debian 13.
     pub(crate) fn trixie() -> Result<Self> {
-        Self::at("apt-trixie", &TRIXIE)
+        Self::at("apt-trixie", &suites::TRIXIE)
+    }
+
+    /// The root of all kernels that Debian has.
+    pub(crate) fn images() -> Result<Self> {
+        Self::at("apt-images", &suites::IMAGES)
     }
 
     /// Makes the root if needed and brings its indexes up to date.
@@ -73,24 +71,39 @@ impl Apt {
         Some(modified.elapsed().unwrap_or(Duration::ZERO))
     }
 
-    /// Fetches the indexes.
+    /// Fetches the indexes. A suite that the archive has dropped is left out, with one line.
     pub(crate) fn refresh(&self) -> Result<()> {
-        self.configure()?;
-        let suites: Vec<&str> = self.suites.iter().map(|(suite, _)| *suite).collect();
-        let suites = suites.join(", ");
-        step(format!("fetching package indexes of {suites} (private apt root)"));
-        run::output(self.get().args(["update", "-q", "--error-on=any"]))
-            .context("cannot fetch the package indexes")?;
+        let mut suites = self.suites.to_vec();
+        loop {
+            self.configure(&suites)?;
+            let names: Vec<&str> = suites.iter().map(|(suite, _)| *suite).collect();
+            step(format!("fetching package indexes of {} (private apt root)", names.join(", ")));
+            let mut update = self.get();
+            let done =
+                update.args(["update", "-q", "--error-on=any"]).output().context("cannot run apt-get")?;
+            if done.status.success() {
+                break;
+            }
+            let reported = String::from_utf8_lossy(&done.stderr);
+            let dropped = suites::dropped(&suites, &reported);
+            if dropped.is_empty() || dropped.len() == suites.len() {
+                bail!("cannot fetch the package indexes: {}", reported.trim());
+            }
+            for (suite, line) in dropped {
+                note(format!("{}: left out, {line}", suite.0));
+                suites.retain(|other| *other != suite);
+            }
+        }
         fs::write(self.stamp(), "").context("cannot write the apt root")
     }
 
-    fn configure(&self) -> Result<()> {
+    fn configure(&self, suites: &[Suite]) -> Result<()> {
         let (main, security) = archives()?;
         for sub in ["lists/partial", "archives/partial", "parts"] {
             make(&self.dir.join(sub))?;
         }
         let mut sources = String::new();
-        for (suite, is_security) in self.suites {
+        for (suite, is_security) in suites {
             let uri = if *is_security { &security } else { &main };
             // `target=Packages`: machines with a desktop would also fetch icons and the like.
             sources += &format!("deb [arch=amd64 target=Packages signed-by={KEYRING}] {uri} {suite} main\n");
@@ -113,6 +126,8 @@ impl Apt {
             ("APT::Architecture", "amd64".to_owned()),
             ("APT::Sandbox::User", String::new()),
             ("APT::Install-Recommends", "false".to_owned()),
+            // A suite whose support has ended stays in the archive for months, without a new date.
+            ("Acquire::Check-Valid-Until", "false".to_owned()),
             ("Acquire::Languages", "none".to_owned()),
             ("Acquire::Retries", "3".to_owned()),
         ] {
@@ -133,19 +148,6 @@ impl Apt {
         command
     }
 
-    /// Names of all packages with this prefix.
-    pub(crate) fn names(&self, prefix: &str) -> Result<Vec<String>> {
-        let text = run::output(self.cache().args(["pkgnames", prefix]))?;
-        Ok(text.lines().map(str::to_owned).collect())
-    }
-
-    /// Versions of a package that the indexes offer; empty if there is none.
-    pub(crate) fn versions(&self, package: &str) -> Result<Vec<String>> {
-        let text = run::output(self.cache().args(["madison", package]))?;
-        let fields = text.lines().filter_map(|line| line.split('|').nth(1));
-        Ok(fields.map(|version| version.trim().to_owned()).collect())
-    }
-
     /// The version that apt would install: of the suite itself before that of its backports.
     pub(crate) fn candidate(&self, package: &str) -> Result<String> {
         let shown = run::output(self.cache().args(["show", "--no-all-versions", package]))?;
@@ -161,8 +163,11 @@ impl Apt {
         let shown = run::output(self.cache().args(["show", &wanted]))?;
         let length = shown.lines().find_map(|line| line.strip_prefix("Size: ")?.parse().ok());
         note(format!("{package} {version}: {}", length.map_or("size unknown".to_owned(), size)));
-        run::output(self.get().args(["download", "-q", &wanted]).current_dir(&dir))
-            .with_context(|| format!("cannot fetch {wanted}"))?;
+        let fetched = run::output(self.get().args(["download", "-q", &wanted]).current_dir(&dir));
+        match fetched {
+            Err(error) if format!("{error:#}").contains(" 404 ") => bail!(Gone(wanted)),
+            fetched => fetched.with_context(|| format!("cannot fetch {wanted}"))?,
+        };
         newest_deb(&dir)
     }
 
@@ -176,6 +181,40 @@ impl Apt {
         note(format!("{} packages, {}", debs.len(), size(total)));
         Ok(debs)
     }
+}
+
+/// A package that the index lists and the archive no longer has.
+#[derive(Debug)]
+pub(crate) struct Gone(String);
+
+impl std::fmt::Display for Gone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Debian no longer has {}", self.0)
+    }
+}
+
+impl std::error::Error for Gone {}
+
+impl Index for Apt {
+    fn names(&self, prefix: &str) -> Result<Vec<String>> {
+        let text = run::output(self.cache().args(["pkgnames", prefix]))?;
+        Ok(text.lines().filter(|name| !is_hidden(name)).map(str::to_owned).collect())
+    }
+
+    fn versions(&self, package: &str) -> Result<Vec<String>> {
+        if is_hidden(package) {
+            return Ok(Vec::new());
+        }
+        let text = run::output(self.cache().args(["madison", package]))?;
+        let fields = text.lines().filter_map(|line| line.split('|').nth(1));
+        Ok(fields.map(|version| version.trim().to_owned()).collect())
+    }
+}
+
+/// Whether the user wants this package to be missing.
+fn is_hidden(package: &str) -> bool {
+    let prefixes = std::env::var(WITHOUT).unwrap_or_default();
+    prefixes.split(',').any(|prefix| !prefix.is_empty() && package.starts_with(prefix))
 }
 
 fn make(dir: &Path) -> Result<()> {

@@ -7,7 +7,7 @@ use crate::closing::Totals;
 use crate::passed::Passed;
 use crate::run::{self, step};
 use crate::vm::guest;
-use crate::vm::series::Series;
+use crate::vm::matrix::Column;
 use crate::vm::testbed::{Bench, Tested};
 use crate::vm::{self, Boots, Selection};
 use crate::vm::{boots, fixtures};
@@ -73,8 +73,8 @@ const CHECKS: [Check; 12] = [
     Check { name: "cost of the probes", when: When::Whole, run: |_| costs(overhead::check()?, "overhead") },
 ];
 
-/// What `--fast` runs in the VM, without the tests that are run on one kernel only.
-const CORE: (Series, &str) = (Series::V6_12, "sim");
+/// What `--fast` runs in the VM, on one kernel, without the tests that are run on one kernel only.
+const CORE: &str = "sim";
 
 /// `Ok(false)`: something failed, and was reported.
 pub(crate) fn test(args: &Args) -> Result<bool> {
@@ -87,13 +87,12 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
     }
     let passed = Passed::of_this_tree(args.resume)?;
     let bench = Bench::new();
-    let stages = if args.fast { &[CORE.1][..] } else { &[] };
-    let kernels = if args.fast { &[CORE.0][..] } else { &Series::ALL };
-    let skip: Vec<String> = boots::once(CORE.1).map(|begin| format!("--skip={begin}")).collect();
+    let stages = if args.fast { &[CORE][..] } else { &[] };
+    let skip: Vec<String> = boots::once(CORE).map(|begin| format!("--skip={begin}")).collect();
     let filter = if args.fast { &skip[..] } else { &[] };
     // A passed part of a boot does not count as the boot.
     let selection = Selection { stages, filter, limit: vm::LIMIT, passed: (!args.fast).then_some(&passed) };
-    let boots = bench.as_ref().ok().map(|bench| Boots::new(bench, kernels, selection));
+    let boots = bench.as_ref().ok().map(|bench| Boots::new(bench, &columns(bench, args.fast), selection));
     let mut checked = Checked::default();
     scope(|scope| {
         // The checks of this machine run in parallel with as many guests as leave them a CPU; then one more
@@ -110,11 +109,18 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
         }
     });
     let mut tested = boots.map(Boots::tested).unwrap_or_default();
-    if let Err(error) = bench {
-        tested.problems.push(format!("the VM: {error:#}"));
+    match &bench {
+        Ok(bench) => bench.matrix().show(),
+        Err(error) => tested.problems.push(format!("the VM: {error:#}")),
     }
     tested.show();
     Ok(checked.close(&tested, start.elapsed()))
+}
+
+/// The kernels to boot: those at hand, or with `--fast` the one on which everything is run.
+fn columns(bench: &Bench, fast: bool) -> Vec<Column> {
+    let all = bench.matrix().columns().iter().copied();
+    all.filter(|column| column.all || !fast).collect()
 }
 
 /// Results of the checks of this machine.

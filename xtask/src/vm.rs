@@ -8,11 +8,14 @@ pub(crate) mod demo;
 pub(crate) mod emulator;
 pub(crate) mod fixtures;
 pub(crate) mod guest;
+pub(crate) mod images;
 pub(crate) mod initramfs;
 pub(crate) mod kbuild;
 pub(crate) mod kernels;
 pub(crate) mod kfdsim;
+pub(crate) mod matrix;
 pub(crate) mod modules;
+pub(crate) mod offer;
 pub(crate) mod picture;
 pub(crate) mod pulse;
 pub(crate) mod qemu;
@@ -22,16 +25,19 @@ pub(crate) mod soak;
 pub(crate) mod symbols;
 pub(crate) mod testbed;
 pub(crate) mod timing;
+pub(crate) mod tracepoints;
 pub(crate) mod types;
 pub(crate) mod userland;
 pub(crate) mod verdicts;
 pub(crate) mod vmlinux;
 pub(crate) mod watch;
 
+use crate::apt::Gone;
 use crate::closing::Totals;
 use crate::passed::Passed;
-use crate::run::step;
+use crate::run::{note, step};
 use crate::vm::boots::Boot;
+use crate::vm::matrix::{Column, Matrix};
 use crate::vm::qemu::End;
 use crate::vm::series::Series;
 use crate::vm::testbed::{Bench, Mode, Tested};
@@ -44,9 +50,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
 use std::vec;
-
-/// The default series for a shell or a demo: the newest with kfdsim.
-const SHOWN: Series = Series::V6_12;
 
 /// Time limit of a guest, far beyond what it needs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(3600);
@@ -81,11 +84,12 @@ enum Choice {
 
 impl ValueEnum for Choice {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Choice; 5] = [
+        const ALL: [Choice; 6] = [
             Choice::One(Series::V5_10),
             Choice::One(Series::V6_1),
             Choice::One(Series::V6_12),
             Choice::One(Series::V7_2),
+            Choice::One(Series::V7_3),
             Choice::All,
         ];
         &ALL
@@ -102,24 +106,36 @@ impl ValueEnum for Choice {
 /// `Ok(false)`: tests failed, and it was reported.
 pub(crate) fn vm(args: &Args) -> Result<bool> {
     let limit = Duration::from_secs(args.timeout);
-    let one = match args.kernel {
-        Choice::One(series) => series,
-        Choice::All => SHOWN,
-    };
     let stages: Vec<&str> = args.stages.iter().map(String::as_str).collect();
+    let bench = Bench::new()?;
     if args.shell || args.demo {
+        let one = args.kernel.one(bench.matrix())?;
         let boot = shown_boot(one, &stages)?;
         return if args.demo {
-            show(one, boot, limit)
+            show(&bench, one, boot, limit)
         } else {
-            Bench::new()?.shell(one, boot).map(|()| true)
+            bench.shell(one, boot).map(|()| true)
         };
     }
-    let wanted = match args.kernel {
-        Choice::One(series) => vec![series],
-        Choice::All => Series::ALL.to_vec(),
-    };
-    Ok(test(&wanted, &stages, &args.filter, limit)?.0)
+    let wanted = args.kernel.columns(bench.matrix())?;
+    Ok(test(&bench, &wanted, &stages, &args.filter, limit)?.0)
+}
+
+impl Choice {
+    /// For a shell or a demo.
+    fn one(self, matrix: &Matrix) -> Result<Column> {
+        match self {
+            Self::One(series) => matrix.column(series),
+            Self::All => matrix.main(),
+        }
+    }
+
+    fn columns(self, matrix: &Matrix) -> Result<Vec<Column>> {
+        match self {
+            Self::One(series) => Ok(vec![matrix.column(series)?]),
+            Self::All => Ok(matrix.columns().to_vec()),
+        }
+    }
 }
 
 /// The request for every boot.
@@ -138,7 +154,7 @@ pub(crate) struct Selection<'a> {
 pub(crate) struct Boots<'a> {
     bench: &'a Bench,
     selection: Selection<'a>,
-    waiting: Mutex<vec::IntoIter<(Series, Boot)>>,
+    waiting: Mutex<vec::IntoIter<(Column, Boot)>>,
     tested: Mutex<Tested>,
     /// Reports go to stdout as they arrive: there is only one guest at a time, and nothing else.
     live: bool,
@@ -146,10 +162,10 @@ pub(crate) struct Boots<'a> {
 
 impl<'a> Boots<'a> {
     /// The boots of these kernels that have one of the stages.
-    pub(crate) fn new(bench: &'a Bench, wanted: &[Series], selection: Selection<'a>) -> Self {
-        let selected = |(series, boot): &(Series, Boot)| {
+    pub(crate) fn new(bench: &'a Bench, wanted: &[Column], selection: Selection<'a>) -> Self {
+        let selected = |(column, boot): &(Column, Boot)| {
             selection.stages.is_empty()
-                || boot.stages(*series).any(|stage| selection.stages.contains(&stage.name))
+                || boot.stages(*column).any(|stage| selection.stages.contains(&stage.name))
         };
         let waiting: Vec<_> = boots::of(wanted).filter(selected).collect();
         Self {
@@ -166,8 +182,8 @@ impl<'a> Boots<'a> {
     pub(crate) fn work(&self) {
         // A separate statement: a guard in the loop's head would be held for the whole iteration.
         let next = || unpoisoned(&self.waiting).next();
-        while let Some((series, boot)) = next() {
-            let place = format!("Linux {}, {}", series.name(), boot.name);
+        while let Some((column, boot)) = next() {
+            let place = format!("Linux {}, {}", column.name(), boot.name);
             if let Some(totals) = self.selection.passed.and_then(|passed| passed.before(&place)) {
                 step(format!("{place}: passed before"));
                 unpoisoned(&self.tested).totals.add(totals);
@@ -176,7 +192,7 @@ impl<'a> Boots<'a> {
             let (begin, mut report) = (Instant::now(), Vec::new());
             let out: &mut dyn Write = if self.live { &mut io::stdout() } else { &mut report };
             let tested = self.bench.test(
-                series,
+                column,
                 boot,
                 self.selection.stages,
                 self.selection.filter,
@@ -193,6 +209,7 @@ impl<'a> Boots<'a> {
                     }
                     unpoisoned(&self.tested).add(&place, tested);
                 }
+                Err(error) if error.is::<Gone>() => note(format!("{place}: left out, {error:#}")),
                 Err(error) => unpoisoned(&self.tested).problems.push(format!("{place}: {error:#}")),
             }
             step(format!("{place}: done in {:.1} s", begin.elapsed().as_secs_f64()));
@@ -220,24 +237,26 @@ fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The demo on the newest kernel that has kfdsim.
+/// The demo on the kernel on which everything is run.
 pub(crate) fn demo() -> Result<bool> {
-    show(SHOWN, shown_boot(SHOWN, &[])?, LIMIT)
+    let bench = Bench::new()?;
+    let main = bench.matrix().main()?;
+    show(&bench, main, shown_boot(main, &[])?, LIMIT)
 }
 
 /// The boot of the requested stage, up to it; otherwise the main one.
-fn shown_boot(series: Series, stages: &[&str]) -> Result<Boot> {
+fn shown_boot(column: Column, stages: &[&str]) -> Result<Boot> {
     let boot = boots::with_stage(stages.first().copied()).context("no such stage")?;
     if let Some(stage) = stages.first()
-        && !boot.stages(series).any(|one| one.name == *stage)
+        && !boot.stages(column).any(|one| one.name == *stage)
     {
-        bail!("Linux {} has no stage {stage}", series.name());
+        bail!("Linux {} has no stage {stage}", column.name());
     }
     Ok(boot)
 }
 
-fn show(series: Series, boot: Boot, limit: Duration) -> Result<bool> {
-    let booted = Bench::new()?.boot(series, boot, Mode::Demo, &[], limit, &mut io::stdout())?;
+fn show(bench: &Bench, column: Column, boot: Boot, limit: Duration) -> Result<bool> {
+    let booted = bench.boot(column, boot, Mode::Demo, &[], limit, &mut io::stdout())?;
     if let Some(trouble) = booted.trouble {
         bail!("{trouble}");
     }
@@ -247,15 +266,15 @@ fn show(series: Series, boot: Boot, limit: Duration) -> Result<bool> {
 /// Tests on the given kernels, in the given stages or in all if none is given: returns whether all passed,
 /// and the sums. The last line is the sum's. The limit is that of one guest.
 pub(crate) fn test(
-    wanted: &[Series],
+    bench: &Bench,
+    wanted: &[Column],
     stages: &[&str],
     filter: &[String],
     limit: Duration,
 ) -> Result<(bool, Totals)> {
     let start = Instant::now();
-    let bench = Bench::new()?;
     let selection = Selection { stages, filter, limit, passed: None };
-    let mut boots = Boots::new(&bench, wanted, selection);
+    let mut boots = Boots::new(bench, wanted, selection);
     let guests = guests().min(unpoisoned(&boots.waiting).len());
     boots.live = guests <= 1;
     scope(|scope| (0..guests).for_each(|_| drop(scope.spawn(|| boots.work()))));

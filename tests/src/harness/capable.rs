@@ -23,7 +23,7 @@ pub fn needed() -> CapabilitySet {
     let tracepoints = CapabilitySet::DAC_READ_SEARCH;
     let memory = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYS_PTRACE;
     // Maps are charged to RLIMIT_MEMLOCK before 5.11.
-    let old = VmKernel::from_env().is_ok_and(|kernel| kernel.series == "5.10");
+    let old = VmKernel::from_env().is_ok_and(|kernel| !kernel.is_from("5.11"));
     always | tracepoints | memory | if old { CapabilitySet::SYS_RESOURCE } else { CapabilitySet::empty() }
 }
 

@@ -29,13 +29,18 @@ pub enum Stage {
 pub struct VmKernel {
     /// As `uname -r` prints it.
     pub release: String,
-    /// `5.10`, `6.1`, `6.12` or `7.2`.
+    /// The first two numbers of the release, as in docs/kernels.md.
     pub series: String,
+    /// The series whose driver this one is, or is like: what it supports follows from that.
+    pub driver: String,
     pub stage: Stage,
+    /// Tests of what is the same on every kernel are to run on this one.
+    pub all: bool,
 }
 
 impl VmKernel {
-    /// From `KFD_VM_KERNEL`, `KFD_VM_SERIES` and `KFD_VM_STAGE`.
+    /// From the variables that the VM's init sets: `KFD_VM_KERNEL`, `KFD_VM_SERIES`, `KFD_VM_DRIVER`,
+    /// `KFD_VM_STAGE` and `KFD_VM_ALL`.
     pub fn from_env() -> Result<Self> {
         let variable = |name: &str| {
             std::env::var(name)
@@ -44,6 +49,7 @@ impl VmKernel {
         Ok(Self {
             release: variable("KFD_VM_KERNEL")?,
             series: variable("KFD_VM_SERIES")?,
+            driver: variable("KFD_VM_DRIVER")?,
             stage: match variable("KFD_VM_STAGE")?.as_str() {
                 "no_amdgpu" => Stage::NoAmdgpu,
                 "no_gpu" => Stage::NoGpu,
@@ -56,6 +62,49 @@ impl VmKernel {
                 "soak" => Stage::Soak,
                 other => bail!("KFD_VM_STAGE={other}: no such stage"),
             },
+            all: variable("KFD_VM_ALL")? == "1",
         })
+    }
+
+    /// Whether the kernel is of this series or a later one.
+    pub fn is_from(&self, series: &str) -> bool {
+        is_from(&self.series, series)
+    }
+
+    /// Whether the driver is that of this series or of a later one.
+    pub fn driver_is_from(&self, series: &str) -> bool {
+        is_from(&self.driver, series)
+    }
+
+    /// Most of what the driver does otherwise changed between 6.1 and 6.12.
+    pub fn before_6_12(&self) -> bool {
+        !self.driver_is_from("6.12")
+    }
+
+    /// Queues are freed by the exiting task, not by a worker after it.
+    pub fn frees_in_exiting_task(&self) -> bool {
+        self.driver_is_from("7.2") || !self.driver_is_from("5.11")
+    }
+}
+
+/// `6.12` comes after `6.2`. Anything but two numbers is a mistake of the test.
+fn is_from(own: &str, other: &str) -> bool {
+    let numbers = |text: &str| -> Option<(u32, u32)> {
+        let (major, minor) = text.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    let both = numbers(own).zip(numbers(other));
+    let (own, other) = both.unwrap_or_else(|| panic!("{own} or {other} is no series"));
+    own >= other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_from;
+
+    #[test]
+    fn series_are_compared_by_their_numbers() {
+        assert!(is_from("6.12", "6.2") && is_from("6.12", "6.12") && is_from("7.3", "7.2"));
+        assert!(!is_from("6.1", "6.12") && !is_from("5.10", "6.1") && !is_from("6.12", "7.2"));
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Whether this kernel's driver has CREATE_PROCESS.
 fn has_contexts() -> Result<bool> {
-    Ok(VmKernel::from_env()?.series == "7.2")
+    Ok(VmKernel::from_env()?.driver_is_from("7.2"))
 }
 
 /// Two queues with id 0: one of the first context and one of a second context, which is then in use.

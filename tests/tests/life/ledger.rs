@@ -10,11 +10,11 @@ use kfd_trace_tests::scenario::plan::REQUIRED;
 
 /// AMDKFD_IOC_CREATE_PROCESS came with UAPI 1.19.
 fn contexts() -> Result<bool> {
-    Ok(VmKernel::from_env()?.series == "7.2")
+    Ok(VmKernel::from_env()?.driver_is_from("7.2"))
 }
 
 fn vms() -> Result<Vms> {
-    Ok(if VmKernel::from_env()?.series == "6.1" { Vms::Together } else { Vms::Each })
+    Ok(if VmKernel::from_env()?.before_6_12() { Vms::Together } else { Vms::Each })
 }
 
 /// Nothing is lost on purpose, and no probe is left out.

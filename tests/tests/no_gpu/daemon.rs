@@ -21,7 +21,7 @@ const OPERATIONS: [(&str, Option<&str>); 8] = [
 
 #[test]
 fn refusals_are_counted_by_ioctl_and_errno() -> Result<()> {
-    if VmKernel::from_env()?.series == "7.2" {
+    if VmKernel::from_env()?.driver_is_from("7.2") {
         // kfd_open refuses without a GPU: no ioctl is reached
         return Ok(());
     }
@@ -44,7 +44,7 @@ fn refusals_are_counted_by_ioctl_and_errno() -> Result<()> {
 
 #[test]
 fn failed_opens_are_counted_by_errno() -> Result<()> {
-    if VmKernel::from_env()?.series != "7.2" {
+    if !VmKernel::from_env()?.driver_is_from("7.2") {
         return Ok(());
     }
     let mut daemon = Daemon::quick(&FEW)?;

@@ -39,16 +39,15 @@ fn cell(probe: &Value) -> String {
     }
 }
 
-/// Probe to cell, from the page's column for a series.
-fn documented(series: &str) -> BTreeMap<String, String> {
-    let mut rows = PAGE.lines().filter_map(|line| {
-        let cells = line.trim().strip_prefix('|')?.strip_suffix('|')?;
-        Some(cells.split('|').map(str::trim).collect::<Vec<_>>())
-    });
-    let header = rows.next().expect("a table");
-    let column = header.iter().position(|name| *name == series).expect("a column for this kernel");
-    let probes = rows.filter(|row| row[0].starts_with('`'));
-    probes.map(|row| (row[0].trim_matches('`').to_owned(), row[column].to_owned())).collect()
+/// The release of a series that the page is about, and its column: probe to cell. Of the first table only.
+fn documented(series: &str) -> Option<(&'static str, BTreeMap<String, String>)> {
+    let release = PAGE.lines().find_map(|line| line.strip_prefix(&format!("- {series}: ")))?;
+    let table =
+        PAGE.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let mut rows = table.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+    let column = rows.next()?.iter().position(|name| *name == series)?;
+    let probes = rows.filter(|row| row[1].starts_with('`'));
+    Some((release, probes.map(|row| (row[1].trim_matches('`').to_owned(), row[column].to_owned())).collect()))
 }
 
 #[test]
@@ -68,12 +67,19 @@ fn the_documented_verdicts_hold() {
         let (name, kind, feeds) = (text("probe"), text("kind"), text("feeds"));
         println!("{MARK}\tprobe\t{}\t{name}\t{kind}\t{feeds}\t{}", kernel.series, cell(probe));
     }
-    assert_eq!(reported, documented(&kernel.series));
+    let (release, documented) = documented(&kernel.series).expect("a column for this kernel");
+    if kernel.release == release {
+        assert_eq!(reported, documented);
+    } else if reported != documented {
+        // Another release may have other functions; `cargo xtask kernels` writes the page anew.
+        println!("docs/kernels.md is about {release}, and this one differs");
+    }
 }
 
 #[test]
 fn misses_are_measured_where_the_kernel_counts_them() {
-    let counts = !matches!(VmKernel::from_env().expect("the kernel").series.as_str(), "5.10" | "6.1");
+    // Since 6.7.
+    let counts = VmKernel::from_env().expect("the kernel").is_from("6.7");
     for probe in probes() {
         let (missed, is_kprobe) = (&probe["missed"], probe["kind"] != "tracepoint");
         let measured = |cause: &str| missed[cause].is_u64();

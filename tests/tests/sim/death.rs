@@ -36,7 +36,7 @@ fn by_a_kworker(end: &Value, pid: u32) {
 /// Up to 6.12 that kworker frees the queues, too; later the exiting task does it itself
 /// (kfd_process_notifier_release_internal).
 fn freed(end: &Value, pid: u32) -> Result<()> {
-    if VmKernel::from_env()?.series == "7.2" {
+    if VmKernel::from_env()?.frees_in_exiting_task() {
         assert_eq!(end["task_pid"], pid, "{end}");
     } else {
         by_a_kworker(end, pid);

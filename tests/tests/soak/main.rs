@@ -7,10 +7,10 @@ use kfd_trace_tests::scenario::ledger::Vms;
 use kfd_trace_tests::scenario::life::{Life, soak};
 
 fn life() -> Result<Life> {
-    let series = VmKernel::from_env()?.series;
+    let kernel = VmKernel::from_env()?;
     // AMDKFD_IOC_CREATE_PROCESS came with UAPI 1.19
-    let contexts = series == "7.2";
-    let vms = if series == "6.1" { Vms::Together } else { Vms::Each };
+    let contexts = kernel.driver_is_from("7.2");
+    let vms = if kernel.before_6_12() { Vms::Together } else { Vms::Each };
     Ok(Life { seed: 1, operations: 0, drops: false, contexts, vms, without: None })
 }
 

@@ -53,6 +53,11 @@ impl Baseline {
         Self::parse(&text).with_context(|| format!("{} is not understood", path.display()))
     }
 
+    /// The same, where there may be none.
+    pub(crate) fn find(name: &str) -> Result<Option<Self>> {
+        path(name).exists().then(|| Self::load(name)).transpose()
+    }
+
     /// Makes these the accepted ones.
     pub(crate) fn save(&self, name: &str) -> Result<PathBuf> {
         let path = path(name);

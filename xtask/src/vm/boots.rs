@@ -1,10 +1,10 @@
-//! The boots of the test bed, their stages, and the kernels on which each is run. Pure.
+//! The boots of the test bed and their stages. In: a column of the matrix. Out: the stages that it runs. Pure.
 //!
 //! A boot groups stages that can share it, since each insertion of amdgpu takes 24 G instructions: kfdsim's
 //! GPUs change their shape between stages instead.
 
+use crate::vm::matrix::Column;
 use crate::vm::qemu::Time;
-use crate::vm::series::Series;
 
 /// A module with the parameters of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +21,39 @@ pub(crate) struct Stage {
     pub(crate) modules: &'static [Module],
     /// The shape of kfdsim's GPUs from here on, if it changes (tests/kfdsim/README.md).
     pub(crate) shape: Option<&'static str>,
-    on: &'static [Series],
-    /// Prefixes of the names of its tests of the tracer itself, which are the same on every kernel: run on
-    /// [`ONE`] only, unless tests are requested by name.
+    on: On,
+    /// Prefixes of the names of its tests of the tracer itself, which are the same on every kernel: run on one
+    /// only, unless tests are requested by name.
     pub(crate) once: &'static [&'static str],
 }
 
 impl Stage {
-    /// Its tests that this series leaves out.
-    pub(crate) fn left_out(&self, series: Series) -> &'static [&'static str] {
-        if series == ONE { &[] } else { self.once }
+    /// Its tests that this kernel leaves out.
+    pub(crate) fn left_out(&self, column: Column) -> &'static [&'static str] {
+        if column.all { &[] } else { self.once }
+    }
+}
+
+/// The kernels on which a stage is run.
+#[derive(Clone, Copy, Debug)]
+enum On {
+    Every,
+    /// For which kfdsim can be built.
+    Simulated,
+    /// Of these, with a driver that supports GC 9.4.3 and has KFD nodes.
+    Nodes,
+    /// One of the simulated.
+    One,
+}
+
+impl On {
+    fn contains(self, column: Column) -> bool {
+        match self {
+            Self::Every => true,
+            Self::Simulated => column.simulated,
+            Self::Nodes => column.simulated && column.nodes,
+            Self::One => column.all,
+        }
     }
 }
 
@@ -57,15 +80,6 @@ pub(crate) struct Boot {
 /// A preemption without response takes 0.5 s instead of 9 s, and with it everything that waits for a hang.
 const AMDGPU: Module = Module::Amdgpu("queue_preemption_timeout_ms=500");
 
-/// The kernel on which everything is run.
-const ONE: Series = Series::V6_12;
-
-/// The series that kfdsim knows ([`Series::has_kfdsim`]).
-const SIMULATED: [Series; 3] = [Series::V6_1, Series::V6_12, Series::V7_2];
-
-/// Series whose driver supports GC 9.4.3 and has KFD nodes.
-const WITH_NODES: [Series; 2] = [Series::V6_12, Series::V7_2];
-
 /// The default boot for a shell or a demo. Two GPUs, so that a mix-up of them is noticed.
 pub(crate) const MAIN: Boot = Boot {
     name: "main",
@@ -73,19 +87,19 @@ pub(crate) const MAIN: Boot = Boot {
     gpus: 2,
     time: Time::Shared,
     stages: &[
-        Stage { name: "no_amdgpu", modules: &[], shape: None, on: &Series::ALL, once: &[] },
+        Stage { name: "no_amdgpu", modules: &[], shape: None, on: On::Every, once: &[] },
         Stage {
             name: "no_gpu",
             modules: &[AMDGPU],
             shape: None,
-            on: &Series::ALL,
+            on: On::Every,
             once: &["privileges::another", "privileges::hidden", "privileges::what_else"],
         },
         Stage {
             name: "sim",
             modules: &[Module::Kfdsim("")],
             shape: None,
-            on: &SIMULATED,
+            on: On::Simulated,
             once: &[
                 "activity::counts::are_not",
                 "belongs::",
@@ -106,13 +120,13 @@ pub(crate) const MAIN: Boot = Boot {
             ],
         },
         // Tests of the tracer itself, independent of the driver: once is enough.
-        Stage { name: "tool", modules: &[], shape: None, on: &[Series::V6_12], once: &[] },
+        Stage { name: "tool", modules: &[], shape: None, on: On::One, once: &[] },
         // Last on these GPUs, since it resets them.
         Stage {
             name: "life",
             modules: &[],
             shape: None,
-            on: &SIMULATED,
+            on: On::Simulated,
             once: &[
                 "destroy_failed::what",
                 "ledger::a_short_random_life_with",
@@ -124,21 +138,21 @@ pub(crate) const MAIN: Boot = Boot {
             name: "mi300",
             modules: &[],
             shape: Some("gfx=943 xccs=8 parts=1 gpus=2 sched_policy=0"),
-            on: &WITH_NODES,
+            on: On::Nodes,
             once: &[],
         },
         Stage {
             name: "cpx",
             modules: &[],
             shape: Some("gfx=943 xccs=8 parts=8 gpus=1 sched_policy=0"),
-            on: &WITH_NODES,
+            on: On::Nodes,
             once: &[],
         },
         Stage {
             name: "nohws",
             modules: &[],
             shape: Some("gfx=901 xccs=1 parts=1 gpus=2 sched_policy=2"),
-            on: &SIMULATED,
+            on: On::Simulated,
             once: &[],
         },
     ],
@@ -153,18 +167,18 @@ const BOOTS: [Boot; 3] = [
         gpus: 2,
         time: Time::Counted { shift: 0 },
         stages: &[
-            Stage { name: "install", modules: &[], shape: None, on: &[Series::V6_12], once: &[] },
+            Stage { name: "install", modules: &[], shape: None, on: On::One, once: &[] },
             Stage {
                 name: "service",
                 modules: &[AMDGPU, Module::Kfdsim("")],
                 shape: None,
-                on: &[Series::V6_12],
+                on: On::One,
                 once: &[],
             },
         ],
     },
     MAIN,
-    Boot { stages: &[Stage { on: &[Series::V6_12], ..SOAKED }], ..SOAK },
+    Boot { stages: &[Stage { on: On::One, ..SOAKED }], ..SOAK },
 ];
 
 /// Counts instructions instead of running tests. kfdsim retires no packets: its probe would be counted, too.
@@ -177,13 +191,13 @@ pub(crate) const COST: Boot = Boot {
         name: "cost",
         modules: &[AMDGPU, Module::Kfdsim("hws=0")],
         shape: None,
-        on: &SIMULATED,
+        on: On::Simulated,
         once: &[],
     }],
 };
 
 const SOAKED: Stage =
-    Stage { name: "soak", modules: &[AMDGPU, Module::Kfdsim("")], shape: None, on: &SIMULATED, once: &[] };
+    Stage { name: "soak", modules: &[AMDGPU, Module::Kfdsim("")], shape: None, on: On::Simulated, once: &[] };
 
 /// For runs of hours: an idle guest costs little. A CPU of 125 million instructions a second has idle time,
 /// and completes the insertion of amdgpu before the watchdog fires (20 s). One of the tests' boots on one
@@ -196,11 +210,11 @@ pub(crate) const SOAK: Boot = Boot {
     stages: &[SOAKED],
 };
 
-/// The boots of these series that have a stage. Long ones first, and of each the newest kernels, which take
+/// The boots of these kernels that have a stage. Long ones first, and of each the newest kernels, which take
 /// longest: at the end only the last one still runs.
-pub(crate) fn of(wanted: &[Series]) -> impl Iterator<Item = (Series, Boot)> {
-    let with = |boot: Boot| wanted.iter().rev().map(move |series| (*series, boot));
-    BOOTS.into_iter().flat_map(with).filter(|(series, boot)| boot.stages(*series).next().is_some())
+pub(crate) fn of(wanted: &[Column]) -> impl Iterator<Item = (Column, Boot)> {
+    let with = |boot: Boot| wanted.iter().rev().map(move |column| (*column, boot));
+    BOOTS.into_iter().flat_map(with).filter(|(column, boot)| boot.stages(*column).next().is_some())
 }
 
 /// The boot with a stage of this name, up to it; without a name the default.
@@ -227,72 +241,81 @@ pub(crate) fn stage_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Boot {
-    /// The stages that this series can run, in order.
-    pub(crate) fn stages(self, series: Series) -> impl Iterator<Item = &'static Stage> {
-        self.stages.iter().filter(move |stage| stage.on.contains(&series))
+    /// The stages that this kernel can run, in order.
+    pub(crate) fn stages(self, column: Column) -> impl Iterator<Item = &'static Stage> {
+        self.stages.iter().filter(move |stage| stage.on.contains(column))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{BOOTS, Module, of, once, stage_names, with_stage};
+    use crate::vm::matrix::{Column, Matrix, tests::whole};
+    use crate::vm::offer::tests::Listed;
     use crate::vm::series::Series;
 
-    fn names(series: Series) -> Vec<&'static str> {
-        of(&[series]).flat_map(|(_, boot)| boot.stages(series)).map(|stage| stage.name).collect()
+    /// The columns of an index.
+    fn columns(index: &Listed) -> Vec<Column> {
+        Matrix::find(index).expect("a matrix").columns().to_vec()
     }
+
+    fn names(columns: &[Column], series: Series) -> Vec<&'static str> {
+        let own: Vec<Column> = columns.iter().copied().filter(|column| column.series == series).collect();
+        of(&own).flat_map(|(column, boot)| boot.stages(column)).map(|stage| stage.name).collect()
+    }
+
+    const ALL: [&str; 11] =
+        ["install", "service", "no_amdgpu", "no_gpu", "sim", "tool", "life", "mi300", "cpx", "nohws", "soak"];
 
     #[test]
     fn each_series_has_the_stages_its_driver_can_run() {
-        assert_eq!(names(Series::V5_10), ["no_amdgpu", "no_gpu"]);
-        assert_eq!(names(Series::V6_1), ["no_amdgpu", "no_gpu", "sim", "life", "nohws"]);
-        let all = [
-            "install",
-            "service",
-            "no_amdgpu",
-            "no_gpu",
-            "sim",
-            "tool",
-            "life",
-            "mi300",
-            "cpx",
-            "nohws",
-            "soak",
-        ];
-        assert_eq!(names(Series::V6_12), all);
-        assert_eq!(
-            names(Series::V7_2),
-            all.into_iter()
-                .filter(|name| !["tool", "install", "service", "soak"].contains(name))
-                .collect::<Vec<_>>()
-        );
+        let columns = columns(&whole());
+        assert_eq!(names(&columns, Series::V6_1), ["no_amdgpu", "no_gpu", "sim", "life", "nohws"]);
+        assert_eq!(names(&columns, Series::V6_12), ALL);
+        let once = ["tool", "install", "service", "soak"];
+        let without: Vec<_> = ALL.into_iter().filter(|name| !once.contains(name)).collect();
+        assert_eq!(names(&columns, Series::V7_2), without);
+        for column in columns.iter().filter(|column| !column.simulated) {
+            assert_eq!(names(&columns, column.series), ["no_amdgpu", "no_gpu"]);
+        }
+    }
+
+    #[test]
+    fn what_is_run_once_moves_to_another_kernel_where_the_usual_one_is_missing() {
+        let left = columns(&whole().without("linux-image-6.12."));
+        assert_eq!((names(&left, Series::V6_12).len(), names(&left, Series::V7_2)), (0, ALL.to_vec()));
+        let left = columns(&whole().without("linux-headers-6.12"));
+        assert_eq!(names(&left, Series::V6_12), ["no_amdgpu", "no_gpu"]);
+        assert_eq!(names(&left, Series::V7_2), ALL);
     }
 
     #[test]
     fn kfdsim_is_inserted_where_it_can_be_built_and_behind_amdgpu() {
-        for (series, boot) in of(&Series::ALL) {
-            let modules: Vec<_> = boot.stages(series).flat_map(|stage| stage.modules).collect();
+        for (column, boot) in of(&columns(&whole())) {
+            let modules: Vec<_> = boot.stages(column).flat_map(|stage| stage.modules).collect();
             let at = |wanted: fn(&Module) -> bool| modules.iter().position(|module| wanted(module));
             let kfdsim = at(|module| matches!(module, Module::Kfdsim(_)));
             let amdgpu = at(|module| matches!(module, Module::Amdgpu(_)));
-            assert!(kfdsim.is_none() || (series.has_kfdsim() && amdgpu < kfdsim), "{}", boot.name);
+            assert!(kfdsim.is_none() || (column.simulated && amdgpu < kfdsim), "{}", boot.name);
         }
     }
 
     #[test]
     fn the_long_boots_of_all_kernels_come_first() {
-        let names: Vec<_> = of(&Series::ALL).map(|(_, boot)| boot.name).collect();
-        assert_eq!(names, ["debian", "main", "main", "main", "main", "soak"]);
+        let names: Vec<_> = of(&columns(&whole())).map(|(_, boot)| boot.name).collect();
+        assert_eq!(names, ["debian", "main", "main", "main", "main", "main", "soak"]);
     }
 
     #[test]
     fn what_is_run_once_is_run_on_one_kernel() {
-        let left_out = |series: Series| {
-            let wanted = [series];
-            let stages = of(&wanted).flat_map(|(_, boot)| boot.stages(series));
-            stages.flat_map(|stage| stage.left_out(series)).count()
+        let columns = columns(&whole());
+        let left_out = |column: Column| {
+            let wanted = [column];
+            let stages = of(&wanted).flat_map(|(_, boot)| boot.stages(column));
+            stages.flat_map(|stage| stage.left_out(column)).count()
         };
-        assert_eq!(Series::ALL.map(|series| left_out(series) > 0), [true, true, false, true]);
+        let whole: Vec<_> = columns.iter().filter(|column| left_out(**column) == 0).collect();
+        assert_eq!(whole.iter().map(|column| column.name()).collect::<Vec<_>>(), ["6.12"]);
         assert!(once("sim").all(|begin| begin.contains("::")));
     }
 

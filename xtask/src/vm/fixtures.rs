@@ -2,11 +2,12 @@
 //! the matrix, taken from its packages without booting. One root folder per series:
 //! `target/fixtures/6.1/proc/kallsyms` and so on.
 
-use crate::apt::Apt;
+use crate::apt::{Apt, Gone};
 use crate::run::{note, size, step};
 use crate::vm::kernels::{self, Kernel};
+use crate::vm::matrix::{Column, Matrix};
 use crate::vm::series::Series;
-use crate::vm::{modules, symbols, types, vmlinux};
+use crate::vm::{modules, symbols, tracepoints, types, vmlinux};
 use crate::{build, lock, paths};
 use anyhow::{Context as _, Result, bail};
 use object::{Object as _, ObjectSection as _};
@@ -17,40 +18,99 @@ use std::path::{Path, PathBuf};
 const MODULE_BASE: u64 = 0xffff_ffff_c060_0000;
 
 /// Increased when the files are made differently, so that old ones are not reused.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+
+/// The only file of a series that the archive no longer has: tests skip it.
+const LEFT_OUT: &str = "LEFT-OUT";
+
+/// In the place of a types file that cannot be made.
+const TYPES_LEFT_OUT: &str = "TYPES-LEFT-OUT";
+
+/// Modules with tracepoints of the probe table.
+const TRACED: [&str; 2] = ["amdgpu", "gpu-sched"];
 
 /// Makes the missing files and returns the folder.
 pub(crate) fn fixtures() -> Result<PathBuf> {
     let root = paths::fixtures();
     let _cache = lock::hold(&paths::cache())?;
     let apt = Apt::open()?;
-    for series in Series::ALL {
-        let kernel = kernels::fetch(&apt, series)?;
-        let key = format!("{} {} {FORMAT}\n", kernel.release, kernel.version);
+    let matrix = Matrix::find(&apt)?;
+    let left_out = |series: Series, why: &str| {
+        note(why);
         let dir = root.join(series.name());
-        if fs::read_to_string(dir.join(".made-for")).is_ok_and(|made| made == key) {
-            continue;
-        }
-        step(format!("fixtures of Linux {}", kernel.release));
-        let partial = root.join(format!("{}.partial", series.name()));
-        for old in [&partial, &dir] {
-            if old.exists() {
-                fs::remove_dir_all(old).with_context(|| format!("cannot clear {}", old.display()))?;
-            }
-        }
-        write_all(&kernel, &partial).with_context(|| format!("fixtures of {}", kernel.release))?;
-        put(&partial, ".made-for", key.as_bytes())?;
-        fs::rename(&partial, &dir).with_context(|| format!("cannot place {}", dir.display()))?;
-    }
+        clear(&dir)?;
+        put(&dir, LEFT_OUT, format!("{why}\n").as_bytes())
+    };
     let tracer = build::build()?;
-    for series in Series::ALL {
-        let kernel = kernels::fetch(&apt, series)?;
-        let types = types::file(&apt, &kernel, &tracer)?;
-        let to = root.join(series.name()).join("types.btf");
-        fs::copy(&types, &to).with_context(|| format!("cannot write {}", to.display()))?;
+    for series in matrix.left_out() {
+        left_out(series, &matrix.why(series))?;
+    }
+    for column in matrix.columns() {
+        let dir = root.join(column.name());
+        match kernels::fetch(&apt, column.series) {
+            Ok(kernel) => {
+                of_kernel(&kernel, &dir)?;
+                add_types(&apt, *column, &kernel, &tracer, &dir)?;
+            }
+            Err(error) if error.is::<Gone>() => {
+                left_out(column.series, &format!("Linux {}: left out, {error}", column.name()))?;
+            }
+            Err(error) => return Err(error),
+        }
     }
     note(format!("fixtures in {}", root.display()));
     Ok(root)
+}
+
+/// The types file of the kernel's driver, or the reason that there is none: without headers and source.
+fn add_types(apt: &Apt, column: Column, kernel: &Kernel, tracer: &Path, dir: &Path) -> Result<()> {
+    const TYPES: [&str; 2] = ["types.btf", TYPES_LEFT_OUT];
+    for old in TYPES.map(|name| dir.join(name)) {
+        let _ = fs::remove_file(old);
+    }
+    if !column.built {
+        return put(dir, TYPES_LEFT_OUT, b"Debian no longer has its headers or source\n");
+    }
+    match types::file(apt, kernel, tracer) {
+        Ok(types) => {
+            let to = dir.join(TYPES[0]);
+            fs::copy(&types, &to).with_context(|| format!("cannot write {}", to.display())).map(drop)
+        }
+        Err(error) if error.is::<Gone>() => put(dir, TYPES_LEFT_OUT, format!("{error:#}\n").as_bytes()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The files of one kernel, unless they are there.
+pub(crate) fn of_kernel(kernel: &Kernel, dir: &Path) -> Result<()> {
+    let key = key(&kernel.release, &kernel.version);
+    if is_made(dir, &key) {
+        return Ok(());
+    }
+    step(format!("fixtures of Linux {}", kernel.release));
+    // with_extension would take `.12` of `6.12` for one.
+    let partial = PathBuf::from(format!("{}.partial", dir.display()));
+    clear(&partial)?;
+    clear(dir)?;
+    write_all(kernel, &partial).with_context(|| format!("fixtures of {}", kernel.release))?;
+    put(&partial, ".made-for", key.as_bytes())?;
+    fs::rename(&partial, dir).with_context(|| format!("cannot place {}", dir.display()))
+}
+
+/// What identifies the files of a kernel.
+pub(crate) fn key(release: &str, version: &str) -> String {
+    format!("{release} {version} {FORMAT}\n")
+}
+
+pub(crate) fn is_made(dir: &Path, key: &str) -> bool {
+    fs::read_to_string(dir.join(".made-for")).is_ok_and(|made| made == key)
+}
+
+fn clear(dir: &Path) -> Result<()> {
+    match dir.exists() {
+        true => fs::remove_dir_all(dir).with_context(|| format!("cannot clear {}", dir.display())),
+        false => Ok(()),
+    }
 }
 
 fn write_all(kernel: &Kernel, dir: &Path) -> Result<()> {
@@ -61,9 +121,7 @@ fn write_all(kernel: &Kernel, dir: &Path) -> Result<()> {
     put(dir, "proc/sys/kernel/osrelease", format!("{}\n", kernel.release).as_bytes())?;
     put(dir, "sys/kernel/btf/vmlinux", &section(&base, ".BTF").context("vmlinux has no .BTF")?)?;
 
-    let files = modules::with_needs(kernel, "amdgpu")?;
-    let path = files.last().context("no amdgpu among its own dependencies")?;
-    let amdgpu = modules::read(path)?;
+    let amdgpu = modules::read(&modules::find(kernel, "amdgpu")?)?;
     let elf = object::File::parse(&*amdgpu).context("amdgpu.ko is no ELF file")?;
     put(dir, "proc/kallsyms", symbols::kallsyms(&elf, "amdgpu", MODULE_BASE)?.as_bytes())?;
     let modinfo = section(&elf, ".modinfo").context("amdgpu.ko has no .modinfo")?;
@@ -78,6 +136,13 @@ fn write_all(kernel: &Kernel, dir: &Path) -> Result<()> {
     if let Some(btf) = section(&elf, ".BTF") {
         put(dir, "sys/kernel/btf/amdgpu", &btf)?;
     }
+    let mut events = String::new();
+    for name in TRACED {
+        let bytes = modules::read(&modules::find(kernel, name)?)?;
+        let elf = object::File::parse(&*bytes).with_context(|| format!("{name}.ko is no ELF file"))?;
+        events += &tracepoints::available(&elf).with_context(|| format!("tracepoints of {name}"))?;
+    }
+    put(dir, "sys/kernel/tracing/available_events", events.as_bytes())?;
     put(dir, "README", readme(kernel).as_bytes())
 }
 
@@ -123,6 +188,7 @@ fn readme(kernel: &Kernel) -> String {
          \x20                           kernel also has elsewhere looks unique here.\n\
          sys/kernel/btf/vmlinux      section .BTF of vmlinux\n\
          sys/kernel/btf/amdgpu       section .BTF of amdgpu.ko (split BTF); absent where the kernel has none\n\
+         sys/kernel/tracing/available_events  tracepoints of amdgpu.ko and gpu-sched.ko alone\n\
          sys/module/amdgpu/srcversion  as modinfo shows it; absent where the module carries none\n\
          sys/module/amdgpu/notes/.note.gnu.build-id  the module's build ID as an ELF note\n",
         kernel.release, kernel.version,

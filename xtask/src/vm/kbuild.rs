@@ -56,7 +56,7 @@ pub(crate) fn common_headers(release: &str) -> String {
 pub(crate) fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
     let Folders { headers, driver, module } = *folders;
     let mut command;
-    let seen = if kernel.series.newer_kbuild() {
+    let seen = if kernel.has_newer_kbuild() {
         command = enter(&root()?, [headers, driver, module]);
         command.arg("make");
         MOUNTED.map(PathBuf::from)
@@ -81,12 +81,8 @@ pub(crate) fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
 /// `amdgpu.ko`, and gets `types.btf`.
 pub(crate) fn driver_types(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
     let Folders { headers, driver, module } = *folders;
-    point(
-        headers,
-        &kernel.release,
-        if kernel.series.newer_kbuild() { Path::new(MOUNTED[0]) } else { headers },
-    )?;
-    let (mut command, [headers, driver, module]) = if kernel.series.newer_kbuild() {
+    point(headers, &kernel.release, if kernel.has_newer_kbuild() { Path::new(MOUNTED[0]) } else { headers })?;
+    let (mut command, [headers, driver, module]) = if kernel.has_newer_kbuild() {
         let mut command = enter(&root()?, [headers, driver, module]);
         command.arg("/module/kfd-trace");
         (command, MOUNTED.map(PathBuf::from))

@@ -1,17 +1,16 @@
-//! Debian's kernels of the matrix, fetched and unpacked. In: a series. Out: the newest release with its image
-//! and modules.
+//! Debian's kernels, fetched and unpacked. In: an offer of the archive. Out: image and modules of a release.
 
 use crate::apt::{self, Apt};
 use crate::paths;
 use crate::run::step;
-use crate::vm::series::Series;
-use anyhow::{Context as _, Result};
+use crate::vm::offer::{self, Offer, Packages};
+use crate::vm::series::{Image, Series};
+use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::PathBuf;
 
 /// One unpacked kernel.
 pub(crate) struct Kernel {
-    pub(crate) series: Series,
     /// `uname -r`, for example `6.1.0-56-amd64`.
     pub(crate) release: String,
     /// The Debian version of image, headers and source.
@@ -21,6 +20,16 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
+    /// `6.1` of `6.1.0-56-amd64`.
+    pub(crate) fn series(&self) -> &str {
+        Image::of_release(&self.release).map_or(&self.release, |image| image.series)
+    }
+
+    /// Whether kbuild needs a C library and compiler newer than those of Debian 12.
+    pub(crate) fn has_newer_kbuild(&self) -> bool {
+        Image::of_release(&self.release).and_then(|image| image.debian).is_some_and(|debian| debian > 12)
+    }
+
     /// Newer Debian ships the image beside the modules; the maintainer script copies it to /boot.
     pub(crate) fn vmlinuz(&self) -> PathBuf {
         let beside = self.modules().join("vmlinuz");
@@ -36,7 +45,7 @@ impl Kernel {
     }
 }
 
-/// Resolves the newest release of a series, and fetches it unless the cache has it.
+/// The newest release of a series, fetched unless the cache has it.
 pub(crate) fn fetch(apt: &Apt, series: Series) -> Result<Kernel> {
     match fetch_known(apt, series) {
         // Archives drop a kernel as soon as there is a newer one: the indexes may be too old.
@@ -46,45 +55,44 @@ pub(crate) fn fetch(apt: &Apt, series: Series) -> Result<Kernel> {
 }
 
 fn fetch_known(apt: &Apt, series: Series) -> Result<Kernel> {
-    let (release, version, packages) = resolve(apt, series)?;
+    match offer::of_series(apt, series)? {
+        Offer::Whole(packages) | Offer::Image(packages, _) => unpacked(apt, packages),
+        Offer::Nothing(why) => bail!("Linux {}: {why}", series.name()),
+    }
+}
+
+fn unpacked(apt: &Apt, Packages { release, version, images }: Packages) -> Result<Kernel> {
     // The version is part of the key: Debian rebuilds a release under the same name.
     let tree = paths::cache().join("kernels").join(format!("{release}_{version}"));
     if !tree.exists() {
         step(format!("fetching Linux {release} ({version})"));
         let mut debs = Vec::new();
-        for package in &packages {
+        for package in &images {
             debs.push(apt.download(package, &version)?);
         }
         fs::create_dir_all(paths::cache().join("kernels")).context("cannot make the kernel cache")?;
         apt::unpack(&debs, &tree)?;
     }
-    Ok(Kernel { series, release, version, tree })
+    Ok(Kernel { release, version, tree })
 }
 
-/// The newest release whose packages are all available in one version. Where kfdsim is built, this includes
-/// headers and source.
-fn resolve(apt: &Apt, series: Series) -> Result<(String, String, Vec<String>)> {
-    let names = apt.names(&format!("linux-image-{}.", series.name()))?;
-    for release in series.releases(names.iter().map(String::as_str)) {
-        let signed = format!("linux-image-{release}");
-        let unsigned = format!("linux-image-{release}-unsigned");
-        for image in [signed, unsigned].into_iter().filter(|image| names.contains(image)) {
-            let Some(version) = apt.versions(&image)?.into_iter().next() else { continue };
-            let mut packages = vec![image];
-            // Newer Debian splits the image in three.
-            for part in [format!("linux-modules-{release}"), format!("linux-binary-{release}")] {
-                if apt.versions(&part)?.contains(&version) {
-                    packages.push(part);
-                }
-            }
-            let headers = format!("linux-headers-{release}");
-            let source = format!("linux-source-{}", series.name());
-            let buildable = !series.has_kfdsim()
-                || (apt.versions(&headers)?.contains(&version) && apt.versions(&source)?.contains(&version));
-            if buildable {
-                return Ok((release, version, packages));
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_tells_its_series_and_the_debian_that_it_was_built_for() {
+        let of = |release: &str| {
+            let kernel = Kernel { release: release.to_owned(), version: String::new(), tree: PathBuf::new() };
+            (kernel.series().to_owned(), kernel.has_newer_kbuild())
+        };
+        for (release, series, newer) in [
+            ("5.10.0-46-amd64", "5.10", false),
+            ("6.12.117+deb12-amd64", "6.12", false),
+            ("6.12.90+deb13.1-amd64", "6.12", true),
+            ("7.2.13+deb14-rt-amd64", "7.2", true),
+        ] {
+            assert_eq!(of(release), (series.to_owned(), newer), "{release}");
         }
     }
-    anyhow::bail!("Debian's indexes hold no complete Linux {} any more", series.name())
 }

@@ -7,6 +7,7 @@ use crate::run::{self, note, size, step};
 use crate::stamp::Stamp;
 use crate::vm::kbuild::{self, Folders};
 use crate::vm::kernels::Kernel;
+use crate::vm::offer::Index as _;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,11 +51,8 @@ pub(crate) fn headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
         step(format!("fetching headers of {release}"));
         // kbuild's tools are named after the release since 6.12, after the series before.
         let own = format!("linux-kbuild-{}", release.strip_suffix("-amd64").unwrap_or(release));
-        let kbuild = if apt.versions(&own)?.is_empty() {
-            format!("linux-kbuild-{}", kernel.series.name())
-        } else {
-            own
-        };
+        let kbuild =
+            if apt.versions(&own)?.is_empty() { format!("linux-kbuild-{}", kernel.series()) } else { own };
         let mut debs = Vec::new();
         for package in [format!("linux-headers-{release}"), kbuild::common_headers(release), kbuild] {
             debs.push(apt.download(&package, version)?);
@@ -68,7 +66,7 @@ pub(crate) fn headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
 /// The driver's private headers and Makefiles: `drivers/gpu/drm/**/*.h` and `.../amd/**/Makefile` of Debian's source package, below the root of the
 /// kernel's sources. Without the lists of registers, nine tenths of them all, which kfdsim does not include.
 pub(crate) fn driver_headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
-    let (series, version) = (kernel.series.name(), &kernel.version);
+    let (series, version) = (kernel.series(), &kernel.version);
     let tree = paths::cache().join("source").join(version);
     // One without Makefiles was made by an older xtask.
     if !tree.join(kbuild::AMD).join("amdgpu/Makefile").exists() {

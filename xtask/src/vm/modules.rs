@@ -20,6 +20,22 @@ pub(crate) fn with_needs(kernel: &Kernel, name: &str) -> Result<Vec<PathBuf>> {
     Ok(order.into_iter().map(|module| dir.join(module)).collect())
 }
 
+/// The file of one module, for example `gpu-sched`.
+pub(crate) fn find(kernel: &Kernel, name: &str) -> Result<PathBuf> {
+    let mut folders = vec![kernel.modules().join("kernel")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if module_name(&path.to_string_lossy()) == name.replace('-', "_") {
+                return Ok(path);
+            }
+        }
+    }
+    bail!("Linux {} has no module {name}", kernel.release)
+}
+
 /// Packages carry no modules.dep (the maintainer script makes it), so it is made in the tree.
 fn depmod(kernel: &Kernel) -> Result<()> {
     let usr = kernel.tree.join("usr");

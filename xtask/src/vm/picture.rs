@@ -6,7 +6,6 @@ use crate::run::{self, step};
 use crate::vm;
 use crate::vm::boots;
 use crate::vm::qemu::End;
-use crate::vm::series::Series;
 use crate::vm::testbed::{Bench, Mode};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -37,7 +36,8 @@ pub(crate) fn picture() -> Result<()> {
     let words = ["--ignored", "--nocapture", TEST].map(str::to_owned);
     let mut report = Vec::new();
     let mode = Mode::Test(&[STAGE]);
-    let booted = Bench::new()?.boot(Series::V6_12, boot, mode, &words, vm::LIMIT, &mut report)?;
+    let bench = Bench::new()?;
+    let booted = bench.boot(bench.matrix().main()?, boot, mode, &words, vm::LIMIT, &mut report)?;
     let report = String::from_utf8_lossy(&report);
     let Some(page) = page(&report).filter(|_| matches!(booted.run.end, End::Exit(0))) else {
         bail!("the guest printed no page:\n{report}");

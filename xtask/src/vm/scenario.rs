@@ -2,6 +2,7 @@
 
 use crate::vm;
 use crate::vm::series::Series;
+use crate::vm::testbed::Bench;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub(crate) fn scenario(args: &Args) -> Result<bool> {
     ];
     words.extend(args.without.iter().map(|probe| format!("without={probe}")));
     let limit = PER_SEED * args.seeds + PER_OPERATION * args.seeds * args.operations + vm::LIMIT;
-    let (ok, totals) = vm::test(&[args.kernel], &["life"], &words, limit)?;
+    let bench = Bench::new()?;
+    let column = bench.matrix().simulated(args.kernel)?;
+    let (ok, totals) = vm::test(&bench, &[column], &["life"], &words, limit)?;
     Ok(ok && totals.passed == 1)
 }

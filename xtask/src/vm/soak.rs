@@ -29,7 +29,9 @@ pub(crate) fn soak(args: &Args) -> Result<bool> {
     let words = ["--ignored", "--nocapture", "as_long_as_asked", &format!("minutes={}", args.minutes)]
         .map(str::to_owned);
     let limit = vm::LIMIT + PER_MINUTE * args.minutes;
-    let tested = Bench::new()?.test(args.kernel, SOAK, &[], &words, limit, &mut io::stdout())?;
+    let bench = Bench::new()?;
+    let column = bench.matrix().simulated(args.kernel)?;
+    let tested = bench.test(column, SOAK, &[], &words, limit, &mut io::stdout())?;
     let Tested { totals, problems, .. } = tested.context("there is no such test")?;
     for problem in &problems {
         eprintln!("error: Linux {}: {problem}", args.kernel.name());

@@ -1,5 +1,5 @@
-//! The test bed: one kernel prepared (image, modules, initramfs, the init's job) and booted. In: a series of
-//! the matrix and one of its boots. Out: the guest's report.
+//! The test bed: one kernel prepared (image, modules, initramfs, the init's job) and booted. In: a column of the
+//! matrix and one of its boots. Out: the guest's report.
 
 use crate::apt::Apt;
 use crate::closing::Totals;
@@ -9,8 +9,8 @@ use crate::vm::boots::{self, Boot, Module, Root, Stage};
 use crate::vm::guest::{self, Binaries};
 use crate::vm::initramfs::Archive;
 use crate::vm::kernels::{self, Kernel};
+use crate::vm::matrix::{Column, Matrix};
 use crate::vm::qemu::{self, End, Machine, Run};
-use crate::vm::series::Series;
 use crate::vm::timing::Timing;
 use crate::vm::{debian, emulator, kfdsim, modules, userland};
 use crate::{build, dist, paths};
@@ -47,10 +47,21 @@ impl Mode<'_> {
 /// Everything that is the same for every kernel.
 pub(crate) struct Bench {
     apt: Apt,
+    matrix: Matrix,
     userland: PathBuf,
     emulator: PathBuf,
     tracer: PathBuf,
     binaries: Binaries,
+}
+
+/// One boot, and what it is for.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    column: Column,
+    boot: Boot,
+    mode: Mode<'a>,
+    /// For the test executables.
+    arguments: &'a [String],
 }
 
 /// A kernel ready to boot.
@@ -127,15 +138,22 @@ impl Bench {
         let emulator = emulator::unpacked()?;
         let _cache = lock::hold(&paths::cache())?;
         let apt = Apt::open()?;
+        let matrix = Matrix::find(&apt)?;
+        matrix.show();
         let userland = userland::piece(&apt)?;
-        Ok(Self { apt, userland, emulator, tracer, binaries })
+        Ok(Self { apt, matrix, userland, emulator, tracer, binaries })
+    }
+
+    /// The kernels at hand.
+    pub(crate) fn matrix(&self) -> &Matrix {
+        &self.matrix
     }
 
     /// One boot of the tests, reported to `out`. `None`: not booted, because neither `only` nor the filter
     /// leaves it a test.
     pub(crate) fn test(
         &self,
-        series: Series,
+        column: Column,
         boot: Boot,
         only: &[&str],
         filter: &[String],
@@ -143,7 +161,7 @@ impl Bench {
         out: &mut dyn Write,
     ) -> Result<Option<Tested>> {
         let mut wanted = Vec::new();
-        for stage in boot.stages(series) {
+        for stage in boot.stages(column) {
             if (only.is_empty() || only.contains(&stage.name)) && self.has_test(stage, filter)? {
                 wanted.push(stage.name);
             }
@@ -151,7 +169,7 @@ impl Bench {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let Booted { run, trouble, .. } = self.boot(series, boot, Mode::Test(&wanted), filter, limit, out)?;
+        let Booted { run, trouble, .. } = self.boot(column, boot, Mode::Test(&wanted), filter, limit, out)?;
         let mut problems = Vec::from_iter(trouble);
         if run.closings != wanted.len() {
             problems.push(format!("{} of {} test executables came to their end", run.closings, wanted.len()));
@@ -186,14 +204,14 @@ impl Bench {
     /// Runs one boot to the guest's own end or the limit.
     pub(crate) fn boot(
         &self,
-        series: Series,
+        column: Column,
         boot: Boot,
         mode: Mode<'_>,
         arguments: &[String],
         limit: Duration,
         out: &mut dyn Write,
     ) -> Result<Booted> {
-        let ready = self.prepare(series, boot, mode, arguments)?;
+        let ready = self.prepare(Task { column, boot, mode, arguments })?;
         step(format!("booting Linux {}: {}", ready.kernel.release, boot.name));
         let vmlinuz = ready.kernel.vmlinuz();
         let run = ready.machine(&vmlinuz, &self.emulator).run(&ready.nonce, limit, out)?;
@@ -202,17 +220,18 @@ impl Bench {
     }
 
     /// A guest on this terminal, until it powers off.
-    pub(crate) fn shell(&self, series: Series, boot: Boot) -> Result<()> {
-        let ready = self.prepare(series, boot, Mode::Shell, &[])?;
+    pub(crate) fn shell(&self, column: Column, boot: Boot) -> Result<()> {
+        let ready = self.prepare(Task { column, boot, mode: Mode::Shell, arguments: &[] })?;
         let (release, name) = (&ready.kernel.release, boot.name);
         step(format!("Linux {release}, {name}: a shell in the guest; `exit` or Ctrl-A X ends it"));
         let vmlinuz = ready.kernel.vmlinuz();
         ready.machine(&vmlinuz, &self.emulator).shell()
     }
 
-    fn prepare(&self, series: Series, boot: Boot, mode: Mode<'_>, arguments: &[String]) -> Result<Ready> {
+    fn prepare(&self, task: Task<'_>) -> Result<Ready> {
+        let Task { column, boot, mode, arguments } = task;
         let cache = lock::hold(&paths::cache())?;
-        let kernel = kernels::fetch(&self.apt, series)?;
+        let kernel = kernels::fetch(&self.apt, column.series)?;
         drop(cache);
         // Log and initramfs of one boot of a release belong to one run at a time. No run waits for this while
         // holding the cache.
@@ -226,14 +245,14 @@ impl Bench {
         for folder in ["modules", "tests", "etc", "bin"] {
             archive.dir(folder);
         }
-        // A test requested by name is always run.
-        let whole = arguments.is_empty();
-        let stages = self.fill(&mut archive, &kernel, boot, mode, whole, &scratch)?;
+        let stages = self.fill(&mut archive, &kernel, task, &scratch)?;
         let nonce = nonce();
         let job = json!({
             "mode": mode.name(),
             "release": kernel.release,
-            "series": kernel.series.name(),
+            "series": column.name(),
+            "driver": column.driver.name(),
+            "all": column.all,
             "nonce": nonce,
             "stages": stages,
             "arguments": arguments,
@@ -276,9 +295,7 @@ impl Bench {
         &self,
         archive: &mut Archive,
         kernel: &Kernel,
-        boot: Boot,
-        mode: Mode<'_>,
-        whole: bool,
+        Task { column, boot, mode, arguments }: Task<'_>,
         scratch: &Path,
     ) -> Result<Vec<Value>> {
         for (name, path) in &self.binaries.programs {
@@ -298,7 +315,7 @@ impl Bench {
             archive.file("bin/kfd-trace", 0o755, guest::stripped(&self.tracer, scratch)?);
         }
         let mut stages = Vec::new();
-        let mut needed: Vec<_> = boot.stages(kernel.series).collect();
+        let mut needed: Vec<_> = boot.stages(column).collect();
         if let Mode::Test(wanted) = mode {
             // An earlier stage may need the modules (`Driver::of_job`).
             while needed.pop_if(|last| !wanted.contains(&last.name) && last.modules.is_empty()).is_some() {}
@@ -311,7 +328,8 @@ impl Bench {
                 archive.file(&place, 0o755, guest::stripped(self.test_of(stage.name)?, scratch)?);
                 test = Some(format!("/{place}"));
             }
-            let skip = if whole { stage.left_out(kernel.series) } else { &[] };
+            // A test requested by name is always run.
+            let skip = if arguments.is_empty() { stage.left_out(column) } else { &[] };
             // A stage without tests keeps the GPUs as they are, unless it is the last.
             let shape = stage.shape.filter(|_| test.is_some() || left == 0);
             stages.push(json!({

@@ -1,18 +1,17 @@
-//! `cargo xtask kernels`: docs/kernels.md, the verdict on every probe on each kernel of the matrix. Each is
-//! booted with the real amdgpu, and a test in the guest prints the tracer's verdicts; the same test checks
-//! the page against them.
+//! `cargo xtask kernels`: docs/kernels.md, the verdict on every probe on each kernel. In: those of the matrix,
+//! booted with the real amdgpu, where a test in the guest prints the tracer's verdicts and checks the page against
+//! them; and images of all others, for which a test on this machine plans. Out: the page.
+
+mod page;
 
 use crate::paths;
-use crate::run::note;
-use crate::vm::LIMIT;
-use crate::vm::boots;
-use crate::vm::series::Series;
+use crate::run::{self, note, step};
 use crate::vm::testbed::{Bench, Mode};
+use crate::vm::{LIMIT, boots, guest, images};
 use anyhow::{Context as _, Result, bail};
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// Prefix of the test's lines (tests/tests/no_gpu/verdicts.rs).
 const MARK: &str = "kernels.md";
@@ -21,37 +20,39 @@ const STAGE: &str = "no_gpu";
 
 const TEST: &str = "the_documented_verdicts_hold";
 
-const HEAD: &str = "\
-# Kernels
-
-Made by `cargo xtask kernels`, which boots each of these kernels with its real amdgpu and runs the tracer; an integration
-test compares on every kernel. `attached (13)`: on 13 functions, copies of the same name counted each. `missing_fields`:
-the kernel does not tell the layout of the driver's structures (no BTF of modules on 5.10). `not_in_kernel`: the driver
-has no such function, or it is inlined. `reported_by_another`: another row shows the same here. `no_gpu`: a row of functions that
-exist once for each generation of GPUs; it is attached to those of the GPUs present, and these guests have none. Tracepoints
-are attached only with `--tracepoints`.
-
-";
-
 /// Writes the page.
 pub(crate) fn write() -> Result<()> {
     let bench = Bench::new()?;
     let mut lines = Vec::new();
-    for series in Series::ALL {
+    let mut releases = Vec::new();
+    for column in bench.matrix().columns() {
         let boot = boots::with_stage(Some(STAGE)).context("no such stage")?;
         let arguments = [TEST.to_owned(), "--nocapture".to_owned()];
         let mut shown = Shown::default();
-        let booted = bench.boot(series, boot, Mode::Test(&[STAGE]), &arguments, LIMIT, &mut shown)?;
+        let booted = bench.boot(*column, boot, Mode::Test(&[STAGE]), &arguments, LIMIT, &mut shown)?;
         if let Some(trouble) = booted.trouble {
-            bail!("Linux {}: {trouble}", series.name());
+            bail!("Linux {}: {trouble}", column.name());
         }
         lines.extend(reported(&shown.0).map(str::to_owned));
+        releases.push(booted.release);
     }
-    let page = page(&lines)?;
+    let releases: Vec<&str> = releases.iter().map(String::as_str).collect();
+    let images = of_images(&images::fixtures(&releases)?)?;
+    let page = page::page(&lines, &images)?;
     let path = paths::root().join("docs").join(MARK);
     fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
     note(format!("wrote {}", path.display()));
     Ok(())
+}
+
+/// The lines of a test that plans for each of these images.
+fn of_images(folder: &Path) -> Result<Vec<String>> {
+    step("verdicts from images");
+    let mut test = guest::cargo();
+    test.args(["test", "-q", "-p", "kfd-trace", "--test", "verdict_fixtures", "verdicts_of_images"]);
+    test.args(["--", "--ignored", "--nocapture"]).env("KFD_TRACE_IMAGES", folder);
+    let printed = run::output(&mut test)?;
+    Ok(reported(printed.as_bytes()).map(str::to_owned).collect())
 }
 
 /// A guest's report: shown as it arrives, and kept.
@@ -78,44 +79,6 @@ fn reported(report: &[u8]) -> impl Iterator<Item = &str> {
     lines.filter(|line| line.starts_with(MARK))
 }
 
-/// The page, from the lines of all kernels.
-fn page(lines: &[String]) -> Result<String> {
-    let mut releases: BTreeMap<&str, &str> = BTreeMap::new();
-    // In the order of the probe table: that of the first kernel.
-    let mut rows: Vec<(&str, &str, &str, BTreeMap<&str, &str>)> = Vec::new();
-    for line in lines {
-        match line.split('\t').skip(1).collect::<Vec<_>>()[..] {
-            ["release", series, release] => {
-                releases.insert(series, release);
-            }
-            ["probe", series, name, kind, feeds, cell] => {
-                let row = rows.iter_mut().find(|row| row.0 == name);
-                match row {
-                    Some(row) => row.3.insert(series, cell),
-                    None => {
-                        rows.push((name, kind, feeds, BTreeMap::from([(series, cell)])));
-                        None
-                    }
-                };
-            }
-            _ => bail!("the guest reported a line that is not understood: {line}"),
-        }
-    }
-    let series = Series::ALL.map(Series::name);
-    let mut page = HEAD.to_owned();
-    for name in series {
-        let release = releases.get(name).with_context(|| format!("Linux {name} reported nothing"))?;
-        let _ = writeln!(page, "- {name}: {release}");
-    }
-    let _ = writeln!(page, "\n| probe | kind | what is seen by it | {} |", series.join(" | "));
-    let _ = writeln!(page, "|---|---|---|{}", "---|".repeat(series.len()));
-    for (name, kind, feeds, cells) in rows {
-        let cells = series.map(|series| cells.get(series).copied().unwrap_or("?"));
-        let _ = writeln!(page, "| `{name}` | {kind} | {feeds} | {} |", cells.join(" | "));
-    }
-    Ok(page)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,24 +90,5 @@ mod tests {
             reported(report.as_bytes()).collect::<Vec<_>>(),
             [format!("{MARK}\trelease\t6.1\t6.1.0-1")]
         );
-    }
-
-    #[test]
-    fn every_kernel_has_a_column() {
-        let reported = |series: &str, cell: &str| {
-            [
-                format!("{MARK}\trelease\t{series}\t{series}.0-1"),
-                format!("{MARK}\tprobe\t{series}\tioctl\tkprobe\tioctls\t{cell}"),
-            ]
-        };
-        let lines: Vec<String> =
-            ["5.10", "6.1", "6.12"].iter().flat_map(|series| reported(series, "attached (1)")).collect();
-        assert!(page(&lines).unwrap_err().to_string().contains("7.2 reported nothing"));
-        let all = [lines, reported("7.2", "not_in_kernel").to_vec()].concat();
-        let page = page(&all).unwrap();
-        let row =
-            "| `ioctl` | kprobe | ioctls | attached (1) | attached (1) | attached (1) | not_in_kernel |";
-        assert!(page.lines().any(|line| line == row), "{page}");
-        assert!(page.contains("- 6.12: 6.12.0-1"));
     }
 }

@@ -27,6 +27,10 @@ pub(crate) struct Job {
     pub(crate) release: String,
     /// The column of the matrix, for example `6.1`.
     pub(crate) series: String,
+    /// The series whose driver this one is like: the same, unless it was built elsewhere.
+    pub(crate) driver: String,
+    /// Tests that are the same on every kernel are run, too.
+    pub(crate) all: bool,
     /// Part of the exit line.
     pub(crate) nonce: String,
     pub(crate) stages: Vec<Stage>,

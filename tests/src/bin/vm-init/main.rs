@@ -42,7 +42,12 @@ fn main() {
 /// Does the job and returns the number of failures.
 fn work(job: &Job) -> u32 {
     machine::name(&job.release);
-    let environment = [("KFD_VM_KERNEL", job.release.as_str()), ("KFD_VM_SERIES", job.series.as_str())];
+    let environment = [
+        ("KFD_VM_KERNEL", job.release.as_str()),
+        ("KFD_VM_SERIES", job.series.as_str()),
+        ("KFD_VM_DRIVER", job.driver.as_str()),
+        ("KFD_VM_ALL", if job.all { "1" } else { "0" }),
+    ];
     if job.mode != Mode::Cost {
         // Where instructions are counted, the heartbeat's own would be among them.
         thread::spawn(live);

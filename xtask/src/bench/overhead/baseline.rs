@@ -1,7 +1,8 @@
-//! The figures that are accepted and watched. Pure.
+//! The figures that are accepted and watched, and whether new ones are well. Pure.
 
 use super::figures::Row;
 use crate::bench::baseline::{Baseline, Figure};
+use crate::run::note;
 
 /// Subjects that depend on our own code; the others show the cost of the kernel and other programs.
 const OURS: [&str; 2] = ["kfd_trace", "kfd_trace_caller"];
@@ -15,7 +16,7 @@ const UNSTEADY: (&str, &str) = ("create_destroy", "kfd_trace");
 const SMALL: [&str; 3] = ["tracing.anonymous", "tracing.wake_ups", "tracing.work"];
 
 /// Where hardly any instructions are extra, a share of them is meaningless.
-pub(super) const SLACK: i64 = 20;
+const SLACK: i64 = 20;
 
 /// One file per series, so that each can be renewed alone.
 pub(super) fn name(series: &str) -> String {
@@ -34,9 +35,42 @@ pub(super) fn of(release: &str, rows: &[Row], own: &[Figure]) -> Baseline {
     Baseline { measured_on: release.to_owned(), figures: ours.map(figure).chain(own.cloned()).collect() }
 }
 
+/// Whether nothing has grown. Another kernel has other costs, which no change here caused: figures of one that
+/// none were accepted of are shown, and do not fail.
+pub(super) fn is_well(accepted: Option<&Baseline>, now: &Baseline) -> bool {
+    let Some(accepted) = accepted else {
+        note(format!("measured on {}, nothing accepted of its series: not compared", now.measured_on));
+        return true;
+    };
+    let grown = accepted.grown(now, SLACK);
+    if accepted.measured_on == now.measured_on {
+        grown.iter().for_each(|line| eprintln!("error: {line}"));
+        return grown.is_empty();
+    }
+    note(format!(
+        "measured on {}, accepted on {}: shown, not compared; --accept makes these the accepted ones",
+        now.measured_on, accepted.measured_on
+    ));
+    grown.iter().for_each(note);
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_are_compared_with_those_of_the_same_release_only() {
+        let on = |release: &str, value| Baseline {
+            measured_on: release.to_owned(),
+            figures: vec![Figure::new("start", value, "instructions")],
+        };
+        let accepted = on("6.12.117+deb12-amd64", 1000);
+        assert!(is_well(Some(&accepted), &on("6.12.117+deb12-amd64", 1050)));
+        assert!(!is_well(Some(&accepted), &on("6.12.117+deb12-amd64", 1051)));
+        assert!(is_well(Some(&accepted), &on("6.12.200+deb12-amd64", 9000)));
+        assert!(is_well(None, &on("7.2.12+deb13-amd64", 9000)));
+    }
 
     #[test]
     fn only_our_own_that_are_steady_are_kept() {

@@ -9,6 +9,7 @@ mod table;
 use crate::bench::baseline::{Baseline, Figure};
 use crate::run::{note, step};
 use crate::vm::boots::COST;
+use crate::vm::matrix::Column;
 use crate::vm::qemu::End;
 use crate::vm::scenario;
 use crate::vm::series::Series;
@@ -21,9 +22,6 @@ use std::time::{Duration, Instant};
 
 /// Time limit of a guest, far beyond what it needs.
 const LIMIT: Duration = Duration::from_secs(3600);
-
-/// The kernel that the tests measure.
-const CHECKED: Series = Series::V6_12;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -47,22 +45,37 @@ pub(crate) struct Args {
 
 /// `Ok(false)`: a figure has grown, and was reported.
 pub(crate) fn overhead(args: &Args) -> Result<bool> {
-    // A missing baseline is reported before minutes are spent on measuring.
-    let watched = args.kernels.iter().filter(|_| args.check);
-    let accepted = watched.map(|series| Baseline::load(&baseline::name(series.name())));
-    let accepted: Vec<Baseline> = accepted.collect::<Result<_>>()?;
     let bench = Bench::without_tests()?;
+    let columns = args.kernels.iter().map(|series| bench.matrix().simulated(*series));
+    all(&bench, &columns.collect::<Result<Vec<Column>>>()?, args)
+}
+
+/// The part of `bench overhead --check` for the tests: the tracer alone, on one kernel, if there is one.
+pub(crate) fn check() -> Result<bool> {
+    let bench = Bench::without_tests()?;
+    let main = match bench.matrix().main() {
+        Ok(main) => main,
+        Err(why) => {
+            note(format!("left out: {why}"));
+            return Ok(true);
+        }
+    };
+    let args = Args { kernels: vec![], subjects: vec![], json: false, check: true, accept: false };
+    all(&bench, &[main], &args)
+}
+
+fn all(bench: &Bench, columns: &[Column], args: &Args) -> Result<bool> {
     let words = words(args);
     let mut rows = Vec::new();
     let mut well = true;
-    for (place, series) in args.kernels.iter().enumerate() {
-        let measured = measure(&bench, *series, &words)?;
+    for column in columns {
+        let measured = measure(bench, *column, &words)?;
         let now = baseline::of(&measured.release, &measured.rows, &measured.own);
-        if let Some(accepted) = accepted.get(place) {
-            well &= is_well(accepted, &now);
+        if args.check {
+            well &= baseline::is_well(Baseline::find(&baseline::name(column.name()))?.as_ref(), &now);
         }
         if args.accept {
-            note(format!("wrote {}", now.save(&baseline::name(series.name()))?.display()));
+            note(format!("wrote {}", now.save(&baseline::name(column.name()))?.display()));
         }
         if !args.json {
             println!(
@@ -80,25 +93,6 @@ pub(crate) fn overhead(args: &Args) -> Result<bool> {
     Ok(well)
 }
 
-/// The part of `bench overhead --check` for the tests: the tracer alone, on one kernel.
-pub(crate) fn check() -> Result<bool> {
-    overhead(&Args { kernels: vec![CHECKED], subjects: vec![], json: false, check: true, accept: false })
-}
-
-/// Another kernel has other costs, which no change here caused: they are reported, to be accepted anew.
-fn is_well(accepted: &Baseline, now: &Baseline) -> bool {
-    let grown = accepted.grown(now, baseline::SLACK);
-    let same = accepted.measured_on == now.measured_on;
-    let word = if same { "error" } else { "warning" };
-    for line in &grown {
-        eprintln!("{word}: {line}");
-    }
-    if !same {
-        note(format!("accepted on {}, measured on {}: --accept", accepted.measured_on, now.measured_on));
-    }
-    grown.is_empty() || !same
-}
-
 /// Requests the tracer's own cost from the guest.
 const OWN: &str = "--own";
 
@@ -113,7 +107,7 @@ fn words(args: &Args) -> Vec<String> {
 /// The tracer's own cost, on the kernel of the tests.
 pub(crate) fn own() -> Result<Vec<Figure>> {
     let bench = Bench::without_tests()?;
-    Ok(measure(&bench, CHECKED, &[OWN.to_owned()])?.own)
+    Ok(measure(&bench, bench.matrix().main()?, &[OWN.to_owned()])?.own)
 }
 
 struct Measured {
@@ -124,22 +118,22 @@ struct Measured {
     own: Vec<Figure>,
 }
 
-fn measure(bench: &Bench, series: Series, words: &[String]) -> Result<Measured> {
+fn measure(bench: &Bench, column: Column, words: &[String]) -> Result<Measured> {
     let begin = Instant::now();
     let mut report = Sieve::default();
-    let booted = bench.boot(series, COST, Mode::Cost, words, LIMIT, &mut report)?;
+    let booted = bench.boot(column, COST, Mode::Cost, words, LIMIT, &mut report)?;
     if let Some(trouble) = booted.trouble {
-        bail!("Linux {}: {trouble}", series.name());
+        bail!("Linux {}: {trouble}", column.name());
     }
     if !matches!(booted.run.end, End::Exit(0)) {
-        bail!("Linux {}: the guest could not measure, see above", series.name());
+        bail!("Linux {}: the guest could not measure, see above", column.name());
     }
     let reported: Vec<Report> = report.reported(Report::parse)?;
     let own = report.reported(own::parse)?;
     for line in figures::repeats(&reported) {
         note(line);
     }
-    let rows = figures::rows(series.name(), &reported)?;
+    let rows = figures::rows(column.name(), &reported)?;
     step(format!("Linux {}: measured in {:.0} s", booted.release, begin.elapsed().as_secs_f64()));
     Ok(Measured { release: booted.release, rows, own })
 }

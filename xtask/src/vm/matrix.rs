@@ -1,0 +1,183 @@
+//! The kernels at hand: which series of the matrix Debian's archive still has, and what each can run. In: the
+//! package index. Out: columns, and one line per series that is left out. Pure but for the index.
+
+use crate::run::note;
+use crate::vm::offer::{self, Index, Offer};
+use crate::vm::series::Series;
+use anyhow::{Context as _, Result, bail};
+
+/// One kernel, with what the choice of its stages depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) series: Series,
+    /// The series whose driver it has, or has one like.
+    pub(crate) driver: Series,
+    /// Modules and types can be built: there are headers and source.
+    pub(crate) built: bool,
+    /// kfdsim can be built, and is written for it.
+    pub(crate) simulated: bool,
+    /// The driver has KFD nodes and supports GC 9.4.3.
+    pub(crate) nodes: bool,
+    /// Everything is run on it, including what is the same on every kernel.
+    pub(crate) all: bool,
+}
+
+impl Column {
+    pub(crate) fn name(self) -> &'static str {
+        self.series.name()
+    }
+}
+
+/// The series on which everything is run, most wanted first: of those at hand with kfdsim.
+const MOST_WANTED: [Series; 5] = [Series::V6_12, Series::V7_2, Series::V6_1, Series::V7_3, Series::V5_10];
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Matrix {
+    columns: Vec<Column>,
+    left_out: Vec<(Series, String)>,
+}
+
+impl Matrix {
+    pub(crate) fn find(index: &impl Index) -> Result<Self> {
+        let mut matrix = Self::default();
+        for series in Series::ALL {
+            let built = match offer::of_series(index, series)? {
+                Offer::Whole(_) => true,
+                Offer::Image(_, why) => {
+                    matrix.left_out.push((series, format!("nothing is built for it, {why}")));
+                    false
+                }
+                Offer::Nothing(why) => {
+                    matrix.left_out.push((series, format!("left out, {why}")));
+                    continue;
+                }
+            };
+            matrix.columns.push(Column {
+                series,
+                driver: series,
+                built,
+                simulated: built && series.has_kfdsim(),
+                nodes: series.has_nodes(),
+                all: false,
+            });
+        }
+        let simulated = |series: &&Series| matrix.of(**series).is_some_and(|column| column.simulated);
+        let all = MOST_WANTED.iter().find(simulated).copied();
+        for column in &mut matrix.columns {
+            column.all = Some(column.series) == all;
+        }
+        Ok(matrix)
+    }
+
+    /// One line per series that is not proven or not whole.
+    pub(crate) fn show(&self) {
+        for (series, why) in &self.left_out {
+            note(format!("Linux {}: {why}", series.name()));
+        }
+    }
+
+    /// In the order of the series.
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn of(&self, series: Series) -> Option<Column> {
+        self.columns.iter().find(|column| column.series == series).copied()
+    }
+
+    /// A series that was requested by name.
+    pub(crate) fn column(&self, series: Series) -> Result<Column> {
+        self.of(series).with_context(|| self.why(series))
+    }
+
+    /// The same, with kfdsim's GPUs.
+    pub(crate) fn simulated(&self, series: Series) -> Result<Column> {
+        match self.column(series)? {
+            column if column.simulated => Ok(column),
+            _ => bail!("{}", self.why(series)),
+        }
+    }
+
+    /// The one on which everything is run.
+    pub(crate) fn main(&self) -> Result<Column> {
+        let main = self.columns.iter().find(|column| column.all).copied();
+        main.context("Debian's indexes have no kernel for which kfdsim can be built")
+    }
+
+    /// Why a series is not at hand as requested.
+    pub(crate) fn why(&self, series: Series) -> String {
+        let found = self.left_out.iter().find(|(left_out, _)| *left_out == series);
+        let why = found.map_or("kfdsim is not written for it", |(_, why)| why);
+        format!("Linux {}: {why}", series.name())
+    }
+
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = Series> {
+        Series::ALL.into_iter().filter(|series| self.of(*series).is_none())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::vm::offer::tests::Listed;
+
+    /// An index with a release of each series.
+    pub(crate) fn whole() -> Listed {
+        Listed::of(&[
+            ("5.10.0-46-amd64", "5.10.262-1"),
+            ("6.1.0-56-amd64", "6.1.192-2"),
+            ("6.12.117+deb12-amd64", "6.12.117-1~deb12u1"),
+            ("7.2.12+deb13-amd64", "7.2.12-1~bpo13+1"),
+            ("7.3.4+deb13-amd64", "7.3.4-1~bpo13+1"),
+        ])
+    }
+
+    fn names(matrix: &Matrix) -> Vec<&'static str> {
+        matrix.columns().iter().map(|column| column.name()).collect()
+    }
+
+    #[test]
+    fn a_whole_archive_has_every_series_and_nothing_is_left_out() -> Result<()> {
+        let matrix = Matrix::find(&whole())?;
+        assert_eq!(names(&matrix), Series::ALL.map(Series::name));
+        assert_eq!((matrix.main()?.name(), matrix.left_out.len()), ("6.12", 0));
+        assert!(matrix.columns().iter().all(|column| column.simulated == column.series.has_kfdsim()));
+        Ok(())
+    }
+
+    #[test]
+    fn a_series_without_an_image_is_left_out_with_one_line() -> Result<()> {
+        let matrix = Matrix::find(&whole().without("linux-image-5.10."))?;
+        assert_eq!(names(&matrix), ["6.1", "6.12", "7.2", "7.3"]);
+        assert_eq!(matrix.left_out().collect::<Vec<_>>(), [Series::V5_10]);
+        let expected = "Linux 5.10: left out, Debian no longer has linux-image-5.10.*";
+        assert_eq!(matrix.column(Series::V5_10).unwrap_err().to_string(), expected);
+        assert!(matrix.column(Series::V6_1).is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn a_series_without_headers_boots_without_gpus() -> Result<()> {
+        let matrix = Matrix::find(&whole().without("linux-headers-6.12"))?;
+        assert_eq!(names(&matrix), Series::ALL.map(Series::name));
+        assert!(!matrix.column(Series::V6_12)?.simulated);
+        let why = matrix.simulated(Series::V6_12).unwrap_err().to_string();
+        assert!(
+            why.starts_with(
+                "Linux 6.12: nothing is built for it, Debian no longer has linux-headers-6.12.117"
+            )
+        );
+        assert_eq!(matrix.main()?.name(), "7.2", "what is run once moves to the next one");
+        Ok(())
+    }
+
+    #[test]
+    fn an_archive_without_kernels_is_an_error_only_where_one_is_needed() -> Result<()> {
+        let matrix = Matrix::find(&Listed::default())?;
+        assert!(matrix.columns().is_empty() && matrix.main().is_err());
+        assert_eq!(matrix.left_out().count(), Series::ALL.len());
+        let without = Matrix::find(&whole().without("linux-headers").without("linux-source"))?;
+        assert!(without.main().is_err() && without.columns().len() == Series::ALL.len());
+        Ok(())
+    }
+}
