@@ -5,6 +5,7 @@ pub(crate) mod boots;
 pub(crate) mod console;
 pub(crate) mod debian;
 pub(crate) mod demo;
+pub(crate) mod driver;
 pub(crate) mod emulator;
 pub(crate) mod fixtures;
 pub(crate) mod guest;
@@ -37,6 +38,7 @@ use crate::closing::Totals;
 use crate::passed::Passed;
 use crate::run::{note, step};
 use crate::vm::boots::Boot;
+use crate::vm::driver::Driver;
 use crate::vm::matrix::{Column, Matrix};
 use crate::vm::qemu::End;
 use crate::vm::series::Series;
@@ -46,6 +48,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use std::io::{self, Write};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
@@ -59,6 +62,9 @@ pub(crate) struct Args {
     /// Kernel series to boot
     #[arg(long, value_enum, default_value = "all")]
     kernel: Choice,
+    /// Boot the driver of this folder in the place of Debian's amdgpu (docs/development.md): its stages with GPUs
+    #[arg(long, value_name = "DIR")]
+    driver: Option<PathBuf>,
     /// Only these stages (repeatable); with --shell or --demo its boot, up to that stage
     #[arg(long = "stage", value_name = "STAGE", value_parser = PossibleValuesParser::new(boots::stage_names()))]
     stages: Vec<String>,
@@ -107,9 +113,15 @@ impl ValueEnum for Choice {
 pub(crate) fn vm(args: &Args) -> Result<bool> {
     let limit = Duration::from_secs(args.timeout);
     let stages: Vec<&str> = args.stages.iter().map(String::as_str).collect();
-    let bench = Bench::new()?;
+    let driver = args.driver.as_deref().map(Driver::read).transpose()?;
+    let facts = driver.as_ref().map(|driver| driver.facts);
+    if facts.is_some() && matches!(args.kernel, Choice::All) {
+        bail!("--driver is for one kernel: name it with --kernel");
+    }
+    let bench = Bench::new()?.with_driver(driver);
+    let with = |column: Column| facts.map_or(column, |facts| column.with(facts));
     if args.shell || args.demo {
-        let one = args.kernel.one(bench.matrix())?;
+        let one = with(args.kernel.one(bench.matrix())?);
         let boot = shown_boot(one, &stages)?;
         return if args.demo {
             show(&bench, one, boot, limit)
@@ -117,7 +129,9 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
             bench.shell(one, boot).map(|()| true)
         };
     }
-    let wanted = args.kernel.columns(bench.matrix())?;
+    let wanted: Vec<Column> = args.kernel.columns(bench.matrix())?.into_iter().map(with).collect();
+    // The others are about Debian's driver.
+    let stages = if facts.is_some() && stages.is_empty() { boots::WITH_GPUS.to_vec() } else { stages };
     Ok(test(&bench, &wanted, &stages, &args.filter, limit)?.0)
 }
 

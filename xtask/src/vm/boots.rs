@@ -158,6 +158,9 @@ pub(crate) const MAIN: Boot = Boot {
     ],
 };
 
+/// The stages of a driver with GPUs.
+pub(crate) const WITH_GPUS: [&str; 5] = ["sim", "life", "mi300", "cpx", "nohws"];
+
 /// In the order in which they are started.
 const BOOTS: [Boot; 3] = [
     // Long, and on one kernel only: started last, it would run alone at the end.

@@ -33,6 +33,12 @@ impl Archive {
         self.add(path, ModeFileType::Directory, 0o755, Vec::new());
     }
 
+    /// A folder with those above it; each may be there already.
+    pub(crate) fn folders(&mut self, path: &str) {
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        ends.for_each(|end| self.dir(&path[..end]));
+    }
+
     pub(crate) fn symlink(&mut self, path: &str, to: &str) {
         self.add(path, ModeFileType::Symlink, 0o777, to.as_bytes().to_vec());
     }

@@ -38,11 +38,17 @@ root=$1; shift 4
 exec chroot "$root" "$@"
 "#;
 
+/// Symbols of other modules that the module may use, in its folder.
+pub(crate) const SYMVERS: &str = "driver.symvers";
+
 pub(crate) struct Folders<'a> {
     /// Root of the unpacked packages of headers and kbuild's tools.
     pub(crate) headers: &'a Path,
-    /// Root of the kernel's sources, which contains only the driver's headers.
+    /// Root of the driver's sources: the kernel's with the driver's headers alone, or those of a driver that was
+    /// built elsewhere.
     pub(crate) driver: &'a Path,
+    /// The driver within them.
+    pub(crate) amd: &'a str,
     /// The module's own folder, written to.
     pub(crate) module: &'a Path,
 }
@@ -54,7 +60,7 @@ pub(crate) fn common_headers(release: &str) -> String {
 
 /// `make modules`, ready to run.
 pub(crate) fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
-    let Folders { headers, driver, module } = *folders;
+    let Folders { headers, driver, amd, module } = *folders;
     let mut command;
     let seen = if kernel.has_newer_kbuild() {
         command = enter(&root()?, [headers, driver, module]);
@@ -69,7 +75,12 @@ pub(crate) fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
     let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     command.arg("-C").arg(tree(&seen_headers, &kernel.release)).arg(format!("-j{jobs}"));
     command.arg(format!("M={}", seen_module.display()));
-    command.arg(format!("AMD={}", seen_driver.join(AMD).display()));
+    command.arg(format!("AMD={}", seen_driver.join(amd).display()));
+    if module.join(SYMVERS).exists() {
+        command.arg(format!("KBUILD_EXTRA_SYMBOLS={}", seen_module.join(SYMVERS).display()));
+    }
+    // For the piece of a Makefile that a driver built elsewhere brings.
+    command.arg(format!("SOURCE={}", seen_driver.display()));
     // The module's own BTF is not used, and making it would require pahole.
     command.args(["CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]);
     // A cargo-set jobserver or flags of the caller must not reach kbuild.
@@ -80,7 +91,7 @@ pub(crate) fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
 /// `kfd-trace driver-types` for one kernel, ready to run: in the folder of the module, which has the program and
 /// `amdgpu.ko`, and gets `types.btf`.
 pub(crate) fn driver_types(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
-    let Folders { headers, driver, module } = *folders;
+    let Folders { headers, driver, module, .. } = *folders;
     point(headers, &kernel.release, if kernel.has_newer_kbuild() { Path::new(MOUNTED[0]) } else { headers })?;
     let (mut command, [headers, driver, module]) = if kernel.has_newer_kbuild() {
         let mut command = enter(&root()?, [headers, driver, module]);

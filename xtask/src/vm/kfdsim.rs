@@ -5,11 +5,13 @@ use crate::apt::{self, Apt};
 use crate::paths;
 use crate::run::{self, note, size, step};
 use crate::stamp::Stamp;
+use crate::vm::driver::{self, Driver};
 use crate::vm::kbuild::{self, Folders};
 use crate::vm::kernels::Kernel;
 use crate::vm::offer::Index as _;
 use anyhow::{Context as _, Result, bail};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
@@ -33,14 +35,38 @@ pub(crate) fn build(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     }
     step(format!("building kfdsim for {}", kernel.release));
     copy_sources(&sources(), &dir)?;
-    let log = dir.join("build.log");
-    let folders = Folders { headers: &headers, driver: &driver, module: &dir };
-    let mut make = kbuild::make(kernel, &folders)?;
-    run::logged(&mut make, &log)?;
-    let length = fs::metadata(&module).context("kbuild made no kfdsim.ko")?.len();
-    note(format!("kfdsim.ko: {}", size(length)));
+    let folders = Folders { headers: &headers, driver: &driver, amd: kbuild::AMD, module: &dir };
+    make(kernel, &folders)?;
     stamp.set()?;
     Ok(module)
+}
+
+/// Builds it against the headers of a driver that was built elsewhere, always anew.
+pub(crate) fn build_for(apt: &Apt, kernel: &Kernel, driver: &Driver) -> Result<PathBuf> {
+    let headers = headers(apt, kernel)?;
+    let dir = paths::vm(&kernel.release).join("kfdsim-driver");
+    step(format!("building kfdsim for {} and the driver of {}", kernel.release, driver.source().display()));
+    copy_sources(&sources(), &dir)?;
+    let copy = |from: PathBuf, to: &str| {
+        fs::copy(&from, dir.join(to)).with_context(|| format!("cannot copy {}", from.display()))
+    };
+    copy(driver.symvers(), kbuild::SYMVERS)?;
+    if let Some(piece) = driver.kbuild() {
+        copy(piece, driver::KBUILD)?;
+        let mut kbuild =
+            File::options().append(true).open(dir.join("Kbuild")).context("kfdsim has no Kbuild")?;
+        writeln!(kbuild, "include $(src)/{}", driver::KBUILD).context("cannot write kfdsim's Kbuild")?;
+    }
+    let source = driver.source();
+    make(kernel, &Folders { headers: &headers, driver: &source, amd: driver.amd(), module: &dir })?;
+    Ok(dir.join("kfdsim.ko"))
+}
+
+fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<()> {
+    run::logged(&mut kbuild::make(kernel, folders)?, &folders.module.join("build.log"))?;
+    let built = fs::metadata(folders.module.join("kfdsim.ko")).context("kbuild made no kfdsim.ko")?;
+    note(format!("kfdsim.ko: {}", size(built.len())));
+    Ok(())
 }
 
 /// Headers of the flavour, the common ones and kbuild's tools, unpacked as dpkg would under `/`.

@@ -2,6 +2,7 @@
 //! package index. Out: columns, and one line per series that is left out. Pure but for the index.
 
 use crate::run::note;
+use crate::vm::driver::Facts;
 use crate::vm::offer::{self, Index, Offer};
 use crate::vm::series::Series;
 use anyhow::{Context as _, Result, bail};
@@ -25,6 +26,11 @@ pub(crate) struct Column {
 impl Column {
     pub(crate) fn name(self) -> &'static str {
         self.series.name()
+    }
+
+    /// The same kernel with another driver, for which kfdsim is built.
+    pub(crate) fn with(self, driver: Facts) -> Self {
+        Self { driver: driver.like(), simulated: true, nodes: driver.nodes, all: false, ..self }
     }
 }
 

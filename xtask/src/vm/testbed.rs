@@ -6,6 +6,7 @@ use crate::closing::Totals;
 use crate::lock::{self, Held};
 use crate::run::{note, size, step};
 use crate::vm::boots::{self, Boot, Module, Root, Stage};
+use crate::vm::driver::{Driver, Inserted};
 use crate::vm::guest::{self, Binaries};
 use crate::vm::initramfs::Archive;
 use crate::vm::kernels::{self, Kernel};
@@ -48,6 +49,8 @@ impl Mode<'_> {
 pub(crate) struct Bench {
     apt: Apt,
     matrix: Matrix,
+    /// In the place of the kernel's own.
+    driver: Option<Driver>,
     userland: PathBuf,
     emulator: PathBuf,
     tracer: PathBuf,
@@ -63,6 +66,9 @@ struct Task<'a> {
     /// For the test executables.
     arguments: &'a [String],
 }
+
+/// Where kfd-trace looks for files of types.
+const TYPES: &str = "var/lib/kfd-trace/drivers";
 
 /// A kernel ready to boot.
 struct Ready {
@@ -141,7 +147,12 @@ impl Bench {
         let matrix = Matrix::find(&apt)?;
         matrix.show();
         let userland = userland::piece(&apt)?;
-        Ok(Self { apt, matrix, userland, emulator, tracer, binaries })
+        Ok(Self { apt, matrix, driver: None, userland, emulator, tracer, binaries })
+    }
+
+    /// The test bed in which this driver, if any, is loaded in the place of the kernel's own.
+    pub(crate) fn with_driver(self, driver: Option<Driver>) -> Self {
+        Self { driver, ..self }
     }
 
     /// The kernels at hand.
@@ -314,6 +325,12 @@ impl Bench {
             archive.symlink("init", "bin/vm-init");
             archive.file("bin/kfd-trace", 0o755, guest::stripped(&self.tracer, scratch)?);
         }
+        for path in self.driver.iter().map(Driver::types).collect::<Result<Vec<_>>>()?.concat() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            archive.folders(TYPES);
+            archive.file(&format!("{TYPES}/{name}"), 0o644, bytes);
+        }
         let mut stages = Vec::new();
         let mut needed: Vec<_> = boot.stages(column).collect();
         if let Mode::Test(wanted) = mode {
@@ -343,6 +360,15 @@ impl Bench {
         Ok(stages)
     }
 
+    /// amdgpu and all that it needs, in the order of insertion.
+    fn amdgpu(&self, kernel: &Kernel) -> Result<Vec<Inserted>> {
+        if let Some(driver) = &self.driver {
+            return driver.modules(kernel);
+        }
+        let files = modules::with_needs(kernel, "amdgpu")?.into_iter();
+        Ok(files.map(|path| Inserted { path, parameters: String::new() }).collect())
+    }
+
     /// Adds a stage's modules to the archive and returns them in the order of insertion.
     fn place_modules(
         &self,
@@ -355,16 +381,19 @@ impl Bench {
         for module in stage.modules {
             match module {
                 Module::Amdgpu(parameters) => {
-                    let files = modules::with_needs(kernel, "amdgpu")?;
-                    for (left, path) in (0..files.len()).rev().zip(&files) {
+                    let files = self.amdgpu(kernel)?;
+                    for (left, Inserted { path, parameters: own }) in (0..files.len()).rev().zip(&files) {
                         // amdgpu itself comes last: the others are its dependencies.
-                        let parameters = if left == 0 { parameters } else { "" };
-                        inserted.push(place_module(archive, path, modules::read(path)?, parameters));
+                        let all = if left == 0 { format!("{parameters} {own}") } else { own.clone() };
+                        inserted.push(place_module(archive, path, modules::read(path)?, all.trim()));
                     }
                 }
                 Module::Kfdsim(parameters) => {
                     let _cache = lock::hold(&paths::cache())?;
-                    let path = kfdsim::build(&self.apt, kernel)?;
+                    let path = match &self.driver {
+                        Some(driver) => kfdsim::build_for(&self.apt, kernel, driver)?,
+                        None => kfdsim::build(&self.apt, kernel)?,
+                    };
                     let elf = guest::stripped(&path, scratch)?;
                     inserted.push(place_module(archive, &path, elf, parameters));
                 }

@@ -33,7 +33,7 @@ pub(crate) fn file(apt: &Apt, kernel: &Kernel, tracer: &Path) -> Result<PathBuf>
     let files = modules::with_needs(kernel, "amdgpu")?;
     let amdgpu = modules::read(files.last().context("no amdgpu among its own dependencies")?)?;
     fs::write(dir.join("amdgpu.ko"), amdgpu).context("cannot write amdgpu.ko")?;
-    let folders = Folders { headers: &headers, driver: &driver, module: &dir };
+    let folders = Folders { headers: &headers, driver: &driver, amd: kbuild::AMD, module: &dir };
     run::logged(&mut kbuild::driver_types(kernel, &folders)?, &dir.join("log"))?;
     note(format!("types.btf: {}", size(fs::metadata(&types).context("no types.btf was made")?.len())));
     stamp.set()?;
