@@ -6,7 +6,7 @@ use crate::run::{note, step};
 use crate::vm::fixtures;
 use crate::vm::kernels::Kernel;
 use crate::vm::offer::{self, Index as _, Packages};
-use crate::vm::series::{self, Build, Flavour, Image};
+use crate::vm::series::{self, Build, Image};
 use crate::{lock, paths};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -64,8 +64,7 @@ fn others<'a>(names: &'a [String], booted: &[&str]) -> Vec<Build<'a>> {
     let kind = |image: &Image<'_>| (image.series.to_owned(), image.debian, image.flavour);
     let is_booted = |build: &Build<'_>| {
         let booted = booted.iter().filter_map(|release| Image::of_release(release));
-        build.newest.flavour == Flavour::Plain
-            && booted.into_iter().any(|one| kind(&one) == kind(&build.newest))
+        booted.into_iter().any(|one| kind(&one) == kind(&build.newest))
     };
     let builds = series::builds(names.iter().map(String::as_str));
     builds.into_iter().filter(|build| !is_booted(build)).collect()

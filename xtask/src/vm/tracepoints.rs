@@ -100,7 +100,7 @@ mod tests {
             made.add_relocation(section, Relocation { offset, symbol, addend, flags }).expect("a relocation");
         };
         relocation(class, 8, text, 6);
-        relocation(event, 8 + CLASS, class_symbol, 0);
+        relocation(event, 8 + 16, class_symbol, 0);
         relocation(listed, 8, event_symbol, 0);
         made.write().expect("an ELF file")
     }
