@@ -96,6 +96,8 @@ mod tests {
         // Vega 10: 64 units, 4 engines of one array.
         let vega = [("gfx_target_version", 9_00_01), ("num_xcc", 1), ("simd_count", 256), ("array_count", 4)];
         assert_eq!(with(&vega).map(|sizes| sizes.ctl_stack), Some(0x5000));
+        let many = [&vega[..3], &[("array_count", 8)]].concat();
+        assert_eq!(with(&many).map(|sizes| sizes.ctl_stack), Some(0x6000), "64 units of 40 waves");
         let few = [&vega[..3], &[("array_count", 1)]].concat();
         assert_eq!(with(&few).map(|sizes| sizes.ctl_stack), Some(0x2000));
     }
