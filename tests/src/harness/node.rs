@@ -1,5 +1,6 @@
 //! The GPU nodes of the topology with all their properties: the driver's own description of each GPU.
 
+use crate::kfd::save_area::{Sizes, sizes};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +20,15 @@ impl Node {
     pub fn property(&self, name: &str) -> Result<u64> {
         let value = self.properties.get(name);
         value.copied().with_context(|| format!("node {} has no {name}", self.number))
+    }
+
+    /// The sizes of a queue's save area as they are computed where the driver does not show them, and as it shows
+    /// them, if it does.
+    pub fn save_area(&self) -> (Option<Sizes>, Option<Sizes>) {
+        let property = |name: &str| u32::try_from(*self.properties.get(name)?).ok();
+        let shown = property("ctl_stack_size").zip(property("cwsr_size"));
+        let shown = shown.map(|(ctl_stack, save_area)| Sizes { ctl_stack, save_area });
+        (sizes(property), shown)
     }
 
     /// Domain, and bus and slot of `location_id`. Its lowest three bits are left out: where a GPU has several

@@ -15,6 +15,8 @@ fn two_nodes_of_eight_xccs_are_two_pci_devices() -> Result<()> {
     for node in &nodes {
         assert_eq!(node.property("num_xcc")?, 8, "{node:?}");
         assert_eq!(node.property("gfx_target_version")?, 90_402, "{node:?}");
+        let (computed, shown) = node.save_area();
+        assert!(computed.is_some() && (shown.is_none() || shown == computed), "{node:?}");
     }
     let devices: BTreeSet<_> = nodes.iter().map(Node::pci_device).collect::<Result<_>>()?;
     assert_eq!(devices.len(), 2, "{devices:?}");

@@ -27,3 +27,12 @@ fn two_gpus_are_in_the_topology() {
     });
     assert_eq!(gpus.count(), 2);
 }
+
+#[test]
+fn the_sizes_of_a_save_area_are_computed_as_the_driver_does() {
+    for node in kfd_trace_tests::harness::nodes(std::path::Path::new("/sys")).expect("the topology") {
+        let (computed, shown) = node.save_area();
+        println!("computed {computed:?}, shown {shown:?}");
+        assert!(computed.is_some() && (shown.is_none() || shown == computed), "{node:?}");
+    }
+}
