@@ -2,6 +2,7 @@
 
 use crate::allocation::{Bound, within};
 use crate::shown;
+use kfd_trace::kernel::types::DriverIdentity;
 use kfd_trace::kernel::{Btf, BtfError, Offsets};
 use kfd_trace_common::offset::FIELDS;
 use std::sync::Arc;
@@ -69,6 +70,14 @@ fn look_up(btf: &Btf, alone: bool) -> Verdict {
     count(btf.offset_of("kfd_process", "pdds[1].qpd.evicted").err().map(|error| error.to_string()));
     for name in ["kfd_queue_type", "kfd_queue_format"] {
         count(btf.enum_values(name).err().map(|error| error.to_string()));
+    }
+    // What is looked up in a file of types only.
+    if let Some(driver) = DriverIdentity::from_tags(btf.tags()) {
+        driver.file_name().iter().for_each(|text| shown::printable(text));
+        driver.differs_from(&DriverIdentity::default()).iter().for_each(|reason| shown::line(reason));
+    }
+    for strukt in ["queue_properties", "kfd_process", "process_queue_node"] {
+        count(btf.misplaced(strukt).err().map(|error| error.to_string()));
     }
     reasons.iter().for_each(|reason| shown::line(reason));
     Verdict::Parsed { answered, not: reasons.len() }

@@ -4,7 +4,9 @@ use jiff::tz::TimeZone;
 use kfd_trace::attribute::Topology;
 use kfd_trace::events::tables::{IoctlRow, Tables};
 use kfd_trace::events::undecoded::Undecoded;
+use kfd_trace::kernel::types::TypesReport;
 use kfd_trace::model::event::{Body, Event};
+use kfd_trace::model::ioctl::Named;
 use kfd_trace::model::verdict::{ProbeStatus, Verdict};
 use kfd_trace::output::api::{self, ApiView, EventsView, HeldView, Tracing};
 use kfd_trace::output::event::context::Context;
@@ -67,6 +69,7 @@ pub fn event(event: &Event, change: &Change, state: &State, topology: &Topology)
         hit: &change.hit,
         mismatch: None,
         topology,
+        named: Named::default(),
     };
     let text = written(|out| Stream { colour: false }.event(out, event, &context));
     assert_eq!(text.matches('\n').count(), 1, "{text:?}");
@@ -111,6 +114,7 @@ pub fn world(
         retired: &retired,
         undecoded,
         dropped: &dropped,
+        named: Named::default(),
         sampled: true,
         duration_ns: NOW_NS,
     };
@@ -134,6 +138,7 @@ fn past(history: &History, now: &ApiView<'_>) {
         ts: &ts,
         began_ns: BOOT_NS,
         why_not: None,
+        types: &TypesReport::default(),
         probes: &[],
         missed: &BTreeMap::new(),
         losses: &BTreeMap::new(),
@@ -175,6 +180,8 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
         probes: &probes,
         topology,
         undecoded,
+        named: Named::default(),
+        types: &TypesReport::default(),
         capacities: &[],
         driver_loaded: true,
         driver_loads: 1,

@@ -73,7 +73,10 @@ impl DriverIdentity {
     #[must_use]
     pub fn from_tags<'a>(tags: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut found = None;
-        for (name, value) in tags.filter_map(|tag| tag.strip_prefix(TAG)?.split_once('=')) {
+        let named = tags.filter_map(|tag| tag.strip_prefix(TAG)?.split_once('='));
+        // Values are shown: what is no name of a driver or kernel stays out.
+        for (name, value) in named.filter(|(_, value)| value.chars().all(|letter| letter.is_ascii_graphic()))
+        {
             let identity: &mut Self = found.get_or_insert_default();
             let value = Some(value.to_owned());
             match name {
@@ -195,6 +198,9 @@ mod tests {
             DriverIdentity::from_tags(tags.iter().map(String::as_str).chain(["other", "kfd-trace:x=y"]));
         assert_eq!(read, Some(dkms()));
         assert_eq!(DriverIdentity::from_tags(["user", "rcu"].into_iter()), None);
+        let steering = ["kfd-trace:version=\u{1b}[2J", "kfd-trace:release=6.1"];
+        let read = DriverIdentity::from_tags(steering.into_iter()).unwrap();
+        assert_eq!((read.version, read.release.as_deref()), (None, Some("6.1")));
     }
 
     #[test]
