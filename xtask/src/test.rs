@@ -119,8 +119,7 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
 
 /// The kernels to boot: those at hand, or with `--fast` the one on which everything is run.
 fn columns(bench: &Bench, fast: bool) -> Vec<Column> {
-    let all = bench.matrix().columns().iter().copied();
-    all.filter(|column| column.all || !fast).collect()
+    bench.matrix().tested().into_iter().filter(|column| column.all || !fast).collect()
 }
 
 /// Results of the checks of this machine.

@@ -39,7 +39,7 @@ use crate::passed::Passed;
 use crate::run::{note, step};
 use crate::vm::boots::Boot;
 use crate::vm::driver::Driver;
-use crate::vm::matrix::{Column, Matrix};
+use crate::vm::matrix::{Column, Matrix, Types};
 use crate::vm::qemu::End;
 use crate::vm::series::Series;
 use crate::vm::testbed::{Bench, Mode, Tested};
@@ -65,6 +65,9 @@ pub(crate) struct Args {
     /// Boot the driver of this folder in the place of Debian's amdgpu (docs/development.md): its stages with GPUs
     #[arg(long, value_name = "DIR")]
     driver: Option<PathBuf>,
+    /// Where the tracer has the driver's types from
+    #[arg(long, value_enum, default_value = "kernel", conflicts_with = "driver")]
+    types: Types,
     /// Only these stages (repeatable); with --shell or --demo its boot, up to that stage
     #[arg(long = "stage", value_name = "STAGE", value_parser = PossibleValuesParser::new(boots::stage_names()))]
     stages: Vec<String>,
@@ -119,7 +122,10 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
         bail!("--driver is for one kernel: name it with --kernel");
     }
     let bench = Bench::new()?.with_driver(driver);
-    let with = |column: Column| facts.map_or(column, |facts| column.with(facts));
+    let with = |column: Column| {
+        let column = Column { types: args.types, ..column };
+        facts.map_or(column, |facts| column.with(facts))
+    };
     if args.shell || args.demo {
         let one = with(args.kernel.one(bench.matrix())?);
         let boot = shown_boot(one, &stages)?;
@@ -178,8 +184,7 @@ impl<'a> Boots<'a> {
     /// The boots of these kernels that have one of the stages.
     pub(crate) fn new(bench: &'a Bench, wanted: &[Column], selection: Selection<'a>) -> Self {
         let selected = |(column, boot): &(Column, Boot)| {
-            selection.stages.is_empty()
-                || boot.stages(*column).any(|stage| selection.stages.contains(&stage.name))
+            boot.stages(*column).any(|stage| boots::is_wanted(*column, stage.name, selection.stages))
         };
         let waiting: Vec<_> = boots::of(wanted).filter(selected).collect();
         Self {
@@ -197,7 +202,7 @@ impl<'a> Boots<'a> {
         // A separate statement: a guard in the loop's head would be held for the whole iteration.
         let next = || unpoisoned(&self.waiting).next();
         while let Some((column, boot)) = next() {
-            let place = format!("Linux {}, {}", column.name(), boot.name);
+            let place = format!("{}, {}", column.title(), boot.name);
             if let Some(totals) = self.selection.passed.and_then(|passed| passed.before(&place)) {
                 step(format!("{place}: passed before"));
                 unpoisoned(&self.tested).totals.add(totals);
@@ -264,7 +269,7 @@ fn shown_boot(column: Column, stages: &[&str]) -> Result<Boot> {
     if let Some(stage) = stages.first()
         && !boot.stages(column).any(|one| one.name == *stage)
     {
-        bail!("Linux {} has no stage {stage}", column.name());
+        bail!("{} has no stage {stage}", column.title());
     }
     Ok(boot)
 }

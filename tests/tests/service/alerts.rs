@@ -6,11 +6,13 @@ use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::btf_file::BtfFile;
 use kfd_trace_tests::harness::other_sysfs;
 use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
-use kfd_trace_tests::harness::service::{ADDRESS, Changed, UNIT, command, scrape, signal, tracing};
+use kfd_trace_tests::harness::service::{
+    ADDRESS, Changed, UNIT, command, scrape, scrape_until, signal, tracing,
+};
 use kfd_trace_tests::harness::setting::{Hang, PREEMPTION_TIMEOUT, Setting};
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
-use kfd_trace_tests::harness::{Steered, Workload};
+use kfd_trace_tests::harness::{Metrics, Steered, Workload};
 use nix::sys::signal::Signal;
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -291,6 +293,13 @@ fn of_a_tracer_that_is_half_blind() -> Result<()> {
     let wrong = Changed::arguments("wrong", &[&other_sysfs::flag(&other), &file])?;
     let server = Prometheus::scraping(ADDRESS, RULES)?;
     fire(&server, &["KfdTraceDriverTypesRefuted"], || {
-        Ok(Box::new((Steered::having(&["create aql"])?, wrong)))
+        let mut workload = Steered::having(&["create aql"])?;
+        let refuted = |metrics: &Metrics| {
+            metrics.sum("kfd_trace_driver_types_refuted_total", &[("source", "file")]).filter(|n| *n > 0.0)
+        };
+        scrape_until("the types to be refuted", refuted)?;
+        // A process that stays would be idle before this alert is over.
+        workload.finish()?;
+        Ok(Box::new(wrong))
     })
 }

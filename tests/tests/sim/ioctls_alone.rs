@@ -1,7 +1,7 @@
 //! Queues without BTF of the driver: tracked from the arguments and results of the ioctls alone.
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::other_sysfs::{flag, without_btf};
+use kfd_trace_tests::harness::other_sysfs::{without_btf, without_types};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Steered, Workload, until};
 use nix::sys::signal::Signal;
@@ -56,7 +56,7 @@ fn lists(daemon: &Daemon, what: &str, expected: &Listed) -> Result<()> {
 #[test]
 fn births_and_ends_are_followed() -> Result<()> {
     let root = without_btf()?;
-    let mut daemon = Daemon::quick(&[&flag(&root)])?;
+    let mut daemon = Daemon::quick(&without_types(&root).each_ref().map(String::as_str))?;
     let mut workload =
         Steered::having(&["create aql", "create sdma", "create aql gpu=1", "create sdma gpu=1"])?;
     assert_eq!(workload.act("create aql bad")?["errno"], "EINVAL");
@@ -81,7 +81,7 @@ fn births_and_ends_are_followed() -> Result<()> {
 #[test]
 fn queues_of_a_killed_process_vanish_within_seconds() -> Result<()> {
     let root = without_btf()?;
-    let mut daemon = Daemon::quick(&[&flag(&root)])?;
+    let mut daemon = Daemon::quick(&without_types(&root).each_ref().map(String::as_str))?;
     let other = Workload::ready(&["hold"])?;
     let mut killed = Workload::ready(&["kill-me", "--gpus=2", "--queues=8"])?;
     let others = made(&other, &[])?;

@@ -1,7 +1,7 @@
 //! A kernel without BTF of the driver: ioctls are traced, the rest is reported as missing.
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::other_sysfs::{flag, without_btf};
+use kfd_trace_tests::harness::other_sysfs::{without_btf, without_types};
 use kfd_trace_tests::harness::tracer::{run, run_json};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload, counts};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[test]
 fn ioctls_are_traced_and_the_rest_is_said_to_be_missing() -> Result<()> {
     let root = without_btf()?;
-    let mut stream = Stream::tracing(&[&flag(&root)])?;
+    let mut stream = Stream::tracing(&without_types(&root).each_ref().map(String::as_str))?;
     let stderr = stream.stderr();
     assert!(stderr.lines().any(|line| line.contains("not seen") && line.contains("queues")), "{stderr}");
     let (workload, truth) =
@@ -39,7 +39,8 @@ fn ioctls_are_traced_and_the_rest_is_said_to_be_missing() -> Result<()> {
 #[test]
 fn status_names_what_is_missing() -> Result<()> {
     let root = without_btf()?;
-    let status = run_json(&["status", "--json", &flag(&root)])?.pop().context("one object")?;
+    let [sysfs, drivers] = without_types(&root);
+    let status = run_json(&["status", "--json", &sysfs, &drivers])?.pop().context("one object")?;
     let verdict = |status: &Value, probe: &str| -> Value {
         let probes = status["probes"].as_array().into_iter().flatten();
         probes.filter(|row| row["probe"] == probe).map(|row| row["verdict"].clone()).collect()
@@ -58,8 +59,9 @@ fn status_names_what_is_missing() -> Result<()> {
 #[test]
 fn ps_and_daemon_fall_back_to_sysfs() -> Result<()> {
     let root = without_btf()?;
+    let [sysfs, drivers] = without_types(&root);
     let workload = Workload::ready(&["hold"])?;
-    let output = run(&["ps", "--json", &flag(&root)])?;
+    let output = run(&["ps", "--json", &sysfs, &drivers])?;
     let stderr = String::from_utf8(output.stderr)?;
     assert!(output.status.success() && stderr.contains("no addresses"), "{stderr}");
     let ps: Value = serde_json::from_slice(&output.stdout)?;
@@ -70,7 +72,7 @@ fn ps_and_daemon_fall_back_to_sysfs() -> Result<()> {
         "{rows:?}"
     );
 
-    let mut daemon = Daemon::quick(&[&flag(&root)])?;
+    let mut daemon = Daemon::quick(&without_types(&root).each_ref().map(String::as_str))?;
     let metrics = daemon.scrape()?;
     assert_eq!(metrics.sum("kfd_queues", &[]), Some(2.0));
     assert_eq!(metrics.sum("kfd_queues_created_total", &[]), Some(0.0), "they stood before");

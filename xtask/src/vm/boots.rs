@@ -3,7 +3,7 @@
 //! A boot groups stages that can share it, since each insertion of amdgpu takes 24 G instructions: kfdsim's
 //! GPUs change their shape between stages instead.
 
-use crate::vm::matrix::Column;
+use crate::vm::matrix::{Column, Types};
 use crate::vm::qemu::Time;
 
 /// A module with the parameters of a stage.
@@ -38,7 +38,7 @@ impl Stage {
 #[derive(Clone, Copy, Debug)]
 enum On {
     Every,
-    /// For which kfdsim can be built.
+    /// For which kfdsim can be built, with types of the driver.
     Simulated,
     /// Of these, with a driver that supports GC 9.4.3 and has KFD nodes.
     Nodes,
@@ -50,8 +50,8 @@ impl On {
     fn contains(self, column: Column) -> bool {
         match self {
             Self::Every => true,
-            Self::Simulated => column.simulated,
-            Self::Nodes => column.simulated && column.nodes,
+            Self::Simulated => column.simulated && column.typed(),
+            Self::Nodes => column.simulated && column.typed() && column.nodes,
             Self::One => column.all,
         }
     }
@@ -243,8 +243,18 @@ pub(crate) fn stage_names() -> impl Iterator<Item = &'static str> {
     BOOTS.iter().flat_map(|boot| boot.stages).map(|stage| stage.name)
 }
 
+/// Whether a kernel runs this stage's tests: those that are named, or the usual ones where none is.
+pub(crate) fn is_wanted(column: Column, stage: &str, named: &[&str]) -> bool {
+    if !named.is_empty() {
+        return named.contains(&stage);
+    }
+    // Without GPUs there is nothing that a file of types could show.
+    let by_file = column.types == Types::Kernel || WITH_GPUS.contains(&stage);
+    by_file && column.only.is_none_or(|only| only.contains(&stage))
+}
+
 impl Boot {
-    /// The stages that this kernel can run, in order.
+    /// The stages that this kernel can run, in order: those that are not asked for bring modules for later ones.
     pub(crate) fn stages(self, column: Column) -> impl Iterator<Item = &'static Stage> {
         self.stages.iter().filter(move |stage| stage.on.contains(column))
     }
@@ -252,8 +262,8 @@ impl Boot {
 
 #[cfg(test)]
 mod tests {
-    use super::{BOOTS, Module, of, once, stage_names, with_stage};
-    use crate::vm::matrix::{Column, Matrix, tests::whole};
+    use super::{BOOTS, Module, is_wanted, of, once, stage_names, with_stage};
+    use crate::vm::matrix::{Column, Matrix, Types, tests::whole};
     use crate::vm::offer::tests::Listed;
     use crate::vm::series::Series;
 
@@ -301,6 +311,22 @@ mod tests {
             let amdgpu = at(|module| matches!(module, Module::Amdgpu(_)));
             assert!(kfdsim.is_none() || (column.simulated && amdgpu < kfdsim), "{}", boot.name);
         }
+    }
+
+    #[test]
+    fn one_kernel_is_tested_with_a_types_file_and_all_others_by_request() {
+        let matrix = Matrix::find(&whole()).expect("a matrix");
+        let usual = |column: Column| {
+            let all = names(&[column], column.series);
+            all.into_iter().filter(|stage| is_wanted(column, stage, &[])).collect::<Vec<_>>()
+        };
+        let by_file = |column: &Column| column.types == Types::File;
+        let tested = matrix.tested();
+        let files: Vec<_> = tested.iter().copied().filter(by_file).collect();
+        assert_eq!((files.len(), files[0].name(), usual(files[0])), (1, "6.1", vec!["sim", "life"]));
+        assert_eq!(tested.iter().filter(|column| !by_file(column)).count(), matrix.columns().len());
+        let file = |series| Column { types: Types::File, ..matrix.column(series).expect("a column") };
+        assert_eq!(usual(file(Series::V7_2)), ["sim", "life", "mi300", "cpx", "nohws"]);
     }
 
     #[test]

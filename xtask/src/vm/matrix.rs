@@ -21,11 +21,36 @@ pub(crate) struct Column {
     pub(crate) nodes: bool,
     /// Everything is run on it, including what is the same on every kernel.
     pub(crate) all: bool,
+    pub(crate) types: Types,
+    /// Its only stages; otherwise all that it can run.
+    pub(crate) only: Option<&'static [&'static str]>,
+}
+
+/// Where the guest's tracer has the driver's types from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Types {
+    /// BTF in the module, as Debian builds it; 5.10 has none
+    Kernel,
+    /// A file of `kfd-trace driver-types`; the module has no BTF
+    File,
 }
 
 impl Column {
     pub(crate) fn name(self) -> &'static str {
         self.series.name()
+    }
+
+    /// As shown in reports.
+    pub(crate) fn title(self) -> String {
+        match self.types {
+            Types::Kernel => format!("Linux {}", self.name()),
+            Types::File => format!("Linux {} with a types file", self.name()),
+        }
+    }
+
+    /// Whether there are types for the fields of the driver.
+    pub(crate) fn typed(self) -> bool {
+        self.types == Types::File || self.series.has_module_btf()
     }
 
     /// The same kernel with another driver, for which kfdsim is built.
@@ -36,6 +61,9 @@ impl Column {
 
 /// The series on which everything is run, most wanted first: of those at hand with kfdsim.
 const MOST_WANTED: [Series; 5] = [Series::V6_12, Series::V7_2, Series::V6_1, Series::V7_3, Series::V5_10];
+
+/// The series that the test command runs with a types file, most wanted first.
+const BY_FILE: [Series; 4] = [Series::V6_1, Series::V7_2, Series::V6_12, Series::V7_3];
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matrix {
@@ -65,14 +93,34 @@ impl Matrix {
                 simulated: built && series.has_kfdsim(),
                 nodes: series.has_nodes(),
                 all: false,
+                types: Types::Kernel,
+                only: None,
             });
         }
-        let simulated = |series: &&Series| matrix.of(**series).is_some_and(|column| column.simulated);
-        let all = MOST_WANTED.iter().find(simulated).copied();
+        let all = MOST_WANTED.iter().copied().find(|series| matrix.has_whole(*series));
         for column in &mut matrix.columns {
             column.all = Some(column.series) == all;
         }
         Ok(matrix)
+    }
+
+    /// Whether a series has kfdsim's GPUs and types in its module.
+    fn has_whole(&self, series: Series) -> bool {
+        self.of(series).is_some_and(|column| column.simulated && column.typed())
+    }
+
+    /// What the test command runs: each kernel as it is, and one with a types file in the place of the module's
+    /// BTF. `cargo xtask vm --types file` runs that on the others.
+    pub(crate) fn tested(&self) -> Vec<Column> {
+        let by_file = BY_FILE.iter().copied().find(|series| self.has_whole(*series));
+        let by_file = by_file.and_then(|series| self.of(series));
+        let by_file = by_file.map(|column| Column {
+            types: Types::File,
+            only: Some(&["sim", "life"]),
+            all: false,
+            ..column
+        });
+        by_file.into_iter().chain(self.columns.iter().copied()).collect()
     }
 
     /// One line per series that is not proven or not whole.

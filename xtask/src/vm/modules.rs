@@ -102,6 +102,15 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(done.stdout)
 }
 
+/// A module as a driver's build without BTF makes it.
+pub(crate) fn without_btf(elf: &[u8], scratch: &Path) -> Result<Vec<u8>> {
+    fs::write(scratch, elf).with_context(|| format!("cannot write {}", scratch.display()))?;
+    run::output(Command::new("objcopy").arg("--remove-section=.BTF").arg(scratch))?;
+    let bytes = fs::read(scratch).with_context(|| format!("cannot read {}", scratch.display()))?;
+    fs::remove_file(scratch).with_context(|| format!("cannot delete {}", scratch.display()))?;
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{insertion_order, module_name};

@@ -38,6 +38,11 @@ impl Series {
         matches!(self, Self::V6_12 | Self::V7_2 | Self::V7_3)
     }
 
+    /// Whether Debian builds its modules with BTF.
+    pub(crate) fn has_module_btf(self) -> bool {
+        self != Self::V5_10
+    }
+
     /// The releases of this series among `packages`, newest first, each once.
     pub(crate) fn releases<'a>(self, packages: impl Iterator<Item = &'a str>) -> Vec<String> {
         let images = packages.filter_map(Image::parse);

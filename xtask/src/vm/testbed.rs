@@ -1,22 +1,24 @@
 //! The test bed: one kernel prepared (image, modules, initramfs, the init's job) and booted. In: a column of the
 //! matrix and one of its boots. Out: the guest's report.
 
+mod contents;
+
 use crate::apt::Apt;
 use crate::closing::Totals;
 use crate::lock::{self, Held};
 use crate::run::{note, size, step};
-use crate::vm::boots::{self, Boot, Module, Root, Stage};
-use crate::vm::driver::{Driver, Inserted};
+use crate::vm::boots::{self, Boot, Root, Stage};
+use crate::vm::driver::Driver;
 use crate::vm::guest::{self, Binaries};
 use crate::vm::initramfs::Archive;
 use crate::vm::kernels::{self, Kernel};
-use crate::vm::matrix::{Column, Matrix};
+use crate::vm::matrix::{Column, Matrix, Types};
 use crate::vm::qemu::{self, End, Machine, Run};
 use crate::vm::timing::Timing;
-use crate::vm::{debian, emulator, kfdsim, modules, userland};
-use crate::{build, dist, paths};
+use crate::vm::{debian, emulator, userland};
+use crate::{build, paths};
 use anyhow::{Context as _, Result, bail};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -66,9 +68,6 @@ struct Task<'a> {
     /// For the test executables.
     arguments: &'a [String],
 }
-
-/// Where kfd-trace looks for files of types.
-const TYPES: &str = "var/lib/kfd-trace/drivers";
 
 /// A kernel ready to boot.
 struct Ready {
@@ -173,7 +172,7 @@ impl Bench {
     ) -> Result<Option<Tested>> {
         let mut wanted = Vec::new();
         for stage in boot.stages(column) {
-            if (only.is_empty() || only.contains(&stage.name)) && self.has_test(stage, filter)? {
+            if boots::is_wanted(column, stage.name, only) && self.has_test(stage, filter)? {
                 wanted.push(stage.name);
             }
         }
@@ -246,7 +245,11 @@ impl Bench {
         drop(cache);
         // Log and initramfs of one boot of a release belong to one run at a time. No run waits for this while
         // holding the cache.
-        let dir = paths::vm(&kernel.release).join(boot.name);
+        let name = match column.types {
+            Types::Kernel => boot.name.to_owned(),
+            Types::File => format!("{}-types-file", boot.name),
+        };
+        let dir = paths::vm(&kernel.release).join(name);
         let held = lock::hold(&dir)?;
         let scratch = dir.join("stripped");
         let mut archive = match boot.root {
@@ -300,107 +303,6 @@ impl Bench {
         pieces.extend(fs::read(&more).with_context(|| format!("cannot read {}", more.display()))?);
         Ok(pieces)
     }
-
-    /// Adds programs, modules and tests to the archive and returns the stages for the job.
-    fn fill(
-        &self,
-        archive: &mut Archive,
-        kernel: &Kernel,
-        Task { column, boot, mode, arguments }: Task<'_>,
-        scratch: &Path,
-    ) -> Result<Vec<Value>> {
-        for (name, path) in &self.binaries.programs {
-            archive.file(&format!("bin/{name}"), 0o755, guest::stripped(path, scratch)?);
-        }
-        if boot.root == Root::Debian {
-            archive.dir("packages");
-            for (number, deb) in
-                dist::two_debs(&self.tracer, &scratch.with_extension("packages"))?.iter().enumerate()
-            {
-                let bytes = fs::read(deb).with_context(|| format!("cannot read {}", deb.display()))?;
-                archive.file(&format!("packages/{number}.deb"), 0o644, bytes);
-            }
-        }
-        if boot.root == Root::Initramfs {
-            archive.symlink("init", "bin/vm-init");
-            archive.file("bin/kfd-trace", 0o755, guest::stripped(&self.tracer, scratch)?);
-        }
-        for path in self.driver.iter().map(Driver::types).collect::<Result<Vec<_>>>()?.concat() {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            archive.folders(TYPES);
-            archive.file(&format!("{TYPES}/{name}"), 0o644, bytes);
-        }
-        let mut stages = Vec::new();
-        let mut needed: Vec<_> = boot.stages(column).collect();
-        if let Mode::Test(wanted) = mode {
-            // An earlier stage may need the modules (`Driver::of_job`).
-            while needed.pop_if(|last| !wanted.contains(&last.name) && last.modules.is_empty()).is_some() {}
-        }
-        for (left, stage) in (0..needed.len()).rev().zip(needed) {
-            let modules = self.place_modules(archive, kernel, stage, scratch)?;
-            let mut test = None;
-            if matches!(mode, Mode::Test(wanted) if wanted.contains(&stage.name)) {
-                let place = format!("tests/{}", stage.name);
-                archive.file(&place, 0o755, guest::stripped(self.test_of(stage.name)?, scratch)?);
-                test = Some(format!("/{place}"));
-            }
-            // A test requested by name is always run.
-            let skip = if arguments.is_empty() { stage.left_out(column) } else { &[] };
-            // A stage without tests keeps the GPUs as they are, unless it is the last.
-            let shape = stage.shape.filter(|_| test.is_some() || left == 0);
-            stages.push(json!({
-                "name": stage.name,
-                "modules": modules,
-                "shape": shape,
-                "test": test,
-                "skip": skip,
-            }));
-        }
-        Ok(stages)
-    }
-
-    /// amdgpu and all that it needs, in the order of insertion.
-    fn amdgpu(&self, kernel: &Kernel) -> Result<Vec<Inserted>> {
-        if let Some(driver) = &self.driver {
-            return driver.modules(kernel);
-        }
-        let files = modules::with_needs(kernel, "amdgpu")?.into_iter();
-        Ok(files.map(|path| Inserted { path, parameters: String::new() }).collect())
-    }
-
-    /// Adds a stage's modules to the archive and returns them in the order of insertion.
-    fn place_modules(
-        &self,
-        archive: &mut Archive,
-        kernel: &Kernel,
-        stage: &Stage,
-        scratch: &Path,
-    ) -> Result<Vec<Value>> {
-        let mut inserted = Vec::new();
-        for module in stage.modules {
-            match module {
-                Module::Amdgpu(parameters) => {
-                    let files = self.amdgpu(kernel)?;
-                    for (left, Inserted { path, parameters: own }) in (0..files.len()).rev().zip(&files) {
-                        // amdgpu itself comes last: the others are its dependencies.
-                        let all = if left == 0 { format!("{parameters} {own}") } else { own.clone() };
-                        inserted.push(place_module(archive, path, modules::read(path)?, all.trim()));
-                    }
-                }
-                Module::Kfdsim(parameters) => {
-                    let _cache = lock::hold(&paths::cache())?;
-                    let path = match &self.driver {
-                        Some(driver) => kfdsim::build_for(&self.apt, kernel, driver)?,
-                        None => kfdsim::build(&self.apt, kernel)?,
-                    };
-                    let elf = guest::stripped(&path, scratch)?;
-                    inserted.push(place_module(archive, &path, elf, parameters));
-                }
-            }
-        }
-        Ok(inserted)
-    }
 }
 
 impl Ready {
@@ -409,13 +311,6 @@ impl Ready {
         let (disk, Boot { gpus, time, .. }) = (disk.as_deref(), *boot);
         Machine { vmlinuz, initramfs, console, pulse, disk, gpus, time, emulator }
     }
-}
-
-/// Adds a module to the archive and returns its entry in the job.
-fn place_module(archive: &mut Archive, path: &Path, elf: Vec<u8>, parameters: &str) -> Value {
-    let place = format!("modules/{}.ko", modules::module_name(&path.to_string_lossy()));
-    archive.file(&place, 0o644, elf);
-    json!({ "file": format!("/{place}"), "parameters": parameters })
 }
 
 /// Text no test prints by chance: a stale or forged exit line does not count.
