@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Kernels whose module has BTF to compare with.
-const WITH_BTF: [&str; 3] = ["6.1", "6.12", "7.2"];
+const WITH_BTF: [&str; 4] = ["6.1", "6.12", "7.2", "7.3"];
 
 /// `None`: Debian no longer has it, or not what its types file is made of.
 fn series(name: &str) -> Option<PathBuf> {

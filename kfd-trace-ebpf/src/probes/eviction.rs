@@ -20,6 +20,7 @@ use aya_ebpf::Global;
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use core::hint::black_box;
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::eviction::{Call, Outcome};
 use kfd_trace_common::kind::Kind;
@@ -36,9 +37,12 @@ static EVICT_PARAMETERS: Global<u32> = Global::new(0);
 #[kprobe]
 pub(crate) fn evict_process(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::EvictProcess);
+    // Read before one is chosen: of a choice between reads the compiler makes a chosen offset, and the verifier
+    // refuses the context at an offset that is not constant.
+    let (second, third) = (black_box(ctx.arg(1)), black_box(ctx.arg(2)));
     let trigger = match EVICT_PARAMETERS.load() {
-        2 => ctx.arg(1),
-        3 => ctx.arg(2),
+        2 => second,
+        3 => third,
         _ => None,
     };
     begin(ProbeId::EvictProcess, ctx.arg(0).unwrap_or(0), trigger.unwrap_or(trigger::NOT_READ));

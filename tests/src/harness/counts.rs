@@ -22,8 +22,7 @@ pub fn ioctl_name(nr: u64) -> String {
         0x14 => "GET_PROCESS_APERTURES_NEW",
         0x1a => "SET_CU_MASK",
         0x22 => "CRIU_OP",
-        // DBG_TRAP of ROCm's own driver, which the in-kernel driver does not have
-        0x82 => "DBG_TRAP_DEPRECATED",
+        // Also 0x82, which has a name in ROCm's own driver only.
         _ => return format!("{nr:#04x}"),
     };
     known.to_owned()

@@ -1,6 +1,7 @@
 //! docs/kernels.md lists the verdict on every probe for each kernel of the matrix; this test checks the page
 //! against this kernel. `cargo xtask kernels` makes the page from this test's output.
 
+use kfd_trace_tests::harness::btf_file::BtfFile;
 use kfd_trace_tests::harness::setting::Setting;
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::{VmKernel, capable};
@@ -39,7 +40,15 @@ fn cell(probe: &Value) -> String {
     }
 }
 
-/// The release of a series that the page is about, and its column: probe to cell. Of the first table only.
+/// The column of this guest: its series, and whether a file of types is in the place of the module's BTF.
+fn column(kernel: &VmKernel) -> String {
+    match BtfFile::path() {
+        Ok(Some(_)) => format!("{} with a types file", kernel.series),
+        Ok(None) | Err(_) => kernel.series.clone(),
+    }
+}
+
+/// The release that a column is about, and the column: probe to cell. Of the first table only.
 fn documented(series: &str) -> Option<(&'static str, BTreeMap<String, String>)> {
     let release = PAGE.lines().find_map(|line| line.strip_prefix(&format!("- {series}: ")))?;
     let table =
@@ -59,15 +68,16 @@ fn the_documented_verdicts_hold() {
         .iter()
         .map(|probe| (probe["probe"].as_str().expect("a name").to_owned(), cell(probe)))
         .collect();
+    let column = column(&kernel);
     // The test's own name is on this line.
     println!();
-    println!("{MARK}\trelease\t{}\t{}", kernel.series, kernel.release);
+    println!("{MARK}\trelease\t{column}\t{}", kernel.release);
     for probe in &probes {
         let text = |field: &str| probe[field].as_str().expect("a text").to_owned();
         let (name, kind, feeds) = (text("probe"), text("kind"), text("feeds"));
-        println!("{MARK}\tprobe\t{}\t{name}\t{kind}\t{feeds}\t{}", kernel.series, cell(probe));
+        println!("{MARK}\tprobe\t{column}\t{name}\t{kind}\t{feeds}\t{}", cell(probe));
     }
-    let (release, documented) = documented(&kernel.series).expect("a column for this kernel");
+    let (release, documented) = documented(&column).expect("a column for this kernel");
     if kernel.release == release {
         assert_eq!(reported, documented);
     } else if reported != documented {

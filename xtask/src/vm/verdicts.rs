@@ -6,6 +6,7 @@ mod page;
 
 use crate::paths;
 use crate::run::{self, note, step};
+use crate::vm::matrix::{Column, Types};
 use crate::vm::testbed::{Bench, Mode};
 use crate::vm::{LIMIT, boots, guest, images};
 use anyhow::{Context as _, Result, bail};
@@ -25,13 +26,19 @@ pub(crate) fn write() -> Result<()> {
     let bench = Bench::new()?;
     let mut lines = Vec::new();
     let mut releases = Vec::new();
-    for column in bench.matrix().columns() {
+    let columns = bench.matrix().columns().iter().copied();
+    let file = |column: Column| Column { types: Types::File, ..column };
+    let with_files = columns.flat_map(|column| {
+        let by_file = (!column.typed() && column.built).then(|| file(column));
+        [Some(column), by_file].into_iter().flatten()
+    });
+    for column in with_files {
         let boot = boots::with_stage(Some(STAGE)).context("no such stage")?;
         let arguments = [TEST.to_owned(), "--nocapture".to_owned()];
         let mut shown = Shown::default();
-        let booted = bench.boot(*column, boot, Mode::Test(&[STAGE]), &arguments, LIMIT, &mut shown)?;
+        let booted = bench.boot(column, boot, Mode::Test(&[STAGE]), &arguments, LIMIT, &mut shown)?;
         if let Some(trouble) = booted.trouble {
-            bail!("Linux {}: {trouble}", column.name());
+            bail!("{}: {trouble}", column.title());
         }
         lines.extend(reported(&shown.0).map(str::to_owned));
         releases.push(booted.release);

@@ -10,13 +10,16 @@ const HEAD: &str = "\
 # Kernels
 
 Made by `cargo xtask kernels`. `attached (13)`: on 13 functions, copies of the same name counted each. `missing_fields`:
-the kernel does not describe the layout of the driver's structures (no BTF of modules on 5.10). `not_in_kernel`: the driver
+nothing describes the layout of the driver's structures: no BTF of modules on 5.10, and no types file
+([driver-types.md](driver-types.md)). `not_in_kernel`: the driver
 has no such function, or it is inlined. `reported_by_another`: another row shows the same here. `no_gpu`: a row of functions that
 exist once for each generation of GPUs; it is attached to those of the GPUs present, and here are none. Tracepoints
 are attached only with `--tracepoints`.
 
 ## Booted
 Each of these kernels is booted with its real amdgpu and the tracer attaches to it; an integration test compares on every kernel.
+Where the module has BTF, a types file gives the same verdicts: a test compares all that is known by either. A driver of ROCm's
+packages has no BTF of its own; `kfd-trace status` lists the verdicts on it.
 
 ";
 
