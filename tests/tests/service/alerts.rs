@@ -286,7 +286,8 @@ fn of_a_tracer_that_is_half_blind() -> Result<()> {
     drop(server);
 
     // Types that the first queue contradicts: it is then followed by its ioctls.
-    let types = BtfFile::of_driver()?.moved("queue_properties", "queue_address", 8).context("a member")?;
+    let types = BtfFile::of_driver()?.exchanged("queue_properties", "queue_address", "queue_size");
+    let types = types.context("two members")?;
     let file = other.path().join("types.btf");
     fs::write(&file, types)?;
     let file = format!("--driver-btf={}", file.display());

@@ -78,7 +78,7 @@ fn wrong(shown: &Rows, truth: &Rows) -> Vec<String> {
     wrong
 }
 
-const QUEUES: [&str; 3] = ["create aql", "create sdma", "create aql 1"];
+const QUEUES: [&str; 3] = ["create aql", "create sdma", "create aql gpu=1"];
 
 #[test]
 fn a_file_shows_what_the_kernels_types_show() -> Result<()> {
@@ -132,12 +132,16 @@ fn a_member_that_is_8_bytes_off_is_noticed_and_nothing_wrong_is_shown() -> Resul
 fn the_daemon_drops_wrong_types_within_the_first_queue() -> Result<()> {
     let elsewhere = Elsewhere::new()?;
     // Nothing to compare with before the first queue exists.
-    let bytes = elsewhere.types.moved("queue_properties", "queue_address", 8).context("a member")?;
+    let bytes = elsewhere.types.exchanged("queue_properties", "queue_address", "queue_size");
+    let bytes = bytes.context("two members")?;
     let [sysfs, file] = elsewhere.flags(&bytes)?;
     let daemon = Daemon::quick(&[&sysfs, &file])?;
     let before = daemon.scrape()?;
+    let pending = [("source", "file"), ("checked", "pending")];
     ensure!(
-        before.sum("kfd_trace_driver_types_info", &[("source", "file"), ("checked", "pending")]) == Some(1.0)
+        before.sum("kfd_trace_driver_types_info", &pending) == Some(1.0),
+        "{:?}",
+        before.series("kfd_trace_driver_types_info").collect::<Vec<_>>()
     );
     let mut workload = Steered::having(&QUEUES)?;
     let pid = workload.pid();
