@@ -4,12 +4,12 @@
 use super::parse::{BtfKind, Type};
 use super::{Btf, BtfError};
 
-/// Maximum nesting of structures without a name.
+/// Maximum nesting of structures and unions without a name.
 const MAX_NESTING: usize = 16;
 
 impl Btf {
-    /// The first member of a structure that is not where it can be, also of structures without a name in it; `None`
-    /// if there is none. Unions are not looked into.
+    /// The first member of a structure that is not where it can be, also of structures and unions without a
+    /// name in it; `None` if there is none.
     ///
     /// # Errors
     /// No such structure, or a type cannot be read.
@@ -28,6 +28,7 @@ impl Btf {
         }
         // A size of 0 is one that is not known.
         let whole = if within.size_or_type == 0 { u64::MAX } else { u64::from(within.size_or_type) * 8 };
+        let is_union = within.kind == BtfKind::Union;
         let mut end = 0;
         for index in 0..within.count as usize {
             let at = within.tail + index * 12;
@@ -37,11 +38,12 @@ impl Btf {
             let (bits, width) = if within.flag { (place & 0x00ff_ffff, place >> 24) } else { (place, 0) };
             let length = if width == 0 { u64::from(self.size(&declared, 0)?) * 8 } else { u64::from(width) };
             let begin = u64::from(bits);
-            if begin < end || begin + length > whole {
+            if begin < end || begin + length > whole || (is_union && begin > 0) {
                 return Ok(Some(name.to_owned()));
             }
-            end = begin + length;
-            let is_part = declared.kind == BtfKind::Struct && self.is_named(declared.name, "")?;
+            end = if is_union { 0 } else { begin + length };
+            let has_members = matches!(declared.kind, BtfKind::Struct | BtfKind::Union);
+            let is_part = has_members && self.is_named(declared.name, "")?;
             if is_part && let Some(inner) = self.misplaced_in(&declared, depth + 1)? {
                 return Ok(Some(if name.is_empty() { inner } else { format!("{name}.{inner}") }));
             }
@@ -86,6 +88,12 @@ mod tests {
         let part = types.strukt("", 8, &[("a", word, 32), ("b", word, 0)]);
         types.strukt("queue", 8, &[("part", part, 0)]);
         assert_eq!(types.btf().misplaced("queue").unwrap().as_deref(), Some("queue.part.b"));
+        let choice = types.union("", 8, &[("a", word, 0), ("part", part, 0)]);
+        types.strukt("either", 8, &[("choice", choice, 0)]);
+        assert_eq!(types.btf().misplaced("either").unwrap().as_deref(), Some("either.choice.part.b"));
+        let choice = types.union("", 8, &[("a", word, 32)]);
+        types.strukt("none_of_it", 8, &[("", choice, 0)]);
+        assert_eq!(types.btf().misplaced("none_of_it").unwrap().as_deref(), Some("none_of_it.a"));
         let bits = types.packed("bits", 4, &[("a", word, 3 << 24), ("b", word, 5 << 24 | 3)]);
         types.strukt("other", 4, &[("inner", bits, 0)]);
         assert_eq!(types.btf().misplaced("bits").unwrap(), None);
