@@ -20,13 +20,6 @@
 #define SIM_HAS_NODES		(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0))
 #define SIM_HAS_CONTEXTS	(LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0))
 
-/* the last parameter of most register callbacks: the XCC to act on */
-#if SIM_HAS_NODES
-#define SIM_XCC_PARAM		, uint32_t xcc
-#else
-#define SIM_XCC_PARAM
-#endif
-
 /* the queue manager of node @n, NULL past the last node */
 static inline struct device_queue_manager *sim_dqm(struct kfd_dev *kfd, int n)
 {

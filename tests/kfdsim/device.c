@@ -134,7 +134,7 @@ static int start_kfd(struct sim *s)
 	if (!s->kfd)
 		return -ENODEV;
 	s->adev->kfd.dev = s->kfd;
-	sim_fill_stubs(&s->stubs);
+	sim_fill_stubs(&s->stubs, s->kfd->kfd2kgd);
 	s->kfd->kfd2kgd = &s->stubs;
 	/* from here on redirected functions find this device by sim_of() */
 	nsims = s->index + 1;

@@ -90,7 +90,8 @@ void sim_take_away(struct sim *s);
 int sim_partition(struct sim *s);
 
 /* stubs.c */
-void sim_fill_stubs(struct kfd2kgd_calls *calls);
+u64 sim_nothing(void);
+void sim_fill_stubs(struct kfd2kgd_calls *calls, const struct kfd2kgd_calls *real);
 
 /* cp.c */
 #define CP_NONE	(-1)

@@ -66,11 +66,6 @@ static int add_gws_to_process(void *info, void *gws, struct kgd_mem **mem)
 	return 0;
 }
 
-static int remove_gws_from_process(void *info, void *mem)
-{
-	return 0;
-}
-
 #if SIM_HAS_CONTEXTS
 static int alloc_kernel_mem(struct amdgpu_device *adev, size_t size, u32 domain, void **mem,
 			    uint64_t *gpu, void **cpu, bool mqd_gfx9)
@@ -90,6 +85,6 @@ struct redirect memory_redirects[] = {
 	{ "amdgpu_amdkfd_alloc_gws", alloc_gws },
 	{ "amdgpu_amdkfd_free_gws", free_gws },
 	{ "amdgpu_amdkfd_add_gws_to_process", add_gws_to_process },
-	{ "amdgpu_amdkfd_remove_gws_from_process", remove_gws_from_process },
+	{ "amdgpu_amdkfd_remove_gws_from_process", sim_nothing },
 	{ }
 };

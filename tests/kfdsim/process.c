@@ -193,26 +193,16 @@ int process_make_evictable(struct kfd_process *p, struct mm_struct *mm)
 	return restore_process_bos(info, (void *)&p->ef);
 }
 
-/* Called without HWS only, when a process gets a VMID. */
-#if SIM_HAS_NODES
-static int flush_tlb(struct amdgpu_device *adev, struct amdgpu_vm *vm, uint32_t type,
-		     uint32_t xcc_mask)
-{
-	return 0;
-}
-#define FLUSH_TLB	"amdgpu_vm_flush_compute_tlb"
-#else
-static void flush_tlb(struct kfd_process_device *pdd, enum TLB_FLUSH_TYPE type)
-{
-}
-#define FLUSH_TLB	"kfd_flush_tlb"
-#endif
-
 struct redirect process_redirects[] = {
 	{ "amdgpu_amdkfd_gpuvm_restore_process_bos", restore_process_bos },
 	{ "amdgpu_amdkfd_block_mmu_notifications", block_mmu_notifications },
 	{ "amdgpu_amdkfd_criu_resume", criu_resume },
 	{ "kfd_process_device_init_vm", init_vm },
-	{ FLUSH_TLB, flush_tlb },
+	/* called without HWS only, when a process gets a VMID */
+#if SIM_HAS_NODES
+	{ "amdgpu_vm_flush_compute_tlb", sim_nothing },
+#else
+	{ "kfd_flush_tlb", sim_nothing },
+#endif
 	{ }
 };
