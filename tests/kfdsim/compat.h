@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * compat.h - what differs between the driver of 6.1, of 6.12 and of 7.2.
+ * compat.h - what differs between drivers: the one place that knows how each names it.
  *
- * Two changes cause nearly everything: before 6.12 a KFD device became a set of
- * nodes (one per spatial partition) whose register callbacks take an XCC, and by
- * 7.2 one mm may own several kfd_process (contexts), each with a PASID per device.
- * The other files name these two facts and leave the rest to the functions here;
- * the signatures of the driver's functions are in symbols.h.
+ * SIM_HAS_* are read from the driver's headers (facts.sh).  The other files name only those
+ * that decide what there is to simulate: nodes, contexts, doorbell and queue buffers, CRIU.
+ * The signatures of the driver's functions are in symbols.c.
  */
 #ifndef KFDSIM_COMPAT_H
 #define KFDSIM_COMPAT_H
 
 #include <linux/ftrace.h>
-#include <linux/version.h>
 #include "amdgpu.h"
+#include "amdgpu_amdkfd.h"
+#include "amdgpu_reset.h"
 #include "kfd_priv.h"
 #include "kfd_device_queue_manager.h"
 
-#define SIM_HAS_NODES		(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0))
-#define SIM_HAS_CONTEXTS	(LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0))
+/* the GPU of a KFD node or device */
+#define sim_adev(dev)	((dev)->adev)
 
 /* the queue manager of node @n, NULL past the last node */
 static inline struct device_queue_manager *sim_dqm(struct kfd_dev *kfd, int n)
@@ -30,33 +29,77 @@ static inline struct device_queue_manager *sim_dqm(struct kfd_dev *kfd, int n)
 #endif
 }
 
+static inline struct packet_manager *sim_packets(struct device_queue_manager *dqm)
+{
+	return &dqm->packet_mgr;
+}
+
 /* requested later by a hang of the scheduler (kfd_process_hw_exception) */
 static inline void sim_flush_resets(struct device_queue_manager *dqm)
 {
-#if !SIM_HAS_CONTEXTS
-	flush_work(&dqm->hw_exception_work);
+#if SIM_HAS_HW_EXCEPTION_WORK
+	/* without the hardware scheduler it was never initialized */
+	if (dqm->hw_exception_work.func)
+		flush_work(&dqm->hw_exception_work);
 #endif
 }
 
-/* the active CUs of a shader engine, the same in every XCC */
-static inline void sim_set_cu_bitmap(struct amdgpu_cu_info *cu, int engine, u32 cus)
+/* the active CUs of each shader engine, the same in every XCC */
+static inline void sim_set_cu_bitmap(struct amdgpu_cu_info *cu, u32 cus)
 {
-#if SIM_HAS_NODES
-	int xcc;
+	u32 (*engine)[4] = (void *)cu->bitmap;
+	int i;
 
-	for (xcc = 0; xcc < AMDGPU_MAX_GC_INSTANCES; xcc++)
-		cu->bitmap[xcc][engine][0] = cus;
-#else
-	cu->bitmap[engine][0] = cus;
-#endif
+	for (i = 0; i < sizeof(cu->bitmap) / sizeof(*engine); i++)
+		engine[i][0] = cus;
+}
+
+/* who the GPU is, where the type alone does not say it */
+static inline void sim_set_ip_versions(struct amdgpu_device *adev, bool mi300)
+{
+	adev->ip_versions[GC_HWIP][0] = mi300 ? IP_VERSION(9, 4, 3) : IP_VERSION(9, 0, 1);
+	adev->ip_versions[SDMA0_HWIP][0] = mi300 ? IP_VERSION(4, 4, 2) : IP_VERSION(4, 0, 0);
+}
+
+/* taken by a reset for writing */
+static inline struct rw_semaphore *sim_reset_sem(struct amdgpu_device *adev)
+{
+	return &adev->reset_domain->sem;
+}
+
+/* a process's part on its @n-th GPU node, NULL past the last one */
+static inline struct kfd_process_device *sim_pdd(struct kfd_process *p, int n)
+{
+	return n < p->n_pdds ? p->pdds[n] : NULL;
+}
+
+#define for_each_pdd(pdd, p, i)	for (i = 0; ((pdd) = sim_pdd(p, i)); i++)
+
+/* where a pdd has its VM, or the file that stands for it */
+static inline void **sim_pdd_vm(struct kfd_process_device *pdd)
+{
+	return &pdd->drm_priv;
 }
 
 static inline u32 sim_pasid(struct kfd_process_device *pdd)
 {
-#if SIM_HAS_CONTEXTS
+#if SIM_HAS_PDD_PASID
 	return pdd->pasid;
 #else
 	return pdd->process->pasid;
+#endif
+}
+
+/*
+ * ACQUIRE_VM copies the VM's PASID to the pdd where processes do not have one of
+ * their own: a counter, because two contexts of one task need different ones.
+ */
+static inline void sim_assign_pasid(struct kfd_process_device *pdd)
+{
+#if SIM_HAS_PDD_PASID
+	static atomic_t next;
+
+	pdd->pasid = 0x8000 + (atomic_inc_return(&next) & 0x3fff);
 #endif
 }
 
@@ -70,26 +113,23 @@ static inline u32 sim_interrupt_node(struct kfd_process_device *pdd)
 #endif
 }
 
-/*
- * ACQUIRE_VM copies the VM's PASID to the pdd where processes do not have one of
- * their own: a counter, because two contexts of one task need different ones.
- */
-static inline void sim_assign_pasid(struct kfd_process_device *pdd)
+static inline struct amdgpu_bo **sim_root(struct amdgpu_vm *vm)
 {
-#if SIM_HAS_CONTEXTS
-	static atomic_t next;
-
-	pdd->pasid = 0x8000 + (atomic_inc_return(&next) & 0x3fff);
-#endif
+	return &vm->root.bo;
 }
 
-static inline void sim_set_task_info(struct amdgpu_task_info *info, struct task_struct *lead)
+/* @own: room for it where the VM only points to it */
+static inline void sim_set_task_info(struct amdgpu_vm *vm, struct amdgpu_task_info *own,
+				     struct task_struct *lead)
 {
+	struct amdgpu_task_info *info = own;
+
 	memset(info, 0, sizeof(*info));
 	kref_init(&info->refcount);
+	vm->task_info = info;
 	info->tgid = lead->tgid;
 	strscpy(info->process_name, lead->comm, sizeof(info->process_name));
-#if SIM_HAS_CONTEXTS
+#if SIM_HAS_TASK_IN_TASK_INFO
 	info->task.pid = lead->pid;
 	strscpy(info->task.comm, lead->comm, sizeof(info->task.comm));
 #else
@@ -98,13 +138,9 @@ static inline void sim_set_task_info(struct amdgpu_task_info *info, struct task_
 #endif
 }
 
-static inline void sim_set_instruction_pointer(struct ftrace_regs *fregs, void *to)
-{
-#if SIM_HAS_NODES
-	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)to);
-#else
-	ftrace_instruction_pointer_set(fregs, (unsigned long)to);
-#endif
-}
+/* what ftrace hands to a callback */
+#define SIM_FTRACE_FLAGS	FTRACE_OPS_FL_RECURSION
+typedef struct ftrace_regs sim_ftrace_regs;
+#define sim_pt_regs(fregs)	ftrace_get_regs(fregs)
 
 #endif

@@ -44,15 +44,15 @@ static int vmfault(struct kfd_process *p, u32 node, u64 page)
 	u32 entry[8] = { };
 	struct kfd_process_device *pdd;
 
-	if (node >= p->n_pdds || !p->pdds[node]->drm_priv)
+	pdd = sim_pdd(p, node);
+	if (!pdd || !*sim_pdd_vm(pdd))
 		return -ENODEV;
-	pdd = p->pdds[node];
 	entry[0] = SOC15_IH_CLIENTID_VMC | (PROT_VALID | PROT_WRITE) << 16 |
 		   pdd->dev->vm_info.first_vmid_kfd << 24;
 	entry[3] = sim_pasid(pdd) | sim_interrupt_node(pdd) << 16;
 	entry[4] = lower_32_bits(page);
 	entry[5] = upper_32_bits(page) & 0xf;
-	real.interrupt(sim_of(pdd->dev->adev)->kfd, entry);
+	real.interrupt(sim_of(sim_adev(pdd->dev))->kfd, entry);
 	return 0;
 }
 
@@ -67,7 +67,7 @@ static int republish_queues(struct kfd_process *p)
 
 	list_for_each_entry(node, &p->pqm.queues, process_queue_list) {
 		struct queue *q = node->q;
-		const struct kobj_type *type;
+		typeof(q->kobj.ktype) type;
 
 		if (err || !q || q->kobj.state_in_sysfs)
 			continue;
@@ -85,11 +85,12 @@ static int republish_queues(struct kfd_process *p)
  */
 static int debug(struct kfd_process *p, bool on)
 {
+	struct kfd_process_device *pdd;
 	int i, err;
 
 	mutex_lock(&p->mutex);
-	for (i = 0; i < p->n_pdds; i++)
-		p->pdds[i]->qpd.is_debug = on;
+	for_each_pdd(pdd, p, i)
+		pdd->qpd.is_debug = on;
 	err = on ? 0 : republish_queues(p);
 	mutex_unlock(&p->mutex);
 	return err;
@@ -101,7 +102,7 @@ static int control_process(enum control op, struct mm_struct *mm, u32 more, u64 
 	int err;
 
 	if (op == QUIESCE)
-		return real.quiesce_mm(mm, KFD_QUEUE_EVICTION_TRIGGER_USERPTR);
+		return real_quiesce(mm);
 	if (op == RESUME)
 		return real.resume_mm(mm);
 	p = real.lookup_process_by_mm(mm);

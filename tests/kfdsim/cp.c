@@ -37,7 +37,7 @@ static int before_query(struct kprobe *kp, struct pt_regs *regs)
 
 	/* after the fence is armed, see cp_hang() */
 	smp_mb();
-	if (!is_of(READ_ONCE(hanging), sim_of(pm->dqm->dev->adev)))
+	if (!is_of(READ_ONCE(hanging), sim_of(sim_adev(pm->dqm->dev))))
 		cp_answer(pm);
 	return 0;
 }
@@ -64,8 +64,8 @@ void cp_hang(int which)
 		if (!is_of(before, s) || is_of(which, s) || !sim_works(s))
 			continue;
 		for (node = 0; (dqm = sim_dqm(s->kfd, node)); node++)
-			if (dqm->sched_running && dqm->packet_mgr.priv_queue)
-				cp_answer(&dqm->packet_mgr);
+			if (dqm->sched_running && sim_packets(dqm)->priv_queue)
+				cp_answer(sim_packets(dqm));
 	}
 }
 

@@ -32,7 +32,6 @@ static int find_doorbell_bar(struct pci_dev *pdev)
 static void fake_identity(struct sim *s)
 {
 	struct amdgpu_device *adev = s->adev;
-	bool mi300 = sim_shape.gfx == 943;
 
 	adev->pdev = s->pdev;
 	adev->dev = &s->pdev->dev;
@@ -43,15 +42,13 @@ static void fake_identity(struct sim *s)
 	adev->family = AMDGPU_FAMILY_AI;
 	adev->unique_id = SIM_UNIQUE_ID * (s->index + 1);
 	adev->rev_id = 1;			/* a 9.4.3 of this revision is gfx942 */
-	adev->ip_versions[GC_HWIP][0] = mi300 ? IP_VERSION(9, 4, 3) : IP_VERSION(9, 0, 1);
-	adev->ip_versions[SDMA0_HWIP][0] = mi300 ? IP_VERSION(4, 4, 2) : IP_VERSION(4, 0, 0);
+	sim_set_ip_versions(adev, sim_shape.gfx == 943);
 }
 
 /* shape of the compute part: topology properties, CU masks, save area sizes */
 static void fake_compute(struct sim *s)
 {
 	struct amdgpu_gfx *gfx = &s->adev->gfx;
-	int engine;
 
 	gfx->config.max_shader_engines = 4;
 	gfx->config.max_sh_per_se = 1;
@@ -63,8 +60,7 @@ static void fake_compute(struct sim *s)
 	gfx->cu_info.max_waves_per_simd = 10;
 	gfx->cu_info.max_scratch_slots_per_cu = 32;
 	gfx->cu_info.lds_size = 64;
-	for (engine = 0; engine < gfx->config.max_shader_engines; engine++)
-		sim_set_cu_bitmap(&gfx->cu_info, engine, 0xffff);
+	sim_set_cu_bitmap(&gfx->cu_info, 0xffff);
 	/* amdgpu_queue_mask_bit_to_set_resource_bit() divides by these */
 	gfx->mec.num_mec = 2;
 	gfx->mec.num_pipe_per_mec = 4;
@@ -79,6 +75,7 @@ static void fake_compute(struct sim *s)
 static int fake_memory_and_reset(struct sim *s)
 {
 	struct amdgpu_device *adev = s->adev;
+	int err;
 
 	adev->gmc.real_vram_size = 16ULL << 30;	/* topology: memory banks */
 	adev->gmc.visible_vram_size = 256 << 20;
@@ -88,18 +85,14 @@ static int fake_memory_and_reset(struct sim *s)
 	adev->pm.pcie_gen_mask = CAIL_PCIE_LINK_SPEED_SUPPORT_GEN3;
 	adev->pm.pcie_mlw_mask = CAIL_PCIE_LINK_WIDTH_SUPPORT_X16;
 	adev->vm_manager.first_kfd_vmid = 8;
-	/* PASID -> VM, for the process named in a VM fault */
-	xa_init_flags(&adev->vm_manager.pasids, XA_FLAGS_LOCK_IRQ);
+#if SIM_HAS_QUEUE_BUFFERS
 	/* unreserving the page directory moves it in TTM's LRU */
 	spin_lock_init(&adev->mman.bdev.lru_lock);
-	/* its semaphore is taken around MES calls, its workqueue flushed at a process's end */
-	adev->reset_domain = real.create_reset_domain(SINGLE_DEVICE, "kfdsim-reset");
-	if (!adev->reset_domain)
-		return -ENOMEM;
+#endif
 	INIT_WORK(&s->reset, sim_reset_work);
-	/* before gpu_reset() was redirected, KFD itself could only queue this one */
-	INIT_WORK(&adev->kfd.reset_work, sim_reset_work);
-	return 0;
+	/* its semaphore is taken around MES calls, its workqueue flushed at a process's end */
+	err = real_reset_domain(adev);
+	return err ? err : sim_pasids_init(adev);
 }
 
 /* what amdgpu leaves to KFD of the resources of the GPU */
@@ -130,7 +123,7 @@ static int start_kfd(struct sim *s)
 {
 	int node;
 
-	s->kfd = real.probe(s->adev, false);
+	s->kfd = real_probe(s->adev);
 	if (!s->kfd)
 		return -ENODEV;
 	s->adev->kfd.dev = s->kfd;
@@ -138,8 +131,7 @@ static int start_kfd(struct sim *s)
 	s->kfd->kfd2kgd = &s->stubs;
 	/* from here on redirected functions find this device by sim_of() */
 	nsims = s->index + 1;
-	s->adev->kfd.init_complete = real_device_init(s->kfd, s->adev, &s->res);
-	if (!s->adev->kfd.init_complete)
+	if (!real_device_init(s->kfd, s->adev, &s->res))
 		return -EIO;
 	/* never 0 -> 1: the first process would switch the power profile of the SMU */
 	atomic_set(&s->kfd->compute_profile, 1);
@@ -164,7 +156,7 @@ void sim_take_away(struct sim *s)
 	}
 	flush_work(&s->reset);
 	if (s->kfd)
-		real.device_exit(s->kfd);
+		real_device_exit(s->kfd);
 	pci_disable_device(s->pdev);
 	nsims = s->index;
 	memset(s, 0, sizeof(*s));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * doorbell.c - doorbell pages and queue buffers, from 6.12 on.
+ * doorbell.c - doorbell pages and queue buffers.
  *
- * There doorbells are buffer objects of a TTM domain of their own, and CREATE_QUEUE
- * looks up the buffer objects behind the ring and its pointers.  6.1 works with bare
- * offsets into the BAR and needs none of this.
+ * In newer drivers doorbells are buffer objects of a TTM domain of their own, and
+ * CREATE_QUEUE looks up the buffer objects behind the ring and its pointers.  Older ones
+ * work with bare offsets into the BAR and need none of this.
  */
 #include <linux/idr.h>
 #include <linux/vmalloc.h>
 #include "kfdsim.h"
 
-#if SIM_HAS_NODES
+#if SIM_HAS_DOORBELL_BOS
 /* a process's doorbell frame is two pages */
 #define SLOT_SIZE	(2 * PAGE_SIZE)
 
@@ -74,7 +74,9 @@ static uint32_t doorbell_index_on_bar(struct amdgpu_device *adev, struct amdgpu_
 
 	return f->slot * SLOT_SIZE / sizeof(u32) + index * DIV_ROUND_UP(size, 4);
 }
+#endif
 
+#if SIM_HAS_QUEUE_BUFFERS
 /* Ring, pointers, EOP and save area are mapped to no GPU here: there is no object to hold. */
 static int queue_buffer_get(struct amdgpu_vm *vm, void __user *addr, struct amdgpu_bo **pbo,
 			    u64 size)
@@ -85,11 +87,13 @@ static int queue_buffer_get(struct amdgpu_vm *vm, void __user *addr, struct amdg
 #endif
 
 struct redirect doorbell_redirects[] = {
-#if SIM_HAS_NODES
-	{ "amdgpu_bo_create_kernel", bo_create_kernel },
-	{ "amdgpu_bo_free_kernel", bo_free_kernel },
-	{ "amdgpu_doorbell_index_on_bar", doorbell_index_on_bar },
-	{ "kfd_queue_buffer_get", queue_buffer_get },
+#if SIM_HAS_DOORBELL_BOS
+	REDIRECT(amdgpu_bo_create_kernel, bo_create_kernel),
+	REDIRECT(amdgpu_bo_free_kernel, bo_free_kernel),
+	REDIRECT(amdgpu_doorbell_index_on_bar, doorbell_index_on_bar),
+#endif
+#if SIM_HAS_QUEUE_BUFFERS
+	REDIRECT(kfd_queue_buffer_get, queue_buffer_get),
 #endif
 	{ }
 };

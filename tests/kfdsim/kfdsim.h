@@ -8,7 +8,6 @@
 #include <linux/ftrace.h>
 #include <linux/pci.h>
 #include "compat.h"
-#include "amdgpu_amdkfd.h"
 
 /* after the driver's headers, which set their own */
 #undef pr_fmt
@@ -74,6 +73,10 @@ struct redirect {
 	struct ftrace_ops ops;
 };
 
+/* A row of it. The compiler compares the type of ours with what the driver's headers declare. */
+#define REDIRECT(real, ours) \
+	{ #real, (void *)(ours) + BUILD_BUG_ON_ZERO(!__same_type(real, ours)) }
+
 int redirects_install(struct redirect *table);
 void redirects_remove(struct redirect *table);
 extern struct redirect memory_redirects[], doorbell_redirects[], process_redirects[],
@@ -86,7 +89,7 @@ u64 sim_gpu_address(size_t size);
 int sim_build(struct sim *s, struct pci_dev *pdev);
 void sim_take_away(struct sim *s);
 
-/* partition.c: XCCs and KFD nodes, from 6.12 on */
+/* partition.c: XCCs and KFD nodes */
 int sim_partition(struct sim *s);
 
 /* stubs.c */
@@ -107,6 +110,11 @@ int process_init(void);
 int sim_vms_init(struct sim *s);
 /* Creates a process' first eviction fence, as its first mapped memory would. */
 int process_make_evictable(struct kfd_process *p, struct mm_struct *mm);
+
+/* pasid.c */
+int sim_pasids_init(struct amdgpu_device *adev);
+/* From now on this PASID is the VM's. */
+void sim_map_pasid(struct amdgpu_device *adev, u32 pasid, struct amdgpu_fpriv *fpriv);
 
 /* reset.c */
 void sim_reset_work(struct work_struct *work);

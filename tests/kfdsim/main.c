@@ -21,7 +21,7 @@ MODULE_PARM_DESC(hws, "answer the scheduler's packets (0: no scheduler runs)");
 
 struct shape sim_shape = { .gfx = 901, .xccs = 1, .parts = 1, .gpus = SIM_MAX_GPUS };
 module_param_named(gfx, sim_shape.gfx, int, 0444);
-MODULE_PARM_DESC(gfx, "901 = Vega10, 943 = MI300 (6.12 and later)");
+MODULE_PARM_DESC(gfx, "901 = Vega10, 943 = MI300 (a driver with nodes)");
 module_param_named(xccs, sim_shape.xccs, int, 0444);
 MODULE_PARM_DESC(xccs, "gfx=943: XCCs of a GPU, up to 8");
 module_param_named(parts, sim_shape.parts, int, 0444);
@@ -31,7 +31,7 @@ MODULE_PARM_DESC(gpus, "GPUs at most");
 
 bool sim_each_vm;
 module_param_named(each_vm, sim_each_vm, bool, 0644);
-MODULE_PARM_DESC(each_vm, "a process gets a VM on the GPU it binds to, not on all (6.12 and later)");
+MODULE_PARM_DESC(each_vm, "a process has a VM only on GPUs it binds to (a driver with nodes)");
 
 struct sim sims[SIM_MAX_GPUS];
 int nsims;

@@ -38,13 +38,16 @@ static int alloc_gtt(struct amdgpu_device *adev, size_t size, void **mem, uint64
 	return 0;
 }
 
-static void free_gtt(struct amdgpu_device *adev, void **mem)
+static void release_gtt(struct fake_gtt *g)
 {
-	struct fake_gtt *g = *mem;
-
 	if (g)
 		vfree(g->cpu);
 	kfree(g);
+}
+
+static void free_gtt(struct amdgpu_device *adev, void **mem)
+{
+	release_gtt(*mem);
 	*mem = NULL;
 }
 
@@ -66,7 +69,7 @@ static int add_gws_to_process(void *info, void *gws, struct kgd_mem **mem)
 	return 0;
 }
 
-#if SIM_HAS_CONTEXTS
+#if SIM_HAS_KERNEL_MEM
 static int alloc_kernel_mem(struct amdgpu_device *adev, size_t size, u32 domain, void **mem,
 			    uint64_t *gpu, void **cpu, bool mqd_gfx9)
 {
@@ -75,16 +78,16 @@ static int alloc_kernel_mem(struct amdgpu_device *adev, size_t size, u32 domain,
 #endif
 
 struct redirect memory_redirects[] = {
-#if SIM_HAS_CONTEXTS
-	{ "amdgpu_amdkfd_alloc_kernel_mem", alloc_kernel_mem },
-	{ "amdgpu_amdkfd_free_kernel_mem", free_gtt },
+#if SIM_HAS_KERNEL_MEM
+	REDIRECT(amdgpu_amdkfd_alloc_kernel_mem, alloc_kernel_mem),
+	REDIRECT(amdgpu_amdkfd_free_kernel_mem, free_gtt),
 #else
-	{ "amdgpu_amdkfd_alloc_gtt_mem", alloc_gtt },
-	{ "amdgpu_amdkfd_free_gtt_mem", free_gtt },
+	REDIRECT(amdgpu_amdkfd_alloc_gtt_mem, alloc_gtt),
+	REDIRECT(amdgpu_amdkfd_free_gtt_mem, free_gtt),
 #endif
-	{ "amdgpu_amdkfd_alloc_gws", alloc_gws },
-	{ "amdgpu_amdkfd_free_gws", free_gws },
-	{ "amdgpu_amdkfd_add_gws_to_process", add_gws_to_process },
+	REDIRECT(amdgpu_amdkfd_alloc_gws, alloc_gws),
+	REDIRECT(amdgpu_amdkfd_free_gws, free_gws),
+	REDIRECT(amdgpu_amdkfd_add_gws_to_process, add_gws_to_process),
 	{ "amdgpu_amdkfd_remove_gws_from_process", sim_nothing },
 	{ }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * partition.c - XCCs and spatial partitions (CPX, DPX), from 6.12 on.
+ * partition.c - XCCs and spatial partitions (CPX, DPX), where the driver has nodes.
  *
  * KFD makes one node of each partition; a partition has a share of the XCCs and of the
  * SDMA engines, and a render node of its own.
@@ -31,7 +31,7 @@ static void partition_init(struct sim *s, struct amdgpu_xcp_mgr *mgr, int i, int
 	xcp->ddev = &s->part_ddev[i];
 	xcp->ip[AMDGPU_XCP_GFX].valid = true;
 	xcp->ip[AMDGPU_XCP_GFX].inst_mask = ((1 << xccs) - 1) << (i * xccs);
-#if SIM_HAS_CONTEXTS
+#if SIM_HAS_XCP_UNIQUE_ID
 	/* the topology shows the partition's own id unless the GPU is whole */
 	xcp->xcp_mgr = mgr;
 	xcp->unique_id = s->adev->unique_id + 1 + i;

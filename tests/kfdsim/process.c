@@ -30,17 +30,12 @@ struct sim_process_info {
 static void acquire_vm(struct sim *s, struct kfd_process_device *pdd)
 {
 	struct sim_vm *vm = &s->vms[s->next_vm++ % SIM_VMS];
-	struct xarray *pasids = &s->adev->vm_manager.pasids;
-	unsigned long flags;
 
 	sim_assign_pasid(pdd);
-	/* read by the SMI events of a VM fault and, on 7.2, of a process's end */
-	sim_set_task_info(&vm->info, pdd->process->lead_thread);
-	vm->fpriv->vm.task_info = &vm->info;
-	xa_lock_irqsave(pasids, flags);
-	__xa_store(pasids, sim_pasid(pdd), &vm->fpriv->vm, GFP_ATOMIC);
-	xa_unlock_irqrestore(pasids, flags);
-	pdd->drm_priv = &vm->file;
+	/* read by the SMI events of a VM fault and, since 7.2, of a process's end */
+	sim_set_task_info(&vm->fpriv->vm, &vm->info, pdd->process->lead_thread);
+	sim_map_pasid(s->adev, sim_pasid(pdd), vm->fpriv);
+	*sim_pdd_vm(pdd) = &vm->file;
 }
 
 /* kfd_bind_process_to_device(node, process); its caller holds the process's mutex */
@@ -48,19 +43,19 @@ static int before_bind(struct kprobe *kp, struct pt_regs *regs)
 {
 	struct kfd_process *p = (void *)regs->si;
 	struct sim_process_info *info = p->kgd_process_info;
-	/* 6.1 restores through a null pointer where a process has no VM */
+	/* without nodes KFD restores through a null pointer where a process has no VM */
 	bool each = SIM_HAS_NODES && READ_ONCE(sim_each_vm);
+	struct kfd_process_device *pdd;
 	int i;
 
 	if (info && info->acquires)
 		return 0;
-	for (i = 0; i < p->n_pdds; i++) {
-		struct kfd_process_device *pdd = p->pdds[i];
-		struct sim *s = sim_of(pdd->dev->adev);
+	for_each_pdd(pdd, p, i) {
+		struct sim *s = sim_of(sim_adev(pdd->dev));
 
 		if (each && (void *)pdd->dev != (void *)regs->di)
 			continue;
-		if (s && !pdd->drm_priv)
+		if (s && !*sim_pdd_vm(pdd))
 			acquire_vm(s, pdd);
 	}
 	return 0;
@@ -94,7 +89,7 @@ int sim_vms_init(struct sim *s)
 
 		if (!fpriv)
 			return -ENOMEM;
-		fpriv->vm.root.bo = root;
+		*sim_root(&fpriv->vm) = root;
 		/* part of the runlist: never read back, but one per process */
 		fpriv->vm.pd_phys_addr = 0x100000000ULL * (i + 1);
 		s->vms[i].fpriv = fpriv;
@@ -109,7 +104,7 @@ static int restore_process_bos(void *info, struct dma_fence __rcu **ef)
 	struct sim_process_info *process_info = info;
 	struct amdgpu_amdkfd_fence *fence;
 
-	/* 6.1 calls this at a resume, also for a process that was never made evictable */
+	/* older drivers call this at a resume, also for one that was never made evictable */
 	if (!process_info)
 		return 0;
 	fence = real_fence_create(process_info->mm);
@@ -154,18 +149,21 @@ static int criu_resume(void *info)
 	return 0;
 }
 
-/* kfd_process_device_init_vm: of ACQUIRE_VM and CRIU_OP; takes over the reference to the file */
+/*
+ * kfd_process_device_init_vm: of ACQUIRE_VM and CRIU_OP; takes over the reference to the file.
+ * Of old drivers' CREATE_QUEUE, too, without a file: before_bind() has set up the VM.
+ */
 static int init_vm(struct kfd_process_device *pdd, struct file *render)
 {
 	struct kfd_process *p = pdd->process;
-	struct sim *s = sim_of(pdd->dev->adev);
+	struct sim *s = sim_of(sim_adev(pdd->dev));
 	struct sim_process_info *info;
 	int err;
 
+	if (*sim_pdd_vm(pdd))
+		return render ? -EBUSY : 0;
 	if (!s || !render)
 		return -EINVAL;
-	if (pdd->drm_priv)
-		return -EBUSY;
 	err = process_make_evictable(p, p->mm);
 	if (err)
 		return err;
@@ -194,12 +192,12 @@ int process_make_evictable(struct kfd_process *p, struct mm_struct *mm)
 }
 
 struct redirect process_redirects[] = {
-	{ "amdgpu_amdkfd_gpuvm_restore_process_bos", restore_process_bos },
-	{ "amdgpu_amdkfd_block_mmu_notifications", block_mmu_notifications },
-	{ "amdgpu_amdkfd_criu_resume", criu_resume },
-	{ "kfd_process_device_init_vm", init_vm },
+	REDIRECT(amdgpu_amdkfd_gpuvm_restore_process_bos, restore_process_bos),
+	REDIRECT(kfd_process_device_init_vm, init_vm),
+	REDIRECT(amdgpu_amdkfd_block_mmu_notifications, block_mmu_notifications),
+	REDIRECT(amdgpu_amdkfd_criu_resume, criu_resume),
 	/* called without HWS only, when a process gets a VMID */
-#if SIM_HAS_NODES
+#if SIM_HAS_FLUSH_OF_VM
 	{ "amdgpu_vm_flush_compute_tlb", sim_nothing },
 #else
 	{ "kfd_flush_tlb", sim_nothing },

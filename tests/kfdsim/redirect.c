@@ -10,11 +10,12 @@
 #include "symbols.h"
 
 static void notrace redirect_thunk(unsigned long ip, unsigned long parent_ip,
-				   struct ftrace_ops *ops, struct ftrace_regs *fregs)
+				   struct ftrace_ops *ops, sim_ftrace_regs *fregs)
 {
 	struct redirect *r = container_of(ops, struct redirect, ops);
 
-	sim_set_instruction_pointer(fregs, r->to);
+	/* all of them are there: SAVE_REGS */
+	sim_pt_regs(fregs)->ip = (unsigned long)r->to;
 }
 
 static int redirect_one(struct redirect *r)
@@ -25,7 +26,7 @@ static int redirect_one(struct redirect *r)
 	if (!from)
 		return -ENOENT;
 	r->ops.func = redirect_thunk;
-	r->ops.flags = FTRACE_OPS_FL_SAVE_REGS | FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION;
+	r->ops.flags = FTRACE_OPS_FL_SAVE_REGS | FTRACE_OPS_FL_IPMODIFY | SIM_FTRACE_FLAGS;
 	err = ftrace_set_filter_ip(&r->ops, from, 0, 0);
 	return err ? err : register_ftrace_function(&r->ops);
 }

@@ -12,7 +12,7 @@
 void sim_reset_work(struct work_struct *work)
 {
 	struct sim *s = container_of(work, struct sim, reset);
-	struct rw_semaphore *sem = &s->adev->reset_domain->sem;
+	struct rw_semaphore *sem = sim_reset_sem(s->adev);
 
 	/* held as by the real recovery: KFD sends no packets meanwhile (unmap_queues_cpsch) */
 	down_write(sem);
@@ -46,6 +46,6 @@ static void gpu_reset(struct amdgpu_device *adev)
 }
 
 struct redirect reset_redirects[] = {
-	{ "amdgpu_amdkfd_gpu_reset", gpu_reset },
+	REDIRECT(amdgpu_amdkfd_gpu_reset, gpu_reset),
 	{ }
 };

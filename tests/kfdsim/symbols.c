@@ -26,13 +26,13 @@ static const struct {
 	{ "kgd2kfd_suspend", &real.suspend },
 	{ "kgd2kfd_resume", &real.resume },
 	{ "kgd2kfd_interrupt", &real.interrupt },
-	{ "amdgpu_reset_create_reset_domain", &real.create_reset_domain },
 	{ "kgd2kfd_quiesce_mm", &real.quiesce_mm },
 	{ "kgd2kfd_resume_mm", &real.resume_mm },
+	{ "kgd2kfd_schedule_evict_and_restore_process", &real.schedule_evict },
 	{ "kfd_lookup_process_by_mm", &real.lookup_process_by_mm },
 	{ "kfd_unref_process", &real.unref_process },
 	{ "amdgpu_amdkfd_fence_create", &real.fence_create },
-	{ "kgd2kfd_schedule_evict_and_restore_process", &real.schedule_evict },
+	{ "amdgpu_reset_create_reset_domain", &real.create_reset_domain },
 };
 
 unsigned long symbol_address(const char *name)
@@ -64,14 +64,30 @@ int symbols_resolve(void)
 	return 0;
 }
 
+struct kfd_dev *real_probe(struct amdgpu_device *adev)
+{
+	return real.probe(adev, false);
+}
+
 bool real_device_init(struct kfd_dev *kfd, struct amdgpu_device *adev,
 		      const struct kgd2kfd_shared_resources *res)
 {
-#if SIM_HAS_NODES
-	return real.device_init(kfd, res);
-#else
+#if SIM_HAS_INIT_WITH_DRM
 	return real.device_init(kfd, &adev->ddev, res);
+#else
+	return real.device_init(kfd, res);
 #endif
+}
+
+void real_device_exit(struct kfd_dev *kfd)
+{
+	atomic_t *locked = (void *)symbol_address("kfd_locked");
+	int before = locked ? atomic_read(locked) : 0;
+
+	real.device_exit(kfd);
+	/* 5.10 suspends the device in it, and nothing would ever unlock KFD for the other ones */
+	if (locked && atomic_read(locked) != before)
+		atomic_set(locked, before);
 }
 
 int real_processes_gone(void)
@@ -91,9 +107,15 @@ int real_processes_gone(void)
 	return 0;
 }
 
+int real_reset_domain(struct amdgpu_device *adev)
+{
+	adev->reset_domain = real.create_reset_domain(SINGLE_DEVICE, "kfdsim-reset");
+	return adev->reset_domain ? 0 : -ENOMEM;
+}
+
 int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev)
 {
-#if SIM_HAS_NODES
+#if SIM_HAS_RESET_CONTEXT
 	struct amdgpu_reset_context context = {
 		.method = AMD_RESET_METHOD_NONE,
 		.reset_req_dev = adev,
@@ -108,12 +130,17 @@ int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev)
 /* the flag was run_pm before it became suspend_proc and resume_proc */
 void real_suspend(struct kfd_dev *kfd)
 {
-	real.suspend(kfd, SIM_HAS_CONTEXTS);
+	real.suspend(kfd, SIM_HAS_SUSPEND_PROC);
 }
 
 int real_resume(struct kfd_dev *kfd)
 {
-	return real.resume(kfd, SIM_HAS_CONTEXTS);
+	return real.resume(kfd, SIM_HAS_SUSPEND_PROC);
+}
+
+int real_quiesce(struct mm_struct *mm)
+{
+	return real.quiesce_mm(mm, KFD_QUEUE_EVICTION_TRIGGER_USERPTR);
 }
 
 /* an eviction fence of the mm's primary process */
@@ -121,11 +148,12 @@ struct amdgpu_amdkfd_fence *real_fence_create(struct mm_struct *mm)
 {
 	u64 context = dma_fence_context_alloc(1);
 
+	return real.fence_create(context, mm
+				 , NULL
 #if SIM_HAS_CONTEXTS
-	return real.fence_create(context, mm, NULL, (u16)-1);
-#else
-	return real.fence_create(context, mm, NULL);
+				 , (u16)-1
 #endif
+				 );
 }
 
 int real_schedule_evict(struct kfd_process *p, struct mm_struct *mm)

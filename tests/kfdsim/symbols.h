@@ -3,46 +3,29 @@
  * symbols.h - the driver's own functions that kfdsim calls.
  *
  * amdgpu exports none of them; symbols_resolve() finds them by name.  Where the
- * parameters differ between kernels a wrapper unifies them.
+ * parameters differ between drivers a wrapper unifies them.
  */
 #ifndef KFDSIM_SYMBOLS_H
 #define KFDSIM_SYMBOLS_H
 
 #include "compat.h"
-#include "amdgpu_amdkfd.h"
-#include "amdgpu_reset.h"
 
 struct real_functions {
-	struct kfd_dev *(*probe)(struct amdgpu_device *adev, bool vf);
-#if SIM_HAS_NODES
-	bool (*device_init)(struct kfd_dev *kfd, const struct kgd2kfd_shared_resources *res);
-	int (*pre_reset)(struct kfd_dev *kfd, struct amdgpu_reset_context *context);
-#else
-	bool (*device_init)(struct kfd_dev *kfd, struct drm_device *ddev,
-			    const struct kgd2kfd_shared_resources *res);
-	int (*pre_reset)(struct kfd_dev *kfd);
-#endif
-	void (*device_exit)(struct kfd_dev *kfd);
-	int (*post_reset)(struct kfd_dev *kfd);
-	/* the flag: 7.2 with the processes, before without the runtime's power management */
-	void (*suspend)(struct kfd_dev *kfd, bool flag);
-	int (*resume)(struct kfd_dev *kfd, bool flag);
-	void (*interrupt)(struct kfd_dev *kfd, const void *ih_ring_entry);
-	struct amdgpu_reset_domain *(*create_reset_domain)(enum amdgpu_reset_domain_type type,
-							   char *wq_name);
-	int (*quiesce_mm)(struct mm_struct *mm, uint32_t trigger);
-	int (*resume_mm)(struct mm_struct *mm);
-	struct kfd_process *(*lookup_process_by_mm)(const struct mm_struct *mm);
-	void (*unref_process)(struct kfd_process *p);
-#if SIM_HAS_CONTEXTS
-	struct amdgpu_amdkfd_fence *(*fence_create)(u64 context, struct mm_struct *mm,
-						    struct svm_range_bo *svm_bo, u16 context_id);
-	int (*schedule_evict)(struct mm_struct *mm, u16 context_id, struct dma_fence *fence);
-#else
-	struct amdgpu_amdkfd_fence *(*fence_create)(u64 context, struct mm_struct *mm,
-						    struct svm_range_bo *svm_bo);
-	int (*schedule_evict)(struct mm_struct *mm, struct dma_fence *fence);
-#endif
+	typeof(kgd2kfd_probe) *probe;
+	typeof(kgd2kfd_device_init) *device_init;
+	typeof(kgd2kfd_device_exit) *device_exit;
+	typeof(kgd2kfd_pre_reset) *pre_reset;
+	typeof(kgd2kfd_post_reset) *post_reset;
+	typeof(kgd2kfd_suspend) *suspend;
+	typeof(kgd2kfd_resume) *resume;
+	typeof(kgd2kfd_interrupt) *interrupt;
+	typeof(kgd2kfd_quiesce_mm) *quiesce_mm;
+	typeof(kgd2kfd_resume_mm) *resume_mm;
+	typeof(kgd2kfd_schedule_evict_and_restore_process) *schedule_evict;
+	typeof(kfd_lookup_process_by_mm) *lookup_process_by_mm;
+	typeof(kfd_unref_process) *unref_process;
+	typeof(amdgpu_amdkfd_fence_create) *fence_create;
+	typeof(amdgpu_reset_create_reset_domain) *create_reset_domain;
 };
 
 extern struct real_functions real;
@@ -51,17 +34,23 @@ int symbols_resolve(void);
 /* The address of a kernel or module symbol, 0 if there is none. */
 unsigned long symbol_address(const char *name);
 
+struct kfd_dev *real_probe(struct amdgpu_device *adev);
 bool real_device_init(struct kfd_dev *kfd, struct amdgpu_device *adev,
 		      const struct kgd2kfd_shared_resources *res);
+void real_device_exit(struct kfd_dev *kfd);
 /*
  * EBUSY while a process has KFD open; else 0, after the ends that KFD has queued. Not
  * while one is on its way to that queue: wait before until none is in sysfs.
  */
 int real_processes_gone(void);
+/* What a reset of the GPU takes for writing. */
+int real_reset_domain(struct amdgpu_device *adev);
 int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev);
 /* As when the machine suspends and resumes: the processes, too. */
 void real_suspend(struct kfd_dev *kfd);
 int real_resume(struct kfd_dev *kfd);
+/* As by a userptr invalidation. */
+int real_quiesce(struct mm_struct *mm);
 struct amdgpu_amdkfd_fence *real_fence_create(struct mm_struct *mm);
 int real_schedule_evict(struct kfd_process *p, struct mm_struct *mm);
 

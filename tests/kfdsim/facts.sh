@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# facts.sh DRIVER - how this driver differs from others, as compiler flags.
+#
+# Read from the headers the module is built with. The kernel's version does not tell: AMD's own
+# driver brings later facts to older kernels, and each came at a time of its own.
+# A fact that is read wrongly does not compile: kfdsim takes the types of the driver's functions
+# from the same headers (symbols.h, REDIRECT in kfdsim.h).
+set -u
+driver=$1
+
+# Prints a header, or one structure of it, as one line without the author's spacing.
+flat() { # FILE [STRUCTURE]
+	if [ $# -gt 1 ]; then
+		sed -n "/^struct $2 {/,/^}/p" "$1"
+	else
+		cat "$1"
+	fi 2>/dev/null | tr -s '[:space:]' ' '
+}
+
+fact() { # NAME REGEX FILE [STRUCTURE]
+	name=$1
+	regex=$2
+	shift 2
+	flat "$@" | grep -qE "$regex" && has=1 || has=0
+	printf -- '-DSIM_HAS_%s=%s ' "$name" "$has"
+}
+
+amdkfd=$driver/amdgpu/amdgpu_amdkfd.h
+vm=$driver/amdgpu/amdgpu_vm.h
+priv=$driver/amdkfd/kfd_priv.h
+dqm=$driver/amdkfd/kfd_device_queue_manager.h
+
+# A device is a set of nodes (one per spatial partition), whose register callbacks take an XCC.
+fact NODES 'struct kfd_node \{' "$priv"
+# One mm may own several kfd_process; each has a number.
+fact CONTEXTS ' context_id;' "$priv" kfd_process
+# PASIDs belong to a process's part on a device, not to the process.
+fact PDD_PASID ' pasid;' "$priv" kfd_process_device
+
+fact INIT_WITH_DRM 'kgd2kfd_device_init\([^)]*drm_device' "$amdkfd"
+fact RESET_CONTEXT 'kgd2kfd_pre_reset\([^)]*reset_context' "$amdkfd"
+# The flag of suspend and resume; before, it said whether the runtime's power management asks.
+fact SUSPEND_PROC 'kgd2kfd_suspend\([^)]*suspend_proc' "$amdkfd"
+
+fact KERNEL_MEM 'amdgpu_amdkfd_alloc_kernel_mem\(' "$amdkfd"
+fact DOORBELL_BOS 'amdgpu_doorbell_index_on_bar\(' "$driver/amdgpu/amdgpu_doorbell.h"
+fact QUEUE_BUFFERS 'kfd_queue_buffer_get\(' "$priv"
+fact FLUSH_OF_VM 'amdgpu_vm_flush_compute_tlb\(' "$vm"
+
+fact HW_EXCEPTION_WORK ' hw_exception_work;' "$dqm" device_queue_manager
+fact XCP_UNIQUE_ID ' unique_id;' "$driver/amdgpu/amdgpu_xcp.h" amdgpu_xcp
+fact TASK_IN_TASK_INFO ' task;' "$vm" amdgpu_task_info

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * pasid.c - the VM of a PASID: how the driver finds the process to name in a VM fault.
+ *
+ * Called from a kprobe: nothing here sleeps. What an earlier process of the same PASID left
+ * is overwritten.
+ */
+#include "kfdsim.h"
+#include "symbols.h"
+
+static void store(struct xarray *owners, u32 pasid, void *owner)
+{
+	unsigned long flags;
+
+	xa_lock_irqsave(owners, flags);
+	__xa_store(owners, pasid, owner, GFP_ATOMIC);
+	xa_unlock_irqrestore(owners, flags);
+}
+
+int sim_pasids_init(struct amdgpu_device *adev)
+{
+	xa_init_flags(&adev->vm_manager.pasids, XA_FLAGS_LOCK_IRQ);
+	return 0;
+}
+
+void sim_map_pasid(struct amdgpu_device *adev, u32 pasid, struct amdgpu_fpriv *fpriv)
+{
+	store(&adev->vm_manager.pasids, pasid, &fpriv->vm);
+}
