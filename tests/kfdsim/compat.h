@@ -9,15 +9,24 @@
 #ifndef KFDSIM_COMPAT_H
 #define KFDSIM_COMPAT_H
 
+/* the one opaque type of old drivers: always an amdgpu_device, so let the compiler know */
+#define kgd_dev amdgpu_device
+
 #include <linux/ftrace.h>
 #include "amdgpu.h"
 #include "amdgpu_amdkfd.h"
+#if SIM_HAS_RESET_DOMAIN
 #include "amdgpu_reset.h"
+#endif
 #include "kfd_priv.h"
 #include "kfd_device_queue_manager.h"
 
 /* the GPU of a KFD node or device */
+#if SIM_HAS_KGD
+#define sim_adev(dev)	((dev)->kgd)
+#else
 #define sim_adev(dev)	((dev)->adev)
+#endif
 
 /* the queue manager of node @n, NULL past the last node */
 static inline struct device_queue_manager *sim_dqm(struct kfd_dev *kfd, int n)
@@ -31,7 +40,11 @@ static inline struct device_queue_manager *sim_dqm(struct kfd_dev *kfd, int n)
 
 static inline struct packet_manager *sim_packets(struct device_queue_manager *dqm)
 {
+#if SIM_HAS_PACKET_MGR
 	return &dqm->packet_mgr;
+#else
+	return &dqm->packets;
+#endif
 }
 
 /* requested later by a hang of the scheduler (kfd_process_hw_exception) */
@@ -57,20 +70,36 @@ static inline void sim_set_cu_bitmap(struct amdgpu_cu_info *cu, u32 cus)
 /* who the GPU is, where the type alone does not say it */
 static inline void sim_set_ip_versions(struct amdgpu_device *adev, bool mi300)
 {
+#if SIM_HAS_IP_VERSIONS
 	adev->ip_versions[GC_HWIP][0] = mi300 ? IP_VERSION(9, 4, 3) : IP_VERSION(9, 0, 1);
 	adev->ip_versions[SDMA0_HWIP][0] = mi300 ? IP_VERSION(4, 4, 2) : IP_VERSION(4, 0, 0);
+#endif
 }
 
 /* taken by a reset for writing */
 static inline struct rw_semaphore *sim_reset_sem(struct amdgpu_device *adev)
 {
+#if SIM_HAS_RESET_DOMAIN
 	return &adev->reset_domain->sem;
+#else
+	return &adev->reset_sem;
+#endif
 }
 
 /* a process's part on its @n-th GPU node, NULL past the last one */
 static inline struct kfd_process_device *sim_pdd(struct kfd_process *p, int n)
 {
+#if SIM_HAS_PDD_ARRAY
 	return n < p->n_pdds ? p->pdds[n] : NULL;
+#else
+	struct kfd_process_device *pdd;
+
+	/* each was put at the head of the list */
+	list_for_each_entry_reverse(pdd, &p->per_device_data, per_device_list)
+		if (!n--)
+			return pdd;
+	return NULL;
+#endif
 }
 
 #define for_each_pdd(pdd, p, i)	for (i = 0; ((pdd) = sim_pdd(p, i)); i++)
@@ -78,7 +107,11 @@ static inline struct kfd_process_device *sim_pdd(struct kfd_process *p, int n)
 /* where a pdd has its VM, or the file that stands for it */
 static inline void **sim_pdd_vm(struct kfd_process_device *pdd)
 {
+#if SIM_HAS_DRM_PRIV
 	return &pdd->drm_priv;
+#else
+	return &pdd->vm;
+#endif
 }
 
 static inline u32 sim_pasid(struct kfd_process_device *pdd)
@@ -115,7 +148,11 @@ static inline u32 sim_interrupt_node(struct kfd_process_device *pdd)
 
 static inline struct amdgpu_bo **sim_root(struct amdgpu_vm *vm)
 {
+#if SIM_HAS_ROOT_IN_BASE
+	return &vm->root.base.bo;
+#else
 	return &vm->root.bo;
+#endif
 }
 
 /* @own: room for it where the VM only points to it */
@@ -124,9 +161,13 @@ static inline void sim_set_task_info(struct amdgpu_vm *vm, struct amdgpu_task_in
 {
 	struct amdgpu_task_info *info = own;
 
+#if SIM_HAS_TASK_INFO_POINTER
 	memset(info, 0, sizeof(*info));
 	kref_init(&info->refcount);
 	vm->task_info = info;
+#else
+	info = &vm->task_info;
+#endif
 	info->tgid = lead->tgid;
 	strscpy(info->process_name, lead->comm, sizeof(info->process_name));
 #if SIM_HAS_TASK_IN_TASK_INFO
@@ -139,8 +180,14 @@ static inline void sim_set_task_info(struct amdgpu_vm *vm, struct amdgpu_task_in
 }
 
 /* what ftrace hands to a callback */
+#if SIM_HAS_FTRACE_REGS
 #define SIM_FTRACE_FLAGS	FTRACE_OPS_FL_RECURSION
 typedef struct ftrace_regs sim_ftrace_regs;
 #define sim_pt_regs(fregs)	ftrace_get_regs(fregs)
+#else
+#define SIM_FTRACE_FLAGS	0
+typedef struct pt_regs sim_ftrace_regs;
+#define sim_pt_regs(fregs)	(fregs)
+#endif
 
 #endif

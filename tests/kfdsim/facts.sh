@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# facts.sh DRIVER - how this driver differs from others, as compiler flags.
+# facts.sh DRIVER KERNEL - how this driver differs from others, as compiler flags.
 #
 # Read from the headers the module is built with. The kernel's version does not tell: AMD's own
 # driver brings later facts to older kernels, and each came at a time of its own.
@@ -9,6 +9,7 @@
 # from the same headers (symbols.h, REDIRECT in kfdsim.h).
 set -u
 driver=$1
+kernel=$2
 
 # Prints a header, or one structure of it, as one line without the author's spacing.
 flat() { # FILE [STRUCTURE]
@@ -27,7 +28,9 @@ fact() { # NAME REGEX FILE [STRUCTURE]
 	printf -- '-DSIM_HAS_%s=%s ' "$name" "$has"
 }
 
+interface=$driver/include/kgd_kfd_interface.h
 amdkfd=$driver/amdgpu/amdgpu_amdkfd.h
+amdgpu=$driver/amdgpu/amdgpu.h
 vm=$driver/amdgpu/amdgpu_vm.h
 priv=$driver/amdkfd/kfd_priv.h
 dqm=$driver/amdkfd/kfd_device_queue_manager.h
@@ -39,16 +42,36 @@ fact CONTEXTS ' context_id;' "$priv" kfd_process
 # PASIDs belong to a process's part on a device, not to the process.
 fact PDD_PASID ' pasid;' "$priv" kfd_process_device
 
+# An amdgpu_device is passed to KFD as a struct kgd_dev, which is nowhere defined.
+fact KGD 'struct kgd_dev;' "$interface"
+fact PROBE_BY_TYPE 'kgd2kfd_probe\([^)]*asic_type' "$amdkfd"
 fact INIT_WITH_DRM 'kgd2kfd_device_init\([^)]*drm_device' "$amdkfd"
 fact RESET_CONTEXT 'kgd2kfd_pre_reset\([^)]*reset_context' "$amdkfd"
+fact RESET_DOMAIN ' reset_domain;| \*reset_domain;' "$amdgpu"
 # The flag of suspend and resume; before, it said whether the runtime's power management asks.
 fact SUSPEND_PROC 'kgd2kfd_suspend\([^)]*suspend_proc' "$amdkfd"
+fact EVICT_TRIGGER 'kgd2kfd_quiesce_mm\([^)]*trigger' "$amdkfd"
+fact FENCE_OF_SVM 'amdgpu_amdkfd_fence_create\([^)]*svm_bo' "$amdkfd"
 
 fact KERNEL_MEM 'amdgpu_amdkfd_alloc_kernel_mem\(' "$amdkfd"
+fact FREE_BY_ADDRESS 'amdgpu_amdkfd_free_(gtt|kernel)_mem\([^)]*void \*\*' "$amdkfd"
+fact CRIU 'amdgpu_amdkfd_criu_resume\(' "$amdkfd"
 fact DOORBELL_BOS 'amdgpu_doorbell_index_on_bar\(' "$driver/amdgpu/amdgpu_doorbell.h"
 fact QUEUE_BUFFERS 'kfd_queue_buffer_get\(' "$priv"
 fact FLUSH_OF_VM 'amdgpu_vm_flush_compute_tlb\(' "$vm"
 
+fact PDD_ARRAY ' n_pdds;' "$priv" kfd_process
+fact DRM_PRIV ' \*drm_priv;' "$priv" kfd_process_device
+fact PACKET_MGR ' packet_mgr;' "$dqm" device_queue_manager
 fact HW_EXCEPTION_WORK ' hw_exception_work;' "$dqm" device_queue_manager
+fact IP_VERSIONS ' ip_versions\[' "$amdgpu"
 fact XCP_UNIQUE_ID ' unique_id;' "$driver/amdgpu/amdgpu_xcp.h" amdgpu_xcp
+fact ROOT_IN_BASE 'struct amdgpu_vm_pt root;' "$vm" amdgpu_vm
+fact TASK_INFO_POINTER ' \*task_info;' "$vm" amdgpu_vm
 fact TASK_IN_TASK_INFO ' task;' "$vm" amdgpu_task_info
+# Where the VM of a PASID is found.
+fact PASID_IDR ' pasid_idr;' "$vm" amdgpu_vm_manager
+
+# Of the kernel: ftrace hands out registers behind a type of their own, and asks for the guard
+# against recursion instead of being asked to leave it out.
+fact FTRACE_REGS 'struct ftrace_regs' "$kernel/include/linux/ftrace.h"

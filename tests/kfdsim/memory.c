@@ -45,11 +45,18 @@ static void release_gtt(struct fake_gtt *g)
 	kfree(g);
 }
 
+#if SIM_HAS_FREE_BY_ADDRESS
 static void free_gtt(struct amdgpu_device *adev, void **mem)
 {
 	release_gtt(*mem);
 	*mem = NULL;
 }
+#else
+static void free_gtt(struct amdgpu_device *adev, void *mem)
+{
+	release_gtt(mem);
+}
+#endif
 
 /* GWS is a buffer object that KFD passes around and never reads. */
 static int alloc_gws(struct amdgpu_device *adev, size_t size, void **mem)

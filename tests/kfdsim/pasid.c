@@ -8,6 +8,25 @@
 #include "kfdsim.h"
 #include "symbols.h"
 
+#if SIM_HAS_PASID_IDR
+int sim_pasids_init(struct amdgpu_device *adev)
+{
+	idr_init(&adev->vm_manager.pasid_idr);
+	spin_lock_init(&adev->vm_manager.pasid_lock);
+	return 0;
+}
+
+void sim_map_pasid(struct amdgpu_device *adev, u32 pasid, struct amdgpu_fpriv *fpriv)
+{
+	struct idr *vms = &adev->vm_manager.pasid_idr;
+	unsigned long flags;
+
+	spin_lock_irqsave(&adev->vm_manager.pasid_lock, flags);
+	idr_remove(vms, pasid);
+	idr_alloc(vms, &fpriv->vm, pasid, pasid + 1, GFP_ATOMIC);
+	spin_unlock_irqrestore(&adev->vm_manager.pasid_lock, flags);
+}
+#else
 static void store(struct xarray *owners, u32 pasid, void *owner)
 {
 	unsigned long flags;
@@ -27,3 +46,4 @@ void sim_map_pasid(struct amdgpu_device *adev, u32 pasid, struct amdgpu_fpriv *f
 {
 	store(&adev->vm_manager.pasids, pasid, &fpriv->vm);
 }
+#endif

@@ -35,7 +35,7 @@ static void acquire_vm(struct sim *s, struct kfd_process_device *pdd)
 	/* read by the SMI events of a VM fault and, since 7.2, of a process's end */
 	sim_set_task_info(&vm->fpriv->vm, &vm->info, pdd->process->lead_thread);
 	sim_map_pasid(s->adev, sim_pasid(pdd), vm->fpriv);
-	*sim_pdd_vm(pdd) = &vm->file;
+	*sim_pdd_vm(pdd) = SIM_HAS_DRM_PRIV ? (void *)&vm->file : &vm->fpriv->vm;
 }
 
 /* kfd_bind_process_to_device(node, process); its caller holds the process's mutex */
@@ -130,6 +130,7 @@ static void resume_work(struct work_struct *work)
 		put_task_struct(task);
 }
 
+#if SIM_HAS_CRIU
 static void block_mmu_notifications(void *info)
 {
 	struct sim_process_info *process_info = info;
@@ -148,6 +149,7 @@ static int criu_resume(void *info)
 	schedule_work(&process_info->resume);
 	return 0;
 }
+#endif
 
 /*
  * kfd_process_device_init_vm: of ACQUIRE_VM and CRIU_OP; takes over the reference to the file.
@@ -194,13 +196,19 @@ int process_make_evictable(struct kfd_process *p, struct mm_struct *mm)
 struct redirect process_redirects[] = {
 	REDIRECT(amdgpu_amdkfd_gpuvm_restore_process_bos, restore_process_bos),
 	REDIRECT(kfd_process_device_init_vm, init_vm),
+#if SIM_HAS_CRIU
 	REDIRECT(amdgpu_amdkfd_block_mmu_notifications, block_mmu_notifications),
 	REDIRECT(amdgpu_amdkfd_criu_resume, criu_resume),
+#endif
 	/* called without HWS only, when a process gets a VMID */
 #if SIM_HAS_FLUSH_OF_VM
 	{ "amdgpu_vm_flush_compute_tlb", sim_nothing },
 #else
 	{ "kfd_flush_tlb", sim_nothing },
+#endif
+#if !SIM_HAS_DRM_PRIV
+	/* KFD takes a VM without a file for one that it made itself */
+	{ "amdgpu_amdkfd_gpuvm_destroy_process_vm", sim_nothing },
 #endif
 	{ }
 };

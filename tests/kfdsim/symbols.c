@@ -32,7 +32,9 @@ static const struct {
 	{ "kfd_lookup_process_by_mm", &real.lookup_process_by_mm },
 	{ "kfd_unref_process", &real.unref_process },
 	{ "amdgpu_amdkfd_fence_create", &real.fence_create },
+#if SIM_HAS_RESET_DOMAIN
 	{ "amdgpu_reset_create_reset_domain", &real.create_reset_domain },
+#endif
 };
 
 unsigned long symbol_address(const char *name)
@@ -66,7 +68,11 @@ int symbols_resolve(void)
 
 struct kfd_dev *real_probe(struct amdgpu_device *adev)
 {
+#if SIM_HAS_PROBE_BY_TYPE
+	return real.probe(adev, adev->pdev, adev->asic_type, false);
+#else
 	return real.probe(adev, false);
+#endif
 }
 
 bool real_device_init(struct kfd_dev *kfd, struct amdgpu_device *adev,
@@ -109,8 +115,13 @@ int real_processes_gone(void)
 
 int real_reset_domain(struct amdgpu_device *adev)
 {
+#if SIM_HAS_RESET_DOMAIN
 	adev->reset_domain = real.create_reset_domain(SINGLE_DEVICE, "kfdsim-reset");
 	return adev->reset_domain ? 0 : -ENOMEM;
+#else
+	init_rwsem(&adev->reset_sem);
+	return 0;
+#endif
 }
 
 int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev)
@@ -140,7 +151,11 @@ int real_resume(struct kfd_dev *kfd)
 
 int real_quiesce(struct mm_struct *mm)
 {
+#if SIM_HAS_EVICT_TRIGGER
 	return real.quiesce_mm(mm, KFD_QUEUE_EVICTION_TRIGGER_USERPTR);
+#else
+	return real.quiesce_mm(mm);
+#endif
 }
 
 /* an eviction fence of the mm's primary process */
@@ -149,7 +164,9 @@ struct amdgpu_amdkfd_fence *real_fence_create(struct mm_struct *mm)
 	u64 context = dma_fence_context_alloc(1);
 
 	return real.fence_create(context, mm
+#if SIM_HAS_FENCE_OF_SVM
 				 , NULL
+#endif
 #if SIM_HAS_CONTEXTS
 				 , (u16)-1
 #endif

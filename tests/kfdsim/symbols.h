@@ -25,7 +25,9 @@ struct real_functions {
 	typeof(kfd_lookup_process_by_mm) *lookup_process_by_mm;
 	typeof(kfd_unref_process) *unref_process;
 	typeof(amdgpu_amdkfd_fence_create) *fence_create;
+#if SIM_HAS_RESET_DOMAIN
 	typeof(amdgpu_reset_create_reset_domain) *create_reset_domain;
+#endif
 };
 
 extern struct real_functions real;
