@@ -69,8 +69,9 @@ fact XCP_UNIQUE_ID ' unique_id;' "$driver/amdgpu/amdgpu_xcp.h" amdgpu_xcp
 fact ROOT_IN_BASE 'struct amdgpu_vm_pt root;' "$vm" amdgpu_vm
 fact TASK_INFO_POINTER ' \*task_info;' "$vm" amdgpu_vm
 fact TASK_IN_TASK_INFO ' task;' "$vm" amdgpu_task_info
-# Where the VM of a PASID is found.
+# Where the VM of a PASID is found; since 7.3 in neither of these (pasid.c).
 fact PASID_IDR ' pasid_idr;' "$vm" amdgpu_vm_manager
+fact PASID_XARRAY 'struct xarray pasids;' "$vm" amdgpu_vm_manager
 
 # Of the kernel: ftrace hands out registers behind a type of their own, and asks for the guard
 # against recursion instead of being asked to leave it out.

@@ -36,6 +36,7 @@ static void store(struct xarray *owners, u32 pasid, void *owner)
 	xa_unlock_irqrestore(owners, flags);
 }
 
+#if SIM_HAS_PASID_XARRAY
 int sim_pasids_init(struct amdgpu_device *adev)
 {
 	xa_init_flags(&adev->vm_manager.pasids, XA_FLAGS_LOCK_IRQ);
@@ -46,4 +47,19 @@ void sim_map_pasid(struct amdgpu_device *adev, u32 pasid, struct amdgpu_fpriv *f
 {
 	store(&adev->vm_manager.pasids, pasid, &fpriv->vm);
 }
+#else
+/* one for all GPUs, of the files that the PASIDs were allocated for; static in amdgpu_ids.c */
+static struct xarray *pasids;
+
+int sim_pasids_init(struct amdgpu_device *adev)
+{
+	pasids = (void *)symbol_address("amdgpu_pasid_xa");
+	return pasids ? 0 : -ENOENT;
+}
+
+void sim_map_pasid(struct amdgpu_device *adev, u32 pasid, struct amdgpu_fpriv *fpriv)
+{
+	store(pasids, pasid, fpriv);
+}
+#endif
 #endif
