@@ -307,7 +307,12 @@ mod tests {
         let planned = plan(&driver(), &facts(), &PlanRequest::default());
         let row = planned.rows.iter().find(|row| row.row.id == ProbeId::EvictReturn).unwrap();
         assert_eq!(row.action, Action::Skip(Verdict::NotInKernel));
-        let candidates = ["kfd_process_evict_queues", "kfd_dqm_evict_pasid", "kfd_evict_process_device"];
+        let candidates = [
+            "kfd_process_evict_queues",
+            "kfd_process_vm_fault",
+            "kfd_dqm_evict_pasid",
+            "kfd_evict_process_device",
+        ];
         assert_eq!(row.symbols, candidates);
     }
 

@@ -30,7 +30,7 @@ const RESTORE_MQD: &[&str] =
 
 /// What evicts a process with a reason: on request, and after a fault.
 const PROCESS_EVICT: &[&str] = &["kfd_process_evict_queues"];
-const FAULT_EVICT: &[&str] = &["kfd_dqm_evict_pasid", "kfd_evict_process_device"];
+const FAULT_EVICT: &[&str] = &["kfd_process_vm_fault", "kfd_dqm_evict_pasid", "kfd_evict_process_device"];
 
 const EVICT: &[&str] = &["evict_process_queues_cpsch", "evict_process_queues_nocpsch"];
 const RESTORE: &[&str] = &["restore_process_queues_cpsch", "restore_process_queues_nocpsch"];
