@@ -87,6 +87,8 @@ macro_rules! kernel_fields {
             DQM_HW_EXCEPTION_WORK: Amdgpu ("device_queue_manager", "hw_exception_work");
             MINFO_CU_MASK_COUNT: Amdgpu ("mqd_update_info", "cu_mask.count");
             MINFO_CU_MASK_PTR: Amdgpu ("mqd_update_info", "cu_mask.ptr");
+            QUEUE_CU_MASK_COUNT: Amdgpu ("queue", "properties.cu_mask_count");
+            QUEUE_CU_MASK_PTR: Amdgpu ("queue", "properties.cu_mask");
             FAULT_PAGE_ADDR: Amdgpu ("kfd_vm_fault_info", "page_addr");
             FAULT_PROT_VALID: Amdgpu ("kfd_vm_fault_info", "prot_valid");
             FAULT_PROT_WRITE: Amdgpu ("kfd_vm_fault_info", "prot_write");

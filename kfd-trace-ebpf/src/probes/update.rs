@@ -6,7 +6,7 @@
 
 use crate::kernel::{self, read};
 use crate::probes::{mqd, queue};
-use crate::{counters, emit, losses, nested};
+use crate::{counters, emit, in_flight, losses, nested};
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use kfd_trace_common::counter::{ProbeId, Trouble};
@@ -14,8 +14,10 @@ use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::CU_MASK_LEN;
 use kfd_trace_common::nested::Update;
 use kfd_trace_common::record::QueueUpdate;
+use kfd_trace_common::rules;
 
-/// `int update_queue(struct device_queue_manager *dqm, struct queue *q, struct mqd_update_info *minfo)`
+/// `int update_queue(struct device_queue_manager *dqm, struct queue *q, struct mqd_update_info *minfo)`; on 5.10
+/// without the third.
 #[kprobe]
 pub(crate) fn queue_update(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::QueueUpdate;
@@ -49,7 +51,7 @@ fn record(update: &Update, result: i32) {
     emit::emit(RETURN, Kind::QueueUpdate, &entry, |record: &mut QueueUpdate| {
         record.gpu_id = queue::gpu_id(RETURN, update.queue);
         record.result = result;
-        record.cu_mask_bits = cu_mask(update.minfo, &mut record.cu_mask).unwrap_or(0);
+        record.cu_mask_bits = cu_mask(update, &mut record.cu_mask).unwrap_or(0);
         record.properties_len =
             queue::properties(update.queue, &mut record.properties).unwrap_or_else(|| {
                 losses::trouble(RETURN, Trouble::QueueUnreadable);
@@ -60,13 +62,26 @@ fn record(update: &Update, result: i32) {
 
 /// The mask that is set, and its bits; the driver takes whole words of 32.
 #[inline(always)]
-fn cu_mask(minfo: u64, out: &mut [u8; CU_MASK_LEN]) -> Option<u32> {
-    let bits = read::<u32>(minfo, &kernel::MINFO_CU_MASK_COUNT)?;
-    let words = read::<u64>(minfo, &kernel::MINFO_CU_MASK_PTR)?;
+fn cu_mask(update: &Update, out: &mut [u8; CU_MASK_LEN]) -> Option<u32> {
+    let Update { queue, minfo } = *update;
+    let (bits, words): (u32, u64) = if kernel::offset(&kernel::QUEUE_CU_MASK_PTR).is_some() {
+        if !sets_cu_mask() {
+            return None;
+        }
+        (read(queue, &kernel::QUEUE_CU_MASK_COUNT)?, read(queue, &kernel::QUEUE_CU_MASK_PTR)?)
+    } else {
+        (read(minfo, &kernel::MINFO_CU_MASK_COUNT)?, read(minfo, &kernel::MINFO_CU_MASK_PTR)?)
+    };
     if bits == 0 || words == 0 {
         return None;
     }
     let bits = bits.min(CU_MASK_LEN as u32 * 8);
     kernel::read_bytes(words, out.get_mut(..(bits / 8) as usize)?)?;
     Some(bits)
+}
+
+/// Whether the call under way is SET_CU_MASK. 5.10 keeps the mask with the queue: there each update has it.
+#[inline(always)]
+fn sets_cu_mask() -> bool {
+    rules::nr(in_flight::current_cmd()) == rules::SET_CU_MASK
 }
