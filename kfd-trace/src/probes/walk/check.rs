@@ -91,7 +91,7 @@ const MANAGER_IN_QPD: u64 = 8;
 const COUNT_BEFORE_EVICTED: u64 = 12;
 /// `struct kref ref` comes right before `release_work` in `struct kfd_process` of every driver.
 const COUNT_BEFORE_RELEASE: u64 = 8;
-/// Bytes of a `struct work_struct`, all zero until INIT_WORK (`kfd_process_ref_release`).
+/// Bytes of a `struct work_struct`.
 const WORK_BYTES: usize = 32;
 /// More references than anything holds.
 const MOST_REFERENCES: u32 = 1 << 20;
@@ -171,8 +171,7 @@ impl TypesCheck {
         }
         if let Some(at) = self.field("KFD_PROCESS_RELEASE_WORK") {
             let references = half(memory, (process + at).wrapping_sub(COUNT_BEFORE_RELEASE));
-            let mut work = [0xff; WORK_BYTES];
-            let unused = memory.read(process + at, &mut work) && work == [0; WORK_BYTES];
+            let unused = unused(memory, process + at);
             let counted = references.is_some_and(|count| (1..MOST_REFERENCES).contains(&count));
             holds(
                 unused && counted,
@@ -293,8 +292,11 @@ impl TypesCheck {
             if let (Some(offset), Some((function, expected))) =
                 (self.field("DQM_HW_EXCEPTION_WORK"), self.exception)
             {
-                let found = word(memory, dqm.wrapping_add(offset).wrapping_add(function));
-                holds(found == Some(expected), "device_queue_manager.hw_exception_work is other work")?;
+                let work = dqm.wrapping_add(offset);
+                // Without the hardware scheduler the driver does not initialize it.
+                let right =
+                    word(memory, work.wrapping_add(function)) == Some(expected) || unused(memory, work);
+                holds(right, "device_queue_manager.hw_exception_work is other work")?;
             }
         }
         let Some(qpd) = self.field("PDD_QPD").map(|offset| at.wrapping_add(offset)) else { return Ok(()) };
@@ -311,6 +313,12 @@ impl TypesCheck {
         }
         Ok(())
     }
+}
+
+/// Whether a `struct work_struct` is as before INIT_WORK, for example until `kfd_process_ref_release`: all zero.
+fn unused(memory: &mut impl KernelMemory, work: u64) -> bool {
+    let mut bytes = [0xff; WORK_BYTES];
+    memory.read(work, &mut bytes) && bytes == [0; WORK_BYTES]
 }
 
 struct SeenQueue {

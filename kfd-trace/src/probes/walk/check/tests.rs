@@ -130,7 +130,11 @@ fn memory(btf: &Btf) -> Words {
         driver.member(GPUS[index], gpu, "dqm", DQMS[index]);
         driver.member(DQMS[index], "device_queue_manager", "dev", GPUS[index]);
         if let Ok(work) = btf.offset_of("device_queue_manager", "hw_exception_work") {
-            driver.put(DQMS[index] + u64::from(work.offset) + 24, 8, HW_EXCEPTION);
+            let work = DQMS[index] + u64::from(work.offset);
+            // No pool; an empty list; what it runs.
+            for (offset, value) in [(0, 0xf_ffff_ffe0), (8, work + 8), (16, work + 8), (24, HW_EXCEPTION)] {
+                driver.put(work + offset, 8, value);
+            }
         }
         driver.member(PDDS[index], "kfd_process_device", "dev", GPUS[index]);
         driver.member(PDDS[index], "kfd_process_device", "process", PROCESS);
@@ -206,6 +210,24 @@ fn each_member_off_by_8_is_noticed() {
         }
         assert_eq!(passed, [""; 0], "{version}");
     }
+}
+
+#[test]
+fn without_the_hardware_scheduler_its_work_is_not_initialized() {
+    let (right, _) = table::off_by_8("6.7.0");
+    let btf = Btf::parse(right.clone(), None).unwrap();
+    let at = u64::from(btf.offset_of("device_queue_manager", "hw_exception_work").unwrap().offset);
+    let kernel = kernel(right);
+    let facts = Facts::gather(&kernel);
+    let checked = |value: u64| {
+        let mut memory = memory(&btf);
+        for dqm in DQMS {
+            memory.0.extend((0..32).step_by(8).map(|byte| (dqm + at + byte, value)));
+        }
+        TypesCheck::new(&kernel, &facts).unwrap().run(&mut memory, &listing())
+    };
+    assert!(checked(0).is_ok());
+    assert!(checked(TASK).unwrap_err().contains("hw_exception_work"));
 }
 
 #[test]
