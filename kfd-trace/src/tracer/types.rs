@@ -15,12 +15,16 @@ use crate::probes::walk::check::{Checked, Compared, ListedQueue, Listing, TypesC
 use crate::probes::walk::peek::Peek;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::thread::sleep;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 /// A structure may be freed during a comparison: only what is wrong this many times is.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// A comparison waits so long for sysfs, which may hang; then it is left to a later one.
+const LISTED: Duration = Duration::from_secs(2);
 
 /// A kernel whose types do not contradict its driver, as far as that could be compared.
 pub struct Known {
@@ -41,6 +45,38 @@ pub struct Trust {
     pub compared: Compared,
     /// `None`: the topology cannot be read whole.
     gpu_ids: Option<BTreeSet<u32>>,
+    lists: Lists,
+}
+
+/// Readings of sysfs, each in a thread of its own.
+#[derive(Debug, Default)]
+struct Lists {
+    /// One that took too long.
+    late: Option<Receiver<Option<Listing>>>,
+}
+
+impl Lists {
+    /// What sysfs lists now; `None` if it does not list processes, or hangs.
+    fn read(&mut self, sysfs: &Path) -> Option<Listing> {
+        if let Some(late) = self.late.take()
+            && matches!(late.try_recv(), Err(TryRecvError::Empty))
+        {
+            self.late = Some(late);
+            return None;
+        }
+        let (sender, listed) = mpsc::channel();
+        let sysfs = sysfs.to_owned();
+        let reads = move || sender.send(listing(&sysfs));
+        thread::Builder::new().name("listing".to_owned()).spawn(reads).ok()?;
+        match listed.recv_timeout(LISTED) {
+            Ok(listing) => listing,
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                self.late = Some(listed);
+                None
+            }
+        }
+    }
 }
 
 /// Reads the kernel, and compares types that are not its own with what the driver has now.
@@ -89,7 +125,8 @@ impl Trust {
         let check = TypesCheck::new(kernel, facts);
         let check = check.inspect_err(|why| log::info!("types are compared with records alone: {why}")).ok();
         let gpu_ids = gpu_ids(sysfs);
-        Trust { source: kernel.types.clone(), check, compared: Compared::default(), gpu_ids }
+        let (source, compared) = (kernel.types.clone(), Compared::default());
+        Trust { source, check, compared, gpu_ids, lists: Lists::default() }
     }
 
     /// The driver agreed with every structure once: then nothing more is compared.
@@ -109,12 +146,12 @@ impl Trust {
             if turn > 0 {
                 sleep(PAUSE);
             }
-            let before = listing(sysfs);
+            let before = self.lists.read(sysfs);
             // Without the listing of queues nothing can be compared with them, and all else can wait.
             let Some(before) = before else { return Ok(()) };
             checked = check.run(memory, &before);
             if checked.is_err()
-                && let Some(after) = listing(sysfs)
+                && let Some(after) = self.lists.read(sysfs)
             {
                 checked = check.run(memory, &Listing::common(before, after));
             }
@@ -216,6 +253,8 @@ mod tests {
     use super::*;
     use crate::model::incident::MqdOp;
     use crate::state::samples::{create, event, facts, seen};
+    use std::process::Command;
+    use std::time::Instant;
 
     fn by(task_tgid: u32, body: Body) -> Event {
         Event { task_tgid, ..event(1, 1, 700, body) }
@@ -255,6 +294,7 @@ mod tests {
             check: None,
             compared: Compared::default(),
             gpu_ids: Some(BTreeSet::from([facts(3).gpu_id.unwrap()])),
+            lists: Lists::default(),
         };
         let mut records = vec![Ok(by(700, seen(false))), Ok(by(700, create(3)))];
         assert_eq!(trust.contradicted(&records, sysfs.path()), None);
@@ -263,5 +303,28 @@ mod tests {
         assert_eq!(index, 2);
         assert!(why.contains("hws_hang of GPU 9"), "{why}");
         assert!(!trust.is_complete(), "records alone are never enough");
+    }
+
+    #[test]
+    fn a_sysfs_that_hangs_is_waited_for_once() {
+        let root = tempfile::tempdir().unwrap();
+        let queue = root.path().join("class/kfd/kfd/proc/700/queues/0");
+        std::fs::create_dir_all(&queue).unwrap();
+        let mut lists = Lists::default();
+        assert!(lists.read(root.path()).is_some_and(|listing| listing.processes.contains_key(&700)));
+        let fifo = queue.join("gpuid");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert_eq!(lists.read(root.path()), None);
+        let begin = Instant::now();
+        assert_eq!(lists.read(root.path()), None);
+        assert!(begin.elapsed() < LISTED, "it still hangs");
+        // What was read meanwhile is too old.
+        std::fs::write(&fifo, "7").unwrap();
+        std::fs::remove_file(&fifo).unwrap();
+        let again = || lists.read(root.path());
+        assert!(std::iter::repeat_with(again).take(100).any(|listing| {
+            sleep(PAUSE);
+            listing.is_some()
+        }));
     }
 }
