@@ -65,9 +65,9 @@ pub(crate) struct Args {
     /// Boot the driver of this folder in the place of Debian's amdgpu (docs/development.md): its stages with GPUs
     #[arg(long, value_name = "DIR")]
     driver: Option<PathBuf>,
-    /// Where the tracer has the driver's types from
-    #[arg(long, value_enum, default_value = "kernel", conflicts_with = "driver")]
-    types: Types,
+    /// Where the tracer has the driver's types from [default: kernel; file for stages with GPUs where the module has no BTF]
+    #[arg(long, value_enum, conflicts_with = "driver")]
+    types: Option<Types>,
     /// Only these stages (repeatable); with --shell or --demo its boot, up to that stage
     #[arg(long = "stage", value_name = "STAGE", value_parser = PossibleValuesParser::new(boots::stage_names()))]
     stages: Vec<String>,
@@ -123,8 +123,13 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
     }
     let bench = Bench::new()?.with_driver(driver);
     let with = |column: Column| {
-        let column = Column { types: args.types, ..column };
-        facts.map_or(column, |facts| column.with(facts))
+        let column = match args.types {
+            Some(types) => Column { types, ..column },
+            None if stages.iter().any(|stage| boots::WITH_GPUS.contains(stage)) => column.with_some_types(),
+            None => column,
+        };
+        // Its files of types are in its folder.
+        facts.map_or(column, |facts| column.with_some_types().with(facts))
     };
     if args.shell || args.demo {
         let one = with(args.kernel.one(bench.matrix())?);

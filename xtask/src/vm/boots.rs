@@ -315,18 +315,26 @@ mod tests {
 
     #[test]
     fn one_kernel_is_tested_with_a_types_file_and_all_others_by_request() {
-        let matrix = Matrix::find(&whole()).expect("a matrix");
+        let of = |index: &Listed| Matrix::find(index).expect("a matrix");
+        let matrix = of(&whole());
         let usual = |column: Column| {
             let all = names(&[column], column.series);
             all.into_iter().filter(|stage| is_wanted(column, stage, &[])).collect::<Vec<_>>()
         };
         let by_file = |column: &Column| column.types == Types::File;
+        let file_of = |matrix: &Matrix| {
+            let files: Vec<_> = matrix.tested().into_iter().filter(by_file).collect();
+            assert_eq!((files.len(), usual(files[0])), (1, vec!["sim", "life"]));
+            files[0].name()
+        };
+        let sourceless = of(&whole().without("linux-source-5.10"));
+        assert_eq!((file_of(&matrix), file_of(&sourceless)), ("5.10", "6.1"));
         let tested = matrix.tested();
-        let files: Vec<_> = tested.iter().copied().filter(by_file).collect();
-        assert_eq!((files.len(), files[0].name(), usual(files[0])), (1, "6.1", vec!["sim", "life"]));
         assert_eq!(tested.iter().filter(|column| !by_file(column)).count(), matrix.columns().len());
         let file = |series| Column { types: Types::File, ..matrix.column(series).expect("a column") };
         assert_eq!(usual(file(Series::V7_2)), ["sim", "life", "mi300", "cpx", "nohws"]);
+        let newest = tested.iter().copied().find(|column| column.series == Series::V7_3);
+        assert_eq!(newest.map(usual), Some(vec!["no_amdgpu", "no_gpu", "sim"]), "the rest by request");
     }
 
     #[test]

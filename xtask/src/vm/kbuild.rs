@@ -68,6 +68,9 @@ pub(crate) fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
         MOUNTED.map(PathBuf::from)
     } else {
         command = Command::new("make");
+        if !has_compiler(&tree(headers, &kernel.release))? {
+            command.arg("CC=gcc");
+        }
         [headers, driver, module].map(Path::to_owned)
     };
     let [seen_headers, seen_driver, seen_module] = seen;
@@ -109,6 +112,17 @@ pub(crate) fn driver_types(kernel: &Kernel, folders: &Folders<'_>) -> Result<Com
 /// The folder of a flavour's headers below the root of the unpacked packages.
 fn tree(headers: &Path, release: &str) -> PathBuf {
     headers.join("usr/src").join(format!("linux-headers-{release}"))
+}
+
+/// Whether this machine has the compiler that the headers name: Debian 12 no longer has the one of 5.10. Another
+/// gcc gives structures the same layout.
+fn has_compiler(tree: &Path) -> Result<bool> {
+    let path = tree.join(".kernelvariables");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let line = text.lines().find(|line| line.starts_with("CC ")).context("the headers name no compiler")?;
+    let named = line.rsplit([' ', ')']).next().unwrap_or(line);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Ok(std::env::split_paths(&path).any(|folder| folder.join(named).is_file()))
 }
 
 /// The flavour's package names its sibling from the root of the file system. `seen`: where the root of the

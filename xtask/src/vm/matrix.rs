@@ -48,6 +48,11 @@ impl Column {
         }
     }
 
+    /// The same with a types file, where the module has no BTF.
+    pub(crate) fn with_some_types(self) -> Self {
+        Self { types: if self.typed() { self.types } else { Types::File }, ..self }
+    }
+
     /// Whether there are types for the fields of the driver.
     pub(crate) fn typed(self) -> bool {
         self.types == Types::File || self.series.has_module_btf()
@@ -62,8 +67,13 @@ impl Column {
 /// The series on which everything is run, most wanted first: of those at hand with kfdsim.
 const MOST_WANTED: [Series; 5] = [Series::V6_12, Series::V7_2, Series::V6_1, Series::V7_3, Series::V5_10];
 
-/// The series that the test command runs with a types file, most wanted first.
-const BY_FILE: [Series; 4] = [Series::V6_1, Series::V7_2, Series::V6_12, Series::V7_3];
+/// The series that the test command runs with a types file, most wanted first. The first has no other types.
+const BY_FILE: [Series; 5] = [Series::V5_10, Series::V6_1, Series::V7_2, Series::V6_12, Series::V7_3];
+
+/// The stages that the test command runs of a series whose driver is much like that of another.
+fn usual(series: Series) -> Option<&'static [&'static str]> {
+    (series == Series::V7_3).then_some(&["no_amdgpu", "no_gpu", "sim"])
+}
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matrix {
@@ -90,7 +100,7 @@ impl Matrix {
                 series,
                 driver: series,
                 built,
-                simulated: built && series.has_kfdsim(),
+                simulated: built,
                 nodes: series.has_nodes(),
                 all: false,
                 types: Types::Kernel,
@@ -112,15 +122,18 @@ impl Matrix {
     /// What the test command runs: each kernel as it is, and one with a types file in the place of the module's
     /// BTF. `cargo xtask vm --types file` runs that on the others.
     pub(crate) fn tested(&self) -> Vec<Column> {
-        let by_file = BY_FILE.iter().copied().find(|series| self.has_whole(*series));
-        let by_file = by_file.and_then(|series| self.of(series));
+        let by_file = BY_FILE.iter().filter_map(|series| self.of(*series)).find(|column| column.simulated);
         let by_file = by_file.map(|column| Column {
             types: Types::File,
             only: Some(&["sim", "life"]),
             all: false,
             ..column
         });
-        by_file.into_iter().chain(self.columns.iter().copied()).collect()
+        let usual = |column: &Column| Column {
+            only: if column.all { None } else { usual(column.series) },
+            ..*column
+        };
+        by_file.into_iter().chain(self.columns.iter().map(usual)).collect()
     }
 
     /// One line per series that is not proven or not whole.
@@ -144,10 +157,10 @@ impl Matrix {
         self.of(series).with_context(|| self.why(series))
     }
 
-    /// The same, with kfdsim's GPUs.
+    /// The same, with kfdsim's GPUs and types of the driver.
     pub(crate) fn simulated(&self, series: Series) -> Result<Column> {
         match self.column(series)? {
-            column if column.simulated => Ok(column),
+            column if column.simulated => Ok(column.with_some_types()),
             _ => bail!("{}", self.why(series)),
         }
     }
@@ -195,7 +208,7 @@ pub(crate) mod tests {
         let matrix = Matrix::find(&whole())?;
         assert_eq!(names(&matrix), Series::ALL.map(Series::name));
         assert_eq!((matrix.main()?.name(), matrix.left_out.len()), ("6.12", 0));
-        assert!(matrix.columns().iter().all(|column| column.simulated == column.series.has_kfdsim()));
+        assert!(matrix.columns().iter().all(|column| column.simulated));
         Ok(())
     }
 
@@ -222,6 +235,8 @@ pub(crate) mod tests {
             )
         );
         assert_eq!(matrix.main()?.name(), "7.2", "what is run once moves to the next one");
+        let types = |series| matrix.simulated(series).map(|column| column.types).ok();
+        assert_eq!((types(Series::V5_10), types(Series::V6_1)), (Some(Types::File), Some(Types::Kernel)));
         Ok(())
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn series(name: &str) -> Result<Series, String> {
-    let known = Series::ALL.into_iter().filter(|series| series.has_kfdsim());
+    let known = Series::ALL.into_iter();
     known.clone().find(|series| series.name() == name).ok_or_else(|| {
         let names: Vec<_> = known.map(Series::name).collect();
         format!("one of {}", names.join(", "))

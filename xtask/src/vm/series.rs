@@ -28,11 +28,6 @@ impl Series {
         }
     }
 
-    /// Whether kfdsim is written for it.
-    pub(crate) fn has_kfdsim(self) -> bool {
-        matches!(self, Self::V6_1 | Self::V6_12 | Self::V7_2)
-    }
-
     /// Whether its driver has KFD nodes and supports GC 9.4.3.
     pub(crate) fn has_nodes(self) -> bool {
         matches!(self, Self::V6_12 | Self::V7_2 | Self::V7_3)
