@@ -1,16 +1,23 @@
 //! Parts and ends of evictions, independent of the driver functions that do them.
 
 use super::events::{self, gpu_id, of};
+use super::functions::driver_has;
 use super::wait::SOON;
 use super::workload::{Workload, kfdsim};
 use super::{JsonLines, Steered};
 use anyhow::Result;
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// An AQL and an SDMA queue on each of the two GPUs.
 pub const ON_BOTH: [&str; 4] = ["create aql", "create sdma", "create aql gpu=1", "create sdma gpu=1"];
+
+/// The reason of an eviction that is not a fault, as events have it: `null` where `kfd_process_evict_queues` is not
+/// passed one. Drivers that report it in SMI events are.
+pub fn trigger(name: &str) -> Value {
+    if driver_has("kfd_smi_event_queue_eviction") { json!(name) } else { Value::Null }
+}
 
 /// The GPUs of some events, each of them once.
 ///

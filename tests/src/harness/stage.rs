@@ -81,6 +81,12 @@ impl VmKernel {
         !self.driver_is_from("6.12")
     }
 
+    /// A CREATE_QUEUE whose preemption times out fails: create_queue_cpsch of 5.10 drops the error, and the queue
+    /// is there.
+    pub fn fails_to_create_in_a_hang(&self) -> bool {
+        self.driver_is_from("5.11")
+    }
+
     /// Queues are freed by the exiting task, not by a worker after it.
     pub fn frees_in_exiting_task(&self) -> bool {
         self.driver_is_from("7.2") || !self.driver_is_from("5.11")

@@ -21,8 +21,8 @@ fn listed(pid: u32) -> Result<BTreeSet<u64>> {
     rows.map(|row| row["queue_id"].as_u64().context("a queue id")).collect()
 }
 
-/// A debugged process keeps its queues: destroy_queue_cpsch refuses with EBUSY. 6.1 has by then removed the
-/// queue from sysfs (pqm_destroy_queue), later drivers have not.
+/// A debugged process keeps its queues: destroy_queue_cpsch refuses with EBUSY. Up to 6.1 the driver has by
+/// then removed the queue from sysfs (pqm_destroy_queue), later ones have not.
 #[test]
 fn a_refused_destroy_leaves_the_queue_alive() -> Result<()> {
     let del_comes_first = VmKernel::from_env()?.before_6_12();
@@ -128,7 +128,7 @@ fn a_destroy_that_times_out_ends_the_queue() -> Result<()> {
 }
 
 /// The driver changes the queue first and reports its end last (destroy_queue_cpsch); in between it may wait
-/// for seconds. 6.1 instead reports the end first and leaves the queue active meanwhile.
+/// for seconds. Up to 6.1 it instead reports the end first and leaves the queue active meanwhile.
 #[test]
 fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
     if VmKernel::from_env()?.before_6_12() {

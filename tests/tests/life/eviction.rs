@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, mono_ns, of};
-use kfd_trace_tests::harness::evictions::{ON_BOTH, death_while_evicted, gpus, own_gpus, spared};
+use kfd_trace_tests::harness::evictions::{ON_BOTH, death_while_evicted, gpus, own_gpus, spared, trigger};
 use kfd_trace_tests::harness::setting::{EACH_VM, Setting};
 use kfd_trace_tests::harness::tracer::NO_MQD;
 use kfd_trace_tests::harness::workload::kfdsim;
@@ -35,7 +35,7 @@ fn one_of_two_processes_is_quiesced_and_resumed_on_both_gpus() -> Result<()> {
     assert_eq!(own_gpus(&workload).len(), 2);
     assert_eq!((gpus(&evicts), gpus(&restores)), (own_gpus(&workload), own_gpus(&workload)));
     for evict in &evicts {
-        assert_eq!(evict["trigger"], "userptr", "{evict}");
+        assert_eq!(evict["trigger"], trigger("userptr"), "{evict}");
         let restore =
             restores.iter().find(|line| line["gpu_id"] == evict["gpu_id"]).context("its restore")?;
         assert!(mono_ns(restore) > mono_ns(evict), "{evict} {restore}");
@@ -87,7 +87,7 @@ fn a_ttm_eviction_is_the_owners_though_a_kworker_does_it() -> Result<()> {
     let evicts = of(&lines, "evict", pid);
     assert_eq!((gpus(&evicts), gpus(&restores)), (own_gpus(&workload), own_gpus(&workload)));
     for evict in &evicts {
-        assert_eq!(evict["trigger"], "ttm", "{evict}");
+        assert_eq!(evict["trigger"], trigger("ttm"), "{evict}");
         let restore =
             restores.iter().find(|line| line["gpu_id"] == evict["gpu_id"]).context("its restore")?;
         // PROCESS_RESTORE_TIME_MS (kfd_priv.h) is 100 or 50; on a busy machine it takes longer
@@ -125,7 +125,7 @@ fn a_queue_made_while_its_process_is_evicted_says_so() -> Result<()> {
     stream.end()
 }
 
-/// 6.1's restore reads through a null pointer there.
+/// Up to 6.1 the driver's restore reads through a null pointer there.
 #[test]
 fn a_gpu_without_a_vm_is_not_evicted() -> Result<()> {
     if VmKernel::from_env()?.before_6_12() {

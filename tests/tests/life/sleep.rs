@@ -2,7 +2,7 @@
 //! table (as `kfd-trace ps` reads it) and sysfs.
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::evictions::ON_BOTH;
+use kfd_trace_tests::harness::evictions::{ON_BOTH, trigger};
 use kfd_trace_tests::harness::sleep::Asleep;
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
@@ -84,7 +84,7 @@ fn sleep_and_a_reset_leave_the_state_as_the_driver_has_it() -> Result<()> {
     agreed(&daemon, "while one still sleeps", 6)?;
     second.wake()?;
     assert_eq!(agreed(&daemon, "after the sleep", 0)?, before);
-    let slept = json!([false, 1, "suspend"]);
+    let slept = json!([false, 1, trigger("suspend")]);
     let awake = pids.map(|pid| json!([pid, "kfd-workload", false, 1, [slept, slept]]));
     assert_eq!(processes(&daemon)?, awake);
     assert_eq!(gpus(&daemon)?, resets, "it was no reset");

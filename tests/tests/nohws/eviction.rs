@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, of};
-use kfd_trace_tests::harness::evictions::{ON_BOTH, death_while_evicted, gpus, own_gpus, spared};
+use kfd_trace_tests::harness::evictions::{ON_BOTH, death_while_evicted, gpus, own_gpus, spared, trigger};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::kfdsim;
@@ -82,7 +82,7 @@ fn one_of_two_processes_is_quiesced_and_resumed_on_both_gpus() -> Result<()> {
         assert_eq!(event["errno"], Value::Null, "{event}");
         assert_eq!(event["task_pid"], std::process::id(), "this test wrote to the control: {event}");
     }
-    assert!(evicts.iter().all(|evict| evict["trigger"] == "userptr"), "{evicts:?}");
+    assert!(evicts.iter().all(|evict| evict["trigger"] == trigger("userptr")), "{evicts:?}");
     assert!(restores.iter().all(|line| line["evicted_ns"].as_u64() > Some(0)), "{restores:?}");
     spared(&lines, other.pid());
     wait_reported(&daemon, other.pid(), false, 0)?;
@@ -123,7 +123,7 @@ fn a_ttm_eviction_is_restored_by_the_driver() -> Result<()> {
     let restores = events::wait(&stream, "restore", pid, 2)?;
     let evicts = of(&stream.lines(), "evict", pid);
     assert_eq!((gpus(&evicts), gpus(&restores)), (own_gpus(&workload), own_gpus(&workload)));
-    assert!(evicts.iter().all(|evict| evict["trigger"] == "ttm"), "{evicts:?}");
+    assert!(evicts.iter().all(|evict| evict["trigger"] == trigger("ttm")), "{evicts:?}");
     assert_eq!(called(&calls)?, [2, 2, 0, 0]);
     wait_reported(&daemon, pid, false, 1)?;
     drop(workload);
