@@ -8,6 +8,8 @@
 use super::uapi::QueueType;
 use anyhow::{Context, Result, ensure};
 use nix::sys::mman::munmap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -197,18 +199,20 @@ fn mapping(maps: &str, name: &str) -> Option<u64> {
 }
 
 /// A page of this process that the kernel does not let any task read through `/proc/PID/mem`: it has page
-/// frames, but no pages (VM_PFNMAP), and no access method of its own (arch/x86/entry/vdso/vma.c, lib/vdso).
+/// frames, but no pages (VM_PFNMAP), and no access method of its own (arch/x86/entry/vdso/vma.c, lib/vdso). Since
+/// 7.3 `[vvar]` has pages.
 pub fn unreadable_page() -> Result<u64> {
     let maps = std::fs::read_to_string("/proc/self/maps").context("read /proc/self/maps")?;
-    mapping(&maps, "[vvar]").context("this process has no [vvar]")
+    let memory = File::open("/proc/self/mem").context("open /proc/self/mem")?;
+    let found = ["[vvar]", "[vvar_vclock]"].iter().filter_map(|name| mapping(&maps, name));
+    let mut refused = found.filter(|page| memory.read_at(&mut [0; 8], *page).is_err());
+    refused.next().context("this process can read all of its pages")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kfd::{Gpu, QueueMemory};
-    use std::fs::File;
-    use std::os::unix::fs::FileExt;
 
     const GPU: Gpu = Gpu { gpu_id: 7, ctl_stack_size: None, cwsr_size: None, num_xcc: 1 };
 
