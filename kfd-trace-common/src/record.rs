@@ -201,7 +201,8 @@ pub struct MqdWrite {
 /// The reason for an eviction; in [`Eviction::trigger`]. Below [`trigger::FAULT`]: the driver's own numbers
 /// (`enum KFD_QUEUE_EVICTION_TRIGGERS`, include/uapi/linux/kfd_ioctl.h).
 pub mod trigger {
-    /// By `kfd_process_vm_fault`, `kfd_dqm_evict_pasid` or `kfd_evict_process_device`: after a VM fault or a poisoned memory access.
+    /// By `kfd_process_vm_fault`, `kfd_dqm_evict_pasid` or `kfd_evict_process_device`: after a VM fault or a
+    /// poisoned memory access.
     pub const FAULT: u32 = 0x100;
     /// By `kfd_process_evict_queues`, of a driver where its trigger is not known to be.
     pub const NOT_READ: u32 = 0x101;

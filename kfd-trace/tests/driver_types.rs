@@ -42,8 +42,8 @@ fn facts(name: &str, roots: &Roots) -> (Facts, TypesSource) {
     (Facts::gather(&kernel), kernel.types)
 }
 
-/// Shows what differs, not all that there is. A module's BTF leaves out the arguments of ioctls that no function of
-/// it takes by their type.
+/// Shows what differs, not all that there is. A module's BTF leaves out the arguments of ioctls that no
+/// function of it takes by their type.
 fn same(found: &Facts, expected: &Facts, name: &str) {
     let mut found = found.clone();
     assert!(found.ioctl_sizes.len() >= expected.ioctl_sizes.len(), "{name}");

@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Boot the driver of this folder in the place of Debian's amdgpu (docs/development.md): its stages with GPUs
     #[arg(long, value_name = "DIR")]
     driver: Option<PathBuf>,
-    /// Where the tracer has the driver's types from [default: kernel; file for stages with GPUs where the module has no BTF]
+    /// Where the tracer has the driver's types from [default: kernel, but file for GPUs on a module without BTF]
     #[arg(long, value_enum, conflicts_with = "driver")]
     types: Option<Types>,
     /// Only these stages (repeatable); with --shell or --demo its boot, up to that stage

@@ -1,7 +1,7 @@
 //! Evictions and restores. Traces: `evict_process_queues_*` and `restore_process_queues_*` (entry and
 //! return), and their callers with a reason: `kfd_process_evict_queues`, and `kfd_process_vm_fault`,
-//! `kfd_dqm_evict_pasid` or `kfd_evict_process_device`. Out: a record for each real transition of a process on a GPU, and for each
-//! `kfd_process_evict_queues` that fails.
+//! `kfd_dqm_evict_pasid` or `kfd_evict_process_device`. Out: a record for each real transition of a process on
+//! a GPU, and for each `kfd_process_evict_queues` that fails.
 //!
 //! Evictions are counted (`qpd->evicted`), so only a change from or to 0 does anything: it is read at both
 //! ends, and once more after the record. Calls for one process come from several threads at once, and the
@@ -49,8 +49,8 @@ pub(crate) fn evict_process(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// `int kfd_dqm_evict_pasid(dqm, u32 pasid)`, on 5.10 `kfd_process_vm_fault` with the same, on 7.2 `int kfd_evict_process_device(struct kfd_process_device
-/// *pdd)`: after a fault.
+/// `int kfd_dqm_evict_pasid(dqm, u32 pasid)`, on 5.10 `kfd_process_vm_fault` with the same, on 7.2
+/// `int kfd_evict_process_device(struct kfd_process_device *pdd)`: after a fault.
 #[kprobe]
 pub(crate) fn evict_fault(_ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::EvictFault);

@@ -1,6 +1,7 @@
-//! Trust in the driver's types. Those of the kernel itself are believed. Those of a file or of the shipped table are
-//! compared with the running driver: with the processes that exist, with the first that come, and with each record
-//! before it is used. Once they contradict each other, the next source is taken, and in the end none.
+//! Trust in the driver's types. Those of the kernel itself are believed. Those of a file or of the shipped
+//! table are compared with the running driver: with the processes that exist, with the first that come, and
+//! with each record before it is used. Once they contradict each other, the next source is taken, and in the
+//! end none.
 
 use crate::attribute::driver_sysfs::{Costly, KfdSysfs};
 use crate::attribute::gpu::Topology;

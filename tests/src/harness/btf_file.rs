@@ -129,8 +129,8 @@ impl BtfFile {
         if SAME.contains(&found.kind) { self.resolved(found.size_or_type) } else { Some(found) }
     }
 
-    /// Place in the file of a member's offset, which is in bits. `path`: `pqm.queues`. `None`: this driver has no such
-    /// member, or the kernel's types have it.
+    /// Place in the file of a member's offset, which is in bits. `path`: `pqm.queues`. `None`: this driver has
+    /// no such member, or the kernel's types have it.
     fn place(&self, inside: &Type, path: &str) -> Option<usize> {
         let (own, rest) = path.split_once('.').unwrap_or((path, ""));
         for index in 0..inside.vlen as usize {

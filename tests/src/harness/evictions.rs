@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 /// An AQL and an SDMA queue on each of the two GPUs.
 pub const ON_BOTH: [&str; 4] = ["create aql", "create sdma", "create aql gpu=1", "create sdma gpu=1"];
 
-/// The reason of an eviction that is not a fault, as events have it: `null` where `kfd_process_evict_queues` is not
-/// passed one. Drivers that report it in SMI events are.
+/// The reason of an eviction that is not a fault, as events have it: `null` where `kfd_process_evict_queues` is
+/// not passed one. Drivers that report it in SMI events are.
 pub fn trigger(name: &str) -> Value {
     if driver_has("kfd_smi_event_queue_eviction") { json!(name) } else { Value::Null }
 }

@@ -56,8 +56,8 @@ fn rows(ps: &Value, pid: u32) -> Result<Rows> {
 /// Fields that differ between two listings of the same queues, or belong to how they were found.
 const OTHERS: [&str; 4] = ["sources", "age_ns", "process_age_ns", "activity"];
 
-/// Fields of `shown` with another value than in `truth`; what is not known is no other value. sysfs does not show the
-/// format of packets.
+/// Fields of `shown` with another value than in `truth`; what is not known is no other value. sysfs does not
+/// show the format of packets.
 fn wrong(shown: &Rows, truth: &Rows) -> Vec<String> {
     let mut wrong = Vec::new();
     for (id, row) in shown {

@@ -89,8 +89,9 @@ pub(crate) fn headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// The driver's private headers and Makefiles: `drivers/gpu/drm/**/*.h` and `.../amd/**/Makefile` of Debian's source package, below the root of the
-/// kernel's sources. Without the lists of registers, nine tenths of them all, which kfdsim does not include.
+/// The driver's private headers and Makefiles: `drivers/gpu/drm/**/*.h` and `.../amd/**/Makefile` of Debian's
+/// source package, below the root of the kernel's sources. Without the lists of registers, nine tenths of them
+/// all, which kfdsim does not include.
 pub(crate) fn driver_headers(apt: &Apt, kernel: &Kernel) -> Result<PathBuf> {
     let (series, version) = (kernel.series(), &kernel.version);
     let tree = paths::cache().join("source").join(version);

@@ -1,5 +1,5 @@
-//! What a boot's initramfs holds beside Debian's programs: the tracer, tests, modules, files of types. In: a boot and
-//! its stages. Out: entries of the archive, and the stages for the init's job.
+//! What a boot's initramfs holds beside Debian's programs: the tracer, tests, modules, files of types. In: a
+//! boot and its stages. Out: entries of the archive, and the stages for the init's job.
 
 use super::{Bench, Mode, Task};
 use crate::vm::boots::{Module, Root, Stage};
