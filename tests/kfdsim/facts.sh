@@ -50,10 +50,14 @@ fact RESET_CONTEXT 'kgd2kfd_pre_reset\([^)]*reset_context' "$amdkfd"
 fact RESET_DOMAIN ' reset_domain;| \*reset_domain;' "$amdgpu"
 # The flag of suspend and resume; before, it said whether the runtime's power management asks.
 fact SUSPEND_PROC 'kgd2kfd_suspend\([^)]*suspend_proc' "$amdkfd"
+# AMD's own driver: whether to suspend in spite of an error, and to wait for the restore.
+fact SUSPEND_FORCE 'kgd2kfd_suspend\([^)]*force' "$amdkfd"
+fact RESUME_SYNC 'kgd2kfd_resume\([^)]*sync' "$amdkfd"
 fact EVICT_TRIGGER 'kgd2kfd_quiesce_mm\([^)]*trigger' "$amdkfd"
 fact FENCE_OF_SVM 'amdgpu_amdkfd_fence_create\([^)]*svm_bo' "$amdkfd"
 
 fact KERNEL_MEM 'amdgpu_amdkfd_alloc_kernel_mem\(' "$amdkfd"
+fact GTT_USWC 'amdgpu_amdkfd_alloc_gtt_mem\([^)]*is_uswc_mode' "$amdkfd"
 fact FREE_BY_ADDRESS 'amdgpu_amdkfd_free_(gtt|kernel)_mem\([^)]*void \*\*' "$amdkfd"
 fact CRIU 'amdgpu_amdkfd_criu_resume\(' "$amdkfd"
 fact DOORBELL_BOS 'amdgpu_doorbell_index_on_bar\(' "$driver/amdgpu/amdgpu_doorbell.h"

@@ -20,8 +20,7 @@ u64 sim_gpu_address(size_t size)
 	return atomic64_fetch_add(ALIGN(size, SZ_64K), &next_gpu_address);
 }
 
-static int alloc_gtt(struct amdgpu_device *adev, size_t size, void **mem, uint64_t *gpu,
-		     void **cpu, bool mqd_gfx9)
+static int make_gtt(size_t size, void **mem, uint64_t *gpu, void **cpu)
 {
 	struct fake_gtt *g = kzalloc(sizeof(*g), GFP_KERNEL);
 
@@ -80,7 +79,17 @@ static int add_gws_to_process(void *info, void *gws, struct kgd_mem **mem)
 static int alloc_kernel_mem(struct amdgpu_device *adev, size_t size, u32 domain, void **mem,
 			    uint64_t *gpu, void **cpu, bool mqd_gfx9)
 {
-	return alloc_gtt(adev, size, mem, gpu, cpu, mqd_gfx9);
+	return make_gtt(size, mem, gpu, cpu);
+}
+#else
+static int alloc_gtt(struct amdgpu_device *adev, size_t size, void **mem, uint64_t *gpu,
+#if SIM_HAS_GTT_USWC
+		     void **cpu, bool mqd_gfx9, bool uncached)
+#else
+		     void **cpu, bool mqd_gfx9)
+#endif
+{
+	return make_gtt(size, mem, gpu, cpu);
 }
 #endif
 

@@ -8,7 +8,8 @@
 #include "kfdsim.h"
 #include "symbols.h"
 
-#if SIM_HAS_PASID_IDR
+/* a driver with both chooses by the kernel: those here have xarrays */
+#if SIM_HAS_PASID_IDR && !SIM_HAS_PASID_XARRAY
 int sim_pasids_init(struct amdgpu_device *adev)
 {
 	idr_init(&adev->vm_manager.pasid_idr);

@@ -141,12 +141,20 @@ int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev)
 /* the flag was run_pm before it became suspend_proc and resume_proc */
 void real_suspend(struct kfd_dev *kfd)
 {
+#if SIM_HAS_SUSPEND_FORCE
+	real.suspend(kfd, SIM_HAS_SUSPEND_PROC, true);
+#else
 	real.suspend(kfd, SIM_HAS_SUSPEND_PROC);
+#endif
 }
 
 int real_resume(struct kfd_dev *kfd)
 {
+#if SIM_HAS_RESUME_SYNC
+	return real.resume(kfd, SIM_HAS_SUSPEND_PROC, false);
+#else
 	return real.resume(kfd, SIM_HAS_SUSPEND_PROC);
+#endif
 }
 
 int real_quiesce(struct mm_struct *mm)
