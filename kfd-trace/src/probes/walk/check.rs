@@ -193,13 +193,14 @@ impl TypesCheck {
         let devices = self.devices(memory, process);
         for device in &devices {
             let here = queues.iter().filter(|queue| queue.device == device.gpu).count();
-            self.device(memory, device, manager, u32::try_from(here).unwrap_or(u32::MAX), listing)?;
+            let whole =
+                self.device(memory, device, manager, u32::try_from(here).unwrap_or(u32::MAX), listing)?;
+            compared.devices += u32::from(whole);
         }
         let gpus: BTreeSet<u64> = devices.iter().map(|device| device.gpu).collect();
         // Of a list (5.10) only the ends are found.
         let known = |queue: &SeenQueue| gpus.contains(&queue.device) || self.device_list && !gpus.is_empty();
         holds(queues.iter().all(known), "a queue's GPU has no kfd_process_device of its process")?;
-        compared.devices += u32::try_from(devices.len()).unwrap_or(u32::MAX);
         Ok(())
     }
 
@@ -269,6 +270,7 @@ impl TypesCheck {
         devices.collect()
     }
 
+    /// Whether all of it was compared.
     fn device(
         &self,
         memory: &mut impl KernelMemory,
@@ -276,7 +278,7 @@ impl TypesCheck {
         manager: u64,
         queues: u32,
         listing: &Listing,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let SeenDevice { at, gpu } = *device;
         let gpu_id = half(memory, gpu.wrapping_add(self.walk.device_id));
         let known = gpu_id.is_some_and(|gpu_id| listing.has_gpu(gpu_id));
@@ -299,11 +301,13 @@ impl TypesCheck {
                 holds(right, "device_queue_manager.hw_exception_work is other work")?;
             }
         }
-        let Some(qpd) = self.field("PDD_QPD").map(|offset| at.wrapping_add(offset)) else { return Ok(()) };
+        let Some(qpd) = self.field("PDD_QPD").map(|offset| at.wrapping_add(offset)) else { return Ok(true) };
         let managers = (word(memory, qpd), word(memory, qpd.wrapping_add(MANAGER_IN_QPD)));
         let expected = managers.1 == Some(manager) && (dqm.is_none() || managers.0 == dqm);
         holds(expected, "kfd_process_device.qpd has other queue managers")?;
-        if let Some(offset) = self.field("QPD_EVICTED") {
+        // The scheduler counts a queue before the process has it, or after, and waits for the hardware in between.
+        let at_work = self.walk.is_at_work(memory, gpu);
+        if let Some(offset) = self.field("QPD_EVICTED").filter(|_| !at_work) {
             let count = half(memory, qpd.wrapping_add(offset).wrapping_sub(COUNT_BEFORE_EVICTED));
             holds(count == Some(queues), "qcm_process_device.evicted is not behind the number of queues")?;
         }
@@ -311,7 +315,7 @@ impl TypesCheck {
             let private = word(memory, at.wrapping_add(offset));
             holds(private.is_some_and(|at| at > u64::MAX / 2), "kfd_process_device.drm_priv is no address")?;
         }
-        Ok(())
+        Ok(!at_work)
     }
 }
 

@@ -231,6 +231,23 @@ fn without_the_hardware_scheduler_its_work_is_not_initialized() {
 }
 
 #[test]
+fn a_scheduler_at_work_may_count_otherwise() {
+    let (right, _) = table::off_by_8("6.12.12");
+    let btf = Btf::parse(right.clone(), None).unwrap();
+    let kernel = kernel(right);
+    let facts = Facts::gather(&kernel);
+    let checked = |owner: u64| {
+        let mut driver = Driver { btf: &btf, words: memory(&btf) };
+        let qpd = u64::from(btf.offset_of("kfd_process_device", "qpd").unwrap().offset);
+        driver.put(PDDS[0] + qpd + 48, 4, 0);
+        driver.member(DQMS[0], "device_queue_manager", "lock_hidden.owner", owner);
+        TypesCheck::new(&kernel, &facts).unwrap().run(&mut driver.words, &listing())
+    };
+    assert!(checked(0).unwrap_err().contains("qcm_process_device.evicted"));
+    assert_eq!(checked(TASK), Ok(Compared { processes: 1, devices: 1, queues: 2 }), "the other GPU's");
+}
+
+#[test]
 fn the_types_of_another_driver_are_noticed() {
     for (right, taken) in [("6.0.5", "6.7.0"), ("6.7.0", "6.12.12"), ("6.12.12", "6.0.5")] {
         let [right, taken] = [right, taken].map(|version| table::off_by_8(version).0);
