@@ -1,6 +1,7 @@
 //! The counts of a workload and of the tracer, in the same terms: ioctl name, errno name, number.
 
 use super::exposition::Metrics;
+use super::functions::driver_has;
 use super::workload::Count;
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -22,10 +23,16 @@ pub fn ioctl_name(nr: u64) -> String {
         0x14 => "GET_PROCESS_APERTURES_NEW",
         0x1a => "SET_CU_MASK",
         0x22 => "CRIU_OP",
-        // Also 0x82, which has a name in ROCm's own driver only.
+        // DBG_TRAP of ROCm's own driver
+        0x82 if has_old_debugger() => "DBG_TRAP_DEPRECATED",
         _ => return format!("{nr:#04x}"),
     };
     known.to_owned()
+}
+
+/// Whether the driver has ROCm's own interface of the debugger, at 0x82.
+pub fn has_old_debugger() -> bool {
+    ["kfd_ioctl_dbg_set_debug_trap", "kfd_ioctl_dbg_set_debug_trap_deprecated"].into_iter().any(driver_has)
 }
 
 /// Calls by ioctl.

@@ -5,13 +5,13 @@ use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, of};
 use kfd_trace_tests::harness::tracer::{FEW, run_json};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, Steered, Stream, VmKernel, sysfs, until};
+use kfd_trace_tests::harness::{Daemon, Steered, Stream, driver_has, sysfs, until};
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// Whether this kernel's driver has CREATE_PROCESS.
-fn has_contexts() -> Result<bool> {
-    Ok(VmKernel::from_env()?.driver_is_from("7.2"))
+fn has_contexts() -> bool {
+    driver_has("kfd_ioctl_create_process")
 }
 
 /// Two queues with id 0: one of the first context and one of a second context, which is then in use.
@@ -21,10 +21,10 @@ fn twofold() -> Result<Steered> {
 
 #[test]
 fn each_context_has_a_queue_of_its_own() -> Result<()> {
-    if !has_contexts()? {
+    if !has_contexts() {
         let mut workload = Steered::start()?;
         let reply = workload.act("context")?;
-        assert_eq!(reply["errno"], "ENOTTY", "no such command before 7.2: {reply}");
+        assert!(!reply["errno"].is_null(), "no such command before 7.2: {reply}");
         return Ok(());
     }
     let stream = Stream::shared()?;
@@ -61,7 +61,7 @@ fn each_context_has_a_queue_of_its_own() -> Result<()> {
 
 #[test]
 fn standing_contexts_are_distinguished_and_agree_with_sysfs() -> Result<()> {
-    if !has_contexts()? {
+    if !has_contexts() {
         return Ok(());
     }
     let mut workload = twofold()?;

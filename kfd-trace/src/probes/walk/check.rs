@@ -305,7 +305,7 @@ impl TypesCheck {
         let managers = (word(memory, qpd), word(memory, qpd.wrapping_add(MANAGER_IN_QPD)));
         let expected = managers.1 == Some(manager) && (dqm.is_none() || managers.0 == dqm);
         holds(expected, "kfd_process_device.qpd has other queue managers")?;
-        // The scheduler counts a queue before the process has it, or after, and waits for the hardware in between.
+        // The scheduler counts a queue before the process has it, or after, and waits for the hardware between.
         let at_work = self.walk.is_at_work(memory, gpu);
         if let Some(offset) = self.field("QPD_EVICTED").filter(|_| !at_work) {
             let count = half(memory, qpd.wrapping_add(offset).wrapping_sub(COUNT_BEFORE_EVICTED));
