@@ -1,6 +1,7 @@
 //! `cargo xtask scenario`: random lives of KFD processes against a ledger, many seeds in one boot.
 
 use crate::vm;
+use crate::vm::matrix::{Column, Types};
 use crate::vm::series::Series;
 use crate::vm::testbed::Bench;
 use anyhow::Result;
@@ -15,6 +16,9 @@ pub(crate) struct Args {
     /// Kernel series to boot: one with kfdsim
     #[arg(long, value_parser = series, default_value = "6.12")]
     kernel: Series,
+    /// Where the tracer has the driver's types from [default: kernel, but file where the module has no BTF]
+    #[arg(long, value_enum)]
+    types: Option<Types>,
     /// Scenarios to play, one after the other
     #[arg(long, default_value_t = 10)]
     seeds: u32,
@@ -52,6 +56,7 @@ pub(crate) fn scenario(args: &Args) -> Result<bool> {
     let limit = PER_SEED * args.seeds + PER_OPERATION * args.seeds * args.operations + vm::LIMIT;
     let bench = Bench::new()?;
     let column = bench.matrix().simulated(args.kernel)?;
+    let column = args.types.map_or(column, |types| Column { types, ..column });
     let (ok, totals) = vm::test(&bench, &[column], &["life"], &words, limit)?;
     Ok(ok && totals.passed == 1)
 }
