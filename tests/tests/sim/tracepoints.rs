@@ -18,7 +18,7 @@ const ELSEWHERE: [&str; 4] = ["tp_evict_start", "tp_evict_end", "tp_restore_star
 
 /// Those of both that the loaded driver has, and the others.
 fn by_driver() -> (Vec<&'static str>, Vec<&'static str>) {
-    let is_rocm = Path::new("/sys/kernel/tracing/events/amdgpu/kfd_evict_process_worker_start").exists();
+    let is_rocm = Path::new("/sys/kernel/tracing/events/amdkfd/kfd_evict_process_worker_start").exists();
     let (more, absent) = if is_rocm { (&ELSEWHERE[..], &[][..]) } else { (&[][..], &ELSEWHERE[..]) };
     ([&THERE, more].concat(), absent.to_vec())
 }
