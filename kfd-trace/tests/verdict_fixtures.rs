@@ -7,7 +7,6 @@ use kfd_trace::kernel::{Kernel, Roots};
 use kfd_trace::probes::facts::Facts;
 use kfd_trace::probes::plan::{Action, Attach, Choice, PlanRequest, Planned, plan};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 const PAGE: &str = include_str!("../../docs/kernels.md");
 
@@ -31,15 +30,15 @@ fn cell(planned: &Planned, facts: &Facts) -> String {
 }
 
 /// The rows of the table, in its order, with their cells.
-fn verdicts(folder: &Path) -> Vec<(Planned, String)> {
-    verdicts_with(&Roots::under(folder))
-}
-
-fn verdicts_with(roots: &Roots) -> Vec<(Planned, String)> {
+fn verdicts(roots: &Roots) -> Vec<(Planned, String)> {
     let kernel = Kernel::read(roots).expect("a fixture");
     let facts = Facts::gather(&kernel).with_tracepoints(&roots.sysfs);
     let plan = plan(&kernel.symbols, &facts, &request());
-    plan.rows.into_iter().map(|row| (cell(&row, &facts), row)).map(|(cell, row)| (row, cell)).collect()
+    let with_cell = |row| {
+        let cell = cell(&row, &facts);
+        (row, cell)
+    };
+    plan.rows.into_iter().map(with_cell).collect()
 }
 
 /// The release of a series and its column, from the page's first table.
@@ -77,7 +76,7 @@ fn images_show_what_guests_reported() {
         }
         let (release, page) = documented(column).unwrap_or_else(|| panic!("no column of {column}"));
         let osrelease = std::fs::read_to_string(folder.join("proc/sys/kernel/osrelease")).expect("a release");
-        let own = verdicts_with(&roots);
+        let own = verdicts(&roots);
         let own: BTreeMap<&str, &str> =
             own.iter().map(|(row, cell)| (row.row.id.name(), cell.as_str())).collect();
         if osrelease.trim() == release {
@@ -101,7 +100,7 @@ fn verdicts_of_images() {
         let path = entry.expect("a kernel").path();
         let release = path.file_name().and_then(|name| name.to_str()).expect("a release").to_owned();
         println!("{MARK}\trelease\t{release}\t{release}");
-        for (Planned { row, strangers, .. }, cell) in verdicts(&path) {
+        for (Planned { row, strangers, .. }, cell) in verdicts(&Roots::under(&path)) {
             println!(
                 "{MARK}\tprobe\t{release}\t{}\t{}\t{}\t{cell}",
                 row.id.name(),

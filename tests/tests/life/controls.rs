@@ -5,7 +5,7 @@ use kfd_trace_tests::harness::setting::PREEMPTION_TIMEOUT;
 use kfd_trace_tests::harness::sleep::Asleep;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
-use kfd_trace_tests::harness::{Call, Calls, VmKernel, Workload, nodes, sysfs, until};
+use kfd_trace_tests::harness::{Call, Calls, VmKernel, Workload, counts, nodes, sysfs, until};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -168,11 +168,10 @@ fn destroying_a_queue_of_a_debugged_process_is_refused() -> Result<()> {
     assert_eq!(errno(&mut workload, "update 0 50")?, None);
     let listed = || Ok::<_, anyhow::Error>(sysfs::queues(Path::new("/sys"))?.contains_key(&(pid, 0)));
     // up to 6.1 pqm_destroy_queue calls kfd_procfs_del_queue before it knows that it will fail
-    let is_old = VmKernel::from_env()?.before_6_12();
-    assert_eq!(listed()?, !is_old);
+    assert_eq!(listed()?, !VmKernel::from_env()?.before_6_12());
     kfdsim_at("debug", pid, 0)?;
-    // the update has listed it again, but not in ROCm's old driver
-    assert!(listed()? || is_old);
+    // kfdsim lists it again, but not in ROCm's driver
+    assert_eq!(listed()?, !counts::has_old_debugger());
     assert_eq!(errno(&mut workload, "destroy 0")?, None);
     assert!(!listed()?);
     Ok(())

@@ -59,13 +59,13 @@ fn failed_opens_are_counted_by_errno() -> Result<()> {
     daemon.stop()
 }
 
-/// Two switches of the machine keep all probes from firing, without any error: using them blinds a running
-/// tracer, and a tracer that starts reports it instead of staying silent.
 fn is_unsupported(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<std::io::Error>();
     cause.and_then(std::io::Error::raw_os_error) == Some(nix::libc::EOPNOTSUPP)
 }
 
+/// Two switches of the machine keep all probes from firing, without any error: using them blinds a running
+/// tracer, and a tracer that starts reports it instead of staying silent.
 #[test]
 fn probes_that_would_never_fire_are_not_put_on() -> Result<()> {
     let mut daemon = Daemon::quick(&FEW)?;
