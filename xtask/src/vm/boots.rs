@@ -50,8 +50,8 @@ impl On {
     fn contains(self, column: Column) -> bool {
         match self {
             Self::Every => true,
-            Self::Simulated => column.simulated && column.typed(),
-            Self::Nodes => column.simulated && column.typed() && column.nodes,
+            Self::Simulated => column.built && column.typed(),
+            Self::Nodes => column.built && column.typed() && column.nodes,
             Self::One => column.all,
         }
     }
@@ -288,7 +288,7 @@ mod tests {
         let once = ["tool", "install", "service", "soak"];
         let without: Vec<_> = ALL.into_iter().filter(|name| !once.contains(name)).collect();
         assert_eq!(names(&columns, Series::V7_2), without);
-        for column in columns.iter().filter(|column| !column.simulated) {
+        for column in columns.iter().filter(|column| !column.built) {
             assert_eq!(names(&columns, column.series), ["no_amdgpu", "no_gpu"]);
         }
     }
@@ -309,7 +309,7 @@ mod tests {
             let at = |wanted: fn(&Module) -> bool| modules.iter().position(|module| wanted(module));
             let kfdsim = at(|module| matches!(module, Module::Kfdsim(_)));
             let amdgpu = at(|module| matches!(module, Module::Amdgpu(_)));
-            assert!(kfdsim.is_none() || (column.simulated && amdgpu < kfdsim), "{}", boot.name);
+            assert!(kfdsim.is_none() || (column.built && amdgpu < kfdsim), "{}", boot.name);
         }
     }
 

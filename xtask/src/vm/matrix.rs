@@ -13,10 +13,8 @@ pub(crate) struct Column {
     pub(crate) series: Series,
     /// The series whose driver it has, or has one like.
     pub(crate) driver: Series,
-    /// Modules and types can be built: there are headers and source.
+    /// kfdsim and types can be built: there are headers and source.
     pub(crate) built: bool,
-    /// kfdsim can be built, and is written for it.
-    pub(crate) simulated: bool,
     /// The driver has KFD nodes and supports GC 9.4.3.
     pub(crate) nodes: bool,
     /// Everything is run on it, including what is the same on every kernel.
@@ -60,7 +58,7 @@ impl Column {
 
     /// The same kernel with another driver, for which kfdsim is built.
     pub(crate) fn with(self, driver: Facts) -> Self {
-        Self { driver: driver.like(), simulated: true, nodes: driver.nodes, all: false, ..self }
+        Self { driver: driver.like(), built: true, nodes: driver.nodes, all: false, ..self }
     }
 }
 
@@ -100,7 +98,6 @@ impl Matrix {
                 series,
                 driver: series,
                 built,
-                simulated: built,
                 nodes: series.has_nodes(),
                 all: false,
                 types: Types::Kernel,
@@ -116,13 +113,13 @@ impl Matrix {
 
     /// Whether a series has kfdsim's GPUs and types in its module.
     fn has_whole(&self, series: Series) -> bool {
-        self.of(series).is_some_and(|column| column.simulated && column.typed())
+        self.of(series).is_some_and(|column| column.built && column.typed())
     }
 
     /// What the test command runs: each kernel as it is, and one with a types file in the place of the module's
     /// BTF. `cargo xtask vm --types file` runs that on the others.
     pub(crate) fn tested(&self) -> Vec<Column> {
-        let by_file = BY_FILE.iter().filter_map(|series| self.of(*series)).find(|column| column.simulated);
+        let by_file = BY_FILE.iter().filter_map(|series| self.of(*series)).find(|column| column.built);
         let by_file = by_file.map(|column| Column {
             types: Types::File,
             only: Some(&["sim", "life"]),
@@ -160,7 +157,7 @@ impl Matrix {
     /// The same, with kfdsim's GPUs and types of the driver.
     pub(crate) fn simulated(&self, series: Series) -> Result<Column> {
         match self.column(series)? {
-            column if column.simulated => Ok(column.with_some_types()),
+            column if column.built => Ok(column.with_some_types()),
             _ => bail!("{}", self.why(series)),
         }
     }
@@ -174,7 +171,7 @@ impl Matrix {
     /// Why a series is not at hand as requested.
     pub(crate) fn why(&self, series: Series) -> String {
         let found = self.left_out.iter().find(|(left_out, _)| *left_out == series);
-        let why = found.map_or("kfdsim is not written for it", |(_, why)| why);
+        let why = found.map_or("nothing of it is missing", |(_, why)| why);
         format!("Linux {}: {why}", series.name())
     }
 
@@ -208,7 +205,7 @@ pub(crate) mod tests {
         let matrix = Matrix::find(&whole())?;
         assert_eq!(names(&matrix), Series::ALL.map(Series::name));
         assert_eq!((matrix.main()?.name(), matrix.left_out.len()), ("6.12", 0));
-        assert!(matrix.columns().iter().all(|column| column.simulated));
+        assert!(matrix.columns().iter().all(|column| column.built));
         Ok(())
     }
 
@@ -227,7 +224,7 @@ pub(crate) mod tests {
     fn a_series_without_headers_boots_without_gpus() -> Result<()> {
         let matrix = Matrix::find(&whole().without("linux-headers-6.12"))?;
         assert_eq!(names(&matrix), Series::ALL.map(Series::name));
-        assert!(!matrix.column(Series::V6_12)?.simulated);
+        assert!(!matrix.column(Series::V6_12)?.built);
         let why = matrix.simulated(Series::V6_12).unwrap_err().to_string();
         assert!(
             why.starts_with(
