@@ -36,11 +36,13 @@ pub struct VmKernel {
     pub stage: Stage,
     /// Tests of what is the same on every kernel are to run on this one.
     pub all: bool,
+    /// The driver's types are in a file, and not in the module.
+    pub types_file: bool,
 }
 
 impl VmKernel {
     /// From the variables that the VM's init sets: `KFD_VM_KERNEL`, `KFD_VM_SERIES`, `KFD_VM_DRIVER`,
-    /// `KFD_VM_STAGE` and `KFD_VM_ALL`.
+    /// `KFD_VM_STAGE`, `KFD_VM_ALL` and `KFD_VM_TYPES_FILE`.
     pub fn from_env() -> Result<Self> {
         let variable = |name: &str| {
             std::env::var(name)
@@ -63,6 +65,7 @@ impl VmKernel {
                 other => bail!("KFD_VM_STAGE={other}: no such stage"),
             },
             all: variable("KFD_VM_ALL")? == "1",
+            types_file: variable("KFD_VM_TYPES_FILE")? == "1",
         })
     }
 

@@ -267,6 +267,8 @@ impl Bench {
             "series": column.name(),
             "driver": column.driver.name(),
             "all": column.all,
+            // A driver built elsewhere may also be without types.
+            "types_file": column.types == Types::File && self.driver.is_none(),
             "nonce": nonce,
             "stages": stages,
             "arguments": arguments,

@@ -31,6 +31,8 @@ pub(crate) struct Job {
     pub(crate) driver: String,
     /// Tests that are the same on every kernel are run, too.
     pub(crate) all: bool,
+    /// The tracer has the driver's types from a file, and the module has no BTF.
+    pub(crate) types_file: bool,
     /// Part of the exit line.
     pub(crate) nonce: String,
     pub(crate) stages: Vec<Stage>,

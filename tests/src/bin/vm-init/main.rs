@@ -47,6 +47,7 @@ fn work(job: &Job) -> u32 {
         ("KFD_VM_SERIES", job.series.as_str()),
         ("KFD_VM_DRIVER", job.driver.as_str()),
         ("KFD_VM_ALL", if job.all { "1" } else { "0" }),
+        ("KFD_VM_TYPES_FILE", if job.types_file { "1" } else { "0" }),
     ];
     if job.mode != Mode::Cost {
         // Where instructions are counted, the heartbeat's own would be among them.
