@@ -93,6 +93,8 @@ const COUNT_BEFORE_EVICTED: u64 = 12;
 const COUNT_BEFORE_RELEASE: u64 = 8;
 /// Bytes of a `struct work_struct`.
 const WORK_BYTES: usize = 32;
+/// Bytes of a `struct hlist_node`.
+const HASH_NODE_BYTES: u64 = 16;
 /// More references than anything holds.
 const MOST_REFERENCES: u32 = 1 << 20;
 /// Where user addresses end on x86-64, with five-level page tables.
@@ -259,7 +261,11 @@ impl TypesCheck {
         if !memory.read(process, &mut bytes) {
             return Vec::new();
         }
-        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        // The next process of its bucket in the table points back, too.
+        let bucket = self.walk.process_hash..self.walk.process_hash + HASH_NODE_BYTES;
+        let words = (0_u64..).step_by(8).zip(bytes.as_chunks::<8>().0);
+        let words = words.filter(|(offset, _)| !bucket.contains(offset));
+        let words = words.map(|(_, word)| u64::from_le_bytes(*word));
         let pointers: BTreeSet<u64> =
             words.filter(|word| *word > u64::MAX / 2 && word.is_multiple_of(8)).collect();
         let devices = pointers.into_iter().filter_map(|at| {

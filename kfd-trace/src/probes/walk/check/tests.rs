@@ -230,6 +230,36 @@ fn without_the_hardware_scheduler_its_work_is_not_initialized() {
     assert!(checked(TASK).unwrap_err().contains("hw_exception_work"));
 }
 
+/// The same process once more, next in the bucket of the first; GPUs and their schedulers are the same ones.
+fn with_another_process(words: &mut Words) {
+    const AWAY: u64 = 0x100_0000;
+    let own = |address: u64| (BASE..GPUS[0]).contains(&address);
+    let moved = |value: u64| if own(value) { value + AWAY } else { value };
+    let copies: Vec<_> =
+        words.0.iter().filter(|(at, _)| own(**at)).map(|(at, value)| (at + AWAY, moved(*value))).collect();
+    words.0.extend(copies);
+    words.0.insert(TASK + AWAY + 40, TGID + 1);
+    words.0.insert(PROCESS, PROCESS + AWAY);
+    words.0.insert(PROCESS + AWAY + 8, PROCESS);
+}
+
+#[test]
+fn another_process_of_the_same_bucket_is_no_device_of_the_first() {
+    for version in VERSIONS {
+        let (right, _) = table::off_by_8(version);
+        let btf = Btf::parse(right.clone(), None).unwrap();
+        let kernel = kernel(right);
+        let mut memory = memory(&btf);
+        with_another_process(&mut memory);
+        // Its GPUs have one queue of each process.
+        let mut listing = listing();
+        listing.processes.insert(4243, None);
+        let check = TypesCheck::new(&kernel, &Facts::gather(&kernel)).unwrap();
+        let compared = check.run(&mut memory, &listing);
+        assert_eq!(compared, Ok(Compared { processes: 2, devices: 4, queues: 2 }), "{version}");
+    }
+}
+
 #[test]
 fn a_scheduler_at_work_may_count_otherwise() {
     let (right, _) = table::off_by_8("6.12.12");
