@@ -1,5 +1,6 @@
-//! When `kfd_ioctl` refuses a call before any handler (kfd_chardev.c, the same from 5.10 to 7.2): the BPF
-//! side derives the errno by these rules, since no return of a handler will be seen.
+//! When `kfd_ioctl` refuses a call before any handler (kfd_chardev.c, the same from 5.10 to 7.3 but for the errno
+//! of an unknown number): the BPF side derives the errno by these rules, since no return of a handler will be
+//! seen.
 
 /// `AMDKFD_COMMAND_START`.
 pub const FIRST: u32 = 0x01;
@@ -58,6 +59,7 @@ pub const fn destroyed_anyway(errno: u32) -> bool {
 pub const EIO: u32 = 5;
 pub const EBADF: u32 = 9;
 pub const EACCES: u32 = 13;
+pub const EINVAL: u32 = 22;
 pub const ENOTTY: u32 = 25;
 pub const ETIME: u32 = 62;
 
@@ -68,7 +70,7 @@ pub const fn nr(cmd: u32) -> u32 {
     cmd & 0xff
 }
 
-/// ENOTTY: the driver has no command of this number. `end` and `rocm_end` are one past its last command of
+/// The driver has no command of this number. `end` and `rocm_end` are one past its last command of
 /// either range; 0 when it has none.
 #[must_use]
 #[inline(always)]

@@ -47,7 +47,7 @@ pub struct IoctlStat {
     pub entered: u64,
     /// Calls whose handler returned.
     pub returned: u64,
-    /// Calls that `kfd_ioctl` refuses before any handler (ENOTTY, EBADF, EACCES), by its own rules.
+    /// Calls that `kfd_ioctl` refuses before any handler (ENOTTY or EINVAL, EBADF, EACCES), by its own rules.
     pub refused: u64,
     /// Calls whose end was not seen: the thread entered `kfd_ioctl` again without a handler's return.
     pub no_return_seen: u64,

@@ -37,6 +37,7 @@ mod nested;
 mod peek;
 mod probes;
 mod processes;
+mod refusal;
 mod stats;
 mod words;
 

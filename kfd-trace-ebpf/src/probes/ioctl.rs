@@ -4,7 +4,7 @@
 use crate::kernel::{self, read};
 use crate::processes::{self, Met};
 use crate::words::zero;
-use crate::{counters, emit, filter, in_flight, losses, nested, stats};
+use crate::{counters, emit, filter, in_flight, losses, nested, refusal, stats};
 use aya_ebpf::Global;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_ktime_get_ns};
@@ -15,7 +15,7 @@ use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::in_flight::{Caller, CallerSlot, NO_CELL, OpenCall, at_return, busy, cell_of};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::ARGS_LEN;
-use kfd_trace_common::process::{Entry, generation};
+use kfd_trace_common::process::generation;
 use kfd_trace_common::record::{Ioctl, QueueDestroy, outcome};
 use kfd_trace_common::rules;
 use kfd_trace_common::rules::records;
@@ -23,14 +23,6 @@ use kfd_trace_common::rules::records;
 /// Which calls get a record each: `records`.
 #[unsafe(no_mangle)]
 static RECORD_IOCTLS: Global<u32> = Global::new(records::NONE);
-
-/// One past the last command of this kernel's driver.
-#[unsafe(no_mangle)]
-static IOCTL_END: Global<u32> = Global::new(0);
-
-/// The same for the range that only ROCm's driver has; 0 when it has none.
-#[unsafe(no_mangle)]
-static IOCTL_ROCM_END: Global<u32> = Global::new(0);
 
 /// `long kfd_ioctl(struct file *filep, unsigned int cmd, unsigned long arg)`. Only runs that count no call
 /// are counted as hits here: the others are the sum of the calls.
@@ -155,10 +147,18 @@ fn file_changes(call: &mut OpenCall) {
 #[inline(always)]
 fn is_awaited(call: &mut OpenCall, own: bool, file: u64) -> bool {
     let nr = rules::nr(call.cmd);
-    if let Some(errno) = refusal(own, nr, file) {
-        stats::refused(call.process, call.cmd, errno);
-        record(call, -(errno as i32), 0, outcome::REFUSED);
-        return false;
+    match refusal::of(own, nr, file) {
+        refusal::NONE => {}
+        // Only the caller receives its errno.
+        refusal::UNKNOWN => {
+            no_return_seen(call);
+            return false;
+        }
+        errno => {
+            stats::refused(call.process, call.cmd, errno);
+            record(call, -(errno as i32), 0, outcome::REFUSED);
+            return false;
+        }
     }
     if nr == rules::WAIT_EVENTS {
         record(call, 0, 0, outcome::NOT_MEASURED);
@@ -183,69 +183,11 @@ fn meet(caller: &mut Caller, file: u64) {
     caller.call.process = entry.id;
     caller.call.tgid = entry.tgid;
     caller.wanted = entry.wanted;
-    caller.admitted = u32::from(entry.wanted != 0 && is_owner(&entry, current));
+    caller.admitted = u32::from(entry.wanted != 0 && refusal::is_owner(&entry, current));
     caller.generation = now;
     if generation::remembers(now) {
         caller.file = file;
     }
-}
-
-/// The errno of a call that `kfd_ioctl` refuses before any handler, in the order of its checks. `own`: a
-/// thread of the process calls.
-#[inline(always)]
-fn refusal(own: bool, nr: u32, file: u64) -> Option<u32> {
-    if rules::unknown(nr, IOCTL_END.load(), IOCTL_ROCM_END.load()) {
-        return Some(rules::ENOTTY);
-    }
-    if nr == rules::CRIU {
-        return criu_refusal(own, file);
-    }
-    (!own).then_some(rules::EBADF)
-}
-
-#[inline(always)]
-fn criu_refusal(own: bool, file: u64) -> Option<u32> {
-    // SAFETY: no arguments.
-    let current = unsafe { bpf_get_current_task() };
-    if !own && !is_tracer(file, current) {
-        return Some(rules::EBADF);
-    }
-    (!may_criu(current)).then_some(rules::EACCES)
-}
-
-/// `process->lead_thread == current->group_leader`. Without the driver's BTF the leader is not known: the
-/// call is treated as admitted, and ends as "no return seen" if it was not.
-#[inline(always)]
-fn is_owner(entry: &Entry, current: u64) -> bool {
-    match read::<u64>(current, &kernel::TASK_GROUP_LEADER) {
-        Some(leader) if entry.leader != 0 => leader == entry.leader,
-        _ => true,
-    }
-}
-
-/// `ptrace_parent(process->lead_thread) == current`
-#[inline(always)]
-fn is_tracer(file: u64, current: u64) -> bool {
-    let process = read::<u64>(file, &kernel::FILE_PRIVATE_DATA).unwrap_or(0);
-    let leader = read::<u64>(process, &kernel::KFD_PROCESS_LEAD_THREAD).unwrap_or(0);
-    let traced = read::<u32>(leader, &kernel::TASK_PTRACE).unwrap_or(0) != 0;
-    traced && read::<u64>(leader, &kernel::TASK_PARENT) == Some(current)
-}
-
-/// `capable(CAP_CHECKPOINT_RESTORE) || capable(CAP_SYS_ADMIN)`: both check the initial user namespace.
-#[inline(always)]
-fn may_criu(current: u64) -> bool {
-    let may = || {
-        let cred: u64 = read(current, &kernel::TASK_CRED)?;
-        let caps: u64 = read(cred, &kernel::CRED_CAP_EFFECTIVE)?;
-        let level: u32 = read(read::<u64>(cred, &kernel::CRED_USER_NS)?, &kernel::USER_NS_LEVEL)?;
-        Some(level == 0 && caps & rules::CRIU_CAPS != 0)
-    };
-    // Unreadable: the call is treated as admitted, and ends as "no return seen" if it was not.
-    may().unwrap_or_else(|| {
-        losses::trouble(ProbeId::Ioctl, Trouble::CredUnreadable);
-        true
-    })
 }
 
 /// Every handler: `int handler(struct file *filep, struct kfd_process *p, void *data)`; `data` is the

@@ -14,6 +14,8 @@ pub trait Functions {
     /// parts that it split off (`.cold`) and copies whose arguments it changed (`.isra.0`), which are never
     /// called through a pointer.
     fn beginning(&self, prefix: &str) -> Vec<String>;
+    /// Bytes from a function's address to the driver's next symbol; `None` if unknown.
+    fn room(&self, address: u64) -> Option<u64>;
 }
 
 impl Functions for Symbols {
@@ -32,5 +34,9 @@ impl Functions for Symbols {
         let named =
             self.in_module(DRIVER).filter(|(name, symbol)| name.starts_with(prefix) && symbol.is_code());
         named.filter(|(name, _)| !name.contains('.')).map(|(name, _)| name.to_owned()).collect()
+    }
+
+    fn room(&self, address: u64) -> Option<u64> {
+        self.room_at(DRIVER, address)
     }
 }

@@ -16,6 +16,7 @@ pub mod mqds;
 mod multi;
 mod narrow;
 pub mod plan;
+mod refusal;
 mod rows;
 pub mod session;
 mod site;

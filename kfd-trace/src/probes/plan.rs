@@ -184,7 +184,7 @@ mod tests {
     use crate::probes::site::At;
     use std::collections::BTreeMap;
 
-    /// name -> addresses in the driver, and whether vmlinux has the name, too.
+    /// name -> addresses in the driver, and whether vmlinux has the name.
     #[derive(Default)]
     struct CommandsMade(BTreeMap<&'static str, (Vec<u64>, bool)>);
 
@@ -197,6 +197,9 @@ mod tests {
         }
         fn beginning(&self, prefix: &str) -> Vec<String> {
             self.0.keys().filter(|name| name.starts_with(prefix)).map(|name| (*name).to_owned()).collect()
+        }
+        fn room(&self, _: u64) -> Option<u64> {
+            None
         }
     }
 

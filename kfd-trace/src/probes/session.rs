@@ -11,6 +11,7 @@ use super::maps::missed::WatchedProbes;
 use super::mqds::{Arrivals, MqdWalk};
 use super::narrow::{self, Unused};
 use super::plan::{self, Planned};
+use super::refusal;
 use super::walk;
 use super::walk::peek::{self, KernelReader};
 use crate::events::tables::Tables;
@@ -67,6 +68,10 @@ impl Session {
         fill_filter(&mut ebpf, &options.pids)?;
         // Without it only the walk over existing queues is missing, and that is reported where it is tried.
         let answer = peek::load_program(&mut ebpf).ok();
+        let memory = answer.as_ref().map(|answer| KernelReader { ebpf: &ebpf, answer });
+        if let Some(errno) = memory.and_then(|mut memory| refusal::no_command(functions, &mut memory)) {
+            refusal::fill(&mut ebpf, errno)?;
+        }
         let shared = SharedMaps::new(&mut ebpf)?;
         let pids = options.pids.clone();
         let links = Links::new(&ebpf, options.request.choice.attach, options.possible_cpus);
