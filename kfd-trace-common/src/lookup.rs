@@ -12,6 +12,8 @@ pub mod verb {
     pub const REMEMBER: u64 = 2;
     /// Invalidates what they have cached; without a table.
     pub const VOID: u64 = 3;
+    /// Removes the entry of a call whose return was missed, and counts that.
+    pub const EXPIRE: u64 = 4;
 }
 
 /// The second argument, and the meaning of the key's words.
@@ -28,6 +30,12 @@ pub mod table {
     pub const PROCESSES: u64 = 4;
     /// PASID.
     pub const PASIDS: u64 = 5;
+    /// tid, as all that follow.
+    pub const UPDATES: u64 = 6;
+    pub const MQDS: u64 = 7;
+    pub const EVICTIONS: u64 = 8;
+    pub const USER_QUEUES: u64 = 9;
+    pub const RELEASING: u64 = 10;
 }
 
 /// In the result's length: the program has not run.

@@ -58,5 +58,14 @@ pub struct UserQueue {
     pub pad: u32,
 }
 
+/// A call of `kfd_process_wq_release`, in a kworker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Releasing {
+    /// Address of its `struct kfd_process`.
+    pub process: u64,
+}
+
+const _: () = assert!(size_of::<Releasing>() == 8);
 const _: () = assert!(size_of::<Update>() == 16 && size_of::<Mqd>() == 16);
 const _: () = assert!(size_of::<Eviction>() == 48 && size_of::<UserQueue>() == 40);

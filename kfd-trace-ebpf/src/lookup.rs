@@ -5,12 +5,13 @@
 //! (`bpf_disable_instrumentation`), and a thread that is preempted in one keeps them so until it runs again;
 //! a program does not (`bpf_prog_test_run_raw_tp`).
 
-use crate::{in_flight, processes, stats, words};
+use crate::{in_flight, nested, processes, stats, words};
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::macros::{map, raw_tracepoint};
 use aya_ebpf::maps::Array;
 use aya_ebpf::programs::RawTracePointContext;
 use kfd_trace_common::lookup::{table, verb};
+use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Update, UserQueue};
 use kfd_trace_common::peek::Answer;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey};
 
@@ -30,6 +31,7 @@ pub(crate) fn lookup(ctx: RawTracePointContext) -> i32 {
         verb::REMOVE => remove(table, first, second),
         verb::REMEMBER => processes::remember(),
         verb::VOID => processes::changed(),
+        verb::EXPIRE => expire(table, first as u32),
         _ => {}
     }
     0
@@ -43,6 +45,11 @@ fn read(answer: &mut Answer, table: u64, first: u64, second: u64) {
         table::IN_FLIGHT => copy(answer, in_flight::call_of(first as u32)),
         table::PROCESSES => copy(answer, processes::entry(first)),
         table::PASIDS => copy(answer, processes::holder(first as u32)),
+        table::UPDATES => copy(answer, nested::call_of::<Update>(first as u32)),
+        table::MQDS => copy(answer, nested::call_of::<Mqd>(first as u32)),
+        table::EVICTIONS => copy(answer, nested::call_of::<Eviction>(first as u32)),
+        table::USER_QUEUES => copy(answer, nested::call_of::<UserQueue>(first as u32)),
+        table::RELEASING => copy(answer, nested::call_of::<Releasing>(first as u32)),
         _ => {}
     }
 }
@@ -56,6 +63,18 @@ fn remove(table: u64, first: u64, second: u64) {
         table::CLAIMS => in_flight::remove_claim(first as u32),
         table::PROCESSES => processes::remove_entry(first),
         table::PASIDS => processes::remove_holder(first as u32),
+        _ => {}
+    }
+}
+
+#[inline(always)]
+fn expire(table: u64, tid: u32) {
+    match table {
+        table::UPDATES => nested::expire::<Update>(tid),
+        table::MQDS => nested::expire::<Mqd>(tid),
+        table::EVICTIONS => nested::expire::<Eviction>(tid),
+        table::USER_QUEUES => nested::expire::<UserQueue>(tid),
+        table::RELEASING => nested::expire::<Releasing>(tid),
         _ => {}
     }
 }

@@ -1,12 +1,15 @@
 //! Calls inside the driver between entry and return, by thread: for results known only at the return, and for
-//! calls that call each other. The only owner of `UPDATES`, `MQDS`, `EVICTIONS` and `USER_QUEUES`.
+//! calls that call each other. The only owner of `UPDATES`, `MQDS`, `EVICTIONS`, `USER_QUEUES` and `RELEASING`.
+//!
+//! An entry whose return was missed would wait for the thread's next call, and kworkers make few: the daemon
+//! removes what stays the same for five minutes ([`expire`]).
 
 use crate::losses;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::{bindings::BPF_ANY, macros::map, maps::HashMap};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::limits::NESTED_MAX;
-use kfd_trace_common::nested::{Eviction, Mqd, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Update, UserQueue};
 
 #[map]
 static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
@@ -20,6 +23,9 @@ static EVICTIONS: HashMap<u32, Eviction> = HashMap::with_max_entries(NESTED_MAX,
 #[map]
 static USER_QUEUES: HashMap<u32, UserQueue> = HashMap::with_max_entries(NESTED_MAX, 0);
 
+#[map]
+static RELEASING: HashMap<u32, Releasing> = HashMap::with_max_entries(256, 0);
+
 /// One kind of call: where the running thread's call is kept.
 pub(crate) trait Call: Copy + 'static {
     /// The trouble that a full map is counted as.
@@ -28,24 +34,37 @@ pub(crate) trait Call: Copy + 'static {
     fn map() -> &'static HashMap<u32, Self>;
 }
 
+/// A call that can expire.
+pub(crate) trait Expires: Call {
+    /// The probe of its return, and what a missed one is counted as.
+    const RETURN: ProbeId;
+    const MISSED: Trouble;
+}
+
 macro_rules! calls {
-    ($($call:ident in $map:ident;)*) => {
+    ($($call:ident in $map:ident: $full:ident, $missed:ident of $return:ident;)*) => {
         $(impl Call for $call {
-            const FULL: Trouble = Trouble::NestedFull;
+            const FULL: Trouble = Trouble::$full;
 
             #[inline(always)]
             fn map() -> &'static HashMap<u32, Self> {
                 &$map
             }
+        }
+
+        impl Expires for $call {
+            const RETURN: ProbeId = ProbeId::$return;
+            const MISSED: Trouble = Trouble::$missed;
         })*
     };
 }
 
 calls! {
-    Update in UPDATES;
-    Mqd in MQDS;
-    Eviction in EVICTIONS;
-    UserQueue in USER_QUEUES;
+    Update in UPDATES: NestedFull, NestedReturnMissed of QueueUpdateReturn;
+    Mqd in MQDS: NestedFull, MqdReturnMissed of MqdReturn;
+    Eviction in EVICTIONS: NestedFull, NestedReturnMissed of EvictGpuReturn;
+    UserQueue in USER_QUEUES: NestedFull, NestedReturnMissed of UserQueueReturn;
+    Releasing in RELEASING: ReleasingFull, NestedReturnMissed of WqReleaseReturn;
 }
 
 #[inline(always)]
@@ -77,4 +96,18 @@ pub(crate) fn leave<T: Call>() -> Option<T> {
     // It existed a moment ago, and only this thread removes its own slot.
     let _ = T::map().remove(tid);
     Some(call)
+}
+
+/// A thread's call, for the daemon.
+#[inline(always)]
+pub(crate) fn call_of<T: Call>(tid: u32) -> Option<*const T> {
+    T::map().get_ptr(tid)
+}
+
+/// Removes a call whose return was missed, for the daemon.
+#[inline(always)]
+pub(crate) fn expire<T: Expires>(tid: u32) {
+    if T::map().remove(tid).is_ok() {
+        losses::trouble(T::RETURN, T::MISSED);
+    }
 }

@@ -132,6 +132,11 @@ fn enter(probe: ProbeId, qpd: Option<u64>, call: Call) {
             if slot.qpd != 0 {
                 losses::trouble(RETURN, Trouble::NestedReturnMissed);
             }
+            if slot.process != 0 && process_of(qpd) != Some(slot.process) {
+                // Left over from an eviction of another process, whose return was missed.
+                losses::trouble(ProbeId::EvictReturn, Trouble::NestedReturnMissed);
+                (slot.process, slot.trigger) = (0, trigger::NONE);
+            }
             (slot.qpd, slot.entered_ns, slot.before, slot.call) = (qpd, entered_ns, before, call);
         }
         None => {
@@ -139,6 +144,11 @@ fn enter(probe: ProbeId, qpd: Option<u64>, call: Call) {
             nested::enter(probe, &Slot { qpd, entered_ns, process, began_ns, before, trigger, call, pad: 0 });
         }
     }
+}
+
+#[inline(always)]
+fn process_of(qpd: u64) -> Option<u64> {
+    read(qpd - kernel::offset(&kernel::PDD_QPD)?, &kernel::PDD_PROCESS)
 }
 
 /// The return of either.

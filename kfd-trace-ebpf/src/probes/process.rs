@@ -3,18 +3,15 @@
 
 use crate::kernel::{self, read};
 use crate::processes::{self, Met, Owner};
-use crate::{counters, emit, filter, losses};
+use crate::{counters, emit, filter, losses, nested};
+use aya_ebpf::Global;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
-use aya_ebpf::{Global, bindings::BPF_ANY, macros::map, maps::HashMap};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
+use kfd_trace_common::nested::Releasing;
 use kfd_trace_common::record::Open;
-
-/// Releases under way, by the kworker's tid.
-#[map]
-static RELEASING: HashMap<u32, u64> = HashMap::with_max_entries(256, 0);
 
 /// `struct kfd_process *kfd_create_process(...)`: called by every open, also where the process exists
 /// already.
@@ -100,10 +97,7 @@ pub(crate) fn wq_release(ctx: ProbeContext) -> u32 {
             // A process that was never seen is registered now, so that its end is reported.
             let _ = processes::wanted(ID, process, Met::Anywhere);
             processes::releasing(process);
-            let tid = bpf_get_current_pid_tgid() as u32;
-            if RELEASING.insert(tid, process, u64::from(BPF_ANY)).is_err() {
-                losses::trouble(ID, Trouble::ReleasingFull);
-            }
+            nested::enter(ID, &Releasing { process });
         }
         None => losses::trouble(ID, Trouble::ProcessUnreadable),
     }
@@ -115,13 +109,10 @@ pub(crate) fn wq_release(ctx: ProbeContext) -> u32 {
 pub(crate) fn wq_release_return(_ctx: RetProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::WqReleaseReturn;
     counters::hit(ID);
-    let tid = bpf_get_current_pid_tgid() as u32;
-    // SAFETY: a value of the map, copied at once; only this thread writes it.
-    let Some(process) = RELEASING.get_ptr(tid).map(|process| unsafe { *process }) else {
+    let Some(Releasing { process }) = nested::leave() else {
         losses::trouble(ID, Trouble::ReturnWithoutEntry);
         return 0;
     };
-    let _ = RELEASING.remove(tid);
     if let Some(entry) = processes::released(process) {
         processes::send_end(ID, &entry, Kind::ProcessRelease);
     }

@@ -1,6 +1,7 @@
 //! The maps of a running tracer: the table of processes, and everything that is read at once.
 
 mod calls;
+mod expired;
 pub(crate) mod lookup;
 pub(crate) mod mapped;
 pub(crate) mod missed;
@@ -8,6 +9,7 @@ pub(crate) mod reclaim;
 mod sums;
 
 use self::calls::CallerSlots;
+use self::expired::Expired;
 use self::lookup::{Lookup, PASIDS, PROCESSES, error};
 use self::mapped::Mapped;
 use super::error::LoadError;
@@ -53,6 +55,7 @@ pub(crate) struct SharedMaps {
     /// Calls that found the sums of ioctls full, by command number.
     rest: Mapped,
     slots: CallerSlots,
+    expired: Expired,
     /// Results of [`Lookup`].
     entry: Mapped,
 }
@@ -66,6 +69,7 @@ impl SharedMaps {
             losses: words(load::LOSSES)?,
             rest: Mapped::new::<IoctlStat>(ebpf, "IOCTL_REST")?,
             slots: CallerSlots::new(ebpf)?,
+            expired: Expired::default(),
             entry,
         })
     }
@@ -127,14 +131,13 @@ impl SharedMaps {
         self.slots.retire(&lookup, ended)
     }
 
-    /// One round of freeing slots: see [`CallerSlots::tidy`].
-    pub(crate) fn tidy_seats(
-        &mut self,
-        ebpf: &Ebpf,
-        ended: impl Fn(u32, u32) -> bool,
-    ) -> Result<(), LoadError> {
+    /// One round of freeing slots and of removing what was left over: see [`CallerSlots::tidy`] and [`Expired`].
+    pub(crate) fn tidy(&mut self, ebpf: &Ebpf, ended: impl Fn(u32, u32) -> bool) -> Result<(), LoadError> {
         let lookup = Lookup { ebpf, answer: &self.entry };
-        if self.slots.tidy(&lookup, ended)? { lookup.void() } else { Ok(()) }
+        if self.slots.tidy(&lookup, ended)? {
+            lookup.void()?;
+        }
+        self.expired.tidy(&lookup)
     }
 
     /// The number of the process at this address, if the BPF side has seen it.

@@ -284,13 +284,14 @@ impl Session {
         self.shared.retire(&self.ebpf, ended)
     }
 
-    /// Frees the slots of threads that have ended, some seconds later; must be called once a second.
+    /// Frees the slots of threads that have ended, some seconds later, and removes what missed returns have left
+    /// over, some minutes later; must be called once a second.
     ///
     /// # Errors
     /// If the kernel refuses to change a map.
-    pub fn tidy_seats(&mut self) -> Result<(), LoadError> {
+    pub fn tidy(&mut self) -> Result<(), LoadError> {
         let ended = |tgid, tid| thread::has_ended(&self.procfs, tgid, tid);
-        self.shared.tidy_seats(&self.ebpf, ended)
+        self.shared.tidy(&self.ebpf, ended)
     }
 }
 

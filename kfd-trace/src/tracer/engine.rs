@@ -322,7 +322,7 @@ impl Tracer {
         let gone: BTreeSet<ProcessId> = self.state.expire(now_ns).into_iter().collect();
         let Some(session) = self.session.as_mut() else { return Ok(()) };
         let failed = |error: LoadError| Stop::failed(chain(&error));
-        session.tidy_seats().map_err(failed)?;
+        session.tidy().map_err(failed)?;
         if gone.is_empty() {
             return Ok(());
         }

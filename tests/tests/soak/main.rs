@@ -2,9 +2,14 @@
 //! the tracer over a long time.
 
 use anyhow::{Context, Result};
-use kfd_trace_tests::harness::VmKernel;
+use kfd_trace_tests::harness::evictions::ON_BOTH;
+use kfd_trace_tests::harness::tracer::FEW;
+use kfd_trace_tests::harness::wait::until;
+use kfd_trace_tests::harness::workload::kfdsim;
+use kfd_trace_tests::harness::{Daemon, Steered, VmKernel};
 use kfd_trace_tests::scenario::ledger::Vms;
 use kfd_trace_tests::scenario::life::{Life, soak};
+use std::time::Duration;
 
 fn life() -> Result<Life> {
     let kernel = VmKernel::from_env()?;
@@ -26,4 +31,22 @@ fn as_long_as_asked() -> Result<()> {
     let word = std::env::args().find_map(|word| Some(word.strip_prefix("minutes=")?.to_owned()));
     let minutes = word.context("how long: minutes=N")?;
     soak::soak(life()?, minutes.parse().with_context(|| format!("minutes={minutes}"))?)
+}
+
+/// The return of `kfd_process_evict_queues` is not probed: as if it were missed each time.
+#[test]
+fn what_a_missed_return_leaves_over_is_removed_and_counted() -> Result<()> {
+    let mut daemon = Daemon::quick(&[&FEW[..], &["--without-probe=evict_return"]].concat())?;
+    let workload = Steered::having(&ON_BOTH)?;
+    kfdsim("quiesce", workload.pid())?;
+    kfdsim("resume", workload.pid())?;
+    let labels = [("probe", "evict_gpu_return"), ("reason", "nested_return_missed")];
+    let missed = || Ok(daemon.scrape()?.sum("kfd_trace_probe_trouble_total", &labels));
+    assert_eq!(missed()?, None);
+    let found = until("the missed return to be found", Duration::from_secs(400), || {
+        std::thread::sleep(Duration::from_secs(10));
+        missed()
+    })?;
+    assert_eq!(found, 1.0, "once");
+    daemon.stop()
 }

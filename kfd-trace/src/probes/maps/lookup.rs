@@ -38,13 +38,13 @@ fn find<'a>(ebpf: &'a Ebpf, map: &'static str) -> Result<&'a Map, LoadError> {
 pub(crate) struct LookupTable<K, V> {
     pub(crate) name: &'static str,
     /// One of [`table`].
-    number: u64,
+    pub(crate) number: u64,
     words: fn(K) -> [u64; 2],
     value: PhantomData<V>,
 }
 
 impl<K, V> LookupTable<K, V> {
-    const fn new(name: &'static str, number: u64, words: fn(K) -> [u64; 2]) -> Self {
+    pub(crate) const fn new(name: &'static str, number: u64, words: fn(K) -> [u64; 2]) -> Self {
         const { assert!(size_of::<V>() <= PEEK_LEN) };
         LookupTable { name, number, words, value: PhantomData }
     }
@@ -120,6 +120,11 @@ impl Lookup<'_> {
     pub(crate) fn remove<K, V>(&self, table: &LookupTable<K, V>, key: K) -> Result<(), LoadError> {
         let [first, second] = (table.words)(key);
         self.run(table.name, [verb::REMOVE, table.number, first, second]).map(drop)
+    }
+
+    /// Removes the entry of a call whose return was missed; the programs count that.
+    pub(crate) fn expire(&self, table: u64, tid: u32) -> Result<(), LoadError> {
+        self.run(ENTRY, [verb::EXPIRE, table, u64::from(tid), 0]).map(drop)
     }
 
     /// From now on the programs cache which process a file belongs to: everything that changes it is probed.

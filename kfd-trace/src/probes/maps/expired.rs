@@ -1,0 +1,117 @@
+//! Calls inside the driver whose return was missed (kfd-trace-ebpf/src/nested.rs). In: the entries of their
+//! maps, once in a while. Out: which to remove.
+//!
+//! An entry that is left over would be taken for the thread's next call: an eviction would get the reason of
+//! an earlier one. None of these calls lasts five minutes: they wait for preemptions, which time out after
+//! 9 s (`queue_preemption_timeout_ms`), and for resets.
+
+use super::lookup::{Lookup, LookupTable};
+use crate::probes::error::LoadError;
+use kfd_trace_common::lookup::table;
+use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Update, UserQueue};
+use std::collections::BTreeMap;
+
+/// Seconds between two rounds, which must be called once a second.
+const EACH: u32 = 10;
+
+/// Rounds for which an entry stays the same until it is removed.
+const ROUNDS: u32 = 30;
+
+const UPDATES: LookupTable<u32, [u8; size_of::<Update>()]> = by_tid("UPDATES", table::UPDATES);
+const MQDS: LookupTable<u32, [u8; size_of::<Mqd>()]> = by_tid("MQDS", table::MQDS);
+const EVICTIONS: LookupTable<u32, [u8; size_of::<Eviction>()]> = by_tid("EVICTIONS", table::EVICTIONS);
+const USER_QUEUES: LookupTable<u32, [u8; size_of::<UserQueue>()]> = by_tid("USER_QUEUES", table::USER_QUEUES);
+const RELEASING: LookupTable<u32, [u8; size_of::<Releasing>()]> = by_tid("RELEASING", table::RELEASING);
+
+const fn by_tid<V>(name: &'static str, number: u64) -> LookupTable<u32, V> {
+    LookupTable::new(name, number, |tid| [tid as u64, 0])
+}
+
+/// Table and tid.
+type Place = (u64, u32);
+
+#[derive(Debug, Default)]
+pub(crate) struct Expired {
+    seconds: u32,
+    /// What each entry was, and for how many rounds.
+    seen: BTreeMap<Place, (Vec<u8>, u32)>,
+}
+
+impl Expired {
+    /// Must be called once a second.
+    pub(crate) fn tidy(&mut self, lookup: &Lookup<'_>) -> Result<(), LoadError> {
+        self.seconds += 1;
+        if !self.seconds.is_multiple_of(EACH) {
+            return Ok(());
+        }
+        let mut now = BTreeMap::new();
+        read(lookup, &UPDATES, &mut now)?;
+        read(lookup, &MQDS, &mut now)?;
+        read(lookup, &EVICTIONS, &mut now)?;
+        read(lookup, &USER_QUEUES, &mut now)?;
+        read(lookup, &RELEASING, &mut now)?;
+        for (table, tid) in self.round(now) {
+            lookup.expire(table, tid)?;
+        }
+        Ok(())
+    }
+
+    /// Entries that have been the same for too long; they are seen as new if they are there again.
+    fn round(&mut self, now: BTreeMap<Place, Vec<u8>>) -> Vec<Place> {
+        let mut before = std::mem::take(&mut self.seen);
+        let mut expired = Vec::new();
+        for (place, value) in now {
+            let rounds =
+                before.remove(&place).filter(|(was, _)| *was == value).map_or(1, |(_, rounds)| rounds + 1);
+            if rounds > ROUNDS {
+                expired.push(place);
+            } else {
+                self.seen.insert(place, (value, rounds));
+            }
+        }
+        expired
+    }
+}
+
+fn read<const N: usize>(
+    lookup: &Lookup<'_>,
+    table: &LookupTable<u32, [u8; N]>,
+    into: &mut BTreeMap<Place, Vec<u8>>,
+) -> Result<(), LoadError> {
+    let entries = lookup.entries(table)?.into_iter();
+    into.extend(entries.map(|(tid, value)| ((table.number, tid), value.to_vec())));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(all: &[(u32, u8)]) -> BTreeMap<Place, Vec<u8>> {
+        all.iter().map(|(tid, value)| ((table::EVICTIONS, *tid), vec![*value])).collect()
+    }
+
+    #[test]
+    fn an_entry_that_stays_the_same_expires_once() {
+        let mut expired = Expired::default();
+        for _ in 0..ROUNDS {
+            assert!(expired.round(entries(&[(7, 1)])).is_empty());
+        }
+        assert_eq!(expired.round(entries(&[(7, 1)])), [(table::EVICTIONS, 7)]);
+        assert!(expired.round(entries(&[(7, 1)])).is_empty(), "it is a new one");
+    }
+
+    #[test]
+    fn one_that_changes_or_ends_in_between_stays() {
+        let mut expired = Expired::default();
+        for round in 0..5 * ROUNDS {
+            let changing = u8::from(round.is_multiple_of(ROUNDS));
+            let now = if round % ROUNDS == 1 {
+                entries(&[(7, changing)])
+            } else {
+                entries(&[(7, changing), (8, 1)])
+            };
+            assert!(expired.round(now).is_empty(), "round {round}");
+        }
+    }
+}
