@@ -72,7 +72,7 @@ fn sixteen_queues_of_four_processes_are_listed_and_all_endings_seen() -> Result<
         Some(events::all(lines, "queue_create")).filter(|found| found.len() >= truth.len())
     })?;
     assert!(standing.iter().all(|line| line["origin"] == "standing"), "{standing:?}");
-    assert_eq!(as_the_tracer_says(standing.iter()), truth);
+    assert_eq!(as_the_tracer_says(standing.iter()), truth, "{}", stream.stderr());
     for workload in all {
         let pid = workload.pid();
         let seen = of(&stream.lines(), "process_seen", pid);
