@@ -93,7 +93,7 @@ pub(crate) const MAIN: Boot = Boot {
             modules: &[AMDGPU],
             shape: None,
             on: On::Every,
-            once: &["privileges::another", "privileges::hidden", "privileges::what_else"],
+            once: &["privileges::another", "privileges::hidden", "privileges::what_else", "reload::"],
         },
         Stage {
             name: "sim",

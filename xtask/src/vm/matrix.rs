@@ -68,9 +68,10 @@ const MOST_WANTED: [Series; 5] = [Series::V6_12, Series::V7_2, Series::V6_1, Ser
 /// The series that the test command runs with a types file, most wanted first. The first has no other types.
 const BY_FILE: [Series; 5] = [Series::V5_10, Series::V6_1, Series::V7_2, Series::V6_12, Series::V7_3];
 
-/// The stages that the test command runs of a series whose driver is much like that of another.
+/// The stages that the test command runs of a series whose driver is much like that of another: 6.1 like 5.10,
+/// whose `life` is run, and 7.3 like 7.2.
 fn usual(series: Series) -> Option<&'static [&'static str]> {
-    (series == Series::V7_3).then_some(&["no_amdgpu", "no_gpu", "sim"])
+    [Series::V6_1, Series::V7_3].contains(&series).then_some(&["no_amdgpu", "no_gpu", "sim"])
 }
 
 #[derive(Clone, Debug, Default)]
