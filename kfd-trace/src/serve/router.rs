@@ -92,7 +92,8 @@ async fn api(State(site): State<SharedSite>, uri: Uri, resource: Resource) -> Re
         Err(Refusal::NotTraced(line)) => (StatusCode::SERVICE_UNAVAILABLE, error(&line)),
         Err(Refusal::Failed(line)) => (StatusCode::INTERNAL_SERVER_ERROR, error(&line)),
     };
-    Ok((status, [(header::CONTENT_TYPE, JSON_TYPE)], body + "\n").into_response())
+    let headers = [(header::CONTENT_TYPE, JSON_TYPE), (header::CACHE_CONTROL, "no-store")];
+    Ok((status, headers, body + "\n").into_response())
 }
 
 fn request(uri: &Uri, resource: Resource) -> Result<ApiQuery, String> {

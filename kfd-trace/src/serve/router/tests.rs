@@ -123,3 +123,11 @@ async fn the_page_runs_nothing_but_its_own_files() {
     let (status, _, body) = get(Fake { broken: true, ..Fake::default() }, "/").await;
     assert_eq!((status, body.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "cannot read the maps\n"));
 }
+
+#[tokio::test]
+async fn the_state_of_a_moment_is_kept_nowhere() {
+    for path in ["/api/v1/status", "/api/v1/events?since=%1b"] {
+        let answer = answer(Fake::default(), path).await;
+        assert_eq!(answer.headers()["cache-control"], "no-store", "{path}");
+    }
+}

@@ -7,7 +7,7 @@ use super::connections::Connection;
 use super::settings::Settings;
 use super::tally::{WebEvent, WebTally};
 use axum::extract::{Extension, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use headers::HeaderMapExt as _;
@@ -29,7 +29,9 @@ pub(super) async fn pass(
     next: Next,
 ) -> Response {
     let settings = Arc::clone(&gate.in_force.borrow());
-    let mut response = if admits(&settings, request.headers()).await {
+    let mut response = if !names_one_host(&request) {
+        (StatusCode::BAD_REQUEST, "an HTTP/1.1 request needs one Host header\n").into_response()
+    } else if admits(&settings, request.headers()).await {
         // Not before: a client without a password keeps no connection by trying.
         let _work = connection.work();
         next.run(request).await
@@ -43,10 +45,17 @@ pub(super) async fn pass(
         )
             .into_response()
     };
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     for (name, value) in &settings.headers {
         response.headers_mut().insert(name, value.clone());
     }
     response
+}
+
+/// RFC 9112, section 3.2.
+fn names_one_host(request: &Request) -> bool {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    if request.version() == Version::HTTP_11 { hosts == 1 } else { hosts <= 1 }
 }
 
 async fn admits(settings: &Settings, headers: &HeaderMap) -> bool {

@@ -149,6 +149,9 @@ impl Door {
                 connection = self.connections.take() => connection,
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
             };
+            // A crowd that keeps coming must not leave its ended connections in memory: the choice above takes one
+            // of them at most for each new one.
+            while connections.try_join_next().is_some() {}
             let Some((connection, mut leave)) = connection else { continue };
             let door = self.clone();
             connections.spawn(async move {

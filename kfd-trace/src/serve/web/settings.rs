@@ -7,9 +7,10 @@ use super::config::{self, Clients, Config, Pem};
 use super::tls;
 use super::users::Users;
 use axum::http::HeaderMap;
+use rustix::fs::OFlags;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,9 +157,15 @@ impl SettingsSource {
     }
 }
 
+/// A regular file alone: a FIFO would make its reader wait.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)? as u64 > LONGEST {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    if file.take(LONGEST + 1).read_to_end(&mut bytes)? as u64 > LONGEST {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than a MiB"));
     }
     Ok(bytes)
@@ -195,6 +202,7 @@ fn built(config: Config) -> Result<Settings, String> {
 pub(super) async fn follow(mut source: SettingsSource, in_force: Arc<watch::Sender<Arc<Settings>>>) {
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut refused = false;
     loop {
         ticks.tick().await;
         let old = Arc::clone(&in_force.borrow());
@@ -215,10 +223,16 @@ pub(super) async fn follow(mut source: SettingsSource, in_force: Arc<watch::Send
         match looked {
             Ok(None) => {}
             Ok(Some(new)) => {
-                log::info!("{} was read again", source.path.display());
+                // Whoever saw the warning sees its end.
+                let level = if refused { log::Level::Warn } else { log::Level::Info };
+                log::log!(level, "{} was read again and is in force", source.path.display());
+                refused = false;
                 in_force.send_replace(Arc::new(new));
             }
-            Err(line) => log::warn!("{line}; what was read before stays in force"),
+            Err(line) => {
+                refused = true;
+                log::warn!("{line}; what was read before stays in force");
+            }
         }
     }
 }

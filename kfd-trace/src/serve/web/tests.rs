@@ -15,7 +15,7 @@ use headers::authorization::Authorization;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -326,4 +326,22 @@ async fn who_is_being_answered_is_not_sent_away_for_others() {
         assert_eq!(server.count(WebEvent::MadeRoom), made_room);
     }
     assert!(timeout(Duration::from_millis(200), closed(first)).await.is_err(), "it waits for its answer");
+}
+
+#[tokio::test]
+async fn a_request_names_one_host() {
+    let server = Server::plain(ClientLimits::default());
+    for (head, status) in [
+        ("GET / HTTP/1.1\r\nHost: x\r\n", "200"),
+        ("GET / HTTP/1.1\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n", "400"),
+        ("GET / HTTP/1.0\r\n", "200"),
+    ] {
+        let mut stream = server.connect().await;
+        stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
+        assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{head}: {answer}");
+    }
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::serve::web::tests::authority::Authority;
 use crate::serve::web::users::tests::hash;
 use std::fs::write;
+use std::process::Command;
 use tempfile::TempDir;
 
 const TLS: &str = "tls_server_config:\n  cert_file: web.crt\n  key_file: web.key\n";
@@ -156,4 +157,17 @@ fn what_cannot_be_read_is_named() {
     fs::remove_file(folder.path("web.key")).unwrap();
     let error = folder.refused();
     assert!(error.contains("web.yml: key ") && error.contains("web.key cannot be read"), "{error}");
+}
+
+#[test]
+fn only_regular_files_are_read() {
+    let folder = Folder::new(TLS);
+    for (name, text) in [("web.yml", ""), ("web.key", TLS)] {
+        folder.write("web.yml", text);
+        fs::remove_file(folder.path(name)).unwrap();
+        assert!(Command::new("mkfifo").arg(folder.path(name)).status().unwrap().success());
+        let line = folder.refused();
+        assert!(line.contains(name) && line.contains("it is not a regular file"), "{line}");
+        fs::remove_file(folder.path(name)).unwrap();
+    }
 }
