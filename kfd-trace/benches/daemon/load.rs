@@ -9,7 +9,7 @@ use kfd_trace::events::tables::Tables;
 use kfd_trace::kernel::Roots;
 use kfd_trace::model::verdict::ProbeStatus;
 use kfd_trace::output::metrics::{self, BPF_MAPS, Collected, Detail, STATE, Scrape};
-use kfd_trace::state::{IoctlTotals, Snapshot};
+use kfd_trace::state::{IoctlTotals, Shown, Snapshot, Source};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::mqd_op;
 use prometheus::proto::MetricFamily;
@@ -44,6 +44,7 @@ fn at(queues: usize, daemon: &mut Daemon) {
     each_kind(queues, daemon);
     mix(queues, daemon);
     samples(queues, daemon);
+    compare(queues, daemon);
     scrape(queues, daemon);
     lives_of_processes(queues, daemon);
 }
@@ -134,6 +135,19 @@ fn samples(queues: usize, daemon: &mut Daemon) {
     daemon.sample(first);
     let case = format!("sample.{queues}_queues");
     region(&case, queues, "queue", || daemon.sample(first + 1_000_000_000));
+}
+
+/// A comparison with what the driver lists, which is what the state has: of the queues, and of the processes that
+/// have ended.
+fn compare(queues: usize, daemon: &Daemon) {
+    for (name, source) in [("sysfs", Source::Sysfs), ("kernel", Source::Kernel)] {
+        let list = daemon.listed(source);
+        let case = |part: &str| format!("{part}.{name}.{queues}_queues");
+        region(&case("compare"), 1, "comparison", || daemon.state.compare(&list));
+        region(&case("ends"), 1, "comparison", || {
+            daemon.state.live().filter(|row| daemon.state.shown(&list, row) != Shown::Itself).count()
+        });
+    }
 }
 
 /// The work of `/metrics`, except for reading the BPF maps, in three steps.

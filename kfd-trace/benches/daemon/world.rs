@@ -9,11 +9,12 @@ use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::kernel::Roots;
 use kfd_trace::model::counters::Counters;
 use kfd_trace::model::event::{Event, ProcessId};
+use kfd_trace::model::inventory::Listed;
 use kfd_trace::model::layout::QueueLayout;
 use kfd_trace::model::missed::Missed;
 use kfd_trace::model::pointers::Counts;
 use kfd_trace::model::verdict::{ProbeStatus, Verdict};
-use kfd_trace::state::{Sample, SampleTotals, State, StateLimits};
+use kfd_trace::state::{Inventory, Sample, SampleTotals, Source, State, StateLimits};
 use kfd_trace::tracer::intake::Intake;
 use kfd_trace_common::counter::{COUNTERS, ProbeId};
 use kfd_trace_common::loss::LOSSES;
@@ -199,6 +200,20 @@ impl Daemon {
         }
         self.samples.take(&mut self.state, &samples, 1_000_000, at_ns);
         samples.len()
+    }
+
+    /// What the driver would list of this state.
+    pub(crate) fn listed(&self, source: Source) -> Inventory {
+        let processes = self.state.live().map(|row| Listed {
+            id: row.id().filter(|_| source == Source::Kernel),
+            tgid: row.tgid.unwrap_or(0),
+            context_id: row.context_id,
+            start_boottime_ns: row.start_boottime_ns,
+            queues: row.queues.values().map(|queue| queue.facts.clone()).collect(),
+            ..Listed::default()
+        });
+        let processes = processes.collect();
+        Inventory { processes, ..Inventory::empty(source, (START_BOOTTIME_NS * 3).into()) }
     }
 
     /// Records that were not understood, or that were inconsistent.

@@ -158,9 +158,11 @@ fn walk(
 pub(super) fn state_of(inventory: &Inventory) -> State {
     let mut inventory = inventory.clone();
     if inventory.source == Source::Kernel {
-        for (process, number) in inventory.processes.iter_mut().zip(1..) {
-            process.id = Some(ProcessId(number));
-        }
+        inventory.processes.update(|all| {
+            for (process, number) in all.iter_mut().zip(1..) {
+                process.id = Some(ProcessId(number));
+            }
+        });
     }
     let mut state = State::new(StateLimits::default());
     inventory::adopt(&mut state, &inventory);
@@ -222,7 +224,7 @@ mod tests {
                 queues: vec![queue.clone()],
                 ..Listed::default()
             };
-            let processes = starts.map(listed).to_vec();
+            let processes = starts.map(listed).to_vec().into();
             let inventory = Inventory { processes, ..Inventory::empty(Source::Kernel, ReadTimes::from(100)) };
             let rows = rows(&state_of(&inventory));
             let seen: Vec<_> = rows.iter().map(|row| (row.pid, row.process)).collect();

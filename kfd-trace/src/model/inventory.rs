@@ -1,6 +1,7 @@
-//! What the driver lists: one KFD process with its queues, from the kernel's own table or from sysfs.
+//! What the driver lists: KFD processes with their queues, from the kernel's own table or from sysfs.
 
 use super::event::{ProcessId, QueueFacts};
+use std::ops::Deref;
 
 /// Where a KFD process is found: tgid, and which of its PID's contexts it is (7.2; `None` for the first one).
 pub type Place = (u32, Option<u32>);
@@ -31,5 +32,111 @@ impl Listed {
     #[must_use]
     pub fn queue(&self, queue_id: u32) -> Option<&QueueFacts> {
         self.queues.iter().find(|queue| queue.queue_id == Some(queue_id))
+    }
+}
+
+/// Listed processes in their order, found by PID and by number without a pass over all: a list is queried for
+/// each row of the state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListedProcesses {
+    all: Vec<Listed>,
+    /// Ordered; the second number is the position in `all`.
+    by_tgid: Vec<(u32, usize)>,
+    by_id: Vec<(ProcessId, usize)>,
+}
+
+impl ListedProcesses {
+    /// Changes the list.
+    pub fn update(&mut self, change: impl FnOnce(&mut Vec<Listed>)) {
+        let mut all = std::mem::take(&mut self.all);
+        change(&mut all);
+        *self = all.into();
+    }
+
+    /// The processes with this PID: several with further contexts (7.2), or after a reuse of the PID.
+    pub fn with_tgid(&self, tgid: u32) -> impl Iterator<Item = &Listed> {
+        found(&self.all, &self.by_tgid, tgid)
+    }
+
+    /// The process with this number.
+    pub fn with_id(&self, id: ProcessId) -> impl Iterator<Item = &Listed> {
+        found(&self.all, &self.by_id, id)
+    }
+}
+
+fn found<'a, K: Copy + Ord + 'a>(
+    all: &'a [Listed],
+    index: &'a [(K, usize)],
+    key: K,
+) -> impl Iterator<Item = &'a Listed> {
+    let first = index.partition_point(|(other, _)| *other < key);
+    index[first..].iter().take_while(move |(other, _)| *other == key).filter_map(|(_, at)| all.get(*at))
+}
+
+impl From<Vec<Listed>> for ListedProcesses {
+    fn from(all: Vec<Listed>) -> Self {
+        let mut by_tgid: Vec<_> = all.iter().enumerate().map(|(at, process)| (process.tgid, at)).collect();
+        let numbered = all.iter().enumerate().filter_map(|(at, process)| Some((process.id?, at)));
+        let mut by_id: Vec<_> = numbered.collect();
+        by_tgid.sort_unstable();
+        by_id.sort_unstable();
+        ListedProcesses { all, by_tgid, by_id }
+    }
+}
+
+impl FromIterator<Listed> for ListedProcesses {
+    fn from_iter<I: IntoIterator<Item = Listed>>(all: I) -> Self {
+        all.into_iter().collect::<Vec<_>>().into()
+    }
+}
+
+impl Deref for ListedProcesses {
+    type Target = [Listed];
+
+    fn deref(&self) -> &[Listed] {
+        &self.all
+    }
+}
+
+impl<'a> IntoIterator for &'a ListedProcesses {
+    type Item = &'a Listed;
+    type IntoIter = std::slice::Iter<'a, Listed>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_found_in_their_order_also_after_a_change() {
+        let process = |id: Option<u64>, tgid, context_id| Listed {
+            id: id.map(ProcessId),
+            tgid,
+            context_id,
+            ..Listed::default()
+        };
+        let mut list = ListedProcesses::from(vec![
+            process(Some(3), 70, Some(1)),
+            process(None, 5, None),
+            process(Some(1), 70, None),
+        ]);
+        let contexts = |list: &ListedProcesses, tgid| -> Vec<_> {
+            list.with_tgid(tgid).map(|one| one.context_id).collect()
+        };
+        assert_eq!(contexts(&list, 70), [Some(1), None]);
+        assert_eq!(contexts(&list, 6), []);
+        let tgids = |list: &ListedProcesses, id| -> Vec<_> {
+            list.with_id(ProcessId(id)).map(|one| one.tgid).collect()
+        };
+        assert_eq!((tgids(&list, 3), tgids(&list, 2)), (vec![70], vec![]));
+        list.update(|all| {
+            all.remove(0);
+            all[0].id = Some(ProcessId(2));
+        });
+        assert_eq!((contexts(&list, 70), tgids(&list, 2), tgids(&list, 3)), (vec![None], vec![5], vec![]));
     }
 }

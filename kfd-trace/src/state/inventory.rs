@@ -6,7 +6,7 @@ use super::adopt::ReadTimes;
 use super::process::{Process, ProcessDetails};
 use super::source::Source;
 use crate::model::event::QueueFacts;
-use crate::model::inventory::{Listed, Place};
+use crate::model::inventory::{Listed, ListedProcesses, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The driver reports a change shortly before or after it makes it: changes within this time are not
@@ -25,7 +25,7 @@ pub struct Inventory {
     pub read: ReadTimes,
     /// The source was readable: if it is empty then, the driver has no process.
     pub there: bool,
-    pub processes: Vec<Listed>,
+    pub processes: ListedProcesses,
     /// GPUs whose scheduler was at work right after the list was read: it may have changed queues, and
     /// reports when it is done; a hang delays that for seconds. Only [`Source::Kernel`] provides this.
     pub at_work: BTreeSet<u32>,
@@ -47,7 +47,7 @@ impl Inventory {
     /// Without processes.
     #[must_use]
     pub fn empty(source: Source, read: ReadTimes) -> Self {
-        let (processes, at_work, details) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
+        let (processes, at_work, details) = (ListedProcesses::default(), BTreeSet::new(), BTreeMap::new());
         Inventory { source, read, there: true, processes, at_work, details }
     }
 
@@ -99,7 +99,7 @@ impl Inventory {
 
     /// Whether the list has exactly one process of this PID, thus no secondary context.
     pub(super) fn has_one_of(&self, tgid: u32) -> bool {
-        self.processes.iter().filter(|process| process.tgid == tgid).count() == 1
+        self.processes.with_tgid(tgid).count() == 1
     }
 
     /// Whether the row can be this process. An unknown number or start decides nothing. In a sysfs list the
@@ -114,11 +114,14 @@ impl Inventory {
     }
 
     fn of(&self, row: &Process) -> impl Iterator<Item = &Listed> {
-        self.processes.iter().filter(|process| self.can_be(row, process))
+        let numbered = row.id().into_iter().flat_map(|id| self.processes.with_id(id));
+        let elsewhere = numbered.filter(|process| Some(process.tgid) != row.tgid);
+        let by_tgid = row.tgid.into_iter().flat_map(|tgid| self.processes.with_tgid(tgid));
+        elsewhere.chain(by_tgid).filter(|process| self.can_be(row, process))
     }
 
     fn at(&self, place: Place) -> impl Iterator<Item = &Listed> {
-        self.processes.iter().filter(move |process| process.place() == place)
+        self.processes.with_tgid(place.0).filter(move |process| process.place() == place)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::attribute::driver_sysfs::{KfdSysfs, SysfsProcess};
 use crate::attribute::process::{self, Identity};
 use crate::kernel::{Kernel, Roots};
 use crate::model::event::{Origin, QueueFacts, QueueType};
-use crate::model::inventory::Listed;
+use crate::model::inventory::{Listed, ListedProcesses};
 use crate::model::layout::QueueLayout;
 use crate::probes::facts::Facts;
 use crate::probes::session::Session;
@@ -77,13 +77,16 @@ fn known_type(kind: &QueueType) -> bool {
 
 /// Adds what procfs has of the processes, if they still live.
 fn detailed(roots: &Roots, mut inventory: Inventory) -> Inventory {
-    for process in &mut inventory.processes {
-        if let Ok(info) = process::read(&roots.procfs, process.tgid, process.start_boottime_ns) {
-            identify(process, &info.who);
-            let place = (process.tgid, process.start_boottime_ns);
-            inventory.details.insert(place, enrich::details_of(roots, &info));
+    let Inventory { processes, details, .. } = &mut inventory;
+    processes.update(|processes| {
+        for process in processes {
+            if let Ok(info) = process::read(&roots.procfs, process.tgid, process.start_boottime_ns) {
+                identify(process, &info.who);
+                let place = (process.tgid, process.start_boottime_ns);
+                details.insert(place, enrich::details_of(roots, &info));
+            }
         }
-    }
+    });
     inventory
 }
 
@@ -147,7 +150,7 @@ impl InventoryReader {
         }
     }
 
-    fn numbered(&self, session: &mut Session, table: DriverTable, mono_ns: u64) -> Vec<Listed> {
+    fn numbered(&self, session: &mut Session, table: DriverTable, mono_ns: u64) -> ListedProcesses {
         let wanted = table.entries.into_iter().filter(|entry| self.includes(entry.process.tgid));
         let numbered = wanted.zip(mono_ns..).map(|(entry, mono_ns)| {
             let id = session.number(&entry, mono_ns).ok();
@@ -162,7 +165,7 @@ impl InventoryReader {
         let from_ns = clock::mono_ns();
         let walked = self.walked(session);
         let (mut listed, _) = sysfs(&self.roots, &self.layout);
-        listed.processes.retain(|process| self.includes(process.tgid));
+        listed.processes.update(|all| all.retain(|process| self.includes(process.tgid)));
         let read = ReadTimes { from_ns, until_ns: clock::mono_ns() };
         let why = match walked {
             Ok(table) => {

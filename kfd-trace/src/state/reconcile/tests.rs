@@ -7,7 +7,7 @@ const S: u64 = 1_000_000_000;
 
 fn list(source: Source, at_ns: u64, queues: &[QueueFacts]) -> Inventory {
     let process = Listed { tgid: PID, queues: queues.to_vec(), ..Listed::default() };
-    Inventory { processes: vec![process], ..Inventory::empty(source, at_ns.into()) }
+    Inventory { processes: vec![process].into(), ..Inventory::empty(source, at_ns.into()) }
 }
 
 fn standing(queue_id: u32) -> QueueFacts {
@@ -30,7 +30,9 @@ fn finding(queue_id: u32, difference: Difference) -> FoundDifference {
 fn a_list_has_queues_by_place() {
     let mut found = list(Source::Sysfs, 9 * S, &[standing(3)]);
     let queues = vec![standing(4)];
-    found.processes.push(Listed { tgid: PID, context_id: Some(0), queues, ..Listed::default() });
+    found
+        .processes
+        .update(|all| all.push(Listed { tgid: PID, context_id: Some(0), queues, ..Listed::default() }));
     assert_eq!(found.settled_ns(), 8 * S);
     let places = [(PID, None), (PID, Some(0)), (PID, Some(1)), (PID + 1, None)];
     assert_eq!(places.map(|place| found.has(place)), [true, true, false, false]);
@@ -152,7 +154,7 @@ fn a_context_whose_first_record_was_lost_gets_its_place_from_the_kernel() {
         queues: vec![standing(3)],
         ..Listed::default()
     };
-    let processes = vec![of(1, None), of(2, Some(0))];
+    let processes = vec![of(1, None), of(2, Some(0))].into();
     let found = Inventory { processes, ..Inventory::empty(Source::Kernel, (9 * S).into()) };
     let missing = FoundDifference { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
     assert_eq!(only(&state, &found), [missing]);
@@ -236,7 +238,9 @@ fn contexts_of_one_pid_are_compared_apart() {
     let mut state = traced();
     let queues = vec![standing(3)];
     let mut found = list(Source::Sysfs, 9 * S, &queues);
-    found.processes.push(Listed { tgid: PID, context_id: Some(0), queues, ..Listed::default() });
+    found
+        .processes
+        .update(|all| all.push(Listed { tgid: PID, context_id: Some(0), queues, ..Listed::default() }));
     let missing = FoundDifference { key: None, context_id: Some(0), ..finding(3, Difference::Missing) };
     assert_eq!(only(&state, &found), [missing]);
     state.resync(missing, &[&found], 9 * S).expect("an event");
@@ -286,7 +290,7 @@ fn another(source: Source, id: Option<u64>, start_boottime_ns: Option<u64>) -> I
     let id = id.map(ProcessId);
     let queues = vec![QueueFacts { ring_size: Some(4096), ..standing(3) }];
     let process = Listed { id, tgid: PID, start_boottime_ns, queues, ..Listed::default() };
-    Inventory { processes: vec![process], ..Inventory::empty(source, (9 * S).into()) }
+    Inventory { processes: vec![process].into(), ..Inventory::empty(source, (9 * S).into()) }
 }
 
 #[test]
@@ -340,7 +344,7 @@ fn what_was_made_last_is_what_sysfs_shows_after_an_exec() {
     assert_eq!(shown(&state, &numbered), [Some(Shown::Itself), Some(Shown::Another)]);
     let mut contexts = list.clone();
     let further = Listed { context_id: Some(0), queues: vec![], ..list.processes[0].clone() };
-    contexts.processes.push(further);
+    contexts.processes.update(|all| all.push(further));
     assert_eq!(shown(&state, &contexts), [Some(Shown::Itself); 2], "either may be the further context");
     let mut closed = traced();
     closed.apply(&event(2 * S, 2, PID, seen(false)));

@@ -69,7 +69,7 @@ pub(crate) fn sysfs_is_alone(look: &Look, broken_walks: u32) -> bool {
 /// A ghost is no queue of the driver. Without the folder of its process, sysfs has no information about
 /// queues. A row does not know its context if the record with it was lost: it may be any one of its process.
 fn sysfs_decides(sysfs: &Inventory, ghost: &FoundDifference) -> bool {
-    let mut own = sysfs.processes.iter().filter(|process| process.tgid == ghost.tgid);
+    let mut own = sysfs.processes.with_tgid(ghost.tgid);
     sysfs.has((ghost.tgid, None))
         && (ghost.context_id.is_some() || !own.any(|process| process.queue(ghost.queue_id).is_some()))
 }
@@ -151,7 +151,7 @@ mod tests {
 
     fn list(source: Source, queues: &[QueueFacts]) -> Inventory {
         let process = Listed { queues: queues.to_vec(), ..process(None) };
-        Inventory { processes: vec![process], ..Inventory::empty(source, (9 * S).into()) }
+        Inventory { processes: vec![process].into(), ..Inventory::empty(source, (9 * S).into()) }
     }
 
     fn found(sysfs: &[QueueFacts], kernel: Option<&[QueueFacts]>) -> Vec<Difference> {
@@ -241,7 +241,9 @@ mod tests {
         let (own, further) = (finding(None, Difference::Ghost), finding(Some(0), Difference::Ghost));
         assert_eq!(judged(&look, own, &[own], 0), (true, false));
         assert_eq!(judged(&look, further, &[further], 0), (true, false), "its process is listed, it is not");
-        let of = |processes| Some(Inventory { processes, ..list(Source::Sysfs, &[]) });
+        let of = |processes: Vec<Listed>| {
+            Some(Inventory { processes: processes.into(), ..list(Source::Sysfs, &[]) })
+        };
         look.sysfs = of(vec![Listed { queues: vec![facts(3)], ..process(Some(0)) }]);
         assert_eq!(judged(&look, own, &[own], 0), (false, false), "it may be the other context's");
         look.sysfs = of(Vec::new());
@@ -308,11 +310,11 @@ mod tests {
         let other = QueueFacts { ring_size: Some(4096), ..facts(3) };
         state.apply(&event(S, 2, PID, Body::QueueCreate(other.clone())));
         let mut kernel = list(Source::Kernel, std::slice::from_ref(&other));
-        kernel.processes[0].id = Some(ProcessId(2));
+        kernel.processes.update(|all| all[0].id = Some(ProcessId(2)));
         let look = |sysfs: Inventory| Look { sysfs: Some(sysfs), ..look(Walked::Done(kernel.clone())) };
         // An exec: sysfs shows the second process, and cannot show that it is not the first one.
         assert_eq!(findings(&look(list(Source::Sysfs, &[other])), &state), Findings::default());
-        let none = Inventory { processes: Vec::new(), ..list(Source::Sysfs, &[]) };
+        let none = Inventory { processes: Vec::new().into(), ..list(Source::Sysfs, &[]) };
         let found: Vec<_> =
             findings(&look(none), &state).found.iter().map(|one| (one.key, one.difference)).collect();
         let key = |id| Some(ProcessId(id).into());

@@ -63,8 +63,7 @@ impl Begun {
         });
         let lists = || kernel.list().into_iter().chain(&sysfs);
         let details = |tgid: u32| {
-            let mut listed = lists().flat_map(|list| &list.processes);
-            let process = listed.find(|process| process.tgid == tgid)?;
+            let process = lists().find_map(|list| list.processes.with_tgid(tgid).next())?;
             progress.reads(SourceProgress::Details(tgid));
             let info = process::read(&reader.roots.procfs, tgid, process.start_boottime_ns).ok()?;
             Some((tgid, enrich::details_of(&reader.roots, &info)))
@@ -106,13 +105,15 @@ impl InventoryReader {
 
     /// Adds the identities of the processes from procfs.
     fn identified(&self, mut inventory: Inventory, progress: &Progress) -> Inventory {
-        for process in &mut inventory.processes {
-            progress.reads(SourceProgress::Process(process.tgid));
-            let who = process::identify(&self.roots.procfs, process.tgid, process.start_boottime_ns);
-            if let Ok(who) = who {
-                identify(process, &who);
+        inventory.processes.update(|processes| {
+            for process in processes {
+                progress.reads(SourceProgress::Process(process.tgid));
+                let who = process::identify(&self.roots.procfs, process.tgid, process.start_boottime_ns);
+                if let Ok(who) = who {
+                    identify(process, &who);
+                }
             }
-        }
+        });
         inventory
     }
 
@@ -121,7 +122,7 @@ impl InventoryReader {
     fn sysfs_list(&self, progress: &Progress) -> Option<Inventory> {
         progress.reads(SourceProgress::Sysfs);
         let (mut listed, errors) = read_sysfs(&self.roots, &self.layout);
-        listed.processes.retain(|process| self.includes(process.tgid));
+        listed.processes.update(|all| all.retain(|process| self.includes(process.tgid)));
         let listed = self.identified(listed, progress);
         errors.is_empty().then_some(listed)
     }
@@ -259,7 +260,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "4711/queues/2/size", "lots");
         let process = Listed { id: Some(ProcessId(5)), tgid: 4711, ..Listed::default() };
-        let (processes, at_work) = (vec![process], BTreeSet::from([9]));
+        let (processes, at_work) = (vec![process].into(), BTreeSet::from([9]));
         let table = Inventory { processes, at_work, ..Inventory::empty(Source::Kernel, 7.into()) };
         let begun = Begun { kernel: Walked::Done(table), ..begun(root.path(), false, &[]) };
         let look = begun.finish().look.expect("the kernel's table was walked");
@@ -294,7 +295,7 @@ mod tests {
         put_process(root.path());
         let look =
             |unknown: &[u32]| begun(root.path(), false, unknown).finish().look.expect("sysfs was read");
-        let process = look(&[]).sysfs.expect("sysfs was read").processes.remove(0);
+        let process = look(&[]).sysfs.expect("sysfs was read").processes[0].clone();
         assert_eq!((process.start_boottime_ns, process.uid), (Some(5_000_000_000), Some(7)));
         assert_eq!((process.comm.as_deref(), process.ns_tgid), (Some("train"), Some(9)));
         for (file, text) in [("cmdline", "train\0--fast\0"), ("cgroup", "0::/job\n")] {

@@ -21,7 +21,7 @@ fn process(id: Option<u64>, start_s: u64) -> Listed {
 }
 
 fn list(source: Source, processes: &[Listed]) -> Inventory {
-    Inventory { processes: processes.to_vec(), ..Inventory::empty(source, (9 * S).into()) }
+    Inventory { processes: processes.to_vec().into(), ..Inventory::empty(source, (9 * S).into()) }
 }
 
 /// The result of a scan: sysfs, and the kernel's table.
@@ -95,7 +95,7 @@ fn sysfs_decides_for_a_further_context_if_its_process_has_a_folder() {
         [(PID + 1, None), (PID, Some(0)), (PID + 1, Some(0))].map(|place| sysfs_decides_for(sysfs, place))
     };
     assert_eq!(decides(&sysfs), [true, true, false]);
-    sysfs.processes = Vec::new();
+    sysfs.processes = Vec::new().into();
     assert_eq!(decides(&sysfs), [true, false, false]);
     sysfs.there = false;
     assert_eq!(decides(&sysfs), [false; 3]);
