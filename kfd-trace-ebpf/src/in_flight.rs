@@ -132,12 +132,6 @@ pub(crate) fn current_cmd() -> u32 {
     current().map_or(0, |call| call.cmd)
 }
 
-/// For the daemon: the call of a thread without a slot.
-#[inline(always)]
-pub(crate) fn call_of(tid: u32) -> Option<*const OpenCall> {
-    IN_FLIGHT.get_ptr(tid)
-}
-
 /// For the daemon, about a process that has ended.
 #[inline(always)]
 pub(crate) fn remove_call(tid: u32) {

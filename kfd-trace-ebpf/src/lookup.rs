@@ -10,6 +10,7 @@ use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::macros::{map, raw_tracepoint};
 use aya_ebpf::maps::Array;
 use aya_ebpf::programs::RawTracePointContext;
+use kfd_trace_common::in_flight::OpenCall;
 use kfd_trace_common::lookup::{table, verb};
 use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Update, UserQueue};
 use kfd_trace_common::peek::Answer;
@@ -42,7 +43,7 @@ fn read(answer: &mut Answer, table: u64, first: u64, second: u64) {
     match table {
         table::IOCTL_STATS => copy(answer, stats::stat(&ioctl_key(first, second))),
         table::IOCTL_ERRORS => copy(answer, stats::errors(&error_key(first, second))),
-        table::IN_FLIGHT => copy(answer, in_flight::call_of(first as u32)),
+        table::IN_FLIGHT => copy(answer, nested::call_of::<OpenCall>(first as u32)),
         table::PROCESSES => copy(answer, processes::entry(first)),
         table::PASIDS => copy(answer, processes::holder(first as u32)),
         table::UPDATES => copy(answer, nested::call_of::<Update>(first as u32)),

@@ -146,9 +146,15 @@ fn enter(probe: ProbeId, qpd: Option<u64>, call: Call) {
     }
 }
 
+/// The `struct kfd_process_device` around a `struct qcm_process_device`.
+#[inline(always)]
+fn pdd_of(qpd: u64) -> Option<u64> {
+    kernel::offset(&kernel::PDD_QPD).map(|offset| qpd - offset)
+}
+
 #[inline(always)]
 fn process_of(qpd: u64) -> Option<u64> {
-    read(qpd - kernel::offset(&kernel::PDD_QPD)?, &kernel::PDD_PROCESS)
+    read(pdd_of(qpd)?, &kernel::PDD_PROCESS)
 }
 
 /// The return of either.
@@ -192,7 +198,7 @@ fn send(slot: &Slot, result: i32) {
     if !transition && !raced {
         return;
     }
-    let Some(pdd) = kernel::offset(&kernel::PDD_QPD).map(|offset| slot.qpd - offset) else { return };
+    let Some(pdd) = pdd_of(slot.qpd) else { return };
     if !has_vm(pdd) {
         return;
     }
