@@ -1,5 +1,5 @@
-//! Which calls `kfd_ioctl` refuses before any handler, and with which errno (kfd_chardev.c). The only owner of
-//! `NO_COMMAND`.
+//! Which calls `kfd_ioctl` refuses before any handler (kfd_chardev.c). In: a command, its caller. Out: the errno.
+//! The only owner of `NO_COMMAND`.
 
 use crate::kernel::{self, read};
 use crate::losses;

@@ -1,6 +1,8 @@
 //! With which errno `kfd_ioctl` refuses a number that it has no command of: no probe sees it, since no handler
 //! is called. Drivers differ (-EINVAL, and since Linux 6.18 and its stable updates -ENOTTY), and ROCm's own
 //! drivers have other versions: what decides is the constant in the function's code.
+//!
+//! In: the driver's functions, kernel memory. Out: the errno, for the map `NO_COMMAND` of the programs.
 
 use super::error::{LoadError, chain};
 use super::functions::Functions;
