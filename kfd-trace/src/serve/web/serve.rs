@@ -140,18 +140,18 @@ impl Door {
         let mut connections = JoinSet::new();
         loop {
             let stream = tokio::select! {
-                stream = accept(&listener, &self.tally) => stream,
-                Some(_) = connections.join_next() => continue,
+                // Ended connections are freed before another is accepted: else a crowd that keeps coming leaves
+                // them in memory.
+                biased;
                 // An error means that the sender was dropped, which is a stop, too.
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
+                Some(_) = connections.join_next() => continue,
+                stream = accept(&listener, &self.tally) => stream,
             };
             let connection = tokio::select! {
                 connection = self.connections.take() => connection,
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
             };
-            // A crowd that keeps coming must not leave its ended connections in memory: the choice above takes one
-            // of them at most for each new one.
-            while connections.try_join_next().is_some() {}
             let Some((connection, mut leave)) = connection else { continue };
             let door = self.clone();
             connections.spawn(async move {
