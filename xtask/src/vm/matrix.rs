@@ -68,11 +68,13 @@ const MOST_WANTED: [Series; 5] = [Series::V6_12, Series::V7_2, Series::V6_1, Ser
 /// The series that the test command runs with a types file, most wanted first. The first has no other types.
 const BY_FILE: [Series; 5] = [Series::V5_10, Series::V6_1, Series::V7_2, Series::V6_12, Series::V7_3];
 
-/// The stages that the test command runs of a series whose driver is much like that of another: 6.1 like 5.10,
-/// whose `life` is run, and 7.3 like 7.2.
-fn usual(series: Series) -> Option<&'static [&'static str]> {
-    [Series::V6_1, Series::V7_3].contains(&series).then_some(&["no_amdgpu", "no_gpu", "sim"])
-}
+/// A series, another whose driver is much like its own, and the stages that the test command then runs of the
+/// first: those that the other one does not run, and what is quick. `cargo xtask vm --kernel` runs them all.
+const LEFT_TO: [(Series, Series, &[&str]); 3] = [
+    (Series::V6_1, Series::V5_10, &["no_amdgpu", "no_gpu", "sim"]),
+    (Series::V7_2, Series::V7_3, &["no_amdgpu", "no_gpu", "life", "mi300", "cpx", "nohws"]),
+    (Series::V7_3, Series::V7_2, &["no_amdgpu", "no_gpu", "sim"]),
+];
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matrix {
@@ -128,10 +130,17 @@ impl Matrix {
             ..column
         });
         let usual = |column: &Column| Column {
-            only: if column.all { None } else { usual(column.series) },
+            only: if column.all { None } else { self.not_left(column.series) },
             ..*column
         };
         by_file.into_iter().chain(self.columns.iter().map(usual)).collect()
+    }
+
+    /// The stages of a series that are not left to another one; `None`: all.
+    fn not_left(&self, series: Series) -> Option<&'static [&'static str]> {
+        let is_built = |series: &Series| self.of(*series).is_some_and(|column| column.built);
+        let pair = LEFT_TO.iter().find(|(of, to, _)| *of == series && is_built(to));
+        pair.map(|(_, _, stages)| *stages)
     }
 
     /// One line per series that is not proven or not whole.
