@@ -35,6 +35,11 @@ pub fn has_old_debugger() -> bool {
     ["kfd_ioctl_dbg_set_debug_trap", "kfd_ioctl_dbg_set_debug_trap_deprecated"].into_iter().any(driver_has)
 }
 
+/// How the driver refuses a number that it has no command of. ROCm's own drivers do it in their own way.
+pub fn no_command() -> &'static str {
+    if has_old_debugger() { "EINVAL" } else { "ENOTTY" }
+}
+
 /// Calls by ioctl.
 pub fn calls(counts: &[Count]) -> Sums<String> {
     let mut sums = Sums::new();
