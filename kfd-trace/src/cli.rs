@@ -302,6 +302,10 @@ pub struct DaemonArgs {
     /// TLS and passwords: a web configuration file as of the Prometheus exporters (docs/web.md).
     #[arg(long = "web.config.file", value_name = "FILE")]
     pub web_config: Option<PathBuf>,
+    /// Answer requests for this host name, too, where there is neither TLS nor a password; may be repeated. Addresses,
+    /// localhost and the machine's own name are always answered.
+    #[arg(long = "web.allowed-host", value_name = "NAME")]
+    pub allowed_hosts: Vec<String>,
     #[command(flatten)]
     pub metrics: MetricsArgs,
     #[command(flatten)]

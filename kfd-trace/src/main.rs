@@ -80,6 +80,7 @@ fn run(cli: Cli) -> Result<()> {
             roots,
             listen: (!args.systemd_socket).then_some(args.listen),
             web_config: args.web_config,
+            allowed_hosts: args.allowed_hosts,
             detail: args.metrics.detail(),
             ring_bytes: args.ring.buffer_size,
             sample: args.ring.sample,

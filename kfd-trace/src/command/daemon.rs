@@ -5,6 +5,7 @@
 
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
+use crate::kernel::findings::of_who_waits;
 use crate::output::metrics::Detail;
 use crate::output::status;
 use crate::probes::plan::Choice;
@@ -14,10 +15,12 @@ use crate::runtime::privilege::{self, Reads};
 use crate::runtime::signals::{Hangups, Signals};
 use crate::runtime::stderr::say;
 use crate::runtime::systemd::Supervisor;
+use crate::serve::router;
 use crate::serve::shared::{Serving, SharedPage};
 use crate::serve::web::listen;
+use crate::serve::web::names::Names;
 use crate::serve::web::settings::{Settings, SettingsSource};
-use crate::serve::{router, web};
+use crate::serve::web::{self, Site};
 use crate::state::StateLimits;
 use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{TraceRequest, Tracer};
@@ -43,6 +46,7 @@ pub struct DaemonOptions {
     /// `None`: on the sockets that systemd passes.
     pub listen: Option<Vec<SocketAddr>>,
     pub web_config: Option<PathBuf>,
+    pub allowed_hosts: Vec<String>,
     pub detail: Detail,
     pub ring_bytes: u32,
     /// Interval between samples of queues; zero for none.
@@ -88,14 +92,17 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
         // An error means that the sender was dropped, which is a stop, too.
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
-    let server = tokio::spawn(web::serve(listeners, router::router(page.clone()), settings, source, stopped));
+    let host = rustix::system::uname();
+    let names = Names::new(&host.nodename().to_string_lossy(), &options.allowed_hosts);
+    let site = Site { pages: router::router(page.clone()), names };
+    let served = web::serve(listeners, site, settings, source, stopped).map_err(cannot)?;
     let mut supervisor = Supervisor::from_env();
     let traced = trace(options, &page, &mut signals, &mut supervisor).await;
     supervisor.stopping();
     stop.send_replace(true);
-    let served = server.await;
+    let served = served.await;
     traced?;
-    served.map_err(Stop::failed)?.map_err(cannot)?;
+    served.map_err(cannot)?;
     say("stopped");
     Ok(())
 }
@@ -183,7 +190,7 @@ async fn wait(
         let stop = match attached {
             Ok(ring) => return Ok(Some((tracer, ring))),
             Err(stop) if stop.code != NOTHING_TO_TRACE && tracer.driver_loads == 0 => return Err(stop),
-            Err(stop) => stop,
+            Err(stop) => Stop { line: of_who_waits(&stop.line), ..stop },
         };
         if let Some(line) = waiting.message(&stop) {
             say(&line);

@@ -71,13 +71,22 @@ fn finding(
     Some(Finding { severity, what: what.into(), consequence, remedy })
 }
 
+/// What to do where there is no driver.
+const LOAD_OR_WAIT: &str = "load it (modprobe amdgpu), or run `kfd-trace daemon`, which waits for it";
+
+/// The same for the daemon itself.
+#[must_use]
+pub fn of_who_waits(line: &str) -> String {
+    line.replace(LOAD_OR_WAIT, "load it (modprobe amdgpu)")
+}
+
 fn driver(seen: &Preflight) -> Option<Finding> {
     match seen.driver {
         DriverForm::Absent => finding(
             FindingSeverity::NothingToTrace,
             "the amdgpu driver is not loaded",
             "there is nothing to trace",
-            "load it (modprobe amdgpu), or run `kfd-trace daemon`, which waits for it",
+            LOAD_OR_WAIT,
         ),
         _ if !seen.kfd => finding(
             FindingSeverity::NothingToTrace,

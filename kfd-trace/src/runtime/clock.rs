@@ -20,16 +20,14 @@ pub fn boot_ns() -> u64 {
 /// since the wall clock is set and slewed.
 #[must_use]
 pub fn wall_minus_mono_ns() -> i64 {
-    let wall = clock_gettime(ClockId::Realtime);
-    let wall = nanoseconds(wall.tv_sec, wall.tv_nsec);
-    i64::try_from(wall).unwrap_or(i64::MAX) - i64::try_from(mono_ns()).unwrap_or(i64::MAX)
+    unix_ns() - i64::try_from(mono_ns()).unwrap_or(i64::MAX)
 }
 
-/// Unix time in seconds of a moment on CLOCK_MONOTONIC.
+/// Nanoseconds of the Unix epoch now.
 #[must_use]
-pub fn unix_seconds(mono_ns: u64) -> f64 {
-    let wall = i128::from(mono_ns) + i128::from(wall_minus_mono_ns());
-    seconds(u64::try_from(wall).unwrap_or(0))
+pub fn unix_ns() -> i64 {
+    let wall = clock_gettime(ClockId::Realtime);
+    i64::try_from(nanoseconds(wall.tv_sec, wall.tv_nsec)).unwrap_or(i64::MAX)
 }
 
 /// Nanoseconds as seconds.

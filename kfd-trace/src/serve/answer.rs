@@ -36,8 +36,8 @@ impl SharedPage {
     fn now(&self) -> Now {
         let clock = Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), zone: TimeZone::UTC };
         let ns = clock::mono_ns();
-        let (ts, began_ns) = (clock.rfc3339(ns), clock.unix_ns(self.started_ns).unwrap_or(0));
-        Now { clock, ns, ts, began_ns }
+        let ts = clock.rfc3339(ns);
+        Now { clock, ns, ts, began_ns: self.started_unix_ns }
     }
 
     fn kept(&self) -> [(Class, Kept); Class::ALL.len()] {

@@ -2,6 +2,7 @@
 //! ([`web`]).
 
 mod answer;
+mod documents;
 pub mod router;
 pub mod shared;
 pub mod web;

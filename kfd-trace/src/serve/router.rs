@@ -2,10 +2,12 @@
 //!
 //! The contents of the pages come from [`PageSource`]; [`super::web`] serves them.
 
+use super::documents::Documents;
 use crate::output::api::{ApiQuery, Refusal, Resource};
 use crate::output::page;
 use crate::text::escape;
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
@@ -47,8 +49,15 @@ pub trait PageSource: Send + Sync + 'static {
 
 type SharedSite = Arc<dyn PageSource>;
 
+#[derive(Clone)]
+struct Pages {
+    site: SharedSite,
+    documents: Arc<Documents>,
+}
+
 /// All pages.
 pub fn router(site: SharedSite) -> Router {
+    let pages = Pages { site, documents: Arc::default() };
     Router::new()
         .route("/", get(landing))
         .merge(statics())
@@ -60,32 +69,28 @@ pub fn router(site: SharedSite) -> Router {
         .route("/api/v1/events", get(async |site, uri| api(site, uri, Resource::Events).await))
         .route("/-/healthy", get(async || "healthy\n"))
         .route("/-/ready", get(ready))
-        .with_state(site)
-}
-
-async fn blocking<T: Send + 'static>(
-    site: SharedSite,
-    query: impl FnOnce(&dyn PageSource) -> T + Send + 'static,
-) -> Result<T, Response> {
-    tokio::task::spawn_blocking(move || query(site.as_ref()))
-        .await
-        .map_err(|error| failed(&error.to_string()))
+        .with_state(pages)
 }
 
 fn failed(line: &str) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{line}\n")).into_response()
 }
 
-async fn metrics(State(site): State<SharedSite>) -> Result<Response, Response> {
-    let text = blocking(site, <dyn PageSource>::metrics).await?.map_err(|line| failed(&line))?;
+async fn metrics(State(Pages { site, documents }): State<Pages>) -> Result<Response, Response> {
+    let text = documents.exposition(move || site.metrics()).await.map_err(|line| failed(&line))?;
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }
 
-async fn api(State(site): State<SharedSite>, uri: Uri, resource: Resource) -> Result<Response, Response> {
+async fn api(State(pages): State<Pages>, uri: Uri, resource: Resource) -> Result<Response, Response> {
+    let Pages { site, documents } = pages;
     let answer = match request(&uri, resource) {
-        Ok(query) => blocking(site, move |site| site.api(&query)).await?,
+        Ok(query) => {
+            let document = documents.other(move || site.api(&query).map(|document| document + "\n"));
+            document.await.map_err(|line| failed(&line))?
+        }
         Err(line) => Err(Refusal::Bad(line)),
     };
+    let error = |line: &str| Body::from(error(line) + "\n");
     let (status, body) = match answer {
         Ok(body) => (StatusCode::OK, body),
         Err(Refusal::Bad(line)) => (StatusCode::BAD_REQUEST, error(&line)),
@@ -93,7 +98,7 @@ async fn api(State(site): State<SharedSite>, uri: Uri, resource: Resource) -> Re
         Err(Refusal::Failed(line)) => (StatusCode::INTERNAL_SERVER_ERROR, error(&line)),
     };
     let headers = [(header::CONTENT_TYPE, JSON_TYPE), (header::CACHE_CONTROL, "no-store")];
-    Ok((status, headers, body + "\n").into_response())
+    Ok((status, headers, body).into_response())
 }
 
 fn request(uri: &Uri, resource: Resource) -> Result<ApiQuery, String> {
@@ -106,15 +111,17 @@ fn error(line: &str) -> String {
     serde_json::json!({ "error": escape::terminal(line) }).to_string()
 }
 
-async fn ready(State(site): State<SharedSite>) -> Result<&'static str, Response> {
-    let answer = blocking(site, <dyn PageSource>::ready).await?;
+async fn ready(State(Pages { site, .. }): State<Pages>) -> Result<&'static str, Response> {
+    let answer = tokio::task::spawn_blocking(move || site.ready()).await;
     answer
+        .map_err(|error| failed(&error.to_string()))?
         .map_err(|line| (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {line}\n")).into_response())?;
     Ok("ready\n")
 }
 
-async fn landing(State(site): State<SharedSite>) -> Result<Response, Response> {
-    let html = blocking(site, <dyn PageSource>::page).await?.map_err(|line| failed(&line))?;
+async fn landing(State(Pages { site, documents }): State<Pages>) -> Result<Response, Response> {
+    let html =
+        documents.other(move || site.page()).await.and_then(|made| made).map_err(|line| failed(&line))?;
     let headers = [
         (header::CONTENT_SECURITY_POLICY, page::POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -125,9 +132,8 @@ async fn landing(State(site): State<SharedSite>) -> Result<Response, Response> {
 }
 
 /// The page's static files.
-fn statics() -> Router<SharedSite> {
-    let file = |router: Router<SharedSite>,
-                (path, kind, content): (&'static str, &'static str, &'static str)| {
+fn statics() -> Router<Pages> {
+    let file = |router: Router<Pages>, (path, kind, content): (&'static str, &'static str, &'static str)| {
         let headers = [
             (header::CONTENT_TYPE, kind),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

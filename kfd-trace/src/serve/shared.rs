@@ -44,8 +44,8 @@ pub struct SharedPage {
     pub(super) history: Mutex<History>,
     pub(super) roots: Roots,
     pub(super) detail: Detail,
-    /// CLOCK_MONOTONIC, nanoseconds.
-    pub(super) started_ns: u64,
+    /// Nanoseconds of the Unix epoch. Read once: else it would move with each reading of the two clocks.
+    pub(super) started_unix_ns: i64,
     pub(super) started_seconds: f64,
 }
 
@@ -59,9 +59,9 @@ impl SharedPage {
     #[must_use]
     pub fn new(roots: Roots, detail: Detail) -> Self {
         let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
-        let started_ns = clock::mono_ns();
-        let started_seconds = clock::unix_seconds(started_ns);
-        SharedPage { phase, history: Mutex::default(), roots, detail, started_ns, started_seconds }
+        let started_unix_ns = clock::unix_ns();
+        let started_seconds = clock::seconds(u64::try_from(started_unix_ns).unwrap_or(0));
+        SharedPage { phase, history: Mutex::default(), roots, detail, started_unix_ns, started_seconds }
     }
 
     /// A scrape that panicked must not end the tracing: the state is consistent between any two statements.

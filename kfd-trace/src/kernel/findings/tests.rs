@@ -47,6 +47,7 @@ fn each_lack_has_its_line() {
     let (severity, line) = only(&module_less);
     assert_eq!(severity, FindingSeverity::NothingToTrace);
     assert!(line.starts_with("the amdgpu driver is not loaded: there is nothing to trace; load it"));
+    assert!(line.contains("kfd-trace daemon") && !of_who_waits(&line).contains("kfd-trace"), "{line}");
 
     assert_eq!(only(&Preflight { kfd: false, ..good() }).0, FindingSeverity::NothingToTrace);
     let (severity, line) = only(&Preflight { pid_namespace: Some(4_026_532_000), ..good() });

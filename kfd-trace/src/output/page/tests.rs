@@ -8,8 +8,9 @@ use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::output::api::{ApiQuery, Refusal};
 use crate::output::samples::{clock, probe, sampled, topology};
 use crate::serve::router::{self, PageSource};
+use crate::serve::web::names::Names;
 use crate::serve::web::settings::Settings;
-use crate::serve::web::{self, listen};
+use crate::serve::web::{self, Site, listen};
 use crate::state::samples::{event, facts, seen};
 use crate::state::{History, Reading, State, StateLimits};
 use kfd_trace_common::counter::ProbeId;
@@ -351,7 +352,9 @@ async fn sample_pages() {
     for (port, world) in (20_300..).zip(worlds) {
         let listeners = listen::bind(&[SocketAddr::from(([127, 0, 0, 1], port))]).expect("a free port");
         let pages = router::router(Arc::new(world));
-        servers.spawn(web::serve(listeners, pages, Settings::default(), None, std::future::pending()));
+        let site = Site { pages, names: Names::new("localhost", &[]) };
+        let served = web::serve(listeners, site, Settings::default(), None, std::future::pending());
+        servers.spawn(served.expect("a thread"));
     }
     servers.join_all().await;
 }

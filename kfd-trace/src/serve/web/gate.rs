@@ -1,9 +1,10 @@
-//! What every request passes before a page: names and passwords, and the headers of every response.
+//! What every request passes before a page: its Host, names and passwords, and the headers of every response.
 //!
-//! In: a request, its connection's slot, the settings in force. Out: the page's response or 401, with the
-//! configured headers.
+//! In: a request, its connection's slot, the settings in force. Out: the page's response, 400, 401 or 421, with
+//! the configured headers.
 
 use super::connections::Connection;
+use super::names::Names;
 use super::settings::Settings;
 use super::tally::{WebEvent, WebTally};
 use axum::extract::{Extension, Request, State};
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) in_force: watch::Receiver<Arc<Settings>>,
+    pub(super) names: Arc<Names>,
     pub(super) tally: Arc<WebTally>,
 }
 
@@ -31,7 +33,10 @@ pub(super) async fn pass(
     let settings = Arc::clone(&gate.in_force.borrow());
     let mut response = if !names_one_host(&request) {
         (StatusCode::BAD_REQUEST, "an HTTP/1.1 request needs one Host header\n").into_response()
-    } else if admits(&settings, request.headers()).await {
+    } else if let Some(line) = gate.names.refuse(&request, &settings) {
+        gate.tally.count(WebEvent::OtherHost);
+        (StatusCode::MISDIRECTED_REQUEST, line).into_response()
+    } else if admits(&settings, request.headers(), &connection).await {
         // Not before: a client without a password keeps no connection by trying.
         let _work = connection.work();
         next.run(request).await
@@ -58,10 +63,10 @@ fn names_one_host(request: &Request) -> bool {
     if request.version() == Version::HTTP_11 { hosts == 1 } else { hosts <= 1 }
 }
 
-async fn admits(settings: &Settings, headers: &HeaderMap) -> bool {
+async fn admits(settings: &Settings, headers: &HeaderMap, connection: &Connection) -> bool {
     let Some(users) = &settings.users else { return true };
     match headers.typed_get::<Authorization<Basic>>() {
-        Some(given) => users.admit(&given).await,
+        Some(given) => users.admit(&given, connection.turn()).await,
         None => false,
     }
 }

@@ -7,8 +7,7 @@ use listenfd::ListenFd;
 use nix::errno::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
-use tokio::net::TcpListener;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener};
 
 /// Default address: loopback only.
 pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_200));
@@ -47,7 +46,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Binds all addresses, or none. Must be called within the runtime.
+/// Binds all addresses, or none. The listeners do not block.
 ///
 /// # Errors
 /// The first that cannot be bound, in one line.
@@ -73,15 +72,15 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
 fn is_every(address: SocketAddr) -> bool {
     address.ip() == Ipv6Addr::UNSPECIFIED
 }
 
-/// Takes the sockets that systemd passed (sd_listen_fds(3)). Must be called within the runtime, and before
-/// there is a second thread, since it removes variables from the environment.
+/// Takes the sockets that systemd passed (sd_listen_fds(3)). Must be called before there is a second thread,
+/// since it removes variables from the environment. The listeners do not block.
 ///
 /// # Errors
 /// One line: there is none, or one that cannot be served on.
@@ -95,7 +94,7 @@ pub fn from_systemd() -> Result<Vec<TcpListener>, String> {
                 return Err(io::Error::other("it does not listen"));
             }
             listener.set_nonblocking(true)?;
-            TcpListener::from_std(listener).map(Some)
+            Ok(Some(listener))
         });
         let cannot = |error| {
             format!(

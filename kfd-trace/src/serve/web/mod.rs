@@ -9,13 +9,14 @@ mod connections;
 mod deaf;
 mod gate;
 pub mod listen;
+pub mod names;
 mod serve;
 pub mod settings;
 mod tally;
 mod tls;
 mod users;
 
-pub use serve::serve;
+pub use serve::{Site, serve};
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 use super::connections::{Connection, Connections};
 use super::deaf::Deaf;
 use super::gate::{Gate, pass};
+use super::names::Names;
 use super::settings::{Settings, SettingsSource, follow};
 use super::tally::{WebEvent, WebTally, report};
 use super::tls::H2;
@@ -19,13 +20,16 @@ use hyper_util::server::conn::auto;
 use std::error::Error;
 use std::future::Future;
 use std::io;
+use std::net::{self, IpAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::runtime;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
@@ -77,29 +81,48 @@ impl Default for ClientLimits {
     }
 }
 
-/// Serves until `stop` ends; then completes requests in progress, for a few seconds at most.
+/// What is served, and under which names.
+pub struct Site {
+    pub pages: Router,
+    pub names: Names,
+}
+
+/// Threads for what may block: expositions, documents, checks of passwords.
+const BLOCKING: usize = 8;
+
+/// Serves until `stop` ends; then completes requests in progress, for a few seconds at most. On a thread of its
+/// own: a crowd's handshakes must not delay whoever follows the ring buffer on the caller's.
 ///
 /// # Errors
-/// If a listener's task fails.
-pub async fn serve(
-    listeners: Vec<TcpListener>,
-    pages: Router,
+/// If there is no thread for it; from what is returned, if a listener's task fails.
+pub fn serve(
+    listeners: Vec<net::TcpListener>,
+    site: Site,
     settings: Settings,
     source: Option<SettingsSource>,
-    stop: impl Future<Output = ()>,
-) -> io::Result<()> {
-    serve_within(ClientLimits::default(), Arc::default(), listeners, pages, settings, source, stop).await
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<impl Future<Output = io::Result<()>>> {
+    let mut runtime = runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(BLOCKING).build()?;
+    let (ended, result) = oneshot::channel();
+    let limits = ClientLimits::default();
+    let serve = serve_within(limits, Arc::default(), listeners, site, settings, source, stop);
+    thread::Builder::new().name("web".to_owned()).spawn(move || ended.send(runtime.block_on(serve)))?;
+    // No result: the thread panicked.
+    Ok(async { result.await.unwrap_or_else(|_| Err(io::Error::other("the web server failed"))) })
 }
 
 pub(super) async fn serve_within(
     limits: ClientLimits,
     tally: Arc<WebTally>,
-    listeners: Vec<TcpListener>,
-    pages: Router,
+    listeners: Vec<net::TcpListener>,
+    Site { pages, names }: Site,
     settings: Settings,
     source: Option<SettingsSource>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    let listeners: Vec<TcpListener> =
+        listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()?;
     let (sender, in_force) = watch::channel(Arc::new(settings));
     let sender = Arc::new(sender);
     let (stopping, stopped) = watch::channel(false);
@@ -108,7 +131,7 @@ pub(super) async fn serve_within(
     if let Some(source) = source {
         beside.spawn(follow(source, Arc::clone(&sender)));
     }
-    let gate = Gate { in_force: in_force.clone(), tally: Arc::clone(&tally) };
+    let gate = Gate { in_force: in_force.clone(), names: Arc::new(names), tally: Arc::clone(&tally) };
     let pages = pages.layer(from_fn_with_state(gate, pass));
     let connections = Connections::new(limits.connections, limits.fresh, Arc::clone(&tally));
     let door = Door { pages, limits, connections, tally, in_force, stopped };
@@ -139,7 +162,7 @@ impl Door {
     async fn attend(mut self, listener: TcpListener) {
         let mut connections = JoinSet::new();
         loop {
-            let stream = tokio::select! {
+            let (stream, from) = tokio::select! {
                 // Ended connections are freed before another is accepted: else a crowd that keeps coming leaves
                 // them in memory.
                 biased;
@@ -149,7 +172,7 @@ impl Door {
                 stream = accept(&listener, &self.tally) => stream,
             };
             let connection = tokio::select! {
-                connection = self.connections.take() => connection,
+                connection = self.connections.take(from) => connection,
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
             };
             let Some((connection, mut leave)) = connection else { continue };
@@ -234,19 +257,20 @@ impl Door {
 }
 
 /// Whether the client was bad or slow. One that just disconnects is neither, nor is one that made a
-/// request before and was silent since. `deaf`: it accepted nothing of a response.
+/// request before and was silent since. `deaf`: it accepted nothing of a response. An error of our own (`is_user`):
+/// it accepted so little that the rest was dropped.
 fn is_to_blame(error: &(dyn Error + Send + Sync + 'static), has_requested: bool, deaf: bool) -> bool {
     let Some(error) = error.downcast_ref::<hyper::Error>() else { return false };
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     let in_time = source.is_none_or(|source| source.kind() != io::ErrorKind::TimedOut);
-    error.is_parse() || deaf || (!has_requested && (error.is_timeout() || !in_time))
+    error.is_parse() || error.is_user() || deaf || (!has_requested && (error.is_timeout() || !in_time))
 }
 
-async fn accept(listener: &TcpListener, tally: &WebTally) -> TcpStream {
+async fn accept(listener: &TcpListener, tally: &WebTally) -> (TcpStream, IpAddr) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return stream,
+            Ok((stream, from)) => return (stream, from.ip()),
             // Of one client, which gave up.
             Err(error) if [ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&error.kind()) => {
             }

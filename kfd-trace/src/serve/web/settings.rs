@@ -144,7 +144,10 @@ impl SettingsSource {
         self.seen.clone_from(&self.read);
         self.good = loaded.is_ok();
         match loaded {
-            Ok(new) => {
+            Ok(mut new) => {
+                if let (Some(users), Some(before)) = (&mut new.users, &old.users) {
+                    users.remember(before);
+                }
                 self.reported = None;
                 Ok(Some(new))
             }

@@ -23,16 +23,19 @@ pub(super) enum WebEvent {
     Broken,
     /// Requests without the name and password of a user.
     Denied,
+    /// Requests for a name that is none of the daemon's.
+    OtherHost,
 }
 
 /// The text for each.
-const WORDS: [(WebEvent, &str); 6] = [
+const WORDS: [(WebEvent, &str); 7] = [
     (WebEvent::MadeRoom, "idle connections closed to make room"),
     (WebEvent::Refused, "connections refused, since there were too many"),
     (WebEvent::NotAccepted, "times no connection could be accepted"),
     (WebEvent::Handshake, "TLS handshakes failed"),
     (WebEvent::Broken, "connections closed for bad or slow requests"),
     (WebEvent::Denied, "requests with a wrong or no password"),
+    (WebEvent::OtherHost, "requests for another host's name (--web.allowed-host)"),
 ];
 
 type WebCounts = [u64; WORDS.len()];

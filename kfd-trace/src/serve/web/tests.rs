@@ -329,13 +329,17 @@ async fn who_is_being_answered_is_not_sent_away_for_others() {
 }
 
 #[tokio::test]
-async fn a_request_names_one_host() {
+async fn a_request_names_one_host_which_is_this_one() {
     let server = Server::plain(ClientLimits::default());
     for (head, status) in [
         ("GET / HTTP/1.1\r\nHost: x\r\n", "200"),
         ("GET / HTTP/1.1\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n", "400"),
         ("GET / HTTP/1.0\r\n", "200"),
+        ("GET / HTTP/1.1\r\nHost: evil.example\r\n", "421"),
+        ("GET / HTTP/1.0\r\nHost: evil.example\r\n", "421"),
+        ("GET http://evil.example/ HTTP/1.1\r\nHost: x\r\n", "421"),
+        ("GET http://127.0.0.1/ HTTP/1.1\r\nHost: x\r\n", "200"),
     ] {
         let mut stream = server.connect().await;
         stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
@@ -344,4 +348,12 @@ async fn a_request_names_one_host() {
         assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
         assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{head}: {answer}");
     }
+    assert_eq!(server.count(WebEvent::OtherHost), 3);
+    let config = format!("basic_auth_users:\n  alice: {}\n", hash("wonder"));
+    let with_passwords = Server::with(ClientLimits::default(), &config, &[]);
+    let mut stream = with_passwords.connect().await;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
 }

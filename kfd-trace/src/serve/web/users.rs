@@ -51,7 +51,7 @@ impl Hash {
     }
 }
 
-/// The users of one configuration: a new one starts without cached passwords.
+/// The users of one configuration.
 pub(super) struct Users {
     hashes: BTreeMap<String, Hash>,
     /// Digest of the last correct password, by name.
@@ -93,14 +93,29 @@ impl Users {
         }))
     }
 
-    /// Whether this is a user with the right password.
-    pub(super) async fn admit(&self, given: &Authorization<Basic>) -> bool {
+    /// Takes over which passwords were right from the users before a change, where the hash is the same: else all
+    /// clients would be checked again at once, behind a crowd that guesses.
+    pub(super) fn remember(&mut self, before: &Users) {
+        let known = before.remembered();
+        let same = known.iter().filter(|(name, _)| {
+            let hashes = [&self.hashes, &before.hashes].map(|hashes| hashes.get(*name).map(|hash| &hash.0));
+            hashes[0].is_some() && hashes[0] == hashes[1]
+        });
+        let same = same.map(|(name, digest)| (name.clone(), *digest)).collect();
+        drop(known);
+        self.key = before.key.clone();
+        self.remembered = Mutex::new(same);
+    }
+
+    /// Whether this is a user with the right password. `turn`: of the client, which may have others wait.
+    pub(super) async fn admit(&self, given: &Authorization<Basic>, turn: &Semaphore) -> bool {
         let (name, password) = (given.username(), given.password());
         let (hash, known) = match self.check(name, password) {
             Check::Remembered => return true,
             Check::Hash { hash, known } => (hash, known),
         };
-        // It is never closed.
+        // Neither is ever closed.
+        let Ok(_turn) = turn.acquire().await else { return false };
         let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return false };
         // Others with the same password may have waited for the same result.
         if matches!(self.check(name, password), Check::Remembered) {

@@ -51,14 +51,14 @@ fn an_unprotected_address_is_reported() {
 }
 
 /// Run below by a test in its own process: variables and descriptors belong to the whole process.
-#[tokio::test]
+#[test]
 #[ignore = "a part of sockets_are_taken_from_systemd"]
-async fn child() {
+fn child() {
     match from_systemd() {
         Ok(listeners) => {
-            let (mut stream, _) = listeners[0].accept().await.expect("somebody connects");
+            let (stream, _) = listeners[0].accept().expect("somebody connects");
             println!("taken {} of port {}", listeners.len(), listeners[0].local_addr().unwrap().port());
-            tokio::io::AsyncWriteExt::shutdown(&mut stream).await.expect("ends");
+            stream.shutdown(std::net::Shutdown::Write).expect("ends");
         }
         Err(line) => println!("refused: {line}"),
     }

@@ -2,7 +2,8 @@
 
 use super::authority::{Authority, Pair};
 use crate::serve::web::listen::bind;
-use crate::serve::web::serve::{ClientLimits, serve_within};
+use crate::serve::web::names::Names;
+use crate::serve::web::serve::{ClientLimits, Site, serve_within};
 use crate::serve::web::settings::{Settings, SettingsSource};
 use crate::serve::web::tally::{WebEvent, WebTally};
 use axum::Router;
@@ -64,11 +65,12 @@ impl Server {
             let _ = stopped.await;
         };
         let tally = Arc::new(WebTally::default());
+        let site = Site { pages, names: Names::new("x", &[]) };
         let task = tokio::spawn(serve_within(
             limits,
             Arc::clone(&tally),
             listeners,
-            pages,
+            site,
             settings,
             Some(source),
             stopped,

@@ -11,7 +11,7 @@ fn users(named: &[(&str, &str)]) -> Users {
 }
 
 async fn admitted(users: &Users, name: &str, password: &str) -> bool {
-    users.admit(&Authorization::basic(name, password)).await
+    users.admit(&Authorization::basic(name, password), &Semaphore::new(1)).await
 }
 
 #[tokio::test]
@@ -53,6 +53,43 @@ async fn a_password_that_was_right_is_known_again_and_no_other() {
     }
     let kept = format!("{:?}", users.remembered().get("alice").unwrap().as_ref());
     assert!(!kept.contains(&format!("{:?}", b"wonder")), "{kept}");
+}
+
+#[tokio::test]
+async fn a_change_forgets_only_passwords_that_have_changed() {
+    let before = users(&[("alice", "wonder"), ("bob", "builder"), ("eve", "drop")]);
+    for (name, password) in [("alice", "wonder"), ("bob", "builder"), ("eve", "drop")] {
+        assert!(admitted(&before, name, password).await);
+    }
+    let mut after = users(&[("alice", "wonder"), ("bob", "other"), ("carol", "drop")]);
+    after.remember(&before);
+    assert!(matches!(after.check("alice", "wonder"), Check::Remembered));
+    for (name, password) in
+        [("alice", "builder"), ("bob", "builder"), ("bob", "other"), ("eve", "drop"), ("carol", "drop")]
+    {
+        assert!(matches!(after.check(name, password), Check::Hash { .. }), "{name} {password}");
+    }
+    assert!(admitted(&after, "bob", "other").await && !admitted(&after, "bob", "builder").await);
+}
+
+/// A crowd of one address guesses: one password at a time, so that there is always a place for another address.
+#[tokio::test]
+async fn who_guesses_keeps_no_other_address_waiting() {
+    let users = Arc::new(users(&[("alice", "wonder")]));
+    let turns = [Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(1))];
+    let wait = |turn: &Arc<Semaphore>, password: &str| {
+        let (users, turn, password) = (users.clone(), turn.clone(), password.to_owned());
+        tokio::spawn(async move { users.admit(&Authorization::basic("alice", &password), &turn).await })
+    };
+    // As if one was checked now.
+    let checked = turns[0].acquire().await.unwrap();
+    let mut guesses: Vec<_> = (0..50).map(|number| wait(&turns[0], &number.to_string())).collect();
+    assert!(wait(&turns[1], "wonder").await.unwrap());
+    assert!(guesses.iter().all(|guess| !guess.is_finished()));
+    drop(checked);
+    for guess in guesses.drain(..) {
+        assert!(!guess.await.unwrap());
+    }
 }
 
 #[test]

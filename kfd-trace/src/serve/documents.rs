@@ -1,0 +1,187 @@
+//! Bounds what the pages cost: one exposition and one other document are made at a time, those who wait for the
+//! exposition share it, and what is made but not yet sent has a limit.
+//!
+//! In: what makes a document. Out: the body of a response. No response is older than its request.
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Frame, SizeHint};
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
+
+/// Bytes that were made and wait for those who read them; beyond that the oldest are dropped. Six expositions of
+/// 10,000 queues.
+const UNSENT: usize = 32 << 20;
+
+/// A connection holds one of these when its document is dropped.
+const CHUNK: usize = 64 << 10;
+
+/// After an exposition comes a pause of so many times the time that it took, so that whoever asks without pause
+/// takes a quarter of a CPU.
+const PAUSES: u32 = 3;
+
+/// Longer than that no exposition waits for another.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(super) struct Documents {
+    /// When the next one may begin.
+    exposition: tokio::sync::Mutex<Option<Instant>>,
+    /// Requests that wait for the exposition, or are about to: the last one leaves none in memory.
+    waiting: Mutex<Waiting>,
+    other: tokio::sync::Mutex<()>,
+    unsent: Unsent,
+}
+
+#[derive(Default)]
+struct Waiting {
+    count: usize,
+    /// The last exposition, and when it was begun.
+    last: Option<(Instant, Made)>,
+}
+
+type Made = Result<Arc<Document>, String>;
+
+/// A request that waits for the exposition.
+struct Waits<'a>(&'a Documents);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.0.waiting();
+        waiting.count -= 1;
+        if waiting.count == 0 {
+            waiting.last = None;
+        }
+    }
+}
+
+impl Documents {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The exposition, begun after this call. `make` may block.
+    ///
+    /// # Errors
+    /// The line of `make`, or that it panicked.
+    pub(super) async fn exposition(
+        &self,
+        make: impl FnOnce() -> Result<String, String> + Send + 'static,
+    ) -> Result<Body, String> {
+        let asked = Instant::now();
+        self.waiting().count += 1;
+        let waits = Waits(self);
+        let mut next = self.exposition.lock().await;
+        let shared = self.waiting().last.clone().filter(|(begun, _)| *begun >= asked);
+        let made = match shared {
+            Some((_, made)) => made,
+            None => {
+                if let Some(next) = *next {
+                    sleep_until(next).await;
+                }
+                let begun = Instant::now();
+                let text = spawn_blocking(make).await.unwrap_or_else(|error| Err(error.to_string()));
+                let made = text.map(|text| self.unsent.add(&text));
+                let pause = (begun.elapsed() * PAUSES).min(LONGEST_PAUSE);
+                *next = Some(Instant::now() + pause);
+                self.waiting().last = Some((begun, made.clone()));
+                made
+            }
+        };
+        drop((next, waits));
+        made.map(Document::body)
+    }
+
+    /// Any other document. `make` may block.
+    ///
+    /// # Errors
+    /// What `make` returns; in the outer result that it panicked.
+    pub(super) async fn other<E: Send + 'static>(
+        &self,
+        make: impl FnOnce() -> Result<String, E> + Send + 'static,
+    ) -> Result<Result<Body, E>, String> {
+        let _one = self.other.lock().await;
+        let made = spawn_blocking(make).await.map_err(|error| error.to_string())?;
+        Ok(made.map(|text| self.unsent.add(&text).body()))
+    }
+}
+
+/// What was made and is still being sent, oldest first.
+#[derive(Default)]
+struct Unsent(Mutex<VecDeque<Weak<Document>>>);
+
+impl Unsent {
+    fn add(&self, text: &str) -> Arc<Document> {
+        let document = Arc::new(Document::new(text.as_bytes()));
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|document| document.strong_count() > 0);
+        all.push_back(Arc::downgrade(&document));
+        let lengths = all.iter().filter_map(|document| Some(document.upgrade()?.length));
+        let mut length: usize = lengths.sum();
+        while length > UNSENT && all.len() > 1 {
+            let Some(oldest) = all.pop_front().and_then(|document| document.upgrade()) else { continue };
+            length -= oldest.length;
+            *oldest.chunks() = None;
+        }
+        document
+    }
+}
+
+/// A text on its way to one or more clients.
+struct Document {
+    length: usize,
+    /// `None`: dropped, since others ask for more than is held.
+    chunks: Mutex<Option<Vec<Bytes>>>,
+}
+
+impl Document {
+    fn new(text: &[u8]) -> Self {
+        // Each with memory of its own: a part of one whole would keep that whole.
+        let chunks = text.chunks(CHUNK).map(Bytes::copy_from_slice).collect();
+        Document { length: text.len(), chunks: Mutex::new(Some(chunks)) }
+    }
+
+    fn chunks(&self) -> MutexGuard<'_, Option<Vec<Bytes>>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn body(self: Arc<Self>) -> Body {
+        Body::new(Sending { document: self, next: 0 })
+    }
+}
+
+/// A response's body.
+struct Sending {
+    document: Arc<Document>,
+    next: usize,
+}
+
+impl hyper::body::Body for Sending {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let chunk = self.document.chunks().as_ref().map(|chunks| chunks.get(self.next).cloned());
+        self.next += 1;
+        Poll::Ready(match chunk {
+            Some(chunk) => chunk.map(|chunk| Ok(Frame::data(chunk))),
+            None => Some(Err(io::Error::other("it was read too slowly while others asked"))),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.next * CHUNK >= self.document.length
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.document.length.saturating_sub(self.next * CHUNK) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests;
