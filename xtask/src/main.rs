@@ -1,6 +1,7 @@
 //! `cargo xtask`: set-up, build, VM test bed, tests and demo of kfd-trace. This file only dispatches.
 
 mod apt;
+mod attack;
 mod bench;
 mod build;
 mod check;
@@ -50,6 +51,8 @@ enum Command {
     /// Measure what the tracer costs
     #[command(subcommand)]
     Bench(Benchmark),
+    /// Attack a daemon on loopback as a hostile client would, and show how it holds
+    Attack(attack::Args),
     /// Feed synthetic input to the readers of records, BTF, symbols, flags, procfs and sysfs, until one
     /// breaks or the time is over
     Fuzz(fuzz::Args),
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Fixtures => fixtures::fixtures().map(drop),
         Command::Kernels => verdicts::write(),
         Command::Picture => picture::picture(),
+        Command::Attack(args) => return exit(attack::attack(&args)),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
         Command::Bench(Benchmark::Daemon(args)) => return exit(daemon::bench(&args)),

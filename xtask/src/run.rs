@@ -6,7 +6,18 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// A process that is ended when this value is dropped.
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// Announces a step.
 pub(crate) fn step(text: impl std::fmt::Display) {

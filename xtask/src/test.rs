@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every check, each announced, in the order of how soon it ends, in parallel with the
 //! guests.
 
+use crate::attack;
 use crate::bench::{daemon, overhead};
 use crate::check::{dashboards, deny, links, manifests, rules};
 use crate::closing::Totals;
@@ -50,7 +51,7 @@ enum When {
     Whole,
 }
 
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     Check {
         name: "format",
         when: When::Always,
@@ -69,6 +70,7 @@ const CHECKS: [Check; 12] = [
     Check { name: "rules and exposition for Prometheus", when: When::Whole, run: |_| rules::rules() },
     Check { name: "dashboards of Grafana", when: When::Whole, run: |_| dashboards::test() },
     Check { name: "packages", when: When::Whole, run: |_| dist::check::check() },
+    Check { name: "attacks on the daemon", when: When::Whole, run: |_| attack::check() },
     Check { name: "cost of the daemon", when: When::Whole, run: |_| costs(daemon::check()?, "daemon") },
     Check { name: "cost of the probes", when: When::Whole, run: |_| costs(overhead::check()?, "overhead") },
 ];

@@ -3,11 +3,11 @@
 use crate::bench::baseline::Figure;
 use crate::build;
 use crate::paths;
-use crate::run::step;
+use crate::run::{Ended, step};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -60,17 +60,6 @@ fn number(status: &str, name: &str) -> Option<i64> {
     let mut fields = status.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = fields.find(|(field, _)| *field == name)?;
     value.split_whitespace().next()?.parse().ok()
-}
-
-/// A process that is ended when this value is dropped.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[cfg(test)]

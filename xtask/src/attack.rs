@@ -1,0 +1,275 @@
+//! `cargo xtask attack`: what a hostile client can do to a daemon that waits for a driver, on loopback, for some
+//! twenty seconds.
+//!
+//! In: a binary. Out: a figure for each attack, beside what is accepted.
+
+use crate::run::{Ended, step};
+use crate::{build, paths};
+use anyhow::{Context as _, Result, bail};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, scope, sleep};
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Attack this binary, not the one of this tree: to compare the two
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+/// One row of the table.
+struct Attack {
+    name: &'static str,
+    /// What is accepted.
+    goal: &'static str,
+    run: fn(&Path) -> Result<Seen>,
+}
+
+struct Seen {
+    figure: String,
+    well: bool,
+}
+
+const ATTACKS: [Attack; 5] = [
+    Attack { name: "connections that end at once, six clients", goal: "peak under 40 MB", run: ended },
+    Attack { name: "2,000 silent connections a second", goal: "no health check fails", run: silent },
+    Attack { name: "wrong passwords, and the file changes", goal: "10 of 10 scrapes", run: passwords },
+    Attack { name: "a FIFO as web configuration", goal: "refused in one line", run: fifo },
+    Attack { name: "another site's name as Host", goal: "421", run: other_host },
+];
+
+/// How long each of them lasts.
+const LASTS: Duration = Duration::from_secs(5);
+
+/// Of a kubelet that asks whether the daemon is healthy.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Of any other client.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+const ATTACKER: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// A user `scraper` whose password is `wonder`, at the usual cost.
+const USERS: &str =
+    "basic_auth_users:\n  scraper: $2b$10$abcdefghijklmnopqrstuuM.QYO9dYACpw171TZl5APB53ah0sCme\n";
+const RIGHT: &str = "Authorization: Basic c2NyYXBlcjp3b25kZXI=\r\n";
+const WRONG: &str = "Authorization: Basic c2NyYXBlcjp3cm9uZw==\r\n";
+
+/// `Ok(false)`: a figure is worse than what is accepted, and was printed.
+pub(crate) fn attack(args: &Args) -> Result<bool> {
+    let binary = match &args.binary {
+        Some(binary) => binary.clone(),
+        None => build::build()?,
+    };
+    let mut all_well = true;
+    for Attack { name, goal, run } in ATTACKS {
+        step(format!("attack: {name}"));
+        let Seen { figure, well } = run(&binary).with_context(|| name.to_owned())?;
+        println!("{} {name:<42} {figure} (goal: {goal})", if well { "ok  " } else { "FAIL" });
+        all_well &= well;
+    }
+    Ok(all_well)
+}
+
+/// The check of the test command.
+pub(crate) fn check() -> Result<()> {
+    if !attack(&Args { binary: None })? {
+        bail!("the daemon does not hold");
+    }
+    Ok(())
+}
+
+/// A daemon that waits for a driver, as a machine without one has it.
+struct Daemon {
+    process: Ended,
+    port: u16,
+}
+
+/// A folder for the files of one attack, and in it a sysfs without a driver.
+fn folder(name: &str) -> Result<PathBuf> {
+    let dir = paths::target().join("attack").join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(dir.join("sysfs")).with_context(|| format!("cannot make {}", dir.display()))?;
+    Ok(dir)
+}
+
+fn command(binary: &Path, dir: &Path) -> Command {
+    let mut command = Command::new(binary);
+    command.args(["daemon", "--web.listen-address", "127.0.0.1:0", "--path.sysfs"]).arg(dir.join("sysfs"));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+impl Daemon {
+    fn start(command: &mut Command) -> Result<Self> {
+        let mut process = Ended(command.spawn().context("cannot run it")?);
+        let mut lines = BufReader::new(process.0.stderr.take().context("no stderr")?).lines();
+        let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
+            let (_, address) = line.split_once("serving http://127.0.0.1:")?;
+            address.strip_suffix("/metrics")?.parse().ok()
+        });
+        // It must not wait for somebody who reads what it writes.
+        thread::spawn(move || lines.for_each(drop));
+        Ok(Daemon { process, port: port.context("the daemon does not serve")? })
+    }
+
+    fn connect(&self, from: Ipv4Addr) -> Result<TcpStream> {
+        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port);
+        let stream = if from == ATTACKER {
+            // It has this address anyway. A port that was bound would not be free again for a minute.
+            TcpStream::connect(to)?
+        } else {
+            let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+            bind(socket.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(from, 0)))?;
+            connect(socket.as_raw_fd(), &SockaddrIn::from(to))?;
+            TcpStream::from(socket)
+        };
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        Ok(stream)
+    }
+
+    /// The status of the response. `headers`: lines that end in CRLF, the Host among them.
+    fn status(&self, from: Ipv4Addr, path: &str, headers: &str) -> Result<u16> {
+        let mut stream = self.connect(from)?;
+        write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        answer.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no HTTP response")
+    }
+
+    fn highest_memory(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib * 1024)
+    }
+}
+
+const HOST: &str = "Host: 127.0.0.1\r\n";
+
+fn ended(binary: &Path) -> Result<Seen> {
+    let daemon = Daemon::start(&mut command(binary, &folder("ended")?))?;
+    let end = Instant::now() + LASTS;
+    scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    // What a full table of ports or a daemon that was killed refuses is seen below.
+                    let _ = daemon.connect(ATTACKER).map(|stream| stream.shutdown(Shutdown::Both));
+                }
+            });
+        }
+    });
+    let bytes = daemon.highest_memory()?;
+    Ok(Seen { figure: format!("peak {:.1} MB", bytes as f64 / 1e6), well: bytes < 40_000_000 })
+}
+
+fn silent(binary: &Path) -> Result<Seen> {
+    const A_SECOND: u32 = 2_000;
+    const CROWD: u32 = 16;
+    // More than the kernel keeps until they are accepted.
+    const EACH: usize = 200;
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    let daemon = Daemon::start(&mut command(binary, &folder("silent")?))?;
+    let begin = Instant::now();
+    let (made, asked, failed) = scope(|scope| {
+        // Many, since one waits where the daemon accepts too slowly.
+        let crowd = [(); CROWD as usize].map(|()| {
+            scope.spawn(|| {
+                let (mut open, mut made) = (VecDeque::new(), 0_u32);
+                while begin.elapsed() < LASTS {
+                    let Ok(stream) = daemon.connect(ATTACKER) else { break };
+                    open.push_back(stream);
+                    if open.len() > EACH {
+                        open.pop_front();
+                    }
+                    made += 1;
+                    let due = Duration::from_secs(1) * made * CROWD / A_SECOND;
+                    sleep(due.saturating_sub(begin.elapsed()));
+                }
+                made
+            })
+        });
+        let (mut asked, mut failed) = (0, 0);
+        while begin.elapsed() < LASTS {
+            for from in [ATTACKER, OTHER] {
+                let asks = Instant::now();
+                let healthy = daemon.status(from, "/-/healthy", HOST).ok() == Some(200);
+                asked += 1;
+                failed += u32::from(!healthy || asks.elapsed() > PATIENCE);
+            }
+            sleep(Duration::from_millis(100));
+        }
+        let made: u32 = crowd.into_iter().map(|one| one.join().unwrap_or(0)).sum();
+        (made, asked, failed)
+    });
+    let rate = u64::from(made) / LASTS.as_secs();
+    Ok(Seen {
+        figure: format!("{failed} of {asked} failed, at {rate} a second"),
+        well: failed == 0 && asked > 0,
+    })
+}
+
+fn passwords(binary: &Path) -> Result<Seen> {
+    let dir = folder("passwords")?;
+    let config = dir.join("web.yml");
+    fs::write(&config, USERS)?;
+    let daemon = Daemon::start(command(binary, &dir).arg("--web.config.file").arg(&config))?;
+    let scrape = || daemon.status(OTHER, "/metrics", &format!("{HOST}{RIGHT}")).ok() == Some(200);
+    let over = AtomicBool::new(!scrape());
+    let good = scope(|scope| {
+        for _ in 0..300 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = daemon.status(ATTACKER, "/metrics", &format!("{HOST}{WRONG}"));
+                }
+            });
+        }
+        let mut good = 0;
+        for number in 0..10 {
+            // The daemon looks for changes once a second.
+            if number % 5 == 0 {
+                let _ = fs::write(&config, format!("{USERS}# {number}\n"));
+            }
+            good += u32::from(scrape());
+            sleep(LASTS / 10);
+        }
+        over.store(true, Ordering::Relaxed);
+        good
+    });
+    Ok(Seen { figure: format!("{good} of 10 scrapes"), well: good == 10 })
+}
+
+fn fifo(binary: &Path) -> Result<Seen> {
+    let dir = folder("fifo")?;
+    let path = dir.join("web.yml");
+    mkfifo(&path, Mode::S_IRUSR)?;
+    let mut process = Ended(command(binary, &dir).arg("--web.config.file").arg(&path).spawn()?);
+    let end = Instant::now() + LASTS;
+    while Instant::now() < end {
+        if let Some(status) = process.0.try_wait()? {
+            return Ok(Seen { figure: format!("ended, {status}"), well: !status.success() });
+        }
+        sleep(Duration::from_millis(50));
+    }
+    Ok(Seen { figure: "hangs".to_owned(), well: false })
+}
+
+fn other_host(binary: &Path) -> Result<Seen> {
+    let daemon = Daemon::start(&mut command(binary, &folder("host")?))?;
+    let status = daemon.status(OTHER, "/metrics", "Host: evil.example\r\n")?;
+    Ok(Seen { figure: status.to_string(), well: status == 421 })
+}
