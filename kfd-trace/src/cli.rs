@@ -7,6 +7,7 @@ use crate::kernel::types::DRIVERS;
 use crate::output::metrics::Detail;
 use crate::probes::plan::{Attach, Choice};
 use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
+use crate::serve::web::names::host_name;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
@@ -304,7 +305,7 @@ pub struct DaemonArgs {
     pub web_config: Option<PathBuf>,
     /// Answer requests for this host name, too, where there is neither TLS nor a password; may be repeated. Addresses,
     /// localhost and the machine's own name are always answered.
-    #[arg(long = "web.allowed-host", value_name = "NAME")]
+    #[arg(long = "web.allowed-host", value_name = "NAME", value_parser = host_name)]
     pub allowed_hosts: Vec<String>,
     #[command(flatten)]
     pub metrics: MetricsArgs,

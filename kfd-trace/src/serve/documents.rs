@@ -5,17 +5,17 @@
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
-use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes that were made and wait for those who read them; beyond that the oldest are dropped. Six expositions of
-/// 10,000 queues.
+/// Bytes that were made and wait for those who read them; beyond that those are dropped of which nothing was read
+/// for longest. Six expositions of 10,000 queues.
 const UNSENT: usize = 32 << 20;
 
 /// A connection holds one of these when its document is dropped.
@@ -30,11 +30,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Documents {
-    /// When the next one may begin.
-    exposition: tokio::sync::Mutex<Option<Instant>>,
+    /// When the next one may begin. Locked by whoever makes one, to its end even if nobody waits for it any more.
+    exposition: Arc<tokio::sync::Mutex<Option<Instant>>>,
     /// Requests that wait for the exposition, or are about to: the last one leaves none in memory.
     waiting: Mutex<Waiting>,
-    other: tokio::sync::Mutex<()>,
+    other: Arc<tokio::sync::Mutex<()>>,
     unsent: Unsent,
 }
 
@@ -70,31 +70,47 @@ impl Documents {
     /// # Errors
     /// The line of `make`, or that it panicked.
     pub(super) async fn exposition(
-        &self,
+        self: &Arc<Self>,
         make: impl FnOnce() -> Result<String, String> + Send + 'static,
     ) -> Result<Body, String> {
         let asked = Instant::now();
         self.waiting().count += 1;
         let waits = Waits(self);
-        let mut next = self.exposition.lock().await;
+        let next = Arc::clone(&self.exposition).lock_owned().await;
         let shared = self.waiting().last.clone().filter(|(begun, _)| *begun >= asked);
         let made = match shared {
             Some((_, made)) => made,
+            // A task of its own: a client that disconnects ends this future, and not what was begun.
             None => {
-                if let Some(next) = *next {
-                    sleep_until(next).await;
-                }
-                let begun = Instant::now();
-                let text = spawn_blocking(make).await.unwrap_or_else(|error| Err(error.to_string()));
-                let made = text.map(|text| self.unsent.add(&text));
-                let pause = (begun.elapsed() * PAUSES).min(LONGEST_PAUSE);
-                *next = Some(Instant::now() + pause);
-                self.waiting().last = Some((begun, made.clone()));
-                made
+                let made = tokio::spawn(Arc::clone(self).make(next, make)).await;
+                made.unwrap_or_else(|error| Err(error.to_string()))
             }
         };
-        drop((next, waits));
+        drop(waits);
         made.map(Document::body)
+    }
+
+    async fn make(
+        self: Arc<Self>,
+        mut next: OwnedMutexGuard<Option<Instant>>,
+        make: impl FnOnce() -> Result<String, String> + Send + 'static,
+    ) -> Made {
+        if let Some(next) = *next {
+            sleep_until(next).await;
+        }
+        if self.waiting().count == 0 {
+            return Err("nobody waits for it any more".to_owned());
+        }
+        let begun = Instant::now();
+        let text = spawn_blocking(make).await.unwrap_or_else(|error| Err(error.to_string()));
+        let made = text.map(|text| self.unsent.add(&text));
+        let pause = (begun.elapsed() * PAUSES).min(LONGEST_PAUSE);
+        *next = Some(Instant::now() + pause);
+        let mut waiting = self.waiting();
+        if waiting.count > 0 {
+            waiting.last = Some((begun, made.clone()));
+        }
+        made
     }
 
     /// Any other document. `make` may block.
@@ -105,29 +121,34 @@ impl Documents {
         &self,
         make: impl FnOnce() -> Result<String, E> + Send + 'static,
     ) -> Result<Result<Body, E>, String> {
-        let _one = self.other.lock().await;
+        let one = Arc::clone(&self.other).lock_owned().await;
+        let make = move || {
+            let made = make();
+            drop(one);
+            made
+        };
         let made = spawn_blocking(make).await.map_err(|error| error.to_string())?;
         Ok(made.map(|text| self.unsent.add(&text).body()))
     }
 }
 
-/// What was made and is still being sent, oldest first.
+/// What was made and is still being sent.
 #[derive(Default)]
-struct Unsent(Mutex<VecDeque<Weak<Document>>>);
+struct Unsent(Mutex<Vec<Weak<Document>>>);
 
 impl Unsent {
     fn add(&self, text: &str) -> Arc<Document> {
         let document = Arc::new(Document::new(text.as_bytes()));
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|document| document.strong_count() > 0);
-        all.push_back(Arc::downgrade(&document));
-        let lengths = all.iter().filter_map(|document| Some(document.upgrade()?.length));
-        let mut length: usize = lengths.sum();
-        while length > UNSENT && all.len() > 1 {
-            let Some(oldest) = all.pop_front().and_then(|document| document.upgrade()) else { continue };
-            length -= oldest.length;
-            *oldest.chunks() = None;
+        let mut others: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
+        others.sort_by_key(|other| other.left().read);
+        let mut length = document.length + others.iter().map(|other| other.length).sum::<usize>();
+        while length > UNSENT && !others.is_empty() {
+            let longest = others.remove(0);
+            length -= longest.length;
+            longest.left().chunks = None;
         }
+        *all = others.iter().chain([&document]).map(Arc::downgrade).collect();
         document
     }
 }
@@ -135,19 +156,25 @@ impl Unsent {
 /// A text on its way to one or more clients.
 struct Document {
     length: usize,
+    left: Mutex<Left>,
+}
+
+struct Left {
     /// `None`: dropped, since others ask for more than is held.
-    chunks: Mutex<Option<Vec<Bytes>>>,
+    chunks: Option<Vec<Bytes>>,
+    /// When a client last took a part of it.
+    read: Instant,
 }
 
 impl Document {
     fn new(text: &[u8]) -> Self {
         // Each with memory of its own: a part of one whole would keep that whole.
-        let chunks = text.chunks(CHUNK).map(Bytes::copy_from_slice).collect();
-        Document { length: text.len(), chunks: Mutex::new(Some(chunks)) }
+        let chunks = Some(text.chunks(CHUNK).map(Bytes::copy_from_slice).collect());
+        Document { length: text.len(), left: Mutex::new(Left { chunks, read: Instant::now() }) }
     }
 
-    fn chunks(&self) -> MutexGuard<'_, Option<Vec<Bytes>>> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn left(&self) -> MutexGuard<'_, Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn body(self: Arc<Self>) -> Body {
@@ -166,7 +193,11 @@ impl hyper::body::Body for Sending {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let chunk = self.document.chunks().as_ref().map(|chunks| chunks.get(self.next).cloned());
+        let chunk = {
+            let mut left = self.document.left();
+            left.read = Instant::now();
+            left.chunks.as_ref().map(|chunks| chunks.get(self.next).cloned())
+        };
         self.next += 1;
         Poll::Ready(match chunk {
             Some(chunk) => chunk.map(|chunk| Ok(Frame::data(chunk))),

@@ -1,5 +1,7 @@
 use super::*;
 use axum::body::to_bytes;
+use hyper::body::Body as _;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -36,7 +38,7 @@ async fn those_who_wait_share_one_that_was_begun_after_they_asked() {
 
 #[tokio::test]
 async fn who_asks_without_pause_waits_and_a_failure_is_passed_on() {
-    let (documents, made) = (Documents::default(), Arc::default());
+    let (documents, made) = (Arc::new(Documents::default()), Arc::default());
     drop(documents.exposition(slow(&made)).await.unwrap());
     let begin = Instant::now();
     assert_eq!(documents.exposition(|| Err("no".to_owned())).await.unwrap_err(), "no");
@@ -46,13 +48,37 @@ async fn who_asks_without_pause_waits_and_a_failure_is_passed_on() {
     assert_eq!(wrong.unwrap_err(), 3);
 }
 
+/// Clients that ask and go: what was begun for them is not joined by another.
 #[tokio::test]
-async fn one_that_gives_up_leaves_nothing_behind() {
-    let (documents, made) = (Documents::default(), Arc::default());
-    let gives_up = tokio::time::timeout(Duration::from_millis(20), documents.exposition(slow(&made)));
-    assert!(gives_up.await.is_err());
+async fn who_gives_up_does_not_let_two_be_made_at_once() {
+    let (documents, now) = (Arc::new(Documents::default()), Arc::new(AtomicUsize::new(0)));
+    let (made, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let make = || {
+        let (now, most, made) = (Arc::clone(&now), Arc::clone(&most), Arc::clone(&made));
+        move || {
+            most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(60));
+            now.fetch_sub(1, Ordering::Relaxed);
+            made.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, String>(String::new())
+        }
+    };
+    let soon = Duration::from_millis(5);
+    for _ in 0..10 {
+        assert!(tokio::time::timeout(soon, documents.exposition(make())).await.is_err());
+    }
+    assert!(documents.exposition(make()).await.is_ok());
+    assert_eq!(
+        (most.load(Ordering::Relaxed), made.load(Ordering::Relaxed)),
+        (1, 2),
+        "nobody waited for the others"
+    );
     assert!(documents.waiting().count == 0 && documents.waiting().last.is_none());
-    assert!(documents.exposition(slow(&made)).await.is_ok());
+    for _ in 0..4 {
+        assert!(tokio::time::timeout(soon, documents.other(make())).await.is_err());
+    }
+    assert!(documents.other(make()).await.is_ok());
+    assert_eq!(most.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
@@ -60,25 +86,28 @@ async fn a_document_is_sent_whole_whatever_its_length() {
     let documents = Documents::default();
     for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK] {
         let body = documents.other(move || Ok::<_, ()>("x".repeat(length))).await.unwrap().unwrap();
-        assert_eq!(hyper::body::Body::size_hint(&body).exact(), Some(length as u64));
+        assert_eq!(body.size_hint().exact(), Some(length as u64));
         assert_eq!(text(body).await.unwrap().len(), length);
     }
 }
 
 #[tokio::test]
-async fn what_nobody_reads_is_dropped_oldest_first() {
+async fn what_nobody_reads_is_dropped_and_what_is_read_is_not() {
     let documents = Documents::default();
     let make = |length| documents.other(move || Ok::<_, ()>("x".repeat(length)));
     let third = UNSENT / 3;
     let mut bodies = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..3 {
         bodies.push(make(third).await.unwrap().unwrap());
     }
+    let part = poll_fn(|context| Pin::new(&mut bodies[0]).poll_frame(context)).await;
+    let length = part.unwrap().unwrap().into_data().unwrap().len();
+    bodies.push(make(third).await.unwrap().unwrap());
     let mut read = Vec::new();
     for body in bodies {
         read.push(text(body).await.map(|text| text.len()).ok());
     }
-    assert_eq!(read, [None, Some(third), Some(third), Some(third)]);
+    assert_eq!(read, [Some(third - length), None, Some(third), Some(third)]);
     // What was read takes no place; and one that is too large is sent alone.
     let (first, large) = (make(third).await.unwrap().unwrap(), make(2 * UNSENT).await.unwrap().unwrap());
     assert!(text(first).await.is_err());

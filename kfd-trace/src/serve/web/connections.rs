@@ -85,20 +85,25 @@ impl OpenConnections {
         self.clock
     }
 
-    /// The connection whose slot a new one gets: the idle one that was idle for longest, of the crowd if there is
-    /// one.
+    /// The connection whose slot a new one gets: the one that was idle for longest, of the crowd if there is one. A
+    /// crowd that has none idle loses one with a request.
     fn makes_room(&self, limits: Limits, now: Instant) -> Result<u64, Full> {
-        let crowd = self.crowd(limits.share);
-        let idle = |of: Option<Client>| {
-            let all = self.taken.iter().filter(|(_, taken)| taken.at_work == 0);
-            all.filter(move |(_, taken)| of.is_none_or(|client| taken.client == client))
-        };
-        let crowd = crowd.filter(|crowd| idle(Some(*crowd)).next().is_some());
-        let kept_until =
-            |taken: &Open| taken.kept_until(if crowd.is_some() { limits.brief } else { limits.fresh });
-        let old = idle(crowd).filter(|(_, taken)| kept_until(taken).is_none_or(|until| until <= now));
+        let Some(crowd) = self.crowd(limits.share) else { return self.oldest(limits.fresh, now, |_| true) };
+        let of_crowd = self.oldest(limits.brief, now, |taken| taken.client == crowd);
+        of_crowd.or_else(|full| {
+            let all = self.taken.iter().filter(|(_, taken)| taken.client == crowd);
+            let oldest = all.min_by_key(|(_, taken)| taken.since).map(|(&id, _)| id);
+            // Where some are idle, they are too new.
+            if full.0.is_some() { Err(full) } else { oldest.ok_or(full) }
+        })
+    }
+
+    /// Of the idle ones that count, and had their time to make a request.
+    fn oldest(&self, fresh: Duration, now: Instant, counts: impl Fn(&Open) -> bool) -> Result<u64, Full> {
+        let idle = || self.taken.iter().filter(|(_, taken)| taken.at_work == 0 && counts(taken));
+        let old = idle().filter(|(_, taken)| taken.kept_until(fresh).is_none_or(|until| until <= now));
         let oldest = old.min_by_key(|(_, taken)| taken.since).map(|(&id, _)| id);
-        oldest.ok_or_else(|| Full(idle(crowd).filter_map(|(_, taken)| kept_until(taken)).min()))
+        oldest.ok_or_else(|| Full(idle().filter_map(|(_, taken)| taken.kept_until(fresh)).min()))
     }
 
     /// The client that has most connections, if these are more than its share.
@@ -193,7 +198,7 @@ impl Connection {
     }
 
     /// One request at a time of each client: for what takes a CPU before it is known who asks.
-    pub(super) fn turn(&self) -> &Semaphore {
+    pub(super) fn turn(&self) -> &Arc<Semaphore> {
         &self.0.turn
     }
 }

@@ -51,6 +51,15 @@ impl Names {
     }
 }
 
+/// A name of `--web.allowed-host`.
+///
+/// # Errors
+/// One line: it is more or less than a host name.
+pub fn host_name(text: &str) -> Result<String, String> {
+    let bare = text.parse::<Authority>().is_ok_and(|authority| authority.host() == text);
+    if bare { Ok(text.to_owned()) } else { Err("must be a host name alone; try gpu1.example.org".to_owned()) }
+}
+
 fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
@@ -58,6 +67,14 @@ fn plain(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_allowed_name_is_a_name_alone() {
+        assert_eq!(host_name("gpu1.example.org"), Ok("gpu1.example.org".to_owned()));
+        for text in ["", "gpu1:20200", "http://gpu1", "gpu1/metrics", "a@gpu1", "a b"] {
+            assert!(host_name(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn addresses_and_own_names_go_and_no_other() {

@@ -55,8 +55,8 @@ impl Hash {
 pub(super) struct Users {
     hashes: BTreeMap<String, Hash>,
     /// Digest of the last correct password, by name.
-    remembered: Mutex<HashMap<String, hmac::Tag>>,
-    /// Key of the digests; it is not shared.
+    remembered: Arc<Mutex<HashMap<String, hmac::Tag>>>,
+    /// Key of the digests; it is in this process alone.
     key: hmac::Key,
     /// Chooses the user whose hash replaces that of an unknown name.
     stand_in: RandomState,
@@ -86,7 +86,7 @@ impl Users {
             .map_err(|_| "the kernel gives no random bytes")?;
         Ok(Some(Users {
             hashes,
-            remembered: Mutex::default(),
+            remembered: Arc::default(),
             key,
             stand_in: RandomState::new(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
@@ -104,35 +104,37 @@ impl Users {
         let same = same.map(|(name, digest)| (name.clone(), *digest)).collect();
         drop(known);
         self.key = before.key.clone();
-        self.remembered = Mutex::new(same);
+        self.remembered = Arc::new(Mutex::new(same));
     }
 
     /// Whether this is a user with the right password. `turn`: of the client, which may have others wait.
-    pub(super) async fn admit(&self, given: &Authorization<Basic>, turn: &Semaphore) -> bool {
+    pub(super) async fn admit(&self, given: &Authorization<Basic>, turn: &Arc<Semaphore>) -> bool {
         let (name, password) = (given.username(), given.password());
         let (hash, known) = match self.check(name, password) {
             Check::Remembered => return true,
             Check::Hash { hash, known } => (hash, known),
         };
         // Neither is ever closed.
-        let Ok(_turn) = turn.acquire().await else { return false };
+        let Ok(turn) = Arc::clone(turn).acquire_owned().await else { return false };
         let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return false };
         // Others with the same password may have waited for the same result.
         if matches!(self.check(name, password), Check::Remembered) {
             return true;
         }
-        let candidate = password.to_owned();
+        let (candidate, name) = (password.to_owned(), name.to_owned());
+        let (remembered, key) = (Arc::clone(&self.remembered), self.key.clone());
+        // To its end, even if the client goes: else it could have any number checked, and one that is closed for
+        // others would never be known.
         let checked = spawn_blocking(move || {
-            let right = hash.is_of(&candidate);
-            drop(place);
+            let right = hash.is_of(&candidate) && known;
+            if right {
+                let digest = hmac::sign(&key, candidate.as_bytes());
+                remembered.lock().unwrap_or_else(PoisonError::into_inner).insert(name, digest);
+            }
+            drop((place, turn));
             right
         });
-        let right = checked.await.unwrap_or(false) && known;
-        if right {
-            let digest = hmac::sign(&self.key, password.as_bytes());
-            self.remembered().insert(name.to_owned(), digest);
-        }
-        right
+        checked.await.unwrap_or(false)
     }
 
     fn check(&self, name: &str, password: &str) -> Check {

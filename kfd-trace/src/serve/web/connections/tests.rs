@@ -154,3 +154,18 @@ fn addresses_of_one_network_are_one_client() {
     assert_eq!(client("::ffff:10.0.0.1"), client("10.0.0.1"));
     assert_ne!(client("10.0.0.2"), client("10.0.0.1"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_keeps_all_at_work_makes_room_for_others() {
+    let tally = Arc::default();
+    let connections = two(&tally);
+    let mut crowd = [connections.take(from(1)).await.unwrap(), connections.take(from(1)).await.unwrap()];
+    let _works = [crowd[0].0.work(), crowd[1].0.work()];
+    let begin = Instant::now();
+    let (other, mut other_leaves) = connections.take(from(2)).await.unwrap();
+    let _work = other.work();
+    assert!(begin.elapsed().is_zero() && !stays(&mut crowd[0].1) && stays(&mut crowd[1].1));
+    assert!(stays(&mut other_leaves));
+    // Neither has more than its share now.
+    assert!(connections.take(from(1)).await.is_none());
+}

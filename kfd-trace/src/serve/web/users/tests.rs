@@ -11,7 +11,7 @@ fn users(named: &[(&str, &str)]) -> Users {
 }
 
 async fn admitted(users: &Users, name: &str, password: &str) -> bool {
-    users.admit(&Authorization::basic(name, password), &Semaphore::new(1)).await
+    users.admit(&Authorization::basic(name, password), &Arc::new(Semaphore::new(1))).await
 }
 
 #[tokio::test]
@@ -90,6 +90,21 @@ async fn who_guesses_keeps_no_other_address_waiting() {
     for guess in guesses.drain(..) {
         assert!(!guess.await.unwrap());
     }
+}
+
+/// What is checked for a client that goes is checked to its end, and its turn is over only then.
+#[tokio::test]
+async fn who_goes_has_no_second_turn_and_is_known_all_the_same() {
+    let dear = bcrypt::hash_with_salt("wonder", 10, [7; 16]).expect("hashes").to_string();
+    let users = Users::new([("carol".to_owned(), dear.parse().unwrap())].into()).unwrap().expect("users");
+    let turn = Arc::new(Semaphore::new(1));
+    let given = Authorization::basic("carol", "wonder");
+    let mut goes = Box::pin(users.admit(&given, &turn));
+    let polled = std::future::poll_fn(|context| std::task::Poll::Ready(goes.as_mut().poll(context))).await;
+    drop(goes);
+    assert!(polled.is_pending() && turn.available_permits() == 0, "it is being checked");
+    assert!(!users.admit(&Authorization::basic("carol", "wrong"), &turn).await);
+    assert!(matches!(users.check("carol", "wonder"), Check::Remembered));
 }
 
 #[test]
