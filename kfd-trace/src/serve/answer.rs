@@ -157,7 +157,7 @@ impl PageSource for SharedPage {
             types: &taken.types,
             driver_loaded: Loading::can_be_traced(&self.roots.sysfs),
             driver_loads: taken.driver_loads,
-            start_time_seconds: self.started_seconds,
+            start_time_seconds: clock::seconds(u64::try_from(self.started_unix_ns).unwrap_or(0)),
             duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),
         });
         metrics::encode(&families).map_err(|error| error.to_string())

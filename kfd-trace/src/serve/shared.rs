@@ -46,7 +46,6 @@ pub struct SharedPage {
     pub(super) detail: Detail,
     /// Nanoseconds of the Unix epoch. Read once: else it would move with each reading of the two clocks.
     pub(super) started_unix_ns: i64,
-    pub(super) started_seconds: f64,
 }
 
 impl Access for &SharedPage {
@@ -60,8 +59,7 @@ impl SharedPage {
     pub fn new(roots: Roots, detail: Detail) -> Self {
         let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
         let started_unix_ns = clock::unix_ns();
-        let started_seconds = clock::seconds(u64::try_from(started_unix_ns).unwrap_or(0));
-        SharedPage { phase, history: Mutex::default(), roots, detail, started_unix_ns, started_seconds }
+        SharedPage { phase, history: Mutex::default(), roots, detail, started_unix_ns }
     }
 
     /// A scrape that panicked must not end the tracing: the state is consistent between any two statements.
