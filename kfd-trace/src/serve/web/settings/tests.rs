@@ -1,9 +1,11 @@
 use super::*;
 use crate::serve::web::tests::authority::Authority;
 use crate::serve::web::users::tests::hash;
+use headers::authorization::Authorization;
 use std::fs::write;
 use std::process::Command;
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 
 const TLS: &str = "tls_server_config:\n  cert_file: web.crt\n  key_file: web.key\n";
 
@@ -170,4 +172,20 @@ fn only_regular_files_are_read() {
         assert!(line.contains(name) && line.contains("it is not a regular file"), "{line}");
         fs::remove_file(folder.path(name)).unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_password_that_was_right_is_known_after_a_change_of_the_file() {
+    let folder = Folder::new(&alice());
+    let (mut source, old) = folder.open();
+    let wonder = Authorization::basic("alice", "wonder");
+    assert!(old.users.as_ref().unwrap().admit(&wonder, &Arc::new(Semaphore::new(1))).await);
+    folder.write("web.yml", &format!("{}# changed\n", alice()));
+    let looks = [source.look(&old).unwrap(), source.look(&old).unwrap()];
+    let new = looks.into_iter().flatten().next().expect("read again").users.expect("users");
+    // Nobody has a turn: a password that must be checked is not.
+    let none = Arc::new(Semaphore::new(1));
+    none.close();
+    assert!(new.admit(&wonder, &none).await);
+    assert!(!new.admit(&Authorization::basic("alice", "other"), &none).await);
 }
