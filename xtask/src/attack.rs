@@ -3,7 +3,7 @@
 //!
 //! In: a binary. Out: a figure for each attack, beside what is accepted.
 
-use crate::run::{Ended, step};
+use crate::run::{self, Ended, step};
 use crate::{build, paths};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -149,11 +149,10 @@ impl Daemon {
         answer.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no HTTP response")
     }
 
-    fn highest_memory(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib * 1024)
+    /// Bytes.
+    fn highest_memory(&self) -> Result<i64> {
+        let status = Path::new("/proc").join(self.process.0.id().to_string()).join("status");
+        Ok(run::status_number(&status, "VmHWM")? * 1024)
     }
 }
 
@@ -216,6 +215,8 @@ fn silent(binary: &Path) -> Result<Seen> {
         let made: u32 = crowd.into_iter().map(|one| one.join().unwrap_or(0)).sum();
         (made, asked, failed)
     });
+    // Fewer than some times the table of the daemon are no crowd.
+    ensure!(made > 500, "only {made} connections were made");
     let rate = u64::from(made) / LASTS.as_secs();
     Ok(Seen {
         figure: format!("{failed} of {asked} failed, at {rate} a second"),

@@ -3,7 +3,7 @@
 //! Progress goes to stderr, one line per step; stdout is for results.
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,6 +17,18 @@ impl Drop for Ended {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// The number after a name in a `status` file of procfs.
+pub(crate) fn status_number(path: &Path, name: &str) -> Result<i64> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    number(&text, name).with_context(|| format!("{} has no {name}", path.display()))
+}
+
+fn number(status: &str, name: &str) -> Option<i64> {
+    let mut fields = status.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(field, _)| *field == name)?;
+    value.split_whitespace().next()?.parse().ok()
 }
 
 /// Announces a step.
@@ -119,7 +131,7 @@ fn describe(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use super::*;
 
     #[test]
     fn failures_are_reported_in_one_line() {
@@ -136,5 +148,13 @@ mod tests {
         assert_eq!(super::size(1023), "1023 B");
         assert_eq!(super::size(1024), "1.0 KiB");
         assert_eq!(super::size(107_179_464), "102.2 MiB");
+    }
+
+    #[test]
+    fn a_number_is_found_by_its_whole_name() {
+        let status = "Name:\tx\nVmRSSx:\t1 kB\nVmRSS:\t  5220 kB\nnonvoluntary_ctxt_switches:\t7\nvoluntary_ctxt_switches:\t12\n";
+        assert_eq!(number(status, "VmRSS"), Some(5220));
+        assert_eq!(number(status, "voluntary_ctxt_switches"), Some(12));
+        assert_eq!((number(status, "Name"), number(status, "VmHWM")), (None, None));
     }
 }

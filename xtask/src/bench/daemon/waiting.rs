@@ -3,7 +3,7 @@
 use crate::bench::baseline::Figure;
 use crate::build;
 use crate::paths;
-use crate::run::{Ended, step};
+use crate::run::{self, Ended, step};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub(super) fn figures() -> Result<Vec<Figure>> {
     let before = wake_ups(&proc)?;
     sleep(WATCHED);
     let after = wake_ups(&proc)?;
-    let resident = field(&proc.join("status"), "VmRSS")? * 1024;
+    let resident = run::status_number(&proc.join("status"), "VmRSS")? * 1024;
     Ok(vec![
         Figure::new("waiting.resident", resident, "bytes"),
         Figure::new(format!("waiting.wake_ups.{seconds}_seconds"), after - before, "wake-ups"),
@@ -44,33 +44,9 @@ pub(super) fn figures() -> Result<Vec<Figure>> {
 /// How often its threads have slept, and so woken up.
 fn wake_ups(proc: &Path) -> Result<i64> {
     let tasks = fs::read_dir(proc.join("task")).context("the daemon has ended")?;
-    let threads = tasks.map(|task| field(&task?.path().join("status"), "voluntary_ctxt_switches"));
+    let threads =
+        tasks.map(|task| run::status_number(&task?.path().join("status"), "voluntary_ctxt_switches"));
     let threads: Vec<i64> = threads.collect::<Result<_>>()?;
     ensure!(!threads.is_empty(), "the daemon has no threads");
     Ok(threads.iter().sum())
-}
-
-/// The number after a name in a `status` file of procfs.
-fn field(path: &Path, name: &str) -> Result<i64> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    number(&text, name).with_context(|| format!("{} has no {name}", path.display()))
-}
-
-fn number(status: &str, name: &str) -> Option<i64> {
-    let mut fields = status.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = fields.find(|(field, _)| *field == name)?;
-    value.split_whitespace().next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::number;
-
-    #[test]
-    fn a_number_is_found_by_its_whole_name() {
-        let status = "Name:\tx\nVmRSSx:\t1 kB\nVmRSS:\t  5220 kB\nnonvoluntary_ctxt_switches:\t7\nvoluntary_ctxt_switches:\t12\n";
-        assert_eq!(number(status, "VmRSS"), Some(5220));
-        assert_eq!(number(status, "voluntary_ctxt_switches"), Some(12));
-        assert_eq!((number(status, "Name"), number(status, "VmHWM")), (None, None));
-    }
 }
