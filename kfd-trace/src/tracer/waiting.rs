@@ -6,7 +6,7 @@ use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use std::time::Duration;
 
 /// Interval between checks for a driver that is not loaded.
-const WAIT: Duration = Duration::from_secs(2);
+const WAIT: Duration = Duration::from_millis(2500);
 
 /// Longest pause before a loaded driver is tried again: an attempt takes the kernel some seconds.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -73,14 +73,14 @@ mod tests {
     #[test]
     fn what_fails_is_tried_more_and_more_rarely_and_who_is_away_is_not() {
         let mut waiting = Waiting::default();
-        let mut pauses = |stop: &Stop, times: usize| -> Vec<u64> {
-            (0..times).map(|_| waiting.pause(stop).as_secs()).collect()
+        let mut pauses = |stop: &Stop, times: usize| -> Vec<f64> {
+            (0..times).map(|_| waiting.pause(stop).as_secs_f64()).collect()
         };
         let failed = Stop::failed("ENOMEM");
-        assert_eq!(pauses(&away("not loaded"), 3), [2, 2, 2]);
-        assert_eq!(pauses(&failed, 7), [2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(pauses(&failed, 100).last(), Some(&60));
-        assert_eq!(pauses(&away("not loaded"), 1), [2]);
-        assert_eq!(pauses(&failed, 1), [2], "it was away: this is another driver");
+        assert_eq!(pauses(&away("not loaded"), 3), [2.5, 2.5, 2.5]);
+        assert_eq!(pauses(&failed, 7), [2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 60.0]);
+        assert_eq!(pauses(&failed, 100).last(), Some(&60.0));
+        assert_eq!(pauses(&away("not loaded"), 1), [2.5]);
+        assert_eq!(pauses(&failed, 1), [2.5], "it was away: this is another driver");
     }
 }
