@@ -203,6 +203,9 @@ pub enum Command {
     /// Print the table of metrics.
     #[command(hide = true)]
     Metrics,
+    /// Serve pages for the daemon, which starts this.
+    #[command(name = "web-server", hide = true)]
+    WebServer,
 }
 
 /// Options of `driver-types`.
@@ -297,6 +300,10 @@ pub struct DaemonArgs {
     /// Address and port to listen on; `:PORT` for all addresses; may be repeated.
     #[arg(long = "web.listen-address", value_name = "ADDR", value_parser = address, default_values_t = [DEFAULT_ADDRESS])]
     pub listen: Vec<SocketAddr>,
+    /// Also serve /-/healthy and /-/ready here, over plain HTTP to any client: for probes that have neither password nor
+    /// certificate, and that no crowd at the other addresses may keep out; may be repeated.
+    #[arg(long = "web.health-address", value_name = "ADDR", value_parser = address)]
+    pub health: Vec<SocketAddr>,
     /// Listen on the sockets passed by systemd instead.
     #[arg(long = "web.systemd-socket", conflicts_with = "listen")]
     pub systemd_socket: bool,

@@ -12,6 +12,7 @@ use kfd_trace::probes::plan::Attach;
 use kfd_trace::runtime::exit::Stop;
 use kfd_trace::runtime::privilege::{self, Reads};
 use kfd_trace::runtime::stderr;
+use kfd_trace::serve::web_process;
 use log::LevelFilter;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ fn run(cli: Cli) -> Result<()> {
             }
             Ok(())
         }
+        Some(Command::WebServer) => Ok(web_process::run()?),
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),
         Some(Command::Completions { shell }) => Ok(manual::completions(shell)?),
@@ -80,6 +82,7 @@ fn run(cli: Cli) -> Result<()> {
             roots,
             listen: (!args.systemd_socket).then_some(args.listen),
             web_config: args.web_config,
+            health: args.health,
             allowed_hosts: args.allowed_hosts,
             detail: args.metrics.detail(),
             ring_bytes: args.ring.buffer_size,

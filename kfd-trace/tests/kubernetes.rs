@@ -2,11 +2,12 @@
 //! xtask manifests` checks that they are valid for Kubernetes, and also renders each component with
 //! kustomize.
 
+use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use kfd_trace::cli::{Cli, Command, DaemonArgs, Global};
-use kfd_trace::output::api::{ApiQuery, Refusal};
-use kfd_trace::serve::router::{PageSource, router};
+use kfd_trace::output::api::{Refusal, Resource};
+use kfd_trace::serve::router::{self, PageSource};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -71,7 +72,7 @@ impl PageSource for Pages {
         Ok(String::new())
     }
 
-    fn api(&self, _: &ApiQuery) -> Result<String, Refusal> {
+    fn api(&self, _: Resource, _: &[(String, String)]) -> Result<String, Refusal> {
         Ok(String::new())
     }
 
@@ -80,7 +81,7 @@ impl PageSource for Pages {
     }
 }
 
-async fn served(path: &str) -> bool {
+async fn served(router: fn(Arc<dyn PageSource>) -> Router, path: &str) -> bool {
     let request = Request::get(path).body(Body::empty()).expect("a request");
     router(Arc::new(Pages)).oneshot(request).await.expect("infallible").status() == StatusCode::OK
 }
@@ -99,10 +100,12 @@ fn owners(endpoint: &Value) {
 /// Every named port is the one that the daemon listens on, and every requested page exists.
 async fn ports(all: &[Value]) {
     let (pod, container, _, daemon) = pod(all);
-    let [port] = list(&container["ports"]) else { panic!("one port") };
-    let [listen] = daemon.listen.as_slice() else { panic!("one address") };
-    assert_eq!(port["containerPort"], listen.port());
-    assert!(listen.ip().is_unspecified(), "the kubelet and Prometheus come from outside");
+    let [port, health] = list(&container["ports"]) else { panic!("two ports") };
+    for (port, addresses) in [(port, &daemon.listen), (health, &daemon.health)] {
+        let [address] = addresses.as_slice() else { panic!("one address") };
+        assert_eq!(port["containerPort"], address.port());
+        assert!(address.ip().is_unspecified(), "the kubelet and Prometheus come from outside");
+    }
     let service = one(all, "Service");
     let monitors: Vec<&Value> = all.iter().filter(|value| value["kind"] == "PodMonitor").collect();
     let selectors = monitors.iter().map(|monitor| &monitor["spec"]["selector"]["matchLabels"]);
@@ -114,14 +117,16 @@ async fn ports(all: &[Value]) {
         wanted.iter().for_each(|(key, value)| assert_eq!(&pod["metadata"]["labels"][key], value, "{key}"));
     }
     monitors.iter().flat_map(|monitor| list(&monitor["spec"]["podMetricsEndpoints"])).for_each(owners);
-    let asked = ["livenessProbe", "readinessProbe"].map(|name| &container[name]);
-    let asked = asked.iter().filter(|probe| !probe.is_null());
-    let asked = asked.map(|probe| &probe["httpGet"]);
+    for probe in ["livenessProbe", "readinessProbe"].map(|name| &container[name]["httpGet"]) {
+        assert_eq!(probe["port"], health["name"], "{probe}");
+        let path = probe["path"].as_str().expect("a path");
+        assert!(served(router::health, path).await, "{path}");
+    }
     let endpoints = monitors.iter().flat_map(|monitor| list(&monitor["spec"]["podMetricsEndpoints"]));
-    for endpoint in asked.chain(endpoints) {
+    for endpoint in endpoints {
         assert_eq!(endpoint["port"], port["name"], "{endpoint}");
         if let Some(path) = endpoint["path"].as_str() {
-            assert!(served(path).await, "{path}");
+            assert!(served(router::router, path).await, "{path}");
         }
     }
     for of_service in list(&service["spec"]["ports"]) {

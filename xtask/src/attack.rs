@@ -7,9 +7,10 @@ use crate::run::{self, Ended, step};
 use crate::{build, paths};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use nix::unistd::{Pid, mkfifo};
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -41,12 +42,14 @@ struct Seen {
     well: bool,
 }
 
-const ATTACKS: [Attack; 5] = [
+const ATTACKS: [Attack; 7] = [
     Attack { name: "connections that end at once, six clients", goal: "peak under 40 MB", run: ended },
     Attack { name: "2,000 silent connections a second", goal: "no health check fails", run: silent },
+    Attack { name: "the same of 64 addresses, health address", goal: "no health check fails", run: siege },
     Attack { name: "wrong passwords, and the file changes", goal: "10 of 10 scrapes", run: passwords },
     Attack { name: "a FIFO as web configuration", goal: "refused in one line", run: fifo },
     Attack { name: "another site's name as Host", goal: "421", run: other_host },
+    Attack { name: "the process that serves is killed", goal: "200 within 5 s", run: killed },
 ];
 
 /// How long each of them lasts.
@@ -95,6 +98,16 @@ pub(crate) fn check() -> Result<()> {
 struct Daemon {
     process: Ended,
     port: u16,
+    /// Of `--web.health-address`.
+    health: Option<u16>,
+}
+
+/// The status of the response. `headers`: lines that end in CRLF, the Host among them.
+fn status(mut stream: TcpStream, path: &str, headers: &str) -> Result<u16> {
+    write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no HTTP response")
 }
 
 /// A folder for the files of one attack, and in it a sysfs without a driver.
@@ -116,17 +129,25 @@ impl Daemon {
     fn start(command: &mut Command) -> Result<Self> {
         let mut process = Ended(command.spawn().context("cannot run it")?);
         let mut lines = BufReader::new(process.0.stderr.take().context("no stderr")?).lines();
-        let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
-            let (_, address) = line.split_once("serving http://127.0.0.1:")?;
-            address.strip_suffix("/metrics")?.parse().ok()
-        });
+        let mut port = |page: &str| {
+            lines.by_ref().map_while(Result::ok).find_map(|line| {
+                let (_, address) = line.split_once("serving http://127.0.0.1:")?;
+                address.strip_suffix(page)?.parse().ok()
+            })
+        };
+        let wants_health = command.get_args().any(|word| word == "--web.health-address");
+        let (all, health) = (port("/metrics"), if wants_health { port("/-/healthy") } else { None });
         // It must not wait for somebody who reads what it writes.
         thread::spawn(move || lines.for_each(drop));
-        Ok(Daemon { process, port: port.context("the daemon does not serve")? })
+        Ok(Daemon { process, port: all.context("the daemon does not serve")?, health })
     }
 
     fn connect(&self, from: Ipv4Addr) -> Result<TcpStream> {
-        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port);
+        self.connect_to(from, self.port)
+    }
+
+    fn connect_to(&self, from: Ipv4Addr, port: u16) -> Result<TcpStream> {
+        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         let stream = if from == ATTACKER {
             // It has this address anyway. A port that was bound would not be free again for a minute.
             TcpStream::connect(to)?
@@ -140,19 +161,24 @@ impl Daemon {
         Ok(stream)
     }
 
-    /// The status of the response. `headers`: lines that end in CRLF, the Host among them.
     fn status(&self, from: Ipv4Addr, path: &str, headers: &str) -> Result<u16> {
-        let mut stream = self.connect(from)?;
-        write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        answer.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no HTTP response")
+        status(self.connect(from)?, path, headers)
+    }
+    /// Its processes: the tracer's, and the one that serves.
+    fn processes(&self) -> Result<Vec<PathBuf>> {
+        let own = Path::new("/proc").join(self.process.0.id().to_string());
+        let mut all = vec![own.clone()];
+        for task in fs::read_dir(own.join("task"))? {
+            let children = fs::read_to_string(task?.path().join("children"))?;
+            all.extend(children.split_whitespace().map(|pid| Path::new("/proc").join(pid)));
+        }
+        Ok(all)
     }
 
-    /// Bytes.
+    /// Bytes, of all its processes.
     fn highest_memory(&self) -> Result<i64> {
-        let status = Path::new("/proc").join(self.process.0.id().to_string()).join("status");
-        Ok(run::status_number(&status, "VmHWM")? * 1024)
+        let highest = |process: PathBuf| run::status_number(&process.join("status"), "VmHWM");
+        Ok(self.processes()?.into_iter().map(highest).sum::<Result<i64>>()? * 1024)
     }
 }
 
@@ -176,22 +202,38 @@ fn ended(binary: &Path) -> Result<Seen> {
 }
 
 fn silent(binary: &Path) -> Result<Seen> {
+    let daemon = Daemon::start(&mut command(binary, &folder("silent")?))?;
+    besieged(&daemon, &[ATTACKER], daemon.port)
+}
+
+fn siege(binary: &Path) -> Result<Seen> {
+    let mut command = command(binary, &folder("siege")?);
+    let daemon = Daemon::start(command.args(["--web.health-address", "127.0.0.1:0"]))?;
+    let health = daemon.health.context("it has no address for health")?;
+    let crowd: Vec<Ipv4Addr> = (1..=64).map(|host| Ipv4Addr::new(127, 0, 1, host)).collect();
+    besieged(&daemon, &crowd, health)
+}
+
+/// Asks the port whether the daemon is healthy, while 2,000 connections a second come from these addresses.
+fn besieged(daemon: &Daemon, attackers: &[Ipv4Addr], health: u16) -> Result<Seen> {
     const A_SECOND: u32 = 2_000;
     const CROWD: u32 = 16;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     // More than the kernel keeps until they are accepted, where so many descriptors can be had.
     let each = usize::try_from(most / 2).unwrap_or(usize::MAX).min(3_200) / CROWD as usize;
-    let daemon = Daemon::start(&mut command(binary, &folder("silent")?))?;
     let begin = Instant::now();
     let (made, asked, failed) = scope(|scope| {
         // Many, since one waits where the daemon accepts too slowly.
         let crowd = [(); CROWD as usize].map(|()| {
             scope.spawn(|| {
                 let (mut open, mut made, mut turns) = (VecDeque::new(), 0_u32, 0_u32);
-                while begin.elapsed() < LASTS {
+                for attacker in attackers.iter().cycle() {
+                    if begin.elapsed() > LASTS {
+                        break;
+                    }
                     // It may be refused: then the next one is due.
-                    made += u32::from(daemon.connect(ATTACKER).map(|stream| open.push_back(stream)).is_ok());
+                    made += u32::from(daemon.connect(*attacker).map(|stream| open.push_back(stream)).is_ok());
                     if open.len() > each {
                         open.pop_front();
                     }
@@ -206,9 +248,10 @@ fn silent(binary: &Path) -> Result<Seen> {
         while begin.elapsed() < LASTS {
             for from in [ATTACKER, OTHER] {
                 let asks = Instant::now();
-                let healthy = daemon.status(from, "/-/healthy", HOST).ok() == Some(200);
+                let answer =
+                    daemon.connect_to(from, health).and_then(|stream| status(stream, "/-/healthy", HOST));
                 asked += 1;
-                failed += u32::from(!healthy || asks.elapsed() > PATIENCE);
+                failed += u32::from(answer.ok() != Some(200) || asks.elapsed() > PATIENCE);
             }
             sleep(Duration::from_millis(100));
         }
@@ -277,4 +320,20 @@ fn other_host(binary: &Path) -> Result<Seen> {
     let daemon = Daemon::start(&mut command(binary, &folder("host")?))?;
     let status = daemon.status(OTHER, "/metrics", "Host: evil.example\r\n")?;
     Ok(Seen { figure: status.to_string(), well: status == 421 })
+}
+
+fn killed(binary: &Path) -> Result<Seen> {
+    let daemon = Daemon::start(&mut command(binary, &folder("killed")?))?;
+    let [tracer, web] = daemon.processes()?.try_into().ok().context("it serves by no process of its own")?;
+    let pid = |process: &Path| process.file_name()?.to_str()?.parse().ok().map(Pid::from_raw);
+    kill(pid(&web).context("a PID")?, Signal::SIGKILL)?;
+    let begin = Instant::now();
+    while begin.elapsed() < LASTS {
+        if daemon.status(OTHER, "/metrics", HOST).ok() == Some(200) {
+            let well = tracer.exists() && !web.exists();
+            return Ok(Seen { figure: format!("200 after {:.1} s", begin.elapsed().as_secs_f64()), well });
+        }
+        sleep(Duration::from_millis(50));
+    }
+    Ok(Seen { figure: "no answer".to_owned(), well: false })
 }

@@ -15,12 +15,10 @@ use crate::runtime::privilege::{self, Reads};
 use crate::runtime::signals::{Hangups, Signals};
 use crate::runtime::stderr::say;
 use crate::runtime::systemd::Supervisor;
-use crate::serve::router;
 use crate::serve::shared::{Serving, SharedPage};
 use crate::serve::web::listen;
-use crate::serve::web::names::Names;
 use crate::serve::web::settings::{Settings, SettingsSource};
-use crate::serve::web::{self, Site};
+use crate::serve::web_process::{self, WebServer};
 use crate::state::StateLimits;
 use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{TraceRequest, Tracer};
@@ -31,7 +29,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -46,6 +43,8 @@ pub struct DaemonOptions {
     /// `None`: on the sockets that systemd passes.
     pub listen: Option<Vec<SocketAddr>>,
     pub web_config: Option<PathBuf>,
+    /// Of `/-/healthy` and `/-/ready` alone.
+    pub health: Vec<SocketAddr>,
     pub allowed_hosts: Vec<String>,
     pub detail: Detail,
     pub ring_bytes: u32,
@@ -67,6 +66,7 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
         Some(addresses) => listen::bind(addresses).map_err(Stop::failed)?,
         None => listen::from_systemd().map_err(Stop::failed)?,
     };
+    let health = listen::bind(&options.health).map_err(Stop::failed)?;
     // A low port may require one of them.
     let memory = !options.sample.is_zero();
     privilege::give_up(
@@ -76,31 +76,25 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     // After that, so that what can be read now can be read again.
     let configured =
         options.web_config.as_deref().map(SettingsSource::open).transpose().map_err(Stop::failed)?;
-    let (source, settings) = match configured {
-        Some((source, settings)) => (Some(source), settings),
-        None => (None, Settings::default()),
-    };
+    let plain = Settings::default();
+    let settings = configured.as_ref().map_or(&plain, |(_, loaded)| &loaded.settings);
     for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
         say(format_args!("serving {}://{address}/metrics", settings.scheme()));
-        if let Some(line) = listen::exposed(address, &settings) {
+        if let Some(line) = listen::exposed(address, settings) {
             log::warn!("{line}");
         }
     }
+    for address in health.iter().filter_map(|listener| listener.local_addr().ok()) {
+        say(format_args!("serving http://{address}/-/healthy"));
+    }
     let page = Arc::new(SharedPage::new(options.roots.clone(), options.detail));
-    let (stop, mut stopped) = watch::channel(false);
-    let stopped = async move {
-        // An error means that the sender was dropped, which is a stop, too.
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    };
-    let host = rustix::system::uname();
-    let names = Names::new(&host.nodename().to_string_lossy(), &options.allowed_hosts);
-    let site = Site { pages: router::router(page.clone()), names };
-    let served = web::serve(listeners, site, settings, source, stopped).map_err(cannot)?;
+    let allowed_hosts = options.allowed_hosts.clone();
+    let server = WebServer { listeners, health, allowed_hosts, configured, source: page.clone() };
+    let server = web_process::start(server).map_err(cannot)?;
     let mut supervisor = Supervisor::from_env();
     let traced = trace(options, &page, &mut signals, &mut supervisor).await;
     supervisor.stopping();
-    stop.send_replace(true);
-    let served = served.await;
+    let served = server.stop().await;
     traced?;
     served.map_err(cannot)?;
     say("stopped");
@@ -190,17 +184,28 @@ async fn wait(
         let stop = match attached {
             Ok(ring) => return Ok(Some((tracer, ring))),
             Err(stop) if stop.code != NOTHING_TO_TRACE && tracer.driver_loads == 0 => return Err(stop),
-            Err(stop) => Stop { line: of_who_waits(&stop.line), ..stop },
+            Err(stop) => stop,
         };
+        let absent = stop.line;
+        let stop = Stop { line: of_who_waits(&absent), ..stop };
         if let Some(line) = waiting.message(&stop) {
             say(&line);
             supervisor.up(line);
         }
         page.waits_for(&stop.line);
-        let pause = sleep(waiting.pause(&stop));
+        let pause = until_worth_trying(&tracer.roots, &absent, waiting.pause(&stop));
         if supervisor.beside(unless(signals, pause)).await.is_none() {
             return Ok(None);
         }
+    }
+}
+
+/// Waits for as long as the driver is absent for this same reason, and at least for one pause. The files that show it
+/// are few: no other thread wakes up for them.
+async fn until_worth_trying(roots: &Roots, absent: &str, pause: Duration) {
+    sleep(pause).await;
+    while driver::absence(roots).as_deref() == Some(absent) {
+        sleep(pause).await;
     }
 }
 

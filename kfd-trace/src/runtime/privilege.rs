@@ -119,7 +119,19 @@ fn is_closed(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
+/// Gives up all capabilities for good. Must be called before there is a second thread.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(crate) fn give_up_all() -> Result<(), Errno> {
+    keep(|_| Capabilities(0))
+}
+
 fn reduce(needs: Needs) -> Result<(), Errno> {
+    keep(|held| kept(held, needs))
+}
+
+fn keep(of: impl FnOnce(Capabilities) -> Capabilities) -> Result<(), Errno> {
     for bit in 0..u64::BITS {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
             Ok(()) => {}
@@ -130,7 +142,7 @@ fn reduce(needs: Needs) -> Result<(), Errno> {
     }
     clear_ambient_capability_set()?;
     let held = Capabilities(capabilities(None)?.permitted.bits());
-    let kept = CapabilitySet::from_bits_retain(kept(held, needs).0);
+    let kept = CapabilitySet::from_bits_retain(of(held).0);
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets)?;
     set_no_new_privs(true)

@@ -5,7 +5,7 @@
 use super::shared::{Phase, SharedPage, Taken};
 use crate::events::tables::Tables;
 use crate::kernel::Loading;
-use crate::output::api::{self, ApiQuery, ApiView, EventsView, HeldView, Refusal, Tracing};
+use crate::output::api::{self, ApiQuery, ApiView, EventsView, HeldView, Refusal, Resource, Tracing};
 use crate::output::metrics::{self, Scrape};
 use crate::output::page::{self, PageView};
 use crate::output::status::Losses;
@@ -114,6 +114,17 @@ impl SharedPage {
         })
     }
 
+    pub(super) fn document(&self, query: &ApiQuery) -> Result<String, Refusal> {
+        match query {
+            ApiQuery::Queues => self.live(api::queues),
+            ApiQuery::QueuesAt(at_ns) => self.held(*at_ns),
+            ApiQuery::Processes => self.live(api::processes),
+            ApiQuery::Gpus => self.live(api::gpus),
+            ApiQuery::Status => self.status(self.take()),
+            ApiQuery::Events(filter) => self.events(filter),
+        }
+    }
+
     pub(super) fn status(&self, taken: Taken) -> Result<String, Refusal> {
         let now = self.now();
         let taken = taken.whole().map_err(Refusal::Failed)?;
@@ -179,15 +190,8 @@ impl PageSource for SharedPage {
         })
     }
 
-    fn api(&self, query: &ApiQuery) -> Result<String, Refusal> {
-        match query {
-            ApiQuery::Queues => self.live(api::queues),
-            ApiQuery::QueuesAt(at_ns) => self.held(*at_ns),
-            ApiQuery::Processes => self.live(api::processes),
-            ApiQuery::Gpus => self.live(api::gpus),
-            ApiQuery::Status => self.status(self.take()),
-            ApiQuery::Events(filter) => self.events(filter),
-        }
+    fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal> {
+        self.document(&ApiQuery::new(resource, pairs).map_err(Refusal::Bad)?)
     }
 
     fn ready(&self) -> Result<(), String> {

@@ -1,8 +1,9 @@
-//! HTTP: the pages of the daemon ([`shared`], [`answer`]), their addresses ([`router`]), and the server
-//! ([`web`]).
+//! HTTP: the pages of the daemon ([`shared`], [`answer`]), their addresses ([`router`]), the server ([`web`]), and the
+//! process of its own that it has ([`web_process`]).
 
 mod answer;
 mod documents;
 pub mod router;
 pub mod shared;
 pub mod web;
+pub mod web_process;

@@ -3,7 +3,7 @@
 //! The contents of the pages come from [`PageSource`]; [`super::web`] serves them.
 
 use super::documents::Documents;
-use crate::output::api::{ApiQuery, Refusal, Resource};
+use crate::output::api::{Refusal, Resource};
 use crate::output::page;
 use crate::text::escape;
 use axum::Router;
@@ -34,11 +34,11 @@ pub trait PageSource: Send + Sync + 'static {
     /// One line, sent with status 500.
     fn page(&self) -> Result<String, String>;
 
-    /// A document, as JSON.
+    /// A document, as JSON. `pairs`: names and values of the request's query, decoded.
     ///
     /// # Errors
     /// Why there is none.
-    fn api(&self, query: &ApiQuery) -> Result<String, Refusal>;
+    fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal>;
 
     /// `Err`: why not yet, in one line.
     ///
@@ -47,16 +47,14 @@ pub trait PageSource: Send + Sync + 'static {
     fn ready(&self) -> Result<(), String>;
 }
 
-type SharedSite = Arc<dyn PageSource>;
-
 #[derive(Clone)]
 struct Pages {
-    site: SharedSite,
+    site: Arc<dyn PageSource>,
     documents: Arc<Documents>,
 }
 
 /// All pages.
-pub fn router(site: SharedSite) -> Router {
+pub fn router(site: Arc<dyn PageSource>) -> Router {
     let pages = Pages { site, documents: Arc::default() };
     Router::new()
         .route("/", get(landing))
@@ -67,9 +65,17 @@ pub fn router(site: SharedSite) -> Router {
         .route("/api/v1/gpus", get(async |site, uri| api(site, uri, Resource::Gpus).await))
         .route("/api/v1/status", get(async |site, uri| api(site, uri, Resource::Status).await))
         .route("/api/v1/events", get(async |site, uri| api(site, uri, Resource::Events).await))
-        .route("/-/healthy", get(async || "healthy\n"))
-        .route("/-/ready", get(ready))
+        .merge(up())
         .with_state(pages)
+}
+
+/// What shows that the daemon is up, alone: for whoever checks that and may see nothing else.
+pub fn health(site: Arc<dyn PageSource>) -> Router {
+    up().with_state(Pages { site, documents: Arc::default() })
+}
+
+fn up() -> Router<Pages> {
+    Router::new().route("/-/healthy", get(async || "healthy\n")).route("/-/ready", get(ready))
 }
 
 fn failed(line: &str) -> Response {
@@ -83,9 +89,10 @@ async fn metrics(State(Pages { site, documents }): State<Pages>) -> Result<Respo
 
 async fn api(State(pages): State<Pages>, uri: Uri, resource: Resource) -> Result<Response, Response> {
     let Pages { site, documents } = pages;
-    let answer = match request(&uri, resource) {
-        Ok(query) => {
-            let document = documents.other(move || site.api(&query).map(|document| document + "\n"));
+    let answer = match pairs(&uri) {
+        Ok(pairs) => {
+            let document =
+                documents.other(move || site.api(resource, &pairs).map(|document| document + "\n"));
             document.await.map_err(|line| failed(&line))?
         }
         Err(line) => Err(Refusal::Bad(line)),
@@ -101,10 +108,9 @@ async fn api(State(pages): State<Pages>, uri: Uri, resource: Resource) -> Result
     Ok((status, headers, body).into_response())
 }
 
-fn request(uri: &Uri, resource: Resource) -> Result<ApiQuery, String> {
-    let query: Query<Vec<(String, String)>> =
-        Query::try_from_uri(uri).map_err(|error| format!("the query cannot be read: {error}"))?;
-    ApiQuery::new(resource, &query)
+fn pairs(uri: &Uri) -> Result<Vec<(String, String)>, String> {
+    let pairs = Query::try_from_uri(uri).map_err(|error| format!("the query cannot be read: {error}"))?;
+    Ok(pairs.0)
 }
 
 fn error(line: &str) -> String {

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
 use kcr_monitoring_coreos_com::v1::podmonitors::PodMonitor;
 use serde_json::Value;
@@ -17,6 +18,7 @@ pub fn known(document: &Value) -> Result<Value, String> {
         ("v1", "Service") => of::<Service>(document),
         ("v1", "ServiceAccount") => of::<ServiceAccount>(document),
         ("apps/v1", "DaemonSet") => of::<DaemonSet>(document),
+        ("networking.k8s.io/v1", "NetworkPolicy") => of::<NetworkPolicy>(document),
         ("monitoring.coreos.com/v1", "PodMonitor") => of::<PodMonitor>(document),
         (version, kind) => Err(format!("no schema of {version:?} {kind:?}: add its type to schema.rs")),
     }

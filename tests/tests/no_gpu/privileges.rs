@@ -8,7 +8,8 @@ use kfd_trace_tests::harness::setting::Setting;
 use kfd_trace_tests::harness::status::field;
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
-use kfd_trace_tests::harness::{Daemon, JsonProcess, Workload, capable};
+use kfd_trace_tests::harness::{Daemon, JsonProcess, Workload, capable, until};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::CapabilitySet;
 use serde_json::Value;
 use std::fs;
@@ -54,6 +55,45 @@ fn a_tracer_that_root_starts_keeps_what_it_needs_and_no_more() -> Result<()> {
         daemon.stop()?;
     }
     Ok(())
+}
+
+/// The process that serves the pages of this daemon.
+fn web_server(daemon: u32) -> Result<u32> {
+    let mut children = Vec::new();
+    for task in fs::read_dir(format!("/proc/{daemon}/task"))? {
+        let text = fs::read_to_string(task?.path().join("children"))?;
+        children.extend(text.split_whitespace().map(str::parse::<u32>).collect::<Result<Vec<_>, _>>()?);
+    }
+    ensure!(children.len() == 1, "processes that it started: {children:?}");
+    Ok(children[0])
+}
+
+#[test]
+fn who_serves_the_pages_holds_nothing_and_takes_nothing_with_it() -> Result<()> {
+    let mut daemon = Daemon::ready(&FEW)?;
+    daemon.scrape()?;
+    let web = web_server(daemon.pid())?;
+    assert_eq!(fs::read_to_string(format!("/proc/{web}/comm"))?.trim(), "kfd-trace-web");
+    for key in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(reported(web, key)?, NONE, "{key}");
+    }
+    assert_eq!((reported(web, "NoNewPrivs")?, reported(web, "Seccomp")?), ("1".into(), "2".into()));
+    let mut open = Vec::new();
+    for descriptor in fs::read_dir(format!("/proc/{web}/fd"))? {
+        open.push(fs::read_link(descriptor?.path())?.to_string_lossy().into_owned());
+    }
+    let traces = |link: &String| link.contains("bpf") || link.contains("perf_event");
+    assert!(!open.iter().any(traces), "{open:?}");
+
+    let began = daemon.json("/api/v1/status")?["began"].clone();
+    kill_process(Pid::from_raw(web.cast_signed()).context("a PID")?, Signal::KILL)?;
+    let again = until("another process that serves", SOON, || {
+        let again = web_server(daemon.pid()).ok().filter(|again| *again != web);
+        Ok(again.filter(|_| daemon.get("/-/ready").is_ok_and(|answer| answer.status == 200)))
+    })?;
+    assert_eq!(reported(again, "Seccomp")?, "2");
+    assert_eq!(daemon.json("/api/v1/status")?["began"], began, "what is remembered stays");
+    daemon.stop()
 }
 
 /// Opens /dev/kfd as root, with or without success; returns the PID.

@@ -2,6 +2,7 @@
 
 use crate::state::{Entry, Filter};
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Events in a response if the request has no limit.
@@ -11,7 +12,7 @@ const LIMIT: usize = 1_000;
 const MOST: usize = 10_000;
 
 /// A document of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resource {
     Queues,
     Processes,

@@ -5,7 +5,7 @@ use crate::model::event::{Body, Event, ProcessSeen, QueueFacts, QueueType};
 use crate::model::incident::{Eviction, Trigger, VmFault};
 use crate::model::pointers::{Counts, Unmeasured};
 use crate::model::verdict::{ProbeStatus, Verdict};
-use crate::output::api::{ApiQuery, Refusal};
+use crate::output::api::{Refusal, Resource};
 use crate::output::samples::{clock, probe, sampled, topology};
 use crate::serve::router::{self, PageSource};
 use crate::serve::web::names::Names;
@@ -312,7 +312,7 @@ impl PageSource for World {
         Ok(self.html())
     }
 
-    fn api(&self, _: &ApiQuery) -> Result<String, Refusal> {
+    fn api(&self, _: Resource, _: &[(String, String)]) -> Result<String, Refusal> {
         Err(Refusal::NotTraced("synthetic".to_owned()))
     }
 
@@ -353,8 +353,8 @@ async fn sample_pages() {
         let listeners = listen::bind(&[SocketAddr::from(([127, 0, 0, 1], port))]).expect("a free port");
         let pages = router::router(Arc::new(world));
         let site = Site { pages, names: Names::new("localhost", &[]) };
-        let served = web::serve(listeners, site, Settings::default(), None, std::future::pending());
-        servers.spawn(served.expect("a thread"));
+        let (_, settings) = tokio::sync::watch::channel(Arc::new(Settings::default()));
+        servers.spawn(web::serve(listeners, site, settings, std::future::pending()));
     }
     servers.join_all().await;
 }

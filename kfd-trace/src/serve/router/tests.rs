@@ -1,4 +1,5 @@
 use super::*;
+use crate::output::api::ApiQuery;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,8 @@ impl PageSource for Fake {
         if self.broken { Err("cannot read the maps".into()) } else { Ok("<p>page</p>".into()) }
     }
 
-    fn api(&self, query: &ApiQuery) -> Result<String, Refusal> {
+    fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal> {
+        let query = ApiQuery::new(resource, pairs).map_err(Refusal::Bad)?;
         self.ready().map_err(Refusal::NotTraced)?;
         if self.broken {
             return Err(Refusal::Failed("cannot read the maps".into()));

@@ -91,7 +91,8 @@ fn documents_have_the_current_time() {
     tracer.clock.mono_to_wall_ns = 0;
     let page = SharedPage::new(roots, DETAIL);
     page.serves(Serving { tracer, ring_bytes: 0 });
-    let document: serde_json::Value = serde_json::from_str(&page.api(&ApiQuery::Queues).unwrap()).unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(&page.document(&ApiQuery::Queues).unwrap()).unwrap();
     let shown: jiff::Timestamp = document["ts"].as_str().unwrap().parse().unwrap();
     assert!(
         jiff::Timestamp::now().duration_since(shown).abs() < jiff::SignedDuration::from_mins(1),
@@ -101,7 +102,7 @@ fn documents_have_the_current_time() {
 
 /// The page's response to the request, as JSON.
 fn answer(page: &SharedPage, query: &ApiQuery) -> serde_json::Value {
-    serde_json::from_str(&page.api(query).unwrap()).unwrap()
+    serde_json::from_str(&page.document(query).unwrap()).unwrap()
 }
 
 #[test]
@@ -137,8 +138,8 @@ fn what_is_remembered_outlives_the_driver() {
     assert_eq!(names, expected);
     let status = answer(&page, &ApiQuery::Status);
     assert_eq!((&status["tracing"], &status["reason"]), (&false.into(), &"it was unloaded".into()));
-    assert_eq!(page.api(&ApiQuery::Queues), Err(Refusal::NotTraced("it was unloaded".into())));
-    let future = page.api(&ApiQuery::QueuesAt(i64::MAX)).unwrap_err();
+    assert_eq!(page.document(&ApiQuery::Queues), Err(Refusal::NotTraced("it was unloaded".into())));
+    let future = page.document(&ApiQuery::QueuesAt(i64::MAX)).unwrap_err();
     assert!(matches!(&future, Refusal::Bad(line) if line.starts_with("at lies in the future")), "{future:?}");
 }
 

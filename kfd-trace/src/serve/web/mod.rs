@@ -16,7 +16,7 @@ mod tally;
 mod tls;
 mod users;
 
-pub use serve::{Site, serve};
+pub use serve::{GRACE, Site, serve};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use super::connections::{Connection, Connections};
 use super::deaf::Deaf;
 use super::gate::{Gate, pass};
 use super::names::Names;
-use super::settings::{Settings, SettingsSource, follow};
+use super::settings::Settings;
 use super::tally::{WebEvent, WebTally, report};
 use super::tls::H2;
 use axum::Router;
@@ -24,12 +24,10 @@ use std::net::{self, IpAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
@@ -37,7 +35,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
 /// How long a stop waits for requests in progress.
-pub(super) const GRACE: Duration = Duration::from_secs(3);
+pub const GRACE: Duration = Duration::from_secs(3);
 
 /// Maximum size of a request head. No header that a scraper sends comes near.
 const HEAD_BYTES: u32 = 16 << 10;
@@ -87,29 +85,18 @@ pub struct Site {
     pub names: Names,
 }
 
-/// Threads for what may block: expositions, documents, checks of passwords.
-const BLOCKING: usize = 8;
-
-/// Serves until `stop` ends; then completes requests in progress, for a few seconds at most. On a thread of its
-/// own: a crowd's handshakes must not delay whoever follows the ring buffer on the caller's.
+/// Serves until `stop` ends; then completes requests in progress, for a few seconds at most. `in_force`: the settings,
+/// read anew for each connection and request.
 ///
 /// # Errors
-/// If there is no thread for it; from what is returned, if a listener's task fails.
-pub fn serve(
+/// If a listener's task fails.
+pub async fn serve(
     listeners: Vec<net::TcpListener>,
     site: Site,
-    settings: Settings,
-    source: Option<SettingsSource>,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<impl Future<Output = io::Result<()>>> {
-    let mut runtime = runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().max_blocking_threads(BLOCKING).build()?;
-    let (ended, result) = oneshot::channel();
-    let limits = ClientLimits::default();
-    let serve = serve_within(limits, Arc::default(), listeners, site, settings, source, stop);
-    thread::Builder::new().name("web".to_owned()).spawn(move || ended.send(runtime.block_on(serve)))?;
-    // No result: the thread panicked.
-    Ok(async { result.await.unwrap_or_else(|_| Err(io::Error::other("the web server failed"))) })
+    in_force: watch::Receiver<Arc<Settings>>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    serve_within(ClientLimits::default(), Arc::default(), listeners, site, in_force, stop).await
 }
 
 pub(super) async fn serve_within(
@@ -117,20 +104,14 @@ pub(super) async fn serve_within(
     tally: Arc<WebTally>,
     listeners: Vec<net::TcpListener>,
     Site { pages, names }: Site,
-    settings: Settings,
-    source: Option<SettingsSource>,
+    in_force: watch::Receiver<Arc<Settings>>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let listeners: Vec<TcpListener> =
         listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()?;
-    let (sender, in_force) = watch::channel(Arc::new(settings));
-    let sender = Arc::new(sender);
     let (stopping, stopped) = watch::channel(false);
     let mut beside = JoinSet::new();
     beside.spawn(report(Arc::clone(&tally), |line| log::warn!("in the last minute: {line}")));
-    if let Some(source) = source {
-        beside.spawn(follow(source, Arc::clone(&sender)));
-    }
     let gate = Gate { in_force: in_force.clone(), names: Arc::new(names), tally: Arc::clone(&tally) };
     let pages = pages.layer(from_fn_with_state(gate, pass));
     let connections = Connections::new(limits.connections, limits.fresh, Arc::clone(&tally));

@@ -1,22 +1,23 @@
 //! The configuration in force: read at the start, and again when one of its files changes.
 //!
-//! In: the path of the configuration. Out: [`Settings`], and new ones through a watch channel when the files
-//! change.
+//! In: the path of the configuration. Out: [`Settings`], and new ones when the files change. Who reads the files
+//! ([`SettingsSource`]) need not be who serves by them: [`Files`] goes from one to the other.
 
 use super::config::{self, Clients, Config, Pem};
 use super::tls;
 use super::users::Users;
 use axum::http::HeaderMap;
 use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_rustls::rustls::ServerConfig;
 
 /// Interval between checks of the files.
@@ -46,6 +47,13 @@ impl Settings {
         self.client_certificates || self.users.is_some()
     }
 
+    /// Passwords that were right under `old` are known, as far as their hashes are the same.
+    pub(super) fn remember(&mut self, old: &Settings) {
+        if let (Some(users), Some(before)) = (&mut self.users, &old.users) {
+            users.remember(before);
+        }
+    }
+
     /// Why these settings may not replace `old` without a restart. A half-written file looks like one that
     /// requires less.
     fn opens(&self, old: &Settings) -> Option<&'static str> {
@@ -58,6 +66,24 @@ impl Settings {
         } else {
             None
         }
+    }
+}
+
+/// What was read: the configuration's text, and the files that it names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Files {
+    path: PathBuf,
+    text: String,
+    pems: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl Files {
+    /// # Errors
+    /// One line: the file, what is wrong.
+    pub fn settings(&self) -> Result<Settings, String> {
+        let config = config::parse(&self.text, &self.path)?;
+        let read = |path: &Path| self.pems.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into());
+        built(config, read).map_err(|why| format!("{}: {why}", self.path.display()))
     }
 }
 
@@ -87,6 +113,12 @@ fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
+/// A configuration that was read, and is good.
+pub struct Loaded {
+    pub settings: Settings,
+    pub files: Files,
+}
+
 /// The configuration's files, with their stamps when they were last read.
 pub struct SettingsSource {
     path: PathBuf,
@@ -105,20 +137,34 @@ impl SettingsSource {
     ///
     /// # Errors
     /// One line: the file, what is wrong.
-    pub fn open(path: &Path) -> Result<(Self, Settings), String> {
+    pub fn open(path: &Path) -> Result<(Self, Loaded), String> {
         let mut source =
             SettingsSource { path: path.to_owned(), read: vec![], seen: vec![], good: true, reported: None };
-        let settings = source.load()?;
+        let loaded = source.load()?;
         source.seen.clone_from(&source.read);
-        Ok((source, settings))
+        Ok((source, loaded))
     }
 
-    fn load(&mut self) -> Result<Settings, String> {
+    fn load(&mut self) -> Result<Loaded, String> {
         // The stamps are taken before the files are read: a change in between shows at the next check.
         self.read = stamps([&self.path]);
-        let config = config::parse(&text(&self.path)?, &self.path)?;
-        self.read.extend(stamps(files(&config)));
-        built(config).map_err(|why| format!("{}: {why}", self.path.display()))
+        let text = text(&self.path)?;
+        let config = config::parse(&text, &self.path)?;
+        let named = files(&config);
+        self.read.extend(stamps(named.iter().copied()));
+        let (mut pems, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        for path in named {
+            match bytes(path) {
+                Ok(bytes) => drop(pems.insert(path.clone(), bytes)),
+                Err(error) => drop(failed.insert(path.clone(), error.to_string())),
+            }
+        }
+        let read = |path: &Path| match pems.get(path) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => Err(io::Error::other(failed.get(path).cloned().unwrap_or_default())),
+        };
+        let settings = built(config, read).map_err(|why| format!("{}: {why}", self.path.display()))?;
+        Ok(Loaded { settings, files: Files { path: self.path.clone(), text, pems } })
     }
 
     /// Whether to read them: they differ from those in force, and are not being written right now.
@@ -132,22 +178,19 @@ impl SettingsSource {
     }
 
     /// The settings to replace `old`, or the message about them: once, as long as it is the same.
-    fn look(&mut self, old: &Settings) -> Result<Option<Settings>, String> {
+    fn look(&mut self, old: &Settings) -> Result<Option<Loaded>, String> {
         if !self.is_due() {
             return Ok(None);
         }
         let path = self.path.display().to_string();
-        let loaded = self.load().and_then(|new| match new.opens(old) {
+        let loaded = self.load().and_then(|new| match new.settings.opens(old) {
             Some(why) => Err(format!("{path}: {why}: that takes a restart")),
             None => Ok(new),
         });
         self.seen.clone_from(&self.read);
         self.good = loaded.is_ok();
         match loaded {
-            Ok(mut new) => {
-                if let (Some(users), Some(before)) = (&mut new.users, &old.users) {
-                    users.remember(before);
-                }
+            Ok(new) => {
                 self.reported = None;
                 Ok(Some(new))
             }
@@ -191,8 +234,8 @@ fn files(config: &Config) -> Vec<&PathBuf> {
     pems.filter_map(|pem| if let Pem::File(path) = pem { Some(path) } else { None }).collect()
 }
 
-fn built(config: Config) -> Result<Settings, String> {
-    let tls = config.tls.as_ref().map(|tls| tls::server_config(tls, config.http2, bytes)).transpose()?;
+fn built(config: Config, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Result<Settings, String> {
+    let tls = config.tls.as_ref().map(|tls| tls::server_config(tls, config.http2, read)).transpose()?;
     Ok(Settings {
         client_certificates: config.tls.is_some_and(|tls| matches!(tls.clients, Clients::Required(_))),
         tls: tls.map(Arc::new),
@@ -201,36 +244,36 @@ fn built(config: Config) -> Result<Settings, String> {
     })
 }
 
-/// Keeps the settings in force up to date.
-pub(super) async fn follow(mut source: SettingsSource, in_force: Arc<watch::Sender<Arc<Settings>>>) {
-    let mut ticks = interval(LOOK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// For who serves by files that another one reads.
+///
+/// # Errors
+/// One line: what is wrong with them.
+pub fn put_in_force(files: &Files, in_force: &watch::Sender<Arc<Settings>>) -> Result<(), String> {
+    let mut settings = files.settings()?;
+    settings.remember(&in_force.borrow());
+    in_force.send_replace(Arc::new(settings));
+    Ok(())
+}
+
+/// Checks the files, until the sender of `stop` is dropped; and gives those that replace what is
+/// in force: at first `settings`. Blocks.
+pub fn follow(
+    mut source: SettingsSource,
+    mut settings: Settings,
+    stop: &Receiver<()>,
+    mut replace: impl FnMut(Files),
+) {
     let mut refused = false;
-    loop {
-        ticks.tick().await;
-        let old = Arc::clone(&in_force.borrow());
-        let looked = spawn_blocking(move || {
-            let looked = source.look(&old);
-            (source, looked)
-        });
-        let looked = match looked.await {
-            Ok((same, looked)) => {
-                source = same;
-                looked
-            }
-            Err(error) => {
-                log::error!("changes of the web configuration are no longer detected: {error}");
-                return;
-            }
-        };
-        match looked {
+    while stop.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        match source.look(&settings) {
             Ok(None) => {}
             Ok(Some(new)) => {
                 // Whoever saw the warning sees its end.
                 let level = if refused { log::Level::Warn } else { log::Level::Info };
                 log::log!(level, "{} was read again and is in force", source.path.display());
                 refused = false;
-                in_force.send_replace(Arc::new(new));
+                replace(new.files);
+                settings = new.settings;
             }
             Err(line) => {
                 refused = true;

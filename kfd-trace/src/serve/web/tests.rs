@@ -249,8 +249,7 @@ async fn who_does_not_confirm_the_end_is_cut_off() {
     let server = tls(&authority, TLS);
     let stream = mute(&server, &authority).await;
     sleep(Duration::from_secs(1)).await;
-    let longer = format!("{TLS}  min_version: TLS13\n");
-    std::fs::write(server.path("web.yml"), longer).unwrap();
+    server.put(&format!("{TLS}  min_version: TLS13\n"));
     timeout(Duration::from_secs(60), closed(stream)).await.expect("it was requested to end");
     assert_eq!(server.count(WebEvent::Broken), 0);
 }

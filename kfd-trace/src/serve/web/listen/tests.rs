@@ -39,7 +39,7 @@ fn an_unprotected_address_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.yml");
         std::fs::write(&path, text).unwrap();
-        SettingsSource::open(&path).unwrap().1
+        SettingsSource::open(&path).unwrap().1.settings
     };
     let (open, users) = (of(""), of(&format!("basic_auth_users:\n  a: {}\n", hash("a"))));
     let outside: SocketAddr = "[::]:9100".parse().unwrap();

@@ -39,7 +39,9 @@ impl Folder {
     }
 
     fn open(&self) -> (SettingsSource, Settings) {
-        SettingsSource::open(&self.path("web.yml")).unwrap_or_else(|line| panic!("{line}"))
+        let (source, loaded) =
+            SettingsSource::open(&self.path("web.yml")).unwrap_or_else(|line| panic!("{line}"));
+        (source, loaded.settings)
     }
 
     fn refused(&self) -> String {
@@ -76,7 +78,7 @@ fn each_file_is_read_again_when_it_changed_and_stays_so() {
             folder.renew();
         }
         assert!(source.look(&settings).unwrap().is_none(), "it may still be written");
-        let new = source.look(&settings).unwrap().expect(name);
+        let new = source.look(&settings).unwrap().expect(name).settings;
         assert_eq!(new.users.is_some(), name == "web.yml");
         assert!(source.look(&new).unwrap().is_none());
     }
@@ -98,7 +100,7 @@ fn a_bad_one_is_said_once_and_a_good_one_after_it_is_taken() {
     assert!(source.look(&settings).map(|_| ()).expect_err("another").contains("bad"));
     folder.write("web.yml", &format!("{TLS}{}", alice()));
     source.look(&settings).unwrap();
-    assert!(source.look(&settings).unwrap().expect("good").tls.is_some());
+    assert!(source.look(&settings).unwrap().expect("good").settings.tls.is_some());
 }
 
 #[test]
@@ -182,10 +184,25 @@ async fn a_password_that_was_right_is_known_after_a_change_of_the_file() {
     assert!(old.users.as_ref().unwrap().admit(&wonder, &Arc::new(Semaphore::new(1))).await);
     folder.write("web.yml", &format!("{}# changed\n", alice()));
     let looks = [source.look(&old).unwrap(), source.look(&old).unwrap()];
-    let new = looks.into_iter().flatten().next().expect("read again").users.expect("users");
+    let files = looks.into_iter().flatten().next().expect("read again").files;
+    let (in_force, settings) = watch::channel(Arc::new(old));
+    put_in_force(&files, &in_force).unwrap();
+    let new = Arc::clone(&settings.borrow());
+    let new = new.users.as_ref().expect("users");
     // Nobody has a turn: a password that must be checked is not.
     let none = Arc::new(Semaphore::new(1));
     none.close();
     assert!(new.admit(&wonder, &none).await);
     assert!(!new.admit(&Authorization::basic("alice", "other"), &none).await);
+}
+
+#[test]
+fn who_serves_by_the_files_needs_none_of_them() {
+    let folder = Folder::new(&format!("{}{}", mutual(), alice()));
+    let (_, loaded) = SettingsSource::open(&folder.path("web.yml")).unwrap_or_else(|line| panic!("{line}"));
+    let passed = serde_json::to_string(&loaded.files).unwrap();
+    drop(folder);
+    let files: Files = serde_json::from_str(&passed).unwrap();
+    let settings = files.settings().unwrap_or_else(|line| panic!("{line}"));
+    assert!(settings.tls.is_some() && settings.client_certificates && settings.users.is_some());
 }

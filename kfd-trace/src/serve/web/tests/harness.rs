@@ -4,18 +4,19 @@ use super::authority::{Authority, Pair};
 use crate::serve::web::listen::bind;
 use crate::serve::web::names::Names;
 use crate::serve::web::serve::{ClientLimits, Site, serve_within};
-use crate::serve::web::settings::{Settings, SettingsSource};
+use crate::serve::web::settings::{Loaded, Settings, SettingsSource, follow, put_in_force};
 use crate::serve::web::tally::{WebEvent, WebTally};
 use axum::Router;
 use axum::routing::get;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -33,6 +34,9 @@ pub(super) struct Server {
     pub(super) task: JoinHandle<io::Result<()>>,
     tally: Arc<WebTally>,
     folder: TempDir,
+    in_force: Arc<watch::Sender<Arc<Settings>>>,
+    /// Its end ends the checks of the files.
+    _follows: mpsc::Sender<()>,
 }
 
 impl Server {
@@ -47,12 +51,12 @@ impl Server {
         for (name, text) in files.iter().chain(&[("web.yml", config)]) {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        let (source, settings) =
+        let (source, loaded) =
             SettingsSource::open(&folder.path().join("web.yml")).unwrap_or_else(|line| panic!("{line}"));
-        Self::start(limits, settings, source, folder)
+        Self::start(limits, loaded, source, folder)
     }
 
-    fn start(limits: ClientLimits, settings: Settings, source: SettingsSource, folder: TempDir) -> Self {
+    fn start(limits: ClientLimits, loaded: Loaded, source: SettingsSource, folder: TempDir) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listeners = bind(&[any, any]).expect("free ports");
         let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
@@ -64,18 +68,18 @@ impl Server {
         let stopped = async {
             let _ = stopped.await;
         };
+        let (sender, in_force) = watch::channel(Arc::default());
+        put_in_force(&loaded.files, &sender).unwrap();
+        let (follows, end) = mpsc::channel();
+        let in_force_now = Arc::new(sender);
+        let sender = Arc::clone(&in_force_now);
+        thread::spawn(move || {
+            follow(source, loaded.settings, &end, |files| put_in_force(&files, &sender).unwrap());
+        });
         let tally = Arc::new(WebTally::default());
         let site = Site { pages, names: Names::new("x", &[]) };
-        let task = tokio::spawn(serve_within(
-            limits,
-            Arc::clone(&tally),
-            listeners,
-            site,
-            settings,
-            Some(source),
-            stopped,
-        ));
-        Server { addresses, stop: Some(stop), task, tally, folder }
+        let task = tokio::spawn(serve_within(limits, Arc::clone(&tally), listeners, site, in_force, stopped));
+        Server { addresses, stop: Some(stop), task, tally, folder, in_force: in_force_now, _follows: follows }
     }
 
     /// How often the event was counted.
@@ -85,6 +89,13 @@ impl Server {
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Puts another configuration in force at once: where the clock is paused, none that was written is ever found.
+    pub(super) fn put(&self, config: &str) {
+        std::fs::write(self.path("web.yml"), config).unwrap();
+        let loaded = SettingsSource::open(&self.path("web.yml")).unwrap_or_else(|line| panic!("{line}")).1;
+        put_in_force(&loaded.files, &self.in_force).unwrap();
     }
 
     pub(super) async fn connect(&self) -> TcpStream {

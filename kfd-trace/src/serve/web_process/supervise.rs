@@ -1,0 +1,234 @@
+//! The tracer's side: starts the web server's process, configures it, answers it, and starts it again where it ended
+//! by itself.
+
+use super::control::{Orders, send_files, send_orders};
+use super::lane::{self, LANES};
+use crate::serve::router::PageSource;
+use crate::serve::web::GRACE;
+use crate::serve::web::settings::{Files, Loaded, SettingsSource, follow};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// This program, also where its file was replaced meanwhile.
+const ITSELF: &str = "/proc/self/exe";
+
+/// Pause before a process that has ended is started again; each further pause is twice as long.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// One that has run for this long is started again after the shortest pause.
+const RAN: Duration = Duration::from_secs(60);
+
+/// How long it may take beyond the requests in progress.
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// What a configuration may take to be read.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is served.
+pub struct WebServer {
+    pub listeners: Vec<TcpListener>,
+    /// For `/-/healthy` and `/-/ready` alone.
+    pub health: Vec<TcpListener>,
+    pub allowed_hosts: Vec<String>,
+    pub configured: Option<(SettingsSource, Loaded)>,
+    pub source: Arc<dyn PageSource>,
+}
+
+#[derive(Default)]
+struct Shared {
+    current: Mutex<Current>,
+    stop: Condvar,
+}
+
+#[derive(Default)]
+struct Current {
+    stopping: bool,
+    /// Of the running process.
+    control: Option<UnixStream>,
+    /// What is in force.
+    files: Option<Files>,
+}
+
+impl Shared {
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replace(&self, files: Files) {
+        let mut current = self.current();
+        if let Some(Err(error)) = current.control.as_mut().map(|control| send_files(control, &files)) {
+            log::error!("the web server's process does not take its configuration: {error}");
+            // A part of it may have been written: its end makes it start again with the whole.
+            current.control = None;
+        }
+        current.files = Some(files);
+    }
+
+    /// Whether to go on after this pause.
+    fn pause(&self, pause: Duration) -> bool {
+        let stopped = self.stop.wait_timeout_while(self.current(), pause, |current| !current.stopping);
+        !stopped.unwrap_or_else(PoisonError::into_inner).0.stopping
+    }
+}
+
+/// The running web server.
+pub struct Running {
+    shared: Arc<Shared>,
+    ended: oneshot::Receiver<()>,
+    /// Its end ends the checks of the configuration.
+    _follows: mpsc::Sender<()>,
+}
+
+/// Starts it.
+///
+/// # Errors
+/// If its process cannot be started.
+pub fn start(server: WebServer) -> io::Result<Running> {
+    let WebServer { listeners, health, allowed_hosts, configured, source } = server;
+    let shared = Arc::new(Shared::default());
+    let (_follows, end) = mpsc::channel();
+    if let Some((source, Loaded { settings, files })) = configured {
+        shared.current().files = Some(files);
+        let shared = Arc::clone(&shared);
+        let follow = move || follow(source, settings, &end, |files| shared.replace(files));
+        thread::Builder::new().name("web-config".to_owned()).spawn(follow)?;
+    }
+    let (ends, ended) = oneshot::channel();
+    let (starts, started) = mpsc::channel();
+    let supervisor = Supervisor { listeners, health, allowed_hosts, source, shared: Arc::clone(&shared) };
+    thread::Builder::new().name("web".to_owned()).spawn(move || {
+        supervisor.run(|first| drop(starts.send(first)));
+        drop(ends);
+    })?;
+    started.recv().map_err(io::Error::other)??;
+    Ok(Running { shared, ended, _follows })
+}
+
+impl Running {
+    /// Completes requests in progress, for a few seconds at most.
+    ///
+    /// # Errors
+    /// If its process did not end: the kernel ends it with this one.
+    pub async fn stop(self) -> io::Result<()> {
+        {
+            let mut current = self.shared.current();
+            current.stopping = true;
+            current.control = None;
+        }
+        self.shared.stop.notify_all();
+        match timeout(GRACE + MARGIN, self.ended).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::other("the web server's process did not end in time")),
+        }
+    }
+}
+
+struct Supervisor {
+    listeners: Vec<TcpListener>,
+    health: Vec<TcpListener>,
+    allowed_hosts: Vec<String>,
+    source: Arc<dyn PageSource>,
+    shared: Arc<Shared>,
+}
+
+impl Supervisor {
+    /// Runs until the stop, or until the first process could not be started. `first`: is called with its result.
+    fn run(&self, first: impl FnOnce(io::Result<()>)) {
+        let mut started = self.spawn();
+        let failed = started.is_err();
+        match &started {
+            Ok(_) => first(Ok(())),
+            Err(error) => first(Err(io::Error::new(error.kind(), error.to_string()))),
+        }
+        if failed {
+            return;
+        }
+        let mut pause = PAUSE;
+        loop {
+            let begin = Instant::now();
+            let how = match started.and_then(|(child, lanes)| self.serve(child, lanes)) {
+                Ok(status) => format!("ended: {status}"),
+                Err(error) => format!("cannot run: {error}"),
+            };
+            let stopping = {
+                let mut current = self.shared.current();
+                current.control = None;
+                current.stopping
+            };
+            if stopping {
+                return;
+            }
+            pause = if begin.elapsed() > RAN { PAUSE } else { pause };
+            log::error!("the web server's process {how}; it is started again in {} s", pause.as_secs());
+            if !self.shared.pause(pause) {
+                return;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            started = self.spawn();
+        }
+    }
+
+    fn spawn(&self) -> io::Result<(Child, [UnixStream; LANES])> {
+        let (mut control, theirs) = UnixStream::pair()?;
+        control.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let mut command = Command::new(ITSELF);
+        command.arg0("kfd-trace").args(verbosity()).arg("web-server").env_clear();
+        // No descriptor but these and those that are sent: all others are closed by exec.
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+        let mut child = command.spawn()?;
+        drop(command);
+        let lanes = (|| {
+            let pairs = [UnixStream::pair()?, UnixStream::pair()?, UnixStream::pair()?];
+            let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+            let full = |streams: Vec<UnixStream>| <[UnixStream; LANES]>::try_from(streams).ok();
+            let (ours, theirs) = full(ours).zip(full(theirs)).ok_or(io::ErrorKind::InvalidInput)?;
+            let mut current = self.shared.current();
+            let orders = Orders {
+                allowed_hosts: self.allowed_hosts.clone(),
+                files: current.files.clone(),
+                listeners: self.listeners.len(),
+            };
+            let sockets: Vec<&TcpListener> = self.listeners.iter().chain(&self.health).collect();
+            send_orders(&mut control, &orders, &theirs, &sockets)?;
+            if !current.stopping {
+                current.control = Some(control);
+            }
+            Ok::<_, io::Error>(ours)
+        })();
+        match lanes {
+            Ok(lanes) => Ok((child, lanes)),
+            Err(error) => {
+                child.kill()?;
+                child.wait()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Answers until it has ended.
+    fn serve(&self, mut child: Child, lanes: [UnixStream; LANES]) -> io::Result<std::process::ExitStatus> {
+        thread::scope(|scope| {
+            for (stream, name) in lanes.into_iter().zip(["web-metrics", "web-pages", "web-ready"]) {
+                let answer = || lane::answer(stream, &*self.source);
+                thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, answer)?;
+            }
+            child.wait()
+        })
+    }
+}
+
+/// As this process logs.
+fn verbosity() -> impl Iterator<Item = &'static str> {
+    let more = (log::max_level() as usize).saturating_sub(log::LevelFilter::Warn as usize);
+    std::iter::repeat_n("-v", more)
+}

@@ -1,0 +1,149 @@
+use super::control::{Descriptors, Orders, receive_files, receive_orders, send_files, send_orders};
+use super::lane::{LANES, Lanes, answer};
+use super::*;
+use crate::output::api::{Refusal, Resource};
+use crate::serve::router::PageSource;
+use crate::serve::web::settings::SettingsSource;
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+struct Fake;
+
+impl PageSource for Fake {
+    fn metrics(&self) -> Result<String, String> {
+        Ok("x".repeat(5 << 20))
+    }
+
+    fn page(&self) -> Result<String, String> {
+        Err("the maps cannot be read".to_owned())
+    }
+
+    fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal> {
+        match resource {
+            Resource::Queues => Ok(format!("{pairs:?}")),
+            Resource::Gpus => Err(Refusal::NotTraced("no driver".to_owned())),
+            _ => Err(Refusal::Bad("limit is -1".to_owned())),
+        }
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        Err("starting".to_owned())
+    }
+}
+
+fn pairs() -> ([UnixStream; LANES], [UnixStream; LANES]) {
+    let pair = || UnixStream::pair().unwrap();
+    let ((a, x), (b, y), (c, z)) = (pair(), pair(), pair());
+    ([a, b, c], [x, y, z])
+}
+
+#[test]
+fn each_answer_is_that_of_the_tracer() {
+    let (ours, theirs) = pairs();
+    let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake)));
+    let lanes = Lanes::new(theirs);
+    for _ in 0..2 {
+        assert_eq!(lanes.metrics().map(|text| text.len()), Ok(5 << 20));
+        assert_eq!(lanes.page(), Err("the maps cannot be read".to_owned()));
+        let query = [("at".to_owned(), "\u{1b}\u{202e}é".to_owned())];
+        assert_eq!(lanes.api(Resource::Queues, &query), Ok(format!("{query:?}")));
+        assert_eq!(lanes.api(Resource::Gpus, &[]), Err(Refusal::NotTraced("no driver".to_owned())));
+        assert_eq!(lanes.api(Resource::Events, &[]), Err(Refusal::Bad("limit is -1".to_owned())));
+        assert_eq!(lanes.ready(), Err("starting".to_owned()));
+    }
+    drop(lanes);
+    for answering in answering {
+        answering.join().unwrap();
+    }
+}
+
+#[test]
+fn without_a_tracer_one_line_says_so() {
+    let (ours, theirs) = pairs();
+    drop(ours);
+    let line = Lanes::new(theirs).metrics().unwrap_err();
+    assert!(line.starts_with("the tracer does not answer: "), "{line}");
+}
+
+#[test]
+fn what_is_no_question_has_no_answer() {
+    let ask = |bytes: &[u8]| {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let answering = thread::spawn(move || answer(ours, &Fake));
+        theirs.write_all(bytes).unwrap();
+        let read = theirs.read(&mut [0; 1]);
+        drop(theirs);
+        answering.join().unwrap();
+        // Closed with or without what it did not read.
+        read.unwrap_or_else(|error| if error.kind() == ErrorKind::ConnectionReset { 0 } else { 1 })
+    };
+    let framed = |text: &str| {
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, text.as_bytes()).unwrap();
+        bytes
+    };
+    assert_eq!(ask(&framed("\"Ready\"")), 1, "a good one has");
+    assert_eq!(ask(&framed("\"Shadow\"")), 0);
+    assert_eq!(ask(&framed("")), 0);
+    // Longer than any: it is not even read.
+    assert_eq!(ask(&u32::MAX.to_le_bytes()), 0);
+}
+
+#[test]
+fn a_frame_that_is_cut_off_is_an_error() {
+    let mut bytes = Vec::new();
+    write_frame(&mut bytes, b"text").unwrap();
+    assert_eq!(read_frame(&mut bytes.as_slice(), 4).unwrap(), b"text");
+    assert_eq!(read_frame(&mut &bytes[..7], 4).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(read_frame(&mut bytes.as_slice(), 3).unwrap_err().kind(), ErrorKind::InvalidData);
+}
+
+#[test]
+fn what_it_is_to_serve_comes_with_its_sockets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("web.yml");
+    std::fs::write(&path, "http_server_config:\n  http2: false\n").unwrap();
+    let (_, loaded) = SettingsSource::open(&path).unwrap_or_else(|line| panic!("{line}"));
+    let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+    let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let (all, health) = ([listen(), listen()], listen());
+    let (lanes, others) = pairs();
+    let sent = Orders {
+        allowed_hosts: vec!["gpu1".to_owned()],
+        files: Some(loaded.files.clone()),
+        listeners: all.len(),
+    };
+    send_orders(&mut ours, &sent, &lanes, &[&all[0], &all[1], &health]).unwrap();
+    send_files(&mut ours, &loaded.files).unwrap();
+    drop(ours);
+    let (received, passed) = receive_orders(&mut theirs).unwrap();
+    assert_eq!(received, sent);
+    assert_eq!(receive_files(&mut theirs).unwrap(), loaded.files);
+    assert_eq!(receive_files(&mut theirs).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    let Descriptors { lanes: mut passed_lanes, listeners, health: passed_health } = passed;
+    let addresses = |listeners: &[TcpListener]| -> Vec<_> {
+        listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
+    };
+    assert_eq!(addresses(&listeners), addresses(&all));
+    assert_eq!(addresses(&passed_health), addresses(&[health]));
+    TcpStream::connect(addresses(&listeners)[1]).unwrap();
+    listeners[1].accept().unwrap();
+    passed_lanes[2].write_all(b"x").unwrap();
+    drop((passed_lanes, lanes));
+    let mut text = String::new();
+    (&others[2]).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "x", "both ends of this side are closed");
+}
+
+#[test]
+fn more_sockets_than_can_be_passed_are_refused() {
+    let (mut ours, _theirs) = UnixStream::pair().unwrap();
+    let (lanes, _others) = pairs();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let orders = Orders { allowed_hosts: vec![], files: None, listeners: 251 };
+    let line = send_orders(&mut ours, &orders, &lanes, &[&listener; 251]).unwrap_err().to_string();
+    assert!(line.contains("more than 250 sockets"), "{line}");
+    assert!(send_orders(&mut ours, &orders, &lanes, &[&listener; 250]).is_ok());
+}
