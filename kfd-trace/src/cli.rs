@@ -3,6 +3,7 @@
 mod examples;
 mod values;
 
+use crate::hw::Generation;
 use crate::kernel::types::DRIVERS;
 use crate::output::metrics::Detail;
 use crate::probes::plan::{Attach, Choice};
@@ -181,6 +182,9 @@ pub enum Command {
     /// Explain why lsof, fuser or rocm-smi miss a KFD user or show a stale one.
     #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorArgs),
+    /// Show which queue is in which hardware slot, by the driver's dumps in debugfs, or saved ones.
+    #[command(after_help = examples::HW)]
+    Hw(HwArgs),
     /// Report queues, dispatches and commands from AMD_LOG_LEVEL logs (ROCm 5.x to 7.x).
     #[command(name = "amd-log", after_help = examples::AMD_LOG)]
     AmdLog(AmdLogArgs),
@@ -270,6 +274,26 @@ pub struct JsonArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `hw`.
+#[derive(Args, Clone, Debug)]
+pub struct HwArgs {
+    /// Read this copy of debugfs kfd/mqds, and nothing of this machine.
+    #[arg(long, value_name = "FILE")]
+    pub mqds: Option<PathBuf>,
+    /// Also read the slots: this copy of kfd/hqds, or without FILE those of this machine. The driver selects each slot
+    /// on the hardware in turn for it, under a lock; slots change meanwhile.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub hqds: Option<Option<PathBuf>>,
+    /// With copies: the GPUs' instruction set (gfx942), for masks of CUs.
+    #[arg(long, value_name = "NAME")]
+    pub gfx: Option<Generation>,
+    /// Only this process (PID on the host).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub pid: Option<u32>,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 /// Options of `amd-log`.

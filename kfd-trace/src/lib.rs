@@ -1,7 +1,7 @@
 //! kfd-trace: an eBPF tracer for AMD's compute driver (amdgpu/KFD).
 //!
 //! Layers, lowest first: [`model`], [`text`], [`kernel`], [`events`], [`attribute`], [`probes`], [`state`],
-//! [`output`], [`amd_log`], [`doctor`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`cli`],
+//! [`output`], [`amd_log`], [`doctor`], [`hw`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`cli`],
 //! [`command`]. A module uses only the layers before it. `tests/law` checks this; docs/architecture.md
 //! describes it.
 
@@ -14,6 +14,7 @@ pub mod command;
 pub mod doctor;
 pub mod driver_types;
 pub mod events;
+pub mod hw;
 pub mod kernel;
 mod log_files;
 pub mod model;

@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, Result};
 use kfd_trace::cli::{
-    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, PsArgs, TraceArgs, TracingOptions,
+    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, PsArgs, TraceArgs, TracingOptions,
 };
-use kfd_trace::command::{amd_log, daemon, doctor, driver_types, manual, metrics, ps, status, trace};
+use kfd_trace::command::{amd_log, daemon, doctor, driver_types, hw, manual, metrics, ps, status, trace};
 use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
@@ -52,6 +52,7 @@ fn run(cli: Cli) -> Result<()> {
         }
         Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
         Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
+        Some(Command::Hw(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
         Some(Command::Doctor(_)) => privilege::give_up(&roots, Reads { descriptors: true, ..nothing })?,
         // The others do not use the kernel.
         Some(_) => {}
@@ -63,6 +64,9 @@ fn run(cli: Cli) -> Result<()> {
         }
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
         Some(Command::Doctor(args)) => Ok(doctor::run(&roots, args.pid, args.format.json)?),
+        Some(Command::Hw(HwArgs { mqds, hqds, gfx, pid, format })) => {
+            Ok(hw::run(&roots, &hw::HwOptions { mqds, hqds, gfx, pid, json: format.json })?)
+        }
         Some(Command::AmdLog(args)) => amd_logs(roots, args),
         Some(Command::DriverTypes(args)) => {
             let DriverTypesArgs { source, headers, module, output, timeout, if_missing, best_effort, root } =

@@ -166,13 +166,7 @@ impl Daemon {
     }
     /// Its processes: the tracer's, and the one that serves.
     fn processes(&self) -> Result<Vec<PathBuf>> {
-        let own = Path::new("/proc").join(self.process.0.id().to_string());
-        let mut all = vec![own.clone()];
-        for task in fs::read_dir(own.join("task"))? {
-            let children = fs::read_to_string(task?.path().join("children"))?;
-            all.extend(children.split_whitespace().map(|pid| Path::new("/proc").join(pid)));
-        }
-        Ok(all)
+        run::family(self.process.0.id())
     }
 
     /// Bytes, of all its processes.

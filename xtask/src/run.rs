@@ -5,7 +5,7 @@
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// A process that is ended when this value is dropped.
@@ -17,6 +17,17 @@ impl Drop for Ended {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// The folders in /proc of a process and of those that it started.
+pub(crate) fn family(pid: u32) -> Result<Vec<PathBuf>> {
+    let own = Path::new("/proc").join(pid.to_string());
+    let mut all = vec![own.clone()];
+    for task in fs::read_dir(own.join("task")).context("it has ended")? {
+        let children = fs::read_to_string(task?.path().join("children"))?;
+        all.extend(children.split_whitespace().map(|pid| Path::new("/proc").join(pid)));
+    }
+    Ok(all)
 }
 
 /// The number after a name in a `status` file of procfs.

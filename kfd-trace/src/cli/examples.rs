@@ -39,6 +39,11 @@ Examples:
   kfd-trace amd-log app.log                    queues, dispatches and commands of a log
   kfd-trace amd-log --live --follow app.log    with the driver's queues, until Ctrl-C";
 
+pub(super) const HW: &str = "\
+Examples:
+  kfd-trace hw --hqds                          queues and their slots, now
+  kfd-trace hw --mqds mqds.txt --hqds hqds.txt of copies, from any machine";
+
 pub(super) const COMPLETIONS: &str = "\
 Examples:
   kfd-trace completions bash > /etc/bash_completion.d/kfd-trace

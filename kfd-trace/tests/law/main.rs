@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The top modules of the crate, lowest first, each with its purpose. docs/architecture.md has the same list.
-const LAYERS: [(&str, &str); 17] = [
+const LAYERS: [(&str, &str); 18] = [
     ("model", "what KFD is, as plain data"),
     ("text", "text for people: times, errnos, tables, control characters"),
     ("kernel", "what this kernel is and offers: symbols, types, offsets, capabilities"),
@@ -20,6 +20,7 @@ const LAYERS: [(&str, &str); 17] = [
     ("output", "the state as text, JSON, metrics and page; pure"),
     ("amd_log", "logs of AMD_LOG_LEVEL: bytes in, a report out"),
     ("doctor", "each view of a node in, a diagnosis out"),
+    ("hw", "dumps of hardware queues in, a table out"),
     ("runtime", "the process: standard streams, signals, capabilities, exit codes"),
     ("log_files", "logs of AMD_LOG_LEVEL from files and pipes"),
     ("driver_types", "types of a driver without BTF, from its source"),

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 pub use amd_log::amd_log;
 pub use btf::btf;
 pub use records::records;
-pub use text::{flags, kallsyms, procfs, sysfs};
+pub use text::{dumps, flags, kallsyms, procfs, sysfs};
 pub use web::web;
 
 /// One change to some bytes; places are taken modulo their length.

@@ -2,13 +2,14 @@
 //! and no text that controls a terminal.
 //!
 //! In: bytes. Out: the result of reading them; panics where a guarantee was violated. There is one function
-//! per reader ([`records`], [`btf`], [`kallsyms`], [`flags`], [`procfs`], [`sysfs`], [`amd_log`], [`web`]).
+//! per reader ([`records`], [`btf`], [`kallsyms`], [`flags`], [`procfs`], [`sysfs`], [`amd_log`], [`dumps`], [`web`]).
 //! The fuzz targets (tests/fuzz) and the property tests of CI (tests/) call the same ones: they differ in the
 //! source of the bytes, which for the tests is [`inputs`].
 
 pub mod allocation;
 pub mod amd_log;
 pub mod btf;
+pub mod dumps;
 pub mod flags;
 pub mod inputs;
 pub mod kallsyms;

@@ -2,7 +2,7 @@
 //! again.
 
 use kfd_trace_bad_input::btf::Verdict;
-use kfd_trace_bad_input::{amd_log, btf, flags, inputs, kallsyms, procfs, records, sysfs, web};
+use kfd_trace_bad_input::{amd_log, btf, dumps, flags, inputs, kallsyms, procfs, records, sysfs, web};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use std::cell::RefCell;
@@ -50,6 +50,13 @@ fn every_line_of_kallsyms_is_a_symbol_or_counted() {
     let reported = each(500, inputs::kallsyms(), kallsyms::read);
     at_least(&reported, 150, |symbols| *symbols > 3);
     at_least(&reported, 20, |symbols| *symbols == 0);
+}
+
+#[test]
+fn dumps_of_hardware_queues_are_read_and_shown() {
+    let reported = each(400, inputs::dumps(), dumps::read);
+    at_least(&reported, 100, |(queues, _)| *queues > 1);
+    at_least(&reported, 50, |(_, strange)| *strange > 0);
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub mod exposition;
 pub mod footprint;
 pub mod functions;
 pub mod http;
+pub mod hw;
 pub mod json_lines;
 pub mod json_process;
 pub mod kernel;

@@ -2,5 +2,6 @@
 
 mod arrival;
 mod criu;
+mod hw;
 mod mqd;
 mod whole_gpus;

@@ -9,6 +9,7 @@ mod death;
 mod doctor;
 mod hang;
 mod hidden;
+mod hw;
 mod ioctls_alone;
 mod proof;
 mod ps;

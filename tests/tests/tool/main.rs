@@ -3,6 +3,7 @@
 
 mod daemon;
 mod exposition_switches;
+mod faults;
 mod leftovers;
 mod own_life;
 mod pid_filter;

@@ -74,6 +74,8 @@ pub(crate) struct Boot {
     /// PCI devices that kfdsim makes GPUs of.
     pub(crate) gpus: usize,
     pub(crate) time: Time,
+    /// CPUs that could be added: the kernel and its maps have room for each.
+    pub(crate) possible_cpus: Option<u32>,
     stages: &'static [Stage],
 }
 
@@ -86,6 +88,7 @@ pub(crate) const MAIN: Boot = Boot {
     root: Root::Initramfs,
     gpus: 2,
     time: Time::Shared,
+    possible_cpus: None,
     stages: &[
         Stage { name: "no_amdgpu", modules: &[], shape: None, on: On::Every, once: &[] },
         Stage {
@@ -169,6 +172,7 @@ const BOOTS: [Boot; 3] = [
         root: Root::Debian,
         gpus: 2,
         time: Time::Counted { shift: 0 },
+        possible_cpus: None,
         stages: &[
             Stage { name: "install", modules: &[], shape: None, on: On::One, once: &[] },
             Stage {
@@ -181,7 +185,14 @@ const BOOTS: [Boot; 3] = [
         ],
     },
     MAIN,
-    Boot { stages: &[Stage { on: On::One, ..SOAKED }], ..SOAK },
+    Boot {
+        stages: &[
+            Stage { on: On::One, ..SOAKED },
+            // Last: what it does lasts until the guest is off.
+            Stage { name: "locked", modules: &[], shape: None, on: On::One, once: &[] },
+        ],
+        ..SOAK
+    },
 ];
 
 /// Counts instructions instead of running tests. kfdsim retires no packets: its probe would be counted, too.
@@ -190,6 +201,7 @@ pub(crate) const COST: Boot = Boot {
     root: Root::Initramfs,
     gpus: 1,
     time: Time::Counted { shift: 0 },
+    possible_cpus: None,
     stages: &[Stage {
         name: "cost",
         modules: &[AMDGPU, Module::Kfdsim("hws=0")],
@@ -210,6 +222,8 @@ pub(crate) const SOAK: Boot = Boot {
     root: Root::Initramfs,
     gpus: 2,
     time: Time::Counted { shift: 3 },
+    // As many as the emulated interrupt controller takes.
+    possible_cpus: Some(255),
     stages: &[SOAKED],
 };
 
@@ -277,15 +291,27 @@ mod tests {
         of(&own).flat_map(|(column, boot)| boot.stages(column)).map(|stage| stage.name).collect()
     }
 
-    const ALL: [&str; 11] =
-        ["install", "service", "no_amdgpu", "no_gpu", "sim", "tool", "life", "mi300", "cpx", "nohws", "soak"];
+    const ALL: [&str; 12] = [
+        "install",
+        "service",
+        "no_amdgpu",
+        "no_gpu",
+        "sim",
+        "tool",
+        "life",
+        "mi300",
+        "cpx",
+        "nohws",
+        "soak",
+        "locked",
+    ];
 
     #[test]
     fn each_series_has_the_stages_its_driver_can_run() {
         let columns = columns(&whole());
         assert_eq!(names(&columns, Series::V6_1), ["no_amdgpu", "no_gpu", "sim", "life", "nohws"]);
         assert_eq!(names(&columns, Series::V6_12), ALL);
-        let once = ["tool", "install", "service", "soak"];
+        let once = ["tool", "install", "service", "soak", "locked"];
         let without: Vec<_> = ALL.into_iter().filter(|name| !once.contains(name)).collect();
         assert_eq!(names(&columns, Series::V7_2), without);
         for column in columns.iter().filter(|column| !column.built) {

@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     write(&folder.join("procfs"), inputs::procfs())?;
     write(&folder.join("sysfs"), inputs::sysfs())?;
     write(&folder.join("amd_log"), inputs::amd_log())?;
+    write(&folder.join("dumps"), inputs::dumps())?;
     write(&folder.join("web"), inputs::web())
 }
 

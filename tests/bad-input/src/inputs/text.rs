@@ -37,6 +37,47 @@ pub fn kallsyms() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![9 => damaged(vec(line, 0..40).prop_map(|lines| lines.concat())), 1 => vec(any::<u8>(), 0..200)]
 }
 
+/// Dumps of hardware queues, of few GPUs and rings.
+pub fn dumps() -> impl Strategy<Value = Vec<u8>> {
+    let header = bytes(&[
+        "Process 4242 PASID 0x8001:",
+        "Process 4242 PASID 4242:",
+        "Process x PASID",
+        "  Compute queue on device f7bc",
+        "  SDMA queue on device f7bc",
+        "  DIQ on device 1",
+        "  Compute queue on device",
+        "  Bad user queue type 9 on device f7bc",
+        "Node 2, gpu_id f7bc:",
+        "   Inst 0, HIQ on MEC 2 Pipe 0 Queue 0",
+        " Inst 1,  CP Pipe 0, Queue 2",
+        "  CP Pipe 4294967295, Queue 2",
+        "  SDMA Engine 0, RLC 1",
+        " Device is stopped",
+    ]);
+    let dword = || prop_oneof![Just(0), Just(1), Just(0x17b_a000), any::<u32>()];
+    let row = (vec(dword(), 1..9), any::<bool>(), 0..600u32).prop_map(|(words, begins, at)| {
+        let words: Vec<String> = words.iter().map(|word| format!("{word:08x}")).collect();
+        format!("    {:08x}: {}", if begins { 0 } else { at * 4 }, words.join(" ")).into_bytes()
+    });
+    // A whole dump, whose rows follow each other.
+    let whole = (dword(), any::<bool>()).prop_map(|(mqd, active)| {
+        let at = |dword: u32| match dword {
+            128 => mqd,
+            130 => u32::from(active),
+            _ => dword % 3,
+        };
+        let row = |row: u32| {
+            let words: Vec<String> = (0..8).map(|word| format!("{:08x}", at(row * 8 + word))).collect();
+            format!("    {:08x}: {}\n", row * 32, words.join(" "))
+        };
+        (0..23).map(row).collect::<String>().into_bytes()
+    });
+    let line = prop_oneof![8 => header, 4 => row, 3 => whole, 1 => hostile()];
+    let lines = vec(line.prop_map(|line| [line.as_slice(), b"\n"].concat()), 0..30);
+    prop_oneof![9 => damaged(lines.prop_map(|lines| lines.concat())), 1 => vec(any::<u8>(), 0..200)]
+}
+
 /// Arguments, one per line.
 pub fn flags() -> impl Strategy<Value = Vec<u8>> {
     let flag = bytes(&[

@@ -58,7 +58,7 @@ pub(crate) fn bench(args: &Args) -> Result<bool> {
     let now = Baseline { measured_on: machine()?, figures: watched.cloned().collect() };
     let mut well = true;
     if let Some(accepted) = accepted {
-        well = is_well(&accepted, &now);
+        well = is_well(&accepted, &now) & waiting::is_well()?;
     }
     if args.accept {
         note(format!("wrote {}", now.save(BASELINE)?.display()));

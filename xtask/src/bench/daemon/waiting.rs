@@ -1,4 +1,5 @@
-//! The released daemon while it waits for the driver: its memory use, and how often it wakes up.
+//! The released daemon while it waits for the driver: its memory use, and how often it wakes up. Both of its processes
+//! are meant.
 
 use crate::bench::baseline::Figure;
 use crate::build;
@@ -17,6 +18,28 @@ const SETTLES: Duration = Duration::from_secs(5);
 /// How long it is watched.
 const WATCHED: Duration = Duration::from_secs(30);
 
+/// In [`WATCHED`]: one look at sysfs every 2.5 s, for which the runtime wakes up two or three times.
+const MOST_WAKE_UPS: i64 = 35;
+
+/// Heap and stacks, bytes: what it has beyond the file of the program.
+const MOST_MEMORY: i64 = 4_000_000;
+
+/// `false`: it costs more than that, and this was reported.
+pub(super) fn is_well() -> Result<bool> {
+    let measured = figures()?;
+    let grown = |suffix: &str, most: i64| {
+        let figure = measured.iter().find(|figure| figure.case.starts_with(suffix));
+        figure.filter(|figure| figure.value > most).map(|figure| {
+            eprintln!(
+                "error: {}: {} {}, and at most {most} are accepted",
+                figure.case, figure.value, figure.unit
+            );
+        })
+    };
+    let wrong = [grown("waiting.wake_ups", MOST_WAKE_UPS), grown("waiting.anonymous", MOST_MEMORY)];
+    Ok(wrong.iter().all(Option::is_none))
+}
+
 /// Memory, and wake-ups in [`WATCHED`].
 pub(super) fn figures() -> Result<Vec<Figure>> {
     let binary = build::build()?;
@@ -28,15 +51,19 @@ pub(super) fn figures() -> Result<Vec<Figure>> {
     let mut command = Command::new(&binary);
     command.args(["daemon", "--web.listen-address", "127.0.0.1:0", "--path.sysfs"]).arg(&sysfs);
     let mut daemon = Ended(command.stdout(Stdio::null()).spawn().context("cannot run it")?);
-    let proc = Path::new("/proc").join(daemon.0.id().to_string());
     sleep(SETTLES);
     ensure!(daemon.0.try_wait()?.is_none(), "the daemon does not wait");
-    let before = wake_ups(&proc)?;
+    let all = run::family(daemon.0.id())?;
+    let sum = |read: &dyn Fn(&Path) -> Result<i64>| all.iter().map(|proc| read(proc)).sum::<Result<i64>>();
+    let before = sum(&wake_ups)?;
     sleep(WATCHED);
-    let after = wake_ups(&proc)?;
-    let resident = run::status_number(&proc.join("status"), "VmRSS")? * 1024;
+    let after = sum(&wake_ups)?;
+    // What both have in memory of the program's file counts once.
+    let resident = sum(&|proc| run::status_number(&proc.join("smaps_rollup"), "Pss"))? * 1024;
+    let anonymous = sum(&|proc| run::status_number(&proc.join("status"), "RssAnon"))? * 1024;
     Ok(vec![
         Figure::new("waiting.resident", resident, "bytes"),
+        Figure::new("waiting.anonymous", anonymous, "bytes"),
         Figure::new(format!("waiting.wake_ups.{seconds}_seconds"), after - before, "wake-ups"),
     ])
 }

@@ -1,0 +1,116 @@
+//! `kfd-trace hw`: hardware queues, by the driver's dumps in debugfs or copies of them.
+
+use crate::attribute::{Topology, process};
+use crate::hw::{Generation, HqdFile, HwReport, MqdFile, Names, json, report, text};
+use crate::kernel::Roots;
+use crate::runtime::exit::Stop;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+/// What is requested.
+#[derive(Clone, Debug)]
+pub struct HwOptions {
+    pub mqds: Option<PathBuf>,
+    /// `Some(None)`: of this machine.
+    pub hqds: Option<Option<PathBuf>>,
+    pub gfx: Option<Generation>,
+    pub pid: Option<u32>,
+    pub json: bool,
+}
+
+/// A longer file is no dump: the slots of 64 GPUs with 8 XCCs are 50 MB.
+const LONGEST: u64 = 256 << 20;
+
+/// Prints the report.
+///
+/// # Errors
+/// A file that cannot be read or is no dump, a generation that is not known, or output that cannot be written.
+pub fn run(roots: &Roots, options: &HwOptions) -> Result<(), Stop> {
+    let debugfs = |name: &str| roots.sysfs.join("kernel/debug/kfd").join(name);
+    let copies = options.mqds.is_some() || matches!(options.hqds, Some(Some(_)));
+    let (mqds, hqds) = match (copies, &options.hqds) {
+        (true, Some(None)) => {
+            return Err(Stop::usage(
+                "--hqds takes a file where --mqds has one: this machine's slots are not those of the copy",
+            ));
+        }
+        (true, hqds) => (options.mqds.clone(), hqds.clone().flatten()),
+        (false, None) => (Some(debugfs("mqds")), None),
+        (false, Some(_)) => (Some(debugfs("mqds")), Some(debugfs("hqds"))),
+    };
+    if !copies && options.gfx.is_some() {
+        return Err(Stop::usage("--gfx is for copies: this machine's sysfs has its GPUs"));
+    }
+    // The slots last: what they show is then the newer.
+    let mqds = mqds.map(|path| dump(&path).map(|text| MqdFile::parse(&text))).transpose()?;
+    let hqds = hqds.map(|path| dump(&path).map(|text| HqdFile::parse(&text))).transpose()?;
+    let topology = if copies { Topology::default() } else { Topology::read(&roots.sysfs) };
+    let generation = |gpu_id: u32| match topology.gpu(gpu_id).and_then(|gpu| gpu.gfx_target_version) {
+        Some(version) => Generation::of_target(version).map(Some),
+        None => Ok(options.gfx),
+    };
+    let strange = |empty: bool, lines: usize| empty && lines > 0;
+    if mqds.as_ref().is_some_and(|file| strange(file.processes.is_empty(), file.strange.lines)) {
+        return Err(Stop::failed("this is no copy of debugfs kfd/mqds: it has no process"));
+    }
+    if hqds.as_ref().is_some_and(|file| strange(file.gpus.is_empty(), file.strange.lines)) {
+        return Err(Stop::failed("this is no copy of debugfs kfd/hqds: it has no GPU"));
+    }
+    for queue in mqds.iter().flat_map(|file| &file.queues) {
+        generation(queue.gpu_id).map_err(Stop::failed)?;
+    }
+    let mut report = report(mqds.as_ref(), hqds.as_ref(), |gpu_id| generation(gpu_id).ok().flatten());
+    if let Some(pid) = options.pid {
+        report.queues.retain(|queue| queue.pid == Some(pid));
+    }
+    let called = Called { topology: &topology, procfs: (!copies).then_some(&roots.procfs) };
+    match print(&report, &called, options.json) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Stop::failed(error)),
+        _ => Ok(()),
+    }
+}
+
+fn print(report: &HwReport, names: &Called<'_>, as_json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if as_json { json::json(&mut out, report, names) } else { text::text(&mut out, report, names) }
+}
+
+fn dump(path: &Path) -> Result<String, Stop> {
+    let cannot =
+        |why: &dyn std::fmt::Display| Stop::failed(format!("{} cannot be read: {why}", path.display()));
+    let file = File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound if path.starts_with("/sys") => cannot(
+            &"there is none: mount debugfs, and load a driver that was built with it (CONFIG_DEBUG_FS)",
+        ),
+        ErrorKind::PermissionDenied => cannot(&format!("{error}: run as root, or with CAP_DAC_READ_SEARCH")),
+        _ => cannot(&error),
+    })?;
+    let mut bytes = Vec::new();
+    let read = file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| cannot(&error))?;
+    if read as u64 > LONGEST {
+        return Err(cannot(&"it is longer than 256 MiB"));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+struct Called<'a> {
+    topology: &'a Topology,
+    /// `None`: the dump is of another machine, or of another time.
+    procfs: Option<&'a PathBuf>,
+}
+
+impl Names for Called<'_> {
+    fn gpu(&self, gpu_id: u32) -> String {
+        // As the dumps have it.
+        self.topology.gpu(gpu_id).map_or_else(|| format!("{gpu_id:x}"), |gpu| gpu.index.to_string())
+    }
+
+    fn gpu_in_full(&self, gpu_id: u32) -> String {
+        self.topology.label(gpu_id).unwrap_or_else(|| format!("gpu_id {gpu_id:x}"))
+    }
+
+    fn process(&self, pid: u32) -> Option<String> {
+        process::identify(self.procfs?, pid, None).ok().map(|who| who.comm)
+    }
+}

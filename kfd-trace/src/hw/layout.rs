@@ -1,0 +1,179 @@
+//! What a dword of an MQD is. Each position is that of the driver's own v9_structs.h, v10_structs.h, v11_structs.h and
+//! v12_structs.h (drivers/gpu/drm/amd/include), which agree in all that is taken without a generation.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Registers CP_MQD_BASE_ADDR to CP_HQD_PQ_WPTR_HI: a hardware slot's whole dump, and dwords 128 to 183 of an MQD.
+pub(super) const REGISTERS: usize = 56;
+const FIRST: usize = 128;
+
+/// Dwords of an SDMA MQD that end with the driver's own engine and queue numbers.
+const SDMA_V9: usize = 128;
+const SDMA_V10: usize = 130;
+
+/// Generations that differ in something that is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    V9,
+    /// gfx940 to gfx942, gfx950: a shader engine's mask per XCC.
+    V9_4_3,
+    V10,
+    V11,
+    V12,
+    V12_1,
+}
+
+impl Generation {
+    /// `gfx_target_version` of sysfs: 90402 is gfx942.
+    ///
+    /// # Errors
+    /// One line: its MQDs are laid out in a way that is not known here.
+    pub fn of_target(version: u32) -> Result<Self, String> {
+        match (version / 10_000, version / 100 % 100) {
+            (9, 4 | 5) => Ok(Generation::V9_4_3),
+            (9, 0) => Ok(Generation::V9),
+            (10, _) => Ok(Generation::V10),
+            (11, _) => Ok(Generation::V11),
+            (12, 0) => Ok(Generation::V12),
+            (12, 1) => Ok(Generation::V12_1),
+            (major, minor) => {
+                Err(format!("MQDs of gfx {major}.{minor} are laid out in a way that is not known here"))
+            }
+        }
+    }
+
+    const fn cu_masks(self) -> &'static [usize] {
+        match self {
+            Generation::V9 => &[23, 24, 26, 27, 39, 40, 41, 42],
+            // Dword 39 is the XCC's logical id there.
+            Generation::V9_4_3 | Generation::V10 => &[23, 24, 26, 27],
+            Generation::V11 | Generation::V12 => &[23, 24, 26, 27, 44, 45, 46, 47],
+            Generation::V12_1 => &[49, 50, 51, 52, 53, 54, 55, 56, 57],
+        }
+    }
+}
+
+impl FromStr for Generation {
+    type Err = String;
+
+    /// `gfx942`, as ROCm's tools name it: the last two digits are minor and stepping, hexadecimal.
+    fn from_str(name: &str) -> Result<Self, String> {
+        let wrong = || format!("{name} is no name of a GPU's instruction set; try gfx942");
+        let digits = name
+            .strip_prefix("gfx")
+            .filter(|digits| digits.len() >= 3 && digits.is_ascii())
+            .ok_or_else(wrong)?;
+        let (major, rest) = digits.split_at(digits.len() - 2);
+        let (minor, stepping) = rest.split_at(1);
+        let hex = |digit: &str| u32::from_str_radix(digit, 16).map_err(|_| wrong());
+        let major: u32 = major.parse().map_err(|_| wrong())?;
+        Generation::of_target(major.min(999) * 10_000 + hex(minor)? * 100 + hex(stepping)?)
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Generation::V9 => "9.0",
+            Generation::V9_4_3 => "9.4.3",
+            Generation::V10 => "10",
+            Generation::V11 => "11",
+            Generation::V12 => "12.0",
+            Generation::V12_1 => "12.1",
+        })
+    }
+}
+
+/// A compute queue's registers: now, in a slot; when they were last saved, in an MQD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Registers {
+    /// GPU address of the MQD.
+    pub(super) mqd: u64,
+    pub(super) active: bool,
+    pub(super) vmid: u32,
+    /// 0 low, 1 medium, 2 high.
+    pub(super) pipe_priority: u32,
+    /// 0 to 15; Linux 7.2 and later write 0.
+    pub(super) queue_priority: u32,
+    /// Address of the ring.
+    pub(super) ring: u64,
+    /// `None`: no ring has such a size.
+    pub(super) ring_bytes: Option<u64>,
+    /// Dwords.
+    pub(super) rptr: u32,
+    /// Dwords.
+    pub(super) wptr: u64,
+    /// Dwords, in the doorbell BAR.
+    pub(super) doorbell: u32,
+}
+
+fn pair(dwords: &[u32], low: usize) -> u64 {
+    u64::from(dwords[low + 1]) << 32 | u64::from(dwords[low])
+}
+
+impl Registers {
+    /// `None`: there are too few registers.
+    pub(super) fn of_slot(registers: &[u32]) -> Option<Self> {
+        let all = registers.get(..REGISTERS)?;
+        // CP_HQD_PQ_CONTROL, QUEUE_SIZE: 2 to this power and one more, dwords.
+        let size = (all[17] & 0x3f) + 1;
+        Some(Registers {
+            mqd: pair(all, 0),
+            active: all[2] & 1 != 0,
+            vmid: all[3] & 0xf,
+            pipe_priority: all[5],
+            queue_priority: all[6],
+            ring: pair(all, 8) << 8,
+            ring_bytes: (size < 40).then(|| 4 << size),
+            rptr: all[10],
+            wptr: pair(all, 54),
+            doorbell: all[15] >> 2 & 0x03ff_ffff,
+        })
+    }
+
+    pub(super) fn of_mqd(mqd: &[u32]) -> Option<Self> {
+        Registers::of_slot(mqd.get(FIRST..)?)
+    }
+}
+
+/// Masks of CUs, by shader engine. `None`: the dump is too short.
+pub(super) fn cu_masks(mqd: &[u32], generation: Generation) -> Option<Vec<u32>> {
+    generation.cu_masks().iter().map(|at| mqd.get(*at).copied()).collect()
+}
+
+/// An SDMA queue's registers, which begin alike in its MQD and in the dump of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SdmaRegisters {
+    /// SDMA_RLC_RB_CNTL, RB_ENABLE.
+    pub(super) enabled: bool,
+    pub(super) ring: u64,
+    pub(super) ring_bytes: u64,
+    /// Bytes.
+    pub(super) rptr: u64,
+    /// Bytes.
+    pub(super) wptr: u64,
+}
+
+impl SdmaRegisters {
+    pub(super) fn of(registers: &[u32]) -> Option<Self> {
+        let all = registers.get(..7)?;
+        Some(SdmaRegisters {
+            enabled: all[0] & 1 != 0,
+            ring: pair(all, 1) << 8,
+            ring_bytes: 4 << (all[0] >> 1 & 0x1f),
+            rptr: pair(all, 3),
+            wptr: pair(all, 5),
+        })
+    }
+}
+
+/// The driver's own numbers of an SDMA queue's engine and of the queue on it.
+pub(super) fn sdma_place(mqd: &[u32]) -> Option<(u32, u32)> {
+    let at = match mqd.len() {
+        SDMA_V9 => SDMA_V9 - 2,
+        SDMA_V10 => SDMA_V10 - 2,
+        _ => return None,
+    };
+    Some((mqd[at], mqd[at + 1]))
+}

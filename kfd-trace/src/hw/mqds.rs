@@ -1,0 +1,120 @@
+//! debugfs `kfd/mqds` (kfd_process_manager.c and kfd_process_queue_manager.c, pqm_debugfs_mqds): all queues of all
+//! processes, the newest first, without their ids.
+
+use super::rows::{Strange, after, hex, number, row};
+
+/// Dwords of one MQD at most (v12.1): a longer one is damaged.
+const LONGEST: usize = 1024;
+
+/// What kind of queue a dump is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MqdKind {
+    Compute,
+    Sdma,
+    /// The debugger's own.
+    Diq,
+}
+
+/// One queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MqdQueue {
+    pub pid: Option<u32>,
+    pub gpu_id: u32,
+    pub kind: MqdKind,
+    /// One per XCC; of an SDMA queue one.
+    pub dumps: Vec<Vec<u32>>,
+    /// Dumps behind that of an SDMA queue: memory of something else (`num_xccs` is not set back after a compute queue).
+    pub foreign: usize,
+    /// The rows of a dump do not follow each other.
+    pub damaged: bool,
+}
+
+/// The file, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MqdFile {
+    /// TGIDs, in the initial PID namespace.
+    pub processes: Vec<u32>,
+    pub queues: Vec<MqdQueue>,
+    /// Queues of a type that the driver itself does not know (`Bad user queue type`, `Weird`).
+    pub unknown_queues: usize,
+    pub strange: Strange,
+}
+
+/// `Process 94314 PASID 94314:`; the second number is a PASID up to 6.12, and the PID again from 7.2 on and in ROCm's
+/// drivers from 6.12.12 on.
+fn process(line: &str) -> Option<u32> {
+    let (tgid, pasid) = after(line, "Process ")?.split_once(" PASID ")?;
+    pasid.ends_with(':').then(|| number(tgid))?
+}
+
+fn queue(line: &str) -> Option<(MqdKind, u32)> {
+    let kinds = [("Compute queue", MqdKind::Compute), ("SDMA queue", MqdKind::Sdma), ("DIQ", MqdKind::Diq)];
+    let (device, kind) = kinds
+        .into_iter()
+        .find_map(|(words, kind)| Some((after(line, words)?.strip_prefix("on device ")?, kind)))?;
+    Some((kind, hex(device)?))
+}
+
+fn is_unknown_queue(line: &str) -> bool {
+    let beginnings =
+        ["Bad user queue type", "Bad kernel queue type", "Queue node with bad user queue type", "Weird"];
+    beginnings.iter().any(|words| line.trim_start().starts_with(words))
+}
+
+impl MqdFile {
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let mut file = MqdFile::default();
+        let mut pid = None;
+        // Rows belong to the last queue, unless its type is unknown.
+        let mut open = false;
+        for (number, line) in (1..).zip(text.lines()) {
+            if let Some(row) = row(line) {
+                match file.queues.last_mut().filter(|_| open) {
+                    Some(queue) => queue.take(row.at, &row.dwords),
+                    None => file.strange.add(number, line),
+                }
+            } else if let Some(tgid) = process(line) {
+                (pid, open) = (Some(tgid), false);
+                file.processes.push(tgid);
+            } else if let Some((kind, gpu_id)) = queue(line) {
+                open = true;
+                let queue = MqdQueue { pid, gpu_id, kind, dumps: vec![], foreign: 0, damaged: false };
+                file.queues.push(queue);
+            } else if is_unknown_queue(line) {
+                open = false;
+                file.unknown_queues += 1;
+            } else if !line.trim().is_empty() {
+                file.strange.add(number, line);
+            }
+        }
+        for queue in &mut file.queues {
+            queue.finish();
+        }
+        file
+    }
+}
+
+impl MqdQueue {
+    fn take(&mut self, at: u32, dwords: &[u32]) {
+        if at == 0 {
+            self.dumps.push(Vec::new());
+        }
+        let Some(dump) = self.dumps.last_mut() else {
+            self.damaged = true;
+            return;
+        };
+        if at as usize != dump.len() * 4 || dump.len() + dwords.len() > LONGEST {
+            self.damaged = true;
+            return;
+        }
+        dump.extend(dwords);
+    }
+
+    fn finish(&mut self) {
+        if self.kind == MqdKind::Sdma {
+            self.foreign = self.dumps.len().saturating_sub(1);
+            self.dumps.truncate(1);
+        }
+    }
+}
