@@ -172,7 +172,7 @@ impl Tally {
                 self.queues.packet(pid, time_us, &packet, host_queue.map(|(.., queue)| queue));
             }
             Message::Command { kind, host_queue } => self.command(prefix, kind, host_queue),
-            Message::Complete { took_us } => self.complete(took_us),
+            Message::Complete { took_us } => self.complete(prefix.time_us, took_us),
             Message::Kernel(name) => self.kernels.count(name),
             Message::QueuePool(pool) => self.pool = Some(pool),
             Message::Birth(birth) => self.queues.birth(pid, time_us, birth),
@@ -217,14 +217,45 @@ impl Tally {
         self.submitting = prefix.pid.zip(prefix.tid).map(|(pid, tid)| (pid, tid, host_queue));
     }
 
-    fn complete(&mut self, took_us: Option<[i64; 3]>) {
+    fn complete(&mut self, time_us: Option<u64>, took_us: Option<[i64; 3]>) {
         let completed = &mut self.completed;
         completed.count += 1;
-        if let Some([wall, cpu, gpu]) = took_us {
+        if let Some([wall, cpu, gpu]) = took_us.filter(|took| !is_clock(time_us, *took)) {
             completed.profiled += 1;
             completed.wall_us += i128::from(wall);
             completed.cpu_us += i128::from(cpu);
             completed.gpu_us += i128::from(gpu);
         }
+    }
+}
+
+/// A marker that was not profiled is logged with the times of one that began at 0: its wall clock is the time itself.
+fn is_clock(time_us: Option<u64>, [wall, cpu, gpu]: [i64; 3]) -> bool {
+    /// How long after the command's end its line may be written.
+    const LATE_US: i64 = 1_000_000;
+    let now = time_us.and_then(|time| i64::try_from(time).ok());
+    cpu == 0
+        && gpu == 0
+        && now.is_some_and(|now| wall > 0 && (0..LATE_US).contains(&now.saturating_sub(wall)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_is_the_time_itself_is_no_duration() {
+        let at = Some(20_161_701_439);
+        assert!(is_clock(at, [20_161_701_438, 0, 0]));
+        for took in [[20_161_701_438, 0, 5], [1_200, 0, 0], [0, 0, 0], [-7, 0, 0]] {
+            assert!(!is_clock(at, took), "{took:?}");
+        }
+        assert!(!is_clock(None, [20_161_701_438, 0, 0]), "nothing to compare it with");
+        let mut tally = Tally::default();
+        tally.complete(at, Some([20_161_701_438, 0, 0]));
+        tally.complete(at, Some([1_200, 100, 900]));
+        tally.complete(at, None);
+        let expected = Completed { count: 3, profiled: 1, wall_us: 1_200, cpu_us: 100, gpu_us: 900 };
+        assert_eq!(tally.completed, expected);
     }
 }

@@ -105,8 +105,7 @@ impl LogSource {
         self.size
     }
 
-    /// Why it could not be read to its end, if that requires an exit code: a truncated compressed file does
-    /// not.
+    /// Why it could not be read to its end.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.clone()
     }
@@ -145,12 +144,11 @@ impl LogSource {
     fn stopped(&mut self, error: &io::Error) {
         if self.input.compression.is_some() && error.kind() == ErrorKind::UnexpectedEof {
             self.input.problem = Some("the end of the compressed data is missing".to_owned());
-            return;
+        } else {
+            self.input.problem = Some(format!("it cannot be read any further: {error}"));
         }
-        self.input.problem = Some(format!("it cannot be read any further: {error}"));
-        let name = &self.input.name;
-        self.failure =
-            Some(format!("cannot read {name} any further: {error}; the report is of what is before"));
+        let (name, why) = (&self.input.name, self.input.problem.as_deref().unwrap_or_default());
+        self.failure = Some(format!("{name}: {why}; the report is of what is before"));
     }
 
     /// Continues at the start of this file, which is now at the path.

@@ -105,7 +105,14 @@ fn compressed_logs_and_pipes_tell_the_same() {
     }
     let cut = folder.path().join("cut.gz");
     fs::write(&cut, &gzip[..gzip.len() / 2]).unwrap();
-    let report = report(&cut);
+    let output = run(&["--json", cut.to_str().unwrap()]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    assert!(
+        stderr.contains("cut.gz: the end of the compressed data is missing; the report is of what"),
+        "{stderr}"
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["lines"]["total"].as_u64().unwrap() > ledger.lines / 4);
     assert!(report["notes"].to_string().contains("the end of the compressed data is missing"));
 }
