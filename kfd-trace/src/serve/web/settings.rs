@@ -33,6 +33,8 @@ pub struct Settings {
     pub(super) client_certificates: bool,
     pub(super) headers: HeaderMap,
     pub(super) users: Option<Users>,
+    /// What of the configuration has another effect than its text suggests, a line each.
+    notes: Vec<String>,
 }
 
 impl Settings {
@@ -51,6 +53,13 @@ impl Settings {
     pub(super) fn remember(&mut self, old: &Settings) {
         if let (Some(users), Some(before)) = (&mut self.users, &old.users) {
             users.remember(before);
+        }
+    }
+
+    /// Logs what of the configuration in this file has another effect than its text suggests.
+    fn warn(&self, path: &Path) {
+        for note in &self.notes {
+            log::warn!("{}: {note}", path.display());
         }
     }
 
@@ -141,6 +150,7 @@ impl SettingsSource {
         let mut source =
             SettingsSource { path: path.to_owned(), read: vec![], seen: vec![], good: true, reported: None };
         let loaded = source.load()?;
+        loaded.settings.warn(path);
         source.seen.clone_from(&source.read);
         Ok((source, loaded))
     }
@@ -236,11 +246,13 @@ fn files(config: &Config) -> Vec<&PathBuf> {
 
 fn built(config: Config, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Result<Settings, String> {
     let tls = config.tls.as_ref().map(|tls| tls::server_config(tls, config.http2, read)).transpose()?;
+    let (tls, notes) = tls.unzip();
     Ok(Settings {
         client_certificates: config.tls.is_some_and(|tls| matches!(tls.clients, Clients::Required(_))),
         tls: tls.map(Arc::new),
         headers: config.headers,
         users: Users::new(config.users)?,
+        notes: notes.unwrap_or_default(),
     })
 }
 
@@ -272,6 +284,7 @@ pub fn follow(
                 let level = if refused { log::Level::Warn } else { log::Level::Info };
                 log::log!(level, "{} was read again and is in force", source.path.display());
                 refused = false;
+                new.settings.warn(&source.path);
                 replace(new.files);
                 settings = new.settings;
             }
