@@ -4,7 +4,7 @@
 
 mod tls;
 
-pub(super) use tls::{Clients, Pem, Tls, Version};
+pub(super) use tls::{ClientAuth, Pem, Tls, Version};
 
 use super::users::Hash;
 use crate::text::escape;

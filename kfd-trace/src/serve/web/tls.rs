@@ -1,16 +1,17 @@
 //! TLS of the server: from the configuration to rustls's settings.
 
 mod algorithms;
+mod clients;
 
-use super::config::{Clients, Pem, Tls};
+use super::config::{ClientAuth, Pem, Tls};
 use algorithms::Algorithms;
+use clients::{ClientVerifier, Trust};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 pub(super) const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
@@ -31,22 +32,33 @@ pub(super) fn server_config(
             Err(error) => Err(format!("{what} {} cannot be read: {error}", path.display())),
         },
     };
-    let Algorithms { provider, versions, notes } = Algorithms::new(tls, http2)?;
+    let Algorithms { provider, versions, mut notes } = Algorithms::new(tls, http2)?;
     let provider = Arc::new(provider);
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)
         .map_err(|error| format!("tls_server_config: {error}"))?;
-    let builder = match &tls.clients {
-        Clients::NotAsked => builder.with_no_client_auth(),
-        Clients::IfGiven(authorities) | Clients::Required(authorities) => {
+    let trust = match (tls.clients, &tls.authorities) {
+        (ClientAuth::NotAsked, _) => None,
+        (ClientAuth::Requested | ClientAuth::AnyRequired, _) => Some(Trust::Any),
+        (ClientAuth::IfGiven | ClientAuth::Required, Some(authorities)) => {
             let (place, bytes) = read(authorities, "client_ca")?;
-            let roots = roots(&place, &bytes)?;
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            let verifier = match tls.clients {
-                Clients::IfGiven(_) => verifier.allow_unauthenticated(),
-                _ => verifier,
-            };
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| format!("{place}: {error}"))?)
+            let listed = Trust::listed(certificates(&place, &bytes)?, &provider);
+            Some(listed.map_err(|why| format!("{place}: {why}"))?)
+        }
+        (ClientAuth::IfGiven | ClientAuth::Required, None) => {
+            notes.push(format!(
+                "tls_server_config: client_auth_type {} without client_ca_file: a client with a certificate is refused",
+                tls.clients.name()
+            ));
+            Some(Trust::Nothing)
+        }
+    };
+    let builder = match trust {
+        None => builder.with_no_client_auth(),
+        Some(trust) => {
+            let required = tls.clients >= ClientAuth::AnyRequired;
+            let verifier = ClientVerifier::new(trust, required, tls.client_names.clone(), &provider);
+            builder.with_client_cert_verifier(Arc::new(verifier))
         }
     };
     let (chain_place, chain) = read(&tls.cert, "cert")?;
@@ -69,14 +81,6 @@ fn certificates(place: &str, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>
         return Err(format!("{place} has no certificate in PEM"));
     }
     Ok(certificates)
-}
-
-fn roots(place: &str, bytes: &[u8]) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(place, bytes)? {
-        roots.add(certificate).map_err(|error| format!("{place}: {error}"))?;
-    }
-    Ok(roots)
 }
 
 #[cfg(test)]

@@ -1,14 +1,19 @@
 //! The section `tls_server_config`: from the text's fields to what was meant.
 
 use serde::Deserialize;
-use serde::de::Error as _;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::serve::web) struct Tls {
     pub(in crate::serve::web) cert: Pem,
     pub(in crate::serve::web) key: Pem,
-    pub(in crate::serve::web) clients: Clients,
+    pub(in crate::serve::web) clients: ClientAuth,
+    /// Who may have signed their certificates, and certificates of clients.
+    pub(in crate::serve::web) authorities: Option<Pem>,
+    /// Subject alternative names, one of which a client's certificate must have; `None`: any.
+    pub(in crate::serve::web) client_names: Option<BTreeSet<String>>,
     pub(in crate::serve::web) min: Version,
     pub(in crate::serve::web) max: Version,
     /// Names of TLS 1.2 suites, in the order of preference; `None`: all that exist.
@@ -35,12 +40,50 @@ impl std::fmt::Debug for Pem {
     }
 }
 
-/// Which clients' certificates are requested, with the authorities that may have signed them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::serve::web) enum Clients {
+/// Which clients are admitted, by their certificates: later ones keep out more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub(in crate::serve::web) enum ClientAuth {
+    #[default]
     NotAsked,
-    IfGiven(Pem),
-    Required(Pem),
+    /// With any certificate, or none.
+    Requested,
+    /// With one of the authorities, or none.
+    IfGiven,
+    /// With any certificate, which everybody can make.
+    AnyRequired,
+    /// With one of the authorities.
+    Required,
+}
+
+impl ClientAuth {
+    pub(super) const NAMES: [(&str, ClientAuth); 7] = [
+        ("NoClientCert", ClientAuth::NotAsked),
+        ("RequestClientCert", ClientAuth::Requested),
+        ("VerifyClientCertIfGiven", ClientAuth::IfGiven),
+        ("RequireAnyClientCert", ClientAuth::AnyRequired),
+        ("RequireAndVerifyClientCert", ClientAuth::Required),
+        // Those of the exporters, too.
+        ("", ClientAuth::NotAsked),
+        ("RequireClientCert", ClientAuth::AnyRequired),
+    ];
+
+    pub(in crate::serve::web) fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, auth)| *auth == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl TryFrom<String> for ClientAuth {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(known, _)| *known == name);
+        known.map(|(_, auth)| *auth).ok_or_else(|| {
+            format!(
+                "`{name}` is no client_auth_type: use RequireAndVerifyClientCert, VerifyClientCertIfGiven or NoClientCert"
+            )
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -78,40 +121,7 @@ pub(super) struct TlsSection {
     cipher_suites: Option<Vec<String>>,
     curve_preferences: Option<Vec<String>>,
     prefer_server_cipher_suites: Option<bool>,
-    #[serde(deserialize_with = "no_allowed_sans")]
-    client_allowed_sans: (),
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-enum ClientAuth {
-    #[default]
-    NotAsked,
-    IfGiven,
-    Required,
-}
-
-impl TryFrom<String> for ClientAuth {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, String> {
-        const GOOD: &str = "use NoClientCert, VerifyClientCertIfGiven or RequireAndVerifyClientCert";
-        match name.as_str() {
-            "" | "NoClientCert" => Ok(ClientAuth::NotAsked),
-            "VerifyClientCertIfGiven" => Ok(ClientAuth::IfGiven),
-            "RequireAndVerifyClientCert" => Ok(ClientAuth::Required),
-            "RequestClientCert" | "RequireAnyClientCert" | "RequireClientCert" => Err(format!(
-                "client_auth_type {name} is not supported, since it takes certificates unverified: {GOOD}"
-            )),
-            _ => Err(format!("`{name}` is no client_auth_type: {GOOD}")),
-        }
-    }
-}
-
-fn no_allowed_sans<'de, D: serde::Deserializer<'de>>(_: D) -> Result<(), D::Error> {
-    Err(D::Error::custom(
-        "client_allowed_sans is not supported: use a client CA that signs these clients only",
-    ))
+    client_allowed_sans: Option<Vec<String>>,
 }
 
 impl TlsSection {
@@ -131,17 +141,32 @@ impl TlsSection {
         let cert = pem("cert", self.cert_file, self.cert)?.ok_or("cert_file is missing")?;
         let key = pem("key", self.key_file, self.key)?.ok_or("key_file is missing")?;
         let authorities = pem("client_ca", self.client_ca_file, self.client_ca)?;
-        let clients = match (self.client_auth_type.unwrap_or_default(), authorities) {
-            (ClientAuth::NotAsked, None) => Clients::NotAsked,
-            (ClientAuth::NotAsked, Some(_)) => {
-                return Err("client_ca_file is of no use without client_auth_type: set it to \
-                            RequireAndVerifyClientCert"
-                    .into());
+        let clients = self.client_auth_type.unwrap_or_default();
+        match (clients, &authorities) {
+            (ClientAuth::Required, None) => {
+                return Err(
+                    "client_auth_type RequireAndVerifyClientCert takes a client_ca_file, which is missing"
+                        .into(),
+                );
             }
-            (_, None) => return Err("client_auth_type takes a client_ca_file, which is missing".into()),
-            (ClientAuth::IfGiven, Some(authorities)) => Clients::IfGiven(authorities),
-            (ClientAuth::Required, Some(authorities)) => Clients::Required(authorities),
-        };
+            (ClientAuth::NotAsked | ClientAuth::Requested | ClientAuth::AnyRequired, Some(_)) => {
+                return Err(format!(
+                    "client_ca_file is of no use with client_auth_type {}: set it to RequireAndVerifyClientCert",
+                    clients.name()
+                ));
+            }
+            _ => {}
+        }
+        let client_names = self.client_allowed_sans.map(|names| names.iter().map(client_name).collect());
+        if client_names.as_ref().is_some_and(BTreeSet::is_empty) {
+            return Err("client_allowed_sans has no name: add one, or leave it out".into());
+        }
+        if client_names.is_some() && !matches!(clients, ClientAuth::AnyRequired | ClientAuth::Required) {
+            return Err(format!(
+                "client_allowed_sans is of no use with client_auth_type {}: set it to RequireAndVerifyClientCert",
+                clients.name()
+            ));
+        }
         let min = self.min_version.unwrap_or(Version::Tls12);
         let max = self.max_version.unwrap_or(Version::Tls13);
         if min > max {
@@ -151,6 +176,8 @@ impl TlsSection {
             cert,
             key,
             clients,
+            authorities,
+            client_names,
             min,
             max,
             cipher_suites: self.cipher_suites.filter(|names| !names.is_empty()),
@@ -158,4 +185,9 @@ impl TlsSection {
             prefer_server: self.prefer_server_cipher_suites.unwrap_or(true),
         }))
     }
+}
+
+/// Addresses are compared as they are usually written.
+fn client_name(name: &String) -> String {
+    name.parse::<IpAddr>().map_or_else(|_| name.clone(), |address| address.to_canonical().to_string())
 }

@@ -23,6 +23,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Size of the page `/long`.
@@ -128,7 +129,10 @@ impl Server {
             Some(pair) => {
                 let cert = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
                 let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-                builder.with_client_auth_cert(vec![cert], key).unwrap()
+                // Not by `with_client_auth_cert`: that one refuses a key that is not of this certificate.
+                let key = ring::sign::any_supported_type(&key).unwrap();
+                let own = CertifiedKey::new(vec![cert], key);
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
             }
         };
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();

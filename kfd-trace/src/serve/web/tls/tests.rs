@@ -7,7 +7,9 @@ pub(super) fn sample() -> Tls {
     Tls {
         cert: Pem::Inline(pair.cert),
         key: Pem::Inline(pair.key),
-        clients: Clients::NotAsked,
+        clients: ClientAuth::NotAsked,
+        authorities: None,
+        client_names: None,
         min: Version::Tls12,
         max: Version::Tls13,
         cipher_suites: None,
@@ -48,8 +50,12 @@ fn files_that_are_no_good_are_named() {
     assert!(line.contains("the inline cert has no certificate"), "{line}");
     let line = refused(&Tls { key: Pem::Inline("secret".into()), ..sample() });
     assert!(line.contains("the inline key has no private key") && !line.contains("secret"), "{line}");
-    for clients in [Clients::Required, Clients::IfGiven] {
-        let line = refused(&Tls { clients: clients(Pem::Inline(String::new())), ..sample() });
+    for clients in [ClientAuth::Required, ClientAuth::IfGiven] {
+        let authorities = |text: &str| Some(Pem::Inline(text.to_owned()));
+        let line = refused(&Tls { clients, authorities: authorities(""), ..sample() });
         assert!(line.contains("the inline client_ca has no certificate"), "{line}");
+        let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let line = refused(&Tls { clients, authorities: authorities(bad), ..sample() });
+        assert!(line.contains("the inline client_ca: it has a certificate that cannot be read"), "{line}");
     }
 }
