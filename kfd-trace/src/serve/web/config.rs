@@ -6,11 +6,11 @@ mod tls;
 
 pub(super) use tls::{ClientAuth, Pem, Tls, Version};
 
+use super::rate::{RateLimit, RateSection};
 use super::users::Hash;
 use crate::text::escape;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
-use serde::de::Error as _;
 use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -34,6 +34,7 @@ pub struct Config {
     pub(super) headers: HeaderMap,
     /// Empty: every client may make requests.
     pub(super) users: BTreeMap<String, Hash>,
+    pub(super) rate: Option<RateLimit>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -42,8 +43,7 @@ struct File {
     tls_server_config: Option<TlsSection>,
     http_server_config: Option<HttpSection>,
     basic_auth_users: Option<UserHashes>,
-    #[serde(deserialize_with = "no_rate_limit")]
-    rate_limit: (),
+    rate_limit: Option<RateSection>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -51,10 +51,6 @@ struct File {
 struct HttpSection {
     http2: Option<bool>,
     headers: Option<Headers>,
-}
-
-fn no_rate_limit<'de, D: serde::Deserializer<'de>>(_: D) -> Result<(), D::Error> {
-    Err(D::Error::custom("rate_limit is not supported: leave it out"))
 }
 
 /// The headers that the format knows, with the values that it allows; none: any.
@@ -166,6 +162,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Config, String> {
         http2: http.http2.unwrap_or(true),
         headers: http.headers.unwrap_or_default().0,
         users: file.basic_auth_users.unwrap_or_default().0,
+        rate: file.rate_limit.and_then(RateSection::meant),
     })
 }
 

@@ -4,6 +4,7 @@
 //! ([`SettingsSource`]) need not be who serves by them: [`Files`] goes from one to the other.
 
 use super::config::{self, ClientAuth, Config, Pem};
+use super::rate::{Limiter, RateLimit};
 use super::tls;
 use super::users::Users;
 use axum::http::HeaderMap;
@@ -35,6 +36,8 @@ pub struct Settings {
     client_names: bool,
     pub(super) headers: HeaderMap,
     pub(super) users: Option<Users>,
+    /// Requests of all clients together.
+    pub(super) rate: Option<Limiter>,
     /// What of the configuration has another effect than its text suggests, a line each.
     notes: Vec<String>,
 }
@@ -51,10 +54,14 @@ impl Settings {
         self.clients == ClientAuth::Required || self.users.is_some()
     }
 
-    /// Passwords that were right under `old` are known, as far as their hashes are the same.
+    /// Passwords that were right under `old` are known, as far as their hashes are the same; and so are the requests that
+    /// its limit counted.
     pub(super) fn remember(&mut self, old: &Settings) {
         if let (Some(users), Some(before)) = (&mut self.users, &old.users) {
             users.remember(before);
+        }
+        if let (Some(rate), Some(before)) = (&mut self.rate, &old.rate) {
+            rate.remember(before);
         }
     }
 
@@ -77,6 +84,8 @@ impl Settings {
             Some("it has no client_allowed_sans any more".to_owned())
         } else if old.users.is_some() && self.users.is_none() {
             Some("it has no basic_auth_users any more".to_owned())
+        } else if old.rate.is_some() && self.rate.is_none() {
+            Some("it has no rate_limit any more".to_owned())
         } else {
             None
         }
@@ -248,13 +257,15 @@ fn files(config: &Config) -> Vec<&PathBuf> {
 fn built(config: Config, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Result<Settings, String> {
     let tls = config.tls.as_ref().map(|tls| tls::server_config(tls, config.http2, read)).transpose()?;
     let (tls, notes) = tls.unzip();
+    let notes = notes.unwrap_or_default().into_iter().chain(config.rate.and_then(RateLimit::note));
     Ok(Settings {
         clients: config.tls.as_ref().map(|tls| tls.clients).unwrap_or_default(),
         client_names: config.tls.is_some_and(|tls| tls.client_names.is_some()),
         tls: tls.map(Arc::new),
         headers: config.headers,
         users: Users::new(config.users)?,
-        notes: notes.unwrap_or_default(),
+        rate: config.rate.map(Limiter::new),
+        notes: notes.collect(),
     })
 }
 

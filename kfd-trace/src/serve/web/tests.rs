@@ -1,12 +1,13 @@
 //! The whole server, on loopback.
 
+mod admission;
 pub(in crate::serve::web) mod authority;
 mod harness;
 
 use super::serve::{ClientLimits, GRACE};
 use super::tally::WebEvent;
 use super::users::tests::hash;
-use authority::{Authority, Pair};
+use authority::Authority;
 use axum::body::Body;
 use axum::http::Request;
 use harness::{LONG, Server, closed, request};
@@ -95,25 +96,6 @@ async fn client_certificates_are_required_and_checked() {
     assert!(server.get_tls(&authority, Some(&authority.client())).await.is_ok());
     assert!(server.get_tls(&authority, None).await.is_ok());
     assert!(server.get_tls(&authority, Some(&other.client())).await.is_err(), "of another authority");
-}
-
-#[tokio::test]
-async fn any_client_certificate_is_taken_from_who_has_its_key() {
-    let (authority, other) = (Authority::new("ca"), Authority::new("other"));
-    let (own, client) = (Authority::own(|_| {}).0, other.client());
-    for version in ["TLS12", "TLS13"] {
-        for (auth, without) in [("RequireAnyClientCert", false), ("RequestClientCert", true)] {
-            let config = format!("{TLS}  client_auth_type: {auth}\n  max_version: {version}\n");
-            let config = config.replace("max_version: TLS13", "min_version: TLS13");
-            let server = tls(&authority, &config);
-            for own in [&own, &client] {
-                assert!(server.get_tls(&authority, Some(own)).await.is_ok(), "{config}");
-            }
-            assert_eq!(server.get_tls(&authority, None).await.is_ok(), without, "{config}");
-            let stolen = Pair { key: own.key.clone(), ..client.clone() };
-            assert!(server.get_tls(&authority, Some(&stolen)).await.is_err(), "{config}");
-        }
-    }
 }
 
 #[tokio::test]

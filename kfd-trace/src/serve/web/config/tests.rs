@@ -106,10 +106,31 @@ fn users_with_their_hashes() {
 }
 
 #[test]
+fn a_rate_limit_has_an_interval() {
+    let off = [
+        "rate_limit:\n",
+        "rate_limit: {burst: 5}\n",
+        "rate_limit: {interval: 0, burst: 0}\n",
+        "rate_limit: {interval: 0s}\n",
+    ];
+    for text in off {
+        assert_eq!(good(text).rate, None, "{text}");
+    }
+    let shown = |text: &str| format!("{:?}", good(text).rate.unwrap());
+    assert_eq!(shown("rate_limit: {interval: 1m30s, burst: 5}"), "RateLimit { interval: 90s, burst: 5 }");
+    assert_eq!(shown("rate_limit: {interval: '1.5s'}"), "RateLimit { interval: 1.5s, burst: 0 }");
+    assert_eq!(shown("rate_limit: {interval: 100ms, burst: 1}"), "RateLimit { interval: 100ms, burst: 1 }");
+}
+
+#[test]
 fn what_is_unknown_or_not_supported_is_refused_with_its_name_and_line() {
     let refused = [
         ("tls_config: {}\n", 1, "tls_config"),
-        ("\nrate_limit: {burst: 1}\n", 2, "rate_limit is not supported"),
+        ("\nrate_limit: {rate: 1}\n", 2, "rate"),
+        ("rate_limit:\n  burst: -1\n", 2, ""),
+        ("rate_limit:\n  interval: 5\n", 2, "`5` is no interval of rate_limit: write a number with a unit"),
+        ("rate_limit:\n  interval: -5s\n", 2, "`-5s` is no interval"),
+        ("rate_limit:\n  interval: soon\n", 2, "`soon` is no interval"),
         ("http_server_config:\n  http3: true\n", 2, "http3"),
         ("http_server_config:\n  http2: sometimes\n", 2, "bool"),
         ("http_server_config:\n  http2: true\n  http2: true\n", 3, "http2"),

@@ -118,7 +118,8 @@ fn a_certificate_without_its_key_waits_for_it() {
 
 #[test]
 fn nothing_that_keeps_others_out_is_taken_away() {
-    let whole = format!("{}  client_allowed_sans: [gpu]\n{}", mutual(), alice());
+    let limit = "rate_limit: {interval: 1s, burst: 9}\n";
+    let whole = format!("{}  client_allowed_sans: [gpu]\n{}{limit}", mutual(), alice());
     let opened = [
         (String::new(), "tls_server_config"),
         (alice(), "tls_server_config"),
@@ -132,6 +133,7 @@ fn nothing_that_keeps_others_out_is_taken_away() {
         ),
         (format!("{}{}", mutual(), alice()), "client_allowed_sans"),
         (format!("{}  client_allowed_sans: [gpu]\n", mutual()), "basic_auth_users"),
+        (whole.replace(limit, ""), "rate_limit"),
     ];
     for (text, words) in opened {
         let folder = Folder::new(&whole);
@@ -189,6 +191,7 @@ fn what_is_read_differently_than_it_looks_is_noted() {
         "{TLS}  client_auth_type: VerifyClientCertIfGiven\n  curve_preferences: [CurveP521, X25519]\n"
     ));
     assert_eq!(two.len(), 2, "{two:?}");
+    assert!(notes("rate_limit: {interval: 1s, burst: 0}")[0].contains("burst of 0"));
     assert!(two[0].contains("left out") && two[1].contains("without client_ca_file"), "{two:?}");
 }
 
