@@ -3,6 +3,7 @@
 mod admission;
 pub(in crate::serve::web) mod authority;
 mod harness;
+mod toolkit;
 
 use super::serve::{ClientLimits, GRACE};
 use super::tally::WebEvent;

@@ -50,13 +50,6 @@ impl Algorithms {
         let (mut provider, mut notes) = (ring::default_provider(), Vec::new());
         let mut min = tls.min;
         if let Some(names) = &tls.cipher_suites {
-            if http2 && min == Version::Tls12 && !names.iter().any(|name| HTTP2_SUITES.contains(&&**name)) {
-                return Err(format!(
-                    "tls_server_config: cipher_suites has none that HTTP/2 takes with TLS 1.2: add {}, or set http2 to \
-                     false or min_version to TLS13",
-                    HTTP2_SUITES.join(" or ")
-                ));
-            }
             let (old, new): (Vec<_>, Vec<_>) = provider
                 .cipher_suites
                 .into_iter()
@@ -65,6 +58,13 @@ impl Algorithms {
             let names: Vec<_> =
                 names.iter().map(String::as_str).filter(|name| !NEW_SUITES.contains(name)).collect();
             let chosen = Chosen::new("cipher_suites", &names, &old, name, &OLD_SUITES)?;
+            if http2 && min == Version::Tls12 && !names.iter().any(|name| HTTP2_SUITES.contains(&&**name)) {
+                return Err(format!(
+                    "tls_server_config: cipher_suites has none that HTTP/2 takes with TLS 1.2: add {}, or set http2 to \
+                     false or min_version to TLS13",
+                    HTTP2_SUITES.join(" or ")
+                ));
+            }
             if chosen.offered.is_empty() && min == Version::Tls12 {
                 if tls.max == Version::Tls12 {
                     return Err(chosen.nothing_left());
