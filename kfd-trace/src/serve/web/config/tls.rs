@@ -157,7 +157,8 @@ impl TlsSection {
             }
             _ => {}
         }
-        let client_names = self.client_allowed_sans.map(|names| names.iter().map(client_name).collect());
+        let client_names =
+            self.client_allowed_sans.map(|names| names.iter().map(String::as_str).map(client_name).collect());
         if client_names.as_ref().is_some_and(BTreeSet::is_empty) {
             return Err("client_allowed_sans has no name: add one, or leave it out".into());
         }
@@ -188,6 +189,6 @@ impl TlsSection {
 }
 
 /// Addresses are compared as they are usually written.
-fn client_name(name: &String) -> String {
-    name.parse::<IpAddr>().map_or_else(|_| name.clone(), |address| address.to_canonical().to_string())
+fn client_name(name: &str) -> String {
+    name.parse::<IpAddr>().map_or_else(|_| name.to_owned(), |address| address.to_canonical().to_string())
 }
