@@ -1,6 +1,6 @@
-//! What every request passes before a page: its Host, names and passwords, and the headers of every response.
+//! What every request passes before a page: the limit of requests, its Host, names and passwords, and the headers of every response.
 //!
-//! In: a request, its connection's slot, the settings in force. Out: the page's response, 400, 401 or 421, with
+//! In: a request, its connection's slot, the settings in force. Out: the page's response, 400, 401, 421 or 429, with
 //! the configured headers.
 
 use super::connections::Connection;
@@ -31,7 +31,10 @@ pub(super) async fn pass(
     next: Next,
 ) -> Response {
     let settings = Arc::clone(&gate.in_force.borrow());
-    let mut response = if !names_one_host(&request) {
+    let mut response = if settings.rate.as_ref().is_some_and(|rate| !rate.admits()) {
+        gate.tally.count(WebEvent::Limited);
+        (StatusCode::TOO_MANY_REQUESTS, "Too Many Requests\n").into_response()
+    } else if !names_one_host(&request) {
         (StatusCode::BAD_REQUEST, "an HTTP/1.1 request needs one Host header\n").into_response()
     } else if let Some(line) = gate.names.refuse(&request, &settings) {
         gate.tally.count(WebEvent::OtherHost);

@@ -10,6 +10,7 @@ mod deaf;
 mod gate;
 pub mod listen;
 pub mod names;
+mod rate;
 mod serve;
 pub mod settings;
 mod tally;

@@ -3,7 +3,8 @@
 //! In: the path of the configuration. Out: [`Settings`], and new ones when the files change. Who reads the files
 //! ([`SettingsSource`]) need not be who serves by them: [`Files`] goes from one to the other.
 
-use super::config::{self, Clients, Config, Pem};
+use super::config::{self, ClientAuth, Config, Pem};
+use super::rate::{Limiter, RateLimit};
 use super::tls;
 use super::users::Users;
 use axum::http::HeaderMap;
@@ -30,9 +31,15 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Default)]
 pub struct Settings {
     pub(super) tls: Option<Arc<ServerConfig>>,
-    pub(super) client_certificates: bool,
+    pub(super) clients: ClientAuth,
+    /// Only certificates with certain names are accepted.
+    client_names: bool,
     pub(super) headers: HeaderMap,
     pub(super) users: Option<Users>,
+    /// Requests of all clients together.
+    pub(super) rate: Option<Limiter>,
+    /// What of the configuration has another effect than its text suggests, a line each.
+    notes: Vec<String>,
 }
 
 impl Settings {
@@ -42,27 +49,43 @@ impl Settings {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Whether clients must authenticate.
+    /// Whether clients must authenticate. By a certificate that anybody can make they do not.
     pub(super) fn asks_who(&self) -> bool {
-        self.client_certificates || self.users.is_some()
+        self.clients == ClientAuth::Required || self.users.is_some()
     }
 
-    /// Passwords that were right under `old` are known, as far as their hashes are the same.
+    /// Passwords that were right under `old` are known, as far as their hashes are the same; and so are the requests that
+    /// its limit counted.
     pub(super) fn remember(&mut self, old: &Settings) {
         if let (Some(users), Some(before)) = (&mut self.users, &old.users) {
             users.remember(before);
+        }
+        if let (Some(rate), Some(before)) = (&mut self.rate, &old.rate) {
+            rate.remember(before);
+        }
+    }
+
+    /// Logs what of the configuration in this file has another effect than its text suggests.
+    fn warn(&self, path: &Path) {
+        for note in &self.notes {
+            log::warn!("{}: {note}", path.display());
         }
     }
 
     /// Why these settings may not replace `old` without a restart. A half-written file looks like one that
     /// requires less.
-    fn opens(&self, old: &Settings) -> Option<&'static str> {
+    fn opens(&self, old: &Settings) -> Option<String> {
         if old.tls.is_some() && self.tls.is_none() {
-            Some("it has no tls_server_config any more")
-        } else if old.client_certificates && !self.client_certificates {
-            Some("it requires no client certificate any more")
+            Some("it has no tls_server_config any more".to_owned())
+        } else if self.clients < old.clients {
+            let (new, old) = (self.clients.name(), old.clients.name());
+            Some(format!("its client_auth_type was {old} and is {new}, which keeps fewer clients out"))
+        } else if old.client_names && !self.client_names {
+            Some("it has no client_allowed_sans any more".to_owned())
         } else if old.users.is_some() && self.users.is_none() {
-            Some("it has no basic_auth_users any more")
+            Some("it has no basic_auth_users any more".to_owned())
+        } else if old.rate.is_some() && self.rate.is_none() {
+            Some("it has no rate_limit any more".to_owned())
         } else {
             None
         }
@@ -141,6 +164,7 @@ impl SettingsSource {
         let mut source =
             SettingsSource { path: path.to_owned(), read: vec![], seen: vec![], good: true, reported: None };
         let loaded = source.load()?;
+        loaded.settings.warn(path);
         source.seen.clone_from(&source.read);
         Ok((source, loaded))
     }
@@ -226,21 +250,22 @@ fn text(path: &Path) -> Result<String, String> {
 /// The files that it names.
 fn files(config: &Config) -> Vec<&PathBuf> {
     let Some(tls) = &config.tls else { return vec![] };
-    let authorities = match &tls.clients {
-        Clients::NotAsked => None,
-        Clients::IfGiven(pem) | Clients::Required(pem) => Some(pem),
-    };
-    let pems = [&tls.cert, &tls.key].into_iter().chain(authorities);
+    let pems = [&tls.cert, &tls.key].into_iter().chain(&tls.authorities);
     pems.filter_map(|pem| if let Pem::File(path) = pem { Some(path) } else { None }).collect()
 }
 
 fn built(config: Config, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Result<Settings, String> {
     let tls = config.tls.as_ref().map(|tls| tls::server_config(tls, config.http2, read)).transpose()?;
+    let (tls, notes) = tls.unzip();
+    let notes = notes.unwrap_or_default().into_iter().chain(config.rate.and_then(RateLimit::note));
     Ok(Settings {
-        client_certificates: config.tls.is_some_and(|tls| matches!(tls.clients, Clients::Required(_))),
+        clients: config.tls.as_ref().map(|tls| tls.clients).unwrap_or_default(),
+        client_names: config.tls.is_some_and(|tls| tls.client_names.is_some()),
         tls: tls.map(Arc::new),
         headers: config.headers,
         users: Users::new(config.users)?,
+        rate: config.rate.map(Limiter::new),
+        notes: notes.collect(),
     })
 }
 
@@ -272,6 +297,7 @@ pub fn follow(
                 let level = if refused { log::Level::Warn } else { log::Level::Info };
                 log::log!(level, "{} was read again and is in force", source.path.display());
                 refused = false;
+                new.settings.warn(&source.path);
                 replace(new.files);
                 settings = new.settings;
             }

@@ -25,10 +25,12 @@ pub(super) enum WebEvent {
     Denied,
     /// Requests for a name that is none of the daemon's.
     OtherHost,
+    /// Requests above `rate_limit`.
+    Limited,
 }
 
 /// The text for each.
-const WORDS: [(WebEvent, &str); 7] = [
+const WORDS: [(WebEvent, &str); 8] = [
     (WebEvent::MadeRoom, "idle connections closed to make room"),
     (WebEvent::Refused, "connections refused, since there were too many"),
     (WebEvent::NotAccepted, "times no connection could be accepted"),
@@ -36,6 +38,7 @@ const WORDS: [(WebEvent, &str); 7] = [
     (WebEvent::Broken, "connections closed for bad or slow requests"),
     (WebEvent::Denied, "requests with a wrong or no password"),
     (WebEvent::OtherHost, "requests for another host's name (--web.allowed-host)"),
+    (WebEvent::Limited, "requests above rate_limit"),
 ];
 
 type WebCounts = [u64; WORDS.len()];

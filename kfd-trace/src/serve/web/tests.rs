@@ -1,7 +1,9 @@
 //! The whole server, on loopback.
 
+mod admission;
 pub(in crate::serve::web) mod authority;
 mod harness;
+mod toolkit;
 
 use super::serve::{ClientLimits, GRACE};
 use super::tally::WebEvent;

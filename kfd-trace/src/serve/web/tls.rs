@@ -1,20 +1,22 @@
 //! TLS of the server: from the configuration to rustls's settings.
 
-use super::config::{Clients, Pem, Tls, Version};
+mod algorithms;
+mod clients;
+
+use super::config::{ClientAuth, Pem, Tls};
+use algorithms::Algorithms;
+use clients::{ClientVerifier, Trust};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tokio_rustls::rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
+use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{NamedGroup, RootCertStore, ServerConfig, SupportedCipherSuite};
 
 pub(super) const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// `read`: reads a file of certificates or a key.
+/// `read`: reads a file of certificates or a key. Returns also what the operator should know about it, a line each.
 ///
 /// # Errors
 /// One line: what cannot be read, or does not fit, and in which file.
@@ -22,7 +24,7 @@ pub(super) fn server_config(
     tls: &Tls,
     http2: bool,
     read: impl Fn(&Path) -> io::Result<Vec<u8>>,
-) -> Result<ServerConfig, String> {
+) -> Result<(ServerConfig, Vec<String>), String> {
     let read = |pem: &Pem, what: &str| match pem {
         Pem::Inline(text) => Ok((format!("the inline {what}"), text.clone().into_bytes())),
         Pem::File(path) => match read(path) {
@@ -30,26 +32,33 @@ pub(super) fn server_config(
             Err(error) => Err(format!("{what} {} cannot be read: {error}", path.display())),
         },
     };
-    let provider = Arc::new(provider(tls)?);
-    let versions: Vec<_> = [(Version::Tls12, &TLS12), (Version::Tls13, &TLS13)]
-        .into_iter()
-        .filter(|(version, _)| (tls.min..=tls.max).contains(version))
-        .map(|(_, version)| version)
-        .collect();
+    let Algorithms { provider, versions, mut notes } = Algorithms::new(tls, http2)?;
+    let provider = Arc::new(provider);
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)
         .map_err(|error| format!("tls_server_config: {error}"))?;
-    let builder = match &tls.clients {
-        Clients::NotAsked => builder.with_no_client_auth(),
-        Clients::IfGiven(authorities) | Clients::Required(authorities) => {
+    let trust = match (tls.clients, &tls.authorities) {
+        (ClientAuth::NotAsked, _) => None,
+        (ClientAuth::Requested | ClientAuth::AnyRequired, _) => Some(Trust::Any),
+        (ClientAuth::IfGiven | ClientAuth::Required, Some(authorities)) => {
             let (place, bytes) = read(authorities, "client_ca")?;
-            let roots = roots(&place, &bytes)?;
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            let verifier = match tls.clients {
-                Clients::IfGiven(_) => verifier.allow_unauthenticated(),
-                _ => verifier,
-            };
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| format!("{place}: {error}"))?)
+            let listed = Trust::listed(certificates(&place, &bytes)?, &provider);
+            Some(listed.map_err(|why| format!("{place}: {why}"))?)
+        }
+        (ClientAuth::IfGiven | ClientAuth::Required, None) => {
+            notes.push(format!(
+                "tls_server_config: client_auth_type {} without client_ca_file: a client with a certificate is refused",
+                tls.clients.name()
+            ));
+            Some(Trust::Nothing)
+        }
+    };
+    let builder = match trust {
+        None => builder.with_no_client_auth(),
+        Some(trust) => {
+            let required = tls.clients >= ClientAuth::AnyRequired;
+            let verifier = ClientVerifier::new(trust, required, tls.client_names.clone(), &provider);
+            builder.with_client_cert_verifier(Arc::new(verifier))
         }
     };
     let (chain_place, chain) = read(&tls.cert, "cert")?;
@@ -61,7 +70,7 @@ pub(super) fn server_config(
         .map_err(|error| format!("{chain_place} with {key_place}: {error}"))?;
     config.ignore_client_order = tls.prefer_server;
     config.alpn_protocols = if http2 { vec![H2.to_vec(), HTTP1.to_vec()] } else { vec![HTTP1.to_vec()] };
-    Ok(config)
+    Ok((config, notes))
 }
 
 fn certificates(place: &str, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -72,57 +81,6 @@ fn certificates(place: &str, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>
         return Err(format!("{place} has no certificate in PEM"));
     }
     Ok(certificates)
-}
-
-fn roots(place: &str, bytes: &[u8]) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(place, bytes)? {
-        roots.add(certificate).map_err(|error| format!("{place}: {error}"))?;
-    }
-    Ok(roots)
-}
-
-/// ring's algorithms, or the named ones of them, in that order.
-fn provider(tls: &Tls) -> Result<CryptoProvider, String> {
-    let mut provider = ring::default_provider();
-    if let Some(names) = &tls.cipher_suites {
-        // Those of 1.3 cannot be chosen in this format: they stay.
-        let (old, new): (Vec<_>, Vec<_>) = provider
-            .cipher_suites
-            .into_iter()
-            .partition(|suite| matches!(suite, SupportedCipherSuite::Tls12(_)));
-        let name = |suite: &SupportedCipherSuite| format!("{:?}", suite.suite());
-        provider.cipher_suites = named("cipher_suites", names, &old, name)?;
-        provider.cipher_suites.splice(0..0, new);
-    }
-    if let Some(names) = &tls.curves {
-        provider.kx_groups = named("curve_preferences", names, &provider.kx_groups, |group| curve(*group))?;
-    }
-    Ok(provider)
-}
-
-/// The name of the curve in the format.
-fn curve(group: &dyn SupportedKxGroup) -> String {
-    match group.name() {
-        NamedGroup::secp256r1 => "CurveP256".into(),
-        NamedGroup::secp384r1 => "CurveP384".into(),
-        other => format!("{other:?}"),
-    }
-}
-
-fn named<T: Copy>(
-    key: &str,
-    names: &[String],
-    all: &[T],
-    name: impl Fn(&T) -> String,
-) -> Result<Vec<T>, String> {
-    let find = |wanted: &String| {
-        all.iter().find(|each| name(each) == *wanted).copied().ok_or_else(|| {
-            let known: Vec<_> = all.iter().map(&name).collect();
-            format!("tls_server_config: {key}: {wanted} is not supported; these are: {}", known.join(", "))
-        })
-    };
-    names.iter().map(find).collect()
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use tokio::task::spawn_blocking;
 /// Concurrent hash checks: each takes a CPU.
 const AT_ONCE: usize = 2;
 
-/// 2 to this power rounds. Beyond it a single password takes many seconds.
-const HIGHEST_COST: u32 = 16;
+/// 2 to this power rounds: the highest that the exporters' documents name. There a single password takes many seconds.
+const HIGHEST_COST: u32 = 18;
 
 /// A hash of a password, as `htpasswd -B` makes it.
 #[derive(Clone)]

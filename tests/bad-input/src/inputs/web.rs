@@ -18,6 +18,7 @@ tls_server_config:
   key_file: tls/web.key
   client_ca_file: ca.crt
   client_auth_type: RequireAndVerifyClientCert
+  client_allowed_sans: [prometheus.example.org, \"2001:db8::1\"]
   min_version: TLS12
   max_version: TLS13
   cipher_suites:
@@ -35,6 +36,9 @@ http_server_config:
     X-XSS-Protection:
 basic_auth_users:
   prometheus: $2y$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234
+rate_limit:
+  interval: 1m30s
+  burst: 20
 ";
 
 const INLINE: &str = "tls_server_config:
@@ -55,15 +59,18 @@ const ALIAS: &str = "basic_auth_users:
   \"b\\u00f6b\": *hash
 ";
 
-const LINES: [&str; 24] = [
+const LINES: [&str; 27] = [
     "tls_server_config:",
     "http_server_config: {}",
     "  headers: {Server: kfd}",
     "  http2: sometimes",
     "rate_limit: {burst: 1}",
+    "rate_limit: {interval: 9223372036854775807s, burst: 4294967295}",
+    "  interval: 1e9h",
     "  client_allowed_sans: [a]",
     "  client_auth_type: NoClientCert",
     "  client_auth_type: RequestClientCert",
+    "  client_auth_type: RequireAnyClientCert",
     "  min_version: TLS13",
     "  max_version: TLS12",
     "  max_version: TLS11",
@@ -93,7 +100,16 @@ fn quoted() -> impl Strategy<Value = String> {
 
 fn line() -> impl Strategy<Value = String> {
     let indent = || select(vec!["", "  ", "    "]);
-    let key = select(vec!["http2", "client_auth_type", "min_version", "X-Frame-Options", "cert", "alice"]);
+    let key = select(vec![
+        "http2",
+        "client_auth_type",
+        "client_allowed_sans",
+        "min_version",
+        "X-Frame-Options",
+        "cert",
+        "interval",
+        "alice",
+    ]);
     prop_oneof![
         4 => select(LINES.to_vec()).prop_map(str::to_owned),
         1 => (indent(), quoted()).prop_map(|(indent, name)| format!("{indent}{name}: a")),

@@ -40,7 +40,8 @@ fn paths_are_taken_from_the_folder_of_the_file() {
     let tls = tls("client_ca_file: ca.crt\nclient_auth_type: RequireAndVerifyClientCert");
     assert_eq!(tls.cert, Pem::File("/etc/kfd/tls/web.crt".into()));
     assert_eq!(tls.key, Pem::File("/keys/web.key".into()));
-    assert_eq!(tls.clients, Clients::Required(Pem::File("/etc/kfd/ca.crt".into())));
+    assert_eq!(tls.clients, ClientAuth::Required);
+    assert_eq!(tls.authorities, Some(Pem::File("/etc/kfd/ca.crt".into())));
     let beside = parse(&section(""), Path::new("web.yml")).unwrap().tls.unwrap();
     assert_eq!(beside.cert, Pem::File("tls/web.crt".into()));
 }
@@ -49,7 +50,8 @@ fn paths_are_taken_from_the_folder_of_the_file() {
 fn what_is_not_said_is_as_with_the_exporters() {
     let tls = tls("");
     assert_eq!((tls.min, tls.max, tls.prefer_server), (Version::Tls12, Version::Tls13, true));
-    assert_eq!((tls.clients, tls.cipher_suites, tls.curves), (Clients::NotAsked, None, None));
+    assert_eq!((tls.clients, tls.cipher_suites, tls.curves), (ClientAuth::NotAsked, None, None));
+    assert_eq!((tls.authorities, tls.client_names), (None, None));
 }
 
 #[test]
@@ -58,11 +60,17 @@ fn every_key_of_tls_is_taken() {
         "client_ca: inline authority\nclient_auth_type: VerifyClientCertIfGiven\nmin_version: TLS13\nmax_version: TLS13
          cipher_suites: [A, B]\ncurve_preferences: [X25519]\nprefer_server_cipher_suites: false",
     );
-    assert_eq!(given.clients, Clients::IfGiven(Pem::Inline("inline authority".into())));
+    assert_eq!(given.clients, ClientAuth::IfGiven);
+    assert_eq!(given.authorities, Some(Pem::Inline("inline authority".into())));
     assert_eq!((given.min, given.max, given.prefer_server), (Version::Tls13, Version::Tls13, false));
     assert_eq!(given.cipher_suites.as_deref(), Some(&["A".to_owned(), "B".to_owned()][..]));
     assert_eq!(given.curves.as_deref(), Some(&["X25519".to_owned()][..]));
-    assert_eq!(tls("client_auth_type: NoClientCert").clients, Clients::NotAsked);
+    for (name, clients) in ClientAuth::NAMES {
+        let authority = if clients == ClientAuth::Required { "client_ca_file: a" } else { "" };
+        assert_eq!(tls(&format!("client_auth_type: '{name}'\n{authority}")).clients, clients);
+    }
+    let named = tls("client_auth_type: RequireAnyClientCert\nclient_allowed_sans: [b, a, '2001:DB8::1', b]");
+    assert_eq!(named.client_names.unwrap().into_iter().collect::<Vec<_>>(), ["2001:db8::1", "a", "b"]);
     let inline = good("tls_server_config:\n  cert: |\n    one\n    two\n  key: secret\n").tls.unwrap();
     assert_eq!(
         (&inline.cert, &inline.key),
@@ -98,10 +106,31 @@ fn users_with_their_hashes() {
 }
 
 #[test]
+fn a_rate_limit_has_an_interval() {
+    let off = [
+        "rate_limit:\n",
+        "rate_limit: {burst: 5}\n",
+        "rate_limit: {interval: 0, burst: 0}\n",
+        "rate_limit: {interval: 0s}\n",
+    ];
+    for text in off {
+        assert_eq!(good(text).rate, None, "{text}");
+    }
+    let shown = |text: &str| format!("{:?}", good(text).rate.unwrap());
+    assert_eq!(shown("rate_limit: {interval: 1m30s, burst: 5}"), "RateLimit { interval: 90s, burst: 5 }");
+    assert_eq!(shown("rate_limit: {interval: '1.5s'}"), "RateLimit { interval: 1.5s, burst: 0 }");
+    assert_eq!(shown("rate_limit: {interval: 100ms, burst: 1}"), "RateLimit { interval: 100ms, burst: 1 }");
+}
+
+#[test]
 fn what_is_unknown_or_not_supported_is_refused_with_its_name_and_line() {
     let refused = [
         ("tls_config: {}\n", 1, "tls_config"),
-        ("\nrate_limit: {burst: 1}\n", 2, "rate_limit is not supported"),
+        ("\nrate_limit: {rate: 1}\n", 2, "rate"),
+        ("rate_limit:\n  burst: -1\n", 2, ""),
+        ("rate_limit:\n  interval: 5\n", 2, "`5` is no interval of rate_limit: write a number with a unit"),
+        ("rate_limit:\n  interval: -5s\n", 2, "`-5s` is no interval"),
+        ("rate_limit:\n  interval: soon\n", 2, "`soon` is no interval"),
         ("http_server_config:\n  http3: true\n", 2, "http3"),
         ("http_server_config:\n  http2: sometimes\n", 2, "bool"),
         ("http_server_config:\n  http2: true\n  http2: true\n", 3, "http2"),
@@ -136,11 +165,8 @@ fn what_is_unknown_or_not_supported_is_refused_with_its_name_and_line() {
 fn tls_that_is_not_supported_is_refused_with_its_name_and_line() {
     let refused = [
         ("ciphers: []", "ciphers"),
-        ("client_auth_type: RequestClientCert", "RequestClientCert is not supported"),
-        ("client_auth_type: RequireAnyClientCert", "RequireAnyClientCert is not supported"),
-        ("client_auth_type: RequireClientCert", "RequireClientCert is not supported"),
         ("client_auth_type: Always", "`Always` is no client_auth_type"),
-        ("client_allowed_sans: [a]", "client_allowed_sans is not supported"),
+        ("client_allowed_sans: a", ""),
         ("min_version: TLS10", "TLS10 is not supported"),
         ("min_version: TLS11", "TLS11 is not supported"),
         ("max_version: SSL3", "`SSL3` is no version of TLS"),
@@ -159,10 +185,26 @@ fn what_does_not_fit_together_is_refused() {
         ("tls_server_config:\n  min_version: TLS12\n".to_owned(), "cert_file is missing"),
         (section("cert: inline"), "cert and cert_file are both given"),
         (section("key: inline"), "key and key_file are both given"),
-        (section("client_ca_file: ca"), "client_ca_file is of no use without client_auth_type"),
+        (section("client_ca_file: ca"), "client_ca_file is of no use with client_auth_type NoClientCert"),
+        (section("client_ca_file: ca\nclient_auth_type: RequestClientCert"), "client_ca_file is of no use"),
+        (
+            section("client_ca_file: ca\nclient_auth_type: RequireAnyClientCert"),
+            "client_ca_file is of no use",
+        ),
         (section("client_ca_file: ca\nclient_auth_type: NoClientCert"), "client_ca_file is of no use"),
         (section("client_auth_type: RequireAndVerifyClientCert"), "takes a client_ca_file, which is missing"),
-        (section("client_auth_type: VerifyClientCertIfGiven"), "takes a client_ca_file, which is missing"),
+        (
+            section("client_allowed_sans: [a]"),
+            "client_allowed_sans is of no use with client_auth_type NoClientCert",
+        ),
+        (
+            section("client_auth_type: VerifyClientCertIfGiven\nclient_allowed_sans: [a]"),
+            "client_allowed_sans is of no use",
+        ),
+        (
+            section("client_auth_type: RequireAnyClientCert\nclient_allowed_sans: []"),
+            "client_allowed_sans has no name",
+        ),
         (section("min_version: TLS13\nmax_version: TLS12"), "min_version is above max_version"),
     ];
     for (text, words) in refused {

@@ -118,12 +118,22 @@ fn a_certificate_without_its_key_waits_for_it() {
 
 #[test]
 fn nothing_that_keeps_others_out_is_taken_away() {
-    let whole = format!("{}{}", mutual(), alice());
+    let limit = "rate_limit: {interval: 1s, burst: 9}\n";
+    let whole = format!("{}  client_allowed_sans: [gpu]\n{}{limit}", mutual(), alice());
     let opened = [
         (String::new(), "tls_server_config"),
         (alice(), "tls_server_config"),
-        (format!("{TLS}{}", alice()), "client certificate"),
-        (mutual(), "basic_auth_users"),
+        (format!("{TLS}{}", alice()), "client_auth_type"),
+        (
+            format!(
+                "{TLS}  client_auth_type: RequireAnyClientCert\n  client_allowed_sans: [gpu]\n{}",
+                alice()
+            ),
+            "client_auth_type",
+        ),
+        (format!("{}{}", mutual(), alice()), "client_allowed_sans"),
+        (format!("{}  client_allowed_sans: [gpu]\n", mutual()), "basic_auth_users"),
+        (whole.replace(limit, ""), "rate_limit"),
     ];
     for (text, words) in opened {
         let folder = Folder::new(&whole);
@@ -145,6 +155,44 @@ fn nothing_that_keeps_others_out_is_taken_away() {
     folder.write("web.yml", &whole);
     source.look(&settings).unwrap();
     assert!(source.look(&settings).unwrap().is_some());
+}
+
+#[test]
+fn no_weaker_type_of_client_certificates_is_taken() {
+    let types = [
+        "NoClientCert",
+        "RequestClientCert",
+        "VerifyClientCertIfGiven",
+        "RequireAnyClientCert",
+        "RequireAndVerifyClientCert",
+    ];
+    let of = |name| {
+        let authority = if name == types[4] { "  client_ca_file: ca.crt\n" } else { "" };
+        let folder = Folder::new(&format!("{TLS}  client_auth_type: {name}\n{authority}"));
+        folder.open().1
+    };
+    let settings = types.map(of);
+    for (old, in_force) in settings.iter().enumerate() {
+        for (new, settings) in settings.iter().enumerate() {
+            let why = settings.opens(in_force);
+            assert_eq!(why.is_some(), new < old, "{} after {}", types[new], types[old]);
+            assert!(why.is_none_or(|why| why.contains(types[new]) && why.contains(types[old])));
+        }
+    }
+    // Anybody can make a certificate.
+    assert_eq!(settings.each_ref().map(Settings::asks_who), [false, false, false, false, true]);
+}
+
+#[test]
+fn what_is_read_differently_than_it_looks_is_noted() {
+    let notes = |text: &str| Folder::new(text).open().1.notes;
+    assert!(notes(&mutual()).is_empty() && notes("").is_empty());
+    let two = notes(&format!(
+        "{TLS}  client_auth_type: VerifyClientCertIfGiven\n  curve_preferences: [CurveP521, X25519]\n"
+    ));
+    assert_eq!(two.len(), 2, "{two:?}");
+    assert!(notes("rate_limit: {interval: 1s, burst: 0}")[0].contains("burst of 0"));
+    assert!(two[0].contains("left out") && two[1].contains("without client_ca_file"), "{two:?}");
 }
 
 #[test]
@@ -204,5 +252,5 @@ fn who_serves_by_the_files_needs_none_of_them() {
     drop(folder);
     let files: Files = serde_json::from_str(&passed).unwrap();
     let settings = files.settings().unwrap_or_else(|line| panic!("{line}"));
-    assert!(settings.tls.is_some() && settings.client_certificates && settings.users.is_some());
+    assert!(settings.tls.is_some() && settings.clients == ClientAuth::Required && settings.users.is_some());
 }

@@ -20,7 +20,21 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        Self::with(params, KeyPair::generate().unwrap())
+    }
+
+    fn with(params: CertificateParams, key: KeyPair) -> Self {
+        Authority(CertifiedIssuer::self_signed(params, key).unwrap())
+    }
+
+    /// A certificate that signs itself, and its owner as an authority. `change`: what differs from a client's.
+    pub(in crate::serve::web) fn own(change: impl FnOnce(&mut CertificateParams)) -> (Pair, Self) {
+        let mut params = params(ExtendedKeyUsagePurpose::ClientAuth, &["localhost"]);
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let text = key.serialize_pem();
+        let authority = Self::with(params, key);
+        (Pair { cert: authority.pem(), key: text }, authority)
     }
 
     pub(in crate::serve::web) fn pem(&self) -> String {
@@ -29,18 +43,28 @@ impl Authority {
 
     /// For `localhost`.
     pub(in crate::serve::web) fn server(&self) -> Pair {
-        self.signed(ExtendedKeyUsagePurpose::ServerAuth)
+        self.signed(&params(ExtendedKeyUsagePurpose::ServerAuth, &["localhost"]))
     }
 
     pub(in crate::serve::web) fn client(&self) -> Pair {
-        self.signed(ExtendedKeyUsagePurpose::ClientAuth)
+        self.client_named(&["localhost"])
     }
 
-    fn signed(&self, usage: ExtendedKeyUsagePurpose) -> Pair {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.extended_key_usages = vec![usage];
+    /// `names`: host names and addresses.
+    pub(in crate::serve::web) fn client_named(&self, names: &[&str]) -> Pair {
+        self.signed(&params(ExtendedKeyUsagePurpose::ClientAuth, names))
+    }
+
+    pub(in crate::serve::web) fn signed(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().unwrap();
-        let cert = params.signed_by(&key, &self.0).unwrap();
+        let cert = params.clone().signed_by(&key, &self.0).unwrap();
         Pair { cert: cert.pem(), key: key.serialize_pem() }
     }
+}
+
+pub(in crate::serve::web) fn params(usage: ExtendedKeyUsagePurpose, names: &[&str]) -> CertificateParams {
+    let names = names.iter().map(|name| (*name).to_owned());
+    let mut params = CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
+    params.extended_key_usages = vec![usage];
+    params
 }

@@ -20,9 +20,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Size of the page `/long`.
@@ -47,13 +48,21 @@ impl Server {
 
     /// `config`: the text of its configuration; `files`: the files that it names.
     pub(super) fn with(limits: ClientLimits, config: &str, files: &[(&str, &str)]) -> Self {
+        Self::try_with(limits, config, files).unwrap_or_else(|line| panic!("{line}"))
+    }
+
+    /// An error: why the configuration is refused.
+    pub(super) fn try_with(
+        limits: ClientLimits,
+        config: &str,
+        files: &[(&str, &str)],
+    ) -> Result<Self, String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files.iter().chain(&[("web.yml", config)]) {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        let (source, loaded) =
-            SettingsSource::open(&folder.path().join("web.yml")).unwrap_or_else(|line| panic!("{line}"));
-        Self::start(limits, loaded, source, folder)
+        let (source, loaded) = SettingsSource::open(&folder.path().join("web.yml"))?;
+        Ok(Self::start(limits, loaded, source, folder))
     }
 
     fn start(limits: ClientLimits, loaded: Loaded, source: SettingsSource, folder: TempDir) -> Self {
@@ -111,27 +120,28 @@ impl Server {
         self.handshake_for(trusted, own, &[]).await
     }
 
+    /// `provider`: what the client offers.
+    pub(super) async fn handshake_by(
+        &self,
+        trusted: &Authority,
+        own: Option<&Pair>,
+        provider: CryptoProvider,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        self.connect_tls(client(trusted, own, provider)).await
+    }
+
     pub(super) async fn handshake_for(
         &self,
         trusted: &Authority,
         own: Option<&Pair>,
         protocols: &[&[u8]],
     ) -> io::Result<TlsStream<TcpStream>> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).unwrap()).unwrap();
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let mut config = match own {
-            None => builder.with_no_client_auth(),
-            Some(pair) => {
-                let cert = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
-                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-                builder.with_client_auth_cert(vec![cert], key).unwrap()
-            }
-        };
+        let mut config = client(trusted, own, ring::default_provider());
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        self.connect_tls(config).await
+    }
+
+    async fn connect_tls(&self, config: ClientConfig) -> io::Result<TlsStream<TcpStream>> {
         TlsConnector::from(Arc::new(config))
             .connect("localhost".try_into().unwrap(), self.connect().await)
             .await
@@ -146,6 +156,22 @@ impl Server {
     pub(super) async fn get_tls(&self, trusted: &Authority, own: Option<&Pair>) -> io::Result<String> {
         request(self.handshake(trusted, own).await?, "/", "").await
     }
+}
+
+fn client(trusted: &Authority, own: Option<&Pair>, provider: CryptoProvider) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let Some(pair) = own else { return builder.with_no_client_auth() };
+    let cert = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+    // Not by `with_client_auth_cert`: that one refuses a key that is not of this certificate.
+    let key = ring::sign::any_supported_type(&key).unwrap();
+    let own = CertifiedKey::new(vec![cert], key);
+    builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
 }
 
 /// `headers`: lines that end in CRLF. Returns the whole response.

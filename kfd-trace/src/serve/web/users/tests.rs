@@ -136,8 +136,9 @@ fn hashes_of_all_kinds_are_taken_and_no_others() {
         assert!(hash.is_of(password) && !hash.is_of("U*"), "{text}");
         assert!(!format!("{hash:?}").contains("CCC"));
     }
-    let dear = hash("a").replacen("$04$", "$17$", 1);
-    assert!(dear.parse::<Hash>().unwrap_err().contains("a cost of 17"));
+    assert!(hash("a").replacen("$04$", "$18$", 1).parse::<Hash>().is_ok());
+    let dear = hash("a").replacen("$04$", "$19$", 1);
+    assert!(dear.parse::<Hash>().unwrap_err().contains("a cost of 19"));
     for text in ["", "wonder", "$1$abc$def", "$2b$04$short", &hash("a").replacen("$04$", "$03$", 1)] {
         assert!(text.parse::<Hash>().is_err(), "{text}");
     }
