@@ -111,7 +111,18 @@ pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
             "no CAP_DAC_READ_SEARCH: tracefs cannot be read, so that tracepoints are not counted; run with it"
         ));
     }
+    if traces && tracefs && !has_tracefs(&roots.sysfs) {
+        say(format_args!(
+            "tracefs is not mounted, so that tracepoints are not counted; mount -t tracefs tracefs /sys/kernel/tracing"
+        ));
+    }
     Ok(())
+}
+
+/// Where a tracepoint's number is looked up. What exists and may not be read is reported by its own line.
+fn has_tracefs(sysfs: &Path) -> bool {
+    let places = ["kernel/tracing", "kernel/debug/tracing"].map(|place| sysfs.join(place));
+    places.iter().any(|place| is_closed(place) || place.join("events").exists())
 }
 
 /// It exists and may not be read.

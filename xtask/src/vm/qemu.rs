@@ -96,13 +96,12 @@ impl Machine<'_> {
             // The guest's clocks advance with its instructions, so that a busy host does not affect its
             // measurements and timeouts; while all of its CPUs wait, they skip to the next timer.
             let (cpus, shift) = self.time.emulated();
-            let possible = self.possible_cpus.unwrap_or(cpus);
-            command.args([
-                "-smp",
-                &format!("{cpus},maxcpus={possible}"),
-                "-icount",
-                &format!("shift={shift},sleep=off"),
-            ]);
+            // A socket each: Linux takes no CPU for one that could be added to a socket that is there.
+            let cpus = match self.possible_cpus {
+                Some(possible) => format!("{cpus},maxcpus={possible},sockets={possible},cores=1,threads=1"),
+                None => cpus.to_string(),
+            };
+            command.args(["-smp", &cpus, "-icount", &format!("shift={shift},sleep=off")]);
         }
         command.args(["-m", "2G", "-no-reboot", "-nodefaults", "-display", "none"]);
         command.arg("-kernel").arg(self.vmlinuz).arg("-initrd").arg(self.initramfs);
