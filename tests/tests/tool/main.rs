@@ -4,8 +4,10 @@
 mod daemon;
 mod exposition_switches;
 mod leftovers;
+mod listing;
 mod own_life;
 mod pid_filter;
+mod table;
 mod types;
 mod unprivileged;
 mod without_btf;
