@@ -117,8 +117,10 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
     let limit = Duration::from_secs(args.timeout);
     let stages: Vec<&str> = args.stages.iter().map(String::as_str).collect();
     let driver = args.driver.as_deref().map(Driver::read).transpose()?;
-    let facts = driver.as_ref().map(|driver| driver.facts);
-    if facts.is_some() && matches!(args.kernel, Choice::All) {
+    let other =
+        driver.as_ref().map(|driver| Ok::<_, anyhow::Error>((driver.facts, driver.source_of_types()?)));
+    let other = other.transpose()?;
+    if other.is_some() && matches!(args.kernel, Choice::All) {
         bail!("--driver is for one kernel: name it with --kernel");
     }
     let bench = Bench::new()?.with_driver(driver);
@@ -128,8 +130,7 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
             None if stages.iter().any(|stage| boots::WITH_GPUS.contains(stage)) => column.with_some_types(),
             None => column,
         };
-        // Its files of types are in its folder.
-        facts.map_or(column, |facts| column.with_some_types().with(facts))
+        other.map_or(column, |(facts, types)| column.with(facts, types))
     };
     if args.shell || args.demo {
         let one = with(args.kernel.one(bench.matrix())?);
@@ -142,7 +143,11 @@ pub(crate) fn vm(args: &Args) -> Result<bool> {
     }
     let wanted: Vec<Column> = args.kernel.columns(bench.matrix())?.into_iter().map(with).collect();
     // The others are about Debian's driver.
-    let stages = if facts.is_some() && stages.is_empty() { boots::WITH_GPUS.to_vec() } else { stages };
+    let stages = match other {
+        Some((_, Types::Table)) if stages.is_empty() => [&boots::WITH_GPUS[..], &[boots::TOOL]].concat(),
+        Some(_) if stages.is_empty() => boots::WITH_GPUS.to_vec(),
+        _ => stages,
+    };
     Ok(test(&bench, &wanted, &stages, &args.filter, limit)?.0)
 }
 

@@ -149,6 +149,38 @@ impl BtfFile {
         None
     }
 
+    /// Size of a structure, bytes.
+    #[must_use]
+    pub fn size(&self, structure: &str) -> Option<u32> {
+        Some(self.types[*self.by_name.get(structure)?].size_or_type)
+    }
+
+    /// Offset of a member in its structure, bytes. `None`: this driver has no such member.
+    #[must_use]
+    pub fn offset(&self, structure: &str, path: &str) -> Option<u32> {
+        self.offset_in(&self.types[*self.by_name.get(structure)?], path)
+    }
+
+    /// The same within a type. A member without a name has members of its own.
+    fn offset_in(&self, inside: &Type, path: &str) -> Option<u32> {
+        let (own, rest) = path.split_once('.').unwrap_or((path, ""));
+        for index in 0..inside.vlen as usize {
+            let at = inside.at + 12 + 12 * index;
+            let [name, id, bits] = [0, 4, 8].map(|part| word(&self.bytes, at + part).ok());
+            let (name, bytes) = (self.name(name?).ok()?, (bits? & 0xff_ffff) / 8);
+            let within = |path| Some(bytes + self.offset_in(self.resolved(id?)?, path)?);
+            match &*name {
+                "" => match within(path) {
+                    None => {}
+                    found => return found,
+                },
+                name if name == own => return if rest.is_empty() { Some(bytes) } else { within(rest) },
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// The file with one member moved by some bytes. `None`: as for a member that this driver does not have.
     #[must_use]
     pub fn moved(&self, structure: &str, path: &str, bytes: i32) -> Option<Vec<u8>> {

@@ -33,6 +33,7 @@ pub mod ring;
 pub mod service;
 pub mod setting;
 pub mod shared;
+pub mod shipped_table;
 pub mod sleep;
 pub mod stage;
 pub mod status;

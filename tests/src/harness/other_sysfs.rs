@@ -6,7 +6,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A sysfs without `kernel/btf/amdgpu`, otherwise complete.
+/// MODULE_VERSION of the loaded driver, below sysfs; a driver of the kernel's own tree has none.
+pub const VERSION: &str = "module/amdgpu/version";
+
+/// A sysfs without `kernel/btf/amdgpu` and the version by which the shipped table knows the driver, otherwise
+/// complete.
 ///
 /// # Errors
 /// When it cannot be created.
@@ -14,7 +18,7 @@ use tempfile::TempDir;
 /// # Panics
 /// When the kernel has no BTF of its own: then there are other differences.
 pub fn without_btf() -> Result<TempDir> {
-    let root = lacking(&["kernel/btf/amdgpu"])?;
+    let root = lacking(&["kernel/btf/amdgpu", VERSION])?;
     assert!(root.path().join("kernel/btf/vmlinux").exists());
     Ok(root)
 }

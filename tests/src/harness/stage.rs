@@ -36,13 +36,26 @@ pub struct VmKernel {
     pub stage: Stage,
     /// Tests of what is the same on every kernel are to run on this one.
     pub all: bool,
-    /// The driver's types are in a file, and not in the module.
-    pub types_file: bool,
+    pub types: Types,
+    /// The driver's least ring, bytes; 0: it has none.
+    pub min_ring: u32,
+    /// CRIU_OP restores a process without buffers, as kfdsim's are. ROCm's drivers up to 6.12.12 refuse it.
+    pub restores: bool,
+}
+
+/// Where the tracer has the driver's types from, unless a test gives it others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Types {
+    /// The module, or nowhere (5.10).
+    Kernel,
+    /// A file in /var/lib/kfd-trace/drivers.
+    File,
+    /// The table in the tracer: a driver built elsewhere.
+    Table,
 }
 
 impl VmKernel {
-    /// From the variables that the VM's init sets: `KFD_VM_KERNEL`, `KFD_VM_SERIES`, `KFD_VM_DRIVER`,
-    /// `KFD_VM_STAGE`, `KFD_VM_ALL` and `KFD_VM_TYPES_FILE`.
+    /// From the variables that the VM's init sets, all of which begin with `KFD_VM_` (tests/src/bin/vm-init).
     pub fn from_env() -> Result<Self> {
         let variable = |name: &str| {
             std::env::var(name)
@@ -65,7 +78,14 @@ impl VmKernel {
                 other => bail!("KFD_VM_STAGE={other}: no such stage"),
             },
             all: variable("KFD_VM_ALL")? == "1",
-            types_file: variable("KFD_VM_TYPES_FILE")? == "1",
+            types: match variable("KFD_VM_TYPES")?.as_str() {
+                "kernel" => Types::Kernel,
+                "file" => Types::File,
+                "table" => Types::Table,
+                other => bail!("KFD_VM_TYPES={other}: no such source"),
+            },
+            min_ring: variable("KFD_VM_MIN_RING")?.parse().context("KFD_VM_MIN_RING")?,
+            restores: variable("KFD_VM_RESTORES")? == "1",
         })
     }
 

@@ -16,6 +16,11 @@ use std::process::{Command, Output};
 /// The program under test, for one start, which the host counts; `KFD_TRACE` overrides it.
 pub fn program() -> String {
     pulse::start();
+    path()
+}
+
+/// Its file.
+pub fn path() -> String {
     std::env::var("KFD_TRACE").unwrap_or_else(|_| "/bin/kfd-trace".to_owned())
 }
 
@@ -36,7 +41,13 @@ pub const NO_MQD: [&str; 5] = [
 
 /// Runs a command that ends by itself (`ps`, `status`, bad usage...).
 pub fn run(args: &[&str]) -> Result<Output> {
-    Command::new(program()).args(args).output().with_context(|| format!("run kfd-trace {args:?}"))
+    run_program(&path(), args)
+}
+
+/// [`run`] of another program.
+pub fn run_program(path: &str, args: &[&str]) -> Result<Output> {
+    pulse::start();
+    Command::new(path).args(args).output().with_context(|| format!("run {path} {args:?}"))
 }
 
 /// [`run`] as another user, without any capability.
@@ -67,7 +78,13 @@ impl Stream {
 
     /// Starts it and waits until it reports that nothing is missed from here on.
     pub fn tracing(args: &[&str]) -> Result<Self> {
-        let mut stream = Self::spawn(args)?;
+        Self::tracing_program(&program(), args)
+    }
+
+    /// [`Self::tracing`] of another program.
+    pub fn tracing_program(path: &str, args: &[&str]) -> Result<Self> {
+        let words: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
+        let mut stream = JsonProcess::spawn(path, &words).map(Self)?;
         stream.0.wait_stderr("kfd-trace: tracing", ATTACH)?;
         Ok(stream)
     }
@@ -115,15 +132,25 @@ pub struct Daemon {
 impl Daemon {
     /// Starts it without waiting for anything.
     pub fn spawn(args: &[&str]) -> Result<Self> {
+        Self::spawn_program(&path(), args)
+    }
+
+    fn spawn_program(path: &str, args: &[&str]) -> Result<Self> {
+        pulse::start();
         let address = free_address()?;
         let listen = format!("--web.listen-address={address}");
         let words: Vec<&str> = ["daemon", &listen].iter().chain(args).copied().collect();
-        Ok(Self { process: JsonProcess::spawn(&program(), &words)?, address })
+        Ok(Self { process: JsonProcess::spawn(path, &words)?, address })
     }
 
     /// Starts it and waits until `/-/ready` succeeds: all probes are attached then.
     pub fn ready(args: &[&str]) -> Result<Self> {
-        let mut daemon = Self::spawn(args)?;
+        Self::ready_program(&path(), args)
+    }
+
+    /// [`Self::ready`] of another program.
+    pub fn ready_program(path: &str, args: &[&str]) -> Result<Self> {
+        let mut daemon = Self::spawn_program(path, args)?;
         until("the daemon to be ready", ATTACH, || {
             if let Some(status) = daemon.process.exited()? {
                 anyhow::bail!("it ended: {status}, stderr: {}", daemon.process.stderr());

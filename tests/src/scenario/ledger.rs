@@ -17,9 +17,6 @@ use crate::kfd::uapi::QueueType;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 
-/// KFD_MIN_QUEUE_RING_SIZE of kfd_priv.h: a smaller ring is treated as this large.
-const MIN_RING_SIZE: u32 = 1024;
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
     pub gpu_id: u32,
@@ -42,7 +39,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    fn new(new: &NewQueue, made: &Made, evicted: bool) -> Self {
+    fn new(new: &NewQueue, made: &Made, evicted: bool, min_ring: u32) -> Self {
         let queue_type = match new.queue_type {
             // the driver changes it to the engine's own type (allocate_sdma_queue)
             QueueType::SdmaByEngId => QueueType::Sdma,
@@ -53,7 +50,7 @@ impl Queue {
             queue_type,
             home: made.ring,
             no_ring: false,
-            ring_size: new.ring_size.max(MIN_RING_SIZE),
+            ring_size: new.ring_size.max(min_ring),
             write_pointer: made.write_pointer,
             read_pointer: made.read_pointer,
             priority: new.priority,
@@ -65,9 +62,9 @@ impl Queue {
         }
     }
 
-    fn change(&mut self, change: &Change) {
+    fn change(&mut self, change: &Change, min_ring: u32) {
         self.no_ring = change.no_ring;
-        self.ring_size = change.ring_size.max(MIN_RING_SIZE);
+        self.ring_size = change.ring_size.max(min_ring);
         self.priority = change.priority;
         self.percent = change.percent;
         self.updates += 1;
@@ -170,14 +167,16 @@ pub struct Ledger {
     /// In the order of the topology.
     gpu_ids: Vec<u32>,
     vms: Vms,
+    /// KFD_MIN_QUEUE_RING_SIZE (kfd_ioctl.h), bytes: a smaller ring is treated as this large. 0: the driver has none.
+    min_ring: u32,
     processes: BTreeMap<Owner, Process>,
     pub mqd_writes: MqdWrites,
     pub vm_faults: u64,
 }
 
 impl Ledger {
-    pub fn new(gpu_ids: &[u32], vms: Vms) -> Self {
-        Self { gpu_ids: gpu_ids.to_vec(), vms, ..Self::default() }
+    pub fn new(gpu_ids: &[u32], vms: Vms, min_ring: u32) -> Self {
+        Self { gpu_ids: gpu_ids.to_vec(), vms, min_ring, ..Self::default() }
     }
 
     pub fn gpu_ids(&self) -> &[u32] {
@@ -207,7 +206,8 @@ impl Ledger {
             }
             (Op::Create { owner, new }, answer) => self.create(*owner, new, answer)?,
             (Op::Update { owner, queue_id, change }, Answer::Done) => {
-                self.queue(*owner, *queue_id)?.change(change);
+                let min_ring = self.min_ring;
+                self.queue(*owner, *queue_id)?.change(change, min_ring);
                 self.mqd_writes.update += 1;
             }
             (Op::CuMask { owner, queue_id, mask }, Answer::Done) => {
@@ -252,12 +252,13 @@ impl Ledger {
 
     fn create(&mut self, owner: Owner, new: &NewQueue, answer: &Answer) -> Result<()> {
         let vms = self.vms;
+        let min_ring = self.min_ring;
         let process = self.live(owner)?;
         match answer {
             Answer::Created(made) => {
                 ensure!(!new.spoilt, "its arguments were wrong");
                 let on_gpu = process.gpus.get(&new.gpu_id).context("there is no such GPU")?;
-                let queue = Queue::new(new, made, on_gpu.refs > 0);
+                let queue = Queue::new(new, made, on_gpu.refs > 0, min_ring);
                 ensure!(process.queues.insert(made.queue_id, queue).is_none(), "this queue lives");
                 process.bind(new.gpu_id, vms);
                 self.mqd_writes.init += 1;

@@ -48,6 +48,8 @@ pub struct Life {
     pub contexts: bool,
     /// Not on 6.1: its restore reads through a null pointer where a process has no VM.
     pub vms: Vms,
+    /// The driver's least ring, bytes.
+    pub min_ring: u32,
     /// A probe that is left out of the tracer.
     pub without: Option<ProbeId>,
 }
@@ -101,7 +103,7 @@ impl World {
         Ok(Self {
             life,
             plan: Plan::new(life.seed, life.operations, life.contexts),
-            ledger: Ledger::new(&gpu_ids, life.vms),
+            ledger: Ledger::new(&gpu_ids, life.vms, life.min_ring),
             agents: BTreeMap::new(),
             evicted: BTreeMap::new(),
             daemon: Daemon::quick(&options)?,

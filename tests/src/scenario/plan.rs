@@ -271,7 +271,7 @@ mod tests {
 
     fn play(seed: u64, vms: Vms) -> Vec<Op> {
         let mut plan = Plan::new(seed, 2000, true);
-        let mut ledger = Ledger::new(&[11, 22], vms);
+        let mut ledger = Ledger::new(&[11, 22], vms, 1024);
         let mut ops = Vec::new();
         while let Some(op) = plan.next(&ledger, |_| true) {
             let next = u32::try_from(ops.len()).unwrap();
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_further_plan_spares_one_and_uses_no_number_twice() {
-        let mut ledger = Ledger::new(&[11, 22], Vms::Each);
+        let mut ledger = Ledger::new(&[11, 22], Vms::Each, 1024);
         let mut plan = Plan::new(1, 0, false);
         let mut started = Vec::new();
         for round in 1..6 {

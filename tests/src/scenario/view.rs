@@ -235,7 +235,7 @@ mod tests {
     use crate::scenario::op::{Answer, Made, NewQueue, Op, Owner};
 
     fn ledger() -> Ledger {
-        let mut ledger = Ledger::new(&[11, 22], Vms::Together);
+        let mut ledger = Ledger::new(&[11, 22], Vms::Together, 1024);
         let owner = Owner::primary(1);
         let made = Made { queue_id: 4, ring: 0x1000, write_pointer: 0x38, read_pointer: 0x80 };
         let queue_type = QueueType::ComputeAql;

@@ -5,7 +5,9 @@ use anyhow::{Context, Result};
 use kfd_trace_tests::harness::events::{self, gpu_id, of};
 use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, Workload, driver_has, sysfs, until};
+use kfd_trace_tests::harness::{
+    Daemon, Metrics, Steered, Stream, VmKernel, Workload, driver_has, sysfs, until,
+};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -42,6 +44,11 @@ fn has_criu() -> bool {
     driver_has("kfd_ioctl_criu")
 }
 
+/// Whether it restores the processes of these tests.
+fn restores() -> Result<bool> {
+    Ok(has_criu() && VmKernel::from_env()?.restores)
+}
+
 /// [`KEPT`] of each queue, in the order of their ids.
 fn kept(queues: &[Value]) -> Vec<Value> {
     let mut kept: Vec<Value> =
@@ -67,7 +74,7 @@ fn criu_ops(lines: &[Value], pid: u32) -> usize {
 
 #[test]
 fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
-    if !has_criu() {
+    if !restores()? {
         return Ok(());
     }
     let stream = Stream::shared()?;
@@ -123,8 +130,32 @@ fn a_restored_queue_is_the_one_that_was_saved() -> Result<()> {
 }
 
 #[test]
-fn the_api_shows_by_whom_a_queue_was_made() -> Result<()> {
+fn a_restore_that_the_driver_refuses_makes_no_queue() -> Result<()> {
     if !has_criu() {
+        return Ok(());
+    }
+    let stream = Stream::shared()?;
+    let first = saved()?;
+    let mut second = Steered::start()?;
+    // Without a checkpoint no driver has anything to restore; ROCm's refuse every process without buffers.
+    std::fs::write("/tmp/empty", r#"{"devices":[],"objects":0,"private":[]}"#)?;
+    let restore = if restores()? { "criu restore /tmp/empty" } else { RESTORE };
+    assert_eq!(second.act(restore)?["errno"], "EINVAL");
+    second.must("create aql")?;
+    let lines = events::so_far(&stream, &mut second)?;
+    let calls = of(&lines, "ioctl", second.pid());
+    let calls: Vec<&Value> = calls.iter().filter(|call| call["ioctl"] == "CRIU_OP").collect();
+    assert!(calls.len() == 1 && calls[0]["errno"] == "EINVAL", "{calls:?}");
+    let births = of(&lines, "queue_create", second.pid());
+    assert!(births.len() == 1 && births[0]["origin"] == "ioctl", "{births:?}");
+    assert_eq!((criu_ops(&lines, first), criu_ops(&lines, second.pid())), (SAVE.len(), 0));
+    second.kill()?;
+    stream.end()
+}
+
+#[test]
+fn the_api_shows_by_whom_a_queue_was_made() -> Result<()> {
+    if !restores()? {
         return Ok(());
     }
     let daemon = Daemon::shared()?;

@@ -19,7 +19,8 @@ fn vms() -> Result<Vms> {
 
 /// Nothing is lost on purpose, and no probe is left out.
 fn life(seed: u64, operations: usize) -> Result<Life> {
-    Ok(Life { seed, operations, drops: false, contexts: contexts()?, vms: vms()?, without: None })
+    let (contexts, vms, min_ring) = (contexts()?, vms()?, VmKernel::from_env()?.min_ring);
+    Ok(Life { seed, operations, drops: false, contexts, vms, min_ring, without: None })
 }
 
 #[test]

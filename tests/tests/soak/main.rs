@@ -18,7 +18,8 @@ fn life() -> Result<Life> {
     // AMDKFD_IOC_CREATE_PROCESS came with UAPI 1.19
     let contexts = kernel.driver_is_from("7.2");
     let vms = if kernel.before_6_12() { Vms::Together } else { Vms::Each };
-    Ok(Life { seed: 1, operations: 0, drops: false, contexts, vms, without: None })
+    let min_ring = kernel.min_ring;
+    Ok(Life { seed: 1, operations: 0, drops: false, contexts, vms, min_ring, without: None })
 }
 
 #[test]

@@ -1,20 +1,18 @@
 //! Types of the driver that are not the kernel's: right ones show what the kernel's show, wrong ones are noticed
 //! before anything that rests on them is shown.
 
+use super::listing::{QUEUES, Rows, rows, wrong};
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::btf_file::BtfFile;
 use kfd_trace_tests::harness::other_sysfs::{flag, without_btf};
+use kfd_trace_tests::harness::shipped_table::TABLE;
 use kfd_trace_tests::harness::tracer::{run, run_json};
 use kfd_trace_tests::harness::wait::{SOON, until};
 use kfd_trace_tests::harness::{Daemon, Steered};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
-
-/// The members that something rests on are those of the shipped table.
-const TABLE: &str = include_str!("../../../kfd-trace/src/kernel/types/table.json");
 
 /// A tracer whose only source of types is a file.
 struct Elsewhere {
@@ -46,40 +44,6 @@ impl Elsewhere {
     }
 }
 
-type Rows = BTreeMap<u64, Value>;
-
-fn rows(ps: &Value, pid: u32) -> Result<Rows> {
-    let rows = ps["queues"].as_array().context("queues")?.iter().filter(|row| row["pid"] == pid);
-    rows.map(|row| Ok((row["queue_id"].as_u64().context("a number")?, row.clone()))).collect()
-}
-
-/// Fields that differ between two listings of the same queues, or belong to how they were found.
-const OTHERS: [&str; 4] = ["sources", "age_ns", "process_age_ns", "activity"];
-
-/// Fields of `shown` with another value than in `truth`; what is not known is no other value. sysfs does not
-/// show the format of packets.
-fn wrong(shown: &Rows, truth: &Rows) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for (id, row) in shown {
-        let Some(right) = truth.get(id) else {
-            wrong.push(format!("queue {id} does not exist"));
-            continue;
-        };
-        for (name, value) in row.as_object().into_iter().flatten() {
-            let is_coarse = value == "compute" && right[name] == "compute_aql";
-            if !value.is_null() && *value != right[name] && !is_coarse && !OTHERS.contains(&name.as_str()) {
-                wrong.push(format!("queue {id}: {name} is {value}, not {}", right[name]));
-            }
-        }
-    }
-    if shown.len() < truth.len() {
-        wrong.push(format!("{} of {} queues", shown.len(), truth.len()));
-    }
-    wrong
-}
-
-const QUEUES: [&str; 3] = ["create aql", "create sdma", "create aql gpu=1"];
-
 #[test]
 fn a_file_shows_what_the_kernels_types_show() -> Result<()> {
     let elsewhere = Elsewhere::new()?;
@@ -105,6 +69,7 @@ fn a_member_that_is_8_bytes_off_is_noticed_and_nothing_wrong_is_shown() -> Resul
     let mut workload = Steered::having(&QUEUES)?;
     let truth = rows(&run_json(&["ps", "--json"])?[0], workload.pid())?;
     ensure!(truth.len() == 3, "{truth:?}");
+    // The members that something rests on are those of the shipped table.
     let table: Value = serde_json::from_str(TABLE)?;
     let newest = table.as_array().context("entries")?.last().context("an entry")?;
     let (mut noticed, mut failures) = (0, Vec::new());

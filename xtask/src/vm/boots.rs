@@ -44,6 +44,8 @@ enum On {
     Nodes,
     /// One of the simulated.
     One,
+    /// That, and a driver whose types are in the tracer's own table.
+    OneOrTable,
 }
 
 impl On {
@@ -53,6 +55,7 @@ impl On {
             Self::Simulated => column.built && column.typed(),
             Self::Nodes => column.built && column.typed() && column.nodes,
             Self::One => column.all,
+            Self::OneOrTable => column.all || column.types == Types::Table,
         }
     }
 }
@@ -122,8 +125,23 @@ pub(crate) const MAIN: Boot = Boot {
                 "ioctls_alone::queues",
             ],
         },
-        // Tests of the tracer itself, independent of the driver: once is enough.
-        Stage { name: "tool", modules: &[], shape: None, on: On::One, once: &[] },
+        // Tests of the tracer itself, independent of the driver: once is enough, but for the shipped table.
+        Stage {
+            name: TOOL,
+            modules: &[],
+            shape: None,
+            on: On::OneOrTable,
+            once: &[
+                "daemon::",
+                "exposition_switches::",
+                "leftovers::",
+                "own_life::",
+                "pid_filter::",
+                "types::",
+                "unprivileged::",
+                "without_btf::",
+            ],
+        },
         // Last on these GPUs, since it resets them.
         Stage {
             name: "life",
@@ -160,6 +178,9 @@ pub(crate) const MAIN: Boot = Boot {
         },
     ],
 };
+
+/// Tests of the tracer itself.
+pub(crate) const TOOL: &str = "tool";
 
 /// The stages of a driver with GPUs.
 pub(crate) const WITH_GPUS: [&str; 5] = ["sim", "life", "mi300", "cpx", "nohws"];

@@ -31,6 +31,20 @@ pub(crate) enum Types {
     Kernel,
     /// A file of `kfd-trace driver-types`; the module has no BTF
     File,
+    /// The tracer's own table: for a driver built elsewhere that has no other types
+    #[value(skip)]
+    Table,
+}
+
+impl Types {
+    /// As in the guest's `KFD_VM_TYPES`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::File => "file",
+            Self::Table => "table",
+        }
+    }
 }
 
 impl Column {
@@ -43,6 +57,7 @@ impl Column {
         match self.types {
             Types::Kernel => format!("Linux {}", self.name()),
             Types::File => format!("Linux {} with a types file", self.name()),
+            Types::Table => format!("Linux {} with the shipped table", self.name()),
         }
     }
 
@@ -53,12 +68,12 @@ impl Column {
 
     /// Whether there are types for the fields of the driver.
     pub(crate) fn typed(self) -> bool {
-        self.types == Types::File || self.series.has_module_btf()
+        self.types != Types::Kernel || self.series.has_module_btf()
     }
 
     /// The same kernel with another driver, for which kfdsim is built.
-    pub(crate) fn with(self, driver: Facts) -> Self {
-        Self { driver: driver.like(), built: true, nodes: driver.nodes, all: false, ..self }
+    pub(crate) fn with(self, driver: Facts, types: Types) -> Self {
+        Self { driver: driver.like(), built: true, nodes: driver.nodes, all: false, types, ..self }
     }
 }
 

@@ -47,6 +47,9 @@ impl Mode<'_> {
     }
 }
 
+/// KFD_MIN_QUEUE_RING_SIZE of Debian's kernels, bytes.
+const MIN_RING: u32 = 1024;
+
 /// Everything that is the same for every kernel.
 pub(crate) struct Bench {
     apt: Apt,
@@ -248,6 +251,7 @@ impl Bench {
         let name = match column.types {
             Types::Kernel => boot.name.to_owned(),
             Types::File => format!("{}-types-file", boot.name),
+            Types::Table => format!("{}-types-table", boot.name),
         };
         let dir = paths::vm(&kernel.release).join(name);
         let held = lock::hold(&dir)?;
@@ -267,8 +271,9 @@ impl Bench {
             "series": column.name(),
             "driver": column.driver.name(),
             "all": column.all,
-            // A driver built elsewhere may also be without types.
-            "types_file": column.types == Types::File && self.driver.is_none(),
+            "types": column.types.name(),
+            "min_ring": self.driver.as_ref().map_or(MIN_RING, |driver| driver.facts.min_ring),
+            "restores": self.driver.as_ref().is_none_or(|driver| driver.facts.restores),
             "nonce": nonce,
             "stages": stages,
             "arguments": arguments,

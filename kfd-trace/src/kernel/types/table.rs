@@ -50,25 +50,28 @@ static TABLE: LazyLock<Result<Vec<Entry>, String>> =
 /// One line: why the table has none here.
 pub(super) fn types(version: &str, vmlinux: Option<&Btf>) -> Result<Vec<u8>, String> {
     let entries = TABLE.as_ref().map_err(Clone::clone)?;
-    let mut refused = format!("the shipped table has no driver {version}");
-    for entry in entries.iter().filter(|entry| entry.driver == version) {
-        match differs(entry, vmlinux) {
-            None => return Ok(written(entry)),
-            Some(why) => {
-                refused = format!("the shipped table has driver {version}, but not on such a kernel: {why}");
-            }
-        }
+    let own = entries.iter().filter(|entry| entry.driver == version);
+    let differing = own.map(|entry| (entry, differences(entry, vmlinux)));
+    // Of several entries the most alike is the one that was meant.
+    match differing.min_by_key(|(_, differences)| differences.len()) {
+        None => Err(format!("the shipped table has no driver {version}")),
+        Some((entry, differences)) if differences.is_empty() => Ok(written(entry)),
+        Some((_, differences)) => Err(format!(
+            "the shipped table has driver {version}, but not on such a kernel: {}",
+            differences.join("; ")
+        )),
     }
-    Err(refused)
 }
 
-fn differs(entry: &Entry, vmlinux: Option<&Btf>) -> Option<String> {
-    let Some(vmlinux) = vmlinux else { return Some("the kernel has no BTF to compare it with".to_owned()) };
-    entry.rests_on.iter().find_map(|(name, expected)| match vmlinux.size_of(name) {
+/// What of the kernel's own structures is not as the entry rests on.
+fn differences(entry: &Entry, vmlinux: Option<&Btf>) -> Vec<String> {
+    let Some(vmlinux) = vmlinux else { return vec!["the kernel has no BTF to compare it with".to_owned()] };
+    let differs = |(name, expected): (&String, &u32)| match vmlinux.size_of(name) {
         Ok(size) if size == *expected => None,
         Ok(size) => Some(format!("struct {name} has {size} bytes here, and the table rests on {expected}")),
         Err(error) => Some(error.to_string()),
-    })
+    };
+    entry.rests_on.iter().filter_map(differs).collect()
 }
 
 fn written(entry: &Entry) -> Vec<u8> {
@@ -231,6 +234,10 @@ mod tests {
         let preempt_rt = vmlinux(|name, size| if name == "idr" { 56 } else { size });
         let btf = Btf::parse(types("6.12.12", Some(&preempt_rt)).unwrap(), None).unwrap();
         assert_eq!(btf.offset_of("kfd_process", "exception_status").unwrap().offset, 1160);
+        // Two entries: the one with fewer differences is named.
+        let larger = vmlinux(|name, size| if name == "work_struct" { size + 8 } else { size });
+        let why = types("6.12.12", Some(&larger)).unwrap_err();
+        assert!(why.ends_with(": struct work_struct has 40 bytes here, and the table rests on 32"), "{why}");
         assert!(types("6.7.0", None).unwrap_err().contains("no BTF to compare"));
         assert!(types("6.7.1", Some(&larger)).unwrap_err().contains("has no driver 6.7.1"));
     }

@@ -31,8 +31,12 @@ pub(crate) struct Job {
     pub(crate) driver: String,
     /// Tests that are the same on every kernel are run, too.
     pub(crate) all: bool,
-    /// The tracer has the driver's types from a file, and the module has no BTF.
-    pub(crate) types_file: bool,
+    /// Where the tracer has the driver's types from: `kernel`, `file` or `table`.
+    pub(crate) types: String,
+    /// The driver's least ring, bytes; 0: it has none.
+    pub(crate) min_ring: u32,
+    /// The driver restores (CRIU) a process without buffers.
+    pub(crate) restores: bool,
     /// Part of the exit line.
     pub(crate) nonce: String,
     pub(crate) stages: Vec<Stage>,

@@ -42,12 +42,15 @@ fn main() {
 /// Does the job and returns the number of failures.
 fn work(job: &Job) -> u32 {
     machine::name(&job.release);
+    let min_ring = job.min_ring.to_string();
     let environment = [
         ("KFD_VM_KERNEL", job.release.as_str()),
         ("KFD_VM_SERIES", job.series.as_str()),
         ("KFD_VM_DRIVER", job.driver.as_str()),
         ("KFD_VM_ALL", if job.all { "1" } else { "0" }),
-        ("KFD_VM_TYPES_FILE", if job.types_file { "1" } else { "0" }),
+        ("KFD_VM_TYPES", job.types.as_str()),
+        ("KFD_VM_MIN_RING", &min_ring),
+        ("KFD_VM_RESTORES", if job.restores { "1" } else { "0" }),
     ];
     if job.mode != Mode::Cost {
         // Where instructions are counted, the heartbeat's own would be among them.

@@ -21,7 +21,7 @@ fn change(percent: u32, ring_size: u32, no_ring: bool) -> Op {
 
 /// One agent with queue 0 on the first GPU and queue 1 on the second.
 fn two_queues() -> Ledger {
-    let mut ledger = Ledger::new(&GPUS, Vms::Together);
+    let mut ledger = Ledger::new(&GPUS, Vms::Together, 1024);
     ledger.apply(&Op::Start { agent: 1 }, &Answer::Started { pid: 100 }).unwrap();
     ledger.apply(&create(ONE, 11), &made(0)).unwrap();
     ledger.apply(&create(ONE, 22), &made(1)).unwrap();
@@ -48,6 +48,9 @@ fn an_update_replaces_properties_and_is_one_mqd_write() {
     let updated = queue(&ledger, 0);
     assert_eq!((updated.percent, updated.priority, updated.updates), (50, 3, 1));
     assert_eq!(updated.ring_size, 1024, "the driver's least");
+    let mut without = Ledger { min_ring: 0, ..two_queues() };
+    done(&mut without, &change(50, 512, false));
+    assert_eq!(queue(&without, 0).ring_size, 512, "of a driver that has none");
     assert_eq!((updated.ring_address(), updated.active()), (0x1000, true));
     done(&mut ledger, &change(50, 4096, true));
     assert_eq!((queue(&ledger, 0).ring_address(), queue(&ledger, 0).active()), (0, false));
@@ -128,7 +131,7 @@ fn a_queue_of_an_evicted_process_is_born_evicted() {
 
 #[test]
 fn a_gpu_without_a_vm_counts_along_and_is_not_evicted() {
-    let mut ledger = Ledger::new(&GPUS, Vms::Each);
+    let mut ledger = Ledger::new(&GPUS, Vms::Each, 1024);
     ledger.apply(&Op::Start { agent: 1 }, &Answer::Started { pid: 100 }).unwrap();
     ledger.apply(&create(ONE, 22), &made(0)).unwrap();
     let fault = ledger.apply(&Op::Fault { agent: 1 }, &Answer::Done);
@@ -147,7 +150,7 @@ fn a_gpu_without_a_vm_counts_along_and_is_not_evicted() {
 
 #[test]
 fn a_refused_engine_has_bound_the_process() {
-    let mut ledger = Ledger::new(&GPUS, Vms::Each);
+    let mut ledger = Ledger::new(&GPUS, Vms::Each, 1024);
     ledger.apply(&Op::Start { agent: 1 }, &Answer::Started { pid: 100 }).unwrap();
     let refused = Answer::Refused("EINVAL".to_owned());
     ledger.apply(&create(ONE, 11), &refused).unwrap();

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_rest_leaves_one_process_without_queues() {
-        let mut ledger = Ledger::new(&[11], Vms::Each);
+        let mut ledger = Ledger::new(&[11], Vms::Each, 1024);
         let new = NewQueue {
             gpu_id: 11,
             queue_type: QueueType::Sdma,

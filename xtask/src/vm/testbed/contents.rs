@@ -81,7 +81,7 @@ impl Bench {
     fn types(&self, kernel: &Kernel, column: Column) -> Result<Vec<PathBuf>> {
         match (&self.driver, column.types) {
             (Some(driver), _) => driver.types(),
-            (None, Types::Kernel) => Ok(Vec::new()),
+            (None, Types::Kernel | Types::Table) => Ok(Vec::new()),
             (None, Types::File) => {
                 let _cache = lock::hold(&paths::cache())?;
                 Ok(vec![types::file(&self.apt, kernel, &self.tracer)?])
