@@ -16,6 +16,7 @@ mod incidents;
 mod inventory;
 mod ioctls;
 mod limits;
+mod places;
 mod process;
 mod queue;
 mod queues;
