@@ -6,7 +6,7 @@ use super::shared::{Phase, SharedPage, Taken};
 use crate::events::tables::Tables;
 use crate::kernel::Loading;
 use crate::output::api::{self, ApiQuery, ApiView, EventsView, HeldView, Refusal, Tracing};
-use crate::output::metrics::{self, Scrape};
+use crate::output::metrics::{self, Build, Format, Scrape};
 use crate::output::page::{self, PageView};
 use crate::output::status::Losses;
 use crate::runtime::clock;
@@ -138,7 +138,7 @@ impl PageSource for SharedPage {
             listed
         });
         let now_ns = clock::mono_ns();
-        let families = metrics::families(&Scrape {
+        let scrape = Scrape {
             snapshot: &taken.snapshot,
             queues_by_ioctl: taken.queues_by_ioctl,
             named: taken.named,
@@ -154,13 +154,14 @@ impl PageSource for SharedPage {
             detail: self.detail,
             now_ns,
             wall_minus_mono_ns: clock::wall_minus_mono_ns(),
+            build: Build::OWN,
             types: &taken.types,
             driver_loaded: Loading::can_be_traced(&self.roots.sysfs),
             driver_loads: taken.driver_loads,
             start_time_seconds: clock::seconds(u64::try_from(self.started_unix_ns).unwrap_or(0)),
             duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),
-        });
-        metrics::encode(&families).map_err(|error| error.to_string())
+        };
+        metrics::exposition(&scrape, Format::Text).map_err(|error| error.to_string())
     }
 
     fn page(&self) -> Result<String, String> {

@@ -120,6 +120,7 @@ impl State {
         self.unindex(key);
         if let Some(mut row) = self.rows.remove(&key) {
             row.key = new;
+            row.labels.forget();
             self.rows.insert(new, row);
             self.index(new);
         }
@@ -191,6 +192,7 @@ fn absorb(row: &mut Process, found: &Listed) {
     row.ns_tgid = row.ns_tgid.or(found.ns_tgid);
     row.uid = row.uid.or(found.uid);
     row.comm = row.comm.take().or_else(|| found.comm.clone());
+    row.labels.forget();
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ impl State {
     pub fn enrich(&mut self, key: ProcessKey, details: ProcessDetails) {
         if let Some(row) = self.rows.get_mut(&key) {
             row.details = details;
+            row.labels.forget();
         }
     }
 
