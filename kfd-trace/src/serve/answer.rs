@@ -130,7 +130,7 @@ pub(super) fn written(document: serde_json::Result<String>) -> Result<String, Re
 }
 
 impl PageSource for SharedPage {
-    fn metrics(&self) -> Result<String, String> {
+    fn metrics(&self, format: Format) -> Result<String, String> {
         let begin = clock::mono_ns();
         let mut taken = self.take();
         let sysfs = self.sysfs(&taken.probes, begin).map(|(listed, collected)| {
@@ -161,7 +161,7 @@ impl PageSource for SharedPage {
             start_time_seconds: clock::seconds(u64::try_from(self.started_unix_ns).unwrap_or(0)),
             duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),
         };
-        metrics::exposition(&scrape, Format::Text).map_err(|error| error.to_string())
+        metrics::exposition(&scrape, format).map_err(|error| error.to_string())
     }
 
     fn page(&self) -> Result<String, String> {
