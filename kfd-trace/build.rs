@@ -8,6 +8,7 @@ fn main() -> Result<()> {
     // asked this way, so one toolchain builds everything.
     // SAFETY: a build script has one thread at this point.
     unsafe { std::env::set_var("RUSTC_BOOTSTRAP", "1") };
+    println!("cargo::rustc-env=KFD_TRACE_TARGET={}", std::env::var("TARGET")?);
     let debug = std::env::var("PROFILE").is_ok_and(|profile| profile == "debug");
     let package = Package {
         name: "kfd-trace-ebpf",

@@ -64,7 +64,7 @@ fn pod(all: &[Value]) -> (&Value, &Value, Global, DaemonArgs) {
 struct Pages;
 
 impl PageSource for Pages {
-    fn metrics(&self) -> Result<String, String> {
+    fn metrics(&self, _: kfd_trace::output::metrics::Format) -> Result<String, String> {
         Ok(String::new())
     }
 

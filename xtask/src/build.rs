@@ -9,14 +9,38 @@ use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The variable that the binary's `kfd_trace_build_info` has its revision from.
+const REVISION: &str = "KFD_TRACE_REVISION";
 
 /// Builds and checks it.
 pub(crate) fn build() -> Result<PathBuf> {
     step("building kfd-trace (release, static)");
-    run::run(guest::cargo().args(["build", "--release", "-p", "kfd-trace", "--target", TARGET]))?;
+    let mut cargo = guest::cargo();
+    cargo.args(["build", "--release", "-p", "kfd-trace", "--target", TARGET]);
+    // Set for sources that are no clone.
+    if std::env::var_os(REVISION).is_none()
+        && let Some(revision) = revision()
+    {
+        cargo.env(REVISION, revision);
+    }
+    run::run(&mut cargo)?;
     let binary = paths::target().join(TARGET).join("release/kfd-trace");
     check(&binary)?;
     Ok(binary)
+}
+
+/// The commit that is checked out; `None` where git does not know it.
+fn revision() -> Option<String> {
+    let git = |words: &[&str]| {
+        let done = Command::new("git").args(words).current_dir(paths::root()).output().ok()?;
+        let text = String::from_utf8(done.stdout).ok().filter(|_| done.status.success())?;
+        Some(text.trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "HEAD"])?;
+    let changed = git(&["status", "--porcelain"]).is_none_or(|files| !files.is_empty());
+    Some(if changed { commit + "-changed" } else { commit })
 }
 
 /// Checks that it runs on every server of its architecture.

@@ -3,14 +3,11 @@
 use crate::load::Scraped;
 use crate::records::Tape;
 use crate::region::value;
-use crate::world::{self, BATCH, Daemon, PROCESSES, QueueAt};
+use crate::world::{self, BATCH, Daemon, NODE, QueueAt};
 use anyhow::{Context as _, Result, ensure};
 use kfd_trace::kernel::Roots;
-use kfd_trace::output::metrics;
 use kfd_trace::state::StateLimits;
 use std::fs;
-
-const QUEUES: usize = 10_000;
 
 /// Bytes of `RssAnon` and, since the last [`forget_peak`], of `VmHWM` (/proc/self/status).
 struct Pages {
@@ -41,7 +38,7 @@ fn growth(daemon: &mut Daemon, write: impl FnOnce(&mut Tape)) -> Result<u64> {
 pub(crate) fn run() -> Result<()> {
     // Otherwise a page is 2 MiB on some machines.
     rustix::thread::disable_transparent_huge_pages(true)?;
-    let host = world::host()?;
+    let host = world::host(NODE)?;
     let roots = Roots::under(host.path());
     // One-time allocations are made before this: they are no part of any growth.
     let mut first = Daemon::new(&roots);
@@ -51,36 +48,36 @@ pub(crate) fn run() -> Result<()> {
     })?;
     let mut daemon = first.renewed();
     let seen = growth(&mut daemon, processes)?;
-    let queues = growth(&mut daemon, |tape| births(tape, (0..QUEUES).map(world::queue)))?;
-    value("memory.process", seen / PROCESSES as u64, "bytes");
-    value("memory.queue", queues / QUEUES as u64, "bytes");
+    let queues =
+        growth(&mut daemon, |tape| births(tape, (0..NODE.queues).map(|number| world::queue(NODE, number))))?;
+    value("memory.process", seen / NODE.processes as u64, "bytes");
+    value("memory.queue", queues / NODE.queues as u64, "bytes");
     value("memory.state.10000_queues", seen + queues, "bytes");
-    let remembered = PROCESSES * StateLimits::default().ended_queues;
+    let remembered = NODE.processes * StateLimits::default().ended_queues;
     let ended = growth(&mut daemon, |tape| {
         for number in 0..remembered {
-            let queue = QueueAt { queue_id: 1_000, ..world::queue(number) };
+            let queue = QueueAt { queue_id: 1_000, ..world::queue(NODE, number) };
             births(tape, std::iter::once(queue));
             tape.queue_destroy(queue);
         }
     })?;
     value("memory.ended_queue", ended / remembered as u64, "bytes");
     ensure!(daemon.faults() == 0, "{} records were refused: the generated ones are wrong", daemon.faults());
-    let world = Scraped::new();
+    let world = Scraped::new(NODE);
     forget_peak()?;
     let before = pages()?;
     let snapshot = daemon.state.snapshot();
-    let families = world.families(&daemon, &snapshot);
-    let text = metrics::encode(&families)?;
+    let text = world.text(&daemon, &snapshot)?;
     value("memory.scrape.10000_queues", pages()?.peak.saturating_sub(before.peak), "bytes");
     ensure!(!text.is_empty(), "a scrape without a line");
-    drop((text, families, snapshot));
+    drop((text, snapshot));
     let left = pages()?.anonymous.saturating_sub(before.anonymous);
     value("memory.scrape_left.10000_queues", left, "bytes");
     Ok(())
 }
 
 fn processes(tape: &mut Tape) {
-    (1..=PROCESSES as u64).for_each(|process| tape.process_seen(process));
+    (1..=NODE.processes as u64).for_each(|process| tape.process_seen(process));
 }
 
 fn births(tape: &mut Tape, queues: impl Iterator<Item = QueueAt>) {

@@ -1,4 +1,4 @@
-//! The machine described by the records: 8 GPUs, 500 processes, and queues spread evenly over both.
+//! The machine described by the records: GPUs, processes, and queues spread evenly over both.
 
 use crate::records::{self, Tape};
 use anyhow::{Context as _, Result};
@@ -14,7 +14,7 @@ use kfd_trace::model::layout::QueueLayout;
 use kfd_trace::model::missed::Missed;
 use kfd_trace::model::pointers::Counts;
 use kfd_trace::model::verdict::{ProbeStatus, Verdict};
-use kfd_trace::state::{Inventory, Sample, SampleTotals, Source, State, StateLimits};
+use kfd_trace::state::{History, Inventory, Sample, SampleTotals, Source, State, StateLimits};
 use kfd_trace::tracer::intake::Intake;
 use kfd_trace_common::counter::{COUNTERS, ProbeId};
 use kfd_trace_common::loss::LOSSES;
@@ -22,10 +22,18 @@ use kfd_trace_common::stat::IoctlStat;
 use std::fs;
 use std::path::Path;
 
-/// Processes that use KFD.
-pub(crate) const PROCESSES: usize = 500;
+/// How much there is of what grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Processes that use KFD.
+    pub(crate) processes: usize,
+    /// Live queues.
+    pub(crate) queues: usize,
+    pub(crate) gpus: usize,
+}
 
-const GPUS: usize = 8;
+/// A node with 8 GPUs.
+pub(crate) const NODE: Size = Size { processes: 500, queues: 10_000, gpus: 8 };
 
 /// Records that the daemon reads from the ring buffer at once (`events::ring`, `BATCH`).
 pub(crate) const BATCH: usize = 4096;
@@ -63,9 +71,10 @@ pub(crate) struct QueueAt {
 }
 
 /// The queue with this number: the processes in turn, each one's next queue on its next GPU.
-pub(crate) fn queue(number: usize) -> QueueAt {
-    let (process, nth) = (number % PROCESSES, number / PROCESSES);
-    QueueAt { process: process as u64 + 1, queue_id: small(nth), gpu_id: gpu_id((process + nth) % GPUS) }
+pub(crate) fn queue(size: Size, number: usize) -> QueueAt {
+    let (process, nth) = (number % size.processes, number / size.processes);
+    let gpu_id = gpu_id((process + nth) % size.gpus);
+    QueueAt { process: process as u64 + 1, queue_id: small(nth), gpu_id }
 }
 
 fn gpu_id(index: usize) -> u32 {
@@ -93,13 +102,13 @@ fn container_id(tgid: u32) -> String {
 }
 
 /// A root with a /proc of all processes, and the kubelet's log folders of their pods.
-pub(crate) fn host() -> Result<tempfile::TempDir> {
+pub(crate) fn host(size: Size) -> Result<tempfile::TempDir> {
     let host = tempfile::tempdir().context("cannot make a folder")?;
     let roots = Roots::under(host.path());
     let make =
         |path: &Path| fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()));
     make(&roots.procfs)?;
-    for tgid in (1..=PROCESSES as u64).map(tgid) {
+    for tgid in (1..=size.processes as u64).map(tgid) {
         write_process(&roots.procfs, tgid)?;
         make(&roots.logs.join(format!("pods/training_job-{}_{}", tgid / POD, pod_uid(tgid))))?;
         make(&roots.logs.join("containers").join(format!(
@@ -186,6 +195,18 @@ impl Daemon {
         }
     }
 
+    /// The same, with what the history keeps of it.
+    pub(crate) fn follow_with_history(&mut self, tape: &Tape, history: &mut History) {
+        let records: Vec<_> = tape.records().map(|bytes| decode(bytes, &self.layout)).collect();
+        for record in &records {
+            let Self { state, undecoded, roots, .. } = self;
+            let mut intake = Intake { state, undecoded, roots, queues_by_ioctl: false };
+            if let Some(taken) = intake.take_in(record) {
+                history.record(taken.event, &taken.change, &self.state, 0);
+            }
+        }
+    }
+
     /// A sample of all queues, except for reading their memory; returns how many there were.
     pub(crate) fn sample(&mut self, at_ns: u64) -> usize {
         let mut samples = Vec::new();
@@ -223,8 +244,8 @@ impl Daemon {
     }
 }
 
-pub(crate) fn topology() -> Topology {
-    let gpus = (0..GPUS).map(|index| Gpu {
+pub(crate) fn topology(size: Size) -> Topology {
+    let gpus = (0..size.gpus).map(|index| Gpu {
         index: small(index),
         node: small(index) + 2,
         gpu_id: gpu_id(index),
@@ -234,7 +255,7 @@ pub(crate) fn topology() -> Topology {
         gfx_target_version: Some(90402),
         vendor_id: Some(0x1002),
         device_id: Some(0x74a1),
-        pci: Some(format!("0000:{:02x}:00.0", 0x05 + 0x10 * index)),
+        pci: Some(format!("{:04x}:{:02x}:00.0", index / 8, 0x05 + 0x10 * (index % 8))),
         partition: None,
         render_minor: Some(128 + small(index)),
         unique_id: Some(0x18f6_8e60_2b8a_7900 + index as u64),
@@ -266,8 +287,8 @@ pub(crate) fn probes() -> Vec<ProbeStatus> {
 
 /// Contents of the BPF maps: every process has made the calls of [`CALLED`], waits in one, and every tenth
 /// has had an error.
-pub(crate) fn tables() -> Tables {
-    let processes = 1..=PROCESSES as u64;
+pub(crate) fn tables(size: Size) -> Tables {
+    let processes = 1..=size.processes as u64;
     let stat = |calls: u64| {
         let mut stat =
             IoctlStat { entered: calls, returned: calls, latency_ns: calls * 3_000, ..IoctlStat::ZERO };

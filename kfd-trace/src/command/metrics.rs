@@ -51,6 +51,9 @@ Activity is sampled: [activity.md](activity.md). With `--sample.interval=0` none
 A scrape reads its sources (`collector`) one by one. Of a source that cannot be read nothing is exported, and
 `kfd_trace_collector_success` is 0; the rest is exported, and of sysfs what could be read. While nothing is traced no source is read.
 
+The text format (0.0.4) is sent, or OpenMetrics 1.0 to clients that prefer it (`Accept`), as Prometheus does: the same series, in both cases
+compressed by gzip for clients that accept it (`Accept-Encoding`). Native histograms are not exported.
+
 ## GPUs
 `gpu_id` is KFD's own number. `kfd_gpu_info` has the names: `gpu` is the position among the GPUs in the order of topology
 nodes, as in `gpu 3 (0000:c1:00.0, gfx942)`; partitions of a chip have the same `pci` and each a `gpu_partition_id` (0 on a

@@ -1,6 +1,8 @@
 //! What the driver lists: KFD processes with their queues, from the kernel's own table or from sysfs.
 
 use super::event::{ProcessId, QueueFacts};
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::Deref;
 
 /// Where a KFD process is found: tgid, and which of its PID's contexts it is (7.2; `None` for the first one).
@@ -35,14 +37,45 @@ impl Listed {
     }
 }
 
-/// Listed processes in their order, found by PID and by number without a pass over all: a list is queried for
-/// each row of the state.
+/// Listed processes in their order, found by PID and by number in the same time however many there are: a list is
+/// queried for each row of the state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ListedProcesses {
     all: Vec<Listed>,
-    /// Ordered; the second number is the position in `all`.
-    by_tgid: Vec<(u32, usize)>,
-    by_id: Vec<(ProcessId, usize)>,
+    by_tgid: Positions<u32>,
+    by_id: Positions<ProcessId>,
+}
+
+/// Positions in a list by a key that several can have.
+#[derive(Clone, Debug, PartialEq)]
+struct Positions<K: Eq + Hash> {
+    /// By key; those of one key in the order of the list.
+    ordered: Vec<(K, usize)>,
+    /// Where those of a key begin.
+    begins: HashMap<K, usize>,
+}
+
+impl<K: Eq + Hash> Default for Positions<K> {
+    fn default() -> Self {
+        Positions { ordered: Vec::new(), begins: HashMap::new() }
+    }
+}
+
+impl<K: Copy + Hash + Ord> Positions<K> {
+    fn new(keys: impl Iterator<Item = (K, usize)>) -> Self {
+        let mut ordered: Vec<_> = keys.collect();
+        ordered.sort_unstable();
+        let mut begins = HashMap::with_capacity(ordered.len());
+        for (at, (key, _)) in ordered.iter().enumerate() {
+            begins.entry(*key).or_insert(at);
+        }
+        Positions { ordered, begins }
+    }
+
+    fn of(&self, key: K) -> impl Iterator<Item = usize> {
+        let begin = self.begins.get(&key).copied().unwrap_or(self.ordered.len());
+        self.ordered[begin..].iter().take_while(move |(other, _)| *other == key).map(|(_, at)| *at)
+    }
 }
 
 impl ListedProcesses {
@@ -55,31 +88,20 @@ impl ListedProcesses {
 
     /// The processes with this PID: several with further contexts (7.2), or after a reuse of the PID.
     pub fn with_tgid(&self, tgid: u32) -> impl Iterator<Item = &Listed> {
-        found(&self.all, &self.by_tgid, tgid)
+        self.by_tgid.of(tgid).filter_map(|at| self.all.get(at))
     }
 
     /// The process with this number.
     pub fn with_id(&self, id: ProcessId) -> impl Iterator<Item = &Listed> {
-        found(&self.all, &self.by_id, id)
+        self.by_id.of(id).filter_map(|at| self.all.get(at))
     }
-}
-
-fn found<'a, K: Copy + Ord + 'a>(
-    all: &'a [Listed],
-    index: &'a [(K, usize)],
-    key: K,
-) -> impl Iterator<Item = &'a Listed> {
-    let first = index.partition_point(|(other, _)| *other < key);
-    index[first..].iter().take_while(move |(other, _)| *other == key).filter_map(|(_, at)| all.get(*at))
 }
 
 impl From<Vec<Listed>> for ListedProcesses {
     fn from(all: Vec<Listed>) -> Self {
-        let mut by_tgid: Vec<_> = all.iter().enumerate().map(|(at, process)| (process.tgid, at)).collect();
+        let by_tgid = Positions::new(all.iter().enumerate().map(|(at, process)| (process.tgid, at)));
         let numbered = all.iter().enumerate().filter_map(|(at, process)| Some((process.id?, at)));
-        let mut by_id: Vec<_> = numbered.collect();
-        by_tgid.sort_unstable();
-        by_id.sort_unstable();
+        let by_id = Positions::new(numbered);
         ListedProcesses { all, by_tgid, by_id }
     }
 }

@@ -6,7 +6,7 @@ use crate::state::{Queue, Snapshot};
 use std::collections::BTreeMap;
 
 /// Properties of a live queue that determine its slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
     pub gpu_id: Option<u32>,
     pub queue_type: Option<QueueType>,
@@ -38,24 +38,41 @@ pub struct Budget {
 impl Budget {
     #[must_use]
     pub fn of_snapshot(snapshot: &Snapshot, topology: &Topology) -> Self {
-        Self::count(snapshot.queues().map(|(_, queue)| queue.into()), topology)
+        // A process has many queues and few claims.
+        let mut different: Vec<(Claim, u32)> = Vec::new();
+        let mut budget = Budget::default();
+        for process in snapshot.live() {
+            for claim in process.queues.values().map(Claim::from) {
+                match different.iter_mut().find(|(known, _)| *known == claim) {
+                    Some((_, count)) => *count += 1,
+                    None => different.push((claim, 1)),
+                }
+            }
+            different.drain(..).for_each(|(claim, count)| budget.add(claim, count, topology));
+        }
+        budget
     }
 
     #[must_use]
     pub fn count(claims: impl Iterator<Item = Claim>, topology: &Topology) -> Self {
         let mut budget = Budget::default();
-        for claim in claims.filter(|claim| !claim.queue_type.is_some_and(QueueType::is_drivers_own)) {
-            let gpu = claim.gpu_id.map(|id| topology.gpu(id));
-            let pool = gpu.flatten().and_then(|gpu| Pool::of(claim.queue_type, claim.sdma_engine_id, gpu));
-            match (claim.gpu_id, pool) {
-                (Some(gpu_id), Some(pool)) if pool.takes(claim.active) => {
-                    *budget.used.entry((gpu_id, pool)).or_default() += 1;
-                }
-                (Some(_), Some(_)) => {}
-                (gpu_id, _) => *budget.anywhere.entry(gpu_id).or_default() += 1,
-            }
-        }
+        claims.for_each(|claim| budget.add(claim, 1, topology));
         budget
+    }
+
+    fn add(&mut self, claim: Claim, count: u32, topology: &Topology) {
+        if claim.queue_type.is_some_and(QueueType::is_drivers_own) {
+            return;
+        }
+        let gpu = claim.gpu_id.map(|id| topology.gpu(id));
+        let pool = gpu.flatten().and_then(|gpu| Pool::of(claim.queue_type, claim.sdma_engine_id, gpu));
+        match (claim.gpu_id, pool) {
+            (Some(gpu_id), Some(pool)) if pool.takes(claim.active) => {
+                *self.used.entry((gpu_id, pool)).or_default() += count;
+            }
+            (Some(_), Some(_)) => {}
+            (gpu_id, _) => *self.anywhere.entry(gpu_id).or_default() += count,
+        }
     }
 
     /// Slots requested; `None` if the pool of a queue that may be on this GPU is not known.

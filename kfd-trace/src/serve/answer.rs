@@ -6,7 +6,7 @@ use super::shared::{Phase, SharedPage, Taken};
 use crate::events::tables::Tables;
 use crate::kernel::Loading;
 use crate::output::api::{self, ApiQuery, ApiView, EventsView, HeldView, Refusal, Resource, Tracing};
-use crate::output::metrics::{self, Scrape};
+use crate::output::metrics::{self, Build, Format, Scrape};
 use crate::output::page::{self, PageView};
 use crate::output::status::Losses;
 use crate::runtime::clock;
@@ -141,7 +141,7 @@ pub(super) fn written(document: serde_json::Result<String>) -> Result<String, Re
 }
 
 impl PageSource for SharedPage {
-    fn metrics(&self) -> Result<String, String> {
+    fn metrics(&self, format: Format) -> Result<String, String> {
         let begin = clock::mono_ns();
         let mut taken = self.take();
         let sysfs = self.sysfs(&taken.probes, begin).map(|(listed, collected)| {
@@ -149,7 +149,7 @@ impl PageSource for SharedPage {
             listed
         });
         let now_ns = clock::mono_ns();
-        let families = metrics::families(&Scrape {
+        let scrape = Scrape {
             snapshot: &taken.snapshot,
             queues_by_ioctl: taken.queues_by_ioctl,
             named: taken.named,
@@ -165,13 +165,14 @@ impl PageSource for SharedPage {
             detail: self.detail,
             now_ns,
             wall_minus_mono_ns: clock::wall_minus_mono_ns(),
+            build: Build::OWN,
             types: &taken.types,
             driver_loaded: Loading::can_be_traced(&self.roots.sysfs),
             driver_loads: taken.driver_loads,
             start_time_seconds: clock::seconds(u64::try_from(self.started_unix_ns).unwrap_or(0)),
             duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),
-        });
-        metrics::encode(&families).map_err(|error| error.to_string())
+        };
+        metrics::exposition(&scrape, format).map_err(|error| error.to_string())
     }
 
     fn page(&self) -> Result<String, String> {

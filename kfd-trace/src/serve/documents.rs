@@ -3,8 +3,11 @@
 //!
 //! In: what makes a document. Out: the body of a response. No response is older than its request.
 
+use super::negotiate::Encoding;
+use crate::output::metrics::Format;
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -41,9 +44,12 @@ pub(super) struct Documents {
 #[derive(Default)]
 struct Waiting {
     count: usize,
-    /// The last exposition, and when it was begun.
-    last: Option<(Instant, Made)>,
+    /// The last exposition of each kind, and when it was begun.
+    last: BTreeMap<Kind, (Instant, Made)>,
 }
+
+/// Clients that accept the same share an exposition.
+type Kind = (Format, Encoding);
 
 type Made = Result<Arc<Document>, String>;
 
@@ -55,7 +61,7 @@ impl Drop for Waits<'_> {
         let mut waiting = self.0.waiting();
         waiting.count -= 1;
         if waiting.count == 0 {
-            waiting.last = None;
+            waiting.last.clear();
         }
     }
 }
@@ -71,18 +77,19 @@ impl Documents {
     /// The line of `make`, or that it panicked.
     pub(super) async fn exposition(
         self: &Arc<Self>,
+        kind: Kind,
         make: impl FnOnce() -> Result<String, String> + Send + 'static,
     ) -> Result<Body, String> {
         let asked = Instant::now();
         self.waiting().count += 1;
         let waits = Waits(self);
         let next = Arc::clone(&self.exposition).lock_owned().await;
-        let shared = self.waiting().last.clone().filter(|(begun, _)| *begun >= asked);
+        let shared = self.waiting().last.get(&kind).cloned().filter(|(begun, _)| *begun >= asked);
         let made = match shared {
             Some((_, made)) => made,
             // A task of its own: a client that disconnects ends this future, and not what was begun.
             None => {
-                let made = tokio::spawn(Arc::clone(self).make(next, make)).await;
+                let made = tokio::spawn(Arc::clone(self).make(next, kind, make)).await;
                 made.unwrap_or_else(|error| Err(error.to_string()))
             }
         };
@@ -93,6 +100,7 @@ impl Documents {
     async fn make(
         self: Arc<Self>,
         mut next: OwnedMutexGuard<Option<Instant>>,
+        kind: Kind,
         make: impl FnOnce() -> Result<String, String> + Send + 'static,
     ) -> Made {
         if let Some(next) = *next {
@@ -102,13 +110,15 @@ impl Documents {
             return Err("nobody waits for it any more".to_owned());
         }
         let begun = Instant::now();
-        let text = spawn_blocking(make).await.unwrap_or_else(|error| Err(error.to_string()));
-        let made = text.map(|text| self.unsent.add(&text));
+        let (_, encoding) = kind;
+        let make = move || encoding.encode(make()?).map_err(|error| error.to_string());
+        let bytes = spawn_blocking(make).await.unwrap_or_else(|error| Err(error.to_string()));
+        let made = bytes.map(|bytes| self.unsent.add(&bytes));
         let pause = (begun.elapsed() * PAUSES).min(LONGEST_PAUSE);
         *next = Some(Instant::now() + pause);
         let mut waiting = self.waiting();
         if waiting.count > 0 {
-            waiting.last = Some((begun, made.clone()));
+            waiting.last.insert(kind, (begun, made.clone()));
         }
         made
     }
@@ -119,16 +129,19 @@ impl Documents {
     /// What `make` returns; in the outer result that it panicked.
     pub(super) async fn other<E: Send + 'static>(
         &self,
+        encoding: Encoding,
         make: impl FnOnce() -> Result<String, E> + Send + 'static,
     ) -> Result<Result<Body, E>, String> {
         let one = Arc::clone(&self.other).lock_owned().await;
         let make = move || {
-            let made = make();
+            let made = make().map(|text| encoding.encode(text));
             drop(one);
             made
         };
-        let made = spawn_blocking(make).await.map_err(|error| error.to_string())?;
-        Ok(made.map(|text| self.unsent.add(&text).body()))
+        match spawn_blocking(make).await.map_err(|error| error.to_string())? {
+            Ok(bytes) => Ok(Ok(self.unsent.add(&bytes.map_err(|error| error.to_string())?).body())),
+            Err(error) => Ok(Err(error)),
+        }
     }
 }
 
@@ -137,8 +150,8 @@ impl Documents {
 struct Unsent(Mutex<Vec<Weak<Document>>>);
 
 impl Unsent {
-    fn add(&self, text: &str) -> Arc<Document> {
-        let document = Arc::new(Document::new(text.as_bytes()));
+    fn add(&self, bytes: &[u8]) -> Arc<Document> {
+        let document = Arc::new(Document::new(bytes));
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut others: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
         others.sort_by_key(|other| other.left().read);
@@ -153,7 +166,7 @@ impl Unsent {
     }
 }
 
-/// A text on its way to one or more clients.
+/// A body on its way to one or more clients.
 struct Document {
     length: usize,
     left: Mutex<Left>,
@@ -167,10 +180,10 @@ struct Left {
 }
 
 impl Document {
-    fn new(text: &[u8]) -> Self {
+    fn new(bytes: &[u8]) -> Self {
         // Each with memory of its own: a part of one whole would keep that whole.
-        let chunks = Some(text.chunks(CHUNK).map(Bytes::copy_from_slice).collect());
-        Document { length: text.len(), left: Mutex::new(Left { chunks, read: Instant::now() }) }
+        let chunks = Some(bytes.chunks(CHUNK).map(Bytes::copy_from_slice).collect());
+        Document { length: bytes.len(), left: Mutex::new(Left { chunks, read: Instant::now() }) }
     }
 
     fn left(&self) -> MutexGuard<'_, Left> {

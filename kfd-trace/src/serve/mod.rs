@@ -3,6 +3,7 @@
 
 mod answer;
 mod documents;
+mod negotiate;
 pub mod router;
 pub mod shared;
 pub mod web;

@@ -3,30 +3,29 @@
 //! The contents of the pages come from [`PageSource`]; [`super::web`] serves them.
 
 use super::documents::Documents;
+use super::negotiate::{self, Encoding};
 use crate::output::api::{Refusal, Resource};
+use crate::output::metrics::Format;
 use crate::output::page;
 use crate::text::escape;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use std::sync::Arc;
-
-/// `Content-Type` of the text format.
-const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// `Content-Type` of the API.
 const JSON_TYPE: &str = "application/json";
 
 /// The contents of the pages. Called on a thread that may block.
 pub trait PageSource: Send + Sync + 'static {
-    /// The exposition, in the text format.
+    /// The exposition.
     ///
     /// # Errors
     /// One line for the scraper, which gets it with status 500.
-    fn metrics(&self) -> Result<String, String>;
+    fn metrics(&self, format: Format) -> Result<String, String>;
 
     /// The page for people, as HTML; also while nothing is traced.
     ///
@@ -60,11 +59,23 @@ pub fn router(site: Arc<dyn PageSource>) -> Router {
         .route("/", get(landing))
         .merge(statics())
         .route("/metrics", get(metrics))
-        .route("/api/v1/queues", get(async |site, uri| api(site, uri, Resource::Queues).await))
-        .route("/api/v1/processes", get(async |site, uri| api(site, uri, Resource::Processes).await))
-        .route("/api/v1/gpus", get(async |site, uri| api(site, uri, Resource::Gpus).await))
-        .route("/api/v1/status", get(async |site, uri| api(site, uri, Resource::Status).await))
-        .route("/api/v1/events", get(async |site, uri| api(site, uri, Resource::Events).await))
+        .route(
+            "/api/v1/queues",
+            get(async |site, uri, accept| api(site, uri, accept, Resource::Queues).await),
+        )
+        .route(
+            "/api/v1/processes",
+            get(async |site, uri, accept| api(site, uri, accept, Resource::Processes).await),
+        )
+        .route("/api/v1/gpus", get(async |site, uri, accept| api(site, uri, accept, Resource::Gpus).await))
+        .route(
+            "/api/v1/status",
+            get(async |site, uri, accept| api(site, uri, accept, Resource::Status).await),
+        )
+        .route(
+            "/api/v1/events",
+            get(async |site, uri, accept| api(site, uri, accept, Resource::Events).await),
+        )
         .merge(up())
         .with_state(pages)
 }
@@ -82,29 +93,50 @@ fn failed(line: &str) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{line}\n")).into_response()
 }
 
-async fn metrics(State(Pages { site, documents }): State<Pages>) -> Result<Response, Response> {
-    let text = documents.exposition(move || site.metrics()).await.map_err(|line| failed(&line))?;
-    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
+async fn metrics(State(pages): State<Pages>, accept: HeaderMap) -> Result<Response, Response> {
+    let Pages { site, documents } = pages;
+    let (format, encoding) = (negotiate::format(&accept), Encoding::accepted(&accept));
+    let made = documents.exposition((format, encoding), move || site.metrics(format)).await;
+    let body = made.map_err(|line| failed(&line))?;
+    let headers = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept, accept-encoding")];
+    Ok(encoded(encoding, (headers, body)))
 }
 
-async fn api(State(pages): State<Pages>, uri: Uri, resource: Resource) -> Result<Response, Response> {
+const VARIES: (HeaderName, &str) = (header::VARY, "accept-encoding");
+
+/// A response with a body in this encoding.
+fn encoded(encoding: Encoding, response: impl IntoResponse) -> Response {
+    let mut response = response.into_response();
+    if encoding == Encoding::Gzip {
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
+}
+
+async fn api(
+    State(pages): State<Pages>,
+    uri: Uri,
+    accept: HeaderMap,
+    resource: Resource,
+) -> Result<Response, Response> {
     let Pages { site, documents } = pages;
+    let encoding = Encoding::accepted(&accept);
     let answer = match pairs(&uri) {
         Ok(pairs) => {
             let document =
-                documents.other(move || site.api(resource, &pairs).map(|document| document + "\n"));
+                documents.other(encoding, move || site.api(resource, &pairs).map(|document| document + "\n"));
             document.await.map_err(|line| failed(&line))?
         }
         Err(line) => Err(Refusal::Bad(line)),
     };
     let error = |line: &str| Body::from(error(line) + "\n");
+    let headers = [(header::CONTENT_TYPE, JSON_TYPE), (header::CACHE_CONTROL, "no-store"), VARIES];
     let (status, body) = match answer {
-        Ok(body) => (StatusCode::OK, body),
+        Ok(body) => return Ok(encoded(encoding, (headers, body))),
         Err(Refusal::Bad(line)) => (StatusCode::BAD_REQUEST, error(&line)),
         Err(Refusal::NotTraced(line)) => (StatusCode::SERVICE_UNAVAILABLE, error(&line)),
         Err(Refusal::Failed(line)) => (StatusCode::INTERNAL_SERVER_ERROR, error(&line)),
     };
-    let headers = [(header::CONTENT_TYPE, JSON_TYPE), (header::CACHE_CONTROL, "no-store")];
     Ok((status, headers, body).into_response())
 }
 
@@ -125,16 +157,18 @@ async fn ready(State(Pages { site, .. }): State<Pages>) -> Result<&'static str, 
     Ok("ready\n")
 }
 
-async fn landing(State(Pages { site, documents }): State<Pages>) -> Result<Response, Response> {
-    let html =
-        documents.other(move || site.page()).await.and_then(|made| made).map_err(|line| failed(&line))?;
+async fn landing(State(pages): State<Pages>, accept: HeaderMap) -> Result<Response, Response> {
+    let (Pages { site, documents }, encoding) = (pages, Encoding::accepted(&accept));
+    let made = documents.other(encoding, move || site.page()).await.and_then(|made| made);
+    let body = made.map_err(|line| failed(&line))?;
     let headers = [
         (header::CONTENT_SECURITY_POLICY, page::POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),
+        VARIES,
     ];
-    Ok((headers, Html(html)).into_response())
+    Ok(encoded(encoding, (headers, Html(body))))
 }
 
 /// The page's static files.

@@ -52,7 +52,7 @@ impl State {
             return key;
         }
         let same = |row: &Process| row.same_start(found.start_boottime_ns);
-        if let Some(key) = self.by_tgid.get(&found.place()).copied()
+        if let Some(key) = self.places.get(found.place())
             && self.rows.get(&key).is_some_and(same)
             && (found.id.is_none() || matches!(key, ProcessKey::Adopted(_)))
         {
@@ -105,7 +105,7 @@ impl State {
     /// A live row of this tgid with another start belongs to a process whose end was not seen; but if both are
     /// numbered, the driver may not have freed the first one yet, and lists both.
     fn end_impostor(&mut self, found: &Listed, at_ns: u64, change: &mut Change) {
-        if let Some(key) = self.by_tgid.get(&found.place()).copied()
+        if let Some(key) = self.places.get(found.place())
             && (found.id.is_none() || matches!(key, ProcessKey::Adopted(_)))
             && self.rows.get(&key).is_some_and(|row| !row.same_start(found.start_boottime_ns))
         {
@@ -120,6 +120,7 @@ impl State {
         self.unindex(key);
         if let Some(mut row) = self.rows.remove(&key) {
             row.key = new;
+            row.labels.forget();
             self.rows.insert(new, row);
             self.index(new);
         }
@@ -136,7 +137,7 @@ impl State {
             _ => None,
         };
         let place = (tgid, seen.and_then(|seen| seen.context_id));
-        let Some(key) = self.by_tgid.get(&place).copied() else { return false };
+        let Some(key) = self.places.get(place) else { return false };
         let Some(row) = self.rows.get(&key) else { return false };
         let (found, same_start) =
             (row.id().is_none(), row.same_start(seen.and_then(|seen| seen.start_boottime_ns)));
@@ -191,6 +192,7 @@ fn absorb(row: &mut Process, found: &Listed) {
     row.ns_tgid = row.ns_tgid.or(found.ns_tgid);
     row.uid = row.uid.or(found.uid);
     row.comm = row.comm.take().or_else(|| found.comm.clone());
+    row.labels.forget();
 }
 
 #[cfg(test)]

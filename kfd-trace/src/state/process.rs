@@ -1,6 +1,7 @@
 //! One KFD process and its queues.
 
 use super::activity::Works;
+use super::labels::KeptLabels;
 use super::queue::{Evictions, MqdWrites, Queue};
 use super::source::Sources;
 use crate::attribute::{Belongs, PodNames, belongs};
@@ -54,6 +55,8 @@ pub struct Process {
     /// Which of its PID's contexts it is (7.2); `None` for the first one.
     pub context_id: Option<u32>,
     pub details: ProcessDetails,
+    /// Follows from the fields above and `key`: whoever changes one of these forgets it.
+    pub labels: KeptLabels,
     pub sources: Sources,
     /// It existed before the tracer.
     pub standing: bool,
@@ -101,6 +104,7 @@ impl Process {
             cgroup_leaf: None,
             context_id: None,
             details: ProcessDetails::default(),
+            labels: KeptLabels::default(),
             sources,
             standing: false,
             seen_lost: false,
@@ -130,6 +134,7 @@ impl Process {
             comm: self.comm.clone(),
             cgroup_leaf: self.cgroup_leaf.clone(),
             details: self.details.clone(),
+            labels: self.labels.clone(),
             evictions: self.evictions.clone(),
             vm_faults: self.vm_faults.clone(),
             works: self.works.clone(),
@@ -180,6 +185,7 @@ impl Process {
             self.details.belongs = belongs([leaf.as_str()]);
         }
         self.cgroup_leaf = Some(leaf);
+        self.labels.forget();
     }
 
     /// Its cgroup path; its last component only if procfs did not report the path.
@@ -201,6 +207,7 @@ impl Process {
         self.uid = seen.uid.or(self.uid);
         self.comm = seen.comm.clone().or_else(|| self.comm.take());
         self.take_leaf(seen.cgroup_leaf.clone());
+        self.labels.forget();
         self.context_id = seen.context_id;
         self.seen_lost = false;
         self.standing = seen.standing;

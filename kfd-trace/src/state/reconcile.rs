@@ -75,7 +75,7 @@ impl State {
             let rows = rows.get(&place).map_or(&[][..], Vec::as_slice);
             let own: Vec<&Process> = rows.iter().copied().filter(|row| list.can_be(row, process)).collect();
             let known = |id: &u32| own.iter().any(|row| knows(row, *id, ended_ns));
-            let key = self.by_tgid.get(&place).copied().filter(|key| own.iter().any(|row| row.key == *key));
+            let key = self.places.get(place).filter(|key| own.iter().any(|row| row.key == *key));
             for queue_id in process.queues.iter().filter_map(|queue| queue.queue_id).filter(|id| !known(id)) {
                 note(key, place, queue_id, Difference::Missing);
             }
@@ -99,10 +99,9 @@ impl State {
     /// Another process was created at its place after the last record of the row: an exec opened the driver
     /// again.
     fn replaced(&self, row: &Process) -> bool {
-        let last = row.place().and_then(|place| self.by_tgid.get(&place)).and_then(|key| self.rows.get(key));
-        last.is_some_and(|last| {
-            last.key != row.key && last.closes == 0 && last.created_ns > Some(row.last_event_ns)
-        })
+        let last = row.place().and_then(|place| self.places.get(place)).filter(|last| *last != row.key);
+        let last = last.and_then(|key| self.rows.get(&key));
+        last.is_some_and(|last| last.closes == 0 && last.created_ns > Some(row.last_event_ns))
     }
 
     /// What a list shows for the queue of a finding: at its row's process, or for a missing queue at its

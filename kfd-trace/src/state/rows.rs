@@ -3,12 +3,12 @@
 use super::change::Change;
 use super::gpu::GpuStates;
 use super::limits::StateLimits;
+use super::places::Places;
 use super::process::{Process, ProcessDetails, ProcessKey};
 use super::queue::{Cause, QueueEnd};
 use super::snapshot::Snapshot;
 use super::totals::{Anomaly, Totals};
 use crate::model::event::ProcessId;
-use crate::model::inventory::Place;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Processes, their queues, and totals.
@@ -16,8 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct State {
     pub(super) limits: StateLimits,
     pub(super) rows: BTreeMap<ProcessKey, Process>,
-    /// The row last seen under a tgid and context, while it lives.
-    pub(super) by_tgid: BTreeMap<Place, ProcessKey>,
+    pub(super) places: Places,
     /// Ended rows, earliest end first.
     pub(super) ended: VecDeque<ProcessKey>,
     /// Numbers of the rows dropped since the last [`State::expire`].
@@ -33,7 +32,7 @@ impl State {
         Self {
             limits,
             rows: BTreeMap::new(),
-            by_tgid: BTreeMap::new(),
+            places: Places::default(),
             ended: VecDeque::new(),
             forgotten: Vec::new(),
             gpus: GpuStates::new(),
@@ -46,6 +45,7 @@ impl State {
     pub fn enrich(&mut self, key: ProcessKey, details: ProcessDetails) {
         if let Some(row) = self.rows.get_mut(&key) {
             row.details = details;
+            row.labels.forget();
         }
     }
 
@@ -95,22 +95,21 @@ impl State {
     }
 
     pub(super) fn key_of_tgid(&self, tgid: u32) -> Option<ProcessKey> {
-        self.by_tgid.range((tgid, None)..=(tgid, Some(u32::MAX))).next().map(|(_, key)| *key)
+        self.places.first(tgid)
     }
 
     /// Makes a live row findable under its tgid and context.
     pub(super) fn index(&mut self, key: ProcessKey) {
         let place = self.rows.get(&key).filter(|row| row.alive()).and_then(Process::place);
         if let Some(place) = place {
-            self.by_tgid.insert(place, key);
+            self.places.insert(place, key);
         }
     }
 
     /// Undoes [`State::index`], unless another row has taken the place.
     pub(super) fn unindex(&mut self, key: ProcessKey) {
-        let place = self.rows.get(&key).and_then(Process::place);
-        if let Some(place) = place.filter(|place| self.by_tgid.get(place) == Some(&key)) {
-            self.by_tgid.remove(&place);
+        if let Some(place) = self.rows.get(&key).and_then(Process::place) {
+            self.places.remove(place, key);
         }
     }
 

@@ -3,4 +3,5 @@
 pub mod clock;
 pub mod errno;
 pub mod escape;
+pub mod exposition;
 pub mod table;

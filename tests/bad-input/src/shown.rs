@@ -12,7 +12,7 @@ use kfd_trace::output::api::{self, ApiView, EventsView, HeldView, Tracing};
 use kfd_trace::output::event::context::Context;
 use kfd_trace::output::event::json;
 use kfd_trace::output::event::stream::Stream;
-use kfd_trace::output::metrics::{self, Detail, Scrape};
+use kfd_trace::output::metrics::{self, Build, Detail, Format, Scrape};
 use kfd_trace::output::page::{self, PageView};
 use kfd_trace::output::ps::{self, Columns};
 use kfd_trace::output::summary::{Summary, SummaryInput};
@@ -169,7 +169,7 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
         verdict: Verdict::Attached,
     };
     let probes: Vec<_> = ProbeId::ALL.iter().map(attached).collect();
-    let families = metrics::families(&Scrape {
+    let scrape = Scrape {
         snapshot,
         queues_by_ioctl: false,
         sysfs: None,
@@ -181,6 +181,7 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
         topology,
         undecoded,
         named: Named::default(),
+        build: Build::OWN,
         types: &TypesReport::default(),
         capacities: &[],
         driver_loaded: true,
@@ -190,8 +191,13 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
         wall_minus_mono_ns: 0,
         start_time_seconds: 0.0,
         duration_seconds: 0.0,
-    });
-    let text = metrics::encode(&families).expect("families that are well formed");
+    };
+    let text = metrics::exposition(&scrape, Format::Text).expect("families that are well formed");
+    let other = metrics::exposition(&scrape, Format::OpenMetrics).expect("families that are well formed");
+    let series = |text: &str| {
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(series(&text) == series(&other) && other.ends_with("\n# EOF\n"));
     printable(&text);
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let value = line.rsplit_once(' ').map(|(_, value)| value.parse::<f64>());

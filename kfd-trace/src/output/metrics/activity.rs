@@ -1,62 +1,65 @@
 //! Queue activity: sampled counts by process and GPU, and metrics of the sampling itself.
 
-use super::driver::gpu_label;
-use super::driver::identity;
 use super::family::{Family, number};
+use super::processes::Groups;
 use super::scrape::Scrape;
+use super::series::{Rank, Ranked, Series, TextFamily};
 use super::table as t;
 use crate::model::pointers::{Counts, Unit, Unmeasured};
 use crate::output::activity::unit;
 use crate::state::{Process, Queue, Work};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Families of processes. Empty if sampling is off or queues are not seen: 0 would mean that nothing
 /// happened.
-pub(super) fn of_processes(scrape: &Scrape<'_>, shown: &[&Process]) -> Vec<Family> {
+pub(super) fn of_processes(
+    scrape: &Scrape<'_>,
+    groups: &Groups<'_>,
+    gpus: &Ranked<Option<u32>>,
+) -> Vec<TextFamily> {
     if scrape.samples.interval_ns == 0 || !scrape.sees_queues() {
         return Vec::new();
     }
-    let mut packets =
-        Three::new(&t::PROCESS_PACKETS_SUBMITTED, &t::PROCESS_PACKETS_RETIRED, &t::PROCESS_PACKETS_BACKLOG);
+    let new = |metric| Series::new(metric, gpus);
+    let mut packets = Three(
+        [&t::PROCESS_PACKETS_SUBMITTED, &t::PROCESS_PACKETS_RETIRED, &t::PROCESS_PACKETS_BACKLOG].map(new),
+    );
     let mut bytes =
-        Three::new(&t::PROCESS_SDMA_SUBMITTED, &t::PROCESS_SDMA_RETIRED, &t::PROCESS_SDMA_BACKLOG);
-    let mut incomplete = Family::new(&t::PROCESS_INCOMPLETE);
-    let (mut stalled, mut idle) = (Family::new(&t::PROCESS_STALLED), Family::new(&t::PROCESS_IDLE));
-    let mut unmeasured = Family::new(&t::PROCESS_NOT_MEASURED);
-    for process in shown {
-        let [pid, id, comm] = identity(process);
-        for (gpu_id, on_gpu) in by_gpu(process) {
-            let gpu = gpu_label(gpu_id);
-            let labels = [&*pid, &id, &comm, &gpu];
-            let ActivityOnGpu { work, live } = on_gpu;
-            packets.add(&labels, work.packets, live.as_ref().and_then(|live| live.packets));
-            bytes.add(&labels, work.ring_bytes, live.as_ref().and_then(|live| live.ring_bytes));
-            incomplete.add(&labels, work.incomplete);
+        Three([&t::PROCESS_SDMA_SUBMITTED, &t::PROCESS_SDMA_RETIRED, &t::PROCESS_SDMA_BACKLOG].map(new));
+    let mut incomplete = new(&t::PROCESS_INCOMPLETE);
+    let (mut stalled, mut idle) = (new(&t::PROCESS_STALLED), new(&t::PROCESS_IDLE));
+    let mut unmeasured = new(&t::PROCESS_NOT_MEASURED);
+    for group in groups {
+        for (gpu_id, ActivityOnGpu { work, live }) in
+            group.items.iter().flat_map(|shown| by_gpu(shown.process))
+        {
+            let gpu = gpus.rank(&gpu_id);
+            packets.add(gpu, work.packets, live.as_ref().and_then(|live| live.packets));
+            bytes.add(gpu, work.ring_bytes, live.as_ref().and_then(|live| live.ring_bytes));
+            incomplete.add(gpu, work.incomplete);
             let Some(live) = live else { continue };
-            stalled.add(&labels, live.stalled);
-            unmeasured.add(&labels, live.unmeasured);
+            stalled.add(gpu, live.stalled);
+            unmeasured.add(gpu, live.unmeasured);
             if let Some(idle_ns) = live.idle_ns.filter(|_| live.unmeasured == 0) {
-                idle.add_ns(&labels, idle_ns);
+                idle.add_ns(gpu, idle_ns);
             }
         }
+        let others = [&mut incomplete, &mut stalled, &mut idle, &mut unmeasured];
+        for series in packets.0.iter_mut().chain(&mut bytes.0).chain(others) {
+            series.end(group.labels.identity());
+        }
     }
-    let mut all = vec![incomplete, stalled, idle, unmeasured];
-    all.extend(packets.families());
-    all.extend(bytes.families());
-    all
+    let others = [incomplete, stalled, idle, unmeasured];
+    packets.0.into_iter().chain(bytes.0).chain(others).map(Series::family).collect()
 }
 
-/// Families for submitted, retired, backlog.
-struct Three([Family; 3]);
+/// Submitted, retired, backlog.
+struct Three<'a>([Series<'a>; 3]);
 
-impl Three {
-    fn new(submitted: &'static t::Metric, retired: &'static t::Metric, backlog: &'static t::Metric) -> Self {
-        Three([submitted, retired, backlog].map(Family::new))
-    }
-
+impl Three<'_> {
     /// Adds the counts of a process on a GPU. `backlog`: that of its live queues that are, or may be,
     /// measured; `None` without such queues: then 0 may mean that nothing was measured.
-    fn add(&mut self, labels: &[&str], counts: Counts, backlog: Option<u64>) {
+    fn add(&mut self, labels: Rank, counts: Counts, backlog: Option<u64>) {
         if backlog.is_some() || counts != Counts::default() {
             self.count(labels, counts);
         }
@@ -65,19 +68,15 @@ impl Three {
         }
     }
 
-    fn count(&mut self, labels: &[&str], counts: Counts) {
+    fn count(&mut self, labels: Rank, counts: Counts) {
         let Three([submitted, retired, _]) = self;
         submitted.add(labels, counts.submitted);
         retired.add(labels, counts.retired);
     }
 
-    fn backlog(&mut self, labels: &[&str], waits: u64) {
+    fn backlog(&mut self, labels: Rank, waits: u64) {
         let Three([_, _, backlog]) = self;
         backlog.add(labels, waits);
-    }
-
-    fn families(self) -> [Family; 3] {
-        self.0
     }
 }
 
@@ -99,12 +98,20 @@ struct LiveQueues {
     idle_ns: Option<u64>,
 }
 
-fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, ActivityOnGpu> {
-    let done =
-        process.works.iter().map(|(gpu_id, work)| (*gpu_id, ActivityOnGpu { work: *work, live: None }));
-    let mut all: BTreeMap<Option<u32>, ActivityOnGpu> = done.collect();
+/// By GPU, of which a process uses few.
+fn by_gpu(process: &Process) -> Vec<(Option<u32>, ActivityOnGpu)> {
+    let mut all: Vec<(Option<u32>, ActivityOnGpu)> = process
+        .works
+        .iter()
+        .map(|(gpu_id, work)| (*gpu_id, ActivityOnGpu { work: *work, live: None }))
+        .collect();
     for queue in process.queues.values() {
-        let ActivityOnGpu { work, live } = all.entry(queue.facts.gpu_id).or_default();
+        let gpu_id = queue.facts.gpu_id;
+        let at = all.iter().position(|(other, _)| *other == gpu_id).unwrap_or_else(|| {
+            all.push((gpu_id, ActivityOnGpu::default()));
+            all.len() - 1
+        });
+        let ActivityOnGpu { work, live } = &mut all[at].1;
         let live = live.get_or_insert_default();
         let measured = queue.activity.now();
         if let Some(unit) = unit(&queue.facts).filter(|_| queue.activity.problem().is_none()) {
@@ -126,29 +133,28 @@ fn by_gpu(process: &Process) -> BTreeMap<Option<u32>, ActivityOnGpu> {
 }
 
 /// Families of single queues.
-pub(super) struct OfQueues {
-    packets: Three,
-    bytes: Three,
-    stalled: Family,
-    idle: Family,
+pub(super) struct OfQueues<'a> {
+    packets: Three<'a>,
+    bytes: Three<'a>,
+    stalled: Series<'a>,
+    idle: Series<'a>,
 }
 
-impl OfQueues {
-    pub(super) fn new() -> Self {
+impl<'a> OfQueues<'a> {
+    pub(super) fn new<K>(labels: &'a Ranked<K>) -> Self {
+        let new = |metric| Series::new(metric, labels);
         OfQueues {
-            packets: Three::new(
-                &t::QUEUE_PACKETS_SUBMITTED,
-                &t::QUEUE_PACKETS_RETIRED,
-                &t::QUEUE_PACKETS_BACKLOG,
+            packets: Three(
+                [&t::QUEUE_PACKETS_SUBMITTED, &t::QUEUE_PACKETS_RETIRED, &t::QUEUE_PACKETS_BACKLOG].map(new),
             ),
-            bytes: Three::new(&t::QUEUE_SDMA_SUBMITTED, &t::QUEUE_SDMA_RETIRED, &t::QUEUE_SDMA_BACKLOG),
-            stalled: Family::new(&t::QUEUE_STALLED),
-            idle: Family::new(&t::QUEUE_IDLE),
+            bytes: Three([&t::QUEUE_SDMA_SUBMITTED, &t::QUEUE_SDMA_RETIRED, &t::QUEUE_SDMA_BACKLOG].map(new)),
+            stalled: new(&t::QUEUE_STALLED),
+            idle: new(&t::QUEUE_IDLE),
         }
     }
 
     /// If nothing is measured now, counters are still exported, gauges are not.
-    pub(super) fn queue(&mut self, labels: &[&str], queue: &Queue) {
+    pub(super) fn queue(&mut self, labels: Rank, queue: &Queue) {
         let (Some(unit), Some(last)) = (unit(&queue.facts), queue.activity.last()) else { return };
         let three = match unit {
             Unit::Packets => &mut self.packets,
@@ -162,12 +168,14 @@ impl OfQueues {
         }
     }
 
-    pub(super) fn families(self) -> Vec<Family> {
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Series<'a>> {
         let OfQueues { packets, bytes, stalled, idle } = self;
-        let mut all = vec![stalled, idle];
-        all.extend(packets.families());
-        all.extend(bytes.families());
-        all
+        packets.0.iter_mut().chain(&mut bytes.0).chain([stalled, idle])
+    }
+
+    pub(super) fn families(self) -> impl Iterator<Item = TextFamily> {
+        let OfQueues { packets, bytes, stalled, idle } = self;
+        packets.0.into_iter().chain(bytes.0).chain([stalled, idle]).map(Series::family)
     }
 }
 

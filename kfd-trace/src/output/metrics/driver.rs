@@ -65,17 +65,30 @@ pub(super) fn labels(label: &QueueLabel) -> (String, &'static str) {
     (gpu_label(label.gpu_id), label.type_name())
 }
 
-/// Queue counts by label. There are many queues and few labels, so only labels are formatted as text.
-pub(super) fn by_label<'a>(queues: impl Iterator<Item = &'a Queue>) -> BTreeMap<QueueLabel, u64> {
-    let mut all = BTreeMap::new();
-    queues.for_each(|queue| *all.entry(queue.label()).or_default() += 1);
+/// Labels of a process that has queues on each GPU of a node.
+const FEW: usize = 8;
+
+/// Queue counts of a process by label, of which it has few.
+pub(super) fn own_queues(process: &Process) -> Vec<(QueueLabel, u64)> {
+    let mut all: Vec<(QueueLabel, u64)> = Vec::with_capacity(process.queues.len().min(FEW));
+    for label in process.queues.values().map(Queue::label) {
+        match all.iter_mut().find(|(known, _)| *known == label) {
+            Some((_, count)) => *count += 1,
+            None => all.push((label, 1)),
+        }
+    }
     all
 }
 
 fn queues(scrape: &Scrape<'_>, snapshot: &crate::state::Snapshot) -> Family {
     let mut family = Family::new(&t::QUEUES);
     known(scrape).for_each(|(gpu, kind)| family.add(&[&gpu, kind], 0));
-    for (label, count) in by_label(snapshot.queues().map(|(_, queue)| queue)) {
+    // There are many queues and few labels, so only labels are formatted as text.
+    let mut all: BTreeMap<QueueLabel, u64> = BTreeMap::new();
+    for (label, count) in snapshot.live().flat_map(own_queues) {
+        *all.entry(label).or_default() += count;
+    }
+    for (label, count) in all {
         let (gpu, kind) = labels(&label);
         family.add(&[&gpu, kind], count);
     }
@@ -114,13 +127,4 @@ fn revived(scrape: &Scrape<'_>) -> Family {
         family.add(&[&gpu, kind], *count);
     }
     family
-}
-
-/// pid, kfd_process, comm.
-pub(super) fn identity(process: &Process) -> [String; 3] {
-    [
-        process.tgid.map_or_else(|| "unknown".to_owned(), |tgid| tgid.to_string()),
-        process.id().map_or_else(String::new, |id| id.0.to_string()),
-        process.comm.clone().unwrap_or_default(),
-    ]
 }

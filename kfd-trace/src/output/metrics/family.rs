@@ -1,9 +1,10 @@
-//! Builds a family: values by labels, so that each series occurs once.
+//! A small family: values by labels, so that each series occurs once; for the library's encoder, or as text.
 
+use super::series::TextFamily;
 use super::table::{Metric, MetricKind};
 use crate::state::IoctlSum;
-use crate::text::escape;
-use kfd_trace_common::stat::upper_edge_ns;
+use crate::text::{escape, exposition};
+use kfd_trace_common::stat::{BUCKETS, upper_edge_ns};
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, MetricFamily, MetricType};
 
 /// Step between exported buckets of the kernel's histogram: every second edge, since each is a series.
@@ -17,19 +18,41 @@ pub(super) struct Family {
 }
 
 enum Value {
+    Sample(Sample),
+    Histogram(Box<IoctlSum>),
+}
+
+/// A value of a series that is no histogram.
+#[derive(Clone, Copy)]
+pub(super) enum Sample {
     /// Adds to the series, which starts at 0.
     More(f64),
     Number(f64),
-    Histogram(Box<IoctlSum>),
+}
+
+impl Sample {
+    /// Merges the next value of the same series.
+    pub(super) fn merge(&mut self, next: Sample) {
+        *self = match (*self, next) {
+            (Sample::More(sum), Sample::More(more)) => Sample::More(sum + more),
+            (Sample::Number(sum), Sample::More(more)) => Sample::Number(sum + more),
+            (_, next) => next,
+        }
+    }
+
+    pub(super) fn number(self) -> f64 {
+        match self {
+            Sample::More(value) | Sample::Number(value) => value,
+        }
+    }
 }
 
 impl Value {
     /// Merges the next value of the same series.
-    fn then(&mut self, next: Value) {
-        *self = match (&*self, next) {
-            (Value::More(sum), Value::More(more)) => Value::More(sum + more),
-            (Value::Number(sum), Value::More(more)) => Value::Number(sum + more),
-            (_, next) => next,
+    fn merge(&mut self, next: Value) {
+        match (self, next) {
+            (Value::Sample(sample), Value::Sample(next)) => sample.merge(next),
+            (own, next) => *own = next,
         }
     }
 }
@@ -58,37 +81,87 @@ impl Family {
 
     /// Adds to a series, which starts at 0.
     pub(super) fn add(&mut self, labels: &[&str], value: u64) {
-        self.push(labels, Value::More(number(value)));
+        self.push(labels, Value::Sample(Sample::More(number(value))));
     }
 
     /// Adds nanoseconds to a series of seconds, which starts at 0.
     pub(super) fn add_ns(&mut self, labels: &[&str], ns: u64) {
-        self.push(labels, Value::More(number(ns) / 1e9));
+        self.push(labels, Value::Sample(Sample::More(number(ns) / 1e9)));
     }
 
     pub(super) fn set(&mut self, labels: &[&str], value: f64) {
-        self.push(labels, Value::Number(value));
+        self.push(labels, Value::Sample(Sample::Number(value)));
     }
 
     pub(super) fn histogram(&mut self, labels: &[&str], sum: IoctlSum) {
         self.push(labels, Value::Histogram(Box::new(sum)));
     }
 
-    /// `None` without a series: the format has no empty families.
-    pub(super) fn build(self) -> Option<MetricFamily> {
-        let Self { metric, mut values } = self;
-        if values.is_empty() {
-            return None;
-        }
+    /// Whether it is about the tracer itself.
+    pub(super) fn is_tracers(&self) -> bool {
+        self.metric.name.starts_with("kfd_trace_")
+    }
+
+    /// Each series once, in their order.
+    fn sorted(self) -> Vec<(Vec<String>, Value)> {
+        let mut values = self.values;
         // A stable sort: values with equal labels keep their order.
         values.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut series: Vec<(Vec<String>, Value)> = Vec::with_capacity(values.len());
         for (labels, value) in values {
             match series.last_mut() {
-                Some((last, before)) if *last == labels => before.then(value),
+                Some((last, before)) if *last == labels => before.merge(value),
                 _ => series.push((labels, value)),
             }
         }
+        series
+    }
+
+    /// As text, which is what the library would encode.
+    pub(super) fn write(self) -> TextFamily {
+        let metric = self.metric;
+        let edges = edges().filter(|_| metric.kind == MetricKind::Histogram);
+        let edges: Vec<String> = edges.map(|(_, edge)| edge.to_string()).collect();
+        let (mut series, mut labels) = (String::new(), String::new());
+        for (values, value) in self.sorted() {
+            labels.clear();
+            for (name, value) in metric.labels.iter().zip(&values) {
+                labels.push_str(if labels.is_empty() { "" } else { "," });
+                exposition::label(&mut labels, name, value);
+            }
+            let mut line = |suffix: &str, labels: &str, value: f64| {
+                series.push_str(metric.name);
+                series.push_str(suffix);
+                if !labels.is_empty() {
+                    ["{", labels, "}"].iter().for_each(|part| series.push_str(part));
+                }
+                series.push(' ');
+                exposition::number(&mut series, value);
+                series.push('\n');
+            };
+            match value {
+                Value::Sample(sample) => line("", &labels, sample.number()),
+                Value::Histogram(sum) => {
+                    let own = labels.len();
+                    let (below, count) = buckets(&sum);
+                    let inf = ("+Inf".to_owned(), count);
+                    for (edge, below) in edges.iter().cloned().zip(below).chain([inf]) {
+                        labels.truncate(own);
+                        labels.push_str(if own == 0 { "" } else { "," });
+                        exposition::label(&mut labels, "le", &edge);
+                        line("_bucket", &labels, number(below));
+                    }
+                    line("_sum", &labels[..own], number(sum.stat.latency_ns) / 1e9);
+                    line("_count", &labels[..own], number(count));
+                }
+            }
+        }
+        TextFamily { metric, series }
+    }
+
+    pub(super) fn build(self) -> MetricFamily {
+        let metric = self.metric;
+        let series = self.sorted();
         let mut family = MetricFamily::default();
         family.set_name(metric.name.to_owned());
         family.set_help(metric.help.to_owned());
@@ -99,7 +172,7 @@ impl Family {
         });
         let series = series.into_iter().map(|(labels, value)| one(metric, labels, value));
         family.set_metric(series.collect());
-        Some(family)
+        family
     }
 }
 
@@ -112,14 +185,14 @@ fn one(metric: &Metric, labels: Vec<String>, value: Value) -> prometheus::proto:
     });
     let mut series = prometheus::proto::Metric::from_label(labels.collect());
     match value {
-        Value::More(value) | Value::Number(value) if metric.kind == MetricKind::Counter => {
+        Value::Sample(value) if metric.kind == MetricKind::Counter => {
             let mut counter = Counter::default();
-            counter.set_value(value);
+            counter.set_value(value.number());
             series.set_counter(counter);
         }
-        Value::More(value) | Value::Number(value) => {
+        Value::Sample(value) => {
             let mut gauge = Gauge::default();
-            gauge.set_value(value);
+            gauge.set_value(value.number());
             series.set_gauge(gauge);
         }
         Value::Histogram(sum) => series.set_histogram(histogram(&sum)),
@@ -127,24 +200,32 @@ fn one(metric: &Metric, labels: Vec<String>, value: Value) -> prometheus::proto:
     series
 }
 
-/// Converts the histogram. Edges are exclusive in the kernel and inclusive in the format. For whole
-/// nanoseconds this only matters for a latency of exactly the edge.
+/// Exported edges of the histogram, in seconds, and their buckets.
+fn edges() -> impl Iterator<Item = (usize, f64)> {
+    let all = (0..BUCKETS).step_by(EDGE_STEP);
+    all.filter_map(|index| Some((index, number(upper_edge_ns(index)?) / 1e9)))
+}
+
+/// How many calls took less than each of the [`edges`], and how many there were. Edges are exclusive in the kernel
+/// and inclusive in the format. For whole nanoseconds this only matters for a latency of exactly the edge.
+fn buckets(sum: &IoctlSum) -> (Vec<u64>, u64) {
+    let buckets = &sum.stat.buckets;
+    let below = edges().map(|(index, _)| buckets[..=index].iter().sum()).collect();
+    // The sum of the buckets, not `returned`: both are read while they change, and +Inf must equal the count.
+    (below, buckets.iter().sum())
+}
+
 fn histogram(sum: &IoctlSum) -> Histogram {
     let mut histogram = Histogram::default();
-    let mut below = 0;
-    let mut buckets = Vec::new();
-    for (index, count) in sum.stat.buckets.iter().enumerate() {
-        below += count;
-        if let Some(edge) = upper_edge_ns(index).filter(|_| index % EDGE_STEP == 0) {
-            let mut bucket = Bucket::default();
-            bucket.set_cumulative_count(below);
-            bucket.set_upper_bound(number(edge) / 1e9);
-            buckets.push(bucket);
-        }
-    }
-    histogram.set_bucket(buckets);
-    // The sum of the buckets, not `returned`: both are read while they change, and +Inf must equal the count.
-    histogram.set_sample_count(below);
+    let (below, count) = buckets(sum);
+    let buckets = edges().zip(below).map(|((_, edge), below)| {
+        let mut bucket = Bucket::default();
+        bucket.set_cumulative_count(below);
+        bucket.set_upper_bound(edge);
+        bucket
+    });
+    histogram.set_bucket(buckets.collect());
+    histogram.set_sample_count(count);
     histogram.set_sample_sum(number(sum.stat.latency_ns) / 1e9);
     histogram
 }
@@ -156,7 +237,7 @@ mod tests {
 
     /// Labels and value of each series.
     fn built(family: Family) -> Vec<(Vec<String>, f64)> {
-        let family = family.build().expect("it has series");
+        let family = family.build();
         let series = family.get_metric().iter().map(|series| {
             let labels = series.get_label().iter().map(|pair| pair.value().to_owned()).collect();
             (labels, series.get_gauge().get_value())
@@ -179,6 +260,25 @@ mod tests {
             built(family),
             series.map(|(gpu, kind, value)| (vec![gpu.to_owned(), kind.to_owned()], value))
         );
-        assert!(Family::new(&t::QUEUES).build().is_none());
+        assert!(Family::new(&t::QUEUES).build().get_metric().is_empty());
+    }
+
+    #[test]
+    fn a_histogram_is_written_as_the_library_encodes_it() {
+        let family = || {
+            let mut family = Family::new(&t::IOCTL_DURATION);
+            for (name, scale) in [("b", 1), ("a\\\"", 7), ("b", 3)] {
+                let mut sum = IoctlSum::default();
+                (0..).zip(&mut sum.stat.buckets).for_each(|(index, bucket)| *bucket = index * scale);
+                sum.stat.latency_ns = 1_234_567_891 * scale;
+                family.histogram(&[name], sum);
+            }
+            family
+        };
+        let encoded =
+            prometheus::TextEncoder::new().encode_to_string(&[family().build()]).expect("well formed");
+        let (_, series) = encoded.split_once("histogram\n").expect("a head");
+        assert_eq!(family().write().series, series);
+        assert_eq!(series.matches("le=\"+Inf\"} ").count(), 2);
     }
 }

@@ -1,36 +1,53 @@
 //! Series of single processes: limited, since PIDs are not.
 
 use super::activity;
-use super::driver::{by_label, gpu_label, identity};
+use super::driver::{gpu_label, own_queues};
 use super::family::{Family, number};
+use super::identity::{Group, grouped, values};
 use super::life::EVICTIONS;
 use super::scrape::Scrape;
+use super::series::{Rank, Ranked, Series, TextFamily};
 use super::table as t;
 use crate::events::tables::Tables;
-use crate::output::belongs::BelongsFields;
-use crate::state::{IoctlTotals, Process, ProcessKey};
+use crate::model::event::ProcessId;
+use crate::model::ioctl;
+use crate::state::{Process, ProcessKey, QueueLabel};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeSet;
 
-pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
-    let Some(most) = scrape.detail.processes else { return Vec::new() };
+/// A process that has series.
+pub(super) struct Shown<'a> {
+    pub(super) process: &'a Process,
+    /// Its queues by label.
+    queues: Vec<(QueueLabel, u64)>,
+}
+
+/// Processes by identity, in the order of the exposition.
+pub(super) type Groups<'a> = [Group<'a, Shown<'a>>];
+
+/// What is written of processes, and how many processes are not shown.
+pub(super) fn families(scrape: &Scrape<'_>) -> (Vec<Family>, Vec<TextFamily>) {
+    let Some(most) = scrape.detail.processes else { return (Vec::new(), Vec::new()) };
     let (shown, dropped) = choose(scrape, most);
-    let mut all = vec![Family::single(&t::PROCESSES_DROPPED, number(dropped)), info(&shown)];
-    all.extend(scrape.tables.map(|tables| ioctls(scrape, tables, &shown)));
+    let shown = shown.into_iter().map(|process| Shown { process, queues: own_queues(process) });
+    let groups = grouped(shown, |shown| shown.process);
+    let gpus = gpus(&groups);
+    let mut all = vec![info(&groups)];
+    all.extend(scrape.tables.map(|tables| ioctls(scrape, tables, &groups)));
     if scrape.sees_queues() || scrape.sysfs.is_some() {
-        all.push(queues(&shown));
+        all.push(queues(&groups));
     }
-    all.extend(activity::of_processes(scrape, &shown));
+    all.extend(activity::of_processes(scrape, &groups, &gpus));
     if scrape.sees(&EVICTIONS) {
-        all.extend(evictions(&shown, scrape.now_ns));
+        all.extend(evictions(&groups, &gpus, scrape.now_ns));
     }
     if scrape.sees(&[ProbeId::NotifierRelease]) {
-        all.push(teardown(&shown, scrape.now_ns));
+        all.push(teardown(&groups, scrape.now_ns));
     }
     if scrape.sees(&[ProbeId::VmFault]) {
-        all.push(vm_faults(&shown));
+        all.push(vm_faults(&groups, &gpus));
     }
-    all
+    (vec![Family::single(&t::PROCESSES_DROPPED, number(dropped))], all)
 }
 
 /// The oldest live processes, then the most recently ended. The choice does not change from scrape to scrape
@@ -47,98 +64,159 @@ fn choose<'a>(scrape: &Scrape<'a>, most: usize) -> (Vec<&'a Process>, u64) {
     (all, u64::try_from(dropped).unwrap_or(u64::MAX))
 }
 
-fn info(shown: &[&Process]) -> Family {
-    let mut family = Family::new(&t::PROCESS_INFO);
-    for process in shown {
-        let [pid, id, comm] = identity(process);
-        let [inner, uid] =
-            [process.ns_tgid, process.uid].map(|id| id.map_or_else(String::new, |id| id.to_string()));
-        let cgroup = process.cgroup().unwrap_or_default();
-        let belongs = BelongsFields::from(&process.details).labels();
-        let mut labels = vec![&*pid, &id, &comm, &inner, &uid, cgroup];
-        labels.extend(belongs.iter().map(String::as_str));
-        family.set(&labels, 1.0);
-    }
-    family
+/// Labels of every GPU that the processes have something to do with.
+fn gpus(groups: &Groups<'_>) -> Ranked<Option<u32>> {
+    let all = groups.iter().flat_map(|group| &group.items).flat_map(|Shown { process, queues }| {
+        let events = process.evictions.keys().map(|gpu_id| Some(*gpu_id));
+        let queues = queues.iter().map(|(label, _)| label.gpu_id);
+        queues.chain(process.works.keys().copied()).chain(process.vm_faults.keys().copied()).chain(events)
+    });
+    Ranked::new(["gpu_id"], all, |gpu_id| [gpu_label(*gpu_id)])
 }
 
-fn queues(shown: &[&Process]) -> Family {
-    let mut family = Family::new(&t::PROCESS_QUEUES);
-    for process in shown.iter().filter(|process| process.alive()) {
-        let [pid, id, comm] = identity(process);
-        for (label, count) in by_label(process.queues.values()) {
-            family.add(&[&pid, &id, &comm, &gpu_label(label.gpu_id), label.type_name()], count);
+fn info(groups: &Groups<'_>) -> TextFamily {
+    let metric = &t::PROCESS_INFO;
+    let mut series = String::new();
+    for group in groups {
+        let mut processes: Vec<_> = group.items.iter().map(|shown| shown.process).collect();
+        if processes.len() > 1 {
+            processes.sort_by_cached_key(|process| values(process));
+            processes.dedup_by_key(|process| values(process));
+        }
+        for process in processes {
+            let labels = super::identity::label_text(process).all();
+            [metric.name, "{", labels, "} 1\n"].iter().for_each(|part| series.push_str(part));
         }
     }
-    family
+    TextFamily { metric, series }
 }
 
-/// GPUs on which it has queues: their counters exist from 0.
-fn own_gpus(process: &Process) -> impl Iterator<Item = String> {
-    let gpus: BTreeSet<_> = process.queues.values().map(|queue| queue.facts.gpu_id).collect();
-    gpus.into_iter().map(gpu_label)
-}
-
-fn evictions(shown: &[&Process], now_ns: u64) -> [Family; 2] {
-    let (mut count, mut seconds) =
-        (Family::new(&t::PROCESS_EVICTIONS), Family::new(&t::PROCESS_EVICTED_SECONDS));
-    for process in shown {
-        let [pid, id, comm] = identity(process);
-        for gpu in own_gpus(process) {
-            count.add(&[&pid, &id, &comm, &gpu], 0);
-            seconds.add_ns(&[&pid, &id, &comm, &gpu], 0);
+fn queues(groups: &Groups<'_>) -> TextFamily {
+    let live = |shown: &&Shown<'_>| shown.process.alive();
+    let all = groups.iter().flat_map(|group| &group.items).filter(live);
+    let keys = all.flat_map(|shown| shown.queues.iter().map(|(label, _)| *label));
+    let labels = Ranked::new(["gpu_id", "queue_type"], keys, |label: &QueueLabel| {
+        [gpu_label(label.gpu_id), label.type_name().to_owned()]
+    });
+    let mut series = Series::new(&t::PROCESS_QUEUES, &labels);
+    for group in groups {
+        for (label, count) in group.items.iter().filter(live).flat_map(|shown| &shown.queues) {
+            series.add(labels.rank(label), *count);
         }
-        // An ended process is no longer evicted, even without a restore event.
-        let until_ns = process.released_ns.unwrap_or(now_ns);
-        for (gpu_id, evictions) in &process.evictions {
-            let gpu = gpu_id.to_string();
-            count.add(&[&pid, &id, &comm, &gpu], evictions.count);
-            seconds.add_ns(&[&pid, &id, &comm, &gpu], evictions.evicted_ns(until_ns));
-        }
+        series.end(group.labels.identity());
     }
-    [count, seconds]
+    series.family()
+}
+
+/// GPUs on which a process has queues, some of them several times: their counters exist from 0.
+fn own_gpus(queues: &[(QueueLabel, u64)], gpus: &Ranked<Option<u32>>) -> impl Iterator<Item = Rank> {
+    queues.iter().map(|(label, _)| gpus.rank(&label.gpu_id))
+}
+
+fn evictions(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>, now_ns: u64) -> [TextFamily; 2] {
+    let mut count = Series::new(&t::PROCESS_EVICTIONS, gpus);
+    let mut seconds = Series::new(&t::PROCESS_EVICTED_SECONDS, gpus);
+    for group in groups {
+        for Shown { process, queues } in &group.items {
+            for gpu in own_gpus(queues, gpus) {
+                count.add(gpu, 0);
+                seconds.add_ns(gpu, 0);
+            }
+            // An ended process is no longer evicted, even without a restore event.
+            let until_ns = process.released_ns.unwrap_or(now_ns);
+            for (gpu_id, evictions) in &process.evictions {
+                let gpu = gpus.rank(&Some(*gpu_id));
+                count.add(gpu, evictions.count);
+                seconds.add_ns(gpu, evictions.evicted_ns(until_ns));
+            }
+        }
+        [&mut count, &mut seconds].into_iter().for_each(|series| series.end(group.labels.identity()));
+    }
+    [count, seconds].map(Series::family)
 }
 
 /// For processes whose address space was released and whose release by the driver was not reported.
-fn teardown(shown: &[&Process], now_ns: u64) -> Family {
-    let mut family = Family::new(&t::PROCESS_TEARDOWN);
-    for process in shown.iter().filter(|process| process.alive()) {
-        if let Some(since_ns) = process.mm_released_ns {
-            let [pid, id, comm] = identity(process);
-            family.add_ns(&[&pid, &id, &comm], now_ns.saturating_sub(since_ns));
-        }
+fn teardown(groups: &Groups<'_>, now_ns: u64) -> TextFamily {
+    let labels = Ranked::new([], [()], |()| []);
+    let mut series = Series::new(&t::PROCESS_TEARDOWN, &labels);
+    for group in groups {
+        let live = group.items.iter().map(|shown| shown.process).filter(|process| process.alive());
+        let since = live.filter_map(|process| process.mm_released_ns);
+        since.for_each(|since_ns| series.add_ns(labels.rank(&()), now_ns.saturating_sub(since_ns)));
+        series.end(group.labels.identity());
     }
-    family
+    series.family()
 }
 
-fn vm_faults(shown: &[&Process]) -> Family {
-    let mut family = Family::new(&t::PROCESS_VM_FAULTS);
-    for process in shown {
-        let [pid, id, comm] = identity(process);
-        own_gpus(process).for_each(|gpu| family.add(&[&pid, &id, &comm, &gpu], 0));
-        for (gpu_id, count) in &process.vm_faults {
-            family.add(&[&pid, &id, &comm, &gpu_label(*gpu_id)], *count);
+fn vm_faults(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>) -> TextFamily {
+    let mut series = Series::new(&t::PROCESS_VM_FAULTS, gpus);
+    for group in groups {
+        for Shown { process, queues } in &group.items {
+            own_gpus(queues, gpus).for_each(|gpu| series.add(gpu, 0));
+            for (gpu_id, count) in &process.vm_faults {
+                series.add(gpus.rank(gpu_id), *count);
+            }
         }
+        series.end(group.labels.identity());
     }
-    family
+    series.family()
 }
 
-fn ioctls(scrape: &Scrape<'_>, tables: &Tables, shown: &[&Process]) -> Family {
-    let mut family = Family::new(&t::PROCESS_IOCTLS);
-    let by_process = IoctlTotals::by_process(&tables.ioctls, &[]);
-    let keys: BTreeSet<ProcessKey> = shown.iter().map(|row| row.key).collect();
+fn ioctls(scrape: &Scrape<'_>, tables: &Tables, groups: &Groups<'_>) -> TextFamily {
+    let calls = calls(tables);
+    let named = Ranked::new(["ioctl"], calls.iter().map(|(key, _)| nr(*key)), |nr| {
+        [scrape.named.name(u32::from(*nr))]
+    });
+    let mut series = Series::new(&t::PROCESS_IOCTLS, &named);
+    let add = |series: &mut Series<'_>, process: &Process| {
+        let Some(id) = process.id() else { return };
+        let (first, next) = (key(id, 0), key(id, u8::MAX));
+        let begin = calls.partition_point(|(key, _)| *key < first);
+        for (key, entered) in calls[begin..].iter().take_while(|(key, _)| *key <= next) {
+            series.add(named.rank(&nr(*key)), *entered);
+        }
+    };
+    let shown = || groups.iter().flat_map(|group| &group.items).map(|shown| shown.process);
+    if std::ptr::eq(scrape.source(), scrape.snapshot) && shown().all(|process| process.id().is_some()) {
+        for group in groups {
+            group.items.iter().for_each(|shown| add(&mut series, shown.process));
+            series.end(group.labels.identity());
+        }
+        return series.family();
+    }
     // A process known only from sysfs has no number: its calls are found by PID in the traced rows.
-    let unnumbered = shown.iter().filter(|row| row.id().is_none());
-    let tgids: BTreeSet<Option<u32>> = unnumbered.map(|row| row.tgid).collect();
+    let keys: BTreeSet<ProcessKey> = shown().map(|row| row.key).collect();
+    let tgids: BTreeSet<Option<u32>> = shown().filter(|row| row.id().is_none()).map(|row| row.tgid).collect();
     let is_shown = |row: &&Process| {
         keys.contains(&row.key) || tgids.contains(&row.tgid) && scrape.detail.shows(row, scrape.now_ns)
     };
-    for process in scrape.snapshot.processes.iter().filter(is_shown) {
-        let Some(sums) = process.id().and_then(|id| by_process.get(&id)) else { continue };
-        let [pid, id, comm] = identity(process);
-        for (nr, sum) in sums.iter() {
-            family.add(&[&pid, &id, &comm, &scrape.named.name(u32::from(nr))], sum.stat.entered);
-        }
+    for group in grouped(scrape.snapshot.processes.iter().filter(is_shown), |process| process) {
+        group.items.iter().for_each(|process| add(&mut series, process));
+        series.end(group.labels.identity());
     }
-    family
+    series.family()
+}
+
+/// Calls by process and number of the ioctl, of any size, in their order.
+fn calls(tables: &Tables) -> Vec<(u128, u64)> {
+    let rows = tables.ioctls.iter().map(|row| (key(row.process, ioctl::nr(row.cmd)), row.stat.entered));
+    let mut all: Vec<_> = rows.collect();
+    all.sort_unstable_by_key(|(key, _)| *key);
+    all.dedup_by(|(next, more), (key, entered)| {
+        let same = next == key;
+        if same {
+            *entered += *more;
+        }
+        same
+    });
+    all
+}
+
+/// Process and ioctl as one number: there are thousands to sort.
+fn key(id: ProcessId, nr: u8) -> u128 {
+    u128::from(id.0) << u8::BITS | u128::from(nr)
+}
+
+fn nr(key: u128) -> u8 {
+    key.to_le_bytes()[0]
 }

@@ -29,6 +29,25 @@ pub struct Collected {
     pub failed: Option<String>,
 }
 
+/// What a binary was built from, and for.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    pub version: &'static str,
+    /// The commit; `None`: not known.
+    pub revision: Option<&'static str>,
+    pub target: &'static str,
+}
+
+impl Build {
+    /// Of this binary.
+    pub const OWN: Build = Build {
+        version: env!("CARGO_PKG_VERSION"),
+        // xtask/src/build.rs sets it.
+        revision: option_env!("KFD_TRACE_REVISION"),
+        target: env!("KFD_TRACE_TARGET"),
+    };
+}
+
 /// Input of a scrape.
 #[derive(Clone, Copy, Debug)]
 pub struct Scrape<'a> {
@@ -57,6 +76,7 @@ pub struct Scrape<'a> {
     pub now_ns: u64,
     /// Nanoseconds of the Unix epoch minus those of CLOCK_MONOTONIC.
     pub wall_minus_mono_ns: i64,
+    pub build: Build,
     /// Where the driver's types came from.
     pub types: &'a TypesReport,
     /// The driver is loaded.

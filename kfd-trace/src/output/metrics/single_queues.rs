@@ -2,47 +2,68 @@
 
 use super::activity::OfQueues;
 use super::driver::gpu_label;
-use super::driver::identity;
 use super::family::{Family, number};
+use super::identity::grouped;
 use super::scrape::Scrape;
+use super::series::{Ranked, Series, TextFamily};
 use super::table as t;
 use crate::state::{Process, Queue};
 
-pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
-    let Some(most) = scrape.detail.queues else { return Vec::new() };
+pub(super) fn families(scrape: &Scrape<'_>) -> (Vec<Family>, Vec<TextFamily>) {
+    let Some(most) = scrape.detail.queues else { return (Vec::new(), Vec::new()) };
     if !scrape.sees_queues() && scrape.sysfs.is_none() {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
     let (shown, dropped) = choose(scrape, most);
-    let mut info = Family::new(&t::QUEUE_INFO);
-    let mut created = Family::new(&t::QUEUE_CREATED);
-    let (mut priority, mut share) = (Family::new(&t::QUEUE_PRIORITY), Family::new(&t::QUEUE_SHARE));
-    let (mut active, mut evicted) = (Family::new(&t::QUEUE_ACTIVE), Family::new(&t::QUEUE_EVICTED));
-    let mut activity = OfQueues::new();
-    for (process, queue) in shown {
-        let facts = &queue.facts;
-        let [pid, id, comm] = identity(process);
-        let (gpu, queue_id) = (gpu_label(facts.gpu_id), queue.queue_id.to_string());
-        let labels = [&*pid, &id, &comm, &gpu, &queue_id];
-        let engine = facts.sdma_engine_id.map_or_else(String::new, |engine| engine.to_string());
-        activity.queue(&labels, queue);
-        let all_labels = [&labels[..], &[queue.label().type_name(), &engine]].concat();
-        info.set(&all_labels, 1.0);
-        let set = |family: &mut Family, value: Option<f64>| {
-            if let Some(value) = value {
-                family.set(&labels, value);
-            }
-        };
-        set(&mut created, queue.born_ns.map(|born_ns| unix_seconds(born_ns, scrape.wall_minus_mono_ns)));
-        set(&mut priority, facts.priority.map(f64::from));
-        set(&mut share, facts.percent.map(|percent| f64::from(percent) / 100.0));
-        set(&mut active, facts.active.map(|active| number(active.into())));
-        set(&mut evicted, facts.evicted.map(|evicted| number(evicted.into())));
+    let ids = Ranked::new(["gpu_id", "queue_id"], shown.iter().map(|(_, queue)| id(queue)), |(gpu, id)| {
+        [gpu_label(*gpu), id.to_string()]
+    });
+    let kinds = shown.iter().map(|(_, queue)| described(queue));
+    let kinds = Ranked::new(
+        ["gpu_id", "queue_id", "queue_type", "sdma_engine_id"],
+        kinds,
+        |(gpu, id, kind, engine)| {
+            let engine = engine.map_or_else(String::new, |engine| engine.to_string());
+            [gpu_label(*gpu), id.to_string(), (*kind).to_owned(), engine]
+        },
+    );
+    let new = |metric| Series::new(metric, &ids);
+    let mut info = Series::new(&t::QUEUE_INFO, &kinds);
+    let mut created = new(&t::QUEUE_CREATED);
+    let (mut priority, mut share) = (new(&t::QUEUE_PRIORITY), new(&t::QUEUE_SHARE));
+    let (mut active, mut evicted) = (new(&t::QUEUE_ACTIVE), new(&t::QUEUE_EVICTED));
+    let mut activity = OfQueues::new(&ids);
+    for group in grouped(shown, |(process, _)| process) {
+        for (_, queue) in group.items {
+            let (facts, labels) = (&queue.facts, ids.rank(&id(queue)));
+            activity.queue(labels, queue);
+            info.set(kinds.rank(&described(queue)), 1.0);
+            let set = |series: &mut Series<'_>, value: Option<f64>| {
+                if let Some(value) = value {
+                    series.set(labels, value);
+                }
+            };
+            set(&mut created, queue.born_ns.map(|born_ns| unix_seconds(born_ns, scrape.wall_minus_mono_ns)));
+            set(&mut priority, facts.priority.map(f64::from));
+            set(&mut share, facts.percent.map(|percent| f64::from(percent) / 100.0));
+            set(&mut active, facts.active.map(|active| number(active.into())));
+            set(&mut evicted, facts.evicted.map(|evicted| number(evicted.into())));
+        }
+        let own = [&mut info, &mut created, &mut priority, &mut share, &mut active, &mut evicted];
+        activity.all().chain(own).for_each(|series| series.end(group.labels.identity()));
     }
+    let own = [info, created, priority, share, active, evicted].map(Series::family);
     let dropped = Family::single(&t::QUEUES_DROPPED, number(dropped));
-    let mut all = vec![dropped, info, created, priority, share, active, evicted];
-    all.extend(activity.families());
-    all
+    (vec![dropped], activity.families().chain(own).collect())
+}
+
+fn id(queue: &Queue) -> (Option<u32>, u32) {
+    (queue.facts.gpu_id, queue.queue_id)
+}
+
+fn described(queue: &Queue) -> (Option<u32>, u32, &'static str, Option<u32>) {
+    let facts = &queue.facts;
+    (facts.gpu_id, queue.queue_id, queue.label().type_name(), facts.sdma_engine_id)
 }
 
 /// The queues known for the longest time: once shown, a queue stays until its end.

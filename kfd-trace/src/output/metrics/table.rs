@@ -8,6 +8,16 @@ pub(super) enum MetricKind {
     Histogram,
 }
 
+impl MetricKind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+        }
+    }
+}
+
 /// One metric.
 #[derive(Debug, PartialEq)]
 pub(super) struct Metric {
@@ -30,19 +40,19 @@ pub struct MetricDoc {
 /// Every metric, in the order of the table.
 #[must_use]
 pub fn describe() -> Vec<MetricDoc> {
-    let kind = |kind| match kind {
-        MetricKind::Counter => "counter",
-        MetricKind::Gauge => "gauge",
-        MetricKind::Histogram => "histogram",
-    };
     ALL.iter()
         .map(|metric| MetricDoc {
             name: metric.name,
-            kind: kind(metric.kind),
+            kind: metric.kind.name(),
             labels: metric.labels,
             help: metric.help,
         })
         .collect()
+}
+
+/// The metric of this name.
+pub(super) fn find(name: &str) -> Option<&'static Metric> {
+    ALL.iter().find(|metric| metric.name == name).copied()
 }
 
 macro_rules! metrics {
@@ -187,8 +197,8 @@ metrics! {
     QUEUE_IDLE = Gauge "kfd_queue_idle_seconds" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "Time since a sample last saw a queue with a backlog or with new work; no series where it is not measured.";
 
-    BUILD_INFO = Gauge "kfd_trace_build_info" ["version"]
-        "The tracer's version; always 1.";
+    BUILD_INFO = Gauge "kfd_trace_build_info" ["version", "revision", "target"]
+        "The tracer's version, the commit that it was built from (unknown where it was not built by cargo xtask), and the machine it was built for; always 1.";
     START_TIME = Gauge "kfd_trace_start_time_seconds" []
         "Unix time at which the tracer started.";
     DRIVER_LOADED = Gauge "kfd_trace_driver_loaded" []
@@ -274,6 +284,7 @@ mod tests {
             assert!(!name.contains("percent"), "{name}: a ratio, 0 to 1");
             assert!(metric.kind != MetricKind::Histogram || name.ends_with("_duration_seconds"), "{name}");
             assert!(!metric.labels.contains(&"type") && metric.help.ends_with('.'), "{name}");
+            assert!(!metric.help.contains(['"', '\\', '\n']), "{name}: both formats have it as it is");
         }
     }
 }

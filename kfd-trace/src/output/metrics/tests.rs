@@ -17,6 +17,10 @@ use kfd_trace_common::{counter, loss};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Of the released binary.
+const BUILD: Build =
+    Build { version: "0.1.0", revision: Some("6d1f4a3c0b7e"), target: "x86_64-unknown-linux-musl" };
+
 const DETAIL: Detail = Detail { processes: Some(100), queues: None, linger: Duration::from_secs(300) };
 
 struct World {
@@ -49,6 +53,7 @@ impl World {
         }
     }
 
+    /// The exposition, in each test as the library's encoder would write it.
     fn text(&self) -> String {
         let snapshot = self.state.snapshot();
         let scrape = Scrape {
@@ -69,11 +74,16 @@ impl World {
             wall_minus_mono_ns: 1_790_000_000_000_000_000,
             driver_loaded: true,
             driver_loads: 2,
+            build: BUILD,
             types: &TypesReport::default(),
             start_time_seconds: 1.79e9,
             duration_seconds: 0.002,
         };
-        encode(&families(&scrape)).expect("well formed")
+        let text = exposition(&scrape, Format::Text).expect("well formed");
+        assert_eq!(text, encoder::encoded(&text));
+        let other = exposition(&scrape, Format::OpenMetrics).expect("well formed");
+        assert_eq!(other, encoder::open_metrics(&text));
+        text
     }
 
     /// Value of a series, by its whole name and labels.
@@ -356,39 +366,9 @@ fn losses_are_reported_for_each_probe() {
     }
 }
 
-#[test]
-fn without_probes_queues_are_read_from_sysfs() {
-    let (empty, sysfs) = (State::new(StateLimits::default()).snapshot(), traced().snapshot());
-    let (tables, retired) = (Tables::default(), IoctlTotals::default());
-    let scrape = Scrape {
-        named: crate::model::ioctl::Named::default(),
-        snapshot: &empty,
-        queues_by_ioctl: false,
-        sysfs: Some(&sysfs),
-        tables: Some(&tables),
-        collectors: &[],
-        retired: &retired,
-        samples: &SampleTotals::default(),
-        probes: &[],
-        topology: &topology(),
-        undecoded: &Undecoded::default(),
-        capacities: &[],
-        detail: DETAIL,
-        now_ns: 0,
-        wall_minus_mono_ns: 0,
-        driver_loaded: false,
-        driver_loads: 0,
-        types: &TypesReport::default(),
-        start_time_seconds: 0.0,
-        duration_seconds: 0.0,
-    };
-    let text = encode(&families(&scrape)).expect("well formed");
-    assert!(text.contains("kfd_queues{gpu_id=\"58270\",queue_type=\"compute_aql\"} 1\n"), "{text}");
-    assert!(text.contains("kfd_processes 1\n") && text.contains("\nkfd_process_queues{pid=\"4321\""));
-    assert!(!text.contains("kfd_ioctls_total") && !text.contains("kfd_trace_records_total"));
-}
-
 mod activity;
+mod crowd;
 mod detail;
+mod encoder;
 mod life;
 mod whole;

@@ -13,7 +13,7 @@ use kfd_trace_common::kind::Kind;
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let mut all = vec![
-        build_info(),
+        build_info(scrape),
         Family::single(&t::START_TIME, scrape.start_time_seconds),
         Family::single(&t::DRIVER_LOADED, number(scrape.driver_loaded.into())),
         Family::single(&t::DRIVER_LOADS, number(scrape.driver_loads)),
@@ -33,9 +33,10 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     all
 }
 
-fn build_info() -> Family {
+fn build_info(scrape: &Scrape<'_>) -> Family {
     let mut family = Family::new(&t::BUILD_INFO);
-    family.set(&[env!("CARGO_PKG_VERSION")], 1.0);
+    let build = &scrape.build;
+    family.set(&[build.version, build.revision.unwrap_or("unknown"), build.target], 1.0);
     family
 }
 

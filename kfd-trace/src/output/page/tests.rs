@@ -304,7 +304,7 @@ fn every_table_has_a_caption_and_every_heading_cell_a_scope() {
 }
 
 impl PageSource for World {
-    fn metrics(&self) -> Result<String, String> {
+    fn metrics(&self, _: crate::output::metrics::Format) -> Result<String, String> {
         Ok(String::new())
     }
 

@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+const KIND: Kind = (Format::Text, Encoding::Identity);
+
 fn slow(made: &Arc<AtomicUsize>) -> impl FnOnce() -> Result<String, String> + Send + 'static {
     let made = Arc::clone(made);
     move || {
@@ -23,7 +25,7 @@ async fn those_who_wait_share_one_that_was_begun_after_they_asked() {
     let (documents, made) = (Arc::new(Documents::default()), Arc::default());
     let ask = || {
         let (documents, make) = (Arc::clone(&documents), slow(&made));
-        tokio::spawn(async move { text(documents.exposition(make).await.unwrap()).await.unwrap() })
+        tokio::spawn(async move { text(documents.exposition(KIND, make).await.unwrap()).await.unwrap() })
     };
     let first = ask();
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -32,19 +34,47 @@ async fn those_who_wait_share_one_that_was_begun_after_they_asked() {
     for other in rest {
         assert_eq!(other.await.unwrap(), "1", "not what was begun before it asked");
     }
-    assert!(documents.waiting().last.is_none(), "nobody waits for it any more");
+    assert!(documents.waiting().last.is_empty(), "nobody waits for it any more");
     assert_eq!(ask().await.unwrap(), "2");
+}
+
+/// A rendering is shared by those who accept the same, and by no others.
+#[tokio::test]
+async fn those_who_accept_something_else_get_their_own() {
+    let (documents, made) = (Arc::new(Documents::default()), Arc::default());
+    let kinds = [
+        (Format::Text, Encoding::Identity),
+        (Format::OpenMetrics, Encoding::Identity),
+        (Format::Text, Encoding::Gzip),
+    ];
+    let ask = |kind| {
+        let (documents, make) = (Arc::clone(&documents), slow(&made));
+        tokio::spawn(async move {
+            to_bytes(documents.exposition(kind, make).await.unwrap(), CHUNK).await.unwrap()
+        })
+    };
+    let first = ask(KIND);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let rest: Vec<_> = kinds.iter().chain(&kinds).map(|kind| ask(*kind)).collect();
+    let mut bodies = vec![first.await.unwrap()];
+    for other in rest {
+        bodies.push(other.await.unwrap());
+    }
+    assert_eq!(bodies[1..4], bodies[4..], "each is shared");
+    assert_eq!((&bodies[1][..], &bodies[2][..]), (&b"1"[..], &b"2"[..]));
+    assert_eq!(bodies[3][..2], [0x1f, 0x8b], "gzip");
+    assert_eq!(made.load(Ordering::Relaxed), 4);
 }
 
 #[tokio::test]
 async fn who_asks_without_pause_waits_and_a_failure_is_passed_on() {
     let (documents, made) = (Arc::new(Documents::default()), Arc::default());
-    drop(documents.exposition(slow(&made)).await.unwrap());
+    drop(documents.exposition(KIND, slow(&made)).await.unwrap());
     let begin = Instant::now();
-    assert_eq!(documents.exposition(|| Err("no".to_owned())).await.unwrap_err(), "no");
+    assert_eq!(documents.exposition(KIND, || Err("no".to_owned())).await.unwrap_err(), "no");
     assert!(begin.elapsed() >= Duration::from_millis(300), "{:?}", begin.elapsed());
-    assert!(documents.exposition(|| panic!("on purpose")).await.is_err());
-    let wrong = documents.other(|| Err::<String, u8>(3)).await.unwrap();
+    assert!(documents.exposition(KIND, || panic!("on purpose")).await.is_err());
+    let wrong = documents.other(Encoding::Identity, || Err::<String, u8>(3)).await.unwrap();
     assert_eq!(wrong.unwrap_err(), 3);
 }
 
@@ -65,19 +95,19 @@ async fn who_gives_up_does_not_let_two_be_made_at_once() {
     };
     let soon = Duration::from_millis(5);
     for _ in 0..10 {
-        assert!(tokio::time::timeout(soon, documents.exposition(make())).await.is_err());
+        assert!(tokio::time::timeout(soon, documents.exposition(KIND, make())).await.is_err());
     }
-    assert!(documents.exposition(make()).await.is_ok());
+    assert!(documents.exposition(KIND, make()).await.is_ok());
     assert_eq!(
         (most.load(Ordering::Relaxed), made.load(Ordering::Relaxed)),
         (1, 2),
         "nobody waited for the others"
     );
-    assert!(documents.waiting().count == 0 && documents.waiting().last.is_none());
+    assert!(documents.waiting().count == 0 && documents.waiting().last.is_empty());
     for _ in 0..4 {
-        assert!(tokio::time::timeout(soon, documents.other(make())).await.is_err());
+        assert!(tokio::time::timeout(soon, documents.other(Encoding::Identity, make())).await.is_err());
     }
-    assert!(documents.other(make()).await.is_ok());
+    assert!(documents.other(Encoding::Identity, make()).await.is_ok());
     assert_eq!(most.load(Ordering::Relaxed), 1);
 }
 
@@ -85,7 +115,11 @@ async fn who_gives_up_does_not_let_two_be_made_at_once() {
 async fn a_document_is_sent_whole_whatever_its_length() {
     let documents = Documents::default();
     for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK] {
-        let body = documents.other(move || Ok::<_, ()>("x".repeat(length))).await.unwrap().unwrap();
+        let body = documents
+            .other(Encoding::Identity, move || Ok::<_, ()>("x".repeat(length)))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(body.size_hint().exact(), Some(length as u64));
         assert_eq!(text(body).await.unwrap().len(), length);
     }
@@ -94,7 +128,7 @@ async fn a_document_is_sent_whole_whatever_its_length() {
 #[tokio::test]
 async fn what_nobody_reads_is_dropped_and_what_is_read_is_not() {
     let documents = Documents::default();
-    let make = |length| documents.other(move || Ok::<_, ()>("x".repeat(length)));
+    let make = |length| documents.other(Encoding::Identity, move || Ok::<_, ()>("x".repeat(length)));
     let third = UNSENT / 3;
     let mut bodies = Vec::new();
     for _ in 0..3 {

@@ -12,8 +12,9 @@ struct Fake {
 }
 
 impl PageSource for Fake {
-    fn metrics(&self) -> Result<String, String> {
-        if self.broken { Err("cannot read the maps".into()) } else { Ok("kfd_processes 1\n".into()) }
+    fn metrics(&self, format: Format) -> Result<String, String> {
+        let end = if format == Format::OpenMetrics { "# EOF\n" } else { "" };
+        if self.broken { Err("cannot read the maps".into()) } else { Ok(format!("kfd_processes 1\n{end}")) }
     }
 
     fn page(&self) -> Result<String, String> {
@@ -55,8 +56,9 @@ async fn get(site: Fake, path: &str) -> (StatusCode, String, String) {
 #[tokio::test]
 async fn metrics_have_their_content_type_and_a_failure_is_a_500_with_a_line() {
     let (status, kind, body) = get(Fake::default(), "/metrics").await;
-    assert_eq!((status, kind.as_str(), body.as_str()), (StatusCode::OK, METRICS_TYPE, "kfd_processes 1\n"));
-    assert!(METRICS_TYPE.starts_with(prometheus::TEXT_FORMAT));
+    let text_type = Format::Text.content_type();
+    assert_eq!((status, kind.as_str(), body.as_str()), (StatusCode::OK, text_type, "kfd_processes 1\n"));
+    assert!(text_type.starts_with(prometheus::TEXT_FORMAT));
     let (status, _, body) = get(Fake { broken: true, ..Fake::default() }, "/metrics").await;
     assert_eq!((status, body.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "cannot read the maps\n"));
 }
@@ -132,4 +134,42 @@ async fn the_state_of_a_moment_is_kept_nowhere() {
         let answer = answer(Fake::default(), path).await;
         assert_eq!(answer.headers()["cache-control"], "no-store", "{path}");
     }
+}
+
+/// The response to a client that accepts compression and OpenMetrics: its headers, and its body unpacked.
+async fn negotiated(request: axum::http::request::Builder, path: &str) -> (HeaderMap, Vec<u8>) {
+    let accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
+    let request = request.uri(path).header("accept", accept).header("accept-encoding", "gzip, br");
+    let request = request.body(Body::empty()).expect("request");
+    let site = Fake { ready: true.into(), ..Fake::default() };
+    let answer = router(Arc::new(site)).oneshot(request).await.expect("infallible");
+    assert_eq!(answer.status(), StatusCode::OK);
+    let headers = answer.headers().clone();
+    (headers, to_bytes(answer.into_body(), usize::MAX).await.expect("body").to_vec())
+}
+
+#[tokio::test]
+async fn a_client_gets_the_format_and_the_compression_that_it_accepts() {
+    for (path, vary, text) in [
+        ("/metrics", "accept, accept-encoding", "kfd_processes 1\n# EOF\n"),
+        ("/api/v1/gpus", "accept-encoding", "{\"query\":\"Gpus\"}\n"),
+        ("/", "accept-encoding", "<p>page</p>"),
+    ] {
+        let (headers, body) = negotiated(Request::builder().method("GET"), path).await;
+        assert!(headers["content-encoding"] == "gzip" && headers["vary"] == vary, "{path}: {headers:?}");
+        let mut unpacked = String::new();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&body[..]), &mut unpacked)
+            .expect("gzip");
+        assert_eq!(unpacked, text, "{path}");
+        let plain = answer(Fake { ready: true.into(), ..Fake::default() }, path).await;
+        assert_eq!(
+            (plain.headers().get("content-encoding"), &plain.headers()["vary"]),
+            (None, &HeaderValue::from_static(vary))
+        );
+        let (head, none) = negotiated(Request::builder().method("HEAD"), path).await;
+        assert_eq!((head.get("content-length"), none.len()), (headers.get("content-length"), 0), "{path}");
+        assert_eq!(head["content-encoding"], "gzip");
+    }
+    let (headers, _) = negotiated(Request::builder().method("GET"), "/metrics").await;
+    assert_eq!(headers["content-type"], Format::OpenMetrics.content_type());
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::model::counters::samples::counters;
 use crate::model::missed::Missed;
 use crate::output::api::{ApiQuery, Refusal};
+use crate::output::metrics::Format;
 use crate::serve::router::PageSource;
 use crate::state::Filter;
 use crate::state::samples::{create, event, ioctl_row, seen};
@@ -42,14 +43,14 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
     ];
     let page = SharedPage::new(roots, DETAIL);
     let missing = || {
-        let text = page.metrics().unwrap();
+        let text = page.metrics(Format::Text).unwrap();
         Vec::from_iter(counts.into_iter().filter(|count| !text.lines().any(|line| line == *count)))
     };
     assert_eq!(missing(), counts, "nothing is traced yet");
     page.serves(Serving { tracer, ring_bytes: 0 });
     assert_eq!((missing(), page.ready()), (vec![], Ok(())));
     let sources = || {
-        let text = page.metrics().unwrap();
+        let text = page.metrics(Format::Text).unwrap();
         let lines = text.lines().filter_map(|line| line.strip_prefix("kfd_trace_collector_success"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -57,7 +58,7 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
     assert!(page.waits_for("it was unloaded").is_some_and(|serving| serving.tracer.driver_loads == 2));
     assert!(page.waits_for("it is still away").is_none());
     assert_eq!((missing(), page.ready()), (vec![], Err("it is still away".to_owned())));
-    let text = page.metrics().unwrap();
+    let text = page.metrics(Format::Text).unwrap();
     let of_driver = |line: &&str| line.starts_with("kfd_") && !line.starts_with("kfd_trace_");
     assert_eq!(text.lines().find(of_driver), None, "not measured is not 0");
     assert!(sources().is_empty(), "none is read");
@@ -72,7 +73,7 @@ fn a_driver_that_is_loaded_and_not_traced_is_reported() {
     let sysfs = roots.sysfs.clone();
     let page = SharedPage::new(roots, DETAIL);
     let loaded = || {
-        let text = page.metrics().unwrap();
+        let text = page.metrics(Format::Text).unwrap();
         let values = text.lines().filter_map(|line| line.strip_prefix("kfd_trace_driver_loaded "));
         values.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -81,7 +82,7 @@ fn a_driver_that_is_loaded_and_not_traced_is_reported() {
         std::fs::create_dir_all(sysfs.join(part)).unwrap();
     }
     assert_eq!(loaded(), ["1"]);
-    assert!(!page.metrics().unwrap().contains("kfd_trace_probe_attached"));
+    assert!(!page.metrics(Format::Text).unwrap().contains("kfd_trace_probe_attached"));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use super::{read_frame, write_frame};
 use crate::output::api::{Refusal, Resource};
+use crate::output::metrics::Format;
 use crate::serve::router::PageSource;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
@@ -22,7 +23,7 @@ pub(super) const LANES: usize = 3;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Question {
-    Metrics,
+    Metrics(Format),
     Page,
     Api(Resource, Vec<(String, String)>),
     Ready,
@@ -31,7 +32,7 @@ enum Question {
 impl Question {
     const fn lane(&self) -> usize {
         match self {
-            Question::Metrics => 0,
+            Question::Metrics(_) => 0,
             Question::Page | Question::Api(..) => 1,
             Question::Ready => 2,
         }
@@ -39,7 +40,7 @@ impl Question {
 
     fn answer(&self, source: &dyn PageSource) -> Result<String, Refusal> {
         match self {
-            Question::Metrics => source.metrics().map_err(Refusal::Failed),
+            Question::Metrics(format) => source.metrics(*format).map_err(Refusal::Failed),
             Question::Page => source.page().map_err(Refusal::Failed),
             Question::Api(resource, pairs) => source.api(*resource, pairs),
             Question::Ready => source.ready().map(|()| String::new()).map_err(Refusal::NotTraced),
@@ -112,8 +113,8 @@ fn line(refusal: Refusal) -> String {
 }
 
 impl PageSource for Lanes {
-    fn metrics(&self) -> Result<String, String> {
-        self.ask(&Question::Metrics).map_err(line)
+    fn metrics(&self, format: Format) -> Result<String, String> {
+        self.ask(&Question::Metrics(format)).map_err(line)
     }
 
     fn page(&self) -> Result<String, String> {

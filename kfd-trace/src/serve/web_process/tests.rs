@@ -2,6 +2,7 @@ use super::control::{Descriptors, Orders, receive_files, receive_orders, send_fi
 use super::lane::{LANES, Lanes, answer};
 use super::*;
 use crate::output::api::{Refusal, Resource};
+use crate::output::metrics::Format;
 use crate::serve::router::PageSource;
 use crate::serve::web::settings::SettingsSource;
 use std::io::ErrorKind;
@@ -12,8 +13,8 @@ use std::thread;
 struct Fake;
 
 impl PageSource for Fake {
-    fn metrics(&self) -> Result<String, String> {
-        Ok("x".repeat(5 << 20))
+    fn metrics(&self, format: Format) -> Result<String, String> {
+        Ok(format.content_type().repeat(100_000))
     }
 
     fn page(&self) -> Result<String, String> {
@@ -45,7 +46,9 @@ fn each_answer_is_that_of_the_tracer() {
     let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake)));
     let lanes = Lanes::new(theirs);
     for _ in 0..2 {
-        assert_eq!(lanes.metrics().map(|text| text.len()), Ok(5 << 20));
+        for format in [Format::Text, Format::OpenMetrics] {
+            assert_eq!(lanes.metrics(format), Ok(format.content_type().repeat(100_000)));
+        }
         assert_eq!(lanes.page(), Err("the maps cannot be read".to_owned()));
         let query = [("at".to_owned(), "\u{1b}\u{202e}é".to_owned())];
         assert_eq!(lanes.api(Resource::Queues, &query), Ok(format!("{query:?}")));
@@ -63,7 +66,7 @@ fn each_answer_is_that_of_the_tracer() {
 fn without_a_tracer_one_line_says_so() {
     let (ours, theirs) = pairs();
     drop(ours);
-    let line = Lanes::new(theirs).metrics().unwrap_err();
+    let line = Lanes::new(theirs).metrics(Format::Text).unwrap_err();
     assert!(line.starts_with("the tracer does not answer: "), "{line}");
 }
 

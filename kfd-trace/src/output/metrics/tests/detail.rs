@@ -184,3 +184,36 @@ fn a_source_that_cannot_be_read_leaves_the_rest() {
     assert_eq!(world.value(r#"kfd_trace_map_capacity{map="ioctl_stats"}"#), Some(16_384.0));
     assert!(text.contains("\nkfd_process_info{"));
 }
+
+#[test]
+fn without_probes_queues_are_read_from_sysfs() {
+    let (empty, sysfs) = (State::new(StateLimits::default()).snapshot(), traced().snapshot());
+    let (tables, retired) = (Tables::default(), IoctlTotals::default());
+    let scrape = Scrape {
+        named: crate::model::ioctl::Named::default(),
+        snapshot: &empty,
+        queues_by_ioctl: false,
+        sysfs: Some(&sysfs),
+        tables: Some(&tables),
+        collectors: &[],
+        retired: &retired,
+        samples: &SampleTotals::default(),
+        probes: &[],
+        topology: &topology(),
+        undecoded: &Undecoded::default(),
+        capacities: &[],
+        detail: DETAIL,
+        now_ns: 0,
+        wall_minus_mono_ns: 0,
+        driver_loaded: false,
+        driver_loads: 0,
+        build: BUILD,
+        types: &TypesReport::default(),
+        start_time_seconds: 0.0,
+        duration_seconds: 0.0,
+    };
+    let text = exposition(&scrape, Format::Text).expect("well formed");
+    assert!(text.contains("kfd_queues{gpu_id=\"58270\",queue_type=\"compute_aql\"} 1\n"), "{text}");
+    assert!(text.contains("kfd_processes 1\n") && text.contains("\nkfd_process_queues{pid=\"4321\""));
+    assert!(!text.contains("kfd_ioctls_total") && !text.contains("kfd_trace_records_total"));
+}

@@ -1,0 +1,88 @@
+//! The label text of a process: made by the first exposition that shows it, and kept with its row until what it
+//! is made from changes.
+
+use std::sync::{Arc, OnceLock};
+
+/// Labels of a process as they are in an exposition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelText {
+    all: Box<str>,
+    identity: usize,
+}
+
+impl LabelText {
+    /// `identity`: how many bytes of `all` identify the process.
+    #[must_use]
+    pub fn new(all: String, identity: usize) -> Self {
+        LabelText { all: all.into(), identity }
+    }
+
+    /// Those of all series of the process.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        self.all.get(..self.identity).unwrap_or(&self.all)
+    }
+
+    /// With those that describe it.
+    #[must_use]
+    pub fn all(&self) -> &str {
+        &self.all
+    }
+}
+
+/// Shared by a row and its copies: a scrape works on a copy, and the row keeps what it made.
+#[derive(Clone, Debug, Default)]
+pub struct KeptLabels(Arc<OnceLock<LabelText>>);
+
+impl KeptLabels {
+    /// The text that is kept; `make` makes it from the rest of the row.
+    pub fn get_or_make(&self, make: impl Fn() -> LabelText) -> &LabelText {
+        let kept = self.0.get_or_init(&make);
+        debug_assert_eq!(*kept, make(), "a change of the row forgets its text");
+        kept
+    }
+
+    /// What the text is made from changes. A copy of the row keeps its text, or makes it later, for itself.
+    pub(super) fn forget(&mut self) {
+        match Arc::get_mut(&mut self.0) {
+            Some(own) => *own = OnceLock::new(),
+            None => *self = Self::default(),
+        }
+    }
+}
+
+/// It follows from the rest of the row.
+impl PartialEq for KeptLabels {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(all: &str) -> LabelText {
+        LabelText::new(all.to_owned(), 1)
+    }
+
+    #[test]
+    fn a_row_keeps_what_its_copy_made_and_no_longer_than_it_is_true() {
+        let mut row = KeptLabels::default();
+        let copy = row.clone();
+        assert_eq!(copy.get_or_make(|| text("ab")).identity(), "a");
+        assert!(std::ptr::eq(row.get_or_make(|| text("ab")), copy.get_or_make(|| text("ab"))));
+        row.forget();
+        assert_eq!(
+            (row.get_or_make(|| text("cd")).all(), copy.get_or_make(|| text("ab")).all()),
+            ("cd", "ab")
+        );
+        let late = row.clone();
+        row.forget();
+        let older = row.clone();
+        row.forget();
+        older.get_or_make(|| text("ef"));
+        assert_eq!(row.get_or_make(|| text("gh")).all(), "gh", "made by a copy of the row before the change");
+        assert_eq!(late.get_or_make(|| text("cd")).all(), "cd");
+    }
+}
