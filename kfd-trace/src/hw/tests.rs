@@ -13,12 +13,18 @@ fn rows(text: &mut String, dwords: &[u32], first: u32, step: u32) {
     }
 }
 
+/// Low and high dword.
+fn split(value: u64) -> (u32, u32) {
+    let dword = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap();
+    (dword(value), dword(value >> 32))
+}
+
 /// The 56 registers of a slot with this MQD.
 fn registers(mqd: u64, active: bool, vmid: u32, ring: u64) -> Vec<u32> {
     let mut all = vec![0; 56];
-    (all[0], all[1]) = (mqd as u32, (mqd >> 32) as u32);
+    (all[0], all[1]) = split(mqd);
     (all[2], all[3], all[5], all[6]) = (u32::from(active), vmid | vmid << 8, 1, 7);
-    (all[8], all[9]) = ((ring >> 8) as u32, (ring >> 40) as u32);
+    (all[8], all[9]) = split(ring >> 8);
     (all[10], all[15], all[17], all[54]) = (16, 0x6000_4022, 0x1401_4511, 32);
     all
 }
@@ -34,7 +40,7 @@ fn mqd(registers: &[u32]) -> Vec<u32> {
 fn sdma(ring: u64) -> Vec<u32> {
     let mut all = vec![0; 128];
     all[0] = 1 | 18 << 1;
-    (all[1], all[2]) = ((ring >> 8) as u32, (ring >> 40) as u32);
+    (all[1], all[2]) = split(ring >> 8);
     (all[3], all[5], all[126], all[127]) = (64, 128, 1, 3);
     all
 }
