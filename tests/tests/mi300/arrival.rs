@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::driver::shape_of;
 use kfd_trace_tests::harness::mqd_calls::{MqdCalls, traced};
+use kfd_trace_tests::harness::stage::{Types, VmKernel};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::reshape;
 use kfd_trace_tests::harness::{Daemon, Steered, Stream, events, nodes};
@@ -39,8 +40,12 @@ fn they_are_named_and_their_mqd_writes_are_traced() -> Result<()> {
     let mut daemon = Daemon::ready(&["--verbose"])?;
     let mut stream = Stream::tracing(&["--verbose"])?;
     drop(vega);
-    daemon.wait_stderr(ADDED, SOON)?;
-    stream.wait_stderr(ADDED, SOON)?;
+    // The shipped table does not have what shows which functions the GPUs use (struct mqd_manager): all are probed
+    // from the start.
+    if VmKernel::from_env()?.types != Types::Table {
+        daemon.wait_stderr(ADDED, SOON)?;
+        stream.wait_stderr(ADDED, SOON)?;
+    }
 
     let witness = MqdCalls::start()?;
     let mut workload = Steered::having(&["create aql", "update 0 50", "create aql gpu=1"])?;

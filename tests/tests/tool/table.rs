@@ -205,7 +205,7 @@ fn a_member_that_is_8_bytes_off_is_noticed_and_nothing_wrong_is_shown() -> Resul
 /// The masks that the stream shows of one queue.
 fn masks(tables: &Tables, program: &str) -> Result<Vec<Value>> {
     let [sysfs, drivers] = tables.flags();
-    let mut stream = Stream::tracing_program(program, &[&sysfs, &drivers])?;
+    let mut stream = Stream::tracing_program(program, &["--attach=multi", &sysfs, &drivers])?;
     let mut workload = Steered::having(&["create aql", "cu-mask 0 0x5", "cu-mask 0 0x3"])?;
     let lines = events::so_far(&stream, &mut workload)?;
     workload.finish()?;
