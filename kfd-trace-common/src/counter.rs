@@ -60,8 +60,6 @@ ids! {
         MqdAddress = "mqd_address",
         /// kprobe on every copy of `restore_mqd*`.
         MqdRestore = "mqd_restore",
-        /// kretprobe on all of these.
-        MqdReturn = "mqd_return",
         /// kprobe on `kfd_process_evict_queues`.
         EvictProcess = "evict_process",
         /// kprobe on the eviction of a process after a fault.
@@ -140,8 +138,6 @@ ids! {
         /// A map of calls under way inside the driver was full: an update, MQD write or eviction is not
         /// reported.
         NestedFull = "nested_full",
-        /// The return of an MQD function was missed: found by the thread's next one.
-        MqdReturnMissed = "mqd_return_missed",
         /// The return of an update or an eviction was missed, so it was not reported: found by the thread's
         /// next one.
         NestedReturnMissed = "nested_return_missed",

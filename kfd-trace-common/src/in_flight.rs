@@ -1,5 +1,6 @@
 //! A call of `kfd_ioctl` that has not returned yet, and the slot in which its thread keeps it.
 
+use crate::nested::Mqd;
 use crate::stat::Sum;
 use core::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -27,6 +28,10 @@ pub struct OpenCall {
     /// [`at_return::QUEUE_DELETED`].
     pub deleted_queue: u32,
     pub deleted_gpu: u32,
+    /// Address of the owner's `struct kfd_process`.
+    pub owner: u64,
+    /// The last MQD write of this call.
+    pub mqd: Mqd,
 }
 
 /// Remaining work at the return of a few calls.
@@ -46,6 +51,14 @@ pub mod busy {
     pub const UNWANTED: u32 = 2;
 }
 
+/// Whether the owner is selected and the thread is known to belong to it, so that `kfd_ioctl` admits it.
+pub mod admitted {
+    /// Also the value of [`crate::stat::Sum::awaited`] for such calls: both are compared at once.
+    pub const YES: u32 = 1;
+    /// No value of [`crate::stat::Sum::awaited`].
+    pub const NO: u32 = 2;
+}
+
 /// A thread that calls `kfd_ioctl`: its call, and cached data on the owner it called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
@@ -61,7 +74,7 @@ pub struct Caller {
     pub generation: u64,
     /// 1 when the owner is selected.
     pub wanted: u32,
-    /// 1 when the owner is selected and the thread is known to belong to it, so that `kfd_ioctl` admits it.
+    /// One of [`admitted`].
     pub admitted: u32,
     /// One of [`busy`].
     pub busy: u32,
@@ -83,6 +96,8 @@ impl Caller {
             at_return: 0,
             deleted_queue: 0,
             deleted_gpu: 0,
+            owner: 0,
+            mqd: Mqd::NONE,
         },
         file: 0,
         generation: 0,
@@ -118,10 +133,10 @@ pub const fn cell_of(nr: u32) -> usize {
     ((nr * 113) >> 4) as usize % SUMS
 }
 
-const _: () = assert!(size_of::<OpenCall>() == 48 && size_of::<Caller>() == 88);
+const _: () = assert!(size_of::<OpenCall>() == 88 && size_of::<Caller>() == 128);
 // A slot begins with its thread.
 const _: () = assert!(offset_of!(CallerSlot, caller) == 0 && offset_of!(Caller, thread) == 0);
-const _: () = assert!(size_of::<CallerSlot>() == 88 + SUMS * size_of::<Sum>());
+const _: () = assert!(size_of::<CallerSlot>() == 128 + SUMS * size_of::<Sum>());
 
 #[cfg(test)]
 mod tests {

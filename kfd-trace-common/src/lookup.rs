@@ -32,10 +32,9 @@ pub mod table {
     pub const PASIDS: u64 = 5;
     /// tid, as all that follow.
     pub const UPDATES: u64 = 6;
-    pub const MQDS: u64 = 7;
-    pub const EVICTIONS: u64 = 8;
-    pub const USER_QUEUES: u64 = 9;
-    pub const RELEASING: u64 = 10;
+    pub const EVICTIONS: u64 = 7;
+    pub const USER_QUEUES: u64 = 8;
+    pub const RELEASING: u64 = 9;
 }
 
 /// In the result's length: the program has not run.

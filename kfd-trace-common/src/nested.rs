@@ -1,5 +1,7 @@
 //! Calls inside the driver between entry and return: values of maps keyed by tid.
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 /// A call of `update_queue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -10,14 +12,34 @@ pub struct Update {
     pub minfo: u64,
 }
 
-/// A call of an MQD function, and those that it makes itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a call of an MQD function began: the thread's last one that was not made by another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Mqd {
-    /// Address of the queue's properties: all nested calls are about the same.
+    /// Address of the queue's properties; 0 for none.
     pub properties: u64,
-    /// Calls that have not returned.
-    pub depth: u64,
+    /// The stack pointer at its entry.
+    pub stack: u64,
+    /// Its function.
+    pub function: u64,
+    /// KFD's gpu_id of the queue, which belongs to the process that is called; 0 if that is not known.
+    pub gpu_id: u32,
+    /// Always 0.
+    pub pad: u32,
+}
+
+impl Mqd {
+    pub const NONE: Self = Self { properties: 0, stack: 0, function: 0, gpu_id: 0, pad: 0 };
+
+    /// Whether `outer` makes this call, if both begin in the same call of the thread. Its frame is below that
+    /// of `outer`, or replaces it: an init ends in an update, which may be a jump. A later write by the same
+    /// caller begins where `outer` did, in the same function.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_inside(&self, outer: &Self) -> bool {
+        self.properties == outer.properties
+            && (self.stack < outer.stack || self.stack == outer.stack && self.function != outer.function)
+    }
 }
 
 /// An eviction or a restore.
@@ -67,5 +89,24 @@ pub struct Releasing {
 }
 
 const _: () = assert!(size_of::<Releasing>() == 8);
-const _: () = assert!(size_of::<Update>() == 16 && size_of::<Mqd>() == 16);
+const _: () = assert!(size_of::<Update>() == 16 && size_of::<Mqd>() == 32);
 const _: () = assert!(size_of::<Eviction>() == 48 && size_of::<UserQueue>() == 40);
+
+#[cfg(test)]
+mod tests {
+    use super::Mqd;
+
+    #[test]
+    fn a_call_inside_another_one_is_deeper_or_replaces_it() {
+        const INIT: u64 = 0x100;
+        const UPDATE: u64 = 0x200;
+        let at = |stack, function| Mqd { properties: 7, stack, function, ..Mqd::NONE };
+        let init = at(1000, INIT);
+        assert!(at(900, UPDATE).is_inside(&init) && at(900, INIT).is_inside(&init), "called, once per XCC");
+        assert!(at(1000, UPDATE).is_inside(&init), "jumped to");
+        assert!(!at(1000, INIT).is_inside(&init), "the same caller's next write");
+        assert!(!at(1100, UPDATE).is_inside(&init), "its caller's");
+        let other = Mqd { properties: 8, ..at(900, UPDATE) };
+        assert!(!other.is_inside(&init) && !init.is_inside(&Mqd::NONE));
+    }
+}

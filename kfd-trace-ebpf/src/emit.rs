@@ -1,6 +1,6 @@
 //! Sends records to the daemon. The only owner of the ring buffer `EVENTS`.
 
-use crate::words::zero;
+use crate::words::zero_after;
 use crate::{counters, in_flight, losses, processes::Owner};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
@@ -39,10 +39,10 @@ pub(crate) fn emit_in<T: Record>(
         return;
     };
     let record = entry.as_mut_ptr();
-    // SAFETY: reserved memory of this size, and all zeros is a valid record.
-    unsafe { zero(record) };
-    // SAFETY: a record begins with its header.
+    // SAFETY: reserved memory of this size, and a record begins with its header.
     unsafe { record.cast::<Header>().write(header::<T>(probe, kind, owner.into(), ioctl)) };
+    // SAFETY: the rest of it, which is whole words, and all zeros is a valid body.
+    unsafe { zero_after::<Header, T>(record) };
     // SAFETY: all zeros is a valid record, and so it is with a header.
     fill(unsafe { &mut *record });
     entry.submit(0);

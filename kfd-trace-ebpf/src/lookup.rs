@@ -12,7 +12,7 @@ use aya_ebpf::maps::Array;
 use aya_ebpf::programs::RawTracePointContext;
 use kfd_trace_common::in_flight::OpenCall;
 use kfd_trace_common::lookup::{table, verb};
-use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, Releasing, Update, UserQueue};
 use kfd_trace_common::peek::Answer;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey};
 
@@ -47,7 +47,6 @@ fn read(answer: &mut Answer, table: u64, first: u64, second: u64) {
         table::PROCESSES => copy(answer, processes::entry(first)),
         table::PASIDS => copy(answer, processes::holder(first as u32)),
         table::UPDATES => copy(answer, nested::call_of::<Update>(first as u32)),
-        table::MQDS => copy(answer, nested::call_of::<Mqd>(first as u32)),
         table::EVICTIONS => copy(answer, nested::call_of::<Eviction>(first as u32)),
         table::USER_QUEUES => copy(answer, nested::call_of::<UserQueue>(first as u32)),
         table::RELEASING => copy(answer, nested::call_of::<Releasing>(first as u32)),
@@ -72,7 +71,6 @@ fn remove(table: u64, first: u64, second: u64) {
 fn expire(table: u64, tid: u32) {
     match table {
         table::UPDATES => nested::expire::<Update>(tid),
-        table::MQDS => nested::expire::<Mqd>(tid),
         table::EVICTIONS => nested::expire::<Eviction>(tid),
         table::USER_QUEUES => nested::expire::<UserQueue>(tid),
         table::RELEASING => nested::expire::<Releasing>(tid),

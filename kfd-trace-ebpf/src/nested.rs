@@ -1,12 +1,17 @@
-//! Calls inside the driver between entry and return, by thread: for results known only at the return, and for
-//! calls that call each other. The only owner of `UPDATES`, `MQDS`, `EVICTIONS`, `USER_QUEUES` and `RELEASING`.
+//! Calls inside the driver between entry and return, by thread: for results known only at the return. Also
+//! the last MQD write of threads that are in no call of `kfd_ioctl`. The only owner of `UPDATES`, `MQDS`,
+//! `EVICTIONS`, `USER_QUEUES` and `RELEASING`.
 //!
 //! An entry whose return was missed would wait for the thread's next call, and kworkers make few: the daemon
 //! removes what stays the same for five minutes ([`expire`]).
 
 use crate::losses;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
-use aya_ebpf::{bindings::BPF_ANY, macros::map, maps::HashMap};
+use aya_ebpf::{
+    bindings::BPF_ANY,
+    macros::map,
+    maps::{HashMap, LruHashMap},
+};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::limits::NESTED_MAX;
 use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Update, UserQueue};
@@ -14,8 +19,9 @@ use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Update, UserQueue};
 #[map]
 static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
 
+/// An entry outlasts its write, until the thread's next one or until more threads than fit have written.
 #[map]
-static MQDS: HashMap<u32, Mqd> = HashMap::with_max_entries(NESTED_MAX, 0);
+static MQDS: LruHashMap<u32, Mqd> = LruHashMap::with_max_entries(NESTED_MAX, 0);
 
 #[map]
 static EVICTIONS: HashMap<u32, Eviction> = HashMap::with_max_entries(NESTED_MAX, 0);
@@ -61,7 +67,6 @@ macro_rules! calls {
 
 calls! {
     Update in UPDATES: NestedFull, NestedReturnMissed of QueueUpdateReturn;
-    Mqd in MQDS: NestedFull, MqdReturnMissed of MqdReturn;
     Eviction in EVICTIONS: NestedFull, NestedReturnMissed of EvictGpuReturn;
     UserQueue in USER_QUEUES: NestedFull, NestedReturnMissed of UserQueueReturn;
     Releasing in RELEASING: ReleasingFull, NestedReturnMissed of WqReleaseReturn;
@@ -110,4 +115,25 @@ pub(crate) fn expire<T: Expires>(tid: u32) {
     if T::map().remove(tid).is_ok() {
         losses::trouble(T::RETURN, T::MISSED);
     }
+}
+
+/// The running thread's last MQD write outside of `kfd_ioctl`.
+#[inline(always)]
+pub(crate) fn mqd() -> Option<&'static Mqd> {
+    // SAFETY: a value of the map, which only this thread writes.
+    unsafe { MQDS.get(tid()) }
+}
+
+#[inline(always)]
+pub(crate) fn set_mqd(probe: ProbeId, write: &Mqd) {
+    if MQDS.insert(tid(), write, u64::from(BPF_ANY)).is_err() {
+        losses::trouble(probe, Trouble::NestedFull);
+    }
+}
+
+/// It is over.
+#[inline(always)]
+pub(crate) fn end_mqd() {
+    // There may be none.
+    let _ = MQDS.remove(tid());
 }

@@ -16,6 +16,20 @@ pub(crate) unsafe fn zero<T>(to: *mut T) {
     }
 }
 
+/// Fills what follows a structure's first field with zeros.
+///
+/// # Safety
+/// As for [`zero`], and `T` begins with an `H`.
+#[inline(always)]
+pub(crate) unsafe fn zero_after<H, T>(to: *mut T) {
+    for at in const { words::<H>() }..const { words::<T>() } {
+        // SAFETY: as in `zero`.
+        let word = unsafe { to.cast::<u64>().add(at) };
+        // SAFETY: as in `zero`.
+        unsafe { word.write_volatile(0) };
+    }
+}
+
 /// Copies a structure that may be written concurrently: each of its words is whole.
 ///
 /// # Safety

@@ -79,7 +79,6 @@ fn every_copy_of_an_mqd_function_is_probed() {
         let found =
             [ProbeId::MqdInit, ProbeId::MqdUpdate, ProbeId::MqdAddress, ProbeId::MqdRestore].map(count);
         assert_eq!(found, [init, update, moved, restore], "{series}");
-        assert_eq!(count(ProbeId::MqdReturn), init + update + moved + restore, "{series}");
         assert!(plan.rows.iter().all(|row| row.strangers.is_empty()), "{series}: {:?}", plan.rows);
     }
 }

@@ -7,17 +7,16 @@
 
 use crate::kernel::{self, read};
 use crate::probes::{device, mqd};
-use crate::processes::{self, Met};
+use crate::processes::{self, Met, Owner};
 use crate::{counters, emit, in_flight, losses};
 use aya_ebpf::Global;
 use aya_ebpf::macros::kprobe;
 use aya_ebpf::programs::ProbeContext;
 use kfd_trace_common::aql;
 use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::in_flight::at_return;
+use kfd_trace_common::in_flight::{OpenCall, at_return};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::PROPERTIES_LEN;
-use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{QueueCreate, QueueDestroy, pointers};
 use kfd_trace_common::rules;
 
@@ -35,11 +34,21 @@ pub(crate) fn queue_add(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::QueueAdd;
     counters::hit(ID);
     let Some(queue) = ctx.arg::<u64>(0) else { return 0 };
-    mqd::settle();
-    if let Some(entry) = owner(ID, queue) {
-        note!(&ctx, "queue_add: tgid {}", entry.tgid);
-        record_create(ID, queue, &entry);
-    }
+    let mut call = in_flight::current();
+    // Most often the queue was written in this call.
+    let written = call.as_deref().and_then(|call| mqd::written(call, queue));
+    mqd::settle(call.as_deref_mut());
+    let Some((owner, gpu_id)) = written.or_else(|| owner_and_gpu(ID, call.as_deref(), queue)) else {
+        return 0;
+    };
+    note!(&ctx, "queue_add: tgid {}", owner.tgid);
+    emit::emit_in(ID, Kind::QueueCreate, owner, cmd(call.as_deref()), |record: &mut QueueCreate| {
+        record.gpu_id = gpu_id;
+        record.properties_len = properties(queue, &mut record.properties).unwrap_or_else(|| {
+            losses::trouble(ID, Trouble::QueueUnreadable);
+            0
+        });
+    });
     0
 }
 
@@ -52,55 +61,87 @@ pub(crate) fn queue_del(ctx: ProbeContext) -> u32 {
     if queue == 0 {
         return 0;
     }
-    let Some(entry) = owner(ID, queue) else { return 0 };
-    let Some(queue_id) = read::<u32>(queue, &kernel::QUEUE_ID) else {
+    let call = in_flight::current();
+    let Some((owner, gpu_id)) = owner_and_gpu(ID, call.as_deref(), queue) else { return 0 };
+    let (Some(queue_id), pointers) = id_and_pointers(queue) else {
         losses::trouble(ID, Trouble::QueueUnreadable);
         return 0;
     };
-    note!(&ctx, "queue_del: tgid {} queue {}", entry.tgid, queue_id);
-    let gpu_id = gpu_id(ID, queue);
-    let call = in_flight::current().filter(|call| rules::nr(call.cmd) == rules::DESTROY_QUEUE);
-    let own = call.is_some();
-    if let Some(call) = call {
+    note!(&ctx, "queue_del: tgid {} queue {}", owner.tgid, queue_id);
+    let cmd = cmd(call.as_deref());
+    let own = rules::nr(cmd) == rules::DESTROY_QUEUE;
+    if let Some(call) = call.filter(|_| own) {
         call.at_return |= at_return::QUEUE_DELETED;
         call.deleted_queue = queue_id;
         call.deleted_gpu = gpu_id;
     }
-    emit::emit(ID, Kind::QueueDestroy, &entry, |record: &mut QueueDestroy| {
+    emit::emit_in(ID, Kind::QueueDestroy, owner, cmd, |record: &mut QueueDestroy| {
         record.queue_id = queue_id;
         record.gpu_id = gpu_id;
         if own && READ_POINTERS.load() != 0 {
-            record.pointers = read_pointers(queue, record);
+            record.pointers = read_pointers(pointers, record);
         }
     });
     0
 }
 
-/// The process of a queue, if it is selected.
+/// Addresses of a queue's `struct kfd_process` and of its GPU's structure, 0 if the latter cannot be read.
 #[inline(always)]
-pub(super) fn owner(probe: ProbeId, queue: u64) -> Option<Entry> {
-    let Some(process) = read::<u64>(queue, &kernel::QUEUE_PROCESS) else {
+pub(super) fn process_and_device(probe: ProbeId, queue: u64) -> Option<(u64, u64)> {
+    let (process, device) = kernel::read_both(queue, &kernel::QUEUE_PROCESS, &kernel::QUEUE_DEVICE);
+    if process.is_none() {
         losses::trouble(probe, Trouble::QueueUnreadable);
-        return None;
-    };
-    processes::wanted(probe, process, Met::Anywhere)
+    }
+    Some((process?, device.unwrap_or(0)))
 }
 
-/// KFD's gpu_id, 0 where it cannot be read.
+/// The process at an address, if it is selected. `call`: the running thread's; most often it is for the same
+/// process, which lives as long as the call.
 #[inline(always)]
-pub(super) fn gpu_id(probe: ProbeId, queue: u64) -> u32 {
-    device::gpu_id(probe, read(queue, &kernel::QUEUE_DEVICE).unwrap_or(0))
+pub(super) fn owner(probe: ProbeId, call: Option<&OpenCall>, process: u64) -> Option<Owner> {
+    match call {
+        Some(call) if call.owner == process => Some(call.into()),
+        _ => processes::wanted(probe, process, Met::Anywhere).map(|entry| Owner::from(&entry)),
+    }
+}
+
+/// Owner and gpu_id of a queue whose process is selected; 0 for a gpu_id that cannot be read.
+#[inline(always)]
+pub(super) fn owner_and_gpu(probe: ProbeId, call: Option<&OpenCall>, queue: u64) -> Option<(Owner, u32)> {
+    let (process, device) = process_and_device(probe, queue)?;
+    Some((owner(probe, call, process)?, device::gpu_id(probe, device)))
+}
+
+/// Where a queue's read pointer and its write pointer are.
+type Pointers = (Option<u64>, Option<u64>);
+
+/// By one read where they lie as in Linux 5.10 to 7.3.
+#[inline(always)]
+fn id_and_pointers(queue: u64) -> (Option<u32>, Pointers) {
+    let from_id = |field| kernel::distance(&kernel::QUEUE_ID, field);
+    if (from_id(&kernel::QUEUE_READ_PTR), from_id(&kernel::QUEUE_WRITE_PTR)) == (Some(32), Some(40)) {
+        return match read::<[u64; 6]>(queue, &kernel::QUEUE_ID) {
+            Some([id, .., read, write]) => (Some(id as u32), (Some(read), Some(write))),
+            None => (None, (None, None)),
+        };
+    }
+    let pointers = kernel::read_both(queue, &kernel::QUEUE_READ_PTR, &kernel::QUEUE_WRITE_PTR);
+    (read(queue, &kernel::QUEUE_ID), pointers)
+}
+
+/// Type and id of a queue: by one read where they lie as in Linux 5.10 to 7.3.
+#[inline(always)]
+pub(super) fn type_and_id(queue: u64) -> (Option<u32>, Option<u32>) {
+    if kernel::distance(&kernel::QUEUE_TYPE, &kernel::QUEUE_ID) == Some(8) {
+        let words = read::<[u32; 3]>(queue, &kernel::QUEUE_TYPE);
+        return (words.map(|[kind, ..]| kind), words.map(|[.., id]| id));
+    }
+    (read(queue, &kernel::QUEUE_TYPE), read(queue, &kernel::QUEUE_ID))
 }
 
 #[inline(always)]
-fn record_create(probe: ProbeId, queue: u64, entry: &Entry) {
-    emit::emit(probe, Kind::QueueCreate, entry, |record: &mut QueueCreate| {
-        record.gpu_id = gpu_id(probe, queue);
-        record.properties_len = properties(queue, &mut record.properties).unwrap_or_else(|| {
-            losses::trouble(probe, Trouble::QueueUnreadable);
-            0
-        });
-    });
+pub(super) fn cmd(call: Option<&OpenCall>) -> u32 {
+    call.map_or(0, |call| call.cmd)
 }
 
 /// One contiguous read; the daemon knows this kernel's layout.
@@ -117,9 +158,8 @@ pub(super) fn properties(queue: u64, out: &mut [u8; PROPERTIES_LEN]) -> Option<u
 
 /// Reads the memory of the running process; the daemon interprets it.
 #[inline(always)]
-fn read_pointers(queue: u64, record: &mut QueueDestroy) -> u32 {
-    let pointers_read = (read(queue, &kernel::QUEUE_WRITE_PTR), read(queue, &kernel::QUEUE_READ_PTR));
-    let (Some(write), Some(read)) = pointers_read else { return pointers::NOT_READ };
+fn read_pointers((read, write): Pointers, record: &mut QueueDestroy) -> u32 {
+    let (Some(read), Some(write)) = (read, write) else { return pointers::NOT_READ };
     let (what, done) = match aql::head(write, read) {
         Some(head) => (pointers::HEAD, kernel::read_user(head, &mut record.memory)),
         None => (pointers::WORDS, words(write, read, &mut record.memory)),

@@ -22,7 +22,7 @@ use kfd_trace_common::rules;
 pub(crate) fn queue_update(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::QueueUpdate;
     counters::hit(ID);
-    mqd::settle();
+    mqd::settle(in_flight::current());
     if let Some(queue) = ctx.arg::<u64>(1) {
         if nested::current::<Update>().is_some() {
             losses::trouble(RETURN, Trouble::NestedReturnMissed);
@@ -47,17 +47,24 @@ const RETURN: ProbeId = ProbeId::QueueUpdateReturn;
 
 #[inline(always)]
 fn record(update: &Update, result: i32) {
-    let Some(entry) = queue::owner(RETURN, update.queue) else { return };
-    emit::emit(RETURN, Kind::QueueUpdate, &entry, |record: &mut QueueUpdate| {
-        record.gpu_id = queue::gpu_id(RETURN, update.queue);
-        record.result = result;
-        record.cu_mask_bits = cu_mask(update, &mut record.cu_mask).unwrap_or(0);
-        record.properties_len =
-            queue::properties(update.queue, &mut record.properties).unwrap_or_else(|| {
-                losses::trouble(RETURN, Trouble::QueueUnreadable);
-                0
-            });
-    });
+    let call = in_flight::current();
+    let Some((owner, gpu_id)) = queue::owner_and_gpu(RETURN, call.as_deref(), update.queue) else { return };
+    emit::emit_in(
+        RETURN,
+        Kind::QueueUpdate,
+        owner,
+        queue::cmd(call.as_deref()),
+        |record: &mut QueueUpdate| {
+            record.gpu_id = gpu_id;
+            record.result = result;
+            record.cu_mask_bits = cu_mask(update, &mut record.cu_mask).unwrap_or(0);
+            record.properties_len =
+                queue::properties(update.queue, &mut record.properties).unwrap_or_else(|| {
+                    losses::trouble(RETURN, Trouble::QueueUnreadable);
+                    0
+                });
+        },
+    );
 }
 
 /// The mask that is set, and its bits; the driver takes whole words of 32.

@@ -135,6 +135,7 @@ async fn trace(
         say("tracing");
         supervisor.up("tracing");
         let follow = Follow::new(ring, options.sample, options.roots.procfs.clone(), TURN);
+        let follow = follow.map_err(|error| Stop::failed(format!("cannot continue: {error}")))?;
         match followed(page, follow, signals, supervisor).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => {

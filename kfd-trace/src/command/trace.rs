@@ -141,7 +141,7 @@ impl Run<'_> {
         let mut look = interval(LOOK);
         // After a stop, one check is enough.
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut follow = ring.map(|ring| self.follow(ring));
+        let mut follow = ring.map(|ring| self.follow(ring)).transpose()?;
         self.heading()?;
         self.begin()?;
         let mut ended = Ok(());
@@ -153,8 +153,9 @@ impl Run<'_> {
                 _ = look.tick() => {
                     end = self.look(end)?;
                     if follow.is_none() && self.looks.is_multiple_of(SECOND_LOOKS) {
-                        match self.attach_again() {
-                            Ok(ring) => follow = ring.map(|ring| self.follow(ring)),
+                        let attached = self.attach_again();
+                        match attached.and_then(|ring| ring.map(|ring| self.follow(ring)).transpose()) {
+                            Ok(following) => follow = following,
                             Err(error) => {
                                 ended = Err(error);
                                 break;
@@ -182,7 +183,7 @@ impl Run<'_> {
                     match attached {
                         Ok(ring) => {
                             self.begin()?;
-                            follow = Some(self.follow(ring));
+                            follow = Some(self.follow(ring)?);
                         }
                         Err(error) => {
                             ended = Err(error);
@@ -206,7 +207,7 @@ impl Run<'_> {
         ended
     }
 
-    fn follow(&self, ring: Ring) -> Follow {
+    fn follow(&self, ring: Ring) -> io::Result<Follow> {
         Follow::new(ring, self.options.sample, self.options.roots.procfs.clone(), LOOK)
     }
 

@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn returns_share_a_link_where_as_many_calls_can_be_under_way() {
         let takes = |functions: usize, cpus| {
-            addresses(row(ProbeId::MqdReturn), &targets(&vec![Some(8); functions]), cpus).is_some()
+            addresses(row(ProbeId::EvictGpuReturn), &targets(&vec![Some(8); functions]), cpus).is_some()
         };
         assert_eq!([4, 5].map(|functions| takes(functions, 1)), [false, true]);
         assert_eq!([2, 3].map(|functions| takes(functions, 2)), [false, true]);

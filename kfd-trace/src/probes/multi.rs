@@ -126,6 +126,7 @@ fn data(map: &Map) -> Option<&MapData> {
     match map {
         Map::Array(data)
         | Map::HashMap(data)
+        | Map::LruHashMap(data)
         | Map::PerCpuArray(data)
         | Map::PerCpuHashMap(data)
         | Map::PerfEventArray(data)

@@ -64,13 +64,6 @@ pub const PROBES: &[ProbeRow] = &[
         .required(),
     ProbeRow::exit(ProbeId::QueueUpdateReturn, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
     ProbeRow::entry(ProbeId::QueueUpdate, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
-    ProbeRow::exit(
-        ProbeId::MqdReturn,
-        Site::Each(&[INIT_MQD, UPDATE_MQD, MOVE_MQD, RESTORE_MQD]),
-        "nested MQD writes",
-    )
-    .needs(QUEUE)
-    .of_gpus(),
     ProbeRow::entry(
         ProbeId::MqdInit,
         Site::Family { prefixes: &["init_mqd"], members: INIT_MQD },

@@ -12,4 +12,5 @@ pub mod signals;
 pub mod stderr;
 pub mod stdout;
 pub mod systemd;
+pub(crate) mod ticks;
 pub mod timeout;

@@ -13,9 +13,10 @@ use crate::events::ring::Ring;
 use crate::model::event::Event;
 use crate::runtime::exit::Stop;
 use crate::runtime::signals::Signals;
+use crate::runtime::ticks::Ticks;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// Interval between turns: ended processes are removed, new GPUs are attached to, lists are read if due.
 pub const TURN: Duration = Duration::from_secs(1);
@@ -55,7 +56,7 @@ pub struct Follow {
     lists: BackgroundScan,
     sampling: Sampling,
     /// The driver is checked at each tick.
-    ticks: Interval,
+    ticks: Ticks,
     /// A turn is due after this many ticks.
     ticks_per_turn: u128,
     ticks_seen: u128,
@@ -66,20 +67,19 @@ pub struct Follow {
 impl Follow {
     /// `sample`: interval between samples of queues; zero for none. `check`: how soon an unloaded driver is
     /// noticed, at most [`TURN`].
-    #[must_use]
-    pub fn new(ring: Ring, sample: Duration, procfs: PathBuf, check: Duration) -> Self {
-        let mut ticks = interval(check);
-        // After a stop, one tick is enough.
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Follow {
+    ///
+    /// # Errors
+    /// If there is no timer for the ticks.
+    pub fn new(ring: Ring, sample: Duration, procfs: PathBuf, check: Duration) -> io::Result<Self> {
+        Ok(Follow {
             ring,
             lists: BackgroundScan::default(),
             sampling: Sampling::new(sample, procfs),
-            ticks,
+            ticks: Ticks::each(check)?,
             ticks_per_turn: (TURN.as_nanos() / check.as_nanos()).max(1),
             ticks_seen: 0,
             records: Vec::new(),
-        }
+        })
     }
 
     /// Waits for the next event. Cancel-safe: dropped while it waits, it has missed nothing.
@@ -100,7 +100,10 @@ impl Follow {
                 read.map_err(|error| Stop::failed(format!("ring buffer: {error}")))?;
                 Ok(Happened::Records)
             }
-            _ = self.ticks.tick() => self.tick(access),
+            ticked = self.ticks.tick() => {
+                ticked.map_err(|error| Stop::failed(format!("timer: {error}")))?;
+                self.tick(access)
+            }
             seen = self.lists.seen() => {
                 let seen = seen.map_err(Stop::failed)?;
                 self.drain();
@@ -140,6 +143,7 @@ impl Follow {
         if self.sampling.is_late() {
             access.with(|tracer| tracer.state.samples_are_late());
         }
+        self.sampling.turn();
         Ok(Happened::Records)
     }
 

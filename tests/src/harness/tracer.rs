@@ -27,16 +27,14 @@ pub fn path() -> String {
 /// Arguments of a tracer that starts much sooner: without the probes that are attached to most functions. For
 /// tests that need neither MQD writes nor arguments of ioctls. Not where queues are tracked from ioctls
 /// alone.
-pub const FEW: [&str; 6] =
-    ["--without-probe=ioctl_handler", NO_MQD[0], NO_MQD[1], NO_MQD[2], NO_MQD[3], NO_MQD[4]];
+pub const FEW: [&str; 5] = ["--without-probe=ioctl_handler", NO_MQD[0], NO_MQD[1], NO_MQD[2], NO_MQD[3]];
 
 /// The same with the arguments of ioctls.
-pub const NO_MQD: [&str; 5] = [
+pub const NO_MQD: [&str; 4] = [
     "--without-probe=mqd_init",
     "--without-probe=mqd_update",
     "--without-probe=mqd_address",
     "--without-probe=mqd_restore",
-    "--without-probe=mqd_return",
 ];
 
 /// Runs a command that ends by itself (`ps`, `status`, bad usage...).

@@ -93,7 +93,9 @@ fn reported(stream: &mut Stream, total: u64) -> Result<Reported> {
 fn seen_and_lost_records_make_the_whole() -> Result<()> {
     quiet()?;
     let mut stream = Stream::tracing(&["--event", "ioctl", "--buffer-size", "64KiB"])?;
-    let mut burst = Workload::spawn(&["burst", "--threads=4", "--count=100000"])?;
+    // On 5.10 it is not counted what a kretprobe misses.
+    let threads = format!("--threads={}", threads()?);
+    let mut burst = Workload::spawn(&["burst", &threads, "--count=100000"])?;
     let truth = burst.finish_within(LONG)?;
     let reported = reported(&mut stream, counts::total(&truth))?;
     assert!(reported.seen > 0, "{reported:?}");

@@ -73,7 +73,7 @@ fn mqd_writes(scrape: &Scrape<'_>) -> Family {
         MqdOp::Update => ProbeId::MqdUpdate,
         MqdOp::Restore => ProbeId::MqdRestore,
     };
-    let probed = |op| scrape.sees(&[probe(op), ProbeId::MqdReturn]);
+    let probed = |op| scrape.sees(&[probe(op)]);
     for op in MqdOp::ALL.iter().filter(|op| probed(**op)) {
         gpus(scrape).for_each(|gpu| family.add(&[&gpu, op.name()], 0));
     }

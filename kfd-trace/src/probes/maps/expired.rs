@@ -8,7 +8,7 @@
 use super::lookup::{Lookup, LookupTable};
 use crate::probes::error::LoadError;
 use kfd_trace_common::lookup::table;
-use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, Releasing, Update, UserQueue};
 use std::collections::BTreeMap;
 
 /// Seconds between two rounds, which must be called once a second.
@@ -18,7 +18,6 @@ const EACH: u32 = 10;
 const ROUNDS: u32 = 30;
 
 const UPDATES: LookupTable<u32, [u8; size_of::<Update>()]> = by_tid("UPDATES", table::UPDATES);
-const MQDS: LookupTable<u32, [u8; size_of::<Mqd>()]> = by_tid("MQDS", table::MQDS);
 const EVICTIONS: LookupTable<u32, [u8; size_of::<Eviction>()]> = by_tid("EVICTIONS", table::EVICTIONS);
 const USER_QUEUES: LookupTable<u32, [u8; size_of::<UserQueue>()]> = by_tid("USER_QUEUES", table::USER_QUEUES);
 const RELEASING: LookupTable<u32, [u8; size_of::<Releasing>()]> = by_tid("RELEASING", table::RELEASING);
@@ -46,7 +45,6 @@ impl Expired {
         }
         let mut now = BTreeMap::new();
         read(lookup, &UPDATES, &mut now)?;
-        read(lookup, &MQDS, &mut now)?;
         read(lookup, &EVICTIONS, &mut now)?;
         read(lookup, &USER_QUEUES, &mut now)?;
         read(lookup, &RELEASING, &mut now)?;

@@ -119,10 +119,10 @@ fn a_function_of_another_row_is_not_unknown() {
 #[test]
 fn the_functions_of_every_list_of_a_site_are_attached() {
     let mut made = with_queues();
-    let names = ["init_mqd", "update_mqd_v9_4_3", "restore_mqd_sdma"];
+    let names = ["evict_process_queues_cpsch", "restore_process_queues_nocpsch"];
     made.0.extend(names.iter().zip(0x10..).map(|(name, address)| (*name, (vec![address], false))));
     let planned = plan(&made, &facts(), &PlanRequest::default());
-    let row = planned.rows.iter().find(|row| row.row.id == ProbeId::MqdReturn).unwrap();
+    let row = planned.rows.iter().find(|row| row.row.id == ProbeId::EvictGpuReturn).unwrap();
     assert_eq!(row.symbols, names);
     let planned = plan(&driver(), &facts(), &PlanRequest::default());
     let row = planned.rows.iter().find(|row| row.row.id == ProbeId::EvictReturn).unwrap();

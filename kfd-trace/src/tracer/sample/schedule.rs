@@ -33,7 +33,12 @@ pub(crate) struct Sampling {
     running: Option<RunningPass>,
     /// A sample without targets, which ends at once.
     empty: Option<Pass>,
+    /// The last sample had no targets: a turn of the main loop begins the next one, so that it needs no timer.
+    resting: bool,
 }
+
+/// A turn may be this much earlier than a second after the last one.
+const EARLY: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 struct RunningPass {
@@ -55,7 +60,7 @@ impl Sampling {
     /// `interval`: zero for never.
     pub(crate) fn new(interval: Duration, procfs: PathBuf) -> Self {
         let idle = (!interval.is_zero()).then(|| Sampler::new(procfs));
-        Sampling { interval, due: Instant::now(), idle, running: None, empty: None }
+        Sampling { interval, due: Instant::now(), idle, running: None, empty: None, resting: false }
     }
 
     /// Waits until there is something to do, forever if sampling is off. Called again, it continues the same
@@ -74,17 +79,30 @@ impl Sampling {
             self.idle = Some(sampler);
             return Ok(Step::Done(pass));
         }
-        if self.idle.is_none() {
+        if self.idle.is_none() || self.resting {
             return pending().await;
         }
-        sleep_until(self.due).await;
+        // A timer whose time is over still takes up to a millisecond.
+        if self.due > Instant::now() {
+            sleep_until(self.due).await;
+        }
         Ok(Step::Due)
+    }
+
+    /// Must be called once a second.
+    pub(crate) fn turn(&mut self) {
+        let now = Instant::now();
+        if self.resting && self.due <= now + EARLY {
+            self.due = now;
+            self.resting = false;
+        }
     }
 
     /// Begins a sample.
     pub(crate) fn begin(&mut self, targets: Vec<Target>) {
         let now = Instant::now();
         self.due = now + self.interval;
+        self.resting = targets.is_empty();
         if targets.is_empty() {
             // It does not block: avoids waking up another thread.
             self.empty = self.idle.as_mut().map(|sampler| sampler.pass(&[]));
@@ -173,7 +191,19 @@ mod tests {
             assert!(sampling.running.is_none() && sampling.overdue().is_none());
             let Ok(Step::Done(pass)) = sampling.step().await else { panic!("it is over") };
             assert!(pass.samples.is_empty());
-            assert!(matches!(sampling.step().await, Ok(Step::Due)), "a second later");
+            let timer = tokio::time::timeout(Duration::from_secs(3600), sampling.step()).await;
+            assert!(timer.is_err(), "it has no timer: {timer:?}");
+            sampling.turn();
+            assert!(matches!(sampling.step().await, Ok(Step::Due)), "at the next turn");
+            sampling.begin(Vec::new());
+            sampling.turn();
+            assert!(matches!(sampling.step().await, Ok(Step::Done(_))));
+            tokio::time::advance(900 * MS).await;
+            sampling.turn();
+            assert!(matches!(sampling.step().await, Ok(Step::Due)), "a turn may be early");
+            sampling.begin(vec![missing_process()]);
+            assert!(matches!(sampling.step().await, Ok(Step::Done(_))));
+            assert!(matches!(sampling.step().await, Ok(Step::Due)), "by a timer again");
         });
     }
 

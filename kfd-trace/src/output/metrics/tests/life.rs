@@ -103,7 +103,7 @@ fn what_no_probe_sees_is_absent() {
         (&[ProbeId::VmFault], &["kfd_vm_faults_total", "kfd_process_vm_faults_total"]),
         (&[ProbeId::GpuReset], &["kfd_gpu_reset"]),
         (&[ProbeId::HwsHang, ProbeId::HwException], &["kfd_hws_hangs_total"]),
-        (&[ProbeId::MqdReturn], &["kfd_mqd_writes_total"]),
+        (&[ProbeId::MqdInit, ProbeId::MqdUpdate, ProbeId::MqdRestore], &["kfd_mqd_writes_total"]),
     ] {
         let before = world.text();
         for probe in world.probes.iter_mut().filter(|probe| gone.contains(&probe.id)) {
