@@ -42,6 +42,11 @@ impl Listed {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ListedProcesses {
     all: Vec<Listed>,
+    index: Box<Index>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Index {
     by_tgid: Positions<u32>,
     by_id: Positions<ProcessId>,
 }
@@ -88,12 +93,12 @@ impl ListedProcesses {
 
     /// The processes with this PID: several with further contexts (7.2), or after a reuse of the PID.
     pub fn with_tgid(&self, tgid: u32) -> impl Iterator<Item = &Listed> {
-        self.by_tgid.of(tgid).filter_map(|at| self.all.get(at))
+        self.index.by_tgid.of(tgid).filter_map(|at| self.all.get(at))
     }
 
     /// The process with this number.
     pub fn with_id(&self, id: ProcessId) -> impl Iterator<Item = &Listed> {
-        self.by_id.of(id).filter_map(|at| self.all.get(at))
+        self.index.by_id.of(id).filter_map(|at| self.all.get(at))
     }
 }
 
@@ -102,7 +107,7 @@ impl From<Vec<Listed>> for ListedProcesses {
         let by_tgid = Positions::new(all.iter().enumerate().map(|(at, process)| (process.tgid, at)));
         let numbered = all.iter().enumerate().filter_map(|(at, process)| Some((process.id?, at)));
         let by_id = Positions::new(numbered);
-        ListedProcesses { all, by_tgid, by_id }
+        ListedProcesses { all, index: Box::new(Index { by_tgid, by_id }) }
     }
 }
 

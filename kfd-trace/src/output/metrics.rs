@@ -14,6 +14,7 @@ mod identity;
 mod ioctls;
 mod life;
 mod processes;
+mod sample;
 mod scrape;
 mod series;
 mod single_queues;

@@ -83,7 +83,8 @@ impl Baseline {
         })
     }
 
-    fn of(&self, case: &str) -> Option<i64> {
+    /// An accepted figure.
+    pub(crate) fn of(&self, case: &str) -> Option<i64> {
         self.figures.iter().find(|figure| figure.case == case).map(|figure| figure.value)
     }
 

@@ -1,9 +1,10 @@
 //! Queue activity: sampled counts by process and GPU, and metrics of the sampling itself.
 
 use super::family::{Family, number};
-use super::processes::Groups;
+use super::identity::Groups;
+use super::sample::TextFamily;
 use super::scrape::Scrape;
-use super::series::{Rank, Ranked, Series, TextFamily};
+use super::series::{Rank, Ranked, Series};
 use super::table as t;
 use crate::model::pointers::{Counts, Unit, Unmeasured};
 use crate::output::activity::unit;

@@ -2,7 +2,7 @@
 //! encoder, the driver's as they were written.
 
 use super::family::Family;
-use super::series::TextFamily;
+use super::sample::TextFamily;
 use super::table::{self, Metric, MetricKind};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;

@@ -1,6 +1,6 @@
 //! A small family: values by labels, so that each series occurs once; for the library's encoder, or as text.
 
-use super::series::TextFamily;
+use super::sample::{Sample, TextFamily};
 use super::table::{Metric, MetricKind};
 use crate::state::IoctlSum;
 use crate::text::{escape, exposition};
@@ -20,31 +20,6 @@ pub(super) struct Family {
 enum Value {
     Sample(Sample),
     Histogram(Box<IoctlSum>),
-}
-
-/// A value of a series that is no histogram.
-#[derive(Clone, Copy)]
-pub(super) enum Sample {
-    /// Adds to the series, which starts at 0.
-    More(f64),
-    Number(f64),
-}
-
-impl Sample {
-    /// Merges the next value of the same series.
-    pub(super) fn merge(&mut self, next: Sample) {
-        *self = match (*self, next) {
-            (Sample::More(sum), Sample::More(more)) => Sample::More(sum + more),
-            (Sample::Number(sum), Sample::More(more)) => Sample::Number(sum + more),
-            (_, next) => next,
-        }
-    }
-
-    pub(super) fn number(self) -> f64 {
-        match self {
-            Sample::More(value) | Sample::Number(value) => value,
-        }
-    }
 }
 
 impl Value {

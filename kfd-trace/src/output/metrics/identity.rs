@@ -2,7 +2,7 @@
 
 use super::table as t;
 use crate::output::belongs::BelongsFields;
-use crate::state::{LabelText, Process};
+use crate::state::{LabelText, Process, QueueLabel};
 use crate::text::{escape, exposition};
 
 /// Labels of all series of a process: pid, kfd_process, comm.
@@ -18,6 +18,16 @@ pub(super) struct Group<'a, T> {
     pub(super) labels: &'a LabelText,
     pub(super) items: Vec<T>,
 }
+
+/// A process that has series.
+pub(super) struct Shown<'a> {
+    pub(super) process: &'a Process,
+    /// Its queues by label.
+    pub(super) queues: Vec<(QueueLabel, u64)>,
+}
+
+/// Processes by identity, in the order of the exposition.
+pub(super) type Groups<'a> = [Group<'a, Shown<'a>>];
 
 /// Items by their processes, in the order of the exposition. Those of one identity keep their order.
 pub(super) fn grouped<'a, T>(

@@ -3,10 +3,11 @@
 use super::activity;
 use super::driver::{gpu_label, own_queues};
 use super::family::{Family, number};
-use super::identity::{Group, grouped, values};
+use super::identity::{Groups, Shown, grouped, values};
 use super::life::EVICTIONS;
+use super::sample::TextFamily;
 use super::scrape::Scrape;
-use super::series::{Rank, Ranked, Series, TextFamily};
+use super::series::{Rank, Ranked, Series};
 use super::table as t;
 use crate::events::tables::Tables;
 use crate::model::event::ProcessId;
@@ -14,16 +15,6 @@ use crate::model::ioctl;
 use crate::state::{Process, ProcessKey, QueueLabel};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeSet;
-
-/// A process that has series.
-pub(super) struct Shown<'a> {
-    pub(super) process: &'a Process,
-    /// Its queues by label.
-    queues: Vec<(QueueLabel, u64)>,
-}
-
-/// Processes by identity, in the order of the exposition.
-pub(super) type Groups<'a> = [Group<'a, Shown<'a>>];
 
 /// What is written of processes, and how many processes are not shown.
 pub(super) fn families(scrape: &Scrape<'_>) -> (Vec<Family>, Vec<TextFamily>) {

@@ -1,15 +1,10 @@
 //! Families with a series for each process or queue: written as text, without an object for each label.
 
-use super::family::{Sample, number};
+use super::family::number;
+use super::sample::{Sample, TextFamily};
 use super::table::Metric;
 use crate::text::{escape, exposition};
 use std::collections::BTreeSet;
-
-/// A family's series as text, without its head.
-pub(super) struct TextFamily {
-    pub(super) metric: &'static Metric,
-    pub(super) series: String,
-}
 
 /// Position of labels among those of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,8 +4,9 @@ use super::activity::OfQueues;
 use super::driver::gpu_label;
 use super::family::{Family, number};
 use super::identity::grouped;
+use super::sample::TextFamily;
 use super::scrape::Scrape;
-use super::series::{Ranked, Series, TextFamily};
+use super::series::{Ranked, Series};
 use super::table as t;
 use crate::state::{Process, Queue};
 

@@ -7,6 +7,19 @@ use std::collections::BTreeMap;
 
 const INSTRUCTIONS: &str = "instructions";
 
+/// Ends of the names of regions of one size, and of ten times that.
+const TENFOLD: (&str, &str) = (".10000_queues", ".100000_queues");
+
+/// Prefix of a figure that is the cost of ten times as much, in percent.
+const GROWTH: &str = "growth.";
+
+/// What ten times as much may cost in [`LINEAR`]: nothing there is quadratic.
+const MOST_GROWTH: i64 = 1_100;
+
+/// Parts that go through all processes and queues. A record is looked up among them, which takes a bit longer
+/// where there are more.
+const LINEAR: [&str; 4] = ["compare.", "ends.", "record.process_seen", "scrape."];
+
 /// A region that the bench program measured (kfd-trace/benches/daemon/region.rs).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
@@ -66,7 +79,28 @@ pub(super) fn instructions(regions: &[Region], counted: &BTreeMap<String, u64>) 
         let added = more.saturating_sub(*less) / (many - few);
         figures.push(figure(format!("scrape.each_more.{few}_to_{many}_queues"), added, unit()));
     }
+    let totals = counted.iter().map(|(case, count)| (case.as_str(), *count));
+    figures.extend(growth(&totals.collect()));
     Ok(figures)
+}
+
+/// What ten times as many processes and queues cost.
+fn growth(counts: &BTreeMap<&str, u64>) -> Vec<Figure> {
+    let (few, many) = TENFOLD;
+    let grown = counts.iter().filter_map(|(case, less)| {
+        let part = case.strip_suffix(few)?;
+        let more = counts.get(format!("{part}{many}").as_str())?;
+        Some(figure(format!("{GROWTH}{part}"), more * 100 / less.max(&1), "percent"))
+    });
+    grown.collect()
+}
+
+/// What grows more than what it is of, one line each.
+pub(super) fn overgrown(figures: &[Figure]) -> Vec<String> {
+    let linear = |part: &str| LINEAR.iter().any(|linear| part.starts_with(linear));
+    let over = figures.iter().filter(|figure| figure.case.strip_prefix(GROWTH).is_some_and(linear));
+    let over = over.filter(|figure| figure.value > MOST_GROWTH);
+    over.map(|Figure { case, value, .. }| format!("{case}: {value} percent, {MOST_GROWTH} at most")).collect()
 }
 
 fn figure(case: impl Into<String>, value: u64, unit: impl Into<String>) -> Figure {
@@ -163,6 +197,30 @@ mod tests {
         assert!(instructions(&regions, &counted).is_err(), "a dump is missing");
         counted.insert("scrape.copy.20_queues".to_owned(), 100);
         assert!(instructions(&regions, &counted).is_err(), "a dump of something else");
+    }
+
+    #[test]
+    fn ten_times_as_much_may_cost_eleven_times_as_much() {
+        let counts = BTreeMap::from([
+            ("compare.sysfs.10000_queues", 1_000),
+            ("compare.sysfs.100000_queues", 11_000),
+            ("ends.sysfs.10000_queues", 1_000),
+            ("ends.sysfs.100000_queues", 11_010),
+            ("record.mix.10000_queues", 5),
+            ("record.mix.100000_queues", 60),
+            ("scrape.text.10000_queues", 7),
+            ("scrape.text.10000_queues_64_gpus", 99),
+        ]);
+        let grown = growth(&counts);
+        assert_eq!(
+            lines(&grown),
+            [
+                "growth.compare.sysfs 1100 percent",
+                "growth.ends.sysfs 1101 percent",
+                "growth.record.mix 1200 percent"
+            ]
+        );
+        assert_eq!(overgrown(&grown), ["growth.ends.sysfs: 1101 percent, 1100 at most"]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 mod callgrind;
+mod document;
 mod figures;
 mod waiting;
 
@@ -62,6 +63,7 @@ pub(crate) fn bench(args: &Args) -> Result<bool> {
     }
     if args.accept {
         note(format!("wrote {}", now.save(BASELINE)?.display()));
+        note(format!("wrote {}", document::renew(&now)?.display()));
     }
     if !args.check && !args.accept {
         all.extend(times(&program)?);
@@ -88,7 +90,7 @@ fn is_well(accepted: &Baseline, now: &Baseline) -> bool {
     if !shrunk.is_empty() {
         note("more than 5 % below what was accepted: `cargo xtask bench daemon --accept` keeps that");
     }
-    let wrong = [accepted.grown(now, 0), accepted.unaccepted(now)].concat();
+    let wrong = [accepted.grown(now, 0), accepted.unaccepted(now), figures::overgrown(&now.figures)].concat();
     wrong.iter().for_each(|line| eprintln!("error: {line}"));
     wrong.is_empty()
 }
