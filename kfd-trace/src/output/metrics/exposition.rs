@@ -91,8 +91,8 @@ pub(super) fn write(
     Ok(text)
 }
 
-/// Bytes of the small families on a machine with 8 GPUs.
-const SMALL: usize = 256 << 10;
+/// More bytes than the tracer's own families and the heads of the others have.
+const SMALL: usize = 64 << 10;
 
 fn written(format: Format, text: &mut String, family: &TextFamily) {
     format.head(text, family.metric);
