@@ -52,7 +52,10 @@ fn run(cli: Cli) -> Result<()> {
         }
         Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
         Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
-        Some(Command::Hw(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
+        // Copies are read with what the user may read.
+        Some(Command::Hw(args)) if args.reads_this_machine() => {
+            privilege::give_up(&roots, Reads { debugfs: true, ..nothing })?;
+        }
         Some(Command::Doctor(_)) => privilege::give_up(&roots, Reads { descriptors: true, ..nothing })?,
         // The others do not use the kernel.
         Some(_) => {}

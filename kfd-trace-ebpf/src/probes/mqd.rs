@@ -71,6 +71,22 @@ pub(super) fn settle(call: Option<&mut OpenCall>) {
     }
 }
 
+/// The stack pointer, and the address of the function.
+#[cfg(not(bpf_target_arch = "aarch64"))]
+#[inline(always)]
+fn stack_and_function(ctx: &ProbeContext) -> (u64, u64) {
+    // SAFETY: the context of a kprobe.
+    unsafe { ((*ctx.regs).rsp, (*ctx.regs).rip) }
+}
+
+/// The stack pointer, and the address of the function.
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+fn stack_and_function(ctx: &ProbeContext) -> (u64, u64) {
+    // SAFETY: the context of a kprobe.
+    unsafe { ((*ctx.regs).sp, (*ctx.regs).pc) }
+}
+
 /// `argument`: which one is the address of the queue's properties.
 #[inline(always)]
 fn enter(probe: ProbeId, ctx: &ProbeContext, argument: usize, op: u32) {
@@ -78,8 +94,7 @@ fn enter(probe: ProbeId, ctx: &ProbeContext, argument: usize, op: u32) {
     else {
         return;
     };
-    // SAFETY: the context of a kprobe.
-    let (stack, function) = unsafe { ((*ctx.regs).rsp, (*ctx.regs).rip) };
+    let (stack, function) = stack_and_function(ctx);
     let write = Mqd { properties, stack, function, ..Mqd::NONE };
     let mut call = in_flight::current();
     let inside = match &call {

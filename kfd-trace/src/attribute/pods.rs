@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -107,9 +108,15 @@ impl Folder {
 
     fn list(&mut self, now: SystemTime) {
         let settled = |changed: &SystemTime| now.duration_since(*changed).is_ok_and(|past| past >= SETTLED);
-        self.changed = changed(&self.path).filter(settled);
+        // As long as one is not known whole, each search lists again.
+        let before = changed(&self.path).filter(settled);
+        let Ok(names) = names(&self.path) else {
+            self.changed = None;
+            return;
+        };
+        self.changed = before.filter(|_| names.len() < MOST);
         self.by_key.clear();
-        for name in names(&self.path) {
+        for name in names {
             if let Some(key) = (self.key)(&name) {
                 let key = key.to_owned();
                 self.by_key.entry(key).or_insert(name);
@@ -122,9 +129,16 @@ fn changed(folder: &Path) -> Option<SystemTime> {
     fs::metadata(folder).and_then(|folder| folder.modified()).ok()
 }
 
-fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST);
-    entries.map(|entry| entry.file_name()).filter_map(|name: OsString| name.into_string().ok())
+/// # Errors
+/// Where it cannot be read to its end, as without a free descriptor. A folder that is missing has none.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let names: Vec<OsString> =
+        entries.take(MOST).map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
+    Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
 }
 
 #[cfg(test)]

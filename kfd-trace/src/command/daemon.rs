@@ -25,7 +25,7 @@ use crate::tracer::engine::{TraceRequest, Tracer};
 use crate::tracer::follow::{Follow, Happened, TURN};
 use crate::tracer::history;
 use crate::tracer::waiting::Waiting;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,19 +78,24 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
         options.web_config.as_deref().map(SettingsSource::open).transpose().map_err(Stop::failed)?;
     let plain = Settings::default();
     let settings = configured.as_ref().map_or(&plain, |(_, loaded)| &loaded.settings);
-    for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
-        say(format_args!("serving {}://{address}/metrics", settings.scheme()));
-        if let Some(line) = listen::exposed(address, settings) {
-            log::warn!("{line}");
-        }
-    }
-    for address in health.iter().filter_map(|listener| listener.local_addr().ok()) {
-        say(format_args!("serving http://{address}/-/healthy"));
-    }
+    let addresses = |listeners: &[TcpListener]| -> Vec<SocketAddr> {
+        listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    };
+    let (served, checked) = (addresses(&listeners), addresses(&health));
+    let scheme = settings.scheme();
+    let exposed: Vec<String> =
+        served.iter().filter_map(|address| listen::exposed(*address, settings)).collect();
     let page = Arc::new(SharedPage::new(options.roots.clone(), options.detail));
     let allowed_hosts = options.allowed_hosts.clone();
     let server = WebServer { listeners, health, allowed_hosts, configured, source: page.clone() };
     let server = web_process::start(server).map_err(cannot)?;
+    for address in served {
+        say(format_args!("serving {scheme}://{address}/metrics"));
+    }
+    for address in checked {
+        say(format_args!("serving http://{address}/-/healthy"));
+    }
+    exposed.iter().for_each(|line| log::warn!("{line}"));
     let mut supervisor = Supervisor::from_env();
     let traced = trace(options, &page, &mut signals, &mut supervisor).await;
     supervisor.stopping();

@@ -1,4 +1,4 @@
-//! Confines a process that talks to strangers: no capability, no new file, no new program, no other process.
+//! Confines a process that serves any client: no capability, no new file, no new program, no other process.
 //!
 //! In: a process with one thread, which has open all that it needs. Out: one that the kernel holds to that, whatever
 //! code runs in it.
@@ -67,12 +67,13 @@ const ALLOWED: &[libc::c_long] = &[
 /// If a capability stays. What else the kernel refuses is logged: a container may have rules of its own.
 pub(crate) fn confine() -> io::Result<()> {
     privilege::give_up_all()?;
-    // Who follows the tracer's end by reading sees it; this is for who does not.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // Before the next line, after which the file is root's.
     if let Err(error) = fs::write("/proc/self/oom_score_adj", OOM_SCORE) {
-        log::debug!("/proc/self/oom_score_adj cannot be written: {error}");
+        log::warn!("/proc/self/oom_score_adj cannot be written: {error}");
     }
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // A process that reads sees the tracer's end; this is for one that does not.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     for filter in filters().map_err(io::Error::other)? {
         if let Err(error) = seccompiler::apply_filter(&filter) {
             log::warn!("the web server's process has no filter of system calls: {error}");

@@ -68,6 +68,8 @@ fn kept(held: Capabilities, needs: Needs) -> Capabilities {
 pub struct Reads {
     /// Tracepoints' numbers.
     pub tracefs: bool,
+    /// The driver's dumps, in a folder that only root may read.
+    pub debugfs: bool,
     /// The memory of other users' processes: /proc/PID/mem makes ptrace's check (proc_mem_open), and only its
     /// owner may read it.
     pub memory: bool,
@@ -84,7 +86,7 @@ pub struct Reads {
 /// If the kernel refuses: the process would continue with more than it should have. If procfs is not the
 /// host's.
 pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
-    let Reads { tracefs, memory, descriptors } = reads;
+    let Reads { tracefs, debugfs, memory, descriptors } = reads;
     load::allow_locked_memory();
     let seen = Preflight::read(roots);
     // Without CAP_SYS_PTRACE, PID 1's namespace can no longer be determined.
@@ -93,7 +95,7 @@ pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
     }
     // What cannot be determined is assumed.
     let needs = Needs {
-        tracefs,
+        tracefs: tracefs || debugfs,
         hidden_processes: seen.processes_hidden.unwrap_or(true),
         others: memory || descriptors,
         strict_perf: seen.perf_event_paranoid.is_none_or(|level| level > 2),

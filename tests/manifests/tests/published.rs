@@ -25,5 +25,5 @@ fn every_document_is_as_its_schema_has_it() {
     assert!(problems.is_empty(), "{problems:#?}");
     kinds.sort();
     kinds.dedup();
-    assert_eq!(kinds.len(), 5, "{kinds:?}");
+    assert_eq!(kinds.len(), 6, "{kinds:?}");
 }

@@ -14,18 +14,26 @@ pub(super) struct Registers {
     /// From the first argument on, as far as a function's arguments are in registers.
     pub(super) arguments: &'static [i16],
     pub(super) result: i16,
+    /// The stack pointer.
+    pub(super) stack: i16,
+    /// The instruction pointer: which function.
+    pub(super) instruction: i16,
 }
 
-/// arch/x86/include/asm/ptrace.h; rdi, rsi, rdx, rcx, r8, r9 and rax.
-pub(super) const X86_64: Registers = Registers { arguments: &[112, 104, 96, 88, 72, 64], result: 80 };
-/// arch/arm64/include/uapi/asm/ptrace.h; x0 to x7.
-pub(super) const AARCH64: Registers = Registers { arguments: &[0, 8, 16, 24, 32, 40, 48, 56], result: 0 };
+/// arch/x86/include/asm/ptrace.h; rdi, rsi, rdx, rcx, r8, r9, rax, rsp and rip.
+pub(super) const X86_64: Registers =
+    Registers { arguments: &[112, 104, 96, 88, 72, 64], result: 80, stack: 152, instruction: 128 };
+/// arch/arm64/include/uapi/asm/ptrace.h; x0 to x7, sp and pc.
+pub(super) const AARCH64: Registers =
+    Registers { arguments: &[0, 8, 16, 24, 32, 40, 48, 56], result: 0, stack: 248, instruction: 256 };
 
 /// What a program reads of the function that it is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Argument(usize),
     Result,
+    Stack,
+    Instruction,
 }
 
 /// By program.
@@ -57,6 +65,8 @@ pub(super) fn used(binary: &[u8], registers: Registers) -> Result<BTreeMap<Strin
             let argument = registers.arguments.iter().position(|have| *have == offset);
             match argument {
                 _ if returns && offset == registers.result => Ok(Place::Result),
+                _ if !returns && offset == registers.stack => Ok(Place::Stack),
+                _ if !returns && offset == registers.instruction => Ok(Place::Instruction),
                 Some(number) if !returns => Ok(Place::Argument(number)),
                 _ => bail!(
                     "{name} reads byte {offset} of the registers, which is no argument and no result here"
@@ -170,5 +180,8 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 4, 5].map(|n| nth(X86_64, n) / 8), [14, 13, 12, 11, 9, 8]);
         assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(|n| nth(AARCH64, n) / 8), [0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!((X86_64.result / 8, AARCH64.result), (10, 0));
+        // 31 registers on arm64; cs and flags between the two on x86-64.
+        assert_eq!((X86_64.stack / 8, X86_64.instruction / 8), (19, 16));
+        assert_eq!((AARCH64.stack / 8, AARCH64.instruction / 8), (31, 32));
     }
 }

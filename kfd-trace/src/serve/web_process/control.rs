@@ -9,14 +9,18 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
-use std::io::{self, IoSlice, IoSliceMut, Write as _};
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// Descriptors of one message: include/net/scm.h, SCM_MAX_FD.
 const MOST: usize = 253;
+
+/// How long its start may take: milliseconds, on a machine with nothing else to do.
+const START: Duration = Duration::from_secs(60);
 
 /// Files of a MiB each, as JSON.
 const LONGEST: u32 = 64 << 20;
@@ -93,6 +97,22 @@ pub(super) fn receive_orders(control: &mut UnixStream) -> io::Result<(Orders, De
     let listeners = passed.by_ref().take(orders.listeners).map(TcpListener::from).collect();
     let health = passed.map(TcpListener::from).collect();
     Ok((orders, Descriptors { lanes, listeners, health }))
+}
+
+/// # Errors
+/// If the tracer has ended.
+pub(super) fn report_started(control: &mut UnixStream) -> io::Result<()> {
+    control.write_all(&[1])
+}
+
+/// Waits until the process serves.
+///
+/// # Errors
+/// If it has ended instead, or takes too long.
+pub(super) fn wait_started(control: &mut UnixStream) -> io::Result<()> {
+    control.set_read_timeout(Some(START))?;
+    let started = control.read_exact(&mut [0]);
+    started.map_err(|error| io::Error::other(format!("the web server's process does not start: {error}")))
 }
 
 /// # Errors

@@ -8,12 +8,13 @@ use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
 use crate::serve::router::PageSource;
 use serde::{Deserialize, Serialize};
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-/// A request's head has 16 KiB at most; a decoded query as JSON is at most twice as long.
-const LONGEST_QUESTION: u32 = 64 << 10;
+/// A request's head has 16 KiB at most; a query of the shortest pairs is some five times as long as JSON.
+const LONGEST_QUESTION: u32 = 256 << 10;
 
 /// Hundreds of thousands of queues are some 50 MB.
 const LONGEST_ANSWER: u32 = 1 << 30;
@@ -38,7 +39,13 @@ impl Question {
         }
     }
 
+    /// A document whose making panics is one that failed: neither the lane nor the tracer ends by it.
     fn answer(&self, source: &dyn PageSource) -> Result<String, Refusal> {
+        let answer = catch_unwind(AssertUnwindSafe(|| self.made(source)));
+        answer.unwrap_or_else(|_| Err(Refusal::Failed("the document's making panicked".to_owned())))
+    }
+
+    fn made(&self, source: &dyn PageSource) -> Result<String, Refusal> {
         match self {
             Question::Metrics(format) => source.metrics(*format).map_err(Refusal::Failed),
             Question::Page => source.page().map_err(Refusal::Failed),
@@ -73,35 +80,45 @@ fn receive(stream: &mut UnixStream) -> io::Result<Result<String, Refusal>> {
 
 /// Answers until the web server has ended, or asks what it may not.
 pub(super) fn answer(mut stream: UnixStream, source: &dyn PageSource) {
-    while let Ok(question) = read_frame(&mut stream, LONGEST_QUESTION) {
-        let Ok(question) = serde_json::from_slice::<Question>(&question) else {
-            log::error!(
-                "the web server's process asked something that is no question: it is not answered any more"
-            );
-            return;
-        };
-        if send(&mut stream, question.answer(source)).is_err() {
-            return;
+    let why = loop {
+        let question = read_frame(&mut stream, LONGEST_QUESTION);
+        let question = question.and_then(|text| Ok(serde_json::from_slice::<Question>(&text)?));
+        let sent = question.and_then(|question| send(&mut stream, question.answer(source)));
+        if let Err(error) = sent {
+            break error;
         }
+    };
+    // The process has ended.
+    let ended = [ErrorKind::UnexpectedEof, ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+    if !(ended.contains(&why.kind()) && why.get_ref().is_none()) {
+        log::error!("the web server's process is not answered any more: {why}");
     }
 }
 
 /// The web server's end of all lanes: documents that the tracer makes.
-pub(super) struct Lanes([Mutex<UnixStream>; LANES]);
+pub(super) struct Lanes {
+    streams: [Mutex<UnixStream>; LANES],
+    /// Is called when a lane is broken: what comes after that belongs to no question.
+    broken: fn(),
+}
 
 impl Lanes {
-    pub(super) fn new(streams: [UnixStream; LANES]) -> Self {
-        Lanes(streams.map(Mutex::new))
+    pub(super) fn new(streams: [UnixStream; LANES], broken: fn()) -> Self {
+        Lanes { streams: streams.map(Mutex::new), broken }
     }
 
     fn ask(&self, question: &Question) -> Result<String, Refusal> {
-        let mut stream = self.0[question.lane()].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = self.streams[question.lane()].lock().unwrap_or_else(PoisonError::into_inner);
         let asked = serde_json::to_vec(question).map_err(io::Error::from);
         let answer = asked.and_then(|asked| {
             write_frame(&mut *stream, &asked)?;
             receive(&mut stream)
         });
-        answer.unwrap_or_else(|error| Err(Refusal::Failed(format!("the tracer does not answer: {error}"))))
+        answer.unwrap_or_else(|error| {
+            log::error!("the tracer does not answer: {error}");
+            (self.broken)();
+            Err(Refusal::Failed(format!("the tracer does not answer: {error}")))
+        })
     }
 }
 

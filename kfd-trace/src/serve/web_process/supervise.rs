@@ -1,7 +1,7 @@
 //! The tracer's side: starts the web server's process, configures it, answers it, and starts it again where it ended
 //! by itself.
 
-use super::control::{Orders, send_files, send_orders};
+use super::control::{Orders, send_files, send_orders, wait_started};
 use super::lane::{self, LANES};
 use crate::serve::router::PageSource;
 use crate::serve::web::GRACE;
@@ -55,6 +55,8 @@ struct Current {
     stopping: bool,
     /// Of the running process.
     control: Option<UnixStream>,
+    /// Number of the running process.
+    process: u64,
     /// What is in force.
     files: Option<Files>,
 }
@@ -64,14 +66,29 @@ impl Shared {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn replace(&self, files: Files) {
-        let mut current = self.current();
-        if let Some(Err(error)) = current.control.as_mut().map(|control| send_files(control, &files)) {
-            log::error!("the web server's process does not take its configuration: {error}");
+    /// Not locked while it is written: a process that does not read must not block the others.
+    fn replace(&self, files: &Files) {
+        let (process, control) = {
+            let mut current = self.current();
+            current.files = Some(files.clone());
+            (current.process, current.control.take())
+        };
+        let Some(mut control) = control else { return };
+        match send_files(&mut control, files) {
+            Ok(()) => self.controls(process, control),
             // A part of it may have been written: its end makes it start again with the whole.
-            current.control = None;
+            Err(error) => {
+                log::error!("the web server's process does not take its configuration: {error}");
+            }
         }
-        current.files = Some(files);
+    }
+
+    /// `control` is that of this process, unless it has ended or has to.
+    fn controls(&self, process: u64, control: UnixStream) {
+        let mut current = self.current();
+        if current.process == process && !current.stopping {
+            current.control = Some(control);
+        }
     }
 
     /// Whether to go on after this pause.
@@ -100,7 +117,7 @@ pub fn start(server: WebServer) -> io::Result<Running> {
     if let Some((source, Loaded { settings, files })) = configured {
         shared.current().files = Some(files);
         let shared = Arc::clone(&shared);
-        let follow = move || follow(source, settings, &end, |files| shared.replace(files));
+        let follow = move || follow(source, settings, &end, |files| shared.replace(&files));
         thread::Builder::new().name("web-config".to_owned()).spawn(follow)?;
     }
     let (ends, ended) = oneshot::channel();
@@ -192,17 +209,23 @@ impl Supervisor {
             let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
             let full = |streams: Vec<UnixStream>| <[UnixStream; LANES]>::try_from(streams).ok();
             let (ours, theirs) = full(ours).zip(full(theirs)).ok_or(io::ErrorKind::InvalidInput)?;
-            let mut current = self.shared.current();
-            let orders = Orders {
-                allowed_hosts: self.allowed_hosts.clone(),
-                files: current.files.clone(),
-                listeners: self.listeners.len(),
+            let (process, files) = {
+                let mut current = self.shared.current();
+                current.process += 1;
+                (current.process, current.files.clone())
             };
+            let orders =
+                Orders { allowed_hosts: self.allowed_hosts.clone(), files, listeners: self.listeners.len() };
             let sockets: Vec<&TcpListener> = self.listeners.iter().chain(&self.health).collect();
             send_orders(&mut control, &orders, &theirs, &sockets)?;
-            if !current.stopping {
-                current.control = Some(control);
+            drop(theirs);
+            wait_started(&mut control)?;
+            // What was replaced meanwhile.
+            let files = self.shared.current().files.clone();
+            if let Some(files) = files.filter(|files| Some(files) != orders.files.as_ref()) {
+                send_files(&mut control, &files)?;
             }
+            self.shared.controls(process, control);
             Ok::<_, io::Error>(ours)
         })();
         match lanes {
@@ -220,7 +243,13 @@ impl Supervisor {
         thread::scope(|scope| {
             for (stream, name) in lanes.into_iter().zip(["web-metrics", "web-pages", "web-ready"]) {
                 let answer = || lane::answer(stream, &*self.source);
-                thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, answer)?;
+                let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, answer);
+                if let Err(error) = thread {
+                    // The threads that there are end with it.
+                    child.kill()?;
+                    child.wait()?;
+                    return Err(error);
+                }
             }
             child.wait()
         })

@@ -24,6 +24,7 @@ impl PageSource for Fake {
     fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal> {
         match resource {
             Resource::Queues => Ok(format!("{pairs:?}")),
+            Resource::Processes => panic!("on purpose"),
             Resource::Gpus => Err(Refusal::NotTraced("no driver".to_owned())),
             _ => Err(Refusal::Bad("limit is -1".to_owned())),
         }
@@ -44,7 +45,7 @@ fn pairs() -> ([UnixStream; LANES], [UnixStream; LANES]) {
 fn each_answer_is_that_of_the_tracer() {
     let (ours, theirs) = pairs();
     let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake)));
-    let lanes = Lanes::new(theirs);
+    let lanes = Lanes::new(theirs, || ());
     for _ in 0..2 {
         for format in [Format::Text, Format::OpenMetrics] {
             assert_eq!(lanes.metrics(format), Ok(format.content_type().repeat(100_000)));
@@ -55,7 +56,12 @@ fn each_answer_is_that_of_the_tracer() {
         assert_eq!(lanes.api(Resource::Gpus, &[]), Err(Refusal::NotTraced("no driver".to_owned())));
         assert_eq!(lanes.api(Resource::Events, &[]), Err(Refusal::Bad("limit is -1".to_owned())));
         assert_eq!(lanes.ready(), Err("starting".to_owned()));
+        let panicked = lanes.api(Resource::Processes, &[]);
+        assert_eq!(panicked, Err(Refusal::Failed("the document's making panicked".to_owned())));
     }
+    // As many pairs as a request's head has room for.
+    let many = vec![("a".to_owned(), String::new()); 8 << 10];
+    assert_eq!(lanes.api(Resource::Events, &many), Err(Refusal::Bad("limit is -1".to_owned())));
     drop(lanes);
     for answering in answering {
         answering.join().unwrap();
@@ -66,7 +72,7 @@ fn each_answer_is_that_of_the_tracer() {
 fn without_a_tracer_one_line_says_so() {
     let (ours, theirs) = pairs();
     drop(ours);
-    let line = Lanes::new(theirs).metrics(Format::Text).unwrap_err();
+    let line = Lanes::new(theirs, || ()).metrics(Format::Text).unwrap_err();
     assert!(line.starts_with("the tracer does not answer: "), "{line}");
 }
 
