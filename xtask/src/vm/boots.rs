@@ -243,8 +243,7 @@ pub(crate) const SOAK: Boot = Boot {
     root: Root::Initramfs,
     gpus: 2,
     time: Time::Counted { shift: 3 },
-    // As many as the emulated interrupt controller takes.
-    possible_cpus: Some(255),
+    possible_cpus: None,
     stages: &[SOAKED],
 };
 
