@@ -51,14 +51,6 @@ pub mod busy {
     pub const UNWANTED: u32 = 2;
 }
 
-/// Whether the owner is selected and the thread is known to belong to it, so that `kfd_ioctl` admits it.
-pub mod admitted {
-    /// Also the value of [`crate::stat::Sum::awaited`] for such calls: both are compared at once.
-    pub const YES: u32 = 1;
-    /// No value of [`crate::stat::Sum::awaited`].
-    pub const NO: u32 = 2;
-}
-
 /// A thread that calls `kfd_ioctl`: its call, and cached data on the owner it called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
@@ -74,7 +66,7 @@ pub struct Caller {
     pub generation: u64,
     /// 1 when the owner is selected.
     pub wanted: u32,
-    /// One of [`admitted`].
+    /// 1 when the owner is selected and the thread is known to belong to it, so that `kfd_ioctl` admits it.
     pub admitted: u32,
     /// One of [`busy`].
     pub busy: u32,

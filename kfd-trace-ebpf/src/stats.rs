@@ -43,18 +43,7 @@ pub(crate) fn place_of(slot: &mut CallerSlot, cmd: u32) -> Option<&mut Sum> {
     (sum.process == process && sum.cmd == cmd).then_some(sum)
 }
 
-/// The same, if the return of the call is awaited.
-#[inline(always)]
-pub(crate) fn awaited_place_of(slot: &mut CallerSlot, cmd: u32) -> Option<&mut Sum> {
-    let process = slot.caller.call.process;
-    let wanted = u64::from(slot.caller.admitted) << 32 | u64::from(cmd);
-    let sum = &mut slot.sums[in_flight::cell_of(rules::nr(cmd))];
-    // SAFETY: its second word: `cmd`, and then `awaited`.
-    let found = unsafe { (&raw const *sum).cast::<u64>().add(1).read() };
-    (sum.process == process && found == wanted).then_some(sum)
-}
-
-/// The same, awaited or not; takes an unused place if needed.
+/// The same; takes an unused place if needed.
 #[inline(always)]
 pub(crate) fn take_place(slot: &mut CallerSlot, cmd: u32) -> Option<&mut Sum> {
     let process = slot.caller.call.process;

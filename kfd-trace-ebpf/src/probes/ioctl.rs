@@ -12,9 +12,7 @@ use aya_ebpf::macros::{kprobe, kretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use core::mem::MaybeUninit;
 use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::in_flight::{
-    Caller, CallerSlot, NO_CELL, OpenCall, admitted, at_return, busy, cell_of,
-};
+use kfd_trace_common::in_flight::{Caller, CallerSlot, NO_CELL, OpenCall, at_return, busy, cell_of};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::ARGS_LEN;
 use kfd_trace_common::process::generation;
@@ -30,28 +28,12 @@ static RECORD_IOCTLS: Global<u32> = Global::new(records::NONE);
 /// are counted as hits here: the others are the sum of the calls.
 #[kprobe]
 pub(crate) fn ioctl(ctx: ProbeContext) -> u32 {
-    let Some(file) = ctx.arg::<u64>(0) else { return 0 };
-    let cmd = second_u32(&ctx);
+    let (Some(file), Some(cmd)) = (ctx.arg::<u64>(0), ctx.arg::<u32>(1)) else { return 0 };
     match in_flight::slot() {
         Some(slot) => enter(slot, file, cmd),
         None => enter_without_seat(file, cmd),
     }
     0
-}
-
-/// The second argument, of 32 bits. Read as such: of a whole register the compiler would clear the upper half
-/// at each use, by two instructions.
-#[inline(always)]
-fn second_u32(ctx: &ProbeContext) -> u32 {
-    // SAFETY: a register of a kprobe's context, of which the lower half comes first.
-    unsafe { (&raw const (*ctx.regs).rsi).cast::<u32>().read_volatile() }
-}
-
-/// The same of what a function returned.
-#[inline(always)]
-fn returned(ctx: &RetProbeContext) -> i32 {
-    // SAFETY: as above.
-    unsafe { (&raw const (*ctx.regs).rax).cast::<i32>().read_volatile() }
 }
 
 /// The common case: a thread calls the same process as last time, with a command it has called before.
@@ -66,7 +48,8 @@ fn enter(slot: &mut CallerSlot, file: u64, cmd: u32) {
         meet(caller, file);
         return enter_for_the_first_time(slot, file, cmd);
     }
-    if let Some(sum) = stats::awaited_place_of(slot, cmd) {
+    let admitted = caller.admitted;
+    if let Some(sum) = stats::place_of(slot, cmd).filter(|sum| sum.awaited & admitted != 0) {
         sum.stat.entered += 1;
         let caller = &mut slot.caller;
         begin(&mut caller.call, cmd);
@@ -88,7 +71,7 @@ fn enter_for_the_first_time(slot: &mut CallerSlot, file: u64, cmd: u32) {
     }
     slot.caller.busy = busy::NO;
     begin(&mut slot.caller.call, cmd);
-    let (process, admitted) = (slot.caller.call.process, slot.caller.admitted == admitted::YES);
+    let (process, admitted) = (slot.caller.call.process, slot.caller.admitted != 0);
     let nr = rules::nr(cmd);
     slot.caller.cell = match stats::take_place(slot, cmd) {
         Some(sum) => {
@@ -134,7 +117,7 @@ fn enter_without_seat(file: u64, cmd: u32) {
     }
     begin(&mut caller.call, cmd);
     stats::entered(caller.call.process, cmd);
-    let own = caller.admitted == admitted::YES;
+    let own = caller.admitted != 0;
     if is_awaited(&mut caller.call, own, file) {
         if rules::nr(cmd) == rules::CREATE_PROCESS {
             file_changes(&mut caller.call);
@@ -188,7 +171,7 @@ fn is_awaited(call: &mut OpenCall, own: bool, file: u64) -> bool {
 /// Looks up the process of a file, and caches it if that is allowed.
 #[inline(never)]
 fn meet(caller: &mut Caller, file: u64) {
-    (caller.file, caller.wanted, caller.admitted) = (0, 0, admitted::NO);
+    (caller.file, caller.wanted, caller.admitted) = (0, 0, 0);
     let now = processes::generation();
     let process: u64 = read(file, &kernel::FILE_PRIVATE_DATA).unwrap_or(0);
     if process == 0 {
@@ -202,9 +185,7 @@ fn meet(caller: &mut Caller, file: u64) {
     caller.call.owner = process;
     caller.call.tgid = entry.tgid;
     caller.wanted = entry.wanted;
-    if entry.wanted != 0 && refusal::is_owner(&entry, current) {
-        caller.admitted = admitted::YES;
-    }
+    caller.admitted = u32::from(entry.wanted != 0 && refusal::is_owner(&entry, current));
     caller.generation = now;
     if generation::remembers(now) {
         caller.file = file;
@@ -225,7 +206,7 @@ pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
 /// Return of every handler but WAIT_EVENTS. Hits as in `ioctl`.
 #[kretprobe]
 pub(crate) fn ioctl_return(ctx: RetProbeContext) -> u32 {
-    let result = returned(&ctx);
+    let result = ctx.ret::<u64>() as i32;
     match in_flight::own_slot() {
         Some(slot) if slot.caller.busy == busy::IN_CALL => {
             slot.caller.busy = busy::NO;
