@@ -296,14 +296,6 @@ pub struct HwArgs {
     pub format: JsonArgs,
 }
 
-impl HwArgs {
-    /// No copy is given.
-    #[must_use]
-    pub fn reads_this_machine(&self) -> bool {
-        self.mqds.is_none() && !matches!(self.hqds, Some(Some(_)))
-    }
-}
-
 /// Options of `amd-log`.
 #[derive(Args, Clone, Debug)]
 pub struct AmdLogArgs {

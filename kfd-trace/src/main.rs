@@ -43,7 +43,7 @@ fn run(cli: Cli) -> Result<()> {
     let types = TypesPlaces { file: driver_btf, folder: drivers, refuted: Vec::new() };
     let roots = Roots { procfs, sysfs, logs, arguments, types };
     let nothing = Reads::default();
-    // The daemon does it once it has its ports, `amd-log` once it has its files.
+    // The daemon does it once it has its ports, `amd-log` once it has its files, `hw` where it reads no copies.
     match &cli.command {
         None => {
             let TracingOptions { sample, tracepoints, .. } = &cli.trace.ring;
@@ -52,10 +52,6 @@ fn run(cli: Cli) -> Result<()> {
         }
         Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
         Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
-        // Copies are read with what the user may read.
-        Some(Command::Hw(args)) if args.reads_this_machine() => {
-            privilege::give_up(&roots, Reads { debugfs: true, ..nothing })?;
-        }
         Some(Command::Doctor(_)) => privilege::give_up(&roots, Reads { descriptors: true, ..nothing })?,
         // The others do not use the kernel.
         Some(_) => {}

@@ -1,9 +1,11 @@
 //! `kfd-trace hw`: hardware queues, by the driver's dumps in debugfs or copies of them.
 
 use crate::attribute::{Topology, process};
-use crate::hw::{Generation, HqdFile, HwReport, MqdFile, Names, json, report, text};
+use crate::hw::{Generation, HqdFile, HwReport, MqdFile, MqdQueue, Names, json, report, text};
 use crate::kernel::Roots;
 use crate::runtime::exit::Stop;
+use crate::runtime::privilege::{self, Reads};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -42,14 +44,18 @@ pub fn run(roots: &Roots, options: &HwOptions) -> Result<(), Stop> {
     if !copies && options.gfx.is_some() {
         return Err(Stop::usage("--gfx is for copies: this machine's sysfs has its GPUs"));
     }
+    if !copies {
+        privilege::give_up(roots, Reads { debugfs: true, ..Reads::default() })?;
+    }
     // The slots last: what they show is then the newer.
     let mqds = mqds.map(|path| dump(&path).map(|text| MqdFile::parse(&text))).transpose()?;
     let hqds = hqds.map(|path| dump(&path).map(|text| HqdFile::parse(&text))).transpose()?;
     let topology = if copies { Topology::default() } else { Topology::read(&roots.sysfs) };
-    let generation = |gpu_id: u32| match topology.gpu(gpu_id).and_then(|gpu| gpu.gfx_target_version) {
-        Some(version) => Generation::of_target(version).map(Some),
-        None => Ok(options.gfx),
-    };
+    let generation =
+        |queue: &MqdQueue| match topology.gpu(queue.gpu_id).and_then(|gpu| gpu.gfx_target_version) {
+            Some(version) => Generation::of_target(version).map(|known| (queue.gpu_id, Some(known))),
+            None => Ok((queue.gpu_id, options.gfx)),
+        };
     let strange = |empty: bool, lines: usize| empty && lines > 0;
     if mqds.as_ref().is_some_and(|file| strange(file.processes.is_empty(), file.strange.lines)) {
         return Err(Stop::failed("this is no copy of debugfs kfd/mqds: it has no process"));
@@ -57,10 +63,11 @@ pub fn run(roots: &Roots, options: &HwOptions) -> Result<(), Stop> {
     if hqds.as_ref().is_some_and(|file| strange(file.gpus.is_empty(), file.strange.lines)) {
         return Err(Stop::failed("this is no copy of debugfs kfd/hqds: it has no GPU"));
     }
-    for queue in mqds.iter().flat_map(|file| &file.queues) {
-        generation(queue.gpu_id).map_err(Stop::failed)?;
-    }
-    let mut report = report(mqds.as_ref(), hqds.as_ref(), |gpu_id| generation(gpu_id).ok().flatten());
+    let queues = mqds.iter().flat_map(|file| &file.queues);
+    let generations: BTreeMap<u32, Option<Generation>> =
+        queues.map(generation).collect::<Result<_, _>>().map_err(Stop::failed)?;
+    let known = |gpu_id| generations.get(&gpu_id).copied().flatten();
+    let mut report = report(mqds.as_ref(), hqds.as_ref(), known);
     if let Some(pid) = options.pid {
         report.queues.retain(|queue| queue.pid == Some(pid));
     }

@@ -123,15 +123,21 @@ struct Slots<'a> {
     read: bool,
     all: Vec<(&'a Hqd, Registers)>,
     by_mqd: BTreeMap<(u32, u64), Vec<usize>>,
-    sdma: Vec<(&'a Hqd, SdmaRegisters)>,
+    /// An SDMA slot names no MQD. `None`: several slots have that ring.
+    sdma_by_ring: BTreeMap<(u32, u64), Option<(&'a Hqd, SdmaRegisters)>>,
 }
 
 impl<'a> Slots<'a> {
     fn new(hqds: Option<&'a HqdFile>) -> Self {
-        let (mut all, mut sdma) = (Vec::new(), Vec::new());
+        let (mut all, mut sdma_by_ring) = (Vec::new(), BTreeMap::new());
         for slot in hqds.iter().flat_map(|file| &file.slots) {
             if matches!(slot.place, Place::Sdma { .. }) {
-                sdma.extend(SdmaRegisters::of(&slot.registers).map(|registers| (slot, registers)));
+                let Some(registers) = SdmaRegisters::of(&slot.registers) else { continue };
+                // Without a ring it is free.
+                if registers.ring != 0 {
+                    let one = sdma_by_ring.entry((slot.gpu_id, registers.ring));
+                    one.and_modify(|one| *one = None).or_insert(Some((slot, registers)));
+                }
             } else {
                 all.extend(Registers::of_slot(&slot.registers).map(|registers| (slot, registers)));
             }
@@ -143,7 +149,7 @@ impl<'a> Slots<'a> {
                 by_mqd.entry((slot.gpu_id, registers.mqd)).or_default().push(index);
             }
         }
-        Slots { read: hqds.is_some(), all, by_mqd, sdma }
+        Slots { read: hqds.is_some(), all, by_mqd, sdma_by_ring }
     }
 
     /// The slot that names this MQD: an active one, if there is one.
@@ -159,18 +165,18 @@ impl<'a> Slots<'a> {
 
     /// Drivers that print one MQD of a queue on several XCCs: the others are the slots with its ring.
     fn attach_by_ring(&self, queues: &mut [QueueRow], named: &mut BTreeSet<usize>) {
-        for index in 0..self.all.len() {
-            let (slot, registers) = &self.all[index];
-            if !registers.active || named.contains(&index) {
-                continue;
-            }
-            let mut same = queues.iter_mut().filter(|queue| {
-                let alike = queue.gpu_id == slot.gpu_id && queue.ring == Some(registers.ring);
-                alike && queue.xccs == 1 && queue.vmid == Some(registers.vmid)
-            });
-            if let (Some(queue), None) = (same.next(), same.next()) {
-                queue.slots.push(self.slot(index));
-                queue.rptr.push(registers.rptr.into());
+        // `None`: several queues have that ring.
+        let mut by_ring: BTreeMap<(u32, Option<u64>, Option<u32>), Option<usize>> = BTreeMap::new();
+        for (at, queue) in queues.iter().enumerate().filter(|(_, queue)| queue.xccs == 1) {
+            let one = by_ring.entry((queue.gpu_id, queue.ring, queue.vmid));
+            one.and_modify(|one| *one = None).or_insert(Some(at));
+        }
+        for (index, (slot, registers)) in self.all.iter().enumerate() {
+            if registers.active && !named.contains(&index) {
+                let key = (slot.gpu_id, Some(registers.ring), Some(registers.vmid));
+                let Some(Some(at)) = by_ring.get(&key) else { continue };
+                queues[*at].slots.push(self.slot(index));
+                queues[*at].rptr.push(registers.rptr.into());
                 named.insert(index);
             }
         }
@@ -194,12 +200,11 @@ impl<'a> Slots<'a> {
                     .push(index);
             }
         }
-        let row = |((gpu_id, ring, vmid, kernels), indexes): ((u32, u64, u32, bool), Vec<usize>)| {
+        let row = |((gpu_id, _, vmid, kernels), indexes): ((u32, u64, u32, bool), Vec<usize>)| {
             let first = self.all[indexes[0]].1;
             QueueRow {
                 kind: (!kernels).then_some(MqdKind::Compute),
                 state: State::Active { on: indexes.len(), of: indexes.len() },
-                ring: Some(ring),
                 xccs: indexes.len(),
                 slots: indexes.iter().map(|index| self.slot(*index)).collect(),
                 vmid: Some(vmid),
@@ -212,38 +217,20 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// What one set of registers says of a queue.
-fn of_registers(pid: Option<u32>, gpu_id: u32, registers: Registers) -> QueueRow {
+/// A queue of which only its header is known.
+fn damaged(queue: &MqdQueue) -> QueueRow {
+    QueueRow { xccs: queue.dumps.len(), ..bare(queue.pid, queue.gpu_id, Some(queue.kind)) }
+}
+
+fn bare(pid: Option<u32>, gpu_id: u32, kind: Option<MqdKind>) -> QueueRow {
     QueueRow {
         pid,
         gpu_id,
-        kind: Some(MqdKind::Compute),
-        state: State::Saved { active: registers.active },
-        ring: Some(registers.ring),
-        ring_bytes: registers.ring_bytes,
-        xccs: 1,
-        slots: vec![],
-        vmid: None,
-        rptr: vec![registers.rptr.into()],
-        wptr: Some(registers.wptr),
-        pipe_priority: Some(registers.pipe_priority),
-        queue_priority: Some(registers.queue_priority),
-        doorbell_offset: Some(registers.doorbell),
-        cu_masks: vec![],
-        engine: None,
-        mqds: vec![registers.mqd],
-    }
-}
-
-fn damaged(queue: &MqdQueue) -> QueueRow {
-    QueueRow {
-        pid: queue.pid,
-        gpu_id: queue.gpu_id,
-        kind: Some(queue.kind),
+        kind,
         state: State::Damaged,
         ring: None,
         ring_bytes: None,
-        xccs: queue.dumps.len(),
+        xccs: 0,
         slots: vec![],
         vmid: None,
         rptr: vec![],
@@ -254,6 +241,19 @@ fn damaged(queue: &MqdQueue) -> QueueRow {
         cu_masks: vec![],
         engine: None,
         mqds: vec![],
+    }
+}
+
+/// What one set of registers says of a compute queue; its state and XCCs are the caller's.
+fn of_registers(pid: Option<u32>, gpu_id: u32, registers: Registers) -> QueueRow {
+    QueueRow {
+        ring: Some(registers.ring),
+        ring_bytes: registers.ring_bytes,
+        wptr: Some(registers.wptr),
+        pipe_priority: Some(registers.pipe_priority),
+        queue_priority: Some(registers.queue_priority),
+        doorbell_offset: Some(registers.doorbell),
+        ..bare(pid, gpu_id, Some(MqdKind::Compute))
     }
 }
 
@@ -286,7 +286,9 @@ fn row(
         (true, 0, false) => State::Stale,
         (true, on, _) => State::Active { on, of: saved.len() },
     };
-    let vmids: BTreeSet<u32> = now.iter().filter(|one| one.active).map(|one| one.vmid).collect();
+    // What was saved of a queue that no slot has may be another queue's VMID by now.
+    let has_vmid = !slots.read || on > 0;
+    let vmids: BTreeSet<u32> = now.iter().filter(|one| has_vmid && one.active).map(|one| one.vmid).collect();
     let masks =
         generation.map(|generation| queue.dumps.iter().map(|dump| cu_masks(dump, generation)).collect());
     QueueRow {
@@ -306,21 +308,15 @@ fn row(
 fn sdma_row(queue: &MqdQueue, slots: &Slots<'_>) -> QueueRow {
     let dump = queue.dumps.first().map_or(&[][..], Vec::as_slice);
     let Some(saved) = SdmaRegisters::of(dump).filter(|_| !queue.damaged) else { return damaged(queue) };
-    // An SDMA slot names no MQD: its ring tells the queue, if only one queue has it.
-    let mut same =
-        slots.sdma.iter().filter(|(slot, one)| slot.gpu_id == queue.gpu_id && one.ring == saved.ring);
-    let slot = match (same.next(), same.next()) {
-        (Some(slot), None) if saved.ring != 0 => Some(slot),
-        _ => None,
-    };
-    let now = slot.map_or(saved, |(_, registers)| if registers.enabled { *registers } else { saved });
+    let slot = slots.sdma_by_ring.get(&(queue.gpu_id, saved.ring)).copied().flatten();
+    let now = slot.map(|(_, registers)| registers).filter(|now| now.enabled).unwrap_or(saved);
     let state = match (slots.read, slot) {
         (false, _) => State::Saved { active: saved.enabled },
         (true, Some((_, registers))) if registers.enabled => State::Active { on: 1, of: 1 },
         (true, Some(_)) => State::Stale,
         (true, None) => State::NotMapped,
     };
-    let place = |(slot, registers): &(&Hqd, SdmaRegisters)| Slot {
+    let place = |(slot, registers): (&Hqd, SdmaRegisters)| Slot {
         inst: slot.inst,
         place: slot.place,
         active: registers.enabled,

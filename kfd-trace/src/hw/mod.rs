@@ -16,7 +16,7 @@ pub mod text;
 pub use hqds::HqdFile;
 pub use join::{Gpu, HwReport, QueueRow, Slot, State, report};
 pub use layout::Generation;
-pub use mqds::MqdFile;
+pub use mqds::{MqdFile, MqdQueue};
 
 /// How GPUs and processes are called.
 pub trait Names {

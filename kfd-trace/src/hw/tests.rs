@@ -107,6 +107,16 @@ fn queues_have_the_slots_that_name_their_mqds() {
     assert_eq!((first.pipe_priority, first.queue_priority), (Some(1), Some(7)));
     assert_eq!(first.cu_masks, [[0xff, 0, 0, 0]; 2]);
     assert_eq!(report.queues[1].vmid, None, "it is on no hardware");
+    let never_saved = mqds().replace(
+        "00000000 00000000 00000000 00000001 00000007",
+        "00000001 00000303 00000000 00000001 00000007",
+    );
+    let again = of(Some(&never_saved), Some(&hqds()));
+    assert_eq!(
+        (again.queues[1].state, again.queues[1].vmid),
+        (State::NotMapped, None),
+        "what was saved is old"
+    );
     let third = &report.queues[2];
     assert_eq!((third.ring, third.ring_bytes, third.engine), (Some(SDMA_RING), Some(1 << 20), Some((1, 3))));
     assert_eq!((&third.rptr[..], third.wptr), (&[64][..], Some(128)));

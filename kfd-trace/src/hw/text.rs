@@ -122,7 +122,7 @@ fn notes(report: &HwReport) -> Vec<String> {
         notes.push("The hardware's slots were not read (--hqds): a state is that of the last save, which may be long ago.".to_owned());
     }
     if report.mqds.is_none() && !report.queues.is_empty() {
-        notes.push("MQDs were not read: whose a queue is, is not known.".to_owned());
+        notes.push("MQDs were not read: the process of a queue is unknown.".to_owned());
     }
     if !report.idle_processes.is_empty() {
         let pids: Vec<String> = report.idle_processes.iter().map(u32::to_string).collect();
