@@ -63,10 +63,10 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     let hangups = Hangups::new().map_err(cannot)?;
     tokio::spawn(hangups.each(|| say(NOTHING_TO_LOAD)));
     let listeners = match &options.listen {
-        Some(addresses) => listen::bind(addresses).map_err(Stop::failed)?,
+        Some(addresses) => listen::bind(addresses, "--web.listen-address").map_err(Stop::failed)?,
         None => listen::from_systemd().map_err(Stop::failed)?,
     };
-    let health = listen::bind(&options.health).map_err(Stop::failed)?;
+    let health = listen::bind(&options.health, "--web.health-address").map_err(Stop::failed)?;
     // A low port may require one of them.
     let memory = !options.sample.is_zero();
     privilege::give_up(

@@ -82,7 +82,7 @@ pub(crate) fn confine() -> io::Result<()> {
     Ok(())
 }
 
-/// Closes what whoever started the daemon left open in it: all but the standard streams. Must be called before this
+/// Closes what the daemon's parent left open in it: all but the standard streams. Must be called before this
 /// process has opened anything.
 ///
 /// # Errors

@@ -59,28 +59,26 @@ pub fn router(site: Arc<dyn PageSource>) -> Router {
         .route("/", get(landing))
         .merge(statics())
         .route("/metrics", get(metrics))
-        .route(
-            "/api/v1/queues",
-            get(async |site, uri, accept| api(site, uri, accept, Resource::Queues).await),
-        )
-        .route(
-            "/api/v1/processes",
-            get(async |site, uri, accept| api(site, uri, accept, Resource::Processes).await),
-        )
-        .route("/api/v1/gpus", get(async |site, uri, accept| api(site, uri, accept, Resource::Gpus).await))
-        .route(
-            "/api/v1/status",
-            get(async |site, uri, accept| api(site, uri, accept, Resource::Status).await),
-        )
-        .route(
-            "/api/v1/events",
-            get(async |site, uri, accept| api(site, uri, accept, Resource::Events).await),
-        )
+        .merge(resources())
         .merge(up())
         .with_state(pages)
 }
 
-/// What shows that the daemon is up, alone: for whoever checks that and may see nothing else.
+fn resources() -> Router<Pages> {
+    let document = |router: Router<Pages>, (path, resource): (&'static str, Resource)| {
+        router.route(path, get(async move |site, uri, accept| api(site, uri, accept, resource).await))
+    };
+    let all = [
+        ("/api/v1/queues", Resource::Queues),
+        ("/api/v1/processes", Resource::Processes),
+        ("/api/v1/gpus", Resource::Gpus),
+        ("/api/v1/status", Resource::Status),
+        ("/api/v1/events", Resource::Events),
+    ];
+    all.into_iter().fold(Router::new(), document)
+}
+
+/// What shows that the daemon is up, alone: for a probe that may see nothing else.
 pub fn health(site: Arc<dyn PageSource>) -> Router {
     up().with_state(Pages { site, documents: Arc::default() })
 }

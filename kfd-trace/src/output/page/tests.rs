@@ -350,7 +350,7 @@ async fn sample_pages() {
     ];
     let mut servers = tokio::task::JoinSet::new();
     for (port, world) in (20_300..).zip(worlds) {
-        let listeners = listen::bind(&[SocketAddr::from(([127, 0, 0, 1], port))]).expect("a free port");
+        let listeners = listen::bind(&[SocketAddr::from(([127, 0, 0, 1], port))], "").expect("a free port");
         let pages = router::router(Arc::new(world));
         let site = Site { pages, names: Names::new("localhost", &[]) };
         let (_, settings) = tokio::sync::watch::channel(Arc::new(Settings::default()));

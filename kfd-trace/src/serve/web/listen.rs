@@ -29,30 +29,31 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Why an address cannot be served on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {source}; {}", hint(source))]
+#[error("cannot listen on {address}: {source}; {} with {option}", hint(source))]
 pub struct BindError {
     pub address: SocketAddr,
+    /// The option that has it.
+    option: &'static str,
     source: io::Error,
 }
 
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "stop what listens there, or choose another with --web.listen-address",
-        io::ErrorKind::AddrNotAvailable => {
-            "no interface of this machine has it: choose another with --web.listen-address"
-        }
-        io::ErrorKind::PermissionDenied => "choose a port above 1023 with --web.listen-address",
-        _ => "choose another with --web.listen-address",
+        io::ErrorKind::AddrInUse => "stop what listens there, or choose another",
+        io::ErrorKind::AddrNotAvailable => "no interface of this machine has it: choose another",
+        io::ErrorKind::PermissionDenied => "choose a port above 1023",
+        _ => "choose another",
     }
 }
 
-/// Binds all addresses, or none. The listeners do not block.
+/// Binds all addresses of an option, or none. The listeners do not block.
 ///
 /// # Errors
 /// The first that cannot be bound, in one line.
-pub fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, BindError> {
-    let bind =
-        |address: &SocketAddr| bind_one(*address).map_err(|source| BindError { address: *address, source });
+pub fn bind(addresses: &[SocketAddr], option: &'static str) -> Result<Vec<TcpListener>, BindError> {
+    let bind = |address: &SocketAddr| {
+        bind_one(*address).map_err(|source| BindError { address: *address, option, source })
+    };
     addresses.iter().map(bind).collect()
 }
 

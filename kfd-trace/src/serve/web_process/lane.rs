@@ -22,6 +22,15 @@ const LONGEST_ANSWER: u32 = 1 << 30;
 /// Number of lanes.
 pub(super) const LANES: usize = 3;
 
+/// Both ends of all lanes.
+///
+/// # Errors
+/// If there is no descriptor.
+pub(super) fn pairs() -> io::Result<([UnixStream; LANES], [UnixStream; LANES])> {
+    let [(a, x), (b, y), (c, z)] = [UnixStream::pair()?, UnixStream::pair()?, UnixStream::pair()?];
+    Ok(([a, b, c], [x, y, z]))
+}
+
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Question {
     Metrics(Format),

@@ -1,4 +1,4 @@
-//! The web server in a process of its own: whoever takes it over by a request or a handshake holds no capability,
+//! The web server in a process of its own: an attacker who takes it over by a request or a handshake holds no capability,
 //! opens no file, and sees no memory but that of this process.
 //!
 //! The tracer's process binds the sockets, reads the configuration and makes the documents; it starts the other

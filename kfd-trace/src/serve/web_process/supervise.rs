@@ -66,28 +66,40 @@ impl Shared {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Not locked while it is written: a process that does not read must not block the others.
+    /// Puts these in force, also for a process that is started later.
     fn replace(&self, files: &Files) {
-        let (process, control) = {
+        let (process, control, sent) = {
             let mut current = self.current();
-            current.files = Some(files.clone());
-            (current.process, current.control.take())
+            let sent = current.files.replace(files.clone());
+            (current.process, current.control.take(), sent)
         };
-        let Some(mut control) = control else { return };
-        match send_files(&mut control, files) {
-            Ok(()) => self.controls(process, control),
-            // A part of it may have been written: its end makes it start again with the whole.
-            Err(error) => {
-                log::error!("the web server's process does not take its configuration: {error}");
-            }
+        // Without one, who starts the process sends them.
+        let done = control.map_or(Ok(()), |control| self.keeps(process, control, sent));
+        if let Err(error) = done {
+            // A part may have been written: the end of its control makes the process start again with the whole.
+            log::error!("the web server's process does not take its configuration: {error}");
         }
     }
 
-    /// `control` is that of this process, unless it has ended or has to.
-    fn controls(&self, process: u64, control: UnixStream) {
-        let mut current = self.current();
-        if current.process == process && !current.stopping {
-            current.control = Some(control);
+    /// Keeps the control of a process once the process has what is in force; `sent`: what it has. Not locked while
+    /// it is written: a process that does not read must not block the others.
+    fn keeps(&self, process: u64, mut control: UnixStream, mut sent: Option<Files>) -> io::Result<()> {
+        loop {
+            let newer = {
+                let mut current = self.current();
+                if current.process != process || current.stopping {
+                    return Ok(());
+                }
+                if current.files == sent {
+                    current.control = Some(control);
+                    return Ok(());
+                }
+                current.files.clone()
+            };
+            if let Some(files) = &newer {
+                send_files(&mut control, files)?;
+            }
+            sent = newer;
         }
     }
 
@@ -161,15 +173,13 @@ struct Supervisor {
 impl Supervisor {
     /// Runs until the stop, or until the first process could not be started. `first`: is called with its result.
     fn run(&self, first: impl FnOnce(io::Result<()>)) {
-        let mut started = self.spawn();
-        let failed = started.is_err();
-        match &started {
-            Ok(_) => first(Ok(())),
-            Err(error) => first(Err(io::Error::new(error.kind(), error.to_string()))),
-        }
-        if failed {
-            return;
-        }
+        let mut started = match self.spawn() {
+            Ok(started) => {
+                first(Ok(()));
+                Ok(started)
+            }
+            Err(error) => return first(Err(error)),
+        };
         let mut pause = PAUSE;
         loop {
             let begin = Instant::now();
@@ -205,10 +215,7 @@ impl Supervisor {
         let mut child = command.spawn()?;
         drop(command);
         let lanes = (|| {
-            let pairs = [UnixStream::pair()?, UnixStream::pair()?, UnixStream::pair()?];
-            let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-            let full = |streams: Vec<UnixStream>| <[UnixStream; LANES]>::try_from(streams).ok();
-            let (ours, theirs) = full(ours).zip(full(theirs)).ok_or(io::ErrorKind::InvalidInput)?;
+            let (ours, theirs) = lane::pairs()?;
             let (process, files) = {
                 let mut current = self.shared.current();
                 current.process += 1;
@@ -220,12 +227,7 @@ impl Supervisor {
             send_orders(&mut control, &orders, &theirs, &sockets)?;
             drop(theirs);
             wait_started(&mut control)?;
-            // What was replaced meanwhile.
-            let files = self.shared.current().files.clone();
-            if let Some(files) = files.filter(|files| Some(files) != orders.files.as_ref()) {
-                send_files(&mut control, &files)?;
-            }
-            self.shared.controls(process, control);
+            self.shared.keeps(process, control, orders.files)?;
             Ok::<_, io::Error>(ours)
         })();
         match lanes {

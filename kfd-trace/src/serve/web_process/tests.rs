@@ -1,5 +1,5 @@
 use super::control::{Descriptors, Orders, receive_files, receive_orders, send_files, send_orders};
-use super::lane::{LANES, Lanes, answer};
+use super::lane::{Lanes, answer, pairs};
 use super::*;
 use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
@@ -35,15 +35,9 @@ impl PageSource for Fake {
     }
 }
 
-fn pairs() -> ([UnixStream; LANES], [UnixStream; LANES]) {
-    let pair = || UnixStream::pair().unwrap();
-    let ((a, x), (b, y), (c, z)) = (pair(), pair(), pair());
-    ([a, b, c], [x, y, z])
-}
-
 #[test]
 fn each_answer_is_that_of_the_tracer() {
-    let (ours, theirs) = pairs();
+    let (ours, theirs) = pairs().unwrap();
     let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake)));
     let lanes = Lanes::new(theirs, || ());
     for _ in 0..2 {
@@ -70,7 +64,7 @@ fn each_answer_is_that_of_the_tracer() {
 
 #[test]
 fn without_a_tracer_one_line_says_so() {
-    let (ours, theirs) = pairs();
+    let (ours, theirs) = pairs().unwrap();
     drop(ours);
     let line = Lanes::new(theirs, || ()).metrics(Format::Text).unwrap_err();
     assert!(line.starts_with("the tracer does not answer: "), "{line}");
@@ -118,7 +112,7 @@ fn what_it_is_to_serve_comes_with_its_sockets() {
     let (mut ours, mut theirs) = UnixStream::pair().unwrap();
     let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
     let (all, health) = ([listen(), listen()], listen());
-    let (lanes, others) = pairs();
+    let (lanes, others) = pairs().unwrap();
     let sent = Orders {
         allowed_hosts: vec!["gpu1".to_owned()],
         files: Some(loaded.files.clone()),
@@ -149,7 +143,7 @@ fn what_it_is_to_serve_comes_with_its_sockets() {
 #[test]
 fn more_sockets_than_can_be_passed_are_refused() {
     let (mut ours, _theirs) = UnixStream::pair().unwrap();
-    let (lanes, _others) = pairs();
+    let (lanes, _others) = pairs().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let orders = Orders { allowed_hosts: vec![], files: None, listeners: 251 };
     let line = send_orders(&mut ours, &orders, &lanes, &[&listener; 251]).unwrap_err().to_string();

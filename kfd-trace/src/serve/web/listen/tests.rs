@@ -19,16 +19,21 @@ fn addresses_as_exporters_take_them() {
 
 #[tokio::test]
 async fn an_address_in_use_is_one_clear_line() {
-    let taken = bind(&[ANY]).expect("a free port");
+    let taken = bind(&[ANY], "--web.listen-address").expect("a free port");
     let address = taken[0].local_addr().expect("bound");
-    let error = bind(&[ANY, address]).expect_err("in use").to_string();
-    assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
-    assert!(error.ends_with("choose another with --web.listen-address") && !error.contains('\n'), "{error}");
+    for option in ["--web.listen-address", "--web.health-address"] {
+        let error = bind(&[ANY, address], option).expect_err("in use").to_string();
+        assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
+        assert!(
+            error.ends_with(&format!("choose another with {option}")) && !error.contains('\n'),
+            "{error}"
+        );
+    }
 }
 
 #[tokio::test]
 async fn every_address_has_those_of_ipv4_too() {
-    let every = bind(&[address(":0").unwrap()]).expect("a free port");
+    let every = bind(&[address(":0").unwrap()], "--web.listen-address").expect("a free port");
     let port = every[0].local_addr().unwrap().port();
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
 }

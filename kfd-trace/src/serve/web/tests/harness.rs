@@ -67,7 +67,7 @@ impl Server {
 
     fn start(limits: ClientLimits, loaded: Loaded, source: SettingsSource, folder: TempDir) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listeners = bind(&[any, any]).expect("free ports");
+        let listeners = bind(&[any, any], "").expect("free ports");
         let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
         let pages = Router::new()
             .route("/", get(async || "served\n"))

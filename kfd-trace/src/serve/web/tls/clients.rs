@@ -37,7 +37,7 @@ pub(super) struct ClientVerifier {
 pub(super) enum Trust {
     /// Everybody's.
     Any,
-    /// There is no authority: nobody's.
+    /// There is no authority: those of no client.
     Nothing,
     Listed {
         /// Those of the list that may sign others.
