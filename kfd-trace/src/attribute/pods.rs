@@ -207,7 +207,7 @@ mod tests {
         let mut kept = Kept::new(root.path());
         assert_eq!(kept.find(UID, None), found(None));
         assert_eq!(kept.find("new", None), None);
-        // Later changes than those that the mtime shows: whether the folder is read can be told from them.
+        // Later changes than those that the mtime shows: they show whether the folder is read.
         fs::create_dir(pods.join("ml_other_new")).unwrap();
         change(&pods, long_ago);
         assert_eq!(kept.find("new", None), None, "nothing has changed");
@@ -227,5 +227,27 @@ mod tests {
     fn without_a_kubelet_there_are_no_names() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(read(root.path(), UID, Some("aa")), None);
+    }
+
+    #[test]
+    fn a_folder_that_could_not_be_listed_is_listed_again() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("pods");
+        let mut folder = Folder::new(path.clone(), |name| Some(name));
+        fs::create_dir_all(path.join("a")).unwrap();
+        let later = SystemTime::now() + 2 * SETTLED;
+        folder.list(later);
+        assert_eq!(folder.changed, changed(&path), "it is not listed again without a change");
+        // As without a free descriptor: it exists and cannot be read.
+        let aside = root.path().join("aside");
+        fs::rename(&path, &aside).unwrap();
+        fs::write(&path, "").unwrap();
+        folder.list(later);
+        assert_eq!(folder.changed, None);
+        assert_eq!(folder.find("a"), Some("a"), "what was known stays");
+        fs::remove_file(&path).unwrap();
+        fs::rename(&aside, &path).unwrap();
+        fs::create_dir(path.join("b")).unwrap();
+        assert_eq!(folder.find("b"), Some("b"));
     }
 }

@@ -142,13 +142,13 @@ impl LogSource {
     }
 
     fn stopped(&mut self, error: &io::Error) {
-        if self.input.compression.is_some() && error.kind() == ErrorKind::UnexpectedEof {
-            self.input.problem = Some("the end of the compressed data is missing".to_owned());
+        let why = if self.input.compression.is_some() && error.kind() == ErrorKind::UnexpectedEof {
+            "the end of the compressed data is missing".to_owned()
         } else {
-            self.input.problem = Some(format!("it cannot be read any further: {error}"));
-        }
-        let (name, why) = (&self.input.name, self.input.problem.as_deref().unwrap_or_default());
-        self.failure = Some(format!("{name}: {why}; the report is of what is before"));
+            format!("it cannot be read any further: {error}")
+        };
+        self.failure = Some(format!("{}: {why}; the report is of what is before", self.input.name));
+        self.input.problem = Some(why);
     }
 
     /// Continues at the start of this file, which is now at the path.

@@ -44,10 +44,7 @@ impl KeptLabels {
 
     /// What the text is made from changes. A copy of the row keeps its text, or makes it later, for itself.
     pub(super) fn forget(&mut self) {
-        match Arc::get_mut(&mut self.0) {
-            Some(own) => *own = OnceLock::new(),
-            None => *self = Self::default(),
-        }
+        *self = Self::default();
     }
 }
 
