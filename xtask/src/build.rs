@@ -19,16 +19,20 @@ pub(crate) fn build() -> Result<PathBuf> {
     step("building kfd-trace (release, static)");
     let mut cargo = guest::cargo();
     cargo.args(["build", "--release", "-p", "kfd-trace", "--target", TARGET]);
-    // Set for sources that are no clone.
+    run::run(with_revision(&mut cargo))?;
+    let binary = paths::target().join(TARGET).join("release/kfd-trace");
+    check(&binary)?;
+    Ok(binary)
+}
+
+/// The binary that this builds shows its commit. A variable that is set stays: for sources that are no clone.
+pub(crate) fn with_revision(cargo: &mut Command) -> &mut Command {
     if std::env::var_os(REVISION).is_none()
         && let Some(revision) = revision()
     {
         cargo.env(REVISION, revision);
     }
-    run::run(&mut cargo)?;
-    let binary = paths::target().join(TARGET).join("release/kfd-trace");
-    check(&binary)?;
-    Ok(binary)
+    cargo
 }
 
 /// The commit that is checked out; `None` where git does not know it.

@@ -29,7 +29,7 @@ pub(super) fn build(machine: Machine) -> Result<PathBuf> {
     // .cargo/config.toml's, which the environment wins over, and that for C.
     let c = format!("-U_FORTIFY_SOURCE -ffile-prefix-map={}=/cargo", home.display());
     cargo.env(format!("CFLAGS_{}", target.replace('-', "_")), c);
-    run::run(&mut cargo)?;
+    run::run(build::with_revision(&mut cargo))?;
     let binary = folder.join(target).join("release/kfd-trace");
     build::check(&binary)?;
     let bytes = fs::read(&binary).with_context(|| format!("cannot read {}", binary.display()))?;

@@ -77,8 +77,6 @@ pub(crate) struct Boot {
     /// PCI devices that kfdsim makes GPUs of.
     pub(crate) gpus: usize,
     pub(crate) time: Time,
-    /// CPUs that could be added: the kernel and its maps have room for each.
-    pub(crate) possible_cpus: Option<u32>,
     stages: &'static [Stage],
 }
 
@@ -91,7 +89,6 @@ pub(crate) const MAIN: Boot = Boot {
     root: Root::Initramfs,
     gpus: 2,
     time: Time::Shared,
-    possible_cpus: None,
     stages: &[
         Stage { name: "no_amdgpu", modules: &[], shape: None, on: On::Every, once: &[] },
         Stage {
@@ -193,7 +190,6 @@ const BOOTS: [Boot; 3] = [
         root: Root::Debian,
         gpus: 2,
         time: Time::Counted { shift: 0 },
-        possible_cpus: None,
         stages: &[
             Stage { name: "install", modules: &[], shape: None, on: On::One, once: &[] },
             Stage {
@@ -222,7 +218,6 @@ pub(crate) const COST: Boot = Boot {
     root: Root::Initramfs,
     gpus: 1,
     time: Time::Counted { shift: 0 },
-    possible_cpus: None,
     stages: &[Stage {
         name: "cost",
         modules: &[AMDGPU, Module::Kfdsim("hws=0")],
@@ -243,7 +238,6 @@ pub(crate) const SOAK: Boot = Boot {
     root: Root::Initramfs,
     gpus: 2,
     time: Time::Counted { shift: 3 },
-    possible_cpus: None,
     stages: &[SOAKED],
 };
 
@@ -295,129 +289,4 @@ impl Boot {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{BOOTS, Module, is_wanted, of, once, stage_names, with_stage};
-    use crate::vm::matrix::{Column, Matrix, Types, tests::whole};
-    use crate::vm::offer::tests::Listed;
-    use crate::vm::series::Series;
-
-    /// The columns of an index.
-    fn columns(index: &Listed) -> Vec<Column> {
-        Matrix::find(index).expect("a matrix").columns().to_vec()
-    }
-
-    fn names(columns: &[Column], series: Series) -> Vec<&'static str> {
-        let own: Vec<Column> = columns.iter().copied().filter(|column| column.series == series).collect();
-        of(&own).flat_map(|(column, boot)| boot.stages(column)).map(|stage| stage.name).collect()
-    }
-
-    const ALL: [&str; 12] = [
-        "install",
-        "service",
-        "no_amdgpu",
-        "no_gpu",
-        "sim",
-        "tool",
-        "life",
-        "mi300",
-        "cpx",
-        "nohws",
-        "soak",
-        "locked",
-    ];
-
-    #[test]
-    fn each_series_has_the_stages_its_driver_can_run() {
-        let columns = columns(&whole());
-        assert_eq!(names(&columns, Series::V6_1), ["no_amdgpu", "no_gpu", "sim", "life", "nohws"]);
-        assert_eq!(names(&columns, Series::V6_12), ALL);
-        let once = ["tool", "install", "service", "soak", "locked"];
-        let without: Vec<_> = ALL.into_iter().filter(|name| !once.contains(name)).collect();
-        assert_eq!(names(&columns, Series::V7_2), without);
-        for column in columns.iter().filter(|column| !column.built) {
-            assert_eq!(names(&columns, column.series), ["no_amdgpu", "no_gpu"]);
-        }
-    }
-
-    #[test]
-    fn what_is_run_once_moves_to_another_kernel_where_the_usual_one_is_missing() {
-        let left = columns(&whole().without("linux-image-6.12."));
-        assert_eq!((names(&left, Series::V6_12).len(), names(&left, Series::V7_2)), (0, ALL.to_vec()));
-        let left = columns(&whole().without("linux-headers-6.12"));
-        assert_eq!(names(&left, Series::V6_12), ["no_amdgpu", "no_gpu"]);
-        assert_eq!(names(&left, Series::V7_2), ALL);
-    }
-
-    #[test]
-    fn kfdsim_is_inserted_where_it_can_be_built_and_behind_amdgpu() {
-        for (column, boot) in of(&columns(&whole())) {
-            let modules: Vec<_> = boot.stages(column).flat_map(|stage| stage.modules).collect();
-            let at = |wanted: fn(&Module) -> bool| modules.iter().position(|module| wanted(module));
-            let kfdsim = at(|module| matches!(module, Module::Kfdsim(_)));
-            let amdgpu = at(|module| matches!(module, Module::Amdgpu(_)));
-            assert!(kfdsim.is_none() || (column.built && amdgpu < kfdsim), "{}", boot.name);
-        }
-    }
-
-    #[test]
-    fn one_kernel_is_tested_with_a_types_file_and_all_others_by_request() {
-        let of = |index: &Listed| Matrix::find(index).expect("a matrix");
-        let matrix = of(&whole());
-        let usual = |column: Column| {
-            let all = names(&[column], column.series);
-            all.into_iter().filter(|stage| is_wanted(column, stage, &[])).collect::<Vec<_>>()
-        };
-        let by_file = |column: &Column| column.types == Types::File;
-        let file_of = |matrix: &Matrix| {
-            let files: Vec<_> = matrix.tested().into_iter().filter(by_file).collect();
-            assert_eq!((files.len(), usual(files[0])), (1, vec!["sim", "life"]));
-            files[0].name()
-        };
-        let sourceless = of(&whole().without("linux-source-5.10"));
-        assert_eq!((file_of(&matrix), file_of(&sourceless)), ("5.10", "6.1"));
-        let tested = matrix.tested();
-        assert_eq!(tested.iter().filter(|column| !by_file(column)).count(), matrix.columns().len());
-        let file = |series| Column { types: Types::File, ..matrix.column(series).expect("a column") };
-        assert_eq!(usual(file(Series::V7_2)), ["sim", "life", "mi300", "cpx", "nohws"]);
-        let of_7 = |matrix: &Matrix, series| {
-            let tested = matrix.tested().into_iter().find(|column| column.series == series);
-            tested.map_or_else(Vec::new, usual)
-        };
-        let (quick, rest) = (["no_amdgpu", "no_gpu"], ["life", "mi300", "cpx", "nohws"]);
-        assert_eq!(of_7(&matrix, Series::V7_3), [&quick[..], &["sim"]].concat(), "the rest by request");
-        assert_eq!(of_7(&matrix, Series::V7_2), [&quick[..], &rest[..]].concat());
-        let alone = of(&whole().without("linux-headers-7.3"));
-        assert_eq!(of_7(&alone, Series::V7_2), [&quick[..], &["sim"], &rest[..]].concat());
-    }
-
-    #[test]
-    fn the_long_boots_of_all_kernels_come_first() {
-        let names: Vec<_> = of(&columns(&whole())).map(|(_, boot)| boot.name).collect();
-        assert_eq!(names, ["debian", "main", "main", "main", "main", "main", "soak"]);
-    }
-
-    #[test]
-    fn what_is_run_once_is_run_on_one_kernel() {
-        let columns = columns(&whole());
-        let left_out = |column: Column| {
-            let wanted = [column];
-            let stages = of(&wanted).flat_map(|(_, boot)| boot.stages(column));
-            stages.flat_map(|stage| stage.left_out(column)).count()
-        };
-        let whole: Vec<_> = columns.iter().filter(|column| left_out(**column) == 0).collect();
-        assert_eq!(whole.iter().map(|column| column.name()).collect::<Vec<_>>(), ["6.12"]);
-        assert!(once("sim").all(|begin| begin.contains("::")));
-    }
-
-    #[test]
-    fn a_stage_names_its_boot() {
-        assert_eq!(with_stage(None).expect("a first one").name, "main");
-        assert_eq!(with_stage(Some("sim")).expect("sim").name, "main");
-        let last = |name| with_stage(name)?.stages.last().map(|stage| stage.name);
-        assert_eq!((last(None), last(Some("cpx"))), (Some("life"), Some("cpx")));
-        assert!(with_stage(Some("gfx12")).is_none());
-        let mut all: Vec<_> = stage_names().collect();
-        all.dedup();
-        assert_eq!(all.len(), BOOTS.iter().map(|boot| boot.stages.len()).sum::<usize>());
-    }
-}
+mod tests;

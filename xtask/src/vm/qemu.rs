@@ -33,8 +33,6 @@ pub(crate) struct Machine<'a> {
     /// Fake GPUs: one ivshmem device each.
     pub(crate) gpus: usize,
     pub(crate) time: Time,
-    /// CPUs that could be added; `None`: no more than there are.
-    pub(crate) possible_cpus: Option<u32>,
     /// Folder of the emulator's packages.
     pub(crate) emulator: &'a Path,
 }
@@ -96,12 +94,7 @@ impl Machine<'_> {
             // The guest's clocks advance with its instructions, so that a busy host does not affect its
             // measurements and timeouts; while all of its CPUs wait, they skip to the next timer.
             let (cpus, shift) = self.time.emulated();
-            // A socket each: Linux takes no CPU for one that could be added to a socket that is there.
-            let cpus = match self.possible_cpus {
-                Some(possible) => format!("{cpus},maxcpus={possible},sockets={possible},cores=1,threads=1"),
-                None => cpus.to_string(),
-            };
-            command.args(["-smp", &cpus, "-icount", &format!("shift={shift},sleep=off")]);
+            command.args(["-smp", &cpus.to_string(), "-icount", &format!("shift={shift},sleep=off")]);
         }
         command.args(["-m", "2G", "-no-reboot", "-nodefaults", "-display", "none"]);
         command.arg("-kernel").arg(self.vmlinuz).arg("-initrd").arg(self.initramfs);
@@ -328,17 +321,8 @@ mod tests {
         let path = Path::new("x");
         let time = Time::Counted { shift: 3 };
         let (console, pulse, emulator) = (path, path, path);
-        let machine = Machine {
-            vmlinuz: path,
-            initramfs: path,
-            console,
-            pulse,
-            disk: None,
-            gpus: 1,
-            time,
-            possible_cpus: None,
-            emulator,
-        };
+        let machine =
+            Machine { vmlinuz: path, initramfs: path, console, pulse, disk: None, gpus: 1, time, emulator };
         let command = machine.command();
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let follows = |option: &str| {

@@ -315,8 +315,8 @@ impl Bench {
 impl Ready {
     fn machine<'a>(&'a self, vmlinuz: &'a Path, emulator: &'a Path) -> Machine<'a> {
         let Self { initramfs, console, pulse, disk, boot, .. } = self;
-        let (disk, Boot { gpus, time, possible_cpus, .. }) = (disk.as_deref(), *boot);
-        Machine { vmlinuz, initramfs, console, pulse, disk, gpus, time, possible_cpus, emulator }
+        let (disk, Boot { gpus, time, .. }) = (disk.as_deref(), *boot);
+        Machine { vmlinuz, initramfs, console, pulse, disk, gpus, time, emulator }
     }
 }
 

@@ -26,18 +26,15 @@ const MOST_MEMORY: i64 = 4_000_000;
 
 /// `false`: it costs more than that, and this was reported.
 pub(super) fn is_well() -> Result<bool> {
-    let measured = figures()?;
-    let grown = |suffix: &str, most: i64| {
-        let figure = measured.iter().find(|figure| figure.case.starts_with(suffix));
-        figure.filter(|figure| figure.value > most).map(|figure| {
-            eprintln!(
-                "error: {}: {} {}, and at most {most} are accepted",
-                figure.case, figure.value, figure.unit
-            );
-        })
-    };
-    let wrong = [grown("waiting.wake_ups", MOST_WAKE_UPS), grown("waiting.anonymous", MOST_MEMORY)];
-    Ok(wrong.iter().all(Option::is_none))
+    let most = [("waiting.wake_ups", MOST_WAKE_UPS), ("waiting.anonymous", MOST_MEMORY)];
+    let mut well = true;
+    for Figure { case, value, unit } in figures()? {
+        if let Some((_, most)) = most.iter().find(|(begin, most)| case.starts_with(begin) && value > *most) {
+            eprintln!("error: {case}: {value} {unit}, and at most {most} are accepted");
+            well = false;
+        }
+    }
+    Ok(well)
 }
 
 /// Memory, and wake-ups in [`WATCHED`].
