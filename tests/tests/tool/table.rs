@@ -159,9 +159,9 @@ fn on_a_kernel_with_other_sizes_it_is_refused() -> Result<()> {
     for (table, why) in cases {
         let program = tables.programs.tracer(&table)?;
         let status = tables.status(&program)?;
-        let told = status.lines().find(|line| line.contains(&why));
-        println!("{}", told.unwrap_or("").trim());
-        ensure!(told.is_some() && status.contains("only ioctls are traced"), "not {why}: {status}");
+        let shown = status.lines().find(|line| line.contains(&why));
+        println!("{}", shown.unwrap_or("").trim());
+        ensure!(shown.is_some() && status.contains("only ioctls are traced"), "not {why}: {status}");
         let (shown, stderr) = tables.ps(&program, workload.pid())?;
         let wrong = wrong(&shown, &truth);
         ensure!(wrong.is_empty() && stderr.contains("no addresses"), "{why}: {wrong:?} {stderr}");
