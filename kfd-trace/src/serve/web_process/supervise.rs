@@ -263,3 +263,43 @@ fn verbosity() -> impl Iterator<Item = &'static str> {
     let more = (log::max_level() as usize).saturating_sub(log::LevelFilter::Warn as usize);
     std::iter::repeat_n("-v", more)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::web_process::control::receive_files;
+    use serde_json::json;
+
+    fn files(text: &str) -> Files {
+        serde_json::from_value(json!({ "path": "web.yml", "text": text, "pems": {} })).unwrap()
+    }
+
+    #[test]
+    fn a_configuration_that_comes_while_a_process_starts_reaches_it() {
+        let shared = Shared::default();
+        shared.replace(&files("# 1\n"));
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        // Else it would wait for what is never sent.
+        theirs.set_read_timeout(Some(WRITE_TIMEOUT)).unwrap();
+        shared.replace(&files("# 2\n"));
+        shared.keeps(0, ours, Some(files("# 1\n"))).unwrap();
+        assert_eq!(receive_files(&mut theirs).unwrap(), files("# 2\n"));
+        shared.replace(&files("# 3\n"));
+        assert_eq!(receive_files(&mut theirs).unwrap(), files("# 3\n"));
+        assert!(shared.current().control.is_some());
+    }
+
+    #[test]
+    fn a_process_that_has_ended_or_has_to_keeps_no_control() {
+        let shared = Shared::default();
+        shared.current().process = 2;
+        for stopping in [false, true] {
+            shared.current().stopping = stopping;
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            shared.keeps(if stopping { 2 } else { 1 }, ours, None).unwrap();
+            let end = receive_files(&mut theirs).unwrap_err();
+            assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof, "it was closed");
+            assert!(shared.current().control.is_none());
+        }
+    }
+}
