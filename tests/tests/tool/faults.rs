@@ -69,21 +69,13 @@ fn without_a_free_descriptor_it_goes_on() -> Result<()> {
     let mut daemon = Daemon::quick(&FEW)?;
     let open = u64::try_from(fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count())?;
     let before = allow(daemon.pid(), Some(open))?;
-    let mut workload = Workload::ready(&["hold", "--aql=2"])?;
+    let mut workload = Workload::ready(&["hold", "--aql=2", "--sdma=0"])?;
     let pid = workload.pid().to_string();
-    let has = |queues: f64| {
-        move |metrics: &Metrics| {
-            (metrics.sum("kfd_process_queues", &[("pid", &pid)]).unwrap_or(0.0) == queues).then_some(())
-        }
-    };
-    let seen = daemon.scrape_until("its queues", has(2.0));
-    seen.with_context(|| {
-        format!(
-            "{}\n{}",
-            daemon.stderr(),
-            daemon.get("/metrics").map_or_else(|error| error.to_string(), |answer| answer.body)
-        )
+    let of_it = [("pid", pid.as_str())];
+    daemon.scrape_until("its queues", |metrics| {
+        (metrics.sum("kfd_process_queues", &of_it).unwrap_or(0.0) == 2.0).then_some(())
     })?;
+    until("what it could not open", SOON, || Ok(daemon.stderr().contains("os error 24").then_some(())))?;
     allow(daemon.pid(), before.current)?;
     workload.finish()?;
     daemon.scrape_until("their end", |metrics| (sum(metrics, "kfd_queues") == 0.0).then_some(()))?;
