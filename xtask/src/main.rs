@@ -12,6 +12,7 @@ mod passed;
 mod paths;
 mod run;
 mod setup;
+mod space;
 mod stamp;
 mod test;
 mod vm;

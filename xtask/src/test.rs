@@ -12,7 +12,7 @@ use crate::vm::matrix::Column;
 use crate::vm::testbed::{Bench, Tested};
 use crate::vm::{self, Boots, Selection};
 use crate::vm::{boots, fixtures};
-use crate::{dist, setup};
+use crate::{dist, setup, space};
 use anyhow::{Context as _, Result, bail};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -85,6 +85,7 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
     announce("set-up");
     setup::setup().context("set-up")?;
     if !args.fast {
+        space::for_the_tests()?;
         setup::packaging().context("set-up")?;
     }
     let passed = Passed::of_this_tree(args.resume)?;
