@@ -48,13 +48,15 @@ impl Encoding {
 pub(super) fn format(headers: &HeaderMap) -> Format {
     let ranges = weights(headers, &header::ACCEPT);
     let best = |wanted: &dyn Fn(&Item) -> bool| {
-        ranges.iter().filter(|item| wanted(item)).map(|item| item.weight).max().unwrap_or(0)
+        ranges.iter().filter(|item| wanted(item)).map(|item| item.weight).max()
     };
     let open = best(&|item| {
         item.name == "application/openmetrics-text"
             && item.version.as_ref().is_none_or(|version| version == "1.0.0")
     });
-    let text = best(&|item| matches!(item.name.as_str(), "text/plain" | "text/*" | "*/*"));
+    // The most specific range counts (RFC 9110, 12.5.1).
+    let of_text = ["text/plain", "text/*", "*/*"].iter().find_map(|range| best(&|item| item.name == *range));
+    let (open, text) = (open.unwrap_or(0), of_text.unwrap_or(0));
     if open > 0 && open >= text { Format::OpenMetrics } else { Format::Text }
 }
 
@@ -154,6 +156,8 @@ mod tests {
             (&["application/openmetrics-text;version=2.0.0"], false),
             (&["application/openmetrics-text;q=0.4, text/plain;q=0.5"], false),
             (&["application/openmetrics-text;q=0"], false),
+            (&["application/openmetrics-text;q=0.5, text/plain;q=0.3, */*"], true),
+            (&["application/openmetrics-text;q=0.5, text/*"], false),
             (&["*/*"], false),
             (&["text/html"], false),
             (&[], false),
