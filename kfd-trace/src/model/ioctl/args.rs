@@ -1,6 +1,6 @@
 //! Arguments of one call, from the layout of their structure and the size that user space passed.
 
-use super::{Def, FieldKind, size};
+use super::{Def, FieldKind, operation, size};
 
 /// One decoded argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub struct Arg {
     pub value: u64,
     /// Addresses, handles and flags are shown in hexadecimal.
     pub hex: bool,
+    /// What the value of `op` stands for.
+    pub word: Option<&'static str>,
 }
 
 /// The arguments of a call of the ioctl `def`. Members past the available bytes (an older user space, or a call that never
@@ -19,19 +21,33 @@ pub fn decode_args(def: Option<&Def>, bytes: &[u8]) -> Vec<Arg> {
     let Some(def) = def else { return Vec::new() };
     let mut rest = bytes;
     let mut args = Vec::with_capacity(def.fields.len());
-    for (name, kind) in def.fields {
+    take_fields(def.fields, &mut rest, &mut args);
+    if let Some(op) = args.iter_mut().find(|arg| arg.name == "op")
+        && let Some(operation) = operation(def.nr, op.value)
+    {
+        op.word = Some(operation.name);
+        take_fields(operation.fields, &mut rest, &mut args);
+    }
+    args
+}
+
+/// Up to the first one without bytes.
+fn take_fields(fields: &[(&'static str, FieldKind)], rest: &mut &[u8], args: &mut Vec<Arg>) {
+    for (name, kind) in fields {
         let value = match kind {
-            FieldKind::Dec4 | FieldKind::Hex4 => {
-                take::<4>(&mut rest).map(|b| u64::from(u32::from_le_bytes(b)))
-            }
-            FieldKind::Dec8 | FieldKind::Hex8 => take::<8>(&mut rest).map(u64::from_le_bytes),
+            FieldKind::Dec4 | FieldKind::Hex4 => take::<4>(rest).map(|b| u64::from(u32::from_le_bytes(b))),
+            FieldKind::Dec8 | FieldKind::Hex8 => take::<8>(rest).map(u64::from_le_bytes),
         };
         let Some(value) = value else { break };
         if *name != "pad" {
-            args.push(Arg { name, value, hex: matches!(kind, FieldKind::Hex4 | FieldKind::Hex8) });
+            args.push(Arg {
+                name,
+                value,
+                hex: matches!(kind, FieldKind::Hex4 | FieldKind::Hex8),
+                word: None,
+            });
         }
     }
-    args
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
@@ -78,7 +94,22 @@ mod tests {
     #[test]
     fn values_are_little_endian_and_padding_is_not_shown() {
         let args = decode_args(def(nr(DESTROY)), &[3, 1, 0, 0, 9, 9, 9, 9]);
-        assert_eq!(args, [Arg { name: "queue_id", value: 259, hex: false }]);
+        assert_eq!(args, [Arg { name: "queue_id", value: 259, hex: false, word: None }]);
+    }
+
+    #[test]
+    fn an_operation_has_its_name_and_its_own_members() {
+        const DBG_TRAP: u8 = 0x26;
+        let mut bytes = [0u8; 32];
+        (bytes[0], bytes[4], bytes[8], bytes[24], bytes[28]) = (77, 6, 1, 2, 9);
+        let args = decode_args(def(DBG_TRAP), &bytes);
+        let shown: Vec<_> = args.iter().map(|arg| (arg.name, arg.value, arg.word)).collect();
+        let named = |name, value| (name, value, None);
+        let op = ("op", 6, Some("SUSPEND_QUEUES"));
+        let [pid, mask, array] = [named("pid", 77), named("exception_mask", 1), named("queue_array_ptr", 0)];
+        assert_eq!(shown, [pid, op, mask, array, named("num_queues", 2), named("grace_period", 9)]);
+        bytes[4] = 99;
+        assert_eq!(decode_args(def(DBG_TRAP), &bytes).len(), 2, "an operation that is not known");
     }
 
     #[test]

@@ -7,10 +7,12 @@
 
 mod args;
 mod named;
+mod operations;
 mod table;
 
 pub use args::{Arg, Mismatch, decode_args, mismatch};
 pub use named::Named;
+pub use operations::{Operation, operation};
 pub use table::{Def, FieldKind, IOCTLS, WAIT_EVENTS, def};
 
 /// Number of a command (`_IOC_NR`).

@@ -51,7 +51,9 @@ pub(super) fn fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
         Outcome::NotMeasured => ("not_measured", None, None),
         Outcome::NoReturnSeen => ("no_return_seen", None, None),
     };
-    let args = ioctl::decode_args(context.named.def(call.cmd), &call.args).into_iter().map(|arg| {
+    let decoded = ioctl::decode_args(context.named.def(call.cmd), &call.args);
+    let word = decoded.iter().find_map(|arg| arg.word).map(|word| ("op_name", Value::from(word)));
+    let args = decoded.iter().map(|arg| {
         let value = if arg.hex { Value::from(hex(arg.value)) } else { Value::from(arg.value) };
         (arg.name, value)
     });
@@ -60,7 +62,7 @@ pub(super) fn fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
         nr: ioctl::nr(call.cmd),
         cmd: format!("{:#010x}", call.cmd),
         size: ioctl::size(call.cmd),
-        args: (!call.args.is_empty()).then(|| args.collect()),
+        args: (!call.args.is_empty()).then(|| args.chain(word).collect()),
         entered_mono_ns: call.entered_ns,
         outcome,
         measured: result.is_some(),
@@ -77,9 +79,10 @@ pub(super) fn fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
 pub(super) fn call(call: &IoctlCall, context: &Context<'_>) -> String {
     let args: Vec<_> = ioctl::decode_args(context.named.def(call.cmd), &call.args)
         .iter()
-        .map(|arg| match arg.hex {
-            true => format!("{}={:#x}", arg.name, arg.value),
-            false => format!("{}={}", arg.name, arg.value),
+        .map(|arg| match (arg.word, arg.hex) {
+            (Some(word), _) => format!("{}={word}", arg.name),
+            (None, true) => format!("{}={:#x}", arg.name, arg.value),
+            (None, false) => format!("{}={}", arg.name, arg.value),
         })
         .collect();
     let args = if call.args.is_empty() { "...".to_owned() } else { args.join(", ") };
