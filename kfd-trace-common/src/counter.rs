@@ -84,6 +84,20 @@ ids! {
         UserQueue = "user_queue",
         /// kretprobe on the same.
         UserQueueReturn = "user_queue_return",
+        /// kprobe on `process_termination_cpsch`.
+        RunlistProcessEnd = "runlist_process_end",
+        /// kprobe on `execute_queues_cpsch`.
+        RunlistExecute = "runlist_execute",
+        /// kprobe on `unmap_queues_cpsch`.
+        RunlistUnmap = "runlist_unmap",
+        /// kprobe on `pm_send_unmap_queue`.
+        PreemptBegin = "preempt_begin",
+        /// kretprobe on `amdkfd_fence_wait_timeout`.
+        PreemptWaited = "preempt_waited",
+        /// kprobe on `pm_release_ib`.
+        PreemptEnd = "preempt_end",
+        /// kretprobe on `pm_send_runlist`.
+        RunlistSent = "runlist_sent",
         /// Tracepoint `amdgpu:amdgpu_cs`: a submission through DRM.
         TpCs = "tp_cs",
         /// Tracepoint `amdgpu:amdgpu_iv`: an interrupt.

@@ -32,6 +32,8 @@ impl Subject {
 /// How much attention an event deserves; the stream's colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
+    /// So frequent that it is shown only on request.
+    Requested,
     /// Frequent, for those who look for it.
     Detail,
     Info,
@@ -130,6 +132,12 @@ macro_rules! kinds {
             #[must_use]
             pub const fn class(self) -> Option<Class> {
                 match self { $(Kind::$name => class!($class),)* }
+            }
+
+            /// Whether the stream shows it only on request: its probes are then not attached.
+            #[must_use]
+            pub const fn on_request(self) -> bool {
+                matches!(self.severity(), Severity::Requested)
             }
 
             /// Where in the kernel it is seen, in Markdown.
@@ -231,6 +239,13 @@ kinds! {
         "evict_failed", "EVICT_FAILED", Eviction, Process, Failure, Evictions,
         "`kfd_process_evict_queues` that returned an error: the GPUs before the failing one are restored"
     }
+    /// The queues of all processes were taken off a GPU, or that failed.
+    Preempt = 19 {
+        "preempt", "PREEMPT", Preempt, Gpu, Requested, -,
+        "`pm_send_unmap_queue` to `pm_release_ib`, or a return of `amdkfd_fence_wait_timeout` with an error"
+    }
+    /// The list of the queues that a GPU is to run was submitted to its scheduler.
+    Runlist = 20 { "runlist", "RUNLIST", Runlist, Gpu, Requested, -, "return of `pm_send_runlist`" }
 }
 
 #[cfg(test)]

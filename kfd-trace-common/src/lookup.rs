@@ -35,6 +35,7 @@ pub mod table {
     pub const EVICTIONS: u64 = 7;
     pub const USER_QUEUES: u64 = 8;
     pub const RELEASING: u64 = 9;
+    pub const SCHEDULES: u64 = 10;
 }
 
 /// In the result's length: the program has not run.

@@ -64,6 +64,31 @@ pub struct Eviction {
     pub pad: u32,
 }
 
+/// A change of what a GPU runs, by the thread that holds the lock of its scheduler: from its entry until the next
+/// list is submitted. An entry outlasts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub struct Schedule {
+    /// Address of the `struct device_queue_manager`; 0 before `unmap_queues_cpsch` is entered.
+    pub dqm: u64,
+    /// Return addresses, as in [`crate::record::Preempt`].
+    pub caller: u64,
+    pub outer: u64,
+    /// Address of the `struct kfd_process` that causes it; 0 for none.
+    pub process: u64,
+    /// Address of the `struct kfd_process` whose end has begun to change a GPU; 0 for none.
+    pub ending: u64,
+    /// CLOCK_MONOTONIC, nanoseconds: the request to take the queues off; 0 for none under way.
+    pub sent_ns: u64,
+    /// CLOCK_MONOTONIC, nanoseconds: they are off; 0 where none were on.
+    pub released_ns: u64,
+}
+
+impl Schedule {
+    pub const NONE: Self =
+        Self { dqm: 0, caller: 0, outer: 0, process: 0, ending: 0, sent_ns: 0, released_ns: 0 };
+}
+
 /// A call of `amdgpu_userq_ioctl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

@@ -85,6 +85,11 @@ macro_rules! kernel_fields {
             QPD_EVICTED: Amdgpu ("qcm_process_device", "evicted");
             DQM_DEV: Amdgpu ("device_queue_manager", "dev");
             DQM_HW_EXCEPTION_WORK: Amdgpu ("device_queue_manager", "hw_exception_work");
+            DQM_PROCESSES: Amdgpu ("device_queue_manager", "processes_count");
+            DQM_ACTIVE_QUEUES: Amdgpu ("device_queue_manager", "active_queue_count");
+            DQM_ACTIVE_CP_QUEUES: Amdgpu ("device_queue_manager", "active_cp_queue_count");
+            DQM_OVERSUBSCRIBED: Amdgpu ("device_queue_manager", "packet_mgr.is_over_subscription")
+                ("device_queue_manager", "packets.is_over_subscription");
             MINFO_CU_MASK_COUNT: Amdgpu ("mqd_update_info", "cu_mask.count");
             MINFO_CU_MASK_PTR: Amdgpu ("mqd_update_info", "cu_mask.ptr");
             QUEUE_CU_MASK_COUNT: Amdgpu ("queue", "properties.cu_mask_count");

@@ -126,6 +126,18 @@ pub(crate) fn current() -> Option<&'static mut OpenCall> {
     }
 }
 
+/// Address of the `struct kfd_process` that the running thread calls for, also where that is not selected; 0 when it
+/// is in no call, or in one of another process without a slot.
+#[inline(always)]
+pub(crate) fn owner() -> u64 {
+    match own_slot() {
+        Some(slot) if slot.caller.busy == busy::NO => 0,
+        Some(slot) => slot.caller.call.owner,
+        // SAFETY: a value of the map, and only this thread writes it.
+        None => nested::current::<OpenCall>().map_or(0, |call| unsafe { (*call).owner }),
+    }
+}
+
 /// The command of the call that the running thread is in; 0 when it is in none.
 #[inline(always)]
 pub(crate) fn current_cmd() -> u32 {

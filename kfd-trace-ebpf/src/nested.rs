@@ -1,6 +1,6 @@
 //! Calls inside the driver between entry and return, by thread: for results known only at the return. Also
-//! the last MQD write of threads that are in no call of `kfd_ioctl`. The only owner of `UPDATES`, `MQDS`,
-//! `EVICTIONS`, `USER_QUEUES` and `RELEASING`.
+//! the last MQD write of threads that are in no call of `kfd_ioctl`, and the last change of a GPU's list of queues.
+//! The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `EVICTIONS`, `USER_QUEUES` and `RELEASING`.
 //!
 //! An entry whose return was missed would wait for the thread's next call, and kworkers make few: the daemon
 //! removes what stays the same for five minutes ([`expire`]).
@@ -14,7 +14,7 @@ use aya_ebpf::{
 };
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::limits::NESTED_MAX;
-use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Schedule, Update, UserQueue};
 
 #[map]
 static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
@@ -22,6 +22,20 @@ static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
 /// An entry outlasts its write, until the thread's next one or until more threads than fit have written.
 #[map]
 static MQDS: LruHashMap<u32, Mqd> = LruHashMap::with_max_entries(NESTED_MAX, 0);
+
+/// An entry outlasts a change that does not end in a new list, until the thread's next one or until the daemon
+/// removes it.
+#[map]
+static SCHEDULES: HashMap<u32, Schedule> = HashMap::with_max_entries(NESTED_MAX, 0);
+
+impl Call for Schedule {
+    const FULL: Trouble = Trouble::NestedFull;
+
+    #[inline(always)]
+    fn map() -> &'static HashMap<u32, Self> {
+        &SCHEDULES
+    }
+}
 
 #[map]
 static EVICTIONS: HashMap<u32, Eviction> = HashMap::with_max_entries(NESTED_MAX, 0);
@@ -136,4 +150,18 @@ pub(crate) fn set_mqd(probe: ProbeId, write: &Mqd) {
 pub(crate) fn end_mqd() {
     // There may be none.
     let _ = MQDS.remove(tid());
+}
+
+/// The running thread's change of a GPU's list of queues.
+#[inline(always)]
+pub(crate) fn schedule() -> Option<&'static mut Schedule> {
+    // SAFETY: a value of the map, which only this thread writes.
+    current::<Schedule>().map(|schedule| unsafe { &mut *schedule })
+}
+
+/// Removes one that did not end in a new list, for the daemon.
+#[inline(always)]
+pub(crate) fn remove_schedule(tid: u32) {
+    // It may have ended meanwhile.
+    let _ = SCHEDULES.remove(tid);
 }

@@ -150,6 +150,13 @@ pub(crate) fn known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
     }
 }
 
+/// Whether a known process is ending, by the running thread: it is being freed, or is the thread's own.
+#[inline(always)]
+pub(crate) fn is_ending(process: u64) -> bool {
+    let own = (bpf_get_current_pid_tgid() >> 32) as u32;
+    lookup(process).is_some_and(|entry| entry.releasing != 0 || entry.tgid == own)
+}
+
 #[inline(always)]
 fn lookup(process: u64) -> Option<Entry> {
     // SAFETY: a value of the map, copied at once.

@@ -129,6 +129,10 @@ pub struct TracingOptions {
     /// Also count tracepoints of amdgpu, the DRM scheduler and ROCm's own driver, for work that bypasses KFD.
     #[arg(long)]
     pub tracepoints: bool,
+    /// Also trace preemptions of the GPUs and the lists of queues that they run, by reason and process; the stream does
+    /// so with `--event preempt` or `--event runlist`. Each change of a queue then costs more (docs/performance.md).
+    #[arg(long)]
+    pub runlists: bool,
     /// Leave this probe out (names as in `kfd-trace status`); may be repeated. What it shows is missing then.
     #[arg(long = "without-probe", value_name = "PROBE", value_parser = probes(), hide_possible_values = true)]
     pub without: Vec<ProbeId>,
@@ -154,7 +158,12 @@ impl TracingOptions {
             How::Single => Attach::Single,
             How::Multi => Attach::Multi,
         });
-        Choice { tracepoints: self.tracepoints, without: self.without.clone(), attach }
+        Choice {
+            tracepoints: self.tracepoints,
+            runlists: self.runlists,
+            without: self.without.clone(),
+            attach,
+        }
     }
 }
 

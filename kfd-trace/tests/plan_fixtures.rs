@@ -8,7 +8,7 @@ use kfd_trace::model::event::QueueType;
 use kfd_trace::model::verdict::Verdict;
 use kfd_trace::probes::At;
 use kfd_trace::probes::facts::Facts;
-use kfd_trace::probes::plan::{Action, Plan, PlanRequest, plan};
+use kfd_trace::probes::plan::{Action, Choice, Plan, PlanRequest, plan};
 use kfd_trace::probes::table::ProbeKind;
 use kfd_trace_common::counter::ProbeId;
 
@@ -30,9 +30,9 @@ fn action(plan: &Plan, id: ProbeId) -> &Action {
 
 /// Rows without a target in a kernel with the driver's types; tracepoints are not in these fixtures.
 fn absent(series: &str) -> Vec<ProbeId> {
-    use ProbeId::{HwException, HwsHang, MqdAddress, UserQueue, UserQueueReturn};
+    use ProbeId::{HwException, HwsHang, MqdAddress, RunlistExecute, UserQueue, UserQueueReturn};
     match series {
-        "6.1" => vec![MqdAddress, HwsHang, UserQueueReturn, UserQueue],
+        "6.1" => vec![MqdAddress, HwsHang, UserQueueReturn, UserQueue, RunlistExecute],
         "6.12" => vec![MqdAddress, HwException, UserQueueReturn, UserQueue],
         "7.2" => vec![MqdAddress, HwException],
         _ => vec![HwException],
@@ -43,7 +43,8 @@ fn absent(series: &str) -> Vec<ProbeId> {
 #[ignore = "needs cargo xtask fixtures"]
 fn with_the_drivers_types_every_probe_has_its_place() {
     for series in ["6.1", "6.12", "7.2", "7.3"] {
-        let request = PlanRequest { ioctl_records: true, ..PlanRequest::default() };
+        let choice = Choice { runlists: true, ..Choice::default() };
+        let request = PlanRequest { ioctl_records: true, choice };
         let Some(plan) = planned(series, &request) else { continue };
         let of_functions = plan.rows.iter().filter(|row| row.row.kind != ProbeKind::Tracepoint);
         let (attached, left): (Vec<_>, Vec<_>) =

@@ -15,7 +15,7 @@ const MARK: &str = "kernels.md";
 
 /// What `status` requests.
 fn request() -> PlanRequest {
-    let choice = Choice { tracepoints: true, attach: Attach::Tried, ..Choice::default() };
+    let choice = Choice { tracepoints: true, runlists: true, attach: Attach::Tried, ..Choice::default() };
     PlanRequest { ioctl_records: true, choice }
 }
 

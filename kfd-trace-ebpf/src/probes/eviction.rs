@@ -152,8 +152,9 @@ fn pdd_of(qpd: u64) -> Option<u64> {
     kernel::offset(&kernel::PDD_QPD).map(|offset| qpd - offset)
 }
 
+/// The process of a `struct qcm_process_device`.
 #[inline(always)]
-fn process_of(qpd: u64) -> Option<u64> {
+pub(super) fn process_of(qpd: u64) -> Option<u64> {
     read(pdd_of(qpd)?, &kernel::PDD_PROCESS)
 }
 

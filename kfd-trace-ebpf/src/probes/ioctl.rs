@@ -171,7 +171,7 @@ fn is_awaited(call: &mut OpenCall, own: bool, file: u64) -> bool {
 /// Looks up the process of a file, and caches it if that is allowed.
 #[inline(never)]
 fn meet(caller: &mut Caller, file: u64) {
-    (caller.file, caller.wanted, caller.admitted) = (0, 0, 0);
+    (caller.file, caller.wanted, caller.admitted, caller.call.owner) = (0, 0, 0, 0);
     let now = processes::generation();
     let process: u64 = read(file, &kernel::FILE_PRIVATE_DATA).unwrap_or(0);
     if process == 0 {

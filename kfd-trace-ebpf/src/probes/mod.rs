@@ -7,6 +7,8 @@ mod ioctl;
 mod mqd;
 mod process;
 mod queue;
+mod registers;
+mod runlist;
 mod tracepoint;
 mod trouble;
 mod update;

@@ -8,6 +8,7 @@
 //! ended ([`settle`]).
 
 use crate::kernel;
+use crate::probes::registers::stack_and_function;
 use crate::probes::{device, queue};
 use crate::processes::Owner;
 use crate::{counters, emit, in_flight, losses, nested};
@@ -69,22 +70,6 @@ pub(super) fn settle(call: Option<&mut OpenCall>) {
         Some(call) => call.mqd.properties = 0,
         None => nested::end_mqd(),
     }
-}
-
-/// The stack pointer, and the address of the function.
-#[cfg(not(bpf_target_arch = "aarch64"))]
-#[inline(always)]
-fn stack_and_function(ctx: &ProbeContext) -> (u64, u64) {
-    // SAFETY: the context of a kprobe.
-    unsafe { ((*ctx.regs).rsp, (*ctx.regs).rip) }
-}
-
-/// The stack pointer, and the address of the function.
-#[cfg(bpf_target_arch = "aarch64")]
-#[inline(always)]
-fn stack_and_function(ctx: &ProbeContext) -> (u64, u64) {
-    // SAFETY: the context of a kprobe.
-    unsafe { ((*ctx.regs).sp, (*ctx.regs).pc) }
 }
 
 /// `argument`: which one is the address of the queue's properties.

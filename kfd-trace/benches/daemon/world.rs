@@ -3,14 +3,13 @@
 use crate::records::{self, Tape};
 use anyhow::{Context as _, Result};
 use kfd_trace::attribute::{Gpu, Topology};
-use kfd_trace::events::decode::{Undecodable, decode};
+use kfd_trace::events::decode::{Maker, Undecodable, decode};
 use kfd_trace::events::tables::{Crowded, ErrorRow, InFlightRow, IoctlRow, Tables};
 use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::kernel::Roots;
 use kfd_trace::model::counters::Counters;
 use kfd_trace::model::event::{Event, ProcessId};
 use kfd_trace::model::inventory::Listed;
-use kfd_trace::model::layout::QueueLayout;
 use kfd_trace::model::missed::Missed;
 use kfd_trace::model::pointers::Counts;
 use kfd_trace::model::verdict::{ProbeStatus, Verdict};
@@ -160,7 +159,7 @@ pub(crate) struct Daemon {
     pub(crate) undecoded: Undecoded,
     pub(crate) samples: SampleTotals,
     roots: Roots,
-    layout: QueueLayout,
+    maker: Maker,
     batch: Vec<Result<Event, Undecodable>>,
 }
 
@@ -171,7 +170,7 @@ impl Daemon {
             undecoded: Undecoded::default(),
             samples: SampleTotals { interval_ns: 1_000_000_000, ..SampleTotals::default() },
             roots: roots.clone(),
-            layout: records::layout(),
+            maker: records::layout().into(),
             batch: Vec::with_capacity(BATCH),
         }
     }
@@ -185,7 +184,7 @@ impl Daemon {
     pub(crate) fn follow(&mut self, tape: &Tape) {
         let mut records = tape.records().peekable();
         while records.peek().is_some() {
-            self.batch.extend(records.by_ref().take(BATCH).map(|bytes| decode(bytes, &self.layout)));
+            self.batch.extend(records.by_ref().take(BATCH).map(|bytes| decode(bytes, &self.maker)));
             let Self { state, undecoded, roots, batch, .. } = self;
             let mut intake = Intake { state, undecoded, roots, queues_by_ioctl: false };
             for record in batch.iter() {
@@ -197,7 +196,7 @@ impl Daemon {
 
     /// The same, with what the history keeps of it.
     pub(crate) fn follow_with_history(&mut self, tape: &Tape, history: &mut History) {
-        let records: Vec<_> = tape.records().map(|bytes| decode(bytes, &self.layout)).collect();
+        let records: Vec<_> = tape.records().map(|bytes| decode(bytes, &self.maker)).collect();
         for record in &records {
             let Self { state, undecoded, roots, .. } = self;
             let mut intake = Intake { state, undecoded, roots, queues_by_ioctl: false };

@@ -77,7 +77,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
         remedy: "report them as a bug of kfd-trace or of the kernel",
     }));
     let facts = facts.with_tracepoints(&roots.sysfs);
-    let choice = Choice { tracepoints: true, attach: Attach::Tried, ..Choice::default() };
+    let choice = Choice { tracepoints: true, runlists: true, attach: Attach::Tried, ..Choice::default() };
     let options = Options {
         request: PlanRequest { ioctl_records: true, choice },
         possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
@@ -108,7 +108,7 @@ fn counted(session: &mut Session) -> Result<(Tables, Undecoded), LoadError> {
     // As many as it holds at most: others may continue to produce records.
     for _ in 0..RING_BYTES as usize / size_of::<Header>() {
         let Some(record) = ring.next() else { break };
-        if let Err(error) = decode(&record, session.layout()) {
+        if let Err(error) = decode(&record, session.maker()) {
             undecoded.count(&error);
         }
     }

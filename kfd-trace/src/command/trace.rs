@@ -47,7 +47,7 @@ pub struct StreamOptions {
     /// As the user gave them: processes or threads.
     pub pids: Vec<u32>,
     pub comm: Option<String>,
-    /// Empty for all kinds.
+    /// Empty for all kinds that need not be requested.
     pub kinds: BTreeSet<Kind>,
     pub json: bool,
     pub colour: bool,
@@ -70,13 +70,14 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
             say(format_args!("{thread} is a thread of process {}: tracing that process", process.tgid));
         }
     }
-    let shows = |kind| options.kinds.is_empty() || options.kinds.contains(&kind);
+    let shows = |kind| shown(options, kind);
+    let runlists = Kind::ALL.iter().any(|kind| kind.on_request() && shows(*kind));
     let request = TraceRequest {
         roots: options.roots.clone(),
         ioctl_records: shows(Kind::Ioctl),
         pids: watched.iter().map(|process| process.tgid).collect(),
         ring_bytes: options.ring_bytes,
-        choice: options.choice.clone(),
+        choice: Choice { runlists, ..options.choice.clone() },
         sample: options.sample,
         // The summary covers all that was seen.
         limits: StateLimits { linger_ns: u64::MAX, ..StateLimits::default() },
@@ -95,6 +96,12 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
         Err(error) => Err(Stop::failed(format!("cannot continue: {error}"))),
         Ok(()) => Ok(()),
     }
+}
+
+/// Whether the stream shows this kind of event.
+fn shown(options: &StreamOptions, kind: Kind) -> bool {
+    let by_default = options.kinds.is_empty() && (!kind.on_request() || options.choice.runlists);
+    by_default || options.kinds.contains(&kind)
 }
 
 /// Waits for the reader: as long as it takes, unless the end was requested; a (further) signal ends the wait.
@@ -306,15 +313,26 @@ impl Run<'_> {
     }
 
     fn shows(&self, event: &Event, change: &Change) -> bool {
-        let kinds = &self.options.kinds;
-        if !kinds.is_empty() && !kinds.contains(&event.body.kind()) {
+        if !shown(self.options, event.body.kind()) {
+            return false;
+        }
+        // Of selected processes alone there are rows.
+        let concerns_none = change.process.is_none() && change.hit.is_empty();
+        if event.body.kind().on_request() && !self.watched.is_empty() && concerns_none {
             return false;
         }
         let Some(comm) = self.options.comm.as_deref() else { return true };
         let process = change.process.and_then(|key| self.tracer.state.process(key));
         let known = process.and_then(|process| process.comm.as_deref());
         match event.body.kind().subject() {
-            // What happens to a whole GPU concerns every process.
+            Subject::Gpu if event.body.kind().on_request() => {
+                let is_hit = |pid: &u32| {
+                    let row = self.tracer.state.process_of_tgid(*pid);
+                    row.is_some_and(|row| row.comm.as_deref() == Some(comm))
+                };
+                known == Some(comm) || change.hit.iter().any(is_hit)
+            }
+            // What else happens to a whole GPU concerns every process.
             Subject::Gpu => true,
             // A failed open leaves no process behind.
             Subject::Caller => known.or(event.body.comm()) == Some(comm),

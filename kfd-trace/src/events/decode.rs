@@ -6,9 +6,10 @@ use crate::model::incident::{
 };
 use crate::model::layout::QueueLayout;
 use crate::model::pointers::Memory;
+use crate::model::runlist::{Callers, Preemption, Runlist};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
-use kfd_trace_common::record::{self, Header, Record, fault, mqd_op, outcome};
+use kfd_trace_common::record::{self, Header, Record, fault, mqd_op, outcome, oversubscribed};
 use kfd_trace_common::rules::PRIMARY_CONTEXT;
 use thiserror::Error;
 
@@ -59,12 +60,25 @@ pub struct Undecodable {
     pub probe: Option<ProbeId>,
 }
 
-/// Decodes one record; `layout` is that of the kernel that made it.
+/// What is known of the kernel that makes the records.
+#[derive(Clone, Debug, Default)]
+pub struct Maker {
+    pub layout: QueueLayout,
+    pub callers: Callers,
+}
+
+impl From<QueueLayout> for Maker {
+    fn from(layout: QueueLayout) -> Self {
+        Maker { layout, ..Maker::default() }
+    }
+}
+
+/// Decodes one record.
 ///
 /// # Errors
 /// [`Undecodable`] when the bytes are not a record of this version.
-pub fn decode(bytes: &[u8], layout: &QueueLayout) -> Result<Event, Undecodable> {
-    event(bytes, layout).map_err(|error| Undecodable { error, probe: probe_of(bytes) })
+pub fn decode(bytes: &[u8], maker: &Maker) -> Result<Event, Undecodable> {
+    event(bytes, maker).map_err(|error| Undecodable { error, probe: probe_of(bytes) })
 }
 
 /// The probe in the header of a record of this version.
@@ -73,7 +87,8 @@ fn probe_of(bytes: &[u8]) -> Option<ProbeId> {
     ProbeId::from_raw(header.probe)
 }
 
-fn event(bytes: &[u8], layout: &QueueLayout) -> Result<Event, DecodeError> {
+fn event(bytes: &[u8], maker: &Maker) -> Result<Event, DecodeError> {
+    let layout = &maker.layout;
     let header: Header = prefix(bytes).ok_or(DecodeError::NoHeader(bytes.len()))?;
     if header.version != record::VERSION {
         return Err(DecodeError::Version(header.version));
@@ -115,6 +130,8 @@ fn event(bytes: &[u8], layout: &QueueLayout) -> Result<Event, DecodeError> {
         Kind::HwsHang => Body::HwsHang { gpu_id: gpu(kind, bytes)? },
         Kind::UserQueue => user_queue(&whole(kind, bytes)?),
         Kind::EvictFailed => Body::EvictFailed(eviction(&whole(kind, bytes)?)),
+        Kind::Preempt => preempt(&whole(kind, bytes)?, &maker.callers),
+        Kind::Runlist => runlist(&whole(kind, bytes)?, &maker.callers),
     };
     Ok(Event {
         mono_ns: header.mono_ns,
@@ -173,6 +190,34 @@ fn eviction(eviction: &record::Eviction) -> Eviction {
         errno: errno(eviction.result),
         latency_ns: eviction.latency_ns,
     }
+}
+
+fn preempt(preempt: &record::Preempt, callers: &Callers) -> Body {
+    Body::Preempt(Preemption {
+        gpu_id: some(preempt.gpu_id),
+        reason: callers.reason(preempt.caller, preempt.outer),
+        latency_ns: preempt.latency_ns,
+        errno: errno(preempt.result),
+        oversubscribed: yes_or_no(preempt.oversubscribed),
+    })
+}
+
+fn runlist(list: &record::Runlist, callers: &Callers) -> Body {
+    let counted = |count: u32| (count != record::NOT_COUNTED).then_some(count);
+    Body::Runlist(Runlist {
+        gpu_id: some(list.gpu_id),
+        reason: callers.reason(list.caller, list.outer),
+        unmapped_ns: (list.unmapped_ns != u64::MAX).then_some(list.unmapped_ns),
+        errno: errno(list.result),
+        processes: counted(list.processes),
+        queues: counted(list.queues),
+        cp_queues: counted(list.cp_queues),
+        oversubscribed: yes_or_no(list.oversubscribed),
+    })
+}
+
+fn yes_or_no(value: u32) -> Option<bool> {
+    (value != oversubscribed::NOT_READ).then_some(value != oversubscribed::NO)
 }
 
 fn vm_fault(reported: &record::VmFault) -> Body {
@@ -259,7 +304,6 @@ fn prefix(bytes: &[u8]) -> Option<Header> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::layout::QueueLayout;
 
     /// Bytes of a record as the BPF side would send it.
     fn bytes<T: Record>(kind: Kind, fill: impl FnOnce(&mut T)) -> Vec<u8> {
@@ -274,7 +318,7 @@ mod tests {
     }
 
     fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
-        super::event(bytes, &QueueLayout::default())
+        super::event(bytes, &Maker::default())
     }
 
     #[test]
@@ -284,8 +328,7 @@ mod tests {
             record.truncate(record.len() - cut);
             record
         };
-        let probe =
-            |bytes: &[u8]| super::decode(bytes, &QueueLayout::default()).map_err(|record| record.probe);
+        let probe = |bytes: &[u8]| super::decode(bytes, &Maker::default()).map_err(|record| record.probe);
         assert!(probe(&sent_by(ProbeId::Open as u32, 0)).is_ok());
         assert_eq!(probe(&sent_by(ProbeId::Open as u32, 1)).err(), Some(Some(ProbeId::Open)));
         assert_eq!(probe(&sent_by(9999, 1)).err(), Some(None), "no probe has this number");

@@ -1,8 +1,7 @@
 //! Reader of the ring buffer.
 
-use super::decode::{Undecodable, decode};
+use super::decode::{Maker, Undecodable, decode};
 use crate::model::event::Event;
-use crate::model::layout::QueueLayout;
 use aya::maps::{MapData, RingBuf};
 use std::io;
 use tokio::io::Interest;
@@ -14,19 +13,19 @@ const BATCH: usize = 4096;
 /// Reader of the ring buffer.
 pub struct Ring {
     ring: AsyncFd<RingBuf<MapData>>,
-    layout: QueueLayout,
+    maker: Maker,
 }
 
 impl Ring {
-    /// Takes over the map; `layout` is that of the kernel that fills it.
+    /// Takes over the map; `maker` is the kernel that fills it.
     ///
     /// # Errors
     /// When the descriptor cannot be registered with the runtime.
-    pub fn new(ring: RingBuf<MapData>, layout: QueueLayout) -> io::Result<Self> {
+    pub fn new(ring: RingBuf<MapData>, maker: Maker) -> io::Result<Self> {
         // SAFETY: the map owns its descriptor and keeps it open until it is dropped with this reader.
         let ring =
             unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }.map_err(io::Error::from)?;
-        Ok(Ring { ring, layout })
+        Ok(Ring { ring, maker })
     }
 
     /// Waits for records and appends a batch of them.
@@ -42,7 +41,7 @@ impl Ring {
                 ready.clear_ready();
                 return Ok(());
             };
-            out.push(decode(&record, &self.layout));
+            out.push(decode(&record, &self.maker));
             taken += 1;
         }
         // More records may be pending: the descriptor stays marked as readable.
@@ -52,7 +51,7 @@ impl Ring {
     /// Reads all pending records without waiting.
     pub fn drain(&mut self, out: &mut Vec<Result<Event, Undecodable>>) {
         while let Some(record) = self.ring.get_mut().next() {
-            out.push(decode(&record, &self.layout));
+            out.push(decode(&record, &self.maker));
         }
     }
 }

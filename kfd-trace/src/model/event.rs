@@ -3,6 +3,7 @@
 use super::incident::{Eviction, MqdOp, QueueUpdate, UserQueueCall, VmFault};
 use super::pointers::Memory;
 pub use super::queue::{Origin, QueueFacts, QueueType};
+use super::runlist::{Preemption, Runlist};
 use kfd_trace_common::kind::Kind;
 
 /// Number that the BPF side assigned to a `struct kfd_process`; never reused, and not an address.
@@ -85,6 +86,9 @@ pub enum Body {
     UserQueue(UserQueueCall),
     /// All GPUs of the process: `gpu_id` is `None`.
     EvictFailed(Eviction),
+    /// The owner is the process that caused it.
+    Preempt(Preemption),
+    Runlist(Runlist),
 }
 
 impl Body {
@@ -110,6 +114,8 @@ impl Body {
             Body::HwsHang { .. } => Kind::HwsHang,
             Body::UserQueue(_) => Kind::UserQueue,
             Body::EvictFailed(_) => Kind::EvictFailed,
+            Body::Preempt(_) => Kind::Preempt,
+            Body::Runlist(_) => Kind::Runlist,
         }
     }
 
@@ -124,6 +130,8 @@ impl Body {
                 Some(eviction.errno)
             }
             Body::UserQueue(call) => Some(call.errno),
+            Body::Preempt(preemption) => Some(preemption.errno),
+            Body::Runlist(list) => Some(list.errno),
             Body::ProcessSeen(_)
             | Body::Close
             | Body::MmRelease
@@ -153,6 +161,8 @@ impl Body {
             | Body::HwsHang { gpu_id } => *gpu_id,
             Body::Evict(eviction) | Body::Restore(eviction) | Body::EvictFailed(eviction) => eviction.gpu_id,
             Body::VmFault(fault) => fault.gpu_id,
+            Body::Preempt(preemption) => preemption.gpu_id,
+            Body::Runlist(list) => list.gpu_id,
             Body::ProcessSeen(_)
             | Body::Open { .. }
             | Body::Close

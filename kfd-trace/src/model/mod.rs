@@ -11,4 +11,5 @@ pub mod layout;
 pub mod missed;
 pub mod pointers;
 pub mod queue;
+pub mod runlist;
 pub mod verdict;

@@ -69,6 +69,19 @@ impl QueueFacts {
     }
 }
 
+/// What a priority of 0 to 15 is to the hardware (`pipe_priority_map`, kfd_mqd_manager.c): it decides between queues
+/// whose waves compete for the same units. Up to 6.12 and in ROCm's drivers the number also orders the queues of
+/// one level; later drivers use the level alone.
+#[must_use]
+pub const fn priority_level(priority: u32) -> Option<&'static str> {
+    match priority {
+        0..=6 => Some("low"),
+        7..=10 => Some("normal"),
+        11..=15 => Some("high"),
+        _ => None,
+    }
+}
+
 /// How a queue became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {

@@ -9,6 +9,7 @@ use crate::model::event::{Body, Event, Origin, Outcome, QueueFacts};
 use crate::model::incident::{
     CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault,
 };
+use crate::model::runlist::{Preemption, Reason, Runlist};
 use crate::state::samples::{create, destroy, event, facts, seen};
 use crate::state::{History, Source, Sources, State, StateLimits};
 use kfd_trace_common::kind::Kind;
@@ -61,6 +62,33 @@ pub(super) fn events() -> Vec<Event> {
         comm: "vkcube".into(),
     };
     let other = UserQueueCall { op: None, ring_address: 0, errno: 22, ..call.clone() };
+    let preemption = Preemption {
+        gpu_id: GPU,
+        reason: Some(Reason::Create),
+        latency_ns: 420_000,
+        errno: 0,
+        oversubscribed: Some(true),
+    };
+    let list = Runlist {
+        gpu_id: GPU,
+        reason: Some(Reason::Create),
+        unmapped_ns: Some(31_000),
+        errno: 0,
+        processes: Some(1),
+        queues: Some(25),
+        cp_queues: Some(24),
+        oversubscribed: Some(true),
+    };
+    let unread = Runlist {
+        reason: None,
+        unmapped_ns: None,
+        errno: 12,
+        processes: None,
+        queues: None,
+        cp_queues: None,
+        oversubscribed: None,
+        ..list
+    };
     let returned = |result| Outcome::Returned { result, latency_ns: 1_500 };
     let bare = QueueFacts { gpu_id: None, ..QueueFacts::unknown(Origin::Standing) };
     let cleaned = |body| Event { tid: 77, task_tgid: 77, ..own(body) };
@@ -97,6 +125,16 @@ pub(super) fn events() -> Vec<Event> {
         of_gpu(Body::HwsHang { gpu_id: GPU }),
         Event { process: None, ..own(Body::UserQueue(call)) },
         Event { process: None, ..own(Body::UserQueue(other)) },
+        own(Body::Preempt(preemption)),
+        of_gpu(Body::Preempt(Preemption {
+            gpu_id: None,
+            reason: None,
+            errno: 62,
+            oversubscribed: None,
+            ..preemption
+        })),
+        own(Body::Runlist(list)),
+        of_gpu(Body::Runlist(unread)),
     ]
 }
 

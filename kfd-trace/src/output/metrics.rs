@@ -15,6 +15,7 @@ mod ioctls;
 mod life;
 mod processes;
 mod sample;
+mod scheduler;
 mod scrape;
 mod series;
 mod single_queues;
@@ -34,6 +35,7 @@ pub fn exposition(scrape: &Scrape<'_>, format: Format) -> Result<String, prometh
     let mut small = driver::families(scrape);
     small.extend(gpus::families(scrape));
     small.extend(life::families(scrape));
+    small.extend(scheduler::families(scrape));
     small.extend(ioctls::families(scrape));
     small.extend(collectors::families(scrape));
     small.extend(activity::of_sampling(scrape));

@@ -3,6 +3,7 @@
 use crate::attribute::Pool;
 use crate::model::event::Origin;
 use crate::model::incident::CuMask;
+use crate::model::queue::priority_level;
 use crate::state::{Source, Sources};
 use serde::{Serialize, Serializer};
 
@@ -13,6 +14,11 @@ pub(super) fn hex(value: u64) -> String {
 /// The words of a mask in hex, starting with the one that has bit 0.
 pub(super) fn mask(mask: &CuMask) -> Vec<String> {
     mask.words.iter().map(|word| format!("{word:#010x}")).collect()
+}
+
+/// The number, and its level.
+pub(super) fn priority(priority: u32) -> String {
+    priority_level(priority).map_or_else(|| priority.to_string(), |level| format!("{priority} ({level})"))
 }
 
 pub(super) fn origin(origin: Origin) -> &'static str {

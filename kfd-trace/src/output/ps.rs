@@ -195,7 +195,7 @@ const COLUMNS: [Column; 18] = [
     ("STATE", false, |row, _| row.queue_id().and(row.queue.as_ref()).map(state)),
     (RATE, true, |row, _| row.active(activity::rate)),
     (BACKLOG, true, |row, _| row.active(activity::backlog)),
-    ("PRIO", true, |row, _| show(row.known(|queue| queue.priority))),
+    ("PRIO", true, |row, _| row.known(|queue| queue.priority).map(names::priority)),
     ("AGE", true, |row, _| row.age()),
     (SOURCE, false, |row, view| Some(row.source(view.asked))),
 ];

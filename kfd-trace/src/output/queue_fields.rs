@@ -2,6 +2,7 @@
 
 use super::names::hex;
 use crate::model::event::{QueueFacts, QueueType};
+use crate::model::queue::priority_level;
 use serde::Serialize;
 
 /// Flattened into the objects that describe a queue; `null` is "not known". `gpu_id`, `active` and `evicted`
@@ -17,6 +18,8 @@ pub(super) struct QueueFields {
     read_pointer_address: Option<String>,
     doorbell_offset: Option<u32>,
     priority: Option<u32>,
+    /// `low`, `normal` or `high`.
+    priority_level: Option<&'static str>,
     percent: Option<u32>,
     sdma_engine_id: Option<u32>,
 }
@@ -32,6 +35,7 @@ impl From<&QueueFacts> for QueueFields {
             read_pointer_address: queue.read_pointer_address.map(hex),
             doorbell_offset: queue.doorbell_offset,
             priority: queue.priority,
+            priority_level: queue.priority.and_then(priority_level),
             percent: queue.percent,
             sdma_engine_id: queue.sdma_engine_id,
         }

@@ -2,7 +2,7 @@
 
 use super::activity::{WorkFields, works};
 use crate::model::ioctl::Named;
-use crate::state::{Edge, IoctlSum, IoctlTotals, Snapshot};
+use crate::state::{IoctlSum, IoctlTotals, Snapshot};
 use crate::text::clock::{latency, span};
 use crate::text::{errno, escape, table};
 use serde::Serialize;
@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 mod input;
+mod preemptions;
 
 pub use input::SummaryInput;
 
@@ -28,6 +29,9 @@ pub struct Summary {
     queues: QueueTotals,
     /// Processes whose queues were active, by GPU.
     activity: Vec<Did>,
+    /// Preemptions, where these were requested.
+    preemptions: Vec<preemptions::Preempted>,
+    preempted: Vec<preemptions::Waited>,
     /// Records that reached the ring buffer, by kind, none of them 0: the cost of the trace in user space.
     records: BTreeMap<&'static str, u64>,
     /// Counts by name, none of them 0; empty when nothing was lost.
@@ -104,6 +108,8 @@ impl Summary {
             processes: processes.collect(),
             queues: queues(input.snapshot),
             activity: if input.sampled { activity(input.snapshot) } else { Vec::new() },
+            preemptions: preemptions::by_reason(input.snapshot),
+            preempted: preemptions::by_process(input.snapshot),
             records: input.sent(),
             lost: input.lost(&all),
             not_measured: input::not_measured(&all),
@@ -131,6 +137,7 @@ impl Summary {
             let gpu = work.gpu_id.map_or_else(|| "?".to_owned(), |id| id.to_string());
             writeln!(out, "process {pid} {comm} on gpu_id={gpu}: {}", work.words())?;
         }
+        preemptions::text(out, &self.preemptions, &self.preempted)?;
         for (name, count) in &self.not_measured {
             writeln!(out, "not measured by design: results and latencies of {count} {name}")?;
         }
@@ -178,18 +185,14 @@ fn calls(named: &Named, sums: &IoctlTotals) -> Vec<Calls> {
 }
 
 fn one(named: &Named, nr: u8, sum: &IoctlSum) -> Calls {
-    let below = |percent| match sum.percentile(percent)? {
-        Edge::Below(ns) => Some(ns),
-        Edge::Above(_) => None,
-    };
     Calls {
         ioctl: named.name(u32::from(nr)),
         calls: sum.stat.entered,
         measured: sum.stat.returned + sum.stat.refused,
         errors: sum.errors.iter().map(|(number, count)| (errno::name(*number), *count)).collect(),
         mean_ns: sum.mean_ns(),
-        p50_below_ns: below(50),
-        p99_below_ns: below(99),
+        p50_below_ns: sum.below_ns(50),
+        p99_below_ns: sum.below_ns(99),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The driver's functions by name: what the plan needs from the kernel's symbols.
 
 use crate::kernel::Symbols;
+use crate::model::runlist::{Callers, FUNCTIONS};
 
 const DRIVER: &str = "amdgpu";
 
@@ -16,6 +17,8 @@ pub trait Functions {
     fn beginning(&self, prefix: &str) -> Vec<String>;
     /// Bytes from a function's address to the driver's next symbol; `None` if unknown.
     fn room(&self, address: u64) -> Option<u64>;
+    /// Where the functions are that change what a GPU runs, with what the compiler made of them.
+    fn callers(&self) -> Callers;
 }
 
 impl Functions for Symbols {
@@ -38,5 +41,17 @@ impl Functions for Symbols {
 
     fn room(&self, address: u64) -> Option<u64> {
         self.room_at(DRIVER, address)
+    }
+
+    fn callers(&self) -> Callers {
+        let found = self.in_module(DRIVER).filter(|(_, symbol)| symbol.is_code() && symbol.address != 0);
+        let known = found.filter_map(|(name, symbol)| {
+            let base = name.split('.').next()?;
+            let (known, _) = FUNCTIONS.iter().find(|(known, _)| *known == base)?;
+            Some((symbol.address, *known))
+        });
+        Callers::new(
+            known.filter_map(|(start, name)| Some((start, start + self.room_at(DRIVER, start)?, name))),
+        )
     }
 }

@@ -67,7 +67,7 @@ pub(crate) const COUNTERS: &str = "COUNTERS";
 pub(crate) const LOSSES: &str = "LOSSES";
 
 /// Maps whose size depends on what is traced.
-const SIZED: [&str; 14] = [
+const SIZED: [&str; 15] = [
     "CLAIMS",
     "EVICTIONS",
     "FILTER",
@@ -79,6 +79,7 @@ const SIZED: [&str; 14] = [
     "PASIDS",
     "PROCESSES",
     "RELEASING",
+    "SCHEDULES",
     "CALLER_SLOTS",
     "UPDATES",
     "USER_QUEUES",

@@ -22,6 +22,8 @@ pub struct PlanRequest {
 pub struct Choice {
     /// Count the kernel's own tracepoints.
     pub tracepoints: bool,
+    /// Report preemptions and runlists.
+    pub runlists: bool,
     /// Rows that are not attached, whatever else is requested.
     pub without: Vec<ProbeId>,
     pub attach: Attach,
@@ -107,6 +109,7 @@ impl PlannedProbe<'_> {
                 Some(Verdict::NotAsked)
             }
             When::Tracepoints if !self.request.choice.tracepoints => Some(Verdict::NotAsked),
+            When::Runlists if !self.request.choice.runlists => Some(Verdict::NotAsked),
             When::Without(other) if !functions.copies(other).is_empty() => Some(Verdict::ReportedBy(other)),
             _ => None,
         }

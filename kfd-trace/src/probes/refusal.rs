@@ -46,6 +46,7 @@ pub(super) fn fill(ebpf: &mut Ebpf, errno: u32) -> Result<(), LoadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::runlist::Callers;
     use std::collections::BTreeMap;
 
     /// `kfd_ioctl` at 0x1000, with the given bytes to its next symbol.
@@ -63,6 +64,9 @@ mod tests {
         }
         fn room(&self, address: u64) -> Option<u64> {
             (address == 0x1000 && !self.0.is_empty()).then_some(self.0.len() as u64)
+        }
+        fn callers(&self) -> Callers {
+            Callers::default()
         }
     }
 

@@ -35,8 +35,18 @@ const FAULT_EVICT: &[&str] = &["kfd_process_vm_fault", "kfd_dqm_evict_pasid", "k
 const EVICT: &[&str] = &["evict_process_queues_cpsch", "evict_process_queues_nocpsch"];
 const RESTORE: &[&str] = &["restore_process_queues_cpsch", "restore_process_queues_nocpsch"];
 
+/// A change of what a GPU runs: the GPU, and the process that causes it.
+const SCHEDULE: &[&str] =
+    &["DQM_DEV", "DEVICE_ID", "PDD_QPD", "PDD_PROCESS", "KFD_PROCESS_LEAD_THREAD", "TASK_TGID"];
+const PREEMPTIONS: &str = "preemptions, by reason and process";
+const RUNLISTS: &str = "lists of queues that GPUs run";
+
 /// The kernel's own queues (HIQ) pass these; they are not owned by a user process.
 pub(super) const NOT_OF_USERS: &str = "_hiq";
+
+const fn scheduler(row: ProbeRow) -> ProbeRow {
+    row.when(When::Runlists).needs(SCHEDULE)
+}
 
 /// All probes. Returns come before entries, so that no entry is seen whose return could be missed.
 pub const PROBES: &[ProbeRow] = &[
@@ -148,6 +158,32 @@ pub const PROBES: &[ProbeRow] = &[
         "begin of the release of KFD processes",
     )
     .needs(&["KFD_PROCESS_RELEASE_WORK"]),
+    // What ends comes before what begins: no begin is seen whose end could be missed.
+    scheduler(ProbeRow::exit(ProbeId::RunlistSent, Site::Function(&["pm_send_runlist"]), RUNLISTS)),
+    scheduler(ProbeRow::entry(ProbeId::PreemptEnd, Site::Function(&["pm_release_ib"]), PREEMPTIONS)),
+    scheduler(ProbeRow::exit(
+        ProbeId::PreemptWaited,
+        Site::Function(&["amdkfd_fence_wait_timeout"]),
+        "preemptions that time out",
+    )),
+    scheduler(ProbeRow::entry(ProbeId::PreemptBegin, Site::Function(&["pm_send_unmap_queue"]), PREEMPTIONS)),
+    scheduler(ProbeRow::entry(
+        ProbeId::RunlistUnmap,
+        Site::Function(&["unmap_queues_cpsch", "unmap_queues_cpsch.constprop.0"]),
+        PREEMPTIONS,
+    )),
+    scheduler(ProbeRow::entry(
+        ProbeId::RunlistExecute,
+        Site::Function(&["execute_queues_cpsch", "execute_queues_cpsch.constprop.0"]),
+        PREEMPTIONS,
+    ))
+    // On 5.10 and 6.1 it is a part of its callers.
+    .optional(),
+    scheduler(ProbeRow::entry(
+        ProbeId::RunlistProcessEnd,
+        Site::Function(&["process_termination_cpsch"]),
+        PREEMPTIONS,
+    )),
     ProbeRow::tracepoint(ProbeId::TpCs, "amdgpu", &["amdgpu_cs"], "submissions through DRM"),
     ProbeRow::tracepoint(ProbeId::TpInterrupt, "amdgpu", &["amdgpu_iv"], "interrupts"),
     ProbeRow::tracepoint(

@@ -14,13 +14,14 @@ use super::plan::{self, Planned};
 use super::refusal;
 use super::walk;
 use super::walk::peek::{self, KernelReader};
+use crate::events::decode::Maker;
 use crate::events::tables::Tables;
 use crate::kernel::bpf_info::InfoLayout;
 use crate::kernel::thread;
 use crate::model::event::ProcessId;
 use crate::model::ioctl::Named;
-use crate::model::layout::QueueLayout;
 use crate::model::missed::Missed;
+use crate::model::runlist::Callers;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, RingBuf};
@@ -43,7 +44,7 @@ pub struct Session {
     /// Functions that are attached once a GPU uses them.
     unused: Vec<Unused>,
     arrivals: Arrivals,
-    layout: QueueLayout,
+    maker: Maker,
     /// Queues cannot be probed: they are followed by the ioctls alone.
     named: Named,
     queues_by_ioctl: bool,
@@ -64,6 +65,7 @@ impl Session {
     /// If the maps cannot be created: then nothing can be traced.
     pub fn load(functions: &impl Functions, facts: &Facts, options: &Options) -> Result<Self, LoadError> {
         let plan = plan::plan(functions, facts, &options.request);
+        let callers = if options.request.choice.runlists { functions.callers() } else { Callers::default() };
         let mut ebpf = load::object(&plan, facts, options, Room::Full)?;
         fill_filter(&mut ebpf, &options.pids)?;
         // Without it only the walk over existing queues is missing, and that is reported where it is tried.
@@ -84,7 +86,7 @@ impl Session {
             mqds: facts.mqds.clone(),
             unused: Vec::new(),
             arrivals: Arrivals::default(),
-            layout: facts.layout.clone(),
+            maker: Maker { layout: facts.layout.clone(), callers },
             named: plan.named,
             queues_by_ioctl: plan.queues_by_ioctl,
             answer,
@@ -204,10 +206,10 @@ impl Session {
         self.named
     }
 
-    /// This kernel's layout of the data in the records.
+    /// What the records are decoded by.
     #[must_use]
-    pub fn layout(&self) -> &QueueLayout {
-        &self.layout
+    pub fn maker(&self) -> &Maker {
+        &self.maker
     }
 
     /// The ring buffer; it can be taken once.

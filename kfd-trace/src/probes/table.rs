@@ -45,6 +45,8 @@ pub enum When {
     IoctlRecords,
     /// Only if the kernel's own tracepoints are requested.
     Tracepoints,
+    /// Only if preemptions and runlists are requested.
+    Runlists,
     /// If the driver does not have this function, whose row reports the same.
     Without(&'static str),
 }

@@ -61,6 +61,8 @@ impl State {
             Body::HwsHang { gpu_id } => {
                 self.of_gpu(*gpu_id, event, change, |state, gpu, now, _| state.hangs(gpu, now));
             }
+            Body::Preempt(preemption) => self.preempt(event, preemption, change),
+            Body::Runlist(list) => self.runlist(event, list, change),
             // DRM user queues are not KFD's.
             _ => {}
         }
@@ -113,7 +115,9 @@ impl State {
             | Body::GpuResetBegin { .. }
             | Body::GpuResetEnd { .. }
             | Body::HwsHang { .. }
-            | Body::UserQueue(_) => {}
+            | Body::UserQueue(_)
+            | Body::Preempt(_)
+            | Body::Runlist(_) => {}
         }
     }
 

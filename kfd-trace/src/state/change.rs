@@ -17,7 +17,8 @@ pub struct Change {
     /// For an event that ends a condition (eviction, reset): how long it lasted. `None` if its begin was not
     /// seen.
     pub lasted_ns: Option<u64>,
-    /// For a GPU-wide event: tgids of the processes that have queues on the GPU.
+    /// For a GPU-wide event: tgids of the processes that have queues on the GPU; for a preemption or a runlist the
+    /// others that have active ones.
     pub hit: Vec<u32>,
     pub anomalies: Vec<Anomaly>,
 }

@@ -7,6 +7,9 @@ use crate::model::event::Event;
 
 impl State {
     pub(super) fn reset_begins(&mut self, gpu_id: u32, now_ns: u64) {
+        if let Some(scheduled) = self.scheduled.get_mut(&gpu_id) {
+            scheduled.last = None;
+        }
         let gpu = self.gpus.entry(gpu_id).or_default();
         gpu.resets += 1;
         if gpu.resetting_since_ns.replace(now_ns).is_some() {

@@ -43,6 +43,15 @@ impl IoctlSum {
         self.stat.latency_ns.checked_div(self.stat.returned)
     }
 
+    /// Upper edge of the bucket that holds the `percent` percentile; `None` also for the last bucket.
+    #[must_use]
+    pub fn below_ns(&self, percent: u64) -> Option<u64> {
+        match self.percentile(percent)? {
+            Edge::Below(ns) => Some(ns),
+            Edge::Above(_) => None,
+        }
+    }
+
     /// Upper edge of the bucket that holds the `percent` percentile. `None` if no call was measured;
     /// [`Edge::Above`] for the last bucket, which has no upper edge.
     #[must_use]

@@ -3,6 +3,7 @@
 use super::activity::Works;
 use super::labels::KeptLabels;
 use super::queue::{Evictions, MqdWrites, Queue};
+use super::schedules::Preempts;
 use super::source::Sources;
 use crate::attribute::{Belongs, PodNames, belongs};
 use crate::model::event::{ProcessId, ProcessSeen};
@@ -82,6 +83,8 @@ pub struct Process {
     /// By gpu_id; `None` where it could not be read.
     pub vm_faults: BTreeMap<Option<u32>, u64>,
     pub works: Works,
+    /// By gpu_id; only where preemptions are requested.
+    pub preempts: BTreeMap<u32, Preempts>,
     /// MQD writes of queues whose creation is not yet reported, by queue id.
     pub(super) mqd_of_unborn: BTreeMap<u32, MqdWrites>,
     /// Live queues by id.
@@ -120,6 +123,7 @@ impl Process {
             evicted: Evictions::default(),
             vm_faults: BTreeMap::new(),
             works: Works::new(),
+            preempts: BTreeMap::new(),
             mqd_of_unborn: BTreeMap::new(),
             queues: BTreeMap::new(),
             last_ends: BTreeMap::new(),
@@ -138,6 +142,7 @@ impl Process {
             evictions: self.evictions.clone(),
             vm_faults: self.vm_faults.clone(),
             works: self.works.clone(),
+            preempts: self.preempts.clone(),
             queues: self.queues.clone(),
             mqd_of_unborn: BTreeMap::new(),
             last_ends: BTreeMap::new(),

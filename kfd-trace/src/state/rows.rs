@@ -6,6 +6,7 @@ use super::limits::StateLimits;
 use super::places::Places;
 use super::process::{Process, ProcessDetails, ProcessKey};
 use super::queue::{Cause, QueueEnd};
+use super::schedules::Schedules;
 use super::snapshot::Snapshot;
 use super::totals::{Anomaly, Totals};
 use crate::model::event::ProcessId;
@@ -22,6 +23,7 @@ pub struct State {
     /// Numbers of the rows dropped since the last [`State::expire`].
     forgotten: Vec<ProcessId>,
     pub(super) gpus: GpuStates,
+    pub(super) scheduled: Schedules,
     pub(super) totals: Totals,
     pub(super) adopted_keys: u64,
 }
@@ -36,6 +38,7 @@ impl State {
             ended: VecDeque::new(),
             forgotten: Vec::new(),
             gpus: GpuStates::new(),
+            scheduled: Schedules::new(),
             totals: Totals::default(),
             adopted_keys: 0,
         }
@@ -123,7 +126,12 @@ impl State {
     pub fn snapshot(&self) -> Snapshot {
         let mut processes: Vec<_> = self.rows.values().map(Process::shown).collect();
         processes.sort_by_key(|row| (row.tgid, row.first_seen_ns, row.key));
-        Snapshot { processes, gpus: self.gpus.clone(), totals: self.totals.clone() }
+        Snapshot {
+            processes,
+            gpus: self.gpus.clone(),
+            scheduled: self.scheduled.clone(),
+            totals: self.totals.clone(),
+        }
     }
 
     pub(super) fn anomaly(&mut self, anomaly: Anomaly, change: &mut Change) {

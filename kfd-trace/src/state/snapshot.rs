@@ -3,6 +3,7 @@
 use super::gpu::GpuStates;
 use super::process::Process;
 use super::queue::Queue;
+use super::schedules::Schedules;
 use super::totals::Totals;
 
 /// Owned and ordered: by tgid, then by first sight.
@@ -11,6 +12,7 @@ pub struct Snapshot {
     /// Live processes, and the remembered ones that ended.
     pub processes: Vec<Process>,
     pub gpus: GpuStates,
+    pub scheduled: Schedules,
     pub totals: Totals,
 }
 

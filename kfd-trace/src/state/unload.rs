@@ -10,6 +10,7 @@ impl State {
     /// missed or could not be seen. Returns one change per process.
     pub fn driver_unloaded(&mut self, now_ns: u64) -> Vec<Change> {
         self.gpus_go();
+        self.scheduled.values_mut().for_each(|scheduled| scheduled.last = None);
         let left: Vec<ProcessKey> = self.live().map(|row| row.key).collect();
         let ends = left.into_iter().map(|key| {
             let mut change = Change { process: Some(key), ..Change::default() };

@@ -170,7 +170,7 @@ impl Tracer {
         #[cfg(debug_assertions)]
         let log = session.take_log().map(crate::events::ring::follow_log).into_iter().collect();
         let ring = session.take_ring().map_err(|error| Stop::failed(chain(&error)))?;
-        let ring = Ring::new(ring, session.layout().clone()).map_err(|error| Stop::failed(chain(&error)))?;
+        let ring = Ring::new(ring, session.maker().clone()).map_err(|error| Stop::failed(chain(&error)))?;
         Ok(AttachedSession {
             session,
             ring,

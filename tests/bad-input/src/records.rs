@@ -3,7 +3,7 @@
 use crate::allocation::{Bound, within};
 use crate::{parts, shown};
 use kfd_trace::attribute::{Gpu, PodNames, Topology, belongs};
-use kfd_trace::events::decode::{DecodeError, decode};
+use kfd_trace::events::decode::{DecodeError, Maker, decode};
 use kfd_trace::events::derived;
 use kfd_trace::events::tables::IoctlRow;
 use kfd_trace::events::undecoded::Undecoded;
@@ -28,7 +28,7 @@ const LIMITS: StateLimits =
 #[must_use]
 pub fn read(input: &[u8]) -> (usize, usize) {
     let mut records = parts::split(input);
-    let layout = layout(records.next().unwrap_or_default());
+    let maker = Maker::from(layout(records.next().unwrap_or_default()));
     within("records, state and outputs", input.len(), ALL, || {
         let mut world = World {
             state: State::new(LIMITS),
@@ -38,7 +38,7 @@ pub fn read(input: &[u8]) -> (usize, usize) {
         };
         let (mut decoded, mut refused, mut undecoded) = (0, 0, Undecoded::default());
         for record in records {
-            match within("record", record.len(), DECODE, || decode(record, &layout)) {
+            match within("record", record.len(), DECODE, || decode(record, &maker)) {
                 Ok(event) => {
                     world.take(&event);
                     decoded += 1;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 const REPEATS: usize = 3;
 
 /// Our own tracer while its process is stopped: the cost in the caller itself.
-const STOPPED: &str = "kfd_trace_caller";
+const STOPPED: &str = "_caller";
 
 /// Bursts that fit in the ring buffer while it is not read.
 const HELD_BURSTS: u32 = 8;
@@ -56,7 +56,7 @@ fn own(program: &str, subject: Subject, same: &mut Vec<Site>) -> Result<()> {
     for case in [Case::IoctlNoEvent, Case::CreateDestroy] {
         calls += case_of(case, subject, &mut caller, &running)?;
     }
-    calls += stopped(&mut caller, &running)?;
+    calls += stopped(subject, &mut caller, &running)?;
     case_of(Case::UnrelatedIoctl, subject, &mut stranger, &running)?;
     end(subject, running, calls)
 }
@@ -98,7 +98,7 @@ fn case_of(case: Case, subject: Subject, caller: &mut Caller, running: &Running)
 
 /// The pair once more while the tracer's process is stopped: after the first record the kernel wakes no task,
 /// since the reader is behind (kernel/bpf/ringbuf.c:bpf_ringbuf_commit).
-fn stopped(caller: &mut Caller, running: &Running) -> Result<u64> {
+fn stopped(subject: Subject, caller: &mut Caller, running: &Running) -> Result<u64> {
     let case = Case::CreateDestroy;
     let order = Order { bursts: HELD_BURSTS, ..order(case.work()) };
     let mut took = Vec::new();
@@ -114,7 +114,8 @@ fn stopped(caller: &mut Caller, running: &Running) -> Result<u64> {
         caller.order(Order { operations: 0, ..order })?;
     }
     let idle = idle.context("no repeats")?;
-    let figure = Figure::new(case, STOPPED, order.operations, idle, &took);
+    let name = format!("{}{STOPPED}", subject.name());
+    let figure = Figure::new(case, &name, order.operations, idle, &took);
     figure.report()?;
     Ok(REPEATS as u64 * calls(order))
 }

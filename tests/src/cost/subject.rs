@@ -23,19 +23,22 @@ pub(super) enum Subject {
     KfdTrace,
     /// At every place where kfd-trace had a probe just before.
     EmptySame,
+    /// The daemon with `--runlists`.
+    KfdTraceRunlists,
     BpftraceHist,
     BpftraceEvent,
     Strace,
 }
 
 impl Subject {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Untraced,
         Self::EmptyKprobe,
         Self::EmptyKretprobe,
         Self::EmptyPair,
         Self::KfdTrace,
         Self::EmptySame,
+        Self::KfdTraceRunlists,
         Self::BpftraceHist,
         Self::BpftraceEvent,
         Self::Strace,
@@ -49,6 +52,7 @@ impl Subject {
             Self::EmptyPair => "empty_pair",
             Self::KfdTrace => "kfd_trace",
             Self::EmptySame => "empty_same",
+            Self::KfdTraceRunlists => "kfd_trace_runlists",
             Self::BpftraceHist => "bpftrace_hist",
             Self::BpftraceEvent => "bpftrace_event",
             Self::Strace => "strace",
@@ -89,11 +93,12 @@ impl Running {
             }
             Subject::KfdTrace => {
                 let before = sites::read()?;
-                let tracer = Self::tracer(whom)?;
+                let tracer = Self::tracer(whom, &[])?;
                 *same = sites::added(&before, &sites::read()?);
                 ensure!(!same.is_empty(), "kfd-trace has put no probe on");
                 tracer
             }
+            Subject::KfdTraceRunlists => Self::tracer(whom, &["--runlists"])?,
             Subject::BpftraceHist => Self::Foreign(Foreign::bpftrace(&foreign::histogram(whom))?),
             Subject::BpftraceEvent => Self::Foreign(Foreign::bpftrace(&foreign::events(whom))?),
             Subject::Strace => Self::Foreign(Foreign::strace(whom.pid)?),
@@ -101,11 +106,13 @@ impl Running {
         Ok(started)
     }
 
-    fn tracer(whom: Whom) -> Result<Self> {
+    fn tracer(whom: Whom, options: &[&str]) -> Result<Self> {
         if whom.only {
-            return Ok(Self::Stream(Box::new(Stream::tracing(&["--pid", &whom.pid.to_string()])?)));
+            let pid = whom.pid.to_string();
+            let selected = [&["--pid", pid.as_str()], options].concat();
+            return Ok(Self::Stream(Box::new(Stream::tracing(&selected)?)));
         }
-        let daemon = Daemon::ready(&[])?;
+        let daemon = Daemon::ready(options)?;
         let before = daemon.scrape()?;
         Ok(Self::Daemon { daemon: Box::new(daemon), before: Box::new(before) })
     }

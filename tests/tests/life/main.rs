@@ -14,6 +14,7 @@ mod late;
 mod ledger;
 mod mqd;
 mod reuse;
+mod runlist;
 mod sleep;
 mod teardown;
 mod trouble;

@@ -11,6 +11,7 @@ mod ioctl;
 pub mod json;
 mod process;
 mod queue;
+mod runlist;
 pub mod stream;
 
 use crate::model::event::{Body, Event};
@@ -38,6 +39,8 @@ enum EventFields<'a> {
     VmFault(gpu::FaultFields),
     Gpu(gpu::GpuFields<'a>),
     ResetEnd(gpu::ResetEndFields<'a>),
+    Preempt(runlist::PreemptFields<'a>),
+    Runlist(runlist::RunlistFields<'a>),
 }
 
 fn fields<'a>(event: &'a Event, context: &Context<'a>) -> EventFields<'a> {
@@ -66,6 +69,8 @@ fn fields<'a>(event: &'a Event, context: &Context<'a>) -> EventFields<'a> {
         }
         Body::GpuResetEnd { gpu_id } => EventFields::ResetEnd(gpu::reset_end_fields(*gpu_id, context)),
         Body::UserQueue(call) => EventFields::UserQueue(queue::user_queue_fields(call)),
+        Body::Preempt(preemption) => EventFields::Preempt(runlist::preempt_fields(preemption, context)),
+        Body::Runlist(list) => EventFields::Runlist(runlist::runlist_fields(list, context)),
     }
 }
 
@@ -93,6 +98,8 @@ fn detail(event: &Event, context: &Context<'_>) -> String {
         Body::GpuResetEnd { gpu_id } => gpu::reset_end(*gpu_id, context),
         Body::HwsHang { gpu_id } => gpu::hang(*gpu_id, context),
         Body::UserQueue(call) => queue::user_queue(call),
+        Body::Preempt(preemption) => runlist::preempt(preemption, context),
+        Body::Runlist(list) => runlist::runlist(list, context),
     };
     text + &thread(event)
 }
@@ -123,7 +130,9 @@ pub(super) fn brief(event: &Event, change: &Change) -> String {
         | Body::MmRelease
         | Body::Ioctl(_)
         | Body::QueueUpdate(_)
-        | Body::MqdWrite { .. } => Vec::new(),
+        | Body::MqdWrite { .. }
+        | Body::Preempt(_)
+        | Body::Runlist(_) => Vec::new(),
     };
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

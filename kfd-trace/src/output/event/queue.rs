@@ -163,9 +163,10 @@ pub(super) fn create(queue: &QueueFacts, context: &Context<'_>) -> String {
             let _ = write!(text, " {name}={value:#x}");
         }
     }
-    for (name, value) in
-        [("prio", queue.priority), ("percent", queue.percent), ("engine", queue.sdma_engine_id)]
-    {
+    if let Some(priority) = queue.priority {
+        let _ = write!(text, " prio={}", names::priority(priority));
+    }
+    for (name, value) in [("percent", queue.percent), ("engine", queue.sdma_engine_id)] {
         if let Some(value) = value {
             let _ = write!(text, " {name}={value}");
         }

@@ -58,7 +58,7 @@ fn style(body: &Body) -> Style {
         Severity::Created => AnsiColor::Green,
         Severity::Ended => AnsiColor::Yellow,
         Severity::Info => AnsiColor::Cyan,
-        Severity::Detail => return Style::new().dimmed(),
+        Severity::Requested | Severity::Detail => return Style::new().dimmed(),
     };
     colour.on_default()
 }

@@ -48,7 +48,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
 }
 
 /// GPUs of the topology.
-fn gpus(scrape: &Scrape<'_>) -> impl Iterator<Item = String> {
+pub(super) fn gpus(scrape: &Scrape<'_>) -> impl Iterator<Item = String> {
     scrape.topology.gpus.iter().map(|gpu| gpu.gpu_id.to_string())
 }
 

@@ -6,13 +6,14 @@ use super::family::{Family, number};
 use super::identity::{Groups, Shown, grouped, values};
 use super::life::EVICTIONS;
 use super::sample::TextFamily;
+use super::scheduler::PREEMPTIONS;
 use super::scrape::Scrape;
 use super::series::{Rank, Ranked, Series};
 use super::table as t;
 use crate::events::tables::Tables;
 use crate::model::event::ProcessId;
 use crate::model::ioctl;
-use crate::state::{Process, ProcessKey, QueueLabel};
+use crate::state::{Preempts, Process, ProcessKey, QueueLabel};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeSet;
 
@@ -34,6 +35,9 @@ pub(super) fn families(scrape: &Scrape<'_>) -> (Vec<Family>, Vec<TextFamily>) {
     }
     if scrape.sees(&[ProbeId::NotifierRelease]) {
         all.push(teardown(&groups, scrape.now_ns));
+    }
+    if scrape.sees(&PREEMPTIONS) {
+        all.extend(preemptions(&groups, &gpus));
     }
     if scrape.sees(&[ProbeId::VmFault]) {
         all.push(vm_faults(&groups, &gpus));
@@ -60,6 +64,7 @@ fn gpus(groups: &Groups<'_>) -> Ranked<Option<u32>> {
     let all = groups.iter().flat_map(|group| &group.items).flat_map(|Shown { process, queues }| {
         let events = process.evictions.keys().map(|gpu_id| Some(*gpu_id));
         let queues = queues.iter().map(|(label, _)| label.gpu_id);
+        let events = events.chain(process.preempts.keys().map(|gpu_id| Some(*gpu_id)));
         queues.chain(process.works.keys().copied()).chain(process.vm_faults.keys().copied()).chain(events)
     });
     Ranked::new(["gpu_id"], all, |gpu_id| [gpu_label(*gpu_id)])
@@ -124,6 +129,30 @@ fn evictions(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>, now_ns: u64) -> [T
         [&mut count, &mut seconds].into_iter().for_each(|series| series.end(group.labels.identity()));
     }
     [count, seconds].map(Series::family)
+}
+
+fn preemptions(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>) -> [TextFamily; 4] {
+    let mut own = Series::new(&t::PROCESS_PREEMPTIONS, gpus);
+    let mut own_seconds = Series::new(&t::PROCESS_PREEMPTION_SECONDS, gpus);
+    let mut others = Series::new(&t::PROCESS_PREEMPTED, gpus);
+    let mut others_seconds = Series::new(&t::PROCESS_PREEMPTED_SECONDS, gpus);
+    for group in groups {
+        for Shown { process, queues } in &group.items {
+            let seen =
+                process.preempts.iter().map(|(gpu_id, preempts)| (gpus.rank(&Some(*gpu_id)), *preempts));
+            let none = own_gpus(queues, gpus).map(|gpu| (gpu, Preempts::default()));
+            for (gpu, preempts) in none.chain(seen) {
+                own.add(gpu, preempts.own);
+                own_seconds.add_ns(gpu, preempts.own_ns);
+                others.add(gpu, preempts.others);
+                others_seconds.add_ns(gpu, preempts.others_ns);
+            }
+        }
+        for series in [&mut own, &mut own_seconds, &mut others, &mut others_seconds] {
+            series.end(group.labels.identity());
+        }
+    }
+    [own, own_seconds, others, others_seconds].map(Series::family)
 }
 
 /// For processes whose address space was released and whose release by the driver was not reported.

@@ -117,6 +117,21 @@ metrics! {
     HWS_HANGS = Counter "kfd_hws_hangs_total" ["gpu_id"]
         "Hangs of the hardware scheduler, each counted once until the reset that follows.";
 
+    PREEMPTION_DURATION = Histogram "kfd_gpu_preemption_duration_seconds" ["gpu_id", "reason"]
+        "Time from the request to take all queues off a GPU until they were off, by what it was for; a series begins with the first one. Only with --runlists, as the next ones.";
+    PREEMPTIONS_FAILED = Counter "kfd_gpu_preemptions_failed_total" ["gpu_id", "errno"]
+        "Preemptions that were not confirmed in time, by the errno of the wait. One that the driver gives up otherwise is not among them.";
+    RUNLISTS = Counter "kfd_gpu_runlists_total" ["gpu_id", "reason"]
+        "Lists of queues that were submitted to a GPU, by what for.";
+    RUNLISTS_FAILED = Counter "kfd_gpu_runlists_failed_total" ["gpu_id", "reason", "errno"]
+        "Lists that could not be made or submitted.";
+    RUNLIST_QUEUES = Gauge "kfd_gpu_runlist_queues" ["gpu_id"]
+        "Queues on the list that a GPU runs, 0 after a preemption; no series before the first list is seen, as in the next two.";
+    RUNLIST_PROCESSES = Gauge "kfd_gpu_runlist_processes" ["gpu_id"]
+        "Processes with queues on a GPU, inactive ones included, when its last list was made.";
+    RUNLIST_OVERSUBSCRIBED = Gauge "kfd_gpu_runlist_oversubscribed" ["gpu_id"]
+        "1 if the list has more processes or queues than the GPU runs at once, so that they take turns.";
+
     IOCTLS = Counter "kfd_ioctls_total" ["ioctl"]
         "Calls of an ioctl on /dev/kfd.";
     IOCTL_ERRORS = Counter "kfd_ioctl_errors_total" ["ioctl", "errno"]
@@ -140,6 +155,14 @@ metrics! {
         "Evictions of a process from a GPU.";
     PROCESS_EVICTED_SECONDS = Counter "kfd_process_evicted_seconds_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "Time that a process was evicted from a GPU, a running eviction included.";
+    PROCESS_PREEMPTIONS = Counter "kfd_process_preemptions_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Preemptions of a GPU on behalf of a process: for its queues, its evictions and restores, and its end. Only with --runlists, as the next three.";
+    PROCESS_PREEMPTION_SECONDS = Counter "kfd_process_preemption_seconds_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Time that all queues of a GPU were taken off, or off, on behalf of a process.";
+    PROCESS_PREEMPTED = Counter "kfd_process_preempted_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Preemptions of a GPU on behalf of others, while a process had active queues there.";
+    PROCESS_PREEMPTED_SECONDS = Counter "kfd_process_preempted_seconds_total" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Time that its queues were taken off a GPU, or off, on behalf of others. At least: when the GPU runs them again is not seen.";
     PROCESS_VM_FAULTS = Counter "kfd_process_vm_faults_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "VM faults of a process.";
     PROCESS_PACKETS_SUBMITTED = Counter "kfd_process_packets_submitted_total" ["pid", "kfd_process", "comm", "gpu_id"]

@@ -131,7 +131,7 @@ fn row(queue: &Queue, now_ns: u64) -> QueueCells {
         queue_type: facts.queue_type.map_or("–", QueueType::name),
         state: crate::output::ps::state(facts),
         evicted: facts.evicted == Some(true),
-        priority: show(facts.priority),
+        priority: show(facts.priority.map(names::priority)),
         ring: show(facts.ring_address.map(names::hex)),
         size: show(size),
         rate: show(activity::rate(facts, &queue.activity)),

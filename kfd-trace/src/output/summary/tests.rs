@@ -3,10 +3,11 @@ use crate::events::decode::{DecodeError, Undecodable};
 use crate::events::tables::{Crowded, InFlightRow, Tables};
 use crate::events::undecoded::Undecoded;
 use crate::model::counters::samples::counters;
-use crate::model::event::ProcessId;
+use crate::model::event::{Body, Event, ProcessId};
 use crate::model::missed::Missed;
 use crate::model::pointers::Counts;
-use crate::output::samples::{CREATE, DESTROY, WAIT, sampled, traced};
+use crate::model::runlist::{Preemption, Reason, Runlist};
+use crate::output::samples::{CREATE, DESTROY, PID, WAIT, sampled, traced};
 use crate::state::samples::{destroy, error_row, event, ioctl_row};
 use kfd_trace_common::counter::{self, ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
@@ -175,4 +176,46 @@ fn several_processes_are_shown_each_and_retired_ones_are_in_the_sum() {
     assert_eq!(value["processes"][0]["pid"], 4321);
     assert_eq!(value["processes"][1]["pid"], serde_json::Value::Null);
     assert!(text.contains("\nprocess 4321 train\n") && text.contains("\nprocess ? ?\n"), "{text}");
+}
+
+#[test]
+fn who_lets_whom_wait() {
+    let mut state = traced();
+    let reason = Some(Reason::Update);
+    let preemption =
+        Preemption { gpu_id: Some(58270), reason, latency_ns: 3_000, errno: 0, oversubscribed: None };
+    state.apply(&event(40_000, 1, PID, Body::Preempt(preemption)));
+    state.apply(&event(50_000, 1, PID, Body::Preempt(Preemption { errno: 62, ..preemption })));
+    let of_none = Event { process: None, tgid: None, ..event(60_000, 1, PID, Body::Preempt(preemption)) };
+    state.apply(&of_none);
+    let unsent = Runlist {
+        gpu_id: Some(58270),
+        reason,
+        unmapped_ns: None,
+        errno: 12,
+        processes: None,
+        queues: None,
+        cp_queues: None,
+        oversubscribed: None,
+    };
+    state.apply(&Event { process: None, tgid: None, ..event(70_000, 1, PID, Body::Runlist(unsent)) });
+    let snapshot = state.snapshot();
+    let reasons = serde_json::to_value(preemptions::by_reason(&snapshot)).unwrap();
+    assert_eq!(
+        reasons,
+        json!([{
+            "gpu_id": 58270, "reason": "update", "preemptions": 2, "failed": 1,
+            "mean_ns": 3_000, "p99_below_ns": 4_096, "runlists": 0, "runlists_failed": 1,
+        }])
+    );
+    let mut text = Vec::new();
+    let (reasons, processes) = (preemptions::by_reason(&snapshot), preemptions::by_process(&snapshot));
+    preemptions::text(&mut text, &reasons, &processes).unwrap();
+    let expected = concat!(
+        "\nGPU_ID  REASON  PREEMPTIONS  FAILED   MEAN  P99 BELOW  RUNLISTS  FAILED\n",
+        "58270   update            2       1  3.0us      4.1us         0       1\n",
+        "\n PID  COMM   GPU_ID  PREEMPTS   TOOK  WAITED FOR  WAITED\n",
+        "4321  train  58270          2  6.0us           1   3.0us\n",
+    );
+    assert_eq!(String::from_utf8(text).unwrap(), expected);
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::runlist::Callers;
 use crate::probes::site::At;
 use std::collections::BTreeMap;
 
@@ -18,6 +19,9 @@ impl Functions for CommandsMade {
     }
     fn room(&self, _: u64) -> Option<u64> {
         None
+    }
+    fn callers(&self) -> Callers {
+        Callers::default()
     }
 }
 

@@ -137,7 +137,9 @@ impl What {
             | Body::MmRelease
             | Body::Ioctl(_)
             | Body::QueueUpdate(_)
-            | Body::MqdWrite { .. } => return None,
+            | Body::MqdWrite { .. }
+            | Body::Preempt(_)
+            | Body::Runlist(_) => return None,
         })
     }
 

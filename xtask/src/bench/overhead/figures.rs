@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 const MARK: &str = "kfd-cost ";
 
 /// All subjects that can be selected (tests/src/cost/subject.rs).
-pub(super) const SUBJECTS: [&str; 9] = [
+pub(super) const SUBJECTS: [&str; 10] = [
     UNTRACED,
     "empty_kprobe",
     "empty_kretprobe",
     "empty_pair",
     "kfd_trace",
     "empty_same",
+    "kfd_trace_runlists",
     "bpftrace_hist",
     "bpftrace_event",
     "strace",
@@ -22,11 +23,11 @@ pub(super) const SUBJECTS: [&str; 9] = [
 /// The subject that all others are compared with.
 const UNTRACED: &str = "untraced";
 
-/// The subject of which only the caller's own path counts.
-const CALLER: &str = "kfd_trace_caller";
+/// The end of the name of a subject of which only the caller's own path counts.
+const CALLER: &str = "_caller";
 
 /// Subjects whose probes are those of kfd-trace, and which do not count their runs.
-const SAME_PROBES: [&str; 2] = [CALLER, "empty_same"];
+const SAME_PROBES: [&str; 2] = ["kfd_trace_caller", "empty_same"];
 
 /// One of the guest's lines: instructions per operation, one number per repeat.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +94,7 @@ impl Report {
 
     /// The repeats of the value that counts for a subject.
     fn counted(&self, subject: &str) -> &[f64] {
-        if subject == CALLER { &self.caller } else { &self.machine }
+        if subject.ends_with(CALLER) { &self.caller } else { &self.machine }
     }
 }
 

@@ -2,7 +2,7 @@
 //! and from the table of kinds. KFD_TRACE_ACCEPT=1 rewrites both.
 
 use crate::output::event::json::{self, EventLine, SCHEMA};
-use crate::output::event::{driver, eviction, gpu, ioctl, process, queue};
+use crate::output::event::{driver, eviction, gpu, ioctl, process, queue, runlist};
 use crate::output::golden::{check_file, events};
 use crate::output::samples::shown;
 use kfd_trace_common::kind::Kind;
@@ -42,6 +42,8 @@ fn own(kind: Kind, generator: &mut SchemaGenerator) -> Map<String, Value> {
         Kind::GpuResetBegin | Kind::HwsHang => properties::<gpu::GpuFields<'_>>(generator),
         Kind::GpuResetEnd => properties::<gpu::ResetEndFields<'_>>(generator),
         Kind::UserQueue => properties::<queue::UserQueueFields>(generator),
+        Kind::Preempt => properties::<runlist::PreemptFields<'_>>(generator),
+        Kind::Runlist => properties::<runlist::RunlistFields<'_>>(generator),
     }
 }
 

@@ -24,7 +24,7 @@ fn columns_are_aligned_under_their_names() {
     assert_eq!(
         text,
         "14:13:20.001500    4321 train           CREATE_QUEUE   gpu 0 (0000:c1:00.0, gfx942) id=9 type=compute_aql \
-         ring=0x7fad66c00000 1.0 MiB wptr=0x7faf945b8038 rptr=0x7faf945b8080 prio=7 percent=100\n"
+         ring=0x7fad66c00000 1.0 MiB wptr=0x7faf945b8038 rptr=0x7faf945b8080 prio=7 (normal) percent=100\n"
     );
     assert_eq!(heading.find("DETAIL"), text.find("gpu 0"));
 }

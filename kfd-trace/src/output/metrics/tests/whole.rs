@@ -4,6 +4,7 @@ use super::*;
 use crate::model::incident::{Eviction, QueueUpdate, Trigger, VmFault};
 use crate::model::pointers::Counts;
 use crate::model::pointers::samples::sdma;
+use crate::model::runlist::{Preemption, Reason, Runlist};
 use std::collections::BTreeSet;
 
 /// Where the exposition is written (xtask/src/check/rules/exposition.rs).
@@ -14,6 +15,18 @@ fn world() -> World {
     let mut world = World::new(traced());
     let gpu_id = Some(58270);
     let evict = |trigger| Eviction { gpu_id, trigger, errno: 0, latency_ns: 5 };
+    let reason = Some(Reason::Create);
+    let preemption = Preemption { gpu_id, reason, latency_ns: 5_000, errno: 0, oversubscribed: Some(false) };
+    let list = Runlist {
+        gpu_id,
+        reason,
+        unmapped_ns: Some(700),
+        errno: 0,
+        processes: Some(1),
+        queues: Some(25),
+        cp_queues: Some(24),
+        oversubscribed: Some(true),
+    };
     for (at_ns, body) in [
         (30_000, Body::Open { comm: "train".into(), errno: 13 }),
         (40_000, Body::QueueUpdate(QueueUpdate { now: facts(3), cu_mask: None, errno: 22 })),
@@ -21,6 +34,10 @@ fn world() -> World {
         (60_000, Body::Restore(evict(None))),
         (70_000, Body::VmFault(VmFault { gpu_id, access: None })),
         (80_000, Body::QueueCreate(sdma(4))),
+        (81_000, Body::Preempt(preemption)),
+        (82_000, Body::Preempt(Preemption { errno: 62, ..preemption })),
+        (83_000, Body::Runlist(Runlist { errno: 12, ..list })),
+        (84_000, Body::Runlist(list)),
     ] {
         world.state.apply(&event(at_ns, 1, PID, body));
     }

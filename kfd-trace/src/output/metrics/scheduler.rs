@@ -1,0 +1,82 @@
+//! What GPUs run, and their preemptions.
+
+use super::family::{Family, number};
+use super::life::gpus;
+use super::scrape::Scrape;
+use super::table as t;
+use crate::model::runlist::Reason;
+use crate::state::LastList;
+use crate::text::errno;
+use kfd_trace_common::counter::ProbeId;
+
+/// Probes for preemptions.
+pub(super) const PREEMPTIONS: [ProbeId; 3] =
+    [ProbeId::RunlistUnmap, ProbeId::PreemptBegin, ProbeId::PreemptEnd];
+
+/// Reasons whose series exist on every GPU from the start.
+const USUAL: [Reason; 6] =
+    [Reason::Create, Reason::Destroy, Reason::Update, Reason::Evict, Reason::Restore, Reason::ProcessEnd];
+
+/// What a preemption usually fails with.
+const TIMED_OUT: &str = "ETIME";
+
+pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
+    let scheduled = &scrape.snapshot.scheduled;
+    let mut all = Vec::new();
+    if scrape.sees(&PREEMPTIONS) {
+        let mut durations = Family::new(&t::PREEMPTION_DURATION);
+        for (gpu_id, gpu) in scheduled {
+            for (reason, sum) in &gpu.preempted {
+                durations.histogram(&[&gpu_id.to_string(), name(*reason)], sum.into());
+            }
+        }
+        all.push(durations);
+    }
+    if scrape.sees(&PREEMPTIONS) && scrape.sees(&[ProbeId::PreemptWaited]) {
+        let mut failed = Family::new(&t::PREEMPTIONS_FAILED);
+        gpus(scrape).for_each(|gpu_id| failed.add(&[&gpu_id, TIMED_OUT], 0));
+        for (gpu_id, gpu) in scheduled {
+            for ((_, number), count) in &gpu.failed {
+                failed.add(&[&gpu_id.to_string(), &errno::name(*number)], *count);
+            }
+        }
+        all.push(failed);
+    }
+    if scrape.sees(&[ProbeId::RunlistUnmap, ProbeId::RunlistSent]) {
+        let (mut lists, mut failed) = (Family::new(&t::RUNLISTS), Family::new(&t::RUNLISTS_FAILED));
+        for gpu_id in gpus(scrape) {
+            USUAL.iter().for_each(|reason| lists.add(&[&gpu_id, reason.name()], 0));
+        }
+        for (gpu_id, gpu) in scheduled {
+            let gpu_id = gpu_id.to_string();
+            for (reason, count) in &gpu.lists {
+                lists.add(&[&gpu_id, name(*reason)], *count);
+            }
+            for ((reason, number), count) in &gpu.unsent {
+                failed.add(&[&gpu_id, name(*reason), &errno::name(*number)], *count);
+            }
+        }
+        all.extend([lists, failed]);
+        all.push(last(scrape, Family::new(&t::RUNLIST_PROCESSES), |list| list.processes.map(u64::from)));
+        if scrape.sees(&PREEMPTIONS) {
+            all.push(last(scrape, Family::new(&t::RUNLIST_QUEUES), |list| list.queues.map(u64::from)));
+            let oversubscribed = Family::new(&t::RUNLIST_OVERSUBSCRIBED);
+            all.push(last(scrape, oversubscribed, |list| list.oversubscribed.map(u64::from)));
+        }
+    }
+    all
+}
+
+/// A value of the last list of each GPU that has one.
+fn last(scrape: &Scrape<'_>, mut family: Family, value: impl Fn(&LastList) -> Option<u64>) -> Family {
+    for (gpu_id, gpu) in &scrape.snapshot.scheduled {
+        if let Some(value) = gpu.last.as_ref().and_then(&value) {
+            family.set(&[&gpu_id.to_string()], number(value));
+        }
+    }
+    family
+}
+
+fn name(reason: Option<Reason>) -> &'static str {
+    reason.map_or("unknown", Reason::name)
+}
