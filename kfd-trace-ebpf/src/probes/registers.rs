@@ -1,5 +1,6 @@
 //! What a probe on a function's entry learns from registers besides the arguments, on each architecture.
 
+#[cfg(not(bpf_target_arch = "aarch64"))]
 use crate::kernel::read_at;
 use aya_ebpf::programs::ProbeContext;
 
