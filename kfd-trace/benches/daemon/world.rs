@@ -13,6 +13,8 @@ use kfd_trace::model::inventory::Listed;
 use kfd_trace::model::missed::Missed;
 use kfd_trace::model::pointers::Counts;
 use kfd_trace::model::verdict::{ProbeStatus, Verdict};
+use kfd_trace::probes::PROBES;
+use kfd_trace::probes::table::{ProbeRow, When};
 use kfd_trace::state::{History, Inventory, Sample, SampleTotals, Source, State, StateLimits};
 use kfd_trace::tracer::intake::Intake;
 use kfd_trace_common::counter::{COUNTERS, ProbeId};
@@ -268,9 +270,11 @@ pub(crate) fn topology(size: Size) -> Topology {
     Topology { gpus: gpus.collect(), errors: Vec::new() }
 }
 
-/// Every probe except the tracepoints, attached.
+/// Every probe except those that are attached only on request, attached.
 pub(crate) fn probes() -> Vec<ProbeStatus> {
-    let all = ProbeId::ALL.iter().filter(|id| !id.name().starts_with("tp_"));
+    let requested = |row: &&ProbeRow| matches!(row.when, When::Tracepoints | When::Runlists);
+    let on_request: Vec<ProbeId> = PROBES.iter().filter(requested).map(|row| row.id).collect();
+    let all = ProbeId::ALL.iter().filter(|id| !on_request.contains(id));
     let status = |id: &ProbeId| ProbeStatus {
         id: *id,
         kind: "kprobe",
