@@ -1,0 +1,121 @@
+use super::*;
+
+/// Bytes of a record as the BPF side would send it.
+fn bytes<T: Record>(kind: Kind, fill: impl FnOnce(&mut T)) -> Vec<u8> {
+    let mut record = T::new_zeroed();
+    fill(&mut record);
+    let mut bytes = record.as_bytes().to_vec();
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    put(0, &u32::try_from(size_of::<T>()).unwrap().to_le_bytes());
+    put(4, &(kind as u16).to_le_bytes());
+    put(6, &record::VERSION.to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
+    super::event(bytes, &Maker::default())
+}
+
+#[test]
+fn what_cannot_be_decoded_shows_the_probe_that_sent_it() {
+    let sent_by = |probe, cut: usize| {
+        let mut record = bytes(Kind::Open, |r: &mut record::Open| r.header.probe = probe);
+        record.truncate(record.len() - cut);
+        record
+    };
+    let probe = |bytes: &[u8]| super::decode(bytes, &Maker::default()).map_err(|record| record.probe);
+    assert!(probe(&sent_by(ProbeId::Open as u32, 0)).is_ok());
+    assert_eq!(probe(&sent_by(ProbeId::Open as u32, 1)).err(), Some(Some(ProbeId::Open)));
+    assert_eq!(probe(&sent_by(9999, 1)).err(), Some(None), "no probe has this number");
+    assert_eq!(probe(&sent_by(9999, 0)).err(), None, "all else is there");
+    assert_eq!(probe(&[0; 20]).err(), Some(None), "no header");
+    let mut other = sent_by(ProbeId::Open as u32, 0);
+    other[6] = 99;
+    assert_eq!(probe(&other).err(), Some(None), "of another version, whose header is not known");
+}
+
+#[test]
+fn the_end_of_a_queue_shows_what_stood_at_its_pointers() {
+    let last = |pointers| {
+        let record = bytes(Kind::QueueDestroy, |r: &mut record::QueueDestroy| {
+            (r.queue_id, r.gpu_id, r.pointers) = (3, 58270, pointers);
+            (r.memory[0], r.memory[8]) = (7, 6);
+        });
+        decode(&record).map(|event| event.body)
+    };
+    let of = |last| Ok(Body::QueueDestroy { queue_id: 3, gpu_id: Some(58270), last });
+    assert_eq!(last(record::pointers::NOT_READ), of(None));
+    assert_eq!(last(record::pointers::WORDS), of(Some(Memory::Words { write: 7, read: 6 })));
+    assert_eq!(last(9), Err(DecodeError::Pointers(9)));
+}
+
+#[test]
+fn a_process_shows_only_what_was_readable() {
+    let seen = bytes(Kind::ProcessSeen, |r: &mut record::ProcessSeen| {
+        r.header.process = 7;
+        r.uid = u32::MAX;
+        r.comm[..4].copy_from_slice(b"gemm");
+    });
+    let event = decode(&seen).unwrap();
+    assert_eq!(event.process, Some(ProcessId(7)));
+    let Body::ProcessSeen(seen) = event.body else { panic!("{event:?}") };
+    assert_eq!((seen.comm.as_deref(), seen.uid, seen.ns_tgid), (Some("gemm"), None, None));
+    assert!(!seen.standing && seen.cgroup_leaf.is_none());
+}
+
+#[test]
+fn an_ioctl_keeps_what_was_not_measured_apart_from_success() {
+    let call = |outcome, result| {
+        let record = bytes(Kind::Ioctl, |r: &mut record::Ioctl| (r.outcome, r.result) = (outcome, result));
+        match decode(&record)?.body {
+            Body::Ioctl(call) => Ok(call.outcome.errno()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(call(outcome::RETURNED, 0), Ok(Some(0)));
+    assert_eq!(call(outcome::RETURNED, -22), Ok(Some(22)));
+    assert_eq!(call(outcome::REFUSED, -25), Ok(Some(25)));
+    assert_eq!(call(outcome::NOT_MEASURED, 0), Ok(None));
+    assert_eq!(call(9, 0), Err(DecodeError::Outcome(9)));
+}
+
+#[test]
+fn any_bytes_give_an_event_or_an_error() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33).to_le_bytes()[0]
+    };
+    let mut decoded = 0_usize;
+    for kind in 0..=u16::try_from(Kind::ALL.len()).unwrap() {
+        for size in 0..500_usize {
+            let mut bytes: Vec<u8> = (0..size).map(|_| random()).collect();
+            if let Some(head) = bytes.get_mut(4..8) {
+                head[..2].copy_from_slice(&kind.to_le_bytes());
+                head[2..].copy_from_slice(&record::VERSION.to_le_bytes());
+            }
+            decoded += usize::from(decode(&bytes).is_ok());
+        }
+    }
+    assert!(decoded >= Kind::ALL.len() - 4, "only {decoded} of the sizes fitted a kind");
+}
+
+#[test]
+fn every_reason_is_listed() {
+    let size = DecodeError::Size { kind: Kind::Open, got: 0, want: 0 };
+    let errors = [DecodeError::NoHeader(0), DecodeError::Version(0), DecodeError::Kind(0), size];
+    let others = [DecodeError::Outcome(0), DecodeError::MqdOp(0), DecodeError::Pointers(9)];
+    let reasons = errors.iter().chain(&others).map(DecodeError::reason);
+    assert_eq!(reasons.collect::<Vec<_>>(), DecodeError::REASONS);
+}
+
+#[test]
+fn another_version_or_size_is_named() {
+    let mut bare = bytes(Kind::Close, |_: &mut record::Bare| ());
+    assert!(decode(&bare).is_ok());
+    assert_eq!(decode(&bare[..10]), Err(DecodeError::NoHeader(10)));
+    bare.push(0);
+    assert_eq!(decode(&bare), Err(DecodeError::Size { kind: Kind::Close, got: 49, want: 48 }));
+    bare[6] = 9;
+    assert_eq!(decode(&bare), Err(DecodeError::Version(9)));
+}
