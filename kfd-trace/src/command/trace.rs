@@ -1,5 +1,7 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
+mod selection;
+
 use crate::events::decode::Undecodable;
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
@@ -23,7 +25,8 @@ use crate::tracer::history;
 use crate::tracer::intake::TakenIn;
 use crate::tracer::reconcile::scan::Scan;
 use crate::tracer::waiting::Waiting;
-use kfd_trace_common::kind::{Kind, Subject};
+use kfd_trace_common::kind::Kind;
+use selection::Selection;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -58,6 +61,17 @@ pub struct StreamOptions {
     pub choice: Choice,
 }
 
+impl StreamOptions {
+    fn selection(&self) -> Selection<'_> {
+        Selection {
+            kinds: &self.kinds,
+            on_request: self.choice.runlists,
+            processes: !self.pids.is_empty(),
+            comm: self.comm.as_deref(),
+        }
+    }
+}
+
 /// Runs the stream until its end is requested.
 ///
 /// # Errors
@@ -70,11 +84,11 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
             say(format_args!("{thread} is a thread of process {}: tracing that process", process.tgid));
         }
     }
-    let shows = |kind| shown(options, kind);
-    let runlists = Kind::ALL.iter().any(|kind| kind.on_request() && shows(*kind));
+    let selection = options.selection();
+    let runlists = Kind::ALL.iter().any(|kind| kind.on_request() && selection.has(*kind));
     let request = TraceRequest {
         roots: options.roots.clone(),
-        ioctl_records: shows(Kind::Ioctl),
+        ioctl_records: selection.has(Kind::Ioctl),
         pids: watched.iter().map(|process| process.tgid).collect(),
         ring_bytes: options.ring_bytes,
         choice: Choice { runlists, ..options.choice.clone() },
@@ -96,12 +110,6 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
         Err(error) => Err(Stop::failed(format!("cannot continue: {error}"))),
         Ok(()) => Ok(()),
     }
-}
-
-/// Whether the stream shows this kind of event.
-fn shown(options: &StreamOptions, kind: Kind) -> bool {
-    let by_default = options.kinds.is_empty() && (!kind.on_request() || options.choice.runlists);
-    by_default || options.kinds.contains(&kind)
 }
 
 /// Waits for the reader: as long as it takes, unless the end was requested; a (further) signal ends the wait.
@@ -302,7 +310,8 @@ impl Run<'_> {
     }
 
     fn report(&mut self, event: &Event, change: &Change) -> io::Result<()> {
-        if self.shows(event, change) { self.line(event, change) } else { Ok(()) }
+        let shows = self.options.selection().shows(event, change, &self.tracer.state);
+        if shows { self.line(event, change) } else { Ok(()) }
     }
 
     /// Compares with the driver's lists.
@@ -310,34 +319,6 @@ impl Run<'_> {
         let reported = self.tracer.reconcile(seen);
         reported.iter().try_for_each(|(event, change)| self.report(event, change))?;
         self.out.flush()
-    }
-
-    fn shows(&self, event: &Event, change: &Change) -> bool {
-        if !shown(self.options, event.body.kind()) {
-            return false;
-        }
-        // Of selected processes alone there are rows.
-        let concerns_none = change.process.is_none() && change.hit.is_empty();
-        if event.body.kind().on_request() && !self.watched.is_empty() && concerns_none {
-            return false;
-        }
-        let Some(comm) = self.options.comm.as_deref() else { return true };
-        let process = change.process.and_then(|key| self.tracer.state.process(key));
-        let known = process.and_then(|process| process.comm.as_deref());
-        match event.body.kind().subject() {
-            Subject::Gpu if event.body.kind().on_request() => {
-                let is_hit = |pid: &u32| {
-                    let row = self.tracer.state.process_of_tgid(*pid);
-                    row.is_some_and(|row| row.comm.as_deref() == Some(comm))
-                };
-                known == Some(comm) || change.hit.iter().any(is_hit)
-            }
-            // What else happens to a whole GPU concerns every process.
-            Subject::Gpu => true,
-            // A failed open leaves no process behind.
-            Subject::Caller => known.or(event.body.comm()) == Some(comm),
-            Subject::Process | Subject::Queue => known == Some(comm),
-        }
     }
 
     fn line(&mut self, event: &Event, change: &Change) -> io::Result<()> {

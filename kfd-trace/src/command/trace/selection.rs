@@ -1,0 +1,93 @@
+//! Which events the stream shows. In: what was requested; an event, with its change and the state after it. Pure.
+
+use crate::model::event::Event;
+use crate::state::{Change, State};
+use kfd_trace_common::kind::{Kind, Subject};
+use std::collections::BTreeSet;
+
+/// What was requested.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Selection<'a> {
+    /// Empty for all kinds that need not be requested.
+    pub(super) kinds: &'a BTreeSet<Kind>,
+    /// These, too, without being among `kinds`.
+    pub(super) on_request: bool,
+    /// Single processes are selected: of these alone there are rows.
+    pub(super) processes: bool,
+    pub(super) comm: Option<&'a str>,
+}
+
+impl Selection<'_> {
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        let by_default = self.kinds.is_empty() && (!kind.on_request() || self.on_request);
+        by_default || self.kinds.contains(&kind)
+    }
+
+    pub(super) fn shows(&self, event: &Event, change: &Change, state: &State) -> bool {
+        let kind = event.body.kind();
+        let concerns_none = change.process.is_none() && change.hit.is_empty();
+        if !self.has(kind) || (kind.on_request() && self.processes && concerns_none) {
+            return false;
+        }
+        let Some(comm) = self.comm else { return true };
+        let process = change.process.and_then(|key| state.process(key));
+        let known = process.and_then(|process| process.comm.as_deref());
+        match kind.subject() {
+            Subject::Gpu if kind.on_request() => {
+                let mut hit = change.hit.iter().filter_map(|pid| state.process_of_tgid(*pid));
+                known == Some(comm) || hit.any(|row| row.comm.as_deref() == Some(comm))
+            }
+            // What else happens to a whole GPU concerns every process.
+            Subject::Gpu => true,
+            // A failed open leaves no process behind.
+            Subject::Caller => known.or(event.body.comm()) == Some(comm),
+            Subject::Process | Subject::Queue => known == Some(comm),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::event::Body;
+    use crate::model::runlist::samples::preemption;
+    use crate::output::samples::traced;
+    use crate::state::samples::event;
+
+    /// Whether a preemption on behalf of `tgid` is shown; PID 4321, `train`, has an active queue on the GPU.
+    fn shows(selection: &Selection<'_>, tgid: u32, gpu_id: u32) -> bool {
+        let mut state = traced();
+        let body = Body::Preempt(crate::model::runlist::Preemption { gpu_id: Some(gpu_id), ..preemption() });
+        let event = Event { process: None, ..event(90_000, 1, tgid, body) };
+        let change = state.apply(&event);
+        selection.shows(&event, &change, &state)
+    }
+
+    const GPU: u32 = 58270;
+
+    #[test]
+    fn what_is_shown_on_request_is_requested_by_its_kind_or_with_all_others() {
+        let (none, preempt) = (BTreeSet::new(), BTreeSet::from([Kind::Preempt]));
+        let of = |kinds, on_request| Selection { kinds, on_request, processes: false, comm: None };
+        assert_eq!([of(&none, false), of(&none, true)].map(|all| all.has(Kind::Preempt)), [false, true]);
+        let named = of(&preempt, false);
+        assert_eq!(
+            [Kind::Preempt, Kind::Runlist, Kind::Ioctl].map(|kind| named.has(kind)),
+            [true, false, false]
+        );
+        assert!(of(&none, false).has(Kind::Ioctl));
+    }
+
+    #[test]
+    fn a_preemption_is_shown_to_those_that_it_concerns() {
+        let kinds = BTreeSet::from([Kind::Preempt]);
+        let all = Selection { kinds: &kinds, on_request: false, processes: false, comm: None };
+        assert!(shows(&all, 99, GPU) && shows(&all, 99, 7));
+        let selected = Selection { processes: true, ..all };
+        assert_eq!((shows(&selected, 99, GPU), shows(&selected, 99, 7)), (true, false));
+        for (comm, waits) in [("train", true), ("serve", false)] {
+            let named = Selection { comm: Some(comm), ..all };
+            assert_eq!((shows(&named, 99, GPU), shows(&named, 99, 7)), (waits, false), "{comm}");
+        }
+    }
+}
