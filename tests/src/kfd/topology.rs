@@ -17,6 +17,12 @@ pub struct Gpu {
     pub num_xcc: u32,
 }
 
+/// The gpu_id of kfdsim's N-th GPU.
+pub fn gpu_id(number: usize) -> Result<u64> {
+    let gpus = gpus(Path::new("/sys"))?;
+    Ok(gpus.get(number).context("this GPU")?.gpu_id.into())
+}
+
 /// All GPU nodes in node order; CPU nodes have gpu_id 0 and are left out.
 pub fn gpus(sysfs: &Path) -> Result<Vec<Gpu>> {
     let nodes = sysfs.join("class/kfd/kfd/topology/nodes");

@@ -1,13 +1,13 @@
 //! Preemptions and lists of queues, against the driver's own calls as tracefs shows them.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use kfd_trace_tests::harness::events::{all, of, so_far};
 use kfd_trace_tests::harness::node::nodes;
 use kfd_trace_tests::harness::setting::{Hang, PREEMPTION_TIMEOUT, Setting};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
 use kfd_trace_tests::harness::{Calls, Daemon, Metrics, Steered, Stream, until};
-use kfd_trace_tests::kfd::topology;
+use kfd_trace_tests::kfd::topology::gpu_id as gpu;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::thread::sleep;
@@ -15,12 +15,6 @@ use std::time::{Duration, Instant};
 
 /// What the driver calls for each: a preemption, its confirmation, and a list.
 const CALLS: [&str; 3] = ["pm_send_unmap_queue", "pm_release_ib", "pm_send_runlist"];
-
-/// The gpu_id of kfdsim's N-th GPU.
-fn gpu(number: usize) -> Result<u64> {
-    let gpus = topology::gpus(Path::new("/sys"))?;
-    Ok(gpus.get(number).context("this GPU")?.gpu_id.into())
-}
 
 /// Reason and PID of each, of one GPU.
 fn reasons(lines: &[Value], event: &str, gpu: u64) -> Vec<Value> {

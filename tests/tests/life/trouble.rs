@@ -12,18 +12,12 @@ use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at, vm_fault};
 use kfd_trace_tests::harness::{
     Calls, JsonLines, Steered, Stream, VmKernel, Workload, driver_has, sysfs, until,
 };
-use kfd_trace_tests::kfd::topology;
+use kfd_trace_tests::kfd::topology::gpu_id as gpu;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::path::Path;
 
 const ON_BOTH: [&str; 2] = ["create aql", "create aql gpu=1"];
-
-/// The gpu_id of kfdsim's N-th GPU.
-fn gpu(number: usize) -> Result<u64> {
-    let gpus = topology::gpus(Path::new("/sys"))?;
-    Ok(gpus.get(number).context("this GPU")?.gpu_id.into())
-}
 
 fn of_gpu(lines: &[Value], gpu: u64) -> Vec<Value> {
     lines.iter().filter(|line| gpu_id(line) == gpu).cloned().collect()
