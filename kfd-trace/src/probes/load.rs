@@ -66,6 +66,9 @@ pub(crate) const COUNTERS: &str = "COUNTERS";
 /// One array for all CPUs (kfd-trace-ebpf/src/losses.rs).
 pub(crate) const LOSSES: &str = "LOSSES";
 
+/// Filled by the probes of preemptions alone.
+const SCHEDULES: &str = "SCHEDULES";
+
 /// Maps whose size depends on what is traced.
 const SIZED: [&str; 15] = [
     "CLAIMS",
@@ -79,7 +82,7 @@ const SIZED: [&str; 15] = [
     "PASIDS",
     "PROCESSES",
     "RELEASING",
-    "SCHEDULES",
+    SCHEDULES,
     "CALLER_SLOTS",
     "UPDATES",
     "USER_QUEUES",
@@ -115,6 +118,9 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
             })?;
             loader.map_max_entries(COUNTERS, mapped::counters_len(cpu_ids));
             loader.map_max_entries("EVENTS", options.ring_bytes);
+            if !options.request.choice.runlists {
+                loader.map_max_entries(SCHEDULES, 1);
+            }
         }
         Room::Least => {
             loader.map_max_entries("EVENTS", PAGE_BYTES);
