@@ -181,6 +181,34 @@ pub struct Runlist {
 }
 
 #[cfg(test)]
+pub(crate) mod samples {
+    use super::*;
+
+    pub(crate) fn preemption() -> Preemption {
+        Preemption {
+            gpu_id: Some(58270),
+            reason: Some(Reason::Create),
+            latency_ns: 420_000,
+            errno: 0,
+            oversubscribed: Some(true),
+        }
+    }
+
+    pub(crate) fn list() -> Runlist {
+        Runlist {
+            gpu_id: Some(58270),
+            reason: Some(Reason::Create),
+            unmapped_ns: Some(31_000),
+            errno: 0,
+            processes: Some(1),
+            queues: Some(25),
+            cp_queues: Some(24),
+            oversubscribed: Some(true),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;

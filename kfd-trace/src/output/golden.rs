@@ -9,7 +9,8 @@ use crate::model::event::{Body, Event, Origin, Outcome, QueueFacts};
 use crate::model::incident::{
     CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault,
 };
-use crate::model::runlist::{Preemption, Reason, Runlist};
+use crate::model::runlist::samples::{list, preemption};
+use crate::model::runlist::{Preemption, Runlist};
 use crate::state::samples::{create, destroy, event, facts, seen};
 use crate::state::{History, Source, Sources, State, StateLimits};
 use kfd_trace_common::kind::Kind;
@@ -62,23 +63,7 @@ pub(super) fn events() -> Vec<Event> {
         comm: "vkcube".into(),
     };
     let other = UserQueueCall { op: None, ring_address: 0, errno: 22, ..call.clone() };
-    let preemption = Preemption {
-        gpu_id: GPU,
-        reason: Some(Reason::Create),
-        latency_ns: 420_000,
-        errno: 0,
-        oversubscribed: Some(true),
-    };
-    let list = Runlist {
-        gpu_id: GPU,
-        reason: Some(Reason::Create),
-        unmapped_ns: Some(31_000),
-        errno: 0,
-        processes: Some(1),
-        queues: Some(25),
-        cp_queues: Some(24),
-        oversubscribed: Some(true),
-    };
+    let (preemption, list) = (preemption(), list());
     let unread = Runlist {
         reason: None,
         unmapped_ns: None,

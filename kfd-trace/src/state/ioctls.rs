@@ -3,10 +3,11 @@
 use crate::events::tables::{ErrorRow, IoctlRow};
 use crate::model::event::ProcessId;
 use crate::model::ioctl;
-use kfd_trace_common::stat::{BUCKETS, FIRST_EDGE_LOG2, IoctlStat, upper_edge_ns};
+use kfd_trace_common::stat::{BUCKETS, FIRST_EDGE_LOG2, IoctlStat, bucket_of, upper_edge_ns};
 use std::collections::BTreeMap;
 
-/// Totals of all calls of one ioctl number, for any size that user space passed.
+/// Totals of all calls of one ioctl number, for any size that user space passed; or of other calls that take a while
+/// and may fail.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IoctlSum {
     pub stat: IoctlStat,
@@ -21,6 +22,18 @@ impl Default for IoctlSum {
 }
 
 impl IoctlSum {
+    /// Counts one: with its duration, or if it failed by its positive errno.
+    pub(super) fn returns(&mut self, errno: i32, latency_ns: u64) {
+        if errno != 0 {
+            *self.errors.entry(errno).or_default() += 1;
+            return;
+        }
+        let stat = &mut self.stat;
+        stat.returned += 1;
+        stat.latency_ns = stat.latency_ns.saturating_add(latency_ns);
+        stat.buckets[bucket_of(latency_ns)] += 1;
+    }
+
     /// Calls that returned an errno.
     #[must_use]
     pub fn failed(&self) -> u64 {

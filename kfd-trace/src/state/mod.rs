@@ -53,7 +53,7 @@ pub use reconcile::{Difference, FoundDifference};
 pub use rows::State;
 pub use sample_totals::SampleTotals;
 pub use sampling::{Sample, Sought, Target};
-pub use schedules::{Durations, LastList, Preempts, Scheduled, Schedules};
+pub use schedules::{LastList, Lists, Preempted, Preempts, Scheduled, Schedules};
 pub use snapshot::Snapshot;
 pub use source::{Source, Sources};
 pub use totals::{Anomaly, Totals};

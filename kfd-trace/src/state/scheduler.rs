@@ -12,37 +12,37 @@ impl State {
     pub(super) fn preempt(&mut self, event: &Event, preemption: &Preemption, change: &mut Change) {
         let Some(gpu_id) = preemption.gpu_id else { return };
         let scheduled = self.scheduled.entry(gpu_id).or_default();
-        if preemption.errno == 0 {
-            scheduled.preempted.entry(preemption.reason).or_default().add(preemption.latency_ns);
-            // Nothing is on the GPU until the next list is.
-            scheduled.last = Some(LastList {
-                processes: scheduled.last.and_then(|last| last.processes),
-                queues: Some(0),
-                cp_queues: Some(0),
-                oversubscribed: Some(false),
-            });
-        } else {
-            *scheduled.failed.entry((preemption.reason, preemption.errno)).or_default() += 1;
-            // Some are off, or none, until the reset that follows.
-            scheduled.last = None;
+        scheduled
+            .preempted
+            .entry(preemption.reason)
+            .or_default()
+            .returns(preemption.errno, preemption.latency_ns);
+        // Of a process that touched poisoned memory alone the queues are taken off, and reset.
+        let of_one = preemption.reason == Some(Reason::Poison);
+        // Nothing is on the GPU until the next list is. After a failure some are off, or none, until the reset that
+        // follows.
+        let nothing = LastList {
+            processes: scheduled.last.and_then(|last| last.processes),
+            queues: Some(0),
+            cp_queues: Some(0),
+            oversubscribed: Some(false),
+        };
+        scheduled.last = (preemption.errno == 0 && !of_one).then_some(nothing);
+        if !of_one {
+            self.charge(event, gpu_id, 1, preemption.latency_ns, change);
         }
-        if preemption.reason == Some(Reason::Poison) {
-            // Only the queues of the process that touched poisoned memory are taken off, and reset.
-            scheduled.last = None;
-            return;
-        }
-        self.charge(event, gpu_id, 1, preemption.latency_ns, change);
     }
 
     pub(super) fn runlist(&mut self, event: &Event, list: &Runlist, change: &mut Change) {
         let Some(gpu_id) = list.gpu_id else { return };
         let scheduled = self.scheduled.entry(gpu_id).or_default();
+        let lists = scheduled.lists.entry(list.reason).or_default();
         if list.errno == 0 {
-            *scheduled.lists.entry(list.reason).or_default() += 1;
+            lists.sent += 1;
             let Runlist { processes, queues, cp_queues, oversubscribed, .. } = *list;
             scheduled.last = Some(LastList { processes, queues, cp_queues, oversubscribed });
         } else {
-            *scheduled.unsent.entry((list.reason, list.errno)).or_default() += 1;
+            *lists.failed.entry(list.errno).or_default() += 1;
         }
         self.charge(event, gpu_id, 0, list.unmapped_ns.unwrap_or(0), change);
     }
@@ -52,19 +52,16 @@ impl State {
         let own = event.process.map(ProcessKey::Traced);
         change.process = own.filter(|key| self.rows.contains_key(key));
         for row in self.rows.values_mut().filter(|row| row.alive()) {
-            let is_own = Some(row.key) == own || (event.tgid.is_some() && row.tgid == event.tgid);
-            if is_own && Some(row.key) != own {
-                // A further context of the same PID (7.2).
-                continue;
+            let is_own = Some(row.key) == own;
+            // A further context of the same PID (7.2) does not wait for another process.
+            let waits = !is_own && (event.tgid.is_none() || row.tgid != event.tgid) && row.runs_on(gpu_id);
+            if is_own || waits {
+                let preempts = row.preempts.entry(gpu_id).or_default();
+                let of = if is_own { &mut preempts.own } else { &mut preempts.others };
+                of.count += count;
+                of.ns = of.ns.saturating_add(ns);
             }
-            if is_own {
-                let preempts = row.preempts.entry(gpu_id).or_default();
-                preempts.own += count;
-                preempts.own_ns = preempts.own_ns.saturating_add(ns);
-            } else if row.runs_on(gpu_id) {
-                let preempts = row.preempts.entry(gpu_id).or_default();
-                preempts.others += count;
-                preempts.others_ns = preempts.others_ns.saturating_add(ns);
+            if waits {
                 change.hit.extend(row.tgid);
             }
         }
@@ -84,29 +81,20 @@ impl Process {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schedules::Preempts;
+    use super::super::schedules::{Preempted, Preempts};
     use super::*;
     use crate::model::event::Body;
+    use crate::model::runlist::samples;
     use crate::state::samples::{create, event, seen, state};
 
     const GPU: u32 = 58270;
 
     fn preemption(reason: Reason, latency_ns: u64) -> Preemption {
-        let (gpu_id, reason) = (Some(GPU), Some(reason));
-        Preemption { gpu_id, reason, latency_ns, errno: 0, oversubscribed: Some(false) }
+        Preemption { reason: Some(reason), latency_ns, ..samples::preemption() }
     }
 
     fn list(unmapped_ns: Option<u64>) -> Runlist {
-        Runlist {
-            gpu_id: Some(GPU),
-            reason: Some(Reason::Create),
-            unmapped_ns,
-            errno: 0,
-            processes: Some(2),
-            queues: Some(3),
-            cp_queues: Some(2),
-            oversubscribed: Some(true),
-        }
+        Runlist { unmapped_ns, processes: Some(2), queues: Some(3), ..samples::list() }
     }
 
     /// Two processes with a queue each.
@@ -132,8 +120,14 @@ mod tests {
             (vec![800], Some(ProcessKey::Traced(event(10, 1, 700, Body::Close).process.unwrap())))
         );
         state.apply(&event(11, 1, 700, Body::Runlist(list(Some(7)))));
-        assert_eq!(preempts(&state, 700), Preempts { own: 1, own_ns: 57, ..Preempts::default() });
-        assert_eq!(preempts(&state, 800), Preempts { others: 1, others_ns: 57, ..Preempts::default() });
+        assert_eq!(
+            preempts(&state, 700),
+            Preempts { own: Preempted { count: 1, ns: 57 }, ..Preempts::default() }
+        );
+        assert_eq!(
+            preempts(&state, 800),
+            Preempts { others: Preempted { count: 1, ns: 57 }, ..Preempts::default() }
+        );
     }
 
     #[test]
@@ -171,10 +165,11 @@ mod tests {
         let failed = Preemption { errno: 62, ..preemption(Reason::Destroy, 9) };
         state.apply(&event(11, 1, 700, Body::Preempt(failed)));
         let all = of_gpu(&state);
-        let created = all.preempted[&Some(Reason::Create)];
-        assert_eq!((created.count, created.sum_ns, created.buckets[1]), (1, 2_000, 1));
-        assert_eq!((all.failed[&(Some(Reason::Destroy), 62)], all.last), (1, None));
-        assert_eq!(all.lists[&Some(Reason::Create)], 1);
-        assert_eq!(all.preempted.len(), 1);
+        let created = &all.preempted[&Some(Reason::Create)];
+        assert_eq!((created.stat.returned, created.stat.latency_ns, created.stat.buckets[1]), (1, 2_000, 1));
+        assert_eq!((all.preempted[&Some(Reason::Destroy)].errors[&62], all.last), (1, None));
+        assert_eq!(all.lists[&Some(Reason::Create)].sent, 1);
+        let well = all.preempted.values().filter(|sum| sum.stat.returned > 0);
+        assert_eq!(well.count(), 1);
     }
 }

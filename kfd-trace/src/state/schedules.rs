@@ -2,49 +2,25 @@
 
 use super::ioctls::IoctlSum;
 use crate::model::runlist::Reason;
-use kfd_trace_common::stat::{BUCKETS, IoctlStat, bucket_of};
 use std::collections::BTreeMap;
 
-/// Durations, as in [`kfd_trace_common::stat::IoctlStat`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Durations {
-    pub count: u64,
-    pub sum_ns: u64,
-    pub buckets: [u64; BUCKETS],
-}
-
-impl Durations {
-    pub(super) fn add(&mut self, ns: u64) {
-        self.count += 1;
-        self.sum_ns = self.sum_ns.saturating_add(ns);
-        if let Some(bucket) = self.buckets.get_mut(bucket_of(ns)) {
-            *bucket += 1;
-        }
-    }
-}
-
-/// As calls that returned, for their histogram.
-impl From<&Durations> for IoctlSum {
-    fn from(durations: &Durations) -> Self {
-        let Durations { count, sum_ns, buckets } = *durations;
-        let stat = IoctlStat { returned: count, latency_ns: sum_ns, buckets, ..IoctlStat::ZERO };
-        IoctlSum { stat, ..IoctlSum::default() }
-    }
-}
-
 /// What a GPU was made to run. A reason is `None` where the calling function is not known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scheduled {
-    /// Preemptions that took all queues off.
-    pub preempted: BTreeMap<Option<Reason>, Durations>,
-    /// Those that did not, by positive errno.
-    pub failed: BTreeMap<(Option<Reason>, i32), u64>,
-    /// Lists that were submitted.
-    pub lists: BTreeMap<Option<Reason>, u64>,
-    /// Lists that could not be made, by positive errno.
-    pub unsent: BTreeMap<(Option<Reason>, i32), u64>,
+    /// Preemptions: durations of those that took all queues off, and the errnos of those that did not.
+    pub preempted: BTreeMap<Option<Reason>, IoctlSum>,
+    pub lists: BTreeMap<Option<Reason>, Lists>,
     /// The last list; `None` before the first one is seen.
     pub last: Option<LastList>,
+}
+
+/// Lists that were made for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// Submitted.
+    pub sent: u64,
+    /// They could not be made or submitted, by positive errno.
+    pub failed: BTreeMap<i32, u64>,
 }
 
 /// The list that a GPU runs.
@@ -61,13 +37,17 @@ pub struct LastList {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preempts {
     /// On its behalf.
-    pub own: u64,
-    /// Of these, time that the GPU's queues were taken off, or off, nanoseconds.
-    pub own_ns: u64,
+    pub own: Preempted,
     /// On behalf of others, or of no process, while it had active queues there.
-    pub others: u64,
-    /// The same of those.
-    pub others_ns: u64,
+    pub others: Preempted,
+}
+
+/// Some of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preempted {
+    pub count: u64,
+    /// Time that the GPU's queues were taken off, or off, nanoseconds.
+    pub ns: u64,
 }
 
 /// By gpu_id.

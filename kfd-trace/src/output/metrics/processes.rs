@@ -142,10 +142,10 @@ fn preemptions(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>) -> [TextFamily; 
                 process.preempts.iter().map(|(gpu_id, preempts)| (gpus.rank(&Some(*gpu_id)), *preempts));
             let none = own_gpus(queues, gpus).map(|gpu| (gpu, Preempts::default()));
             for (gpu, preempts) in none.chain(seen) {
-                own.add(gpu, preempts.own);
-                own_seconds.add_ns(gpu, preempts.own_ns);
-                others.add(gpu, preempts.others);
-                others_seconds.add_ns(gpu, preempts.others_ns);
+                own.add(gpu, preempts.own.count);
+                own_seconds.add_ns(gpu, preempts.own.ns);
+                others.add(gpu, preempts.others.count);
+                others_seconds.add_ns(gpu, preempts.others.ns);
             }
         }
         for series in [&mut own, &mut own_seconds, &mut others, &mut others_seconds] {

@@ -26,8 +26,8 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     if scrape.sees(&PREEMPTIONS) {
         let mut durations = Family::new(&t::PREEMPTION_DURATION);
         for (gpu_id, gpu) in scheduled {
-            for (reason, sum) in &gpu.preempted {
-                durations.histogram(&[&gpu_id.to_string(), name(*reason)], sum.into());
+            for (reason, sum) in gpu.preempted.iter().filter(|(_, sum)| sum.stat.returned > 0) {
+                durations.histogram(&[&gpu_id.to_string(), name(*reason)], sum.clone());
             }
         }
         all.push(durations);
@@ -36,7 +36,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         let mut failed = Family::new(&t::PREEMPTIONS_FAILED);
         gpus(scrape).for_each(|gpu_id| failed.add(&[&gpu_id, TIMED_OUT], 0));
         for (gpu_id, gpu) in scheduled {
-            for ((_, number), count) in &gpu.failed {
+            for (number, count) in gpu.preempted.values().flat_map(|sum| &sum.errors) {
                 failed.add(&[&gpu_id.to_string(), &errno::name(*number)], *count);
             }
         }
@@ -49,11 +49,13 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         }
         for (gpu_id, gpu) in scheduled {
             let gpu_id = gpu_id.to_string();
-            for (reason, count) in &gpu.lists {
-                lists.add(&[&gpu_id, name(*reason)], *count);
-            }
-            for ((reason, number), count) in &gpu.unsent {
-                failed.add(&[&gpu_id, name(*reason), &errno::name(*number)], *count);
+            for (reason, of) in &gpu.lists {
+                if of.sent > 0 {
+                    lists.add(&[&gpu_id, name(*reason)], of.sent);
+                }
+                for (number, count) in &of.failed {
+                    failed.add(&[&gpu_id, name(*reason), &errno::name(*number)], *count);
+                }
             }
         }
         all.extend([lists, failed]);

@@ -1,11 +1,11 @@
 //! Preemptions in the summary: by GPU and reason, and who let whom wait.
 
 use crate::model::runlist::Reason;
-use crate::state::{IoctlSum, Snapshot};
+use crate::state::Snapshot;
 use crate::text::clock::{latency, span};
 use crate::text::{escape, table};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// Preemptions of one GPU for one reason.
@@ -39,33 +39,24 @@ pub(super) struct Waited {
 
 pub(super) fn by_reason(snapshot: &Snapshot) -> Vec<Preempted> {
     let all = snapshot.scheduled.iter().flat_map(|(gpu_id, scheduled)| {
-        let reasons: BTreeSet<Option<Reason>> = scheduled
-            .preempted
-            .keys()
-            .chain(scheduled.lists.keys())
-            .copied()
-            .chain(scheduled.failed.keys().chain(scheduled.unsent.keys()).map(|(reason, _)| *reason))
-            .collect();
+        let reasons: BTreeSet<Option<Reason>> =
+            scheduled.preempted.keys().chain(scheduled.lists.keys()).copied().collect();
         reasons.into_iter().map(move |reason| {
-            let durations = scheduled.preempted.get(&reason).map(IoctlSum::from).unwrap_or_default();
+            let sum = scheduled.preempted.get(&reason).cloned().unwrap_or_default();
+            let lists = scheduled.lists.get(&reason).cloned().unwrap_or_default();
             Preempted {
                 gpu_id: *gpu_id,
                 reason: reason.map(Reason::name),
-                preemptions: durations.stat.returned,
-                failed: failures(&scheduled.failed, reason),
-                mean_ns: durations.mean_ns(),
-                p99_below_ns: durations.below_ns(99),
-                runlists: scheduled.lists.get(&reason).copied().unwrap_or(0),
-                runlists_failed: failures(&scheduled.unsent, reason),
+                preemptions: sum.stat.returned,
+                failed: sum.failed(),
+                mean_ns: sum.mean_ns(),
+                p99_below_ns: sum.below_ns(99),
+                runlists: lists.sent,
+                runlists_failed: lists.failed.values().sum(),
             }
         })
     });
     all.collect()
-}
-
-/// All that failed for one reason, by whatever errno.
-fn failures(all: &BTreeMap<(Option<Reason>, i32), u64>, of: Option<Reason>) -> u64 {
-    all.iter().filter(|((reason, _), _)| *reason == of).map(|(_, count)| count).sum()
 }
 
 /// Who took most of others' time comes first.
@@ -75,10 +66,10 @@ pub(super) fn by_process(snapshot: &Snapshot) -> Vec<Waited> {
             pid: row.tgid,
             comm: row.comm.clone(),
             gpu_id: *gpu_id,
-            own_preemptions: preempts.own,
-            own_ns: preempts.own_ns,
-            others_preemptions: preempts.others,
-            others_ns: preempts.others_ns,
+            own_preemptions: preempts.own.count,
+            own_ns: preempts.own.ns,
+            others_preemptions: preempts.others.count,
+            others_ns: preempts.others.ns,
         })
     });
     let mut all: Vec<Waited> = all.collect();

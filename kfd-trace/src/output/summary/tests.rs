@@ -6,6 +6,7 @@ use crate::model::counters::samples::counters;
 use crate::model::event::{Body, Event, ProcessId};
 use crate::model::missed::Missed;
 use crate::model::pointers::Counts;
+use crate::model::runlist::samples::{list, preemption};
 use crate::model::runlist::{Preemption, Reason, Runlist};
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, sampled, traced};
 use crate::state::samples::{destroy, error_row, event, ioctl_row};
@@ -182,22 +183,12 @@ fn several_processes_are_shown_each_and_retired_ones_are_in_the_sum() {
 fn who_lets_whom_wait() {
     let mut state = traced();
     let reason = Some(Reason::Update);
-    let preemption =
-        Preemption { gpu_id: Some(58270), reason, latency_ns: 3_000, errno: 0, oversubscribed: None };
+    let preemption = Preemption { reason, latency_ns: 3_000, ..preemption() };
     state.apply(&event(40_000, 1, PID, Body::Preempt(preemption)));
     state.apply(&event(50_000, 1, PID, Body::Preempt(Preemption { errno: 62, ..preemption })));
     let of_none = Event { process: None, tgid: None, ..event(60_000, 1, PID, Body::Preempt(preemption)) };
     state.apply(&of_none);
-    let unsent = Runlist {
-        gpu_id: Some(58270),
-        reason,
-        unmapped_ns: None,
-        errno: 12,
-        processes: None,
-        queues: None,
-        cp_queues: None,
-        oversubscribed: None,
-    };
+    let unsent = Runlist { reason, unmapped_ns: None, errno: 12, ..list() };
     state.apply(&Event { process: None, tgid: None, ..event(70_000, 1, PID, Body::Runlist(unsent)) });
     let snapshot = state.snapshot();
     let reasons = serde_json::to_value(preemptions::by_reason(&snapshot)).unwrap();

@@ -4,7 +4,8 @@ use super::*;
 use crate::model::incident::{Eviction, QueueUpdate, Trigger, VmFault};
 use crate::model::pointers::Counts;
 use crate::model::pointers::samples::sdma;
-use crate::model::runlist::{Preemption, Reason, Runlist};
+use crate::model::runlist::samples::{list, preemption};
+use crate::model::runlist::{Preemption, Runlist};
 use std::collections::BTreeSet;
 
 /// Where the exposition is written (xtask/src/check/rules/exposition.rs).
@@ -15,18 +16,8 @@ fn world() -> World {
     let mut world = World::new(traced());
     let gpu_id = Some(58270);
     let evict = |trigger| Eviction { gpu_id, trigger, errno: 0, latency_ns: 5 };
-    let reason = Some(Reason::Create);
-    let preemption = Preemption { gpu_id, reason, latency_ns: 5_000, errno: 0, oversubscribed: Some(false) };
-    let list = Runlist {
-        gpu_id,
-        reason,
-        unmapped_ns: Some(700),
-        errno: 0,
-        processes: Some(1),
-        queues: Some(25),
-        cp_queues: Some(24),
-        oversubscribed: Some(true),
-    };
+    let preemption = Preemption { latency_ns: 5_000, ..preemption() };
+    let list = Runlist { unmapped_ns: Some(700), ..list() };
     for (at_ns, body) in [
         (30_000, Body::Open { comm: "train".into(), errno: 13 }),
         (40_000, Body::QueueUpdate(QueueUpdate { now: facts(3), cu_mask: None, errno: 22 })),
