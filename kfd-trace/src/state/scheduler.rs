@@ -83,7 +83,7 @@ impl Process {
 mod tests {
     use super::super::schedules::{Preempted, Preempts};
     use super::*;
-    use crate::model::event::Body;
+    use crate::model::event::{Body, ProcessSeen};
     use crate::model::runlist::samples;
     use crate::state::samples::{create, event, seen, state};
 
@@ -141,6 +141,26 @@ mod tests {
         let change = state.apply(&of_none);
         assert_eq!((change.hit, change.process), (vec![700, 800], None));
         assert!(change.anomalies.is_empty());
+    }
+
+    #[test]
+    fn a_further_context_of_a_pid_does_not_wait_for_the_first() {
+        let mut state = two();
+        let Body::ProcessSeen(process) = seen(false) else { unreachable!() };
+        let further = ProcessSeen { context_id: Some(1), ..process };
+        state.apply(&event(3, 9, 700, Body::ProcessSeen(further)));
+        state.apply(&event(4, 9, 700, create(3)));
+        let change = state.apply(&event(10, 1, 700, Body::Preempt(preemption(Reason::Create, 50))));
+        assert_eq!((change.hit, state.live().count()), (vec![800], 3));
+    }
+
+    #[test]
+    fn poison_takes_the_queues_of_one_process_off() {
+        let mut state = two();
+        state.apply(&event(9, 1, 700, Body::Runlist(list(None))));
+        let change = state.apply(&event(10, 1, 700, Body::Preempt(preemption(Reason::Poison, 50))));
+        assert_eq!((change.hit, preempts(&state, 800)), (vec![], Preempts::default()));
+        assert_eq!(state.snapshot().scheduled[&GPU].last, None, "how many of how many is not known");
     }
 
     #[test]
