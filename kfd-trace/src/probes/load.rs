@@ -3,10 +3,11 @@
 
 use super::error::{LoadError, chain};
 use super::facts::Facts;
+use super::loader;
 use super::maps::mapped;
 use super::plan::{Plan, PlanRequest};
 use crate::model::event::QueueType;
-use aya::{Ebpf, EbpfLoader};
+use aya::Ebpf;
 use kfd_trace_common::limits::RING_BYTES;
 use kfd_trace_common::offset::{ABSENT, FIELDS};
 use kfd_trace_common::rules::records;
@@ -104,9 +105,8 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         ("READ_POINTERS", u32::from(options.read_pointers)),
         ("FILTER_ON", u32::from(!options.pids.is_empty())),
     ];
-    let mut loader = EbpfLoader::new();
     // The programs have no relocations against kernel types: their offsets are the globals below.
-    loader.btf(None);
+    let mut loader = loader::without_types();
     for (name, value) in offsets.iter().chain(&others) {
         loader.override_global(name, value, true);
     }

@@ -10,6 +10,7 @@ pub mod error;
 pub mod facts;
 pub mod functions;
 pub mod load;
+mod loader;
 mod maps;
 pub mod memory;
 pub mod mqds;
