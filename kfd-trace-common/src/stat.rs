@@ -74,6 +74,18 @@ impl IoctlStat {
             *sum += bucket;
         }
     }
+
+    /// Takes off what was counted earlier.
+    pub fn subtract(&mut self, earlier: &Self) {
+        let Self { entered, returned, refused, no_return_seen, latency_ns, buckets } = earlier;
+        let of = |sum: &mut u64, before: &u64| *sum = sum.saturating_sub(*before);
+        of(&mut self.entered, entered);
+        of(&mut self.returned, returned);
+        of(&mut self.refused, refused);
+        of(&mut self.no_return_seen, no_return_seen);
+        of(&mut self.latency_ns, latency_ns);
+        self.buckets.iter_mut().zip(buckets).for_each(|(sum, before)| of(sum, before));
+    }
 }
 
 /// A sum that one thread keeps in its slot.

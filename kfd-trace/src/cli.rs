@@ -1,25 +1,23 @@
 //! The command line. No logic: the options as values.
 
+mod daemon;
 mod examples;
 mod values;
 
 use crate::hw::Generation;
 use crate::kernel::types::DRIVERS;
-use crate::output::metrics::Detail;
 use crate::probes::plan::{Attach, Choice};
-use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
-use crate::serve::web::names::host_name;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+pub use daemon::{DaemonArgs, MetricsArgs};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use values::{buffer_size, duration, kinds, probes, sample, span};
+use values::{buffer_size, duration, kinds, probes, sample};
 
 /// Trace AMD's compute driver (amdgpu/KFD): who has which queue on which GPU, since when, and what went
 /// wrong.
@@ -191,6 +189,9 @@ pub enum Command {
     /// Explain why lsof, fuser or rocm-smi miss a KFD user or show a stale one.
     #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorArgs),
+    /// Show who preempts each GPU and who waits, at intervals (hardware scheduler).
+    #[command(after_help = examples::RUNLIST)]
+    Runlist(RunlistArgs),
     /// Show which queue is in which hardware slot, by the driver's dumps in debugfs, or saved ones.
     #[command(after_help = examples::HW)]
     Hw(HwArgs),
@@ -285,6 +286,23 @@ pub struct JsonArgs {
     pub json: bool,
 }
 
+/// Options of `runlist`.
+#[derive(Args, Clone, Debug)]
+pub struct RunlistArgs {
+    /// Interval of the tables: 1s, 500ms.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2s")]
+    pub interval: Duration,
+    /// End after this time: 10s, 1m30s.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Size of the ring buffer: a power of two from 4 KiB to 1 GiB.
+    #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
+    pub buffer_size: u32,
+    /// Print one JSON object per interval.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Options of `hw`.
 #[derive(Args, Clone, Debug)]
 pub struct HwArgs {
@@ -324,71 +342,6 @@ pub struct AmdLogArgs {
     /// address and time.
     #[arg(long, value_name = "FILE")]
     pub stream: Option<PathBuf>,
-}
-
-/// Options of the daemon.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Web")]
-pub struct DaemonArgs {
-    /// Address and port to listen on; `:PORT` for all addresses; may be repeated.
-    #[arg(long = "web.listen-address", value_name = "ADDR", value_parser = address, default_values_t = [DEFAULT_ADDRESS])]
-    pub listen: Vec<SocketAddr>,
-    /// Also serve /-/healthy and /-/ready here, over plain HTTP to any client: for probes that have neither password nor
-    /// certificate, and that no crowd at the other addresses may keep out; may be repeated.
-    #[arg(long = "web.health-address", value_name = "ADDR", value_parser = address)]
-    pub health: Vec<SocketAddr>,
-    /// Listen on the sockets passed by systemd instead.
-    #[arg(long = "web.systemd-socket", conflicts_with = "listen")]
-    pub systemd_socket: bool,
-    /// TLS and passwords: a web configuration file as of the Prometheus exporters (docs/web.md).
-    #[arg(long = "web.config.file", value_name = "FILE")]
-    pub web_config: Option<PathBuf>,
-    /// Answer requests for this host name, too, where there is neither TLS nor a password; may be repeated. Addresses,
-    /// localhost and the machine's own name are always answered.
-    #[arg(long = "web.allowed-host", value_name = "NAME", value_parser = host_name)]
-    pub allowed_hosts: Vec<String>,
-    #[command(flatten)]
-    pub metrics: MetricsArgs,
-    #[command(flatten)]
-    pub ring: TracingOptions,
-}
-
-/// Which processes and queues have series of their own. Of a switch and its opposite the last one counts.
-#[derive(Args, Clone, Copy, Debug)]
-#[command(next_help_heading = "Metrics")]
-pub struct MetricsArgs {
-    /// Export series with the label `pid` (default).
-    #[arg(long = "metrics.per-process")]
-    per_process: bool,
-    /// Export no series with the label `pid`.
-    #[arg(long = "no-metrics.per-process", overrides_with = "per_process")]
-    no_per_process: bool,
-    /// Export series of at most this many processes; count the others.
-    #[arg(long = "metrics.max-processes", value_name = "N", default_value_t = 200)]
-    max_processes: usize,
-    /// Keep the series of a process this long after its end: 0s, 30s, 5m.
-    #[arg(long = "metrics.linger", value_name = "TIME", value_parser = span, default_value = "5m")]
-    linger: Duration,
-    /// Also export series of single queues.
-    #[arg(long = "metrics.per-queue", conflicts_with = "no_per_process")]
-    per_queue: bool,
-    /// Export no series of single queues (default).
-    #[arg(long = "no-metrics.per-queue", overrides_with = "per_queue")]
-    no_per_queue: bool,
-    /// With --metrics.per-queue: export series of at most this many queues; count the others.
-    #[arg(long = "metrics.max-queues", value_name = "N", default_value_t = 1000)]
-    max_queues: usize,
-}
-
-impl MetricsArgs {
-    #[must_use]
-    pub fn detail(&self) -> Detail {
-        Detail {
-            processes: (!self.no_per_process).then_some(self.max_processes),
-            queues: self.per_queue.then_some(self.max_queues),
-            linger: self.linger,
-        }
-    }
 }
 
 #[cfg(test)]

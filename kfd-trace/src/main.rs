@@ -2,13 +2,17 @@
 
 use anyhow::{Context as _, Result};
 use kfd_trace::cli::{
-    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, PsArgs, TraceArgs, TracingOptions,
+    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, PsArgs, RunlistArgs, TraceArgs,
+    TracingOptions,
 };
-use kfd_trace::command::{amd_log, daemon, doctor, driver_types, hw, manual, metrics, ps, status, trace};
+use kfd_trace::command::runlist::RunlistOptions;
+use kfd_trace::command::{
+    amd_log, daemon, doctor, driver_types, hw, manual, metrics, ps, runlist, status, trace,
+};
 use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
-use kfd_trace::probes::plan::Attach;
+use kfd_trace::probes::plan::{Attach, Choice};
 use kfd_trace::runtime::exit::Stop;
 use kfd_trace::runtime::privilege::{self, Reads};
 use kfd_trace::runtime::stderr;
@@ -50,6 +54,7 @@ fn run(cli: Cli) -> Result<()> {
             let (tracefs, memory) = (*tracepoints, !sample.is_zero());
             privilege::give_up(&roots, Reads { tracefs, memory, ..nothing })?;
         }
+        Some(Command::Runlist(_)) => privilege::give_up(&roots, nothing)?,
         Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
         Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
         Some(Command::Doctor(_)) => privilege::give_up(&roots, Reads { descriptors: true, ..nothing })?,
@@ -60,6 +65,13 @@ fn run(cli: Cli) -> Result<()> {
         None => block_on(trace::run(&stream(roots, cli.trace))),
         Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
             Ok(ps::run(&roots, &ps::PsOptions { json: format.json, wide, url })?)
+        }
+        Some(Command::Runlist(RunlistArgs { interval, duration, buffer_size, json })) => {
+            let redraw = !json && std::io::stdout().is_terminal();
+            let choice = Choice { attach: Attach::Mixed, ..Choice::default() };
+            let options =
+                RunlistOptions { roots, interval, duration, json, redraw, ring_bytes: buffer_size, choice };
+            block_on(runlist::run(&options))
         }
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
         Some(Command::Doctor(args)) => Ok(doctor::run(&roots, args.pid, args.format.json)?),

@@ -19,6 +19,11 @@ Examples:
   kfd-trace ps --wide                          with addresses and sources
   kfd-trace ps --json | jq '.queues[].pid'     PIDs that have queues";
 
+pub(super) const RUNLIST: &str = "\
+Examples:
+  kfd-trace runlist                            tables every two seconds, until Ctrl-C
+  kfd-trace runlist --duration 1m --interval 1m    one minute in one table";
+
 pub(super) const DAEMON: &str = "\
 Examples:
   kfd-trace daemon                             serve http://127.0.0.1:20200/

@@ -1,4 +1,5 @@
 use super::*;
+use crate::output::metrics::Detail;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use kfd_trace_common::limits::RING_BYTES;

@@ -8,5 +8,6 @@ pub mod hw;
 pub mod manual;
 pub mod metrics;
 pub mod ps;
+pub mod runlist;
 pub mod status;
 pub mod trace;

@@ -17,8 +17,10 @@ pub mod event;
 pub mod metrics;
 mod names;
 pub mod page;
+mod preemptions;
 pub mod ps;
 mod queue_fields;
+pub mod runlist;
 pub mod status;
 pub mod summary;
 

@@ -1,6 +1,7 @@
 //! The summary at the end of a stream: ioctls as in `strace -c`, queues, and losses.
 
 use super::activity::{WorkFields, works};
+use super::preemptions;
 use crate::model::ioctl::Named;
 use crate::state::{IoctlSum, IoctlTotals, Snapshot};
 use crate::text::clock::{latency, span};
@@ -10,7 +11,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 mod input;
-mod preemptions;
 
 pub use input::SummaryInput;
 

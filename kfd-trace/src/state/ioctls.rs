@@ -34,6 +34,12 @@ impl IoctlSum {
         stat.buckets[bucket_of(latency_ns)] += 1;
     }
 
+    /// Takes off what was counted earlier.
+    pub(super) fn subtract(&mut self, earlier: &Self) {
+        self.stat.subtract(&earlier.stat);
+        subtract(&mut self.errors, &earlier.errors);
+    }
+
     /// Calls that returned an errno.
     #[must_use]
     pub fn failed(&self) -> u64 {
@@ -81,6 +87,16 @@ impl IoctlSum {
         })?;
         Some(upper_edge_ns(bucket).map_or(Edge::Above(LAST_LOWER_EDGE_NS), Edge::Below))
     }
+}
+
+/// Takes earlier counts off; what was not counted since has none.
+pub(super) fn subtract(counts: &mut BTreeMap<i32, u64>, earlier: &BTreeMap<i32, u64>) {
+    for (errno, before) in earlier {
+        if let Some(count) = counts.get_mut(errno) {
+            *count = count.saturating_sub(*before);
+        }
+    }
+    counts.retain(|_, count| *count > 0);
 }
 
 const LAST_LOWER_EDGE_NS: u64 = 1 << (FIRST_EDGE_LOG2 as usize + BUCKETS - 2);

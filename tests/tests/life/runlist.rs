@@ -1,13 +1,14 @@
 //! Preemptions and lists of queues, against the driver's own calls as tracefs shows them.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use kfd_trace_tests::harness::events::{all, of, so_far};
 use kfd_trace_tests::harness::node::nodes;
 use kfd_trace_tests::harness::setting::{Hang, PREEMPTION_TIMEOUT, Setting};
-use kfd_trace_tests::harness::wait::SOON;
+use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
-use kfd_trace_tests::harness::{Calls, Daemon, Metrics, Steered, Stream, until};
+use kfd_trace_tests::harness::{Calls, Daemon, JsonProcess, Metrics, Steered, Stream, tracer, until};
 use kfd_trace_tests::kfd::topology::gpu_id as gpu;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::thread::sleep;
@@ -77,6 +78,46 @@ fn each_change_has_its_reason_and_its_process() -> Result<()> {
     assert_eq!(all(&lines, "preempt").len(), called("pm_send_unmap_queue")?);
     assert_eq!(all(&lines, "runlist").len(), called("pm_send_runlist")?);
     other.kill()?;
+    Ok(())
+}
+
+#[test]
+fn the_table_counts_each_interval_by_itself() -> Result<()> {
+    let words = ["runlist", "--json", "--interval=500ms"];
+    let mut table = JsonProcess::spawn(&tracer::program(), &words)?;
+    table.wait_stderr("kfd-trace: tracing", ATTACH)?;
+    let first = gpu(0)?;
+    let of_gpu = |line: &Value| -> Option<Value> {
+        let gpus = line["gpus"].as_array()?;
+        gpus.iter().find(|gpu| gpu["gpu_id"] == first).cloned()
+    };
+    let unknown = table.wait_line("an interval", SOON, |line| of_gpu(line).is_some())?;
+    assert_eq!(of_gpu(&unknown).context("the GPU")?["queues"], Value::Null, "{unknown}");
+    let mut one = Steered::having(&["create aql"])?;
+    let other = Steered::having(&["create aql"])?;
+    let (a, b) = (one.pid(), other.pid());
+    table.wait_line("two queues", SOON, |line| {
+        of_gpu(line).is_some_and(|gpu| gpu["queues"] == 2 && gpu["processes"] == 2)
+    })?;
+    let of = |line: &Value, pid: u32, name: &str| -> u64 {
+        let rows = line["processes"].as_array().into_iter().flatten();
+        rows.filter(|row| row["pid"] == pid && row["gpu_id"] == first)
+            .filter_map(|row| row[name].as_u64())
+            .sum()
+    };
+    let before = table.lines().len();
+    for percent in ["10", "20", "30"] {
+        one.must(&format!("update 0 {percent}"))?;
+    }
+    let sum = |pid, name| table.lines().iter().skip(before).map(|line| of(line, pid, name)).sum::<u64>();
+    until("three preemptions", SOON, || Ok((sum(a, "own_preemptions") >= 3).then_some(())))?;
+    sleep(Duration::from_secs(1));
+    assert_eq!((sum(a, "own_preemptions"), sum(a, "others_preemptions")), (3, 0));
+    assert_eq!((sum(b, "own_preemptions"), sum(b, "others_preemptions")), (0, 3));
+    assert_eq!(sum(a, "own_ns"), sum(b, "others_ns"));
+    table.signal(Signal::SIGINT)?;
+    table.wait_success(ATTACH)?;
+    assert!(table.lines().iter().all(|line| line["lost"] == json!({})), "{:?}", table.lines());
     Ok(())
 }
 

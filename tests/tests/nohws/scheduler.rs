@@ -1,7 +1,7 @@
 //! The test bed itself: the driver works without the hardware scheduler.
 
 use anyhow::Result;
-use kfd_trace_tests::harness::{Stage, VmKernel, Workload, nodes, sysfs, workload};
+use kfd_trace_tests::harness::{Stage, VmKernel, Workload, nodes, sysfs, tracer, workload};
 use std::fs;
 use std::path::Path;
 
@@ -19,4 +19,13 @@ fn queues_live_without_the_hardware_scheduler() -> Result<()> {
     assert_eq!(sysfs::queues(Path::new("/sys"))?.len(), 2);
     workload.finish()?;
     workload::kfdsim("hang", 0)
+}
+
+#[test]
+fn there_are_no_runlists() -> Result<()> {
+    let done = tracer::run(&["runlist"])?;
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert_eq!((done.status.code(), errors.lines().count()), (Some(1), 1), "{errors}");
+    assert!(errors.contains("sched_policy=2"), "{errors}");
+    Ok(())
 }

@@ -76,7 +76,7 @@ const SCRAPE: f64 = 0.1;
 #[test]
 fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
     tracing()?;
-    let lingering = Changed::arguments("lingering", &["--metrics.linger=10s"])?;
+    let lingering = Changed::arguments("lingering", &["--metrics.linger=10s", "--runlists"])?;
     tracing()?;
     let server = Prometheus::scraping(ADDRESS, RULES)?;
     bad_day()?;

@@ -9,7 +9,7 @@ pub(super) fn dashboard() -> Dashboard {
     Dashboard {
         name: "node",
         title: "kfd-trace / Node",
-        text: "One node: GPUs, processes, evictions, ioctls, and how well kfd-trace sees them.",
+        text: "One node: GPUs, processes, evictions, preemptions, ioctls, and how well kfd-trace sees them.",
         from: "now-1h",
         variables: vec![variable::JOB, variable::INSTANCE, variable::GPU],
         selects: r#"job="$job", instance="$instance""#,
@@ -19,6 +19,7 @@ pub(super) fn dashboard() -> Dashboard {
             ("Processes", processes()),
             ("Activity", activity::of_node()),
             ("Evictions", evictions()),
+            ("Preemptions", preemptions()),
             ("Ioctls", ioctls()),
             ("Tracer", tracer()),
         ],
@@ -168,6 +169,46 @@ fn evictions() -> Vec<Panel> {
         )
         .unit(SHARE)
         .see(&["KfdEvictionStorm"]),
+    ]
+}
+
+/// Data only with `--runlists`.
+fn preemptions() -> Vec<Panel> {
+    vec![
+        lines(
+            "Preemptions by process",
+            "Who takes all queues off a GPU, and how often. Empty: the daemon runs without `--runlists`; see docs/preemption.md.",
+        )
+        .query(
+            "{{comm}} ({{pid}}), gpu {{gpu}} ({{pci}})",
+            "topk(10, rate(kfd_process_preemptions_total{@}[$__rate_interval]) NAMED)",
+        )
+        .unit(PER_SECOND)
+        .see(&["KfdPreemptionSlow"]),
+        lines(
+            "Time that processes wait for others",
+            "Share of the time in which a process has no queue on a GPU since another one's queues change. At least.",
+        )
+        .query(
+            "{{comm}} ({{pid}}), gpu {{gpu}} ({{pci}})",
+            "topk(10, rate(kfd_process_preempted_seconds_total{@}[$__rate_interval]) NAMED)",
+        )
+        .unit(SHARE)
+        .see(&["KfdPreemptionSlow"]),
+        lines("Preemptions by reason", "docs/preemption.md has what each reason is.")
+            .query(
+                "{{reason}}",
+                "sum by (reason) (rate(kfd_gpu_preemption_duration_seconds_count{@}[$__rate_interval]) NAMED)",
+            )
+            .unit(PER_SECOND),
+        lines("Slowest preemptions", "99 of 100 took no longer. No value: no preemption.")
+            .query(
+                "gpu {{gpu}} ({{pci}})",
+                "histogram_quantile(0.99, sum by (le, gpu, pci) \
+                 (rate(kfd_gpu_preemption_duration_seconds_bucket{@}[$__rate_interval]) NAMED))",
+            )
+            .unit(SECONDS)
+            .see(&["KfdPreemptionSlow"]),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! Preemptions in the summary: by GPU and reason, and who let whom wait.
+//! Preemptions as tables: by GPU and reason, and who let whom wait.
 
 use crate::model::runlist::Reason;
 use crate::state::Snapshot;

@@ -1,0 +1,76 @@
+//! Options of the daemon.
+
+use super::TracingOptions;
+use super::values::span;
+use crate::output::metrics::Detail;
+use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
+use crate::serve::web::names::host_name;
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of the daemon.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Web")]
+pub struct DaemonArgs {
+    /// Address and port to listen on; `:PORT` for all addresses; may be repeated.
+    #[arg(long = "web.listen-address", value_name = "ADDR", value_parser = address, default_values_t = [DEFAULT_ADDRESS])]
+    pub listen: Vec<SocketAddr>,
+    /// Also serve /-/healthy and /-/ready here, over plain HTTP to any client: for probes that have neither password nor
+    /// certificate, and that no crowd at the other addresses may keep out; may be repeated.
+    #[arg(long = "web.health-address", value_name = "ADDR", value_parser = address)]
+    pub health: Vec<SocketAddr>,
+    /// Listen on the sockets passed by systemd instead.
+    #[arg(long = "web.systemd-socket", conflicts_with = "listen")]
+    pub systemd_socket: bool,
+    /// TLS and passwords: a web configuration file as of the Prometheus exporters (docs/web.md).
+    #[arg(long = "web.config.file", value_name = "FILE")]
+    pub web_config: Option<PathBuf>,
+    /// Answer requests for this host name, too, where there is neither TLS nor a password; may be repeated. Addresses,
+    /// localhost and the machine's own name are always answered.
+    #[arg(long = "web.allowed-host", value_name = "NAME", value_parser = host_name)]
+    pub allowed_hosts: Vec<String>,
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
+    #[command(flatten)]
+    pub ring: TracingOptions,
+}
+
+/// Which processes and queues have series of their own. Of a switch and its opposite the last one counts.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Metrics")]
+pub struct MetricsArgs {
+    /// Export series with the label `pid` (default).
+    #[arg(long = "metrics.per-process")]
+    per_process: bool,
+    /// Export no series with the label `pid`.
+    #[arg(long = "no-metrics.per-process", overrides_with = "per_process")]
+    no_per_process: bool,
+    /// Export series of at most this many processes; count the others.
+    #[arg(long = "metrics.max-processes", value_name = "N", default_value_t = 200)]
+    max_processes: usize,
+    /// Keep the series of a process this long after its end: 0s, 30s, 5m.
+    #[arg(long = "metrics.linger", value_name = "TIME", value_parser = span, default_value = "5m")]
+    linger: Duration,
+    /// Also export series of single queues.
+    #[arg(long = "metrics.per-queue", conflicts_with = "no_per_process")]
+    per_queue: bool,
+    /// Export no series of single queues (default).
+    #[arg(long = "no-metrics.per-queue", overrides_with = "per_queue")]
+    no_per_queue: bool,
+    /// With --metrics.per-queue: export series of at most this many queues; count the others.
+    #[arg(long = "metrics.max-queues", value_name = "N", default_value_t = 1000)]
+    max_queues: usize,
+}
+
+impl MetricsArgs {
+    #[must_use]
+    pub fn detail(&self) -> Detail {
+        Detail {
+            processes: (!self.no_per_process).then_some(self.max_processes),
+            queues: self.per_queue.then_some(self.max_queues),
+            linger: self.linger,
+        }
+    }
+}
