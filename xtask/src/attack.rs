@@ -1,10 +1,10 @@
 //! `cargo xtask attack`: what a hostile client can do to a daemon that waits for a driver, on loopback, for some
-//! twenty seconds.
+//! twenty seconds; and to one with 10,000 queues, which are generated (kfd-trace/benches/daemon/serve.rs).
 //!
 //! In: a binary. Out: a figure for each attack, beside what is accepted.
 
 use crate::run::{self, Ended, step};
-use crate::{build, paths};
+use crate::{bench, build, paths};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
@@ -13,7 +13,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _, copy, sink};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
@@ -42,10 +42,11 @@ struct Seen {
     well: bool,
 }
 
-const ATTACKS: [Attack; 7] = [
+const ATTACKS: [Attack; 8] = [
     Attack { name: "connections that end at once, six clients", goal: "peak under 40 MB", run: ended },
     Attack { name: "2,000 silent connections a second", goal: "no health check fails", run: silent },
     Attack { name: "the same of 64 addresses, health address", goal: "no health check fails", run: siege },
+    Attack { name: "10,000 queues, 64 clients at once", goal: "peak under 120 MB", run: many_at_once },
     Attack { name: "wrong passwords, and the file changes", goal: "10 of 10 scrapes", run: passwords },
     Attack { name: "a FIFO as web configuration", goal: "refused in one line", run: fifo },
     Attack { name: "another site's name as Host", goal: "421", run: other_host },
@@ -259,6 +260,42 @@ fn besieged(daemon: &Daemon, attackers: &[Ipv4Addr], health: u16) -> Result<Seen
         figure: format!("{failed} of {asked} failed, at {rate} a second"),
         well: failed == 0 && asked > 0,
     })
+}
+
+/// Of a client that waits for many others to be served.
+const LONG: Duration = Duration::from_secs(120);
+
+/// Of 64 clients, half ask for the exposition, a quarter for the page, a quarter for the API's queues, three times each.
+fn many_at_once(_: &Path) -> Result<Seen> {
+    let program = bench::daemon::build()?;
+    let mut command = Command::new(program);
+    // It runs until its standard input ends.
+    command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let daemon = Daemon::start(&mut command)?;
+    let read = |path: &str| -> Result<usize> {
+        let mut stream = daemon.connect(ATTACKER)?;
+        stream.set_read_timeout(Some(LONG))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{HOST}\r\n")?;
+        let mut answer = BufReader::new(stream);
+        let mut line = String::new();
+        answer.read_line(&mut line)?;
+        ensure!(line.contains(" 200 "), "{}", line.trim());
+        Ok(usize::try_from(copy(&mut answer, &mut sink())?)?)
+    };
+    let whole: Vec<usize> =
+        ["/metrics", "/", "/api/v1/queues"].into_iter().map(read).collect::<Result<_>>()?;
+    ensure!(whole.iter().all(|bytes| *bytes > 1 << 20), "small documents: {whole:?}");
+    let failed: usize = scope(|scope| {
+        let clients: Vec<_> = (0..64)
+            .map(|number| {
+                let path = ["/metrics", "/", "/metrics", "/api/v1/queues"][number % 4];
+                scope.spawn(move || (0..3).filter(|_| read(path).is_err()).count())
+            })
+            .collect();
+        clients.into_iter().map(|client| client.join().unwrap_or(3)).sum()
+    });
+    let peak = daemon.highest_memory()? as f64 / 1e6;
+    Ok(Seen { figure: format!("peak {peak:.1} MB, {failed} of 192 refused"), well: peak < 120.0 })
 }
 
 fn passwords(binary: &Path) -> Result<Seen> {

@@ -202,11 +202,14 @@ impl World {
     fn scrape(self, daemon: &Daemon) -> String {
         let case = |part: &str| self.case(&format!("scrape.{part}"));
         let world = Scraped::new(self.size);
-        region(&case("first"), 1, "first scrape", || world.text(daemon, &daemon.state.snapshot()))
-            .unwrap_or_default();
+        region(&case("first"), 1, "first scrape", || {
+            world.text(daemon, &daemon.state.snapshot(), Format::Text)
+        })
+        .unwrap_or_default();
         // While this is made, the ring buffer is not read.
         let snapshot = region(&case("copy"), 1, "scrape", || daemon.state.snapshot());
-        let text = region(&case("text"), 1, "scrape", || world.text(daemon, &snapshot)).unwrap_or_default();
+        let text = region(&case("text"), 1, "scrape", || world.text(daemon, &snapshot, Format::Text))
+            .unwrap_or_default();
         value(&case("size"), text.len() as u64, "bytes");
         text
     }
@@ -237,7 +240,7 @@ impl Scraped {
     }
 
     /// Every process has series of its own.
-    pub(crate) fn text(&self, daemon: &Daemon, snapshot: &Snapshot) -> Result<String> {
+    pub(crate) fn text(&self, daemon: &Daemon, snapshot: &Snapshot, format: Format) -> Result<String> {
         let text = metrics::exposition(
             &Scrape {
                 named: kfd_trace::model::ioctl::Named::default(),
@@ -275,7 +278,7 @@ impl Scraped {
                 start_time_seconds: 1.79e9,
                 duration_seconds: 0.002,
             },
-            Format::Text,
+            format,
         );
         text.context("a family that is malformed")
     }

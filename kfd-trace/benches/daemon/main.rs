@@ -3,15 +3,17 @@
 //!
 //! Started by `cargo xtask bench daemon`, natively and under callgrind. In: the name of one part. Out: one
 //! JSON object per line: `{"case", "per", "unit", "ns"}` of a [`region`], in the order in which they ran, or
-//! `{"case", "value", "unit"}` of anything else.
+//! `{"case", "value", "unit"}` of anything else; `serve` prints none, and is a daemon for `cargo xtask attack`.
 
 mod callgrind;
 mod load;
 mod memory;
 mod records;
 mod region;
+mod serve;
 mod world;
 
+use kfd_trace::serve::web_process;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -19,8 +21,13 @@ fn main() -> ExitCode {
     let done = match part.as_deref() {
         Some("load") => load::run(),
         Some("memory") => memory::run(),
+        Some("serve") => serve::run(),
+        // Itself, started by the web server's supervisor.
+        Some("web-server") => web_process::run().map_err(Into::into),
         _ => {
-            eprintln!("parts: load, memory; `cargo xtask bench daemon` runs them");
+            eprintln!(
+                "parts: load, memory, which `cargo xtask bench daemon` runs, and serve, which `cargo xtask attack` runs"
+            );
             return ExitCode::FAILURE;
         }
     };

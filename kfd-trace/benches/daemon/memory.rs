@@ -6,7 +6,8 @@ use crate::region::value;
 use crate::world::{self, BATCH, Daemon, NODE, QueueAt};
 use anyhow::{Context as _, Result, ensure};
 use kfd_trace::kernel::Roots;
-use kfd_trace::state::StateLimits;
+use kfd_trace::output::metrics::Format;
+use kfd_trace::state::{History, StateLimits};
 use std::fs;
 
 /// Bytes of `RssAnon` and, since the last [`forget_peak`], of `VmHWM` (/proc/self/status).
@@ -22,7 +23,7 @@ fn pages() -> Result<Pages> {
 }
 
 /// Resets the peak (Documentation/filesystems/proc.rst, `clear_refs`).
-fn forget_peak() -> Result<()> {
+pub(crate) fn forget_peak() -> Result<()> {
     fs::write("/proc/self/clear_refs", "5").context("cannot write /proc/self/clear_refs")
 }
 
@@ -67,13 +68,21 @@ pub(crate) fn run() -> Result<()> {
     forget_peak()?;
     let before = pages()?;
     let snapshot = daemon.state.snapshot();
-    let text = world.text(&daemon, &snapshot)?;
+    let text = world.text(&daemon, &snapshot, Format::Text)?;
     value("memory.scrape.10000_queues", pages()?.peak.saturating_sub(before.peak), "bytes");
     ensure!(!text.is_empty(), "a scrape without a line");
     drop((text, snapshot));
     let left = pages()?.anonymous.saturating_sub(before.anonymous);
     value("memory.scrape_left.10000_queues", left, "bytes");
     Ok(())
+}
+
+/// Processes and queues of [`NODE`], all alive.
+pub(crate) fn fill(daemon: &mut Daemon, history: &mut History) {
+    let mut tape = Tape::default();
+    processes(&mut tape);
+    births(&mut tape, (0..NODE.queues).map(|number| world::queue(NODE, number)));
+    daemon.follow_with_history(&tape, history);
 }
 
 fn processes(tape: &mut Tape) {

@@ -125,7 +125,7 @@ fn machine() -> Result<String> {
 }
 
 /// The bench program: static, with the optimisation of the release binary.
-fn build() -> Result<PathBuf> {
+pub(crate) fn build() -> Result<PathBuf> {
     step("building the bench program (release, static)");
     let mut command = guest::cargo();
     command.args(["bench", "--no-run", "-p", "kfd-trace", "--bench", "daemon", "--target", TARGET]);

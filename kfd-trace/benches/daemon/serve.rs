@@ -1,0 +1,87 @@
+//! The pages of 500 processes and 10,000 queues, served as the daemon serves them, until standard input ends.
+
+use crate::load::Scraped;
+use crate::memory;
+use crate::world::{self, Daemon, NODE};
+use anyhow::{Context as _, Result};
+use kfd_trace::kernel::Roots;
+use kfd_trace::output::api::{Refusal, Resource};
+use kfd_trace::output::metrics::{Detail, Format};
+use kfd_trace::probes::plan::Choice;
+use kfd_trace::serve::router::PageSource;
+use kfd_trace::serve::shared::{Serving, SharedPage};
+use kfd_trace::serve::web_process::{self, WebServer};
+use kfd_trace::state::StateLimits;
+use kfd_trace::tracer::engine::{TraceRequest, Tracer};
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The daemon's own, but for the maps and probes, which no tracer without a driver has.
+struct Pages {
+    shared: SharedPage,
+    scraped: Scraped,
+    /// Without its state, which is the tracer's.
+    daemon: Mutex<Daemon>,
+}
+
+impl PageSource for Pages {
+    fn metrics(&self, format: Format) -> Result<String, String> {
+        let snapshot = self.shared.with_tracer(|tracer| tracer.state.snapshot()).ok_or("no tracer")?;
+        let daemon = self.daemon.lock().unwrap_or_else(PoisonError::into_inner);
+        self.scraped.text(&daemon, &snapshot, format).map_err(|error| error.to_string())
+    }
+
+    fn page(&self) -> Result<String, String> {
+        self.shared.page()
+    }
+
+    fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal> {
+        self.shared.api(resource, pairs)
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.shared.ready()
+    }
+}
+
+pub(crate) fn run() -> Result<()> {
+    let host = world::host(NODE)?;
+    let roots = Roots::under(host.path());
+    let detail = Detail { processes: Some(NODE.processes), queues: None, linger: Duration::from_secs(300) };
+    let shared = SharedPage::new(roots.clone(), detail);
+    let tracer = Tracer::new(&TraceRequest {
+        roots: roots.clone(),
+        ioctl_records: false,
+        pids: Vec::new(),
+        ring_bytes: 0,
+        choice: Choice::default(),
+        sample: Duration::ZERO,
+        limits: StateLimits::default(),
+    });
+    shared.serves(Serving { tracer, ring_bytes: 0 });
+    let mut daemon = Daemon::new(&roots);
+    shared
+        .with_history(|tracer, history| {
+            memory::fill(&mut daemon, history);
+            std::mem::swap(&mut tracer.state, &mut daemon.state);
+        })
+        .context("no tracer")?;
+    daemon.renewed();
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let pages = Pages { shared, scraped: Scraped::new(NODE), daemon: Mutex::new(daemon) };
+    // What generating all this took is not the daemon's.
+    memory::forget_peak()?;
+    let _server = web_process::start(WebServer {
+        listeners: vec![listener],
+        health: Vec::new(),
+        allowed_hosts: Vec::new(),
+        configured: None,
+        source: Arc::new(pages),
+    })?;
+    eprintln!("serving http://{address}/metrics");
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    Ok(())
+}
