@@ -70,7 +70,7 @@ pub(crate) const LOSSES: &str = "LOSSES";
 const SCHEDULES: &str = "SCHEDULES";
 
 /// Maps whose size depends on what is traced.
-const SIZED: [&str; 15] = [
+const SIZED: [&str; 16] = [
     "CLAIMS",
     "EVICTIONS",
     "FILTER",
@@ -82,6 +82,7 @@ const SIZED: [&str; 15] = [
     "PASIDS",
     "PROCESSES",
     "RELEASING",
+    "RESETTING",
     SCHEDULES,
     "CALLER_SLOTS",
     "UPDATES",
