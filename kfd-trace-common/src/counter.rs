@@ -80,6 +80,10 @@ ids! {
         HwsHang = "hws_hang",
         /// kprobe on `kfd_process_hw_exception`, where `kfd_hws_hang` is inlined.
         HwException = "hw_exception",
+        /// kprobe on `reset_queues_on_hws_hang`.
+        ResetQueues = "reset_queues",
+        /// kretprobe on the same.
+        ResetQueuesReturn = "reset_queues_return",
         /// kprobe on `amdgpu_userq_ioctl`.
         UserQueue = "user_queue",
         /// kretprobe on the same.
@@ -152,8 +156,8 @@ ids! {
         /// A map of calls under way inside the driver was full: an update, MQD write or eviction is not
         /// reported.
         NestedFull = "nested_full",
-        /// The return of an update or an eviction was missed, so it was not reported: found by the thread's
-        /// next one.
+        /// The return of an update or an eviction was missed, so that it was not reported, or an update without its
+        /// result: found by the thread's next one, or next ioctl.
         NestedReturnMissed = "nested_return_missed",
         /// A handler returned for which no entry was seen (it began before the tracer, or its entry was
         /// missed).

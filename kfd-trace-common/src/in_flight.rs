@@ -40,6 +40,8 @@ pub mod at_return {
     pub const QUEUE_DELETED: u32 = 1;
     /// The file then belongs to another process.
     pub const FILE_CHANGES: u32 = 2;
+    /// A queue is being updated: removed when that is seen to return.
+    pub const QUEUE_UPDATED: u32 = 4;
 }
 
 /// Kind of call that the thread of a slot is in.

@@ -10,6 +10,10 @@ pub struct Update {
     pub queue: u64,
     /// Address of its `struct mqd_update_info`; 0 for none.
     pub minfo: u64,
+    /// Id of the queue: by this and its process it is recognised when only the ioctl is seen to return.
+    pub queue_id: u32,
+    /// Always 0.
+    pub pad: u32,
 }
 
 /// Where a call of an MQD function began: the thread's last one that was not made by another one.
@@ -113,8 +117,16 @@ pub struct Releasing {
     pub process: u64,
 }
 
-const _: () = assert!(size_of::<Releasing>() == 8);
-const _: () = assert!(size_of::<Update>() == 16 && size_of::<Mqd>() == 32);
+/// A call of `reset_queues_on_hws_hang`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Resetting {
+    /// Address of its `struct device_queue_manager`.
+    pub dqm: u64,
+}
+
+const _: () = assert!(size_of::<Releasing>() == 8 && size_of::<Resetting>() == 8);
+const _: () = assert!(size_of::<Update>() == 24 && size_of::<Mqd>() == 32);
 const _: () = assert!(size_of::<Eviction>() == 48 && size_of::<UserQueue>() == 40);
 
 #[cfg(test)]

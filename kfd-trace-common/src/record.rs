@@ -165,9 +165,9 @@ pub struct QueueUpdate {
     pub header: Header,
     /// KFD's gpu_id; 0 when not readable.
     pub gpu_id: u32,
-    /// Return value of `update_queue`: 0 or a negative errno.
+    /// Return value of `update_queue`: 0 or a negative errno; [`RESULT_NOT_SEEN`].
     pub result: i32,
-    /// Bits of `cu_mask` that this update sets; 0 when it changes something else.
+    /// Bits of `cu_mask` that this update sets; 0 when it changes something else; [`MASK_NOT_READ`].
     pub cu_mask_bits: u32,
     /// Bytes of `properties` that are valid; 0 when not readable.
     pub properties_len: u32,
@@ -176,6 +176,12 @@ pub struct QueueUpdate {
     /// `struct queue_properties` after the update.
     pub properties: [u8; PROPERTIES_LEN],
 }
+
+/// Neither the return of `update_queue` nor that of its ioctl was seen. No result: the driver returns no positive one.
+pub const RESULT_NOT_SEEN: i32 = i32::MAX;
+
+/// A mask was set, but could not be read any more.
+pub const MASK_NOT_READ: u32 = u32::MAX;
 
 /// The function that wrote an MQD; in [`MqdWrite::op`].
 pub mod mqd_op {

@@ -2,6 +2,7 @@
 //! the sums of `stats`, a record per call where requested, and the failed end of a DESTROY_QUEUE.
 
 use crate::kernel::{self, read};
+use crate::probes::update;
 use crate::processes::{self, Met};
 use crate::words::zero;
 use crate::{counters, emit, filter, in_flight, losses, nested, refusal, stats};
@@ -16,7 +17,7 @@ use kfd_trace_common::in_flight::{Caller, CallerSlot, NO_CELL, OpenCall, at_retu
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::ARGS_LEN;
 use kfd_trace_common::process::generation;
-use kfd_trace_common::record::{Ioctl, QueueDestroy, outcome};
+use kfd_trace_common::record::{Ioctl, QueueDestroy, RESULT_NOT_SEEN, outcome};
 use kfd_trace_common::rules;
 use kfd_trace_common::rules::records;
 
@@ -268,6 +269,9 @@ fn leave_at_last(call: &OpenCall, result: i32) {
     if call.at_return & at_return::FILE_CHANGES != 0 {
         processes::changed();
     }
+    if call.at_return & at_return::QUEUE_UPDATED != 0 {
+        update::return_missed(call, result);
+    }
     let deleted = call.at_return & at_return::QUEUE_DELETED != 0;
     if deleted && result < 0 && !rules::destroyed_anyway(result.unsigned_abs()) {
         destroy_failed(call, result);
@@ -280,6 +284,9 @@ fn no_return_seen(call: &mut OpenCall) {
     record(call, 0, 0, outcome::NO_RETURN_SEEN);
     if call.at_return & at_return::FILE_CHANGES != 0 {
         processes::changed();
+    }
+    if call.at_return & at_return::QUEUE_UPDATED != 0 {
+        update::return_missed(call, RESULT_NOT_SEEN);
     }
     call.at_return = 0;
 }

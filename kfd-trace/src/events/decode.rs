@@ -9,7 +9,9 @@ use crate::model::pointers::Memory;
 use crate::model::runlist::{Callers, Preemption, Runlist};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
-use kfd_trace_common::record::{self, Header, Record, fault, mqd_op, outcome, oversubscribed};
+use kfd_trace_common::record::{
+    self, Header, MASK_NOT_READ, RESULT_NOT_SEEN, Record, fault, mqd_op, outcome, oversubscribed,
+};
 use kfd_trace_common::rules::PRIMARY_CONTEXT;
 use thiserror::Error;
 
@@ -165,11 +167,13 @@ pub fn secondary(context_id: u32) -> Option<u32> {
 
 fn queue_update(update: &record::QueueUpdate, layout: &QueueLayout, ioctl: u32) -> Body {
     let properties = prefix_of(&update.properties, update.properties_len);
-    let mask = prefix_of(&update.cu_mask, update.cu_mask_bits / 8);
+    let mask_unread = update.cu_mask_bits == MASK_NOT_READ;
+    let mask = if mask_unread { &[] } else { prefix_of(&update.cu_mask, update.cu_mask_bits / 8) };
     Body::QueueUpdate(QueueUpdate {
         now: layout.queue(properties, some(update.gpu_id), ioctl),
         cu_mask: (!mask.is_empty()).then(|| CuMask::from_bytes(mask)),
-        errno: errno(update.result),
+        mask_unread,
+        errno: (update.result != RESULT_NOT_SEEN).then(|| errno(update.result)),
     })
 }
 

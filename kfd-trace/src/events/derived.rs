@@ -34,12 +34,22 @@ fn body(call: &IoctlCall) -> Option<Body> {
                 priority: short(20),
                 ..QueueFacts::unknown(Origin::Ioctl)
             };
-            Some(Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno }))
+            Some(Body::QueueUpdate(QueueUpdate {
+                now,
+                cu_mask: None,
+                mask_unread: false,
+                errno: Some(errno),
+            }))
         }
         // The mask itself is in the caller's memory.
         rules::SET_CU_MASK if !failed => {
             let now = QueueFacts { queue_id: Some(short(0)?), ..QueueFacts::unknown(Origin::Ioctl) };
-            Some(Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno }))
+            Some(Body::QueueUpdate(QueueUpdate {
+                now,
+                cu_mask: None,
+                mask_unread: false,
+                errno: Some(errno),
+            }))
         }
         _ => None,
     }

@@ -125,7 +125,7 @@ impl Body {
         let errno = match self {
             Body::Open { errno, .. } | Body::QueueDestroyFailed { errno, .. } => Some(*errno),
             Body::Ioctl(call) => call.outcome.errno(),
-            Body::QueueUpdate(update) => Some(update.errno),
+            Body::QueueUpdate(update) => update.errno,
             Body::Evict(eviction) | Body::Restore(eviction) | Body::EvictFailed(eviction) => {
                 Some(eviction.errno)
             }

@@ -9,8 +9,11 @@ pub struct QueueUpdate {
     pub now: QueueFacts,
     /// The mask that this call sets; `None` if the call changes something else.
     pub cu_mask: Option<CuMask>,
-    /// Positive errno of `update_queue`, 0 for success. The new properties are in place either way.
-    pub errno: i32,
+    /// The call sets a mask that could not be read: which one holds now is not known.
+    pub mask_unread: bool,
+    /// Positive errno of `update_queue`, 0 for success. The new properties are in place either way. `None` if no return
+    /// was seen.
+    pub errno: Option<i32>,
 }
 
 /// The compute units that a queue may use, as passed by the caller: the driver spreads the bits over the

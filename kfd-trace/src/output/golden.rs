@@ -49,7 +49,12 @@ pub(super) fn events() -> Vec<Event> {
     let own = |body| event(50_000, 1, PID, body);
     let eviction = |trigger| Eviction { gpu_id: GPU, trigger, errno: 0, latency_ns: 5_000 };
     let update = |cu_mask, errno| {
-        Body::QueueUpdate(QueueUpdate { now: QueueFacts { percent: Some(50), ..facts(3) }, cu_mask, errno })
+        Body::QueueUpdate(QueueUpdate {
+            now: QueueFacts { percent: Some(50), ..facts(3) },
+            cu_mask,
+            mask_unread: false,
+            errno: Some(errno),
+        })
     };
     let access = FaultAccess { address: 0x7f00_1000, not_present: true, read_only: false, no_execute: true };
     let fault = |access| Body::VmFault(VmFault { gpu_id: GPU, access });

@@ -5,6 +5,7 @@
 //! choice never makes a verdict worse.
 
 use super::error::chain;
+use super::facts::ReturnRoom;
 use super::multi::{self, Programs};
 use super::plan::{Action, Attach, Planned};
 use super::site::{At, AttachTarget};
@@ -18,7 +19,7 @@ use std::os::fd::OwnedFd;
 /// Links on many functions, and the programs they are made from.
 pub(super) struct Links {
     attach: Attach,
-    possible_cpus: usize,
+    room: LinkRoom,
     /// `None` if links were not chosen or the kernel has none.
     programs: Option<Programs>,
     held: Vec<(&'static str, multi::Attached)>,
@@ -30,12 +31,12 @@ pub(super) struct Links {
 
 impl Links {
     /// Creates no link yet.
-    pub(super) fn new(ebpf: &Ebpf, attach: Attach, possible_cpus: usize) -> Self {
+    pub(super) fn new(ebpf: &Ebpf, attach: Attach, room: LinkRoom) -> Self {
         let failed = |why: &String| log::info!("functions are attached one by one: {why}");
         let programs = (attach != Attach::Single).then(|| Programs::new(ebpf).inspect_err(failed).ok());
         Links {
             attach,
-            possible_cpus,
+            room,
             programs: programs.flatten(),
             held: Vec::new(),
             shared: Vec::new(),
@@ -53,7 +54,7 @@ impl Links {
             let program = planned.row.program();
             Some((
                 required,
-                ToAttach { program, kind, addresses: addresses(planned.row, targets, MANY_CPUS)? },
+                ToAttach { program, kind, addresses: addresses(planned.row, targets, LinkRoom::ALL)? },
             ))
         };
         let wanted: Vec<(bool, ToAttach)> = planned.iter().filter_map(wanted).collect();
@@ -86,8 +87,8 @@ impl Links {
         if self.attach == Attach::Mixed && targets.len() < 2 && !refused {
             return false;
         }
-        let cpus = if few { MANY_CPUS } else { self.possible_cpus };
-        let Some(addresses) = addresses(row, targets, cpus) else { return false };
+        let room = if few { LinkRoom::ALL } else { self.room };
+        let Some(addresses) = addresses(row, targets, room) else { return false };
         if self.shared.iter().any(|shared| shared.has(row.program(), &addresses)) {
             return true;
         }
@@ -127,8 +128,21 @@ impl Links {
     }
 }
 
-/// Large enough that one link is always sufficient.
-const MANY_CPUS: usize = 1 << 16;
+/// What decides how many calls under way a link still sees return.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkRoom {
+    /// Possible CPUs.
+    pub(super) cpus: usize,
+    pub(super) returns: ReturnRoom,
+}
+
+impl LinkRoom {
+    const ALL: LinkRoom = LinkRoom { cpus: 1, returns: ReturnRoom::All };
+}
+
+/// Calls under way whose returns a link with a pool sees, at least: hundreds of threads may wait in one handler. An
+/// instance takes some 80 bytes.
+const POOL: usize = 1024;
 
 /// Instances of a kretprobe on one function: the number of concurrent calls whose returns are still seen
 /// (kernel/kprobes.c:register_kretprobe).
@@ -136,15 +150,19 @@ fn instances(possible_cpus: usize) -> usize {
     (2 * possible_cpus).max(10)
 }
 
-/// The addresses for one link; `None` where kprobes see more (a link's functions share 2 instances per CPU
-/// and function, up to 6.13, kernel/trace/fprobe.c:fprobe_init_rethook) or where addresses are hidden.
-fn addresses(row: &ProbeRow, targets: &[AttachTarget], possible_cpus: usize) -> Option<Vec<u64>> {
-    let enough = match row.kind {
-        ProbeKind::Tracepoint => false,
-        ProbeKind::Kprobe => true,
-        ProbeKind::Kretprobe => 2 * possible_cpus * targets.len() >= instances(possible_cpus),
+/// The addresses for one link; `None` where kprobes may see more, or where addresses are hidden. A function that is
+/// listed again is not attached again, but makes the pool larger.
+fn addresses(row: &ProbeRow, targets: &[AttachTarget], room: LinkRoom) -> Option<Vec<u64>> {
+    let instances_of_link = 2 * room.cpus * targets.len();
+    let times = match (row.kind, room.returns) {
+        (ProbeKind::Tracepoint, _) => return None,
+        (ProbeKind::Kprobe, _) | (_, ReturnRoom::All) => 1,
+        (_, ReturnRoom::Pool) => POOL.div_ceil(instances_of_link.max(1)),
+        (_, ReturnRoom::Unknown) if instances_of_link >= instances(room.cpus) => 1,
+        (_, ReturnRoom::Unknown) => return None,
     };
-    if enough { targets.iter().map(|target| target.address).collect() } else { None }
+    let addresses: Vec<u64> = targets.iter().map(|target| target.address).collect::<Option<_>>()?;
+    Some(addresses.repeat(times))
 }
 
 /// Loads and attaches one planned row.
@@ -254,16 +272,34 @@ mod tests {
 
     #[test]
     fn one_link_takes_the_functions_whose_addresses_are_known() {
-        let of = |id, list: &[Option<u64>]| addresses(row(id), &targets(list), 1);
+        let room = LinkRoom { cpus: 1, returns: ReturnRoom::Unknown };
+        let of = |id, list: &[Option<u64>]| addresses(row(id), &targets(list), room);
         assert_eq!(of(ProbeId::Ioctl, &[Some(8)]), Some(vec![8]));
         assert_eq!(of(ProbeId::MqdInit, &[Some(8), None]), None);
         assert_eq!(of(ProbeId::TpCs, &[Some(8)]), None);
     }
 
     #[test]
-    fn returns_share_a_link_where_as_many_calls_can_be_under_way() {
+    fn a_link_has_room_for_a_crowd_of_returns() {
+        let listed = |functions: &[Option<u64>], cpus, returns| {
+            addresses(row(ProbeId::EvictGpuReturn), &targets(functions), LinkRoom { cpus, returns })
+        };
+        let pool = |cpus| listed(&[Some(8), Some(9)], cpus, ReturnRoom::Pool).expect("a link");
+        assert_eq!((pool(2).len(), &pool(2)[..3]), (256, &[8, 9, 8][..]), "4 instances each");
+        assert_eq!(pool(300), [8, 9], "the CPUs alone are enough");
+        assert_eq!(
+            listed(&[Some(8)], 1, ReturnRoom::All),
+            Some(vec![8]),
+            "listed twice, it would be seen twice"
+        );
+        assert_eq!(listed(&[Some(8), None], 2, ReturnRoom::Pool), None);
+    }
+
+    #[test]
+    fn returns_share_an_unknown_pool_where_as_many_calls_can_be_under_way() {
         let takes = |functions: usize, cpus| {
-            addresses(row(ProbeId::EvictGpuReturn), &targets(&vec![Some(8); functions]), cpus).is_some()
+            let room = LinkRoom { cpus, returns: ReturnRoom::Unknown };
+            addresses(row(ProbeId::EvictGpuReturn), &targets(&vec![Some(8); functions]), room).is_some()
         };
         assert_eq!([4, 5].map(|functions| takes(functions, 1)), [false, true]);
         assert_eq!([2, 3].map(|functions| takes(functions, 2)), [false, true]);

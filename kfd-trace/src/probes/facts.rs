@@ -3,6 +3,7 @@
 use super::mqds::MqdWalk;
 use crate::kernel::Kernel;
 use crate::kernel::bpf_info::InfoLayout;
+use crate::kernel::btf::Btf;
 use crate::model::ioctl::IOCTLS;
 use crate::model::layout::{PropertyField, QueueLayout};
 use kfd_trace_common::limits::PROPERTIES_LEN;
@@ -30,8 +31,31 @@ pub struct Facts {
     pub evict_parameters: Option<usize>,
     /// Bytes of an ioctl's arguments in this kernel, by number; empty without the driver's BTF.
     pub ioctl_sizes: BTreeMap<u8, u32>,
+    pub return_room: ReturnRoom,
     /// `system:name` of the tracepoints of this kernel; empty unless they were searched for.
     pub tracepoints: BTreeSet<String>,
+}
+
+/// How many calls under way a link on many functions still sees return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReturnRoom {
+    #[default]
+    Unknown,
+    /// As many as a pool has instances, which the link's functions share: two per CPU and listed function (up to 6.13,
+    /// kernel/trace/fprobe.c:fprobe_init_rethook).
+    Pool,
+    /// All: each task has a stack of its own for them.
+    All,
+}
+
+impl ReturnRoom {
+    fn find(btf: &Btf) -> Self {
+        match (btf.size_of("fprobe"), btf.offset_of("fprobe", "rethook")) {
+            (Err(_), _) => ReturnRoom::Unknown,
+            (Ok(_), Ok(_)) => ReturnRoom::Pool,
+            (Ok(_), Err(_)) => ReturnRoom::All,
+        }
+    }
 }
 
 impl Facts {
@@ -44,6 +68,7 @@ impl Facts {
         let mut facts = Facts {
             fields: fields.collect(),
             upid_bytes: upid.unwrap_or(0),
+            return_room: kernel.vmlinux_btf.as_ref().map_or(ReturnRoom::Unknown, |btf| ReturnRoom::find(btf)),
             misses: kernel.vmlinux_btf.as_ref().and_then(|btf| InfoLayout::find(btf)),
             ..Facts::default()
         };

@@ -1,6 +1,6 @@
 //! A running tracer: loaded object, attached probes, their verdicts. Dropping it detaches everything.
 
-use super::attach::{self, Links};
+use super::attach::{self, LinkRoom, Links};
 use super::error::{LoadError, chain};
 use super::facts::Facts;
 use super::functions::Functions;
@@ -76,7 +76,8 @@ impl Session {
         }
         let shared = SharedMaps::new(&mut ebpf)?;
         let pids = options.pids.clone();
-        let links = Links::new(&ebpf, options.request.choice.attach, options.possible_cpus);
+        let room = LinkRoom { cpus: options.possible_cpus, returns: facts.return_room };
+        let links = Links::new(&ebpf, options.request.choice.attach, room);
         Ok(Session {
             ebpf,
             shared,

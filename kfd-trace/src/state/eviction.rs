@@ -155,7 +155,12 @@ mod tests {
         let mut state = with_queue();
         let key = ProcessId(1).into();
         let found = crate::model::event::QueueFacts { evicted: Some(true), ..facts(3) };
-        let update = crate::model::incident::QueueUpdate { now: found, cu_mask: None, errno: 0 };
+        let update = crate::model::incident::QueueUpdate {
+            now: found,
+            cu_mask: None,
+            mask_unread: false,
+            errno: Some(0),
+        };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         assert!(state.process(key).is_some_and(|row| row.evicted.evicted && row.evicted.count == 0));
         state.apply(&event(10, 1, 700, Body::Evict(eviction(GPU, Some(Trigger::Ttm)))));
@@ -169,7 +174,12 @@ mod tests {
         let mut state = with_queue();
         state.apply(&event(3, 1, 700, create(4)));
         let aside = crate::model::event::QueueFacts { evicted: Some(true), ..facts(3) };
-        let update = crate::model::incident::QueueUpdate { now: aside, cu_mask: None, errno: 0 };
+        let update = crate::model::incident::QueueUpdate {
+            now: aside,
+            cu_mask: None,
+            mask_unread: false,
+            errno: Some(0),
+        };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         let row = state.process(ProcessId(1).into()).expect("row");
         assert!(row.queues[&3].evictions.evicted && !row.queues[&4].evictions.evicted);

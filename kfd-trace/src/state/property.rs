@@ -33,7 +33,12 @@ impl Random {
             7..=11 => create(queue_id),
             16 => Body::Evict(self.eviction()),
             17 => Body::Restore(self.eviction()),
-            18 => Body::QueueUpdate(QueueUpdate { now: facts(queue_id), cu_mask: None, errno: 0 }),
+            18 => Body::QueueUpdate(QueueUpdate {
+                now: facts(queue_id),
+                cu_mask: None,
+                mask_unread: false,
+                errno: Some(0),
+            }),
             19 => Body::MqdWrite { queue_id, gpu_id: None, op: MqdOp::ALL[usize::from(self.below(2) == 0)] },
             _ => destroy(queue_id),
         }

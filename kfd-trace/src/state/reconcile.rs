@@ -166,7 +166,15 @@ impl State {
                     queue.sources = queue.sources.with(list.source);
                 });
                 self.found_evicted(key, facts);
-                (key, Body::QueueUpdate(QueueUpdate { now: facts.clone(), cu_mask: None, errno: 0 }))
+                (
+                    key,
+                    Body::QueueUpdate(QueueUpdate {
+                        now: facts.clone(),
+                        cu_mask: None,
+                        mask_unread: false,
+                        errno: Some(0),
+                    }),
+                )
             }
             (Difference::Unlisted, _) | (Difference::Missing | Difference::Properties, None) => return None,
         };

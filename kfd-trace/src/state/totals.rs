@@ -122,8 +122,8 @@ pub struct Totals {
     pub queues_adopted: u64,
     /// Of these, the ones whose creation record was received afterwards.
     pub queues_born_later: u64,
-    /// Calls of `update_queue` by positive errno, 0 for success.
-    pub queue_updates: BTreeMap<(QueueLabel, i32), u64>,
+    /// Calls of `update_queue` by positive errno, 0 for success, `None` where no return was seen.
+    pub queue_updates: BTreeMap<(QueueLabel, Option<i32>), u64>,
     /// Outermost calls of the MQD functions, failed creations included.
     pub mqd_writes: BTreeMap<Option<u32>, MqdWrites>,
     /// Evictions of a process from a GPU, by gpu_id and trigger.

@@ -23,8 +23,11 @@ impl Process {
         queue.updates += 1;
         queue.changed_ns = now_ns;
         // A mask that could not be set is not in effect.
-        if update.cu_mask.is_some() && update.errno == 0 {
+        if update.cu_mask.is_some() && update.errno == Some(0) {
             queue.cu_mask.clone_from(&update.cu_mask);
+        }
+        if update.mask_unread && matches!(update.errno, None | Some(0)) {
+            queue.cu_mask = None;
         }
         *totals.queue_updates.entry((queue.label(), update.errno)).or_default() += 1;
         let known = queue.evictions.evicted;
@@ -84,7 +87,7 @@ mod tests {
     fn an_update_shows_the_current_queue() {
         let mut state = with_queue();
         let now = QueueFacts { percent: Some(0), ring_size: Some(4096), priority: None, ..facts(3) };
-        let update = QueueUpdate { now, cu_mask: None, errno: 0 };
+        let update = QueueUpdate { now, cu_mask: None, mask_unread: false, errno: Some(0) };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         let facts = &queue(&state).facts;
         assert_eq!((facts.percent, facts.ring_size, facts.priority), (Some(0), Some(4096), Some(7)));
@@ -96,7 +99,7 @@ mod tests {
         let mut state = with_queue();
         let eviction = Eviction { gpu_id: Some(58270), trigger: None, errno: 0, latency_ns: 1 };
         state.apply(&event(5, 1, 700, Body::Evict(eviction)));
-        let update = QueueUpdate { now: facts(3), cu_mask: None, errno: 0 };
+        let update = QueueUpdate { now: facts(3), cu_mask: None, mask_unread: false, errno: Some(0) };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         let row = state.process(ProcessId(1).into()).expect("row");
         assert!(!row.queues[&3].evictions.evicted && !row.evicted.evicted);
@@ -108,14 +111,28 @@ mod tests {
         let mut state = with_queue();
         let mask = Some(CuMask { words: vec![0xff] });
         for cu_mask in [mask.clone(), None] {
-            let update = QueueUpdate { now: facts(3), cu_mask, errno: 0 };
+            let update = QueueUpdate { now: facts(3), cu_mask, mask_unread: false, errno: Some(0) };
             state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         }
         assert_eq!((queue(&state).cu_mask.clone(), queue(&state).updates), (mask.clone(), 2));
         let cu_mask = Some(CuMask { words: vec![1] });
-        let update = QueueUpdate { now: facts(3), cu_mask, errno: 13 };
+        let update = QueueUpdate { now: facts(3), cu_mask, mask_unread: false, errno: Some(13) };
         state.apply(&event(10, 1, 700, Body::QueueUpdate(update)));
         assert_eq!(queue(&state).cu_mask, mask, "it was refused");
+    }
+
+    #[test]
+    fn a_mask_that_may_have_been_replaced_is_unknown() {
+        for (errno, stays) in [(None, false), (Some(0), false), (Some(22), true)] {
+            let mut state = with_queue();
+            let mask = Some(CuMask { words: vec![0xff] });
+            let set = |cu_mask, mask_unread, errno| {
+                Body::QueueUpdate(QueueUpdate { now: facts(3), cu_mask, mask_unread, errno })
+            };
+            state.apply(&event(9, 1, 700, set(mask, false, Some(0))));
+            state.apply(&event(10, 1, 700, set(None, true, errno)));
+            assert_eq!((queue(&state).cu_mask.is_some(), queue(&state).updates), (stays, 2), "{errno:?}");
+        }
     }
 
     #[test]

@@ -2,10 +2,13 @@
 //! a test checks.
 
 use super::report;
-use crate::kfd::Client;
+use crate::kfd::client::NewQueue;
+use crate::kfd::uapi::QueueType;
+use crate::kfd::{Client, Gpu};
 use anyhow::{Context, Result};
 use nix::unistd::gettid;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -37,6 +40,40 @@ impl Crowd {
             tids.push(tid);
         }
         report::done("threads", &json!({"tids": tids}))?;
+        Ok(crowd)
+    }
+
+    /// CREATE_QUEUE by threads on the same descriptor, all at once. Reports how many queues were created, and the
+    /// errors by errno.
+    pub(super) fn creating(client: &mut Client, gpu: &Gpu, number: u32) -> Result<Self> {
+        let mut crowd = Self::default();
+        let (sender, done) = std::sync::mpsc::channel();
+        for _ in 0..number {
+            let (mut own, may_go, sender) = (client.share(), Arc::clone(&crowd.may_go), sender.clone());
+            let gpu = *gpu;
+            crowd.threads.push(thread::spawn(move || {
+                let new = NewQueue::new(QueueType::Sdma, &gpu).expect("memory for a queue");
+                let made = own.create_queue(new, false);
+                // The receiver no longer waits where another thread has panicked.
+                let _ = sender.send((made.as_ref().err().copied(), own.tally));
+                while !may_go.load(Ordering::Acquire) {
+                    thread::park();
+                }
+                // What the queue lies in is unmapped now: nothing runs it.
+                drop(made);
+            }));
+        }
+        drop(sender);
+        let mut errnos = BTreeMap::<String, u32>::new();
+        let mut created = 0;
+        for (errno, tally) in done.iter().take(usize::try_from(number)?) {
+            client.tally.merge(&tally);
+            match errno {
+                Some(errno) => *errnos.entry(errno.name()).or_default() += 1,
+                None => created += 1,
+            }
+        }
+        report::done("create-crowd", &json!({"created": created, "errnos": errnos}))?;
         Ok(crowd)
     }
 }

@@ -47,6 +47,8 @@ pub(crate) enum Operation {
     Fork,
     /// GET_VERSION by this many threads, one after the other; they stay until the next operation.
     Threads(u32),
+    /// CREATE_QUEUE of SDMA queues on the first GPU by this many threads at once; they stay until the next operation.
+    CreateCrowd(u32),
     Sleep(Duration),
     Open,
     Close,
@@ -124,6 +126,7 @@ impl Operation {
             Self::ForkIoctl => "fork-ioctl",
             Self::Fork => "fork",
             Self::Threads(_) => "threads",
+            Self::CreateCrowd(_) => "create-crowd",
             Self::Sleep(_) => "sleep",
             Self::Open => "open",
             Self::Close => "close",
@@ -161,6 +164,7 @@ impl FromStr for Operation {
             ("fork-ioctl", []) => Ok(Self::ForkIoctl),
             ("fork", []) => Ok(Self::Fork),
             ("threads", [number]) => Ok(Self::Threads(number.parse()?)),
+            ("create-crowd", [number]) => Ok(Self::CreateCrowd(number.parse()?)),
             ("sleep", [ms]) => Ok(Self::Sleep(Duration::from_millis(ms.parse()?))),
             ("open", []) => Ok(Self::Open),
             ("close", []) => Ok(Self::Close),
@@ -304,6 +308,7 @@ mod tests {
         assert_eq!(parse("fork").unwrap(), Operation::Fork);
         assert_eq!(parse("use 1").unwrap(), Operation::Use(1));
         assert_eq!(parse("threads 9").unwrap(), Operation::Threads(9));
+        assert_eq!(parse("create-crowd 9").unwrap(), Operation::CreateCrowd(9));
         assert_eq!(parse(" clock ").unwrap(), Operation::Clock { gpu: Place::Gpu(0) });
         assert_eq!(parse("memory-policy gpu=none").unwrap(), Operation::MemoryPolicy { gpu: Place::Nowhere });
     }

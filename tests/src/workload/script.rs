@@ -206,6 +206,10 @@ impl Script {
                 self.crowd = Crowd::of(client, number)?;
                 return Ok(());
             }
+            Operation::CreateCrowd(number) => {
+                self.crowd = Crowd::creating(client, &at(&self.gpus, Place::Gpu(0))?, number)?;
+                return Ok(());
+            }
             _ => bail!("no ioctl"),
         };
         report::call(operation.name(), client, detail)

@@ -64,6 +64,22 @@ fn a_process_shows_only_what_was_readable() {
 }
 
 #[test]
+fn an_update_shows_what_was_not_seen_of_it() {
+    let update = |result, bits| {
+        let record = bytes(Kind::QueueUpdate, |r: &mut record::QueueUpdate| {
+            (r.result, r.cu_mask_bits, r.cu_mask[0]) = (result, bits, 1);
+        });
+        match decode(&record).map(|event| event.body) {
+            Ok(Body::QueueUpdate(update)) => (update.errno, update.cu_mask.is_some(), update.mask_unread),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(update(-22, 32), (Some(22), true, false));
+    assert_eq!(update(0, 0), (Some(0), false, false));
+    assert_eq!(update(RESULT_NOT_SEEN, MASK_NOT_READ), (None, false, true));
+}
+
+#[test]
 fn an_ioctl_keeps_what_was_not_measured_apart_from_success() {
     let call = |outcome, result| {
         let record = bytes(Kind::Ioctl, |r: &mut record::Ioctl| (r.outcome, r.result) = (outcome, result));

@@ -29,7 +29,12 @@ fn a_queue_with_all_that_happened_to_it() {
     state.apply(&event(30_000, 1, PID, write));
     let now = QueueFacts { percent: Some(50), ..facts(3) };
     let cu_mask = Some(CuMask { words: vec![0xff, 1] });
-    state.apply(&event(40_000, 1, PID, Body::QueueUpdate(QueueUpdate { now, cu_mask, errno: 0 })));
+    state.apply(&event(
+        40_000,
+        1,
+        PID,
+        Body::QueueUpdate(QueueUpdate { now, cu_mask, mask_unread: false, errno: Some(0) }),
+    ));
     state.apply(&evicted(100_000, Some(Trigger::Userptr)));
     state.apply(&evicted(300_000, None));
     state.apply(&evicted(900_000, Some(Trigger::Ttm)));

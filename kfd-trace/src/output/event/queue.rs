@@ -36,7 +36,8 @@ pub(super) struct UpdateFields {
     evicted: Option<bool>,
     /// Words of 32 bits in hex, the lowest first; `null` when the call sets none.
     cu_mask: Option<Vec<String>>,
-    result: i32,
+    /// `null` when the return was not seen.
+    result: Option<i32>,
     errno: Option<String>,
 }
 
@@ -102,8 +103,8 @@ pub(super) fn update_fields(update: &QueueUpdate) -> serde_json::Value {
         active: update.now.active,
         evicted: update.now.evicted,
         cu_mask: update.cu_mask.as_ref().map(names::mask),
-        result: update.errno.saturating_neg(),
-        errno: failure(update.errno),
+        result: update.errno.map(i32::saturating_neg),
+        errno: update.errno.and_then(failure),
     };
     serde_json::to_value(fields).unwrap_or_default()
 }
@@ -188,7 +189,10 @@ pub(super) fn update(update: &QueueUpdate, context: &Context<'_>) -> String {
     if let Some(mask) = &update.cu_mask {
         let _ = write!(text, " cu_mask={} of {} CUs", mask.enabled(), 32 * mask.words.len());
     }
-    text + &result(update.errno)
+    if update.mask_unread {
+        text.push_str(" cu_mask=?");
+    }
+    text + &update.errno.map_or_else(|| " no return seen".to_owned(), result)
 }
 
 pub(super) fn destroy(queue_id: u32, gpu_id: Option<u32>, context: &Context<'_>) -> String {

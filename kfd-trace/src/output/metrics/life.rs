@@ -52,17 +52,23 @@ pub(super) fn gpus(scrape: &Scrape<'_>) -> impl Iterator<Item = String> {
     scrape.topology.gpus.iter().map(|gpu| gpu.gpu_id.to_string())
 }
 
-fn updates(scrape: &Scrape<'_>) -> [Family; 2] {
+fn updates(scrape: &Scrape<'_>) -> [Family; 3] {
     let (mut all, mut failed) = (Family::new(&t::QUEUE_UPDATES), Family::new(&t::QUEUE_UPDATE_ERRORS));
-    known(scrape).for_each(|(gpu, kind)| all.add(&[&gpu, kind], 0));
+    let mut unseen = Family::new(&t::QUEUE_UPDATES_NO_RETURN);
+    for (gpu, kind) in known(scrape) {
+        all.add(&[&gpu, kind], 0);
+        unseen.add(&[&gpu, kind], 0);
+    }
     for ((label, errno), count) in &scrape.snapshot.totals.queue_updates {
         let (gpu, kind) = labels(label);
         all.add(&[&gpu, kind], *count);
-        if *errno != 0 {
-            failed.add(&[&gpu, kind, &errno::name(*errno)], *count);
+        match errno {
+            Some(0) => {}
+            Some(errno) => failed.add(&[&gpu, kind, &errno::name(*errno)], *count),
+            None => unseen.add(&[&gpu, kind], *count),
         }
     }
-    [all, failed]
+    [all, failed, unseen]
 }
 
 /// Series of the functions that are probed.

@@ -93,9 +93,11 @@ metrics! {
     GPU_SLOTS_USED = Gauge "kfd_gpu_queue_slots_used" ["gpu_id", "kind"]
         "Queues that take a slot: of cp those that are active, of the others all that exist. More of cp than slots are run in turns. No series where the type of a queue is not known.";
     QUEUE_UPDATES = Counter "kfd_queue_updates_total" ["gpu_id", "queue_type"]
-        "Updates of a queue: ring, percent, priority, CU mask or GWS; failed ones included.";
+        "Updates of a queue: ring, percent, priority, CU mask or GWS; failed ones included, and those whose return was missed, as soon as their ioctl's return or the thread's next ioctl is seen.";
     QUEUE_UPDATE_ERRORS = Counter "kfd_queue_update_errors_total" ["gpu_id", "queue_type", "errno"]
-        "Updates of a queue that failed.";
+        "Updates of a queue that were seen to fail.";
+    QUEUE_UPDATES_NO_RETURN = Counter "kfd_queue_updates_no_return_seen_total" ["gpu_id", "queue_type"]
+        "Of kfd_queue_updates_total those of which neither the return nor that of their ioctl was seen: whether they failed is not known.";
     MQD_WRITES = Counter "kfd_mqd_writes_total" ["gpu_id", "function"]
         "Outermost calls of the driver's functions that write a memory queue descriptor of a process: init, update, or restore (by CRIU).";
     EVICTIONS = Counter "kfd_evictions_total" ["gpu_id", "trigger"]
@@ -133,11 +135,11 @@ metrics! {
         "1 if the list has more processes or queues than the GPU runs at once, so that they take turns.";
 
     IOCTLS = Counter "kfd_ioctls_total" ["ioctl"]
-        "Calls of an ioctl on /dev/kfd.";
+        "Calls of an ioctl on /dev/kfd, counted at their entry.";
     IOCTL_ERRORS = Counter "kfd_ioctl_errors_total" ["ioctl", "errno"]
-        "Calls that failed. Errnos that the driver returns before a handler is entered are derived from its rules.";
+        "Calls that were seen to fail. Needs the handler's return: whether those in kfd_ioctls_no_return_seen_total and kfd_trace_ioctl_returns_missed failed is not known. Errnos that the driver returns before a handler is entered are derived from its rules.";
     IOCTL_DURATION = Histogram "kfd_ioctl_duration_seconds" ["ioctl"]
-        "Time from the entry into the driver to the return of the handler; refused calls have none.";
+        "Time from the entry into the driver to the return of the handler; refused calls have none, nor have calls whose return was missed.";
     IOCTLS_IN_FLIGHT = Gauge "kfd_ioctls_in_flight" ["ioctl"]
         "Calls that entered and were not seen to return; a thread's last call counts as one if it failed outside of its handler.";
     IOCTL_OLDEST = Gauge "kfd_ioctl_in_flight_oldest_seconds" ["ioctl"]

@@ -38,7 +38,7 @@ fn the_birth_of_a_queue_as_a_whole() {
 #[test]
 fn the_update_of_a_queue_as_a_whole() {
     let cu_mask = Some(CuMask { words: vec![0xff, 1] });
-    let update = QueueUpdate { now: facts(3), cu_mask, errno: 110 };
+    let update = QueueUpdate { now: facts(3), cu_mask, mask_unread: false, errno: Some(110) };
     assert_eq!(
         line(&event(1_500_000, 1, PID, Body::QueueUpdate(update))),
         concat!(

@@ -48,8 +48,10 @@ fn evictions_updates_and_writes() {
     let restore = Eviction { trigger: None, ..reported };
     ends(&event(50_000, 1, PID, Body::Restore(restore)), &format!("RESTORE        {LABEL} after ? <1.5us>"));
     let cu_mask = Some(CuMask { words: vec![0xff, 0] });
-    let update = QueueUpdate { now: facts(3), cu_mask, errno: 22 };
+    let update = QueueUpdate { now: facts(3), cu_mask, mask_unread: false, errno: Some(22) };
     ends(&event(50_000, 1, PID, Body::QueueUpdate(update)), " cu_mask=8 of 64 CUs = -EINVAL");
+    let unseen = QueueUpdate { now: facts(3), cu_mask: None, mask_unread: true, errno: None };
+    ends(&event(50_000, 1, PID, Body::QueueUpdate(unseen)), " cu_mask=? no return seen");
     let write = Body::MqdWrite { queue_id: 3, gpu_id: GPU, op: MqdOp::Update };
     ends(&event(50_000, 1, PID, write), &format!("MQD            {LABEL} id=3 update"));
 }

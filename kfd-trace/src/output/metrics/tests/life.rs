@@ -50,15 +50,16 @@ fn a_process_whose_address_space_went_is_torn_down_until_its_release() {
 #[test]
 fn updates_and_mqd_writes_are_counted() {
     let mut world = World::new(traced());
-    for errno in [0, 22] {
-        let update = QueueUpdate { now: facts(3), cu_mask: None, errno };
+    for errno in [Some(0), Some(22), None] {
+        let update = QueueUpdate { now: facts(3), cu_mask: None, mask_unread: false, errno };
         world.state.apply(&event(30, 1, PID, Body::QueueUpdate(update)));
     }
     for op in [MqdOp::Update, MqdOp::Update, MqdOp::Init] {
         world.state.apply(&event(40, 1, PID, Body::MqdWrite { queue_id: 3, gpu_id: Some(GPU), op }));
     }
     let label = r#"gpu_id="58270",queue_type="compute_aql""#;
-    assert_eq!(world.value(&format!("kfd_queue_updates_total{{{label}}}")), Some(2.0));
+    assert_eq!(world.value(&format!("kfd_queue_updates_total{{{label}}}")), Some(3.0));
+    assert_eq!(world.value(&format!("kfd_queue_updates_no_return_seen_total{{{label}}}")), Some(1.0));
     assert_eq!(world.value(&format!("kfd_queue_update_errors_total{{{label},errno=\"EINVAL\"}}")), Some(1.0));
     let writes = |function: &str| {
         world.value(&format!("kfd_mqd_writes_total{{gpu_id=\"58270\",function=\"{function}\"}}"))

@@ -20,7 +20,15 @@ fn world() -> World {
     let list = Runlist { unmapped_ns: Some(700), ..list() };
     for (at_ns, body) in [
         (30_000, Body::Open { comm: "train".into(), errno: 13 }),
-        (40_000, Body::QueueUpdate(QueueUpdate { now: facts(3), cu_mask: None, errno: 22 })),
+        (
+            40_000,
+            Body::QueueUpdate(QueueUpdate {
+                now: facts(3),
+                cu_mask: None,
+                mask_unread: false,
+                errno: Some(22),
+            }),
+        ),
         (50_000, Body::Evict(evict(Some(Trigger::Ttm)))),
         (60_000, Body::Restore(evict(None))),
         (70_000, Body::VmFault(VmFault { gpu_id, access: None })),
