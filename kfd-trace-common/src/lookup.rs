@@ -36,6 +36,7 @@ pub mod table {
     pub const USER_QUEUES: u64 = 8;
     pub const RELEASING: u64 = 9;
     pub const SCHEDULES: u64 = 10;
+    pub const SUSPENSIONS: u64 = 11;
 }
 
 /// In the result's length: the program has not run.

@@ -70,7 +70,7 @@ pub(crate) const LOSSES: &str = "LOSSES";
 const SCHEDULES: &str = "SCHEDULES";
 
 /// Maps whose size depends on what is traced.
-const SIZED: [&str; 15] = [
+const SIZED: [&str; 16] = [
     "CLAIMS",
     "EVICTIONS",
     "FILTER",
@@ -84,6 +84,7 @@ const SIZED: [&str; 15] = [
     "RELEASING",
     SCHEDULES,
     "CALLER_SLOTS",
+    "SUSPENSIONS",
     "UPDATES",
     "USER_QUEUES",
 ];

@@ -5,6 +5,7 @@ mod caller_slots;
 mod contexts;
 mod controls;
 mod criu;
+mod debugger;
 mod destroy_failed;
 mod durations;
 mod eviction;
