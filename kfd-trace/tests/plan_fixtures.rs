@@ -30,9 +30,15 @@ fn action(plan: &Plan, id: ProbeId) -> &Action {
 
 /// Rows without a target in a kernel with the driver's types; tracepoints are not in these fixtures.
 fn absent(series: &str) -> Vec<ProbeId> {
-    use ProbeId::{HwException, HwsHang, MqdAddress, RunlistExecute, UserQueue, UserQueueReturn};
+    use ProbeId::{
+        HwException, HwsHang, MqdAddress, ResumeQueues, RunlistExecute, SuspendQueues, SuspensionReturn,
+    };
+    use ProbeId::{UserQueue, UserQueueReturn};
     match series {
-        "6.1" => vec![MqdAddress, HwsHang, UserQueueReturn, UserQueue, RunlistExecute],
+        "6.1" => {
+            let debugger = [SuspensionReturn, SuspendQueues, ResumeQueues];
+            [&[MqdAddress, HwsHang, UserQueueReturn, UserQueue][..], &debugger, &[RunlistExecute]].concat()
+        }
         "6.12" => vec![MqdAddress, HwException, UserQueueReturn, UserQueue],
         "7.2" => vec![MqdAddress, HwException],
         _ => vec![HwException],
