@@ -102,6 +102,12 @@ ids! {
         PreemptEnd = "preempt_end",
         /// kretprobe on `pm_send_runlist`.
         RunlistSent = "runlist_sent",
+        /// kprobe on `suspend_queues`.
+        SuspendQueues = "suspend_queues",
+        /// kprobe on `resume_queues`.
+        ResumeQueues = "resume_queues",
+        /// kretprobe on both.
+        SuspensionReturn = "suspension_return",
         /// Tracepoint `amdgpu:amdgpu_cs`: a submission through DRM.
         TpCs = "tp_cs",
         /// Tracepoint `amdgpu:amdgpu_iv`: an interrupt.
@@ -166,6 +172,10 @@ ids! {
 }
 
 impl ProbeId {
+    /// Those that together show which queues a debugger has suspended.
+    pub const SUSPENSIONS: [ProbeId; 3] =
+        [ProbeId::SuspendQueues, ProbeId::ResumeQueues, ProbeId::SuspensionReturn];
+
     /// The probe with this number, if there is one.
     #[must_use]
     pub fn from_raw(raw: u32) -> Option<ProbeId> {

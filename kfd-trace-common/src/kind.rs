@@ -246,6 +246,17 @@ kinds! {
     }
     /// The list of the queues that a GPU is to run was submitted to its scheduler.
     Runlist = 20 { "runlist", "RUNLIST", Runlist, Gpu, Requested, -, "return of `pm_send_runlist`" }
+    /// A debugger suspended queues of a process, or tried to.
+    QueuesSuspended = 21 {
+        "queues_suspended", "SUSPEND_QUEUES", Suspension, Process, Ended, Queues,
+        "return of `suspend_queues` (6.12 and later): a debugger's SUSPEND_QUEUES"
+    }
+    /// A debugger resumed queues of a process, or let go of it.
+    QueuesResumed = 22 {
+        "queues_resumed", "RESUME_QUEUES", Suspension, Process, Info, Queues,
+        "return of `resume_queues` (6.12 and later): a debugger's RESUME_QUEUES; all queues when it disables debugging, \
+         and when a debugged process ends"
+    }
 }
 
 #[cfg(test)]

@@ -109,6 +109,25 @@ pub struct UserQueue {
     pub pad: u32,
 }
 
+/// A call of `suspend_queues` or `resume_queues`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Suspension {
+    /// Address of the debugged `struct kfd_process`.
+    pub process: u64,
+    /// Address of the debugger's array of queue ids; 0 for a resume of all.
+    pub ids: u64,
+    /// CLOCK_MONOTONIC at the entry, nanoseconds.
+    pub entered_ns: u64,
+    /// Length of that array.
+    pub named: u32,
+    pub grace_period: u32,
+    /// 1 for a resume.
+    pub resumes: u32,
+    /// Always 0.
+    pub pad: u32,
+}
+
 /// A call of `kfd_process_wq_release`, in a kworker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -128,6 +147,7 @@ pub struct Resetting {
 const _: () = assert!(size_of::<Releasing>() == 8 && size_of::<Resetting>() == 8);
 const _: () = assert!(size_of::<Update>() == 24 && size_of::<Mqd>() == 32);
 const _: () = assert!(size_of::<Eviction>() == 48 && size_of::<UserQueue>() == 40);
+const _: () = assert!(size_of::<Suspension>() == 40);
 
 #[cfg(test)]
 mod tests {

@@ -75,6 +75,7 @@ macro_rules! kernel_fields {
             QUEUE_WRITE_PTR: Amdgpu ("queue", "properties.write_ptr");
             QUEUE_READ_PTR: Amdgpu ("queue", "properties.read_ptr");
             DEVICE_ID: Amdgpu ("kfd_node", "id") ("kfd_dev", "id");
+            NODE_ID: Amdgpu ("kfd_node", "id");
             KFD_PROCESS_PASID: Amdgpu ("kfd_process", "pasid");
             KFD_PROCESS_EXCEPTION_STATUS: Amdgpu ("kfd_process", "exception_status");
             KFD_PROCESS_CONTEXT_ID: Amdgpu ("kfd_process", "context_id");

@@ -1,7 +1,7 @@
 //! Calls inside the driver between entry and return, by thread: for results known only at the return. Also
 //! the last MQD write of threads that are in no call of `kfd_ioctl`, and the last change of a GPU's list of queues.
-//! The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `EVICTIONS`, `USER_QUEUES`, `RELEASING`, `RESETTING` and
-//! `LAST_HANG`.
+//! The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `EVICTIONS`, `USER_QUEUES`, `SUSPENSIONS`, `RELEASING`,
+//! `RESETTING` and `LAST_HANG`.
 //!
 //! An entry whose return was missed would wait for the thread's next call, and kworkers make few: the daemon
 //! removes what stays the same for five minutes ([`expire`]).
@@ -14,8 +14,10 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap},
 };
 use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::limits::NESTED_MAX;
-use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Resetting, Schedule, Update, UserQueue};
+use kfd_trace_common::limits::{NESTED_MAX, SUSPENSIONS_MAX};
+use kfd_trace_common::nested::{
+    Eviction, Mqd, Releasing, Resetting, Schedule, Suspension, Update, UserQueue,
+};
 
 #[map]
 static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
@@ -43,6 +45,9 @@ static EVICTIONS: HashMap<u32, Eviction> = HashMap::with_max_entries(NESTED_MAX,
 
 #[map]
 static USER_QUEUES: HashMap<u32, UserQueue> = HashMap::with_max_entries(NESTED_MAX, 0);
+
+#[map]
+static SUSPENSIONS: HashMap<u32, Suspension> = HashMap::with_max_entries(SUSPENSIONS_MAX, 0);
 
 #[map]
 static RELEASING: HashMap<u32, Releasing> = HashMap::with_max_entries(256, 0);
@@ -100,6 +105,7 @@ calls! {
     Update in UPDATES: NestedFull, NestedReturnMissed of QueueUpdateReturn;
     Eviction in EVICTIONS: NestedFull, NestedReturnMissed of EvictGpuReturn;
     UserQueue in USER_QUEUES: NestedFull, NestedReturnMissed of UserQueueReturn;
+    Suspension in SUSPENSIONS: NestedFull, NestedReturnMissed of SuspensionReturn;
     Releasing in RELEASING: ReleasingFull, NestedReturnMissed of WqReleaseReturn;
     Resetting in RESETTING: NestedFull, NestedReturnMissed of ResetQueuesReturn;
 }

@@ -31,22 +31,17 @@ fn action(plan: &Plan, id: ProbeId) -> &Action {
 /// Rows without a target in a kernel with the driver's types; tracepoints are not in these fixtures.
 fn absent(series: &str) -> Vec<ProbeId> {
     use ProbeId::{
-        HwException, HwsHang, MqdAddress, ResetQueues, ResetQueuesReturn, RunlistExecute, UserQueue,
-        UserQueueReturn,
+        HwException, HwsHang, MqdAddress, ResetQueues, ResetQueuesReturn, ResumeQueues, RunlistExecute,
+        SuspendQueues, SuspensionReturn, UserQueue, UserQueueReturn,
     };
+    let resets = [ResetQueuesReturn, ResetQueues];
+    let users = [UserQueueReturn, UserQueue];
     match series {
-        "6.1" => vec![
-            MqdAddress,
-            HwsHang,
-            ResetQueuesReturn,
-            ResetQueues,
-            UserQueueReturn,
-            UserQueue,
-            RunlistExecute,
-        ],
-        "6.12" => {
-            vec![MqdAddress, HwException, ResetQueuesReturn, ResetQueues, UserQueueReturn, UserQueue]
+        "6.1" => {
+            let debugger = [SuspensionReturn, SuspendQueues, ResumeQueues];
+            [&[MqdAddress, HwsHang][..], &resets, &users, &debugger, &[RunlistExecute]].concat()
         }
+        "6.12" => [&[MqdAddress, HwException][..], &resets, &users].concat(),
         "7.2" => vec![MqdAddress, HwException],
         _ => vec![HwException],
     }

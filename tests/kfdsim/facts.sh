@@ -58,6 +58,7 @@ fact FENCE_OF_SVM 'amdgpu_amdkfd_fence_create\([^)]*svm_bo' "$amdkfd"
 
 fact KERNEL_MEM 'amdgpu_amdkfd_alloc_kernel_mem\(' "$amdkfd"
 fact GTT_USWC 'amdgpu_amdkfd_alloc_gtt_mem\([^)]*is_uswc_mode' "$amdkfd"
+fact FLUSH_HDP ' amdgpu_device_flush_hdp\(' "$amdgpu"
 fact FREE_BY_ADDRESS 'amdgpu_amdkfd_free_(gtt|kernel)_mem\([^)]*void \*\*' "$amdkfd"
 fact CRIU 'amdgpu_amdkfd_criu_resume\(' "$amdkfd"
 fact DOORBELL_BOS 'amdgpu_doorbell_index_on_bar\(' "$driver/amdgpu/amdgpu_doorbell.h"

@@ -93,7 +93,17 @@ static int alloc_gtt(struct amdgpu_device *adev, size_t size, void **mem, uint64
 }
 #endif
 
+#if SIM_HAS_FLUSH_HDP
+/* a debugger's suspend: there is no host data path whose writes could be late */
+static void flush_hdp(struct amdgpu_device *adev, struct amdgpu_ring *ring)
+{
+}
+#endif
+
 struct redirect memory_redirects[] = {
+#if SIM_HAS_FLUSH_HDP
+	REDIRECT(amdgpu_device_flush_hdp, flush_hdp),
+#endif
 #if SIM_HAS_KERNEL_MEM
 	REDIRECT(amdgpu_amdkfd_alloc_kernel_mem, alloc_kernel_mem),
 	REDIRECT(amdgpu_amdkfd_free_kernel_mem, free_gtt),

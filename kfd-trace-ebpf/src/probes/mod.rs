@@ -9,6 +9,7 @@ mod process;
 mod queue;
 mod registers;
 mod runlist;
+mod suspension;
 mod tracepoint;
 mod trouble;
 mod update;

@@ -7,10 +7,12 @@ use crate::model::incident::{
 use crate::model::layout::QueueLayout;
 use crate::model::pointers::Memory;
 use crate::model::runlist::{Callers, Preemption, Runlist};
+use crate::model::suspension::{NamedQueue, QueueResult, Queues, Suspension};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::{
     self, Header, MASK_NOT_READ, RESULT_NOT_SEEN, Record, fault, mqd_op, outcome, oversubscribed,
+    suspension as bit,
 };
 use kfd_trace_common::rules::PRIMARY_CONTEXT;
 use thiserror::Error;
@@ -134,6 +136,12 @@ fn event(bytes: &[u8], maker: &Maker) -> Result<Event, DecodeError> {
         Kind::EvictFailed => Body::EvictFailed(eviction(&whole(kind, bytes)?)),
         Kind::Preempt => preempt(&whole(kind, bytes)?, &maker.callers),
         Kind::Runlist => runlist(&whole(kind, bytes)?, &maker.callers),
+        Kind::QueuesSuspended => {
+            let call: record::Suspension = whole(kind, bytes)?;
+            let grace_period = Some(call.grace_period);
+            Body::QueuesSuspended(Suspension { grace_period, ..suspension(&call) })
+        }
+        Kind::QueuesResumed => Body::QueuesResumed(suspension(&whole(kind, bytes)?)),
     };
     Ok(Event {
         mono_ns: header.mono_ns,
@@ -218,6 +226,41 @@ fn runlist(list: &record::Runlist, callers: &Callers) -> Body {
         cp_queues: counted(list.cp_queues),
         oversubscribed: yes_or_no(list.oversubscribed),
     })
+}
+
+fn suspension(call: &record::Suspension) -> Suspension {
+    let count = u32::try_from(call.result).ok();
+    let queues = if call.all != 0 { Queues::All } else { named_queues(call, count) };
+    Suspension {
+        queues,
+        count,
+        grace_period: None,
+        errno: errno(call.result),
+        latency_ns: call.latency_ns,
+        by_comm: text(&call.comm),
+    }
+}
+
+fn named_queues(call: &record::Suspension, count: Option<u32>) -> Queues {
+    let listed = usize::try_from(call.listed).ok().and_then(|len| call.queues.get(..len)).unwrap_or(&[]);
+    let mut listed: Vec<NamedQueue> = listed.iter().map(|word| named_queue(*word)).collect();
+    let more = call.named.saturating_sub(u32::try_from(listed.len()).unwrap_or(u32::MAX));
+    let ok = listed.iter().filter(|queue| queue.result == Some(QueueResult::Ok)).count();
+    // A call that fails as a whole leaves the caller's array as it was, and so does one that cannot write to it: the
+    // driver's count then tells.
+    if count.is_none_or(|count| more == 0 && usize::try_from(count) != Ok(ok)) {
+        listed.iter_mut().for_each(|queue| queue.result = None);
+    }
+    Queues::Named { listed, more }
+}
+
+fn named_queue(word: u32) -> NamedQueue {
+    let result = match word {
+        word if word & bit::ERROR != 0 && word & bit::INVALID == 0 => QueueResult::Error,
+        word if word & bit::INVALID != 0 => QueueResult::Invalid,
+        _ => QueueResult::Ok,
+    };
+    NamedQueue { queue_id: word & !(bit::ERROR | bit::INVALID), result: Some(result) }
 }
 
 fn yes_or_no(value: u32) -> Option<bool> {

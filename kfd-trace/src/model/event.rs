@@ -4,6 +4,7 @@ use super::incident::{Eviction, MqdOp, QueueUpdate, UserQueueCall, VmFault};
 use super::pointers::Memory;
 pub use super::queue::{Origin, QueueFacts, QueueType};
 use super::runlist::{Preemption, Runlist};
+use super::suspension::Suspension;
 use kfd_trace_common::kind::Kind;
 
 /// Number that the BPF side assigned to a `struct kfd_process`; never reused, and not an address.
@@ -89,6 +90,9 @@ pub enum Body {
     /// The owner is the process that caused it.
     Preempt(Preemption),
     Runlist(Runlist),
+    /// The owner is the debugged process; the thread that ran is the debugger's.
+    QueuesSuspended(Suspension),
+    QueuesResumed(Suspension),
 }
 
 impl Body {
@@ -116,6 +120,8 @@ impl Body {
             Body::EvictFailed(_) => Kind::EvictFailed,
             Body::Preempt(_) => Kind::Preempt,
             Body::Runlist(_) => Kind::Runlist,
+            Body::QueuesSuspended(_) => Kind::QueuesSuspended,
+            Body::QueuesResumed(_) => Kind::QueuesResumed,
         }
     }
 
@@ -132,6 +138,7 @@ impl Body {
             Body::UserQueue(call) => Some(call.errno),
             Body::Preempt(preemption) => Some(preemption.errno),
             Body::Runlist(list) => Some(list.errno),
+            Body::QueuesSuspended(call) | Body::QueuesResumed(call) => Some(call.errno),
             Body::ProcessSeen(_)
             | Body::Close
             | Body::MmRelease
@@ -169,7 +176,9 @@ impl Body {
             | Body::MmRelease
             | Body::ProcessRelease
             | Body::Ioctl(_)
-            | Body::UserQueue(_) => None,
+            | Body::UserQueue(_)
+            | Body::QueuesSuspended(_)
+            | Body::QueuesResumed(_) => None,
         }
     }
 

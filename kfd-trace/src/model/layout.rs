@@ -47,6 +47,7 @@ layout! {
     sdma_engine_id = "sdma_engine_id",
     is_active = "is_active",
     is_evicted = "is_evicted",
+    is_suspended = "is_suspended",
 }
 
 /// The driver's name of a queue type, and ours.
@@ -122,6 +123,7 @@ impl QueueLayout {
             sdma_engine_id: short(self.sdma_engine_id),
             active: short(self.is_active).map(|flag| flag != 0),
             evicted: short(self.is_evicted).map(|flag| flag != 0),
+            suspended: short(self.is_suspended).map(|flag| flag != 0),
             origin: match ioctl::nr(ioctl) {
                 CREATE_QUEUE => Origin::Ioctl,
                 CRIU_OP => Origin::Criu,

@@ -12,4 +12,5 @@ pub mod missed;
 pub mod pointers;
 pub mod queue;
 pub mod runlist;
+pub mod suspension;
 pub mod verdict;

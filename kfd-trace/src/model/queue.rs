@@ -22,10 +22,12 @@ pub struct QueueFacts {
     /// 0..=100.
     pub percent: Option<u32>,
     pub sdma_engine_id: Option<u32>,
-    /// It is on the runlist: not evicted, and its ring, size and percent are not 0.
+    /// It is on the runlist: neither evicted nor suspended, and its ring, size and percent are not 0.
     pub active: Option<bool>,
     /// Its process is evicted from this GPU.
     pub evicted: Option<bool>,
+    /// A debugger has suspended it. `None` also where the driver has no such debugger.
+    pub suspended: Option<bool>,
     /// Created by the CREATE_QUEUE ioctl, by CRIU restore, or found as an existing queue.
     pub origin: Origin,
 }
@@ -48,6 +50,7 @@ impl QueueFacts {
             sdma_engine_id: None,
             active: None,
             evicted: None,
+            suspended: None,
             origin,
         }
     }
@@ -66,6 +69,7 @@ impl QueueFacts {
         self.sdma_engine_id = self.sdma_engine_id.or(other.sdma_engine_id);
         self.active = self.active.or(other.active);
         self.evicted = self.evicted.or(other.evicted);
+        self.suspended = self.suspended.or(other.suspended);
     }
 }
 
@@ -164,6 +168,7 @@ mod tests {
             sdma_engine_id: Some(10),
             active: Some(true),
             evicted: Some(false),
+            suspended: Some(false),
             origin: Origin::Ioctl,
         }
     }
@@ -183,6 +188,7 @@ mod tests {
             ring_address: Some(99),
             active: Some(false),
             evicted: Some(true),
+            suspended: Some(true),
             origin: Origin::Standing,
             ..reported()
         };

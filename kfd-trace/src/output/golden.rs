@@ -11,6 +11,8 @@ use crate::model::incident::{
 };
 use crate::model::runlist::samples::{list, preemption};
 use crate::model::runlist::{Preemption, Runlist};
+use crate::model::suspension::samples::{resume_of_all, suspension};
+use crate::model::suspension::{NamedQueue, Queues, Suspension};
 use crate::state::samples::{create, destroy, event, facts, seen};
 use crate::state::{History, Source, Sources, State, StateLimits};
 use kfd_trace_common::kind::Kind;
@@ -81,6 +83,15 @@ pub(super) fn events() -> Vec<Event> {
     };
     let returned = |result| Outcome::Returned { result, latency_ns: 1_500 };
     let bare = QueueFacts { gpu_id: None, ..QueueFacts::unknown(Origin::Standing) };
+    let by_debugger = |body| Event { tid: 78, task_tgid: 77, ..own(body) };
+    let no_result = NamedQueue { queue_id: 3, result: None };
+    let unknown = Suspension {
+        queues: Queues::Named { listed: vec![no_result], more: 5 },
+        count: None,
+        errno: 14,
+        by_comm: None,
+        ..suspension()
+    };
     let cleaned = |body| Event { tid: 77, task_tgid: 77, ..own(body) };
     vec![
         own(seen(false)),
@@ -125,6 +136,10 @@ pub(super) fn events() -> Vec<Event> {
         })),
         own(Body::Runlist(list)),
         of_gpu(Body::Runlist(unread)),
+        by_debugger(Body::QueuesSuspended(suspension())),
+        by_debugger(Body::QueuesSuspended(unknown)),
+        by_debugger(Body::QueuesResumed(Suspension { grace_period: None, ..suspension() })),
+        own(Body::QueuesResumed(resume_of_all())),
     ]
 }
 

@@ -130,13 +130,15 @@ impl PsRow {
     }
 }
 
-/// `active`, `evicted`, or `inactive`; with the percentage unless it is the usual 100.
+/// `active`, `evicted`, `suspended`, or `inactive`; with the percentage unless it is the usual 100.
 pub(super) fn state(queue: &QueueFacts) -> String {
-    let word = match (queue.evicted, queue.active) {
-        (Some(true), _) => "evicted",
-        (_, Some(true)) => "active",
-        (_, Some(false)) => "inactive",
-        (_, None) => return dash(),
+    let word = match (queue.evicted, queue.suspended, queue.active) {
+        (Some(true), Some(true), _) => "evicted+suspended",
+        (Some(true), ..) => "evicted",
+        (_, Some(true), _) => "suspended",
+        (.., Some(true)) => "active",
+        (.., Some(false)) => "inactive",
+        (.., None) => return dash(),
     };
     match queue.percent {
         None | Some(100) => word.to_owned(),

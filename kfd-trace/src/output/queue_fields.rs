@@ -5,8 +5,8 @@ use crate::model::event::{QueueFacts, QueueType};
 use crate::model::queue::priority_level;
 use serde::Serialize;
 
-/// Flattened into the objects that describe a queue; `null` is "not known". `gpu_id`, `active` and `evicted`
-/// are separate fields of those objects.
+/// Flattened into the objects that describe a queue; `null` is "not known". `gpu_id`, `active`, `evicted`
+/// and `suspended` are separate fields of those objects.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct QueueFields {

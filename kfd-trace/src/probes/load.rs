@@ -86,6 +86,7 @@ const SIZED: [&str; 16] = [
     "RESETTING",
     SCHEDULES,
     "CALLER_SLOTS",
+    "SUSPENSIONS",
     "UPDATES",
     "USER_QUEUES",
 ];

@@ -44,11 +44,20 @@ const SCHEDULE: &[&str] =
 const PREEMPTIONS: &str = "preemptions, by reason and process";
 const RUNLISTS: &str = "lists of queues that GPUs run";
 
+const SUSPEND: &[&str] = &["suspend_queues"];
+const RESUME: &[&str] = &["resume_queues"];
+
 /// The kernel's own queues (HIQ) pass these; they are not owned by a user process.
 pub(super) const NOT_OF_USERS: &str = "_hiq";
 
 const fn scheduler(row: ProbeRow) -> ProbeRow {
     row.when(When::Runlists).needs(SCHEDULE)
+}
+
+/// Not on 5.10 and 6.1. ROCm's 6.0.5 has functions of these names with other parameters: drivers with the debugger of
+/// kernel 6.5 have nodes, and it does not.
+const fn suspension(row: ProbeRow) -> ProbeRow {
+    row.needs(&["NODE_ID", "KFD_PROCESS_LEAD_THREAD", "TASK_TGID"]).optional()
 }
 
 /// All probes. Returns come before entries, so that no entry is seen whose return could be missed.
@@ -169,6 +178,21 @@ pub const PROBES: &[ProbeRow] = &[
         "begin of the release of KFD processes",
     )
     .needs(&["KFD_PROCESS_RELEASE_WORK"]),
+    suspension(ProbeRow::exit(
+        ProbeId::SuspensionReturn,
+        Site::Each(&[SUSPEND, RESUME]),
+        "queues that a debugger suspends and resumes",
+    )),
+    suspension(ProbeRow::entry(
+        ProbeId::SuspendQueues,
+        Site::Function(SUSPEND),
+        "queues that a debugger suspends",
+    )),
+    suspension(ProbeRow::entry(
+        ProbeId::ResumeQueues,
+        Site::Function(RESUME),
+        "queues that a debugger resumes",
+    )),
     // What ends comes before what begins: no begin is seen whose end could be missed.
     scheduler(ProbeRow::exit(ProbeId::RunlistSent, Site::Function(&["pm_send_runlist"]), RUNLISTS)),
     scheduler(ProbeRow::entry(ProbeId::PreemptEnd, Site::Function(&["pm_release_ib"]), PREEMPTIONS)),

@@ -195,6 +195,12 @@ impl Session {
         self.probes.iter().any(|probe| probe.required && probe.verdict.sees())
     }
 
+    /// Whether all of these probes are attached, at least to some of their functions.
+    #[must_use]
+    pub fn sees(&self, probes: &[ProbeId]) -> bool {
+        probes.iter().all(|id| self.probes().iter().any(|probe| probe.id == *id && probe.verdict.sees()))
+    }
+
     /// Queues are followed by the records of their ioctls, since they cannot be probed.
     #[must_use]
     pub fn queues_by_ioctl(&self) -> bool {

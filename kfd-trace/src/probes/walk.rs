@@ -146,6 +146,11 @@ impl Walk {
         self.lock.is_some()
     }
 
+    /// Leaves out whether queues are suspended.
+    pub fn without_suspensions(&mut self) {
+        self.layout.is_suspended = None;
+    }
+
     /// Walks the table once.
     pub fn run(&self, memory: &mut impl KernelMemory) -> DriverTable {
         let (mut entries, mut met) = (Vec::new(), Met::default());

@@ -174,6 +174,7 @@ impl State {
         if let Some(queue) = row.queues.get_mut(&queue_id) {
             queue.sources = queue.sources.with(source);
             queue.facts.absorb(found);
+            queue.found_suspended(queue.facts.suspended);
             return;
         }
         if row.last_ends.get(&queue_id).is_some_and(|at_ns| *at_ns >= read.from_ns) {

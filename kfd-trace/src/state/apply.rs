@@ -42,6 +42,8 @@ impl State {
             Body::MqdWrite { queue_id, gpu_id, op } => row.mqd_write(*queue_id, *gpu_id, *op, totals),
             Body::Evict(eviction) => row.evict(eviction, now, totals),
             Body::Restore(eviction) => row.restore(eviction, now, totals, change),
+            Body::QueuesSuspended(call) => row.suspend_queues(call, event),
+            Body::QueuesResumed(call) => row.resume_queues(call, event),
             // Sums of ioctls are in the maps. Of a failed eviction, what became of each GPU is in its own
             // evictions and restores.
             Body::Ioctl(_) | Body::EvictFailed(_) => {}
@@ -109,7 +111,9 @@ impl State {
             | Body::MqdWrite { .. }
             | Body::Evict(_)
             | Body::Restore(_)
-            | Body::EvictFailed(_) => {}
+            | Body::EvictFailed(_)
+            | Body::QueuesSuspended(_)
+            | Body::QueuesResumed(_) => {}
             // Not owned, see `apply_unowned`.
             Body::Open { .. }
             | Body::GpuResetBegin { .. }
@@ -208,6 +212,8 @@ fn changes_row_alone(body: &Body) -> bool {
             | Body::Evict(_)
             | Body::Restore(_)
             | Body::EvictFailed(_)
+            | Body::QueuesSuspended(_)
+            | Body::QueuesResumed(_)
     )
 }
 

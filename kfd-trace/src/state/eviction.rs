@@ -73,17 +73,10 @@ impl State {
 }
 
 impl Queue {
-    /// Sets the properties as `evict_process_queues_*` and `restore_process_queues_*` leave them
-    /// (kfd_device_queue_manager.c, `QUEUE_IS_ACTIVE`).
+    /// Sets the properties as `evict_process_queues_*` and `restore_process_queues_*` leave them.
     pub(super) fn set_evicted(&mut self, evicted: bool) {
-        let facts = &mut self.facts;
-        facts.evicted = Some(evicted);
-        let runs = (facts.ring_size, facts.ring_address, facts.percent);
-        facts.active = match runs {
-            _ if evicted => Some(false),
-            (Some(size), Some(address), Some(percent)) => Some(size > 0 && address != 0 && percent > 0),
-            _ => None,
-        };
+        self.facts.evicted = Some(evicted);
+        self.settle_active();
     }
 }
 

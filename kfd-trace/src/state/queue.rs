@@ -2,6 +2,7 @@
 
 use super::activity::Activity;
 use super::source::{Source, Sources};
+use super::suspension::Suspended;
 use crate::model::event::{QueueFacts, QueueType};
 use crate::model::incident::{CuMask, MqdOp, Trigger};
 
@@ -22,6 +23,7 @@ pub struct Queue {
     pub cu_mask: Option<CuMask>,
     pub mqd_writes: MqdWrites,
     pub evictions: Evictions,
+    pub suspended: Suspended,
     pub activity: Activity,
     /// When its last record was applied, or when it was found.
     pub changed_ns: u64,
@@ -132,6 +134,7 @@ impl Queue {
             cu_mask: None,
             mqd_writes: MqdWrites::default(),
             evictions: Evictions::default(),
+            suspended: Suspended::default(),
             activity: Activity::default(),
             changed_ns: at_ns,
             resynced_ns: None,

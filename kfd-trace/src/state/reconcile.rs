@@ -248,6 +248,7 @@ fn differs(known: &QueueFacts, listed: &QueueFacts, source: Source) -> bool {
         || unlike(&known.percent, &listed.percent)
         || unlike(&known.doorbell_offset, &listed.doorbell_offset)
         || unlike(&known.evicted, &listed.evicted)
+        || unlike(&known.suspended, &listed.suspended)
         || unlike(&known.active, &listed.active)
 }
 

@@ -50,6 +50,7 @@ pub(crate) fn facts(queue_id: u32) -> QueueFacts {
         sdma_engine_id: None,
         active: Some(true),
         evicted: Some(false),
+        suspended: Some(false),
         origin: Origin::Ioctl,
     }
 }

@@ -56,6 +56,7 @@ impl Queue {
         let before = std::mem::replace(&mut self.facts, now.clone());
         self.facts.origin = before.origin;
         self.facts.absorb(&before);
+        self.found_suspended(now.suspended);
     }
 }
 

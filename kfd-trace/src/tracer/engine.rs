@@ -28,6 +28,7 @@ use crate::runtime::stderr::say;
 use crate::state::{IoctlTotals, SampleTotals, State, StateLimits};
 use crate::text::clock::Clock;
 use jiff::tz::TimeZone;
+use kfd_trace_common::counter::ProbeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -153,7 +154,7 @@ impl Tracer {
         };
         let mut session =
             Session::load(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
-        let reader = InventoryReader::new(&request.roots, &kernel, &facts, &request.pids);
+        let mut reader = InventoryReader::new(&request.roots, &kernel, &facts, &request.pids);
         reader.number(&mut session);
         session.attach();
         if !session.sees_something() {
@@ -170,7 +171,13 @@ impl Tracer {
         #[cfg(debug_assertions)]
         let log = session.take_log().map(crate::events::ring::follow_log).into_iter().collect();
         let ring = session.take_ring().map_err(|error| Stop::failed(chain(&error)))?;
-        let ring = Ring::new(ring, session.maker().clone()).map_err(|error| Stop::failed(chain(&error)))?;
+        let mut maker = session.maker().clone();
+        if !session.sees(&ProbeId::SUSPENSIONS) {
+            // What a queue's creation or a list shows of it would not stay true.
+            maker.layout.is_suspended = None;
+            reader.without_suspensions();
+        }
+        let ring = Ring::new(ring, maker).map_err(|error| Stop::failed(chain(&error)))?;
         Ok(AttachedSession {
             session,
             ring,

@@ -132,6 +132,14 @@ impl InventoryReader {
         InventoryReader { roots: roots.clone(), layout: facts.layout.clone(), walk, tgids: tgids.to_vec() }
     }
 
+    /// Leaves out whether queues are suspended.
+    pub(super) fn without_suspensions(&mut self) {
+        self.layout.is_suspended = None;
+        if let Ok(walk) = &mut self.walk {
+            walk.without_suspensions();
+        }
+    }
+
     fn walked(&self, session: &Session) -> Result<DriverTable, String> {
         let walk = self.walk.as_ref().map_err(Clone::clone)?;
         let mut memory = session.memory().ok_or("the kernel refused the program that reads its memory")?;

@@ -29,6 +29,11 @@ impl Steered {
         Workload::ready(&["script"]).map(Self)
     }
 
+    /// A debugger of this process, which has nothing enabled yet.
+    pub fn debugger_of(pid: u32) -> Result<Self> {
+        Workload::ready(&["debugger", &pid.to_string()]).map(Self)
+    }
+
     /// A process with exactly this PID; `None` if a long-lived task has taken it.
     pub fn with_pid(pid: u32) -> Result<Option<Self>> {
         for _ in 0..20 {

@@ -152,6 +152,17 @@ impl Client {
         self.issue(uapi::CREATE_PROCESS, &mut [0u64; 0])
     }
 
+    /// Lets a debugger suspend the queues of this process: before it has any.
+    pub fn runtime_enable(&mut self) -> Result<(), Errno> {
+        let mode_mask = uapi::RUNTIME_ENABLE_MODE_ENABLE;
+        self.issue(uapi::RUNTIME_ENABLE, &mut uapi::RuntimeEnable { mode_mask, ..Default::default() })
+    }
+
+    /// DBG_TRAP. The addresses in `args` are those of memory with the sizes in it.
+    pub(super) fn debug_trap(&mut self, args: &mut uapi::DebugTrap) -> Result<(), Errno> {
+        self.issue(uapi::DBG_TRAP, args)
+    }
+
     /// CRIU_OP. The addresses in `args` are null or those of vectors with the given number of elements.
     pub(super) fn criu(&mut self, args: &mut uapi::Criu) -> Result<(), Errno> {
         self.issue(uapi::CRIU_OP, args)

@@ -4,6 +4,7 @@
 
 pub mod client;
 pub mod criu;
+pub mod debug;
 pub mod errno;
 pub mod memory;
 pub mod pointers;

@@ -41,6 +41,8 @@ pub const GET_CLOCK_COUNTERS: Command = iowr(0x05, size_of::<GetClockCounters>()
 pub const UPDATE_QUEUE: Command = command(WRITE, 0x07, size_of::<UpdateQueue>());
 pub const GET_PROCESS_APERTURES_NEW: Command = iowr(0x14, size_of::<GetProcessAperturesNew>());
 pub const SET_CU_MASK: Command = command(WRITE, 0x1a, size_of::<SetCuMask>());
+pub const RUNTIME_ENABLE: Command = iowr(0x25, size_of::<RuntimeEnable>());
+pub const DBG_TRAP: Command = iowr(0x26, size_of::<DebugTrap>());
 pub const CRIU_OP: Command = iowr(0x22, size_of::<Criu>());
 /// `_IO('K', 0x27)`, from UAPI 1.19 (Linux 7.x) on.
 pub const CREATE_PROCESS: Command = command(0, 0x27, 0);
@@ -228,7 +230,57 @@ pub struct CriuBoBucket {
     pub pad: u32,
 }
 
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RuntimeEnable {
+    pub r_debug: u64,
+    /// `KFD_RUNTIME_ENABLE_MODE_*`.
+    pub mode_mask: u32,
+    pub capabilities_mask: u32,
+}
+
+/// `KFD_RUNTIME_ENABLE_MODE_ENABLE_MASK`
+pub const RUNTIME_ENABLE_MODE_ENABLE: u32 = 1;
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DebugTrap {
+    pub pid: u32,
+    pub op: u32,
+    /// A union of structures, one for each operation ([`super::debug`]).
+    pub rest: [u64; 3],
+}
+
+/// `enum kfd_dbg_trap_operations`
+pub mod debug_trap_op {
+    pub const ENABLE: u32 = 0;
+    pub const DISABLE: u32 = 1;
+    pub const SUSPEND_QUEUES: u32 = 6;
+    pub const RESUME_QUEUES: u32 = 7;
+    pub const GET_QUEUE_SNAPSHOT: u32 = 13;
+}
+
+/// `struct kfd_queue_snapshot_entry`
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueueSnapshot {
+    pub exception_status: u64,
+    pub ring_base_address: u64,
+    pub write_pointer_address: u64,
+    pub read_pointer_address: u64,
+    pub ctx_save_restore_address: u64,
+    pub queue_id: u32,
+    pub gpu_id: u32,
+    pub ring_size: u32,
+    pub queue_type: u32,
+    pub ctx_save_restore_area_size: u32,
+    pub reserved: u32,
+}
+
 const _: () = {
+    assert!(size_of::<RuntimeEnable>() == 16);
+    assert!(size_of::<DebugTrap>() == 32);
+    assert!(size_of::<QueueSnapshot>() == 64);
     assert!(size_of::<GetVersion>() == 8);
     assert!(size_of::<CreateQueueOld>() == 88);
     assert!(size_of::<CreateQueue>() == 96);
@@ -262,6 +314,8 @@ mod tests {
         assert_eq!(SET_CU_MASK, 0x4010_4b1a);
         assert_eq!(CRIU_OP, 0xc038_4b22);
         assert_eq!(CREATE_PROCESS, 0x4b27);
+        assert_eq!(RUNTIME_ENABLE, 0xc010_4b25);
+        assert_eq!(DBG_TRAP, 0xc020_4b26);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub enum Workload {
     /// [priority=N] [ring=BYTES] [no-ring] | cu-mask ID [0xWORD...] | memory-policy [gpu=N] | criu
     /// [info|checkpoint FILE|unpause|restore FILE|resume] | unknown NR [SIZE] | submit ID|all N | retire
     /// ID|all N | busy ID|all N [BURST] | scribble ID [BYTE] | restore ID | unmap ID | fork | fork-ioctl |
-    /// threads N | sleep MS | close | open | context | use N | wait | exec; gpu=none is a GPU that is not
+    /// runtime-enable | threads N | sleep MS | close | open | context | use N | wait | exec; gpu=none is a GPU that is not
     /// there
     Script { operations: Vec<String> },
     /// Greet the driver as a thunk does, then run operations as for `script`, a line each, answering each
@@ -61,6 +61,9 @@ pub enum Workload {
     Noise,
     /// Save another process as CRIU does, and stay in CHECKPOINT until standard input ends
     CriuTracer { pid: u32 },
+    /// Trace another process and do what standard input says, a line each: enable, snapshot, suspend GRACE ID...,
+    /// resume ID..., disable
+    Debugger { pid: u32 },
     /// Make a queue, then exec this program again, which makes another
     ExecSelf,
     /// Make a queue, and start a child that makes its own

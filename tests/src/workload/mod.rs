@@ -10,6 +10,7 @@ pub mod cli;
 mod criu;
 mod criu_tracer;
 mod crowd;
+mod debugger;
 mod flood;
 mod hidden;
 mod hold;
@@ -38,6 +39,7 @@ pub fn run(workload: &Workload) -> Result<()> {
         Workload::Lookups { cpu } => lookups::run(*cpu),
         Workload::Noise => flood::noise(),
         Workload::CriuTracer { pid } => criu_tracer::run(*pid),
+        Workload::Debugger { pid } => debugger::run(*pid),
         Workload::ExecSelf => lives::exec_self(),
         Workload::ForkChild => lives::fork_child(),
         Workload::Idle => hold::idle(),

@@ -36,6 +36,7 @@ pub(crate) enum Operation {
         gpu: Place,
     },
     Criu(criu::Step),
+    RuntimeEnable,
     /// On a queue's pointers: no ioctl.
     Activity(Activity),
     Unknown {
@@ -121,6 +122,7 @@ impl Operation {
             Self::CuMask { .. } => "cu-mask",
             Self::MemoryPolicy { .. } => "memory-policy",
             Self::Criu(_) => "criu",
+            Self::RuntimeEnable => "runtime-enable",
             Self::Activity(activity) => activity.name(),
             Self::Unknown { .. } => "unknown",
             Self::ForkIoctl => "fork-ioctl",
@@ -159,6 +161,7 @@ impl FromStr for Operation {
             }),
             ("memory-policy", rest) => Ok(Self::MemoryPolicy { gpu: only_gpu(rest)? }),
             ("criu", rest) => criu::Step::parse(rest).map(Self::Criu),
+            ("runtime-enable", []) => Ok(Self::RuntimeEnable),
             ("unknown", [nr]) => unknown(nr, UNKNOWN_SIZE),
             ("unknown", [nr, size]) => unknown(nr, number(size)?),
             ("fork-ioctl", []) => Ok(Self::ForkIoctl),
@@ -305,6 +308,7 @@ mod tests {
         assert_eq!(parse("create aql unreadable").unwrap(), Operation::Create(unreadable));
         let submit = Activity { queue_id: Some(3), step: Step::Submit(9) };
         assert_eq!(parse("submit 3 9").unwrap(), Operation::Activity(submit));
+        assert_eq!(parse("runtime-enable").unwrap(), Operation::RuntimeEnable);
         assert_eq!(parse("fork").unwrap(), Operation::Fork);
         assert_eq!(parse("use 1").unwrap(), Operation::Use(1));
         assert_eq!(parse("threads 9").unwrap(), Operation::Threads(9));

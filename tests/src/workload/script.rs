@@ -197,6 +197,10 @@ impl Script {
                 json!({"gpu_id": gpu_id})
             }
             Operation::Criu(ref step) => step.take(client, &mut self.criu_info)?,
+            Operation::RuntimeEnable => {
+                let _ = client.runtime_enable();
+                json!({})
+            }
             Operation::Unknown { nr, size } => {
                 let _ = client.by_number(nr, size);
                 json!({"size": size})

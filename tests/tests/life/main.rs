@@ -6,6 +6,7 @@ mod contexts;
 mod controls;
 mod criu;
 mod crowd;
+mod debugger;
 mod destroy_failed;
 mod durations;
 mod eviction;

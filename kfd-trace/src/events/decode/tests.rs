@@ -135,3 +135,39 @@ fn another_version_or_size_is_named() {
     bare[6] = 9;
     assert_eq!(decode(&bare), Err(DecodeError::Version(9)));
 }
+
+/// A suspend of these queues, as the driver left them, that returned `result`.
+fn suspend(words: &[u32], named: u32, result: i32) -> Suspension {
+    let record = bytes(Kind::QueuesSuspended, |r: &mut record::Suspension| {
+        (r.result, r.grace_period, r.named) = (result, 4, named);
+        r.listed = u32::try_from(words.len()).unwrap();
+        r.comm[..3].copy_from_slice(b"gdb");
+        r.queues[..words.len()].copy_from_slice(words);
+    });
+    match decode(&record).unwrap().body {
+        Body::QueuesSuspended(call) => call,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn results(call: &Suspension) -> (Vec<(u32, Option<&'static str>)>, u32) {
+    let Queues::Named { listed, more } = &call.queues else { panic!("{call:?}") };
+    (listed.iter().map(|one| (one.queue_id, one.result.map(QueueResult::name))).collect(), *more)
+}
+
+#[test]
+fn each_named_queue_has_the_result_that_the_driver_returned() {
+    let call = suspend(&[3, 4 | 1 << 31, 5 | 1 << 30, 6 | 3 << 30], 4, 1);
+    let expected = vec![(3, Some("ok")), (4, Some("invalid")), (5, Some("error")), (6, Some("invalid"))];
+    assert_eq!(results(&call), (expected, 0));
+    assert_eq!((call.count, call.grace_period, call.by_comm.as_deref()), (Some(1), Some(4), Some("gdb")));
+}
+
+#[test]
+fn results_that_do_not_fit_what_the_driver_counted_are_not_known() {
+    assert_eq!(results(&suspend(&[3, 4], 2, 1)), (vec![(3, None), (4, None)], 0), "the array is as before");
+    let failed = suspend(&[3], 1, -14);
+    assert_eq!((results(&failed), failed.errno, failed.count), ((vec![(3, None)], 0), 14, None));
+    assert_eq!(results(&suspend(&[3, 4], 70, 69)), (vec![(3, Some("ok")), (4, Some("ok"))], 68));
+    assert_eq!(results(&suspend(&[], 2, 2)), (vec![], 2), "unreadable");
+}

@@ -5,7 +5,7 @@ use crate::model::incident::MqdOp;
 use crate::output::activity::ActivityFields;
 use crate::output::names;
 use crate::output::queue_fields::QueueFields;
-use crate::state::{Process, Queue, Sources};
+use crate::state::{Debugger, Process, Queue, Sources};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -24,6 +24,10 @@ pub(super) struct QueueRow<'a> {
     cu_mask: Option<Vec<String>>,
     active: Option<bool>,
     evicted: Option<bool>,
+    suspended: Option<bool>,
+    suspended_by: Option<SuspendedBy<'a>>,
+    suspended_ns: Option<u64>,
+    suspensions: Option<u64>,
     evictions: u64,
     evicted_ns: u64,
     updates: u64,
@@ -36,6 +40,19 @@ pub(super) struct QueueRow<'a> {
     unlisted: bool,
     #[serde(serialize_with = "names::sources")]
     sources: Sources,
+}
+
+/// The debugger.
+#[derive(Serialize)]
+struct SuspendedBy<'a> {
+    pid: u32,
+    comm: Option<&'a str>,
+}
+
+impl<'a> From<&'a Debugger> for SuspendedBy<'a> {
+    fn from(by: &'a Debugger) -> Self {
+        SuspendedBy { pid: by.pid, comm: by.comm.as_deref() }
+    }
 }
 
 #[derive(Serialize)]
@@ -63,6 +80,10 @@ pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &ApiView<'a>
         cu_mask: queue.cu_mask.as_ref().map(names::mask),
         active: facts.active,
         evicted: facts.evicted,
+        suspended: facts.suspended,
+        suspended_by: queue.suspended.by.as_ref().map(SuspendedBy::from),
+        suspended_ns: queue.suspended.since_ns.map(|since| view.now_ns.saturating_sub(since)),
+        suspensions: queue.suspensions(),
         evictions: queue.evictions.count,
         evicted_ns: queue.evictions.evicted_ns(view.now_ns),
         updates: queue.updates,

@@ -1,7 +1,8 @@
 use super::*;
 use crate::kernel::types::TypesReport;
-use crate::model::event::{Body, QueueFacts};
+use crate::model::event::{Body, Event, QueueFacts};
 use crate::model::incident::{CuMask, Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
+use crate::model::suspension::samples::suspension;
 use crate::output::samples::{PID, clock, topology, traced};
 use crate::state::samples::{event, facts, seen};
 use crate::state::{Class, Filter, History, State};
@@ -16,7 +17,7 @@ fn of(state: &State, document: fn(&ApiView<'_>) -> serde_json::Result<String>) -
     serde_json::from_str(&document(&view).expect("JSON")).expect("JSON")
 }
 
-fn evicted(at: u64, trigger: Option<Trigger>) -> crate::model::event::Event {
+fn evicted(at: u64, trigger: Option<Trigger>) -> Event {
     let reported = Eviction { gpu_id: Some(GPU), trigger, errno: 0, latency_ns: 5 };
     let body = if trigger.is_some() { Body::Evict(reported) } else { Body::Restore(reported) };
     event(at, 1, PID, body)
@@ -38,7 +39,15 @@ fn a_queue_with_all_that_happened_to_it() {
     state.apply(&evicted(100_000, Some(Trigger::Userptr)));
     state.apply(&evicted(300_000, None));
     state.apply(&evicted(900_000, Some(Trigger::Ttm)));
-    let value = of(&state, queues);
+    let by_debugger = Event { task_tgid: 77, ..event(950_000, 1, PID, Body::QueuesSuspended(suspension())) };
+    state.apply(&by_debugger);
+    let mut value = of(&state, queues);
+    let suspended = ["suspended", "suspended_by", "suspended_ns", "suspensions"].map(|field| {
+        let queue = value["queues"][0].as_object_mut().expect("a queue");
+        queue.remove(field).expect("a field")
+    });
+    let expected = [json!(true), json!({"pid": 77, "comm": "rocgdb"}), json!(50_000), json!(1)];
+    assert_eq!(suspended, expected);
     assert_eq!((&value["schema"], &value["ts"]), (&json!(1), &json!("2026-09-21T14:13:20.001000000Z")));
     assert_eq!(
         value["queues"],
@@ -69,7 +78,8 @@ fn a_queue_has_its_fields_in_one_order() {
             r#""pci":"0000:c1:00.0","queue_id":3,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","#,
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"priority_level":"normal","percent":100,"#,
-            r#""sdma_engine_id":null,"cu_mask":null,"active":true,"evicted":false,"evictions":0,"evicted_ns":0,"#,
+            r#""sdma_engine_id":null,"cu_mask":null,"active":true,"evicted":false,"#,
+            r#""suspended":false,"suspended_by":null,"suspended_ns":null,"suspensions":0,"evictions":0,"evicted_ns":0,"#,
             r#""updates":0,"mqd_writes":{"init":0,"update":0,"restore":0},"activity":null,"origin":"ioctl","born_mono_ns":20000,"#,
             r#""age_ns":980000,"resynced":false,"unlisted":false,"sources":["probe"]}]}"#
         )
@@ -155,7 +165,7 @@ fn gpus_with_their_budget_and_their_incidents() {
 const BOOT: i64 = 1_790_000_000_000_000_000;
 
 /// [`traced`], with the history of it and of these events.
-fn remembered(events: &[crate::model::event::Event]) -> (State, History) {
+fn remembered(events: &[Event]) -> (State, History) {
     let (mut state, mut history) = (State::new(crate::state::StateLimits::default()), History::default());
     let begin = [event(10_000, 1, PID, seen(false)), event(20_000, 1, PID, Body::QueueCreate(facts(3)))];
     for event in begin.iter().chain(events) {
@@ -171,7 +181,7 @@ fn kept(history: &History) -> Vec<(Class, crate::state::Kept)> {
 
 #[test]
 fn events_are_reported_as_the_stream_shows_them() {
-    let of_gpu = |at, body| crate::model::event::Event { process: None, tgid: None, ..event(at, 0, 0, body) };
+    let of_gpu = |at, body| Event { process: None, tgid: None, ..event(at, 0, 0, body) };
     let access = crate::model::incident::FaultAccess {
         address: 0x7f00,
         not_present: true,
@@ -194,7 +204,7 @@ fn events_are_reported_as_the_stream_shows_them() {
         of_gpu(55_000, Body::HwsHang { gpu_id: Some(GPU) }),
         of_gpu(60_000, Body::GpuResetBegin { gpu_id: Some(GPU) }),
         of_gpu(70_000, Body::GpuResetEnd { gpu_id: Some(GPU) }),
-        crate::model::event::Event { process: None, ..event(75_000, 1, 900, Body::UserQueue(call)) },
+        Event { process: None, ..event(75_000, 1, 900, Body::UserQueue(call)) },
         event(80_000, 1, PID, Body::QueueDestroy { queue_id: 3, gpu_id: None, last: None }),
         event(85_000, 1, PID, Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 }),
         event(90_000, 1, PID, Body::QueueDestroy { queue_id: 9, gpu_id: Some(GPU), last: None }),

@@ -13,6 +13,7 @@ mod process;
 mod queue;
 mod runlist;
 pub mod stream;
+mod suspension;
 
 use crate::model::event::{Body, Event};
 use crate::state::Change;
@@ -41,6 +42,8 @@ enum EventFields<'a> {
     ResetEnd(gpu::ResetEndFields<'a>),
     Preempt(runlist::PreemptFields<'a>),
     Runlist(runlist::RunlistFields<'a>),
+    Suspended(Box<suspension::SuspendFields<'a>>),
+    Resumed(Box<suspension::ResumeFields<'a>>),
 }
 
 fn fields<'a>(event: &'a Event, context: &Context<'a>) -> EventFields<'a> {
@@ -71,6 +74,10 @@ fn fields<'a>(event: &'a Event, context: &Context<'a>) -> EventFields<'a> {
         Body::UserQueue(call) => EventFields::UserQueue(queue::user_queue_fields(call)),
         Body::Preempt(preemption) => EventFields::Preempt(runlist::preempt_fields(preemption, context)),
         Body::Runlist(list) => EventFields::Runlist(runlist::runlist_fields(list, context)),
+        Body::QueuesSuspended(call) => {
+            EventFields::Suspended(Box::new(suspension::suspend_fields(call, event)))
+        }
+        Body::QueuesResumed(call) => EventFields::Resumed(Box::new(suspension::resume_fields(call, event))),
     }
 }
 
@@ -83,6 +90,9 @@ fn detail(event: &Event, context: &Context<'_>) -> String {
         Body::MmRelease => return "address space released".to_owned(),
         Body::ProcessRelease => return process::release(context),
         Body::QueueCreate(queue) => return queue::create(queue, context),
+        Body::QueuesSuspended(call) | Body::QueuesResumed(call) => {
+            return suspension::suspension(call, event);
+        }
         Body::QueueDestroyFailed { queue_id, gpu_id, errno } => {
             return queue::destroy_failed(*queue_id, *gpu_id, *errno, context);
         }
@@ -123,6 +133,7 @@ pub(super) fn brief(event: &Event, change: &Change) -> String {
         Body::Evict(eviction) | Body::EvictFailed(eviction) => eviction::evict_brief(eviction),
         Body::Restore(eviction) => eviction::restore_brief(eviction, change),
         Body::VmFault(fault) => gpu::fault_brief(fault),
+        Body::QueuesSuspended(call) | Body::QueuesResumed(call) => suspension::brief(call, event),
         Body::GpuResetBegin { .. } | Body::GpuResetEnd { .. } | Body::HwsHang { .. } => gpu::brief(change),
         Body::ProcessRelease
         | Body::Open { .. }

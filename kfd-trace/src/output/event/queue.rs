@@ -22,6 +22,7 @@ pub(super) struct CreateFields {
     queue: QueueFields,
     active: Option<bool>,
     evicted: Option<bool>,
+    suspended: Option<bool>,
     /// `ioctl`, `criu`, `standing` or `other`.
     origin: &'static str,
 }
@@ -34,6 +35,7 @@ pub(super) struct UpdateFields {
     queue: QueueFields,
     active: Option<bool>,
     evicted: Option<bool>,
+    suspended: Option<bool>,
     /// Words of 32 bits in hex, the lowest first; `null` when the call sets none.
     cu_mask: Option<Vec<String>>,
     /// `null` when the return was not seen.
@@ -91,6 +93,7 @@ pub(super) fn create_fields(queue: &QueueFacts) -> CreateFields {
         queue: queue.into(),
         active: queue.active,
         evicted: queue.evicted,
+        suspended: queue.suspended,
         origin: names::origin(queue.origin),
     }
 }
@@ -102,6 +105,7 @@ pub(super) fn update_fields(update: &QueueUpdate) -> serde_json::Value {
         queue: (&update.now).into(),
         active: update.now.active,
         evicted: update.now.evicted,
+        suspended: update.now.suspended,
         cu_mask: update.cu_mask.as_ref().map(names::mask),
         result: update.errno.map(i32::saturating_neg),
         errno: update.errno.and_then(failure),

@@ -33,6 +33,9 @@ pub(super) fn families(scrape: &Scrape<'_>) -> (Vec<Family>, Vec<TextFamily>) {
     if scrape.sees(&EVICTIONS) {
         all.extend(evictions(&groups, &gpus, scrape.now_ns));
     }
+    if scrape.sees(&ProbeId::SUSPENSIONS) {
+        all.push(suspended(&groups, &gpus));
+    }
     if scrape.sees(&[ProbeId::NotifierRelease]) {
         all.push(teardown(&groups, scrape.now_ns));
     }
@@ -129,6 +132,26 @@ fn evictions(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>, now_ns: u64) -> [T
         [&mut count, &mut seconds].into_iter().for_each(|series| series.end(group.labels.identity()));
     }
     [count, seconds].map(Series::family)
+}
+
+fn suspended(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>) -> TextFamily {
+    let mut series = Series::new(&t::PROCESS_SUSPENDED, gpus);
+    for group in groups {
+        for process in group.items.iter().map(|shown| shown.process) {
+            let queues = || process.queues.values();
+            let touched: BTreeSet<_> = queues()
+                .filter(|queue| queue.suspended.count > 0 || queue.facts.suspended == Some(true))
+                .map(|queue| queue.facts.gpu_id)
+                .collect();
+            for gpu_id in touched {
+                let mut here = queues().filter(|queue| queue.facts.gpu_id == gpu_id);
+                let count = here.try_fold(0, |count, queue| Some(count + u64::from(queue.facts.suspended?)));
+                count.into_iter().for_each(|count| series.add(gpus.rank(&gpu_id), count));
+            }
+        }
+        series.end(group.labels.identity());
+    }
+    series.family()
 }
 
 fn preemptions(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>) -> [TextFamily; 4] {

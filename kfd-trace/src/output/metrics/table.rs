@@ -157,6 +157,8 @@ metrics! {
         "Evictions of a process from a GPU.";
     PROCESS_EVICTED_SECONDS = Counter "kfd_process_evicted_seconds_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "Time that a process was evicted from a GPU, a running eviction included.";
+    PROCESS_SUSPENDED = Gauge "kfd_process_queues_suspended" ["pid", "kfd_process", "comm", "gpu_id"]
+        "Queues of a process that a debugger has suspended; no series on a GPU where none was, or where this is not known of a queue.";
     PROCESS_PREEMPTIONS = Counter "kfd_process_preemptions_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "Preemptions of a GPU on behalf of a process: for its queues, its evictions and restores, and its end. Only with --runlists, as the next three.";
     PROCESS_PREEMPTION_SECONDS = Counter "kfd_process_preemption_seconds_total" ["pid", "kfd_process", "comm", "gpu_id"]
@@ -201,7 +203,7 @@ metrics! {
     QUEUE_SHARE = Gauge "kfd_queue_share_ratio" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "Requested share of the hardware (queue_percentage of the ioctl), 0 to 1; with 0 the queue does not run.";
     QUEUE_ACTIVE = Gauge "kfd_queue_active" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
-        "1 for a queue that is to run: it has a ring and a share, and is not evicted; else 0.";
+        "1 for a queue that is to run: it has a ring and a share, and is neither evicted nor suspended; else 0.";
     QUEUE_EVICTED = Gauge "kfd_queue_evicted" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "1 for a queue that is evicted now, else 0.";
 

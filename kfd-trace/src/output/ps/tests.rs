@@ -108,6 +108,13 @@ fn the_state_is_a_word_and_contexts_have_a_column_when_there_are_any() {
         (None, Some(true), None, "active"),
         (None, None, Some(100), "-"),
     ];
+    let stopped = |evicted| QueueFacts {
+        evicted: Some(evicted),
+        active: Some(false),
+        suspended: Some(true),
+        ..unknown()
+    };
+    assert_eq!([state(&stopped(false)), state(&stopped(true))], ["suspended", "evicted+suspended"]);
     for (evicted, active, percent, shown) in states {
         assert_eq!(state(&QueueFacts { evicted, active, percent, ..unknown() }), shown);
     }
@@ -151,14 +158,14 @@ fn json_has_its_fields_in_one_order() {
             r#""gpu_id":58270,"queue_id":3,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","#,
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"priority_level":"normal","percent":100,"#,
-            r#""sdma_engine_id":null,"active":true,"evicted":false,"age_ns":303000000000,"process_age_ns":899000000000,"activity":null,"sources":["probe"]}],"#,
+            r#""sdma_engine_id":null,"active":true,"evicted":false,"suspended":false,"age_ns":303000000000,"process_age_ns":899000000000,"activity":null,"sources":["probe"]}],"#,
             r#""processes":[{"pid":5,"ns_pid":null,"uid":null,"comm":null,"cmdline":null,"cgroup":null,"#,
             r#""container_id":null,"runtime":null,"pod_uid":null,"namespace":null,"pod":null,"container":null,"#,
             r#""slurm_job":null,"slurm_step":null,"slurm_uid":null,"unit":null,"#,
             r#""kfd_process":null,"context_id":null,"gpu":null,"node":null,"pci":null,"gpu_id":null,"#,
             r#""queue_id":null,"queue_type":null,"ring_address":null,"ring_size":null,"#,
             r#""write_pointer_address":null,"read_pointer_address":null,"doorbell_offset":null,"priority":null,"priority_level":null,"#,
-            r#""percent":null,"sdma_engine_id":null,"active":null,"evicted":null,"age_ns":null,"process_age_ns":null,"activity":null,"#,
+            r#""percent":null,"sdma_engine_id":null,"active":null,"evicted":null,"suspended":null,"age_ns":null,"process_age_ns":null,"activity":null,"#,
             r#""sources":["sysfs"]}]"#
         ))
     );
@@ -173,9 +180,7 @@ fn json_holds_queues_apart_from_processes_without_any() {
     let value: Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(value["asked"], json!(["probe", "sysfs"]));
     assert_eq!(value["processes"].as_array().map(Vec::len), Some(1));
-    assert_eq!(
-        value["queues"][1],
-        json!({
+    let mut expected = json!({
             "pid": 4321, "ns_pid": 7, "uid": 1000, "comm": "train", "cmdline": "python train.py",
             "cgroup": "/slurm/job.scope", "container_id": null, "runtime": null, "pod_uid": null,
             "namespace": null, "pod": null, "container": null, "slurm_job": null, "slurm_step": null,
@@ -185,8 +190,9 @@ fn json_holds_queues_apart_from_processes_without_any() {
             "write_pointer_address": "0x7faf945b8038", "read_pointer_address": "0x7faf945b8080",
             "doorbell_offset": 16, "priority": 7, "priority_level": "normal", "percent": 100, "sdma_engine_id": null,
             "active": true, "evicted": false, "age_ns": 303_000_000_000_u64, "process_age_ns": 899_000_000_000_u64, "activity": null, "sources": ["probe"],
-        })
-    );
+    });
+    expected["suspended"] = json!(false);
+    assert_eq!(value["queues"][1], expected);
     assert_eq!(value["queues"][0]["ring_address"], Value::Null);
     assert_eq!(
         value["gpus"],

@@ -8,7 +8,7 @@
 use super::lookup::{Lookup, LookupTable};
 use crate::probes::error::LoadError;
 use kfd_trace_common::lookup::table;
-use kfd_trace_common::nested::{Eviction, Releasing, Resetting, Schedule, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, Releasing, Resetting, Schedule, Suspension, Update, UserQueue};
 use std::collections::BTreeMap;
 
 /// Seconds between two rounds, which must be called once a second.
@@ -20,6 +20,8 @@ const ROUNDS: u32 = 30;
 const UPDATES: LookupTable<u32, [u8; size_of::<Update>()]> = by_tid("UPDATES", table::UPDATES);
 const EVICTIONS: LookupTable<u32, [u8; size_of::<Eviction>()]> = by_tid("EVICTIONS", table::EVICTIONS);
 const USER_QUEUES: LookupTable<u32, [u8; size_of::<UserQueue>()]> = by_tid("USER_QUEUES", table::USER_QUEUES);
+const SUSPENSIONS: LookupTable<u32, [u8; size_of::<Suspension>()]> =
+    by_tid("SUSPENSIONS", table::SUSPENSIONS);
 const RELEASING: LookupTable<u32, [u8; size_of::<Releasing>()]> = by_tid("RELEASING", table::RELEASING);
 const RESETTING: LookupTable<u32, [u8; size_of::<Resetting>()]> = by_tid("RESETTING", table::RESETTING);
 const SCHEDULES: LookupTable<u32, [u8; size_of::<Schedule>()]> = by_tid("SCHEDULES", table::SCHEDULES);
@@ -49,6 +51,7 @@ impl Expired {
         read(lookup, &UPDATES, &mut now)?;
         read(lookup, &EVICTIONS, &mut now)?;
         read(lookup, &USER_QUEUES, &mut now)?;
+        read(lookup, &SUSPENSIONS, &mut now)?;
         read(lookup, &RELEASING, &mut now)?;
         read(lookup, &RESETTING, &mut now)?;
         read(lookup, &SCHEDULES, &mut now)?;

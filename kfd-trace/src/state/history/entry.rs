@@ -3,6 +3,7 @@
 use super::owner::Owner;
 use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueFacts, QueueType};
 use crate::model::incident::{Eviction, UserQueueCall, VmFault};
+use crate::model::suspension::{NamedQueue, Queues, Suspension};
 use crate::state::change::Change;
 use crate::state::queue::{Cause, Queue, QueueEnd};
 use crate::state::source::Source;
@@ -36,6 +37,8 @@ pub enum What {
     Restore { eviction: Eviction, lasted_ns: Option<u64> },
     EvictFailed(Eviction),
     VmFault(VmFault),
+    QueuesSuspended(Box<Suspension>),
+    QueuesResumed(Box<Suspension>),
     ResetBegin(Hit),
     ResetEnd { hit: Hit, lasted_ns: Option<u64> },
     Hang(Hit),
@@ -129,6 +132,8 @@ impl What {
             Body::Restore(eviction) => What::Restore { eviction: *eviction, lasted_ns },
             Body::EvictFailed(eviction) => What::EvictFailed(*eviction),
             Body::VmFault(fault) => What::VmFault(*fault),
+            Body::QueuesSuspended(call) => What::QueuesSuspended(Box::new(call.clone())),
+            Body::QueuesResumed(call) => What::QueuesResumed(Box::new(call.clone())),
             Body::GpuResetBegin { gpu_id } => What::ResetBegin(hit(*gpu_id)),
             Body::GpuResetEnd { gpu_id } => What::ResetEnd { hit: hit(*gpu_id), lasted_ns },
             Body::HwsHang { gpu_id } => What::Hang(hit(*gpu_id)),
@@ -157,6 +162,8 @@ impl What {
             What::Restore { .. } => Kind::Restore,
             What::EvictFailed(_) => Kind::EvictFailed,
             What::VmFault(_) => Kind::VmFault,
+            What::QueuesSuspended(_) => Kind::QueuesSuspended,
+            What::QueuesResumed(_) => Kind::QueuesResumed,
             What::ResetBegin(_) => Kind::GpuResetBegin,
             What::ResetEnd { .. } => Kind::GpuResetEnd,
             What::Hang(_) => Kind::HwsHang,
@@ -181,9 +188,12 @@ impl What {
             }
             What::VmFault(fault) => fault.gpu_id,
             What::ResetBegin(hit) | What::ResetEnd { hit, .. } | What::Hang(hit) => hit.gpu_id,
-            What::ProcessSeen { .. } | What::ProcessRelease | What::UserQueue(_) | What::Driver { .. } => {
-                None
-            }
+            What::ProcessSeen { .. }
+            | What::ProcessRelease
+            | What::UserQueue(_)
+            | What::QueuesSuspended(_)
+            | What::QueuesResumed(_)
+            | What::Driver { .. } => None,
         }
     }
 
@@ -215,6 +225,7 @@ impl What {
         match self {
             What::QueueCreate(_) => size_of::<QueueFacts>() + 16,
             What::UserQueue(call) => size_of::<UserQueueCall>() + call.comm.len() + 32,
+            What::QueuesSuspended(call) | What::QueuesResumed(call) => suspension_heap(call),
             other if other.hit().is_empty() => 0,
             other => size_of_val(other.hit()) + 16,
         }
@@ -244,12 +255,22 @@ impl What {
             What::Restore { eviction, .. } => Body::Restore(*eviction),
             What::EvictFailed(eviction) => Body::EvictFailed(*eviction),
             What::VmFault(fault) => Body::VmFault(*fault),
+            What::QueuesSuspended(call) => Body::QueuesSuspended(Suspension::clone(call)),
+            What::QueuesResumed(call) => Body::QueuesResumed(Suspension::clone(call)),
             What::ResetBegin(hit) => Body::GpuResetBegin { gpu_id: hit.gpu_id },
             What::ResetEnd { hit, .. } => Body::GpuResetEnd { gpu_id: hit.gpu_id },
             What::Hang(hit) => Body::HwsHang { gpu_id: hit.gpu_id },
             What::Driver { .. } => return None,
         })
     }
+}
+
+fn suspension_heap(call: &Suspension) -> usize {
+    let listed = match &call.queues {
+        Queues::All => 0,
+        Queues::Named { listed, .. } => listed.capacity() * size_of::<NamedQueue>() + 16,
+    };
+    size_of::<Suspension>() + call.by_comm.as_ref().map_or(0, |comm| comm.capacity() + 16) + 16 + listed
 }
 
 /// Events of the driver itself.

@@ -2,7 +2,7 @@
 //! and from the table of kinds. KFD_TRACE_ACCEPT=1 rewrites both.
 
 use crate::output::event::json::{self, EventLine, SCHEMA};
-use crate::output::event::{driver, eviction, gpu, ioctl, process, queue, runlist};
+use crate::output::event::{driver, eviction, gpu, ioctl, process, queue, runlist, suspension};
 use crate::output::golden::{check_file, events};
 use crate::output::samples::shown;
 use kfd_trace_common::kind::Kind;
@@ -44,6 +44,8 @@ fn own(kind: Kind, generator: &mut SchemaGenerator) -> Map<String, Value> {
         Kind::UserQueue => properties::<queue::UserQueueFields>(generator),
         Kind::Preempt => properties::<runlist::PreemptFields<'_>>(generator),
         Kind::Runlist => properties::<runlist::RunlistFields<'_>>(generator),
+        Kind::QueuesSuspended => properties::<suspension::SuspendFields<'_>>(generator),
+        Kind::QueuesResumed => properties::<suspension::ResumeFields<'_>>(generator),
     }
 }
 

@@ -29,7 +29,7 @@ fn the_birth_of_a_queue_as_a_whole() {
             r#""pid":4321,"tid":4322,"task_pid":4321,"comm":"train","kfd_process":"1","gpu_id":58270,"#,
             r#""queue_id":9,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","ring_size":1048576,"#,
             r#""write_pointer_address":"0x7faf945b8038","read_pointer_address":"0x7faf945b8080","#,
-            r#""doorbell_offset":16,"priority":7,"priority_level":"normal","percent":100,"sdma_engine_id":null,"active":true,"evicted":false,"origin":"ioctl"}"#,
+            r#""doorbell_offset":16,"priority":7,"priority_level":"normal","percent":100,"sdma_engine_id":null,"active":true,"evicted":false,"suspended":false,"origin":"ioctl"}"#,
             "\n"
         )
     );
@@ -47,7 +47,7 @@ fn the_update_of_a_queue_as_a_whole() {
             r#""cu_mask":["0x000000ff","0x00000001"],"doorbell_offset":16,"errno":"ETIMEDOUT","evicted":false,"#,
             r#""gpu_id":58270,"percent":100,"priority":7,"priority_level":"normal","queue_id":3,"queue_type":"compute_aql","#,
             r#""read_pointer_address":"0x7faf945b8080","result":-110,"ring_address":"0x7fad66c00000","#,
-            r#""ring_size":1048576,"sdma_engine_id":null,"write_pointer_address":"0x7faf945b8038"}"#,
+            r#""ring_size":1048576,"sdma_engine_id":null,"suspended":false,"write_pointer_address":"0x7faf945b8038"}"#,
             "\n"
         )
     );

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::model::incident::{Eviction, MqdOp, QueueUpdate, Trigger, VmFault};
+use crate::model::suspension::samples::{resume_of_all, suspension};
+use crate::model::suspension::{NamedQueue, Queues, Suspension};
 
 const GPU: u32 = 58270;
 const OWN: &str = r#"pid="4321",kfd_process="1",comm="train",gpu_id="58270""#;
@@ -33,6 +35,24 @@ fn evictions_have_triggers_and_durations() {
     assert_eq!(world.value(r#"kfd_evicted_processes{gpu_id="58270"}"#), Some(0.0));
     let ended = format!("kfd_process_evicted_seconds_total{{{OWN}}}");
     assert_eq!(world.value(&ended), Some(0.75), "it ended with the process");
+}
+
+#[test]
+fn suspended_queues_are_counted_where_a_debugger_was() {
+    let mut world = World::new(traced());
+    let series = format!("kfd_process_queues_suspended{{{OWN}}}");
+    assert_eq!(world.value(&series), None, "no debugger was there");
+    world.state.apply(&event(30, 1, PID, Body::QueuesSuspended(suspension())));
+    assert_eq!(world.value(&series), Some(1.0));
+    world.state.apply(&event(40, 1, PID, Body::QueuesResumed(resume_of_all())));
+    assert_eq!(world.value(&series), Some(0.0));
+    let listed = vec![NamedQueue { queue_id: 3, result: None }];
+    let unknown = Suspension { queues: Queues::Named { listed, more: 0 }, ..suspension() };
+    world.state.apply(&event(50, 1, PID, Body::QueuesSuspended(unknown)));
+    assert_eq!(world.value(&series), None, "it is not known of the queue");
+    world.state.apply(&event(60, 1, PID, Body::QueuesSuspended(suspension())));
+    world.probes.retain(|probe| probe.id != ProbeId::ResumeQueues);
+    assert_eq!(world.value(&series), None, "the resume would not be seen");
 }
 
 #[test]

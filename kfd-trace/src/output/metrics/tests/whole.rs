@@ -6,6 +6,7 @@ use crate::model::pointers::Counts;
 use crate::model::pointers::samples::sdma;
 use crate::model::runlist::samples::{list, preemption};
 use crate::model::runlist::{Preemption, Runlist};
+use crate::model::suspension::samples::suspension;
 use std::collections::BTreeSet;
 
 /// Where the exposition is written (xtask/src/check/rules/exposition.rs).
@@ -32,6 +33,7 @@ fn world() -> World {
         (50_000, Body::Evict(evict(Some(Trigger::Ttm)))),
         (60_000, Body::Restore(evict(None))),
         (70_000, Body::VmFault(VmFault { gpu_id, access: None })),
+        (75_000, Body::QueuesSuspended(suspension())),
         (80_000, Body::QueueCreate(sdma(4))),
         (81_000, Body::Preempt(preemption)),
         (82_000, Body::Preempt(Preemption { errno: 62, ..preemption })),
