@@ -6,7 +6,7 @@ use crate::model::pointers::Counts;
 use crate::model::pointers::samples::sdma;
 use crate::model::runlist::samples::{list, preemption};
 use crate::model::runlist::{Preemption, Runlist};
-use crate::model::suspension::samples::suspension;
+use crate::model::suspension::samples::{resume_of_all, suspension};
 use std::collections::BTreeSet;
 
 /// Where the exposition is written (xtask/src/check/rules/exposition.rs).
@@ -34,6 +34,7 @@ fn world() -> World {
         (60_000, Body::Restore(evict(None))),
         (70_000, Body::VmFault(VmFault { gpu_id, access: None })),
         (75_000, Body::QueuesSuspended(suspension())),
+        (76_000, Body::QueuesResumed(resume_of_all())),
         (80_000, Body::QueueCreate(sdma(4))),
         (81_000, Body::Preempt(preemption)),
         (82_000, Body::Preempt(Preemption { errno: 62, ..preemption })),
