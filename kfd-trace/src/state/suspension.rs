@@ -231,7 +231,9 @@ mod tests {
     fn an_update_shows_what_was_missed() {
         let mut state = debugged();
         suspend(&mut state, 10, named(&[(3, Some(QueueResult::Ok)), (4, None)], 0));
-        let update = |now: QueueFacts| Body::QueueUpdate(QueueUpdate { now, cu_mask: None, errno: 0 });
+        let update = |now: QueueFacts| {
+            Body::QueueUpdate(QueueUpdate { now, cu_mask: None, mask_unread: false, errno: Some(0) })
+        };
         state.apply(&event(20, 1, 700, update(QueueFacts { suspended: None, active: None, ..facts(4) })));
         assert_eq!(shown(&state)[1].0, None, "it is not shown");
         for queue_id in [3, 4] {
