@@ -82,7 +82,7 @@ void cp_hang(int which)
 
 void cp_give_up(int gpu)
 {
-	WRITE_ONCE(giving_up, gpu);
+	xchg(&giving_up, gpu);
 }
 
 void cp_after_reset(int gpu)
