@@ -80,10 +80,6 @@ ids! {
         HwsHang = "hws_hang",
         /// kprobe on `kfd_process_hw_exception`, where `kfd_hws_hang` is inlined.
         HwException = "hw_exception",
-        /// kprobe on `reset_queues_on_hws_hang`.
-        ResetQueues = "reset_queues",
-        /// kretprobe on the same.
-        ResetQueuesReturn = "reset_queues_return",
         /// kprobe on `amdgpu_userq_ioctl`.
         UserQueue = "user_queue",
         /// kretprobe on the same.

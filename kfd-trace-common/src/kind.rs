@@ -224,10 +224,10 @@ kinds! {
     GpuResetEnd = 15 {
         "gpu_reset_end", "GPU_RESET", Gpu, Gpu, Info, Gpus, "the same, after the reset"
     }
-    /// The hardware scheduler of a GPU hangs: a preemption timed out, or left a queue on that could not be reset.
+    /// The hardware scheduler of a GPU hangs: a preemption timed out.
     HwsHang = 16 {
         "hws_hang", "HWS_HANG", Gpu, Gpu, Failure, Gpus,
-        "`kfd_hws_hang`; `kfd_process_hw_exception` or a failed `reset_queues_on_hws_hang` where that is inlined"
+        "`kfd_hws_hang`, or `kfd_process_hw_exception` where that is inlined"
     }
     /// `amdgpu_userq_ioctl` returned: a DRM user queue, which does not pass KFD.
     UserQueue = 17 {

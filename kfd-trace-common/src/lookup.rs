@@ -36,8 +36,7 @@ pub mod table {
     pub const USER_QUEUES: u64 = 8;
     pub const RELEASING: u64 = 9;
     pub const SCHEDULES: u64 = 10;
-    pub const RESETTING: u64 = 11;
-    pub const SUSPENSIONS: u64 = 12;
+    pub const SUSPENSIONS: u64 = 11;
 }
 
 /// In the result's length: the program has not run.

@@ -136,15 +136,7 @@ pub struct Releasing {
     pub process: u64,
 }
 
-/// A call of `reset_queues_on_hws_hang`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Resetting {
-    /// Address of its `struct device_queue_manager`.
-    pub dqm: u64,
-}
-
-const _: () = assert!(size_of::<Releasing>() == 8 && size_of::<Resetting>() == 8);
+const _: () = assert!(size_of::<Releasing>() == 8);
 const _: () = assert!(size_of::<Update>() == 24 && size_of::<Mqd>() == 32);
 const _: () = assert!(size_of::<Eviction>() == 48 && size_of::<UserQueue>() == 40);
 const _: () = assert!(size_of::<Suspension>() == 40);

@@ -12,7 +12,7 @@ use aya_ebpf::maps::Array;
 use aya_ebpf::programs::RawTracePointContext;
 use kfd_trace_common::in_flight::OpenCall;
 use kfd_trace_common::lookup::{table, verb};
-use kfd_trace_common::nested::{Eviction, Releasing, Resetting, Schedule, Suspension, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, Releasing, Schedule, Suspension, Update, UserQueue};
 use kfd_trace_common::peek::Answer;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey};
 
@@ -50,7 +50,6 @@ fn read(answer: &mut Answer, table: u64, first: u64, second: u64) {
         table::EVICTIONS => copy(answer, nested::call_of::<Eviction>(first as u32)),
         table::USER_QUEUES => copy(answer, nested::call_of::<UserQueue>(first as u32)),
         table::RELEASING => copy(answer, nested::call_of::<Releasing>(first as u32)),
-        table::RESETTING => copy(answer, nested::call_of::<Resetting>(first as u32)),
         table::SUSPENSIONS => copy(answer, nested::call_of::<Suspension>(first as u32)),
         table::SCHEDULES => copy(answer, nested::call_of::<Schedule>(first as u32)),
         _ => {}
@@ -77,7 +76,6 @@ fn expire(table: u64, tid: u32) {
         table::EVICTIONS => nested::expire::<Eviction>(tid),
         table::USER_QUEUES => nested::expire::<UserQueue>(tid),
         table::RELEASING => nested::expire::<Releasing>(tid),
-        table::RESETTING => nested::expire::<Resetting>(tid),
         table::SUSPENSIONS => nested::expire::<Suspension>(tid),
         table::SCHEDULES => nested::remove_schedule(tid),
         _ => {}

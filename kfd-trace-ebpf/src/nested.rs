@@ -1,7 +1,6 @@
 //! Calls inside the driver between entry and return, by thread: for results known only at the return. Also
 //! the last MQD write of threads that are in no call of `kfd_ioctl`, and the last change of a GPU's list of queues.
-//! The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `EVICTIONS`, `USER_QUEUES`, `SUSPENSIONS`, `RELEASING`,
-//! `RESETTING` and `LAST_HANG`.
+//! The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `EVICTIONS`, `USER_QUEUES`, `SUSPENSIONS` and `RELEASING`.
 //!
 //! An entry whose return was missed would wait for the thread's next call, and kworkers make few: the daemon
 //! removes what stays the same for five minutes ([`expire`]).
@@ -11,13 +10,11 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::{
     bindings::BPF_ANY,
     macros::map,
-    maps::{Array, HashMap, LruHashMap},
+    maps::{HashMap, LruHashMap},
 };
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::limits::{NESTED_MAX, SUSPENSIONS_MAX};
-use kfd_trace_common::nested::{
-    Eviction, Mqd, Releasing, Resetting, Schedule, Suspension, Update, UserQueue,
-};
+use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Schedule, Suspension, Update, UserQueue};
 
 #[map]
 static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
@@ -51,22 +48,6 @@ static SUSPENSIONS: HashMap<u32, Suspension> = HashMap::with_max_entries(SUSPENS
 
 #[map]
 static RELEASING: HashMap<u32, Releasing> = HashMap::with_max_entries(256, 0);
-
-/// At most one a GPU.
-#[map]
-static RESETTING: HashMap<u32, Resetting> = HashMap::with_max_entries(256, 0);
-
-/// The last hang that was reported ahead of `kfd_hws_hang`.
-#[map]
-static LAST_HANG: Array<LastHang> = Array::with_max_entries(1, 0);
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct LastHang {
-    thread: u64,
-    dqm: u64,
-    at_ns: u64,
-}
 
 /// One kind of call: where the running thread's call is kept.
 pub(crate) trait Call: Copy + 'static {
@@ -107,7 +88,6 @@ calls! {
     UserQueue in USER_QUEUES: NestedFull, NestedReturnMissed of UserQueueReturn;
     Suspension in SUSPENSIONS: NestedFull, NestedReturnMissed of SuspensionReturn;
     Releasing in RELEASING: ReleasingFull, NestedReturnMissed of WqReleaseReturn;
-    Resetting in RESETTING: NestedFull, NestedReturnMissed of ResetQueuesReturn;
 }
 
 #[inline(always)]
@@ -139,27 +119,6 @@ pub(crate) fn leave<T: Call>() -> Option<T> {
     // It existed a moment ago, and only this thread removes its own slot.
     let _ = T::map().remove(tid);
     Some(call)
-}
-
-/// The running thread has found that this scheduler hangs, and that is reported.
-#[inline(always)]
-pub(crate) fn hung(dqm: u64, at_ns: u64) {
-    if let Some(last) = LAST_HANG.get_ptr_mut(0) {
-        // SAFETY: the one value of the map. Of two GPUs that hang at once one may overwrite the other: then the latter is
-        // reported twice.
-        unsafe { *last = LastHang { thread: bpf_get_current_pid_tgid(), dqm, at_ns } };
-    }
-}
-
-/// Whether the running thread has found this just now. Its next hang follows a reset, which takes longer.
-#[inline(always)]
-pub(crate) fn just_hung(dqm: u64, now_ns: u64) -> bool {
-    const JUST_NS: u64 = 100_000_000;
-    LAST_HANG.get(0).is_some_and(|last| {
-        last.thread == bpf_get_current_pid_tgid()
-            && last.dqm == dqm
-            && now_ns.saturating_sub(last.at_ns) < JUST_NS
-    })
 }
 
 /// A thread's call, for the daemon.

@@ -31,17 +31,16 @@ fn action(plan: &Plan, id: ProbeId) -> &Action {
 /// Rows without a target in a kernel with the driver's types; tracepoints are not in these fixtures.
 fn absent(series: &str) -> Vec<ProbeId> {
     use ProbeId::{
-        HwException, HwsHang, MqdAddress, ResetQueues, ResetQueuesReturn, ResumeQueues, RunlistExecute,
-        SuspendQueues, SuspensionReturn, UserQueue, UserQueueReturn,
+        HwException, HwsHang, MqdAddress, ResumeQueues, RunlistExecute, SuspendQueues, SuspensionReturn,
+        UserQueue, UserQueueReturn,
     };
-    let resets = [ResetQueuesReturn, ResetQueues];
     let users = [UserQueueReturn, UserQueue];
     match series {
         "6.1" => {
             let debugger = [SuspensionReturn, SuspendQueues, ResumeQueues];
-            [&[MqdAddress, HwsHang][..], &resets, &users, &debugger, &[RunlistExecute]].concat()
+            [&[MqdAddress, HwsHang][..], &users, &debugger, &[RunlistExecute]].concat()
         }
-        "6.12" => [&[MqdAddress, HwException][..], &resets, &users].concat(),
+        "6.12" => [&[MqdAddress, HwException][..], &users].concat(),
         "7.2" => vec![MqdAddress, HwException],
         _ => vec![HwException],
     }

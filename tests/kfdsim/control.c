@@ -4,7 +4,7 @@
  *
  * A write is a number, optionally followed by others, separated by spaces:
  * PID to quiesce, resume or evict; PID [NODE [PAGE]] to vmfault;
- * PID [0|1] to debug; GPU [0|1] to reset or suspend; 0|1 [GPU] to hang; GPU to give_up.
+ * PID [0|1] to debug; GPU [0|1] to reset or suspend; 0|1 [GPU] to hang.
  * "gfx=G xccs=X parts=P gpus=N sched_policy=S" to shape creates other GPUs.
  */
 #include <linux/debugfs.h>
@@ -13,12 +13,11 @@
 #include "symbols.h"
 #include "soc15_ih_clientid.h"
 
-enum control { QUIESCE, RESUME, EVICT, VMFAULT, DEBUG, RESET, SUSPEND, HANG, GIVE_UP };
+enum control { QUIESCE, RESUME, EVICT, VMFAULT, DEBUG, RESET, SUSPEND, HANG };
 
 static const char * const names[] = {
 	[QUIESCE] = "quiesce", [RESUME] = "resume", [EVICT] = "evict", [VMFAULT] = "vmfault",
 	[DEBUG] = "debug", [RESET] = "reset", [SUSPEND] = "suspend", [HANG] = "hang",
-	[GIVE_UP] = "give_up",
 };
 
 /* no such number was written */
@@ -153,10 +152,6 @@ static int control_gpu(enum control op, u32 value, u32 more)
 	}
 	if (value >= nsims)
 		return -EINVAL;
-	if (op == GIVE_UP) {
-		cp_give_up(value);
-		return 0;
-	}
 	if (op == SUSPEND)
 		return sim_suspend(&sims[value], more);
 	/* as where the runtime's power management wakes the GPU up: in the caller's context */
@@ -180,7 +175,7 @@ static ssize_t control_write(struct file *file, const char __user *from, size_t 
 		return -EINVAL;
 	if (sscanf(text, "%u %u %llu", &value, &more, &page) < 1)
 		return -EINVAL;
-	if (op == HANG || op == RESET || op == SUSPEND || op == GIVE_UP)
+	if (op == HANG || op == RESET || op == SUSPEND)
 		err = control_gpu(op, value, more);
 	else
 		err = control_pid(op, value, more, page);

@@ -14,13 +14,6 @@
 
 static int hanging = CP_NONE;
 
-/* whose next preemption leaves a queue on */
-static int giving_up = CP_NONE;
-
-/* queue_doorbell_id0 in the HIQ's MQD, in dwords, and a doorbell; of several XCCs, in the first one's */
-#define GIVEN_UP_AT	240
-#define GIVEN_UP	0x1000
-
 static bool is_of(int which, struct sim *s)
 {
 	return which == CP_ALL || (s && which == s->index);
@@ -28,15 +21,11 @@ static bool is_of(int which, struct sim *s)
 
 static void cp_answer(struct packet_manager *pm)
 {
-	struct sim *s = sim_of(sim_adev(pm->dqm->dev));
-	int gpu = s ? s->index : CP_NONE;
 	struct kernel_queue *hiq = pm->priv_queue;
 	uint64_t *fence = pm->dqm->fence_addr;
 
 	/* the write pointer counts dwords for ever, the read pointer within the ring */
 	*hiq->rptr_kernel = *hiq->wptr64_kernel % (hiq->queue->properties.queue_size / 4);
-	if (gpu != CP_NONE && cmpxchg(&giving_up, gpu, CP_NONE) == gpu)
-		((u32 *)hiq->queue->mqd)[GIVEN_UP_AT] = GIVEN_UP;
 	if (READ_ONCE(*fence) == KFD_FENCE_INIT)
 		WRITE_ONCE(*fence, KFD_FENCE_COMPLETED);
 }
@@ -78,11 +67,6 @@ void cp_hang(int which)
 			if (dqm->sched_running && sim_packets(dqm)->priv_queue)
 				cp_answer(sim_packets(dqm));
 	}
-}
-
-void cp_give_up(int gpu)
-{
-	xchg(&giving_up, gpu);
 }
 
 void cp_after_reset(int gpu)

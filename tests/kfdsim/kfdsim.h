@@ -102,8 +102,6 @@ void sim_fill_stubs(struct kfd2kgd_calls *calls, const struct kfd2kgd_calls *rea
 int cp_start(void);
 /* From now on the processor of one GPU, of all or of none hangs. */
 void cp_hang(int which);
-/* The next preemption of a GPU is done, but for one queue, which the HIQ's MQD names. */
-void cp_give_up(int gpu);
 /* A reset ends the hang of its GPU, and one of all. */
 void cp_after_reset(int gpu);
 

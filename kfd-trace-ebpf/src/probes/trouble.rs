@@ -1,22 +1,15 @@
 //! Faults, resets and hangs of GPUs. Traces: `kfd_signal_vm_fault_event`, `kfd_smi_event_update_gpu_reset`,
-//! `kfd_hws_hang` or `kfd_process_hw_exception`, and `reset_queues_on_hws_hang` (entry and return). Out: one record
-//! each; one about a whole GPU has no owner and is never filtered.
-//!
-//! A hang is a preemption that is not confirmed in time, or one that firmware confirms and names a queue that it
-//! could not take off. Of the latter the driver first tries to reset that queue alone; if that fails,
-//! `kfd_hws_hang` follows at once. The compiler inlines it there and not elsewhere (7.2), or nowhere: then it is
-//! the same hang, which is reported once.
+//! `kfd_hws_hang` or `kfd_process_hw_exception`. Out: one record each; one about a whole GPU has no owner and
+//! is never filtered.
 
 use crate::kernel::{self, read, read_at};
 use crate::probes::device::gpu_id;
 use crate::processes::{self, Met, NO_OWNER};
-use crate::{counters, emit, losses, nested};
-use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
-use aya_ebpf::macros::{kprobe, kretprobe};
-use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use crate::{counters, emit, losses};
+use aya_ebpf::macros::kprobe;
+use aya_ebpf::programs::ProbeContext;
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
-use kfd_trace_common::nested::Resetting;
 use kfd_trace_common::process::Entry;
 use kfd_trace_common::record::{Gpu, VmFault, fault};
 
@@ -101,46 +94,8 @@ pub(crate) fn gpu_reset(ctx: ProbeContext) -> u32 {
 pub(crate) fn hws_hang(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::HwsHang;
     counters::hit(ID);
-    let dqm = ctx.arg(0).unwrap_or(0);
-    if !nested::just_hung(dqm, now()) {
-        hang(ID, dqm);
-    }
+    hang(ID, ctx.arg(0).unwrap_or(0));
     0
-}
-
-/// `int reset_queues_on_hws_hang(struct device_queue_manager *dqm, ...)`: queues that could not be taken off.
-#[kprobe]
-pub(crate) fn reset_queues(ctx: ProbeContext) -> u32 {
-    const ID: ProbeId = ProbeId::ResetQueues;
-    counters::hit(ID);
-    if let Some(dqm) = ctx.arg(0) {
-        nested::enter(ID, &Resetting { dqm });
-    }
-    0
-}
-
-/// Its return: where they could not be reset either, the scheduler hangs. The lock of the GPU's scheduler is held, so
-/// that there are no more of these calls than GPUs.
-#[kretprobe]
-pub(crate) fn reset_queues_return(ctx: RetProbeContext) -> u32 {
-    const ID: ProbeId = ProbeId::ResetQueuesReturn;
-    counters::hit(ID);
-    let result = ctx.ret::<u64>() as i32;
-    let Some(Resetting { dqm }) = nested::leave() else {
-        losses::trouble(ID, Trouble::ReturnWithoutEntry);
-        return 0;
-    };
-    if result != 0 {
-        hang(ID, dqm);
-        nested::hung(dqm, now());
-    }
-    0
-}
-
-#[inline(always)]
-fn now() -> u64 {
-    // SAFETY: no arguments.
-    unsafe { bpf_ktime_get_ns() }
 }
 
 /// `void kfd_process_hw_exception(struct work_struct *work)`, the work of `struct device_queue_manager`: the

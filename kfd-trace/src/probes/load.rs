@@ -71,7 +71,7 @@ pub(crate) const LOSSES: &str = "LOSSES";
 const SCHEDULES: &str = "SCHEDULES";
 
 /// Maps whose size depends on what is traced.
-const SIZED: [&str; 17] = [
+const SIZED: [&str; 16] = [
     "CLAIMS",
     "EVICTIONS",
     "FILTER",
@@ -83,7 +83,6 @@ const SIZED: [&str; 17] = [
     "PASIDS",
     "PROCESSES",
     "RELEASING",
-    "RESETTING",
     SCHEDULES,
     "CALLER_SLOTS",
     "SUSPENSIONS",

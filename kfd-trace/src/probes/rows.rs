@@ -14,9 +14,6 @@ const FILE: &[&str] = &["FILE_PRIVATE_DATA"];
 
 const UPDATE_QUEUE: Site = Site::Function(&["update_queue"]);
 
-const RESET_QUEUES: Site = Site::Function(&["reset_queues_on_hws_hang"]);
-const HANG: &[&str] = &["DQM_DEV", "DEVICE_ID"];
-
 const INIT_MQD: &[&str] = &["init_mqd", "init_mqd_sdma", "init_mqd_v9_4_3", "init_mqd_v12_1"];
 const UPDATE_MQD: &[&str] = &[
     "update_mqd",
@@ -138,7 +135,7 @@ pub const PROBES: &[ProbeRow] = &[
     ProbeRow::entry(ProbeId::GpuReset, Site::Function(&["kfd_smi_event_update_gpu_reset"]), "resets of GPUs")
         .needs(&["DEVICE_ID"]),
     ProbeRow::entry(ProbeId::HwsHang, Site::Function(&["kfd_hws_hang"]), "hangs of the scheduler")
-        .needs(HANG)
+        .needs(&["DQM_DEV", "DEVICE_ID"])
         // Inlined on 6.1: there the next row covers it.
         .optional(),
     ProbeRow::entry(
@@ -148,14 +145,6 @@ pub const PROBES: &[ProbeRow] = &[
     )
     .when(When::Without("kfd_hws_hang"))
     .needs(&["DQM_DEV", "DQM_HW_EXCEPTION_WORK", "DEVICE_ID"]),
-    // Since 6.16; before, it is a part of `unmap_queues_cpsch`, which calls `kfd_hws_hang`. On 7.2 that is inlined
-    // after this one.
-    ProbeRow::exit(ProbeId::ResetQueuesReturn, RESET_QUEUES, "hangs after a queue that cannot be reset")
-        .needs(HANG)
-        .optional(),
-    ProbeRow::entry(ProbeId::ResetQueues, RESET_QUEUES, "hangs after a queue that cannot be reset")
-        .needs(HANG)
-        .optional(),
     ProbeRow::exit(ProbeId::UserQueueReturn, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues")
         .optional(),
     ProbeRow::entry(ProbeId::UserQueue, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues")

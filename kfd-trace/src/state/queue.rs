@@ -2,7 +2,6 @@
 
 use super::activity::Activity;
 use super::source::{Source, Sources};
-use super::suspension::Suspended;
 use crate::model::event::{QueueFacts, QueueType};
 use crate::model::incident::{CuMask, MqdOp, Trigger};
 
@@ -106,6 +105,26 @@ impl QueueLabel {
     pub fn type_name(&self) -> &'static str {
         self.queue_type.map_or("unknown", QueueType::name)
     }
+}
+
+/// Who suspended a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Debugger {
+    pub pid: u32,
+    pub comm: Option<String>,
+}
+
+/// How a queue came to be suspended; whether it is, is in its facts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suspended {
+    /// `None` if it is not suspended, or was found so.
+    pub by: Option<Debugger>,
+    /// CLOCK_MONOTONIC nanoseconds; `None` as above.
+    pub since_ns: Option<u64>,
+    /// Observed suspends; of a queue that is already suspended they do not count.
+    pub count: u64,
+    /// A debugger tried to change it, and what became of that is not known.
+    pub unclear: bool,
 }
 
 impl Queue {

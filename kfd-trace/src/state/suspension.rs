@@ -1,29 +1,9 @@
 //! The rules for queues that a debugger suspends and resumes.
 
 use super::process::Process;
-use super::queue::Queue;
+use super::queue::{Debugger, Queue, Suspended};
 use crate::model::event::Event;
 use crate::model::suspension::{QueueResult, Queues, Suspension};
-
-/// Who suspended a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Debugger {
-    pub pid: u32,
-    pub comm: Option<String>,
-}
-
-/// How a queue came to be suspended; whether it is, is in its facts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Suspended {
-    /// `None` if it is not suspended, or was found so.
-    pub by: Option<Debugger>,
-    /// CLOCK_MONOTONIC nanoseconds; `None` as above.
-    pub since_ns: Option<u64>,
-    /// Observed suspends; of a queue that is already suspended they do not count.
-    pub count: u64,
-    /// A debugger tried to change it, and what became of that is not known.
-    pub unclear: bool,
-}
 
 /// What a call made of a queue.
 #[derive(Clone, Copy)]

@@ -195,31 +195,6 @@ fn a_hang_is_reported_and_then_its_reset() -> Result<()> {
     stream.end()
 }
 
-/// Firmware confirms the preemption, and names a queue that it could not take off. The driver finds none to reset, so
-/// that the scheduler hangs. Drivers without that attempt take it for an error (6.1), or do not look (5.10).
-#[test]
-fn a_queue_that_firmware_gives_up_is_one_hang() -> Result<()> {
-    let stream = Stream::shared()?;
-    let mut workload = Steered::having(&["create aql gpu=1"])?;
-    let witness = Calls::of(&["amdgpu_amdkfd_gpu_reset", "kgd2kfd_pre_reset", "kgd2kfd_post_reset"])?;
-    kfdsim("give_up", 1)?;
-    let reply = workload.act("update 0 50")?;
-    let hangs = driver_has("kfd_hws_hang");
-    if hangs {
-        assert_eq!(reply["errno"], "ETIME", "{reply}");
-        let resets = resets(&stream, &witness, gpu(1)?)?;
-        assert_eq!(resets.len(), 1, "{resets:?}");
-    }
-    let lines = events::so_far(&stream, &mut workload)?;
-    let reported = all(&lines, "hws_hang");
-    let asked = witness.seen()?.iter().filter(|call| call.function == "amdgpu_amdkfd_gpu_reset").count();
-    assert_eq!((reported.len(), asked), (usize::from(hangs), usize::from(hangs)), "{reported:?}");
-    assert!(reported.iter().all(|hang| gpu_id(hang) == gpu(1).expect("it is there")), "{reported:?}");
-    kill(&stream, &mut workload)?;
-    all_is_well_again(&stream)?;
-    stream.end()
-}
-
 /// The preemption of the second GPU times out; the first one was evicted before, and is restored.
 #[test]
 fn an_eviction_that_fails_is_reported_for_its_process() -> Result<()> {

@@ -8,7 +8,7 @@
 use super::lookup::{Lookup, LookupTable};
 use crate::probes::error::LoadError;
 use kfd_trace_common::lookup::table;
-use kfd_trace_common::nested::{Eviction, Releasing, Resetting, Schedule, Suspension, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, Releasing, Schedule, Suspension, Update, UserQueue};
 use std::collections::BTreeMap;
 
 /// Seconds between two rounds, which must be called once a second.
@@ -23,7 +23,6 @@ const USER_QUEUES: LookupTable<u32, [u8; size_of::<UserQueue>()]> = by_tid("USER
 const SUSPENSIONS: LookupTable<u32, [u8; size_of::<Suspension>()]> =
     by_tid("SUSPENSIONS", table::SUSPENSIONS);
 const RELEASING: LookupTable<u32, [u8; size_of::<Releasing>()]> = by_tid("RELEASING", table::RELEASING);
-const RESETTING: LookupTable<u32, [u8; size_of::<Resetting>()]> = by_tid("RESETTING", table::RESETTING);
 const SCHEDULES: LookupTable<u32, [u8; size_of::<Schedule>()]> = by_tid("SCHEDULES", table::SCHEDULES);
 
 const fn by_tid<V>(name: &'static str, number: u64) -> LookupTable<u32, V> {
@@ -53,7 +52,6 @@ impl Expired {
         read(lookup, &USER_QUEUES, &mut now)?;
         read(lookup, &SUSPENSIONS, &mut now)?;
         read(lookup, &RELEASING, &mut now)?;
-        read(lookup, &RESETTING, &mut now)?;
         read(lookup, &SCHEDULES, &mut now)?;
         for (table, tid) in self.round(now) {
             lookup.expire(table, tid)?;
