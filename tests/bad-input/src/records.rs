@@ -129,6 +129,7 @@ fn of_6_12() -> QueueLayout {
         sdma_engine_id: at(88, 4),
         is_active: at(72, 1),
         is_evicted: at(69, 1),
+        is_suspended: at(70, 1),
         types: vec![(0, QueueType::Compute), (1, QueueType::Sdma), (5, QueueType::SdmaByEngId)],
         format_aql: Some(1),
     }
