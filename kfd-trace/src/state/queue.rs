@@ -22,7 +22,8 @@ pub struct Queue {
     pub cu_mask: Option<CuMask>,
     pub mqd_writes: MqdWrites,
     pub evictions: Evictions,
-    pub suspended: Suspended,
+    /// `None`: never by what was observed. Few queues ever are.
+    pub(super) suspension: Option<Box<Suspended>>,
     pub activity: Activity,
     /// When its last record was applied, or when it was found.
     pub changed_ns: u64,
@@ -153,7 +154,7 @@ impl Queue {
             cu_mask: None,
             mqd_writes: MqdWrites::default(),
             evictions: Evictions::default(),
-            suspended: Suspended::default(),
+            suspension: None,
             activity: Activity::default(),
             changed_ns: at_ns,
             resynced_ns: None,

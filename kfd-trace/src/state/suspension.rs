@@ -51,31 +51,41 @@ impl Process {
     }
 }
 
+/// Of a queue that was never suspended.
+static NEVER: Suspended = Suspended { by: None, since_ns: None, count: 0, unclear: false };
+
 impl Queue {
+    /// How it came to be suspended.
+    #[must_use]
+    pub fn suspended(&self) -> &Suspended {
+        self.suspension.as_deref().unwrap_or(&NEVER)
+    }
+
     /// Observed suspends; `None` where they cannot be observed.
     #[must_use]
     pub fn suspensions(&self) -> Option<u64> {
-        let Suspended { count, unclear, .. } = self.suspended;
+        let Suspended { count, unclear, .. } = *self.suspended();
         (self.facts.suspended.is_some() || unclear).then_some(count)
     }
 
     fn suspension(&mut self, made: Made, by: &Debugger, at_ns: u64) {
         self.changed_ns = at_ns;
-        let Suspended { since_ns, count, .. } = self.suspended;
+        let Suspended { since_ns, count, .. } = *self.suspended();
         match made {
             // Again: by whom and since when stays.
             Made::Suspended if self.facts.suspended == Some(true) && since_ns.is_some() => return,
             Made::Suspended => {
                 let (by, since_ns) = (Some(by.clone()), Some(at_ns));
-                self.suspended = Suspended { by, since_ns, count: count + 1, unclear: false };
+                self.suspension =
+                    Some(Box::new(Suspended { by, since_ns, count: count + 1, unclear: false }));
                 self.facts.suspended = Some(true);
             }
             Made::Resumed => {
-                self.suspended = Suspended { count, ..Suspended::default() };
+                self.suspension = Some(Box::new(Suspended { count, ..Suspended::default() }));
                 self.facts.suspended = Some(false);
             }
             Made::Unclear => {
-                self.suspended = Suspended { count, unclear: true, ..Suspended::default() };
+                self.suspension = Some(Box::new(Suspended { count, unclear: true, ..Suspended::default() }));
                 self.facts.suspended = None;
             }
         }
@@ -85,19 +95,21 @@ impl Queue {
     /// Its properties were read: what they show of it holds, by whom and since when only if it is still suspended.
     pub(super) fn found_suspended(&mut self, suspended: Option<bool>) {
         let Some(suspended) = suspended else { return };
+        let Some(known) = &mut self.suspension else { return };
         if !suspended {
-            (self.suspended.by, self.suspended.since_ns) = (None, None);
+            (known.by, known.since_ns) = (None, None);
         }
-        self.suspended.unclear = false;
+        known.unclear = false;
     }
 
     /// Sets `active` as the driver has it after an eviction, a restore, a suspend or a resume
     /// (kfd_device_queue_manager.c, `QUEUE_IS_ACTIVE`).
     pub(super) fn settle_active(&mut self) {
+        let unclear = self.suspended().unclear;
         let facts = &mut self.facts;
         facts.active = match (facts.ring_size, facts.ring_address, facts.percent) {
             _ if facts.evicted == Some(true) || facts.suspended == Some(true) => Some(false),
-            _ if self.suspended.unclear => None,
+            _ if unclear => None,
             (Some(size), Some(address), Some(percent)) => Some(size > 0 && address != 0 && percent > 0),
             _ => None,
         };
@@ -166,12 +178,12 @@ mod tests {
         assert_eq!(shown(&state), [STOPPED, STOPPED, RUNS]);
         let by = Debugger { pid: GDB, comm: Some("rocgdb".to_owned()) };
         let expected = Suspended { by: Some(by), since_ns: Some(10), count: 1, unclear: false };
-        assert_eq!(queue(&state, 3).suspended, expected);
+        assert_eq!(*queue(&state, 3).suspended(), expected);
         suspend(&mut state, 20, suspension());
-        assert_eq!(queue(&state, 3).suspended, expected, "it was already");
+        assert_eq!(*queue(&state, 3).suspended(), expected, "it was already");
         resume(&mut state, 30, named(&[(3, Some(QueueResult::Ok))], 0));
         assert_eq!(shown(&state), [RUNS, STOPPED, RUNS]);
-        assert_eq!(queue(&state, 3).suspended, Suspended { count: 1, ..Suspended::default() });
+        assert_eq!(*queue(&state, 3).suspended(), Suspended { count: 1, ..Suspended::default() });
         resume(&mut state, 40, resume_of_all());
         assert_eq!(shown(&state), [RUNS; 3]);
     }
@@ -220,12 +232,12 @@ mod tests {
             state.apply(&event(30, 1, 700, update(facts(queue_id))));
         }
         assert_eq!(shown(&state), [RUNS; 3]);
-        assert_eq!(queue(&state, 3).suspended, Suspended { count: 1, ..Suspended::default() });
+        assert_eq!(*queue(&state, 3).suspended(), Suspended { count: 1, ..Suspended::default() });
         let found = QueueFacts { suspended: Some(true), active: Some(false), ..facts(5) };
         state.apply(&event(40, 1, 700, update(found)));
-        assert_eq!((shown(&state)[2], queue(&state, 5).suspended.since_ns), (STOPPED, None));
+        assert_eq!((shown(&state)[2], queue(&state, 5).suspended().since_ns), (STOPPED, None));
         suspend(&mut state, 50, named(&[(5, Some(QueueResult::Ok))], 0));
-        assert_eq!(queue(&state, 5).suspended.since_ns, Some(50), "the record comes after its effect");
+        assert_eq!(queue(&state, 5).suspended().since_ns, Some(50), "the record comes after its effect");
     }
 
     #[test]
@@ -234,6 +246,6 @@ mod tests {
         suspend(&mut state, 10, suspension());
         state.apply(&event(20, 1, 700, crate::state::samples::destroy(3)));
         state.apply(&event(30, 1, 700, create(3)));
-        assert_eq!((shown(&state)[0], queue(&state, 3).suspended.clone()), (RUNS, Suspended::default()));
+        assert_eq!((shown(&state)[0], queue(&state, 3).suspended().clone()), (RUNS, Suspended::default()));
     }
 }

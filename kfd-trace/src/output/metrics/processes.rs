@@ -140,7 +140,7 @@ fn suspended(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>) -> TextFamily {
         for process in group.items.iter().map(|shown| shown.process) {
             let queues = || process.queues.values();
             let touched: BTreeSet<_> = queues()
-                .filter(|queue| queue.suspended.count > 0 || queue.facts.suspended == Some(true))
+                .filter(|queue| queue.suspended().count > 0 || queue.facts.suspended == Some(true))
                 .map(|queue| queue.facts.gpu_id)
                 .collect();
             for gpu_id in touched {
