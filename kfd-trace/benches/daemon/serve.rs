@@ -68,7 +68,6 @@ pub(crate) fn run() -> Result<()> {
             std::mem::swap(&mut tracer.state, &mut daemon.state);
         })
         .context("no tracer")?;
-    daemon.renewed();
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let pages = Pages { shared, scraped: Scraped::new(NODE), daemon: Mutex::new(daemon) };

@@ -17,10 +17,9 @@ use crate::tracer::follow::{Follow, Happened, TURN};
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 /// What is requested.
@@ -64,18 +63,12 @@ pub async fn run(options: &RunlistOptions) -> Result<(), Stop> {
     let watched = watch.all(ring, &mut signals).await;
     watch.tracer.detach();
     let Watch { out, .. } = watch;
-    signals.forget().await;
-    let written = tokio::select! {
-        finished = spawn_blocking(move || out.finish(stdout::AT_THE_END)) => {
-            finished.map_err(io::Error::other).flatten()
-        }
-        () = signals.any() => Err(io::Error::other("stopped before all was written to standard output")),
-    };
-    let written = written.or_else(|error| match error.kind() {
-        // The reader of a pipe has seen enough.
-        ErrorKind::BrokenPipe => Ok(()),
-        _ => Err(Stop::failed(format!("cannot continue: {error}"))),
-    });
+    let written =
+        out.finish_unless(&mut signals, stdout::AT_THE_END).await.or_else(|error| match error.kind() {
+            // The reader of a pipe has seen enough.
+            ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(Stop::failed(format!("cannot continue: {error}"))),
+        });
     watched.and(written)
 }
 

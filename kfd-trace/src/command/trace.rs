@@ -30,7 +30,6 @@ use selection::Selection;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 /// Interval between checks of the watched processes, the wall clock and the driver: the stream attaches to
@@ -104,22 +103,13 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
     let mut run =
         Run { options, tracer, watched, waiting: Waiting::default(), looks: 0, stop_requested: false, out };
     let reported = run.all(Some(ring), &mut signals).await;
-    match reported.and(finish(run.out, run.stop_requested, &mut signals).await) {
+    // As long as the reader takes, unless the end was requested.
+    let still = if run.stop_requested { stdout::AT_THE_END } else { Duration::MAX };
+    match reported.and(run.out.finish_unless(&mut signals, still).await) {
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Stop::failed(format!("cannot continue: {error}"))),
         Ok(()) => Ok(()),
-    }
-}
-
-/// Waits for the reader: as long as it takes, unless the end was requested; a (further) signal ends the wait.
-async fn finish(out: StdoutWriter, stop_requested: bool, signals: &mut Signals) -> io::Result<()> {
-    // Detaching the probes took a while.
-    signals.forget().await;
-    let still = if stop_requested { stdout::AT_THE_END } else { Duration::MAX };
-    tokio::select! {
-        finished = spawn_blocking(move || out.finish(still)) => finished.map_err(io::Error::other)?,
-        () = signals.any() => Err(io::Error::other("stopped before all was written to standard output")),
     }
 }
 

@@ -22,6 +22,12 @@ pub struct ProbeStatus {
     pub verdict: Verdict,
 }
 
+/// Whether all of these are attached, at least to some of their functions.
+#[must_use]
+pub fn all_see(probes: &[ProbeStatus], ids: &[ProbeId]) -> bool {
+    ids.iter().all(|id| probes.iter().any(|probe| probe.id == *id && probe.verdict.sees()))
+}
+
 /// The verdict on one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {

@@ -22,7 +22,7 @@ use crate::model::event::ProcessId;
 use crate::model::ioctl::Named;
 use crate::model::missed::Missed;
 use crate::model::runlist::Callers;
-use crate::model::verdict::{ProbeStatus, Verdict};
+use crate::model::verdict::{ProbeStatus, Verdict, all_see};
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, RingBuf};
 use aya::programs::Program;
@@ -198,7 +198,7 @@ impl Session {
     /// Whether all of these probes are attached, at least to some of their functions.
     #[must_use]
     pub fn sees(&self, probes: &[ProbeId]) -> bool {
-        probes.iter().all(|id| self.probes().iter().any(|probe| probe.id == *id && probe.verdict.sees()))
+        all_see(self.probes(), probes)
     }
 
     /// Queues are followed by the records of their ioctls, since they cannot be probed.

@@ -4,6 +4,7 @@
 //! and the count of those that found no room, by kind. A reader that stops reading delays the caller by at
 //! most [`TIMEOUT`] until it has caught up.
 
+use super::signals::Signals;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -12,6 +13,7 @@ use std::os::fd::AsFd as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use tokio::task::spawn_blocking;
 
 /// Bytes per write. A write to a full pipe returns when everything has found room, and a pipe frees room in
 /// whole pages: so it shows soon that a reader reads.
@@ -228,6 +230,19 @@ impl StdoutWriter {
             queue = self.shared.wait(queue, left);
         }
         queue.error.take().map_or(Ok(()), Err)
+    }
+
+    /// [`Self::finish`], unless a signal comes first. One that came before, while the probes were detached, does not
+    /// count.
+    ///
+    /// # Errors
+    /// As of `finish`; or that a signal ended the wait.
+    pub async fn finish_unless(self, signals: &mut Signals, still: Duration) -> io::Result<()> {
+        signals.forget().await;
+        tokio::select! {
+            finished = spawn_blocking(move || self.finish(still)) => finished.map_err(io::Error::other)?,
+            () = signals.any() => Err(io::Error::other("stopped before all was written to standard output")),
+        }
     }
 }
 

@@ -27,9 +27,7 @@ impl Snapshot {
     pub fn queues(&self) -> impl Iterator<Item = (&Process, &Queue)> {
         self.live().flat_map(|process| process.queues.values().map(move |queue| (process, queue)))
     }
-}
 
-impl Snapshot {
     /// Of preemptions and lists, what was counted since an earlier snapshot of the same state: other processes and
     /// reasons are left out. All else is today's.
     #[must_use]

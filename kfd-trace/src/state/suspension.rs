@@ -81,7 +81,7 @@ impl Queue {
                 self.facts.suspended = Some(true);
             }
             Made::Resumed => {
-                self.suspension = Some(Box::new(Suspended { count, ..Suspended::default() }));
+                self.suspension = (count > 0).then(|| Box::new(Suspended { count, ..Suspended::default() }));
                 self.facts.suspended = Some(false);
             }
             Made::Unclear => {

@@ -6,7 +6,7 @@ use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::types::TypesReport;
 use crate::model::ioctl::Named;
-use crate::model::verdict::ProbeStatus;
+use crate::model::verdict::{ProbeStatus, all_see};
 use crate::state::{IoctlTotals, SampleTotals, Snapshot};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::stat::IoctlStat;
@@ -97,7 +97,7 @@ impl<'a> Scrape<'a> {
 
     /// Whether all of these probes are attached, at least to some of their functions.
     pub(super) fn sees(&self, probes: &[ProbeId]) -> bool {
-        probes.iter().all(|id| self.probes.iter().any(|probe| probe.id == *id && probe.verdict.sees()))
+        all_see(self.probes, probes)
     }
 
     /// Whether both creation and destruction of queues are seen.
