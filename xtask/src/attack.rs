@@ -46,7 +46,11 @@ const ATTACKS: [Attack; 8] = [
     Attack { name: "connections that end at once, six clients", goal: "peak under 40 MB", run: ended },
     Attack { name: "2,000 silent connections a second", goal: "no health check fails", run: silent },
     Attack { name: "the same of 64 addresses, health address", goal: "no health check fails", run: siege },
-    Attack { name: "10,000 queues, 64 clients at once", goal: "peak under 120 MB", run: many_at_once },
+    Attack {
+        name: "10,000 queues, 64 clients at once",
+        goal: "none fails, peak under 120 MB",
+        run: many_at_once,
+    },
     Attack { name: "wrong passwords, and the file changes", goal: "10 of 10 scrapes", run: passwords },
     Attack { name: "a FIFO as web configuration", goal: "refused in one line", run: fifo },
     Attack { name: "another site's name as Host", goal: "421", run: other_host },
@@ -282,9 +286,10 @@ fn many_at_once(_: &Path) -> Result<Seen> {
         ensure!(line.contains(" 200 "), "{}", line.trim());
         Ok(usize::try_from(copy(&mut answer, &mut sink())?)?)
     };
-    let whole: Vec<usize> =
-        ["/metrics", "/", "/api/v1/queues"].into_iter().map(read).collect::<Result<_>>()?;
-    ensure!(whole.iter().all(|bytes| *bytes > 1 << 20), "small documents: {whole:?}");
+    for (path, least) in [("/metrics", 1 << 20), ("/", 100 << 10), ("/api/v1/queues", 1 << 20)] {
+        let bytes = read(path)?;
+        ensure!(bytes > least, "{path}: {bytes} bytes are not those of 10,000 queues");
+    }
     let failed: usize = scope(|scope| {
         let clients: Vec<_> = (0..64)
             .map(|number| {
@@ -295,7 +300,8 @@ fn many_at_once(_: &Path) -> Result<Seen> {
         clients.into_iter().map(|client| client.join().unwrap_or(3)).sum()
     });
     let peak = daemon.highest_memory()? as f64 / 1e6;
-    Ok(Seen { figure: format!("peak {peak:.1} MB, {failed} of 192 refused"), well: peak < 120.0 })
+    let well = peak < 120.0 && failed == 0;
+    Ok(Seen { figure: format!("peak {peak:.1} MB, {failed} of 192 failed"), well })
 }
 
 fn passwords(binary: &Path) -> Result<Seen> {

@@ -69,6 +69,8 @@ pub(crate) fn run() -> Result<()> {
         })
         .context("no tracer")?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
+    // Else the thread that serves waits in accept.
+    listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let pages = Pages { shared, scraped: Scraped::new(NODE), daemon: Mutex::new(daemon) };
     // What generating all this took is not the daemon's.

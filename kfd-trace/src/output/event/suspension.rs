@@ -98,7 +98,7 @@ pub(super) fn suspension(call: &Suspension, event: &Event) -> String {
 }
 
 pub(super) fn brief(call: &Suspension, event: &Event) -> Vec<Option<String>> {
-    let by = call.by_comm.as_deref().map_or_else(String::new, |comm| format!("{comm} "));
+    let by = call.by_comm.as_deref().map_or_else(String::new, |comm| format!("{} ", escape::terminal(comm)));
     vec![Some(words(call)), Some(format!("by {by}({})", event.task_tgid)), failure(call.errno)]
 }
 
