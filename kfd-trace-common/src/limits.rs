@@ -20,9 +20,13 @@ pub const PEEK_LEN: usize = 256;
 /// Calls of `kfd_ioctl` that can be under way at once, besides those of threads with a slot: one per thread.
 pub const IN_FLIGHT_MAX: u32 = 16_384;
 
-/// Slots of threads that call `kfd_ioctl`, 4.7 kB each and all of them in the daemon's memory; a power of
-/// two. With 500 such threads, 56 find their slot occupied.
+/// Slots of threads that call `kfd_ioctl`, 4.7 kB each; a power of two. With 500 such threads, 56 find their slot
+/// occupied.
 pub const CALLER_SLOTS: u32 = 2_048;
+
+/// Consecutive slots that the daemon maps together, when one of them is taken for the first time: a divisor of their
+/// number.
+pub const CALLER_SLOTS_PART: u32 = 64;
 
 /// KFD processes known at once. The driver's own limit is the PASID space (64 Ki); a node runs several
 /// hundred.

@@ -1,5 +1,5 @@
-//! Calls of `kfd_ioctl` between entry and return, by thread. The only owner of `CALLER_SLOTS`, `CLAIMS` and
-//! `IN_FLIGHT`. The daemon reads the first and the last; for ended threads and processes it releases slots,
+//! Calls of `kfd_ioctl` between entry and return, by thread. The only owner of `CALLER_SLOTS`, `SLOTS_TAKEN`,
+//! `CLAIMS` and `IN_FLIGHT`. The daemon reads all but `CLAIMS`; for ended threads and processes it releases slots,
 //! removes claims (in this order, a second apart), and drops entries of `IN_FLIGHT`.
 //!
 //! A thread keeps its slot, so that claiming one may be slow: no kernel before 5.12 has a
@@ -14,10 +14,15 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap};
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::in_flight::{CallerSlot, OpenCall, busy};
-use kfd_trace_common::limits::{CALLER_SLOTS as CALLER_SLOTS_LEN, IN_FLIGHT_MAX};
+use kfd_trace_common::limits::{CALLER_SLOTS as CALLER_SLOTS_LEN, CALLER_SLOTS_PART, IN_FLIGHT_MAX};
 
 #[map]
 static CALLER_SLOTS: Array<CallerSlot> = Array::with_max_entries(CALLER_SLOTS_LEN, BPF_F_MMAPABLE);
+
+/// 1 for each part of `CALLER_SLOTS` of which a slot was ever taken: the daemon maps no other.
+#[map]
+static SLOTS_TAKEN: Array<u64> =
+    Array::with_max_entries(CALLER_SLOTS_LEN / CALLER_SLOTS_PART, BPF_F_MMAPABLE);
 
 /// The thread that has claimed a slot.
 #[map]
@@ -95,6 +100,10 @@ fn take(thread: u64) -> bool {
     if let Some(stale) = nested::leave::<OpenCall>() {
         caller.call = stale;
         caller.busy = busy::IN_CALL;
+    }
+    if let Some(part) = SLOTS_TAKEN.get_ptr_mut(thread as u32 % CALLER_SLOTS_LEN / CALLER_SLOTS_PART) {
+        // SAFETY: a value of the map. All who write it write the same.
+        unsafe { part.write_volatile(1) };
     }
     set_holder(slot, thread);
     true

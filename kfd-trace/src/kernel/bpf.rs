@@ -7,10 +7,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// include/uapi/linux/bpf.h: commands, in the order of their numbers.
 pub(crate) const MAP_CREATE: libc::c_long = 0;
+const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 pub(crate) const PROG_LOAD: libc::c_long = 5;
+const PROG_TEST_RUN: libc::c_long = 10;
 pub(crate) const LINK_CREATE: libc::c_long = 28;
-pub(crate) const ITER_CREATE: libc::c_long = 33;
 
 /// `union bpf_attr`, as far as used here for BPF_PROG_LOAD.
 #[repr(C)]
@@ -39,6 +40,12 @@ impl ProgLoad {
     /// one.
     pub(crate) fn new(prog_type: u32, expected_attach_type: u32, target: Option<u32>) -> Self {
         ProgLoad { prog_type, expected_attach_type, attach_btf_id: target.unwrap_or(0), ..Self::default() }
+    }
+
+    /// The program may wait.
+    pub(crate) fn sleepable(self) -> Self {
+        const BPF_F_SLEEPABLE: u32 = 1 << 4;
+        ProgLoad { prog_flags: BPF_F_SLEEPABLE, ..self }
     }
 
     /// Loads a program.
@@ -71,9 +78,9 @@ pub(crate) struct MapCreate {
     pub(crate) max_entries: u32,
 }
 
-/// As above, for BPF_MAP_UPDATE_ELEM.
+/// As above, for BPF_MAP_LOOKUP_ELEM and BPF_MAP_UPDATE_ELEM.
 #[repr(C)]
-struct MapUpdate {
+struct MapElem {
     map_fd: u32,
     pad: u32,
     key: u64,
@@ -81,22 +88,85 @@ struct MapUpdate {
     flags: u64,
 }
 
+/// As above, for BPF_PROG_TEST_RUN.
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    pad: u32,
+}
+
 /// Sets an element of an array with four-byte values.
 ///
 /// # Errors
 /// When the kernel rejects it.
 pub(crate) fn set(array: &OwnedFd, number: u32, value: i32) -> io::Result<()> {
-    let attr = MapUpdate {
+    let value = (&raw const value).expose_provenance() as u64;
+    // SAFETY: the value has four bytes, which live until the call returns.
+    unsafe { element(MAP_UPDATE_ELEM, array, number, value) }
+}
+
+/// Reads an element of an array with values of `N` bytes, that many of which it has.
+///
+/// # Safety
+/// The array's values have `N` bytes.
+///
+/// # Errors
+/// When the kernel rejects it.
+pub(crate) unsafe fn get<const N: usize>(
+    array: &OwnedFd,
+    number: u32,
+    value: &mut [u8; N],
+) -> io::Result<()> {
+    let value = value.as_mut_ptr().expose_provenance() as u64;
+    // SAFETY: the caller guarantees that the kernel writes no more than the value's bytes, which live until the call
+    // returns.
+    unsafe { element(MAP_LOOKUP_ELEM, array, number, value) }
+}
+
+/// # Safety
+/// `value` points to as many bytes as the array's values have, and which live.
+unsafe fn element(command: libc::c_long, array: &OwnedFd, number: u32, value: u64) -> io::Result<()> {
+    let attr = MapElem {
         map_fd: array.as_raw_fd().cast_unsigned(),
         pad: 0,
         key: (&raw const number).expose_provenance() as u64,
-        value: (&raw const value).expose_provenance() as u64,
+        value,
         flags: 0,
     };
-    // SAFETY: the kernel reads `attr`, and a key and a value of four bytes, which live until the call
-    // returns.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, MAP_UPDATE_ELEM, &raw const attr, size_of::<MapUpdate>()) };
+    // SAFETY: the kernel reads `attr` and a key of four bytes, which live until the call returns; for the value, the
+    // caller guarantees it.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const attr, size_of::<MapElem>()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Runs a program of type BPF_PROG_TYPE_SYSCALL once, with a context that it reads and writes.
+///
+/// # Errors
+/// When the kernel rejects it.
+pub(crate) fn run<const N: usize>(program: &OwnedFd, context: &mut [u64; N]) -> io::Result<()> {
+    let mut attr = TestRun {
+        prog_fd: program.as_raw_fd().cast_unsigned(),
+        ctx_size_in: u32::try_from(size_of_val(context)).map_err(io::Error::other)?,
+        ctx_in: context.as_mut_ptr().expose_provenance() as u64,
+        ..TestRun::default()
+    };
+    // SAFETY: the kernel reads and writes `attr`, and a context of this size, which live until the call returns.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, &raw mut attr, size_of::<TestRun>()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -123,6 +193,8 @@ pub(crate) mod asm {
     const LOAD_WIDE: u8 = 0x18;
     /// In the source register of a wide load: the value is a map descriptor.
     const MAP_FD: u8 = 1;
+    /// The same, of which the value is the first one of the map.
+    const MAP_VALUE: u8 = 2;
 
     /// `to = from`
     pub(crate) fn mov(to: u8, from: u8) -> bpf_insn {
@@ -139,24 +211,9 @@ pub(crate) mod asm {
         insn(0x07, to, 0, 0, value)
     }
 
-    /// `to &= from`
-    pub(crate) fn and(to: u8, from: u8) -> bpf_insn {
-        insn(0x5f, to, from, 0, 0)
-    }
-
     /// `to = *(u64 *)(from + offset)`
     pub(crate) fn load(to: u8, from: u8, offset: i16) -> bpf_insn {
         insn(0x79, to, from, offset, 0)
-    }
-
-    /// `to = *(u32 *)(from + offset)`
-    pub(crate) fn load_half(to: u8, from: u8, offset: i16) -> bpf_insn {
-        insn(0x61, to, from, offset, 0)
-    }
-
-    /// `to = *(u8 *)(from + offset)`
-    pub(crate) fn load_byte(to: u8, from: u8, offset: i16) -> bpf_insn {
-        insn(0x71, to, from, offset, 0)
     }
 
     /// `*(u64 *)(to + offset) = from`
@@ -164,19 +221,14 @@ pub(crate) mod asm {
         insn(0x7b, to, from, offset, 0)
     }
 
-    /// Skips `count` instructions if the register is 0.
-    pub(crate) fn skip_if_zero(register: u8, count: i16) -> bpf_insn {
-        insn(0x15, register, 0, count, 0)
-    }
-
     /// Skips `count` instructions if the register has another value.
     pub(crate) fn skip_unless(register: u8, value: i32, count: i16) -> bpf_insn {
         insn(0x55, register, 0, count, value)
     }
 
-    /// Skips `count` instructions if the registers differ.
-    pub(crate) fn skip_unless_same(one: u8, other: u8, count: i16) -> bpf_insn {
-        insn(0x5d, one, other, count, 0)
+    /// Skips `count` instructions if the register has a larger value.
+    pub(crate) fn skip_above(register: u8, value: i32, count: i16) -> bpf_insn {
+        insn(0x25, register, 0, count, value)
     }
 
     /// Calls a BPF helper by its number.
@@ -200,6 +252,11 @@ pub(crate) mod asm {
         [insn(LOAD_WIDE, to, MAP_FD, 0, map), insn(0, 0, 0, 0, 0)]
     }
 
+    /// `to` = the address of the only value of an array, of a descriptor: two instructions.
+    pub(crate) fn set_map_value(to: u8, map: i32) -> [bpf_insn; 2] {
+        [insn(LOAD_WIDE, to, MAP_VALUE, 0, map), insn(0, 0, 0, 0, 0)]
+    }
+
     fn insn(code: u8, to: u8, from: u8, off: i16, imm: i32) -> bpf_insn {
         bpf_insn { code, _bitfield_align_1: [], _bitfield_1: bpf_insn::new_bitfield_1(to, from), off, imm }
     }
@@ -217,7 +274,7 @@ mod tests {
             (offset_of!(ProgLoad, expected_attach_type), offset_of!(ProgLoad, attach_btf_id)),
             (68, 108)
         );
-        assert_eq!((size_of::<ProgLoad>(), size_of::<MapUpdate>()), (112, 32));
+        assert_eq!((size_of::<ProgLoad>(), size_of::<MapElem>(), size_of::<TestRun>()), (112, 32, 80));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Conclusions from a preflight: one line per limit on what can be seen. Pure.
 
-use super::preflight::{Capability, DriverForm, INITIAL_PID_NAMESPACE, Lockdown, Preflight};
+use super::preflight::{Capability, DriverForm, Hidden, INITIAL_PID_NAMESPACE, Lockdown, Preflight};
 use super::types::TypesSource;
 use std::fmt;
 
@@ -211,23 +211,19 @@ pub fn types(has_vmlinux: bool, driver: &TypesSource, problems: &[String]) -> Ve
 
 fn addresses(seen: &Preflight) -> Option<Finding> {
     let consequence = "functions whose name occurs more than once (update_mqd) cannot be probed";
-    let syslog = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::Syslog));
-    // Where perf_event_open is unrestricted, so are addresses (kernel/ksyms_common.c:kallsyms_show_value).
-    let free = seen.kptr_restrict == Some(0) && seen.perf_event_paranoid.is_some_and(|level| level <= 1);
-    match seen.kptr_restrict {
-        Some(2..) => finding(
+    match seen.hidden_addresses()? {
+        Hidden::FromAll => finding(
             FindingSeverity::Limits,
             "the kernel hides its addresses from all users (kernel.kptr_restrict is 2)",
             consequence,
             "sysctl kernel.kptr_restrict=1",
         ),
-        _ if !syslog && !free => finding(
+        Hidden::WithoutSyslog => finding(
             FindingSeverity::Limits,
             "no CAP_SYSLOG: the kernel hides its addresses from this process",
             consequence,
             "run with CAP_SYSLOG",
         ),
-        _ => None,
     }
 }
 

@@ -87,14 +87,16 @@ impl Kernel {
     }
 }
 
-/// The symbols of the driver's module alone if the kernel can list them; else all.
+/// The symbols of the driver's module alone where they can be read from the kernel's memory; else all.
 fn symbols(roots: &Roots, preflight: &Preflight, vmlinux: Option<&Btf>) -> Result<Symbols, SymbolError> {
-    // The iterator lists the running kernel's symbols.
-    let usable = matches!(preflight.driver, DriverForm::Module { .. }) && roots.procfs == Path::new("/proc");
-    let layout = vmlinux.filter(|_| usable).and_then(module_symbols::IterLayout::find);
+    // Memory is the running kernel's. What it hides from others would be read all the same.
+    let usable = matches!(preflight.driver, DriverForm::Module { .. })
+        && roots.procfs == Path::new("/proc")
+        && preflight.hidden_addresses().is_none();
+    let layout = vmlinux.filter(|_| usable).and_then(module_symbols::TableLayout::find);
     let refused = |error: &io::Error| log::info!("the symbols of all modules are read: {error}");
     let read = layout.and_then(|layout| module_symbols::read(layout, DRIVER).inspect_err(refused).ok());
-    match read.filter(|symbols| !symbols.is_empty() && !symbols.addresses_hidden()) {
+    match read.filter(|symbols| !symbols.is_empty()) {
         Some(symbols) => Ok(symbols),
         None => Symbols::read(&roots.procfs),
     }

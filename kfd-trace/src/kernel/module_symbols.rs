@@ -1,181 +1,273 @@
-//! The symbols of one module, from the kernel's symbol iterator (`ksym`, Linux 6.0 and later). Formatting the
-//! text of /proc/kallsyms takes the kernel longer than everything else in reading it; here a program of a few
-//! instructions skips the symbols of other modules.
+//! The symbols of one module, from the kernel's own table of them (`struct mod_kallsyms`, include/linux/module.h).
+//! The text of /proc/kallsyms and the kernel's iterator (`ksym`) list all symbols of the machine: unpacking and
+//! formatting those takes the kernel a hundred times longer.
 //!
+//! A program of a few instructions (BPF_PROG_TYPE_SYSCALL, Linux 5.16 and later) finds the module and reads memory.
 //! In: the kernel's types. Out: symbols in the order of /proc/kallsyms.
 
-use super::bpf::{ITER_CREATE, LINK_CREATE, ProgLoad, asm, bpf};
+use super::bpf::{self, MAP_CREATE, MapCreate, ProgLoad, asm, bpf};
 use super::btf::Btf;
 use super::symbols::Symbols;
 use aya_obj::generated::bpf_insn;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// Bytes that the program writes per symbol: address, type and name.
-const RECORD: usize = 256;
-const KIND: usize = 8;
-const NAME: usize = 16;
-
-/// Field offsets in `struct kallsym_iter` (kernel/kallsyms.c), and the type of the iterator's programs.
+/// Offsets in `struct module` and in `struct mod_kallsyms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct IterLayout {
-    program: u32,
-    value: i16,
-    kind: i16,
-    name: i16,
-    module: i16,
-    /// Whether this process may see addresses.
-    show: i16,
+pub(crate) struct TableLayout {
+    /// In `struct module`: the pointer to the other.
+    kallsyms: u64,
+    symbols: u64,
+    count: u64,
+    names: u64,
+    kinds: u64,
 }
 
-impl IterLayout {
-    /// `None` if the kernel has no such iterator.
+impl TableLayout {
+    /// `None` if the kernel's table is another one: before 5.2 it had no types.
     pub(crate) fn find(vmlinux: &Btf) -> Option<Self> {
-        let member = |path| i16::try_from(vmlinux.offset_of("kallsym_iter", path).ok()?.offset).ok();
-        Some(IterLayout {
-            program: vmlinux.function("bpf_iter_ksym")?,
-            value: member("value")?,
-            kind: member("type")?,
-            name: member("name")?,
-            module: member("module_name")?,
-            show: member("show_value")?,
+        let member = |strukt, path| Some(u64::from(vmlinux.offset_of(strukt, path).ok()?.offset));
+        Some(TableLayout {
+            kallsyms: member("module", "kallsyms")?,
+            symbols: member("mod_kallsyms", "symtab")?,
+            count: member("mod_kallsyms", "num_symtab")?,
+            names: member("mod_kallsyms", "strtab")?,
+            kinds: member("mod_kallsyms", "typetab")?,
         })
     }
 }
 
-/// Reads the symbols of a module.
+/// Reads the symbols of a module of the running kernel, hidden or not.
 ///
 /// # Errors
-/// When the kernel refuses it: then read /proc/kallsyms.
-pub(crate) fn read(layout: IterLayout, module: &str) -> io::Result<Symbols> {
-    let instructions = program(layout, module).ok_or(io::ErrorKind::InvalidInput)?;
-    let load = ProgLoad::new(PROG_TYPE_TRACING, TRACE_ITER, Some(layout.program));
-    // The helpers of the program require a GPL-compatible licence.
-    let program = load.load("module_symbols", &instructions, c"Dual MIT/GPL")?;
-    let attr = IterLinkCreate {
-        prog_fd: program.as_raw_fd().cast_unsigned(),
-        target_fd: 0,
-        attach_type: TRACE_ITER,
-        flags: 0,
+/// When the kernel refuses it, or the module is not as expected: then read /proc/kallsyms.
+pub(crate) fn read(layout: TableLayout, module: &str) -> io::Result<Symbols> {
+    let reader = Reader::new(module)?;
+    let at = reader.module()?;
+    let symbols = table(layout, at, module, |address, out| reader.read(address, out))?;
+    // It may have been unloaded, and what was its memory may be another's.
+    if reader.module()? == at { Ok(symbols) } else { Err(strange("the module was loaded anew")) }
+}
+
+fn strange(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+/// include/uapi/linux/elf.h:Elf64_Sym: name (4 bytes), info, other, section (2), value (8), size (8).
+const SYMBOL: usize = 24;
+
+/// More than any module has: the bound for what is no table.
+const MOST_SYMBOLS: u64 = 1 << 20;
+const MOST_NAMES: u64 = 64 << 20;
+
+/// The table of the `struct module` at an address. `read`: fills its buffer from kernel memory.
+fn table(
+    layout: TableLayout,
+    module_at: u64,
+    module: &str,
+    read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
+) -> io::Result<Symbols> {
+    let word = |address: u64| {
+        let mut bytes = [0; 8];
+        read(address, &mut bytes).map(|()| u64::from_ne_bytes(bytes))
     };
-    // SAFETY: the kernel reads only `attr`.
-    let link = unsafe { bpf(LINK_CREATE, &attr) }?;
-    let attr = IterCreate { link_fd: link.as_raw_fd().cast_unsigned(), flags: 0 };
-    // SAFETY: as above.
-    let iterator: OwnedFd = unsafe { bpf(ITER_CREATE, &attr) }?;
-    let mut records = Vec::new();
-    File::from(iterator).read_to_end(&mut records)?;
-    Ok(Symbols::of_module(records.as_chunks().0.iter().filter_map(parse), module))
+    let bytes = |address, length: u64| {
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        read(address, &mut bytes).map(|()| bytes)
+    };
+    let kallsyms = word(module_at.wrapping_add(layout.kallsyms))?;
+    let [symbols_at, names_at, kinds_at] =
+        [layout.symbols, layout.names, layout.kinds].map(|offset| word(kallsyms.wrapping_add(offset)));
+    let (names_at, kinds_at) = (names_at?, kinds_at?);
+    let mut count = [0; 4];
+    read(kallsyms.wrapping_add(layout.count), &mut count)?;
+    let count = u64::from(u32::from_ne_bytes(count));
+    // The types follow the names (kernel/module/kallsyms.c:layout_symtab).
+    let names = kinds_at.checked_sub(names_at).filter(|length| *length < MOST_NAMES);
+    let names = names.ok_or_else(|| strange("the names of its symbols have no end"))?;
+    if count > MOST_SYMBOLS {
+        return Err(strange("too many symbols"));
+    }
+    let (symbols, names) = (bytes(symbols_at?, count * SYMBOL as u64)?, bytes(names_at, names)?);
+    let kinds = bytes(kinds_at, count)?;
+    let (symbols, _) = symbols.as_chunks::<SYMBOL>();
+    let listed: Option<Vec<_>> =
+        symbols.iter().zip(&kinds).map(|(symbol, kind)| parse(symbol, *kind, &names)).collect();
+    let listed = listed.ok_or_else(|| strange("a symbol's name is not in its table"))?;
+    // As /proc/kallsyms does not list what has no name, which the first one always is.
+    Ok(Symbols::of_module(listed.into_iter().filter(|(_, _, name)| !name.is_empty()), module))
 }
 
 /// Address, type and name.
-fn parse(record: &[u8; RECORD]) -> Option<(u64, u8, &[u8])> {
-    let address = u64::from_ne_bytes(*record.first_chunk()?);
-    let name = &record[NAME..];
-    Some((address, record[KIND], &name[..memchr::memchr(0, name)?]))
+fn parse<'a>(symbol: &[u8; SYMBOL], kind: u8, names: &'a [u8]) -> Option<(u64, u8, &'a [u8])> {
+    let name = usize::try_from(u32::from_ne_bytes(*symbol.first_chunk()?)).ok()?;
+    let address = u64::from_ne_bytes(*symbol[8..].first_chunk()?);
+    let name = names.get(name..)?;
+    Some((address, kind, &name[..memchr::memchr(0, name)?]))
 }
 
-/// Writes a record for each symbol of the module. `None` for a module whose name is longer than the compared
-/// word.
-fn program(layout: IterLayout, module: &str) -> Option<Vec<bpf_insn>> {
-    let (mut wanted, mut mask) = ([0; 8], [0; 8]);
-    wanted.get_mut(..module.len())?.copy_from_slice(module.as_bytes());
-    // Including the terminating 0.
-    mask.get_mut(..=module.len())?.fill(0xff);
-    let [wanted, mask] = [wanted, mask].map(u64::from_ne_bytes);
-    let record = -i32::try_from(RECORD).ok()?;
-    let at = |offset: usize| i16::try_from(i32::try_from(offset).ok()? + record).ok();
-    let stack = |to, offset: usize| Some([asm::mov(to, 10), asm::add(to, i32::from(at(offset)?))]);
-    let mut code = Vec::new();
-    // struct bpf_iter__ksym { struct bpf_iter_meta *meta; struct kallsym_iter *ksym; }; the last run has no
-    // symbol.
-    code.extend([asm::load(6, 1, 8), asm::load(7, 1, 0), asm::skip_if_zero(6, 0)]);
-    let no_symbol = code.len() - 1;
-    // Most symbols belong to no module, and reading a byte is cheaper than reading a word of bytes.
-    code.extend([
-        asm::load_byte(1, 6, layout.module),
-        asm::skip_unless(1, i32::from(*module.as_bytes().first()?), 0),
-    ]);
-    let other_beginning = code.len() - 1;
-    // struct bpf_iter_meta { struct seq_file *seq; ... }
-    code.push(asm::load(7, 7, 0));
-    code.extend(stack(1, NAME)?);
-    code.extend([
-        asm::set(2, 8),
-        asm::mov(3, 6),
-        asm::add(3, i32::from(layout.module)),
-        asm::call(PROBE_READ_KERNEL),
-    ]);
-    code.push(asm::load(1, 10, at(NAME)?));
-    code.extend(asm::set_wide(2, mask));
-    code.push(asm::and(1, 2));
-    code.extend(asm::set_wide(2, wanted));
-    code.push(asm::skip_unless_same(1, 2, 0));
-    let other = code.len() - 1;
-    code.extend(stack(1, NAME)?);
-    let room = i32::try_from(RECORD - NAME).ok()?;
-    code.extend([
-        asm::set(2, room),
-        asm::mov(3, 6),
-        asm::add(3, i32::from(layout.name)),
-        asm::call(PROBE_READ_KERNEL_STR),
-    ]);
-    code.extend([asm::load_byte(1, 6, layout.kind), asm::store(10, at(KIND)?, 1)]);
-    code.extend([asm::load_half(1, 6, layout.show), asm::skip_if_zero(1, 1), asm::load(1, 6, layout.value)]);
-    code.push(asm::store(10, at(0)?, 1));
-    code.push(asm::mov(1, 7));
-    code.extend(stack(2, 0)?);
-    code.extend([asm::set(3, -record), asm::call(SEQ_WRITE)]);
-    let end = code.len();
-    code.extend([asm::set(0, 0), asm::exit()]);
-    for from in [no_symbol, other_beginning, other] {
-        code[from].off = i16::try_from(end - from - 1).ok()?;
+/// Bytes that one run of the program reads.
+const ROOM: usize = 64 << 10;
+
+/// The program, and the array that it writes memory to.
+struct Reader {
+    program: OwnedFd,
+    answer: OwnedFd,
+}
+
+impl Reader {
+    fn new(module: &str) -> io::Result<Self> {
+        let attr = MapCreate {
+            map_type: MAP_TYPE_ARRAY,
+            key_size: 4,
+            value_size: u32::try_from(ROOM).map_err(io::Error::other)?,
+            max_entries: 1,
+        };
+        // SAFETY: the kernel reads only `attr`.
+        let answer = unsafe { bpf(MAP_CREATE, &attr) }?;
+        let instructions = program(&answer, module).ok_or(io::ErrorKind::InvalidInput)?;
+        // The helpers of the program require a GPL-compatible licence.
+        let load = ProgLoad::new(PROG_TYPE_SYSCALL, 0, None).sleepable();
+        let program = load.load("module_symbols", &instructions, c"Dual MIT/GPL")?;
+        Ok(Reader { program, answer })
     }
+
+    /// The address of the `struct module`.
+    fn module(&self) -> io::Result<u64> {
+        let mut context = [0; 2];
+        bpf::run(&self.program, &mut context)?;
+        match context {
+            [0, _] => Err(io::ErrorKind::NotFound.into()),
+            [address, _] => Ok(address),
+        }
+    }
+
+    fn read(&self, address: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut value = [0; ROOM];
+        for (part, address) in out.chunks_mut(ROOM).zip((address..).step_by(ROOM)) {
+            let mut context = [address, part.len() as u64];
+            bpf::run(&self.program, &mut context)?;
+            let [_, failed] = context;
+            if failed != 0 {
+                return Err(strange("memory of the kernel cannot be read"));
+            }
+            // SAFETY: its values have that many bytes.
+            unsafe { bpf::get(&self.answer, 0, &mut value) }?;
+            part.copy_from_slice(&value[..part.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// Context: an address and a length of memory to read into the answer; then the second word is 0, or an error. Where
+/// the address is 0, it becomes that of the `struct module`, or stays 0. `None` if the name is too long.
+fn program(answer: &OwnedFd, module: &str) -> Option<Vec<bpf_insn>> {
+    const NAME: i16 = -64;
+    const FOUND: i16 = NAME - 8;
+    let symbol = format!("{module}:__this_module\0");
+    let words: Vec<[u8; 8]> = symbol
+        .as_bytes()
+        .chunks(8)
+        .map(|part| {
+            let mut word = [0; 8];
+            word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+            word
+        })
+        .collect();
+    if symbol.len() > usize::from(NAME.unsigned_abs()) {
+        return None;
+    }
+    let mut code = vec![asm::mov(6, 1), asm::load(3, 6, 0), asm::skip_unless(3, 0, 0)];
+    let is_read = code.len() - 1;
+    for (word, at) in words.into_iter().zip((NAME..).step_by(8)) {
+        code.extend(asm::set_wide(1, u64::from_ne_bytes(word)));
+        code.push(asm::store(10, at, 1));
+    }
+    code.extend([asm::set(3, 0), asm::store(10, FOUND, 3), asm::mov(4, 10), asm::add(4, i32::from(FOUND))]);
+    code.extend([
+        asm::mov(1, 10),
+        asm::add(1, i32::from(NAME)),
+        asm::set(2, i32::try_from(symbol.len()).ok()?),
+    ]);
+    code.extend([asm::call(KALLSYMS_LOOKUP_NAME), asm::load(1, 10, FOUND), asm::store(6, 0, 1)]);
+    code.extend([asm::set(0, 0), asm::exit()]);
+    code[is_read].off = i16::try_from(code.len() - is_read - 1).ok()?;
+    code.extend([asm::load(2, 6, 8), asm::set(0, -1), asm::skip_above(2, i32::try_from(ROOM).ok()?, 3)]);
+    code.extend(asm::set_map_value(1, answer.as_raw_fd()));
+    code.extend([asm::call(PROBE_READ_KERNEL), asm::store(6, 8, 0), asm::set(0, 0), asm::exit()]);
     Some(code)
 }
 
 /// include/uapi/linux/bpf.h
-const PROG_TYPE_TRACING: u32 = 26;
-const TRACE_ITER: u32 = 28;
+const MAP_TYPE_ARRAY: u32 = 2;
+const PROG_TYPE_SYSCALL: u32 = 31;
 const PROBE_READ_KERNEL: i32 = 113;
-const PROBE_READ_KERNEL_STR: i32 = 115;
-const SEQ_WRITE: i32 = 127;
-
-/// `union bpf_attr`, as far as used here for BPF_LINK_CREATE.
-#[repr(C)]
-struct IterLinkCreate {
-    prog_fd: u32,
-    target_fd: u32,
-    attach_type: u32,
-    flags: u32,
-}
-
-/// As above, for BPF_ITER_CREATE.
-#[repr(C)]
-struct IterCreate {
-    link_fd: u32,
-    flags: u32,
-}
+const KALLSYMS_LOOKUP_NAME: i32 = 179;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_record_is_a_symbol() {
-        let mut record = [0xff; RECORD];
-        record[..8].copy_from_slice(&7u64.to_ne_bytes());
-        record[KIND] = b't';
-        record[NAME..NAME + 4].copy_from_slice(b"abc\0");
-        assert_eq!(parse(&record), Some((7, b't', &b"abc"[..])));
-        assert_eq!(parse(&[0xff; RECORD]), None, "without an end");
+    const LAYOUT: TableLayout = TableLayout { kallsyms: 16, symbols: 0, count: 8, names: 16, kinds: 24 };
+    const MODULE: u64 = 0x1000;
+
+    /// A module at [`MODULE`] whose first symbol has no name, `kfd_ioctl` and `kfd_processes_table`.
+    fn memory() -> Vec<u8> {
+        let names = b"\0kfd_ioctl\0kfd_processes_table\0";
+        let symbol = |name: u32, address: u64| {
+            let mut symbol = [0; SYMBOL];
+            symbol[..4].copy_from_slice(&name.to_ne_bytes());
+            symbol[8..16].copy_from_slice(&address.to_ne_bytes());
+            symbol
+        };
+        let symbols = [symbol(0, 0), symbol(1, 0x70), symbol(11, 0x90)].concat();
+        let kallsyms = MODULE + 24;
+        let [symbols_at, names_at] = [kallsyms + 32, kallsyms + 32 + symbols.len() as u64];
+        let kinds_at = names_at + names.len() as u64;
+        let words = [0, 0, kallsyms, symbols_at, 3, names_at, kinds_at].map(u64::to_ne_bytes).concat();
+        [&words[..], &symbols, names, b" tb"].concat()
+    }
+
+    fn read_of(memory: &[u8]) -> io::Result<Symbols> {
+        table(LAYOUT, MODULE, "amdgpu", |address, out| {
+            let at = address.checked_sub(MODULE).and_then(|at| usize::try_from(at).ok());
+            let bytes = at.and_then(|at| memory.get(at..)?.get(..out.len()));
+            out.copy_from_slice(bytes.ok_or(io::ErrorKind::InvalidInput)?);
+            Ok(())
+        })
     }
 
     #[test]
-    fn only_short_names_are_compared() {
-        let layout = IterLayout { program: 1, value: 0, kind: 8, name: 9, module: 600, show: 700 };
-        assert!(program(layout, "amdgpu").is_some());
-        assert!(program(layout, "amdgpu_x").is_none());
+    fn the_table_of_a_module_is_read() {
+        let symbols = read_of(&memory()).unwrap();
+        let found = symbols.find("kfd_ioctl");
+        assert_eq!(
+            found.iter().map(|symbol| (symbol.address, symbol.kind)).collect::<Vec<_>>(),
+            [(0x70, 't')]
+        );
+        assert_eq!(found[0].module, Some("amdgpu"));
+        assert_eq!(symbols.find("kfd_processes_table")[0].address, 0x90);
+        assert_eq!(symbols.malformed_lines(), 0, "the one without a name is left out");
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused() {
+        let refused = |at: usize, value: u64| {
+            let mut memory = memory();
+            memory[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+            read_of(&memory).err().unwrap().to_string()
+        };
+        assert!(refused(24 + 24, 0).contains("have no end"), "the types are not behind the names");
+        assert!(refused(24 + 8, u64::from(u32::MAX)).contains("too many"));
+        assert!(refused(24 + 32 + SYMBOL, 1000).contains("not in its table"));
+        refused(16, 0);
+        refused(24, 1 << 40);
+    }
+
+    #[test]
+    fn a_long_name_is_not_looked_up() {
+        let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        assert!(program(&file, "amdgpu").is_some());
+        assert!(program(&file, &"x".repeat(64)).is_none());
     }
 }

@@ -54,7 +54,7 @@ impl Links {
             let program = planned.row.program();
             Some((
                 required,
-                ToAttach { program, kind, addresses: addresses(planned.row, targets, LinkRoom::ALL)? },
+                ToAttach { program, kind, addresses: addresses(planned.row, targets, LinkRoom::ALL)?.0 },
             ))
         };
         let wanted: Vec<(bool, ToAttach)> = planned.iter().filter_map(wanted).collect();
@@ -88,7 +88,7 @@ impl Links {
             return false;
         }
         let room = if few { LinkRoom::ALL } else { self.room };
-        let Some(addresses) = addresses(row, targets, room) else { return false };
+        let Some((addresses, times)) = addresses(row, targets, room) else { return false };
         if self.shared.iter().any(|shared| shared.has(row.program(), &addresses)) {
             return true;
         }
@@ -98,7 +98,7 @@ impl Links {
         if self.attach == Attach::Tried && row.required && !std::mem::replace(&mut self.tried, true) {
             return false;
         }
-        match programs.attach(row.program(), row.kind, &addresses) {
+        match programs.attach(row.program(), row.kind, &addresses, times) {
             Ok(attached) => {
                 self.held.push((row.program(), attached));
                 true
@@ -150,9 +150,9 @@ fn instances(possible_cpus: usize) -> usize {
     (2 * possible_cpus).max(10)
 }
 
-/// The addresses for one link; `None` where kprobes may see more, or where addresses are hidden. A function that is
-/// listed again is not attached again, but makes the pool larger.
-fn addresses(row: &ProbeRow, targets: &[AttachTarget], room: LinkRoom) -> Option<Vec<u64>> {
+/// The addresses for one link, and how many times each is listed; `None` where kprobes may see more, or where
+/// addresses are hidden. A function that is listed again is not attached again, but makes the pool larger.
+fn addresses(row: &ProbeRow, targets: &[AttachTarget], room: LinkRoom) -> Option<(Vec<u64>, usize)> {
     let instances_of_link = 2 * room.cpus * targets.len();
     let times = match (row.kind, room.returns) {
         (ProbeKind::Tracepoint, _) => return None,
@@ -162,7 +162,7 @@ fn addresses(row: &ProbeRow, targets: &[AttachTarget], room: LinkRoom) -> Option
         (_, ReturnRoom::Unknown) => return None,
     };
     let addresses: Vec<u64> = targets.iter().map(|target| target.address).collect::<Option<_>>()?;
-    Some(addresses.repeat(times))
+    Some((addresses, times))
 }
 
 /// Loads and attaches one planned row.
@@ -274,7 +274,7 @@ mod tests {
     fn one_link_takes_the_functions_whose_addresses_are_known() {
         let room = LinkRoom { cpus: 1, returns: ReturnRoom::Unknown };
         let of = |id, list: &[Option<u64>]| addresses(row(id), &targets(list), room);
-        assert_eq!(of(ProbeId::Ioctl, &[Some(8)]), Some(vec![8]));
+        assert_eq!(of(ProbeId::Ioctl, &[Some(8)]), Some((vec![8], 1)));
         assert_eq!(of(ProbeId::MqdInit, &[Some(8), None]), None);
         assert_eq!(of(ProbeId::TpCs, &[Some(8)]), None);
     }
@@ -284,12 +284,12 @@ mod tests {
         let listed = |functions: &[Option<u64>], cpus, returns| {
             addresses(row(ProbeId::EvictGpuReturn), &targets(functions), LinkRoom { cpus, returns })
         };
-        let pool = |cpus| listed(&[Some(8), Some(9)], cpus, ReturnRoom::Pool).expect("a link");
-        assert_eq!((pool(2).len(), &pool(2)[..3]), (256, &[8, 9, 8][..]), "4 instances each");
-        assert_eq!(pool(300), [8, 9], "the CPUs alone are enough");
+        let pool = |cpus| listed(&[Some(8), Some(9)], cpus, ReturnRoom::Pool);
+        assert_eq!(pool(2), Some((vec![8, 9], 128)), "4 instances each time");
+        assert_eq!(pool(300), Some((vec![8, 9], 1)), "the CPUs alone are enough");
         assert_eq!(
             listed(&[Some(8)], 1, ReturnRoom::All),
-            Some(vec![8]),
+            Some((vec![8], 1)),
             "listed twice, it would be seen twice"
         );
         assert_eq!(listed(&[Some(8), None], 2, ReturnRoom::Pool), None);

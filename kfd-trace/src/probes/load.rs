@@ -71,7 +71,7 @@ pub(crate) const LOSSES: &str = "LOSSES";
 const SCHEDULES: &str = "SCHEDULES";
 
 /// Maps whose size depends on what is traced.
-const SIZED: [&str; 16] = [
+const SIZED: [&str; 17] = [
     "CLAIMS",
     "EVICTIONS",
     "FILTER",
@@ -85,6 +85,7 @@ const SIZED: [&str; 16] = [
     "RELEASING",
     SCHEDULES,
     "CALLER_SLOTS",
+    "SLOTS_TAKEN",
     "SUSPENSIONS",
     "UPDATES",
     "USER_QUEUES",

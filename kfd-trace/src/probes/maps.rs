@@ -84,12 +84,12 @@ impl SharedMaps {
         ioctls.extend(self.rest(&counters));
         let (errors, error_counts) = sums::errors(&lookup, &self.slots)?;
         let (in_flight, calls) = self.slots.in_flight(&lookup)?;
-        let slots = self.slots.taken();
+        let slots = self.slots.taken()?;
         let crowded = Crowded { ioctls: stats, errors: error_counts, in_flight: calls, slots };
         Ok(Tables { ioctls, errors, in_flight, counters, crowded, ..Tables::default() })
     }
 
-    /// The tables that are mapped; reading them cannot fail.
+    /// The tables that are mapped, as far as they can be.
     pub(crate) fn mapped(&self) -> Tables {
         let (mut ioctls, errors) = sums::of_slots(&self.slots);
         let counters = self.counters();

@@ -45,13 +45,25 @@ impl Programs {
         Ok(Programs(object))
     }
 
-    /// Loads one program and attaches it to all of these functions.
+    /// Loads one program and attaches it to all of these functions, each listed so many times.
     ///
     /// # Errors
     /// If the kernel refuses either: it has no such links, or ftrace does not have one of the addresses.
-    pub(super) fn attach(&self, program: &str, kind: ProbeKind, addresses: &[u64]) -> io::Result<Attached> {
+    pub(super) fn attach(
+        &self,
+        program: &str,
+        kind: ProbeKind,
+        addresses: &[u64],
+        times: usize,
+    ) -> io::Result<Attached> {
         let program = self.load(program)?;
-        let _link = link(&program, kind, addresses, &[])?;
+        let linked = |listed: &[u64]| link(&program, kind, listed, &[]);
+        let _link = match linked(&listed(addresses, times, ENDBR)) {
+            Err(error) if times > 1 && error.raw_os_error() == Some(libc::EINVAL) => {
+                linked(&listed(addresses, times, 0))?
+            }
+            link => link?,
+        };
         Ok(Attached { program, _link })
     }
 
@@ -73,6 +85,17 @@ impl Programs {
         let load = ProgLoad::new(PROG_TYPE_KPROBE, TRACE_KPROBE_MULTI, None);
         load.load(name, instructions, &self.0.license)
     }
+}
+
+/// Bytes of the instruction with which functions begin on kernels with CET (`ENDBR_INSN_SIZE`, arch/x86): the place
+/// that ftrace knows follows it.
+const ENDBR: u64 = if cfg!(target_arch = "x86_64") { 4 } else { 0 };
+
+/// Each address once, and `times - 1` times the place `behind` it. For an address that is not ftrace's place, the
+/// kernel goes through all symbols of the module (kernel/trace/ftrace.c:ftrace_location, some 370,000 instructions).
+fn listed(addresses: &[u64], times: usize, behind: u64) -> Vec<u64> {
+    let again = addresses.iter().map(|address| address.wrapping_add(behind)).collect::<Vec<_>>();
+    [addresses, &again.repeat(times.saturating_sub(1))].concat()
 }
 
 /// Attaches a program to all of these functions. `cookies`: the value that the program gets at each function;
@@ -139,6 +162,13 @@ fn data(map: &Map) -> Option<&MapData> {
 mod tests {
     use super::*;
     use std::mem::offset_of;
+
+    #[test]
+    fn functions_are_listed_again_by_their_place_in_ftrace() {
+        assert_eq!(listed(&[16, 32], 1, 4), [16, 32]);
+        assert_eq!(listed(&[16, 32], 3, 4), [16, 32, 20, 36, 20, 36]);
+        assert_eq!(listed(&[16, 32], 2, 0), [16, 32, 16, 32]);
+    }
 
     #[test]
     fn the_attribute_is_laid_out_as_the_kernel_reads_it() {

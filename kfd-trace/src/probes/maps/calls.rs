@@ -2,36 +2,39 @@
 //! threads without a slot. In: both. Out: rows; also frees slots ([`Leaving`]).
 
 use super::lookup::{CLAIMS, IN_FLIGHT, Lookup};
-use super::mapped::{Element, Mapped};
+use super::mapped::{Element, Parted};
 use super::reclaim::Leaving;
 use crate::events::tables::InFlightRow;
 use crate::model::event::ProcessId;
 use crate::probes::error::LoadError;
 use aya::Ebpf;
 use kfd_trace_common::in_flight::{Caller, CallerSlot, OpenCall, SUMS, busy};
+use kfd_trace_common::limits::CALLER_SLOTS_PART;
 use kfd_trace_common::stat::Sum;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 
 pub(crate) struct CallerSlots {
-    /// The array.
-    mapped: Mapped,
+    array: Parted,
     leaving: Leaving,
 }
 
 impl CallerSlots {
     pub(crate) fn new(ebpf: &Ebpf) -> Result<Self, LoadError> {
         Ok(CallerSlots {
-            mapped: Mapped::new::<CallerSlot>(ebpf, "CALLER_SLOTS")?,
+            array: Parted::new::<CallerSlot>(ebpf, "CALLER_SLOTS", "SLOTS_TAKEN", CALLER_SLOTS_PART)?,
             leaving: Leaving::default(),
         })
     }
 
     /// All places for sums.
-    pub(crate) fn sums(&self) -> impl Iterator<Item = Element<'_>> {
-        self.mapped
-            .elements::<CallerSlot>()
-            .flat_map(|slot| slot.parts::<Sum>(offset_of!(CallerSlot, sums), SUMS))
+    pub(crate) fn sums(&self) -> Result<impl Iterator<Item = Element<'_>>, LoadError> {
+        Ok(self.array.elements::<CallerSlot>()?.into_iter().flat_map(sums))
+    }
+
+    /// As far as they can be read.
+    pub(crate) fn sums_at_hand(&self) -> impl Iterator<Item = Element<'_>> {
+        self.array.at_hand::<CallerSlot>().into_iter().flat_map(sums)
     }
 
     /// The calls, oldest first, and how many of them are in the hash map.
@@ -39,12 +42,12 @@ impl CallerSlots {
         let crowd = lookup.entries(&IN_FLIGHT)?.into_iter().map(|(tid, call)| (tid, row(tid, &call)));
         let mut rows: BTreeMap<u32, InFlightRow> = crowd.collect();
         let crowded = rows.len();
-        let holders = self.mapped.elements::<CallerSlot>().filter_map(in_call).map(
-            |Caller { thread, call, .. }| {
+        let slots = self.array.elements::<CallerSlot>()?;
+        let holders =
+            slots.into_iter().filter_map(|(_, slot)| in_call(slot)).map(|Caller { thread, call, .. }| {
                 let (caller_tgid, tid) = ids(thread);
                 (tid, row(tid, &OpenCall { caller_tgid, ..call }))
-            },
-        );
+            });
         rows.extend(holders);
         let mut rows: Vec<_> = rows.into_values().collect();
         rows.sort_by_key(|row| row.entered_ns);
@@ -52,8 +55,9 @@ impl CallerSlots {
     }
 
     /// Number of threads that have a slot.
-    pub(crate) fn taken(&self) -> usize {
-        self.mapped.elements::<CallerSlot>().filter(|slot| slot.owner().is_some()).count()
+    pub(crate) fn taken(&self) -> Result<usize, LoadError> {
+        let slots = self.array.elements::<CallerSlot>()?;
+        Ok(slots.into_iter().filter(|(_, slot)| slot.owner().is_some()).count())
     }
 
     /// One round of freeing slots, one second after the previous one. `ended`: whether the thread of this
@@ -64,7 +68,7 @@ impl CallerSlots {
         lookup: &Lookup<'_>,
         ended: impl Fn(u32, u32) -> bool,
     ) -> Result<bool, LoadError> {
-        let slots: Vec<Element<'_>> = self.mapped.elements::<CallerSlot>().collect();
+        let slots = self.array.elements::<CallerSlot>()?;
         let round = self.leaving.round(&slots, |thread| {
             let (tgid, tid) = ids(thread);
             ended(tgid, tid)
@@ -82,7 +86,7 @@ impl CallerSlots {
         lookup: &Lookup<'_>,
         ended: &BTreeSet<ProcessId>,
     ) -> Result<(), LoadError> {
-        for (slot, element) in (0u32..).zip(self.mapped.elements::<CallerSlot>()) {
+        for (slot, element) in self.array.elements::<CallerSlot>()? {
             self.leaving.retire(slot, element, |process| ended.contains(&ProcessId(process)));
         }
         for (tid, call) in lookup.entries(&IN_FLIGHT)? {
@@ -92,6 +96,10 @@ impl CallerSlots {
         }
         Ok(())
     }
+}
+
+fn sums((_, slot): (u32, Element<'_>)) -> impl Iterator<Item = Element<'_>> {
+    slot.parts::<Sum>(offset_of!(CallerSlot, sums), SUMS)
 }
 
 /// A thread in a call. A slot that its thread writes during the read is read again.

@@ -7,16 +7,21 @@ use crate::probes::error::{LoadError, chain};
 use aya::maps::{Array, Map};
 use aya::{Ebpf, Pod};
 use kfd_trace_common::counter::{COUNTERS, STRIDE};
+use rustix::param::page_size;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The words of an array created with `BPF_F_MMAPABLE`, at their current values; programs continue to write
 /// them.
 pub(crate) struct Mapped {
+    /// Of the mapping, a multiple of the page size.
     start: NonNull<AtomicU64>,
+    /// Words of the mapping before the first one that was asked for.
+    before: usize,
     words: usize,
 }
 
@@ -30,23 +35,30 @@ impl Mapped {
     /// outlives the object: it holds a reference to the array.
     pub(crate) fn new<T: Pod>(ebpf: &Ebpf, name: &'static str) -> Result<Self, LoadError> {
         let Some(map @ Map::Array(data)) = ebpf.map(name) else { return Err(LoadError::NoMap(name)) };
-        let array: Array<_, T> =
-            map.try_into().map_err(|why| LoadError::Map { map: name, why: chain(&why) })?;
+        let error = |why| LoadError::Map { map: name, why };
+        let array: Array<_, T> = map.try_into().map_err(|why| error(chain(&why)))?;
         let words = array.len() as usize * size_of::<T>().div_ceil(size_of::<u64>());
-        let len = words * size_of::<u64>();
-        let fd = data.fd().as_fd().as_raw_fd();
+        Mapped::part(data.fd().as_fd(), 0, words).map_err(|why| error(format!("mmap: {why}")))
+    }
+
+    /// Maps `words` words of an array from the word `first` on.
+    fn part(array: BorrowedFd<'_>, first: usize, words: usize) -> io::Result<Self> {
+        let before = first % (page_size() / size_of::<u64>());
+        let offset = libc::off_t::try_from((first - before) * size_of::<u64>()).map_err(io::Error::other)?;
+        let len = (before + words) * size_of::<u64>();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, at an address that the kernel chooses.
-        let start = unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, array.as_raw_fd(), offset) };
         let mapped = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
-        let why = || format!("mmap: {}", io::Error::last_os_error());
-        mapped.map(|start| Mapped { start, words }).ok_or_else(|| LoadError::Map { map: name, why: why() })
+        mapped.map(|start| Mapped { start, before, words }).ok_or_else(io::Error::last_os_error)
     }
 
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: mapped until this is dropped, page-aligned, and only ever used as atomics; programs write
         // aligned words of 8 bytes and halves of such.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
+        let all = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.before + self.words) };
+        all.get(self.before..).unwrap_or_default()
     }
 
     /// All words.
@@ -64,6 +76,77 @@ impl Mapped {
     /// The elements of an array of `T`, which consists of whole words.
     pub(crate) fn elements<T: Pod>(&self) -> impl Iterator<Item = Element<'_>> {
         self.words().chunks_exact(words_of::<T>()).map(Element)
+    }
+}
+
+/// An array of which a part is mapped when a program has used it for the first time: all pages of a mapping count as
+/// this process's memory from the start.
+pub(crate) struct Parted {
+    name: &'static str,
+    array: OwnedFd,
+    /// Of each part, whether it is in use.
+    used: Mapped,
+    parts: Vec<OnceLock<Mapped>>,
+    /// Words of a part.
+    words: usize,
+}
+
+impl Parted {
+    /// An array of `T` in parts of `each`, and the array that has a word for each part.
+    pub(crate) fn new<T: Pod>(
+        ebpf: &Ebpf,
+        name: &'static str,
+        used: &'static str,
+        each: u32,
+    ) -> Result<Self, LoadError> {
+        let Some(Map::Array(data)) = ebpf.map(name) else { return Err(LoadError::NoMap(name)) };
+        let array = data.fd().as_fd().try_clone_to_owned();
+        let array = array.map_err(|why| LoadError::Map { map: name, why: why.to_string() })?;
+        let used = Mapped::new::<u64>(ebpf, used)?;
+        let parts = used.words().iter().map(|_| OnceLock::new()).collect();
+        Ok(Parted { name, array, used, parts, words: each as usize * words_of::<T>() })
+    }
+
+    /// The elements of all parts in use, with their numbers.
+    ///
+    /// # Errors
+    /// If a part cannot be mapped.
+    pub(crate) fn elements<T: Pod>(&self) -> Result<Vec<(u32, Element<'_>)>, LoadError> {
+        let mut elements = Vec::new();
+        for number in 0..self.parts.len() {
+            elements.extend(self.part(number)?.into_iter().flat_map(|part| self.numbered::<T>(number, part)));
+        }
+        Ok(elements)
+    }
+
+    /// Those of the parts that are or can be mapped.
+    pub(crate) fn at_hand<T: Pod>(&self) -> Vec<(u32, Element<'_>)> {
+        let part = |number| Some((number, self.part(number).ok().flatten()?));
+        let parts = (0..self.parts.len()).filter_map(part);
+        parts.flat_map(|(number, part)| self.numbered::<T>(number, part)).collect()
+    }
+
+    fn numbered<'a, T: Pod>(
+        &self,
+        number: usize,
+        part: &'a Mapped,
+    ) -> impl Iterator<Item = (u32, Element<'a>)> + use<'a, T> {
+        let first = u32::try_from(number * self.words / words_of::<T>()).unwrap_or(u32::MAX);
+        (first..).zip(part.elements::<T>())
+    }
+
+    /// `None` if it is not in use.
+    fn part(&self, number: usize) -> Result<Option<&Mapped>, LoadError> {
+        let Some(part) = self.parts.get(number) else { return Ok(None) };
+        let is_used = || self.used.words().get(number).is_some_and(|word| word.load(Ordering::Acquire) != 0);
+        if part.get().is_none() && is_used() {
+            let mapped = Mapped::part(self.array.as_fd(), number * self.words, self.words);
+            let mapped =
+                mapped.map_err(|why| LoadError::Map { map: self.name, why: format!("mmap: {why}") })?;
+            // Where another thread was faster, its mapping stays.
+            let _ = part.set(mapped);
+        }
+        Ok(part.get())
     }
 }
 
@@ -126,7 +209,7 @@ impl<'a> Element<'a> {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        let len = self.words * size_of::<u64>();
+        let len = (self.before + self.words) * size_of::<u64>();
         // SAFETY: the mapping that `new` made; no reference into it outlives this.
         let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), len) };
     }
@@ -154,6 +237,8 @@ mod tests {
     use super::*;
     use kfd_trace_common::counter;
     use kfd_trace_common::kind::Kind;
+    use std::fs::File;
+    use std::io::Write as _;
 
     #[test]
     fn each_cpu_has_its_part_and_its_padding_is_not_counted() {
@@ -166,6 +251,41 @@ mod tests {
         let sums = sums(words.into_iter());
         assert_eq!((sums.len(), sums.iter().sum::<u64>()), (COUNTERS as usize, 111));
         assert_eq!(sums[counter::sent(last) as usize], 111);
+    }
+
+    /// A file stands for the array: 1,024 elements of 5 words, each of which is its own place.
+    fn parted() -> Parted {
+        const WORDS: usize = 5 * 1024;
+        let file = |words: Vec<u64>| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(words.as_bytes()).unwrap();
+            OwnedFd::from(file)
+        };
+        let array = file((0..WORDS as u64).collect());
+        let used = Mapped::part(file(vec![0, 0, 1, 1]).as_fd(), 0, 4).unwrap();
+        let parts = (0..4).map(|_| OnceLock::new()).collect();
+        Parted { name: "ARRAY", array, used, parts, words: WORDS / 4 }
+    }
+
+    #[test]
+    fn the_parts_in_use_are_mapped_wherever_they_begin() {
+        let parted = parted();
+        let elements = parted.elements::<[u64; 5]>().unwrap();
+        assert_eq!((elements.len(), elements[0].0, elements.last().unwrap().0), (512, 512, 1023));
+        for (number, element) in elements {
+            let first = u64::from(number) * 5;
+            assert_eq!(element.copy::<[u64; 5]>(), [first, first + 1, first + 2, first + 3, first + 4]);
+        }
+        assert!(parted.parts[0].get().is_none() && parted.parts[3].get().is_some());
+        parted.used.set_first(1);
+        assert_eq!(parted.elements::<[u64; 5]>().unwrap().len(), 768, "a part that comes into use later");
+    }
+
+    #[test]
+    fn what_cannot_be_mapped_is_an_error_and_the_rest_is_at_hand() {
+        let parted = Parted { array: File::open("/dev/null").unwrap().into(), ..parted() };
+        assert!(parted.elements::<[u64; 5]>().is_err_and(|why| why.to_string().contains("ARRAY")));
+        assert!(parted.at_hand::<[u64; 5]>().is_empty());
     }
 
     fn words(values: &[u64]) -> Vec<AtomicU64> {

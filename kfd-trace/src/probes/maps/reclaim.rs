@@ -49,10 +49,14 @@ impl Leaving {
         }
     }
 
-    /// One round, over all slots in the order of their numbers. A call in progress does not end with its
+    /// One round, over the slots in the order of their numbers, which come with them; a slot that was ever taken is
+    /// among them. A call in progress does not end with its
     /// thread: it is reported as a call whose return was not seen for as long as its process exists.
-    pub(crate) fn round(&mut self, slots: &[Element<'_>], ended: impl Fn(u64) -> bool) -> Round {
-        let at = |slot: u32| usize::try_from(slot).ok().and_then(|slot| slots.get(slot));
+    pub(crate) fn round(&mut self, slots: &[(u32, Element<'_>)], ended: impl Fn(u64) -> bool) -> Round {
+        let at = |slot: u32| {
+            let place = slots.binary_search_by_key(&slot, |(number, _)| *number).ok()?;
+            slots.get(place).map(|(_, element)| element)
+        };
         let freed = std::mem::take(&mut self.released);
         let claims = freed.into_iter().filter(|slot| at(*slot).is_some_and(|slot| slot.owner().is_none()));
         let claims = claims.collect();
@@ -71,9 +75,9 @@ impl Leaving {
         }
         self.rounds = self.rounds.wrapping_add(1);
         if self.rounds.is_multiple_of(EACH) {
-            for (slot, element) in (0u32..).zip(slots) {
+            for (slot, element) in slots {
                 let left = element.owner().filter(|thread| leaves(element, *thread));
-                let suspect = left.map(|thread| (slot, Suspect { thread, process: None }));
+                let suspect = left.map(|thread| (*slot, Suspect { thread, process: None }));
                 self.suspected.extend(suspect);
             }
         }
@@ -132,7 +136,7 @@ mod tests {
     }
 
     fn round(leaving: &mut Leaving, slots: &[Sitting], ended: impl Fn(u64) -> bool) -> Round {
-        let elements: Vec<_> = slots.iter().map(Sitting::element).collect();
+        let elements: Vec<_> = (0..).zip(slots.iter().map(Sitting::element)).collect();
         leaving.round(&elements, ended)
     }
 

@@ -20,7 +20,7 @@ pub(crate) type Rows<T> = (Vec<T>, usize);
 pub(crate) fn ioctls(lookup: &Lookup<'_>, slots: &CallerSlots) -> Result<Rows<IoctlRow>, LoadError> {
     let mut rows = BTreeMap::<_, IoctlStat>::new();
     let mut add = |process, cmd, stat| rows.entry((process, cmd)).or_insert(IoctlStat::ZERO).add(&stat);
-    taken(slots).for_each(|Sum { process, cmd, stat, .. }| add(process, cmd, stat));
+    taken(slots.sums()?).for_each(|Sum { process, cmd, stat, .. }| add(process, cmd, stat));
     let crowd = lookup.entries(&IOCTL_STATS)?;
     let crowded = crowd.len();
     crowd.into_iter().for_each(|(key, stat)| add(key.process, key.cmd, stat));
@@ -30,7 +30,7 @@ pub(crate) fn ioctls(lookup: &Lookup<'_>, slots: &CallerSlots) -> Result<Rows<Io
 /// By process, command and errno.
 pub(crate) fn errors(lookup: &Lookup<'_>, slots: &CallerSlots) -> Result<Rows<ErrorRow>, LoadError> {
     let mut rows = BTreeMap::<_, u64>::new();
-    for Sum { process, cmd, errno, errors, .. } in taken(slots).filter(|sum| sum.errno != 0) {
+    for Sum { process, cmd, errno, errors, .. } in taken(slots.sums()?).filter(|sum| sum.errno != 0) {
         *rows.entry((process, cmd, errno)).or_default() += errors;
     }
     let crowd = lookup.entries(&IOCTL_ERRORS)?;
@@ -48,10 +48,10 @@ pub(crate) fn rest<'a>(stats: impl Iterator<Item = Element<'a>>) -> Vec<IoctlRow
     rows.filter(|row| row.stat != IoctlStat::ZERO).collect()
 }
 
-/// From slots alone; a key that exists more than once is returned more than once.
+/// From slots alone, as far as they can be read; a key that exists more than once is returned more than once.
 pub(crate) fn of_slots(slots: &CallerSlots) -> (Vec<IoctlRow>, Vec<ErrorRow>) {
-    let ioctls = taken(slots).map(|sum| ioctl_row(sum.process, sum.cmd, sum.stat));
-    let failed = taken(slots).filter(|sum| sum.errno != 0);
+    let ioctls = taken(slots.sums_at_hand()).map(|sum| ioctl_row(sum.process, sum.cmd, sum.stat));
+    let failed = taken(slots.sums_at_hand()).filter(|sum| sum.errno != 0);
     let errors = failed.map(|sum| error_row(sum.process, sum.cmd, sum.errno, sum.errors));
     (ioctls.collect(), errors.collect())
 }
@@ -64,8 +64,8 @@ fn error_row(process: u64, cmd: u32, errno: u32, count: u64) -> ErrorRow {
     ErrorRow { process: ProcessId(process), cmd, errno: i32::try_from(errno).unwrap_or(i32::MAX), count }
 }
 
-fn taken(slots: &CallerSlots) -> impl Iterator<Item = Sum> {
-    slots.sums().filter(|place| place.owner().is_some()).map(|place| place.copy())
+fn taken<'a>(places: impl Iterator<Item = Element<'a>>) -> impl Iterator<Item = Sum> {
+    places.filter(|place| place.owner().is_some()).map(|place| place.copy())
 }
 
 /// Clears everything of processes that have ended. A process that was wrongly taken for ended may write there
@@ -76,7 +76,7 @@ pub(crate) fn retire(
     ended: &BTreeSet<ProcessId>,
 ) -> Result<(), LoadError> {
     let of_ended = |process: u64| ended.contains(&ProcessId(process));
-    for place in slots.sums() {
+    for place in slots.sums()? {
         if let Some(process) = place.owner().filter(|process| of_ended(*process)) {
             place.release(process);
         }
