@@ -4,7 +4,7 @@ use super::belongs::BelongsFields;
 use super::budget::{Budget, Claim};
 use super::{activity, names};
 use crate::attribute::Topology;
-use crate::model::event::{ProcessId, QueueFacts};
+use crate::model::event::{ProcessId, QueueFacts, QueueType};
 use crate::state::{Activity, Process, ProcessDetails, Queue, Snapshot, Sources};
 use crate::text::clock::age;
 use crate::text::escape;
@@ -33,6 +33,8 @@ pub struct PsRow {
     pub context_id: Option<u32>,
     /// `None`: the process has no queue.
     pub queue: Option<QueueFacts>,
+    /// It is the runtime's own ([`crate::model::queue::is_of_runtime`]).
+    pub of_runtime: Option<bool>,
     /// Nanoseconds; `None` if the creation of the queue was not seen.
     pub age_ns: Option<u64>,
     /// Nanoseconds since the start of the process's leader: no queue of it is older.
@@ -146,6 +148,11 @@ pub(super) fn state(queue: &QueueFacts) -> String {
     }
 }
 
+/// `compute_aql`, `compute_aql (runtime)`
+pub(crate) fn queue_type(kind: QueueType, of_runtime: Option<bool>) -> String {
+    if of_runtime == Some(true) { format!("{} (runtime)", kind.name()) } else { kind.name().to_owned() }
+}
+
 /// A column: name, whether it is right-aligned, and its cell; `None` is "not known".
 type Column = (&'static str, bool, fn(&PsRow, &PsView<'_>) -> Option<String>);
 
@@ -187,7 +194,9 @@ const COLUMNS: [Column; 18] = [
     (OWNER, false, |row, _| row.owner()),
     ("GPU", false, |row, view| row.gpu_id().map(|id| gpu(id, view))),
     ("QUEUE", true, |row, _| show(row.queue_id())),
-    ("TYPE", false, |row, _| row.known(|queue| queue.queue_type).map(|kind| kind.name().to_owned())),
+    ("TYPE", false, |row, _| {
+        row.known(|queue| queue.queue_type).map(|kind| queue_type(kind, row.of_runtime))
+    }),
     ("RING", false, |row, _| row.known(|queue| queue.ring_address).map(names::hex)),
     ("SIZE", true, |row, _| {
         row.known(|queue| queue.ring_size).map(|size| ByteSize(size).display().iec_short().to_string())

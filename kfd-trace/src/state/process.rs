@@ -8,6 +8,7 @@ use super::source::Sources;
 use crate::attribute::{Belongs, PodNames, belongs};
 use crate::model::event::{ProcessId, ProcessSeen};
 use crate::model::inventory::Place;
+use crate::model::queue::is_of_runtime;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Start times from /proc are truncated to ticks of 10 ms: a difference below this value is the same
@@ -129,6 +130,12 @@ impl Process {
             last_ends: BTreeMap::new(),
             ended_queues: VecDeque::new(),
         }
+    }
+
+    /// [`is_of_runtime`] of one of its live queues.
+    #[must_use]
+    pub fn is_of_runtime(&self, queue: &Queue) -> Option<bool> {
+        is_of_runtime(&queue.facts, self.queues.values().map(|queue| &queue.facts))
     }
 
     /// A copy for the outputs, without what only the rules use: that is most of the row of a process that had

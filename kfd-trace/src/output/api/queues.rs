@@ -21,6 +21,7 @@ pub(super) struct QueueRow<'a> {
     pci: Option<&'a str>,
     #[serde(flatten)]
     facts: QueueFields,
+    of_runtime: Option<bool>,
     cu_mask: Option<Vec<String>>,
     active: Option<bool>,
     evicted: Option<bool>,
@@ -77,6 +78,7 @@ pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &ApiView<'a>
         node: gpu.map(|gpu| gpu.node),
         pci: gpu.and_then(|gpu| gpu.pci.as_deref()),
         facts: facts.into(),
+        of_runtime: process.is_of_runtime(queue),
         cu_mask: queue.cu_mask.as_ref().map(names::mask),
         active: facts.active,
         evicted: facts.evicted,

@@ -19,13 +19,14 @@ pub(super) fn families(scrape: &Scrape<'_>) -> (Vec<Family>, Vec<TextFamily>) {
     let ids = Ranked::new(["gpu_id", "queue_id"], shown.iter().map(|(_, queue)| id(queue)), |(gpu, id)| {
         [gpu_label(*gpu), id.to_string()]
     });
-    let kinds = shown.iter().map(|(_, queue)| described(queue));
+    let kinds = shown.iter().map(|(process, queue)| described(process, queue));
     let kinds = Ranked::new(
-        ["gpu_id", "queue_id", "queue_type", "sdma_engine_id"],
+        ["gpu_id", "queue_id", "queue_type", "sdma_engine_id", "of_runtime"],
         kinds,
-        |(gpu, id, kind, engine)| {
+        |(gpu, id, kind, engine, of_runtime)| {
             let engine = engine.map_or_else(String::new, |engine| engine.to_string());
-            [gpu_label(*gpu), id.to_string(), (*kind).to_owned(), engine]
+            let of_runtime = of_runtime.map_or_else(String::new, |is| is.to_string());
+            [gpu_label(*gpu), id.to_string(), (*kind).to_owned(), engine, of_runtime]
         },
     );
     let new = |metric| Series::new(metric, &ids);
@@ -35,10 +36,10 @@ pub(super) fn families(scrape: &Scrape<'_>) -> (Vec<Family>, Vec<TextFamily>) {
     let (mut active, mut evicted) = (new(&t::QUEUE_ACTIVE), new(&t::QUEUE_EVICTED));
     let mut activity = OfQueues::new(&ids);
     for group in grouped(shown, |(process, _)| process) {
-        for (_, queue) in group.items {
+        for (process, queue) in group.items {
             let (facts, labels) = (&queue.facts, ids.rank(&id(queue)));
             activity.queue(labels, queue);
-            info.set(kinds.rank(&described(queue)), 1.0);
+            info.set(kinds.rank(&described(process, queue)), 1.0);
             let set = |series: &mut Series<'_>, value: Option<f64>| {
                 if let Some(value) = value {
                     series.set(labels, value);
@@ -62,9 +63,11 @@ fn id(queue: &Queue) -> (Option<u32>, u32) {
     (queue.facts.gpu_id, queue.queue_id)
 }
 
-fn described(queue: &Queue) -> (Option<u32>, u32, &'static str, Option<u32>) {
-    let facts = &queue.facts;
-    (facts.gpu_id, queue.queue_id, queue.label().type_name(), facts.sdma_engine_id)
+type Described = (Option<u32>, u32, &'static str, Option<u32>, Option<bool>);
+
+fn described(process: &Process, queue: &Queue) -> Described {
+    let (facts, of_runtime) = (&queue.facts, process.is_of_runtime(queue));
+    (facts.gpu_id, queue.queue_id, queue.label().type_name(), facts.sdma_engine_id, of_runtime)
 }
 
 /// The queues known for the longest time: once shown, a queue stays until its end.

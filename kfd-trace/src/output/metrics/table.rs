@@ -194,8 +194,8 @@ metrics! {
     PROCESS_IOCTLS = Counter "kfd_process_ioctls_total" ["pid", "kfd_process", "comm", "ioctl"]
         "Calls of an ioctl by a process.";
 
-    QUEUE_INFO = Gauge "kfd_queue_info" ["pid", "kfd_process", "comm", "gpu_id", "queue_id", "queue_type", "sdma_engine_id"]
-        "A queue that exists now; always 1. With --metrics.per-queue, as all kfd_queue_ that follow.";
+    QUEUE_INFO = Gauge "kfd_queue_info" ["pid", "kfd_process", "comm", "gpu_id", "queue_id", "queue_type", "sdma_engine_id", "of_runtime"]
+        "A queue that exists now; always 1; of_runtime: whether it is ROCr's own, empty if not known. With --metrics.per-queue, as all kfd_queue_ that follow.";
     QUEUE_CREATED = Gauge "kfd_queue_created_timestamp_seconds" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]
         "Unix time at which a queue was created; no series where that was not seen.";
     QUEUE_PRIORITY = Gauge "kfd_queue_priority" ["pid", "kfd_process", "comm", "gpu_id", "queue_id"]

@@ -2,8 +2,8 @@
 
 use super::cells::{counted, show, since};
 use super::processes::{comm, pid};
-use crate::model::event::QueueType;
 use crate::output::api::ApiView;
+use crate::output::ps::queue_type;
 use crate::output::{activity, names};
 use crate::state::{Measured, Process, ProcessKey, Queue};
 use crate::text::clock::age;
@@ -43,7 +43,7 @@ pub(super) struct Group {
 
 pub(super) struct QueueCells {
     pub(super) queue_id: u32,
-    pub(super) queue_type: &'static str,
+    pub(super) queue_type: String,
     pub(super) state: String,
     pub(super) evicted: bool,
     pub(super) priority: String,
@@ -100,7 +100,7 @@ fn on_gpu(
             count: types(&queues),
             evicted: queues.iter().filter(|queue| queue.facts.evicted == Some(true)).count(),
             more: queues.len() - shown,
-            rows: queues.into_iter().take(shown).map(|queue| row(queue, view.now_ns)).collect(),
+            rows: queues.into_iter().take(shown).map(|queue| row(process, queue, view.now_ns)).collect(),
         }
     };
     QueuesOnGpu {
@@ -123,12 +123,12 @@ fn types(queues: &[&Queue]) -> String {
     format!("{}: {}", counted(queues.len(), "queue", "queues"), each.join(", "))
 }
 
-fn row(queue: &Queue, now_ns: u64) -> QueueCells {
+fn row(process: &Process, queue: &Queue, now_ns: u64) -> QueueCells {
     let facts = &queue.facts;
     let size = facts.ring_size.map(|size| ByteSize(size).display().iec_short().to_string());
     QueueCells {
         queue_id: queue.queue_id,
-        queue_type: facts.queue_type.map_or("–", QueueType::name),
+        queue_type: show(facts.queue_type.map(|kind| queue_type(kind, process.is_of_runtime(queue)))),
         state: crate::output::ps::state(facts),
         evicted: facts.evicted == Some(true),
         priority: show(facts.priority.map(names::priority)),

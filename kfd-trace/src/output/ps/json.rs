@@ -34,6 +34,7 @@ struct JsonRow<'a> {
     gpu_id: Option<u32>,
     #[serde(flatten)]
     queue: QueueFields,
+    of_runtime: Option<bool>,
     active: Option<bool>,
     evicted: Option<bool>,
     suspended: Option<bool>,
@@ -125,6 +126,7 @@ fn json_row<'a>(row: &'a PsRow, topology: &'a Topology) -> JsonRow<'a> {
         pci: gpu.and_then(|gpu| gpu.pci.as_deref()),
         gpu_id: row.gpu_id(),
         queue: queue.map(QueueFields::from).unwrap_or_default(),
+        of_runtime: row.of_runtime,
         active: queue.and_then(|queue| queue.active),
         evicted: queue.and_then(|queue| queue.evicted),
         suspended: queue.and_then(|queue| queue.suspended),

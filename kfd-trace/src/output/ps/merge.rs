@@ -1,6 +1,7 @@
 //! Merges rows of several sources into one list.
 
 use super::PsRow;
+use crate::model::queue::is_of_runtime;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Merges lists of one source each, the most detailed first: values of earlier lists are kept, and later ones
@@ -26,7 +27,23 @@ pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
     let has_queues = |row: &PsRow| with_queues.contains(&(row.pid, row.context_id));
     all.retain(|row| row.queue_id().is_some() || row.pid.is_none() || !has_queues(row));
     all.sort_by_key(|row| (row.pid, row.context_id, row.gpu_id(), row.queue_id(), row.process));
+    mark_runtimes(&mut all);
     all
+}
+
+/// Rows are in the order of process, GPU and queue.
+fn mark_runtimes(rows: &mut [PsRow]) {
+    let same = |one: &PsRow, other: &PsRow| {
+        let of = |row: &PsRow| (row.pid.is_some(), row.pid, row.context_id, row.gpu_id());
+        of(one) == of(other) && agree(one.process, other.process)
+    };
+    for rows in rows.chunk_by_mut(same) {
+        let mark = |row: &PsRow| {
+            is_of_runtime(row.queue.as_ref()?, rows.iter().filter_map(|other| other.queue.as_ref()))
+        };
+        let marks: Vec<_> = rows.iter().map(mark).collect();
+        rows.iter_mut().zip(marks).for_each(|(row, mark)| row.of_runtime = mark);
+    }
 }
 
 fn same(known: &PsRow, row: &PsRow) -> bool {

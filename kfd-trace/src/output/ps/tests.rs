@@ -158,14 +158,14 @@ fn json_has_its_fields_in_one_order() {
             r#""gpu_id":58270,"queue_id":3,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","#,
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"priority_level":"normal","percent":100,"#,
-            r#""sdma_engine_id":null,"active":true,"evicted":false,"suspended":false,"age_ns":303000000000,"process_age_ns":899000000000,"activity":null,"sources":["probe"]}],"#,
+            r#""sdma_engine_id":null,"of_runtime":null,"active":true,"evicted":false,"suspended":false,"age_ns":303000000000,"process_age_ns":899000000000,"activity":null,"sources":["probe"]}],"#,
             r#""processes":[{"pid":5,"ns_pid":null,"uid":null,"comm":null,"cmdline":null,"cgroup":null,"#,
             r#""container_id":null,"runtime":null,"pod_uid":null,"namespace":null,"pod":null,"container":null,"#,
             r#""slurm_job":null,"slurm_step":null,"slurm_uid":null,"unit":null,"#,
             r#""kfd_process":null,"context_id":null,"gpu":null,"node":null,"pci":null,"gpu_id":null,"#,
             r#""queue_id":null,"queue_type":null,"ring_address":null,"ring_size":null,"#,
             r#""write_pointer_address":null,"read_pointer_address":null,"doorbell_offset":null,"priority":null,"priority_level":null,"#,
-            r#""percent":null,"sdma_engine_id":null,"active":null,"evicted":null,"suspended":null,"age_ns":null,"process_age_ns":null,"activity":null,"#,
+            r#""percent":null,"sdma_engine_id":null,"of_runtime":null,"active":null,"evicted":null,"suspended":null,"age_ns":null,"process_age_ns":null,"activity":null,"#,
             r#""sources":["sysfs"]}]"#
         ))
     );
@@ -188,7 +188,7 @@ fn json_holds_queues_apart_from_processes_without_any() {
             "gpu": "gpu 0 (0000:c1:00.0, gfx942)", "node": 1, "pci": "0000:c1:00.0", "gpu_id": 58270,
             "queue_id": 3, "queue_type": "compute_aql", "ring_address": "0x7fad66c00000", "ring_size": 1048576,
             "write_pointer_address": "0x7faf945b8038", "read_pointer_address": "0x7faf945b8080",
-            "doorbell_offset": 16, "priority": 7, "priority_level": "normal", "percent": 100, "sdma_engine_id": null,
+            "doorbell_offset": 16, "priority": 7, "priority_level": "normal", "percent": 100, "sdma_engine_id": null, "of_runtime": false,
             "active": true, "evicted": false, "age_ns": 303_000_000_000_u64, "process_age_ns": 899_000_000_000_u64, "activity": null, "sources": ["probe"],
     });
     expected["suspended"] = json!(false);

@@ -39,7 +39,12 @@ fn nothing_has_a_pid_where_processes_are_switched_off() {
 fn queues_have_series_only_on_request() {
     let mut world = with_queues();
     for (series, value) in [
-        (format!(r#"kfd_queue_info{{{QUEUE},queue_type="compute_aql",sdma_engine_id=""}}"#), Some(1.0)),
+        (
+            format!(
+                r#"kfd_queue_info{{{QUEUE},queue_type="compute_aql",sdma_engine_id="",of_runtime="false"}}"#
+            ),
+            Some(1.0),
+        ),
         (format!("kfd_queue_created_timestamp_seconds{{{QUEUE}}}"), Some(1.79e9)),
         (format!("kfd_queue_priority{{{QUEUE}}}"), Some(7.0)),
         (format!("kfd_queue_share_ratio{{{QUEUE}}}"), Some(1.0)),
@@ -50,7 +55,8 @@ fn queues_have_series_only_on_request() {
         assert_eq!(world.value(&series), value, "{series}");
     }
     let other = QUEUE.replace("queue_id=\"3\"", "queue_id=\"1\"");
-    let info = format!(r#"kfd_queue_info{{{other},queue_type="sdma",sdma_engine_id="1"}}"#);
+    let info =
+        format!(r#"kfd_queue_info{{{other},queue_type="sdma",sdma_engine_id="1",of_runtime="false"}}"#);
     assert_eq!(world.value(&info), Some(1.0));
     assert_eq!(world.value(&format!("kfd_queue_share_ratio{{{other}}}")), Some(0.25));
     let created = world.value(&format!("kfd_queue_created_timestamp_seconds{{{other}}}"));
@@ -75,7 +81,7 @@ fn unknown_fields_of_a_queue_have_no_series() {
     assert_eq!(
         lines,
         [format!(
-            "kfd_queue_info{{{},queue_type=\"unknown\",sdma_engine_id=\"\"}} 1",
+            "kfd_queue_info{{{},queue_type=\"unknown\",sdma_engine_id=\"\",of_runtime=\"\"}} 1",
             QUEUE.replace("\"3\"", "\"9\"")
         )]
     );
