@@ -38,7 +38,7 @@ impl State {
         row.touch(now);
         change.process = Some(key);
         match &event.body {
-            Body::QueueUpdate(update) => row.queue_update(update, now, totals, change),
+            Body::QueueUpdate(update) => row.queue_update(update, event, totals, change),
             Body::MqdWrite { queue_id, gpu_id, op } => row.mqd_write(*queue_id, *gpu_id, *op, totals),
             Body::Evict(eviction) => row.evict(eviction, now, totals),
             Body::Restore(eviction) => row.restore(eviction, now, totals, change),

@@ -49,7 +49,9 @@ pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use labels::{KeptLabels, LabelText};
 pub use limits::StateLimits;
 pub use process::{Process, ProcessDetails, ProcessKey};
-pub use queue::{Cause, Debugger, Evictions, MqdWrites, Queue, QueueEnd, QueueLabel, Suspended};
+pub use queue::{
+    Cause, Debugger, Evictions, MqdWrites, PriorityChange, Queue, QueueEnd, QueueLabel, Suspended,
+};
 pub use reconcile::{Difference, FoundDifference};
 pub use rows::State;
 pub use sample_totals::SampleTotals;

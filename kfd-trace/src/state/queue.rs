@@ -22,8 +22,7 @@ pub struct Queue {
     pub cu_mask: Option<CuMask>,
     pub mqd_writes: MqdWrites,
     pub evictions: Evictions,
-    /// `None`: never by what was observed. Few queues ever are.
-    pub(super) suspension: Option<Box<Suspended>>,
+    pub(super) rare: Option<Box<Rare>>,
     pub activity: Activity,
     /// When its last record was applied, or when it was found.
     pub changed_ns: u64,
@@ -128,6 +127,22 @@ pub struct Suspended {
     pub unclear: bool,
 }
 
+/// The last change of a queue's priority that was seen, or seen to have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriorityChange {
+    /// When the call was seen, CLOCK_MONOTONIC nanoseconds, and the tgid that called; `None` if it was not.
+    pub by: Option<(u64, u32)>,
+    /// The priority that the queue was created with; `None` if that was not seen.
+    pub created_with: Option<u32>,
+}
+
+/// What few queues ever have, apart from them since all are copied for each response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rare {
+    pub(super) suspended: Suspended,
+    pub(super) priority: Option<PriorityChange>,
+}
+
 impl Queue {
     pub(super) fn born(queue_id: u32, facts: &QueueFacts, at_ns: u64) -> Self {
         let mut queue = Self { born_ns: Some(at_ns), ..Self::new(queue_id, facts, Source::Probe, at_ns) };
@@ -154,7 +169,7 @@ impl Queue {
             cu_mask: None,
             mqd_writes: MqdWrites::default(),
             evictions: Evictions::default(),
-            suspension: None,
+            rare: None,
             activity: Activity::default(),
             changed_ns: at_ns,
             resynced_ns: None,
@@ -171,6 +186,25 @@ impl Queue {
     #[must_use]
     pub fn label(&self) -> QueueLabel {
         QueueLabel { gpu_id: self.facts.gpu_id, queue_type: self.facts.queue_type }
+    }
+
+    /// `None` while no change of its priority is known.
+    #[must_use]
+    pub fn priority_change(&self) -> Option<PriorityChange> {
+        self.rare.as_ref().and_then(|rare| rare.priority)
+    }
+
+    /// The priority that it was created with; `None` if that was not seen.
+    #[must_use]
+    pub fn created_priority(&self) -> Option<u32> {
+        match self.priority_change() {
+            Some(change) => change.created_with,
+            None => self.facts.priority.filter(|_| self.born_ns.is_some()),
+        }
+    }
+
+    pub(super) fn keep(&mut self, rare: Rare) {
+        self.rare = (rare != Rare::default()).then(|| Box::new(rare));
     }
 
     /// Its lifetime, or its age at `now_ns` if live; `None` if its creation was not seen.

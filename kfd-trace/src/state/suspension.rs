@@ -1,7 +1,7 @@
 //! The rules for queues that a debugger suspends and resumes.
 
 use super::process::Process;
-use super::queue::{Debugger, Queue, Suspended};
+use super::queue::{Debugger, Queue, Rare, Suspended};
 use crate::model::event::Event;
 use crate::model::suspension::{QueueResult, Queues, Suspension};
 
@@ -58,7 +58,7 @@ impl Queue {
     /// How it came to be suspended.
     #[must_use]
     pub fn suspended(&self) -> &Suspended {
-        self.suspension.as_deref().unwrap_or(&NEVER)
+        self.rare.as_ref().map_or(&NEVER, |rare| &rare.suspended)
     }
 
     /// Observed suspends; `None` where they cannot be observed.
@@ -76,26 +76,29 @@ impl Queue {
             Made::Suspended if self.facts.suspended == Some(true) && since_ns.is_some() => return,
             Made::Suspended => {
                 let (by, since_ns) = (Some(by.clone()), Some(at_ns));
-                self.suspension =
-                    Some(Box::new(Suspended { by, since_ns, count: count + 1, unclear: false }));
+                self.keep_suspended(Suspended { by, since_ns, count: count + 1, unclear: false });
                 self.facts.suspended = Some(true);
             }
             Made::Resumed => {
-                self.suspension = (count > 0).then(|| Box::new(Suspended { count, ..Suspended::default() }));
+                self.keep_suspended(Suspended { count, ..Suspended::default() });
                 self.facts.suspended = Some(false);
             }
             Made::Unclear => {
-                self.suspension = Some(Box::new(Suspended { count, unclear: true, ..Suspended::default() }));
+                self.keep_suspended(Suspended { count, unclear: true, ..Suspended::default() });
                 self.facts.suspended = None;
             }
         }
         self.settle_active();
     }
 
+    fn keep_suspended(&mut self, suspended: Suspended) {
+        self.keep(Rare { suspended, priority: self.priority_change() });
+    }
+
     /// Its properties were read: what they show of it holds, by whom and since when only if it is still suspended.
     pub(super) fn found_suspended(&mut self, suspended: Option<bool>) {
         let Some(suspended) = suspended else { return };
-        let Some(known) = &mut self.suspension else { return };
+        let Some(known) = self.rare.as_mut().map(|rare| &mut rare.suspended) else { return };
         if !suspended {
             (known.by, known.since_ns) = (None, None);
         }

@@ -2,15 +2,16 @@
 
 use super::change::Change;
 use super::process::Process;
-use super::queue::{MqdWrites, Queue};
+use super::queue::{MqdWrites, PriorityChange, Queue, Rare};
 use super::totals::{Anomaly, Totals};
+use crate::model::event::Event;
 use crate::model::incident::{MqdOp, QueueUpdate};
 
 impl Process {
     pub(super) fn queue_update(
         &mut self,
         update: &QueueUpdate,
-        now_ns: u64,
+        event: &Event,
         totals: &mut Totals,
         change: &mut Change,
     ) {
@@ -19,9 +20,9 @@ impl Process {
             change.anomalies.push(Anomaly::UpdateOfUnknownQueue);
             return;
         };
-        queue.renew(&update.now);
+        queue.renew(&update.now, Some((event.mono_ns, event.task_tgid)));
         queue.updates += 1;
-        queue.changed_ns = now_ns;
+        queue.changed_ns = event.mono_ns;
         // A mask that could not be set is not in effect.
         if update.cu_mask.is_some() && update.errno == Some(0) {
             queue.cu_mask.clone_from(&update.cu_mask);
@@ -51,12 +52,18 @@ impl Process {
 }
 
 impl Queue {
-    /// Takes the driver's current values; unreported ones stay.
-    pub(super) fn renew(&mut self, now: &crate::model::event::QueueFacts) {
+    /// Takes the driver's current values; unreported ones stay. `by`: when and by which tgid they were changed, if
+    /// that was seen.
+    pub(super) fn renew(&mut self, now: &crate::model::event::QueueFacts, by: Option<(u64, u32)>) {
+        let created_with = self.created_priority();
         let before = std::mem::replace(&mut self.facts, now.clone());
         self.facts.origin = before.origin;
         self.facts.absorb(&before);
         self.found_suspended(now.suspended);
+        if before.priority.is_some() && self.facts.priority != before.priority {
+            let priority = Some(PriorityChange { by, created_with });
+            self.keep(Rare { priority, suspended: self.suspended().clone() });
+        }
     }
 }
 
@@ -93,6 +100,29 @@ mod tests {
         let facts = &queue(&state).facts;
         assert_eq!((facts.percent, facts.ring_size, facts.priority), (Some(0), Some(4096), Some(7)));
         assert_eq!(queue(&state).updates, 1);
+    }
+
+    #[test]
+    fn who_changed_the_priority_is_known_while_it_was_seen() {
+        let mut state = with_queue();
+        let update = |priority| {
+            let now = QueueFacts { priority: Some(priority), ..facts(3) };
+            Body::QueueUpdate(QueueUpdate { now, cu_mask: None, mask_unread: false, errno: Some(0) })
+        };
+        let shown = |state: &State| {
+            let queue = queue(state);
+            (queue.created_priority(), queue.priority_change().map(|change| change.by))
+        };
+        state.apply(&event(8, 1, 700, update(7)));
+        assert_eq!(shown(&state), (Some(7), None), "it is the same");
+        state.apply(&Event { task_tgid: 77, ..event(9, 1, 700, update(11)) });
+        assert_eq!(shown(&state), (Some(7), Some(Some((9, 77)))));
+        state.apply(&event(10, 1, 700, update(11)));
+        assert_eq!(shown(&state), (Some(7), Some(Some((9, 77)))), "another change");
+        let mut queue = queue(&state).clone();
+        queue.renew(&QueueFacts { priority: Some(3), ..facts(3) }, None);
+        assert_eq!(queue.created_priority(), Some(7));
+        assert_eq!(queue.priority_change().map(|change| change.by), Some(None), "only found so");
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn a_queue_with_all_that_happened_to_it() {
     let mut state = traced();
     let write = Body::MqdWrite { queue_id: 3, gpu_id: Some(GPU), op: MqdOp::Update };
     state.apply(&event(30_000, 1, PID, write));
-    let now = QueueFacts { percent: Some(50), ..facts(3) };
+    let now = QueueFacts { percent: Some(50), priority: Some(11), ..facts(3) };
     let cu_mask = Some(CuMask { words: vec![0xff, 1] });
     state.apply(&event(
         40_000,
@@ -56,7 +56,8 @@ fn a_queue_with_all_that_happened_to_it() {
             "gpu": "gpu 0 (0000:c1:00.0, gfx942)", "gpu_id": GPU, "node": 1, "pci": "0000:c1:00.0",
             "queue_id": 3, "queue_type": "compute_aql", "ring_address": "0x7fad66c00000", "ring_size": 1_048_576,
             "write_pointer_address": "0x7faf945b8038", "read_pointer_address": "0x7faf945b8080",
-            "doorbell_offset": 16, "priority": 7, "priority_level": "normal", "percent": 50, "sdma_engine_id": null, "of_runtime": false,
+            "doorbell_offset": 16, "priority": 11, "priority_level": "high", "percent": 50, "sdma_engine_id": null,
+            "of_runtime": false, "priority_created": 7, "priority_changed_by": PID, "priority_changed_ns": 960_000,
             "cu_mask": ["0x000000ff", "0x00000001"], "active": false, "evicted": true,
             "evictions": 2, "evicted_ns": 300_000, "updates": 1,
             "mqd_writes": {"init": 0, "update": 1, "restore": 0}, "activity": null, "origin": "ioctl",
@@ -78,7 +79,8 @@ fn a_queue_has_its_fields_in_one_order() {
             r#""pci":"0000:c1:00.0","queue_id":3,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","#,
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"priority_level":"normal","percent":100,"#,
-            r#""sdma_engine_id":null,"of_runtime":false,"cu_mask":null,"active":true,"evicted":false,"#,
+            r#""sdma_engine_id":null,"of_runtime":false,"#,
+            r#""priority_created":7,"priority_changed_by":null,"priority_changed_ns":null,"cu_mask":null,"active":true,"evicted":false,"#,
             r#""suspended":false,"suspended_by":null,"suspended_ns":null,"suspensions":0,"evictions":0,"evicted_ns":0,"#,
             r#""updates":0,"mqd_writes":{"init":0,"update":0,"restore":0},"activity":null,"origin":"ioctl","born_mono_ns":20000,"#,
             r#""age_ns":980000,"resynced":false,"unlisted":false,"sources":["probe"]}]}"#
