@@ -76,9 +76,22 @@ pub(super) fn at(mut scan: LineScan<'_>, text: &str) -> Option<u64> {
     scan.hex().filter(|_| scan.ends())
 }
 
+/// The address after this text, and the number in brackets behind it: of the streams that then hold the queue.
+pub(super) fn held(mut scan: LineScan<'_>, text: &str) -> Option<(u64, Option<u64>)> {
+    let address = at(scan, text)?;
+    scan.until(text)?;
+    scan.spaces();
+    scan.hex()?;
+    let references = scan.tag(" (").and_then(|()| scan.number()).filter(|_| scan.tag(")").is_some());
+    Some((address, references))
+}
+
 /// Parses `Selected queue refCount: %p (%d)` or, newer, `Selected queue (mode=%u): %p refCount: %d, ...`.
-pub(super) fn selected(scan: LineScan<'_>) -> Option<u64> {
-    at(scan, "refCount:").filter(|_| !scan.0.starts_with(b" (mode=")).or_else(|| at(scan, "):"))
+pub(super) fn selected(scan: LineScan<'_>) -> Option<(u64, Option<u64>)> {
+    if scan.0.starts_with(b" (mode=") {
+        return Some((at(scan, "):")?, scan.field("refCount: ")));
+    }
+    held(scan, "refCount:")
 }
 
 #[cfg(test)]
@@ -101,11 +114,12 @@ mod tests {
         assert_eq!(at(text(" refCount: 0x7fad66c00000 (1)"), "refCount:"), Some(0x7fad_66c0_0000));
         assert_eq!(at(text(" refCount:0x10 (0)"), "refCount:"), Some(0x10));
         assert_eq!(at(text(" refCount:"), "refCount:"), None);
-        assert_eq!(selected(text(" refCount: 0x10 (2)")), Some(0x10));
+        assert_eq!(held(text(" refCount:0x10 (3) (dedicated)"), "refCount:"), Some((0x10, Some(3))));
+        assert_eq!(held(text(" refCount:0x10"), "refCount:"), Some((0x10, None)));
+        assert_eq!(selected(text(" refCount: 0x10 (2)")), Some((0x10, Some(2))));
         assert_eq!(
             selected(text(" (mode=1): 0x10 refCount: 2, depth: 0, metric: 0, pipe: 0")),
-            Some(0x10),
-            "not the count"
+            Some((0x10, Some(2))),
         );
     }
 }

@@ -25,6 +25,8 @@ pub enum Message<'a> {
     LogStep {
         address: u64,
         step: LogStep,
+        /// Streams that then hold the queue, as the line has it.
+        references: Option<u64>,
     },
     /// A queue was aborted by an error; the address is an SWq or HWq.
     Abort {
@@ -183,20 +185,22 @@ fn pool<'a>(mut scan: LineScan<'a>, word: &str) -> Option<Message<'a>> {
 fn selected<'a>(mut scan: LineScan<'a>, word: &str) -> Option<Message<'a>> {
     scan.tag(word)?;
     scan.tag(" queue")?;
-    let read = life::selected(scan).map(|address| Message::LogStep { address, step: LogStep::Selected });
-    or_damaged(read, Damaged::Queue)
+    let message = |(address, references)| Message::LogStep { address, step: LogStep::Selected, references };
+    or_damaged(life::selected(scan).map(message), Damaged::Queue)
 }
 
 fn step<'a>(mut scan: LineScan<'a>, begin: &str, before: &str, step: LogStep) -> Option<Message<'a>> {
     scan.tag(begin)?;
-    or_damaged(life::at(scan, before).map(|address| Message::LogStep { address, step }), Damaged::Queue)
+    let message = |(address, references)| Message::LogStep { address, step, references };
+    or_damaged(life::held(scan, before).map(message), Damaged::Queue)
 }
 
 /// Parses `Setting CU mask 0x%s for hardware queue %p`.
 fn cu_mask(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("Setting CU mask ")?;
     let read = life::at(scan, " for hardware queue ");
-    or_damaged(read.map(|address| Message::LogStep { address, step: LogStep::CuMask }), Damaged::Queue)
+    let message = |address| Message::LogStep { address, step: LogStep::CuMask, references: None };
+    or_damaged(read.map(message), Damaged::Queue)
 }
 
 /// Parses `Callback: Queue %p Aborting with error : %s Code: 0x%x ...`

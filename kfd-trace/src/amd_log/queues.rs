@@ -94,7 +94,17 @@ pub struct Steps {
     pub deleted: u64,
     pub cu_masks: u64,
     pub aborted: u64,
+    /// Streams that hold the queue now, and the most that ever did.
+    pub held: u64,
+    pub most_held: u64,
     pub span: Span,
+}
+
+/// Streams that held queues at the same time, and how many queues those were, when they were most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Streams {
+    pub most: u64,
+    pub queues: u64,
 }
 
 /// Queue creations at the same addresses, with the properties of the latest.
@@ -113,6 +123,10 @@ pub struct LogQueues {
     /// By PID, SWq and HWq.
     pub births: Capped<(Option<u32>, u64, Option<u64>), Births, QUEUES>,
     pub steps: Capped<(Option<u32>, u64), Steps, ADDRESSES>,
+    /// Now.
+    streams: Streams,
+    /// `None` while no line of a stream that takes a queue was read.
+    pub most_streams: Option<Streams>,
     /// Lines of 5.x and 6.0 whose `HWq` is the software queue.
     pub barrier_values_without_queue: u64,
 }
@@ -161,7 +175,15 @@ impl LogQueues {
         }
     }
 
-    pub fn step(&mut self, pid: Option<u32>, time_us: Option<u64>, address: u64, step: LogStep) {
+    /// `references`: streams that then hold the queue, if the line has their number.
+    pub fn step(
+        &mut self,
+        pid: Option<u32>,
+        time_us: Option<u64>,
+        address: u64,
+        step: LogStep,
+        references: Option<u64>,
+    ) {
         self.on_steps(pid, time_us, address, |steps| match step {
             LogStep::Acquired => &mut steps.acquired,
             LogStep::Selected => &mut steps.selected,
@@ -169,6 +191,27 @@ impl LogQueues {
             LogStep::Deleted => &mut steps.deleted,
             LogStep::CuMask => &mut steps.cu_masks,
         });
+        self.hold(pid, address, step, references);
+    }
+
+    fn hold(&mut self, pid: Option<u32>, address: u64, step: LogStep, references: Option<u64>) {
+        let Some(steps) = self.steps.at((pid, address)) else { return };
+        let before = steps.held;
+        let now = match step {
+            LogStep::CuMask => return,
+            LogStep::Deleted => 0,
+            LogStep::Acquired | LogStep::Selected => references.unwrap_or(before + 1),
+            LogStep::Released => references.unwrap_or(before.saturating_sub(1)),
+        };
+        steps.held = now;
+        steps.most_held = steps.most_held.max(now);
+        let streams = &mut self.streams;
+        streams.most = streams.most.saturating_sub(before).saturating_add(now);
+        streams.queues = streams.queues - u64::from(before > 0) + u64::from(now > 0);
+        let takes = matches!(step, LogStep::Acquired | LogStep::Selected);
+        if takes && self.most_streams.is_none_or(|most| most.most < streams.most) {
+            self.most_streams = Some(*streams);
+        }
     }
 
     pub fn abort(&mut self, pid: Option<u32>, time_us: Option<u64>, address: u64) {
@@ -186,5 +229,38 @@ impl LogQueues {
             *which(steps) += 1;
             steps.span.take(time_us);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_share_queues_are_counted_when_they_are_most() {
+        let mut queues = LogQueues::default();
+        let mut step = |pid, address, step, references| {
+            queues.step(Some(pid), None, address, step, references);
+            queues.most_streams
+        };
+        assert_eq!(step(7, 0x10, LogStep::CuMask, None), None);
+        for (address, what, references) in [
+            (0x10, LogStep::Acquired, 1),
+            (0x20, LogStep::Acquired, 1),
+            (0x10, LogStep::Selected, 2),
+            (0x20, LogStep::Released, 0),
+        ] {
+            step(7, address, what, Some(references));
+        }
+        let most = step(8, 0x10, LogStep::Acquired, None);
+        assert_eq!(most, Some(Streams { most: 3, queues: 2 }), "of another process, and no more than before");
+        let most = step(7, 0x10, LogStep::Selected, Some(3));
+        assert_eq!(most, Some(Streams { most: 4, queues: 2 }));
+        step(7, 0x10, LogStep::Deleted, None);
+        let most = step(7, 0x20, LogStep::Acquired, Some(4));
+        assert_eq!(most, Some(Streams { most: 5, queues: 2 }), "one was deleted");
+        let mut held =
+            |address| queues.steps.at((Some(7), address)).map(|steps| (steps.held, steps.most_held));
+        assert_eq!((held(0x10), held(0x20)), (Some((0, 3)), Some((4, 4))));
     }
 }

@@ -1,6 +1,7 @@
 //! The report: plain data, built once from a tally. Its fields are those of the JSON (docs/amd-log.md).
 
 use super::life::QueuePool;
+use super::queues::Streams;
 use super::recorded::Recorded;
 use crate::text::escape;
 use serde::Serialize;
@@ -53,6 +54,8 @@ pub struct Report {
     pub processes: Vec<ProcessReport>,
     pub gpus: GpusReport,
     pub pool: Option<QueuePool>,
+    /// `null`: no line of a stream that takes a queue.
+    pub streams: Option<Streams>,
     pub queues: Vec<QueueReport>,
     /// Lines of 5.x and 6.0, which name the wrong address.
     pub barrier_values_without_queue: u64,

@@ -105,6 +105,7 @@ fn stepped(row: &mut QueueRow, pid: Option<u32>, steps: &Steps) {
     sum.deleted += steps.deleted;
     sum.cu_masks += steps.cu_masks;
     sum.aborted += steps.aborted;
+    sum.most_held = sum.most_held.max(steps.most_held);
     row.span.merge(steps.span);
 }
 

@@ -176,7 +176,9 @@ impl Tally {
             Message::Kernel(name) => self.kernels.count(name),
             Message::QueuePool(pool) => self.pool = Some(pool),
             Message::Birth(birth) => self.queues.birth(pid, time_us, birth),
-            Message::LogStep { address, step } => self.queues.step(pid, time_us, address, step),
+            Message::LogStep { address, step, references } => {
+                self.queues.step(pid, time_us, address, step, references);
+            }
             Message::Abort { address } => {
                 self.aborts += 1;
                 self.queues.abort(pid, time_us, address);

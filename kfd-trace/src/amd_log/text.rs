@@ -69,6 +69,10 @@ impl Report {
                 pool.low, pool.normal, pool.high, pool.maximum
             )?;
         }
+        if let Some(streams) = self.streams {
+            let (most, queues) = (streams.most, streams.queues);
+            writeln!(out, "streams    at most {most} at once, on {queues} queues")?;
+        }
         Ok(())
     }
 
@@ -76,7 +80,7 @@ impl Report {
         if self.queues.is_empty() {
             return writeln!(out, "queues     none");
         }
-        const HEADER: [&str; 16] = [
+        const HEADER: [&str; 17] = [
             "PID",
             "ID",
             "HWQ",
@@ -86,6 +90,7 @@ impl Report {
             "CREATED",
             "ACQUIRED",
             "RELEASED",
+            "STREAMS",
             "DELETED",
             "DISPATCHES",
             "BARRIERS",
@@ -105,6 +110,7 @@ impl Report {
                 queue.created.to_string(),
                 (queue.acquired + queue.selected).to_string(),
                 queue.released.to_string(),
+                queue.streams.to_string(),
                 queue.deleted.to_string(),
                 queue.dispatches.to_string(),
                 (queue.barriers_and + queue.barriers_or + queue.barrier_values).to_string(),
@@ -115,7 +121,7 @@ impl Report {
             ];
             cells.to_vec()
         });
-        writeln!(out, "\n{}", plain(&HEADER, rows.collect(), &[0, 1, 5, 6, 7, 8, 9, 10, 11, 12, 13]))
+        writeln!(out, "\n{}", plain(&HEADER, rows.collect(), &[0, 1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]))
     }
 
     fn shapes(&self, out: &mut impl Write) -> io::Result<()> {

@@ -27,14 +27,14 @@ fn commands_before_7_and_since() {
 
 #[test]
 fn lives_of_queues() {
-    let step = |step| Message::LogStep { address: 0x10, step };
-    assert_eq!(parse("acquireQueue refCount: 0x10 (1)"), step(LogStep::Acquired));
-    assert_eq!(parse("acquireQueue refCount: 0x10 (1) (dedicated)"), step(LogStep::Acquired));
-    assert_eq!(parse("selected queue refCount: 0x10 (2)"), step(LogStep::Selected));
-    assert_eq!(parse("releaseQueue refCount:0x10 (0)"), step(LogStep::Released));
-    assert_eq!(parse("deleting hardware queue 0x10 with refCount 0"), step(LogStep::Deleted));
-    assert_eq!(parse("Deleting CG enabled hardware queue 0x10 "), step(LogStep::Deleted));
-    assert_eq!(parse("Setting CU mask 0xff for hardware queue 0x10"), step(LogStep::CuMask));
+    let step = |step, references| Message::LogStep { address: 0x10, step, references };
+    assert_eq!(parse("acquireQueue refCount: 0x10 (1)"), step(LogStep::Acquired, Some(1)));
+    assert_eq!(parse("acquireQueue refCount: 0x10 (1) (dedicated)"), step(LogStep::Acquired, Some(1)));
+    assert_eq!(parse("selected queue refCount: 0x10 (2)"), step(LogStep::Selected, Some(2)));
+    assert_eq!(parse("releaseQueue refCount:0x10 (0)"), step(LogStep::Released, Some(0)));
+    assert_eq!(parse("deleting hardware queue 0x10 with refCount 0"), step(LogStep::Deleted, None));
+    assert_eq!(parse("Deleting CG enabled hardware queue 0x10 "), step(LogStep::Deleted, None));
+    assert_eq!(parse("Setting CU mask 0xff for hardware queue 0x10"), step(LogStep::CuMask, None));
     assert_eq!(parse("releaseQueue refCount:"), Message::Damaged(Damaged::Queue));
     let pool = QueuePool { low: 0, normal: 1, high: 2, maximum: 8 };
     let text = "umber of allocated hardware queues with low priority: 0, with normal priority: 1, with high \

@@ -44,6 +44,7 @@ impl Report {
             processes: processes(tally),
             gpus: gpus(tally),
             pool: tally.pool,
+            streams: tally.queues.most_streams,
             queues,
             barrier_values_without_queue: tally.queues.barrier_values_without_queue,
             commands: commands(tally),

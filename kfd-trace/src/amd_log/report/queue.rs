@@ -26,6 +26,8 @@ pub struct QueueReport {
     pub acquired: u64,
     pub selected: u64,
     pub released: u64,
+    /// Most streams that held it at once.
+    pub streams: u64,
     pub deleted: u64,
     pub cu_masks: u64,
     pub aborted: u64,
@@ -119,6 +121,7 @@ impl QueueReport {
             acquired: row.steps.acquired,
             selected: row.steps.selected,
             released: row.steps.released,
+            streams: row.steps.most_held,
             deleted: row.steps.deleted,
             cu_masks: row.steps.cu_masks,
             aborted: row.steps.aborted,
