@@ -7,7 +7,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// include/uapi/linux/bpf.h: commands, in the order of their numbers.
 pub(crate) const MAP_CREATE: libc::c_long = 0;
-const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 pub(crate) const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
@@ -76,11 +75,12 @@ pub(crate) struct MapCreate {
     pub(crate) key_size: u32,
     pub(crate) value_size: u32,
     pub(crate) max_entries: u32,
+    pub(crate) map_flags: u32,
 }
 
-/// As above, for BPF_MAP_LOOKUP_ELEM and BPF_MAP_UPDATE_ELEM.
+/// As above, for BPF_MAP_UPDATE_ELEM.
 #[repr(C)]
-struct MapElem {
+struct MapUpdate {
     map_fd: u32,
     pad: u32,
     key: u64,
@@ -115,42 +115,17 @@ struct TestRun {
 /// # Errors
 /// When the kernel rejects it.
 pub(crate) fn set(array: &OwnedFd, number: u32, value: i32) -> io::Result<()> {
-    let value = (&raw const value).expose_provenance() as u64;
-    // SAFETY: the value has four bytes, which live until the call returns.
-    unsafe { element(MAP_UPDATE_ELEM, array, number, value) }
-}
-
-/// Reads an element of an array with values of `N` bytes, that many of which it has.
-///
-/// # Safety
-/// The array's values have `N` bytes.
-///
-/// # Errors
-/// When the kernel rejects it.
-pub(crate) unsafe fn get<const N: usize>(
-    array: &OwnedFd,
-    number: u32,
-    value: &mut [u8; N],
-) -> io::Result<()> {
-    let value = value.as_mut_ptr().expose_provenance() as u64;
-    // SAFETY: the caller guarantees that the kernel writes no more than the value's bytes, which live until the call
-    // returns.
-    unsafe { element(MAP_LOOKUP_ELEM, array, number, value) }
-}
-
-/// # Safety
-/// `value` points to as many bytes as the array's values have, and which live.
-unsafe fn element(command: libc::c_long, array: &OwnedFd, number: u32, value: u64) -> io::Result<()> {
-    let attr = MapElem {
+    let attr = MapUpdate {
         map_fd: array.as_raw_fd().cast_unsigned(),
         pad: 0,
         key: (&raw const number).expose_provenance() as u64,
-        value,
+        value: (&raw const value).expose_provenance() as u64,
         flags: 0,
     };
-    // SAFETY: the kernel reads `attr` and a key of four bytes, which live until the call returns; for the value, the
-    // caller guarantees it.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const attr, size_of::<MapElem>()) };
+    // SAFETY: the kernel reads `attr`, and a key and a value of four bytes, which live until the call
+    // returns.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, MAP_UPDATE_ELEM, &raw const attr, size_of::<MapUpdate>()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -274,7 +249,7 @@ mod tests {
             (offset_of!(ProgLoad, expected_attach_type), offset_of!(ProgLoad, attach_btf_id)),
             (68, 108)
         );
-        assert_eq!((size_of::<ProgLoad>(), size_of::<MapElem>(), size_of::<TestRun>()), (112, 32, 80));
+        assert_eq!((size_of::<ProgLoad>(), size_of::<MapUpdate>(), size_of::<TestRun>()), (112, 32, 80));
     }
 
     #[test]

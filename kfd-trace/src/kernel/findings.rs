@@ -1,6 +1,6 @@
 //! Conclusions from a preflight: one line per limit on what can be seen. Pure.
 
-use super::preflight::{Capability, DriverForm, Hidden, INITIAL_PID_NAMESPACE, Lockdown, Preflight};
+use super::preflight::{Capability, DriverForm, INITIAL_PID_NAMESPACE, Lockdown, Preflight};
 use super::types::TypesSource;
 use std::fmt;
 
@@ -209,9 +209,28 @@ pub fn types(has_vmlinux: bool, driver: &TypesSource, problems: &[String]) -> Ve
     missing.into_iter().chain(unusable).collect()
 }
 
+/// From whom the kernel hides addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hidden {
+    FromAll,
+    WithoutSyslog,
+}
+
+/// Why this process may not see addresses of the kernel (kernel/ksyms_common.c:kallsyms_show_value).
+pub(super) fn hidden_addresses(seen: &Preflight) -> Option<Hidden> {
+    let syslog = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::Syslog));
+    // Where perf_event_open is unrestricted, so are addresses.
+    let free = seen.kptr_restrict == Some(0) && seen.perf_event_paranoid.is_some_and(|level| level <= 1);
+    match seen.kptr_restrict {
+        Some(2..) => Some(Hidden::FromAll),
+        _ if !syslog && !free => Some(Hidden::WithoutSyslog),
+        _ => None,
+    }
+}
+
 fn addresses(seen: &Preflight) -> Option<Finding> {
     let consequence = "functions whose name occurs more than once (update_mqd) cannot be probed";
-    match seen.hidden_addresses()? {
+    match hidden_addresses(seen)? {
         Hidden::FromAll => finding(
             FindingSeverity::Limits,
             "the kernel hides its addresses from all users (kernel.kptr_restrict is 2)",

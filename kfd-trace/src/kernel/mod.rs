@@ -89,13 +89,16 @@ impl Kernel {
 
 /// The symbols of the driver's module alone where they can be read from the kernel's memory; else all.
 fn symbols(roots: &Roots, preflight: &Preflight, vmlinux: Option<&Btf>) -> Result<Symbols, SymbolError> {
-    // Memory is the running kernel's. What it hides from others would be read all the same.
+    // Memory is the running kernel's.
     let usable = matches!(preflight.driver, DriverForm::Module { .. })
         && roots.procfs == Path::new("/proc")
-        && preflight.hidden_addresses().is_none();
+        && findings::hidden_addresses(preflight).is_none();
     let layout = vmlinux.filter(|_| usable).and_then(module_symbols::TableLayout::find);
+    let loaded = Loading::read(&roots.sysfs).ok().flatten();
     let refused = |error: &io::Error| log::info!("the symbols of all modules are read: {error}");
     let read = layout.and_then(|layout| module_symbols::read(layout, DRIVER).inspect_err(refused).ok());
+    // Of a module that was unloaded meanwhile, what was read is worth nothing.
+    let read = read.filter(|_| loaded.is_some_and(|loaded| !loaded.is_over(&roots.sysfs)));
     match read.filter(|symbols| !symbols.is_empty()) {
         Some(symbols) => Ok(symbols),
         None => Symbols::read(&roots.procfs),

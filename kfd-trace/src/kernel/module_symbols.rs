@@ -11,6 +11,7 @@ use super::symbols::Symbols;
 use aya_obj::generated::bpf_insn;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::ptr::{self, NonNull};
 
 /// Offsets in `struct module` and in `struct mod_kallsyms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +38,15 @@ impl TableLayout {
     }
 }
 
-/// Reads the symbols of a module of the running kernel, hidden or not.
+/// Reads the symbols of a module of the running kernel. It must not be unloaded meanwhile: what was its memory may
+/// then be another's.
 ///
 /// # Errors
 /// When the kernel refuses it, or the module is not as expected: then read /proc/kallsyms.
 pub(crate) fn read(layout: TableLayout, module: &str) -> io::Result<Symbols> {
-    let reader = Reader::new(module)?;
+    let mut reader = Reader::new(module)?;
     let at = reader.module()?;
-    let symbols = table(layout, at, module, |address, out| reader.read(address, out))?;
-    // It may have been unloaded, and what was its memory may be another's.
-    if reader.module()? == at { Ok(symbols) } else { Err(strange("the module was loaded anew")) }
+    table(layout, at, module, |address, out| reader.read(address, out))
 }
 
 fn strange(what: &str) -> io::Error {
@@ -65,31 +65,36 @@ fn table(
     layout: TableLayout,
     module_at: u64,
     module: &str,
-    read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
+    mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
 ) -> io::Result<Symbols> {
-    let word = |address: u64| {
-        let mut bytes = [0; 8];
-        read(address, &mut bytes).map(|()| u64::from_ne_bytes(bytes))
-    };
-    let bytes = |address, length: u64| {
+    let mut bytes = |address: u64, length: u64| {
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
         read(address, &mut bytes).map(|()| bytes)
     };
-    let kallsyms = word(module_at.wrapping_add(layout.kallsyms))?;
-    let [symbols_at, names_at, kinds_at] =
-        [layout.symbols, layout.names, layout.kinds].map(|offset| word(kallsyms.wrapping_add(offset)));
-    let (names_at, kinds_at) = (names_at?, kinds_at?);
-    let mut count = [0; 4];
-    read(kallsyms.wrapping_add(layout.count), &mut count)?;
-    let count = u64::from(u32::from_ne_bytes(count));
+    let mut word = |address: u64| {
+        let bytes = bytes(address, 8)?;
+        bytes.first_chunk().map(|word| u64::from_ne_bytes(*word)).ok_or_else(|| strange("no word"))
+    };
+    let table_of = module_at.wrapping_add(layout.kallsyms);
+    let kallsyms = word(table_of)?;
+    let mut member = |offset| word(kallsyms.wrapping_add(offset));
+    let (symbols_at, names_at, kinds_at) =
+        (member(layout.symbols)?, member(layout.names)?, member(layout.kinds)?);
+    // `unsigned int`, before a pointer.
+    let count = member(layout.count)? & u64::from(u32::MAX);
     // The types follow the names (kernel/module/kallsyms.c:layout_symtab).
     let names = kinds_at.checked_sub(names_at).filter(|length| *length < MOST_NAMES);
     let names = names.ok_or_else(|| strange("the names of its symbols have no end"))?;
     if count > MOST_SYMBOLS {
         return Err(strange("too many symbols"));
     }
-    let (symbols, names) = (bytes(symbols_at?, count * SYMBOL as u64)?, bytes(names_at, names)?);
+    let (symbols, names) = (bytes(symbols_at, count * SYMBOL as u64)?, bytes(names_at, names)?);
     let kinds = bytes(kinds_at, count)?;
+    // At the end of its initialisation a module gets another table, and the first one is freed
+    // (kernel/module/main.c:do_init_module).
+    if bytes(table_of, 8)? != kallsyms.to_ne_bytes() {
+        return Err(strange("the module got another table"));
+    }
     let (symbols, _) = symbols.as_chunks::<SYMBOL>();
     let listed: Option<Vec<_>> =
         symbols.iter().zip(&kinds).map(|(symbol, kind)| parse(symbol, *kind, &names)).collect();
@@ -109,41 +114,51 @@ fn parse<'a>(symbol: &[u8; SYMBOL], kind: u8, names: &'a [u8]) -> Option<(u64, u
 /// Bytes that one run of the program reads.
 const ROOM: usize = 64 << 10;
 
-/// The program, and the array that it writes memory to.
+/// The program, and the array that it writes memory to, which is mapped: a lookup by bpf(2) would keep the probes of
+/// other tracers from running on its CPU.
 struct Reader {
     program: OwnedFd,
-    answer: OwnedFd,
+    answer: NonNull<u8>,
 }
 
 impl Reader {
     fn new(module: &str) -> io::Result<Self> {
+        let value_size = u32::try_from(ROOM).map_err(io::Error::other)?;
         let attr = MapCreate {
             map_type: MAP_TYPE_ARRAY,
             key_size: 4,
-            value_size: u32::try_from(ROOM).map_err(io::Error::other)?,
+            value_size,
             max_entries: 1,
+            map_flags: BPF_F_MMAPABLE,
         };
         // SAFETY: the kernel reads only `attr`.
-        let answer = unsafe { bpf(MAP_CREATE, &attr) }?;
-        let instructions = program(&answer, module).ok_or(io::ErrorKind::InvalidInput)?;
+        let array = unsafe { bpf(MAP_CREATE, &attr) }?;
+        let instructions = program(&array, module).ok_or(io::ErrorKind::InvalidInput)?;
         // The helpers of the program require a GPL-compatible licence.
         let load = ProgLoad::new(PROG_TYPE_SYSCALL, 0, None).sleepable();
         let program = load.load("module_symbols", &instructions, c"Dual MIT/GPL")?;
-        Ok(Reader { program, answer })
+        let (access, fd) = (libc::PROT_READ, array.as_raw_fd());
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let start = unsafe { libc::mmap(ptr::null_mut(), ROOM, access, libc::MAP_SHARED, fd, 0) };
+        let answer = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
+        Ok(Reader { program, answer: answer.ok_or_else(io::Error::last_os_error)? })
     }
 
     /// The address of the `struct module`.
-    fn module(&self) -> io::Result<u64> {
+    fn module(&mut self) -> io::Result<u64> {
         let mut context = [0; 2];
         bpf::run(&self.program, &mut context)?;
         match context {
-            [0, _] => Err(io::ErrorKind::NotFound.into()),
+            [0, 0] => Err(io::ErrorKind::NotFound.into()),
+            [0, error] => {
+                let error = i32::try_from(error.cast_signed().wrapping_neg());
+                Err(error.map_or_else(io::Error::other, io::Error::from_raw_os_error))
+            }
             [address, _] => Ok(address),
         }
     }
 
-    fn read(&self, address: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut value = [0; ROOM];
+    fn read(&mut self, address: u64, out: &mut [u8]) -> io::Result<()> {
         for (part, address) in out.chunks_mut(ROOM).zip((address..).step_by(ROOM)) {
             let mut context = [address, part.len() as u64];
             bpf::run(&self.program, &mut context)?;
@@ -151,16 +166,24 @@ impl Reader {
             if failed != 0 {
                 return Err(strange("memory of the kernel cannot be read"));
             }
-            // SAFETY: its values have that many bytes.
-            unsafe { bpf::get(&self.answer, 0, &mut value) }?;
-            part.copy_from_slice(&value[..part.len()]);
+            // SAFETY: a part has at most as many bytes as the mapping, which lives as long as this, and which the program
+            // writes only while it is run above.
+            unsafe { ptr::copy_nonoverlapping(self.answer.as_ptr(), part.as_mut_ptr(), part.len()) };
         }
         Ok(())
     }
 }
 
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `new` made; no reference into it exists.
+        let _ = unsafe { libc::munmap(self.answer.as_ptr().cast(), ROOM) };
+    }
+}
+
 /// Context: an address and a length of memory to read into the answer; then the second word is 0, or an error. Where
-/// the address is 0, it becomes that of the `struct module`, or stays 0. `None` if the name is too long.
+/// the address is 0, it becomes that of the `struct module`, or stays 0 and the second word is why, a negative errno.
+/// `None` if the name is too long.
 fn program(answer: &OwnedFd, module: &str) -> Option<Vec<bpf_insn>> {
     const NAME: i16 = -64;
     const FOUND: i16 = NAME - 8;
@@ -189,7 +212,8 @@ fn program(answer: &OwnedFd, module: &str) -> Option<Vec<bpf_insn>> {
         asm::add(1, i32::from(NAME)),
         asm::set(2, i32::try_from(symbol.len()).ok()?),
     ]);
-    code.extend([asm::call(KALLSYMS_LOOKUP_NAME), asm::load(1, 10, FOUND), asm::store(6, 0, 1)]);
+    code.extend([asm::call(KALLSYMS_LOOKUP_NAME), asm::store(6, 8, 0)]);
+    code.extend([asm::load(1, 10, FOUND), asm::store(6, 0, 1)]);
     code.extend([asm::set(0, 0), asm::exit()]);
     code[is_read].off = i16::try_from(code.len() - is_read - 1).ok()?;
     code.extend([asm::load(2, 6, 8), asm::set(0, -1), asm::skip_above(2, i32::try_from(ROOM).ok()?, 3)]);
@@ -200,6 +224,7 @@ fn program(answer: &OwnedFd, module: &str) -> Option<Vec<bpf_insn>> {
 
 /// include/uapi/linux/bpf.h
 const MAP_TYPE_ARRAY: u32 = 2;
+const BPF_F_MMAPABLE: u32 = 1 << 10;
 const PROG_TYPE_SYSCALL: u32 = 31;
 const PROBE_READ_KERNEL: i32 = 113;
 const KALLSYMS_LOOKUP_NAME: i32 = 179;
@@ -262,6 +287,39 @@ mod tests {
         assert!(refused(24 + 32 + SYMBOL, 1000).contains("not in its table"));
         refused(16, 0);
         refused(24, 1 << 40);
+    }
+
+    #[test]
+    fn no_memory_makes_it_panic() {
+        let whole = memory();
+        for length in 0..whole.len() {
+            let _ = read_of(&whole[..length]);
+        }
+        for at in 0..whole.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut memory = whole.clone();
+                memory[at] = value;
+                let _ = read_of(&memory);
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_that_was_replaced_meanwhile_is_refused() {
+        let (memory, mut reads) = (memory(), 0);
+        let of = |reads: u64| {
+            let mut memory = memory.clone();
+            memory[16] ^= u8::from(reads > 8);
+            memory
+        };
+        let read = table(LAYOUT, MODULE, "amdgpu", |address, out| {
+            reads += 1;
+            let at = usize::try_from(address - MODULE).map_err(io::Error::other)?;
+            out.copy_from_slice(&of(reads)[at..at + out.len()]);
+            Ok(())
+        });
+        assert_eq!(reads, 9, "the last one is that of the table again");
+        assert!(read.is_err_and(|why| why.to_string().contains("another table")));
     }
 
     #[test]

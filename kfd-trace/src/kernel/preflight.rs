@@ -84,13 +84,6 @@ impl fmt::Display for Lockdown {
     }
 }
 
-/// From whom the kernel hides addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hidden {
-    FromAll,
-    WithoutSyslog,
-}
-
 /// None in a field means that it could not be read, not that it is off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preflight {
@@ -156,19 +149,6 @@ impl Preflight {
             kfd: sysfs.join("class/kfd").exists(),
             possible_cpus: possible.as_deref().and_then(count_cpus),
             cpu_ids: possible.as_deref().and_then(cpu_ids),
-        }
-    }
-
-    /// Why this process may not see addresses of the kernel (kernel/ksyms_common.c:kallsyms_show_value).
-    #[must_use]
-    pub fn hidden_addresses(&self) -> Option<Hidden> {
-        let syslog = self.capabilities.is_none_or(|capabilities| capabilities.has(Capability::Syslog));
-        // Where perf_event_open is unrestricted, so are addresses.
-        let free = self.kptr_restrict == Some(0) && self.perf_event_paranoid.is_some_and(|level| level <= 1);
-        match self.kptr_restrict {
-            Some(2..) => Some(Hidden::FromAll),
-            _ if !syslog && !free => Some(Hidden::WithoutSyslog),
-            _ => None,
         }
     }
 }

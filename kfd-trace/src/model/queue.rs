@@ -73,20 +73,19 @@ impl QueueFacts {
     }
 }
 
-/// Bytes of the ring of ROCr's own queue, the least that there is (`QueueUtility`, amd_gpu_agent.cpp).
+/// Bytes of the ring of ROCr's utility queue, the least that there is (amd_gpu_agent.cpp, `QueueUtility`). HIP's are
+/// larger.
 const RUNTIME_RING: u64 = 4096;
 
-/// Whether this is the runtime's own queue, which is in no log of it: on each GPU ROCr makes one before any other AQL
-/// queue (`GpuAgent::QueueCreate`) and keeps it, so that it has the lowest id there. `of_process`: the live queues of
-/// the same process in the order of their ids. `None` where what it takes is not reported.
+/// Whether this is the runtime's own queue, which none of its logs shows: on each GPU ROCr makes one with the smallest
+/// ring before any other AQL queue (`GpuAgent::QueueCreate`). `of_process`: the live queues of the same process.
+/// `None` where what it takes is not reported, and where several have such a ring: ROCr may have more of them (copies
+/// without SDMA, sampling), or the application.
 pub fn is_of_runtime<'a>(
     queue: &QueueFacts,
     mut of_process: impl Iterator<Item = &'a QueueFacts>,
 ) -> Option<bool> {
-    // sysfs alone does not tell one from the other.
-    let may_be = |kind: QueueType| matches!(kind, QueueType::ComputeAql | QueueType::Compute);
-    let other_type = queue.queue_type.is_some_and(|kind| !may_be(kind));
-    if other_type || queue.ring_size.is_some_and(|bytes| bytes != RUNTIME_RING) {
+    if !may_be_of_runtime(queue) {
         return Some(false);
     }
     let (Some(QueueType::ComputeAql), Some(_), Some(gpu_id)) =
@@ -94,10 +93,18 @@ pub fn is_of_runtime<'a>(
     else {
         return None;
     };
-    let is_aql =
-        |other: &&QueueFacts| other.gpu_id == Some(gpu_id) && other.queue_type == Some(QueueType::ComputeAql);
-    let first = of_process.find(is_aql)?;
-    Some(first.queue_id == queue.queue_id)
+    let another = |other: &QueueFacts| {
+        other.queue_id != queue.queue_id
+            && other.gpu_id.is_none_or(|other| other == gpu_id)
+            && may_be_of_runtime(other)
+    };
+    if of_process.any(another) { None } else { Some(true) }
+}
+
+/// What is reported does not rule it out. sysfs alone does not tell AQL from PM4.
+fn may_be_of_runtime(queue: &QueueFacts) -> bool {
+    let aql = |kind| matches!(kind, QueueType::ComputeAql | QueueType::Compute);
+    queue.queue_type.is_none_or(aql) && queue.ring_size.is_none_or(|bytes| bytes == RUNTIME_RING)
 }
 
 /// What a priority of 0 to 15 is to the hardware (`pipe_priority_map`, kfd_mqd_manager.c): it decides between queues
@@ -228,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_small_aql_queue_of_a_gpu_is_the_runtimes() {
+    fn the_only_aql_queue_of_a_gpu_with_the_smallest_ring_is_the_runtimes() {
         let queue = |queue_id, gpu_id, queue_type, ring_size| QueueFacts {
             queue_id: Some(queue_id),
             gpu_id: Some(gpu_id),
@@ -239,17 +246,17 @@ mod tests {
         let aql = Some(QueueType::ComputeAql);
         let all = [
             queue(0, 7, Some(QueueType::Sdma), 4096),
-            queue(1, 7, aql, 4096),
-            queue(2, 7, aql, 1 << 20),
-            queue(3, 7, aql, 4096),
-            queue(4, 8, aql, 1 << 20),
-            queue(5, 8, aql, 4096),
-            queue(6, 9, Some(QueueType::Compute), 4096),
+            queue(1, 7, aql, 1 << 20),
+            queue(2, 7, aql, 4096),
+            queue(3, 8, aql, 4096),
+            queue(4, 8, aql, 4096),
+            queue(5, 9, Some(QueueType::Compute), 4096),
+            queue(6, 9, aql, 4096),
             queue(7, 9, None, 1 << 20),
             QueueFacts { ring_size: None, ..queue(8, 10, aql, 0) },
         ];
         let marks = all.each_ref().map(|queue| is_of_runtime(queue, all.iter()));
         let [no, yes] = [false, true].map(Some);
-        assert_eq!(marks, [no, yes, no, no, no, no, None, no, None]);
+        assert_eq!(marks, [no, no, yes, None, None, None, None, no, None]);
     }
 }

@@ -148,9 +148,9 @@ pub(super) fn state(queue: &QueueFacts) -> String {
     }
 }
 
-/// `compute_aql`, `compute_aql (runtime)`
+/// `compute_aql`, or `runtime_aql`, which is as wide, for the runtime's own.
 pub(crate) fn queue_type(kind: QueueType, of_runtime: Option<bool>) -> String {
-    if of_runtime == Some(true) { format!("{} (runtime)", kind.name()) } else { kind.name().to_owned() }
+    if of_runtime == Some(true) { "runtime_aql".to_owned() } else { kind.name().to_owned() }
 }
 
 /// A column: name, whether it is right-aligned, and its cell; `None` is "not known".

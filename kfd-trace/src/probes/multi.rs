@@ -92,7 +92,7 @@ impl Programs {
 const ENDBR: u64 = if cfg!(target_arch = "x86_64") { 4 } else { 0 };
 
 /// Each address once, and `times - 1` times the place `behind` it. For an address that is not ftrace's place, the
-/// kernel goes through all symbols of the module (kernel/trace/ftrace.c:ftrace_location, some 370,000 instructions).
+/// kernel goes through all symbols of the module (kernel/trace/ftrace.c:ftrace_location).
 fn listed(addresses: &[u64], times: usize, behind: u64) -> Vec<u64> {
     let again = addresses.iter().map(|address| address.wrapping_add(behind)).collect::<Vec<_>>();
     [addresses, &again.repeat(times.saturating_sub(1))].concat()

@@ -69,7 +69,13 @@ fn places<'a>(rows: impl Iterator<Item = &'a ToAttach>) -> (Vec<u64>, Vec<u64>) 
 /// The programs by row number.
 fn table(rows: &[(ToAttach, OwnedFd)]) -> io::Result<OwnedFd> {
     let count = u32::try_from(rows.len()).map_err(io::Error::other)?;
-    let attr = MapCreate { map_type: MAP_TYPE_PROG_ARRAY, key_size: 4, value_size: 4, max_entries: count };
+    let attr = MapCreate {
+        map_type: MAP_TYPE_PROG_ARRAY,
+        key_size: 4,
+        value_size: 4,
+        max_entries: count,
+        map_flags: 0,
+    };
     // SAFETY: the kernel reads only `attr`.
     let table = unsafe { bpf(MAP_CREATE, &attr) }?;
     for (number, (_, program)) in (0..).zip(rows) {

@@ -122,9 +122,7 @@ impl Tracer {
 /// The counts, or the part of them that is `at_hand` without the kernel, so that counts never decrease.
 fn last_counts<E: Display>(read: Result<Tables, E>, at_hand: impl FnOnce() -> Tables) -> Tables {
     read.unwrap_or_else(|error| {
-        log::warn!(
-            "the last counts of threads without a slot cannot be read, since the driver was unloaded: {error}"
-        );
+        log::warn!("the last counts of threads without a slot cannot be read: {error}");
         at_hand()
     })
 }

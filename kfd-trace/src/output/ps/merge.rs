@@ -31,19 +31,19 @@ pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
     all
 }
 
-/// Rows are in the order of process, GPU and queue.
 fn mark_runtimes(rows: &mut [PsRow]) {
-    let same = |one: &PsRow, other: &PsRow| {
-        let of = |row: &PsRow| (row.pid.is_some(), row.pid, row.context_id, row.gpu_id());
-        of(one) == of(other) && agree(one.process, other.process)
-    };
-    for rows in rows.chunk_by_mut(same) {
-        let mark = |row: &PsRow| {
-            is_of_runtime(row.queue.as_ref()?, rows.iter().filter_map(|other| other.queue.as_ref()))
-        };
-        let marks: Vec<_> = rows.iter().map(mark).collect();
-        rows.iter_mut().zip(marks).for_each(|(row, mark)| row.of_runtime = mark);
+    let of = |row: &PsRow| (row.pid, row.context_id, row.process);
+    let mut processes: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (place, row) in rows.iter().enumerate() {
+        processes.entry(of(row)).or_default().push(place);
     }
+    let mark = |row: &PsRow| {
+        // Those without a PID may be of different processes.
+        let own = processes.get(&of(row)).filter(|_| row.pid.is_some())?;
+        is_of_runtime(row.queue.as_ref()?, own.iter().filter_map(|place| rows[*place].queue.as_ref()))
+    };
+    let marks: Vec<_> = rows.iter().map(mark).collect();
+    rows.iter_mut().zip(marks).for_each(|(row, mark)| row.of_runtime = mark);
 }
 
 fn same(known: &PsRow, row: &PsRow) -> bool {

@@ -79,8 +79,8 @@ impl Mapped {
     }
 }
 
-/// An array of which a part is mapped when a program has used it for the first time: all pages of a mapping count as
-/// this process's memory from the start.
+/// An array of which a part is mapped at the first reading after a program has used it: all pages of a mapping count
+/// as this process's memory from the start.
 pub(crate) struct Parted {
     name: &'static str,
     array: OwnedFd,
@@ -119,9 +119,15 @@ impl Parted {
         Ok(elements)
     }
 
-    /// Those of the parts that are or can be mapped.
+    /// Those of the parts that are or can be mapped; of others only the log tells.
     pub(crate) fn at_hand<T: Pod>(&self) -> Vec<(u32, Element<'_>)> {
-        let part = |number| Some((number, self.part(number).ok().flatten()?));
+        let part = |number| {
+            let part = self.part(number).unwrap_or_else(|error| {
+                log::warn!("the last counts of some threads are lost: {error}");
+                None
+            });
+            Some((number, part?))
+        };
         let parts = (0..self.parts.len()).filter_map(part);
         parts.flat_map(|(number, part)| self.numbered::<T>(number, part)).collect()
     }
@@ -210,7 +216,7 @@ impl<'a> Element<'a> {
 impl Drop for Mapped {
     fn drop(&mut self) {
         let len = (self.before + self.words) * size_of::<u64>();
-        // SAFETY: the mapping that `new` made; no reference into it outlives this.
+        // SAFETY: the mapping that `part` made; no reference into it outlives this.
         let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), len) };
     }
 }
