@@ -6,7 +6,7 @@ mod fixture;
 
 use kfd_trace::kernel::types::{TypesPlaces, TypesSource};
 use kfd_trace::kernel::{Kernel, Roots};
-use kfd_trace::probes::facts::Facts;
+use kfd_trace::probes::facts::{Facts, ReturnRoom};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -81,6 +81,8 @@ fn a_file_stands_in_for_the_kernels_own_types_too() {
     for name in WITH_BTF {
         let Some(folder) = series(name) else { continue };
         let (expected, _) = facts(name, &Roots::under(&folder));
+        // Of links on many functions it has nothing: then only those are used that have enough room anyway.
+        let expected = Facts { return_room: ReturnRoom::Unknown, ..expected };
         let (_root, roots) = without_btf(&folder, false);
         same(&facts(name, &roots).0, &expected, name);
     }
