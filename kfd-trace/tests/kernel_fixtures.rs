@@ -121,8 +121,8 @@ fn queue_types_have_the_numbers_of_each_kernel() {
 #[test]
 #[ignore = "needs cargo xtask fixtures"]
 fn every_field_of_the_programs_is_found() {
-    // The debugger was added in 6.5, and the KFD node, contexts and a PASID per GPU after 6.12. 5.10 kept the CU mask with the
-    // queue.
+    // The debugger and the KFD node were added in 6.5, contexts and a PASID per GPU after 6.12. 5.10 kept the CU
+    // mask with the queue.
     let of_5_10 = ["QUEUE_CU_MASK_COUNT", "QUEUE_CU_MASK_PTR"];
     let absent = [
         vec!["KFD_PROCESS_EXCEPTION_STATUS", "KFD_PROCESS_CONTEXT_ID", "NODE_ID"],

@@ -184,23 +184,20 @@ impl LogQueues {
         step: LogStep,
         references: Option<u64>,
     ) {
-        self.on_steps(pid, time_us, address, |steps| match step {
+        let Some(steps) = self.steps.at((pid, address)) else { return };
+        *match step {
             LogStep::Acquired => &mut steps.acquired,
             LogStep::Selected => &mut steps.selected,
             LogStep::Released => &mut steps.released,
             LogStep::Deleted => &mut steps.deleted,
             LogStep::CuMask => &mut steps.cu_masks,
-        });
-        self.hold(pid, address, step, references);
-    }
-
-    fn hold(&mut self, pid: Option<u32>, address: u64, step: LogStep, references: Option<u64>) {
-        let Some(steps) = self.steps.at((pid, address)) else { return };
+        } += 1;
+        steps.span.take(time_us);
         let before = steps.held;
         let now = match step {
             LogStep::CuMask => return,
             LogStep::Deleted => 0,
-            LogStep::Acquired | LogStep::Selected => references.unwrap_or(before + 1),
+            LogStep::Acquired | LogStep::Selected => references.unwrap_or(before.saturating_add(1)),
             LogStep::Released => references.unwrap_or(before.saturating_sub(1)),
         };
         steps.held = now;
@@ -215,18 +212,8 @@ impl LogQueues {
     }
 
     pub fn abort(&mut self, pid: Option<u32>, time_us: Option<u64>, address: u64) {
-        self.on_steps(pid, time_us, address, |steps| &mut steps.aborted);
-    }
-
-    fn on_steps(
-        &mut self,
-        pid: Option<u32>,
-        time_us: Option<u64>,
-        address: u64,
-        which: impl Fn(&mut Steps) -> &mut u64,
-    ) {
         if let Some(steps) = self.steps.at((pid, address)) {
-            *which(steps) += 1;
+            steps.aborted += 1;
             steps.span.take(time_us);
         }
     }
@@ -262,5 +249,16 @@ mod tests {
         let mut held =
             |address| queues.steps.at((Some(7), address)).map(|steps| (steps.held, steps.most_held));
         assert_eq!((held(0x10), held(0x20)), (Some((0, 3)), Some((4, 4))));
+    }
+
+    #[test]
+    fn a_line_of_an_address_without_room_is_left_out_once() {
+        let mut queues = LogQueues::default();
+        let addresses = u64::try_from(ADDRESSES).unwrap();
+        for address in 0..=addresses {
+            queues.step(None, None, address, LogStep::Acquired, Some(1));
+        }
+        assert_eq!(queues.steps.left_out(), 1);
+        assert_eq!(queues.most_streams, Some(Streams { most: addresses, queues: addresses }));
     }
 }

@@ -3,7 +3,8 @@
 
 use aya_obj::generated::bpf_insn;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
 
 /// include/uapi/linux/bpf.h: commands, in the order of their numbers.
 pub(crate) const MAP_CREATE: libc::c_long = 0;
@@ -28,17 +29,12 @@ pub(crate) struct ProgLoad {
     prog_name: [u8; 16],
     prog_ifindex: u32,
     expected_attach_type: u32,
-    /// Types and lines of the program itself.
-    own_types: [u32; 9],
-    /// The BTF type of the attach target.
-    attach_btf_id: u32,
 }
 
 impl ProgLoad {
-    /// A program of this type, for links of this type. `target`: the BTF type of the attach target, if it has
-    /// one.
-    pub(crate) fn new(prog_type: u32, expected_attach_type: u32, target: Option<u32>) -> Self {
-        ProgLoad { prog_type, expected_attach_type, attach_btf_id: target.unwrap_or(0), ..Self::default() }
+    /// A program of this type, for links of this type.
+    pub(crate) fn new(prog_type: u32, expected_attach_type: u32) -> Self {
+        ProgLoad { prog_type, expected_attach_type, ..Self::default() }
     }
 
     /// The program may wait.
@@ -145,6 +141,44 @@ pub(crate) fn run<const N: usize>(program: &OwnedFd, context: &mut [u64; N]) -> 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// A part of an array created with BPF_F_MMAPABLE, in this process's memory.
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: it owns its mapping, which any thread may use and unmap.
+unsafe impl Send for Mapping {}
+// SAFETY: it gives access to a pointer alone.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps so many bytes from this offset on, a multiple of the page size. It holds a reference to the array.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub(crate) fn new(array: BorrowedFd<'_>, offset: usize, bytes: usize) -> io::Result<Self> {
+        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+        let (access, fd) = (libc::PROT_READ | libc::PROT_WRITE, array.as_raw_fd());
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, fd, offset) };
+        let start = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
+        start.map(|start| Mapping { start, bytes }).ok_or_else(io::Error::last_os_error)
+    }
+
+    /// Its first byte, at the begin of a page; valid as long as this lives.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `new` made; no reference into it outlives this.
+        let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
 /// Runs a command that returns a new descriptor.
 ///
 /// # Safety
@@ -245,11 +279,8 @@ mod tests {
     #[test]
     fn the_attributes_are_laid_out_as_the_kernel_reads_them() {
         assert_eq!((offset_of!(ProgLoad, log_buf), offset_of!(ProgLoad, prog_name)), (32, 48));
-        assert_eq!(
-            (offset_of!(ProgLoad, expected_attach_type), offset_of!(ProgLoad, attach_btf_id)),
-            (68, 108)
-        );
-        assert_eq!((size_of::<ProgLoad>(), size_of::<MapUpdate>(), size_of::<TestRun>()), (112, 32, 80));
+        assert_eq!((offset_of!(ProgLoad, expected_attach_type), size_of::<ProgLoad>()), (68, 72));
+        assert_eq!((size_of::<MapUpdate>(), size_of::<TestRun>()), (32, 80));
     }
 
     #[test]

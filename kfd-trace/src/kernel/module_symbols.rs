@@ -5,13 +5,13 @@
 //! A program of a few instructions (BPF_PROG_TYPE_SYSCALL, Linux 5.16 and later) finds the module and reads memory.
 //! In: the kernel's types. Out: symbols in the order of /proc/kallsyms.
 
-use super::bpf::{self, MAP_CREATE, MapCreate, ProgLoad, asm, bpf};
+use super::bpf::{self, MAP_CREATE, MapCreate, Mapping, ProgLoad, asm, bpf};
 use super::btf::Btf;
 use super::symbols::Symbols;
 use aya_obj::generated::bpf_insn;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::ptr;
 
 /// Offsets in `struct module` and in `struct mod_kallsyms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ const ROOM: usize = 64 << 10;
 /// other tracers from running on its CPU.
 struct Reader {
     program: OwnedFd,
-    answer: NonNull<u8>,
+    answer: Mapping,
 }
 
 impl Reader {
@@ -135,13 +135,9 @@ impl Reader {
         let array = unsafe { bpf(MAP_CREATE, &attr) }?;
         let instructions = program(&array, module).ok_or(io::ErrorKind::InvalidInput)?;
         // The helpers of the program require a GPL-compatible licence.
-        let load = ProgLoad::new(PROG_TYPE_SYSCALL, 0, None).sleepable();
+        let load = ProgLoad::new(PROG_TYPE_SYSCALL, 0).sleepable();
         let program = load.load("module_symbols", &instructions, c"Dual MIT/GPL")?;
-        let (access, fd) = (libc::PROT_READ, array.as_raw_fd());
-        // SAFETY: a new mapping, at an address that the kernel chooses.
-        let start = unsafe { libc::mmap(ptr::null_mut(), ROOM, access, libc::MAP_SHARED, fd, 0) };
-        let answer = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
-        Ok(Reader { program, answer: answer.ok_or_else(io::Error::last_os_error)? })
+        Ok(Reader { program, answer: Mapping::new(array.as_fd(), 0, ROOM)? })
     }
 
     /// The address of the `struct module`.
@@ -168,16 +164,9 @@ impl Reader {
             }
             // SAFETY: a part has at most as many bytes as the mapping, which lives as long as this, and which the program
             // writes only while it is run above.
-            unsafe { ptr::copy_nonoverlapping(self.answer.as_ptr(), part.as_mut_ptr(), part.len()) };
+            unsafe { ptr::copy_nonoverlapping(self.answer.start().as_ptr(), part.as_mut_ptr(), part.len()) };
         }
         Ok(())
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        // SAFETY: the mapping that `new` made; no reference into it exists.
-        let _ = unsafe { libc::munmap(self.answer.as_ptr().cast(), ROOM) };
     }
 }
 

@@ -82,7 +82,7 @@ impl Programs {
     /// # Errors
     /// If the kernel refuses them.
     pub(super) fn load_as(&self, name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
-        let load = ProgLoad::new(PROG_TYPE_KPROBE, TRACE_KPROBE_MULTI, None);
+        let load = ProgLoad::new(PROG_TYPE_KPROBE, TRACE_KPROBE_MULTI);
         load.load(name, instructions, &self.0.license)
     }
 }

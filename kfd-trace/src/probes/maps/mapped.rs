@@ -3,14 +3,14 @@
 //! A bpf(2) lookup keeps kprobe programs from running on its CPU (`bpf_disable_instrumentation`,
 //! kernel/bpf/syscall.c), and if the kernel preempts it half-way, whatever runs there meanwhile is not seen.
 
+use crate::kernel::bpf::Mapping;
 use crate::probes::error::{LoadError, chain};
 use aya::maps::{Array, Map};
 use aya::{Ebpf, Pod};
 use kfd_trace_common::counter::{COUNTERS, STRIDE};
 use rustix::param::page_size;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::{FromBytes, IntoBytes};
@@ -18,17 +18,11 @@ use zerocopy::{FromBytes, IntoBytes};
 /// The words of an array created with `BPF_F_MMAPABLE`, at their current values; programs continue to write
 /// them.
 pub(crate) struct Mapped {
-    /// Of the mapping, a multiple of the page size.
-    start: NonNull<AtomicU64>,
+    mapping: Mapping,
     /// Words of the mapping before the first one that was asked for.
     before: usize,
     words: usize,
 }
-
-// SAFETY: it owns its mapping, which any thread may use and unmap.
-unsafe impl Send for Mapped {}
-// SAFETY: when shared it gives access to atomics only.
-unsafe impl Sync for Mapped {}
 
 impl Mapped {
     /// Maps a whole array of `T`; the kernel aligns each element to a multiple of 8 bytes. The mapping
@@ -44,20 +38,16 @@ impl Mapped {
     /// Maps `words` words of an array from the word `first` on.
     fn part(array: BorrowedFd<'_>, first: usize, words: usize) -> io::Result<Self> {
         let before = first % (page_size() / size_of::<u64>());
-        let offset = libc::off_t::try_from((first - before) * size_of::<u64>()).map_err(io::Error::other)?;
-        let len = (before + words) * size_of::<u64>();
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, at an address that the kernel chooses.
-        let start =
-            unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, array.as_raw_fd(), offset) };
-        let mapped = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
-        mapped.map(|start| Mapped { start, before, words }).ok_or_else(io::Error::last_os_error)
+        let [offset, bytes] = [first - before, before + words].map(|words| words * size_of::<u64>());
+        Ok(Mapped { mapping: Mapping::new(array, offset, bytes)?, before, words })
     }
 
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: mapped until this is dropped, page-aligned, and only ever used as atomics; programs write
         // aligned words of 8 bytes and halves of such.
-        let all = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.before + self.words) };
+        let all = unsafe {
+            std::slice::from_raw_parts(self.mapping.start().cast().as_ptr(), self.before + self.words)
+        };
         all.get(self.before..).unwrap_or_default()
     }
 
@@ -112,33 +102,25 @@ impl Parted {
     /// # Errors
     /// If a part cannot be mapped.
     pub(crate) fn elements<T: Pod>(&self) -> Result<Vec<(u32, Element<'_>)>, LoadError> {
-        let mut elements = Vec::new();
-        for number in 0..self.parts.len() {
-            elements.extend(self.part(number)?.into_iter().flat_map(|part| self.numbered::<T>(number, part)));
-        }
-        Ok(elements)
+        let parts: Vec<_> = self.in_use::<T>().collect::<Result<_, _>>()?;
+        Ok(parts.into_iter().flatten().collect())
     }
 
     /// Those of the parts that are or can be mapped; of others only the log tells.
     pub(crate) fn at_hand<T: Pod>(&self) -> Vec<(u32, Element<'_>)> {
-        let part = |number| {
-            let part = self.part(number).unwrap_or_else(|error| {
-                log::warn!("the last counts of some threads are lost: {error}");
-                None
-            });
-            Some((number, part?))
-        };
-        let parts = (0..self.parts.len()).filter_map(part);
-        parts.flat_map(|(number, part)| self.numbered::<T>(number, part)).collect()
+        let told = |error: &LoadError| log::warn!("the last counts of some threads are lost: {error}");
+        self.in_use::<T>().filter_map(|part| part.inspect_err(told).ok()).flatten().collect()
     }
 
-    fn numbered<'a, T: Pod>(
+    /// The elements of each part, or why it cannot be mapped.
+    fn in_use<T: Pod>(
         &self,
-        number: usize,
-        part: &'a Mapped,
-    ) -> impl Iterator<Item = (u32, Element<'a>)> + use<'a, T> {
-        let first = u32::try_from(number * self.words / words_of::<T>()).unwrap_or(u32::MAX);
-        (first..).zip(part.elements::<T>())
+    ) -> impl Iterator<Item = Result<impl Iterator<Item = (u32, Element<'_>)>, LoadError>> {
+        (0..self.parts.len()).filter_map(|number| {
+            let first = u32::try_from(number * self.words / words_of::<T>()).unwrap_or(u32::MAX);
+            let part = self.part(number).transpose()?;
+            Some(part.map(|part| (first..).zip(part.elements::<T>())))
+        })
     }
 
     /// `None` if it is not in use.
@@ -210,14 +192,6 @@ impl<'a> Element<'a> {
     #[cfg(test)]
     pub(crate) fn over(words: &'a [AtomicU64]) -> Self {
         Element(words)
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        let len = (self.before + self.words) * size_of::<u64>();
-        // SAFETY: the mapping that `part` made; no reference into it outlives this.
-        let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), len) };
     }
 }
 

@@ -50,8 +50,8 @@ impl Leaving {
     }
 
     /// One round, over the slots in the order of their numbers, which come with them; a slot that was ever taken is
-    /// among them. A call in progress does not end with its
-    /// thread: it is reported as a call whose return was not seen for as long as its process exists.
+    /// among them. A call in progress does not end with its thread: it is reported as a call whose return was not
+    /// seen for as long as its process exists.
     pub(crate) fn round(&mut self, slots: &[(u32, Element<'_>)], ended: impl Fn(u64) -> bool) -> Round {
         let at = |slot: u32| {
             let place = slots.binary_search_by_key(&slot, |(number, _)| *number).ok()?;

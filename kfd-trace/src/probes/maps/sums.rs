@@ -50,8 +50,9 @@ pub(crate) fn rest<'a>(stats: impl Iterator<Item = Element<'a>>) -> Vec<IoctlRow
 
 /// From slots alone, as far as they can be read; a key that exists more than once is returned more than once.
 pub(crate) fn of_slots(slots: &CallerSlots) -> (Vec<IoctlRow>, Vec<ErrorRow>) {
-    let ioctls = taken(slots.sums_at_hand()).map(|sum| ioctl_row(sum.process, sum.cmd, sum.stat));
-    let failed = taken(slots.sums_at_hand()).filter(|sum| sum.errno != 0);
+    let sums: Vec<Sum> = taken(slots.sums_at_hand()).collect();
+    let ioctls = sums.iter().map(|sum| ioctl_row(sum.process, sum.cmd, sum.stat));
+    let failed = sums.iter().filter(|sum| sum.errno != 0);
     let errors = failed.map(|sum| error_row(sum.process, sum.cmd, sum.errno, sum.errors));
     (ioctls.collect(), errors.collect())
 }
