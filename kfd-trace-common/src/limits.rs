@@ -35,6 +35,9 @@ pub const PROCESSES_MAX: u32 = 8_192;
 /// PIDs that `--pid` may name.
 pub const FILTER_MAX: u32 = 1_024;
 
+/// Generations between a process and an ancestor by which it is selected.
+pub const ANCESTORS: u32 = 128;
+
 /// (process, command) pairs without a place in a slot, 272 bytes each.
 pub const IOCTL_STATS_MAX: u32 = 16_384;
 

@@ -54,6 +54,7 @@ macro_rules! kernel_fields {
             TASK_GROUP_LEADER: Vmlinux ("task_struct", "group_leader");
             TASK_PTRACE: Vmlinux ("task_struct", "ptrace");
             TASK_PARENT: Vmlinux ("task_struct", "parent");
+            TASK_REAL_PARENT: Vmlinux ("task_struct", "real_parent");
             PID_LEVEL: Vmlinux ("pid", "level");
             PID_NUMBERS: Vmlinux ("pid", "numbers");
             UPID_NR: Vmlinux ("upid", "nr");

@@ -176,11 +176,14 @@ fn make_known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
             return None;
         }
     };
+    // Without the driver's types, its own thread stands for it, as above.
+    // SAFETY: no arguments.
+    let task = if leader == 0 { unsafe { bpf_get_current_task() } } else { leader };
     let entry = Entry {
         id: new_id(),
         leader,
         tgid,
-        wanted: u32::from(filter::wanted(tgid)),
+        wanted: u32::from(filter::wanted(tgid, task)),
         releasing: 0,
         pasid: read_or_zero(process, &kernel::KFD_PROCESS_PASID),
     };

@@ -94,23 +94,31 @@ pub struct TraceArgs {
     /// Only processes with this name (/proc/PID/comm, at most 15 bytes).
     #[arg(long, value_name = "NAME")]
     pub comm: Option<String>,
+    #[command(flatten)]
+    pub lines: LineArgs,
+    /// End after this time: 10s, 1m30s.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub ring: TracingOptions,
+}
+
+/// Which events are printed, and how.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Stream")]
+pub struct LineArgs {
     /// Only this kind of event; may be repeated.
     #[arg(long = "event", value_name = "KIND", value_parser = kinds())]
     pub events: Vec<Kind>,
     /// Print one JSON object per line.
     #[arg(long)]
     pub json: bool,
-    /// End after this time: 10s, 1m30s.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub duration: Option<Duration>,
     /// Show command lines, up to 4096 bytes; they may hold secrets.
     #[arg(long)]
     pub cmdline: bool,
     /// Colour the stream.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,
-    #[command(flatten)]
-    pub ring: TracingOptions,
 }
 
 /// Options of tracing.
@@ -177,6 +185,9 @@ pub enum Colour {
 /// What to do instead of streaming.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run a command; trace it and all that it starts, to its end.
+    #[command(after_help = examples::RUN)]
+    Run(RunArgs),
     /// List processes and queues.
     #[command(after_help = examples::PS)]
     Ps(PsArgs),
@@ -201,6 +212,15 @@ pub enum Command {
     /// Make types of a driver without BTF, on a host with its source and the kernel's headers.
     #[command(name = "driver-types", after_help = examples::DRIVER_TYPES)]
     DriverTypes(DriverTypesArgs),
+    /// Wait, then execute a command in the place of this process; `run` starts this.
+    #[command(name = "exec-command", hide = true)]
+    ExecCommand {
+        /// Descriptor of the pipe to wait for.
+        told: i32,
+        /// The command and its arguments.
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
     /// Print a shell completion script.
     #[command(after_help = examples::COMPLETIONS)]
     Completions {
@@ -220,6 +240,24 @@ pub enum Command {
     /// Serve pages for the daemon, which starts this.
     #[command(name = "web-server", hide = true)]
     WebServer,
+}
+
+/// Options of `run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// Print to this file instead of standard error.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print no events, only the summary.
+    #[arg(long, short = 'c')]
+    pub summary_only: bool,
+    #[command(flatten)]
+    pub lines: LineArgs,
+    #[command(flatten)]
+    pub ring: TracingOptions,
+    /// The command and its arguments. It has all privileges of this one: `sudo -u NAME COMMAND` runs it as another user.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// Options of `driver-types`.

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result};
 use kfd_trace::cli::{
-    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, PsArgs, RunlistArgs, TraceArgs,
-    TracingOptions,
+    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, LineArgs, PsArgs, RunArgs,
+    RunlistArgs, TraceArgs, TracingOptions,
 };
 use kfd_trace::command::runlist::RunlistOptions;
 use kfd_trace::command::{
@@ -14,17 +14,21 @@ use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
 use kfd_trace::probes::plan::{Attach, Choice};
 use kfd_trace::runtime::exit::Stop;
+use kfd_trace::runtime::launched::{self, Launched};
 use kfd_trace::runtime::privilege::{self, Reads};
 use kfd_trace::runtime::stderr;
+use kfd_trace::runtime::stdout::Stdout;
 use kfd_trace::serve::web_process;
 use log::LevelFilter;
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::from_arguments(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             stderr::say(format_args!("{error:#}"));
             let code =
@@ -34,13 +38,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<()> {
-    let Global { procfs, sysfs, logs, drivers, driver_btf, verbose } = cli.global;
+/// Returns the exit code.
+fn run(cli: Cli) -> Result<u8> {
+    let Cli { trace: stream_args, global, command } = cli;
+    let Global { procfs, sysfs, logs, drivers, driver_btf, verbose } = global;
     let level = [LevelFilter::Warn, LevelFilter::Info, LevelFilter::Debug].get(usize::from(verbose));
     let level = level.copied().unwrap_or(LevelFilter::Trace);
     stderr::log_from(level);
-    let arguments = match &cli.command {
-        None => cli.trace.cmdline,
+    let arguments = match &command {
+        None => stream_args.lines.cmdline,
+        Some(Command::Run(args)) => args.lines.cmdline,
         Some(Command::Ps(args)) => args.cmdline,
         Some(_) => false,
     };
@@ -48,12 +55,8 @@ fn run(cli: Cli) -> Result<()> {
     let roots = Roots { procfs, sysfs, logs, arguments, types };
     let nothing = Reads::default();
     // The daemon does it once it has its ports, `amd-log` once it has its files, `hw` where it reads no copies.
-    match &cli.command {
-        None => {
-            let TracingOptions { sample, tracepoints, .. } = &cli.trace.ring;
-            let (tracefs, memory) = (*tracepoints, !sample.is_zero());
-            privilege::give_up(&roots, Reads { tracefs, memory, ..nothing })?;
-        }
+    match &command {
+        None => privilege::give_up(&roots, reads(&stream_args.ring))?,
         Some(Command::Runlist(_)) => privilege::give_up(&roots, nothing)?,
         Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
         Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
@@ -61,8 +64,9 @@ fn run(cli: Cli) -> Result<()> {
         // The others do not use the kernel.
         Some(_) => {}
     }
-    match cli.command {
-        None => block_on(trace::run(&stream(roots, cli.trace))),
+    let done = match command {
+        Some(Command::Run(args)) => return run_command(roots, args),
+        None => block_on(trace::run(&stream(roots, stream_args))),
         Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
             Ok(ps::run(&roots, &ps::PsOptions { json: format.json, wide, url })?)
         }
@@ -104,7 +108,43 @@ fn run(cli: Cli) -> Result<()> {
             sample: args.ring.sample,
             choice: args.ring.choice(Attach::Single),
         })),
-    }
+        Some(Command::ExecCommand { told, command }) => return Ok(exec_command(told, &command)),
+    };
+    done.map(|()| 0)
+}
+
+/// The command of `run`, in the place of this process, unless it cannot be executed.
+fn exec_command(told: i32, command: &[OsString]) -> u8 {
+    let (code, line) = launched::exec(told, command);
+    line.iter().for_each(stderr::say);
+    code
+}
+
+/// `run`: the command is started before privileges are given up, and the file is opened with them.
+fn run_command(roots: Roots, args: RunArgs) -> Result<u8> {
+    let RunArgs { output, summary_only, lines, ring, command } = args;
+    let (out, is_terminal) = match &output {
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+            (Stdout::file(file), false)
+        }
+        None => {
+            (Stdout::stderr().context("cannot write to standard error")?, std::io::stderr().is_terminal())
+        }
+    };
+    let launched = Launched::prepare(&command).context("cannot start a process for the command")?;
+    privilege::give_up(&roots, reads(&ring))?;
+    let options = trace::StreamOptions {
+        of_command: true,
+        summary_only,
+        ..stream_options(roots, lines, &ring, is_terminal)
+    };
+    block_on(trace::run_command(&options, out, launched))
+}
+
+/// What the stream reads.
+fn reads(ring: &TracingOptions) -> Reads {
+    Reads { tracefs: ring.tracepoints, memory: !ring.sample.is_zero(), ..Reads::default() }
 }
 
 fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
@@ -119,26 +159,41 @@ fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
 }
 
 fn stream(roots: Roots, args: TraceArgs) -> trace::StreamOptions {
-    let colour = match args.color {
+    let TraceArgs { pids, comm, lines, duration, ring } = args;
+    let options = stream_options(roots, lines, &ring, std::io::stdout().is_terminal());
+    trace::StreamOptions { pids, comm, duration, ..options }
+}
+
+/// Of all processes.
+fn stream_options(
+    roots: Roots,
+    lines: LineArgs,
+    ring: &TracingOptions,
+    is_terminal: bool,
+) -> trace::StreamOptions {
+    let LineArgs { events, json, color, .. } = lines;
+    let colour = match color {
         Colour::Always => true,
         Colour::Never => false,
-        Colour::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        Colour::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none(),
     };
     trace::StreamOptions {
         roots,
-        pids: args.pids,
-        comm: args.comm,
-        kinds: args.events.into_iter().collect(),
-        json: args.json,
+        pids: Vec::new(),
+        of_command: false,
+        comm: None,
+        kinds: events.into_iter().collect(),
+        json,
         colour,
-        duration: args.duration,
-        ring_bytes: args.ring.buffer_size,
-        sample: args.ring.sample,
-        choice: args.ring.choice(Attach::Mixed),
+        summary_only: false,
+        duration: None,
+        ring_bytes: ring.buffer_size,
+        sample: ring.sample,
+        choice: ring.choice(Attach::Mixed),
     }
 }
 
-fn block_on(command: impl Future<Output = Result<(), Stop>>) -> Result<()> {
+fn block_on<T>(command: impl Future<Output = Result<T, Stop>>) -> Result<T> {
     // One thread follows the ring buffer; scrapes run beside it on the runtime's blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;

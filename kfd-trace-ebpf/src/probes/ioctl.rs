@@ -247,7 +247,7 @@ fn since(call: &OpenCall) -> u64 {
 #[inline(always)]
 fn return_without_entry() {
     counters::hit(ProbeId::IoctlReturn);
-    if filter::wanted((bpf_get_current_pid_tgid() >> 32) as u32) {
+    if filter::wants_caller((bpf_get_current_pid_tgid() >> 32) as u32) {
         losses::trouble(ProbeId::IoctlReturn, Trouble::ReturnWithoutEntry);
         // It may have been CREATE_PROCESS's.
         processes::changed();

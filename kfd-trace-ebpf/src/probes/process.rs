@@ -38,7 +38,7 @@ pub(crate) fn open(ctx: RetProbeContext) -> u32 {
     let result = ctx.ret::<u64>() as i32;
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     note!(&ctx, "open: tgid {} result {}", tgid, result);
-    if filter::wanted(tgid) {
+    if filter::wants_caller(tgid) {
         // The process's number is not available here; its tgid is, and ProcessSeen was sent before.
         record_open(Owner { tgid, ..processes::NO_OWNER }, result);
     }

@@ -55,7 +55,7 @@ pub(crate) fn user_queue_return(ctx: RetProbeContext) -> u32 {
         return 0;
     };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if filter::wanted(tgid) {
+    if filter::wants_caller(tgid) {
         record(&call, tgid, ctx.ret::<u64>() as i32);
     }
     0

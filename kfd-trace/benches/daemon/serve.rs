@@ -5,6 +5,7 @@ use crate::memory;
 use crate::world::{self, Daemon, NODE};
 use anyhow::{Context as _, Result};
 use kfd_trace::kernel::Roots;
+use kfd_trace::model::selected::Selected;
 use kfd_trace::output::api::{Refusal, Resource};
 use kfd_trace::output::metrics::{Detail, Format};
 use kfd_trace::probes::plan::Choice;
@@ -54,7 +55,7 @@ pub(crate) fn run() -> Result<()> {
     let tracer = Tracer::new(&TraceRequest {
         roots: roots.clone(),
         ioctl_records: false,
-        pids: Vec::new(),
+        selected: Selected::All,
         ring_bytes: 0,
         choice: Choice::default(),
         sample: Duration::ZERO,

@@ -3,6 +3,7 @@
 
 use super::cgroup::{Belongs, belongs};
 use super::sysfs_file::begin;
+use kfd_trace_common::limits::ANCESTORS;
 use procfs::process::{Process, Stat, Status};
 use procfs::{FromBufRead as _, FromRead as _, ProcError, ProcessCGroup, ProcessCGroups};
 use std::io::{self, Read as _};
@@ -146,6 +147,15 @@ pub fn identify(
 /// See [`ProcessError`].
 pub fn check(procfs: &Path, tgid: u32, expected_start_boottime_ns: Option<u64>) -> Result<(), ProcessError> {
     identify(procfs, tgid, expected_start_boottime_ns).map(drop)
+}
+
+/// Whether a process descends from another one, by the parents that procfs shows now. A process that no longer
+/// exists descends from none.
+#[must_use]
+pub fn descends(procfs: &Path, tgid: u32, ancestor: u32) -> bool {
+    let parent = |of: &u32| life(procfs, *of).ok().map(|life| life.parent).filter(|parent| *parent != 0);
+    let ancestors = std::iter::successors(parent(&tgid), parent);
+    ancestors.take(ANCESTORS as usize).any(|one| one == ancestor)
 }
 
 /// State of a process in its life cycle.

@@ -13,6 +13,14 @@ Examples:
   kfd-trace --pid 4242 --duration 30s          follow one process, then print the summary
   kfd-trace --json --event queue_create        one JSON object per new queue";
 
+pub(super) const RUN: &str = "\
+It ends with the command, and with its exit code: 128 and the number of the signal that ended it, 127 if it was
+not found, 126 if it cannot be executed. If it cannot be traced, it is not run.
+
+Examples:
+  kfd-trace run ./app --size 4096              its events and the summary on standard error
+  kfd-trace run -c -o app.txt -- sudo -u ann ./app   only the summary, of a command of another user";
+
 pub(super) const PS: &str = "\
 Examples:
   kfd-trace ps                                 processes and queues now

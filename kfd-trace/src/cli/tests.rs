@@ -32,9 +32,9 @@ fn the_stream_with_all_its_flags() {
                 --color never --buffer-size 4MiB --path.procfs /host/proc -vv";
     let cli = parse(line).expect("good");
     assert_eq!((cli.trace.pids, cli.trace.comm.as_deref()), (vec![7, 8], Some("python")));
-    assert_eq!(cli.trace.events, [Kind::QueueCreate, Kind::Ioctl]);
-    assert_eq!((cli.trace.json, cli.trace.duration), (true, Some(Duration::from_secs(90))));
-    assert_eq!((cli.trace.color, cli.trace.ring.buffer_size), (Colour::Never, 4 << 20));
+    assert_eq!(cli.trace.lines.events, [Kind::QueueCreate, Kind::Ioctl]);
+    assert_eq!((cli.trace.lines.json, cli.trace.duration), (true, Some(Duration::from_secs(90))));
+    assert_eq!((cli.trace.lines.color, cli.trace.ring.buffer_size), (Colour::Never, 4 << 20));
     assert_eq!((cli.global.procfs, cli.global.verbose), (PathBuf::from("/host/proc"), 2));
     assert!(cli.command.is_none());
 }
@@ -71,7 +71,7 @@ fn subcommands_take_the_global_flags_and_their_own() {
     let Some(Command::Ps(ps)) = cli.command else { panic!("ps") };
     assert!(ps.format.json && !ps.cmdline && cli.global.logs == Path::new("/var/log"));
     assert!(parse("kfd-trace ps --cmdline").is_err(), "the table has no room for them");
-    assert!(!parse("kfd-trace").expect("good").trace.cmdline, "they may hold secrets");
+    assert!(!parse("kfd-trace").expect("good").trace.lines.cmdline, "they may hold secrets");
     let line = "kfd-trace daemon --web.listen-address 127.0.0.1:1 --web.listen-address [::1]:2 --metrics.max-processes 5";
     let Some(Command::Daemon(daemon)) = parse(line).expect("good").command else { panic!("daemon") };
     assert_eq!((daemon.listen.len(), daemon.metrics.detail().processes), (2, Some(5)));

@@ -6,6 +6,7 @@
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::kernel::findings::of_who_waits;
+use crate::model::selected::Selected;
 use crate::output::metrics::Detail;
 use crate::output::status;
 use crate::probes::plan::Choice;
@@ -122,7 +123,7 @@ async fn trace(
     let request = TraceRequest {
         roots: options.roots.clone(),
         ioctl_records: false,
-        pids: Vec::new(),
+        selected: Selected::All,
         ring_bytes: options.ring_bytes,
         choice: options.choice.clone(),
         sample: options.sample,

@@ -2,6 +2,7 @@
 
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
+use crate::model::selected::Selected;
 use crate::output::runlist::{Counted, RunlistView};
 use crate::output::status;
 use crate::probes::plan::Choice;
@@ -49,7 +50,7 @@ pub async fn run(options: &RunlistOptions) -> Result<(), Stop> {
     let mut tracer = Tracer::new(&TraceRequest {
         roots: options.roots.clone(),
         ioctl_records: false,
-        pids: Vec::new(),
+        selected: Selected::All,
         ring_bytes: options.ring_bytes,
         choice: Choice { runlists: true, ..options.choice.clone() },
         sample: Duration::ZERO,

@@ -1,10 +1,11 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
+mod options;
 mod selection;
+mod targets;
 
 use crate::events::decode::Undecodable;
 use crate::events::ring::Ring;
-use crate::kernel::Roots;
 use crate::model::event::Event;
 use crate::output::event::context::Context;
 use crate::output::event::json;
@@ -13,7 +14,8 @@ use crate::output::{status, summary};
 use crate::probes::plan::Choice;
 use crate::runtime::clock;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
-use crate::runtime::pidfd::{self, WatchedProcess};
+use crate::runtime::launched::Launched;
+use crate::runtime::pidfd;
 use crate::runtime::signals::Signals;
 use crate::runtime::stderr::say;
 use crate::runtime::stdout::{self, Stdout, StdoutWriter};
@@ -26,10 +28,10 @@ use crate::tracer::intake::TakenIn;
 use crate::tracer::reconcile::scan::Scan;
 use crate::tracer::waiting::Waiting;
 use kfd_trace_common::kind::Kind;
-use selection::Selection;
-use std::collections::BTreeSet;
+pub use options::StreamOptions;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
+use targets::Targets;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 /// Interval between checks of the watched processes, the wall clock and the driver: the stream attaches to
@@ -42,40 +44,31 @@ const SECOND_LOOKS: u64 = 4;
 /// After the end of the last watched process: how long its queues may take to end (a kworker frees them).
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What is requested of the stream.
-#[derive(Clone, Debug)]
-pub struct StreamOptions {
-    pub roots: Roots,
-    /// As the user gave them: processes or threads.
-    pub pids: Vec<u32>,
-    pub comm: Option<String>,
-    /// Empty for all kinds that need not be requested.
-    pub kinds: BTreeSet<Kind>,
-    pub json: bool,
-    pub colour: bool,
-    pub duration: Option<Duration>,
-    pub ring_bytes: u32,
-    /// Interval between samples of queues; zero for none.
-    pub sample: Duration,
-    pub choice: Choice,
-}
-
-impl StreamOptions {
-    fn selection(&self) -> Selection<'_> {
-        Selection {
-            kinds: &self.kinds,
-            on_request: self.choice.runlists,
-            processes: !self.pids.is_empty(),
-            comm: self.comm.as_deref(),
-        }
-    }
-}
-
 /// Runs the stream until its end is requested.
 ///
 /// # Errors
 /// One line and an exit code.
 pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
+    let signals = Signals::new().map_err(Stop::failed)?;
+    stream(options, Stdout::new(), None, signals).await.map(drop)
+}
+
+/// The same, of a command that waits, until it has ended. Returns its exit code.
+///
+/// # Errors
+/// One line and an exit code; if the probes could not be attached, the command was not executed.
+pub async fn run_command(options: &StreamOptions, out: Stdout, command: Launched) -> Result<u8, Stop> {
+    let signals = Signals::beside_a_command().map_err(Stop::failed)?;
+    let code = stream(options, Ok(out), Some(command), signals).await?;
+    code.ok_or_else(|| Stop::failed("the command goes on without the tracer"))
+}
+
+async fn stream(
+    options: &StreamOptions,
+    out: io::Result<Stdout>,
+    command: Option<Launched>,
+    mut signals: Signals,
+) -> Result<Option<u8>, Stop> {
     crate::tracer::preflight::check(&crate::kernel::Preflight::read(&options.roots))?;
     let watched = pidfd::resolve(&options.roots.procfs, &options.pids).map_err(Stop::usage)?;
     for process in &watched {
@@ -87,8 +80,8 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
     let runlists = Kind::ALL.iter().any(|kind| kind.on_request() && selection.has(*kind));
     let request = TraceRequest {
         roots: options.roots.clone(),
-        ioctl_records: selection.has(Kind::Ioctl),
-        pids: watched.iter().map(|process| process.tgid).collect(),
+        ioctl_records: selection.has(Kind::Ioctl) && !options.summary_only,
+        selected: options.selected(&watched, command.as_ref())?,
         ring_bytes: options.ring_bytes,
         choice: Choice { runlists, ..options.choice.clone() },
         sample: options.sample,
@@ -97,19 +90,20 @@ pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
     };
     let mut tracer = Tracer::new(&request);
     let ring = tracer.attach()?;
-    let out = Stdout::new().and_then(|stdout| StdoutWriter::new(stdout, stdout::room(options.ring_bytes)));
+    let out = out.and_then(|stdout| StdoutWriter::new(stdout, stdout::room(options.ring_bytes)));
     let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
-    let mut signals = Signals::new().map_err(Stop::failed)?;
+    let targets = Targets { processes: watched, command };
     let mut run =
-        Run { options, tracer, watched, waiting: Waiting::default(), looks: 0, stop_requested: false, out };
+        Run { options, tracer, targets, waiting: Waiting::default(), looks: 0, stop_requested: false, out };
     let reported = run.all(Some(ring), &mut signals).await;
+    let code = run.targets.command.as_ref().and_then(Launched::code);
     // As long as the reader takes, unless the end was requested.
     let still = if run.stop_requested { stdout::AT_THE_END } else { Duration::MAX };
     match reported.and(run.out.finish_unless(&mut signals, still).await) {
         // The reader of a pipe has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(code),
         Err(error) => Err(Stop::failed(format!("cannot continue: {error}"))),
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(code),
     }
 }
 
@@ -131,7 +125,7 @@ async fn next(
 struct Run<'a> {
     options: &'a StreamOptions,
     tracer: Tracer,
-    watched: Vec<WatchedProcess>,
+    targets: Targets,
     waiting: Waiting,
     looks: u64,
     /// The end was requested.
@@ -149,6 +143,9 @@ impl Run<'_> {
         let mut follow = ring.map(|ring| self.follow(ring)).transpose()?;
         self.heading()?;
         self.begin()?;
+        if let Some(command) = &mut self.targets.command {
+            command.go()?;
+        }
         let mut ended = Ok(());
         loop {
             let happened = tokio::select! {
@@ -196,6 +193,7 @@ impl Run<'_> {
                         }
                     }
                 }
+                (Happened::Signal, _) if self.targets.pass_on() => {}
                 (Happened::Signal, _) => {
                     self.stop_requested = true;
                     break;
@@ -260,7 +258,7 @@ impl Run<'_> {
     }
 
     fn heading(&mut self) -> io::Result<()> {
-        if self.options.json {
+        if self.options.json || self.options.summary_only {
             return Ok(());
         }
         self.out.always(|out| Stream { colour: self.options.colour }.heading(out))?;
@@ -273,7 +271,9 @@ impl Run<'_> {
         }
         self.report_existing()?;
         // Scripts wait for this line: from here on nothing is missed.
-        say("tracing");
+        if self.targets.command.is_none() {
+            say("tracing");
+        }
         Ok(())
     }
 
@@ -300,8 +300,9 @@ impl Run<'_> {
     }
 
     fn report(&mut self, event: &Event, change: &Change) -> io::Result<()> {
-        let shows = self.options.selection().shows(event, change, &self.tracer.state);
-        if shows { self.line(event, change) } else { Ok(()) }
+        let options = self.options;
+        let shows = options.selection().shows(event, change, &self.tracer.state);
+        if shows && !options.summary_only { self.line(event, change) } else { Ok(()) }
     }
 
     /// Compares with the driver's lists.
@@ -340,16 +341,12 @@ impl Run<'_> {
             say(format_args!("{dropped} lines were dropped so far: standard output is read too slowly"));
         }
         self.tracer.renew_clock();
-        let ended: Vec<u32> = self.watched.iter_mut().filter_map(|w| w.ends().then_some(w.tgid)).collect();
-        for tgid in &ended {
-            say(format_args!("process {tgid} has ended"));
-        }
-        if self.watched.is_empty() || !self.watched.iter().all(WatchedProcess::ended) {
+        self.targets.look();
+        if !self.targets.ended() {
             return Ok(end);
         }
-        // Its KFD process is removed later than the process ends.
-        let released = |w: &WatchedProcess| self.tracer.state.process_of_tgid(w.tgid).is_none();
-        let latest = if self.watched.iter().all(released) { Instant::now() } else { Instant::now() + GRACE };
+        let released = self.targets.released(&self.tracer.state);
+        let latest = if released { Instant::now() } else { Instant::now() + GRACE };
         Ok(Some(end.map_or(latest, |end| end.min(latest))))
     }
 

@@ -12,5 +12,6 @@ pub mod missed;
 pub mod pointers;
 pub mod queue;
 pub mod runlist;
+pub mod selected;
 pub mod suspension;
 pub mod verdict;

@@ -7,6 +7,7 @@ use super::loader;
 use super::maps::mapped;
 use super::plan::{Plan, PlanRequest};
 use crate::model::event::QueueType;
+use crate::model::selected::Selected;
 use aya::Ebpf;
 use kfd_trace_common::limits::RING_BYTES;
 use kfd_trace_common::offset::{ABSENT, FIELDS};
@@ -25,7 +26,7 @@ const PAGE_BYTES: u32 = 4096;
 pub struct Options {
     pub request: PlanRequest,
     /// tgids of the initial PID namespace; empty for every process.
-    pub pids: Vec<u32>,
+    pub selected: Selected,
     /// Size of the ring buffer, a power of two and a multiple of the page size.
     pub ring_bytes: u32,
     /// Record the values at the pointers of a queue that is destroyed.
@@ -42,7 +43,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             request: PlanRequest::default(),
-            pids: Vec::new(),
+            selected: Selected::All,
             ring_bytes: RING_BYTES,
             read_pointers: false,
             possible_cpus: 1,
@@ -105,7 +106,8 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         ("IOCTL_ROCM_END", plan.ioctl_rocm_end),
         ("RECORD_IOCTLS", records_of(options.request.ioctl_records, plan.queues_by_ioctl)),
         ("READ_POINTERS", u32::from(options.read_pointers)),
-        ("FILTER_ON", u32::from(!options.pids.is_empty())),
+        ("FILTER_ON", u32::from(options.selected != Selected::All)),
+        ("FILTER_ROOT", options.selected.ancestor().unwrap_or(0)),
     ];
     // The programs have no relocations against kernel types: their offsets are the globals below.
     let mut loader = loader::without_types();

@@ -50,7 +50,6 @@ pub struct Session {
     queues_by_ioctl: bool,
     /// Results of the program that reads kernel memory, if it is loaded.
     answer: Option<Mapped>,
-    pids: Vec<u32>,
     misses: Option<InfoLayout>,
     /// The offset of a process's leader in its structure is known.
     leader_known: bool,
@@ -67,7 +66,7 @@ impl Session {
         let plan = plan::plan(functions, facts, &options.request);
         let callers = if options.request.choice.runlists { functions.callers() } else { Callers::default() };
         let mut ebpf = load::object(&plan, facts, options, Room::Full)?;
-        fill_filter(&mut ebpf, &options.pids)?;
+        fill_filter(&mut ebpf, options.selected.tgids())?;
         // Without it only the walk over existing queues is missing, and that is reported where it is tried.
         let answer = peek::load_program(&mut ebpf).ok();
         let memory = answer.as_ref().map(|answer| KernelReader { ebpf: &ebpf, answer });
@@ -75,7 +74,6 @@ impl Session {
             refusal::fill(&mut ebpf, errno)?;
         }
         let shared = SharedMaps::new(&mut ebpf)?;
-        let pids = options.pids.clone();
         let room = LinkRoom { cpus: options.possible_cpus, returns: facts.return_room };
         let links = Links::new(&ebpf, options.request.choice.attach, room);
         Ok(Session {
@@ -91,7 +89,6 @@ impl Session {
             named: plan.named,
             queues_by_ioctl: plan.queues_by_ioctl,
             answer,
-            pids,
             misses: facts.misses,
             leader_known: matches!(facts.fields.get(LEADER), Some(Ok(_))),
             watched: WatchedProbes::default(),
@@ -160,12 +157,16 @@ impl Session {
         Some(KernelReader { ebpf: &self.ebpf, answer: self.answer.as_ref()? })
     }
 
-    /// The number of an existing process: the BPF side and the daemon use the same one.
+    /// The number of an existing process: the BPF side and the daemon use the same one. `wanted`: it is selected.
     ///
     /// # Errors
     /// If the table of processes is full.
-    pub fn number(&mut self, found: &walk::TableEntry, mono_ns: u64) -> Result<ProcessId, LoadError> {
-        let wanted = self.pids.is_empty() || self.pids.contains(&found.process.tgid);
+    pub fn number(
+        &mut self,
+        found: &walk::TableEntry,
+        mono_ns: u64,
+        wanted: bool,
+    ) -> Result<ProcessId, LoadError> {
         let fresh = Entry {
             id: unique(mono_ns),
             leader: found.leader,

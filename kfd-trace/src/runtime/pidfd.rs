@@ -38,6 +38,18 @@ pub fn resolve(procfs: &Path, numbers: &[u32]) -> Result<Vec<WatchedProcess>, St
     Ok(watched)
 }
 
+/// The PID of this process as that procfs has it.
+///
+/// # Errors
+/// One line, if it does not show this process.
+pub fn own(procfs: &Path) -> Result<u32, String> {
+    let link = procfs.join("self");
+    let own =
+        std::fs::read_link(&link).map_err(|error| format!("cannot read {}: {error}", link.display()))?;
+    let number = own.to_str().and_then(|own| own.parse().ok());
+    number.ok_or_else(|| format!("{} names no process", link.display()))
+}
+
 fn line(number: u32, error: &ProcessError) -> String {
     match error {
         ProcessError::Gone { .. } => format!(

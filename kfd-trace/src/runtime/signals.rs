@@ -8,6 +8,8 @@ use tokio::task::yield_now;
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// SIGINT requests it, too.
+    by_interrupt: bool,
 }
 
 impl Signals {
@@ -19,14 +21,23 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            by_interrupt: true,
         })
+    }
+
+    /// The same, but SIGINT requests nothing: the terminal sends it to a command, too, which decides.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn beside_a_command() -> io::Result<Self> {
+        Ok(Signals { by_interrupt: false, ..Signals::new()? })
     }
 
     /// Waits for the next signal.
     pub async fn any(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.interrupt.recv(), if self.by_interrupt => {}
         }
     }
 

@@ -47,6 +47,20 @@ impl Stdout {
     pub fn new() -> io::Result<Self> {
         Ok(Stdout(io::stdout().as_fd().try_clone_to_owned()?.into()))
     }
+
+    /// The same of standard error, for a command that has standard output for itself.
+    ///
+    /// # Errors
+    /// If there is no free descriptor.
+    pub fn stderr() -> io::Result<Self> {
+        Ok(Stdout(io::stderr().as_fd().try_clone_to_owned()?.into()))
+    }
+
+    /// A file in its place.
+    #[must_use]
+    pub fn file(file: File) -> Self {
+        Stdout(file)
+    }
 }
 
 impl Write for Stdout {

@@ -16,6 +16,7 @@ use crate::kernel::types::{TypesReport, TypesSource};
 use crate::kernel::{Loading, Roots, thread};
 use crate::model::event::{Body, Event, ProcessId};
 use crate::model::ioctl::{self, Mismatch, Named};
+use crate::model::selected::Selected;
 use crate::model::verdict::ProbeStatus;
 use crate::probes::error::LoadError;
 use crate::probes::load::Options;
@@ -39,8 +40,7 @@ use std::time::Duration;
 pub struct TraceRequest {
     pub roots: Roots,
     pub ioctl_records: bool,
-    /// tgids; empty for every process.
-    pub pids: Vec<u32>,
+    pub selected: Selected,
     /// Bytes of the ring buffer.
     pub ring_bytes: u32,
     pub choice: Choice,
@@ -140,12 +140,17 @@ impl Tracer {
         for finding in kernel.types_findings() {
             say(finding);
         }
+        if request.selected.ancestor().is_some() && facts.field("TASK_REAL_PARENT").is_err() {
+            say(
+                "the command's children are not followed: the layout of the kernel's tasks is not known here",
+            );
+        }
         if request.choice.tracepoints {
             facts = facts.with_tracepoints(&request.roots.sysfs);
         }
         let options = Options {
             request: PlanRequest { ioctl_records: request.ioctl_records, choice: request.choice.clone() },
-            pids: request.pids.clone(),
+            selected: request.selected.clone(),
             ring_bytes: request.ring_bytes,
             read_pointers: !request.sample.is_zero(),
             possible_cpus: kernel.preflight.possible_cpus.unwrap_or(1),
@@ -154,7 +159,7 @@ impl Tracer {
         };
         let mut session =
             Session::load(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
-        let mut reader = InventoryReader::new(&request.roots, &kernel, &facts, &request.pids);
+        let mut reader = InventoryReader::new(&request.roots, &kernel, &facts, request.selected.clone());
         reader.number(&mut session);
         session.attach();
         if !session.sees_something() {
@@ -358,7 +363,7 @@ impl Tracer {
         Tracer::new(&TraceRequest {
             roots: roots.clone(),
             ioctl_records: false,
-            pids: vec![],
+            selected: Selected::All,
             ring_bytes: 0,
             choice: Choice::default(),
             sample: Duration::ZERO,

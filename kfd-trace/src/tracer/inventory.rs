@@ -10,6 +10,7 @@ use crate::kernel::{Kernel, Roots};
 use crate::model::event::{Origin, QueueFacts, QueueType};
 use crate::model::inventory::{Listed, ListedProcesses};
 use crate::model::layout::QueueLayout;
+use crate::model::selected::Selected;
 use crate::probes::facts::Facts;
 use crate::probes::session::Session;
 use crate::probes::walk::peek::Peek;
@@ -118,18 +119,17 @@ pub struct InventoryReader {
     pub(crate) layout: QueueLayout,
     /// Or why the kernel's table cannot be walked here.
     pub(crate) walk: Result<Walk, String>,
-    /// Empty for all.
-    pub(crate) tgids: Vec<u32>,
+    pub(crate) selected: Selected,
 }
 
 impl InventoryReader {
     #[must_use]
-    pub fn new(roots: &Roots, kernel: &Kernel, facts: &Facts, tgids: &[u32]) -> Self {
+    pub fn new(roots: &Roots, kernel: &Kernel, facts: &Facts, selected: Selected) -> Self {
         let walk = Walk::new(kernel, facts);
         if walk.as_ref().is_ok_and(|walk| !walk.knows_locks()) {
             log::warn!("locks of schedulers are not known here: late reports may count as differences");
         }
-        InventoryReader { roots: roots.clone(), layout: facts.layout.clone(), walk, tgids: tgids.to_vec() }
+        InventoryReader { roots: roots.clone(), layout: facts.layout.clone(), walk, selected }
     }
 
     /// Leaves out whether queues are suspended.
@@ -152,7 +152,8 @@ impl InventoryReader {
         for (entry, mono_ns) in
             self.walked(session).unwrap_or_default().entries.iter().zip(clock::mono_ns()..)
         {
-            if let Err(error) = session.number(entry, mono_ns) {
+            let wanted = self.includes(entry.process.tgid);
+            if let Err(error) = session.number(entry, mono_ns, wanted) {
                 log::warn!("process {}: {}", entry.process.tgid, chain(&error));
             }
         }
@@ -161,7 +162,7 @@ impl InventoryReader {
     fn numbered(&self, session: &mut Session, table: DriverTable, mono_ns: u64) -> ListedProcesses {
         let wanted = table.entries.into_iter().filter(|entry| self.includes(entry.process.tgid));
         let numbered = wanted.zip(mono_ns..).map(|(entry, mono_ns)| {
-            let id = session.number(&entry, mono_ns).ok();
+            let id = session.number(&entry, mono_ns, true).ok();
             Listed { id, ..entry.process }
         });
         numbered.collect()
@@ -191,6 +192,6 @@ impl InventoryReader {
 
     /// Whether this process is traced.
     pub(super) fn includes(&self, tgid: u32) -> bool {
-        self.tgids.is_empty() || self.tgids.contains(&tgid)
+        self.selected.includes(tgid, |of| process::descends(&self.roots.procfs, tgid, of))
     }
 }

@@ -15,7 +15,7 @@ pub mod scan;
 use self::judge::{findings, sysfs_is_alone};
 use self::liveness::is_gone;
 pub(super) use self::pending::Pending;
-use self::scan::{Begun, Look, Scan, Walked};
+use self::scan::{Begun, Look, Scan, Walked, Wanted};
 use super::engine::Tracer;
 use crate::attribute::process::{self, ProcessError};
 use crate::model::event::{Body, Event};
@@ -61,8 +61,10 @@ impl Tracer {
         }
         let topology = pending.ticks.is_multiple_of(QUIET);
         let walk = suspicious || pending.ticks.is_multiple_of(QUIET_WALK);
-        let unknown = scan::unknown(&self.state, &pending.found);
-        Some(reader.begin(session, walk, topology, unknown))
+        let by_ancestor = reader.selected.ancestor().is_some();
+        let rows = self.state.live().filter(|_| by_ancestor).filter_map(|row| row.tgid);
+        let details = scan::unknown(&self.state, &pending.found);
+        Some(reader.begin(session, walk, topology, Wanted { rows: rows.collect(), details }))
     }
 
     /// Compares; returns what was corrected, as events of the owners.

@@ -19,6 +19,14 @@ fn every_command_says_so_in_one_line() {
 }
 
 #[test]
+fn what_cannot_be_traced_is_not_run() {
+    let output = run(&["run", "--", "sh", "-c", "echo it ran"]).expect("kfd-trace");
+    assert_eq!(output.status.code(), Some(NOTHING_TO_TRACE));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the amdgpu driver is not loaded"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}
+
+#[test]
 fn status_reports_all_the_same() {
     let output = run(&["status"]).expect("kfd-trace");
     let report = String::from_utf8_lossy(&output.stdout);

@@ -14,6 +14,7 @@ mod ioctls_alone;
 mod proof;
 mod ps;
 mod refused;
+mod run;
 mod script;
 mod short_lived;
 mod tracepoints;

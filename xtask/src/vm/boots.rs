@@ -120,6 +120,7 @@ pub(crate) const MAIN: Boot = Boot {
                 "doctor::root",
                 "doctor::who",
                 "ioctls_alone::queues",
+                "run::it",
             ],
         },
         // Tests of the tracer itself, independent of the driver: once is enough, but for the shipped table.

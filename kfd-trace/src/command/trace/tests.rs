@@ -1,4 +1,5 @@
 use super::*;
+use crate::kernel::Roots;
 use crate::model::event::Body;
 use crate::runtime::exit::FAILED;
 use crate::runtime::signals;
@@ -26,10 +27,12 @@ fn options(root: &Path, kinds: &[Kind]) -> StreamOptions {
     StreamOptions {
         roots: Roots::under(root),
         pids: vec![],
+        of_command: false,
         comm: None,
         kinds: kinds.iter().copied().collect(),
         json: true,
         colour: false,
+        summary_only: false,
         duration: None,
         ring_bytes: 0,
         choice: Choice::default(),
@@ -46,7 +49,7 @@ fn begun(options: &StreamOptions) -> (Run<'_>, Page) {
         Run {
             options,
             tracer,
-            watched: vec![],
+            targets: Targets::default(),
             waiting: Waiting::default(),
             looks: 0,
             stop_requested: false,

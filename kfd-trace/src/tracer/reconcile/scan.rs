@@ -25,33 +25,36 @@ pub struct Look {
     pub details: BTreeMap<u32, ProcessDetails>,
 }
 
+/// Of which processes a scan has what, by tgid.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// Those with a row, where procfs alone shows who is traced: of an ended one it shows nothing.
+    pub(crate) rows: BTreeSet<u32>,
+    /// Those whose details are needed.
+    pub(crate) details: BTreeSet<u32>,
+}
+
 /// A scan without sysfs and procfs yet. It holds nothing of the tracer, so reading them blocks nothing else.
 pub struct Begun {
     reader: Arc<InventoryReader>,
     /// Without what procfs has.
     kernel: Walked,
     topology: bool,
-    /// tgids whose details are wanted.
-    unknown: BTreeSet<u32>,
+    wanted: Wanted,
     pub(crate) progress: Progress,
 }
 
 impl Begun {
-    pub(crate) fn new(
-        reader: Arc<InventoryReader>,
-        kernel: Walked,
-        topology: bool,
-        unknown: BTreeSet<u32>,
-    ) -> Self {
-        Begun { reader, kernel, topology, unknown, progress: Progress::default() }
+    pub(crate) fn new(reader: Arc<InventoryReader>, kernel: Walked, topology: bool, wanted: Wanted) -> Self {
+        Begun { reader, kernel, topology, wanted, progress: Progress::default() }
     }
 
     /// Reads sysfs and the identities of the existing processes. Only a command line, if these are requested,
     /// waits for the memory lock of its process.
     #[must_use]
     pub fn finish(self) -> Scan {
-        let Begun { reader, kernel, topology, unknown, progress } = self;
-        let sysfs = reader.sysfs_list(&progress);
+        let Begun { reader, kernel, topology, wanted, progress } = self;
+        let sysfs = reader.sysfs_list(&wanted, &progress);
         let until_ns = clock::mono_ns();
         let kernel = match kernel {
             Walked::Done(list) => Walked::Done(reader.identified(list, &progress)),
@@ -68,26 +71,25 @@ impl Begun {
             let info = process::read(&reader.roots.procfs, tgid, process.start_boottime_ns).ok()?;
             Some((tgid, enrich::details_of(&reader.roots, &info)))
         };
-        let details: BTreeMap<u32, ProcessDetails> = unknown.into_iter().filter_map(details).collect();
+        let details: BTreeMap<u32, ProcessDetails> = wanted.details.into_iter().filter_map(details).collect();
         let complete = lists().next().is_some();
         Scan { topology, look: complete.then_some(Look { sysfs, kernel, until_ns, details }) }
     }
 }
 
 impl InventoryReader {
-    /// Begins a scan: walks the kernel's own table, only if requested. `unknown`: tgids whose details must be
-    /// read, too. Numbers are only looked up: a process may have been freed since, and its address reused.
+    /// Begins a scan: walks the kernel's own table, only if requested. Numbers are only looked up: a process may have been freed since, and its address reused.
     pub(crate) fn begin(
         self: &Arc<Self>,
         session: &Session,
         walk: bool,
         topology: bool,
-        unknown: BTreeSet<u32>,
+        wanted: Wanted,
     ) -> Begun {
-        Begun::new(self.clone(), self.kernel(session, walk), topology, unknown)
+        Begun::new(self.clone(), self.kernel(session, walk, &wanted), topology, wanted)
     }
 
-    fn kernel(&self, session: &Session, requested: bool) -> Walked {
+    fn kernel(&self, session: &Session, requested: bool, wanted: &Wanted) -> Walked {
         let (Ok(walk), Some(mut memory)) = (&self.walk, session.memory()) else { return Walked::Impossible };
         if !requested {
             return Walked::NotRequested;
@@ -98,8 +100,8 @@ impl InventoryReader {
         if broken > 0 {
             return Walked::Broke;
         }
-        let wanted = entries.into_iter().filter(|entry| self.includes(entry.process.tgid));
-        let processes = wanted.map(|entry| Listed { id: session.known(&entry), ..entry.process }).collect();
+        let entries = entries.into_iter().filter(|entry| self.lists(entry.process.tgid, wanted));
+        let processes = entries.map(|entry| Listed { id: session.known(&entry), ..entry.process }).collect();
         Walked::Done(Inventory { processes, at_work, ..Inventory::empty(Source::Kernel, read) })
     }
 
@@ -117,12 +119,16 @@ impl InventoryReader {
         inventory
     }
 
+    fn lists(&self, tgid: u32, wanted: &Wanted) -> bool {
+        wanted.rows.contains(&tgid) || self.includes(tgid)
+    }
+
     /// `None` if the processes or their queues could not be read completely: then what is missing in it has
     /// not necessarily ended.
-    fn sysfs_list(&self, progress: &Progress) -> Option<Inventory> {
+    fn sysfs_list(&self, wanted: &Wanted, progress: &Progress) -> Option<Inventory> {
         progress.reads(SourceProgress::Sysfs);
         let (mut listed, errors) = read_sysfs(&self.roots, &self.layout);
-        listed.processes.update(|all| all.retain(|process| self.includes(process.tgid)));
+        listed.processes.update(|all| all.retain(|process| self.lists(process.tgid, wanted)));
         let listed = self.identified(listed, progress);
         errors.is_empty().then_some(listed)
     }
@@ -172,11 +178,12 @@ pub(crate) mod samples {
     use super::*;
     use crate::kernel::Roots;
     use crate::model::layout::QueueLayout;
+    use crate::model::selected::Selected;
     use std::fs;
     use std::path::Path;
 
     /// A scan without a walk, of process 4711 alone; procfs is `proc` in the same folder.
-    pub(crate) fn begun(sysfs: &Path, topology: bool, unknown: &[u32]) -> Begun {
+    pub(crate) fn begun(sysfs: &Path, topology: bool, details: &[u32]) -> Begun {
         let roots = Roots {
             procfs: sysfs.join("proc"),
             sysfs: sysfs.to_owned(),
@@ -184,8 +191,14 @@ pub(crate) mod samples {
             ..Roots::default()
         };
         let walk = Err("no symbols".to_owned());
-        let reader = InventoryReader { roots, layout: QueueLayout::default(), walk, tgids: vec![4711] };
-        Begun::new(Arc::new(reader), Walked::Impossible, topology, unknown.iter().copied().collect())
+        let reader = InventoryReader {
+            roots,
+            layout: QueueLayout::default(),
+            walk,
+            selected: Selected::Processes(vec![4711]),
+        };
+        let wanted = Wanted { details: details.iter().copied().collect(), ..Wanted::default() };
+        Begun::new(Arc::new(reader), Walked::Impossible, topology, wanted)
     }
 
     /// Creates a file below the driver's processes.
