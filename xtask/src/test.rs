@@ -16,6 +16,7 @@ use crate::{dist, setup, space};
 use anyhow::{Context as _, Result, bail};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
@@ -89,32 +90,37 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
         setup::packaging().context("set-up")?;
     }
     let passed = Passed::of_this_tree(args.resume)?;
-    let bench = Bench::new();
     let stages = if args.fast { &[CORE][..] } else { &[] };
     let skip: Vec<String> = boots::once(CORE).map(|begin| format!("--skip={begin}")).collect();
     let filter = if args.fast { &skip[..] } else { &[] };
     // A passed part of a boot does not count as the boot.
     let selection = Selection { stages, filter, limit: vm::LIMIT, passed: (!args.fast).then_some(&passed) };
-    let boots = bench.as_ref().ok().map(|bench| Boots::new(bench, &columns(bench, args.fast), selection));
+    let (bench, boots) = (OnceLock::new(), OnceLock::new());
+    // The guests' programs are built by the first of their threads: linking them takes one CPU for minutes.
+    let guests = || {
+        let bench = bench.get_or_init(Bench::new).as_ref().ok();
+        let new = |bench| Boots::new(bench, &columns(bench, args.fast), selection);
+        if let Some(boots) = boots.get_or_init(|| bench.map(new)) {
+            boots.work();
+        }
+    };
     let mut checked = Checked::default();
     scope(|scope| {
         // The checks of this machine run in parallel with as many guests as leave them a CPU; then one more
         // guest starts.
-        if let Some(boots) = &boots {
-            (1..vm::guests()).for_each(|_| drop(scope.spawn(|| boots.work())));
-        }
+        (1..vm::guests()).for_each(|_| drop(scope.spawn(guests)));
         let skipped = if args.fast { When::Whole } else { When::Fast };
         for check in CHECKS.iter().filter(|check| check.when != skipped) {
             checked.check(check, &passed);
         }
-        if let Some(boots) = &boots {
-            boots.work();
-        }
+        guests();
     });
+    let (bench, boots) = (bench.get(), boots.into_inner().flatten());
     let mut tested = boots.map(Boots::tested).unwrap_or_default();
-    match &bench {
-        Ok(bench) => bench.matrix().show(),
-        Err(error) => tested.problems.push(format!("the VM: {error:#}")),
+    match bench {
+        Some(Ok(bench)) => bench.matrix().show(),
+        Some(Err(error)) => tested.problems.push(format!("the VM: {error:#}")),
+        None => tested.problems.push("the VM: no guest was started".to_owned()),
     }
     tested.show();
     Ok(checked.close(&tested, start.elapsed()))

@@ -27,8 +27,14 @@ fn a_command_is_traced_with_all_that_it_starts() -> Result<()> {
     );
     let words = [&["run", "--json", "-o", FILE], &NO_MQD[..], &["--", "sh", "-c", &script]].concat();
     let mut traced = JsonProcess::spawn(&program(), &words)?;
-    let ended = |lines: &[Value]| lines.iter().filter(|line| line["ioctls"].is_object()).count() >= 2;
-    traced.wait_lines("the first two", ATTACH, |lines| ended(lines).then_some(()))?;
+    let ended = |lines: &[Value]| {
+        lines
+            .iter()
+            .filter(|line| line["counts"].is_object())
+            .filter_map(|line| line["pid"].as_u64())
+            .collect()
+    };
+    traced.wait_lines("the first two", ATTACH, |lines| (BTreeSet::len(&ended(lines)) == 2).then_some(()))?;
     neighbour.must("version")?;
     neighbour.must("create aql")?;
     traced.send_line("go")?;
@@ -38,12 +44,7 @@ fn a_command_is_traced_with_all_that_it_starts() -> Result<()> {
 
     let lines = written(FILE)?;
     let (summary, events) = lines.split_last().context("no line")?;
-    let opened: BTreeSet<u64> = traced
-        .lines()
-        .iter()
-        .filter(|line| line["op"] == "open")
-        .filter_map(|line| line["pid"].as_u64())
-        .collect();
+    let opened: BTreeSet<u64> = ended(&traced.lines());
     let seen: BTreeSet<u64> = events.iter().filter_map(|line| line["pid"].as_u64()).collect();
     assert_eq!((opened.len(), &seen), (3, &opened), "{lines:?}");
     let calls =
