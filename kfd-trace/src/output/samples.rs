@@ -2,6 +2,7 @@
 
 use super::event::context::Context;
 use crate::attribute::{Belongs, Gpu, Topology};
+use crate::model::compute_units::ComputeUnits;
 use crate::model::event::{Event, Outcome, ProcessId};
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::state::samples::{create, event, seen};
@@ -39,7 +40,11 @@ pub(crate) fn topology() -> Topology {
         num_sdma_xgmi_engines: Some(0),
         num_sdma_queues_per_engine: Some(8),
         num_xcc: Some(6),
-        simd_count: Some(304),
+        simd_count: Some(912),
+        compute_units: Some(ComputeUnits {
+            active: vec![vec![[10, 0], [10, 0], [9, 0], [9, 0]]; 6],
+            in_pairs: false,
+        }),
     };
     Topology { gpus: vec![gpu], errors: Vec::new() }
 }

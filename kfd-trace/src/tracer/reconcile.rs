@@ -59,7 +59,7 @@ impl Tracer {
         if !often && !pending.ticks.is_multiple_of(QUIET) {
             return None;
         }
-        let topology = pending.ticks.is_multiple_of(QUIET);
+        let topology = pending.ticks.is_multiple_of(QUIET).then(|| self.topology.clone());
         let walk = suspicious || pending.ticks.is_multiple_of(QUIET_WALK);
         let unknown = scan::unknown(&self.state, &pending.found);
         Some(reader.begin(session, walk, topology, unknown))

@@ -30,7 +30,8 @@ pub struct Begun {
     reader: Arc<InventoryReader>,
     /// Without what procfs has.
     kernel: Walked,
-    topology: bool,
+    /// What is known of the GPUs, if they are to be read again.
+    topology: Option<Topology>,
     /// tgids whose details are wanted.
     unknown: BTreeSet<u32>,
     pub(crate) progress: Progress,
@@ -40,7 +41,7 @@ impl Begun {
     pub(crate) fn new(
         reader: Arc<InventoryReader>,
         kernel: Walked,
-        topology: bool,
+        topology: Option<Topology>,
         unknown: BTreeSet<u32>,
     ) -> Self {
         Begun { reader, kernel, topology, unknown, progress: Progress::default() }
@@ -57,9 +58,9 @@ impl Begun {
             Walked::Done(list) => Walked::Done(reader.identified(list, &progress)),
             other => other,
         };
-        let topology = topology.then(|| {
+        let topology = topology.map(|known| {
             progress.reads(SourceProgress::Topology);
-            Topology::read(&reader.roots.sysfs)
+            known.reread(&reader.roots.sysfs)
         });
         let lists = || kernel.list().into_iter().chain(&sysfs);
         let details = |tgid: u32| {
@@ -81,7 +82,7 @@ impl InventoryReader {
         self: &Arc<Self>,
         session: &Session,
         walk: bool,
-        topology: bool,
+        topology: Option<Topology>,
         unknown: BTreeSet<u32>,
     ) -> Begun {
         Begun::new(self.clone(), self.kernel(session, walk), topology, unknown)
@@ -185,6 +186,7 @@ pub(crate) mod samples {
         };
         let walk = Err("no symbols".to_owned());
         let reader = InventoryReader { roots, layout: QueueLayout::default(), walk, tgids: vec![4711] };
+        let topology = topology.then(Topology::default);
         Begun::new(Arc::new(reader), Walked::Impossible, topology, unknown.iter().copied().collect())
     }
 
