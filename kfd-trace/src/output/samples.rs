@@ -77,7 +77,7 @@ pub(crate) fn sampled(state: &mut State, queue_id: u32, reading: Reading, at_ns:
 /// Applies the event to [`traced`] and formats it with the resulting changes.
 pub(crate) fn shown<T>(event: &Event, show: impl Fn(&Event, &Context<'_>) -> T) -> T {
     let mut state = traced();
-    let Change { process, ended, lasted_ns, hit, .. } = state.apply(event);
+    let Change { process, ended, lasted_ns, priority_before, hit, .. } = state.apply(event);
     let process: Option<&Process> = process.and_then(|key| state.process(key));
     let (clock, topology) = (clock(), topology());
     let context = Context {
@@ -86,6 +86,7 @@ pub(crate) fn shown<T>(event: &Event, show: impl Fn(&Event, &Context<'_>) -> T) 
         process,
         ended: &ended,
         lasted_ns,
+        priority_before,
         hit: &hit,
         mismatch: None,
         topology: &topology,
