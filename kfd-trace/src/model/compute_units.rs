@@ -94,6 +94,7 @@ mod tests {
         let arrays = units(1, &[[2, 1], [2, 2]]);
         assert_eq!(arrays.enabled(&mask(&[0b100_0100])), [[1, 1]]);
         assert_eq!(arrays.enabled(&mask(&[0b000_0101])), [[2, 0]]);
+        assert_eq!(arrays.enabled(&mask(&[0b001_0000])), [[1, 0]]);
         assert_eq!(arrays.enabled(&mask(&[0b111_1111])), [[3, 4]]);
     }
 
@@ -106,6 +107,14 @@ mod tests {
         assert_eq!(xccs.enabled(&mask(&[0b0_0000_0111])), [[1, 0], [1, 0], [1, 0]]);
         assert_eq!(xccs.enabled(&mask(&[0b0_0100_1001])), [[2, 1], [0, 0], [0, 0]]);
         assert_eq!(xccs.enabled(&mask(&[0b1_0010_0000])), [[0, 0], [0, 0], [1, 1]]);
+    }
+
+    /// The first XCC has three CUs, the second one: the third of the first would be bit 4 of four.
+    #[test]
+    fn no_bit_is_beyond_the_number_of_cus() {
+        let mut uneven = units(2, &[[3, 0]]);
+        uneven.active[1] = vec![[1, 0]];
+        assert_eq!(uneven.enabled(&mask(&[u32::MAX])), [[2], [1]]);
     }
 
     /// An MI300X has 38 of 40 CUs in each of eight XCCs. The mask gives each of them its first eight: two rounds.
