@@ -295,10 +295,10 @@ pub struct DriverTypesArgs {
 pub struct PsArgs {
     #[command(flatten)]
     pub format: JsonArgs,
-    /// Also show PIDs inside namespaces, addresses and sizes of rings, priorities and sources.
+    /// Also show PIDs inside namespaces, addresses and sizes of rings, priorities, CU masks and sources.
     #[arg(long, short, conflicts_with = "json")]
     pub wide: bool,
-    /// Take the ages of queues from the daemon at this URL [default: http://127.0.0.1:20200, if it responds].
+    /// Take the ages of queues and their changes from the daemon at this URL [default: http://127.0.0.1:20200, if it responds].
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// With --json: add command lines, up to 4096 bytes; they may hold secrets.

@@ -57,14 +57,22 @@ static inline void sim_flush_resets(struct device_queue_manager *dqm)
 #endif
 }
 
-/* the active CUs of each shader engine, the same in every XCC */
-static inline void sim_set_cu_bitmap(struct amdgpu_cu_info *cu, u32 cus)
+/* the active CUs of four shader engines, the same in every XCC */
+static inline void sim_set_cu_bitmap(struct amdgpu_cu_info *cu, const u32 cus[4])
 {
 	u32 (*engine)[4] = (void *)cu->bitmap;
 	int i;
 
 	for (i = 0; i < sizeof(cu->bitmap) / sizeof(*engine); i++)
-		engine[i][0] = cus;
+		engine[i][0] = cus[i % 4];
+}
+
+/* without it a 9.4.3 has no cache of level 1 in the topology, and there alone is which CUs it has */
+static inline void sim_set_cu_cache(struct amdgpu_gfx_config *config)
+{
+#if SIM_HAS_CU_CACHE
+	config->gc_tcp_size_per_cu = 32;
+#endif
 }
 
 /* who the GPU is, where the type alone does not say it */

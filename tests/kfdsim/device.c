@@ -48,19 +48,23 @@ static void fake_identity(struct sim *s)
 /* shape of the compute part: topology properties, CU masks, save area sizes */
 static void fake_compute(struct sim *s)
 {
+	static const u32 all[4] = { 0xffff, 0xffff, 0xffff, 0xffff };
+	static const u32 few[4] = { 0x0441, 0x8001, 0x0006, 0x0010 };	/* the others are fused off */
 	struct amdgpu_gfx *gfx = &s->adev->gfx;
+	bool mi300 = sim_shape.gfx == 943;
 
 	gfx->config.max_shader_engines = 4;
 	gfx->config.max_sh_per_se = 1;
 	gfx->config.max_cu_per_sh = 16;
 	gfx->config.max_tile_pipes = 4;
-	gfx->cu_info.number = 64;
+	gfx->cu_info.number = mi300 ? 8 * sim_shape.xccs : 64;
 	gfx->cu_info.simd_per_cu = 4;
 	gfx->cu_info.wave_front_size = 64;
 	gfx->cu_info.max_waves_per_simd = 10;
 	gfx->cu_info.max_scratch_slots_per_cu = 32;
 	gfx->cu_info.lds_size = 64;
-	sim_set_cu_bitmap(&gfx->cu_info, 0xffff);
+	sim_set_cu_bitmap(&gfx->cu_info, mi300 ? few : all);
+	sim_set_cu_cache(&gfx->config);
 	/* amdgpu_queue_mask_bit_to_set_resource_bit() divides by these */
 	gfx->mec.num_mec = 2;
 	gfx->mec.num_pipe_per_mec = 4;

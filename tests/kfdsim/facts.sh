@@ -37,6 +37,8 @@ dqm=$driver/amdkfd/kfd_device_queue_manager.h
 
 # A device is a set of nodes (one per spatial partition), whose register callbacks take an XCC.
 fact NODES 'struct kfd_node \{' "$priv"
+# The size of a CU's cache, which 9.4.3 has from IP discovery.
+fact CU_CACHE ' gc_tcp_size_per_cu;' "$driver/amdgpu/amdgpu_gfx.h" amdgpu_gfx_config
 # One mm may own several kfd_process; each has a number.
 fact CONTEXTS ' context_id;' "$priv" kfd_process
 # PASIDs belong to a process's part on a device, not to the process.

@@ -7,6 +7,7 @@ use kfd_trace::events::decode::{Maker, Undecodable, decode};
 use kfd_trace::events::tables::{Crowded, ErrorRow, InFlightRow, IoctlRow, Tables};
 use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::kernel::Roots;
+use kfd_trace::model::compute_units::ComputeUnits;
 use kfd_trace::model::counters::Counters;
 use kfd_trace::model::event::{Event, ProcessId};
 use kfd_trace::model::inventory::Listed;
@@ -266,6 +267,10 @@ pub(crate) fn topology(size: Size) -> Topology {
         num_sdma_queues_per_engine: Some(8),
         num_xcc: Some(8),
         simd_count: Some(1216),
+        compute_units: Some(ComputeUnits {
+            active: vec![vec![[10, 0], [10, 0], [9, 0], [9, 0]]; 8],
+            in_pairs: false,
+        }),
     });
     Topology { gpus: gpus.collect(), errors: Vec::new() }
 }

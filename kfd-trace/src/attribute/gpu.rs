@@ -2,8 +2,10 @@
 //! the properties: drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show.
 
 use super::sysfs_file::{self, Reader, Unreadable};
+use crate::model::compute_units::ComputeUnits;
 use std::path::Path;
 
+mod compute_units;
 mod place;
 mod slots;
 
@@ -51,6 +53,8 @@ pub struct Gpu {
     pub num_xcc: Option<u32>,
     /// SIMD units; four per compute unit on gfx9.
     pub simd_count: Option<u32>,
+    /// `None` also where the driver's own mapping of masks to them is not known.
+    pub compute_units: Option<ComputeUnits>,
 }
 
 impl Gpu {
@@ -83,6 +87,26 @@ impl Gpu {
     pub fn render_node(&self) -> Option<String> {
         self.render_minor.map(|minor| format!("/dev/dri/renderD{minor}"))
     }
+
+    /// Reads what takes many files, unless `known` is the same GPU and has it.
+    fn read_compute_units(
+        &mut self,
+        reader: &mut Reader,
+        known: &Topology,
+        folder: &Path,
+        shape: &compute_units::Shape,
+    ) {
+        let known = known.gpu(self.gpu_id).filter(|known| known.is_still(self));
+        let known = known.and_then(|known| known.compute_units.clone());
+        self.compute_units = known.or_else(|| compute_units::read(reader, folder, shape));
+    }
+
+    /// The same chip, partitioned in the same way: then its compute units are the same ones.
+    fn is_still(&self, other: &Gpu) -> bool {
+        let chip = |gpu: &Gpu| (gpu.gpu_id, gpu.node, gpu.unique_id, gpu.device_id, gpu.gfx_target_version);
+        let part = |gpu: &Gpu| (gpu.num_xcc, gpu.simd_count);
+        chip(self) == chip(other) && part(self) == part(other)
+    }
 }
 
 /// All GPUs by node number, and the read errors. A container may see nodes that it may not use: those are
@@ -98,9 +122,15 @@ impl Topology {
     /// Nodes without a GPU (gpu_id 0: CPUs) are skipped. Without KFD: no GPUs and no error.
     #[must_use]
     pub fn read(sysfs: &Path) -> Topology {
+        Topology::default().reread(sysfs)
+    }
+
+    /// As [`Topology::read`], but keeps compute units of GPUs that are still the same: they are in hundreds of files.
+    #[must_use]
+    pub fn reread(&self, sysfs: &Path) -> Topology {
         let mut reader = Reader::default();
         let nodes = reader.numbered(&sysfs.join("class/kfd/kfd/topology/nodes"));
-        let read = nodes.iter().filter_map(|(node, folder)| read_gpu(&mut reader, *node, folder));
+        let read = nodes.iter().filter_map(|(node, folder)| read_gpu(&mut reader, self, *node, folder));
         let (mut gpus, locations): (Vec<Gpu>, Vec<_>) = read.unzip();
         let devices = sysfs.join("bus/pci/devices");
         let places = place::places(&locations, |address| devices.join(address).exists());
@@ -129,13 +159,18 @@ impl Topology {
     }
 }
 
-fn read_gpu(reader: &mut Reader, node: u32, folder: &Path) -> Option<(Gpu, Option<place::Location>)> {
+fn read_gpu(
+    reader: &mut Reader,
+    known: &Topology,
+    node: u32,
+    folder: &Path,
+) -> Option<(Gpu, Option<place::Location>)> {
     let gpu_id = reader.number(&folder.join("gpu_id")).filter(|id| *id != 0)?;
     let name = reader.text(&folder.join("name")).filter(|name| !name.is_empty());
     let properties = folder.join("properties");
     let text = reader.text(&properties).unwrap_or_default();
     let mut wide = |wanted: &str| -> Option<u64> {
-        let value = text.lines().find_map(|line| line.trim().strip_prefix(wanted)?.strip_prefix(' '))?;
+        let value = sysfs_file::property(&text, wanted)?;
         value
             .trim()
             .parse()
@@ -143,9 +178,10 @@ fn read_gpu(reader: &mut Reader, node: u32, folder: &Path) -> Option<(Gpu, Optio
             .or_else(|| reader.fail(&properties, format!("{wanted} is {:?}", sysfs_file::begin(value))))
     };
     let unique_id = wide("unique_id").filter(|id| *id != 0);
-    let mut number = |wanted| wide(wanted).and_then(|value| u32::try_from(value).ok());
+    let mut number = |wanted: &str| wide(wanted).and_then(|value| u32::try_from(value).ok());
     let (domain, location_id) = (number("domain"), number("location_id"));
-    let gpu = Gpu {
+    let shape = compute_units::shape(&mut number);
+    let mut gpu = Gpu {
         index: 0,
         node,
         gpu_id,
@@ -165,7 +201,11 @@ fn read_gpu(reader: &mut Reader, node: u32, folder: &Path) -> Option<(Gpu, Optio
         num_sdma_queues_per_engine: number("num_sdma_queues_per_engine"),
         num_xcc: number("num_xcc"),
         simd_count: number("simd_count"),
+        compute_units: None,
     };
+    if let Some(shape) = shape {
+        gpu.read_compute_units(reader, known, folder, &shape);
+    }
     // A kernel that does not report the domain has only domain 0.
     let location = location_id.map(|id| place::Location { domain: domain.unwrap_or(0), id });
     Some((gpu, location))

@@ -86,6 +86,11 @@ impl Reader {
     }
 }
 
+/// The value of a line `NAME VALUE`.
+pub(super) fn property<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(' '))
+}
+
 /// A prefix long enough to recognise the text.
 pub(super) fn begin(text: &str) -> &str {
     text.char_indices().nth(SHOWN).map_or(text, |(at, _)| &text[..at])

@@ -82,7 +82,7 @@ fn width() -> Option<usize> {
 pub fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
     let (Listing { mut rows, asked, topology }, problem) = list(roots, Measure::Activity)?;
     match queues_of_daemon(options.url.as_deref().unwrap_or(DAEMON)) {
-        Ok(known) => ps::add_ages(&mut rows, &known),
+        Ok(known) => ps::add_history(&mut rows, &known),
         // There need not be a daemon.
         Err(error) if options.url.is_none() => log::debug!("no ages of queues from {DAEMON}: {error}"),
         Err(error) => say(format_args!("no ages of queues: {error}")),

@@ -320,6 +320,7 @@ impl Run<'_> {
             mismatch: self.tracer.mismatch(event),
             named: self.tracer.named(),
             lasted_ns: change.lasted_ns,
+            priority_before: change.priority_before,
             hit: &change.hit,
             topology: &self.tracer.topology,
         };

@@ -32,6 +32,19 @@ impl CuMask {
         CuMask { words: words.iter().map(|word| u32::from_le_bytes(*word)).collect() }
     }
 
+    /// Bits that it has.
+    #[must_use]
+    pub fn bits(&self) -> u32 {
+        u32::try_from(self.words.len()).map_or(u32::MAX, |words| words.saturating_mul(u32::BITS))
+    }
+
+    /// Whether it has this bit, and it is set.
+    #[must_use]
+    pub fn has(&self, bit: u32) -> bool {
+        let word = usize::try_from(bit / u32::BITS).ok().and_then(|word| self.words.get(word));
+        word.is_some_and(|word| word >> (bit % u32::BITS) & 1 == 1)
+    }
+
     /// Bits that are set.
     #[must_use]
     pub fn enabled(&self) -> u32 {
@@ -173,7 +186,11 @@ mod tests {
     fn a_mask_is_read_word_by_word() {
         let mask = CuMask::from_bytes(&[0xff, 0, 0, 0, 1, 0, 0, 0x80]);
         assert_eq!(mask.words, [0xff, 0x8000_0001]);
-        assert_eq!(mask.enabled(), 10);
+        assert_eq!((mask.enabled(), mask.bits()), (10, 64));
+        assert_eq!(
+            [7, 8, 31, 32, 63, 64, u32::MAX].map(|bit| mask.has(bit)),
+            [true, false, false, true, true, false, false]
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! No I/O, no state, no text for people. Every other module may use these types.
 
+pub mod compute_units;
 pub mod counters;
 pub mod event;
 pub mod incident;

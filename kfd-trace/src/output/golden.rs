@@ -58,6 +58,14 @@ pub(super) fn events() -> Vec<Event> {
             errno: Some(errno),
         })
     };
+    let with_priority = |priority| {
+        Body::QueueUpdate(QueueUpdate {
+            now: QueueFacts { priority: Some(priority), ..facts(3) },
+            cu_mask: None,
+            mask_unread: false,
+            errno: Some(0),
+        })
+    };
     let access = FaultAccess { address: 0x7f00_1000, not_present: true, read_only: false, no_execute: true };
     let fault = |access| Body::VmFault(VmFault { gpu_id: GPU, access });
     let call = UserQueueCall {
@@ -114,6 +122,7 @@ pub(super) fn events() -> Vec<Event> {
         ioctl_event(0xc018_4b63, Outcome::NoReturnSeen, &[]),
         own(update(None, 0)),
         own(update(Some(CuMask { words: vec![0xff, 1] }), 22)),
+        own(with_priority(11)),
         own(Body::MqdWrite { queue_id: 3, gpu_id: GPU, op: MqdOp::Update }),
         cleaned(Body::Evict(eviction(Some(Trigger::Ttm)))),
         own(Body::Evict(Eviction { gpu_id: None, errno: 16, ..eviction(None) })),

@@ -6,13 +6,14 @@
 //! and an HTTP router ([`http`]). [`web`] serves that router, so it is the one module that does I/O. Outputs
 //! do not use each other, with two exceptions: the API formats events as [`json`] and probes as [`status`]
 //! do, and the page has the same input as the API's documents. Shared: `activity`, [`belongs`], [`budget`],
-//! [`clock`], [`errno`], [`escape`], `names`, `queue_fields` and `table`; [`crate::amd_log`] uses `escape`,
+//! [`clock`], [`controls`], [`errno`], [`escape`], `names`, `queue_fields` and `table`; [`crate::amd_log`] uses `escape`,
 //! `clock` and `table`.
 
 mod activity;
 pub mod api;
 pub mod belongs;
 pub mod budget;
+pub mod controls;
 pub mod event;
 pub mod metrics;
 mod names;

@@ -2,6 +2,7 @@
 
 use super::belongs::BelongsFields;
 use super::budget::{Budget, Claim};
+use super::controls::{self, Controls};
 use super::{activity, names};
 use crate::attribute::Topology;
 use crate::model::event::{ProcessId, QueueFacts, QueueType};
@@ -14,7 +15,7 @@ use std::io::{self, Write};
 
 mod daemon;
 mod merge;
-pub use daemon::{DaemonQueues, add_ages};
+pub use daemon::{DaemonQueues, add_history};
 pub use merge::merge;
 
 /// One queue, or one process without queues. `None` is "not known".
@@ -35,6 +36,7 @@ pub struct PsRow {
     pub queue: Option<QueueFacts>,
     /// It is the runtime's own ([`crate::model::queue::is_of_runtime`]).
     pub of_runtime: Option<bool>,
+    pub controls: Controls,
     /// Nanoseconds; `None` if the creation of the queue was not seen.
     pub age_ns: Option<u64>,
     /// Nanoseconds since the start of the process's leader: no queue of it is older.
@@ -79,6 +81,7 @@ impl PsRow {
         PsRow {
             queue: facts,
             age_ns: queue.age_ns(now_ns),
+            controls: Controls::of(queue, now_ns),
             activity: Some(queue.activity.clone()),
             sources: queue.sources,
             ..self
@@ -180,13 +183,14 @@ const COMM: &str = "COMM";
 const OWNER: &str = "OWNER";
 const RATE: &str = "RATE";
 const BACKLOG: &str = "BACKLOG";
+const CUS: &str = "CUS";
 const SOURCE: &str = "SOURCE";
 
 /// Columns of [`Columns::All`] alone, beside SOURCE.
 const WIDE: [&str; 6] = ["NSPID", "RING", "SIZE", "WPTR", "RPTR", "PRIO"];
 
 /// From left to right.
-const COLUMNS: [Column; 18] = [
+const COLUMNS: [Column; 19] = [
     ("PID", true, |row, _| show(row.pid)),
     ("NSPID", true, |row, _| show(row.ns_pid)),
     (CONTEXT, true, |row, _| show(row.context_id)),
@@ -206,7 +210,11 @@ const COLUMNS: [Column; 18] = [
     ("STATE", false, |row, _| row.queue_id().and(row.queue.as_ref()).map(state)),
     (RATE, true, |row, _| row.active(activity::rate)),
     (BACKLOG, true, |row, _| row.active(activity::backlog)),
-    ("PRIO", true, |row, _| row.known(|queue| queue.priority).map(names::priority)),
+    ("PRIO", true, |row, _| row.controls.priority(row.queue.as_ref()?)),
+    (CUS, false, |row, view| {
+        let mask = row.controls.cu_mask.as_ref()?;
+        Some(controls::mask(mask, row.queue.as_ref()?, view.topology))
+    }),
     ("AGE", true, |row, _| row.age()),
     (SOURCE, false, |row, view| Some(row.source(view.asked))),
 ];
@@ -219,7 +227,7 @@ fn gpu(gpu_id: u32, view: &PsView<'_>) -> String {
 
 /// Column names, and one list of cells per row, safe for a terminal; `-` is "not known". Optional columns:
 /// contexts, if a process has more than its first one; owners (pod, Slurm job, container, unit), if one is
-/// known; activity, if sampled; sources, if one misses a row. `view.asked`: the sources that were available.
+/// known; activity, if sampled; CU masks, if there are any; sources, if one misses a row. `view.asked`: the sources that were available.
 #[must_use]
 pub fn table(rows: &[PsRow], view: &PsView<'_>) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let columns = columns(rows, view);
@@ -231,6 +239,7 @@ fn columns(rows: &[PsRow], view: &PsView<'_>) -> Vec<Column> {
     let contexts = rows.iter().any(|row| row.context_id.is_some());
     let owners = rows.iter().any(|row| row.owner().is_some());
     let active = rows.iter().any(|row| row.active(activity::backlog).is_some());
+    let masked = rows.iter().any(|row| row.controls.cu_mask.is_some());
     let all = view.columns == Columns::All;
     // A difference between the sources is never hidden.
     let differs = rows.iter().any(|row| row.missed_by_one(view.asked));
@@ -238,6 +247,7 @@ fn columns(rows: &[PsRow], view: &PsView<'_>) -> Vec<Column> {
         CONTEXT => contexts,
         OWNER => owners,
         RATE | BACKLOG => active,
+        CUS => all && masked,
         SOURCE => all || differs,
         name => all || !WIDE.contains(&name),
     };

@@ -2,6 +2,7 @@
 
 use super::event::context::Context;
 use crate::attribute::{Belongs, Gpu, Topology};
+use crate::model::compute_units::ComputeUnits;
 use crate::model::event::{Event, Outcome, ProcessId};
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::state::samples::{create, event, seen};
@@ -39,7 +40,11 @@ pub(crate) fn topology() -> Topology {
         num_sdma_xgmi_engines: Some(0),
         num_sdma_queues_per_engine: Some(8),
         num_xcc: Some(6),
-        simd_count: Some(304),
+        simd_count: Some(912),
+        compute_units: Some(ComputeUnits {
+            active: vec![vec![[10, 0], [10, 0], [9, 0], [9, 0]]; 6],
+            in_pairs: false,
+        }),
     };
     Topology { gpus: vec![gpu], errors: Vec::new() }
 }
@@ -72,7 +77,7 @@ pub(crate) fn sampled(state: &mut State, queue_id: u32, reading: Reading, at_ns:
 /// Applies the event to [`traced`] and formats it with the resulting changes.
 pub(crate) fn shown<T>(event: &Event, show: impl Fn(&Event, &Context<'_>) -> T) -> T {
     let mut state = traced();
-    let Change { process, ended, lasted_ns, hit, .. } = state.apply(event);
+    let Change { process, ended, lasted_ns, priority_before, hit, .. } = state.apply(event);
     let process: Option<&Process> = process.and_then(|key| state.process(key));
     let (clock, topology) = (clock(), topology());
     let context = Context {
@@ -81,6 +86,7 @@ pub(crate) fn shown<T>(event: &Event, show: impl Fn(&Event, &Context<'_>) -> T) 
         process,
         ended: &ended,
         lasted_ns,
+        priority_before,
         hit: &hit,
         mismatch: None,
         topology: &topology,

@@ -17,6 +17,8 @@ pub struct Change {
     /// For an event that ends a condition (eviction, reset): how long it lasted. `None` if its begin was not
     /// seen.
     pub lasted_ns: Option<u64>,
+    /// For an update that changed the priority of its queue: the one before.
+    pub priority_before: Option<u32>,
     /// For a GPU-wide event: tgids of the processes that have queues on the GPU; for a preemption or a runlist the
     /// others that have active ones.
     pub hit: Vec<u32>,

@@ -161,7 +161,7 @@ impl State {
                 let key = self.holder(&finding)?;
                 self.mark(key, finding.queue_id, now_ns, |queue| {
                     let queue_type = type_by(list.source, queue.facts.queue_type, facts.queue_type);
-                    queue.renew(facts, None);
+                    change.priority_before = queue.renew(facts, None);
                     queue.facts.queue_type = queue_type;
                     queue.sources = queue.sources.with(list.source);
                 });

@@ -20,7 +20,7 @@ impl Process {
             change.anomalies.push(Anomaly::UpdateOfUnknownQueue);
             return;
         };
-        queue.renew(&update.now, Some((event.mono_ns, event.task_tgid)));
+        change.priority_before = queue.renew(&update.now, Some((event.mono_ns, event.task_tgid)));
         queue.updates += 1;
         queue.changed_ns = event.mono_ns;
         // A mask that could not be set is not in effect.
@@ -53,17 +53,21 @@ impl Process {
 
 impl Queue {
     /// Takes the driver's current values; unreported ones stay. `by`: when and by which tgid they were changed, if
-    /// that was seen.
-    pub(super) fn renew(&mut self, now: &crate::model::event::QueueFacts, by: Option<(u64, u32)>) {
+    /// that was seen. Returns the priority before, if it is another one now.
+    pub(super) fn renew(
+        &mut self,
+        now: &crate::model::event::QueueFacts,
+        by: Option<(u64, u32)>,
+    ) -> Option<u32> {
         let created_with = self.created_priority();
         let before = std::mem::replace(&mut self.facts, now.clone());
         self.facts.origin = before.origin;
         self.facts.absorb(&before);
         self.found_suspended(now.suspended);
-        if before.priority.is_some() && self.facts.priority != before.priority {
-            let priority = Some(PriorityChange { by, created_with });
-            self.keep(Rare { priority, suspended: self.suspended().clone() });
-        }
+        let changed = before.priority.filter(|before| self.facts.priority != Some(*before))?;
+        let priority = Some(PriorityChange { by, created_with });
+        self.keep(Rare { priority, suspended: self.suspended().clone() });
+        Some(changed)
     }
 }
 
@@ -113,9 +117,10 @@ mod tests {
             let queue = queue(state);
             (queue.created_priority(), queue.priority_change().map(|change| change.by))
         };
-        state.apply(&event(8, 1, 700, update(7)));
-        assert_eq!(shown(&state), (Some(7), None), "it is the same");
-        state.apply(&Event { task_tgid: 77, ..event(9, 1, 700, update(11)) });
+        let change = state.apply(&event(8, 1, 700, update(7)));
+        assert_eq!((shown(&state), change.priority_before), ((Some(7), None), None), "it is the same");
+        let change = state.apply(&Event { task_tgid: 77, ..event(9, 1, 700, update(11)) });
+        assert_eq!(change.priority_before, Some(7));
         assert_eq!(shown(&state), (Some(7), Some(Some((9, 77)))));
         state.apply(&event(10, 1, 700, update(11)));
         assert_eq!(shown(&state), (Some(7), Some(Some((9, 77)))), "another change");

@@ -59,7 +59,7 @@ impl Tracer {
         if !often && !pending.ticks.is_multiple_of(QUIET) {
             return None;
         }
-        let topology = pending.ticks.is_multiple_of(QUIET);
+        let topology = pending.ticks.is_multiple_of(QUIET).then(|| self.topology.clone());
         let walk = suspicious || pending.ticks.is_multiple_of(QUIET_WALK);
         let by_ancestor = reader.selected.ancestor().is_some();
         let rows = self.state.live().filter(|_| by_ancestor).filter_map(|row| row.tgid);

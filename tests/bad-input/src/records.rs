@@ -7,6 +7,7 @@ use kfd_trace::events::decode::{DecodeError, Maker, decode};
 use kfd_trace::events::derived;
 use kfd_trace::events::tables::IoctlRow;
 use kfd_trace::events::undecoded::Undecoded;
+use kfd_trace::model::compute_units::ComputeUnits;
 use kfd_trace::model::event::{Body, Event, QueueType};
 use kfd_trace::model::layout::{PropertyField, QueueLayout};
 use kfd_trace::state::{History, ProcessDetails, State, StateLimits};
@@ -155,7 +156,11 @@ fn topology() -> Topology {
         num_sdma_xgmi_engines: Some(6),
         num_sdma_queues_per_engine: Some(8),
         num_xcc: Some(6),
-        simd_count: Some(304),
+        simd_count: Some(912),
+        compute_units: Some(ComputeUnits {
+            active: vec![vec![[10, 0], [10, 0], [9, 0], [9, 0]]; 6],
+            in_pairs: false,
+        }),
     };
     Topology { gpus: vec![gpu], errors: Vec::new() }
 }

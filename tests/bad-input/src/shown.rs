@@ -66,6 +66,7 @@ pub fn event(event: &Event, change: &Change, state: &State, topology: &Topology)
         process: change.process.and_then(|key| state.process(key)),
         ended: &change.ended,
         lasted_ns: change.lasted_ns,
+        priority_before: change.priority_before,
         hit: &change.hit,
         mismatch: None,
         topology,

@@ -12,7 +12,7 @@ use kfd_trace::state::{History, State, StateLimits};
 const BOUND: Bound = Bound { a_byte: 8, always: 64 << 10 };
 
 /// The file of each part of an input.
-pub const FILES: [&str; 14] = [
+pub const FILES: [&str; 15] = [
     "sys/class/kfd/kfd/topology/nodes/1/gpu_id",
     "sys/class/kfd/kfd/topology/nodes/1/name",
     "sys/class/kfd/kfd/topology/nodes/1/properties",
@@ -27,6 +27,7 @@ pub const FILES: [&str; 14] = [
     "sys/class/kfd/kfd/proc/7/vram_58270",
     "sys/class/kfd/kfd/proc/7/stats_58270/evicted_ms",
     "sys/class/kfd/kfd/proc/7/context_1/queues/0/size",
+    "sys/class/kfd/kfd/topology/nodes/1/caches/0/properties",
 ];
 
 /// Reads the files made from the parts of an input. Returns the number of GPUs.

@@ -12,6 +12,18 @@ pub fn rows(pid: u32) -> Result<Vec<Value>> {
     Ok(shown["queues"].as_array().context("queues")?.clone())
 }
 
+/// CUs that the masks of a row enable, by XCC and shader engine; of engines that the GPU of kfdsim has.
+pub fn enabled(row: &Value) -> Result<Value> {
+    const ENGINES: usize = 4;
+    let count = |mask: &Value| mask.as_u64().map(u64::count_ones).context("a mask");
+    let of_xcc = |masks: &Value| -> Result<Vec<u32>> {
+        let masks = masks.as_array().context("masks of an XCC")?;
+        masks.iter().take(ENGINES).map(count).collect()
+    };
+    let all = row["cu_masks"].as_array().context("masks")?;
+    Ok(Value::from(all.iter().map(|masks| of_xcc(masks).map(Value::from)).collect::<Result<Vec<_>>>()?))
+}
+
 /// Type, ring address and ring size of each queue.
 pub fn rings(rows: &[Value]) -> Result<BTreeSet<(String, String, u64)>> {
     let ring = |row: &Value| -> Result<(String, String, u64)> {

@@ -17,6 +17,7 @@ mod ledger;
 mod mqd;
 mod reuse;
 mod runlist;
+mod settings;
 mod sleep;
 mod teardown;
 mod trouble;

@@ -1,7 +1,8 @@
 //! `kfd-trace hw` on GPUs with eight XCCs: a queue has an MQD on each, and memory behind an SDMA queue's is left out.
+//! CU masks as the driver wrote them there.
 
-use anyhow::Result;
-use kfd_trace_tests::harness::{Steered, hw};
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::{Steered, Stream, events, hw};
 use serde_json::json;
 
 #[test]
@@ -17,5 +18,20 @@ fn a_queue_has_an_mqd_on_each_xcc() -> Result<()> {
         let mqds = row["mqd_addresses"].as_array().map_or(0, Vec::len);
         assert_eq!(mqds, if row["type"] == "compute" { 8 } else { 0 }, "{row}");
     }
+    workload.finish().map(drop)
+}
+
+/// Of four engines with three, two, two and one CU in each XCC: XCC N takes bit N of each byte, for CU 0 of the four, CU 1
+/// of the first three, CU 2 of the first.
+#[test]
+fn a_mask_enables_the_cus_that_the_driver_wrote() -> Result<()> {
+    let stream = Stream::tracing(&[])?;
+    let mut workload = Steered::having(&["create aql", "cu-mask 0 0x0f0f00ff 0x80000001"])?;
+    let update = events::wait(&stream, "queue_update", workload.pid(), 1)?.pop().context("an update")?;
+    let (first, next, rest, last) = ([2, 0, 1, 1], [1, 0, 1, 1], [1, 0, 0, 0], [2, 0, 0, 0]);
+    let expected = json!([first, next, next, next, rest, rest, rest, last]);
+    assert_eq!(update["cus_per_engine"], expected, "{update}");
+    let row = hw::rows(workload.pid())?.pop().context("the queue")?;
+    assert_eq!(hw::enabled(&row)?, expected, "{row}");
     workload.finish().map(drop)
 }

@@ -64,6 +64,7 @@ impl Serialize for Reported<'_> {
             process: row.as_ref(),
             ended: &change.ended,
             lasted_ns: change.lasted_ns,
+            priority_before: change.priority_before,
             hit: &change.hit,
             // The history has no ioctls.
             mismatch: None,

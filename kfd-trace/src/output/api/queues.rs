@@ -3,6 +3,7 @@
 use super::ApiView;
 use crate::model::incident::MqdOp;
 use crate::output::activity::ActivityFields;
+use crate::output::controls::{ControlFields, Controls};
 use crate::output::names;
 use crate::output::queue_fields::QueueFields;
 use crate::state::{Debugger, Process, Queue, Sources};
@@ -22,10 +23,8 @@ pub(super) struct QueueRow<'a> {
     #[serde(flatten)]
     facts: QueueFields,
     of_runtime: Option<bool>,
-    priority_created: Option<u32>,
-    priority_changed_by: Option<u32>,
-    priority_changed_ns: Option<u64>,
-    cu_mask: Option<Vec<String>>,
+    #[serde(flatten)]
+    controls: ControlFields,
     active: Option<bool>,
     evicted: Option<bool>,
     suspended: Option<bool>,
@@ -70,7 +69,6 @@ pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &ApiView<'a>
     let facts = &queue.facts;
     let gpu = facts.gpu_id.and_then(|id| view.topology.gpu(id));
     let writes = |op| queue.mqd_writes.of(op);
-    let changed = queue.priority_change().and_then(|change| change.by);
     QueueRow {
         pid: process.tgid,
         ns_pid: process.ns_tgid,
@@ -83,10 +81,7 @@ pub(super) fn row<'a>(process: &'a Process, queue: &'a Queue, view: &ApiView<'a>
         pci: gpu.and_then(|gpu| gpu.pci.as_deref()),
         facts: facts.into(),
         of_runtime: process.is_of_runtime(queue),
-        priority_created: queue.created_priority(),
-        priority_changed_by: changed.map(|(_, pid)| pid),
-        priority_changed_ns: changed.map(|(at_ns, _)| view.now_ns.saturating_sub(at_ns)),
-        cu_mask: queue.cu_mask.as_ref().map(names::mask),
+        controls: Controls::of(queue, view.now_ns).fields(Some(facts), view.topology),
         active: facts.active,
         evicted: facts.evicted,
         suspended: facts.suspended,

@@ -42,10 +42,13 @@ fn a_queue_with_all_that_happened_to_it() {
     let by_debugger = Event { task_tgid: 77, ..event(950_000, 1, PID, Body::QueuesSuspended(suspension())) };
     state.apply(&by_debugger);
     let mut value = of(&state, queues);
-    let suspended = ["suspended", "suspended_by", "suspended_ns", "suspensions"].map(|field| {
+    let mut take = |field| {
         let queue = value["queues"][0].as_object_mut().expect("a queue");
         queue.remove(field).expect("a field")
-    });
+    };
+    let engines = json!([[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]);
+    assert_eq!((take("cu_mask"), take("cus_per_engine")), (json!(["0x000000ff", "0x00000001"]), engines));
+    let suspended = ["suspended", "suspended_by", "suspended_ns", "suspensions"].map(take);
     let expected = [json!(true), json!({"pid": 77, "comm": "rocgdb"}), json!(50_000), json!(1)];
     assert_eq!(suspended, expected);
     assert_eq!((&value["schema"], &value["ts"]), (&json!(1), &json!("2026-09-21T14:13:20.001000000Z")));
@@ -58,7 +61,7 @@ fn a_queue_with_all_that_happened_to_it() {
             "write_pointer_address": "0x7faf945b8038", "read_pointer_address": "0x7faf945b8080",
             "doorbell_offset": 16, "priority": 11, "priority_level": "high", "percent": 50, "sdma_engine_id": null,
             "of_runtime": false, "priority_created": 7, "priority_changed_by": PID, "priority_changed_ns": 960_000,
-            "cu_mask": ["0x000000ff", "0x00000001"], "active": false, "evicted": true,
+            "active": false, "evicted": true,
             "evictions": 2, "evicted_ns": 300_000, "updates": 1,
             "mqd_writes": {"init": 0, "update": 1, "restore": 0}, "activity": null, "origin": "ioctl",
             "born_mono_ns": 20_000, "age_ns": 980_000, "resynced": false, "unlisted": false, "sources": ["probe"],
@@ -80,7 +83,7 @@ fn a_queue_has_its_fields_in_one_order() {
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"priority_level":"normal","percent":100,"#,
             r#""sdma_engine_id":null,"of_runtime":false,"#,
-            r#""priority_created":7,"priority_changed_by":null,"priority_changed_ns":null,"cu_mask":null,"active":true,"evicted":false,"#,
+            r#""priority_created":7,"priority_changed_by":null,"priority_changed_ns":null,"cu_mask":null,"cus_per_engine":null,"active":true,"evicted":false,"#,
             r#""suspended":false,"suspended_by":null,"suspended_ns":null,"suspensions":0,"evictions":0,"evicted_ns":0,"#,
             r#""updates":0,"mqd_writes":{"init":0,"update":0,"restore":0},"activity":null,"origin":"ioctl","born_mono_ns":20000,"#,
             r#""age_ns":980000,"resynced":false,"unlisted":false,"sources":["probe"]}]}"#
@@ -103,7 +106,17 @@ fn what_is_not_reported_is_null_and_counts_are_counts() {
     let value = of(&state, queues);
     let queue = &value["queues"][1];
     assert_eq!(queue["gpu_id"], json!(9), "a GPU that the topology does not have");
-    for field in ["gpu", "node", "pci", "queue_type", "ring_address", "priority", "active", "cu_mask"] {
+    for field in [
+        "gpu",
+        "node",
+        "pci",
+        "queue_type",
+        "ring_address",
+        "priority",
+        "active",
+        "cu_mask",
+        "cus_per_engine",
+    ] {
         assert!(queue.get(field).is_some_and(Value::is_null), "{field}");
     }
     assert_eq!((&queue["updates"], &queue["mqd_writes"]["init"]), (&json!(0), &json!(0)));
@@ -226,6 +239,7 @@ fn events_are_reported_as_the_stream_shows_them() {
             process: change.process.and_then(|key| state.process(key)),
             ended: &change.ended,
             lasted_ns: change.lasted_ns,
+            priority_before: change.priority_before,
             hit: &change.hit,
             mismatch: None,
             topology: &topology,

@@ -16,6 +16,8 @@ pub struct Context<'a> {
     pub ended: &'a [Queue],
     /// Duration of a condition that the event ended ([`crate::state::Change::lasted_ns`]).
     pub lasted_ns: Option<u64>,
+    /// Of an update that changed it ([`crate::state::Change::priority_before`]).
+    pub priority_before: Option<u32>,
     /// tgids of the processes affected by an event of a whole GPU ([`crate::state::Change::hit`]).
     pub hit: &'a [u32],
     /// For an ioctl: user space and kernel disagree on the size of its arguments.

@@ -59,7 +59,7 @@ fn fields<'a>(event: &'a Event, context: &Context<'a>) -> EventFields<'a> {
             EventFields::DestroyFailed(queue::destroy_failed_fields(*queue_id, *gpu_id, *errno))
         }
         Body::Ioctl(call) => EventFields::Ioctl(Box::new(ioctl::fields(call, context))),
-        Body::QueueUpdate(update) => EventFields::Update(queue::update_fields(update)),
+        Body::QueueUpdate(update) => EventFields::Update(queue::update_fields(update, context)),
         Body::MqdWrite { queue_id, gpu_id, op } => {
             EventFields::MqdWrite(queue::mqd_fields(*queue_id, *gpu_id, *op))
         }

@@ -3,7 +3,9 @@
 use super::context::Context;
 use crate::model::event::{Origin, QueueFacts, QueueType};
 use crate::model::incident::{MqdOp, QueueUpdate, UserQueueCall};
+use crate::model::queue::priority_level;
 use crate::output::activity::{self, ActivityFields};
+use crate::output::controls::{self, cus_per_engine};
 use crate::output::names::{self, hex};
 use crate::output::queue_fields::QueueFields;
 use crate::state::Change;
@@ -38,6 +40,12 @@ pub(super) struct UpdateFields {
     suspended: Option<bool>,
     /// Words of 32 bits in hex, the lowest first; `null` when the call sets none.
     cu_mask: Option<Vec<String>>,
+    /// CUs that this mask enables, by XCC and shader engine; `null` when these are not known.
+    cus_per_engine: Option<Vec<Vec<u32>>>,
+    /// The priority before; `null` when it is the same, or was not known.
+    priority_before: Option<u32>,
+    /// `low`, `normal` or `high`.
+    priority_before_level: Option<&'static str>,
     /// `null` when the return was not seen.
     result: Option<i32>,
     errno: Option<String>,
@@ -99,14 +107,18 @@ pub(super) fn create_fields(queue: &QueueFacts) -> CreateFields {
 }
 
 /// [`UpdateFields`] as a value: its keys have been sorted since the first version.
-pub(super) fn update_fields(update: &QueueUpdate) -> serde_json::Value {
+pub(super) fn update_fields(update: &QueueUpdate, context: &Context<'_>) -> serde_json::Value {
+    let mask = update.cu_mask.as_ref();
     let fields = UpdateFields {
         gpu_id: update.now.gpu_id,
         queue: (&update.now).into(),
         active: update.now.active,
         evicted: update.now.evicted,
         suspended: update.now.suspended,
-        cu_mask: update.cu_mask.as_ref().map(names::mask),
+        cu_mask: mask.map(names::mask),
+        cus_per_engine: mask.and_then(|mask| cus_per_engine(mask, &update.now, context.topology)),
+        priority_before: context.priority_before,
+        priority_before_level: context.priority_before.and_then(priority_level),
         result: update.errno.map(i32::saturating_neg),
         errno: update.errno.and_then(failure),
     };
@@ -154,6 +166,7 @@ fn name(queue_id: u32, gpu_id: Option<u32>, context: &Context<'_>) -> String {
     format!("{} id={queue_id}", context.gpu(gpu_id))
 }
 
+/// A queue, and the priority that it had before, if it is another one now.
 pub(super) fn create(queue: &QueueFacts, context: &Context<'_>) -> String {
     let or_unknown = |value: Option<String>| value.unwrap_or_else(|| "?".to_owned());
     let mut text = context.gpu(queue.gpu_id);
@@ -169,7 +182,8 @@ pub(super) fn create(queue: &QueueFacts, context: &Context<'_>) -> String {
         }
     }
     if let Some(priority) = queue.priority {
-        let _ = write!(text, " prio={}", names::priority(priority));
+        let before = context.priority_before.map(|before| format!("{} -> ", names::priority(before)));
+        let _ = write!(text, " prio={}{}", before.unwrap_or_default(), names::priority(priority));
     }
     for (name, value) in [("percent", queue.percent), ("engine", queue.sdma_engine_id)] {
         if let Some(value) = value {
@@ -191,7 +205,7 @@ pub(super) fn create(queue: &QueueFacts, context: &Context<'_>) -> String {
 pub(super) fn update(update: &QueueUpdate, context: &Context<'_>) -> String {
     let mut text = create(&update.now, context);
     if let Some(mask) = &update.cu_mask {
-        let _ = write!(text, " cu_mask={} of {} CUs", mask.enabled(), 32 * mask.words.len());
+        let _ = write!(text, " cu_mask={}", controls::mask(mask, &update.now, context.topology));
     }
     if update.mask_unread {
         text.push_str(" cu_mask=?");

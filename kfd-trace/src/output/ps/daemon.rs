@@ -1,7 +1,9 @@
-//! What a running daemon adds to the rows: it saw the queues' creation. In: `/api/v1/queues` of it.
+//! What a running daemon adds to the rows: it saw the queues' creation and changes. In: `/api/v1/queues` of it.
 
 use super::PsRow;
 use crate::model::event::ProcessId;
+use crate::model::incident::CuMask;
+use crate::output::controls::Controls;
 use crate::output::names::hex;
 use serde::Deserialize;
 
@@ -20,14 +22,20 @@ struct DaemonQueue {
     queue_id: Option<u32>,
     ring_address: Option<String>,
     age_ns: Option<u64>,
+    priority: Option<u32>,
+    priority_created: Option<u32>,
+    priority_changed_by: Option<u32>,
+    priority_changed_ns: Option<u64>,
+    cu_mask: Option<Vec<String>>,
 }
 
 /// The daemon's list may be this much later than the rows (the timeout for its response, and clock ticks).
 const LATER_NS: u64 = 3_000_000_000;
 
-/// Adds age and number of the KFD process to the queues that the daemon knows: same PID, context, queue id
-/// and GPU, and the same ring, as far as both know it. A queue older than its process is not believed.
-pub fn add_ages(rows: &mut [PsRow], known: &DaemonQueues) {
+/// Adds age, number of the KFD process, and what became of priority and CU mask to the queues that the daemon knows: same
+/// PID, context, queue id and GPU, and the same ring, as far as both know it. A queue older than its process is not
+/// believed.
+pub fn add_history(rows: &mut [PsRow], known: &DaemonQueues) {
     for row in rows.iter_mut().filter(|row| row.queue_id().is_some()) {
         let mut matching = known.queues.iter().filter(|queue| queue.is_of(row));
         // Two queues of one name: the daemon's list is from another moment.
@@ -36,10 +44,25 @@ pub fn add_ages(rows: &mut [PsRow], known: &DaemonQueues) {
         row.age_ns = row.age_ns.or(queue.age_ns.filter(possible));
         let id = queue.kfd_process.as_ref().and_then(|id| id.parse().ok()).map(ProcessId);
         row.process = row.process.or(id);
+        row.controls = queue.controls(row.known(|queue| queue.priority));
     }
 }
 
 impl DaemonQueue {
+    /// `priority`: the one that holds, if that is known. Where the daemon has another one, it was changed between the two lists.
+    fn controls(&self, priority: Option<u32>) -> Controls {
+        let cu_mask = self.cu_mask.as_ref().and_then(|words| mask(words));
+        if priority.is_some_and(|priority| self.priority != Some(priority)) {
+            return Controls { priority_created: self.priority_created, cu_mask, ..Controls::default() };
+        }
+        Controls {
+            priority_created: self.priority_created,
+            priority_changed_by: self.priority_changed_by,
+            priority_changed_ns: self.priority_changed_ns,
+            cu_mask,
+        }
+    }
+
     fn is_of(&self, row: &PsRow) -> bool {
         let ring = row.known(|queue| queue.ring_address).map(hex);
         self.pid.is_some()
@@ -47,6 +70,12 @@ impl DaemonQueue {
             && self.gpu_id == row.gpu_id()
             && (ring.is_none() || self.ring_address.is_none() || self.ring_address == ring)
     }
+}
+
+/// `None` if a word is not one.
+fn mask(words: &[String]) -> Option<CuMask> {
+    let word = |text: &String| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    Some(CuMask { words: words.iter().map(word).collect::<Option<_>>()? })
 }
 
 #[cfg(test)]
@@ -77,7 +106,7 @@ mod tests {
 
     fn added(queues: &str) -> (Option<u64>, Option<ProcessId>) {
         let mut rows = [row(1), row(2)];
-        add_ages(&mut rows, &daemon(queues));
+        add_history(&mut rows, &daemon(queues));
         assert_eq!((rows[1].age_ns, rows[1].process), (None, None), "another queue");
         (rows[0].age_ns, rows[0].process)
     }
@@ -87,6 +116,31 @@ mod tests {
         assert_eq!(added(&queue(r#""0x1000""#, "300")), (Some(300), Some(ProcessId(12))));
         assert_eq!(added(&queue("null", "300")), (Some(300), Some(ProcessId(12))));
         assert_eq!(added(&queue(r#""0x1000""#, "null")), (None, Some(ProcessId(12))), "found, not created");
+    }
+
+    #[test]
+    fn changes_of_priority_and_mask_come_from_the_daemon() {
+        let known = daemon(
+            r#"{"pid": 5, "context_id": null, "gpu_id": 7, "queue_id": 1, "priority": 11, "priority_created": 7,
+                "priority_changed_by": 77, "priority_changed_ns": 900, "cu_mask": ["0x000000ff", "0x80000000"]}"#,
+        );
+        let controls = |priority| {
+            let mut rows = [row(1)];
+            rows[0].queue.as_mut().expect("a queue").priority = priority;
+            add_history(&mut rows, &known);
+            rows[0].controls.clone()
+        };
+        let all = Controls {
+            priority_created: Some(7),
+            priority_changed_by: Some(77),
+            priority_changed_ns: Some(900),
+            cu_mask: Some(CuMask { words: vec![0xff, 0x8000_0000] }),
+        };
+        assert_eq!(controls(Some(11)), all);
+        assert_eq!(controls(None), all);
+        let later = Controls { priority_changed_by: None, priority_changed_ns: None, ..all };
+        assert_eq!(controls(Some(3)), later, "changed by another call since");
+        assert_eq!(mask(&["0xff".to_owned(), "many".to_owned()]), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::attribute::{Gpu, Pool, Topology};
 use crate::output::activity::ActivityFields;
 use crate::output::belongs::BelongsFields;
 use crate::output::budget::Budget;
+use crate::output::controls::ControlFields;
 use crate::output::names::{self, ByPool};
 use crate::output::queue_fields::QueueFields;
 use crate::state::Sources;
@@ -35,6 +36,8 @@ struct JsonRow<'a> {
     #[serde(flatten)]
     queue: QueueFields,
     of_runtime: Option<bool>,
+    #[serde(flatten)]
+    controls: ControlFields,
     active: Option<bool>,
     evicted: Option<bool>,
     suspended: Option<bool>,
@@ -127,6 +130,7 @@ fn json_row<'a>(row: &'a PsRow, topology: &'a Topology) -> JsonRow<'a> {
         gpu_id: row.gpu_id(),
         queue: queue.map(QueueFields::from).unwrap_or_default(),
         of_runtime: row.of_runtime,
+        controls: row.controls.fields(queue, topology),
         active: queue.and_then(|queue| queue.active),
         evicted: queue.and_then(|queue| queue.evicted),
         suspended: queue.and_then(|queue| queue.suspended),

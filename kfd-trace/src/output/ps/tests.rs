@@ -1,6 +1,7 @@
 use super::*;
 use crate::attribute::Belongs;
 use crate::model::event::Origin;
+use crate::model::incident::CuMask;
 use crate::output::samples::{clock, topology, traced};
 use crate::state::Source;
 use serde_json::{Value, json};
@@ -54,6 +55,26 @@ fn the_wide_table_as_a_whole() {
     assert_eq!(cells[4].join("|"), "gpu 0 (0000:c1:00.0, gfx942): 1 of 24 compute slots, 0 of 16 SDMA slots");
     assert_eq!(cells.len(), 5);
     assert_eq!(text[0].find("SOURCE"), text[1].find("sysfs"), "columns are under their names");
+}
+
+#[test]
+fn the_wide_table_shows_who_changed_a_priority_and_has_masks_where_there_are_any() {
+    let mut rows = rows();
+    assert!(!tabled(&rows, Columns::All).0.contains(&"CUS"), "no queue has a mask");
+    rows[1].controls = Controls {
+        priority_created: Some(11),
+        priority_changed_by: Some(4321),
+        priority_changed_ns: Some(5_000_000_000),
+        cu_mask: Some(CuMask { words: vec![0x00ff_ffff] }),
+    };
+    let (header, cells) = tabled(&rows, Columns::All);
+    let shown = |name: &str| {
+        let column = header.iter().position(|column| *column == name).expect(name);
+        cells.iter().map(|row| row[column].as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown("PRIO"), ["-", "7 (normal), created 11 (high), set by 4321 5s ago"]);
+    assert_eq!(shown("CUS"), ["-", "24 of 228 CUs (per SE of XCC 0-5 1+1+1+1)"]);
+    assert!(!tabled(&rows, Columns::Usual { width: None }).0.contains(&"CUS"));
 }
 
 #[test]
@@ -158,14 +179,16 @@ fn json_has_its_fields_in_one_order() {
             r#""gpu_id":58270,"queue_id":3,"queue_type":"compute_aql","ring_address":"0x7fad66c00000","#,
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"priority_level":"normal","percent":100,"#,
-            r#""sdma_engine_id":null,"of_runtime":null,"active":true,"evicted":false,"suspended":false,"age_ns":303000000000,"process_age_ns":899000000000,"activity":null,"sources":["probe"]}],"#,
+            r#""sdma_engine_id":null,"of_runtime":null,"priority_created":7,"priority_changed_by":null,"priority_changed_ns":null,"#,
+            r#""cu_mask":null,"cus_per_engine":null,"active":true,"evicted":false,"suspended":false,"age_ns":303000000000,"process_age_ns":899000000000,"activity":null,"sources":["probe"]}],"#,
             r#""processes":[{"pid":5,"ns_pid":null,"uid":null,"comm":null,"cmdline":null,"cgroup":null,"#,
             r#""container_id":null,"runtime":null,"pod_uid":null,"namespace":null,"pod":null,"container":null,"#,
             r#""slurm_job":null,"slurm_step":null,"slurm_uid":null,"unit":null,"#,
             r#""kfd_process":null,"context_id":null,"gpu":null,"node":null,"pci":null,"gpu_id":null,"#,
             r#""queue_id":null,"queue_type":null,"ring_address":null,"ring_size":null,"#,
             r#""write_pointer_address":null,"read_pointer_address":null,"doorbell_offset":null,"priority":null,"priority_level":null,"#,
-            r#""percent":null,"sdma_engine_id":null,"of_runtime":null,"active":null,"evicted":null,"suspended":null,"age_ns":null,"process_age_ns":null,"activity":null,"#,
+            r#""percent":null,"sdma_engine_id":null,"of_runtime":null,"priority_created":null,"priority_changed_by":null,"priority_changed_ns":null,"#,
+            r#""cu_mask":null,"cus_per_engine":null,"active":null,"evicted":null,"suspended":null,"age_ns":null,"process_age_ns":null,"activity":null,"#,
             r#""sources":["sysfs"]}]"#
         ))
     );
@@ -192,6 +215,10 @@ fn json_holds_queues_apart_from_processes_without_any() {
             "active": true, "evicted": false, "age_ns": 303_000_000_000_u64, "process_age_ns": 899_000_000_000_u64, "activity": null, "sources": ["probe"],
     });
     expected["suspended"] = json!(false);
+    for field in ["priority_changed_by", "priority_changed_ns", "cu_mask", "cus_per_engine"] {
+        expected[field] = Value::Null;
+    }
+    expected["priority_created"] = json!(7);
     assert_eq!(value["queues"][1], expected);
     assert_eq!(value["queues"][0]["ring_address"], Value::Null);
     assert_eq!(

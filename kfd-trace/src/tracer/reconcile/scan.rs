@@ -39,13 +39,19 @@ pub struct Begun {
     reader: Arc<InventoryReader>,
     /// Without what procfs has.
     kernel: Walked,
-    topology: bool,
+    /// What is known of the GPUs, if they are to be read again.
+    topology: Option<Topology>,
     wanted: Wanted,
     pub(crate) progress: Progress,
 }
 
 impl Begun {
-    pub(crate) fn new(reader: Arc<InventoryReader>, kernel: Walked, topology: bool, wanted: Wanted) -> Self {
+    pub(crate) fn new(
+        reader: Arc<InventoryReader>,
+        kernel: Walked,
+        topology: Option<Topology>,
+        wanted: Wanted,
+    ) -> Self {
         Begun { reader, kernel, topology, wanted, progress: Progress::default() }
     }
 
@@ -60,9 +66,9 @@ impl Begun {
             Walked::Done(list) => Walked::Done(reader.identified(list, &progress)),
             other => other,
         };
-        let topology = topology.then(|| {
+        let topology = topology.map(|known| {
             progress.reads(SourceProgress::Topology);
-            Topology::read(&reader.roots.sysfs)
+            known.reread(&reader.roots.sysfs)
         });
         let lists = || kernel.list().into_iter().chain(&sysfs);
         let details = |tgid: u32| {
@@ -83,7 +89,7 @@ impl InventoryReader {
         self: &Arc<Self>,
         session: &Session,
         walk: bool,
-        topology: bool,
+        topology: Option<Topology>,
         wanted: Wanted,
     ) -> Begun {
         Begun::new(self.clone(), self.kernel(session, walk, &wanted), topology, wanted)
@@ -198,6 +204,7 @@ pub(crate) mod samples {
             selected: Selected::Processes(vec![4711]),
         };
         let wanted = Wanted { details: details.iter().copied().collect(), ..Wanted::default() };
+        let topology = topology.then(Topology::default);
         Begun::new(Arc::new(reader), Walked::Impossible, topology, wanted)
     }
 

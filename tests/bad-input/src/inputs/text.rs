@@ -268,15 +268,29 @@ pub fn sysfs() -> impl Strategy<Value = Vec<u8>> {
         "drm_render_minor",
         "unique_id",
         "vendor_id",
+        "simd_per_cu",
+        "simd_id_base",
+        "array_count",
+        "simd_arrays_per_engine",
+        "cu_per_simd_array",
     ]);
     let properties = || {
         let line = (names.clone(), number()).prop_map(|(name, n)| [name.as_bytes(), b" ", &n].concat());
         damaged(vec(line, 0..14).prop_map(|lines| lines.concat()))
     };
+    let cache = || {
+        let line = |name: &'static str| {
+            (Just(name), number()).prop_map(|(name, n)| [name.as_bytes(), b" ", &n].concat())
+        };
+        let siblings = bytes(&["sibling_map 1,0,1\n", "sibling_map \n", "sibling_map ,,1,,\n", ""]);
+        let lines = (line("processor_id_low"), bytes(&["level 1\n", "level 2\n", ""]), siblings);
+        damaged(lines.prop_map(|(id, level, siblings)| [id, level, siblings].concat()))
+    };
     let head = (number(), hostile(), properties(), number(), properties());
-    (head, hostile(), hostile(), vec(number(), 7)).prop_map(
-        |((id, name, properties, other_id, other), product, serial, numbers)| {
-            parts::join(&[vec![id, name, properties, other_id, other, product, serial], numbers].concat())
+    (head, hostile(), hostile(), vec(number(), 7), cache()).prop_map(
+        |((id, name, properties, other_id, other), product, serial, numbers, cache)| {
+            let head = vec![id, name, properties, other_id, other, product, serial];
+            parts::join(&[head, numbers, vec![cache]].concat())
         },
     )
 }

@@ -44,8 +44,9 @@ fn the_update_of_a_queue_as_a_whole() {
         concat!(
             r#"{"schema":1,"ts":"2026-09-21T14:13:20.001500000Z","mono_ns":1500000,"event":"queue_update","#,
             r#""pid":4321,"tid":4322,"task_pid":4321,"comm":"train","kfd_process":"1","active":true,"#,
-            r#""cu_mask":["0x000000ff","0x00000001"],"doorbell_offset":16,"errno":"ETIMEDOUT","evicted":false,"#,
-            r#""gpu_id":58270,"percent":100,"priority":7,"priority_level":"normal","queue_id":3,"queue_type":"compute_aql","#,
+            r#""cu_mask":["0x000000ff","0x00000001"],"cus_per_engine":[[1,1,0,0],[1,1,0,0],[1,1,0,0],[1,0,0,0],[1,0,0,0],[1,0,0,0]],"#,
+            r#""doorbell_offset":16,"errno":"ETIMEDOUT","evicted":false,"#,
+            r#""gpu_id":58270,"percent":100,"priority":7,"priority_before":null,"priority_before_level":null,"priority_level":"normal","queue_id":3,"queue_type":"compute_aql","#,
             r#""read_pointer_address":"0x7faf945b8080","result":-110,"ring_address":"0x7fad66c00000","#,
             r#""ring_size":1048576,"sdma_engine_id":null,"suspended":false,"write_pointer_address":"0x7faf945b8038"}"#,
             "\n"
@@ -60,6 +61,21 @@ fn what_is_not_reported_is_null() {
     for field in ["ring_address", "queue_type", "gpu_id", "pid"] {
         assert_eq!(value.get(field), Some(&Value::Null), "{field}");
     }
+}
+
+#[test]
+fn an_update_shows_the_priority_before_where_it_is_another_one() {
+    let update = |priority| {
+        let now = QueueFacts { priority: Some(priority), ..facts(3) };
+        QueueUpdate { now, cu_mask: None, mask_unread: false, errno: Some(0) }
+    };
+    let shown = |priority| {
+        let value = parsed(&event(50_000, 1, PID, Body::QueueUpdate(update(priority))));
+        ["priority_before", "priority_before_level", "priority", "priority_level"]
+            .map(|name| value[name].clone())
+    };
+    assert_eq!(shown(11), [json!(7), json!("normal"), json!(11), json!("high")]);
+    assert_eq!(shown(7), [Value::Null, Value::Null, json!(7), json!("normal")]);
 }
 
 #[test]
@@ -107,6 +123,7 @@ fn addresses_in_arguments_are_hexadecimal_and_two_abis_are_reported() {
         process: None,
         ended: &[],
         lasted_ns: None,
+        priority_before: None,
         hit: &[],
         mismatch,
         topology: &topology,

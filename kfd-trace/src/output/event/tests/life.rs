@@ -1,7 +1,7 @@
 //! Lines of queue and GPU events.
 
 use super::stream::line;
-use crate::model::event::{Body, Event};
+use crate::model::event::{Body, Event, QueueFacts};
 use crate::model::incident::{CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, VmFault};
 use crate::output::samples::PID;
 use crate::state::samples::{event, facts};
@@ -49,7 +49,13 @@ fn evictions_updates_and_writes() {
     ends(&event(50_000, 1, PID, Body::Restore(restore)), &format!("RESTORE        {LABEL} after ? <1.5us>"));
     let cu_mask = Some(CuMask { words: vec![0xff, 0] });
     let update = QueueUpdate { now: facts(3), cu_mask, mask_unread: false, errno: Some(22) };
-    ends(&event(50_000, 1, PID, Body::QueueUpdate(update)), " cu_mask=8 of 64 CUs = -EINVAL");
+    ends(
+        &event(50_000, 1, PID, Body::QueueUpdate(update)),
+        " cu_mask=8 of 228 CUs (per SE of XCC 0-1 1+1+0+0, of XCC 2-5 1+0+0+0) = -EINVAL",
+    );
+    let raised = QueueFacts { priority: Some(11), ..facts(3) };
+    let update = QueueUpdate { now: raised, cu_mask: None, mask_unread: false, errno: Some(0) };
+    ends(&event(50_000, 1, PID, Body::QueueUpdate(update)), " prio=7 (normal) -> 11 (high) percent=100");
     let unseen = QueueUpdate { now: facts(3), cu_mask: None, mask_unread: true, errno: None };
     ends(&event(50_000, 1, PID, Body::QueueUpdate(unseen)), " cu_mask=? no return seen");
     let write = Body::MqdWrite { queue_id: 3, gpu_id: GPU, op: MqdOp::Update };

@@ -71,6 +71,7 @@ fn two_abis_are_reported() {
         process: None,
         ended: &[],
         lasted_ns: None,
+        priority_before: None,
         hit: &[],
         mismatch,
         topology: &topology,
