@@ -57,7 +57,7 @@ pub struct KfdSysfs {
 }
 
 /// The folder of all processes, created with the driver (kfd_procfs_init).
-const PROC: &str = "class/kfd/kfd/proc";
+pub(super) const PROC: &str = "class/kfd/kfd/proc";
 
 impl KfdSysfs {
     /// Reads `<sysfs>/class/kfd/kfd/proc`. Without KFD: no processes and no error.

@@ -1,6 +1,7 @@
 //! Identifies processes and GPUs. In: PIDs, gpu_ids and the roots of procfs and sysfs. Out: processes, GPUs,
 //! and the driver's own list of processes and queues.
 
+mod births;
 pub mod cgroup;
 pub mod driver_sysfs;
 pub mod gpu;
@@ -10,6 +11,7 @@ pub mod process;
 mod sysfs_file;
 pub mod task;
 
+pub use births::births;
 pub use cgroup::{Belongs, Container, Runtime, SlurmStep, belongs};
 pub use driver_sysfs::{Costly, KfdSysfs, SysfsProcess, SysfsQueue};
 pub use gpu::{Gpu, Pool, Slots, Topology};

@@ -128,7 +128,7 @@ fn add_existing(roots: &Roots, kfd: &mut Kfd) -> Result<(), Stop> {
 fn live(roots: &Roots) -> Result<(Vec<Recorded>, Option<String>), Stop> {
     let (listed, problem) = ps::list(roots, ps::Measure::Nothing)?;
     let queues = listed.rows.iter().filter_map(|row| recorded(row, &listed.topology));
-    Ok((queues.collect(), problem))
+    Ok((queues.collect(), problem.filter(|_| !listed.has_all_addresses())))
 }
 
 fn recorded(row: &PsRow, topology: &Topology) -> Option<Recorded> {

@@ -5,9 +5,9 @@ use crate::hw::{Generation, HqdFile, HwReport, MqdFile, MqdQueue, Names, json, r
 use crate::kernel::Roots;
 use crate::runtime::exit::Stop;
 use crate::runtime::privilege::{self, Reads};
+use crate::tracer::debugfs;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// What is requested.
@@ -21,15 +21,11 @@ pub struct HwOptions {
     pub json: bool,
 }
 
-/// A longer file is no dump: the slots of 64 GPUs with 8 XCCs are 50 MB.
-const LONGEST: u64 = 256 << 20;
-
 /// Prints the report.
 ///
 /// # Errors
 /// A file that cannot be read or is no dump, a generation that is not known, or output that cannot be written.
 pub fn run(roots: &Roots, options: &HwOptions) -> Result<(), Stop> {
-    let debugfs = |name: &str| roots.sysfs.join("kernel/debug/kfd").join(name);
     let copies = options.mqds.is_some() || matches!(options.hqds, Some(Some(_)));
     let (mqds, hqds) = match (copies, &options.hqds) {
         (true, Some(None)) => {
@@ -38,8 +34,8 @@ pub fn run(roots: &Roots, options: &HwOptions) -> Result<(), Stop> {
             ));
         }
         (true, hqds) => (options.mqds.clone(), hqds.clone().flatten()),
-        (false, None) => (Some(debugfs("mqds")), None),
-        (false, Some(_)) => (Some(debugfs("mqds")), Some(debugfs("hqds"))),
+        (false, None) => (Some(debugfs::path(roots, "mqds")), None),
+        (false, Some(_)) => (Some(debugfs::path(roots, "mqds")), Some(debugfs::path(roots, "hqds"))),
     };
     if !copies && options.gfx.is_some() {
         return Err(Stop::usage("--gfx is for copies: this machine's sysfs has its GPUs"));
@@ -84,21 +80,17 @@ fn print(report: &HwReport, names: &Called<'_>, as_json: bool) -> io::Result<()>
 }
 
 fn dump(path: &Path) -> Result<String, Stop> {
-    let cannot =
-        |why: &dyn std::fmt::Display| Stop::failed(format!("{} cannot be read: {why}", path.display()));
-    let file = File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound if path.starts_with("/sys") => cannot(
-            &"there is none: mount debugfs, and load a driver that was built with it (CONFIG_DEBUG_FS)",
-        ),
-        ErrorKind::PermissionDenied => cannot(&format!("{error}: run as root, or with CAP_DAC_READ_SEARCH")),
-        _ => cannot(&error),
-    })?;
-    let mut bytes = Vec::new();
-    let read = file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| cannot(&error))?;
-    if read as u64 > LONGEST {
-        return Err(cannot(&"it is longer than 256 MiB"));
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    debugfs::read(path).map_err(|error| {
+        let why = match error.kind() {
+            ErrorKind::NotFound if path.starts_with("/sys") => {
+                "there is none: mount debugfs, and load a driver that was built with it (CONFIG_DEBUG_FS)"
+                    .to_owned()
+            }
+            ErrorKind::PermissionDenied => format!("{error}: run as root, or with CAP_DAC_READ_SEARCH"),
+            _ => error.to_string(),
+        };
+        Stop::failed(format!("{} cannot be read: {why}", path.display()))
+    })
 }
 
 struct Called<'a> {

@@ -27,6 +27,18 @@ pub(super) struct Listing {
     pub(super) topology: Topology,
 }
 
+impl Listing {
+    /// Also without the kernel's own table.
+    pub(super) fn has_all_addresses(&self) -> bool {
+        self.asked.has(Source::Debugfs) && without_address(&self.rows) == 0
+    }
+}
+
+fn without_address(rows: &[PsRow]) -> usize {
+    let queues = rows.iter().filter_map(|row| row.queue.as_ref());
+    queues.filter(|queue| queue.ring_address.is_none()).count()
+}
+
 /// Whether to wait for the activity of queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
@@ -88,7 +100,7 @@ pub fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
         Err(error) => say(format_args!("no ages of queues: {error}")),
     }
     if let Some(why) = problem {
-        say(format_args!("sysfs only, no addresses: {why}"));
+        say(missing_addresses(&rows, asked, &why));
     }
     let mut out = io::stdout().lock();
     let written = if options.json {
@@ -122,22 +134,46 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<S
     for problem in kernel.iter().flat_map(|kernel| &kernel.btf_problems) {
         say(problem);
     }
-    let mut lists = Vec::new();
-    let mut problem = None;
-    match walk(roots, kernel.as_ref(), &facts, &found) {
+    let measured = |mut state: State| {
+        if measure == Measure::Activity {
+            sample(roots, &mut state);
+        }
+        rows(&state)
+    };
+    let (lists, problem) = match walk(roots, kernel.as_ref(), &facts, &found) {
         Ok(existing) => {
             asked = asked.with(Source::Kernel);
-            let mut state = state_of(&existing);
-            if measure == Measure::Activity {
-                sample(roots, &mut state);
-            }
-            lists.push(rows(&state));
+            let of_kernel = measured(state_of(&existing));
+            (vec![of_kernel, rows(&state_of(&inventory::sysfs(roots, &facts.layout).0))], None)
         }
-        Err(why) => problem = Some(why),
-    }
-    lists.push(rows(&state_of(&inventory::sysfs(roots, &facts.layout).0)));
+        Err(why) => {
+            let (listed, dumped) = inventory::sysfs_and_debugfs(roots, &facts.layout);
+            let mut state = state_of(&listed);
+            let of_both = match dumped {
+                Some(dumped) => {
+                    asked = asked.with(Source::Debugfs);
+                    inventory::adopt(&mut state, &dumped);
+                    measured(state)
+                }
+                None => rows(&state),
+            };
+            (vec![of_both], Some(why))
+        }
+    };
     let topology = Topology::read(&roots.sysfs);
     Ok((Listing { rows: ps::merge(lists), asked, topology }, problem))
+}
+
+/// What is missing without the kernel's own table. `why`: it cannot be read.
+fn missing_addresses(rows: &[PsRow], asked: Sources, why: &str) -> String {
+    if !asked.has(Source::Debugfs) {
+        return format!("sysfs only, no addresses: {why}");
+    }
+    match without_address(rows) {
+        0 => format!("addresses from debugfs: {why}"),
+        1 => format!("addresses from debugfs, not of 1 queue: {why}"),
+        missing => format!("addresses from debugfs, not of {missing} queues: {why}"),
+    }
 }
 
 fn walk(

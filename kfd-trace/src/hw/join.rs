@@ -107,7 +107,7 @@ pub fn report(
     slots.attach_by_ring(&mut queues, &mut named);
     queues.extend(slots.unnamed(&named));
     let with_queues: BTreeSet<Option<u32>> = queues.iter().map(|queue| queue.pid).collect();
-    let processes = mqds.iter().flat_map(|file| &file.processes).copied();
+    let processes = mqds.iter().flat_map(|file| &file.processes).map(|process| process.tgid);
     HwReport {
         gpus: gpus(&queues, hqds),
         idle_processes: processes.filter(|pid| !with_queues.contains(&Some(*pid))).collect(),

@@ -106,10 +106,20 @@ pub(super) struct Registers {
     pub(super) wptr: u64,
     /// Dwords, in the doorbell BAR.
     pub(super) doorbell: u32,
+    /// User addresses, as CREATE_QUEUE got them.
+    pub(super) rptr_address: u64,
+    pub(super) wptr_address: u64,
+    /// CP_HQD_AQL_CONTROL, which the driver sets in the MQD of an AQL queue alone.
+    pub(super) aql: bool,
 }
 
 fn pair(dwords: &[u32], low: usize) -> u64 {
     u64::from(dwords[low + 1]) << 32 | u64::from(dwords[low])
+}
+
+/// Dwords, from a register of a doorbell's offset in bytes.
+fn doorbell(register: u32) -> u32 {
+    register >> 2 & 0x03ff_ffff
 }
 
 impl Registers {
@@ -128,7 +138,10 @@ impl Registers {
             ring_bytes: (size < 40).then(|| 4 << size),
             rptr: all[10],
             wptr: pair(all, 54),
-            doorbell: all[15] >> 2 & 0x03ff_ffff,
+            doorbell: doorbell(all[15]),
+            rptr_address: pair(all, 11),
+            wptr_address: pair(all, 13),
+            aql: all[53] & 1 != 0,
         })
     }
 
@@ -165,6 +178,30 @@ impl SdmaRegisters {
             rptr: pair(all, 3),
             wptr: pair(all, 5),
         })
+    }
+}
+
+/// What the driver writes to an SDMA queue's MQD at places that differ between generations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SdmaAddresses {
+    /// User addresses, as CREATE_QUEUE got them.
+    pub(super) rptr_address: u64,
+    /// `None`: up to v10 the driver does not write it.
+    pub(super) wptr_address: Option<u64>,
+    /// Dwords, in the doorbell BAR.
+    pub(super) doorbell: u32,
+}
+
+impl SdmaAddresses {
+    pub(super) fn of(mqd: &[u32], generation: Generation) -> Option<Self> {
+        let all = mqd.get(..SDMA_V9)?;
+        let high_first = |at: usize| u64::from(all[at]) << 32 | u64::from(all[at + 1]);
+        let (rptr_address, wptr_address, at) = match generation {
+            Generation::V9 | Generation::V9_4_3 | Generation::V10 => (high_first(8), None, 22),
+            Generation::V11 => (high_first(7), Some(high_first(26)), 19),
+            Generation::V12 | Generation::V12_1 => (pair(all, 7), Some(pair(all, 24)), 17),
+        };
+        Some(SdmaAddresses { rptr_address, wptr_address, doorbell: doorbell(all[at]) })
     }
 }
 

@@ -29,11 +29,20 @@ pub struct MqdQueue {
     pub damaged: bool,
 }
 
+/// One KFD process; a PID may have several (7.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MqdProcess {
+    /// In the initial PID namespace.
+    pub tgid: u32,
+    /// Its user queues, the newest first: places in [`MqdFile::queues`]. `None`: of this one the driver prints only that
+    /// it does not know the type, as of those on a chosen SDMA engine.
+    pub user_queues: Vec<Option<usize>>,
+}
+
 /// The file, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MqdFile {
-    /// TGIDs, in the initial PID namespace.
-    pub processes: Vec<u32>,
+    pub processes: Vec<MqdProcess>,
     pub queues: Vec<MqdQueue>,
     /// Queues of a type that the driver itself does not know (`Bad user queue type`, `Weird`).
     pub unknown_queues: usize,
@@ -55,10 +64,15 @@ fn queue(line: &str) -> Option<(MqdKind, u32)> {
     Some((kind, hex(device)?))
 }
 
-fn is_unknown_queue(line: &str) -> bool {
-    let beginnings =
-        ["Bad user queue type", "Bad kernel queue type", "Queue node with bad user queue type", "Weird"];
-    beginnings.iter().any(|words| line.trim_start().starts_with(words))
+/// A queue whose type the driver does not know, and whether it is a user's.
+fn unknown_queue(line: &str) -> Option<bool> {
+    let beginnings = [
+        ("Bad user queue type", true),
+        ("Queue node with bad user queue type", true),
+        ("Bad kernel queue type", false),
+        ("Weird", false),
+    ];
+    beginnings.iter().find(|(words, _)| line.trim_start().starts_with(words)).map(|(_, of_user)| *of_user)
 }
 
 impl MqdFile {
@@ -76,14 +90,20 @@ impl MqdFile {
                 }
             } else if let Some(tgid) = process(line) {
                 (pid, open) = (Some(tgid), false);
-                file.processes.push(tgid);
+                file.processes.push(MqdProcess { tgid, user_queues: vec![] });
             } else if let Some((kind, gpu_id)) = queue(line) {
                 open = true;
+                if kind != MqdKind::Diq {
+                    file.has_user_queue(Some(file.queues.len()));
+                }
                 let queue = MqdQueue { pid, gpu_id, kind, dumps: vec![], foreign: 0, damaged: false };
                 file.queues.push(queue);
-            } else if is_unknown_queue(line) {
+            } else if let Some(of_user) = unknown_queue(line) {
                 open = false;
                 file.unknown_queues += 1;
+                if of_user {
+                    file.has_user_queue(None);
+                }
             } else if !line.trim().is_empty() {
                 file.strange.add(number, line);
             }
@@ -92,6 +112,12 @@ impl MqdFile {
             queue.finish();
         }
         file
+    }
+
+    fn has_user_queue(&mut self, place: Option<usize>) {
+        if let Some(process) = self.processes.last_mut() {
+            process.user_queues.push(place);
+        }
     }
 }
 

@@ -3,6 +3,8 @@ use super::mqds::MqdKind;
 use super::*;
 use std::fmt::Write as _;
 
+mod existing;
+
 const GPU: u32 = 0xf7bc;
 
 /// Rows as seq_hex_dump prints them.

@@ -46,7 +46,7 @@ impl State {
         }
         let ended_ns = match list.source {
             Source::Kernel => list.read.from_ns.saturating_sub(PREEMPTION_NS),
-            Source::Probe | Source::Sysfs => settled_ns,
+            Source::Probe | Source::Sysfs | Source::Debugfs => settled_ns,
         };
         let mut found = BTreeSet::new();
         let mut note = |key, (tgid, context_id): Place, queue_id, difference| {
@@ -228,7 +228,7 @@ fn knows(row: &Process, queue_id: u32, since_ns: u64) -> bool {
 fn type_by(source: Source, known: Option<QueueType>, listed: Option<QueueType>) -> Option<QueueType> {
     let same = match source {
         Source::Sysfs => known.map(QueueType::of_driver) == listed,
-        Source::Kernel | Source::Probe => known == listed,
+        Source::Kernel | Source::Probe | Source::Debugfs => known == listed,
     };
     if same { known } else { listed.or(known) }
 }

@@ -12,11 +12,13 @@ pub enum Source {
     Kernel = 2,
     /// /sys/class/kfd.
     Sysfs = 4,
+    /// The driver's dump of MQDs, joined with sysfs, where the kernel's structures cannot be read.
+    Debugfs = 8,
 }
 
 impl Source {
     /// Every source.
-    pub const ALL: &'static [Source] = &[Source::Probe, Source::Kernel, Source::Sysfs];
+    pub const ALL: &'static [Source] = &[Source::Probe, Source::Kernel, Source::Sysfs, Source::Debugfs];
 
     /// The name in tables and JSON.
     #[must_use]
@@ -25,6 +27,7 @@ impl Source {
             Source::Probe => "probe",
             Source::Kernel => "kernel",
             Source::Sysfs => "sysfs",
+            Source::Debugfs => "debugfs",
         }
     }
 }

@@ -208,8 +208,8 @@ impl Tracer {
         self.named = session.named();
         let (session, reader) = (self.session.insert(session), Arc::new(reader));
         // The probes are attached: from here on starts and ends are seen, so what exists is added once.
-        if let Some(why) = reader.adopt(session, &mut self.state) {
-            say(format_args!("existing queues have no addresses: {why}"));
+        if let Some(line) = reader.adopt(session, &mut self.state) {
+            say(line);
         }
         self.pending = Pending::new(reader);
         self.topology = Topology::read(&self.roots.sysfs);

@@ -1,6 +1,7 @@
 //! The existing processes and queues, from the sources that need no probe: the kernel's own table of
-//! processes, and sysfs.
+//! processes, sysfs, and the driver's dump of MQDs.
 
+use super::debugfs::{self, Dumped};
 use super::enrich;
 use super::preflight::chain;
 use crate::attribute::Unreadable;
@@ -47,10 +48,36 @@ pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> (Inventory, Vec<Unreadable>
     (detailed(roots, inventory), errors)
 }
 
+/// [`sysfs`], and what debugfs has of the same queues, if it can be read: for where the kernel's own table cannot be
+/// walked.
+#[must_use]
+pub fn sysfs_and_debugfs(roots: &Roots, layout: &QueueLayout) -> (Inventory, Option<Inventory>) {
+    let from_ns = clock::mono_ns();
+    let now = KfdSysfs::queues(&roots.sysfs);
+    let (sysfs, dumped) = match debugfs::queues(roots, now.clone()) {
+        Ok(Dumped { sysfs, processes }) => (sysfs, Some(processes)),
+        Err(why) => {
+            log::debug!("no addresses from debugfs: {why}");
+            (now, None)
+        }
+    };
+    let (listed, _) = inventory_of(sysfs, layout, from_ns);
+    let read = listed.read;
+    let dumped = dumped.map(|processes| Inventory {
+        processes: processes.into(),
+        ..Inventory::empty(Source::Debugfs, read)
+    });
+    (detailed(roots, listed), dumped)
+}
+
 /// [`sysfs`] without what procfs has.
 pub(super) fn read_sysfs(roots: &Roots, layout: &QueueLayout) -> (Inventory, Vec<Unreadable>) {
     let from_ns = clock::mono_ns();
-    let KfdSysfs { there, processes, errors } = KfdSysfs::queues(&roots.sysfs);
+    inventory_of(KfdSysfs::queues(&roots.sysfs), layout, from_ns)
+}
+
+fn inventory_of(read: KfdSysfs, layout: &QueueLayout, from_ns: u64) -> (Inventory, Vec<Unreadable>) {
+    let KfdSysfs { there, processes, errors } = read;
     for error in &errors {
         log::warn!("cannot read {}: {}", error.path.display(), error.why);
     }
@@ -97,6 +124,10 @@ pub(super) fn identify(process: &mut Listed, who: &Identity) {
     process.ns_tgid = who.ns_pids.last().copied();
     process.uid = Some(who.uid);
     process.comm = Some(who.comm.clone());
+}
+
+fn queue_count(inventory: &Inventory) -> usize {
+    inventory.processes.iter().map(|process| process.queues.len()).sum()
 }
 
 /// Adds what exists to a state.
@@ -168,13 +199,18 @@ impl InventoryReader {
         numbered.collect()
     }
 
-    /// Adds everything that exists to a state: addresses from the kernel, if it can be walked, and what sysfs
-    /// lists. Returns the reason if queues exist and the kernel cannot be walked.
+    /// Adds everything that exists to a state: addresses from the kernel if it can be walked, else from debugfs, and
+    /// what sysfs lists. Returns one line if existing queues have no addresses.
     pub fn adopt(&self, session: &mut Session, state: &mut State) -> Option<String> {
         let from_ns = clock::mono_ns();
         let walked = self.walked(session);
-        let (mut listed, _) = sysfs(&self.roots, &self.layout);
-        listed.processes.update(|all| all.retain(|process| self.includes(process.tgid)));
+        let (mut listed, mut dumped) = match walked {
+            Ok(_) => (sysfs(&self.roots, &self.layout).0, None),
+            Err(_) => sysfs_and_debugfs(&self.roots, &self.layout),
+        };
+        for inventory in [&mut listed].into_iter().chain(&mut dumped) {
+            inventory.processes.update(|all| all.retain(|process| self.includes(process.tgid)));
+        }
         let read = ReadTimes { from_ns, until_ns: clock::mono_ns() };
         let why = match walked {
             Ok(table) => {
@@ -184,10 +220,21 @@ impl InventoryReader {
                 adopt(state, &detailed(&self.roots, kernel));
                 None
             }
-            Err(why) => Some(why).filter(|_| listed.processes.iter().any(|one| !one.queues.is_empty())),
+            Err(why) => Some(why),
         };
+        let existing = queue_count(&listed);
         adopt(state, &Inventory { read, ..listed });
-        why
+        let described = dumped.as_ref().map_or(0, queue_count);
+        if let Some(dumped) = dumped {
+            adopt(state, &Inventory { read, ..dumped });
+        }
+        why.and_then(|why| match existing.saturating_sub(described) {
+            0 => None,
+            missing if described > 0 => {
+                Some(format!("{missing} of {existing} existing queues have no addresses: {why}"))
+            }
+            _ => Some(format!("existing queues have no addresses: {why}")),
+        })
     }
 
     /// Whether this process is traced.

@@ -4,6 +4,7 @@
 //! In: the roots of procfs and sysfs, what to trace. Out: events with their changes, and the state. The
 //! stream and the daemon both run it.
 
+pub mod debugfs;
 pub mod driver;
 pub mod engine;
 pub mod enrich;

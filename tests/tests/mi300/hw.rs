@@ -1,9 +1,12 @@
 //! `kfd-trace hw` on GPUs with eight XCCs: a queue has an MQD on each, and memory behind an SDMA queue's is left out.
 //! CU masks as the driver wrote them there.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::other_sysfs::{without_btf, without_types};
+use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::{Steered, Stream, events, hw};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 #[test]
 fn a_queue_has_an_mqd_on_each_xcc() -> Result<()> {
@@ -33,5 +36,32 @@ fn a_mask_enables_the_cus_that_the_driver_wrote() -> Result<()> {
     assert_eq!(update["cus_per_engine"], expected, "{update}");
     let row = hw::rows(workload.pid())?.pop().context("the queue")?;
     assert_eq!(hw::enabled(&row)?, expected, "{row}");
+    workload.finish().map(drop)
+}
+
+/// Without types of the driver: the same on each XCC, and not what is printed behind an SDMA queue.
+#[test]
+fn ps_has_the_addresses_from_the_mqds() -> Result<()> {
+    let created = ["create sdma", "create aql", "create aql", "destroy 1", "create sdma", "create aql"];
+    let mut workload = Steered::having(&created)?;
+    let root = without_btf()?;
+    let [sysfs, drivers] = without_types(&root);
+    let ps = run_json(&["ps", "--json", &sysfs, &drivers])?.pop().context("one object")?;
+    let rows = ps["queues"].as_array().context("queues")?.iter();
+    let shown: BTreeMap<u64, [&serde_json::Value; 2]> = rows
+        .filter(|row| row["pid"] == workload.pid())
+        .map(|row| {
+            Ok((
+                row["queue_id"].as_u64().context("an id")?,
+                [&row["ring_address"], &row["read_pointer_address"]],
+            ))
+        })
+        .collect::<Result<_>>()?;
+    let queues = workload.queues();
+    let truth: BTreeMap<u64, [&serde_json::Value; 2]> = queues
+        .iter()
+        .map(|queue| Ok((queue["queue_id"].as_u64().context("an id")?, [&queue["ring"], &queue["rptr"]])))
+        .collect::<Result<_>>()?;
+    ensure!(truth.len() == 4 && shown == truth, "{shown:?} instead of {truth:?}");
     workload.finish().map(drop)
 }

@@ -164,8 +164,8 @@ fn on_a_kernel_with_other_sizes_it_is_refused() -> Result<()> {
         ensure!(shown.is_some() && status.contains("only ioctls are traced"), "not {why}: {status}");
         let (shown, stderr) = tables.ps(&program, workload.pid())?;
         let wrong = wrong(&shown, &truth);
-        ensure!(wrong.is_empty() && stderr.contains("no addresses"), "{why}: {wrong:?} {stderr}");
-        ensure!(shown.values().all(|row| row["ring_address"].is_null()), "{why}: {shown:?}");
+        ensure!(wrong.is_empty() && stderr.contains("addresses from debugfs: "), "{why}: {wrong:?} {stderr}");
+        ensure!(shown.values().all(|row| row["sources"] == json!(["sysfs", "debugfs"])), "{why}: {shown:?}");
     }
     workload.finish().map(drop)
 }

@@ -1,10 +1,11 @@
 //! A kernel without BTF of the driver: ioctls are traced, the rest is reported as missing.
 
-use anyhow::{Context, Result};
-use kfd_trace_tests::harness::other_sysfs::{without_btf, without_types};
+use super::listing::{Rows, of_workload, rows, wrong};
+use anyhow::{Context, Result, ensure};
+use kfd_trace_tests::harness::other_sysfs::{VERSION, lacking, without_btf, without_types};
 use kfd_trace_tests::harness::tracer::{run, run_json};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, Stream, Workload, counts};
+use kfd_trace_tests::harness::{Daemon, Steered, Stream, Workload, counts};
 use serde_json::{Value, json};
 
 #[test]
@@ -56,15 +57,91 @@ fn status_names_what_is_missing() -> Result<()> {
     Ok(())
 }
 
+/// Several of a kind and size, of which one has the id of an earlier one, so that ids say nothing about their order; and
+/// one whose MQD the driver does not print.
+const ALIKE: [&str; 10] = [
+    "create aql",
+    "create aql",
+    "create sdma",
+    "create aql",
+    "create sdma",
+    "destroy 0",
+    "create aql",
+    "create sdma-engine engine=0 gpu=1",
+    "create compute gpu=1",
+    "create aql gpu=1",
+];
+
+/// The rows of a process, compared with its own words of the queues that still exist.
+fn check_addresses(shown: &Rows, workload: &Steered) -> Result<()> {
+    // Of two queues with one id it has the later one.
+    let truth = of_workload(workload)?;
+    ensure!(wrong(shown, &truth).is_empty(), "{:?}", wrong(shown, &truth));
+    for (id, row) in shown {
+        let is_printed = truth[id]["queue_type"] != "sdma_by_eng_id";
+        let sources = if is_printed { json!(["sysfs", "debugfs"]) } else { json!(["sysfs"]) };
+        ensure!(row["sources"] == sources, "{row}");
+        // The driver writes the write pointer of a compute queue alone (v9).
+        let is_compute = truth[id]["queue_type"].as_str().is_some_and(|kind| kind.contains("compute"));
+        let known = [("ring_address", is_printed), ("read_pointer_address", is_printed)];
+        for (name, known) in known.into_iter().chain([("write_pointer_address", is_compute)]) {
+            ensure!(row[name].is_string() == known, "{name}: {row}");
+        }
+        ensure!(row["active"].is_null() && row["percent"].is_null(), "no MQD states it: {row}");
+    }
+    Ok(())
+}
+
+#[test]
+fn existing_queues_have_their_addresses_from_debugfs() -> Result<()> {
+    let root = without_btf()?;
+    let [sysfs, drivers] = without_types(&root);
+    let mut workload = Steered::having(&ALIKE)?;
+    let mut other = Steered::having(&["create aql", "create aql"])?;
+    let output = run(&["ps", "--json", &sysfs, &drivers])?;
+    let stderr = String::from_utf8(output.stderr)?;
+    ensure!(
+        output.status.success() && stderr.contains("addresses from debugfs, not of 1 queue: "),
+        "{stderr}"
+    );
+    ensure!(stderr.lines().count() == 1, "{stderr}");
+    let ps: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(ps["asked"] == json!(["sysfs", "debugfs"]), "{}", ps["asked"]);
+    for workload in [&workload, &other] {
+        let shown = rows(&ps, workload.pid())?;
+        ensure!(!shown.is_empty(), "{ps}");
+        check_addresses(&shown, workload)?;
+    }
+    // Doorbells and engines are as the kernel's own table has them.
+    let truth = rows(&run_json(&["ps", "--json"])?[0], workload.pid())?;
+    let shown = rows(&ps, workload.pid())?;
+    ensure!(wrong(&shown, &truth).is_empty(), "{:?}", wrong(&shown, &truth));
+    let doorbells = shown.values().filter(|row| row["doorbell_offset"].is_u64()).count();
+    ensure!(doorbells == 7, "of all but the one that is not printed: {shown:?}");
+
+    let mut daemon = Daemon::quick(&without_types(&root).each_ref().map(String::as_str))?;
+    let listed = daemon.json("/api/v1/queues")?;
+    for workload in [&workload, &other] {
+        check_addresses(&rows(&listed, workload.pid())?, workload)?;
+    }
+    let stderr = daemon.stderr();
+    ensure!(stderr.contains("1 of 10 existing queues have no addresses: "), "{stderr}");
+    daemon.stop()?;
+    workload.finish()?;
+    other.finish().map(drop)
+}
+
 #[test]
 fn ps_and_daemon_fall_back_to_sysfs() -> Result<()> {
-    let root = without_btf()?;
+    let root = lacking(&["kernel/btf/amdgpu", VERSION, "kernel/debug"])?;
     let [sysfs, drivers] = without_types(&root);
     let workload = Workload::ready(&["hold"])?;
     let output = run(&["ps", "--json", &sysfs, &drivers])?;
     let stderr = String::from_utf8(output.stderr)?;
     assert!(output.status.success() && stderr.contains("no addresses"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
     let ps: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(ps["asked"], json!(["sysfs"]));
     let rows = ps["queues"].as_array().context("queues")?;
     assert_eq!(rows.len(), 2);
     assert!(
@@ -73,6 +150,7 @@ fn ps_and_daemon_fall_back_to_sysfs() -> Result<()> {
     );
 
     let mut daemon = Daemon::quick(&without_types(&root).each_ref().map(String::as_str))?;
+    assert!(daemon.stderr().contains("existing queues have no addresses: "), "{}", daemon.stderr());
     let metrics = daemon.scrape()?;
     assert_eq!(metrics.sum("kfd_queues", &[]), Some(2.0));
     assert_eq!(metrics.sum("kfd_queues_created_total", &[]), Some(0.0), "they stood before");
