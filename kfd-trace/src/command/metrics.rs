@@ -52,7 +52,9 @@ A scrape reads its sources (`collector`) one by one. Of a source that cannot be 
 `kfd_trace_collector_success` is 0; the rest is exported, and of sysfs what could be read. While nothing is traced no source is read.
 
 The text format (0.0.4) is sent, or OpenMetrics 1.0 to clients that prefer it (`Accept`), as Prometheus does: the same series, in both cases
-compressed by gzip for clients that accept it (`Accept-Encoding`). Native histograms are not exported.
+compressed by gzip for clients that accept it (`Accept-Encoding`). Native histograms are not exported: durations are counted between powers of
+two of a nanosecond, where no native histogram has an edge (theirs are powers of two of a second), and would have to be guessed. Prometheus 3
+makes native histograms with these very edges: `convert_classic_histograms_to_nhcb: true` in its configuration of the scrape.
 
 ## GPUs
 `gpu_id` is KFD's own number. `kfd_gpu_info` has the names: `gpu` is the position among the GPUs in the order of topology
