@@ -96,7 +96,7 @@ fn an_mqd_states_addresses_doorbell_and_priority() {
     assert_eq!(found, std::slice::from_ref(&expected));
     // PM4, and a driver that writes the level of the priority alone.
     let mut plain = aql(RING);
-    (plain[128 + 53], plain[128 + 6]) = (0, 0);
+    (plain[128 + 53], plain[128 + 5], plain[128 + 6]) = (0, 0, 0);
     let found = facts(&dump(&[dumped("Compute queue", GPU, &[plain])]), COMPUTE, Generation::V9);
     assert_eq!(found, [QueueFacts { queue_type: None, priority: None, ..expected }]);
 }
