@@ -35,7 +35,7 @@ pub struct MqdProcess {
     /// In the initial PID namespace.
     pub tgid: u32,
     /// Its user queues, the newest first: places in [`MqdFile::queues`]. `None`: of this one the driver prints only that
-    /// it does not know the type, as of those on a chosen SDMA engine.
+    /// it does not know the type.
     pub user_queues: Vec<Option<usize>>,
 }
 

@@ -13,7 +13,7 @@ const WPTR: u64 = 0x7f61_c157_6038;
 /// Numbers of `enum kfd_queue_type`; those of other SDMA queues differ between drivers.
 const COMPUTE: u32 = 0;
 const SDMA: u32 = 1;
-const SDMA_BY_ENGINE: u32 = 5;
+const OTHER_SDMA: u32 = 5;
 
 /// The MQD of an AQL queue with a ring of 1 MiB.
 fn aql(ring: u64) -> Vec<u32> {
@@ -187,7 +187,7 @@ fn a_queue_that_is_not_known_itself_leaves_the_others_known() {
     let others = [(0, 0x1000), (2, 0x3000)];
     for words in ["Bad user queue type 5", "Queue node with bad user queue type 5"] {
         let shown = format!("  {words} on device f7bc\n");
-        assert_eq!(of(queue(1, SDMA_BY_ENGINE), shown.clone()), others);
+        assert_eq!(of(queue(1, OTHER_SDMA), shown.clone()), others);
         assert_eq!(of(queue(1, COMPUTE), shown), [], "every driver knows these");
     }
     let mut cut = compute(0x2000);
