@@ -242,16 +242,26 @@ pub(crate) const SOAK: Boot = Boot {
     stages: &[SOAKED],
 };
 
-/// The boots of these kernels that have a stage. Long ones first, and of each the newest kernels, which take
-/// longest: at the end only the last one still runs.
+/// The boots of these kernels that have a stage. Long ones first: at the end only the last one still runs.
 pub(crate) fn of(wanted: &[Column]) -> impl Iterator<Item = (Column, Boot)> {
-    let with = |boot: Boot| wanted.iter().rev().map(move |column| (*column, boot));
+    let with = move |boot: Boot| {
+        let mut columns = Vec::from(wanted);
+        // The newest ones take longest, and the one with all tests longer than any other.
+        columns.reverse();
+        columns.sort_by_key(|column| (!column.all, !runs_life(*column, boot)));
+        columns.into_iter().map(move |column| (column, boot))
+    };
     BOOTS.into_iter().flat_map(with).filter(|(column, boot)| boot.stages(*column).next().is_some())
+}
+
+/// The stage that takes longest, unless another kernel runs it.
+fn runs_life(column: Column, boot: Boot) -> bool {
+    boot.stages(column).any(|stage| stage.name == "life" && is_wanted(column, stage.name, &[]))
 }
 
 /// The boot with a stage of this name, up to it; without a name the default.
 pub(crate) fn with_stage(name: Option<&str>) -> Option<Boot> {
-    let with = |boot: Boot| {
+    let with = move |boot: Boot| {
         let last = boot.stages.iter().position(|stage| match name {
             Some(name) => stage.name == name,
             None => stage.name == "life",

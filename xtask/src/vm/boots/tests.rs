@@ -96,6 +96,10 @@ fn one_kernel_is_tested_with_a_types_file_and_all_others_by_request() {
 fn the_long_boots_of_all_kernels_come_first() {
     let names: Vec<_> = of(&columns(&whole())).map(|(_, boot)| boot.name).collect();
     assert_eq!(names, ["debian", "main", "main", "main", "main", "main", "soak"]);
+    let tested = Matrix::find(&whole()).expect("a matrix").tested();
+    let main = of(&tested).filter(|(_, boot)| boot.name == "main").map(|(column, _)| column.title());
+    let titles = ["6.12", "7.2", "5.10 with a types file", "7.3", "6.1", "5.10"];
+    assert_eq!(main.collect::<Vec<_>>(), titles.map(|title| format!("Linux {title}")));
 }
 
 #[test]
