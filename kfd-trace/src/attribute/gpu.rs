@@ -53,7 +53,7 @@ pub struct Gpu {
     pub num_xcc: Option<u32>,
     /// SIMD units; four per compute unit on gfx9.
     pub simd_count: Option<u32>,
-    /// `None` also where the driver's own mapping of masks to them is not known.
+    /// `None` also where they were not requested, and where the driver's own mapping of masks to them is not known.
     pub compute_units: Option<ComputeUnits>,
 }
 
@@ -122,15 +122,21 @@ impl Topology {
     /// Nodes without a GPU (gpu_id 0: CPUs) are skipped. Without KFD: no GPUs and no error.
     #[must_use]
     pub fn read(sysfs: &Path) -> Topology {
-        Topology::default().reread(sysfs)
+        Self::read_nodes(sysfs, None)
     }
 
-    /// As [`Topology::read`], but keeps compute units of GPUs that are still the same: they are in hundreds of files.
+    /// The same with the compute units, which are in hundreds of files for a GPU: those of the GPUs that are still the ones
+    /// of `known` are kept.
     #[must_use]
-    pub fn reread(&self, sysfs: &Path) -> Topology {
+    pub fn read_with_compute_units(sysfs: &Path, known: &Topology) -> Topology {
+        Self::read_nodes(sysfs, Some(known))
+    }
+
+    /// `known`: for compute units, if these are requested.
+    fn read_nodes(sysfs: &Path, known: Option<&Topology>) -> Topology {
         let mut reader = Reader::default();
         let nodes = reader.numbered(&sysfs.join("class/kfd/kfd/topology/nodes"));
-        let read = nodes.iter().filter_map(|(node, folder)| read_gpu(&mut reader, self, *node, folder));
+        let read = nodes.iter().filter_map(|(node, folder)| read_gpu(&mut reader, known, *node, folder));
         let (mut gpus, locations): (Vec<Gpu>, Vec<_>) = read.unzip();
         let devices = sysfs.join("bus/pci/devices");
         let places = place::places(&locations, |address| devices.join(address).exists());
@@ -161,7 +167,7 @@ impl Topology {
 
 fn read_gpu(
     reader: &mut Reader,
-    known: &Topology,
+    known: Option<&Topology>,
     node: u32,
     folder: &Path,
 ) -> Option<(Gpu, Option<place::Location>)> {
@@ -180,7 +186,7 @@ fn read_gpu(
     let unique_id = wide("unique_id").filter(|id| *id != 0);
     let mut number = |wanted: &str| wide(wanted).and_then(|value| u32::try_from(value).ok());
     let (domain, location_id) = (number("domain"), number("location_id"));
-    let shape = compute_units::shape(&mut number);
+    let units = known.and_then(|known| Some((known, compute_units::shape(&mut number)?)));
     let mut gpu = Gpu {
         index: 0,
         node,
@@ -203,7 +209,7 @@ fn read_gpu(
         simd_count: number("simd_count"),
         compute_units: None,
     };
-    if let Some(shape) = shape {
+    if let Some((known, shape)) = units {
         gpu.read_compute_units(reader, known, folder, &shape);
     }
     // A kernel that does not report the domain has only domain 0.

@@ -92,7 +92,7 @@ fn width() -> Option<usize> {
 /// # Errors
 /// If there is no driver, or the output cannot be written.
 pub fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
-    let (Listing { mut rows, asked, topology }, problem) = list(roots, Measure::Activity)?;
+    let (Listing { mut rows, asked, mut topology }, problem) = list(roots, Measure::Activity)?;
     match queues_of_daemon(options.url.as_deref().unwrap_or(DAEMON)) {
         Ok(known) => ps::add_history(&mut rows, &known),
         // There need not be a daemon.
@@ -101,6 +101,10 @@ pub fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
     }
     if let Some(why) = problem {
         say(missing_addresses(&rows, asked, &why));
+    }
+    // They take hundreds of files for a GPU, and few queues have a mask.
+    if rows.iter().any(|row| row.controls.cu_mask.is_some()) {
+        topology = Topology::read_with_compute_units(&roots.sysfs, &topology);
     }
     let mut out = io::stdout().lock();
     let written = if options.json {
@@ -134,6 +138,7 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<S
     for problem in kernel.iter().flat_map(|kernel| &kernel.btf_problems) {
         say(problem);
     }
+    let topology = Topology::read(&roots.sysfs);
     let measured = |mut state: State| {
         if measure == Measure::Activity {
             sample(roots, &mut state);
@@ -147,7 +152,7 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<S
             (vec![of_kernel, rows(&state_of(&inventory::sysfs(roots, &facts.layout).0))], None)
         }
         Err(why) => {
-            let (listed, dumped) = inventory::sysfs_and_debugfs(roots, &facts.layout);
+            let (listed, dumped) = inventory::sysfs_and_debugfs(roots, &facts.layout, &topology);
             let mut state = state_of(&listed);
             let of_both = match dumped {
                 Some(dumped) => {
@@ -160,7 +165,6 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<S
             (vec![of_both], Some(why))
         }
     };
-    let topology = Topology::read(&roots.sysfs);
     Ok((Listing { rows: ps::merge(lists), asked, topology }, problem))
 }
 

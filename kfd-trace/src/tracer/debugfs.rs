@@ -48,7 +48,7 @@ pub(super) struct Dumped {
 ///
 /// # Errors
 /// One line: debugfs cannot be read or understood.
-pub(super) fn queues(roots: &Roots, now: KfdSysfs) -> Result<Dumped, String> {
+pub(super) fn queues(roots: &Roots, now: KfdSysfs, topology: &Topology) -> Result<Dumped, String> {
     let before = listing(roots, now.processes)?;
     let path = path(roots, "mqds");
     let cannot = |why: &dyn std::fmt::Display| format!("{} cannot be read: {why}", path.display());
@@ -63,7 +63,6 @@ pub(super) fn queues(roots: &Roots, now: KfdSysfs) -> Result<Dumped, String> {
     let dump = MqdFile::parse(&text.map_err(|error| cannot(&error))?);
     let sysfs = KfdSysfs::queues(&roots.sysfs);
     let after = listing(roots, sysfs.processes.clone())?;
-    let topology = Topology::read(&roots.sysfs);
     let generation = |gpu_id| Generation::of_target(topology.gpu(gpu_id)?.gfx_target_version?).ok();
     Ok(Dumped { sysfs, processes: existing(&before, &dump, &after, generation)? })
 }

@@ -207,12 +207,12 @@ impl Tracer {
         self.request.roots.types.refuted = refuted;
         self.named = session.named();
         let (session, reader) = (self.session.insert(session), Arc::new(reader));
+        self.topology = Topology::read_with_compute_units(&self.roots.sysfs, &Topology::default());
         // The probes are attached: from here on starts and ends are seen, so what exists is added once.
-        if let Some(line) = reader.adopt(session, &mut self.state) {
+        if let Some(line) = reader.adopt(session, &mut self.state, &self.topology) {
             say(line);
         }
         self.pending = Pending::new(reader);
-        self.topology = Topology::read(&self.roots.sysfs);
         self.ioctl_sizes = ioctl_sizes;
         self.loading = Some(loading);
         if self.driver_loads == 0 {

@@ -4,9 +4,9 @@
 use super::debugfs::{self, Dumped};
 use super::enrich;
 use super::preflight::chain;
-use crate::attribute::Unreadable;
 use crate::attribute::driver_sysfs::{KfdSysfs, SysfsProcess};
 use crate::attribute::process::{self, Identity};
+use crate::attribute::{Topology, Unreadable};
 use crate::kernel::{Kernel, Roots};
 use crate::model::event::{Origin, QueueFacts, QueueType};
 use crate::model::inventory::{Listed, ListedProcesses};
@@ -51,10 +51,14 @@ pub fn sysfs(roots: &Roots, layout: &QueueLayout) -> (Inventory, Vec<Unreadable>
 /// [`sysfs`], and what debugfs has of the same queues, if it can be read: for where the kernel's own table cannot be
 /// walked.
 #[must_use]
-pub fn sysfs_and_debugfs(roots: &Roots, layout: &QueueLayout) -> (Inventory, Option<Inventory>) {
+pub fn sysfs_and_debugfs(
+    roots: &Roots,
+    layout: &QueueLayout,
+    topology: &Topology,
+) -> (Inventory, Option<Inventory>) {
     let from_ns = clock::mono_ns();
     let now = KfdSysfs::queues(&roots.sysfs);
-    let (sysfs, dumped) = match debugfs::queues(roots, now.clone()) {
+    let (sysfs, dumped) = match debugfs::queues(roots, now.clone(), topology) {
         Ok(Dumped { sysfs, processes }) => (sysfs, Some(processes)),
         Err(why) => {
             log::debug!("no addresses from debugfs: {why}");
@@ -201,12 +205,12 @@ impl InventoryReader {
 
     /// Adds everything that exists to a state: addresses from the kernel if it can be walked, else from debugfs, and
     /// what sysfs lists. Returns one line if existing queues have no addresses.
-    pub fn adopt(&self, session: &mut Session, state: &mut State) -> Option<String> {
+    pub fn adopt(&self, session: &mut Session, state: &mut State, topology: &Topology) -> Option<String> {
         let from_ns = clock::mono_ns();
         let walked = self.walked(session);
         let (mut listed, mut dumped) = match walked {
             Ok(_) => (sysfs(&self.roots, &self.layout).0, None),
-            Err(_) => sysfs_and_debugfs(&self.roots, &self.layout),
+            Err(_) => sysfs_and_debugfs(&self.roots, &self.layout, topology),
         };
         for inventory in [&mut listed].into_iter().chain(&mut dumped) {
             inventory.processes.update(|all| all.retain(|process| self.includes(process.tgid)));

@@ -39,7 +39,9 @@ pub fn read(input: &[u8]) -> usize {
     let root = tempfile::tempdir().expect("a folder for the test");
     lay_out(root.path(), input, &FILES);
     let sysfs = Roots::under(root.path()).sysfs;
-    let topology = within("topology", input.len(), BOUND, || Topology::read(&sysfs));
+    let topology = within("topology", input.len(), BOUND, || {
+        Topology::read_with_compute_units(&sysfs, &Topology::default())
+    });
     let costly = Costly { sdma: true, cu_occupancy: true };
     let listed = within("kfd in sysfs", input.len(), BOUND, || KfdSysfs::read(&sysfs, costly));
     for error in topology.errors.iter().chain(&listed.errors) {

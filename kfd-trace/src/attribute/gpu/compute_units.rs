@@ -148,10 +148,14 @@ mod tests {
         fs::write(folder.join("properties"), properties).unwrap();
     }
 
+    fn whole(sysfs: &Path) -> Topology {
+        Topology::read_with_compute_units(sysfs, &Topology::default())
+    }
+
     fn active(other: &[(&str, u32)], caches: &[&str]) -> Option<Vec<Vec<[u32; 2]>>> {
         let sysfs = tempfile::tempdir().unwrap();
         node(sysfs.path(), &properties(other), caches);
-        let topology = Topology::read(sysfs.path());
+        let topology = whole(sysfs.path());
         assert_eq!(topology.errors, []);
         topology.gpu(7).unwrap().compute_units.clone().map(|units| units.active)
     }
@@ -222,7 +226,7 @@ mod tests {
         let text = properties(&[]).replace("simd_id_base", "other");
         let sysfs = tempfile::tempdir().unwrap();
         node(sysfs.path(), &text, &[]);
-        assert_eq!(Topology::read(sysfs.path()).gpu(7).unwrap().compute_units, None);
+        assert_eq!(whole(sysfs.path()).gpu(7).unwrap().compute_units, None);
     }
 
     #[test]
@@ -231,13 +235,14 @@ mod tests {
         let shape = [("array_count", 1), ("cu_per_simd_array", 4), ("simd_count", 8)];
         let (first, second) = (cache(0, "1"), cache(3, "1"));
         node(sysfs.path(), &properties(&shape), &[&first, &second]);
-        let known = Topology::read(sysfs.path());
+        let known = whole(sysfs.path());
         let active =
             |topology: &Topology| topology.gpu(7)?.compute_units.as_ref().map(|units| units.active.clone());
         assert_eq!(active(&known), Some(vec![vec![[2, 0]]]));
+        assert_eq!(active(&Topology::read(sysfs.path())), None, "not requested");
         node(sysfs.path(), &properties(&shape), &[]);
-        assert_eq!(active(&known.reread(sysfs.path())), active(&known));
+        assert_eq!(active(&Topology::read_with_compute_units(sysfs.path(), &known)), active(&known));
         node(sysfs.path(), &properties(&[&shape[..], &[("gfx_target_version", 90_010)]].concat()), &[]);
-        assert_eq!(active(&known.reread(sysfs.path())), None, "another GPU");
+        assert_eq!(active(&Topology::read_with_compute_units(sysfs.path(), &known)), None, "another GPU");
     }
 }

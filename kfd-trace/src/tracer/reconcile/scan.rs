@@ -39,7 +39,7 @@ pub struct Begun {
     reader: Arc<InventoryReader>,
     /// Without what procfs has.
     kernel: Walked,
-    /// What is known of the GPUs, if they are to be read again.
+    /// What is known of the GPUs, if they are read again.
     topology: Option<Topology>,
     wanted: Wanted,
     pub(crate) progress: Progress,
@@ -68,7 +68,7 @@ impl Begun {
         };
         let topology = topology.map(|known| {
             progress.reads(SourceProgress::Topology);
-            known.reread(&reader.roots.sysfs)
+            Topology::read_with_compute_units(&reader.roots.sysfs, &known)
         });
         let lists = || kernel.list().into_iter().chain(&sysfs);
         let details = |tgid: u32| {
@@ -222,6 +222,7 @@ mod tests {
     use super::*;
     use crate::model::event::ProcessId;
     use crate::model::inventory::Place;
+    use crate::model::selected::Selected;
     use crate::state::samples::{event, seen, state};
     use std::fs;
     use std::path::Path;
@@ -287,6 +288,28 @@ mod tests {
         assert!(look.sysfs.is_none());
         let list = look.kernel.list().expect("it was read");
         assert!(list.has(PLACE) && list.read == 7.into() && list.at_work == BTreeSet::from([9]));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_listed_as_long_as_it_has_a_row() {
+        let root = tempfile::tempdir().unwrap();
+        put_queue(root.path(), "4711/queues/2");
+        let Begun { reader, .. } = begun(root.path(), false, &[]);
+        let selected = Selected::Descendants { of: 1, first: 0 };
+        let reader = Arc::new(InventoryReader {
+            roots: reader.roots.clone(),
+            layout: reader.layout.clone(),
+            walk: Err("no symbols".to_owned()),
+            selected,
+        });
+        let has = |rows: &[u32]| {
+            let wanted = Wanted { rows: rows.iter().copied().collect(), ..Wanted::default() };
+            let scan = Begun::new(reader.clone(), Walked::Impossible, None, wanted).finish();
+            scan.look.and_then(|look| look.sysfs).expect("sysfs was read whole").has(PLACE)
+        };
+        assert!(has(&[4711]) && !has(&[90]), "procfs no longer shows whose child it was");
+        put_process(root.path());
+        assert!(has(&[]), "its parent is process 1");
     }
 
     #[test]
