@@ -176,7 +176,7 @@ fn make_known(probe: ProbeId, process: u64, met: Met) -> Option<Entry> {
             return None;
         }
     };
-    // Without the driver's types, its own thread stands for it, as above.
+    // Without the driver's types, the running thread is taken for its own, as above.
     // SAFETY: no arguments.
     let task = if leader == 0 { unsafe { bpf_get_current_task() } } else { leader };
     let entry = Entry {

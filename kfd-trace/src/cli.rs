@@ -216,7 +216,7 @@ pub enum Command {
     #[command(name = "exec-command", hide = true)]
     ExecCommand {
         /// Descriptor of the pipe to wait for.
-        told: i32,
+        pipe: i32,
         /// The command and its arguments.
         #[arg(last = true)]
         command: Vec<OsString>,

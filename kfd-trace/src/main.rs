@@ -108,14 +108,14 @@ fn run(cli: Cli) -> Result<u8> {
             sample: args.ring.sample,
             choice: args.ring.choice(Attach::Single),
         })),
-        Some(Command::ExecCommand { told, command }) => return Ok(exec_command(told, &command)),
+        Some(Command::ExecCommand { pipe, command }) => return Ok(exec_command(pipe, &command)),
     };
     done.map(|()| 0)
 }
 
 /// The command of `run`, in the place of this process, unless it cannot be executed.
-fn exec_command(told: i32, command: &[OsString]) -> u8 {
-    let (code, line) = launched::exec(told, command);
+fn exec_command(pipe: i32, command: &[OsString]) -> u8 {
+    let (code, line) = launched::exec(pipe, command);
     line.iter().for_each(stderr::say);
     code
 }
@@ -134,11 +134,7 @@ fn run_command(roots: Roots, args: RunArgs) -> Result<u8> {
     };
     let launched = Launched::prepare(&command).context("cannot start a process for the command")?;
     privilege::give_up(&roots, reads(&ring))?;
-    let options = trace::StreamOptions {
-        of_command: true,
-        summary_only,
-        ..stream_options(roots, lines, &ring, is_terminal)
-    };
+    let options = trace::StreamOptions { summary_only, ..stream_options(roots, lines, &ring, is_terminal) };
     block_on(trace::run_command(&options, out, launched))
 }
 
@@ -180,7 +176,6 @@ fn stream_options(
     trace::StreamOptions {
         roots,
         pids: Vec::new(),
-        of_command: false,
         comm: None,
         kinds: events.into_iter().collect(),
         json,

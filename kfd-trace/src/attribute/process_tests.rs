@@ -215,3 +215,21 @@ fn the_state_of_a_process_is_read() {
     assert!(life_of('D', 0x40_0004, 1).is_over() && life_of('I', 0x20_8040, 1).of_kernel);
     assert!(matches!(life(procfs.path(), 4712), Err(ProcessError::Gone { tgid: 4712 })));
 }
+
+/// 4 is a child of 3, that one of 2, that one of 1; the kernel's own 5 has no parent.
+#[test]
+fn a_process_descends_from_its_ancestors_and_not_from_itself() {
+    let procfs = tempfile::tempdir().unwrap();
+    for (pid, parent) in [(1, 0), (2, 1), (3, 2), (4, 3), (5, 0)] {
+        let folder = procfs.path().join(pid.to_string());
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("stat"), format!("{pid} (a) S {parent} {}\n", "0 ".repeat(48))).unwrap();
+    }
+    let of = |pid, ancestor| descends(procfs.path(), pid, ancestor);
+    assert!(of(4, 3) && of(4, 2) && of(4, 1));
+    assert!(!of(4, 4) && !of(2, 4) && !of(5, 1) && !of(5, 0));
+    assert!(!of(6, 1), "it does not exist");
+    // A loop is no reason to read for ever.
+    fs::write(procfs.path().join("2/stat"), format!("2 (a) S 3 {}\n", "0 ".repeat(48))).unwrap();
+    assert!(!of(4, 1));
+}

@@ -76,12 +76,13 @@ async fn stream(
             say(format_args!("{thread} is a thread of process {}: tracing that process", process.tgid));
         }
     }
-    let selection = options.selection();
+    let targets = Targets { processes: watched, command };
+    let selection = options.selection(&targets);
     let runlists = Kind::ALL.iter().any(|kind| kind.on_request() && selection.has(*kind));
     let request = TraceRequest {
         roots: options.roots.clone(),
         ioctl_records: selection.has(Kind::Ioctl) && !options.summary_only,
-        selected: options.selected(&watched, command.as_ref())?,
+        selected: targets.selected(&options.roots.procfs).map_err(Stop::failed)?,
         ring_bytes: options.ring_bytes,
         choice: Choice { runlists, ..options.choice.clone() },
         sample: options.sample,
@@ -92,7 +93,6 @@ async fn stream(
     let ring = tracer.attach()?;
     let out = out.and_then(|stdout| StdoutWriter::new(stdout, stdout::room(options.ring_bytes)));
     let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
-    let targets = Targets { processes: watched, command };
     let mut run =
         Run { options, tracer, targets, waiting: Waiting::default(), looks: 0, stop_requested: false, out };
     let reported = run.all(Some(ring), &mut signals).await;
@@ -301,7 +301,7 @@ impl Run<'_> {
 
     fn report(&mut self, event: &Event, change: &Change) -> io::Result<()> {
         let options = self.options;
-        let shows = options.selection().shows(event, change, &self.tracer.state);
+        let shows = options.selection(&self.targets).shows(event, change, &self.tracer.state);
         if shows && !options.summary_only { self.line(event, change) } else { Ok(()) }
     }
 

@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_process_is_selected_by_its_number_or_its_ancestor() {
-        let never = |_| unreachable!("nobody asks");
+        let never = |_| unreachable!("not asked");
         assert!(Selected::All.includes(7, never));
         let named = Selected::Processes(vec![7]);
         assert!(named.includes(7, never) && !named.includes(8, never));

@@ -1,5 +1,5 @@
 //! The command of `kfd-trace run`: started as a waiting child before this process gives up what the command may
-//! need, told to go once the tracer is ready, and reaped with all that descends from it.
+//! need, released once the tracer is ready, and reaped with all that descends from it.
 //!
 //! The child is this program (`exec-command`), which waits for a byte on a pipe and then executes the command in
 //! its place. If the tracer ends before, the pipe is closed, and the command is never executed.
@@ -37,10 +37,10 @@ impl Launched {
     /// If the kernel refuses.
     pub fn prepare(command: &[OsString]) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
-        let (told, go) = io::pipe()?;
-        fcntl_setfd(&told, FdFlags::empty())?;
+        let (pipe, go) = io::pipe()?;
+        fcntl_setfd(&pipe, FdFlags::empty())?;
         let mut child = Command::new("/proc/self/exe");
-        child.arg("exec-command").arg(told.as_raw_fd().to_string()).arg("--").args(command);
+        child.arg("exec-command").arg(pipe.as_raw_fd().to_string()).arg("--").args(command);
         let child = child.spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(ErrorKind::InvalidData)?;
         Ok(Launched { pid, go: Some(OwnedFd::from(go).into()), code: None })
@@ -95,16 +95,16 @@ fn code_of(exited: Option<i32>, signal: Option<i32>) -> Option<u8> {
     code.and_then(|code| u8::try_from(code & 0xff).ok())
 }
 
-/// The child's side: waits until it is told to go and executes the command. Returns only if it cannot be executed:
+/// The child's side: waits for a byte on the pipe and executes the command. Returns only if it cannot be executed:
 /// with the exit code and a line, or without a line where the tracer has ended.
 #[must_use]
-pub fn exec(told: RawFd, command: &[OsString]) -> (u8, Option<String>) {
+pub fn exec(pipe: RawFd, command: &[OsString]) -> (u8, Option<String>) {
     // SAFETY: `Launched::prepare` passes this descriptor to this process alone, and nothing else here knows it.
-    let mut told = unsafe { File::from_raw_fd(told) };
-    if told.read_exact(&mut [0]).is_err() {
+    let mut pipe = unsafe { File::from_raw_fd(pipe) };
+    if pipe.read_exact(&mut [0]).is_err() {
         return (super::exit::FAILED, None);
     }
-    drop(told);
+    drop(pipe);
     let Some((program, arguments)) = command.split_first() else { return (NOT_FOUND, None) };
     let error = Command::new(program).args(arguments).exec();
     let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
@@ -124,9 +124,9 @@ mod tests {
 
     #[test]
     fn nothing_is_executed_when_the_tracer_has_ended() {
-        let (told, go) = io::pipe().unwrap();
+        let (pipe, go) = io::pipe().unwrap();
         drop(go);
-        let ended = exec(std::os::fd::IntoRawFd::into_raw_fd(told), &["true".into()]);
+        let ended = exec(std::os::fd::IntoRawFd::into_raw_fd(pipe), &["true".into()]);
         assert_eq!(ended, (1, None));
     }
 }

@@ -1,9 +1,11 @@
 //! What the stream follows to its end: the processes named by `--pid`, or the command of `kfd-trace run`.
 
+use crate::model::selected::Selected;
 use crate::runtime::launched::Launched;
-use crate::runtime::pidfd::WatchedProcess;
+use crate::runtime::pidfd::{self, WatchedProcess};
 use crate::runtime::stderr::say;
 use crate::state::State;
+use std::path::Path;
 
 #[derive(Debug, Default)]
 pub(super) struct Targets {
@@ -12,6 +14,26 @@ pub(super) struct Targets {
 }
 
 impl Targets {
+    /// Otherwise all processes are traced.
+    pub(super) fn are_some(&self) -> bool {
+        self.command.is_some() || !self.processes.is_empty()
+    }
+
+    /// Whose records the probes send.
+    ///
+    /// # Errors
+    /// If procfs does not show this process.
+    pub(super) fn selected(&self, procfs: &Path) -> Result<Selected, String> {
+        if let Some(command) = &self.command {
+            let own = pidfd::own(procfs)?;
+            // In another PID namespace the number of the command is another one, too.
+            let first = if own == std::process::id() { command.pid() } else { 0 };
+            return Ok(Selected::Descendants { of: own, first });
+        }
+        let tgids = self.processes.iter().map(|process| process.tgid).collect();
+        Ok(if self.are_some() { Selected::Processes(tgids) } else { Selected::All })
+    }
+
     /// Checks them, and reports which processes have ended since the last check.
     pub(super) fn look(&mut self) {
         for process in &mut self.processes {
@@ -26,8 +48,8 @@ impl Targets {
 
     /// There are some, and all have ended.
     pub(super) fn ended(&self) -> bool {
-        let command = self.command.as_ref().is_some_and(|command| command.code().is_some());
-        command || (!self.processes.is_empty() && self.processes.iter().all(WatchedProcess::ended))
+        let runs = self.command.as_ref().is_some_and(|command| command.code().is_none());
+        self.are_some() && !runs && self.processes.iter().all(WatchedProcess::ended)
     }
 
     /// KFD has released all of them, too. Their KFD processes are removed later than they end.

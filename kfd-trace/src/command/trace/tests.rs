@@ -27,7 +27,6 @@ fn options(root: &Path, kinds: &[Kind]) -> StreamOptions {
     StreamOptions {
         roots: Roots::under(root),
         pids: vec![],
-        of_command: false,
         comm: None,
         kinds: kinds.iter().copied().collect(),
         json: true,
