@@ -37,6 +37,7 @@ pub fn number(out: &mut String, value: f64) {
     }
 }
 
+/// Through `i64`, to which and from which a CPU converts in one instruction.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -44,8 +45,8 @@ pub fn number(out: &mut String, value: f64) {
     reason = "compared with the number"
 )]
 fn integer(value: f64) -> Option<u64> {
-    let integer = value as u64;
-    (value.is_sign_positive() && value < EXACT && integer as f64 == value).then_some(integer)
+    let integer = value as i64;
+    (value.is_sign_positive() && value < EXACT && integer as f64 == value).then_some(integer as u64)
 }
 
 #[cfg(test)]

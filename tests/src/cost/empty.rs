@@ -1,5 +1,6 @@
-//! Probes whose programs do nothing: the kernel's cost for a probe, independent of its program. The object is
-//! built here, two instructions per program, so that none of it can get into the product.
+//! Probes whose programs do nothing, or next to nothing: the kernel's cost for a probe, independent of its program, and
+//! of what every program that counts a latency asks the kernel for. The object is built here, of a few instructions, so
+//! that none of it can get into the product.
 
 use super::sites::Site;
 use anyhow::{Context, Result};
@@ -11,19 +12,38 @@ use object::{Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, S
 const ENTRY: &str = "entry";
 const RETURN: &str = "return";
 
-/// `r0 = 0; exit` (include/uapi/linux/bpf.h: BPF_ALU64 | BPF_MOV | BPF_K, BPF_JMP | BPF_EXIT).
-const PROGRAM: [u8; 16] = [0xb7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
+/// What each of the programs does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Does {
+    Nothing,
+    /// Asks for the running thread and the time.
+    Clock,
+}
+
+impl Does {
+    /// Instructions of include/uapi/linux/bpf.h: BPF_JMP | BPF_CALL of a helper (`BPF_FUNC_get_current_pid_tgid`,
+    /// `BPF_FUNC_ktime_get_ns`), then BPF_ALU64 | BPF_MOV | BPF_K of 0 to r0, BPF_JMP | BPF_EXIT.
+    fn program(self) -> Vec<u8> {
+        let call = |helper: u8| [0x85, 0, 0, 0, helper, 0, 0, 0];
+        let calls: &[[u8; 8]] = match self {
+            Does::Nothing => &[],
+            Does::Clock => &[call(14), call(5)],
+        };
+        [calls, &[[0xb7, 0, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]]].concat().concat()
+    }
+}
 
 /// An ELF object with one program for kprobes and one for kretprobes.
-fn object() -> Result<Vec<u8>> {
+fn object(does: Does) -> Result<Vec<u8>> {
+    let code = does.program();
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     for (section, name) in [("kprobe", ENTRY), ("kretprobe", RETURN)] {
         let section = object.add_section(Vec::new(), section.into(), SectionKind::Text);
-        object.append_section_data(section, &PROGRAM, 8);
+        object.append_section_data(section, &code, 8);
         object.add_symbol(Symbol {
             name: name.into(),
             value: 0,
-            size: PROGRAM.len() as u64,
+            size: code.len() as u64,
             kind: SymbolKind::Text,
             scope: SymbolScope::Dynamic,
             weak: false,
@@ -42,19 +62,20 @@ pub(super) struct Empty {
 
 impl Empty {
     /// At each of these addresses.
-    pub(super) fn at(sites: &[Site]) -> Result<Self> {
+    pub(super) fn at(sites: &[Site], does: Does) -> Result<Self> {
         // an empty name makes the kernel take the offset as the address (perf_kprobe_init)
-        Self::on(sites.iter().map(|site| (site.is_return, "", site.address)))
+        Self::on(sites.iter().map(|site| (site.is_return, "", site.address)), does)
     }
 
     /// On the entry or the return of functions of unique names.
     pub(super) fn named(functions: &[&str], entry: bool, on_return: bool) -> Result<Self> {
         let places = functions.iter().flat_map(|function| [(false, *function, 0), (true, *function, 0)]);
-        Self::on(places.filter(|(is_return, ..)| if *is_return { on_return } else { entry }))
+        let wanted = places.filter(|(is_return, ..)| if *is_return { on_return } else { entry });
+        Self::on(wanted, Does::Nothing)
     }
 
-    fn on<'a>(places: impl Iterator<Item = (bool, &'a str, u64)>) -> Result<Self> {
-        let mut ebpf = EbpfLoader::new().btf(None).load(&object()?).context("load the empty programs")?;
+    fn on<'a>(places: impl Iterator<Item = (bool, &'a str, u64)>, does: Does) -> Result<Self> {
+        let mut ebpf = EbpfLoader::new().btf(None).load(&object(does)?).context("load the empty programs")?;
         for name in [ENTRY, RETURN] {
             program(&mut ebpf, name)?.load().with_context(|| format!("load the empty program {name}"))?;
         }

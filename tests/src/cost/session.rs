@@ -41,7 +41,7 @@ fn wanted(names: &[String]) -> Result<Vec<Subject>> {
     let needed = |subject: Subject| match subject {
         Subject::Untraced => true,
         // the empty probes are attached where its probes were
-        Subject::KfdTrace => named(Subject::EmptySame),
+        Subject::KfdTrace => named(Subject::EmptySame) || named(Subject::ClockSame),
         _ => false,
     };
     Ok(Subject::ALL.into_iter().filter(|subject| named(*subject) || needed(*subject)).collect())

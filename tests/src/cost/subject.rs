@@ -1,6 +1,6 @@
 //! What may trace the caller: how it is started and stopped.
 
-use super::empty::Empty;
+use super::empty::{Does, Empty};
 use super::foreign::{self, Foreign, Reported};
 use super::sites::{self, Site};
 use crate::harness::{Daemon, Metrics, Stream};
@@ -23,6 +23,9 @@ pub(super) enum Subject {
     KfdTrace,
     /// At every place where kfd-trace had a probe just before.
     EmptySame,
+    /// There, too, with programs that ask for the thread and the time: the least that counting a call and its latency
+    /// can cost.
+    ClockSame,
     /// The daemon with `--runlists`.
     KfdTraceRunlists,
     BpftraceHist,
@@ -31,13 +34,14 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Untraced,
         Self::EmptyKprobe,
         Self::EmptyKretprobe,
         Self::EmptyPair,
         Self::KfdTrace,
         Self::EmptySame,
+        Self::ClockSame,
         Self::KfdTraceRunlists,
         Self::BpftraceHist,
         Self::BpftraceEvent,
@@ -52,6 +56,7 @@ impl Subject {
             Self::EmptyPair => "empty_pair",
             Self::KfdTrace => "kfd_trace",
             Self::EmptySame => "empty_same",
+            Self::ClockSame => "clock_same",
             Self::KfdTraceRunlists => "kfd_trace_runlists",
             Self::BpftraceHist => "bpftrace_hist",
             Self::BpftraceEvent => "bpftrace_event",
@@ -87,9 +92,10 @@ impl Running {
             Subject::EmptyKprobe => Self::Empty(Empty::named(&HANDLERS, true, false)?),
             Subject::EmptyKretprobe => Self::Empty(Empty::named(&HANDLERS, false, true)?),
             Subject::EmptyPair => Self::Empty(Empty::named(&HANDLERS, true, true)?),
-            Subject::EmptySame => {
+            Subject::EmptySame | Subject::ClockSame => {
                 ensure!(!same.is_empty(), "kfd-trace was not there before");
-                Self::Empty(Empty::at(same)?)
+                let does = if subject == Subject::ClockSame { Does::Clock } else { Does::Nothing };
+                Self::Empty(Empty::at(same, does)?)
             }
             Subject::KfdTrace => {
                 let before = sites::read()?;

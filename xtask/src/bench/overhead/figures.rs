@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 const MARK: &str = "kfd-cost ";
 
 /// All subjects that can be selected (tests/src/cost/subject.rs).
-pub(super) const SUBJECTS: [&str; 10] = [
+pub(super) const SUBJECTS: [&str; 11] = [
     UNTRACED,
     "empty_kprobe",
     "empty_kretprobe",
     "empty_pair",
     "kfd_trace",
     "empty_same",
+    "clock_same",
     "kfd_trace_runlists",
     "bpftrace_hist",
     "bpftrace_event",
@@ -27,7 +28,7 @@ const UNTRACED: &str = "untraced";
 const CALLER: &str = "_caller";
 
 /// Subjects whose probes are those of kfd-trace, and which do not count their runs.
-const SAME_PROBES: [&str; 2] = ["kfd_trace_caller", "empty_same"];
+const SAME_PROBES: [&str; 3] = ["kfd_trace_caller", "empty_same", "clock_same"];
 
 /// One of the guest's lines: instructions per operation, one number per repeat.
 #[derive(Clone, Debug, PartialEq)]
