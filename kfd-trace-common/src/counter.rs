@@ -104,6 +104,14 @@ ids! {
         ResumeQueues = "resume_queues",
         /// kretprobe on both.
         SuspensionReturn = "suspension_return",
+        /// kprobe on `add_queue_mes`.
+        MesAdd = "mes_add",
+        /// kprobe on `remove_queue_mes`.
+        MesRemove = "mes_remove",
+        /// kprobe on `mes_v*_add_hw_queue` and `mes_v*_remove_hw_queue`.
+        MesAsked = "mes_asked",
+        /// kretprobe on the same.
+        MesAnswered = "mes_answered",
         /// Tracepoint `amdgpu:amdgpu_cs`: a submission through DRM.
         TpCs = "tp_cs",
         /// Tracepoint `amdgpu:amdgpu_iv`: an interrupt.

@@ -1,6 +1,7 @@
 //! Calls inside the driver between entry and return, by thread: for results known only at the return. Also
 //! the last MQD write of threads that are in no call of `kfd_ioctl`, and the last change of a GPU's list of queues.
-//! The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `EVICTIONS`, `USER_QUEUES`, `SUSPENSIONS` and `RELEASING`.
+//! The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `MES_CALLS`, `EVICTIONS`, `USER_QUEUES`, `SUSPENSIONS` and
+//! `RELEASING`.
 //!
 //! An entry whose return was missed would wait for the thread's next call, and kworkers make few: the daemon
 //! removes what stays the same for five minutes ([`expire`]).
@@ -14,7 +15,7 @@ use aya_ebpf::{
 };
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::limits::{NESTED_MAX, SUSPENSIONS_MAX};
-use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Schedule, Suspension, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, MesCall, Mqd, Releasing, Schedule, Suspension, Update, UserQueue};
 
 #[map]
 static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
@@ -22,6 +23,11 @@ static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
 /// An entry outlasts its write, until the thread's next one or until more threads than fit have written.
 #[map]
 static MQDS: LruHashMap<u32, Mqd> = LruHashMap::with_max_entries(NESTED_MAX, 0);
+
+/// An entry outlasts a call that does not ask the firmware, until the thread's next one or until more threads than fit
+/// have made one.
+#[map]
+static MES_CALLS: LruHashMap<u32, MesCall> = LruHashMap::with_max_entries(NESTED_MAX, 0);
 
 /// An entry outlasts a change that does not end in a new list, until the thread's next one or until the daemon
 /// removes it.
@@ -168,4 +174,25 @@ pub(crate) fn schedule() -> Option<&'static mut Schedule> {
 pub(crate) fn remove_schedule(tid: u32) {
     // It may have ended meanwhile.
     let _ = SCHEDULES.remove(tid);
+}
+
+/// The queue that the running thread is about to hand to the firmware scheduler, or to take from it.
+#[inline(always)]
+pub(crate) fn mes_call() -> Option<&'static mut MesCall> {
+    // SAFETY: a value of the map, which only this thread writes.
+    MES_CALLS.get_ptr_mut(tid()).map(|call| unsafe { &mut *call })
+}
+
+#[inline(always)]
+pub(crate) fn enter_mes(probe: ProbeId, call: &MesCall) {
+    if MES_CALLS.insert(tid(), call, u64::from(BPF_ANY)).is_err() {
+        losses::trouble(probe, Trouble::NestedFull);
+    }
+}
+
+/// The firmware has answered, or is asked for something else.
+#[inline(always)]
+pub(crate) fn end_mes() {
+    // There may be none.
+    let _ = MES_CALLS.remove(tid());
 }

@@ -134,6 +134,11 @@ metrics! {
     RUNLIST_OVERSUBSCRIBED = Gauge "kfd_gpu_runlist_oversubscribed" ["gpu_id"]
         "1 if the list has more processes or queues than the GPU runs at once, so that they take turns.";
 
+    MES_DURATION = Histogram "kfd_gpu_mes_queue_duration_seconds" ["gpu_id", "operation"]
+        "Time from the question to the firmware scheduler MES to add a queue to a GPU, or to remove one, until it had. Only with --runlists, as the next one.";
+    MES_FAILED = Counter "kfd_gpu_mes_queue_failed_total" ["gpu_id", "operation", "errno"]
+        "Queues that the firmware scheduler MES did not add or remove: ETIMEDOUT, it did not answer.";
+
     IOCTLS = Counter "kfd_ioctls_total" ["ioctl"]
         "Calls of an ioctl on /dev/kfd, counted at their entry.";
     IOCTL_ERRORS = Counter "kfd_ioctl_errors_total" ["ioctl", "errno"]
