@@ -109,9 +109,9 @@ ids! {
         /// kprobe on `remove_queue_mes`.
         MesRemove = "mes_remove",
         /// kprobe on `mes_v*_add_hw_queue` and `mes_v*_remove_hw_queue`.
-        MesAsked = "mes_asked",
+        MesCall = "mes_call",
         /// kretprobe on the same.
-        MesAnswered = "mes_answered",
+        MesCallReturn = "mes_call_return",
         /// Tracepoint `amdgpu:amdgpu_cs`: a submission through DRM.
         TpCs = "tp_cs",
         /// Tracepoint `amdgpu:amdgpu_iv`: an interrupt.

@@ -24,10 +24,19 @@ static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
 #[map]
 static MQDS: LruHashMap<u32, Mqd> = LruHashMap::with_max_entries(NESTED_MAX, 0);
 
-/// An entry outlasts a call that does not ask the firmware, until the thread's next one or until more threads than fit
-/// have made one.
+/// An entry outlasts a call that makes no request to the firmware, until the thread's next one or until the daemon
+/// removes it.
 #[map]
-static MES_CALLS: LruHashMap<u32, MesCall> = LruHashMap::with_max_entries(NESTED_MAX, 0);
+static MES_CALLS: HashMap<u32, MesCall> = HashMap::with_max_entries(NESTED_MAX, 0);
+
+impl Call for MesCall {
+    const FULL: Trouble = Trouble::NestedFull;
+
+    #[inline(always)]
+    fn map() -> &'static HashMap<u32, Self> {
+        &MES_CALLS
+    }
+}
 
 /// An entry outlasts a change that does not end in a new list, until the thread's next one or until the daemon
 /// removes it.
@@ -176,23 +185,19 @@ pub(crate) fn remove_schedule(tid: u32) {
     let _ = SCHEDULES.remove(tid);
 }
 
-/// The queue that the running thread is about to hand to the firmware scheduler, or to take from it.
+/// The queue that the running thread adds to the firmware scheduler, or removes from it.
 #[inline(always)]
-pub(crate) fn mes_call() -> Option<&'static mut MesCall> {
+pub(crate) fn mes() -> Option<&'static mut MesCall> {
     // SAFETY: a value of the map, which only this thread writes.
-    MES_CALLS.get_ptr_mut(tid()).map(|call| unsafe { &mut *call })
+    current::<MesCall>().map(|call| unsafe { &mut *call })
 }
 
+/// Removes a leftover one, for the daemon.
 #[inline(always)]
-pub(crate) fn enter_mes(probe: ProbeId, call: &MesCall) {
-    if MES_CALLS.insert(tid(), call, u64::from(BPF_ANY)).is_err() {
-        losses::trouble(probe, Trouble::NestedFull);
+pub(crate) fn remove_mes(tid: u32) {
+    // SAFETY: a value of the map, which is only read.
+    let requested = MES_CALLS.get_ptr(tid).is_some_and(|call| unsafe { (*call).called_ns } != 0);
+    if MES_CALLS.remove(tid).is_ok() && requested {
+        losses::trouble(ProbeId::MesCallReturn, Trouble::NestedReturnMissed);
     }
-}
-
-/// The firmware has answered, or is asked for something else.
-#[inline(always)]
-pub(crate) fn end_mes() {
-    // There may be none.
-    let _ = MES_CALLS.remove(tid());
 }

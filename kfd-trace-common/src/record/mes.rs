@@ -1,4 +1,4 @@
-//! What the firmware scheduler MES does with a queue.
+//! Requests to the firmware scheduler MES.
 
 use super::Header;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -16,7 +16,7 @@ pub struct MesQueue {
     pub header: Header,
     /// Where `add_queue_mes` or `remove_queue_mes` returns to: inside of its caller.
     pub caller: u64,
-    /// Time inside the function that asks the firmware and waits for its answer, nanoseconds.
+    /// Time inside the function that makes the request and waits for the firmware, nanoseconds.
     pub latency_ns: u64,
     /// KFD's queue id.
     pub queue_id: u32,

@@ -1,6 +1,6 @@
-//! What the firmware scheduler MES is asked to run (gfx11 and later). Traces: `add_queue_mes` and `remove_queue_mes` (which
-//! queue, and why), `mes_v*_add_hw_queue` and `mes_v*_remove_hw_queue` (the question and its answer). Out: a record for
-//! each answer.
+//! Queues that the driver adds to the firmware scheduler MES and removes from it (gfx11 and later). Traces:
+//! `add_queue_mes` and `remove_queue_mes` (which queue, and why), `mes_v*_add_hw_queue` and `mes_v*_remove_hw_queue` (the
+//! request to the firmware). Out: a record for each request, at its return.
 //!
 //! Of the second two a driver has one for each generation of GPUs. It also calls them for queues that do not pass KFD,
 //! and does not call them where the scheduler is stopped or the GPU is being reset: the doorbell shows whether it is the
@@ -39,44 +39,52 @@ pub(crate) fn mes_remove(ctx: ProbeContext) -> u32 {
 
 #[inline(always)]
 fn enter(probe: ProbeId, ctx: &ProbeContext, op: u32) {
+    // The thread has left an earlier request without its return having been seen.
+    if nested::mes().is_some_and(|call| call.called_ns != 0) {
+        losses::trouble(ProbeId::MesCallReturn, Trouble::NestedReturnMissed);
+    }
     let queue = ctx.arg(1).unwrap_or(0);
-    nested::enter_mes(probe, &MesCall { queue, caller: return_address(ctx), asked_ns: 0, op, pad: 0 });
+    nested::enter(probe, &MesCall { queue, caller: return_address(ctx), called_ns: 0, op, pad: 0 });
 }
 
 /// `int mes_v11_0_add_hw_queue(struct amdgpu_mes *mes, struct mes_add_queue_input *input)`, and the same to remove.
 #[kprobe]
-pub(crate) fn mes_asked(ctx: ProbeContext) -> u32 {
-    const ID: ProbeId = ProbeId::MesAsked;
+pub(crate) fn mes_call(ctx: ProbeContext) -> u32 {
+    const ID: ProbeId = ProbeId::MesCall;
     counters::hit(ID);
-    let Some(call) = nested::mes_call() else { return 0 };
+    let Some(call) = nested::mes() else { return 0 };
     let input: u64 = ctx.arg(1).unwrap_or(0);
     let named: Option<u32> = if call.op == mes::ADD {
         read(input, &kernel::MES_ADD_DOORBELL)
     } else {
         read(input, &kernel::MES_REMOVE_DOORBELL)
     };
+    let own: Option<u32> = read(call.queue, &kernel::QUEUE_DOORBELL);
     if named.is_none() {
         losses::trouble(ID, Trouble::ArgsUnreadable);
     }
-    if named.is_some() && named == read(call.queue, &kernel::QUEUE_DOORBELL) {
+    if own.is_none() {
+        losses::trouble(ID, Trouble::QueueUnreadable);
+    }
+    if named.is_some() && named == own {
         // SAFETY: no arguments.
-        call.asked_ns = unsafe { bpf_ktime_get_ns() };
+        call.called_ns = unsafe { bpf_ktime_get_ns() };
     } else {
-        nested::end_mes();
+        let _ = nested::leave::<MesCall>();
     }
     0
 }
 
 /// The return of the same.
 #[kretprobe]
-pub(crate) fn mes_answered(ctx: RetProbeContext) -> u32 {
-    const ID: ProbeId = ProbeId::MesAnswered;
+pub(crate) fn mes_call_return(ctx: RetProbeContext) -> u32 {
+    const ID: ProbeId = ProbeId::MesCallReturn;
     counters::hit(ID);
-    let Some(call) = nested::mes_call().map(|call| *call) else { return 0 };
-    if call.asked_ns == 0 {
+    // Otherwise the thread is about to call it, in a call for something else.
+    if nested::mes().is_none_or(|call| call.called_ns == 0) {
         return 0;
     }
-    nested::end_mes();
+    let Some(call) = nested::leave::<MesCall>() else { return 0 };
     let slot = in_flight::current();
     let cmd = queue::cmd(slot.as_deref());
     let Some((owner, gpu_id)) = queue::owner_and_gpu(ID, slot.as_deref(), call.queue) else { return 0 };
@@ -86,7 +94,7 @@ pub(crate) fn mes_answered(ctx: RetProbeContext) -> u32 {
     };
     emit::emit_in(ID, Kind::MesQueue, owner, cmd, |record: &mut MesQueue| {
         record.caller = call.caller;
-        record.latency_ns = record.header.mono_ns.saturating_sub(call.asked_ns);
+        record.latency_ns = record.header.mono_ns.saturating_sub(call.called_ns);
         record.queue_id = queue_id;
         record.gpu_id = gpu_id;
         record.op = call.op;

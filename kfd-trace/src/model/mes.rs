@@ -1,13 +1,13 @@
-//! What the firmware scheduler MES does with a queue.
+//! Requests to the firmware scheduler MES.
 
 use super::runlist::Reason;
 
-/// What it was asked for.
+/// What is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MesOp {
-    /// To run the queue.
+    /// Run the queue.
     Add,
-    /// To stop it, and save its state.
+    /// Stop it, and save its state.
     Remove,
 }
 
@@ -25,7 +25,7 @@ impl MesOp {
     }
 }
 
-/// One question, and its answer.
+/// One request, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MesQueue {
     pub queue_id: u32,
@@ -33,7 +33,7 @@ pub struct MesQueue {
     pub op: MesOp,
     /// `None` where the calling function is not known.
     pub reason: Option<Reason>,
-    /// From the question to the answer, or until the driver gave up; nanoseconds.
+    /// Time inside the driver function that makes the request and waits for the firmware, nanoseconds.
     pub latency_ns: u64,
     /// Positive errno, 0 for success.
     pub errno: i32,

@@ -63,6 +63,9 @@ pub const FUNCTIONS: &[(&str, Option<Reason>)] = &[
     ("release_debug_trap_vmid", Some(Reason::Debugger)),
     ("reset_queues_cpsch", Some(Reason::Poison)),
     ("kfd_dqm_suspend_bad_queue_mes", Some(Reason::BadQueue)),
+    // 7.2: hung queues, as the first of these suspends all; the second is inlined there.
+    ("suspend_all_queues_mes", Some(Reason::QueueReset)),
+    ("reset_queues_mes", Some(Reason::QueueReset)),
     // 7.3
     ("kfd_reset_queue_mes", Some(Reason::QueueReset)),
     ("create_kernel_queue_cpsch", Some(Reason::KernelQueue)),

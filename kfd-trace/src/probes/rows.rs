@@ -231,14 +231,14 @@ pub const PROBES: &[ProbeRow] = &[
         PREEMPTIONS,
     )),
     mes(ProbeRow::exit(
-        ProbeId::MesAnswered,
+        ProbeId::MesCallReturn,
         Site::Each(&[MES_ADD, MES_REMOVE]),
-        "answers of the firmware scheduler MES",
+        "requests to the firmware scheduler MES: result and duration",
     )),
     mes(ProbeRow::entry(
-        ProbeId::MesAsked,
+        ProbeId::MesCall,
         Site::Each(&[MES_ADD, MES_REMOVE]),
-        "questions to the firmware scheduler MES",
+        "requests to the firmware scheduler MES",
     )),
     mes(ProbeRow::entry(
         ProbeId::MesAdd,
@@ -251,6 +251,7 @@ pub const PROBES: &[ProbeRow] = &[
             "remove_queue_mes",
             "remove_queue_mes.constprop.0",
             "remove_queue_mes.isra.0",
+            "remove_queue_mes_on_reset_option",
             "remove_queue_mes_on_reset_option.constprop.0",
             "remove_queue_mes_on_reset_option.isra.0",
         ]),

@@ -13,7 +13,7 @@ pub struct Scheduled {
     pub lists: BTreeMap<Option<Reason>, Lists>,
     /// The last list; `None` before the first one is seen.
     pub last: Option<LastList>,
-    /// What the firmware scheduler MES was asked for: durations of what it did, and the errnos of what it did not.
+    /// Requests to the firmware scheduler MES: durations of those that succeeded, and the errnos of those that failed.
     pub mes: BTreeMap<MesOp, IoctlSum>,
 }
 

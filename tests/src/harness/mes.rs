@@ -1,4 +1,4 @@
-//! kfdsim's firmware scheduler: how it answers, and what it was asked (tests/kfdsim/mes.c).
+//! kfdsim's firmware scheduler: how it responds, and the requests that it got (tests/kfdsim/mes.c).
 
 use super::workload::{kfdsim, kfdsim_at};
 use anyhow::{Context as _, Result};
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 const CALLS: &str = "/sys/kernel/debug/kfdsim/mes_calls";
 
-/// What it was asked since kfdsim was inserted.
+/// Its requests since kfdsim was inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MesCalls {
     pub added: u64,
     pub removed: u64,
-    /// Either, in vain.
+    /// Of either kind.
     pub failed: u64,
-    /// Until all of them were answered.
+    /// Of all of them.
     pub took: Duration,
 }
 
@@ -36,7 +36,7 @@ impl MesCalls {
         })
     }
 
-    /// What it was asked since an earlier moment.
+    /// Those since an earlier moment.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             added: self.added - before.added,
@@ -47,7 +47,7 @@ impl MesCalls {
     }
 }
 
-/// Every answer takes a while, or is an error, until this is dropped.
+/// Every request takes a while, or fails, until this is dropped.
 #[derive(Debug)]
 pub struct Firmware(());
 

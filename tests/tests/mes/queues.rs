@@ -1,16 +1,16 @@
-//! What the firmware scheduler is asked to do with queues, against what kfdsim's was asked.
+//! Requests to the firmware scheduler, against those that kfdsim's got.
 
 use anyhow::{Context as _, Result, ensure};
 use kfd_trace_tests::harness::events::{all, of, so_far};
 use kfd_trace_tests::harness::mes::{Firmware, MesCalls};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
-use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, until};
+use kfd_trace_tests::harness::{Daemon, Metrics, Steered, Stream, VmKernel, until};
 use kfd_trace_tests::kfd::topology::gpu_id as gpu;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const DURATION: &str = "kfd_gpu_mes_queue_duration_seconds";
+const DURATION: &str = "kfd_gpu_mes_request_duration_seconds";
 
 /// Operation, reason, queue and GPU of each change of a process, in order.
 fn changes(lines: &[Value], pid: u32) -> Vec<Value> {
@@ -85,7 +85,10 @@ fn the_daemon_counts_them_by_gpu_and_operation() -> Result<()> {
     let of = |metrics: &Metrics, what: &str, gpu_id: &str, op: &str| {
         metrics.sum(&format!("{DURATION}_{what}"), &[("gpu_id", gpu_id), ("operation", op)])
     };
-    daemon.scrape_until("the removal", |metrics| of(metrics, "count", &first, "remove"))?;
+    // The second one follows the removal.
+    daemon.scrape_until("both", |metrics| {
+        (of(metrics, "count", &first, "add") == Some(2.0)).then_some(())
+    })?;
     let metrics = daemon.scrape()?;
     let counts = [
         of(&metrics, "count", &first, "add"),
@@ -127,7 +130,7 @@ fn a_firmware_that_does_not_answer_is_named() -> Result<()> {
     assert_eq!(all(&lines, "hws_hang").len(), 1, "{lines:?}");
     daemon.scrape_until("the failure", |metrics| {
         let labels = [("errno", "ETIMEDOUT"), ("operation", "add")];
-        (metrics.sum("kfd_gpu_mes_queue_failed_total", &labels) == Some(1.0)).then_some(())
+        (metrics.sum("kfd_gpu_mes_requests_failed_total", &labels) == Some(1.0)).then_some(())
     })?;
     one.kill()?;
     let next = Steered::having(&["create aql gpu=1"])?;
@@ -137,16 +140,42 @@ fn a_firmware_that_does_not_answer_is_named() -> Result<()> {
 }
 
 #[test]
+fn a_queue_that_is_not_removed_is_named() -> Result<()> {
+    let stream = Stream::tracing(&["--event", "mes_queue", "--event", "hws_hang", "--event", "ioctl"])?;
+    let mut one = Steered::having(&["create aql gpu=1"])?;
+    let before = MesCalls::so_far()?;
+    let failing = Firmware::failing(110)?;
+    one.act("update 0 50")?;
+    drop(failing);
+    let asked = MesCalls::so_far()?.since(&before);
+    let lines = so_far(&stream, &mut one)?;
+    let failed = all(&lines, "mes_queue").into_iter().filter(|line| !line["errno"].is_null());
+    let failed: Vec<Value> = failed.collect();
+    assert_eq!(u64::try_from(failed.len()), Ok(asked.failed), "{failed:?}");
+    let line = failed.first().context("a failure")?;
+    assert_eq!(
+        json!([line["errno"], line["op"], line["reason"], line["pid"], line["queue_id"]]),
+        json!(["ETIMEDOUT", "remove", "update", one.pid(), 0])
+    );
+    // Since 7.2 the driver first suspends all queues, which succeeds here.
+    let hangs = usize::from(!VmKernel::from_env()?.is_from("7.2"));
+    assert_eq!(all(&lines, "hws_hang").len(), hangs, "{lines:?}");
+    one.kill()
+}
+
+#[test]
 fn what_the_firmware_is_not_asked_is_no_event() -> Result<()> {
     let stream = Stream::tracing(&["--event", "mes_queue", "--event", "ioctl"])?;
     let before = MesCalls::so_far()?;
     let mut other = Steered::having(&["create aql gpu=1"])?;
     let one = Steered::having(&["create aql", "create aql gpu=1"])?;
-    // the driver takes the queues off without asking: the GPU is being reset
+    // The driver takes the queues off without a request: the GPU is being reset.
     kfdsim_at("reset", 0, 1)?;
     one.kill()?;
     let lines = so_far(&stream, &mut other)?;
     let asked = MesCalls::so_far()?.since(&before);
+    // One queue is left.
+    ensure!(asked.added > asked.removed + 1, "each removal was a request: {asked:?}");
     assert_eq!((count(&lines, "add"), count(&lines, "remove")), (asked.added, asked.removed), "{lines:?}");
     assert_eq!(asked.failed, 0);
     other.kill()

@@ -1,4 +1,4 @@
-//! What the firmware scheduler MES does with queues.
+//! Requests to the firmware scheduler MES.
 
 use super::context::Context;
 use crate::model::mes::MesQueue;
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(super) struct MesQueueFields {
     errno: Option<String>,
     gpu_id: Option<u32>,
-    /// From the question to the firmware to its answer, or until the driver gave up.
+    /// Duration of the request, or until the driver gave up.
     latency_ns: u64,
     /// `add` or `remove`.
     op: &'static str,

@@ -14,8 +14,8 @@ use kfd_trace_common::counter::ProbeId;
 pub(super) const PREEMPTIONS: [ProbeId; 3] =
     [ProbeId::RunlistUnmap, ProbeId::PreemptBegin, ProbeId::PreemptEnd];
 
-/// Probes for what the firmware scheduler MES does.
-const MES: [ProbeId; 4] = [ProbeId::MesAdd, ProbeId::MesRemove, ProbeId::MesAsked, ProbeId::MesAnswered];
+/// Probes for requests to the firmware scheduler MES.
+const MES: [ProbeId; 4] = [ProbeId::MesAdd, ProbeId::MesRemove, ProbeId::MesCall, ProbeId::MesCallReturn];
 
 /// Reasons whose series exist on every GPU from the start.
 const USUAL: [Reason; 6] =
@@ -24,7 +24,7 @@ const USUAL: [Reason; 6] =
 /// What a preemption usually fails with.
 const TIMED_OUT: &str = "ETIME";
 
-/// What MES usually fails with.
+/// What a request to MES usually fails with.
 const NO_ANSWER: &str = "ETIMEDOUT";
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
@@ -51,11 +51,11 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     }
     if scrape.sees(&MES) {
         let (mut durations, mut failed) = (Family::new(&t::MES_DURATION), Family::new(&t::MES_FAILED));
+        for gpu_id in scrape.topology.gpus.iter().filter(|gpu| gpu.has_mes()).map(|gpu| gpu.gpu_id.to_string()) {
+            MesOp::ALL.iter().for_each(|op| failed.add(&[&gpu_id, op.name(), NO_ANSWER], 0));
+        }
         for (gpu_id, gpu) in scheduled {
             let gpu_id = gpu_id.to_string();
-            if !gpu.mes.is_empty() {
-                MesOp::ALL.iter().for_each(|op| failed.add(&[&gpu_id, op.name(), NO_ANSWER], 0));
-            }
             for (op, sum) in &gpu.mes {
                 if sum.stat.returned > 0 {
                     durations.histogram(&[&gpu_id, op.name()], sum.clone());
