@@ -104,6 +104,14 @@ ids! {
         ResumeQueues = "resume_queues",
         /// kretprobe on both.
         SuspensionReturn = "suspension_return",
+        /// kprobe on `add_queue_mes`.
+        MesAdd = "mes_add",
+        /// kprobe on `remove_queue_mes`.
+        MesRemove = "mes_remove",
+        /// kprobe on `mes_v*_add_hw_queue` and `mes_v*_remove_hw_queue`.
+        MesCall = "mes_call",
+        /// kretprobe on the same.
+        MesCallReturn = "mes_call_return",
         /// Tracepoint `amdgpu:amdgpu_cs`: a submission through DRM.
         TpCs = "tp_cs",
         /// Tracepoint `amdgpu:amdgpu_iv`: an interrupt.

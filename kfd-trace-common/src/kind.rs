@@ -257,6 +257,11 @@ kinds! {
         "return of `resume_queues` (6.12 and later): a debugger's RESUME_QUEUES; all queues when it disables debugging, \
          and when a debugged process ends"
     }
+    /// A request to the firmware scheduler MES to run a queue, or to stop it, has returned.
+    MesQueue = 23 {
+        "mes_queue", "MES_QUEUE", MesQueue, Queue, Requested, -,
+        "return of `mes_v*_add_hw_queue` or `mes_v*_remove_hw_queue` (gfx11 and later), called for a queue of KFD"
+    }
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ pub mod table {
     pub const RELEASING: u64 = 9;
     pub const SCHEDULES: u64 = 10;
     pub const SUSPENSIONS: u64 = 11;
+    pub const MES_CALLS: u64 = 12;
 }
 
 /// In the result's length: the program has not run.

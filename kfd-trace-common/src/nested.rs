@@ -93,6 +93,23 @@ impl Schedule {
         Self { dqm: 0, caller: 0, outer: 0, process: 0, ending: 0, sent_ns: 0, released_ns: 0 };
 }
 
+/// A queue that the thread adds to the firmware scheduler MES, or removes from it. An entry outlasts a call that makes no
+/// request to the firmware: the scheduler is stopped, or the GPU is being reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub struct MesCall {
+    /// Address of the `struct queue`.
+    pub queue: u64,
+    /// As in [`crate::record::MesQueue`].
+    pub caller: u64,
+    /// CLOCK_MONOTONIC of the request, nanoseconds; 0 before.
+    pub called_ns: u64,
+    /// [`crate::record::mes::ADD`] or [`crate::record::mes::REMOVE`].
+    pub op: u32,
+    /// Always 0.
+    pub pad: u32,
+}
+
 /// A call of `amdgpu_userq_ioctl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

@@ -75,6 +75,9 @@ macro_rules! kernel_fields {
             QUEUE_TYPE: Amdgpu ("queue", "properties.type");
             QUEUE_WRITE_PTR: Amdgpu ("queue", "properties.write_ptr");
             QUEUE_READ_PTR: Amdgpu ("queue", "properties.read_ptr");
+            QUEUE_DOORBELL: Amdgpu ("queue", "properties.doorbell_off");
+            MES_ADD_DOORBELL: Amdgpu ("mes_add_queue_input", "doorbell_offset");
+            MES_REMOVE_DOORBELL: Amdgpu ("mes_remove_queue_input", "doorbell_offset");
             DEVICE_ID: Amdgpu ("kfd_node", "id") ("kfd_dev", "id");
             NODE_ID: Amdgpu ("kfd_node", "id");
             KFD_PROCESS_PASID: Amdgpu ("kfd_process", "pasid");

@@ -8,8 +8,9 @@ use crate::aql::HEAD_LEN;
 use crate::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, CU_MASK_LEN, PROPERTIES_LEN};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub mod mes;
 pub mod suspension;
-pub use suspension::Suspension;
+pub use {mes::MesQueue, suspension::Suspension};
 
 /// A record: begins with a [`Header`], has no padding, and any bytes are a valid value.
 ///
@@ -39,7 +40,7 @@ macro_rules! records {
 
 records! {
     ProcessSeen Open Bare QueueCreate QueueDestroy Ioctl QueueUpdate MqdWrite Eviction VmFault Gpu UserQueue
-    Preempt Runlist Suspension
+    Preempt Runlist Suspension MesQueue
 }
 
 /// Version of the layout of all records.
@@ -396,5 +397,4 @@ const _: () = assert!(size_of::<Eviction>() == 48 + 24);
 const _: () = assert!(size_of::<VmFault>() == 48 + 16);
 const _: () = assert!(size_of::<Gpu>() == 48 + 8);
 const _: () = assert!(size_of::<UserQueue>() == 48 + 32 + COMM_LEN);
-const _: () = assert!(size_of::<Preempt>() == 48 + 40);
-const _: () = assert!(size_of::<Runlist>() == 48 + 48);
+const _: () = assert!(size_of::<Preempt>() == 48 + 40 && size_of::<Runlist>() == 48 + 48);

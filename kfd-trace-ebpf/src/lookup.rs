@@ -12,7 +12,7 @@ use aya_ebpf::maps::Array;
 use aya_ebpf::programs::RawTracePointContext;
 use kfd_trace_common::in_flight::OpenCall;
 use kfd_trace_common::lookup::{table, verb};
-use kfd_trace_common::nested::{Eviction, Releasing, Schedule, Suspension, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, MesCall, Releasing, Schedule, Suspension, Update, UserQueue};
 use kfd_trace_common::peek::Answer;
 use kfd_trace_common::stat::{ErrorKey, IoctlKey};
 
@@ -52,6 +52,7 @@ fn read(answer: &mut Answer, table: u64, first: u64, second: u64) {
         table::RELEASING => copy(answer, nested::call_of::<Releasing>(first as u32)),
         table::SUSPENSIONS => copy(answer, nested::call_of::<Suspension>(first as u32)),
         table::SCHEDULES => copy(answer, nested::call_of::<Schedule>(first as u32)),
+        table::MES_CALLS => copy(answer, nested::call_of::<MesCall>(first as u32)),
         _ => {}
     }
 }
@@ -78,6 +79,7 @@ fn expire(table: u64, tid: u32) {
         table::RELEASING => nested::expire::<Releasing>(tid),
         table::SUSPENSIONS => nested::expire::<Suspension>(tid),
         table::SCHEDULES => nested::remove_schedule(tid),
+        table::MES_CALLS => nested::remove_mes(tid),
         _ => {}
     }
 }

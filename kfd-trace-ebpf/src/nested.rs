@@ -1,6 +1,7 @@
 //! Calls inside the driver between entry and return, by thread: for results known only at the return. Also
 //! the last MQD write of threads that are in no call of `kfd_ioctl`, and the last change of a GPU's list of queues.
-//! The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `EVICTIONS`, `USER_QUEUES`, `SUSPENSIONS` and `RELEASING`.
+//! The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `MES_CALLS`, `EVICTIONS`, `USER_QUEUES`, `SUSPENSIONS` and
+//! `RELEASING`.
 //!
 //! An entry whose return was missed would wait for the thread's next call, and kworkers make few: the daemon
 //! removes what stays the same for five minutes ([`expire`]).
@@ -14,7 +15,7 @@ use aya_ebpf::{
 };
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::limits::{NESTED_MAX, SUSPENSIONS_MAX};
-use kfd_trace_common::nested::{Eviction, Mqd, Releasing, Schedule, Suspension, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, MesCall, Mqd, Releasing, Schedule, Suspension, Update, UserQueue};
 
 #[map]
 static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
@@ -22,6 +23,20 @@ static UPDATES: HashMap<u32, Update> = HashMap::with_max_entries(NESTED_MAX, 0);
 /// An entry outlasts its write, until the thread's next one or until more threads than fit have written.
 #[map]
 static MQDS: LruHashMap<u32, Mqd> = LruHashMap::with_max_entries(NESTED_MAX, 0);
+
+/// An entry outlasts a call that makes no request to the firmware, until the thread's next one or until the daemon
+/// removes it.
+#[map]
+static MES_CALLS: HashMap<u32, MesCall> = HashMap::with_max_entries(NESTED_MAX, 0);
+
+impl Call for MesCall {
+    const FULL: Trouble = Trouble::NestedFull;
+
+    #[inline(always)]
+    fn map() -> &'static HashMap<u32, Self> {
+        &MES_CALLS
+    }
+}
 
 /// An entry outlasts a change that does not end in a new list, until the thread's next one or until the daemon
 /// removes it.
@@ -168,4 +183,21 @@ pub(crate) fn schedule() -> Option<&'static mut Schedule> {
 pub(crate) fn remove_schedule(tid: u32) {
     // It may have ended meanwhile.
     let _ = SCHEDULES.remove(tid);
+}
+
+/// The queue that the running thread adds to the firmware scheduler, or removes from it.
+#[inline(always)]
+pub(crate) fn mes() -> Option<&'static mut MesCall> {
+    // SAFETY: a value of the map, which only this thread writes.
+    current::<MesCall>().map(|call| unsafe { &mut *call })
+}
+
+/// Removes a leftover one, for the daemon.
+#[inline(always)]
+pub(crate) fn remove_mes(tid: u32) {
+    // SAFETY: a value of the map, which is only read.
+    let requested = MES_CALLS.get_ptr(tid).is_some_and(|call| unsafe { (*call).called_ns } != 0);
+    if MES_CALLS.remove(tid).is_ok() && requested {
+        losses::trouble(ProbeId::MesCallReturn, Trouble::NestedReturnMissed);
+    }
 }

@@ -136,7 +136,8 @@ pub struct TracingOptions {
     #[arg(long)]
     pub tracepoints: bool,
     /// Also trace preemptions of the GPUs and the lists of queues that they run, by reason and process; the stream does
-    /// so with `--event preempt` or `--event runlist`. Each change of a queue then costs more (docs/performance.md).
+    /// so with `--event preempt`, `--event runlist` or, of GPUs with MES, `--event mes_queue`. Each change of a queue
+    /// then costs more (docs/performance.md).
     #[arg(long)]
     pub runlists: bool,
     /// Leave this probe out (names as in `kfd-trace status`); may be repeated. What it shows is missing then.

@@ -75,12 +75,24 @@ static inline void sim_set_cu_cache(struct amdgpu_gfx_config *config)
 #endif
 }
 
+/* MES schedules the queues of users, and a queue has the buffers that it asks for */
+#define SIM_HAS_MES	(SIM_HAS_NODES && SIM_HAS_QUEUE_BUFFERS)
+
 /* who the GPU is, where the type alone does not say it */
-static inline void sim_set_ip_versions(struct amdgpu_device *adev, bool mi300)
+static inline void sim_set_ip_versions(struct amdgpu_device *adev, int gfx)
 {
 #if SIM_HAS_IP_VERSIONS
-	adev->ip_versions[GC_HWIP][0] = mi300 ? IP_VERSION(9, 4, 3) : IP_VERSION(9, 0, 1);
-	adev->ip_versions[SDMA0_HWIP][0] = mi300 ? IP_VERSION(4, 4, 2) : IP_VERSION(4, 0, 0);
+	u32 gc = IP_VERSION(9, 0, 1), sdma = IP_VERSION(4, 0, 0);
+
+	if (gfx == 943) {
+		gc = IP_VERSION(9, 4, 3);
+		sdma = IP_VERSION(4, 4, 2);
+	} else if (gfx == 1100) {
+		gc = IP_VERSION(11, 0, 0);
+		sdma = IP_VERSION(6, 0, 0);
+	}
+	adev->ip_versions[GC_HWIP][0] = gc;
+	adev->ip_versions[SDMA0_HWIP][0] = sdma;
 #endif
 }
 

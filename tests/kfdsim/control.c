@@ -4,7 +4,7 @@
  *
  * A write is a number, optionally followed by others, separated by spaces:
  * PID to quiesce, resume or evict; PID [NODE [PAGE]] to vmfault;
- * PID [0|1] to debug; GPU [0|1] to reset or suspend; 0|1 [GPU] to hang.
+ * PID [0|1] to debug; GPU [0|1] to reset or suspend; 0|1 [GPU] to hang; MS [ERRNO] to mes.
  * "gfx=G xccs=X parts=P gpus=N sched_policy=S" to shape creates other GPUs.
  */
 #include <linux/debugfs.h>
@@ -13,11 +13,12 @@
 #include "symbols.h"
 #include "soc15_ih_clientid.h"
 
-enum control { QUIESCE, RESUME, EVICT, VMFAULT, DEBUG, RESET, SUSPEND, HANG };
+enum control { QUIESCE, RESUME, EVICT, VMFAULT, DEBUG, RESET, SUSPEND, HANG, MES };
 
 static const char * const names[] = {
 	[QUIESCE] = "quiesce", [RESUME] = "resume", [EVICT] = "evict", [VMFAULT] = "vmfault",
 	[DEBUG] = "debug", [RESET] = "reset", [SUSPEND] = "suspend", [HANG] = "hang",
+	[MES] = "mes",
 };
 
 /* no such number was written */
@@ -175,7 +176,9 @@ static ssize_t control_write(struct file *file, const char __user *from, size_t 
 		return -EINVAL;
 	if (sscanf(text, "%u %u %llu", &value, &more, &page) < 1)
 		return -EINVAL;
-	if (op == HANG || op == RESET || op == SUSPEND)
+	if (op == MES)
+		err = mes_set(value, more == UNSAID ? 0 : more);
+	else if (op == HANG || op == RESET || op == SUSPEND)
 		err = control_gpu(op, value, more);
 	else
 		err = control_pid(op, value, more, page);
@@ -220,4 +223,5 @@ void control_init(void)
 	for (op = 0; op < ARRAY_SIZE(names); op++)
 		debugfs_create_file(names[op], 0200, dir, (void *)op, &control_fops);
 	debugfs_create_file("shape", 0200, dir, NULL, &shape_fops);
+	debugfs_create_file("mes_calls", 0400, dir, NULL, &mes_calls_fops);
 }

@@ -38,11 +38,12 @@ static void fake_identity(struct sim *s)
 	adev->ddev.dev = &s->pdev->dev;
 	s->render.index = 128 + s->index;
 	adev->ddev.render = &s->render;		/* topology: drm_render_minor */
-	adev->asic_type = CHIP_VEGA10;		/* the node's name, doorbell capability */
-	adev->family = AMDGPU_FAMILY_AI;
+	/* the node's name, doorbell capability */
+	adev->asic_type = sim_is_mes() ? CHIP_IP_DISCOVERY : CHIP_VEGA10;
+	adev->family = sim_is_mes() ? AMDGPU_FAMILY_GC_11_0_0 : AMDGPU_FAMILY_AI;
 	adev->unique_id = SIM_UNIQUE_ID * (s->index + 1);
 	adev->rev_id = 1;			/* a 9.4.3 of this revision is gfx942 */
-	sim_set_ip_versions(adev, sim_shape.gfx == 943);
+	sim_set_ip_versions(adev, sim_shape.gfx);
 }
 
 /* shape of the compute part: topology properties, CU masks, save area sizes */
@@ -188,5 +189,7 @@ int sim_build(struct sim *s, struct pci_dev *pdev)
 		err = sim_partition(s);
 	if (!err)
 		err = sim_vms_init(s);
+	if (!err && sim_is_mes())
+		err = mes_start(s);
 	return err ? err : start_kfd(s);
 }

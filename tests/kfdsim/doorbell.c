@@ -77,11 +77,14 @@ static uint32_t doorbell_index_on_bar(struct amdgpu_device *adev, struct amdgpu_
 #endif
 
 #if SIM_HAS_QUEUE_BUFFERS
-/* Ring, pointers, EOP and save area are mapped to no GPU here: there is no object to hold. */
+/*
+ * Ring, pointers, EOP and save area are mapped to no GPU here: there is no object to hold.
+ * With MES the driver wants to know where the write pointer is: mes.c looks at no object.
+ */
 static int queue_buffer_get(struct amdgpu_vm *vm, void __user *addr, struct amdgpu_bo **pbo,
 			    u64 size)
 {
-	*pbo = NULL;
+	*pbo = sim_is_mes() ? *sim_root(vm) : NULL;
 	return 0;
 }
 #endif

@@ -58,6 +58,11 @@ extern struct shape {
 } sim_shape;
 /* Takes all GPUs away and makes others, while no process has KFD open; sched_policy is amdgpu's. */
 int sim_reshape(const struct shape *shape, int sched_policy);
+/* MES schedules their queues: there is no runlist, and no packet for cp.c. */
+static inline bool sim_is_mes(void)
+{
+	return sim_shape.gfx == 1100;
+}
 /* KFD made a device of it: nothing of one that it gave up halfway may be read. */
 static inline bool sim_works(struct sim *s)
 {
@@ -80,10 +85,11 @@ struct redirect {
 int redirects_install(struct redirect *table);
 void redirects_remove(struct redirect *table);
 extern struct redirect memory_redirects[], doorbell_redirects[], process_redirects[],
-	reset_redirects[];
+	reset_redirects[], mes_redirects[];
 
-/* memory.c: the next stretch of fake GPU address space */
+/* memory.c: the next stretch of fake GPU address space, and memory behind it */
 u64 sim_gpu_address(size_t size);
+int sim_make_gtt(size_t size, void **mem, uint64_t *gpu, void **cpu);
 
 /* device.c */
 int sim_build(struct sim *s, struct pci_dev *pdev);
@@ -104,6 +110,14 @@ int cp_start(void);
 void cp_hang(int which);
 /* A reset ends the hang of its GPU, and one of all. */
 void cp_after_reset(int gpu);
+
+/* mes.c */
+extern const struct file_operations mes_calls_fops;
+int mes_start(struct sim *s);
+/* From now on each answer takes this long, and is this errno; 0 is success. */
+int mes_set(u32 ms, u32 error);
+/* A reset ends its failures. */
+void mes_after_reset(void);
 
 /* process.c */
 int process_init(void);

@@ -21,7 +21,7 @@ MODULE_PARM_DESC(hws, "answer the scheduler's packets (0: no scheduler runs)");
 
 struct shape sim_shape = { .gfx = 901, .xccs = 1, .parts = 1, .gpus = SIM_MAX_GPUS };
 module_param_named(gfx, sim_shape.gfx, int, 0444);
-MODULE_PARM_DESC(gfx, "901 = Vega10, 943 = MI300 (a driver with nodes)");
+MODULE_PARM_DESC(gfx, "901 = Vega10; 943 = MI300, 1100 = Navi31 with MES (a driver with nodes)");
 module_param_named(xccs, sim_shape.xccs, int, 0444);
 MODULE_PARM_DESC(xccs, "gfx=943: XCCs of a GPU, up to 8");
 module_param_named(parts, sim_shape.parts, int, 0444);
@@ -52,6 +52,8 @@ static bool fits(const struct shape *shape)
 		return false;
 	if (shape->gfx == 901)
 		return shape->xccs == 1 && shape->parts == 1;
+	if (shape->gfx == 1100)
+		return SIM_HAS_MES && shape->xccs == 1 && shape->parts == 1;
 	return SIM_HAS_NODES && shape->gfx == 943 && shape->xccs >= 1 &&
 	       shape->xccs <= SIM_MAX_PARTS && shape->parts >= 1 &&
 	       shape->xccs % shape->parts == 0;
@@ -61,6 +63,7 @@ static int hook_driver(void)
 {
 	struct redirect *tables[] = {
 		memory_redirects, doorbell_redirects, process_redirects, reset_redirects,
+		mes_redirects,
 	};
 	int i, err = symbols_resolve();
 

@@ -20,7 +20,7 @@ u64 sim_gpu_address(size_t size)
 	return atomic64_fetch_add(ALIGN(size, SZ_64K), &next_gpu_address);
 }
 
-static int make_gtt(size_t size, void **mem, uint64_t *gpu, void **cpu)
+int sim_make_gtt(size_t size, void **mem, uint64_t *gpu, void **cpu)
 {
 	struct fake_gtt *g = kzalloc(sizeof(*g), GFP_KERNEL);
 
@@ -79,7 +79,7 @@ static int add_gws_to_process(void *info, void *gws, struct kgd_mem **mem)
 static int alloc_kernel_mem(struct amdgpu_device *adev, size_t size, u32 domain, void **mem,
 			    uint64_t *gpu, void **cpu, bool mqd_gfx9)
 {
-	return make_gtt(size, mem, gpu, cpu);
+	return sim_make_gtt(size, mem, gpu, cpu);
 }
 #else
 static int alloc_gtt(struct amdgpu_device *adev, size_t size, void **mem, uint64_t *gpu,
@@ -89,7 +89,7 @@ static int alloc_gtt(struct amdgpu_device *adev, size_t size, void **mem, uint64
 		     void **cpu, bool mqd_gfx9)
 #endif
 {
-	return make_gtt(size, mem, gpu, cpu);
+	return sim_make_gtt(size, mem, gpu, cpu);
 }
 #endif
 

@@ -18,6 +18,7 @@ void sim_reset_work(struct work_struct *work)
 	down_write(sem);
 	pr_info("GPU %d: pre_reset %d\n", s->index, real_pre_reset(s->kfd, s->adev));
 	cp_after_reset(s->index);
+	mes_after_reset();
 	pr_info("GPU %d: post_reset %d\n", s->index, real.post_reset(s->kfd));
 	up_write(sem);
 }

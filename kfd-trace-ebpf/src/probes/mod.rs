@@ -4,6 +4,7 @@
 mod device;
 mod eviction;
 mod ioctl;
+mod mes;
 mod mqd;
 mod process;
 mod queue;

@@ -65,6 +65,13 @@ impl Gpu {
         Some(format!("gfx{}{:x}{:x}", version / 10000, version / 100 % 100, version % 100))
     }
 
+    /// Whether the firmware scheduler MES runs its queues: from gfx11 on (amdgpu_discovery.c,
+    /// amdgpu_discovery_set_mes_ip_blocks).
+    #[must_use]
+    pub fn has_mes(&self) -> bool {
+        self.gfx_target_version.is_some_and(|version| version >= 110_000)
+    }
+
     /// The name in every output: `gpu 3 (0000:c1:00.0, gfx942)`; for a partition `gpu 3 (0000:c1:00.0
     /// partition 2, gfx942)`.
     #[must_use]

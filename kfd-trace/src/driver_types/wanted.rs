@@ -3,7 +3,7 @@
 
 /// Structures of the driver (amdkfd/*.h), of its user interface, and of the kernel. One that a driver does not
 /// have is only declared, and left out.
-const STRUCTURES: [&str; 33] = [
+const STRUCTURES: [&str; 35] = [
     "kfd_process",
     "kfd_process_device",
     "qcm_process_device",
@@ -20,6 +20,8 @@ const STRUCTURES: [&str; 33] = [
     "kfd_vm_fault_info",
     "kfd_hsa_memory_exception_data",
     "amdgpu_usermode_queue",
+    "mes_add_queue_input",
+    "mes_remove_queue_input",
     "task_struct",
     "cred",
     "file",

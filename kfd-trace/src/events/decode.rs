@@ -5,6 +5,7 @@ use crate::model::incident::{
     CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault,
 };
 use crate::model::layout::QueueLayout;
+use crate::model::mes::{MesOp, MesQueue};
 use crate::model::pointers::Memory;
 use crate::model::runlist::{Callers, Preemption, Runlist};
 use crate::model::suspension::{NamedQueue, QueueResult, Queues, Suspension};
@@ -34,11 +35,14 @@ pub enum DecodeError {
     MqdOp(u32),
     #[error("unknown reading {0} of a queue's pointers")]
     Pointers(u32),
+    #[error("unknown request {0} to the firmware scheduler MES")]
+    MesOp(u32),
 }
 
 impl DecodeError {
     /// Every name that [`DecodeError::reason`] returns.
-    pub const REASONS: [&str; 7] = ["no_header", "version", "kind", "size", "outcome", "mqd_op", "pointers"];
+    pub const REASONS: [&str; 8] =
+        ["no_header", "version", "kind", "size", "outcome", "mqd_op", "pointers", "mes_op"];
 
     /// Name in metrics.
     #[must_use]
@@ -51,6 +55,7 @@ impl DecodeError {
             DecodeError::Outcome(_) => "outcome",
             DecodeError::MqdOp(_) => "mqd_op",
             DecodeError::Pointers(_) => "pointers",
+            DecodeError::MesOp(_) => "mes_op",
         }
     }
 }
@@ -142,6 +147,7 @@ fn event(bytes: &[u8], maker: &Maker) -> Result<Event, DecodeError> {
             Body::QueuesSuspended(Suspension { grace_period, ..suspension(&call) })
         }
         Kind::QueuesResumed => Body::QueuesResumed(suspension(&whole(kind, bytes)?)),
+        Kind::MesQueue => mes_queue(&whole(kind, bytes)?, &maker.callers)?,
     };
     Ok(Event {
         mono_ns: header.mono_ns,
@@ -226,6 +232,22 @@ fn runlist(list: &record::Runlist, callers: &Callers) -> Body {
         cp_queues: counted(list.cp_queues),
         oversubscribed: yes_or_no(list.oversubscribed),
     })
+}
+
+fn mes_queue(change: &record::MesQueue, callers: &Callers) -> Result<Body, DecodeError> {
+    let op = match change.op {
+        record::mes::ADD => MesOp::Add,
+        record::mes::REMOVE => MesOp::Remove,
+        other => return Err(DecodeError::MesOp(other)),
+    };
+    Ok(Body::MesQueue(MesQueue {
+        queue_id: change.queue_id,
+        gpu_id: some(change.gpu_id),
+        op,
+        reason: callers.reason(change.caller, 0),
+        latency_ns: change.latency_ns,
+        errno: errno(change.result),
+    }))
 }
 
 fn suspension(call: &record::Suspension) -> Suspension {

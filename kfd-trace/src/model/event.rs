@@ -1,6 +1,7 @@
 //! Observed events, decoded: owned values without a byte layout.
 
 use super::incident::{Eviction, MqdOp, QueueUpdate, UserQueueCall, VmFault};
+use super::mes::MesQueue;
 use super::pointers::Memory;
 pub use super::queue::{Origin, QueueFacts, QueueType};
 use super::runlist::{Preemption, Runlist};
@@ -93,6 +94,7 @@ pub enum Body {
     /// The owner is the debugged process; the thread that ran is the debugger's.
     QueuesSuspended(Suspension),
     QueuesResumed(Suspension),
+    MesQueue(MesQueue),
 }
 
 impl Body {
@@ -122,6 +124,7 @@ impl Body {
             Body::Runlist(_) => Kind::Runlist,
             Body::QueuesSuspended(_) => Kind::QueuesSuspended,
             Body::QueuesResumed(_) => Kind::QueuesResumed,
+            Body::MesQueue(_) => Kind::MesQueue,
         }
     }
 
@@ -139,6 +142,7 @@ impl Body {
             Body::Preempt(preemption) => Some(preemption.errno),
             Body::Runlist(list) => Some(list.errno),
             Body::QueuesSuspended(call) | Body::QueuesResumed(call) => Some(call.errno),
+            Body::MesQueue(change) => Some(change.errno),
             Body::ProcessSeen(_)
             | Body::Close
             | Body::MmRelease
@@ -170,6 +174,7 @@ impl Body {
             Body::VmFault(fault) => fault.gpu_id,
             Body::Preempt(preemption) => preemption.gpu_id,
             Body::Runlist(list) => list.gpu_id,
+            Body::MesQueue(change) => change.gpu_id,
             Body::ProcessSeen(_)
             | Body::Open { .. }
             | Body::Close

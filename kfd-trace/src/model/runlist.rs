@@ -1,4 +1,4 @@
-//! What a GPU with the hardware scheduler runs, and why that changes.
+//! What a GPU with a scheduler runs, and why that changes.
 
 /// Why the driver changed what a GPU runs: its function that did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +23,10 @@ pub enum Reason {
     Debugger,
     /// Queues are reset after a poisoned memory access.
     Poison,
+    /// A queue had a bad packet (MES).
+    BadQueue,
+    /// A queue that hangs is reset (MES).
+    QueueReset,
     /// A queue of the driver itself.
     KernelQueue,
     /// A write to a file in debugfs.
@@ -47,6 +51,9 @@ pub const FUNCTIONS: &[(&str, Option<Reason>)] = &[
     ("unhalt_cpsch", Some(Reason::Start)),
     ("stop_cpsch", Some(Reason::Stop)),
     ("halt_cpsch", Some(Reason::Stop)),
+    // With MES the two before call the first of these; since 7.2, and in ROCm's 6.12.12, the second.
+    ("remove_all_queues_mes", Some(Reason::Stop)),
+    ("remove_all_kfd_queues_mes", Some(Reason::Stop)),
     ("suspend_queues", Some(Reason::SuspendQueues)),
     ("resume_queues", Some(Reason::ResumeQueues)),
     ("debug_lock_and_unmap", Some(Reason::Debugger)),
@@ -55,6 +62,12 @@ pub const FUNCTIONS: &[(&str, Option<Reason>)] = &[
     ("reserve_debug_trap_vmid", Some(Reason::Debugger)),
     ("release_debug_trap_vmid", Some(Reason::Debugger)),
     ("reset_queues_cpsch", Some(Reason::Poison)),
+    ("kfd_dqm_suspend_bad_queue_mes", Some(Reason::BadQueue)),
+    // 7.2: hung queues, as the first of these suspends all; the second is inlined there.
+    ("suspend_all_queues_mes", Some(Reason::QueueReset)),
+    ("reset_queues_mes", Some(Reason::QueueReset)),
+    // 7.3
+    ("kfd_reset_queue_mes", Some(Reason::QueueReset)),
     ("create_kernel_queue_cpsch", Some(Reason::KernelQueue)),
     ("destroy_kernel_queue_cpsch", Some(Reason::KernelQueue)),
     ("dqm_debugfs_hang_hws", Some(Reason::Debugfs)),
@@ -79,6 +92,8 @@ impl Reason {
         Reason::ResumeQueues,
         Reason::Debugger,
         Reason::Poison,
+        Reason::BadQueue,
+        Reason::QueueReset,
         Reason::KernelQueue,
         Reason::Debugfs,
         Reason::PcSampling,
@@ -100,6 +115,8 @@ impl Reason {
             Reason::ResumeQueues => "resume_queues",
             Reason::Debugger => "debugger",
             Reason::Poison => "poison",
+            Reason::BadQueue => "bad_queue",
+            Reason::QueueReset => "queue_reset",
             Reason::KernelQueue => "kernel_queue",
             Reason::Debugfs => "debugfs",
             Reason::PcSampling => "pc_sampling",

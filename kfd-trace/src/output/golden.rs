@@ -9,6 +9,8 @@ use crate::model::event::{Body, Event, Origin, Outcome, QueueFacts};
 use crate::model::incident::{
     CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault,
 };
+use crate::model::mes::samples::mes_queue;
+use crate::model::mes::{MesOp, MesQueue};
 use crate::model::runlist::samples::{list, preemption};
 use crate::model::runlist::{Preemption, Runlist};
 use crate::model::suspension::samples::{resume_of_all, suspension};
@@ -149,6 +151,14 @@ pub(super) fn events() -> Vec<Event> {
         by_debugger(Body::QueuesSuspended(unknown)),
         by_debugger(Body::QueuesResumed(Suspension { grace_period: None, ..suspension() })),
         own(Body::QueuesResumed(resume_of_all())),
+        own(Body::MesQueue(mes_queue())),
+        cleaned(Body::MesQueue(MesQueue {
+            gpu_id: None,
+            op: MesOp::Remove,
+            reason: None,
+            errno: 110,
+            ..mes_queue()
+        })),
     ]
 }
 

@@ -71,8 +71,11 @@ pub(crate) const LOSSES: &str = "LOSSES";
 /// Filled by the probes of preemptions alone.
 const SCHEDULES: &str = "SCHEDULES";
 
+/// As well, on GPUs with MES.
+const MES_CALLS: &str = "MES_CALLS";
+
 /// Maps whose size depends on what is traced.
-const SIZED: [&str; 17] = [
+const SIZED: [&str; 18] = [
     "CLAIMS",
     "EVICTIONS",
     "FILTER",
@@ -80,6 +83,7 @@ const SIZED: [&str; 17] = [
     "IOCTL_ERRORS",
     "IOCTL_REST",
     "IOCTL_STATS",
+    MES_CALLS,
     "MQDS",
     "PASIDS",
     "PROCESSES",
@@ -124,6 +128,7 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
             loader.map_max_entries("EVENTS", options.ring_bytes);
             if !options.request.choice.runlists {
                 loader.map_max_entries(SCHEDULES, 1);
+                loader.map_max_entries(MES_CALLS, 1);
             }
         }
         Room::Least => {

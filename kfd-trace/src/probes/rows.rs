@@ -47,6 +47,28 @@ const RESUME: &[&str] = &["resume_queues"];
 /// The kernel's own queues (HIQ) pass these; they are not owned by a user process.
 pub(super) const NOT_OF_USERS: &str = "_hiq";
 
+/// Functions of the firmware scheduler MES, by generation of GPUs.
+const MES_ADD: &[&str] = &["mes_v11_0_add_hw_queue", "mes_v12_0_add_hw_queue", "mes_v12_1_add_hw_queue"];
+const MES_REMOVE: &[&str] =
+    &["mes_v11_0_remove_hw_queue", "mes_v12_0_remove_hw_queue", "mes_v12_1_remove_hw_queue"];
+
+/// A queue, and what identifies it to the firmware.
+const MES_QUEUE: &[&str] = &[
+    "QUEUE_PROCESS",
+    "QUEUE_DEVICE",
+    "QUEUE_ID",
+    "QUEUE_DOORBELL",
+    "MES_ADD_DOORBELL",
+    "MES_REMOVE_DOORBELL",
+    "KFD_PROCESS_LEAD_THREAD",
+    "TASK_TGID",
+];
+
+/// Not on 5.10.
+const fn mes(row: ProbeRow) -> ProbeRow {
+    row.when(When::Runlists).needs(MES_QUEUE).optional()
+}
+
 const fn scheduler(row: ProbeRow) -> ProbeRow {
     row.when(When::Runlists).needs(SCHEDULE)
 }
@@ -207,6 +229,33 @@ pub const PROBES: &[ProbeRow] = &[
         ProbeId::RunlistProcessEnd,
         Site::Function(&["process_termination_cpsch"]),
         PREEMPTIONS,
+    )),
+    mes(ProbeRow::exit(
+        ProbeId::MesCallReturn,
+        Site::Each(&[MES_ADD, MES_REMOVE]),
+        "requests to the firmware scheduler MES: result and duration",
+    )),
+    mes(ProbeRow::entry(
+        ProbeId::MesCall,
+        Site::Each(&[MES_ADD, MES_REMOVE]),
+        "requests to the firmware scheduler MES",
+    )),
+    mes(ProbeRow::entry(
+        ProbeId::MesAdd,
+        Site::Function(&["add_queue_mes"]),
+        "queues that MES is to run, and why",
+    )),
+    mes(ProbeRow::entry(
+        ProbeId::MesRemove,
+        Site::Function(&[
+            "remove_queue_mes",
+            "remove_queue_mes.constprop.0",
+            "remove_queue_mes.isra.0",
+            "remove_queue_mes_on_reset_option",
+            "remove_queue_mes_on_reset_option.constprop.0",
+            "remove_queue_mes_on_reset_option.isra.0",
+        ]),
+        "queues that MES is to stop, and why",
     )),
     ProbeRow::tracepoint(ProbeId::TpCs, "amdgpu", &["amdgpu_cs"], "submissions through DRM"),
     ProbeRow::tracepoint(ProbeId::TpInterrupt, "amdgpu", &["amdgpu_iv"], "interrupts"),

@@ -105,6 +105,7 @@ impl State {
             }
             Body::QueueDestroyFailed { queue_id, .. } => self.queue_revive(key, *queue_id, now, change),
             Body::VmFault(fault) => self.vm_fault(key, fault.gpu_id),
+            Body::MesQueue(change) => self.mes_queue(change),
             // See `apply_to_row`.
             Body::Ioctl(_)
             | Body::QueueUpdate(_)

@@ -6,6 +6,7 @@ use super::process::{Process, ProcessKey};
 use super::rows::State;
 use super::schedules::LastList;
 use crate::model::event::Event;
+use crate::model::mes::MesQueue;
 use crate::model::runlist::{Preemption, Reason, Runlist};
 
 impl State {
@@ -47,6 +48,12 @@ impl State {
         self.charge(event, gpu_id, 0, list.unmapped_ns.unwrap_or(0), change);
     }
 
+    pub(super) fn mes_queue(&mut self, change: &MesQueue) {
+        let Some(gpu_id) = change.gpu_id else { return };
+        let scheduled = self.scheduled.entry(gpu_id).or_default();
+        scheduled.mes.entry(change.op).or_default().returns(change.errno, change.latency_ns);
+    }
+
     /// Time of a change: to the process on whose behalf it is, and to the others that have active queues there.
     fn charge(&mut self, event: &Event, gpu_id: u32, count: u64, ns: u64, change: &mut Change) {
         let own = event.process.map(ProcessKey::Traced);
@@ -84,6 +91,8 @@ mod tests {
     use super::super::schedules::{Preempted, Preempts};
     use super::*;
     use crate::model::event::{Body, ProcessSeen};
+    use crate::model::mes::MesOp;
+    use crate::model::mes::samples::mes_queue;
     use crate::model::runlist::samples;
     use crate::state::samples::{create, event, seen, state};
 
@@ -191,5 +200,29 @@ mod tests {
         assert_eq!(all.lists[&Some(Reason::Create)].sent, 1);
         let well = all.preempted.values().filter(|sum| sum.stat.returned > 0);
         assert_eq!(well.count(), 1);
+    }
+
+    #[test]
+    fn what_mes_does_is_counted_by_gpu_and_operation() {
+        let mut state = two();
+        let change = |op, errno| Body::MesQueue(MesQueue { op, errno, latency_ns: 2_000, ..mes_queue() });
+        let before = state.snapshot();
+        let done = state.apply(&event(10, 1, 700, change(MesOp::Add, 0)));
+        assert_eq!(
+            (done.hit, done.process.is_some()),
+            (vec![], true),
+            "it is of one process, and no other waits"
+        );
+        state.apply(&event(11, 2, 800, change(MesOp::Add, 110)));
+        let earlier = state.snapshot();
+        state.apply(&event(12, 1, 700, change(MesOp::Remove, 0)));
+        let now = state.snapshot();
+        let mes = &now.scheduled[&GPU].mes;
+        assert_eq!((mes[&MesOp::Add].stat.returned, mes[&MesOp::Add].stat.latency_ns), (1, 2_000));
+        assert_eq!((mes[&MesOp::Add].errors[&110], mes[&MesOp::Remove].stat.returned), (1, 1));
+        assert_eq!(preempts(&state, 800), Preempts::default());
+        let since = |earlier| now.clone().scheduled_since(earlier).scheduled[&GPU].mes.clone();
+        assert_eq!(since(&before).len(), 2);
+        assert_eq!(since(&earlier).into_keys().collect::<Vec<_>>(), [MesOp::Remove]);
     }
 }

@@ -1,6 +1,7 @@
 //! What is known of GPUs' lists of queues and their preemptions: values, without the rules ([`super::scheduler`]).
 
 use super::ioctls::{IoctlSum, subtract};
+use crate::model::mes::MesOp;
 use crate::model::runlist::Reason;
 use std::collections::BTreeMap;
 
@@ -12,6 +13,8 @@ pub struct Scheduled {
     pub lists: BTreeMap<Option<Reason>, Lists>,
     /// The last list; `None` before the first one is seen.
     pub last: Option<LastList>,
+    /// Requests to the firmware scheduler MES: durations of those that succeeded, and the errnos of those that failed.
+    pub mes: BTreeMap<MesOp, IoctlSum>,
 }
 
 impl Scheduled {
@@ -19,13 +22,8 @@ impl Scheduled {
     pub(super) fn since(&self, earlier: Option<&Self>) -> Self {
         let none = Self::default();
         let earlier = earlier.unwrap_or(&none);
-        let mut preempted = self.preempted.clone();
-        for (reason, sum) in &earlier.preempted {
-            if let Some(all) = preempted.get_mut(reason) {
-                all.subtract(sum);
-            }
-        }
-        preempted.retain(|_, sum| sum.stat.returned > 0 || !sum.errors.is_empty());
+        let preempted = sums_since(&self.preempted, &earlier.preempted);
+        let mes = sums_since(&self.mes, &earlier.mes);
         let mut lists = self.lists.clone();
         for (reason, before) in &earlier.lists {
             if let Some(all) = lists.get_mut(reason) {
@@ -34,8 +32,23 @@ impl Scheduled {
             }
         }
         lists.retain(|_, lists| *lists != Lists::default());
-        Self { preempted, lists, last: self.last }
+        Self { preempted, lists, last: self.last, mes }
     }
+}
+
+/// Without the keys of which nothing was counted since.
+fn sums_since<K: Ord + Copy>(
+    now: &BTreeMap<K, IoctlSum>,
+    earlier: &BTreeMap<K, IoctlSum>,
+) -> BTreeMap<K, IoctlSum> {
+    let mut sums = now.clone();
+    for (key, before) in earlier {
+        if let Some(all) = sums.get_mut(key) {
+            all.subtract(before);
+        }
+    }
+    sums.retain(|_, sum| sum.stat.returned > 0 || !sum.errors.is_empty());
+    sums
 }
 
 /// Lists that were made for one reason.

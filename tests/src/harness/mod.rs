@@ -23,6 +23,7 @@ pub mod json_lines;
 pub mod json_process;
 pub mod kernel;
 mod mapped;
+pub mod mes;
 pub mod mqd_calls;
 pub mod mqd_count;
 pub mod node;

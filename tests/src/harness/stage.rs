@@ -19,6 +19,8 @@ pub enum Stage {
     Mi300,
     /// One of gfx 9.4.3 in 8 partitions of one XCC.
     Cpx,
+    /// Two of gfx 11.0.0, whose queues the firmware scheduler MES runs.
+    Mes,
     /// As `Sim`, without the hardware scheduler (amdgpu's `sched_policy=2`).
     NoHws,
     /// As `Sim`, on one CPU, with clocks that count the guest's instructions.
@@ -73,6 +75,7 @@ impl VmKernel {
                 "life" => Stage::Life,
                 "mi300" => Stage::Mi300,
                 "cpx" => Stage::Cpx,
+                "mes" => Stage::Mes,
                 "nohws" => Stage::NoHws,
                 "soak" => Stage::Soak,
                 other => bail!("KFD_VM_STAGE={other}: no such stage"),

@@ -42,6 +42,8 @@ enum On {
     Simulated,
     /// Of these, with a driver that supports GC 9.4.3 and has KFD nodes.
     Nodes,
+    /// Of these, with a driver for which kfdsim has MES.
+    Mes,
     /// One of the simulated.
     One,
     /// That, and a driver whose types are in the tracer's own table.
@@ -54,6 +56,7 @@ impl On {
             Self::Every => true,
             Self::Simulated => column.built && column.typed(),
             Self::Nodes => column.built && column.typed() && column.nodes,
+            Self::Mes => column.built && column.typed() && column.mes,
             Self::One => column.all,
             Self::OneOrTable => column.all || column.types == Types::Table,
         }
@@ -168,6 +171,13 @@ pub(crate) const MAIN: Boot = Boot {
             once: &[],
         },
         Stage {
+            name: "mes",
+            modules: &[],
+            shape: Some("gfx=1100 xccs=1 parts=1 gpus=2 sched_policy=0"),
+            on: On::Mes,
+            once: &[],
+        },
+        Stage {
             name: "nohws",
             modules: &[],
             shape: Some("gfx=901 xccs=1 parts=1 gpus=2 sched_policy=2"),
@@ -181,7 +191,7 @@ pub(crate) const MAIN: Boot = Boot {
 pub(crate) const TOOL: &str = "tool";
 
 /// The stages of a driver with GPUs.
-pub(crate) const WITH_GPUS: [&str; 5] = ["sim", "life", "mi300", "cpx", "nohws"];
+pub(crate) const WITH_GPUS: [&str; 6] = ["sim", "life", "mi300", "cpx", "mes", "nohws"];
 
 /// In the order in which they are started.
 const BOOTS: [Boot; 3] = [

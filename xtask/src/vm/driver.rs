@@ -25,6 +25,8 @@ pub(crate) struct Inserted {
 pub(crate) struct Facts {
     /// `struct kfd_node`, which came with GC 9.4.3.
     pub(crate) nodes: bool,
+    /// CREATE_QUEUE looks up the buffers of a queue.
+    pub(crate) buffers: bool,
     /// Several processes of KFD for one PID.
     contexts: bool,
     /// CRIU_OP.
@@ -43,7 +45,7 @@ impl Facts {
             kfd_ioctl.lines().find_map(|line| line.strip_prefix("#define KFD_MIN_QUEUE_RING_SIZE"));
         let min_ring = min_ring.and_then(|value| value.trim().parse().ok()).unwrap_or(0);
         let restores = !kfd_chardev.contains("|| !args->num_bos)");
-        Self { nodes, contexts, criu, min_ring, restores }
+        Self { nodes, buffers: has("kfd_queue_buffer_get("), contexts, criu, min_ring, restores }
     }
 
     /// The series whose driver it is like.

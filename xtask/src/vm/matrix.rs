@@ -17,6 +17,8 @@ pub(crate) struct Column {
     pub(crate) built: bool,
     /// The driver has KFD nodes and supports GC 9.4.3.
     pub(crate) nodes: bool,
+    /// The driver looks up the buffers of a queue: kfdsim has MES for it.
+    pub(crate) mes: bool,
     /// Everything is run on it, including what is the same on every kernel.
     pub(crate) all: bool,
     pub(crate) types: Types,
@@ -73,7 +75,8 @@ impl Column {
 
     /// The same kernel with another driver, for which kfdsim is built.
     pub(crate) fn with(self, driver: Facts, types: Types) -> Self {
-        Self { driver: driver.like(), built: true, nodes: driver.nodes, all: false, types, ..self }
+        let Facts { nodes, buffers, .. } = driver;
+        Self { driver: driver.like(), built: true, nodes, mes: nodes && buffers, all: false, types, ..self }
     }
 }
 
@@ -87,7 +90,7 @@ const BY_FILE: [Series; 5] = [Series::V5_10, Series::V6_1, Series::V7_2, Series:
 /// first: those that the other one does not run, and what is quick. `cargo xtask vm --kernel` runs them all.
 const LEFT_TO: [(Series, Series, &[&str]); 3] = [
     (Series::V6_1, Series::V5_10, &["no_amdgpu", "no_gpu", "sim"]),
-    (Series::V7_2, Series::V7_3, &["no_amdgpu", "no_gpu", "life", "mi300", "cpx", "nohws"]),
+    (Series::V7_2, Series::V7_3, &["no_amdgpu", "no_gpu", "life", "mi300", "cpx", "mes", "nohws"]),
     (Series::V7_3, Series::V7_2, &["no_amdgpu", "no_gpu", "sim"]),
 ];
 
@@ -117,6 +120,7 @@ impl Matrix {
                 driver: series,
                 built,
                 nodes: series.has_nodes(),
+                mes: series.has_nodes(),
                 all: false,
                 types: Types::Kernel,
                 only: None,

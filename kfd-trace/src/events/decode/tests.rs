@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::runlist::Reason;
 
 /// Bytes of a record as the BPF side would send it.
 fn bytes<T: Record>(kind: Kind, fill: impl FnOnce(&mut T)) -> Vec<u8> {
@@ -96,6 +97,33 @@ fn an_ioctl_keeps_what_was_not_measured_apart_from_success() {
 }
 
 #[test]
+fn what_mes_did_has_the_reason_of_its_caller() {
+    let change = |op, result| {
+        let record = bytes(Kind::MesQueue, |r: &mut record::MesQueue| {
+            (r.caller, r.latency_ns, r.queue_id, r.gpu_id) = (0x110, 7, 3, 0);
+            (r.op, r.result) = (op, result);
+        });
+        let callers = Callers::new([(0x100, 0x200, "evict_process_queues_cpsch")].into_iter());
+        match super::decode(&record, &Maker { callers, ..Maker::default() }) {
+            Ok(Event { body: Body::MesQueue(change), .. }) => Ok(change),
+            Ok(other) => panic!("{other:?}"),
+            Err(refused) => Err(refused.error),
+        }
+    };
+    let added = MesQueue {
+        queue_id: 3,
+        gpu_id: None,
+        op: MesOp::Add,
+        reason: Some(Reason::Evict),
+        latency_ns: 7,
+        errno: 0,
+    };
+    assert_eq!(change(record::mes::ADD, 0), Ok(added));
+    assert_eq!(change(record::mes::REMOVE, -110), Ok(MesQueue { op: MesOp::Remove, errno: 110, ..added }));
+    assert_eq!(change(2, 0), Err(DecodeError::MesOp(2)));
+}
+
+#[test]
 fn any_bytes_give_an_event_or_an_error() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = || {
@@ -120,7 +148,8 @@ fn any_bytes_give_an_event_or_an_error() {
 fn every_reason_is_listed() {
     let size = DecodeError::Size { kind: Kind::Open, got: 0, want: 0 };
     let errors = [DecodeError::NoHeader(0), DecodeError::Version(0), DecodeError::Kind(0), size];
-    let others = [DecodeError::Outcome(0), DecodeError::MqdOp(0), DecodeError::Pointers(9)];
+    let others =
+        [DecodeError::Outcome(0), DecodeError::MqdOp(0), DecodeError::Pointers(9), DecodeError::MesOp(0)];
     let reasons = errors.iter().chain(&others).map(DecodeError::reason);
     assert_eq!(reasons.collect::<Vec<_>>(), DecodeError::REASONS);
 }

@@ -9,6 +9,7 @@ mod eviction;
 mod gpu;
 mod ioctl;
 pub mod json;
+mod mes;
 mod process;
 mod queue;
 mod runlist;
@@ -42,6 +43,7 @@ enum EventFields<'a> {
     ResetEnd(gpu::ResetEndFields<'a>),
     Preempt(runlist::PreemptFields<'a>),
     Runlist(runlist::RunlistFields<'a>),
+    MesQueue(mes::MesQueueFields),
     Suspended(Box<suspension::SuspendFields<'a>>),
     Resumed(Box<suspension::ResumeFields<'a>>),
 }
@@ -74,6 +76,7 @@ fn fields<'a>(event: &'a Event, context: &Context<'a>) -> EventFields<'a> {
         Body::UserQueue(call) => EventFields::UserQueue(queue::user_queue_fields(call)),
         Body::Preempt(preemption) => EventFields::Preempt(runlist::preempt_fields(preemption, context)),
         Body::Runlist(list) => EventFields::Runlist(runlist::runlist_fields(list, context)),
+        Body::MesQueue(change) => EventFields::MesQueue(mes::fields(change)),
         Body::QueuesSuspended(call) => {
             EventFields::Suspended(Box::new(suspension::suspend_fields(call, event)))
         }
@@ -110,6 +113,7 @@ fn detail(event: &Event, context: &Context<'_>) -> String {
         Body::UserQueue(call) => queue::user_queue(call),
         Body::Preempt(preemption) => runlist::preempt(preemption, context),
         Body::Runlist(list) => runlist::runlist(list, context),
+        Body::MesQueue(change) => mes::change(change, context),
     };
     text + &thread(event)
 }
@@ -143,7 +147,8 @@ pub(super) fn brief(event: &Event, change: &Change) -> String {
         | Body::QueueUpdate(_)
         | Body::MqdWrite { .. }
         | Body::Preempt(_)
-        | Body::Runlist(_) => Vec::new(),
+        | Body::Runlist(_)
+        | Body::MesQueue(_) => Vec::new(),
     };
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

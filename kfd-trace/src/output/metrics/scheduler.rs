@@ -4,6 +4,7 @@ use super::family::{Family, number};
 use super::life::gpus;
 use super::scrape::Scrape;
 use super::table as t;
+use crate::model::mes::MesOp;
 use crate::model::runlist::Reason;
 use crate::state::LastList;
 use crate::text::errno;
@@ -13,12 +14,18 @@ use kfd_trace_common::counter::ProbeId;
 pub(super) const PREEMPTIONS: [ProbeId; 3] =
     [ProbeId::RunlistUnmap, ProbeId::PreemptBegin, ProbeId::PreemptEnd];
 
+/// Probes for requests to the firmware scheduler MES.
+const MES: [ProbeId; 4] = [ProbeId::MesAdd, ProbeId::MesRemove, ProbeId::MesCall, ProbeId::MesCallReturn];
+
 /// Reasons whose series exist on every GPU from the start.
 const USUAL: [Reason; 6] =
     [Reason::Create, Reason::Destroy, Reason::Update, Reason::Evict, Reason::Restore, Reason::ProcessEnd];
 
 /// What a preemption usually fails with.
 const TIMED_OUT: &str = "ETIME";
+
+/// What a request to MES usually fails with.
+const NO_ANSWER: &str = "ETIMEDOUT";
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let scheduled = &scrape.snapshot.scheduled;
@@ -41,6 +48,24 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
             }
         }
         all.push(failed);
+    }
+    if scrape.sees(&MES) {
+        let (mut durations, mut failed) = (Family::new(&t::MES_DURATION), Family::new(&t::MES_FAILED));
+        for gpu_id in scrape.topology.gpus.iter().filter(|gpu| gpu.has_mes()).map(|gpu| gpu.gpu_id.to_string()) {
+            MesOp::ALL.iter().for_each(|op| failed.add(&[&gpu_id, op.name(), NO_ANSWER], 0));
+        }
+        for (gpu_id, gpu) in scheduled {
+            let gpu_id = gpu_id.to_string();
+            for (op, sum) in &gpu.mes {
+                if sum.stat.returned > 0 {
+                    durations.histogram(&[&gpu_id, op.name()], sum.clone());
+                }
+                for (number, count) in &sum.errors {
+                    failed.add(&[&gpu_id, op.name(), &errno::name(*number)], *count);
+                }
+            }
+        }
+        all.extend([durations, failed]);
     }
     if scrape.sees(&[ProbeId::RunlistUnmap, ProbeId::RunlistSent]) {
         let (mut lists, mut failed) = (Family::new(&t::RUNLISTS), Family::new(&t::RUNLISTS_FAILED));

@@ -134,6 +134,11 @@ metrics! {
     RUNLIST_OVERSUBSCRIBED = Gauge "kfd_gpu_runlist_oversubscribed" ["gpu_id"]
         "1 if the list has more processes or queues than the GPU runs at once, so that they take turns.";
 
+    MES_DURATION = Histogram "kfd_gpu_mes_request_duration_seconds" ["gpu_id", "operation"]
+        "Duration of a request to the firmware scheduler MES to add a queue to a GPU or to remove one, of those that succeeded. Only with --runlists, as the next one.";
+    MES_FAILED = Counter "kfd_gpu_mes_requests_failed_total" ["gpu_id", "operation", "errno"]
+        "Requests to the firmware scheduler MES that failed: ETIMEDOUT, it reported a failure, or did not respond.";
+
     IOCTLS = Counter "kfd_ioctls_total" ["ioctl"]
         "Calls of an ioctl on /dev/kfd, counted at their entry.";
     IOCTL_ERRORS = Counter "kfd_ioctl_errors_total" ["ioctl", "errno"]

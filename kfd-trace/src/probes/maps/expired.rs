@@ -8,7 +8,7 @@
 use super::lookup::{Lookup, LookupTable};
 use crate::probes::error::LoadError;
 use kfd_trace_common::lookup::table;
-use kfd_trace_common::nested::{Eviction, Releasing, Schedule, Suspension, Update, UserQueue};
+use kfd_trace_common::nested::{Eviction, MesCall, Releasing, Schedule, Suspension, Update, UserQueue};
 use std::collections::BTreeMap;
 
 /// Seconds between two rounds, which must be called once a second.
@@ -24,6 +24,7 @@ const SUSPENSIONS: LookupTable<u32, [u8; size_of::<Suspension>()]> =
     by_tid("SUSPENSIONS", table::SUSPENSIONS);
 const RELEASING: LookupTable<u32, [u8; size_of::<Releasing>()]> = by_tid("RELEASING", table::RELEASING);
 const SCHEDULES: LookupTable<u32, [u8; size_of::<Schedule>()]> = by_tid("SCHEDULES", table::SCHEDULES);
+const MES_CALLS: LookupTable<u32, [u8; size_of::<MesCall>()]> = by_tid("MES_CALLS", table::MES_CALLS);
 
 const fn by_tid<V>(name: &'static str, number: u64) -> LookupTable<u32, V> {
     LookupTable::new(name, number, |tid| [tid as u64, 0])
@@ -53,6 +54,7 @@ impl Expired {
         read(lookup, &SUSPENSIONS, &mut now)?;
         read(lookup, &RELEASING, &mut now)?;
         read(lookup, &SCHEDULES, &mut now)?;
+        read(lookup, &MES_CALLS, &mut now)?;
         for (table, tid) in self.round(now) {
             lookup.expire(table, tid)?;
         }

@@ -144,7 +144,8 @@ impl What {
             | Body::QueueUpdate(_)
             | Body::MqdWrite { .. }
             | Body::Preempt(_)
-            | Body::Runlist(_) => return None,
+            | Body::Runlist(_)
+            | Body::MesQueue(_) => return None,
         })
     }
 

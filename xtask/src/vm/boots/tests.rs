@@ -13,7 +13,7 @@ fn names(columns: &[Column], series: Series) -> Vec<&'static str> {
     of(&own).flat_map(|(column, boot)| boot.stages(column)).map(|stage| stage.name).collect()
 }
 
-const ALL: [&str; 12] = [
+const ALL: [&str; 13] = [
     "install",
     "service",
     "no_amdgpu",
@@ -23,6 +23,7 @@ const ALL: [&str; 12] = [
     "life",
     "mi300",
     "cpx",
+    "mes",
     "nohws",
     "soak",
     "locked",
@@ -80,12 +81,12 @@ fn one_kernel_is_tested_with_a_types_file_and_all_others_by_request() {
     let tested = matrix.tested();
     assert_eq!(tested.iter().filter(|column| !by_file(column)).count(), matrix.columns().len());
     let file = |series| Column { types: Types::File, ..matrix.column(series).expect("a column") };
-    assert_eq!(usual(file(Series::V7_2)), ["sim", "life", "mi300", "cpx", "nohws"]);
+    assert_eq!(usual(file(Series::V7_2)), ["sim", "life", "mi300", "cpx", "mes", "nohws"]);
     let of_7 = |matrix: &Matrix, series| {
         let tested = matrix.tested().into_iter().find(|column| column.series == series);
         tested.map_or_else(Vec::new, usual)
     };
-    let (quick, rest) = (["no_amdgpu", "no_gpu"], ["life", "mi300", "cpx", "nohws"]);
+    let (quick, rest) = (["no_amdgpu", "no_gpu"], ["life", "mi300", "cpx", "mes", "nohws"]);
     assert_eq!(of_7(&matrix, Series::V7_3), [&quick[..], &["sim"]].concat(), "the rest by request");
     assert_eq!(of_7(&matrix, Series::V7_2), [&quick[..], &rest[..]].concat());
     let alone = of(&whole().without("linux-headers-7.3"));

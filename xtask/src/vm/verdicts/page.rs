@@ -14,7 +14,7 @@ nothing describes the layout of the driver's structures: no BTF of modules on 5.
 ([driver-types.md](driver-types.md)). `not_in_kernel`: the driver
 has no such function, or it is inlined. `reported_by_another`: another row shows the same here. `no_gpu`: a row of functions that
 exist once for each generation of GPUs; it is attached to those of the GPUs present, and here are none. Tracepoints
-are attached only with `--tracepoints`, the probes of preemptions and runlists only with `--runlists` or where their events are requested.
+are attached only with `--tracepoints`, the probes of preemptions, runlists and MES only with `--runlists` or where their events are requested.
 
 ## Booted
 Each of these kernels is booted with its real amdgpu and the tracer attaches to it; an integration test compares on every kernel.

@@ -2,7 +2,7 @@
 //! and from the table of kinds. KFD_TRACE_ACCEPT=1 rewrites both.
 
 use crate::output::event::json::{self, EventLine, SCHEMA};
-use crate::output::event::{driver, eviction, gpu, ioctl, process, queue, runlist, suspension};
+use crate::output::event::{driver, eviction, gpu, ioctl, mes, process, queue, runlist, suspension};
 use crate::output::golden::{check_file, events};
 use crate::output::samples::shown;
 use kfd_trace_common::kind::Kind;
@@ -46,6 +46,7 @@ fn own(kind: Kind, generator: &mut SchemaGenerator) -> Map<String, Value> {
         Kind::Runlist => properties::<runlist::RunlistFields<'_>>(generator),
         Kind::QueuesSuspended => properties::<suspension::SuspendFields<'_>>(generator),
         Kind::QueuesResumed => properties::<suspension::ResumeFields<'_>>(generator),
+        Kind::MesQueue => properties::<mes::MesQueueFields>(generator),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::model::incident::{Eviction, QueueUpdate, Trigger, VmFault};
+use crate::model::mes::MesQueue;
+use crate::model::mes::samples::mes_queue;
 use crate::model::pointers::Counts;
 use crate::model::pointers::samples::sdma;
 use crate::model::runlist::samples::{list, preemption};
@@ -40,6 +42,8 @@ fn world() -> World {
         (82_000, Body::Preempt(Preemption { errno: 62, ..preemption })),
         (83_000, Body::Runlist(Runlist { errno: 12, ..list })),
         (84_000, Body::Runlist(list)),
+        (84_500, Body::MesQueue(mes_queue())),
+        (84_600, Body::MesQueue(MesQueue { errno: 110, ..mes_queue() })),
     ] {
         world.state.apply(&event(at_ns, 1, PID, body));
     }
