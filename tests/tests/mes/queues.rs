@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const DURATION: &str = "kfd_gpu_mes_request_duration_seconds";
+const FAILED: &str = "kfd_gpu_mes_requests_failed_total";
 
 /// Operation, reason, queue and GPU of each change of a process, in order.
 fn changes(lines: &[Value], pid: u32) -> Vec<Value> {
@@ -74,6 +75,10 @@ fn each_change_has_its_reason_its_process_and_its_queue() -> Result<()> {
 #[test]
 fn the_daemon_counts_them_by_gpu_and_operation() -> Result<()> {
     let mut daemon = Daemon::quick(&["--runlists"])?;
+    for (index, op) in [(0, "add"), (1, "remove")] {
+        let labels = [("gpu_id", &*gpu(index)?.to_string()), ("operation", op), ("errno", "ETIMEDOUT")];
+        assert_eq!(daemon.scrape()?.sum(FAILED, &labels), Some(0.0), "a first failure is an increase");
+    }
     let mut one = Steered::having(&["create aql", "create aql gpu=1"])?;
     let before = MesCalls::so_far()?;
     let slow = Firmware::slow(300)?;
@@ -130,7 +135,7 @@ fn a_firmware_that_does_not_answer_is_named() -> Result<()> {
     assert_eq!(all(&lines, "hws_hang").len(), 1, "{lines:?}");
     daemon.scrape_until("the failure", |metrics| {
         let labels = [("errno", "ETIMEDOUT"), ("operation", "add")];
-        (metrics.sum("kfd_gpu_mes_requests_failed_total", &labels) == Some(1.0)).then_some(())
+        (metrics.sum(FAILED, &labels) == Some(1.0)).then_some(())
     })?;
     one.kill()?;
     let next = Steered::having(&["create aql gpu=1"])?;
