@@ -94,6 +94,15 @@ pub struct TraceArgs {
     /// Only processes with this name (/proc/PID/comm, at most 15 bytes).
     #[arg(long, value_name = "NAME")]
     pub comm: Option<String>,
+    /// Only processes of this container: the begin of its id, four digits at least, or its name in the pod.
+    #[arg(long, value_name = "ID")]
+    pub container: Option<String>,
+    /// Only processes of this pod: its name, NAMESPACE/NAME, or UID.
+    #[arg(long, value_name = "POD")]
+    pub pod: Option<String>,
+    /// Only processes with this PID in their own PID namespace (inside of their container).
+    #[arg(long = "ns-pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub ns_pid: Option<u32>,
     #[command(flatten)]
     pub lines: LineArgs,
     /// End after this time: 10s, 1m30s.

@@ -155,9 +155,10 @@ fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
 }
 
 fn stream(roots: Roots, args: TraceArgs) -> trace::StreamOptions {
-    let TraceArgs { pids, comm, lines, duration, ring } = args;
+    let TraceArgs { pids, comm, container, pod, ns_pid, lines, duration, ring } = args;
     let options = stream_options(roots, lines, &ring, std::io::stdout().is_terminal());
-    trace::StreamOptions { pids, comm, duration, ..options }
+    let whose = trace::Whose { comm, container, pod, ns_pid };
+    trace::StreamOptions { pids, whose, duration, ..options }
 }
 
 /// Of all processes.
@@ -176,7 +177,7 @@ fn stream_options(
     trace::StreamOptions {
         roots,
         pids: Vec::new(),
-        comm: None,
+        whose: trace::Whose::default(),
         kinds: events.into_iter().collect(),
         json,
         colour,

@@ -53,26 +53,28 @@ pub(crate) fn mes_call(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::MesCall;
     counters::hit(ID);
     let Some(call) = nested::mes() else { return 0 };
-    let input: u64 = ctx.arg(1).unwrap_or(0);
-    let named: Option<u32> = if call.op == mes::ADD {
-        read(input, &kernel::MES_ADD_DOORBELL)
-    } else {
-        read(input, &kernel::MES_REMOVE_DOORBELL)
-    };
-    let own: Option<u32> = read(call.queue, &kernel::QUEUE_DOORBELL);
-    if named.is_none() {
-        losses::trouble(ID, Trouble::ArgsUnreadable);
-    }
-    if own.is_none() {
-        losses::trouble(ID, Trouble::QueueUnreadable);
-    }
-    if named.is_some() && named == own {
+    if is_for(ID, call, ctx.arg(1).unwrap_or(0)) {
         // SAFETY: no arguments.
         call.called_ns = unsafe { bpf_ktime_get_ns() };
     } else {
         let _ = nested::leave::<MesCall>();
     }
     0
+}
+
+/// Whether the request is for the queue that the thread came for.
+#[inline(always)]
+fn is_for(probe: ProbeId, call: &MesCall, input: u64) -> bool {
+    let field = if call.op == mes::ADD { &kernel::MES_ADD_DOORBELL } else { &kernel::MES_REMOVE_DOORBELL };
+    let Some(named) = read::<u32>(input, field) else {
+        losses::trouble(probe, Trouble::ArgsUnreadable);
+        return false;
+    };
+    let Some(own) = read::<u32>(call.queue, &kernel::QUEUE_DOORBELL) else {
+        losses::trouble(probe, Trouble::QueueUnreadable);
+        return false;
+    };
+    named == own
 }
 
 /// The return of the same.

@@ -11,6 +11,7 @@ Exit codes:
 
 Examples:
   kfd-trace --pid 4242 --duration 30s          follow one process, then print the summary
+  kfd-trace --container 5d0f3ac7e1b9           what the processes of a container do, once they come
   kfd-trace --json --event queue_create        one JSON object per new queue";
 
 pub(super) const RUN: &str = "\

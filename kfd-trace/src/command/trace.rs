@@ -3,6 +3,7 @@
 mod options;
 mod selection;
 mod targets;
+mod whose;
 
 use crate::events::decode::Undecodable;
 use crate::events::ring::Ring;
@@ -33,6 +34,7 @@ use std::io::{self, ErrorKind};
 use std::time::Duration;
 use targets::Targets;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+pub use whose::Whose;
 
 /// Interval between checks of the watched processes, the wall clock and the driver: the stream attaches to
 /// the next driver only after it has noticed the end of this one.
@@ -270,6 +272,10 @@ impl Run<'_> {
             say(line);
         }
         self.report_existing()?;
+        let whose = &self.options.whose;
+        if !self.tracer.state.live().any(|process| whose.has(process)) && !whose.is_all() {
+            say(format_args!("no process of {} uses KFD now: waiting for one", whose.requested()));
+        }
         // Scripts wait for this line: from here on nothing is missed.
         if self.targets.command.is_none() {
             say("tracing");
@@ -352,8 +358,9 @@ impl Run<'_> {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        if self.options.comm.is_some() {
-            say("--comm chooses the lines; the summary is of all processes");
+        let whose = &self.options.whose;
+        if !whose.is_all() {
+            say(format_args!("{} chooses the lines; the summary is of all processes", whose.requested()));
         }
         let tables = self.tracer.tables().map_err(io::Error::other)?;
         let summary = summary::Summary::new(&summary::SummaryInput {

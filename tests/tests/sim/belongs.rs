@@ -5,6 +5,7 @@ use kfd_trace_tests::harness::tracer::{run, run_json};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Stream, Workload};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -100,4 +101,47 @@ fn to_a_container_or_to_a_unit() -> Result<()> {
     let expected = json!({ "container_id": id, "runtime": "docker" });
     check(&format!("docker/{id}"), "docker 0a0a0a0a0a0a", &expected)?;
     check("system.slice/train.service", "train.service", &json!({ "unit": "train.service" }))
+}
+
+/// PIDs of the events of a stream.
+fn pids(stream: &Stream) -> BTreeSet<u64> {
+    stream.lines().iter().filter_map(|line| line["pid"].as_u64()).collect()
+}
+
+#[test]
+fn a_stream_of_a_container_waits_for_its_processes_and_shows_no_others() -> Result<()> {
+    let id = "0b".repeat(32);
+    let mut stream = Stream::tracing(&["--container", "0b0b0b0b"])?;
+    assert!(
+        stream.stderr().contains("no process of --container 0b0b0b0b uses KFD now"),
+        "{}",
+        stream.stderr()
+    );
+    let mut other = Workload::ready(&["hold", "--cgroup=docker/0c"])?;
+    let mut own = Workload::ready(&["hold", &format!("--cgroup=docker/{id}")])?;
+    let pid = own.pid();
+    stream.wait_line("its queue", SOON, |line| line["event"] == "queue_create" && line["pid"] == pid)?;
+    other.finish()?;
+    own.finish()?;
+    let released = |line: &Value| line["event"] == "process_release" && line["pid"] == pid;
+    stream.wait_line("its end", SOON, released)?;
+    assert_eq!(pids(&stream), BTreeSet::from([u64::from(pid)]));
+    let summary = stream.finish()?;
+    assert_eq!(summary["processes"].as_array().map(Vec::len), Some(2), "of all: {summary}");
+    assert!(stream.stderr().contains("the summary is of all processes"), "{}", stream.stderr());
+    Ok(())
+}
+
+#[test]
+fn a_stream_of_a_pid_inside_shows_that_process() -> Result<()> {
+    let mut stream = Stream::tracing(&["--ns-pid", "1"])?;
+    let mut other = Workload::ready(&["hold"])?;
+    let mut hidden = Workload::ready(&["hold", "--hidden"])?;
+    let pid = hidden.host_pid();
+    stream.wait_line("its queue", SOON, |line| line["event"] == "queue_create" && line["pid"] == pid)?;
+    other.finish()?;
+    hidden.finish()?;
+    stream.wait_line("its end", SOON, |line| line["event"] == "process_release" && line["pid"] == pid)?;
+    assert_eq!(pids(&stream), BTreeSet::from([u64::from(pid)]));
+    stream.finish().map(drop)
 }

@@ -2,6 +2,7 @@
 
 use super::selection::Selection;
 use super::targets::Targets;
+use super::whose::Whose;
 use crate::kernel::Roots;
 use crate::probes::plan::Choice;
 use kfd_trace_common::kind::Kind;
@@ -14,7 +15,8 @@ pub struct StreamOptions {
     pub roots: Roots,
     /// As the user gave them: processes or threads.
     pub pids: Vec<u32>,
-    pub comm: Option<String>,
+    /// Whose lines are printed.
+    pub whose: Whose,
     /// Empty for all kinds that need not be requested.
     pub kinds: BTreeSet<Kind>,
     pub json: bool,
@@ -34,7 +36,7 @@ impl StreamOptions {
             kinds: &self.kinds,
             on_request: self.choice.runlists,
             processes: targets.are_some(),
-            comm: self.comm.as_deref(),
+            whose: &self.whose,
         }
     }
 }

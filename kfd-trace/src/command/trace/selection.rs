@@ -1,5 +1,6 @@
 //! Which events the stream shows. In: what was requested; an event, with its change and the state after it. Pure.
 
+use super::whose::Whose;
 use crate::model::event::Event;
 use crate::state::{Change, State};
 use kfd_trace_common::kind::{Kind, Subject};
@@ -14,7 +15,7 @@ pub(super) struct Selection<'a> {
     pub(super) on_request: bool,
     /// Single processes are selected: of these alone there are rows.
     pub(super) processes: bool,
-    pub(super) comm: Option<&'a str>,
+    pub(super) whose: &'a Whose,
 }
 
 impl Selection<'_> {
@@ -29,19 +30,21 @@ impl Selection<'_> {
         if !self.has(kind) || (kind.on_request() && self.processes && concerns_none) {
             return false;
         }
-        let Some(comm) = self.comm else { return true };
+        if self.whose.is_all() {
+            return true;
+        }
         let process = change.process.and_then(|key| state.process(key));
-        let known = process.and_then(|process| process.comm.as_deref());
+        let own = process.map(|process| self.whose.has(process));
         match kind.subject() {
             Subject::Gpu if kind.on_request() => {
                 let mut hit = change.hit.iter().filter_map(|pid| state.process_of_tgid(*pid));
-                known == Some(comm) || hit.any(|row| row.comm.as_deref() == Some(comm))
+                own == Some(true) || hit.any(|row| self.whose.has(row))
             }
             // What else happens to a whole GPU concerns every process.
             Subject::Gpu => true,
             // A failed open leaves no process behind.
-            Subject::Caller => known.or(event.body.comm()) == Some(comm),
-            Subject::Process | Subject::Queue => known == Some(comm),
+            Subject::Caller => own.unwrap_or_else(|| self.whose.has_caller(event.body.comm())),
+            Subject::Process | Subject::Queue => own == Some(true),
         }
     }
 }
@@ -68,7 +71,8 @@ mod tests {
     #[test]
     fn what_is_shown_on_request_is_requested_by_its_kind_or_with_all_others() {
         let (none, preempt) = (BTreeSet::new(), BTreeSet::from([Kind::Preempt]));
-        let of = |kinds, on_request| Selection { kinds, on_request, processes: false, comm: None };
+        let everyone = Whose::default();
+        let of = |kinds, on_request| Selection { kinds, on_request, processes: false, whose: &everyone };
         assert_eq!([of(&none, false), of(&none, true)].map(|all| all.has(Kind::Preempt)), [false, true]);
         let named = of(&preempt, false);
         assert_eq!(
@@ -81,12 +85,14 @@ mod tests {
     #[test]
     fn a_preemption_is_shown_to_those_that_it_concerns() {
         let kinds = BTreeSet::from([Kind::Preempt]);
-        let all = Selection { kinds: &kinds, on_request: false, processes: false, comm: None };
+        let everyone = Whose::default();
+        let all = Selection { kinds: &kinds, on_request: false, processes: false, whose: &everyone };
         assert!(shows(&all, 99, GPU) && shows(&all, 99, 7));
         let selected = Selection { processes: true, ..all };
         assert_eq!((shows(&selected, 99, GPU), shows(&selected, 99, 7)), (true, false));
         for (comm, waits) in [("train", true), ("serve", false)] {
-            let named = Selection { comm: Some(comm), ..all };
+            let whose = Whose { comm: Some(comm.to_owned()), ..Whose::default() };
+            let named = Selection { whose: &whose, ..all };
             assert_eq!((shows(&named, 99, GPU), shows(&named, 99, 7)), (waits, false), "{comm}");
         }
     }

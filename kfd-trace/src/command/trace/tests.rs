@@ -27,7 +27,7 @@ fn options(root: &Path, kinds: &[Kind]) -> StreamOptions {
     StreamOptions {
         roots: Roots::under(root),
         pids: vec![],
-        comm: None,
+        whose: super::Whose::default(),
         kinds: kinds.iter().copied().collect(),
         json: true,
         colour: false,

@@ -51,7 +51,9 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     }
     if scrape.sees(&MES) {
         let (mut durations, mut failed) = (Family::new(&t::MES_DURATION), Family::new(&t::MES_FAILED));
-        for gpu_id in scrape.topology.gpus.iter().filter(|gpu| gpu.has_mes()).map(|gpu| gpu.gpu_id.to_string()) {
+        for gpu_id in
+            scrape.topology.gpus.iter().filter(|gpu| gpu.has_mes()).map(|gpu| gpu.gpu_id.to_string())
+        {
             MesOp::ALL.iter().for_each(|op| failed.add(&[&gpu_id, op.name(), NO_ANSWER], 0));
         }
         for (gpu_id, gpu) in scheduled {

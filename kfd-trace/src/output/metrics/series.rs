@@ -25,9 +25,13 @@ impl<K: Ord> Ranked<K> {
         keys: impl IntoIterator<Item = K>,
         values: impl Fn(&K) -> [String; N],
     ) -> Self {
-        // Most are equal to another: `collect` would sort them all.
+        // Most are equal to another: `collect` would sort them all, and an insertion costs more than a look.
         let mut different = BTreeSet::new();
-        keys.into_iter().for_each(|key| _ = different.insert(key));
+        for key in keys {
+            if !different.contains(&key) {
+                different.insert(key);
+            }
+        }
         let safe = |key: &K| values(key).map(|value| escape::terminal(&value));
         let mut sorted: Vec<([String; N], K)> = different.into_iter().map(|key| (safe(&key), key)).collect();
         sorted.sort();
