@@ -3,6 +3,9 @@
 
 use kfd_trace_common::counter::ProbeId;
 
+/// Probes for evictions and restores.
+pub const EVICTIONS: [ProbeId; 3] = [ProbeId::EvictGpu, ProbeId::RestoreGpu, ProbeId::EvictGpuReturn];
+
 /// One row of the probe table after planning and loading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeStatus {

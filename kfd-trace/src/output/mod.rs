@@ -15,6 +15,7 @@ pub mod belongs;
 pub mod budget;
 pub mod controls;
 pub mod event;
+mod headline;
 pub mod metrics;
 mod names;
 pub mod page;
