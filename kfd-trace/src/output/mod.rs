@@ -25,6 +25,7 @@ mod queue_fields;
 pub mod runlist;
 pub mod status;
 pub mod summary;
+pub mod top;
 
 #[cfg(test)]
 mod golden;
