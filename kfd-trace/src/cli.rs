@@ -191,6 +191,9 @@ pub enum Command {
     /// List processes and queues.
     #[command(after_help = examples::PS)]
     Ps(PsArgs),
+    /// Watch GPUs, processes, queues and events on the whole terminal.
+    #[command(after_help = examples::TOP)]
+    Top(TopArgs),
     /// Serve Prometheus metrics, a JSON API and a page until SIGTERM.
     #[command(after_help = examples::DAEMON)]
     Daemon(DaemonArgs),
@@ -258,6 +261,16 @@ pub struct RunArgs {
     /// The command and its arguments. It has all privileges of this one: `sudo -u NAME COMMAND` runs it as another user.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// Options of `top`.
+#[derive(Args, Clone, Debug)]
+pub struct TopArgs {
+    /// Interval between two screens: 1s, 500ms. Keys are answered at once.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub interval: Duration,
+    #[command(flatten)]
+    pub ring: TracingOptions,
 }
 
 /// Options of `driver-types`.

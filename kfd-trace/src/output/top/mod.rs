@@ -9,6 +9,7 @@ mod events;
 mod gpus;
 mod header;
 mod help;
+mod keys;
 mod layout;
 mod load;
 mod pane;
@@ -64,4 +65,4 @@ impl Moment {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,5 @@
 //! A table on the screen: the rows that are visible, and which rows there are.
 
-use super::ui::Cursor;
 use crate::state::ProcessKey;
 use ratatui::layout::Rect;
 
@@ -26,6 +25,17 @@ pub(super) enum Key {
     Queue(ProcessKey, u32),
     /// When it was recorded, and by which thread.
     Event(u64, u32),
+}
+
+/// The selected row of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cursor {
+    /// `None`: the row at `at`, whatever it is.
+    pub(super) key: Option<Key>,
+    /// Where it was last.
+    pub(super) at: usize,
+    /// The first visible row.
+    pub(super) first: usize,
 }
 
 /// How a cell is shown.

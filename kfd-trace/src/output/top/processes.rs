@@ -109,7 +109,7 @@ pub(super) fn pid(process: &Process) -> String {
     }
 }
 
-/// From left to right; [`RATE`] is one of them.
+/// From left to right.
 fn columns<'a>() -> [Column<ProcessRow<'a>>; 10] {
     [
         Column::right("PID", 7, |row: &ProcessRow<'_>, _| Cell::text(Some(pid(row.process))))
@@ -140,9 +140,6 @@ fn columns<'a>() -> [Column<ProcessRow<'a>>; 10] {
             .by(|row| Value::Number(row.standing.rank())),
     ]
 }
-
-/// The number of its column.
-pub(super) const RATE: usize = 5;
 
 /// `0,3`: those that it has queues on.
 fn gpus(process: &Process, moment: &Moment) -> Option<String> {

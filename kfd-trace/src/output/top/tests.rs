@@ -138,6 +138,22 @@ fn node() -> Node {
     node
 }
 
+/// A node on which something happens each second, for viewing.
+pub(crate) fn moments() -> impl Iterator<Item = Moment> {
+    let (mut node, mut done) = (node(), 10_000);
+    (30..).map(move |now: u64| {
+        let wave = [3, 5, 8, 13, 21, 13, 8, 5][usize::try_from(now % 8).unwrap_or(0)];
+        done += wave * 1_000;
+        node.counts(1, &[(now, done + wave, done)]);
+        node.counts(2, &[(now, 400 * now, 400 * now)]);
+        let evicted =
+            Eviction { gpu_id: Some(GPU), trigger: Some(Trigger::Svm), errno: 0, latency_ns: 5_000 };
+        let body = if now % 3 == 0 { Body::Evict(evicted) } else { Body::Restore(evicted) };
+        node.take(now * S, 1, 4321, body);
+        node.moment(now)
+    })
+}
+
 /// Trends of a minute, the last point of this moment.
 fn trends(moment: &Moment) -> Trends {
     let mut trends = Trends::default();
