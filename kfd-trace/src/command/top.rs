@@ -8,6 +8,7 @@ use crate::kernel::Roots;
 use crate::model::selected::Selected;
 use crate::output::top::{Moment, RECENT};
 use crate::probes::plan::Choice;
+use crate::probes::session::Session;
 use crate::runtime::clock;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use crate::runtime::signals::Signals;
@@ -103,8 +104,9 @@ impl<'a> Top<'a> {
                 (Happened::Sampled(pass), Some(follow)) => follow.sampled(&mut self.tracer, &pass),
                 (Happened::DriverGone, _) => {
                     follow = None;
-                    self.driver_unloaded();
+                    let session = self.driver_unloaded();
                     screen.show(self.moment());
+                    drop(session);
                 }
                 (Happened::TypesRefuted(why), _) => {
                     drop(self.tracer.types_refuted(why));
@@ -132,9 +134,10 @@ impl<'a> Top<'a> {
         follow.records.clear();
     }
 
-    fn driver_unloaded(&mut self) {
-        drop(history::driver_unloaded(&mut self.tracer, &mut self.history));
+    /// Returns the session that must be dropped, which takes the kernel seconds.
+    fn driver_unloaded(&mut self) -> Option<Session> {
         self.why_not = Some(format!("{UNLOADED}; waiting for it"));
+        history::driver_unloaded(&mut self.tracer, &mut self.history)
     }
 
     /// `None` while the driver is not loaded.

@@ -6,7 +6,7 @@ use super::player::Player;
 use crate::output::top::{Moment, render};
 use crate::runtime::exit::Stop;
 use crate::runtime::terminal::{self, FullScreen};
-use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::event::{self, Event, MouseEventKind};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,11 +98,23 @@ impl Screen {
 /// Ends the screen when no key can be read any more.
 fn read(inputs: &Sender<Input>) {
     while let Ok(event) = event::read() {
-        if inputs.send(Input::Event(event)).is_err() {
+        if is_input(&event) && inputs.send(Input::Event(event)).is_err() {
             return;
         }
     }
     let _ = inputs.send(Input::End);
+}
+
+/// A mouse that is only moved sends hundreds of events.
+pub(super) fn is_input(event: &Event) -> bool {
+    match event {
+        Event::Key(_) | Event::Resize(..) => true,
+        Event::Mouse(mouse) => matches!(
+            mouse.kind,
+            MouseEventKind::Down(_) | MouseEventKind::ScrollDown | MouseEventKind::ScrollUp
+        ),
+        Event::FocusGained | Event::FocusLost | Event::Paste(_) => false,
+    }
 }
 
 /// Draws once for all that came meanwhile. Dropping the terminal restores it.

@@ -1,10 +1,13 @@
 use super::player::Player;
+use super::screen::is_input;
 use super::*;
 use crate::model::event::Body;
 use crate::output::top::View;
 use crate::output::top::tests::moments;
 use crate::state::samples::{create, event, seen};
-use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{
+    Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 use ratatui::layout::Size;
 
 const SIZE: Size = Size { width: 80, height: 24 };
@@ -42,7 +45,7 @@ fn a_moment_is_of_the_tracer_as_it_is() {
 fn an_unloaded_driver_is_shown_and_waited_for() {
     let options = options(Duration::ZERO);
     let mut top = having_a_queue(&options);
-    top.driver_unloaded();
+    drop(top.driver_unloaded());
     let moment = top.moment();
     assert_eq!(moment.snapshot.live().count(), 0);
     assert!(
@@ -51,6 +54,18 @@ fn an_unloaded_driver_is_shown_and_waited_for() {
     let newest = moment.recent.last().map(|entry| entry.name());
     assert_eq!(newest, Some("driver_unloaded"));
     assert!(top.attach_again().is_ok_and(|follow| follow.is_none()), "it is not there");
+}
+
+#[test]
+fn what_the_mouse_passes_over_is_not_an_input() {
+    let mouse = |kind| Event::Mouse(MouseEvent { kind, column: 1, row: 1, modifiers: KeyModifiers::NONE });
+    let left = MouseButton::Left;
+    let kinds = [MouseEventKind::Moved, MouseEventKind::Drag(left), MouseEventKind::Up(left)];
+    assert_eq!(kinds.map(|kind| is_input(&mouse(kind))), [false; 3]);
+    let kinds = [MouseEventKind::ScrollUp, MouseEventKind::ScrollDown, MouseEventKind::Down(left)];
+    assert_eq!(kinds.map(|kind| is_input(&mouse(kind))), [true; 3]);
+    let key = Event::Key(KeyEvent::new(KeyCode::Tab, KeyModifiers::NONE));
+    assert!(is_input(&key) && is_input(&Event::Resize(80, 24)));
 }
 
 fn press(player: &mut Player, c: char) -> bool {

@@ -62,6 +62,12 @@ impl<'r> Value<'r> {
         Value::Number(count as f64)
     }
 
+    /// Of a time: what is older is more.
+    #[expect(clippy::cast_precision_loss, reason = "it is compared")]
+    pub(super) fn earlier(at_ns: u64) -> Self {
+        Value::Number(-(at_ns as f64))
+    }
+
     pub(super) fn text(text: Option<&'r str>) -> Self {
         text.map_or(Value::Unknown, Value::Text)
     }

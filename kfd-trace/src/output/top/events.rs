@@ -58,7 +58,7 @@ pub(super) fn pane(moment: &Moment, ui: &Ui, area: Rect) -> Pane {
     };
     let entries = moment.recent.iter().rev().map(AsRef::as_ref).filter(passes);
     let rows: Vec<&Entry> = entries.collect();
-    let keys: Vec<Key> = rows.iter().map(|entry| Key::Event(entry.mono_ns, entry.tid)).collect();
+    let keys: Vec<Key> = rows.iter().map(|entry| Key::Event(std::ptr::from_ref(*entry).addr())).collect();
     let frame = Frame::new(area, 1, &keys, ui.cursor(PaneId::Events));
     let shown = column::shown(&columns, area.width);
     Pane {

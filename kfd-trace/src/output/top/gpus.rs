@@ -11,7 +11,7 @@ use crate::model::pointers::Unit;
 use crate::output::activity::per_second;
 use crate::output::budget::Budget;
 use ratatui::layout::Rect;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 struct GpuRow<'a> {
     gpu: &'a Gpu,
@@ -80,18 +80,14 @@ fn columns<'a>() -> [Column<GpuRow<'a>>; 12] {
 fn users(moment: &Moment) -> BTreeMap<u32, Users> {
     let mut all: BTreeMap<u32, Users> = BTreeMap::new();
     for process in moment.snapshot.live() {
-        let mut last = None;
-        let mut counted = Vec::new();
+        let mut used = BTreeSet::new();
         for queue in process.queues.values() {
-            let Some(gpu_id) = queue.facts.gpu_id else { continue };
-            let users = all.entry(gpu_id).or_default();
-            users.load.add(queue);
-            // Queues of a process on one GPU often follow each other.
-            if last.replace(gpu_id) != Some(gpu_id) && !counted.contains(&gpu_id) {
-                counted.push(gpu_id);
-                users.processes += 1;
+            if let Some(gpu_id) = queue.facts.gpu_id {
+                all.entry(gpu_id).or_default().load.add(queue);
+                used.insert(gpu_id);
             }
         }
+        used.iter().for_each(|gpu_id| all.entry(*gpu_id).or_default().processes += 1);
         for (gpu_id, _) in process.evictions.iter().filter(|(_, evictions)| evictions.evicted) {
             all.entry(*gpu_id).or_default().evicted += 1;
         }

@@ -1,6 +1,7 @@
 //! What keys and the mouse change of what the user chose. In: an event, and the view that it was meant for.
 
 use super::column::Sort;
+use super::help::Help;
 use super::pane::{Cursor, Key, Pane, PaneId};
 use super::ui::Ui;
 use super::view::View;
@@ -69,7 +70,7 @@ impl Ui {
     }
 
     fn reads_help(mut self, key: KeyEvent, view: &View) -> Option<Self> {
-        let last = view.help.as_ref().map_or(0, |help| help.last_from());
+        let last = view.help.as_ref().map_or(0, Help::last_from);
         self.help_from = match key.code {
             KeyCode::Down | KeyCode::Char('j') => (self.help_from + 1).min(last),
             KeyCode::Up | KeyCode::Char('k') => self.help_from.saturating_sub(1),

@@ -23,8 +23,8 @@ pub(super) enum Key {
     Gpu(u32),
     Process(ProcessKey),
     Queue(ProcessKey, u32),
-    /// When it was recorded, and by which thread.
-    Event(u64, u32),
+    /// Where its entry is: several can have the same time.
+    Event(usize),
 }
 
 /// The selected row of a table.

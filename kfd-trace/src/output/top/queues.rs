@@ -71,7 +71,7 @@ fn columns<'a>() -> [Column<QueueRow<'a>>; 11] {
         Column::right("AGE", 0, |row: &QueueRow<'_>, moment| {
             Cell::text(row.queue.age_ns(moment.now_ns).map(age))
         })
-        .by(|row| row.queue.born_ns.map_or(Value::Unknown, Value::count)),
+        .by(|row| row.queue.born_ns.map_or(Value::Unknown, Value::earlier)),
         Column::left("PRIO", 10, |row: &QueueRow<'_>, _| {
             Cell::text(row.queue.facts.priority.map(names::priority))
         })

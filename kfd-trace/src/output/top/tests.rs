@@ -148,7 +148,7 @@ pub(crate) fn moments() -> impl Iterator<Item = Moment> {
         node.counts(2, &[(now, 400 * now, 400 * now)]);
         let evicted =
             Eviction { gpu_id: Some(GPU), trigger: Some(Trigger::Svm), errno: 0, latency_ns: 5_000 };
-        let body = if now % 3 == 0 { Body::Evict(evicted) } else { Body::Restore(evicted) };
+        let body = if now.is_multiple_of(3) { Body::Evict(evicted) } else { Body::Restore(evicted) };
         node.take(now * S, 1, 4321, body);
         node.moment(now)
     })

@@ -106,6 +106,40 @@ fn the_newest_event_stays_selected_until_another_one_is() {
 }
 
 #[test]
+fn events_of_the_same_time_are_selected_one_by_one() {
+    let mut node = Node::new(1);
+    for process in 1..=5 {
+        let seen = seen(true);
+        node.take(S, process, 100 + u32::try_from(process).expect("small"), seen);
+    }
+    let moment = node.moment(2);
+    let keys = [KeyCode::Tab, KeyCode::Tab, KeyCode::Down, KeyCode::Down, KeyCode::Down].map(key);
+    let ui = after(&moment, Ui::default(), &keys, MINIMUM).expect("on");
+    assert_eq!(view(&moment, &ui, MINIMUM).pane(PaneId::Events).and_then(|pane| pane.selected), Some(3));
+}
+
+#[test]
+fn queues_are_sorted_by_their_own_columns() {
+    let mut node = node();
+    node.take(10 * S, 1, 4321, Body::QueueCreate(QueueFacts { queue_id: Some(9), ..facts(9) }));
+    let moment = node.moment(30);
+    let order = |keys: &[KeyCode]| {
+        let events: Vec<Event> = [KeyCode::Tab].iter().chain(keys).copied().map(key).collect();
+        let ui = after(&moment, Ui::default(), &events, (132, 60)).expect("on");
+        (first_cells(&view(&moment, &ui, (132, 60)), PaneId::Queues), pids(&moment, &ui))
+    };
+    let (s, reverse) = (KeyCode::Char('s'), KeyCode::Char('S'));
+    let unsorted = pids(&moment, &Ui::default());
+    assert_eq!(order(&[reverse]), (["9", "3", "2", "1"].map(str::to_owned).to_vec(), unsorted.clone()));
+    // GPU, RATE, BACKLOG, AGE.
+    assert_eq!(order(&[s, reverse]).0[0], "3", "gpu 1");
+    assert_eq!(order(&[s, s, reverse]).0, ["3", "1", "2", "9"], "what is not known last");
+    assert_eq!(order(&[s, s, s]).0, ["2", "1", "3", "9"]);
+    assert_eq!(order(&[s, s, s, s]).0[0], "9", "the youngest first");
+    assert_eq!(order(&[s, s, s, s, reverse]).0, ["1", "2", "3", "9"]);
+}
+
+#[test]
 fn q_and_ctrl_c_end_it() {
     let moment = node().moment(30);
     let ctrl_c = Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
