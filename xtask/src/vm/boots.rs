@@ -121,7 +121,6 @@ pub(crate) const MAIN: Boot = Boot {
                 "doctor::who",
                 "ioctls_alone::queues",
                 "run::it",
-                "top::it",
                 "top::the_terminal",
             ],
         },

@@ -63,7 +63,9 @@ fn columns<'a>() -> [Column<GpuRow<'a>>; 12] {
         Column::right("COMPUTE", 7, |row: &GpuRow<'_>, _| slots(row, Pool::Cp)),
         Column::right("SDMA", 6, |row: &GpuRow<'_>, _| slots(row, Pool::Sdma)),
         Column::right("XGMI", 6, |row: &GpuRow<'_>, _| slots(row, Pool::SdmaXgmi)),
-        Column::right("PROCS", 5, |row: &GpuRow<'_>, _| Cell::text(Some(row.users.processes))),
+        Column::right("PROCS", 5, |row: &GpuRow<'_>, moment| {
+            Cell::text(Some(row.users.processes).filter(|count| *count > 0 || moment.sees_queues()))
+        }),
         Column::right("PACKETS", 9, |row: &GpuRow<'_>, moment| {
             let none = trends::packets(moment, &row.users.load).map(|rate| per_second(Unit::Packets, rate));
             Cell::text(row.users.load.packets_rate().or(none))

@@ -21,7 +21,7 @@ mod ui;
 mod view;
 
 use crate::attribute::Topology;
-use crate::model::verdict::{EVICTIONS, ProbeStatus, all_see};
+use crate::model::verdict::{EVICTIONS, ProbeStatus, QUEUES, all_see};
 use crate::state::{Entry, Snapshot};
 use crate::text::clock::Clock;
 pub use render::render;
@@ -58,6 +58,11 @@ pub struct Moment {
 }
 
 impl Moment {
+    /// Queues are followed from their creation on: else those that are known need not be all.
+    fn sees_queues(&self) -> bool {
+        self.queues_by_ioctl || (!self.probes.is_empty() && all_see(&self.probes, &QUEUES))
+    }
+
     /// Evictions and restores are seen: else a count of 0 means nothing.
     fn sees_evictions(&self) -> bool {
         !self.probes.is_empty() && all_see(&self.probes, &EVICTIONS)

@@ -31,15 +31,18 @@ enum Standing {
 }
 
 impl Standing {
-    fn of(process: &Process, load: &Load, now_ns: u64) -> Self {
+    fn of(process: &Process, load: &Load, moment: &Moment) -> Self {
         if process.mm_released_ns.is_some() {
             return Standing::Exiting;
         }
         if process.evicted.evicted {
-            return Standing::Evicted(process.evicted.since_ns.map(|since| now_ns.saturating_sub(since)));
+            return Standing::Evicted(
+                process.evicted.since_ns.map(|since| moment.now_ns.saturating_sub(since)),
+            );
         }
         match load.idle_ns() {
-            _ if load.queues == 0 => Standing::WithoutQueues,
+            _ if load.queues == 0 && moment.sees_queues() => Standing::WithoutQueues,
+            _ if load.queues == 0 => Standing::Unknown,
             _ if load.stalled > 0 => Standing::Stalled(load.stalled),
             _ if load.suspended == load.queues => Standing::Suspended,
             Some(0) => Standing::Busy,
@@ -85,11 +88,11 @@ pub(super) struct ProcessRow<'a> {
 }
 
 impl<'a> ProcessRow<'a> {
-    fn new(process: &'a Process, now_ns: u64) -> Self {
+    fn new(process: &'a Process, moment: &Moment) -> Self {
         let mut load = Load::default();
         process.queues.values().for_each(|queue| load.add(queue));
         let owner = BelongsFields::from(&process.details).owner();
-        ProcessRow { process, load, owner, standing: Standing::of(process, &load, now_ns) }
+        ProcessRow { process, load, owner, standing: Standing::of(process, &load, moment) }
     }
 
     fn passes(&self, ui: &Ui) -> bool {
@@ -122,8 +125,10 @@ fn columns<'a>() -> [Column<ProcessRow<'a>>; 10] {
             .by(|row| Value::text(row.owner.as_deref())),
         Column::left("GPUS", 8, |row: &ProcessRow<'_>, moment| Cell::text(gpus(row.process, moment)))
             .from(100),
-        Column::right("QUEUES", 7, |row: &ProcessRow<'_>, _| Cell::text(Some(row.process.queues.len())))
-            .by(|row| Value::count(row.process.queues.len() as u64)),
+        Column::right("QUEUES", 7, |row: &ProcessRow<'_>, moment| {
+            Cell::text(Some(row.process.queues.len()).filter(|count| *count > 0 || moment.sees_queues()))
+        })
+        .by(|row| Value::count(row.process.queues.len() as u64)),
         Column::right("RATE", 9, |row: &ProcessRow<'_>, _| Cell::text(row.load.rate()))
             .by(|row| Value::pair(row.load.rates())),
         Column::right("SDMA", 10, |row: &ProcessRow<'_>, _| Cell::text(row.load.sdma_rate()))
@@ -159,7 +164,7 @@ struct Line {
 
 /// Rows that pass the filter, in their order; of how many.
 pub(super) fn rows<'a>(moment: &'a Moment, ui: &Ui) -> (Vec<ProcessRow<'a>>, usize) {
-    let all = moment.snapshot.live().map(|process| ProcessRow::new(process, moment.now_ns));
+    let all = moment.snapshot.live().map(|process| ProcessRow::new(process, moment));
     let mut rows: Vec<ProcessRow<'_>> = all.collect();
     let count = rows.len();
     rows.retain(|row| row.passes(ui));

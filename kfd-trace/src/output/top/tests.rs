@@ -6,7 +6,7 @@ use crate::attribute::{Belongs, Gpu, PodNames, Topology, belongs};
 use crate::model::event::{Body, ProcessSeen, QueueFacts, QueueType};
 use crate::model::incident::{Eviction, Trigger, VmFault};
 use crate::model::pointers::{Counts, Unmeasured};
-use crate::model::verdict::{EVICTIONS, ProbeStatus, Verdict};
+use crate::model::verdict::{EVICTIONS, ProbeStatus, QUEUES, Verdict};
 use crate::output::golden::check;
 use crate::output::samples::{clock, probe, sampled, topology};
 use crate::state::samples::{event, facts, seen};
@@ -95,7 +95,7 @@ impl Node {
 }
 
 fn attached() -> Vec<ProbeStatus> {
-    EVICTIONS.map(|id| probe(id, Verdict::Attached)).to_vec()
+    EVICTIONS.into_iter().chain(QUEUES).map(|id| probe(id, Verdict::Attached)).collect()
 }
 
 fn of_cgroup(path: &str) -> ProcessDetails {

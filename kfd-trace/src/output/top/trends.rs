@@ -47,9 +47,9 @@ impl Trends {
     }
 }
 
-/// Packets per second on a GPU: 0 if it has no queue.
+/// Packets per second on a GPU: 0 if it is known to have no queue.
 pub(super) fn packets(moment: &Moment, load: &Load) -> Option<f64> {
-    let none = load.queues == 0 && moment.why_not.is_none() && !moment.sample.is_zero();
+    let none = load.queues == 0 && moment.sees_queues() && !moment.sample.is_zero();
     load.packets_per_second().or(none.then_some(0.0))
 }
 

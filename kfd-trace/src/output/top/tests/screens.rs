@@ -71,6 +71,12 @@ fn what_is_not_seen_is_not_0() {
     };
     let idle = Node::new(1).moment(30);
     assert_eq!(rates(&idle), [Cell::text(Some("0/s"))]);
+    let blind = Moment { probes: vec![], ..idle.clone() };
+    assert_eq!(rates(&blind), [Cell::text(None::<u64>)]);
+    let blind = Moment { probes: vec![], ..node().moment(30) };
+    let screen = screen(&blind, &Ui::default(), MINIMUM);
+    let row = screen.lines().find(|line| line.contains("rocminfo")).expect("a process without queues");
+    assert_eq!(Vec::from_iter(row.split_whitespace().skip(2)), ["-"; 5], "{row}");
     assert_eq!(rates(&Moment { sample: Duration::ZERO, ..idle }), [Cell::text(None::<u64>)]);
 }
 
