@@ -125,13 +125,8 @@ pub struct LineArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Tracing")]
 pub struct TracingOptions {
-    /// Size of the ring buffer: a power of two from 4 KiB to 1 GiB.
-    #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
-    pub buffer_size: u32,
-    /// Interval at which the queues' read and write pointers are read from their processes' memory: 1s,
-    /// 250ms; 0 turns it off.
-    #[arg(long = "sample.interval", value_name = "TIME", value_parser = sample, default_value = "1s")]
-    pub sample: Duration,
+    #[command(flatten)]
+    pub probes: ProbeOptions,
     /// Also count tracepoints of amdgpu, the DRM scheduler and ROCm's own driver, for work that bypasses KFD.
     #[arg(long)]
     pub tracepoints: bool,
@@ -139,6 +134,19 @@ pub struct TracingOptions {
     /// so with `--event preempt` or `--event runlist`. Each change of a queue then costs more (docs/performance.md).
     #[arg(long)]
     pub runlists: bool,
+}
+
+/// Options of each tracer that keeps a state: the ring buffer, samples of queues, and which probes.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Tracing")]
+pub struct ProbeOptions {
+    /// Size of the ring buffer: a power of two from 4 KiB to 1 GiB.
+    #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
+    pub buffer_size: u32,
+    /// Interval at which the queues' read and write pointers are read from their processes' memory: 1s,
+    /// 250ms; 0 turns it off.
+    #[arg(long = "sample.interval", value_name = "TIME", value_parser = sample, default_value = "1s")]
+    pub sample: Duration,
     /// Leave this probe out (names as in `kfd-trace status`); may be repeated. What it shows is missing then.
     #[arg(long = "without-probe", value_name = "PROBE", value_parser = probes(), hide_possible_values = true)]
     pub without: Vec<ProbeId>,
@@ -160,16 +168,19 @@ impl TracingOptions {
     /// The chosen probes. `default`: of the command.
     #[must_use]
     pub fn choice(&self, default: Attach) -> Choice {
+        Choice { tracepoints: self.tracepoints, runlists: self.runlists, ..self.probes.choice(default) }
+    }
+}
+
+impl ProbeOptions {
+    /// The chosen probes, without those that count on request. `default`: of the command.
+    #[must_use]
+    pub fn choice(&self, default: Attach) -> Choice {
         let attach = self.attach.map_or(default, |how| match how {
             How::Single => Attach::Single,
             How::Multi => Attach::Multi,
         });
-        Choice {
-            tracepoints: self.tracepoints,
-            runlists: self.runlists,
-            without: self.without.clone(),
-            attach,
-        }
+        Choice { without: self.without.clone(), attach, ..Choice::default() }
     }
 }
 
@@ -270,7 +281,7 @@ pub struct TopArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub interval: Duration,
     #[command(flatten)]
-    pub ring: TracingOptions,
+    pub probes: ProbeOptions,
 }
 
 /// Options of `driver-types`.

@@ -61,7 +61,8 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Runlist(_)) => privilege::give_up(&roots, nothing)?,
         Some(Command::Top(args)) => {
             terminal::check("top")?;
-            privilege::give_up(&roots, reads(&args.ring))?;
+            let memory = !args.probes.sample.is_zero();
+            privilege::give_up(&roots, Reads { memory, ..nothing })?;
         }
         Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
         Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
@@ -75,13 +76,13 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
             Ok(ps::run(&roots, &ps::PsOptions { json: format.json, wide, url })?)
         }
-        Some(Command::Top(TopArgs { interval, ring })) => block_on(top::run(&top::TopOptions {
+        Some(Command::Top(TopArgs { interval, probes })) => block_on(top::run(&top::TopOptions {
             roots,
             interval,
             colour: is_coloured(),
-            ring_bytes: ring.buffer_size,
-            sample: ring.sample,
-            choice: ring.choice(Attach::Mixed),
+            ring_bytes: probes.buffer_size,
+            sample: probes.sample,
+            choice: probes.choice(Attach::Mixed),
         })),
         Some(Command::Runlist(RunlistArgs { interval, duration, buffer_size, json })) => {
             let redraw = !json && std::io::stdout().is_terminal();
@@ -117,8 +118,8 @@ fn run(cli: Cli) -> Result<u8> {
             health: args.health,
             allowed_hosts: args.allowed_hosts,
             detail: args.metrics.detail(),
-            ring_bytes: args.ring.buffer_size,
-            sample: args.ring.sample,
+            ring_bytes: args.ring.probes.buffer_size,
+            sample: args.ring.probes.sample,
             choice: args.ring.choice(Attach::Single),
         })),
         Some(Command::ExecCommand { pipe, command }) => return Ok(exec_command(pipe, &command)),
@@ -153,7 +154,7 @@ fn run_command(roots: Roots, args: RunArgs) -> Result<u8> {
 
 /// What the stream reads.
 fn reads(ring: &TracingOptions) -> Reads {
-    Reads { tracefs: ring.tracepoints, memory: !ring.sample.is_zero(), ..Reads::default() }
+    Reads { tracefs: ring.tracepoints, memory: !ring.probes.sample.is_zero(), ..Reads::default() }
 }
 
 fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
@@ -195,8 +196,8 @@ fn stream_options(
         colour,
         summary_only: false,
         duration: None,
-        ring_bytes: ring.buffer_size,
-        sample: ring.sample,
+        ring_bytes: ring.probes.buffer_size,
+        sample: ring.probes.sample,
         choice: ring.choice(Attach::Mixed),
     }
 }
