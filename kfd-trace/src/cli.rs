@@ -134,13 +134,8 @@ pub struct LineArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Tracing")]
 pub struct TracingOptions {
-    /// Size of the ring buffer: a power of two from 4 KiB to 1 GiB.
-    #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
-    pub buffer_size: u32,
-    /// Interval at which the queues' read and write pointers are read from their processes' memory: 1s,
-    /// 250ms; 0 turns it off.
-    #[arg(long = "sample.interval", value_name = "TIME", value_parser = sample, default_value = "1s")]
-    pub sample: Duration,
+    #[command(flatten)]
+    pub probes: ProbeOptions,
     /// Also count tracepoints of amdgpu, the DRM scheduler and ROCm's own driver, for work that bypasses KFD.
     #[arg(long)]
     pub tracepoints: bool,
@@ -149,6 +144,19 @@ pub struct TracingOptions {
     /// then costs more (docs/performance.md).
     #[arg(long)]
     pub runlists: bool,
+}
+
+/// Options of each tracer that keeps a state: the ring buffer, samples of queues, and which probes.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Tracing")]
+pub struct ProbeOptions {
+    /// Size of the ring buffer: a power of two from 4 KiB to 1 GiB.
+    #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
+    pub buffer_size: u32,
+    /// Interval at which the queues' read and write pointers are read from their processes' memory: 1s,
+    /// 250ms; 0 turns it off.
+    #[arg(long = "sample.interval", value_name = "TIME", value_parser = sample, default_value = "1s")]
+    pub sample: Duration,
     /// Leave this probe out (names as in `kfd-trace status`); may be repeated. What it shows is missing then.
     #[arg(long = "without-probe", value_name = "PROBE", value_parser = probes(), hide_possible_values = true)]
     pub without: Vec<ProbeId>,
@@ -170,16 +178,19 @@ impl TracingOptions {
     /// The chosen probes. `default`: of the command.
     #[must_use]
     pub fn choice(&self, default: Attach) -> Choice {
+        Choice { tracepoints: self.tracepoints, runlists: self.runlists, ..self.probes.choice(default) }
+    }
+}
+
+impl ProbeOptions {
+    /// The chosen probes, without those that count on request. `default`: of the command.
+    #[must_use]
+    pub fn choice(&self, default: Attach) -> Choice {
         let attach = self.attach.map_or(default, |how| match how {
             How::Single => Attach::Single,
             How::Multi => Attach::Multi,
         });
-        Choice {
-            tracepoints: self.tracepoints,
-            runlists: self.runlists,
-            without: self.without.clone(),
-            attach,
-        }
+        Choice { without: self.without.clone(), attach, ..Choice::default() }
     }
 }
 
@@ -201,6 +212,9 @@ pub enum Command {
     /// List processes and queues.
     #[command(after_help = examples::PS)]
     Ps(PsArgs),
+    /// Watch GPUs, processes, queues and events on the whole terminal.
+    #[command(after_help = examples::TOP)]
+    Top(TopArgs),
     /// Serve Prometheus metrics, a JSON API and a page until SIGTERM.
     #[command(after_help = examples::DAEMON)]
     Daemon(DaemonArgs),
@@ -268,6 +282,16 @@ pub struct RunArgs {
     /// The command and its arguments. It has all privileges of this one: `sudo -u NAME COMMAND` runs it as another user.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// Options of `top`.
+#[derive(Args, Clone, Debug)]
+pub struct TopArgs {
+    /// Interval between two screens: 1s, 500ms. Keys are answered at once.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub interval: Duration,
+    #[command(flatten)]
+    pub probes: ProbeOptions,
 }
 
 /// Options of `driver-types`.

@@ -3,11 +3,11 @@
 use anyhow::{Context as _, Result};
 use kfd_trace::cli::{
     AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, LineArgs, PsArgs, RunArgs,
-    RunlistArgs, TraceArgs, TracingOptions,
+    RunlistArgs, TopArgs, TraceArgs, TracingOptions,
 };
 use kfd_trace::command::runlist::RunlistOptions;
 use kfd_trace::command::{
-    amd_log, daemon, doctor, driver_types, hw, manual, metrics, ps, runlist, status, trace,
+    amd_log, daemon, doctor, driver_types, hw, manual, metrics, ps, runlist, status, top, trace,
 };
 use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
@@ -18,6 +18,7 @@ use kfd_trace::runtime::launched::{self, Launched};
 use kfd_trace::runtime::privilege::{self, Reads};
 use kfd_trace::runtime::stderr;
 use kfd_trace::runtime::stdout::Stdout;
+use kfd_trace::runtime::terminal;
 use kfd_trace::serve::web_process;
 use log::LevelFilter;
 use std::ffi::OsString;
@@ -58,6 +59,11 @@ fn run(cli: Cli) -> Result<u8> {
     match &command {
         None => privilege::give_up(&roots, reads(&stream_args.ring))?,
         Some(Command::Runlist(_)) => privilege::give_up(&roots, nothing)?,
+        Some(Command::Top(args)) => {
+            terminal::check("top")?;
+            let memory = !args.probes.sample.is_zero();
+            privilege::give_up(&roots, Reads { memory, ..nothing })?;
+        }
         Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
         Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
         Some(Command::Doctor(_)) => privilege::give_up(&roots, Reads { descriptors: true, ..nothing })?,
@@ -70,6 +76,14 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
             Ok(ps::run(&roots, &ps::PsOptions { json: format.json, wide, url })?)
         }
+        Some(Command::Top(TopArgs { interval, probes })) => block_on(top::run(&top::TopOptions {
+            roots,
+            interval,
+            colour: is_coloured(),
+            ring_bytes: probes.buffer_size,
+            sample: probes.sample,
+            choice: probes.choice(Attach::Mixed),
+        })),
         Some(Command::Runlist(RunlistArgs { interval, duration, buffer_size, json })) => {
             let redraw = !json && std::io::stdout().is_terminal();
             let choice = Choice { attach: Attach::Mixed, ..Choice::default() };
@@ -104,8 +118,8 @@ fn run(cli: Cli) -> Result<u8> {
             health: args.health,
             allowed_hosts: args.allowed_hosts,
             detail: args.metrics.detail(),
-            ring_bytes: args.ring.buffer_size,
-            sample: args.ring.sample,
+            ring_bytes: args.ring.probes.buffer_size,
+            sample: args.ring.probes.sample,
             choice: args.ring.choice(Attach::Single),
         })),
         Some(Command::ExecCommand { pipe, command }) => return Ok(exec_command(pipe, &command)),
@@ -140,7 +154,7 @@ fn run_command(roots: Roots, args: RunArgs) -> Result<u8> {
 
 /// What the stream reads.
 fn reads(ring: &TracingOptions) -> Reads {
-    Reads { tracefs: ring.tracepoints, memory: !ring.sample.is_zero(), ..Reads::default() }
+    Reads { tracefs: ring.tracepoints, memory: !ring.probes.sample.is_zero(), ..Reads::default() }
 }
 
 fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
@@ -172,7 +186,7 @@ fn stream_options(
     let colour = match color {
         Colour::Always => true,
         Colour::Never => false,
-        Colour::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none(),
+        Colour::Auto => is_terminal && is_coloured(),
     };
     trace::StreamOptions {
         roots,
@@ -183,10 +197,15 @@ fn stream_options(
         colour,
         summary_only: false,
         duration: None,
-        ring_bytes: ring.buffer_size,
-        sample: ring.sample,
+        ring_bytes: ring.probes.buffer_size,
+        sample: ring.probes.sample,
         choice: ring.choice(Attach::Mixed),
     }
+}
+
+/// <https://no-color.org>
+fn is_coloured() -> bool {
+    std::env::var_os("NO_COLOR").is_none()
 }
 
 fn block_on<T>(command: impl Future<Output = Result<T, Stop>>) -> Result<T> {

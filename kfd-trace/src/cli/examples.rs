@@ -28,6 +28,14 @@ Examples:
   kfd-trace ps --wide                          with addresses and sources
   kfd-trace ps --json | jq '.queues[].pid'     PIDs that have queues";
 
+pub(super) const TOP: &str = "\
+Keys: Tab, arrows or j k, s > < S (sort), / (filter), t (tree), p (pause), ? (help), q. Colours are the terminal's own;
+none where NO_COLOR is set. It needs 80 columns and 24 lines.
+
+Examples:
+  kfd-trace top                                until q
+  kfd-trace top --interval 5s --sample.interval 5s     for a slow connection";
+
 pub(super) const RUNLIST: &str = "\
 Examples:
   kfd-trace runlist                            tables every two seconds, until Ctrl-C

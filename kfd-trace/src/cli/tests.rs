@@ -34,7 +34,7 @@ fn the_stream_with_all_its_flags() {
     assert_eq!((cli.trace.pids, cli.trace.comm.as_deref()), (vec![7, 8], Some("python")));
     assert_eq!(cli.trace.lines.events, [Kind::QueueCreate, Kind::Ioctl]);
     assert_eq!((cli.trace.lines.json, cli.trace.duration), (true, Some(Duration::from_secs(90))));
-    assert_eq!((cli.trace.lines.color, cli.trace.ring.buffer_size), (Colour::Never, 4 << 20));
+    assert_eq!((cli.trace.lines.color, cli.trace.ring.probes.buffer_size), (Colour::Never, 4 << 20));
     assert_eq!((cli.global.procfs, cli.global.verbose), (PathBuf::from("/host/proc"), 2));
     assert!(cli.command.is_none());
 }
@@ -42,7 +42,7 @@ fn the_stream_with_all_its_flags() {
 #[test]
 fn defaults() {
     let cli = parse("kfd-trace").expect("good");
-    assert_eq!(cli.trace.ring.buffer_size, RING_BYTES);
+    assert_eq!(cli.trace.ring.probes.buffer_size, RING_BYTES);
     assert_eq!((cli.global.procfs, cli.global.sysfs), (PathBuf::from("/proc"), PathBuf::from("/sys")));
     let Some(Command::Daemon(daemon)) = parse("kfd-trace daemon").expect("good").command else {
         panic!("daemon")
@@ -52,7 +52,7 @@ fn defaults() {
 
 #[test]
 fn the_interval_of_samples_is_a_time_or_never() {
-    let sample = |line: &str| parse(line).map(|cli| cli.trace.ring.sample.as_millis());
+    let sample = |line: &str| parse(line).map(|cli| cli.trace.ring.probes.sample.as_millis());
     assert_eq!(sample("kfd-trace").expect("good"), 1_000);
     for (given, ms) in [("0", 0), ("0s", 0), ("10ms", 10), ("250ms", 250), ("2m", 120_000)] {
         assert_eq!(sample(&format!("kfd-trace --sample.interval {given}")).expect("good"), ms, "{given}");
@@ -166,4 +166,15 @@ fn options_of_every_command_may_stand_before_it_and_those_of_the_stream_may_not(
     let line = parse(&["--pid", "3", "ps"]).expect_err("ps would show every process").to_string();
     assert!(line.contains("--pid before `ps` is an option of the stream"), "{line}");
     assert!(parse(&["--pid", "3"]).is_ok_and(|cli| cli.trace.pids == [3]));
+}
+
+#[test]
+fn top_has_the_options_of_what_it_shows() {
+    let line = "kfd-trace top --interval 5s --sample.interval 0 --without-probe open --attach multi";
+    let Some(Command::Top(top)) = parse(line).expect("good").command else { panic!("top") };
+    assert_eq!((top.interval, top.probes.sample), (Duration::from_secs(5), Duration::ZERO));
+    let choice = top.probes.choice(Attach::Mixed);
+    assert_eq!((choice.attach, choice.without, choice.runlists), (Attach::Multi, vec![ProbeId::Open], false));
+    assert!(refused("kfd-trace top --runlists").contains("--runlists"), "it shows none");
+    assert!(refused("kfd-trace top --interval 0s").contains("must be more than 0"));
 }

@@ -10,4 +10,5 @@ pub mod metrics;
 pub mod ps;
 pub mod runlist;
 pub mod status;
+pub mod top;
 pub mod trace;

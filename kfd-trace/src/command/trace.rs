@@ -23,7 +23,7 @@ use crate::runtime::stdout::{self, Stdout, StdoutWriter};
 use crate::state::{Change, StateLimits};
 use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{TraceRequest, Tracer};
-use crate::tracer::follow::{Follow, Happened};
+use crate::tracer::follow::{self, Follow, Happened};
 use crate::tracer::history;
 use crate::tracer::intake::TakenIn;
 use crate::tracer::reconcile::scan::Scan;
@@ -109,21 +109,6 @@ async fn stream(
     }
 }
 
-/// Waits for the next event; without a driver only for a signal.
-async fn next(
-    follow: Option<&mut Follow>,
-    tracer: &mut Tracer,
-    signals: &mut Signals,
-) -> Result<Happened, Stop> {
-    match follow {
-        Some(follow) => follow.next(tracer, signals).await,
-        None => {
-            signals.any().await;
-            Ok(Happened::Signal)
-        }
-    }
-}
-
 struct Run<'a> {
     options: &'a StreamOptions,
     tracer: Tracer,
@@ -151,7 +136,7 @@ impl Run<'_> {
         let mut ended = Ok(());
         loop {
             let happened = tokio::select! {
-                happened = next(follow.as_mut(), &mut self.tracer, signals) => {
+                happened = follow::next(follow.as_mut(), &mut self.tracer, signals) => {
                     happened.map_err(io::Error::other)?
                 }
                 _ = look.tick() => {

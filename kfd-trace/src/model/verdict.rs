@@ -3,6 +3,12 @@
 
 use kfd_trace_common::counter::ProbeId;
 
+/// Probes for evictions and restores.
+pub const EVICTIONS: [ProbeId; 3] = [ProbeId::EvictGpu, ProbeId::RestoreGpu, ProbeId::EvictGpuReturn];
+
+/// Probes for the creation and the destruction of queues.
+pub const QUEUES: [ProbeId; 2] = [ProbeId::QueueAdd, ProbeId::QueueDel];
+
 /// One row of the probe table after planning and loading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeStatus {

@@ -111,10 +111,23 @@ pub(super) fn works(process: &Process) -> Vec<WorkFields> {
 /// Rate of retirement: `709/s`, `12.3k/s`; for an SDMA queue `1.2 MB/s`. `None` if not known.
 pub(super) fn rate(queue: &QueueFacts, activity: &Activity) -> Option<String> {
     let rate = activity.now()?.rate?.retired;
-    Some(match unit(queue)? {
+    Some(per_second(unit(queue)?, rate))
+}
+
+/// A rate in its unit: `12.3k/s`, `1.2 MB/s`.
+pub(super) fn per_second(unit: Unit, rate: f64) -> String {
+    match unit {
         Unit::Packets => format!("{}/s", short(rate)),
         Unit::RingBytes => format!("{}/s", bytes(rate)),
-    })
+    }
+}
+
+/// Work in its unit: `127644`, `10.0k`.
+pub(super) fn amount(unit: Unit, count: u64) -> String {
+    match unit {
+        Unit::Packets => count.to_string(),
+        Unit::RingBytes => ByteSize(count).display().si_short().to_string(),
+    }
 }
 
 /// Pending and running work, marked if it is stalled; if not known, the reason.
@@ -122,11 +135,7 @@ pub(super) fn backlog(queue: &QueueFacts, activity: &Activity) -> Option<String>
     let Some(now) = activity.now() else {
         return activity.problem().map(|why| format!("? ({})", why.name()));
     };
-    let backlog = now.counts.backlog();
-    let text = match unit(queue)? {
-        Unit::Packets => backlog.to_string(),
-        Unit::RingBytes => ByteSize(backlog).display().si_short().to_string(),
-    };
+    let text = amount(unit(queue)?, now.counts.backlog());
     Some(if now.stalled() { format!("{text} stalled") } else { text })
 }
 

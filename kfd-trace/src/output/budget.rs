@@ -26,6 +26,28 @@ impl From<&Queue> for Claim {
     }
 }
 
+/// The slots of one pool, requested and existing; `None` is "not known".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    pub pool: Pool,
+    pub used: Option<u32>,
+    pub slots: Option<u32>,
+}
+
+impl PoolUse {
+    /// More queues are to run than there are slots.
+    #[must_use]
+    pub fn oversubscribed(&self) -> bool {
+        self.used.zip(self.slots).is_some_and(|(used, slots)| used > slots)
+    }
+
+    /// The two counts; `?` is "not known".
+    #[must_use]
+    pub fn counts(&self) -> [String; 2] {
+        [self.used, self.slots].map(|count| count.map_or_else(|| "?".to_owned(), |count| count.to_string()))
+    }
+}
+
 /// Queues that take a slot ([`Pool::takes`]).
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
@@ -87,23 +109,26 @@ impl Budget {
         [Some(gpu.gpu_id), None].iter().filter_map(|place| self.anywhere.get(place)).sum()
     }
 
+    /// Each pool that the GPU has.
+    #[must_use]
+    pub fn pools(&self, gpu: &Gpu) -> Vec<PoolUse> {
+        let slots = gpu.slots();
+        let of = |pool: &Pool| PoolUse { pool: *pool, used: self.used(gpu, *pool), slots: slots.of(*pool) };
+        let has = |one: &PoolUse| one.used.unwrap_or(0) > 0 || one.slots.unwrap_or(0) > 0;
+        Pool::ALL.iter().map(of).filter(has).collect()
+    }
+
     /// For example `gpu 3 (0000:c1:00.0, gfx942): 26 of 24 compute slots (oversubscribed), 3 of 16 SDMA
     /// slots`. Pools that the GPU does not have are omitted. Where the type of a queue is not known,
     /// `? of 24 compute slots, ? of 16 SDMA slots (types of 3 queues unknown)`.
     #[must_use]
     pub fn line(&self, gpu: &Gpu) -> String {
-        let slots = gpu.slots();
-        let pool = |pool: &Pool| {
-            let (used, slots) = (self.used(gpu, *pool), slots.of(*pool));
-            if used.unwrap_or(0) == 0 && slots.unwrap_or(0) == 0 {
-                return None;
-            }
-            let over = used.zip(slots).is_some_and(|(used, slots)| used > slots);
-            let over = if over { " (oversubscribed)" } else { "" };
-            let shown = |count: Option<u32>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
-            Some(format!("{} of {} {} slots{over}", shown(used), shown(slots), pool.words()))
+        let words = |one: &PoolUse| {
+            let over = if one.oversubscribed() { " (oversubscribed)" } else { "" };
+            let [used, slots] = one.counts();
+            format!("{used} of {slots} {} slots{over}", one.pool.words())
         };
-        let pools: Vec<String> = Pool::ALL.iter().filter_map(pool).collect();
+        let pools: Vec<String> = self.pools(gpu).iter().map(words).collect();
         let pools = if pools.is_empty() { "slots unknown".to_owned() } else { pools.join(", ") };
         let unknown = match self.of_unknown_pool(gpu) {
             0 => String::new(),

@@ -1,13 +1,12 @@
 //! User-visible output.
 //!
 //! In: events with the related state, snapshots, sums, verdicts; all as arguments, so that nothing here does
-//! I/O or reads a clock. Out: text and JSON to any writer ([`stream`], [`json`], [`summary`], [`ps`],
-//! [`status`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), the HTML page ([`page`]),
-//! and an HTTP router ([`http`]). [`web`] serves that router, so it is the one module that does I/O. Outputs
-//! do not use each other, with two exceptions: the API formats events as [`json`] and probes as [`status`]
-//! do, and the page has the same input as the API's documents. Shared: `activity`, [`belongs`], [`budget`],
-//! [`clock`], [`controls`], [`errno`], [`escape`], `names`, `queue_fields` and `table`; [`crate::amd_log`] uses `escape`,
-//! `clock` and `table`.
+//! I/O or reads a clock. Out: text and JSON to any writer ([`event`], [`summary`], [`ps`], [`status`],
+//! [`runlist`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), the HTML page ([`page`]) and
+//! the screen of `top` ([`top`]). Outputs do not use each other, with these exceptions: the API formats events as
+//! [`event::json`] and probes as [`status`] do, the page has the same input as the API's documents, and the page and
+//! `top` show events as [`event`], queues as [`ps`] and what is missing as [`status`] do. Shared: `activity`,
+//! [`belongs`], [`budget`], [`controls`], `headline`, `names` and `queue_fields`.
 
 mod activity;
 pub mod api;
@@ -15,6 +14,7 @@ pub mod belongs;
 pub mod budget;
 pub mod controls;
 pub mod event;
+mod headline;
 pub mod metrics;
 mod names;
 pub mod page;
@@ -24,6 +24,7 @@ mod queue_fields;
 pub mod runlist;
 pub mod status;
 pub mod summary;
+pub mod top;
 
 #[cfg(test)]
 mod golden;

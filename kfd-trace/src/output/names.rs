@@ -1,6 +1,6 @@
 //! Values in JSON, for events and the API.
 
-use crate::attribute::Pool;
+use crate::attribute::{Pool, Topology};
 use crate::model::event::Origin;
 use crate::model::incident::CuMask;
 use crate::model::queue::priority_level;
@@ -19,6 +19,11 @@ pub(super) fn mask(mask: &CuMask) -> Vec<String> {
 /// The number, and its level.
 pub(super) fn priority(priority: u32) -> String {
     priority_level(priority).map_or_else(|| priority.to_string(), |level| format!("{priority} ({level})"))
+}
+
+/// `gpu 0`, or its number in KFD if the topology does not have it.
+pub(super) fn gpu(gpu_id: u32, topology: &Topology) -> String {
+    topology.gpu(gpu_id).map_or_else(|| format!("gpu_id={gpu_id}"), |gpu| format!("gpu {}", gpu.index))
 }
 
 pub(super) fn origin(origin: Origin) -> &'static str {

@@ -4,6 +4,7 @@
 //! value. Text from outside the tracer (names, paths) is first made safe and short ([`text`]).
 
 use super::api::{ApiView, Tracing};
+use super::headline::headline;
 use super::status;
 use crate::attribute::Topology;
 use crate::state::{Entry, Filter, History, Process};
@@ -19,7 +20,7 @@ mod gpus;
 mod processes;
 mod queues;
 
-use cells::{counted, seconds, shortened, text};
+use cells::{seconds, shortened, text};
 use events::EventRow;
 use gpus::GpuRow;
 use processes::{EvictedRow, ProcessCells};
@@ -149,19 +150,8 @@ pub fn html(view: &PageView<'_>) -> Result<String, String> {
 
 fn live(view: &ApiView<'_>) -> Live {
     let processes: Vec<&Process> = view.snapshot.live().collect();
-    let queues = view.snapshot.queues().count();
-    let evicted = processes.iter().filter(|process| process.evicted.evicted).count();
-    let mut headline = format!(
-        "{}, {}, {}",
-        counted(view.topology.gpus.len(), "GPU", "GPUs"),
-        counted(processes.len(), "process", "processes"),
-        counted(queues, "queue", "queues"),
-    );
-    if evicted > 0 {
-        headline += &format!("; {} evicted", counted(evicted, "process", "processes"));
-    }
     Live {
-        headline,
+        headline: headline(view.snapshot, view.topology),
         gpus: Part::new(gpus::rows(view), ROWS),
         processes: Part::new(processes::rows(&processes, view), ROWS),
         evicted: Part::new(processes::evicted(&processes, view), ROWS),

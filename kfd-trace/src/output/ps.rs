@@ -221,8 +221,8 @@ const COLUMNS: [Column; 19] = [
 
 /// The usual columns have the GPU's number alone: the lines below the table have its address.
 fn gpu(gpu_id: u32, view: &PsView<'_>) -> String {
-    let Some(gpu) = view.topology.gpu(gpu_id) else { return format!("gpu_id={gpu_id}") };
-    if view.columns == Columns::All { gpu.label() } else { format!("gpu {}", gpu.index) }
+    let label = view.topology.label(gpu_id).filter(|_| view.columns == Columns::All);
+    label.unwrap_or_else(|| names::gpu(gpu_id, view.topology))
 }
 
 /// Column names, and one list of cells per row, safe for a terminal; `-` is "not known". Optional columns:

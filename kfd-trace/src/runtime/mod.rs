@@ -13,5 +13,6 @@ pub mod signals;
 pub mod stderr;
 pub mod stdout;
 pub mod systemd;
+pub mod terminal;
 pub(crate) mod ticks;
 pub mod timeout;

@@ -1,18 +1,72 @@
 //! Standard error: messages for people, and the log.
 //!
 //! In: lines, which may contain foreign text (a name, a kernel message). Out: each as one line without
-//! control sequences for a terminal. A missing reader or a closed standard error is no reason to end.
+//! control sequences for a terminal. A missing reader or a closed standard error is no reason to end. While a
+//! program has the whole screen, lines wait ([`hold`]).
 
 use crate::text::escape;
 use log::{LevelFilter, Record};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How long a line waits for room, ns. It is often the same pipe or terminal as standard output: a missing
 /// reader must not block the tracing.
 const TIMEOUT_NS: i64 = 200_000_000;
+
+/// Writes that may wait; the oldest are dropped first.
+const HELD: usize = 200;
+
+/// What waits; `None`: nothing has to.
+static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Waiting {
+    writes: VecDeque<Vec<u8>>,
+    dropped: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, bytes: &[u8]) {
+        if self.writes.len() == HELD {
+            self.writes.pop_front();
+            self.dropped += 1;
+        }
+        self.writes.push_back(bytes.to_owned());
+    }
+}
+
+fn waiting() -> MutexGuard<'static, Option<Waiting>> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Until this is dropped, lines for a terminal wait: they would be printed across the screen.
+#[derive(Debug)]
+pub struct Hold(());
+
+/// Holds lines back, if standard error is a terminal.
+#[must_use]
+pub fn hold() -> Hold {
+    if io::stderr().is_terminal() {
+        *waiting() = Some(Waiting::default());
+    }
+    Hold(())
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Some(held) = waiting().take() else { return };
+        if held.dropped > 0 {
+            say(format_args!("{} lines before these were dropped", held.dropped));
+        }
+        for write in held.writes {
+            let _ = BestEffort.write_all(&write);
+        }
+    }
+}
 
 /// Prints one line for people.
 pub fn say(line: impl fmt::Display) {
@@ -25,6 +79,10 @@ struct BestEffort;
 
 impl Write for BestEffort {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(held) = &mut *waiting() {
+            held.push(bytes);
+            return Ok(bytes.len());
+        }
         let mut out = io::stderr().lock();
         if has_room(&out) { out.write(bytes) } else { Ok(bytes.len()) }
     }
@@ -63,6 +121,14 @@ mod tests {
     use log::Level;
 
     const FOREIGN: &str = "a\x1b[2J\nb\u{9b}31m";
+
+    #[test]
+    fn what_waits_is_bounded_and_the_oldest_is_dropped() {
+        let mut waiting = Waiting::default();
+        (0..HELD + 3).for_each(|number| waiting.push(number.to_string().as_bytes()));
+        assert_eq!((waiting.writes.len(), waiting.dropped), (HELD, 3));
+        assert_eq!(waiting.writes.front().map(Vec::as_slice), Some(&b"3"[..]));
+    }
 
     #[test]
     fn control_characters_in_a_message_are_escaped() {

@@ -21,5 +21,17 @@ pub struct GpuState {
     pub vm_faults: u64,
 }
 
+impl GpuState {
+    /// What is wrong now, if anything.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&'static str> {
+        match (self.resetting_since_ns, self.hung_since_ns) {
+            (Some(_), _) => Some("resetting"),
+            (None, Some(_)) => Some("hung"),
+            (None, None) => None,
+        }
+    }
+}
+
 /// By gpu_id.
 pub type GpuStates = BTreeMap<u32, GpuState>;

@@ -158,6 +158,24 @@ impl Follow {
     }
 }
 
+/// The next event; without a driver only a signal. Cancel-safe as [`Follow::next`].
+///
+/// # Errors
+/// As [`Follow::next`].
+pub async fn next(
+    follow: Option<&mut Follow>,
+    access: &mut impl Access,
+    signals: &mut Signals,
+) -> Result<Happened, Stop> {
+    match follow {
+        Some(follow) => follow.next(access, signals).await,
+        None => {
+            signals.any().await;
+            Ok(Happened::Signal)
+        }
+    }
+}
+
 fn tidy(tracer: &mut Tracer, lists: &mut BackgroundScan) -> Result<(), Stop> {
     tracer.renew_clock();
     tracer.expire()?;

@@ -49,6 +49,6 @@ fn usable(cli: &Cli) {
 }
 
 fn ring(ring: &TracingOptions) {
-    let size = ring.buffer_size;
+    let size = ring.probes.buffer_size;
     assert!(size.is_power_of_two() && (4096..=1 << 30).contains(&size), "a ring buffer of {size}");
 }

@@ -17,6 +17,7 @@ mod refused;
 mod run;
 mod script;
 mod short_lived;
+mod top;
 mod tracepoints;
 mod usual;
 

@@ -124,6 +124,7 @@ pub(crate) const MAIN: Boot = Boot {
                 "doctor::who",
                 "ioctls_alone::queues",
                 "run::it",
+                "top::the_terminal",
             ],
         },
         // Tests of the tracer itself, independent of the driver: once is enough, but for the shipped table.

@@ -17,7 +17,7 @@ pub mod stream;
 mod suspension;
 
 use crate::model::event::{Body, Event};
-use crate::state::Change;
+use crate::state::{Change, Entry, What};
 use context::Context;
 use serde::Serialize;
 
@@ -126,8 +126,17 @@ fn thread(event: &Event) -> String {
     if by_owner || unowned { String::new() } else { format!(" by=tid {}", event.tid) }
 }
 
+/// Details of an entry of the history, beside columns of GPU and process.
+pub(super) fn remembered(entry: &Entry) -> String {
+    if let What::Driver { loads, .. } = entry.what {
+        return format!("loading {loads}");
+    }
+    let Some((event, change)) = entry.event() else { return String::new() };
+    brief(&event, &change)
+}
+
 /// The page's column of details, beside its columns of GPU and process. Empty for kinds that are not kept.
-pub(super) fn brief(event: &Event, change: &Change) -> String {
+fn brief(event: &Event, change: &Change) -> String {
     let parts: Vec<Option<String>> = match &event.body {
         Body::ProcessSeen(seen) => vec![seen.standing.then(|| "existing".to_owned())],
         Body::QueueCreate(queue) => queue::create_brief(queue),

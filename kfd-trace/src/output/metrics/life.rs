@@ -5,13 +5,11 @@ use super::family::Family;
 use super::scrape::Scrape;
 use super::table as t;
 use crate::model::incident::{MqdOp, Trigger};
+use crate::model::verdict::EVICTIONS;
 use crate::state::GpuState;
 use crate::text::errno;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
-
-/// Probes for evictions and restores.
-pub(super) const EVICTIONS: [ProbeId; 3] = [ProbeId::EvictGpu, ProbeId::RestoreGpu, ProbeId::EvictGpuReturn];
 
 /// The driver's triggers: their series exist on every GPU from the start.
 const TRIGGERS: [Trigger; 7] = [

@@ -6,7 +6,7 @@ use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::types::TypesReport;
 use crate::model::ioctl::Named;
-use crate::model::verdict::{ProbeStatus, all_see};
+use crate::model::verdict::{ProbeStatus, QUEUES, all_see};
 use crate::state::{IoctlTotals, SampleTotals, Snapshot};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::stat::IoctlStat;
@@ -107,7 +107,7 @@ impl<'a> Scrape<'a> {
 
     /// Whether they are seen by probes, not only by the ioctls.
     pub(super) fn probes_queues(&self) -> bool {
-        self.sees(&[ProbeId::QueueAdd, ProbeId::QueueDel])
+        self.sees(&QUEUES)
     }
 
     /// Runs of a probe's program that are counted as calls, not as hits (kfd-trace-ebpf/src/probes/ioctl.rs).

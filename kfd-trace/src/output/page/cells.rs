@@ -28,10 +28,6 @@ pub(super) fn seconds(rfc3339: &str) -> String {
     rfc3339.get(..19).map(|time| time.replace('T', " ")).unwrap_or_default()
 }
 
-pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
 pub(super) fn show(value: Option<impl ToString>) -> String {
     value.map_or_else(dash, |value| value.to_string())
 }

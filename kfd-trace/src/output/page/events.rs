@@ -2,8 +2,8 @@
 
 use super::cells::{dash, seconds, show, text};
 use crate::attribute::Topology;
-use crate::output::event::brief;
-use crate::state::{Entry, What};
+use crate::output::{event, names};
+use crate::state::Entry;
 use crate::text::clock;
 use std::sync::Arc;
 
@@ -29,19 +29,9 @@ fn row(entry: &Entry, topology: &Topology) -> EventRow {
         time: seconds(&ts),
         ts,
         event: entry.name(),
-        gpu: entry.what.gpu_id().map_or_else(dash, |id| {
-            topology.gpu(id).map_or_else(|| format!("gpu_id={id}"), |gpu| format!("gpu {}", gpu.index))
-        }),
+        gpu: entry.what.gpu_id().map_or_else(dash, |id| names::gpu(id, topology)),
         pid: show(entry.pid()),
         comm: comm.map_or_else(dash, text),
-        detail: detail(entry),
+        detail: event::remembered(entry),
     }
-}
-
-fn detail(entry: &Entry) -> String {
-    if let What::Driver { loads, .. } = entry.what {
-        return format!("loading {loads}");
-    }
-    let Some((event, change)) = entry.event() else { return String::new() };
-    brief(&event, &change)
 }

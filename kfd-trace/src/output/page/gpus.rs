@@ -1,8 +1,7 @@
 //! One row per GPU.
 
-use crate::attribute::Pool;
 use crate::output::api::ApiView;
-use crate::output::budget::Budget;
+use crate::output::budget::{Budget, PoolUse};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) struct GpuRow {
@@ -36,16 +35,9 @@ pub(super) fn rows(view: &ApiView<'_>) -> Vec<GpuRow> {
     }
     let row = |gpu: &crate::attribute::Gpu| {
         let seen = view.snapshot.gpus.get(&gpu.gpu_id).copied().unwrap_or_default();
-        let slots = gpu.slots();
-        let pool = |pool: Pool| {
-            let (used, slots) = (budget.used(gpu, pool), slots.of(pool));
-            let shown = |count: Option<u32>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
-            (used.unwrap_or(0) > 0 || slots.unwrap_or(0) > 0).then(|| SlotCells {
-                pool: pool.words(),
-                used: shown(used),
-                slots: shown(slots),
-                over: used.zip(slots).is_some_and(|(used, slots)| used > slots),
-            })
+        let pool = |one: &PoolUse| {
+            let [used, slots] = one.counts();
+            SlotCells { pool: one.pool.words(), used, slots, over: one.oversubscribed() }
         };
         let evicted = |process: &&crate::state::Process| {
             process.evictions.get(&gpu.gpu_id).is_some_and(|evictions| evictions.evicted)
@@ -54,16 +46,12 @@ pub(super) fn rows(view: &ApiView<'_>) -> Vec<GpuRow> {
             label: gpu.label(),
             gpu_id: gpu.gpu_id,
             processes: users.get(&gpu.gpu_id).map_or(0, BTreeSet::len),
-            slots: Pool::ALL.iter().filter_map(|one| pool(*one)).collect(),
+            slots: budget.pools(gpu).iter().map(pool).collect(),
             evicted: view.snapshot.live().filter(evicted).count(),
             faults: seen.vm_faults,
             resets: seen.resets,
             hangs: seen.hangs,
-            trouble: match (seen.resetting_since_ns, seen.hung_since_ns) {
-                (Some(_), _) => Some("resetting"),
-                (None, Some(_)) => Some("hung"),
-                (None, None) => None,
-            },
+            trouble: seen.trouble(),
         }
     };
     view.topology.gpus.iter().map(row).collect()

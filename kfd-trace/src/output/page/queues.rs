@@ -1,8 +1,9 @@
 //! Queues by GPU and process. Counts cover all queues; rows are limited by the room on the page.
 
-use super::cells::{counted, show, since};
+use super::cells::{show, since};
 use super::processes::{comm, pid};
 use crate::output::api::ApiView;
+use crate::output::headline::counted;
 use crate::output::ps::queue_type;
 use crate::output::{activity, names};
 use crate::state::{Measured, Process, ProcessKey, Queue};

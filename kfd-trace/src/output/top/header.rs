@@ -1,0 +1,80 @@
+//! The two lines at the top, and the one at the bottom.
+
+use super::Moment;
+use super::pane::{PaneId, Tone};
+use super::ui::Ui;
+use crate::output::headline::{counted, headline};
+use crate::output::{names, status};
+use crate::text::clock::age;
+use crate::text::escape;
+
+/// Characters of a time to the second.
+const SECONDS: usize = 8;
+
+pub(super) type Text = (String, Tone);
+
+/// What exists, and when.
+pub(super) fn first(moment: &Moment, ui: &Ui) -> Text {
+    let time = moment.clock.time_of_day(moment.now_ns);
+    let time = time.get(..SECONDS).unwrap_or(&time);
+    let paused = if ui.is_paused() { "  PAUSED" } else { "" };
+    let tone = if ui.is_paused() { Tone::Warn } else { Tone::Plain };
+    let exists = headline(&moment.snapshot, &moment.topology);
+    (format!("kfd-trace top  {time}{paused}  {exists}"), tone)
+}
+
+/// What is missing from the figures, the worst first.
+pub(super) fn second(moment: &Moment) -> Vec<Text> {
+    if let Some(why) = &moment.why_not {
+        return vec![(format!("nothing is traced: {}", escape::terminal(why)), Tone::Bad)];
+    }
+    let mut parts = Vec::new();
+    match &moment.lost {
+        None => parts.push(("losses cannot be read".to_owned(), Tone::Bad)),
+        Some(lost) if !lost.is_empty() => {
+            let sum: u64 = lost.values().fold(0, |sum, count| sum.saturating_add(*count));
+            let most = lost.iter().max_by_key(|(_, count)| **count).map_or("", |(name, _)| name);
+            parts.push((format!("lost: {sum} ({most})"), Tone::Bad));
+        }
+        Some(_) => {}
+    }
+    if moment.queues_by_ioctl {
+        parts.push(("queues by ioctls alone".to_owned(), Tone::Warn));
+    }
+    let meaning = status::meaning(&moment.probes);
+    match meaning.split_first() {
+        Some((only, [])) => parts.push((only.clone(), Tone::Warn)),
+        Some((first, more)) => parts.push((format!("{first}, and {} more (?)", more.len()), Tone::Warn)),
+        None => {}
+    }
+    if moment.sample.is_zero() {
+        parts.push(("queues are not read".to_owned(), Tone::Warn));
+    }
+    if parts.is_empty() {
+        let each = age(u64::try_from(moment.sample.as_nanos()).unwrap_or(u64::MAX));
+        parts.push((format!("nothing lost, nothing unseen; queues are read every {each}"), Tone::Quiet));
+    }
+    parts
+}
+
+/// Keys, or the filter. `shown`: processes that pass it, of how many.
+pub(super) fn footer(moment: &Moment, ui: &Ui, shown: (usize, usize)) -> Text {
+    if ui.typing {
+        return (format!("filter: {}▏  Enter keep  Esc clear", ui.filter()), Tone::Info);
+    }
+    if ui.has_filter() {
+        let gpu = ui.gpu.map(|id| names::gpu(id, &moment.topology));
+        let text = (!ui.filter().is_empty()).then(|| format!("/{}", ui.filter()));
+        let by = [gpu, text].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let all = counted(shown.1, "process", "processes");
+        return (format!("only {by}: {} of {all}; Esc shows all", shown.0), Tone::Info);
+    }
+    let keys = if ui.help {
+        "↑↓ scroll  any other key closes the help  q quit"
+    } else if ui.focus == PaneId::Gpus {
+        "Tab table  ↑↓ select  Enter only this GPU  / filter  p pause  ? help  q quit"
+    } else {
+        "Tab table  ↑↓ select  s S sort  / filter  t tree  p pause  ? help  q quit"
+    };
+    (keys.to_owned(), Tone::Quiet)
+}

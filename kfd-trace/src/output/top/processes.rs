@@ -1,0 +1,231 @@
+//! The table of processes; as a tree, with the queues of each.
+
+use super::Moment;
+use super::column::{self, Column, Value};
+use super::load::Load;
+use super::pane::{Cell, Frame, Key, Pane, PaneId, Tone};
+use super::queues;
+use super::ui::Ui;
+use crate::output::belongs::BelongsFields;
+use crate::output::names;
+use crate::state::{Process, Queue};
+use crate::text::clock::age;
+use crate::text::escape;
+use ratatui::layout::Rect;
+use std::collections::BTreeSet;
+
+/// Whether a process gets on, and if not why. In the order of the attention that it deserves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// For how long, nanoseconds; `None` if it was found evicted.
+    Evicted(Option<u64>),
+    /// This many of its queues.
+    Stalled(usize),
+    Suspended,
+    Busy,
+    /// For how long, nanoseconds.
+    Idle(u64),
+    Unknown,
+    WithoutQueues,
+    Exiting,
+}
+
+impl Standing {
+    fn of(process: &Process, load: &Load, moment: &Moment) -> Self {
+        if process.mm_released_ns.is_some() {
+            return Standing::Exiting;
+        }
+        if process.evicted.evicted {
+            return Standing::Evicted(
+                process.evicted.since_ns.map(|since| moment.now_ns.saturating_sub(since)),
+            );
+        }
+        match load.idle_ns() {
+            _ if load.queues == 0 && moment.sees_queues() => Standing::WithoutQueues,
+            _ if load.queues == 0 => Standing::Unknown,
+            _ if load.stalled > 0 => Standing::Stalled(load.stalled),
+            _ if load.suspended == load.queues => Standing::Suspended,
+            Some(0) => Standing::Busy,
+            Some(idle_ns) => Standing::Idle(idle_ns),
+            None => Standing::Unknown,
+        }
+    }
+
+    fn cell(self) -> Cell {
+        let (text, tone) = match self {
+            Standing::Evicted(Some(for_ns)) => (format!("evicted {}", age(for_ns)), Tone::Warn),
+            Standing::Evicted(None) => ("evicted".to_owned(), Tone::Warn),
+            Standing::Stalled(queues) => (format!("{queues} stalled"), Tone::Bad),
+            Standing::Suspended => ("suspended".to_owned(), Tone::Warn),
+            Standing::Busy => ("busy".to_owned(), Tone::Good),
+            Standing::Idle(for_ns) => (format!("idle {}", age(for_ns)), Tone::Plain),
+            Standing::Unknown => return Cell::text(None::<String>),
+            Standing::WithoutQueues => ("no queue".to_owned(), Tone::Quiet),
+            Standing::Exiting => ("exiting".to_owned(), Tone::Quiet),
+        };
+        Cell::Text(text, tone)
+    }
+
+    fn rank(self) -> f64 {
+        match self {
+            Standing::Evicted(_) => 0.0,
+            Standing::Stalled(_) => 1.0,
+            Standing::Suspended => 2.0,
+            Standing::Busy => 3.0,
+            Standing::Idle(_) => 4.0,
+            Standing::Unknown => 5.0,
+            Standing::WithoutQueues => 6.0,
+            Standing::Exiting => 7.0,
+        }
+    }
+}
+
+pub(super) struct ProcessRow<'a> {
+    pub(super) process: &'a Process,
+    load: Load,
+    owner: Option<String>,
+    standing: Standing,
+}
+
+impl<'a> ProcessRow<'a> {
+    fn new(process: &'a Process, moment: &Moment) -> Self {
+        let mut load = Load::default();
+        process.queues.values().for_each(|queue| load.add(queue));
+        let owner = BelongsFields::from(&process.details).owner();
+        ProcessRow { process, load, owner, standing: Standing::of(process, &load, moment) }
+    }
+
+    fn passes(&self, ui: &Ui) -> bool {
+        let on_gpu = |gpu_id| self.process.queues.values().any(|queue| queue.facts.gpu_id == Some(gpu_id));
+        let comm = self.process.comm.as_deref();
+        ui.gpu.is_none_or(on_gpu)
+            && ui.passes([Some(pid(self.process).as_str()), comm, self.owner.as_deref()])
+    }
+}
+
+/// The PID, with the number of a further context (7.2).
+pub(super) fn pid(process: &Process) -> String {
+    match (process.tgid, process.context_id) {
+        (Some(pid), Some(context)) => format!("{pid}.{context}"),
+        (Some(pid), None) => pid.to_string(),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+/// From left to right.
+fn columns<'a>() -> [Column<ProcessRow<'a>>; 10] {
+    [
+        Column::right("PID", 7, |row: &ProcessRow<'_>, _| Cell::text(Some(pid(row.process))))
+            .by(|row| Value::number(row.process.tgid)),
+        Column::left("COMM", 15, |row: &ProcessRow<'_>, _| {
+            Cell::text(row.process.comm.as_deref().map(escape::terminal))
+        })
+        .by(|row| Value::text(row.process.comm.as_deref())),
+        Column::left("OWNER", 0, |row: &ProcessRow<'_>, _| Cell::text(row.owner.as_deref()))
+            .by(|row| Value::text(row.owner.as_deref())),
+        Column::left("GPUS", 8, |row: &ProcessRow<'_>, moment| Cell::text(gpus(row.process, moment)))
+            .from(100),
+        Column::right("QUEUES", 7, |row: &ProcessRow<'_>, moment| {
+            Cell::text(Some(row.process.queues.len()).filter(|count| *count > 0 || moment.sees_queues()))
+        })
+        .by(|row| Value::count(row.process.queues.len() as u64)),
+        Column::right("RATE", 9, |row: &ProcessRow<'_>, _| Cell::text(row.load.rate()))
+            .by(|row| Value::pair(row.load.rates())),
+        Column::right("SDMA", 10, |row: &ProcessRow<'_>, _| Cell::text(row.load.sdma_rate()))
+            .from(110)
+            .by(|row| Value::number(row.load.sdma_bytes_per_second())),
+        Column::right("BACKLOG", 8, |row: &ProcessRow<'_>, _| Cell::text(row.load.backlog()))
+            .by(|row| Value::pair(row.load.backlogs())),
+        Column::right("EVICTIONS", 10, |row: &ProcessRow<'_>, moment| {
+            Cell::text(moment.sees_evictions().then_some(row.process.evicted.count))
+        })
+        .from(120)
+        .by(|row| Value::count(row.process.evicted.count)),
+        Column::left("STATE", 12, |row: &ProcessRow<'_>, _| row.standing.cell())
+            .by(|row| Value::Number(row.standing.rank())),
+    ]
+}
+
+/// `0,3`: those that it has queues on.
+fn gpus(process: &Process, moment: &Moment) -> Option<String> {
+    let ids: BTreeSet<u32> = process.queues.values().filter_map(|queue| queue.facts.gpu_id).collect();
+    let index =
+        |id: &u32| moment.topology.gpu(*id).map_or_else(|| "?".to_owned(), |gpu| gpu.index.to_string());
+    (!ids.is_empty()).then(|| ids.iter().map(index).collect::<Vec<_>>().join(","))
+}
+
+/// A line of the table: a process, or in the tree one of its queues.
+#[derive(Clone, Copy)]
+struct Line {
+    /// Among the rows.
+    row: usize,
+    queue_id: Option<u32>,
+}
+
+/// Rows that pass the filter, in their order; of how many.
+pub(super) fn rows<'a>(moment: &'a Moment, ui: &Ui) -> (Vec<ProcessRow<'a>>, usize) {
+    let all = moment.snapshot.live().map(|process| ProcessRow::new(process, moment));
+    let mut rows: Vec<ProcessRow<'_>> = all.collect();
+    let count = rows.len();
+    rows.retain(|row| row.passes(ui));
+    column::sort(&mut rows, &columns(), ui.sort(PaneId::Processes));
+    (rows, count)
+}
+
+pub(super) fn pane(rows: &[ProcessRow<'_>], moment: &Moment, ui: &Ui, area: Rect) -> Pane {
+    let lines = lines(rows, ui.tree);
+    let key = |line: &Line| {
+        let process = rows[line.row].process.key;
+        line.queue_id.map_or(Key::Process(process), |queue_id| Key::Queue(process, queue_id))
+    };
+    let keys: Vec<Key> = lines.iter().map(key).collect();
+    let frame = Frame::new(area, 1, &keys, ui.cursor(PaneId::Processes));
+    let columns = columns();
+    let shown = column::shown(&columns, area.width);
+    let cells = |line: &Line| -> Vec<Cell> {
+        let row = &rows[line.row];
+        match line.queue_id.and_then(|id| row.process.queues.get(&id)) {
+            Some(queue) => shown.iter().map(|(_, column)| branch(column.title, queue, moment)).collect(),
+            None => column::cells(&shown, row, moment),
+        }
+    };
+    let empty = if ui.has_filter() { "No process passes the filter." } else { "No process uses KFD now." };
+    Pane {
+        id: PaneId::Processes,
+        caption: None,
+        sortable: column::sortable(&shown),
+        titles: column::titles(&shown, Some(ui.sort(PaneId::Processes))),
+        rows: frame.visible(&lines).iter().map(cells).collect(),
+        area: frame.area,
+        first: frame.first,
+        selected: frame.selected,
+        keys,
+        empty: empty.to_owned(),
+    }
+}
+
+fn lines(rows: &[ProcessRow<'_>], tree: bool) -> Vec<Line> {
+    let of = |(row, ProcessRow { process, .. }): (usize, &ProcessRow<'_>)| {
+        let queues = process.queues.keys().filter(|_| tree).map(|id| Some(*id));
+        std::iter::once(None).chain(queues).map(move |queue_id| Line { row, queue_id }).collect::<Vec<_>>()
+    };
+    rows.iter().enumerate().flat_map(of).collect()
+}
+
+/// A queue in the columns of its process.
+fn branch(title: &str, queue: &Queue, moment: &Moment) -> Cell {
+    let facts = &queue.facts;
+    match title {
+        "COMM" => Cell::Text(format!("└ queue {}", queue.queue_id), Tone::Quiet),
+        "OWNER" => {
+            let gpu = facts.gpu_id.map(|id| names::gpu(id, &moment.topology));
+            let known = [gpu, facts.queue_type.map(|kind| kind.name().to_owned())];
+            Cell::text(Some(known.into_iter().flatten().collect::<Vec<_>>().join(" ")))
+        }
+        "RATE" => queues::rate(queue),
+        "BACKLOG" => queues::short_backlog(queue),
+        "STATE" if queues::stalled(queue) => Cell::Text("stalled".to_owned(), Tone::Bad),
+        "STATE" => queues::state(queue),
+        _ => Cell::Text(String::new(), Tone::Plain),
+    }
+}

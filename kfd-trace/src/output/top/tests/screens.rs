@@ -1,0 +1,134 @@
+//! What is on the screen.
+
+use super::*;
+use ratatui::style::{Color, Modifier};
+
+#[test]
+fn the_smallest_terminal() {
+    check("top-80x24.txt", &screen(&node().moment(30), &Ui::default(), MINIMUM));
+}
+
+#[test]
+fn a_wide_terminal_has_more_columns() {
+    check("top-132x40.txt", &screen(&node().moment(30), &Ui::default(), (132, 40)));
+}
+
+#[test]
+fn the_tree_has_the_queues_of_each_process() {
+    let moment = node().moment(30);
+    check("top-tree.txt", &screen(&moment, &typed(&moment, "t"), (100, 30)));
+}
+
+#[test]
+fn the_help_has_keys_and_all_that_is_missing() {
+    let mut moment = node().moment(30);
+    moment.probes.push(probe(ProbeId::Open, Verdict::NotInKernel));
+    moment.lost = Some([("records lost, queue_create, queue_add".to_owned(), 7)].into());
+    check("top-help.txt", &screen(&moment, &typed(&moment, "?"), (80, 30)));
+}
+
+/// The second line alone.
+fn second(moment: &Moment) -> String {
+    lines(&drawn(&view(moment, &Ui::default(), (120, 24)), (120, 24), true)).swap_remove(1)
+}
+
+#[test]
+fn the_header_shows_what_is_missing() {
+    let well = node().moment(30);
+    assert_eq!(second(&well), "nothing lost, nothing unseen; queues are read every 1s");
+    let lost = [("records lost, a".to_owned(), 2), ("trouble, b".to_owned(), 5)].into();
+    let lost = Moment { lost: Some(lost), sample: Duration::ZERO, ..well.clone() };
+    assert_eq!(second(&lost), "lost: 7 (trouble, b); queues are not read");
+    let unknown = Moment { lost: None, queues_by_ioctl: true, ..well.clone() };
+    assert_eq!(second(&unknown), "losses cannot be read; queues by ioctls alone");
+    let mut partial = well.clone();
+    partial.probes = vec![
+        probe(ProbeId::Open, Verdict::NotInKernel),
+        probe(ProbeId::QueueAdd, Verdict::Refused("no".to_owned())),
+    ];
+    assert_eq!(second(&partial), "not seen: what open feeds, and 1 more (?)");
+    let why = "the amdgpu driver was unloaded\u{1b}; waiting for it";
+    let waiting = Moment { why_not: Some(why.to_owned()), ..lost };
+    assert_eq!(second(&waiting), "nothing is traced: the amdgpu driver was unloaded\\u{1b}; waiting for it");
+}
+
+#[test]
+fn what_is_not_seen_is_not_0() {
+    let mut moment = node().moment(30);
+    let evictions = |moment: &Moment| {
+        let view = view(moment, &Ui::default(), (80, 24));
+        let pane = view.pane(PaneId::Gpus).expect("GPUs");
+        pane.rows.iter().map(|row| row[7].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(evictions(&moment), [Cell::text(Some(0)), Cell::text(Some(1))]);
+    moment.probes = vec![probe(ProbeId::EvictGpu, Verdict::Refused("no".to_owned()))];
+    assert_eq!(evictions(&moment), [Cell::text(None::<u64>), Cell::text(None::<u64>)]);
+    // Without samples no queue has a rate; a GPU without queues does nothing, as far as they are known.
+    let rates = |moment: &Moment| {
+        let view = view(moment, &Ui::default(), (80, 24));
+        let pane = view.pane(PaneId::Gpus).expect("GPUs");
+        pane.rows.iter().map(|row| row[5].clone()).collect::<Vec<_>>()
+    };
+    let idle = Node::new(1).moment(30);
+    assert_eq!(rates(&idle), [Cell::text(Some("0/s"))]);
+    let blind = Moment { probes: vec![], ..idle.clone() };
+    assert_eq!(rates(&blind), [Cell::text(None::<u64>)]);
+    let blind = Moment { probes: vec![], ..node().moment(30) };
+    let screen = screen(&blind, &Ui::default(), MINIMUM);
+    let row = screen.lines().find(|line| line.contains("rocminfo")).expect("a process without queues");
+    assert_eq!(Vec::from_iter(row.split_whitespace().skip(2)), ["-"; 5], "{row}");
+    assert_eq!(rates(&Moment { sample: Duration::ZERO, ..idle }), [Cell::text(None::<u64>)]);
+}
+
+#[test]
+fn a_terminal_that_is_too_small_has_one_line() {
+    let moment = node().moment(30);
+    for (size, line) in [
+        ((79, 24), "this terminal has 79 x 24; 80 x 24 are needed"),
+        ((80, 23), "this terminal has 80 x 23; 80 x 24 are needed"),
+        ((20, 3), "this terminal has 2…"),
+    ] {
+        assert_eq!(screen(&moment, &Ui::default(), size).trim_end(), line);
+    }
+    let _ = screen(&moment, &Ui::default(), (1, 1));
+}
+
+#[test]
+fn any_size_and_any_number_of_gpus_has_room() {
+    for gpus in [0, 1, 8, 64] {
+        let moment = Node { topology: Node::new(gpus).topology, ..node() }.moment(30);
+        for size in [(80, 24), (81, 25), (80, 60), (300, 100)] {
+            for keys in ["", "t", "?"] {
+                let ui = typed(&moment, keys);
+                let shown = view(&moment, &ui, size);
+                let heights: u16 = shown.panes.iter().map(|pane| pane.area.height).sum();
+                assert!(shown.help.is_some() || heights == size.1 - 3, "{gpus} {size:?} {heights}");
+                assert!(shown.panes.iter().all(|pane| pane.area.height > pane.heads()), "{gpus} {size:?}");
+                let _ = drawn(&shown, size, true);
+            }
+        }
+    }
+}
+
+/// Of the cell at the begin of a text.
+fn style_of(text: &str, colour: bool) -> (Color, Modifier) {
+    let (moment, size) = (node().moment(30), (80, 24));
+    let buffer = drawn(&view(&moment, &Ui::default(), size), size, colour);
+    let (row, line) =
+        lines(&buffer).into_iter().enumerate().find(|(_, line)| line.contains(text)).expect(text);
+    let column = line.split(text).next().map_or(0, |before| before.chars().count());
+    let cell = &buffer[(u16::try_from(column).expect("small"), u16::try_from(row).expect("small"))];
+    (cell.fg, cell.modifier)
+}
+
+#[test]
+fn colours_are_the_terminals_own_and_can_be_turned_off() {
+    assert_eq!(style_of("evicted 3s", true).0, Color::Yellow);
+    assert_eq!(style_of("1 stalled", true), (Color::Red, Modifier::BOLD));
+    assert_eq!(style_of("evicted 3s", false).0, Color::Reset);
+    assert_eq!(style_of("1 stalled", false), (Color::Reset, Modifier::BOLD));
+    assert!(style_of("4321 train", true).1.contains(Modifier::REVERSED), "it is selected");
+    let (moment, size) = (node().moment(30), (80, 24));
+    let buffer = drawn(&view(&moment, &Ui::default(), size), size, false);
+    assert!(buffer.content.iter().all(|cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset)));
+}

@@ -1,0 +1,76 @@
+//! What the user chose.
+
+use super::column::Sort;
+use super::pane::{Cursor, PaneId};
+
+/// The number of the column RATE of processes, by which they are sorted first.
+const RATE: usize = 5;
+
+/// What the user chose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ui {
+    pub(super) focus: PaneId,
+    /// In the order of [`PaneId::ALL`].
+    pub(super) cursors: [Cursor; PaneId::ALL.len()],
+    pub(super) processes: Sort,
+    pub(super) queues: Sort,
+    pub(super) filter: String,
+    /// Keys are added to the filter.
+    pub(super) typing: bool,
+    /// Only this gpu_id.
+    pub(super) gpu: Option<u32>,
+    pub(super) tree: bool,
+    pub(super) paused: bool,
+    pub(super) help: bool,
+    /// First line of the help.
+    pub(super) help_from: usize,
+}
+
+impl Default for Ui {
+    fn default() -> Self {
+        Ui {
+            focus: PaneId::Processes,
+            cursors: [Cursor::default(); PaneId::ALL.len()],
+            processes: Sort { column: RATE, descending: true },
+            queues: Sort { column: 0, descending: false },
+            filter: String::new(),
+            typing: false,
+            gpu: None,
+            tree: false,
+            paused: false,
+            help: false,
+            help_from: 0,
+        }
+    }
+}
+
+impl Ui {
+    /// The moment that is shown stays.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    pub(super) fn filter(&self) -> &str {
+        &self.filter
+    }
+
+    pub(super) fn has_filter(&self) -> bool {
+        !self.filter.is_empty() || self.gpu.is_some()
+    }
+
+    /// One of the texts contains the filter, in upper or lower case.
+    pub(super) fn passes<const N: usize>(&self, texts: [Option<&str>; N]) -> bool {
+        let wanted = self.filter.to_lowercase();
+        wanted.is_empty() || texts.into_iter().flatten().any(|text| text.to_lowercase().contains(&wanted))
+    }
+
+    pub(super) fn cursor(&self, id: PaneId) -> &Cursor {
+        &self.cursors[id as usize]
+    }
+
+    /// Tables that cannot be sorted have the order of their rows.
+    pub(super) fn sort(&self, id: PaneId) -> Sort {
+        if id == PaneId::Queues { self.queues } else { self.processes }
+    }
+}

@@ -1,0 +1,70 @@
+//! `kfd-trace top` on a terminal: what it shows is what `ps` shows, and the terminal is restored.
+
+use anyhow::{Context, Result};
+use kfd_trace_tests::harness::tracer::{FEW, program, run_json};
+use kfd_trace_tests::harness::wait::{ATTACH, SOON};
+use kfd_trace_tests::harness::{Steered, TerminalProcess};
+use nix::sys::signal::Signal;
+
+/// Wide enough for all columns.
+const SIZE: (u16, u16) = (160, 50);
+
+fn top(size: (u16, u16)) -> Result<TerminalProcess> {
+    let mut top = TerminalProcess::spawn(&program(), &[&["top"], &FEW[..]].concat(), size)?;
+    top.wait_text("COMPUTE", ATTACH)?;
+    Ok(top)
+}
+
+/// Types of the queues below the heading `Queues of`.
+fn types(screen: &str) -> Vec<String> {
+    let rows = screen.lines().skip_while(|line| !line.starts_with("Queues of ")).skip(2);
+    let rows = rows.take_while(|line| !line.trim().is_empty() && !line.starts_with("TIME"));
+    // QUEUE, GPU (two words), TYPE.
+    rows.filter_map(|line| line.split_whitespace().nth(3)).map(str::to_owned).collect()
+}
+
+#[test]
+fn rows_are_those_of_ps_and_follow_what_happens() -> Result<()> {
+    let mut workload = Steered::having(&["create aql", "create sdma"])?;
+    let pid = workload.pid().to_string();
+    let mut top = top(SIZE)?;
+    top.press(&format!("/{pid}\r"))?;
+    top.wait_text(&format!("Queues of {pid} "), SOON)?;
+    let of_ps = || -> Result<Vec<String>> {
+        let listed = run_json(&["ps", "--json"])?.pop().context("one object")?;
+        let rows = listed["queues"].as_array().context("queues")?.iter();
+        let own = rows.filter(|row| row["pid"] == workload.pid());
+        Ok(own.filter_map(|row| Some(row["queue_type"].as_str()?.to_owned())).collect())
+    };
+    let listed = of_ps()?;
+    assert_eq!(listed.len(), 2);
+    assert_eq!(
+        top.wait("both queues", SOON, |screen| (types(screen).len() == 2).then(|| types(screen)))?,
+        listed
+    );
+    workload.must("create aql")?;
+    top.wait("the third one", SOON, |screen| (types(screen).len() == 3).then_some(()))?;
+    let event = |screen: &str| {
+        screen.lines().any(|line| line.contains("queue_create") && line.contains(&pid)).then_some(())
+    };
+    top.wait("its creation", SOON, event)?;
+    assert!(!top.text().contains("lost: "), "{}", top.text());
+    workload.finish()?;
+    top.wait_text("No process passes the filter.", SOON)?;
+    top.press("q")?;
+    top.wait_restored(ATTACH)
+}
+
+#[test]
+fn the_terminal_is_restored_after_sigterm_and_may_change_its_size() -> Result<()> {
+    let mut top = top((80, 24))?;
+    assert!(!top.is_restored()?, "it has the screen");
+    top.resize((60, 20))?;
+    top.wait_text("80 x 24 are needed", SOON)?;
+    top.resize((100, 30))?;
+    top.wait_text("COMPUTE", SOON)?;
+    top.press("?")?;
+    top.wait_text("next table", SOON)?;
+    top.signal(Signal::SIGTERM)?;
+    top.wait_restored(ATTACH)
+}
