@@ -1,7 +1,10 @@
 use super::*;
 use crate::output::metrics::Detail;
+use crate::probes::plan::Attach;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
+use kfd_trace_common::counter::ProbeId;
+use kfd_trace_common::kind::Kind;
 use kfd_trace_common::limits::RING_BYTES;
 use std::path::Path;
 
