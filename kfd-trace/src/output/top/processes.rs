@@ -14,8 +14,8 @@ use crate::text::escape;
 use ratatui::layout::Rect;
 use std::collections::BTreeSet;
 
-/// Whether a process gets on, and if not why. In the order of the attention that it deserves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Whether a process gets on, and if not why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// For how long, nanoseconds; `None` if it was found evicted.
     Evicted(Option<u64>),
@@ -66,6 +66,7 @@ impl Standing {
         Cell::Text(text, tone)
     }
 
+    /// What deserves attention comes first.
     fn rank(self) -> f64 {
         match self {
             Standing::Evicted(_) => 0.0,
