@@ -179,5 +179,18 @@ fn top_has_the_options_of_what_it_shows() {
     let choice = top.probes.choice(Attach::Mixed);
     assert_eq!((choice.attach, choice.without, choice.runlists), (Attach::Multi, vec![ProbeId::Open], false));
     assert!(refused("kfd-trace top --runlists").contains("--runlists"), "it shows none");
-    assert!(refused("kfd-trace top --interval 0s").contains("must be more than 0"));
+    for given in ["0s", "1ns", "99ms"] {
+        assert!(
+            refused(&format!("kfd-trace top --interval {given}")).contains("must be 100ms or more"),
+            "{given}"
+        );
+    }
+}
+
+#[test]
+fn lines_are_chosen_by_names_that_are_not_empty() {
+    for option in ["comm", "container", "pod"] {
+        assert!(refused(&format!("kfd-trace --{option}=")).contains(&format!("--{option}")), "{option}");
+    }
+    assert!(refused("kfd-trace --ns-pid 0").contains("--ns-pid"));
 }

@@ -1,7 +1,8 @@
 //! Options of the commands that trace by themselves: the stream, `run`, `top`, and what they share with the daemon.
 
-use super::values::{buffer_size, duration, kinds, probes, sample};
+use super::values::{buffer_size, duration, kinds, probes, sample, screen};
 use crate::probes::plan::{Attach, Choice};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::kind::Kind;
@@ -17,13 +18,13 @@ pub struct TraceArgs {
     #[arg(long = "pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub pids: Vec<u32>,
     /// Only processes with this name (/proc/PID/comm, at most 15 bytes).
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub comm: Option<String>,
     /// Only processes of this container: the begin of its id, four digits at least, or its name in the pod.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub container: Option<String>,
     /// Only processes of this pod: its name, NAMESPACE/NAME, or UID.
-    #[arg(long, value_name = "POD")]
+    #[arg(long, value_name = "POD", value_parser = NonEmptyStringValueParser::new())]
     pub pod: Option<String>,
     /// Only processes with this PID in their own PID namespace (inside of their container).
     #[arg(long = "ns-pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
@@ -150,7 +151,7 @@ pub struct RunArgs {
 #[derive(Args, Clone, Debug)]
 pub struct TopArgs {
     /// Interval between two screens: 1s, 500ms. Keys are answered at once.
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = screen, default_value = "1s")]
     pub interval: Duration,
     #[command(flatten)]
     pub probes: ProbeOptions,

@@ -39,6 +39,14 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// More often nobody can read it.
+const SHORTEST_SCREEN: Duration = Duration::from_millis(100);
+
+pub(super) fn screen(text: &str) -> Result<Duration, String> {
+    let span = span(text)?;
+    if span < SHORTEST_SCREEN { Err("must be 100ms or more".to_owned()) } else { Ok(span) }
+}
+
 /// Below it the interval would be that of the clock's ticks.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(10);
 

@@ -41,7 +41,7 @@ pub struct TopOptions {
 /// One line and an exit code.
 pub async fn run(options: &TopOptions) -> Result<(), Stop> {
     crate::tracer::preflight::check(&crate::kernel::Preflight::read(&options.roots))?;
-    let mut signals = Signals::new().map_err(Stop::failed)?;
+    let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
     say("attaching probes");
     let mut top = Top::new(options);
     let ring = top.tracer.attach()?;
@@ -79,15 +79,17 @@ impl<'a> Top<'a> {
         let mut follow = Some(follow);
         let mut due = interval(self.options.interval);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = interval(TURN);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let happened = tokio::select! {
                 happened = follow::next(follow.as_mut(), &mut self.tracer, signals) => happened?,
                 _ = due.tick() => {
-                    match &mut follow {
-                        Some(follow) => self.take_in(follow),
-                        None => follow = self.attach_again()?,
-                    }
                     screen.show(self.moment());
+                    continue;
+                }
+                _ = look.tick(), if follow.is_none() => {
+                    follow = self.attach_again()?;
                     continue;
                 }
                 ended = screen.ended() => return ended,
@@ -124,14 +126,6 @@ impl<'a> Top<'a> {
         history::begins(&mut self.tracer, &mut self.history);
         let follow = Follow::new(ring, self.options.sample, self.options.roots.procfs.clone(), TURN);
         follow.map_err(|error| Stop::failed(format!("cannot continue: {error}")))
-    }
-
-    /// What is in the ring buffer now, too.
-    fn take_in(&mut self, follow: &mut Follow) {
-        follow.drain();
-        self.tracer.renew_clock();
-        history::records(&mut self.tracer, &mut self.history, &follow.records);
-        follow.records.clear();
     }
 
     /// Returns the session that must be dropped, which takes the kernel seconds.

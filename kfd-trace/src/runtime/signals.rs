@@ -1,6 +1,7 @@
-//! Signals that request a tracer's end: SIGINT (Ctrl-C) and SIGTERM; and SIGHUP, which must not end a daemon.
+//! Signals that request a tracer's end: SIGINT (Ctrl-C) and SIGTERM, and what ends a program that has the whole terminal;
+//! and SIGHUP, which must not end a daemon.
 
-use std::future::ready;
+use std::future::{pending, ready};
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::yield_now;
@@ -10,6 +11,8 @@ pub struct Signals {
     interrupt: Signal,
     /// SIGINT requests it, too.
     by_interrupt: bool,
+    /// SIGHUP and SIGQUIT do, too.
+    terminal: Option<[Signal; 2]>,
 }
 
 impl Signals {
@@ -22,7 +25,17 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             by_interrupt: true,
+            terminal: None,
         })
+    }
+
+    /// The same, with those that would end the program before it has restored the terminal.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn of_a_terminal() -> io::Result<Self> {
+        let terminal = Some([signal(SignalKind::hangup())?, signal(SignalKind::quit())?]);
+        Ok(Signals { terminal, ..Signals::new()? })
     }
 
     /// The same, but SIGINT requests nothing: the terminal sends it to a command, too, which decides.
@@ -38,6 +51,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv(), if self.by_interrupt => {}
+            () = either(&mut self.terminal) => {}
         }
     }
 
@@ -52,6 +66,17 @@ impl Signals {
                 () = ready(()) => {}
             }
         }
+    }
+}
+
+/// The next of both; never where there are none.
+async fn either(signals: &mut Option<[Signal; 2]>) {
+    match signals {
+        Some([one, other]) => tokio::select! {
+            _ = one.recv() => {}
+            _ = other.recv() => {}
+        },
+        None => pending().await,
     }
 }
 

@@ -8,15 +8,19 @@ use crate::runtime::exit::Stop;
 use crate::runtime::terminal::{self, FullScreen};
 use ratatui::crossterm::event::{self, Event, MouseEventKind};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// How long the end waits for a terminal that is not read.
 const LAST: Duration = Duration::from_secs(1);
+
+/// After the end, what is typed is for the next program: how soon the reading of keys notices.
+const KEYS: Duration = Duration::from_millis(100);
 
 enum Input {
     /// There is a moment.
@@ -38,6 +42,10 @@ pub(super) struct Screen {
     slot: Slot,
     /// `None` after it.
     ended: Option<oneshot::Receiver<io::Result<()>>>,
+    /// No key is read any more.
+    over: Arc<AtomicBool>,
+    /// `None` after its end.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Screen {
@@ -53,14 +61,16 @@ impl Screen {
         let (slot, keys) = (Slot::default(), inputs.clone());
         let (end, ended) = oneshot::channel();
         let moments = slot.clone();
-        // It waits for keys until the process ends.
-        thread::spawn(move || read(&keys));
+        let over = Arc::new(AtomicBool::new(false));
+        let (reads, shows) = (Arc::clone(&over), Arc::clone(&over));
+        let reader = thread::spawn(move || read(&keys, &reads));
         thread::spawn(move || {
             let shown = show(terminal, &received, &moments, colour);
+            shows.store(true, Ordering::Relaxed);
             // Who ended it may be gone.
             let _ = end.send(shown);
         });
-        Ok(Screen { inputs, slot, ended: Some(ended) })
+        Ok(Screen { inputs, slot, ended: Some(ended), over, reader: Some(reader) })
     }
 
     pub(super) fn show(&self, moment: Moment) {
@@ -88,21 +98,36 @@ impl Screen {
     /// Restores the terminal, if [`Screen::ended`] has not returned yet; one that is not read only as far as that needs
     /// no output.
     pub(super) async fn close(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
         let _ = self.inputs.send(Input::End);
         if timeout(LAST, self.ended()).await.is_err() {
             terminal::leave_raw_mode();
         }
+        if let Some(reader) = self.reader.take() {
+            // It has panicked, or ends within `KEYS`.
+            let _ = reader.join();
+        }
     }
 }
 
-/// Ends the screen when no key can be read any more.
-fn read(inputs: &Sender<Input>) {
-    while let Ok(event) = event::read() {
-        if is_input(&event) && inputs.send(Input::Event(event)).is_err() {
+/// Until it is over. Ends the screen where keys cannot be read.
+fn read(inputs: &Sender<Input>, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        let event = match event::poll(KEYS) {
+            Ok(false) => continue,
+            Ok(true) => event::read(),
+            Err(error) => Err(error),
+        };
+        let input = match event {
+            Ok(event) if is_input(&event) => Input::Event(event),
+            Ok(_) => continue,
+            Err(_) => Input::End,
+        };
+        let ends = matches!(input, Input::End);
+        if inputs.send(input).is_err() || ends {
             return;
         }
     }
-    let _ = inputs.send(Input::End);
 }
 
 /// A mouse that is only moved sends hundreds of events.
@@ -128,9 +153,11 @@ fn show(mut terminal: FullScreen, inputs: &Receiver<Input>, slot: &Slot, colour:
                 Input::Event(_) | Input::End => return Ok(()),
             }
         }
-        if let Some(view) = player.view(terminal.size()?) {
-            terminal.draw(|frame| render(&view, frame, colour))?;
-        }
+        terminal.draw(|frame| {
+            if let Some(view) = player.view(frame.area().as_size()) {
+                render(&view, frame, colour);
+            }
+        })?;
     }
     Ok(())
 }

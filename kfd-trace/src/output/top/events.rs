@@ -4,6 +4,7 @@ use super::Moment;
 use super::column::{self, Column};
 use super::pane::{Cell, Frame, Key, Pane, PaneId, Tone};
 use super::ui::Ui;
+use crate::output::belongs::BelongsFields;
 use crate::output::{event, names};
 use crate::state::{Entry, What};
 use crate::text::escape;
@@ -53,8 +54,9 @@ pub(super) fn pane(moment: &Moment, ui: &Ui, area: Rect) -> Pane {
     let passes = |entry: &&Entry| {
         let pid = entry.pid().map(|pid| pid.to_string());
         let gpu = entry.what.gpu_id();
+        let owner = entry.owner.as_ref().and_then(|owner| BelongsFields::from(&owner.details).owner());
         ui.gpu.is_none_or(|only| gpu == Some(only))
-            && ui.passes([pid.as_deref(), comm(entry), Some(entry.name())])
+            && ui.passes([pid.as_deref(), comm(entry), owner.as_deref(), Some(entry.name())])
     };
     let entries = moment.recent.iter().rev().map(AsRef::as_ref).filter(passes);
     let rows: Vec<&Entry> = entries.collect();

@@ -10,6 +10,7 @@ use crate::attribute::{Gpu, Pool};
 use crate::model::pointers::Unit;
 use crate::output::activity::per_second;
 use crate::output::budget::Budget;
+use crate::text::escape;
 use ratatui::layout::Rect;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,11 +29,14 @@ struct Users {
     evicted: usize,
 }
 
-fn slots(row: &GpuRow<'_>, pool: Pool) -> Cell {
+fn slots(row: &GpuRow<'_>, moment: &Moment, pool: Pool) -> Cell {
     let has = row.budget.pools(row.gpu);
     match has.iter().find(|one| one.pool == pool) {
         Some(one) => {
             let [used, slots] = one.counts();
+            if !moment.sees_queues() {
+                return Cell::Text(format!("?/{slots}"), Tone::Quiet);
+            }
             let tone = if one.oversubscribed() { Tone::Warn } else { Tone::Plain };
             Cell::Text(format!("{used}/{slots}"), tone)
         }
@@ -60,9 +64,9 @@ fn columns<'a>() -> [Column<GpuRow<'a>>; 12] {
         Column::left("GPU", 6, |row: &GpuRow<'_>, _| Cell::text(Some(format!("gpu {}", row.gpu.index)))),
         Column::left("PCI", 12, |row: &GpuRow<'_>, _| Cell::text(row.gpu.pci.as_deref())).from(110),
         Column::left("CHIP", 7, |row: &GpuRow<'_>, _| Cell::text(row.gpu.gfx_name())).from(110),
-        Column::right("COMPUTE", 7, |row: &GpuRow<'_>, _| slots(row, Pool::Cp)),
-        Column::right("SDMA", 6, |row: &GpuRow<'_>, _| slots(row, Pool::Sdma)),
-        Column::right("XGMI", 6, |row: &GpuRow<'_>, _| slots(row, Pool::SdmaXgmi)),
+        Column::right("COMPUTE", 7, |row: &GpuRow<'_>, moment| slots(row, moment, Pool::Cp)),
+        Column::right("SDMA", 6, |row: &GpuRow<'_>, moment| slots(row, moment, Pool::Sdma)),
+        Column::right("XGMI", 6, |row: &GpuRow<'_>, moment| slots(row, moment, Pool::SdmaXgmi)),
         Column::right("PROCS", 5, |row: &GpuRow<'_>, moment| {
             Cell::text(Some(row.users.processes).filter(|count| *count > 0 || moment.sees_queues()))
         }),
@@ -120,6 +124,9 @@ pub(super) fn pane(moment: &Moment, trends: &Trends, ui: &Ui, area: Rect) -> Pan
         first: frame.first,
         selected: frame.selected,
         keys,
-        empty: "KFD's topology has no GPU.".to_owned(),
+        empty: match moment.topology.errors.first() {
+            None => "KFD's topology has no GPU.".to_owned(),
+            Some(error) => escape::terminal(&error.to_string()),
+        },
     }
 }

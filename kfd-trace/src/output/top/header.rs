@@ -19,16 +19,20 @@ pub(super) fn first(moment: &Moment, ui: &Ui) -> Text {
     let time = time.get(..SECONDS).unwrap_or(&time);
     let paused = if ui.is_paused() { "  PAUSED" } else { "" };
     let tone = if ui.is_paused() { Tone::Warn } else { Tone::Plain };
-    let exists = headline(&moment.snapshot, &moment.topology);
+    let exists = if moment.sees_queues() {
+        headline(&moment.snapshot, &moment.topology)
+    } else {
+        format!("{}; not all queues are known", counted(moment.topology.gpus.len(), "GPU", "GPUs"))
+    };
     (format!("kfd-trace top  {time}{paused}  {exists}"), tone)
 }
 
 /// What is missing from the figures, the worst first.
 pub(super) fn second(moment: &Moment) -> Vec<Text> {
-    if let Some(why) = &moment.why_not {
-        return vec![(format!("nothing is traced: {}", escape::terminal(why)), Tone::Bad)];
-    }
     let mut parts = Vec::new();
+    if let Some(why) = &moment.why_not {
+        parts.push((format!("nothing is traced: {}", escape::terminal(why)), Tone::Bad));
+    }
     match &moment.lost {
         None => parts.push(("losses cannot be read".to_owned(), Tone::Bad)),
         Some(lost) if !lost.is_empty() => {
@@ -37,6 +41,12 @@ pub(super) fn second(moment: &Moment) -> Vec<Text> {
             parts.push((format!("lost: {sum} ({most})"), Tone::Bad));
         }
         Some(_) => {}
+    }
+    if moment.why_not.is_some() {
+        return parts;
+    }
+    if !moment.topology.errors.is_empty() {
+        parts.push(("KFD's topology is not all readable (?)".to_owned(), Tone::Warn));
     }
     if moment.queues_by_ioctl {
         parts.push(("queues by ioctls alone".to_owned(), Tone::Warn));
@@ -62,7 +72,7 @@ pub(super) fn footer(moment: &Moment, ui: &Ui, shown: (usize, usize)) -> Text {
     if ui.typing {
         return (format!("filter: {}▏  Enter keep  Esc clear", ui.filter()), Tone::Info);
     }
-    if ui.has_filter() {
+    if ui.has_filter() && !ui.help {
         let gpu = ui.gpu.map(|id| names::gpu(id, &moment.topology));
         let text = (!ui.filter().is_empty()).then(|| format!("/{}", ui.filter()));
         let by = [gpu, text].into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -70,7 +80,7 @@ pub(super) fn footer(moment: &Moment, ui: &Ui, shown: (usize, usize)) -> Text {
         return (format!("only {by}: {} of {all}; Esc shows all", shown.0), Tone::Info);
     }
     let keys = if ui.help {
-        "↑↓ scroll  any other key closes the help  q quit"
+        "↑↓ PageUp PageDown scroll  any other key closes the help  q quit"
     } else if ui.focus == PaneId::Gpus {
         "Tab table  ↑↓ select  Enter only this GPU  / filter  p pause  ? help  q quit"
     } else {

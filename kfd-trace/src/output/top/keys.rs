@@ -12,6 +12,9 @@ use ratatui::crossterm::event::{
 /// Rows per notch of the wheel.
 const WHEEL: isize = 3;
 
+/// Lines of help per page.
+const HELP: usize = 15;
+
 /// Longest filter.
 const FILTER: usize = 64;
 
@@ -21,8 +24,9 @@ impl Ui {
     pub fn settled(mut self, view: &View) -> Self {
         for pane in &view.panes {
             let at = pane.selected.unwrap_or(0);
-            // The newest event stays selected when there is a newer one.
-            let follows = pane.id == PaneId::Events && at == 0;
+            // The first row stays selected, whatever it is, until the user chooses one; of events the newest one.
+            let chosen = self.cursors[pane.id as usize].key.is_some();
+            let follows = !chosen || pane.id == PaneId::Events && at == 0;
             let key = pane.selected.and_then(|at| pane.keys.get(at)).copied().filter(|_| !follows);
             self.cursors[pane.id as usize] = Cursor { key, at, first: pane.first };
         }
@@ -74,6 +78,8 @@ impl Ui {
         self.help_from = match key.code {
             KeyCode::Down | KeyCode::Char('j') => (self.help_from + 1).min(last),
             KeyCode::Up | KeyCode::Char('k') => self.help_from.saturating_sub(1),
+            KeyCode::PageDown => (self.help_from + HELP).min(last),
+            KeyCode::PageUp => self.help_from.saturating_sub(HELP),
             KeyCode::Char('q') => return None,
             _ => {
                 self.help = false;

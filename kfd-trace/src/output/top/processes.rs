@@ -67,17 +67,17 @@ impl Standing {
     }
 
     /// What deserves attention comes first.
-    fn rank(self) -> f64 {
-        match self {
+    fn rank(self) -> Option<f64> {
+        Some(match self {
             Standing::Evicted(_) => 0.0,
             Standing::Stalled(_) => 1.0,
             Standing::Suspended => 2.0,
             Standing::Busy => 3.0,
             Standing::Idle(_) => 4.0,
-            Standing::Unknown => 5.0,
-            Standing::WithoutQueues => 6.0,
-            Standing::Exiting => 7.0,
-        }
+            Standing::WithoutQueues => 5.0,
+            Standing::Exiting => 6.0,
+            Standing::Unknown => return None,
+        })
     }
 }
 
@@ -97,9 +97,8 @@ impl<'a> ProcessRow<'a> {
     }
 
     fn passes(&self, ui: &Ui) -> bool {
-        let on_gpu = |gpu_id| self.process.queues.values().any(|queue| queue.facts.gpu_id == Some(gpu_id));
         let comm = self.process.comm.as_deref();
-        ui.gpu.is_none_or(on_gpu)
+        (ui.gpu.is_none() || self.process.queues.values().any(|queue| ui.is_on_gpu(queue)))
             && ui.passes([Some(pid(self.process).as_str()), comm, self.owner.as_deref()])
     }
 }
@@ -130,9 +129,9 @@ fn columns<'a>() -> [Column<ProcessRow<'a>>; 10] {
             Cell::text(Some(row.process.queues.len()).filter(|count| *count > 0 || moment.sees_queues()))
         })
         .by(|row| Value::count(row.process.queues.len() as u64)),
-        Column::right("RATE", 9, |row: &ProcessRow<'_>, _| Cell::text(row.load.rate()))
+        Column::right("RATE", 11, |row: &ProcessRow<'_>, _| Cell::text(row.load.rate()))
             .by(|row| Value::pair(row.load.rates())),
-        Column::right("SDMA", 10, |row: &ProcessRow<'_>, _| Cell::text(row.load.sdma_rate()))
+        Column::right("SDMA", 11, |row: &ProcessRow<'_>, _| Cell::text(row.load.sdma_rate()))
             .from(110)
             .by(|row| Value::number(row.load.sdma_bytes_per_second())),
         Column::right("BACKLOG", 8, |row: &ProcessRow<'_>, _| Cell::text(row.load.backlog()))
@@ -142,8 +141,8 @@ fn columns<'a>() -> [Column<ProcessRow<'a>>; 10] {
         })
         .from(120)
         .by(|row| Value::count(row.process.evicted.count)),
-        Column::left("STATE", 12, |row: &ProcessRow<'_>, _| row.standing.cell())
-            .by(|row| Value::Number(row.standing.rank())),
+        Column::left("STATE", 13, |row: &ProcessRow<'_>, _| row.standing.cell())
+            .by(|row| row.standing.rank().map_or(Value::Unknown, Value::Number)),
     ]
 }
 
@@ -174,7 +173,7 @@ pub(super) fn rows<'a>(moment: &'a Moment, ui: &Ui) -> (Vec<ProcessRow<'a>>, usi
 }
 
 pub(super) fn pane(rows: &[ProcessRow<'_>], moment: &Moment, ui: &Ui, area: Rect) -> Pane {
-    let lines = lines(rows, ui.tree);
+    let lines = lines(rows, ui);
     let key = |line: &Line| {
         let process = rows[line.row].process.key;
         line.queue_id.map_or(Key::Process(process), |queue_id| Key::Queue(process, queue_id))
@@ -190,7 +189,11 @@ pub(super) fn pane(rows: &[ProcessRow<'_>], moment: &Moment, ui: &Ui, area: Rect
             None => column::cells(&shown, row, moment),
         }
     };
-    let empty = if ui.has_filter() { "No process passes the filter." } else { "No process uses KFD now." };
+    let empty = match (ui.has_filter(), moment.probes.is_empty()) {
+        (true, _) => "No process passes the filter.",
+        (false, true) => "Nothing is traced.",
+        (false, false) => "No process uses KFD now.",
+    };
     Pane {
         id: PaneId::Processes,
         caption: None,
@@ -205,9 +208,10 @@ pub(super) fn pane(rows: &[ProcessRow<'_>], moment: &Moment, ui: &Ui, area: Rect
     }
 }
 
-fn lines(rows: &[ProcessRow<'_>], tree: bool) -> Vec<Line> {
+fn lines(rows: &[ProcessRow<'_>], ui: &Ui) -> Vec<Line> {
     let of = |(row, ProcessRow { process, .. }): (usize, &ProcessRow<'_>)| {
-        let queues = process.queues.keys().filter(|_| tree).map(|id| Some(*id));
+        let queues = process.queues.iter().filter(|(_, queue)| ui.tree && ui.is_on_gpu(queue));
+        let queues = queues.map(|(id, _)| Some(*id));
         std::iter::once(None).chain(queues).map(move |queue_id| Line { row, queue_id }).collect::<Vec<_>>()
     };
     rows.iter().enumerate().flat_map(of).collect()

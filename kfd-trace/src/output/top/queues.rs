@@ -61,7 +61,7 @@ fn columns<'a>() -> [Column<QueueRow<'a>>; 11] {
             Cell::text(kind.map(|kind| ps::queue_type(kind, row.process.is_of_runtime(row.queue))))
         }),
         Column::left("STATE", 12, |row: &QueueRow<'_>, _| state(row.queue)),
-        Column::right("RATE", 9, |row: &QueueRow<'_>, _| rate(row.queue)).by(|row| {
+        Column::right("RATE", 11, |row: &QueueRow<'_>, _| rate(row.queue)).by(|row| {
             let rate = row.queue.activity.now().and_then(|now| now.rate);
             Value::number(rate.map(|rate| rate.retired))
         }),
@@ -97,7 +97,8 @@ fn columns<'a>() -> [Column<QueueRow<'a>>; 11] {
 pub(super) fn pane(process: Option<&Process>, name: &str, moment: &Moment, ui: &Ui, area: Rect) -> Pane {
     let (columns, sort) = (columns(), ui.sort(PaneId::Queues));
     let queues = process.map(|process| process.queues.values().map(move |queue| QueueRow { process, queue }));
-    let mut rows: Vec<QueueRow<'_>> = queues.into_iter().flatten().collect();
+    let mut rows: Vec<QueueRow<'_>> =
+        queues.into_iter().flatten().filter(|row| ui.is_on_gpu(row.queue)).collect();
     column::sort(&mut rows, &columns, sort);
     let keys: Vec<Key> = rows.iter().map(|row| Key::Queue(row.process.key, row.queue.queue_id)).collect();
     let frame = Frame::new(area, 2, &keys, ui.cursor(PaneId::Queues));
@@ -108,7 +109,10 @@ pub(super) fn pane(process: Option<&Process>, name: &str, moment: &Moment, ui: &
         id: PaneId::Queues,
         caption: Some(process.map_or_else(
             || "Queues: no process is selected".to_owned(),
-            |_| format!("Queues of {name} {comm}: {}", keys.len()),
+            |_| match keys.len() {
+                0 if !moment.sees_queues() => format!("Queues of {name} {comm}: not known"),
+                count => format!("Queues of {name} {comm}: {count}"),
+            },
         )),
         sortable: column::sortable(&shown),
         titles: column::titles(&shown, Some(sort)),
@@ -117,6 +121,11 @@ pub(super) fn pane(process: Option<&Process>, name: &str, moment: &Moment, ui: &
         first: frame.first,
         selected: frame.selected,
         keys,
-        empty: if process.is_some() { "It has no queue.".to_owned() } else { String::new() },
+        empty: match process {
+            Some(_) if ui.gpu.is_some() => "It has no queue on this GPU.",
+            Some(_) if moment.sees_queues() => "It has no queue.",
+            _ => "",
+        }
+        .to_owned(),
     }
 }

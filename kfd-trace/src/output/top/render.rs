@@ -111,8 +111,9 @@ fn text(content: &str, style: Style, title: &Title, area: Rect, frame: &mut Fram
     whole(if title.right && fits { line.right_aligned() } else { line }, area, frame);
 }
 
-/// One that is cut ends with `…`.
+/// One that is cut ends with `…`. The view may be of a terminal that was larger.
 fn whole(line: Line<'_>, area: Rect, frame: &mut Frame<'_>) {
+    let area = area.intersection(frame.area());
     let cut = line.width() > usize::from(area.width);
     frame.render_widget(line, area);
     if cut && !area.is_empty() {
@@ -122,6 +123,7 @@ fn whole(line: Line<'_>, area: Rect, frame: &mut Frame<'_>) {
 
 /// The latest points, at the right end; what is not known has no bar.
 fn spark(points: &[Option<u64>], area: Rect, frame: &mut Frame<'_>) {
+    let area = area.intersection(frame.area());
     let width = usize::from(area.width);
     let missing = width.saturating_sub(points.len());
     let latest = points.iter().copied().skip(points.len().saturating_sub(width));

@@ -2,6 +2,7 @@
 
 use super::column::Sort;
 use super::pane::{Cursor, PaneId};
+use crate::state::Queue;
 
 /// The number of the column RATE of processes, by which they are sorted first.
 const RATE: usize = 5;
@@ -57,6 +58,11 @@ impl Ui {
 
     pub(super) fn has_filter(&self) -> bool {
         !self.filter.is_empty() || self.gpu.is_some()
+    }
+
+    /// Whether a queue is on the chosen GPU.
+    pub(super) fn is_on_gpu(&self, queue: &Queue) -> bool {
+        self.gpu.is_none_or(|only| queue.facts.gpu_id == Some(only))
     }
 
     /// One of the texts contains the filter, in upper or lower case.

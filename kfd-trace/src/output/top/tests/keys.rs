@@ -42,6 +42,8 @@ fn a_filter_is_typed_kept_and_cleared() {
     let typing = after(&moment, Ui::default(), &typing, MINIMUM).expect("q is a letter of it");
     assert_eq!(pids(&moment, &typing).len(), 6);
     assert_eq!(pids(&moment, &typed(&moment, "/slurm 7")), ["4400"], "by owner");
+    let events = view(&moment, &typed(&moment, "/slurm 7"), (132, 60));
+    assert!(!first_cells(&events, PaneId::Events).is_empty(), "events, too");
     assert_eq!(pids(&moment, &typed(&moment, "/53")), ["5300"], "by PID");
     assert!(screen(&moment, &typed(&moment, "/nobody"), MINIMUM).contains("No process passes the filter."));
 }
@@ -53,8 +55,30 @@ fn one_gpu_alone() {
     let ui = after(&moment, Ui::default(), &keys, MINIMUM).expect("on");
     assert_eq!(pids(&moment, &ui), ["4321", "4400", "5100"]);
     assert!(screen(&moment, &ui, MINIMUM).contains("only gpu 1: 3 of 6 processes"));
+    let shown = view(&moment, &ui, (132, 60));
+    assert_eq!(first_cells(&shown, PaneId::Queues), ["3"], "of the three of 4321");
+    let tree = after(&moment, ui.clone(), &[key(KeyCode::Char('t'))], MINIMUM).expect("on");
+    assert_eq!(pids(&moment, &tree).len(), 6, "each with its queue there");
     let again = after(&moment, ui, &[key(KeyCode::Enter)], MINIMUM).expect("on");
     assert_eq!(pids(&moment, &again).len(), 6);
+}
+
+#[test]
+fn the_top_is_shown_until_a_row_is_chosen() {
+    let mut moment = node().moment(30);
+    moment.snapshot.processes.iter_mut().for_each(|process| process.queues.clear());
+    let ui = typed(&moment, "");
+    let (before, moment) = (pids(&moment, &ui)[0].clone(), node().moment(30));
+    let selected = |ui: &Ui| {
+        let view = view(&moment, ui, MINIMUM);
+        view.pane(PaneId::Processes).and_then(|pane| pane.selected)
+    };
+    let reversed = after(&moment, ui, &[key(KeyCode::Char('S'))], MINIMUM).expect("on");
+    assert_ne!(before, pids(&moment, &reversed)[0]);
+    assert_eq!(selected(&reversed), Some(0));
+    let chosen =
+        after(&moment, reversed, &[KeyCode::Down, KeyCode::Char('S')].map(key), MINIMUM).expect("on");
+    assert_ne!(selected(&chosen), Some(1), "it stays with its process");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is on the screen.
 
 use super::*;
+use crate::attribute::Unreadable;
 use ratatui::style::{Color, Modifier};
 
 #[test]
@@ -49,7 +50,12 @@ fn the_header_shows_what_is_missing() {
     assert_eq!(second(&partial), "not seen: what open feeds, and 1 more (?)");
     let why = "the amdgpu driver was unloaded\u{1b}; waiting for it";
     let waiting = Moment { why_not: Some(why.to_owned()), ..lost };
-    assert_eq!(second(&waiting), "nothing is traced: the amdgpu driver was unloaded\\u{1b}; waiting for it");
+    let line =
+        "nothing is traced: the amdgpu driver was unloaded\\u{1b}; waiting for it; lost: 7 (trouble, b)";
+    assert_eq!(second(&waiting), line);
+    let mut unreadable = well;
+    unreadable.topology.errors = vec![Unreadable { path: "/sys/name".into(), why: "no".to_owned() }];
+    assert_eq!(second(&unreadable), "KFD's topology is not all readable (?)");
 }
 
 #[test]
@@ -77,6 +83,14 @@ fn what_is_not_seen_is_not_0() {
     let screen = screen(&blind, &Ui::default(), MINIMUM);
     let row = screen.lines().find(|line| line.contains("rocminfo")).expect("a process without queues");
     assert_eq!(Vec::from_iter(row.split_whitespace().skip(2)), ["-"; 5], "{row}");
+    assert!(screen.contains("?/24") && !screen.contains(" 0/1") && !screen.contains(" 0/2"), "{screen}");
+    assert!(
+        screen.lines().next().is_some_and(|line| line.ends_with("2 GPUs; not all queues are known")),
+        "{screen}"
+    );
+    let last = after(&blind, Ui::default(), &[key(KeyCode::End)], MINIMUM).expect("on");
+    let last = self::screen(&blind, &last, MINIMUM);
+    assert!(last.contains("Queues of 5200 rocminfo: not known") && !last.contains("has no queue"), "{last}");
     assert_eq!(rates(&Moment { sample: Duration::ZERO, ..idle }), [Cell::text(None::<u64>)]);
 }
 
@@ -91,6 +105,17 @@ fn a_terminal_that_is_too_small_has_one_line() {
         assert_eq!(screen(&moment, &Ui::default(), size).trim_end(), line);
     }
     let _ = screen(&moment, &Ui::default(), (1, 1));
+}
+
+#[test]
+fn a_terminal_that_has_shrunk_meanwhile_is_drawn_on() {
+    let moment = node().moment(30);
+    for keys in ["", "t", "?"] {
+        let shown = view(&moment, &typed(&moment, keys), (132, 40));
+        for size in [(80, 24), (131, 40), (132, 39), (1, 1)] {
+            let _ = drawn(&shown, size, true);
+        }
+    }
 }
 
 #[test]
