@@ -111,9 +111,11 @@ fn a_terminal_that_is_too_small_has_one_line() {
 fn a_terminal_that_has_shrunk_meanwhile_is_drawn_on() {
     let moment = node().moment(30);
     for keys in ["", "t", "?"] {
-        let shown = view(&moment, &typed(&moment, keys), (132, 40));
-        for size in [(80, 24), (131, 40), (132, 39), (1, 1)] {
-            let _ = drawn(&shown, size, true);
+        for before in [(80, 40), (132, 40)] {
+            let shown = view(&moment, &typed(&moment, keys), before);
+            for size in [(80, 24), (79, 40), (1, 1)] {
+                let _ = drawn(&shown, size, true);
+            }
         }
     }
 }
