@@ -99,13 +99,14 @@ fn a_pause_keeps_the_screen_and_what_comes_meanwhile_is_shown_after_it() {
     assert!(!press(&mut player, 'q'));
 }
 
-/// For viewing: `cargo test -p kfd-trace --lib -- --ignored --nocapture sample_screen`, on a terminal. With SHOW_TOP=panic
-/// it panics after a while.
+/// For viewing: `SHOW_TOP=1 cargo test -p kfd-trace --lib -- --ignored --nocapture sample_screen`, on a terminal. With
+/// SHOW_TOP=panic it panics after a while.
 #[tokio::test]
 #[ignore = "for viewing"]
 async fn sample_screen() {
+    let Some(how) = std::env::var_os("SHOW_TOP") else { return };
     crate::runtime::terminal::check("top").unwrap();
-    let panics = std::env::var_os("SHOW_TOP").is_some_and(|how| how == "panic");
+    let panics = how == "panic";
     let mut signals = Signals::new().unwrap();
     let mut screen = Screen::open(std::env::var_os("NO_COLOR").is_none()).unwrap();
     let mut due = interval(Duration::from_secs(1));
