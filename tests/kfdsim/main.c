@@ -59,21 +59,39 @@ static bool fits(const struct shape *shape)
 	       shape->xccs % shape->parts == 0;
 }
 
+/*
+ * Those of MES only for GPUs that have it: ftrace asks each redirect of the machine at every
+ * call of a function that has two probes, which would be counted as the tracer's cost.
+ */
+static int hook_mes(void)
+{
+	if (sim_shape.gfx != 1100) {
+		redirects_remove(mes_redirects);
+		return 0;
+	}
+	if (mes_redirects[0].ops.flags & FTRACE_OPS_FL_ENABLED)
+		return 0;
+	return redirects_install(mes_redirects);
+}
+
 static int hook_driver(void)
 {
 	struct redirect *tables[] = {
 		memory_redirects, doorbell_redirects, process_redirects, reset_redirects,
-		mes_redirects,
 	};
 	int i, err = symbols_resolve();
 
 	for (i = 0; !err && i < ARRAY_SIZE(tables); i++)
 		err = redirects_install(tables[i]);
 	if (!err)
+		err = hook_mes();
+	if (!err)
 		err = process_init();
 	/* a redirect into a module that did not load would be the end of the kernel */
 	for (i = 0; err && i < ARRAY_SIZE(tables); i++)
 		redirects_remove(tables[i]);
+	if (err)
+		redirects_remove(mes_redirects);
 	return err;
 }
 
@@ -114,6 +132,9 @@ int sim_reshape(const struct shape *shape, int sched_policy)
 		sim_take_away(&sims[nsims - 1]);
 	sim_shape = *shape;
 	*of_amdgpu = sched_policy;
+	err = hook_mes();
+	if (err)
+		return err;
 	build_gpus();
 	for (i = 0; i < nsims; i++)
 		if (!sim_works(&sims[i]))

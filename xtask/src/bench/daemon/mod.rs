@@ -90,7 +90,8 @@ fn is_well(accepted: &Baseline, now: &Baseline) -> bool {
     if !shrunk.is_empty() {
         note("more than 5 % below what was accepted: `cargo xtask bench daemon --accept` keeps that");
     }
-    let wrong = [accepted.grown(now, 0), accepted.unaccepted(now), figures::overgrown(&now.figures)].concat();
+    let wrong =
+        [accepted.grown(now, |_| 0), accepted.unaccepted(now), figures::overgrown(&now.figures)].concat();
     wrong.iter().for_each(|line| eprintln!("error: {line}"));
     wrong.is_empty()
 }

@@ -18,6 +18,14 @@ const SMALL: [&str; 3] = ["tracing.anonymous", "tracing.wake_ups", "tracing.work
 /// Where hardly any instructions are extra, a share of them is meaningless.
 const SLACK: i64 = 20;
 
+/// It depends on the layout of the guest's memory, too, and so on the size of its programs: a file that is never read
+/// moved it by 1,100, presumably since the driver then allocates in another way.
+const SWINGS: (&str, i64) = ("create_destroy, kfd_trace_caller", 1_400);
+
+fn slack(case: &str) -> i64 {
+    if case == SWINGS.0 { SWINGS.1 } else { SLACK }
+}
+
 /// One file per series, so that each can be renewed alone.
 pub(super) fn name(series: &str) -> String {
     format!("overhead-{series}")
@@ -42,7 +50,7 @@ pub(super) fn is_well(accepted: Option<&Baseline>, now: &Baseline) -> bool {
         note(format!("measured on {}, nothing accepted of its series: not compared", now.measured_on));
         return true;
     };
-    let grown = accepted.grown(now, SLACK);
+    let grown = accepted.grown(now, slack);
     if accepted.measured_on == now.measured_on {
         grown.iter().for_each(|line| eprintln!("error: {line}"));
         return grown.is_empty();
@@ -70,6 +78,15 @@ mod tests {
         assert!(!is_well(Some(&accepted), &on("6.12.117+deb12-amd64", 1051)));
         assert!(is_well(Some(&accepted), &on("6.12.200+deb12-amd64", 9000)));
         assert!(is_well(None, &on("7.2.12+deb13-amd64", 9000)));
+    }
+
+    #[test]
+    fn what_the_layout_of_memory_moves_may_be_moved_and_no_more() {
+        let of = |value| Baseline {
+            measured_on: "6.12.117+deb12-amd64".to_owned(),
+            figures: vec![Figure::new(SWINGS.0, value, "instructions")],
+        };
+        assert!(is_well(Some(&of(6_800)), &of(8_200)) && !is_well(Some(&of(6_800)), &of(8_201)));
     }
 
     #[test]
