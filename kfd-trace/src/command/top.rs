@@ -95,6 +95,7 @@ impl<'a> Top<'a> {
                 ended = screen.ended() => return ended,
             };
             if let Some(follow) = &mut follow {
+                self.tracer.renew_clock();
                 history::records(&mut self.tracer, &mut self.history, &follow.records);
                 follow.records.clear();
             }
