@@ -113,7 +113,8 @@ pub(super) fn sortable<R>(shown: &[(usize, &Column<R>)]) -> Vec<usize> {
 }
 
 /// Rows of the same value keep their order.
-pub(super) fn sort<R>(rows: &mut [R], columns: &[Column<R>], sort: Sort) {
+pub(super) fn sort<R>(rows: &mut [R], columns: &[Column<R>], sort: Option<Sort>) {
+    let Some(sort) = sort else { return };
     let Some(value) = columns.get(sort.column).and_then(|column| column.value) else { return };
     rows.sort_by(|one, other| match (value(one), value(other)) {
         (Value::Unknown, Value::Unknown) => Ordering::Equal,

@@ -2,7 +2,8 @@
 
 use super::Moment;
 use super::column::{self, Column};
-use super::pane::{Cell, Frame, Key, Pane, PaneId, Tone};
+use super::pane::{Cell, Key, Pane, PaneId, Tone};
+use super::table::Table;
 use super::ui::Ui;
 use crate::output::belongs::BelongsFields;
 use crate::output::{event, names};
@@ -51,29 +52,20 @@ fn columns<'a>() -> [Column<&'a Entry>; 6] {
 
 pub(super) fn pane(moment: &Moment, ui: &Ui, area: Rect) -> Pane {
     let columns = columns();
-    let passes = |entry: &&Entry| {
+    let has_text = |entry: &Entry| {
         let pid = entry.pid().map(|pid| pid.to_string());
-        let gpu = entry.what.gpu_id();
         let owner = entry.owner.as_ref().and_then(|owner| BelongsFields::from(&owner.details).owner());
-        ui.gpu.is_none_or(|only| gpu == Some(only))
-            && ui.passes([pid.as_deref(), comm(entry), owner.as_deref(), Some(entry.name())])
+        ui.passes([pid.as_deref(), comm(entry), owner.as_deref(), Some(entry.name())])
+    };
+    let passes = |entry: &&Entry| {
+        let gpu = entry.what.gpu_id();
+        // Without a filter no text is made of each.
+        ui.gpu.is_none_or(|only| gpu == Some(only)) && (ui.filter().is_empty() || has_text(entry))
     };
     let entries = moment.recent.iter().rev().map(AsRef::as_ref).filter(passes);
     let rows: Vec<&Entry> = entries.collect();
     let keys: Vec<Key> = rows.iter().map(|entry| Key::Event(std::ptr::from_ref(*entry).addr())).collect();
-    let frame = Frame::new(area, 1, &keys, ui.cursor(PaneId::Events));
-    let shown = column::shown(&columns, area.width);
-    Pane {
-        id: PaneId::Events,
-        caption: None,
-        sortable: Vec::new(),
-        titles: column::titles(&shown, None),
-        rows: frame.visible(&rows).iter().map(|row| column::cells(&shown, row, moment)).collect(),
-        area: frame.area,
-        first: frame.first,
-        selected: frame.selected,
-        keys,
-        empty: if ui.has_filter() { "No event passes the filter." } else { "Nothing has happened yet." }
-            .to_owned(),
-    }
+    let empty = if ui.has_filter() { "No event passes the filter." } else { "Nothing has happened yet." };
+    let table = Table { id: PaneId::Events, caption: None, columns: &columns, keys, empty: empty.to_owned() };
+    table.pane(&rows, ui, area, |shown, row| column::cells(shown, row, moment))
 }

@@ -3,7 +3,8 @@
 use super::Moment;
 use super::column::{self, Column};
 use super::load::Load;
-use super::pane::{Cell, Frame, Key, Pane, PaneId, Tone};
+use super::pane::{Cell, Key, Pane, PaneId, Tone};
+use super::table::Table;
 use super::trends::{self, Trend, Trends};
 use super::ui::Ui;
 use crate::attribute::{Gpu, Pool};
@@ -112,21 +113,10 @@ pub(super) fn pane(moment: &Moment, trends: &Trends, ui: &Ui, area: Rect) -> Pan
         .map(|gpu| GpuRow { gpu, budget: &budget, users: of(gpu.gpu_id), trend: trends.of(gpu.gpu_id) })
         .collect();
     let keys: Vec<Key> = rows.iter().map(|row| Key::Gpu(row.gpu.gpu_id)).collect();
-    let frame = Frame::new(area, 1, &keys, ui.cursor(PaneId::Gpus));
-    let shown = column::shown(&columns, area.width);
-    Pane {
-        id: PaneId::Gpus,
-        caption: None,
-        sortable: Vec::new(),
-        titles: column::titles(&shown, None),
-        rows: frame.visible(&rows).iter().map(|row| column::cells(&shown, row, moment)).collect(),
-        area: frame.area,
-        first: frame.first,
-        selected: frame.selected,
-        keys,
-        empty: match moment.topology.errors.first() {
-            None => "KFD's topology has no GPU.".to_owned(),
-            Some(error) => escape::terminal(&error.to_string()),
-        },
-    }
+    let empty = match moment.topology.errors.first() {
+        None => "KFD's topology has no GPU.".to_owned(),
+        Some(error) => escape::terminal(&error.to_string()),
+    };
+    let table = Table { id: PaneId::Gpus, caption: None, columns: &columns, keys, empty };
+    table.pane(&rows, ui, area, |shown, row| column::cells(shown, row, moment))
 }

@@ -16,6 +16,7 @@ mod pane;
 mod processes;
 mod queues;
 mod render;
+mod table;
 mod trends;
 mod ui;
 mod view;

@@ -3,8 +3,9 @@
 use super::Moment;
 use super::column::{self, Column, Value};
 use super::load::Load;
-use super::pane::{Cell, Frame, Key, Pane, PaneId, Tone};
+use super::pane::{Cell, Key, Pane, PaneId, Tone};
 use super::queues;
+use super::table::Table;
 use super::ui::Ui;
 use crate::output::belongs::BelongsFields;
 use crate::output::names;
@@ -179,33 +180,21 @@ pub(super) fn pane(rows: &[ProcessRow<'_>], moment: &Moment, ui: &Ui, area: Rect
         line.queue_id.map_or(Key::Process(process), |queue_id| Key::Queue(process, queue_id))
     };
     let keys: Vec<Key> = lines.iter().map(key).collect();
-    let frame = Frame::new(area, 1, &keys, ui.cursor(PaneId::Processes));
     let columns = columns();
-    let shown = column::shown(&columns, area.width);
-    let cells = |line: &Line| -> Vec<Cell> {
-        let row = &rows[line.row];
-        match line.queue_id.and_then(|id| row.process.queues.get(&id)) {
-            Some(queue) => shown.iter().map(|(_, column)| branch(column.title, queue, moment)).collect(),
-            None => column::cells(&shown, row, moment),
-        }
-    };
     let empty = match (ui.has_filter(), moment.probes.is_empty()) {
         (true, _) => "No process passes the filter.",
         (false, true) => "Nothing is traced.",
         (false, false) => "No process uses KFD now.",
     };
-    Pane {
-        id: PaneId::Processes,
-        caption: None,
-        sortable: column::sortable(&shown),
-        titles: column::titles(&shown, Some(ui.sort(PaneId::Processes))),
-        rows: frame.visible(&lines).iter().map(cells).collect(),
-        area: frame.area,
-        first: frame.first,
-        selected: frame.selected,
-        keys,
-        empty: empty.to_owned(),
-    }
+    let table =
+        Table { id: PaneId::Processes, caption: None, columns: &columns, keys, empty: empty.to_owned() };
+    table.pane(&lines, ui, area, |shown, line| {
+        let row = &rows[line.row];
+        match line.queue_id.and_then(|id| row.process.queues.get(&id)) {
+            Some(queue) => shown.iter().map(|(_, column)| branch(column.title, queue, moment)).collect(),
+            None => column::cells(shown, row, moment),
+        }
+    })
 }
 
 fn lines(rows: &[ProcessRow<'_>], ui: &Ui) -> Vec<Line> {

@@ -2,7 +2,8 @@
 
 use super::Moment;
 use super::column::{self, Column, Value};
-use super::pane::{Cell, Frame, Key, Pane, PaneId, Tone};
+use super::pane::{Cell, Key, Pane, PaneId, Tone};
+use super::table::Table;
 use super::ui::Ui;
 use crate::output::activity;
 use crate::output::names;
@@ -95,37 +96,25 @@ fn columns<'a>() -> [Column<QueueRow<'a>>; 11] {
 
 /// `process`: the selected one, if any.
 pub(super) fn pane(process: Option<&Process>, name: &str, moment: &Moment, ui: &Ui, area: Rect) -> Pane {
-    let (columns, sort) = (columns(), ui.sort(PaneId::Queues));
+    let columns = columns();
     let queues = process.map(|process| process.queues.values().map(move |queue| QueueRow { process, queue }));
     let mut rows: Vec<QueueRow<'_>> =
         queues.into_iter().flatten().filter(|row| ui.is_on_gpu(row.queue)).collect();
-    column::sort(&mut rows, &columns, sort);
+    column::sort(&mut rows, &columns, ui.sort(PaneId::Queues));
     let keys: Vec<Key> = rows.iter().map(|row| Key::Queue(row.process.key, row.queue.queue_id)).collect();
-    let frame = Frame::new(area, 2, &keys, ui.cursor(PaneId::Queues));
-    let shown = column::shown(&columns, area.width);
     let comm =
         process.and_then(|process| process.comm.as_deref()).map_or_else(|| "-".to_owned(), escape::terminal);
-    Pane {
-        id: PaneId::Queues,
-        caption: Some(process.map_or_else(
-            || "Queues: no process is selected".to_owned(),
-            |_| match keys.len() {
-                0 if !moment.sees_queues() => format!("Queues of {name} {comm}: not known"),
-                count => format!("Queues of {name} {comm}: {count}"),
-            },
-        )),
-        sortable: column::sortable(&shown),
-        titles: column::titles(&shown, Some(sort)),
-        rows: frame.visible(&rows).iter().map(|row| column::cells(&shown, row, moment)).collect(),
-        area: frame.area,
-        first: frame.first,
-        selected: frame.selected,
-        keys,
-        empty: match process {
-            Some(_) if ui.gpu.is_some() => "It has no queue on this GPU.",
-            Some(_) if moment.sees_queues() => "It has no queue.",
-            _ => "",
-        }
-        .to_owned(),
-    }
+    let caption = match (process, keys.len()) {
+        (None, _) => "Queues: no process is selected".to_owned(),
+        (Some(_), 0) if !moment.sees_queues() => format!("Queues of {name} {comm}: not known"),
+        (Some(_), count) => format!("Queues of {name} {comm}: {count}"),
+    };
+    let empty = match process {
+        Some(_) if ui.gpu.is_some() => "It has no queue on this GPU.",
+        Some(_) if moment.sees_queues() => "It has no queue.",
+        _ => "",
+    };
+    let (caption, empty) = (Some(caption), empty.to_owned());
+    let table = Table { id: PaneId::Queues, caption, columns: &columns, keys, empty };
+    table.pane(&rows, ui, area, |shown, row| column::cells(shown, row, moment))
 }

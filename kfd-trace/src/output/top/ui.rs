@@ -75,8 +75,12 @@ impl Ui {
         &self.cursors[id as usize]
     }
 
-    /// Tables that cannot be sorted have the order of their rows.
-    pub(super) fn sort(&self, id: PaneId) -> Sort {
-        if id == PaneId::Queues { self.queues } else { self.processes }
+    /// `None` for tables that cannot be sorted.
+    pub(super) fn sort(&self, id: PaneId) -> Option<Sort> {
+        match id {
+            PaneId::Processes => Some(self.processes),
+            PaneId::Queues => Some(self.queues),
+            PaneId::Gpus | PaneId::Events => None,
+        }
     }
 }
