@@ -258,7 +258,7 @@ impl Run<'_> {
         }
         self.report_existing()?;
         let whose = &self.options.whose;
-        if !self.tracer.state.live().any(|process| whose.has(process)) && !whose.is_all() {
+        if !whose.is_all() && !self.tracer.state.live().any(|process| whose.has(process)) {
             say(format_args!("no process of {} uses KFD now: waiting for one", whose.requested()));
         }
         // Scripts wait for this line: from here on nothing is missed.

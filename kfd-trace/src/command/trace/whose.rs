@@ -44,8 +44,8 @@ impl Whose {
 
     /// Whether a call is shown that left no process behind: of its caller the name alone is known.
     pub(super) fn has_caller(&self, comm: Option<&str>) -> bool {
-        let by_name_alone = Whose { comm: None, ..self.clone() }.is_all();
-        by_name_alone && self.comm.as_deref().is_none_or(|wanted| Some(wanted) == comm)
+        let Whose { comm: wanted, container: None, pod: None, ns_pid: None } = self else { return false };
+        wanted.as_deref().is_none_or(|wanted| Some(wanted) == comm)
     }
 }
 
