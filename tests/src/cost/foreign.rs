@@ -2,6 +2,7 @@
 
 use super::sites;
 use super::subject::{HANDLERS, Whom};
+use crate::harness::child::OwnChild;
 use crate::harness::until;
 use crate::harness::wait::ATTACH;
 use anyhow::{Context, Result, bail, ensure};
@@ -9,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// `struct kfd_ioctl_create_queue_args` (uapi/linux/kfd_ioctl.h): `ring_size`, `gpu_id`, `queue_type`.
 const CREATE_ARGS: &str =
@@ -44,7 +45,7 @@ fn filter(whom: Whom) -> String {
 /// A running tracer, with its output in a file.
 #[derive(Debug)]
 pub(super) struct Foreign {
-    child: Child,
+    child: OwnChild,
     out: PathBuf,
 }
 
@@ -87,7 +88,7 @@ impl Foreign {
         let mut command = Command::new(program);
         command.args(words).stdin(Stdio::null()).stdout(file).stderr(errors);
         let child = command.spawn().with_context(|| format!("start {program}"))?;
-        Ok(Self { child, out })
+        Ok(Self { child: OwnChild(child), out })
     }
 
     fn alive(&mut self) -> Result<()> {
@@ -109,14 +110,6 @@ impl Foreign {
         let text = self.output()?;
         ensure!(!text.contains("ERROR"), "{text}");
         Ok(reported(&text))
-    }
-}
-
-impl Drop for Foreign {
-    fn drop(&mut self) {
-        // fails only if it has already ended
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

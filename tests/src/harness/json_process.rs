@@ -1,5 +1,6 @@
 //! A child process that prints JSON lines.
 
+use super::child::OwnChild;
 use super::json_lines::JsonLines;
 use super::wait::until;
 use anyhow::{Context, Result, bail, ensure};
@@ -7,13 +8,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::Write;
 use std::ops::Deref;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Killed and reaped when dropped.
 #[derive(Debug)]
 pub struct JsonProcess {
-    child: Child,
+    child: OwnChild,
     lines: JsonLines,
 }
 
@@ -35,7 +36,7 @@ impl JsonProcess {
             .with_context(|| format!("start `{name}`"))?;
         let stdout = child.stdout.take().context("standard output is piped")?;
         let stderr = child.stderr.take().context("standard error is piped")?;
-        Ok(Self { child, lines: JsonLines::read(name, stdout, stderr) })
+        Ok(Self { child: OwnChild(child), lines: JsonLines::read(name, stdout, stderr) })
     }
 
     pub fn pid(&self) -> u32 {
@@ -98,14 +99,6 @@ impl Deref for JsonProcess {
     type Target = JsonLines;
     fn deref(&self) -> &JsonLines {
         &self.lines
-    }
-}
-
-impl Drop for JsonProcess {
-    fn drop(&mut self) {
-        // fails only if it has already ended
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

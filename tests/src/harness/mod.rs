@@ -9,6 +9,7 @@ pub mod bpf_maps;
 pub mod btf_file;
 pub mod calls;
 pub mod capable;
+pub mod child;
 pub mod counts;
 pub mod dashboards;
 pub mod driver;

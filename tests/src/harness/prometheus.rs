@@ -1,6 +1,7 @@
 //! Debian's Prometheus in the guest: it scrapes the service every two seconds and evaluates the rules of
 //! deploy/prometheus with their minutes turned into seconds.
 
+use super::child::OwnChild;
 use super::wait::{ATTACH, until};
 use super::{http, service};
 use anyhow::{Context, Result, ensure};
@@ -8,7 +9,7 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Write as _, stdout};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -36,7 +37,7 @@ scrape_configs:
 /// Killed when dropped.
 #[derive(Debug)]
 pub struct Prometheus {
-    child: Child,
+    child: OwnChild,
     folder: TempDir,
     address: SocketAddr,
 }
@@ -63,7 +64,7 @@ impl Prometheus {
             .stderr(log)
             .spawn()
             .context("run prometheus")?;
-        let mut server = Self { child, folder, address };
+        let mut server = Self { child: OwnChild(child), folder, address };
         let up = until("Prometheus to be ready", ATTACH, || {
             ensure!(server.child.try_wait()?.is_none(), "it ended");
             let ready = http::get(address, "/-/ready").is_ok_and(|answer| answer.status == 200);
@@ -124,14 +125,6 @@ impl Prometheus {
     fn get(&self, path: &str) -> Result<Value> {
         let answer = http::get(self.address, path)?;
         serde_json::from_str(&answer.body).with_context(|| format!("{path}: {}", answer.body))
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        // fails only if it has already ended
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

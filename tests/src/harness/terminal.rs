@@ -1,5 +1,6 @@
 //! A program on a terminal of its own, and what that shows.
 
+use super::child::OwnChild;
 use super::wait::{SOON, until};
 use anyhow::{Context, Result, bail, ensure};
 use nix::pty::{OpenptyResult, Winsize, openpty};
@@ -12,7 +13,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use vt100::Parser;
 
 /// Killed and reaped when dropped.
 pub struct TerminalProcess {
-    child: Child,
+    child: OwnChild,
     master: File,
     /// Kept open: else the settings of the terminal end with the program.
     slave: File,
@@ -55,7 +56,7 @@ impl TerminalProcess {
                 lock(&shown).process(&bytes[..length]);
             }
         });
-        Ok(Self { child, master, slave, screen })
+        Ok(Self { child: OwnChild(child), master, slave, screen })
     }
 
     pub fn press(&mut self, keys: &str) -> Result<()> {
@@ -128,13 +129,6 @@ fn cells(count: u16) -> Result<NonZero<u16>> {
 
 fn lock(screen: &Mutex<Parser>) -> MutexGuard<'_, Parser> {
     screen.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Drop for TerminalProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[cfg(test)]
