@@ -126,4 +126,16 @@ pub(crate) mod tests {
         raise(Signal::SIGTERM).unwrap();
         assert!(timeout(10 * soon, signals.any()).await.is_ok());
     }
+
+    #[tokio::test]
+    async fn what_ends_a_terminal_requests_the_end_of_who_has_to_restore_it() {
+        let _turn = TURN.lock().await;
+        let (mut signals, mut others) = (Signals::of_a_terminal().unwrap(), Signals::new().unwrap());
+        let soon = Duration::from_millis(200);
+        for signal in [Signal::SIGHUP, Signal::SIGQUIT] {
+            raise(signal).unwrap();
+            assert!(timeout(10 * soon, signals.any()).await.is_ok(), "{signal}");
+        }
+        assert!(timeout(soon, others.any()).await.is_err(), "only where it was requested");
+    }
 }
