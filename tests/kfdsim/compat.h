@@ -78,7 +78,20 @@ static inline void sim_set_cu_cache(struct amdgpu_gfx_config *config)
 /* MES schedules the queues of users, and a queue has the buffers that it asks for */
 #define SIM_HAS_MES	(SIM_HAS_NODES && SIM_HAS_QUEUE_BUFFERS)
 
-/* who the GPU is, where the type alone does not say it */
+/* who the GPU is: the node's name, doorbell capability */
+static inline void sim_set_asic(struct amdgpu_device *adev, int gfx)
+{
+	adev->asic_type = CHIP_VEGA10;
+	adev->family = AMDGPU_FAMILY_AI;
+#if SIM_HAS_MES
+	if (gfx == 1100) {
+		adev->asic_type = CHIP_IP_DISCOVERY;
+		adev->family = AMDGPU_FAMILY_GC_11_0_0;
+	}
+#endif
+}
+
+/* the same, where the type alone does not say it */
 static inline void sim_set_ip_versions(struct amdgpu_device *adev, int gfx)
 {
 #if SIM_HAS_IP_VERSIONS

@@ -38,9 +38,7 @@ static void fake_identity(struct sim *s)
 	adev->ddev.dev = &s->pdev->dev;
 	s->render.index = 128 + s->index;
 	adev->ddev.render = &s->render;		/* topology: drm_render_minor */
-	/* the node's name, doorbell capability */
-	adev->asic_type = sim_is_mes() ? CHIP_IP_DISCOVERY : CHIP_VEGA10;
-	adev->family = sim_is_mes() ? AMDGPU_FAMILY_GC_11_0_0 : AMDGPU_FAMILY_AI;
+	sim_set_asic(s->adev, sim_shape.gfx);
 	adev->unique_id = SIM_UNIQUE_ID * (s->index + 1);
 	adev->rev_id = 1;			/* a 9.4.3 of this revision is gfx942 */
 	sim_set_ip_versions(adev, sim_shape.gfx);
