@@ -1,5 +1,5 @@
 //! `cargo xtask attack`: what a hostile client can do to a daemon that waits for a driver, on loopback, for some
-//! twenty seconds; and to one with 10,000 queues, which are generated (kfd-trace/benches/daemon/serve.rs).
+//! twenty seconds; and to one with 10,000 queues, which are generated (tests/load/src/serve.rs).
 //!
 //! In: a binary. Out: a figure for each attack, beside what is accepted.
 

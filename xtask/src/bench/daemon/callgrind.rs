@@ -13,7 +13,7 @@ use std::process::Command;
 const DUMP: &str = "callgrind.out";
 
 /// Prefix of a dump's cause, followed by the name that the program gave it
-/// (kfd-trace/benches/daemon/callgrind.rs).
+/// (tests/load/src/callgrind.rs).
 const TRIGGER: &str = "desc: Trigger: Client Request: ";
 
 /// Runs `program part` and returns its output, and the instructions of each region by its name.

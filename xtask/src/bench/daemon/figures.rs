@@ -20,7 +20,7 @@ const MOST_GROWTH: i64 = 1_100;
 /// where there are more.
 const LINEAR: [&str; 4] = ["compare.", "ends.", "record.process_seen", "scrape."];
 
-/// A region that the bench program measured (kfd-trace/benches/daemon/region.rs).
+/// A region that the bench program measured (tests/load/src/region.rs).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     case: String,

@@ -1,18 +1,19 @@
 //! `cargo xtask bench daemon`: the cost of records and scrapes in the daemon.
 //!
-//! Builds kfd-trace/benches/daemon as the release binary is built, and runs it here: under callgrind for
+//! Builds tests/load as the release binary is built, and runs it here: under callgrind for
 //! instructions, directly for times and memory. Out: the figures of docs/performance.md.
 
 use crate::bench::baseline::{Baseline, Figure};
 use crate::bench::overhead;
+use crate::build::with_revision;
 use crate::paths;
 use crate::run::{self, note, step};
 use crate::setup;
 use crate::vm::guest::{self, TARGET};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 mod callgrind;
 mod document;
@@ -125,24 +126,13 @@ fn machine() -> Result<String> {
     Ok(format!("{}, {wide}", compiler.trim()))
 }
 
-/// The bench program: static, with the optimisation of the release binary.
+/// The bench program: static, and of the same library as the release binary, which is not compiled again for it.
 pub(crate) fn build() -> Result<PathBuf> {
     step("building the bench program (release, static)");
-    let mut command = guest::cargo();
-    command.args(["bench", "--no-run", "-p", "kfd-trace", "--bench", "daemon", "--target", TARGET]);
-    command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
-    let done = command.output().context("cannot run cargo")?;
-    if !done.status.success() {
-        bail!("the bench program does not build");
-    }
-    let text = String::from_utf8(done.stdout).context("cargo printed no text")?;
-    executable(&text).context("cargo built no bench program")
-}
-
-fn executable(messages: &str) -> Option<PathBuf> {
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut benches = messages.filter(|message| message["target"]["kind"][0] == "bench");
-    benches.find_map(|message| message["executable"].as_str().map(PathBuf::from))
+    let mut cargo = guest::cargo();
+    cargo.args(["build", "--release", "-p", "kfd-trace-load", "--target", TARGET]);
+    run::run(with_revision(&mut cargo)).context("the bench program does not build")?;
+    Ok(paths::target().join(TARGET).join("release/kfd-trace-load"))
 }
 
 fn json(figures: &[Figure]) -> Result<String> {
@@ -154,20 +144,4 @@ fn table(figures: &[Figure]) -> String {
     let widest = figures.iter().map(|figure| figure.case.len()).max().unwrap_or(0);
     let line = |figure: &Figure| format!("{:widest$} {:>14} {}\n", figure.case, figure.value, figure.unit);
     figures.iter().map(line).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bench_program_is_found_among_what_cargo_built() {
-        let messages = r#"
-{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"kfd_trace"},"executable":null}
-{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"kfd-trace"},"executable":"/t/kfd-trace"}
-{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"daemon"},"executable":"/t/daemon-1"}
-{"reason":"build-finished","success":true}"#;
-        assert_eq!(executable(messages), Some("/t/daemon-1".into()));
-        assert_eq!(executable(""), None);
-    }
 }
