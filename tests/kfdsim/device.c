@@ -38,7 +38,7 @@ static void fake_identity(struct sim *s)
 	adev->ddev.dev = &s->pdev->dev;
 	s->render.index = 128 + s->index;
 	adev->ddev.render = &s->render;		/* topology: drm_render_minor */
-	sim_set_asic(s->adev, sim_shape.gfx);
+	sim_set_asic(adev, sim_shape.gfx);
 	adev->unique_id = SIM_UNIQUE_ID * (s->index + 1);
 	adev->rev_id = 1;			/* a 9.4.3 of this revision is gfx942 */
 	sim_set_ip_versions(adev, sim_shape.gfx);

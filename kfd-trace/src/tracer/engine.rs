@@ -356,10 +356,10 @@ impl Tracer {
     }
 }
 
-#[cfg(test)]
 impl Tracer {
-    /// Without probes.
-    pub(crate) fn idle(roots: &Roots) -> Self {
+    /// Without probes: for tests, and for a daemon whose state is generated (tests/load).
+    #[must_use]
+    pub fn idle(roots: &Roots) -> Self {
         Tracer::new(&TraceRequest {
             roots: roots.clone(),
             ioctl_records: false,

@@ -5,15 +5,12 @@ use crate::memory;
 use crate::world::{self, Daemon, NODE};
 use anyhow::{Context as _, Result};
 use kfd_trace::kernel::Roots;
-use kfd_trace::model::selected::Selected;
 use kfd_trace::output::api::{Refusal, Resource};
 use kfd_trace::output::metrics::{Detail, Format};
-use kfd_trace::probes::plan::Choice;
 use kfd_trace::serve::router::PageSource;
 use kfd_trace::serve::shared::{Serving, SharedPage};
 use kfd_trace::serve::web_process::{self, WebServer};
-use kfd_trace::state::StateLimits;
-use kfd_trace::tracer::engine::{TraceRequest, Tracer};
+use kfd_trace::tracer::engine::Tracer;
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,16 +49,7 @@ pub(crate) fn run() -> Result<()> {
     let roots = Roots::under(host.path());
     let detail = Detail { processes: Some(NODE.processes), queues: None, linger: Duration::from_secs(300) };
     let shared = SharedPage::new(roots.clone(), detail);
-    let tracer = Tracer::new(&TraceRequest {
-        roots: roots.clone(),
-        ioctl_records: false,
-        selected: Selected::All,
-        ring_bytes: 0,
-        choice: Choice::default(),
-        sample: Duration::ZERO,
-        limits: StateLimits::default(),
-    });
-    shared.serves(Serving { tracer, ring_bytes: 0 });
+    shared.serves(Serving { tracer: Tracer::idle(&roots), ring_bytes: 0 });
     let mut daemon = Daemon::new(&roots);
     shared
         .with_history(|tracer, history| {

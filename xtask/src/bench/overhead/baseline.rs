@@ -19,7 +19,7 @@ const SMALL: [&str; 3] = ["tracing.anonymous", "tracing.wake_ups", "tracing.work
 const SLACK: i64 = 20;
 
 /// It depends on the layout of the guest's memory, too, and so on the size of its programs: a file that is never read
-/// moved it by 1,100, presumably since the driver then allocates in another way.
+/// moved it by 1,100 when it was the least of its repeats, presumably since the driver then allocates in another way.
 const SWINGS: (&str, i64) = ("create_destroy, kfd_trace_caller", 1_000);
 
 fn slack(case: &str) -> i64 {
