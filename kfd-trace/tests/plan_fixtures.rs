@@ -6,7 +6,6 @@ mod fixture;
 use kfd_trace::kernel::{Kernel, Roots};
 use kfd_trace::model::event::QueueType;
 use kfd_trace::model::verdict::Verdict;
-use kfd_trace::probes::At;
 use kfd_trace::probes::facts::Facts;
 use kfd_trace::probes::plan::{Action, Choice, Plan, PlanRequest, plan};
 use kfd_trace::probes::table::ProbeKind;
@@ -61,11 +60,7 @@ fn with_the_drivers_types_every_probe_has_its_place() {
         for row in attached {
             let Action::Attach(targets) = &row.action else { panic!("{series}: {row:?}") };
             assert!(!targets.is_empty(), "{series}: {row:?}");
-            let by_address = targets.iter().any(|target| target.at != At::Name);
-            // The MQD functions have a copy for each generation of chips.
-            let several =
-                row.symbols.iter().any(|name| name.contains("_mqd")) && row.row.id != ProbeId::MqdAddress;
-            assert_eq!(by_address, several, "{series}: {row:?}");
+            assert!(targets.iter().all(|target| target.address().is_some()), "{series}: {row:?}");
         }
     }
 }

@@ -161,7 +161,7 @@ fn addresses(row: &ProbeRow, targets: &[AttachTarget], room: LinkRoom) -> Option
         (_, ReturnRoom::Unknown) if instances_of_link >= instances(room.cpus) => 1,
         (_, ReturnRoom::Unknown) => return None,
     };
-    let addresses: Vec<u64> = targets.iter().map(|target| target.address).collect::<Option<_>>()?;
+    let addresses: Vec<u64> = targets.iter().map(AttachTarget::address).collect::<Option<_>>()?;
     Some((addresses, times))
 }
 
@@ -265,8 +265,8 @@ mod tests {
     }
 
     fn targets(addresses: &[Option<u64>]) -> Vec<AttachTarget> {
-        let target =
-            |address: &Option<u64>| AttachTarget { symbol: "f".into(), at: At::Name, address: *address };
+        let at = |address: &Option<u64>| address.map_or(At::Name, At::Address);
+        let target = |address| AttachTarget { symbol: "f".into(), at: at(address) };
         addresses.iter().map(target).collect()
     }
 

@@ -22,11 +22,11 @@ pub(super) fn narrow(planned: Planned, used: Option<&BTreeSet<u64>>) -> (Planned
     let (Some(used), Action::Attach(targets), true) = (used, action, row.of_gpus) else {
         return (planned, None);
     };
-    if targets.iter().any(|target| target.address.is_none()) {
+    if targets.iter().any(|target| target.address().is_none()) {
         return (planned, None);
     }
     let (now, rest): (Vec<AttachTarget>, Vec<AttachTarget>) =
-        targets.iter().cloned().partition(|target| target.address.is_some_and(|at| used.contains(&at)));
+        targets.iter().cloned().partition(|target| target.address().is_some_and(|at| used.contains(&at)));
     let unused = Unused { row, targets: rest, strangers: strangers.clone() };
     let narrowed = if now.is_empty() {
         Planned { action: Action::Skip(Verdict::NoGpu), ..planned }
@@ -40,7 +40,7 @@ impl Unused {
     /// Removes and returns what is used now; everything, if the use is not known.
     pub(super) fn take(&mut self, used: Option<&BTreeSet<u64>>) -> Vec<AttachTarget> {
         let is_used = |target: &AttachTarget| {
-            used.is_none_or(|used| target.address.is_some_and(|address| used.contains(&address)))
+            used.is_none_or(|used| target.address().is_some_and(|address| used.contains(&address)))
         };
         let targets = std::mem::take(&mut self.targets);
         let (now, rest) = targets.into_iter().partition(is_used);
@@ -103,20 +103,19 @@ mod tests {
     use kfd_trace_common::counter::ProbeId;
 
     fn target(symbol: &str, address: u64) -> AttachTarget {
-        AttachTarget { symbol: symbol.into(), at: At::Address(address), address: Some(address) }
+        AttachTarget { symbol: symbol.into(), at: At::Address(address) }
     }
 
     /// A unique name and two copies of another.
     fn planned(id: ProbeId) -> Planned {
         let row = PROBES.iter().find(|row| row.id == id).unwrap();
-        let unique = AttachTarget { at: At::Name, ..target("init_mqd_v9_4_3", 1) };
-        let targets = vec![unique, target("init_mqd", 2), target("init_mqd", 3)];
+        let targets = vec![target("init_mqd_v9_4_3", 1), target("init_mqd", 2), target("init_mqd", 3)];
         let symbols = names(&targets);
         Planned { row, symbols, strangers: vec!["init_mqd_v99".into()], action: Action::Attach(targets) }
     }
 
     fn addresses(targets: &[AttachTarget]) -> Vec<u64> {
-        targets.iter().filter_map(|target| target.address).collect()
+        targets.iter().filter_map(AttachTarget::address).collect()
     }
 
     #[test]
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(all(planned(ProbeId::EvictGpu), Some(&none)), 3, "not of generations");
         let mut hidden = planned(ProbeId::MqdInit);
         let Action::Attach(targets) = &mut hidden.action else { panic!("skipped") };
-        targets[0].address = None;
+        targets[0].at = At::Name;
         assert_eq!(all(hidden, Some(&none)), 3);
     }
 

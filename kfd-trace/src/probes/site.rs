@@ -13,18 +13,29 @@ use std::collections::BTreeSet;
 pub struct AttachTarget {
     pub symbol: String,
     pub at: At,
-    /// Address of the function, also where the kernel is given its name; `None` if addresses are hidden, and
-    /// for tracepoints.
-    pub address: Option<u64>,
 }
 
-/// How the kernel identifies the function: a name must be unique in the whole kernel, or it is refused.
+/// How the kernel identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    Name,
+    /// A function, wherever that is known: before Linux 6.2 each search for a name unpacks all names of the kernel, and
+    /// one probe takes several.
     Address(u64),
+    /// A function whose address is hidden: the name must be unique in the whole kernel, or it is refused.
+    Name,
     /// A tracepoint of this system.
     Tracepoint(&'static str),
+}
+
+impl AttachTarget {
+    /// Address of a function; `None` if addresses are hidden, and for tracepoints.
+    #[must_use]
+    pub fn address(&self) -> Option<u64> {
+        match self.at {
+            At::Address(address) => Some(address),
+            At::Name | At::Tracepoint(_) => None,
+        }
+    }
 }
 
 /// Names of the functions or tracepoints of a site that this kernel has.
@@ -81,29 +92,22 @@ pub(super) fn targets(
     names: &[String],
     functions: &impl Functions,
 ) -> Result<Vec<AttachTarget>, String> {
+    let target = |name: &String, at| AttachTarget { symbol: name.clone(), at };
     if let Site::Tracepoint { system, .. } = site {
-        let at = At::Tracepoint(system);
-        return Ok(names
-            .iter()
-            .map(|name| AttachTarget { symbol: name.clone(), at, address: None })
-            .collect());
+        return Ok(names.iter().map(|name| target(name, At::Tracepoint(system))).collect());
     }
     let mut targets = Vec::new();
     for name in names {
         let copies = functions.copies(name);
-        if functions.is_unique(name) {
-            let address = copies.first().copied().filter(|address| *address != 0);
-            targets.push(AttachTarget { symbol: name.clone(), at: At::Name, address });
-            continue;
-        }
-        if copies.contains(&0) {
+        if !copies.contains(&0) {
+            targets.extend(copies.into_iter().map(|address| target(name, At::Address(address))));
+        } else if functions.is_unique(name) {
+            targets.push(target(name, At::Name));
+        } else {
             return Err(format!(
                 "{name} is not unique and its address is hidden: needs CAP_SYSLOG, or kptr_restrict=0"
             ));
         }
-        let at_address =
-            |address| AttachTarget { symbol: name.clone(), at: At::Address(address), address: Some(address) };
-        targets.extend(copies.into_iter().map(at_address));
     }
     Ok(targets)
 }

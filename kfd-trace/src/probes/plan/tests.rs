@@ -47,14 +47,13 @@ fn action(made: &CommandsMade, facts: &Facts, request: &PlanRequest, id: ProbeId
 }
 
 #[test]
-fn a_unique_name_is_attached_by_name_and_a_clash_by_address() {
+fn a_function_is_attached_by_its_address_and_by_a_unique_name_where_that_is_hidden() {
     let mut made = driver();
-    let name = |symbol: &str| AttachTarget { symbol: symbol.into(), at: At::Name, address: Some(1) };
     let ioctl = |made: &CommandsMade| action(made, &facts(), &PlanRequest::default(), ProbeId::Ioctl);
-    assert_eq!(ioctl(&made), Action::Attach(vec![name("kfd_ioctl")]));
-    made.0.insert("kfd_ioctl", (vec![0x10], true));
-    let address = AttachTarget { symbol: "kfd_ioctl".into(), at: At::Address(0x10), address: Some(0x10) };
-    assert_eq!(ioctl(&made), Action::Attach(vec![address]));
+    let target = |at| Action::Attach(vec![AttachTarget { symbol: "kfd_ioctl".into(), at }]);
+    assert_eq!(ioctl(&made), target(At::Address(1)));
+    made.0.insert("kfd_ioctl", (vec![0], false));
+    assert_eq!(ioctl(&made), target(At::Name));
     made.0.insert("kfd_ioctl", (vec![0], true));
     assert!(matches!(ioctl(&made), Action::Skip(Verdict::Refused(why)) if why.contains("CAP_SYSLOG")));
 }
@@ -171,7 +170,7 @@ fn tracepoints_are_attached_if_requested_and_present() {
     };
     assert_eq!(of(false, ProbeId::TpJobQueue), Action::Skip(Verdict::NotAsked));
     let at = At::Tracepoint("gpu_scheduler");
-    let target = AttachTarget { symbol: "drm_sched_job".into(), at, address: None };
+    let target = AttachTarget { symbol: "drm_sched_job".into(), at };
     assert_eq!(of(true, ProbeId::TpJobQueue), Action::Attach(vec![target]));
     assert_eq!(of(true, ProbeId::TpEvictEnd), Action::Skip(Verdict::NotInKernel));
 }
