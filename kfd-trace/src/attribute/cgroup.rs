@@ -9,10 +9,11 @@ mod slurm;
 mod unit;
 
 pub use container::{Container, Runtime};
+use serde::{Deserialize, Serialize};
 pub use slurm::SlurmStep;
 
 /// Result of parsing the paths; `None`: not known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Belongs {
     pub container: Option<Container>,
     /// UID of the Kubernetes pod, with its dashes; that of a static pod has 32 hexadecimal digits and no

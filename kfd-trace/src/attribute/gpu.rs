@@ -3,6 +3,7 @@
 
 use super::sysfs_file::{self, Reader, Unreadable};
 use crate::model::compute_units::ComputeUnits;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 mod compute_units;
@@ -12,7 +13,7 @@ mod slots;
 pub use slots::{Pool, Slots};
 
 /// One GPU, or one partition of a GPU. `None`: not reported by this kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(Default))]
 pub struct Gpu {
     /// Position among the GPUs in the order of their topology nodes, from 0. ROCr creates its agents in that
@@ -118,7 +119,7 @@ impl Gpu {
 
 /// All GPUs by node number, and the read errors. A container may see nodes that it may not use: those are
 /// errors here (EPERM from the device cgroup).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     pub gpus: Vec<Gpu>,
     pub errors: Vec<Unreadable>,

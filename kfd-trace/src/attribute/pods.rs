@@ -7,6 +7,7 @@
 //! Processes begin and end more often than pods, and a node may have hundreds of these: what a folder has is kept,
 //! and listed anew when something is not in it and the folder has changed since.
 
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
@@ -23,7 +24,7 @@ const MOST: usize = 100_000;
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Names of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodNames {
     pub namespace: String,
     pub pod: String,

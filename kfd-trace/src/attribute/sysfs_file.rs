@@ -1,12 +1,13 @@
 //! Reads small sysfs files, and keeps a named error for each that cannot be read.
 
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// A file or folder that exists but could not be read or parsed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("cannot read {}: {why}", path.display())]
 pub struct Unreadable {
     pub path: PathBuf,

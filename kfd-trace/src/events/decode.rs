@@ -2,7 +2,7 @@
 
 use crate::model::event::{Body, Event, IoctlCall, Outcome, ProcessId, ProcessSeen};
 use crate::model::incident::{
-    CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault,
+    CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, UserQueueOp, VmFault,
 };
 use crate::model::layout::QueueLayout;
 use crate::model::mes::{MesOp, MesQueue};
@@ -306,10 +306,9 @@ fn gpu(kind: Kind, bytes: &[u8]) -> Result<Option<u32>, DecodeError> {
 
 fn user_queue(call: &record::UserQueue) -> Body {
     Body::UserQueue(UserQueueCall {
-        // AMDGPU_USERQ_OP_CREATE and _FREE (include/uapi/drm/amdgpu_drm.h)
         op: match call.op {
-            1 => Some("create"),
-            2 => Some("free"),
+            1 => Some(UserQueueOp::Create),
+            2 => Some(UserQueueOp::Free),
             _ => None,
         },
         queue_id: call.queue_id,

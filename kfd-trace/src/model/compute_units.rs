@@ -2,12 +2,13 @@
 //! how many of them it enables in each shader engine.
 
 use super::incident::CuMask;
+use serde::{Deserialize, Serialize};
 
 /// CUs of one array that a mask can reach: half a register each (`KFD_MAX_NUM_SH_PER_SE`, kfd_mqd_manager.h).
 pub const MOST_IN_ARRAY: u32 = 16;
 
 /// The active CUs of a topology node; those that are fused off are left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComputeUnits {
     /// By XCC, shader engine and array. An engine with one array has 0 in the second.
     pub active: Vec<Vec<[u32; 2]>>,

@@ -7,13 +7,14 @@ pub use super::queue::{Origin, QueueFacts, QueueType};
 use super::runlist::{Preemption, Runlist};
 use super::suspension::Suspension;
 use kfd_trace_common::kind::Kind;
+use serde::{Deserialize, Serialize};
 
 /// Number that the BPF side assigned to a `struct kfd_process`; never reused, and not an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProcessId(pub u64);
 
 /// One record of the ring buffer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub mono_ns: u64,
@@ -41,7 +42,8 @@ impl Event {
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Body {
     ProcessSeen(ProcessSeen),
     /// Return value of `kfd_open`: 0 or a positive errno.
@@ -201,7 +203,7 @@ impl Body {
 }
 
 /// A KFD process at its first sight, as reported by the kernel: it may exit before /proc is read.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSeen {
     /// It existed before the tracer saw it: its creation was not seen.
     pub standing: bool,
@@ -219,7 +221,7 @@ pub struct ProcessSeen {
 }
 
 /// One ioctl.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoctlCall {
     /// The command that user space passed; contains number and size.
     pub cmd: u32,
@@ -231,7 +233,8 @@ pub struct IoctlCall {
 }
 
 /// How an ioctl ended, as far as observed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The handler returned. `result` is the driver's value: 0 or more, or a negative errno.
     Returned { result: i32, latency_ns: u64 },

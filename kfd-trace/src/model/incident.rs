@@ -1,9 +1,10 @@
 //! What happens to a queue between creation and end, and to the GPU under it.
 
 use super::event::QueueFacts;
+use serde::{Deserialize, Serialize};
 
 /// A queue after `update_queue`: UPDATE_QUEUE, SET_CU_MASK or ALLOC_QUEUE_GWS.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueUpdate {
     /// The queue after the call; the origin means nothing here.
     pub now: QueueFacts,
@@ -18,7 +19,7 @@ pub struct QueueUpdate {
 
 /// The compute units that a queue may use, as passed by the caller: the driver spreads the bits over the
 /// shader engines.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CuMask {
     /// Words of 32 bits, bit 0 of the first word first.
     pub words: Vec<u32>,
@@ -53,7 +54,8 @@ impl CuMask {
 }
 
 /// Which function wrote an MQD.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MqdOp {
     Init,
     Update,
@@ -77,7 +79,8 @@ impl MqdOp {
 }
 
 /// Why queues were evicted (`enum KFD_QUEUE_EVICTION_TRIGGERS`, include/uapi/linux/kfd_ioctl.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Trigger {
     /// A range of shared virtual memory migrates.
     Svm,
@@ -131,7 +134,7 @@ impl Trigger {
 
 /// The queues of a process on one GPU were evicted or restored; only real transitions, nested calls are
 /// omitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eviction {
     pub gpu_id: Option<u32>,
     /// For an eviction; `None` if it was not seen, and for a restore.
@@ -143,7 +146,7 @@ pub struct Eviction {
 }
 
 /// A VM fault of a process on a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmFault {
     pub gpu_id: Option<u32>,
     /// Address and kind of access; `None` if the driver did not get them.
@@ -151,7 +154,7 @@ pub struct VmFault {
 }
 
 /// `struct kfd_memory_exception_failure` (uapi kfd_ioctl.h), and the address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultAccess {
     /// GPU virtual address of the page.
     pub address: u64,
@@ -161,11 +164,30 @@ pub struct FaultAccess {
     pub no_execute: bool,
 }
 
+/// `AMDGPU_USERQ_OP_*` (include/uapi/drm/amdgpu_drm.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserQueueOp {
+    Create,
+    Free,
+}
+
+impl UserQueueOp {
+    /// The name in every output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            UserQueueOp::Create => "create",
+            UserQueueOp::Free => "free",
+        }
+    }
+}
+
 /// A call of AMDGPU_USERQ: a queue that bypasses KFD.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserQueueCall {
-    /// `create`, `free`, or `None` for another operation.
-    pub op: Option<&'static str>,
+    /// `None`: another operation.
+    pub op: Option<UserQueueOp>,
     pub queue_id: u32,
     /// `AMDGPU_HW_IP_*`: 0 gfx, 1 compute, 2 SDMA.
     pub ip_type: u32,

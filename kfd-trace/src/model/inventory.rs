@@ -1,6 +1,7 @@
 //! What the driver lists: KFD processes with their queues, from the kernel's own table or from sysfs.
 
 use super::event::{ProcessId, QueueFacts};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Deref;
@@ -9,7 +10,7 @@ use std::ops::Deref;
 pub type Place = (u32, Option<u32>);
 
 /// One listed process. `None` is "this source does not have it".
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listed {
     /// Its number, if the BPF side has already seen it.
     pub id: Option<ProcessId>,

@@ -1,9 +1,11 @@
 //! Requests to the firmware scheduler MES.
 
 use super::runlist::Reason;
+use serde::{Deserialize, Serialize};
 
 /// What is requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MesOp {
     /// Run the queue.
     Add,
@@ -26,7 +28,7 @@ impl MesOp {
 }
 
 /// One request, and its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MesQueue {
     pub queue_id: u32,
     pub gpu_id: Option<u32>,

@@ -10,6 +10,7 @@ use kfd_trace_common::aql::{
     BASE_ADDRESS, FIELD_BASE, HEAD_LEN, PACKET_LEN, READ_DISPATCH_ID, SIZE, WRITE_DISPATCH_ID, head,
 };
 use kfd_trace_common::record::pointers;
+use serde::{Deserialize, Serialize};
 
 /// What a queue's pointers count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +33,8 @@ impl Unit {
 }
 
 /// Why a reading gave no counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unmeasured {
     /// Its pointers count something else: a compute queue that is not AQL, or an unknown type.
     QueueType,
@@ -88,7 +90,7 @@ impl Unmeasured {
 
 /// Work submitted to a queue and retired by it since its creation; the unit is [`Pointers::unit`]. `retired`
 /// is at most `submitted`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub submitted: u64,
     pub retired: u64,
@@ -115,7 +117,8 @@ pub struct Pointers {
 }
 
 /// What was read at them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Memory {
     Head(Head),
     /// The words at the pointers.
@@ -144,7 +147,7 @@ impl Memory {
 }
 
 /// The fields of `amd_queue_t` that identify the queue, and its counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     base_address: u64,
     size: u32,

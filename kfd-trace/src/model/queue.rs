@@ -1,7 +1,9 @@
 //! A queue as records, ioctls and the driver's lists report it.
 
+use serde::{Deserialize, Serialize};
+
 /// What is known of a queue. `None` means that this kernel does not report the value, never 0.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueFacts {
     /// `None` if `queue_properties` could not be read: then all fields below are `None`, too.
     pub queue_id: Option<u32>,
@@ -121,7 +123,8 @@ pub const fn priority_level(priority: u32) -> Option<&'static str> {
 }
 
 /// How a queue became known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Origin {
     Ioctl,
     Criu,
@@ -132,7 +135,8 @@ pub enum Origin {
 }
 
 /// Kind of a queue: the kernel's enum, with AQL distinguished by the format field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum QueueType {
     Compute,
     ComputeAql,

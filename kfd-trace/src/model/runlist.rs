@@ -1,7 +1,10 @@
 //! What a GPU with a scheduler runs, and why that changes.
 
+use serde::{Deserialize, Serialize};
+
 /// Why the driver changed what a GPU runs: its function that did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// A queue was created.
     Create,
@@ -165,7 +168,7 @@ impl Callers {
 }
 
 /// The queues of all processes were taken off a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preemption {
     pub gpu_id: Option<u32>,
     pub reason: Option<Reason>,
@@ -178,7 +181,7 @@ pub struct Preemption {
 }
 
 /// A list of queues was submitted to a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runlist {
     pub gpu_id: Option<u32>,
     pub reason: Option<Reason>,

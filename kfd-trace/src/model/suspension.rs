@@ -1,7 +1,9 @@
 //! Queues that a debugger suspends and resumes.
 
+use serde::{Deserialize, Serialize};
+
 /// One suspend or resume, of queues of one process; who did it is in the event's `task_tgid`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspension {
     pub queues: Queues,
     /// How many the driver says that it suspended or resumed: those that already were as requested count, too.
@@ -15,7 +17,8 @@ pub struct Suspension {
 }
 
 /// The queues of a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Queues {
     /// All of the process, without results.
     All,
@@ -28,7 +31,7 @@ pub enum Queues {
 }
 
 /// One queue that the debugger named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedQueue {
     pub queue_id: u32,
     /// `None`: the driver reported none.
@@ -36,7 +39,8 @@ pub struct NamedQueue {
 }
 
 /// What became of a queue (`KFD_DBG_QUEUE_*_MASK`, uapi kfd_ioctl.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum QueueResult {
     Ok,
     /// The process has no such queue, or it may not be suspended: new to the debugger, or being destroyed.

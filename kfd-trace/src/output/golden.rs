@@ -7,7 +7,7 @@ use super::samples::{CREATE, PID, clock, ioctl_event, shown, topology, traced};
 use super::{api, ps};
 use crate::model::event::{Body, Event, Origin, Outcome, QueueFacts};
 use crate::model::incident::{
-    CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, VmFault,
+    CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, UserQueueOp, VmFault,
 };
 use crate::model::mes::samples::mes_queue;
 use crate::model::mes::{MesOp, MesQueue};
@@ -71,7 +71,7 @@ pub(super) fn events() -> Vec<Event> {
     let access = FaultAccess { address: 0x7f00_1000, not_present: true, read_only: false, no_execute: true };
     let fault = |access| Body::VmFault(VmFault { gpu_id: GPU, access });
     let call = UserQueueCall {
-        op: Some("create"),
+        op: Some(UserQueueOp::Create),
         queue_id: 5,
         ip_type: 1,
         ring_address: 0x1000,

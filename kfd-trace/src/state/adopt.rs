@@ -8,12 +8,14 @@ use super::process::{Process, ProcessKey};
 use super::queue::{Cause, Queue};
 use super::rows::State;
 use super::source::{Source, Sources};
+use super::tape::Input;
 use super::totals::Anomaly;
 use crate::model::event::{Body, Event, ProcessId, QueueFacts};
 use crate::model::inventory::Listed;
+use serde::{Deserialize, Serialize};
 
 /// When a source was read, CLOCK_MONOTONIC nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadTimes {
     pub from_ns: u64,
     pub until_ns: u64,
@@ -34,7 +36,18 @@ impl State {
         found: &Listed,
         source: Source,
     ) -> ProcessKey {
-        let key = self.standing_key(read.into(), found);
+        let read = read.into();
+        self.note(|| Input::Process {
+            read,
+            process: Listed { queues: Vec::new(), ..found.clone() },
+            source,
+        });
+        self.take_process(read, found, source)
+    }
+
+    /// The same, as a part of another call.
+    pub(super) fn take_process(&mut self, read: ReadTimes, found: &Listed, source: Source) -> ProcessKey {
+        let key = self.standing_key(read, found);
         if found.id.is_some() {
             self.set_context(key, found.context_id);
         }
@@ -166,6 +179,18 @@ impl State {
         source: Source,
     ) {
         let read = read.into();
+        self.note(|| Input::Queue { key: process, read, queue: found.clone(), source });
+        self.take_queue(process, read, found, source);
+    }
+
+    /// The same, as a part of another call.
+    pub(super) fn take_queue(
+        &mut self,
+        process: ProcessKey,
+        read: ReadTimes,
+        found: &QueueFacts,
+        source: Source,
+    ) {
         let Some(queue_id) = found.queue_id else {
             self.totals.anomaly(Anomaly::QueueWithoutId);
             return;

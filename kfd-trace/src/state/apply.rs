@@ -5,6 +5,7 @@ use super::process::{Process, ProcessKey};
 use super::queue::Cause;
 use super::rows::State;
 use super::source::Source;
+use super::tape::Input;
 use super::totals::Anomaly;
 use crate::model::event::{Body, Event, ProcessSeen};
 use kfd_trace_common::kind::Subject;
@@ -12,6 +13,7 @@ use kfd_trace_common::kind::Subject;
 impl State {
     /// Applies one event; events come in ring buffer order.
     pub fn apply(&mut self, event: &Event) -> Change {
+        self.note(|| Input::Event(event.clone()));
         let mut change = Change::default();
         match event.body.kind().subject() {
             Subject::Caller | Subject::Gpu => self.apply_unowned(event, &mut change),

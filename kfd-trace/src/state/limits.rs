@@ -1,7 +1,9 @@
 //! Memory limits of the state.
 
+use serde::{Deserialize, Serialize};
+
 /// Bounds of [`super::State`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateLimits {
     /// Rows of processes, ended ones included. Above the limit, the row that was silent the longest is
     /// dropped.

@@ -9,6 +9,7 @@ use crate::attribute::{Belongs, PodNames, belongs};
 use crate::model::event::{ProcessId, ProcessSeen};
 use crate::model::inventory::Place;
 use crate::model::queue::is_of_runtime;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Start times from /proc are truncated to ticks of 10 ms: a difference below this value is the same
@@ -16,7 +17,8 @@ use std::collections::{BTreeMap, VecDeque};
 const START_TOLERANCE_NS: u64 = 20_000_000;
 
 /// Key of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ProcessKey {
     /// Seen by a probe.
     Traced(ProcessId),
@@ -31,7 +33,7 @@ impl From<ProcessId> for ProcessKey {
 }
 
 /// What /proc reports for a process. `None`: not read, or the process exited first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessDetails {
     /// Arguments, separated by spaces, if requested. May hold secrets: no metric carries it.
     pub cmdline: Option<String>,

@@ -116,6 +116,7 @@ fn the_books_balance_whatever_comes() {
         let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
         let limits = StateLimits { processes: 6, ended_processes: 2, linger_ns: 500, ended_queues: 2 };
         let mut state = State::new(limits);
+        state.start_tape();
         let mut before = numbers(state.totals());
         for step in 0..400_u64 {
             let now = step * 10;
@@ -138,6 +139,13 @@ fn the_books_balance_whatever_comes() {
             before = after;
             assert!(state.snapshot().processes.len() <= limits.processes, "seed {seed} step {step}");
         }
+        let mut again = State::new(limits);
+        state.take_tape().into_iter().for_each(|input| again.play(input, &mut Vec::new()));
+        assert_eq!(again.totals(), state.totals(), "seed {seed}: the tape made another state");
+        assert!(
+            again.rows == state.rows && again.ended == state.ended,
+            "seed {seed}: the tape made other rows"
+        );
         tried = (tried.0 + state.totals().created(), tried.1 + state.totals().revived());
     }
     assert!(tried.0 > 1_000 && tried.1 > 50, "too little happened: {tried:?}");

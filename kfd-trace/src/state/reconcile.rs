@@ -10,14 +10,16 @@ use super::process::{Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd};
 use super::rows::State;
 use super::source::Source;
+use super::tape::{Input, ListedQueue};
 pub use super::totals::Difference;
 use crate::model::event::{Body, Event, QueueFacts, QueueType};
 use crate::model::incident::QueueUpdate;
 use crate::model::inventory::{Listed, Place};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FoundDifference {
     /// The affected row; for a missing queue the live row at its place, if any.
     pub key: Option<ProcessKey>,
@@ -122,6 +124,7 @@ impl State {
 
     /// Counts one comparison with such a list.
     pub fn compared(&mut self, source: Source) {
+        self.note(|| Input::Compared(source));
         *self.totals.comparisons.entry(source).or_default() += 1;
     }
 
@@ -137,8 +140,21 @@ impl State {
     ) -> Option<(Event, Change)> {
         let listed = lists.iter().find_map(|list| {
             let (process, queue) = self.listed(list, &finding)?;
-            Some((*list, process, queue))
+            let Inventory { source, read, .. } = **list;
+            let process = Listed { queues: Vec::new(), ..process.clone() };
+            Some(Box::new(ListedQueue { source, read, process, queue: queue.clone() }))
         });
+        self.note(|| Input::Corrected { finding, listed: listed.clone(), at_ns: now_ns });
+        self.correct(finding, listed.as_deref(), now_ns)
+    }
+
+    /// The same, with what the lists show.
+    pub(super) fn correct(
+        &mut self,
+        finding: FoundDifference,
+        listed: Option<&ListedQueue>,
+        now_ns: u64,
+    ) -> Option<(Event, Change)> {
         let mut change = Change::default();
         let (key, body) = match (finding.difference, listed) {
             (Difference::Ghost, _) => {
@@ -147,23 +163,23 @@ impl State {
                 self.end_queue(key, finding.queue_id, None, end, &mut change);
                 (key, Body::QueueDestroy { queue_id: finding.queue_id, gpu_id: None, last: None })
             }
-            (Difference::Missing, Some((list, process, queue))) => {
+            (Difference::Missing, Some(ListedQueue { source, read, process, queue })) => {
                 if finding.key.is_some_and(|key| !self.process(key).is_some_and(Process::alive)) {
                     return None;
                 }
-                let key = self.adopt_process(list.read, process, list.source);
-                self.adopt_queue(key, list.read, queue, list.source);
+                let key = self.take_process(*read, process, *source);
+                self.take_queue(key, *read, queue, *source);
                 self.holder(&FoundDifference { key: Some(key), ..finding })?;
                 self.mark(key, finding.queue_id, now_ns, |_| {});
                 (key, Body::QueueCreate(queue.clone()))
             }
-            (Difference::Properties, Some((list, _, facts))) => {
+            (Difference::Properties, Some(ListedQueue { source, queue: facts, .. })) => {
                 let key = self.holder(&finding)?;
                 self.mark(key, finding.queue_id, now_ns, |queue| {
-                    let queue_type = type_by(list.source, queue.facts.queue_type, facts.queue_type);
+                    let queue_type = type_by(*source, queue.facts.queue_type, facts.queue_type);
                     change.priority_before = queue.renew(facts, None);
                     queue.facts.queue_type = queue_type;
-                    queue.sources = queue.sources.with(list.source);
+                    queue.sources = queue.sources.with(*source);
                 });
                 self.found_evicted(key, facts);
                 (
@@ -187,6 +203,7 @@ impl State {
     /// Counts a queue that sysfs does not list, and keeps it unchanged. False where [`State::resync`] returns
     /// `None`.
     pub fn keep_unlisted(&mut self, finding: &FoundDifference) -> bool {
+        self.note(|| Input::Unlisted(*finding));
         let holder = self.holder(finding).and_then(|key| self.rows.get_mut(&key));
         let Some(queue) = holder.and_then(|row| row.queues.get_mut(&finding.queue_id)) else { return false };
         queue.unlisted = true;

@@ -8,8 +8,9 @@ use super::process::{Process, ProcessDetails, ProcessKey};
 use super::queue::{Cause, QueueEnd};
 use super::schedules::Schedules;
 use super::snapshot::Snapshot;
+use super::tape::Input;
 use super::totals::{Anomaly, Totals};
-use crate::model::event::ProcessId;
+use crate::model::event::{Body, Event, ProcessId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Processes, their queues, and totals.
@@ -26,6 +27,8 @@ pub struct State {
     pub(super) scheduled: Schedules,
     pub(super) totals: Totals,
     pub(super) adopted_keys: u64,
+    /// If it is recorded.
+    pub(super) tape: Option<Vec<Input>>,
 }
 
 impl State {
@@ -41,11 +44,13 @@ impl State {
             scheduled: Schedules::new(),
             totals: Totals::default(),
             adopted_keys: 0,
+            tape: None,
         }
     }
 
     /// Adds details from /proc. Does nothing if the row no longer exists.
     pub fn enrich(&mut self, key: ProcessKey, details: ProcessDetails) {
+        self.note(|| Input::Details { key, details: details.clone() });
         if let Some(row) = self.rows.get_mut(&key) {
             row.details = details;
             row.labels.forget();
@@ -53,19 +58,27 @@ impl State {
     }
 
     /// Ends a live process whose end was missed: /proc shows that it no longer exists. Its queues end with
-    /// it.
-    pub fn gone(&mut self, key: ProcessKey, now_ns: u64) -> Change {
+    /// it. Returns its release, as an event.
+    pub fn gone(&mut self, key: ProcessKey, now_ns: u64) -> (Event, Change) {
+        self.note(|| Input::Gone { key, at_ns: now_ns });
         let mut change = Change { process: Some(key), ..Change::default() };
         if self.rows.get(&key).is_some_and(Process::alive) {
             self.anomaly(Anomaly::EndNotSeen, &mut change);
             self.end_process(key, now_ns, Cause::NotSeen, &mut change);
         }
-        change
+        (self.event_of(key, now_ns, Body::ProcessRelease), change)
+    }
+
+    /// An event of a row for which no thread ran.
+    pub(super) fn event_of(&self, key: ProcessKey, at_ns: u64, body: Body) -> Event {
+        let row = self.rows.get(&key);
+        Event::of_standing(at_ns, row.and_then(Process::id), row.and_then(|row| row.tgid), body)
     }
 
     /// Forgets processes that ended longer ago than they are kept. Returns the numbers of all that were
     /// forgotten since the last call: their rows in the maps are no longer needed.
     pub fn expire(&mut self, now_ns: u64) -> Vec<ProcessId> {
+        let before = self.rows.len();
         while let Some(key) = self.ended.front().copied() {
             let fresh = self
                 .rows
@@ -76,6 +89,9 @@ impl State {
                 break;
             }
             self.forget(key);
+        }
+        if self.rows.len() < before {
+            self.note(|| Input::Expired { at_ns: now_ns });
         }
         std::mem::take(&mut self.forgotten)
     }

@@ -7,7 +7,9 @@ use super::activity::{Reading, Works};
 use super::process::ProcessKey;
 use super::queue::Queue;
 use super::rows::State;
+use super::tape::Input;
 use crate::model::pointers::{Memory, Pointers, Unmeasured};
+use serde::{Deserialize, Serialize};
 
 /// A live queue to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub struct Target {
 }
 
 /// The result for one [`Sought`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     pub key: ProcessKey,
     pub queue_id: u32,
@@ -42,6 +44,7 @@ impl State {
     /// The queues to sample: those of processes that have an address space. Notes why a queue cannot be
     /// sampled.
     pub fn sought(&mut self) -> Vec<Target> {
+        self.note(|| Input::Sought);
         let mut targets = Vec::new();
         for row in self.rows.values_mut().filter(|row| row.alive() && row.mm_released_ns.is_none()) {
             let Some(tgid) = row.tgid else { continue };
@@ -68,6 +71,7 @@ impl State {
     /// Applies a reading. Drops it if its queue has ended meanwhile or its process's address space was
     /// released. Returns its outcome.
     pub fn sampled(&mut self, sample: &Sample) -> Option<Result<(), Unmeasured>> {
+        self.note_sample(sample);
         let row = self.rows.get_mut(&sample.key).filter(|row| row.mm_released_ns.is_none())?;
         let queue = row.queues.get_mut(&sample.queue_id)?;
         if queue.since_ns() != sample.since_ns {
@@ -78,6 +82,7 @@ impl State {
 
     /// A sample of all queues takes so long that the current counts are unknown.
     pub fn samples_are_late(&mut self) {
+        self.note(|| Input::Late);
         for row in self.rows.values_mut().filter(|row| row.alive() && row.mm_released_ns.is_none()) {
             let sampled = row.queues.values_mut().filter(|queue| Pointers::of(&queue.facts).is_ok());
             sampled.for_each(|queue| queue.activity.problem = Some(Unmeasured::Late));

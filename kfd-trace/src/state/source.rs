@@ -1,10 +1,12 @@
 //! Sources that report that something exists.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One way to learn of a queue or a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
+#[serde(rename_all = "snake_case")]
 pub enum Source {
     /// A probe saw it happen.
     Probe = 1,

@@ -3,10 +3,12 @@
 use super::queue::{Cause, MqdWrites, QueueLabel};
 use super::source::Source;
 use crate::model::incident::Trigger;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Differences between the probes and a list of the driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Difference {
     /// A queue that lives here but no longer exists in the driver.
     Ghost,

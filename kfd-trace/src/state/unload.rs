@@ -4,27 +4,39 @@ use super::change::Change;
 use super::process::ProcessKey;
 use super::queue::Cause;
 use super::rows::State;
+use super::tape::Input;
+use crate::model::event::{Body, Event};
 
 impl State {
     /// Ends what the rows still have. The driver unloads only after its last process, so these ends were
-    /// missed or could not be seen. Returns one change per process.
-    pub fn driver_unloaded(&mut self, now_ns: u64) -> Vec<Change> {
+    /// missed or could not be seen. Returns the end of each queue and of its process, as events.
+    pub fn driver_unloaded(&mut self, now_ns: u64) -> Vec<(Event, Change)> {
+        self.note(|| Input::Unloaded { at_ns: now_ns });
         self.gpus_go();
         self.scheduled.values_mut().for_each(|scheduled| scheduled.last = None);
         let left: Vec<ProcessKey> = self.live().map(|row| row.key).collect();
-        let ends = left.into_iter().map(|key| {
-            let mut change = Change { process: Some(key), ..Change::default() };
-            self.end_process(key, now_ns, Cause::DriverUnloaded, &mut change);
-            change
+        left.into_iter().flat_map(|key| self.end_with_the_driver(key, now_ns)).collect()
+    }
+
+    fn end_with_the_driver(&mut self, key: ProcessKey, now_ns: u64) -> Vec<(Event, Change)> {
+        let mut change = Change::default();
+        self.end_process(key, now_ns, Cause::DriverUnloaded, &mut change);
+        let of_row = || Change { process: Some(key), ..Change::default() };
+        let ended = change.ended.into_iter().map(|queue| {
+            let body =
+                Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.facts.gpu_id, last: None };
+            (self.event_of(key, now_ns, body), Change { ended: vec![queue], ..of_row() })
         });
-        ends.collect()
+        let release = (self.event_of(key, now_ns, Body::ProcessRelease), of_row());
+        ended.chain([release]).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::{Body, Event, ProcessId};
+    use crate::model::event::ProcessId;
+    use crate::state::QueueEnd;
     use crate::state::samples::{create, destroy, event, seen, state};
 
     const GPU: u32 = 58270;
@@ -38,13 +50,16 @@ mod tests {
         }
         state.apply(&event(12, 2, 800, destroy(3)));
         state.apply(&event(13, 2, 800, Body::ProcessRelease));
-        let changes = state.driver_unloaded(50);
-        let ended: Vec<_> = changes.iter().map(|change| (change.process, change.ended.len())).collect();
-        assert_eq!(ended, [(Some(ProcessId(1).into()), 1)]);
-        assert_eq!(
-            changes[0].ended[0].end.map(|end| (end.at_ns, end.cause)),
-            Some((50, Cause::DriverUnloaded))
-        );
+        let ended = state.driver_unloaded(50);
+        let bodies: Vec<_> =
+            ended.iter().map(|(event, _)| (event.tgid, event.mono_ns, event.body.clone())).collect();
+        let queue = Body::QueueDestroy { queue_id: 3, gpu_id: Some(GPU), last: None };
+        let expected = [queue, Body::ProcessRelease].map(|body| (Some(700), 50, body));
+        assert_eq!(bodies, expected, "the queue before its process");
+        let ends = ended.iter().flat_map(|(_, change)| &change.ended).map(|queue| queue.end);
+        let end = QueueEnd { at_ns: 50, cause: Cause::DriverUnloaded };
+        assert_eq!(ends.collect::<Vec<_>>(), [Some(end)]);
+        assert!(ended.iter().all(|(_, change)| change.process == Some(ProcessId(1).into())));
         assert_eq!((state.live().count(), state.process_of_tgid(700)), (0, None));
         assert_eq!(state.process(ProcessId(2).into()).and_then(|row| row.released_ns), Some(13));
         let totals = state.totals();

@@ -10,11 +10,11 @@ use super::reconcile::Pending;
 use crate::events::ring::Ring;
 use crate::events::tables::Tables;
 use crate::kernel::{Loading, Preflight, Roots};
-use crate::model::event::{Body, Event};
+use crate::model::event::Event;
 use crate::probes::session::Session;
 use crate::runtime::clock;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
-use crate::state::{Change, Process};
+use crate::state::Change;
 use std::fmt::Display;
 use std::fs;
 use std::path::Path;
@@ -87,10 +87,7 @@ impl Tracer {
     /// Releases an unloaded driver. Must be called after all records in the ring buffer were processed.
     pub fn driver_unloaded(&mut self) -> Unloaded {
         let session = self.end_session();
-        let now_ns = clock::mono_ns();
-        let ends = self.state.driver_unloaded(now_ns);
-        let reported =
-            ends.into_iter().flat_map(|change| reported(self.row_of(&change), now_ns, change)).collect();
+        let reported = self.state.driver_unloaded(clock::mono_ns());
         Unloaded { reported, session }
     }
 
@@ -113,10 +110,6 @@ impl Tracer {
         self.retired.retire(&tables.ioctls, &tables.errors);
         self.past.take(&tables);
     }
-
-    fn row_of(&self, change: &Change) -> Option<&Process> {
-        change.process.and_then(|key| self.state.process(key))
-    }
 }
 
 /// The counts, or the part of them that is `at_hand` without the kernel, so that counts never decrease.
@@ -127,49 +120,10 @@ fn last_counts<E: Display>(read: Result<Tables, E>, at_hand: impl FnOnce() -> Ta
     })
 }
 
-/// The end of each queue, and of the process.
-fn reported(row: Option<&Process>, now_ns: u64, change: Change) -> Vec<(Event, Change)> {
-    let (id, tgid) = (row.and_then(Process::id), row.and_then(|row| row.tgid));
-    let Change { process, ended, .. } = change;
-    let event = |body| Event::of_standing(now_ns, id, tgid, body);
-    let queues = ended.into_iter().map(|queue| {
-        let body = Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.facts.gpu_id, last: None };
-        (event(body), Change { process, ended: vec![queue], ..Change::default() })
-    });
-    let release = (event(Body::ProcessRelease), Change { process, ..Change::default() });
-    queues.chain([release]).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::counters::Counters;
-    use crate::state::samples::{create, event, seen, state};
-    use crate::state::{Cause, State};
-
-    fn unloaded(mut state: State) -> Vec<(Event, Change)> {
-        let change = state.driver_unloaded(90).remove(0);
-        reported(change.process.and_then(|key| state.process(key)), 90, change)
-    }
-
-    #[test]
-    fn each_queue_is_reported_before_its_process() {
-        let mut state = state();
-        state.apply(&event(10, 1, 700, seen(false)));
-        state.apply(&event(11, 1, 700, create(3)));
-        state.apply(&event(12, 1, 700, create(4)));
-        let reported = unloaded(state);
-        let bodies: Vec<_> =
-            reported.iter().map(|(event, _)| (event.tgid, event.mono_ns, event.body.clone())).collect();
-        let queue = |queue_id| Body::QueueDestroy { queue_id, gpu_id: Some(58270), last: None };
-        let expected = [queue(3), queue(4), Body::ProcessRelease].map(|body| (Some(700), 90, body));
-        assert_eq!(bodies, expected);
-        let causes: Vec<_> = reported
-            .iter()
-            .map(|(_, change)| change.ended.iter().map(|queue| queue.end.unwrap().cause).collect::<Vec<_>>())
-            .collect();
-        assert_eq!(causes, [vec![Cause::DriverUnloaded], vec![Cause::DriverUnloaded], vec![]]);
-    }
 
     #[test]
     fn what_needs_no_kernel_is_counted_where_the_rest_cannot_be_read() {

@@ -252,7 +252,7 @@ impl Tracer {
         say(format_args!("types of the driver ({source}) contradict it: {why}; they are not used any more"));
         self.request.roots.types.refuted.push((source, why));
         self.trust = None;
-        self.state = State::new(self.request.limits);
+        self.state.start_anew();
         // This loading is counted again when its probes are attached again.
         self.driver_loads = self.driver_loads.saturating_sub(1);
         self.end_session()

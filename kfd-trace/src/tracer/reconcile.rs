@@ -18,7 +18,7 @@ pub(super) use self::pending::Pending;
 use self::scan::{Begun, Look, Scan, Walked, Wanted};
 use super::engine::Tracer;
 use crate::attribute::process::{self, ProcessError};
-use crate::model::event::{Body, Event};
+use crate::model::event::Event;
 use crate::runtime::clock;
 use crate::state::{Change, Difference, Inventory, Process, ProcessKey};
 use std::collections::BTreeSet;
@@ -124,11 +124,9 @@ impl Tracer {
         let mut corrections = Vec::new();
         for key in gone.intersection(&self.pending.unlisted) {
             let at_ns = look.until_ns;
-            let change = self.state.gone(*key, at_ns);
-            let row = self.state.process(*key);
-            let (id, tgid) = (row.and_then(Process::id), row.and_then(|row| row.tgid));
-            log::warn!("process {}: ended; its end was missed", tgid.unwrap_or(0));
-            corrections.push((Event::of_standing(at_ns, id, tgid, Body::ProcessRelease), change));
+            let (release, change) = self.state.gone(*key, at_ns);
+            log::warn!("process {}: ended; its end was missed", release.tgid.unwrap_or(0));
+            corrections.push((release, change));
         }
         self.pending.unlisted = &gone - &self.pending.unlisted;
         corrections

@@ -1,7 +1,9 @@
 //! Container ids: 64 hexadecimal digits, with a prefix that identifies the creator of the cgroup.
 
+use serde::{Deserialize, Serialize};
+
 /// A container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
     /// 64 hexadecimal digits.
     pub id: String,
@@ -10,7 +12,8 @@ pub struct Container {
 }
 
 /// The container runtime, as far as a path shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Runtime {
     Docker,
     Podman,

@@ -4,8 +4,10 @@
 //! v2: `/system.slice/slurmstepd.scope/job_7/step_0/user/task_0`, with several slurmd
 //! `NODE_slurmstepd.scope`.
 
+use serde::{Deserialize, Serialize};
+
 /// A job, and the step in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlurmStep {
     pub job: u32,
     /// A number, or `batch`, `extern`, `interactive`.

@@ -1,13 +1,14 @@
 //! The ioctls of the loaded driver that this program knows by name.
 
 use super::{Def, IOCTLS, def, nr};
+use serde::{Deserialize, Serialize};
 
 /// In the range of ROCm if the driver has one, else in the upstream range.
 const SHARED: &str = "kfd_ioctl_profiler";
 
 /// Numbers whose handler is in the driver. A number without one has no name: a patched driver may use it for
 /// something else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named([u64; 4]);
 
 impl Default for Named {

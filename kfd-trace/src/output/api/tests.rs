@@ -204,7 +204,7 @@ fn events_are_reported_as_the_stream_shows_them() {
         no_execute: false,
     };
     let call = crate::model::incident::UserQueueCall {
-        op: Some("create"),
+        op: Some(crate::model::incident::UserQueueOp::Create),
         queue_id: 5,
         ip_type: 1,
         ring_address: 0x1000,

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use crate::model::event::{Origin, QueueFacts, QueueType};
-use crate::model::incident::{MqdOp, QueueUpdate, UserQueueCall};
+use crate::model::incident::{MqdOp, QueueUpdate, UserQueueCall, UserQueueOp};
 use crate::model::queue::priority_level;
 use crate::output::activity::{self, ActivityFields};
 use crate::output::controls::{self, cus_per_engine};
@@ -154,7 +154,7 @@ pub(super) fn user_queue_fields(call: &UserQueueCall) -> UserQueueFields {
     UserQueueFields {
         errno: failure(call.errno),
         ip_type: call.ip_type,
-        op: call.op,
+        op: call.op.map(UserQueueOp::name),
         queue_id: call.queue_id,
         result: call.errno.saturating_neg(),
         ring_address: hex(call.ring_address),
@@ -245,7 +245,8 @@ pub(super) fn mqd(queue_id: u32, gpu_id: Option<u32>, op: MqdOp, context: &Conte
 }
 
 pub(super) fn user_queue(call: &UserQueueCall) -> String {
-    let mut text = format!("{} id={} ip={}", call.op.unwrap_or("?"), call.queue_id, call.ip_type);
+    let mut text =
+        format!("{} id={} ip={}", call.op.map_or("?", UserQueueOp::name), call.queue_id, call.ip_type);
     if call.ring_address != 0 {
         let _ = write!(text, " ring={:#x} {} bytes", call.ring_address, call.ring_size);
     }
@@ -276,6 +277,6 @@ pub(super) fn destroy_failed_brief(queue_id: u32, errno: i32) -> Vec<Option<Stri
 }
 
 pub(super) fn user_queue_brief(call: &UserQueueCall) -> Vec<Option<String>> {
-    let op = call.op.unwrap_or("another operation");
+    let op = call.op.map_or("another operation", UserQueueOp::name);
     vec![Some(format!("{op}: DRM user queue {}", call.queue_id)), failure(call.errno)]
 }

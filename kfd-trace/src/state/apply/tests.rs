@@ -168,10 +168,10 @@ fn ended_processes_are_forgotten_by_age_and_by_number() {
 #[test]
 fn a_process_whose_end_was_missed_ends_with_its_queues() {
     let mut state = born();
-    let change = state.gone(ProcessId(1).into(), 80);
+    let (_, change) = state.gone(ProcessId(1).into(), 80);
     assert_eq!(change.anomalies, [Anomaly::EndNotSeen]);
     assert_eq!(change.ended[0].end, Some(QueueEnd { at_ns: 80, cause: Cause::NotSeen }));
-    assert_eq!(state.gone(ProcessId(1).into(), 90).anomalies, []);
+    assert_eq!(state.gone(ProcessId(1).into(), 90).1.anomalies, []);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::kernel::{Loading, Roots};
+use crate::model::event::Body;
 use crate::state::samples::{event, seen};
 use crate::tracer::reconcile::scan::samples::begun;
 use std::fs;
