@@ -2,6 +2,7 @@
 
 mod daemon;
 mod examples;
+mod recording;
 mod tracing;
 mod values;
 
@@ -12,6 +13,7 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 pub use daemon::{DaemonArgs, MetricsArgs};
+pub use recording::{RecordArgs, ReplayArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -89,6 +91,12 @@ pub enum Command {
     /// Run a command; trace it and all that it starts, to its end.
     #[command(after_help = examples::RUN)]
     Run(RunArgs),
+    /// Keep all events in a file, with what their names mean, until Ctrl-C.
+    #[command(after_help = examples::RECORD)]
+    Record(RecordArgs),
+    /// Print what a recording has: events and summary, or the processes and queues of one time.
+    #[command(after_help = examples::REPLAY)]
+    Replay(ReplayArgs),
     /// List processes and queues.
     #[command(after_help = examples::PS)]
     Ps(PsArgs),

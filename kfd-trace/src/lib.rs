@@ -1,7 +1,7 @@
 //! kfd-trace: an eBPF tracer for AMD's compute driver (amdgpu/KFD).
 //!
 //! Layers, lowest first: [`model`], [`text`], [`kernel`], [`events`], [`attribute`], [`probes`], [`state`],
-//! [`output`], [`amd_log`], [`doctor`], [`hw`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`cli`],
+//! [`recording`], [`output`], [`amd_log`], [`doctor`], [`hw`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`cli`],
 //! [`command`]. A module uses only the layers before it. `tests/law` checks this; docs/architecture.md
 //! describes it.
 
@@ -20,6 +20,7 @@ mod log_files;
 pub mod model;
 pub mod output;
 pub mod probes;
+pub mod recording;
 pub mod runtime;
 pub mod serve;
 pub mod state;

@@ -2,17 +2,18 @@
 
 use anyhow::{Context as _, Result};
 use kfd_trace::cli::{
-    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, LineArgs, PsArgs, RunArgs,
-    RunlistArgs, TopArgs, TraceArgs, TracingOptions,
+    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, LineArgs, PsArgs, RecordArgs,
+    ReplayArgs, RunArgs, RunlistArgs, TopArgs, TraceArgs, TracingOptions,
 };
 use kfd_trace::command::runlist::RunlistOptions;
 use kfd_trace::command::{
-    amd_log, daemon, doctor, driver_types, hw, manual, metrics, ps, runlist, status, top, trace,
+    amd_log, daemon, doctor, driver_types, hw, manual, metrics, ps, replay, runlist, status, top, trace,
 };
 use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
 use kfd_trace::probes::plan::{Attach, Choice};
+use kfd_trace::recording::Recorder;
 use kfd_trace::runtime::exit::Stop;
 use kfd_trace::runtime::launched::{self, Launched};
 use kfd_trace::runtime::privilege::{self, Reads};
@@ -22,8 +23,10 @@ use kfd_trace::runtime::terminal;
 use kfd_trace::serve::web_process;
 use log::LevelFilter;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::IsTerminal as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -50,14 +53,22 @@ fn run(cli: Cli) -> Result<u8> {
         None => stream_args.lines.cmdline,
         Some(Command::Run(args)) => args.lines.cmdline,
         Some(Command::Ps(args)) => args.cmdline,
+        Some(Command::Record(args)) => args.cmdline,
         Some(_) => false,
     };
     let types = TypesPlaces { file: driver_btf, folder: drivers, refuted: Vec::new() };
     let roots = Roots { procfs, sysfs, logs, arguments, types };
     let nothing = Reads::default();
+    let recorder = match &command {
+        None => recorder(stream_args.lines.record.as_deref())?,
+        Some(Command::Run(args)) => recorder(args.lines.record.as_deref())?,
+        Some(Command::Record(args)) => recorder(Some(&args.output))?,
+        Some(_) => None,
+    };
     // The daemon does it once it has its ports, `amd-log` once it has its files, `hw` where it reads no copies.
     match &command {
         None => privilege::give_up(&roots, reads(&stream_args.ring))?,
+        Some(Command::Record(args)) => privilege::give_up(&roots, reads(&args.ring))?,
         Some(Command::Runlist(_)) => privilege::give_up(&roots, nothing)?,
         Some(Command::Top(args)) => {
             terminal::check("top")?;
@@ -71,8 +82,10 @@ fn run(cli: Cli) -> Result<u8> {
         Some(_) => {}
     }
     let done = match command {
-        Some(Command::Run(args)) => return run_command(roots, args),
-        None => block_on(trace::run(&stream(roots, stream_args))),
+        Some(Command::Run(args)) => return run_command(roots, args, recorder),
+        None => block_on(trace::run(&stream(roots, stream_args), recorder)),
+        Some(Command::Record(args)) => block_on(trace::run(&recorded(roots, args), recorder)),
+        Some(Command::Replay(args)) => Ok(replay::run(&replayed(args))?),
         Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
             Ok(ps::run(&roots, &ps::PsOptions { json: format.json, wide, url })?)
         }
@@ -135,7 +148,7 @@ fn exec_command(pipe: i32, command: &[OsString]) -> u8 {
 }
 
 /// `run`: the command is started before privileges are given up, and the file is opened with them.
-fn run_command(roots: Roots, args: RunArgs) -> Result<u8> {
+fn run_command(roots: Roots, args: RunArgs, recorder: Option<Recorder>) -> Result<u8> {
     let RunArgs { output, summary_only, lines, ring, command } = args;
     let (out, is_terminal) = match &output {
         Some(path) => {
@@ -149,7 +162,7 @@ fn run_command(roots: Roots, args: RunArgs) -> Result<u8> {
     let launched = Launched::prepare(&command).context("cannot start a process for the command")?;
     privilege::give_up(&roots, reads(&ring))?;
     let options = trace::StreamOptions { summary_only, ..stream_options(roots, lines, &ring, is_terminal) };
-    block_on(trace::run_command(&options, out, launched))
+    block_on(trace::run_command(&options, out, launched, recorder))
 }
 
 /// What the stream reads.
@@ -171,8 +184,33 @@ fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
 fn stream(roots: Roots, args: TraceArgs) -> trace::StreamOptions {
     let TraceArgs { pids, comm, container, pod, ns_pid, lines, duration, ring } = args;
     let options = stream_options(roots, lines, &ring, std::io::stdout().is_terminal());
-    let whose = trace::Whose { comm, container, pod, ns_pid };
+    let whose = trace::Whose { comm, container, pod, ns_pid, ..trace::Whose::default() };
     trace::StreamOptions { pids, whose, duration, ..options }
+}
+
+fn recorded(roots: Roots, args: RecordArgs) -> trace::StreamOptions {
+    let RecordArgs { pids, duration, cmdline, ring, .. } = args;
+    let lines = LineArgs { events: Vec::new(), json: false, cmdline, color: Colour::Never, record: None };
+    let options = stream_options(roots, lines, &ring, false);
+    trace::StreamOptions { pids, duration, summary_only: true, ..options }
+}
+
+/// Before capabilities go: the folder may be another user's.
+fn recorder(path: Option<&Path>) -> Result<Option<Recorder>> {
+    let Some(path) = path else { return Ok(None) };
+    // It shows what all users do.
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    let recorder =
+        file.and_then(Recorder::new).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(Some(recorder))
+}
+
+fn replayed(args: ReplayArgs) -> replay::ReplayOptions {
+    let ReplayArgs { file, at, wide, summary_only, json, events, pids, comm, container, pod, color } = args;
+    let whose = trace::Whose { comm, container, pod, ns_pid: None, pids: pids.into_iter().collect() };
+    let colour = is_wanted(color, std::io::stdout().is_terminal());
+    let kinds = events.into_iter().collect();
+    replay::ReplayOptions { file, at, wide, summary_only, json, colour, kinds, whose }
 }
 
 /// Of all processes.
@@ -183,11 +221,7 @@ fn stream_options(
     is_terminal: bool,
 ) -> trace::StreamOptions {
     let LineArgs { events, json, color, .. } = lines;
-    let colour = match color {
-        Colour::Always => true,
-        Colour::Never => false,
-        Colour::Auto => is_terminal && is_coloured(),
-    };
+    let colour = is_wanted(color, is_terminal);
     trace::StreamOptions {
         roots,
         pids: Vec::new(),
@@ -200,6 +234,14 @@ fn stream_options(
         ring_bytes: ring.probes.buffer_size,
         sample: ring.probes.sample,
         choice: ring.choice(Attach::Mixed),
+    }
+}
+
+fn is_wanted(colour: Colour, is_terminal: bool) -> bool {
+    match colour {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => is_terminal && is_coloured(),
     }
 }
 

@@ -22,6 +22,22 @@ Examples:
   kfd-trace run ./app --size 4096              its events and the summary on standard error
   kfd-trace run -c -o app.txt -- sudo -u ann ./app   only the summary, of a command of another user";
 
+pub(super) const RECORD: &str = "\
+The summary is printed at its end. A file that was cut by a crash or a full disk is read up to its last whole block.
+`kfd-trace --record FILE` and `kfd-trace run --record FILE COMMAND` print the events, too.
+
+Examples:
+  kfd-trace record -o night.rec                all of this machine, until Ctrl-C
+  kfd-trace record --pid 4242 --duration 1m    one process, into kfd-trace.rec";
+
+pub(super) const REPLAY: &str = "\
+It needs no privileges, no driver and no GPU: copy the file to any machine.
+
+Examples:
+  kfd-trace replay night.rec                   as the stream would have been
+  kfd-trace replay night.rec --at 03:12:45     who had which queue then
+  kfd-trace replay night.rec --json --event evict | jq .latency_ns";
+
 pub(super) const PS: &str = "\
 Examples:
   kfd-trace ps                                 processes and queues now

@@ -54,6 +54,9 @@ pub struct LineArgs {
     /// Colour the stream.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,
+    /// Also keep all events in this file, for `kfd-trace replay`; what is in it is replaced.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
 }
 
 /// Options of tracing.

@@ -8,6 +8,7 @@ pub mod hw;
 pub mod manual;
 pub mod metrics;
 pub mod ps;
+pub mod replay;
 pub mod runlist;
 pub mod status;
 pub mod top;

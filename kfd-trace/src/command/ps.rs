@@ -81,8 +81,11 @@ fn queues_of_daemon(url: &str) -> Result<DaemonQueues, String> {
     response.body_mut().with_config().limit(LARGEST).read_json().map_err(|error| format!("{url}: {error}"))
 }
 
-/// Columns of the terminal.
-fn width() -> Option<usize> {
+/// Columns of the terminal, if it prints to one.
+pub(super) fn width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
@@ -111,8 +114,7 @@ pub fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
         let ts = engine::wall_clock().rfc3339(clock::mono_ns());
         ps::json(&mut out, &rows, asked, &topology, ts)
     } else {
-        let width = io::stdout().is_terminal().then(width).flatten();
-        let columns = if options.wide { Columns::All } else { Columns::Usual { width } };
+        let columns = if options.wide { Columns::All } else { Columns::Usual { width: width() } };
         ps::text(&mut out, &rows, &PsView { asked, topology: &topology, columns })
     };
     match written {

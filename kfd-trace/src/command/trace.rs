@@ -1,6 +1,7 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
 mod options;
+mod record;
 mod selection;
 mod targets;
 mod whose;
@@ -13,6 +14,7 @@ use crate::output::event::json;
 use crate::output::event::stream::Stream;
 use crate::output::{status, summary};
 use crate::probes::plan::Choice;
+use crate::recording::Recorder;
 use crate::runtime::clock;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use crate::runtime::launched::Launched;
@@ -24,12 +26,13 @@ use crate::state::{Change, StateLimits};
 use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{TraceRequest, Tracer};
 use crate::tracer::follow::{self, Follow, Happened};
-use crate::tracer::history;
 use crate::tracer::intake::TakenIn;
 use crate::tracer::reconcile::scan::Scan;
 use crate::tracer::waiting::Waiting;
 use kfd_trace_common::kind::Kind;
 pub use options::StreamOptions;
+use record::Recording;
+pub(super) use selection::Selection;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 use targets::Targets;
@@ -50,18 +53,23 @@ const GRACE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// One line and an exit code.
-pub async fn run(options: &StreamOptions) -> Result<(), Stop> {
+pub async fn run(options: &StreamOptions, recorder: Option<Recorder>) -> Result<(), Stop> {
     let signals = Signals::new().map_err(Stop::failed)?;
-    stream(options, Stdout::new(), None, signals).await.map(drop)
+    stream(options, Stdout::new(), None, recorder, signals).await.map(drop)
 }
 
 /// The same, of a command that waits, until it has ended. Returns its exit code.
 ///
 /// # Errors
 /// One line and an exit code; if the probes could not be attached, the command was not executed.
-pub async fn run_command(options: &StreamOptions, out: Stdout, command: Launched) -> Result<u8, Stop> {
+pub async fn run_command(
+    options: &StreamOptions,
+    out: Stdout,
+    command: Launched,
+    recorder: Option<Recorder>,
+) -> Result<u8, Stop> {
     let signals = Signals::beside_a_command().map_err(Stop::failed)?;
-    let code = stream(options, Ok(out), Some(command), signals).await?;
+    let code = stream(options, Ok(out), Some(command), recorder, signals).await?;
     code.ok_or_else(|| Stop::failed("the command goes on without the tracer"))
 }
 
@@ -69,6 +77,7 @@ async fn stream(
     options: &StreamOptions,
     out: io::Result<Stdout>,
     command: Option<Launched>,
+    recorder: Option<Recorder>,
     mut signals: Signals,
 ) -> Result<Option<u8>, Stop> {
     crate::tracer::preflight::check(&crate::kernel::Preflight::read(&options.roots))?;
@@ -83,7 +92,7 @@ async fn stream(
     let runlists = Kind::ALL.iter().any(|kind| kind.on_request() && selection.has(*kind));
     let request = TraceRequest {
         roots: options.roots.clone(),
-        ioctl_records: selection.has(Kind::Ioctl) && !options.summary_only,
+        ioctl_records: recorder.is_some() || selection.has(Kind::Ioctl) && !options.summary_only,
         selected: targets.selected(&options.roots.procfs).map_err(Stop::failed)?,
         ring_bytes: options.ring_bytes,
         choice: Choice { runlists, ..options.choice.clone() },
@@ -92,11 +101,14 @@ async fn stream(
         limits: StateLimits { linger_ns: u64::MAX, ..StateLimits::default() },
     };
     let mut tracer = Tracer::new(&request);
+    let recording =
+        recorder.map(|recorder| Recording::begin(recorder, &mut tracer, targets.are_some())).transpose();
+    let recording = recording.map_err(Stop::failed)?;
     let ring = tracer.attach()?;
     let out = out.and_then(|stdout| StdoutWriter::new(stdout, stdout::room(options.ring_bytes)));
     let out = out.map_err(|error| Stop::failed(format!("cannot write to standard output: {error}")))?;
-    let mut run =
-        Run { options, tracer, targets, waiting: Waiting::default(), looks: 0, stop_requested: false, out };
+    let waiting = Waiting::default();
+    let mut run = Run { options, tracer, recording, targets, waiting, looks: 0, stop_requested: false, out };
     let reported = run.all(Some(ring), &mut signals).await;
     let code = run.targets.command.as_ref().and_then(Launched::code);
     // As long as the reader takes, unless the end was requested.
@@ -112,6 +124,7 @@ async fn stream(
 struct Run<'a> {
     options: &'a StreamOptions,
     tracer: Tracer,
+    recording: Option<Recording>,
     targets: Targets,
     waiting: Waiting,
     looks: u64,
@@ -235,13 +248,18 @@ impl Run<'_> {
 
     /// Whichever events were requested: without it a gap would look like silence.
     fn report_driver(&mut self, what: json::Driver) -> io::Result<()> {
+        let now_ns = clock::mono_ns();
+        self.save()?;
+        self.tracer.renew_clock();
+        if let Some(recording) = &mut self.recording {
+            recording.loads(&mut self.tracer, what == json::Driver::Loaded, now_ns)?;
+        }
         if !self.options.json {
             return Ok(());
         }
-        self.tracer.renew_clock();
         let loads = self.tracer.driver_loads;
         let clock = &self.tracer.clock;
-        self.out.always(|out| json::driver(out, what, clock::mono_ns(), clock, loads))
+        self.out.always(|out| json::driver(out, what, now_ns, clock, loads))
     }
 
     fn heading(&mut self) -> io::Result<()> {
@@ -255,6 +273,9 @@ impl Run<'_> {
     fn begin(&mut self) -> io::Result<()> {
         for line in status::meaning(self.tracer.probes()) {
             say(line);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.attached(&mut self.tracer)?;
         }
         self.report_existing()?;
         let whose = &self.options.whose;
@@ -270,7 +291,7 @@ impl Run<'_> {
 
     /// What exists already: a reader has complete data from the start.
     fn report_existing(&mut self) -> io::Result<()> {
-        for (event, change) in history::standing(&self.tracer.state) {
+        for (event, change) in self.tracer.state.standing() {
             self.report(&event, &change)?;
         }
         self.out.flush()
@@ -287,7 +308,13 @@ impl Run<'_> {
             }
         }
         records.clear();
+        self.save()?;
         self.out.flush()
+    }
+
+    /// Keeps what has changed, if there is a recording.
+    fn save(&mut self) -> io::Result<()> {
+        self.recording.as_mut().map_or(Ok(()), |recording| recording.save(&mut self.tracer))
     }
 
     fn report(&mut self, event: &Event, change: &Change) -> io::Result<()> {
@@ -300,6 +327,7 @@ impl Run<'_> {
     fn reconcile(&mut self, seen: Scan) -> io::Result<()> {
         let reported = self.tracer.reconcile(seen);
         reported.iter().try_for_each(|(event, change)| self.report(event, change))?;
+        self.save()?;
         self.out.flush()
     }
 
@@ -328,6 +356,8 @@ impl Run<'_> {
     /// Reports which watched processes have ended; returns when the stream ends.
     fn look(&mut self, end: Option<Instant>) -> io::Result<Option<Instant>> {
         self.looks += 1;
+        self.save()?;
+        self.recording.as_mut().map_or(Ok(()), Recording::look)?;
         self.out.flush()?;
         if let Some(dropped) = self.out.news(std::time::Instant::now()) {
             say(format_args!("{dropped} lines were dropped so far: standard output is read too slowly"));
@@ -359,7 +389,8 @@ impl Run<'_> {
             duration_ns: clock::mono_ns().saturating_sub(self.tracer.started_ns),
         });
         let json = self.options.json;
-        self.out.always(|out| if json { summary.json(out) } else { summary.text(out) })
+        self.out.always(|out| if json { summary.json(out) } else { summary.text(out) })?;
+        self.recording.take().map_or(Ok(()), |recording| recording.end(&mut self.tracer, &summary))
     }
 }
 

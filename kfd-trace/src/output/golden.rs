@@ -26,7 +26,7 @@ const BOOT: i64 = 1_790_000_000_000_000_000;
 
 /// # Panics
 /// If the text differs from the file.
-pub(super) fn check(name: &str, text: &str) {
+pub(crate) fn check(name: &str, text: &str) {
     check_file(&Path::new("kfd-trace/tests/golden").join(name), text);
 }
 
@@ -48,7 +48,7 @@ pub(super) fn check_file(name: &Path, text: &str) {
 }
 
 /// Each kind of event, without and with its optional fields.
-pub(super) fn events() -> Vec<Event> {
+pub(crate) fn events() -> Vec<Event> {
     let of_gpu = |body| Event { process: None, tgid: None, ..event(60_000, 0, 0, body) };
     let own = |body| event(50_000, 1, PID, body);
     let eviction = |trigger| Eviction { gpu_id: GPU, trigger, errno: 0, latency_ns: 5_000 };

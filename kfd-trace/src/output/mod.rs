@@ -27,6 +27,6 @@ pub mod summary;
 pub mod top;
 
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 #[cfg(test)]
 pub(crate) mod samples;

@@ -29,6 +29,7 @@ mod scheduler;
 mod schedules;
 mod snapshot;
 mod source;
+mod standing;
 mod suspension;
 mod tape;
 mod totals;

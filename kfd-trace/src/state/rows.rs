@@ -48,6 +48,11 @@ impl State {
         }
     }
 
+    #[must_use]
+    pub fn limits(&self) -> StateLimits {
+        self.limits
+    }
+
     /// Adds details from /proc. Does nothing if the row no longer exists.
     pub fn enrich(&mut self, key: ProcessKey, details: ProcessDetails) {
         self.note(|| Input::Details { key, details: details.clone() });

@@ -14,7 +14,7 @@ use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::types::{TypesReport, TypesSource};
 use crate::kernel::{Loading, Roots, thread};
-use crate::model::event::{Body, Event, ProcessId};
+use crate::model::event::{Event, ProcessId};
 use crate::model::ioctl::{self, Mismatch, Named};
 use crate::model::selected::Selected;
 use crate::model::verdict::ProbeStatus;
@@ -281,6 +281,12 @@ impl Tracer {
         self.session.as_ref().is_some_and(Session::queues_by_ioctl)
     }
 
+    /// Bytes of the arguments of the driver's ioctls by number, as far as they are known.
+    #[must_use]
+    pub fn ioctl_sizes(&self) -> &BTreeMap<u8, u32> {
+        &self.ioctl_sizes
+    }
+
     /// The driver's ioctls that have a name.
     #[must_use]
     pub fn named(&self) -> Named {
@@ -351,8 +357,7 @@ impl Tracer {
     /// User space and this kernel disagree on the size of an ioctl's arguments.
     #[must_use]
     pub fn mismatch(&self, event: &Event) -> Option<Mismatch> {
-        let Body::Ioctl(call) = &event.body else { return None };
-        ioctl::mismatch(call.cmd, self.ioctl_sizes.get(&ioctl::nr(call.cmd)).copied())
+        ioctl::mismatch_of(event, &self.ioctl_sizes)
     }
 }
 

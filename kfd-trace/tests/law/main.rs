@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The top modules of the crate, lowest first, each with its purpose. docs/architecture.md has the same list.
-const LAYERS: [(&str, &str); 18] = [
+const LAYERS: [(&str, &str); 19] = [
     ("model", "what KFD is, as plain data"),
     ("text", "text for people: times, errnos, tables, control characters"),
     ("kernel", "what this kernel is and offers: symbols, types, offsets, capabilities"),
@@ -17,6 +17,7 @@ const LAYERS: [(&str, &str); 18] = [
     ("attribute", "who a PID and a gpu_id is: procfs, cgroups, topology"),
     ("probes", "the probe table, attached programs and their maps"),
     ("state", "who has which queue: rules, rows, history"),
+    ("recording", "what changed the state, in a file: written, read and played"),
     ("output", "the state as text, JSON, metrics, page and screen; pure"),
     ("amd_log", "logs of AMD_LOG_LEVEL: bytes in, a report out"),
     ("doctor", "each view of a node in, a diagnosis out"),

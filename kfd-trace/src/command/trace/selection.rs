@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 
 /// What was requested.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Selection<'a> {
+pub(in crate::command) struct Selection<'a> {
     /// Empty for all kinds that need not be requested.
-    pub(super) kinds: &'a BTreeSet<Kind>,
+    pub(in crate::command) kinds: &'a BTreeSet<Kind>,
     /// These, too, without being among `kinds`.
-    pub(super) on_request: bool,
+    pub(in crate::command) on_request: bool,
     /// Single processes are selected: of these alone there are rows.
-    pub(super) processes: bool,
-    pub(super) whose: &'a Whose,
+    pub(in crate::command) processes: bool,
+    pub(in crate::command) whose: &'a Whose,
 }
 
 impl Selection<'_> {
@@ -24,7 +24,7 @@ impl Selection<'_> {
         by_default || self.kinds.contains(&kind)
     }
 
-    pub(super) fn shows(&self, event: &Event, change: &Change, state: &State) -> bool {
+    pub(in crate::command) fn shows(&self, event: &Event, change: &Change, state: &State) -> bool {
         let kind = event.body.kind();
         let concerns_none = change.process.is_none() && change.hit.is_empty();
         if !self.has(kind) || (kind.on_request() && self.processes && concerns_none) {

@@ -1,8 +1,12 @@
 use super::*;
+use crate::command::replay::{self, ReplayOptions};
 use crate::kernel::Roots;
-use crate::model::event::Body;
+use crate::model::event::{Body, ProcessSeen};
+use crate::model::inventory::Listed;
+use crate::output::{golden, samples};
 use crate::runtime::exit::FAILED;
 use crate::runtime::signals;
+use crate::state::Source;
 use crate::state::samples::{create, event, seen};
 use serde_json::Value;
 use std::io::Write;
@@ -48,6 +52,7 @@ fn begun(options: &StreamOptions) -> (Run<'_>, Page) {
         Run {
             options,
             tracer,
+            recording: None,
             targets: Targets::default(),
             waiting: Waiting::default(),
             looks: 0,
@@ -58,10 +63,13 @@ fn begun(options: &StreamOptions) -> (Run<'_>, Page) {
     )
 }
 
-fn lines(run: Run<'_>, page: &Page) -> Vec<Value> {
+fn text(run: Run<'_>, page: &Page) -> String {
     run.out.finish(Duration::MAX).unwrap();
-    let page = page.0.lock().unwrap();
-    let text = std::str::from_utf8(&page).unwrap();
+    String::from_utf8(page.0.lock().unwrap().clone()).unwrap()
+}
+
+fn lines(run: Run<'_>, page: &Page) -> Vec<Value> {
+    let text = text(run, page);
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -111,4 +119,63 @@ async fn a_driver_that_cannot_be_traced_after_a_reload_ends_the_stream_with_its_
     assert_eq!(stop.code, FAILED);
     let events: Vec<_> = lines(run, &page).into_iter().map(|line| line["event"].clone()).collect();
     assert_eq!(events.last(), Some(&Value::from("summary")), "{events:?}");
+}
+
+/// What a run prints of each kind of event, of a reloaded driver and at its end, and what its recording replays.
+fn printed_and_replayed(options: &StreamOptions) -> (String, String) {
+    let (mut run, page) = begun(options);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let recorder = Recorder::new(file.reopen().unwrap()).unwrap();
+    run.tracer.topology = samples::topology();
+    run.recording = Some(Recording::begin(recorder, &mut run.tracer, false).unwrap());
+    run.tracer.state.adopt_process(5, &Listed { tgid: 900, ..Listed::default() }, Source::Sysfs);
+    run.begin().unwrap();
+    // As two batches: the wall clock is looked at before each.
+    let all = golden::events();
+    let (first, second) = all.split_at(7);
+    run.show(&mut first.iter().cloned().map(Ok).collect()).unwrap();
+    run.show(&mut second.iter().cloned().map(Ok).collect()).unwrap();
+    run.driver_unloaded().unwrap();
+    run.report_driver(json::Driver::Loaded).unwrap();
+    run.begin().unwrap();
+    // procfs has details of it, which come after its first event.
+    let Body::ProcessSeen(own) = seen(false) else { panic!("not seen") };
+    let own = Body::ProcessSeen(ProcessSeen { start_boottime_ns: None, ..own });
+    run.show(&mut vec![Ok(event(clock::mono_ns(), 9, std::process::id(), own))]).unwrap();
+    run.end().unwrap();
+    let replayed = ReplayOptions {
+        file: "-".into(),
+        at: None,
+        wide: false,
+        summary_only: false,
+        json: options.json,
+        colour: options.colour,
+        kinds: options.kinds.clone(),
+        whose: options.whose.clone(),
+    };
+    let mut again = Vec::new();
+    let ended = replay::print(&replayed, file.reopen().unwrap(), &mut again);
+    assert!(matches!(ended, Ok(replay::Ended::Whole)));
+    (text(run, &page), String::from_utf8(again).unwrap())
+}
+
+#[test]
+fn a_recording_is_replayed_line_by_line_as_the_stream_was() {
+    // Without it, preemptions would not be recorded.
+    let choice = Choice { runlists: true, ..Choice::default() };
+    let all = StreamOptions { choice, ..options(Path::new("/"), &[]) };
+    let of_train = Whose { comm: Some("train".to_owned()), ..Whose::default() };
+    for options in [
+        all.clone(),
+        StreamOptions { json: false, kinds: [Kind::QueueCreate, Kind::Preempt].into(), ..all.clone() },
+        StreamOptions { whose: of_train, ..all },
+    ] {
+        let (printed, replayed) = printed_and_replayed(&options);
+        // The heading is the stream's own.
+        let replayed = if options.json { &replayed } else { replayed.split_once('\n').unwrap().1 };
+        let different = printed.lines().zip(replayed.lines()).find(|(live, again)| live != again);
+        assert_eq!(different, None);
+        assert_eq!(printed.len(), replayed.len());
+        assert!(printed.lines().count() > 4, "{printed}");
+    }
 }

@@ -3,6 +3,7 @@
 //! The kernel knows neither containers nor pods: what other processes do is traced, too, and left out of the lines alone.
 
 use crate::state::{Process, ProcessDetails};
+use std::collections::BTreeSet;
 
 /// A container id is abbreviated to no less than this.
 const ID_DIGITS: usize = 4;
@@ -17,6 +18,8 @@ pub struct Whose {
     pub pod: Option<String>,
     /// The PID in the process's own PID namespace.
     pub ns_pid: Option<u32>,
+    /// PIDs on the host, of a recording; empty for all. The stream traces no others.
+    pub pids: BTreeSet<u32>,
 }
 
 impl Whose {
@@ -27,25 +30,28 @@ impl Whose {
 
     /// What was requested, as it is on the command line.
     pub(super) fn requested(&self) -> String {
-        let Whose { comm, container, pod, ns_pid } = self;
+        let Whose { comm, container, pod, ns_pid, pids: _ } = self;
         let ns_pid = ns_pid.map(|pid| pid.to_string());
         let all = [("comm", comm), ("container", container), ("pod", pod), ("ns-pid", &ns_pid)];
         let given = all.iter().filter_map(|(name, value)| Some(format!("--{name} {}", value.as_deref()?)));
         given.collect::<Vec<_>>().join(" ")
     }
 
-    pub(super) fn has(&self, process: &Process) -> bool {
-        let Whose { comm, container, pod, ns_pid } = self;
+    pub(in crate::command) fn has(&self, process: &Process) -> bool {
+        let Whose { comm, container, pod, ns_pid, pids } = self;
         comm.as_ref().is_none_or(|comm| process.comm.as_deref() == Some(comm))
             && container.as_ref().is_none_or(|name| of_container(&process.details, name))
             && pod.as_ref().is_none_or(|name| of_pod(&process.details, name))
             && ns_pid.is_none_or(|pid| process.ns_tgid == Some(pid))
+            && (pids.is_empty() || process.tgid.is_some_and(|tgid| pids.contains(&tgid)))
     }
 
     /// Whether a call is shown that left no process behind: of its caller the name alone is known.
     pub(super) fn has_caller(&self, comm: Option<&str>) -> bool {
-        let Whose { comm: wanted, container: None, pod: None, ns_pid: None } = self else { return false };
-        wanted.as_deref().is_none_or(|wanted| Some(wanted) == comm)
+        let Whose { comm: wanted, container: None, pod: None, ns_pid: None, pids } = self else {
+            return false;
+        };
+        pids.is_empty() && wanted.as_deref().is_none_or(|wanted| Some(wanted) == comm)
     }
 }
 

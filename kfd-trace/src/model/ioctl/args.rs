@@ -1,6 +1,8 @@
 //! Arguments of one call, from the layout of their structure and the size that user space passed.
 
-use super::{Def, FieldKind, operation, size};
+use super::{Def, FieldKind, nr, operation, size};
+use crate::model::event::{Body, Event};
+use std::collections::BTreeMap;
 
 /// One decoded argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,16 +67,23 @@ pub struct Mismatch {
     pub kernel_size: u32,
 }
 
-/// Compares a command with this kernel's own structure. `kernel_size` is `None` without module BTF.
+/// Whether user space and the kernel disagree on the size of an ioctl's arguments. `sizes`: of the kernel's own
+/// structures by number, as far as they are known.
 #[must_use]
-pub fn mismatch(cmd: u32, kernel_size: Option<u32>) -> Option<Mismatch> {
+pub fn mismatch_of(event: &Event, sizes: &BTreeMap<u8, u32>) -> Option<Mismatch> {
+    let Body::Ioctl(call) = &event.body else { return None };
+    mismatch(call.cmd, sizes.get(&nr(call.cmd)).copied())
+}
+
+/// Compares a command with this kernel's own structure. `kernel_size` is `None` without module BTF.
+fn mismatch(cmd: u32, kernel_size: Option<u32>) -> Option<Mismatch> {
     let (user_size, kernel_size) = (size(cmd), kernel_size?);
     (user_size != kernel_size).then_some(Mismatch { user_size, kernel_size })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{def, nr};
+    use super::super::def;
     use super::*;
 
     const DESTROY: u32 = 0xc008_4b03;

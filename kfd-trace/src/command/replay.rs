@@ -1,0 +1,266 @@
+//! `kfd-trace replay`: what a recording has, as the stream, its summary, or the table of one time.
+
+use super::trace::{Selection, Whose};
+use crate::output::event::context::Context;
+use crate::output::event::json;
+use crate::output::event::stream::Stream;
+use crate::output::ps::{self, Columns, PsRow, PsView};
+use crate::recording::{Begin, Item, Line, ReadError, Reader, Replay, When, time_of};
+use crate::runtime::exit::{FAILED, Stop};
+use crate::runtime::stderr::say;
+use crate::state::Sources;
+use crate::tracer::engine;
+use kfd_trace_common::kind::Kind;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+/// What is requested.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// `-` for standard input.
+    pub file: PathBuf,
+    /// The table of this time instead of the stream.
+    pub at: Option<When>,
+    pub wide: bool,
+    pub summary_only: bool,
+    pub json: bool,
+    pub colour: bool,
+    /// Empty for all.
+    pub kinds: BTreeSet<Kind>,
+    pub whose: Whose,
+}
+
+/// Items that the thread that reads may be ahead, and how many it passes on at once.
+const AHEAD: usize = 8;
+const CHUNK: usize = 1024;
+
+/// Bytes per write.
+const BUFFER: usize = 64 << 10;
+
+/// Prints it.
+///
+/// # Errors
+/// If it is no recording, or nothing can be printed. One that ends too early is printed as far as it goes.
+pub fn run(options: &ReplayOptions) -> Result<(), Stop> {
+    let named = options.file.display();
+    let from: Box<dyn Read + Send> = if options.file.as_os_str() == "-" {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(&options.file).map_err(|error| Stop::usage(format!("{named}: {error}")))?)
+    };
+    let mut out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
+    let printed = print(options, from, &mut out);
+    match printed.and_then(|ended| out.flush().map(|()| ended).map_err(Trouble::Write)) {
+        Ok(Ended::Whole) => Ok(()),
+        Ok(Ended::Early(why)) => {
+            say(format_args!("{named}: {why}; what came before is complete"));
+            Ok(())
+        }
+        // The reader of a pipe has seen enough.
+        Err(Trouble::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(Trouble::Write(error)) => Err(Stop::failed(format!("cannot write to standard output: {error}"))),
+        Err(Trouble::Read(why)) => Err(Stop { code: FAILED, line: format!("{named}: {why}") }),
+    }
+}
+
+/// Prints what is requested of a recording.
+///
+/// # Errors
+/// If it is none, or those of `out`.
+pub(super) fn print(
+    options: &ReplayOptions,
+    from: impl Read + Send + 'static,
+    out: &mut impl Write,
+) -> Result<Ended, Trouble> {
+    Player { options, out }.play(&mut items(from))
+}
+
+/// Why nothing more is printed.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    Read(String),
+    Write(io::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Trouble::Write(error)
+    }
+}
+
+/// How a recording ended.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ended {
+    Whole,
+    Early(String),
+}
+
+type Items = dyn Iterator<Item = Result<Item, ReadError>>;
+
+/// Read by a thread: it takes as long as to print them.
+fn items(from: impl Read + Send + 'static) -> impl Iterator<Item = Result<Item, ReadError>> {
+    let (sender, chunks) = sync_channel(AHEAD);
+    thread::spawn(move || {
+        let mut reader = Reader::new(BufReader::with_capacity(BUFFER, from));
+        loop {
+            let chunk: Vec<_> = reader.by_ref().take(CHUNK).collect();
+            // The other side may be done.
+            if chunk.is_empty() || sender.send(chunk).is_err() {
+                return;
+            }
+        }
+    });
+    let chunks: Receiver<Vec<Result<Item, ReadError>>> = chunks;
+    chunks.into_iter().flatten()
+}
+
+struct Player<'a, W: Write> {
+    options: &'a ReplayOptions,
+    out: &'a mut W,
+}
+
+impl<W: Write> Player<'_, W> {
+    fn play(&mut self, items: &mut Items) -> Result<Ended, Trouble> {
+        let begin = match items.next() {
+            Some(Ok(Item::Begin(begin))) => begin,
+            Some(Err(error)) => return Err(Trouble::Read(error.to_string())),
+            _ => return Err(Trouble::Read(ReadError::Foreign.to_string())),
+        };
+        let mut replay = Replay::new(&begin, engine::wall_clock());
+        match self.options.at {
+            Some(when) => self.table(when, &begin, &mut replay, items),
+            None => self.stream(&begin, &mut replay, items),
+        }
+    }
+
+    fn stream(&mut self, begin: &Begin, replay: &mut Replay, items: &mut Items) -> Result<Ended, Trouble> {
+        let options = self.options;
+        if !options.json && !options.summary_only {
+            Stream { colour: options.colour }.heading(self.out)?;
+        }
+        let show = &mut |replay: &Replay, line: Line<'_>| self.line(begin, replay, line);
+        let mut ended =
+            Ended::Early("it has no end: it is still being written, or was cut between blocks".to_owned());
+        let mut summary = None;
+        for item in items {
+            match item {
+                Ok(Item::End { text, json, .. }) => summary = Some(if options.json { json } else { text }),
+                Ok(item) => replay.take(item, show)?,
+                Err(error) => {
+                    ended = Ended::Early(error.to_string());
+                    break;
+                }
+            }
+        }
+        replay.settle(show)?;
+        let Some(summary) = summary else { return Ok(ended) };
+        self.out.write_all(summary.as_bytes())?;
+        Ok(Ended::Whole)
+    }
+
+    fn line(&mut self, begin: &Begin, replay: &Replay, line: Line<'_>) -> io::Result<()> {
+        let options = self.options;
+        if options.summary_only {
+            return Ok(());
+        }
+        let (event, change) = match line {
+            Line::Event(event, change) => (event, change),
+            Line::Loads { loaded, at_ns, loads } if options.json => {
+                let what = if loaded { json::Driver::Loaded } else { json::Driver::Unloaded };
+                return json::driver(self.out, what, at_ns, &replay.clock, loads);
+            }
+            Line::Loads { .. } => return Ok(()),
+        };
+        let selection = Selection {
+            kinds: &options.kinds,
+            on_request: true,
+            processes: begin.selected,
+            whose: &options.whose,
+        };
+        if !selection.shows(event, change, &replay.state) {
+            return Ok(());
+        }
+        let context = Context {
+            clock: &replay.clock,
+            process: change.process.and_then(|key| replay.state.process(key)),
+            ended: &change.ended,
+            mismatch: replay.mismatch(event),
+            named: replay.named,
+            lasted_ns: change.lasted_ns,
+            priority_before: change.priority_before,
+            hit: &change.hit,
+            topology: &replay.topology,
+        };
+        if options.json {
+            json::event(self.out, event, &context)
+        } else {
+            Stream { colour: options.colour }.event(self.out, event, &context)
+        }
+    }
+
+    /// What existed at a time.
+    fn table(
+        &mut self,
+        when: When,
+        begin: &Begin,
+        replay: &mut Replay,
+        items: &mut Items,
+    ) -> Result<Ended, Trouble> {
+        let zone = replay.clock.zone.clone();
+        let at_ns = when.unix_ns(begin.unix_ns, &zone).filter(|at_ns| *at_ns >= begin.unix_ns);
+        let at_ns =
+            at_ns.ok_or_else(|| Trouble::Read(format!("it begins later, at {}", wall(begin.unix_ns))))?;
+        let mut ended = Ended::Whole;
+        let mut later = false;
+        for item in items {
+            let item = match item {
+                Ok(item) => item,
+                Err(error) => {
+                    ended = Ended::Early(error.to_string());
+                    break;
+                }
+            };
+            let of_item = time_of(&item).and_then(|mono_ns| replay.clock.unix_ns(mono_ns));
+            if of_item.is_some_and(|of_item| of_item > at_ns) && !matches!(item, Item::Begin(_)) {
+                later = true;
+                break;
+            }
+            replay.take(item, &mut |_, _| Ok::<(), Trouble>(()))?;
+        }
+        if !later {
+            let last = replay.clock.unix_ns(replay.now_ns).map_or_else(String::new, wall);
+            return Err(Trouble::Read(match ended {
+                Ended::Whole => format!("it ends before, at {last}"),
+                Ended::Early(why) => format!("it ends before, at {last}: {why}"),
+            }));
+        }
+        let now_ns = mono_ns(replay, at_ns);
+        let boot_ns = now_ns.saturating_add_signed(replay.mono_to_boot_ns);
+        let options = self.options;
+        let mut snapshot = replay.state.snapshot();
+        snapshot.processes.retain(|process| options.whose.has(process));
+        let rows = PsRow::from_snapshot(&snapshot, now_ns, boot_ns);
+        let asked = Sources::default();
+        if options.json {
+            ps::json(self.out, &rows, asked, &replay.topology, replay.clock.rfc3339(now_ns))?;
+        } else {
+            let columns =
+                if options.wide { Columns::All } else { Columns::Usual { width: super::ps::width() } };
+            ps::text(self.out, &rows, &PsView { asked, topology: &replay.topology, columns })?;
+        }
+        Ok(Ended::Whole)
+    }
+}
+
+/// CLOCK_MONOTONIC of a wall time, nanoseconds.
+fn mono_ns(replay: &Replay, unix_ns: i64) -> u64 {
+    u64::try_from(i128::from(unix_ns) - replay.clock.mono_to_wall_ns).unwrap_or(0)
+}
+
+fn wall(unix_ns: i64) -> String {
+    crate::text::clock::rfc3339(unix_ns).unwrap_or_else(|| "an unknown time".to_owned())
+}

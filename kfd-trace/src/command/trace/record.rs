@@ -1,0 +1,98 @@
+//! Keeps what the stream sees in a recording.
+
+use crate::attribute::Topology;
+use crate::output::summary::Summary;
+use crate::recording::{Begin, Item, Machine, Recorder};
+use crate::runtime::clock;
+use crate::tracer::engine::Tracer;
+use std::io;
+
+/// A recording of a tracer.
+#[derive(Debug)]
+pub(super) struct Recording {
+    recorder: Recorder,
+    /// As they were written last.
+    gpus: Option<Topology>,
+    clock: Option<(i64, i64)>,
+}
+
+impl Recording {
+    /// To be called before the tracer is attached.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub(super) fn begin(mut recorder: Recorder, tracer: &mut Tracer, selected: bool) -> io::Result<Self> {
+        tracer.state.start_tape();
+        recorder.put(&Item::Begin(Begin {
+            at_ns: clock::mono_ns(),
+            unix_ns: clock::unix_ns(),
+            selected,
+            sample_ns: tracer.samples.interval_ns,
+            ..Begin::new(machine(), tracer.state.limits())
+        }))?;
+        Ok(Recording { recorder, gpus: None, clock: None })
+    }
+
+    /// The tracer was attached, and what it found is about to be reported.
+    ///
+    /// # Errors
+    /// Those of the file, as of all below.
+    pub(super) fn attached(&mut self, tracer: &mut Tracer) -> io::Result<()> {
+        let (named, sizes) = (tracer.named(), tracer.ioctl_sizes().clone());
+        self.recorder.put(&Item::Driver { named, sizes })?;
+        self.save(tracer)?;
+        self.recorder.put(&Item::Standing)
+    }
+
+    /// Writes what has changed since the last call. To be called before the clock or the GPUs of the tracer change
+    /// again.
+    pub(super) fn save(&mut self, tracer: &mut Tracer) -> io::Result<()> {
+        if self.gpus.as_ref() != Some(&tracer.topology) {
+            self.recorder.put(&Item::Gpus(tracer.topology.clone()))?;
+            self.gpus = Some(tracer.topology.clone());
+        }
+        let inputs = tracer.state.take_tape();
+        if !inputs.is_empty() || self.clock.is_none() {
+            self.tick(tracer)?;
+        }
+        inputs.into_iter().try_for_each(|input| self.recorder.put(&Item::Input(input)))
+    }
+
+    fn tick(&mut self, tracer: &Tracer) -> io::Result<()> {
+        let wall_ns = i64::try_from(tracer.clock.mono_to_wall_ns).unwrap_or(0);
+        let boot_ns = clock::boot_minus_mono_ns();
+        if self.clock != Some((wall_ns, boot_ns)) {
+            self.clock = Some((wall_ns, boot_ns));
+            self.recorder.put(&Item::Clock { wall_ns, boot_ns })?;
+        }
+        Ok(())
+    }
+
+    /// The driver was loaded or unloaded.
+    pub(super) fn loads(&mut self, tracer: &mut Tracer, loaded: bool, at_ns: u64) -> io::Result<()> {
+        self.save(tracer)?;
+        self.tick(tracer)?;
+        self.recorder.put(&Item::Loads { loaded, at_ns, loads: tracer.driver_loads })
+    }
+
+    /// Must be called at least once a second.
+    pub(super) fn look(&mut self) -> io::Result<()> {
+        self.recorder.tick()
+    }
+
+    pub(super) fn end(mut self, tracer: &mut Tracer, summary: &Summary) -> io::Result<()> {
+        self.save(tracer)?;
+        let (mut text, mut json) = (Vec::new(), Vec::new());
+        summary.text(&mut text)?;
+        summary.json(&mut json)?;
+        let [text, json] = [text, json].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        self.recorder.put(&Item::End { at_ns: clock::mono_ns(), text, json })?;
+        self.recorder.finish()
+    }
+}
+
+fn machine() -> Machine {
+    let name = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    Machine { host: text(name.nodename()), kernel: text(name.release()), machine: text(name.machine()) }
+}

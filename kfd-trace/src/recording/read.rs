@@ -1,0 +1,175 @@
+//! Reads a recording, block by block. In: bytes. Out: items, and why there are no more.
+
+use super::VERSION;
+use super::item::Item;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use std::collections::VecDeque;
+use std::io::{self, BufRead, Read as _};
+
+/// Why a recording ends before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("it ends within a block: it is still being written, or the program or the machine stopped")]
+    Cut,
+    #[error("a block is damaged: {0}")]
+    Damaged(String),
+    #[error("it is no recording of kfd-trace")]
+    Foreign,
+    #[error("version {0} of the format; this program knows {VERSION}: use a newer one")]
+    Newer(u32),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The items of a recording. After an error there are no more; all before it are whole.
+pub struct Reader<R> {
+    from: R,
+    decoder: FrameDecoder,
+    items: VecDeque<Item>,
+    /// What comes after the items.
+    error: Option<ReadError>,
+    begun: bool,
+    over: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    pub fn new(from: R) -> Self {
+        let (decoder, items) = (FrameDecoder::new(), VecDeque::new());
+        Reader { from, decoder, items, error: None, begun: false, over: false }
+    }
+
+    /// The text of the next block; `None` at the end of the file.
+    fn block(&mut self) -> Result<Option<Vec<u8>>, ReadError> {
+        loop {
+            if self.from.fill_buf()?.is_empty() {
+                return if self.begun { Ok(None) } else { Err(ReadError::Foreign) };
+            }
+            match self.decoder.reset(&mut self.from) {
+                Ok(()) => break,
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    io::copy(&mut (&mut self.from).take(u64::from(length)), &mut io::sink())?;
+                }
+                Err(error) => return Err(self.why(&error)),
+            }
+        }
+        if let Err(error) = self.decoder.decode_blocks(&mut self.from, BlockDecodingStrategy::All) {
+            return Err(self.why(&error));
+        }
+        let text = self.decoder.collect().unwrap_or_default();
+        let (written, own) = (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum());
+        if written.is_some() && written != own {
+            return Err(ReadError::Damaged("its checksum is another".to_owned()));
+        }
+        Ok(Some(text))
+    }
+
+    /// With no further input, an error is the end of the file, which came too early.
+    fn why(&mut self, error: &FrameDecoderError) -> ReadError {
+        match self.from.fill_buf() {
+            Ok(_) if !self.begun => ReadError::Foreign,
+            Ok([]) => ReadError::Cut,
+            Ok(_) => ReadError::Damaged(error.to_string()),
+            Err(error) => ReadError::Io(error),
+        }
+    }
+
+    /// Reads one block with items.
+    fn fill(&mut self) -> Result<(), ReadError> {
+        while self.items.is_empty() {
+            let Some(text) = self.block()? else { return Ok(()) };
+            for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                if !self.begun {
+                    version(line)?;
+                    self.begun = true;
+                }
+                let item = serde_json::from_slice(line);
+                self.items.push_back(item.map_err(|error| ReadError::Damaged(error.to_string()))?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks the first line, before it is read as this version has it.
+fn version(line: &[u8]) -> Result<(), ReadError> {
+    let value: serde_json::Value = serde_json::from_slice(line).map_err(|_| ReadError::Foreign)?;
+    match value["begin"]["kfd_trace_recording"].as_u64().and_then(|version| u32::try_from(version).ok()) {
+        Some(version) if version > VERSION => Err(ReadError::Newer(version)),
+        Some(_) => Ok(()),
+        None => Err(ReadError::Foreign),
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Item, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.items.is_empty() && !self.over {
+            self.error = self.fill().err();
+            self.over = self.error.is_some();
+        }
+        match self.items.pop_front() {
+            Some(item) => Some(Ok(item)),
+            None => self.error.take().map(Err),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::samples::{begin, compressed};
+    use serde_json::json;
+
+    fn read(bytes: &[u8]) -> (Vec<Item>, Option<ReadError>) {
+        let mut error = None;
+        let items = Reader::new(bytes).map_while(|item| item.map_err(|why| error = Some(why)).ok());
+        (items.collect(), error)
+    }
+
+    fn blocks() -> [Vec<u8>; 3] {
+        let first = [Item::Begin(begin()), Item::Standing];
+        [compressed(&first), compressed(&[Item::Standing]), compressed(&[Item::Standing, Item::Standing])]
+    }
+
+    #[test]
+    fn what_is_cut_anywhere_is_read_to_its_last_whole_block() {
+        let [first, second, third] = blocks();
+        let whole = [first.clone(), second.clone(), third].concat();
+        let ends = [(first.len(), 2), (first.len() + second.len(), 3), (whole.len(), 5)];
+        for length in first.len()..=whole.len() {
+            let (items, error) = read(&whole[..length]);
+            let expected = ends.iter().rev().find(|(end, _)| *end <= length).map(|(_, count)| *count);
+            assert_eq!(Some(items.len()), expected, "{length} bytes");
+            let is_whole = ends.iter().any(|(end, _)| *end == length);
+            assert_eq!(matches!(error, Some(ReadError::Cut)), !is_whole, "{length} bytes: {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_block_is_reported_after_what_was_before_it() {
+        let [first, second, third] = blocks();
+        let mut bytes = [first, second, third].concat();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        let (items, error) = read(&bytes);
+        assert_eq!(items.len(), 3);
+        assert!(matches!(error, Some(ReadError::Damaged(_))), "{error:?}");
+    }
+
+    #[test]
+    fn another_file_and_a_newer_version_are_refused() {
+        let of = |value: serde_json::Value| {
+            zstd::bulk::compress(value.to_string().as_bytes(), 1).expect("a frame")
+        };
+        for foreign in [b"".to_vec(), b"# text".to_vec(), of(json!({"event": "open"})), of(json!(7))] {
+            assert!(matches!(read(&foreign), (items, Some(ReadError::Foreign)) if items.is_empty()));
+        }
+        let newer = of(json!({"begin": {"kfd_trace_recording": VERSION + 1, "unlike": []}}));
+        assert!(matches!(read(&newer), (items, Some(ReadError::Newer(2))) if items.is_empty()));
+    }
+}

@@ -1,0 +1,138 @@
+//! Plays a recording. In: items, in their order. Out: the state at any time, and the lines that the stream had then.
+
+use super::item::{Begin, Item};
+use crate::attribute::Topology;
+use crate::model::event::Event;
+use crate::model::ioctl::{self, Mismatch, Named};
+use crate::state::{Change, Input, State};
+use crate::text::clock::Clock;
+use std::collections::BTreeMap;
+
+/// A line of the stream.
+#[derive(Clone, Copy, Debug)]
+pub enum Line<'a> {
+    Event(&'a Event, &'a Change),
+    /// The driver was loaded, or unloaded.
+    Loads {
+        loaded: bool,
+        at_ns: u64,
+        loads: u64,
+    },
+}
+
+/// What is known at one time of a recording.
+#[derive(Debug)]
+pub struct Replay {
+    pub state: State,
+    pub topology: Topology,
+    pub clock: Clock,
+    /// CLOCK_BOOTTIME minus CLOCK_MONOTONIC, nanoseconds.
+    pub mono_to_boot_ns: i64,
+    pub named: Named,
+    sizes: BTreeMap<u8, u32>,
+    /// The latest time of an item, CLOCK_MONOTONIC nanoseconds.
+    pub now_ns: u64,
+    /// Reported when it is known what procfs had of their processes: that comes right after them.
+    held: Vec<(Event, Change)>,
+    /// Taken into the state; these alone.
+    pub events: u64,
+}
+
+impl Replay {
+    #[must_use]
+    pub fn new(begin: &Begin, clock: Clock) -> Self {
+        Replay {
+            state: State::new(begin.limits),
+            topology: Topology::default(),
+            clock,
+            mono_to_boot_ns: 0,
+            named: Named::default(),
+            sizes: BTreeMap::new(),
+            now_ns: begin.at_ns,
+            held: Vec::new(),
+            events: 0,
+        }
+    }
+
+    /// User space and the kernel of the recording disagree on the size of an ioctl's arguments.
+    #[must_use]
+    pub fn mismatch(&self, event: &Event) -> Option<Mismatch> {
+        ioctl::mismatch_of(event, &self.sizes)
+    }
+
+    /// Takes the next item. `show` gets each line with the state after it.
+    ///
+    /// # Errors
+    /// Those of `show`.
+    pub fn take<E>(
+        &mut self,
+        item: Item,
+        show: &mut impl FnMut(&Replay, Line<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !matches!(item, Item::Input(Input::Details { .. })) {
+            self.settle(show)?;
+        }
+        self.now_ns = self.now_ns.max(time_of(&item).unwrap_or(0));
+        match item {
+            Item::Driver { named, sizes } => (self.named, self.sizes) = (named, sizes),
+            Item::Gpus(topology) => self.topology = topology,
+            Item::Clock { wall_ns, boot_ns } => {
+                self.clock.mono_to_wall_ns = i128::from(wall_ns);
+                self.mono_to_boot_ns = boot_ns;
+            }
+            Item::Input(input) => {
+                self.events += u64::from(matches!(input, Input::Event(_)));
+                self.state.play(input, &mut self.held);
+            }
+            Item::Standing => {
+                for (event, change) in self.state.standing() {
+                    show(self, Line::Event(&event, &change))?;
+                }
+            }
+            Item::Loads { loaded, at_ns, loads } => show(self, Line::Loads { loaded, at_ns, loads })?,
+            // The reader has checked the first one, and a recording has one end.
+            Item::Begin(_) | Item::End { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Shows the last lines. To be called after the last item.
+    ///
+    /// # Errors
+    /// Those of `show`.
+    pub fn settle<E>(&mut self, show: &mut impl FnMut(&Replay, Line<'_>) -> Result<(), E>) -> Result<(), E> {
+        let mut held = std::mem::take(&mut self.held);
+        for (event, change) in &held {
+            show(self, Line::Event(event, change))?;
+        }
+        held.clear();
+        self.held = held;
+        Ok(())
+    }
+}
+
+/// When an item happened; `None` where it has no time of its own.
+#[must_use]
+pub fn time_of(item: &Item) -> Option<u64> {
+    match item {
+        Item::Begin(Begin { at_ns, .. }) | Item::Loads { at_ns, .. } | Item::End { at_ns, .. } => {
+            Some(*at_ns)
+        }
+        Item::Input(input) => match input {
+            Input::Event(event) => Some(event.mono_ns),
+            Input::Process { read, .. } | Input::Queue { read, .. } => Some(read.until_ns),
+            Input::Corrected { at_ns, .. }
+            | Input::Gone { at_ns, .. }
+            | Input::Unloaded { at_ns }
+            | Input::Expired { at_ns } => Some(*at_ns),
+            Input::Sampled(samples) => samples.last().map(|sample| sample.at_ns),
+            Input::Details { .. }
+            | Input::Compared(_)
+            | Input::Unlisted(_)
+            | Input::Sought
+            | Input::Late
+            | Input::Anew => None,
+        },
+        Item::Driver { .. } | Item::Gpus(_) | Item::Clock { .. } | Item::Standing => None,
+    }
+}

@@ -1,0 +1,90 @@
+//! The format, kept as a file for each version.
+
+use super::samples::begin;
+use super::*;
+use crate::attribute::{Belongs, PodNames, belongs};
+use crate::model::event::{ProcessId, QueueFacts};
+use crate::model::inventory::Listed;
+use crate::model::ioctl::Named;
+use crate::model::pointers::{Counts, Unmeasured};
+use crate::output::{golden, samples::topology};
+use crate::state::samples::facts;
+use crate::state::{
+    Difference, FoundDifference, Input, ListedQueue, ProcessDetails, ProcessKey, ReadTimes, Sample, Source,
+};
+
+const FILE: &str = "recording-1.jsonl";
+
+/// Each kind of item and of event.
+fn items() -> Vec<Item> {
+    let (key, read, queue) = (ProcessKey::Adopted(4), ReadTimes { from_ns: 1, until_ns: 2 }, facts(3));
+    let path = "/kubepods/pod6d1f4a3c-0b7e-4d8a-9c11-5e2f7a90b3c4/\
+                5d0f3ac7e1b9482f6c75d1e0a94b38f7726e5c1d0b9a8f7e6d5c4b3a29180f7e";
+    let belongs = Belongs { unit: Some("a.service".to_owned()), ..belongs([path]) };
+    let pod = PodNames { namespace: "ml".to_owned(), pod: "train-0".to_owned(), container: None };
+    let details = ProcessDetails {
+        cmdline: Some("./app \"a\" \u{1b}".to_owned()),
+        cgroup: Some(path.to_owned()),
+        belongs,
+        pod: Some(pod),
+    };
+    let process =
+        Listed { id: Some(ProcessId(9)), tgid: 7, comm: Some("app".to_owned()), ..Listed::default() };
+    let finding = FoundDifference {
+        key: None,
+        tgid: 7,
+        context_id: Some(1),
+        queue_id: 3,
+        difference: Difference::Missing,
+    };
+    let listed = ListedQueue { source: Source::Kernel, read, process: process.clone(), queue: queue.clone() };
+    let sample = |reading| Sample { key, queue_id: 3, since_ns: 2, reading, at_ns: 9 };
+    let samples = vec![sample(Ok(Counts { submitted: 9, retired: 8 })), sample(Err(Unmeasured::Denied))];
+    let inputs = [
+        Input::Details { key, details },
+        Input::Process { read, process, source: Source::Sysfs },
+        Input::Queue { key, read, queue: QueueFacts { queue_type: None, ..queue }, source: Source::Debugfs },
+        Input::Compared(Source::Probe),
+        Input::Corrected { finding, listed: Some(Box::new(listed)), at_ns: 5 },
+        Input::Corrected { finding, listed: None, at_ns: 5 },
+        Input::Unlisted(finding),
+        Input::Gone { key, at_ns: 6 },
+        Input::Unloaded { at_ns: 7 },
+        Input::Sought,
+        Input::Sampled(samples),
+        Input::Late,
+        Input::Expired { at_ns: 8 },
+        Input::Anew,
+    ];
+    let mut items = vec![
+        // The program's version is its own.
+        Item::Begin(Begin { program: "kfd-trace".to_owned(), ..begin() }),
+        Item::Driver { named: Named::default(), sizes: [(2, 96)].into() },
+        Item::Gpus(topology()),
+        Item::Clock { wall_ns: 1_790_000_000_000_000_000, boot_ns: 5_000_000 },
+    ];
+    items.extend(inputs.into_iter().chain(golden::events().into_iter().map(Input::Event)).map(Item::Input));
+    items.extend([
+        Item::Standing,
+        Item::Loads { loaded: false, at_ns: 10, loads: 1 },
+        Item::End { at_ns: 11, text: "a table\n".to_owned(), json: "{}\n".to_owned() },
+    ]);
+    items
+}
+
+#[test]
+fn the_format_is_the_one_of_its_version() {
+    let text: String = items().iter().map(|item| serde_json::to_string(item).expect("JSON") + "\n").collect();
+    assert!(FILE.contains(&format!("-{VERSION}.")), "a new version gets a new file, and the old one stays");
+    golden::check(FILE, &text);
+    let read: Vec<Item> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert_eq!(read, items());
+}
+
+#[test]
+fn fields_that_a_later_program_adds_are_passed_over() {
+    let line = r#"{"clock":{"wall_ns":1,"boot_ns":2,"more":[3]}}"#;
+    assert_eq!(serde_json::from_str::<Item>(line).ok(), Some(Item::Clock { wall_ns: 1, boot_ns: 2 }));
+    let line = r#"{"input":{"process":{"read":{"from_ns":1,"until_ns":2},"process":{"tgid":7,"queues":[]},"source":"sysfs"}}}"#;
+    assert!(serde_json::from_str::<Item>(line).is_ok(), "what is not known may be left out");
+}

@@ -1,0 +1,169 @@
+//! Writes a recording: lines into blocks, and blocks into a file by a thread of its own.
+
+use super::item::Item;
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::CParameter;
+
+/// Bytes of text in a block. Blocks of 64 KiB would take 2 % more, of 1 MiB 6 % less.
+const BLOCK: usize = 256 << 10;
+
+/// How long a line waits for its block to become full: so much a crash may cost.
+const OLDEST: Duration = Duration::from_secs(1);
+
+/// Blocks that may wait for the disk; then the tracer waits, and the ring buffer fills.
+const WAITING: usize = 64;
+
+/// 3 makes them no smaller and takes half as long again.
+const LEVEL: i32 = 1;
+
+/// A recording that is being written.
+#[derive(Debug)]
+pub struct Recorder {
+    block: Vec<u8>,
+    /// When the block's first line came.
+    since: Option<Instant>,
+    blocks: Option<SyncSender<Vec<u8>>>,
+    writer: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Recorder {
+    /// Into an empty file.
+    ///
+    /// # Errors
+    /// If there is no memory for the compression, or no thread.
+    pub fn new(file: File) -> io::Result<Self> {
+        let mut compressor = Compressor::new(LEVEL)?;
+        compressor.set_parameter(CParameter::ChecksumFlag(true))?;
+        let (sender, blocks) = sync_channel(WAITING);
+        let writes = move || write(file, compressor, &blocks);
+        let writer = thread::Builder::new().name("recorder".to_owned()).spawn(writes)?;
+        Ok(Recorder { block: Vec::new(), since: None, blocks: Some(sender), writer: Some(writer) })
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// If the file could not be written: it is whole up to what was written before.
+    pub fn put(&mut self, item: &Item) -> io::Result<()> {
+        self.since.get_or_insert_with(Instant::now);
+        serde_json::to_writer(&mut self.block, item)?;
+        self.block.push(b'\n');
+        if self.block.len() < BLOCK { Ok(()) } else { self.send() }
+    }
+
+    /// Must be called at least once a second: writes what is old enough.
+    ///
+    /// # Errors
+    /// As [`Recorder::put`].
+    pub fn tick(&mut self) -> io::Result<()> {
+        match self.since {
+            Some(since) if since.elapsed() >= OLDEST => self.send(),
+            // It may have failed since.
+            _ if self.writer.as_ref().is_some_and(JoinHandle::is_finished) => self.end(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the rest.
+    ///
+    /// # Errors
+    /// As [`Recorder::put`].
+    pub fn finish(mut self) -> io::Result<()> {
+        self.send()?;
+        self.end()
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        self.since = None;
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let block = std::mem::take(&mut self.block);
+        match self.blocks.as_ref().map(|blocks| blocks.send(block)) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) | None => self.end(),
+        }
+    }
+
+    /// Waits for the thread. Returns its error once.
+    fn end(&mut self) -> io::Result<()> {
+        self.blocks = None;
+        match self.writer.take().map(JoinHandle::join) {
+            Some(Ok(written)) => written.map_err(|error| {
+                io::Error::new(error.kind(), format!("the recording cannot be written further: {error}"))
+            }),
+            Some(Err(_)) => Err(io::Error::other("the thread that writes panicked")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write(mut file: File, mut compressor: Compressor<'_>, blocks: &Receiver<Vec<u8>>) -> io::Result<()> {
+    let mut whole = 0;
+    let mut synced = Instant::now();
+    for block in blocks {
+        let frame = compressor.compress(&block)?;
+        if let Err(error) = file.write_all(&frame) {
+            // A part of a block would be taken for a damaged file. It is read all the same where this fails, too.
+            let _ = file.set_len(whole).and_then(|()| file.rewind());
+            return Err(error);
+        }
+        whole += frame.len() as u64;
+        // Where a GPU hangs, the machine is often reset.
+        if synced.elapsed() >= OLDEST {
+            file.sync_data()?;
+            synced = Instant::now();
+        }
+    }
+    file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::samples::begin;
+    use crate::recording::{ReadError, Reader};
+    use std::fs::OpenOptions;
+
+    #[test]
+    fn a_line_waits_a_second_at_most() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let mut recorder = Recorder::new(file.reopen().expect("the file")).expect("a recorder");
+        recorder.put(&Item::Standing).expect("put");
+        recorder.tick().expect("too early");
+        assert!(recorder.since.is_some());
+        thread::sleep(OLDEST);
+        recorder.tick().expect("in time");
+        assert!(recorder.since.is_none() && recorder.block.is_empty());
+        recorder.finish().expect("written");
+    }
+
+    #[test]
+    fn a_full_disk_ends_it_and_what_was_written_is_whole() {
+        // Writing to it fails with ENOSPC (drivers/char/mem.c, write_full).
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let mut recorder = Recorder::new(full).expect("a recorder");
+        recorder.put(&Item::Standing).expect("put");
+        let error = recorder.finish().expect_err("the disk is full");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn blocks_are_read_as_they_were_written() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let mut recorder = Recorder::new(file.reopen().expect("the file")).expect("a recorder");
+        let clock = |wall_ns| Item::Clock { wall_ns, boot_ns: 0 };
+        let items: Vec<Item> = [Item::Begin(begin())].into_iter().chain((0..50_000).map(clock)).collect();
+        items.iter().for_each(|item| recorder.put(item).expect("put"));
+        recorder.finish().expect("written");
+        let bytes = std::fs::read(file.path()).expect("the file");
+        assert!(bytes.windows(4).filter(|four| *four == [0x28, 0xb5, 0x2f, 0xfd]).count() > 1, "blocks");
+        let read: Result<Vec<Item>, ReadError> = Reader::new(&bytes[..]).collect();
+        assert_eq!(read.expect("whole"), items);
+    }
+}
