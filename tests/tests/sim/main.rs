@@ -13,6 +13,7 @@ mod hw;
 mod ioctls_alone;
 mod proof;
 mod ps;
+mod recording;
 mod refused;
 mod run;
 mod script;
