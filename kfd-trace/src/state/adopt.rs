@@ -4,29 +4,14 @@
 //! matched to the same process or queue; what ended after the reading began is not brought back.
 
 use super::change::Change;
+use super::input::{Input, ReadTimes};
 use super::process::{Process, ProcessKey};
 use super::queue::{Cause, Queue};
 use super::rows::State;
 use super::source::{Source, Sources};
-use super::tape::Input;
 use super::totals::Anomaly;
 use crate::model::event::{Body, Event, ProcessId, QueueFacts};
 use crate::model::inventory::Listed;
-use serde::{Deserialize, Serialize};
-
-/// When a source was read, CLOCK_MONOTONIC nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReadTimes {
-    pub from_ns: u64,
-    pub until_ns: u64,
-}
-
-impl From<u64> for ReadTimes {
-    /// Read at a single point in time.
-    fn from(at_ns: u64) -> Self {
-        ReadTimes { from_ns: at_ns, until_ns: at_ns }
-    }
-}
 
 impl State {
     /// Adds an existing process; returns the key of its row, which may have existed before.

@@ -1,11 +1,11 @@
 //! The rules: what each event changes.
 
 use super::change::Change;
+use super::input::Input;
 use super::process::{Process, ProcessKey};
 use super::queue::Cause;
 use super::rows::State;
 use super::source::Source;
-use super::tape::Input;
 use super::totals::Anomaly;
 use crate::model::event::{Body, Event, ProcessSeen};
 use kfd_trace_common::kind::Subject;

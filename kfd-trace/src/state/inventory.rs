@@ -2,7 +2,7 @@
 //!
 //! A place can be reused: after a PID reuse or an exec it holds another process than the row's.
 
-use super::adopt::ReadTimes;
+use super::input::ReadTimes;
 use super::process::{Process, ProcessDetails};
 use super::source::Source;
 use crate::model::event::QueueFacts;

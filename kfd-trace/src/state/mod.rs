@@ -13,6 +13,7 @@ mod eviction;
 mod gpu;
 mod history;
 mod incidents;
+mod input;
 mod inventory;
 mod ioctls;
 mod labels;
@@ -42,10 +43,10 @@ mod property;
 pub(crate) mod samples;
 
 pub use activity::{Activity, Measured, Rate, Reading, STALLED_AFTER_NS, Work, Works};
-pub use adopt::ReadTimes;
 pub use change::Change;
 pub use gpu::{GpuState, GpuStates};
 pub use history::{Class, Ended, Entry, Filter, History, Kept, Matches, Owner, What};
+pub use input::{FoundDifference, Input, ListedQueue, ReadTimes, Sample};
 pub use inventory::{Inventory, Shown};
 pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use labels::{KeptLabels, LabelText};
@@ -54,12 +55,11 @@ pub use process::{Process, ProcessDetails, ProcessKey};
 pub use queue::{
     Cause, Debugger, Evictions, MqdWrites, PriorityChange, Queue, QueueEnd, QueueLabel, Suspended,
 };
-pub use reconcile::{Difference, FoundDifference};
+pub use reconcile::Difference;
 pub use rows::State;
 pub use sample_totals::SampleTotals;
-pub use sampling::{Sample, Sought, Target};
+pub use sampling::{Sought, Target};
 pub use schedules::{LastList, Lists, Preempted, Preempts, Scheduled, Schedules};
 pub use snapshot::Snapshot;
 pub use source::{Source, Sources};
-pub use tape::{Input, ListedQueue};
 pub use totals::{Anomaly, Totals};

@@ -5,37 +5,17 @@
 //! has found twice.
 
 use super::change::Change;
+use super::input::{FoundDifference, Input, ListedQueue};
 use super::inventory::{Inventory, PREEMPTION_NS, Shown};
 use super::process::{Process, ProcessKey};
 use super::queue::{Cause, Queue, QueueEnd};
 use super::rows::State;
 use super::source::Source;
-use super::tape::{Input, ListedQueue};
 pub use super::totals::Difference;
 use crate::model::event::{Body, Event, QueueFacts, QueueType};
 use crate::model::incident::QueueUpdate;
 use crate::model::inventory::{Listed, Place};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// One difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct FoundDifference {
-    /// The affected row; for a missing queue the live row at its place, if any.
-    pub key: Option<ProcessKey>,
-    pub tgid: u32,
-    /// Which of its contexts (7.2).
-    pub context_id: Option<u32>,
-    pub queue_id: u32,
-    pub difference: Difference,
-}
-
-impl FoundDifference {
-    #[must_use]
-    pub fn place(&self) -> Place {
-        (self.tgid, self.context_id)
-    }
-}
 
 impl State {
     /// Compares with one list. A row at whose place another process is shown is left to [`State::gone`].

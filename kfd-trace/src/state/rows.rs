@@ -2,13 +2,13 @@
 
 use super::change::Change;
 use super::gpu::GpuStates;
+use super::input::Input;
 use super::limits::StateLimits;
 use super::places::Places;
 use super::process::{Process, ProcessDetails, ProcessKey};
 use super::queue::{Cause, QueueEnd};
 use super::schedules::Schedules;
 use super::snapshot::Snapshot;
-use super::tape::Input;
 use super::totals::{Anomaly, Totals};
 use crate::model::event::{Body, Event, ProcessId};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,7 +1,7 @@
 //! Totals of all queue samples, which never decrease, and statistics of the sampling itself.
 
+use super::input::Sample;
 use super::rows::State;
-use super::sampling::Sample;
 use crate::model::pointers::Unmeasured;
 use std::collections::BTreeMap;
 

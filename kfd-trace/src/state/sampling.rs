@@ -4,12 +4,11 @@
 //! of its process.
 
 use super::activity::{Reading, Works};
+use super::input::{Input, Sample};
 use super::process::ProcessKey;
 use super::queue::Queue;
 use super::rows::State;
-use super::tape::Input;
 use crate::model::pointers::{Memory, Pointers, Unmeasured};
-use serde::{Deserialize, Serialize};
 
 /// A live queue to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +26,6 @@ pub struct Target {
     pub tgid: u32,
     pub start_boottime_ns: Option<u64>,
     pub queues: Vec<Sought>,
-}
-
-/// The result for one [`Sought`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sample {
-    pub key: ProcessKey,
-    pub queue_id: u32,
-    pub since_ns: u64,
-    pub reading: Reading,
-    /// CLOCK_MONOTONIC, nanoseconds.
-    pub at_ns: u64,
 }
 
 impl State {

@@ -3,61 +3,10 @@
 //!
 //! In: the calls of [`State`] that are not made by another one. Out: an [`Input`] for each.
 
-use super::adopt::ReadTimes;
 use super::change::Change;
-use super::process::{ProcessDetails, ProcessKey};
-use super::reconcile::FoundDifference;
+use super::input::{Input, Sample};
 use super::rows::State;
-use super::sampling::Sample;
-use super::source::Source;
-use crate::model::event::{Event, QueueFacts};
-use crate::model::inventory::Listed;
-use serde::{Deserialize, Serialize};
-
-/// One call. Its name and those of its fields are the format of recordings: they are never changed, and fields that are
-/// added are optional.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Input {
-    /// [`State::apply`]
-    Event(Event),
-    /// [`State::enrich`]
-    Details { key: ProcessKey, details: ProcessDetails },
-    /// [`State::adopt_process`]; the queues are adopted one by one.
-    Process { read: ReadTimes, process: Listed, source: Source },
-    /// [`State::adopt_queue`]
-    Queue { key: ProcessKey, read: ReadTimes, queue: QueueFacts, source: Source },
-    /// [`State::compared`]
-    Compared(Source),
-    /// [`State::resync`], with what the lists show.
-    Corrected { finding: FoundDifference, listed: Option<Box<ListedQueue>>, at_ns: u64 },
-    /// [`State::keep_unlisted`]
-    Unlisted(FoundDifference),
-    /// [`State::gone`]
-    Gone { key: ProcessKey, at_ns: u64 },
-    /// [`State::driver_unloaded`]
-    Unloaded { at_ns: u64 },
-    /// [`State::sought`]
-    Sought,
-    /// [`State::sampled`]: all of one pass.
-    Sampled(Vec<Sample>),
-    /// [`State::samples_are_late`]
-    Late,
-    /// [`State::expire`], where that removed something.
-    Expired { at_ns: u64 },
-    /// [`State::start_anew`]
-    Anew,
-}
-
-/// What a list shows for a queue.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ListedQueue {
-    pub source: Source,
-    pub read: ReadTimes,
-    /// Without its queues.
-    pub process: Listed,
-    pub queue: QueueFacts,
-}
+use crate::model::event::Event;
 
 impl State {
     /// From here on, all that changes this state is put on a tape.
@@ -130,9 +79,12 @@ impl State {
 mod tests {
     use super::*;
     use crate::model::event::{Body, ProcessId};
+    use crate::model::inventory::Listed;
     use crate::model::pointers::Counts;
     use crate::state::samples::{create, event, facts, seen, state};
-    use crate::state::{Cause, Difference, Inventory};
+    use crate::state::{
+        Cause, Difference, FoundDifference, Inventory, ProcessDetails, ProcessKey, ReadTimes, Source,
+    };
 
     /// What a tape makes of a new state, by way of its text.
     fn played(tape: &[Input]) -> (State, Vec<(Event, Change)>) {

@@ -1,10 +1,10 @@
 //! Driver unload: everything it had is removed.
 
 use super::change::Change;
+use super::input::Input;
 use super::process::ProcessKey;
 use super::queue::Cause;
 use super::rows::State;
-use super::tape::Input;
 use crate::model::event::{Body, Event};
 
 impl State {
